@@ -1,0 +1,70 @@
+#pragma once
+// The one JSON value type and the readers that turn a wrong type into an Error with the path of the field.
+// Pure; nlohmann's exceptions stay inside json.cc.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/common/base/result.h"
+
+namespace lockstep {
+
+using Json = nlohmann::json;
+
+[[nodiscard]] Result<Json> ParseJson(std::string_view text);
+[[nodiscard]] std::string DumpJson(const Json& value);  // one line; invalid UTF-8 is replaced, never thrown
+
+// The value at `keys` below `value`, or nullptr where a key is absent, null, or its parent is no object.
+[[nodiscard]] const Json* FindJson(const Json& value, std::initializer_list<std::string_view> keys);
+// Lenient readers for documents of other systems: the fallback where absent or of another type.
+[[nodiscard]] std::string StringAt(const Json& value, std::initializer_list<std::string_view> keys,
+                                   std::string_view fallback = "");
+[[nodiscard]] int64_t IntAt(const Json& value, std::initializer_list<std::string_view> keys, int64_t fallback = 0);
+[[nodiscard]] bool BoolAt(const Json& value, std::initializer_list<std::string_view> keys, bool fallback = false);
+
+// Strict reader of one object: collects every violation with its path ("spec.worker.replicas: must be an integer"),
+// so that a user sees all of them at once. Absent and null fields leave the target as it is.
+class JsonReader {
+ public:
+  JsonReader(const Json& object, std::string path, std::vector<std::string>& violations);
+
+  void Read(std::string_view key, std::string& target);
+  void Read(std::string_view key, bool& target);
+  void Read(std::string_view key, int32_t& target);
+  void Read(std::string_view key, int64_t& target);
+  void Read(std::string_view key, double& target);
+  void Read(std::string_view key, std::vector<int64_t>& target);
+  void Read(std::string_view key, std::vector<std::string>& target);
+  template <typename T>
+  void Read(std::string_view key, std::optional<T>& target) {
+    if (!Has(key)) return;
+    T value{};
+    Read(key, value);
+    target = value;
+  }
+
+  [[nodiscard]] bool Has(std::string_view key) const;
+  // A reader of the object under `key`; of an empty object where it is absent or of another type.
+  [[nodiscard]] JsonReader Object(std::string_view key);
+  [[nodiscard]] const Json& Array(std::string_view key);  // an empty array where absent
+  [[nodiscard]] const Json& json() const { return object_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::string PathOf(std::string_view key) const;
+  void Violation(std::string_view key, std::string_view problem);
+  // Names every key that no Read, Has, Object or Array asked for.
+  void RejectUnknownKeys();
+
+ private:
+  const Json* Find(std::string_view key, bool (Json::*is_type)() const noexcept, std::string_view type_name);
+
+  const Json& object_;
+  std::string path_;
+  std::vector<std::string>& violations_;
+  mutable std::vector<std::string> known_keys_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+#include "runtime/common/base/strings.h"
+
+#include <array>
+#include <cstdio>
+#include <random>
+
+namespace lockstep {
+
+std::string Join(const std::vector<std::string>& parts, std::string_view separator) {
+  std::string joined;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) joined += separator;
+    joined += parts[i];
+  }
+  return joined;
+}
+
+std::vector<std::string> Split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  while (true) {
+    const std::size_t end = text.find(separator, begin);
+    parts.emplace_back(text.substr(begin, end == std::string_view::npos ? end : end - begin));
+    if (end == std::string_view::npos) return parts;
+    begin = end + 1;
+  }
+}
+
+std::string Truncate(std::string_view text, std::size_t limit) {
+  static constexpr std::string_view kMark = "…";
+  if (text.size() <= limit) return std::string(text);
+  std::size_t cut = limit > kMark.size() ? limit - kMark.size() : 0;
+  // Bytes 10xxxxxx continue a character: step back to its start.
+  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0U) == 0x80U) --cut;
+  return std::string(text.substr(0, cut)) + std::string(kMark);
+}
+
+std::string RandomHex(std::size_t bytes) {
+  static constexpr std::string_view kDigits = "0123456789abcdef";
+  std::random_device device;
+  std::string text;
+  while (text.size() < bytes * 2) {
+    const unsigned int value = device();
+    for (unsigned int shift = 0; shift < 32 && text.size() < bytes * 2; shift += 4) {
+      text += kDigits[(value >> shift) & 0xFU];
+    }
+  }
+  return text;
+}
+
+std::string FormatNumber(double value, int significant_digits) {
+  std::array<char, 64> text{};
+  const int length = std::snprintf(text.data(), text.size(), "%.*g", significant_digits, value);
+  return {text.data(), static_cast<std::size_t>(length)};
+}
+
+}  // namespace lockstep

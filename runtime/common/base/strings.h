@@ -1,0 +1,19 @@
+#pragma once
+// Small text helpers that the standard library of our compiler lacks. Pure.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+[[nodiscard]] std::string Join(const std::vector<std::string>& parts, std::string_view separator);
+[[nodiscard]] std::vector<std::string> Split(std::string_view text, char separator);
+// At most `limit` bytes, cut on a UTF-8 boundary, "…" marking the cut. API messages are limited in length.
+[[nodiscard]] std::string Truncate(std::string_view text, std::size_t limit);
+// 16 random hex digits per 8 bytes, from the system's generator: identities and tokens.
+[[nodiscard]] std::string RandomHex(std::size_t bytes);
+// Like "%.*g": as many digits as a person wants to read.
+[[nodiscard]] std::string FormatNumber(double value, int significant_digits = 4);
+
+}  // namespace lockstep

@@ -1,0 +1,17 @@
+#pragma once
+// RFC 3339 times in UTC, as Kubernetes writes them. Pure.
+
+#include <string>
+#include <string_view>
+
+#include "runtime/common/base/clock.h"
+#include "runtime/common/base/result.h"
+
+namespace lockstep {
+
+[[nodiscard]] std::string FormatTime(WallTime time);       // 2026-01-02T03:04:05Z (metav1.Time)
+[[nodiscard]] std::string FormatMicroTime(WallTime time);  // 2026-01-02T03:04:05.123456Z (metav1.MicroTime)
+// Accepts a fraction of any length and the zone Z or +hh:mm.
+[[nodiscard]] Result<WallTime> ParseTime(std::string_view text);
+
+}  // namespace lockstep
