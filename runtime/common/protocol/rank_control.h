@@ -1,0 +1,201 @@
+#pragma once
+// What the supervisor (`lockstep worker`) and one rank process say to each other over a local stream socket: one JSON
+// object per line. The rank's end is the descriptor named by LOCKSTEP_CONTROL_FD. Either end closing it means that
+// the other must end: a rank never outlives its supervisor.
+//
+//   rank ──► Ready(step it holds, port) ──► supervisor joins the rendezvous ──► Assignment ──► rank builds its group
+//   rank ──► Progress, Evaluated, Saved … ──► supervisor: heartbeat, /metrics
+//   supervisor ──► RoundOver(yield | abort) ──► rank leaves the round and says Ready again
+//   supervisor ──► Stop ──► rank saves if it can, says Finished or just exits
+//
+// Plain values; framing and parsing are pure. Any thread.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+
+#include "runtime/common/base/json.h"
+#include "runtime/common/base/result.h"
+
+namespace lockstep::protocol {
+
+// ---- rank to supervisor
+
+// "I hold the state after `step` (-1: no state yet) and want a place in the next round."
+struct Ready {
+  int64_t step = -1;
+  int store_port = 0;  // a port this rank already listens on, for the round's TCPStore should it become rank 0
+};
+
+// Cumulative since the process started (so a dropped message loses nothing), sent at most every 100 ms.
+struct Progress {
+  int64_t round = 0;
+  int64_t step = 0;         // completed optimizer steps
+  int64_t total_steps = 0;
+  double epoch = 0;         // fraction included
+  double loss = 0;          // mean over the global batch of the last step
+  double learning_rate = 0;
+  double gradient_norm = 0;
+  double samples_per_second = 0;                // whole world, smoothed
+  int64_t steps_total = 0;                      // committed by this process
+  int64_t samples_total = 0;                    // consumed by this rank
+  int64_t repeated_steps_total = 0;             // aborted and done again
+  std::map<std::string, double> phase_seconds;  // data, forward, backward, reduce, optimizer, sync, evaluate, checkpoint
+};
+
+struct PhaseChanged {
+  std::string phase;  // init, load, sync, train, evaluate, save
+};
+
+// The round can no longer be used: a collective failed.
+struct Broken {
+  int64_t round = 0;
+  std::string reason;
+};
+
+// This rank entered the round: group built, state equal on all ranks.
+struct Synced {
+  int64_t round = 0;
+  int64_t step = 0;
+  std::string source;  // "kept", "peer", "checkpoint" or "fresh": where this rank's state came from
+  double seconds = 0;
+};
+
+struct Evaluated {
+  int64_t step = 0;
+  double epoch = 0;
+  double loss = 0;
+  double accuracy = 0;
+};
+
+struct Saved {
+  int64_t step = 0;
+  std::string uri;
+  double seconds = 0;        // from snapshot to manifest
+  double stall_seconds = 0;  // what training waited
+  int64_t bytes = 0;
+};
+
+struct SaveFailed {
+  int64_t step = 0;
+  std::string reason;
+};
+
+// Training reached its end and everything is stored; the process exits 0 next.
+struct Finished {
+  int64_t step = 0;
+};
+
+// The process exits with `exit_code` next; `reason` names the field or file and what would be right.
+struct Failed {
+  int exit_code = 1;
+  std::string reason;
+};
+
+using FromRank =
+    std::variant<Ready, Progress, PhaseChanged, Broken, Synced, Evaluated, Saved, SaveFailed, Finished, Failed>;
+
+// ---- supervisor to rank
+
+struct RankAssignment {
+  int64_t round = 0;
+  int rank = 0;
+  int world = 1;
+  int local_rank = 0;
+  std::string address;      // of this pod, to bind the process group to
+  std::string store_host;   // the round's TCPStore: rank 0's pod …
+  int store_port = 0;       // … and the port that rank 0 announced in Ready
+  int64_t newest_step = -1; // highest step that any rank of the round holds; -1: nobody holds state
+};
+
+enum class LeaveMode {
+  kYield,  // finish the step in flight, then leave: all ranks agree on the step
+  kAbort,  // a peer is gone: abort the group at once
+};
+
+struct RoundOver {
+  int64_t round = 0;
+  LeaveMode mode = LeaveMode::kAbort;
+};
+
+struct Stop {
+  double grace_seconds = 30;
+};
+
+using ToRank = std::variant<RankAssignment, RoundOver, Stop>;
+
+// One line without its newline. Encode never fails; Decode refuses unknown types and wrong fields.
+[[nodiscard]] std::string Encode(const FromRank& message);
+[[nodiscard]] std::string Encode(const ToRank& message);
+[[nodiscard]] Result<FromRank> DecodeFromRank(const std::string& line);
+[[nodiscard]] Result<ToRank> DecodeToRank(const std::string& line);
+
+template <class V> void Visit(Ready& m, V& v) {
+  v("step", m.step);
+  v("storePort", m.store_port);
+}
+template <class V> void Visit(Progress& m, V& v) {
+  v("round", m.round);
+  v("step", m.step);
+  v("totalSteps", m.total_steps);
+  v("epoch", m.epoch);
+  v("loss", m.loss);
+  v("learningRate", m.learning_rate);
+  v("gradientNorm", m.gradient_norm);
+  v("samplesPerSecond", m.samples_per_second);
+  v("stepsTotal", m.steps_total);
+  v("samplesTotal", m.samples_total);
+  v("repeatedStepsTotal", m.repeated_steps_total);
+  v("phaseSeconds", m.phase_seconds);
+}
+template <class V> void Visit(PhaseChanged& m, V& v) { v("phase", m.phase); }
+template <class V> void Visit(Broken& m, V& v) {
+  v("round", m.round);
+  v("reason", m.reason);
+}
+template <class V> void Visit(Synced& m, V& v) {
+  v("round", m.round);
+  v("step", m.step);
+  v("source", m.source);
+  v("seconds", m.seconds);
+}
+template <class V> void Visit(Evaluated& m, V& v) {
+  v("step", m.step);
+  v("epoch", m.epoch);
+  v("loss", m.loss);
+  v("accuracy", m.accuracy);
+}
+template <class V> void Visit(Saved& m, V& v) {
+  v("step", m.step);
+  v("uri", m.uri);
+  v("seconds", m.seconds);
+  v("stallSeconds", m.stall_seconds);
+  v("bytes", m.bytes);
+}
+template <class V> void Visit(SaveFailed& m, V& v) {
+  v("step", m.step);
+  v("reason", m.reason);
+}
+template <class V> void Visit(Finished& m, V& v) { v("step", m.step); }
+template <class V> void Visit(Failed& m, V& v) {
+  v("exitCode", m.exit_code);
+  v("reason", m.reason);
+}
+template <class V> void Visit(RankAssignment& m, V& v) {
+  v("round", m.round);
+  v("rank", m.rank);
+  v("world", m.world);
+  v("localRank", m.local_rank);
+  v("address", m.address);
+  v("storeHost", m.store_host);
+  v("storePort", m.store_port);
+  v("newestStep", m.newest_step);
+}
+template <class V> void Visit(RoundOver& m, V& v) {
+  v("round", m.round);
+  v("mode", m.mode);
+}
+template <class V> void Visit(Stop& m, V& v) { v("graceSeconds", m.grace_seconds); }
+
+}  // namespace lockstep::protocol

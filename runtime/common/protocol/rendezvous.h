@@ -1,0 +1,184 @@
+#pragma once
+// The messages of the rendezvous (DESIGN, part 5): POST with JSON bodies under /v1/. A *member* is a pod with its
+// supervisor; it brings `nproc` ranks. Everything is idempotent and carries the job's uid and the round: a message
+// from an older round or a deleted pod is refused with 410, and the sender must exit (ExitCode::kEvicted). Pure.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/common/protocol/rank_control.h"
+#include "runtime/common/protocol/worker_config.h"
+
+namespace lockstep::protocol {
+
+inline constexpr std::string_view kJoinPath = "/v1/join";            // long poll → JoinAnswer
+inline constexpr std::string_view kWatchPath = "/v1/watch";          // long poll → WatchAnswer
+inline constexpr std::string_view kHeartbeatPath = "/v1/heartbeat";  // → WatchAnswer, at once
+inline constexpr std::string_view kBrokenPath = "/v1/broken";        // → {}
+inline constexpr std::string_view kLeavePath = "/v1/leave";          // → {}
+// The server answers a long poll after this time at the latest; the client asks again.
+inline constexpr double kLongPollSeconds = 20;
+
+struct Member {
+  std::string pod;          // name
+  std::string pod_uid;
+  int slot = 0;
+  std::string incarnation;  // random per supervisor process: a restarted container is another incarnation
+};
+
+struct JoinRequest {
+  JobIdentity job;
+  Member member;
+  std::string address;      // where peers reach this pod
+  int nproc = 1;
+  int store_port = 0;       // a port the first rank listens on
+  int64_t step = -1;        // highest step that a rank of this pod holds; -1: none
+};
+
+struct Peer {
+  std::string pod;
+  int slot = 0;
+  std::string address;
+  int first_rank = 0;
+  int nproc = 1;
+};
+
+enum class JoinState {
+  kWaiting,    // nothing yet: ask again
+  kAssigned,
+  kCompleted,  // the job is done: exit 0
+};
+
+struct JoinAnswer {
+  JoinState state = JoinState::kWaiting;
+  int64_t round = 0;
+  int world = 0;            // ranks
+  int first_rank = 0;       // of this member; it has first_rank … first_rank + nproc - 1
+  std::string store_host;
+  int store_port = 0;
+  int64_t newest_step = -1;
+  std::string reason;       // why the round closed like this
+  std::vector<Peer> peers;
+};
+
+struct WatchRequest {
+  JobIdentity job;
+  Member member;
+  int64_t round = 0;
+};
+
+struct WatchAnswer {
+  bool over = false;        // the round is no longer current: leave it and join again
+  LeaveMode mode = LeaveMode::kAbort;
+  std::string reason;
+};
+
+struct RankReport {
+  int rank = 0;
+  std::string phase;
+  int64_t step = 0;
+};
+
+// Also carries what the operator shows in the job's status.
+struct Heartbeat {
+  JobIdentity job;
+  Member member;
+  int64_t round = 0;
+  std::vector<RankReport> ranks;
+  Progress progress;        // of the pod's first rank
+  Saved checkpoint;         // newest the pod knows of; step 0 and empty uri: none
+};
+
+struct BrokenReport {
+  JobIdentity job;
+  Member member;
+  int64_t round = 0;
+  std::string reason;
+};
+
+enum class LeaveReason {
+  kRankDied,   // the pod stays and will join again: the others need not wait for it
+  kStopping,   // the pod goes away
+  kCompleted,  // training reached its end on this pod
+};
+
+struct LeaveRequest {
+  JobIdentity job;
+  Member member;
+  int64_t round = 0;
+  LeaveReason reason = LeaveReason::kStopping;
+  std::string detail;
+};
+
+template <class V> void Visit(Member& m, V& v) {
+  v("pod", m.pod);
+  v("podUid", m.pod_uid);
+  v("slot", m.slot);
+  v("incarnation", m.incarnation);
+}
+template <class V> void Visit(JoinRequest& m, V& v) {
+  v("job", m.job);
+  v("member", m.member);
+  v("address", m.address);
+  v("nproc", m.nproc);
+  v("storePort", m.store_port);
+  v("step", m.step);
+}
+template <class V> void Visit(Peer& m, V& v) {
+  v("pod", m.pod);
+  v("slot", m.slot);
+  v("address", m.address);
+  v("firstRank", m.first_rank);
+  v("nproc", m.nproc);
+}
+template <class V> void Visit(JoinAnswer& m, V& v) {
+  v("state", m.state);
+  v("round", m.round);
+  v("world", m.world);
+  v("firstRank", m.first_rank);
+  v("storeHost", m.store_host);
+  v("storePort", m.store_port);
+  v("newestStep", m.newest_step);
+  v("reason", m.reason);
+  v("peers", m.peers);
+}
+template <class V> void Visit(WatchRequest& m, V& v) {
+  v("job", m.job);
+  v("member", m.member);
+  v("round", m.round);
+}
+template <class V> void Visit(WatchAnswer& m, V& v) {
+  v("over", m.over);
+  v("mode", m.mode);
+  v("reason", m.reason);
+}
+template <class V> void Visit(RankReport& m, V& v) {
+  v("rank", m.rank);
+  v("phase", m.phase);
+  v("step", m.step);
+}
+template <class V> void Visit(Heartbeat& m, V& v) {
+  v("job", m.job);
+  v("member", m.member);
+  v("round", m.round);
+  v("ranks", m.ranks);
+  v("progress", m.progress);
+  v("checkpoint", m.checkpoint);
+}
+template <class V> void Visit(BrokenReport& m, V& v) {
+  v("job", m.job);
+  v("member", m.member);
+  v("round", m.round);
+  v("reason", m.reason);
+}
+template <class V> void Visit(LeaveRequest& m, V& v) {
+  v("job", m.job);
+  v("member", m.member);
+  v("round", m.round);
+  v("reason", m.reason);
+  v("detail", m.detail);
+}
+
+}  // namespace lockstep::protocol

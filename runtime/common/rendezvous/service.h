@@ -1,0 +1,63 @@
+#pragma once
+// The rendezvous service: the wire protocol over any HttpServer handler, one Round per job. Hosted by the operator
+// (operator/rendezvous, leader only) and in-process by `lockstep run`. All methods are safe to call from any thread;
+// long polls hold no thread.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "runtime/common/base/clock.h"
+#include "runtime/common/base/result.h"
+#include "runtime/common/http/server.h"
+#include "runtime/common/protocol/rendezvous.h"
+#include "runtime/common/rendezvous/view.h"
+
+namespace lockstep::rendezvous {
+
+// How the host wants a job's rounds; applied on each Configure.
+struct JobSettings {
+  int min_members = 1;             // fewer never form a round
+  int max_members = 1;
+  int expected_members = 1;        // spec.worker.replicas
+  double last_call_seconds = 3;
+  double grow_delay_seconds = 0;   // how long a newcomer may wait for others before the running round yields to it
+  double heartbeat_timeout_seconds = 10;
+  double join_timeout_seconds = 600;
+  int64_t first_round = 1;         // rounds start here or above: status.rendezvous.round + 1 after a restart
+};
+
+// Who sent a request, told by its bearer token: the job it may speak for.
+// kUnauthorized or kForbidden refuse it. Must not block: it is called on the server's thread.
+using Authorizer =
+    std::function<Result<void>(const std::string& bearer_token, const protocol::JobIdentity& job,
+                               const protocol::Member& member)>;
+
+class RendezvousService {
+ public:
+  // `on_change(job)` is called, never under a lock, when a view changed in a way worth a reconcile: round, membership,
+  // completion. Progress alone does not call it.
+  RendezvousService(const Clock& clock, Authorizer authorize,
+                    std::function<void(const protocol::JobIdentity&)> on_change);
+  ~RendezvousService();
+
+  // Creates the job's rendezvous or changes its settings. Messages for unknown jobs are answered 404 ("ask again").
+  void Configure(const protocol::JobIdentity& job, const JobSettings& settings);
+  void Forget(const protocol::JobIdentity& job);
+  [[nodiscard]] RendezvousView View(const protocol::JobIdentity& job) const;
+
+  // The pod is known to be gone (deleted, container ended, node lost): a leave, at once. `pod_uid` may never re-enter.
+  void PodGone(const protocol::JobIdentity& job, const std::string& pod_uid, const std::string& reason);
+
+  // The HTTP handler (POST /v1/…).
+  void Handle(http::ServerRequest request, http::Responder respond);
+  // Moves time-outs and long polls forward; call about every 50 ms from one thread.
+  void Tick();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep::rendezvous
