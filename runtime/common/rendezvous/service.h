@@ -28,11 +28,10 @@ struct JobSettings {
   int64_t first_round = 1;         // rounds start here or above: status.rendezvous.round + 1 after a restart
 };
 
-// Who sent a request, told by its bearer token: the job it may speak for.
-// kUnauthorized or kForbidden refuse it. Must not block: it is called on the server's thread.
-using Authorizer =
-    std::function<Result<void>(const std::string& bearer_token, const protocol::JobIdentity& job,
-                               const protocol::Member& member)>;
+// Decides whether the bearer of `token` may speak for this member of this job, and calls `done` once, from any thread:
+// kUnauthorized or kForbidden refuse the request. It is called on the server's thread and must not block.
+using Authorizer = std::function<void(const std::string& token, const protocol::JobIdentity& job,
+                                      const protocol::Member& member, std::function<void(Result<void>)> done)>;
 
 class RendezvousService {
  public:
