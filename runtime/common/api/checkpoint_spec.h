@@ -1,0 +1,53 @@
+#pragma once
+// spec.checkpoint: where and when the training state is saved. Parsed by the operator, the command line and every rank.
+// Values, any thread.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/common/api/enum_text.h"
+#include "runtime/common/base/json.h"
+
+namespace lockstep::api {
+
+enum class ResumeMode { kAuto, kNever, kStep };
+enum class OnTermination { kSave, kNone };
+
+// Auto: from the newest complete checkpoint if there is one; Never: ignore what is there; or from exactly `step`.
+// Written as "Auto", "Never" or an integer.
+struct ResumeFrom {
+  ResumeMode mode = ResumeMode::kAuto;
+  int64_t step = 0;  // where mode is kStep
+
+  friend bool operator==(const ResumeFrom&, const ResumeFrom&) = default;
+};
+
+struct SecretReference {
+  std::string name;
+};
+
+// A checkpoint is written after the last step, on termination (where asked), and whenever either interval has passed
+// since the last one; with neither interval there are no others.
+struct CheckpointSpec {
+  std::string uri;  // s3://bucket/prefix, file:///folder; gs:// and abfs:// by the schema
+  std::optional<SecretReference> secret_ref;
+  std::optional<int64_t> interval_steps;
+  std::optional<int64_t> interval_seconds;
+  int32_t keep_last = 3;
+  ResumeFrom resume;
+  OnTermination on_termination = OnTermination::kSave;
+  int32_t grace_period_seconds = 120;
+};
+
+[[nodiscard]] CheckpointSpec CheckpointSpecFromJson(const Json& json, const std::string& path,
+                                                    std::vector<std::string>& violations);
+[[nodiscard]] Json CheckpointSpecToJson(const CheckpointSpec& spec);
+
+template <>
+struct EnumNames<OnTermination> {
+  static constexpr std::string_view values[] = {"Save", "None"};
+};
+
+}  // namespace lockstep::api

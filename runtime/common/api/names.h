@@ -1,0 +1,40 @@
+#pragma once
+// Names, labels and annotations of everything that belongs to a job: functions of (job, slot) alone, so that creating
+// twice is the same as creating once. Pure.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lockstep::api {
+
+inline constexpr std::string_view kLabelJob = "lockstep.dev/job";
+inline constexpr std::string_view kLabelSlot = "lockstep.dev/slot";
+inline constexpr std::string_view kLabelLeader = "lockstep.dev/leader";
+inline constexpr std::string_view kLabelManagedBy = "app.kubernetes.io/managed-by";
+inline constexpr std::string_view kLabelName = "app.kubernetes.io/name";
+inline constexpr std::string_view kManagedByValue = "lockstep";
+inline constexpr std::string_view kWorkerNameValue = "lockstep-worker";
+
+inline constexpr std::string_view kAnnotationAttempt = "lockstep.dev/attempt";
+inline constexpr std::string_view kAnnotationTemplateHash = "lockstep.dev/template-hash";
+
+inline constexpr std::string_view kFinalizer = "lockstep.dev/job";
+inline constexpr std::string_view kFieldManager = "lockstep-operator";
+
+// Longest job name: the pod name must stay a DNS label with room for "-worker-" and the slot.
+inline constexpr std::size_t kMaxJobNameLength = 50;
+
+[[nodiscard]] std::string PodName(std::string_view job, int32_t slot);  // <job>-worker-<slot>
+[[nodiscard]] std::string ServiceName(std::string_view job);            // <job>
+[[nodiscard]] std::string ConfigMapName(std::string_view job);          // <job>-config
+
+[[nodiscard]] std::map<std::string, std::string> WorkerLabels(std::string_view job, int32_t slot);
+// What selects all worker pods of a job: the value of status.selector.
+[[nodiscard]] std::string WorkerSelector(std::string_view job);
+// The slot in a pod's labels, where it is one of ours.
+[[nodiscard]] std::optional<int32_t> SlotFromLabels(const std::map<std::string, std::string>& labels);
+
+}  // namespace lockstep::api

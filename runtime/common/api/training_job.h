@@ -1,0 +1,362 @@
+#pragma once
+// The DistributedTrainingJob resource (lockstep.dev/v1alpha1) as values, with the defaults of the CRD. The operator
+// gets one from the API server, the command line from a manifest. Values, any thread.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/common/api/checkpoint_spec.h"
+#include "runtime/common/api/enum_text.h"
+#include "runtime/common/api/training_spec.h"
+#include "runtime/common/base/clock.h"
+#include "runtime/common/base/json.h"
+
+namespace lockstep::api {
+
+inline constexpr std::string_view kGroup = "lockstep.dev";
+inline constexpr std::string_view kVersion = "v1alpha1";
+inline constexpr std::string_view kApiVersion = "lockstep.dev/v1alpha1";
+inline constexpr std::string_view kKind = "DistributedTrainingJob";
+inline constexpr std::string_view kPlural = "distributedtrainingjobs";
+// spec.managedBy: absent or this value means that our operator runs the job.
+inline constexpr std::string_view kManagedByLockstep = "lockstep.dev/operator";
+
+// ---- spec ----
+
+enum class NprocMode { kAuto, kGpu, kCpu, kCount };
+enum class RestartStrategy { kInPlace, kRecreate };
+enum class FailureAction { kFailJob, kRestart, kRestartIgnoringLimit, kReplacePod, kShrinkJob };
+enum class FailureCause { kUserError, kInfrastructure, kPreemption, kHang, kStraggler, kRendezvous };
+enum class ExitCodeOperator { kIn, kNotIn };
+enum class ConditionStatus { kTrue, kFalse, kUnknown };
+enum class HealthAction { kReport, kRestart, kReplacePod };
+enum class CleanPodPolicy { kAll, kRunning, kNone };
+enum class SuccessPolicy { kAll, kAny, kRank0 };
+enum class GangProvider { kAuto, kNone, kWorkload, kCoscheduling, kVolcano };
+enum class TopologyMode { kPreferred, kRequired };
+enum class NetworkPolicy { kIsolate, kNone };
+
+// auto = GPU limit of the trainer container, else 1. Written as "auto", "gpu", "cpu" or an integer.
+struct NprocPerNode {
+  NprocMode mode = NprocMode::kAuto;
+  int32_t count = 0;  // where mode is kCount
+
+  friend bool operator==(const NprocPerNode&, const NprocPerNode&) = default;
+};
+
+struct WorkerSpec {
+  int32_t replicas = 1;
+  std::string container_name = "trainer";
+  Json pod_template;  // spec.worker.template: a PodTemplateSpec as the user wrote it
+};
+
+struct ElasticPolicy {
+  int32_t min_replicas = 1;
+  int32_t max_replicas = 1;
+  int32_t shrink_after_seconds = 60;
+  int32_t grow_delay_seconds = 30;
+  std::vector<Json> metrics;  // autoscaling/v2 MetricSpec
+};
+
+struct RendezvousSpec {
+  int32_t join_timeout_seconds = 600;
+  int32_t last_call_seconds = 3;
+  int32_t heartbeat_interval_seconds = 2;
+  int32_t heartbeat_timeout_seconds = 10;
+};
+
+struct ExitCodeMatch {
+  ExitCodeOperator match_operator = ExitCodeOperator::kIn;
+  std::vector<int64_t> values;
+};
+
+struct ConditionMatch {
+  std::string type;
+  ConditionStatus status = ConditionStatus::kTrue;
+};
+
+// Exactly one of the three `on_…` is given.
+struct FailureRule {
+  std::string name;
+  FailureAction action = FailureAction::kRestart;
+  std::optional<ExitCodeMatch> on_exit_codes;
+  std::vector<ConditionMatch> on_pod_conditions;
+  std::vector<FailureCause> on_causes;
+};
+
+struct FailurePolicy {
+  int32_t max_restarts = 3;
+  std::optional<int32_t> restart_window_seconds;
+  RestartStrategy restart_strategy = RestartStrategy::kInPlace;
+  int32_t in_place_limit = 3;
+  std::vector<FailureRule> rules;
+};
+
+struct StragglerPolicy {
+  double factor = 1.5;
+  int32_t window_steps = 100;
+  HealthAction action = HealthAction::kReport;
+};
+
+struct TaintMatch {
+  std::string key;
+  std::string effect;  // empty: any
+};
+
+struct NodeFaultPolicy {
+  std::vector<ConditionMatch> conditions;
+  std::vector<TaintMatch> taints;
+  HealthAction action = HealthAction::kReplacePod;
+};
+
+struct HealthPolicy {
+  int32_t first_step_timeout_seconds = 1800;
+  std::optional<int32_t> step_timeout_seconds;
+  double step_timeout_factor = 10.0;
+  HealthAction on_hang = HealthAction::kRestart;
+  std::optional<StragglerPolicy> straggler;
+  std::optional<NodeFaultPolicy> node_fault;
+};
+
+struct RunPolicy {
+  std::optional<int64_t> active_deadline_seconds;
+  std::optional<int64_t> startup_deadline_seconds;
+  std::optional<int64_t> ttl_seconds_after_finished;
+  CleanPodPolicy clean_pod_policy = CleanPodPolicy::kRunning;
+  int32_t force_delete_after_seconds = 120;
+};
+
+struct GangPolicy {
+  GangProvider provider = GangProvider::kAuto;
+  std::optional<int32_t> min_count;
+  std::optional<int32_t> schedule_timeout_seconds;
+};
+
+struct TopologyPolicy {
+  std::string key;
+  TopologyMode mode = TopologyMode::kPreferred;
+};
+
+struct SchedulingPolicy {
+  std::optional<GangPolicy> gang;
+  std::string queue_name;
+  std::string priority_class_name;
+  std::optional<TopologyPolicy> topology;
+};
+
+struct NetworkSpec {
+  bool host_network = false;
+  NetworkPolicy network_policy = NetworkPolicy::kIsolate;
+};
+
+struct ObservabilitySpec {
+  int32_t metrics_port = 9400;
+  bool pod_monitor = false;
+};
+
+struct TrainingJobSpec {
+  std::string managed_by;  // empty: our operator
+  bool suspend = false;
+  NprocPerNode nproc_per_node;
+  WorkerSpec worker;
+  int32_t standby_replicas = 0;
+  std::optional<ElasticPolicy> elastic_policy;  // absent: fixed size
+  std::optional<TrainingSpec> training;         // absent: a program of the user's own
+  std::optional<CheckpointSpec> checkpoint;     // absent: nothing is saved
+  RendezvousSpec rendezvous;
+  FailurePolicy failure_policy;
+  HealthPolicy health_policy;
+  RunPolicy run_policy;
+  SuccessPolicy success_policy = SuccessPolicy::kAll;
+  SchedulingPolicy scheduling_policy;
+  std::optional<NetworkSpec> network;
+  ObservabilitySpec observability;
+
+  // The bounds of the number of pods in a round; both worker.replicas where the size is fixed.
+  [[nodiscard]] int32_t min_replicas() const { return elastic_policy ? elastic_policy->min_replicas : worker.replicas; }
+  [[nodiscard]] int32_t max_replicas() const { return elastic_policy ? elastic_policy->max_replicas : worker.replicas; }
+};
+
+// ---- status ----
+
+// How a restart was recovered from, cheapest first.
+enum class Rung { kMembership, kRespawn, kReplacePod, kCheckpoint };
+
+// metav1.Condition. conditions.h sets and finds them.
+struct Condition {
+  std::string type;
+  ConditionStatus status = ConditionStatus::kUnknown;
+  std::string reason;
+  std::string message;
+  int64_t observed_generation = 0;
+  WallTime last_transition_time{};
+
+  friend bool operator==(const Condition&, const Condition&) = default;
+};
+
+struct RendezvousStatus {
+  int64_t round = 0;
+  int32_t world_size = 0;
+
+  friend bool operator==(const RendezvousStatus&, const RendezvousStatus&) = default;
+};
+
+struct EvaluationStatus {
+  int64_t step = 0;
+  std::optional<double> loss;
+  std::optional<double> accuracy;
+
+  friend bool operator==(const EvaluationStatus&, const EvaluationStatus&) = default;
+};
+
+struct ProgressStatus {
+  int64_t step = 0;
+  int64_t total_steps = 0;
+  int64_t epoch = 0;
+  std::optional<double> loss;
+  std::optional<double> samples_per_second;
+  std::optional<WallTime> last_progress_time;
+  std::optional<EvaluationStatus> evaluation;  // the newest
+
+  friend bool operator==(const ProgressStatus&, const ProgressStatus&) = default;
+};
+
+struct CheckpointStatus {
+  int64_t step = 0;
+  std::optional<WallTime> time;
+  std::string uri;
+
+  friend bool operator==(const CheckpointStatus&, const CheckpointStatus&) = default;
+};
+
+struct LostSeconds {
+  double scheduling = 0;
+  double startup = 0;
+  double rendezvous = 0;
+  double checkpoint = 0;
+  double recompute = 0;
+  double stalled = 0;
+
+  friend bool operator==(const LostSeconds&, const LostSeconds&) = default;
+};
+
+struct GoodputStatus {
+  double ratio = 0;
+  double productive_seconds = 0;
+  LostSeconds lost_seconds;
+
+  friend bool operator==(const GoodputStatus&, const GoodputStatus&) = default;
+};
+
+struct RestartRecord {
+  std::optional<WallTime> time;
+  int64_t round = 0;  // the round that broke
+  FailureCause cause = FailureCause::kInfrastructure;
+  std::string rule;
+  std::vector<int64_t> ranks;
+  std::string node;
+  std::optional<int32_t> exit_code;
+  Rung rung = Rung::kMembership;
+  std::optional<double> detection_seconds;
+  std::optional<double> recovery_seconds;
+  int64_t lost_steps = 0;
+
+  friend bool operator==(const RestartRecord&, const RestartRecord&) = default;
+};
+
+struct TrainingJobStatus {
+  int64_t observed_generation = 0;
+  std::vector<Condition> conditions;
+  std::string state;  // one word for people, derived from the conditions
+  std::optional<WallTime> start_time;       // admitted first, or after the last suspension
+  std::optional<WallTime> completion_time;  // Complete or Failed
+  int32_t replicas = 0;
+  int32_t ready_replicas = 0;
+  int32_t standby_replicas = 0;
+  std::string selector;
+  int32_t attempt = 0;
+  std::optional<RendezvousStatus> rendezvous;
+  std::optional<ProgressStatus> progress;
+  std::optional<CheckpointStatus> checkpoint;
+  std::optional<GoodputStatus> goodput;
+  std::vector<RestartRecord> restarts;  // newest first, at most 10
+
+  friend bool operator==(const TrainingJobStatus&, const TrainingJobStatus&) = default;
+};
+
+// ---- the object ----
+
+struct ObjectMeta {
+  std::string name;
+  std::string namespace_name;
+  std::string uid;
+  std::string resource_version;
+  int64_t generation = 0;
+  std::optional<WallTime> creation_timestamp;
+  std::optional<WallTime> deletion_timestamp;
+  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> annotations;
+  std::vector<std::string> finalizers;
+};
+
+struct TrainingJob {
+  ObjectMeta metadata;
+  TrainingJobSpec spec;
+  TrainingJobStatus status;
+};
+
+template <>
+struct EnumNames<RestartStrategy> {
+  static constexpr std::string_view values[] = {"InPlace", "Recreate"};
+};
+template <>
+struct EnumNames<FailureAction> {
+  static constexpr std::string_view values[] = {"FailJob", "Restart", "RestartIgnoringLimit", "ReplacePod",
+                                                "ShrinkJob"};
+};
+template <>
+struct EnumNames<FailureCause> {
+  static constexpr std::string_view values[] = {"UserError", "Infrastructure", "Preemption",
+                                                "Hang",      "Straggler",      "Rendezvous"};
+};
+template <>
+struct EnumNames<ExitCodeOperator> {
+  static constexpr std::string_view values[] = {"In", "NotIn"};
+};
+template <>
+struct EnumNames<ConditionStatus> {
+  static constexpr std::string_view values[] = {"True", "False", "Unknown"};
+};
+template <>
+struct EnumNames<HealthAction> {
+  static constexpr std::string_view values[] = {"Report", "Restart", "ReplacePod"};
+};
+template <>
+struct EnumNames<CleanPodPolicy> {
+  static constexpr std::string_view values[] = {"All", "Running", "None"};
+};
+template <>
+struct EnumNames<SuccessPolicy> {
+  static constexpr std::string_view values[] = {"All", "Any", "Rank0"};
+};
+template <>
+struct EnumNames<GangProvider> {
+  static constexpr std::string_view values[] = {"Auto", "None", "Workload", "Coscheduling", "Volcano"};
+};
+template <>
+struct EnumNames<TopologyMode> {
+  static constexpr std::string_view values[] = {"Preferred", "Required"};
+};
+template <>
+struct EnumNames<NetworkPolicy> {
+  static constexpr std::string_view values[] = {"Isolate", "None"};
+};
+template <>
+struct EnumNames<Rung> {
+  static constexpr std::string_view values[] = {"Membership", "Respawn", "ReplacePod", "Checkpoint"};
+};
+
+}  // namespace lockstep::api

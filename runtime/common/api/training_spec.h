@@ -1,0 +1,240 @@
+#pragma once
+// spec.training: what the default runtime trains, as plain values with the defaults of the CRD. Parsed by the operator,
+// the command line and every rank (which gets it through its configuration file). Values, any thread.
+//
+// A value that parses need not be possible or built yet: validate.h and unsupported.h say so.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/common/api/enum_text.h"
+#include "runtime/common/base/json.h"
+
+namespace lockstep::api {
+
+enum class ModelName { kMlp, kCnn, kResnet18, kResnet50, kGpt, kTorchscript, kPlugin };
+enum class TorchscriptLoss { kCrossEntropy, kMeanSquaredError };
+enum class DataFormat { kIdx, kCsv, kNpy, kImageFolder, kTokens, kSynthetic };
+enum class SamplerName { kUniform, kWeighted };
+enum class OptimizerName { kSgd, kAdam, kAdamw };
+enum class ScheduleName { kConstant, kStep, kCosine, kPolynomial };
+enum class Precision { kFp32, kBf16, kFp16 };
+enum class Determinism { kNone, kWorld };
+enum class Strategy { kDdp, kZero1, kPipeline, kHybrid, kDataparallel, kLocalsgd, kAsync };
+enum class Compression { kNone, kFp16, kBf16, kPowersgd, kTopk };
+enum class EarlyStopMetric { kLoss, kAccuracy };
+
+// Fully connected layers with ReLU between them; inputs are flattened, the output has one value per class.
+struct MlpSpec {
+  std::vector<int64_t> hidden_sizes = {128};
+};
+
+// For each entry of `channels`: 3x3 convolution (padding 1), ReLU, 2x2 max-pooling. Then one hidden layer with ReLU and
+// dropout, then one value per class.
+struct CnnSpec {
+  std::vector<int64_t> channels = {32, 64};
+  int64_t hidden_size = 128;
+  double dropout = 0.25;
+};
+
+struct ResnetSpec {
+  bool small_images = false;  // 3x3 stem without pooling, for images of about 32x32
+};
+
+struct GptSpec {
+  int64_t layers = 12;
+  int64_t heads = 12;
+  int64_t embedding_size = 768;
+  int64_t context_length = 1024;
+  int64_t vocabulary_size = 50304;
+  double dropout = 0.0;
+};
+
+struct TorchscriptSpec {
+  std::string uri;
+  TorchscriptLoss loss = TorchscriptLoss::kCrossEntropy;
+};
+
+struct PluginSpec {
+  std::string path;
+  std::string name;
+  std::map<std::string, std::string> options;
+};
+
+// `name` chooses the model; the section of that name refines it. resnet18 and resnet50 share `resnet`.
+struct ModelSpec {
+  ModelName name = ModelName::kMlp;
+  MlpSpec mlp;
+  CnnSpec cnn;
+  ResnetSpec resnet;
+  GptSpec gpt;
+  std::optional<TorchscriptSpec> torchscript;
+  std::optional<PluginSpec> plugin;
+};
+
+// Random but learnable samples made from the seed, for tests and measurements: the label is a function of the sample.
+struct SyntheticSpec {
+  int64_t samples = 4096;
+  int64_t test_samples = 512;
+  std::vector<int64_t> shape = {1, 28, 28};
+  int64_t classes = 10;
+};
+
+struct CsvSpec {
+  std::string label_column;
+  bool header = true;
+  std::string delimiter = ",";
+};
+
+struct ImageFolderSpec {
+  int64_t image_size = 224;
+};
+
+struct AugmentationSpec {
+  bool horizontal_flip = false;
+  int64_t crop_padding = 0;  // pad by so many pixels on each side, then crop back at a random place
+};
+
+// idx: `path` is a folder with train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
+// t10k-labels-idx1-ubyte, each plain or with ".gz".
+struct DataSpec {
+  DataFormat format = DataFormat::kSynthetic;
+  std::string path;  // required for each format but synthetic
+  bool shuffle = true;
+  bool drop_last = false;  // leave out the samples of an epoch that do not fill a global batch
+  SamplerName sampler = SamplerName::kUniform;
+  int32_t workers = 1;   // loader threads per rank
+  int32_t prefetch = 2;  // micro-batches made ready ahead
+  SyntheticSpec synthetic;
+  CsvSpec csv;
+  ImageFolderSpec image_folder;
+  AugmentationSpec augmentation;
+};
+
+struct OptimizerSpec {
+  OptimizerName name = OptimizerName::kAdamw;
+  double learning_rate = 0.001;
+  double momentum = 0.0;   // sgd
+  bool nesterov = false;   // sgd
+  double weight_decay = 0.0;  // sgd, adam: added to the gradient; adamw: decoupled
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  std::optional<double> clip_norm;  // bound of the global gradient norm; absent: no clipping
+};
+
+// Learning rate at a step: linear warm-up from 0 over warmup_steps, then
+//   constant    stays
+//   step        times decay_factor after every decay_every_steps (counted from the end of the warm-up)
+//   cosine      half a cosine down to min_learning_rate at the last step
+//   polynomial  (1 - t)^power down to min_learning_rate at the last step
+struct ScheduleSpec {
+  ScheduleName name = ScheduleName::kConstant;
+  int64_t warmup_steps = 0;
+  std::optional<int64_t> decay_every_steps;
+  double decay_factor = 0.1;
+  double min_learning_rate = 0.0;
+  double power = 1.0;
+};
+
+struct SyncSpec {
+  int64_t every_steps = 1;  // localsgd: steps between two averages
+  int64_t staleness = 1;    // async: steps between a gradient and its use
+  Compression compression = Compression::kNone;
+};
+
+struct PipelineSpec {
+  int32_t stages = 2;
+};
+
+// The whole test set, each sample once, after every `every_epochs` epochs and at the end.
+struct EvaluationSpec {
+  int32_t every_epochs = 1;
+  int64_t batch_size = 256;
+};
+
+// Ends the training, successfully, when `metric` of an evaluation reaches `target` or has not improved by `min_delta`
+// over `patience` evaluations.
+struct EarlyStopSpec {
+  EarlyStopMetric metric = EarlyStopMetric::kAccuracy;
+  std::optional<double> target;
+  std::optional<int32_t> patience;
+  double min_delta = 0.0;
+};
+
+struct TrainingSpec {
+  ModelSpec model;
+  DataSpec data;
+  OptimizerSpec optimizer;
+  ScheduleSpec schedule;
+  int64_t global_batch_size = 0;           // required: all samples of one step over all ranks
+  std::optional<int64_t> micro_batch_size;  // absent: a rank takes its share of the global batch in one piece
+  std::optional<int64_t> epochs;            // exactly one of epochs and steps
+  std::optional<int64_t> steps;
+  Precision precision = Precision::kFp32;
+  Determinism determinism = Determinism::kNone;
+  Strategy strategy = Strategy::kDdp;
+  SyncSpec sync;
+  PipelineSpec pipeline;
+  int64_t seed = 0;
+  std::optional<EvaluationSpec> evaluation;  // absent: none
+  std::optional<EarlyStopSpec> early_stop;
+};
+
+// Reads the section found at `path` ("spec.training"); appends every violation, each beginning with the path of its
+// field. Without violations the result is well-formed; ValidateTraining (validate.h) says whether it makes sense.
+[[nodiscard]] TrainingSpec TrainingSpecFromJson(const Json& json, const std::string& path,
+                                                std::vector<std::string>& violations);
+// Complete: with every default written out.
+[[nodiscard]] Json TrainingSpecToJson(const TrainingSpec& spec);
+
+template <>
+struct EnumNames<ModelName> {
+  static constexpr std::string_view values[] = {"mlp", "cnn", "resnet18", "resnet50", "gpt", "torchscript", "plugin"};
+};
+template <>
+struct EnumNames<TorchscriptLoss> {
+  static constexpr std::string_view values[] = {"crossEntropy", "meanSquaredError"};
+};
+template <>
+struct EnumNames<DataFormat> {
+  static constexpr std::string_view values[] = {"idx", "csv", "npy", "imageFolder", "tokens", "synthetic"};
+};
+template <>
+struct EnumNames<SamplerName> {
+  static constexpr std::string_view values[] = {"uniform", "weighted"};
+};
+template <>
+struct EnumNames<OptimizerName> {
+  static constexpr std::string_view values[] = {"sgd", "adam", "adamw"};
+};
+template <>
+struct EnumNames<ScheduleName> {
+  static constexpr std::string_view values[] = {"constant", "step", "cosine", "polynomial"};
+};
+template <>
+struct EnumNames<Precision> {
+  static constexpr std::string_view values[] = {"fp32", "bf16", "fp16"};
+};
+template <>
+struct EnumNames<Determinism> {
+  static constexpr std::string_view values[] = {"none", "world"};
+};
+template <>
+struct EnumNames<Strategy> {
+  static constexpr std::string_view values[] = {"ddp",          "zero1",    "pipeline", "hybrid",
+                                                "dataparallel", "localsgd", "async"};
+};
+template <>
+struct EnumNames<Compression> {
+  static constexpr std::string_view values[] = {"none", "fp16", "bf16", "powersgd", "topk"};
+};
+template <>
+struct EnumNames<EarlyStopMetric> {
+  static constexpr std::string_view values[] = {"loss", "accuracy"};
+};
+
+}  // namespace lockstep::api
