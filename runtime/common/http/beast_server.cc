@@ -1,0 +1,279 @@
+// HttpServer over Boost.Beast. (cpprestsdk's listener cannot tell which port the system chose for port 0.)
+//
+// Each connection is a Session; the io_context's threads run all of them. While a handler holds a Responder nothing is
+// pending on the connection, so a long poll costs memory only.
+
+#include <atomic>
+#include <charconv>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/beast/ssl.hpp>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "runtime/common/base/log.h"
+#include "runtime/common/http/server.h"
+
+namespace lockstep::http {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+using Tcp = asio::ip::tcp;
+using BeastRequest = beast::http::request<beast::http::string_body>;
+using BeastResponse = beast::http::response<beast::http::string_body>;
+
+constexpr auto kIdleTimeout = std::chrono::seconds(120);
+constexpr auto kIoTimeout = std::chrono::seconds(20);
+
+ServerRequest FromBeast(const BeastRequest& request) {
+  ServerRequest out;
+  out.method = std::string(request.method_string());
+  const std::string target(request.target());
+  const std::size_t question = target.find('?');
+  out.path = target.substr(0, question);
+  if (question != std::string::npos) out.query = target.substr(question + 1);
+  for (const auto& field : request) {
+    std::string name(field.name_string());
+    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    out.headers[name] = std::string(field.value());
+  }
+  out.body = request.body();
+  return out;
+}
+
+class SessionBase {
+ public:
+  virtual ~SessionBase() = default;
+  virtual void Close() = 0;
+};
+
+// The sessions that are open, so that the server can close them.
+class Sessions {
+ public:
+  void Add(const std::shared_ptr<SessionBase>& session) {
+    const std::lock_guard lock(mutex_);
+    open_.insert(session);
+  }
+  void Remove(const std::shared_ptr<SessionBase>& session) {
+    const std::lock_guard lock(mutex_);
+    open_.erase(session);
+  }
+  std::set<std::shared_ptr<SessionBase>> TakeAll() {
+    const std::lock_guard lock(mutex_);
+    return std::move(open_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::shared_ptr<SessionBase>> open_;
+};
+
+// What every session needs of its server; outlives the server while a Responder is still held somewhere.
+struct Shared {
+  asio::io_context io;
+  std::optional<asio::ssl::context> tls;
+  Handler handler;
+  std::size_t max_body_bytes = 0;
+  Sessions sessions;
+};
+
+template <typename Stream>
+class Session final : public SessionBase, public std::enable_shared_from_this<Session<Stream>> {
+ public:
+  Session(std::shared_ptr<Shared> shared, Stream stream) : shared_(std::move(shared)), stream_(std::move(stream)) {}
+
+  void Start() {
+    shared_->sessions.Add(this->shared_from_this());
+    if constexpr (kTls) {
+      beast::get_lowest_layer(stream_).expires_after(kIoTimeout);
+      stream_.async_handshake(asio::ssl::stream_base::server, [self = this->shared_from_this()](auto error) {
+        error ? self->End() : self->Read();
+      });
+    } else {
+      Read();
+    }
+  }
+
+  void Close() override {
+    asio::post(stream_.get_executor(), [self = this->shared_from_this()] { self->End(); });
+  }
+
+ private:
+  static constexpr bool kTls = !std::is_same_v<Stream, beast::tcp_stream>;
+
+  // Sends 503 if every copy of the Responder is dropped unanswered.
+  struct Pending {
+    std::weak_ptr<Session> session;
+    std::atomic<bool> answered{false};
+    void Answer(Response response) {
+      if (answered.exchange(true)) return;
+      if (auto alive = session.lock()) alive->PostWrite(std::move(response));
+    }
+    ~Pending() { Answer(TextResponse(503, "the server is stopping\n")); }
+  };
+
+  void Read() {
+    parser_.emplace();
+    parser_->body_limit(shared_->max_body_bytes);
+    beast::get_lowest_layer(stream_).expires_after(kIdleTimeout);
+    beast::http::async_read(stream_, buffer_, *parser_, [self = this->shared_from_this()](auto error, std::size_t) {
+      if (error == beast::http::error::body_limit) return self->Write(TextResponse(413, "body too large\n"));
+      error ? self->End() : self->Serve();
+    });
+  }
+
+  void Serve() {
+    beast::get_lowest_layer(stream_).expires_never();
+    keep_alive_ = parser_->get().keep_alive();
+    auto pending = std::make_shared<Pending>();
+    pending->session = this->weak_from_this();
+    shared_->handler(FromBeast(parser_->get()),
+                     [pending](Response response) { pending->Answer(std::move(response)); });
+  }
+
+  void PostWrite(Response response) {
+    asio::post(stream_.get_executor(), [self = this->shared_from_this(), response = std::move(response)]() mutable {
+      self->Write(std::move(response));
+    });
+  }
+
+  void Write(Response response) {
+    response_.emplace(static_cast<beast::http::status>(response.status), 11);
+    for (const auto& [name, value] : response.headers) response_->set(name, value);
+    response_->keep_alive(keep_alive_);
+    response_->body() = std::move(response.body);
+    response_->prepare_payload();
+    beast::get_lowest_layer(stream_).expires_after(kIoTimeout);
+    beast::http::async_write(stream_, *response_, [self = this->shared_from_this()](auto error, std::size_t) {
+      error || !self->keep_alive_ ? self->End() : self->Read();
+    });
+  }
+
+  void End() {
+    beast::error_code ignored;  // the peer may have closed first; there is nobody left to tell
+    beast::get_lowest_layer(stream_).socket().shutdown(Tcp::socket::shutdown_both, ignored);
+    beast::get_lowest_layer(stream_).close();
+    shared_->sessions.Remove(this->shared_from_this());
+  }
+
+  std::shared_ptr<Shared> shared_;
+  Stream stream_;
+  beast::flat_buffer buffer_;
+  std::optional<beast::http::request_parser<beast::http::string_body>> parser_;
+  std::optional<BeastResponse> response_;
+  bool keep_alive_ = false;
+};
+
+class BeastServer final : public HttpServer {
+ public:
+  BeastServer(std::shared_ptr<Shared> shared, Tcp::acceptor acceptor, int threads)
+      : shared_(std::move(shared)), acceptor_(std::move(acceptor)), port_(acceptor_.local_endpoint().port()) {
+    Accept();
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { shared_->io.run(); });
+  }
+
+  ~BeastServer() override {
+    asio::post(acceptor_.get_executor(), [this] {
+      stopping_ = true;
+      acceptor_.close();
+      for (const auto& session : shared_->sessions.TakeAll()) session->Close();
+    });
+    threads_.clear();  // joins: with the acceptor and the sessions closed the context runs out of work
+  }
+
+  [[nodiscard]] int port() const override { return port_; }
+
+ private:
+  void Accept() {
+    acceptor_.async_accept(asio::make_strand(shared_->io), [this](beast::error_code error, Tcp::socket socket) {
+      if (stopping_ || error == asio::error::operation_aborted) return;
+      if (error) {
+        log::Warning("accepting a connection failed", {{"error", error.message()}});
+      } else {
+        Open(std::move(socket));
+      }
+      Accept();
+    });
+  }
+
+  void Open(Tcp::socket socket) {
+    beast::error_code ignored;  // a missing option only costs latency
+    socket.set_option(Tcp::no_delay(true), ignored);
+    if (shared_->tls.has_value()) {
+      using Stream = beast::ssl_stream<beast::tcp_stream>;
+      std::make_shared<Session<Stream>>(shared_, Stream(std::move(socket), *shared_->tls))->Start();
+    } else {
+      std::make_shared<Session<beast::tcp_stream>>(shared_, beast::tcp_stream(std::move(socket)))->Start();
+    }
+  }
+
+  std::shared_ptr<Shared> shared_;
+  Tcp::acceptor acceptor_;
+  const int port_;
+  bool stopping_ = false;  // touched on the acceptor's strand only
+  std::vector<std::jthread> threads_;
+};
+
+Result<void> LoadCertificate(const ServerOptions& options, std::optional<asio::ssl::context>& tls) {
+  if (options.certificate_pem.empty() && options.key_pem.empty()) return {};
+  try {
+    tls.emplace(asio::ssl::context::tls_server);
+    tls->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
+                     asio::ssl::context::no_tlsv1_1);
+    tls->use_certificate_chain(asio::buffer(options.certificate_pem));
+    tls->use_private_key(asio::buffer(options.key_pem), asio::ssl::context::pem);
+    return {};
+  } catch (const std::exception& exception) {
+    return Error{ErrorCode::kInvalidArgument, std::string("server certificate: ") + exception.what()};
+  }
+}
+
+Result<Tcp::endpoint> ParseAddress(const std::string& address) {
+  const Error bad{ErrorCode::kInvalidArgument, "\"" + address + "\" is not an address such as 0.0.0.0:8080"};
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return bad;
+  beast::error_code error;
+  const std::string host = address.substr(0, colon);
+  const auto ip = asio::ip::make_address(host.empty() ? "0.0.0.0" : host, error);
+  int port = -1;
+  const char* end = address.data() + address.size();
+  const auto parsed = std::from_chars(address.data() + colon + 1, end, port);
+  if (error || parsed.ptr != end || port < 0 || port > 65535) return bad;
+  return Tcp::endpoint(ip, static_cast<unsigned short>(port));
+}
+
+}  // namespace
+
+Response JsonResponse(int status, std::string body) {
+  return {status, {{"Content-Type", "application/json"}}, std::move(body)};
+}
+
+Response TextResponse(int status, std::string body) {
+  return {status, {{"Content-Type", "text/plain; charset=utf-8"}}, std::move(body)};
+}
+
+Result<std::unique_ptr<HttpServer>> StartServer(const ServerOptions& options, Handler handler) {
+  auto shared = std::make_shared<Shared>();
+  shared->handler = std::move(handler);
+  shared->max_body_bytes = options.max_body_bytes;
+  LOCKSTEP_TRY(LoadCertificate(options, shared->tls));
+  LOCKSTEP_TRY(const Tcp::endpoint endpoint, ParseAddress(options.address));
+  try {
+    // The acceptor's own strand also guards `stopping_`.
+    Tcp::acceptor acceptor(asio::make_strand(shared->io), endpoint, /*reuse_addr=*/true);
+    return std::unique_ptr<HttpServer>(
+        std::make_unique<BeastServer>(shared, std::move(acceptor), options.threads));
+  } catch (const std::exception& exception) {
+    return Error{ErrorCode::kUnavailable, "listening on " + options.address + ": " + exception.what()};
+  }
+}
+
+}  // namespace lockstep::http
