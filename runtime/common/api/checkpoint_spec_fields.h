@@ -1,0 +1,29 @@
+#pragma once
+// The fields of spec.checkpoint with their limits; see fields.h.
+
+#include "runtime/common/api/checkpoint_spec.h"
+#include "runtime/common/api/fields.h"
+
+namespace lockstep::api {
+
+[[nodiscard]] Json IntOrWordToJson(const ResumeFrom& resume);
+[[nodiscard]] std::string IntOrWordFromJson(const Json& json, ResumeFrom& resume);
+
+template <typename A>
+void Describe(A& fields, Of<A, SecretReference>& spec) {
+  fields.Required("name", spec.name, {.max_length = 253});
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, CheckpointSpec>& spec) {
+  fields.Required("uri", spec.uri, {.max_length = 1024});
+  fields.Field("secretRef", spec.secret_ref);
+  fields.Field("intervalSteps", spec.interval_steps, {.min = 1, .max = 1e9});
+  fields.Field("intervalSeconds", spec.interval_seconds, {.min = 1, .max = 1e9});
+  fields.Field("keepLast", spec.keep_last, {.min = 1, .max = 10000});
+  fields.Field("resume", spec.resume);
+  fields.Field("onTermination", spec.on_termination);
+  fields.Field("gracePeriodSeconds", spec.grace_period_seconds, {.min = 0, .max = 86400});
+}
+
+}  // namespace lockstep::api

@@ -1,0 +1,306 @@
+#pragma once
+// One description per struct serves reading, writing and the comparison with the CRD. A struct takes part by a function
+//
+//   template <typename A>
+//   void Describe(A& fields, Of<A, OptimizerSpec>& spec) {
+//     fields.Field("learningRate", spec.learning_rate, {.above = 0, .max = 1000});
+//   }
+//
+// found by its argument. A is FieldReader, FieldWriter, or the schema writer of the drift test. Private to this folder
+// and its tests. Pure.
+
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "runtime/common/api/enum_text.h"
+#include "runtime/common/base/clock.h"
+#include "runtime/common/base/json.h"
+#include "runtime/common/base/strings.h"
+#include "runtime/common/base/time_text.h"
+
+namespace lockstep::api {
+
+template <typename A, typename T>
+using Of = std::conditional_t<A::kReading, T, const T>;
+
+// Bounds of a number (of each entry, in a list of numbers), of a list's length, of a text's length.
+struct Limits {
+  std::optional<double> min;
+  std::optional<double> above;  // an exclusive minimum
+  std::optional<double> max;
+  std::optional<std::size_t> min_items;
+  std::optional<std::size_t> max_items;
+  std::optional<std::size_t> max_length;
+};
+
+template <typename T>
+struct IsOptional : std::false_type {};
+template <typename T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+template <typename T>
+struct IsVector : std::false_type {};
+template <typename T>
+struct IsVector<std::vector<T>> : std::true_type {};
+
+// A field that is either an integer or one of a few words; such a type brings these two functions.
+template <typename T>
+concept IntOrWord = requires(const T value, T& target, const Json& json) {
+  { IntOrWordToJson(value) } -> std::same_as<Json>;
+  { IntOrWordFromJson(json, target) } -> std::same_as<std::string>;  // what is wrong, or nothing
+};
+
+using TextMap = std::map<std::string, std::string>;
+
+class FieldReader {
+ public:
+  static constexpr bool kReading = true;
+
+  FieldReader(JsonReader reader, std::vector<std::string>& violations)
+      : reader_(std::move(reader)), violations_(violations) {}
+
+  template <typename T>
+  void Field(std::string_view key, T& target, const Limits& limits = {}) {
+    if (!reader_.Has(key)) return;
+    if constexpr (IsOptional<T>::value) {
+      Field(key, target.emplace(), limits);
+    } else if constexpr (IntOrWord<T>) {
+      if (const std::string problem = IntOrWordFromJson(reader_.json().at(std::string(key)), target); !problem.empty())
+        reader_.Violation(key, problem);
+    } else if constexpr (std::is_enum_v<T>) {
+      ReadEnum(key, target);
+    } else if constexpr (std::is_same_v<T, WallTime>) {
+      ReadTime(key, target);
+    } else if constexpr (std::is_same_v<T, TextMap>) {
+      ReadTextMap(key, target, limits);
+    } else if constexpr (std::is_same_v<T, Json>) {
+      target = reader_.Object(key).json();
+    } else if constexpr (IsVector<T>::value) {
+      ReadVector(key, target, limits);
+    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
+      reader_.Read(key, target);
+      Check(key, target, limits);
+    } else {
+      ReadStruct(reader_.Object(key), target);
+    }
+  }
+
+  template <typename T>
+  void Required(std::string_view key, T& target, const Limits& limits = {}) {
+    if (!reader_.Has(key)) return reader_.Violation(key, "is required");
+    Field(key, target, limits);
+  }
+
+  // A section that means something only where `active`: given elsewhere, it would be passed over in silence.
+  template <typename T>
+  void Section(std::string_view key, T& target, bool active, std::string_view condition) {
+    if (reader_.Has(key) && !active) reader_.Violation(key, "applies only where " + std::string(condition));
+    Field(key, target);
+  }
+
+  void RejectUnknownKeys() { reader_.RejectUnknownKeys(); }
+
+ private:
+  template <typename T>
+  void ReadStruct(JsonReader reader, T& target) {
+    FieldReader fields(std::move(reader), violations_);
+    Describe(fields, target);
+    fields.RejectUnknownKeys();
+  }
+
+  template <typename E>
+  void ReadEnum(std::string_view key, E& target) {
+    std::string name;
+    const std::size_t violations_before = violations_.size();
+    reader_.Read(key, name);
+    if (violations_.size() != violations_before) return;
+    if (const std::optional<E> value = EnumFromName<E>(name)) {
+      target = *value;
+    } else {
+      reader_.Violation(key, "must be " + EnumChoices<E>() + ", not \"" + Truncate(name, 80) + "\"");
+    }
+  }
+
+  void ReadTime(std::string_view key, WallTime& target) {
+    std::string text;
+    reader_.Read(key, text);
+    const Result<WallTime> time = ParseTime(text);
+    if (!time) return reader_.Violation(key, "must be an RFC 3339 time");
+    target = *time;
+  }
+
+  void ReadTextMap(std::string_view key, TextMap& target, const Limits& limits) {
+    const JsonReader object = reader_.Object(key);
+    target.clear();
+    for (const auto& [name, value] : object.json().items()) {
+      if (!value.is_string()) {
+        reader_.Violation(key, "must map text to text, see " + Truncate(name, 80));
+        continue;
+      }
+      target[name] = value.get<std::string>();
+      CheckLength(std::string(key) + "." + Truncate(name, 80), target[name], limits);
+    }
+    CheckCount(key, target.size(), limits);
+  }
+
+  template <typename T>
+  void ReadVector(std::string_view key, std::vector<T>& target, const Limits& limits) {
+    if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
+      reader_.Read(key, target);
+      for (std::size_t index = 0; index < target.size(); ++index) Check(Indexed(key, index), target[index], limits);
+    } else {
+      const Json& items = reader_.Array(key);
+      target.clear();
+      for (std::size_t index = 0; index < items.size(); ++index) {
+        ReadItem(items[index], Indexed(key, index), target.emplace_back());
+      }
+    }
+    CheckCount(key, target.size(), limits);
+  }
+
+  template <typename T>
+  void ReadItem(const Json& item, const std::string& key, T& target) {
+    if constexpr (std::is_enum_v<T>) {
+      const Json wrapped = {{key, item}};
+      FieldReader(JsonReader(wrapped, reader_.path(), violations_), violations_).Field(key, target);
+    } else if constexpr (std::is_same_v<T, Json>) {
+      target = JsonReader(item, reader_.PathOf(key), violations_).json();
+    } else {
+      ReadStruct(JsonReader(item, reader_.PathOf(key), violations_), target);
+    }
+  }
+
+  template <typename T>
+  void Check(const std::string_view key, const T& value, const Limits& limits) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      CheckLength(key, value, limits);
+    } else if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+      const double number = static_cast<double>(value);
+      const std::string but = ", not " + FormatNumber(number, 10);
+      if (limits.min && number < *limits.min) {
+        reader_.Violation(key, "must be at least " + FormatNumber(*limits.min, 10) + but);
+      }
+      if (limits.above && number <= *limits.above) {
+        reader_.Violation(key, "must be above " + FormatNumber(*limits.above, 10) + but);
+      }
+      if (limits.max && number > *limits.max) {
+        reader_.Violation(key, "must be at most " + FormatNumber(*limits.max, 10) + but);
+      }
+    }
+  }
+
+  void CheckLength(std::string_view key, const std::string& text, const Limits& limits) {
+    if (limits.max_length && text.size() > *limits.max_length) {
+      reader_.Violation(key, "must have at most " + std::to_string(*limits.max_length) + " characters");
+    }
+  }
+
+  void CheckCount(std::string_view key, std::size_t count, const Limits& limits) {
+    if (limits.min_items && count < *limits.min_items) {
+      reader_.Violation(key, "must have at least " + std::to_string(*limits.min_items) + " entries");
+    }
+    if (limits.max_items && count > *limits.max_items) {
+      reader_.Violation(key, "must have at most " + std::to_string(*limits.max_items) + " entries");
+    }
+  }
+
+  static std::string Indexed(std::string_view key, std::size_t index) {
+    return std::string(key) + "[" + std::to_string(index) + "]";
+  }
+
+  JsonReader reader_;
+  std::vector<std::string>& violations_;
+};
+
+class FieldWriter {
+ public:
+  static constexpr bool kReading = false;
+
+  // Numbers are rounded to so many digits: a status with fewer digits is written less often and is easier to read.
+  explicit FieldWriter(int significant_digits = 17) : significant_digits_(significant_digits) {}
+
+  template <typename T>
+  void Field(std::string_view key, const T& value, const Limits& = {}) {
+    Json json = ToJson(value);
+    if (!json.is_null()) json_[std::string(key)] = std::move(json);
+  }
+  template <typename T>
+  void Required(std::string_view key, const T& value, const Limits& = {}) {
+    Field(key, value);
+  }
+  template <typename T>
+  void Section(std::string_view key, const T& value, bool active, std::string_view) {
+    if (active) Field(key, value);
+  }
+
+  [[nodiscard]] Json Take() { return std::move(json_); }
+
+ private:
+  // null: leave the field out.
+  template <typename T>
+  Json ToJson(const T& value) {
+    if constexpr (IsOptional<T>::value) {
+      return value ? ToJson(*value) : Json();
+    } else if constexpr (IntOrWord<T>) {
+      return IntOrWordToJson(value);
+    } else if constexpr (std::is_enum_v<T>) {
+      return std::string(NameOf(value));
+    } else if constexpr (std::is_same_v<T, WallTime>) {
+      return FormatTime(value);
+    } else if constexpr (std::is_same_v<T, Json>) {
+      return value;
+    } else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, TextMap>) {
+      return value.empty() ? Json() : Json(value);
+    } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
+      return value;  // even empty: "no hidden layers" differs from the default
+    } else if constexpr (IsVector<T>::value) {
+      Json list;
+      for (const auto& entry : value) list.push_back(ToJson(entry));
+      return list;
+    } else if constexpr (std::is_floating_point_v<T>) {
+      return Rounded(value);
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      return value;
+    } else {
+      FieldWriter fields(significant_digits_);
+      Describe(fields, value);
+      return fields.Take();
+    }
+  }
+
+  // JSON has no NaN.
+  [[nodiscard]] Json Rounded(double value) const {
+    if (!std::isfinite(value)) return {};
+    if (significant_digits_ >= 17) return value;
+    return std::strtod(FormatNumber(value, significant_digits_).c_str(), nullptr);
+  }
+
+  int significant_digits_;
+  Json json_ = Json::object();
+};
+
+// Reads a whole object of type T at `path`.
+template <typename T>
+[[nodiscard]] T ReadFields(const Json& json, const std::string& path, std::vector<std::string>& violations) {
+  T value;
+  FieldReader fields(JsonReader(json, path, violations), violations);
+  Describe(fields, value);
+  fields.RejectUnknownKeys();
+  return value;
+}
+
+template <typename T>
+[[nodiscard]] Json WriteFields(const T& value, int significant_digits = 17) {
+  FieldWriter fields(significant_digits);
+  Describe(fields, value);
+  return fields.Take();
+}
+
+}  // namespace lockstep::api

@@ -1,0 +1,173 @@
+#pragma once
+// The fields of spec.training with their limits; see fields.h.
+
+#include "runtime/common/api/fields.h"
+#include "runtime/common/api/training_spec.h"
+
+namespace lockstep::api {
+
+inline constexpr double kMaxInteger = 9007199254740991;  // 2^53 - 1: exact in every JSON reader
+
+template <typename A>
+void Describe(A& fields, Of<A, MlpSpec>& spec) {
+  fields.Field("hiddenSizes", spec.hidden_sizes, {.min = 1, .max = 65536, .max_items = 32});
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, CnnSpec>& spec) {
+  fields.Field("channels", spec.channels, {.min = 1, .max = 4096, .min_items = 1, .max_items = 8});
+  fields.Field("hiddenSize", spec.hidden_size, {.min = 1, .max = 65536});
+  fields.Field("dropout", spec.dropout, {.min = 0, .max = 0.99});
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, ResnetSpec>& spec) {
+  fields.Field("smallImages", spec.small_images);
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, GptSpec>& spec) {
+  fields.Field("layers", spec.layers, {.min = 1, .max = 1024});
+  fields.Field("heads", spec.heads, {.min = 1, .max = 1024});
+  fields.Field("embeddingSize", spec.embedding_size, {.min = 1, .max = 65536});
+  fields.Field("contextLength", spec.context_length, {.min = 1, .max = 1048576});
+  fields.Field("vocabularySize", spec.vocabulary_size, {.min = 2, .max = 1048576});
+  fields.Field("dropout", spec.dropout, {.min = 0, .max = 0.99});
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, TorchscriptSpec>& spec) {
+  fields.Required("uri", spec.uri, {.max_length = 1024});
+  fields.Field("loss", spec.loss);
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, PluginSpec>& spec) {
+  fields.Required("path", spec.path, {.max_length = 1024});
+  fields.Required("name", spec.name, {.max_length = 253});
+  fields.Field("options", spec.options, {.max_items = 64, .max_length = 1024});
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, ModelSpec>& spec) {
+  fields.Required("name", spec.name);
+  fields.Section("mlp", spec.mlp, spec.name == ModelName::kMlp, "name is mlp");
+  fields.Section("cnn", spec.cnn, spec.name == ModelName::kCnn, "name is cnn");
+  fields.Section("resnet", spec.resnet, spec.name == ModelName::kResnet18 || spec.name == ModelName::kResnet50,
+                 "name is resnet18 or resnet50");
+  fields.Section("gpt", spec.gpt, spec.name == ModelName::kGpt, "name is gpt");
+  fields.Section("torchscript", spec.torchscript, spec.name == ModelName::kTorchscript, "name is torchscript");
+  fields.Section("plugin", spec.plugin, spec.name == ModelName::kPlugin, "name is plugin");
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, SyntheticSpec>& spec) {
+  fields.Field("samples", spec.samples, {.min = 1, .max = 1e9});
+  fields.Field("testSamples", spec.test_samples, {.min = 0, .max = 1e9});
+  fields.Field("shape", spec.shape, {.min = 1, .max = 65536, .min_items = 1, .max_items = 4});
+  fields.Field("classes", spec.classes, {.min = 2, .max = 1048576});
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, CsvSpec>& spec) {
+  fields.Required("labelColumn", spec.label_column, {.max_length = 253});
+  fields.Field("header", spec.header);
+  fields.Field("delimiter", spec.delimiter, {.max_length = 1});
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, ImageFolderSpec>& spec) {
+  fields.Field("imageSize", spec.image_size, {.min = 1, .max = 8192});
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, AugmentationSpec>& spec) {
+  fields.Field("horizontalFlip", spec.horizontal_flip);
+  fields.Field("cropPadding", spec.crop_padding, {.min = 0, .max = 1024});
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, DataSpec>& spec) {
+  fields.Required("format", spec.format);
+  fields.Field("path", spec.path, {.max_length = 1024});
+  fields.Field("shuffle", spec.shuffle);
+  fields.Field("dropLast", spec.drop_last);
+  fields.Field("sampler", spec.sampler);
+  fields.Field("workers", spec.workers, {.min = 0, .max = 256});
+  fields.Field("prefetch", spec.prefetch, {.min = 1, .max = 256});
+  fields.Section("synthetic", spec.synthetic, spec.format == DataFormat::kSynthetic, "format is synthetic");
+  fields.Section("csv", spec.csv, spec.format == DataFormat::kCsv, "format is csv");
+  fields.Section("imageFolder", spec.image_folder, spec.format == DataFormat::kImageFolder, "format is imageFolder");
+  fields.Field("augmentation", spec.augmentation);
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, OptimizerSpec>& spec) {
+  fields.Field("name", spec.name);
+  fields.Field("learningRate", spec.learning_rate, {.above = 0, .max = 1000});
+  fields.Field("momentum", spec.momentum, {.min = 0, .max = 0.9999});
+  fields.Field("nesterov", spec.nesterov);
+  fields.Field("weightDecay", spec.weight_decay, {.min = 0, .max = 1000});
+  fields.Field("beta1", spec.beta1, {.min = 0, .max = 0.999999});
+  fields.Field("beta2", spec.beta2, {.min = 0, .max = 0.999999});
+  fields.Field("epsilon", spec.epsilon, {.above = 0, .max = 1});
+  fields.Field("clipNorm", spec.clip_norm, {.above = 0, .max = 1e6});
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, ScheduleSpec>& spec) {
+  fields.Field("name", spec.name);
+  fields.Field("warmupSteps", spec.warmup_steps, {.min = 0, .max = 1e9});
+  fields.Field("decayEverySteps", spec.decay_every_steps, {.min = 1, .max = 1e9});
+  fields.Field("decayFactor", spec.decay_factor, {.above = 0, .max = 1});
+  fields.Field("minLearningRate", spec.min_learning_rate, {.min = 0, .max = 1000});
+  fields.Field("power", spec.power, {.above = 0, .max = 100});
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, SyncSpec>& spec) {
+  fields.Field("everySteps", spec.every_steps, {.min = 1, .max = 1e6});
+  fields.Field("staleness", spec.staleness, {.min = 1, .max = 64});
+  fields.Field("compression", spec.compression);
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, PipelineSpec>& spec) {
+  fields.Field("stages", spec.stages, {.min = 2, .max = 1024});
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, EvaluationSpec>& spec) {
+  fields.Field("everyEpochs", spec.every_epochs, {.min = 1, .max = 1e6});
+  fields.Field("batchSize", spec.batch_size, {.min = 1, .max = 1048576});
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, EarlyStopSpec>& spec) {
+  fields.Field("metric", spec.metric);
+  fields.Field("target", spec.target, {.min = 0, .max = 1e9});
+  fields.Field("patience", spec.patience, {.min = 1, .max = 1e6});
+  fields.Field("minDelta", spec.min_delta, {.min = 0, .max = 1e9});
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, TrainingSpec>& spec) {
+  fields.Required("model", spec.model);
+  fields.Required("data", spec.data);
+  fields.Field("optimizer", spec.optimizer);
+  fields.Field("schedule", spec.schedule);
+  fields.Required("globalBatchSize", spec.global_batch_size, {.min = 1, .max = 16777216});
+  fields.Field("microBatchSize", spec.micro_batch_size, {.min = 1, .max = 16777216});
+  fields.Field("epochs", spec.epochs, {.min = 1, .max = 1e6});
+  fields.Field("steps", spec.steps, {.min = 1, .max = 1e9});
+  fields.Field("precision", spec.precision);
+  fields.Field("determinism", spec.determinism);
+  fields.Field("strategy", spec.strategy);
+  fields.Field("sync", spec.sync);
+  fields.Field("pipeline", spec.pipeline);
+  fields.Field("seed", spec.seed, {.min = 0, .max = kMaxInteger});
+  fields.Field("evaluation", spec.evaluation);
+  fields.Field("earlyStop", spec.early_stop);
+}
+
+}  // namespace lockstep::api

@@ -1,0 +1,150 @@
+#include "runtime/common/api/unsupported.h"
+
+#include <utility>
+
+namespace lockstep::api {
+namespace {
+
+using Fields = std::vector<UnsupportedField>;
+
+void Refuse(Fields& fields, bool is_asked, std::string path, std::string asked, std::string instead) {
+  if (is_asked) fields.push_back({std::move(path), std::move(asked), std::move(instead)});
+}
+
+template <typename T>
+std::string Text(T value) {
+  return std::to_string(value);
+}
+
+// A whole section, or a value that differs from the only one that has a behaviour.
+void RefuseSection(Fields& fields, bool is_given, const std::string& path, const std::string& what) {
+  Refuse(fields, is_given, path, what, "leave it out");
+}
+
+template <typename T>
+void RefuseChange(Fields& fields, const std::string& path, T asked, T works) {
+  Refuse(fields, asked != works, path, Text(asked), "leave it out or use " + Text(works));
+}
+
+template <typename E>
+void RefuseEnum(Fields& fields, bool is_asked, const std::string& path, E asked, const std::string& choices) {
+  Refuse(fields, is_asked, path, std::string(NameOf(asked)), "use " + choices);
+}
+
+void CheckModelAndData(const TrainingSpec& training, Fields& fields) {
+  const std::string path = "spec.training.";
+  const ModelName model = training.model.name;
+  RefuseEnum(fields, model != ModelName::kMlp && model != ModelName::kCnn, path + "model.name", model, "mlp or cnn");
+  const DataSpec& data = training.data;
+  RefuseEnum(fields, data.format != DataFormat::kIdx && data.format != DataFormat::kSynthetic, path + "data.format",
+             data.format, "idx or synthetic");
+  RefuseEnum(fields, data.sampler != SamplerName::kUniform, path + "data.sampler", data.sampler, "uniform");
+  const DataSpec defaults;
+  RefuseChange(fields, path + "data.workers", data.workers, defaults.workers);
+  RefuseChange(fields, path + "data.prefetch", data.prefetch, defaults.prefetch);
+  Refuse(fields, data.drop_last, path + "data.dropLast", "true", "use false");
+  Refuse(fields, data.augmentation.horizontal_flip, path + "data.augmentation.horizontalFlip", "true", "use false");
+  RefuseChange(fields, path + "data.augmentation.cropPadding", data.augmentation.crop_padding, int64_t{0});
+}
+
+void CheckMethod(const TrainingSpec& training, Fields& fields) {
+  const std::string path = "spec.training.";
+  RefuseEnum(fields, training.optimizer.name == OptimizerName::kAdam, path + "optimizer.name", training.optimizer.name,
+             "sgd or adamw");
+  RefuseEnum(fields, training.schedule.name == ScheduleName::kPolynomial, path + "schedule.name",
+             training.schedule.name, "constant, step or cosine");
+  RefuseEnum(fields, training.precision != Precision::kFp32, path + "precision", training.precision, "fp32");
+  RefuseEnum(fields, training.determinism != Determinism::kNone, path + "determinism", training.determinism, "none");
+  RefuseEnum(fields, training.strategy != Strategy::kDdp, path + "strategy", training.strategy, "ddp");
+  RefuseEnum(fields, training.sync.compression != Compression::kNone, path + "sync.compression",
+             training.sync.compression, "none");
+  RefuseChange(fields, path + "sync.everySteps", training.sync.every_steps, int64_t{1});
+  RefuseChange(fields, path + "sync.staleness", training.sync.staleness, int64_t{1});
+  RefuseChange(fields, path + "pipeline.stages", training.pipeline.stages, PipelineSpec{}.stages);
+  RefuseSection(fields, training.early_stop.has_value(), path + "earlyStop", "stopping early");
+}
+
+void CheckCheckpoint(const CheckpointSpec& checkpoint, Fields& fields) {
+  const std::string& uri = checkpoint.uri;
+  const bool is_other_store = uri.rfind("gs://", 0) == 0 || uri.rfind("abfs://", 0) == 0;
+  Refuse(fields, is_other_store, "spec.checkpoint.uri", uri.substr(0, uri.find(':') + 3), "use s3:// or file:///");
+  RefuseEnum(fields, checkpoint.on_termination != OnTermination::kSave, "spec.checkpoint.onTermination",
+             checkpoint.on_termination, "Save");
+}
+
+void CheckElasticPolicy(const ElasticPolicy& elastic, Fields& fields) {
+  RefuseChange(fields, "spec.elasticPolicy.shrinkAfterSeconds", elastic.shrink_after_seconds,
+               ElasticPolicy{}.shrink_after_seconds);
+  RefuseSection(fields, !elastic.metrics.empty(), "spec.elasticPolicy.metrics", "autoscaling by metrics");
+}
+
+void CheckFailurePolicy(const FailurePolicy& policy, Fields& fields) {
+  RefuseSection(fields, policy.restart_window_seconds.has_value(), "spec.failurePolicy.restartWindowSeconds",
+                "a window for restarts");
+  RefuseEnum(fields, policy.restart_strategy != RestartStrategy::kInPlace, "spec.failurePolicy.restartStrategy",
+             policy.restart_strategy, "InPlace");
+  RefuseChange(fields, "spec.failurePolicy.inPlaceLimit", policy.in_place_limit, FailurePolicy{}.in_place_limit);
+  RefuseSection(fields, !policy.rules.empty(), "spec.failurePolicy.rules", "choosing an action by rules");
+}
+
+void CheckHealthPolicy(const HealthPolicy& policy, Fields& fields) {
+  const std::string path = "spec.healthPolicy.";
+  const HealthPolicy defaults;
+  RefuseChange(fields, path + "firstStepTimeoutSeconds", policy.first_step_timeout_seconds,
+               defaults.first_step_timeout_seconds);
+  RefuseSection(fields, policy.step_timeout_seconds.has_value(), path + "stepTimeoutSeconds", "a bound for one step");
+  Refuse(fields, policy.step_timeout_factor != defaults.step_timeout_factor, path + "stepTimeoutFactor",
+         "a learned bound for one step", "leave it out or use 10");
+  RefuseEnum(fields, policy.on_hang != defaults.on_hang, path + "onHang", policy.on_hang, "Restart");
+  RefuseSection(fields, policy.straggler.has_value(), path + "straggler", "finding stragglers");
+  RefuseSection(fields, policy.node_fault.has_value(), path + "nodeFault", "acting on node faults");
+}
+
+void CheckRunPolicy(const RunPolicy& policy, Fields& fields) {
+  RefuseSection(fields, policy.startup_deadline_seconds.has_value(), "spec.runPolicy.startupDeadlineSeconds",
+                "a deadline for starting up");
+  RefuseChange(fields, "spec.runPolicy.forceDeleteAfterSeconds", policy.force_delete_after_seconds,
+               RunPolicy{}.force_delete_after_seconds);
+}
+
+void CheckSchedulingPolicy(const SchedulingPolicy& policy, Fields& fields) {
+  RefuseSection(fields, policy.gang.has_value(), "spec.schedulingPolicy.gang", "gang scheduling");
+  RefuseSection(fields, !policy.queue_name.empty(), "spec.schedulingPolicy.queueName", "queueing");
+  RefuseSection(fields, policy.topology.has_value(), "spec.schedulingPolicy.topology", "placement by topology");
+}
+
+void CheckNetworkAndObservability(const TrainingJobSpec& spec, Fields& fields) {
+  if (spec.network) {
+    Refuse(fields, spec.network->host_network, "spec.network.hostNetwork", "true", "use false");
+    RefuseEnum(fields, spec.network->network_policy != NetworkPolicy::kNone, "spec.network.networkPolicy",
+               spec.network->network_policy, "None");
+  }
+  Refuse(fields, spec.observability.pod_monitor, "spec.observability.podMonitor", "true", "use false");
+}
+
+}  // namespace
+
+std::string UnsupportedField::ToString() const { return path + ": " + asked + " is not implemented yet; " + instead; }
+
+std::vector<UnsupportedField> FindUnsupported(const TrainingJobSpec& spec) {
+  Fields fields;
+  if (spec.training) {
+    CheckModelAndData(*spec.training, fields);
+    CheckMethod(*spec.training, fields);
+  } else {
+    Refuse(fields, true, "spec.training", "a job without this section, which runs a program of its own,",
+           "describe the training here");
+  }
+  RefuseEnum(fields, spec.success_policy != SuccessPolicy::kAll, "spec.successPolicy", spec.success_policy, "All");
+  RefuseChange(fields, "spec.standbyReplicas", spec.standby_replicas, 0);
+  if (spec.checkpoint) CheckCheckpoint(*spec.checkpoint, fields);
+  if (spec.elastic_policy) CheckElasticPolicy(*spec.elastic_policy, fields);
+  CheckFailurePolicy(spec.failure_policy, fields);
+  CheckHealthPolicy(spec.health_policy, fields);
+  CheckRunPolicy(spec.run_policy, fields);
+  CheckSchedulingPolicy(spec.scheduling_policy, fields);
+  CheckNetworkAndObservability(spec, fields);
+  return fields;
+}
+
+}  // namespace lockstep::api

@@ -1,0 +1,214 @@
+#include "runtime/common/api/validate.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "runtime/common/api/names.h"
+
+namespace lockstep::api {
+namespace {
+
+using Violations = std::vector<std::string>;
+
+void Add(Violations& violations, std::string_view path, std::string_view problem) {
+  violations.push_back(std::string(path) + ": " + std::string(problem));
+}
+
+bool IsLower(char c) { return c >= 'a' && c <= 'z'; }
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// RFC 1035 label.
+bool IsLabel(std::string_view name) {
+  const auto allowed = [](char c) { return IsLower(c) || IsDigit(c) || c == '-'; };
+  return !name.empty() && IsLower(name.front()) && name.back() != '-' &&
+         std::all_of(name.begin(), name.end(), allowed);
+}
+
+void CheckName(const ObjectMeta& metadata, Violations& violations) {
+  if (IsLabel(metadata.name) && metadata.name.size() <= kMaxJobNameLength) return;
+  Add(violations, "metadata.name",
+      "must be a label of at most " + std::to_string(kMaxJobNameLength) +
+          " characters: lower-case letters, digits and \"-\", beginning with a letter (pod names derive from it)");
+}
+
+void CheckContainers(const WorkerSpec& worker, Violations& violations) {
+  const std::string path = "spec.worker.template.spec.containers";
+  const Json* containers = FindJson(worker.pod_template, {"spec", "containers"});
+  if (containers == nullptr || !containers->is_array() || containers->empty()) {
+    return Add(violations, path, "must hold the container \"" + worker.container_name + "\"");
+  }
+  const auto is_trainer = [&](const Json& entry) { return StringAt(entry, {"name"}) == worker.container_name; };
+  const auto trainer = std::find_if(containers->begin(), containers->end(), is_trainer);
+  if (trainer == containers->end()) {
+    return Add(violations, path, "no container is named \"" + worker.container_name + "\" (spec.worker.containerName)");
+  }
+  const std::string trainer_path = path + "[" + std::to_string(trainer - containers->begin()) + "]";
+  if (StringAt(*trainer, {"image"}).empty()) Add(violations, trainer_path + ".image", "is required");
+  const Json* env = FindJson(*trainer, {"env"});
+  if (env == nullptr || !env->is_array()) return;
+  for (const Json& variable : *env) {
+    const std::string name = StringAt(variable, {"name"});
+    if (name.rfind("LOCKSTEP_", 0) == 0) {
+      Add(violations, trainer_path + ".env", name + " is set by the operator; choose another name");
+    }
+  }
+}
+
+// The operator names, restarts and addresses the pods; a template that says otherwise would be overruled in silence.
+void CheckTemplate(const WorkerSpec& worker, Violations& violations) {
+  CheckContainers(worker, violations);
+  const std::string path = "spec.worker.template.spec";
+  const std::string restart = StringAt(worker.pod_template, {"spec", "restartPolicy"});
+  if (!restart.empty() && restart != "Never") {
+    Add(violations, path + ".restartPolicy", "must be absent or Never: Lockstep restarts what fails (see failurePolicy)");
+  }
+  for (const std::string_view field : {"hostname", "subdomain", "nodeName"}) {
+    if (FindJson(worker.pod_template, {"spec", field}) != nullptr) {
+      Add(violations, path + "." + std::string(field), "must be absent: it would be the same in every pod");
+    }
+  }
+}
+
+void CheckSize(const TrainingJobSpec& spec, Violations& violations) {
+  if (!spec.elastic_policy) return;
+  const ElasticPolicy& elastic = *spec.elastic_policy;
+  if (elastic.min_replicas > elastic.max_replicas) {
+    return Add(violations, "spec.elasticPolicy.minReplicas",
+               std::to_string(elastic.min_replicas) + " must not exceed maxReplicas, " +
+                   std::to_string(elastic.max_replicas));
+  }
+  if (spec.worker.replicas < elastic.min_replicas || spec.worker.replicas > elastic.max_replicas) {
+    Add(violations, "spec.worker.replicas",
+        std::to_string(spec.worker.replicas) + " must lie within elasticPolicy, " +
+            std::to_string(elastic.min_replicas) + " to " + std::to_string(elastic.max_replicas));
+  }
+}
+
+void CheckGang(const TrainingJobSpec& spec, Violations& violations) {
+  const auto& gang = spec.scheduling_policy.gang;
+  if (gang && gang->min_count && *gang->min_count > spec.worker.replicas) {
+    Add(violations, "spec.schedulingPolicy.gang.minCount", "must not exceed worker.replicas");
+  }
+}
+
+// s3://bucket or s3://bucket/prefix; file:///absolute.
+void CheckUri(std::string_view uri, Violations& violations) {
+  static constexpr std::string_view kPath = "spec.checkpoint.uri";
+  static constexpr std::array<std::string_view, 4> kSchemes = {"s3://", "gs://", "abfs://", "file:///"};
+  const auto* scheme =
+      std::find_if(kSchemes.begin(), kSchemes.end(), [&](auto candidate) { return uri.rfind(candidate, 0) == 0; });
+  if (scheme == kSchemes.end()) {
+    return Add(violations, kPath,
+               "must begin with s3://, gs://, abfs:// or file:///, as in s3://bucket/folder, not \"" +
+                   std::string(uri) + "\"");
+  }
+  const std::string_view rest = uri.substr(scheme->size());
+  if (rest.empty() || rest.front() == '/') Add(violations, kPath, "names no bucket or folder");
+  if (rest.find("..") != std::string_view::npos || rest.find('?') != std::string_view::npos) {
+    Add(violations, kPath, "must not contain \"..\" or \"?\"");
+  }
+}
+
+void CheckRules(const FailurePolicy& policy, Violations& violations) {
+  for (std::size_t index = 0; index < policy.rules.size(); ++index) {
+    const FailureRule& rule = policy.rules[index];
+    const std::string path = "spec.failurePolicy.rules[" + std::to_string(index) + "]";
+    const int given = int{rule.on_exit_codes.has_value()} + int{!rule.on_pod_conditions.empty()} +
+                      int{!rule.on_causes.empty()};
+    if (given != 1) Add(violations, path, "must have exactly one of onExitCodes, onPodConditions and onCauses");
+    if (!rule.on_exit_codes || rule.on_exit_codes->match_operator != ExitCodeOperator::kIn) continue;
+    const auto& values = rule.on_exit_codes->values;
+    if (std::find(values.begin(), values.end(), 0) != values.end()) {
+      Add(violations, path + ".onExitCodes.values", "0 is not a failure");
+    }
+  }
+}
+
+void CheckModel(const ModelSpec& model, const std::string& path, Violations& violations) {
+  if (model.name == ModelName::kTorchscript && !model.torchscript) {
+    Add(violations, path + ".torchscript", "is required where name is torchscript");
+  }
+  if (model.name == ModelName::kPlugin && !model.plugin) {
+    Add(violations, path + ".plugin", "is required where name is plugin");
+  }
+  if (model.name == ModelName::kGpt && model.gpt.embedding_size % model.gpt.heads != 0) {
+    Add(violations, path + ".gpt.embeddingSize", "must be a multiple of heads");
+  }
+}
+
+void CheckData(const DataSpec& data, const std::string& path, Violations& violations) {
+  const bool is_synthetic = data.format == DataFormat::kSynthetic;
+  if (!is_synthetic && data.path.empty()) {
+    Add(violations, path + ".path", "is required where format is " + std::string(NameOf(data.format)));
+  }
+  if (is_synthetic && !data.path.empty()) Add(violations, path + ".path", "must be absent where format is synthetic");
+}
+
+void CheckOptimizer(const OptimizerSpec& optimizer, const std::string& path, Violations& violations) {
+  if (optimizer.nesterov && optimizer.momentum <= 0) {
+    Add(violations, path + ".nesterov", "needs momentum above 0");
+  }
+  if (optimizer.name != OptimizerName::kSgd && (optimizer.momentum > 0 || optimizer.nesterov)) {
+    Add(violations, path + ".momentum", "applies only where name is sgd");
+  }
+}
+
+void CheckSchedule(const TrainingSpec& training, const std::string& path, Violations& violations) {
+  const ScheduleSpec& schedule = training.schedule;
+  if (schedule.name == ScheduleName::kStep && !schedule.decay_every_steps) {
+    Add(violations, path + ".schedule.decayEverySteps", "is required where name is step");
+  }
+  if (schedule.name != ScheduleName::kStep && schedule.decay_every_steps) {
+    Add(violations, path + ".schedule.decayEverySteps", "applies only where name is step");
+  }
+  if (training.steps && schedule.warmup_steps >= *training.steps) {
+    Add(violations, path + ".schedule.warmupSteps", "must be below steps");
+  }
+  if (schedule.min_learning_rate > training.optimizer.learning_rate) {
+    Add(violations, path + ".schedule.minLearningRate", "must not exceed optimizer.learningRate");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> ValidateTraining(const TrainingSpec& training, const std::string& path) {
+  Violations violations;
+  if (training.epochs.has_value() == training.steps.has_value()) {
+    Add(violations, path, "must have exactly one of epochs and steps");
+  }
+  if (training.micro_batch_size && *training.micro_batch_size > training.global_batch_size) {
+    Add(violations, path + ".microBatchSize", "must not exceed globalBatchSize");
+  }
+  if (training.early_stop && !training.evaluation) {
+    Add(violations, path + ".earlyStop", "needs evaluation");
+  }
+  if (training.early_stop && !training.early_stop->target && !training.early_stop->patience) {
+    Add(violations, path + ".earlyStop", "must have target, patience or both");
+  }
+  CheckModel(training.model, path + ".model", violations);
+  CheckData(training.data, path + ".data", violations);
+  CheckOptimizer(training.optimizer, path + ".optimizer", violations);
+  CheckSchedule(training, path, violations);
+  return violations;
+}
+
+std::vector<std::string> Validate(const TrainingJob& job) {
+  Violations violations;
+  CheckName(job.metadata, violations);
+  CheckTemplate(job.spec.worker, violations);
+  CheckSize(job.spec, violations);
+  CheckGang(job.spec, violations);
+  CheckRules(job.spec.failure_policy, violations);
+  if (job.spec.checkpoint) CheckUri(job.spec.checkpoint->uri, violations);
+  if (job.spec.rendezvous.heartbeat_timeout_seconds <= job.spec.rendezvous.heartbeat_interval_seconds) {
+    Add(violations, "spec.rendezvous.heartbeatTimeoutSeconds", "must exceed heartbeatIntervalSeconds");
+  }
+  if (job.spec.training) {
+    const Violations training = ValidateTraining(*job.spec.training, "spec.training");
+    violations.insert(violations.end(), training.begin(), training.end());
+  }
+  return violations;
+}
+
+}  // namespace lockstep::api

@@ -1,0 +1,131 @@
+#include "runtime/common/api/unsupported.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/common/api/validate.h"
+#include "tests/unit/runtime/common/api/job_text.h"
+
+namespace lockstep::api {
+namespace {
+
+std::vector<std::string> Refused(const Json& json) {
+  std::vector<std::string> lines;
+  for (const UnsupportedField& field : FindUnsupported(Parsed(json).spec)) lines.push_back(field.ToString());
+  return lines;
+}
+
+struct Case {
+  std::string name;
+  std::string pointer;
+  std::string value;
+  std::string path;  // of the one refusal
+};
+
+class UnsupportedTest : public testing::TestWithParam<Case> {};
+
+TEST_P(UnsupportedTest, IsRefusedByName) {
+  const std::vector<std::string> refused = Refused(With(ValidJob(), GetParam().pointer, GetParam().value));
+  ASSERT_EQ(refused.size(), 1u) << testing::PrintToString(refused);
+  EXPECT_THAT(refused[0], testing::StartsWith(GetParam().path + ": "));
+  EXPECT_THAT(refused[0], testing::HasSubstr(" is not implemented yet; "));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fields, UnsupportedTest,
+    testing::Values(
+        Case{"Resnet", "/spec/training/model/name", "\"resnet50\"", "spec.training.model.name"},
+        Case{"Gpt", "/spec/training/model/name", "\"gpt\"", "spec.training.model.name"},
+        Case{"Plugin", "/spec/training/model/name", "\"plugin\"", "spec.training.model.name"},
+        Case{"Csv", "/spec/training/data/format", "\"csv\"", "spec.training.data.format"},
+        Case{"Tokens", "/spec/training/data/format", "\"tokens\"", "spec.training.data.format"},
+        Case{"Sampler", "/spec/training/data/sampler", "\"weighted\"", "spec.training.data.sampler"},
+        Case{"Workers", "/spec/training/data/workers", "8", "spec.training.data.workers"},
+        Case{"Prefetch", "/spec/training/data/prefetch", "8", "spec.training.data.prefetch"},
+        Case{"DropLast", "/spec/training/data/dropLast", "true", "spec.training.data.dropLast"},
+        Case{"Flip", "/spec/training/data/augmentation", R"({"horizontalFlip": true})",
+             "spec.training.data.augmentation.horizontalFlip"},
+        Case{"Crop", "/spec/training/data/augmentation", R"({"cropPadding": 4})",
+             "spec.training.data.augmentation.cropPadding"},
+        Case{"Adam", "/spec/training/optimizer", R"({"name": "adam"})", "spec.training.optimizer.name"},
+        Case{"Polynomial", "/spec/training/schedule", R"({"name": "polynomial"})", "spec.training.schedule.name"},
+        Case{"Bf16", "/spec/training/precision", "\"bf16\"", "spec.training.precision"},
+        Case{"Determinism", "/spec/training/determinism", "\"world\"", "spec.training.determinism"},
+        Case{"Zero1", "/spec/training/strategy", "\"zero1\"", "spec.training.strategy"},
+        Case{"Compression", "/spec/training/sync", R"({"compression": "fp16"})", "spec.training.sync.compression"},
+        Case{"SyncEvery", "/spec/training/sync", R"({"everySteps": 8})", "spec.training.sync.everySteps"},
+        Case{"Staleness", "/spec/training/sync", R"({"staleness": 2})", "spec.training.sync.staleness"},
+        Case{"Stages", "/spec/training/pipeline", R"({"stages": 4})", "spec.training.pipeline.stages"},
+        Case{"EarlyStop", "/spec/training/earlyStop", R"({"patience": 2})", "spec.training.earlyStop"},
+        Case{"OwnProgram", "/spec/training", "remove", "spec.training"},
+        Case{"Standby", "/spec/standbyReplicas", "1", "spec.standbyReplicas"},
+        Case{"SuccessPolicy", "/spec/successPolicy", "\"Rank0\"", "spec.successPolicy"},
+        Case{"GoogleStorage", "/spec/checkpoint", R"({"uri": "gs://b"})", "spec.checkpoint.uri"},
+        Case{"OnTermination", "/spec/checkpoint", R"({"uri": "s3://b", "onTermination": "None"})",
+             "spec.checkpoint.onTermination"},
+        Case{"ShrinkAfter", "/spec/elasticPolicy", R"({"minReplicas": 1, "maxReplicas": 2, "shrinkAfterSeconds": 5})",
+             "spec.elasticPolicy.shrinkAfterSeconds"},
+        Case{"Metrics", "/spec/elasticPolicy", R"({"minReplicas": 1, "maxReplicas": 2, "metrics": [{"type": "Pods"}]})",
+             "spec.elasticPolicy.metrics"},
+        Case{"Window", "/spec/failurePolicy", R"({"restartWindowSeconds": 60})",
+             "spec.failurePolicy.restartWindowSeconds"},
+        Case{"Recreate", "/spec/failurePolicy", R"({"restartStrategy": "Recreate"})",
+             "spec.failurePolicy.restartStrategy"},
+        Case{"InPlaceLimit", "/spec/failurePolicy", R"({"inPlaceLimit": 1})", "spec.failurePolicy.inPlaceLimit"},
+        Case{"Rules", "/spec/failurePolicy", R"({"rules": [{"action": "Restart", "onCauses": ["Hang"]}]})",
+             "spec.failurePolicy.rules"},
+        Case{"FirstStep", "/spec/healthPolicy", R"({"firstStepTimeoutSeconds": 5})",
+             "spec.healthPolicy.firstStepTimeoutSeconds"},
+        Case{"StepTimeout", "/spec/healthPolicy", R"({"stepTimeoutSeconds": 5})",
+             "spec.healthPolicy.stepTimeoutSeconds"},
+        Case{"StepFactor", "/spec/healthPolicy", R"({"stepTimeoutFactor": 5})",
+             "spec.healthPolicy.stepTimeoutFactor"},
+        Case{"OnHang", "/spec/healthPolicy", R"({"onHang": "Report"})", "spec.healthPolicy.onHang"},
+        Case{"Straggler", "/spec/healthPolicy", R"({"straggler": {}})", "spec.healthPolicy.straggler"},
+        Case{"NodeFault", "/spec/healthPolicy", R"({"nodeFault": {}})", "spec.healthPolicy.nodeFault"},
+        Case{"StartupDeadline", "/spec/runPolicy", R"({"startupDeadlineSeconds": 5})",
+             "spec.runPolicy.startupDeadlineSeconds"},
+        Case{"ForceDelete", "/spec/runPolicy", R"({"forceDeleteAfterSeconds": 5})",
+             "spec.runPolicy.forceDeleteAfterSeconds"},
+        Case{"Gang", "/spec/schedulingPolicy", R"({"gang": {}})", "spec.schedulingPolicy.gang"},
+        Case{"Queue", "/spec/schedulingPolicy", R"({"queueName": "q"})", "spec.schedulingPolicy.queueName"},
+        Case{"Topology", "/spec/schedulingPolicy", R"({"topology": {"key": "k"}})", "spec.schedulingPolicy.topology"},
+        Case{"Isolate", "/spec/network", "{}", "spec.network.networkPolicy"},
+        Case{"HostNetwork", "/spec/network", R"({"hostNetwork": true, "networkPolicy": "None"})",
+             "spec.network.hostNetwork"},
+        Case{"PodMonitor", "/spec/observability", R"({"podMonitor": true})", "spec.observability.podMonitor"}),
+    [](const testing::TestParamInfo<Case>& test_case) { return test_case.param.name; });
+
+TEST(FindUnsupported, SaysWhatWorksNow) {
+  EXPECT_THAT(Refused(With(ValidJob(), "/spec/training/model/name", "\"resnet50\"")),
+              testing::ElementsAre("spec.training.model.name: resnet50 is not implemented yet; use mlp or cnn"));
+}
+
+TEST(FindUnsupported, PassesWhatIsBuilt) {
+  EXPECT_THAT(Refused(ValidJob()), testing::ElementsAre());
+  Json json = With(ValidJob(), "/spec/training",
+                   R"({"model": {"name": "cnn", "cnn": {"channels": [8]}}, "data": {"format": "idx", "path": "/d",
+                       "shuffle": false}, "optimizer": {"name": "sgd", "momentum": 0.9, "nesterov": true,
+                       "weightDecay": 0.01, "clipNorm": 1}, "schedule": {"name": "step", "warmupSteps": 5,
+                       "decayEverySteps": 5}, "globalBatchSize": 8, "microBatchSize": 4, "epochs": 2, "seed": 3,
+                       "precision": "fp32", "determinism": "none", "strategy": "ddp", "evaluation": {"batchSize": 9}})");
+  json = With(json, "/spec/checkpoint",
+              R"({"uri": "file:///c", "secretRef": {"name": "s"}, "intervalSteps": 5, "intervalSeconds": 5,
+                  "keepLast": 1, "resume": 5, "onTermination": "Save", "gracePeriodSeconds": 5})");
+  json = With(json, "/spec/rendezvous", R"({"joinTimeoutSeconds": 5, "lastCallSeconds": 0})");
+  json = With(json, "/spec/elasticPolicy", R"({"minReplicas": 1, "maxReplicas": 4, "growDelaySeconds": 0})");
+  json = With(json, "/spec/failurePolicy", R"({"maxRestarts": 0})");
+  json = With(json, "/spec/runPolicy",
+              R"({"activeDeadlineSeconds": 5, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "None"})");
+  json = With(json, "/spec/schedulingPolicy", R"({"priorityClassName": "high"})");
+  json = With(json, "/spec/network", R"({"networkPolicy": "None"})");
+  json = With(json, "/spec/observability", R"({"metricsPort": 9500})");
+  json = With(json, "/spec/nprocPerNode", "2");
+  json = With(json, "/spec/suspend", "true");
+  json = With(json, "/spec/managedBy", "\"kueue.x-k8s.io/multikueue\"");
+  EXPECT_THAT(Refused(json), testing::ElementsAre());
+  EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
+}
+
+}  // namespace
+}  // namespace lockstep::api

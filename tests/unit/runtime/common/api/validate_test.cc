@@ -1,0 +1,100 @@
+#include "runtime/common/api/validate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/runtime/common/api/job_text.h"
+
+namespace lockstep::api {
+namespace {
+
+struct Case {
+  std::string name;
+  std::string pointer;
+  std::string value;
+  std::string violation;  // of the one violation expected, a part that holds the path
+};
+
+class ValidateTest : public testing::TestWithParam<Case> {};
+
+TEST_P(ValidateTest, NamesTheFieldAndWhatWouldBeRight) {
+  const Json json = With(ValidJob(), GetParam().pointer, GetParam().value);
+  const std::vector<std::string> violations = Validate(Parsed(json));
+  ASSERT_EQ(violations.size(), 1u) << testing::PrintToString(violations);
+  EXPECT_THAT(violations[0], testing::StartsWith(GetParam().violation));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, ValidateTest,
+    testing::Values(
+        Case{"LongName", "/metadata/name", '"' + std::string(51, 'a') + '"', "metadata.name: must be a label"},
+        Case{"NameBeginsWithADigit", "/metadata/name", "\"1a\"", "metadata.name: must be a label"},
+        Case{"NoContainers", "/spec/worker/template/spec/containers", "[]",
+             "spec.worker.template.spec.containers: must hold the container \"trainer\""},
+        Case{"OtherContainer", "/spec/worker/containerName", "\"main\"",
+             "spec.worker.template.spec.containers: no container is named \"main\""},
+        Case{"NoImage", "/spec/worker/template/spec/containers/0/image", "remove",
+             "spec.worker.template.spec.containers[0].image: is required"},
+        Case{"OwnVariable", "/spec/worker/template/spec/containers/0/env", R"([{"name": "LOCKSTEP_SLOT"}])",
+             "spec.worker.template.spec.containers[0].env: LOCKSTEP_SLOT"},
+        Case{"RestartPolicy", "/spec/worker/template/spec/restartPolicy", "\"Always\"",
+             "spec.worker.template.spec.restartPolicy: must be absent or Never"},
+        Case{"Hostname", "/spec/worker/template/spec/hostname", "\"h\"",
+             "spec.worker.template.spec.hostname: must be absent"},
+        Case{"MinAboveMax", "/spec/elasticPolicy", R"({"minReplicas": 3, "maxReplicas": 2})",
+             "spec.elasticPolicy.minReplicas: 3 must not exceed maxReplicas, 2"},
+        Case{"ReplicasOutside", "/spec/elasticPolicy", R"({"minReplicas": 3, "maxReplicas": 4})",
+             "spec.worker.replicas: 2 must lie within elasticPolicy, 3 to 4"},
+        Case{"GangMinCount", "/spec/schedulingPolicy", R"({"gang": {"minCount": 3}})",
+             "spec.schedulingPolicy.gang.minCount: must not exceed worker.replicas"},
+        Case{"UnknownScheme", "/spec/checkpoint", R"({"uri": "http://b/p"})",
+             "spec.checkpoint.uri: must begin with s3://"},
+        Case{"RelativeFile", "/spec/checkpoint", R"({"uri": "file://folder"})",
+             "spec.checkpoint.uri: must begin with"},
+        Case{"NoBucket", "/spec/checkpoint", R"({"uri": "s3:///p"})", "spec.checkpoint.uri: names no bucket"},
+        Case{"PathUpwards", "/spec/checkpoint", R"({"uri": "s3://b/../c"})",
+             "spec.checkpoint.uri: must not contain"},
+        Case{"RuleWithoutMatch", "/spec/failurePolicy", R"({"rules": [{"action": "Restart"}]})",
+             "spec.failurePolicy.rules[0]: must have exactly one of"},
+        Case{"ExitCodeZero", "/spec/failurePolicy",
+             R"({"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [0]}}]})",
+             "spec.failurePolicy.rules[0].onExitCodes.values: 0 is not a failure"},
+        Case{"HeartbeatTimeout", "/spec/rendezvous", R"({"heartbeatIntervalSeconds": 10})",
+             "spec.rendezvous.heartbeatTimeoutSeconds: must exceed"},
+        Case{"EpochsAndSteps", "/spec/training/epochs", "3",
+             "spec.training: must have exactly one of epochs and steps"},
+        Case{"NeitherEpochsNorSteps", "/spec/training/steps", "remove",
+             "spec.training: must have exactly one of epochs and steps"},
+        Case{"MicroBatch", "/spec/training/microBatchSize", "65",
+             "spec.training.microBatchSize: must not exceed globalBatchSize"},
+        Case{"EarlyStopWithoutEvaluation", "/spec/training/earlyStop", R"({"target": 0.9})",
+             "spec.training.earlyStop: needs evaluation"},
+        Case{"Plugin", "/spec/training/model", R"({"name": "plugin"})", "spec.training.model.plugin: is required"},
+        Case{"Heads", "/spec/training/model", R"({"name": "gpt", "gpt": {"embeddingSize": 10, "heads": 4}})",
+             "spec.training.model.gpt.embeddingSize: must be a multiple"},
+        Case{"NoPath", "/spec/training/data", R"({"format": "idx"})", "spec.training.data.path: is required"},
+        Case{"PathOfSynthetic", "/spec/training/data", R"({"format": "synthetic", "path": "/d"})",
+             "spec.training.data.path: must be absent"},
+        Case{"Nesterov", "/spec/training/optimizer", R"({"name": "sgd", "nesterov": true})",
+             "spec.training.optimizer.nesterov: needs momentum"},
+        Case{"MomentumOfAdamw", "/spec/training/optimizer", R"({"momentum": 0.9})",
+             "spec.training.optimizer.momentum: applies only where name is sgd"},
+        Case{"StepWithoutInterval", "/spec/training/schedule", R"({"name": "step"})",
+             "spec.training.schedule.decayEverySteps: is required"},
+        Case{"WarmupTooLong", "/spec/training/schedule", R"({"warmupSteps": 10})",
+             "spec.training.schedule.warmupSteps: must be below steps"},
+        Case{"MinLearningRate", "/spec/training/schedule", R"({"name": "cosine", "minLearningRate": 1})",
+             "spec.training.schedule.minLearningRate: must not exceed"}),
+    [](const testing::TestParamInfo<Case>& test_case) { return test_case.param.name; });
+
+TEST(Validate, AcceptsAValidJob) { EXPECT_EQ(Validate(Parsed(ValidJob())), std::vector<std::string>{}); }
+
+TEST(Validate, ReportsAllViolationsAtOnce) {
+  Json json = With(ValidJob(), "/metadata/name", "\"A\"");
+  json = With(json, "/spec/training/epochs", "3");
+  json = With(json, "/spec/checkpoint", R"({"uri": "x"})");
+  EXPECT_EQ(Validate(Parsed(json)).size(), 3u);
+}
+
+}  // namespace
+}  // namespace lockstep::api
