@@ -35,6 +35,7 @@ struct JoinRequest {
   int nproc = 1;
   int store_port = 0;       // a port the first rank listens on
   int64_t step = -1;        // highest step that a rank of this pod holds; -1: none
+  int64_t last_round = 0;   // newest round this member was given: tells a lost answer from a broken round
 };
 
 struct Peer {
@@ -85,10 +86,14 @@ struct RankReport {
 struct Heartbeat {
   JobIdentity job;
   Member member;
-  int64_t round = 0;
+  int64_t round = 0;        // 0: in none
+  int world = 0;            // ranks of that round
+  int first_rank = 0;       // so that a restarted service can take the running round over
+  int nproc = 1;
   std::vector<RankReport> ranks;
   Progress progress;        // of the pod's first rank
-  Saved checkpoint;         // newest the pod knows of; step 0 and empty uri: none
+  Saved checkpoint;         // newest the pod knows of; empty uri: none
+  Evaluated evaluation;     // newest; step 0: none
 };
 
 struct BrokenReport {
@@ -125,6 +130,7 @@ template <class V> void Visit(JoinRequest& m, V& v) {
   v("nproc", m.nproc);
   v("storePort", m.store_port);
   v("step", m.step);
+  v("lastRound", m.last_round);
 }
 template <class V> void Visit(Peer& m, V& v) {
   v("pod", m.pod);
@@ -163,9 +169,13 @@ template <class V> void Visit(Heartbeat& m, V& v) {
   v("job", m.job);
   v("member", m.member);
   v("round", m.round);
+  v("world", m.world);
+  v("firstRank", m.first_rank);
+  v("nproc", m.nproc);
   v("ranks", m.ranks);
   v("progress", m.progress);
   v("checkpoint", m.checkpoint);
+  v("evaluation", m.evaluation);
 }
 template <class V> void Visit(BrokenReport& m, V& v) {
   v("job", m.job);

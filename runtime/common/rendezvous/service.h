@@ -4,7 +4,6 @@
 // long polls hold no thread.
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -12,21 +11,10 @@
 #include "runtime/common/base/result.h"
 #include "runtime/common/http/server.h"
 #include "runtime/common/protocol/rendezvous.h"
+#include "runtime/common/rendezvous/settings.h"
 #include "runtime/common/rendezvous/view.h"
 
 namespace lockstep::rendezvous {
-
-// How the host wants a job's rounds; applied on each Configure.
-struct JobSettings {
-  int min_members = 1;             // fewer never form a round
-  int max_members = 1;
-  int expected_members = 1;        // spec.worker.replicas
-  double last_call_seconds = 3;
-  double grow_delay_seconds = 0;   // how long a newcomer may wait for others before the running round yields to it
-  double heartbeat_timeout_seconds = 10;
-  double join_timeout_seconds = 600;
-  int64_t first_round = 1;         // rounds start here or above: status.rendezvous.round + 1 after a restart
-};
 
 // Decides whether the bearer of `token` may speak for this member of this job, and calls `done` once, from any thread:
 // kUnauthorized or kForbidden refuse the request. It is called on the server's thread and must not block.

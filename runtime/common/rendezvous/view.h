@@ -29,6 +29,7 @@ struct RendezvousView {
   WallTime last_progress_time{};  // when `progress.step` last rose; epoch: never
   protocol::Saved checkpoint;     // newest stored checkpoint
   WallTime checkpoint_time{};
+  protocol::Evaluated evaluation;  // newest; step 0: none
   std::vector<RoundChange> changes;  // newest 10
 };
 

@@ -1,0 +1,181 @@
+#include "runtime/common/rendezvous/job_entry.h"
+
+#include <algorithm>
+
+#include "runtime/common/protocol/fields.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+constexpr std::size_t kKeptChanges = 10;
+constexpr auto kLongPoll = std::chrono::duration_cast<SteadyTime::duration>(Seconds(protocol::kLongPollSeconds));
+
+template <typename Message>
+http::Response Reply(const Message& message) {
+  return http::JsonResponse(200, DumpJson(protocol::MessageToJson(message)));
+}
+
+http::Response EvictedReply(const protocol::Member& member) {
+  return http::JsonResponse(
+      410, DumpJson({{"error", member.pod + " was replaced or deleted; this incarnation must exit"}}));
+}
+
+protocol::JoinAnswer AssignmentFor(const ClosedRound& round, const protocol::Peer& place) {
+  return {.state = protocol::JoinState::kAssigned,
+          .round = round.number,
+          .world = round.world,
+          .first_rank = place.first_rank,
+          .store_host = round.store_host,
+          .store_port = round.store_port,
+          .newest_step = round.newest_step,
+          .reason = round.reason,
+          .peers = round.peers};
+}
+
+}  // namespace
+
+void JobEntry::Join(const protocol::JoinRequest& request, http::Responder respond, Moment now, Outbox& outbox) {
+  if (round_.Join(request, now.steady) == Admission::kEvicted) {
+    outbox.emplace_back(std::move(respond), EvictedReply(request.member));
+    return;
+  }
+  PendingJoin& pending = joins_[request.member.slot];
+  if (pending.respond) {
+    const bool same = pending.member.incarnation == request.member.incarnation;
+    outbox.emplace_back(std::move(pending.respond),
+                        same ? Reply(protocol::JoinAnswer{}) : EvictedReply(pending.member));
+  }
+  pending = {request.member, std::move(respond), now.steady + kLongPoll};
+}
+
+void JobEntry::Watch(const protocol::WatchRequest& request, http::Responder respond, Moment now, Outbox& outbox) {
+  if (round_.Check(request.member) == Admission::kEvicted) {
+    outbox.emplace_back(std::move(respond), EvictedReply(request.member));
+    return;
+  }
+  watches_.push_back({request.member, request.round, std::move(respond), now.steady + kLongPoll});
+}
+
+void JobEntry::Heartbeat(const protocol::Heartbeat& heartbeat, http::Responder respond, Moment now, Outbox& outbox) {
+  if (round_.Heartbeat(heartbeat, now.steady) == Admission::kEvicted) {
+    outbox.emplace_back(std::move(respond), EvictedReply(heartbeat.member));
+    return;
+  }
+  TakeProgress(heartbeat, now);
+  outbox.emplace_back(std::move(respond), Reply(AnswerFor(heartbeat.round)));
+}
+
+void JobEntry::Broken(const protocol::BrokenReport& report, http::Responder respond, Moment now, Outbox& outbox) {
+  const Admission admission = round_.Broken(report, now.steady);
+  admission == Admission::kEvicted ? outbox.emplace_back(std::move(respond), EvictedReply(report.member))
+                                   : outbox.emplace_back(std::move(respond), http::JsonResponse(200, "{}"));
+}
+
+void JobEntry::Leave(const protocol::LeaveRequest& request, http::Responder respond, Moment now, Outbox& outbox) {
+  const Admission admission = round_.Leave(request, now.steady);
+  admission == Admission::kEvicted ? outbox.emplace_back(std::move(respond), EvictedReply(request.member))
+                                   : outbox.emplace_back(std::move(respond), http::JsonResponse(200, "{}"));
+}
+
+void JobEntry::PodGone(const std::string& pod_uid, const std::string& reason, Moment now, Outbox& outbox) {
+  round_.PodGone(pod_uid, reason, now.steady);
+  std::erase_if(joins_, [&](const auto& entry) {
+    if (entry.second.member.pod_uid != pod_uid) return false;
+    outbox.emplace_back(entry.second.respond, EvictedReply(entry.second.member));
+    return true;
+  });
+}
+
+bool JobEntry::Advance(Moment now, Outbox& outbox) {
+  round_.Tick(now.steady);
+  const RendezvousView before = view_;
+  if (round_.last_ending().has_value() && round_.last_ending()->round != recorded_ending_) RecordEnding(now);
+  view_.round = round_.newest_number();
+  view_.completed = round_.completed();
+  view_.members.clear();
+  view_.world_size = 0;
+  if (round_.running().has_value()) {
+    view_.world_size = round_.running()->world;
+    for (const protocol::Peer& peer : round_.running()->peers) view_.members.push_back(peer.pod);
+  }
+  AnswerJoins(now.steady, outbox);
+  AnswerWatches(now.steady, outbox);
+  return before.round != view_.round || before.completed != view_.completed || before.members != view_.members ||
+         before.changes.size() != view_.changes.size();
+}
+
+void JobEntry::AnswerJoins(SteadyTime now, Outbox& outbox) {
+  std::erase_if(joins_, [&](const auto& entry) {
+    const PendingJoin& pending = entry.second;
+    protocol::JoinAnswer answer;
+    if (round_.completed()) {
+      answer.state = protocol::JoinState::kCompleted;
+    } else if (round_.running().has_value()) {
+      const auto& peers = round_.running()->peers;
+      const auto place =
+          std::find_if(peers.begin(), peers.end(), [&](const auto& peer) { return peer.slot == pending.member.slot; });
+      if (place != peers.end()) answer = AssignmentFor(*round_.running(), *place);
+    }
+    if (answer.state == protocol::JoinState::kWaiting && now < pending.deadline) return false;
+    outbox.emplace_back(pending.respond, Reply(answer));
+    return true;
+  });
+}
+
+void JobEntry::AnswerWatches(SteadyTime now, Outbox& outbox) {
+  std::erase_if(watches_, [&](const PendingWatch& watch) {
+    if (!IsOver(watch.round) && now < watch.deadline) return false;
+    outbox.emplace_back(watch.respond, Reply(AnswerFor(watch.round)));
+    return true;
+  });
+}
+
+bool JobEntry::IsOver(int64_t round) const {
+  if (round_.completed()) return false;  // the others finish on their own
+  if (round_.running().has_value()) return round < round_.running()->number;
+  return round_.last_ending().has_value() && round <= round_.last_ending()->round;
+}
+
+protocol::WatchAnswer JobEntry::AnswerFor(int64_t round) const {
+  if (round == 0 || !IsOver(round)) return {};
+  const auto& ending = round_.last_ending();
+  const bool known = ending.has_value() && ending->round == round;
+  return {.over = true,
+          .mode = known ? ending->mode : protocol::LeaveMode::kAbort,
+          .reason = known ? ending->reason : "a newer round is running"};
+}
+
+void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
+  const protocol::Progress& progress = heartbeat.progress;
+  if (recovering_ && progress.round > recorded_ending_) RecordRecovery(progress, now);
+  const bool newer_round = progress.round > view_.progress.round;
+  if (newer_round || (progress.round == view_.progress.round && progress.step > view_.progress.step)) {
+    view_.progress = progress;
+    view_.last_progress_time = now.wall;
+  }
+  if (!heartbeat.checkpoint.uri.empty() && heartbeat.checkpoint.step >= view_.checkpoint.step &&
+      heartbeat.checkpoint.uri != view_.checkpoint.uri) {
+    view_.checkpoint = heartbeat.checkpoint;
+    view_.checkpoint_time = now.wall;
+  }
+  if (heartbeat.evaluation.step > view_.evaluation.step) view_.evaluation = heartbeat.evaluation;
+}
+
+void JobEntry::RecordEnding(Moment now) {
+  const Ending& ending = *round_.last_ending();
+  recorded_ending_ = ending.round;
+  ended_at_ = now.steady;
+  recovering_ = true;
+  view_.changes.push_back(
+      {.round = ending.round, .cause = ending.cause, .reason = ending.reason, .pods = ending.pods});
+  if (view_.changes.size() > kKeptChanges) view_.changes.erase(view_.changes.begin());
+}
+
+void JobEntry::RecordRecovery(const protocol::Progress& progress, Moment now) {
+  recovering_ = false;
+  RoundChange& change = view_.changes.back();
+  change.recovery_seconds = Seconds(now.steady - ended_at_).count();
+  change.lost_steps = std::max<int64_t>(0, view_.progress.step - progress.step + 1);
+}
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,76 @@
+#pragma once
+// One job inside the rendezvous service: its Round, who waits for an answer, and the view the host sees. Not
+// synchronised: the service calls it under its lock, and sends the answers it returns after releasing it.
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/common/base/clock.h"
+#include "runtime/common/http/server.h"
+#include "runtime/common/protocol/rendezvous.h"
+#include "runtime/common/rendezvous/round.h"
+#include "runtime/common/rendezvous/view.h"
+
+namespace lockstep::rendezvous {
+
+// Answers to send once the lock is released.
+using Outbox = std::vector<std::pair<http::Responder, http::Response>>;
+
+struct Moment {
+  SteadyTime steady;
+  WallTime wall;
+};
+
+class JobEntry {
+ public:
+  JobEntry(protocol::JobIdentity job, const JobSettings& settings) : job_(std::move(job)), round_(settings) {}
+
+  void Configure(const JobSettings& settings) { round_.SetSettings(settings); }
+
+  void Join(const protocol::JoinRequest& request, http::Responder respond, Moment now, Outbox& outbox);
+  void Watch(const protocol::WatchRequest& request, http::Responder respond, Moment now, Outbox& outbox);
+  void Heartbeat(const protocol::Heartbeat& heartbeat, http::Responder respond, Moment now, Outbox& outbox);
+  void Broken(const protocol::BrokenReport& report, http::Responder respond, Moment now, Outbox& outbox);
+  void Leave(const protocol::LeaveRequest& request, http::Responder respond, Moment now, Outbox& outbox);
+  void PodGone(const std::string& pod_uid, const std::string& reason, Moment now, Outbox& outbox);
+
+  // Moves the round and the long polls forward. True where the view changed in a way worth a reconcile.
+  bool Advance(Moment now, Outbox& outbox);
+
+  [[nodiscard]] const protocol::JobIdentity& job() const { return job_; }
+  [[nodiscard]] const RendezvousView& view() const { return view_; }
+
+ private:
+  struct PendingJoin {
+    protocol::Member member;
+    http::Responder respond;
+    SteadyTime deadline;
+  };
+  struct PendingWatch {
+    protocol::Member member;
+    int64_t round = 0;
+    http::Responder respond;
+    SteadyTime deadline;
+  };
+
+  void AnswerJoins(SteadyTime now, Outbox& outbox);
+  void AnswerWatches(SteadyTime now, Outbox& outbox);
+  [[nodiscard]] bool IsOver(int64_t round) const;
+  [[nodiscard]] protocol::WatchAnswer AnswerFor(int64_t round) const;
+  void TakeProgress(const protocol::Heartbeat& heartbeat, Moment now);
+  void RecordEnding(Moment now);
+  void RecordRecovery(const protocol::Progress& progress, Moment now);
+
+  protocol::JobIdentity job_;
+  Round round_;
+  RendezvousView view_;
+  std::map<int, PendingJoin> joins_;  // by slot
+  std::vector<PendingWatch> watches_;
+  int64_t recorded_ending_ = 0;       // round of the newest entry of view_.changes
+  SteadyTime ended_at_{};
+  bool recovering_ = false;
+};
+
+}  // namespace lockstep::rendezvous

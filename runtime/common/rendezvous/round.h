@@ -1,0 +1,116 @@
+#pragma once
+// The membership decision of one job as a pure state machine: events in, decisions with reasons out. No I/O, no clock,
+// no threads: `now` is a parameter, the service (service.h) owns one Round per job and calls it under its lock.
+//
+//   Gathering ──(closing rule)──► Running ──(broken, left, lost, newcomer)──► Gathering …
+//
+// Closing rule: all expected members are in; or min_members are in and every missing one is known to be dead (at once)
+// or, for those nobody saw die, the last call has passed. A member of the last round whose supervisor still answers is
+// always waited for: it holds the state. Survivors keep their relative order, newcomers follow by slot. Numbers only
+// rise. The shape follows torchft's quorum_compute (decision and reason from state and now).
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/common/base/clock.h"
+#include "runtime/common/protocol/rendezvous.h"
+#include "runtime/common/rendezvous/settings.h"
+
+namespace lockstep::rendezvous {
+
+// A round that was given out.
+struct ClosedRound {
+  int64_t number = 0;
+  int world = 0;                       // ranks
+  std::vector<protocol::Peer> peers;   // in rank order
+  std::string store_host;
+  int store_port = 0;
+  int64_t newest_step = -1;
+  std::string reason;
+};
+
+// Why the newest round ended.
+struct Ending {
+  int64_t round = 0;
+  protocol::LeaveMode mode = protocol::LeaveMode::kAbort;
+  std::string cause;   // Infrastructure, Preemption, Rendezvous or Scale
+  std::string reason;
+  std::vector<std::string> pods;  // who left; empty where nobody did
+};
+
+enum class Admission {
+  kAccepted,
+  kEvicted,  // a deleted pod or an older incarnation: must exit, never comes back
+};
+
+class Round {
+ public:
+  explicit Round(const JobSettings& settings) : settings_(settings), next_round_(settings.first_round) {}
+
+  void SetSettings(const JobSettings& settings);
+
+  Admission Join(const protocol::JoinRequest& request, SteadyTime now);
+  // Presence; also takes over a running round that this Round has not seen (its host was restarted).
+  Admission Heartbeat(const protocol::Heartbeat& heartbeat, SteadyTime now);
+  Admission Broken(const protocol::BrokenReport& report, SteadyTime now);
+  Admission Leave(const protocol::LeaveRequest& request, SteadyTime now);
+  // The pod is gone for good: its uid never re-enters.
+  void PodGone(const std::string& pod_uid, const std::string& reason, SteadyTime now);
+  // Applies time-outs, then the closing rule. Call after each event and as time passes.
+  void Tick(SteadyTime now);
+
+  [[nodiscard]] Admission Check(const protocol::Member& member) const;
+  // The round that is running, if one is.
+  [[nodiscard]] const std::optional<ClosedRound>& running() const { return running_; }
+  // How the newest round ended; nullopt before any did.
+  [[nodiscard]] const std::optional<Ending>& last_ending() const { return last_ending_; }
+  [[nodiscard]] bool completed() const { return completed_; }
+  [[nodiscard]] int64_t newest_number() const { return next_round_ - 1; }
+  // Why no round is running now, for people; changes only when the reason does.
+  [[nodiscard]] std::string WaitingReason() const;
+
+ private:
+  enum class Standing {
+    kWaiting,  // asks for a place
+    kInRound,  // has one in the running round
+    kLeft,     // alive, had a place in the last round, not back yet: holds state
+    kDead,     // known to be gone or without ranks; need not be waited for
+  };
+  struct Record {
+    protocol::JoinRequest request;  // newest
+    Standing standing = Standing::kDead;
+    int last_rank = -1;             // first rank in its newest round, -1: was in none
+    SteadyTime last_seen{};
+    SteadyTime joined_at{};
+  };
+
+  Record* Find(const protocol::Member& member);
+  Admission Admit(const protocol::Member& member);
+  void EndRound(protocol::LeaveMode mode, std::string cause, std::string reason, std::vector<std::string> pods,
+                SteadyTime now);
+  void Adopt(const protocol::Heartbeat& heartbeat, Record& record, SteadyTime now);
+  void ExpireSilent(SteadyTime now);
+  void YieldToNewcomers(SteadyTime now);
+  void CloseIfReady(SteadyTime now);
+  void Close(std::string reason);
+  [[nodiscard]] std::vector<Record*> Waiting();
+  [[nodiscard]] int Count(Standing standing) const;
+  [[nodiscard]] int MissingAlive() const;   // kLeft: their supervisors still answer
+  [[nodiscard]] int MissingUnseen() const;  // expected slots that nobody saw live or die
+
+  JobSettings settings_;
+  int64_t next_round_;
+  std::map<int, Record> records_;            // by slot
+  std::set<std::string> evicted_;            // pod uids, and "uid/incarnation"
+  std::optional<ClosedRound> running_;
+  bool adopted_ = false;                     // running_ was taken over from heartbeats
+  std::optional<Ending> last_ending_;
+  SteadyTime last_change_{};                 // of the waiting set: the last call counts from here
+  bool completed_ = false;
+};
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,192 @@
+#include "runtime/common/rendezvous/round.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using protocol::LeaveMode;
+using protocol::LeaveReason;
+
+class RoundTest : public ::testing::Test {
+ protected:
+  RoundTest() : round_(JobSettings{.min_members = 1, .max_members = 4, .expected_members = 3}) {}
+
+  static protocol::Member MemberOf(int slot, const std::string& uid = "", const std::string& incarnation = "1") {
+    const std::string name = "pod-" + std::to_string(slot);
+    return {.pod = name, .pod_uid = uid.empty() ? name + "-uid" : uid, .slot = slot, .incarnation = incarnation};
+  }
+  protocol::JoinRequest RequestOf(const protocol::Member& member, int64_t step = -1, int64_t last_round = 0) {
+    return {.member = member, .address = member.pod, .store_port = 100 + member.slot, .step = step,
+            .last_round = last_round};
+  }
+  void Join(int slot, int64_t step = -1) {
+    const int64_t last = round_.newest_number();
+    ASSERT_EQ(round_.Join(RequestOf(MemberOf(slot), step, last), now_), Admission::kAccepted);
+    round_.Tick(now_);
+  }
+  void Beat(int slot) { (void)round_.Heartbeat({.member = MemberOf(slot)}, now_); }
+  void FormFirstRound() {
+    for (int slot : {0, 1, 2}) Join(slot);
+    ASSERT_TRUE(round_.running().has_value());
+  }
+  std::vector<std::string> Members() const {
+    std::vector<std::string> pods;
+    for (const auto& peer : round_.running()->peers) pods.push_back(peer.pod);
+    return pods;
+  }
+
+  SteadyTime now_ = SteadyTime(1h);
+  Round round_;
+};
+
+TEST_F(RoundTest, ClosesAtOnceWhenAllExpectedMembersAreIn) {
+  Join(2);
+  Join(0);
+  EXPECT_FALSE(round_.running().has_value());
+  Join(1);
+  ASSERT_TRUE(round_.running().has_value());
+  EXPECT_EQ(Members(), (std::vector<std::string>{"pod-0", "pod-1", "pod-2"}));
+  EXPECT_EQ(round_.running()->number, 1);
+  EXPECT_EQ(round_.running()->store_host, "pod-0");
+  EXPECT_EQ(round_.running()->store_port, 100);
+}
+
+TEST_F(RoundTest, WaitsTheLastCallForThoseNobodySawDie) {
+  Join(0);
+  now_ += 2'900ms;
+  round_.Tick(now_);
+  EXPECT_FALSE(round_.running().has_value());
+  now_ += 100ms;
+  round_.Tick(now_);
+  ASSERT_TRUE(round_.running().has_value());
+  EXPECT_EQ(round_.running()->world, 1);
+}
+
+TEST_F(RoundTest, ADeadRankCostsNoWaiting) {
+  FormFirstRound();
+  (void)round_.Leave({.member = MemberOf(1), .round = 1, .reason = LeaveReason::kRankDied}, now_);
+  ASSERT_FALSE(round_.running().has_value());
+  EXPECT_EQ(round_.last_ending()->mode, LeaveMode::kAbort);
+  Join(2, 10);
+  EXPECT_FALSE(round_.running().has_value()) << "pod-0 still lives and holds state";
+  Join(0, 9);
+  ASSERT_TRUE(round_.running().has_value());
+  EXPECT_EQ(Members(), (std::vector<std::string>{"pod-0", "pod-2"}));
+  EXPECT_EQ(round_.running()->number, 2);
+  EXPECT_EQ(round_.running()->newest_step, 10);
+}
+
+TEST_F(RoundTest, SurvivorsKeepTheirOrderAndNewcomersFollow) {
+  FormFirstRound();
+  round_.PodGone("pod-0-uid", "deleted", now_);
+  Join(2, 5);
+  Join(1, 5);
+  ASSERT_EQ(Members(), (std::vector<std::string>{"pod-1", "pod-2"}));
+  ASSERT_EQ(round_.Join(RequestOf(MemberOf(0, "new-uid")), now_), Admission::kAccepted);
+  round_.Tick(now_);
+  ASSERT_FALSE(round_.running().has_value());
+  EXPECT_EQ(round_.last_ending()->mode, LeaveMode::kYield);
+  EXPECT_EQ(round_.last_ending()->cause, "Scale");
+  Join(1, 6);
+  Join(2, 6);
+  EXPECT_EQ(Members(), (std::vector<std::string>{"pod-1", "pod-2", "pod-0"}));
+}
+
+TEST_F(RoundTest, ALivingMemberOfTheLastRoundIsWaitedForBeyondTheLastCall) {
+  FormFirstRound();
+  (void)round_.Broken({.member = MemberOf(1), .round = 1, .reason = "collective failed"}, now_);
+  Join(1, 3);
+  Join(0, 3);
+  for (int i = 0; i < 10; ++i) {
+    now_ += 2s;
+    for (int slot : {0, 1, 2}) Beat(slot);
+    round_.Tick(now_);
+    ASSERT_FALSE(round_.running().has_value());
+  }
+  Join(2, 3);
+  EXPECT_TRUE(round_.running().has_value());
+}
+
+TEST_F(RoundTest, SilenceCountsAsADeath) {
+  FormFirstRound();
+  now_ += 8s;
+  Beat(0);
+  Beat(1);
+  now_ += 3s;
+  round_.Tick(now_);
+  ASSERT_FALSE(round_.running().has_value());
+  EXPECT_EQ(round_.last_ending()->pods, std::vector<std::string>{"pod-2"});
+}
+
+TEST_F(RoundTest, DeletedPodsAndOlderIncarnationsNeverReenter) {
+  FormFirstRound();
+  round_.PodGone("pod-1-uid", "deleted", now_);
+  EXPECT_EQ(round_.Join(RequestOf(MemberOf(1)), now_), Admission::kEvicted);
+  EXPECT_EQ(round_.Heartbeat({.member = MemberOf(1)}, now_), Admission::kEvicted);
+  ASSERT_EQ(round_.Join(RequestOf(MemberOf(2, "", "2")), now_), Admission::kAccepted);
+  EXPECT_EQ(round_.Join(RequestOf(MemberOf(2, "", "1")), now_), Admission::kEvicted);
+}
+
+TEST_F(RoundTest, ALostAnswerIsGivenAgainWithoutBreakingTheRound) {
+  FormFirstRound();
+  ASSERT_EQ(round_.Join(RequestOf(MemberOf(1), -1, 0), now_), Admission::kAccepted);
+  EXPECT_TRUE(round_.running().has_value());
+}
+
+TEST_F(RoundTest, AStoppingPodLetsTheStepFinish) {
+  FormFirstRound();
+  (void)round_.Leave({.member = MemberOf(2), .round = 1, .reason = LeaveReason::kStopping}, now_);
+  EXPECT_EQ(round_.last_ending()->mode, LeaveMode::kYield);
+  EXPECT_EQ(round_.last_ending()->cause, "Preemption");
+}
+
+TEST_F(RoundTest, FewerThanTheMinimumNeverFormARound) {
+  round_.SetSettings({.min_members = 2, .max_members = 4, .expected_members = 3});
+  Join(0);
+  for (int i = 0; i < 100; ++i) {
+    now_ += 1s;
+    Beat(0);
+    round_.Tick(now_);
+  }
+  EXPECT_FALSE(round_.running().has_value());
+  EXPECT_EQ(round_.WaitingReason(), "1 of at least 2 members are in");
+}
+
+TEST_F(RoundTest, GrowthWaitsForOtherNewcomers) {
+  FormFirstRound();
+  round_.SetSettings({.min_members = 1, .max_members = 8, .expected_members = 5, .grow_delay = 30s});
+  Join(3);
+  EXPECT_TRUE(round_.running().has_value());
+  Join(4);
+  EXPECT_FALSE(round_.running().has_value()) << "all expected members are here: no reason to wait longer";
+}
+
+TEST_F(RoundTest, TakesOverARunningRoundAfterARestartOfItsHost) {
+  Round restarted(JobSettings{.min_members = 1, .max_members = 4, .expected_members = 3, .first_round = 8});
+  for (int slot : {1, 0, 2}) {
+    (void)restarted.Heartbeat({.member = MemberOf(slot), .round = 7, .world = 3, .first_rank = slot}, now_);
+  }
+  restarted.Tick(now_);
+  ASSERT_TRUE(restarted.running().has_value());
+  EXPECT_EQ(restarted.running()->number, 7);
+  EXPECT_EQ(restarted.running()->peers.size(), 3U);
+  round_ = restarted;
+  (void)round_.Leave({.member = MemberOf(1), .round = 7, .reason = LeaveReason::kRankDied}, now_);
+  Join(0, 5);
+  Join(2, 5);
+  EXPECT_EQ(round_.running()->number, 8) << "numbers only rise";
+}
+
+TEST_F(RoundTest, OnceCompletedNothingFormsAgain) {
+  FormFirstRound();
+  (void)round_.Leave({.member = MemberOf(0), .round = 1, .reason = LeaveReason::kCompleted}, now_);
+  EXPECT_TRUE(round_.completed());
+  round_.PodGone("pod-1-uid", "ended", now_);
+  round_.Tick(now_);
+  EXPECT_EQ(round_.newest_number(), 1);
+}
+
+}  // namespace
+}  // namespace lockstep::rendezvous
