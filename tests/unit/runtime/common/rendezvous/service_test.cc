@@ -1,0 +1,131 @@
+// Members against the service over loopback HTTP.
+
+#include "runtime/common/rendezvous/service.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "runtime/common/http/cpprest_transport.h"
+#include "runtime/common/rendezvous/client.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+using protocol::JoinState;
+using protocol::LeaveReason;
+
+class ServiceTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { http::InitializeHttpThreads(2); }
+
+  void SetUp() override {
+    auto server = http::StartServer({}, [this](http::ServerRequest request, http::Responder respond) {
+      service_.Handle(std::move(request), std::move(respond));
+    });
+    ASSERT_TRUE(server.ok());
+    server_ = std::move(server).value();
+    auto transport = http::MakeTransport(
+        {.url = "http://127.0.0.1:" + std::to_string(server_->port()), .token = "good"});
+    ASSERT_TRUE(transport.ok());
+    transport_ = std::move(transport).value();
+    service_.Configure(job_, {.min_members = 1, .max_members = 2, .expected_members = 2});
+  }
+
+  protocol::Member MemberOf(int slot) const {
+    const std::string pod = "pod-" + std::to_string(slot);
+    return {.pod = pod, .pod_uid = pod + "-uid", .slot = slot, .incarnation = "1"};
+  }
+  protocol::JoinRequest RequestOf(int slot) const {
+    return {.job = job_, .member = MemberOf(slot), .address = "127.0.0.1", .store_port = 1000 + slot,
+            .last_round = service_.View(job_).round};
+  }
+  // Both members into one round; returns slot 0's answer.
+  protocol::JoinAnswer FormRound() {
+    auto other = std::async(std::launch::async, [&] { return client().Join(RequestOf(1), {}); });
+    auto mine = client().Join(RequestOf(0), {});
+    EXPECT_TRUE(mine.ok() && other.get().ok());
+    return *mine;
+  }
+  RendezvousClient client() { return RendezvousClient(*transport_); }
+
+  const SystemClock clock_;
+  const protocol::JobIdentity job_{"ns", "job", "job-uid"};
+  std::atomic<int> changes_{0};
+  RendezvousService service_{clock_,
+                             [](const std::string& token, const auto&, const auto& member, auto done) {
+                               if (token != "good") return done(Error{ErrorCode::kUnauthorized, "who are you"});
+                               if (member.slot == 9) return done(Error{ErrorCode::kForbidden, "not your job"});
+                               done({});
+                             },
+                             [this](const protocol::JobIdentity&) { ++changes_; }};
+  std::unique_ptr<http::HttpServer> server_;
+  std::unique_ptr<http::HttpTransport> transport_;
+};
+
+TEST_F(ServiceTest, TwoMembersGetOneRoundWithRanksAndStore) {
+  const protocol::JoinAnswer answer = FormRound();
+  EXPECT_EQ(answer.state, JoinState::kAssigned);
+  EXPECT_EQ(answer.round, 1);
+  EXPECT_EQ(answer.world, 2);
+  EXPECT_EQ(answer.first_rank, 0);
+  EXPECT_EQ(answer.store_port, 1000);
+  EXPECT_EQ(service_.View(job_).members, (std::vector<std::string>{"pod-0", "pod-1"}));
+  EXPECT_GT(changes_, 0);
+}
+
+TEST_F(ServiceTest, AWatchEndsAtOnceWhenAPodIsGone) {
+  FormRound();
+  auto watch = std::async(std::launch::async, [&] {
+    return client().Watch({.job = job_, .member = MemberOf(0), .round = 1}, {});
+  });
+  service_.PodGone(job_, "pod-1-uid", "deleted");
+  const auto answer = watch.get();
+  ASSERT_TRUE(answer.ok()) << answer.error().ToString();
+  EXPECT_TRUE(answer->over);
+  EXPECT_EQ(answer->reason, "pod-1: deleted");
+  EXPECT_EQ(client().Join(RequestOf(1), {}).error().code, ErrorCode::kGone);
+  EXPECT_EQ(service_.View(job_).changes.back().pods, std::vector<std::string>{"pod-1"});
+}
+
+TEST_F(ServiceTest, HeartbeatsCarryProgressCheckpointAndRecoveryIntoTheView) {
+  FormRound();
+  protocol::Heartbeat beat{.job = job_, .member = MemberOf(0), .round = 1};
+  beat.progress = {.round = 1, .step = 41, .loss = 0.5};
+  beat.checkpoint = {.step = 40, .uri = "file:///c/step-40"};
+  EXPECT_FALSE(client().Heartbeat(beat, {})->over);
+  EXPECT_EQ(service_.View(job_).progress.step, 41);
+  EXPECT_EQ(service_.View(job_).checkpoint.step, 40);
+
+  ASSERT_TRUE(client().Leave({.job = job_, .member = MemberOf(1), .round = 1, .reason = LeaveReason::kRankDied}, {}).ok());
+  EXPECT_TRUE(client().Heartbeat(beat, {})->over);
+  ASSERT_EQ(client().Join(RequestOf(0), {})->round, 2);
+  beat.round = 2;
+  beat.progress = {.round = 2, .step = 41};
+  ASSERT_TRUE(client().Heartbeat(beat, {}).ok());
+  const RoundChange change = service_.View(job_).changes.back();
+  EXPECT_GT(change.recovery_seconds, 0);
+  EXPECT_EQ(change.lost_steps, 1) << "step 41 was done twice";
+}
+
+TEST_F(ServiceTest, AfterCompletionAJoinIsToldToExit) {
+  FormRound();
+  ASSERT_TRUE(client().Leave({.job = job_, .member = MemberOf(0), .round = 1, .reason = LeaveReason::kCompleted}, {}).ok());
+  EXPECT_TRUE(service_.View(job_).completed);
+  EXPECT_EQ(client().Join(RequestOf(1), {})->state, JoinState::kCompleted);
+}
+
+TEST_F(ServiceTest, RefusesStrangersUnknownJobsAndBadMessages) {
+  auto stranger = http::MakeTransport({.url = "http://127.0.0.1:" + std::to_string(server_->port()), .token = "bad"});
+  EXPECT_EQ(RendezvousClient(**stranger).Join(RequestOf(0), {}).error().code, ErrorCode::kUnauthorized);
+  EXPECT_EQ(client().Join(RequestOf(9), {}).error().code, ErrorCode::kForbidden);
+  protocol::JoinRequest other = RequestOf(0);
+  other.job.uid = "other";
+  EXPECT_EQ(client().Join(other, {}).error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(transport_->Send({.method = "POST", .target = "/v1/join", .body = "{"}, {})->status, 400);
+  EXPECT_EQ(transport_->Send({.method = "POST", .target = "/v2/join", .body = "{}"}, {})->status, 404);
+}
+
+}  // namespace
+}  // namespace lockstep::rendezvous
