@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxTextBytes = 4UL << 20;
 constexpr int kMaxDepth = 64;
-constexpr std::size_t kMaxNodes = 200000;  // aliases can multiply a small text
+constexpr std::size_t kMaxNodes = 20000;  // aliases can multiply a small text
 
 std::string Place(const YAML::Node& node) { return "line " + std::to_string(node.Mark().line + 1) + ": "; }
 
@@ -23,13 +23,38 @@ Error Fault(const YAML::Node& node, const std::string& problem) {
   return {ErrorCode::kInvalidArgument, Place(node) + problem};
 }
 
-bool Matches(const std::string& text, const char* pattern) { return std::regex_match(text, std::regex(pattern)); }
+struct ScalarPatterns {
+  std::regex leading_zero{"[-+]?0[0-9]+"};
+  std::regex decimal{"[-+]?[0-9]+"};
+  std::regex octal{"0o[0-7]+"};
+  std::regex hexadecimal{"0x[0-9a-fA-F]+"};
+  std::regex fraction{"[-+]?(\\.[0-9]+|[0-9]+(\\.[0-9]*)?)([eE][-+]?[0-9]+)?"};
+  std::regex not_finite{"[-+]?\\.(inf|Inf|INF)|\\.(nan|NaN|NAN)"};
+};
 
 Result<Json> IntegerFromText(const YAML::Node& node, const std::string& text, int base) {
   errno = 0;
   const long long value = std::strtoll(base == 10 ? text.c_str() : text.c_str() + 2, nullptr, base);
   if (errno == ERANGE) return Fault(node, Truncate(text, 40) + " does not fit into 64 bits");
   return Json(int64_t{value});
+}
+
+// A number where the text is one, else the text.
+Result<Json> NumberFromText(const YAML::Node& node, const std::string& text) {
+  static const ScalarPatterns patterns;
+  static constexpr std::string_view kFirst = "+-.0123456789";
+  constexpr std::size_t kLongest = 64;
+  if (text.size() > kLongest || kFirst.find(text.front()) == std::string_view::npos) return Json(text);
+  const auto is = [&](const std::regex& pattern) { return std::regex_match(text, pattern); };
+  if (is(patterns.leading_zero)) {
+    return Fault(node, text + " has a leading zero, which YAML 1.1 reads as octal; write it in decimal or in quotes");
+  }
+  if (is(patterns.decimal)) return IntegerFromText(node, text, 10);
+  if (is(patterns.octal)) return IntegerFromText(node, text, 8);
+  if (is(patterns.hexadecimal)) return IntegerFromText(node, text, 16);
+  if (is(patterns.fraction)) return Json(std::strtod(text.c_str(), nullptr));
+  if (is(patterns.not_finite)) return Fault(node, text + " is not a number of JSON");
+  return Json(text);
 }
 
 // The core schema of YAML 1.2. Where YAML 1.1, which kubectl reads, differs, the text is refused or left a string, so
@@ -40,21 +65,10 @@ Result<Json> ScalarFromYaml(const YAML::Node& node) {
     if (node.Tag() == "!" || node.Tag() == "tag:yaml.org,2002:str") return Json(text);
     return Fault(node, "tags such as " + Truncate(node.Tag(), 40) + " are not supported");
   }
-  if (text.size() > 64) return Json(text);  // no number is so long
-  if (text.empty() || Matches(text, "~|null|Null|NULL")) return Json();
-  if (Matches(text, "true|True|TRUE")) return Json(true);
-  if (Matches(text, "false|False|FALSE")) return Json(false);
-  if (Matches(text, "[-+]?0[0-9]+")) {
-    return Fault(node, text + " has a leading zero, which YAML 1.1 reads as octal; write it in decimal or in quotes");
-  }
-  if (Matches(text, "[-+]?[0-9]+")) return IntegerFromText(node, text, 10);
-  if (Matches(text, "0o[0-7]+")) return IntegerFromText(node, text, 8);
-  if (Matches(text, "0x[0-9a-fA-F]+")) return IntegerFromText(node, text, 16);
-  if (Matches(text, "[-+]?(\\.[0-9]+|[0-9]+(\\.[0-9]*)?)([eE][-+]?[0-9]+)?")) {
-    return Json(std::strtod(text.c_str(), nullptr));
-  }
-  if (Matches(text, "[-+]?\\.(inf|Inf|INF)|\\.(nan|NaN|NAN)")) return Fault(node, text + " is not a number of JSON");
-  return Json(text);
+  if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") return Json();
+  if (text == "true" || text == "True" || text == "TRUE") return Json(true);
+  if (text == "false" || text == "False" || text == "FALSE") return Json(false);
+  return NumberFromText(node, text);
 }
 
 class Converter {
