@@ -1,0 +1,36 @@
+// `lockstep`: the command line and the worker pod's PID 1. Links no LibTorch, so it starts in milliseconds.
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "runtime/cli/commands.h"
+#include "runtime/common/http/cpprest_transport.h"
+#include "runtime/launch/signals.h"
+
+int main(int argc, char** argv) {
+  lockstep::launch::BlockSignals();
+  lockstep::http::InitializeHttpThreads(2);
+  CLI::App app("Lockstep: elastic, fault-tolerant distributed training");
+  app.set_version_flag("--version", std::string("lockstep ") + LOCKSTEP_VERSION);
+  app.require_subcommand(1);
+
+  int exit_code = 0;
+  app.add_subcommand("worker", "Supervise the rank processes of a worker pod (started by the operator)")
+      ->callback([&] { exit_code = lockstep::cli::Worker(); });
+
+  lockstep::cli::RunArguments run_arguments;
+  CLI::App* run = app.add_subcommand("run", "Train a manifest on this machine, without Kubernetes");
+  run->add_option("manifest", run_arguments.manifest, "DistributedTrainingJob manifest (YAML or JSON)")->required();
+  run->add_option("--replicas", run_arguments.replicas, "worker processes, instead of spec.worker.replicas");
+  run->add_option("--folder", run_arguments.folder, "logs and checkpoints [run/<job name>]");
+  run->add_option("--checkpoint-uri", run_arguments.checkpoint_uri, "where checkpoints go [the folder]");
+  run->callback([&] { exit_code = lockstep::cli::Run(run_arguments); });
+
+  std::string manifest;
+  CLI::App* validate = app.add_subcommand("validate", "Say what is wrong with a manifest, or that it is valid");
+  validate->add_option("manifest", manifest, "DistributedTrainingJob manifest (YAML or JSON)")->required();
+  validate->callback([&] { exit_code = lockstep::cli::Validate(manifest); });
+
+  CLI11_PARSE(app, argc, argv);
+  return exit_code;
+}

@@ -1,0 +1,32 @@
+#include "runtime/cli/manifest_file.h"
+
+#include "runtime/common/api/manifest.h"
+#include "runtime/common/api/training_job_json.h"
+#include "runtime/common/api/unsupported.h"
+#include "runtime/common/api/validate.h"
+#include "runtime/common/base/file.h"
+
+namespace lockstep::cli {
+
+LoadedManifest LoadManifest(const std::string& path) {
+  LoadedManifest loaded;
+  const Result<std::string> text = ReadFile(path);
+  if (!text.ok()) {
+    loaded.problems.push_back(text.error().message);
+    return loaded;
+  }
+  const Result<Json> object = api::FindJobInManifest(*text);
+  if (!object.ok()) {
+    loaded.problems.push_back(object.error().message);
+    return loaded;
+  }
+  loaded.job = api::TrainingJobFromJson(*object, loaded.problems);
+  if (!loaded.problems.empty()) return loaded;
+  loaded.problems = api::Validate(loaded.job);
+  for (const api::UnsupportedField& field : api::FindUnsupported(loaded.job.spec)) {
+    loaded.problems.push_back(field.ToString());
+  }
+  return loaded;
+}
+
+}  // namespace lockstep::cli

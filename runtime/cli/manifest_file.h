@@ -1,0 +1,18 @@
+#pragma once
+// A manifest file as a job that this version can run, or everything that is wrong with it.
+
+#include <string>
+#include <vector>
+
+#include "runtime/common/api/training_job.h"
+
+namespace lockstep::cli {
+
+struct LoadedManifest {
+  api::TrainingJob job;
+  std::vector<std::string> problems;  // each names its field and says what would be right; empty: the job can run
+};
+
+[[nodiscard]] LoadedManifest LoadManifest(const std::string& path);
+
+}  // namespace lockstep::cli

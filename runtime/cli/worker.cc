@@ -1,0 +1,56 @@
+#include <cstdlib>
+
+#include "runtime/cli/commands.h"
+#include "runtime/common/base/file.h"
+#include "runtime/common/base/log.h"
+#include "runtime/common/base/strings.h"
+#include "runtime/common/http/cpprest_transport.h"
+#include "runtime/common/protocol/environment.h"
+#include "runtime/common/protocol/exit_codes.h"
+#include "runtime/launch/process.h"
+#include "runtime/launch/supervisor.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace env = protocol::env;
+
+Result<launch::SupervisorOptions> OptionsFromEnvironment() {
+  launch::SupervisorOptions options;
+  LOCKSTEP_TRY(options.config, protocol::ReadWorkerConfig(EnvOr(env::kConfig, "/etc/lockstep/config.json")));
+  options.member = {.pod = EnvOr(env::kPodName, ""),
+                    .pod_uid = EnvOr(env::kPodUid, ""),
+                    .slot = std::atoi(EnvOr(env::kSlot, "0").c_str()),
+                    .incarnation = RandomHex(8)};
+  options.address = EnvOr(env::kPodIp, "");
+  for (const auto& [name, value] : {std::pair(env::kPodName, options.member.pod),
+                                    std::pair(env::kPodUid, options.member.pod_uid),
+                                    std::pair(env::kPodIp, options.address)}) {
+    if (value.empty()) return Error{ErrorCode::kInvalidArgument, std::string(name) + " is not set: the operator sets it"};
+  }
+  options.rank_program = EnvOr(env::kRankProgram, launch::ProgramFolder() + "/lockstep-rank");
+  options.termination_log = EnvOr(env::kTerminationLog, "/dev/termination-log");
+  return options;
+}
+
+}  // namespace
+
+int Worker() {
+  log::SetLevel(EnvOr(env::kLogLevel, "info"));
+  const auto options = OptionsFromEnvironment();
+  if (!options.ok()) {
+    log::Error("the worker cannot start", {{"error", options.error().message}});
+    return static_cast<int>(protocol::ExitCode::kBadConfiguration);
+  }
+  log::Bind({{"job", options->config.job.name}, {"pod", options->member.pod}});
+  const auto transport = http::MakeTransport({.url = options->config.rendezvous.url,
+                                              .ca_file = options->config.rendezvous.ca_file,
+                                              .token_file = EnvOr(env::kTokenFile, "")});
+  if (!transport.ok()) {
+    log::Error("the rendezvous cannot be reached", {{"error", transport.error().message}});
+    return static_cast<int>(protocol::ExitCode::kBadConfiguration);
+  }
+  return launch::RunSupervisor(*options, **transport);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,37 @@
+#pragma once
+// Child processes: start one with given environment and descriptors, end it by its own id. The parent must have
+// blocked SIGCHLD and reap through signals.h.
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/common/base/file.h"
+#include "runtime/common/base/result.h"
+
+namespace lockstep::launch {
+
+struct Command {
+  std::vector<std::string> arguments;    // arguments[0] is the program's path
+  std::vector<std::string> environment;  // NAME=value, added to this process's own
+  int inherited_fd = -1;                 // kept open over exec under the same number; -1: none
+  std::string log_file;                  // stdout and stderr are appended here; empty: inherited
+};
+
+// The child dies with the thread that started it (PR_SET_PDEATHSIG), so call from a thread that lives as long as the
+// child should. Signals are unblocked in the child.
+[[nodiscard]] Result<pid_t> StartProcess(const Command& command);
+void KillProcess(pid_t pid, int signal);
+
+// A connected pair of stream sockets, close-on-exec.
+struct SocketPair {
+  Fd ours;
+  Fd theirs;
+};
+[[nodiscard]] Result<SocketPair> MakeSocketPair();
+
+// The folder of the running program.
+[[nodiscard]] std::string ProgramFolder();
+
+}  // namespace lockstep::launch

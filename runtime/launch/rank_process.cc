@@ -1,0 +1,82 @@
+#include "runtime/launch/rank_process.h"
+
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "runtime/common/base/log.h"
+#include "runtime/common/protocol/environment.h"
+
+namespace lockstep::launch {
+namespace {
+
+// A rank that sends more than this without a newline is broken.
+constexpr std::size_t kLongestLine = 1 << 20;
+
+void DeliverLines(std::string& pending, const std::function<void(protocol::FromRank)>& on_message) {
+  std::size_t begin = 0;
+  for (std::size_t end = 0; (end = pending.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    auto message = protocol::DecodeFromRank(pending.substr(begin, end - begin));
+    if (message.ok()) {
+      on_message(std::move(message).value());
+    } else {
+      log::Error("unreadable message from a rank", {{"error", message.error().message}});
+    }
+  }
+  pending.erase(0, begin);
+}
+
+void ReadUntilEnd(int fd, const RankProcess::Callbacks& callbacks) {
+  std::string pending;
+  std::array<char, 16384> buffer{};
+  while (pending.size() < kLongestLine) {
+    const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    pending.append(buffer.data(), static_cast<std::size_t>(got));
+    DeliverLines(pending, callbacks.on_message);
+  }
+  callbacks.on_socket_end();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RankProcess>> RankProcess::Start(const std::string& program, int local_rank,
+                                                        Callbacks callbacks) {
+  LOCKSTEP_TRY(SocketPair sockets, MakeSocketPair());
+  const int fd = sockets.theirs.get();
+  LOCKSTEP_TRY(const pid_t pid,
+               StartProcess({.arguments = {program},
+                             .environment = {std::string(protocol::env::kControlFd) + "=" + std::to_string(fd),
+                                             std::string(protocol::env::kLocalRank) + "=" + std::to_string(local_rank)},
+                             .inherited_fd = fd}));
+  return std::unique_ptr<RankProcess>(new RankProcess(pid, std::move(sockets.ours), std::move(callbacks)));
+}
+
+RankProcess::RankProcess(pid_t pid, Fd socket, Callbacks callbacks)
+    : pid_(pid), socket_(std::move(socket)), reader_([fd = socket_.get(), callbacks = std::move(callbacks)] {
+        ReadUntilEnd(fd, callbacks);
+      }) {}
+
+RankProcess::~RankProcess() {
+  KillProcess(pid_, SIGKILL);
+  ::shutdown(socket_.get(), SHUT_RDWR);  // wakes the reader, which is joined before the socket closes
+  reader_.join();
+}
+
+bool RankProcess::Tell(const protocol::ToRank& message) {
+  std::string line = protocol::Encode(message) + "\n";
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t sent = ::send(socket_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return false;
+    rest.remove_prefix(static_cast<std::size_t>(sent));
+  }
+  return true;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,37 @@
+#pragma once
+// One rank process: started with its control socket, its lines decoded on a reader thread, its end reported once both
+// the exit status and the end of the socket were seen (so that its last words come first).
+
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "runtime/common/protocol/rank_control.h"
+#include "runtime/launch/process.h"
+
+namespace lockstep::launch {
+
+class RankProcess {
+ public:
+  struct Callbacks {
+    std::function<void(protocol::FromRank)> on_message;  // on the reader thread
+    std::function<void()> on_socket_end;                 // on the reader thread, last
+  };
+
+  // `program` is lockstep-rank's path. Owned and used by one thread (which must outlive the process).
+  static Result<std::unique_ptr<RankProcess>> Start(const std::string& program, int local_rank, Callbacks callbacks);
+  ~RankProcess();  // kills the process; its exit is still reported to the signal thread
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  // False where the rank is gone already: its end will be reported.
+  bool Tell(const protocol::ToRank& message);
+
+ private:
+  RankProcess(pid_t pid, Fd socket, Callbacks callbacks);
+
+  const pid_t pid_;
+  Fd socket_;
+  std::jthread reader_;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,279 @@
+#include "runtime/launch/supervision.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/common/base/strings.h"
+#include "runtime/common/protocol/exit_codes.h"
+
+namespace lockstep::launch {
+namespace {
+
+using protocol::ExitCode;
+using protocol::JoinState;
+using protocol::LeaveMode;
+using protocol::LeaveReason;
+
+constexpr int kNone = -1;
+
+// 50 ms, doubling to 2 s: the host answers within seconds of its return, and 1,000 pods do not storm it.
+std::chrono::milliseconds Backoff(int failures) {
+  return std::chrono::milliseconds(std::min(2'000, 50 << std::min(failures, 6)));
+}
+
+std::string Describe(const RankExited& event) {
+  const std::string rank = "rank process " + std::to_string(event.local_rank);
+  return event.signal != 0 ? rank + " was ended by signal " + std::to_string(event.signal)
+                           : rank + " exited with code " + std::to_string(event.exit_code);
+}
+
+}  // namespace
+
+Supervision::Supervision(SupervisionSettings settings)
+    : settings_(std::move(settings)), ranks_(static_cast<std::size_t>(settings_.config.nproc)) {}
+
+Actions Supervision::Start() {
+  for (int i = 0; i < settings_.config.nproc; ++i) Do(SpawnRank{i});
+  return std::exchange(actions_, {});
+}
+
+Actions Supervision::On(const Event& event, SteadyTime now) {
+  if (!exiting_) std::visit([&](const auto& e) { Handle(e, now); }, event);
+  return std::exchange(actions_, {});
+}
+
+void Supervision::Handle(const RankMessage& event, SteadyTime now) {
+  Rank& rank = ranks_.at(static_cast<std::size_t>(event.local_rank));
+  if (const auto* ready = std::get_if<protocol::Ready>(&event.message)) {
+    OnReady(rank, *ready, now);
+  } else if (const auto* progress = std::get_if<protocol::Progress>(&event.message)) {
+    OnProgress(rank, *progress);
+  } else if (const auto* phase = std::get_if<protocol::PhaseChanged>(&event.message)) {
+    rank.phase = phase->phase;
+  } else if (const auto* broken = std::get_if<protocol::Broken>(&event.message)) {
+    OnBroken(event.local_rank, *broken);
+  } else if (const auto* evaluated = std::get_if<protocol::Evaluated>(&event.message)) {
+    evaluation_ = *evaluated;
+    Do(BeatNow{});
+  } else if (const auto* saved = std::get_if<protocol::Saved>(&event.message)) {
+    checkpoint_ = *saved;
+    Do(BeatNow{});
+  } else if (std::holds_alternative<protocol::Finished>(event.message)) {
+    rank.finished = true;
+    Do(BeatNow{});
+  } else if (const auto* failed = std::get_if<protocol::Failed>(&event.message)) {
+    rank.failure = *failed;
+  }
+}
+
+void Supervision::OnReady(Rank& rank, const protocol::Ready& ready, SteadyTime now) {
+  rank.ready = ready;
+  rank.state = RankState::kReady;
+  JoinIfAllReady(now);
+}
+
+void Supervision::JoinIfAllReady(SteadyTime now) {
+  if (stopping_ || !AllRanks(RankState::kReady)) return;
+  in_round_ = false;
+  joining_ = true;
+  join_started_ = now;
+  join_failures_ = 0;
+  Rejoin(std::chrono::milliseconds(0));
+}
+
+void Supervision::Rejoin(std::chrono::milliseconds delay) {
+  int64_t step = -1;
+  for (const Rank& rank : ranks_) step = std::max(step, rank.ready.step);
+  Do(StartJoin{{.job = settings_.config.job,
+                .member = settings_.member,
+                .address = settings_.address,
+                .nproc = settings_.config.nproc,
+                .store_port = ranks_.front().ready.store_port,
+                .step = step,
+                .last_round = round_},
+               delay});
+}
+
+void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress) {
+  const bool first_of_round = progress.round > rank.progress.round;
+  rank.progress = progress;
+  if (progress.step > best_step_) {
+    best_step_ = progress.step;
+    failures_without_progress_ = 0;
+  }
+  // The host times the recovery by this beat.
+  if (first_of_round) Do(BeatNow{});
+}
+
+void Supervision::OnBroken(int local_rank, const protocol::Broken& broken) {
+  if (!in_round_ || broken.round != round_) return;
+  Do(ReportBroken{{settings_.config.job, settings_.member, round_, broken.reason}});
+  EndRoundLocally(LeaveMode::kAbort, local_rank);
+}
+
+void Supervision::EndRoundLocally(LeaveMode mode, int except_local_rank) {
+  if (!in_round_) return;
+  in_round_ = false;
+  for (int i = 0; i < settings_.config.nproc; ++i) {
+    const bool training = ranks_[static_cast<std::size_t>(i)].state == RankState::kTraining;
+    if (training && i != except_local_rank) Do(TellRank{i, protocol::RoundOver{round_, mode}});
+  }
+}
+
+void Supervision::Handle(const RankExited& event, SteadyTime) {
+  Rank& rank = ranks_.at(static_cast<std::size_t>(event.local_rank));
+  rank.state = RankState::kExited;
+  const bool clean = event.signal == 0 && event.exit_code == 0 && rank.finished;
+  if (clean || stopping_) return ExitWhenAllEnded();
+  const int code = rank.failure.exit_code != 0 && event.signal == 0 ? rank.failure.exit_code : event.exit_code;
+  if (event.signal == 0 && protocol::IsPermanent(code)) {
+    const std::string reason = rank.failure.reason.empty() ? Describe(event) : rank.failure.reason;
+    return ExitNow(code, reason, LeaveReason::kStopping);
+  }
+  RespawnOrGiveUp(event);
+}
+
+void Supervision::RespawnOrGiveUp(const RankExited& event) {
+  const Rank& rank = ranks_.at(static_cast<std::size_t>(event.local_rank));
+  const std::string what =
+      Describe(event) + (rank.failure.reason.empty() ? "" : " (" + rank.failure.reason + ")");
+  if (++failures_without_progress_ > settings_.config.in_place_limit) {
+    return ExitNow(static_cast<int>(ExitCode::kInfrastructure),
+                   what + ", " + std::to_string(failures_without_progress_) + " times without a new step between",
+                   LeaveReason::kStopping);
+  }
+  if (round_ > 0 || joining_) {
+    Do(ReportLeave{{settings_.config.job, settings_.member, round_, LeaveReason::kRankDied, what}});
+  }
+  joining_ = false;
+  Do(StopPolling{});
+  EndRoundLocally(LeaveMode::kAbort, event.local_rank);
+  ranks_.at(static_cast<std::size_t>(event.local_rank)) = Rank{};
+  Do(SpawnRank{event.local_rank});
+}
+
+void Supervision::Handle(const JoinAnswered& event, SteadyTime now) {
+  if (!joining_) return;
+  if (!event.answer.ok()) {
+    const Error& error = event.answer.error();
+    if (error.code == ErrorCode::kGone) {
+      return ExitNow(static_cast<int>(ExitCode::kEvicted), error.message, LeaveReason::kStopping);
+    }
+    if (now - join_started_ > Seconds(settings_.config.rendezvous.join_timeout_seconds)) {
+      return ExitNow(static_cast<int>(ExitCode::kRendezvous), "no round within rendezvous.joinTimeoutSeconds: " +
+                     error.message, LeaveReason::kStopping);
+    }
+    return Rejoin(Backoff(join_failures_++));
+  }
+  join_failures_ = 0;
+  switch (event.answer->state) {
+    case JoinState::kAssigned: return OnAssigned(*event.answer);
+    case JoinState::kCompleted:
+      return ExitNow(static_cast<int>(ExitCode::kCompleted), "training was completed by the other workers",
+                     LeaveReason::kCompleted);
+    case JoinState::kWaiting:
+      if (now - join_started_ > Seconds(settings_.config.rendezvous.join_timeout_seconds)) {
+        return ExitNow(static_cast<int>(ExitCode::kRendezvous),
+                       "no round formed within rendezvous.joinTimeoutSeconds: too few workers joined",
+                       LeaveReason::kStopping);
+      }
+      return Rejoin(std::chrono::milliseconds(0));
+  }
+}
+
+void Supervision::OnAssigned(const protocol::JoinAnswer& answer) {
+  joining_ = false;
+  in_round_ = true;
+  round_ = answer.round;
+  world_ = answer.world;
+  first_rank_ = answer.first_rank;
+  watch_failures_ = 0;
+  for (int i = 0; i < settings_.config.nproc; ++i) {
+    ranks_[static_cast<std::size_t>(i)].state = RankState::kTraining;
+    Do(TellRank{i, protocol::RankAssignment{.round = answer.round,
+                                            .rank = answer.first_rank + i,
+                                            .world = answer.world,
+                                            .local_rank = i,
+                                            .address = settings_.address,
+                                            .store_host = answer.store_host,
+                                            .store_port = answer.store_port,
+                                            .newest_step = answer.newest_step}});
+  }
+  Do(StartWatch{{settings_.config.job, settings_.member, round_}});
+}
+
+void Supervision::Handle(const WatchAnswered& event, SteadyTime) {
+  if (!event.answer.ok() && event.answer.error().code == ErrorCode::kGone) {
+    return ExitNow(static_cast<int>(ExitCode::kEvicted), event.answer.error().message, LeaveReason::kStopping);
+  }
+  if (!in_round_ || event.round != round_) return;
+  if (!event.answer.ok()) {
+    // The host is away: training goes on, the data plane does not need it.
+    Do(StartWatch{{settings_.config.job, settings_.member, round_}, Backoff(watch_failures_++)});
+  } else if (event.answer->over) {
+    EndRoundLocally(event.answer->mode, kNone);
+  } else {
+    watch_failures_ = 0;
+    Do(StartWatch{{settings_.config.job, settings_.member, round_}});
+  }
+}
+
+void Supervision::Handle(const Terminate&, SteadyTime) {
+  if (stopping_) return;
+  stopping_ = true;
+  joining_ = false;
+  Do(ReportLeave{{settings_.config.job, settings_.member, round_, LeaveReason::kStopping, "asked to stop"}});
+  const double grace = std::max(1.0, settings_.config.grace_period_seconds - 3.0);
+  for (int i = 0; i < settings_.config.nproc; ++i) {
+    if (ranks_[static_cast<std::size_t>(i)].state != RankState::kExited) Do(TellRank{i, protocol::Stop{grace}});
+  }
+  Do(StartGrace{grace});
+  ExitWhenAllEnded();
+}
+
+void Supervision::Handle(const GraceOver&, SteadyTime) {
+  ExitNow(static_cast<int>(ExitCode::kPreempted), "the grace period was used up", LeaveReason::kStopping);
+}
+
+void Supervision::ExitWhenAllEnded() {
+  if (!AllRanks(RankState::kExited)) return;
+  const bool finished = std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.finished; });
+  if (finished) return ExitNow(static_cast<int>(ExitCode::kCompleted), "completed", LeaveReason::kCompleted);
+  ExitNow(static_cast<int>(ExitCode::kPreempted), "stopped in good order", LeaveReason::kStopping);
+}
+
+void Supervision::ExitNow(int code, std::string reason, LeaveReason leave) {
+  exiting_ = true;
+  Do(StopPolling{});
+  for (int i = 0; i < settings_.config.nproc; ++i) {
+    if (ranks_[static_cast<std::size_t>(i)].state != RankState::kExited) Do(KillRank{i});
+  }
+  if (code != static_cast<int>(ExitCode::kEvicted)) {
+    Do(BeatNow{});
+    Do(ReportLeave{{settings_.config.job, settings_.member, round_, leave, reason}});
+  }
+  Do(Exit{code, std::move(reason)});
+}
+
+bool Supervision::AllRanks(RankState state) const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [state](const Rank& rank) { return rank.state == state; });
+}
+
+protocol::Heartbeat Supervision::CurrentHeartbeat() const {
+  protocol::Heartbeat beat{.job = settings_.config.job,
+                           .member = settings_.member,
+                           .round = in_round_ ? round_ : 0,
+                           .world = world_,
+                           .first_rank = first_rank_,
+                           .nproc = settings_.config.nproc,
+                           .progress = ranks_.front().progress,
+                           .checkpoint = checkpoint_,
+                           .evaluation = evaluation_};
+  for (int i = 0; i < settings_.config.nproc; ++i) {
+    const Rank& rank = ranks_[static_cast<std::size_t>(i)];
+    beat.ranks.push_back({first_rank_ + i, rank.phase, rank.progress.step});
+  }
+  return beat;
+}
+
+}  // namespace lockstep::launch

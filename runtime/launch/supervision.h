@@ -1,0 +1,146 @@
+#pragma once
+// What a supervisor does about what happens to its ranks and its rendezvous, as a pure state machine: events in,
+// actions out. No processes, sockets, threads or clock here (supervisor.h has them); one thread calls it.
+//
+//   start ─► ranks warm up ─► all Ready ─► join ─► assignment ─► ranks train, we watch the round
+//              ▲                              round over: ranks leave it and say Ready again
+//              └── a rank died: the pod leaves the round at once, respawns the rank in place, joins when it is Ready
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/common/base/clock.h"
+#include "runtime/common/base/result.h"
+#include "runtime/common/protocol/rendezvous.h"
+
+namespace lockstep::launch {
+
+// ---- events
+struct RankMessage {
+  int local_rank = 0;
+  protocol::FromRank message;
+};
+struct RankExited {
+  int local_rank = 0;
+  int exit_code = 0;
+  int signal = 0;  // what killed it; 0: it exited
+};
+struct JoinAnswered {
+  Result<protocol::JoinAnswer> answer;
+};
+// To a watch or a heartbeat.
+struct WatchAnswered {
+  int64_t round = 0;
+  Result<protocol::WatchAnswer> answer;
+};
+struct Terminate {};   // SIGTERM or SIGINT
+struct GraceOver {};   // the grace period is nearly used up
+using Event = std::variant<RankMessage, RankExited, JoinAnswered, WatchAnswered, Terminate, GraceOver>;
+
+// ---- actions, executed in order
+struct SpawnRank {
+  int local_rank = 0;
+};
+struct KillRank {
+  int local_rank = 0;
+};
+struct TellRank {
+  int local_rank = 0;
+  protocol::ToRank message;
+};
+// Replace whatever long poll is running.
+struct StartJoin {
+  protocol::JoinRequest request;
+  std::chrono::milliseconds delay{0};
+};
+struct StartWatch {
+  protocol::WatchRequest request;
+  std::chrono::milliseconds delay{0};
+};
+struct StopPolling {};
+struct ReportBroken {
+  protocol::BrokenReport report;
+};
+struct ReportLeave {
+  protocol::LeaveRequest request;
+};
+struct BeatNow {};
+struct StartGrace {
+  double seconds = 0;
+};
+struct Exit {
+  int code = 0;
+  std::string reason;
+};
+using Action = std::variant<SpawnRank, KillRank, TellRank, StartJoin, StartWatch, StopPolling, ReportBroken,
+                            ReportLeave, BeatNow, StartGrace, Exit>;
+using Actions = std::vector<Action>;
+
+struct SupervisionSettings {
+  protocol::WorkerConfig config;
+  protocol::Member member;
+  std::string address;
+};
+
+class Supervision {
+ public:
+  explicit Supervision(SupervisionSettings settings);
+
+  [[nodiscard]] Actions Start();
+  [[nodiscard]] Actions On(const Event& event, SteadyTime now);
+  [[nodiscard]] protocol::Heartbeat CurrentHeartbeat() const;
+
+ private:
+  enum class RankState { kWarmingUp, kReady, kTraining, kExited };
+  struct Rank {
+    RankState state = RankState::kWarmingUp;
+    protocol::Ready ready;
+    std::string phase = "init";
+    protocol::Progress progress;
+    protocol::Failed failure;  // exit_code 0: it reported none
+    bool finished = false;
+  };
+
+  void Handle(const RankMessage& event, SteadyTime now);
+  void Handle(const RankExited& event, SteadyTime now);
+  void Handle(const JoinAnswered& event, SteadyTime now);
+  void Handle(const WatchAnswered& event, SteadyTime now);
+  void Handle(const Terminate& event, SteadyTime now);
+  void Handle(const GraceOver& event, SteadyTime now);
+
+  void OnReady(Rank& rank, const protocol::Ready& ready, SteadyTime now);
+  void OnProgress(Rank& rank, const protocol::Progress& progress);
+  void OnBroken(int local_rank, const protocol::Broken& broken);
+  void OnAssigned(const protocol::JoinAnswer& answer);
+  void JoinIfAllReady(SteadyTime now);
+  void Rejoin(std::chrono::milliseconds delay);
+  void EndRoundLocally(protocol::LeaveMode mode, int except_local_rank);
+  void RespawnOrGiveUp(const RankExited& event);
+  void ExitWhenAllEnded();
+  void ExitNow(int code, std::string reason, protocol::LeaveReason leave);
+  [[nodiscard]] bool AllRanks(RankState state) const;
+  void Do(Action action) { actions_.push_back(std::move(action)); }
+
+  SupervisionSettings settings_;
+  std::vector<Rank> ranks_;
+  int64_t round_ = 0;         // newest round this pod was given
+  bool in_round_ = false;
+  int world_ = 0;
+  int first_rank_ = 0;
+  SteadyTime join_started_{};
+  bool joining_ = false;
+  int join_failures_ = 0;
+  int watch_failures_ = 0;
+  bool stopping_ = false;
+  bool exiting_ = false;
+  int failures_without_progress_ = 0;
+  int64_t best_step_ = 0;
+  protocol::Saved checkpoint_;
+  protocol::Evaluated evaluation_;
+  Actions actions_;           // of the event being handled
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,236 @@
+#include "runtime/launch/supervisor.h"
+
+#include <unistd.h>
+
+#include <optional>
+#include <vector>
+
+#include "runtime/common/base/file.h"
+#include "runtime/common/base/log.h"
+#include "runtime/common/base/queue.h"
+#include "runtime/common/base/strings.h"
+#include "runtime/common/http/server.h"
+#include "runtime/launch/poller.h"
+#include "runtime/launch/rank_process.h"
+#include "runtime/launch/reporter.h"
+#include "runtime/launch/signals.h"
+#include "runtime/launch/supervision.h"
+#include "runtime/telemetry/training_metrics.h"
+
+namespace lockstep::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct SocketEnded {
+  int local_rank = 0;
+  uint64_t life = 0;
+};
+struct FromLife {
+  uint64_t life = 0;
+  RankMessage message;
+};
+// Every thread's news, for the one thread that decides.
+using News = std::variant<Event, FromLife, SocketEnded, ChildExit>;
+
+class Supervisor {
+ public:
+  Supervisor(const SupervisorOptions& options, http::HttpTransport& transport)
+      : options_(options),
+        client_(transport),
+        supervision_({options.config, options.member, options.address}),
+        metrics_(options.config.job, options.member.slot),
+        ranks_(static_cast<std::size_t>(options.config.nproc)),
+        reporter_(client_, [this](int64_t round, Result<protocol::WatchAnswer> answer) {
+          news_.Push(Event(WatchAnswered{round, std::move(answer)}));
+        }) {}
+
+  int Run() {
+    if (const Result<void> served = ServeMetrics(); !served.ok()) {
+      log::Error("metrics cannot be served", {{"error", served.error().ToString()}});
+      return 1;
+    }
+    SignalThread signals([this] { news_.Push(Event(Terminate{})); },
+                         [this](ChildExit exit) { news_.Push(exit); });
+    Execute(supervision_.Start());
+    while (!exit_code_.has_value()) {
+      if (auto news = news_.PopUntil(std::min(next_beat_, grace_end_), {})) {
+        std::visit([this](auto& n) { Handle(n); }, *news);
+      }
+      const SteadyTime now = clock_.Steady();
+      if (now >= next_beat_) Beat();
+      if (now >= grace_end_) {
+        grace_end_ = SteadyTime::max();
+        Decide(GraceOver{});
+      }
+    }
+    return *exit_code_;
+  }
+
+ private:
+  struct Slot {
+    std::unique_ptr<RankProcess> process;
+    uint64_t life = 0;                // tells this process's news from its predecessor's
+    bool socket_ended = false;
+    std::optional<ChildExit> exit;
+  };
+
+  void Handle(Event& event) { Decide(event); }
+  void Handle(FromLife& from) {
+    if (from.life != slot(from.message.local_rank).life) return;
+    metrics_.Observe(from.message.local_rank, from.message.message);
+    LogMilestone(from.message);
+    Decide(from.message);
+  }
+  void Handle(SocketEnded& ended) {
+    Slot& at = slot(ended.local_rank);
+    if (ended.life != at.life) return;
+    at.socket_ended = true;
+    ReportEndOf(ended.local_rank);
+  }
+  void Handle(ChildExit& exit) {
+    for (int i = 0; i < options_.config.nproc; ++i) {
+      if (slot(i).process == nullptr || slot(i).process->pid() != exit.pid) continue;
+      slot(i).exit = exit;
+      ReportEndOf(i);
+    }
+  }
+  void ReportEndOf(int local_rank) {
+    Slot& at = slot(local_rank);
+    if (!at.socket_ended || !at.exit.has_value()) return;
+    const ChildExit exit = *at.exit;
+    at = Slot{.process = nullptr, .life = at.life};
+    Decide(RankExited{local_rank, exit.signal == 0 ? exit.exit_code : 0, exit.signal});
+  }
+
+  void Decide(const Event& event) { Execute(supervision_.On(event, clock_.Steady())); }
+  void Execute(const Actions& actions) {
+    for (const Action& action : actions) std::visit([this](const auto& a) { Do(a); }, action);
+  }
+
+  void Do(const SpawnRank& action) {
+    Slot& at = slot(action.local_rank);
+    const uint64_t life = ++at.life;
+    at = Slot{.process = nullptr, .life = life};
+    auto process = RankProcess::Start(
+        options_.rank_program, action.local_rank,
+        {.on_message = [this, life, i = action.local_rank](protocol::FromRank message) {
+           news_.Push(FromLife{life, {i, std::move(message)}});
+         },
+         .on_socket_end = [this, life, i = action.local_rank] { news_.Push(SocketEnded{i, life}); }});
+    if (!process.ok()) return Finish(1, "starting a rank process: " + process.error().message);
+    at.process = std::move(process).value();
+    log::Info("rank process started", {{"local_rank", action.local_rank}, {"pid", at.process->pid()}});
+  }
+  void Do(const KillRank& action) { slot(action.local_rank).process.reset(); }
+  void Do(const TellRank& action) {
+    if (const auto& process = slot(action.local_rank).process) process->Tell(action.message);
+  }
+  void Do(const StartJoin& action) {
+    poller_.Start(action.delay, [this, request = action.request](std::stop_token stop) {
+      auto answer = client_.Join(request, stop);
+      if (!stop.stop_requested()) news_.Push(Event(JoinAnswered{std::move(answer)}));
+    });
+  }
+  void Do(const StartWatch& action) {
+    poller_.Start(action.delay, [this, request = action.request](std::stop_token stop) {
+      auto answer = client_.Watch(request, stop);
+      if (!stop.stop_requested()) news_.Push(Event(WatchAnswered{request.round, std::move(answer)}));
+    });
+  }
+  void Do(const StopPolling&) { poller_.Stop(); }
+  void Do(const ReportBroken& action) {
+    log::Warning("round broken", {{"round", action.report.round}, {"reason", action.report.reason}});
+    reporter_.Send(action.report);
+  }
+  void Do(const ReportLeave& action) {
+    log::Info("leaving the round", {{"round", action.request.round}, {"reason", action.request.detail}});
+    reporter_.Send(action.request);
+  }
+  void Do(const BeatNow&) { Beat(); }
+  void Do(const StartGrace& action) {
+    grace_end_ = clock_.Steady() + std::chrono::duration_cast<SteadyTime::duration>(Seconds(action.seconds));
+  }
+  void Do(const Exit& action) { Finish(action.code, action.reason); }
+
+  void Finish(int code, const std::string& reason) {
+    log::Info("worker ends", {{"exit_code", code}, {"reason", reason}});
+    if (code != 0) {
+      // The kubelet keeps at most 4096 bytes of it.
+      const Result<void> written = WriteTerminationLog(Truncate(reason, 4000));
+      if (!written.ok()) log::Warning("termination message not written", {{"error", written.error().message}});
+    }
+    reporter_.Flush(3s);
+    exit_code_ = code;
+  }
+
+  // In a pod the file is a mount of its own: it can be written but not renamed over.
+  Result<void> WriteTerminationLog(const std::string& text) const {
+    if (options_.termination_log.empty()) return {};
+    std::FILE* file = std::fopen(options_.termination_log.c_str(), "w");
+    if (file == nullptr) return Error{ErrorCode::kInternal, options_.termination_log + ": cannot be opened"};
+    const bool ok = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    return std::fclose(file) == 0 && ok ? Result<void>() : Error{ErrorCode::kInternal, "short write"};
+  }
+
+  void Beat() {
+    reporter_.Send(supervision_.CurrentHeartbeat());
+    next_beat_ = clock_.Steady() + std::chrono::duration_cast<SteadyTime::duration>(
+                                       Seconds(options_.config.rendezvous.heartbeat_interval_seconds));
+  }
+
+  Result<void> ServeMetrics() {
+    http::ServerOptions server{.address = "0.0.0.0:" + std::to_string(options_.config.metrics_port)};
+    LOCKSTEP_TRY(metrics_server_, http::StartServer(server, [this](http::ServerRequest request,
+                                                                   http::Responder respond) {
+                   if (request.path == "/metrics") return respond(metrics_.Scrape());
+                   if (request.path == "/healthz") return respond(http::TextResponse(200, "ok\n"));
+                   respond(http::TextResponse(404, "try /metrics\n"));
+                 }));
+    log::Info("serving metrics", {{"port", metrics_server_->port()}});
+    return {};
+  }
+
+  static void LogMilestone(const RankMessage& event) {
+    if (const auto* synced = std::get_if<protocol::Synced>(&event.message)) {
+      log::Info("rank entered the round", {{"local_rank", event.local_rank}, {"round", synced->round},
+                                           {"step", synced->step}, {"state_from", synced->source},
+                                           {"seconds", synced->seconds}});
+    } else if (const auto* evaluated = std::get_if<protocol::Evaluated>(&event.message)) {
+      log::Info("evaluated", {{"step", evaluated->step}, {"epoch", evaluated->epoch}, {"loss", evaluated->loss},
+                              {"accuracy", evaluated->accuracy}});
+    } else if (const auto* saved = std::get_if<protocol::Saved>(&event.message)) {
+      log::Info("checkpoint stored", {{"step", saved->step}, {"uri", saved->uri}, {"seconds", saved->seconds},
+                                      {"bytes", saved->bytes}});
+    } else if (const auto* failed = std::get_if<protocol::SaveFailed>(&event.message)) {
+      log::Warning("checkpoint not stored", {{"step", failed->step}, {"reason", failed->reason}});
+    } else if (const auto* end = std::get_if<protocol::Failed>(&event.message)) {
+      log::Error("rank failed", {{"local_rank", event.local_rank}, {"exit_code", end->exit_code},
+                                 {"reason", end->reason}});
+    }
+  }
+
+  Slot& slot(int local_rank) { return ranks_.at(static_cast<std::size_t>(local_rank)); }
+
+  const SupervisorOptions& options_;
+  const SystemClock clock_;
+  rendezvous::RendezvousClient client_;
+  Supervision supervision_;
+  telemetry::TrainingMetrics metrics_;
+  std::unique_ptr<http::HttpServer> metrics_server_;
+  Queue<News> news_;
+  std::vector<Slot> ranks_;
+  Reporter reporter_;
+  Poller poller_;
+  SteadyTime next_beat_{};
+  SteadyTime grace_end_ = SteadyTime::max();
+  std::optional<int> exit_code_;
+};
+
+}  // namespace
+
+int RunSupervisor(const SupervisorOptions& options, http::HttpTransport& transport) {
+  return Supervisor(options, transport).Run();
+}
+
+}  // namespace lockstep::launch

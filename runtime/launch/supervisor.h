@@ -1,0 +1,24 @@
+#pragma once
+// `lockstep worker`: PID 1 of a worker pod. Starts the rank processes, keeps them in the rendezvous, respawns one that
+// dies, serves /metrics for all of them. Decisions are in supervision.h; this is what carries them out.
+
+#include <string>
+
+#include "runtime/common/protocol/worker_config.h"
+#include "runtime/common/rendezvous/client.h"
+
+namespace lockstep::launch {
+
+struct SupervisorOptions {
+  protocol::WorkerConfig config;
+  protocol::Member member;
+  std::string address;          // where peers reach this pod
+  std::string rank_program;     // path of lockstep-rank
+  std::string termination_log;  // where the reason of a bad end is written for the operator
+};
+
+// Blocks until the pod's work is over; returns the process's exit code (protocol/exit_codes.h). BlockSignals() must
+// have been called at the start of main.
+[[nodiscard]] int RunSupervisor(const SupervisorOptions& options, http::HttpTransport& transport);
+
+}  // namespace lockstep::launch

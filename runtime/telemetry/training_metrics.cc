@@ -1,0 +1,120 @@
+#include "runtime/telemetry/training_metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/registry.h>
+
+#include <map>
+#include <mutex>
+
+#include "runtime/common/base/clock.h"
+#include "runtime/common/protocol/metric_names.h"
+#include "runtime/common/telemetry/exposition.h"
+
+namespace lockstep::telemetry {
+namespace {
+
+namespace metric = protocol::metric;
+using Labels = std::map<std::string, std::string>;
+
+constexpr const char* kSavesHelp = "Checkpoints stored.";
+constexpr const char* kFailuresHelp = "Checkpoints that could not be stored.";
+
+}  // namespace
+
+struct TrainingMetrics::State {
+  prometheus::Registry registry;
+  Labels job_labels;
+  int slot = 0;
+  std::mutex mutex;  // prometheus-cpp's families lock themselves; this guards `reported` and the order of updates
+  // Cumulative values as the current rank processes last reported them, by counter and labels.
+  std::map<std::pair<std::string, Labels>, double> reported;
+
+  void Set(const char* name, const char* help, double value, const Labels& labels = {}) {
+    prometheus::BuildGauge().Name(name).Help(help).Labels(job_labels).Register(registry).Add(labels).Set(value);
+  }
+  void Count(const char* name, const char* help, double increment, const Labels& labels = {}) {
+    prometheus::BuildCounter().Name(name).Help(help).Labels(job_labels).Register(registry).Add(labels).Increment(
+        increment);
+  }
+  // A rank reports totals since its process started; a respawned one starts from zero again.
+  void CountTo(const char* name, const char* help, double total, const Labels& labels) {
+    double& last = reported[{name, labels}];
+    Count(name, help, total >= last ? total - last : total, labels);
+    last = total;
+  }
+
+  void Observe(const Labels& rank, const protocol::Progress& m) {
+    CountTo(metric::kStepsTotal, "Optimizer steps committed by this rank.", static_cast<double>(m.steps_total), rank);
+    CountTo(metric::kSamplesTotal, "Samples consumed by this rank.", static_cast<double>(m.samples_total), rank);
+    CountTo(metric::kRepeatedStepsTotal, "Steps that were aborted and done again.",
+            static_cast<double>(m.repeated_steps_total), rank);
+    for (const auto& [phase, seconds] : m.phase_seconds) {
+      Labels labels = rank;
+      labels["phase"] = phase;
+      CountTo(metric::kPhaseSecondsTotal, "Seconds this rank spent in each phase.", seconds, labels);
+    }
+    Set(metric::kStep, "Completed optimizer steps of the job, as this rank holds them.", static_cast<double>(m.step),
+        rank);
+    Set(metric::kTotalSteps, "Optimizer steps the job will take.", static_cast<double>(m.total_steps));
+    Set(metric::kEpoch, "Passes over the data, fraction included.", m.epoch);
+    Set(metric::kLoss, "Mean training loss over the global batch of the last step.", m.loss);
+    Set(metric::kLearningRate, "Learning rate of the last step.", m.learning_rate);
+    Set(metric::kGradientNorm, "Global gradient norm of the last step, before clipping.", m.gradient_norm);
+    Set(metric::kSamplesPerSecond, "Samples per second of the whole world, smoothed.", m.samples_per_second);
+  }
+  void Observe(const Labels& rank, const protocol::Synced& m) {
+    Set(metric::kRound, "Newest round this pod entered.", static_cast<double>(m.round));
+    Set(metric::kSyncSeconds, "Seconds from assignment to equal state on all ranks, newest round.", m.seconds, rank);
+    Labels labels = rank;
+    labels["state_from"] = m.source;
+    Count(metric::kRoundsTotal, "Rounds entered, by where the state came from.", 1, labels);
+  }
+  void Observe(const Labels&, const protocol::Evaluated& m) {
+    Set(metric::kEvaluationLoss, "Mean loss of the newest evaluation.", m.loss);
+    Set(metric::kEvaluationAccuracy, "Accuracy of the newest evaluation, 0 to 1.", m.accuracy);
+  }
+  void Observe(const Labels&, const protocol::Saved& m) {
+    Count(metric::kCheckpointsTotal, kSavesHelp, 1);
+    Count(metric::kCheckpointBytesTotal, "Bytes of the stored checkpoints.", static_cast<double>(m.bytes));
+    Count(metric::kCheckpointStallSecondsTotal, "Seconds training waited for checkpoints.", m.stall_seconds);
+    Set(metric::kCheckpointSeconds, "Seconds from snapshot to manifest, newest checkpoint.", m.seconds);
+    Set(metric::kCheckpointStep, "Step of the newest checkpoint.", static_cast<double>(m.step));
+    Set(metric::kCheckpointTimestamp, "When the newest checkpoint was stored, Unix time.",
+        Seconds(SystemClock().Now().time_since_epoch()).count());
+  }
+  void Observe(const Labels&, const protocol::SaveFailed&) {
+    Count(metric::kCheckpointFailuresTotal, kFailuresHelp, 1);
+  }
+  void Observe(const Labels& rank, const protocol::Ready& m) {
+    // A process that holds nothing has just started.
+    if (m.step < 0) Count(metric::kRankStartsTotal, "Rank processes that became ready.", 1, rank);
+  }
+  // Nothing to export.
+  void Observe(const Labels&, const protocol::PhaseChanged&) {}
+  void Observe(const Labels&, const protocol::Broken&) {}
+  void Observe(const Labels&, const protocol::Finished&) {}
+  void Observe(const Labels&, const protocol::Failed&) {}
+};
+
+TrainingMetrics::TrainingMetrics(const protocol::JobIdentity& job, int slot) : state_(std::make_unique<State>()) {
+  state_->job_labels = {{"namespace", job.name_space}, {"job_name", job.name}};
+  state_->slot = slot;
+  AddBuildInfo(state_->registry, "lockstep");
+  // Visible at zero before the first event, so that rates see it.
+  state_->Count(metric::kCheckpointsTotal, kSavesHelp, 0);
+  state_->Count(metric::kCheckpointFailuresTotal, kFailuresHelp, 0);
+}
+
+TrainingMetrics::~TrainingMetrics() = default;
+
+void TrainingMetrics::Observe(int local_rank, const protocol::FromRank& message) {
+  const std::lock_guard lock(state_->mutex);
+  // Stable over rounds, unlike the rank: dashboards follow one process.
+  const Labels rank = {{"rank", std::to_string(state_->slot) + "." + std::to_string(local_rank)}};
+  std::visit([&](const auto& m) { state_->Observe(rank, m); }, message);
+}
+
+http::Response TrainingMetrics::Scrape() const { return MetricsResponse(state_->registry); }
+
+}  // namespace lockstep::telemetry

@@ -1,0 +1,27 @@
+#pragma once
+// What a worker pod exports: the ranks' messages turned into Prometheus families. The supervisor owns it, so a rank's
+// death loses no counter. Any thread.
+
+#include <memory>
+
+#include "runtime/common/http/server.h"
+#include "runtime/common/protocol/rank_control.h"
+#include "runtime/common/protocol/worker_config.h"
+
+namespace lockstep::telemetry {
+
+class TrainingMetrics {
+ public:
+  // `slot` tells the pods of a job apart in the rank label of pods that have no rank yet.
+  TrainingMetrics(const protocol::JobIdentity& job, int slot);
+  ~TrainingMetrics();
+
+  void Observe(int local_rank, const protocol::FromRank& message);
+  [[nodiscard]] http::Response Scrape() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep::telemetry

@@ -1,0 +1,183 @@
+#include "runtime/launch/supervision.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/common/protocol/exit_codes.h"
+
+namespace lockstep::launch {
+namespace {
+
+using namespace std::chrono_literals;
+using protocol::ExitCode;
+using protocol::JoinAnswer;
+using protocol::JoinState;
+using protocol::LeaveMode;
+using protocol::LeaveReason;
+
+class SupervisionTest : public ::testing::Test {
+ protected:
+  explicit SupervisionTest(int nproc = 1) : supervision_(SettingsOf(nproc)) { (void)supervision_.Start(); }
+
+  static SupervisionSettings SettingsOf(int nproc) {
+    SupervisionSettings settings;
+    settings.config.nproc = nproc;
+    settings.config.in_place_limit = 2;
+    settings.config.rendezvous.join_timeout_seconds = 60;
+    settings.member = {.pod = "p", .pod_uid = "u", .incarnation = "i"};
+    settings.address = "10.0.0.1";
+    return settings;
+  }
+
+  Actions Send(Event event) { return supervision_.On(event, now_); }
+  Actions Say(protocol::FromRank message, int local_rank = 0) { return Send(RankMessage{local_rank, message}); }
+  Actions Assign(int64_t round) {
+    return Send(JoinAnswered{JoinAnswer{.state = JoinState::kAssigned, .round = round, .world = 3, .first_rank = 1}});
+  }
+  void EnterRound(int64_t round) {
+    (void)Say(protocol::Ready{.step = 4, .store_port = 7});
+    (void)Assign(round);
+  }
+  template <typename T>
+  static const T* Find(const Actions& actions) {
+    for (const Action& action : actions) {
+      if (const T* found = std::get_if<T>(&action)) return found;
+    }
+    return nullptr;
+  }
+
+  SteadyTime now_ = SteadyTime(1h);
+  Supervision supervision_;
+};
+
+TEST_F(SupervisionTest, JoinsWithTheRanksStepAndPortOnceItIsReady) {
+  const Actions actions = Say(protocol::Ready{.step = 12, .store_port = 4711});
+  const auto* join = Find<StartJoin>(actions);
+  ASSERT_NE(join, nullptr);
+  EXPECT_EQ(join->request.step, 12);
+  EXPECT_EQ(join->request.store_port, 4711);
+  EXPECT_EQ(join->request.last_round, 0);
+}
+
+TEST_F(SupervisionTest, PassesTheAssignmentOnAndWatchesTheRound) {
+  (void)Say(protocol::Ready{});
+  const Actions actions = Assign(5);
+  const auto* tell = Find<TellRank>(actions);
+  ASSERT_NE(tell, nullptr);
+  const auto& assignment = std::get<protocol::RankAssignment>(tell->message);
+  EXPECT_EQ(assignment.round, 5);
+  EXPECT_EQ(assignment.rank, 1);
+  EXPECT_EQ(assignment.world, 3);
+  EXPECT_EQ(Find<StartWatch>(actions)->request.round, 5);
+}
+
+TEST_F(SupervisionTest, ARoundThatIsOverIsPassedOnWithItsMode) {
+  EnterRound(5);
+  const Actions actions = Send(WatchAnswered{5, protocol::WatchAnswer{.over = true, .mode = LeaveMode::kYield}});
+  const auto& over = std::get<protocol::RoundOver>(Find<TellRank>(actions)->message);
+  EXPECT_EQ(over.mode, LeaveMode::kYield);
+  EXPECT_EQ(Find<StartJoin>(actions), nullptr) << "only a Ready rank can join";
+}
+
+TEST_F(SupervisionTest, ADeadRankLeavesTheRoundAtOnceAndIsRespawned) {
+  EnterRound(5);
+  const Actions actions = Send(RankExited{.local_rank = 0, .exit_code = 0, .signal = 9});
+  ASSERT_NE(Find<ReportLeave>(actions), nullptr);
+  EXPECT_EQ(Find<ReportLeave>(actions)->request.reason, LeaveReason::kRankDied);
+  EXPECT_NE(Find<SpawnRank>(actions), nullptr);
+  EXPECT_EQ(Find<Exit>(actions), nullptr);
+}
+
+TEST_F(SupervisionTest, GivesUpAfterTheInPlaceLimitWithoutAStepBetween) {
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(Find<Exit>(Send(RankExited{.signal = 11})), nullptr);
+  const Actions actions = Send(RankExited{.signal = 11});
+  ASSERT_NE(Find<Exit>(actions), nullptr);
+  EXPECT_EQ(Find<Exit>(actions)->code, static_cast<int>(ExitCode::kInfrastructure));
+}
+
+TEST_F(SupervisionTest, AStepBetweenResetsTheInPlaceLimit) {
+  for (int i = 1; i < 10; ++i) {
+    EnterRound(i);
+    (void)Say(protocol::Progress{.round = i, .step = i});
+    ASSERT_EQ(Find<Exit>(Send(RankExited{.signal = 11})), nullptr) << i;
+  }
+}
+
+TEST_F(SupervisionTest, AUsersErrorEndsThePodWithTheRanksReason) {
+  EnterRound(1);
+  (void)Say(protocol::Failed{.exit_code = 3, .reason = "spec.training.data.path: /x does not exist"});
+  const Actions actions = Send(RankExited{.exit_code = 3});
+  ASSERT_NE(Find<Exit>(actions), nullptr);
+  EXPECT_EQ(Find<Exit>(actions)->code, 3);
+  EXPECT_EQ(Find<Exit>(actions)->reason, "spec.training.data.path: /x does not exist");
+  EXPECT_EQ(Find<SpawnRank>(actions), nullptr);
+}
+
+TEST_F(SupervisionTest, AnEvictedPodExitsWithoutTouchingTheRendezvous) {
+  (void)Say(protocol::Ready{});
+  const Actions actions = Send(JoinAnswered{Error{ErrorCode::kGone, "replaced"}});
+  EXPECT_EQ(Find<Exit>(actions)->code, static_cast<int>(ExitCode::kEvicted));
+  EXPECT_EQ(Find<ReportLeave>(actions), nullptr);
+}
+
+TEST_F(SupervisionTest, TrainingGoesOnWhileTheHostIsAway) {
+  EnterRound(1);
+  for (int i = 0; i < 100; ++i) {
+    now_ += 10s;
+    const Actions actions = Send(WatchAnswered{1, Error{ErrorCode::kUnavailable, "connection refused"}});
+    ASSERT_EQ(Find<Exit>(actions), nullptr);
+    ASSERT_LE(Find<StartWatch>(actions)->delay, 2s);
+  }
+}
+
+TEST_F(SupervisionTest, ThereIsADeadlineForJoining) {
+  (void)Say(protocol::Ready{});
+  now_ += 59s;
+  EXPECT_NE(Find<StartJoin>(Send(JoinAnswered{JoinAnswer{}})), nullptr);
+  now_ += 2s;
+  const Actions actions = Send(JoinAnswered{JoinAnswer{}});
+  EXPECT_EQ(Find<Exit>(actions)->code, static_cast<int>(ExitCode::kRendezvous));
+}
+
+TEST_F(SupervisionTest, FinishesWhenEveryRankFinished) {
+  EnterRound(1);
+  (void)Say(protocol::Finished{.step = 100});
+  const Actions actions = Send(RankExited{.exit_code = 0});
+  EXPECT_EQ(Find<Exit>(actions)->code, 0);
+  EXPECT_EQ(Find<ReportLeave>(actions)->request.reason, LeaveReason::kCompleted);
+}
+
+TEST_F(SupervisionTest, ACleanExitWithoutHavingFinishedIsAFailure) {
+  EnterRound(1);
+  EXPECT_NE(Find<SpawnRank>(Send(RankExited{.exit_code = 0})), nullptr);
+}
+
+TEST_F(SupervisionTest, SigtermLetsTheRanksSaveThenExitsAsPreempted) {
+  EnterRound(1);
+  const Actions asked = Send(Terminate{});
+  EXPECT_EQ(Find<ReportLeave>(asked)->request.reason, LeaveReason::kStopping);
+  EXPECT_TRUE(std::holds_alternative<protocol::Stop>(Find<TellRank>(asked)->message));
+  EXPECT_NE(Find<StartGrace>(asked), nullptr);
+  const Actions ended = Send(RankExited{.exit_code = 143});
+  EXPECT_EQ(Find<Exit>(ended)->code, static_cast<int>(ExitCode::kPreempted));
+}
+
+class TwoRanksTest : public SupervisionTest {
+ protected:
+  TwoRanksTest() : SupervisionTest(2) {}
+};
+
+TEST_F(TwoRanksTest, TheOtherRankIsToldAndThePodJoinsWhenBothAreReady) {
+  (void)Say(protocol::Ready{.step = 3}, 0);
+  EXPECT_NE(Find<StartJoin>(Say(protocol::Ready{.step = 3}, 1)), nullptr);
+  (void)Assign(1);
+  const Actions died = Send(RankExited{.local_rank = 1, .signal = 9});
+  EXPECT_EQ(Find<TellRank>(died)->local_rank, 0);
+  EXPECT_EQ(std::get<protocol::RoundOver>(Find<TellRank>(died)->message).mode, LeaveMode::kAbort);
+  EXPECT_EQ(Find<StartJoin>(Say(protocol::Ready{.step = 5}, 0)), nullptr);
+  const Actions ready = Say(protocol::Ready{.step = -1}, 1);
+  ASSERT_NE(Find<StartJoin>(ready), nullptr);
+  EXPECT_EQ(Find<StartJoin>(ready)->request.step, 5) << "the survivor's state counts";
+}
+
+}  // namespace
+}  // namespace lockstep::launch
