@@ -1,0 +1,186 @@
+#include "runtime/comm/communicator.h"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+#include "runtime/comm/torch_error.h"
+
+namespace lockstep::comm {
+namespace {
+
+// One message must not keep an abort waiting for long, nor cost a copy of the whole model.
+constexpr int64_t kBroadcastPieceBytes = int64_t{32} << 20;
+// No collective uses point-to-point tags, so nobody ever sends on this one.
+constexpr int kUnusedTag = 0x5afe;
+constexpr std::chrono::milliseconds kAbortWait{1};
+
+c10::intrusive_ptr<c10d::Store> MakeStore(const Place& place, Listener& listener,
+                                          const Deadlines& deadlines) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(place.store_port);
+  options.isServer = place.rank == 0;
+  options.waitWorkers = false;
+  options.timeout = deadlines.connect;
+  if (options.isServer) options.masterListenFd = listener.Release();
+  auto store = c10::make_intrusive<c10d::TCPStore>(place.store_host, options);
+  return c10::make_intrusive<c10d::PrefixStore>("round/" + std::to_string(place.round), store);
+}
+
+}  // namespace
+
+struct Communicator::Group {
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group;
+};
+
+Result<std::shared_ptr<Communicator>> Communicator::Connect(const Place& place, Listener listener,
+                                                            const Deadlines& deadlines) {
+  auto group = std::make_unique<Group>();
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "connecting the ranks of the round", [&] {
+    const auto store = MakeStore(place, listener, deadlines);
+    // One device, so one context: Abort reaches every connection through it.
+    auto options = c10d::ProcessGroupGloo::Options::create(deadlines.connect);
+    options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(place.address)};
+    group->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, place.rank, place.world, options);
+    group->gloo->setTimeout(deadlines.collective);
+    group->process_group = c10::make_intrusive<c10d::ProcessGroup>(store, place.rank, place.world);
+    group->process_group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO,
+                                     c10::intrusive_ptr<c10d::Backend>(group->gloo));
+    group->process_group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+  }));
+  return std::shared_ptr<Communicator>(new Communicator(place, std::move(group)));
+}
+
+Communicator::Communicator(Place place, std::unique_ptr<Group> group)
+    : place_(std::move(place)), group_(std::move(group)) {}
+
+Communicator::~Communicator() = default;
+
+c10d::ProcessGroup& Communicator::group() { return *group_->process_group; }
+
+// Gloo has no abort. But a receive that times out signals *every* connection of its context: all pending
+// operations of this process throw and all sockets close, which tells the peers. A receive from a peer whose
+// connection is already closed throws at once and signals nothing, hence one from each peer; after the first
+// time-out the rest throw at once.
+void Communicator::Abort() {
+  if (aborted_.exchange(true)) return;
+  for (int peer = 0; peer < world(); ++peer) {
+    if (peer == rank()) continue;
+    try {
+      std::vector<at::Tensor> landing = {at::empty({1}, at::kByte)};
+      group_->gloo->recv(landing, peer, kUnusedTag)->wait(kAbortWait);
+    } catch (const std::exception&) {
+      // The purpose of the call.
+    }
+  }
+}
+
+template <typename Call>
+Result<void> Communicator::Run(std::string_view operation, Call&& call) {
+  if (aborted()) return Error{ErrorCode::kAborted, std::string(operation) + ": the round was aborted"};
+  return CatchTorch(ErrorCode::kAborted, operation, std::forward<Call>(call));
+}
+
+struct Communicator::PendingSum::State {
+  c10::intrusive_ptr<c10d::Work> work;
+};
+
+Communicator::PendingSum::PendingSum(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Communicator::PendingSum::~PendingSum() = default;
+Communicator::PendingSum::PendingSum(PendingSum&&) noexcept = default;
+
+Result<void> Communicator::PendingSum::Wait() {
+  return CatchTorch(ErrorCode::kAborted, "sum over the ranks", [&] { state_->work->wait(); });
+}
+
+Result<Communicator::PendingSum> Communicator::StartSum(at::Tensor tensor) {
+  auto state = std::make_unique<PendingSum::State>();
+  LOCKSTEP_TRY(Run("sum over the ranks", [&] {
+    std::vector<at::Tensor> tensors = {std::move(tensor)};
+    state->work = group_->process_group->allreduce(tensors);
+  }));
+  return PendingSum(std::move(state));
+}
+
+Result<void> Communicator::SumInPlace(at::Tensor& tensor) {
+  LOCKSTEP_TRY(PendingSum sum, StartSum(tensor));
+  return sum.Wait();
+}
+
+Result<void> Communicator::Broadcast(std::vector<at::Tensor> tensors, int root) {
+  return Run("broadcast", [&] {
+    for (at::Tensor& tensor : tensors) {
+      const at::Tensor flat = tensor.view(-1);
+      const int64_t piece =
+          std::max<int64_t>(1, kBroadcastPieceBytes / static_cast<int64_t>(flat.element_size()));
+      for (int64_t begin = 0; begin < flat.numel(); begin += piece) {
+        std::vector<at::Tensor> part = {flat.narrow(0, begin, std::min(piece, flat.numel() - begin))};
+        c10d::BroadcastOptions options;
+        options.rootRank = root;
+        group_->process_group->broadcast(part, options)->wait();
+      }
+    }
+  });
+}
+
+Result<std::vector<std::vector<int64_t>>> Communicator::AllGather(std::span<const int64_t> values) {
+  const auto count = static_cast<int64_t>(values.size());
+  std::vector<std::vector<int64_t>> rows;
+  LOCKSTEP_TRY(Run("all-gather", [&] {
+    at::Tensor mine = at::empty({count}, at::kLong);
+    std::copy(values.begin(), values.end(), mine.data_ptr<int64_t>());
+    std::vector<std::vector<at::Tensor>> all(1);
+    for (int rank = 0; rank < world(); ++rank) all[0].push_back(at::empty({count}, at::kLong));
+    std::vector<at::Tensor> input = {mine};
+    group_->process_group->allgather(all, input)->wait();
+    for (const at::Tensor& row : all[0]) {
+      rows.emplace_back(row.data_ptr<int64_t>(), row.data_ptr<int64_t>() + count);
+    }
+  }));
+  return rows;
+}
+
+Result<void> Communicator::Barrier() {
+  return Run("barrier", [&] { group_->process_group->barrier()->wait(); });
+}
+
+struct Connector::Attempt {
+  std::mutex mutex;
+  std::condition_variable_any done;
+  bool given_up = false;
+  std::optional<Result<std::shared_ptr<Communicator>>> outcome;
+};
+
+Result<std::shared_ptr<Communicator>> Connector::Connect(const Place& place, Listener listener,
+                                                         std::stop_token stop) {
+  std::erase_if(given_up_, [](const auto& entry) {
+    const std::lock_guard lock(entry.first->mutex);
+    return entry.first->outcome.has_value();
+  });
+  // Shared: a given-up attempt outlives this call.
+  auto attempt = std::make_shared<Attempt>();
+  std::jthread thread([attempt, place, listener = std::move(listener), deadlines = deadlines_]() mutable {
+    auto outcome = Communicator::Connect(place, std::move(listener), deadlines);
+    const std::lock_guard lock(attempt->mutex);
+    // Nobody waits any more: close the connections now, or peers take them for a rank that will join them.
+    if (attempt->given_up) outcome = Error{ErrorCode::kCancelled, "given up"};
+    attempt->outcome = std::move(outcome);
+    attempt->done.notify_all();
+  });
+  std::unique_lock lock(attempt->mutex);
+  if (attempt->done.wait(lock, stop, [&] { return attempt->outcome.has_value(); })) {
+    return std::move(*attempt->outcome);
+  }
+  attempt->given_up = true;
+  lock.unlock();
+  given_up_.emplace_back(std::move(attempt), std::move(thread));
+  return Error{ErrorCode::kCancelled, "the round was over before its ranks were connected"};
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,117 @@
+#pragma once
+// The process group of one round: how its ranks reach each other. Made for a round, dropped with it, never
+// reused.
+//
+// The step thread owns the collectives; Abort may come from any thread and makes every collective, running or
+// later, return ErrorCode::kAborted within milliseconds. Whoever learns that a round is broken calls it on
+// its *own* communicator at once: in a ring, the ranks that are not the dead one's neighbours would otherwise
+// wait for the whole time-out. c10d's exceptions end here.
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/comm/listener.h"
+#include "runtime/common/base/result.h"
+
+namespace c10d {
+class ProcessGroup;
+}
+
+namespace lockstep::comm {
+
+// A rank's place in a round, and where the round meets.
+struct Place {
+  int64_t round = 0;
+  int rank = 0;
+  int world = 1;
+  std::string address;     // to bind to; peers connect to it
+  std::string store_host;  // where rank 0 serves the round's store
+  int store_port = 0;
+};
+
+struct Deadlines {
+  std::chrono::milliseconds connect{30'000};
+  // A backstop for a hang that nobody saw: recovery never waits for it.
+  std::chrono::milliseconds collective{60'000};
+};
+
+class Communicator {
+ public:
+  // Blocks until all ranks of the round are connected. `listener` is used on rank 0 alone and must be the one
+  // whose port the round announces. See Connector for the variant that can be stopped.
+  [[nodiscard]] static Result<std::shared_ptr<Communicator>> Connect(const Place& place, Listener listener,
+                                                                     const Deadlines& deadlines);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  // Idempotent; any thread. Closes every connection of this process to the round's peers.
+  void Abort();
+  [[nodiscard]] bool aborted() const { return aborted_.load(); }
+
+  // Element-wise sum over the ranks, the same bits on each.
+  [[nodiscard]] Result<void> SumInPlace(at::Tensor& tensor);
+  // Copies the root's tensors into everyone's; shapes and types agree. Large tensors travel in pieces.
+  [[nodiscard]] Result<void> Broadcast(std::vector<at::Tensor> tensors, int root);
+  // Row r is what rank r passed; all pass as many.
+  [[nodiscard]] Result<std::vector<std::vector<int64_t>>> AllGather(std::span<const int64_t> values);
+  [[nodiscard]] Result<void> Barrier();
+
+  [[nodiscard]] const Place& place() const { return place_; }
+  [[nodiscard]] int rank() const { return place_.rank; }
+  [[nodiscard]] int world() const { return place_.world; }
+
+  // For code that drives c10d itself (runtime/parallel). Lives as long as this object.
+  [[nodiscard]] c10d::ProcessGroup& group();
+  // A sum that has been started: Wait before reading the tensor. Dropping it unwaited is allowed.
+  class PendingSum {
+   public:
+    struct State;
+    explicit PendingSum(std::unique_ptr<State> state);
+    ~PendingSum();
+    PendingSum(PendingSum&&) noexcept;
+    [[nodiscard]] Result<void> Wait();
+
+   private:
+    std::unique_ptr<State> state_;
+  };
+  // Starts the sum and returns at once, so that it travels while this thread computes.
+  [[nodiscard]] Result<PendingSum> StartSum(at::Tensor tensor);
+
+ private:
+  struct Group;
+  Communicator(Place place, std::unique_ptr<Group> group);
+  template <typename Call>
+  Result<void> Run(std::string_view operation, Call&& call);
+
+  const Place place_;
+  const std::unique_ptr<Group> group_;
+  std::atomic<bool> aborted_ = false;
+};
+
+// Connects on a thread of its own, so that the caller can give up at once when the round is over before it
+// began: c10d and Gloo have no way to interrupt a connect. Owned and used by one thread; the destructor waits
+// for attempts that were given up, at most the connect deadline.
+class Connector {
+ public:
+  explicit Connector(Deadlines deadlines) : deadlines_(deadlines) {}
+  // kCancelled where `stop` was requested first; the attempt then ends by itself in the background.
+  [[nodiscard]] Result<std::shared_ptr<Communicator>> Connect(const Place& place, Listener listener,
+                                                              std::stop_token stop);
+
+ private:
+  struct Attempt;
+  const Deadlines deadlines_;
+  std::vector<std::pair<std::shared_ptr<Attempt>, std::jthread>> given_up_;
+};
+
+}  // namespace lockstep::comm

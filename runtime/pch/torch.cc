@@ -1,0 +1,1 @@
+// A precompiled header needs a translation unit of its own; every other target reuses it.

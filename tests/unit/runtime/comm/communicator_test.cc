@@ -1,0 +1,211 @@
+#include "runtime/comm/communicator.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "tests/support/forked_process.h"
+
+namespace lockstep::comm {
+namespace {
+
+using testing::ForkedProcess;
+using testing::LineChannel;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kPatience{60};
+
+double MillisecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// Both ends of a round on this machine: rank 0's listener is opened by the test, so that every child knows
+// its port.
+struct Meeting {
+  Listener listener = std::move(Listener::Open("127.0.0.1")).value();
+  int port = listener.port();
+
+  Result<std::shared_ptr<Communicator>> Enter(int64_t round, int rank, int world) {
+    const Place place{.round = round,
+                      .rank = rank,
+                      .world = world,
+                      .address = "127.0.0.1",
+                      .store_host = "127.0.0.1",
+                      .store_port = port};
+    return Communicator::Connect(place, std::move(listener), Deadlines{});
+  }
+};
+
+using RankBody = std::function<int(int rank, LineChannel& parent)>;
+
+std::vector<ForkedProcess> StartRanks(int world, const RankBody& body) {
+  std::vector<ForkedProcess> ranks;
+  for (int rank = 0; rank < world; ++rank) {
+    ranks.emplace_back([&body, rank](LineChannel& parent) { return body(rank, parent); });
+  }
+  return ranks;
+}
+
+void ExpectAllSucceed(std::vector<ForkedProcess>& ranks) {
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    EXPECT_EQ(ranks[rank].Wait(kPatience), 0) << "rank " << rank;
+  }
+}
+
+#define REQUIRE(condition)                                                     \
+  if (!(condition)) {                                                          \
+    std::fprintf(stderr, "line %d: %s does not hold\n", __LINE__, #condition); \
+    return 1;                                                                  \
+  }
+
+TEST(Communicator, MovesValuesBetweenTheRanks) {
+  Meeting meeting;
+  auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
+    auto communicator = meeting.Enter(1, rank, 3);
+    REQUIRE(communicator.ok());
+    at::Tensor sum = at::full({1000}, rank + 1, at::kFloat);
+    REQUIRE((*communicator)->SumInPlace(sum).ok());
+    REQUIRE(sum.eq(6).all().item<bool>());
+
+    // Bigger than one piece of a broadcast, and of another type beside it.
+    at::Tensor large = rank == 1 ? at::arange(10'000'000, at::kFloat) : at::zeros({10'000'000}, at::kFloat);
+    at::Tensor small = at::full({2, 3}, rank, at::kLong);
+    REQUIRE((*communicator)->Broadcast({large, small}, 1).ok());
+    REQUIRE(large[9'999'999].item<float>() == 9'999'999.0F);
+    REQUIRE(small.eq(1).all().item<bool>());
+
+    const std::vector<int64_t> mine = {rank, 100 + rank};
+    const auto rows = (*communicator)->AllGather(mine);
+    REQUIRE(rows.ok());
+    REQUIRE((*rows == std::vector<std::vector<int64_t>>{{0, 100}, {1, 101}, {2, 102}}));
+    REQUIRE((*communicator)->Barrier().ok());
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+TEST(Communicator, WorksAlone) {
+  Meeting meeting;
+  ForkedProcess rank([&](LineChannel&) {
+    auto communicator = meeting.Enter(1, 0, 1);
+    REQUIRE(communicator.ok());
+    at::Tensor sum = at::full({3}, 2, at::kFloat);
+    REQUIRE((*communicator)->SumInPlace(sum).ok());
+    REQUIRE(sum.eq(2).all().item<bool>());
+    (*communicator)->Abort();
+    REQUIRE((*communicator)->SumInPlace(sum).error().code == ErrorCode::kAborted);
+    return 0;
+  });
+  EXPECT_EQ(rank.Wait(kPatience), 0);
+}
+
+TEST(Communicator, AbortFromAnotherThreadWakesAWaitForAHungPeer) {
+  Meeting meeting;
+  auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
+    auto communicator = meeting.Enter(1, rank, 3);
+    REQUIRE(communicator.ok());
+    at::Tensor sum = at::ones({100'000}, at::kFloat);
+    REQUIRE((*communicator)->SumInPlace(sum).ok());
+    parent.Send("connected");
+    if (rank == 2) ::raise(SIGSTOP);
+    Clock::time_point aborted;
+    std::jthread control([&] {
+      REQUIRE(parent.Receive(kPatience) == "abort");
+      aborted = Clock::now();
+      (*communicator)->Abort();
+      return 0;
+    });
+    parent.Send("waiting");
+    const Result<void> outcome = (*communicator)->SumInPlace(sum);
+    const Clock::time_point woken = Clock::now();
+    control.join();
+    REQUIRE(!outcome.ok());
+    REQUIRE(outcome.error().code == ErrorCode::kAborted);
+    parent.Send(std::to_string(std::chrono::duration<double, std::milli>(woken - aborted).count()));
+    const auto dropped = Clock::now();
+    communicator->reset();
+    parent.Send(std::to_string(MillisecondsSince(dropped)));
+    return 0;
+  });
+  for (auto& rank : ranks) ASSERT_EQ(rank.channel().Receive(kPatience), "connected");
+  for (int rank : {0, 1}) ASSERT_EQ(ranks[rank].channel().Receive(kPatience), "waiting");
+  // Nobody notices the stopped peer: both wait.
+  EXPECT_EQ(ranks[0].channel().Receive(milliseconds(300)), std::nullopt);
+  for (int rank : {0, 1}) ranks[rank].channel().Send("abort");
+  for (int rank : {0, 1}) {
+    const auto woken = ranks[rank].channel().Receive(kPatience);
+    ASSERT_TRUE(woken.has_value());
+    const auto dropped = ranks[rank].channel().Receive(kPatience);
+    ASSERT_TRUE(dropped.has_value());
+    std::printf("rank %d: woken %s ms after the abort, group dropped in %s ms\n", rank, woken->c_str(),
+                dropped->c_str());
+    EXPECT_LT(std::stod(*woken), 100);
+    EXPECT_LT(std::stod(*dropped), 100);
+    EXPECT_EQ(ranks[rank].Wait(kPatience), 0);
+  }
+}
+
+// In a ring of four, the rank opposite of the dead one learns of it only because its neighbours abort.
+TEST(Communicator, SurvivorsOfAKillFormTheNextRoundInTheSameProcess) {
+  Meeting first;
+  Meeting second;
+  auto ranks = StartRanks(4, [&](int rank, LineChannel& parent) {
+    auto communicator = first.Enter(1, rank, 4);
+    REQUIRE(communicator.ok());
+    at::Tensor sum = at::ones({100'000}, at::kFloat);
+    REQUIRE((*communicator)->SumInPlace(sum).ok());
+    parent.Send("connected");
+    while ((*communicator)->SumInPlace(sum).ok()) sum.fill_(1);
+    const auto broken = Clock::now();
+    (*communicator)->Abort();
+    communicator->reset();
+    communicator = second.Enter(2, rank > 1 ? rank - 1 : rank, 3);
+    REQUIRE(communicator.ok());
+    sum.fill_(1);
+    REQUIRE((*communicator)->SumInPlace(sum).ok());
+    const double recovered = MillisecondsSince(broken);
+    REQUIRE(sum.eq(3).all().item<bool>());
+    parent.Send(std::to_string(recovered));
+    return 0;
+  });
+  for (auto& rank : ranks) ASSERT_EQ(rank.channel().Receive(kPatience), "connected");
+  const auto killed = Clock::now();
+  ranks[1].Signal(SIGKILL);
+  for (int rank : {0, 2, 3}) {
+    const auto recovered = ranks[rank].channel().Receive(kPatience);
+    ASSERT_TRUE(recovered.has_value());
+    std::printf("rank %d: next sum %s ms after its break, %.0f ms after the kill\n", rank, recovered->c_str(),
+                MillisecondsSince(killed));
+    EXPECT_EQ(ranks[rank].Wait(kPatience), 0);
+  }
+  EXPECT_LT(MillisecondsSince(killed), 10'000);  // far below the time-outs that this must not wait for
+}
+
+TEST(Connector, GivesUpAtOnceWhenTheRoundIsOver) {
+  Meeting meeting;
+  ForkedProcess rank([&](LineChannel&) {
+    Connector connector({.connect = milliseconds(1'000), .collective = milliseconds(1'000)});
+    std::stop_source stop;
+    std::jthread control([&] { stop.request_stop(); });
+    const auto start = Clock::now();
+    const Place place{.round = 1,
+                      .rank = 0,
+                      .world = 2,
+                      .address = "127.0.0.1",
+                      .store_host = "127.0.0.1",
+                      .store_port = meeting.port};
+    const auto outcome = connector.Connect(place, std::move(meeting.listener), stop.get_token());
+    REQUIRE(!outcome.ok());
+    REQUIRE(outcome.error().code == ErrorCode::kCancelled);
+    REQUIRE(MillisecondsSince(start) < 500);
+    return 0;
+  });
+  EXPECT_EQ(rank.Wait(kPatience), 0);
+}
+
+}  // namespace
+}  // namespace lockstep::comm
