@@ -1,0 +1,198 @@
+#!/usr/bin/env bash
+# docker/build.sh [operator|worker|all] [--stage DIR]    build the images; prints "ARCHIVE  SIZE MB" for each
+#
+# Compiles nothing: the programs come from the release build (cmake --build --preset release), laid out by
+# cmake --install; with --stage they come from DIR/operator and DIR/worker, laid out likewise (bin/, lib/).
+# Each image ends as an OCI archive, named by the hash of all that went into it, so an unchanged image costs the hashing:
+#   $LOCKSTEP_CACHE/images/HASH/lockstep-COMPONENT.tar
+#   ctr --namespace k8s.io images import ARCHIVE    makes it localhost/lockstep-COMPONENT:0.1.0 on a node
+# Needs root, buildah and mmdebstrap. Everything stays under $LOCKSTEP_CACHE/images, nothing in the machine's own storage.
+#   LOCKSTEP_BUILD_DIR   the release build [build/release]
+#   LOCKSTEP_REVISION    source revision for the image's labels [unknown]; part of the hash, so meant for releases
+#   STORAGE_DRIVER       buildah's storage driver [overlay, or vfs where overlay does not work]
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+images=${LOCKSTEP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep}/images
+build_dir=${LOCKSTEP_BUILD_DIR:-$root/build/release}
+revision=${LOCKSTEP_REVISION:-unknown}
+version=0.1.0
+suite=bookworm
+worker_limit_mb=900
+archives_kept=3
+# What Debian's own slim images leave out as well.
+slim=(--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*'
+      --dpkgopt='path-exclude=/usr/share/info/*' --dpkgopt='path-exclude=/usr/share/doc/*'
+      --dpkgopt='path-include=/usr/share/doc/*/copyright')
+
+usage() { sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+log() { echo "docker/build.sh: $*" >&2; }
+fail() { log "$*"; exit 1; }
+seconds_since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }'; }
+
+storage() { buildah --root "$images/storage" --runroot "$images/run" --storage-driver "$driver" "$@"; }
+
+pick_driver() {
+  driver=${STORAGE_DRIVER:-overlay}
+  storage info >/dev/null 2>&1 && return
+  log "storage driver $driver does not work here; using vfs, which copies every layer"
+  driver=vfs
+  storage info >/dev/null
+}
+
+# Debian's minbase under a name of ours; stands in for the Dockerfiles' debian:bookworm-slim where no registry is.
+ensure_base() {
+  local key rootfs start=$EPOCHREALTIME
+  key=$(printf '%s\n' "$suite" minbase "${slim[@]}" | sha256sum | cut -c1-16)
+  base=localhost/lockstep-base:$key
+  storage inspect --type image "$base" >/dev/null 2>&1 && return
+  rootfs=$images/base/$key/rootfs.tar
+  if [ ! -e "$rootfs" ]; then
+    log "making the base from Debian $suite's packages"
+    mkdir -p "${rootfs%/*}"
+    mmdebstrap --quiet --variant=minbase --format=tar "${slim[@]}" "$suite" "$rootfs.partial"
+    mv "$rootfs.partial" "$rootfs"
+  fi
+  printf 'FROM scratch\nADD rootfs.tar /\nCMD ["/bin/bash"]\n' >"$scratch/base.Dockerfile"
+  quietly storage bud --isolation chroot --format oci --tag "$base" --file "$scratch/base.Dockerfile" "${rootfs%/*}"
+  log "base ready after $(seconds_since "$start") s"
+}
+
+# Runs a command whose output matters only if it fails.
+quietly() {
+  "$@" >"$scratch/log" 2>&1 && return
+  cat "$scratch/log" >&2
+  fail "failed: $*"
+}
+
+# Sets $stage to a folder with bin/ (and lib/) as the image of component $1 will hold them.
+stage_programs() {
+  if [ -n "$stage_root" ]; then
+    stage=$stage_root/$1
+  else
+    [ -e "$build_dir/cmake_install.cmake" ] ||
+      fail "no build in $build_dir; run: cmake --preset release && cmake --build --preset release"
+    stage=$scratch/$1
+    quietly cmake --install "$build_dir" --component "$1" --prefix "$stage" --strip
+  fi
+  [ -d "$stage/bin" ] || fail "component $1 has no programs: $stage/bin is missing"
+}
+
+# The hash of everything that decides an image's content: recipe, base, labels, and each staged file's path, mode and bytes.
+content_key() {
+  {
+    echo "$version $revision $base"
+    cat "$root/docker/$1.Dockerfile"
+    cd "$stage"
+    find . ! -type d -printf '%p %m %l\n' | LC_ALL=C sort
+    find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+  } | sha256sum | cut -c1-16
+}
+
+# Every shared library of every program must be found inside the image by the user it runs as; else no pod would start.
+check_libraries() {
+  local container missing
+  container=$(storage from --pull-never "$1")
+  missing=$(storage run --isolation chroot "$container" -- sh -c 'ldd /usr/local/bin/*' 2>&1 | grep 'not found' || true)
+  storage rm "$container" >/dev/null
+  [ -z "$missing" ] || fail "$1 lacks shared libraries:"$'\n'"$missing"
+}
+
+# "DIGEST BYTES" of each layer, lowest first, as buildah's storage holds them: not compressed.
+layers_of() {
+  storage inspect --type image --format '{{.Manifest}}' "$1" |
+    grep -oE '[0-9a-f]{64}","size":[0-9]+' | sed '1d; s/","size":/ /'  # the first is the image's configuration
+}
+
+# Exports image $1 to archive $2 through an OCI layout that stays, so that a code change costs its own small layer.
+# buildah compresses each layer that it adds to a layout but takes an uncompressed one that lies there already. So the heavy
+# layers are put there as they are: compressing them would take it 10 s, and every node as long to undo.
+export_archive() {
+  local image=$1 archive=$2 layout=$images/layout/${1//[:\/]/_} digest
+  for digest in $(layers_of "$image" | sed '$d' | cut -d' ' -f1); do
+    [ -e "$layout/blobs/sha256/$digest" ] || { seed_layout "$image" "$layout"; break; }
+  done
+  rm -f "$layout/index.json"  # else the image before this one stays in it
+  quietly storage push "$image" "oci:$layout:$image"
+  prune_layout "$layout"
+  tar -C "$layout" -cf "$archive.partial" oci-layout index.json blobs
+  mv "$archive.partial" "$archive"
+}
+
+seed_layout() {
+  mkdir -p "${2%/*}"
+  rm -rf "$2" "$2.seed"
+  quietly storage push --disable-compression "$1" "dir:$2.seed"
+  mkdir -p "$2/blobs/sha256"
+  find "$2.seed" -type f -regextype posix-extended -regex '.*/[0-9a-f]{64}' -exec mv -t "$2/blobs/sha256" {} +
+  rm -rf "$2.seed"
+}
+
+# Removes the blobs that neither the index nor its one manifest names.
+prune_layout() {
+  local manifest
+  manifest=$(grep -oE '[0-9a-f]{64}' "$1/index.json")
+  comm -13 <(cd "$1" && grep -ohE '[0-9a-f]{64}' index.json "blobs/sha256/$manifest" | LC_ALL=C sort -u) \
+    <(LC_ALL=C ls "$1/blobs/sha256") | sed "s|^|$1/blobs/sha256/|" | xargs -r rm -f
+}
+
+build_image() {
+  local component=$1 image=localhost/lockstep-$1:$version key archive size_mb start=$EPOCHREALTIME
+  stage_programs "$component"
+  key=$(content_key "$component")
+  archive=$images/$key/lockstep-$component.tar
+  if [ -e "$archive" ]; then
+    touch "$archive"
+    log "lockstep-$component unchanged ($(seconds_since "$start") s)"
+  else
+    quietly storage bud --isolation chroot --pull-never --layers --format oci --tag "$image" \
+      --build-arg BASE_IMAGE="$base" --build-arg VERSION="$version" --build-arg REVISION="$revision" \
+      --file "$root/docker/$component.Dockerfile" "$stage"
+    check_libraries "$image"
+    mkdir -p "${archive%/*}"
+    layers_of "$image" | awk '{ bytes += $2 } END { printf "%d\n", bytes / 1e6 }' >"${archive%/*}/size_mb"
+    export_archive "$image" "$archive"
+    log "lockstep-$component built in $(seconds_since "$start") s"
+  fi
+  size_mb=$(cat "${archive%/*}/size_mb")
+  [ "$component" != worker ] || [ "$size_mb" -lt "$worker_limit_mb" ] ||
+    fail "lockstep-worker has $size_mb MB, the limit is $worker_limit_mb MB"
+  printf '%s  %s MB\n' "$archive" "$size_mb"
+}
+
+# Keeps the newest archives of component $1; drops layers that belong to no tagged image.
+clean_up() {
+  find "$images" -mindepth 2 -maxdepth 2 -name "lockstep-$1.tar" -printf '%T@ %h\n' | sort -rn |
+    awk -v kept="$archives_kept" 'NR > kept { print $2 }' | xargs -r rm -rf
+  storage rmi --prune >/dev/null
+}
+
+components=(operator worker)
+stage_root=
+while [ $# -gt 0 ]; do
+  case $1 in
+    operator | worker) components=("$1") ;;
+    all) ;;
+    --stage) stage_root=$(cd "${2:?--stage needs a folder}" && pwd); shift ;;
+    *) usage; [ "$1" = --help ] && exit 0; exit 2 ;;
+  esac
+  shift
+done
+[ "$(id -u)" = 0 ] || fail "must run as root: it makes a root file system and mounts layers"
+for tool in buildah mmdebstrap; do
+  command -v "$tool" >/dev/null || fail "$tool is missing; run: apt-get install --no-install-recommends buildah mmdebstrap"
+done
+
+umask 022
+mkdir -p "$images"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+exec 9>"$images/lock"
+flock 9  # one build at a time per cache: they share storage and layouts
+pick_driver
+storage rm --all >/dev/null  # what an interrupted build left behind
+ensure_base
+for component in "${components[@]}"; do
+  build_image "$component"
+  clean_up "$component"
+done
