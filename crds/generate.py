@@ -19,6 +19,7 @@ import difflib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -29,7 +30,7 @@ SCHEMA = FOLDER / "schema.yaml"
 TARGET = FOLDER / "distributedtrainingjobs.yaml"
 MAX_BYTES = 262144  # limit of the annotation that `kubectl apply` keeps the object in
 HEADER = """\
-# Made by crds/generate.py from crds/schema.yaml and the OpenAPI of Kubernetes; do not edit.
+# Made by crds/generate.py from crds/schema.yaml and the OpenAPI of Kubernetes {version}; do not edit.
 # The schemas of the pod template and of the autoscaler's metrics have no descriptions, to keep this file small enough
 # for a plain `kubectl apply`.
 """
@@ -186,9 +187,15 @@ def mark_inline(node, path=()):
     return {key: mark_inline(value, path + (key,)) for key, value in node.items()}
 
 
-def render(crd):
+def render(crd, version):
     text = yaml.dump(mark_inline(crd), Dumper=Dumper, sort_keys=False, width=1 << 20, allow_unicode=True)
-    return HEADER + text
+    return HEADER.format(version=version) + text
+
+
+def minor_version(text):
+    """1.34 of "1.34" or "v1.34.4", or of the header of the present file."""
+    found = re.search(r"(?:^v?|Kubernetes )(\d+\.\d+)", text)
+    return found.group(1) if found else "of unknown version"
 
 
 def documents_from_folder(folder):
@@ -219,7 +226,8 @@ def main():
     documents = (
         documents_from_folder(arguments.openapi) if arguments.openapi else documents_from_cluster(arguments.kubectl)
     )
-    text = render(fill(yaml.safe_load(SCHEMA.read_text()), documents, reused))
+    version = minor_version(present if reused else documents("api/v1")["info"]["version"])
+    text = render(fill(yaml.safe_load(SCHEMA.read_text()), documents, reused), version)
     if len(text.encode()) >= MAX_BYTES:
         raise SystemExit(f"{TARGET.name} would have {len(text.encode())} bytes; `kubectl apply` takes {MAX_BYTES}")
     if not arguments.check:

@@ -1,0 +1,523 @@
+#!/usr/bin/env python3
+"""The custom resource definition on a real API server: each rule has an object that it accepts and one that it refuses,
+and the refusal names the field.
+
+Needs KUBECONFIG with the rights to write custom resource definitions; exit status 77 without it. KUBECTL names the
+kubectl to use. Prints one line for each failure and "N passed, N failed" at the end.
+"""
+
+import copy
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+CRD = ROOT / "crds" / "distributedtrainingjobs.yaml"
+KUBECTL = os.environ.get("KUBECTL", "kubectl")
+RESOURCE = "distributedtrainingjobs"
+DEADLINE_SECONDS = 30
+# No operator that runs in the same cluster shall act on these jobs.
+MANAGED_BY = "lockstep.dev/crd-test"
+
+BASE = {
+    "apiVersion": "lockstep.dev/v1alpha1",
+    "kind": "DistributedTrainingJob",
+    "metadata": {"name": "job"},
+    "spec": {
+        "managedBy": MANAGED_BY,
+        "worker": {"replicas": 2, "template": {"spec": {"containers": [{"name": "trainer", "image": "worker"}]}}},
+        "training": {"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 64, "steps": 100},
+    },
+}
+ABSENT = object()
+ELASTIC = {"minReplicas": 1, "maxReplicas": 4}
+TRAINER = ("spec", "worker", "template", "spec", "containers", 0)
+POD = ("spec", "worker", "template", "spec")
+TRAINING = ("spec", "training")
+
+
+def changed(job, *changes):
+    """A copy of the job in which each (path, value) is set, or taken away."""
+    job = copy.deepcopy(job)
+    for path, value in changes:
+        parent = job
+        for key in path[:-1]:
+            parent = parent[key] if isinstance(parent, list) else parent.setdefault(key, {})
+        if value is ABSENT:
+            parent.pop(path[-1], None)
+        else:
+            parent[path[-1]] = copy.deepcopy(value)
+    return job
+
+
+def at(*path):
+    return ("spec",) + path
+
+
+def rule(**match):
+    return {"rules": [{"action": "Restart", **match}]}
+
+
+# name, path, value that is accepted, value that is refused, what the refusal says (part of it)
+CREATE_CASES = [
+    ("name is a label", ("metadata", "name"), "a" * 50, "a" * 51, "metadata.name must be a label of at most 50"),
+    ("name begins with a letter", ("metadata", "name"), "a1", "1a", "metadata.name must be a label"),
+    ("name has no dots", ("metadata", "name"), "a-b", "a.b", "metadata.name must be a label"),
+    ("min <= max", at("elasticPolicy"), ELASTIC, {"minReplicas": 3, "maxReplicas": 2},
+     'spec.elasticPolicy.minReplicas: Invalid value: "object": minReplicas must not exceed maxReplicas'),
+    ("replicas within elasticPolicy", at("elasticPolicy"), {"minReplicas": 2, "maxReplicas": 2},
+     {"minReplicas": 3, "maxReplicas": 4}, 'spec.worker.replicas: Invalid value: "object": worker.replicas must lie within'),
+    ("elasticPolicy is complete", at("elasticPolicy"), ELASTIC, {"minReplicas": 1}, "spec.elasticPolicy.maxReplicas"),
+    ("replicas is not negative", at("worker", "replicas"), 0, -1, "spec.worker.replicas"),
+    ("replicas is a number", at("worker", "replicas"), 3, "three", "spec.worker.replicas"),
+    ("replicas is bounded", at("worker", "replicas"), 10000, 10001, "spec.worker.replicas"),
+    ("managedBy has a domain", at("managedBy"), "kueue.x-k8s.io/multikueue", "multikueue", "spec.managedBy"),
+    ("nprocPerNode words", at("nprocPerNode"), "gpu", "tpu", "nprocPerNode must be auto, gpu, cpu or a number"),
+    ("nprocPerNode number", at("nprocPerNode"), 4, 0, "nprocPerNode must be auto, gpu, cpu or a number"),
+    ("container of that name", at("worker", "containerName"), "trainer", "main",
+     "template.spec.containers must hold a container named main"),
+    ("gang.minCount <= replicas", at("schedulingPolicy"), {"gang": {"minCount": 2}}, {"gang": {"minCount": 3}},
+     "spec.schedulingPolicy.gang.minCount"),
+    ("epochs or steps: not both", TRAINING + ("epochs",), ABSENT, 3, "exactly one of epochs and steps"),
+    ("epochs or steps: one", TRAINING + ("steps",), 200, ABSENT, "exactly one of epochs and steps"),
+    ("micro batch <= global batch", TRAINING + ("microBatchSize",), 64, 65, "spec.training.microBatchSize"),
+    ("global batch is positive", TRAINING + ("globalBatchSize",), 1, 0, "spec.training.globalBatchSize"),
+    ("global batch is required", TRAINING + ("globalBatchSize",), 8, ABSENT, "spec.training.globalBatchSize"),
+    ("known model", TRAINING + ("model",), {"name": "gpt"}, {"name": "alexnet"}, "spec.training.model.name"),
+    ("mlp section", TRAINING + ("model",), {"name": "mlp", "mlp": {"hiddenSizes": []}}, {"name": "cnn", "mlp": {}},
+     "spec.training.model.mlp"),
+    ("cnn section", TRAINING + ("model",), {"name": "cnn", "cnn": {}}, {"name": "mlp", "cnn": {}},
+     "spec.training.model.cnn"),
+    ("resnet section", TRAINING + ("model",), {"name": "resnet18", "resnet": {}}, {"name": "mlp", "resnet": {}},
+     "spec.training.model.resnet"),
+    ("gpt section", TRAINING + ("model",), {"name": "gpt", "gpt": {}}, {"name": "mlp", "gpt": {}},
+     "spec.training.model.gpt"),
+    ("torchscript section", TRAINING + ("model",), {"name": "torchscript", "torchscript": {"uri": "/m.pt"}},
+     {"name": "torchscript"}, "spec.training.model.torchscript"),
+    ("plugin section", TRAINING + ("model",), {"name": "plugin", "plugin": {"path": "/p.so", "name": "p"}},
+     {"name": "mlp", "plugin": {"path": "/p.so", "name": "p"}}, "spec.training.model.plugin"),
+    ("width is positive", TRAINING + ("model",), {"name": "mlp", "mlp": {"hiddenSizes": [64]}},
+     {"name": "mlp", "mlp": {"hiddenSizes": [0]}}, "spec.training.model.mlp.hiddenSizes[0]"),
+    ("embedding is a multiple of heads", TRAINING + ("model",), {"name": "gpt", "gpt": {"embeddingSize": 64, "heads": 4}},
+     {"name": "gpt", "gpt": {"embeddingSize": 64, "heads": 5}}, "spec.training.model.gpt.embeddingSize"),
+    ("path where needed", TRAINING + ("data",), {"format": "idx", "path": "/d"}, {"format": "idx"},
+     "spec.training.data.path"),
+    ("no path for synthetic", TRAINING + ("data",), {"format": "synthetic"}, {"format": "synthetic", "path": "/d"},
+     "spec.training.data.path"),
+    ("synthetic section", TRAINING + ("data",), {"format": "synthetic", "synthetic": {"samples": 9}},
+     {"format": "idx", "path": "/d", "synthetic": {}}, "spec.training.data.synthetic"),
+    ("csv section", TRAINING + ("data",), {"format": "csv", "path": "/d", "csv": {"labelColumn": "y"}},
+     {"format": "idx", "path": "/d", "csv": {"labelColumn": "y"}}, "spec.training.data.csv"),
+    ("imageFolder section", TRAINING + ("data",), {"format": "imageFolder", "path": "/d", "imageFolder": {}},
+     {"format": "idx", "path": "/d", "imageFolder": {}}, "spec.training.data.imageFolder"),
+    ("learning rate is positive", TRAINING + ("optimizer",), {"learningRate": 0.5}, {"learningRate": 0},
+     "spec.training.optimizer.learningRate"),
+    ("nesterov needs momentum", TRAINING + ("optimizer",), {"name": "sgd", "momentum": 0.9, "nesterov": True},
+     {"name": "sgd", "nesterov": True}, "spec.training.optimizer.nesterov"),
+    ("momentum belongs to sgd", TRAINING + ("optimizer",), {"name": "sgd", "momentum": 0.9}, {"momentum": 0.9},
+     "spec.training.optimizer.momentum"),
+    ("step schedule has an interval", TRAINING + ("schedule",), {"name": "step", "decayEverySteps": 5},
+     {"name": "step"}, "spec.training.schedule.decayEverySteps"),
+    ("interval belongs to step", TRAINING + ("schedule",), {"name": "cosine"},
+     {"name": "cosine", "decayEverySteps": 5}, "spec.training.schedule.decayEverySteps"),
+    ("warm-up is shorter than steps", TRAINING + ("schedule",), {"warmupSteps": 99}, {"warmupSteps": 100},
+     "spec.training.schedule.warmupSteps"),
+    ("earlyStop needs evaluation", TRAINING + ("earlyStop",), ABSENT, {"target": 0.9}, "spec.training.earlyStop"),
+    ("seed is exact in JSON", TRAINING + ("seed",), 2**53 - 1, 2**53, "spec.training.seed"),
+    ("checkpoint scheme", at("checkpoint"), {"uri": "s3://bucket/folder"}, {"uri": "http://bucket/folder"},
+     "uri must begin with s3://"),
+    ("checkpoint file is absolute", at("checkpoint"), {"uri": "file:///c"}, {"uri": "file://c"},
+     "uri must begin with s3://"),
+    ("checkpoint bucket", at("checkpoint"), {"uri": "gs://b"}, {"uri": "gs:///b"}, "spec.checkpoint.uri"),
+    ("checkpoint stays in its folder", at("checkpoint"), {"uri": "s3://b/a.b"}, {"uri": "s3://b/../c"},
+     "uri must not contain"),
+    ("checkpoint uri is required", at("checkpoint"), {"uri": "s3://b"}, {}, "spec.checkpoint.uri"),
+    ("secret has a name", at("checkpoint"), {"uri": "s3://b", "secretRef": {"name": "s"}},
+     {"uri": "s3://b", "secretRef": {}}, "spec.checkpoint.secretRef.name"),
+    ("resume words", at("checkpoint"), {"uri": "s3://b", "resume": "Never"}, {"uri": "s3://b", "resume": "Newest"},
+     "resume must be Auto, Never or the step"),
+    ("resume step", at("checkpoint"), {"uri": "s3://b", "resume": 400}, {"uri": "s3://b", "resume": -1},
+     "resume must be Auto, Never or the step"),
+    ("keepLast is positive", at("checkpoint"), {"uri": "s3://b", "keepLast": 1}, {"uri": "s3://b", "keepLast": 0},
+     "spec.checkpoint.keepLast"),
+    ("heartbeat time-out > interval", at("rendezvous"), {"heartbeatIntervalSeconds": 9},
+     {"heartbeatIntervalSeconds": 10}, "spec.rendezvous.heartbeatTimeoutSeconds"),
+    ("rule has a match", at("failurePolicy"), rule(onCauses=["Hang"]), rule(),
+     "rule must have exactly one of onExitCodes, onPodConditions and onCauses"),
+    ("rule has one match", at("failurePolicy"), rule(onPodConditions=[{"type": "DisruptionTarget"}]),
+     rule(onCauses=["Hang"], onPodConditions=[{"type": "DisruptionTarget"}]), "rule must have exactly one of"),
+    ("0 is not a failure", at("failurePolicy"), rule(onExitCodes={"operator": "NotIn", "values": [0]}),
+     rule(onExitCodes={"operator": "In", "values": [0, 1]}), "spec.failurePolicy.rules[0].onExitCodes.values"),
+    ("known action", at("failurePolicy"), {"rules": [{"action": "ReplacePod", "onCauses": ["Hang"]}]},
+     {"rules": [{"action": "Reboot", "onCauses": ["Hang"]}]}, "spec.failurePolicy.rules[0].action"),
+    ("metrics port", at("observability"), {"metricsPort": 9400}, {"metricsPort": 80}, "spec.observability.metricsPort"),
+    ("cleanPodPolicy words", at("runPolicy"), {"cleanPodPolicy": "None"}, {"cleanPodPolicy": "Some"},
+     "spec.runPolicy.cleanPodPolicy"),
+    ("restartPolicy of the pods", POD + ("restartPolicy",), "Never", "Always", "spec.worker.template.spec.restartPolicy"),
+    ("a container at least", at("worker", "template", "spec", "containers"), [{"name": "trainer", "image": "w"}], [],
+     "spec.worker.template.spec.containers"),
+    ("quantity", TRAINER + ("resources",), {"limits": {"memory": "512Mi", "cpu": 1}}, {"limits": {"memory": "5 GB"}},
+     "spec.worker.template.spec.containers[0].resources.limits.memory"),
+    ("pull policy", TRAINER + ("imagePullPolicy",), "IfNotPresent", 3,
+     "spec.worker.template.spec.containers[0].imagePullPolicy"),
+    ("port number or name", TRAINER + ("readinessProbe",), {"httpGet": {"port": "http"}}, {"httpGet": {"port": {}}},
+     "spec.worker.template.spec.containers[0].readinessProbe.httpGet.port"),
+]
+
+# name, changes: strict decoding refuses the field by its path
+TYPO_CASES = [
+    ("in spec", (at("elasticpolicy"), ELASTIC), "spec.elasticpolicy"),
+    ("in training", (TRAINING + ("globalBatchsize",), 3), "spec.training.globalBatchsize"),
+    ("in a model", (TRAINING + ("model", "depth"), 3), "spec.training.model.depth"),
+    ("in a container", (TRAINER + ("imagePullPolice",), "Always"),
+     "spec.worker.template.spec.containers[0].imagePullPolice"),
+    ("in a resource list", (TRAINER + ("resources",), {"limit": {"cpu": 1}}),
+     "spec.worker.template.spec.containers[0].resources.limit"),
+    ("in the pod", (POD + ("nodeSelektor",), {"a": "b"}), "spec.worker.template.spec.nodeSelektor"),
+    ("in the pod's metadata", (at("worker", "template", "metadata"), {"label": {"a": "b"}}),
+     "spec.worker.template.metadata.label"),
+    ("a node for all pods", (POD + ("nodeName",), "n"), "spec.worker.template.spec.nodeName"),
+]
+
+# name, job as it is, change that is accepted, change that is refused, what the refusal says
+RUNNING = changed(BASE)
+SUSPENDED = changed(BASE, (at("suspend"), True))
+ELASTIC_JOB = changed(BASE, (at("elasticPolicy"), ELASTIC))
+UPDATE_CASES = [
+    ("fixed replicas", RUNNING, {"worker": {"replicas": 2}}, {"worker": {"replicas": 3}},
+     "worker.replicas is fixed without elasticPolicy"),
+    ("replicas while suspending", RUNNING, {"suspend": True, "worker": {"replicas": 3}},
+     {"suspend": False, "worker": {"replicas": 3}}, "worker.replicas is fixed"),
+    ("replicas of a suspended job", SUSPENDED, {"worker": {"replicas": 3}}, {"worker": {"replicas": -3}},
+     "spec.worker.replicas"),
+    ("replicas of an elastic job", ELASTIC_JOB, {"worker": {"replicas": 4}}, {"worker": {"replicas": 5}},
+     "worker.replicas must lie within"),
+    ("training is fixed", SUSPENDED, {"training": {"steps": 7}}, None, None),
+    ("training is fixed while running", RUNNING, {"suspend": True, "training": {"steps": 7}},
+     {"training": {"steps": 7}}, "training is fixed while the job runs"),
+    ("training does not vanish", RUNNING, {"suspend": True, "training": None}, {"training": None},
+     "training is fixed while the job runs"),
+    ("managedBy is immutable", RUNNING, {"managedBy": MANAGED_BY}, {"managedBy": "lockstep.dev/other"},
+     "managedBy is immutable"),
+    ("managedBy does not vanish", RUNNING, {"suspend": True}, {"managedBy": None}, "managedBy is immutable"),
+]
+
+DEFAULTS = {
+    at("suspend"): False, at("nprocPerNode"): "auto", at("standbyReplicas"): 0, at("successPolicy"): "All",
+    at("worker", "containerName"): "trainer", TRAINING + ("strategy",): "ddp", TRAINING + ("precision",): "fp32",
+    TRAINING + ("determinism",): "none", TRAINING + ("seed",): 0, TRAINING + ("data", "shuffle"): True,
+    TRAINING + ("optimizer", "learningRate"): 0.001, TRAINING + ("optimizer", "name"): "adamw",
+    TRAINING + ("model", "mlp", "hiddenSizes"): [128], at("elasticPolicy", "shrinkAfterSeconds"): 60,
+    at("elasticPolicy", "growDelaySeconds"): 30, at("checkpoint", "keepLast"): 3, at("checkpoint", "resume"): "Auto",
+    at("checkpoint", "onTermination"): "Save", at("checkpoint", "gracePeriodSeconds"): 120,
+    at("rendezvous", "joinTimeoutSeconds"): 600, at("rendezvous", "lastCallSeconds"): 3,
+    at("rendezvous", "heartbeatIntervalSeconds"): 2, at("rendezvous", "heartbeatTimeoutSeconds"): 10,
+    at("failurePolicy", "maxRestarts"): 3, at("failurePolicy", "restartStrategy"): "InPlace",
+    at("failurePolicy", "inPlaceLimit"): 3, at("healthPolicy", "firstStepTimeoutSeconds"): 1800,
+    at("healthPolicy", "stepTimeoutFactor"): 10, at("healthPolicy", "onHang"): "Restart",
+    at("healthPolicy", "straggler", "action"): "Report", at("runPolicy", "cleanPodPolicy"): "Running",
+    at("runPolicy", "forceDeleteAfterSeconds"): 120, at("schedulingPolicy", "gang", "provider"): "Auto",
+    at("schedulingPolicy", "topology", "mode"): "Preferred", at("network", "networkPolicy"): "Isolate",
+    at("network", "hostNetwork"): False, at("observability", "metricsPort"): 9400,
+    at("observability", "podMonitor"): False,
+}
+WITH_SECTIONS = changed(
+    ELASTIC_JOB, (TRAINING + ("model", "mlp"), {}), (TRAINING + ("optimizer",), {}), (at("checkpoint"), {"uri": "s3://b"}),
+    (at("rendezvous"), {}), (at("failurePolicy"), {}), (at("healthPolicy"), {"straggler": {}}), (at("runPolicy"), {}),
+    (at("schedulingPolicy"), {"gang": {}, "topology": {"key": "k"}}), (at("network"), {}), (at("observability"), {}),
+)
+
+# As much of a pod as one line each can name; nothing of it may be lost.
+RICH_TEMPLATE = {
+    "metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}},
+    "spec": {
+        "serviceAccountName": "s", "terminationGracePeriodSeconds": 60, "nodeSelector": {"gpu": "h200"},
+        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "imagePullSecrets": [{"name": "pull"}], "priorityClassName": "high", "enableServiceLinks": False,
+        "securityContext": {"runAsNonRoot": True, "fsGroup": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
+            "weight": 1, "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {"matchExpressions": [
+                {"key": "app", "operator": "In", "values": ["x"]}]}}}]}},
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+        "initContainers": [{"name": "fetch", "image": "i", "command": ["sh", "-c", "true"], "restartPolicy": "Always"}],
+        "containers": [
+            {
+                "name": "trainer", "image": "w", "args": ["a"], "workingDir": "/w",
+                "env": [{"name": "A", "value": "1"},
+                        {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                "envFrom": [{"secretRef": {"name": "s", "optional": True}}],
+                "ports": [{"containerPort": 9400, "name": "metrics", "protocol": "TCP"}],
+                "resources": {"limits": {"nvidia.com/gpu": 8, "cpu": "500m"}, "requests": {"memory": "1.5Gi"}},
+                "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+                "livenessProbe": {"httpGet": {"path": "/", "port": 9400}, "periodSeconds": 5},
+                "securityContext": {"capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True},
+            },
+            {"name": "sidecar", "image": "s"},
+        ],
+        "volumes": [
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
+            {"name": "data", "persistentVolumeClaim": {"claimName": "c", "readOnly": True}},
+            {"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "t", "audience": "x"}}]}},
+            {"name": "config", "configMap": {"name": "c", "items": [{"key": "k", "path": "p", "mode": 256}]}},
+        ],
+    },
+}
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost", timeout=DEADLINE_SECONDS)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Api:
+    """The API server through `kubectl proxy` on a Unix socket: any kubeconfig, no start of a process for each request."""
+
+    def __init__(self, folder):
+        self.path = os.path.join(folder, "api.sock")
+        self.proxy = subprocess.Popen(
+            [KUBECTL, "proxy", "--unix-socket", self.path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_until(lambda: os.path.exists(self.path), "kubectl proxy listens")
+
+    def close(self):
+        self.proxy.terminate()
+        self.proxy.wait(DEADLINE_SECONDS)
+
+    def request(self, method, path, body=None, content_type="application/json"):
+        connection = UnixConnection(self.path)
+        connection.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": content_type})
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+        connection.close()
+        return response.status, answer
+
+
+def wait_until(is_true, what):
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not is_true():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"not within {DEADLINE_SECONDS} s: {what}")
+        time.sleep(0.02)
+
+
+def kubectl(*arguments, stdin=None):
+    result = subprocess.run(
+        [KUBECTL, *arguments], input=stdin, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        timeout=4 * DEADLINE_SECONDS,
+    )
+    return result.returncode, result.stdout
+
+
+def value_at(document, path):
+    for key in path:
+        document = document[key]
+    return document
+
+
+class Suite:
+    def __init__(self, api, namespace):
+        self.api = api
+        self.namespace = namespace
+        self.jobs = f"/apis/lockstep.dev/v1alpha1/namespaces/{namespace}/{RESOURCE}"
+        self.passed = 0
+        self.failed = 0
+
+    def check(self, name, is_right, detail=""):
+        if is_right:
+            self.passed += 1
+        else:
+            self.failed += 1
+            print(f"FAILED {name}: {str(detail)[:1000]}")
+
+    def try_create(self, job):
+        return self.api.request("POST", self.jobs + "?dryRun=All&fieldValidation=Strict", job)
+
+    def create(self, job, name):
+        status, answer = self.api.request("POST", self.jobs, changed(job, (("metadata", "name"), name)))
+        self.check(f"create {name}", status == 201, answer)
+        return answer
+
+    def patch(self, name, patch, subresource="", dry_run=False):
+        query = "?dryRun=All" if dry_run else ""
+        return self.api.request("PATCH", f"{self.jobs}/{name}{subresource}{query}", patch, "application/merge-patch+json")
+
+    def check_create_rules(self):
+        for name, path, good, bad, message in CREATE_CASES:
+            status, answer = self.try_create(changed(BASE, (path, good)))
+            self.check(f"{name}: accepted", status == 201, answer.get("message"))
+            status, answer = self.try_create(changed(BASE, (path, bad)))
+            text = answer.get("message", "")
+            self.check(f"{name}: refused", status in (400, 422) and message in text, f"{status} {text}")
+
+    def check_early_stop(self):
+        evaluated = changed(BASE, (TRAINING + ("evaluation",), {}))
+        for name, early_stop, accepted in (("target", {"target": 0.9}, True), ("neither", {"metric": "loss"}, False)):
+            status, answer = self.try_create(changed(evaluated, (TRAINING + ("earlyStop",), early_stop)))
+            is_right = status == 201 if accepted else "earlyStop must have target" in answer.get("message", "")
+            self.check(f"earlyStop with {name}", is_right, answer.get("message"))
+
+    def check_update_rules(self):
+        for index, (name, job, good, bad, message) in enumerate(UPDATE_CASES):
+            job_name = f"update-{index}"
+            self.create(job, job_name)
+            status, answer = self.patch(job_name, {"spec": good}, dry_run=True)
+            self.check(f"{name}: accepted", status == 200, answer.get("message"))
+            if bad is not None:
+                status, answer = self.patch(job_name, {"spec": bad}, dry_run=True)
+                text = answer.get("message", "")
+                self.check(f"{name}: refused", status == 422 and message in text, f"{status} {text}")
+
+    def check_typos(self):
+        """As a user sees them: plain `kubectl apply`."""
+        for name, change, path in TYPO_CASES:
+            status, text = kubectl(
+                "apply", "--namespace", self.namespace, "-f", "-", stdin=json.dumps(changed(BASE, change))
+            )
+            self.check(f"typo {name}", status != 0 and f'unknown field "{path}"' in text, text)
+
+    def check_defaults(self):
+        status, answer = self.try_create(WITH_SECTIONS)
+        self.check("a job with empty sections", status == 201, answer.get("message"))
+        for path, value in DEFAULTS.items():
+            try:
+                found = value_at(answer, path)
+            except KeyError:
+                found = "absent"
+            self.check("default of " + ".".join(path), found == value, f"{found!r}, not {value!r}")
+
+    def check_template_is_kept(self):
+        status, answer = self.try_create(changed(BASE, (at("worker", "template"), RICH_TEMPLATE)))
+        self.check("a rich pod template", status == 201, answer.get("message"))
+        if status == 201:
+            found = value_at(answer, at("worker", "template"))
+            self.check("nothing of the pod template is lost", found == RICH_TEMPLATE, json.dumps(found))
+
+    def check_scale(self):
+        self.create(ELASTIC_JOB, "scaled")
+        self.patch("scaled", {"status": {"replicas": 2, "selector": "lockstep.dev/job=scaled"}}, "/status")
+        scale = self.api.request("GET", f"{self.jobs}/scaled/scale")[1]
+        self.check("scale shows the wanted number", scale["spec"]["replicas"] == 2, scale)
+        self.check("scale shows the present number", scale["status"]["replicas"] == 2, scale)
+        self.check("scale shows the selector", scale["status"]["selector"] == "lockstep.dev/job=scaled", scale)
+        status, text = kubectl("scale", "--namespace", self.namespace, "dtj/scaled", "--replicas=4")
+        self.check("kubectl scale", status == 0, text)
+        job = self.api.request("GET", f"{self.jobs}/scaled")[1]
+        self.check("scale reaches worker.replicas", job["spec"]["worker"]["replicas"] == 4, job["spec"]["worker"])
+        status, text = kubectl("scale", "--namespace", self.namespace, "dtj/scaled", "--replicas=5")
+        self.check("scale beyond maxReplicas", status != 0 and "worker.replicas must lie within" in text, text)
+
+    def check_status(self):
+        self.create(BASE, "status")
+        condition = {"type": "Complete", "status": "True", "reason": "TrainingDone", "message": "",
+                     "lastTransitionTime": "2026-01-02T03:04:05Z"}
+        status_now = {
+            "state": "Complete", "readyReplicas": 2, "attempt": 1, "conditions": [condition],
+            "rendezvous": {"round": 7, "worldSize": 2}, "goodput": {"ratio": 0.93},
+            "progress": {"step": 100, "loss": 0.25}, "checkpoint": {"step": 100, "time": "2026-01-02T03:04:05Z"},
+        }
+        status, answer = self.patch("status", {"status": status_now, "spec": {"suspend": True}}, "/status")
+        self.check("status is written", status == 200 and answer["status"] == status_now, answer)
+        self.check("the spec is not written through status", answer["spec"]["suspend"] is False, answer["spec"])
+        status, answer = self.patch("status", {"status": {"state": "Failed"}})
+        self.check("status is not written through the object", answer["status"]["state"] == "Complete", answer)
+        status, answer = self.patch("status", {"status": {"conditions": [condition, condition]}}, "/status")
+        self.check("one condition of a type", status == 422 and "Duplicate value" in answer["message"], answer)
+        status, text = kubectl("wait", "--namespace", self.namespace, "dtj/status", "--for=condition=Complete",
+                               "--timeout=5s")
+        self.check("kubectl wait", status == 0, text)
+        self.columns()
+
+    def columns(self):
+        status, text = kubectl("get", "--namespace", self.namespace, "dtj", "status", "-o", "wide")
+        header, row = (text.splitlines() + ["", ""])[:2]
+        columns = "NAME STATE READY WORLD STEP LOSS RESTARTS AGE ROUND GOODPUT LAST-CKPT QUEUE"
+        self.check("columns", header.split() == columns.split(), text)
+        self.check("values in columns", row.split()[:7] == ["status", "Complete", "2", "2", "100", "0.25", "1"], text)
+        status, text = kubectl("get", "--namespace", self.namespace, "dtj")
+        self.check("narrow columns", text.splitlines()[0].split() == columns.split()[:8], text)
+        for category in ("all", "training"):
+            status, text = kubectl("get", "--namespace", self.namespace, category, "-o", "name")
+            self.check(f"category {category}", "distributedtrainingjob.lockstep.dev/status" in text, text)
+
+    def check_explain(self):
+        status, text = kubectl("explain", "dtj.spec.training.optimizer.learningRate")
+        self.check("kubectl explain", "Learning rate after the warm-up." in text, text)
+
+    def check_examples(self):
+        for example in sorted((ROOT / "crds" / "examples").glob("*.yaml")):
+            status, text = kubectl(
+                "apply", "--namespace", self.namespace, "--dry-run=server", "--validate=strict", "-f", str(example)
+            )
+            self.check(f"example {example.name}", status == 0, text)
+
+    def check_generated_parts(self):
+        version = self.api.request("GET", "/version")[1]
+        made_for = re.search(r"Kubernetes (\d+)\.(\d+)", CRD.read_text())
+        if made_for and (version["major"], version["minor"].rstrip("+")) != made_for.groups():
+            print(f"skipped: the CRD was made for Kubernetes {'.'.join(made_for.groups())}, this is {version['gitVersion']}")
+            return
+        result = subprocess.run(
+            [str(ROOT / "crds" / "generate.py"), "--check", "--kubectl", KUBECTL],
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=4 * DEADLINE_SECONDS,
+        )
+        self.check("the CRD is what generate.py makes", result.returncode == 0, result.stdout)
+
+
+def apply_crd(suite):
+    status, text = kubectl("apply", "-f", str(CRD))
+    suite.check("plain kubectl apply of the CRD", status == 0, text)
+    if status != 0:
+        return False
+    status, text = kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/distributedtrainingjobs.lockstep.dev")
+    suite.check("the CRD is established", status == 0, text)
+    status, answer = suite.api.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + RESOURCE + ".lockstep.dev")
+    not_structural = [c for c in answer["status"]["conditions"] if c["type"] == "NonStructuralSchema"]
+    suite.check("the schema is structural", not not_structural, not_structural)
+    wait_until(lambda: suite.api.request("GET", suite.jobs)[0] == 200, "the resource is served")
+    # The served schema follows the stored one a moment later.
+    wait_until(lambda: suite.try_create(BASE)[0] == 201, "the schema is served")
+    return True
+
+
+def main():
+    if "KUBECONFIG" not in os.environ:
+        print("skipped: KUBECONFIG is not set")
+        return 77
+    if not shutil.which(KUBECTL):
+        print(f"skipped: there is no {KUBECTL}")
+        return 77
+    namespace = "crd-" + uuid.uuid4().hex[:8]
+    with tempfile.TemporaryDirectory() as folder:
+        api = Api(folder)
+        suite = Suite(api, namespace)
+        try:
+            status, answer = api.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+            suite.check("create a namespace", status == 201, answer)
+            if apply_crd(suite):
+                for name in sorted(method for method in dir(suite) if method.startswith("check_")):
+                    getattr(suite, name)()
+        finally:
+            api.request("DELETE", suite.jobs)
+            api.request("DELETE", f"/api/v1/namespaces/{namespace}")
+            api.close()
+    print(f"{suite.passed} passed, {suite.failed} failed")
+    return 1 if suite.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
