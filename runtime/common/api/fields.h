@@ -1,13 +1,14 @@
 #pragma once
-// One description per struct serves reading, writing and the comparison with the CRD. A struct takes part by a function
+// One description per struct serves reading, writing and the comparison with the CRD. A struct takes part by
+// a function
 //
 //   template <typename A>
 //   void Describe(A& fields, Of<A, OptimizerSpec>& spec) {
 //     fields.Field("learningRate", spec.learning_rate, {.above = 0, .max = 1000});
 //   }
 //
-// found by its argument. A is FieldReader, FieldWriter, or the schema writer of the drift test. Private to this folder
-// and its tests. Pure.
+// found by its argument. A is FieldReader, FieldWriter, or the schema writer of the drift test. Private to
+// this folder and its tests. Pure.
 
 #include <cmath>
 #include <concepts>
@@ -72,7 +73,8 @@ class FieldReader {
     if constexpr (IsOptional<T>::value) {
       Field(key, target.emplace(), limits);
     } else if constexpr (IntOrWord<T>) {
-      if (const std::string problem = IntOrWordFromJson(reader_.json().at(std::string(key)), target); !problem.empty())
+      if (const std::string problem = IntOrWordFromJson(reader_.json().at(std::string(key)), target);
+          !problem.empty())
         reader_.Violation(key, problem);
     } else if constexpr (std::is_enum_v<T>) {
       ReadEnum(key, target);
@@ -154,7 +156,8 @@ class FieldReader {
   void ReadVector(std::string_view key, std::vector<T>& target, const Limits& limits) {
     if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
       reader_.Read(key, target);
-      for (std::size_t index = 0; index < target.size(); ++index) Check(Indexed(key, index), target[index], limits);
+      for (std::size_t index = 0; index < target.size(); ++index)
+        Check(Indexed(key, index), target[index], limits);
     } else {
       const Json& items = reader_.Array(key);
       target.clear();
@@ -223,7 +226,8 @@ class FieldWriter {
  public:
   static constexpr bool kReading = false;
 
-  // Numbers are rounded to so many digits: a status with fewer digits is written less often and is easier to read.
+  // Numbers are rounded to so many digits: a status with fewer digits is written less often and is easier to
+  // read.
   explicit FieldWriter(int significant_digits = 17) : significant_digits_(significant_digits) {}
 
   template <typename T>
