@@ -87,8 +87,7 @@ class FieldReader {
     } else if constexpr (IsVector<T>::value) {
       ReadVector(key, target, limits);
     } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
-      reader_.Read(key, target);
-      Check(key, target, limits);
+      if (ReadPlain(key, target)) Check(key, target, limits);
     } else {
       ReadStruct(reader_.Object(key), target);
     }
@@ -117,12 +116,18 @@ class FieldReader {
     fields.RejectUnknownKeys();
   }
 
+  // False where the value is of another type, which has been said: its limits are then beside the point.
+  template <typename T>
+  bool ReadPlain(std::string_view key, T& target) {
+    const std::size_t violations_before = violations_.size();
+    reader_.Read(key, target);
+    return violations_.size() == violations_before;
+  }
+
   template <typename E>
   void ReadEnum(std::string_view key, E& target) {
     std::string name;
-    const std::size_t violations_before = violations_.size();
-    reader_.Read(key, name);
-    if (violations_.size() != violations_before) return;
+    if (!ReadPlain(key, name)) return;
     if (const std::optional<E> value = EnumFromName<E>(name)) {
       target = *value;
     } else {
@@ -132,7 +137,7 @@ class FieldReader {
 
   void ReadTime(std::string_view key, WallTime& target) {
     std::string text;
-    reader_.Read(key, text);
+    if (!ReadPlain(key, text)) return;
     const Result<WallTime> time = ParseTime(text);
     if (!time) return reader_.Violation(key, "must be an RFC 3339 time");
     target = *time;
@@ -155,7 +160,7 @@ class FieldReader {
   template <typename T>
   void ReadVector(std::string_view key, std::vector<T>& target, const Limits& limits) {
     if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
-      reader_.Read(key, target);
+      if (!ReadPlain(key, target)) return;
       for (std::size_t index = 0; index < target.size(); ++index)
         Check(Indexed(key, index), target[index], limits);
     } else {

@@ -76,6 +76,14 @@ TEST(TrainingJobFromJson, CollectsEveryViolation) {
           "spec.replicas: unknown field"));
 }
 
+TEST(TrainingJobFromJson, SaysOnlyOnceThatATypeIsWrong) {
+  EXPECT_THAT(ViolationsOf(With(ValidJob(), "/spec/training/steps", "\"yes\"")),
+              ElementsAre("spec.training.steps: must be an integer, not \"yes\""));
+  EXPECT_THAT(ViolationsOf(
+                  With(ValidJob(), "/spec/training/model", R"({"name": "cnn", "cnn": {"channels": ["a"]}})")),
+              ElementsAre("spec.training.model.cnn.channels: must be a list of integers"));
+}
+
 TEST(TrainingJobFromJson, ChecksEntriesAndLengthsOfLists) {
   const auto hidden = [](const char* text) {
     return ViolationsOf(
