@@ -1,0 +1,14 @@
+#pragma once
+// Standard base64, as in Secrets and kubeconfigs. Pure.
+
+#include <string>
+#include <string_view>
+
+#include "runtime/common/base/result.h"
+
+namespace lockstep::kube {
+
+[[nodiscard]] std::string EncodeBase64(std::string_view bytes);
+[[nodiscard]] Result<std::string> DecodeBase64(std::string_view text);  // line breaks are allowed
+
+}  // namespace lockstep::kube

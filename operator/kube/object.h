@@ -1,0 +1,59 @@
+#pragma once
+// What every Kubernetes object has, read from its JSON. Pure.
+
+#include <compare>
+#include <string>
+#include <string_view>
+
+#include "runtime/common/base/json.h"
+
+namespace lockstep::kube {
+
+// A kind as the API server names it in paths.
+struct Resource {
+  std::string_view group;  // empty: the core group
+  std::string_view version;
+  std::string_view plural;
+  std::string_view kind;
+};
+
+inline constexpr Resource kPods{"", "v1", "pods", "Pod"};
+inline constexpr Resource kServices{"", "v1", "services", "Service"};
+inline constexpr Resource kConfigMaps{"", "v1", "configmaps", "ConfigMap"};
+inline constexpr Resource kSecrets{"", "v1", "secrets", "Secret"};
+inline constexpr Resource kLeases{"coordination.k8s.io", "v1", "leases", "Lease"};
+inline constexpr Resource kEvents{"events.k8s.io", "v1", "events", "Event"};
+inline constexpr Resource kTokenReviews{"authentication.k8s.io", "v1", "tokenreviews", "TokenReview"};
+
+struct ObjectKey {
+  std::string name_space;  // empty for what belongs to the cluster
+  std::string name;
+
+  // "namespace/name", the form in queues and logs.
+  [[nodiscard]] std::string ToString() const { return name_space + "/" + name; }
+  friend auto operator<=>(const ObjectKey&, const ObjectKey&) = default;
+};
+
+[[nodiscard]] inline ObjectKey KeyFromString(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return {"", std::string(text)};
+  return {std::string(text.substr(0, slash)), std::string(text.substr(slash + 1))};
+}
+
+[[nodiscard]] inline ObjectKey KeyOf(const Json& object) {
+  return {StringAt(object, {"metadata", "namespace"}), StringAt(object, {"metadata", "name"})};
+}
+
+[[nodiscard]] inline std::string UidOf(const Json& object) { return StringAt(object, {"metadata", "uid"}); }
+
+// The uid of the controller in ownerReferences, or "".
+[[nodiscard]] inline std::string ControllerUidOf(const Json& object) {
+  const Json* owners = FindJson(object, {"metadata", "ownerReferences"});
+  if (owners == nullptr || !owners->is_array()) return "";
+  for (const Json& owner : *owners) {
+    if (BoolAt(owner, {"controller"})) return StringAt(owner, {"uid"});
+  }
+  return "";
+}
+
+}  // namespace lockstep::kube

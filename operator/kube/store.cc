@@ -1,0 +1,141 @@
+#include "operator/kube/store.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+namespace lockstep::kube {
+namespace {
+
+// Versions of one API server are numbers that rise with every write, across all kinds.
+uint64_t VersionFromText(std::string_view text) {
+  uint64_t version = 0;
+  std::from_chars(text.data(), text.data() + text.size(), version);
+  return version;
+}
+
+uint64_t VersionOf(const Json& object) {
+  return VersionFromText(StringAt(object, {"metadata", "resourceVersion"}));
+}
+
+}  // namespace
+
+Store::Store(Slim slim, Index index) : slim_(std::move(slim)), index_(std::move(index)) {}
+
+Object Store::Get(const ObjectKey& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key);
+  return found == entries_.end() ? nullptr : found->second;
+}
+
+std::vector<Object> Store::ByIndex(const std::string& value) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Object> objects;
+  const auto found = by_index_.find(value);
+  if (found == by_index_.end()) return objects;
+  for (const ObjectKey& key : found->second) objects.push_back(entries_.at(key));
+  return objects;
+}
+
+std::vector<Object> Store::All() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Object> objects;
+  objects.reserve(entries_.size());
+  for (const auto& [key, object] : entries_) objects.push_back(object);
+  return objects;
+}
+
+std::size_t Store::size() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+std::vector<ObjectChange> Store::ReplaceAll(std::vector<Json> objects, const std::string& resource_version) {
+  std::vector<ObjectChange> changes;
+  std::set<ObjectKey> listed;
+  const uint64_t version = VersionFromText(resource_version);
+  const std::lock_guard lock(mutex_);
+  for (Json& object : objects) {
+    const ObjectKey key = KeyOf(object);
+    listed.insert(key);
+    const auto known = entries_.find(key);
+    if (known != entries_.end() && VersionOf(*known->second) >= VersionOf(object)) continue;
+    changes.push_back(Set(std::move(object)));
+  }
+  std::vector<ObjectKey> gone;
+  for (const auto& [key, object] : entries_) {
+    // Learnt after the list was taken: the watch will tell.
+    if (!listed.contains(key) && VersionOf(*object) <= version) gone.push_back(key);
+  }
+  for (const ObjectKey& key : gone) changes.push_back({Erase(key), nullptr});
+  seen_ = std::max(seen_, version);
+  return changes;
+}
+
+std::vector<ObjectChange> Store::Put(Json object) {
+  const std::lock_guard lock(mutex_);
+  const uint64_t version = VersionOf(object);
+  seen_ = std::max(seen_, version);
+  const auto known = entries_.find(KeyOf(object));
+  // Learnt from our own write already, or newer: the handlers still hear of it.
+  if (known != entries_.end() && VersionOf(*known->second) >= version) return {{known->second, known->second}};
+  return {Set(std::move(object))};
+}
+
+std::vector<ObjectChange> Store::Remove(Json object) {
+  const std::lock_guard lock(mutex_);
+  const uint64_t version = VersionOf(object);
+  seen_ = std::max(seen_, version);
+  const ObjectKey key = KeyOf(object);
+  const auto known = entries_.find(key);
+  // Another incarnation of the name, learnt from our own write.
+  if (known != entries_.end() && VersionOf(*known->second) > version) return {{std::make_shared<const Json>(Slimmed(std::move(object))), nullptr}};
+  Object before = known == entries_.end() ? std::make_shared<const Json>(Slimmed(std::move(object))) : Erase(key);
+  return {{std::move(before), nullptr}};
+}
+
+void Store::Seen(const std::string& resource_version) {
+  const std::lock_guard lock(mutex_);
+  seen_ = std::max(seen_, VersionFromText(resource_version));
+}
+
+void Store::Learn(Json object) {
+  const std::lock_guard lock(mutex_);
+  const uint64_t version = VersionOf(object);
+  if (version <= seen_) return;
+  const auto known = entries_.find(KeyOf(object));
+  if (known != entries_.end() && VersionOf(*known->second) >= version) return;
+  Set(std::move(object));
+}
+
+ObjectChange Store::Set(Json object) {
+  const ObjectKey key = KeyOf(object);
+  auto after = std::make_shared<const Json>(Slimmed(std::move(object)));
+  Object& entry = entries_[key];
+  Reindex(key, entry.get(), after.get());
+  Object before = std::exchange(entry, after);
+  return {std::move(before), std::move(after)};
+}
+
+Object Store::Erase(const ObjectKey& key) {
+  const auto found = entries_.find(key);
+  Object before = found->second;
+  Reindex(key, before.get(), nullptr);
+  entries_.erase(found);
+  return before;
+}
+
+void Store::Reindex(const ObjectKey& key, const Json* before, const Json* after) {
+  if (!index_) return;
+  const std::string old_value = before == nullptr ? "" : index_(*before);
+  const std::string new_value = after == nullptr ? "" : index_(*after);
+  if (old_value == new_value) return;
+  if (!old_value.empty()) {
+    const auto group = by_index_.find(old_value);
+    group->second.erase(key);
+    if (group->second.empty()) by_index_.erase(group);
+  }
+  if (!new_value.empty()) by_index_[new_value].insert(key);
+}
+
+}  // namespace lockstep::kube

@@ -1,0 +1,67 @@
+#pragma once
+// The cache of one kind. Any thread reads; the informer's thread applies what the watch says; writers add what the API
+// server answered them, so that a reconcile sees its own writes. Objects are immutable and shared: a reader keeps its
+// snapshot while the watch replaces the entry.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "operator/kube/object.h"
+#include "runtime/common/base/json.h"
+
+namespace lockstep::kube {
+
+using Object = std::shared_ptr<const Json>;
+
+// What a change was: before is absent for a new object, after for a deleted one.
+struct ObjectChange {
+  Object before;
+  Object after;
+};
+
+class Store {
+ public:
+  using Slim = std::function<Json(Json)>;
+  // Groups objects for ByIndex, for instance by the uid of their controller; "" leaves one out.
+  using Index = std::function<std::string(const Json&)>;
+
+  explicit Store(Slim slim = {}, Index index = {});
+
+  [[nodiscard]] Object Get(const ObjectKey& key) const;
+  [[nodiscard]] std::vector<Object> ByIndex(const std::string& value) const;
+  [[nodiscard]] std::vector<Object> All() const;
+  [[nodiscard]] std::size_t size() const;
+
+  // From the watch, in its order.
+  std::vector<ObjectChange> ReplaceAll(std::vector<Json> objects, const std::string& resource_version);
+  std::vector<ObjectChange> Put(Json object);
+  std::vector<ObjectChange> Remove(Json object);
+  void Seen(const std::string& resource_version);
+
+  // From the answer to a write of our own. Ignored where the watch is already past it: it has told us of this object,
+  // perhaps of its end.
+  void Learn(Json object);
+
+ private:
+  using Entries = std::map<ObjectKey, Object>;
+
+  ObjectChange Set(Json object);                        // requires mutex_
+  Object Erase(const ObjectKey& key);                   // requires mutex_
+  void Reindex(const ObjectKey& key, const Json* before, const Json* after);  // requires mutex_
+  [[nodiscard]] Json Slimmed(Json object) const { return slim_ ? slim_(std::move(object)) : std::move(object); }
+
+  const Slim slim_;
+  const Index index_;
+  mutable std::mutex mutex_;
+  Entries entries_;                                      // GUARDED_BY(mutex_)
+  std::map<std::string, std::set<ObjectKey>> by_index_;  // GUARDED_BY(mutex_)
+  uint64_t seen_ = 0;  // newest version the watch has told us of; GUARDED_BY(mutex_)
+};
+
+}  // namespace lockstep::kube

@@ -1,0 +1,67 @@
+#pragma once
+// List, then watch from there, for ever: the state machine without the network. Pure; one owner (informer.cc).
+//
+//   Listing ──page…last page──► Watching ──end, cut──► Watching (from the newest version seen)
+//      ▲                            │
+//      └────────── 410 Gone ────────┘
+//
+// The shape follows kube-rs' watcher: the new list replaces the store in one step, so that readers never see a half.
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "operator/kube/client.h"
+#include "runtime/common/base/error.h"
+
+namespace lockstep::kube {
+
+// What to ask the API server next.
+struct ListNext {
+  std::string continue_token;
+};
+struct WatchNext {
+  std::string resource_version;
+};
+
+// What to do to the store.
+struct ReplaceAll {
+  std::vector<Json> items;
+  std::string resource_version;
+};
+struct Put {
+  Json object;
+};
+struct Remove {
+  Json object;
+};
+struct Seen {  // nothing changed up to this version
+  std::string resource_version;
+};
+using StoreChange = std::variant<std::monostate, ReplaceAll, Put, Remove, Seen>;
+
+class WatchState {
+ public:
+  [[nodiscard]] std::variant<ListNext, WatchNext> next() const;
+
+  [[nodiscard]] StoreChange OnPage(ListPage page);
+  // An ERROR event is returned as the error; hand it to OnFailure once the stream is closed.
+  [[nodiscard]] Result<StoreChange> OnEvent(WatchEvent event);
+  // A list or watch that failed.
+  void OnFailure(const Error& error);
+
+  // Since the last page or event: the back-off's input.
+  [[nodiscard]] int failures() const { return failures_; }
+  [[nodiscard]] bool synced() const { return synced_; }
+
+ private:
+  bool watching_ = false;
+  bool synced_ = false;           // a first list is complete
+  std::vector<Json> pages_;       // of the list under way
+  std::string continue_token_;
+  std::string resource_version_;  // newest seen
+  int failures_ = 0;
+};
+
+}  // namespace lockstep::kube

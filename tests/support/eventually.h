@@ -1,0 +1,19 @@
+#pragma once
+// Waits for what other threads bring about, up to a deadline: the only kind of waiting that tests do.
+
+#include <chrono>
+#include <thread>
+
+namespace lockstep::testing {
+
+template <typename Condition>
+[[nodiscard]] bool Eventually(Condition condition, std::chrono::milliseconds limit = std::chrono::seconds(20)) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+}  // namespace lockstep::testing
