@@ -4,8 +4,7 @@
 
 namespace lockstep::api {
 
-TrainingSpec TrainingSpecFromJson(const Json& json, const std::string& path,
-                                  std::vector<std::string>& violations) {
+TrainingSpec TrainingSpecFromJson(const Json& json, const std::string& path, std::vector<std::string>& violations) {
   return ReadFields<TrainingSpec>(json, path, violations);
 }
 

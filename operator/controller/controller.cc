@@ -1,0 +1,49 @@
+#include "operator/controller/controller.h"
+
+#include "runtime/common/base/log.h"
+
+namespace lockstep::controller {
+
+Controller::~Controller() {
+  for (std::jthread& worker : workers_) worker.request_stop();
+}
+
+void Controller::Start(int workers) {
+  for (int i = 0; i < workers; ++i) {
+    workers_.emplace_back([this](const std::stop_token& stop) { Work(stop); });
+  }
+}
+
+void Controller::Enqueue(const std::string& key) {
+  observer_.OnAdded();
+  queue_.Add(key);
+}
+
+void Controller::Work(const std::stop_token& stop) {
+  while (const auto item = queue_.Get(stop)) {
+    ReconcileOnce(*item);
+    queue_.Done(item->key);
+  }
+}
+
+void Controller::ReconcileOnce(const WorkQueue::Item& item) {
+  observer_.OnStarted(item.waited);
+  const SteadyTime begin = clock_.Steady();
+  const auto outcome = reconciler_.Reconcile(item.key);
+  const Seconds worked = clock_.Steady() - begin;
+  if (!outcome.ok()) {
+    // Conflicts are the normal fate of a stale cache, not news.
+    const bool is_stale = outcome.error().code == ErrorCode::kConflict;
+    log::Write(is_stale ? log::Level::kDebug : log::Level::kWarning, "reconcile failed, will retry",
+               {{"object", item.key}, {"error", outcome.error().ToString()}});
+    observer_.OnFinished(ReconcileResult::kError, worked);
+    observer_.OnRetry();
+    queue_.AddRateLimited(item.key);
+    return;
+  }
+  queue_.Forget(item.key);
+  if (outcome->requeue_after) queue_.AddAfter(item.key, *outcome->requeue_after);
+  observer_.OnFinished(outcome->requeue_after ? ReconcileResult::kRequeueAfter : ReconcileResult::kSuccess, worked);
+}
+
+}  // namespace lockstep::controller

@@ -1,0 +1,65 @@
+#pragma once
+// Keys waiting to be reconciled, with client-go's contract: a key waits at most once; it is never handed out twice at
+// once; added again while it is worked on, it is handed out once more afterwards; delayed keys come when their earliest
+// time has passed. Any thread.
+//
+// Each key is in one of these: queue_ (also in dirty_), processing_ (in dirty_ too if it was added again), delayed_.
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "operator/controller/backoff.h"
+#include "runtime/common/base/clock.h"
+
+namespace lockstep::controller {
+
+class WorkQueue {
+ public:
+  struct Item {
+    std::string key;
+    SteadyTime::duration waited{};
+  };
+
+  explicit WorkQueue(const Clock& clock) : clock_(clock) {}
+
+  void Add(const std::string& key);
+  void AddAfter(const std::string& key, std::chrono::milliseconds delay);
+  // After a failure: with the key's back-off, which Forget resets.
+  void AddRateLimited(const std::string& key);
+  void Forget(const std::string& key);
+
+  // Blocks until a key is due or `stop`; the caller must call Done with it.
+  [[nodiscard]] std::optional<Item> Get(const std::stop_token& stop);
+  // Like Get, without waiting.
+  [[nodiscard]] std::optional<Item> TryGet();
+  void Done(const std::string& key);
+
+  [[nodiscard]] std::size_t depth() const;  // due keys that wait
+
+ private:
+  void AddLocked(const std::string& key);                            // requires mutex_
+  void AddAfterLocked(const std::string& key, SteadyTime due);       // requires mutex_
+  [[nodiscard]] std::optional<Item> TakeLocked();                    // requires mutex_
+  void MoveDueLocked();                                              // requires mutex_
+
+  const Clock& clock_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any wake_;
+  // All GUARDED_BY(mutex_).
+  std::deque<std::string> queue_;
+  std::unordered_map<std::string, SteadyTime> dirty_;  // since when
+  std::unordered_set<std::string> processing_;
+  std::set<std::pair<SteadyTime, std::string>> delayed_;
+  std::unordered_map<std::string, SteadyTime> due_;    // of each delayed key
+  KeyBackoff backoff_;
+};
+
+}  // namespace lockstep::controller

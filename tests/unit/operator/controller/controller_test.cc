@@ -1,0 +1,72 @@
+#include "operator/controller/controller.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "tests/support/eventually.h"
+
+namespace lockstep::controller {
+namespace {
+
+class ScriptedReconciler final : public Reconciler {
+ public:
+  std::function<Result<Outcome>(const std::string&, int)> script;
+  Result<Outcome> Reconcile(const std::string& key) override {
+    int run = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      run = ++runs_[key];
+    }
+    return script(key, run);
+  }
+  int runs(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    return runs_[key];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, int> runs_;
+};
+
+class Counts final : public ControllerObserver {
+ public:
+  void OnAdded() override { ++added; }
+  void OnRetry() override { ++retries; }
+  void OnStarted(std::chrono::duration<double>) override {}
+  void OnFinished(ReconcileResult result, std::chrono::duration<double>) override {
+    ++results[static_cast<std::size_t>(result)];
+  }
+  std::atomic<int> added = 0;
+  std::atomic<int> retries = 0;
+  std::array<std::atomic<int>, 3> results{};
+};
+
+TEST(Controller, RetriesErrorsAndComesBackWhenAsked) {
+  const SystemClock clock;
+  ScriptedReconciler reconciler;
+  reconciler.script = [](const std::string& key, int run) -> Result<Outcome> {
+    if (key == "bad" && run < 3) return Error{ErrorCode::kUnavailable, "away"};
+    if (key == "again" && run < 4) return Outcome{.requeue_after = std::chrono::milliseconds(1)};
+    return Outcome{};
+  };
+  Counts counts;
+  {
+    Controller controller(clock, reconciler, counts);
+    controller.Enqueue("bad");
+    controller.Enqueue("again");
+    controller.Start(3);
+    EXPECT_TRUE(testing::Eventually([&] { return reconciler.runs("bad") == 3 && reconciler.runs("again") == 4; }));
+  }
+  EXPECT_EQ(counts.added, 2);
+  EXPECT_EQ(counts.retries, 2);
+  EXPECT_EQ(counts.results[static_cast<std::size_t>(ReconcileResult::kError)], 2);
+  EXPECT_EQ(counts.results[static_cast<std::size_t>(ReconcileResult::kRequeueAfter)], 3);
+  EXPECT_EQ(counts.results[static_cast<std::size_t>(ReconcileResult::kSuccess)], 2);
+}
+
+}  // namespace
+}  // namespace lockstep::controller
