@@ -1,0 +1,46 @@
+#pragma once
+// What a checkpoint is: written last, so a checkpoint exists when its manifest does. The README documents the layout
+// for readers of other languages. Plain values, pure.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/common/base/json.h"
+#include "runtime/common/base/result.h"
+
+namespace lockstep::checkpoint {
+
+struct ShardEntry {
+  std::string name;    // object name beside the manifest
+  int64_t bytes = 0;
+  std::string sha256;  // hex
+};
+
+struct Manifest {
+  int format_version = 1;
+  std::string job_uid;
+  std::string job_name;
+  int64_t step = 0;
+  int64_t round = 0;
+  int world = 1;       // ranks that wrote it
+  std::string strategy = "ddp";
+  std::string time;    // RFC 3339
+  std::vector<ShardEntry> shards;  // every tensor is whole in exactly one of them
+  Json training = Json::object();  // spec.training it was made with
+};
+
+inline constexpr std::string_view kManifestName = "manifest.json";
+
+[[nodiscard]] std::string EncodeManifest(const Manifest& manifest);
+// kDataLoss where it does not parse or names an object outside of its folder; kUnsupported for another format version.
+[[nodiscard]] Result<Manifest> ParseManifest(std::string_view text);
+
+// "step-000000000120" and back; -1 for other names.
+[[nodiscard]] std::string FolderOfStep(int64_t step);
+[[nodiscard]] int64_t StepOfFolder(std::string_view folder);
+// "shard-00000-of-00002.round-7.safetensors": the round keeps the shards of two attempts at one step apart.
+[[nodiscard]] std::string ShardName(int rank, int world, int64_t round);
+
+}  // namespace lockstep::checkpoint

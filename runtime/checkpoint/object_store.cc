@@ -1,0 +1,25 @@
+#include "runtime/checkpoint/object_store.h"
+
+#include "runtime/checkpoint/file_store.h"
+#include "runtime/checkpoint/s3_store.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr std::string_view kFile = "file://";
+constexpr std::string_view kS3 = "s3://";
+
+}  // namespace
+
+Result<std::unique_ptr<ObjectStore>> OpenObjectStore(const std::string& uri) {
+  std::string path = uri;
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  if (path.starts_with(kFile) && path.size() > kFile.size() && path[kFile.size()] == '/') {
+    return OpenFileStore(path.substr(kFile.size()));
+  }
+  if (path.starts_with(kS3) && path.size() > kS3.size()) return OpenS3Store(path.substr(kS3.size()));
+  return Error{ErrorCode::kInvalidArgument,
+               "spec.checkpoint.uri: \"" + uri + "\" is neither s3://bucket/prefix nor file:///folder"};
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,35 @@
+#pragma once
+// Where checkpoints live: a flat space of named objects below one URI. Any thread. Errors name spec.checkpoint.uri and
+// say what would be right; kUnavailable where another try may help, after the store's own bounded retries.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/common/base/result.h"
+
+namespace lockstep::checkpoint {
+
+struct ObjectInfo {
+  std::string name;  // relative to the store's URI
+  int64_t bytes = 0;
+};
+
+class ObjectStore {
+ public:
+  virtual ~ObjectStore() = default;
+  // A reader sees the whole object or none.
+  [[nodiscard]] virtual Result<void> Put(const std::string& name, std::string_view content) = 0;
+  [[nodiscard]] virtual Result<std::string> Get(const std::string& name) = 0;
+  // Every object below the URI, in order of name; empty where there are none.
+  [[nodiscard]] virtual Result<std::vector<ObjectInfo>> List() = 0;
+  [[nodiscard]] virtual Result<void> Delete(const std::string& name) = 0;  // ok where it does not exist
+  [[nodiscard]] virtual std::string UriOf(const std::string& name) const = 0;
+};
+
+// file:///folder (made if absent) or s3://bucket/prefix with credentials and endpoint from the environment
+// (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL).
+[[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenObjectStore(const std::string& uri);
+
+}  // namespace lockstep::checkpoint

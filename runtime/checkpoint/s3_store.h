@@ -1,0 +1,11 @@
+#pragma once
+// ObjectStore in an S3 bucket, over Arrow's filesystem. See object_store.h.
+
+#include "runtime/checkpoint/object_store.h"
+
+namespace lockstep::checkpoint {
+
+// `path` is "bucket/prefix".
+[[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenS3Store(const std::string& path);
+
+}  // namespace lockstep::checkpoint

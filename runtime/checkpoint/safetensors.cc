@@ -1,0 +1,110 @@
+#include "runtime/checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "runtime/common/base/json.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr uint64_t kLengthBytes = 8;
+constexpr uint64_t kLongestHeader = 100'000'000;  // the format's own limit
+
+Error Damaged(const std::string& what) { return {ErrorCode::kDataLoss, "not a sound safetensors file: " + what}; }
+
+uint64_t ReadLittleEndian(std::string_view bytes) {
+  uint64_t value = 0;
+  for (std::size_t i = 0; i < kLengthBytes; ++i) value |= uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  return value;
+}
+
+// Product of the extents times the element size, refusing what overflows.
+Result<uint64_t> ByteCount(const TensorEntry& tensor) {
+  uint64_t bytes = BytesPerElement(tensor.dtype);
+  if (bytes == 0) return Damaged(tensor.name + ": unknown dtype \"" + tensor.dtype + "\"");
+  for (const int64_t extent : tensor.shape) {
+    if (extent < 0) return Damaged(tensor.name + ": negative extent");
+    const auto factor = static_cast<uint64_t>(extent);
+    if (factor != 0 && bytes > std::numeric_limits<uint64_t>::max() / factor) {
+      return Damaged(tensor.name + ": shape overflows");
+    }
+    bytes *= factor;
+  }
+  return bytes;
+}
+
+Result<TensorEntry> ParseTensor(const std::string& name, const Json& json) {
+  TensorEntry tensor{.name = name, .dtype = StringAt(json, {"dtype"})};
+  const Json* shape = FindJson(json, {"shape"});
+  const Json* offsets = FindJson(json, {"data_offsets"});
+  const auto numbers = [](const Json* list) {
+    return list != nullptr && list->is_array() &&
+           std::all_of(list->begin(), list->end(), [](const Json& item) {
+             return item.is_number_unsigned() && item.get<uint64_t>() <= uint64_t{INT64_MAX};
+           });
+  };
+  if (!numbers(shape) || !numbers(offsets) || offsets->size() != 2) return Damaged(name + ": bad shape or offsets");
+  for (const Json& extent : *shape) tensor.shape.push_back(extent.get<int64_t>());
+  tensor.begin = (*offsets)[0].get<uint64_t>();
+  tensor.end = (*offsets)[1].get<uint64_t>();
+  LOCKSTEP_TRY(const uint64_t bytes, ByteCount(tensor));
+  if (tensor.end < tensor.begin || tensor.end - tensor.begin != bytes) {
+    return Damaged(name + ": offsets do not match the shape");
+  }
+  return tensor;
+}
+
+}  // namespace
+
+uint64_t BytesPerElement(std::string_view dtype) {
+  static const std::map<std::string_view, uint64_t> kSizes = {{"F64", 8}, {"I64", 8}, {"F32", 4}, {"I32", 4},
+                                                              {"F16", 2}, {"BF16", 2}, {"I16", 2}, {"I8", 1},
+                                                              {"U8", 1},  {"BOOL", 1}};
+  const auto found = kSizes.find(dtype);
+  return found == kSizes.end() ? 0 : found->second;
+}
+
+std::string EncodeHeader(const std::vector<TensorEntry>& tensors, const std::map<std::string, std::string>& metadata) {
+  Json json = Json::object();
+  if (!metadata.empty()) json["__metadata__"] = metadata;
+  for (const TensorEntry& tensor : tensors) {
+    json[tensor.name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {tensor.begin, tensor.end}}};
+  }
+  std::string text = DumpJson(json);
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  std::string encoded;
+  for (std::size_t i = 0; i < kLengthBytes; ++i) encoded += static_cast<char>((text.size() >> (8 * i)) & 0xFFU);
+  return encoded + text;
+}
+
+Result<SafetensorsHeader> ParseHeader(std::string_view file) {
+  if (file.size() < kLengthBytes) return Damaged("shorter than its length field");
+  const uint64_t length = ReadLittleEndian(file);
+  if (length > kLongestHeader || length > file.size() - kLengthBytes) return Damaged("header longer than the file");
+  const auto json = ParseJson(file.substr(kLengthBytes, length));
+  if (!json.ok() || !json->is_object()) return Damaged("header is not a JSON object");
+  SafetensorsHeader header{.data_offset = kLengthBytes + length};
+  for (const auto& [name, value] : json->items()) {
+    if (name == "__metadata__") {
+      for (const auto& [key, text] : value.items()) {
+        if (text.is_string()) header.metadata[key] = text.get<std::string>();
+      }
+      continue;
+    }
+    LOCKSTEP_TRY(TensorEntry tensor, ParseTensor(name, value));
+    header.tensors.push_back(std::move(tensor));
+  }
+  std::sort(header.tensors.begin(), header.tensors.end(),
+            [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  uint64_t expected = 0;
+  for (const TensorEntry& tensor : header.tensors) {
+    if (tensor.begin != expected) return Damaged(tensor.name + ": overlap or gap");
+    expected = tensor.end;
+  }
+  if (expected != file.size() - header.data_offset) return Damaged("data section of another length");
+  return header;
+}
+
+}  // namespace lockstep::checkpoint

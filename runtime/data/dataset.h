@@ -1,0 +1,41 @@
+#pragma once
+// Labelled samples by number. Implementations are immutable after opening, so Get may be called from any thread, and
+// deterministic: the same ids give the same tensors in every process.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/common/api/training_spec.h"
+#include "runtime/common/base/result.h"
+
+namespace lockstep::data {
+
+struct Batch {
+  at::Tensor inputs;   // float32 [n, …sample shape]
+  at::Tensor targets;  // int64 [n], class indices
+};
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  [[nodiscard]] virtual int64_t size() const = 0;
+  [[nodiscard]] virtual int64_t classes() const = 0;
+  [[nodiscard]] virtual std::vector<int64_t> sample_shape() const = 0;  // without the batch dimension
+  // Every id lies in [0, size).
+  [[nodiscard]] virtual Batch Get(std::span<const int64_t> ids) const = 0;
+};
+
+struct Datasets {
+  std::unique_ptr<Dataset> train;
+  std::unique_ptr<Dataset> test;
+};
+
+// What `spec` names. The error names the field ("spec.training.data.path: …") and what would be right. `seed` makes
+// synthetic samples.
+[[nodiscard]] Result<Datasets> OpenDatasets(const api::DataSpec& spec, int64_t seed);
+
+}  // namespace lockstep::data

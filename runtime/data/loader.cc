@@ -1,0 +1,84 @@
+#include "runtime/data/loader.h"
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace lockstep::data {
+
+struct Loader::State {
+  const Dataset& dataset;
+  const int64_t prefetch;
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  // GUARDED_BY(mutex)
+  Source source;
+  uint64_t generation = 0;           // of the source: a batch of an older one is dropped
+  int64_t next_made = 0;             // next n to make
+  int64_t next_taken = 0;            // next n that Next returns
+  std::optional<int64_t> end;        // n after the last
+  std::map<int64_t, Batch> ready;
+  std::vector<std::jthread> threads;  // last: they stop before the rest goes
+
+  void Work(std::stop_token stop) {
+    std::unique_lock lock(mutex);
+    while (changed.wait(lock, stop, [this] { return CanMake(); })) {
+      const uint64_t mine = generation;
+      const int64_t n = next_made++;
+      const auto ids = source(n);
+      if (!ids.has_value()) {
+        end = n;
+        changed.notify_all();
+        continue;
+      }
+      lock.unlock();
+      Batch batch = dataset.Get(*ids);
+      lock.lock();
+      if (mine == generation) ready.emplace(n, std::move(batch));
+      changed.notify_all();
+    }
+  }
+
+  [[nodiscard]] bool CanMake() const {
+    return source && !end.has_value() && next_made - next_taken < prefetch;
+  }
+};
+
+Loader::Loader(const Dataset& dataset, int workers, int prefetch)
+    : state_(new State{.dataset = dataset, .prefetch = std::max(1, prefetch)}) {
+  for (int i = 0; i < std::max(1, workers); ++i) {
+    state_->threads.emplace_back([state = state_.get()](std::stop_token stop) { state->Work(stop); });
+  }
+}
+
+Loader::~Loader() = default;
+
+void Loader::Start(Source source) {
+  const std::lock_guard lock(state_->mutex);
+  state_->source = std::move(source);
+  ++state_->generation;
+  state_->next_made = 0;
+  state_->next_taken = 0;
+  state_->end.reset();
+  state_->ready.clear();
+  state_->changed.notify_all();
+}
+
+Result<Batch> Loader::Next(std::stop_token stop) {
+  std::unique_lock lock(state_->mutex);
+  const int64_t n = state_->next_taken;
+  const bool there = state_->changed.wait(lock, std::move(stop), [&] {
+    return state_->ready.contains(n) || (state_->end.has_value() && n >= *state_->end);
+  });
+  if (!there) return Error{ErrorCode::kCancelled, "loading was stopped"};
+  const auto found = state_->ready.find(n);
+  if (found == state_->ready.end()) return Error{ErrorCode::kNotFound, "no more batches"};
+  Batch batch = std::move(found->second);
+  state_->ready.erase(found);
+  ++state_->next_taken;
+  state_->changed.notify_all();
+  return batch;
+}
+
+}  // namespace lockstep::data

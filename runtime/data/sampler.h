@@ -1,0 +1,52 @@
+#pragma once
+// Which samples a step uses: a pure function of (seed, epoch, position), so that nothing has to be saved or agreed on.
+// Over one epoch every sample is used exactly once, in any world and through any number of restarts.
+//
+// The order of an epoch is a keyed permutation of [0, size): a four-round Feistel network over the next even number of
+// bits, walked until it lands inside the range (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
+// O(1) memory, random access. Pure; any thread.
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::data {
+
+class Permutation {
+ public:
+  Permutation(uint64_t key, int64_t size);
+  // The image of `position`, both in [0, size).
+  [[nodiscard]] int64_t At(int64_t position) const;
+
+ private:
+  uint64_t key_;
+  uint64_t size_;
+  uint32_t half_bits_;
+};
+
+struct SamplePlanOptions {
+  int64_t size = 0;          // of the data set
+  int64_t global_batch = 1;
+  uint64_t seed = 0;
+  bool shuffle = true;
+  bool drop_last = false;    // leave out the samples that do not fill a global batch
+};
+
+// The steps of a run: step s (from 0) uses positions [begin, begin + count) of epoch s / steps_per_epoch. The last step
+// of an epoch is smaller where the batch does not divide the data set, unless drop_last.
+class SamplePlan {
+ public:
+  explicit SamplePlan(const SamplePlanOptions& options);
+
+  [[nodiscard]] int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  [[nodiscard]] int64_t EpochOf(int64_t step) const { return step / steps_per_epoch_; }
+  // Samples of the step over all ranks.
+  [[nodiscard]] int64_t CountOf(int64_t step) const;
+  // Ids of places [begin, end) of the step's samples, 0 <= begin <= end <= CountOf(step).
+  [[nodiscard]] std::vector<int64_t> Ids(int64_t step, int64_t begin, int64_t end) const;
+
+ private:
+  SamplePlanOptions options_;
+  int64_t steps_per_epoch_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,40 @@
+#include "runtime/models/cnn.h"
+
+#include <torch/torch.h>
+
+namespace lockstep::models {
+
+Cnn::Cnn(const api::CnnSpec& spec, const ModelInput& input, int64_t side_features)
+    : dropout_(register_module("dropout", torch::nn::Dropout(spec.dropout))) {
+  int64_t channels = input.sample_shape.front();
+  for (const int64_t next : spec.channels) {
+    const std::string name = "conv" + std::to_string(convolutions_.size() + 1);
+    const auto options = torch::nn::Conv2dOptions(channels, next, 3).padding(1);
+    convolutions_.push_back(register_module(name, torch::nn::Conv2d(options)));
+    channels = next;
+  }
+  hidden_ = register_module("fc1", torch::nn::Linear(channels * side_features, spec.hidden_size));
+  output_ = register_module("fc2", torch::nn::Linear(spec.hidden_size, input.classes));
+}
+
+at::Tensor Cnn::Forward(const at::Tensor& inputs) {
+  at::Tensor x = inputs;
+  for (auto& convolution : convolutions_) x = at::max_pool2d(convolution->forward(x).relu(), {2, 2});
+  x = hidden_->forward(x.flatten(1)).relu();
+  return output_->forward(dropout_->forward(x));
+}
+
+Result<std::shared_ptr<Model>> MakeCnn(const api::CnnSpec& spec, const ModelInput& input) {
+  const auto shift = spec.channels.size();
+  const auto& shape = input.sample_shape;
+  if (shape.size() != 3 || (shape[1] >> shift) == 0 || (shape[2] >> shift) == 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "spec.training.model.cnn.channels: " + std::to_string(shift) +
+                     " poolings need images [channels, height, width] of at least " + std::to_string(1 << shift) +
+                     " pixels a side; use fewer channels entries, or the mlp"};
+  }
+  const int64_t side_features = (shape[1] >> shift) * (shape[2] >> shift);
+  return std::shared_ptr<Model>(std::make_shared<Cnn>(spec, input, side_features));
+}
+
+}  // namespace lockstep::models
