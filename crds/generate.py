@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes crds/distributedtrainingjobs.yaml from crds/schema.yaml and Kubernetes' own OpenAPI.
+"""Writes crds/distributedtrainingjobs.yaml, and its copy in the chart, from crds/schema.yaml and Kubernetes' own OpenAPI.
 
 schema.yaml is ours, written by hand. Where it says `generated:`, the named definition of the API server's OpenAPI v3
 takes its place, made structural as a custom resource needs it: references put in place, descriptions left out (the
@@ -28,6 +28,8 @@ import yaml
 FOLDER = pathlib.Path(__file__).resolve().parent
 SCHEMA = FOLDER / "schema.yaml"
 TARGET = FOLDER / "distributedtrainingjobs.yaml"
+# A chart cannot reach outside its folder.
+CHART_COPY = FOLDER.parent / "charts" / "lockstep" / "files" / TARGET.name
 MAX_BYTES = 262144  # limit of the annotation that `kubectl apply` keeps the object in
 HEADER = """\
 # Made by crds/generate.py from crds/schema.yaml and the OpenAPI of Kubernetes {version}; do not edit.
@@ -213,6 +215,16 @@ def documents_from_cluster(kubectl):
     return read
 
 
+def check(path, text):
+    committed = path.read_text() if path.exists() else ""
+    if committed == text:
+        return 0
+    difference = list(difflib.unified_diff(committed.splitlines(), text.splitlines(), "committed", "made anew", n=0))
+    print("\n".join(line[:200] for line in difference[:40]))
+    print(f"{path.relative_to(FOLDER.parent)} differs from what crds/generate.py makes")
+    return 1
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare only")
@@ -230,14 +242,11 @@ def main():
     text = render(fill(yaml.safe_load(SCHEMA.read_text()), documents, reused), version)
     if len(text.encode()) >= MAX_BYTES:
         raise SystemExit(f"{TARGET.name} would have {len(text.encode())} bytes; `kubectl apply` takes {MAX_BYTES}")
-    if not arguments.check:
-        TARGET.write_text(text)
-        print(f"{TARGET.name}: {len(text.encode())} bytes")
-    elif text != present:
-        difference = list(difflib.unified_diff(present.splitlines(), text.splitlines(), "committed", "made anew", n=0))
-        print("\n".join(line[:200] for line in difference[:40]))
-        print(f"{TARGET.name} differs from what crds/generate.py makes")
-        return 1
+    if arguments.check:
+        return max(check(TARGET, text), check(CHART_COPY, text))
+    for path in (TARGET, CHART_COPY):
+        path.write_text(text)
+    print(f"{TARGET.name}: {len(text.encode())} bytes")
     return 0
 
 

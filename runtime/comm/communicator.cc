@@ -62,7 +62,7 @@ Communicator::Communicator(Place place, std::unique_ptr<Group> group)
 
 Communicator::~Communicator() = default;
 
-c10d::ProcessGroup& Communicator::group() { return *group_->process_group; }
+c10::intrusive_ptr<c10d::ProcessGroup> Communicator::group() const { return group_->process_group; }
 
 // Gloo has no abort. But a receive that times out signals *every* connection of its context: all pending
 // operations of this process throw and all sockets close, which tells the peers. A receive from a peer whose

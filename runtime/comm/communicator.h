@@ -8,6 +8,7 @@
 // wait for the whole time-out. c10d's exceptions end here.
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <atomic>
 #include <chrono>
@@ -71,7 +72,7 @@ class Communicator {
   [[nodiscard]] int world() const { return place_.world; }
 
   // For code that drives c10d itself (runtime/parallel). Lives as long as this object.
-  [[nodiscard]] c10d::ProcessGroup& group();
+  [[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroup> group() const;
   // A sum that has been started: Wait before reading the tensor. Dropping it unwaited is allowed.
   class PendingSum {
    public:

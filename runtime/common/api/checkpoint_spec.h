@@ -1,6 +1,6 @@
 #pragma once
-// spec.checkpoint: where and when the training state is saved. Parsed by the operator, the command line and every rank.
-// Values, any thread.
+// spec.checkpoint: where and when the training state is saved. Parsed by the operator, the command line and
+// every rank. Values, any thread.
 
 #include <cstdint>
 #include <optional>
@@ -15,8 +15,8 @@ namespace lockstep::api {
 enum class ResumeMode { kAuto, kNever, kStep };
 enum class OnTermination { kSave, kNone };
 
-// Auto: from the newest complete checkpoint if there is one; Never: ignore what is there; or from exactly `step`.
-// Written as "Auto", "Never" or an integer.
+// Auto: from the newest complete checkpoint if there is one; Never: ignore what is there; or from exactly
+// `step`. Written as "Auto", "Never" or an integer.
 struct ResumeFrom {
   ResumeMode mode = ResumeMode::kAuto;
   int64_t step = 0;  // where mode is kStep
@@ -28,8 +28,8 @@ struct SecretReference {
   std::string name;
 };
 
-// A checkpoint is written after the last step, on termination (where asked), and whenever either interval has passed
-// since the last one; with neither interval there are no others.
+// A checkpoint is written after the last step, on termination (where asked), and whenever either interval has
+// passed since the last one; with neither interval there are no others.
 struct CheckpointSpec {
   std::string uri;  // s3://bucket/prefix, file:///folder; gs:// and abfs:// by the schema
   std::optional<SecretReference> secret_ref;

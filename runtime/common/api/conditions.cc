@@ -34,8 +34,8 @@ bool SetCondition(std::vector<Condition>& conditions, const ConditionChange& cha
 }
 
 const Condition* FindCondition(const std::vector<Condition>& conditions, std::string_view type) {
-  const auto found =
-      std::find_if(conditions.begin(), conditions.end(), [&](const Condition& entry) { return entry.type == type; });
+  const auto found = std::find_if(conditions.begin(), conditions.end(),
+                                  [&](const Condition& entry) { return entry.type == type; });
   return found == conditions.end() ? nullptr : &*found;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Conditions of a job as metav1 wants them, and the one-word state that people read. Pure; time is a parameter.
+// Conditions of a job as metav1 wants them, and the one-word state that people read. Pure; time is a
+// parameter.
 
 #include <string>
 #include <string_view>
@@ -26,7 +27,7 @@ namespace reason {
 // Failed
 inline constexpr std::string_view kInvalidSpec = "InvalidSpec";
 inline constexpr std::string_view kNotImplemented = "NotImplemented";
-inline constexpr std::string_view kUserError = "UserError";            // training or data
+inline constexpr std::string_view kUserError = "UserError";  // training or data
 inline constexpr std::string_view kBadConfiguration = "BadConfiguration";
 inline constexpr std::string_view kObjectStore = "ObjectStoreUnavailable";
 inline constexpr std::string_view kMaxRestarts = "MaxRestartsExceeded";
@@ -61,15 +62,17 @@ struct ConditionChange {
   std::string message;
 };
 
-// Adds or updates one condition; the transition time moves only with the status. A terminal condition that is True
-// stays as it is. The message is cut to what the API allows. Returns whether anything changed.
-bool SetCondition(std::vector<Condition>& conditions, const ConditionChange& change, int64_t generation, WallTime now);
+// Adds or updates one condition; the transition time moves only with the status. A terminal condition that is
+// True stays as it is. The message is cut to what the API allows. Returns whether anything changed.
+bool SetCondition(std::vector<Condition>& conditions, const ConditionChange& change, int64_t generation,
+                  WallTime now);
 
 [[nodiscard]] const Condition* FindCondition(const std::vector<Condition>& conditions, std::string_view type);
 [[nodiscard]] bool IsTrue(const std::vector<Condition>& conditions, std::string_view type);
 [[nodiscard]] bool IsFinished(const std::vector<Condition>& conditions);  // Complete or Failed
 
-// Complete, Failed, Suspended, Stalled, Restarting, Running, Starting, Pending or Created: the first that applies.
+// Complete, Failed, Suspended, Stalled, Restarting, Running, Starting, Pending or Created: the first that
+// applies.
 [[nodiscard]] std::string_view StateOf(const std::vector<Condition>& conditions);
 
 }  // namespace lockstep::api

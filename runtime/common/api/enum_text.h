@@ -1,6 +1,6 @@
 #pragma once
-// Names of enumerators as they stand in manifests. An enum takes part by specialising EnumNames with its names in the
-// order of its enumerators, which count from zero. Pure.
+// Names of enumerators as they stand in manifests. An enum takes part by specialising EnumNames with its
+// names in the order of its enumerators, which count from zero. Pure.
 
 #include <cstddef>
 #include <iterator>

@@ -1,13 +1,14 @@
 #pragma once
-// One description per struct serves reading, writing and the comparison with the CRD. A struct takes part by a function
+// One description per struct serves reading, writing and the comparison with the CRD. A struct takes part by
+// a function
 //
 //   template <typename A>
 //   void Describe(A& fields, Of<A, OptimizerSpec>& spec) {
 //     fields.Field("learningRate", spec.learning_rate, {.above = 0, .max = 1000});
 //   }
 //
-// found by its argument. A is FieldReader, FieldWriter, or the schema writer of the drift test. Private to this folder
-// and its tests. Pure.
+// found by its argument. A is FieldReader, FieldWriter, or the schema writer of the drift test. Private to
+// this folder and its tests. Pure.
 
 #include <cmath>
 #include <concepts>
@@ -72,7 +73,8 @@ class FieldReader {
     if constexpr (IsOptional<T>::value) {
       Field(key, target.emplace(), limits);
     } else if constexpr (IntOrWord<T>) {
-      if (const std::string problem = IntOrWordFromJson(reader_.json().at(std::string(key)), target); !problem.empty())
+      if (const std::string problem = IntOrWordFromJson(reader_.json().at(std::string(key)), target);
+          !problem.empty())
         reader_.Violation(key, problem);
     } else if constexpr (std::is_enum_v<T>) {
       ReadEnum(key, target);
@@ -85,8 +87,7 @@ class FieldReader {
     } else if constexpr (IsVector<T>::value) {
       ReadVector(key, target, limits);
     } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
-      reader_.Read(key, target);
-      Check(key, target, limits);
+      if (ReadPlain(key, target)) Check(key, target, limits);
     } else {
       ReadStruct(reader_.Object(key), target);
     }
@@ -115,12 +116,18 @@ class FieldReader {
     fields.RejectUnknownKeys();
   }
 
+  // False where the value is of another type, which has been said: its limits are then beside the point.
+  template <typename T>
+  bool ReadPlain(std::string_view key, T& target) {
+    const std::size_t violations_before = violations_.size();
+    reader_.Read(key, target);
+    return violations_.size() == violations_before;
+  }
+
   template <typename E>
   void ReadEnum(std::string_view key, E& target) {
     std::string name;
-    const std::size_t violations_before = violations_.size();
-    reader_.Read(key, name);
-    if (violations_.size() != violations_before) return;
+    if (!ReadPlain(key, name)) return;
     if (const std::optional<E> value = EnumFromName<E>(name)) {
       target = *value;
     } else {
@@ -130,7 +137,7 @@ class FieldReader {
 
   void ReadTime(std::string_view key, WallTime& target) {
     std::string text;
-    reader_.Read(key, text);
+    if (!ReadPlain(key, text)) return;
     const Result<WallTime> time = ParseTime(text);
     if (!time) return reader_.Violation(key, "must be an RFC 3339 time");
     target = *time;
@@ -153,8 +160,9 @@ class FieldReader {
   template <typename T>
   void ReadVector(std::string_view key, std::vector<T>& target, const Limits& limits) {
     if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
-      reader_.Read(key, target);
-      for (std::size_t index = 0; index < target.size(); ++index) Check(Indexed(key, index), target[index], limits);
+      if (!ReadPlain(key, target)) return;
+      for (std::size_t index = 0; index < target.size(); ++index)
+        Check(Indexed(key, index), target[index], limits);
     } else {
       const Json& items = reader_.Array(key);
       target.clear();
@@ -223,7 +231,8 @@ class FieldWriter {
  public:
   static constexpr bool kReading = false;
 
-  // Numbers are rounded to so many digits: a status with fewer digits is written less often and is easier to read.
+  // Numbers are rounded to so many digits: a status with fewer digits is written less often and is easier to
+  // read.
   explicit FieldWriter(int significant_digits = 17) : significant_digits_(significant_digits) {}
 
   template <typename T>

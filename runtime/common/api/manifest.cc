@@ -47,7 +47,8 @@ Result<Json> NumberFromText(const YAML::Node& node, const std::string& text) {
   if (text.size() > kLongest || kFirst.find(text.front()) == std::string_view::npos) return Json(text);
   const auto is = [&](const std::regex& pattern) { return std::regex_match(text, pattern); };
   if (is(patterns.leading_zero)) {
-    return Fault(node, text + " has a leading zero, which YAML 1.1 reads as octal; write it in decimal or in quotes");
+    return Fault(
+        node, text + " has a leading zero, which YAML 1.1 reads as octal; write it in decimal or in quotes");
   }
   if (is(patterns.decimal)) return IntegerFromText(node, text, 10);
   if (is(patterns.octal)) return IntegerFromText(node, text, 8);
@@ -57,8 +58,8 @@ Result<Json> NumberFromText(const YAML::Node& node, const std::string& text) {
   return Json(text);
 }
 
-// The core schema of YAML 1.2. Where YAML 1.1, which kubectl reads, differs, the text is refused or left a string, so
-// that a manifest never means two things.
+// The core schema of YAML 1.2. Where YAML 1.1, which kubectl reads, differs, the text is refused or left a
+// string, so that a manifest never means two things.
 Result<Json> ScalarFromYaml(const YAML::Node& node) {
   const std::string text = node.Scalar();
   if (node.Tag() != "?" && !node.Tag().empty()) {  // quoted, or a block
@@ -77,10 +78,14 @@ class Converter {
     if (depth > kMaxDepth) return Fault(node, "nested too deeply");
     if (++nodes_ > kMaxNodes) return Fault(node, "too many values (aliases expanded)");
     switch (node.Type()) {
-      case YAML::NodeType::Scalar: return ScalarFromYaml(node);
-      case YAML::NodeType::Sequence: return ConvertSequence(node, depth);
-      case YAML::NodeType::Map: return ConvertMap(node, depth);
-      default: return Json();
+      case YAML::NodeType::Scalar:
+        return ScalarFromYaml(node);
+      case YAML::NodeType::Sequence:
+        return ConvertSequence(node, depth);
+      case YAML::NodeType::Map:
+        return ConvertMap(node, depth);
+      default:
+        return Json();
     }
   }
 
@@ -132,10 +137,12 @@ Result<Json> FindJobInManifest(std::string_view text) {
   const Json* job = nullptr;
   for (const Json& document : documents) {
     if (StringAt(document, {"kind"}) != kKind) continue;
-    if (job != nullptr) return Error{ErrorCode::kInvalidArgument, "the manifest holds more than one " + std::string(kKind)};
+    if (job != nullptr)
+      return Error{ErrorCode::kInvalidArgument, "the manifest holds more than one " + std::string(kKind)};
     job = &document;
   }
-  if (job == nullptr) return Error{ErrorCode::kInvalidArgument, "the manifest holds no " + std::string(kKind)};
+  if (job == nullptr)
+    return Error{ErrorCode::kInvalidArgument, "the manifest holds no " + std::string(kKind)};
   return *job;
 }
 

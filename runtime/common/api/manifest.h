@@ -10,8 +10,8 @@
 
 namespace lockstep::api {
 
-// Every document of the text that is not empty. Refused: text over 4 MiB, nesting over 64 levels, expansion of aliases
-// beyond a bound, duplicate keys, keys that are not text.
+// Every document of the text that is not empty. Refused: text over 4 MiB, nesting over 64 levels, expansion
+// of aliases beyond a bound, duplicate keys, keys that are not text.
 [[nodiscard]] Result<std::vector<Json>> ParseManifest(std::string_view text);
 // The one DistributedTrainingJob in a text that may hold other objects beside it.
 [[nodiscard]] Result<Json> FindJobInManifest(std::string_view text);

@@ -1,6 +1,6 @@
 #pragma once
-// Names, labels and annotations of everything that belongs to a job: functions of (job, slot) alone, so that creating
-// twice is the same as creating once. Pure.
+// Names, labels and annotations of everything that belongs to a job: functions of (job, slot) alone, so that
+// creating twice is the same as creating once. Pure.
 
 #include <cstdint>
 #include <map>

@@ -1,6 +1,6 @@
 #pragma once
-// The DistributedTrainingJob resource (lockstep.dev/v1alpha1) as values, with the defaults of the CRD. The operator
-// gets one from the API server, the command line from a manifest. Values, any thread.
+// The DistributedTrainingJob resource (lockstep.dev/v1alpha1) as values, with the defaults of the CRD. The
+// operator gets one from the API server, the command line from a manifest. Values, any thread.
 
 #include <cstdint>
 #include <map>
@@ -176,8 +176,12 @@ struct TrainingJobSpec {
   ObservabilitySpec observability;
 
   // The bounds of the number of pods in a round; both worker.replicas where the size is fixed.
-  [[nodiscard]] int32_t min_replicas() const { return elastic_policy ? elastic_policy->min_replicas : worker.replicas; }
-  [[nodiscard]] int32_t max_replicas() const { return elastic_policy ? elastic_policy->max_replicas : worker.replicas; }
+  [[nodiscard]] int32_t min_replicas() const {
+    return elastic_policy ? elastic_policy->min_replicas : worker.replicas;
+  }
+  [[nodiscard]] int32_t max_replicas() const {
+    return elastic_policy ? elastic_policy->max_replicas : worker.replicas;
+  }
 };
 
 // ---- status ----
@@ -270,7 +274,7 @@ struct RestartRecord {
 struct TrainingJobStatus {
   int64_t observed_generation = 0;
   std::vector<Condition> conditions;
-  std::string state;  // one word for people, derived from the conditions
+  std::string state;                        // one word for people, derived from the conditions
   std::optional<WallTime> start_time;       // admitted first, or after the last suspension
   std::optional<WallTime> completion_time;  // Complete or Failed
   int32_t replicas = 0;

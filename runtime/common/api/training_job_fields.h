@@ -19,7 +19,7 @@ inline constexpr int32_t kMaxNprocPerNode = 64;
 
 template <typename A>
 void Describe(A& fields, Of<A, WorkerSpec>& spec) {
-  fields.Field("replicas", spec.replicas, {.min = 0, .max = kMaxReplicas});
+  fields.Field("replicas", spec.replicas, {.min = 1, .max = kMaxReplicas});
   fields.Field("containerName", spec.container_name, {.max_length = 63});
   fields.Required("template", spec.pod_template);
 }

@@ -34,7 +34,8 @@ ObjectMeta MetadataFromJson(const Json& json) {
   metadata.deletion_timestamp = TimeAt(json, "deletionTimestamp");
   metadata.labels = TextMapAt(json, "labels");
   metadata.annotations = TextMapAt(json, "annotations");
-  if (const Json* finalizers = FindJson(json, {"finalizers"}); finalizers != nullptr && finalizers->is_array()) {
+  if (const Json* finalizers = FindJson(json, {"finalizers"});
+      finalizers != nullptr && finalizers->is_array()) {
     for (const Json& entry : *finalizers) {
       if (entry.is_string()) metadata.finalizers.push_back(entry.get<std::string>());
     }
@@ -46,10 +47,14 @@ ObjectMeta MetadataFromJson(const Json& json) {
 
 Json IntOrWordToJson(const NprocPerNode& nproc) {
   switch (nproc.mode) {
-    case NprocMode::kAuto: return "auto";
-    case NprocMode::kGpu: return "gpu";
-    case NprocMode::kCpu: return "cpu";
-    case NprocMode::kCount: return nproc.count;
+    case NprocMode::kAuto:
+      return "auto";
+    case NprocMode::kGpu:
+      return "gpu";
+    case NprocMode::kCpu:
+      return "cpu";
+    case NprocMode::kCount:
+      return nproc.count;
   }
   return {};
 }
@@ -61,7 +66,8 @@ std::string IntOrWordFromJson(const Json& json, NprocPerNode& nproc) {
     nproc = {.mode = NprocMode::kGpu, .count = 0};
   } else if (json == "cpu") {
     nproc = {.mode = NprocMode::kCpu, .count = 0};
-  } else if (json.is_number_integer() && json.get<int64_t>() >= 1 && json.get<int64_t>() <= kMaxNprocPerNode) {
+  } else if (json.is_number_integer() && json.get<int64_t>() >= 1 &&
+             json.get<int64_t>() <= kMaxNprocPerNode) {
     nproc = {.mode = NprocMode::kCount, .count = json.get<int32_t>()};
   } else {
     return "must be auto, gpu, cpu or a number from 1 to " + std::to_string(kMaxNprocPerNode) + ", not " +

@@ -4,7 +4,8 @@
 
 namespace lockstep::api {
 
-TrainingSpec TrainingSpecFromJson(const Json& json, const std::string& path, std::vector<std::string>& violations) {
+TrainingSpec TrainingSpecFromJson(const Json& json, const std::string& path,
+                                  std::vector<std::string>& violations) {
   return ReadFields<TrainingSpec>(json, path, violations);
 }
 

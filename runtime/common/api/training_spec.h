@@ -1,6 +1,7 @@
 #pragma once
-// spec.training: what the default runtime trains, as plain values with the defaults of the CRD. Parsed by the operator,
-// the command line and every rank (which gets it through its configuration file). Values, any thread.
+// spec.training: what the default runtime trains, as plain values with the defaults of the CRD. Parsed by the
+// operator, the command line and every rank (which gets it through its configuration file). Values, any
+// thread.
 //
 // A value that parses need not be possible or built yet: validate.h and unsupported.h say so.
 
@@ -32,8 +33,8 @@ struct MlpSpec {
   std::vector<int64_t> hidden_sizes = {128};
 };
 
-// For each entry of `channels`: 3x3 convolution (padding 1), ReLU, 2x2 max-pooling. Then one hidden layer with ReLU and
-// dropout, then one value per class.
+// For each entry of `channels`: 3x3 convolution (padding 1), ReLU, 2x2 max-pooling. Then one hidden layer
+// with ReLU and dropout, then one value per class.
 struct CnnSpec {
   std::vector<int64_t> channels = {32, 64};
   int64_t hidden_size = 128;
@@ -75,7 +76,8 @@ struct ModelSpec {
   std::optional<PluginSpec> plugin;
 };
 
-// Random but learnable samples made from the seed, for tests and measurements: the label is a function of the sample.
+// Random but learnable samples made from the seed, for tests and measurements: the label is a function of the
+// sample.
 struct SyntheticSpec {
   int64_t samples = 4096;
   int64_t test_samples = 512;
@@ -117,8 +119,8 @@ struct DataSpec {
 struct OptimizerSpec {
   OptimizerName name = OptimizerName::kAdamw;
   double learning_rate = 0.001;
-  double momentum = 0.0;   // sgd
-  bool nesterov = false;   // sgd
+  double momentum = 0.0;      // sgd
+  bool nesterov = false;      // sgd
   double weight_decay = 0.0;  // sgd, adam: added to the gradient; adamw: decoupled
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -156,8 +158,8 @@ struct EvaluationSpec {
   int64_t batch_size = 256;
 };
 
-// Ends the training, successfully, when `metric` of an evaluation reaches `target` or has not improved by `min_delta`
-// over `patience` evaluations.
+// Ends the training, successfully, when `metric` of an evaluation reaches `target` or has not improved by
+// `min_delta` over `patience` evaluations.
 struct EarlyStopSpec {
   EarlyStopMetric metric = EarlyStopMetric::kAccuracy;
   std::optional<double> target;
@@ -170,7 +172,7 @@ struct TrainingSpec {
   DataSpec data;
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
-  int64_t global_batch_size = 0;           // required: all samples of one step over all ranks
+  int64_t global_batch_size = 0;            // required: all samples of one step over all ranks
   std::optional<int64_t> micro_batch_size;  // absent: a rank takes its share of the global batch in one piece
   std::optional<int64_t> epochs;            // exactly one of epochs and steps
   std::optional<int64_t> steps;
@@ -184,8 +186,9 @@ struct TrainingSpec {
   std::optional<EarlyStopSpec> early_stop;
 };
 
-// Reads the section found at `path` ("spec.training"); appends every violation, each beginning with the path of its
-// field. Without violations the result is well-formed; ValidateTraining (validate.h) says whether it makes sense.
+// Reads the section found at `path` ("spec.training"); appends every violation, each beginning with the path
+// of its field. Without violations the result is well-formed; ValidateTraining (validate.h) says whether it
+// makes sense.
 [[nodiscard]] TrainingSpec TrainingSpecFromJson(const Json& json, const std::string& path,
                                                 std::vector<std::string>& violations);
 // Complete: with every default written out.
@@ -193,7 +196,8 @@ struct TrainingSpec {
 
 template <>
 struct EnumNames<ModelName> {
-  static constexpr std::string_view values[] = {"mlp", "cnn", "resnet18", "resnet50", "gpt", "torchscript", "plugin"};
+  static constexpr std::string_view values[] = {"mlp", "cnn",         "resnet18", "resnet50",
+                                                "gpt", "torchscript", "plugin"};
 };
 template <>
 struct EnumNames<TorchscriptLoss> {

@@ -53,10 +53,12 @@ void Describe(A& fields, Of<A, ModelSpec>& spec) {
   fields.Required("name", spec.name);
   fields.Section("mlp", spec.mlp, spec.name == ModelName::kMlp, "name is mlp");
   fields.Section("cnn", spec.cnn, spec.name == ModelName::kCnn, "name is cnn");
-  fields.Section("resnet", spec.resnet, spec.name == ModelName::kResnet18 || spec.name == ModelName::kResnet50,
+  fields.Section("resnet", spec.resnet,
+                 spec.name == ModelName::kResnet18 || spec.name == ModelName::kResnet50,
                  "name is resnet18 or resnet50");
   fields.Section("gpt", spec.gpt, spec.name == ModelName::kGpt, "name is gpt");
-  fields.Section("torchscript", spec.torchscript, spec.name == ModelName::kTorchscript, "name is torchscript");
+  fields.Section("torchscript", spec.torchscript, spec.name == ModelName::kTorchscript,
+                 "name is torchscript");
   fields.Section("plugin", spec.plugin, spec.name == ModelName::kPlugin, "name is plugin");
 }
 
@@ -97,7 +99,8 @@ void Describe(A& fields, Of<A, DataSpec>& spec) {
   fields.Field("prefetch", spec.prefetch, {.min = 1, .max = 256});
   fields.Section("synthetic", spec.synthetic, spec.format == DataFormat::kSynthetic, "format is synthetic");
   fields.Section("csv", spec.csv, spec.format == DataFormat::kCsv, "format is csv");
-  fields.Section("imageFolder", spec.image_folder, spec.format == DataFormat::kImageFolder, "format is imageFolder");
+  fields.Section("imageFolder", spec.image_folder, spec.format == DataFormat::kImageFolder,
+                 "format is imageFolder");
   fields.Field("augmentation", spec.augmentation);
 }
 

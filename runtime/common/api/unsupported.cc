@@ -34,27 +34,30 @@ void RefuseEnum(Fields& fields, bool is_asked, const std::string& path, E asked,
 void CheckModelAndData(const TrainingSpec& training, Fields& fields) {
   const std::string path = "spec.training.";
   const ModelName model = training.model.name;
-  RefuseEnum(fields, model != ModelName::kMlp && model != ModelName::kCnn, path + "model.name", model, "mlp or cnn");
+  RefuseEnum(fields, model != ModelName::kMlp && model != ModelName::kCnn, path + "model.name", model,
+             "mlp or cnn");
   const DataSpec& data = training.data;
-  RefuseEnum(fields, data.format != DataFormat::kIdx && data.format != DataFormat::kSynthetic, path + "data.format",
-             data.format, "idx or synthetic");
+  RefuseEnum(fields, data.format != DataFormat::kIdx && data.format != DataFormat::kSynthetic,
+             path + "data.format", data.format, "idx or synthetic");
   RefuseEnum(fields, data.sampler != SamplerName::kUniform, path + "data.sampler", data.sampler, "uniform");
   const DataSpec defaults;
   RefuseChange(fields, path + "data.workers", data.workers, defaults.workers);
   RefuseChange(fields, path + "data.prefetch", data.prefetch, defaults.prefetch);
   Refuse(fields, data.drop_last, path + "data.dropLast", "true", "use false");
-  Refuse(fields, data.augmentation.horizontal_flip, path + "data.augmentation.horizontalFlip", "true", "use false");
+  Refuse(fields, data.augmentation.horizontal_flip, path + "data.augmentation.horizontalFlip", "true",
+         "use false");
   RefuseChange(fields, path + "data.augmentation.cropPadding", data.augmentation.crop_padding, int64_t{0});
 }
 
 void CheckMethod(const TrainingSpec& training, Fields& fields) {
   const std::string path = "spec.training.";
-  RefuseEnum(fields, training.optimizer.name == OptimizerName::kAdam, path + "optimizer.name", training.optimizer.name,
-             "sgd or adamw");
+  RefuseEnum(fields, training.optimizer.name == OptimizerName::kAdam, path + "optimizer.name",
+             training.optimizer.name, "sgd or adamw");
   RefuseEnum(fields, training.schedule.name == ScheduleName::kPolynomial, path + "schedule.name",
              training.schedule.name, "constant, step or cosine");
   RefuseEnum(fields, training.precision != Precision::kFp32, path + "precision", training.precision, "fp32");
-  RefuseEnum(fields, training.determinism != Determinism::kNone, path + "determinism", training.determinism, "none");
+  RefuseEnum(fields, training.determinism != Determinism::kNone, path + "determinism", training.determinism,
+             "none");
   RefuseEnum(fields, training.strategy != Strategy::kDdp, path + "strategy", training.strategy, "ddp");
   RefuseEnum(fields, training.sync.compression != Compression::kNone, path + "sync.compression",
              training.sync.compression, "none");
@@ -67,7 +70,8 @@ void CheckMethod(const TrainingSpec& training, Fields& fields) {
 void CheckCheckpoint(const CheckpointSpec& checkpoint, Fields& fields) {
   const std::string& uri = checkpoint.uri;
   const bool is_other_store = uri.rfind("gs://", 0) == 0 || uri.rfind("abfs://", 0) == 0;
-  Refuse(fields, is_other_store, "spec.checkpoint.uri", uri.substr(0, uri.find(':') + 3), "use s3:// or file:///");
+  Refuse(fields, is_other_store, "spec.checkpoint.uri", uri.substr(0, uri.find(':') + 3),
+         "use s3:// or file:///");
   RefuseEnum(fields, checkpoint.on_termination != OnTermination::kSave, "spec.checkpoint.onTermination",
              checkpoint.on_termination, "Save");
 }
@@ -81,9 +85,10 @@ void CheckElasticPolicy(const ElasticPolicy& elastic, Fields& fields) {
 void CheckFailurePolicy(const FailurePolicy& policy, Fields& fields) {
   RefuseSection(fields, policy.restart_window_seconds.has_value(), "spec.failurePolicy.restartWindowSeconds",
                 "a window for restarts");
-  RefuseEnum(fields, policy.restart_strategy != RestartStrategy::kInPlace, "spec.failurePolicy.restartStrategy",
-             policy.restart_strategy, "InPlace");
-  RefuseChange(fields, "spec.failurePolicy.inPlaceLimit", policy.in_place_limit, FailurePolicy{}.in_place_limit);
+  RefuseEnum(fields, policy.restart_strategy != RestartStrategy::kInPlace,
+             "spec.failurePolicy.restartStrategy", policy.restart_strategy, "InPlace");
+  RefuseChange(fields, "spec.failurePolicy.inPlaceLimit", policy.in_place_limit,
+               FailurePolicy{}.in_place_limit);
   RefuseSection(fields, !policy.rules.empty(), "spec.failurePolicy.rules", "choosing an action by rules");
 }
 
@@ -92,7 +97,8 @@ void CheckHealthPolicy(const HealthPolicy& policy, Fields& fields) {
   const HealthPolicy defaults;
   RefuseChange(fields, path + "firstStepTimeoutSeconds", policy.first_step_timeout_seconds,
                defaults.first_step_timeout_seconds);
-  RefuseSection(fields, policy.step_timeout_seconds.has_value(), path + "stepTimeoutSeconds", "a bound for one step");
+  RefuseSection(fields, policy.step_timeout_seconds.has_value(), path + "stepTimeoutSeconds",
+                "a bound for one step");
   Refuse(fields, policy.step_timeout_factor != defaults.step_timeout_factor, path + "stepTimeoutFactor",
          "a learned bound for one step", "leave it out or use 10");
   RefuseEnum(fields, policy.on_hang != defaults.on_hang, path + "onHang", policy.on_hang, "Restart");
@@ -110,7 +116,8 @@ void CheckRunPolicy(const RunPolicy& policy, Fields& fields) {
 void CheckSchedulingPolicy(const SchedulingPolicy& policy, Fields& fields) {
   RefuseSection(fields, policy.gang.has_value(), "spec.schedulingPolicy.gang", "gang scheduling");
   RefuseSection(fields, !policy.queue_name.empty(), "spec.schedulingPolicy.queueName", "queueing");
-  RefuseSection(fields, policy.topology.has_value(), "spec.schedulingPolicy.topology", "placement by topology");
+  RefuseSection(fields, policy.topology.has_value(), "spec.schedulingPolicy.topology",
+                "placement by topology");
 }
 
 void CheckNetworkAndObservability(const TrainingJobSpec& spec, Fields& fields) {
@@ -124,7 +131,9 @@ void CheckNetworkAndObservability(const TrainingJobSpec& spec, Fields& fields) {
 
 }  // namespace
 
-std::string UnsupportedField::ToString() const { return path + ": " + asked + " is not implemented yet; " + instead; }
+std::string UnsupportedField::ToString() const {
+  return path + ": " + asked + " is not implemented yet; " + instead;
+}
 
 std::vector<UnsupportedField> FindUnsupported(const TrainingJobSpec& spec) {
   Fields fields;
@@ -135,7 +144,10 @@ std::vector<UnsupportedField> FindUnsupported(const TrainingJobSpec& spec) {
     Refuse(fields, true, "spec.training", "a job without this section, which runs a program of its own,",
            "describe the training here");
   }
-  RefuseEnum(fields, spec.success_policy != SuccessPolicy::kAll, "spec.successPolicy", spec.success_policy, "All");
+  Refuse(fields, spec.nproc_per_node.mode == NprocMode::kGpu, "spec.nprocPerNode", "gpu",
+         "use auto, cpu or a number");
+  RefuseEnum(fields, spec.success_policy != SuccessPolicy::kAll, "spec.successPolicy", spec.success_policy,
+             "All");
   RefuseChange(fields, "spec.standbyReplicas", spec.standby_replicas, 0);
   if (spec.checkpoint) CheckCheckpoint(*spec.checkpoint, fields);
   if (spec.elastic_policy) CheckElasticPolicy(*spec.elastic_policy, fields);

@@ -1,6 +1,6 @@
 #pragma once
-// What the schema knows and this version does not do yet. Such a field is refused with a clear message, never silently
-// ignored; a line leaves this list in the commit that brings the behaviour. Pure.
+// What the schema knows and this version does not do yet. Such a field is refused with a clear message, never
+// silently ignored; a line leaves this list in the commit that brings the behaviour. Pure.
 
 #include <string>
 #include <vector>
@@ -10,9 +10,9 @@
 namespace lockstep::api {
 
 struct UnsupportedField {
-  std::string path;    // spec.training.model.name
-  std::string asked;   // resnet50
-  std::string instead; // use mlp or cnn
+  std::string path;     // spec.training.model.name
+  std::string asked;    // resnet50
+  std::string instead;  // use mlp or cnn
 
   // "spec.training.model.name: resnet50 is not implemented yet; use mlp or cnn"
   [[nodiscard]] std::string ToString() const;

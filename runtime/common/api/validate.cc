@@ -29,7 +29,8 @@ void CheckName(const ObjectMeta& metadata, Violations& violations) {
   if (IsLabel(metadata.name) && metadata.name.size() <= kMaxJobNameLength) return;
   Add(violations, "metadata.name",
       "must be a label of at most " + std::to_string(kMaxJobNameLength) +
-          " characters: lower-case letters, digits and \"-\", beginning with a letter (pod names derive from it)");
+          " characters: lower-case letters, digits and \"-\", beginning with a letter (pod names derive from "
+          "it)");
 }
 
 void CheckContainers(const WorkerSpec& worker, Violations& violations) {
@@ -38,10 +39,13 @@ void CheckContainers(const WorkerSpec& worker, Violations& violations) {
   if (containers == nullptr || !containers->is_array() || containers->empty()) {
     return Add(violations, path, "must hold the container \"" + worker.container_name + "\"");
   }
-  const auto is_trainer = [&](const Json& entry) { return StringAt(entry, {"name"}) == worker.container_name; };
+  const auto is_trainer = [&](const Json& entry) {
+    return StringAt(entry, {"name"}) == worker.container_name;
+  };
   const auto trainer = std::find_if(containers->begin(), containers->end(), is_trainer);
   if (trainer == containers->end()) {
-    return Add(violations, path, "no container is named \"" + worker.container_name + "\" (spec.worker.containerName)");
+    return Add(violations, path,
+               "no container is named \"" + worker.container_name + "\" (spec.worker.containerName)");
   }
   const std::string trainer_path = path + "[" + std::to_string(trainer - containers->begin()) + "]";
   if (StringAt(*trainer, {"image"}).empty()) Add(violations, trainer_path + ".image", "is required");
@@ -55,13 +59,15 @@ void CheckContainers(const WorkerSpec& worker, Violations& violations) {
   }
 }
 
-// The operator names, restarts and addresses the pods; a template that says otherwise would be overruled in silence.
+// The operator names, restarts and addresses the pods; a template that says otherwise would be overruled in
+// silence.
 void CheckTemplate(const WorkerSpec& worker, Violations& violations) {
   CheckContainers(worker, violations);
   const std::string path = "spec.worker.template.spec";
   const std::string restart = StringAt(worker.pod_template, {"spec", "restartPolicy"});
   if (!restart.empty() && restart != "Never") {
-    Add(violations, path + ".restartPolicy", "must be absent or Never: Lockstep restarts what fails (see failurePolicy)");
+    Add(violations, path + ".restartPolicy",
+        "must be absent or Never: Lockstep restarts what fails (see failurePolicy)");
   }
   for (const std::string_view field : {"hostname", "subdomain", "nodeName"}) {
     if (FindJson(worker.pod_template, {"spec", field}) != nullptr) {
@@ -96,8 +102,8 @@ void CheckGang(const TrainingJobSpec& spec, Violations& violations) {
 void CheckUri(std::string_view uri, Violations& violations) {
   static constexpr std::string_view kPath = "spec.checkpoint.uri";
   static constexpr std::array<std::string_view, 4> kSchemes = {"s3://", "gs://", "abfs://", "file:///"};
-  const auto* scheme =
-      std::find_if(kSchemes.begin(), kSchemes.end(), [&](auto candidate) { return uri.rfind(candidate, 0) == 0; });
+  const auto* scheme = std::find_if(kSchemes.begin(), kSchemes.end(),
+                                    [&](auto candidate) { return uri.rfind(candidate, 0) == 0; });
   if (scheme == kSchemes.end()) {
     return Add(violations, kPath,
                "must begin with s3://, gs://, abfs:// or file:///, as in s3://bucket/folder, not \"" +
@@ -116,7 +122,8 @@ void CheckRules(const FailurePolicy& policy, Violations& violations) {
     const std::string path = "spec.failurePolicy.rules[" + std::to_string(index) + "]";
     const int given = int{rule.on_exit_codes.has_value()} + int{!rule.on_pod_conditions.empty()} +
                       int{!rule.on_causes.empty()};
-    if (given != 1) Add(violations, path, "must have exactly one of onExitCodes, onPodConditions and onCauses");
+    if (given != 1)
+      Add(violations, path, "must have exactly one of onExitCodes, onPodConditions and onCauses");
     if (!rule.on_exit_codes || rule.on_exit_codes->match_operator != ExitCodeOperator::kIn) continue;
     const auto& values = rule.on_exit_codes->values;
     if (std::find(values.begin(), values.end(), 0) != values.end()) {
@@ -132,7 +139,8 @@ void CheckModel(const ModelSpec& model, const std::string& path, Violations& vio
   if (model.name == ModelName::kPlugin && !model.plugin) {
     Add(violations, path + ".plugin", "is required where name is plugin");
   }
-  if (model.name == ModelName::kGpt && model.gpt.embedding_size % model.gpt.heads != 0) {
+  const bool has_heads = model.gpt.heads > 0;  // or the reader has said so
+  if (model.name == ModelName::kGpt && has_heads && model.gpt.embedding_size % model.gpt.heads != 0) {
     Add(violations, path + ".gpt.embeddingSize", "must be a multiple of heads");
   }
 }
@@ -142,7 +150,8 @@ void CheckData(const DataSpec& data, const std::string& path, Violations& violat
   if (!is_synthetic && data.path.empty()) {
     Add(violations, path + ".path", "is required where format is " + std::string(NameOf(data.format)));
   }
-  if (is_synthetic && !data.path.empty()) Add(violations, path + ".path", "must be absent where format is synthetic");
+  if (is_synthetic && !data.path.empty())
+    Add(violations, path + ".path", "must be absent where format is synthetic");
 }
 
 void CheckOptimizer(const OptimizerSpec& optimizer, const std::string& path, Violations& violations) {

@@ -77,7 +77,7 @@ CREATE_CASES = [
     ("replicas within elasticPolicy", at("elasticPolicy"), {"minReplicas": 2, "maxReplicas": 2},
      {"minReplicas": 3, "maxReplicas": 4}, 'spec.worker.replicas: Invalid value: "object": worker.replicas must lie within'),
     ("elasticPolicy is complete", at("elasticPolicy"), ELASTIC, {"minReplicas": 1}, "spec.elasticPolicy.maxReplicas"),
-    ("replicas is not negative", at("worker", "replicas"), 0, -1, "spec.worker.replicas"),
+    ("replicas is positive", at("worker", "replicas"), 1, 0, "spec.worker.replicas"),
     ("replicas is a number", at("worker", "replicas"), 3, "three", "spec.worker.replicas"),
     ("replicas is bounded", at("worker", "replicas"), 10000, 10001, "spec.worker.replicas"),
     ("managedBy has a domain", at("managedBy"), "kueue.x-k8s.io/multikueue", "multikueue", "spec.managedBy"),

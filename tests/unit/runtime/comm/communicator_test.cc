@@ -6,61 +6,23 @@
 
 #include <thread>
 
-#include "tests/support/forked_process.h"
+#include "tests/support/forked_ranks.h"
 
 namespace lockstep::comm {
 namespace {
 
+using testing::ExpectAllSucceed;
 using testing::ForkedProcess;
+using testing::kPatience;
 using testing::LineChannel;
+using testing::Meeting;
+using testing::StartRanks;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
-
-constexpr seconds kPatience{60};
 
 double MillisecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
-
-// Both ends of a round on this machine: rank 0's listener is opened by the test, so that every child knows
-// its port.
-struct Meeting {
-  Listener listener = std::move(Listener::Open("127.0.0.1")).value();
-  int port = listener.port();
-
-  Result<std::shared_ptr<Communicator>> Enter(int64_t round, int rank, int world) {
-    const Place place{.round = round,
-                      .rank = rank,
-                      .world = world,
-                      .address = "127.0.0.1",
-                      .store_host = "127.0.0.1",
-                      .store_port = port};
-    return Communicator::Connect(place, std::move(listener), Deadlines{});
-  }
-};
-
-using RankBody = std::function<int(int rank, LineChannel& parent)>;
-
-std::vector<ForkedProcess> StartRanks(int world, const RankBody& body) {
-  std::vector<ForkedProcess> ranks;
-  for (int rank = 0; rank < world; ++rank) {
-    ranks.emplace_back([&body, rank](LineChannel& parent) { return body(rank, parent); });
-  }
-  return ranks;
-}
-
-void ExpectAllSucceed(std::vector<ForkedProcess>& ranks) {
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    EXPECT_EQ(ranks[rank].Wait(kPatience), 0) << "rank " << rank;
-  }
-}
-
-#define REQUIRE(condition)                                                     \
-  if (!(condition)) {                                                          \
-    std::fprintf(stderr, "line %d: %s does not hold\n", __LINE__, #condition); \
-    return 1;                                                                  \
-  }
 
 TEST(Communicator, MovesValuesBetweenTheRanks) {
   Meeting meeting;

@@ -14,11 +14,14 @@ ConditionChange Change(std::string_view type, ConditionStatus status, std::strin
 
 TEST(SetCondition, MovesTheTransitionTimeOnlyWithTheStatus) {
   std::vector<Condition> conditions;
-  EXPECT_TRUE(SetCondition(conditions, Change(condition::kProgressing, ConditionStatus::kFalse, "A"), 1, At(10)));
-  EXPECT_TRUE(SetCondition(conditions, Change(condition::kProgressing, ConditionStatus::kFalse, "B"), 2, At(20)));
+  EXPECT_TRUE(
+      SetCondition(conditions, Change(condition::kProgressing, ConditionStatus::kFalse, "A"), 1, At(10)));
+  EXPECT_TRUE(
+      SetCondition(conditions, Change(condition::kProgressing, ConditionStatus::kFalse, "B"), 2, At(20)));
   EXPECT_EQ(conditions[0].last_transition_time, At(10));
   EXPECT_EQ(conditions[0].observed_generation, 2);
-  EXPECT_TRUE(SetCondition(conditions, Change(condition::kProgressing, ConditionStatus::kTrue, "C"), 2, At(30)));
+  EXPECT_TRUE(
+      SetCondition(conditions, Change(condition::kProgressing, ConditionStatus::kTrue, "C"), 2, At(30)));
   EXPECT_EQ(conditions[0].last_transition_time, At(30));
   EXPECT_EQ(conditions.size(), 1u);
 }
@@ -33,16 +36,19 @@ TEST(SetCondition, SaysWhetherAnythingChanged) {
 TEST(SetCondition, NeverFlipsATerminalConditionBack) {
   std::vector<Condition> conditions;
   SetCondition(conditions, Change(condition::kFailed, ConditionStatus::kFalse, "A"), 1, At(5));
-  EXPECT_TRUE(SetCondition(conditions, Change(condition::kFailed, ConditionStatus::kTrue, "B", "why"), 1, At(10)));
+  EXPECT_TRUE(
+      SetCondition(conditions, Change(condition::kFailed, ConditionStatus::kTrue, "B", "why"), 1, At(10)));
   EXPECT_FALSE(SetCondition(conditions, Change(condition::kFailed, ConditionStatus::kFalse, "C"), 2, At(20)));
-  EXPECT_FALSE(SetCondition(conditions, Change(condition::kFailed, ConditionStatus::kTrue, "D", "other"), 2, At(20)));
+  EXPECT_FALSE(
+      SetCondition(conditions, Change(condition::kFailed, ConditionStatus::kTrue, "D", "other"), 2, At(20)));
   EXPECT_EQ(conditions[0].reason, "B");
   EXPECT_TRUE(IsFinished(conditions));
 }
 
 TEST(SetCondition, CutsAMessageThatIsTooLong) {
   std::vector<Condition> conditions;
-  SetCondition(conditions, Change(condition::kFailed, ConditionStatus::kTrue, "A", std::string(100000, 'x')), 1, At(1));
+  SetCondition(conditions, Change(condition::kFailed, ConditionStatus::kTrue, "A", std::string(100000, 'x')),
+               1, At(1));
   EXPECT_LE(conditions[0].message.size(), 4096u);
 }
 

@@ -1,5 +1,5 @@
-// The CRD and the values in C++ say the same: fields, types, words, defaults, limits. And the CRD keeps its promises:
-// a sentence for every field of ours, small enough for a plain `kubectl apply`.
+// The CRD and the values in C++ say the same: fields, types, words, defaults, limits. And the CRD keeps its
+// promises: a sentence for every field of ours, small enough for a plain `kubectl apply`.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,14 @@ Json Crd() {
 }
 
 Json SchemaOf(const std::string& section) {
-  return Crd().at("spec").at("versions").at(0).at("schema").at("openAPIV3Schema").at("properties").at(section);
+  return Crd()
+      .at("spec")
+      .at("versions")
+      .at(0)
+      .at("schema")
+      .at("openAPIV3Schema")
+      .at("properties")
+      .at(section);
 }
 
 const Json& ObjectAt(const Json& schema, const char* key) {
@@ -72,7 +79,8 @@ class SchemaWriter {
       Fact(path, "type", "integer or string");
     } else if constexpr (std::is_enum_v<T>) {
       Fact(path, "type", "string");
-      Fact(path, "enum", Json(std::vector<std::string>(std::begin(EnumNames<T>::values), std::end(EnumNames<T>::values))));
+      Fact(path, "enum",
+           Json(std::vector<std::string>(std::begin(EnumNames<T>::values), std::end(EnumNames<T>::values))));
     } else if constexpr (std::is_same_v<T, WallTime>) {
       Fact(path, "type", "string");
       Fact(path, "format", "date-time");
@@ -222,7 +230,8 @@ void ExpectDescriptions(const Json& schema, const std::string& path) {
     EXPECT_TRUE(text.empty() || text.back() == '.') << at << ": the description is no sentence";
     if (!kForeign.contains(at)) ExpectDescriptions(value, at);
   }
-  if (schema.contains("items") && !kForeign.contains(path + "[]")) ExpectDescriptions(schema.at("items"), path + "[]");
+  if (schema.contains("items") && !kForeign.contains(path + "[]"))
+    ExpectDescriptions(schema.at("items"), path + "[]");
 }
 
 TEST(Crd, EveryFieldOfOursHasASentence) {

@@ -21,7 +21,8 @@ inline Json ValidJob() {
     }})");
 }
 
-// Sets the value at a JSON pointer, creating what lies between; `text` is JSON. "remove" takes the field away.
+// Sets the value at a JSON pointer, creating what lies between; `text` is JSON. "remove" takes the field
+// away.
 inline Json With(Json job, const std::string& pointer, const std::string& text) {
   const Json::json_pointer at(pointer);
   if (text == "remove") {

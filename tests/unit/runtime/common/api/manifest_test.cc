@@ -35,7 +35,8 @@ map: {a: 1}
 )");
   ASSERT_TRUE(documents.ok()) << documents.error().ToString();
   ASSERT_EQ(documents->size(), 1u);
-  EXPECT_EQ((*documents)[0], *ParseJson(R"({"int": 42, "hex": 31, "negative": -3, "float": 0.001, "point": 0.5,
+  EXPECT_EQ((*documents)[0],
+            *ParseJson(R"({"int": 42, "hex": 31, "negative": -3, "float": 0.001, "point": 0.5,
       "yes": "yes", "true": true, "empty": null, "tilde": null, "quoted": "42", "single": "true", "block": "12\n",
       "list": [1, "two", 3.0], "map": {"a": 1}})"));
 }
@@ -85,8 +86,10 @@ TEST(ParseManifest, BoundsHostileInput) {
 TEST(FindJobInManifest, FindsTheOneAmongOthers) {
   const char* job = "apiVersion: lockstep.dev/v1alpha1\nkind: DistributedTrainingJob\nmetadata: {name: a}\n";
   EXPECT_EQ(FindJobInManifest(std::string("kind: Secret\n---\n") + job)->at("metadata").at("name"), "a");
-  EXPECT_THAT(FindJobInManifest("kind: Secret").error().message, HasSubstr("holds no DistributedTrainingJob"));
-  EXPECT_THAT(FindJobInManifest(std::string(job) + "---\n" + job).error().message, HasSubstr("more than one"));
+  EXPECT_THAT(FindJobInManifest("kind: Secret").error().message,
+              HasSubstr("holds no DistributedTrainingJob"));
+  EXPECT_THAT(FindJobInManifest(std::string(job) + "---\n" + job).error().message,
+              HasSubstr("more than one"));
 }
 
 TEST(Examples, ParseValidateAndAreSupported) {
@@ -102,7 +105,8 @@ TEST(Examples, ParseValidateAndAreSupported) {
     const TrainingJob job = TrainingJobFromJson(*json, violations);
     EXPECT_THAT(violations, testing::IsEmpty()) << entry.path();
     EXPECT_THAT(Validate(job), testing::IsEmpty()) << entry.path();
-    for (const UnsupportedField& field : FindUnsupported(job.spec)) ADD_FAILURE() << entry.path() << field.ToString();
+    for (const UnsupportedField& field : FindUnsupported(job.spec))
+      ADD_FAILURE() << entry.path() << field.ToString();
   }
   EXPECT_GE(count, 3);
 }

@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "runtime/common/api/unsupported.h"
+#include "runtime/common/api/validate.h"
 #include "tests/unit/runtime/common/api/job_text.h"
 
 namespace lockstep::api {
@@ -39,7 +41,9 @@ TEST(TrainingJobFromJson, FillsInTheDefaults) {
 }
 
 TEST(TrainingJobFromJson, ReadsIntegersAndWordsInOneField) {
-  const auto nproc = [](const char* text) { return Parsed(With(ValidJob(), "/spec/nprocPerNode", text)).spec.nproc_per_node; };
+  const auto nproc = [](const char* text) {
+    return Parsed(With(ValidJob(), "/spec/nprocPerNode", text)).spec.nproc_per_node;
+  };
   EXPECT_EQ(nproc("4"), (NprocPerNode{NprocMode::kCount, 4}));
   EXPECT_EQ(nproc("\"gpu\""), (NprocPerNode{NprocMode::kGpu, 0}));
   const Json job = With(ValidJob(), "/spec/checkpoint", R"({"uri": "s3://b", "resume": 400})");
@@ -55,23 +59,35 @@ TEST(TrainingJobFromJson, CollectsEveryViolation) {
   job = With(job, "/spec/training/globalBatchSize", "remove");
   job = With(job, "/spec/training/optimizer", R"({"learningRate": 0})");
   job = With(job, "/spec/nprocPerNode", "0");
-  job = With(job, "/spec/failurePolicy", R"({"rules": [{"action": "Restart", "onCauses": ["Hang", "Rain"]}]})");
+  job =
+      With(job, "/spec/failurePolicy", R"({"rules": [{"action": "Restart", "onCauses": ["Hang", "Rain"]}]})");
   job = With(job, "/spec/replicas", "2");
-  EXPECT_THAT(ViolationsOf(job),
-              UnorderedElementsAre(
-                  "kind: must be DistributedTrainingJob", "spec.worker.replicas: must be at least 0, not -1",
-                  "spec.training.model.name: must be mlp, cnn, resnet18, resnet50, gpt, torchscript or plugin, not \"alexnet\"",
-                  "spec.training.model.depth: unknown field", "spec.training.globalBatchSize: is required",
-                  "spec.training.optimizer.learningRate: must be above 0, not 0",
-                  "spec.nprocPerNode: must be auto, gpu, cpu or a number from 1 to 64, not 0",
-                  "spec.failurePolicy.rules[0].onCauses[1]: must be UserError, Infrastructure, Preemption, Hang, "
-                  "Straggler or Rendezvous, not \"Rain\"",
-                  "spec.replicas: unknown field"));
+  EXPECT_THAT(
+      ViolationsOf(job),
+      UnorderedElementsAre(
+          "kind: must be DistributedTrainingJob", "spec.worker.replicas: must be at least 1, not -1",
+          "spec.training.model.name: must be mlp, cnn, resnet18, resnet50, gpt, torchscript or plugin, not "
+          "\"alexnet\"",
+          "spec.training.model.depth: unknown field", "spec.training.globalBatchSize: is required",
+          "spec.training.optimizer.learningRate: must be above 0, not 0",
+          "spec.nprocPerNode: must be auto, gpu, cpu or a number from 1 to 64, not 0",
+          "spec.failurePolicy.rules[0].onCauses[1]: must be UserError, Infrastructure, Preemption, Hang, "
+          "Straggler or Rendezvous, not \"Rain\"",
+          "spec.replicas: unknown field"));
+}
+
+TEST(TrainingJobFromJson, SaysOnlyOnceThatATypeIsWrong) {
+  EXPECT_THAT(ViolationsOf(With(ValidJob(), "/spec/training/steps", "\"yes\"")),
+              ElementsAre("spec.training.steps: must be an integer, not \"yes\""));
+  EXPECT_THAT(ViolationsOf(
+                  With(ValidJob(), "/spec/training/model", R"({"name": "cnn", "cnn": {"channels": ["a"]}})")),
+              ElementsAre("spec.training.model.cnn.channels: must be a list of integers"));
 }
 
 TEST(TrainingJobFromJson, ChecksEntriesAndLengthsOfLists) {
   const auto hidden = [](const char* text) {
-    return ViolationsOf(With(ValidJob(), "/spec/training/model/mlp", "{\"hiddenSizes\": " + std::string(text) + "}"));
+    return ViolationsOf(
+        With(ValidJob(), "/spec/training/model/mlp", "{\"hiddenSizes\": " + std::string(text) + "}"));
   };
   EXPECT_THAT(hidden("[]"), ElementsAre());
   EXPECT_THAT(hidden("[64, 0]"),
@@ -104,13 +120,44 @@ TEST(TrainingJobFromJson, KeepsMetadataAndStatusOfABrokenSpec) {
 }
 
 TEST(TrainingJobFromJson, AnythingAtAllIsOnlyAViolation) {
-  for (const char* text : {"null", "[]", "3", "\"x\"", "{}", R"({"spec": null})", R"({"metadata": 3, "spec": []})"}) {
+  for (const char* text :
+       {"null", "[]", "3", "\"x\"", "{}", R"({"spec": null})", R"({"metadata": 3, "spec": []})"}) {
     EXPECT_FALSE(ViolationsOf(*ParseJson(text)).empty()) << text;
   }
 }
 
+// Each value of a job, whatever it is replaced by, ends in violations or in a job: nothing else.
+TEST(TrainingJobFromJson, SurvivesEveryValueEverywhere) {
+  Json job = ValidJob();
+  for (const char* section :
+       {"elasticPolicy", "checkpoint", "rendezvous", "failurePolicy", "healthPolicy", "network"}) {
+    job["spec"][section] = Json::object();
+  }
+  job = With(job, "/spec/training/model", R"({"name": "gpt", "gpt": {"heads": 4, "embeddingSize": 8}})");
+  job = With(job, "/spec/failurePolicy/rules", R"([{"action": "Restart", "onCauses": ["Hang"]}])");
+  job = With(job, "/spec/worker/template/spec/containers/0/env", R"([{"name": "A"}])");
+  const Json odd = *ParseJson(
+      R"([null, true, 0, -1, 9223372036854775807, 18446744073709551615, 1e308, "", "\u0000x", [], [[]], [null], {}, {"": {}}])");
+  const Json leaves = job.flatten();
+  for (const auto& [pointer, value] : leaves.items()) {
+    Json::json_pointer at(pointer);
+    for (; !at.empty(); at = at.parent_pointer()) {
+      for (const Json& replacement : odd) {
+        Json broken = job;
+        broken[at] = replacement;
+        std::vector<std::string> violations;
+        const TrainingJob parsed = TrainingJobFromJson(broken, violations);
+        (void)Validate(parsed);
+        (void)FindUnsupported(parsed.spec);
+        (void)TrainingJobSpecToJson(parsed.spec);
+      }
+    }
+  }
+}
+
 TEST(TrainingSpec, SurvivesTheWayToARankAndBack) {
-  Json job = With(ValidJob(), "/spec/training/model", R"({"name": "cnn", "cnn": {"channels": [8], "dropout": 0.1}})");
+  Json job = With(ValidJob(), "/spec/training/model",
+                  R"({"name": "cnn", "cnn": {"channels": [8], "dropout": 0.1}})");
   job = With(job, "/spec/training/evaluation", "{}");
   job = With(job, "/spec/training/seed", "9007199254740991");
   const TrainingSpec spec = *Parsed(job).spec.training;

@@ -27,7 +27,8 @@ TEST_P(ValidateTest, NamesTheFieldAndWhatWouldBeRight) {
 INSTANTIATE_TEST_SUITE_P(
     Rules, ValidateTest,
     testing::Values(
-        Case{"LongName", "/metadata/name", '"' + std::string(51, 'a') + '"', "metadata.name: must be a label"},
+        Case{"LongName", "/metadata/name", '"' + std::string(51, 'a') + '"',
+             "metadata.name: must be a label"},
         Case{"NameBeginsWithADigit", "/metadata/name", "\"1a\"", "metadata.name: must be a label"},
         Case{"NoContainers", "/spec/worker/template/spec/containers", "[]",
              "spec.worker.template.spec.containers: must hold the container \"trainer\""},
@@ -69,7 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
              "spec.training.microBatchSize: must not exceed globalBatchSize"},
         Case{"EarlyStopWithoutEvaluation", "/spec/training/earlyStop", R"({"target": 0.9})",
              "spec.training.earlyStop: needs evaluation"},
-        Case{"Plugin", "/spec/training/model", R"({"name": "plugin"})", "spec.training.model.plugin: is required"},
+        Case{"Plugin", "/spec/training/model", R"({"name": "plugin"})",
+             "spec.training.model.plugin: is required"},
         Case{"Heads", "/spec/training/model", R"({"name": "gpt", "gpt": {"embeddingSize": 10, "heads": 4}})",
              "spec.training.model.gpt.embeddingSize: must be a multiple"},
         Case{"NoPath", "/spec/training/data", R"({"format": "idx"})", "spec.training.data.path: is required"},

@@ -1,0 +1,59 @@
+{{/* The prefix of all names: the release's name, with the chart's unless it is in there. Short enough for "-rendezvous" in 63. */}}
+{{- define "lockstep.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- default $full .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The prefix of cluster-wide names: releases of one name may live in several namespaces. */}}
+{{- define "lockstep.clusterName" -}}
+{{- printf "%s:%s" .Release.Namespace (include "lockstep.fullname" .) -}}
+{{- end -}}
+
+{{/* What selects the operator's pods; must never change, or upgrades fail. */}}
+{{- define "lockstep.selectorLabels" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end -}}
+
+{{- define "lockstep.labels" -}}
+{{ include "lockstep.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: lockstep
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "lockstep.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "lockstep.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "lockstep.image" -}}
+{{- with .Values.image.registry }}{{ . }}/{{ end -}}
+{{ .Values.image.repository }}
+{{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ default .Chart.AppVersion .Values.image.tag }}{{ end -}}
+{{- end -}}
+
+{{/* What the operator may do where jobs live: rules of a Role or of a ClusterRole. */}}
+{{- define "lockstep.jobRules" -}}
+- apiGroups: [lockstep.dev]
+  resources: [distributedtrainingjobs]
+  verbs: [get, list, watch, patch, update]
+- apiGroups: [lockstep.dev]
+  resources: [distributedtrainingjobs/status]
+  verbs: [get, patch, update]
+- apiGroups: [lockstep.dev]
+  resources: [distributedtrainingjobs/finalizers]  # for owner references that block deletion
+  verbs: [update]
+- apiGroups: [""]
+  resources: [pods, services, configmaps]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: ["", events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end -}}

@@ -1,0 +1,140 @@
+#include "runtime/parallel/data_parallel.h"
+
+#include <torch/csrc/distributed/c10d/logger.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "runtime/comm/torch_error.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using comm::CatchTorch;
+
+// The first bucket is small so that communication starts early in the backward pass.
+constexpr std::size_t kFirstBucketBytes = std::size_t{1} << 20;
+constexpr std::size_t kBucketBytes = std::size_t{25} << 20;
+
+// The sums this rank has started in the current step, so that a failed backward can be told from a broken
+// round.
+using StartedWork = std::vector<c10::intrusive_ptr<c10d::Work>>;
+
+bool AnyFailed(const StartedWork& started) {
+  return std::any_of(started.begin(), started.end(),
+                     [](const auto& work) { return work->isCompleted() && !work->isSuccess(); });
+}
+
+class SumHook final : public c10d::CommHookInterface {
+ public:
+  SumHook(c10::intrusive_ptr<c10d::ProcessGroup> group, StartedWork& started)
+      : group_(std::move(group)), started_(started) {}
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    std::vector<at::Tensor> tensors = {bucket.getBufferRef()};
+    started_.push_back(group_->allreduce(tensors));
+    return started_.back()->getFuture();
+  }
+  at::Tensor parseHookResult(const c10::IValue& result) override {
+    return c10d::detail::parseCppCommHookResult(result);
+  }
+
+ private:
+  const c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  StartedWork& started_;
+};
+
+std::shared_ptr<c10d::Reducer> MakeReducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                                           const std::vector<at::Tensor>& parameters) {
+  const std::vector<bool> sparse(parameters.size(), false);
+  auto [buckets, limits] =
+      c10d::compute_bucket_assignment_by_size(parameters, {kFirstBucketBytes, kBucketBytes}, sparse);
+  // Gradients become ready roughly from the last layer to the first.
+  std::reverse(buckets.begin(), buckets.end());
+  return std::make_shared<c10d::Reducer>(
+      parameters, buckets, group, sparse, /*bucket_bytes_cap=*/static_cast<int64_t>(kBucketBytes),
+      /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true,
+      /*param_names=*/std::unordered_map<std::size_t, std::string>{},
+      /*first_bucket_bytes_cap=*/static_cast<int64_t>(kFirstBucketBytes),
+      /*skip_all_reduce_unused_params=*/false,
+      /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+}
+
+class DataParallel final : public Strategy {
+ public:
+  DataParallel(std::shared_ptr<comm::Communicator> communicator, std::vector<at::Tensor> parameters)
+      : communicator_(std::move(communicator)), parameters_(std::move(parameters)) {
+    // What is left of an earlier round points into that round's buckets.
+    for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+    reducer_ = MakeReducer(communicator_->group(), parameters_);
+    reducer_->register_comm_hook(std::make_unique<SumHook>(communicator_->group(), started_));
+    // Without a logger the Reducer dereferences a null pointer when it has an error to report.
+    logger_ = std::make_shared<c10d::Logger>(reducer_);
+    reducer_->set_logger(logger_);
+  }
+
+  ~DataParallel() override {
+    reducer_->remove_autograd_hooks();
+    for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  }
+
+  Result<void> BeginStep() override {
+    started_.clear();
+    return CatchTorch(ErrorCode::kAborted, "preparing the step", [this] {
+      // A collective: once per round, in the order in which the first backward produced its gradients.
+      reducer_->rebuild_buckets();
+      reducer_->prepare_for_forward();
+      const at::NoGradGuard no_grad;
+      for (at::Tensor& parameter : parameters_) {
+        if (parameter.mutable_grad().defined()) parameter.mutable_grad().zero_();
+      }
+    });
+  }
+
+  Result<void> Backward(const at::Tensor& loss_sum, bool last) override {
+    const Result<void> done = CatchTorch(ErrorCode::kInternal, "backward pass", [&] {
+      // Left out for all but the last micro-batch: gradients then add up here and are sent once.
+      if (last) reducer_->prepare_for_backward({});
+      loss_sum.backward();
+    });
+    if (done.ok()) return {};
+    const bool broken = communicator_->aborted() || AnyFailed(started_);
+    return broken ? Error{ErrorCode::kAborted, done.error().message} : done.error();
+  }
+
+  Result<void> BackwardOfNothing() override {
+    // Zero times one element of each parameter: every gradient is produced, and is zero.
+    at::Tensor nothing;
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "empty share", [&] {
+      for (const at::Tensor& parameter : parameters_) {
+        const at::Tensor zero = parameter.reshape(-1).narrow(0, 0, 1).sum() * 0;
+        nothing = nothing.defined() ? nothing + zero : zero;
+      }
+    }));
+    return Backward(nothing, /*last=*/true);
+  }
+
+ private:
+  const std::shared_ptr<comm::Communicator> communicator_;  // shared with the loop, which may abort it
+  std::vector<at::Tensor> parameters_;
+  StartedWork started_;
+  std::shared_ptr<c10d::Reducer> reducer_;  // shared with the logger, by c10d's design
+  std::shared_ptr<c10d::Logger> logger_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Strategy>> MakeDataParallel(std::shared_ptr<comm::Communicator> communicator,
+                                                   std::vector<at::Tensor> parameters) {
+  std::erase_if(parameters, [](const at::Tensor& parameter) { return !parameter.requires_grad(); });
+  if (parameters.empty()) return Error{ErrorCode::kInvalidArgument, "the model has no parameter to train"};
+  std::unique_ptr<Strategy> strategy;
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "preparing data parallelism", [&] {
+    strategy = std::make_unique<DataParallel>(std::move(communicator), std::move(parameters));
+  }));
+  return strategy;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,22 @@
+#pragma once
+// Replicated data parallelism: c10d's Reducer (the engine of PyTorch's DistributedDataParallel) with its
+// buckets and its overlap of communication and backward. The Reducer divides by the number of ranks, which is
+// wrong for uneven shares; here gradients are summed, and the step divides once by the global count.
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/parallel/strategy.h"
+
+namespace lockstep::parallel {
+
+// Takes over the gradients of `parameters` (they become views of communication buckets) until it is
+// destroyed. All ranks must hold equal parameters. kInvalidArgument where there is nothing to train, kAborted
+// where the round broke.
+[[nodiscard]] Result<std::unique_ptr<Strategy>> MakeDataParallel(
+    std::shared_ptr<comm::Communicator> communicator, std::vector<at::Tensor> parameters);
+
+}  // namespace lockstep::parallel

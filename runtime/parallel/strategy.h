@@ -1,0 +1,28 @@
+#pragma once
+// How the ranks of a round share the work of one step. The step thread calls it; it is made for a round and
+// dropped with it.
+
+#include <ATen/core/Tensor.h>
+
+#include "runtime/common/base/result.h"
+
+namespace lockstep::parallel {
+
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  // Gradients are zero afterwards. Every rank of the round calls it before its first forward of a step.
+  [[nodiscard]] virtual Result<void> BeginStep() = 0;
+
+  // Adds the gradient of `loss_sum`, a sum over samples, to what this rank has gathered in this step. With
+  // `last`, the gradients of all ranks are summed while the backward pass runs; afterwards every parameter's
+  // gradient is the sum over the global batch, the same bits on each rank. kAborted: the round broke;
+  // kInternal: the pass itself failed.
+  [[nodiscard]] virtual Result<void> Backward(const at::Tensor& loss_sum, bool last) = 0;
+
+  // Backward(…, last) for a rank that has no sample in this step: it must take part in the sum all the same.
+  [[nodiscard]] virtual Result<void> BackwardOfNothing() = 0;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,59 @@
+#pragma once
+// The ranks of one round as forked processes of a test, and their meeting place on this machine.
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "tests/support/forked_process.h"
+
+namespace lockstep::testing {
+
+inline constexpr std::chrono::seconds kPatience{60};
+
+// Rank 0's listener, opened by the test, so that every child knows its port.
+struct Meeting {
+  comm::Listener listener = std::move(comm::Listener::Open("127.0.0.1")).value();
+  int port = listener.port();
+
+  Result<std::shared_ptr<comm::Communicator>> Enter(int64_t round, int rank, int world) {
+    const comm::Place place{.round = round,
+                            .rank = rank,
+                            .world = world,
+                            .address = "127.0.0.1",
+                            .store_host = "127.0.0.1",
+                            .store_port = port};
+    return comm::Communicator::Connect(place, std::move(listener), comm::Deadlines{});
+  }
+};
+
+using RankBody = std::function<int(int rank, LineChannel& parent)>;
+
+inline std::vector<ForkedProcess> StartRanks(int world, const RankBody& body) {
+  std::vector<ForkedProcess> ranks;
+  for (int rank = 0; rank < world; ++rank) {
+    ranks.emplace_back([&body, rank](LineChannel& parent) { return body(rank, parent); });
+  }
+  return ranks;
+}
+
+inline void ExpectAllSucceed(std::vector<ForkedProcess>& ranks) {
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    EXPECT_EQ(ranks[rank].Wait(kPatience), 0) << "rank " << rank;
+  }
+}
+
+// Inside a child: an assertion that ends it.
+#define REQUIRE(condition)                                                               \
+  do {                                                                                   \
+    if (!(condition)) {                                                                  \
+      std::fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
+      return 1;                                                                          \
+    }                                                                                    \
+  } while (false)
+
+}  // namespace lockstep::testing

@@ -1,0 +1,182 @@
+#include "runtime/parallel/data_parallel.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tests/support/forked_ranks.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using testing::ExpectAllSucceed;
+using testing::LineChannel;
+using testing::Meeting;
+using testing::StartRanks;
+
+// More than one bucket, and parameters of several shapes.
+struct Network {
+  Network() {
+    torch::manual_seed(7);
+    layers =
+        torch::nn::Sequential(torch::nn::Linear(64, 6000), torch::nn::Tanh(), torch::nn::Linear(6000, 10));
+  }
+  at::Tensor LossSum(const at::Tensor& inputs, const at::Tensor& labels) {
+    return torch::nn::functional::cross_entropy(
+        layers->forward(inputs), labels,
+        torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
+  }
+  torch::nn::Sequential layers{nullptr};
+};
+
+struct Samples {
+  explicit Samples(int64_t step) {
+    torch::manual_seed(100 + static_cast<uint64_t>(step));
+    inputs = torch::randn({16, 64});
+    labels = torch::randint(10, {16}, at::kLong);
+  }
+  at::Tensor inputs;
+  at::Tensor labels;
+};
+
+double RelativeError(Network& network, Network& reference) {
+  double worst = 0;
+  const auto theirs = reference.layers->parameters();
+  std::size_t i = 0;
+  for (const at::Tensor& parameter : network.layers->parameters()) {
+    const at::Tensor& expected = theirs[i++].grad();
+    worst =
+        std::max(worst, (parameter.grad() - expected).norm().item<double>() / expected.norm().item<double>());
+  }
+  return worst;
+}
+
+// `shares[rank]` lists the sizes of the rank's micro-batches; together they are the 16 samples of the step.
+double WorstErrorOfThreeSteps(const std::vector<std::vector<int64_t>>& shares) {
+  Meeting meeting;
+  double worst = 0;
+  auto ranks = StartRanks(static_cast<int>(shares.size()), [&](int rank, LineChannel& parent) {
+    at::set_num_threads(1);
+    auto communicator = meeting.Enter(1, rank, static_cast<int>(shares.size()));
+    REQUIRE(communicator.ok());
+    Network network;
+    auto strategy = MakeDataParallel(*communicator, network.layers->parameters());
+    REQUIRE(strategy.ok());
+    double worst_here = 0;
+    for (int64_t step = 0; step < 3; ++step) {
+      const Samples samples(step);
+      REQUIRE((*strategy)->BeginStep().ok());
+      int64_t begin = 0;
+      for (int r = 0; r < rank; ++r) {
+        for (const int64_t size : shares[static_cast<std::size_t>(r)]) begin += size;
+      }
+      const auto& mine = shares[static_cast<std::size_t>(rank)];
+      for (std::size_t m = 0; m < mine.size(); ++m) {
+        const at::Tensor loss = network.LossSum(samples.inputs.narrow(0, begin, mine[m]),
+                                                samples.labels.narrow(0, begin, mine[m]));
+        REQUIRE((*strategy)->Backward(loss, m + 1 == mine.size()).ok());
+        begin += mine[m];
+      }
+      if (mine.empty()) REQUIRE((*strategy)->BackwardOfNothing().ok());
+
+      Network whole;
+      whole.LossSum(samples.inputs, samples.labels).backward();
+      worst_here = std::max(worst_here, RelativeError(network, whole));
+    }
+    parent.Send(std::to_string(worst_here * 1e9));
+    return 0;
+  });
+  for (auto& rank : ranks) {
+    const auto line = rank.channel().Receive(testing::kPatience);
+    worst = std::max(worst, line.has_value() ? std::stod(*line) * 1e-9 : 1.0);
+  }
+  ExpectAllSucceed(ranks);
+  return worst;
+}
+
+TEST(DataParallel, GivesTheGradientsOfOneProcessWithTheWholeBatch) {
+  const std::vector<std::vector<std::vector<int64_t>>> cases = {
+      {{16}},               // one rank
+      {{8}, {8}},           // equal shares
+      {{11}, {5}},          // uneven shares
+      {{6}, {5}, {5}},      // the remainder of three
+      {{4, 4, 3}, {2, 3}},  // several micro-batches, not as many on each rank
+      {{9}, {7}, {}},       // a rank with nothing to do
+  };
+  for (const auto& shares : cases) {
+    const double worst = WorstErrorOfThreeSteps(shares);
+    std::printf("%zu ranks: relative error of the gradients %.2g\n", shares.size(), worst);
+    EXPECT_LE(worst, 1e-6);
+  }
+}
+
+TEST(DataParallel, TellsABrokenRoundFromAFailedPass) {
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    Network network;
+    auto strategy = MakeDataParallel(*communicator, network.layers->parameters());
+    REQUIRE(strategy.ok());
+    const Samples samples(0);
+    REQUIRE((*strategy)->BeginStep().ok());
+    const at::Tensor scalar_needed = network.layers->forward(samples.inputs);
+    const Result<void> misuse = (*strategy)->Backward(scalar_needed, /*last=*/false);
+    REQUIRE(!misuse.ok());
+    REQUIRE(misuse.error().code == ErrorCode::kInternal);
+
+    if (rank == 1) ::raise(SIGKILL);
+    const Result<void> broken = (*strategy)->Backward(network.LossSum(samples.inputs, samples.labels), true);
+    REQUIRE(!broken.ok());
+    REQUIRE(broken.error().code == ErrorCode::kAborted);
+    (*communicator)->Abort();
+    return 0;
+  });
+  EXPECT_EQ(ranks[1].Wait(testing::kPatience), 128 + SIGKILL);
+  EXPECT_EQ(ranks[0].Wait(testing::kPatience), 0);
+}
+
+// The gradients of a broken round must not leak into the next: same process, new Reducer, fewer ranks.
+TEST(DataParallel, IsBuiltAnewForTheNextRound) {
+  Meeting first;
+  Meeting second;
+  auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
+    Network network;
+    const Samples samples(0);
+    {
+      auto communicator = first.Enter(1, rank, 3);
+      REQUIRE(communicator.ok());
+      auto strategy = MakeDataParallel(*communicator, network.layers->parameters());
+      REQUIRE(strategy.ok());
+      REQUIRE((*strategy)->BeginStep().ok());
+      const at::Tensor loss = network.LossSum(samples.inputs, samples.labels);
+      if (rank == 2) ::raise(SIGKILL);
+      REQUIRE(!(*strategy)->Backward(loss, true).ok());
+      (*communicator)->Abort();
+    }
+    auto communicator = second.Enter(2, rank, 2);
+    REQUIRE(communicator.ok());
+    auto strategy = MakeDataParallel(*communicator, network.layers->parameters());
+    REQUIRE(strategy.ok());
+    REQUIRE((*strategy)->BeginStep().ok());
+    REQUIRE((*strategy)
+                ->Backward(network.LossSum(samples.inputs.narrow(0, 8 * rank, 8),
+                                           samples.labels.narrow(0, 8 * rank, 8)),
+                           true)
+                .ok());
+    Network whole;
+    whole.LossSum(samples.inputs, samples.labels).backward();
+    REQUIRE(RelativeError(network, whole) <= 1e-6);
+    return 0;
+  });
+  EXPECT_EQ(ranks[0].Wait(testing::kPatience), 0);
+  EXPECT_EQ(ranks[1].Wait(testing::kPatience), 0);
+}
+
+TEST(DataParallel, RefusesAModelWithoutParameters) {
+  const auto strategy = MakeDataParallel(nullptr, {});
+  ASSERT_FALSE(strategy.ok());
+  EXPECT_EQ(strategy.error().code, ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace lockstep::parallel
