@@ -131,7 +131,7 @@ class Lint(unittest.TestCase):
 class Definition(unittest.TestCase):
     def test_copy_in_the_chart_equals_the_source(self):
         self.assertTrue((CHART / "files" / CRD.name).read_bytes() == CRD.read_bytes(),
-                        f"differs; run: cp crds/{CRD.name} charts/lockstep/files/")
+                        "differs; run: crds/generate.py")
 
     def test_rendered_definition_is_the_source_with_metadata_added(self):
         rendered = one(render(), "CustomResourceDefinition")
