@@ -20,8 +20,9 @@ version=0.1.0
 suite=bookworm
 worker_limit_mb=900
 archives_kept=3
-# What Debian's own slim images leave out as well.
-slim=(--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*'
+# What Debian's own slim images leave out as well; /usr is merged from the start, since the package that merges it needs Perl.
+slim=(--variant=minbase --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr --include=usr-is-merged
+      --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*'
       --dpkgopt='path-exclude=/usr/share/info/*' --dpkgopt='path-exclude=/usr/share/doc/*'
       --dpkgopt='path-include=/usr/share/doc/*/copyright')
 
@@ -43,14 +44,14 @@ pick_driver() {
 # Debian's minbase under a name of ours; stands in for the Dockerfiles' debian:bookworm-slim where no registry is.
 ensure_base() {
   local key rootfs start=$EPOCHREALTIME
-  key=$(printf '%s\n' "$suite" minbase "${slim[@]}" | sha256sum | cut -c1-16)
+  key=$(printf '%s\n' "$suite" "${slim[@]}" | sha256sum | cut -c1-16)
   base=localhost/lockstep-base:$key
   storage inspect --type image "$base" >/dev/null 2>&1 && return
   rootfs=$images/base/$key/rootfs.tar
   if [ ! -e "$rootfs" ]; then
     log "making the base from Debian $suite's packages"
     mkdir -p "${rootfs%/*}"
-    mmdebstrap --quiet --variant=minbase --format=tar "${slim[@]}" "$suite" "$rootfs.partial"
+    quietly mmdebstrap --quiet --format=tar "${slim[@]}" "$suite" "$rootfs.partial"
     mv "$rootfs.partial" "$rootfs"
   fi
   printf 'FROM scratch\nADD rootfs.tar /\nCMD ["/bin/bash"]\n' >"$scratch/base.Dockerfile"
