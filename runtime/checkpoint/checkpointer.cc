@@ -29,8 +29,9 @@ constexpr auto kShardLimit = 300s;  // rank 0 waits so long for another rank's s
 std::string Sha256(std::string_view content) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int length = 0;
-  LOCKSTEP_CHECK(EVP_Digest(content.data(), content.size(), digest.data(), &length, EVP_sha256(), nullptr) == 1,
-                 "SHA-256 is not available");
+  LOCKSTEP_CHECK(
+      EVP_Digest(content.data(), content.size(), digest.data(), &length, EVP_sha256(), nullptr) == 1,
+      "SHA-256 is not available");
   static constexpr std::string_view kHex = "0123456789abcdef";
   std::string text;
   for (unsigned int i = 0; i < length; ++i) {
@@ -44,9 +45,10 @@ struct DtypeName {
   at::ScalarType type;
   const char* name;
 };
-constexpr DtypeName kDtypes[] = {{at::kFloat, "F32"}, {at::kDouble, "F64"}, {at::kHalf, "F16"},
-                                 {at::kBFloat16, "BF16"}, {at::kLong, "I64"}, {at::kInt, "I32"},
-                                 {at::kShort, "I16"}, {at::kChar, "I8"}, {at::kByte, "U8"}, {at::kBool, "BOOL"}};
+constexpr DtypeName kDtypes[] = {{at::kFloat, "F32"},     {at::kDouble, "F64"}, {at::kHalf, "F16"},
+                                 {at::kBFloat16, "BF16"}, {at::kLong, "I64"},   {at::kInt, "I32"},
+                                 {at::kShort, "I16"},     {at::kChar, "I8"},    {at::kByte, "U8"},
+                                 {at::kBool, "BOOL"}};
 
 const char* NameOfType(at::ScalarType type) {
   for (const DtypeName& entry : kDtypes) {
@@ -62,7 +64,8 @@ at::ScalarType TypeOfName(const std::string& name) {
   LOCKSTEP_CHECK(false, "ParseHeader lets only known types through: " + name);
 }
 
-// Rank r of n writes the tensors whose middle byte falls into the r-th n-th of all bytes: contiguous, near-equal shares.
+// Rank r of n writes the tensors whose middle byte falls into the r-th n-th of all bytes: contiguous,
+// near-equal shares.
 std::vector<NamedTensor> ShareOf(const Snapshot& snapshot) {
   double total = 0;
   for (const NamedTensor& named : snapshot.tensors) total += static_cast<double>(named.tensor.nbytes());
@@ -73,7 +76,9 @@ std::vector<NamedTensor> ShareOf(const Snapshot& snapshot) {
     const double middle = total > 0 ? (before + bytes / 2) / total : 0;
     const int owner = std::min(snapshot.world - 1, static_cast<int>(middle * snapshot.world));
     if (owner == snapshot.rank) {
-      share.push_back({named.name, named.tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true).contiguous()});
+      share.push_back(
+          {named.name,
+           named.tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true).contiguous()});
     }
     before += bytes;
   }
@@ -93,7 +98,8 @@ std::string EncodeShard(const std::vector<NamedTensor>& tensors) {
   const std::size_t data = file.size();
   file.resize(data + offset);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    std::memcpy(file.data() + data + entries[i].begin, tensors[i].tensor.const_data_ptr(), tensors[i].tensor.nbytes());
+    std::memcpy(file.data() + data + entries[i].begin, tensors[i].tensor.const_data_ptr(),
+                tensors[i].tensor.nbytes());
   }
   return file;
 }
@@ -139,10 +145,10 @@ struct Checkpointer::State {
 
   std::mutex mutex;
   std::condition_variable_any changed;
-  std::optional<PendingSave> waiting;   // GUARDED_BY(mutex)
-  bool busy = false;                    // GUARDED_BY(mutex)
-  std::vector<SaveOutcome> outcomes;    // GUARDED_BY(mutex)
-  std::jthread thread;                  // last: it stops before the rest goes
+  std::optional<PendingSave> waiting;  // GUARDED_BY(mutex)
+  bool busy = false;                   // GUARDED_BY(mutex)
+  std::vector<SaveOutcome> outcomes;   // GUARDED_BY(mutex)
+  std::jthread thread;                 // last: it stops before the rest goes
 
   void Run(std::stop_token stop) {
     std::unique_lock lock(mutex);
@@ -176,15 +182,21 @@ struct Checkpointer::State {
     const Snapshot& place = save.place;
     const std::string folder = FolderOfStep(place.step) + "/";
     const std::string content = EncodeShard(save.share);
-    const ShardEntry mine{ShardName(place.rank, place.world, place.round), static_cast<int64_t>(content.size()),
-                          Sha256(content)};
+    const ShardEntry mine{ShardName(place.rank, place.world, place.round),
+                          static_cast<int64_t>(content.size()), Sha256(content)};
     LOCKSTEP_TRY(store->Put(folder + mine.name, content));
     if (place.rank != 0) {
       LOCKSTEP_TRY(save.exchange->Publish(ShardKey(place, place.rank), EncodeEntry(mine)));
       return mine.bytes;
     }
-    Manifest manifest{.job_uid = job.uid, .job_name = job.name, .step = place.step, .round = place.round,
-                      .world = place.world, .time = FormatTime(clock.Now()), .shards = {mine}, .training = training};
+    Manifest manifest{.job_uid = job.uid,
+                      .job_name = job.name,
+                      .step = place.step,
+                      .round = place.round,
+                      .world = place.world,
+                      .time = FormatTime(clock.Now()),
+                      .shards = {mine},
+                      .training = training};
     int64_t bytes = mine.bytes;
     for (int rank = 1; rank < place.world; ++rank) {
       LOCKSTEP_TRY(const std::string text, save.exchange->Wait(ShardKey(place, rank), kShardLimit));
@@ -197,11 +209,13 @@ struct Checkpointer::State {
     return bytes;
   }
 
-  // Keeps the newest keepLast complete checkpoints. The manifest goes first, so that what is left of an interrupted
-  // deletion is no checkpoint. Shards without a manifest that are older than the newest good one are leftovers.
+  // Keeps the newest keepLast complete checkpoints. The manifest goes first, so that what is left of an
+  // interrupted deletion is no checkpoint. Shards without a manifest that are older than the newest good one
+  // are leftovers.
   void CollectGarbage(int64_t newest) {
     const auto objects = store->List();
-    if (!objects.ok()) return log::Warning("old checkpoints not removed", {{"error", objects.error().message}});
+    if (!objects.ok())
+      return log::Warning("old checkpoints not removed", {{"error", objects.error().message}});
     std::map<int64_t, std::vector<std::string>, std::greater<>> steps;
     std::set<int64_t> complete;
     for (const ObjectInfo& object : *objects) {
@@ -218,7 +232,8 @@ struct Checkpointer::State {
       if (complete.contains(step) && kept++ < spec.keep_last) continue;
       for (const std::string& name : names) {
         if (const auto deleted = store->Delete(name); !deleted.ok()) {
-          log::Warning("old checkpoint object not removed", {{"name", name}, {"error", deleted.error().message}});
+          log::Warning("old checkpoint object not removed",
+                       {{"name", name}, {"error", deleted.error().message}});
         }
       }
     }
@@ -226,7 +241,8 @@ struct Checkpointer::State {
 };
 
 Result<std::unique_ptr<Checkpointer>> Checkpointer::Open(const api::CheckpointSpec& spec,
-                                                         const protocol::JobIdentity& job, const Json& training) {
+                                                         const protocol::JobIdentity& job,
+                                                         const Json& training) {
   auto state = std::make_unique<State>();
   state->spec = spec;
   state->job = job;
@@ -255,10 +271,11 @@ void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange>
 
 Result<void> Checkpointer::Wait(std::chrono::milliseconds limit) {
   std::unique_lock lock(state_->mutex);
-  const bool idle = state_->changed.wait_for(lock, limit, [this] { return !state_->busy && !state_->waiting; });
+  const bool idle =
+      state_->changed.wait_for(lock, limit, [this] { return !state_->busy && !state_->waiting; });
   return idle ? Result<void>()
-              : Error{ErrorCode::kDeadlineExceeded, "the checkpoint was not stored within " +
-                                                        std::to_string(limit.count()) + " ms"};
+              : Error{ErrorCode::kDeadlineExceeded,
+                      "the checkpoint was not stored within " + std::to_string(limit.count()) + " ms"};
 }
 
 std::vector<SaveOutcome> Checkpointer::TakeOutcomes() {
@@ -286,7 +303,8 @@ Result<LoadedState> Checkpointer::Load(int64_t step) {
   for (const ShardEntry& shard : loaded.manifest.shards) {
     LOCKSTEP_TRY(const std::string content, state_->store->Get(folder + shard.name));
     if (static_cast<int64_t>(content.size()) != shard.bytes || Sha256(content) != shard.sha256) {
-      return Error{ErrorCode::kDataLoss, loaded.uri + "/" + shard.name + ": size or SHA-256 differ from the manifest"};
+      return Error{ErrorCode::kDataLoss,
+                   loaded.uri + "/" + shard.name + ": size or SHA-256 differ from the manifest"};
     }
     LOCKSTEP_TRY(DecodeShard(content, loaded.tensors).WithContext(shard.name));
   }

@@ -1,7 +1,8 @@
 #pragma once
-// Saves and loads the training state. Saving copies the tensors and returns; a background thread writes this rank's
-// shard (the replicated tensors are divided over the ranks), and rank 0 writes the manifest last, after all shards.
-// One thread (the step thread) calls everything here; at most one save is in flight, a newer one replaces a waiting one.
+// Saves and loads the training state. Saving copies the tensors and returns; a background thread writes this
+// rank's shard (the replicated tensors are divided over the ranks), and rank 0 writes the manifest last,
+// after all shards. One thread (the step thread) calls everything here; at most one save is in flight, a
+// newer one replaces a waiting one.
 
 #include <ATen/core/Tensor.h>
 
@@ -45,10 +46,10 @@ struct Snapshot {
 
 struct SaveOutcome {
   int64_t step = 0;
-  std::string uri;            // of the checkpoint's folder
-  double seconds = 0;         // from Save to the manifest (or this rank's shard, on other ranks than 0)
-  int64_t bytes = 0;          // of all shards, on rank 0
-  std::optional<Error> error; // set: it failed
+  std::string uri;             // of the checkpoint's folder
+  double seconds = 0;          // from Save to the manifest (or this rank's shard, on other ranks than 0)
+  int64_t bytes = 0;           // of all shards, on rank 0
+  std::optional<Error> error;  // set: it failed
 };
 
 struct LoadedState {

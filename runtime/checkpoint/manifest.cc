@@ -17,12 +17,14 @@ std::string Padded(int64_t number, std::size_t width) {
 
 }  // namespace
 
-template <class V> void Visit(ShardEntry& m, V& v) {
+template <class V>
+void Visit(ShardEntry& m, V& v) {
   v("name", m.name);
   v("bytes", m.bytes);
   v("sha256", m.sha256);
 }
-template <class V> void Visit(Manifest& m, V& v) {
+template <class V>
+void Visit(Manifest& m, V& v) {
   v("formatVersion", m.format_version);
   v("jobUid", m.job_uid);
   v("jobName", m.job_name);
@@ -46,8 +48,9 @@ Result<Manifest> ParseManifest(std::string_view text) {
   auto manifest = protocol::MessageFromJson<Manifest>(*json);
   if (!manifest.ok()) return Error{ErrorCode::kDataLoss, manifest.error().message};
   if (manifest->format_version != 1) {
-    return Error{ErrorCode::kUnsupported,
-                 "checkpoint format version " + std::to_string(manifest->format_version) + "; this version reads 1"};
+    return Error{
+        ErrorCode::kUnsupported,
+        "checkpoint format version " + std::to_string(manifest->format_version) + "; this version reads 1"};
   }
   if (manifest->shards.empty()) return Error{ErrorCode::kDataLoss, "the manifest names no shards"};
   for (const ShardEntry& shard : manifest->shards) {
@@ -70,7 +73,8 @@ int64_t StepOfFolder(std::string_view folder) {
 }
 
 std::string ShardName(int rank, int world, int64_t round) {
-  return "shard-" + Padded(rank, 5) + "-of-" + Padded(world, 5) + ".round-" + std::to_string(round) + ".safetensors";
+  return "shard-" + Padded(rank, 5) + "-of-" + Padded(world, 5) + ".round-" + std::to_string(round) +
+         ".safetensors";
 }
 
 }  // namespace lockstep::checkpoint

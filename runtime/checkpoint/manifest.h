@@ -1,6 +1,6 @@
 #pragma once
-// What a checkpoint is: written last, so a checkpoint exists when its manifest does. The README documents the layout
-// for readers of other languages. Plain values, pure.
+// What a checkpoint is: written last, so a checkpoint exists when its manifest does. The README documents the
+// layout for readers of other languages. Plain values, pure.
 
 #include <cstdint>
 #include <string>
@@ -13,7 +13,7 @@
 namespace lockstep::checkpoint {
 
 struct ShardEntry {
-  std::string name;    // object name beside the manifest
+  std::string name;  // object name beside the manifest
   int64_t bytes = 0;
   std::string sha256;  // hex
 };
@@ -24,9 +24,9 @@ struct Manifest {
   std::string job_name;
   int64_t step = 0;
   int64_t round = 0;
-  int world = 1;       // ranks that wrote it
+  int world = 1;  // ranks that wrote it
   std::string strategy = "ddp";
-  std::string time;    // RFC 3339
+  std::string time;                // RFC 3339
   std::vector<ShardEntry> shards;  // every tensor is whole in exactly one of them
   Json training = Json::object();  // spec.training it was made with
 };
@@ -34,7 +34,8 @@ struct Manifest {
 inline constexpr std::string_view kManifestName = "manifest.json";
 
 [[nodiscard]] std::string EncodeManifest(const Manifest& manifest);
-// kDataLoss where it does not parse or names an object outside of its folder; kUnsupported for another format version.
+// kDataLoss where it does not parse or names an object outside of its folder; kUnsupported for another format
+// version.
 [[nodiscard]] Result<Manifest> ParseManifest(std::string_view text);
 
 // "step-000000000120" and back; -1 for other names.

@@ -1,6 +1,7 @@
 #pragma once
-// Where checkpoints live: a flat space of named objects below one URI. Any thread. Errors name spec.checkpoint.uri and
-// say what would be right; kUnavailable where another try may help, after the store's own bounded retries.
+// Where checkpoints live: a flat space of named objects below one URI. Any thread. Errors name
+// spec.checkpoint.uri and say what would be right; kUnavailable where another try may help, after the store's
+// own bounded retries.
 
 #include <memory>
 #include <string>

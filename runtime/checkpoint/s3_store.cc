@@ -23,21 +23,28 @@ bool Mentions(const std::string& text, std::initializer_list<const char*> words)
                      [&](const char* word) { return text.find(word) != std::string::npos; });
 }
 
-// Arrow reports every S3 failure as an IOError; its text is the only place that tells them apart, so this one function
-// reads it.
+// Arrow reports every S3 failure as an IOError; its text is the only place that tells them apart, so this one
+// function reads it.
 Error FromArrow(const arrow::Status& status, const std::string& path) {
   const std::string& text = status.message();
   const std::string what = "spec.checkpoint.uri: s3://" + path + ": ";
-  if (Mentions(text, {"HTTP status 404", "does not exist", "NoSuchBucket", "NO_SUCH_BUCKET", "RESOURCE_NOT_FOUND"})) {
+  if (Mentions(text, {"HTTP status 404", "does not exist", "NoSuchBucket", "NO_SUCH_BUCKET",
+                      "RESOURCE_NOT_FOUND"})) {
     return {ErrorCode::kNotFound, what + "not found; create the bucket, or correct its name (" + text + ")"};
   }
   if (Mentions(text, {"HTTP status 403", "HTTP status 401", "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID",
                       "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID"})) {
-    return {ErrorCode::kForbidden, what + "access denied; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the "
-                                          "Secret named by spec.checkpoint.secretRef, and their rights (" + text + ")"};
+    return {ErrorCode::kForbidden,
+            what +
+                "access denied; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the "
+                "Secret named by spec.checkpoint.secretRef, and their rights (" +
+                text + ")"};
   }
-  return {ErrorCode::kUnavailable, what + "no answer from the object store; check AWS_ENDPOINT_URL in the Secret named "
-                                          "by spec.checkpoint.secretRef, and the network (" + text + ")"};
+  return {ErrorCode::kUnavailable,
+          what +
+              "no answer from the object store; check AWS_ENDPOINT_URL in the Secret named "
+              "by spec.checkpoint.secretRef, and the network (" +
+              text + ")"};
 }
 
 // Arrow wants its S3 part started once and finished before the process ends.
@@ -45,8 +52,7 @@ class S3Library {
  public:
   static Result<void> Start() {
     static const S3Library library;
-    return library.started_.ok() ? Result<void>()
-                                 : Error{ErrorCode::kInternal, library.started_.ToString()};
+    return library.started_.ok() ? Result<void>() : Error{ErrorCode::kInternal, library.started_.ToString()};
   }
 
  private:

@@ -12,11 +12,14 @@ namespace {
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kLongestHeader = 100'000'000;  // the format's own limit
 
-Error Damaged(const std::string& what) { return {ErrorCode::kDataLoss, "not a sound safetensors file: " + what}; }
+Error Damaged(const std::string& what) {
+  return {ErrorCode::kDataLoss, "not a sound safetensors file: " + what};
+}
 
 uint64_t ReadLittleEndian(std::string_view bytes) {
   uint64_t value = 0;
-  for (std::size_t i = 0; i < kLengthBytes; ++i) value |= uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  for (std::size_t i = 0; i < kLengthBytes; ++i)
+    value |= uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
   return value;
 }
 
@@ -45,7 +48,8 @@ Result<TensorEntry> ParseTensor(const std::string& name, const Json& json) {
              return item.is_number_unsigned() && item.get<uint64_t>() <= uint64_t{INT64_MAX};
            });
   };
-  if (!numbers(shape) || !numbers(offsets) || offsets->size() != 2) return Damaged(name + ": bad shape or offsets");
+  if (!numbers(shape) || !numbers(offsets) || offsets->size() != 2)
+    return Damaged(name + ": bad shape or offsets");
   for (const Json& extent : *shape) tensor.shape.push_back(extent.get<int64_t>());
   tensor.begin = (*offsets)[0].get<uint64_t>();
   tensor.end = (*offsets)[1].get<uint64_t>();
@@ -59,30 +63,34 @@ Result<TensorEntry> ParseTensor(const std::string& name, const Json& json) {
 }  // namespace
 
 uint64_t BytesPerElement(std::string_view dtype) {
-  static const std::map<std::string_view, uint64_t> kSizes = {{"F64", 8}, {"I64", 8}, {"F32", 4}, {"I32", 4},
+  static const std::map<std::string_view, uint64_t> kSizes = {{"F64", 8}, {"I64", 8},  {"F32", 4}, {"I32", 4},
                                                               {"F16", 2}, {"BF16", 2}, {"I16", 2}, {"I8", 1},
                                                               {"U8", 1},  {"BOOL", 1}};
   const auto found = kSizes.find(dtype);
   return found == kSizes.end() ? 0 : found->second;
 }
 
-std::string EncodeHeader(const std::vector<TensorEntry>& tensors, const std::map<std::string, std::string>& metadata) {
+std::string EncodeHeader(const std::vector<TensorEntry>& tensors,
+                         const std::map<std::string, std::string>& metadata) {
   Json json = Json::object();
   if (!metadata.empty()) json["__metadata__"] = metadata;
   for (const TensorEntry& tensor : tensors) {
-    json[tensor.name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {tensor.begin, tensor.end}}};
+    json[tensor.name] = {
+        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {tensor.begin, tensor.end}}};
   }
   std::string text = DumpJson(json);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   std::string encoded;
-  for (std::size_t i = 0; i < kLengthBytes; ++i) encoded += static_cast<char>((text.size() >> (8 * i)) & 0xFFU);
+  for (std::size_t i = 0; i < kLengthBytes; ++i)
+    encoded += static_cast<char>((text.size() >> (8 * i)) & 0xFFU);
   return encoded + text;
 }
 
 Result<SafetensorsHeader> ParseHeader(std::string_view file) {
   if (file.size() < kLengthBytes) return Damaged("shorter than its length field");
   const uint64_t length = ReadLittleEndian(file);
-  if (length > kLongestHeader || length > file.size() - kLengthBytes) return Damaged("header longer than the file");
+  if (length > kLongestHeader || length > file.size() - kLengthBytes)
+    return Damaged("header longer than the file");
   const auto json = ParseJson(file.substr(kLengthBytes, length));
   if (!json.ok() || !json->is_object()) return Damaged("header is not a JSON object");
   SafetensorsHeader header{.data_offset = kLengthBytes + length};
@@ -96,8 +104,9 @@ Result<SafetensorsHeader> ParseHeader(std::string_view file) {
     LOCKSTEP_TRY(TensorEntry tensor, ParseTensor(name, value));
     header.tensors.push_back(std::move(tensor));
   }
-  std::sort(header.tensors.begin(), header.tensors.end(),
-            [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  std::sort(header.tensors.begin(), header.tensors.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
   uint64_t expected = 0;
   for (const TensorEntry& tensor : header.tensors) {
     if (tensor.begin != expected) return Damaged(tensor.name + ": overlap or gap");

@@ -1,7 +1,7 @@
 #pragma once
-// The safetensors file format: 8 bytes little-endian header length, a JSON header, raw tensor bytes. Only the header
-// is handled here; tensor bytes are copied by the checkpointer. Reading treats the input as hostile. Pure.
-// Format: the safetensors project's README, "Format".
+// The safetensors file format: 8 bytes little-endian header length, a JSON header, raw tensor bytes. Only the
+// header is handled here; tensor bytes are copied by the checkpointer. Reading treats the input as hostile.
+// Pure. Format: the safetensors project's README, "Format".
 
 #include <cstdint>
 #include <map>
@@ -15,25 +15,27 @@ namespace lockstep::checkpoint {
 
 struct TensorEntry {
   std::string name;
-  std::string dtype;           // F32, F64, F16, BF16, I64, I32, I16, I8, U8, BOOL
+  std::string dtype;  // F32, F64, F16, BF16, I64, I32, I16, I8, U8, BOOL
   std::vector<int64_t> shape;
-  uint64_t begin = 0;          // bytes, from the start of the data section
+  uint64_t begin = 0;  // bytes, from the start of the data section
   uint64_t end = 0;
 };
 
 struct SafetensorsHeader {
   std::vector<TensorEntry> tensors;  // in order of begin, without gaps
   std::map<std::string, std::string> metadata;
-  uint64_t data_offset = 0;          // where the data section starts in the file
+  uint64_t data_offset = 0;  // where the data section starts in the file
 };
 
 // Bytes of one element; 0 for an unknown dtype.
 [[nodiscard]] uint64_t BytesPerElement(std::string_view dtype);
 
-// Header length and header, padded with spaces to a multiple of 8 bytes. Tensors must be laid out without gaps.
+// Header length and header, padded with spaces to a multiple of 8 bytes. Tensors must be laid out without
+// gaps.
 [[nodiscard]] std::string EncodeHeader(const std::vector<TensorEntry>& tensors,
                                        const std::map<std::string, std::string>& metadata);
-// Checks sizes, dtypes, shapes, order and overlaps against the whole file's content. kDataLoss where anything is wrong.
+// Checks sizes, dtypes, shapes, order and overlaps against the whole file's content. kDataLoss where anything
+// is wrong.
 [[nodiscard]] Result<SafetensorsHeader> ParseHeader(std::string_view file);
 
 }  // namespace lockstep::checkpoint

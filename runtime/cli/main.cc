@@ -20,14 +20,16 @@ int main(int argc, char** argv) {
 
   lockstep::cli::RunArguments run_arguments;
   CLI::App* run = app.add_subcommand("run", "Train a manifest on this machine, without Kubernetes");
-  run->add_option("manifest", run_arguments.manifest, "DistributedTrainingJob manifest (YAML or JSON)")->required();
+  run->add_option("manifest", run_arguments.manifest, "DistributedTrainingJob manifest (YAML or JSON)")
+      ->required();
   run->add_option("--replicas", run_arguments.replicas, "worker processes, instead of spec.worker.replicas");
   run->add_option("--folder", run_arguments.folder, "logs and checkpoints [run/<job name>]");
   run->add_option("--checkpoint-uri", run_arguments.checkpoint_uri, "where checkpoints go [the folder]");
   run->callback([&] { exit_code = lockstep::cli::Run(run_arguments); });
 
   std::string manifest;
-  CLI::App* validate = app.add_subcommand("validate", "Say what is wrong with a manifest, or that it is valid");
+  CLI::App* validate =
+      app.add_subcommand("validate", "Say what is wrong with a manifest, or that it is valid");
   validate->add_option("manifest", manifest, "DistributedTrainingJob manifest (YAML or JSON)")->required();
   validate->callback([&] { exit_code = lockstep::cli::Validate(manifest); });
 

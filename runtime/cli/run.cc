@@ -10,8 +10,8 @@
 namespace lockstep::cli {
 namespace {
 
-// On one machine there is no secret and often no object store: checkpoints go to local disk unless the manifest or
-// the user names a folder.
+// On one machine there is no secret and often no object store: checkpoints go to local disk unless the
+// manifest or the user names a folder.
 void KeepCheckpointsLocal(api::TrainingJob& job, const RunArguments& arguments, const std::string& folder) {
   if (!job.spec.checkpoint) {
     if (!arguments.checkpoint_uri.empty()) job.spec.checkpoint.emplace().uri = arguments.checkpoint_uri;
@@ -37,7 +37,8 @@ int Run(const RunArguments& arguments) {
     loaded.job.spec.worker.replicas = *arguments.replicas;
     loaded.problems = api::Validate(loaded.job);
   }
-  for (const std::string& problem : loaded.problems) std::cerr << arguments.manifest << ": " << problem << "\n";
+  for (const std::string& problem : loaded.problems)
+    std::cerr << arguments.manifest << ": " << problem << "\n";
   if (!loaded.problems.empty()) return 2;
   const std::string name = loaded.job.metadata.name;
   const std::string folder =

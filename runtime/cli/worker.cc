@@ -23,10 +23,11 @@ Result<launch::SupervisorOptions> OptionsFromEnvironment() {
                     .slot = std::atoi(EnvOr(env::kSlot, "0").c_str()),
                     .incarnation = RandomHex(8)};
   options.address = EnvOr(env::kPodIp, "");
-  for (const auto& [name, value] : {std::pair(env::kPodName, options.member.pod),
-                                    std::pair(env::kPodUid, options.member.pod_uid),
-                                    std::pair(env::kPodIp, options.address)}) {
-    if (value.empty()) return Error{ErrorCode::kInvalidArgument, std::string(name) + " is not set: the operator sets it"};
+  for (const auto& [name, value] :
+       {std::pair(env::kPodName, options.member.pod), std::pair(env::kPodUid, options.member.pod_uid),
+        std::pair(env::kPodIp, options.address)}) {
+    if (value.empty())
+      return Error{ErrorCode::kInvalidArgument, std::string(name) + " is not set: the operator sets it"};
   }
   options.rank_program = EnvOr(env::kRankProgram, launch::ProgramFolder() + "/lockstep-rank");
   options.termination_log = EnvOr(env::kTerminationLog, "/dev/termination-log");

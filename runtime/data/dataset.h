@@ -1,6 +1,6 @@
 #pragma once
-// Labelled samples by number. Implementations are immutable after opening, so Get may be called from any thread, and
-// deterministic: the same ids give the same tensors in every process.
+// Labelled samples by number. Implementations are immutable after opening, so Get may be called from any
+// thread, and deterministic: the same ids give the same tensors in every process.
 
 #include <ATen/core/Tensor.h>
 
@@ -34,8 +34,8 @@ struct Datasets {
   std::unique_ptr<Dataset> test;
 };
 
-// What `spec` names. The error names the field ("spec.training.data.path: …") and what would be right. `seed` makes
-// synthetic samples.
+// What `spec` names. The error names the field ("spec.training.data.path: …") and what would be right. `seed`
+// makes synthetic samples.
 [[nodiscard]] Result<Datasets> OpenDatasets(const api::DataSpec& spec, int64_t seed);
 
 }  // namespace lockstep::data

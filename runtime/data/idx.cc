@@ -28,7 +28,9 @@ class IdxDataset final : public Dataset {
 
   [[nodiscard]] int64_t size() const override { return images_.size(0); }
   [[nodiscard]] int64_t classes() const override { return classes_; }
-  [[nodiscard]] std::vector<int64_t> sample_shape() const override { return {1, images_.size(1), images_.size(2)}; }
+  [[nodiscard]] std::vector<int64_t> sample_shape() const override {
+    return {1, images_.size(1), images_.size(2)};
+  }
 
   [[nodiscard]] Batch Get(std::span<const int64_t> ids) const override {
     const at::NoGradGuard guard;
@@ -68,7 +70,8 @@ bool ReadExactly(gzFile file, void* target, int64_t bytes) {
 }
 
 uint32_t BigEndian(const std::array<unsigned char, 4>& bytes) {
-  return (uint32_t{bytes[0]} << 24) | (uint32_t{bytes[1]} << 16) | (uint32_t{bytes[2]} << 8) | uint32_t{bytes[3]};
+  return (uint32_t{bytes[0]} << 24) | (uint32_t{bytes[1]} << 16) | (uint32_t{bytes[2]} << 8) |
+         uint32_t{bytes[3]};
 }
 
 // The file under its name or with ".gz" (zlib reads both alike).
@@ -88,7 +91,8 @@ Result<at::Tensor> ReadIdx(const std::string& folder, const std::string& name, u
   const GzFile file(gzopen(path.c_str(), "rb"));
   if (file == nullptr) return BadPath(path + " cannot be read", "check its permissions");
   std::array<unsigned char, 4> word{};
-  if (!ReadExactly(file.get(), word.data(), 4) || BigEndian(word) != (0x00000800U | dimensions)) return damaged;
+  if (!ReadExactly(file.get(), word.data(), 4) || BigEndian(word) != (0x00000800U | dimensions))
+    return damaged;
   std::vector<int64_t> shape;
   int64_t bytes = 1;
   for (uint32_t i = 0; i < dimensions; ++i) {
@@ -99,7 +103,8 @@ Result<at::Tensor> ReadIdx(const std::string& folder, const std::string& name, u
   }
   at::Tensor content = at::empty(shape, at::kByte);
   char one_more = 0;
-  if (!ReadExactly(file.get(), content.data_ptr(), bytes) || gzread(file.get(), &one_more, 1) != 0) return damaged;
+  if (!ReadExactly(file.get(), content.data_ptr(), bytes) || gzread(file.get(), &one_more, 1) != 0)
+    return damaged;
   return content;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// MNIST's IDX files (images as unsigned bytes, labels as unsigned bytes), plain or gzip-compressed. Pixels become
-// float32 and are normalised with the mean and deviation of the training images. The files are treated as hostile:
-// magic, counts and lengths are checked before anything is allocated by them.
+// MNIST's IDX files (images as unsigned bytes, labels as unsigned bytes), plain or gzip-compressed. Pixels
+// become float32 and are normalised with the mean and deviation of the training images. The files are treated
+// as hostile: magic, counts and lengths are checked before anything is allocated by them.
 
 #include <string>
 
@@ -9,7 +9,8 @@
 
 namespace lockstep::data {
 
-// `folder` holds train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte.
+// `folder` holds train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte,
+// t10k-labels-idx1-ubyte.
 [[nodiscard]] Result<Datasets> OpenIdx(const std::string& folder);
 
 }  // namespace lockstep::data

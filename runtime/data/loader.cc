@@ -14,10 +14,10 @@ struct Loader::State {
   std::condition_variable_any changed;
   // GUARDED_BY(mutex)
   Source source;
-  uint64_t generation = 0;           // of the source: a batch of an older one is dropped
-  int64_t next_made = 0;             // next n to make
-  int64_t next_taken = 0;            // next n that Next returns
-  std::optional<int64_t> end;        // n after the last
+  uint64_t generation = 0;     // of the source: a batch of an older one is dropped
+  int64_t next_made = 0;       // next n to make
+  int64_t next_taken = 0;      // next n that Next returns
+  std::optional<int64_t> end;  // n after the last
   std::map<int64_t, Batch> ready;
   std::vector<std::jthread> threads;  // last: they stop before the rest goes
 

@@ -1,7 +1,7 @@
 #pragma once
-// Makes batches ready ahead of their use. The source says which samples come n-th, so the loader has no state of its
-// own to save: after a break it is simply started again from the plan. One thread owns a Loader and calls Next;
-// `workers` threads of its own read the data set.
+// Makes batches ready ahead of their use. The source says which samples come n-th, so the loader has no state
+// of its own to save: after a break it is simply started again from the plan. One thread owns a Loader and
+// calls Next; `workers` threads of its own read the data set.
 
 #include <functional>
 #include <memory>
@@ -15,8 +15,8 @@ namespace lockstep::data {
 
 class Loader {
  public:
-  // Ids of the n-th batch from the start, n = 0, 1, …; nullopt after the last one. Called under the loader's lock,
-  // once for each n in order; must be quick.
+  // Ids of the n-th batch from the start, n = 0, 1, …; nullopt after the last one. Called under the loader's
+  // lock, once for each n in order; must be quick.
   using Source = std::function<std::optional<std::vector<int64_t>>(int64_t n)>;
 
   // At most `prefetch` batches wait ready.

@@ -9,8 +9,9 @@ Result<Datasets> OpenDatasets(const api::DataSpec& spec, int64_t seed) {
     case api::DataFormat::kIdx: return OpenIdx(spec.path);
     case api::DataFormat::kSynthetic: return MakeSynthetic(spec.synthetic, seed);
     default:
-      return Error{ErrorCode::kUnsupported, "spec.training.data.format: " + std::string(api::NameOf(spec.format)) +
-                                                " is not implemented yet; use idx or synthetic"};
+      return Error{ErrorCode::kUnsupported,
+                   "spec.training.data.format: " + std::string(api::NameOf(spec.format)) +
+                       " is not implemented yet; use idx or synthetic"};
   }
 }
 

@@ -1,10 +1,11 @@
 #pragma once
-// Which samples a step uses: a pure function of (seed, epoch, position), so that nothing has to be saved or agreed on.
-// Over one epoch every sample is used exactly once, in any world and through any number of restarts.
+// Which samples a step uses: a pure function of (seed, epoch, position), so that nothing has to be saved or
+// agreed on. Over one epoch every sample is used exactly once, in any world and through any number of
+// restarts.
 //
-// The order of an epoch is a keyed permutation of [0, size): a four-round Feistel network over the next even number of
-// bits, walked until it lands inside the range (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
-// O(1) memory, random access. Pure; any thread.
+// The order of an epoch is a keyed permutation of [0, size): a four-round Feistel network over the next even
+// number of bits, walked until it lands inside the range (Black and Rogaway, "Ciphers with arbitrary finite
+// domains", 2002). O(1) memory, random access. Pure; any thread.
 
 #include <cstdint>
 #include <vector>
@@ -24,15 +25,15 @@ class Permutation {
 };
 
 struct SamplePlanOptions {
-  int64_t size = 0;          // of the data set
+  int64_t size = 0;  // of the data set
   int64_t global_batch = 1;
   uint64_t seed = 0;
   bool shuffle = true;
-  bool drop_last = false;    // leave out the samples that do not fill a global batch
+  bool drop_last = false;  // leave out the samples that do not fill a global batch
 };
 
-// The steps of a run: step s (from 0) uses positions [begin, begin + count) of epoch s / steps_per_epoch. The last step
-// of an epoch is smaller where the batch does not divide the data set, unless drop_last.
+// The steps of a run: step s (from 0) uses positions [begin, begin + count) of epoch s / steps_per_epoch. The
+// last step of an epoch is smaller where the batch does not divide the data set, unless drop_last.
 class SamplePlan {
  public:
   explicit SamplePlan(const SamplePlanOptions& options);

@@ -81,11 +81,12 @@ class LocalRun {
                    service_.Handle(std::move(request), std::move(respond));
                  }));
     const api::TrainingJobSpec& spec = options_.job.spec;
-    service_.Configure(job_, {.min_members = spec.min_replicas(),
-                              .max_members = spec.max_replicas(),
-                              .expected_members = spec.worker.replicas,
-                              .last_call = std::chrono::seconds(spec.rendezvous.last_call_seconds),
-                              .heartbeat_timeout = std::chrono::seconds(spec.rendezvous.heartbeat_timeout_seconds)});
+    service_.Configure(
+        job_, {.min_members = spec.min_replicas(),
+               .max_members = spec.max_replicas(),
+               .expected_members = spec.worker.replicas,
+               .last_call = std::chrono::seconds(spec.rendezvous.last_call_seconds),
+               .heartbeat_timeout = std::chrono::seconds(spec.rendezvous.heartbeat_timeout_seconds)});
     protocol::WorkerConfig config = api::WorkerConfigOf(options_.job);
     config.job = job_;
     config.rendezvous.url = "http://127.0.0.1:" + std::to_string(server_->port());
@@ -101,13 +102,14 @@ class LocalRun {
     std::filesystem::remove(Path(name + ".end"));
     const auto set = [](const char* key, const std::string& value) { return std::string(key) + "=" + value; };
     namespace env = protocol::env;
-    auto pid = StartProcess({.arguments = {options_.program, "worker"},
-                             .environment = {set(env::kConfig, Path("config.json")), set(env::kTokenFile, Path("token")),
-                                             set(env::kPodName, name), set(env::kPodUid, worker.uid),
-                                             set(env::kPodIp, "127.0.0.1"), set(env::kNodeName, "local"),
-                                             set(env::kSlot, std::to_string(slot)),
-                                             set(env::kTerminationLog, Path(name + ".end"))},
-                             .log_file = Path(name + ".log")});
+    auto pid =
+        StartProcess({.arguments = {options_.program, "worker"},
+                      .environment = {set(env::kConfig, Path("config.json")),
+                                      set(env::kTokenFile, Path("token")), set(env::kPodName, name),
+                                      set(env::kPodUid, worker.uid), set(env::kPodIp, "127.0.0.1"),
+                                      set(env::kNodeName, "local"), set(env::kSlot, std::to_string(slot)),
+                                      set(env::kTerminationLog, Path(name + ".end"))},
+                      .log_file = Path(name + ".log")});
     if (!pid.ok()) return Finish(1, "starting a worker: " + pid.error().message);
     worker.pid = *pid;
   }
@@ -135,8 +137,9 @@ class LocalRun {
     if (exit_code_.has_value()) return;
     const std::string reason = ReadFile(Path(name + ".end")).ok() ? *ReadFile(Path(name + ".end")) : "";
     if (exit.signal == 0 && protocol::IsPermanent(exit.exit_code)) return Finish(exit.exit_code, reason);
-    Say(name + " ended (" + (exit.signal != 0 ? "signal " + std::to_string(exit.signal)
-                                              : "code " + std::to_string(exit.exit_code)) +
+    Say(name + " ended (" +
+        (exit.signal != 0 ? "signal " + std::to_string(exit.signal)
+                          : "code " + std::to_string(exit.exit_code)) +
         ")" + (reason.empty() ? "" : ": " + reason) + "; starting it again");
     const bool charged = exit.exit_code != static_cast<int>(protocol::ExitCode::kPreempted);
     if (charged && ++restarts_ > options_.job.spec.failure_policy.max_restarts) {
@@ -158,7 +161,8 @@ class LocalRun {
   }
 
   [[nodiscard]] bool AnyAlive() const {
-    return std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.pid != 0; });
+    return std::any_of(workers_.begin(), workers_.end(),
+                       [](const Worker& worker) { return worker.pid != 0; });
   }
 
   void ShowProgress() {
@@ -183,9 +187,9 @@ class LocalRun {
     if (view.progress.step > shown_step_ && clock_.Steady() - last_line_ > 2s) {
       shown_step_ = view.progress.step;
       last_line_ = clock_.Steady();
-      Say("step " + std::to_string(shown_step_) + "/" + std::to_string(view.progress.total_steps) + "  epoch " +
-          FormatNumber(view.progress.epoch, 3) + "  loss " + FormatNumber(view.progress.loss) + "  " +
-          FormatNumber(view.progress.samples_per_second) + " samples/s");
+      Say("step " + std::to_string(shown_step_) + "/" + std::to_string(view.progress.total_steps) +
+          "  epoch " + FormatNumber(view.progress.epoch, 3) + "  loss " + FormatNumber(view.progress.loss) +
+          "  " + FormatNumber(view.progress.samples_per_second) + " samples/s");
     }
   }
 

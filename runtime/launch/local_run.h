@@ -1,6 +1,7 @@
 #pragma once
-// `lockstep run`: a job on one machine without Kubernetes. Hosts the rendezvous in-process (the code the operator
-// hosts), starts one `lockstep worker` process per replica, replaces one that dies, and shows the progress.
+// `lockstep run`: a job on one machine without Kubernetes. Hosts the rendezvous in-process (the code the
+// operator hosts), starts one `lockstep worker` process per replica, replaces one that dies, and shows the
+// progress.
 
 #include <string>
 
@@ -9,9 +10,9 @@
 namespace lockstep::launch {
 
 struct LocalRunOptions {
-  api::TrainingJob job;       // validated
-  std::string folder;         // worker logs, config and, by default, checkpoints
-  std::string program;        // path of `lockstep`, started as `lockstep worker`
+  api::TrainingJob job;  // validated
+  std::string folder;    // worker logs, config and, by default, checkpoints
+  std::string program;   // path of `lockstep`, started as `lockstep worker`
   bool show_progress = true;
 };
 

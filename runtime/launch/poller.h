@@ -14,7 +14,8 @@ class Poller {
   using Poll = std::function<void(std::stop_token)>;
 
   ~Poller() { Stop(); }
-  // Runs `poll` on a new thread after `delay`; its stop token is requested by the next Start, Stop or the destructor.
+  // Runs `poll` on a new thread after `delay`; its stop token is requested by the next Start, Stop or the
+  // destructor.
   void Start(std::chrono::milliseconds delay, Poll poll) {
     Stop();
     thread_ = std::jthread([delay, poll = std::move(poll)](std::stop_token stop) {

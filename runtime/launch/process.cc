@@ -72,7 +72,8 @@ Result<pid_t> StartProcess(const Command& command) {
   const pid_t pid = ::fork();
   if (pid < 0) return LastError("fork");
   if (pid == 0) {
-    BecomeChild(argument_pointers.data(), environment_pointers.data(), command.inherited_fd, log.get(), parent);
+    BecomeChild(argument_pointers.data(), environment_pointers.data(), command.inherited_fd, log.get(),
+                parent);
   }
   return pid;
 }

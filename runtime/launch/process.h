@@ -1,6 +1,6 @@
 #pragma once
-// Child processes: start one with given environment and descriptors, end it by its own id. The parent must have
-// blocked SIGCHLD and reap through signals.h.
+// Child processes: start one with given environment and descriptors, end it by its own id. The parent must
+// have blocked SIGCHLD and reap through signals.h.
 
 #include <sys/types.h>
 
@@ -19,8 +19,8 @@ struct Command {
   std::string log_file;                  // stdout and stderr are appended here; empty: inherited
 };
 
-// The child dies with the thread that started it (PR_SET_PDEATHSIG), so call from a thread that lives as long as the
-// child should. Signals are unblocked in the child.
+// The child dies with the thread that started it (PR_SET_PDEATHSIG), so call from a thread that lives as long
+// as the child should. Signals are unblocked in the child.
 [[nodiscard]] Result<pid_t> StartProcess(const Command& command);
 void KillProcess(pid_t pid, int signal);
 

@@ -48,18 +48,20 @@ Result<std::unique_ptr<RankProcess>> RankProcess::Start(const std::string& progr
                                                         Callbacks callbacks) {
   LOCKSTEP_TRY(SocketPair sockets, MakeSocketPair());
   const int fd = sockets.theirs.get();
-  LOCKSTEP_TRY(const pid_t pid,
-               StartProcess({.arguments = {program},
-                             .environment = {std::string(protocol::env::kControlFd) + "=" + std::to_string(fd),
-                                             std::string(protocol::env::kLocalRank) + "=" + std::to_string(local_rank)},
-                             .inherited_fd = fd}));
+  LOCKSTEP_TRY(
+      const pid_t pid,
+      StartProcess(
+          {.arguments = {program},
+           .environment = {std::string(protocol::env::kControlFd) + "=" + std::to_string(fd),
+                           std::string(protocol::env::kLocalRank) + "=" + std::to_string(local_rank)},
+           .inherited_fd = fd}));
   return std::unique_ptr<RankProcess>(new RankProcess(pid, std::move(sockets.ours), std::move(callbacks)));
 }
 
 RankProcess::RankProcess(pid_t pid, Fd socket, Callbacks callbacks)
-    : pid_(pid), socket_(std::move(socket)), reader_([fd = socket_.get(), callbacks = std::move(callbacks)] {
-        ReadUntilEnd(fd, callbacks);
-      }) {}
+    : pid_(pid),
+      socket_(std::move(socket)),
+      reader_([fd = socket_.get(), callbacks = std::move(callbacks)] { ReadUntilEnd(fd, callbacks); }) {}
 
 RankProcess::~RankProcess() {
   KillProcess(pid_, SIGKILL);

@@ -1,6 +1,6 @@
 #pragma once
-// One rank process: started with its control socket, its lines decoded on a reader thread, its end reported once both
-// the exit status and the end of the socket were seen (so that its last words come first).
+// One rank process: started with its control socket, its lines decoded on a reader thread, its end reported
+// once both the exit status and the end of the socket were seen (so that its last words come first).
 
 #include <functional>
 #include <memory>
@@ -19,7 +19,8 @@ class RankProcess {
   };
 
   // `program` is lockstep-rank's path. Owned and used by one thread (which must outlive the process).
-  static Result<std::unique_ptr<RankProcess>> Start(const std::string& program, int local_rank, Callbacks callbacks);
+  static Result<std::unique_ptr<RankProcess>> Start(const std::string& program, int local_rank,
+                                                    Callbacks callbacks);
   ~RankProcess();  // kills the process; its exit is still reported to the signal thread
 
   [[nodiscard]] pid_t pid() const { return pid_; }

@@ -29,7 +29,9 @@ void SendUntilTaken(Send send, std::string_view what, std::stop_token stop) {
 }  // namespace
 
 Reporter::Reporter(rendezvous::RendezvousClient& client, OnAnswer on_answer)
-    : client_(client), on_answer_(std::move(on_answer)), thread_([this](std::stop_token stop) { Run(stop); }) {}
+    : client_(client),
+      on_answer_(std::move(on_answer)),
+      thread_([this](std::stop_token stop) { Run(stop); }) {}
 
 void Reporter::Flush(std::chrono::milliseconds limit) {
   auto done = std::make_shared<std::promise<void>>();

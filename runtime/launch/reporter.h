@@ -1,6 +1,7 @@
 #pragma once
-// Sends what a supervisor tells the rendezvous, in order, on a thread of its own: heartbeats at their interval, and
-// Broken and Leave at once. Reports are retried until they arrive, are refused, or their deadline passes.
+// Sends what a supervisor tells the rendezvous, in order, on a thread of its own: heartbeats at their
+// interval, and Broken and Leave at once. Reports are retried until they arrive, are refused, or their
+// deadline passes.
 
 #include <functional>
 #include <future>

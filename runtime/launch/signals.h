@@ -1,6 +1,6 @@
 #pragma once
-// Signals as events on a thread of their own, so that no code of ours runs inside a signal handler. A program that
-// may be PID 1 of a container must also reap orphans: every ended child is reaped here.
+// Signals as events on a thread of their own, so that no code of ours runs inside a signal handler. A program
+// that may be PID 1 of a container must also reap orphans: every ended child is reaped here.
 
 #include <sys/types.h>
 

@@ -125,7 +125,8 @@ void Supervision::Handle(const RankExited& event, SteadyTime) {
   rank.state = RankState::kExited;
   const bool clean = event.signal == 0 && event.exit_code == 0 && rank.finished;
   if (clean || stopping_) return ExitWhenAllEnded();
-  const int code = rank.failure.exit_code != 0 && event.signal == 0 ? rank.failure.exit_code : event.exit_code;
+  const int code =
+      rank.failure.exit_code != 0 && event.signal == 0 ? rank.failure.exit_code : event.exit_code;
   if (event.signal == 0 && protocol::IsPermanent(code)) {
     const std::string reason = rank.failure.reason.empty() ? Describe(event) : rank.failure.reason;
     return ExitNow(code, reason, LeaveReason::kStopping);
@@ -138,9 +139,10 @@ void Supervision::RespawnOrGiveUp(const RankExited& event) {
   const std::string what =
       Describe(event) + (rank.failure.reason.empty() ? "" : " (" + rank.failure.reason + ")");
   if (++failures_without_progress_ > settings_.config.in_place_limit) {
-    return ExitNow(static_cast<int>(ExitCode::kInfrastructure),
-                   what + ", " + std::to_string(failures_without_progress_) + " times without a new step between",
-                   LeaveReason::kStopping);
+    return ExitNow(
+        static_cast<int>(ExitCode::kInfrastructure),
+        what + ", " + std::to_string(failures_without_progress_) + " times without a new step between",
+        LeaveReason::kStopping);
   }
   if (round_ > 0 || joining_) {
     Do(ReportLeave{{settings_.config.job, settings_.member, round_, LeaveReason::kRankDied, what}});
@@ -160,8 +162,9 @@ void Supervision::Handle(const JoinAnswered& event, SteadyTime now) {
       return ExitNow(static_cast<int>(ExitCode::kEvicted), error.message, LeaveReason::kStopping);
     }
     if (now - join_started_ > Seconds(settings_.config.rendezvous.join_timeout_seconds)) {
-      return ExitNow(static_cast<int>(ExitCode::kRendezvous), "no round within rendezvous.joinTimeoutSeconds: " +
-                     error.message, LeaveReason::kStopping);
+      return ExitNow(static_cast<int>(ExitCode::kRendezvous),
+                     "no round within rendezvous.joinTimeoutSeconds: " + error.message,
+                     LeaveReason::kStopping);
     }
     return Rejoin(Backoff(join_failures_++));
   }
@@ -204,7 +207,8 @@ void Supervision::OnAssigned(const protocol::JoinAnswer& answer) {
 
 void Supervision::Handle(const WatchAnswered& event, SteadyTime) {
   if (!event.answer.ok() && event.answer.error().code == ErrorCode::kGone) {
-    return ExitNow(static_cast<int>(ExitCode::kEvicted), event.answer.error().message, LeaveReason::kStopping);
+    return ExitNow(static_cast<int>(ExitCode::kEvicted), event.answer.error().message,
+                   LeaveReason::kStopping);
   }
   if (!in_round_ || event.round != round_) return;
   if (!event.answer.ok()) {
@@ -225,7 +229,8 @@ void Supervision::Handle(const Terminate&, SteadyTime) {
   Do(ReportLeave{{settings_.config.job, settings_.member, round_, LeaveReason::kStopping, "asked to stop"}});
   const double grace = std::max(1.0, settings_.config.grace_period_seconds - 3.0);
   for (int i = 0; i < settings_.config.nproc; ++i) {
-    if (ranks_[static_cast<std::size_t>(i)].state != RankState::kExited) Do(TellRank{i, protocol::Stop{grace}});
+    if (ranks_[static_cast<std::size_t>(i)].state != RankState::kExited)
+      Do(TellRank{i, protocol::Stop{grace}});
   }
   Do(StartGrace{grace});
   ExitWhenAllEnded();
@@ -237,7 +242,8 @@ void Supervision::Handle(const GraceOver&, SteadyTime) {
 
 void Supervision::ExitWhenAllEnded() {
   if (!AllRanks(RankState::kExited)) return;
-  const bool finished = std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.finished; });
+  const bool finished =
+      std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.finished; });
   if (finished) return ExitNow(static_cast<int>(ExitCode::kCompleted), "completed", LeaveReason::kCompleted);
   ExitNow(static_cast<int>(ExitCode::kPreempted), "stopped in good order", LeaveReason::kStopping);
 }

@@ -1,10 +1,11 @@
 #pragma once
-// What a supervisor does about what happens to its ranks and its rendezvous, as a pure state machine: events in,
-// actions out. No processes, sockets, threads or clock here (supervisor.h has them); one thread calls it.
+// What a supervisor does about what happens to its ranks and its rendezvous, as a pure state machine: events
+// in, actions out. No processes, sockets, threads or clock here (supervisor.h has them); one thread calls it.
 //
 //   start ─► ranks warm up ─► all Ready ─► join ─► assignment ─► ranks train, we watch the round
 //              ▲                              round over: ranks leave it and say Ready again
-//              └── a rank died: the pod leaves the round at once, respawns the rank in place, joins when it is Ready
+//              └── a rank died: the pod leaves the round at once, respawns the rank in place, joins when it
+//              is Ready
 
 #include <cstdint>
 #include <map>
@@ -36,8 +37,8 @@ struct WatchAnswered {
   int64_t round = 0;
   Result<protocol::WatchAnswer> answer;
 };
-struct Terminate {};   // SIGTERM or SIGINT
-struct GraceOver {};   // the grace period is nearly used up
+struct Terminate {};  // SIGTERM or SIGINT
+struct GraceOver {};  // the grace period is nearly used up
 using Event = std::variant<RankMessage, RankExited, JoinAnswered, WatchAnswered, Terminate, GraceOver>;
 
 // ---- actions, executed in order
@@ -126,7 +127,7 @@ class Supervision {
 
   SupervisionSettings settings_;
   std::vector<Rank> ranks_;
-  int64_t round_ = 0;         // newest round this pod was given
+  int64_t round_ = 0;  // newest round this pod was given
   bool in_round_ = false;
   int world_ = 0;
   int first_rank_ = 0;
@@ -140,7 +141,7 @@ class Supervision {
   int64_t best_step_ = 0;
   protocol::Saved checkpoint_;
   protocol::Evaluated evaluation_;
-  Actions actions_;           // of the event being handled
+  Actions actions_;  // of the event being handled
 };
 
 }  // namespace lockstep::launch

@@ -70,7 +70,7 @@ class Supervisor {
  private:
   struct Slot {
     std::unique_ptr<RankProcess> process;
-    uint64_t life = 0;                // tells this process's news from its predecessor's
+    uint64_t life = 0;  // tells this process's news from its predecessor's
     bool socket_ended = false;
     std::optional<ChildExit> exit;
   };
@@ -112,12 +112,15 @@ class Supervisor {
     Slot& at = slot(action.local_rank);
     const uint64_t life = ++at.life;
     at = Slot{.process = nullptr, .life = life};
-    auto process = RankProcess::Start(
-        options_.rank_program, action.local_rank,
-        {.on_message = [this, life, i = action.local_rank](protocol::FromRank message) {
-           news_.Push(FromLife{life, {i, std::move(message)}});
-         },
-         .on_socket_end = [this, life, i = action.local_rank] { news_.Push(SocketEnded{i, life}); }});
+    auto process = RankProcess::Start(options_.rank_program, action.local_rank,
+                                      {.on_message =
+                                           [this, life, i = action.local_rank](protocol::FromRank message) {
+                                             news_.Push(FromLife{life, {i, std::move(message)}});
+                                           },
+                                       .on_socket_end =
+                                           [this, life, i = action.local_rank] {
+                                             news_.Push(SocketEnded{i, life});
+                                           }});
     if (!process.ok()) return Finish(1, "starting a rank process: " + process.error().message);
     at.process = std::move(process).value();
     log::Info("rank process started", {{"local_rank", action.local_rank}, {"pid", at.process->pid()}});
@@ -158,7 +161,8 @@ class Supervisor {
     if (code != 0) {
       // The kubelet keeps at most 4096 bytes of it.
       const Result<void> written = WriteTerminationLog(Truncate(reason, 4000));
-      if (!written.ok()) log::Warning("termination message not written", {{"error", written.error().message}});
+      if (!written.ok())
+        log::Warning("termination message not written", {{"error", written.error().message}});
     }
     reporter_.Flush(3s);
     exit_code_ = code;
@@ -181,8 +185,8 @@ class Supervisor {
 
   Result<void> ServeMetrics() {
     http::ServerOptions server{.address = "0.0.0.0:" + std::to_string(options_.config.metrics_port)};
-    LOCKSTEP_TRY(metrics_server_, http::StartServer(server, [this](http::ServerRequest request,
-                                                                   http::Responder respond) {
+    LOCKSTEP_TRY(metrics_server_,
+                 http::StartServer(server, [this](http::ServerRequest request, http::Responder respond) {
                    if (request.path == "/metrics") return respond(metrics_.Scrape());
                    if (request.path == "/healthz") return respond(http::TextResponse(200, "ok\n"));
                    respond(http::TextResponse(404, "try /metrics\n"));
@@ -193,20 +197,25 @@ class Supervisor {
 
   static void LogMilestone(const RankMessage& event) {
     if (const auto* synced = std::get_if<protocol::Synced>(&event.message)) {
-      log::Info("rank entered the round", {{"local_rank", event.local_rank}, {"round", synced->round},
-                                           {"step", synced->step}, {"state_from", synced->source},
+      log::Info("rank entered the round", {{"local_rank", event.local_rank},
+                                           {"round", synced->round},
+                                           {"step", synced->step},
+                                           {"state_from", synced->source},
                                            {"seconds", synced->seconds}});
     } else if (const auto* evaluated = std::get_if<protocol::Evaluated>(&event.message)) {
-      log::Info("evaluated", {{"step", evaluated->step}, {"epoch", evaluated->epoch}, {"loss", evaluated->loss},
+      log::Info("evaluated", {{"step", evaluated->step},
+                              {"epoch", evaluated->epoch},
+                              {"loss", evaluated->loss},
                               {"accuracy", evaluated->accuracy}});
     } else if (const auto* saved = std::get_if<protocol::Saved>(&event.message)) {
-      log::Info("checkpoint stored", {{"step", saved->step}, {"uri", saved->uri}, {"seconds", saved->seconds},
-                                      {"bytes", saved->bytes}});
+      log::Info(
+          "checkpoint stored",
+          {{"step", saved->step}, {"uri", saved->uri}, {"seconds", saved->seconds}, {"bytes", saved->bytes}});
     } else if (const auto* failed = std::get_if<protocol::SaveFailed>(&event.message)) {
       log::Warning("checkpoint not stored", {{"step", failed->step}, {"reason", failed->reason}});
     } else if (const auto* end = std::get_if<protocol::Failed>(&event.message)) {
-      log::Error("rank failed", {{"local_rank", event.local_rank}, {"exit_code", end->exit_code},
-                                 {"reason", end->reason}});
+      log::Error("rank failed",
+                 {{"local_rank", event.local_rank}, {"exit_code", end->exit_code}, {"reason", end->reason}});
     }
   }
 

@@ -1,6 +1,7 @@
 #pragma once
-// `lockstep worker`: PID 1 of a worker pod. Starts the rank processes, keeps them in the rendezvous, respawns one that
-// dies, serves /metrics for all of them. Decisions are in supervision.h; this is what carries them out.
+// `lockstep worker`: PID 1 of a worker pod. Starts the rank processes, keeps them in the rendezvous, respawns
+// one that dies, serves /metrics for all of them. Decisions are in supervision.h; this is what carries them
+// out.
 
 #include <string>
 
@@ -17,8 +18,8 @@ struct SupervisorOptions {
   std::string termination_log;  // where the reason of a bad end is written for the operator
 };
 
-// Blocks until the pod's work is over; returns the process's exit code (protocol/exit_codes.h). BlockSignals() must
-// have been called at the start of main.
+// Blocks until the pod's work is over; returns the process's exit code (protocol/exit_codes.h).
+// BlockSignals() must have been called at the start of main.
 [[nodiscard]] int RunSupervisor(const SupervisorOptions& options, http::HttpTransport& transport);
 
 }  // namespace lockstep::launch

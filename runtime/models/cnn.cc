@@ -30,8 +30,8 @@ Result<std::shared_ptr<Model>> MakeCnn(const api::CnnSpec& spec, const ModelInpu
   if (shape.size() != 3 || (shape[1] >> shift) == 0 || (shape[2] >> shift) == 0) {
     return Error{ErrorCode::kInvalidArgument,
                  "spec.training.model.cnn.channels: " + std::to_string(shift) +
-                     " poolings need images [channels, height, width] of at least " + std::to_string(1 << shift) +
-                     " pixels a side; use fewer channels entries, or the mlp"};
+                     " poolings need images [channels, height, width] of at least " +
+                     std::to_string(1 << shift) + " pixels a side; use fewer channels entries, or the mlp"};
   }
   const int64_t side_features = (shape[1] >> shift) * (shape[2] >> shift);
   return std::shared_ptr<Model>(std::make_shared<Cnn>(spec, input, side_features));

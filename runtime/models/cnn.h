@@ -1,6 +1,6 @@
 #pragma once
-// A small convolutional network: for each entry of spec.channels a 3x3 convolution, ReLU and 2x2 max-pooling; then one
-// hidden layer with ReLU and dropout, then one value per class.
+// A small convolutional network: for each entry of spec.channels a 3x3 convolution, ReLU and 2x2 max-pooling;
+// then one hidden layer with ReLU and dropout, then one value per class.
 
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>
@@ -19,8 +19,8 @@ class Cnn final : public Model {
  private:
   std::vector<torch::nn::Conv2d> convolutions_;  // conv1, conv2, …
   torch::nn::Dropout dropout_;
-  torch::nn::Linear hidden_ = nullptr;           // fc1
-  torch::nn::Linear output_ = nullptr;           // fc2
+  torch::nn::Linear hidden_ = nullptr;  // fc1
+  torch::nn::Linear output_ = nullptr;  // fc2
 };
 
 // Refuses samples that are no images [channels, height, width], or too small for the number of poolings.

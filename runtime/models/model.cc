@@ -13,8 +13,9 @@ Result<std::shared_ptr<Model>> MakeModel(const api::ModelSpec& spec, const Model
     case api::ModelName::kMlp: return std::shared_ptr<Model>(std::make_shared<Mlp>(spec.mlp, input));
     case api::ModelName::kCnn: return MakeCnn(spec.cnn, input);
     default:
-      return Error{ErrorCode::kUnsupported, "spec.training.model.name: " + std::string(api::NameOf(spec.name)) +
-                                                " is not implemented yet; use mlp or cnn"};
+      return Error{ErrorCode::kUnsupported,
+                   "spec.training.model.name: " + std::string(api::NameOf(spec.name)) +
+                       " is not implemented yet; use mlp or cnn"};
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// The models a manifest can name: single-device code, unaware of parallelism. A model maps inputs to one value per
-// class; the loss is a SUM over samples, because only the sum over all ranks knows the number to divide by. One thread.
+// The models a manifest can name: single-device code, unaware of parallelism. A model maps inputs to one
+// value per class; the loss is a SUM over samples, because only the sum over all ranks knows the number to
+// divide by. One thread.
 
 #include <torch/nn/module.h>
 
@@ -23,13 +24,14 @@ struct ModelInput {
   int64_t classes = 0;
 };
 
-// Initialised from `seed` alone: the same numbers in every process. Names of parameters are PyTorch's ("conv1.weight").
-// shared_ptr because torch::nn::Module registers its children that way. The error names the field.
+// Initialised from `seed` alone: the same numbers in every process. Names of parameters are PyTorch's
+// ("conv1.weight"). shared_ptr because torch::nn::Module registers its children that way. The error names the
+// field.
 [[nodiscard]] Result<std::shared_ptr<Model>> MakeModel(const api::ModelSpec& spec, const ModelInput& input,
                                                        int64_t seed);
 
 struct LossSums {
-  at::Tensor loss;     // scalar, sum over samples, differentiable
+  at::Tensor loss;  // scalar, sum over samples, differentiable
   int64_t correct = 0;
   int64_t count = 0;
 };

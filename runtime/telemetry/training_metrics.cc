@@ -26,16 +26,28 @@ struct TrainingMetrics::State {
   prometheus::Registry registry;
   Labels job_labels;
   int slot = 0;
-  std::mutex mutex;  // prometheus-cpp's families lock themselves; this guards `reported` and the order of updates
+  std::mutex
+      mutex;  // prometheus-cpp's families lock themselves; this guards `reported` and the order of updates
   // Cumulative values as the current rank processes last reported them, by counter and labels.
   std::map<std::pair<std::string, Labels>, double> reported;
 
   void Set(const char* name, const char* help, double value, const Labels& labels = {}) {
-    prometheus::BuildGauge().Name(name).Help(help).Labels(job_labels).Register(registry).Add(labels).Set(value);
+    prometheus::BuildGauge()
+        .Name(name)
+        .Help(help)
+        .Labels(job_labels)
+        .Register(registry)
+        .Add(labels)
+        .Set(value);
   }
   void Count(const char* name, const char* help, double increment, const Labels& labels = {}) {
-    prometheus::BuildCounter().Name(name).Help(help).Labels(job_labels).Register(registry).Add(labels).Increment(
-        increment);
+    prometheus::BuildCounter()
+        .Name(name)
+        .Help(help)
+        .Labels(job_labels)
+        .Register(registry)
+        .Add(labels)
+        .Increment(increment);
   }
   // A rank reports totals since its process started; a respawned one starts from zero again.
   void CountTo(const char* name, const char* help, double total, const Labels& labels) {
@@ -45,8 +57,10 @@ struct TrainingMetrics::State {
   }
 
   void Observe(const Labels& rank, const protocol::Progress& m) {
-    CountTo(metric::kStepsTotal, "Optimizer steps committed by this rank.", static_cast<double>(m.steps_total), rank);
-    CountTo(metric::kSamplesTotal, "Samples consumed by this rank.", static_cast<double>(m.samples_total), rank);
+    CountTo(metric::kStepsTotal, "Optimizer steps committed by this rank.",
+            static_cast<double>(m.steps_total), rank);
+    CountTo(metric::kSamplesTotal, "Samples consumed by this rank.", static_cast<double>(m.samples_total),
+            rank);
     CountTo(metric::kRepeatedStepsTotal, "Steps that were aborted and done again.",
             static_cast<double>(m.repeated_steps_total), rank);
     for (const auto& [phase, seconds] : m.phase_seconds) {
@@ -54,8 +68,8 @@ struct TrainingMetrics::State {
       labels["phase"] = phase;
       CountTo(metric::kPhaseSecondsTotal, "Seconds this rank spent in each phase.", seconds, labels);
     }
-    Set(metric::kStep, "Completed optimizer steps of the job, as this rank holds them.", static_cast<double>(m.step),
-        rank);
+    Set(metric::kStep, "Completed optimizer steps of the job, as this rank holds them.",
+        static_cast<double>(m.step), rank);
     Set(metric::kTotalSteps, "Optimizer steps the job will take.", static_cast<double>(m.total_steps));
     Set(metric::kEpoch, "Passes over the data, fraction included.", m.epoch);
     Set(metric::kLoss, "Mean training loss over the global batch of the last step.", m.loss);
@@ -65,7 +79,8 @@ struct TrainingMetrics::State {
   }
   void Observe(const Labels& rank, const protocol::Synced& m) {
     Set(metric::kRound, "Newest round this pod entered.", static_cast<double>(m.round));
-    Set(metric::kSyncSeconds, "Seconds from assignment to equal state on all ranks, newest round.", m.seconds, rank);
+    Set(metric::kSyncSeconds, "Seconds from assignment to equal state on all ranks, newest round.", m.seconds,
+        rank);
     Labels labels = rank;
     labels["state_from"] = m.source;
     Count(metric::kRoundsTotal, "Rounds entered, by where the state came from.", 1, labels);
@@ -97,7 +112,8 @@ struct TrainingMetrics::State {
   void Observe(const Labels&, const protocol::Failed&) {}
 };
 
-TrainingMetrics::TrainingMetrics(const protocol::JobIdentity& job, int slot) : state_(std::make_unique<State>()) {
+TrainingMetrics::TrainingMetrics(const protocol::JobIdentity& job, int slot)
+    : state_(std::make_unique<State>()) {
   state_->job_labels = {{"namespace", job.name_space}, {"job_name", job.name}};
   state_->slot = slot;
   AddBuildInfo(state_->registry, "lockstep");

@@ -1,6 +1,6 @@
 #pragma once
-// What a worker pod exports: the ranks' messages turned into Prometheus families. The supervisor owns it, so a rank's
-// death loses no counter. Any thread.
+// What a worker pod exports: the ranks' messages turned into Prometheus families. The supervisor owns it, so
+// a rank's death loses no counter. Any thread.
 
 #include <memory>
 

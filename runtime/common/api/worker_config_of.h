@@ -1,13 +1,14 @@
 #pragma once
-// From the resource to the config document of its workers; the operator and `lockstep run` both start from it. Pure.
+// From the resource to the config document of its workers; the operator and `lockstep run` both start from
+// it. Pure.
 
 #include "runtime/common/api/training_job.h"
 #include "runtime/common/protocol/worker_config.h"
 
 namespace lockstep::api {
 
-// Rank processes per pod: n; gpu = the trainer container's GPU limit; cpu = its CPU limit, rounded down, at least 1;
-// auto = the GPU limit, else 1.
+// Rank processes per pod: n; gpu = the trainer container's GPU limit; cpu = its CPU limit, rounded down, at
+// least 1; auto = the GPU limit, else 1.
 [[nodiscard]] int RanksPerPod(const TrainingJobSpec& spec);
 
 // Everything but rendezvous.url and rendezvous.ca_file, which depend on the host.

@@ -8,20 +8,20 @@
 namespace lockstep {
 
 enum class ErrorCode {
-  kInvalidArgument,   // the input is wrong; retrying the same input cannot help
+  kInvalidArgument,  // the input is wrong; retrying the same input cannot help
   kNotFound,
   kAlreadyExists,
-  kConflict,          // somebody else changed it first: read again
-  kGone,              // too old (a watch position, a round): start over
+  kConflict,  // somebody else changed it first: read again
+  kGone,      // too old (a watch position, a round): start over
   kUnauthorized,
   kForbidden,
-  kThrottled,         // too many requests: wait, then retry
-  kUnavailable,       // the other side is not there now: retry with back-off
+  kThrottled,    // too many requests: wait, then retry
+  kUnavailable,  // the other side is not there now: retry with back-off
   kDeadlineExceeded,
-  kCancelled,         // we were asked to stop
-  kAborted,           // the round broke under the operation
-  kDataLoss,          // stored bytes are damaged
-  kUnsupported,       // valid, but this version does not do it
+  kCancelled,    // we were asked to stop
+  kAborted,      // the round broke under the operation
+  kDataLoss,     // stored bytes are damaged
+  kUnsupported,  // valid, but this version does not do it
   kInternal,
 };
 

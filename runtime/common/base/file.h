@@ -1,5 +1,6 @@
 #pragma once
-// Whole small files: read, and write so that a reader sees the old or the new content, never a part. Any thread.
+// Whole small files: read, and write so that a reader sees the old or the new content, never a part. Any
+// thread.
 
 #include <string>
 #include <string_view>

@@ -41,7 +41,8 @@ const Json* FindJson(const Json& value, std::initializer_list<std::string_view> 
   return at;
 }
 
-std::string StringAt(const Json& value, std::initializer_list<std::string_view> keys, std::string_view fallback) {
+std::string StringAt(const Json& value, std::initializer_list<std::string_view> keys,
+                     std::string_view fallback) {
   const Json* found = FindJson(value, keys);
   return found != nullptr && found->is_string() ? found->get<std::string>() : std::string(fallback);
 }
@@ -58,7 +59,8 @@ bool BoolAt(const Json& value, std::initializer_list<std::string_view> keys, boo
 
 JsonReader::JsonReader(const Json& object, std::string path, std::vector<std::string>& violations)
     : object_(object.is_object() ? object : EmptyObject()), path_(std::move(path)), violations_(violations) {
-  if (!object.is_object()) violations_.push_back((path_.empty() ? "document" : path_) + ": must be an object");
+  if (!object.is_object())
+    violations_.push_back((path_.empty() ? "document" : path_) + ": must be an object");
 }
 
 std::string JsonReader::PathOf(std::string_view key) const {

@@ -23,11 +23,13 @@ using Json = nlohmann::json;
 // Lenient readers for documents of other systems: the fallback where absent or of another type.
 [[nodiscard]] std::string StringAt(const Json& value, std::initializer_list<std::string_view> keys,
                                    std::string_view fallback = "");
-[[nodiscard]] int64_t IntAt(const Json& value, std::initializer_list<std::string_view> keys, int64_t fallback = 0);
-[[nodiscard]] bool BoolAt(const Json& value, std::initializer_list<std::string_view> keys, bool fallback = false);
+[[nodiscard]] int64_t IntAt(const Json& value, std::initializer_list<std::string_view> keys,
+                            int64_t fallback = 0);
+[[nodiscard]] bool BoolAt(const Json& value, std::initializer_list<std::string_view> keys,
+                          bool fallback = false);
 
-// Strict reader of one object: collects every violation with its path ("spec.worker.replicas: must be an integer"),
-// so that a user sees all of them at once. Absent and null fields leave the target as it is.
+// Strict reader of one object: collects every violation with its path ("spec.worker.replicas: must be an
+// integer"), so that a user sees all of them at once. Absent and null fields leave the target as it is.
 class JsonReader {
  public:
   JsonReader(const Json& object, std::string path, std::vector<std::string>& violations);

@@ -14,8 +14,8 @@ namespace lockstep::log {
 namespace {
 
 constexpr std::array<std::string_view, 4> kNames = {"debug", "info", "warning", "error"};
-constexpr std::array<spdlog::level::level_enum, 4> kSpdlogLevels = {
-    spdlog::level::debug, spdlog::level::info, spdlog::level::warn, spdlog::level::err};
+constexpr std::array<spdlog::level::level_enum, 4> kSpdlogLevels = {spdlog::level::debug, spdlog::level::info,
+                                                                    spdlog::level::warn, spdlog::level::err};
 
 struct State {
   State() : logger("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
@@ -56,7 +56,8 @@ void Write(Level level, std::string_view message, Fields fields) {
   line["message"] = message;
   for (const Field& field : Global().bound) Add(line, field);
   for (const Field& field : fields) Add(line, field);
-  Global().logger.log(spdlog_level, line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  Global().logger.log(spdlog_level,
+                      line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 }  // namespace lockstep::log

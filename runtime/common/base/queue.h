@@ -1,6 +1,6 @@
 #pragma once
-// A blocking queue between threads: any number of producers, any number of consumers. Unbounded; use it where the
-// producers are bounded by what they wait for.
+// A blocking queue between threads: any number of producers, any number of consumers. Unbounded; use it where
+// the producers are bounded by what they wait for.
 
 #include <chrono>
 #include <condition_variable>
@@ -23,9 +23,11 @@ class Queue {
   }
 
   // Waits until an item is there, the deadline passed, or `stop` is requested; nullopt in the latter two.
-  [[nodiscard]] std::optional<T> PopUntil(std::chrono::steady_clock::time_point deadline, std::stop_token stop) {
+  [[nodiscard]] std::optional<T> PopUntil(std::chrono::steady_clock::time_point deadline,
+                                          std::stop_token stop) {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_until(lock, std::move(stop), deadline, [this] { return !items_.empty(); })) return std::nullopt;
+    if (!changed_.wait_until(lock, std::move(stop), deadline, [this] { return !items_.empty(); }))
+      return std::nullopt;
     T item = std::move(items_.front());
     items_.pop_front();
     return item;

@@ -1,6 +1,6 @@
 #pragma once
-// Result<T>: a value or an Error, never unused silently. LOCKSTEP_TRY passes an error up; LOCKSTEP_CHECK ends the
-// process on a broken promise, with place and condition.
+// Result<T>: a value or an Error, never unused silently. LOCKSTEP_TRY passes an error up; LOCKSTEP_CHECK ends
+// the process on a broken promise, with place and condition.
 
 #include <cstdio>
 #include <cstdlib>
@@ -12,10 +12,10 @@
 
 namespace lockstep {
 
-#define LOCKSTEP_CHECK(condition, ...)                                                               \
-  do {                                                                                               \
-    if (!(condition)) [[unlikely]]                                                                   \
-      ::lockstep::FailCheck(__FILE__, __LINE__, #condition, ::std::string{__VA_ARGS__});             \
+#define LOCKSTEP_CHECK(condition, ...)                                                   \
+  do {                                                                                   \
+    if (!(condition)) [[unlikely]]                                                       \
+      ::lockstep::FailCheck(__FILE__, __LINE__, #condition, ::std::string{__VA_ARGS__}); \
   } while (false)
 
 [[noreturn]] inline void FailCheck(const char* file, int line, const char* condition,
@@ -27,8 +27,8 @@ namespace lockstep {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}        // NOLINT(*-explicit-*)
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}    // NOLINT(*-explicit-*)
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(*-explicit-*)
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(*-explicit-*)
 
   [[nodiscard]] bool ok() const { return state_.index() == 0; }
   [[nodiscard]] explicit operator bool() const { return ok(); }
@@ -81,10 +81,10 @@ class [[nodiscard]] Result<void> {
 
 #define LOCKSTEP_CONCAT_INNER(a, b) a##b
 #define LOCKSTEP_CONCAT(a, b) LOCKSTEP_CONCAT_INNER(a, b)
-#define LOCKSTEP_TRY_VOID(result, expression)     \
-  do {                                            \
-    auto result = (expression);                   \
-    if (!result.ok()) return result.error();      \
+#define LOCKSTEP_TRY_VOID(result, expression) \
+  do {                                        \
+    auto result = (expression);               \
+    if (!result.ok()) return result.error();  \
   } while (false)
 #define LOCKSTEP_TRY_VALUE(result, declaration, ...) \
   auto result = (__VA_ARGS__);                       \
@@ -96,7 +96,8 @@ class [[nodiscard]] Result<void> {
 #define LOCKSTEP_TRY_1(expression) LOCKSTEP_TRY_VOID(LOCKSTEP_CONCAT(try_result_, __LINE__), expression)
 #define LOCKSTEP_TRY_2(declaration, ...) \
   LOCKSTEP_TRY_VALUE(LOCKSTEP_CONCAT(try_result_, __LINE__), declaration, __VA_ARGS__)
-#define LOCKSTEP_TRY(...) \
-  LOCKSTEP_TRY_PICK(__VA_ARGS__, LOCKSTEP_TRY_2, LOCKSTEP_TRY_2, LOCKSTEP_TRY_2, LOCKSTEP_TRY_1, )(__VA_ARGS__)
+#define LOCKSTEP_TRY(...)                                                                          \
+  LOCKSTEP_TRY_PICK(__VA_ARGS__, LOCKSTEP_TRY_2, LOCKSTEP_TRY_2, LOCKSTEP_TRY_2, LOCKSTEP_TRY_1, ) \
+  (__VA_ARGS__)
 
 }  // namespace lockstep

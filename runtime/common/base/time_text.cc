@@ -8,8 +8,8 @@ namespace lockstep {
 namespace {
 
 std::string FormatSeconds(WallTime time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(
-      std::chrono::floor<std::chrono::seconds>(time));
+  const std::time_t seconds =
+      std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(time));
   std::tm parts{};
   gmtime_r(&seconds, &parts);
   std::array<char, 32> text{};
@@ -67,7 +67,8 @@ bool ReadZone(std::string_view text, std::size_t& at, std::chrono::minutes& offs
   const int sign = text[at++] == '+' ? 1 : -1;
   int hours = 0;
   int minutes = 0;
-  if (!ReadDigits(text, at, 2, hours) || !ReadLiteral(text, at, ':') || !ReadDigits(text, at, 2, minutes)) return false;
+  if (!ReadDigits(text, at, 2, hours) || !ReadLiteral(text, at, ':') || !ReadDigits(text, at, 2, minutes))
+    return false;
   offset = std::chrono::minutes(sign * (hours * 60 + minutes));
   return at == text.size();
 }

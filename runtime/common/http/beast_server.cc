@@ -1,10 +1,9 @@
 // HttpServer over Boost.Beast. (cpprestsdk's listener cannot tell which port the system chose for port 0.)
 //
-// Each connection is a Session; the io_context's threads run all of them. While a handler holds a Responder nothing is
-// pending on the connection, so a long poll costs memory only.
+// Each connection is a Session; the io_context's threads run all of them. While a handler holds a Responder
+// nothing is pending on the connection, so a long poll costs memory only.
 
 #include <atomic>
-#include <charconv>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
@@ -12,6 +11,7 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
+#include <charconv>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -88,7 +88,8 @@ struct Shared {
 template <typename Stream>
 class Session final : public SessionBase, public std::enable_shared_from_this<Session<Stream>> {
  public:
-  Session(std::shared_ptr<Shared> shared, Stream stream) : shared_(std::move(shared)), stream_(std::move(stream)) {}
+  Session(std::shared_ptr<Shared> shared, Stream stream)
+      : shared_(std::move(shared)), stream_(std::move(stream)) {}
 
   void Start() {
     shared_->sessions.Add(this->shared_from_this());
@@ -124,10 +125,12 @@ class Session final : public SessionBase, public std::enable_shared_from_this<Se
     parser_.emplace();
     parser_->body_limit(shared_->max_body_bytes);
     beast::get_lowest_layer(stream_).expires_after(kIdleTimeout);
-    beast::http::async_read(stream_, buffer_, *parser_, [self = this->shared_from_this()](auto error, std::size_t) {
-      if (error == beast::http::error::body_limit) return self->Write(TextResponse(413, "body too large\n"));
-      error ? self->End() : self->Serve();
-    });
+    beast::http::async_read(stream_, buffer_, *parser_,
+                            [self = this->shared_from_this()](auto error, std::size_t) {
+                              if (error == beast::http::error::body_limit)
+                                return self->Write(TextResponse(413, "body too large\n"));
+                              error ? self->End() : self->Serve();
+                            });
   }
 
   void Serve() {
@@ -140,9 +143,10 @@ class Session final : public SessionBase, public std::enable_shared_from_this<Se
   }
 
   void PostWrite(Response response) {
-    asio::post(stream_.get_executor(), [self = this->shared_from_this(), response = std::move(response)]() mutable {
-      self->Write(std::move(response));
-    });
+    asio::post(stream_.get_executor(),
+               [self = this->shared_from_this(), response = std::move(response)]() mutable {
+                 self->Write(std::move(response));
+               });
   }
 
   void Write(Response response) {
@@ -193,15 +197,16 @@ class BeastServer final : public HttpServer {
 
  private:
   void Accept() {
-    acceptor_.async_accept(asio::make_strand(shared_->io), [this](beast::error_code error, Tcp::socket socket) {
-      if (stopping_ || error == asio::error::operation_aborted) return;
-      if (error) {
-        log::Warning("accepting a connection failed", {{"error", error.message()}});
-      } else {
-        Open(std::move(socket));
-      }
-      Accept();
-    });
+    acceptor_.async_accept(asio::make_strand(shared_->io),
+                           [this](beast::error_code error, Tcp::socket socket) {
+                             if (stopping_ || error == asio::error::operation_aborted) return;
+                             if (error) {
+                               log::Warning("accepting a connection failed", {{"error", error.message()}});
+                             } else {
+                               Open(std::move(socket));
+                             }
+                             Accept();
+                           });
   }
 
   void Open(Tcp::socket socket) {

@@ -45,10 +45,9 @@ std::shared_ptr<http_client> NewClient(const Endpoint& endpoint) {
   http_client_config config;
   // Deadlines are ours (see Exchange): the library's timer covers neither a connect nor a whole exchange.
   config.set_timeout(std::chrono::hours(24));
-  const std::string proxy =
-      endpoint.use_proxy_environment
-          ? ProxyFor(endpoint.url, [](const char* name) { return EnvOr(name, ""); })
-          : std::string();
+  const std::string proxy = endpoint.use_proxy_environment
+                                ? ProxyFor(endpoint.url, [](const char* name) { return EnvOr(name, ""); })
+                                : std::string();
   if (!proxy.empty()) config.set_proxy(web::web_proxy(web::uri(proxy)));
   config.set_ssl_context_callback(
       [endpoint](boost::asio::ssl::context& context) { ConfigureTls(endpoint, context); });
@@ -161,7 +160,8 @@ class CpprestTransport final : public HttpTransport {
     return exchange.Wait(task).WithContext(request.method + " " + endpoint_.url + request.target);
   }
 
-  Result<Response> Stream(const Request& request, const ChunkHandler& on_chunk, std::stop_token stop) override {
+  Result<Response> Stream(const Request& request, const ChunkHandler& on_chunk,
+                          std::stop_token stop) override {
     if (stop.stop_requested()) return Error{ErrorCode::kCancelled, "stopped"};
     LOCKSTEP_TRY(const auto client, Client());
     LOCKSTEP_TRY(const std::string token, Token());
@@ -192,8 +192,8 @@ class CpprestTransport final : public HttpTransport {
 
  private:
   Result<std::shared_ptr<http_client>> Client() {
-    const std::string stamp =
-        StampOf(endpoint_.ca_file) + "|" + StampOf(endpoint_.certificate_file) + "|" + StampOf(endpoint_.key_file);
+    const std::string stamp = StampOf(endpoint_.ca_file) + "|" + StampOf(endpoint_.certificate_file) + "|" +
+                              StampOf(endpoint_.key_file);
     const std::lock_guard lock(mutex_);
     if (client_ != nullptr && stamp == client_stamp_) return client_;
     try {
@@ -216,7 +216,6 @@ class CpprestTransport final : public HttpTransport {
     }
     return token_;
   }
-
 
   const Endpoint endpoint_;
   std::mutex mutex_;

@@ -9,8 +9,8 @@ namespace lockstep::http {
 
 using Environment = std::function<std::string(const char* name)>;  // "" where unset
 
-// The proxy's URL for a request to `url`, or "": HTTPS_PROXY or HTTP_PROXY by scheme, unless NO_PROXY names the
-// host ("*", exact, or a domain suffix) or the host is loopback. Lower-case names win, as with curl.
+// The proxy's URL for a request to `url`, or "": HTTPS_PROXY or HTTP_PROXY by scheme, unless NO_PROXY names
+// the host ("*", exact, or a domain suffix) or the host is loopback. Lower-case names win, as with curl.
 [[nodiscard]] std::string ProxyFor(std::string_view url, const Environment& environment);
 
 }  // namespace lockstep::http

@@ -1,6 +1,6 @@
 #pragma once
-// Serving HTTP(S): routes, deferred answers (long polls), port 0. Handlers run on the server's own threads and must
-// not block; they may keep the Responder and answer later from any thread.
+// Serving HTTP(S): routes, deferred answers (long polls), port 0. Handlers run on the server's own threads
+// and must not block; they may keep the Responder and answer later from any thread.
 
 #include <functional>
 #include <map>
@@ -14,13 +14,14 @@ namespace lockstep::http {
 
 struct ServerRequest {
   std::string method;
-  std::string path;    // without the query
+  std::string path;  // without the query
   std::string query;
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
 };
 
-// Answers one request, once; a second call is ignored. Dropping it unanswered sends 503. Copyable, any thread.
+// Answers one request, once; a second call is ignored. Dropping it unanswered sends 503. Copyable, any
+// thread.
 using Responder = std::function<void(Response response)>;
 using Handler = std::function<void(ServerRequest request, Responder respond)>;
 
@@ -38,7 +39,8 @@ class HttpServer {
   [[nodiscard]] virtual int port() const = 0;
 };
 
-// Routes every request to `handler`. Fails where the address cannot be bound or the certificate does not parse.
+// Routes every request to `handler`. Fails where the address cannot be bound or the certificate does not
+// parse.
 [[nodiscard]] Result<std::unique_ptr<HttpServer>> StartServer(const ServerOptions& options, Handler handler);
 
 [[nodiscard]] Response JsonResponse(int status, std::string body);

@@ -1,7 +1,7 @@
 #pragma once
-// Sending HTTP requests: the interface everything above uses, so that tests script the answers and the library
-// underneath (cpprest_transport.h) can be replaced in one place. Implementations are safe to call from any thread;
-// each call blocks its caller until the answer, the deadline, or the stop.
+// Sending HTTP requests: the interface everything above uses, so that tests script the answers and the
+// library underneath (cpprest_transport.h) can be replaced in one place. Implementations are safe to call
+// from any thread; each call blocks its caller until the answer, the deadline, or the stop.
 
 #include <chrono>
 #include <functional>
@@ -20,7 +20,7 @@ struct Request {
   std::string target;                          // path and query, already percent-encoded: "/v1/join?x=1"
   std::map<std::string, std::string> headers;  // names in any case
   std::string body;
-  std::chrono::milliseconds timeout{30'000};   // Send: whole exchange. Stream: longest silence.
+  std::chrono::milliseconds timeout{30'000};  // Send: whole exchange. Stream: longest silence.
 };
 
 struct Response {
@@ -37,20 +37,21 @@ class HttpTransport {
   virtual ~HttpTransport() = default;
   // Any status is a value; an Error means that no answer came (kUnavailable, kDeadlineExceeded, kCancelled).
   [[nodiscard]] virtual Result<Response> Send(const Request& request, std::stop_token stop) = 0;
-  // A status of 300 or more comes back with its body collected and no chunk delivered. A stream that ended cleanly
-  // or by the handler's wish returns its status with an empty body; a cut or silent one is an Error.
+  // A status of 300 or more comes back with its body collected and no chunk delivered. A stream that ended
+  // cleanly or by the handler's wish returns its status with an empty body; a cut or silent one is an Error.
   [[nodiscard]] virtual Result<Response> Stream(const Request& request, const ChunkHandler& on_chunk,
                                                 std::stop_token stop) = 0;
 };
 
-// How to reach one server. Files are re-read when they change, so rotated tokens and certificates are picked up.
+// How to reach one server. Files are re-read when they change, so rotated tokens and certificates are picked
+// up.
 struct Endpoint {
-  std::string url;                 // "https://host:port", no path
-  std::string ca_file;             // PEM; empty: the system's
-  std::string certificate_file;    // client certificate and key, PEM; empty: none
+  std::string url;               // "https://host:port", no path
+  std::string ca_file;           // PEM; empty: the system's
+  std::string certificate_file;  // client certificate and key, PEM; empty: none
   std::string key_file;
-  std::string token_file;          // bearer token; empty: none
-  std::string token;               // a fixed bearer token where there is no file
+  std::string token_file;             // bearer token; empty: none
+  std::string token;                  // a fixed bearer token where there is no file
   bool use_proxy_environment = true;  // HTTPS_PROXY, HTTP_PROXY, NO_PROXY
 };
 

@@ -1,22 +1,23 @@
 #pragma once
-// Names of the environment variables that the operator (or `lockstep run`) sets and the worker reads, and of those
-// that the supervisor sets for each rank.
+// Names of the environment variables that the operator (or `lockstep run`) sets and the worker reads, and of
+// those that the supervisor sets for each rank.
 
 namespace lockstep::protocol::env {
 
-inline constexpr const char* kConfig = "LOCKSTEP_CONFIG";           // path of the worker config document
-inline constexpr const char* kTokenFile = "LOCKSTEP_TOKEN_FILE";    // bearer token for the rendezvous
+inline constexpr const char* kConfig = "LOCKSTEP_CONFIG";         // path of the worker config document
+inline constexpr const char* kTokenFile = "LOCKSTEP_TOKEN_FILE";  // bearer token for the rendezvous
 inline constexpr const char* kPodName = "LOCKSTEP_POD_NAME";
 inline constexpr const char* kPodUid = "LOCKSTEP_POD_UID";
 inline constexpr const char* kPodIp = "LOCKSTEP_POD_IP";
 inline constexpr const char* kNodeName = "LOCKSTEP_NODE_NAME";
 inline constexpr const char* kSlot = "LOCKSTEP_SLOT";
 inline constexpr const char* kTerminationLog = "LOCKSTEP_TERMINATION_LOG";  // default /dev/termination-log
-inline constexpr const char* kRankProgram = "LOCKSTEP_RANK_PROGRAM";        // default: lockstep-rank beside lockstep
+inline constexpr const char* kRankProgram =
+    "LOCKSTEP_RANK_PROGRAM";  // default: lockstep-rank beside lockstep
 inline constexpr const char* kLogLevel = "LOCKSTEP_LOG_LEVEL";
 
 // Set by the supervisor for each rank process.
-inline constexpr const char* kControlFd = "LOCKSTEP_CONTROL_FD";    // the rank's end of the local socket
+inline constexpr const char* kControlFd = "LOCKSTEP_CONTROL_FD";  // the rank's end of the local socket
 inline constexpr const char* kLocalRank = "LOCKSTEP_LOCAL_RANK";
 // Debug option: a folder in which each rank appends what it contributed and committed (sample_ledger.h).
 inline constexpr const char* kSampleLedger = "LOCKSTEP_SAMPLE_LEDGER";

@@ -24,11 +24,12 @@ class FieldWriter {
   static Json ToJson(T& value) {
     if constexpr (std::is_enum_v<T>) {
       return static_cast<int>(value);
-    } else if constexpr (requires(FieldWriter& writer) { Visit(value, writer); }) {
+    } else if constexpr (requires(FieldWriter & writer) { Visit(value, writer); }) {
       FieldWriter writer;
       Visit(value, writer);
       return writer.Take();
-    } else if constexpr (requires { value.push_back(typename T::value_type{}); } && !std::is_same_v<T, std::string>) {
+    } else if constexpr (requires { value.push_back(typename T::value_type{}); } &&
+                         !std::is_same_v<T, std::string>) {
       Json list = Json::array();
       for (auto& item : value) list.push_back(ToJson(item));
       return list;
@@ -56,10 +57,10 @@ class FieldReader {
       for (const auto& [name, number] : reader_.Object(key).json().items()) {
         if (number.is_number()) value[name] = number.template get<double>();
       }
-    } else if constexpr (requires(FieldReader& reader) { Visit(value, reader); }) {
+    } else if constexpr (requires(FieldReader & reader) { Visit(value, reader); }) {
       FieldReader nested(reader_.Object(key).json(), reader_.PathOf(key), violations_);
       Visit(value, nested);
-    } else if constexpr (requires(JsonReader& reader) { reader.Read(key, value); }) {
+    } else if constexpr (requires(JsonReader & reader) { reader.Read(key, value); }) {
       reader_.Read(key, value);
     } else {
       for (const Json& item : reader_.Array(key)) {

@@ -1,29 +1,30 @@
 #pragma once
-// Names of the metrics that workers export; dashboards, alerts and their tests use the same names. Labels: namespace,
-// job_name (never `job`: a scrape sets that), rank where it says so. Base units; counters end in _total.
+// Names of the metrics that workers export; dashboards, alerts and their tests use the same names. Labels:
+// namespace, job_name (never `job`: a scrape sets that), rank where it says so. Base units; counters end in
+// _total.
 
 namespace lockstep::protocol::metric {
 
-inline constexpr const char* kStepsTotal = "lockstep_train_steps_total";                    // rank
-inline constexpr const char* kSamplesTotal = "lockstep_train_samples_total";                // rank
-inline constexpr const char* kRepeatedStepsTotal = "lockstep_train_repeated_steps_total";   // rank
-inline constexpr const char* kStep = "lockstep_train_step";                                 // rank
+inline constexpr const char* kStepsTotal = "lockstep_train_steps_total";                   // rank
+inline constexpr const char* kSamplesTotal = "lockstep_train_samples_total";               // rank
+inline constexpr const char* kRepeatedStepsTotal = "lockstep_train_repeated_steps_total";  // rank
+inline constexpr const char* kStep = "lockstep_train_step";                                // rank
 inline constexpr const char* kTotalSteps = "lockstep_train_total_steps";
 inline constexpr const char* kEpoch = "lockstep_train_epoch";
 inline constexpr const char* kLoss = "lockstep_train_loss";
 inline constexpr const char* kLearningRate = "lockstep_train_learning_rate";
 inline constexpr const char* kGradientNorm = "lockstep_train_gradient_norm";
 inline constexpr const char* kSamplesPerSecond = "lockstep_train_samples_per_second";
-inline constexpr const char* kPhaseSecondsTotal = "lockstep_train_phase_seconds_total";     // rank, phase
+inline constexpr const char* kPhaseSecondsTotal = "lockstep_train_phase_seconds_total";  // rank, phase
 inline constexpr const char* kEvaluationLoss = "lockstep_evaluation_loss";
 inline constexpr const char* kEvaluationAccuracy = "lockstep_evaluation_accuracy_ratio";
 inline constexpr const char* kRound = "lockstep_rendezvous_round";
-inline constexpr const char* kRoundsTotal = "lockstep_rendezvous_rounds_total";             // state_from
-inline constexpr const char* kSyncSeconds = "lockstep_sync_seconds";                        // newest, rank
-inline constexpr const char* kRankStartsTotal = "lockstep_rank_starts_total";               // rank
+inline constexpr const char* kRoundsTotal = "lockstep_rendezvous_rounds_total";  // state_from
+inline constexpr const char* kSyncSeconds = "lockstep_sync_seconds";             // newest, rank
+inline constexpr const char* kRankStartsTotal = "lockstep_rank_starts_total";    // rank
 inline constexpr const char* kCheckpointsTotal = "lockstep_checkpoint_saves_total";
 inline constexpr const char* kCheckpointFailuresTotal = "lockstep_checkpoint_failures_total";
-inline constexpr const char* kCheckpointSeconds = "lockstep_checkpoint_seconds";            // newest
+inline constexpr const char* kCheckpointSeconds = "lockstep_checkpoint_seconds";  // newest
 inline constexpr const char* kCheckpointStallSecondsTotal = "lockstep_checkpoint_stall_seconds_total";
 inline constexpr const char* kCheckpointBytesTotal = "lockstep_checkpoint_bytes_total";
 inline constexpr const char* kCheckpointTimestamp = "lockstep_checkpoint_last_success_timestamp_seconds";

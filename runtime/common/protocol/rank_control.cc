@@ -7,19 +7,32 @@ namespace {
 
 template <typename T>
 constexpr std::string_view kType = "";
-template <> constexpr std::string_view kType<Ready> = "ready";
-template <> constexpr std::string_view kType<Progress> = "progress";
-template <> constexpr std::string_view kType<PhaseChanged> = "phase";
-template <> constexpr std::string_view kType<Broken> = "broken";
-template <> constexpr std::string_view kType<Synced> = "synced";
-template <> constexpr std::string_view kType<Evaluated> = "evaluated";
-template <> constexpr std::string_view kType<Saved> = "saved";
-template <> constexpr std::string_view kType<SaveFailed> = "saveFailed";
-template <> constexpr std::string_view kType<Finished> = "finished";
-template <> constexpr std::string_view kType<Failed> = "failed";
-template <> constexpr std::string_view kType<RankAssignment> = "assignment";
-template <> constexpr std::string_view kType<RoundOver> = "roundOver";
-template <> constexpr std::string_view kType<Stop> = "stop";
+template <>
+constexpr std::string_view kType<Ready> = "ready";
+template <>
+constexpr std::string_view kType<Progress> = "progress";
+template <>
+constexpr std::string_view kType<PhaseChanged> = "phase";
+template <>
+constexpr std::string_view kType<Broken> = "broken";
+template <>
+constexpr std::string_view kType<Synced> = "synced";
+template <>
+constexpr std::string_view kType<Evaluated> = "evaluated";
+template <>
+constexpr std::string_view kType<Saved> = "saved";
+template <>
+constexpr std::string_view kType<SaveFailed> = "saveFailed";
+template <>
+constexpr std::string_view kType<Finished> = "finished";
+template <>
+constexpr std::string_view kType<Failed> = "failed";
+template <>
+constexpr std::string_view kType<RankAssignment> = "assignment";
+template <>
+constexpr std::string_view kType<RoundOver> = "roundOver";
+template <>
+constexpr std::string_view kType<Stop> = "stop";
 
 template <typename Variant>
 std::string EncodeAny(const Variant& message) {

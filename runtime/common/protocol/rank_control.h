@@ -1,12 +1,12 @@
 #pragma once
-// What the supervisor (`lockstep worker`) and one rank process say to each other over a local stream socket: one JSON
-// object per line. The rank's end is the descriptor named by LOCKSTEP_CONTROL_FD. Either end closing it means that
-// the other must end: a rank never outlives its supervisor.
+// What the supervisor (`lockstep worker`) and one rank process say to each other over a local stream socket:
+// one JSON object per line. The rank's end is the descriptor named by LOCKSTEP_CONTROL_FD. Either end closing
+// it means that the other must end: a rank never outlives its supervisor.
 //
-//   rank ──► Ready(step it holds, port) ──► supervisor joins the rendezvous ──► Assignment ──► rank builds its group
-//   rank ──► Progress, Evaluated, Saved … ──► supervisor: heartbeat, /metrics
-//   supervisor ──► RoundOver(yield | abort) ──► rank leaves the round and says Ready again
-//   supervisor ──► Stop ──► rank saves if it can, says Finished or just exits
+//   rank ──► Ready(step it holds, port) ──► supervisor joins the rendezvous ──► Assignment ──► rank builds
+//   its group rank ──► Progress, Evaluated, Saved … ──► supervisor: heartbeat, /metrics supervisor ──►
+//   RoundOver(yield | abort) ──► rank leaves the round and says Ready again supervisor ──► Stop ──► rank
+//   saves if it can, says Finished or just exits
 //
 // Plain values; framing and parsing are pure. Any thread.
 
@@ -25,23 +25,25 @@ namespace lockstep::protocol {
 // "I hold the state after `step` (-1: no state yet) and want a place in the next round."
 struct Ready {
   int64_t step = -1;
-  int store_port = 0;  // a port this rank already listens on, for the round's TCPStore should it become rank 0
+  int store_port =
+      0;  // a port this rank already listens on, for the round's TCPStore should it become rank 0
 };
 
 // Cumulative since the process started (so a dropped message loses nothing), sent at most every 100 ms.
 struct Progress {
   int64_t round = 0;
-  int64_t step = 0;         // completed optimizer steps
+  int64_t step = 0;  // completed optimizer steps
   int64_t total_steps = 0;
-  double epoch = 0;         // fraction included
-  double loss = 0;          // mean over the global batch of the last step
+  double epoch = 0;  // fraction included
+  double loss = 0;   // mean over the global batch of the last step
   double learning_rate = 0;
   double gradient_norm = 0;
-  double samples_per_second = 0;                // whole world, smoothed
-  int64_t steps_total = 0;                      // committed by this process
-  int64_t samples_total = 0;                    // consumed by this rank
-  int64_t repeated_steps_total = 0;             // aborted and done again
-  std::map<std::string, double> phase_seconds;  // data, forward, backward, reduce, optimizer, sync, evaluate, checkpoint
+  double samples_per_second = 0;     // whole world, smoothed
+  int64_t steps_total = 0;           // committed by this process
+  int64_t samples_total = 0;         // consumed by this rank
+  int64_t repeated_steps_total = 0;  // aborted and done again
+  std::map<std::string, double>
+      phase_seconds;  // data, forward, backward, reduce, optimizer, sync, evaluate, checkpoint
 };
 
 struct PhaseChanged {
@@ -93,8 +95,8 @@ struct Failed {
   std::string reason;
 };
 
-using FromRank =
-    std::variant<Ready, Progress, PhaseChanged, Broken, Synced, Evaluated, Saved, SaveFailed, Finished, Failed>;
+using FromRank = std::variant<Ready, Progress, PhaseChanged, Broken, Synced, Evaluated, Saved, SaveFailed,
+                              Finished, Failed>;
 
 // ---- supervisor to rank
 
@@ -103,10 +105,10 @@ struct RankAssignment {
   int rank = 0;
   int world = 1;
   int local_rank = 0;
-  std::string address;      // of this pod, to bind the process group to
-  std::string store_host;   // the round's TCPStore: rank 0's pod …
-  int store_port = 0;       // … and the port that rank 0 announced in Ready
-  int64_t newest_step = -1; // highest step that any rank of the round holds; -1: nobody holds state
+  std::string address;       // of this pod, to bind the process group to
+  std::string store_host;    // the round's TCPStore: rank 0's pod …
+  int store_port = 0;        // … and the port that rank 0 announced in Ready
+  int64_t newest_step = -1;  // highest step that any rank of the round holds; -1: nobody holds state
 };
 
 enum class LeaveMode {
@@ -131,11 +133,13 @@ using ToRank = std::variant<RankAssignment, RoundOver, Stop>;
 [[nodiscard]] Result<FromRank> DecodeFromRank(const std::string& line);
 [[nodiscard]] Result<ToRank> DecodeToRank(const std::string& line);
 
-template <class V> void Visit(Ready& m, V& v) {
+template <class V>
+void Visit(Ready& m, V& v) {
   v("step", m.step);
   v("storePort", m.store_port);
 }
-template <class V> void Visit(Progress& m, V& v) {
+template <class V>
+void Visit(Progress& m, V& v) {
   v("round", m.round);
   v("step", m.step);
   v("totalSteps", m.total_steps);
@@ -149,40 +153,53 @@ template <class V> void Visit(Progress& m, V& v) {
   v("repeatedStepsTotal", m.repeated_steps_total);
   v("phaseSeconds", m.phase_seconds);
 }
-template <class V> void Visit(PhaseChanged& m, V& v) { v("phase", m.phase); }
-template <class V> void Visit(Broken& m, V& v) {
+template <class V>
+void Visit(PhaseChanged& m, V& v) {
+  v("phase", m.phase);
+}
+template <class V>
+void Visit(Broken& m, V& v) {
   v("round", m.round);
   v("reason", m.reason);
 }
-template <class V> void Visit(Synced& m, V& v) {
+template <class V>
+void Visit(Synced& m, V& v) {
   v("round", m.round);
   v("step", m.step);
   v("source", m.source);
   v("seconds", m.seconds);
 }
-template <class V> void Visit(Evaluated& m, V& v) {
+template <class V>
+void Visit(Evaluated& m, V& v) {
   v("step", m.step);
   v("epoch", m.epoch);
   v("loss", m.loss);
   v("accuracy", m.accuracy);
 }
-template <class V> void Visit(Saved& m, V& v) {
+template <class V>
+void Visit(Saved& m, V& v) {
   v("step", m.step);
   v("uri", m.uri);
   v("seconds", m.seconds);
   v("stallSeconds", m.stall_seconds);
   v("bytes", m.bytes);
 }
-template <class V> void Visit(SaveFailed& m, V& v) {
+template <class V>
+void Visit(SaveFailed& m, V& v) {
   v("step", m.step);
   v("reason", m.reason);
 }
-template <class V> void Visit(Finished& m, V& v) { v("step", m.step); }
-template <class V> void Visit(Failed& m, V& v) {
+template <class V>
+void Visit(Finished& m, V& v) {
+  v("step", m.step);
+}
+template <class V>
+void Visit(Failed& m, V& v) {
   v("exitCode", m.exit_code);
   v("reason", m.reason);
 }
-template <class V> void Visit(RankAssignment& m, V& v) {
+template <class V>
+void Visit(RankAssignment& m, V& v) {
   v("round", m.round);
   v("rank", m.rank);
   v("world", m.world);
@@ -192,10 +209,14 @@ template <class V> void Visit(RankAssignment& m, V& v) {
   v("storePort", m.store_port);
   v("newestStep", m.newest_step);
 }
-template <class V> void Visit(RoundOver& m, V& v) {
+template <class V>
+void Visit(RoundOver& m, V& v) {
   v("round", m.round);
   v("mode", m.mode);
 }
-template <class V> void Visit(Stop& m, V& v) { v("graceSeconds", m.grace_seconds); }
+template <class V>
+void Visit(Stop& m, V& v) {
+  v("graceSeconds", m.grace_seconds);
+}
 
 }  // namespace lockstep::protocol

@@ -1,7 +1,8 @@
 #pragma once
-// The messages of the rendezvous (DESIGN, part 5): POST with JSON bodies under /v1/. A *member* is a pod with its
-// supervisor; it brings `nproc` ranks. Everything is idempotent and carries the job's uid and the round: a message
-// from an older round or a deleted pod is refused with 410, and the sender must exit (ExitCode::kEvicted). Pure.
+// The messages of the rendezvous (DESIGN, part 5): POST with JSON bodies under /v1/. A *member* is a pod with
+// its supervisor; it brings `nproc` ranks. Everything is idempotent and carries the job's uid and the round:
+// a message from an older round or a deleted pod is refused with 410, and the sender must exit
+// (ExitCode::kEvicted). Pure.
 
 #include <cstdint>
 #include <string>
@@ -22,7 +23,7 @@ inline constexpr std::string_view kLeavePath = "/v1/leave";          // → {}
 inline constexpr double kLongPollSeconds = 20;
 
 struct Member {
-  std::string pod;          // name
+  std::string pod;  // name
   std::string pod_uid;
   int slot = 0;
   std::string incarnation;  // random per supervisor process: a restarted container is another incarnation
@@ -31,11 +32,11 @@ struct Member {
 struct JoinRequest {
   JobIdentity job;
   Member member;
-  std::string address;      // where peers reach this pod
+  std::string address;  // where peers reach this pod
   int nproc = 1;
-  int store_port = 0;       // a port the first rank listens on
-  int64_t step = -1;        // highest step that a rank of this pod holds; -1: none
-  int64_t last_round = 0;   // newest round this member was given: tells a lost answer from a broken round
+  int store_port = 0;      // a port the first rank listens on
+  int64_t step = -1;       // highest step that a rank of this pod holds; -1: none
+  int64_t last_round = 0;  // newest round this member was given: tells a lost answer from a broken round
 };
 
 struct Peer {
@@ -47,7 +48,7 @@ struct Peer {
 };
 
 enum class JoinState {
-  kWaiting,    // nothing yet: ask again
+  kWaiting,  // nothing yet: ask again
   kAssigned,
   kCompleted,  // the job is done: exit 0
 };
@@ -55,12 +56,12 @@ enum class JoinState {
 struct JoinAnswer {
   JoinState state = JoinState::kWaiting;
   int64_t round = 0;
-  int world = 0;            // ranks
-  int first_rank = 0;       // of this member; it has first_rank … first_rank + nproc - 1
+  int world = 0;       // ranks
+  int first_rank = 0;  // of this member; it has first_rank … first_rank + nproc - 1
   std::string store_host;
   int store_port = 0;
   int64_t newest_step = -1;
-  std::string reason;       // why the round closed like this
+  std::string reason;  // why the round closed like this
   std::vector<Peer> peers;
 };
 
@@ -71,7 +72,7 @@ struct WatchRequest {
 };
 
 struct WatchAnswer {
-  bool over = false;        // the round is no longer current: leave it and join again
+  bool over = false;  // the round is no longer current: leave it and join again
   LeaveMode mode = LeaveMode::kAbort;
   std::string reason;
 };
@@ -86,14 +87,14 @@ struct RankReport {
 struct Heartbeat {
   JobIdentity job;
   Member member;
-  int64_t round = 0;        // 0: in none
-  int world = 0;            // ranks of that round
-  int first_rank = 0;       // so that a restarted service can take the running round over
+  int64_t round = 0;   // 0: in none
+  int world = 0;       // ranks of that round
+  int first_rank = 0;  // so that a restarted service can take the running round over
   int nproc = 1;
   std::vector<RankReport> ranks;
-  Progress progress;        // of the pod's first rank
-  Saved checkpoint;         // newest the pod knows of; empty uri: none
-  Evaluated evaluation;     // newest; step 0: none
+  Progress progress;     // of the pod's first rank
+  Saved checkpoint;      // newest the pod knows of; empty uri: none
+  Evaluated evaluation;  // newest; step 0: none
 };
 
 struct BrokenReport {
@@ -117,13 +118,15 @@ struct LeaveRequest {
   std::string detail;
 };
 
-template <class V> void Visit(Member& m, V& v) {
+template <class V>
+void Visit(Member& m, V& v) {
   v("pod", m.pod);
   v("podUid", m.pod_uid);
   v("slot", m.slot);
   v("incarnation", m.incarnation);
 }
-template <class V> void Visit(JoinRequest& m, V& v) {
+template <class V>
+void Visit(JoinRequest& m, V& v) {
   v("job", m.job);
   v("member", m.member);
   v("address", m.address);
@@ -132,14 +135,16 @@ template <class V> void Visit(JoinRequest& m, V& v) {
   v("step", m.step);
   v("lastRound", m.last_round);
 }
-template <class V> void Visit(Peer& m, V& v) {
+template <class V>
+void Visit(Peer& m, V& v) {
   v("pod", m.pod);
   v("slot", m.slot);
   v("address", m.address);
   v("firstRank", m.first_rank);
   v("nproc", m.nproc);
 }
-template <class V> void Visit(JoinAnswer& m, V& v) {
+template <class V>
+void Visit(JoinAnswer& m, V& v) {
   v("state", m.state);
   v("round", m.round);
   v("world", m.world);
@@ -150,22 +155,26 @@ template <class V> void Visit(JoinAnswer& m, V& v) {
   v("reason", m.reason);
   v("peers", m.peers);
 }
-template <class V> void Visit(WatchRequest& m, V& v) {
+template <class V>
+void Visit(WatchRequest& m, V& v) {
   v("job", m.job);
   v("member", m.member);
   v("round", m.round);
 }
-template <class V> void Visit(WatchAnswer& m, V& v) {
+template <class V>
+void Visit(WatchAnswer& m, V& v) {
   v("over", m.over);
   v("mode", m.mode);
   v("reason", m.reason);
 }
-template <class V> void Visit(RankReport& m, V& v) {
+template <class V>
+void Visit(RankReport& m, V& v) {
   v("rank", m.rank);
   v("phase", m.phase);
   v("step", m.step);
 }
-template <class V> void Visit(Heartbeat& m, V& v) {
+template <class V>
+void Visit(Heartbeat& m, V& v) {
   v("job", m.job);
   v("member", m.member);
   v("round", m.round);
@@ -177,13 +186,15 @@ template <class V> void Visit(Heartbeat& m, V& v) {
   v("checkpoint", m.checkpoint);
   v("evaluation", m.evaluation);
 }
-template <class V> void Visit(BrokenReport& m, V& v) {
+template <class V>
+void Visit(BrokenReport& m, V& v) {
   v("job", m.job);
   v("member", m.member);
   v("round", m.round);
   v("reason", m.reason);
 }
-template <class V> void Visit(LeaveRequest& m, V& v) {
+template <class V>
+void Visit(LeaveRequest& m, V& v) {
   v("job", m.job);
   v("member", m.member);
   v("round", m.round);

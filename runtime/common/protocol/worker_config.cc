@@ -5,14 +5,16 @@
 
 namespace lockstep::protocol {
 
-template <class V> void Visit(RendezvousConfig& m, V& v) {
+template <class V>
+void Visit(RendezvousConfig& m, V& v) {
   v("url", m.url);
   v("caFile", m.ca_file);
   v("heartbeatIntervalSeconds", m.heartbeat_interval_seconds);
   v("heartbeatTimeoutSeconds", m.heartbeat_timeout_seconds);
   v("joinTimeoutSeconds", m.join_timeout_seconds);
 }
-template <class V> void Visit(WorkerConfig& m, V& v) {
+template <class V>
+void Visit(WorkerConfig& m, V& v) {
   v("version", m.version);
   v("job", m.job);
   v("rendezvous", m.rendezvous);
@@ -32,9 +34,9 @@ Json WorkerConfigToJson(const WorkerConfig& config) {
 Result<WorkerConfig> WorkerConfigFromJson(const Json& json) {
   LOCKSTEP_TRY(WorkerConfig config, MessageFromJson<WorkerConfig>(json));
   if (config.version != 1) {
-    return Error{ErrorCode::kUnsupported,
-                 "version: this worker reads version 1, not " + std::to_string(config.version) +
-                     "; use a worker image of the operator's version"};
+    return Error{ErrorCode::kUnsupported, "version: this worker reads version 1, not " +
+                                              std::to_string(config.version) +
+                                              "; use a worker image of the operator's version"};
   }
   if (const Json* training = FindJson(json, {"training"})) config.training = *training;
   if (const Json* checkpoint = FindJson(json, {"checkpoint"})) config.checkpoint = *checkpoint;

@@ -1,7 +1,7 @@
 #pragma once
-// The config document: what the operator (or `lockstep run`) tells every worker of a job, as one JSON file. The
-// `training` and `checkpoint` sections are the manifest's own, defaults filled in, so that the rank reads them with
-// the same parser (runtime/common/api). Pure.
+// The config document: what the operator (or `lockstep run`) tells every worker of a job, as one JSON file.
+// The `training` and `checkpoint` sections are the manifest's own, defaults filled in, so that the rank reads
+// them with the same parser (runtime/common/api). Pure.
 
 #include <cstdint>
 #include <string>
@@ -20,8 +20,8 @@ struct JobIdentity {
 };
 
 struct RendezvousConfig {
-  std::string url;       // https://host:port of the rendezvous service
-  std::string ca_file;   // PEM; empty: the system's
+  std::string url;      // https://host:port of the rendezvous service
+  std::string ca_file;  // PEM; empty: the system's
   double heartbeat_interval_seconds = 2;
   double heartbeat_timeout_seconds = 10;
   double join_timeout_seconds = 600;
@@ -31,19 +31,20 @@ struct WorkerConfig {
   int version = 1;
   JobIdentity job;
   RendezvousConfig rendezvous;
-  int nproc = 1;                       // rank processes in this pod
-  int metrics_port = 9400;             // 0: let the system choose (local runs)
-  double grace_period_seconds = 120;   // from SIGTERM to SIGKILL
-  int in_place_limit = 3;              // respawns of a rank without a new step between, then the pod gives up
-  Json training = Json::object();      // spec.training
-  Json checkpoint = Json::object();    // spec.checkpoint; empty: none
+  int nproc = 1;                      // rank processes in this pod
+  int metrics_port = 9400;            // 0: let the system choose (local runs)
+  double grace_period_seconds = 120;  // from SIGTERM to SIGKILL
+  int in_place_limit = 3;             // respawns of a rank without a new step between, then the pod gives up
+  Json training = Json::object();     // spec.training
+  Json checkpoint = Json::object();   // spec.checkpoint; empty: none
 };
 
 [[nodiscard]] Json WorkerConfigToJson(const WorkerConfig& config);
 [[nodiscard]] Result<WorkerConfig> WorkerConfigFromJson(const Json& json);
 [[nodiscard]] Result<WorkerConfig> ReadWorkerConfig(const std::string& path);
 
-template <class V> void Visit(JobIdentity& m, V& v) {
+template <class V>
+void Visit(JobIdentity& m, V& v) {
   v("namespace", m.name_space);
   v("name", m.name);
   v("uid", m.uid);

@@ -7,7 +7,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::milliseconds kLongPollTimeout(static_cast<int64_t>(protocol::kLongPollSeconds * 1000) + 5'000);
+constexpr std::chrono::milliseconds kLongPollTimeout(static_cast<int64_t>(protocol::kLongPollSeconds * 1000) +
+                                                     5'000);
 constexpr std::chrono::milliseconds kShortTimeout = 5s;
 
 ErrorCode CodeOf(int status) {
@@ -23,8 +24,10 @@ ErrorCode CodeOf(int status) {
 template <typename Message>
 Result<Json> Post(http::HttpTransport& transport, std::string_view path, const Message& message,
                   std::chrono::milliseconds timeout, std::stop_token stop) {
-  http::Request request{.method = "POST", .target = std::string(path),
-                        .body = DumpJson(protocol::MessageToJson(message)), .timeout = timeout};
+  http::Request request{.method = "POST",
+                        .target = std::string(path),
+                        .body = DumpJson(protocol::MessageToJson(message)),
+                        .timeout = timeout};
   LOCKSTEP_TRY(const http::Response response, transport.Send(request, std::move(stop)));
   const auto json = ParseJson(response.body);
   if (response.status == 200) return json;
@@ -35,19 +38,24 @@ Result<Json> Post(http::HttpTransport& transport, std::string_view path, const M
 
 }  // namespace
 
-Result<protocol::JoinAnswer> RendezvousClient::Join(const protocol::JoinRequest& request, std::stop_token stop) {
-  LOCKSTEP_TRY(const Json json, Post(transport_, protocol::kJoinPath, request, kLongPollTimeout, std::move(stop)));
+Result<protocol::JoinAnswer> RendezvousClient::Join(const protocol::JoinRequest& request,
+                                                    std::stop_token stop) {
+  LOCKSTEP_TRY(const Json json,
+               Post(transport_, protocol::kJoinPath, request, kLongPollTimeout, std::move(stop)));
   return protocol::MessageFromJson<protocol::JoinAnswer>(json);
 }
 
-Result<protocol::WatchAnswer> RendezvousClient::Watch(const protocol::WatchRequest& request, std::stop_token stop) {
-  LOCKSTEP_TRY(const Json json, Post(transport_, protocol::kWatchPath, request, kLongPollTimeout, std::move(stop)));
+Result<protocol::WatchAnswer> RendezvousClient::Watch(const protocol::WatchRequest& request,
+                                                      std::stop_token stop) {
+  LOCKSTEP_TRY(const Json json,
+               Post(transport_, protocol::kWatchPath, request, kLongPollTimeout, std::move(stop)));
   return protocol::MessageFromJson<protocol::WatchAnswer>(json);
 }
 
 Result<protocol::WatchAnswer> RendezvousClient::Heartbeat(const protocol::Heartbeat& heartbeat,
                                                           std::stop_token stop) {
-  LOCKSTEP_TRY(const Json json, Post(transport_, protocol::kHeartbeatPath, heartbeat, kShortTimeout, std::move(stop)));
+  LOCKSTEP_TRY(const Json json,
+               Post(transport_, protocol::kHeartbeatPath, heartbeat, kShortTimeout, std::move(stop)));
   return protocol::MessageFromJson<protocol::WatchAnswer>(json);
 }
 

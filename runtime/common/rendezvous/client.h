@@ -15,12 +15,14 @@ class RendezvousClient {
  public:
   explicit RendezvousClient(http::HttpTransport& transport) : transport_(transport) {}
 
-  // Long polls of protocol::kLongPollSeconds. kGone: this member was evicted and must exit. Every other error may
-  // pass: the host is away, restarts, or does not know the job yet.
+  // Long polls of protocol::kLongPollSeconds. kGone: this member was evicted and must exit. Every other error
+  // may pass: the host is away, restarts, or does not know the job yet.
   [[nodiscard]] Result<protocol::JoinAnswer> Join(const protocol::JoinRequest& request, std::stop_token stop);
-  [[nodiscard]] Result<protocol::WatchAnswer> Watch(const protocol::WatchRequest& request, std::stop_token stop);
+  [[nodiscard]] Result<protocol::WatchAnswer> Watch(const protocol::WatchRequest& request,
+                                                    std::stop_token stop);
   // Answered at once.
-  [[nodiscard]] Result<protocol::WatchAnswer> Heartbeat(const protocol::Heartbeat& heartbeat, std::stop_token stop);
+  [[nodiscard]] Result<protocol::WatchAnswer> Heartbeat(const protocol::Heartbeat& heartbeat,
+                                                        std::stop_token stop);
   [[nodiscard]] Result<void> Broken(const protocol::BrokenReport& report, std::stop_token stop);
   [[nodiscard]] Result<void> Leave(const protocol::LeaveRequest& request, std::stop_token stop);
 

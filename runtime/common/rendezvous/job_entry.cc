@@ -8,7 +8,8 @@ namespace lockstep::rendezvous {
 namespace {
 
 constexpr std::size_t kKeptChanges = 10;
-constexpr auto kLongPoll = std::chrono::duration_cast<SteadyTime::duration>(Seconds(protocol::kLongPollSeconds));
+constexpr auto kLongPoll =
+    std::chrono::duration_cast<SteadyTime::duration>(Seconds(protocol::kLongPollSeconds));
 
 template <typename Message>
 http::Response Reply(const Message& message) {
@@ -34,7 +35,8 @@ protocol::JoinAnswer AssignmentFor(const ClosedRound& round, const protocol::Pee
 
 }  // namespace
 
-void JobEntry::Join(const protocol::JoinRequest& request, http::Responder respond, Moment now, Outbox& outbox) {
+void JobEntry::Join(const protocol::JoinRequest& request, http::Responder respond, Moment now,
+                    Outbox& outbox) {
   if (round_.Join(request, now.steady) == Admission::kEvicted) {
     outbox.emplace_back(std::move(respond), EvictedReply(request.member));
     return;
@@ -48,7 +50,8 @@ void JobEntry::Join(const protocol::JoinRequest& request, http::Responder respon
   pending = {request.member, std::move(respond), now.steady + kLongPoll};
 }
 
-void JobEntry::Watch(const protocol::WatchRequest& request, http::Responder respond, Moment now, Outbox& outbox) {
+void JobEntry::Watch(const protocol::WatchRequest& request, http::Responder respond, Moment now,
+                     Outbox& outbox) {
   if (round_.Check(request.member) == Admission::kEvicted) {
     outbox.emplace_back(std::move(respond), EvictedReply(request.member));
     return;
@@ -56,7 +59,8 @@ void JobEntry::Watch(const protocol::WatchRequest& request, http::Responder resp
   watches_.push_back({request.member, request.round, std::move(respond), now.steady + kLongPoll});
 }
 
-void JobEntry::Heartbeat(const protocol::Heartbeat& heartbeat, http::Responder respond, Moment now, Outbox& outbox) {
+void JobEntry::Heartbeat(const protocol::Heartbeat& heartbeat, http::Responder respond, Moment now,
+                         Outbox& outbox) {
   if (round_.Heartbeat(heartbeat, now.steady) == Admission::kEvicted) {
     outbox.emplace_back(std::move(respond), EvictedReply(heartbeat.member));
     return;
@@ -65,13 +69,15 @@ void JobEntry::Heartbeat(const protocol::Heartbeat& heartbeat, http::Responder r
   outbox.emplace_back(std::move(respond), Reply(AnswerFor(heartbeat.round)));
 }
 
-void JobEntry::Broken(const protocol::BrokenReport& report, http::Responder respond, Moment now, Outbox& outbox) {
+void JobEntry::Broken(const protocol::BrokenReport& report, http::Responder respond, Moment now,
+                      Outbox& outbox) {
   const Admission admission = round_.Broken(report, now.steady);
   admission == Admission::kEvicted ? outbox.emplace_back(std::move(respond), EvictedReply(report.member))
                                    : outbox.emplace_back(std::move(respond), http::JsonResponse(200, "{}"));
 }
 
-void JobEntry::Leave(const protocol::LeaveRequest& request, http::Responder respond, Moment now, Outbox& outbox) {
+void JobEntry::Leave(const protocol::LeaveRequest& request, http::Responder respond, Moment now,
+                     Outbox& outbox) {
   const Admission admission = round_.Leave(request, now.steady);
   admission == Admission::kEvicted ? outbox.emplace_back(std::move(respond), EvictedReply(request.member))
                                    : outbox.emplace_back(std::move(respond), http::JsonResponse(200, "{}"));
@@ -100,8 +106,8 @@ bool JobEntry::Advance(Moment now, Outbox& outbox) {
   }
   AnswerJoins(now.steady, outbox);
   AnswerWatches(now.steady, outbox);
-  return before.round != view_.round || before.completed != view_.completed || before.members != view_.members ||
-         before.changes.size() != view_.changes.size();
+  return before.round != view_.round || before.completed != view_.completed ||
+         before.members != view_.members || before.changes.size() != view_.changes.size();
 }
 
 void JobEntry::AnswerJoins(SteadyTime now, Outbox& outbox) {
@@ -112,8 +118,8 @@ void JobEntry::AnswerJoins(SteadyTime now, Outbox& outbox) {
       answer.state = protocol::JoinState::kCompleted;
     } else if (round_.running().has_value()) {
       const auto& peers = round_.running()->peers;
-      const auto place =
-          std::find_if(peers.begin(), peers.end(), [&](const auto& peer) { return peer.slot == pending.member.slot; });
+      const auto place = std::find_if(peers.begin(), peers.end(),
+                                      [&](const auto& peer) { return peer.slot == pending.member.slot; });
       if (place != peers.end()) answer = AssignmentFor(*round_.running(), *place);
     }
     if (answer.state == protocol::JoinState::kWaiting && now < pending.deadline) return false;

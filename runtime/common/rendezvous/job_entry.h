@@ -68,7 +68,7 @@ class JobEntry {
   RendezvousView view_;
   std::map<int, PendingJoin> joins_;  // by slot
   std::vector<PendingWatch> watches_;
-  int64_t recorded_ending_ = 0;       // round of the newest entry of view_.changes
+  int64_t recorded_ending_ = 0;  // round of the newest entry of view_.changes
   SteadyTime ended_at_{};
   bool recovering_ = false;
 };

@@ -8,7 +8,9 @@ namespace {
 using protocol::LeaveMode;
 using protocol::LeaveReason;
 
-std::string IncarnationKey(const protocol::Member& member) { return member.pod_uid + "/" + member.incarnation; }
+std::string IncarnationKey(const protocol::Member& member) {
+  return member.pod_uid + "/" + member.incarnation;
+}
 
 std::string CountOf(int count, const char* noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
@@ -26,7 +28,8 @@ Admission Round::Check(const protocol::Member& member) const {
   return evicted ? Admission::kEvicted : Admission::kAccepted;
 }
 
-// Pod names are unique per slot, so another uid or incarnation in the slot replaces the one before it for good.
+// Pod names are unique per slot, so another uid or incarnation in the slot replaces the one before it for
+// good.
 Admission Round::Admit(const protocol::Member& member) {
   if (Check(member) == Admission::kEvicted) return Admission::kEvicted;
   const auto found = records_.find(member.slot);
@@ -43,7 +46,8 @@ Round::Record* Round::Find(const protocol::Member& member) {
   const auto found = records_.find(member.slot);
   if (found == records_.end()) return nullptr;
   const protocol::Member& known = found->second.request.member;
-  return known.pod_uid == member.pod_uid && known.incarnation == member.incarnation ? &found->second : nullptr;
+  return known.pod_uid == member.pod_uid && known.incarnation == member.incarnation ? &found->second
+                                                                                    : nullptr;
 }
 
 Admission Round::Join(const protocol::JoinRequest& request, SteadyTime now) {
@@ -90,7 +94,8 @@ Admission Round::Heartbeat(const protocol::Heartbeat& heartbeat, SteadyTime now)
 void Round::Adopt(const protocol::Heartbeat& heartbeat, Record& record, SteadyTime now) {
   if (!running_.has_value()) {
     adopted_ = true;
-    running_ = ClosedRound{.number = heartbeat.round, .world = heartbeat.world, .reason = "taken over as it runs"};
+    running_ =
+        ClosedRound{.number = heartbeat.round, .world = heartbeat.world, .reason = "taken over as it runs"};
     next_round_ = std::max(next_round_, heartbeat.round + 1);
   }
   record.request.job = heartbeat.job;
@@ -99,8 +104,10 @@ void Round::Adopt(const protocol::Heartbeat& heartbeat, Record& record, SteadyTi
   record.standing = Standing::kInRound;
   record.last_rank = heartbeat.first_rank;
   record.last_seen = now;
-  running_->peers.push_back({.pod = heartbeat.member.pod, .slot = heartbeat.member.slot,
-                             .first_rank = heartbeat.first_rank, .nproc = heartbeat.nproc});
+  running_->peers.push_back({.pod = heartbeat.member.pod,
+                             .slot = heartbeat.member.slot,
+                             .first_rank = heartbeat.first_rank,
+                             .nproc = heartbeat.nproc});
   std::sort(running_->peers.begin(), running_->peers.end(),
             [](const auto& a, const auto& b) { return a.first_rank < b.first_rank; });
 }
@@ -193,7 +200,8 @@ void Round::YieldToNewcomers(SteadyTime now) {
   for (const Record* newcomer : newcomers) first_join = std::min(first_join, newcomer->joined_at);
   const bool all_here = in_round + static_cast<int>(newcomers.size()) >= settings_.expected_members;
   if (!all_here && now - first_join < settings_.grow_delay) return;
-  EndRound(LeaveMode::kYield, "Scale", CountOf(static_cast<int>(newcomers.size()), "newcomer") + " waiting", {}, now);
+  EndRound(LeaveMode::kYield, "Scale", CountOf(static_cast<int>(newcomers.size()), "newcomer") + " waiting",
+           {}, now);
 }
 
 void Round::CloseIfReady(SteadyTime now) {
@@ -222,8 +230,11 @@ void Round::Close(std::string reason) {
     record->standing = Standing::kInRound;
     record->last_rank = closed.world;
     const protocol::JoinRequest& request = record->request;
-    closed.peers.push_back({.pod = request.member.pod, .slot = request.member.slot, .address = request.address,
-                            .first_rank = closed.world, .nproc = request.nproc});
+    closed.peers.push_back({.pod = request.member.pod,
+                            .slot = request.member.slot,
+                            .address = request.address,
+                            .first_rank = closed.world,
+                            .nproc = request.nproc});
     closed.world += request.nproc;
     closed.newest_step = std::max(closed.newest_step, request.step);
   }

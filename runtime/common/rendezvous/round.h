@@ -1,13 +1,15 @@
 #pragma once
-// The membership decision of one job as a pure state machine: events in, decisions with reasons out. No I/O, no clock,
-// no threads: `now` is a parameter, the service (service.h) owns one Round per job and calls it under its lock.
+// The membership decision of one job as a pure state machine: events in, decisions with reasons out. No I/O,
+// no clock, no threads: `now` is a parameter, the service (service.h) owns one Round per job and calls it
+// under its lock.
 //
 //   Gathering ──(closing rule)──► Running ──(broken, left, lost, newcomer)──► Gathering …
 //
-// Closing rule: all expected members are in; or min_members are in and every missing one is known to be dead (at once)
-// or, for those nobody saw die, the last call has passed. A member of the last round whose supervisor still answers is
-// always waited for: it holds the state. Survivors keep their relative order, newcomers follow by slot. Numbers only
-// rise. The shape follows torchft's quorum_compute (decision and reason from state and now).
+// Closing rule: all expected members are in; or min_members are in and every missing one is known to be dead
+// (at once) or, for those nobody saw die, the last call has passed. A member of the last round whose
+// supervisor still answers is always waited for: it holds the state. Survivors keep their relative order,
+// newcomers follow by slot. Numbers only rise. The shape follows torchft's quorum_compute (decision and
+// reason from state and now).
 
 #include <cstdint>
 #include <map>
@@ -25,8 +27,8 @@ namespace lockstep::rendezvous {
 // A round that was given out.
 struct ClosedRound {
   int64_t number = 0;
-  int world = 0;                       // ranks
-  std::vector<protocol::Peer> peers;   // in rank order
+  int world = 0;                      // ranks
+  std::vector<protocol::Peer> peers;  // in rank order
   std::string store_host;
   int store_port = 0;
   int64_t newest_step = -1;
@@ -37,7 +39,7 @@ struct ClosedRound {
 struct Ending {
   int64_t round = 0;
   protocol::LeaveMode mode = protocol::LeaveMode::kAbort;
-  std::string cause;   // Infrastructure, Preemption, Rendezvous or Scale
+  std::string cause;  // Infrastructure, Preemption, Rendezvous or Scale
   std::string reason;
   std::vector<std::string> pods;  // who left; empty where nobody did
 };
@@ -83,15 +85,15 @@ class Round {
   struct Record {
     protocol::JoinRequest request;  // newest
     Standing standing = Standing::kDead;
-    int last_rank = -1;             // first rank in its newest round, -1: was in none
+    int last_rank = -1;  // first rank in its newest round, -1: was in none
     SteadyTime last_seen{};
     SteadyTime joined_at{};
   };
 
   Record* Find(const protocol::Member& member);
   Admission Admit(const protocol::Member& member);
-  void EndRound(protocol::LeaveMode mode, std::string cause, std::string reason, std::vector<std::string> pods,
-                SteadyTime now);
+  void EndRound(protocol::LeaveMode mode, std::string cause, std::string reason,
+                std::vector<std::string> pods, SteadyTime now);
   void Adopt(const protocol::Heartbeat& heartbeat, Record& record, SteadyTime now);
   void ExpireSilent(SteadyTime now);
   void YieldToNewcomers(SteadyTime now);
@@ -104,12 +106,12 @@ class Round {
 
   JobSettings settings_;
   int64_t next_round_;
-  std::map<int, Record> records_;            // by slot
-  std::set<std::string> evicted_;            // pod uids, and "uid/incarnation"
+  std::map<int, Record> records_;  // by slot
+  std::set<std::string> evicted_;  // pod uids, and "uid/incarnation"
   std::optional<ClosedRound> running_;
-  bool adopted_ = false;                     // running_ was taken over from heartbeats
+  bool adopted_ = false;  // running_ was taken over from heartbeats
   std::optional<Ending> last_ending_;
-  SteadyTime last_change_{};                 // of the waiting set: the last call counts from here
+  SteadyTime last_change_{};  // of the waiting set: the last call counts from here
   bool completed_ = false;
 };
 

@@ -106,9 +106,11 @@ RendezvousView RendezvousService::View(const JobIdentity& job) const {
   return found == state_->jobs.end() ? RendezvousView{} : found->second.view();
 }
 
-void RendezvousService::PodGone(const JobIdentity& job, const std::string& pod_uid, const std::string& reason) {
-  state_->Apply(job.uid,
-                [&](JobEntry& entry, Moment now, Outbox& outbox) { entry.PodGone(pod_uid, reason, now, outbox); });
+void RendezvousService::PodGone(const JobIdentity& job, const std::string& pod_uid,
+                                const std::string& reason) {
+  state_->Apply(job.uid, [&](JobEntry& entry, Moment now, Outbox& outbox) {
+    entry.PodGone(pod_uid, reason, now, outbox);
+  });
 }
 
 void RendezvousService::Handle(http::ServerRequest request, http::Responder respond) {

@@ -1,7 +1,7 @@
 #pragma once
-// The rendezvous service: the wire protocol over any HttpServer handler, one Round per job. Hosted by the operator
-// (operator/rendezvous, leader only) and in-process by `lockstep run`. All methods are safe to call from any thread;
-// long polls hold no thread.
+// The rendezvous service: the wire protocol over any HttpServer handler, one Round per job. Hosted by the
+// operator (operator/rendezvous, leader only) and in-process by `lockstep run`. All methods are safe to call
+// from any thread; long polls hold no thread.
 
 #include <functional>
 #include <memory>
@@ -16,25 +16,29 @@
 
 namespace lockstep::rendezvous {
 
-// Decides whether the bearer of `token` may speak for this member of this job, and calls `done` once, from any thread:
-// kUnauthorized or kForbidden refuse the request. It is called on the server's thread and must not block.
-using Authorizer = std::function<void(const std::string& token, const protocol::JobIdentity& job,
-                                      const protocol::Member& member, std::function<void(Result<void>)> done)>;
+// Decides whether the bearer of `token` may speak for this member of this job, and calls `done` once, from
+// any thread: kUnauthorized or kForbidden refuse the request. It is called on the server's thread and must
+// not block.
+using Authorizer =
+    std::function<void(const std::string& token, const protocol::JobIdentity& job,
+                       const protocol::Member& member, std::function<void(Result<void>)> done)>;
 
 class RendezvousService {
  public:
-  // `on_change(job)` is called, never under a lock, when a view changed in a way worth a reconcile: round, membership,
-  // completion. Progress alone does not call it.
+  // `on_change(job)` is called, never under a lock, when a view changed in a way worth a reconcile: round,
+  // membership, completion. Progress alone does not call it.
   RendezvousService(const Clock& clock, Authorizer authorize,
                     std::function<void(const protocol::JobIdentity&)> on_change);
   ~RendezvousService();
 
-  // Creates the job's rendezvous or changes its settings. Messages for unknown jobs are answered 404 ("ask again").
+  // Creates the job's rendezvous or changes its settings. Messages for unknown jobs are answered 404 ("ask
+  // again").
   void Configure(const protocol::JobIdentity& job, const JobSettings& settings);
   void Forget(const protocol::JobIdentity& job);
   [[nodiscard]] RendezvousView View(const protocol::JobIdentity& job) const;
 
-  // The pod is known to be gone (deleted, container ended, node lost): a leave, at once. `pod_uid` may never re-enter.
+  // The pod is known to be gone (deleted, container ended, node lost): a leave, at once. `pod_uid` may never
+  // re-enter.
   void PodGone(const protocol::JobIdentity& job, const std::string& pod_uid, const std::string& reason);
 
   // The HTTP handler (POST /v1/…).

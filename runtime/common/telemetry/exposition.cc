@@ -40,7 +40,8 @@ double OpenDescriptors() {
   return count;
 }
 
-prometheus::MetricFamily Single(const char* name, const char* help, prometheus::MetricType type, double value) {
+prometheus::MetricFamily Single(const char* name, const char* help, prometheus::MetricType type,
+                                double value) {
   prometheus::ClientMetric metric;
   type == prometheus::MetricType::Counter ? metric.counter.value = value : metric.gauge.value = value;
   return {name, help, type, {metric}};
@@ -48,8 +49,8 @@ prometheus::MetricFamily Single(const char* name, const char* help, prometheus::
 
 std::vector<prometheus::MetricFamily> ProcessFamilies() {
   return {
-      Single("process_resident_memory_bytes", "Resident memory of this process.", prometheus::MetricType::Gauge,
-             ResidentBytes()),
+      Single("process_resident_memory_bytes", "Resident memory of this process.",
+             prometheus::MetricType::Gauge, ResidentBytes()),
       Single("process_cpu_seconds_total", "User and system CPU time of this process.",
              prometheus::MetricType::Counter, CpuSeconds()),
       Single("process_open_fds", "Open file descriptors of this process.", prometheus::MetricType::Gauge,

@@ -15,8 +15,8 @@ namespace lockstep::telemetry {
 // Adds lockstep_build_info{version,program} = 1.
 void AddBuildInfo(prometheus::Registry& registry, const std::string& program);
 
-// A 200 answer with the registry's current content and process_{resident_memory_bytes,cpu_seconds_total,open_fds},
-// read now.
+// A 200 answer with the registry's current content and
+// process_{resident_memory_bytes,cpu_seconds_total,open_fds}, read now.
 [[nodiscard]] http::Response MetricsResponse(const prometheus::Registry& registry);
 
 }  // namespace lockstep::telemetry

@@ -29,9 +29,12 @@ class SupervisionTest : public ::testing::Test {
   }
 
   Actions Send(Event event) { return supervision_.On(event, now_); }
-  Actions Say(protocol::FromRank message, int local_rank = 0) { return Send(RankMessage{local_rank, message}); }
+  Actions Say(protocol::FromRank message, int local_rank = 0) {
+    return Send(RankMessage{local_rank, message});
+  }
   Actions Assign(int64_t round) {
-    return Send(JoinAnswered{JoinAnswer{.state = JoinState::kAssigned, .round = round, .world = 3, .first_rank = 1}});
+    return Send(
+        JoinAnswered{JoinAnswer{.state = JoinState::kAssigned, .round = round, .world = 3, .first_rank = 1}});
   }
   void EnterRound(int64_t round) {
     (void)Say(protocol::Ready{.step = 4, .store_port = 7});
@@ -72,7 +75,8 @@ TEST_F(SupervisionTest, PassesTheAssignmentOnAndWatchesTheRound) {
 
 TEST_F(SupervisionTest, ARoundThatIsOverIsPassedOnWithItsMode) {
   EnterRound(5);
-  const Actions actions = Send(WatchAnswered{5, protocol::WatchAnswer{.over = true, .mode = LeaveMode::kYield}});
+  const Actions actions =
+      Send(WatchAnswered{5, protocol::WatchAnswer{.over = true, .mode = LeaveMode::kYield}});
   const auto& over = std::get<protocol::RoundOver>(Find<TellRank>(actions)->message);
   EXPECT_EQ(over.mode, LeaveMode::kYield);
   EXPECT_EQ(Find<StartJoin>(actions), nullptr) << "only a Ready rank can join";

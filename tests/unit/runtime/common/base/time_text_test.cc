@@ -17,7 +17,8 @@ TEST(TimeText, AppliesTheZone) {
 }
 
 TEST(TimeText, RefusesWhatIsNotATime) {
-  for (const char* text : {"", "yesterday", "2026-13-01T00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T00:00:00Zx"}) {
+  for (const char* text :
+       {"", "yesterday", "2026-13-01T00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T00:00:00Zx"}) {
     EXPECT_FALSE(ParseTime(text).ok()) << text;
   }
 }

@@ -22,7 +22,8 @@ class HttpTest : public ::testing::Test {
     auto server = StartServer({}, std::move(handler));
     EXPECT_TRUE(server.ok());
     server_ = std::move(server).value();
-    auto transport = MakeTransport({.url = "http://127.0.0.1:" + std::to_string(server_->port()), .token = "secret"});
+    auto transport =
+        MakeTransport({.url = "http://127.0.0.1:" + std::to_string(server_->port()), .token = "secret"});
     EXPECT_TRUE(transport.ok());
     return std::move(transport).value();
   }
@@ -32,8 +33,8 @@ class HttpTest : public ::testing::Test {
 
 TEST_F(HttpTest, CarriesMethodPathQueryBodyTokenAndAnswer) {
   auto transport = Serve([](ServerRequest request, Responder respond) {
-    respond(TextResponse(201, request.method + " " + request.path + "?" + request.query + " " + request.body + " " +
-                                  request.headers["authorization"]));
+    respond(TextResponse(201, request.method + " " + request.path + "?" + request.query + " " + request.body +
+                                  " " + request.headers["authorization"]));
   });
   const auto answer = transport->Send({.method = "POST", .target = "/a/b?x=1", .body = "hello"}, {});
   ASSERT_TRUE(answer.ok()) << answer.error().ToString();
@@ -91,7 +92,8 @@ TEST_F(HttpTest, NobodyListeningIsUnavailable) {
 
 TEST_F(HttpTest, StreamDeliversTheWholeBodyAndErrorBodiesAsValues) {
   auto transport = Serve([](ServerRequest request, Responder respond) {
-    request.path == "/ok" ? respond(TextResponse(200, std::string(100'000, 'x'))) : respond(TextResponse(410, "gone"));
+    request.path == "/ok" ? respond(TextResponse(200, std::string(100'000, 'x')))
+                          : respond(TextResponse(410, "gone"));
   });
   std::string body;
   const auto collect = [&](std::string_view chunk) {
@@ -114,7 +116,8 @@ TEST_F(HttpTest, RefusesABodyOverTheLimit) {
     handled = true;
     respond(TextResponse(200, ""));
   });
-  const auto answer = transport->Send({.method = "POST", .target = "/", .body = std::string(2 << 20, 'x')}, {});
+  const auto answer =
+      transport->Send({.method = "POST", .target = "/", .body = std::string(2 << 20, 'x')}, {});
   // The server closes on a body it will not read, so the client may see the reset before the 413.
   EXPECT_TRUE(!answer.ok() || answer->status == 413);
   server_.reset();

@@ -35,7 +35,8 @@ struct World {
         break;
       case 3: (void)round.Broken({.member = member, .round = newest}, now); break;
       case 4:
-        (void)round.Leave({.member = member, .round = newest, .reason = protocol::LeaveReason::kRankDied}, now);
+        (void)round.Leave({.member = member, .round = newest, .reason = protocol::LeaveReason::kRankDied},
+                          now);
         break;
       case 5:
         round.PodGone(member.pod_uid, "gone", now);
@@ -91,8 +92,9 @@ TEST(RoundProperty, ConvergesOnceFaultsStop) {
       // Each supervisor behaves: it joins whenever it has no place in a running round.
       for (int slot = 0; slot < 4; ++slot) {
         const auto& running = world.round.running();
-        const bool inside = running.has_value() && std::any_of(running->peers.begin(), running->peers.end(),
-                                                               [&](const auto& peer) { return peer.slot == slot; });
+        const bool inside =
+            running.has_value() && std::any_of(running->peers.begin(), running->peers.end(),
+                                               [&](const auto& peer) { return peer.slot == slot; });
         world.Do(inside ? 6 : 0, slot);
       }
     }

@@ -13,12 +13,17 @@ class RoundTest : public ::testing::Test {
  protected:
   RoundTest() : round_(JobSettings{.min_members = 1, .max_members = 4, .expected_members = 3}) {}
 
-  static protocol::Member MemberOf(int slot, const std::string& uid = "", const std::string& incarnation = "1") {
+  static protocol::Member MemberOf(int slot, const std::string& uid = "",
+                                   const std::string& incarnation = "1") {
     const std::string name = "pod-" + std::to_string(slot);
-    return {.pod = name, .pod_uid = uid.empty() ? name + "-uid" : uid, .slot = slot, .incarnation = incarnation};
+    return {
+        .pod = name, .pod_uid = uid.empty() ? name + "-uid" : uid, .slot = slot, .incarnation = incarnation};
   }
   protocol::JoinRequest RequestOf(const protocol::Member& member, int64_t step = -1, int64_t last_round = 0) {
-    return {.member = member, .address = member.pod, .store_port = 100 + member.slot, .step = step,
+    return {.member = member,
+            .address = member.pod,
+            .store_port = 100 + member.slot,
+            .step = step,
             .last_round = last_round};
   }
   void Join(int slot, int64_t step = -1) {

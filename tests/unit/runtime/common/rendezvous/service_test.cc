@@ -26,8 +26,8 @@ class ServiceTest : public ::testing::Test {
     });
     ASSERT_TRUE(server.ok());
     server_ = std::move(server).value();
-    auto transport = http::MakeTransport(
-        {.url = "http://127.0.0.1:" + std::to_string(server_->port()), .token = "good"});
+    auto transport =
+        http::MakeTransport({.url = "http://127.0.0.1:" + std::to_string(server_->port()), .token = "good"});
     ASSERT_TRUE(transport.ok());
     transport_ = std::move(transport).value();
     service_.Configure(job_, {.min_members = 1, .max_members = 2, .expected_members = 2});
@@ -38,7 +38,10 @@ class ServiceTest : public ::testing::Test {
     return {.pod = pod, .pod_uid = pod + "-uid", .slot = slot, .incarnation = "1"};
   }
   protocol::JoinRequest RequestOf(int slot) const {
-    return {.job = job_, .member = MemberOf(slot), .address = "127.0.0.1", .store_port = 1000 + slot,
+    return {.job = job_,
+            .member = MemberOf(slot),
+            .address = "127.0.0.1",
+            .store_port = 1000 + slot,
             .last_round = service_.View(job_).round};
   }
   // Both members into one round; returns slot 0's answer.
@@ -55,8 +58,10 @@ class ServiceTest : public ::testing::Test {
   std::atomic<int> changes_{0};
   RendezvousService service_{clock_,
                              [](const std::string& token, const auto&, const auto& member, auto done) {
-                               if (token != "good") return done(Error{ErrorCode::kUnauthorized, "who are you"});
-                               if (member.slot == 9) return done(Error{ErrorCode::kForbidden, "not your job"});
+                               if (token != "good")
+                                 return done(Error{ErrorCode::kUnauthorized, "who are you"});
+                               if (member.slot == 9)
+                                 return done(Error{ErrorCode::kForbidden, "not your job"});
                                done({});
                              },
                              [this](const protocol::JobIdentity&) { ++changes_; }};
@@ -98,7 +103,10 @@ TEST_F(ServiceTest, HeartbeatsCarryProgressCheckpointAndRecoveryIntoTheView) {
   EXPECT_EQ(service_.View(job_).progress.step, 41);
   EXPECT_EQ(service_.View(job_).checkpoint.step, 40);
 
-  ASSERT_TRUE(client().Leave({.job = job_, .member = MemberOf(1), .round = 1, .reason = LeaveReason::kRankDied}, {}).ok());
+  ASSERT_TRUE(
+      client()
+          .Leave({.job = job_, .member = MemberOf(1), .round = 1, .reason = LeaveReason::kRankDied}, {})
+          .ok());
   EXPECT_TRUE(client().Heartbeat(beat, {})->over);
   ASSERT_EQ(client().Join(RequestOf(0), {})->round, 2);
   beat.round = 2;
@@ -111,13 +119,17 @@ TEST_F(ServiceTest, HeartbeatsCarryProgressCheckpointAndRecoveryIntoTheView) {
 
 TEST_F(ServiceTest, AfterCompletionAJoinIsToldToExit) {
   FormRound();
-  ASSERT_TRUE(client().Leave({.job = job_, .member = MemberOf(0), .round = 1, .reason = LeaveReason::kCompleted}, {}).ok());
+  ASSERT_TRUE(
+      client()
+          .Leave({.job = job_, .member = MemberOf(0), .round = 1, .reason = LeaveReason::kCompleted}, {})
+          .ok());
   EXPECT_TRUE(service_.View(job_).completed);
   EXPECT_EQ(client().Join(RequestOf(1), {})->state, JoinState::kCompleted);
 }
 
 TEST_F(ServiceTest, RefusesStrangersUnknownJobsAndBadMessages) {
-  auto stranger = http::MakeTransport({.url = "http://127.0.0.1:" + std::to_string(server_->port()), .token = "bad"});
+  auto stranger =
+      http::MakeTransport({.url = "http://127.0.0.1:" + std::to_string(server_->port()), .token = "bad"});
   EXPECT_EQ(RendezvousClient(**stranger).Join(RequestOf(0), {}).error().code, ErrorCode::kUnauthorized);
   EXPECT_EQ(client().Join(RequestOf(9), {}).error().code, ErrorCode::kForbidden);
   protocol::JoinRequest other = RequestOf(0);

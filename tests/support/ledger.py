@@ -1,0 +1,63 @@
+"""Reads the sample ledgers that ranks write (LOCKSTEP_SAMPLE_LEDGER) and checks the promise of exactly once.
+
+Each rank appends, per step, {"event": "contribute", round, step, rank, ids} before the reduction and {"event": "commit",
+round, step, rank} after the optimizer. The surviving history of a step is its newest round that was committed by anyone;
+what that round's ranks contributed must be the step's samples.
+"""
+import collections
+import json
+import pathlib
+
+
+def read(folder):
+    """All complete lines of all ranks; a line cut by a kill is the last of its file and is left out."""
+    records = []
+    for path in sorted(pathlib.Path(folder).glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            try:
+                records.append(json.loads(line))
+            except json.JSONDecodeError:
+                continue
+    return records
+
+
+def newest_commit(folder):
+    """The highest committed step, -1 before the first."""
+    return max((r["step"] for r in read(folder) if r["event"] == "commit"), default=-1)
+
+
+def history(folder):
+    """step -> ids used, of the surviving history."""
+    records = read(folder)
+    final = {}
+    for record in records:
+        if record["event"] == "commit":
+            final[record["step"]] = max(final.get(record["step"], 0), record["round"])
+    used = collections.defaultdict(list)
+    for record in records:
+        if record["event"] == "contribute" and final.get(record["step"]) == record["round"]:
+            used[record["step"]].extend(record["ids"])
+    return used
+
+
+def check_exactly_once(folder, samples, global_batch, epochs):
+    """Returns what is wrong, empty where each sample of each epoch was used exactly once."""
+    used = history(folder)
+    steps_per_epoch = -(-samples // global_batch)
+    problems = []
+    first = min(used, default=0)
+    for epoch in range(epochs):
+        steps = range(first + epoch * steps_per_epoch, first + (epoch + 1) * steps_per_epoch)
+        missing = [s for s in steps if s not in used]
+        if missing:
+            problems.append(f"epoch {epoch}: no committed contribution for steps {missing[:5]}")
+        ids = sorted(i for s in steps for i in used.get(s, []))
+        if ids != list(range(samples)):
+            counts = collections.Counter(ids)
+            twice = [i for i, n in counts.items() if n > 1]
+            never = [i for i in range(samples) if i not in counts]
+            problems.append(f"epoch {epoch}: {len(ids)} uses of {samples} samples, "
+                            f"{len(twice)} more than once (e.g. {twice[:3]}), {len(never)} never (e.g. {never[:3]})")
+    if len(used) != epochs * steps_per_epoch:
+        problems.append(f"{len(used)} steps were committed, {epochs * steps_per_epoch} expected")
+    return problems
