@@ -1,11 +1,12 @@
 # One running cluster is an instance. Its number, taken under a lock, gives every name and address that the machine sees,
 # so that copies do not clash: namespaces ls<i>-cp and ls<i>-n<k>, host interface ls<i>, addresses 10.<89+i>.0.0/16.
-#   10.X.0.1         control plane, S3, Prometheus, DNS         10.X.<k>.0/24    pods of node k
-#   10.X.0.<10+k>    node k                                     10.X.64.0/18     pods of simulated nodes
-#   10.X.0.254       the machine itself                         10.X.128.0/17    services (…128.1 API, …128.10 DNS)
+#   10.X.0.1         control plane, S3, Prometheus, DNS         10.X.<16+k>.0/24   pods of node k
+#   10.X.0.<10+k>    node k                                     10.X.64.0/18       pods of simulated nodes
+#   10.X.0.254       the machine itself                         10.X.128.0/17      services (128.1 API, 128.10 DNS)
 
 registry=/run/lockstep-cluster  # per instance: number → folder and owner; network names are the machine's, so is this
 most_instances=64
+most_nodes=15
 
 # derive_names: from $instance and $dir
 derive_names() {
@@ -17,6 +18,7 @@ derive_names() {
   host_address=$prefix.0.254
   dns_address=$prefix.128.10
   services=$prefix.128.0/17
+  pods=$prefix.16.0/20
   api_url=https://$api_address:6443
   pki=$dir/pki
 }
@@ -24,7 +26,7 @@ derive_names() {
 node_name() { echo "node$1"; }
 node_namespace() { echo "$name-n$1"; }
 node_address() { echo "$prefix.0.$((10 + $1))"; }
-pod_range() { echo "$prefix.$1.0/24"; }
+pod_range() { echo "$prefix.$((16 + $1)).0/24"; }
 
 # allocate_instance DIR: takes the lowest free number; reclaims numbers whose owner is dead on the way
 allocate_instance() {

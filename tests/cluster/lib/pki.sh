@@ -46,6 +46,7 @@ make_pki() {
   new_user admin "/O=system:masters/CN=admin"
   new_user controller-manager "/CN=system:kube-controller-manager"
   new_user scheduler "/CN=system:kube-scheduler"
+  new_user proxy "/CN=system:kube-proxy"
 }
 
 # make_node_pki K: the kubelet as client (the node authorizer knows it by this name) and as server

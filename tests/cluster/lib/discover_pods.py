@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""discover_pods.py API_URL PKI_FOLDER TARGETS: tells Prometheus which pods to scrape, through a file of targets.
+
+Debian's Prometheus is built without discovery by the Kubernetes API. This asks the API server every second and rewrites
+TARGETS when the answer changed. It does what the usual relabelling does: running pods with the annotation
+prometheus.io/scrape: "true", at prometheus.io/port (else their first declared port) and prometheus.io/path (else /metrics);
+pod labels become labels of the series, with namespace, pod and node.
+"""
+import json
+import os
+import re
+import ssl
+import sys
+import time
+import urllib.request
+
+ANNOTATION = "prometheus.io/"
+
+
+def client(pki):
+    context = ssl.create_default_context(cafile=f"{pki}/ca.crt")
+    context.load_cert_chain(f"{pki}/admin.crt", f"{pki}/admin.key")
+    no_proxy = urllib.request.ProxyHandler({})
+    return urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), no_proxy)
+
+
+def declared_port(pod):
+    ports = [port for container in pod["spec"]["containers"] for port in container.get("ports", [])]
+    return ports[0]["containerPort"] if ports else 80
+
+
+def target(pod):
+    """The pod's entry in the file, or None if it does not ask for one or has no address yet."""
+    meta, status = pod["metadata"], pod["status"]
+    wish = {key: value for key, value in meta.get("annotations", {}).items() if key.startswith(ANNOTATION)}
+    if wish.get(ANNOTATION + "scrape") != "true" or not status.get("podIP"):
+        return None
+    labels = {re.sub(r"[^a-zA-Z0-9_]", "_", key): value for key, value in meta.get("labels", {}).items()}
+    labels.update(namespace=meta["namespace"], pod=meta["name"], node=pod["spec"]["nodeName"],
+                  __metrics_path__=wish.get(ANNOTATION + "path", "/metrics"))
+    return {"targets": [f"{status['podIP']}:{wish.get(ANNOTATION + 'port', declared_port(pod))}"], "labels": labels}
+
+
+def targets(api, url):
+    # version 0: from the API server's memory, no read of etcd
+    with api.open(f"{url}/api/v1/pods?fieldSelector=status.phase%3DRunning&resourceVersion=0", timeout=10) as answer:
+        pods = json.load(answer)["items"]
+    return json.dumps([entry for entry in map(target, pods) if entry], sort_keys=True)
+
+
+def main():
+    url, pki, path = sys.argv[1:]
+    api, written = client(pki), None
+    while True:
+        try:
+            found = targets(api, url)
+            if found != written:
+                with open(path + ".new", "w", encoding="utf-8") as file:
+                    file.write(found)
+                os.rename(path + ".new", path)
+                written = found
+        except OSError as error:  # the API server may be away for a while
+            print(error, flush=True)
+        time.sleep(1)
+
+
+main()
