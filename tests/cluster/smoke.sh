@@ -164,7 +164,7 @@ main() {
 }
 
 work=$(mktemp -d)
-space=smoke
+space=smoke-$$
 trap 'rm -rf "$work"' EXIT
 if [ -z "${LOCKSTEP_CLUSTER:-}" ]; then
   own=$("$here/cluster" up --nodes 2 --s3 --prometheus --owner $$)

@@ -28,18 +28,20 @@ node_namespace() { echo "$name-n$1"; }
 node_address() { echo "$prefix.0.$((10 + $1))"; }
 pod_range() { echo "$prefix.$((16 + $1)).0/24"; }
 
-# allocate_instance DIR: takes the lowest free number; reclaims numbers whose owner is dead on the way
+# allocate_instance: takes the lowest free number for $dir, after removing clusters whose owner is dead
 allocate_instance() {
   local lock
   mkdir -p "$registry"
   exec {lock}>"$registry/lock"
   flock --wait 60 "$lock" || die "another copy holds $registry/lock for a minute"
+  reclaim_orphans
+  claim_folder
   for ((instance = 0; instance < most_instances; instance++)); do
-    reclaim_if_stale
     if [ ! -e "$registry/$instance" ] && [ -z "$(ip -4 route show root "10.$((89 + instance)).0.0/16")" ]; then
       mkdir "$registry/$instance"
-      echo "$1" >"$registry/$instance/dir"
-      write_owner "$$"
+      echo "$dir" >"$registry/$instance/dir"
+      write_owner $$
+      echo "$instance" >"$dir/instance"
       exec {lock}>&-
       return
     fi
@@ -47,24 +49,47 @@ allocate_instance() {
   die "all $most_instances instances are taken, see $registry"
 }
 
+# claim_folder: down removes the whole folder, so it must be the cluster's own: new, empty, or left by one that is gone
+claim_folder() {
+  mkdir -p "$dir"
+  if [ -s "$dir/instance" ]; then
+    instance=$(cat "$dir/instance")
+    ! registered || die "a cluster runs in $dir already"
+    rm -rf "$dir"
+    mkdir "$dir"
+  fi
+  [ -z "$(ls -A "$dir")" ] || die "$dir is not empty, and down would remove all of it: choose a folder for the cluster alone"
+}
+
 # write_owner PID: the instance may be reclaimed when that process is dead
 write_owner() { echo "$1 $(start_time "$1")" >"$registry/$instance/owner"; }
 
-reclaim_if_stale() {
-  local pid started
-  [ -e "$registry/$instance" ] || return 0
-  if read -r pid started 2>/dev/null <"$registry/$instance/owner" && [ "$(start_time "$pid")" = "$started" ]; then
-    return 0
-  fi
-  say "cluster: instance $instance lost its owner: removing it"
-  (dir=$(cat "$registry/$instance/dir") && derive_names && remove_everything)
+reclaim_orphans() {
+  local entry pid started
+  for entry in "$registry"/[0-9]*; do
+    [ -e "$entry" ] || continue
+    if read -r pid started 2>/dev/null <"$entry/owner" && [ "$(start_time "$pid")" = "$started" ]; then
+      continue
+    fi
+    say "cluster: instance ${entry##*/} lost its owner: removing it"
+    (
+      instance=${entry##*/}
+      dir=$(cat "$entry/dir")
+      derive_names
+      remove_everything
+    )
+  done
 }
 
-# load_instance DIR: what `up` wrote there
+# registered: numbers are reused, so what a folder says of its own proves nothing after a reboot
+registered() { [ "$(cat "$registry/$instance/dir" 2>/dev/null)" = "$dir" ]; }
+
+# load_instance: the running cluster of $dir
 load_instance() {
-  dir=$1
   [ -n "$dir" ] || die "which cluster? Give --dir DIR, or set LOCKSTEP_CLUSTER"
-  dir=$(realpath "$dir" 2>/dev/null) && [ -s "$dir/instance" ] || die "no cluster in $1"
+  dir=$(realpath "$dir")
+  [ -s "$dir/instance" ] || die "no cluster in $dir"
   instance=$(cat "$dir/instance")
+  registered || die "the cluster of $dir is gone: remove the folder"
   derive_names
 }

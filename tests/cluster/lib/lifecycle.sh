@@ -3,13 +3,12 @@
 up() {
   local start=$EPOCHREALTIME
   [ -e "$bin/../.complete" ] || "$here/install.sh"
-  new_folder
-  allocate_instance "$dir"
+  choose_folder
+  allocate_instance
   trap abandon EXIT
   derive_names
   say "cluster: instance $instance ($prefix.0.0/16) in $dir"
   start_everything
-  echo "$instance" >"$dir/instance"
   write_owner "${owner:-$(pid_of etcd)}"
   trap - EXIT
   say "cluster: up in $(elapsed "$start") s; it goes with: ${BASH_SOURCE[-1]} down --dir $dir"
@@ -52,14 +51,8 @@ start_nodes() {
   wait_for 60 "DNS answers" coredns dns_ready
 }
 
-new_folder() {
-  if [ -z "$dir" ]; then
-    dir=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-cluster.XXXXXX")
-  else
-    mkdir -p "$dir"
-    [ -z "$(ls -A "$dir")" ] || die "$dir is not empty: down removes that folder, so it must be the cluster's own"
-  fi
-  dir=$(realpath "$dir")
+choose_folder() {
+  dir=$(realpath "${dir:-$(mktemp -d "${TMPDIR:-/tmp}/lockstep-cluster.XXXXXX")}")
   case $dir/ in
     /run/* | /var/lib/* | /var/log/*) die "$dir would be hidden from the nodes: choose another folder" ;;
   esac
@@ -92,6 +85,20 @@ remove_everything() {
   done
   disconnect
   rm -rf "$dir" "${registry:?}/$instance"
+}
+
+status() {
+  local record program dead=0
+  for record in "$dir"/pids/*; do
+    program=$(basename "$record")
+    if alive "$program"; then
+      echo "$program: process $(pid_of "$program")"
+    else
+      dead=1
+      echo "$program: dead, see $dir/log/$program.log"
+    fi
+  done
+  return $dead
 }
 
 environment() {
