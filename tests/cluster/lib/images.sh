@@ -1,18 +1,19 @@
 # Images are OCI archives. $dir/images holds a link to each; a node imports them when it starts, running nodes at once.
 
-# add_image ARCHIVE: for nodes yet to start, under a name that changes with the file
-add_image() {
+# add_images ARCHIVE…: for nodes yet to start, each under a name that changes with the file
+add_images() {
   local archive
-  archive=$(realpath "$1") && [ -s "$archive" ] || die "no image archive at $1"
   mkdir -p "$dir/images"
-  ln -sf "$archive" "$dir/images/$(stat -c '%i-%Y-%s' "$archive")-$(basename "$archive")"
+  for archive in "$@"; do
+    archive=$(realpath "$archive")
+    [ -s "$archive" ] || die "there is no image archive $archive"
+    ln -sf "$archive" "$dir/images/$(stat -c '%i-%Y-%s' "$archive")-$(basename "$archive")"
+  done
 }
 
 load_images() { # load_images ARCHIVE…: into all running nodes, side by side
-  local start=$EPOCHREALTIME archive k import imports=()
-  for archive in "$@"; do
-    add_image "$archive"
-  done
+  local start=$EPOCHREALTIME k import imports=()
+  add_images "$@"
   for k in $(running_nodes); do
     import_into "$k" &
     imports+=($!)

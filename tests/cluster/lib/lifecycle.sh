@@ -22,24 +22,18 @@ start_everything() {
   if $s3; then start_s3; fi
   start_control_plane
   if $prometheus; then start_prometheus; fi
-  if [ "$nodes" -gt 0 ]; then start_workers; fi
+  add_images "${archives[@]}"
+  if [ "$nodes" -gt 0 ]; then start_nodes $(seq "$nodes"); fi
   if [ "$kwok" -gt 0 ]; then start_kwok "$kwok"; fi
   if $s3; then wait_for 30 "S3 server answers" versitygw s3_answers; fi
   if $prometheus; then wait_for 30 "Prometheus is ready" prometheus prometheus_ready; fi
 }
 
-start_workers() {
-  local helpers archive
-  helpers=$("$here/images/build.sh")
-  for archive in "$helpers"/*.tar "${archives[@]}"; do
-    add_image "$archive"
-  done
-  start_nodes $(seq "$nodes")
-}
-
 # start_nodes K…: side by side, and the cluster's DNS while they start
 start_nodes() {
-  local k since
+  local k since helpers
+  helpers=$("$here/images/build.sh")
+  add_images "$helpers"/*
   since=$(date -u +%FT%TZ)
   for k in "$@"; do
     start_node "$k"
