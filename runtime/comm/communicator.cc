@@ -32,9 +32,32 @@ c10::intrusive_ptr<c10d::Store> MakeStore(const Place& place, Listener& listener
   return c10::make_intrusive<c10d::PrefixStore>("round/" + std::to_string(place.round), store);
 }
 
+class PrefixedStore final : public RoundStore {
+ public:
+  explicit PrefixedStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
+
+  Result<void> Set(const std::string& key, const std::string& value) override {
+    return CatchTorch(ErrorCode::kAborted, "the round's store",
+                      [&] { store_->set(key, std::vector<uint8_t>(value.begin(), value.end())); });
+  }
+  Result<std::optional<std::string>> Get(const std::string& key) override {
+    std::optional<std::string> value;
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "the round's store", [&] {
+      if (!store_->check({key})) return;
+      const std::vector<uint8_t> bytes = store_->get(key);
+      value.emplace(bytes.begin(), bytes.end());
+    }));
+    return value;
+  }
+
+ private:
+  const c10::intrusive_ptr<c10d::Store> store_;
+};
+
 }  // namespace
 
 struct Communicator::Group {
+  std::shared_ptr<RoundStore> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
 };
@@ -53,6 +76,7 @@ Result<std::shared_ptr<Communicator>> Communicator::Connect(const Place& place, 
     group->process_group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO,
                                      c10::intrusive_ptr<c10d::Backend>(group->gloo));
     group->process_group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+    group->store = std::make_shared<PrefixedStore>(store);
   }));
   return std::shared_ptr<Communicator>(new Communicator(place, std::move(group)));
 }
@@ -80,6 +104,8 @@ void Communicator::Abort() {
     }
   }
 }
+
+std::shared_ptr<RoundStore> Communicator::store() const { return group_->store; }
 
 template <typename Call>
 Result<void> Communicator::Run(std::string_view operation, Call&& call) {
@@ -129,7 +155,8 @@ Result<void> Communicator::Broadcast(std::vector<at::Tensor> tensors, int root) 
   });
 }
 
-Result<std::vector<std::vector<int64_t>>> Communicator::AllGather(std::span<const int64_t> values) {
+Result<std::vector<std::vector<int64_t>>> Communicator::AllGather(
+    std::span<const int64_t> values, std::optional<std::chrono::milliseconds> limit) {
   const auto count = static_cast<int64_t>(values.size());
   std::vector<std::vector<int64_t>> rows;
   LOCKSTEP_TRY(Run("all-gather", [&] {
@@ -138,7 +165,9 @@ Result<std::vector<std::vector<int64_t>>> Communicator::AllGather(std::span<cons
     std::vector<std::vector<at::Tensor>> all(1);
     for (int rank = 0; rank < world(); ++rank) all[0].push_back(at::empty({count}, at::kLong));
     std::vector<at::Tensor> input = {mine};
-    group_->process_group->allgather(all, input)->wait();
+    c10d::AllgatherOptions options;
+    if (limit.has_value()) options.timeout = *limit;
+    group_->process_group->allgather(all, input, options)->wait();
     for (const at::Tensor& row : all[0]) {
       rows.emplace_back(row.data_ptr<int64_t>(), row.data_ptr<int64_t>() + count);
     }

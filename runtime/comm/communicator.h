@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -45,6 +46,16 @@ struct Deadlines {
   std::chrono::milliseconds collective{60'000};
 };
 
+// Keys and values of one round, kept by its rank 0. Any thread; outlives the communicator, so that work in
+// the background can end after the round.
+class RoundStore {
+ public:
+  virtual ~RoundStore() = default;
+  [[nodiscard]] virtual Result<void> Set(const std::string& key, const std::string& value) = 0;
+  // Does not wait: nothing where the key is not there yet.
+  [[nodiscard]] virtual Result<std::optional<std::string>> Get(const std::string& key) = 0;
+};
+
 class Communicator {
  public:
   // Blocks until all ranks of the round are connected. `listener` is used on rank 0 alone and must be the one
@@ -63,14 +74,17 @@ class Communicator {
   [[nodiscard]] Result<void> SumInPlace(at::Tensor& tensor);
   // Copies the root's tensors into everyone's; shapes and types agree. Large tensors travel in pieces.
   [[nodiscard]] Result<void> Broadcast(std::vector<at::Tensor> tensors, int root);
-  // Row r is what rank r passed; all pass as many.
-  [[nodiscard]] Result<std::vector<std::vector<int64_t>>> AllGather(std::span<const int64_t> values);
+  // Row r is what rank r passed; all pass as many. `limit` where a rank may have long work to do first.
+  [[nodiscard]] Result<std::vector<std::vector<int64_t>>> AllGather(
+      std::span<const int64_t> values, std::optional<std::chrono::milliseconds> limit = std::nullopt);
   [[nodiscard]] Result<void> Barrier();
 
   [[nodiscard]] const Place& place() const { return place_; }
   [[nodiscard]] int rank() const { return place_.rank; }
   [[nodiscard]] int world() const { return place_.world; }
 
+  // Shared: see RoundStore.
+  [[nodiscard]] std::shared_ptr<RoundStore> store() const;
   // For code that drives c10d itself (runtime/parallel). Lives as long as this object.
   [[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroup> group() const;
   // A sum that has been started: Wait before reading the tensor. Dropping it unwaited is allowed.

@@ -4,10 +4,10 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "runtime/comm/torch_error.h"
+#include "runtime/common/base/clock.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -18,24 +18,28 @@ using comm::CatchTorch;
 constexpr std::size_t kFirstBucketBytes = std::size_t{1} << 20;
 constexpr std::size_t kBucketBytes = std::size_t{25} << 20;
 
-// The sums this rank has started in the current step, so that a failed backward can be told from a broken
-// round.
-using StartedWork = std::vector<c10::intrusive_ptr<c10d::Work>>;
+// The sums this rank has started in the current step: so that a failed backward can be told from a broken
+// round, and to know when this rank's own part was done.
+struct StartedSums {
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;
+  SteadyTime last_start;
+};
 
-bool AnyFailed(const StartedWork& started) {
-  return std::any_of(started.begin(), started.end(),
+bool AnyFailed(const StartedSums& started) {
+  return std::any_of(started.works.begin(), started.works.end(),
                      [](const auto& work) { return work->isCompleted() && !work->isSuccess(); });
 }
 
 class SumHook final : public c10d::CommHookInterface {
  public:
-  SumHook(c10::intrusive_ptr<c10d::ProcessGroup> group, StartedWork& started)
+  SumHook(c10::intrusive_ptr<c10d::ProcessGroup> group, StartedSums& started)
       : group_(std::move(group)), started_(started) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     std::vector<at::Tensor> tensors = {bucket.getBufferRef()};
-    started_.push_back(group_->allreduce(tensors));
-    return started_.back()->getFuture();
+    started_.works.push_back(group_->allreduce(tensors));
+    started_.last_start = std::chrono::steady_clock::now();
+    return started_.works.back()->getFuture();
   }
   at::Tensor parseHookResult(const c10::IValue& result) override {
     return c10d::detail::parseCppCommHookResult(result);
@@ -43,7 +47,7 @@ class SumHook final : public c10d::CommHookInterface {
 
  private:
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  StartedWork& started_;
+  StartedSums& started_;
 };
 
 std::shared_ptr<c10d::Reducer> MakeReducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
@@ -81,7 +85,7 @@ class DataParallel final : public Strategy {
   }
 
   Result<void> BeginStep() override {
-    started_.clear();
+    started_.works.clear();
     return CatchTorch(ErrorCode::kAborted, "preparing the step", [this] {
       // A collective: once per round, in the order in which the first backward produced its gradients.
       reducer_->rebuild_buckets();
@@ -99,10 +103,13 @@ class DataParallel final : public Strategy {
       if (last) reducer_->prepare_for_backward({});
       loss_sum.backward();
     });
+    if (last) exposed_seconds_ = Seconds(std::chrono::steady_clock::now() - started_.last_start).count();
     if (done.ok()) return {};
     const bool broken = communicator_->aborted() || AnyFailed(started_);
     return broken ? Error{ErrorCode::kAborted, done.error().message} : done.error();
   }
+
+  double exposed_seconds() const override { return exposed_seconds_; }
 
   Result<void> BackwardOfNothing() override {
     // Zero times one element of each parameter: every gradient is produced, and is zero.
@@ -119,7 +126,8 @@ class DataParallel final : public Strategy {
  private:
   const std::shared_ptr<comm::Communicator> communicator_;  // shared with the loop, which may abort it
   std::vector<at::Tensor> parameters_;
-  StartedWork started_;
+  StartedSums started_;
+  double exposed_seconds_ = 0;
   std::shared_ptr<c10d::Reducer> reducer_;  // shared with the logger, by c10d's design
   std::shared_ptr<c10d::Logger> logger_;
 };

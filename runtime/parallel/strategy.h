@@ -21,6 +21,9 @@ class Strategy {
   // kInternal: the pass itself failed.
   [[nodiscard]] virtual Result<void> Backward(const at::Tensor& loss_sum, bool last) = 0;
 
+  // Of the last Backward(…, last): seconds after this rank's own part was done, waiting for the sum.
+  [[nodiscard]] virtual double exposed_seconds() const = 0;
+
   // Backward(…, last) for a rank that has no sample in this step: it must take part in the sum all the same.
   [[nodiscard]] virtual Result<void> BackwardOfNothing() = 0;
 };

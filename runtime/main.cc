@@ -1,0 +1,129 @@
+// lockstep-rank: one training process. Its supervisor (`lockstep worker`) starts it, tells it which round it
+// belongs to and respawns it; see runtime/common/protocol/rank_control.h. Exit codes:
+// runtime/common/protocol/exit_codes.h.
+
+#include <ATen/Parallel.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "runtime/common/api/validate.h"
+#include "runtime/common/base/file.h"
+#include "runtime/common/base/log.h"
+#include "runtime/common/base/strings.h"
+#include "runtime/common/protocol/environment.h"
+#include "runtime/common/protocol/worker_config.h"
+#include "runtime/train/cpu_share.h"
+#include "runtime/train/elastic_loop.h"
+#include "runtime/train/warm_up.h"
+
+namespace lockstep {
+namespace {
+
+namespace env = protocol::env;
+using protocol::ExitCode;
+using train::LoopOutcome;
+
+LoopOutcome Fail(ExitCode code, const Error& error) { return {code, error.message}; }
+
+struct Settings {
+  protocol::WorkerConfig worker;
+  api::TrainingSpec training;
+  std::optional<api::CheckpointSpec> checkpoint;
+};
+
+Result<Settings> ReadSettings() {
+  Settings settings;
+  LOCKSTEP_TRY(settings.worker, protocol::ReadWorkerConfig(EnvOr(env::kConfig, "/etc/lockstep/config.json")));
+  std::vector<std::string> violations;
+  settings.training = api::TrainingSpecFromJson(settings.worker.training, "spec.training", violations);
+  if (violations.empty()) violations = api::ValidateTraining(settings.training, "spec.training");
+  if (!settings.worker.checkpoint.empty()) {
+    settings.checkpoint =
+        api::CheckpointSpecFromJson(settings.worker.checkpoint, "spec.checkpoint", violations);
+  }
+  if (!violations.empty()) return Error{ErrorCode::kInvalidArgument, Join(violations, "; ")};
+  return settings;
+}
+
+LoopOutcome Train(const Settings& settings, train::ControlLink& link, train::RoundControl& control,
+                  const Clock& clock) {
+  link.Send(protocol::PhaseChanged{"load"});
+  const auto datasets = data::OpenDatasets(settings.training.data, settings.training.seed);
+  if (!datasets.ok()) return Fail(ExitCode::kUserError, datasets.error());
+  auto state = train::MakeTrainingState(settings.training,
+                                        {datasets->train->sample_shape(), datasets->train->classes()});
+  if (!state.ok()) return Fail(ExitCode::kBadConfiguration, state.error());
+  const auto warm = train::WarmUp(settings.training, *datasets->train, *state);
+  if (!warm.ok()) return Fail(ExitCode::kBadConfiguration, warm.error());
+  std::unique_ptr<checkpoint::Checkpointer> checkpointer;
+  if (settings.checkpoint.has_value()) {
+    auto opened =
+        checkpoint::Checkpointer::Open(*settings.checkpoint, settings.worker.job, settings.worker.training);
+    if (!opened.ok()) return Fail(ExitCode::kStore, opened.error());
+    checkpointer = std::move(opened).value();
+  }
+  const api::CheckpointSpec checkpoint = settings.checkpoint.value_or(api::CheckpointSpec{});
+  return train::RunElasticLoop({.training = settings.training,
+                                .checkpoint = checkpoint,
+                                .job_uid = settings.worker.job.uid,
+                                .listen_address = EnvOr(env::kPodIp, ""),
+                                .ledger_folder = EnvOr(env::kSampleLedger, ""),
+                                .process_name = EnvOr(env::kPodName, std::to_string(::getpid())),
+                                .datasets = *datasets,
+                                .state = *state,
+                                .checkpointer = checkpointer.get(),
+                                .link = link,
+                                .control = control,
+                                .clock = clock});
+}
+
+LoopOutcome Run(train::ControlLink& link, train::RoundControl& control, const Clock& clock) {
+  link.Send(protocol::PhaseChanged{"init"});
+  const Result<Settings> settings = ReadSettings();
+  if (!settings.ok()) return Fail(ExitCode::kBadConfiguration, settings.error());
+  const protocol::WorkerConfig& worker = settings->worker;
+  log::Bind({{"job", worker.job.name},
+             {"pod", EnvOr(env::kPodName, "")},
+             {"local_rank", EnvOr(env::kLocalRank, "0")}});
+  // Whoever starts several pods on one machine says with OMP_NUM_THREADS what each may use.
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(train::ThreadsPerRank(worker.nproc));
+  at::set_num_interop_threads(1);
+  return Train(*settings, link, control, clock);
+}
+
+// No destructors of global objects: LibTorch's threads may be inside a connect that nobody waits for any
+// more.
+[[noreturn]] void ExitNow(ExitCode code) {
+  std::fflush(nullptr);
+  std::_Exit(static_cast<int>(code));
+}
+
+int Main() {
+  log::SetLevel(EnvOr(env::kLogLevel, "info"));
+  // A terminal's or a pod's signals are the supervisor's to judge: it says Stop, or closes the socket.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);
+  const char* fd = std::getenv(env::kControlFd);
+  if (fd == nullptr) {
+    std::fprintf(stderr, "lockstep-rank is started by `lockstep worker`: %s is not set\n", env::kControlFd);
+    return static_cast<int>(ExitCode::kBadConfiguration);
+  }
+  const SystemClock clock;
+  train::RoundControl control(clock);
+  train::ControlLink link{Fd(std::atoi(fd))};
+  link.Start({.on_message = [&](const protocol::ToRank& message) { control.OnMessage(message); },
+              .on_end = [] { ExitNow(ExitCode::kInfrastructure); }});
+  const LoopOutcome outcome = Run(link, control, clock);
+  if (!outcome.reason.empty()) {
+    log::Error("rank failed", {{"exit_code", static_cast<int>(outcome.code)}, {"reason", outcome.reason}});
+    link.Send(protocol::Failed{static_cast<int>(outcome.code), outcome.reason});
+  }
+  ExitNow(outcome.code);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main() { return lockstep::Main(); }

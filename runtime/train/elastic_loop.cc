@@ -1,0 +1,288 @@
+#include "runtime/train/elastic_loop.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "runtime/common/base/log.h"
+#include "runtime/data/sampler.h"
+#include "runtime/parallel/data_parallel.h"
+#include "runtime/train/evaluation.h"
+#include "runtime/train/progress.h"
+#include "runtime/train/saves.h"
+#include "runtime/train/step.h"
+#include "runtime/train/sync.h"
+
+namespace lockstep::train {
+namespace {
+
+using namespace std::chrono_literals;
+using protocol::ExitCode;
+
+constexpr auto kFinalSaveLimit = 600s;
+constexpr int kFinalSaveAttempts = 3;
+// Of the grace period, kept back for the way out after a save.
+constexpr double kWayOutSeconds = 1;
+
+enum class RoundEnd {
+  kLeft,      // in good order or told to: join the next one
+  kBroken,    // this rank noticed: tell the supervisor, join the next one
+  kFinished,  // training is complete and stored
+  kStopped,   // asked to stop, and the state is safe with peers or in a checkpoint
+  kFailed,    // nothing that another round could repair
+};
+
+struct RoundOutcome {
+  RoundEnd end = RoundEnd::kLeft;
+  Error error{};  // of kBroken and kFailed
+};
+
+// What exists for one round only, dropped after the rank has said Ready for the next: dropping takes
+// milliseconds in which the round can already form.
+struct Round {
+  protocol::RankAssignment assignment;
+  std::stop_token aborted;
+  std::shared_ptr<comm::Communicator> communicator;  // shared with the control thread, which may abort it
+  std::unique_ptr<parallel::Strategy> strategy;
+};
+
+ExitCode ExitCodeOf(const Error& error) {
+  switch (error.code) {
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kDeadlineExceeded:
+    case ErrorCode::kUnauthorized:
+    case ErrorCode::kForbidden:
+    case ErrorCode::kThrottled:
+    case ErrorCode::kNotFound:
+      return ExitCode::kStore;
+    default:
+      return ExitCode::kUserError;
+  }
+}
+
+int64_t TotalSteps(const api::TrainingSpec& training, const data::SamplePlan& plan) {
+  return training.steps.has_value() ? *training.steps : training.epochs.value_or(1) * plan.steps_per_epoch();
+}
+
+class ElasticLoop {
+ public:
+  explicit ElasticLoop(const LoopInputs& inputs)
+      : in_(inputs),
+        state_(inputs.state),
+        plan_({.size = inputs.datasets.train->size(),
+               .global_batch = inputs.training.global_batch_size,
+               .seed = static_cast<uint64_t>(inputs.training.seed),
+               .shuffle = inputs.training.data.shuffle,
+               .drop_last = inputs.training.data.drop_last}),
+        total_steps_(TotalSteps(inputs.training, plan_)),
+        phases_(inputs.clock),
+        ledger_(inputs.ledger_folder, inputs.process_name),
+        saves_({inputs.checkpointer, inputs.checkpoint, inputs.job_uid, inputs.clock, inputs.link, phases_}),
+        progress_(inputs.link, phases_, inputs.clock, total_steps_, plan_.steps_per_epoch()),
+        runner_({inputs.training, plan_, total_steps_, *inputs.datasets.train, state_, ledger_, phases_}) {}
+
+  LoopOutcome Run() {
+    while (true) {
+      Result<comm::Listener> listener = comm::Listener::Open(in_.listen_address);
+      if (!listener.ok()) return {ExitCode::kInfrastructure, listener.error().message};
+      in_.link.Send(protocol::Ready{state_.step, listener->port()});
+      round_ = Round{};  // while the next one forms
+      const auto assignment = in_.control.WaitForAssignment();
+      if (!assignment.has_value()) return Stop();
+      round_.assignment = *assignment;
+      last_round_ = assignment->round;
+      round_.aborted = in_.control.round_aborted();
+      const RoundOutcome outcome = RunRound(std::move(*listener));
+      in_.control.Detach();
+      if (const auto end = AfterRound(outcome)) return *end;
+    }
+  }
+
+ private:
+  // Nothing: join the next round.
+  std::optional<LoopOutcome> AfterRound(const RoundOutcome& outcome) {
+    switch (outcome.end) {
+      case RoundEnd::kLeft:
+        return std::nullopt;
+      case RoundEnd::kBroken:
+        log::Warning(
+            "round broken",
+            {{"round", round_.assignment.round}, {"step", state_.step}, {"reason", outcome.error.message}});
+        return std::nullopt;
+      case RoundEnd::kFinished:
+        in_.link.Send(protocol::Finished{state_.step});
+        return LoopOutcome{};
+      case RoundEnd::kStopped:
+        progress_.SendNow();
+        saves_.Drain(GraceForSave());
+        return LoopOutcome{ExitCode::kPreempted, ""};
+      case RoundEnd::kFailed:
+        return LoopOutcome{ExitCodeOf(outcome.error), outcome.error.message};
+    }
+    return std::nullopt;
+  }
+
+  RoundOutcome RunRound(comm::Listener listener) {
+    const SteadyTime start = in_.clock.Steady();
+    progress_.Phase("sync");
+    if (const auto entered = EnterRound(std::move(listener), start); !entered.ok())
+      return Leave(entered.error());
+    progress_.Phase("train");
+    while (true) {
+      const Result<std::optional<RoundEnd>> end = Advance();
+      if (!end.ok()) return Leave(end.error());
+      if (end->has_value()) return {**end};
+    }
+  }
+
+  Result<void> EnterRound(comm::Listener listener, SteadyTime start) {
+    const protocol::RankAssignment& assignment = round_.assignment;
+    LOCKSTEP_TRY(round_.communicator, connector_.Connect({.round = assignment.round,
+                                                          .rank = assignment.rank,
+                                                          .world = assignment.world,
+                                                          .address = assignment.address,
+                                                          .store_host = assignment.store_host,
+                                                          .store_port = assignment.store_port},
+                                                         std::move(listener), round_.aborted));
+    in_.control.Attach(round_.communicator);
+    LOCKSTEP_TRY(const StateSource source,
+                 SyncState(*round_.communicator, state_,
+                           [this](TrainingState& state) { return saves_.Restore(state); }));
+    LOCKSTEP_TRY(round_.strategy, parallel::MakeDataParallel(round_.communicator, state_.trained));
+    runner_.EnterRound(assignment.rank, assignment.world);
+    ledger_.EnterRound(assignment.round, assignment.rank);
+    progress_.EnterRound(assignment.round, state_.step);
+    const double seconds = Seconds(in_.clock.Steady() - start).count();
+    phases_.Add("sync", seconds);
+    in_.link.Send(protocol::Synced{assignment.round, state_.step, std::string(NameOf(source)), seconds});
+    return {};
+  }
+
+  // The next thing to do in the round: an evaluation that is due, the end, or a step.
+  Result<std::optional<RoundEnd>> Advance() {
+    if (EvaluationIsDue()) return RunEvaluation();
+    if (state_.step >= total_steps_) return Finish();
+    return RunStep();
+  }
+
+  Result<std::optional<RoundEnd>> RunStep() {
+    const bool is_first = round_.assignment.rank == 0;
+    const Wishes wishes{.yield = in_.control.yield_requested(),
+                        .stop = in_.control.stop_requested(),
+                        // The end has a save of its own.
+                        .save = is_first && state_.step + 1 < total_steps_ && saves_.IsDue(state_.step + 1)};
+    attempting_ = true;
+    LOCKSTEP_TRY(const StepReport report,
+                 runner_.Run(*round_.communicator, *round_.strategy, wishes, round_.aborted));
+    attempting_ = false;
+    progress_.Committed(state_.step, report);
+    if (!report.applied)
+      log::Warning("step skipped: not finite", {{"step", state_.step}, {"loss", report.loss}});
+    saves_.Report();
+    if (report.stopping == round_.assignment.world) return StopTogether();
+    if (report.saving > 0) LOCKSTEP_TRY(saves_.Start(round_.communicator, state_));
+    // Those who stay hold the state of this step, too.
+    if (wishes.stop) return std::optional(RoundEnd::kStopped);
+    if (report.yielding + report.stopping > 0) return std::optional(RoundEnd::kLeft);
+    return std::optional<RoundEnd>();
+  }
+
+  [[nodiscard]] bool EvaluationIsDue() const {
+    const auto& evaluation = in_.training.evaluation;
+    if (!evaluation.has_value() || state_.step == 0 || state_.evaluated_step >= state_.step) return false;
+    return state_.step >= total_steps_ ||
+           state_.step % (evaluation->every_epochs * plan_.steps_per_epoch()) == 0;
+  }
+
+  Result<std::optional<RoundEnd>> RunEvaluation() {
+    progress_.Phase("evaluate");
+    LOCKSTEP_TRY(const Evaluation result, phases_.Time("evaluate", [this] {
+      return Evaluate(state_, *in_.datasets.test, in_.training.evaluation->batch_size, *round_.communicator,
+                      [this] { return in_.control.yield_requested() || in_.control.stop_requested(); });
+    }));
+    progress_.Phase("train");
+    // Done again in the next round. A rank that is to stop goes there, too, and stops outside of a round.
+    if (!result.complete) return std::optional(RoundEnd::kLeft);
+    state_.evaluated_step = state_.step;
+    if (round_.assignment.rank == 0) {
+      const double epoch = static_cast<double>(state_.step) / static_cast<double>(plan_.steps_per_epoch());
+      in_.link.Send(protocol::Evaluated{state_.step, epoch, result.loss, result.accuracy});
+    }
+    return std::optional<RoundEnd>();
+  }
+
+  Result<std::optional<RoundEnd>> Finish() {
+    progress_.SendNow();
+    progress_.Phase("save");
+    LOCKSTEP_TRY(saves_.SaveTogether(round_.communicator, state_, kFinalSaveLimit, kFinalSaveAttempts));
+    LOCKSTEP_TRY(round_.communicator->Barrier());
+    progress_.SendNow();
+    return std::optional(RoundEnd::kFinished);
+  }
+
+  Result<std::optional<RoundEnd>> StopTogether() {
+    progress_.Phase("save");
+    const Result<void> saved = saves_.SaveTogether(round_.communicator, state_, GraceForSave(), 1);
+    if (!saved.ok()) log::Warning("state not stored before stopping", {{"error", saved.error().message}});
+    return std::optional(RoundEnd::kStopped);
+  }
+
+  // Asked to stop outside of a round: whether any peer holds the state is not known here.
+  LoopOutcome Stop() {
+    if (state_.step > 0) {
+      progress_.Phase("save");
+      const Result<void> saved = saves_.SaveAlone(state_, last_round_, GraceForSave());
+      if (!saved.ok()) log::Warning("state not stored before stopping", {{"error", saved.error().message}});
+    }
+    return {ExitCode::kPreempted, ""};
+  }
+
+  [[nodiscard]] std::chrono::milliseconds GraceForSave() const {
+    const double seconds = std::max(0.0, in_.control.grace_seconds_left() - kWayOutSeconds);
+    return std::chrono::duration_cast<std::chrono::milliseconds>(Seconds(seconds));
+  }
+
+  // After an error in a round. The own communicator goes down at once, so that no peer waits for this rank.
+  RoundOutcome Leave(const Error& error) {
+    if (round_.communicator != nullptr) round_.communicator->Abort();
+    if (std::exchange(attempting_, false)) progress_.Repeating();
+    const bool told = round_.aborted.stop_requested();
+    if (error.code == ErrorCode::kCancelled || (told && error.code == ErrorCode::kAborted))
+      return {RoundEnd::kLeft};
+    if (IsRepeated(error)) {
+      return {RoundEnd::kFailed, error.WithContext("failed twice at step " + std::to_string(state_.step) +
+                                                   " on the same samples")};
+    }
+    const bool repairable = error.code == ErrorCode::kAborted || error.code == ErrorCode::kInternal;
+    if (!repairable) return {RoundEnd::kFailed, error};
+    in_.link.Send(protocol::Broken{round_.assignment.round, error.message});
+    return {RoundEnd::kBroken, error};
+  }
+
+  // The same step on the same samples failed before, and not for a peer's sake: the training itself is at
+  // fault.
+  bool IsRepeated(const Error& error) {
+    if (error.code != ErrorCode::kInternal) return false;
+    return std::exchange(failed_step_, state_.step) == state_.step;
+  }
+
+  const LoopInputs& in_;
+  TrainingState& state_;
+  const data::SamplePlan plan_;
+  const int64_t total_steps_;
+  PhaseClock phases_;
+  SampleLedger ledger_;
+  Saves saves_;
+  ProgressReporter progress_;
+  StepRunner runner_;
+  comm::Connector connector_{comm::Deadlines{}};
+  Round round_;
+  int64_t last_round_ = 0;
+  bool attempting_ = false;   // a step was begun and not committed
+  int64_t failed_step_ = -1;  // step of the last error that was this rank's own
+};
+
+}  // namespace
+
+LoopOutcome RunElasticLoop(const LoopInputs& inputs) { return ElasticLoop(inputs).Run(); }
+
+}  // namespace lockstep::train

@@ -1,0 +1,53 @@
+#pragma once
+// The life of a rank: ready → assigned → connected → synchronised → training, again for every round, in one
+// process, until the training is complete or the process is to stop. What happens between two rounds:
+//
+//   a collective fails, or the supervisor says that the round is over (abort): the own communicator is
+//   aborted at once,
+//     gradients are discarded, parameters and optimizer stay; at most the step in flight is done again
+//   the supervisor says that the round is over (yield): all ranks leave after the same step
+//   stop: the rank leaves after its step. Peers that stay hold the state; where none stays, it is stored
+//   first
+//
+// Runs on the step thread. The process's own end (the supervisor's socket closes) is main's matter.
+
+#include <memory>
+#include <string>
+
+#include "runtime/checkpoint/checkpointer.h"
+#include "runtime/common/api/checkpoint_spec.h"
+#include "runtime/common/api/training_spec.h"
+#include "runtime/common/base/clock.h"
+#include "runtime/common/protocol/exit_codes.h"
+#include "runtime/data/dataset.h"
+#include "runtime/train/control_link.h"
+#include "runtime/train/round_control.h"
+#include "runtime/train/training_state.h"
+
+namespace lockstep::train {
+
+struct LoopInputs {
+  const api::TrainingSpec& training;
+  const api::CheckpointSpec& checkpoint;
+  std::string job_uid;
+  std::string
+      listen_address;  // for the round's store, should this rank become rank 0; empty: every interface
+  std::string ledger_folder;
+  std::string process_name;
+  const data::Datasets& datasets;
+  TrainingState& state;
+  checkpoint::Checkpointer* checkpointer = nullptr;  // absent: no checkpoints
+  ControlLink& link;
+  RoundControl& control;
+  const Clock& clock;
+};
+
+// How the process ends. `reason` is for the user; empty unless `code` says failure.
+struct LoopOutcome {
+  protocol::ExitCode code = protocol::ExitCode::kCompleted;
+  std::string reason;
+};
+
+[[nodiscard]] LoopOutcome RunElasticLoop(const LoopInputs& inputs);
+
+}  // namespace lockstep::train

@@ -1,0 +1,63 @@
+#include "runtime/train/evaluation.h"
+
+#include <ATen/ATen.h>
+
+#include <numeric>
+
+#include "runtime/comm/torch_error.h"
+#include "runtime/train/batch_math.h"
+#include "runtime/train/sync.h"
+
+namespace lockstep::train {
+namespace {
+
+struct Sums {
+  double loss = 0;
+  double correct = 0;
+  double count = 0;
+  double leaving = 0;
+};
+
+// This rank's share. Stops between two batches when the round is over or somebody must leave.
+Sums EvaluateShare(models::Model& model, const data::Dataset& test, Slice share, int64_t batch_size,
+                   const comm::Communicator& communicator, const std::function<bool()>& leave) {
+  Sums sums;
+  for (const Slice& piece : MicroBatches(share, batch_size)) {
+    if (communicator.aborted()) break;
+    if (leave()) {
+      sums.leaving = 1;
+      break;
+    }
+    std::vector<int64_t> ids(static_cast<std::size_t>(piece.size()));
+    std::iota(ids.begin(), ids.end(), piece.begin);
+    const data::Batch batch = test.Get(ids);
+    const models::LossSums losses = models::ClassificationLoss(model.Forward(batch.inputs), batch.targets);
+    sums.loss += losses.loss.item<double>();
+    sums.correct += static_cast<double>(losses.correct);
+    sums.count += static_cast<double>(losses.count);
+  }
+  return sums;
+}
+
+}  // namespace
+
+Result<Evaluation> Evaluate(TrainingState& state, const data::Dataset& test, int64_t batch_size,
+                            comm::Communicator& communicator, const std::function<bool()>& leave) {
+  LOCKSTEP_TRY(SyncBuffers(communicator, state));
+  Sums sums;
+  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "evaluation", [&] {
+    const at::NoGradGuard no_grad;
+    state.model->eval();
+    sums = EvaluateShare(*state.model, test, SliceOf(test.size(), communicator.rank(), communicator.world()),
+                         batch_size, communicator, leave);
+  }));
+  state.model->train();
+  at::Tensor total = at::tensor({sums.loss, sums.correct, sums.count, sums.leaving}, at::kDouble);
+  LOCKSTEP_TRY(communicator.SumInPlace(total));
+  const double count = total[2].item<double>();
+  return Evaluation{.loss = total[0].item<double>() / count,
+                    .accuracy = total[1].item<double>() / count,
+                    .complete = total[3].item<double>() == 0};
+}
+
+}  // namespace lockstep::train

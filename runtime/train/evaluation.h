@@ -1,0 +1,24 @@
+#pragma once
+// The test set, each sample once over all ranks; sums are reduced, never means. Step thread.
+
+#include <functional>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/data/dataset.h"
+#include "runtime/train/training_state.h"
+
+namespace lockstep::train {
+
+struct Evaluation {
+  double loss = 0;       // mean over the test set
+  double accuracy = 0;   // share of right answers
+  bool complete = true;  // false: a rank had to leave the round before its share was done
+};
+
+// `leave` is asked between batches: where it is true on any rank, all come back early. kAborted: the round
+// broke.
+[[nodiscard]] Result<Evaluation> Evaluate(TrainingState& state, const data::Dataset& test, int64_t batch_size,
+                                          comm::Communicator& communicator,
+                                          const std::function<bool()>& leave);
+
+}  // namespace lockstep::train

@@ -1,0 +1,26 @@
+#include "runtime/train/gradients.h"
+
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+
+#include <cmath>
+
+namespace lockstep::train {
+
+double AverageAndClip(const std::vector<at::Tensor>& parameters, double count,
+                      std::optional<double> clip_norm) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
+  gradients.reserve(parameters.size());
+  for (const at::Tensor& parameter : parameters) gradients.push_back(parameter.grad());
+  double squares = 0;
+  for (const at::Tensor& norm : at::_foreach_norm(gradients, 2)) squares += std::pow(norm.item<double>(), 2);
+  const double norm = std::sqrt(squares) / count;
+  if (!std::isfinite(norm)) return norm;
+  // The small term is PyTorch's clip_grad_norm_'s: never exactly one where the norm is at the bound.
+  const double shorten = clip_norm.has_value() ? std::min(1.0, *clip_norm / (norm + 1e-6)) : 1.0;
+  at::_foreach_mul_(gradients, shorten / count);
+  return norm;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,18 @@
+#pragma once
+// The reduced gradient before it is used: how long it is, and the scaling that turns a sum over samples into
+// the mean and bounds it. Equal numbers on every rank, so no vote is needed. LibTorch's exceptions pass
+// through.
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <vector>
+
+namespace lockstep::train {
+
+// Makes the gradients, sums over `count` samples, their mean, shortened to `clip_norm` where it is longer.
+// Returns the norm of the mean before clipping; where that is not finite, the gradients are left as they are.
+[[nodiscard]] double AverageAndClip(const std::vector<at::Tensor>& parameters, double count,
+                                    std::optional<double> clip_norm);
+
+}  // namespace lockstep::train

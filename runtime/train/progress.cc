@@ -1,0 +1,52 @@
+#include "runtime/train/progress.h"
+
+#include <cmath>
+
+namespace lockstep::train {
+namespace {
+
+constexpr Milliseconds kInterval{100};
+// The rate forgets what is older than a few of these.
+constexpr double kSmoothingSeconds = 3;
+
+}  // namespace
+
+ProgressReporter::ProgressReporter(ControlLink& link, const PhaseClock& phases, const Clock& clock,
+                                   int64_t total_steps, int64_t steps_per_epoch)
+    : link_(link), phases_(phases), clock_(clock), steps_per_epoch_(static_cast<double>(steps_per_epoch)) {
+  progress_.total_steps = total_steps;
+}
+
+void ProgressReporter::EnterRound(int64_t round, int64_t step) {
+  progress_.round = round;
+  progress_.step = step;
+  progress_.epoch = static_cast<double>(step) / steps_per_epoch_;
+  first_of_round_ = true;
+  last_commit_ = clock_.Steady();
+}
+
+void ProgressReporter::Committed(int64_t step, const StepReport& report) {
+  const SteadyTime now = clock_.Steady();
+  const double seconds = std::max(1e-6, Seconds(now - last_commit_).count());
+  last_commit_ = now;
+  const double rate = static_cast<double>(report.global_count) / seconds;
+  const double weight = progress_.samples_per_second == 0 ? 1 : 1 - std::exp(-seconds / kSmoothingSeconds);
+  progress_.samples_per_second += weight * (rate - progress_.samples_per_second);
+  progress_.step = step;
+  progress_.epoch = static_cast<double>(step) / steps_per_epoch_;
+  progress_.loss = report.loss;
+  progress_.learning_rate = report.learning_rate;
+  progress_.gradient_norm = report.gradient_norm;
+  progress_.steps_total += 1;
+  progress_.samples_total += report.local_count;
+  if (first_of_round_ || now - last_sent_ >= kInterval) SendNow();
+}
+
+void ProgressReporter::SendNow() {
+  first_of_round_ = false;
+  last_sent_ = clock_.Steady();
+  progress_.phase_seconds = phases_.seconds();
+  link_.Send(progress_);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,93 @@
+#include "runtime/train/round_control.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::train {
+
+void RoundControl::OnMessage(const protocol::ToRank& message) {
+  std::visit([this](const auto& m) { Handle(m); }, message);
+}
+
+void RoundControl::Handle(const protocol::RankAssignment& assignment) {
+  const std::lock_guard lock(mutex_);
+  next_ = assignment;
+  round_ = assignment.round;
+  yield_ = false;
+  aborted_ = std::stop_source();
+  changed_.notify_all();
+}
+
+void RoundControl::Handle(const protocol::RoundOver& over) {
+  std::shared_ptr<comm::Communicator> to_abort;
+  std::stop_source aborted{std::nostopstate};
+  {
+    const std::lock_guard lock(mutex_);
+    if (over.round != round_) return;  // late news of a round that this rank has left
+    if (over.mode == protocol::LeaveMode::kYield) {
+      yield_ = true;
+    } else {
+      aborted = aborted_;
+      to_abort = communicator_;
+    }
+  }
+  // Without the lock: waiters may run on this thread, and the abort takes milliseconds.
+  if (aborted.stop_possible()) aborted.request_stop();
+  if (to_abort != nullptr) to_abort->Abort();
+}
+
+void RoundControl::Handle(const protocol::Stop& stop) {
+  const std::lock_guard lock(mutex_);
+  stop_deadline_ =
+      clock_.Steady() + std::chrono::duration_cast<SteadyTime::duration>(Seconds(stop.grace_seconds));
+  changed_.notify_all();
+}
+
+std::optional<protocol::RankAssignment> RoundControl::WaitForAssignment() {
+  std::unique_lock lock(mutex_);
+  // No deadline of its own: the supervisor bounds the wait for a round, and its end ends this process.
+  changed_.wait(lock, [this] { return next_.has_value() || stop_deadline_.has_value(); });
+  if (stop_deadline_.has_value()) return std::nullopt;
+  return std::exchange(next_, std::nullopt);
+}
+
+void RoundControl::Attach(std::shared_ptr<comm::Communicator> communicator) {
+  const comm::Communicator& joined = *communicator;
+  bool late = false;
+  {
+    const std::lock_guard lock(mutex_);
+    // The supervisor may be a round ahead: then this one is over, whether or not it said so.
+    late = aborted_.stop_requested() || joined.place().round != round_;
+    communicator_ = communicator;
+  }
+  if (late) communicator->Abort();
+}
+
+void RoundControl::Detach() {
+  std::shared_ptr<comm::Communicator> dropped;
+  const std::lock_guard lock(mutex_);
+  dropped = std::exchange(communicator_, nullptr);
+}
+
+std::stop_token RoundControl::round_aborted() const {
+  const std::lock_guard lock(mutex_);
+  return aborted_.get_token();
+}
+
+bool RoundControl::yield_requested() const {
+  const std::lock_guard lock(mutex_);
+  return yield_;
+}
+
+bool RoundControl::stop_requested() const {
+  const std::lock_guard lock(mutex_);
+  return stop_deadline_.has_value();
+}
+
+double RoundControl::grace_seconds_left() const {
+  const std::lock_guard lock(mutex_);
+  if (!stop_deadline_.has_value()) return 0;
+  return std::max(0.0, Seconds(*stop_deadline_ - clock_.Steady()).count());
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,55 @@
+#pragma once
+// What the supervisor wants, between the thread that hears it and the step thread: the next assignment, the
+// end of a round (an abort reaches the running collective at once), the wish to stop.
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/common/base/clock.h"
+#include "runtime/common/protocol/rank_control.h"
+
+namespace lockstep::train {
+
+class RoundControl {
+ public:
+  explicit RoundControl(const Clock& clock) : clock_(clock) {}
+
+  // The control thread.
+  void OnMessage(const protocol::ToRank& message);
+
+  // The step thread. Waits for a place in a round; nothing where the process was asked to stop.
+  [[nodiscard]] std::optional<protocol::RankAssignment> WaitForAssignment();
+  // From here on an abort of the current round goes to this communicator; at once, where it came before.
+  void Attach(std::shared_ptr<comm::Communicator> communicator);
+  void Detach();
+
+  // Stopped as soon as the current round is aborted; for waits of the step thread that are no collectives.
+  [[nodiscard]] std::stop_token round_aborted() const;
+  [[nodiscard]] bool yield_requested() const;
+  [[nodiscard]] bool stop_requested() const;
+  // Until the process must be gone; only where a stop was requested.
+  [[nodiscard]] double grace_seconds_left() const;
+
+ private:
+  void Handle(const protocol::RankAssignment& assignment);
+  void Handle(const protocol::RoundOver& over);
+  void Handle(const protocol::Stop& stop);
+
+  const Clock& clock_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // GUARDED_BY(mutex_)
+  std::optional<protocol::RankAssignment> next_;
+  int64_t round_ = 0;         // of the newest assignment heard
+  bool yield_ = false;        // of that round
+  std::stop_source aborted_;  // of that round
+  std::optional<SteadyTime> stop_deadline_;
+  std::shared_ptr<comm::Communicator>
+      communicator_;  // shared: an abort may run while the step thread drops it
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,189 @@
+#include "runtime/train/saves.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "runtime/comm/torch_error.h"
+#include "runtime/common/base/log.h"
+#include "runtime/train/shard_exchange.h"
+#include "runtime/train/sync.h"
+
+namespace lockstep::train {
+namespace {
+
+using namespace std::chrono_literals;
+using checkpoint::LoadedState;
+
+constexpr auto kAbortPoll = 20ms;
+
+Error DoesNotFit(const LoadedState& loaded, const std::string& tensor, const std::string& problem) {
+  return {ErrorCode::kInvalidArgument, "spec.checkpoint.resume: " + loaded.uri +
+                                           " does not fit spec.training: " + tensor + " " + problem +
+                                           "; use Never, or another spec.checkpoint.uri"};
+}
+
+// All or nothing: the state is not touched where anything does not fit.
+Result<void> CopyInto(TrainingState& state, const LoadedState& loaded) {
+  std::map<std::string, at::Tensor> stored;
+  for (const NamedTensor& named : loaded.tensors) stored[named.name] = named.tensor;
+  const std::vector<NamedTensor> targets = state.Tensors();
+  for (const NamedTensor& target : targets) {
+    const auto found = stored.find(target.name);
+    if (found == stored.end()) return DoesNotFit(loaded, target.name, "is not in it");
+    if (found->second.sizes() != target.tensor.sizes() ||
+        found->second.scalar_type() != target.tensor.scalar_type()) {
+      return DoesNotFit(loaded, target.name, "has another shape or type");
+    }
+  }
+  if (stored.size() != targets.size())
+    return DoesNotFit(loaded, "it", "has tensors that this training has not");
+  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "restoring the state", [&] {
+    const at::NoGradGuard no_grad;
+    for (const NamedTensor& target : targets) target.tensor.copy_(stored.at(target.name));
+  }));
+  state.step = loaded.manifest.step;
+  return {};
+}
+
+}  // namespace
+
+bool Saves::IsDue(int64_t step) const {
+  if (!enabled()) return false;
+  const api::CheckpointSpec& spec = context_.spec;
+  if (spec.interval_steps.has_value() && step % *spec.interval_steps == 0) return true;
+  if (!spec.interval_seconds.has_value()) return false;
+  return context_.clock.Steady() - last_start_ >= std::chrono::seconds(*spec.interval_seconds);
+}
+
+Result<void> Saves::Start(const std::shared_ptr<comm::Communicator>& communicator, TrainingState& state) {
+  if (!enabled()) return {};
+  const SteadyTime start = context_.clock.Steady();
+  LOCKSTEP_TRY(SyncBuffers(*communicator, state));
+  const comm::Place& place = communicator->place();
+  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
+    context_.checkpointer->Save({state.step, place.round, place.rank, place.world, state.Tensors()},
+                                std::make_shared<RoundExchange>(communicator, context_.clock));
+  }));
+  last_start_ = start;
+  const double stall = Seconds(context_.clock.Steady() - start).count();
+  context_.phases.Add("checkpoint", stall);
+  started_[state.step] = {place.rank == 0, stall};
+  return {};
+}
+
+void Saves::Report() {
+  if (!enabled()) return;
+  for (const checkpoint::SaveOutcome& outcome : context_.checkpointer->TakeOutcomes()) {
+    const Started started = started_[outcome.step];
+    if (outcome.error.has_value()) {
+      failed_[outcome.step] = *outcome.error;
+      context_.link.Send(protocol::SaveFailed{outcome.step, outcome.error->message});
+    } else if (started.is_reporter) {
+      context_.link.Send(protocol::Saved{.step = outcome.step,
+                                         .uri = outcome.uri,
+                                         .seconds = outcome.seconds,
+                                         .stall_seconds = started.stall_seconds,
+                                         .bytes = outcome.bytes});
+    }
+    // Older ones were replaced before they were written: nothing will come of them.
+    started_.erase(started_.begin(), started_.upper_bound(outcome.step));
+  }
+}
+
+Result<void> Saves::WaitFor(const comm::Communicator* communicator, std::chrono::milliseconds limit) {
+  const SteadyTime deadline = context_.clock.Steady() + limit;
+  while (true) {
+    const Result<void> idle = context_.checkpointer->Wait(kAbortPoll);
+    if (idle.ok()) return {};
+    if (communicator != nullptr && communicator->aborted()) {
+      return Error{ErrorCode::kAborted, "the round was aborted while its checkpoint was written"};
+    }
+    if (context_.clock.Steady() >= deadline) return idle;
+  }
+}
+
+std::optional<Error> Saves::TakeFailureOf(int64_t step) {
+  Report();
+  const auto found = failed_.find(step);
+  std::optional<Error> error;
+  if (found != failed_.end()) error = found->second;
+  failed_.clear();
+  return error;
+}
+
+Result<void> Saves::SaveTogether(const std::shared_ptr<comm::Communicator>& communicator,
+                                 TrainingState& state, std::chrono::milliseconds limit, int attempts) {
+  if (!enabled()) return {};
+  while (true) {
+    LOCKSTEP_TRY(Start(communicator, state));
+    std::optional<Error> mine;
+    const Result<void> waited =
+        context_.phases.Time("checkpoint", [&] { return WaitFor(communicator.get(), limit); });
+    if (waited.ok()) {
+      mine = TakeFailureOf(state.step);
+    } else if (waited.error().code == ErrorCode::kAborted) {
+      return waited;
+    } else {
+      mine = waited.error();
+    }
+    const std::vector<int64_t> failed = {mine.has_value() ? 1 : 0};
+    LOCKSTEP_TRY(const auto rows, communicator->AllGather(failed));
+    const bool any = std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.at(0) != 0; });
+    if (!any) return {};
+    if (--attempts > 0) continue;
+    return mine.has_value() ? *mine : Error{ErrorCode::kUnavailable, "another rank could not store its part"};
+  }
+}
+
+void Saves::Drain(std::chrono::milliseconds limit) {
+  if (!enabled()) return;
+  const Result<void> done = WaitFor(nullptr, limit);
+  if (!done.ok()) log::Warning("a checkpoint was left unfinished", {{"error", done.error().message}});
+  Report();
+}
+
+Result<void> Saves::SaveAlone(TrainingState& state, int64_t round, std::chrono::milliseconds limit) {
+  if (!enabled()) return {};
+  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
+    context_.checkpointer->Save({state.step, round, 0, 1, state.Tensors()}, std::make_shared<NoExchange>());
+  }));
+  started_[state.step] = {.is_reporter = true};
+  LOCKSTEP_TRY(WaitFor(nullptr, limit));
+  const std::optional<Error> failure = TakeFailureOf(state.step);
+  if (failure.has_value()) return *failure;
+  return {};
+}
+
+Result<std::optional<LoadedState>> Saves::LoadOwn() {
+  LOCKSTEP_TRY(const std::vector<int64_t> steps, context_.checkpointer->Steps());
+  for (const int64_t step : steps) {
+    Result<LoadedState> loaded = context_.checkpointer->Load(step);
+    if (loaded.ok() && loaded->manifest.job_uid == context_.job_uid) {
+      return std::optional<LoadedState>(std::move(loaded).value());
+    }
+    if (!loaded.ok() && loaded.error().IsTransient()) return loaded.error();
+  }
+  return std::optional<LoadedState>();
+}
+
+Result<bool> Saves::Restore(TrainingState& state) {
+  if (!enabled()) return false;
+  const api::ResumeFrom& resume = context_.spec.resume;
+  std::optional<LoadedState> loaded;
+  if (resume.mode == api::ResumeMode::kAuto) {
+    LOCKSTEP_TRY(loaded, context_.checkpointer->LoadNewest());
+  } else {
+    LOCKSTEP_TRY(loaded, LoadOwn());
+    if (!loaded.has_value() && resume.mode == api::ResumeMode::kStep) {
+      LOCKSTEP_TRY(loaded, context_.checkpointer->Load(resume.step)
+                               .WithContext("spec.checkpoint.resume: step " + std::to_string(resume.step)));
+    }
+  }
+  if (!loaded.has_value()) return false;
+  LOCKSTEP_TRY(CopyInto(state, *loaded));
+  log::Info("restored a checkpoint", {{"uri", loaded->uri}, {"step", state.step}});
+  return true;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,69 @@
+#pragma once
+// When and how this rank stores checkpoints and reads them back. Without a checkpoint section it does
+// nothing. Step thread; the writing itself happens in the checkpointer's background.
+
+#include <chrono>
+#include <map>
+#include <memory>
+
+#include "runtime/checkpoint/checkpointer.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/common/api/checkpoint_spec.h"
+#include "runtime/common/base/clock.h"
+#include "runtime/train/control_link.h"
+#include "runtime/train/phase_clock.h"
+#include "runtime/train/training_state.h"
+
+namespace lockstep::train {
+
+struct SaveContext {
+  checkpoint::Checkpointer* checkpointer = nullptr;  // absent: no checkpoints
+  const api::CheckpointSpec& spec;
+  const std::string& job_uid;
+  const Clock& clock;
+  ControlLink& link;
+  PhaseClock& phases;
+};
+
+class Saves {
+ public:
+  explicit Saves(const SaveContext& context) : context_(context), last_start_(context.clock.Steady()) {}
+
+  [[nodiscard]] bool enabled() const { return context_.checkpointer != nullptr; }
+  // Whether the state after `step` steps should be stored. One rank is asked and tells the others.
+  [[nodiscard]] bool IsDue(int64_t step) const;
+  // On all ranks of the round at the same step. Training goes on while it is written.
+  [[nodiscard]] Result<void> Start(const std::shared_ptr<comm::Communicator>& communicator,
+                                   TrainingState& state);
+  // Tells the supervisor what became of earlier saves.
+  void Report();
+
+  // On all ranks of the round: returns when the checkpoint is complete. kAborted: the round broke.
+  [[nodiscard]] Result<void> SaveTogether(const std::shared_ptr<comm::Communicator>& communicator,
+                                          TrainingState& state, std::chrono::milliseconds limit,
+                                          int attempts);
+  // Lets what is being written come to its end, so that it was not in vain.
+  void Drain(std::chrono::milliseconds limit);
+  // By this rank alone, outside of a round.
+  [[nodiscard]] Result<void> SaveAlone(TrainingState& state, int64_t round, std::chrono::milliseconds limit);
+
+  // Into `state`, as spec.checkpoint.resume says; false where there is nothing to resume from. The job's own
+  // checkpoints come first in any case: after the loss of all ranks they are what training goes on from.
+  [[nodiscard]] Result<bool> Restore(TrainingState& state);
+
+ private:
+  [[nodiscard]] Result<void> WaitFor(const comm::Communicator* communicator, std::chrono::milliseconds limit);
+  [[nodiscard]] std::optional<Error> TakeFailureOf(int64_t step);
+  [[nodiscard]] Result<std::optional<checkpoint::LoadedState>> LoadOwn();
+
+  SaveContext context_;
+  SteadyTime last_start_;
+  struct Started {
+    bool is_reporter = false;  // rank 0 speaks for all
+    double stall_seconds = 0;
+  };
+  std::map<int64_t, Started> started_;
+  std::map<int64_t, Error> failed_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,38 @@
+#pragma once
+// How the ranks of a round tell each other that their shards of a checkpoint are stored: through the round's
+// store. An upload may outlive the round; once the round is broken, though, a shard that is still missing is
+// given up soon, for its writer is likely dead. Called from the checkpointer's thread.
+
+#include <memory>
+
+#include "runtime/checkpoint/checkpointer.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/common/base/clock.h"
+
+namespace lockstep::train {
+
+class RoundExchange final : public checkpoint::ShardExchange {
+ public:
+  // `communicator` tells whether the round is broken; it is not kept alive.
+  RoundExchange(const std::shared_ptr<comm::Communicator>& communicator, const Clock& clock)
+      : store_(communicator->store()), communicator_(communicator), clock_(clock) {}
+
+  [[nodiscard]] Result<void> Publish(const std::string& key, const std::string& value) override;
+  [[nodiscard]] Result<std::string> Wait(const std::string& key, std::chrono::milliseconds limit) override;
+
+ private:
+  [[nodiscard]] bool RoundIsOver() const;
+
+  const std::shared_ptr<comm::RoundStore> store_;
+  const std::weak_ptr<comm::Communicator> communicator_;
+  const Clock& clock_;
+};
+
+// For a checkpoint that one rank writes alone.
+class NoExchange final : public checkpoint::ShardExchange {
+ public:
+  [[nodiscard]] Result<void> Publish(const std::string& key, const std::string& value) override;
+  [[nodiscard]] Result<std::string> Wait(const std::string& key, std::chrono::milliseconds limit) override;
+};
+
+}  // namespace lockstep::train

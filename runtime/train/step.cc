@@ -1,0 +1,159 @@
+#include "runtime/train/step.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "runtime/comm/torch_error.h"
+#include "runtime/train/gradients.h"
+#include "runtime/train/schedule.h"
+#include "runtime/train/seed.h"
+
+namespace lockstep::train {
+namespace {
+
+using comm::CatchTorch;
+
+// A single one may be an outlier and is skipped; so many in a row do not get better.
+constexpr int kNotFiniteLimit = 3;
+
+// Places in the vector that is summed beside the gradients.
+enum Sum { kCount, kLoss, kYield, kStop, kSave };
+
+void SeedGenerator(uint64_t seed) {
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(seed);
+}
+
+// What the loader is to make ready: this rank's micro-batches, step after step.
+data::Loader::Source SourceOf(const StepContext& context, int rank, int world) {
+  return [&context, rank, world, step = context.state.step, pieces = std::vector<Slice>(),
+          next = std::size_t{0}](int64_t) mutable -> std::optional<std::vector<int64_t>> {
+    while (next == pieces.size()) {  // a step may have nothing for this rank
+      if (step >= context.total_steps) return std::nullopt;
+      const Slice share = SliceOf(context.plan.CountOf(step), rank, world);
+      pieces = MicroBatches(share, context.spec.micro_batch_size);
+      next = 0;
+      ++step;
+    }
+    const Slice piece = pieces[next++];
+    return context.plan.Ids(step - 1, piece.begin, piece.end);
+  };
+}
+
+}  // namespace
+
+StepRunner::StepRunner(const StepContext& context)
+    : context_(context), loader_(context.dataset, context.spec.data.workers, context.spec.data.prefetch) {
+  for (const NamedTensor& buffer : context_.state.buffers) buffers_before_.push_back(buffer.tensor.clone());
+}
+
+void StepRunner::EnterRound(int rank, int world) {
+  rank_ = rank;
+  world_ = world;
+  loader_.Start(SourceOf(context_, rank, world));
+}
+
+Result<StepReport> StepRunner::Run(comm::Communicator& communicator, parallel::Strategy& strategy,
+                                   const Wishes& wishes, const std::stop_token& stop) {
+  const at::NoGradGuard no_grad;
+  // Running statistics change in the forward pass: a step that is done again must not count twice.
+  for (std::size_t i = 0; i < buffers_before_.size(); ++i) {
+    buffers_before_[i].copy_(context_.state.buffers[i].tensor);
+  }
+  Result<StepReport> report = RunOrFail(communicator, strategy, wishes, stop);
+  if (report.ok()) return report;
+  for (std::size_t i = 0; i < buffers_before_.size(); ++i) {
+    context_.state.buffers[i].tensor.copy_(buffers_before_[i]);
+  }
+  return report;
+}
+
+Result<StepReport> StepRunner::RunOrFail(comm::Communicator& communicator, parallel::Strategy& strategy,
+                                         const Wishes& wishes, const std::stop_token& stop) {
+  const int64_t step = context_.state.step;
+  const Slice share = SliceOf(context_.plan.CountOf(step), rank_, world_);
+  const std::vector<Slice> pieces = MicroBatches(share, context_.spec.micro_batch_size);
+  LOCKSTEP_TRY(strategy.BeginStep());
+  double loss_sum = 0;
+  LOCKSTEP_TRY(const at::Tensor last_loss, ForwardShare(pieces, strategy, stop, loss_sum));
+  if (context_.ledger.enabled())
+    context_.ledger.Contribute(step, context_.plan.Ids(step, share.begin, share.end));
+  const at::Tensor sums = at::tensor({static_cast<double>(share.size()), loss_sum, wishes.yield ? 1.0 : 0.0,
+                                      wishes.stop ? 1.0 : 0.0, wishes.save ? 1.0 : 0.0},
+                                     at::kDouble);
+  // Started first, so that it travels during the backward pass.
+  LOCKSTEP_TRY(comm::Communicator::PendingSum pending, communicator.StartSum(sums));
+  LOCKSTEP_TRY(pieces.empty() ? strategy.BackwardOfNothing() : Backward(strategy, last_loss, /*last=*/true));
+  LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return pending.Wait(); }));
+  // All sums are known to be good here: nothing below can be undone by another rank's failure.
+  return context_.phases.Time("optimizer", [&] { return Commit(sums, share.size()); });
+}
+
+Result<at::Tensor> StepRunner::ForwardShare(const std::vector<Slice>& pieces, parallel::Strategy& strategy,
+                                            const std::stop_token& stop, double& loss_sum) {
+  at::Tensor last;
+  for (const Slice& piece : pieces) {
+    if (last.defined()) LOCKSTEP_TRY(Backward(strategy, last, /*last=*/false));
+    LOCKSTEP_TRY(const models::LossSums losses, Forward(piece, stop));
+    last = losses.loss;
+    loss_sum += last.item<double>();
+  }
+  return last;
+}
+
+Result<models::LossSums> StepRunner::Forward(const Slice& piece, const std::stop_token& stop) {
+  LOCKSTEP_TRY(const data::Batch batch, context_.phases.Time("data", [&] { return loader_.Next(stop); }));
+  models::LossSums losses;
+  LOCKSTEP_TRY(context_.phases.Time("forward", [&] {
+    return CatchTorch(ErrorCode::kInternal, "forward pass", [&] {
+      const at::AutoGradMode with_gradients(true);
+      SeedGenerator(MicroBatchSeed(context_.spec.seed, context_.state.step, piece.begin));
+      losses = models::ClassificationLoss(context_.state.model->Forward(batch.inputs), batch.targets);
+    });
+  }));
+  return losses;
+}
+
+Result<void> StepRunner::Backward(parallel::Strategy& strategy, const at::Tensor& loss, bool last) {
+  const at::AutoGradMode with_gradients(true);
+  const Result<void> done = context_.phases.Time("backward", [&] { return strategy.Backward(loss, last); });
+  if (last) {
+    context_.phases.Add("backward", -strategy.exposed_seconds());
+    context_.phases.Add("reduce", strategy.exposed_seconds());
+  }
+  return done;
+}
+
+Result<StepReport> StepRunner::Commit(const at::Tensor& sums, int64_t local_count) {
+  TrainingState& state = context_.state;
+  const double* values = sums.const_data_ptr<double>();
+  StepReport report{
+      .loss = values[kLoss] / values[kCount],
+      .learning_rate = LearningRate(context_.spec.schedule, context_.spec.optimizer.learning_rate, state.step,
+                                    context_.total_steps),
+      .global_count = static_cast<int64_t>(values[kCount]),
+      .local_count = local_count,
+      .yielding = static_cast<int>(values[kYield]),
+      .stopping = static_cast<int>(values[kStop]),
+      .saving = static_cast<int>(values[kSave])};
+  // The same numbers on every rank, so all come to the same verdict.
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
+    report.gradient_norm = AverageAndClip(state.trained, values[kCount], context_.spec.optimizer.clip_norm);
+    report.applied = std::isfinite(report.gradient_norm) && std::isfinite(report.loss);
+    if (report.applied) state.optimizer->Step(state.step, report.learning_rate);
+  }));
+  not_finite_in_a_row_ = report.applied ? 0 : not_finite_in_a_row_ + 1;
+  if (not_finite_in_a_row_ >= kNotFiniteLimit) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "training diverged: loss or gradient were not finite in " + std::to_string(kNotFiniteLimit) +
+                     " steps up to step " + std::to_string(state.step) +
+                     "; lower spec.training.optimizer.learningRate or set spec.training.optimizer.clipNorm"};
+  }
+  context_.ledger.Commit(state.step);
+  ++state.step;
+  return report;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,87 @@
+#pragma once
+// One step as a transaction: forward and backward of this rank's share, the sum over all ranks, and only when
+// that is known to be good on this machine, the optimizer. Whatever fails before changes nothing. No vote is
+// needed: to finish the sum of a step a rank needs every rank's part, so committed steps of two ranks differ
+// by one at most, and the higher one wins in the next round. Step thread.
+
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/common/api/training_spec.h"
+#include "runtime/data/loader.h"
+#include "runtime/data/sampler.h"
+#include "runtime/models/model.h"
+#include "runtime/parallel/strategy.h"
+#include "runtime/train/batch_math.h"
+#include "runtime/train/phase_clock.h"
+#include "runtime/train/sample_ledger.h"
+#include "runtime/train/training_state.h"
+
+namespace lockstep::train {
+
+// What this rank wants all to do after the step. It travels with the step's sums, so that all act at the same
+// step.
+struct Wishes {
+  bool yield = false;  // leave the round
+  bool stop = false;   // leave for good
+  bool save = false;   // store a checkpoint
+};
+
+// What a step came to; the same on all ranks but for local_count.
+struct StepReport {
+  double loss = 0;           // mean over the global batch
+  double gradient_norm = 0;  // of the mean gradient, before clipping
+  double learning_rate = 0;
+  int64_t global_count = 0;
+  int64_t local_count = 0;
+  bool applied = true;  // false: not finite, so the parameters were left alone
+  int yielding = 0;     // ranks that wish it
+  int stopping = 0;
+  int saving = 0;
+};
+
+struct StepContext {
+  const api::TrainingSpec& spec;
+  const data::SamplePlan& plan;
+  int64_t total_steps = 0;
+  const data::Dataset& dataset;
+  TrainingState& state;
+  SampleLedger& ledger;
+  PhaseClock& phases;
+};
+
+class StepRunner {
+ public:
+  explicit StepRunner(const StepContext& context);
+
+  // Loads the batches of the steps from the state's on, for this rank.
+  void EnterRound(int rank, int world);
+  // The next step. kAborted: the round broke; kCancelled: `stop` while waiting for data; any other error is
+  // the training's own. After an error the state is what it was before.
+  [[nodiscard]] Result<StepReport> Run(comm::Communicator& communicator, parallel::Strategy& strategy,
+                                       const Wishes& wishes, const std::stop_token& stop);
+
+ private:
+  [[nodiscard]] Result<StepReport> RunOrFail(comm::Communicator& communicator, parallel::Strategy& strategy,
+                                             const Wishes& wishes, const std::stop_token& stop);
+  [[nodiscard]] Result<models::LossSums> Forward(const Slice& piece, const std::stop_token& stop);
+  // The share's micro-batches but for the last one's backward pass; returns that one's losses, with
+  // `loss_sum` of all.
+  [[nodiscard]] Result<at::Tensor> ForwardShare(const std::vector<Slice>& pieces,
+                                                parallel::Strategy& strategy, const std::stop_token& stop,
+                                                double& loss_sum);
+  [[nodiscard]] Result<void> Backward(parallel::Strategy& strategy, const at::Tensor& loss, bool last);
+  [[nodiscard]] Result<StepReport> Commit(const at::Tensor& sums, int64_t local_count);
+
+  StepContext context_;
+  data::Loader loader_;
+  int rank_ = 0;
+  int world_ = 1;
+  int not_finite_in_a_row_ = 0;
+  std::vector<at::Tensor> buffers_before_;
+};
+
+}  // namespace lockstep::train

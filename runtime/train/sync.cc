@@ -1,0 +1,163 @@
+#include "runtime/train/sync.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+
+#include "runtime/comm/torch_error.h"
+#include "runtime/common/base/log.h"
+
+namespace lockstep::train {
+namespace {
+
+using comm::CatchTorch;
+using comm::Communicator;
+
+// Rank 0 may read a large checkpoint first.
+constexpr std::chrono::minutes kRestoreLimit{30};
+
+// What a rank says about itself.
+struct Standing {
+  int64_t step = -1;
+  int64_t evaluated_step = -1;
+  int64_t digest = 0;
+};
+
+Result<std::vector<Standing>> TellEachOther(Communicator& communicator, const TrainingState& state,
+                                            std::optional<std::chrono::milliseconds> limit = std::nullopt) {
+  const std::vector<int64_t> mine = {state.step, state.evaluated_step, state.Digest()};
+  LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine, limit));
+  std::vector<Standing> all;
+  for (const auto& row : rows) all.push_back({row.at(0), row.at(1), row.at(2)});
+  return all;
+}
+
+int RankOfHighest(const std::vector<Standing>& all) {
+  const auto highest = std::max_element(all.begin(), all.end(),
+                                        [](const Standing& a, const Standing& b) { return a.step < b.step; });
+  return static_cast<int>(highest - all.begin());
+}
+
+bool AllHoldTheSame(const std::vector<Standing>& all) {
+  return std::all_of(all.begin(), all.end(), [&](const Standing& standing) {
+    return standing.step == all.front().step && standing.digest == all.front().digest;
+  });
+}
+
+// A few large buffers, one for each type, instead of many small tensors.
+class FlatTensors {
+ public:
+  explicit FlatTensors(const std::vector<NamedTensor>& tensors) {
+    for (const NamedTensor& named : tensors) groups_[named.tensor.scalar_type()].push_back(named.tensor);
+  }
+
+  std::vector<at::Tensor> Pack() const {
+    std::vector<at::Tensor> buffers;
+    for (const auto& [type, tensors] : groups_) {
+      std::vector<at::Tensor> flat;
+      for (const at::Tensor& tensor : tensors) flat.push_back(tensor.reshape(-1));
+      buffers.push_back(at::cat(flat));
+    }
+    return buffers;
+  }
+
+  std::vector<at::Tensor> Empty() const {
+    std::vector<at::Tensor> buffers;
+    for (const auto& [type, tensors] : groups_) {
+      int64_t size = 0;
+      for (const at::Tensor& tensor : tensors) size += tensor.numel();
+      buffers.push_back(at::empty({size}, type));
+    }
+    return buffers;
+  }
+
+  void Unpack(const std::vector<at::Tensor>& buffers) const {
+    std::size_t i = 0;
+    for (const auto& [type, tensors] : groups_) {
+      int64_t begin = 0;
+      for (const at::Tensor& tensor : tensors) {
+        tensor.copy_(buffers[i].narrow(0, begin, tensor.numel()).view(tensor.sizes()));
+        begin += tensor.numel();
+      }
+      ++i;
+    }
+  }
+
+ private:
+  std::map<at::ScalarType, std::vector<at::Tensor>> groups_;
+};
+
+Result<void> BroadcastTensors(Communicator& communicator, const std::vector<NamedTensor>& tensors, int root) {
+  const at::NoGradGuard no_grad;
+  const FlatTensors flat(tensors);
+  const bool is_source = communicator.rank() == root;
+  std::vector<at::Tensor> buffers;
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "packing the state",
+                          [&] { buffers = is_source ? flat.Pack() : flat.Empty(); }));
+  LOCKSTEP_TRY(communicator.Broadcast(buffers, root));
+  if (is_source) return {};
+  return CatchTorch(ErrorCode::kInternal, "unpacking the state", [&] { flat.Unpack(buffers); });
+}
+
+// Nobody holds state: rank 0 restores or starts afresh, the others learn which.
+Result<StateSource> Begin(Communicator& communicator, TrainingState& state, const Restore& restore,
+                          std::vector<Standing>& all) {
+  if (communicator.rank() == 0) {
+    LOCKSTEP_TRY(const bool restored, restore(state));
+    if (!restored) state.step = 0;
+  }
+  LOCKSTEP_TRY(all, TellEachOther(communicator, state, kRestoreLimit));
+  const bool fresh = all.front().step == 0;
+  // The same seed made the same parameters everywhere; only then is there nothing to send.
+  if (fresh) {
+    for (Standing& standing : all) standing.step = 0;
+    state.step = 0;
+  }
+  return fresh ? StateSource::kFresh : StateSource::kCheckpoint;
+}
+
+}  // namespace
+
+std::string_view NameOf(StateSource source) {
+  switch (source) {
+    case StateSource::kKept:
+      return "kept";
+    case StateSource::kPeer:
+      return "peer";
+    case StateSource::kCheckpoint:
+      return "checkpoint";
+    case StateSource::kFresh:
+      return "fresh";
+  }
+  return "";
+}
+
+Result<StateSource> SyncState(Communicator& communicator, TrainingState& state, const Restore& restore) {
+  LOCKSTEP_TRY(std::vector<Standing> all, TellEachOther(communicator, state));
+  StateSource source = StateSource::kKept;
+  if (all.at(static_cast<std::size_t>(RankOfHighest(all))).step < 0) {
+    LOCKSTEP_TRY(source, Begin(communicator, state, restore, all));
+  }
+  const int root = RankOfHighest(all);
+  const Standing& best = all.at(static_cast<std::size_t>(root));
+  if (!AllHoldTheSame(all)) {
+    const bool diverged = best.step == state.step && best.digest != state.Digest();
+    if (diverged) log::Warning("state differs at the same step; taking the peer's", {{"step", state.step}});
+    LOCKSTEP_TRY(BroadcastTensors(communicator, state.Tensors(), root));
+    if (source == StateSource::kKept && communicator.rank() != root) source = StateSource::kPeer;
+  }
+  state.step = best.step;
+  for (const Standing& standing : all) {
+    if (standing.step == best.step)
+      state.evaluated_step = std::max(state.evaluated_step, standing.evaluated_step);
+  }
+  return source;
+}
+
+Result<void> SyncBuffers(Communicator& communicator, TrainingState& state) {
+  if (state.buffers.empty() || communicator.world() == 1) return {};
+  return BroadcastTensors(communicator, state.buffers, 0);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,44 @@
+#include "runtime/train/warm_up.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/comm/torch_error.h"
+
+namespace lockstep::train {
+namespace {
+
+// Enough for kernels to take the path of a full batch, and quick on any machine.
+constexpr int64_t kSamples = 16;
+
+void RunOnce(const data::Batch& batch, TrainingState& state) {
+  state.model->train();
+  models::ClassificationLoss(state.model->Forward(batch.inputs), batch.targets).loss.backward();
+  for (at::Tensor& parameter : state.trained) parameter.mutable_grad().reset();
+}
+
+void ThrowOnce() {
+  const Result<void> thrown =
+      comm::CatchTorch(ErrorCode::kInternal, "warm-up", [] { TORCH_CHECK(false, "thrown on purpose"); });
+  LOCKSTEP_CHECK(!thrown.ok());
+}
+
+}  // namespace
+
+Result<void> WarmUp(const api::TrainingSpec& spec, const data::Dataset& dataset, TrainingState& state) {
+  ThrowOnce();
+  return comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model does not fit the data", [&] {
+    std::vector<at::Tensor> before;
+    for (const NamedTensor& buffer : state.buffers) before.push_back(buffer.tensor.clone());
+    std::vector<int64_t> ids(
+        static_cast<std::size_t>(std::min({kSamples, dataset.size(), spec.global_batch_size})));
+    std::iota(ids.begin(), ids.end(), 0);
+    RunOnce(dataset.Get(ids), state);
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < before.size(); ++i) state.buffers[i].tensor.copy_(before[i]);
+  });
+}
+
+}  // namespace lockstep::train

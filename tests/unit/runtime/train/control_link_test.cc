@@ -1,0 +1,75 @@
+#include "runtime/train/control_link.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <future>
+
+#include "runtime/common/base/queue.h"
+
+namespace lockstep::train {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Ends {
+  Ends() {
+    std::array<int, 2> fds{};
+    LOCKSTEP_CHECK(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds.data()) == 0);
+    rank = Fd(fds[0]);
+    supervisor = Fd(fds[1]);
+  }
+  void Say(std::string_view text) const {
+    LOCKSTEP_CHECK(::send(supervisor.get(), text.data(), text.size(), MSG_NOSIGNAL) ==
+                   static_cast<ssize_t>(text.size()));
+  }
+  Fd rank;
+  Fd supervisor;
+};
+
+TEST(ControlLink, DeliversMessagesHoweverTheyAreCut) {
+  Ends ends;
+  Queue<protocol::ToRank> heard;
+  ControlLink link(std::move(ends.rank));
+  link.Start({.on_message = [&](const protocol::ToRank& message) { heard.Push(message); }, .on_end = [] {}});
+  const std::string over = protocol::Encode(protocol::RoundOver{7, protocol::LeaveMode::kYield}) + "\n";
+  const std::string stop = protocol::Encode(protocol::Stop{5}) + "\n";
+  ends.Say(over.substr(0, 9));
+  ends.Say(over.substr(9) + "not json\n" + stop.substr(0, 3));
+  ends.Say(stop.substr(3));
+  const auto first = heard.PopUntil(std::chrono::steady_clock::now() + 10s, {});
+  ASSERT_TRUE(first.has_value());
+  ASSERT_TRUE(std::holds_alternative<protocol::RoundOver>(*first));
+  EXPECT_EQ(std::get<protocol::RoundOver>(*first).round, 7);
+  const auto second = heard.PopUntil(std::chrono::steady_clock::now() + 10s, {});
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(std::get<protocol::Stop>(*second).grace_seconds, 5);
+}
+
+TEST(ControlLink, TellsWhenTheSupervisorIsGoneAndSendsNothingMore) {
+  Ends ends;
+  std::promise<void> ended;
+  ControlLink link(std::move(ends.rank));
+  link.Start({.on_message = [](const protocol::ToRank&) {}, .on_end = [&] { ended.set_value(); }});
+  ends.supervisor.Reset();
+  EXPECT_EQ(ended.get_future().wait_for(10s), std::future_status::ready);
+  link.Send(protocol::Finished{1});
+}
+
+TEST(ControlLink, SendsWholeLines) {
+  Ends ends;
+  ControlLink link(std::move(ends.rank));
+  link.Send(protocol::Ready{12, 345});
+  std::array<char, 256> bytes{};
+  const ssize_t got = ::recv(ends.supervisor.get(), bytes.data(), bytes.size(), 0);
+  ASSERT_GT(got, 0);
+  const std::string line(bytes.data(), static_cast<std::size_t>(got));
+  EXPECT_EQ(line.back(), '\n');
+  const auto message = protocol::DecodeFromRank(line);
+  ASSERT_TRUE(message.ok());
+  EXPECT_EQ(std::get<protocol::Ready>(*message).store_port, 345);
+}
+
+}  // namespace
+}  // namespace lockstep::train

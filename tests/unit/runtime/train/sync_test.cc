@@ -1,0 +1,148 @@
+#include "runtime/train/sync.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tests/support/forked_ranks.h"
+
+namespace lockstep::train {
+namespace {
+
+using testing::ExpectAllSucceed;
+using testing::LineChannel;
+using testing::Meeting;
+using testing::StartRanks;
+
+TrainingState NewState(int64_t seed = 1) {
+  api::TrainingSpec spec;
+  spec.model.mlp.hidden_sizes = {50};
+  spec.seed = seed;
+  return std::move(MakeTrainingState(spec, {{1, 8, 8}, 10})).value();
+}
+
+// Puts every tensor of the state on one value.
+void Fill(TrainingState& state, int64_t step, double value) {
+  const at::NoGradGuard no_grad;
+  state.step = step;
+  for (const NamedTensor& named : state.Tensors()) named.tensor.fill_(value);
+}
+
+bool IsFilledWith(const TrainingState& state, double value) {
+  bool all = true;
+  for (const NamedTensor& named : state.Tensors()) all = all && named.tensor.eq(value).all().item<bool>();
+  return all;
+}
+
+Result<bool> MustNotRestore(TrainingState&) { return Error{ErrorCode::kInternal, "not expected"}; }
+
+TEST(SyncState, KeepsWhatAllHold) {
+  Meeting meeting;
+  auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
+    auto communicator = meeting.Enter(1, rank, 3);
+    REQUIRE(communicator.ok());
+    TrainingState state = NewState();
+    Fill(state, 40, 7);
+    if (rank == 2) state.evaluated_step = 40;
+    const auto source = SyncState(**communicator, state, MustNotRestore);
+    REQUIRE(source.ok());
+    REQUIRE(*source == StateSource::kKept);
+    REQUIRE(state.step == 40 && IsFilledWith(state, 7));
+    REQUIRE(state.evaluated_step == 40);
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+TEST(SyncState, TakesTheHighestStepWhoeverHoldsIt) {
+  Meeting meeting;
+  auto ranks = StartRanks(4, [&](int rank, LineChannel&) {
+    auto communicator = meeting.Enter(1, rank, 4);
+    REQUIRE(communicator.ok());
+    TrainingState state = NewState(rank);  // a newcomer's own numbers must not survive
+    if (rank == 1) Fill(state, 40, 7);
+    if (rank == 2) Fill(state, 41, 8);  // one step ahead
+    if (rank == 3) Fill(state, 40, 7);
+    const auto source = SyncState(**communicator, state, MustNotRestore);
+    REQUIRE(source.ok());
+    REQUIRE(*source == (rank == 2 ? StateSource::kKept : StateSource::kPeer));
+    REQUIRE(state.step == 41 && IsFilledWith(state, 8));
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+TEST(SyncState, MakesStatesEqualThatDriftedApartAtOneStep) {
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    TrainingState state = NewState();
+    Fill(state, 5, 7);
+    const at::NoGradGuard no_grad;
+    if (rank == 1) state.Tensors().back().tensor[0] = 1e-30;
+    REQUIRE(SyncState(**communicator, state, MustNotRestore).ok());
+    REQUIRE(IsFilledWith(state, 7));
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+TEST(SyncState, StartsAfreshWithEqualNumbersWhereNothingIsStored) {
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    TrainingState state = NewState();
+    const auto source =
+        SyncState(**communicator, state, [&](TrainingState&) -> Result<bool> { return rank != 0; });
+    REQUIRE(source.ok());
+    REQUIRE(*source == StateSource::kFresh);
+    REQUIRE(state.step == 0 && state.Digest() == NewState().Digest());
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+TEST(SyncState, GivesEveryRankWhatRankZeroRestored) {
+  Meeting meeting;
+  auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
+    auto communicator = meeting.Enter(1, rank, 3);
+    REQUIRE(communicator.ok());
+    TrainingState state = NewState();
+    const auto source = SyncState(**communicator, state, [&](TrainingState& target) -> Result<bool> {
+      if (rank != 0) return Error{ErrorCode::kInternal, "rank 0 alone reads the store"};
+      Fill(target, 120, 3);
+      return true;
+    });
+    REQUIRE(source.ok());
+    REQUIRE(*source == StateSource::kCheckpoint);
+    REQUIRE(state.step == 120 && IsFilledWith(state, 3));
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+// A source that dies half-way must not cost the others what they hold.
+TEST(SyncState, LeavesTheOwnStateAloneWhereTheSourceDies) {
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    TrainingState state = NewState();
+    Fill(state, 40 + rank, 7);
+    if (rank == 1) {
+      const std::vector<int64_t> standing = {state.step, state.evaluated_step, state.Digest()};
+      REQUIRE((*communicator)->AllGather(standing).ok());
+      ::raise(SIGKILL);
+    }
+    const auto source = SyncState(**communicator, state, MustNotRestore);
+    REQUIRE(!source.ok());
+    REQUIRE(source.error().code == ErrorCode::kAborted);
+    REQUIRE(state.step == 40 && IsFilledWith(state, 7));
+    return 0;
+  });
+  EXPECT_EQ(ranks[0].Wait(testing::kPatience), 0);
+}
+
+}  // namespace
+}  // namespace lockstep::train
