@@ -1,6 +1,7 @@
 #pragma once
-// Failures in a row of each key, and the delay they ask for: 5 ms · 2^n up to a minute, as controller-runtime does
-// with a lower cap: a job whose quota was raised should not wait a quarter of an hour. Pure; not synchronised.
+// Failures in a row of each key, and the delay they ask for: 5 ms · 2^n up to a minute, as controller-runtime
+// does with a lower cap: a job whose quota was raised should not wait a quarter of an hour. Pure; not
+// synchronised.
 
 #include <chrono>
 #include <string>

@@ -43,7 +43,8 @@ void Controller::ReconcileOnce(const WorkQueue::Item& item) {
   }
   queue_.Forget(item.key);
   if (outcome->requeue_after) queue_.AddAfter(item.key, *outcome->requeue_after);
-  observer_.OnFinished(outcome->requeue_after ? ReconcileResult::kRequeueAfter : ReconcileResult::kSuccess, worked);
+  observer_.OnFinished(outcome->requeue_after ? ReconcileResult::kRequeueAfter : ReconcileResult::kSuccess,
+                       worked);
 }
 
 }  // namespace lockstep::controller

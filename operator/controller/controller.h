@@ -1,6 +1,6 @@
 #pragma once
-// One queue, N workers, one reconciler. Built and owned by main; Start once; the destructor stops the workers and waits
-// for the reconciles under way.
+// One queue, N workers, one reconciler. Built and owned by main; Start once; the destructor stops the workers
+// and waits for the reconciles under way.
 
 #include <string>
 #include <thread>

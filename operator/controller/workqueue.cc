@@ -43,9 +43,8 @@ std::optional<WorkQueue::Item> WorkQueue::Get(const std::stop_token& stop) {
     } else {
       // Also wakes where an earlier key came meanwhile: the wait must become shorter.
       const SteadyTime due = delayed_.begin()->first;
-      wake_.wait_for(lock, stop, due - clock_.Steady(), [&] {
-        return !queue_.empty() || delayed_.empty() || delayed_.begin()->first != due;
-      });
+      wake_.wait_for(lock, stop, due - clock_.Steady(),
+                     [&] { return !queue_.empty() || delayed_.empty() || delayed_.begin()->first != due; });
     }
   }
   return std::nullopt;

@@ -1,9 +1,10 @@
 #pragma once
-// Keys waiting to be reconciled, with client-go's contract: a key waits at most once; it is never handed out twice at
-// once; added again while it is worked on, it is handed out once more afterwards; delayed keys come when their earliest
-// time has passed. Any thread.
+// Keys waiting to be reconciled, with client-go's contract: a key waits at most once; it is never handed out
+// twice at once; added again while it is worked on, it is handed out once more afterwards; delayed keys come
+// when their earliest time has passed. Any thread.
 //
-// Each key is in one of these: queue_ (also in dirty_), processing_ (in dirty_ too if it was added again), delayed_.
+// Each key is in one of these: queue_ (also in dirty_), processing_ (in dirty_ too if it was added again),
+// delayed_.
 
 #include <condition_variable>
 #include <deque>
@@ -45,10 +46,10 @@ class WorkQueue {
   [[nodiscard]] std::size_t depth() const;  // due keys that wait
 
  private:
-  void AddLocked(const std::string& key);                            // requires mutex_
-  void AddAfterLocked(const std::string& key, SteadyTime due);       // requires mutex_
-  [[nodiscard]] std::optional<Item> TakeLocked();                    // requires mutex_
-  void MoveDueLocked();                                              // requires mutex_
+  void AddLocked(const std::string& key);                       // requires mutex_
+  void AddAfterLocked(const std::string& key, SteadyTime due);  // requires mutex_
+  [[nodiscard]] std::optional<Item> TakeLocked();               // requires mutex_
+  void MoveDueLocked();                                         // requires mutex_
 
   const Clock& clock_;
   mutable std::mutex mutex_;
@@ -58,7 +59,7 @@ class WorkQueue {
   std::unordered_map<std::string, SteadyTime> dirty_;  // since when
   std::unordered_set<std::string> processing_;
   std::set<std::pair<SteadyTime, std::string>> delayed_;
-  std::unordered_map<std::string, SteadyTime> due_;    // of each delayed key
+  std::unordered_map<std::string, SteadyTime> due_;  // of each delayed key
   KeyBackoff backoff_;
 };
 

@@ -10,7 +10,8 @@ std::chrono::milliseconds BackoffDelay(const BackoffPolicy& policy, int failures
   std::chrono::milliseconds delay = policy.base;
   for (int i = 1; i < failures && delay < policy.cap; ++i) delay *= 2;
   delay = std::min(delay, policy.cap);
-  return delay / 2 + std::chrono::milliseconds(static_cast<int64_t>(static_cast<double>(delay.count()) / 2 * random));
+  return delay / 2 +
+         std::chrono::milliseconds(static_cast<int64_t>(static_cast<double>(delay.count()) / 2 * random));
 }
 
 double RandomUnit() {

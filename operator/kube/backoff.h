@@ -10,9 +10,10 @@ struct BackoffPolicy {
   std::chrono::milliseconds cap{30'000};
 };
 
-// base · 2^(failures-1), at most cap, of which the upper half is spread by `random` in [0, 1): a fleet that lost the
-// API server together does not come back together. No failures: no delay.
-[[nodiscard]] std::chrono::milliseconds BackoffDelay(const BackoffPolicy& policy, int failures, double random);
+// base · 2^(failures-1), at most cap, of which the upper half is spread by `random` in [0, 1): a fleet that
+// lost the API server together does not come back together. No failures: no delay.
+[[nodiscard]] std::chrono::milliseconds BackoffDelay(const BackoffPolicy& policy, int failures,
+                                                     double random);
 
 // Uniform in [0, 1), from a generator of the calling thread.
 [[nodiscard]] double RandomUnit();

@@ -1,8 +1,8 @@
 #pragma once
-// Reading from and writing to the API server: the interfaces that everything above uses, so that tests put a fake
-// behind them. Implementations are safe to call from any thread; each call blocks until the answer or its deadline.
-// Every write here may be sent twice (a connection can die after the server acted), so callers use deterministic names
-// and preconditions.
+// Reading from and writing to the API server: the interfaces that everything above uses, so that tests put a
+// fake behind them. Implementations are safe to call from any thread; each call blocks until the answer or
+// its deadline. Every write here may be sent twice (a connection can die after the server acted), so callers
+// use deterministic names and preconditions.
 
 #include <functional>
 #include <stop_token>
@@ -18,7 +18,7 @@ namespace lockstep::kube {
 
 struct ListPage {
   std::vector<Json> items;
-  std::string continue_token;    // empty: the last page
+  std::string continue_token;  // empty: the last page
   std::string resource_version;
 };
 
@@ -28,10 +28,11 @@ class KubeReader {
   [[nodiscard]] virtual Result<Json> Get(const Resource& resource, const ObjectKey& key) = 0;
   [[nodiscard]] virtual Result<ListPage> List(const Resource& resource, const ListOptions& options,
                                               std::stop_token stop) = 0;
-  // Calls `on_event` for each event as it arrives, on the calling thread; false ends the watch. Returns once the
-  // stream has ended in good order.
+  // Calls `on_event` for each event as it arrives, on the calling thread; false ends the watch. Returns once
+  // the stream has ended in good order.
   [[nodiscard]] virtual Result<void> Watch(const Resource& resource, const WatchOptions& options,
-                                           const std::function<bool(WatchEvent)>& on_event, std::stop_token stop) = 0;
+                                           const std::function<bool(WatchEvent)>& on_event,
+                                           std::stop_token stop) = 0;
 };
 
 class KubeWriter {

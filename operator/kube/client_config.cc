@@ -50,7 +50,9 @@ Result<std::string> FileAt(const YAML::Node& node, const std::string& key, const
 
 Result<void> RefuseUnsupported(const YAML::Node& cluster, const YAML::Node& user) {
   for (const char* key : {"exec", "auth-provider", "username", "password"}) {
-    if (user[key]) return Error{ErrorCode::kUnsupported, std::string("user.") + key + " is not supported; use a token or a client certificate"};
+    if (user[key])
+      return Error{ErrorCode::kUnsupported,
+                   std::string("user.") + key + " is not supported; use a token or a client certificate"};
   }
   for (const char* key : {"insecure-skip-tls-verify", "tls-server-name", "proxy-url"}) {
     const std::string value = TextAt(cluster, key);
@@ -61,7 +63,8 @@ Result<void> RefuseUnsupported(const YAML::Node& cluster, const YAML::Node& user
   return {};
 }
 
-Result<ClientConfig> ConfigFromYaml(const YAML::Node& config, const std::string& path, const std::string& context) {
+Result<ClientConfig> ConfigFromYaml(const YAML::Node& config, const std::string& path,
+                                    const std::string& context) {
   const std::string name = context.empty() ? TextAt(config, "current-context") : context;
   LOCKSTEP_TRY(const YAML::Node chosen, FindNamed(config, "context", name));
   LOCKSTEP_TRY(const YAML::Node cluster, FindNamed(config, "cluster", TextAt(chosen, "cluster")));
@@ -86,7 +89,8 @@ Result<ClientConfig> ConfigFromYaml(const YAML::Node& config, const std::string&
 
 Result<std::unique_ptr<PrivateFolder>> PrivateFolder::Make() {
   std::string path = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
-  if (::mkdtemp(path.data()) == nullptr) return Error{ErrorCode::kUnavailable, "cannot make a folder like " + path};
+  if (::mkdtemp(path.data()) == nullptr)
+    return Error{ErrorCode::kUnavailable, "cannot make a folder like " + path};
   return std::unique_ptr<PrivateFolder>(new PrivateFolder(std::move(path)));
 }
 
@@ -98,7 +102,8 @@ PrivateFolder::~PrivateFolder() {
 Result<std::string> PrivateFolder::Write(const std::string& name, const std::string& content) const {
   const std::string path = path_ + "/" + name;
   LOCKSTEP_TRY(WriteFile(path, content));
-  if (::chmod(path.c_str(), S_IRUSR | S_IWUSR) != 0) return Error{ErrorCode::kUnavailable, "cannot protect " + path};
+  if (::chmod(path.c_str(), S_IRUSR | S_IWUSR) != 0)
+    return Error{ErrorCode::kUnavailable, "cannot protect " + path};
   return path;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Where the API server is and who we are: from the pod's service account, or from a kubeconfig. The only file of the
-// operator that reads YAML. Used once, by main.
+// Where the API server is and who we are: from the pod's service account, or from a kubeconfig. The only file
+// of the operator that reads YAML. Used once, by main.
 
 #include <functional>
 #include <memory>
@@ -38,6 +38,7 @@ using Environment = std::function<std::string(const char* name)>;  // "" where u
 // `context` empty: the file's current-context. Exec plugins and password log-ins are refused by name.
 [[nodiscard]] Result<ClientConfig> ConfigFromKubeconfig(const std::string& path, const std::string& context);
 // The given file; else, in a pod, the service account; else $KUBECONFIG or ~/.kube/config.
-[[nodiscard]] Result<ClientConfig> LoadClientConfig(const std::string& kubeconfig, const Environment& environment);
+[[nodiscard]] Result<ClientConfig> LoadClientConfig(const std::string& kubeconfig,
+                                                    const Environment& environment);
 
 }  // namespace lockstep::kube

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMaxQueued = 1000;
 constexpr std::size_t kMaxSeries = 1000;
-constexpr std::size_t kMaxNote = 1024;  // the API's limit
+constexpr std::size_t kMaxNote = 1024;             // the API's limit
 constexpr std::chrono::seconds kSeriesPeriod{30};  // a repeated event is written at most this often
 constexpr std::chrono::seconds kDrainTime{2};
 constexpr const char* kController = "lockstep.dev/operator";
@@ -93,8 +93,9 @@ void EventRecorder::SendFirst(const Pending& pending, const std::string& series_
   const Json event = EventToJson(pending.regarding, pending.note, instance_, clock_.Now());
   const auto sent = writer_.Create(kEvents, event);
   if (!sent.ok()) {
-    return log::Warning("event not written",
-                        {{"reason", pending.note.reason}, {"note", pending.note.note}, {"error", sent.error().ToString()}});
+    return log::Warning(
+        "event not written",
+        {{"reason", pending.note.reason}, {"note", pending.note.note}, {"error", sent.error().ToString()}});
   }
   if (series_.size() >= kMaxSeries) series_.clear();  // forgetting costs a second event at worst
   series_[series_key] = {KeyOf(event), 1, clock_.Steady()};

@@ -1,6 +1,7 @@
 #pragma once
-// Kubernetes events (events.k8s.io/v1) for what a user should act on. Record never blocks: a thread of its own sends,
-// the same event again raises a counter, and what does not fit the queue is dropped and counted in the log.
+// Kubernetes events (events.k8s.io/v1) for what a user should act on. Record never blocks: a thread of its
+// own sends, the same event again raises a counter, and what does not fit the queue is dropped and counted in
+// the log.
 
 #include <condition_variable>
 #include <deque>
@@ -24,7 +25,8 @@ struct EventNote {
 };
 
 // Pure: the Event object for `regarding` (a reference: apiVersion, kind, namespace, name, uid).
-[[nodiscard]] Json EventToJson(const Json& regarding, const EventNote& note, const std::string& instance, WallTime now);
+[[nodiscard]] Json EventToJson(const Json& regarding, const EventNote& note, const std::string& instance,
+                               WallTime now);
 
 class EventRecorder {
  public:

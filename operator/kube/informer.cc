@@ -31,7 +31,9 @@ void Informer::Run(const std::stop_token& stop) {
     const auto delay = BackoffDelay(options_.backoff, state_.failures(), RandomUnit());
     const auto level = state_.failures() > 2 ? log::Level::kWarning : log::Level::kDebug;
     log::Write(level, "list or watch failed, will retry",
-               {{"resource", options_.resource.plural}, {"error", done.error().ToString()}, {"delay_ms", delay.count()}});
+               {{"resource", options_.resource.plural},
+                {"error", done.error().ToString()},
+                {"delay_ms", delay.count()}});
     Pause(stop, delay);
   }
 }
@@ -65,7 +67,8 @@ Result<void> Informer::WatchStep(const WatchNext& next, const std::stop_token& s
     return change.ok();
   };
   const auto begin = std::chrono::steady_clock::now();
-  const auto timeout = kWatchTimeout + std::chrono::seconds(static_cast<int>(RandomUnit() * kWatchTimeoutSpread));
+  const auto timeout =
+      kWatchTimeout + std::chrono::seconds(static_cast<int>(RandomUnit() * kWatchTimeoutSpread));
   const auto ended = reader_.Watch(options_.resource,
                                    {.name_space = options_.name_space,
                                     .label_selector = options_.label_selector,

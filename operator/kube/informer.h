@@ -1,7 +1,7 @@
 #pragma once
-// Keeps one Store level with the API server: a thread that drives WatchState. Handlers run on that thread, with no lock
-// held, after the store has changed; they must not block. Failures are retried for ever with back-off; the destructor
-// stops and joins.
+// Keeps one Store level with the API server: a thread that drives WatchState. Handlers run on that thread,
+// with no lock held, after the store has changed; they must not block. Failures are retried for ever with
+// back-off; the destructor stops and joins.
 
 #include <atomic>
 #include <condition_variable>

@@ -63,15 +63,15 @@ Result<bool> LeaderElection::Try() {
   auto current = client_.Get(kLeases, lease_);
   if (!current.ok() && current.error().code != ErrorCode::kNotFound) return current.error();
   const bool exists = current.ok();
-  const Json lease = exists ? *current
-                            : Json{{"metadata", {{"namespace", lease_.name_space}, {"name", lease_.name}}}};
+  const Json lease =
+      exists ? *current : Json{{"metadata", {{"namespace", lease_.name_space}, {"name", lease_.name}}}};
   const LeaseDecision decision =
       observer_.Decide(exists ? LeaseRecordFromJson(lease) : LeaseRecord{}, clock_.Steady(), clock_.Now());
   if (decision.move == LeaseMove::kWait) return false;
   const auto written = Write(lease, decision.next);
   // Another candidate was faster, or changed it under us: look again.
-  if (!written.ok() && (written.error().code == ErrorCode::kConflict ||
-                        written.error().code == ErrorCode::kAlreadyExists)) {
+  if (!written.ok() &&
+      (written.error().code == ErrorCode::kConflict || written.error().code == ErrorCode::kAlreadyExists)) {
     return decision.move == LeaseMove::kRenew ? Result<bool>(written.error()) : Result<bool>(false);
   }
   if (!written.ok()) return written.error();

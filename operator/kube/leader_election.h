@@ -1,6 +1,6 @@
 #pragma once
-// The loop around lease.h: wait for the lease, keep it, give it back. Owned by main; one thread at a time calls it.
-// A process that loses the lease must end (see lease.h), so there is no way back from Keep.
+// The loop around lease.h: wait for the lease, keep it, give it back. Owned by main; one thread at a time
+// calls it. A process that loses the lease must end (see lease.h), so there is no way back from Keep.
 
 #include <condition_variable>
 #include <mutex>
@@ -21,7 +21,8 @@ class LeaderElection {
   [[nodiscard]] bool Acquire(const std::stop_token& stop);
   // Renews until `stop`, or until the lease is lost: then the error says how.
   [[nodiscard]] Result<void> Keep(const std::stop_token& stop);
-  // Empties the holder, so that the next candidate need not wait for the expiry. Call once nothing writes any more.
+  // Empties the holder, so that the next candidate need not wait for the expiry. Call once nothing writes any
+  // more.
   void Release();
 
  private:

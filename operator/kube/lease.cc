@@ -6,7 +6,8 @@ namespace lockstep::kube {
 
 Result<void> ValidateTimings(const LeaseTimings& timings) {
   const bool ordered = timings.duration > timings.renew_deadline &&
-                       timings.renew_deadline * 10 > timings.retry_period * 12 && timings.retry_period.count() > 0;
+                       timings.renew_deadline * 10 > timings.retry_period * 12 &&
+                       timings.retry_period.count() > 0;
   if (ordered) return {};
   return Error{ErrorCode::kInvalidArgument,
                "lease timings must satisfy duration > renew deadline > 1.2 × retry period > 0"};
@@ -35,13 +36,15 @@ LeaseDecision LeaseObserver::Decide(const LeaseRecord& record, SteadyTime now, W
     observed_at_ = now;
     has_observed_ = true;
   }
-  LeaseRecord next{.holder = identity_,
-                   .renew_time = FormatMicroTime(wall),
-                   .duration_seconds = std::chrono::duration_cast<std::chrono::seconds>(timings_.duration).count(),
-                   .transitions = record.transitions,
-                   .acquire_time = record.acquire_time};
+  LeaseRecord next{
+      .holder = identity_,
+      .renew_time = FormatMicroTime(wall),
+      .duration_seconds = std::chrono::duration_cast<std::chrono::seconds>(timings_.duration).count(),
+      .transitions = record.transitions,
+      .acquire_time = record.acquire_time};
   if (record.holder == identity_) return {LeaseMove::kRenew, next};
-  const bool is_free = record.holder.empty() || now - observed_at_ > std::chrono::seconds(record.duration_seconds);
+  const bool is_free =
+      record.holder.empty() || now - observed_at_ > std::chrono::seconds(record.duration_seconds);
   if (!is_free) return {LeaseMove::kWait, record};
   next.acquire_time = next.renew_time;
   if (!record.renew_time.empty()) ++next.transitions;

@@ -1,8 +1,9 @@
 #pragma once
 // May I lead? The decision about a coordination.k8s.io Lease without the network. Pure.
 //
-// A holder is judged by what this process observed to change, on its own steady clock, never by another host's
-// timestamps. This elects; it does not fence: a paused leader may still write, which is why it must exit on loss.
+// A holder is judged by what this process observed to change, on its own steady clock, never by another
+// host's timestamps. This elects; it does not fence: a paused leader may still write, which is why it must
+// exit on loss.
 
 #include <chrono>
 #include <string>
@@ -14,8 +15,9 @@
 namespace lockstep::kube {
 
 struct LeaseTimings {
-  std::chrono::milliseconds duration{15'000};        // others wait this long after the last observed renewal
-  std::chrono::milliseconds renew_deadline{10'000};  // the leader gives up when it could not renew for so long
+  std::chrono::milliseconds duration{15'000};  // others wait this long after the last observed renewal
+  std::chrono::milliseconds renew_deadline{
+      10'000};  // the leader gives up when it could not renew for so long
   std::chrono::milliseconds retry_period{2'000};
 };
 

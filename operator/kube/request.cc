@@ -65,22 +65,25 @@ Json Typed(const Resource& resource, Json object) {
 
 }  // namespace
 
-http::Request GetRequest(const Resource& resource, const ObjectKey& key) { return WithoutBody(PathOf(resource, key)); }
+http::Request GetRequest(const Resource& resource, const ObjectKey& key) {
+  return WithoutBody(PathOf(resource, key));
+}
 
 http::Request ListRequest(const Resource& resource, const ListOptions& options) {
-  return WithoutBody(WithQuery(PathOf(resource, {options.name_space, ""}),
-                               {{"labelSelector", options.label_selector},
-                                {"limit", std::to_string(options.limit)},
-                                {"continue", options.continue_token}}));
+  return WithoutBody(
+      WithQuery(PathOf(resource, {options.name_space, ""}), {{"labelSelector", options.label_selector},
+                                                             {"limit", std::to_string(options.limit)},
+                                                             {"continue", options.continue_token}}));
 }
 
 http::Request WatchRequest(const Resource& resource, const WatchOptions& options) {
-  http::Request request = WithoutBody(WithQuery(PathOf(resource, {options.name_space, ""}),
-                                                {{"watch", "true"},
-                                                 {"allowWatchBookmarks", "true"},
-                                                 {"labelSelector", options.label_selector},
-                                                 {"resourceVersion", options.resource_version},
-                                                 {"timeoutSeconds", std::to_string(options.timeout.count())}}));
+  http::Request request =
+      WithoutBody(WithQuery(PathOf(resource, {options.name_space, ""}),
+                            {{"watch", "true"},
+                             {"allowWatchBookmarks", "true"},
+                             {"labelSelector", options.label_selector},
+                             {"resourceVersion", options.resource_version},
+                             {"timeoutSeconds", std::to_string(options.timeout.count())}}));
   // Silence beyond the server's own end means a connection that nobody will ever answer on.
   request.timeout = options.timeout + std::chrono::seconds(10);
   return request;

@@ -13,7 +13,7 @@
 namespace lockstep::kube {
 
 struct ListOptions {
-  std::string name_space;      // empty: all
+  std::string name_space;  // empty: all
   std::string label_selector;
   std::string continue_token;  // of the page before
   int limit = 500;

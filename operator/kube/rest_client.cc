@@ -31,14 +31,16 @@ Result<Json> RestClient::Exchange(http::Request request, std::stop_token stop) {
   }
   Observe(request.method, response.ok() ? response->status : 0);
   if (!response.ok()) return response.error();
-  return BodyOrError(*response).WithContext(request.method + " " + request.target.substr(0, request.target.find('?')));
+  return BodyOrError(*response).WithContext(request.method + " " +
+                                            request.target.substr(0, request.target.find('?')));
 }
 
 Result<Json> RestClient::Get(const Resource& resource, const ObjectKey& key) {
   return Exchange(GetRequest(resource, key));
 }
 
-Result<ListPage> RestClient::List(const Resource& resource, const ListOptions& options, std::stop_token stop) {
+Result<ListPage> RestClient::List(const Resource& resource, const ListOptions& options,
+                                  std::stop_token stop) {
   http::Request request = ListRequest(resource, options);
   request.timeout = kListTimeout;
   LOCKSTEP_TRY(Json body, Exchange(std::move(request), std::move(stop)));
@@ -81,7 +83,8 @@ Result<Json> RestClient::Patch(const Resource& resource, const ObjectKey& key, c
   return Exchange(PatchRequest(resource, key, patch, options));
 }
 
-Result<Json> RestClient::Delete(const Resource& resource, const ObjectKey& key, const DeleteOptions& options) {
+Result<Json> RestClient::Delete(const Resource& resource, const ObjectKey& key,
+                                const DeleteOptions& options) {
   return Exchange(DeleteRequest(resource, key, options));
 }
 

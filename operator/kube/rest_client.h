@@ -8,7 +8,8 @@
 
 namespace lockstep::kube {
 
-// Told after each exchange: the method and the status, 0 where no answer came. For rest_client_requests_total.
+// Told after each exchange: the method and the status, 0 where no answer came. For
+// rest_client_requests_total.
 using RequestObserver = std::function<void(const std::string& method, int status)>;
 
 class RestClient final : public KubeClient {

@@ -78,7 +78,8 @@ std::vector<ObjectChange> Store::Put(Json object) {
   seen_ = std::max(seen_, version);
   const auto known = entries_.find(KeyOf(object));
   // Learnt from our own write already, or newer: the handlers still hear of it.
-  if (known != entries_.end() && VersionOf(*known->second) >= version) return {{known->second, known->second}};
+  if (known != entries_.end() && VersionOf(*known->second) >= version)
+    return {{known->second, known->second}};
   return {Set(std::move(object))};
 }
 
@@ -89,8 +90,10 @@ std::vector<ObjectChange> Store::Remove(Json object) {
   const ObjectKey key = KeyOf(object);
   const auto known = entries_.find(key);
   // Another incarnation of the name, learnt from our own write.
-  if (known != entries_.end() && VersionOf(*known->second) > version) return {{std::make_shared<const Json>(Slimmed(std::move(object))), nullptr}};
-  Object before = known == entries_.end() ? std::make_shared<const Json>(Slimmed(std::move(object))) : Erase(key);
+  if (known != entries_.end() && VersionOf(*known->second) > version)
+    return {{std::make_shared<const Json>(Slimmed(std::move(object))), nullptr}};
+  Object before =
+      known == entries_.end() ? std::make_shared<const Json>(Slimmed(std::move(object))) : Erase(key);
   return {{std::move(before), nullptr}};
 }
 

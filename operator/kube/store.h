@@ -1,7 +1,7 @@
 #pragma once
-// The cache of one kind. Any thread reads; the informer's thread applies what the watch says; writers add what the API
-// server answered them, so that a reconcile sees its own writes. Objects are immutable and shared: a reader keeps its
-// snapshot while the watch replaces the entry.
+// The cache of one kind. Any thread reads; the informer's thread applies what the watch says; writers add
+// what the API server answered them, so that a reconcile sees its own writes. Objects are immutable and
+// shared: a reader keeps its snapshot while the watch replaces the entry.
 
 #include <cstdint>
 #include <functional>
@@ -44,17 +44,19 @@ class Store {
   std::vector<ObjectChange> Remove(Json object);
   void Seen(const std::string& resource_version);
 
-  // From the answer to a write of our own. Ignored where the watch is already past it: it has told us of this object,
-  // perhaps of its end.
+  // From the answer to a write of our own. Ignored where the watch is already past it: it has told us of this
+  // object, perhaps of its end.
   void Learn(Json object);
 
  private:
   using Entries = std::map<ObjectKey, Object>;
 
-  ObjectChange Set(Json object);                        // requires mutex_
-  Object Erase(const ObjectKey& key);                   // requires mutex_
+  ObjectChange Set(Json object);                                              // requires mutex_
+  Object Erase(const ObjectKey& key);                                         // requires mutex_
   void Reindex(const ObjectKey& key, const Json* before, const Json* after);  // requires mutex_
-  [[nodiscard]] Json Slimmed(Json object) const { return slim_ ? slim_(std::move(object)) : std::move(object); }
+  [[nodiscard]] Json Slimmed(Json object) const {
+    return slim_ ? slim_(std::move(object)) : std::move(object);
+  }
 
   const Slim slim_;
   const Index index_;

@@ -10,7 +10,8 @@ namespace lockstep::kube {
 namespace {
 
 std::optional<WatchEventType> TypeFromName(std::string_view name) {
-  static constexpr std::array<std::string_view, 5> kNames = {"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"};
+  static constexpr std::array<std::string_view, 5> kNames = {"ADDED", "MODIFIED", "DELETED", "BOOKMARK",
+                                                             "ERROR"};
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (kNames.at(i) == name) return static_cast<WatchEventType>(i);
   }

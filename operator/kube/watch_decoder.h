@@ -21,8 +21,8 @@ class WatchDecoder {
  public:
   explicit WatchDecoder(std::size_t max_event_bytes) : max_event_bytes_(max_event_bytes) {}
 
-  // Hands each complete event to `on_event`; false from it is passed on and ends the decoding. An unknown type, a line
-  // that is no JSON or one above the limit is an error: the stream can no longer be trusted.
+  // Hands each complete event to `on_event`; false from it is passed on and ends the decoding. An unknown
+  // type, a line that is no JSON or one above the limit is an error: the stream can no longer be trusted.
   [[nodiscard]] Result<bool> Feed(std::string_view chunk, const std::function<bool(WatchEvent)>& on_event);
 
  private:

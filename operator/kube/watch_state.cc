@@ -14,7 +14,8 @@ std::variant<ListNext, WatchNext> WatchState::next() const {
 
 StoreChange WatchState::OnPage(ListPage page) {
   failures_ = 0;
-  pages_.insert(pages_.end(), std::make_move_iterator(page.items.begin()), std::make_move_iterator(page.items.end()));
+  pages_.insert(pages_.end(), std::make_move_iterator(page.items.begin()),
+                std::make_move_iterator(page.items.end()));
   continue_token_ = std::move(page.continue_token);
   if (!continue_token_.empty()) return {};
   resource_version_ = std::move(page.resource_version);

@@ -1,11 +1,13 @@
 #pragma once
-// List, then watch from there, for ever: the state machine without the network. Pure; one owner (informer.cc).
+// List, then watch from there, for ever: the state machine without the network. Pure; one owner
+// (informer.cc).
 //
 //   Listing ──page…last page──► Watching ──end, cut──► Watching (from the newest version seen)
 //      ▲                            │
 //      └────────── 410 Gone ────────┘
 //
-// The shape follows kube-rs' watcher: the new list replaces the store in one step, so that readers never see a half.
+// The shape follows kube-rs' watcher: the new list replaces the store in one step, so that readers never see
+// a half.
 
 #include <optional>
 #include <string>
@@ -57,8 +59,8 @@ class WatchState {
 
  private:
   bool watching_ = false;
-  bool synced_ = false;           // a first list is complete
-  std::vector<Json> pages_;       // of the list under way
+  bool synced_ = false;      // a first list is complete
+  std::vector<Json> pages_;  // of the list under way
   std::string continue_token_;
   std::string resource_version_;  // newest seen
   int failures_ = 0;

@@ -52,10 +52,8 @@ ExitCode ExitCodeOf(const Error& error) {
     case ErrorCode::kUnauthorized:
     case ErrorCode::kForbidden:
     case ErrorCode::kThrottled:
-    case ErrorCode::kNotFound:
-      return ExitCode::kStore;
-    default:
-      return ExitCode::kUserError;
+    case ErrorCode::kNotFound: return ExitCode::kStore;
+    default: return ExitCode::kUserError;
   }
 }
 
@@ -101,22 +99,18 @@ class ElasticLoop {
   // Nothing: join the next round.
   std::optional<LoopOutcome> AfterRound(const RoundOutcome& outcome) {
     switch (outcome.end) {
-      case RoundEnd::kLeft:
-        return std::nullopt;
+      case RoundEnd::kLeft: return std::nullopt;
       case RoundEnd::kBroken:
         log::Warning(
             "round broken",
             {{"round", round_.assignment.round}, {"step", state_.step}, {"reason", outcome.error.message}});
         return std::nullopt;
-      case RoundEnd::kFinished:
-        in_.link.Send(protocol::Finished{state_.step});
-        return LoopOutcome{};
+      case RoundEnd::kFinished: in_.link.Send(protocol::Finished{state_.step}); return LoopOutcome{};
       case RoundEnd::kStopped:
         progress_.SendNow();
         saves_.Drain(GraceForSave());
         return LoopOutcome{ExitCode::kPreempted, ""};
-      case RoundEnd::kFailed:
-        return LoopOutcome{ExitCodeOf(outcome.error), outcome.error.message};
+      case RoundEnd::kFailed: return LoopOutcome{ExitCodeOf(outcome.error), outcome.error.message};
     }
     return std::nullopt;
   }

@@ -22,8 +22,7 @@ double LearningRate(const api::ScheduleSpec& schedule, double base_rate, int64_t
   }
   const double floor = schedule.min_learning_rate;
   switch (schedule.name) {
-    case api::ScheduleName::kConstant:
-      return base_rate;
+    case api::ScheduleName::kConstant: return base_rate;
     case api::ScheduleName::kStep: {
       const int64_t every = schedule.decay_every_steps.value_or(total_steps);
       return base_rate *

@@ -121,14 +121,10 @@ Result<StateSource> Begin(Communicator& communicator, TrainingState& state, cons
 
 std::string_view NameOf(StateSource source) {
   switch (source) {
-    case StateSource::kKept:
-      return "kept";
-    case StateSource::kPeer:
-      return "peer";
-    case StateSource::kCheckpoint:
-      return "checkpoint";
-    case StateSource::kFresh:
-      return "fresh";
+    case StateSource::kKept: return "kept";
+    case StateSource::kPeer: return "peer";
+    case StateSource::kCheckpoint: return "checkpoint";
+    case StateSource::kFresh: return "fresh";
   }
   return "";
 }

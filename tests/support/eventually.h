@@ -7,7 +7,8 @@
 namespace lockstep::testing {
 
 template <typename Condition>
-[[nodiscard]] bool Eventually(Condition condition, std::chrono::milliseconds limit = std::chrono::seconds(20)) {
+[[nodiscard]] bool Eventually(Condition condition,
+                              std::chrono::milliseconds limit = std::chrono::seconds(20)) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return false;

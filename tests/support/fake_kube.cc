@@ -16,13 +16,21 @@ void MergeInto(Json& target, const Json& patch) { target.merge_patch(patch); }
 
 }  // namespace
 
-std::optional<Error> FakeKube::Fault(const std::string& verb, const Resource& resource, const ObjectKey& key) {
+std::optional<Error> FakeKube::Fault(const std::string& verb, const Resource& resource,
+                                     const ObjectKey& key) {
   if (fault) {
     if (auto error = fault(verb, std::string(resource.plural), key)) return error;
   }
   const std::lock_guard lock(mutex_);
   writes_.push_back(verb + " " + std::string(resource.plural) + "/" + key.name);
   return std::nullopt;
+}
+
+Result<Json> FakeKube::Answer(const std::string& verb, const Resource& resource, Json object) {
+  if (lose_answer && lose_answer(verb, std::string(resource.plural), kube::KeyOf(object))) {
+    return Error{ErrorCode::kUnavailable, "the answer was lost"};
+  }
+  return object;
 }
 
 Json FakeKube::Store(const Resource& resource, Json object, WatchEventType type) {
@@ -85,7 +93,7 @@ Result<Json> FakeKube::Create(const Resource& resource, const Json& object) {
   }
   Json created = object;
   created["metadata"]["uid"] = "uid-" + std::to_string(next_uid_++);
-  return Store(resource, std::move(created), WatchEventType::kAdded);
+  return Answer("POST", resource, Store(resource, std::move(created), WatchEventType::kAdded));
 }
 
 Result<Json> FakeKube::Replace(const Resource& resource, const Json& object) {
@@ -98,12 +106,13 @@ Result<Json> FakeKube::Replace(const Resource& resource, const Json& object) {
   if (found->second["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"]) {
     return Error{ErrorCode::kConflict, "changed meanwhile"};
   }
-  return Store(resource, object, WatchEventType::kModified);
+  return Answer("PUT", resource, Store(resource, object, WatchEventType::kModified));
 }
 
 Result<Json> FakeKube::Patch(const Resource& resource, const ObjectKey& key, const Json& patch,
                              const kube::PatchOptions& options) {
-  if (auto error = Fault(options.kind == kube::PatchKind::kApply ? "APPLY" : "PATCH", resource, key)) return *error;
+  if (auto error = Fault(options.kind == kube::PatchKind::kApply ? "APPLY" : "PATCH", resource, key))
+    return *error;
   const std::lock_guard lock(mutex_);
   const Objects& objects = objects_[std::string(resource.plural)];
   const auto found = objects.find(key);
@@ -118,11 +127,14 @@ Result<Json> FakeKube::Patch(const Resource& resource, const ObjectKey& key, con
   if (is_new) object["metadata"]["uid"] = "uid-" + std::to_string(next_uid_++);
   const bool is_finalized = object["metadata"].contains("deletionTimestamp") &&
                             object["metadata"].value("finalizers", Json::array()).empty();
-  if (is_finalized) return Store(resource, object, WatchEventType::kDeleted);
-  return Store(resource, object, is_new ? WatchEventType::kAdded : WatchEventType::kModified);
+  const WatchEventType type = is_finalized ? WatchEventType::kDeleted
+                              : is_new     ? WatchEventType::kAdded
+                                           : WatchEventType::kModified;
+  return Answer("PATCH", resource, Store(resource, object, type));
 }
 
-Result<Json> FakeKube::Delete(const Resource& resource, const ObjectKey& key, const kube::DeleteOptions& options) {
+Result<Json> FakeKube::Delete(const Resource& resource, const ObjectKey& key,
+                              const kube::DeleteOptions& options) {
   if (auto error = Fault("DELETE", resource, key)) return *error;
   const std::lock_guard lock(mutex_);
   const Objects& objects = objects_[std::string(resource.plural)];
@@ -132,11 +144,13 @@ Result<Json> FakeKube::Delete(const Resource& resource, const ObjectKey& key, co
     return Error{ErrorCode::kConflict, "another incarnation"};
   }
   Json object = found->second;
-  if (object["metadata"].value("finalizers", Json::array()).empty()) {
-    return Store(resource, object, WatchEventType::kDeleted);
-  }
-  object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
-  return Store(resource, object, WatchEventType::kModified);
+  // A started pod gets its grace period, and is gone when the kubelet deletes it with none.
+  const bool is_graceful = resource.plural == kube::kPods.plural && options.grace_seconds != 0 &&
+                           StringAt(object, {"status", "phase"}) == "Running";
+  const bool is_held = !object["metadata"].value("finalizers", Json::array()).empty();
+  if (is_graceful || is_held) object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
+  const WatchEventType type = is_graceful || is_held ? WatchEventType::kModified : WatchEventType::kDeleted;
+  return Answer("DELETE", resource, Store(resource, object, type));
 }
 
 void FakeKube::Compact() {

@@ -1,6 +1,6 @@
 #pragma once
-// A small API server in memory: versions, conflicts, uids, owner-less deletion, watches that follow a log. Enough for
-// unit tests; what the real one does is tested against the real one (tests/integration).
+// A small API server in memory: versions, conflicts, uids, owner-less deletion, watches that follow a log.
+// Enough for unit tests; what the real one does is tested against the real one (tests/integration).
 
 #include <atomic>
 #include <condition_variable>
@@ -18,7 +18,9 @@ namespace lockstep::testing {
 class FakeKube final : public kube::KubeClient {
  public:
   // Asked before each write ("POST", "pods", key); an error is returned instead of writing.
-  std::function<std::optional<Error>(const std::string& verb, const std::string& plural, const kube::ObjectKey&)> fault;
+  std::function<std::optional<Error>(const std::string& verb, const std::string& plural,
+                                     const kube::ObjectKey&)>
+      fault;
 
   Result<Json> Get(const kube::Resource& resource, const kube::ObjectKey& key) override;
   Result<kube::ListPage> List(const kube::Resource& resource, const kube::ListOptions& options,
@@ -31,6 +33,9 @@ class FakeKube final : public kube::KubeClient {
                      const kube::PatchOptions& options) override;
   Result<Json> Delete(const kube::Resource& resource, const kube::ObjectKey& key,
                       const kube::DeleteOptions& options) override;
+
+  // Asked after each write; true: it is done, but the answer is lost.
+  std::function<bool(const std::string& verb, const std::string& plural, const kube::ObjectKey&)> lose_answer;
 
   // Ends every watch under way, and forgets the log before now: the next resume is answered with 410.
   void Compact();
@@ -45,7 +50,9 @@ class FakeKube final : public kube::KubeClient {
   };
   using Objects = std::map<kube::ObjectKey, Json>;
 
-  std::optional<Error> Fault(const std::string& verb, const kube::Resource& resource, const kube::ObjectKey& key);
+  std::optional<Error> Fault(const std::string& verb, const kube::Resource& resource,
+                             const kube::ObjectKey& key);
+  Result<Json> Answer(const std::string& verb, const kube::Resource& resource, Json object);
   Json Store(const kube::Resource& resource, Json object, kube::WatchEventType type);  // requires mutex_
 
   mutable std::mutex mutex_;

@@ -23,9 +23,10 @@ int FakeSupervisor::Start() {
   auto tell = [this, index](std::variant<protocol::FromRank, Ended> what) {
     news_.Push({index, std::move(what), std::chrono::steady_clock::now()});
   };
-  auto process = launch::RankProcess::Start(rank_program_, 0,
-                                            {.on_message = [tell](protocol::FromRank message) { tell(std::move(message)); },
-                                             .on_socket_end = [tell] { tell(Ended{}); }});
+  auto process = launch::RankProcess::Start(
+      rank_program_, 0,
+      {.on_message = [tell](protocol::FromRank message) { tell(std::move(message)); },
+       .on_socket_end = [tell] { tell(Ended{}); }});
   LOCKSTEP_CHECK(process.ok(), process.ok() ? "" : process.error().message);
   RankView rank;
   rank.process = std::move(process).value();
@@ -111,7 +112,8 @@ void FakeSupervisor::Reap(RankView& rank) {
 
 void FakeSupervisor::TellOthers(const RankView& except, protocol::LeaveMode mode) {
   for (RankView& rank : ranks_) {
-    if (&rank != &except && rank.alive && rank.in_round) rank.process->Tell(protocol::RoundOver{round_, mode});
+    if (&rank != &except && rank.alive && rank.in_round)
+      rank.process->Tell(protocol::RoundOver{round_, mode});
   }
 }
 

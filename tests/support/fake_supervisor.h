@@ -1,7 +1,7 @@
 #pragma once
-// Stands in for supervisors and rendezvous at once: starts real lockstep-rank processes, each as a pod of its own,
-// hears what they say and forms rounds as the service would (all living ranks ready → a round; a death → abort; a
-// newcomer → yield). Everything happens on the test's thread, inside RunUntil.
+// Stands in for supervisors and rendezvous at once: starts real lockstep-rank processes, each as a pod of its
+// own, hears what they say and forms rounds as the service would (all living ranks ready → a round; a death →
+// abort; a newcomer → yield). Everything happens on the test's thread, inside RunUntil.
 
 #include <chrono>
 #include <functional>
@@ -51,7 +51,8 @@ class FakeSupervisor {
   void RequireRanks(int count) { required_ = count; }
 
   // Handles what the ranks say until `done`; false after `limit`.
-  [[nodiscard]] bool RunUntil(const std::function<bool()>& done, std::chrono::seconds limit = std::chrono::seconds(90));
+  [[nodiscard]] bool RunUntil(const std::function<bool()>& done,
+                              std::chrono::seconds limit = std::chrono::seconds(90));
 
   [[nodiscard]] const RankView& rank(int index) const { return ranks_.at(static_cast<std::size_t>(index)); }
   [[nodiscard]] int count() const { return static_cast<int>(ranks_.size()); }

@@ -6,12 +6,9 @@ namespace lockstep::api {
 
 Json IntOrWordToJson(const ResumeFrom& resume) {
   switch (resume.mode) {
-    case ResumeMode::kAuto:
-      return "Auto";
-    case ResumeMode::kNever:
-      return "Never";
-    case ResumeMode::kStep:
-      return resume.step;
+    case ResumeMode::kAuto: return "Auto";
+    case ResumeMode::kNever: return "Never";
+    case ResumeMode::kStep: return resume.step;
   }
   return {};
 }

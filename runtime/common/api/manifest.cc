@@ -78,14 +78,10 @@ class Converter {
     if (depth > kMaxDepth) return Fault(node, "nested too deeply");
     if (++nodes_ > kMaxNodes) return Fault(node, "too many values (aliases expanded)");
     switch (node.Type()) {
-      case YAML::NodeType::Scalar:
-        return ScalarFromYaml(node);
-      case YAML::NodeType::Sequence:
-        return ConvertSequence(node, depth);
-      case YAML::NodeType::Map:
-        return ConvertMap(node, depth);
-      default:
-        return Json();
+      case YAML::NodeType::Scalar: return ScalarFromYaml(node);
+      case YAML::NodeType::Sequence: return ConvertSequence(node, depth);
+      case YAML::NodeType::Map: return ConvertMap(node, depth);
+      default: return Json();
     }
   }
 

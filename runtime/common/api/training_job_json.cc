@@ -47,14 +47,10 @@ ObjectMeta MetadataFromJson(const Json& json) {
 
 Json IntOrWordToJson(const NprocPerNode& nproc) {
   switch (nproc.mode) {
-    case NprocMode::kAuto:
-      return "auto";
-    case NprocMode::kGpu:
-      return "gpu";
-    case NprocMode::kCpu:
-      return "cpu";
-    case NprocMode::kCount:
-      return nproc.count;
+    case NprocMode::kAuto: return "auto";
+    case NprocMode::kGpu: return "gpu";
+    case NprocMode::kCpu: return "cpu";
+    case NprocMode::kCount: return nproc.count;
   }
   return {};
 }

@@ -59,7 +59,8 @@ TEST(Controller, RetriesErrorsAndComesBackWhenAsked) {
     controller.Enqueue("bad");
     controller.Enqueue("again");
     controller.Start(3);
-    EXPECT_TRUE(testing::Eventually([&] { return reconciler.runs("bad") == 3 && reconciler.runs("again") == 4; }));
+    EXPECT_TRUE(
+        testing::Eventually([&] { return reconciler.runs("bad") == 3 && reconciler.runs("again") == 4; }));
   }
   EXPECT_EQ(counts.added, 2);
   EXPECT_EQ(counts.retries, 2);

@@ -30,16 +30,20 @@ class ClientConfigTest : public ::testing::Test {
 
 std::string Kubeconfig(const std::string& cluster, const std::string& user) {
   return "apiVersion: v1\nkind: Config\ncurrent-context: here\n"
-         "clusters: [{name: c, cluster: {server: 'https://host:6443/', " + cluster + "}}]\n"
-         "users: [{name: u, user: {" + user + "}}]\n"
+         "clusters: [{name: c, cluster: {server: 'https://host:6443/', " +
+         cluster +
+         "}}]\n"
+         "users: [{name: u, user: {" +
+         user +
+         "}}]\n"
          "contexts:\n- {name: here, context: {cluster: c, user: u, namespace: team}}\n"
          "- {name: lost, context: {cluster: nowhere, user: u}}\n";
 }
 
 TEST_F(ClientConfigTest, WritesCertificatesThatAKubeconfigCarriesIntoPrivateFiles) {
-  auto config = Load(Kubeconfig("certificate-authority-data: " + EncodeBase64("the ca"),
-                                "client-certificate-data: " + EncodeBase64("cert") +
-                                    ", client-key-data: " + EncodeBase64("key")));
+  auto config = Load(Kubeconfig(
+      "certificate-authority-data: " + EncodeBase64("the ca"),
+      "client-certificate-data: " + EncodeBase64("cert") + ", client-key-data: " + EncodeBase64("key")));
   ASSERT_TRUE(config.ok()) << config.error().ToString();
   EXPECT_EQ(config->endpoint.url, "https://host:6443");
   EXPECT_EQ(config->name_space, "team");

@@ -12,10 +12,12 @@ namespace {
 using namespace std::chrono_literals;
 
 const Json kJob = {{"kind", "DistributedTrainingJob"}, {"namespace", "team"}, {"name", "job"}, {"uid", "u1"}};
-const EventNote kNote{.warning = true, .reason = "ReplicaFailed", .action = "Reconcile", .note = "exit code 1"};
+const EventNote kNote{
+    .warning = true, .reason = "ReplicaFailed", .action = "Reconcile", .note = "exit code 1"};
 
 TEST(EventToJson, HasWhatTheApiRequires) {
-  const Json event = EventToJson(kJob, {.reason = "R", .action = "A", .note = std::string(2000, 'x')}, "pod", WallTime(1s));
+  const Json event =
+      EventToJson(kJob, {.reason = "R", .action = "A", .note = std::string(2000, 'x')}, "pod", WallTime(1s));
   EXPECT_EQ(event["metadata"]["namespace"], "team");
   EXPECT_EQ(event["eventTime"], "1970-01-01T00:00:01.000000Z");
   EXPECT_EQ(event["type"], "Normal");

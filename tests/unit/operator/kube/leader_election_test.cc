@@ -38,7 +38,8 @@ TEST(LeaderElection, KeepEndsWhenAnotherTookTheLease) {
   std::stop_source stop;
   ASSERT_TRUE(election.Acquire(stop.get_token()));
   auto kept = std::async(std::launch::async, [&] { return election.Keep(stop.get_token()); });
-  ASSERT_TRUE(kube.Patch(kLeases, kLease, {{"spec", {{"holderIdentity", "other"}, {"renewTime", "now"}}}}, {}).ok());
+  ASSERT_TRUE(
+      kube.Patch(kLeases, kLease, {{"spec", {{"holderIdentity", "other"}, {"renewTime", "now"}}}}, {}).ok());
   const auto lost = kept.get();
   ASSERT_FALSE(lost.ok());
 }

@@ -21,7 +21,8 @@ TEST(Request, ListAsksForPages) {
 
 TEST(Request, WatchOutlivesTheServersOwnEnd) {
   const auto request = WatchRequest(kPods, {.resource_version = "12", .timeout = std::chrono::seconds(90)});
-  EXPECT_EQ(request.target, "/api/v1/pods?watch=true&allowWatchBookmarks=true&resourceVersion=12&timeoutSeconds=90");
+  EXPECT_EQ(request.target,
+            "/api/v1/pods?watch=true&allowWatchBookmarks=true&resourceVersion=12&timeoutSeconds=90");
   EXPECT_GT(request.timeout, std::chrono::seconds(90));
 }
 
@@ -35,8 +36,8 @@ TEST(Request, CreatePostsTheTypedObject) {
 }
 
 TEST(Request, ApplyTakesFieldsOver) {
-  const auto request =
-      PatchRequest(kServices, {"team", "a"}, {}, {.kind = PatchKind::kApply, .field_manager = "lockstep-operator"});
+  const auto request = PatchRequest(kServices, {"team", "a"}, {},
+                                    {.kind = PatchKind::kApply, .field_manager = "lockstep-operator"});
   EXPECT_EQ(request.method, "PATCH");
   EXPECT_EQ(request.target, "/api/v1/namespaces/team/services/a?fieldManager=lockstep-operator&force=true");
   EXPECT_EQ(request.headers.at("Content-Type"), "application/apply-patch+yaml");

@@ -57,7 +57,8 @@ TEST(RestClient, SendsOnceMoreWhereNoAnswerCame) {
 TEST(RestClient, ReadsAPage) {
   testing::FakeTransport transport;
   transport.answer = [](const auto&) {
-    return Response{.status = 200, .body = R"({"metadata":{"resourceVersion":"9","continue":"c"},"items":[{},{}]})"};
+    return Response{.status = 200,
+                    .body = R"({"metadata":{"resourceVersion":"9","continue":"c"},"items":[{},{}]})"};
   };
   const auto page = RestClient(transport).List(kPods, {}, {});
   ASSERT_TRUE(page.ok());

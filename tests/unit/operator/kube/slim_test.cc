@@ -15,7 +15,8 @@ TEST(FieldMask, KeepsWhatItNamesAndNothingElse) {
 
 TEST(FieldMask, BearsOtherTypesThanExpected) {
   const FieldMask mask{{"a", "*", "b"}, {"c", "d"}};
-  EXPECT_EQ(mask.Apply({{"a", "text"}, {"c", Json::array({1})}}), (Json{{"a", Json::object()}, {"c", Json::array()}}));
+  EXPECT_EQ(mask.Apply({{"a", "text"}, {"c", Json::array({1})}}),
+            (Json{{"a", Json::object()}, {"c", Json::array()}}));
 }
 
 }  // namespace

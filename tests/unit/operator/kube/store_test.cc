@@ -7,7 +7,10 @@ namespace {
 
 Json Pod(const std::string& name, int version, const std::string& group = "g") {
   return {{"metadata",
-           {{"namespace", "ns"}, {"name", name}, {"resourceVersion", std::to_string(version)}, {"group", group}}}};
+           {{"namespace", "ns"},
+            {"name", name},
+            {"resourceVersion", std::to_string(version)},
+            {"group", group}}}};
 }
 
 Store::Index ByGroup() {

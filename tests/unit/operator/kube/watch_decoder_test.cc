@@ -41,8 +41,8 @@ TEST(WatchDecoder, EndsWhereTheHandlerWishes) {
 
 TEST(WatchDecoder, RefusesWhatCannotBeTrusted) {
   const auto ignore = [](const WatchEvent&) { return true; };
-  for (const std::string text : {"no json\n", "{\"type\":\"WHAT\",\"object\":{}}\n", "{\"type\":\"ADDED\"}\n", "[]\n",
-                                 "{\"type\":\"ADDED\",\"object\":[]}\n"}) {
+  for (const std::string text : {"no json\n", "{\"type\":\"WHAT\",\"object\":{}}\n", "{\"type\":\"ADDED\"}\n",
+                                 "[]\n", "{\"type\":\"ADDED\",\"object\":[]}\n"}) {
     EXPECT_FALSE(WatchDecoder(100).Feed(text, ignore).ok()) << text;
   }
   WatchDecoder decoder(10);

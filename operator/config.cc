@@ -1,0 +1,71 @@
+#include "operator/config.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "runtime/common/base/file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kMaxWorkers = 64;
+
+void AddOptions(CLI::App& app, OperatorConfig& config) {
+  app.add_option("--kubeconfig", config.kubeconfig,
+                 "Kubeconfig file; without it the pod's service account is used");
+  app.add_flag("--leader-elect", config.leader_elect,
+               "Take part in leader election; needed with several replicas");
+  app.add_option("--lease-name", config.lease_name, "Name of the leader election's Lease")
+      ->capture_default_str();
+  app.add_option("--namespace", config.name_space, "Namespace of the Lease and of the TLS Secret");
+  app.add_option("--watch-namespace", config.watch_namespace, "Look after jobs of this namespace only");
+  app.add_option("--metrics-address", config.metrics_address, "Where to serve /metrics, /healthz and /readyz")
+      ->capture_default_str();
+  app.add_option("--rendezvous-address", config.rendezvous_address, "Where to serve the rendezvous")
+      ->capture_default_str();
+  app.add_option("--rendezvous-url", config.rendezvous_url, "URL by which workers reach the rendezvous")
+      ->required();
+  app.add_option("--tls-secret", config.tls_secret, "Secret of the rendezvous' certificate, made if absent");
+  app.add_option("--workers", config.workers, "Jobs reconciled at once")->capture_default_str();
+  app.add_option("--log-level", config.log_level, "debug, info, warning or error")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
+}
+
+}  // namespace
+
+Result<ParsedConfig> ParseConfig(int argc, const char* const* argv) {
+  ParsedConfig parsed;
+  OperatorConfig& config = parsed.config;
+  CLI::App app("Lockstep operator: runs DistributedTrainingJobs", "lockstep-operator");
+  app.set_version_flag("--version", LOCKSTEP_VERSION);
+  AddOptions(app, config);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) return Error{ErrorCode::kInvalidArgument, error.what()};
+    (void)app.exit(error);  // prints the help or the version
+    parsed.outcome = ConfigOutcome::kExit;
+    return parsed;
+  }
+  config.pod_name = EnvOr("POD_NAME", "");
+  LOCKSTEP_TRY(ValidateConfig(config));
+  return parsed;
+}
+
+Result<void> ValidateConfig(const OperatorConfig& config) {
+  const auto wrong = [](const std::string& message) { return Error{ErrorCode::kInvalidArgument, message}; };
+  const bool is_https = config.rendezvous_url.starts_with("https://");
+  const bool is_http = config.rendezvous_url.starts_with("http://");
+  if (!is_https && !is_http)
+    return wrong("--rendezvous-url must begin with https:// (or http:// for development)");
+  if (is_https && config.tls_secret.empty())
+    return wrong("--tls-secret is required with an https:// --rendezvous-url");
+  if (is_http && !config.tls_secret.empty()) return wrong("--tls-secret needs an https:// --rendezvous-url");
+  if (config.workers < 1 || config.workers > kMaxWorkers) {
+    return wrong("--workers must be from 1 to " + std::to_string(kMaxWorkers));
+  }
+  return {};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+#pragma once
+// What the operator is told on its command line and by its pod. Read once, by main.
+
+#include <string>
+
+#include "runtime/common/base/result.h"
+
+namespace lockstep {
+
+struct OperatorConfig {
+  std::string kubeconfig;  // empty: in-cluster, else $KUBECONFIG or ~/.kube/config
+  bool leader_elect = false;
+  std::string lease_name = "lockstep-leader";
+  std::string name_space;       // of the operator's own objects; empty: the client's
+  std::string watch_namespace;  // empty: all
+  std::string metrics_address = "0.0.0.0:8080";
+  std::string rendezvous_address = "0.0.0.0:29400";
+  std::string rendezvous_url;  // as workers reach it
+  std::string tls_secret;      // empty: plain HTTP, only with an http:// URL
+  int workers = 4;
+  std::string log_level = "info";
+  std::string pod_name;  // from POD_NAME; empty: not in a pod
+};
+
+enum class ConfigOutcome { kRun, kExit };
+
+struct ParsedConfig {
+  ConfigOutcome outcome = ConfigOutcome::kRun;  // kExit: --help or --version was printed
+  OperatorConfig config;
+};
+
+// Fails with what is wrong and what would be right.
+[[nodiscard]] Result<ParsedConfig> ParseConfig(int argc, const char* const* argv);
+[[nodiscard]] Result<void> ValidateConfig(const OperatorConfig& config);
+
+}  // namespace lockstep

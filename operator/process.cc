@@ -1,0 +1,217 @@
+#include "operator/process.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "operator/controller/controller.h"
+#include "operator/kube/informer.h"
+#include "operator/kube/leader_election.h"
+#include "operator/kube/rest_client.h"
+#include "operator/reconcile/job_reconciler.h"
+#include "operator/rendezvous/host.h"
+#include "operator/rendezvous/pod_feed.h"
+#include "operator/rendezvous/token_review.h"
+#include "operator/telemetry/health.h"
+#include "operator/telemetry/metrics.h"
+#include "runtime/common/api/names.h"
+#include "runtime/common/base/log.h"
+#include "runtime/common/base/strings.h"
+#include "runtime/common/http/cpprest_transport.h"
+
+namespace lockstep {
+namespace {
+
+std::string KeyOfOwner(const kube::ObjectChange& change) {
+  const Json& object = change.after == nullptr ? *change.before : *change.after;
+  return StringAt(object, {"metadata", "namespace"}) + "/" +
+         StringAt(object, {"metadata", "labels", api::kLabelJob});
+}
+
+std::string KeyOfJob(const kube::ObjectChange& change) {
+  return kube::KeyOf(change.after == nullptr ? *change.before : *change.after).ToString();
+}
+
+std::string Label(std::string_view name, std::string_view value) {
+  return std::string(name) + "=" + std::string(value);
+}
+
+// Everything that lives as long as the process. Members are in the order of their start; the destructors stop
+// them in reverse.
+class Process {
+ public:
+  Process(const OperatorConfig& config, const kube::ClientConfig& client_config,
+          http::HttpTransport& transport)
+      : config_(config),
+        name_space_(config.name_space.empty() ? client_config.name_space : config.name_space),
+        identity_((config.pod_name.empty() ? std::string("operator") : config.pod_name) + "_" + RandomHex(4)),
+        metrics_(config.workers, client_config.endpoint.url, config.lease_name),
+        client_(transport,
+                [this](const std::string& method, int status) { metrics_.OnRequest(method, status); }),
+        election_(client_, clock_, {name_space_, config.lease_name}, identity_),
+        events_(client_, clock_, identity_),
+        service_(
+            clock_,
+            [this](const auto& token, const auto& job, const auto& member, auto done) {
+              reviewer_.Authorize(token, job, member, std::move(done));
+            },
+            [this](const protocol::JobIdentity& job) { Enqueue(job.name_space + "/" + job.name); }),
+        reviewer_(client_, caches_.pods, clock_),
+        pod_feed_(caches_.jobs, service_) {}
+
+  Result<void> Run(const std::stop_token& stop) {
+    LOCKSTEP_TRY(const auto health, telemetry::StartHealthServer(config_.metrics_address, HealthSources()));
+    log::Info("operator started", {{"version", LOCKSTEP_VERSION},
+                                   {"identity", identity_},
+                                   {"metrics_port", health->port()},
+                                   {"namespace", name_space_}});
+    Unlabel();
+    StartInformers();
+    if (!AwaitCaches(stop)) return {};
+    if (config_.leader_elect && !election_.Acquire(stop)) return {};
+    const auto led = Lead(stop);
+    Unlabel();
+    if (config_.leader_elect) election_.Release();
+    return led;
+  }
+
+ private:
+  telemetry::HealthSources HealthSources() {
+    return {.metrics = [this] { return metrics_.Expose(QueueDepth()); },
+            .why_not_ready =
+                [this] { return caches_synced_ ? std::string() : std::string("caches are not filled yet"); }};
+  }
+
+  void StartInformers() {
+    const auto enqueue_owner = [this](const kube::ObjectChange& change) { Enqueue(KeyOfOwner(change)); };
+    const auto on_pod = [this](const kube::ObjectChange& change) {
+      pod_feed_.OnChange(change);  // first: the round must not wait for a reconcile
+      Enqueue(KeyOfOwner(change));
+    };
+    const std::string ours =
+        Label(api::kLabelManagedBy, api::kManagedByValue) + "," + std::string(api::kLabelJob);
+    Add(reconcile::kJobs, "", caches_.jobs, [this](const auto& change) { Enqueue(KeyOfJob(change)); });
+    Add(kube::kPods, Label(api::kLabelName, api::kWorkerNameValue), caches_.pods, on_pod);
+    Add(kube::kServices, ours, caches_.services, enqueue_owner);
+    Add(kube::kConfigMaps, ours, caches_.config_maps, enqueue_owner);
+    for (const auto& informer : informers_) informer->Start();
+  }
+
+  void Add(const kube::Resource& resource, std::string selector, kube::Store& store,
+           kube::Informer::Handler handler) {
+    informers_.push_back(std::make_unique<kube::Informer>(
+        client_, kube::InformerOptions{resource, config_.watch_namespace, std::move(selector), {}}, store,
+        std::move(handler)));
+  }
+
+  bool AwaitCaches(const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any poll;
+    std::unique_lock lock(mutex);
+    const auto synced = [this] {
+      return std::all_of(informers_.begin(), informers_.end(),
+                         [](const auto& informer) { return informer->synced(); });
+    };
+    while (!synced()) {
+      poll.wait_for(lock, stop, std::chrono::milliseconds(5), [] { return false; });
+      if (stop.stop_requested()) return false;
+    }
+    caches_synced_ = true;
+    return true;
+  }
+
+  Result<void> Lead(const std::stop_token& stop) {
+    LOCKSTEP_TRY(const rendezvous::ServerIdentity identity, ServerIdentity());
+    LOCKSTEP_TRY(const auto host, rendezvous::Host::Start({config_.rendezvous_address, identity}, service_));
+    if (!config_.pod_name.empty())
+      LOCKSTEP_TRY(rendezvous::LabelLeader(client_, {name_space_, config_.pod_name}, true));
+    metrics_.SetLeading(true);
+    log::Info("leading", {{"rendezvous_port", host->port()}, {"jobs", caches_.jobs.size()}});
+    reconcile::JobReconciler reconciler({client_, caches_, service_, events_, metrics_, clock_},
+                                        {config_.rendezvous_url, identity.ca});
+    controller::Controller controller(clock_, reconciler, metrics_);
+    for (const kube::Object& job : caches_.jobs.All()) controller.Enqueue(kube::KeyOf(*job).ToString());
+    SetController(&controller);
+    controller.Start(config_.workers);
+    const auto kept = config_.leader_elect ? election_.Keep(stop) : AwaitStop(stop);
+    SetController(nullptr);
+    metrics_.SetLeading(false);
+    // A leader that lost the lease must not write once more, not even to finish a reconcile.
+    if (!kept.ok()) {
+      log::Error("lost the leader lease, ending at once", {{"error", kept.error().ToString()}});
+      std::_Exit(1);
+    }
+    return {};
+  }
+
+  Result<rendezvous::ServerIdentity> ServerIdentity() {
+    if (config_.tls_secret.empty()) return rendezvous::ServerIdentity{};
+    return rendezvous::EnsureServerIdentity(client_, {name_space_, config_.tls_secret},
+                                            rendezvous::DnsNamesOf(config_.rendezvous_url), clock_.Now());
+  }
+
+  static Result<void> AwaitStop(const std::stop_token& stop) {
+    std::atomic<bool> stopped = false;
+    const std::stop_callback wake(stop, [&] {
+      stopped = true;
+      stopped.notify_all();
+    });
+    stopped.wait(false);
+    return {};
+  }
+
+  // A label left by a process that died in this pod would draw workers here.
+  void Unlabel() {
+    if (config_.pod_name.empty()) return;
+    const auto done = rendezvous::LabelLeader(client_, {name_space_, config_.pod_name}, false);
+    if (!done.ok()) log::Warning("could not remove the leader's label", {{"error", done.error().ToString()}});
+  }
+
+  // The controller exists only while this process leads; before, keys are of no use: all jobs are queued at
+  // the start.
+  void SetController(controller::Controller* controller) {
+    const std::lock_guard lock(controller_mutex_);
+    controller_ = controller;
+  }
+  void Enqueue(const std::string& key) {
+    const std::lock_guard lock(controller_mutex_);
+    if (controller_ != nullptr) controller_->Enqueue(key);
+  }
+  std::size_t QueueDepth() {
+    const std::lock_guard lock(controller_mutex_);
+    return controller_ == nullptr ? 0 : controller_->depth();
+  }
+
+  const OperatorConfig& config_;
+  const std::string name_space_;
+  const std::string identity_;
+  const SystemClock clock_;
+  std::mutex controller_mutex_;
+  controller::Controller* controller_ = nullptr;  // GUARDED_BY(controller_mutex_)
+  std::atomic<bool> caches_synced_ = false;
+  telemetry::Metrics metrics_;
+  kube::RestClient client_;
+  kube::LeaderElection election_;
+  kube::EventRecorder events_;
+  reconcile::Caches caches_;
+  rendezvous::RendezvousService service_;
+  rendezvous::TokenReviewer reviewer_;  // its threads call back into service_, so it ends first
+  rendezvous::PodFeed pod_feed_;
+  std::vector<std::unique_ptr<kube::Informer>> informers_;
+};
+
+}  // namespace
+
+Result<void> RunOperator(const OperatorConfig& config, const kube::ClientConfig& client,
+                         const std::stop_token& stop) {
+  LOCKSTEP_TRY(const auto transport, http::MakeTransport(client.endpoint));
+  Process process(config, client, *transport);
+  return process.Run(stop);
+}
+
+}  // namespace lockstep

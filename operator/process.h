@@ -1,0 +1,16 @@
+#pragma once
+// The operator's life: serve health, fill caches, wait for leadership, then serve the rendezvous and
+// reconcile until a signal or the loss of the lease. Built by main.
+
+#include <stop_token>
+
+#include "operator/config.h"
+#include "operator/kube/client_config.h"
+
+namespace lockstep {
+
+// Blocks until `stop` (then the lease is released) or a failure that ends the process.
+[[nodiscard]] Result<void> RunOperator(const OperatorConfig& config, const kube::ClientConfig& client,
+                                       const std::stop_token& stop);
+
+}  // namespace lockstep

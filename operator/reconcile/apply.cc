@@ -1,0 +1,202 @@
+#include "operator/reconcile/apply.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "runtime/common/api/names.h"
+#include "runtime/common/api/training_job_json.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+// As many requests of one stage at once: more do not make the API server faster (measured with bare clients).
+constexpr std::size_t kParallelWrites = 8;
+
+// Actions of one stage do not depend on each other; a later stage waits for the ones before.
+int StageOf(const Action& action) {
+  return std::holds_alternative<ApplyConfigMap>(action) ? 1 : static_cast<int>(action.index());
+}
+
+// Calls `work` for each index from several threads, until one call fails.
+template <typename Work>
+void ForEachInParallel(std::size_t count, Work work) {
+  std::atomic<std::size_t> next = 0;
+  std::atomic<bool> failed = false;
+  const auto worker = [&] {
+    for (std::size_t i = next++; i < count && !failed; i = next++) {
+      if (!work(i)) failed = true;
+    }
+  };
+  std::vector<std::jthread> helpers;
+  for (std::size_t i = 1; i < std::min(count, kParallelWrites); ++i) helpers.emplace_back(worker);
+  worker();
+}
+
+Error Foreign(const kube::Resource& resource, const kube::ObjectKey& key) {
+  return {ErrorCode::kAlreadyExists,
+          std::string(resource.kind) + " " + key.ToString() +
+              " exists and does not belong to this job; delete or rename one of the two"};
+}
+
+}  // namespace
+
+class Applier::Executor {
+ public:
+  Executor(Applier& applier, const api::TrainingJob& job)
+      : client_(applier.client_), caches_(applier.caches_), job_(job) {}
+
+  Result<void> operator()(const AddFinalizer&) {
+    Json finalizers = job_.metadata.finalizers;
+    finalizers.push_back(api::kFinalizer);
+    return PatchFinalizers(std::move(finalizers));
+  }
+  Result<void> operator()(const RemoveFinalizer&) {
+    std::vector<std::string> finalizers = job_.metadata.finalizers;
+    std::erase(finalizers, api::kFinalizer);
+    return PatchFinalizers(Json(finalizers));
+  }
+  Result<void> operator()(const ApplyService& action) {
+    return ApplyOwned(kube::kServices, action.object, caches_.services);
+  }
+  Result<void> operator()(const ApplyConfigMap& action) {
+    return ApplyOwned(kube::kConfigMaps, action.object, caches_.config_maps);
+  }
+  Result<void> operator()(const CreatePod& action) {
+    auto created = client_.Create(kube::kPods, action.object);
+    if (!created.ok() && created.error().code == ErrorCode::kAlreadyExists) {
+      // Ours, from a pass that this cache has not seen yet; or another's, which must not be taken for ours.
+      created = client_.Get(kube::kPods, kube::KeyOf(action.object));
+      if (created.ok() && kube::ControllerUidOf(*created) != job_.metadata.uid) {
+        return Foreign(kube::kPods, kube::KeyOf(action.object));
+      }
+    }
+    if (!created.ok()) return created.error();
+    caches_.pods.Learn(std::move(created).value());
+    return {};
+  }
+  Result<void> operator()(const MarkPod& action) {
+    const Json patch = {{"metadata",
+                         {{"resourceVersion", action.resource_version},
+                          {"annotations", {{api::kAnnotationAttempt, std::to_string(action.attempt)}}}}}};
+    LOCKSTEP_TRY(Json pod, client_.Patch(kube::kPods, KeyIn(action.name), patch, Ours()));
+    caches_.pods.Learn(std::move(pod));
+    return {};
+  }
+  Result<void> operator()(const DeletePod& action) {
+    auto deleted = client_.Delete(kube::kPods, KeyIn(action.name), {.uid = action.uid});
+    if (!deleted.ok()) return GoneIsFine(deleted.error());
+    if (StringAt(*deleted, {"kind"}) == kube::kPods.kind) caches_.pods.Learn(std::move(deleted).value());
+    return {};
+  }
+  Result<void> operator()(const DeleteJob& action) {
+    const auto deleted = client_.Delete(kJobs, KeyIn(job_.metadata.name), {.uid = action.uid});
+    return deleted.ok() ? Result<void>() : GoneIsFine(deleted.error());
+  }
+
+ private:
+  // NotFound, or another incarnation under the name: what should go is gone.
+  static Result<void> GoneIsFine(const Error& error) {
+    const bool gone = error.code == ErrorCode::kNotFound || error.code == ErrorCode::kConflict;
+    return gone ? Result<void>() : Result<void>(error);
+  }
+  static kube::PatchOptions Ours(kube::PatchKind kind = kube::PatchKind::kMerge) {
+    return {.kind = kind, .field_manager = std::string(api::kFieldManager)};
+  }
+  [[nodiscard]] kube::ObjectKey KeyIn(const std::string& name) const {
+    return {job_.metadata.namespace_name, name};
+  }
+
+  Result<void> PatchFinalizers(Json finalizers) {
+    const Json patch = {
+        {"metadata",
+         {{"resourceVersion", job_.metadata.resource_version}, {"finalizers", std::move(finalizers)}}}};
+    LOCKSTEP_TRY(Json job, client_.Patch(kJobs, KeyIn(job_.metadata.name), patch, Ours()));
+    caches_.jobs.Learn(std::move(job));
+    return {};
+  }
+
+  // Apply takes fields over by force, so look first whose object it is.
+  Result<void> ApplyOwned(const kube::Resource& resource, const Json& object, kube::Store& cache) {
+    const kube::ObjectKey key = kube::KeyOf(object);
+    const auto existing = client_.Get(resource, key);
+    if (!existing.ok() && existing.error().code != ErrorCode::kNotFound) return existing.error();
+    if (existing.ok() && kube::ControllerUidOf(*existing) != job_.metadata.uid) return Foreign(resource, key);
+    LOCKSTEP_TRY(Json applied, client_.Patch(resource, key, object, Ours(kube::PatchKind::kApply)));
+    cache.Learn(std::move(applied));
+    return {};
+  }
+
+  kube::KubeClient& client_;
+  Caches& caches_;
+  const api::TrainingJob& job_;
+};
+
+Applied Applier::Apply(const Observed& observed, const std::vector<PlannedAction>& actions) {
+  Executor executor(*this, observed.job);
+  std::mutex mutex;
+  Applied applied;  // GUARDED_BY(mutex)
+  for (std::size_t begin = 0; begin < actions.size() && !applied.error;) {
+    std::size_t end = begin + 1;
+    while (end < actions.size() && StageOf(actions[end].action) == StageOf(actions[begin].action)) ++end;
+    ForEachInParallel(end - begin, [&](std::size_t i) {
+      const Action& action = actions[begin + i].action;
+      const auto done = std::visit(executor, action);
+      if (done.ok()) return true;
+      const std::lock_guard lock(mutex);
+      const ErrorCode code = done.error().code;
+      const bool refusal = code == ErrorCode::kInvalidArgument || code == ErrorCode::kForbidden ||
+                           code == ErrorCode::kAlreadyExists;
+      if (!applied.error)
+        applied = {done.error(), refusal && !std::holds_alternative<AddFinalizer>(action) &&
+                                     !std::holds_alternative<RemoveFinalizer>(action)};
+      return false;
+    });
+    begin = end;
+  }
+  return applied;
+}
+
+Result<bool> Applier::WriteStatus(const Observed& observed, const api::TrainingJobStatus& status) {
+  const Json patch = MergePatchBetween(api::TrainingJobStatusToJson(observed.job.status),
+                                       api::TrainingJobStatusToJson(status));
+  if (patch.empty()) return false;
+  const kube::ObjectKey key{observed.job.metadata.namespace_name, observed.job.metadata.name};
+  // Our finalizer may just have moved the version: take the newest that we know of, if it is still that
+  // status.
+  const kube::Object newest = caches_.jobs.Get(key);
+  if (newest == nullptr || kube::UidOf(*newest) != observed.job.metadata.uid) return false;
+  std::vector<std::string> ignored;
+  const api::TrainingJob current = api::TrainingJobFromJson(*newest, ignored);
+  if (!(current.status == observed.job.status))
+    return Error{ErrorCode::kConflict, "the status changed meanwhile"};
+  const Json body = {{"metadata", {{"resourceVersion", current.metadata.resource_version}}},
+                     {"status", patch}};
+  LOCKSTEP_TRY(Json written,
+               client_.Patch(kJobs, key, body,
+                             {.subresource = "status", .field_manager = std::string(api::kFieldManager)}));
+  caches_.jobs.Learn(std::move(written));
+  return true;
+}
+
+Json MergePatchBetween(const Json& before, const Json& after) {
+  Json patch = Json::object();
+  for (const auto& [key, value] : after.items()) {
+    const auto old = before.find(key);
+    if (old == before.end()) {
+      patch[key] = value;
+    } else if (old->is_object() && value.is_object()) {
+      if (Json nested = MergePatchBetween(*old, value); !nested.empty()) patch[key] = std::move(nested);
+    } else if (*old != value) {
+      patch[key] = value;
+    }
+  }
+  for (const auto& [key, value] : before.items()) {
+    if (!after.contains(key)) patch[key] = nullptr;
+  }
+  return patch;
+}
+
+}  // namespace lockstep::reconcile

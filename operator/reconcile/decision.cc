@@ -1,0 +1,100 @@
+#include "operator/reconcile/decision.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/common/api/conditions.h"
+#include "runtime/common/base/strings.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+namespace condition = api::condition;
+namespace reason = api::reason;
+using Rule = std::optional<Decision>;
+
+Decision Fail(std::string_view why, std::string message) {
+  return {
+      .mode = Mode::kFinished, .finish_as = condition::kFailed, .reason = why, .message = std::move(message)};
+}
+
+Rule IgnoreForeign(const Observed& observed, const PodGroups&) {
+  const std::string& manager = observed.job.spec.managed_by;
+  if (manager.empty() || manager == api::kManagedByLockstep) return std::nullopt;
+  return Decision{.mode = Mode::kIgnore};
+}
+
+Rule Deleted(const Observed& observed, const PodGroups&) {
+  if (!observed.job.metadata.deletion_timestamp) return std::nullopt;
+  return Decision{.mode = Mode::kDelete};
+}
+
+Rule FinishedBefore(const Observed& observed, const PodGroups&) {
+  if (!api::IsFinished(observed.job.status.conditions)) return std::nullopt;
+  return Decision{.mode = Mode::kFinished};
+}
+
+Rule Invalid(const Observed& observed, const PodGroups&) {
+  if (!observed.violations.empty()) return Fail(reason::kInvalidSpec, Join(observed.violations, "; "));
+  if (!observed.unsupported.empty()) return Fail(reason::kNotImplemented, Join(observed.unsupported, "; "));
+  return std::nullopt;
+}
+
+bool ReachedTheEnd(const Observed& observed) {
+  const auto succeeded = [](const Pod& pod) { return pod.phase == PodPhase::kSucceeded; };
+  return observed.rendezvous.completed || std::any_of(observed.pods.begin(), observed.pods.end(), succeeded);
+}
+
+// One worker that came to the end speaks for the job: the others hold the same weights, and starting one
+// again would train from nothing. Those still running are given the time to leave.
+Rule Completed(const Observed& observed, const PodGroups&) {
+  if (!ReachedTheEnd(observed)) return std::nullopt;
+  const auto leaving = [](const Pod& pod) { return pod.phase == PodPhase::kRunning; };
+  const auto count = std::count_if(observed.pods.begin(), observed.pods.end(), leaving);
+  if (count > 0)
+    return Decision{.mode = Mode::kDrain, .message = std::to_string(count) + " workers are leaving"};
+  return Decision{.mode = Mode::kFinished,
+                  .finish_as = condition::kComplete,
+                  .reason = reason::kTrainingDone,
+                  .message = "training reached its end"};
+}
+
+Rule Suspended(const Observed& observed, const PodGroups&) {
+  if (!observed.job.spec.suspend) return std::nullopt;
+  return Decision{.mode = Mode::kSuspend};
+}
+
+Rule PastDeadline(const Observed& observed, const PodGroups&) {
+  const auto& limit = observed.job.spec.run_policy.active_deadline_seconds;
+  if (!limit || !observed.job.status.start_time) return std::nullopt;
+  if (observed.now - *observed.job.status.start_time < std::chrono::seconds(*limit)) return std::nullopt;
+  return Fail(reason::kDeadlineExceeded,
+              "active for longer than runPolicy.activeDeadlineSeconds, " + std::to_string(*limit));
+}
+
+std::optional<Seconds> UntilDeadline(const Observed& observed) {
+  const auto& limit = observed.job.spec.run_policy.active_deadline_seconds;
+  if (!limit) return std::nullopt;
+  const WallTime start = observed.job.status.start_time.value_or(observed.now);
+  return Seconds(static_cast<double>(*limit)) - Seconds(observed.now - start);
+}
+
+Decision Run(const Observed& observed, const PodGroups& groups) {
+  std::vector<Pod> wanted;
+  for (const auto& [slot, pod] : groups.slots) wanted.push_back(pod);
+  FailureDecision failures = DecideFailures(observed, wanted);
+  if (failures.job_failure) return Fail(failures.job_failure->reason, failures.job_failure->message);
+  return {.mode = Mode::kRun, .failures = std::move(failures), .deadline = UntilDeadline(observed)};
+}
+
+}  // namespace
+
+Decision Decide(const Observed& observed, const PodGroups& groups) {
+  for (const auto rule :
+       {IgnoreForeign, Deleted, FinishedBefore, Invalid, Completed, Suspended, PastDeadline}) {
+    if (Rule decision = rule(observed, groups)) return *std::move(decision);
+  }
+  return Run(observed, groups);
+}
+
+}  // namespace lockstep::reconcile

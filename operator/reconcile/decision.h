@@ -1,0 +1,36 @@
+#pragma once
+// What a job should be doing now, and why: a chain of rules of which the first that applies wins. Pure.
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "operator/reconcile/failure_policy.h"
+#include "operator/reconcile/observed.h"
+#include "operator/reconcile/pods.h"
+
+namespace lockstep::reconcile {
+
+enum class Mode {
+  kIgnore,    // another controller's job
+  kDelete,    // the object is going away
+  kFinished,  // Complete or Failed, now or before
+  kSuspend,
+  kDrain,  // training has reached its end; the last workers are leaving
+  kRun,
+};
+
+struct Decision {
+  Mode mode = Mode::kRun;
+  // Of kFinished, where this pass finishes it: Complete or Failed with a reason of api::reason. Empty: it was
+  // before.
+  std::string_view finish_as;
+  std::string_view reason;
+  std::string message;
+  FailureDecision failures;         // of kRun
+  std::optional<Seconds> deadline;  // until the rule that waits for time may apply
+};
+
+[[nodiscard]] Decision Decide(const Observed& observed, const PodGroups& groups);
+
+}  // namespace lockstep::reconcile

@@ -1,0 +1,113 @@
+#include "operator/reconcile/desired_pod.h"
+
+#include <string>
+
+#include "operator/reconcile/desired.h"
+#include "runtime/common/api/names.h"
+#include "runtime/common/protocol/environment.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+namespace env = protocol::env;
+
+constexpr const char* kConfigVolume = "lockstep-config";
+constexpr const char* kConfigFolder = "/etc/lockstep";
+constexpr const char* kTokenVolume = "lockstep-token";
+constexpr const char* kTokenFolder = "/var/run/secrets/lockstep";
+constexpr const char* kTokenAudience = "lockstep";
+constexpr int kTokenSeconds = 3600;
+
+Json Variable(const char* name, std::string value) { return {{"name", name}, {"value", std::move(value)}}; }
+
+Json FromField(const char* name, const char* path) {
+  return {{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", path}}}}}};
+}
+
+Json& ListIn(Json& object, const char* key) {
+  Json& list = object[key];
+  if (!list.is_array()) list = Json::array();
+  return list;
+}
+
+void SetDefault(Json& object, const char* key, Json value) {
+  if (!object.contains(key)) object[key] = std::move(value);
+}
+
+// Ours first, so that the user's variables may refer to them.
+void AddEnvironment(Json& trainer, int32_t slot) {
+  Json variables = {Variable(env::kConfig, std::string(kConfigFolder) + "/" + kConfigKey),
+                    Variable(env::kTokenFile, std::string(kTokenFolder) + "/token"),
+                    FromField(env::kPodName, "metadata.name"),
+                    FromField(env::kPodUid, "metadata.uid"),
+                    FromField(env::kPodIp, "status.podIP"),
+                    FromField(env::kNodeName, "spec.nodeName"),
+                    Variable(env::kSlot, std::to_string(slot))};
+  const std::string log = StringAt(trainer, {"terminationMessagePath"});
+  if (!log.empty()) variables.push_back(Variable(env::kTerminationLog, log));
+  for (Json& variable : ListIn(trainer, "env")) variables.push_back(std::move(variable));
+  trainer["env"] = std::move(variables);
+}
+
+void CompleteTrainer(Json& trainer, const api::TrainingJobSpec& spec, int32_t slot) {
+  AddEnvironment(trainer, slot);
+  if (spec.checkpoint && spec.checkpoint->secret_ref) {
+    ListIn(trainer, "envFrom").push_back({{"secretRef", {{"name", spec.checkpoint->secret_ref->name}}}});
+  }
+  Json& mounts = ListIn(trainer, "volumeMounts");
+  mounts.push_back({{"name", kConfigVolume}, {"mountPath", kConfigFolder}, {"readOnly", true}});
+  mounts.push_back({{"name", kTokenVolume}, {"mountPath", kTokenFolder}, {"readOnly", true}});
+  // A program of the user's own says nothing about its end: its last log lines do.
+  SetDefault(trainer, "terminationMessagePolicy", "FallbackToLogsOnError");
+}
+
+void AddVolumes(Json& pod_spec, const std::string& job) {
+  Json& volumes = ListIn(pod_spec, "volumes");
+  volumes.push_back({{"name", kConfigVolume}, {"configMap", {{"name", api::ConfigMapName(job)}}}});
+  const Json token = {
+      {"serviceAccountToken",
+       {{"audience", kTokenAudience}, {"expirationSeconds", kTokenSeconds}, {"path", "token"}}}};
+  volumes.push_back({{"name", kTokenVolume}, {"projected", {{"sources", Json::array({token})}}}});
+}
+
+void CompleteSpec(Json& pod_spec, const api::TrainingJob& job, int32_t slot) {
+  const api::TrainingJobSpec& spec = job.spec;
+  pod_spec["restartPolicy"] = "Never";
+  pod_spec["hostname"] = api::PodName(job.metadata.name, slot);
+  pod_spec["subdomain"] = api::ServiceName(job.metadata.name);
+  // The worker needs a token for the rendezvous only, which it gets by its own volume.
+  SetDefault(pod_spec, "automountServiceAccountToken", false);
+  SetDefault(pod_spec, "enableServiceLinks", false);
+  if (spec.checkpoint) pod_spec["terminationGracePeriodSeconds"] = spec.checkpoint->grace_period_seconds;
+  const std::string& priority = spec.scheduling_policy.priority_class_name;
+  if (!priority.empty()) pod_spec["priorityClassName"] = priority;
+  AddVolumes(pod_spec, job.metadata.name);
+  for (Json& container : ListIn(pod_spec, "containers")) {
+    if (StringAt(container, {"name"}) == spec.worker.container_name) CompleteTrainer(container, spec, slot);
+  }
+}
+
+Json Metadata(const api::TrainingJob& job, int32_t slot) {
+  const Json* labels = FindJson(job.spec.worker.pod_template, {"metadata", "labels"});
+  const Json* annotations = FindJson(job.spec.worker.pod_template, {"metadata", "annotations"});
+  Json metadata = OwnedMetadata(job, api::PodName(job.metadata.name, slot));
+  metadata["labels"] = labels != nullptr ? *labels : Json::object();
+  for (const auto& [key, value] : api::WorkerLabels(job.metadata.name, slot)) metadata["labels"][key] = value;
+  Json& notes = metadata["annotations"];
+  notes = annotations != nullptr ? *annotations : Json::object();
+  SetDefault(notes, "prometheus.io/scrape", "true");
+  SetDefault(notes, "prometheus.io/port", std::to_string(job.spec.observability.metrics_port));
+  SetDefault(notes, "prometheus.io/path", "/metrics");
+  return metadata;
+}
+
+}  // namespace
+
+Json DesiredPod(const api::TrainingJob& job, int32_t slot) {
+  const Json* spec = FindJson(job.spec.worker.pod_template, {"spec"});
+  Json pod = {{"metadata", Metadata(job, slot)}, {"spec", spec != nullptr ? *spec : Json::object()}};
+  CompleteSpec(pod["spec"], job, slot);
+  return pod;
+}
+
+}  // namespace lockstep::reconcile

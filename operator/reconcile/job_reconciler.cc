@@ -1,0 +1,113 @@
+#include "operator/reconcile/job_reconciler.h"
+
+#include <array>
+#include <utility>
+
+#include "operator/reconcile/notes.h"
+#include "operator/reconcile/plan.h"
+#include "operator/reconcile/status.h"
+#include "runtime/common/base/log.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+Json ReferenceTo(const api::TrainingJob& job) {
+  return {{"apiVersion", api::kApiVersion},
+          {"kind", api::kKind},
+          {"namespace", job.metadata.namespace_name},
+          {"name", job.metadata.name},
+          {"uid", job.metadata.uid}};
+}
+
+void LogActions(const std::string& key, const Plan& plan) {
+  std::map<std::string, int64_t> counts;  // a job of a thousand pods is one line, not a thousand
+  for (const PlannedAction& entry : plan.actions) {
+    static constexpr std::array<std::string_view, 8> kNames = {
+        "add finalizer", "apply service", "apply config map", "mark pod",
+        "delete pod",    "create pod",    "delete job",       "remove finalizer"};
+    ++counts[std::string(kNames.at(entry.action.index())) + ": " + entry.reason];
+  }
+  for (const auto& [action, count] : counts) {
+    log::Info("planned", {{"job", key}, {"action", action}, {"count", count}});
+  }
+}
+
+}  // namespace
+
+JobReconciler::JobReconciler(Dependencies dependencies, ClusterSettings settings)
+    : dependencies_(dependencies),
+      settings_(std::move(settings)),
+      applier_(dependencies.client, dependencies.caches) {}
+
+Result<controller::Outcome> JobReconciler::Reconcile(const std::string& key) {
+  const auto observed = Observe(kube::KeyFromString(key), dependencies_.caches, dependencies_.rendezvous,
+                                settings_, dependencies_.clock.Now());
+  if (!observed) {
+    Forget(key);
+    return controller::Outcome{};
+  }
+  const Plan plan = MakePlan(*observed);
+  if (plan.ignored) return controller::Outcome{};
+  Remember(key, IdentityOf(observed->job));
+  ConfigureRendezvous(*observed, plan);
+  LogActions(key, plan);
+  const Applied applied = applier_.Apply(*observed, plan.actions);
+  if (applied.pod_refused) return WriteRefusal(*observed, plan, *applied.error);
+  if (applied.error) return *applied.error;
+  LOCKSTEP_TRY(WriteOutcome(*observed, plan.status, plan.events));
+  return controller::Outcome{.requeue_after = plan.requeue_after};
+}
+
+void JobReconciler::ConfigureRendezvous(const Observed& observed, const Plan& plan) {
+  const protocol::JobIdentity job = IdentityOf(observed.job);
+  if (plan.rendezvous) {
+    dependencies_.rendezvous.Configure(job, *plan.rendezvous);
+  } else {
+    dependencies_.rendezvous.Forget(job);
+  }
+}
+
+Result<void> JobReconciler::WriteOutcome(const Observed& observed, const api::TrainingJobStatus& status,
+                                         const std::vector<kube::EventNote>& notes) {
+  LOCKSTEP_TRY(const bool written, applier_.WriteStatus(observed, status));
+  if (written && status.state != observed.job.status.state) {
+    log::Info("job changed state",
+              {{"job", observed.job.metadata.namespace_name + "/" + observed.job.metadata.name},
+               {"state", status.state}});
+  }
+  for (const kube::EventNote& note : notes) dependencies_.events.Record(ReferenceTo(observed.job), note);
+  dependencies_.observer.OnJob(observed.job, status);
+  return {};
+}
+
+Error JobReconciler::WriteRefusal(const Observed& observed, const Plan& plan, const Error& refusal) {
+  const api::TrainingJobStatus status = StatusAfterRefusal(observed, plan.status, refusal);
+  const auto written = WriteOutcome(observed, status, NotesOfConditions(observed.job.status, status));
+  return written.ok() ? refusal : written.error();
+}
+
+void JobReconciler::Remember(const std::string& key, const protocol::JobIdentity& job) {
+  std::optional<protocol::JobIdentity> replaced;
+  {
+    const std::lock_guard lock(mutex_);
+    protocol::JobIdentity& known = known_[key];
+    if (!known.uid.empty() && known.uid != job.uid) replaced = known;
+    known = job;
+  }
+  if (replaced) dependencies_.rendezvous.Forget(*replaced);
+}
+
+void JobReconciler::Forget(const std::string& key) {
+  protocol::JobIdentity job;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = known_.find(key);
+    if (found == known_.end()) return;
+    job = found->second;
+    known_.erase(found);
+  }
+  dependencies_.rendezvous.Forget(job);
+  dependencies_.observer.OnJobGone(job);
+}
+
+}  // namespace lockstep::reconcile

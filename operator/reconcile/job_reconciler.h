@@ -1,0 +1,54 @@
+#pragma once
+// observe → plan → apply for one job. Called from the controller's workers, one job at a time each.
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "operator/controller/reconciler.h"
+#include "operator/kube/event_recorder.h"
+#include "operator/reconcile/apply.h"
+#include "operator/reconcile/observe.h"
+#include "runtime/common/rendezvous/service.h"
+
+namespace lockstep::reconcile {
+
+// Told the outcome of each pass, for metrics. Must not block.
+class JobObserver {
+ public:
+  virtual ~JobObserver() = default;
+  virtual void OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& status) = 0;
+  virtual void OnJobGone(const protocol::JobIdentity& job) = 0;
+};
+
+class JobReconciler final : public controller::Reconciler {
+ public:
+  struct Dependencies {
+    kube::KubeClient& client;
+    Caches& caches;
+    rendezvous::RendezvousService& rendezvous;
+    kube::EventRecorder& events;
+    JobObserver& observer;
+    const Clock& clock;
+  };
+
+  JobReconciler(Dependencies dependencies, ClusterSettings settings);
+
+  Result<controller::Outcome> Reconcile(const std::string& key) override;
+
+ private:
+  void Forget(const std::string& key);
+  void Remember(const std::string& key, const protocol::JobIdentity& job);
+  void ConfigureRendezvous(const Observed& observed, const Plan& plan);
+  Result<void> WriteOutcome(const Observed& observed, const api::TrainingJobStatus& status,
+                            const std::vector<kube::EventNote>& notes);
+  Error WriteRefusal(const Observed& observed, const Plan& plan, const Error& refusal);
+
+  Dependencies dependencies_;
+  const ClusterSettings settings_;
+  Applier applier_;
+  std::mutex mutex_;
+  std::map<std::string, protocol::JobIdentity> known_;  // by key; GUARDED_BY(mutex_)
+};
+
+}  // namespace lockstep::reconcile

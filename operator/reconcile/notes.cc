@@ -1,0 +1,64 @@
+#include "operator/reconcile/notes.h"
+
+#include <algorithm>
+
+#include "operator/reconcile/progress.h"
+#include "runtime/common/api/conditions.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+namespace condition = api::condition;
+using kube::EventNote;
+
+bool IsToldOf(std::string_view type) {
+  return type == condition::kComplete || type == condition::kFailed || type == condition::kStalled ||
+         type == condition::kSuspended;
+}
+
+bool IsWarning(std::string_view type) { return type == condition::kFailed || type == condition::kStalled; }
+
+template <typename T>
+int64_t Count(const Plan& plan) {
+  return std::count_if(plan.actions.begin(), plan.actions.end(),
+                       [](const PlannedAction& entry) { return std::holds_alternative<T>(entry.action); });
+}
+
+}  // namespace
+
+std::vector<EventNote> NotesOfConditions(const api::TrainingJobStatus& before,
+                                         const api::TrainingJobStatus& after) {
+  std::vector<EventNote> notes;
+  for (const api::Condition& now : after.conditions) {
+    const api::Condition* old = api::FindCondition(before.conditions, now.type);
+    const bool is_new = old == nullptr || old->status != now.status || old->reason != now.reason;
+    if (!is_new || !IsToldOf(now.type)) continue;
+    if (now.status == api::ConditionStatus::kTrue) {
+      notes.push_back({IsWarning(now.type), now.reason, "Reconcile", now.message});
+    } else if (now.type == condition::kSuspended && old != nullptr) {
+      notes.push_back({false, now.reason, "Reconcile", "spec.suspend is false"});
+    }
+  }
+  return notes;
+}
+
+std::vector<EventNote> MakeNotes(const Observed& observed, const Decision& decision, const Plan& plan) {
+  std::vector<EventNote> notes;
+  if (const int64_t created = Count<CreatePod>(plan); created > 0) {
+    notes.push_back({false, "PodsCreated", "CreatePods",
+                     "created " + std::to_string(created) + " of " +
+                         std::to_string(observed.job.spec.worker.replicas) + " worker pods"});
+  }
+  for (const std::string& failure : decision.failures.notes) {
+    notes.push_back({true, std::string(api::reason::kReplicaFailed), "ReplacePod", failure});
+  }
+  for (const rendezvous::RoundChange& change : NewChanges(observed)) {
+    notes.push_back(
+        {true, "RoundBroken", "Rendezvous", "round " + std::to_string(change.round) + ": " + change.reason});
+  }
+  const std::vector<EventNote> conditions = NotesOfConditions(observed.job.status, plan.status);
+  notes.insert(notes.end(), conditions.begin(), conditions.end());
+  return notes;
+}
+
+}  // namespace lockstep::reconcile

@@ -1,0 +1,31 @@
+#pragma once
+// The only reader: caches and rendezvous → Observed. Any thread.
+
+#include <optional>
+#include <string>
+
+#include "operator/kube/store.h"
+#include "operator/reconcile/observed.h"
+#include "runtime/common/rendezvous/service.h"
+
+namespace lockstep::reconcile {
+
+// The caches of the four kinds; pods, services and config maps are indexed by the uid of their controller.
+struct Caches {
+  Caches();
+  kube::Store jobs;
+  kube::Store pods;
+  kube::Store services;
+  kube::Store config_maps;
+};
+
+inline constexpr kube::Resource kJobs{api::kGroup, api::kVersion, api::kPlural, api::kKind};
+
+// nullopt where the job is gone.
+[[nodiscard]] std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches,
+                                              const rendezvous::RendezvousService& rendezvous,
+                                              const ClusterSettings& settings, WallTime now);
+
+[[nodiscard]] protocol::JobIdentity IdentityOf(const api::TrainingJob& job);
+
+}  // namespace lockstep::reconcile

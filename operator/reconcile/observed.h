@@ -1,0 +1,34 @@
+#pragma once
+// Everything that a decision may look at. Values, no pointers into caches. Pure.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/reconcile/pods.h"
+#include "runtime/common/api/training_job.h"
+#include "runtime/common/base/clock.h"
+#include "runtime/common/base/json.h"
+#include "runtime/common/rendezvous/view.h"
+
+namespace lockstep::reconcile {
+
+// What the operator was started with and jobs need to know.
+struct ClusterSettings {
+  std::string rendezvous_url;
+  std::string ca_pem;  // empty: plain HTTP, for development
+};
+
+struct Observed {
+  api::TrainingJob job;
+  std::vector<std::string> violations;   // of its spec, each naming its field; empty: valid
+  std::vector<std::string> unsupported;  // the same, for what this version does not do
+  std::vector<Pod> pods;                 // owned by this job by uid
+  Json service;                          // as cached; null: none of ours
+  Json config_map;
+  rendezvous::RendezvousView rendezvous;
+  ClusterSettings settings;
+  WallTime now{};
+};
+
+}  // namespace lockstep::reconcile

@@ -1,0 +1,155 @@
+#include "operator/reconcile/plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "operator/reconcile/decision.h"
+#include "operator/reconcile/desired.h"
+#include "operator/reconcile/desired_pod.h"
+#include "operator/reconcile/notes.h"
+#include "operator/reconcile/progress.h"
+#include "operator/reconcile/status.h"
+#include "runtime/common/api/conditions.h"
+#include "runtime/common/api/names.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+using Actions = std::vector<PlannedAction>;
+
+bool HasFinalizer(const api::TrainingJob& job) {
+  const auto& finalizers = job.metadata.finalizers;
+  return std::find(finalizers.begin(), finalizers.end(), api::kFinalizer) != finalizers.end();
+}
+
+// The highest slot first, as everywhere where there is a choice.
+template <typename Predicate>
+void DeletePods(std::vector<Pod> pods, Predicate predicate, const std::string& why, Actions& actions) {
+  std::sort(pods.begin(), pods.end(), [](const Pod& a, const Pod& b) {
+    return std::pair(a.slot.value_or(-1), a.name) > std::pair(b.slot.value_or(-1), b.name);
+  });
+  for (const Pod& pod : pods) {
+    if (!pod.deleting && predicate(pod)) actions.push_back({DeletePod{pod.name, pod.uid}, why});
+  }
+}
+
+bool Any(const Pod&) { return true; }
+
+void PlanDelete(const Observed& observed, Actions& actions) {
+  DeletePods(observed.pods, Any, "the job is being deleted", actions);
+  if (observed.pods.empty() && HasFinalizer(observed.job)) {
+    actions.push_back({RemoveFinalizer{}, "no pod is left"});
+  }
+}
+
+std::optional<Seconds> UntilExpiry(const Observed& observed, const api::TrainingJobStatus& status) {
+  const auto& ttl = observed.job.spec.run_policy.ttl_seconds_after_finished;
+  if (!ttl || !status.completion_time) return std::nullopt;
+  return Seconds(static_cast<double>(*ttl)) - Seconds(observed.now - *status.completion_time);
+}
+
+void PlanFinished(const Observed& observed, const api::TrainingJobStatus& status, Plan& plan) {
+  switch (observed.job.spec.run_policy.clean_pod_policy) {
+    case api::CleanPodPolicy::kAll:
+      DeletePods(observed.pods, Any, "runPolicy.cleanPodPolicy is All", plan.actions);
+      break;
+    case api::CleanPodPolicy::kRunning:
+      DeletePods(
+          observed.pods, [](const Pod& pod) { return pod.IsActive(); }, "the job has finished", plan.actions);
+      break;
+    case api::CleanPodPolicy::kNone: break;
+  }
+  const auto expiry = UntilExpiry(observed, status);
+  if (expiry && *expiry <= Seconds(0)) {
+    plan.actions.push_back(
+        {DeleteJob{observed.job.metadata.uid}, "runPolicy.ttlSecondsAfterFinished has passed"});
+  }
+}
+
+void PlanObjects(const Observed& observed, Actions& actions) {
+  if (!HasFinalizer(observed.job)) actions.push_back({AddFinalizer{}, "pods must be gone before the job is"});
+  Json service = DesiredService(observed.job);
+  if (!Covers(observed.service, service)) actions.push_back({ApplyService{std::move(service)}, "pod names"});
+  Json config = DesiredConfigMap(observed.job, observed.settings);
+  if (!Covers(observed.config_map, config)) {
+    actions.push_back({ApplyConfigMap{std::move(config)}, "worker configuration"});
+  }
+}
+
+void PlanRun(const Observed& observed, const PodGroups& groups, const FailureDecision& failures,
+             Actions& actions) {
+  PlanObjects(observed, actions);
+  for (const Pod& pod : failures.to_mark) {
+    actions.push_back(
+        {MarkPod{pod.name, pod.resource_version, failures.attempt}, "its failure costs an attempt"});
+  }
+  for (const Pod& pod : failures.to_delete) actions.push_back({DeletePod{pod.name, pod.uid}, "it failed"});
+  DeletePods(groups.surplus, Any, "worker.replicas is " + std::to_string(observed.job.spec.worker.replicas),
+             actions);
+  for (int32_t slot = 0; slot < observed.job.spec.worker.replicas; ++slot) {
+    if (!groups.slots.contains(slot))
+      actions.push_back({CreatePod{DesiredPod(observed.job, slot)}, "the slot is free"});
+  }
+}
+
+rendezvous::JobSettings SettingsFor(const Observed& observed) {
+  const api::TrainingJobSpec& spec = observed.job.spec;
+  const auto& round = observed.job.status.rendezvous;
+  return {
+      .min_members = spec.min_replicas(),
+      .max_members = spec.max_replicas(),
+      .expected_members = spec.worker.replicas,
+      .last_call = std::chrono::seconds(spec.rendezvous.last_call_seconds),
+      .grow_delay = std::chrono::seconds(spec.elastic_policy ? spec.elastic_policy->grow_delay_seconds : 0),
+      .heartbeat_timeout = std::chrono::seconds(spec.rendezvous.heartbeat_timeout_seconds),
+      .first_round = (round ? round->round : 0) + 1};
+}
+
+// While pods live they may ask; the answers also tell them that the job is over.
+bool NeedsRendezvous(const Observed& observed, Mode mode) {
+  if (!observed.violations.empty() || !observed.unsupported.empty()) return false;
+  if (mode == Mode::kRun || mode == Mode::kDrain) return true;
+  return std::any_of(observed.pods.begin(), observed.pods.end(),
+                     [](const Pod& pod) { return pod.IsActive(); });
+}
+
+// The earliest moment at which another decision may be due though nothing happens.
+std::optional<std::chrono::milliseconds> NextLook(const Observed& observed, const Decision& decision,
+                                                  const api::TrainingJobStatus& status) {
+  std::optional<Seconds> next;
+  const auto consider = [&](std::optional<Seconds> delay) {
+    if (delay && *delay > Seconds(0)) next = next ? std::min(*next, *delay) : *delay;
+  };
+  consider(decision.deadline);
+  consider(decision.failures.wait);
+  if (decision.mode == Mode::kFinished) consider(UntilExpiry(observed, status));
+  const bool trains = decision.mode == Mode::kRun && observed.rendezvous.world_size > 0;
+  if (trains) consider(Seconds(kProgressPeriod));
+  if (!next) return std::nullopt;
+  return std::chrono::ceil<std::chrono::milliseconds>(*next);
+}
+
+}  // namespace
+
+Plan MakePlan(const Observed& observed) {
+  const PodGroups groups = GroupPods(observed.pods, observed.job.spec.worker.replicas);
+  const Decision decision = Decide(observed, groups);
+  Plan plan;
+  plan.ignored = decision.mode == Mode::kIgnore;
+  if (plan.ignored) return plan;
+  plan.status = MakeStatus(observed, groups, decision);
+  switch (decision.mode) {
+    case Mode::kDelete: PlanDelete(observed, plan.actions); break;
+    case Mode::kFinished: PlanFinished(observed, plan.status, plan); break;
+    case Mode::kSuspend: DeletePods(observed.pods, Any, "spec.suspend is true", plan.actions); break;
+    case Mode::kRun: PlanRun(observed, groups, decision.failures, plan.actions); break;
+    case Mode::kDrain:
+    case Mode::kIgnore: break;
+  }
+  if (NeedsRendezvous(observed, decision.mode)) plan.rendezvous = SettingsFor(observed);
+  plan.events = MakeNotes(observed, decision, plan);
+  plan.requeue_after = NextLook(observed, decision, plan.status);
+  return plan;
+}
+
+}  // namespace lockstep::reconcile

@@ -1,0 +1,60 @@
+#pragma once
+// The decision of a whole pass: Observed → what to write, why, and what to tell. A short conductor over the
+// policies; pure, so the same input gives the same plan, and repeating a plan is harmless.
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "operator/kube/event_recorder.h"
+#include "operator/reconcile/observed.h"
+#include "runtime/common/rendezvous/settings.h"
+
+namespace lockstep::reconcile {
+
+struct AddFinalizer {};
+struct RemoveFinalizer {};
+struct ApplyService {
+  Json object;
+};
+struct ApplyConfigMap {
+  Json object;
+};
+struct CreatePod {
+  Json object;
+};
+// Its failure is charged to the job as this attempt. Only this very version of the pod: a stale cache must
+// not charge twice.
+struct MarkPod {
+  std::string name;
+  std::string resource_version;
+  int32_t attempt = 0;
+};
+struct DeletePod {
+  std::string name;
+  std::string uid;
+};
+struct DeleteJob {
+  std::string uid;
+};
+using Action = std::variant<AddFinalizer, ApplyService, ApplyConfigMap, MarkPod, DeletePod, CreatePod,
+                            DeleteJob, RemoveFinalizer>;
+
+struct PlannedAction {
+  Action action;
+  std::string reason;
+};
+
+struct Plan {
+  bool ignored = false;                               // not our job: touch nothing
+  std::vector<PlannedAction> actions;                 // in this order
+  std::optional<rendezvous::JobSettings> rendezvous;  // absent: forget the job's rounds
+  api::TrainingJobStatus status;                      // written last, where it differs
+  std::vector<kube::EventNote> events;                // once the status is written
+  std::optional<std::chrono::milliseconds> requeue_after;
+};
+
+[[nodiscard]] Plan MakePlan(const Observed& observed);
+
+}  // namespace lockstep::reconcile

@@ -1,0 +1,56 @@
+#pragma once
+// A worker pod as the decisions see it, and which of a job's pods counts for which slot. Pure.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/kube/slim.h"
+#include "runtime/common/base/clock.h"
+#include "runtime/common/base/json.h"
+
+namespace lockstep::reconcile {
+
+enum class PodPhase {
+  kPending,  // not started yet
+  kRunning,
+  kSucceeded,  // the trainer container ended with 0, whatever its sidecars do
+  kFailed,
+};
+
+struct Pod {
+  std::string name;
+  std::string uid;
+  std::string resource_version;
+  std::optional<int32_t> slot;
+  PodPhase phase = PodPhase::kPending;
+  bool deleting = false;   // has a deletionTimestamp: its worker is saving and leaving
+  bool scheduled = false;  // has a node
+  bool ready = false;
+  bool disrupted = false;        // preempted, evicted or drained: nobody's fault
+  std::optional<int> exit_code;  // of the trainer container
+  std::string message;           // why it ended, as the worker wrote it or as Kubernetes says
+  std::string waiting_reason;    // of the first container that cannot start: ImagePullBackOff, …
+  std::string waiting_message;
+  std::string unschedulable;       // the scheduler's message
+  std::optional<int32_t> attempt;  // its failure is charged to the job as this attempt
+  std::optional<WallTime> created;
+
+  [[nodiscard]] bool IsActive() const { return phase == PodPhase::kPending || phase == PodPhase::kRunning; }
+};
+
+// The fields that PodFromJson reads: what the cache keeps of a pod.
+[[nodiscard]] const kube::FieldMask& PodFields();
+[[nodiscard]] Pod PodFromJson(const Json& json, const std::string& container);
+
+struct PodGroups {
+  std::map<int32_t, Pod> slots;  // the pod of each wanted slot
+  std::vector<Pod> surplus;      // slots beyond the wanted number, and pods without one
+};
+
+// The order of `pods` does not matter. Names are unique, so a slot has one pod at most.
+[[nodiscard]] PodGroups GroupPods(const std::vector<Pod>& pods, int32_t replicas);
+
+}  // namespace lockstep::reconcile

@@ -1,0 +1,186 @@
+#include "operator/reconcile/status.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "operator/reconcile/progress.h"
+#include "operator/reconcile/waiting.h"
+#include "runtime/common/api/conditions.h"
+#include "runtime/common/api/names.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+namespace condition = api::condition;
+namespace reason = api::reason;
+using api::ConditionStatus;
+
+// Sets conditions of one status; the arguments that are the same for all live here.
+class Conditions {
+ public:
+  Conditions(const Observed& observed, api::TrainingJobStatus& status)
+      : status_(status), generation_(observed.job.metadata.generation), now_(observed.now) {}
+
+  void True(std::string_view type, std::string_view why, std::string message = "") {
+    api::SetCondition(status_.conditions, {type, ConditionStatus::kTrue, why, std::move(message)},
+                      generation_, now_);
+  }
+  void False(std::string_view type, std::string_view why, std::string message = "") {
+    api::SetCondition(status_.conditions, {type, ConditionStatus::kFalse, why, std::move(message)},
+                      generation_, now_);
+  }
+  // A condition that was never true need not be listed as false.
+  void Clear(std::string_view type, std::string_view why) {
+    if (api::FindCondition(status_.conditions, type) != nullptr) False(type, why);
+  }
+  [[nodiscard]] bool IsTrue(std::string_view type) const { return api::IsTrue(status_.conditions, type); }
+
+ private:
+  api::TrainingJobStatus& status_;
+  int64_t generation_;
+  WallTime now_;
+};
+
+std::string CountOf(int64_t part, int64_t whole, std::string_view what) {
+  return std::to_string(part) + " of " + std::to_string(whole) + " " + std::string(what);
+}
+
+void SetFinished(Conditions& set, const Decision& decision) {
+  if (!decision.finish_as.empty()) set.True(decision.finish_as, decision.reason, decision.message);
+  for (const auto type :
+       {condition::kProgressing, condition::kRestarting, condition::kDegraded, condition::kStalled}) {
+    set.Clear(type, reason::kJobFinished);
+  }
+}
+
+void SetSuspended(Conditions& set) {
+  set.True(condition::kSuspended, reason::kSuspendRequested, "spec.suspend is true");
+  for (const auto type : {condition::kScheduled, condition::kInitialized, condition::kProgressing,
+                          condition::kRestarting, condition::kDegraded, condition::kStalled}) {
+    set.Clear(type, reason::kSuspendRequested);
+  }
+}
+
+void SetScheduled(const Observed& observed, const PodGroups& groups,
+                  const std::optional<WaitingReason>& waiting, Conditions& set) {
+  const int64_t wanted = observed.job.spec.worker.replicas;
+  const auto placed = std::count_if(groups.slots.begin(), groups.slots.end(),
+                                    [](const auto& entry) { return entry.second.scheduled; });
+  if (placed == wanted) return set.True(condition::kScheduled, reason::kPodsScheduled);
+  const bool unschedulable = waiting && waiting->reason == reason::kUnschedulable;
+  set.False(condition::kScheduled, unschedulable ? reason::kUnschedulable : reason::kPodsStarting,
+            unschedulable ? waiting->message : CountOf(placed, wanted, "pods have a node"));
+}
+
+void SetStalled(const std::optional<WaitingReason>& waiting, Conditions& set) {
+  if (waiting && waiting->needs_people)
+    return set.True(condition::kStalled, waiting->reason, waiting->message);
+  set.Clear(condition::kStalled, reason::kRecovered);
+}
+
+void SetProgressing(const Observed& observed, const std::optional<WaitingReason>& waiting, Conditions& set) {
+  const rendezvous::RendezvousView& view = observed.rendezvous;
+  const bool makes_steps = view.world_size > 0 && view.progress.step > 0 && view.progress.round == view.round;
+  if (makes_steps || view.completed) return set.True(condition::kProgressing, reason::kTraining);
+  if (waiting) return set.False(condition::kProgressing, waiting->reason, waiting->message);
+  if (view.world_size > 0)
+    return set.False(condition::kProgressing, reason::kRoundFormed, "waiting for the first step");
+  const bool runs = std::any_of(observed.pods.begin(), observed.pods.end(),
+                                [](const Pod& pod) { return pod.phase == PodPhase::kRunning; });
+  set.False(condition::kProgressing, runs ? reason::kRendezvous : reason::kPodsStarting,
+            runs ? "waiting for workers to meet" : "waiting for pods to start");
+}
+
+void SetMembership(const Observed& observed, Conditions& set) {
+  const rendezvous::RendezvousView& view = observed.rendezvous;
+  const auto wanted = static_cast<std::size_t>(observed.job.spec.worker.replicas);
+  if (view.world_size > 0) {
+    set.True(condition::kInitialized, reason::kRoundFormed);
+    set.Clear(condition::kRestarting, reason::kRecovered);
+    if (view.members.size() < wanted) {
+      set.True(
+          condition::kDegraded, reason::kReplicasMissing,
+          CountOf(static_cast<int64_t>(view.members.size()), static_cast<int64_t>(wanted), "replicas train"));
+    } else {
+      set.Clear(condition::kDegraded, reason::kAllReplicasIn);
+    }
+  } else if (set.IsTrue(condition::kInitialized) && !view.completed) {
+    set.True(condition::kRestarting, reason::kReplicaFailed,
+             view.changes.empty() ? "" : view.changes.back().reason);
+  }
+}
+
+void SetRunning(const Observed& observed, const PodGroups& groups, Conditions& set) {
+  const std::optional<WaitingReason> waiting = FindWaitingReason(observed);
+  set.Clear(condition::kSuspended, reason::kResumed);
+  SetScheduled(observed, groups, waiting, set);
+  SetStalled(waiting, set);
+  const bool was_running = set.IsTrue(condition::kInitialized) && set.IsTrue(condition::kProgressing);
+  if (!KnowsTheRound(observed) && was_running) return;  // see KnowsTheRound
+  SetMembership(observed, set);
+  SetProgressing(observed, waiting, set);
+}
+
+void CountPods(const Observed& observed, api::TrainingJobStatus& status) {
+  const auto count = [&](auto predicate) {
+    return static_cast<int32_t>(std::count_if(observed.pods.begin(), observed.pods.end(), predicate));
+  };
+  status.replicas = count([](const Pod& pod) { return pod.IsActive() && !pod.deleting; });
+  status.ready_replicas = count([](const Pod& pod) { return pod.IsActive() && pod.ready; });
+  status.selector = api::WorkerSelector(observed.job.metadata.name);
+}
+
+void SetTimes(const Observed& observed, Mode mode, api::TrainingJobStatus& status) {
+  if (mode == Mode::kSuspend) status.start_time.reset();
+  if (mode == Mode::kRun && !status.start_time) status.start_time = observed.now;
+  if (mode == Mode::kFinished && !status.completion_time) status.completion_time = observed.now;
+}
+
+}  // namespace
+
+api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& groups,
+                                  const Decision& decision) {
+  api::TrainingJobStatus status = observed.job.status;
+  if (decision.mode == Mode::kIgnore || decision.mode == Mode::kDelete) return status;
+  status.observed_generation = observed.job.metadata.generation;
+  CountPods(observed, status);
+  SetTimes(observed, decision.mode, status);
+  const bool finishes_now = decision.mode == Mode::kFinished && !decision.finish_as.empty();
+  if (decision.mode != Mode::kFinished || finishes_now) {
+    ApplyRendezvous(observed, finishes_now || decision.mode == Mode::kDrain, status);
+  }
+  if (decision.mode == Mode::kRun) status.attempt = std::max(status.attempt, decision.failures.attempt);
+  Conditions set(observed, status);
+  if (decision.mode == Mode::kFinished) SetFinished(set, decision);
+  if (decision.mode == Mode::kSuspend) SetSuspended(set);
+  if (decision.mode == Mode::kRun || decision.mode == Mode::kDrain) SetRunning(observed, groups, set);
+  if (status.rendezvous && (decision.mode == Mode::kFinished || decision.mode == Mode::kSuspend)) {
+    status.rendezvous->world_size = 0;
+  }
+  status.state = api::StateOf(status.conditions);
+  return status;
+}
+
+api::TrainingJobStatus StatusAfterRefusal(const Observed& observed, api::TrainingJobStatus status,
+                                          const Error& refusal) {
+  // The plan cleared what the pass before had set; setting it anew would move its time with every retry.
+  for (api::Condition& entry : status.conditions) {
+    const api::Condition* before = api::FindCondition(observed.job.status.conditions, entry.type);
+    if (before != nullptr && (entry.type == condition::kStalled || entry.type == condition::kProgressing)) {
+      entry = *before;
+    }
+  }
+  Conditions set(observed, status);
+  if (refusal.code == ErrorCode::kInvalidArgument) {
+    set.True(condition::kFailed, reason::kInvalidSpec,
+             "spec.worker.template: the API server refuses the pod: " + refusal.message);
+    status.completion_time = observed.now;
+  } else {
+    set.True(condition::kStalled, reason::kPodRejected, refusal.message);
+  }
+  set.Clear(condition::kProgressing, reason::kPodRejected);
+  status.state = api::StateOf(status.conditions);
+  return status;
+}
+
+}  // namespace lockstep::reconcile

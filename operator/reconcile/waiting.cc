@@ -1,0 +1,48 @@
+#include "operator/reconcile/waiting.h"
+
+#include <algorithm>
+
+#include "runtime/common/api/conditions.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+bool IsAboutImage(const std::string& reason) { return reason.find("Image") != std::string::npos; }
+
+WaitingReason StuckContainer(const Observed& observed, const Pod& pod) {
+  const std::string detail = "pod " + pod.name + ": " + pod.waiting_reason + ": " + pod.waiting_message;
+  if (IsAboutImage(pod.waiting_reason)) {
+    return {api::reason::kImagePull, "spec.worker.template: the image cannot be pulled; " + detail};
+  }
+  const auto& checkpoint = observed.job.spec.checkpoint;
+  const bool has_secret = checkpoint && checkpoint->secret_ref;
+  // The kubelet says which object is missing in its message only: `secret "name" not found`.
+  if (has_secret &&
+      pod.waiting_message.find("\"" + checkpoint->secret_ref->name + "\"") != std::string::npos) {
+    return {api::reason::kSecretMissing, "spec.checkpoint.secretRef: create the Secret \"" +
+                                             checkpoint->secret_ref->name + "\" in namespace \"" +
+                                             observed.job.metadata.namespace_name +
+                                             "\"; the pods start as soon as it is there (" + detail + ")"};
+  }
+  return {api::reason::kContainerConfig, "spec.worker.template: a container cannot be made; " + detail};
+}
+
+}  // namespace
+
+std::optional<WaitingReason> FindWaitingReason(const Observed& observed) {
+  std::vector<Pod> pods = observed.pods;
+  std::sort(pods.begin(), pods.end(), [](const Pod& a, const Pod& b) { return a.name < b.name; });
+  for (const Pod& pod : pods) {
+    if (pod.IsActive() && !pod.deleting && !pod.waiting_reason.empty()) return StuckContainer(observed, pod);
+  }
+  for (const Pod& pod : pods) {
+    if (pod.IsActive() && !pod.scheduled && !pod.unschedulable.empty()) {
+      return WaitingReason{.reason = api::reason::kUnschedulable,
+                           .message = "pod " + pod.name + ": " + pod.unschedulable,
+                           .needs_people = false};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::reconcile

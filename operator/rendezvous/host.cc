@@ -1,0 +1,51 @@
+#include "operator/rendezvous/host.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include "runtime/common/api/names.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+constexpr std::chrono::milliseconds kTick{50};
+constexpr int kServerThreads = 2;
+
+void TickUntil(const std::stop_token& stop, RendezvousService& service) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  while (!stop.stop_requested()) {
+    service.Tick();
+    never.wait_for(lock, stop, kTick, [] { return false; });
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Host>> Host::Start(const HostOptions& options, RendezvousService& service) {
+  http::ServerOptions server{.address = options.address, .threads = kServerThreads};
+  server.certificate_pem = options.identity.certificate;
+  server.key_pem = options.identity.key;
+  LOCKSTEP_TRY(auto started,
+               http::StartServer(server, [&service](http::ServerRequest request, http::Responder respond) {
+                 service.Handle(std::move(request), std::move(respond));
+               }).WithContext("rendezvous server"));
+  return std::unique_ptr<Host>(new Host(std::move(started), service));
+}
+
+Host::Host(std::unique_ptr<http::HttpServer> server, RendezvousService& service)
+    : server_(std::move(server)),
+      ticker_([&service](const std::stop_token& stop) { TickUntil(stop, service); }) {}
+
+Result<void> LabelLeader(kube::KubeWriter& writer, const kube::ObjectKey& pod, bool leads) {
+  const Json value = leads ? Json("true") : Json(nullptr);
+  const Json patch = {{"metadata", {{"labels", {{api::kLabelLeader, value}}}}}};
+  const auto patched =
+      writer.Patch(kube::kPods, pod, patch, {.field_manager = std::string(api::kFieldManager)});
+  if (patched.ok() || patched.error().code == ErrorCode::kNotFound) return {};
+  return patched.error().WithContext("labelling the leader's pod");
+}
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,38 @@
+#pragma once
+// Serves the rendezvous while this process leads: an HTTP(S) server in front of RendezvousService, a thread
+// that moves time on, and the label by which the Service finds the leader's pod. Built by main when
+// leadership begins; the destructor stops serving.
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "operator/kube/client.h"
+#include "operator/rendezvous/certificates.h"
+#include "runtime/common/http/server.h"
+#include "runtime/common/rendezvous/service.h"
+
+namespace lockstep::rendezvous {
+
+struct HostOptions {
+  std::string address;      // host:port to listen on
+  ServerIdentity identity;  // empty: plain HTTP
+};
+
+class Host {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<Host>> Start(const HostOptions& options,
+                                                           RendezvousService& service);
+  [[nodiscard]] int port() const { return server_->port(); }
+
+ private:
+  Host(std::unique_ptr<http::HttpServer> server, RendezvousService& service);
+  std::unique_ptr<http::HttpServer> server_;
+  std::jthread ticker_;  // first to end
+};
+
+// Sets or removes the leader's label on a pod of the operator. NotFound is no error: it may run outside of a
+// pod.
+[[nodiscard]] Result<void> LabelLeader(kube::KubeWriter& writer, const kube::ObjectKey& pod, bool leads);
+
+}  // namespace lockstep::rendezvous

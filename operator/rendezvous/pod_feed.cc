@@ -1,0 +1,38 @@
+#include "operator/rendezvous/pod_feed.h"
+
+#include "operator/reconcile/pods.h"
+#include "runtime/common/api/names.h"
+
+namespace lockstep::rendezvous {
+
+std::optional<PodLoss> LossFrom(const kube::ObjectChange& change, const std::string& container) {
+  const bool is_gone = change.after == nullptr;
+  const Json& json = is_gone ? *change.before : *change.after;
+  PodLoss loss{.job = {StringAt(json, {"metadata", "namespace"}),
+                       StringAt(json, {"metadata", "labels", api::kLabelJob}), kube::ControllerUidOf(json)},
+               .pod_uid = kube::UidOf(json)};
+  if (loss.job.uid.empty() || loss.pod_uid.empty()) return std::nullopt;
+  const reconcile::Pod pod = reconcile::PodFromJson(json, container);
+  // One that completed has said so itself, and is no loss.
+  if (pod.phase == reconcile::PodPhase::kSucceeded) return std::nullopt;
+  if (pod.phase == reconcile::PodPhase::kFailed) {
+    loss.reason = pod.exit_code ? "exit code " + std::to_string(*pod.exit_code) : "the pod failed";
+    if (!pod.message.empty()) loss.reason += ": " + pod.message;
+    return loss;
+  }
+  if (!is_gone) return std::nullopt;
+  loss.reason = "the pod was deleted";
+  return loss;
+}
+
+void PodFeed::OnChange(const kube::ObjectChange& change) {
+  const Json& json = change.after == nullptr ? *change.before : *change.after;
+  const kube::ObjectKey job{StringAt(json, {"metadata", "namespace"}),
+                            StringAt(json, {"metadata", "labels", api::kLabelJob})};
+  const kube::Object owner = jobs_.Get(job);
+  const std::string container =
+      owner == nullptr ? "trainer" : StringAt(*owner, {"spec", "worker", "containerName"}, "trainer");
+  if (const auto loss = LossFrom(change, container)) service_.PodGone(loss->job, loss->pod_uid, loss->reason);
+}
+
+}  // namespace lockstep::rendezvous

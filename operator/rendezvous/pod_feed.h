@@ -1,0 +1,38 @@
+#pragma once
+// The pod watch feeds the rendezvous: a worker whose pod is gone or whose container failed is out of its
+// round at once, before any heartbeat is missed.
+//
+// A pod that is being deleted in good order is *not* reported: its worker has got SIGTERM at the same moment,
+// leaves by itself and saves; reporting it would fence it out (410) and cost that checkpoint. Once its
+// container has ended, or the object is gone (a forced deletion), it is.
+
+#include <optional>
+#include <string>
+
+#include "operator/kube/store.h"
+#include "runtime/common/protocol/worker_config.h"
+#include "runtime/common/rendezvous/service.h"
+
+namespace lockstep::rendezvous {
+
+struct PodLoss {
+  protocol::JobIdentity job;
+  std::string pod_uid;
+  std::string reason;  // for people
+};
+
+// Pure. `container`: the name of the trainer container.
+[[nodiscard]] std::optional<PodLoss> LossFrom(const kube::ObjectChange& change, const std::string& container);
+
+// To be called by the pod informer.
+class PodFeed {
+ public:
+  PodFeed(const kube::Store& jobs, RendezvousService& service) : jobs_(jobs), service_(service) {}
+  void OnChange(const kube::ObjectChange& change);
+
+ private:
+  const kube::Store& jobs_;
+  RendezvousService& service_;
+};
+
+}  // namespace lockstep::rendezvous

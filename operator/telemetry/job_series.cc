@@ -1,0 +1,82 @@
+#include "operator/telemetry/job_series.h"
+
+namespace lockstep::telemetry {
+namespace {
+
+using prometheus::Gauge;
+
+prometheus::Family<Gauge>& GaugeFamily(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
+}
+
+// The words of api::StateOf, so that each is there as 0 before its first job.
+constexpr const char* kStates[] = {"Created", "Pending",   "Starting", "Running", "Restarting",
+                                   "Stalled", "Suspended", "Complete", "Failed"};
+
+}  // namespace
+
+JobSeries::JobSeries(prometheus::Registry& registry)
+    : jobs_(GaugeFamily(registry, "lockstep_jobs", "Training jobs by state.")),
+      info_(GaugeFamily(registry, "lockstep_job_info", "1 for each job, to join its labels on.")),
+      world_size_(
+          GaugeFamily(registry, "lockstep_job_world_size", "Ranks in the current round; 0 between rounds.")),
+      replicas_(GaugeFamily(registry, "lockstep_job_replicas", "Worker pods that have not ended.")),
+      ready_replicas_(GaugeFamily(registry, "lockstep_job_ready_replicas", "Worker pods that are ready.")),
+      round_(GaugeFamily(registry, "lockstep_job_round", "Number of the newest round.")),
+      step_(GaugeFamily(registry, "lockstep_job_step", "Newest finished step, at most ten seconds old.")),
+      restarts_(prometheus::BuildCounter()
+                    .Name("lockstep_job_restarts_total")
+                    .Help("Restarts charged to the job's failurePolicy.maxRestarts.")
+                    .Register(registry)) {
+  for (const char* state : kStates) jobs_.Add({{"state", state}});
+}
+
+JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
+  const prometheus::Labels labels = {{"namespace", job.metadata.namespace_name},
+                                     {"job_name", job.metadata.name}};
+  prometheus::Labels info = labels;
+  info["uid"] = job.metadata.uid;
+  info["model"] = job.spec.training ? std::string(api::NameOf(job.spec.training->model.name)) : "";
+  return {.info = &info_.Add(info),
+          .world_size = &world_size_.Add(labels),
+          .replicas = &replicas_.Add(labels),
+          .ready_replicas = &ready_replicas_.Add(labels),
+          .round = &round_.Add(labels),
+          .step = &step_.Add(labels),
+          .restarts = &restarts_.Add(labels)};
+}
+
+void JobSeries::Set(const api::TrainingJob& job, const api::TrainingJobStatus& status) {
+  const auto [found, is_new] = series_.try_emplace(job.metadata.uid);
+  Series& series = found->second;
+  if (is_new) series = Add(job);
+  if (series.state != status.state) {
+    if (!series.state.empty()) jobs_.Add({{"state", series.state}}).Decrement();
+    jobs_.Add({{"state", status.state}}).Increment();
+    series.state = status.state;
+  }
+  series.info->Set(1);
+  series.world_size->Set(status.rendezvous ? status.rendezvous->world_size : 0);
+  series.replicas->Set(status.replicas);
+  series.ready_replicas->Set(status.ready_replicas);
+  series.round->Set(status.rendezvous ? static_cast<double>(status.rendezvous->round) : 0);
+  series.step->Set(status.progress ? static_cast<double>(status.progress->step) : 0);
+  series.restarts->Increment(status.attempt - series.restarts->Value());
+}
+
+void JobSeries::Remove(const std::string& uid) {
+  const auto found = series_.find(uid);
+  if (found == series_.end()) return;
+  const Series& series = found->second;
+  if (!series.state.empty()) jobs_.Add({{"state", series.state}}).Decrement();
+  info_.Remove(series.info);
+  world_size_.Remove(series.world_size);
+  replicas_.Remove(series.replicas);
+  ready_replicas_.Remove(series.ready_replicas);
+  round_.Remove(series.round);
+  step_.Remove(series.step);
+  restarts_.Remove(series.restarts);
+  series_.erase(found);
+}
+
+}  // namespace lockstep::telemetry

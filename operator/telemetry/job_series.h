@@ -1,0 +1,47 @@
+#pragma once
+// The series of each job, and how many jobs are in which state. Not synchronised: metrics.cc calls it under
+// its lock.
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/registry.h>
+
+#include <map>
+#include <string>
+
+#include "runtime/common/api/training_job.h"
+
+namespace lockstep::telemetry {
+
+class JobSeries {
+ public:
+  explicit JobSeries(prometheus::Registry& registry);
+
+  void Set(const api::TrainingJob& job, const api::TrainingJobStatus& status);
+  void Remove(const std::string& uid);
+
+ private:
+  struct Series {
+    std::string state;
+    prometheus::Gauge* info = nullptr;
+    prometheus::Gauge* world_size = nullptr;
+    prometheus::Gauge* replicas = nullptr;
+    prometheus::Gauge* ready_replicas = nullptr;
+    prometheus::Gauge* round = nullptr;
+    prometheus::Gauge* step = nullptr;
+    prometheus::Counter* restarts = nullptr;
+  };
+  Series Add(const api::TrainingJob& job);
+
+  prometheus::Family<prometheus::Gauge>& jobs_;
+  prometheus::Family<prometheus::Gauge>& info_;
+  prometheus::Family<prometheus::Gauge>& world_size_;
+  prometheus::Family<prometheus::Gauge>& replicas_;
+  prometheus::Family<prometheus::Gauge>& ready_replicas_;
+  prometheus::Family<prometheus::Gauge>& round_;
+  prometheus::Family<prometheus::Gauge>& step_;
+  prometheus::Family<prometheus::Counter>& restarts_;
+  std::map<std::string, Series> series_;  // by uid
+};
+
+}  // namespace lockstep::telemetry

@@ -1,0 +1,38 @@
+#pragma once
+// Every metric of the operator: controller-runtime's under the names that dashboards in the wild expect, and
+// one set of gauges per job, removed with it. All families exist from the start. Any thread; never blocks for
+// long.
+
+#include <memory>
+#include <string>
+
+#include "operator/controller/observer.h"
+#include "operator/reconcile/job_reconciler.h"
+#include "runtime/common/http/server.h"
+
+namespace lockstep::telemetry {
+
+class Metrics final : public controller::ControllerObserver, public reconcile::JobObserver {
+ public:
+  Metrics(int workers, const std::string& api_host, const std::string& lease);
+  ~Metrics() override;
+
+  void OnAdded() override;
+  void OnRetry() override;
+  void OnStarted(std::chrono::duration<double> waited) override;
+  void OnFinished(controller::ReconcileResult result, std::chrono::duration<double> worked) override;
+  void OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& status) override;
+  void OnJobGone(const protocol::JobIdentity& job) override;
+
+  void OnRequest(const std::string& method, int status);  // kube::RequestObserver
+  void SetLeading(bool leads);
+
+  // The exposition; `queue_depth` is read by the caller, now.
+  [[nodiscard]] http::Response Expose(std::size_t queue_depth);
+
+ private:
+  struct Families;
+  std::unique_ptr<Families> families_;
+};
+
+}  // namespace lockstep::telemetry

@@ -1,0 +1,162 @@
+#include "tests/support/world_model.h"
+
+#include <utility>
+
+#include "runtime/common/base/log.h"
+
+namespace lockstep::testing {
+namespace {
+
+using kube::kPods;
+using reconcile::kJobs;
+
+const kube::ObjectKey kJob{"team", "job"};
+constexpr int kMaxPasses = 100;
+
+Json JobManifest(int32_t replicas, int32_t max_replicas, int32_t max_restarts) {
+  Json job = *ParseJson(R"({"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob",
+    "metadata": {"name": "job", "namespace": "team", "generation": 1},
+    "spec": {"worker": {"template": {"spec": {"containers": [{"name": "trainer", "image": "worker"}]}}},
+      "training": {"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 64, "steps": 10}}})");
+  job["spec"]["worker"]["replicas"] = replicas;
+  job["spec"]["elasticPolicy"] = {{"minReplicas", 1}, {"maxReplicas", max_replicas}};
+  job["spec"]["failurePolicy"]["maxRestarts"] = max_restarts;
+  return job;
+}
+
+void Fill(kube::Store& store, FakeKube& kube, const kube::Resource& resource) {
+  const kube::ListPage page = *kube.List(resource, {}, {});
+  store.ReplaceAll(page.items, page.resource_version);
+}
+
+}  // namespace
+
+struct WorldModel::Operator {
+  explicit Operator(WorldModel& world)
+      : rendezvous(
+            world.clock_, [](const auto&, const auto&, const auto&, auto done) { done({}); },
+            [](const protocol::JobIdentity&) {}),
+        reconciler({world.kube_, caches, rendezvous, world.events_, world.observer_, world.clock_},
+                   {"http://rendezvous", ""}) {}
+  reconcile::Caches caches;
+  rendezvous::RendezvousService rendezvous;
+  reconcile::JobReconciler reconciler;
+};
+
+WorldModel::WorldModel(int32_t replicas, int32_t max_replicas, int32_t max_restarts) {
+  log::SetLevel(log::Level::kError);
+  LOCKSTEP_CHECK(kube_.Create(kJobs, JobManifest(replicas, max_replicas, max_restarts)).ok());
+  kube_.fault = [this](const auto&, const auto&, const auto&) -> std::optional<Error> {
+    if (!next_fault_) return std::nullopt;
+    return Error{*std::exchange(next_fault_, std::nullopt), "injected"};
+  };
+  kube_.lose_answer = [this](const auto&, const auto&, const auto&) {
+    return std::exchange(lose_next_, false);
+  };
+  RestartOperator();
+}
+
+WorldModel::~WorldModel() = default;
+
+void WorldModel::Reconcile() { (void)operator_->reconciler.Reconcile(kJob.ToString()); }
+
+void WorldModel::SyncCaches() {
+  Fill(operator_->caches.jobs, kube_, kJobs);
+  Fill(operator_->caches.services, kube_, kube::kServices);
+  Fill(operator_->caches.config_maps, kube_, kube::kConfigMaps);
+  SyncPods();
+}
+
+void WorldModel::SyncPods() { Fill(operator_->caches.pods, kube_, kPods); }
+
+void WorldModel::RestartOperator() {
+  operator_ = std::make_unique<Operator>(*this);
+  SyncCaches();
+}
+
+template <typename Write>
+void WorldModel::Undisturbed(Write write) {
+  const auto fault = std::exchange(next_fault_, std::nullopt);
+  const bool lose = std::exchange(lose_next_, false);
+  LOCKSTEP_CHECK(write().ok());
+  next_fault_ = fault;
+  lose_next_ = lose;
+}
+
+void WorldModel::PatchPod(const Json& pod, const Json& patch) {
+  Undisturbed([&] { return kube_.Patch(kPods, kube::KeyOf(pod), patch, {}); });
+}
+
+void WorldModel::PatchJob(const Json& patch) {
+  if (!job().is_null()) Undisturbed([&] { return kube_.Patch(kJobs, kJob, patch, {}); });
+}
+
+void WorldModel::Remove(const Json& pod) {
+  Undisturbed([&] { return kube_.Delete(kPods, kube::KeyOf(pod), {.grace_seconds = 0}); });
+}
+
+void WorldModel::StartPods() {
+  for (const Json& pod : pods()) {
+    if (StringAt(pod, {"status", "phase"}).empty())
+      PatchPod(pod, {{"spec", {{"nodeName", "n"}}}, {"status", {{"phase", "Running"}}}});
+  }
+}
+
+std::optional<Json> WorldModel::PodAt(std::size_t index, const std::string& phase) const {
+  const std::vector<Json> all = pods();
+  if (all.empty()) return std::nullopt;
+  const Json& pod = all[index % all.size()];
+  if (StringAt(pod, {"status", "phase"}) != phase) return std::nullopt;
+  return pod;
+}
+
+void WorldModel::FailPod(std::size_t index, int exit_code) {
+  const auto pod = PodAt(index, "Running");
+  if (!pod) return;
+  const Json ended = {{"name", "trainer"}, {"state", {{"terminated", {{"exitCode", exit_code}}}}}};
+  PatchPod(*pod, {{"status", {{"phase", "Failed"}, {"containerStatuses", Json::array({ended})}}}});
+}
+
+void WorldModel::SucceedPod(std::size_t index) {
+  const auto pod = PodAt(index, "Running");
+  if (pod) PatchPod(*pod, {{"status", {{"phase", "Succeeded"}}}});
+}
+
+void WorldModel::FinishDeletions() {
+  for (const Json& pod : pods()) {
+    if (pod["metadata"].contains("deletionTimestamp")) Remove(pod);
+  }
+}
+
+void WorldModel::DeletePod(std::size_t index) {
+  const std::vector<Json> all = pods();
+  if (!all.empty()) Remove(all[index % all.size()]);
+}
+
+void WorldModel::Scale(int32_t replicas) { PatchJob({{"spec", {{"worker", {{"replicas", replicas}}}}}}); }
+void WorldModel::Suspend(bool suspend) { PatchJob({{"spec", {{"suspend", suspend}}}}); }
+void WorldModel::DeleteJob() {
+  if (!job().is_null()) Undisturbed([&] { return kube_.Delete(kJobs, kJob, {}); });
+}
+
+bool WorldModel::Settle() {
+  next_fault_.reset();
+  lose_next_ = false;
+  for (int pass = 0; pass < kMaxPasses; ++pass) {
+    const std::size_t before = writes();
+    SyncCaches();
+    Reconcile();
+    StartPods();
+    FinishDeletions();
+    Advance(std::chrono::seconds(15));
+    if (writes() == before) return true;
+  }
+  return false;
+}
+
+Json WorldModel::job() const {
+  const std::vector<Json> jobs = kube_.all(kJobs);
+  return jobs.empty() ? Json() : jobs.front();
+}
+
+}  // namespace lockstep::testing

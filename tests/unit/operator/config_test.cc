@@ -1,0 +1,49 @@
+#include "operator/config.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+Result<ParsedConfig> Parse(std::vector<const char*> flags) {
+  flags.insert(flags.begin(), "lockstep-operator");
+  return ParseConfig(static_cast<int>(flags.size()), flags.data());
+}
+
+TEST(OperatorConfig, TakesTheFlagsOfTheChart) {
+  const auto parsed =
+      Parse({"--leader-elect", "--lease-name=a-leader", "--namespace=system", "--watch-namespace=team",
+             "--metrics-address=0.0.0.0:8080", "--rendezvous-address=0.0.0.0:29400",
+             "--rendezvous-url=https://a-rendezvous.system.svc:29400", "--tls-secret=a-tls", "--workers=8",
+             "--log-level=debug"});
+  ASSERT_TRUE(parsed.ok()) << parsed.error().ToString();
+  EXPECT_TRUE(parsed->config.leader_elect);
+  EXPECT_EQ(parsed->config.watch_namespace, "team");
+  EXPECT_EQ(parsed->config.tls_secret, "a-tls");
+  EXPECT_EQ(parsed->config.workers, 8);
+}
+
+TEST(OperatorConfig, RefusesWhatCannotWork) {
+  const struct {
+    std::vector<const char*> flags;
+    std::string says;
+  } cases[] = {
+      {{}, "--rendezvous-url"},
+      {{"--rendezvous-url=ftp://x"}, "must begin with https://"},
+      {{"--rendezvous-url=https://x"}, "--tls-secret is required"},
+      {{"--rendezvous-url=http://x", "--tls-secret=s"}, "needs an https://"},
+      {{"--rendezvous-url=http://x", "--workers=0"}, "--workers must be from 1"},
+      {{"--rendezvous-url=http://x", "--log-level=loud"}, "log-level"},
+      {{"--rendezvous-url=http://x", "--what"}, "--what"},
+  };
+  for (const auto& test : cases) {
+    const auto parsed = Parse(test.flags);
+    ASSERT_FALSE(parsed.ok()) << test.says;
+    EXPECT_NE(parsed.error().message.find(test.says), std::string::npos) << parsed.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,137 @@
+#include "operator/reconcile/apply.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/common/api/names.h"
+#include "tests/support/fake_kube.h"
+#include "tests/support/job_world.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::JobWorld;
+
+class ApplyTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const Json job = {{"apiVersion", api::kApiVersion},
+                      {"kind", api::kKind},
+                      {"metadata", {{"namespace", "team"}, {"name", "job"}}},
+                      {"spec", {{"worker", {{"template", Json::object()}}}}}};
+    const Json created = *kube_.Create(kJobs, job);
+    caches_.jobs.Put(created);
+    world_.observed().job.metadata.uid = kube::UidOf(created);
+    world_.observed().job.metadata.resource_version = StringAt(created, {"metadata", "resourceVersion"});
+    world_.SyncObjects();
+  }
+  Applied Apply(std::vector<PlannedAction> actions) { return applier_.Apply(world_.observed(), actions); }
+  Json PodOwnedBy(const std::string& uid, int slot) {
+    api::TrainingJob job = world_.observed().job;
+    job.metadata.uid = uid;
+    return {{"metadata", OwnedMetadata(job, api::PodName("job", slot))}};
+  }
+  std::string own_uid() { return world_.observed().job.metadata.uid; }
+
+  testing::FakeKube kube_;
+  Caches caches_;
+  Applier applier_{kube_, caches_};
+  JobWorld world_;
+};
+
+TEST_F(ApplyTest, WritesAndLearnsWhatItWrote) {
+  const Applied applied = Apply({{AddFinalizer{}, ""},
+                                 {ApplyService{world_.observed().service}, ""},
+                                 {ApplyConfigMap{world_.observed().config_map}, ""},
+                                 {CreatePod{PodOwnedBy(own_uid(), 0)}, ""}});
+  ASSERT_FALSE(applied.error.has_value()) << applied.error->ToString();
+  EXPECT_EQ(caches_.pods.ByIndex(own_uid()).size(), 1U);
+  EXPECT_EQ(caches_.services.ByIndex(own_uid()).size(), 1U);
+  EXPECT_EQ((*caches_.jobs.Get({"team", "job"}))["metadata"]["finalizers"][0], api::kFinalizer);
+}
+
+TEST_F(ApplyTest, CreatesManyPodsAtOnce) {
+  std::vector<PlannedAction> actions;
+  for (int slot = 0; slot < 50; ++slot) actions.push_back({CreatePod{PodOwnedBy(own_uid(), slot)}, ""});
+  EXPECT_FALSE(Apply(actions).error.has_value());
+  EXPECT_EQ(caches_.pods.size(), 50U);
+}
+
+TEST_F(ApplyTest, CreatingTwiceIsCreatingOnce) {
+  ASSERT_TRUE(kube_.Create(kube::kPods, PodOwnedBy(own_uid(), 0)).ok());
+  EXPECT_FALSE(Apply({{CreatePod{PodOwnedBy(own_uid(), 0)}, ""}}).error.has_value());
+}
+
+TEST_F(ApplyTest, DoesNotTakeAPodOfThatNameForItsOwn) {
+  ASSERT_TRUE(kube_.Create(kube::kPods, PodOwnedBy("somebody", 0)).ok());
+  const Applied applied = Apply({{CreatePod{PodOwnedBy(own_uid(), 0)}, ""}});
+  ASSERT_TRUE(applied.error.has_value());
+  EXPECT_TRUE(applied.pod_refused);
+  EXPECT_THAT(applied.error->message, HasSubstr("does not belong to this job"));
+}
+
+TEST_F(ApplyTest, DoesNotTakeOverAServiceOfThatName) {
+  ASSERT_TRUE(kube_
+                  .Create(kube::kServices, {{"metadata", {{"namespace", "team"}, {"name", "job"}}},
+                                            {"spec", {{"clusterIP", "10.0.0.1"}}}})
+                  .ok());
+  const Applied applied = Apply({{ApplyService{world_.observed().service}, ""}});
+  ASSERT_TRUE(applied.error.has_value());
+  EXPECT_EQ(kube_.all(kube::kServices)[0]["spec"]["clusterIP"], "10.0.0.1");
+}
+
+TEST_F(ApplyTest, DeletesOnlyTheIncarnationItSaw) {
+  const Json pod = *kube_.Create(kube::kPods, PodOwnedBy(own_uid(), 0));
+  EXPECT_FALSE(Apply({{DeletePod{"job-worker-0", "older"}, ""}}).error.has_value());
+  EXPECT_EQ(kube_.all(kube::kPods).size(), 1U);
+  EXPECT_FALSE(Apply({{DeletePod{"job-worker-0", kube::UidOf(pod)}, ""}}).error.has_value());
+  EXPECT_TRUE(kube_.all(kube::kPods).empty());
+  EXPECT_FALSE(Apply({{DeletePod{"job-worker-0", kube::UidOf(pod)}, ""}}).error.has_value())
+      << "gone is gone";
+}
+
+TEST_F(ApplyTest, ChargesNoPodThatChangedSinceItWasSeen) {
+  ASSERT_TRUE(kube_.Create(kube::kPods, PodOwnedBy(own_uid(), 0)).ok());
+  const Applied applied = Apply({{MarkPod{"job-worker-0", "1", 1}, ""}});
+  ASSERT_TRUE(applied.error.has_value());
+  EXPECT_EQ(applied.error->code, ErrorCode::kConflict);
+  EXPECT_FALSE(applied.pod_refused);
+}
+
+TEST_F(ApplyTest, StopsAtTheStageThatFails) {
+  kube_.fault = [](const std::string&, const std::string& plural, const auto&) -> std::optional<Error> {
+    if (plural == "configmaps") return Error{ErrorCode::kUnavailable, "away"};
+    return std::nullopt;
+  };
+  const Applied applied =
+      Apply({{ApplyConfigMap{world_.observed().config_map}, ""}, {CreatePod{PodOwnedBy(own_uid(), 0)}, ""}});
+  ASSERT_TRUE(applied.error.has_value());
+  EXPECT_TRUE(kube_.all(kube::kPods).empty());
+}
+
+TEST_F(ApplyTest, WritesTheStatusOnlyWhereItDiffers) {
+  api::TrainingJobStatus status = world_.observed().job.status;
+  EXPECT_FALSE(*applier_.WriteStatus(world_.observed(), status));
+  status.state = "Running";
+  EXPECT_TRUE(*applier_.WriteStatus(world_.observed(), status));
+  EXPECT_EQ(kube_.all(kJobs)[0]["status"]["state"], "Running");
+  const auto stale = applier_.WriteStatus(world_.observed(), status);
+  ASSERT_FALSE(stale.ok()) << "observed is older than what we wrote";
+  EXPECT_EQ(stale.error().code, ErrorCode::kConflict);
+}
+
+TEST(MergePatchBetween, IsTheSmallestThatLeadsFromOneToTheOther) {
+  const Json before = *ParseJson(R"({"a": 1, "b": {"c": 1, "d": 2}, "e": [1], "gone": {}})");
+  const Json after = *ParseJson(R"({"a": 1, "b": {"c": 9, "d": 2}, "e": [1, 2], "new": "x"})");
+  const Json patch = MergePatchBetween(before, after);
+  EXPECT_EQ(patch, *ParseJson(R"({"b": {"c": 9}, "e": [1, 2], "gone": null, "new": "x"})"));
+  Json result = before;
+  result.merge_patch(patch);
+  EXPECT_EQ(result, after);
+  EXPECT_EQ(MergePatchBetween(after, after), Json::object());
+}
+
+}  // namespace
+}  // namespace lockstep::reconcile

@@ -1,0 +1,120 @@
+#include "operator/reconcile/desired.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "operator/reconcile/desired_pod.h"
+#include "tests/support/job_world.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+using testing::JobWorld;
+
+const Json& Named(const Json& list, const std::string& name) {
+  static const Json none;
+  const auto found =
+      std::find_if(list.begin(), list.end(), [&](const Json& entry) { return entry["name"] == name; });
+  return found == list.end() ? none : *found;
+}
+
+TEST(DesiredPod, AddsWhatAWorkerNeedsAndKeepsWhatTheUserWrote) {
+  JobWorld world;
+  api::TrainingJob& job = world.observed().job;
+  job.spec.worker.pod_template = *ParseJson(R"json({
+    "metadata": {"labels": {"team": "a", "lockstep.dev/slot": "9"}, "annotations": {"note": "x"}},
+    "spec": {"securityContext": {"runAsNonRoot": true}, "volumes": [{"name": "data"}],
+             "containers": [{"name": "side", "image": "s"},
+                            {"name": "trainer", "image": "w", "env": [{"name": "A", "value": "$(LOCKSTEP_SLOT)"}],
+                             "volumeMounts": [{"name": "data", "mountPath": "/d"}],
+                             "securityContext": {"capabilities": {"drop": ["ALL"]}}}]}})json");
+  job.spec.checkpoint = api::CheckpointSpec{
+      .uri = "s3://b", .secret_ref = api::SecretReference{"s3"}, .grace_period_seconds = 77};
+  const Json pod = DesiredPod(job, 1);
+  EXPECT_EQ(pod["metadata"]["name"], "job-worker-1");
+  EXPECT_EQ(pod["metadata"]["labels"]["team"], "a");
+  EXPECT_EQ(pod["metadata"]["labels"]["lockstep.dev/slot"], "1");
+  EXPECT_EQ(pod["metadata"]["annotations"]["note"], "x");
+  EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], "job-uid");
+  EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["controller"], true);
+  const Json& spec = pod["spec"];
+  EXPECT_EQ(spec["restartPolicy"], "Never");
+  EXPECT_EQ(spec["hostname"], "job-worker-1");
+  EXPECT_EQ(spec["subdomain"], "job");
+  EXPECT_EQ(spec["automountServiceAccountToken"], false);
+  EXPECT_EQ(spec["terminationGracePeriodSeconds"], 77);
+  EXPECT_EQ(spec["securityContext"], (Json{{"runAsNonRoot", true}}));
+  EXPECT_EQ(spec["volumes"].size(), 3U);
+  const Json& token =
+      Named(spec["volumes"], "lockstep-token")["projected"]["sources"][0]["serviceAccountToken"];
+  EXPECT_EQ(token["audience"], "lockstep");
+  EXPECT_EQ(token["expirationSeconds"], 3600);
+  EXPECT_EQ(spec["containers"][0], (Json{{"name", "side"}, {"image", "s"}})) << "sidecars stay untouched";
+  const Json& trainer = spec["containers"][1];
+  EXPECT_FALSE(trainer.contains("command")) << "the image's entry point is used";
+  EXPECT_EQ(trainer["securityContext"]["capabilities"]["drop"][0], "ALL");
+  EXPECT_EQ(trainer["envFrom"][0]["secretRef"]["name"], "s3");
+  EXPECT_EQ(Named(trainer["env"], "LOCKSTEP_SLOT")["value"], "1");
+  EXPECT_EQ(Named(trainer["env"], "LOCKSTEP_POD_UID")["valueFrom"]["fieldRef"]["fieldPath"], "metadata.uid");
+  EXPECT_EQ(trainer["env"].back()["name"], "A") << "after ours, so that it may refer to them";
+  EXPECT_EQ(Named(trainer["volumeMounts"], "lockstep-config")["mountPath"], "/etc/lockstep");
+}
+
+TEST(DesiredPod, FollowsAnotherTerminationLog) {
+  JobWorld world;
+  world.observed().job.spec.worker.pod_template["spec"]["containers"][0]["terminationMessagePath"] =
+      "/tmp/end";
+  const Json pod = DesiredPod(world.observed().job, 0);
+  EXPECT_EQ(Named(pod["spec"]["containers"][0]["env"], "LOCKSTEP_TERMINATION_LOG")["value"], "/tmp/end");
+}
+
+TEST(DesiredConfigMap, IsWhatAWorkerReads) {
+  JobWorld world;
+  world.observed().job.spec.nproc_per_node = {.mode = api::NprocMode::kCount, .count = 2};
+  const Json config_map = DesiredConfigMap(world.observed().job, world.observed().settings);
+  EXPECT_EQ(config_map["data"]["ca.crt"], "pem");
+  const auto config =
+      protocol::WorkerConfigFromJson(*ParseJson(config_map["data"]["config.json"].get<std::string>()));
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->job, (protocol::JobIdentity{"team", "job", "job-uid"}));
+  EXPECT_EQ(config->rendezvous.url, "https://rendezvous.system.svc:29400");
+  EXPECT_EQ(config->rendezvous.ca_file, "/etc/lockstep/ca.crt");
+  EXPECT_EQ(config->nproc, 2);
+  EXPECT_EQ(config->training["globalBatchSize"], 64);
+}
+
+TEST(NprocOf, ReadsTheLimitsOfTheTrainer) {
+  const struct {
+    api::NprocMode mode;
+    std::string limits;
+    int nproc;
+  } cases[] = {
+      {api::NprocMode::kAuto, "{}", 1},
+      {api::NprocMode::kAuto, R"({"nvidia.com/gpu": 8, "cpu": "4"})", 8},
+      {api::NprocMode::kAuto, R"({"nvidia.com/gpu": "2"})", 2},
+      {api::NprocMode::kGpu, R"({"amd.com/gpu": "4"})", 4},
+      {api::NprocMode::kCpu, R"({"cpu": "3"})", 3},
+      {api::NprocMode::kCpu, R"({"cpu": "2500m"})", 2},
+      {api::NprocMode::kCpu, R"({"cpu": "250m"})", 1},
+      {api::NprocMode::kCpu, "{}", 1},
+  };
+  for (const auto& test : cases) {
+    JobWorld world;
+    api::TrainingJobSpec& spec = world.observed().job.spec;
+    spec.nproc_per_node.mode = test.mode;
+    spec.worker.pod_template["spec"]["containers"][0]["resources"]["limits"] = *ParseJson(test.limits);
+    EXPECT_EQ(NprocOf(spec), test.nproc) << test.limits;
+  }
+}
+
+TEST(Covers, IgnoresWhatTheApiServerAdds) {
+  const Json desired = *ParseJson(R"({"a": {"b": [1, {"c": 2}]}})");
+  EXPECT_TRUE(Covers(*ParseJson(R"({"x": 0, "a": {"b": [1, {"c": 2, "d": 3}], "y": 0}})"), desired));
+  EXPECT_FALSE(Covers(*ParseJson(R"({"a": {"b": [1, {"c": 3}]}})"), desired));
+  EXPECT_FALSE(Covers(*ParseJson(R"({"a": {"b": [1]}})"), desired));
+  EXPECT_FALSE(Covers(Json(), desired));
+}
+
+}  // namespace
+}  // namespace lockstep::reconcile

@@ -1,0 +1,399 @@
+#include "operator/reconcile/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "runtime/common/api/conditions.h"
+#include "tests/support/job_world.h"
+#include "tests/support/plan_text.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+using testing::ActionsOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::JobWorld;
+namespace condition = api::condition;
+
+api::Condition ConditionOf(const Plan& plan, std::string_view type) {
+  const api::Condition* found = api::FindCondition(plan.status.conditions, type);
+  return found == nullptr ? api::Condition{} : *found;
+}
+
+std::vector<std::string> EventsOf(const Plan& plan) {
+  std::vector<std::string> reasons;
+  for (const auto& event : plan.events) reasons.push_back(event.reason);
+  return reasons;
+}
+
+// ---- creation and scale
+
+TEST(MakePlan, CreatesEverythingOfANewJobInTheOrderInWhichItIsNeeded) {
+  JobWorld world;
+  world.observed().job.metadata.finalizers.clear();
+  world.observed().service = world.observed().config_map = Json();
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("add finalizer", "apply service", "apply config map",
+                                           "create job-worker-0", "create job-worker-1"));
+  EXPECT_THAT(EventsOf(plan), ElementsAre("PodsCreated"));
+  ASSERT_TRUE(plan.rendezvous.has_value());
+  EXPECT_EQ(plan.rendezvous->expected_members, 2);
+  EXPECT_EQ(plan.rendezvous->min_members, 2);
+  EXPECT_EQ(plan.rendezvous->first_round, 1);
+  EXPECT_EQ(plan.status.state, "Pending");
+  EXPECT_TRUE(plan.status.start_time.has_value());
+}
+
+TEST(MakePlan, HasNothingToDoForAJobAsItShouldBe) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 5);
+  const Plan first = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(first), IsEmpty());
+  world.observed().job.status = first.status;
+  const Plan second = MakePlan(world.observed());
+  EXPECT_EQ(second.status, first.status);
+  EXPECT_THAT(EventsOf(second), IsEmpty());
+  EXPECT_EQ(second.requeue_after, std::chrono::seconds(10)) << "to mirror the progress";
+}
+
+TEST(MakePlan, DoesNotDependOnTheOrderOfThePods) {
+  JobWorld world;
+  world.Replicas(4).Running(0).Failed(1, 1).Failed(2, 1).Pending(3).Running(7).Running(5);
+  const Plan plan = MakePlan(world.observed());
+  for (int i = 0; i < 20; ++i) {
+    std::next_permutation(world.observed().pods.begin(), world.observed().pods.end(),
+                          [](const Pod& a, const Pod& b) { return a.uid < b.uid; });
+    const Plan other = MakePlan(world.observed());
+    EXPECT_THAT(ActionsOf(other), ::testing::UnorderedElementsAreArray(ActionsOf(plan)));
+    EXPECT_EQ(other.status, plan.status);
+  }
+}
+
+TEST(MakePlan, ScalesUpByCreatingTheMissingSlots) {
+  JobWorld world;
+  world.Elastic(1, 4).Replicas(4).Running(0).Running(2);
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())),
+              ElementsAre("create job-worker-1", "create job-worker-3"));
+}
+
+TEST(MakePlan, ScalesDownByDeletingTheHighestSlots) {
+  JobWorld world;
+  world.Elastic(1, 4).Replicas(2).Running(0).Running(1).Running(2).Running(3);
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("delete job-worker-3", "delete job-worker-2"));
+  EXPECT_EQ(plan.rendezvous->expected_members, 2);
+}
+
+TEST(MakePlan, WaitsForATerminatingPodBeforeItFillsTheSlotAgain) {
+  JobWorld world;
+  world.Running(0);
+  world.Add(1, PodPhase::kRunning).deleting = true;
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), IsEmpty());
+}
+
+TEST(MakePlan, PutsBackWhatSomebodyChanged) {
+  JobWorld world;
+  world.Running(0).Running(1);
+  world.observed().service["spec"]["publishNotReadyAddresses"] = false;
+  world.observed().config_map["data"].erase("config.json");
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("apply service", "apply config map"));
+}
+
+TEST(MakePlan, ContinuesRoundsAboveTheOneInTheStatus) {
+  JobWorld world;
+  world.Running(0).Running(1);
+  world.observed().job.status.rendezvous = api::RendezvousStatus{7, 2};
+  EXPECT_EQ(MakePlan(world.observed()).rendezvous->first_round, 8);
+}
+
+// ---- what is not ours, and what cannot be
+
+TEST(MakePlan, LeavesJobsOfOtherControllersAlone) {
+  JobWorld world;
+  world.observed().job.spec.managed_by = "kueue.x-k8s.io/multikueue";
+  EXPECT_TRUE(MakePlan(world.observed()).ignored);
+  world.observed().job.spec.managed_by = api::kManagedByLockstep;
+  EXPECT_FALSE(MakePlan(world.observed()).ignored);
+}
+
+TEST(MakePlan, FailsAnInvalidJobWithoutStartingPods) {
+  JobWorld world;
+  world.observed().job.metadata.finalizers.clear();
+  world.observed().violations = {"spec.worker.replicas: must be at least 1, not 0", "spec.b: is wrong"};
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), IsEmpty());
+  EXPECT_FALSE(plan.rendezvous.has_value());
+  const api::Condition failed = ConditionOf(plan, condition::kFailed);
+  EXPECT_EQ(failed.reason, "InvalidSpec");
+  EXPECT_EQ(failed.message, "spec.worker.replicas: must be at least 1, not 0; spec.b: is wrong");
+  EXPECT_EQ(plan.status.state, "Failed");
+  EXPECT_THAT(EventsOf(plan), ElementsAre("InvalidSpec"));
+}
+
+TEST(MakePlan, FailsAJobThatAsksForWhatIsNotThereYet) {
+  JobWorld world;
+  world.observed().unsupported = {"spec.standbyReplicas: 1 is not implemented yet; leave it out or use 0"};
+  EXPECT_EQ(ConditionOf(MakePlan(world.observed()), condition::kFailed).reason, "NotImplemented");
+}
+
+// ---- failures
+
+TEST(MakePlan, MarksThenCountsThenReplacesAFailedPod) {
+  JobWorld world;
+  world.Running(0).Failed(1, 1, "lost the network");
+  Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("mark job-worker-1 as attempt 1"));
+  EXPECT_EQ(plan.status.attempt, 1);
+  EXPECT_THAT(EventsOf(plan), Contains("ReplicaFailed"));
+
+  // The mark was written, the status was not (the operator died between).
+  world.observed().pods[1].attempt = 1;
+  plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), IsEmpty()) << "not before the status tells of it";
+  EXPECT_EQ(plan.status.attempt, 1);
+
+  world.observed().job.status = plan.status;
+  plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("delete job-worker-1"));
+  EXPECT_EQ(plan.status.attempt, 1) << "one failure, one attempt, however often it is looked at";
+
+  world.observed().pods.pop_back();
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("create job-worker-1"));
+}
+
+TEST(MakePlan, CountsPodsThatFailTogetherOnce) {
+  JobWorld world;
+  world.Failed(0, 137, "OOMKilled").Failed(1, 1);
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan),
+              ElementsAre("mark job-worker-0 as attempt 1", "mark job-worker-1 as attempt 1"));
+  EXPECT_EQ(plan.status.attempt, 1);
+}
+
+TEST(MakePlan, FailsTheJobWhenTheRestartsAreUsedUp) {
+  JobWorld world;
+  world.MaxRestarts(2).Running(0).Failed(1, 1, "lost the network");
+  world.observed().job.status.attempt = 2;
+  const Plan plan = MakePlan(world.observed());
+  const api::Condition failed = ConditionOf(plan, condition::kFailed);
+  EXPECT_EQ(failed.reason, "MaxRestartsExceeded");
+  EXPECT_THAT(failed.message, HasSubstr("2 of 2 restarts"));
+  EXPECT_THAT(failed.message, HasSubstr("lost the network"));
+  EXPECT_EQ(plan.status.attempt, 2);
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("delete job-worker-0")) << "cleanPodPolicy Running";
+}
+
+TEST(MakePlan, FailsTheJobAtOnceOnAnErrorThatCannotPass) {
+  const struct {
+    int exit_code;
+    std::string reason;
+  } cases[] = {{2, "BadConfiguration"}, {3, "UserError"}, {4, "ObjectStoreUnavailable"}};
+  for (const auto& test : cases) {
+    JobWorld world;
+    world.Running(0).Failed(1, test.exit_code, "spec.training.data.path: no such folder\n");
+    const Plan plan = MakePlan(world.observed());
+    const api::Condition failed = ConditionOf(plan, condition::kFailed);
+    EXPECT_EQ(failed.reason, test.reason);
+    EXPECT_EQ(failed.message, "pod job-worker-1: exit code " + std::to_string(test.exit_code) +
+                                  ": spec.training.data.path: no such folder");
+    EXPECT_EQ(plan.status.attempt, 0);
+  }
+}
+
+TEST(MakePlan, ChargesNobodyForAPreemption) {
+  const auto disrupted = [](Pod& pod) { pod.disrupted = true; };
+  const auto told_to_stop = [](Pod& pod) { pod.exit_code = 143; };
+  for (const std::function<void(Pod&)>& change : {std::function<void(Pod&)>(disrupted), {told_to_stop}}) {
+    JobWorld world;
+    world.MaxRestarts(0).Running(0);
+    change(world.Add(1, PodPhase::kFailed));
+    const Plan plan = MakePlan(world.observed());
+    EXPECT_THAT(ActionsOf(plan), ElementsAre("delete job-worker-1"));
+    EXPECT_EQ(plan.status.attempt, 0);
+  }
+}
+
+TEST(MakePlan, ReplacesAPodThatEndsAtOnceWithoutBudgetOnlyAfterAWhile) {
+  JobWorld world;
+  world.Running(0);
+  Pod& pod = world.Add(1, PodPhase::kFailed);
+  pod.exit_code = 143;
+  pod.created = world.observed().now - std::chrono::seconds(2);
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), IsEmpty());
+  EXPECT_EQ(plan.requeue_after, std::chrono::seconds(8));
+}
+
+// ---- waiting
+
+TEST(MakePlan, NamesTheMissingSecretAndTheFieldThatAsksForIt) {
+  JobWorld world;
+  world.observed().job.spec.checkpoint =
+      api::CheckpointSpec{.uri = "s3://b", .secret_ref = api::SecretReference{"s3"}};
+  world.SyncObjects().Running(0);
+  Pod& pod = world.Add(1, PodPhase::kPending);
+  pod.scheduled = true;
+  pod.waiting_reason = "CreateContainerConfigError";
+  pod.waiting_message = "secret \"s3\" not found";
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), IsEmpty());
+  const api::Condition stalled = ConditionOf(plan, condition::kStalled);
+  EXPECT_EQ(stalled.status, api::ConditionStatus::kTrue);
+  EXPECT_EQ(stalled.reason, "SecretMissing");
+  EXPECT_THAT(stalled.message,
+              HasSubstr("spec.checkpoint.secretRef: create the Secret \"s3\" in namespace \"team\""));
+  EXPECT_EQ(ConditionOf(plan, condition::kProgressing).reason, "SecretMissing");
+  EXPECT_EQ(plan.status.state, "Stalled");
+  EXPECT_THAT(EventsOf(plan), Contains("SecretMissing"));
+
+  world.observed().job.status = plan.status;
+  world.observed().pods[1].waiting_reason.clear();
+  world.observed().pods[1].phase = PodPhase::kRunning;
+  const Plan mended = MakePlan(world.observed());
+  EXPECT_EQ(ConditionOf(mended, condition::kStalled).status, api::ConditionStatus::kFalse);
+  EXPECT_EQ(mended.status.state, "Starting");
+}
+
+TEST(MakePlan, TellsOfAnImageThatCannotBePulled) {
+  JobWorld world;
+  world.Running(0);
+  Pod& pod = world.Add(1, PodPhase::kPending);
+  pod.scheduled = true;
+  pod.waiting_reason = "ImagePullBackOff";
+  pod.waiting_message = "Back-off pulling image \"worker\"";
+  const api::Condition stalled = ConditionOf(MakePlan(world.observed()), condition::kStalled);
+  EXPECT_EQ(stalled.reason, "ImagePullFailed");
+  EXPECT_THAT(stalled.message, HasSubstr("Back-off pulling image"));
+}
+
+TEST(MakePlan, TellsWhyPodsHaveNoNode) {
+  JobWorld world;
+  world.Running(0);
+  world.Add(1, PodPhase::kPending).unschedulable = "0/3 nodes are available: insufficient cpu";
+  const Plan plan = MakePlan(world.observed());
+  const api::Condition scheduled = ConditionOf(plan, condition::kScheduled);
+  EXPECT_EQ(scheduled.status, api::ConditionStatus::kFalse);
+  EXPECT_EQ(scheduled.reason, "Unschedulable");
+  EXPECT_THAT(scheduled.message, HasSubstr("insufficient cpu"));
+  EXPECT_EQ(plan.status.state, "Pending");
+}
+
+// ---- suspend, deadline
+
+TEST(MakePlan, SuspendsByDeletingPodsAndResumesWithoutCallingItARestart) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(3, {0, 1}, 50);
+  world.observed().job.status = MakePlan(world.observed()).status;
+  world.observed().job.spec.suspend = true;
+  Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("delete job-worker-1", "delete job-worker-0"));
+  EXPECT_TRUE(plan.rendezvous.has_value()) << "the workers leave it while they save";
+  EXPECT_EQ(plan.status.state, "Suspended");
+  EXPECT_FALSE(plan.status.start_time.has_value());
+  EXPECT_THAT(EventsOf(plan), Contains("SuspendRequested"));
+
+  world.observed().pods.clear();
+  world.observed().job.status = plan.status;
+  plan = MakePlan(world.observed());
+  EXPECT_FALSE(plan.rendezvous.has_value());
+
+  world.observed().rendezvous = {};
+  world.observed().job.spec.suspend = false;
+  plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("create job-worker-0", "create job-worker-1"));
+  EXPECT_EQ(plan.status.state, "Pending");
+  EXPECT_EQ(plan.rendezvous->first_round, 4);
+  EXPECT_EQ(plan.status.progress->step, 50) << "what was reached is not forgotten";
+  EXPECT_THAT(EventsOf(plan), Contains("Resumed"));
+}
+
+TEST(MakePlan, FailsAJobAtItsDeadline) {
+  JobWorld world;
+  world.Running(0).Running(1);
+  world.observed().job.spec.run_policy.active_deadline_seconds = 60;
+  world.observed().job.status.start_time = world.observed().now - std::chrono::seconds(59);
+  EXPECT_EQ(MakePlan(world.observed()).requeue_after, std::chrono::seconds(1));
+  world.observed().now += std::chrono::seconds(1);
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_EQ(ConditionOf(plan, condition::kFailed).reason, "DeadlineExceeded");
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("delete job-worker-1", "delete job-worker-0"));
+}
+
+// ---- the end
+
+TEST(MakePlan, LetsTheOthersLeaveOnceOneWorkerReachedTheEnd) {
+  JobWorld world;
+  world.Replicas(3).Succeeded(0).Running(1).Failed(2, 1);
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), IsEmpty()) << "nobody is started again";
+  EXPECT_FALSE(api::IsFinished(plan.status.conditions));
+}
+
+TEST(MakePlan, CompletesWhenNobodyRunsAnyMore) {
+  JobWorld world;
+  world.Replicas(3).Succeeded(0).Failed(1, 1).Pending(2);
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_EQ(plan.status.state, "Complete");
+  EXPECT_TRUE(plan.status.completion_time.has_value());
+  EXPECT_THAT(EventsOf(plan), ElementsAre("TrainingDone"));
+  world.observed().job.status = plan.status;
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("delete job-worker-2"));
+}
+
+TEST(MakePlan, TakesTheWorkersWordForTheEnd) {
+  JobWorld world;
+  world.observed().rendezvous.completed = true;
+  EXPECT_EQ(MakePlan(world.observed()).status.state, "Complete");
+}
+
+TEST(MakePlan, CleansPodsByPolicyAndNeverStartsAny) {
+  const struct {
+    api::CleanPodPolicy policy;
+    std::vector<std::string> actions;
+  } cases[] = {{api::CleanPodPolicy::kRunning, {"delete job-worker-1"}},
+               {api::CleanPodPolicy::kAll, {"delete job-worker-1", "delete job-worker-0"}},
+               {api::CleanPodPolicy::kNone, {}}};
+  for (const auto& test : cases) {
+    JobWorld world;
+    world.Replicas(3).Succeeded(0).Running(1);
+    world.observed().job.spec.run_policy.clean_pod_policy = test.policy;
+    api::SetCondition(world.observed().job.status.conditions,
+                      {condition::kFailed, api::ConditionStatus::kTrue, "UserError", ""}, 1,
+                      world.observed().now);
+    EXPECT_EQ(ActionsOf(MakePlan(world.observed())), test.actions);
+  }
+}
+
+TEST(MakePlan, DeletesAFinishedJobAfterItsTime) {
+  JobWorld world;
+  world.Succeeded(0).Succeeded(1);
+  world.observed().job.spec.run_policy.ttl_seconds_after_finished = 100;
+  Plan plan = MakePlan(world.observed());
+  EXPECT_EQ(plan.requeue_after, std::chrono::seconds(100));
+  world.observed().job.status = plan.status;
+  world.observed().now += std::chrono::seconds(100);
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("delete the job"));
+}
+
+// ---- deletion
+
+TEST(MakePlan, HoldsADeletedJobUntilItsPodsAreGone) {
+  JobWorld world;
+  world.Running(0).Failed(1, 1);
+  world.observed().job.metadata.deletion_timestamp = world.observed().now;
+  Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("delete job-worker-1", "delete job-worker-0"));
+  EXPECT_EQ(plan.status, world.observed().job.status);
+  world.observed().pods.clear();
+  plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("remove finalizer"));
+  EXPECT_FALSE(plan.rendezvous.has_value());
+}
+
+}  // namespace
+}  // namespace lockstep::reconcile

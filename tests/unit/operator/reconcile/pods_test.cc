@@ -1,0 +1,95 @@
+#include "operator/reconcile/pods.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::reconcile {
+namespace {
+
+Pod Parsed(const std::string& status, const std::string& metadata = "{}") {
+  Json json = {{"metadata", *ParseJson(metadata)}, {"status", *ParseJson(status)}};
+  return PodFromJson(PodFields().Apply(json), "trainer");
+}
+
+TEST(PodFromJson, JudgesByTheTrainerWhateverTheSidecarsDo) {
+  const struct {
+    const char* name;
+    const char* status;
+    PodPhase phase;
+    int exit_code;
+  } cases[] = {
+      {"new", "{}", PodPhase::kPending, -1},
+      {"running", R"({"phase": "Running"})", PodPhase::kRunning, -1},
+      {"trainer ended, sidecar runs",
+       R"({"phase": "Running", "containerStatuses": [{"name": "side", "state": {"running": {}}},
+           {"name": "trainer", "state": {"terminated": {"exitCode": 0}}}]})",
+       PodPhase::kSucceeded, 0},
+      {"sidecar failed after the trainer succeeded",
+       R"({"phase": "Failed", "containerStatuses": [{"name": "side", "state": {"terminated": {"exitCode": 1}}},
+           {"name": "trainer", "state": {"terminated": {"exitCode": 0}}}]})",
+       PodPhase::kSucceeded, 0},
+      {"trainer failed",
+       R"({"phase": "Failed", "containerStatuses": [{"name": "trainer", "state": {"terminated": {"exitCode": 3}}}]})",
+       PodPhase::kFailed, 3},
+      {"never started", R"({"phase": "Failed", "reason": "OutOfcpu", "message": "no room"})",
+       PodPhase::kFailed, -1},
+  };
+  for (const auto& test : cases) {
+    const Pod pod = Parsed(test.status);
+    EXPECT_EQ(pod.phase, test.phase) << test.name;
+    EXPECT_EQ(pod.exit_code.value_or(-1), test.exit_code) << test.name;
+  }
+}
+
+TEST(PodFromJson, FindsTheWordsThatExplain) {
+  EXPECT_EQ(Parsed(R"({"containerStatuses": [{"name": "trainer", "state": {"terminated":
+      {"exitCode": 3, "reason": "Error", "message": "no such data set"}}}]})")
+                .message,
+            "no such data set");
+  EXPECT_EQ(Parsed(R"({"containerStatuses": [{"name": "trainer", "state": {"terminated":
+      {"exitCode": 137, "reason": "OOMKilled"}}}]})")
+                .message,
+            "OOMKilled");
+  EXPECT_EQ(Parsed(R"({"phase": "Failed", "reason": "OutOfcpu", "message": "no room"})").message, "no room");
+}
+
+TEST(PodFromJson, KnowsWhatWasNobodysFault) {
+  EXPECT_TRUE(Parsed(R"({"phase": "Failed", "reason": "Evicted"})").disrupted);
+  EXPECT_TRUE(Parsed(R"({"conditions": [{"type": "DisruptionTarget", "status": "True"}]})").disrupted);
+  EXPECT_FALSE(Parsed(R"({"phase": "Failed", "reason": "OutOfcpu"})").disrupted);
+}
+
+TEST(PodFromJson, TellsStuckContainersFromStartingOnes) {
+  EXPECT_EQ(Parsed(R"({"containerStatuses": [{"name": "trainer", "state": {"waiting":
+      {"reason": "ContainerCreating"}}}]})")
+                .waiting_reason,
+            "");
+  EXPECT_EQ(Parsed(R"({"initContainerStatuses": [{"name": "init", "state": {"waiting":
+      {"reason": "ErrImagePull", "message": "m"}}}]})")
+                .waiting_message,
+            "m");
+}
+
+TEST(PodFromJson, ReadsLabelsAndAnnotationsOfOurs) {
+  const Pod pod = Parsed("{}", R"({"name": "n", "uid": "u", "resourceVersion": "7", "deletionTimestamp": "x",
+      "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"lockstep.dev/slot": "12"},
+      "annotations": {"lockstep.dev/attempt": "3", "large": "dropped"}})");
+  EXPECT_EQ(pod.slot, 12);
+  EXPECT_EQ(pod.attempt, 3);
+  EXPECT_TRUE(pod.deleting);
+  EXPECT_TRUE(pod.created.has_value());
+  EXPECT_FALSE(Parsed("{}", R"({"annotations": {"lockstep.dev/attempt": "x"}})").attempt.has_value());
+}
+
+TEST(GroupPods, SortsOutSlotsBeyondTheWantedNumber) {
+  std::vector<Pod> pods(4);
+  pods[0].slot = 1;
+  pods[1].slot = 5;
+  pods[2].slot = std::nullopt;
+  pods[3].slot = 0;
+  const PodGroups groups = GroupPods(pods, 2);
+  EXPECT_EQ(groups.slots.size(), 2U);
+  EXPECT_EQ(groups.surplus.size(), 2U);
+}
+
+}  // namespace
+}  // namespace lockstep::reconcile

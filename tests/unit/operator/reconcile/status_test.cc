@@ -1,0 +1,128 @@
+#include "operator/reconcile/status.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "operator/reconcile/plan.h"
+#include "runtime/common/api/conditions.h"
+#include "tests/support/job_world.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::JobWorld;
+namespace condition = api::condition;
+
+TEST(Status, FollowsAJobFromItsPodsToItsFirstStep) {
+  JobWorld world;
+  world.Running(0).Running(1);
+  EXPECT_EQ(MakePlan(world.observed()).status.state, "Starting");
+  world.Round(1, {0, 1}, 0);
+  EXPECT_EQ(MakePlan(world.observed()).status.state, "Starting") << "a round, but no step yet";
+  world.Round(1, {0, 1}, 3);
+  const auto status = MakePlan(world.observed()).status;
+  EXPECT_EQ(status.state, "Running");
+  EXPECT_EQ(status.rendezvous, (api::RendezvousStatus{1, 2}));
+  EXPECT_EQ(status.replicas, 2);
+  EXPECT_EQ(status.ready_replicas, 2);
+  EXPECT_EQ(status.progress->step, 3);
+}
+
+TEST(Status, IsDegradedWhileFewerTrainAndRestartingWhileNobodyDoes) {
+  JobWorld world;
+  world.Elastic(1, 3).Replicas(3).Running(0).Running(1).Pending(2).Round(2, {0, 1}, 5);
+  auto status = MakePlan(world.observed()).status;
+  EXPECT_TRUE(api::IsTrue(status.conditions, condition::kDegraded));
+  EXPECT_THAT(api::FindCondition(status.conditions, condition::kDegraded)->message, HasSubstr("2 of 3"));
+  world.observed().job.status = status;
+  world.observed().rendezvous.members.clear();
+  world.observed().rendezvous.world_size = 0;
+  world.observed().rendezvous.changes = {{.round = 2,
+                                          .cause = "Infrastructure",
+                                          .reason = "job-worker-1: exit code 1",
+                                          .pods = {"job-worker-1"}}};
+  status = MakePlan(world.observed()).status;
+  EXPECT_EQ(status.state, "Restarting");
+  ASSERT_EQ(status.restarts.size(), 1U);
+  EXPECT_EQ(status.restarts[0].round, 2);
+  EXPECT_EQ(status.restarts[0].cause, api::FailureCause::kInfrastructure);
+}
+
+TEST(Status, KeepsWhatItKnowsWhileARestartedOperatorKnowsNothing) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(4, {0, 1}, 50);
+  const auto status = MakePlan(world.observed()).status;
+  world.observed().job.status = status;
+  world.observed().rendezvous = {};
+  world.observed().rendezvous.round = 4;
+  EXPECT_EQ(MakePlan(world.observed()).status, status);
+}
+
+TEST(Status, WritesProgressAtMostEveryTenSeconds) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 50);
+  world.observed().job.status = MakePlan(world.observed()).status;
+  world.observed().now += std::chrono::seconds(9);
+  world.Round(1, {0, 1}, 60);
+  EXPECT_EQ(MakePlan(world.observed()).status.progress->step, 50);
+  world.observed().now += std::chrono::seconds(1);
+  world.Round(1, {0, 1}, 61);
+  EXPECT_EQ(MakePlan(world.observed()).status.progress->step, 61);
+}
+
+TEST(Status, WritesTheLastProgressAtTheEndWhateverThePeriod) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 50);
+  world.observed().job.status = MakePlan(world.observed()).status;
+  world.observed().pods.clear();
+  world.Succeeded(0).Succeeded(1).Round(1, {}, 55);
+  world.observed().rendezvous.completed = true;
+  const auto status = MakePlan(world.observed()).status;
+  EXPECT_EQ(status.progress->step, 55);
+  EXPECT_EQ(status.state, "Complete");
+}
+
+TEST(Status, NeverTakesATerminalConditionBack) {
+  JobWorld world;
+  world.Succeeded(0).Succeeded(1);
+  world.observed().job.status = MakePlan(world.observed()).status;
+  world.observed().pods.clear();
+  world.observed().violations = {"spec: anything"};
+  const auto status = MakePlan(world.observed()).status;
+  EXPECT_EQ(status.state, "Complete");
+  EXPECT_FALSE(api::IsTrue(status.conditions, condition::kFailed));
+}
+
+TEST(Status, KeepsTheNewestTenRestartsAndForgetsGrowth) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(14, {0, 1}, 9);
+  for (int64_t round = 1; round <= 13; ++round) {
+    world.observed().rendezvous.changes.push_back(
+        {.round = round, .cause = round == 13 ? "Scale" : "Infrastructure"});
+  }
+  const auto status = MakePlan(world.observed()).status;
+  ASSERT_EQ(status.restarts.size(), 10U);
+  EXPECT_EQ(status.restarts.front().round, 12);
+  EXPECT_EQ(status.restarts.back().round, 3);
+}
+
+TEST(Status, SaysWhyTheApiServerRefusesAPodAndMovesNoTimeOnRetries) {
+  JobWorld world;
+  const Error quota{ErrorCode::kForbidden, "403 exceeded quota: gpus"};
+  const auto planned = MakePlan(world.observed()).status;
+  const auto waiting = StatusAfterRefusal(world.observed(), planned, quota);
+  EXPECT_EQ(waiting.state, "Stalled");
+  EXPECT_EQ(api::FindCondition(waiting.conditions, condition::kStalled)->reason, "PodRejected");
+  world.observed().job.status = waiting;
+  world.observed().now += std::chrono::minutes(1);
+  EXPECT_EQ(StatusAfterRefusal(world.observed(), MakePlan(world.observed()).status, quota), waiting);
+
+  const auto failed =
+      StatusAfterRefusal(world.observed(), planned, {ErrorCode::kInvalidArgument, "422 spec.x: bad"});
+  EXPECT_EQ(failed.state, "Failed");
+  EXPECT_THAT(api::FindCondition(failed.conditions, condition::kFailed)->message, HasSubstr("spec.x: bad"));
+}
+
+}  // namespace
+}  // namespace lockstep::reconcile

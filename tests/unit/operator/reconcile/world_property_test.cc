@@ -1,0 +1,132 @@
+// Random worlds against the promises of the reconciler: whatever happens, in whatever order, with whatever
+// fails or is seen late, the same end is reached, and nothing is doubled on the way.
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <set>
+
+#include "tests/support/world_model.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+using testing::WorldModel;
+
+constexpr int32_t kMaxReplicas = 4;
+constexpr int32_t kMaxRestarts = 3;
+
+struct Wish {
+  int32_t replicas = 2;
+  bool suspend = false;
+  int charged_failures = 0;
+};
+
+void DoSomething(WorldModel& world, Wish& wish) {
+  const auto index = *rc::gen::inRange<std::size_t>(0, 8);
+  switch (*rc::gen::inRange(0, 15)) {
+    case 0:
+    case 1:
+    case 2: world.Reconcile(); break;
+    case 3: world.SyncCaches(); break;
+    case 4: world.SyncPods(); break;
+    case 5: world.StartPods(); break;
+    case 6: {
+      const int exit_code = *rc::gen::element(1, 5, 137, 143);
+      wish.charged_failures += exit_code == 143 ? 0 : 1;
+      world.FailPod(index, exit_code);
+      break;
+    }
+    case 7: world.FinishDeletions(); break;
+    case 8: world.DeletePod(index); break;
+    case 9: world.RestartOperator(); break;
+    case 10:
+      wish.replicas = *rc::gen::inRange(1, kMaxReplicas + 1);
+      world.Scale(wish.replicas);
+      break;
+    case 11:
+      wish.suspend = *rc::gen::arbitrary<bool>();
+      world.Suspend(wish.suspend);
+      break;
+    case 12:
+      world.FailNextWrite(
+          *rc::gen::element(ErrorCode::kConflict, ErrorCode::kUnavailable, ErrorCode::kThrottled));
+      break;
+    case 13: world.LoseNextAnswer(); break;
+    default: world.Advance(std::chrono::seconds(20));
+  }
+}
+
+void CheckAlways(const WorldModel& world, const Wish& wish) {
+  RC_ASSERT(world.pods().size() <= static_cast<std::size_t>(kMaxReplicas));
+  RC_ASSERT(world.attempt() <= kMaxRestarts);
+  RC_ASSERT(world.attempt() <= wish.charged_failures);
+}
+
+void CheckEnd(const WorldModel& world, const Wish& wish) {
+  if (world.state() == "Failed") {
+    RC_ASSERT(wish.charged_failures > kMaxRestarts);
+    for (const Json& pod : world.pods()) RC_ASSERT(StringAt(pod, {"status", "phase"}) != "Running");
+    return;
+  }
+  const std::size_t wanted = wish.suspend ? 0 : static_cast<std::size_t>(wish.replicas);
+  RC_ASSERT(world.pods().size() == wanted);
+  std::set<std::string> slots;
+  for (const Json& pod : world.pods()) {
+    RC_ASSERT(StringAt(pod, {"status", "phase"}) == "Running");
+    slots.insert(StringAt(pod, {"metadata", "labels", "lockstep.dev/slot"}));
+  }
+  RC_ASSERT(slots.size() == wanted);
+  RC_ASSERT(world.state() == (wish.suspend ? "Suspended" : "Starting"));
+}
+
+TEST(ReconcilerProperties, AnyWorldSettlesToWhatTheUserAskedFor) {
+  EXPECT_TRUE(rc::check([] {
+    Wish wish;
+    WorldModel world(wish.replicas, kMaxReplicas, kMaxRestarts);
+    const int steps = *rc::gen::inRange(0, 60);
+    for (int i = 0; i < steps; ++i) {
+      DoSomething(world, wish);
+      CheckAlways(world, wish);
+    }
+    RC_ASSERT(world.Settle());
+    CheckEnd(world, wish);
+  }));
+}
+
+TEST(ReconcilerProperties, ADeletedJobAlwaysGoesAndTakesItsPodsAlong) {
+  EXPECT_TRUE(rc::check([] {
+    Wish wish;
+    WorldModel world(wish.replicas, kMaxReplicas, kMaxRestarts);
+    const int steps = *rc::gen::inRange(0, 40);
+    const int deleted_at = *rc::gen::inRange(0, 40);
+    for (int i = 0; i < steps; ++i) {
+      if (i == deleted_at) world.DeleteJob();
+      DoSomething(world, wish);
+    }
+    world.DeleteJob();
+    RC_ASSERT(world.Settle());
+    RC_ASSERT(world.job().is_null());
+    RC_ASSERT(world.pods().empty());
+  }));
+}
+
+TEST(ReconcilerProperties, AfterOneSuccessNobodyIsStartedAgain) {
+  EXPECT_TRUE(rc::check([] {
+    Wish wish;
+    WorldModel world(3, kMaxReplicas, kMaxRestarts);
+    RC_ASSERT(world.Settle());
+    world.SucceedPod(*rc::gen::inRange<std::size_t>(0, 3));
+    world.SyncCaches();
+    const std::size_t pods = world.pods().size();
+    world.FailPod(*rc::gen::inRange<std::size_t>(0, 3), 1);
+    RC_ASSERT(world.Settle());
+    RC_ASSERT(world.pods().size() <= pods);
+    for (std::size_t i = 0; i < 3; ++i) world.SucceedPod(i);
+    RC_ASSERT(world.Settle());
+    RC_ASSERT(world.state() == "Complete");
+  }));
+}
+
+}  // namespace
+}  // namespace lockstep::reconcile

@@ -1,0 +1,48 @@
+#include "operator/rendezvous/pod_feed.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::rendezvous {
+namespace {
+
+kube::Object Pod(const std::string& status, const std::string& metadata = "{}") {
+  Json pod = *ParseJson(R"({"metadata": {"namespace": "team", "name": "job-worker-0", "uid": "pod-uid",
+      "labels": {"lockstep.dev/job": "job"}, "ownerReferences": [{"uid": "job-uid", "controller": true}]}})");
+  pod["metadata"].update(*ParseJson(metadata));
+  pod["status"] = *ParseJson(status);
+  return std::make_shared<const Json>(std::move(pod));
+}
+
+const char* const kRunning = R"({"phase": "Running"})";
+const char* const kFailed =
+    R"({"phase": "Failed", "containerStatuses": [{"name": "trainer", "state": {"terminated": {"exitCode": 1, "message": "oh"}}}]})";
+const char* const kTrainerEnded =
+    R"({"phase": "Running", "containerStatuses": [{"name": "trainer", "state": {"terminated": {"exitCode": 137}}}]})";
+const char* const kSucceeded = R"({"phase": "Succeeded"})";
+
+TEST(LossFrom, TellsALostPodFromOneThatLeavesByItself) {
+  const struct {
+    const char* name;
+    kube::ObjectChange change;
+    std::string reason;  // "": no loss
+  } cases[] = {
+      {"runs", {nullptr, Pod(kRunning)}, ""},
+      {"failed", {Pod(kRunning), Pod(kFailed)}, "exit code 1: oh"},
+      {"trainer ended beside a sidecar", {Pod(kRunning), Pod(kTrainerEnded)}, "exit code 137"},
+      {"completed", {Pod(kRunning), Pod(kSucceeded)}, ""},
+      {"is being deleted in good order", {Pod(kRunning), Pod(kRunning, R"({"deletionTimestamp": "x"})")}, ""},
+      {"is gone", {Pod(kRunning), nullptr}, "the pod was deleted"},
+      {"completed and is gone", {Pod(kSucceeded), nullptr}, ""},
+      {"is nobody's", {Pod(kRunning, R"({"ownerReferences": []})"), nullptr}, ""},
+  };
+  for (const auto& test : cases) {
+    const auto loss = LossFrom(test.change, "trainer");
+    EXPECT_EQ(loss.has_value() ? loss->reason : "", test.reason) << test.name;
+    if (!loss) continue;
+    EXPECT_EQ(loss->job, (protocol::JobIdentity{"team", "job", "job-uid"}));
+    EXPECT_EQ(loss->pod_uid, "pod-uid");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::rendezvous

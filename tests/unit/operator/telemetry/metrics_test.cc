@@ -1,0 +1,61 @@
+#include "operator/telemetry/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::telemetry {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+api::TrainingJob Job() {
+  api::TrainingJob job;
+  job.metadata.name = "a";
+  job.metadata.namespace_name = "team";
+  job.metadata.uid = "u";
+  return job;
+}
+
+TEST(Metrics, ExistFromTheStart) {
+  Metrics metrics(4, "https://api", "leader");
+  const std::string text = metrics.Expose(3).body;
+  for (const char* line :
+       {"controller_runtime_reconcile_total{controller=\"distributedtrainingjob\",result=\"error\"} 0",
+        "controller_runtime_max_concurrent_reconciles{controller=\"distributedtrainingjob\"} 4",
+        "leader_election_master_status{name=\"leader\"} 0", "lockstep_jobs{state=\"Running\"} 0",
+        "lockstep_build_info"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, HasSubstr("} 3\n")) << "workqueue_depth";
+}
+
+TEST(Metrics, FollowAJobAndForgetIt) {
+  Metrics metrics(1, "h", "l");
+  api::TrainingJobStatus status;
+  status.state = "Running";
+  status.attempt = 2;
+  status.rendezvous = api::RendezvousStatus{5, 8};
+  metrics.OnJob(Job(), status);
+  metrics.OnJob(Job(), status);
+  std::string text = metrics.Expose(0).body;
+  EXPECT_THAT(text, HasSubstr("lockstep_jobs{state=\"Running\"} 1"));
+  EXPECT_THAT(text, HasSubstr("lockstep_job_world_size{job_name=\"a\",namespace=\"team\"} 8"));
+  EXPECT_THAT(text, HasSubstr("lockstep_job_restarts_total{job_name=\"a\",namespace=\"team\"} 2"));
+  metrics.OnJobGone({"team", "a", "u"});
+  text = metrics.Expose(0).body;
+  EXPECT_THAT(text, HasSubstr("lockstep_jobs{state=\"Running\"} 0"));
+  EXPECT_THAT(text, Not(HasSubstr("job_name=")));
+}
+
+TEST(Metrics, CountRequestsByCode) {
+  Metrics metrics(1, "https://api", "l");
+  metrics.OnRequest("GET", 200);
+  metrics.OnRequest("GET", 0);
+  const std::string text = metrics.Expose(0).body;
+  EXPECT_THAT(text, HasSubstr("code=\"200\""));
+  EXPECT_THAT(text, HasSubstr("code=\"<error>\""));
+}
+
+}  // namespace
+}  // namespace lockstep::telemetry
