@@ -24,7 +24,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kShardLimit = 300s;  // rank 0 waits so long for another rank's shard
+constexpr auto kShardLimit = 120s;  // rank 0 waits so long for the shards of the others
+constexpr auto kPatience = 1s;      // and looks so often whether the save was abandoned
 
 std::string Sha256(std::string_view content) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
@@ -85,7 +86,12 @@ std::vector<NamedTensor> ShareOf(const Snapshot& snapshot) {
   return share;
 }
 
-std::string EncodeShard(const std::vector<NamedTensor>& tensors) {
+struct Shard {
+  std::string content;
+  std::vector<TensorPlace> tensors;
+};
+
+Shard EncodeShard(const std::vector<NamedTensor>& tensors) {
   std::vector<TensorEntry> entries;
   uint64_t offset = 0;
   for (const NamedTensor& named : tensors) {
@@ -94,23 +100,44 @@ std::string EncodeShard(const std::vector<NamedTensor>& tensors) {
                        offset + bytes});
     offset += bytes;
   }
-  std::string file = EncodeHeader(entries, {{"format", "pt"}});
-  const std::size_t data = file.size();
-  file.resize(data + offset);
+  Shard shard{.content = EncodeHeader(entries, {{"format", "pt"}})};
+  const std::size_t data = shard.content.size();
+  shard.content.resize(data + offset);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    std::memcpy(file.data() + data + entries[i].begin, tensors[i].tensor.const_data_ptr(),
-                tensors[i].tensor.nbytes());
+    const TensorEntry& entry = entries[i];
+    const std::size_t bytes = entry.end - entry.begin;
+    if (bytes > 0)
+      std::memcpy(shard.content.data() + data + entry.begin, tensors[i].tensor.const_data_ptr(), bytes);
+    shard.tensors.push_back({entry.name, entry.dtype, entry.shape, static_cast<int64_t>(data + entry.begin),
+                             static_cast<int64_t>(bytes)});
   }
-  return file;
+  return shard;
 }
 
-Result<void> DecodeShard(std::string_view file, std::vector<NamedTensor>& tensors) {
+Error Damaged(const std::string& what) { return {ErrorCode::kDataLoss, what}; }
+
+// Adds the shard's tensors, which must be those of the manifest.
+Result<void> DecodeShard(std::string_view file, std::vector<TensorPlace> expected,
+                         std::vector<NamedTensor>& tensors) {
   LOCKSTEP_TRY(const SafetensorsHeader header, ParseHeader(file));
-  for (const TensorEntry& entry : header.tensors) {
-    at::Tensor tensor = at::empty(entry.shape, TypeOfName(entry.dtype));
-    std::memcpy(tensor.data_ptr(), file.data() + header.data_offset + entry.begin, entry.end - entry.begin);
-    tensors.push_back({entry.name, std::move(tensor)});
+  std::vector<TensorPlace> found;
+  try {
+    for (const TensorEntry& entry : header.tensors) {
+      const std::size_t bytes = entry.end - entry.begin;
+      const std::size_t offset = header.data_offset + entry.begin;
+      at::Tensor tensor = at::empty(entry.shape, TypeOfName(entry.dtype));
+      if (bytes > 0) std::memcpy(tensor.data_ptr(), file.data() + offset, bytes);
+      tensors.push_back({entry.name, std::move(tensor)});
+      found.push_back(
+          {entry.name, entry.dtype, entry.shape, static_cast<int64_t>(offset), static_cast<int64_t>(bytes)});
+    }
+  } catch (const std::exception& exception) {  // a shape that LibTorch refuses, or no memory for it
+    return Damaged(exception.what());
   }
+  const auto by_name = [](const TensorPlace& a, const TensorPlace& b) { return a.name < b.name; };
+  std::sort(found.begin(), found.end(), by_name);
+  std::sort(expected.begin(), expected.end(), by_name);
+  if (found != expected) return Damaged("other tensors than the manifest says");
   return {};
 }
 
@@ -119,20 +146,29 @@ struct PendingSave {
   std::vector<NamedTensor> share;
   std::shared_ptr<ShardExchange> exchange;
   SteadyTime started;
+  std::stop_source stop;  // abandoned
 };
 
 std::string ShardKey(const Snapshot& place, int rank) {
-  return "checkpoint/" + std::to_string(place.step) + "/" + std::to_string(rank);
+  return "checkpoint/" + std::to_string(place.round) + "/" + std::to_string(place.step) + "/" +
+         std::to_string(rank);
 }
 
-std::string EncodeEntry(const ShardEntry& entry) {
-  return DumpJson({{"name", entry.name}, {"bytes", entry.bytes}, {"sha256", entry.sha256}});
+// What a rank publishes instead of its shard when there will be none.
+std::string EncodeFailure(const Error& error) {
+  return DumpJson({{"code", static_cast<int>(error.code)}, {"error", error.message}});
 }
 
-Result<ShardEntry> DecodeEntry(const std::string& text) {
-  LOCKSTEP_TRY(const Json json, ParseJson(text));
-  return ShardEntry{StringAt(json, {"name"}), IntAt(json, {"bytes"}), StringAt(json, {"sha256"})};
+Result<ShardEntry> DecodePublished(const std::string& text, int rank) {
+  const auto json = ParseJson(text);
+  if (json.ok() && FindJson(*json, {"error"}) != nullptr) {
+    return Error{static_cast<ErrorCode>(IntAt(*json, {"code"})), StringAt(*json, {"error"})}.WithContext(
+        "rank " + std::to_string(rank));
+  }
+  return ParseShardEntry(text);
 }
+
+Error Abandoned() { return {ErrorCode::kAborted, "the save was given up"}; }
 
 }  // namespace
 
@@ -146,28 +182,49 @@ struct Checkpointer::State {
   std::mutex mutex;
   std::condition_variable_any changed;
   std::optional<PendingSave> waiting;  // GUARDED_BY(mutex)
+  std::vector<PendingSave> replaced;   // GUARDED_BY(mutex); without tensors, to be told to rank 0
+  std::stop_source running;            // GUARDED_BY(mutex); of the save that is being written
   bool busy = false;                   // GUARDED_BY(mutex)
   std::vector<SaveOutcome> outcomes;   // GUARDED_BY(mutex)
   std::jthread thread;                 // last: it stops before the rest goes
 
   void Run(std::stop_token stop) {
+    const std::stop_callback give_up(stop, [this] { Abandon(); });
     std::unique_lock lock(mutex);
-    while (changed.wait(lock, stop, [this] { return waiting.has_value(); })) {
-      const PendingSave save = std::move(*waiting);
-      waiting.reset();
+    while (changed.wait(lock, stop, [this] { return waiting.has_value() || !replaced.empty(); })) {
+      const std::vector<PendingSave> dropped = std::exchange(replaced, {});
+      const std::optional<PendingSave> save = std::exchange(waiting, std::nullopt);
+      if (save) running = save->stop;
       busy = true;
       lock.unlock();
-      SaveOutcome outcome = Write(save);
+      for (const PendingSave& other : dropped) TellReplaced(other);
+      std::optional<SaveOutcome> outcome;
+      if (save) outcome = Write(*save);
       lock.lock();
       busy = false;
-      outcomes.push_back(std::move(outcome));
+      if (outcome && (!outcome->error || !save->stop.stop_requested()))
+        outcomes.push_back(*std::move(outcome));
       changed.notify_all();
     }
   }
 
+  void Abandon() {
+    const std::lock_guard lock(mutex);
+    waiting.reset();
+    replaced.clear();
+    running.request_stop();
+    changed.notify_all();
+  }
+
+  // Rank 0 may have begun the save that this rank replaced: it must not wait for the shard.
+  static void TellReplaced(const PendingSave& save) {
+    const Error error{ErrorCode::kAborted, "a newer save replaced this one"};
+    (void)save.exchange->Publish(ShardKey(save.place, save.place.rank), EncodeFailure(error));
+  }
+
   SaveOutcome Write(const PendingSave& save) {
     SaveOutcome outcome{.step = save.place.step, .uri = store->UriOf(FolderOfStep(save.place.step))};
-    const Result<int64_t> written = WriteAll(save);
+    const Result<int64_t> written = WriteAndCatch(save);
     outcome.seconds = Seconds(clock.Steady() - save.started).count();
     if (written.ok()) {
       outcome.bytes = *written;
@@ -177,18 +234,42 @@ struct Checkpointer::State {
     return outcome;
   }
 
+  Result<int64_t> WriteAndCatch(const PendingSave& save) {
+    try {
+      return WriteAll(save);
+    } catch (const std::exception& exception) {  // no memory for the shard, say: training goes on
+      return Error{ErrorCode::kInternal, exception.what()};
+    }
+  }
+
   // This rank's shard; on rank 0 then the manifest. Returns the bytes of all shards known here.
   Result<int64_t> WriteAll(const PendingSave& save) {
-    const Snapshot& place = save.place;
-    const std::string folder = FolderOfStep(place.step) + "/";
-    const std::string content = EncodeShard(save.share);
-    const ShardEntry mine{ShardName(place.rank, place.world, place.round),
-                          static_cast<int64_t>(content.size()), Sha256(content)};
-    LOCKSTEP_TRY(store->Put(folder + mine.name, content));
-    if (place.rank != 0) {
-      LOCKSTEP_TRY(save.exchange->Publish(ShardKey(place, place.rank), EncodeEntry(mine)));
-      return mine.bytes;
+    const auto shard = WriteShard(save);
+    if (save.place.rank == 0) {
+      LOCKSTEP_TRY(const ShardEntry mine, shard);
+      return Commit(save, mine);
     }
+    const std::string text = shard.ok() ? EncodeShardEntry(*shard) : EncodeFailure(shard.error());
+    const auto published = save.exchange->Publish(ShardKey(save.place, save.place.rank), text);
+    if (!shard.ok()) return shard.error();
+    LOCKSTEP_TRY(published);
+    return shard->bytes;
+  }
+
+  Result<ShardEntry> WriteShard(const PendingSave& save) {
+    const Snapshot& place = save.place;
+    Shard shard = EncodeShard(save.share);
+    ShardEntry entry{ShardName(place.rank, place.world, place.round),
+                     static_cast<int64_t>(shard.content.size()), Sha256(shard.content),
+                     std::move(shard.tensors)};
+    if (save.stop.stop_requested()) return Abandoned();
+    LOCKSTEP_TRY(store->Put(FolderOfStep(place.step) + "/" + entry.name, shard.content));
+    return entry;
+  }
+
+  // Rank 0: gathers what the others stored, then makes the checkpoint exist.
+  Result<int64_t> Commit(const PendingSave& save, const ShardEntry& mine) {
+    const Snapshot& place = save.place;
     Manifest manifest{.job_uid = job.uid,
                       .job_name = job.name,
                       .step = place.step,
@@ -199,14 +280,50 @@ struct Checkpointer::State {
                       .training = training};
     int64_t bytes = mine.bytes;
     for (int rank = 1; rank < place.world; ++rank) {
-      LOCKSTEP_TRY(const std::string text, save.exchange->Wait(ShardKey(place, rank), kShardLimit));
-      LOCKSTEP_TRY(ShardEntry entry, DecodeEntry(text));
+      LOCKSTEP_TRY(ShardEntry entry, WaitForShard(save, rank));
       bytes += entry.bytes;
       manifest.shards.push_back(std::move(entry));
     }
-    LOCKSTEP_TRY(store->Put(folder + std::string(kManifestName), EncodeManifest(manifest)));
+    if (save.stop.stop_requested()) return Abandoned();
+    LOCKSTEP_TRY(
+        store->Put(FolderOfStep(place.step) + "/" + std::string(kManifestName), EncodeManifest(manifest)));
     CollectGarbage(place.step);
     return bytes;
+  }
+
+  Result<ShardEntry> WaitForShard(const PendingSave& save, int rank) {
+    while (!save.stop.stop_requested()) {
+      const auto text = save.exchange->Wait(ShardKey(save.place, rank), kPatience);
+      if (text.ok()) return DecodePublished(*text, rank);
+      if (text.error().code != ErrorCode::kDeadlineExceeded) return text.error();
+      if (clock.Steady() - save.started > kShardLimit) {
+        return text.error().WithContext("rank " + std::to_string(rank) + " has not stored its shard");
+      }
+    }
+    return Abandoned();
+  }
+
+  Result<Manifest> ReadManifest(int64_t step) {
+    const std::string name = FolderOfStep(step) + "/" + std::string(kManifestName);
+    LOCKSTEP_TRY(const std::string text, store->Get(name));
+    LOCKSTEP_TRY(Manifest manifest, ParseManifest(text).WithContext(store->UriOf(name)));
+    if (manifest.step != step) {
+      return Damaged(store->UriOf(name) + ": it is of step " + std::to_string(manifest.step));
+    }
+    return manifest;
+  }
+
+  Result<LoadedState> LoadShards(const Manifest& manifest) {
+    LoadedState loaded{.manifest = manifest, .uri = store->UriOf(FolderOfStep(manifest.step)), .tensors = {}};
+    for (const ShardEntry& shard : manifest.shards) {
+      const std::string name = FolderOfStep(manifest.step) + "/" + shard.name;
+      LOCKSTEP_TRY(const std::string content, store->Get(name));
+      if (static_cast<int64_t>(content.size()) != shard.bytes || Sha256(content) != shard.sha256) {
+        return Damaged(store->UriOf(name) + ": size or SHA-256 differ from the manifest");
+      }
+      LOCKSTEP_TRY(DecodeShard(content, shard.tensors, loaded.tensors).WithContext(store->UriOf(name)));
+    }
+    return loaded;
   }
 
   // Keeps the newest keepLast complete checkpoints. The manifest goes first, so that what is left of an
@@ -243,36 +360,45 @@ struct Checkpointer::State {
 Result<std::unique_ptr<Checkpointer>> Checkpointer::Open(const api::CheckpointSpec& spec,
                                                          const protocol::JobIdentity& job,
                                                          const Json& training) {
-  auto state = std::make_unique<State>();
-  state->spec = spec;
-  state->job = job;
-  state->training = training;
-  LOCKSTEP_TRY(state->store, OpenObjectStore(spec.uri));
-  LOCKSTEP_TRY(const auto objects, state->store->List());
-  log::Info("checkpoint store reached", {{"uri", spec.uri}, {"objects", objects.size()}});
-  return std::unique_ptr<Checkpointer>(new Checkpointer(std::move(state)));
+  LOCKSTEP_TRY(auto store, OpenObjectStore(spec.uri));
+  log::Info("checkpoint store reached", {{"uri", spec.uri}});
+  return std::make_unique<Checkpointer>(spec, job, training, std::move(store));
 }
 
-Checkpointer::Checkpointer(std::unique_ptr<State> state) : state_(std::move(state)) {
+Checkpointer::Checkpointer(const api::CheckpointSpec& spec, const protocol::JobIdentity& job,
+                           const Json& training, std::unique_ptr<ObjectStore> store)
+    : state_(std::make_unique<State>()) {
+  state_->spec = spec;
+  state_->job = job;
+  state_->training = training;
+  state_->store = std::move(store);
   state_->thread = std::jthread([state = state_.get()](std::stop_token stop) { state->Run(stop); });
 }
 
 Checkpointer::~Checkpointer() = default;
 
 void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange) {
+  LOCKSTEP_CHECK(snapshot.world == 1 || exchange != nullptr, "ranks that cannot meet cannot save together");
   PendingSave save{.place = {snapshot.step, snapshot.round, snapshot.rank, snapshot.world, {}},
                    .share = ShareOf(snapshot),
                    .exchange = std::move(exchange),
-                   .started = state_->clock.Steady()};
+                   .started = state_->clock.Steady(),
+                   .stop = {}};
   const std::lock_guard lock(state_->mutex);
+  if (state_->waiting && state_->waiting->place.rank != 0) {
+    state_->waiting->share.clear();
+    state_->replaced.push_back(std::move(*state_->waiting));
+  }
   state_->waiting = std::move(save);
   state_->changed.notify_all();
 }
 
+void Checkpointer::Abandon() { state_->Abandon(); }
+
 Result<void> Checkpointer::Wait(std::chrono::milliseconds limit) {
   std::unique_lock lock(state_->mutex);
-  const bool idle =
-      state_->changed.wait_for(lock, limit, [this] { return !state_->busy && !state_->waiting; });
+  const bool idle = state_->changed.wait_for(
+      lock, limit, [this] { return !state_->busy && !state_->waiting && state_->replaced.empty(); });
   return idle ? Result<void>()
               : Error{ErrorCode::kDeadlineExceeded,
                       "the checkpoint was not stored within " + std::to_string(limit.count()) + " ms"};
@@ -296,25 +422,17 @@ Result<std::vector<int64_t>> Checkpointer::Steps() {
 }
 
 Result<LoadedState> Checkpointer::Load(int64_t step) {
-  const std::string folder = FolderOfStep(step) + "/";
-  LOCKSTEP_TRY(const std::string text, state_->store->Get(folder + std::string(kManifestName)));
-  LoadedState loaded{.uri = state_->store->UriOf(FolderOfStep(step))};
-  LOCKSTEP_TRY(loaded.manifest, ParseManifest(text).WithContext(loaded.uri));
-  for (const ShardEntry& shard : loaded.manifest.shards) {
-    LOCKSTEP_TRY(const std::string content, state_->store->Get(folder + shard.name));
-    if (static_cast<int64_t>(content.size()) != shard.bytes || Sha256(content) != shard.sha256) {
-      return Error{ErrorCode::kDataLoss,
-                   loaded.uri + "/" + shard.name + ": size or SHA-256 differ from the manifest"};
-    }
-    LOCKSTEP_TRY(DecodeShard(content, loaded.tensors).WithContext(shard.name));
-  }
-  return loaded;
+  LOCKSTEP_TRY(const Manifest manifest, state_->ReadManifest(step));
+  return state_->LoadShards(manifest);
 }
 
-Result<std::optional<LoadedState>> Checkpointer::LoadNewest() {
+Result<std::optional<LoadedState>> Checkpointer::LoadFirst(
+    const std::function<bool(const Manifest&)>& wanted) {
   LOCKSTEP_TRY(const std::vector<int64_t> steps, Steps());
   for (const int64_t step : steps) {
-    auto loaded = Load(step);
+    const auto manifest = state_->ReadManifest(step);
+    if (manifest.ok() && wanted && !wanted(*manifest)) continue;
+    auto loaded = manifest.ok() ? state_->LoadShards(*manifest) : Result<LoadedState>(manifest.error());
     if (loaded.ok()) return std::optional<LoadedState>(std::move(loaded).value());
     const ErrorCode code = loaded.error().code;
     if (code != ErrorCode::kDataLoss && code != ErrorCode::kNotFound && code != ErrorCode::kUnsupported) {
@@ -323,6 +441,22 @@ Result<std::optional<LoadedState>> Checkpointer::LoadNewest() {
     log::Error("damaged checkpoint passed over", {{"step", step}, {"error", loaded.error().message}});
   }
   return std::optional<LoadedState>();
+}
+
+Result<std::optional<LoadedState>> Checkpointer::LoadNewest() { return LoadFirst(nullptr); }
+
+Result<std::optional<LoadedState>> Checkpointer::Resume() {
+  LOCKSTEP_TRY(auto own,
+               LoadFirst([this](const Manifest& found) { return found.job_uid == state_->job.uid; }));
+  if (own) return own;
+  switch (state_->spec.resume.mode) {
+    case api::ResumeMode::kNever: return std::optional<LoadedState>();
+    case api::ResumeMode::kAuto: return LoadNewest();
+    case api::ResumeMode::kStep: break;
+  }
+  auto loaded = Load(state_->spec.resume.step).WithContext("spec.checkpoint.resume");
+  if (!loaded.ok()) return loaded.error();
+  return std::optional<LoadedState>(std::move(loaded).value());
 }
 
 }  // namespace lockstep::checkpoint

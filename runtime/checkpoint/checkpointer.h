@@ -2,7 +2,8 @@
 // Saves and loads the training state. Saving copies the tensors and returns; a background thread writes this
 // rank's shard (the replicated tensors are divided over the ranks), and rank 0 writes the manifest last,
 // after all shards. One thread (the step thread) calls everything here; at most one save is in flight, a
-// newer one replaces a waiting one.
+// newer one replaces a waiting one. Killed at any byte, either the new checkpoint or the one before can be
+// loaded. The destructor gives up what is in flight and joins, after at most one request to the store.
 
 #include <ATen/core/Tensor.h>
 
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/object_store.h"
 #include "runtime/common/api/checkpoint_spec.h"
 #include "runtime/common/base/result.h"
 #include "runtime/common/protocol/worker_config.h"
@@ -26,12 +28,14 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-// How the ranks of a round tell each other that their shards are stored. Used from the background thread.
+// How the ranks of a round tell each other that their shards are stored. Used from the background thread,
+// which may hold it a little longer than the round lives.
 class ShardExchange {
  public:
   virtual ~ShardExchange() = default;
   [[nodiscard]] virtual Result<void> Publish(const std::string& key, const std::string& value) = 0;
-  // Blocks until the key is there; kDeadlineExceeded or kAborted where it will not come.
+  // Blocks until the key is there, at most for `limit` (about a second: between two calls the save looks
+  // whether it was abandoned). kDeadlineExceeded: not yet there; any other error ends the save.
   [[nodiscard]] virtual Result<std::string> Wait(const std::string& key, std::chrono::milliseconds limit) = 0;
 };
 
@@ -60,17 +64,27 @@ struct LoadedState {
 
 class Checkpointer {
  public:
-  // Reaches the store once, so that a wrong URI, bucket or secret is found before training begins.
+  // Reaches the store and writes to it once, so that a wrong URI, bucket or secret is found before training
+  // begins.
   [[nodiscard]] static Result<std::unique_ptr<Checkpointer>> Open(const api::CheckpointSpec& spec,
                                                                   const protocol::JobIdentity& job,
                                                                   const Json& training);
+  // With a store that is already open.
+  Checkpointer(const api::CheckpointSpec& spec, const protocol::JobIdentity& job, const Json& training,
+               std::unique_ptr<ObjectStore> store);
   ~Checkpointer();
 
-  // Copies the tensors to host memory before it returns. `exchange` is kept until the save ends.
+  // Copies this rank's share of the tensors to host memory before it returns. Every rank of the round calls
+  // it with the same snapshot. `exchange` is kept until the save ends; a world of one needs none.
   void Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange);
   // Waits until nothing is in flight. kDeadlineExceeded where that takes longer.
   [[nodiscard]] Result<void> Wait(std::chrono::milliseconds limit);
-  // What became of saves since the last call, oldest first.
+  // The round broke: what is in flight becomes no checkpoint, unless it already is one, and its end is no
+  // outcome. Returns at once.
+  void Abandon();
+  // What became of saves since the last call, oldest first. A save that this rank replaced is not among them;
+  // kAborted on rank 0 says that another rank had already moved on to a newer one, which is no fault of the
+  // store.
   [[nodiscard]] std::vector<SaveOutcome> TakeOutcomes();
 
   // Steps of the complete checkpoints, newest first.
@@ -78,11 +92,17 @@ class Checkpointer {
   // Verified by size and SHA-256. kDataLoss where it is damaged, kNotFound where it does not exist.
   [[nodiscard]] Result<LoadedState> Load(int64_t step);
   // The newest that verifies; damaged ones are logged by name and passed over. nullopt where there is none.
+  // Any other error is the store's: without it nobody knows what the newest is.
   [[nodiscard]] Result<std::optional<LoadedState>> LoadNewest();
+  // What a job begins from. Its own newest sound checkpoint comes first, whatever spec.checkpoint.resume
+  // says: a job that restarts goes on. A job that has written none follows `resume`: the newest of any job
+  // below the URI (Auto), none (Never), or exactly the step it names, whose absence is an error.
+  [[nodiscard]] Result<std::optional<LoadedState>> Resume();
 
  private:
   struct State;
-  explicit Checkpointer(std::unique_ptr<State> state);
+  // The newest that verifies of those whose manifest `wanted` accepts; null: all.
+  Result<std::optional<LoadedState>> LoadFirst(const std::function<bool(const Manifest&)>& wanted);
   std::unique_ptr<State> state_;
 };
 

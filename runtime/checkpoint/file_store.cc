@@ -44,7 +44,9 @@ class FileStore final : public ObjectStore {
     std::error_code error;
     fs::remove(Path(name), error);
     if (error) return Bad("cannot delete " + name + ": " + error.message());
-    fs::remove(fs::path(Path(name)).parent_path(), error);  // the step's folder goes with its last object
+    const fs::path parent = fs::path(Path(name)).parent_path();
+    if (parent != fs::path(folder_))
+      fs::remove(parent, error);  // the step's folder goes with its last object
     return {};
   }
 
@@ -69,7 +71,9 @@ Result<std::unique_ptr<ObjectStore>> OpenFileStore(const std::string& folder) {
     return Error{ErrorCode::kForbidden, "spec.checkpoint.uri: file://" + folder + ": " + error.message() +
                                             "; name a folder that the worker may write to"};
   }
-  return std::unique_ptr<ObjectStore>(std::make_unique<FileStore>(folder));
+  auto store = std::make_unique<FileStore>(folder);
+  LOCKSTEP_TRY(CheckWritable(*store));
+  return std::unique_ptr<ObjectStore>(std::move(store));
 }
 
 }  // namespace lockstep::checkpoint

@@ -12,10 +12,22 @@
 
 namespace lockstep::checkpoint {
 
+// Where one tensor lies in its shard, so that a reader can fetch it alone.
+struct TensorPlace {
+  std::string name;
+  std::string dtype;  // as in the safetensors header
+  std::vector<int64_t> shape;
+  int64_t offset = 0;  // bytes from the start of the object
+  int64_t bytes = 0;
+
+  friend bool operator==(const TensorPlace&, const TensorPlace&) = default;
+};
+
 struct ShardEntry {
   std::string name;  // object name beside the manifest
   int64_t bytes = 0;
   std::string sha256;  // hex
+  std::vector<TensorPlace> tensors;
 };
 
 struct Manifest {
@@ -34,9 +46,13 @@ struct Manifest {
 inline constexpr std::string_view kManifestName = "manifest.json";
 
 [[nodiscard]] std::string EncodeManifest(const Manifest& manifest);
-// kDataLoss where it does not parse or names an object outside of its folder; kUnsupported for another format
-// version.
+// kDataLoss where it does not parse, lacks something, contradicts itself or names an object outside of its
+// folder; kUnsupported for another format version.
 [[nodiscard]] Result<Manifest> ParseManifest(std::string_view text);
+
+// What a rank tells rank 0 about its shard.
+[[nodiscard]] std::string EncodeShardEntry(const ShardEntry& entry);
+[[nodiscard]] Result<ShardEntry> ParseShardEntry(std::string_view text);
 
 // "step-000000000120" and back; -1 for other names.
 [[nodiscard]] std::string FolderOfStep(int64_t step);

@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/file_store.h"
 #include "runtime/checkpoint/s3_store.h"
+#include "runtime/common/base/strings.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -20,6 +21,13 @@ Result<std::unique_ptr<ObjectStore>> OpenObjectStore(const std::string& uri) {
   if (path.starts_with(kS3) && path.size() > kS3.size()) return OpenS3Store(path.substr(kS3.size()));
   return Error{ErrorCode::kInvalidArgument,
                "spec.checkpoint.uri: \"" + uri + "\" is neither s3://bucket/prefix nor file:///folder"};
+}
+
+Result<void> CheckWritable(ObjectStore& store) {
+  // Random: the ranks of a job open at the same time.
+  const std::string probe = "write-probe-" + RandomHex(8);
+  LOCKSTEP_TRY(store.Put(probe, "Lockstep may write here.\n"));
+  return store.Delete(probe);
 }
 
 }  // namespace lockstep::checkpoint

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/common/base/clock.h"
 #include "runtime/common/base/file.h"
 
 namespace lockstep::checkpoint {
@@ -15,8 +16,18 @@ namespace {
 namespace fs = arrow::fs;
 
 constexpr double kConnectSeconds = 3;
-constexpr double kRequestSeconds = 10;
-constexpr int kAttempts = 3;
+constexpr const char* kDefaultRegion = "us-east-1";
+
+// How long one operation may take. A request ends `silence` after the last byte (curl measures an average, so
+// it takes about 7 s longer).
+struct Patience {
+  double silence_seconds = 0;
+  int64_t retries = 0;
+  Seconds retry_window{};  // since the store was opened; no retry begins later
+};
+// 15 s at most, and yet a store that is just being restarted is waited for.
+constexpr Patience kWhenOpening{.silence_seconds = 4, .retries = 5, .retry_window = Seconds(7)};
+constexpr Patience kWhenTraining{.silence_seconds = 10, .retries = 3, .retry_window = Seconds::max()};
 
 bool Mentions(const std::string& text, std::initializer_list<const char*> words) {
   return std::any_of(words.begin(), words.end(),
@@ -24,21 +35,25 @@ bool Mentions(const std::string& text, std::initializer_list<const char*> words)
 }
 
 // Arrow reports every S3 failure as an IOError; its text is the only place that tells them apart, so this one
-// function reads it.
+// function reads it. `path` is "bucket/object".
 Error FromArrow(const arrow::Status& status, const std::string& path) {
   const std::string& text = status.message();
   const std::string what = "spec.checkpoint.uri: s3://" + path + ": ";
-  if (Mentions(text, {"HTTP status 404", "does not exist", "NoSuchBucket", "NO_SUCH_BUCKET",
-                      "RESOURCE_NOT_FOUND"})) {
-    return {ErrorCode::kNotFound, what + "not found; create the bucket, or correct its name (" + text + ")"};
+  if (Mentions(text, {"NO_SUCH_BUCKET", "NoSuchBucket"})) {
+    return {ErrorCode::kNotFound, "spec.checkpoint.uri: bucket \"" + path.substr(0, path.find('/')) +
+                                      "\" does not exist; create it, or correct the name"};
   }
   if (Mentions(text, {"HTTP status 403", "HTTP status 401", "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID",
-                      "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID"})) {
+                      "InvalidAccessKeyId", "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID",
+                      "EXPIRED_TOKEN", "ExpiredToken", "UserNotFound"})) {
     return {ErrorCode::kForbidden,
             what +
                 "access denied; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the "
                 "Secret named by spec.checkpoint.secretRef, and their rights (" +
                 text + ")"};
+  }
+  if (Mentions(text, {"HTTP status 404", "Path does not exist", "NO_SUCH_KEY", "RESOURCE_NOT_FOUND"})) {
+    return {ErrorCode::kNotFound, what + "not found (" + text + ")"};
   }
   return {ErrorCode::kUnavailable,
           what +
@@ -47,7 +62,8 @@ Error FromArrow(const arrow::Status& status, const std::string& path) {
               text + ")"};
 }
 
-// Arrow wants its S3 part started once and finished before the process ends.
+// Arrow wants its S3 part started once and finished before the process ends. The finish uses statics that
+// Arrow makes with the first client; one made here is older than this object, so they outlive it.
 class S3Library {
  public:
   static Result<void> Start() {
@@ -60,10 +76,31 @@ class S3Library {
     fs::S3GlobalOptions options = fs::S3GlobalOptions::Defaults();
     options.log_level = fs::S3LogLevel::Off;
     started_ = fs::InitializeS3(options);
+    if (!started_.ok()) return;
+    fs::S3Options anonymous = fs::S3Options::Anonymous();
+    anonymous.region = kDefaultRegion;  // or Arrow asks the machine's metadata service for one
+    started_ = fs::S3FileSystem::Make(anonymous).status();
   }
   ~S3Library() { (void)fs::FinalizeS3(); }
 
   arrow::Status started_;
+};
+
+class BoundedRetries final : public fs::S3RetryStrategy {
+ public:
+  explicit BoundedRetries(const Patience& patience) : patience_(patience) {}
+  bool ShouldRetry(const AWSErrorDetail& error, int64_t attempted_retries) override {
+    return error.should_retry && attempted_retries < patience_.retries &&
+           Seconds(clock_.Steady() - start_) < patience_.retry_window;
+  }
+  int64_t CalculateDelayBeforeNextRetry(const AWSErrorDetail&, int64_t attempted_retries) override {
+    return int64_t{200} << std::min<int64_t>(attempted_retries, 5);  // milliseconds
+  }
+
+ private:
+  const Patience patience_;
+  const SystemClock clock_;
+  const SteadyTime start_ = clock_.Steady();
 };
 
 class S3Store final : public ObjectStore {
@@ -72,12 +109,13 @@ class S3Store final : public ObjectStore {
       : filesystem_(std::move(filesystem)), path_(std::move(path)) {}
 
   Result<void> Put(const std::string& name, std::string_view content) override {
-    const auto status = [&]() -> arrow::Status {
-      ARROW_ASSIGN_OR_RAISE(const auto stream, filesystem_->OpenOutputStream(Path(name)));
-      ARROW_RETURN_NOT_OK(stream->Write(content.data(), static_cast<int64_t>(content.size())));
-      return stream->Close();
-    }();
-    return status.ok() ? Result<void>() : FromArrow(status, path_);
+    auto stream = filesystem_->OpenOutputStream(Path(name));
+    if (!stream.ok()) return FromArrow(stream.status(), Path(name));
+    arrow::Status status = (*stream)->Write(content.data(), static_cast<int64_t>(content.size()));
+    if (status.ok()) status = (*stream)->Close();
+    if (status.ok()) return {};
+    (void)(*stream)->Abort();  // or its destructor tries everything once more
+    return FromArrow(status, Path(name));
   }
 
   Result<std::string> Get(const std::string& name) override {
@@ -124,44 +162,74 @@ class S3Store final : public ObjectStore {
   const std::string path_;
 };
 
-fs::S3Options OptionsFromEnvironment() {
-  fs::S3Options options;
-  options.ConfigureDefaultCredentials();
-  options.connect_timeout = kConnectSeconds;
-  options.request_timeout = kRequestSeconds;
-  options.retry_strategy = fs::S3RetryStrategy::GetAwsStandardRetryStrategy(kAttempts);
-  if (const std::string region = EnvOr("AWS_REGION", EnvOr("AWS_DEFAULT_REGION", "")); !region.empty()) {
-    options.region = region;
-  }
+Error BadEndpoint(const std::string& endpoint) {
+  return {ErrorCode::kInvalidArgument,
+          "AWS_ENDPOINT_URL in the Secret named by spec.checkpoint.secretRef: \"" + endpoint +
+              "\" is no URL; write it as http://host:port or https://host:port"};
+}
+
+// Path-style addresses follow from an endpoint of one's own; without one it is AWS.
+Result<void> SetEndpoint(fs::S3Options& options) {
   const std::string endpoint = EnvOr("AWS_ENDPOINT_URL_S3", EnvOr("AWS_ENDPOINT_URL", ""));
+  if (endpoint.empty()) return {};
   const std::size_t scheme_end = endpoint.find("://");
-  if (scheme_end != std::string::npos) {
-    options.scheme = endpoint.substr(0, scheme_end);
-    options.endpoint_override = endpoint.substr(scheme_end + 3);
-    while (options.endpoint_override.ends_with('/')) options.endpoint_override.pop_back();
+  if (scheme_end == std::string::npos) return BadEndpoint(endpoint);
+  options.scheme = endpoint.substr(0, scheme_end);
+  options.endpoint_override = endpoint.substr(scheme_end + 3);
+  while (options.endpoint_override.ends_with('/')) options.endpoint_override.pop_back();
+  const bool is_http = options.scheme == "http" || options.scheme == "https";
+  if (!is_http || options.endpoint_override.empty()) return BadEndpoint(endpoint);
+  return {};
+}
+
+// The pair of keys, or the token of a workload identity. Never the machine's metadata service: asking it
+// takes seconds where there is none.
+Result<void> SetCredentials(fs::S3Options& options, const std::string& path) {
+  const std::string key = EnvOr("AWS_ACCESS_KEY_ID", "");
+  const std::string secret = EnvOr("AWS_SECRET_ACCESS_KEY", "");
+  if (!key.empty() && !secret.empty()) {
+    options.ConfigureAccessKey(key, secret, EnvOr("AWS_SESSION_TOKEN", ""));
+    return {};
   }
+  if (key.empty() && !EnvOr("AWS_WEB_IDENTITY_TOKEN_FILE", "").empty()) {
+    options.ConfigureAssumeRoleWithWebIdentityCredentials();
+    return {};
+  }
+  const std::string lacks = !key.empty() ? "lacks AWS_SECRET_ACCESS_KEY" : "needs credentials";
+  return Error{ErrorCode::kInvalidArgument,
+               "spec.checkpoint.secretRef: s3://" + path + " " + lacks +
+                   "; name a Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"};
+}
+
+Result<fs::S3Options> OptionsFromEnvironment(const std::string& path, const Patience& patience) {
+  fs::S3Options options;
+  LOCKSTEP_TRY(SetCredentials(options, path));
+  LOCKSTEP_TRY(SetEndpoint(options));
+  options.region = EnvOr("AWS_REGION", EnvOr("AWS_DEFAULT_REGION", kDefaultRegion));
+  options.connect_timeout = kConnectSeconds;
+  options.request_timeout = patience.silence_seconds;
+  options.retry_strategy = std::make_shared<BoundedRetries>(patience);
+  // Small objects in one request; without it each Put begins a multipart upload.
+  options.allow_delayed_open = true;
   return options;
+}
+
+Result<std::shared_ptr<fs::S3FileSystem>> Connect(const std::string& path, const Patience& patience) {
+  LOCKSTEP_TRY(const fs::S3Options options, OptionsFromEnvironment(path, patience));
+  const auto filesystem = fs::S3FileSystem::Make(options);
+  if (!filesystem.ok()) return FromArrow(filesystem.status(), path);
+  return *filesystem;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<ObjectStore>> OpenS3Store(const std::string& path) {
   LOCKSTEP_TRY(S3Library::Start());
-  if (EnvOr("AWS_ACCESS_KEY_ID", "").empty() && EnvOr("AWS_WEB_IDENTITY_TOKEN_FILE", "").empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "spec.checkpoint.secretRef: s3://" + path +
-                     " needs credentials; name a Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"};
-  }
-  const auto filesystem = fs::S3FileSystem::Make(OptionsFromEnvironment());
-  if (!filesystem.ok()) return FromArrow(filesystem.status(), path);
-  const std::string bucket = path.substr(0, path.find('/'));
-  const auto info = (*filesystem)->GetFileInfo(bucket);
-  if (!info.ok()) return FromArrow(info.status(), path);
-  if (info->type() == fs::FileType::NotFound) {
-    return Error{ErrorCode::kNotFound, "spec.checkpoint.uri: bucket \"" + bucket +
-                                           "\" does not exist; create it, or correct the name"};
-  }
-  return std::unique_ptr<ObjectStore>(std::make_unique<S3Store>(*filesystem, path));
+  LOCKSTEP_TRY(auto impatient, Connect(path, kWhenOpening));
+  S3Store first(std::move(impatient), path);
+  LOCKSTEP_TRY(CheckWritable(first));
+  LOCKSTEP_TRY(auto filesystem, Connect(path, kWhenTraining));
+  return std::unique_ptr<ObjectStore>(std::make_unique<S3Store>(std::move(filesystem), path));
 }
 
 }  // namespace lockstep::checkpoint

@@ -96,8 +96,10 @@ Result<SafetensorsHeader> ParseHeader(std::string_view file) {
   SafetensorsHeader header{.data_offset = kLengthBytes + length};
   for (const auto& [name, value] : json->items()) {
     if (name == "__metadata__") {
+      if (!value.is_object()) return Damaged("__metadata__ is not an object");
       for (const auto& [key, text] : value.items()) {
-        if (text.is_string()) header.metadata[key] = text.get<std::string>();
+        if (!text.is_string()) return Damaged("__metadata__." + key + " is not a string");
+        header.metadata[key] = text.get<std::string>();
       }
       continue;
     }

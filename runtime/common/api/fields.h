@@ -242,7 +242,8 @@ class FieldWriter {
   }
   template <typename T>
   void Required(std::string_view key, const T& value, const Limits& = {}) {
-    Field(key, value);
+    Json json = ToJson(value);
+    json_[std::string(key)] = json.is_null() ? Json("") : std::move(json);  // the reader insists on the key
   }
   template <typename T>
   void Section(std::string_view key, const T& value, bool active, std::string_view) {
