@@ -68,7 +68,6 @@ LoopOutcome Train(const Settings& settings, train::ControlLink& link, train::Rou
   const api::CheckpointSpec checkpoint = settings.checkpoint.value_or(api::CheckpointSpec{});
   return train::RunElasticLoop({.training = settings.training,
                                 .checkpoint = checkpoint,
-                                .job_uid = settings.worker.job.uid,
                                 .listen_address = EnvOr(env::kPodIp, ""),
                                 .ledger_folder = EnvOr(env::kSampleLedger, ""),
                                 .process_name = EnvOr(env::kPodName, std::to_string(::getpid())),

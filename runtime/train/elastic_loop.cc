@@ -74,7 +74,7 @@ class ElasticLoop {
         total_steps_(TotalSteps(inputs.training, plan_)),
         phases_(inputs.clock),
         ledger_(inputs.ledger_folder, inputs.process_name),
-        saves_({inputs.checkpointer, inputs.checkpoint, inputs.job_uid, inputs.clock, inputs.link, phases_}),
+        saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_}),
         progress_(inputs.link, phases_, inputs.clock, total_steps_, plan_.steps_per_epoch()),
         runner_({inputs.training, plan_, total_steps_, *inputs.datasets.train, state_, ledger_, phases_}) {}
 

@@ -29,7 +29,6 @@ namespace lockstep::train {
 struct LoopInputs {
   const api::TrainingSpec& training;
   const api::CheckpointSpec& checkpoint;
-  std::string job_uid;
   std::string
       listen_address;  // for the round's store, should this rank become rank 0; empty: every interface
   std::string ledger_folder;

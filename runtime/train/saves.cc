@@ -146,7 +146,7 @@ void Saves::Drain(std::chrono::milliseconds limit) {
 Result<void> Saves::SaveAlone(TrainingState& state, int64_t round, std::chrono::milliseconds limit) {
   if (!enabled()) return {};
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
-    context_.checkpointer->Save({state.step, round, 0, 1, state.Tensors()}, std::make_shared<NoExchange>());
+    context_.checkpointer->Save({state.step, round, 0, 1, state.Tensors()}, nullptr);
   }));
   started_[state.step] = {.is_reporter = true};
   LOCKSTEP_TRY(WaitFor(nullptr, limit));
@@ -155,31 +155,9 @@ Result<void> Saves::SaveAlone(TrainingState& state, int64_t round, std::chrono::
   return {};
 }
 
-Result<std::optional<LoadedState>> Saves::LoadOwn() {
-  LOCKSTEP_TRY(const std::vector<int64_t> steps, context_.checkpointer->Steps());
-  for (const int64_t step : steps) {
-    Result<LoadedState> loaded = context_.checkpointer->Load(step);
-    if (loaded.ok() && loaded->manifest.job_uid == context_.job_uid) {
-      return std::optional<LoadedState>(std::move(loaded).value());
-    }
-    if (!loaded.ok() && loaded.error().IsTransient()) return loaded.error();
-  }
-  return std::optional<LoadedState>();
-}
-
 Result<bool> Saves::Restore(TrainingState& state) {
   if (!enabled()) return false;
-  const api::ResumeFrom& resume = context_.spec.resume;
-  std::optional<LoadedState> loaded;
-  if (resume.mode == api::ResumeMode::kAuto) {
-    LOCKSTEP_TRY(loaded, context_.checkpointer->LoadNewest());
-  } else {
-    LOCKSTEP_TRY(loaded, LoadOwn());
-    if (!loaded.has_value() && resume.mode == api::ResumeMode::kStep) {
-      LOCKSTEP_TRY(loaded, context_.checkpointer->Load(resume.step)
-                               .WithContext("spec.checkpoint.resume: step " + std::to_string(resume.step)));
-    }
-  }
+  LOCKSTEP_TRY(const std::optional<LoadedState> loaded, context_.checkpointer->Resume());
   if (!loaded.has_value()) return false;
   LOCKSTEP_TRY(CopyInto(state, *loaded));
   log::Info("restored a checkpoint", {{"uri", loaded->uri}, {"step", state.step}});

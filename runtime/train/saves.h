@@ -19,7 +19,6 @@ namespace lockstep::train {
 struct SaveContext {
   checkpoint::Checkpointer* checkpointer = nullptr;  // absent: no checkpoints
   const api::CheckpointSpec& spec;
-  const std::string& job_uid;
   const Clock& clock;
   ControlLink& link;
   PhaseClock& phases;
@@ -54,7 +53,6 @@ class Saves {
  private:
   [[nodiscard]] Result<void> WaitFor(const comm::Communicator* communicator, std::chrono::milliseconds limit);
   [[nodiscard]] std::optional<Error> TakeFailureOf(int64_t step);
-  [[nodiscard]] Result<std::optional<checkpoint::LoadedState>> LoadOwn();
 
   SaveContext context_;
   SteadyTime last_start_;

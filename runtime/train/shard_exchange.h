@@ -4,6 +4,7 @@
 // given up soon, for its writer is likely dead. Called from the checkpointer's thread.
 
 #include <memory>
+#include <optional>
 
 #include "runtime/checkpoint/checkpointer.h"
 #include "runtime/comm/communicator.h"
@@ -21,18 +22,12 @@ class RoundExchange final : public checkpoint::ShardExchange {
   [[nodiscard]] Result<std::string> Wait(const std::string& key, std::chrono::milliseconds limit) override;
 
  private:
-  [[nodiscard]] bool RoundIsOver() const;
+  [[nodiscard]] bool IsGivenUp();
 
   const std::shared_ptr<comm::RoundStore> store_;
   const std::weak_ptr<comm::Communicator> communicator_;
   const Clock& clock_;
-};
-
-// For a checkpoint that one rank writes alone.
-class NoExchange final : public checkpoint::ShardExchange {
- public:
-  [[nodiscard]] Result<void> Publish(const std::string& key, const std::string& value) override;
-  [[nodiscard]] Result<std::string> Wait(const std::string& key, std::chrono::milliseconds limit) override;
+  std::optional<SteadyTime> over_since_;
 };
 
 }  // namespace lockstep::train
