@@ -73,7 +73,7 @@ class ElasticLoop {
                .drop_last = inputs.training.data.drop_last}),
         total_steps_(TotalSteps(inputs.training, plan_)),
         phases_(inputs.clock),
-        ledger_(inputs.ledger_folder, inputs.process_name),
+        ledger_(inputs.ledger_folder, inputs.process_name, inputs.clock),
         saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_}),
         progress_(inputs.link, phases_, inputs.clock, total_steps_, plan_.steps_per_epoch()),
         runner_({inputs.training, plan_, total_steps_, *inputs.datasets.train, state_, ledger_, phases_}) {}

@@ -9,8 +9,8 @@
 
 namespace lockstep::train {
 
-SampleLedger::SampleLedger(std::string folder, std::string process)
-    : folder_(std::move(folder)), process_(std::move(process)) {}
+SampleLedger::SampleLedger(std::string folder, std::string process, const Clock& clock)
+    : folder_(std::move(folder)), process_(std::move(process)), clock_(clock) {}
 
 void SampleLedger::EnterRound(int64_t round, int rank) {
   if (!enabled()) return;
@@ -29,7 +29,8 @@ void SampleLedger::Contribute(int64_t step, const std::vector<int64_t>& ids) {
 
 void SampleLedger::Commit(int64_t step) {
   if (!enabled()) return;
-  Write(DumpJson({{"event", "commit"}, {"round", round_}, {"step", step}, {"rank", rank_}}));
+  const double now = Seconds(clock_.Now().time_since_epoch()).count();
+  Write(DumpJson({{"event", "commit"}, {"round", round_}, {"step", step}, {"rank", rank_}, {"time", now}}));
 }
 
 void SampleLedger::Write(const std::string& line) const {

@@ -1,7 +1,7 @@
 """Reads the sample ledgers that ranks write (LOCKSTEP_SAMPLE_LEDGER) and checks the promise of exactly once.
 
 Each rank appends, per step, {"event": "contribute", round, step, rank, ids} before the reduction and {"event": "commit",
-round, step, rank} after the optimizer. The surviving history of a step is its newest round that was committed by anyone;
+round, step, rank, time} after the optimizer. The surviving history of a step is its newest round that was committed by anyone;
 what that round's ranks contributed must be the step's samples.
 """
 import collections
