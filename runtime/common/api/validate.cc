@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "runtime/common/api/names.h"
+#include "runtime/common/protocol/environment.h"
 
 namespace lockstep::api {
 namespace {
@@ -53,7 +54,9 @@ void CheckContainers(const WorkerSpec& worker, Violations& violations) {
   if (env == nullptr || !env->is_array()) return;
   for (const Json& variable : *env) {
     const std::string name = StringAt(variable, {"name"});
-    if (name.rfind("LOCKSTEP_", 0) == 0) {
+    const auto& for_users = protocol::env::kForUsers;
+    const bool is_for_users = std::find(for_users.begin(), for_users.end(), name) != for_users.end();
+    if (name.starts_with("LOCKSTEP_") && !is_for_users) {
       Add(violations, trainer_path + ".env", name + " is set by the operator; choose another name");
     }
   }

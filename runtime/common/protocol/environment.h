@@ -2,6 +2,9 @@
 // Names of the environment variables that the operator (or `lockstep run`) sets and the worker reads, and of
 // those that the supervisor sets for each rank.
 
+#include <array>
+#include <string_view>
+
 namespace lockstep::protocol::env {
 
 inline constexpr const char* kConfig = "LOCKSTEP_CONFIG";         // path of the worker config document
@@ -14,12 +17,15 @@ inline constexpr const char* kSlot = "LOCKSTEP_SLOT";
 inline constexpr const char* kTerminationLog = "LOCKSTEP_TERMINATION_LOG";  // default /dev/termination-log
 inline constexpr const char* kRankProgram =
     "LOCKSTEP_RANK_PROGRAM";  // default: lockstep-rank beside lockstep
-inline constexpr const char* kLogLevel = "LOCKSTEP_LOG_LEVEL";
 
 // Set by the supervisor for each rank process.
 inline constexpr const char* kControlFd = "LOCKSTEP_CONTROL_FD";  // the rank's end of the local socket
 inline constexpr const char* kLocalRank = "LOCKSTEP_LOCAL_RANK";
+
+// For users to set, in spec.worker.template or in the shell of `lockstep run`.
+inline constexpr const char* kLogLevel = "LOCKSTEP_LOG_LEVEL";
 // Debug option: a folder in which each rank appends what it contributed and committed (sample_ledger.h).
 inline constexpr const char* kSampleLedger = "LOCKSTEP_SAMPLE_LEDGER";
+inline constexpr std::array<std::string_view, 2> kForUsers = {kLogLevel, kSampleLedger};
 
 }  // namespace lockstep::protocol::env

@@ -1,0 +1,223 @@
+"""What the end-to-end tests share: kubectl, and a job that is applied, watched and always deleted.
+
+All in a namespace of its own, which goes with the process. Needs a cluster with Lockstep installed (tests/e2e/with-lockstep).
+"""
+import atexit
+import base64
+import contextlib
+import copy
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import ledger  # noqa: E402
+from cases import expect, until  # noqa: E402
+
+IMAGE = "localhost/lockstep-worker:0.1.0"
+LEDGER = "/ledger"
+SAMPLES = 60000  # Fashion-MNIST
+SECRET = "lockstep-s3"
+
+
+class Failure(AssertionError):
+    """kubectl said no; `text` is what it said."""
+
+    def __init__(self, arguments, text):
+        super().__init__(f"kubectl {' '.join(arguments)}: {text}")
+        self.text = text
+
+
+def kubectl(*arguments, stdin=None, limit=60):
+    done = subprocess.run(["kubectl", *arguments], input=stdin, text=True, capture_output=True, timeout=limit, check=False)
+    if done.returncode != 0:
+        raise Failure(arguments, done.stderr.strip() or done.stdout.strip())
+    return done.stdout
+
+
+def get(*arguments):
+    return json.loads(kubectl("get", *arguments, "--output=json"))
+
+
+def namespace():
+    """A namespace for this process, with the bucket's Secret in it."""
+    name = f"e2e-{os.getpid()}"
+    kubectl("create", "namespace", name)
+    atexit.register(kubectl, "delete", "namespace", name, "--timeout=90s", limit=100)
+    data = {key: base64.b64encode(os.environ[key].encode()).decode()
+            for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL")}
+    kubectl("--namespace", name, "apply", "--filename=-", stdin=json.dumps(
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": data}))
+    return name
+
+
+def end_in_order(*_):
+    sys.exit(1)  # runs what atexit and the open contexts have to do
+
+
+signal.signal(signal.SIGTERM, end_in_order)
+
+
+def manifest(name, replicas=1, elastic=None, resume="Never", container=None, **training):
+    """A small job on Fashion-MNIST: an MLP, minutes of training for nobody who does not ask for epochs."""
+    spec = {
+        "nprocPerNode": 1,
+        "worker": {"replicas": replicas, "template": {"spec": {"containers": [
+            {"name": "trainer", "image": IMAGE, "imagePullPolicy": "IfNotPresent",
+             "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}}, **(container or {})}]}}},
+        "training": {
+            "model": {"name": "mlp", "mlp": {"hiddenSizes": [64]}},
+            "data": {"format": "idx", "path": "/usr/share/datasets/fashion-mnist"},
+            "optimizer": {"name": "sgd", "learningRate": 0.05, "momentum": 0.9},
+            "globalBatchSize": 128, "epochs": 1, "seed": 3, "evaluation": {"everyEpochs": 1}, **training},
+        "checkpoint": {"uri": f"s3://lockstep/e2e-{os.getpid()}/{name}", "secretRef": {"name": SECRET},
+                       "intervalSteps": 100, "resume": resume},
+    }
+    if elastic:
+        spec["elasticPolicy"] = {"minReplicas": elastic[0], "maxReplicas": elastic[1]}
+    return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": name}, "spec": spec}
+
+
+def changed(job, path, value):
+    """A copy of the job with one field set; None takes it away."""
+    job = copy.deepcopy(job)
+    parent = job
+    for key in path[:-1]:
+        parent = parent[key]
+    if value is None:
+        parent.pop(path[-1])
+    else:
+        parent[path[-1]] = value
+    return job
+
+
+class Job:
+    """A job in the cluster, and the sample ledger of its ranks."""
+
+    def __init__(self, space, job):
+        self.space = space
+        self.job = copy.deepcopy(job)
+        self.name = job["metadata"]["name"]
+        self.ledger = None
+
+    def keep_ledger(self):
+        """Gives the pods a folder of this machine: the nodes of the test cluster see its files."""
+        self.ledger = tempfile.mkdtemp(prefix="lockstep-ledger-", dir=os.environ["LOCKSTEP_CLUSTER"])
+        os.chmod(self.ledger, 0o777)
+        pod = self.job["spec"]["worker"]["template"]["spec"]
+        pod["volumes"] = [{"name": "ledger", "hostPath": {"path": self.ledger}}]
+        pod["containers"][0]["volumeMounts"] = [{"name": "ledger", "mountPath": LEDGER}]
+        pod["containers"][0]["env"] = [{"name": "LOCKSTEP_SAMPLE_LEDGER", "value": LEDGER}]
+
+    def kubectl(self, *arguments, **options):
+        return kubectl("--namespace", self.space, *arguments, **options)
+
+    def apply(self):
+        return self.kubectl("apply", "--filename=-", stdin=json.dumps(self.job))
+
+    def delete(self):
+        self.kubectl("delete", "dtj", self.name, "--ignore-not-found", "--timeout=60s", limit=70)
+        expect(not self.pods(), f"pods are left of {self.name}")
+        if self.ledger:
+            shutil.rmtree(self.ledger)
+
+    def get(self):
+        return get("--namespace", self.space, "dtj", self.name)
+
+    def status(self):
+        return self.get().get("status", {})
+
+    def pods(self):
+        return get("--namespace", self.space, "pods", f"--selector=lockstep.dev/job={self.name}")["items"]
+
+    def condition(self, kind):
+        return next((c for c in self.status().get("conditions", []) if c["type"] == kind), None)
+
+    def until(self, what, condition, limit=60):
+        """Waits for a condition; not for one that can no longer come, because the job has failed."""
+        def reached():
+            value = condition()
+            if not value and self.condition("Failed"):
+                raise AssertionError(f"the job failed before: {what}\n{self.describe()}")
+            return value
+        return until(what, reached, limit, poll=0.2, details=self.describe)
+
+    def until_condition(self, kind, limit):
+        def reached():
+            found = self.condition(kind)
+            return found if found and found["status"] == "True" else None
+        return self.until(f"{self.name} is {kind}", reached, limit)
+
+    def until_complete(self, limit):
+        self.until_condition("Complete", limit)
+        return self.status()
+
+    def until_step(self, step, limit=90):
+        """A step that all ranks have committed, by the ledger."""
+        self.until(f"step {step}", lambda: ledger.newest_commit(self.ledger) >= step, limit)
+
+    def describe(self):
+        parts = []
+        for arguments in (("describe", "dtj", self.name), ("get", "pods", "--output=wide"),
+                          ("logs", f"--selector=lockstep.dev/job={self.name}", "--tail=12", "--prefix")):
+            with contextlib.suppress(Failure):
+                parts.append(self.kubectl(*arguments)[-2000:])
+        return "\n".join(parts)
+
+    def logs(self):
+        return {pod["metadata"]["name"]: self.kubectl("logs", pod["metadata"]["name"]) for pod in self.pods()}
+
+    def ranks(self):
+        """pod name -> process ids of its ranks, inside the pod."""
+        script = 'for p in /proc/[0-9]*; do read -r c <$p/comm && [ "$c" = lockstep-rank ] && echo ${p#/proc/}; done; true'
+        found = {}
+        for pod in self.pods():
+            name = pod["metadata"]["name"]
+            with contextlib.suppress(Failure):  # it may be on its way
+                found[name] = [int(pid) for pid in self.kubectl("exec", name, "--", "sh", "-c", script).split()]
+        return found
+
+    def kill(self, victims):
+        """SIGKILL to {pod: [pid]}, in all pods at the same time."""
+        running = [subprocess.Popen(["kubectl", "--namespace", self.space, "exec", pod, "--", "sh", "-c",
+                                     "kill -9 " + " ".join(map(str, pids))]) for pod, pids in victims.items()]
+        for process in running:
+            expect(process.wait(30) == 0, "kubectl exec … kill failed")
+
+    def expect_exactly_once(self, epochs, batch=128):
+        problems = ledger.check_exactly_once(self.ledger, SAMPLES, batch, epochs)
+        expect(not problems, "; ".join(problems))
+
+    def pause_after(self, moment):
+        """Seconds from a wall time to the next step that a rank committed."""
+        times = [r["time"] for r in ledger.read(self.ledger) if r["event"] == "commit" and r["time"] > moment]
+        return min(times) - moment
+
+
+@contextlib.contextmanager
+def running(space, job, with_ledger=False):
+    """Applies a job and deletes it at the end, whatever happens."""
+    started = Job(space, job)
+    if with_ledger:
+        started.keep_ledger()
+    try:
+        started.apply()
+        yield started
+    finally:
+        started.delete()
+
+
+def prometheus(query):
+    """The series of an instant query: [(labels, value)]."""
+    url = os.environ["LOCKSTEP_PROMETHEUS_URL"] + "/api/v1/query?" + urllib.parse.urlencode({"query": query})
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=10) as answer:
+        return [(r["metric"], float(r["value"][1])) for r in json.load(answer)["data"]["result"]]

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Bad input: refused at apply where the schema sees it; else the job says what is wrong, where, and what would be right.
+
+refusal_test.py [NAME…]    all cases, or those named
+"""
+import os
+import sys
+
+import jobs  # first: it finds tests/support
+from cases import expect, main, until
+
+TRAINER = ("spec", "worker", "template", "spec", "containers", 0)
+TRAINING = ("spec", "training")
+
+
+def apply_refuses():
+    base = jobs.manifest("refused", elastic=(1, 4))
+    for path, value, words in (
+            ((*TRAINING, "globalBatchsize"), 64, "globalBatchsize"),
+            ((*TRAINER, "imagePulPolicy"), "Always", "imagePulPolicy"),
+            (("spec", "worker", "replicas"), -1, "spec.worker.replicas"),
+            ((*TRAINING, "optimizer", "learningRate"), -0.1, "spec.training.optimizer.learningRate"),
+            (("spec", "elasticPolicy"), {"minReplicas": 4, "maxReplicas": 2}, "minReplicas"),
+            ((*TRAINING, "model"), {"name": "cnnn"}, "spec.training.model.name")):
+        try:
+            jobs.Job(space, jobs.changed(base, path, value)).apply()
+        except jobs.Failure as refused:
+            expect(words in refused.text, f"{'.'.join(map(str, path))} = {value}: {words} is not named: {refused.text}")
+        else:
+            raise AssertionError(f"{'.'.join(map(str, path))} = {value} was accepted")
+    left = jobs.get("--namespace", space, "dtj")["items"]
+    expect(left == [], f"jobs were made: {left}")
+
+
+def expect_failed(job, reason, *words, limit=90):
+    """Failed for good, explained where `kubectl describe` shows it, with no pod at work or coming back."""
+    condition = job.until_condition("Failed", limit)
+    expect(condition["reason"] == reason, f"reason {condition['reason']}, not {reason}: {condition['message']}")
+    described = job.kubectl("describe", "dtj", job.name)
+    for word in words:
+        expect(word in condition["message"], f"{word} is not in: {condition['message']}")
+    expect(reason in described, described)
+    until("no pod is at work", lambda: all(p["status"]["phase"] in ("Failed", "Succeeded") for p in job.pods()), 40, details=job.describe)
+    restarts = [c["restartCount"] for pod in job.pods() for c in pod["status"].get("containerStatuses", [])]
+    expect(not any(restarts), f"containers were restarted: {restarts}")
+
+
+def an_unknown_path_of_data_fails_the_job():
+    job = jobs.manifest("no-data", replicas=2, data={"format": "idx", "path": "/nowhere"})
+    with jobs.running(space, job) as started:
+        expect_failed(started, "UserError", "spec.training.data.path", "/nowhere")
+
+
+def a_missing_bucket_fails_the_job():
+    job = jobs.manifest("no-bucket", replicas=2)
+    job["spec"]["checkpoint"]["uri"] = "s3://no-such-bucket/job"
+    with jobs.running(space, job) as started:
+        expect_failed(started, "ObjectStoreUnavailable", "spec.checkpoint.uri", "no-such-bucket")
+
+
+def an_unreachable_store_fails_the_job():
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "nowhere"}, "stringData": {
+        "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}}
+    jobs.kubectl("--namespace", space, "apply", "--filename=-", stdin=jobs.json.dumps(secret))
+    job = jobs.manifest("no-store", replicas=2)
+    job["spec"]["checkpoint"]["secretRef"]["name"] = "nowhere"
+    with jobs.running(space, job) as started:
+        expect_failed(started, "ObjectStoreUnavailable", "AWS_ENDPOINT_URL", "spec.checkpoint.uri")
+
+
+def a_missing_secret_is_waited_for():
+    job = jobs.manifest("no-secret")
+    job["spec"]["checkpoint"]["secretRef"]["name"] = "later"
+    with jobs.running(space, job) as started:
+        stalled = started.until_condition("Stalled", 60)
+        expect(stalled["reason"] == "SecretMissing", f"{stalled}")
+        expect("spec.checkpoint.secretRef" in stalled["message"] and '"later"' in stalled["message"], stalled["message"])
+        secret = jobs.get("--namespace", space, "secret", jobs.SECRET)
+        secret["metadata"] = {"name": "later"}
+        jobs.kubectl("--namespace", space, "apply", "--filename=-", stdin=jobs.json.dumps(secret))
+        started.until_complete(180)
+
+
+def what_is_not_there_yet_is_refused_by_name():
+    job = jobs.manifest("not-yet", model={"name": "resnet50"})
+    with jobs.running(space, job) as started:
+        expect_failed(started, "NotImplemented", "spec.training.model.name", "resnet50")
+        expect(started.pods() == [], "pods were made")
+
+
+CASES = [apply_refuses, an_unknown_path_of_data_fails_the_job, a_missing_bucket_fails_the_job,
+         an_unreachable_store_fails_the_job, a_missing_secret_is_waited_for, what_is_not_there_yet_is_refused_by_name]
+
+if __name__ == "__main__":
+    if "LOCKSTEP_CLUSTER" not in os.environ:
+        print("SKIPPED: no cluster, LOCKSTEP_CLUSTER is not set")
+        sys.exit(77)
+    space = jobs.namespace()
+    sys.exit(main(CASES, sys.argv[1:]))

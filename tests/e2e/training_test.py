@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Jobs that nobody disturbs: they learn, on any number of workers the same, are seen by Prometheus and leave checkpoints.
+
+training_test.py [NAME…]    all cases, or those named
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import jobs  # first: it finds tests/support
+from cases import expect, main, until
+
+EXAMPLE = jobs.ROOT / "crds/examples/fashion-mnist.yaml"
+accuracies = {}
+
+
+def example(replicas):
+    """crds/examples/fashion-mnist.yaml with another number of workers, under a name and a URI of its own."""
+    text = jobs.kubectl("create", "--dry-run=client", f"--filename={EXAMPLE}", "--output=json")
+    job = json.loads(text)
+    job["metadata"] = {"name": f"fashion-mnist-{replicas}"}
+    job["spec"]["worker"]["replicas"] = replicas
+    job["spec"]["checkpoint"]["uri"] = f"s3://lockstep/e2e-{os.getpid()}/fashion-mnist-{replicas}"
+    return job
+
+
+def train(replicas, meanwhile=lambda job: None):
+    with jobs.running(space, example(replicas)) as job:
+        job.until_condition("Progressing", 60)
+        meanwhile(job)
+        status = job.until_complete(420)
+        accuracies[replicas] = status["progress"]["evaluation"]["accuracy"]
+        print(f"     {replicas} workers: test accuracy {accuracies[replicas]}, "
+              f"{status['progress']['samplesPerSecond']:.0f} samples/s", flush=True)
+        expect(accuracies[replicas] >= 0.90, f"test accuracy {accuracies[replicas]}")
+        expect(status["progress"]["step"] == status["progress"]["totalSteps"] == 1876, status["progress"])
+        expect(status.get("restarts", []) == [] and status["rendezvous"]["round"] == 1, f"it was disturbed: {status}")
+        expect_checkpoints(job, status)
+        reasons = {event["reason"] for event in jobs.get("--namespace", space, "events")["items"]
+                   if event["involvedObject"]["name"] == job.name}
+        expect({"PodsCreated", "TrainingDone"} <= reasons, f"events: {reasons}")
+
+
+def expect_checkpoints(job, status):
+    """keepLast of them are in the bucket, each with a manifest and its shards; the status names the newest."""
+    folder = pathlib.Path(os.environ["LOCKSTEP_CLUSTER"], "s3", job.job["spec"]["checkpoint"]["uri"].removeprefix("s3://"))
+    found = {}
+    for path in folder.glob("step-*/manifest.json"):
+        found[int(path.parent.name.removeprefix("step-"))] = json.loads(path.read_text())
+        for shard in json.loads(path.read_text())["shards"]:
+            expect((path.parent / shard["name"]).stat().st_size == shard["bytes"], f"{path.parent / shard['name']}: size")
+    expect(len(found) == 3 and max(found) == 1876, f"checkpoints of steps {sorted(found)}")
+    expect(status["checkpoint"]["step"] == 1876, status["checkpoint"])
+
+
+def two_workers_reach_0_90():
+    def looked_at(job):
+        def series(metric):
+            return jobs.prometheus(f'{metric}{{job_name="{job.name}",namespace="{space}"}}')
+        job.until("Prometheus has both workers' steps", lambda: len(
+            {labels["pod"] for labels, value in series("lockstep_train_steps_total") if value > 0}) == 2)
+        job.until("Prometheus has the operator's view",
+                  lambda: [value for _, value in series("lockstep_job_world_size")] == [2.0])
+        columns = jobs.kubectl("--namespace", space, "get", "dtj", job.name)
+        expect("STEP" in columns and "Running" in columns, columns)
+    train(2, looked_at)
+
+
+def one_and_three_workers_learn_the_same():
+    train(1)
+    train(3)
+    spread = max(accuracies.values()) - min(accuracies.values())
+    expect(spread <= 0.01, f"test accuracy by workers: {accuracies}")
+
+
+def a_new_job_goes_on_from_the_checkpoint_of_another():
+    job = jobs.manifest("resumed", replicas=2, resume="Auto")
+    with jobs.running(space, job) as first:
+        first.until_complete(120)
+    job["spec"]["training"]["epochs"] = 2
+    with jobs.running(space, job, with_ledger=True) as second:
+        second.until_complete(120)
+        steps = sorted(jobs.ledger.history(second.ledger))
+        expect(steps == list(range(469, 938)), f"{len(steps)} steps from {steps[:1]} to {steps[-1:]}, not the second epoch")
+
+
+def deletion_leaves_nothing():
+    with jobs.running(space, jobs.manifest("deleted", replicas=2, epochs=50)) as job:
+        job.until_condition("Progressing", 60)
+        job.delete()
+    kinds = "pods,services,configmaps"
+    left = until("garbage collection", lambda: not [
+        item for item in jobs.get("--namespace", space, kinds, "--selector=lockstep.dev/job=deleted")["items"]], 30)
+    expect(left, "objects are left")
+
+
+CASES = [two_workers_reach_0_90, one_and_three_workers_learn_the_same, a_new_job_goes_on_from_the_checkpoint_of_another,
+         deletion_leaves_nothing]
+
+if __name__ == "__main__":
+    if "LOCKSTEP_CLUSTER" not in os.environ:
+        print("SKIPPED: no cluster, LOCKSTEP_CLUSTER is not set")
+        sys.exit(77)
+    space = jobs.namespace()
+    sys.exit(main(CASES, sys.argv[1:]))
