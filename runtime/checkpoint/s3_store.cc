@@ -5,6 +5,7 @@
 #include <arrow/io/interfaces.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "runtime/common/base/clock.h"
@@ -168,6 +169,18 @@ Error BadEndpoint(const std::string& endpoint) {
               "\" is no URL; write it as http://host:port or https://host:port"};
 }
 
+// By default the SDK sends a checksum after each body, which makes it an HTTP-chunked one whose last chunk
+// ("0") is a packet of its own. Some servers (versitygw with keep-alive) answer before they read it and then
+// take it for the next request, which fails with 400. Uploads lose nothing: a checkpoint is verified by its
+// manifest's SHA-256. AWS itself keeps the default, which its locked buckets demand; a value that the user
+// gave stays. The SDK knows no other way to say it that Arrow lets through. The process's first setenv leaves
+// the old array in place, so threads that read the environment meanwhile are safe; later calls change
+// nothing.
+void LeaveOutTrailingChecksums() {
+  (void)setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required",
+               /*overwrite=*/0);
+}
+
 // Path-style addresses follow from an endpoint of one's own; without one it is AWS.
 Result<void> SetEndpoint(fs::S3Options& options) {
   const std::string endpoint = EnvOr("AWS_ENDPOINT_URL_S3", EnvOr("AWS_ENDPOINT_URL", ""));
@@ -179,6 +192,7 @@ Result<void> SetEndpoint(fs::S3Options& options) {
   while (options.endpoint_override.ends_with('/')) options.endpoint_override.pop_back();
   const bool is_http = options.scheme == "http" || options.scheme == "https";
   if (!is_http || options.endpoint_override.empty()) return BadEndpoint(endpoint);
+  LeaveOutTrailingChecksums();
   return {};
 }
 
