@@ -22,7 +22,8 @@ class SampleLedger {
   void EnterRound(int64_t round, int rank);
   // Before the step's gradients are reduced.
   void Contribute(int64_t step, const std::vector<int64_t>& ids);
-  // After the optimizer has applied them; with the wall time, so that the pause after a fault can be read off.
+  // After the optimizer has applied them; with the wall time, so that the pause after a fault can be read
+  // off.
   void Commit(int64_t step);
   [[nodiscard]] bool enabled() const { return !folder_.empty(); }
 
