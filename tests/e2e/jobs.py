@@ -144,8 +144,9 @@ class Job:
     def until(self, what, condition, limit=60):
         """Waits for a condition; not for one that can no longer come, because the job has failed."""
         def reached():
+            over = self.condition("Failed")  # asked first: what it waits for may be this very failure
             value = condition()
-            if not value and self.condition("Failed"):
+            if not value and over:
                 raise AssertionError(f"the job failed before: {what}\n{self.describe()}")
             return value
         return until(what, reached, limit, poll=0.2, details=self.describe)

@@ -7,24 +7,23 @@ kubectl to use. Prints one line for each failure and "N passed, N failed" at the
 """
 
 import copy
-import http.client
 import json
 import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from kube_api import DEADLINE_SECONDS, KUBECTL, Api  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 CRD = ROOT / "crds" / "distributedtrainingjobs.yaml"
-KUBECTL = os.environ.get("KUBECTL", "kubectl")
 RESOURCE = "distributedtrainingjobs"
-DEADLINE_SECONDS = 30
 # No operator that runs in the same cluster shall act on these jobs.
 MANAGED_BY = "lockstep.dev/crd-test"
 
@@ -271,40 +270,6 @@ RICH_TEMPLATE = {
         ],
     },
 }
-
-
-class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path):
-        super().__init__("localhost", timeout=DEADLINE_SECONDS)
-        self.path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
-
-
-class Api:
-    """The API server through `kubectl proxy` on a Unix socket: any kubeconfig, no start of a process for each request."""
-
-    def __init__(self, folder):
-        self.path = os.path.join(folder, "api.sock")
-        self.proxy = subprocess.Popen(
-            [KUBECTL, "proxy", "--unix-socket", self.path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        wait_until(lambda: os.path.exists(self.path), "kubectl proxy listens")
-
-    def close(self):
-        self.proxy.terminate()
-        self.proxy.wait(DEADLINE_SECONDS)
-
-    def request(self, method, path, body=None, content_type="application/json"):
-        connection = UnixConnection(self.path)
-        connection.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": content_type})
-        response = connection.getresponse()
-        answer = json.loads(response.read())
-        connection.close()
-        return response.status, answer
 
 
 def wait_until(is_true, what):

@@ -1,0 +1,58 @@
+"""The API server through `kubectl proxy` on a Unix socket: any kubeconfig, and no process is started for a request."""
+import http.client
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import time
+
+KUBECTL = os.environ.get("KUBECTL", "kubectl")
+DEADLINE_SECONDS = 30
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost", timeout=DEADLINE_SECONDS)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Api:
+    def __init__(self, folder):
+        self.path = os.path.join(folder, "api.sock")
+        self.proxy = subprocess.Popen(
+            [KUBECTL, "proxy", "--unix-socket", self.path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        end = time.monotonic() + DEADLINE_SECONDS
+        while not pathlib.Path(self.path).exists():
+            if time.monotonic() > end:
+                raise TimeoutError("kubectl proxy does not listen")
+            time.sleep(0.02)
+
+    def close(self):
+        self.proxy.terminate()
+        self.proxy.wait(DEADLINE_SECONDS)
+
+    def request(self, method, path, body=None, content_type="application/json"):
+        connection = UnixConnection(self.path)
+        connection.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": content_type})
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+        connection.close()
+        return response.status, answer
+
+    def watch(self, path, is_enough):
+        """Reads watch events until `is_enough(event)`; returns the time of that one (time.monotonic)."""
+        connection = UnixConnection(self.path)
+        connection.request("GET", path)
+        with connection.getresponse() as response:
+            for line in response:
+                if is_enough(json.loads(line)):
+                    connection.close()
+                    return time.monotonic()
+        raise TimeoutError(f"the watch of {path} ended")
