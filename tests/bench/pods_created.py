@@ -84,6 +84,7 @@ def main():
                                      "127.0.0.1:0", "--rendezvous-url", "http://127.0.0.1:1"], stdout=log, stderr=log)
         with tempfile.TemporaryDirectory() as sockets:
             api = Api(sockets)
+            seconds_to_pods(api, training_job, "lockstep.dev/job", "warm-up")  # waits for the operator's start
             ours, theirs = [], []
             for turn in range(TURNS):
                 ours.append(seconds_to_pods(api, training_job, "lockstep.dev/job", f"ours-{turn}"))
