@@ -29,12 +29,7 @@ class FileStore final : public ObjectStore {
   Result<std::vector<ObjectInfo>> List() override {
     std::vector<ObjectInfo> objects;
     std::error_code error;
-    for (fs::recursive_directory_iterator it(folder_, error), end; !error && it != end; it.increment(error)) {
-      std::error_code gone;  // another rank may delete while this one lists
-      if (!it->is_regular_file(gone)) continue;
-      const auto bytes = static_cast<int64_t>(it->file_size(gone));
-      if (!gone) objects.push_back({fs::relative(it->path(), folder_).string(), bytes});
-    }
+    Collect(folder_, objects, error);
     if (error) return Bad("cannot be listed: " + error.message());
     std::sort(objects.begin(), objects.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     return objects;
@@ -53,6 +48,22 @@ class FileStore final : public ObjectStore {
   [[nodiscard]] std::string UriOf(const std::string& name) const override { return "file://" + Path(name); }
 
  private:
+  // Another rank may delete objects and folders meanwhile; what is gone when its turn comes is left out.
+  void Collect(const fs::path& folder, std::vector<ObjectInfo>& objects, std::error_code& error) const {
+    fs::directory_iterator it(folder, error);
+    if (error == std::errc::no_such_file_or_directory && folder != folder_) return error.clear();
+    for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+      std::error_code gone;
+      if (it->is_directory(gone)) {
+        Collect(it->path(), objects, error);
+        if (error) return;
+      } else if (it->is_regular_file(gone)) {
+        const auto bytes = static_cast<int64_t>(it->file_size(gone));
+        if (!gone) objects.push_back({it->path().lexically_relative(folder_).string(), bytes});
+      }
+    }
+  }
+
   [[nodiscard]] std::string Path(const std::string& name) const { return folder_ + "/" + name; }
   [[nodiscard]] Error Bad(const std::string& problem) const {
     return {ErrorCode::kForbidden, "spec.checkpoint.uri: file://" + folder_ + ": " + problem +

@@ -30,7 +30,8 @@ bool IsSound(const TensorPlace& tensor, int64_t shard_bytes) {
 }
 
 Result<void> CheckShard(const ShardEntry& shard, std::set<std::string>& names) {
-  if (shard.name.empty() || shard.name.find_first_of("/\\") != std::string::npos) {
+  const bool is_folder = shard.name.empty() || shard.name == "." || shard.name == "..";
+  if (is_folder || shard.name.find_first_of("/\\") != std::string::npos) {
     return Damaged("names a bad object: \"" + shard.name + "\"");
   }
   if (!names.insert("shard " + shard.name).second) return Damaged("names " + shard.name + " twice");
@@ -124,10 +125,10 @@ std::string FolderOfStep(int64_t step) { return std::string(kFolderPrefix) + Pad
 
 int64_t StepOfFolder(std::string_view folder) {
   if (!folder.starts_with(kFolderPrefix)) return -1;
-  folder.remove_prefix(kFolderPrefix.size());
+  const std::string_view digits = folder.substr(kFolderPrefix.size());
   int64_t step = -1;
-  const auto parsed = std::from_chars(folder.data(), folder.data() + folder.size(), step);
-  return parsed.ec == std::errc() && parsed.ptr == folder.data() + folder.size() ? step : -1;
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  return parsed.ec == std::errc() && step >= 0 && FolderOfStep(step) == folder ? step : -1;
 }
 
 std::string ShardName(int rank, int world, int64_t round) {

@@ -1,0 +1,484 @@
+// Saving and loading by one to three ranks, each a Checkpointer of this process over the same folder.
+
+#include "runtime/checkpoint/checkpointer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+
+#include "runtime/checkpoint/file_store.h"
+#include "runtime/common/base/file.h"
+#include "tests/support/eventually.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using namespace std::chrono_literals;
+using lockstep::testing::Eventually;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr auto kLong = 60s;
+
+class Exchange final : public ShardExchange {
+ public:
+  Result<void> Publish(const std::string& key, const std::string& value) override {
+    const std::lock_guard lock(mutex_);
+    values_[key] = value;
+    changed_.notify_all();
+    return {};
+  }
+  Result<std::string> Wait(const std::string& key, std::chrono::milliseconds limit) override {
+    std::unique_lock lock(mutex_);
+    ++waits_;
+    if (!changed_.wait_for(lock, limit, [&] { return values_.contains(key); })) {
+      return Error{ErrorCode::kDeadlineExceeded, "not yet"};
+    }
+    return values_[key];
+  }
+  [[nodiscard]] int waits() {
+    const std::lock_guard lock(mutex_);
+    return waits_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
+  int waits_ = 0;
+};
+
+// A store whose requests fail, or wait, as the test says.
+struct Faults {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string refused;  // part of the name of objects that cannot be put
+  std::string held;     // … whose Put waits until this is another
+  int holding = 0;      // requests that wait now
+  std::optional<ErrorCode> get_error, list_error;
+
+  void Set(std::string Faults::*member, const std::string& value) {
+    const std::lock_guard lock(mutex);
+    this->*member = value;
+    changed.notify_all();
+  }
+  [[nodiscard]] bool IsHolding() {
+    const std::lock_guard lock(mutex);
+    return holding > 0;
+  }
+};
+
+class FaultyStore final : public ObjectStore {
+ public:
+  FaultyStore(std::unique_ptr<ObjectStore> store, Faults& faults)
+      : store_(std::move(store)), faults_(faults) {}
+
+  Result<void> Put(const std::string& name, std::string_view content) override {
+    const auto matches = [&](const std::string& part) {
+      return !part.empty() && name.find(part) != std::string::npos;
+    };
+    {
+      std::unique_lock lock(faults_.mutex);
+      const int waits = matches(faults_.held) ? 1 : 0;
+      faults_.holding += waits;
+      faults_.changed.wait_for(lock, kLong, [&] { return !matches(faults_.held); });
+      faults_.holding -= waits;
+      if (matches(faults_.refused)) return Error{ErrorCode::kUnavailable, name + " refused"};
+    }
+    return store_->Put(name, content);
+  }
+  Result<std::string> Get(const std::string& name) override {
+    if (faults_.get_error) return Error{*faults_.get_error, "the store is away"};
+    return store_->Get(name);
+  }
+  Result<std::vector<ObjectInfo>> List() override {
+    if (faults_.list_error) return Error{*faults_.list_error, "the store is away"};
+    return store_->List();
+  }
+  Result<void> Delete(const std::string& name) override { return store_->Delete(name); }
+  [[nodiscard]] std::string UriOf(const std::string& name) const override { return store_->UriOf(name); }
+
+ private:
+  const std::unique_ptr<ObjectStore> store_;
+  Faults& faults_;
+};
+
+std::vector<NamedTensor> SomeTensors(int64_t seed) {
+  torch::manual_seed(static_cast<uint64_t>(seed));
+  return {{"model/conv1.weight", torch::randn({8, 3, 3, 3})},
+          {"model/transposed", torch::randn({5, 7}).t()},
+          {"model/bf16", torch::randn({33}).to(at::kBFloat16)},
+          {"model/half", torch::randn({2, 2}).to(at::kHalf)},
+          {"model/f64", torch::randn({3}).to(at::kDouble)},
+          {"model/empty", torch::empty({0, 4})},
+          {"optimizer/step", torch::full({}, seed, at::kLong)},
+          {"optimizer/i32", torch::randint(-9, 9, {6}).to(at::kInt)},
+          {"optimizer/i16", torch::randint(-9, 9, {6}).to(at::kShort)},
+          {"optimizer/i8", torch::randint(-9, 9, {5}).to(at::kChar)},
+          {"optimizer/u8", torch::randint(0, 9, {5}).to(at::kByte)},
+          {"optimizer/mask", torch::randint(0, 2, {9}).to(at::kBool)}};
+}
+
+void ExpectEqual(const std::vector<NamedTensor>& found, const std::vector<NamedTensor>& expected) {
+  std::map<std::string, at::Tensor> by_name;
+  for (const NamedTensor& named : found)
+    EXPECT_TRUE(by_name.emplace(named.name, named.tensor).second) << named.name;
+  EXPECT_EQ(by_name.size(), expected.size());
+  for (const NamedTensor& named : expected) {
+    ASSERT_TRUE(by_name.contains(named.name)) << named.name;
+    EXPECT_EQ(by_name[named.name].scalar_type(), named.tensor.scalar_type()) << named.name;
+    EXPECT_TRUE(at::equal(by_name[named.name], named.tensor)) << named.name;
+  }
+}
+
+class CheckpointerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+    spec_.uri = "file://" + folder_;
+    spec_.keep_last = 3;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<Checkpointer> Open(const std::string& uid = "uid-1") {
+    auto store = std::make_unique<FaultyStore>(std::move(OpenFileStore(folder_)).value(), faults_);
+    return std::make_unique<Checkpointer>(spec_, protocol::JobIdentity{"default", "mnist", uid},
+                                          Json{{"seed", 7}}, std::move(store));
+  }
+  std::vector<std::unique_ptr<Checkpointer>> OpenRanks(int world) {
+    std::vector<std::unique_ptr<Checkpointer>> ranks;
+    for (int rank = 0; rank < world; ++rank) ranks.push_back(Open());
+    return ranks;
+  }
+  // What a rank would have at the step; every rank of the round calls Save with the same.
+  static Snapshot At(int64_t step, int rank = 0, int world = 1, int64_t round = 1) {
+    return {step, round, rank, world, SomeTensors(step)};
+  }
+  void SaveAll(std::vector<std::unique_ptr<Checkpointer>>& ranks, int64_t step, int64_t round = 1) {
+    const int world = static_cast<int>(ranks.size());
+    for (int rank = 0; rank < world; ++rank) {
+      ranks[static_cast<std::size_t>(rank)]->Save(At(step, rank, world, round), exchange_);
+    }
+    for (auto& rank : ranks) EXPECT_TRUE(rank->Wait(kLong).ok());
+  }
+  void SaveAlone(Checkpointer& checkpointer, int64_t step, int64_t round = 1) {
+    checkpointer.Save(At(step, 0, 1, round), nullptr);
+    EXPECT_TRUE(checkpointer.Wait(kLong).ok());
+    const auto outcomes = checkpointer.TakeOutcomes();
+    ASSERT_EQ(outcomes.size(), 1U);
+    EXPECT_FALSE(outcomes.front().error) << outcomes.front().error->ToString();
+  }
+  static int64_t StepOf(const Result<std::optional<LoadedState>>& loaded) {
+    return loaded.ok() && loaded->has_value() ? (*loaded)->manifest.step : -1;
+  }
+  [[nodiscard]] std::filesystem::path PathOf(int64_t step, const std::string& part) const {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/" + FolderOfStep(step))) {
+      if (entry.path().filename().string().starts_with(part)) return entry.path();
+    }
+    return {};
+  }
+
+  std::string folder_ = ::testing::TempDir() + "lockstep-checkpoints-XXXXXX";
+  api::CheckpointSpec spec_;
+  Faults faults_;
+  std::shared_ptr<Exchange> exchange_ = std::make_shared<Exchange>();
+};
+
+TEST_F(CheckpointerTest, LoadsWhatAnyNumberOfRanksSaved) {
+  for (int world = 1; world <= 3; ++world) {
+    auto ranks = OpenRanks(world);
+    SaveAll(ranks, 10 * world);
+    const auto outcomes = ranks[0]->TakeOutcomes();
+    ASSERT_EQ(outcomes.size(), 1U);
+    EXPECT_EQ(outcomes[0].step, 10 * world);
+    EXPECT_EQ(outcomes[0].uri, spec_.uri + "/" + FolderOfStep(10 * world));
+    EXPECT_GT(outcomes[0].bytes, 0);
+    const auto loaded = Open()->Load(10 * world);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
+    EXPECT_EQ(loaded->manifest.world, world);
+    EXPECT_EQ(loaded->manifest.job_uid, "uid-1");
+    EXPECT_EQ(loaded->manifest.training, (Json{{"seed", 7}}));
+    ExpectEqual(loaded->tensors, SomeTensors(10 * world));
+  }
+}
+
+TEST_F(CheckpointerTest, DividesTheBytesOverTheRanks) {
+  auto ranks = OpenRanks(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    Snapshot snapshot{.step = 1, .round = 1, .rank = rank, .world = 3, .tensors = {}};
+    for (int i = 0; i < 30; ++i) snapshot.tensors.push_back({std::to_string(i), torch::ones({1000})});
+    ranks[static_cast<std::size_t>(rank)]->Save(snapshot, exchange_);
+  }
+  ASSERT_TRUE(ranks[0]->Wait(kLong).ok());
+  const auto loaded = Open()->Load(1);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
+  for (const ShardEntry& shard : loaded->manifest.shards) EXPECT_EQ(shard.tensors.size(), 10U) << shard.name;
+}
+
+TEST_F(CheckpointerTest, SavesTheStateOfTheMomentOfTheCall) {
+  const auto checkpointer = Open();
+  faults_.Set(&Faults::held, "shard-");
+  at::Tensor weight = torch::ones({4});
+  checkpointer->Save({.step = 1, .round = 1, .tensors = {{"weight", weight}}}, nullptr);
+  weight.zero_();
+  faults_.Set(&Faults::held, "");
+  ASSERT_TRUE(checkpointer->Wait(kLong).ok());
+  EXPECT_TRUE(at::equal(checkpointer->Load(1)->tensors.at(0).tensor, torch::ones({4})));
+}
+
+TEST_F(CheckpointerTest, WaitsNoLongerThanAsked) {
+  const auto checkpointer = Open();
+  faults_.Set(&Faults::held, "shard-");
+  checkpointer->Save(At(1), nullptr);
+  EXPECT_EQ(checkpointer->Wait(1ms).error().code, ErrorCode::kDeadlineExceeded);
+  faults_.Set(&Faults::held, "");
+  EXPECT_TRUE(checkpointer->Wait(kLong).ok());
+}
+
+TEST_F(CheckpointerTest, ExistsOnlyOnceItsManifestDoes) {
+  const auto checkpointer = Open();
+  SaveAlone(*checkpointer, 1);
+  for (const char* refused : {"shard-", "manifest.json"}) {
+    faults_.Set(&Faults::refused, refused);
+    checkpointer->Save(At(2), nullptr);
+    ASSERT_TRUE(checkpointer->Wait(kLong).ok());
+    const auto outcomes = checkpointer->TakeOutcomes();
+    ASSERT_EQ(outcomes.size(), 1U);
+    ASSERT_TRUE(outcomes[0].error);
+    EXPECT_EQ(outcomes[0].error->code, ErrorCode::kUnavailable);
+    EXPECT_EQ(checkpointer->Load(2).error().code, ErrorCode::kNotFound);
+    EXPECT_THAT(*checkpointer->Steps(), ElementsAre(1));
+    EXPECT_EQ(StepOf(checkpointer->LoadNewest()), 1);
+  }
+}
+
+TEST_F(CheckpointerTest, AbandonedWhileItWaitsForAShardIsNoCheckpoint) {
+  auto ranks = OpenRanks(2);
+  SaveAll(ranks, 1);
+  (void)ranks[0]->TakeOutcomes();
+  const int before = exchange_->waits();
+  ranks[0]->Save(At(2, 0, 2), exchange_);  // rank 1 died
+  ASSERT_TRUE(Eventually([&] { return exchange_->waits() > before; }));
+  EXPECT_FALSE(PathOf(2, "shard-").empty());
+  ranks[0]->Abandon();
+  ASSERT_TRUE(ranks[0]->Wait(kLong).ok());
+  EXPECT_THAT(ranks[0]->TakeOutcomes(), IsEmpty());
+  EXPECT_THAT(*ranks[0]->Steps(), ElementsAre(1));
+  const auto loaded = ranks[0]->LoadNewest();
+  ASSERT_EQ(StepOf(loaded), 1);
+  ExpectEqual((*loaded)->tensors, SomeTensors(1));
+}
+
+TEST_F(CheckpointerTest, TheNextRoundSavesTheAbandonedStepAnew) {
+  auto ranks = OpenRanks(2);
+  ranks[0]->Save(At(2, 0, 2), exchange_);
+  ASSERT_TRUE(Eventually([&] { return exchange_->waits() > 0; }));
+  ranks[0]->Abandon();
+  SaveAlone(*ranks[0], 2, /*round=*/2);
+  const auto loaded = ranks[0]->Load(2);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
+  EXPECT_EQ(loaded->manifest.round, 2);
+  ExpectEqual(loaded->tensors, SomeTensors(2));
+}
+
+TEST_F(CheckpointerTest, EndsWithoutWaitingForAShardThatNeverComes) {
+  auto checkpointer = Open();
+  checkpointer->Save(At(2, 0, 2), exchange_);
+  ASSERT_TRUE(Eventually([&] { return exchange_->waits() > 0; }));
+  const auto start = std::chrono::steady_clock::now();
+  checkpointer.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 30s);
+}
+
+TEST_F(CheckpointerTest, NamesTheRankThatCouldNotStoreItsShard) {
+  auto ranks = OpenRanks(3);
+  faults_.Set(&Faults::refused, "shard-00002");
+  SaveAll(ranks, 5);
+  const auto outcomes = ranks[0]->TakeOutcomes();
+  ASSERT_EQ(outcomes.size(), 1U);
+  ASSERT_TRUE(outcomes[0].error);
+  EXPECT_EQ(outcomes[0].error->code, ErrorCode::kUnavailable);
+  EXPECT_THAT(outcomes[0].error->message, HasSubstr("rank 2"));
+  EXPECT_TRUE(ranks[2]->TakeOutcomes().at(0).error);
+  EXPECT_FALSE(ranks[1]->TakeOutcomes().at(0).error);
+  EXPECT_THAT(*ranks[0]->Steps(), IsEmpty());
+}
+
+TEST_F(CheckpointerTest, ANewerSaveReplacesAWaitingOneOnEveryRank) {
+  auto ranks = OpenRanks(2);
+  faults_.Set(&Faults::held, "shard-00001");
+  ranks[0]->Save(At(1, 0, 2), exchange_);
+  ranks[1]->Save(At(1, 1, 2), exchange_);
+  ASSERT_TRUE(Eventually([&] { return faults_.IsHolding(); }));
+  ranks[1]->Save(At(2, 1, 2), exchange_);
+  ranks[1]->Save(At(3, 1, 2), exchange_);  // replaces step 2, which rank 0 begins all the same
+  faults_.Set(&Faults::held, "");
+  ASSERT_TRUE(ranks[0]->Wait(kLong).ok());
+  ranks[0]->Save(At(2, 0, 2), exchange_);
+  ASSERT_TRUE(ranks[0]->Wait(kLong).ok());
+  ranks[0]->Save(At(3, 0, 2), exchange_);
+  ASSERT_TRUE(ranks[0]->Wait(kLong).ok());
+  const auto outcomes = ranks[0]->TakeOutcomes();
+  ASSERT_EQ(outcomes.size(), 3U);
+  EXPECT_FALSE(outcomes[0].error);
+  ASSERT_TRUE(outcomes[1].error);
+  EXPECT_EQ(outcomes[1].error->code, ErrorCode::kAborted);
+  EXPECT_FALSE(outcomes[2].error);
+  EXPECT_THAT(*ranks[0]->Steps(), ElementsAre(3, 1));
+}
+
+using Break = void (*)(const std::filesystem::path&);
+struct Damage {
+  const char* name;
+  const char* object;
+  Break apply;
+};
+
+void PrintTo(const Damage& damage, std::ostream* out) { *out << damage.name; }
+
+class DamagedCheckpoint : public CheckpointerTest, public ::testing::WithParamInterface<Damage> {};
+
+void FlipLastByte(const std::filesystem::path& path) {
+  std::string content = *ReadFile(path);
+  content.back() = static_cast<char>(content.back() ^ 1);
+  std::ofstream(path) << content;
+}
+void CutInHalf(const std::filesystem::path& path) {
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+}
+void Empty(const std::filesystem::path& path) { std::filesystem::resize_file(path, 0); }
+void Remove(const std::filesystem::path& path) { std::filesystem::remove(path); }
+void ExchangeForOlder(const std::filesystem::path& path) {
+  const auto older = path.parent_path().parent_path() / FolderOfStep(1) / path.filename();
+  std::filesystem::copy_file(older, path, std::filesystem::copy_options::overwrite_existing);
+}
+void WriteByANewerVersion(const std::filesystem::path& path) {
+  std::ofstream(path) << R"({"formatVersion":2,"layout":"unknown"})";
+}
+
+TEST_P(DamagedCheckpoint, IsPassedOverForTheOneBefore) {
+  auto ranks = OpenRanks(2);
+  SaveAll(ranks, 1);
+  SaveAll(ranks, 2);
+  ASSERT_EQ(StepOf(ranks[0]->LoadNewest()), 2);
+  const auto path = PathOf(2, GetParam().object);
+  ASSERT_FALSE(path.empty());
+  GetParam().apply(path);
+  EXPECT_FALSE(ranks[0]->Load(2).ok());
+  for (const auto& loaded : {ranks[0]->LoadNewest(), ranks[0]->Resume()}) {
+    ASSERT_EQ(StepOf(loaded), 1);
+    ExpectEqual((*loaded)->tensors, SomeTensors(1));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, DamagedCheckpoint,
+    ::testing::Values(Damage{"ShardWithAnotherBit", "shard-00001", FlipLastByte},
+                      Damage{"ShardCut", "shard-00000", CutInHalf},
+                      Damage{"ShardEmpty", "shard-00001", Empty}, Damage{"ShardGone", "shard-00000", Remove},
+                      Damage{"ShardOfAnotherStep", "shard-00001", ExchangeForOlder},
+                      Damage{"ManifestCut", "manifest", CutInHalf},
+                      Damage{"ManifestEmpty", "manifest", Empty}, Damage{"ManifestGone", "manifest", Remove},
+                      Damage{"ManifestOfAnotherStep", "manifest", ExchangeForOlder},
+                      Damage{"ManifestOfANewerVersion", "manifest", WriteByANewerVersion}),
+    [](const auto& test) { return test.param.name; });
+
+// Without the newest checkpoint the job would lose what it had learnt: better to wait for the store.
+TEST_F(CheckpointerTest, AStoreThatIsAwayIsAnErrorAndNotAnAbsence) {
+  const auto checkpointer = Open();
+  SaveAlone(*checkpointer, 1);
+  faults_.get_error = ErrorCode::kUnavailable;
+  EXPECT_EQ(checkpointer->LoadNewest().error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(checkpointer->Resume().error().code, ErrorCode::kUnavailable);
+  faults_.get_error.reset();
+  faults_.list_error = ErrorCode::kUnavailable;
+  EXPECT_EQ(checkpointer->LoadNewest().error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(checkpointer->Steps().error().code, ErrorCode::kUnavailable);
+}
+
+TEST_F(CheckpointerTest, KeepsTheNewest) {
+  spec_.keep_last = 2;
+  auto ranks = OpenRanks(2);
+  for (int64_t step = 1; step <= 4; ++step) SaveAll(ranks, step);
+  EXPECT_THAT(*ranks[0]->Steps(), ElementsAre(4, 3));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/" + FolderOfStep(2))) << "its shards go too";
+  ASSERT_TRUE(ranks[0]->Load(3).ok());
+}
+
+TEST_F(CheckpointerTest, RemovesTheRestOfAnInterruptedSaveWithTheNextOne) {
+  const auto checkpointer = Open();
+  faults_.Set(&Faults::refused, "manifest.json");
+  checkpointer->Save(At(1), nullptr);
+  ASSERT_TRUE(checkpointer->Wait(kLong).ok());
+  (void)checkpointer->TakeOutcomes();
+  ASSERT_TRUE(std::filesystem::exists(folder_ + "/" + FolderOfStep(1)));
+  faults_.Set(&Faults::refused, "");
+  SaveAlone(*checkpointer, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/" + FolderOfStep(1)));
+}
+
+// Steps above its own belong to a job that shares the folder, or to a save that has just begun.
+TEST_F(CheckpointerTest, LeavesNewerStepsAndForeignFilesAlone) {
+  spec_.keep_last = 1;
+  SaveAlone(*Open("uid-0"), 100);
+  ASSERT_TRUE(WriteFile(folder_ + "/notes.txt", "mine").ok());
+  const auto checkpointer = Open();
+  SaveAlone(*checkpointer, 1);
+  SaveAlone(*checkpointer, 2);
+  EXPECT_THAT(*checkpointer->Steps(), ElementsAre(100, 2));
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/notes.txt"));
+}
+
+class ResumeTest : public CheckpointerTest {
+ protected:
+  void SetUp() override {
+    CheckpointerTest::SetUp();
+    const auto former = Open("uid-0");
+    SaveAlone(*former, 10);
+    SaveAlone(*former, 20);
+  }
+  Result<std::optional<LoadedState>> Resume(api::ResumeFrom from) {
+    spec_.resume = from;
+    return Open("uid-1")->Resume();
+  }
+};
+
+TEST_F(ResumeTest, AutoTakesTheNewestOfAnyJob) { EXPECT_EQ(StepOf(Resume({api::ResumeMode::kAuto})), 20); }
+
+TEST_F(ResumeTest, NeverTakesNone) {
+  const auto loaded = Resume({api::ResumeMode::kNever});
+  ASSERT_TRUE(loaded.ok());
+  EXPECT_FALSE(loaded->has_value());
+}
+
+TEST_F(ResumeTest, AStepIsTakenExactly) {
+  EXPECT_EQ(StepOf(Resume({api::ResumeMode::kStep, 10})), 10);
+  const auto absent = Resume({api::ResumeMode::kStep, 15});
+  ASSERT_FALSE(absent.ok());
+  EXPECT_EQ(absent.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(absent.error().message, HasSubstr("spec.checkpoint.resume"));
+}
+
+TEST_F(ResumeTest, ItsOwnComesFirstWhateverIsAsked) {
+  SaveAlone(*Open("uid-1"), 5);
+  EXPECT_EQ(StepOf(Resume({api::ResumeMode::kAuto})), 5);
+  EXPECT_EQ(StepOf(Resume({api::ResumeMode::kNever})), 5);
+  EXPECT_EQ(StepOf(Resume({api::ResumeMode::kStep, 10})), 5);
+}
+
+TEST_F(ResumeTest, AutoOfAnEmptyFolderTakesNone) {
+  std::filesystem::remove_all(folder_);
+  const auto loaded = Resume({api::ResumeMode::kAuto});
+  ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
+  EXPECT_FALSE(loaded->has_value());
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,113 @@
+#include "runtime/checkpoint/file_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+namespace lockstep::checkpoint {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FileStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_NE(mkdtemp(folder_.data()), nullptr); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::unique_ptr<ObjectStore> Open() const {
+    return std::move(OpenObjectStore("file://" + folder_ + "/store")).value();
+  }
+  [[nodiscard]] static std::vector<std::string> NamesOf(ObjectStore& store) {
+    std::vector<std::string> names;
+    const auto objects = store.List();
+    for (const ObjectInfo& object : objects.value()) names.push_back(object.name);
+    return names;
+  }
+
+  std::string folder_ = ::testing::TempDir() + "lockstep-file-store-XXXXXX";
+};
+
+TEST_F(FileStoreTest, GivesBackWhatWasPut) {
+  const auto store = Open();
+  const std::string content("a\0b\n", 4);
+  ASSERT_TRUE(store->Put("step-1/b", content).ok());
+  ASSERT_TRUE(store->Put("step-1/a", "").ok());
+  EXPECT_EQ(*store->Get("step-1/b"), content);
+  EXPECT_EQ(*store->Get("step-1/a"), "");
+  ASSERT_TRUE(store->Put("step-1/b", "newer").ok());
+  EXPECT_EQ(*store->Get("step-1/b"), "newer");
+  EXPECT_EQ(store->UriOf("step-1/b"), "file://" + folder_ + "/store/step-1/b");
+}
+
+TEST_F(FileStoreTest, ListsEveryObjectInOrderOfName) {
+  const auto store = Open();
+  EXPECT_EQ(NamesOf(*store), std::vector<std::string>{});
+  for (const char* name : {"step-2/x", "step-1/y", "step-1/x"}) ASSERT_TRUE(store->Put(name, "123").ok());
+  EXPECT_EQ(NamesOf(*store), (std::vector<std::string>{"step-1/x", "step-1/y", "step-2/x"}));
+  EXPECT_EQ(store->List()->front().bytes, 3);
+}
+
+TEST_F(FileStoreTest, DeletesAFolderWithItsLastObject) {
+  const auto store = Open();
+  ASSERT_TRUE(store->Put("step-1/x", "1").ok());
+  ASSERT_TRUE(store->Put("step-1/y", "1").ok());
+  ASSERT_TRUE(store->Delete("step-1/x").ok());
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/store/step-1"));
+  ASSERT_TRUE(store->Delete("step-1/y").ok());
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/store/step-1"));
+  EXPECT_TRUE(store->Delete("step-1/y").ok()) << "what does not exist is deleted already";
+}
+
+TEST_F(FileStoreTest, AbsentIsNotFound) {
+  const auto store = Open();
+  EXPECT_EQ(store->Get("step-1/x").error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(FileStoreTest, LeavesNothingBehindByOpening) {
+  EXPECT_EQ(NamesOf(*Open()), std::vector<std::string>{});
+}
+
+TEST_F(FileStoreTest, NamesTheFieldWhereTheFolderCannotBe) {
+  std::ofstream(folder_ + "/plain") << "a file";
+  for (const char* path : {"/plain", "/plain/below"}) {
+    const auto store = OpenObjectStore("file://" + folder_ + path);
+    ASSERT_FALSE(store.ok());
+    EXPECT_EQ(store.error().code, ErrorCode::kForbidden);
+    EXPECT_THAT(store.error().message, HasSubstr("spec.checkpoint.uri"));
+  }
+}
+
+TEST_F(FileStoreTest, NamesTheFieldWhereTheUriIsAnother) {
+  for (const char* uri :
+       {"", "/data", "file://", "file://data", "s3://", "gs://bucket/x", "http://host/x", "S3://b"}) {
+    const auto store = OpenObjectStore(uri);
+    ASSERT_FALSE(store.ok()) << uri;
+    EXPECT_EQ(store.error().code, ErrorCode::kInvalidArgument) << uri;
+    EXPECT_THAT(store.error().message, HasSubstr("spec.checkpoint.uri")) << uri;
+  }
+}
+
+// Rank 0 collects garbage while a rank of the next round looks for the newest checkpoint.
+TEST_F(FileStoreTest, ListsWhileAnotherDeletes) {
+  const auto store = Open();
+  std::atomic<bool> done = false;
+  std::jthread other([&] {
+    for (int i = 0; i < 300; ++i) {
+      const std::string name = "step-" + std::to_string(i % 7) + "/x";
+      (void)store->Put(name, "1");
+      (void)store->Delete(name);
+    }
+    done = true;
+  });
+  while (!done) {
+    const auto objects = store->List();
+    ASSERT_TRUE(objects.ok()) << objects.error().ToString();
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint
