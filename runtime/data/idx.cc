@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -69,15 +70,33 @@ bool ReadExactly(gzFile file, void* target, int64_t bytes) {
   return true;
 }
 
+// Nothing follows, and of a compressed file the checksum at its end is there and right.
+bool IsAtItsEnd(gzFile file) {
+  char one_more = 0;
+  int problem = Z_OK;
+  if (gzread(file, &one_more, 1) != 0) return false;
+  (void)gzerror(file, &problem);
+  return problem == Z_OK;
+}
+
 uint32_t BigEndian(const std::array<unsigned char, 4>& bytes) {
   return (uint32_t{bytes[0]} << 24) | (uint32_t{bytes[1]} << 16) | (uint32_t{bytes[2]} << 8) |
          uint32_t{bytes[3]};
 }
 
+// Deflate makes at most 1032 bytes of one: counts that promise more are wrong, and nothing is allocated by
+// them.
+int64_t LargestContent(const std::string& path) {
+  std::error_code error;
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(path, error));
+  return error ? 0 : std::min(size, kLargestFile) * 1032;
+}
+
 // The file under its name or with ".gz" (zlib reads both alike).
 Result<std::string> Locate(const std::string& folder, const std::string& name) {
   for (const std::string& candidate : {folder + "/" + name, folder + "/" + name + ".gz"}) {
-    if (std::filesystem::is_regular_file(candidate)) return candidate;
+    std::error_code error;  // without it what may not be looked at throws
+    if (std::filesystem::is_regular_file(candidate, error)) return candidate;
   }
   return BadPath(folder + " has no " + name + " (or .gz)",
                  "format idx needs the four files train-images-idx3-ubyte, train-labels-idx1-ubyte, "
@@ -101,10 +120,9 @@ Result<at::Tensor> ReadIdx(const std::string& folder, const std::string& name, u
     if (shape.back() == 0 || shape.back() > kLargestFile / bytes) return damaged;
     bytes *= shape.back();
   }
+  if (bytes > LargestContent(path)) return damaged;
   at::Tensor content = at::empty(shape, at::kByte);
-  char one_more = 0;
-  if (!ReadExactly(file.get(), content.data_ptr(), bytes) || gzread(file.get(), &one_more, 1) != 0)
-    return damaged;
+  if (!ReadExactly(file.get(), content.data_ptr(), bytes) || !IsAtItsEnd(file.get())) return damaged;
   return content;
 }
 
@@ -144,7 +162,8 @@ Result<Split> ReadSplit(const std::string& folder, const std::string& prefix) {
 }  // namespace
 
 Result<Datasets> OpenIdx(const std::string& folder) {
-  if (!std::filesystem::is_directory(folder)) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) {
     return BadPath(folder + " is not a folder on this machine",
                    "name the folder of the data set as the worker container sees it");
   }

@@ -25,15 +25,17 @@ at::Tensor Cnn::Forward(const at::Tensor& inputs) {
 }
 
 Result<std::shared_ptr<Model>> MakeCnn(const api::CnnSpec& spec, const ModelInput& input) {
-  const auto shift = spec.channels.size();
+  const std::size_t poolings = spec.channels.size();
   const auto& shape = input.sample_shape;
-  if (shape.size() != 3 || (shape[1] >> shift) == 0 || (shape[2] >> shift) == 0) {
+  const auto pooled = [&](int64_t side) { return poolings < 63 ? side >> poolings : 0; };
+  if (shape.size() != 3 || pooled(shape[1]) == 0 || pooled(shape[2]) == 0) {
     return Error{ErrorCode::kInvalidArgument,
-                 "spec.training.model.cnn.channels: " + std::to_string(shift) +
-                     " poolings need images [channels, height, width] of at least " +
-                     std::to_string(1 << shift) + " pixels a side; use fewer channels entries, or the mlp"};
+                 "spec.training.model.cnn.channels: " + std::to_string(poolings) +
+                     " poolings, each of which halves the sides, need images [channels, height, width] of at "
+                     "least 2^" +
+                     std::to_string(poolings) + " pixels a side; use fewer channels entries, or the mlp"};
   }
-  const int64_t side_features = (shape[1] >> shift) * (shape[2] >> shift);
+  const int64_t side_features = pooled(shape[1]) * pooled(shape[2]);
   return std::shared_ptr<Model>(std::make_shared<Cnn>(spec, input, side_features));
 }
 

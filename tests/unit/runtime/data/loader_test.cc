@@ -1,0 +1,153 @@
+#include "runtime/data/loader.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "tests/support/eventually.h"
+
+namespace lockstep::data {
+namespace {
+
+using lockstep::testing::Eventually;
+
+// The samples are their numbers. Get of an id in `Hold` waits until it is released.
+class Numbers final : public Dataset {
+ public:
+  [[nodiscard]] int64_t size() const override { return 1 << 20; }
+  [[nodiscard]] int64_t classes() const override { return 1; }
+  [[nodiscard]] std::vector<int64_t> sample_shape() const override { return {1}; }
+  [[nodiscard]] Batch Get(std::span<const int64_t> ids) const override {
+    std::unique_lock lock(mutex_);
+    for (const int64_t id : ids) released_.wait(lock, [&] { return !held_.contains(id); });
+    ++gets_;
+    at::Tensor targets = torch::tensor(std::vector<int64_t>(ids.begin(), ids.end()), at::kLong);
+    return {targets.to(at::kFloat).unsqueeze(1), targets};
+  }
+
+  void Hold(int64_t id) {
+    const std::lock_guard lock(mutex_);
+    held_.insert(id);
+  }
+  void ReleaseAll() {
+    const std::lock_guard lock(mutex_);
+    held_.clear();
+    released_.notify_all();
+  }
+  [[nodiscard]] int gets() const {
+    const std::lock_guard lock(mutex_);
+    return gets_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable released_;
+  std::set<int64_t> held_;
+  mutable int gets_ = 0;
+};
+
+// `count` batches of two samples: {first, first + 1}, {first + 2, …
+Loader::Source Pairs(int64_t first, int64_t count) {
+  return [=](int64_t n) -> std::optional<std::vector<int64_t>> {
+    if (n >= count) return std::nullopt;
+    return std::vector<int64_t>{first + 2 * n, first + 2 * n + 1};
+  };
+}
+
+int64_t FirstOf(const Result<Batch>& batch) { return batch.ok() ? batch->targets[0].item<int64_t>() : -1; }
+
+TEST(Loader, GivesEveryBatchInOrderThenTheEnd) {
+  const Numbers numbers;
+  for (const int workers : {0, 1, 4}) {
+    for (const int prefetch : {0, 1, 7}) {
+      Loader loader(numbers, workers, prefetch);
+      loader.Start(Pairs(100, 50));
+      for (int64_t n = 0; n < 50; ++n) ASSERT_EQ(FirstOf(loader.Next({})), 100 + 2 * n);
+      EXPECT_EQ(loader.Next({}).error().code, ErrorCode::kNotFound);
+      EXPECT_EQ(loader.Next({}).error().code, ErrorCode::kNotFound) << "and stays at the end";
+    }
+  }
+}
+
+TEST(Loader, KeepsTheOrderWhereAWorkerIsSlow) {
+  Numbers numbers;
+  numbers.Hold(0);
+  Loader loader(numbers, 3, 3);
+  loader.Start(Pairs(0, 3));
+  ASSERT_TRUE(Eventually([&] { return numbers.gets() == 2; })) << "the batches behind it are made meanwhile";
+  numbers.ReleaseAll();
+  for (int64_t n = 0; n < 3; ++n) EXPECT_EQ(FirstOf(loader.Next({})), 2 * n);
+}
+
+TEST(Loader, MakesNoMoreReadyThanAsked) {
+  const Numbers numbers;
+  Loader loader(numbers, 2, 3);
+  loader.Start(Pairs(0, 1000));
+  ASSERT_TRUE(Eventually([&] { return numbers.gets() == 3; }));
+  EXPECT_EQ(FirstOf(loader.Next({})), 0);
+  ASSERT_TRUE(Eventually([&] { return numbers.gets() == 4; }));
+  EXPECT_EQ(FirstOf(loader.Next({})), 2);
+  EXPECT_LE(numbers.gets(), 5);
+}
+
+TEST(Loader, AnEmptyPlanIsAtItsEnd) {
+  const Numbers numbers;
+  Loader loader(numbers, 2, 2);
+  loader.Start(Pairs(0, 0));
+  EXPECT_EQ(loader.Next({}).error().code, ErrorCode::kNotFound);
+}
+
+TEST(Loader, ForgetsTheFormerPlanWhenStartedAgain) {
+  const Numbers numbers;
+  Loader loader(numbers, 3, 4);
+  for (int64_t round = 0; round < 200; ++round) {
+    loader.Start(Pairs(1000 * round, 5));
+    const int64_t taken = round % 7;
+    for (int64_t n = 0; n < taken; ++n) {
+      const auto batch = loader.Next({});
+      ASSERT_EQ(FirstOf(batch), n < 5 ? 1000 * round + 2 * n : -1) << "round " << round << ", batch " << n;
+    }
+  }
+}
+
+TEST(Loader, DropsWhatASlowWorkerMakesOfTheFormerPlan) {
+  Numbers numbers;
+  numbers.Hold(0);
+  Loader loader(numbers, 2, 2);
+  loader.Start(Pairs(0, 2));
+  ASSERT_TRUE(Eventually([&] { return numbers.gets() == 1; }));
+  loader.Start(Pairs(500, 2));
+  EXPECT_EQ(FirstOf(loader.Next({})), 500);
+  numbers.ReleaseAll();
+  EXPECT_EQ(FirstOf(loader.Next({})), 502);
+  EXPECT_EQ(loader.Next({}).error().code, ErrorCode::kNotFound);
+}
+
+TEST(Loader, StopsWaitingWhenAsked) {
+  Numbers numbers;
+  numbers.Hold(0);
+  Loader loader(numbers, 1, 1);
+  loader.Start(Pairs(0, 2));
+  std::stop_source stop;
+  std::jthread asker([&] { stop.request_stop(); });
+  EXPECT_EQ(loader.Next(stop.get_token()).error().code, ErrorCode::kCancelled);
+  numbers.ReleaseAll();
+  EXPECT_EQ(FirstOf(loader.Next({})), 0) << "the batch is not lost";
+}
+
+TEST(Loader, EndsInTheMiddleOfAPlan) {
+  const Numbers numbers;
+  for (int i = 0; i < 50; ++i) {
+    Loader loader(numbers, 3, 4);
+    if (i % 2 == 0) loader.Start(Pairs(0, 1000));
+    if (i % 4 == 0) (void)loader.Next({});
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::data
