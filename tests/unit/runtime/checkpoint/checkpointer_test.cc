@@ -15,6 +15,7 @@
 #include "runtime/checkpoint/file_store.h"
 #include "runtime/common/base/file.h"
 #include "tests/support/eventually.h"
+#include "tests/unit/runtime/checkpoint/memory_exchange.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -26,34 +27,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr auto kLong = 60s;
-
-class Exchange final : public ShardExchange {
- public:
-  Result<void> Publish(const std::string& key, const std::string& value) override {
-    const std::lock_guard lock(mutex_);
-    values_[key] = value;
-    changed_.notify_all();
-    return {};
-  }
-  Result<std::string> Wait(const std::string& key, std::chrono::milliseconds limit) override {
-    std::unique_lock lock(mutex_);
-    ++waits_;
-    if (!changed_.wait_for(lock, limit, [&] { return values_.contains(key); })) {
-      return Error{ErrorCode::kDeadlineExceeded, "not yet"};
-    }
-    return values_[key];
-  }
-  [[nodiscard]] int waits() {
-    const std::lock_guard lock(mutex_);
-    return waits_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string> values_;
-  int waits_ = 0;
-};
 
 // A store whose requests fail, or wait, as the test says.
 struct Faults {
@@ -188,7 +161,7 @@ class CheckpointerTest : public ::testing::Test {
   std::string folder_ = ::testing::TempDir() + "lockstep-checkpoints-XXXXXX";
   api::CheckpointSpec spec_;
   Faults faults_;
-  std::shared_ptr<Exchange> exchange_ = std::make_shared<Exchange>();
+  std::shared_ptr<MemoryExchange> exchange_ = std::make_shared<MemoryExchange>();
 };
 
 TEST_F(CheckpointerTest, LoadsWhatAnyNumberOfRanksSaved) {

@@ -1,0 +1,268 @@
+// Checkpoints in a real S3 server: what is stored comes back, and what is wrong is named in time.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "runtime/checkpoint/checkpointer.h"
+#include "runtime/checkpoint/object_store.h"
+#include "tests/integration/checkpoint/request_recorder.h"
+#include "tests/integration/checkpoint/s3_server.h"
+#include "tests/unit/runtime/checkpoint/memory_exchange.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using namespace std::chrono_literals;
+using lockstep::testing::DeafPort;
+using lockstep::testing::RequestRecorder;
+using lockstep::testing::S3Server;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr auto kLong = 120s;
+constexpr std::size_t kMegabyte = std::size_t{1} << 20;
+
+void SetCredentials(const std::string& key, const std::string& secret, const std::string& endpoint) {
+  ::setenv("AWS_ACCESS_KEY_ID", key.c_str(), 1);
+  ::setenv("AWS_SECRET_ACCESS_KEY", secret.c_str(), 1);
+  ::setenv("AWS_ENDPOINT_URL", endpoint.c_str(), 1);
+  for (const char* other :
+       {"AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_WEB_IDENTITY_TOKEN_FILE"}) {
+    ::unsetenv(other);
+  }
+}
+
+std::string Content(std::size_t bytes, unsigned int seed) {
+  std::string content(bytes, '\0');
+  for (std::size_t i = 0; i < bytes; i += 64) content[i] = static_cast<char>(seed + i / 64 * 7);
+  return content;
+}
+
+class S3Test : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (S3Server::Program().empty()) return;
+    server_ = std::make_unique<S3Server>();
+    server_->MakeBucket("bucket");
+  }
+  static void TearDownTestSuite() { server_.reset(); }
+
+  void SetUp() override {
+    if (server_ == nullptr) GTEST_SKIP() << "no versitygw here: tests/cluster/install.sh builds it";
+    SetCredentials(S3Server::kKey, S3Server::kSecret, server_->url());
+  }
+
+  // A prefix that no other test uses.
+  static std::string Uri() {
+    return "s3://bucket/" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name());
+  }
+  static std::unique_ptr<ObjectStore> OpenStore() {
+    auto store = OpenObjectStore(Uri());
+    LOCKSTEP_CHECK(store.ok(), store.ok() ? "" : store.error().ToString());
+    return std::move(store).value();
+  }
+  static std::vector<std::string> NamesOf(ObjectStore& store) {
+    std::vector<std::string> names;
+    const auto objects = store.List();
+    for (const ObjectInfo& object : objects.value()) names.push_back(object.name);
+    return names;
+  }
+
+  inline static std::unique_ptr<S3Server> server_;
+};
+
+TEST_F(S3Test, GivesBackWhatWasPut) {
+  const auto store = OpenStore();
+  EXPECT_THAT(NamesOf(*store), IsEmpty()) << "the probe of opening is gone";
+  const std::string content("a\0b\n", 4);
+  ASSERT_TRUE(store->Put("step-1/b", content).ok());
+  ASSERT_TRUE(store->Put("step-1/a", "").ok());
+  EXPECT_EQ(*store->Get("step-1/b"), content);
+  EXPECT_EQ(*store->Get("step-1/a"), "");
+  ASSERT_TRUE(store->Put("step-1/b", "newer").ok());
+  EXPECT_EQ(*store->Get("step-1/b"), "newer");
+  EXPECT_EQ(store->UriOf("step-1/b"), Uri() + "/step-1/b");
+  EXPECT_EQ(store->Get("step-1/c").error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(S3Test, ListsOnlyWhatIsBelowItsUri) {
+  const auto store = OpenStore();
+  auto neighbour = OpenObjectStore(Uri() + "-2");
+  ASSERT_TRUE(neighbour.ok());
+  ASSERT_TRUE((*neighbour)->Put("step-1/z", "z").ok());
+  for (const char* name : {"step-2/x", "step-1/y", "step-1/x"}) ASSERT_TRUE(store->Put(name, "123").ok());
+  EXPECT_THAT(NamesOf(*store), ElementsAre("step-1/x", "step-1/y", "step-2/x"));
+  EXPECT_EQ(store->List()->at(0).bytes, 3);
+  ASSERT_TRUE(store->Delete("step-1/x").ok());
+  EXPECT_TRUE(store->Delete("step-1/x").ok()) << "what does not exist is deleted already";
+  EXPECT_THAT(NamesOf(*store), ElementsAre("step-1/y", "step-2/x"));
+}
+
+TEST_F(S3Test, AWholeBucketMayBeTheUri) {
+  server_->MakeBucket("whole");
+  const auto store = OpenObjectStore("s3://whole/");
+  ASSERT_TRUE(store.ok()) << store.error().ToString();
+  ASSERT_TRUE((*store)->Put("step-1/x", "1").ok());
+  EXPECT_THAT(NamesOf(**store), ElementsAre("step-1/x"));
+}
+
+// An HTTP-chunked body ends with a packet of its own. A server that answers before it has read that one takes
+// it for the next request and refuses it: rarely, and more often on a busy machine.
+TEST(S3Upload, GivesTheLengthOfTheBody) {
+  RequestRecorder server;
+  SetCredentials(S3Server::kKey, S3Server::kSecret, server.url());
+  const auto store = OpenObjectStore("s3://bucket/prefix");
+  ASSERT_TRUE(store.ok()) << store.error().ToString();
+  ASSERT_TRUE((*store)->Put("x", Content(kMegabyte, 1)).ok());
+  const auto heads = server.UploadHeads();
+  ASSERT_GE(heads.size(), 2U) << "the probe of opening, the object";
+  EXPECT_THAT(heads, ::testing::Each(::testing::Not(HasSubstr("chunked"))));
+  EXPECT_THAT(heads.back(), HasSubstr("content-length: " + std::to_string(kMegabyte)));
+}
+
+TEST_F(S3Test, PutsManyFromTwoThreadsWithoutAFailure) {
+  const auto store = OpenStore();
+  const auto put_all = [&](unsigned int thread) {
+    for (unsigned int i = 0; i < 150; ++i) {
+      const auto put = store->Put(std::to_string(thread) + "/" + std::to_string(i), Content(kMegabyte, i));
+      ASSERT_TRUE(put.ok()) << i << ": " << put.error().ToString();
+    }
+  };
+  std::jthread other(put_all, 1);
+  put_all(0);
+  other.join();
+  ASSERT_EQ(NamesOf(*store).size(), 300U);
+  EXPECT_TRUE(*store->Get("1/149") == Content(kMegabyte, 149));
+}
+
+TEST_F(S3Test, PutsLargeOnesFromTwoThreads) {
+  const auto store = OpenStore();
+  const auto put_all = [&](unsigned int thread) {
+    for (unsigned int i = 0; i < 4; ++i) {
+      const std::string content = Content((thread == 0 ? 30 : 100) * kMegabyte + i, i);
+      const auto put = store->Put(std::to_string(thread), content);
+      ASSERT_TRUE(put.ok()) << i << ": " << put.error().ToString();
+      ASSERT_TRUE(*store->Get(std::to_string(thread)) == content);
+    }
+  };
+  std::jthread other(put_all, 1);
+  put_all(0);
+}
+
+TEST_F(S3Test, SavesLoadsAndKeepsTheNewest) {
+  api::CheckpointSpec spec{.uri = Uri(), .keep_last = 2};
+  const protocol::JobIdentity job{"default", "mnist", "uid-1"};
+  std::vector<std::unique_ptr<Checkpointer>> ranks;
+  for (int rank = 0; rank < 2; ++rank) ranks.push_back(std::move(Checkpointer::Open(spec, job, {})).value());
+  EXPECT_FALSE(ranks[1]->Resume()->has_value());
+  const auto exchange = std::make_shared<MemoryExchange>();
+  for (int step = 1; step <= 4; ++step) {
+    const std::vector<NamedTensor> tensors = {{"large", torch::full({3'000'000}, step)},
+                                              {"weight", torch::full({4, 4}, step + 0.5)},
+                                              {"small", torch::full({2}, step, at::kLong)}};
+    for (int rank = 0; rank < 2; ++rank)
+      ranks[static_cast<std::size_t>(rank)]->Save({step, 1, rank, 2, tensors}, exchange);
+    for (auto& rank : ranks) ASSERT_TRUE(rank->Wait(kLong).ok());
+    for (auto& rank : ranks) ASSERT_FALSE(rank->TakeOutcomes().at(0).error);
+  }
+  EXPECT_THAT(*ranks[0]->Steps(), ElementsAre(4, 3));
+  const auto loaded = ranks[1]->Resume();
+  ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
+  ASSERT_TRUE(loaded->has_value());
+  EXPECT_EQ((*loaded)->manifest.step, 4);
+  ASSERT_EQ((*loaded)->tensors.size(), 3U);
+  for (const NamedTensor& named : (*loaded)->tensors) {
+    EXPECT_TRUE(at::all(named.tensor.floor() == 4).item<bool>()) << named.name;
+  }
+  EXPECT_THAT(NamesOf(*OpenStore()), ::testing::SizeIs(6)) << "two shards and a manifest each";
+}
+
+TEST_F(S3Test, GoesOnWhenTheServerIsBack) {
+  const auto store = OpenStore();
+  ASSERT_TRUE(store->Put("x", "before").ok());
+  server_->Stop();
+  const auto put = store->Put("x", "meanwhile");
+  const auto get = store->Get("x");
+  server_->Start();
+  ASSERT_FALSE(put.ok());
+  EXPECT_EQ(put.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(get.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(*store->Get("x"), "before");
+  ASSERT_TRUE(store->Put("x", "after").ok());
+  EXPECT_EQ(*store->Get("x"), "after");
+}
+
+// What opening says, and that it says so in time.
+Error ErrorOf(const std::string& uri) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto store = OpenObjectStore(uri);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
+  EXPECT_FALSE(store.ok());
+  return store.ok() ? Error{} : store.error();
+}
+
+TEST_F(S3Test, NamesABucketThatDoesNotExist) {
+  const Error error = ErrorOf("s3://absent/prefix");
+  EXPECT_EQ(error.code, ErrorCode::kNotFound);
+  EXPECT_THAT(error.message, HasSubstr("spec.checkpoint.uri: bucket \"absent\" does not exist"));
+}
+
+TEST_F(S3Test, NamesTheSecretWhereItIsWrong) {
+  SetCredentials(S3Server::kKey, "another-secret", server_->url());
+  const Error secret = ErrorOf(Uri());
+  EXPECT_EQ(secret.code, ErrorCode::kForbidden);
+  EXPECT_THAT(secret.message, HasSubstr("spec.checkpoint.secretRef"));
+  SetCredentials("nobody", S3Server::kSecret, server_->url());
+  const Error key = ErrorOf(Uri());
+  EXPECT_EQ(key.code, ErrorCode::kForbidden);
+  EXPECT_THAT(key.message, HasSubstr("spec.checkpoint.secretRef"));
+}
+
+TEST_F(S3Test, NamesTheSecretWhereItLacksSomething) {
+  SetCredentials("", "", server_->url());
+  const Error none = ErrorOf(Uri());
+  EXPECT_EQ(none.code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(none.message, HasSubstr("spec.checkpoint.secretRef"));
+  SetCredentials(S3Server::kKey, "", server_->url());
+  EXPECT_THAT(ErrorOf(Uri()).message, HasSubstr("lacks AWS_SECRET_ACCESS_KEY"));
+}
+
+TEST_F(S3Test, NamesAnEndpointThatIsNoUrl) {
+  for (const char* endpoint : {"127.0.0.1:9000", "ftp://host", "http://", "http:///"}) {
+    SetCredentials(S3Server::kKey, S3Server::kSecret, endpoint);
+    const Error error = ErrorOf(Uri());
+    EXPECT_EQ(error.code, ErrorCode::kInvalidArgument) << endpoint;
+    EXPECT_THAT(error.message, HasSubstr("AWS_ENDPOINT_URL")) << endpoint;
+  }
+}
+
+TEST_F(S3Test, NamesAnEndpointWhereNobodyListens) {
+  const DeafPort port(/*held=*/false);
+  SetCredentials(S3Server::kKey, S3Server::kSecret, port.url());
+  const Error error = ErrorOf(Uri());
+  EXPECT_EQ(error.code, ErrorCode::kUnavailable);
+  EXPECT_THAT(error.message, HasSubstr("AWS_ENDPOINT_URL"));
+}
+
+TEST_F(S3Test, NamesAnEndpointThatNeverAnswers) {
+  const DeafPort port(/*held=*/true);
+  SetCredentials(S3Server::kKey, S3Server::kSecret, port.url());
+  const Error error = ErrorOf(Uri());
+  EXPECT_EQ(error.code, ErrorCode::kUnavailable);
+  EXPECT_THAT(error.message, HasSubstr("AWS_ENDPOINT_URL"));
+}
+
+TEST_F(S3Test, NamesAnEndpointThatSpeaksNoTls) {
+  SetCredentials(S3Server::kKey, S3Server::kSecret, "https" + server_->url().substr(4));
+  const Error error = ErrorOf(Uri());
+  EXPECT_EQ(error.code, ErrorCode::kUnavailable);
+  EXPECT_THAT(error.message, HasSubstr("AWS_ENDPOINT_URL"));
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint
