@@ -7,6 +7,7 @@
 #include <torch/torch.h>
 
 #include <condition_variable>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -180,6 +181,20 @@ TEST_F(CheckpointerTest, LoadsWhatAnyNumberOfRanksSaved) {
     EXPECT_EQ(loaded->manifest.training, (Json{{"seed", 7}}));
     ExpectEqual(loaded->tensors, SomeTensors(10 * world));
   }
+}
+
+TEST_F(CheckpointerTest, IsReadByTheProgramOfTheReadme) {
+  auto ranks = OpenRanks(2);
+  SaveAll(ranks, 120);
+  const std::string readme = *ReadFile(LOCKSTEP_SOURCE_DIR "/runtime/checkpoint/README.md");
+  const std::size_t begin = readme.find("```python\n") + 10;
+  ASSERT_TRUE(WriteFile(folder_ + "/read.py", readme.substr(begin, readme.find("```", begin) - begin)).ok());
+  const std::string run =
+      "python3 " + folder_ + "/read.py " + folder_ + "/" + FolderOfStep(120) + " >" + folder_ + "/output";
+  ASSERT_EQ(std::system(run.c_str()), 0);
+  const std::string output = *ReadFile(folder_ + "/output");
+  for (const NamedTensor& named : SomeTensors(120)) EXPECT_THAT(output, HasSubstr(named.name + " "));
+  EXPECT_THAT(output, HasSubstr("model/transposed F32 [7, 5] "));
 }
 
 TEST_F(CheckpointerTest, DividesTheBytesOverTheRanks) {
