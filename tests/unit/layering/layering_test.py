@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Who may include whom: the two tables below, compared with the #include lines of operator/ and runtime/.
+
+Libraries link only what their CMakeLists.txt names, but every include starts at the root: a header alone would slip through.
+
+layering_test.py [NAME…]    all cases, or those named
+"""
+import graphlib
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+from cases import expect, main  # noqa: E402
+
+
+def below(folder, *names):
+    return {f"{folder}/{name}" for name in names}
+
+
+def common(*names):
+    return below("runtime/common", *names)
+
+
+def operator(*names):
+    return below("operator", *names)
+
+
+def runtime(*names):
+    return below("runtime", *names)
+
+
+# Folder -> folders whose headers it may include, beside its own. A folder that is not here may hold no sources.
+MAY_INCLUDE = {
+    # Shared by all programs: no LibTorch, nothing of theirs.
+    "runtime/common/base": set(),
+    "runtime/common/http": common("base"),
+    "runtime/common/protocol": common("base"),
+    "runtime/common/telemetry": common("base", "http"),
+    "runtime/common/rendezvous": common("base", "http", "protocol"),
+    "runtime/common/api": common("base", "protocol"),
+    # lockstep-operator: of runtime/ it sees runtime/common only.
+    "operator/kube": common("base", "http"),
+    "operator/controller": common("base"),
+    "operator/reconcile": common("base", "protocol", "rendezvous", "api") | operator("kube", "controller"),
+    "operator/rendezvous": common("base", "http", "protocol", "rendezvous", "api") | operator("kube", "reconcile"),
+    "operator/telemetry": common("base", "http", "telemetry", "api") | operator("controller", "reconcile"),
+    "operator": common("base", "http", "api") | operator("kube", "controller", "reconcile", "rendezvous", "telemetry"),
+    # lockstep: starts in milliseconds, so never LibTorch, and nothing of a rank.
+    "runtime/telemetry": common("base", "http", "protocol", "telemetry"),
+    "runtime/launch": common("base", "http", "protocol", "rendezvous", "api") | runtime("telemetry"),
+    "runtime/cli": common("base", "http", "protocol", "api") | runtime("launch"),
+    # lockstep-rank: meets its supervisor through runtime/common/protocol only.
+    "runtime/pch": set(),
+    "runtime/comm": common("base"),
+    "runtime/data": common("base", "api"),
+    "runtime/models": common("base", "api"),
+    "runtime/checkpoint": common("base", "protocol", "api"),
+    "runtime/parallel": common("base") | runtime("comm"),
+    "runtime/train": common("base", "protocol", "api") | runtime("comm", "data", "models", "checkpoint", "parallel"),
+    "runtime": common("base", "protocol", "api") | runtime("train"),
+}
+
+# Stand-ins for headers of Gloo that LibTorch's own headers include: a third party's names, so not in the table above.
+STAND_INS = "runtime/comm/gloo_headers/"
+
+# What an include begins with -> the only places where it may stand. A place is a folder (ends in /) or a file.
+CONFINED = {
+    ("torch/", "ATen/", "c10/"): (
+        "runtime/comm/", "runtime/data/", "runtime/models/", "runtime/parallel/", "runtime/pch/", "runtime/train/",
+        "runtime/checkpoint/checkpointer.h", "runtime/checkpoint/checkpointer.cc", "runtime/main.cc"),
+    ("torch/csrc/distributed/",): ("runtime/comm/communicator.cc", "runtime/parallel/data_parallel.cc"),
+    ("gloo/",): (STAND_INS,),
+    ("arrow/",): ("runtime/checkpoint/s3_store.cc",),
+    ("cpprest/", "pplx/"): ("runtime/common/http/cpprest_transport.cc",),
+    ("boost/",): ("runtime/common/http/beast_server.cc", "runtime/common/http/cpprest_transport.cc"),
+    ("nlohmann/",): ("runtime/common/base/json.h",),
+    ("spdlog/",): ("runtime/common/base/log.cc",),
+    ("yaml-cpp/",): ("operator/kube/client_config.cc", "runtime/common/api/manifest.cc"),
+    ("openssl/",): ("operator/kube/base64.cc", "operator/rendezvous/token_review.cc", "operator/rendezvous/x509.cc",
+                    "runtime/checkpoint/checkpointer.cc"),
+    ("prometheus/",): ("operator/telemetry/", "runtime/common/telemetry/", "runtime/telemetry/"),
+    ("CLI/",): ("operator/config.cc", "runtime/cli/main.cc"),
+    ("zlib.h",): ("runtime/data/idx.cc",),
+    ("sys/", "arpa/", "netinet/"): ("operator/", "runtime/"),
+}
+
+# They cost seconds of compile time in every file that sees them.
+UMBRELLAS = ("torch/torch.h", "ATen/ATen.h")
+MAY_HOLD_UMBRELLAS = "runtime/pch/torch.h"
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def read_sources():
+    """path -> text of every C++ file of the programs, committed or about to be."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.h", "*.cc"],
+        cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    return {path: (ROOT / path).read_text() for path in listed if not path.startswith("tests/") and (ROOT / path).exists()}
+
+
+def includes(sources):
+    """(path, line, bracket, what) of every include."""
+    for path, text in sorted(sources.items()):
+        for found in INCLUDE.finditer(text):
+            yield path, text.count("\n", 0, found.start()) + 1, found[1], found[2]
+
+
+def folder_of(path):
+    return path.rpartition("/")[0]
+
+
+def wrong_folders(sources):
+    return [f"{path}: {folder_of(path)} is not in the table" for path in sorted(sources)
+            if folder_of(path) not in MAY_INCLUDE and not path.startswith(STAND_INS)]
+
+
+def wrong_directions(sources):
+    problems = []
+    for path, line, bracket, what in includes(sources):
+        here, there = folder_of(path), folder_of(what)
+        if bracket == "<" or path.startswith(STAND_INS):
+            continue
+        if what not in sources:
+            problems.append(f'{path}:{line}: "{what}" is no file of ours by its path from the root')
+        elif there != here and there not in MAY_INCLUDE.get(here, set()):
+            allowed = ", ".join(sorted(MAY_INCLUDE.get(here, set()))) or "nothing else"
+            problems.append(f"{path}:{line}: includes {what}; {here} may include {allowed}")
+    return problems
+
+
+def is_at(path, places):
+    return any(path.startswith(place) if place.endswith("/") else path == place for place in places)
+
+
+def wrong_libraries(sources):
+    problems = []
+    for path, line, bracket, what in includes(sources):
+        if bracket == '"':
+            continue
+        rules = [places for prefixes, places in CONFINED.items() if what.startswith(prefixes)]
+        if not rules and "/" in what:
+            problems.append(f"{path}:{line}: <{what}> is of a library that is not in the table")
+        for places in rules:
+            if not is_at(path, places):
+                problems.append(f"{path}:{line}: <{what}> belongs in {', '.join(places)}")
+        if what in UMBRELLAS and path.endswith(".h") and path != MAY_HOLD_UMBRELLAS:
+            problems.append(f"{path}:{line}: <{what}> in a header; include the part that is needed")
+    return problems
+
+
+def expect_none(problems):
+    expect(not problems, "\n  " + "\n  ".join(problems))
+
+
+def every_folder_with_sources_is_in_the_table():
+    sources = read_sources()
+    expect_none(wrong_folders(sources))
+    empty = set(MAY_INCLUDE) - {folder_of(path) for path in sources}
+    expect(not empty, f"in the table, but without sources: {sorted(empty)}")
+
+
+def folders_include_only_what_the_table_allows():
+    expect_none(wrong_directions(read_sources()))
+
+
+def libraries_stay_where_the_table_says():
+    expect_none(wrong_libraries(read_sources()))
+
+
+def the_table_has_no_cycle():
+    graphlib.TopologicalSorter(MAY_INCLUDE).prepare()  # raises CycleError
+
+
+def what_is_wrong_is_found():
+    """The checks above would pass as well if they saw nothing."""
+    train = {"runtime/train/step.h": ""}
+    for check, path, include in (
+            (wrong_directions, "runtime/common/base/clock.h", '"runtime/train/step.h"'),
+            (wrong_directions, "operator/kube/store.cc", '"runtime/train/step.h"'),
+            (wrong_directions, "runtime/launch/signals.cc", '"runtime/train/step.h"'),
+            (wrong_directions, "runtime/train/sync.cc", '"step.h"'),
+            (wrong_libraries, "operator/process.cc", "<ATen/ATen.h>"),
+            (wrong_libraries, "runtime/cli/run.cc", "<torch/torch.h>"),
+            (wrong_libraries, "runtime/train/step.h", "<ATen/ATen.h>"),
+            (wrong_libraries, "runtime/train/step.cc", "<torch/csrc/distributed/c10d/Store.hpp>"),
+            (wrong_libraries, "runtime/checkpoint/checkpointer.cc", "<arrow/buffer.h>"),
+            (wrong_libraries, "operator/main.cc", "<curl/curl.h>")):
+        found = check({**train, path: f"#pragma once\n#include {include}\n"})
+        expect(len(found) == 1 and found[0].startswith(f"{path}:2: "), f"{include} in {path}: {found}")
+    expect(wrong_folders({"runtime/new/file.cc": ""}), "a folder that is not in the table was let in")
+
+
+CASES = [every_folder_with_sources_is_in_the_table, folders_include_only_what_the_table_allows,
+         libraries_stay_where_the_table_says, the_table_has_no_cycle, what_is_wrong_is_found]
+
+if __name__ == "__main__":
+    sys.exit(main(CASES, sys.argv[1:]))
