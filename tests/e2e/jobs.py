@@ -1,6 +1,6 @@
 """What the end-to-end tests share: kubectl, and a job that is applied, watched and always deleted.
 
-All in a namespace of its own, which goes with the process. Needs a cluster with Lockstep installed (tests/e2e/with-lockstep).
+All in a namespace of its own, which goes with the process. Needs a cluster with Lockstep installed (tests/e2e/install-lockstep).
 """
 import atexit
 import base64
