@@ -17,9 +17,6 @@ inline constexpr const char* kCaKey = "ca.crt";
 [[nodiscard]] protocol::WorkerConfig DesiredWorkerConfig(const api::TrainingJob& job,
                                                          const ClusterSettings& settings);
 
-// Rank processes per pod: a number; auto and gpu, the trainer's GPU limit; cpu, its CPU limit; at least 1.
-[[nodiscard]] int NprocOf(const api::TrainingJobSpec& spec);
-
 // namespace, name, labels and the owner reference of an object that belongs to the job.
 [[nodiscard]] Json OwnedMetadata(const api::TrainingJob& job, const std::string& name);
 

@@ -6,19 +6,34 @@
 namespace lockstep::api {
 namespace {
 
-// The trainer container's limit of a resource as a number ("500m" is 0.5); 0 where it has none.
-double LimitOf(const WorkerSpec& worker, const std::string& resource) {
+constexpr int kDefaultGraceSeconds = 30;  // Kubernetes' own
+
+const Json* LimitsOf(const WorkerSpec& worker) {
   const Json* containers = FindJson(worker.pod_template, {"spec", "containers"});
-  if (containers == nullptr || !containers->is_array()) return 0;
+  if (containers == nullptr || !containers->is_array()) return nullptr;
   for (const Json& container : *containers) {
-    if (StringAt(container, {"name"}) != worker.container_name) continue;
-    const Json* limit = FindJson(container, {"resources", "limits", resource});
-    if (limit == nullptr) return 0;
-    if (limit->is_number()) return limit->get<double>();
-    if (!limit->is_string()) return 0;
-    const std::string text = limit->get<std::string>();
-    const double value = std::strtod(text.c_str(), nullptr);
-    return text.ends_with('m') ? value / 1000 : value;
+    if (StringAt(container, {"name"}) == worker.container_name)
+      return FindJson(container, {"resources", "limits"});
+  }
+  return nullptr;
+}
+
+// A Kubernetes quantity of whole devices or CPUs: "4", 4, "2500m". Rounded down.
+int CountFromQuantity(const Json& quantity) {
+  if (quantity.is_number()) return static_cast<int>(quantity.get<double>());
+  if (!quantity.is_string()) return 0;
+  const auto text = quantity.get<std::string>();
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  return static_cast<int>(*end == 'm' ? number / 1000 : number);
+}
+
+// The trainer container's limit of the resource whose name ends so; 0 where it has none.
+int LimitOf(const WorkerSpec& worker, std::string_view suffix) {
+  const Json* limits = LimitsOf(worker);
+  if (limits == nullptr || !limits->is_object()) return 0;
+  for (const auto& [name, quantity] : limits->items()) {
+    if (name.ends_with(suffix)) return CountFromQuantity(quantity);
   }
   return 0;
 }
@@ -26,12 +41,11 @@ double LimitOf(const WorkerSpec& worker, const std::string& resource) {
 }  // namespace
 
 int RanksPerPod(const TrainingJobSpec& spec) {
-  const int gpus = static_cast<int>(LimitOf(spec.worker, "nvidia.com/gpu"));
   switch (spec.nproc_per_node.mode) {
     case NprocMode::kCount: return spec.nproc_per_node.count;
-    case NprocMode::kCpu: return std::max(1, static_cast<int>(LimitOf(spec.worker, "cpu")));
+    case NprocMode::kCpu: return std::max(1, LimitOf(spec.worker, "cpu"));
     case NprocMode::kGpu:
-    case NprocMode::kAuto: return std::max(1, gpus);
+    case NprocMode::kAuto: return std::max(1, LimitOf(spec.worker, ".com/gpu"));
   }
   return 1;
 }
@@ -47,6 +61,8 @@ protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job) {
   config.metrics_port = spec.observability.metrics_port;
   config.in_place_limit = spec.failure_policy.in_place_limit;
   if (spec.training) config.training = TrainingSpecToJson(*spec.training);
+  config.grace_period_seconds = static_cast<double>(
+      IntAt(spec.worker.pod_template, {"spec", "terminationGracePeriodSeconds"}, kDefaultGraceSeconds));
   if (spec.checkpoint) {
     config.grace_period_seconds = spec.checkpoint->grace_period_seconds;
     config.checkpoint = CheckpointSpecToJson(*spec.checkpoint);

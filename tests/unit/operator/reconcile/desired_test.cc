@@ -84,30 +84,6 @@ TEST(DesiredConfigMap, IsWhatAWorkerReads) {
   EXPECT_EQ(config->training["globalBatchSize"], 64);
 }
 
-TEST(NprocOf, ReadsTheLimitsOfTheTrainer) {
-  const struct {
-    api::NprocMode mode;
-    std::string limits;
-    int nproc;
-  } cases[] = {
-      {api::NprocMode::kAuto, "{}", 1},
-      {api::NprocMode::kAuto, R"({"nvidia.com/gpu": 8, "cpu": "4"})", 8},
-      {api::NprocMode::kAuto, R"({"nvidia.com/gpu": "2"})", 2},
-      {api::NprocMode::kGpu, R"({"amd.com/gpu": "4"})", 4},
-      {api::NprocMode::kCpu, R"({"cpu": "3"})", 3},
-      {api::NprocMode::kCpu, R"({"cpu": "2500m"})", 2},
-      {api::NprocMode::kCpu, R"({"cpu": "250m"})", 1},
-      {api::NprocMode::kCpu, "{}", 1},
-  };
-  for (const auto& test : cases) {
-    JobWorld world;
-    api::TrainingJobSpec& spec = world.observed().job.spec;
-    spec.nproc_per_node.mode = test.mode;
-    spec.worker.pod_template["spec"]["containers"][0]["resources"]["limits"] = *ParseJson(test.limits);
-    EXPECT_EQ(NprocOf(spec), test.nproc) << test.limits;
-  }
-}
-
 TEST(Covers, IgnoresWhatTheApiServerAdds) {
   const Json desired = *ParseJson(R"({"a": {"b": [1, {"c": 2}]}})");
   EXPECT_TRUE(Covers(*ParseJson(R"({"x": 0, "a": {"b": [1, {"c": 2, "d": 3}], "y": 0}})"), desired));

@@ -1,0 +1,42 @@
+#include "runtime/common/api/worker_config_of.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::api {
+namespace {
+
+TEST(RanksPerPod, ReadsTheLimitsOfTheTrainer) {
+  const struct {
+    NprocMode mode;
+    std::string limits;
+    int nproc;
+  } cases[] = {
+      {NprocMode::kAuto, "{}", 1},
+      {NprocMode::kAuto, R"({"nvidia.com/gpu": 8, "cpu": "4"})", 8},
+      {NprocMode::kAuto, R"({"nvidia.com/gpu": "2"})", 2},
+      {NprocMode::kGpu, R"({"amd.com/gpu": "4"})", 4},
+      {NprocMode::kCpu, R"({"cpu": "3"})", 3},
+      {NprocMode::kCpu, R"({"cpu": "2500m"})", 2},
+      {NprocMode::kCpu, R"({"cpu": "250m"})", 1},
+      {NprocMode::kCpu, "{}", 1},
+  };
+  for (const auto& test : cases) {
+    TrainingJobSpec spec;
+    spec.nproc_per_node.mode = test.mode;
+    const Json trainer = {{"name", "trainer"}, {"resources", {{"limits", *ParseJson(test.limits)}}}};
+    spec.worker.pod_template = {{"spec", {{"containers", Json::array({trainer})}}}};
+    EXPECT_EQ(RanksPerPod(spec), test.nproc) << test.limits;
+  }
+}
+
+TEST(WorkerConfigOf, GivesTheTimeThatThePodHasWhereNoCheckpointSaysOther) {
+  TrainingJob job;
+  EXPECT_EQ(WorkerConfigOf(job).grace_period_seconds, 30);
+  job.spec.worker.pod_template = {{"spec", {{"terminationGracePeriodSeconds", 90}}}};
+  EXPECT_EQ(WorkerConfigOf(job).grace_period_seconds, 90);
+  job.spec.checkpoint.emplace().grace_period_seconds = 15;
+  EXPECT_EQ(WorkerConfigOf(job).grace_period_seconds, 15);
+}
+
+}  // namespace
+}  // namespace lockstep::api
