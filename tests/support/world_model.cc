@@ -47,10 +47,12 @@ WorldModel::WorldModel(int32_t replicas, int32_t max_replicas, int32_t max_resta
   log::SetLevel(log::Level::kError);
   LOCKSTEP_CHECK(kube_.Create(kJobs, JobManifest(replicas, max_replicas, max_restarts)).ok());
   kube_.fault = [this](const auto&, const auto&, const auto&) -> std::optional<Error> {
+    const std::lock_guard lock(faults_mutex_);
     if (!next_fault_) return std::nullopt;
     return Error{*std::exchange(next_fault_, std::nullopt), "injected"};
   };
   kube_.lose_answer = [this](const auto&, const auto&, const auto&) {
+    const std::lock_guard lock(faults_mutex_);
     return std::exchange(lose_next_, false);
   };
   RestartOperator();

@@ -4,6 +4,7 @@
 // between any two of them.
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -76,6 +77,8 @@ class WorldModel {
   NoEvents no_events_;
   NoObserver observer_;
   kube::EventRecorder events_{no_events_, clock_, "test"};
+  std::mutex
+      faults_mutex_;  // the operator writes from several threads; the world is told from one, meanwhile idle
   std::optional<ErrorCode> next_fault_;
   bool lose_next_ = false;
   std::unique_ptr<Operator> operator_;
