@@ -74,7 +74,7 @@ class Process {
     StartInformers();
     if (!AwaitCaches(stop)) return {};
     if (config_.leader_elect && !election_.Acquire(stop)) return {};
-    const auto led = Lead(stop);
+    auto led = Lead(stop);
     Unlabel();
     if (config_.leader_elect) election_.Release();
     return led;

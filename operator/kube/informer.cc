@@ -59,22 +59,22 @@ Result<void> Informer::WatchStep(const WatchNext& next, const std::stop_token& s
   std::optional<Error> refused;
   const auto on_event = [&](WatchEvent event) {
     auto change = state_.OnEvent(std::move(event));
-    if (change.ok()) {
-      Apply(std::move(change).value());
-    } else {
+    if (!change.ok()) {
       refused = change.error();
+      return false;
     }
-    return change.ok();
+    Apply(std::move(change).value());
+    return true;
   };
   const auto begin = std::chrono::steady_clock::now();
   const auto timeout =
       kWatchTimeout + std::chrono::seconds(static_cast<int>(RandomUnit() * kWatchTimeoutSpread));
-  const auto ended = reader_.Watch(options_.resource,
-                                   {.name_space = options_.name_space,
-                                    .label_selector = options_.label_selector,
-                                    .resource_version = next.resource_version,
-                                    .timeout = timeout},
-                                   on_event, stop);
+  auto ended = reader_.Watch(options_.resource,
+                             {.name_space = options_.name_space,
+                              .label_selector = options_.label_selector,
+                              .resource_version = next.resource_version,
+                              .timeout = timeout},
+                             on_event, stop);
   if (refused) return *refused;
   if (!ended.ok()) return ended;
   if (std::chrono::steady_clock::now() - begin >= kShortestWatch) return {};

@@ -82,7 +82,7 @@ Result<ServerIdentity> EnsureServerIdentity(kube::KubeClient& client, const kube
       return current.error().WithContext(what);
     std::string why = "it is not there";
     if (current.ok()) {
-      const auto identity = IdentityFromSecret(*current);
+      auto identity = IdentityFromSecret(*current);
       why = identity.ok() ? WhyUnusable(*identity, dns_names, now) : identity.error().message;
       if (why.empty()) return identity;
     }

@@ -46,23 +46,21 @@ void TokenReviewer::Authorize(const std::string& token, const protocol::JobIdent
   if (token.empty()) return done(Error{ErrorCode::kUnauthorized, "no bearer token"});
   Waiting waiting{job, member, std::move(done)};
   std::optional<TokenIdentity> identity;
-  bool is_full = false;
   {
     const std::lock_guard lock(mutex_);
     const auto known = known_.find(DigestOf(token));
     if (known != known_.end() && clock_.Steady() - known->second.asked < kFresh) {
       identity = known->second.identity;
-    } else if (waiting_.size() >= kMaxWaiting) {
-      is_full = true;
-    } else {
+    } else if (waiting_.size() < kMaxWaiting) {
       std::vector<Waiting>& list = waiting_[token];
       if (list.empty()) queue_.push_back(token);
       list.push_back(std::move(waiting));
+      wake_.notify_one();
+      return;
     }
   }
   if (identity) return waiting.done(Check(*identity, waiting));
-  if (is_full) return waiting.done(Error{ErrorCode::kThrottled, "too many tokens wait for review"});
-  wake_.notify_one();
+  waiting.done(Error{ErrorCode::kThrottled, "too many tokens wait for review"});
 }
 
 void TokenReviewer::Run(const std::stop_token& stop) {
@@ -104,7 +102,7 @@ Result<TokenIdentity> TokenReviewer::Ask(const std::string& token) {
                           clock_.Steady() - known->second.asked < kBelievedWithoutServer;
     return believed ? Result<TokenIdentity>(known->second.identity) : Result<TokenIdentity>(review.error());
   }
-  const auto identity = IdentityFromReview(*review);
+  auto identity = IdentityFromReview(*review);
   const std::lock_guard lock(mutex_);
   DropExpired();
   if (identity.ok()) {

@@ -10,8 +10,6 @@
 #include <cstring>
 #include <filesystem>
 
-extern char** environ;
-
 namespace lockstep::launch {
 namespace {
 
@@ -21,6 +19,7 @@ Error LastError(const std::string& operation) {
 
 std::vector<char*> Pointers(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
   for (std::string& text : texts) pointers.push_back(text.data());
   pointers.push_back(nullptr);
   return pointers;

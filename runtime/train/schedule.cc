@@ -25,8 +25,8 @@ double LearningRate(const api::ScheduleSpec& schedule, double base_rate, int64_t
     case api::ScheduleName::kConstant: return base_rate;
     case api::ScheduleName::kStep: {
       const int64_t every = schedule.decay_every_steps.value_or(total_steps);
-      return base_rate *
-             std::pow(schedule.decay_factor, static_cast<double>((step - schedule.warmup_steps) / every));
+      const int64_t decays = (step - schedule.warmup_steps) / every;
+      return base_rate * std::pow(schedule.decay_factor, static_cast<double>(decays));
     }
     case api::ScheduleName::kCosine: {
       const double half_wave = std::cos(std::numbers::pi * Fraction(schedule, step, total_steps));

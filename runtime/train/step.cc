@@ -118,7 +118,7 @@ Result<models::LossSums> StepRunner::Forward(const Slice& piece, const std::stop
 
 Result<void> StepRunner::Backward(parallel::Strategy& strategy, const at::Tensor& loss, bool last) {
   const at::AutoGradMode with_gradients(true);
-  const Result<void> done = context_.phases.Time("backward", [&] { return strategy.Backward(loss, last); });
+  Result<void> done = context_.phases.Time("backward", [&] { return strategy.Backward(loss, last); });
   if (last) {
     context_.phases.Add("backward", -strategy.exposed_seconds());
     context_.phases.Add("reduce", strategy.exposed_seconds());

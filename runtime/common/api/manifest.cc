@@ -61,7 +61,7 @@ Result<Json> NumberFromText(const YAML::Node& node, const std::string& text) {
 // The core schema of YAML 1.2. Where YAML 1.1, which kubectl reads, differs, the text is refused or left a
 // string, so that a manifest never means two things.
 Result<Json> ScalarFromYaml(const YAML::Node& node) {
-  const std::string text = node.Scalar();
+  const std::string& text = node.Scalar();
   if (node.Tag() != "?" && !node.Tag().empty()) {  // quoted, or a block
     if (node.Tag() == "!" || node.Tag() == "tag:yaml.org,2002:str") return Json(text);
     return Fault(node, "tags such as " + Truncate(node.Tag(), 40) + " are not supported");

@@ -6,7 +6,7 @@ namespace lockstep::protocol {
 namespace {
 
 template <typename T>
-constexpr std::string_view kType = "";
+constexpr std::string_view kType{};
 template <>
 constexpr std::string_view kType<Ready> = "ready";
 template <>

@@ -29,7 +29,7 @@ Result<Json> Post(http::HttpTransport& transport, std::string_view path, const M
                         .body = DumpJson(protocol::MessageToJson(message)),
                         .timeout = timeout};
   LOCKSTEP_TRY(const http::Response response, transport.Send(request, std::move(stop)));
-  const auto json = ParseJson(response.body);
+  auto json = ParseJson(response.body);
   if (response.status == 200) return json;
   const std::string reason = json.ok() ? StringAt(*json, {"error"}) : response.body;
   return Error{CodeOf(response.status),
