@@ -6,7 +6,6 @@ training_test.py [NAME…]    all cases, or those named
 import json
 import os
 import pathlib
-import subprocess
 import sys
 
 import jobs  # first: it finds tests/support

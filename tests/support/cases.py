@@ -2,7 +2,6 @@
 
 A case is a function without arguments; it fails by raising AssertionError. Names on the command line choose among them.
 """
-import sys
 import time
 
 
