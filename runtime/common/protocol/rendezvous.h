@@ -110,12 +110,22 @@ enum class LeaveReason {
   kCompleted,  // training reached its end on this pod
 };
 
+// What the supervisor knows of the death of its rank; becomes an entry of status.restarts[].
+struct RankFailure {
+  std::string cause = "Infrastructure";  // a FailureCause (api/training_job.h)
+  std::vector<int64_t> ranks;            // in the round that it broke
+  int exit_code = 0;                     // 128 + signal where a signal ended it
+  double detection_seconds = 0;          // from the last sign of life to the decision; 0: seen at once
+  std::string last_lines;                // of its stderr
+};
+
 struct LeaveRequest {
   JobIdentity job;
   Member member;
   int64_t round = 0;
   LeaveReason reason = LeaveReason::kStopping;
   std::string detail;
+  RankFailure failure;  // of kRankDied
 };
 
 template <class V>
@@ -194,12 +204,21 @@ void Visit(BrokenReport& m, V& v) {
   v("reason", m.reason);
 }
 template <class V>
+void Visit(RankFailure& m, V& v) {
+  v("cause", m.cause);
+  v("ranks", m.ranks);
+  v("exitCode", m.exit_code);
+  v("detectionSeconds", m.detection_seconds);
+  v("lastLines", m.last_lines);
+}
+template <class V>
 void Visit(LeaveRequest& m, V& v) {
   v("job", m.job);
   v("member", m.member);
   v("round", m.round);
   v("reason", m.reason);
   v("detail", m.detail);
+  v("failure", m.failure);
 }
 
 }  // namespace lockstep::protocol
