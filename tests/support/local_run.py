@@ -1,0 +1,127 @@
+"""A `lockstep run` of real processes for tests: its manifest, its workers and ranks, its sample ledger.
+
+A case is a function of a folder of its own; `main(cases)` reads BIN_FOLDER [NAME…] from the command line.
+"""
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import cases
+import ledger
+from cases import expect
+
+SAMPLES, BATCH, EPOCHS = 2000, 32, 4
+DEADLINE = 120
+
+
+def manifest(folder, replicas=3, minimum=1, **training):
+    spec = {
+        "nprocPerNode": 1,
+        "worker": {"replicas": replicas, "template": {"spec": {"containers": [
+            {"name": "trainer", "image": "localhost/lockstep-worker:0.1.0"}]}}},
+        "elasticPolicy": {"minReplicas": minimum, "maxReplicas": max(replicas, 4)},
+        "training": {
+            "model": {"name": "mlp", "mlp": {"hiddenSizes": [64]}},
+            "data": {"format": "synthetic",
+                     "synthetic": {"samples": SAMPLES, "testSamples": 200, "shape": [1, 28, 28], "classes": 10}},
+            "optimizer": {"name": "sgd", "learningRate": 0.05, "momentum": 0.9},
+            "globalBatchSize": BATCH, "epochs": EPOCHS, "seed": 7, "evaluation": {"everyEpochs": 2}, **training},
+        "checkpoint": {"uri": f"file://{folder}/checkpoints", "intervalSteps": 40},
+    }
+    path = pathlib.Path(folder) / "job.json"
+    path.write_text(json.dumps({"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob",
+                                "metadata": {"name": "local"}, "spec": spec}))
+    return path
+
+
+def children(pid):
+    """(pid, program name) of the direct children."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            stat = (entry / "stat").read_text()
+            arguments = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if int(stat.rpartition(")")[2].split()[1]) == pid:
+            found.append((int(entry.name), os.path.basename(arguments[0].decode())))
+    return found
+
+
+class Run:
+    """One `lockstep run`, ended with everything it started when the case ends."""
+
+    def __init__(self, folder, path):
+        self.ledger = f"{folder}/ledger"
+        os.makedirs(self.ledger, exist_ok=True)
+        self.log = open(f"{folder}/output.txt", "a+")
+        self.process = subprocess.Popen(
+            [f"{sys.argv[1]}/lockstep", "run", str(path), "--folder", f"{folder}/run"], stdout=self.log,
+            stderr=subprocess.STDOUT, env={**os.environ, "LOCKSTEP_SAMPLE_LEDGER": self.ledger})
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()  # its workers and their ranks die with it
+            self.process.wait()
+
+    def workers(self):
+        return [pid for pid, name in children(self.process.pid) if name == "lockstep"]
+
+    def ranks(self):
+        return [pid for worker in self.workers() for pid, name in children(worker) if name == "lockstep-rank"]
+
+    def until(self, what, condition):
+        end = time.monotonic() + DEADLINE
+        while time.monotonic() < end:
+            if condition():
+                return
+            if self.process.poll() is not None:
+                raise AssertionError(f"the run ended with {self.process.returncode} before: {what}\n{self.output()}")
+            time.sleep(0.02)
+        raise AssertionError(f"not within {DEADLINE} s: {what}\n{self.output()}")
+
+    def until_step(self, step):
+        self.until(f"step {step}", lambda: ledger.newest_commit(self.ledger) >= step)
+
+    def finish(self):
+        try:
+            return self.process.wait(DEADLINE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the run did not end within {DEADLINE} s\n{self.output()}") from None
+
+    def output(self):
+        self.log.flush()
+        return pathlib.Path(self.log.name).read_text()[-4000:]
+
+
+def expect_complete(run):
+    code = run.finish()
+    expect(code == 0, f"exit code {code}\n{run.output()}")
+    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, EPOCHS)
+    expect(not problems, "; ".join(problems))
+
+
+def seconds_without_commit(run, after):
+    """Longest gap between commits of surviving ranks after a wall time, from the ledger's own times."""
+    times = sorted(r["time"] for r in ledger.read(run.ledger) if r["event"] == "commit" and r.get("time", 0) >= after)
+    return times[0] - after if times else None
+
+
+def main(all_cases):
+    def in_a_folder(case):
+        @functools.wraps(case)
+        def run():
+            with tempfile.TemporaryDirectory(prefix="lockstep-local-") as folder:
+                case(folder)
+        return run
+    return cases.main([in_a_folder(case) for case in all_cases], sys.argv[2:])
