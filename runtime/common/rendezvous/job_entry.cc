@@ -1,6 +1,7 @@
 #include "runtime/common/rendezvous/job_entry.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "runtime/common/protocol/fields.h"
 
@@ -8,6 +9,8 @@ namespace lockstep::rendezvous {
 namespace {
 
 constexpr std::size_t kKeptChanges = 10;
+// A look at all long polls: not at each of thousands of events.
+constexpr std::chrono::milliseconds kSweepInterval{100};
 constexpr auto kLongPoll =
     std::chrono::duration_cast<SteadyTime::duration>(Seconds(protocol::kLongPollSeconds));
 
@@ -19,18 +22,6 @@ http::Response Reply(const Message& message) {
 http::Response EvictedReply(const protocol::Member& member) {
   return http::JsonResponse(
       410, DumpJson({{"error", member.pod + " was replaced or deleted; this incarnation must exit"}}));
-}
-
-protocol::JoinAnswer AssignmentFor(const ClosedRound& round, const protocol::Peer& place) {
-  return {.state = protocol::JoinState::kAssigned,
-          .round = round.number,
-          .world = round.world,
-          .first_rank = place.first_rank,
-          .store_host = round.store_host,
-          .store_port = round.store_port,
-          .newest_step = round.newest_step,
-          .reason = round.reason,
-          .peers = round.peers};
 }
 
 }  // namespace
@@ -48,12 +39,19 @@ void JobEntry::Join(const protocol::JoinRequest& request, http::Responder respon
                         same ? Reply(protocol::JoinAnswer{}) : EvictedReply(pending.member));
   }
   pending = {request.member, std::move(respond), now.steady + kLongPoll};
+  if (AnswerFor(request.member).state == protocol::JoinState::kWaiting) return;
+  outbox.emplace_back(std::move(pending.respond), Reply(AnswerFor(request.member)));
+  joins_.erase(request.member.slot);
 }
 
 void JobEntry::Watch(const protocol::WatchRequest& request, http::Responder respond, Moment now,
                      Outbox& outbox) {
   if (round_.Check(request.member) == Admission::kEvicted) {
     outbox.emplace_back(std::move(respond), EvictedReply(request.member));
+    return;
+  }
+  if (IsOver(request.round)) {
+    outbox.emplace_back(std::move(respond), Reply(AnswerFor(request.round)));
     return;
   }
   watches_.push_back({request.member, request.round, std::move(respond), now.steady + kLongPoll});
@@ -94,34 +92,45 @@ void JobEntry::PodGone(const std::string& pod_uid, const std::string& reason, Mo
 
 bool JobEntry::Advance(Moment now, Outbox& outbox) {
   round_.Tick(now.steady);
-  const RendezvousView before = view_;
+  const bool moved = std::exchange(seen_revision_, round_.revision()) != round_.revision();
   if (round_.last_ending().has_value() && round_.last_ending()->round != recorded_ending_) RecordEnding(now);
-  view_.round = round_.newest_number();
-  view_.completed = round_.completed();
-  view_.members.clear();
-  view_.world_size = 0;
-  if (round_.running().has_value()) {
-    view_.world_size = round_.running()->world;
-    for (const protocol::Peer& peer : round_.running()->peers) view_.members.push_back(peer.pod);
+  if (moved || now.steady >= next_sweep_) {
+    AnswerJoins(now.steady, outbox);
+    AnswerWatches(now.steady, outbox);
+    next_sweep_ = now.steady + kSweepInterval;
   }
-  AnswerJoins(now.steady, outbox);
-  AnswerWatches(now.steady, outbox);
-  return before.round != view_.round || before.completed != view_.completed ||
-         before.members != view_.members || before.changes.size() != view_.changes.size();
+  return moved;
+}
+
+RendezvousView JobEntry::View() const {
+  RendezvousView view = view_;
+  view.round = round_.newest_number();
+  view.completed = round_.completed();
+  if (!round_.running().has_value()) return view;
+  view.world_size = round_.running()->world;
+  for (const Peer& peer : round_.running()->peers) view.members.push_back(peer.pod);
+  return view;
+}
+
+protocol::JoinAnswer JobEntry::AnswerFor(const protocol::Member& member) const {
+  if (round_.completed()) return {.state = protocol::JoinState::kCompleted};
+  const std::optional<int> first_rank = round_.FirstRankOf(member.slot);
+  if (!first_rank.has_value()) return {.state = protocol::JoinState::kWaiting};
+  const ClosedRound& round = *round_.running();
+  return {.state = protocol::JoinState::kAssigned,
+          .round = round.number,
+          .world = round.world,
+          .first_rank = *first_rank,
+          .store_host = round.store_host,
+          .store_port = round.store_port,
+          .newest_step = round.newest_step,
+          .reason = round.reason};
 }
 
 void JobEntry::AnswerJoins(SteadyTime now, Outbox& outbox) {
   std::erase_if(joins_, [&](const auto& entry) {
     const PendingJoin& pending = entry.second;
-    protocol::JoinAnswer answer;
-    if (round_.completed()) {
-      answer.state = protocol::JoinState::kCompleted;
-    } else if (round_.running().has_value()) {
-      const auto& peers = round_.running()->peers;
-      const auto place = std::find_if(peers.begin(), peers.end(),
-                                      [&](const auto& peer) { return peer.slot == pending.member.slot; });
-      if (place != peers.end()) answer = AssignmentFor(*round_.running(), *place);
-    }
+    const protocol::JoinAnswer answer = AnswerFor(pending.member);
     if (answer.state == protocol::JoinState::kWaiting && now < pending.deadline) return false;
     outbox.emplace_back(pending.respond, Reply(answer));
     return true;

@@ -36,11 +36,12 @@ class JobEntry {
   void Leave(const protocol::LeaveRequest& request, http::Responder respond, Moment now, Outbox& outbox);
   void PodGone(const std::string& pod_uid, const std::string& reason, Moment now, Outbox& outbox);
 
-  // Moves the round and the long polls forward. True where the view changed in a way worth a reconcile.
+  // Moves the round and the long polls forward. True where the view changed in a way worth a reconcile:
+  // round, membership, completion.
   bool Advance(Moment now, Outbox& outbox);
 
   [[nodiscard]] const protocol::JobIdentity& job() const { return job_; }
-  [[nodiscard]] const RendezvousView& view() const { return view_; }
+  [[nodiscard]] RendezvousView View() const;
 
  private:
   struct PendingJoin {
@@ -55,6 +56,8 @@ class JobEntry {
     SteadyTime deadline;
   };
 
+  // What a member is to do now: wait, enter the running round, or exit.
+  [[nodiscard]] protocol::JoinAnswer AnswerFor(const protocol::Member& member) const;
   void AnswerJoins(SteadyTime now, Outbox& outbox);
   void AnswerWatches(SteadyTime now, Outbox& outbox);
   [[nodiscard]] bool IsOver(int64_t round) const;
@@ -65,7 +68,9 @@ class JobEntry {
 
   protocol::JobIdentity job_;
   Round round_;
-  RendezvousView view_;
+  RendezvousView view_;  // without what View() takes from round_
+  int64_t seen_revision_ = 0;
+  SteadyTime next_sweep_{};           // of the long polls, for those that have waited long enough
   std::map<int, PendingJoin> joins_;  // by slot
   std::vector<PendingWatch> watches_;
   int64_t recorded_ending_ = 0;  // round of the newest entry of view_.changes

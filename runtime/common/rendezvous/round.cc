@@ -1,6 +1,8 @@
 #include "runtime/common/rendezvous/round.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace lockstep::rendezvous {
 namespace {
@@ -21,6 +23,10 @@ std::string CountOf(int count, const char* noun) {
 void Round::SetSettings(const JobSettings& settings) {
   next_round_ = std::max(next_round_, settings.first_round);
   settings_ = settings;
+  seen_expected_ =
+      static_cast<int>(std::distance(records_.begin(), records_.lower_bound(settings_.expected_members)));
+  next_expiry_ = {};
+  next_growth_ = {};
 }
 
 Admission Round::Check(const protocol::Member& member) const {
@@ -50,28 +56,43 @@ Round::Record* Round::Find(const protocol::Member& member) {
                                                                                     : nullptr;
 }
 
+Round::Record& Round::RecordOf(int slot) {
+  const auto [found, is_new] = records_.try_emplace(slot);
+  if (is_new) {
+    ++counts_[found->second.standing];
+    seen_expected_ += slot < settings_.expected_members ? 1 : 0;
+  }
+  return found->second;
+}
+
+void Round::Move(Record& record, Standing standing) {
+  --counts_[record.standing];
+  record.standing = standing;
+  ++counts_[standing];
+}
+
 Admission Round::Join(const protocol::JoinRequest& request, SteadyTime now) {
   if (Admit(request.member) == Admission::kEvicted) return Admission::kEvicted;
   Record* known = Find(request.member);
-  if (known != nullptr && known->standing == Standing::kInRound) {
+  if (known != nullptr && known->standing == kInRound) {
     known->last_seen = now;
     // The answer was lost on its way: it is still in the running round.
     if (running_.has_value() && request.last_round < running_->number) return Admission::kAccepted;
     EndRound(LeaveMode::kAbort, "Infrastructure", request.member.pod + " left the round without saying why",
              {request.member.pod}, now);
   }
-  Record& record = records_[request.member.slot];
-  if (known == nullptr && record.standing == Standing::kInRound) {
+  Record& record = RecordOf(request.member.slot);
+  if (known == nullptr && record.standing == kInRound) {
     EndRound(LeaveMode::kAbort, "Infrastructure", record.request.member.pod + " was replaced",
              {record.request.member.pod}, now);
   }
   if (known == nullptr) record.last_rank = -1;
-  if (known == nullptr || record.standing != Standing::kWaiting) {
+  if (known == nullptr || record.standing != kWaiting) {
     record.joined_at = now;
     last_change_ = now;
   }
   record.request = request;
-  record.standing = Standing::kWaiting;
+  Move(record, kWaiting);
   record.last_seen = now;
   return Admission::kAccepted;
 }
@@ -84,10 +105,10 @@ Admission Round::Heartbeat(const protocol::Heartbeat& heartbeat, SteadyTime now)
     return Admission::kAccepted;
   }
   const bool unknown_slot = !records_.contains(heartbeat.member.slot);
-  const bool can_adopt = heartbeat.round > 0 && unknown_slot && Count(Standing::kWaiting) == 0 &&
+  const bool can_adopt = heartbeat.round > 0 && unknown_slot && Count(kWaiting) == 0 &&
                          (!running_.has_value() || (adopted_ && running_->number == heartbeat.round)) &&
                          heartbeat.round >= newest_number();
-  if (can_adopt) Adopt(heartbeat, records_[heartbeat.member.slot], now);
+  if (can_adopt) Adopt(heartbeat, RecordOf(heartbeat.member.slot), now);
   return Admission::kAccepted;
 }
 
@@ -101,15 +122,18 @@ void Round::Adopt(const protocol::Heartbeat& heartbeat, Record& record, SteadyTi
   record.request.job = heartbeat.job;
   record.request.member = heartbeat.member;
   record.request.nproc = heartbeat.nproc;
-  record.standing = Standing::kInRound;
+  Move(record, kInRound);
   record.last_rank = heartbeat.first_rank;
   record.last_seen = now;
-  running_->peers.push_back({.pod = heartbeat.member.pod,
-                             .slot = heartbeat.member.slot,
-                             .first_rank = heartbeat.first_rank,
-                             .nproc = heartbeat.nproc});
-  std::sort(running_->peers.begin(), running_->peers.end(),
-            [](const auto& a, const auto& b) { return a.first_rank < b.first_rank; });
+  ++revision_;
+  const Peer peer{.pod = heartbeat.member.pod,
+                  .slot = heartbeat.member.slot,
+                  .first_rank = heartbeat.first_rank,
+                  .nproc = heartbeat.nproc};
+  std::vector<Peer>& peers = running_->peers;
+  peers.insert(std::upper_bound(peers.begin(), peers.end(), peer,
+                                [](const Peer& a, const Peer& b) { return a.first_rank < b.first_rank; }),
+               peer);
 }
 
 Admission Round::Broken(const protocol::BrokenReport& report, SteadyTime now) {
@@ -117,7 +141,7 @@ Admission Round::Broken(const protocol::BrokenReport& report, SteadyTime now) {
   Record* record = Find(report.member);
   if (record == nullptr) return Admission::kAccepted;
   record->last_seen = now;
-  if (record->standing != Standing::kInRound || !running_.has_value() || running_->number != report.round) {
+  if (record->standing != kInRound || !running_.has_value() || running_->number != report.round) {
     return Admission::kAccepted;  // the round is over already
   }
   EndRound(LeaveMode::kAbort, "Infrastructure", report.member.pod + ": " + report.reason, {}, now);
@@ -126,19 +150,19 @@ Admission Round::Broken(const protocol::BrokenReport& report, SteadyTime now) {
 
 Admission Round::Leave(const protocol::LeaveRequest& request, SteadyTime now) {
   if (Check(request.member) == Admission::kEvicted) return Admission::kEvicted;
-  if (request.reason == LeaveReason::kCompleted) completed_ = true;
+  if (request.reason == LeaveReason::kCompleted && !std::exchange(completed_, true)) ++revision_;
   Record* record = Find(request.member);
   if (record == nullptr) return Admission::kAccepted;
   record->last_seen = now;
-  if (record->standing == Standing::kInRound && request.reason != LeaveReason::kCompleted) {
+  if (record->standing == kInRound && request.reason != LeaveReason::kCompleted) {
     // A pod that stops in good order finishes its step; one whose rank died cannot.
     const bool stopping = request.reason == LeaveReason::kStopping;
     EndRound(stopping ? LeaveMode::kYield : LeaveMode::kAbort, stopping ? "Preemption" : "Infrastructure",
              request.member.pod + ": " + request.detail, {request.member.pod}, now);
-  } else if (last_ending_.has_value() && record->standing == Standing::kLeft) {
+  } else if (last_ending_.has_value() && record->standing == kLeft) {
     last_ending_->pods.push_back(request.member.pod);
   }
-  record->standing = Standing::kDead;
+  Move(*record, kDead);
   last_change_ = now;
   return Admission::kAccepted;
 }
@@ -146,14 +170,14 @@ Admission Round::Leave(const protocol::LeaveRequest& request, SteadyTime now) {
 void Round::PodGone(const std::string& pod_uid, const std::string& reason, SteadyTime now) {
   if (!evicted_.insert(pod_uid).second) return;
   for (auto& [slot, record] : records_) {
-    if (record.request.member.pod_uid != pod_uid || record.standing == Standing::kDead) continue;
+    if (record.request.member.pod_uid != pod_uid || record.standing == kDead) continue;
     const std::string& pod = record.request.member.pod;
-    if (record.standing == Standing::kInRound && !completed_) {
+    if (record.standing == kInRound && !completed_) {
       EndRound(LeaveMode::kAbort, "Infrastructure", pod + ": " + reason, {pod}, now);
-    } else if (record.standing == Standing::kLeft && last_ending_.has_value()) {
+    } else if (record.standing == kLeft && last_ending_.has_value()) {
       last_ending_->pods.push_back(pod);
     }
-    record.standing = Standing::kDead;
+    Move(record, kDead);
     last_change_ = now;
   }
 }
@@ -163,10 +187,11 @@ void Round::EndRound(LeaveMode mode, std::string cause, std::string reason, std:
   if (!running_.has_value()) return;
   last_ending_ = Ending{running_->number, mode, std::move(cause), std::move(reason), std::move(pods)};
   running_.reset();
+  ++revision_;
   adopted_ = false;
   last_change_ = now;
   for (auto& [slot, record] : records_) {
-    if (record.standing == Standing::kInRound) record.standing = Standing::kLeft;
+    if (record.standing == kInRound) Move(record, kLeft);
   }
 }
 
@@ -181,31 +206,41 @@ void Round::Tick(SteadyTime now) {
 }
 
 void Round::ExpireSilent(SteadyTime now) {
+  if (now < next_expiry_) return;
+  next_expiry_ = now + settings_.heartbeat_timeout;
   for (auto& [slot, record] : records_) {
-    if (record.standing == Standing::kDead || now - record.last_seen <= settings_.heartbeat_timeout) continue;
+    if (record.standing == kDead) continue;
+    if (now - record.last_seen <= settings_.heartbeat_timeout) {
+      next_expiry_ = std::min(next_expiry_, record.last_seen + settings_.heartbeat_timeout);
+      continue;
+    }
     const std::string& pod = record.request.member.pod;
-    if (record.standing == Standing::kInRound) {
+    if (record.standing == kInRound) {
       EndRound(LeaveMode::kAbort, "Infrastructure", pod + ": no heartbeat", {pod}, now);
     }
-    record.standing = Standing::kDead;
+    Move(record, kDead);
     last_change_ = now;
   }
 }
 
 void Round::YieldToNewcomers(SteadyTime now) {
-  const int in_round = Count(Standing::kInRound);
-  std::vector<Record*> newcomers = Waiting();
-  if (newcomers.empty() || in_round >= settings_.max_members) return;
+  const int newcomers = Count(kWaiting);
+  if (newcomers == 0 || Count(kInRound) >= settings_.max_members) return;
+  const bool all_here = Count(kInRound) + newcomers >= settings_.expected_members;
+  if (!all_here && !GrowDelayIsOver(now)) return;
+  EndRound(LeaveMode::kYield, "Scale", CountOf(newcomers, "newcomer") + " waiting", {}, now);
+}
+
+bool Round::GrowDelayIsOver(SteadyTime now) {
+  if (now < next_growth_) return false;
   SteadyTime first_join = SteadyTime::max();
-  for (const Record* newcomer : newcomers) first_join = std::min(first_join, newcomer->joined_at);
-  const bool all_here = in_round + static_cast<int>(newcomers.size()) >= settings_.expected_members;
-  if (!all_here && now - first_join < settings_.grow_delay) return;
-  EndRound(LeaveMode::kYield, "Scale", CountOf(static_cast<int>(newcomers.size()), "newcomer") + " waiting",
-           {}, now);
+  for (const Record* newcomer : Waiting()) first_join = std::min(first_join, newcomer->joined_at);
+  next_growth_ = first_join + settings_.grow_delay;
+  return now >= next_growth_;
 }
 
 void Round::CloseIfReady(SteadyTime now) {
-  const int waiting = Count(Standing::kWaiting);
+  const int waiting = Count(kWaiting);
   if (waiting == 0 || MissingAlive() > 0) return;
   if (waiting >= std::min(settings_.expected_members, settings_.max_members)) {
     return Close("all expected members are in");
@@ -227,12 +262,11 @@ void Round::Close(std::string reason) {
   }
   ClosedRound closed{.number = next_round_++, .reason = std::move(reason)};
   for (Record* record : members) {
-    record->standing = Standing::kInRound;
+    Move(*record, kInRound);
     record->last_rank = closed.world;
     const protocol::JoinRequest& request = record->request;
     closed.peers.push_back({.pod = request.member.pod,
                             .slot = request.member.slot,
-                            .address = request.address,
                             .first_rank = closed.world,
                             .nproc = request.nproc});
     closed.world += request.nproc;
@@ -241,34 +275,31 @@ void Round::Close(std::string reason) {
   closed.store_host = members.front()->request.address;
   closed.store_port = members.front()->request.store_port;
   running_ = std::move(closed);
+  ++revision_;
 }
 
 std::vector<Round::Record*> Round::Waiting() {
   std::vector<Record*> waiting;
   for (auto& [slot, record] : records_) {
-    if (record.standing == Standing::kWaiting) waiting.push_back(&record);
+    if (record.standing == kWaiting) waiting.push_back(&record);
   }
   return waiting;
 }
 
-int Round::Count(Standing standing) const {
-  return static_cast<int>(std::count_if(records_.begin(), records_.end(), [standing](const auto& entry) {
-    return entry.second.standing == standing;
-  }));
+std::optional<int> Round::FirstRankOf(int slot) const {
+  const auto found = records_.find(slot);
+  if (found == records_.end() || found->second.standing != kInRound) return std::nullopt;
+  return found->second.last_rank;
 }
 
-int Round::MissingAlive() const { return Count(Standing::kLeft); }
+int Round::MissingAlive() const { return Count(kLeft); }
 
-int Round::MissingUnseen() const {
-  int unseen = 0;
-  for (int slot = 0; slot < settings_.expected_members; ++slot) unseen += records_.contains(slot) ? 0 : 1;
-  return unseen;
-}
+int Round::MissingUnseen() const { return settings_.expected_members - seen_expected_; }
 
 std::string Round::WaitingReason() const {
   if (completed_) return "completed";
   if (running_.has_value()) return "";
-  const int waiting = Count(Standing::kWaiting);
+  const int waiting = Count(kWaiting);
   if (MissingAlive() > 0) return "waiting for " + CountOf(MissingAlive(), "member") + " of the last round";
   if (waiting < settings_.min_members) {
     return std::to_string(waiting) + " of at least " + CountOf(settings_.min_members, "member") + " are in";

@@ -10,7 +10,11 @@
 // supervisor still answers is always waited for: it holds the state. Survivors keep their relative order,
 // newcomers follow by slot. Numbers only rise. The shape follows torchft's quorum_compute (decision and
 // reason from state and now).
+//
+// An event costs the same for 3 and for 10,000 members: what would need a look at all of them is counted as
+// they change, and time-outs are looked for only when the first of them can have passed.
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -24,11 +28,19 @@
 
 namespace lockstep::rendezvous {
 
+// A member's place in a round.
+struct Peer {
+  std::string pod;
+  int slot = 0;
+  int first_rank = 0;
+  int nproc = 1;
+};
+
 // A round that was given out.
 struct ClosedRound {
   int64_t number = 0;
-  int world = 0;                      // ranks
-  std::vector<protocol::Peer> peers;  // in rank order
+  int world = 0;            // ranks
+  std::vector<Peer> peers;  // in rank order
   std::string store_host;
   int store_port = 0;
   int64_t newest_step = -1;
@@ -68,6 +80,10 @@ class Round {
   [[nodiscard]] Admission Check(const protocol::Member& member) const;
   // The round that is running, if one is.
   [[nodiscard]] const std::optional<ClosedRound>& running() const { return running_; }
+  // The first rank of the slot's member in it; nullopt: it has no place.
+  [[nodiscard]] std::optional<int> FirstRankOf(int slot) const;
+  // Rises when a round begins, ends or is completed, and with each member of a round that is taken over.
+  [[nodiscard]] int64_t revision() const { return revision_; }
   // How the newest round ended; nullopt before any did.
   [[nodiscard]] const std::optional<Ending>& last_ending() const { return last_ending_; }
   [[nodiscard]] bool completed() const { return completed_; }
@@ -76,37 +92,46 @@ class Round {
   [[nodiscard]] std::string WaitingReason() const;
 
  private:
-  enum class Standing {
+  enum Standing {
     kWaiting,  // asks for a place
     kInRound,  // has one in the running round
     kLeft,     // alive, had a place in the last round, not back yet: holds state
     kDead,     // known to be gone or without ranks; need not be waited for
+    kStandings,
   };
   struct Record {
     protocol::JoinRequest request;  // newest
-    Standing standing = Standing::kDead;
-    int last_rank = -1;  // first rank in its newest round, -1: was in none
+    Standing standing = kDead;      // changed by Move alone
+    int last_rank = -1;             // first rank in its newest round, -1: was in none
     SteadyTime last_seen{};
     SteadyTime joined_at{};
   };
 
   Record* Find(const protocol::Member& member);
+  Record& RecordOf(int slot);
+  void Move(Record& record, Standing standing);
   Admission Admit(const protocol::Member& member);
   void EndRound(protocol::LeaveMode mode, std::string cause, std::string reason,
                 std::vector<std::string> pods, SteadyTime now);
   void Adopt(const protocol::Heartbeat& heartbeat, Record& record, SteadyTime now);
   void ExpireSilent(SteadyTime now);
   void YieldToNewcomers(SteadyTime now);
+  [[nodiscard]] bool GrowDelayIsOver(SteadyTime now);
   void CloseIfReady(SteadyTime now);
   void Close(std::string reason);
   [[nodiscard]] std::vector<Record*> Waiting();
-  [[nodiscard]] int Count(Standing standing) const;
+  [[nodiscard]] int Count(Standing standing) const { return counts_[standing]; }
   [[nodiscard]] int MissingAlive() const;   // kLeft: their supervisors still answer
   [[nodiscard]] int MissingUnseen() const;  // expected slots that nobody saw live or die
 
   JobSettings settings_;
   int64_t next_round_;
+  int64_t revision_ = 0;
   std::map<int, Record> records_;  // by slot
+  std::array<int, kStandings> counts_{};
+  int seen_expected_ = 0;          // records with a slot below expected_members
+  SteadyTime next_expiry_{};       // nobody is silent for too long before
+  SteadyTime next_growth_{};       // no newcomer has waited for grow_delay before
   std::set<std::string> evicted_;  // pod uids, and "uid/incarnation"
   std::optional<ClosedRound> running_;
   bool adopted_ = false;  // running_ was taken over from heartbeats

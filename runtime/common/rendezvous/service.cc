@@ -103,7 +103,7 @@ void RendezvousService::Forget(const JobIdentity& job) {
 RendezvousView RendezvousService::View(const JobIdentity& job) const {
   const std::lock_guard lock(state_->mutex);
   const auto found = state_->jobs.find(job.uid);
-  return found == state_->jobs.end() ? RendezvousView{} : found->second.view();
+  return found == state_->jobs.end() ? RendezvousView{} : found->second.View();
 }
 
 void RendezvousService::PodGone(const JobIdentity& job, const std::string& pod_uid,

@@ -28,13 +28,13 @@ TEST(RankControl, RefusesUnknownTypesAndWrongFields) {
 }
 
 TEST(Rendezvous, NestedListsSurviveTheWire) {
-  JoinAnswer answer{.state = JoinState::kAssigned, .round = 9, .world = 3};
-  answer.peers = {{.pod = "a", .slot = 0, .address = "10.0.0.1", .first_rank = 0, .nproc = 2}, {.pod = "b"}};
-  const auto back = MessageFromJson<JoinAnswer>(MessageToJson(answer));
+  Heartbeat beat{.round = 9, .world = 3, .nproc = 2};
+  beat.ranks = {{.rank = 1, .phase = "train", .step = 40}, {.rank = 2, .phase = "save"}};
+  const auto back = MessageFromJson<Heartbeat>(MessageToJson(beat));
   ASSERT_TRUE(back.ok()) << back.error().ToString();
-  EXPECT_EQ(back->state, JoinState::kAssigned);
-  ASSERT_EQ(back->peers.size(), 2U);
-  EXPECT_EQ(back->peers[0].nproc, 2);
+  EXPECT_EQ(back->round, 9);
+  ASSERT_EQ(back->ranks.size(), 2U);
+  EXPECT_EQ(back->ranks[0].phase, "train");
 }
 
 TEST(WorkerConfig, KeepsTheManifestsSections) {

@@ -57,7 +57,7 @@ struct World {
     RC_ASSERT(static_cast<int>(closed.peers.size()) <= settings.max_members);
     int next_rank = 0;
     std::vector<std::string> members;
-    for (const protocol::Peer& peer : closed.peers) {
+    for (const Peer& peer : closed.peers) {
       RC_ASSERT(peer.first_rank == next_rank);
       next_rank += peer.nproc;
       RC_ASSERT(std::find(members.begin(), members.end(), peer.pod) == members.end());

@@ -94,6 +94,25 @@ TEST_F(ServiceTest, AWatchEndsAtOnceWhenAPodIsGone) {
   EXPECT_EQ(service_.View(job_).changes.back().pods, std::vector<std::string>{"pod-1"});
 }
 
+TEST_F(ServiceTest, ALostAnswerIsGivenAgainAtOnce) {
+  FormRound();
+  protocol::JoinRequest again = RequestOf(1);
+  again.last_round = 0;
+  const auto answer = client().Join(again, {});
+  ASSERT_TRUE(answer.ok()) << answer.error().ToString();
+  EXPECT_EQ(answer->state, JoinState::kAssigned);
+  EXPECT_EQ(answer->round, 1);
+  EXPECT_EQ(answer->first_rank, 1);
+}
+
+TEST_F(ServiceTest, AWatchOfARoundThatIsOverIsAnsweredAtOnce) {
+  FormRound();
+  service_.PodGone(job_, "pod-1-uid", "deleted");
+  const auto answer = client().Watch({.job = job_, .member = MemberOf(0), .round = 1}, {});
+  ASSERT_TRUE(answer.ok()) << answer.error().ToString();
+  EXPECT_TRUE(answer->over);
+}
+
 TEST_F(ServiceTest, HeartbeatsCarryProgressCheckpointAndRecoveryIntoTheView) {
   FormRound();
   protocol::Heartbeat beat{.job = job_, .member = MemberOf(0), .round = 1};
