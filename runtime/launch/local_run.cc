@@ -102,16 +102,25 @@ class LocalRun {
     std::filesystem::remove(Path(name + ".end"));
     const auto set = [](const char* key, const std::string& value) { return std::string(key) + "=" + value; };
     namespace env = protocol::env;
-    auto pid =
-        StartProcess({.arguments = {options_.program, "worker"},
-                      .environment = {set(env::kConfig, Path("config.json")),
-                                      set(env::kTokenFile, Path("token")), set(env::kPodName, name),
-                                      set(env::kPodUid, worker.uid), set(env::kPodIp, "127.0.0.1"),
-                                      set(env::kNodeName, "local"), set(env::kSlot, std::to_string(slot)),
-                                      set(env::kTerminationLog, Path(name + ".end"))},
-                      .log_file = Path(name + ".log")});
+    std::vector<std::string> environment = {
+        set(env::kConfig, Path("config.json")), set(env::kTokenFile, Path("token")),
+        set(env::kPodName, name),               set(env::kPodUid, worker.uid),
+        set(env::kPodIp, "127.0.0.1"),          set(env::kNodeName, "local"),
+        set(env::kSlot, std::to_string(slot)),  set(env::kTerminationLog, Path(name + ".end"))};
+    if (EnvOr("OMP_NUM_THREADS", "").empty()) environment.push_back(set("OMP_NUM_THREADS", ThreadsPerRank()));
+    auto pid = StartProcess({.arguments = {options_.program, "worker"},
+                             .environment = std::move(environment),
+                             .log_file = Path(name + ".log")});
     if (!pid.ok()) return Finish(1, "starting a worker: " + pid.error().message);
     worker.pid = *pid;
+  }
+
+  // All workers share this machine. More threads than processors spin against each other: steps take many
+  // times as long.
+  [[nodiscard]] std::string ThreadsPerRank() const {
+    const auto ranks = static_cast<unsigned>(workers_.size()) *
+                       static_cast<unsigned>(std::max(1, api::WorkerConfigOf(options_.job).nproc));
+    return std::to_string(std::max(1U, std::thread::hardware_concurrency() / ranks));
   }
 
   void Handle(const Interrupted&) {

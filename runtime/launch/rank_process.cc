@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 
+#include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/protocol/environment.h"
 
@@ -53,7 +54,10 @@ Result<std::unique_ptr<RankProcess>> RankProcess::Start(const std::string& progr
       StartProcess(
           {.arguments = {program},
            .environment = {std::string(protocol::env::kControlFd) + "=" + std::to_string(fd),
-                           std::string(protocol::env::kLocalRank) + "=" + std::to_string(local_rank)},
+                           std::string(protocol::env::kLocalRank) + "=" + std::to_string(local_rank),
+                           // Pods without a CPU limit share their node's processors: threads that spin for
+                           // each other there make a step take ten times as long. Read before main.
+                           "OMP_WAIT_POLICY=" + EnvOr("OMP_WAIT_POLICY", "PASSIVE")},
            .inherited_fd = fd}));
   return std::unique_ptr<RankProcess>(new RankProcess(pid, std::move(sockets.ours), std::move(callbacks)));
 }

@@ -17,6 +17,9 @@ from local_run import BATCH, EPOCHS, SAMPLES, Run, children, expect_complete, ma
 
 def completes(folder):
     with Run(folder, manifest(folder, replicas=2)) as run:
+        run.until("two ranks", lambda: len(run.ranks()) == 2)
+        threads = [pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"OMP_NUM_THREADS=")[1].split(b"\0")[0] for pid in run.ranks()]
+        expect(sum(map(int, threads)) <= max(2, os.cpu_count()), f"ranks that share this machine use {threads} threads")
         expect_complete(run)
         expect(any(pathlib.Path(folder, "checkpoints").rglob("manifest.json")), "no checkpoint was stored")
 
@@ -69,7 +72,7 @@ def stops_on_sigterm_and_resumes(folder):
     expect(saved >= reached, f"stopped after step {reached} was committed, but the newest checkpoint is {saved}")
     with Run(folder, path) as run:
         run.finish()
-        expect("complete" in run.output(), run.output())
+        expect("complete" in run.output(), run.output()[-4000:])
         problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, EPOCHS)
         expect(not problems, "; ".join(problems))
 
@@ -96,8 +99,8 @@ def names_what_is_wrong(folder):
     for field, training in cases.items():
         with Run(folder, manifest(folder, **training)) as run:
             code = run.finish()
-            expect(code in (2, 3), f"{field}: exit code {code}\n{run.output()}")
-            expect(field in run.output(), f"{field} is not named:\n{run.output()}")
+            expect(code in (2, 3), f"{field}: exit code {code}\n{run.output()[-4000:]}")
+            expect(field in run.output(), f"{field} is not named:\n{run.output()[-4000:]}")
 
 
 CASES = [completes, survives_a_killed_rank, survives_a_killed_worker, restarts_from_the_checkpoint_when_all_ranks_die,
