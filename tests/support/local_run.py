@@ -19,7 +19,8 @@ SAMPLES, BATCH, EPOCHS = 2000, 32, 4
 DEADLINE = 120
 
 
-def manifest(folder, replicas=3, minimum=1, **training):
+def manifest(folder, replicas=3, minimum=1, sections=None, **training):
+    """`sections` replaces sections of the spec, `training` fields of that section."""
     spec = {
         "nprocPerNode": 1,
         "worker": {"replicas": replicas, "template": {"spec": {"containers": [
@@ -32,6 +33,7 @@ def manifest(folder, replicas=3, minimum=1, **training):
             "optimizer": {"name": "sgd", "learningRate": 0.05, "momentum": 0.9},
             "globalBatchSize": BATCH, "epochs": EPOCHS, "seed": 7, "evaluation": {"everyEpochs": 2}, **training},
         "checkpoint": {"uri": f"file://{folder}/checkpoints", "intervalSteps": 40},
+        **(sections or {}),
     }
     path = pathlib.Path(folder) / "job.json"
     path.write_text(json.dumps({"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob",
@@ -86,28 +88,27 @@ class Run:
             if condition():
                 return
             if self.process.poll() is not None:
-                raise AssertionError(f"the run ended with {self.process.returncode} before: {what}\n{self.output()}")
+                raise AssertionError(f"the run ended with {self.process.returncode} before: {what}\n{self.output()[-4000:]}")
             time.sleep(0.02)
-        raise AssertionError(f"not within {DEADLINE} s: {what}\n{self.output()}")
+        raise AssertionError(f"not within {DEADLINE} s: {what}\n{self.output()[-4000:]}")
 
     def until_step(self, step):
         self.until(f"step {step}", lambda: ledger.newest_commit(self.ledger) >= step)
 
-    def finish(self):
+    def finish(self, limit=DEADLINE):
         try:
-            return self.process.wait(DEADLINE)
+            return self.process.wait(limit)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the run did not end within {DEADLINE} s\n{self.output()}") from None
+            raise AssertionError(f"the run did not end within {limit} s\n{self.output()[-4000:]}") from None
 
     def output(self):
-        self.log.flush()
-        return pathlib.Path(self.log.name).read_text()[-4000:]
+        return pathlib.Path(self.log.name).read_text()
 
 
-def expect_complete(run):
-    code = run.finish()
-    expect(code == 0, f"exit code {code}\n{run.output()}")
-    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, EPOCHS)
+def expect_complete(run, epochs=EPOCHS, limit=DEADLINE):
+    code = run.finish(limit)
+    expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
+    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, epochs)
     expect(not problems, "; ".join(problems))
 
 

@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Faults against `lockstep run`, one by one at their worst moments, then at random: whatever fails, the job completes, each sample
+of each epoch is used exactly once, the loss curve is that of a quiet run, and no process is left.
+
+run.py BIN_FOLDER [NAME…]                          all cases, or those named; prints `N passed, N failed`
+LOCKSTEP_CHAOS_EPOCHS=2000 run.py BIN_FOLDER random_faults    the long one; LOCKSTEP_CHAOS_SEED chooses other faults
+"""
+import contextlib
+import functools
+import os
+import pathlib
+import random
+import re
+import signal
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import ledger  # noqa: E402
+from cases import expect  # noqa: E402
+from local_run import EPOCHS, SAMPLES, BATCH, Run, children, expect_complete, main, manifest  # noqa: E402
+
+STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
+LARGE = {"name": "mlp", "mlp": {"hiddenSizes": [2048, 2048]}}  # some 25 MB of parameters, as much of momentum
+QUICK_TO_NOTICE = {"heartbeatIntervalSeconds": 1, "heartbeatTimeoutSeconds": 3}
+# A job in which many things fail must not run out of its budget.
+PATIENT = {"maxRestarts": 1000}
+RANDOM_EPOCHS = int(os.environ.get("LOCKSTEP_CHAOS_EPOCHS", 40))
+RANDOM_SEED = int(os.environ.get("LOCKSTEP_CHAOS_SEED", 1))
+
+
+def losses(output):
+    """step -> test loss, of every evaluation that the run told of."""
+    return {int(step): float(loss) for step, loss in re.findall(r"^step (\d+): test accuracy \S+ loss (\S+)$", output, re.M)}
+
+
+@functools.cache
+def quiet_losses(epochs, model):
+    with tempfile.TemporaryDirectory(prefix="lockstep-quiet-") as folder:
+        with Run(folder, job(folder, epochs, model)) as run:
+            expect_complete(run, epochs, 1200)
+            return losses(run.output())
+
+
+def job(folder, epochs=EPOCHS, model="small", **sections):
+    large = {"model": LARGE} if model == "large" else {}
+    return manifest(folder, sections={"failurePolicy": PATIENT, **sections}, epochs=epochs, evaluation={"everyEpochs": 1}, **large)
+
+
+def processes_of(folder):
+    """Those whose environment names the folder: supervisors and ranks of its run."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if folder.encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+    return found
+
+
+@contextlib.contextmanager
+def unharmed(folder, epochs=EPOCHS, model="small", limit=180, **sections):
+    """Runs the job while the caller does it harm, then judges."""
+    with Run(folder, job(folder, epochs, model, **sections)) as run:
+        yield run
+        expect_complete(run, epochs, limit)
+        left = processes_of(folder)
+        expect(not left, f"processes are left: {left}")
+        curve, quiet = losses(run.output()), quiet_losses(epochs, model)
+        expect(curve and set(curve) <= set(quiet), f"evaluations at {sorted(curve)}, a quiet run's at {sorted(quiet)}")
+        for step, loss in curve.items():
+            expect(abs(loss - quiet[step]) <= 2e-3 * max(1.0, quiet[step]), f"step {step}: loss {loss}, in a quiet run {quiet[step]}")
+
+
+def full_strength(run):
+    """Three ranks have committed a step of the newest round."""
+    records = [r for r in ledger.read(run.ledger) if r["event"] == "commit"]
+    newest = max((r["round"] for r in records), default=0)
+    return {r["rank"] for r in records if r["round"] == newest} == {0, 1, 2}
+
+
+def until_full_strength(run):
+    run.until("three ranks train", lambda: full_strength(run))
+
+
+def rounds_begun(run):
+    return len(re.findall(r"^round \d+: \d+ ranks$", run.output(), re.M))
+
+
+def rounds_ended(run):
+    return len(re.findall(r"^round \d+ ended", run.output(), re.M))
+
+
+def kill(pid, number=signal.SIGKILL):
+    with contextlib.suppress(ProcessLookupError):  # it may have ended on its own
+        os.kill(pid, number)
+
+
+def rank_zero(folder):
+    with unharmed(folder) as run:
+        run.until_step(60)
+        kill(run.ranks()[0])
+
+
+def two_ranks_at_once(folder):
+    with unharmed(folder) as run:
+        run.until_step(60)
+        for pid in run.ranks()[:2]:
+            kill(pid)
+
+
+def segmentation_fault(folder):
+    with unharmed(folder) as run:
+        run.until_step(60)
+        kill(run.ranks()[1], signal.SIGSEGV)
+
+
+def worker_and_rank_of_another(folder):
+    with unharmed(folder) as run:
+        run.until_step(60)
+        ranks = run.ranks()
+        kill(run.workers()[0])
+        kill(ranks[2])
+
+
+def while_a_round_forms(folder):
+    with unharmed(folder) as run:
+        run.until_step(60)
+        ended = rounds_ended(run)
+        kill(run.ranks()[1])
+        run.until("the end of the round", lambda: rounds_ended(run) > ended)
+        kill(run.ranks()[0])
+
+
+def during_the_state_transfer(folder):
+    with unharmed(folder, epochs=1, model="large") as run:
+        run.until_step(5)
+        before = run.ranks()
+        kill(before[2])
+        run.until("its return", lambda: len(run.ranks()) == 3 and before[2] not in run.ranks())
+        begun = rounds_begun(run)
+        run.until("the round with it", lambda: rounds_begun(run) > begun)
+        kill(before[0])  # the source of the state
+        until_full_strength(run)
+
+
+def during_a_save(folder):
+    every_step = {"uri": f"file://{folder}/checkpoints", "intervalSteps": 1}
+    with unharmed(folder, epochs=1, model="large", checkpoint=every_step) as run:
+        for step in (5, 15, 25):
+            run.until_step(step)
+            until_full_strength(run)
+            kill(run.ranks()[0])
+
+
+def all_ranks_during_a_save(folder):
+    every_step = {"uri": f"file://{folder}/checkpoints", "intervalSteps": 1}
+    with unharmed(folder, epochs=1, model="large", checkpoint=every_step) as run:
+        run.until("a checkpoint", lambda: any(pathlib.Path(folder, "checkpoints").rglob("manifest.json")))
+        for pid in run.ranks():
+            kill(pid)
+
+
+def during_an_evaluation(folder):
+    with unharmed(folder) as run:
+        run.until_step(STEPS_PER_EPOCH - 1)
+        kill(run.ranks()[1])
+        until_full_strength(run)
+        run.until_step(2 * STEPS_PER_EPOCH - 1)
+        kill(run.ranks()[0])
+
+
+def while_the_rendezvous_is_away(folder):
+    with unharmed(folder) as run:
+        run.until_step(60)
+        run.process.send_signal(signal.SIGSTOP)
+        run.until_step(100)  # it goes on without
+        kill(run.ranks()[1])
+        time.sleep(2)  # the fault: how long it is away
+        run.process.send_signal(signal.SIGCONT)
+
+
+def silent_worker(folder):
+    """Its supervisor is stopped for longer than the heartbeat time-out: the others go on without it, then it comes back."""
+    with unharmed(folder, rendezvous=QUICK_TO_NOTICE, epochs=20) as run:
+        run.until_step(60)
+        victim = run.workers()[1]
+        ended = rounds_ended(run)
+        kill(victim, signal.SIGSTOP)
+        run.until("a round without it", lambda: rounds_ended(run) > ended)
+        kill(victim, signal.SIGCONT)
+
+
+def random_faults(folder):
+    """Seeded: the choice of faults and pauses is the same in each run, what they hit is not."""
+    dice = random.Random(RANDOM_SEED)
+    counts = {}
+    with unharmed(folder, epochs=RANDOM_EPOCHS, limit=3600, rendezvous=QUICK_TO_NOTICE) as run:
+        last = RANDOM_EPOCHS * STEPS_PER_EPOCH - 100  # the end is left in peace, so that each fault has something to hit
+        while run.process.poll() is None and ledger.newest_commit(run.ledger) < last:
+            fault = dice.choice(["rank", "rank", "rank zero", "two ranks", "worker", "all ranks", "stopped rank", "host away"])
+            counts[fault] = counts.get(fault, 0) + 1
+            strike(run, fault, dice)
+            until_full_strength(run)
+            time.sleep(dice.uniform(0, 2))  # part of the schedule
+    print(f"     seed {RANDOM_SEED}: {counts}")
+
+
+def strike(run, fault, dice):
+    ranks, workers = run.ranks(), run.workers()
+    if fault == "worker":
+        return kill(dice.choice(workers))
+    if fault == "host away":
+        run.process.send_signal(signal.SIGSTOP)
+        kill(dice.choice(ranks))
+        time.sleep(dice.uniform(0, 1))  # how long it is away
+        return run.process.send_signal(signal.SIGCONT)
+    if fault == "stopped rank":
+        victim = dice.choice(ranks)
+        kill(victim, signal.SIGSTOP)
+        time.sleep(dice.uniform(0, 1))  # how long it is stopped
+        return kill(victim, signal.SIGCONT)
+    count = {"rank": 1, "rank zero": 1, "two ranks": 2, "all ranks": 3}[fault]
+    victims = ranks[:1] if fault == "rank zero" else dice.sample(ranks, min(count, len(ranks)))
+    for pid in victims:
+        kill(pid)
+
+
+CASES = [rank_zero, two_ranks_at_once, segmentation_fault, worker_and_rank_of_another, while_a_round_forms,
+         during_the_state_transfer, during_a_save, all_ranks_during_a_save, during_an_evaluation, while_the_rendezvous_is_away,
+         silent_worker, random_faults]
+
+if __name__ == "__main__":
+    sys.exit(main(CASES))
