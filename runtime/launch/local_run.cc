@@ -102,11 +102,14 @@ class LocalRun {
     std::filesystem::remove(Path(name + ".end"));
     const auto set = [](const char* key, const std::string& value) { return std::string(key) + "=" + value; };
     namespace env = protocol::env;
-    std::vector<std::string> environment = {
-        set(env::kConfig, Path("config.json")), set(env::kTokenFile, Path("token")),
-        set(env::kPodName, name),               set(env::kPodUid, worker.uid),
-        set(env::kPodIp, "127.0.0.1"),          set(env::kNodeName, "local"),
-        set(env::kSlot, std::to_string(slot)),  set(env::kTerminationLog, Path(name + ".end"))};
+    std::vector<std::string> environment = {set(env::kConfig, Path("config.json")),
+                                            set(env::kTokenFile, Path("token")),
+                                            set(env::kPodName, name),
+                                            set(env::kPodUid, worker.uid),
+                                            set(env::kPodIp, "127.0.0.1"),
+                                            set(env::kNodeName, "local"),
+                                            set(env::kSlot, std::to_string(slot)),
+                                            set(env::kTerminationLog, Path(name + ".end"))};
     if (EnvOr("OMP_NUM_THREADS", "").empty()) environment.push_back(set("OMP_NUM_THREADS", ThreadsPerRank()));
     auto pid = StartProcess({.arguments = {options_.program, "worker"},
                              .environment = std::move(environment),
