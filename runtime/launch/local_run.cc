@@ -152,7 +152,7 @@ class LocalRun {
     Say(name + " ended (" +
         (exit.signal != 0 ? "signal " + std::to_string(exit.signal)
                           : "code " + std::to_string(exit.exit_code)) +
-        ")" + (reason.empty() ? "" : ": " + reason) + "; starting it again");
+        ")" + (reason.empty() ? "" : ": " + reason.substr(0, reason.find('\n'))) + "; starting it again");
     const bool charged = exit.exit_code != static_cast<int>(protocol::ExitCode::kPreempted);
     if (charged && ++restarts_ > options_.job.spec.failure_policy.max_restarts) {
       return Finish(exit.exit_code, "failurePolicy.maxRestarts is used up: " + reason);

@@ -37,19 +37,23 @@ std::vector<std::string> MergedEnvironment(const std::vector<std::string>& added
   return merged;
 }
 
+struct ChildFds {
+  int inherited = -1;
+  int out = -1;
+  int err = -1;
+};
+
 // Runs between fork and exec: async-signal-safe calls only.
-[[noreturn]] void BecomeChild(char* const* arguments, char* const* environment, int inherited_fd, int log_fd,
+[[noreturn]] void BecomeChild(char* const* arguments, char* const* environment, const ChildFds& fds,
                               pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);  // the parent died before prctl took effect
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (inherited_fd >= 0) ::fcntl(inherited_fd, F_SETFD, 0);
-  if (log_fd >= 0) {
-    ::dup2(log_fd, STDOUT_FILENO);
-    ::dup2(log_fd, STDERR_FILENO);
-  }
+  if (fds.inherited >= 0) ::fcntl(fds.inherited, F_SETFD, 0);
+  if (fds.out >= 0) ::dup2(fds.out, STDOUT_FILENO);
+  if (fds.err >= 0) ::dup2(fds.err, STDERR_FILENO);
   ::execve(arguments[0], arguments, environment);
   ::_exit(127);
 }
@@ -61,24 +65,29 @@ Result<pid_t> StartProcess(const Command& command) {
   std::vector<std::string> environment = MergedEnvironment(command.environment);
   if (::access(arguments.front().c_str(), X_OK) != 0) return LastError("program " + arguments.front());
   Fd log;
+  ChildFds fds{command.inherited_fd, command.stdout_fd, command.stderr_fd};
   if (!command.log_file.empty()) {
     log = Fd(::open(command.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     if (!log.valid()) return LastError("opening " + command.log_file);
+    fds.out = fds.err = log.get();
   }
   const std::vector<char*> argument_pointers = Pointers(arguments);
   const std::vector<char*> environment_pointers = Pointers(environment);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return LastError("fork");
-  if (pid == 0) {
-    BecomeChild(argument_pointers.data(), environment_pointers.data(), command.inherited_fd, log.get(),
-                parent);
-  }
+  if (pid == 0) BecomeChild(argument_pointers.data(), environment_pointers.data(), fds, parent);
   return pid;
 }
 
 void KillProcess(pid_t pid, int signal) {
   if (pid > 0) ::kill(pid, signal);
+}
+
+Result<Pipe> MakePipe() {
+  int fds[2] = {-1, -1};
+  if (::pipe2(fds, O_CLOEXEC) != 0) return LastError("pipe");
+  return Pipe{Fd(fds[0]), Fd(fds[1])};
 }
 
 Result<SocketPair> MakeSocketPair() {

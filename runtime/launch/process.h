@@ -16,13 +16,22 @@ struct Command {
   std::vector<std::string> arguments;    // arguments[0] is the program's path
   std::vector<std::string> environment;  // NAME=value, added to this process's own
   int inherited_fd = -1;                 // kept open over exec under the same number; -1: none
-  std::string log_file;                  // stdout and stderr are appended here; empty: inherited
+  std::string log_file;                  // stdout and stderr are appended here; empty: inherited, unless …
+  int stdout_fd = -1;                    // … these say otherwise; -1: they do not
+  int stderr_fd = -1;
 };
 
 // The child dies with the thread that started it (PR_SET_PDEATHSIG), so call from a thread that lives as long
 // as the child should. Signals are unblocked in the child.
 [[nodiscard]] Result<pid_t> StartProcess(const Command& command);
 void KillProcess(pid_t pid, int signal);
+
+// Close-on-exec.
+struct Pipe {
+  Fd reading;
+  Fd writing;
+};
+[[nodiscard]] Result<Pipe> MakePipe();
 
 // A connected pair of stream sockets, close-on-exec.
 struct SocketPair {

@@ -48,6 +48,8 @@ void ReadUntilEnd(int fd, const RankProcess::Callbacks& callbacks) {
 Result<std::unique_ptr<RankProcess>> RankProcess::Start(const std::string& program, int local_rank,
                                                         Callbacks callbacks) {
   LOCKSTEP_TRY(SocketPair sockets, MakeSocketPair());
+  LOCKSTEP_TRY(Pipe out, MakePipe());
+  LOCKSTEP_TRY(Pipe err, MakePipe());
   const int fd = sockets.theirs.get();
   LOCKSTEP_TRY(
       const pid_t pid,
@@ -58,12 +60,21 @@ Result<std::unique_ptr<RankProcess>> RankProcess::Start(const std::string& progr
                            // Pods without a CPU limit share their node's processors: threads that spin for
                            // each other there make a step take ten times as long. Read before main.
                            "OMP_WAIT_POLICY=" + EnvOr("OMP_WAIT_POLICY", "PASSIVE")},
-           .inherited_fd = fd}));
-  return std::unique_ptr<RankProcess>(new RankProcess(pid, std::move(sockets.ours), std::move(callbacks)));
+           .inherited_fd = fd,
+           .stdout_fd = out.writing.get(),
+           .stderr_fd = err.writing.get()}));
+  auto output = RankOutput::Start(std::move(out.reading), std::move(err.reading), local_rank);
+  if (!output.ok()) {
+    KillProcess(pid, SIGKILL);
+    return output.error();
+  }
+  return std::unique_ptr<RankProcess>(
+      new RankProcess(pid, std::move(*output), std::move(sockets.ours), std::move(callbacks)));
 }
 
-RankProcess::RankProcess(pid_t pid, Fd socket, Callbacks callbacks)
+RankProcess::RankProcess(pid_t pid, std::unique_ptr<RankOutput> output, Fd socket, Callbacks callbacks)
     : pid_(pid),
+      output_(std::move(output)),
       socket_(std::move(socket)),
       reader_([fd = socket_.get(), callbacks = std::move(callbacks)] { ReadUntilEnd(fd, callbacks); }) {}
 
@@ -74,6 +85,9 @@ RankProcess::~RankProcess() {
 }
 
 bool RankProcess::Tell(const protocol::ToRank& message) {
+  if (const auto* assignment = std::get_if<protocol::RankAssignment>(&message)) {
+    output_->SetPlace(assignment->round, assignment->rank);
+  }
   std::string line = protocol::Encode(message) + "\n";
   std::string_view rest = line;
   while (!rest.empty()) {

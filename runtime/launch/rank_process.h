@@ -1,6 +1,7 @@
 #pragma once
-// One rank process: started with its control socket, its lines decoded on a reader thread, its end reported
-// once both the exit status and the end of the socket were seen (so that its last words come first).
+// One rank process: started with its control socket, whose lines are decoded on a reader thread, and with its
+// output read on another. Its end is reported once both the exit status and the end of the socket were seen
+// (so that its last words come first).
 
 #include <functional>
 #include <memory>
@@ -8,6 +9,7 @@
 
 #include "runtime/common/protocol/rank_control.h"
 #include "runtime/launch/process.h"
+#include "runtime/launch/rank_output.h"
 
 namespace lockstep::launch {
 
@@ -26,11 +28,14 @@ class RankProcess {
   [[nodiscard]] pid_t pid() const { return pid_; }
   // False where the rank is gone already: its end will be reported.
   bool Tell(const protocol::ToRank& message);
+  // After its end: the last lines it wrote to stderr.
+  [[nodiscard]] std::string TakeLastLines() { return output_->Finish(); }
 
  private:
-  RankProcess(pid_t pid, Fd socket, Callbacks callbacks);
+  RankProcess(pid_t pid, std::unique_ptr<RankOutput> output, Fd socket, Callbacks callbacks);
 
   const pid_t pid_;
+  const std::unique_ptr<RankOutput> output_;
   Fd socket_;
   std::jthread reader_;
 };

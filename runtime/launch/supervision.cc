@@ -23,8 +23,9 @@ std::chrono::milliseconds Backoff(int failures) {
 
 std::string Describe(const RankExited& event) {
   const std::string rank = "rank process " + std::to_string(event.local_rank);
-  return event.signal != 0 ? rank + " was ended by signal " + std::to_string(event.signal)
-                           : rank + " exited with code " + std::to_string(event.exit_code);
+  if (event.signal == 0) return rank + " exited with code " + std::to_string(event.exit_code);
+  return rank + " was ended by signal " + std::to_string(event.signal) +
+         (event.out_of_memory ? ": out of memory" : "");
 }
 
 }  // namespace
@@ -122,19 +123,30 @@ void Supervision::EndRoundLocally(LeaveMode mode, int except_local_rank) {
 
 void Supervision::Handle(const RankExited& event, SteadyTime) {
   Rank& rank = ranks_.at(static_cast<std::size_t>(event.local_rank));
+  const protocol::RankFailure failure = FailureOf(event);
   rank.state = RankState::kExited;
   const bool clean = event.signal == 0 && event.exit_code == 0 && rank.finished;
   if (clean || stopping_) return ExitWhenAllEnded();
-  const int code =
-      rank.failure.exit_code != 0 && event.signal == 0 ? rank.failure.exit_code : event.exit_code;
-  if (event.signal == 0 && protocol::IsPermanent(code)) {
+  if (event.signal == 0 && protocol::IsPermanent(failure.exit_code)) {
     const std::string reason = rank.failure.reason.empty() ? Describe(event) : rank.failure.reason;
-    return ExitNow(code, reason, LeaveReason::kStopping);
+    return ExitNow(failure.exit_code, reason, LeaveReason::kStopping, event.last_lines);
   }
-  RespawnOrGiveUp(event);
+  RespawnOrGiveUp(event, failure);
 }
 
-void Supervision::RespawnOrGiveUp(const RankExited& event) {
+protocol::RankFailure Supervision::FailureOf(const RankExited& event) const {
+  const Rank& rank = ranks_.at(static_cast<std::size_t>(event.local_rank));
+  const bool died = event.signal != 0;
+  int code = died ? 128 + event.signal : event.exit_code;
+  if (!died && rank.failure.exit_code != 0) code = rank.failure.exit_code;
+  protocol::RankFailure failure{.exit_code = code, .last_lines = event.last_lines};
+  // A signal is nobody's choice of an exit code, 128 + 15 included.
+  if (!died) failure.cause = protocol::CauseOf(code);
+  if (rank.state == RankState::kTraining) failure.ranks = {first_rank_ + event.local_rank};
+  return failure;
+}
+
+void Supervision::RespawnOrGiveUp(const RankExited& event, const protocol::RankFailure& failure) {
   const Rank& rank = ranks_.at(static_cast<std::size_t>(event.local_rank));
   const std::string what =
       Describe(event) + (rank.failure.reason.empty() ? "" : " (" + rank.failure.reason + ")");
@@ -142,10 +154,10 @@ void Supervision::RespawnOrGiveUp(const RankExited& event) {
     return ExitNow(
         static_cast<int>(ExitCode::kInfrastructure),
         what + ", " + std::to_string(failures_without_progress_) + " times without a new step between",
-        LeaveReason::kStopping);
+        LeaveReason::kStopping, event.last_lines);
   }
   if (round_ > 0 || joining_) {
-    Do(ReportLeave{{settings_.config.job, settings_.member, round_, LeaveReason::kRankDied, what}});
+    Do(ReportLeave{{settings_.config.job, settings_.member, round_, LeaveReason::kRankDied, what, failure}});
   }
   joining_ = false;
   Do(StopPolling{});
@@ -226,7 +238,8 @@ void Supervision::Handle(const Terminate&, SteadyTime) {
   if (stopping_) return;
   stopping_ = true;
   joining_ = false;
-  Do(ReportLeave{{settings_.config.job, settings_.member, round_, LeaveReason::kStopping, "asked to stop"}});
+  Do(ReportLeave{
+      {settings_.config.job, settings_.member, round_, LeaveReason::kStopping, "asked to stop", {}}});
   const double grace = std::max(1.0, settings_.config.grace_period_seconds - 3.0);
   for (int i = 0; i < settings_.config.nproc; ++i) {
     if (ranks_[static_cast<std::size_t>(i)].state != RankState::kExited)
@@ -248,7 +261,7 @@ void Supervision::ExitWhenAllEnded() {
   ExitNow(static_cast<int>(ExitCode::kPreempted), "stopped in good order", LeaveReason::kStopping);
 }
 
-void Supervision::ExitNow(int code, std::string reason, LeaveReason leave) {
+void Supervision::ExitNow(int code, std::string reason, LeaveReason leave, std::string last_lines) {
   exiting_ = true;
   Do(StopPolling{});
   for (int i = 0; i < settings_.config.nproc; ++i) {
@@ -256,9 +269,9 @@ void Supervision::ExitNow(int code, std::string reason, LeaveReason leave) {
   }
   if (code != static_cast<int>(ExitCode::kEvicted)) {
     Do(BeatNow{});
-    Do(ReportLeave{{settings_.config.job, settings_.member, round_, leave, reason}});
+    Do(ReportLeave{{settings_.config.job, settings_.member, round_, leave, reason, {}}});
   }
-  Do(Exit{code, std::move(reason)});
+  Do(Exit{code, std::move(reason), std::move(last_lines)});
 }
 
 bool Supervision::AllRanks(RankState state) const {

@@ -27,7 +27,9 @@ struct RankMessage {
 struct RankExited {
   int local_rank = 0;
   int exit_code = 0;
-  int signal = 0;  // what killed it; 0: it exited
+  int signal = 0;              // what killed it; 0: it exited
+  bool out_of_memory = false;  // the kernel's killer was at work
+  std::string last_lines;      // of its stderr
 };
 struct JoinAnswered {
   Result<protocol::JoinAnswer> answer;
@@ -75,6 +77,7 @@ struct StartGrace {
 struct Exit {
   int code = 0;
   std::string reason;
+  std::string last_lines;  // of the rank at fault, where there is one
 };
 using Action = std::variant<SpawnRank, KillRank, TellRank, StartJoin, StartWatch, StopPolling, ReportBroken,
                             ReportLeave, BeatNow, StartGrace, Exit>;
@@ -119,9 +122,10 @@ class Supervision {
   void JoinIfAllReady(SteadyTime now);
   void Rejoin(std::chrono::milliseconds delay);
   void EndRoundLocally(protocol::LeaveMode mode, int except_local_rank);
-  void RespawnOrGiveUp(const RankExited& event);
+  void RespawnOrGiveUp(const RankExited& event, const protocol::RankFailure& failure);
+  [[nodiscard]] protocol::RankFailure FailureOf(const RankExited& event) const;
   void ExitWhenAllEnded();
-  void ExitNow(int code, std::string reason, protocol::LeaveReason leave);
+  void ExitNow(int code, std::string reason, protocol::LeaveReason leave, std::string last_lines = "");
   [[nodiscard]] bool AllRanks(RankState state) const;
   void Do(Action action) { actions_.push_back(std::move(action)); }
 

@@ -1,5 +1,6 @@
 #include "runtime/launch/supervisor.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <optional>
@@ -10,6 +11,7 @@
 #include "runtime/common/base/queue.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/http/server.h"
+#include "runtime/launch/oom_watch.h"
 #include "runtime/launch/poller.h"
 #include "runtime/launch/rank_process.h"
 #include "runtime/launch/reporter.h"
@@ -99,8 +101,13 @@ class Supervisor {
     Slot& at = slot(local_rank);
     if (!at.socket_ended || !at.exit.has_value()) return;
     const ChildExit exit = *at.exit;
+    std::string last_lines = at.process->TakeLastLines();
     at = Slot{.process = nullptr, .life = at.life};
-    Decide(RankExited{local_rank, exit.signal == 0 ? exit.exit_code : 0, exit.signal});
+    Decide(RankExited{.local_rank = local_rank,
+                      .exit_code = exit.signal == 0 ? exit.exit_code : 0,
+                      .signal = exit.signal,
+                      .out_of_memory = exit.signal == SIGKILL && oom_watch_.TookSomething(),
+                      .last_lines = std::move(last_lines)});
   }
 
   void Decide(const Event& event) { Execute(supervision_.On(event, clock_.Steady())); }
@@ -154,13 +161,14 @@ class Supervisor {
   void Do(const StartGrace& action) {
     grace_end_ = clock_.Steady() + std::chrono::duration_cast<SteadyTime::duration>(Seconds(action.seconds));
   }
-  void Do(const Exit& action) { Finish(action.code, action.reason); }
+  void Do(const Exit& action) { Finish(action.code, action.reason, action.last_lines); }
 
-  void Finish(int code, const std::string& reason) {
+  void Finish(int code, const std::string& reason, const std::string& last_lines = "") {
     log::Info("worker ends", {{"exit_code", code}, {"reason", reason}});
     if (code != 0) {
       // The kubelet keeps at most 4096 bytes of it.
-      const Result<void> written = WriteTerminationLog(Truncate(reason, 4000));
+      const std::string lines = last_lines.empty() ? "" : "\nlast lines of its stderr:\n" + last_lines;
+      const Result<void> written = WriteTerminationLog(Truncate(Truncate(reason, 1900) + lines, 4000));
       if (!written.ok())
         log::Warning("termination message not written", {{"error", written.error().message}});
     }
@@ -233,6 +241,7 @@ class Supervisor {
   Poller poller_;
   SteadyTime next_beat_{};
   SteadyTime grace_end_ = SteadyTime::max();
+  OomWatch oom_watch_{MemoryEventsFile()};
   std::optional<int> exit_code_;
 };
 

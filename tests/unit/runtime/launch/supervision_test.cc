@@ -91,11 +91,31 @@ TEST_F(SupervisionTest, ADeadRankLeavesTheRoundAtOnceAndIsRespawned) {
   EXPECT_EQ(Find<Exit>(actions), nullptr);
 }
 
+TEST_F(SupervisionTest, ALeaveTellsWhatKilledWhichRankOfTheRound) {
+  EnterRound(5);
+  const Actions actions = Send(RankExited{.signal = 9, .out_of_memory = true, .last_lines = "a\nb"});
+  const protocol::LeaveRequest& leave = Find<ReportLeave>(actions)->request;
+  EXPECT_EQ(leave.failure.cause, "Infrastructure");
+  EXPECT_EQ(leave.failure.ranks, std::vector<int64_t>{1});
+  EXPECT_EQ(leave.failure.exit_code, 137);
+  EXPECT_EQ(leave.failure.last_lines, "a\nb");
+  EXPECT_EQ(leave.detail, "rank process 0 was ended by signal 9: out of memory");
+}
+
+TEST_F(SupervisionTest, ARankThatDiesOutsideOfARoundBrokeNone) {
+  EnterRound(5);
+  (void)Say(protocol::Ready{});
+  const Actions actions = Send(RankExited{.exit_code = 1});
+  EXPECT_TRUE(Find<ReportLeave>(actions)->request.failure.ranks.empty());
+  EXPECT_EQ(Find<ReportLeave>(actions)->request.failure.exit_code, 1);
+}
+
 TEST_F(SupervisionTest, GivesUpAfterTheInPlaceLimitWithoutAStepBetween) {
   for (int i = 0; i < 2; ++i) ASSERT_EQ(Find<Exit>(Send(RankExited{.signal = 11})), nullptr);
-  const Actions actions = Send(RankExited{.signal = 11});
+  const Actions actions = Send(RankExited{.signal = 11, .last_lines = "why"});
   ASSERT_NE(Find<Exit>(actions), nullptr);
   EXPECT_EQ(Find<Exit>(actions)->code, static_cast<int>(ExitCode::kInfrastructure));
+  EXPECT_EQ(Find<Exit>(actions)->last_lines, "why");
 }
 
 TEST_F(SupervisionTest, AStepBetweenResetsTheInPlaceLimit) {
@@ -109,8 +129,9 @@ TEST_F(SupervisionTest, AStepBetweenResetsTheInPlaceLimit) {
 TEST_F(SupervisionTest, AUsersErrorEndsThePodWithTheRanksReason) {
   EnterRound(1);
   (void)Say(protocol::Failed{.exit_code = 3, .reason = "spec.training.data.path: /x does not exist"});
-  const Actions actions = Send(RankExited{.exit_code = 3});
+  const Actions actions = Send(RankExited{.exit_code = 3, .last_lines = "Traceback"});
   ASSERT_NE(Find<Exit>(actions), nullptr);
+  EXPECT_EQ(Find<Exit>(actions)->last_lines, "Traceback");
   EXPECT_EQ(Find<Exit>(actions)->code, 3);
   EXPECT_EQ(Find<Exit>(actions)->reason, "spec.training.data.path: /x does not exist");
   EXPECT_EQ(Find<SpawnRank>(actions), nullptr);

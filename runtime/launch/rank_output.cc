@@ -1,0 +1,92 @@
+#include "runtime/launch/rank_output.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace lockstep::launch {
+namespace {
+
+// What one turn takes at most: a child of a dead rank may write faster than this reads.
+constexpr std::size_t kMostPerTurn = 1 << 20;
+
+}  // namespace
+
+Result<std::unique_ptr<RankOutput>> RankOutput::Start(Fd out, Fd err, int local_rank) {
+  Fd finished(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!finished.valid()) return Error{ErrorCode::kInternal, std::string("eventfd: ") + std::strerror(errno)};
+  for (const Fd* fd : {&out, &err}) ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
+  return std::unique_ptr<RankOutput>(
+      new RankOutput(std::move(out), std::move(err), std::move(finished), local_rank));
+}
+
+RankOutput::RankOutput(Fd out, Fd err, Fd finished, int local_rank)
+    : streams_{{std::move(out), stdout}, {std::move(err), stderr}},
+      finished_(std::move(finished)),
+      place_{.local_rank = local_rank},
+      reader_([this] { Read(); }) {}
+
+void RankOutput::SetPlace(int64_t round, int rank) {
+  const std::lock_guard lock(mutex_);
+  place_.round = round;
+  place_.rank = rank;
+}
+
+std::string RankOutput::Finish() {
+  if (reader_.joinable()) {
+    ::eventfd_write(finished_.get(), 1);
+    reader_.join();
+  }
+  return last_lines_.Text();
+}
+
+void RankOutput::Read() {
+  bool finished = false;
+  while (!finished) {
+    // A closed stream has descriptor -1, which poll leaves out.
+    std::array<pollfd, 3> polled = {pollfd{streams_[0].fd.get(), POLLIN, 0},
+                                    pollfd{streams_[1].fd.get(), POLLIN, 0},
+                                    pollfd{finished_.get(), POLLIN, 0}};
+    if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
+    // Asked before the last look at the pipes: what the dead process wrote is in them.
+    finished = polled[2].revents != 0;
+    for (Stream& stream : streams_) TakeAll(stream);
+  }
+  for (Stream& stream : streams_) {
+    if (const auto rest = stream.cutter.Rest()) Pass(stream, *rest);
+  }
+}
+
+void RankOutput::TakeAll(Stream& stream) {
+  std::array<char, 16'384> buffer{};
+  std::size_t taken = 0;
+  while (stream.fd.valid() && taken < kMostPerTurn) {
+    const ssize_t got = ::read(stream.fd.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return;
+    if (got == 0) return stream.fd.Reset();
+    taken += static_cast<std::size_t>(got);
+    for (const std::string& line : stream.cutter.Add({buffer.data(), static_cast<std::size_t>(got)})) {
+      Pass(stream, line);
+    }
+  }
+}
+
+void RankOutput::Pass(const Stream& stream, const std::string& line) {
+  if (stream.target == stderr) last_lines_.Add(line);
+  std::string labelled;
+  {
+    const std::lock_guard lock(mutex_);
+    labelled = Labelled(line, place_) + "\n";
+  }
+  // In one call: stdio's lock keeps the lines of several ranks and of our own log whole.
+  std::fwrite(labelled.data(), 1, labelled.size(), stream.target);
+  std::fflush(stream.target);
+}
+
+}  // namespace lockstep::launch
