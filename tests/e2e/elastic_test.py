@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Jobs whose size changes under way: by `kubectl scale`, by a node that dies and comes back. Nothing is lost, nothing doubled.
+
+elastic_test.py [NAME…]    all cases, or those named
+"""
+import os
+import subprocess
+import sys
+import time
+
+import jobs  # first: it finds tests/support
+from cases import expect, main
+
+EPOCHS = 8
+CLUSTER = jobs.ROOT / "tests" / "cluster" / "cluster"
+
+
+def newest_ranks(job):
+    """The ranks that committed a step in the newest round."""
+    commits = [r for r in jobs.ledger.read(job.ledger) if r["event"] == "commit"]
+    newest = max((r["round"] for r in commits), default=0)
+    return {r["rank"] for r in commits if r["round"] == newest}
+
+
+def until_ranks(job, count, limit=60):
+    job.until(f"{count} ranks train", lambda: newest_ranks(job) == set(range(count)), limit)
+
+
+def follows_kubectl_scale():
+    manifest = jobs.manifest("scaled", replicas=2, elastic=(1, 4), epochs=EPOCHS)
+    with jobs.running(space, manifest, with_ledger=True) as job:
+        until_ranks(job, 2)
+        first_pods = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in job.pods()}
+        for replicas in (4, 1, 3):
+            job.kubectl("scale", "dtj", "scaled", f"--replicas={replicas}")
+            until_ranks(job, replicas)
+            job.until(f"{replicas} pods", lambda count=replicas: len(job.pods()) == count)
+        kept = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in job.pods()}
+        expect(kept["scaled-worker-0"] == first_pods["scaled-worker-0"], "the first pod was replaced")
+        status = job.until_complete(240)
+        job.expect_exactly_once(EPOCHS)
+        expect(status.get("attempt", 0) == 0, f"scaling was charged to the budget: {status}")
+
+
+def survives_a_dead_node():
+    manifest = jobs.manifest("dead-node", replicas=3, elastic=(1, 4), epochs=EPOCHS)
+    with jobs.running(space, manifest, with_ledger=True) as job:
+        until_ranks(job, 3)
+        operator = jobs.get("--namespace", "lockstep-system", "pods")["items"][0]["spec"]["nodeName"]
+        on_node = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in job.pods()}
+        victims = [pod for pod, node in on_node.items() if node != operator]
+        expect(0 < len(victims) < 3, f"the scheduler put the pods badly for this test: {on_node}, operator on {operator}")
+        number = on_node[victims[0]].removeprefix("node")
+        survivors = {pod: pids for pod, pids in job.ranks().items() if pod not in victims}
+        subprocess.run([CLUSTER, "kill-node", number], check=True, timeout=60)
+        died = time.time()
+        try:
+            until_ranks(job, 3 - len(victims))
+            print(f"     dead node -> survivors' next step: {job.pause_after(died + 1):.1f} s", flush=True)
+            after = job.ranks()
+            expect(all(after[pod] == pids for pod, pids in survivors.items()), f"survivors were {survivors}, are {after}")
+        finally:
+            subprocess.run([CLUSTER, "start-node", number], check=True, timeout=120)
+        job.until_complete(300)
+        job.expect_exactly_once(EPOCHS)
+
+
+CASES = [follows_kubectl_scale, survives_a_dead_node]
+
+if __name__ == "__main__":
+    if "LOCKSTEP_CLUSTER" not in os.environ:
+        print("SKIPPED: no cluster, LOCKSTEP_CLUSTER is not set")
+        sys.exit(77)
+    space = jobs.namespace()
+    sys.exit(main(CASES, sys.argv[1:]))
