@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""How long training stands still when a rank is killed with SIGKILL, and how long until it is replaced: Lockstep beside torchrun.
+
+recovery.py [--programs FOLDER] [--turns N] [--kills N] [--only NAME…]    prints medians and ratios
+
+3 ranks over Gloo on this machine train the same model on the same global batch with the same checkpoint interval. The systems take
+turns; in each turn every rank in its order is killed, the next one when training runs again at full strength. All times are taken from the lines
+that ranks write when they have finished a step:
+  next step      kill -> the first step finished by a later membership
+  full strength  kill -> each of 3 ranks has finished a step in one later membership
+  steps again    steps finished before the kill that a later membership had to do again
+"""
+import argparse
+import collections
+import json
+import os
+import pathlib
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import time
+
+import torch_python
+from systems import RANKS, TRAINING, Lockstep, Torchrun
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+DEADLINE = 120
+SETTLED = 30  # steps at full strength before the next kill
+
+
+class Commits:
+    """The finished steps of a training, read as they are written."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.offsets = collections.defaultdict(int)
+        self.records = []
+
+    def read(self):
+        for path in self.folder.glob("*.jsonl"):
+            with open(path, "rb") as file:
+                file.seek(self.offsets[path])
+                lines = file.read()
+            whole = lines[:lines.rfind(b"\n") + 1]
+            self.offsets[path] += len(whole)
+            self.records += [json.loads(line) for line in whole.splitlines() if b'"event":"commit"' in line]
+        return self.records
+
+    def newest_round(self):
+        return max((r["round"] for r in self.records), default=0)
+
+    def full_since(self, after):
+        """When the first round above `after` had a finished step of each rank; None: not yet."""
+        firsts = collections.defaultdict(dict)
+        for r in self.records:
+            if r["round"] > after:
+                firsts[r["round"]].setdefault(r["rank"], r["time"])
+        return min((max(ranks.values()) for ranks in firsts.values() if len(ranks) == RANKS), default=None)
+
+
+def wait(system, what, condition):
+    end = time.monotonic() + DEADLINE
+    while time.monotonic() < end:
+        if (result := condition()) is not None:
+            return result
+        time.sleep(0.1)  # seldom: reading takes time from the ranks
+    raise SystemExit(f"{system.name}: not within {DEADLINE} s: {what}\n{system.output()}")
+
+
+def settle(system, commits, after, steps):
+    """Waits for full strength in a round above `after` and for more steps there; says since when it was full."""
+    def settled():
+        commits.read()
+        full = commits.full_since(after)
+        newest = commits.newest_round()
+        done = [r["step"] for r in commits.records if r["round"] == newest]
+        return full if full is not None and len(system.ranks()) == RANKS and max(done) - min(done) >= steps else None
+    return wait(system, "full strength", settled)
+
+
+def kill_one(system, commits, victim, steps):
+    """Kills a rank's process; (seconds to the next step, to full strength, steps done again)."""
+    commits.read()
+    before = commits.newest_round()
+    killed = time.time()
+    os.kill(system.ranks()[victim], signal.SIGKILL)
+    full = settle(system, commits, before, steps)
+    next_step = min((r for r in commits.records if r["round"] > before), key=lambda r: r["time"])
+    finished = max(r["step"] for r in commits.records if r["round"] <= before)
+    return next_step["time"] - killed, full - killed, finished + 1 - next_step["step"]
+
+
+def turn(make, kills, dice):
+    with tempfile.TemporaryDirectory(prefix="recovery-") as folder, make(folder) as system:
+        commits = Commits(system.ledger)
+        settle(system, commits, 0, SETTLED + dice.randrange(TRAINING["checkpoint_steps"]))
+        return [kill_one(system, commits, i % RANKS, SETTLED + dice.randrange(TRAINING["checkpoint_steps"]))
+                for i in range(kills)]
+
+
+def show(name, results):
+    next_step, full, again = zip(*results)
+    print(f"{name}: next step {statistics.median(next_step):.3f} s ({min(next_step):.3f} to {max(next_step):.3f}), "
+          f"full strength {statistics.median(full):.2f} s ({min(full):.2f} to {max(full):.2f}), "
+          f"steps again {statistics.median(again):.0f} ({min(again)} to {max(again)}), {len(results)} kills", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--programs", default=ROOT / "build/release/bin", help="folder of lockstep and lockstep-rank")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--kills", type=int, default=3, help="in each turn")
+    parser.add_argument("--seed", type=int, default=1, help="of the steps at which ranks are killed")
+    parser.add_argument("--only", nargs="+", help="of: lockstep, agents, agent")
+    options = parser.parse_args()
+    systems = {"lockstep": lambda folder: Lockstep(folder, options.programs),
+               "agents": lambda folder: Torchrun(folder, agents=RANKS),
+               "agent": lambda folder: Torchrun(folder, agents=1)}
+    names = options.only or list(systems)
+    if names != ["lockstep"]:
+        torch_python.ensure()
+    print(f"{os.cpu_count()} processors, load before {os.getloadavg()[0]:.1f}, seed {options.seed}", flush=True)
+    dice = random.Random(options.seed)
+    results = collections.defaultdict(list)
+    for _ in range(options.turns):
+        for name in names:
+            results[name] += turn(systems[name], options.kills, dice)
+            show(name, results[name])
+    print("all turns:")
+    for name in names:
+        show(name, results[name])
+    if "lockstep" in names:
+        ours = statistics.median(r[0] for r in results["lockstep"])
+        for name in names:
+            if name != "lockstep":
+                print(f"{name} / lockstep, medians to the next step: {statistics.median(r[0] for r in results[name]) / ours:.0f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

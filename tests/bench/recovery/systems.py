@@ -1,0 +1,102 @@
+"""The systems that recovery.py kills ranks of: each starts the same training in a folder of its own and ends all of it again."""
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+
+import torch_python
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from local_run import children  # noqa: E402
+
+RANKS = 3
+TRAINING = {"features": 784, "hidden": [384, 256], "classes": 10, "samples": 2000, "global_batch": 192, "seed": 7,
+            "learning_rate": 0.05, "momentum": 0.9, "checkpoint_steps": 50}
+# One thread for each rank, on both sides; connections stay on this machine.
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+
+
+class System:
+    """Processes of one training; `ledger` is the folder of its lines, one for each finished step."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.ledger = f"{folder}/ledger"
+        os.makedirs(self.ledger)
+        self.log = open(f"{folder}/output.txt", "a+")
+        self.processes = []
+
+    def start(self, command, **environment):
+        self.processes.append(subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True,
+                                               env={**ENVIRONMENT, **environment}))
+
+    def output(self):
+        return pathlib.Path(self.log.name).read_text()[-3000:]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # a session of its own: the group is what it started
+                process.wait()
+
+
+class Lockstep(System):
+    name = "lockstep run"
+
+    def __init__(self, folder, programs):
+        super().__init__(folder)
+        job = pathlib.Path(folder, "job.json")
+        job.write_text(json.dumps(self.manifest()))
+        self.start([f"{programs}/lockstep", "run", job, "--folder", f"{folder}/run"], LOCKSTEP_SAMPLE_LEDGER=self.ledger)
+
+    def manifest(self):
+        training = {
+            "model": {"name": "mlp", "mlp": {"hiddenSizes": TRAINING["hidden"]}},
+            "data": {"format": "synthetic", "synthetic": {"samples": TRAINING["samples"], "testSamples": 10,
+                                                          "shape": [1, 28, 28], "classes": TRAINING["classes"]}},
+            "optimizer": {"name": "sgd", "learningRate": TRAINING["learning_rate"], "momentum": TRAINING["momentum"]},
+            "globalBatchSize": TRAINING["global_batch"], "steps": 1000000, "seed": TRAINING["seed"]}
+        return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "recovery"},
+                "spec": {"worker": {"replicas": RANKS, "template": {"spec": {"containers": [{"name": "trainer", "image": "none"}]}}},
+                         "elasticPolicy": {"minReplicas": 1, "maxReplicas": RANKS}, "training": training,
+                         "checkpoint": {"uri": f"file://{self.folder}/checkpoints",
+                                        "intervalSteps": TRAINING["checkpoint_steps"]}}}
+
+    def ranks(self):
+        workers = [pid for pid, name in children(self.processes[0].pid) if name == "lockstep"]
+        return [pid for worker in workers for pid, name in children(worker) if name == "lockstep-rank"]
+
+
+class Torchrun(System):
+    """Elastic, rendezvous c10d. One agent for each rank, as in pods, or one for all: the quickest that it can be."""
+
+    # Its default store keeps the addresses of the dead attempt: with it, it does not recover at all.
+    environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    tuned = ["--monitor-interval=0.1", "--rdzv-conf=last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"]
+
+    def __init__(self, folder, agents):
+        super().__init__(folder)
+        self.name = f"torchrun, {agents} agent{'s' if agents > 1 else ''}, tuned"
+        settings = pathlib.Path(folder, "settings.json")
+        settings.write_text(json.dumps({**TRAINING, "ledger": self.ledger, "checkpoint": f"{folder}/checkpoint.pt"}))
+        with socket.socket() as any_port:
+            any_port.bind(("127.0.0.1", 0))
+            port = any_port.getsockname()[1]
+        for _ in range(agents):
+            self.start([torch_python.ensure(), "-m", "torch.distributed.run", f"--nnodes=1:{agents}", f"--nproc-per-node={RANKS // agents}",
+                        "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=recovery",
+                        "--local-addr=127.0.0.1", "--max-restarts=1000", *self.tuned,
+                        pathlib.Path(__file__).with_name("ddp.py"), settings], **self.environment)
+
+    def ranks(self):
+        return [pid for agent in self.processes for pid, name in children(agent.pid) if name.startswith("python")]
