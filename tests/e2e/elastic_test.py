@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Jobs whose size changes under way: by `kubectl scale`, by a node that dies and comes back. Nothing is lost, nothing doubled.
+"""Jobs whose size changes under way: by `kubectl scale`, by a node that dies, by a network that is cut. Nothing is lost or doubled.
 
 elastic_test.py [NAME…]    all cases, or those named
 """
@@ -65,7 +65,48 @@ def survives_a_dead_node():
         job.expect_exactly_once(EPOCHS)
 
 
-CASES = [follows_kubectl_scale, survives_a_dead_node]
+def addresses_of_the_rendezvous():
+    space = ("--namespace", "lockstep-system")
+    pods = [pod["status"]["podIP"] for pod in jobs.get(*space, "pods")["items"]]
+    return pods + [s["spec"]["clusterIP"] for s in jobs.get(*space, "services")["items"] if s["spec"]["clusterIP"] != "None"]
+
+
+def rounds(job):
+    return job.status()["rendezvous"]["round"]
+
+
+def survives_a_cut_between_a_pod_and_the_rendezvous():
+    manifest = jobs.manifest("cut-rendezvous", replicas=3, elastic=(1, 4), epochs=EPOCHS)
+    with jobs.running(space, manifest, with_ledger=True) as job:
+        until_ranks(job, 3)
+        first, pods = rounds(job), job.ranks()
+        victim = sorted(pods)[1]
+        with job.cut_off(victim, *addresses_of_the_rendezvous()):  # until it counts as dead
+            job.until("a round without it", lambda: rounds(job) > first)
+            until_ranks(job, 2)
+        until_ranks(job, 3)
+        expect(job.ranks() == pods, "a rank process was replaced for the sake of the network")
+        job.until_complete(300)
+        job.expect_exactly_once(EPOCHS)
+
+
+def survives_a_cut_between_two_ranks():
+    manifest = jobs.manifest("cut-peers", replicas=3, elastic=(1, 4), epochs=EPOCHS)
+    with jobs.running(space, manifest, with_ledger=True) as job:
+        until_ranks(job, 3)
+        pods = {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in job.pods()}
+        one, other = sorted(pods)[:2]
+        reached = jobs.ledger.newest_commit(job.ledger)
+        with job.cut_off(one, pods[other]):
+            time.sleep(15)  # the fault: how long the network is cut
+        job.until_step(reached + 200)
+        until_ranks(job, 3)
+        job.until_complete(300)
+        job.expect_exactly_once(EPOCHS)
+
+
+CASES = [follows_kubectl_scale, survives_a_dead_node, survives_a_cut_between_a_pod_and_the_rendezvous,
+         survives_a_cut_between_two_ranks]
 
 if __name__ == "__main__":
     if "LOCKSTEP_CLUSTER" not in os.environ:

@@ -193,6 +193,21 @@ class Job:
         for process in running:
             expect(process.wait(30) == 0, "kubectl exec … kill failed")
 
+    @contextlib.contextmanager
+    def cut_off(self, pod, *addresses):
+        """Lets no packet pass between a pod and the addresses, inside the pod's own network namespace."""
+        supervisor = next(entry for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit() and is_supervisor_of(entry, pod))
+        def rules(action):
+            for chain, side in (("INPUT", "--source"), ("OUTPUT", "--destination")):
+                subprocess.run(["nsenter", f"--net={supervisor}/ns/net", "iptables", "--wait", action, chain, side,
+                                ",".join(addresses), "--jump", "DROP"], check=True, timeout=30)
+        rules("--append")
+        try:
+            yield
+        finally:
+            if supervisor.exists():  # else the namespace has gone with it
+                rules("--delete")
+
     def expect_exactly_once(self, epochs, batch=128):
         problems = ledger.check_exactly_once(self.ledger, SAMPLES, batch, epochs)
         expect(not problems, "; ".join(problems))
@@ -201,6 +216,12 @@ class Job:
         """Seconds from a wall time to the next step that a rank committed."""
         times = [r["time"] for r in ledger.read(self.ledger) if r["event"] == "commit" and r["time"] > moment]
         return min(times) - moment
+
+
+def is_supervisor_of(process, pod):
+    with contextlib.suppress(OSError):
+        return (process / "comm").read_text().strip() == "lockstep" and f"LOCKSTEP_POD_NAME={pod}\0".encode() in (process / "environ").read_bytes()
+    return False
 
 
 @contextlib.contextmanager
