@@ -37,14 +37,13 @@ FailureVerdict JudgeFailure(const Pod& pod) {
     verdict.cause = api::EnumFromName<api::FailureCause>(protocol::CauseOf(*pod.exit_code))
                         .value_or(api::FailureCause::kInfrastructure);
   }
-  if (pod.exit_code && protocol::IsPermanent(*pod.exit_code)) {
-    verdict.permanent = true;
-    verdict.reason = PermanentReason(*pod.exit_code);
-    return verdict;
-  }
+  // Whoever is told to go may fail on the way out with any code.
   const bool was_told_to_stop = pod.exit_code == static_cast<int>(ExitCode::kPreempted);
   if (pod.disrupted || pod.deleting || was_told_to_stop) {
     verdict.cause = api::FailureCause::kPreemption;
+  } else if (pod.exit_code && protocol::IsPermanent(*pod.exit_code)) {
+    verdict.permanent = true;
+    verdict.reason = PermanentReason(*pod.exit_code);
   } else {
     verdict.charged = true;
   }

@@ -76,7 +76,7 @@ Result<void> JobReconciler::WriteOutcome(const Observed& observed, const api::Tr
                {"state", status.state}});
   }
   for (const kube::EventNote& note : notes) dependencies_.events.Record(ReferenceTo(observed.job), note);
-  dependencies_.observer.OnJob(observed.job, status);
+  dependencies_.observer.OnJob(observed.job, status, observed.rendezvous.changes);
   return {};
 }
 

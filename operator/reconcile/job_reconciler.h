@@ -17,7 +17,8 @@ namespace lockstep::reconcile {
 class JobObserver {
  public:
   virtual ~JobObserver() = default;
-  virtual void OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& status) = 0;
+  virtual void OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& status,
+                     const std::vector<rendezvous::RoundChange>& changes) = 0;
   virtual void OnJobGone(const protocol::JobIdentity& job) = 0;
 };
 

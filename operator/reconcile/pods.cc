@@ -128,7 +128,7 @@ Pod PodFromJson(const Json& json, const std::string& container) {
   pod.resource_version = StringAt(json, {"metadata", "resourceVersion"});
   pod.slot = api::SlotFromLabels(TextMapAt(json, {"metadata", "labels"}));
   pod.deleting = FindJson(json, {"metadata", "deletionTimestamp"}) != nullptr;
-  pod.scheduled = !StringAt(json, {"spec", "nodeName"}).empty();
+  pod.node = StringAt(json, {"spec", "nodeName"});
   pod.attempt = AttemptOf(json);
   if (const auto created = ParseTime(StringAt(json, {"metadata", "creationTimestamp"})); created.ok()) {
     pod.created = *created;

@@ -26,8 +26,8 @@ struct Pod {
   std::string resource_version;
   std::optional<int32_t> slot;
   PodPhase phase = PodPhase::kPending;
-  bool deleting = false;   // has a deletionTimestamp: its worker is saving and leaving
-  bool scheduled = false;  // has a node
+  bool deleting = false;  // has a deletionTimestamp: its worker is saving and leaving
+  std::string node;       // empty: not scheduled yet
   bool ready = false;
   bool disrupted = false;        // preempted, evicted or drained: nobody's fault
   std::optional<int> exit_code;  // of the trainer container

@@ -7,6 +7,7 @@ namespace lockstep::reconcile {
 namespace {
 
 constexpr std::size_t kKeptRestarts = 10;
+constexpr std::size_t kKeptRanks = 64;
 
 api::ProgressStatus ProgressFrom(const rendezvous::RendezvousView& view) {
   api::ProgressStatus progress;
@@ -28,41 +29,58 @@ bool IsDue(const Observed& observed) {
   return observed.rendezvous.last_progress_time - *written->last_progress_time >= kProgressPeriod;
 }
 
-// Which rung of the ladder brought the job back, as far as the pods tell.
-api::Rung RungOf(const rendezvous::RoundChange& change, const Observed& observed) {
-  if (change.pods.empty()) return api::Rung::kMembership;
-  const auto is_alive = [&](const std::string& name) {
-    return std::any_of(observed.pods.begin(), observed.pods.end(), [&](const Pod& pod) {
-      return pod.name == name && pod.phase == PodPhase::kRunning && !pod.deleting;
-    });
-  };
-  return std::all_of(change.pods.begin(), change.pods.end(), is_alive) ? api::Rung::kRespawn
-                                                                       : api::Rung::kReplacePod;
-}
-
-api::RestartRecord RecordFrom(const rendezvous::RoundChange& change, const Observed& observed) {
-  api::RestartRecord record;
-  record.time = observed.now;
-  record.round = change.round;
-  record.cause =
-      api::EnumFromName<api::FailureCause>(change.cause).value_or(api::FailureCause::kInfrastructure);
-  record.rung = RungOf(change, observed);
-  for (const Pod& pod : observed.pods) {
-    const bool left = std::find(change.pods.begin(), change.pods.end(), pod.name) != change.pods.end();
-    if (left && pod.exit_code) record.exit_code = *pod.exit_code;
+api::Rung RungFrom(rendezvous::Rung rung) {
+  switch (rung) {
+    case rendezvous::Rung::kMembership: return api::Rung::kMembership;
+    case rendezvous::Rung::kRespawn: return api::Rung::kRespawn;
+    case rendezvous::Rung::kReplacePod: return api::Rung::kReplacePod;
+    case rendezvous::Rung::kCheckpoint: return api::Rung::kCheckpoint;
   }
-  return record;
+  return api::Rung::kMembership;
 }
 
-// A round that grew is no restart.
-bool IsRestart(const rendezvous::RoundChange& change) { return change.cause != "Scale"; }
+// The pod may be gone already; then only the rendezvous may still know.
+std::string NodeOf(const rendezvous::Departure& departure, const Observed& observed) {
+  if (!departure.node.empty()) return departure.node;
+  const auto pod = std::find_if(observed.pods.begin(), observed.pods.end(),
+                                [&](const Pod& entry) { return entry.uid == departure.pod_uid; });
+  return pod == observed.pods.end() ? "" : pod->node;
+}
+
+void TakeDepartures(const rendezvous::RoundChange& change, const Observed& observed,
+                    api::RestartRecord& record) {
+  if (change.departures.empty()) return;
+  record.ranks.clear();
+  for (const rendezvous::Departure& departure : change.departures) {
+    record.ranks.insert(record.ranks.end(), departure.ranks.begin(), departure.ranks.end());
+  }
+  std::sort(record.ranks.begin(), record.ranks.end());
+  if (record.ranks.size() > kKeptRanks) record.ranks.resize(kKeptRanks);
+  const rendezvous::Departure& first = change.departures.front();
+  if (record.node.empty()) record.node = NodeOf(first, observed);
+  record.exit_code = first.exit_code;
+  record.detection_seconds = first.detection_seconds;
+}
+
+// A round that grew or shrank as it was told is no restart. Of one that broke, it takes a moment to know who
+// died: a collective often fails first.
+bool IsRestart(const rendezvous::RoundChange& change, const rendezvous::RendezvousView& view) {
+  return change.cause != "Scale" && (!change.departures.empty() || view.round > change.round);
+}
 
 void ApplyRestarts(const Observed& observed, std::vector<api::RestartRecord>& records) {
   for (const rendezvous::RoundChange& change : observed.rendezvous.changes) {
-    if (!IsRestart(change)) continue;
+    if (!IsRestart(change, observed.rendezvous)) continue;
     auto found = std::find_if(records.begin(), records.end(),
                               [&](const auto& record) { return record.round == change.round; });
-    if (found == records.end()) found = records.insert(records.begin(), RecordFrom(change, observed));
+    if (found == records.end()) {
+      found =
+          records.insert(records.begin(), api::RestartRecord{.time = observed.now, .round = change.round});
+    }
+    found->cause =
+        api::EnumFromName<api::FailureCause>(change.cause).value_or(api::FailureCause::kInfrastructure);
+    found->rung = RungFrom(change.rung);
+    TakeDepartures(change, observed, *found);
     if (change.recovery_seconds > 0) found->recovery_seconds = change.recovery_seconds;
     found->lost_steps = change.lost_steps;
   }
@@ -100,7 +118,7 @@ std::vector<rendezvous::RoundChange> NewChanges(const Observed& observed) {
   for (const rendezvous::RoundChange& change : observed.rendezvous.changes) {
     const bool is_known = std::any_of(known.begin(), known.end(),
                                       [&](const auto& record) { return record.round >= change.round; });
-    if (IsRestart(change) && !is_known) changes.push_back(change);
+    if (IsRestart(change, observed.rendezvous) && !is_known) changes.push_back(change);
   }
   return changes;
 }

@@ -65,7 +65,7 @@ void SetScheduled(const Observed& observed, const PodGroups& groups,
                   const std::optional<WaitingReason>& waiting, Conditions& set) {
   const int64_t wanted = observed.job.spec.worker.replicas;
   const auto placed = std::count_if(groups.slots.begin(), groups.slots.end(),
-                                    [](const auto& entry) { return entry.second.scheduled; });
+                                    [](const auto& entry) { return !entry.second.node.empty(); });
   if (placed == wanted) return set.True(condition::kScheduled, reason::kPodsScheduled);
   const bool unschedulable = waiting && waiting->reason == reason::kUnschedulable;
   set.False(condition::kScheduled, unschedulable ? reason::kUnschedulable : reason::kPodsStarting,

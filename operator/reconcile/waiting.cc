@@ -36,7 +36,7 @@ std::optional<WaitingReason> FindWaitingReason(const Observed& observed) {
     if (pod.IsActive() && !pod.deleting && !pod.waiting_reason.empty()) return StuckContainer(observed, pod);
   }
   for (const Pod& pod : pods) {
-    if (pod.IsActive() && !pod.scheduled && !pod.unschedulable.empty()) {
+    if (pod.IsActive() && pod.node.empty() && !pod.unschedulable.empty()) {
       return WaitingReason{.reason = api::reason::kUnschedulable,
                            .message = "pod " + pod.name + ": " + pod.unschedulable,
                            .needs_people = false};

@@ -1,5 +1,6 @@
 #include "operator/rendezvous/pod_feed.h"
 
+#include "operator/reconcile/failure_policy.h"
 #include "operator/reconcile/pods.h"
 #include "runtime/common/api/names.h"
 
@@ -10,18 +11,21 @@ std::optional<PodLoss> LossFrom(const kube::ObjectChange& change, const std::str
   const Json& json = is_gone ? *change.before : *change.after;
   PodLoss loss{.job = {StringAt(json, {"metadata", "namespace"}),
                        StringAt(json, {"metadata", "labels", api::kLabelJob}), kube::ControllerUidOf(json)},
-               .pod_uid = kube::UidOf(json)};
-  if (loss.job.uid.empty() || loss.pod_uid.empty()) return std::nullopt;
+               .end = {.pod_uid = kube::UidOf(json)}};
+  if (loss.job.uid.empty() || loss.end.pod_uid.empty()) return std::nullopt;
   const reconcile::Pod pod = reconcile::PodFromJson(json, container);
+  loss.end.cause = std::string(api::NameOf(reconcile::JudgeFailure(pod).cause));
+  loss.end.exit_code = pod.exit_code;
+  loss.end.node = pod.node;
   // One that completed has said so itself, and is no loss.
   if (pod.phase == reconcile::PodPhase::kSucceeded) return std::nullopt;
   if (pod.phase == reconcile::PodPhase::kFailed) {
-    loss.reason = pod.exit_code ? "exit code " + std::to_string(*pod.exit_code) : "the pod failed";
-    if (!pod.message.empty()) loss.reason += ": " + pod.message;
+    loss.end.reason = pod.exit_code ? "exit code " + std::to_string(*pod.exit_code) : "the pod failed";
+    if (!pod.message.empty()) loss.end.reason += ": " + pod.message;
     return loss;
   }
   if (!is_gone) return std::nullopt;
-  loss.reason = "the pod was deleted";
+  loss.end.reason = "the pod was deleted";
   return loss;
 }
 
@@ -32,7 +36,7 @@ void PodFeed::OnChange(const kube::ObjectChange& change) {
   const kube::Object owner = jobs_.Get(job);
   const std::string container =
       owner == nullptr ? "trainer" : StringAt(*owner, {"spec", "worker", "containerName"}, "trainer");
-  if (const auto loss = LossFrom(change, container)) service_.PodGone(loss->job, loss->pod_uid, loss->reason);
+  if (const auto loss = LossFrom(change, container)) service_.PodGone(loss->job, loss->end);
 }
 
 }  // namespace lockstep::rendezvous

@@ -17,8 +17,7 @@ namespace lockstep::rendezvous {
 
 struct PodLoss {
   protocol::JobIdentity job;
-  std::string pod_uid;
-  std::string reason;  // for people
+  PodEnd end;
 };
 
 // Pure. `container`: the name of the trainer container.

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "operator/telemetry/job_series.h"
+#include "operator/telemetry/recovery_series.h"
 #include "runtime/common/telemetry/exposition.h"
 
 namespace lockstep::telemetry {
@@ -81,7 +82,8 @@ struct Metrics::Families {
                                             "Requests to the API server; code <error> where no answer came.");
   Gauge* leading = nullptr;
   std::mutex mutex;
-  JobSeries jobs{registry};  // GUARDED_BY(mutex)
+  JobSeries jobs{registry};             // GUARDED_BY(mutex)
+  RecoverySeries recoveries{registry};  // GUARDED_BY(mutex)
 };
 
 Metrics::Metrics(int workers, const std::string& api_host, const std::string& lease)
@@ -109,14 +111,17 @@ void Metrics::OnFinished(controller::ReconcileResult result, std::chrono::durati
   families_->work_seconds.Observe(worked.count());
 }
 
-void Metrics::OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& status) {
+void Metrics::OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& status,
+                    const std::vector<rendezvous::RoundChange>& changes) {
   const std::lock_guard lock(families_->mutex);
   families_->jobs.Set(job, status);
+  families_->recoveries.Count(job.metadata.uid, changes);
 }
 
 void Metrics::OnJobGone(const protocol::JobIdentity& job) {
   const std::lock_guard lock(families_->mutex);
   families_->jobs.Remove(job.uid);
+  families_->recoveries.Forget(job.uid);
 }
 
 void Metrics::OnRequest(const std::string& method, int status) {

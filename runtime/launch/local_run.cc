@@ -140,7 +140,11 @@ class LocalRun {
     Worker& worker = workers_[slot];
     worker.pid = 0;
     const std::string name = api::PodName(job_.name, static_cast<int32_t>(slot));
-    service_.PodGone(job_, worker.uid, "process ended with code " + std::to_string(exit.exit_code));
+    service_.PodGone(job_, {.pod_uid = worker.uid,
+                            .reason = "process ended with code " + std::to_string(exit.exit_code),
+                            .cause = std::string(protocol::CauseOf(exit.exit_code)),
+                            .exit_code = exit.exit_code,
+                            .node = "local"});
     if (exit.signal == 0 && exit.exit_code == 0) {
       worker.completed = true;
       if (!AnyAlive()) Finish(0, "complete");

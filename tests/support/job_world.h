@@ -58,7 +58,7 @@ class JobWorld {
     pod.resource_version = std::to_string(100 + slot);
     pod.slot = slot;
     pod.phase = phase;
-    pod.scheduled = phase != reconcile::PodPhase::kPending;
+    if (phase != reconcile::PodPhase::kPending) pod.node = "node-" + std::to_string(slot);
     pod.ready = phase == reconcile::PodPhase::kRunning;
     pod.created = observed_.now - std::chrono::minutes(5);
     observed_.pods.push_back(pod);

@@ -49,7 +49,8 @@ class WorldModel {
 
  private:
   class NoObserver final : public reconcile::JobObserver {
-    void OnJob(const api::TrainingJob&, const api::TrainingJobStatus&) override {}
+    void OnJob(const api::TrainingJob&, const api::TrainingJobStatus&,
+               const std::vector<rendezvous::RoundChange>&) override {}
     void OnJobGone(const protocol::JobIdentity&) override {}
   };
   class NoEvents final : public kube::KubeWriter {  // events are told elsewhere

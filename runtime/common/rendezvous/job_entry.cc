@@ -4,11 +4,11 @@
 #include <optional>
 
 #include "runtime/common/protocol/fields.h"
+#include "runtime/common/rendezvous/round_changes.h"
 
 namespace lockstep::rendezvous {
 namespace {
 
-constexpr std::size_t kKeptChanges = 10;
 // A look at all long polls: not at each of thousands of events.
 constexpr std::chrono::milliseconds kSweepInterval{100};
 constexpr auto kLongPoll =
@@ -81,10 +81,10 @@ void JobEntry::Leave(const protocol::LeaveRequest& request, http::Responder resp
                                    : outbox.emplace_back(std::move(respond), http::JsonResponse(200, "{}"));
 }
 
-void JobEntry::PodGone(const std::string& pod_uid, const std::string& reason, Moment now, Outbox& outbox) {
-  round_.PodGone(pod_uid, reason, now.steady);
+void JobEntry::PodGone(const PodEnd& end, Moment now, Outbox& outbox) {
+  round_.PodGone(end, now.steady);
   std::erase_if(joins_, [&](const auto& entry) {
-    if (entry.second.member.pod_uid != pod_uid) return false;
+    if (entry.second.member.pod_uid != end.pod_uid) return false;
     outbox.emplace_back(entry.second.respond, EvictedReply(entry.second.member));
     return true;
   });
@@ -93,13 +93,13 @@ void JobEntry::PodGone(const std::string& pod_uid, const std::string& reason, Mo
 bool JobEntry::Advance(Moment now, Outbox& outbox) {
   round_.Tick(now.steady);
   const bool moved = std::exchange(seen_revision_, round_.revision()) != round_.revision();
-  if (round_.last_ending().has_value() && round_.last_ending()->round != recorded_ending_) RecordEnding(now);
+  if (moved) RecordChanges(now);
   if (moved || now.steady >= next_sweep_) {
     AnswerJoins(now.steady, outbox);
     AnswerWatches(now.steady, outbox);
     next_sweep_ = now.steady + kSweepInterval;
   }
-  return moved;
+  return std::exchange(has_news_, false) || moved;
 }
 
 RendezvousView JobEntry::View() const {
@@ -162,8 +162,9 @@ protocol::WatchAnswer JobEntry::AnswerFor(int64_t round) const {
 
 void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
   const protocol::Progress& progress = heartbeat.progress;
-  if (recovering_ && progress.round > recorded_ending_) RecordRecovery(progress, now);
+  if (!unrecovered_.empty() && progress.round > unrecovered_.rbegin()->first) RecordRecovery(progress, now);
   const bool newer_round = progress.round > view_.progress.round;
+  has_news_ = has_news_ || newer_round;
   if (newer_round || (progress.round == view_.progress.round && progress.step > view_.progress.step)) {
     view_.progress = progress;
     view_.last_progress_time = now.wall;
@@ -176,21 +177,26 @@ void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
   if (heartbeat.evaluation.step > view_.evaluation.step) view_.evaluation = heartbeat.evaluation;
 }
 
-void JobEntry::RecordEnding(Moment now) {
-  const Ending& ending = *round_.last_ending();
-  recorded_ending_ = ending.round;
-  ended_at_ = now.steady;
-  recovering_ = true;
-  view_.changes.push_back(
-      {.round = ending.round, .cause = ending.cause, .reason = ending.reason, .pods = ending.pods});
-  if (view_.changes.size() > kKeptChanges) view_.changes.erase(view_.changes.begin());
+void JobEntry::RecordChanges(Moment now) {
+  const auto& ending = round_.last_ending();
+  if (!ending.has_value()) return;
+  const bool is_new = view_.changes.empty() || view_.changes.back().round != ending->round;
+  if (is_new) unrecovered_[ending->round] = now.steady;
+  RecordEnding(*ending, view_.changes);
+  const auto& running = round_.running();
+  if (!running.has_value() || running->number == recorded_round_) return;
+  recorded_round_ = running->number;
+  const bool is_full = static_cast<int>(running->peers.size()) >= round_.places();
+  RecordClosing(*ending, *running, is_full, view_.changes);
 }
 
 void JobEntry::RecordRecovery(const protocol::Progress& progress, Moment now) {
-  recovering_ = false;
-  RoundChange& change = view_.changes.back();
-  change.recovery_seconds = Seconds(now.steady - ended_at_).count();
-  change.lost_steps = std::max<int64_t>(0, view_.progress.step - progress.step + 1);
+  for (RoundChange& change : view_.changes) {
+    const auto ended = unrecovered_.find(change.round);
+    if (ended != unrecovered_.end()) change.recovery_seconds = Seconds(now.steady - ended->second).count();
+  }
+  unrecovered_.clear();
+  view_.changes.back().lost_steps = std::max<int64_t>(0, view_.progress.step - progress.step + 1);
 }
 
 }  // namespace lockstep::rendezvous

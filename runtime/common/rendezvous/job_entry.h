@@ -34,7 +34,7 @@ class JobEntry {
   void Heartbeat(const protocol::Heartbeat& heartbeat, http::Responder respond, Moment now, Outbox& outbox);
   void Broken(const protocol::BrokenReport& report, http::Responder respond, Moment now, Outbox& outbox);
   void Leave(const protocol::LeaveRequest& request, http::Responder respond, Moment now, Outbox& outbox);
-  void PodGone(const std::string& pod_uid, const std::string& reason, Moment now, Outbox& outbox);
+  void PodGone(const PodEnd& end, Moment now, Outbox& outbox);
 
   // Moves the round and the long polls forward. True where the view changed in a way worth a reconcile:
   // round, membership, completion.
@@ -63,7 +63,7 @@ class JobEntry {
   [[nodiscard]] bool IsOver(int64_t round) const;
   [[nodiscard]] protocol::WatchAnswer AnswerFor(int64_t round) const;
   void TakeProgress(const protocol::Heartbeat& heartbeat, Moment now);
-  void RecordEnding(Moment now);
+  void RecordChanges(Moment now);
   void RecordRecovery(const protocol::Progress& progress, Moment now);
 
   protocol::JobIdentity job_;
@@ -73,9 +73,9 @@ class JobEntry {
   SteadyTime next_sweep_{};           // of the long polls, for those that have waited long enough
   std::map<int, PendingJoin> joins_;  // by slot
   std::vector<PendingWatch> watches_;
-  int64_t recorded_ending_ = 0;  // round of the newest entry of view_.changes
-  SteadyTime ended_at_{};
-  bool recovering_ = false;
+  int64_t recorded_round_ = 0;                 // running, and entered into view_.changes
+  std::map<int64_t, SteadyTime> unrecovered_;  // rounds that ended, until the next step, and when
+  bool has_news_ = false;                      // progress that is worth a reconcile
 };
 
 }  // namespace lockstep::rendezvous

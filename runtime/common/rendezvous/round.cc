@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 namespace lockstep::rendezvous {
@@ -16,6 +17,27 @@ std::string IncarnationKey(const protocol::Member& member) {
 
 std::string CountOf(int count, const char* noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+Departure DepartureFrom(const protocol::LeaveRequest& request) {
+  const protocol::RankFailure& failure = request.failure;
+  if (request.reason != LeaveReason::kRankDied) return {.cause = "Preemption", .reason = request.detail};
+  Departure departure{.ranks = failure.ranks,
+                      .cause = failure.cause,
+                      .reason = request.detail,
+                      .detection_seconds = failure.detection_seconds,
+                      .last_lines = failure.last_lines};
+  if (failure.exit_code != 0) departure.exit_code = failure.exit_code;
+  return departure;
+}
+
+// The member said that it stops, or its heartbeats did; its pod's end says why.
+void Complete(Departure& departure, const PodEnd& end) {
+  if (departure.node.empty()) departure.node = end.node;
+  if (departure.exit_code.has_value() || !end.exit_code.has_value()) return;
+  departure.exit_code = end.exit_code;
+  departure.cause = end.cause;
+  departure.reason = end.reason;
 }
 
 }  // namespace
@@ -79,14 +101,12 @@ Admission Round::Join(const protocol::JoinRequest& request, SteadyTime now) {
     // The answer was lost on its way: it is still in the running round.
     if (running_.has_value() && request.last_round < running_->number) return Admission::kAccepted;
     EndRound(LeaveMode::kAbort, "Infrastructure", request.member.pod + " left the round without saying why",
-             {request.member.pod}, now);
+             now);
   }
   Record& record = RecordOf(request.member.slot);
-  if (known == nullptr && record.standing == kInRound) {
-    EndRound(LeaveMode::kAbort, "Infrastructure", record.request.member.pod + " was replaced",
-             {record.request.member.pod}, now);
+  if (known == nullptr) {
+    Lose(record, LeaveMode::kAbort, {.cause = "Infrastructure", .reason = "it was replaced"}, now);
   }
-  if (known == nullptr) record.last_rank = -1;
   if (known == nullptr || record.standing != kWaiting) {
     record.joined_at = now;
     last_change_ = now;
@@ -127,6 +147,7 @@ void Round::Adopt(const protocol::Heartbeat& heartbeat, Record& record, SteadyTi
   record.last_seen = now;
   ++revision_;
   const Peer peer{.pod = heartbeat.member.pod,
+                  .pod_uid = heartbeat.member.pod_uid,
                   .slot = heartbeat.member.slot,
                   .first_rank = heartbeat.first_rank,
                   .nproc = heartbeat.nproc};
@@ -144,7 +165,7 @@ Admission Round::Broken(const protocol::BrokenReport& report, SteadyTime now) {
   if (record->standing != kInRound || !running_.has_value() || running_->number != report.round) {
     return Admission::kAccepted;  // the round is over already
   }
-  EndRound(LeaveMode::kAbort, "Infrastructure", report.member.pod + ": " + report.reason, {}, now);
+  EndRound(LeaveMode::kAbort, "Infrastructure", report.member.pod + ": " + report.reason, now);
   return Admission::kAccepted;
 }
 
@@ -154,38 +175,51 @@ Admission Round::Leave(const protocol::LeaveRequest& request, SteadyTime now) {
   Record* record = Find(request.member);
   if (record == nullptr) return Admission::kAccepted;
   record->last_seen = now;
-  if (record->standing == kInRound && request.reason != LeaveReason::kCompleted) {
-    // A pod that stops in good order finishes its step; one whose rank died cannot.
-    const bool stopping = request.reason == LeaveReason::kStopping;
-    EndRound(stopping ? LeaveMode::kYield : LeaveMode::kAbort, stopping ? "Preemption" : "Infrastructure",
-             request.member.pod + ": " + request.detail, {request.member.pod}, now);
-  } else if (last_ending_.has_value() && record->standing == kLeft) {
-    last_ending_->pods.push_back(request.member.pod);
-  }
-  Move(*record, kDead);
-  last_change_ = now;
+  // A pod that stops in good order finishes its step; one whose rank died cannot.
+  const LeaveMode mode = request.reason == LeaveReason::kRankDied ? LeaveMode::kAbort : LeaveMode::kYield;
+  Lose(*record, mode, DepartureFrom(request), now);
   return Admission::kAccepted;
 }
 
-void Round::PodGone(const std::string& pod_uid, const std::string& reason, SteadyTime now) {
-  if (!evicted_.insert(pod_uid).second) return;
+void Round::PodGone(const PodEnd& end, SteadyTime now) {
+  if (!evicted_.insert(end.pod_uid).second) return;
   for (auto& [slot, record] : records_) {
-    if (record.request.member.pod_uid != pod_uid || record.standing == kDead) continue;
-    const std::string& pod = record.request.member.pod;
-    if (record.standing == kInRound && !completed_) {
-      EndRound(LeaveMode::kAbort, "Infrastructure", pod + ": " + reason, {pod}, now);
-    } else if (record.standing == kLeft && last_ending_.has_value()) {
-      last_ending_->pods.push_back(pod);
-    }
-    Move(record, kDead);
-    last_change_ = now;
+    if (record.request.member.pod_uid != end.pod_uid || record.standing == kDead) continue;
+    Lose(record, LeaveMode::kAbort, {.cause = end.cause, .reason = end.reason}, now);
   }
+  if (!last_ending_.has_value()) return;
+  for (Departure& departure : last_ending_->departures) {
+    if (departure.pod_uid == end.pod_uid) Complete(departure, end);
+  }
+  ++revision_;
 }
 
-void Round::EndRound(LeaveMode mode, std::string cause, std::string reason, std::vector<std::string> pods,
-                     SteadyTime now) {
+// The member has no place any more and need not be waited for.
+void Round::Lose(Record& record, LeaveMode mode, Departure departure, SteadyTime now) {
+  const protocol::Member& member = record.request.member;
+  if (!completed_ && record.standing == kInRound) {
+    EndRound(mode, departure.cause, member.pod + ": " + departure.reason, now);
+  }
+  if (!completed_ && record.last_rank >= 0) {
+    departure.pod = member.pod;
+    departure.pod_uid = member.pod_uid;
+    departure.slot = member.slot;
+    if (departure.ranks.empty()) {
+      departure.ranks.resize(static_cast<std::size_t>(record.request.nproc));
+      std::iota(departure.ranks.begin(), departure.ranks.end(), record.last_rank);
+    }
+    last_ending_->departures.push_back(std::move(departure));
+    ++revision_;
+  }
+  Move(record, kDead);
+  record.last_rank = -1;
+  last_change_ = now;
+}
+
+void Round::EndRound(LeaveMode mode, std::string cause, std::string reason, SteadyTime now) {
   if (!running_.has_value()) return;
-  last_ending_ = Ending{running_->number, mode, std::move(cause), std::move(reason), std::move(pods)};
+  const auto members = static_cast<int>(running_->peers.size());
+  last_ending_ = Ending{running_->number, mode, std::move(cause), std::move(reason), members, {}};
   running_.reset();
   ++revision_;
   adopted_ = false;
@@ -214,12 +248,11 @@ void Round::ExpireSilent(SteadyTime now) {
       next_expiry_ = std::min(next_expiry_, record.last_seen + settings_.heartbeat_timeout);
       continue;
     }
-    const std::string& pod = record.request.member.pod;
-    if (record.standing == kInRound) {
-      EndRound(LeaveMode::kAbort, "Infrastructure", pod + ": no heartbeat", {pod}, now);
-    }
-    Move(record, kDead);
-    last_change_ = now;
+    Lose(record, LeaveMode::kAbort,
+         {.cause = "Infrastructure",
+          .reason = "no heartbeat",
+          .detection_seconds = Seconds(now - record.last_seen).count()},
+         now);
   }
 }
 
@@ -228,7 +261,7 @@ void Round::YieldToNewcomers(SteadyTime now) {
   if (newcomers == 0 || Count(kInRound) >= settings_.max_members) return;
   const bool all_here = Count(kInRound) + newcomers >= settings_.expected_members;
   if (!all_here && !GrowDelayIsOver(now)) return;
-  EndRound(LeaveMode::kYield, "Scale", CountOf(newcomers, "newcomer") + " waiting", {}, now);
+  EndRound(LeaveMode::kYield, "Scale", CountOf(newcomers, "newcomer") + " waiting", now);
 }
 
 bool Round::GrowDelayIsOver(SteadyTime now) {
@@ -242,7 +275,7 @@ bool Round::GrowDelayIsOver(SteadyTime now) {
 void Round::CloseIfReady(SteadyTime now) {
   const int waiting = Count(kWaiting);
   if (waiting == 0 || MissingAlive() > 0) return;
-  if (waiting >= std::min(settings_.expected_members, settings_.max_members)) {
+  if (waiting >= places()) {
     return Close("all expected members are in");
   }
   if (waiting < settings_.min_members) return;
@@ -260,12 +293,14 @@ void Round::Close(std::string reason) {
   if (static_cast<int>(members.size()) > settings_.max_members) {
     members.resize(static_cast<std::size_t>(settings_.max_members));
   }
+  for (auto& [slot, record] : records_) record.last_rank = -1;
   ClosedRound closed{.number = next_round_++, .reason = std::move(reason)};
   for (Record* record : members) {
     Move(*record, kInRound);
     record->last_rank = closed.world;
     const protocol::JoinRequest& request = record->request;
     closed.peers.push_back({.pod = request.member.pod,
+                            .pod_uid = request.member.pod_uid,
                             .slot = request.member.slot,
                             .first_rank = closed.world,
                             .nproc = request.nproc});

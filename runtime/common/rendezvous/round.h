@@ -14,6 +14,7 @@
 // An event costs the same for 3 and for 10,000 members: what would need a look at all of them is counted as
 // they change, and time-outs are looked for only when the first of them can have passed.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -25,12 +26,14 @@
 #include "runtime/common/base/clock.h"
 #include "runtime/common/protocol/rendezvous.h"
 #include "runtime/common/rendezvous/settings.h"
+#include "runtime/common/rendezvous/view.h"
 
 namespace lockstep::rendezvous {
 
 // A member's place in a round.
 struct Peer {
   std::string pod;
+  std::string pod_uid;
   int slot = 0;
   int first_rank = 0;
   int nproc = 1;
@@ -47,13 +50,24 @@ struct ClosedRound {
   std::string reason;
 };
 
-// Why the newest round ended.
+// Why the newest round ended. It may learn more while the next one gathers: a collective often fails before
+// anybody has seen who died.
 struct Ending {
   int64_t round = 0;
   protocol::LeaveMode mode = protocol::LeaveMode::kAbort;
   std::string cause;  // Infrastructure, Preemption, Rendezvous or Scale
   std::string reason;
-  std::vector<std::string> pods;  // who left; empty where nobody did
+  int members = 0;  // that had a place in it
+  std::vector<Departure> departures;
+};
+
+// What the host saw of the end of a pod.
+struct PodEnd {
+  std::string pod_uid;
+  std::string reason;  // for people
+  std::string cause = "Infrastructure";
+  std::optional<int> exit_code;
+  std::string node;  // empty: not known
 };
 
 enum class Admission {
@@ -73,7 +87,7 @@ class Round {
   Admission Broken(const protocol::BrokenReport& report, SteadyTime now);
   Admission Leave(const protocol::LeaveRequest& request, SteadyTime now);
   // The pod is gone for good: its uid never re-enters.
-  void PodGone(const std::string& pod_uid, const std::string& reason, SteadyTime now);
+  void PodGone(const PodEnd& end, SteadyTime now);
   // Applies time-outs, then the closing rule. Call after each event and as time passes.
   void Tick(SteadyTime now);
 
@@ -82,12 +96,15 @@ class Round {
   [[nodiscard]] const std::optional<ClosedRound>& running() const { return running_; }
   // The first rank of the slot's member in it; nullopt: it has no place.
   [[nodiscard]] std::optional<int> FirstRankOf(int slot) const;
-  // Rises when a round begins, ends or is completed, and with each member of a round that is taken over.
+  // Rises when a round begins, ends or is completed, when more is known of its end, and with each member of a
+  // round that is taken over.
   [[nodiscard]] int64_t revision() const { return revision_; }
   // How the newest round ended; nullopt before any did.
   [[nodiscard]] const std::optional<Ending>& last_ending() const { return last_ending_; }
   [[nodiscard]] bool completed() const { return completed_; }
   [[nodiscard]] int64_t newest_number() const { return next_round_ - 1; }
+  // Members that a round has room for.
+  [[nodiscard]] int places() const { return std::min(settings_.expected_members, settings_.max_members); }
   // Why no round is running now, for people; changes only when the reason does.
   [[nodiscard]] std::string WaitingReason() const;
 
@@ -102,7 +119,7 @@ class Round {
   struct Record {
     protocol::JoinRequest request;  // newest
     Standing standing = kDead;      // changed by Move alone
-    int last_rank = -1;             // first rank in its newest round, -1: was in none
+    int last_rank = -1;             // first rank in the newest round; -1: it had no place there
     SteadyTime last_seen{};
     SteadyTime joined_at{};
   };
@@ -111,8 +128,8 @@ class Round {
   Record& RecordOf(int slot);
   void Move(Record& record, Standing standing);
   Admission Admit(const protocol::Member& member);
-  void EndRound(protocol::LeaveMode mode, std::string cause, std::string reason,
-                std::vector<std::string> pods, SteadyTime now);
+  void EndRound(protocol::LeaveMode mode, std::string cause, std::string reason, SteadyTime now);
+  void Lose(Record& record, protocol::LeaveMode mode, Departure departure, SteadyTime now);
   void Adopt(const protocol::Heartbeat& heartbeat, Record& record, SteadyTime now);
   void ExpireSilent(SteadyTime now);
   void YieldToNewcomers(SteadyTime now);

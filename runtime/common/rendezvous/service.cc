@@ -106,11 +106,9 @@ RendezvousView RendezvousService::View(const JobIdentity& job) const {
   return found == state_->jobs.end() ? RendezvousView{} : found->second.View();
 }
 
-void RendezvousService::PodGone(const JobIdentity& job, const std::string& pod_uid,
-                                const std::string& reason) {
-  state_->Apply(job.uid, [&](JobEntry& entry, Moment now, Outbox& outbox) {
-    entry.PodGone(pod_uid, reason, now, outbox);
-  });
+void RendezvousService::PodGone(const JobIdentity& job, const PodEnd& end) {
+  state_->Apply(job.uid,
+                [&](JobEntry& entry, Moment now, Outbox& outbox) { entry.PodGone(end, now, outbox); });
 }
 
 void RendezvousService::Handle(http::ServerRequest request, http::Responder respond) {

@@ -11,6 +11,7 @@
 #include "runtime/common/base/result.h"
 #include "runtime/common/http/server.h"
 #include "runtime/common/protocol/rendezvous.h"
+#include "runtime/common/rendezvous/round.h"
 #include "runtime/common/rendezvous/settings.h"
 #include "runtime/common/rendezvous/view.h"
 
@@ -26,7 +27,7 @@ using Authorizer =
 class RendezvousService {
  public:
   // `on_change(job)` is called, never under a lock, when a view changed in a way worth a reconcile: round,
-  // membership, completion. Progress alone does not call it.
+  // membership, a round's first step, completion. Further progress does not call it.
   RendezvousService(const Clock& clock, Authorizer authorize,
                     std::function<void(const protocol::JobIdentity&)> on_change);
   ~RendezvousService();
@@ -37,9 +38,9 @@ class RendezvousService {
   void Forget(const protocol::JobIdentity& job);
   [[nodiscard]] RendezvousView View(const protocol::JobIdentity& job) const;
 
-  // The pod is known to be gone (deleted, container ended, node lost): a leave, at once. `pod_uid` may never
+  // The pod is known to be gone (deleted, container ended, node lost): a leave, at once. It may never
   // re-enter.
-  void PodGone(const protocol::JobIdentity& job, const std::string& pod_uid, const std::string& reason);
+  void PodGone(const protocol::JobIdentity& job, const PodEnd& end);
 
   // The HTTP handler (POST /v1/…).
   void Handle(http::ServerRequest request, http::Responder respond);

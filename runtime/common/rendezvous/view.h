@@ -2,6 +2,7 @@
 // What the reconciler may know of a job's rendezvous: a copy taken under the service's lock. Plain values.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,15 +11,38 @@
 
 namespace lockstep::rendezvous {
 
-// One round that ended other than by completion, newest last: becomes an event and an entry of
-// status.restarts[].
+// A member that had a place in a round and lost it by a failure or a preemption.
+struct Departure {
+  std::string pod;
+  std::string pod_uid;
+  int slot = 0;
+  std::vector<int64_t> ranks;  // in that round
+  std::string cause;           // a FailureCause (api/training_job.h)
+  std::string reason;          // for people
+  std::optional<int> exit_code;
+  std::string node;              // empty: not known
+  double detection_seconds = 0;  // from the last sign of life to the notice; 0: seen at once
+  std::string last_lines;        // of its stderr
+  bool is_back = false;          // its slot has a place again
+
+  friend bool operator==(const Departure&, const Departure&) = default;
+};
+
+// How the ladder of DESIGN, decision 4, mended a round: the dearest rung that was needed.
+enum class Rung { kMembership, kRespawn, kReplacePod, kCheckpoint };
+
+// One round that ended other than by completion: becomes an event and an entry of status.restarts[].
 struct RoundChange {
-  int64_t round = 0;  // the round that ended
-  std::string cause;  // Infrastructure, Preemption, Rendezvous, … (protocol/exit_codes.h), "Scale" for growth
-  std::string reason;             // for people
-  std::vector<std::string> pods;  // who left it
-  double recovery_seconds = 0;    // from its end to the next round's first completed step; 0: not yet
+  int64_t round = 0;   // the round that ended
+  std::string cause;   // a FailureCause, or "Scale" where the job grew or shrank as it was told
+  std::string reason;  // for people
+  std::vector<Departure> departures;
+  Rung rung = Rung::kMembership;  // so far
+  bool is_mended = false;         // the world is full again, or as full as it will be: the rung is final
+  double recovery_seconds = 0;    // from its end to the next completed step; 0: not yet
   int64_t lost_steps = 0;
+
+  friend bool operator==(const RoundChange&, const RoundChange&) = default;
 };
 
 struct RendezvousView {
@@ -31,7 +55,7 @@ struct RendezvousView {
   protocol::Saved checkpoint;        // newest stored checkpoint
   WallTime checkpoint_time{};
   protocol::Evaluated evaluation;    // newest; step 0: none
-  std::vector<RoundChange> changes;  // newest 10
+  std::vector<RoundChange> changes;  // newest 10, newest last
 };
 
 }  // namespace lockstep::rendezvous

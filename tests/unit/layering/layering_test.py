@@ -46,7 +46,7 @@ MAY_INCLUDE = {
     "operator/controller": common("base"),
     "operator/reconcile": common("base", "protocol", "rendezvous", "api") | operator("kube", "controller"),
     "operator/rendezvous": common("base", "http", "protocol", "rendezvous", "api") | operator("kube", "reconcile"),
-    "operator/telemetry": common("base", "http", "telemetry", "api") | operator("controller", "reconcile"),
+    "operator/telemetry": common("base", "http", "telemetry", "api", "rendezvous") | operator("controller", "reconcile"),
     "operator": common("base", "http", "api") | operator("kube", "controller", "reconcile", "rendezvous", "telemetry"),
     # lockstep: starts in milliseconds, so never LibTorch, and nothing of a rank.
     "runtime/telemetry": common("base", "http", "protocol", "telemetry"),

@@ -218,6 +218,38 @@ TEST(MakePlan, ChargesNobodyForAPreemption) {
   }
 }
 
+TEST(MakePlan, DoesNotBlameTheUserForWhatAPodSaysThatWasToldToGo) {
+  const auto disrupted = [](Pod& pod) { pod.disrupted = true; };
+  const auto deleting = [](Pod& pod) { pod.deleting = true; };
+  for (const std::function<void(Pod&)>& change : {std::function<void(Pod&)>(disrupted), {deleting}}) {
+    JobWorld world;
+    world.Running(0).Failed(1, 4, "no object store");
+    change(world.observed().pods.back());
+    const Plan plan = MakePlan(world.observed());
+    EXPECT_FALSE(api::IsFinished(plan.status.conditions));
+    EXPECT_EQ(plan.status.attempt, 0);
+  }
+}
+
+TEST(MakePlan, TellsTheLastLinesOfADeadRankWithinAnEventsLimits) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(3, {0, 1}, 9);
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += "line " + std::to_string(i) + " of an error\n";
+  world.observed().rendezvous.changes = {
+      {.round = 2,
+       .cause = "Infrastructure",
+       .reason = "job-worker-1: rank process 0 was ended by signal 11 " + std::string(2000, 'x'),
+       .departures = {{.pod = "job-worker-1", .last_lines = lines}}}};
+  const Plan plan = MakePlan(world.observed());
+  ASSERT_THAT(EventsOf(plan), Contains("RoundBroken"));
+  const std::string& note = plan.events.front().note;
+  EXPECT_THAT(note, ::testing::StartsWith("round 2: job-worker-1: rank process 0 was ended by signal 11"));
+  EXPECT_THAT(note, HasSubstr("; last lines of job-worker-1:\nline "));
+  EXPECT_THAT(note, ::testing::EndsWith("line 99 of an error\n"));
+  EXPECT_LE(note.size(), 1024U);
+}
+
 TEST(MakePlan, ReplacesAPodThatEndsAtOnceWithoutBudgetOnlyAfterAWhile) {
   JobWorld world;
   world.Running(0);
@@ -237,7 +269,7 @@ TEST(MakePlan, NamesTheMissingSecretAndTheFieldThatAsksForIt) {
       api::CheckpointSpec{.uri = "s3://b", .secret_ref = api::SecretReference{"s3"}};
   world.SyncObjects().Running(0);
   Pod& pod = world.Add(1, PodPhase::kPending);
-  pod.scheduled = true;
+  pod.node = "node-1";
   pod.waiting_reason = "CreateContainerConfigError";
   pod.waiting_message = "secret \"s3\" not found";
   const Plan plan = MakePlan(world.observed());
@@ -263,7 +295,7 @@ TEST(MakePlan, TellsOfAnImageThatCannotBePulled) {
   JobWorld world;
   world.Running(0);
   Pod& pod = world.Add(1, PodPhase::kPending);
-  pod.scheduled = true;
+  pod.node = "node-1";
   pod.waiting_reason = "ImagePullBackOff";
   pod.waiting_message = "Back-off pulling image \"worker\"";
   const api::Condition stalled = ConditionOf(MakePlan(world.observed()), condition::kStalled);

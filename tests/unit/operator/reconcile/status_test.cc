@@ -38,10 +38,8 @@ TEST(Status, IsDegradedWhileFewerTrainAndRestartingWhileNobodyDoes) {
   world.observed().job.status = status;
   world.observed().rendezvous.members.clear();
   world.observed().rendezvous.world_size = 0;
-  world.observed().rendezvous.changes = {{.round = 2,
-                                          .cause = "Infrastructure",
-                                          .reason = "job-worker-1: exit code 1",
-                                          .pods = {"job-worker-1"}}};
+  world.observed().rendezvous.changes = {
+      {.round = 2, .cause = "Infrastructure", .departures = {{.pod = "job-worker-1"}}}};
   status = MakePlan(world.observed()).status;
   EXPECT_EQ(status.state, "Restarting");
   ASSERT_EQ(status.restarts.size(), 1U);
@@ -105,6 +103,51 @@ TEST(Status, KeepsTheNewestTenRestartsAndForgetsGrowth) {
   ASSERT_EQ(status.restarts.size(), 10U);
   EXPECT_EQ(status.restarts.front().round, 12);
   EXPECT_EQ(status.restarts.back().round, 3);
+}
+
+TEST(Status, TellsARestartInFull) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(3, {0, 1}, 9);
+  rendezvous::RoundChange change{.round = 2,
+                                 .cause = "Hang",
+                                 .departures = {{.pod = "job-worker-1",
+                                                 .pod_uid = "uid-1",
+                                                 .slot = 1,
+                                                 .ranks = {3, 2},
+                                                 .exit_code = 137,
+                                                 .detection_seconds = 4}},
+                                 .rung = rendezvous::Rung::kRespawn,
+                                 .recovery_seconds = 0.25,
+                                 .lost_steps = 1};
+  world.observed().rendezvous.changes = {change};
+  api::RestartRecord record{.time = world.observed().now,
+                            .round = 2,
+                            .cause = api::FailureCause::kHang,
+                            .ranks = {2, 3},
+                            .node = "node-1",
+                            .exit_code = 137,
+                            .rung = api::Rung::kRespawn,
+                            .detection_seconds = 4,
+                            .recovery_seconds = 0.25,
+                            .lost_steps = 1};
+  EXPECT_THAT(MakePlan(world.observed()).status.restarts, ::testing::ElementsAre(record));
+
+  // The pod went and another came to its place: the record follows, and keeps its time.
+  world.observed().job.status.restarts = {record};
+  world.observed().pods.pop_back();
+  world.observed().now += std::chrono::seconds(5);
+  world.observed().rendezvous.changes[0].rung = rendezvous::Rung::kReplacePod;
+  record.rung = api::Rung::kReplacePod;
+  EXPECT_THAT(MakePlan(world.observed()).status.restarts, ::testing::ElementsAre(record));
+}
+
+TEST(Status, TellsOfABrokenRoundOnceItIsKnownWhoDiedOrThatNobodyDid) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(2, {}, 9);
+  world.observed().rendezvous.changes = {{.round = 2, .cause = "Infrastructure"}};
+  EXPECT_TRUE(MakePlan(world.observed()).status.restarts.empty());
+  world.Round(3, {0, 1}, 9);
+  EXPECT_EQ(MakePlan(world.observed()).status.restarts.size(), 1U);
 }
 
 TEST(Status, SaysWhyTheApiServerRefusesAPodAndMovesNoTimeOnRetries) {

@@ -37,11 +37,22 @@ TEST(LossFrom, TellsALostPodFromOneThatLeavesByItself) {
   };
   for (const auto& test : cases) {
     const auto loss = LossFrom(test.change, "trainer");
-    EXPECT_EQ(loss.has_value() ? loss->reason : "", test.reason) << test.name;
+    EXPECT_EQ(loss.has_value() ? loss->end.reason : "", test.reason) << test.name;
     if (!loss) continue;
     EXPECT_EQ(loss->job, (protocol::JobIdentity{"team", "job", "job-uid"}));
-    EXPECT_EQ(loss->pod_uid, "pod-uid");
+    EXPECT_EQ(loss->end.pod_uid, "pod-uid");
   }
+}
+
+TEST(LossFrom, TellsWhereAndWhyForTheRecord) {
+  Json pod = *Pod(kFailed);
+  pod["spec"]["nodeName"] = "node-7";
+  const auto failed = LossFrom({nullptr, std::make_shared<const Json>(pod)}, "trainer");
+  EXPECT_EQ(failed->end.node, "node-7");
+  EXPECT_EQ(failed->end.exit_code, 1);
+  EXPECT_EQ(failed->end.cause, "Infrastructure");
+  pod["status"]["reason"] = "Evicted";
+  EXPECT_EQ(LossFrom({nullptr, std::make_shared<const Json>(pod)}, "trainer")->end.cause, "Preemption");
 }
 
 }  // namespace

@@ -36,8 +36,8 @@ TEST(Metrics, FollowAJobAndForgetIt) {
   status.state = "Running";
   status.attempt = 2;
   status.rendezvous = api::RendezvousStatus{5, 8};
-  metrics.OnJob(Job(), status);
-  metrics.OnJob(Job(), status);
+  metrics.OnJob(Job(), status, {});
+  metrics.OnJob(Job(), status, {});
   std::string text = metrics.Expose(0).body;
   EXPECT_THAT(text, HasSubstr("lockstep_jobs{state=\"Running\"} 1"));
   EXPECT_THAT(text, HasSubstr("lockstep_job_world_size{job_name=\"a\",namespace=\"team\"} 8"));
@@ -46,6 +46,26 @@ TEST(Metrics, FollowAJobAndForgetIt) {
   text = metrics.Expose(0).body;
   EXPECT_THAT(text, HasSubstr("lockstep_jobs{state=\"Running\"} 0"));
   EXPECT_THAT(text, Not(HasSubstr("job_name=")));
+}
+
+TEST(Metrics, CountEachRecoveryOnceUnderTheRungThatMendedIt) {
+  Metrics metrics(1, "h", "l");
+  rendezvous::RoundChange change{.round = 2, .cause = "Hang", .rung = rendezvous::Rung::kMembership};
+  change.recovery_seconds = 0.2;
+  metrics.OnJob(Job(), {}, {change});
+  EXPECT_THAT(metrics.Expose(0).body, HasSubstr("lockstep_recovery_seconds_count{rung=\"Membership\"} 0"))
+      << "its pod may still come back";
+  change.rung = rendezvous::Rung::kRespawn;
+  change.is_mended = true;
+  change.lost_steps = 3;
+  const rendezvous::RoundChange growth{
+      .round = 3, .cause = "Scale", .is_mended = true, .recovery_seconds = 0.1};
+  for (int pass = 0; pass < 3; ++pass) metrics.OnJob(Job(), {}, {change, growth});
+  const std::string text = metrics.Expose(0).body;
+  EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_count{rung=\"Respawn\"} 1"));
+  EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_bucket{rung=\"Respawn\",le=\"0.25\"} 1"));
+  EXPECT_THAT(text, HasSubstr("lockstep_lost_steps_total{rung=\"Respawn\"} 3"));
+  EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_count{rung=\"Membership\"} 0"));
 }
 
 TEST(Metrics, CountRequestsByCode) {

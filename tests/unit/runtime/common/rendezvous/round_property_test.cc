@@ -39,7 +39,7 @@ struct World {
                           now);
         break;
       case 5:
-        round.PodGone(member.pod_uid, "gone", now);
+        round.PodGone({.pod_uid = member.pod_uid, .reason = "gone"}, now);
         ++incarnation[slot];
         break;
       case 6: (void)round.Heartbeat({.member = member, .round = newest}, now); break;

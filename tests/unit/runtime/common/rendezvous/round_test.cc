@@ -85,7 +85,7 @@ TEST_F(RoundTest, ADeadRankCostsNoWaiting) {
 
 TEST_F(RoundTest, SurvivorsKeepTheirOrderAndNewcomersFollow) {
   FormFirstRound();
-  round_.PodGone("pod-0-uid", "deleted", now_);
+  round_.PodGone({.pod_uid = "pod-0-uid", .reason = "deleted"}, now_);
   Join(2, 5);
   Join(1, 5);
   ASSERT_EQ(Members(), (std::vector<std::string>{"pod-1", "pod-2"}));
@@ -122,12 +122,14 @@ TEST_F(RoundTest, SilenceCountsAsADeath) {
   now_ += 3s;
   round_.Tick(now_);
   ASSERT_FALSE(round_.running().has_value());
-  EXPECT_EQ(round_.last_ending()->pods, std::vector<std::string>{"pod-2"});
+  ASSERT_EQ(round_.last_ending()->departures.size(), 1U);
+  EXPECT_EQ(round_.last_ending()->departures[0].pod, "pod-2");
+  EXPECT_EQ(round_.last_ending()->departures[0].detection_seconds, 11);
 }
 
 TEST_F(RoundTest, DeletedPodsAndOlderIncarnationsNeverReenter) {
   FormFirstRound();
-  round_.PodGone("pod-1-uid", "deleted", now_);
+  round_.PodGone({.pod_uid = "pod-1-uid", .reason = "deleted"}, now_);
   EXPECT_EQ(round_.Join(RequestOf(MemberOf(1)), now_), Admission::kEvicted);
   EXPECT_EQ(round_.Heartbeat({.member = MemberOf(1)}, now_), Admission::kEvicted);
   ASSERT_EQ(round_.Join(RequestOf(MemberOf(2, "", "2")), now_), Admission::kAccepted);
@@ -211,7 +213,7 @@ TEST_F(RoundTest, OnceCompletedNothingFormsAgain) {
   FormFirstRound();
   (void)round_.Leave({.member = MemberOf(0), .round = 1, .reason = LeaveReason::kCompleted}, now_);
   EXPECT_TRUE(round_.completed());
-  round_.PodGone("pod-1-uid", "ended", now_);
+  round_.PodGone({.pod_uid = "pod-1-uid", .reason = "ended"}, now_);
   round_.Tick(now_);
   EXPECT_EQ(round_.newest_number(), 1);
 }

@@ -85,13 +85,13 @@ TEST_F(ServiceTest, AWatchEndsAtOnceWhenAPodIsGone) {
   auto watch = std::async(std::launch::async, [&] {
     return client().Watch({.job = job_, .member = MemberOf(0), .round = 1}, {});
   });
-  service_.PodGone(job_, "pod-1-uid", "deleted");
+  service_.PodGone(job_, {.pod_uid = "pod-1-uid", .reason = "deleted"});
   const auto answer = watch.get();
   ASSERT_TRUE(answer.ok()) << answer.error().ToString();
   EXPECT_TRUE(answer->over);
   EXPECT_EQ(answer->reason, "pod-1: deleted");
   EXPECT_EQ(client().Join(RequestOf(1), {}).error().code, ErrorCode::kGone);
-  EXPECT_EQ(service_.View(job_).changes.back().pods, std::vector<std::string>{"pod-1"});
+  EXPECT_EQ(service_.View(job_).changes.back().departures.at(0).pod, "pod-1");
 }
 
 TEST_F(ServiceTest, ALostAnswerIsGivenAgainAtOnce) {
@@ -107,7 +107,7 @@ TEST_F(ServiceTest, ALostAnswerIsGivenAgainAtOnce) {
 
 TEST_F(ServiceTest, AWatchOfARoundThatIsOverIsAnsweredAtOnce) {
   FormRound();
-  service_.PodGone(job_, "pod-1-uid", "deleted");
+  service_.PodGone(job_, {.pod_uid = "pod-1-uid", .reason = "deleted"});
   const auto answer = client().Watch({.job = job_, .member = MemberOf(0), .round = 1}, {});
   ASSERT_TRUE(answer.ok()) << answer.error().ToString();
   EXPECT_TRUE(answer->over);

@@ -1,0 +1,41 @@
+#include "operator/telemetry/recovery_series.h"
+
+namespace lockstep::telemetry {
+namespace {
+
+// In the order of rendezvous::Rung.
+constexpr std::array<const char*, 4> kRungs = {"Membership", "Respawn", "ReplacePod", "Checkpoint"};
+const prometheus::Histogram::BucketBoundaries kBuckets = {0.05, 0.1, 0.25, 0.5, 1,   2.5,
+                                                          5,    10,  30,   60,  300, 1800};
+
+}  // namespace
+
+RecoverySeries::RecoverySeries(prometheus::Registry& registry) {
+  auto& seconds = prometheus::BuildHistogram()
+                      .Name("lockstep_recovery_seconds")
+                      .Help("Seconds from the end of a round by a failure to the next step.")
+                      .Register(registry);
+  auto& lost_steps = prometheus::BuildCounter()
+                         .Name("lockstep_lost_steps_total")
+                         .Help("Finished steps that had to be made again after a failure.")
+                         .Register(registry);
+  for (std::size_t i = 0; i < kRungs.size(); ++i) {
+    const prometheus::Labels labels = {{"rung", kRungs.at(i)}};
+    rungs_.at(i) = {&seconds.Add(labels, kBuckets), &lost_steps.Add(labels)};
+  }
+}
+
+void RecoverySeries::Count(const std::string& uid, const std::vector<rendezvous::RoundChange>& changes) {
+  if (changes.empty()) return;
+  std::set<int64_t>& counted = counted_[uid];
+  counted.erase(counted.begin(), counted.lower_bound(changes.front().round));
+  for (const rendezvous::RoundChange& change : changes) {
+    const bool is_over = change.is_mended && change.recovery_seconds > 0;
+    if (change.cause == "Scale" || !is_over || !counted.insert(change.round).second) continue;
+    const Series& series = rungs_.at(static_cast<std::size_t>(change.rung));
+    series.seconds->Observe(change.recovery_seconds);
+    series.lost_steps->Increment(static_cast<double>(change.lost_steps));
+  }
+}
+
+}  // namespace lockstep::telemetry

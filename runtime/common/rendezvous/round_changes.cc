@@ -1,0 +1,69 @@
+#include "runtime/common/rendezvous/round_changes.h"
+
+#include <algorithm>
+
+namespace lockstep::rendezvous {
+namespace {
+
+constexpr std::size_t kKeptChanges = 10;
+constexpr std::size_t kNamedDepartures = 3;  // the others are counted
+
+std::string ReasonOf(const std::vector<Departure>& departures) {
+  std::string reason;
+  for (std::size_t i = 0; i < std::min(departures.size(), kNamedDepartures); ++i) {
+    reason += (i == 0 ? "" : "; ") + departures[i].pod + ": " + departures[i].reason;
+  }
+  const std::size_t others = departures.size() - std::min(departures.size(), kNamedDepartures);
+  return others == 0 ? reason : reason + "; and " + std::to_string(others) + " more";
+}
+
+void TakeDeparture(const Departure& departure, std::vector<Departure>& known) {
+  const auto found = std::find_if(known.begin(), known.end(),
+                                  [&](const Departure& entry) { return entry.pod_uid == departure.pod_uid; });
+  if (found == known.end()) {
+    known.push_back(departure);
+    return;
+  }
+  const bool is_back = found->is_back;
+  *found = departure;
+  found->is_back = is_back;
+}
+
+void Climb(const ClosedRound& closed, RoundChange& change) {
+  for (Departure& departure : change.departures) {
+    const auto peer = std::find_if(closed.peers.begin(), closed.peers.end(),
+                                   [&](const Peer& entry) { return entry.slot == departure.slot; });
+    if (departure.is_back || peer == closed.peers.end()) continue;
+    departure.is_back = true;
+    const bool same_pod = peer->pod_uid == departure.pod_uid;
+    change.rung = std::max(change.rung, same_pod ? Rung::kRespawn : Rung::kReplacePod);
+  }
+}
+
+}  // namespace
+
+void RecordEnding(const Ending& ending, std::vector<RoundChange>& changes) {
+  if (changes.empty() || changes.back().round != ending.round) {
+    changes.push_back({.round = ending.round, .cause = ending.cause, .reason = ending.reason});
+    if (changes.size() > kKeptChanges) changes.erase(changes.begin());
+  }
+  RoundChange& change = changes.back();
+  for (const Departure& departure : ending.departures) TakeDeparture(departure, change.departures);
+  if (change.departures.empty()) return;
+  change.cause = change.departures.front().cause;
+  change.reason = ReasonOf(change.departures);
+}
+
+void RecordClosing(const Ending& ending, const ClosedRound& closed, bool is_full,
+                   std::vector<RoundChange>& changes) {
+  for (RoundChange& change : changes) {
+    if (change.is_mended) continue;
+    const auto departed = static_cast<int>(change.departures.size());
+    if (change.round == ending.round && departed == ending.members) change.rung = Rung::kCheckpoint;
+    Climb(closed, change);
+    change.is_mended = is_full || std::all_of(change.departures.begin(), change.departures.end(),
+                                              [](const Departure& entry) { return entry.is_back; });
+  }
+}
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,166 @@
+#include "runtime/common/rendezvous/round_changes.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using protocol::LeaveReason;
+
+// A round of pods 0, 1 and 2 with two ranks each, of which something happens to pod 1.
+class RoundChangesTest : public ::testing::Test {
+ protected:
+  RoundChangesTest() {
+    for (int slot : {0, 1, 2}) Join(slot);
+  }
+
+  static protocol::Member MemberOf(int slot, const std::string& life) {
+    const std::string pod = "pod-" + std::to_string(slot);
+    return {.pod = pod, .pod_uid = pod + life, .slot = slot, .incarnation = "1"};
+  }
+  void Join(int slot, const std::string& life = "") {
+    ASSERT_EQ(
+        round_.Join({.member = MemberOf(slot, life), .nproc = 2, .last_round = round_.newest_number()}, now_),
+        Admission::kAccepted);
+    Record();
+  }
+  void RankDies(int slot) {
+    const protocol::RankFailure failure{.cause = "Hang",
+                                        .ranks = {2 * slot + 1},
+                                        .exit_code = 137,
+                                        .detection_seconds = 4,
+                                        .last_lines = "killed"};
+    (void)round_.Leave({.member = MemberOf(slot, ""),
+                        .round = round_.newest_number(),
+                        .reason = LeaveReason::kRankDied,
+                        .detail = "rank process 1 hangs",
+                        .failure = failure},
+                       now_);
+    Record();
+  }
+  void PodEnds(int slot, const PodEnd& end) {
+    PodEnd ended = end;
+    ended.pod_uid = MemberOf(slot, "").pod_uid;
+    round_.PodGone(ended, now_);
+    Record();
+  }
+  void Stop(int slot) {
+    (void)round_.Leave({.member = MemberOf(slot, ""), .reason = LeaveReason::kStopping, .detail = "told to"},
+                       now_);
+    Record();
+  }
+  // As JobEntry does.
+  void Record() {
+    round_.Tick(now_);
+    if (!round_.last_ending().has_value()) return;
+    RecordEnding(*round_.last_ending(), changes_);
+    if (!round_.running().has_value() || round_.running()->number == recorded_) return;
+    recorded_ = round_.running()->number;
+    const bool is_full = static_cast<int>(round_.running()->peers.size()) >= round_.places();
+    RecordClosing(*round_.last_ending(), *round_.running(), is_full, changes_);
+  }
+  const RoundChange& first() { return changes_.at(0); }
+
+  SteadyTime now_ = SteadyTime(1h);
+  Round round_{JobSettings{.min_members = 1, .max_members = 3, .expected_members = 3}};
+  int64_t recorded_ = 0;
+  std::vector<RoundChange> changes_;
+};
+
+TEST_F(RoundChangesTest, ARankThatCameBackInItsPodIsARespawn) {
+  RankDies(1);
+  for (int slot : {0, 2}) Join(slot);
+  ASSERT_TRUE(round_.running().has_value());
+  EXPECT_EQ(first().rung, Rung::kMembership) << "so far the others went on without it";
+  EXPECT_FALSE(first().is_mended);
+  Join(1);
+  for (int slot : {0, 2}) Join(slot);
+  EXPECT_EQ(first().rung, Rung::kRespawn);
+  EXPECT_TRUE(first().is_mended);
+  EXPECT_EQ(changes_.at(1).cause, "Scale") << "letting it in again is no failure";
+}
+
+TEST_F(RoundChangesTest, TellsWhatTheSupervisorKnew) {
+  RankDies(1);
+  ASSERT_EQ(first().departures.size(), 1U);
+  const Departure& departure = first().departures[0];
+  EXPECT_EQ(departure.pod, "pod-1");
+  EXPECT_EQ(departure.ranks, std::vector<int64_t>{3});
+  EXPECT_EQ(departure.exit_code, 137);
+  EXPECT_EQ(departure.detection_seconds, 4);
+  EXPECT_EQ(departure.last_lines, "killed");
+  EXPECT_EQ(first().cause, "Hang");
+  EXPECT_EQ(first().reason, "pod-1: rank process 1 hangs");
+}
+
+TEST_F(RoundChangesTest, ANewPodInTheSlotIsAReplacement) {
+  PodEnds(1, {.reason = "exit code 1", .cause = "Infrastructure", .exit_code = 1, .node = "node-7"});
+  EXPECT_EQ(first().departures.at(0).ranks, (std::vector<int64_t>{2, 3})) << "though nobody reported them";
+  EXPECT_EQ(first().departures.at(0).node, "node-7");
+  for (int slot : {0, 2}) Join(slot);
+  Join(1, "-new");
+  for (int slot : {0, 2}) Join(slot);
+  EXPECT_EQ(first().rung, Rung::kReplacePod);
+}
+
+TEST_F(RoundChangesTest, ABreakThatNobodyDiedOfIsAMembershipChange) {
+  (void)round_.Broken({.member = MemberOf(0, ""), .round = 1, .reason = "connection reset"}, now_);
+  for (int slot : {0, 1, 2}) Join(slot);
+  EXPECT_EQ(first().rung, Rung::kMembership);
+  EXPECT_TRUE(first().is_mended);
+  EXPECT_EQ(first().reason, "pod-0: connection reset");
+}
+
+TEST_F(RoundChangesTest, WithoutASurvivorOnlyACheckpointIsLeft) {
+  for (int slot : {0, 1, 2}) RankDies(slot);
+  for (int slot : {0, 1, 2}) Join(slot);
+  EXPECT_EQ(first().departures.size(), 3U);
+  EXPECT_EQ(first().rung, Rung::kCheckpoint);
+}
+
+TEST_F(RoundChangesTest, LearnsWhoDiedAfterACollectiveFailed) {
+  (void)round_.Broken({.member = MemberOf(0, ""), .round = 1, .reason = "connection reset"}, now_);
+  Join(0);
+  EXPECT_EQ(first().reason, "pod-0: connection reset");
+  RankDies(1);
+  EXPECT_EQ(changes_.size(), 1U);
+  EXPECT_EQ(first().cause, "Hang");
+  EXPECT_EQ(first().reason, "pod-1: rank process 1 hangs");
+}
+
+TEST_F(RoundChangesTest, APodsEndSaysWhyItStopped) {
+  Stop(1);
+  EXPECT_EQ(first().cause, "Preemption");
+  PodEnds(1, {.reason = "exit code 1: gave up", .cause = "Infrastructure", .exit_code = 1, .node = "node-7"});
+  EXPECT_EQ(first().cause, "Infrastructure");
+  EXPECT_EQ(first().departures.size(), 1U);
+  EXPECT_EQ(first().departures[0].exit_code, 1);
+}
+
+TEST_F(RoundChangesTest, OneThatDiesBeforeTheNextRoundFormsBelongsToTheSameChange) {
+  RankDies(1);
+  Join(0);
+  PodEnds(0, {.reason = "exit code 137"});
+  Join(2);
+  EXPECT_EQ(changes_.size(), 1U);
+  EXPECT_EQ(first().departures.size(), 2U);
+}
+
+TEST_F(RoundChangesTest, KeepsTheNewestTenAndNamesThreeOfMany) {
+  for (int i = 0; i < 11; ++i) {
+    (void)round_.Broken({.member = MemberOf(0, ""), .round = round_.newest_number()}, now_);
+    for (int slot : {0, 1, 2}) Join(slot);
+  }
+  EXPECT_EQ(changes_.size(), 10U);
+  EXPECT_EQ(changes_.back().round, 11);
+  Ending ending{.round = 12, .members = 5};
+  for (const char* pod : {"a", "b", "c", "d", "e"}) {
+    ending.departures.push_back({.pod = pod, .pod_uid = pod, .reason = "gone"});
+  }
+  RecordEnding(ending, changes_);
+  EXPECT_EQ(changes_.back().reason, "a: gone; b: gone; c: gone; and 2 more");
+}
+
+}  // namespace
+}  // namespace lockstep::rendezvous
