@@ -175,6 +175,17 @@ Result<std::vector<std::vector<int64_t>>> Communicator::AllGather(
   return rows;
 }
 
+Result<void> Communicator::AllToAll(at::Tensor& output, std::vector<int64_t> rows, at::Tensor& input) {
+  return Run("all-to-all", [&] {
+    std::vector<int64_t> sent(static_cast<std::size_t>(world()), input.size(0) / world());
+    group_->process_group->alltoall_base(output, input, rows, sent)->wait();
+  });
+}
+
+Result<void> Communicator::AllGatherInto(at::Tensor& all, at::Tensor& mine) {
+  return Run("all-gather", [&] { group_->process_group->_allgather_base(all, mine)->wait(); });
+}
+
 Result<void> Communicator::Barrier() {
   return Run("barrier", [&] { group_->process_group->barrier()->wait(); });
 }

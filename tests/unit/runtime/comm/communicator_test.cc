@@ -50,6 +50,40 @@ TEST(Communicator, MovesValuesBetweenTheRanks) {
   ExpectAllSucceed(ranks);
 }
 
+// Rank r brings r + 1 rows for each rank but rank 2, which brings none.
+TEST(Communicator, MovesBlocksOfRows) {
+  for (const int world : {1, 4}) {
+    Meeting meeting;
+    auto ranks = StartRanks(world, [&](int rank, LineChannel&) {
+      auto communicator = meeting.Enter(1, rank, world);
+      REQUIRE(communicator.ok());
+      std::vector<int64_t> rows;
+      std::vector<float> expected;
+      for (int source = 0; source < world; ++source) {
+        rows.push_back(source == 2 ? 0 : source + 1);
+        for (int64_t row = 0; row < rows.back(); ++row)
+          expected.push_back(static_cast<float>(100 * source + 10 * rank) + static_cast<float>(row));
+      }
+      const int64_t mine = rows[static_cast<std::size_t>(rank)];
+      at::Tensor input = at::empty({world * mine, 5}, at::kFloat);
+      for (int64_t i = 0; i < world * mine; ++i) input[i].fill_(100 * rank + 10 * (i / mine) + i % mine);
+      at::Tensor output = at::empty({static_cast<int64_t>(expected.size()), 5}, at::kFloat);
+      REQUIRE((*communicator)->AllToAll(output, rows, input).ok());
+      REQUIRE(output.eq(at::tensor(expected).unsqueeze(1)).all().item<bool>());
+
+      at::Tensor part = at::full({3}, rank, at::kFloat);
+      at::Tensor all = at::empty({3 * world}, at::kFloat);
+      REQUIRE((*communicator)->AllGatherInto(all, part).ok());
+      REQUIRE(all.eq(at::arange(world, at::kFloat).repeat_interleave(3)).all().item<bool>());
+      (*communicator)->Abort();
+      REQUIRE((*communicator)->AllToAll(output, rows, input).error().code == ErrorCode::kAborted);
+      REQUIRE((*communicator)->AllGatherInto(all, part).error().code == ErrorCode::kAborted);
+      return 0;
+    });
+    ExpectAllSucceed(ranks);
+  }
+}
+
 TEST(Communicator, WorksAlone) {
   Meeting meeting;
   ForkedProcess rank([&](LineChannel&) {
