@@ -87,8 +87,14 @@ LoopOutcome Run(train::ControlLink& link, train::RoundControl& control, const Cl
   log::Bind({{"job", worker.job.name},
              {"pod", EnvOr(env::kPodName, "")},
              {"local_rank", EnvOr(env::kLocalRank, "0")}});
-  // Whoever starts several pods on one machine says with OMP_NUM_THREADS what each may use.
-  if (std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(train::ThreadsPerRank(worker.nproc));
+  if (settings->training.determinism == api::Determinism::kWorld) {
+    // Kernels add in another order with another number of threads, which must not follow from where a rank
+    // runs.
+    at::set_num_threads(1);
+  } else if (std::getenv("OMP_NUM_THREADS") == nullptr) {
+    // Whoever starts several pods on one machine says with OMP_NUM_THREADS what each may use.
+    at::set_num_threads(train::ThreadsPerRank(worker.nproc));
+  }
   at::set_num_interop_threads(1);
   return Train(*settings, link, control, clock);
 }

@@ -84,7 +84,7 @@ class DataParallel final : public Strategy {
     for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
   }
 
-  Result<void> BeginStep() override {
+  Result<void> BeginStep(std::span<const int64_t>) override {
     started_.works.clear();
     return CatchTorch(ErrorCode::kAborted, "preparing the step", [this] {
       // A collective: once per round, in the order in which the first backward produced its gradients.

@@ -4,6 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <span>
+
 #include "runtime/common/base/result.h"
 
 namespace lockstep::parallel {
@@ -13,11 +16,12 @@ class Strategy {
   virtual ~Strategy() = default;
 
   // Gradients are zero afterwards. Every rank of the round calls it before its first forward of a step.
-  [[nodiscard]] virtual Result<void> BeginStep() = 0;
+  // `micro_batches[r]` is how many rank r takes: the step's first ones are rank 0's, and so on.
+  [[nodiscard]] virtual Result<void> BeginStep(std::span<const int64_t> micro_batches) = 0;
 
   // Adds the gradient of `loss_sum`, a sum over samples, to what this rank has gathered in this step. With
-  // `last`, the gradients of all ranks are summed while the backward pass runs; afterwards every parameter's
-  // gradient is the sum over the global batch, the same bits on each rank. kAborted: the round broke;
+  // `last`, the gradients of all ranks are summed, too; afterwards every parameter's gradient is the sum over
+  // the global batch, the same bits on each rank. kAborted: the round broke;
   // kInternal: the pass itself failed.
   [[nodiscard]] virtual Result<void> Backward(const at::Tensor& loss_sum, bool last) = 0;
 

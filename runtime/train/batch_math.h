@@ -5,6 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/common/api/training_spec.h"
+
 namespace lockstep::train {
 
 // Places [begin, end) among the samples of a step or of a data set.
@@ -23,5 +25,25 @@ struct Slice {
 // The slice in pieces of `size`, the last one smaller where it does not divide; one piece where `size` is
 // absent.
 [[nodiscard]] std::vector<Slice> MicroBatches(Slice slice, std::optional<int64_t> size);
+
+// How a step is cut into micro-batches.
+struct Cutting {
+  std::optional<int64_t> size;  // most samples of one
+  // The same ones in any world: the step is cut, and each rank gets some of the pieces, the whole of a piece
+  // or nothing. Otherwise each rank cuts its own share. Needs `size`.
+  bool same_in_any_world = false;
+};
+
+// Without spec.microBatchSize, `determinism: world` cuts a full step into 16 pieces: ranks beyond those have
+// nothing to do, and more pieces cost more passes.
+[[nodiscard]] Cutting CuttingOf(const api::TrainingSpec& spec);
+
+// What one rank does in a step.
+struct RankShare {
+  std::vector<Slice> pieces;           // its micro-batches, in order
+  Slice places;                        // all of them together
+  std::vector<int64_t> micro_batches;  // how many each rank has
+};
+[[nodiscard]] RankShare ShareOf(int64_t count, int rank, int world, const Cutting& cutting);
 
 }  // namespace lockstep::train

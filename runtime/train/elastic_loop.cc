@@ -5,11 +5,11 @@
 
 #include "runtime/common/base/log.h"
 #include "runtime/data/sampler.h"
-#include "runtime/parallel/data_parallel.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/progress.h"
 #include "runtime/train/saves.h"
 #include "runtime/train/step.h"
+#include "runtime/train/strategy_choice.h"
 #include "runtime/train/sync.h"
 
 namespace lockstep::train {
@@ -141,7 +141,7 @@ class ElasticLoop {
     LOCKSTEP_TRY(const StateSource source,
                  SyncState(*round_.communicator, state_,
                            [this](TrainingState& state) { return saves_.Restore(state); }));
-    LOCKSTEP_TRY(round_.strategy, parallel::MakeDataParallel(round_.communicator, state_.trained));
+    LOCKSTEP_TRY(round_.strategy, MakeStrategy(in_.training, round_.communicator, state_));
     runner_.EnterRound(assignment.rank, assignment.world);
     ledger_.EnterRound(assignment.round, assignment.rank);
     progress_.EnterRound(assignment.round, state_.step);

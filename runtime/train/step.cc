@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <numeric>
+#include <span>
 
 #include "runtime/comm/torch_error.h"
 #include "runtime/train/gradients.h"
@@ -17,8 +19,28 @@ using comm::CatchTorch;
 // A single one may be an outlier and is skipped; so many in a row do not get better.
 constexpr int kNotFiniteLimit = 3;
 
-// Places in the vector that is summed beside the gradients.
-enum Sum { kCount, kLoss, kYield, kStop, kSave };
+// Places in the vector that is summed beside the gradients. From kLosses on there is one place for each
+// micro-batch of the step: only one rank adds to it, so the sum is exact, and adding the places in order
+// gives the loss the same bits in every world that has the same micro-batches.
+enum Sum { kCount, kYield, kStop, kSave, kLosses };
+
+at::Tensor EmptySums(const RankShare& share) {
+  const int64_t micro_batches =
+      std::accumulate(share.micro_batches.begin(), share.micro_batches.end(), int64_t{0});
+  return at::zeros({kLosses + micro_batches}, at::kDouble);
+}
+
+// The places of this rank's micro-batches in the sums.
+std::span<double> LossesOf(const RankShare& share, int rank, at::Tensor& sums) {
+  const auto before = share.micro_batches.begin() + rank;
+  const int64_t begin = std::accumulate(share.micro_batches.begin(), before, int64_t{kLosses});
+  return {sums.data_ptr<double>() + begin, share.pieces.size()};
+}
+
+double LossSum(const at::Tensor& sums) {
+  const double* values = sums.const_data_ptr<double>();
+  return std::accumulate(values + kLosses, values + sums.numel(), 0.0);
+}
 
 void SeedGenerator(uint64_t seed) {
   at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
@@ -27,13 +49,12 @@ void SeedGenerator(uint64_t seed) {
 }
 
 // What the loader is to make ready: this rank's micro-batches, step after step.
-data::Loader::Source SourceOf(const StepContext& context, int rank, int world) {
-  return [&context, rank, world, step = context.state.step, pieces = std::vector<Slice>(),
+data::Loader::Source SourceOf(const StepContext& context, const Cutting& cutting, int rank, int world) {
+  return [&context, cutting, rank, world, step = context.state.step, pieces = std::vector<Slice>(),
           next = std::size_t{0}](int64_t) mutable -> std::optional<std::vector<int64_t>> {
     while (next == pieces.size()) {  // a step may have nothing for this rank
       if (step >= context.total_steps) return std::nullopt;
-      const Slice share = SliceOf(context.plan.CountOf(step), rank, world);
-      pieces = MicroBatches(share, context.spec.micro_batch_size);
+      pieces = ShareOf(context.plan.CountOf(step), rank, world, cutting).pieces;
       next = 0;
       ++step;
     }
@@ -45,14 +66,16 @@ data::Loader::Source SourceOf(const StepContext& context, int rank, int world) {
 }  // namespace
 
 StepRunner::StepRunner(const StepContext& context)
-    : context_(context), loader_(context.dataset, context.spec.data.workers, context.spec.data.prefetch) {
+    : context_(context),
+      cutting_(CuttingOf(context.spec)),
+      loader_(context.dataset, context.spec.data.workers, context.spec.data.prefetch) {
   for (const NamedTensor& buffer : context_.state.buffers) buffers_before_.push_back(buffer.tensor.clone());
 }
 
 void StepRunner::EnterRound(int rank, int world) {
   rank_ = rank;
   world_ = world;
-  loader_.Start(SourceOf(context_, rank, world));
+  loader_.Start(SourceOf(context_, cutting_, rank, world));
 }
 
 Result<StepReport> StepRunner::Run(comm::Communicator& communicator, parallel::Strategy& strategy,
@@ -73,32 +96,35 @@ Result<StepReport> StepRunner::Run(comm::Communicator& communicator, parallel::S
 Result<StepReport> StepRunner::RunOrFail(comm::Communicator& communicator, parallel::Strategy& strategy,
                                          const Wishes& wishes, const std::stop_token& stop) {
   const int64_t step = context_.state.step;
-  const Slice share = SliceOf(context_.plan.CountOf(step), rank_, world_);
-  const std::vector<Slice> pieces = MicroBatches(share, context_.spec.micro_batch_size);
-  LOCKSTEP_TRY(strategy.BeginStep());
-  double loss_sum = 0;
-  LOCKSTEP_TRY(const at::Tensor last_loss, ForwardShare(pieces, strategy, stop, loss_sum));
+  const RankShare share = ShareOf(context_.plan.CountOf(step), rank_, world_, cutting_);
+  LOCKSTEP_TRY(strategy.BeginStep(share.micro_batches));
+  at::Tensor sums = EmptySums(share);
+  LOCKSTEP_TRY(const at::Tensor last_loss,
+               ForwardShare(share.pieces, strategy, stop, LossesOf(share, rank_, sums)));
   if (context_.ledger.enabled())
-    context_.ledger.Contribute(step, context_.plan.Ids(step, share.begin, share.end));
-  const at::Tensor sums = at::tensor({static_cast<double>(share.size()), loss_sum, wishes.yield ? 1.0 : 0.0,
-                                      wishes.stop ? 1.0 : 0.0, wishes.save ? 1.0 : 0.0},
-                                     at::kDouble);
+    context_.ledger.Contribute(step, context_.plan.Ids(step, share.places.begin, share.places.end));
+  double* values = sums.data_ptr<double>();
+  values[kCount] = static_cast<double>(share.places.size());
+  values[kYield] = wishes.yield ? 1 : 0;
+  values[kStop] = wishes.stop ? 1 : 0;
+  values[kSave] = wishes.save ? 1 : 0;
   // Started first, so that it travels during the backward pass.
   LOCKSTEP_TRY(comm::Communicator::PendingSum pending, communicator.StartSum(sums));
-  LOCKSTEP_TRY(pieces.empty() ? strategy.BackwardOfNothing() : Backward(strategy, last_loss, /*last=*/true));
+  LOCKSTEP_TRY(share.pieces.empty() ? strategy.BackwardOfNothing()
+                                    : Backward(strategy, last_loss, /*last=*/true));
   LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return pending.Wait(); }));
   // All sums are known to be good here: nothing below can be undone by another rank's failure.
-  return context_.phases.Time("optimizer", [&] { return Commit(sums, share.size()); });
+  return context_.phases.Time("optimizer", [&] { return Commit(sums, share.places.size()); });
 }
 
 Result<at::Tensor> StepRunner::ForwardShare(const std::vector<Slice>& pieces, parallel::Strategy& strategy,
-                                            const std::stop_token& stop, double& loss_sum) {
+                                            const std::stop_token& stop, std::span<double> losses) {
   at::Tensor last;
-  for (const Slice& piece : pieces) {
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
     if (last.defined()) LOCKSTEP_TRY(Backward(strategy, last, /*last=*/false));
-    LOCKSTEP_TRY(const models::LossSums losses, Forward(piece, stop));
-    last = losses.loss;
-    loss_sum += last.item<double>();
+    LOCKSTEP_TRY(const models::LossSums sums, Forward(pieces[i], stop));
+    last = sums.loss;
+    losses[i] = last.item<double>();
   }
   return last;
 }
@@ -130,7 +156,7 @@ Result<StepReport> StepRunner::Commit(const at::Tensor& sums, int64_t local_coun
   TrainingState& state = context_.state;
   const double* values = sums.const_data_ptr<double>();
   StepReport report{
-      .loss = values[kLoss] / values[kCount],
+      .loss = LossSum(sums) / values[kCount],
       .learning_rate = LearningRate(context_.spec.schedule, context_.spec.optimizer.learning_rate, state.step,
                                     context_.total_steps),
       .global_count = static_cast<int64_t>(values[kCount]),

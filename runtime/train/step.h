@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <vector>
 
@@ -68,15 +69,16 @@ class StepRunner {
   [[nodiscard]] Result<StepReport> RunOrFail(comm::Communicator& communicator, parallel::Strategy& strategy,
                                              const Wishes& wishes, const std::stop_token& stop);
   [[nodiscard]] Result<models::LossSums> Forward(const Slice& piece, const std::stop_token& stop);
-  // The share's micro-batches but for the last one's backward pass; returns that one's losses, with
-  // `loss_sum` of all.
+  // The share's micro-batches but for the last one's backward pass; returns that one's loss. `losses` is what
+  // each came to.
   [[nodiscard]] Result<at::Tensor> ForwardShare(const std::vector<Slice>& pieces,
                                                 parallel::Strategy& strategy, const std::stop_token& stop,
-                                                double& loss_sum);
+                                                std::span<double> losses);
   [[nodiscard]] Result<void> Backward(parallel::Strategy& strategy, const at::Tensor& loss, bool last);
   [[nodiscard]] Result<StepReport> Commit(const at::Tensor& sums, int64_t local_count);
 
   StepContext context_;
+  const Cutting cutting_;
   data::Loader loader_;
   int rank_ = 0;
   int world_ = 1;

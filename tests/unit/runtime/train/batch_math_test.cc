@@ -40,5 +40,45 @@ TEST(MicroBatches, CutsASliceIntoPiecesOfTheGivenSize) {
   EXPECT_TRUE(MicroBatches({5, 5}, 4).empty());
 }
 
+TEST(ShareOf, CutsEachRanksShare) {
+  const RankShare share = ShareOf(20, 1, 3, {.size = 4});
+  EXPECT_EQ(share.places, (Slice{7, 14}));
+  EXPECT_EQ(share.pieces, (std::vector<Slice>{{7, 11}, {11, 14}}));
+  EXPECT_EQ(share.micro_batches, (std::vector<int64_t>{2, 2, 2}));
+  EXPECT_EQ(ShareOf(2, 2, 3, {}).micro_batches, (std::vector<int64_t>{1, 1, 0}));
+}
+
+TEST(ShareOf, GivesWholePiecesThatAreTheSameInAnyWorld) {
+  for (int64_t count = 1; count < 60; ++count) {
+    for (int64_t size = 1; size < 9; ++size) {
+      const std::vector<Slice> all = MicroBatches({0, count}, size);
+      for (int world = 1; world < 12; ++world) {
+        std::vector<Slice> together;
+        for (int rank = 0; rank < world; ++rank) {
+          const RankShare share = ShareOf(count, rank, world, {.size = size, .same_in_any_world = true});
+          ASSERT_EQ(share.micro_batches[static_cast<std::size_t>(rank)],
+                    static_cast<int64_t>(share.pieces.size()));
+          ASSERT_LE(share.places.end, count);
+          together.insert(together.end(), share.pieces.begin(), share.pieces.end());
+        }
+        ASSERT_EQ(together, all) << count << " samples in pieces of " << size << " over " << world
+                                 << " ranks";
+      }
+    }
+  }
+}
+
+TEST(CuttingOf, DependsOnTheJobAlone) {
+  api::TrainingSpec spec;
+  spec.global_batch_size = 100;
+  EXPECT_EQ(CuttingOf(spec).size, std::nullopt);
+  EXPECT_FALSE(CuttingOf(spec).same_in_any_world);
+  spec.determinism = api::Determinism::kWorld;
+  EXPECT_EQ(CuttingOf(spec).size, 7);  // 16 pieces at most
+  EXPECT_TRUE(CuttingOf(spec).same_in_any_world);
+  spec.micro_batch_size = 25;
+  EXPECT_EQ(CuttingOf(spec).size, 25);
+}
+
 }  // namespace
 }  // namespace lockstep::train

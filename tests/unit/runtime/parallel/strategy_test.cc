@@ -1,17 +1,36 @@
-#include "runtime/parallel/data_parallel.h"
+#include "runtime/parallel/strategy.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <thread>
+
+#include "runtime/parallel/data_parallel.h"
+#include "runtime/parallel/deterministic_data_parallel.h"
 #include "tests/support/forked_ranks.h"
 
 namespace lockstep::parallel {
 namespace {
 
 using testing::ExpectAllSucceed;
+using testing::kPatience;
 using testing::LineChannel;
 using testing::Meeting;
 using testing::StartRanks;
+
+using Make = Result<std::unique_ptr<Strategy>> (*)(std::shared_ptr<comm::Communicator>,
+                                                   std::vector<at::Tensor>);
+
+// What every strategy promises.
+struct Named {
+  const char* name;
+  Make make;
+};
+class StrategyTest : public ::testing::TestWithParam<Named> {};
+INSTANTIATE_TEST_SUITE_P(All, StrategyTest,
+                         ::testing::Values(Named{"DataParallel", MakeDataParallel},
+                                           Named{"DeterministicDataParallel", MakeDeterministicDataParallel}),
+                         [](const auto& one) { return std::string(one.param.name); });
 
 // More than one bucket, and parameters of several shapes.
 struct Network {
@@ -51,20 +70,22 @@ double RelativeError(Network& network, Network& reference) {
 }
 
 // `shares[rank]` lists the sizes of the rank's micro-batches; together they are the 16 samples of the step.
-double WorstErrorOfThreeSteps(const std::vector<std::vector<int64_t>>& shares) {
+double WorstErrorOfThreeSteps(Make make, const std::vector<std::vector<int64_t>>& shares) {
   Meeting meeting;
+  std::vector<int64_t> micro_batches;
+  for (const auto& share : shares) micro_batches.push_back(static_cast<int64_t>(share.size()));
   double worst = 0;
   auto ranks = StartRanks(static_cast<int>(shares.size()), [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     auto communicator = meeting.Enter(1, rank, static_cast<int>(shares.size()));
     REQUIRE(communicator.ok());
     Network network;
-    auto strategy = MakeDataParallel(*communicator, network.layers->parameters());
+    auto strategy = make(*communicator, network.layers->parameters());
     REQUIRE(strategy.ok());
     double worst_here = 0;
     for (int64_t step = 0; step < 3; ++step) {
       const Samples samples(step);
-      REQUIRE((*strategy)->BeginStep().ok());
+      REQUIRE((*strategy)->BeginStep(micro_batches).ok());
       int64_t begin = 0;
       for (int r = 0; r < rank; ++r) {
         for (const int64_t size : shares[static_cast<std::size_t>(r)]) begin += size;
@@ -86,14 +107,14 @@ double WorstErrorOfThreeSteps(const std::vector<std::vector<int64_t>>& shares) {
     return 0;
   });
   for (auto& rank : ranks) {
-    const auto line = rank.channel().Receive(testing::kPatience);
+    const auto line = rank.channel().Receive(kPatience);
     worst = std::max(worst, line.has_value() ? std::stod(*line) * 1e-9 : 1.0);
   }
   ExpectAllSucceed(ranks);
   return worst;
 }
 
-TEST(DataParallel, GivesTheGradientsOfOneProcessWithTheWholeBatch) {
+TEST_P(StrategyTest, GivesTheGradientsOfOneProcessWithTheWholeBatch) {
   const std::vector<std::vector<std::vector<int64_t>>> cases = {
       {{16}},               // one rank
       {{8}, {8}},           // equal shares
@@ -103,22 +124,23 @@ TEST(DataParallel, GivesTheGradientsOfOneProcessWithTheWholeBatch) {
       {{9}, {7}, {}},       // a rank with nothing to do
   };
   for (const auto& shares : cases) {
-    const double worst = WorstErrorOfThreeSteps(shares);
+    const double worst = WorstErrorOfThreeSteps(GetParam().make, shares);
     std::printf("%zu ranks: relative error of the gradients %.2g\n", shares.size(), worst);
     EXPECT_LE(worst, 1e-6);
   }
 }
 
-TEST(DataParallel, TellsABrokenRoundFromAFailedPass) {
+TEST_P(StrategyTest, TellsABrokenRoundFromAFailedPass) {
+  const Make make = GetParam().make;
   Meeting meeting;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     auto communicator = meeting.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     Network network;
-    auto strategy = MakeDataParallel(*communicator, network.layers->parameters());
+    auto strategy = make(*communicator, network.layers->parameters());
     REQUIRE(strategy.ok());
     const Samples samples(0);
-    REQUIRE((*strategy)->BeginStep().ok());
+    REQUIRE((*strategy)->BeginStep(std::vector<int64_t>{2, 1}).ok());
     const at::Tensor scalar_needed = network.layers->forward(samples.inputs);
     const Result<void> misuse = (*strategy)->Backward(scalar_needed, /*last=*/false);
     REQUIRE(!misuse.ok());
@@ -131,12 +153,13 @@ TEST(DataParallel, TellsABrokenRoundFromAFailedPass) {
     (*communicator)->Abort();
     return 0;
   });
-  EXPECT_EQ(ranks[1].Wait(testing::kPatience), 128 + SIGKILL);
-  EXPECT_EQ(ranks[0].Wait(testing::kPatience), 0);
+  EXPECT_EQ(ranks[1].Wait(kPatience), 128 + SIGKILL);
+  EXPECT_EQ(ranks[0].Wait(kPatience), 0);
 }
 
-// The gradients of a broken round must not leak into the next: same process, new Reducer, fewer ranks.
-TEST(DataParallel, IsBuiltAnewForTheNextRound) {
+// The gradients of a broken round must not leak into the next: same process, new strategy, fewer ranks.
+TEST_P(StrategyTest, IsBuiltAnewForTheNextRound) {
+  const Make make = GetParam().make;
   Meeting first;
   Meeting second;
   auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
@@ -145,9 +168,9 @@ TEST(DataParallel, IsBuiltAnewForTheNextRound) {
     {
       auto communicator = first.Enter(1, rank, 3);
       REQUIRE(communicator.ok());
-      auto strategy = MakeDataParallel(*communicator, network.layers->parameters());
+      auto strategy = make(*communicator, network.layers->parameters());
       REQUIRE(strategy.ok());
-      REQUIRE((*strategy)->BeginStep().ok());
+      REQUIRE((*strategy)->BeginStep(std::vector<int64_t>{1, 1, 1}).ok());
       const at::Tensor loss = network.LossSum(samples.inputs, samples.labels);
       if (rank == 2) ::raise(SIGKILL);
       REQUIRE(!(*strategy)->Backward(loss, true).ok());
@@ -155,9 +178,9 @@ TEST(DataParallel, IsBuiltAnewForTheNextRound) {
     }
     auto communicator = second.Enter(2, rank, 2);
     REQUIRE(communicator.ok());
-    auto strategy = MakeDataParallel(*communicator, network.layers->parameters());
+    auto strategy = make(*communicator, network.layers->parameters());
     REQUIRE(strategy.ok());
-    REQUIRE((*strategy)->BeginStep().ok());
+    REQUIRE((*strategy)->BeginStep(std::vector<int64_t>{1, 1}).ok());
     REQUIRE((*strategy)
                 ->Backward(network.LossSum(samples.inputs.narrow(0, 8 * rank, 8),
                                            samples.labels.narrow(0, 8 * rank, 8)),
@@ -168,12 +191,45 @@ TEST(DataParallel, IsBuiltAnewForTheNextRound) {
     REQUIRE(RelativeError(network, whole) <= 1e-6);
     return 0;
   });
-  EXPECT_EQ(ranks[0].Wait(testing::kPatience), 0);
-  EXPECT_EQ(ranks[1].Wait(testing::kPatience), 0);
+  EXPECT_EQ(ranks[0].Wait(kPatience), 0);
+  EXPECT_EQ(ranks[1].Wait(kPatience), 0);
 }
 
-TEST(DataParallel, RefusesAModelWithoutParameters) {
-  const auto strategy = MakeDataParallel(nullptr, {});
+// A hung peer: nothing fails by itself, so the supervisor's abort must end the wait.
+TEST_P(StrategyTest, WaitsForAHungPeerUntilTheRoundIsAborted) {
+  const Make make = GetParam().make;
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    Network network;
+    auto strategy = make(*communicator, network.layers->parameters());
+    REQUIRE(strategy.ok());
+    const Samples samples(0);
+    REQUIRE((*strategy)->BeginStep(std::vector<int64_t>{1, 1}).ok());
+    const at::Tensor loss = network.LossSum(samples.inputs, samples.labels);
+    parent.Send("ready");
+    if (rank == 1) ::raise(SIGSTOP);
+    std::jthread control([&] {
+      REQUIRE(parent.Receive(kPatience) == "abort");
+      (*communicator)->Abort();
+      return 0;
+    });
+    const Result<void> ended = (*strategy)->Backward(loss, true);
+    REQUIRE(!ended.ok());
+    REQUIRE(ended.error().code == ErrorCode::kAborted);
+    return 0;
+  });
+  for (auto& rank : ranks) ASSERT_EQ(rank.channel().Receive(kPatience), "ready");
+  EXPECT_EQ(ranks[0].Wait(std::chrono::milliseconds(300)), std::nullopt);
+  const auto start = std::chrono::steady_clock::now();
+  ranks[0].channel().Send("abort");
+  EXPECT_EQ(ranks[0].Wait(kPatience), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));  // the time-out takes 60 s
+}
+
+TEST_P(StrategyTest, RefusesAModelWithoutParameters) {
+  const auto strategy = GetParam().make(nullptr, {});
   ASSERT_FALSE(strategy.ok());
   EXPECT_EQ(strategy.error().code, ErrorCode::kInvalidArgument);
 }

@@ -1,0 +1,23 @@
+#include "runtime/train/strategy_choice.h"
+
+#include "runtime/parallel/data_parallel.h"
+#include "runtime/parallel/deterministic_data_parallel.h"
+
+namespace lockstep::train {
+
+Result<std::unique_ptr<parallel::Strategy>> MakeStrategy(const api::TrainingSpec& spec,
+                                                         std::shared_ptr<comm::Communicator> communicator,
+                                                         const TrainingState& state) {
+  if (spec.determinism == api::Determinism::kNone)
+    return parallel::MakeDataParallel(std::move(communicator), state.trained);
+  // Running statistics come from the samples that a rank happens to see, in their order.
+  if (!state.buffers.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "spec.training.determinism: world cannot keep " + state.buffers.front().name +
+                     " equal, which changes outside of the gradients; use none, or a model without running "
+                     "statistics"};
+  }
+  return parallel::MakeDeterministicDataParallel(std::move(communicator), state.trained);
+}
+
+}  // namespace lockstep::train
