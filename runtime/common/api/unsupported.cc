@@ -56,8 +56,6 @@ void CheckMethod(const TrainingSpec& training, Fields& fields) {
   RefuseEnum(fields, training.schedule.name == ScheduleName::kPolynomial, path + "schedule.name",
              training.schedule.name, "constant, step or cosine");
   RefuseEnum(fields, training.precision != Precision::kFp32, path + "precision", training.precision, "fp32");
-  RefuseEnum(fields, training.determinism != Determinism::kNone, path + "determinism", training.determinism,
-             "none");
   RefuseEnum(fields, training.strategy != Strategy::kDdp, path + "strategy", training.strategy, "ddp");
   RefuseEnum(fields, training.sync.compression != Compression::kNone, path + "sync.compression",
              training.sync.compression, "none");

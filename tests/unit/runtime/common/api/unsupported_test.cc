@@ -51,7 +51,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Polynomial", "/spec/training/schedule", R"({"name": "polynomial"})",
              "spec.training.schedule.name"},
         Case{"Bf16", "/spec/training/precision", "\"bf16\"", "spec.training.precision"},
-        Case{"Determinism", "/spec/training/determinism", "\"world\"", "spec.training.determinism"},
         Case{"Zero1", "/spec/training/strategy", "\"zero1\"", "spec.training.strategy"},
         Case{"Compression", "/spec/training/sync", R"({"compression": "fp16"})",
              "spec.training.sync.compression"},
@@ -118,7 +117,7 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
                        "shuffle": false}, "optimizer": {"name": "sgd", "momentum": 0.9, "nesterov": true,
                        "weightDecay": 0.01, "clipNorm": 1}, "schedule": {"name": "step", "warmupSteps": 5,
                        "decayEverySteps": 5}, "globalBatchSize": 8, "microBatchSize": 4, "epochs": 2, "seed": 3,
-                       "precision": "fp32", "determinism": "none", "strategy": "ddp", "evaluation": {"batchSize": 9}})");
+                       "precision": "fp32", "determinism": "world", "strategy": "ddp", "evaluation": {"batchSize": 9}})");
   json = With(json, "/spec/checkpoint",
               R"({"uri": "file:///c", "secretRef": {"name": "s"}, "intervalSteps": 5, "intervalSeconds": 5,
                   "keepLast": 1, "resume": 5, "onTermination": "Save", "gracePeriodSeconds": 5})");

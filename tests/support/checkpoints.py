@@ -1,0 +1,26 @@
+"""Reads stored checkpoints (runtime/checkpoint/README.md has the layout)."""
+import hashlib
+import json
+import pathlib
+
+
+def newest(folder):
+    """(step, folder of the checkpoint) of the newest complete one anywhere below `folder`, None before the first."""
+    found = [(json.loads(path.read_text())["step"], path.parent)
+             for path in pathlib.Path(folder).rglob("step-*/manifest.json")]
+    return max(found, default=None)
+
+
+def digest_of_tensors(checkpoint):
+    """SHA-256 over names, types, shapes and bytes of all tensors, however they are spread over shards."""
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    tensors = [(tensor["name"], shard["name"], tensor) for shard in manifest["shards"] for tensor in shard["tensors"]]
+    total = hashlib.sha256()
+    for name, shard, tensor in sorted(tensors, key=lambda entry: entry[0]):
+        total.update(f"{name} {tensor['dtype']} {tensor['shape']}\n".encode())
+        with open(checkpoint / shard, "rb") as file:
+            file.seek(tensor["offset"])
+            content = file.read(tensor["bytes"])
+        assert len(content) == tensor["bytes"], f"{shard} is cut short"
+        total.update(content)
+    return total.hexdigest()
