@@ -84,8 +84,9 @@ def kill_one(system, commits, victim, steps):
     """Kills a rank's process; (seconds to the next step, to full strength, steps done again)."""
     commits.read()
     before = commits.newest_round()
+    pid = system.ranks()[victim]
     killed = time.time()
-    os.kill(system.ranks()[victim], signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
     full = settle(system, commits, before, steps)
     next_step = min((r for r in commits.records if r["round"] > before), key=lambda r: r["time"])
     finished = max(r["step"] for r in commits.records if r["round"] <= before)

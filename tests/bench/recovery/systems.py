@@ -30,7 +30,7 @@ class System:
         self.processes = []
 
     def start(self, command, **environment):
-        self.processes.append(subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True,
+        self.processes.append(subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, process_group=0,
                                                env={**ENVIRONMENT, **environment}))
 
     def output(self):
@@ -46,7 +46,7 @@ class System:
             try:
                 process.wait(30)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)  # a session of its own: the group is what it started
+                os.killpg(process.pid, signal.SIGKILL)  # the group is what it started
                 process.wait()
 
 
