@@ -94,12 +94,21 @@ bool JobEntry::Advance(Moment now, Outbox& outbox) {
   round_.Tick(now.steady);
   const bool moved = std::exchange(seen_revision_, round_.revision()) != round_.revision();
   if (moved) RecordChanges(now);
-  if (moved || now.steady >= next_sweep_) {
+  const Rounds rounds = CurrentRounds();
+  if (std::exchange(answered_, rounds) != rounds || now.steady >= next_sweep_) {
     AnswerJoins(now.steady, outbox);
     AnswerWatches(now.steady, outbox);
     next_sweep_ = now.steady + kSweepInterval;
   }
   return std::exchange(has_news_, false) || moved;
+}
+
+JobEntry::Rounds JobEntry::CurrentRounds() const {
+  const auto& running = round_.running();
+  const auto& ending = round_.last_ending();
+  return {.running = running.has_value() ? running->number : 0,
+          .ended = ending.has_value() ? ending->round : 0,
+          .completed = round_.completed()};
 }
 
 RendezvousView JobEntry::View() const {
@@ -138,9 +147,12 @@ void JobEntry::AnswerJoins(SteadyTime now, Outbox& outbox) {
 }
 
 void JobEntry::AnswerWatches(SteadyTime now, Outbox& outbox) {
+  std::map<int64_t, http::Response> replies;  // the same for all who watch a round
   std::erase_if(watches_, [&](const PendingWatch& watch) {
     if (!IsOver(watch.round) && now < watch.deadline) return false;
-    outbox.emplace_back(watch.respond, Reply(AnswerFor(watch.round)));
+    const auto [reply, is_new] = replies.try_emplace(watch.round);
+    if (is_new) reply->second = Reply(AnswerFor(watch.round));
+    outbox.emplace_back(watch.respond, reply->second);
     return true;
   });
 }

@@ -56,6 +56,15 @@ class JobEntry {
     SteadyTime deadline;
   };
 
+  // What the answers to long polls depend on; a revision may also be one more death.
+  struct Rounds {
+    int64_t running = 0;
+    int64_t ended = 0;
+    bool completed = false;
+    friend bool operator==(const Rounds&, const Rounds&) = default;
+  };
+
+  [[nodiscard]] Rounds CurrentRounds() const;
   // What a member is to do now: wait, enter the running round, or exit.
   [[nodiscard]] protocol::JoinAnswer AnswerFor(const protocol::Member& member) const;
   void AnswerJoins(SteadyTime now, Outbox& outbox);
@@ -70,6 +79,7 @@ class JobEntry {
   Round round_;
   RendezvousView view_;  // without what View() takes from round_
   int64_t seen_revision_ = 0;
+  Rounds answered_;
   SteadyTime next_sweep_{};           // of the long polls, for those that have waited long enough
   std::map<int, PendingJoin> joins_;  // by slot
   std::vector<PendingWatch> watches_;
