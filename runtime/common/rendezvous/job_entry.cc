@@ -83,11 +83,11 @@ void JobEntry::Leave(const protocol::LeaveRequest& request, http::Responder resp
 
 void JobEntry::PodGone(const PodEnd& end, Moment now, Outbox& outbox) {
   round_.PodGone(end, now.steady);
-  std::erase_if(joins_, [&](const auto& entry) {
-    if (entry.second.member.pod_uid != end.pod_uid) return false;
-    outbox.emplace_back(entry.second.respond, EvictedReply(entry.second.member));
-    return true;
-  });
+  const auto slot = round_.SlotOf(end.pod_uid);
+  const auto pending = slot.has_value() ? joins_.find(*slot) : joins_.end();
+  if (pending == joins_.end()) return;
+  outbox.emplace_back(std::move(pending->second.respond), EvictedReply(pending->second.member));
+  joins_.erase(pending);
 }
 
 bool JobEntry::Advance(Moment now, Outbox& outbox) {

@@ -112,6 +112,7 @@ Admission Round::Join(const protocol::JoinRequest& request, SteadyTime now) {
     last_change_ = now;
   }
   record.request = request;
+  slot_of_pod_[request.member.pod_uid] = request.member.slot;
   Move(record, kWaiting);
   record.last_seen = now;
   return Admission::kAccepted;
@@ -141,6 +142,7 @@ void Round::Adopt(const protocol::Heartbeat& heartbeat, Record& record, SteadyTi
   }
   record.request.job = heartbeat.job;
   record.request.member = heartbeat.member;
+  slot_of_pod_[heartbeat.member.pod_uid] = heartbeat.member.slot;
   record.request.nproc = heartbeat.nproc;
   Move(record, kInRound);
   record.last_rank = heartbeat.first_rank;
@@ -181,11 +183,19 @@ Admission Round::Leave(const protocol::LeaveRequest& request, SteadyTime now) {
   return Admission::kAccepted;
 }
 
+std::optional<int> Round::SlotOf(const std::string& pod_uid) const {
+  const auto slot = slot_of_pod_.find(pod_uid);
+  if (slot == slot_of_pod_.end()) return std::nullopt;
+  const bool is_replaced = records_.at(slot->second).request.member.pod_uid != pod_uid;
+  return is_replaced ? std::nullopt : std::optional(slot->second);
+}
+
 void Round::PodGone(const PodEnd& end, SteadyTime now) {
   if (!evicted_.insert(end.pod_uid).second) return;
-  for (auto& [slot, record] : records_) {
-    if (record.request.member.pod_uid != end.pod_uid || record.standing == kDead) continue;
-    Lose(record, LeaveMode::kAbort, {.cause = end.cause, .reason = end.reason}, now);
+  if (const auto slot = SlotOf(end.pod_uid)) {
+    Record& record = records_.at(*slot);
+    if (record.standing != kDead)
+      Lose(record, LeaveMode::kAbort, {.cause = end.cause, .reason = end.reason}, now);
   }
   if (!last_ending_.has_value()) return;
   for (Departure& departure : last_ending_->departures) {

@@ -92,6 +92,8 @@ class Round {
   void Tick(SteadyTime now);
 
   [[nodiscard]] Admission Check(const protocol::Member& member) const;
+  // The slot of the pod, unless another pod has taken it over since.
+  [[nodiscard]] std::optional<int> SlotOf(const std::string& pod_uid) const;
   // The round that is running, if one is.
   [[nodiscard]] const std::optional<ClosedRound>& running() const { return running_; }
   // The first rank of the slot's member in it; nullopt: it has no place.
@@ -144,7 +146,8 @@ class Round {
   JobSettings settings_;
   int64_t next_round_;
   int64_t revision_ = 0;
-  std::map<int, Record> records_;  // by slot
+  std::map<int, Record> records_;           // by slot
+  std::map<std::string, int> slot_of_pod_;  // by uid; a pod that was replaced stays in it
   std::array<int, kStandings> counts_{};
   int seen_expected_ = 0;          // records with a slot below expected_members
   SteadyTime next_expiry_{};       // nobody is silent for too long before

@@ -170,6 +170,19 @@ TEST_F(RoundTest, GrowthWaitsForOtherNewcomers) {
   EXPECT_FALSE(round_.running().has_value()) << "all expected members are here: no reason to wait longer";
 }
 
+TEST_F(RoundTest, TheEndOfAReplacedPodTouchesNobodyElse) {
+  FormFirstRound();
+  ASSERT_EQ(round_.Join(RequestOf(MemberOf(1, "second")), now_), Admission::kAccepted);
+  for (int slot : {0, 2}) Join(slot);
+  ASSERT_EQ(round_.running()->number, 2);
+  EXPECT_EQ(round_.SlotOf("pod-1-uid"), std::nullopt);
+  EXPECT_EQ(round_.SlotOf("second"), 1);
+  round_.PodGone({.pod_uid = "pod-1-uid", .reason = "deleted"}, now_);
+  EXPECT_TRUE(round_.running().has_value());
+  round_.PodGone({.pod_uid = "second", .reason = "deleted"}, now_);
+  EXPECT_FALSE(round_.running().has_value());
+}
+
 TEST_F(RoundTest, AShorterTimeoutCountsForThoseAlreadyIn) {
   FormFirstRound();
   round_.SetSettings(
