@@ -63,6 +63,8 @@ struct TrainingMetrics::State {
             rank);
     CountTo(metric::kRepeatedStepsTotal, "Steps that were aborted and done again.",
             static_cast<double>(m.repeated_steps_total), rank);
+    CountTo(metric::kSkippedStepsTotal, "Steps that changed nothing: loss or gradient were not finite.",
+            static_cast<double>(m.skipped_steps_total), rank);
     for (const auto& [phase, seconds] : m.phase_seconds) {
       Labels labels = rank;
       labels["phase"] = phase;

@@ -169,8 +169,10 @@ class ElasticLoop {
                  runner_.Run(*round_.communicator, *round_.strategy, wishes, round_.aborted));
     attempting_ = false;
     progress_.Committed(state_.step, report);
-    if (!report.applied)
-      log::Warning("step skipped: not finite", {{"step", state_.step}, {"loss", report.loss}});
+    if (!report.applied) {
+      log::Warning("step skipped: not finite",
+                   {{"step", state_.step - 1}, {"loss", report.loss}, {"where", report.not_finite}});
+    }
     saves_.Report();
     if (report.stopping == round_.assignment.world) return StopTogether();
     if (report.saving > 0) LOCKSTEP_TRY(saves_.Start(round_.communicator, state_));

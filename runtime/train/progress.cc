@@ -38,6 +38,7 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
   progress_.learning_rate = report.learning_rate;
   progress_.gradient_norm = report.gradient_norm;
   progress_.steps_total += 1;
+  if (!report.applied) ++progress_.skipped_steps_total;
   progress_.samples_total += report.local_count;
   if (first_of_round_ || now - last_sent_ >= kInterval) SendNow();
 }

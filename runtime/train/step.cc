@@ -8,6 +8,7 @@
 
 #include "runtime/comm/torch_error.h"
 #include "runtime/train/gradients.h"
+#include "runtime/train/not_finite.h"
 #include "runtime/train/schedule.h"
 #include "runtime/train/seed.h"
 
@@ -81,12 +82,13 @@ void StepRunner::EnterRound(int rank, int world) {
 Result<StepReport> StepRunner::Run(comm::Communicator& communicator, parallel::Strategy& strategy,
                                    const Wishes& wishes, const std::stop_token& stop) {
   const at::NoGradGuard no_grad;
-  // Running statistics change in the forward pass: a step that is done again must not count twice.
+  // Running statistics change in the forward pass: a step that is done again must not count twice, one that
+  // is skipped not at all.
   for (std::size_t i = 0; i < buffers_before_.size(); ++i) {
     buffers_before_[i].copy_(context_.state.buffers[i].tensor);
   }
   Result<StepReport> report = RunOrFail(communicator, strategy, wishes, stop);
-  if (report.ok()) return report;
+  if (report.ok() && report->applied) return report;
   for (std::size_t i = 0; i < buffers_before_.size(); ++i) {
     context_.state.buffers[i].tensor.copy_(buffers_before_[i]);
   }
@@ -114,7 +116,7 @@ Result<StepReport> StepRunner::RunOrFail(comm::Communicator& communicator, paral
                                     : Backward(strategy, last_loss, /*last=*/true));
   LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return pending.Wait(); }));
   // All sums are known to be good here: nothing below can be undone by another rank's failure.
-  return context_.phases.Time("optimizer", [&] { return Commit(sums, share.places.size()); });
+  return context_.phases.Time("optimizer", [&] { return Commit(sums, communicator, share); });
 }
 
 Result<at::Tensor> StepRunner::ForwardShare(const std::vector<Slice>& pieces, parallel::Strategy& strategy,
@@ -122,24 +124,26 @@ Result<at::Tensor> StepRunner::ForwardShare(const std::vector<Slice>& pieces, pa
   at::Tensor last;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     if (last.defined()) LOCKSTEP_TRY(Backward(strategy, last, /*last=*/false));
-    LOCKSTEP_TRY(const models::LossSums sums, Forward(pieces[i], stop));
-    last = sums.loss;
+    LOCKSTEP_TRY(last, Forward(pieces[i], stop));
     losses[i] = last.item<double>();
   }
   return last;
 }
 
-Result<models::LossSums> StepRunner::Forward(const Slice& piece, const std::stop_token& stop) {
+// Draws the same random numbers for a piece whoever computes it, and however often.
+at::Tensor StepRunner::LossOf(const Slice& piece, const data::Batch& batch) const {
+  const at::AutoGradMode with_gradients(true);
+  SeedGenerator(MicroBatchSeed(context_.spec.seed, context_.state.step, piece.begin));
+  return models::ClassificationLoss(context_.state.model->Forward(batch.inputs), batch.targets).loss;
+}
+
+Result<at::Tensor> StepRunner::Forward(const Slice& piece, const std::stop_token& stop) {
   LOCKSTEP_TRY(const data::Batch batch, context_.phases.Time("data", [&] { return loader_.Next(stop); }));
-  models::LossSums losses;
+  at::Tensor loss;
   LOCKSTEP_TRY(context_.phases.Time("forward", [&] {
-    return CatchTorch(ErrorCode::kInternal, "forward pass", [&] {
-      const at::AutoGradMode with_gradients(true);
-      SeedGenerator(MicroBatchSeed(context_.spec.seed, context_.state.step, piece.begin));
-      losses = models::ClassificationLoss(context_.state.model->Forward(batch.inputs), batch.targets);
-    });
+    return CatchTorch(ErrorCode::kInternal, "forward pass", [&] { loss = LossOf(piece, batch); });
   }));
-  return losses;
+  return loss;
 }
 
 Result<void> StepRunner::Backward(parallel::Strategy& strategy, const at::Tensor& loss, bool last) {
@@ -152,7 +156,8 @@ Result<void> StepRunner::Backward(parallel::Strategy& strategy, const at::Tensor
   return done;
 }
 
-Result<StepReport> StepRunner::Commit(const at::Tensor& sums, int64_t local_count) {
+Result<StepReport> StepRunner::Commit(const at::Tensor& sums, comm::Communicator& communicator,
+                                      const RankShare& share) {
   TrainingState& state = context_.state;
   const double* values = sums.const_data_ptr<double>();
   StepReport report{
@@ -160,7 +165,7 @@ Result<StepReport> StepRunner::Commit(const at::Tensor& sums, int64_t local_coun
       .learning_rate = LearningRate(context_.spec.schedule, context_.spec.optimizer.learning_rate, state.step,
                                     context_.total_steps),
       .global_count = static_cast<int64_t>(values[kCount]),
-      .local_count = local_count,
+      .local_count = share.places.size(),
       .yielding = static_cast<int>(values[kYield]),
       .stopping = static_cast<int>(values[kStop]),
       .saving = static_cast<int>(values[kSave])};
@@ -170,16 +175,40 @@ Result<StepReport> StepRunner::Commit(const at::Tensor& sums, int64_t local_coun
     report.applied = std::isfinite(report.gradient_norm) && std::isfinite(report.loss);
     if (report.applied) state.optimizer->Step(state.step, report.learning_rate);
   }));
+  if (!report.applied) {
+    LOCKSTEP_TRY(report.not_finite, WhereNotFinite(communicator, share.pieces));
+  }
   not_finite_in_a_row_ = report.applied ? 0 : not_finite_in_a_row_ + 1;
   if (not_finite_in_a_row_ >= kNotFiniteLimit) {
     return Error{ErrorCode::kInvalidArgument,
                  "training diverged: loss or gradient were not finite in " + std::to_string(kNotFiniteLimit) +
-                     " steps up to step " + std::to_string(state.step) +
-                     "; lower spec.training.optimizer.learningRate or set spec.training.optimizer.clipNorm"};
+                     " steps up to step " + std::to_string(state.step) + " (" + report.not_finite +
+                     "); lower spec.training.optimizer.learningRate or set spec.training.optimizer.clipNorm"};
   }
   context_.ledger.Commit(state.step);
   ++state.step;
   return report;
+}
+
+Result<std::string> StepRunner::WhereNotFinite(comm::Communicator& communicator,
+                                               const std::vector<Slice>& pieces) {
+  const TrainingState& state = context_.state;
+  NotFinite mine;
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "looking for what is not finite", [&] {
+    for (const Slice& piece : pieces) {
+      const data::Batch batch = context_.dataset.Get(context_.plan.Ids(state.step, piece.begin, piece.end));
+      LookForNotFinite(LossOf(piece, batch), state.trained, mine);
+    }
+  }));
+  const std::vector<int64_t> told = {mine.loss ? 1 : 0, mine.parameter};
+  LOCKSTEP_TRY(const auto rows, communicator.AllGather(told));
+  std::vector<NotFinite> of_ranks;
+  for (const auto& row : rows) of_ranks.push_back({row.at(0) != 0, row.at(1)});
+  std::vector<std::string> names;
+  for (const NamedTensor& parameter : state.parameters) {
+    if (parameter.tensor.requires_grad()) names.push_back(parameter.name);
+  }
+  return Describe(of_ranks, names);
 }
 
 }  // namespace lockstep::train

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <stop_token>
+#include <string>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
@@ -38,8 +39,9 @@ struct StepReport {
   double learning_rate = 0;
   int64_t global_count = 0;
   int64_t local_count = 0;
-  bool applied = true;  // false: not finite, so the parameters were left alone
-  int yielding = 0;     // ranks that wish it
+  bool applied = true;     // false: not finite, so the parameters were left alone
+  std::string not_finite;  // where, by rank and layer; empty where the step was applied
+  int yielding = 0;        // ranks that wish it
   int stopping = 0;
   int saving = 0;
 };
@@ -68,14 +70,20 @@ class StepRunner {
  private:
   [[nodiscard]] Result<StepReport> RunOrFail(comm::Communicator& communicator, parallel::Strategy& strategy,
                                              const Wishes& wishes, const std::stop_token& stop);
-  [[nodiscard]] Result<models::LossSums> Forward(const Slice& piece, const std::stop_token& stop);
+  [[nodiscard]] at::Tensor LossOf(const Slice& piece, const data::Batch& batch) const;
+  [[nodiscard]] Result<at::Tensor> Forward(const Slice& piece, const std::stop_token& stop);
   // The share's micro-batches but for the last one's backward pass; returns that one's loss. `losses` is what
   // each came to.
   [[nodiscard]] Result<at::Tensor> ForwardShare(const std::vector<Slice>& pieces,
                                                 parallel::Strategy& strategy, const std::stop_token& stop,
                                                 std::span<double> losses);
   [[nodiscard]] Result<void> Backward(parallel::Strategy& strategy, const at::Tensor& loss, bool last);
-  [[nodiscard]] Result<StepReport> Commit(const at::Tensor& sums, int64_t local_count);
+  [[nodiscard]] Result<StepReport> Commit(const at::Tensor& sums, comm::Communicator& communicator,
+                                          const RankShare& share);
+  // Of a step that will be skipped; every rank asks. What was summed has swallowed whose part it was, so each
+  // share is done again, with the same samples and random numbers.
+  [[nodiscard]] Result<std::string> WhereNotFinite(comm::Communicator& communicator,
+                                                   const std::vector<Slice>& pieces);
 
   StepContext context_;
   const Cutting cutting_;

@@ -42,6 +42,7 @@ struct Progress {
   int64_t steps_total = 0;           // committed by this process
   int64_t samples_total = 0;         // consumed by this rank
   int64_t repeated_steps_total = 0;  // aborted and done again
+  int64_t skipped_steps_total = 0;   // committed without a change: loss or gradient were not finite
   std::map<std::string, double>
       phase_seconds;  // data, forward, backward, reduce, optimizer, sync, evaluate, checkpoint
 };
@@ -151,6 +152,7 @@ void Visit(Progress& m, V& v) {
   v("stepsTotal", m.steps_total);
   v("samplesTotal", m.samples_total);
   v("repeatedStepsTotal", m.repeated_steps_total);
+  v("skippedStepsTotal", m.skipped_steps_total);
   v("phaseSeconds", m.phase_seconds);
 }
 template <class V>

@@ -103,8 +103,23 @@ def names_what_is_wrong(folder):
             expect(field in run.output(), f"{field} is not named:\n{run.output()[-4000:]}")
 
 
+def says_where_training_diverged(folder):
+    # Weight decay beyond 2 / learning rate multiplies the weights, here by a million in each step.
+    growing = {"name": "sgd", "learningRate": 1000, "weightDecay": 1000}
+    with Run(folder, manifest(folder, replicas=2, optimizer=growing)) as run:
+        code = run.finish()
+        expect(code == 3, f"exit code {code}\n{run.output()[-4000:]}")
+        for part in ("training diverged", "rank 0: gradient of fc", "rank 1: gradient of fc",
+                     "spec.training.optimizer.learningRate"):
+            expect(part in run.output(), f"{part} is not said:\n{run.output()[-4000:]}")
+    logs = "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.log"))
+    skipped = [line for line in logs.splitlines() if "step skipped" in line]
+    expect(skipped and all("gradient of fc" in line for line in skipped), f"the log of skipped steps: {skipped}")
+
+
 CASES = [completes, survives_a_killed_rank, survives_a_killed_worker, restarts_from_the_checkpoint_when_all_ranks_die,
-         stops_on_sigterm_and_resumes, one_and_three_ranks_learn_the_same, names_what_is_wrong]
+         stops_on_sigterm_and_resumes, one_and_three_ranks_learn_the_same, names_what_is_wrong,
+         says_where_training_diverged]
 
 
 if __name__ == "__main__":

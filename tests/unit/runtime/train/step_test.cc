@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/train/strategy_choice.h"
+#include <numeric>
+
 #include "tests/support/forked_ranks.h"
+#include "tests/unit/runtime/train/trainer.h"
 
 namespace lockstep::train {
 namespace {
@@ -13,64 +15,6 @@ using testing::kPatience;
 using testing::LineChannel;
 using testing::Meeting;
 using testing::StartRanks;
-
-// Dropout, clipping and moments: all that a rank could draw or round in a way of its own. Three steps an
-// epoch, the last one short.
-api::TrainingSpec Spec(api::Determinism determinism) {
-  api::TrainingSpec spec;
-  spec.model.name = api::ModelName::kCnn;
-  spec.model.cnn = {.channels = {4}, .hidden_size = 16, .dropout = 0.5};
-  spec.data.synthetic = {.samples = 50, .test_samples = 10, .shape = {1, 8, 8}, .classes = 3};
-  spec.optimizer.clip_norm = 0.5;
-  spec.global_batch_size = 22;
-  spec.determinism = determinism;
-  spec.seed = 3;
-  return spec;
-}
-
-// One rank's part in a run, over several rounds.
-class Trainer {
- public:
-  explicit Trainer(const api::TrainingSpec& spec)
-      : spec_(spec),
-        datasets_(std::move(data::OpenDatasets(spec.data, spec.seed)).value()),
-        state_(std::move(MakeTrainingState(spec, {spec.data.synthetic.shape, 3})).value()),
-        plan_({.size = datasets_.train->size(), .global_batch = spec.global_batch_size, .seed = 3}),
-        ledger_("", "test", clock_),
-        phases_(clock_),
-        runner_({spec_, plan_, kTotalSteps, *datasets_.train, state_, ledger_, phases_}) {
-    state_.step = 0;
-  }
-
-  Result<void> RunRound(std::shared_ptr<comm::Communicator> communicator, int64_t until_step) {
-    LOCKSTEP_TRY(const auto strategy, MakeStrategy(spec_, communicator, state_));
-    runner_.EnterRound(communicator->rank(), communicator->world());
-    while (state_.step < until_step) {
-      LOCKSTEP_TRY(last_, runner_.Run(*communicator, *strategy, {}, {}));
-    }
-    return {};
-  }
-  // Bits of parameters, moments and the newest loss.
-  [[nodiscard]] std::string Bits() const {
-    std::string bytes(reinterpret_cast<const char*>(&last_.loss), sizeof last_.loss);
-    for (const NamedTensor& named : state_.Tensors())
-      bytes.append(static_cast<const char*>(named.tensor.const_data_ptr()), named.tensor.nbytes());
-    return std::to_string(std::hash<std::string>{}(bytes));
-  }
-
-  static constexpr int64_t kTotalSteps = 7;
-
- private:
-  const SystemClock clock_;
-  const api::TrainingSpec spec_;
-  const data::Datasets datasets_;
-  TrainingState state_;
-  const data::SamplePlan plan_;
-  SampleLedger ledger_;
-  PhaseClock phases_;
-  StepRunner runner_;
-  StepReport last_;
-};
 
 // A round of so many ranks, up to a step. A later round may have fewer.
 struct Membership {
@@ -105,7 +49,7 @@ std::string BitsAfter(const api::TrainingSpec& spec, const std::vector<Membershi
 TEST(StepRunner, GivesTheSameBitsInAnyWorldWhereAsked) {
   for (const std::optional<int64_t> micro_batch_size :
        {std::optional<int64_t>(), std::optional<int64_t>(5)}) {
-    api::TrainingSpec spec = Spec(api::Determinism::kWorld);
+    api::TrainingSpec spec = SmallTraining(api::Determinism::kWorld);
     spec.micro_batch_size = micro_batch_size;
     const std::string alone = BitsAfter(spec, {{1, Trainer::kTotalSteps}});
     ASSERT_NE(alone, "nothing");
@@ -118,12 +62,62 @@ TEST(StepRunner, GivesTheSameBitsInAnyWorldWhereAsked) {
 
 // So that the test above proves something: with the usual sum the number of ranks shows.
 TEST(StepRunner, RoundsDifferentlyInAnotherWorldOtherwise) {
-  const api::TrainingSpec spec = Spec(api::Determinism::kNone);
+  const api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
   EXPECT_NE(BitsAfter(spec, {{1, Trainer::kTotalSteps}}), BitsAfter(spec, {{3, Trainer::kTotalSteps}}));
 }
 
+// A sample of rank 1's share in the second step is spoiled. All ranks skip that step, and say so alike.
+TEST(StepRunner, SkipsAStepThatIsNotFiniteAndNamesRankAndLayer) {
+  for (const api::Determinism determinism : {api::Determinism::kNone, api::Determinism::kWorld}) {
+    const api::TrainingSpec spec = SmallTraining(determinism);
+    const std::vector<int64_t> spoiled = PlanOf(spec).Ids(1, 10, 11);
+    Meeting meeting;
+    auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
+      at::set_num_threads(1);
+      auto communicator = meeting.Enter(1, rank, 3);
+      REQUIRE(communicator.ok());
+      Trainer trainer(spec, {.spoiled = spoiled});
+      REQUIRE(trainer.RunRound(*communicator, 1).ok());
+      REQUIRE(trainer.last().applied && trainer.last().not_finite.empty());
+      const std::string before = trainer.StateBytes();
+      REQUIRE(trainer.RunRound(*communicator, 2).ok());
+      REQUIRE(!trainer.last().applied);
+      REQUIRE(trainer.last().not_finite == "rank 1: loss, gradient of fc2.bias");
+      REQUIRE(trainer.StateBytes() == before);
+      REQUIRE(trainer.RunRound(*communicator, 3).ok());
+      REQUIRE(trainer.last().applied);
+      REQUIRE(trainer.StateBytes() != before);
+      return 0;
+    });
+    ExpectAllSucceed(ranks);
+  }
+}
+
+TEST(StepRunner, FailsAfterThreeStepsThatAreNotFinite) {
+  const api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
+  std::vector<int64_t> all(static_cast<std::size_t>(spec.data.synthetic.samples));
+  std::iota(all.begin(), all.end(), 0);
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    at::set_num_threads(1);
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    Trainer trainer(spec, {.spoiled = all});
+    REQUIRE(trainer.RunRound(*communicator, 2).ok());
+    const Result<void> failed = trainer.RunRound(*communicator, 3);
+    REQUIRE(!failed.ok());
+    REQUIRE(failed.error().code == ErrorCode::kInvalidArgument);
+    for (const char* part : {"3 steps up to step 2", "rank 0: loss, gradient of fc2.bias",
+                             "rank 1: loss, gradient of fc2.bias", "spec.training.optimizer.learningRate"}) {
+      REQUIRE(failed.error().message.find(part) != std::string::npos);
+    }
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
 TEST(MakeStrategy, RefusesRunningStatisticsInTheSameBits) {
-  const api::TrainingSpec spec = Spec(api::Determinism::kWorld);
+  const api::TrainingSpec spec = SmallTraining(api::Determinism::kWorld);
   TrainingState state = std::move(MakeTrainingState(spec, {{1, 8, 8}, 3})).value();
   state.buffers.push_back({"norm1.running_mean", at::zeros({4})});
   const auto strategy = MakeStrategy(spec, nullptr, state);

@@ -1,0 +1,123 @@
+#pragma once
+// A rank's part in a small training, over several rounds, for tests that run ranks as forked processes.
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "runtime/train/step.h"
+#include "runtime/train/strategy_choice.h"
+#include "runtime/train/sync.h"
+
+namespace lockstep::train {
+
+// Dropout, clipping and moments: all that a rank could draw or round in a way of its own. Three steps an
+// epoch, the last one short.
+inline api::TrainingSpec SmallTraining(api::Determinism determinism) {
+  api::TrainingSpec spec;
+  spec.model.name = api::ModelName::kCnn;
+  spec.model.cnn = {.channels = {4}, .hidden_size = 16, .dropout = 0.5};
+  spec.data.synthetic = {.samples = 50, .test_samples = 10, .shape = {1, 8, 8}, .classes = 3};
+  spec.optimizer.clip_norm = 0.5;
+  spec.global_batch_size = 22;
+  spec.determinism = determinism;
+  spec.seed = 3;
+  return spec;
+}
+
+inline data::SamplePlan PlanOf(const api::TrainingSpec& spec) {
+  return data::SamplePlan(
+      {.size = spec.data.synthetic.samples, .global_batch = spec.global_batch_size, .seed = 3});
+}
+
+// A data set with samples that are not numbers.
+class SpoiledDataset final : public data::Dataset {
+ public:
+  SpoiledDataset(const data::Dataset& whole, std::vector<int64_t> spoiled)
+      : whole_(whole), spoiled_(std::move(spoiled)) {}
+
+  [[nodiscard]] int64_t size() const override { return whole_.size(); }
+  [[nodiscard]] int64_t classes() const override { return whole_.classes(); }
+  [[nodiscard]] std::vector<int64_t> sample_shape() const override { return whole_.sample_shape(); }
+  [[nodiscard]] data::Batch Get(std::span<const int64_t> ids) const override {
+    data::Batch batch = whole_.Get(ids);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (std::find(spoiled_.begin(), spoiled_.end(), ids[i]) != spoiled_.end())
+        batch.inputs[static_cast<int64_t>(i)].fill_(std::nan(""));
+    }
+    return batch;
+  }
+
+ private:
+  const data::Dataset& whole_;
+  const std::vector<int64_t> spoiled_;
+};
+
+struct TrainerOptions {
+  std::vector<int64_t> spoiled{};  // samples
+  std::string ledger_folder{};
+};
+
+class Trainer {
+ public:
+  explicit Trainer(const api::TrainingSpec& spec, TrainerOptions options = {})
+      : spec_(spec),
+        datasets_(std::move(data::OpenDatasets(spec.data, spec.seed)).value()),
+        samples_(*datasets_.train, std::move(options.spoiled)),
+        state_(std::move(MakeTrainingState(spec, {spec.data.synthetic.shape, 3})).value()),
+        plan_(PlanOf(spec)),
+        ledger_(std::move(options.ledger_folder), "test", clock_),
+        phases_(clock_),
+        runner_({spec_, plan_, kTotalSteps, samples_, state_, ledger_, phases_}) {
+    state_.step = 0;
+  }
+
+  Result<StateSource> Sync(comm::Communicator& communicator) {
+    return SyncState(communicator, state_, [](TrainingState&) { return Result<bool>(false); });
+  }
+  Result<void> RunRound(std::shared_ptr<comm::Communicator> communicator, int64_t until_step) {
+    LOCKSTEP_TRY(const auto strategy, MakeStrategy(spec_, communicator, state_));
+    return RunRoundWith(*strategy, *communicator, until_step);
+  }
+  Result<void> RunRoundWith(parallel::Strategy& strategy, comm::Communicator& communicator,
+                            int64_t until_step) {
+    ledger_.EnterRound(communicator.place().round, communicator.rank());
+    runner_.EnterRound(communicator.rank(), communicator.world());
+    while (state_.step < until_step) {
+      LOCKSTEP_TRY(last_, runner_.Run(communicator, strategy, {}, {}));
+    }
+    return {};
+  }
+
+  [[nodiscard]] const TrainingState& state() const { return state_; }
+  [[nodiscard]] const StepReport& last() const { return last_; }
+  // Of parameters and moments.
+  [[nodiscard]] std::string StateBytes() const {
+    std::string bytes;
+    for (const NamedTensor& named : state_.Tensors())
+      bytes.append(static_cast<const char*>(named.tensor.const_data_ptr()), named.tensor.nbytes());
+    return bytes;
+  }
+  // Of the newest loss, too; as a short text.
+  [[nodiscard]] std::string Bits() const {
+    const std::string loss(reinterpret_cast<const char*>(&last_.loss), sizeof last_.loss);
+    return std::to_string(std::hash<std::string>{}(loss + StateBytes()));
+  }
+
+  static constexpr int64_t kTotalSteps = 7;
+
+ private:
+  const SystemClock clock_;
+  const api::TrainingSpec spec_;
+  const data::Datasets datasets_;
+  const SpoiledDataset samples_;
+  TrainingState state_;
+  const data::SamplePlan plan_;
+  SampleLedger ledger_;
+  PhaseClock phases_;
+  StepRunner runner_;
+  StepReport last_;
+};
+
+}  // namespace lockstep::train
