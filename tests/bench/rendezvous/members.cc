@@ -217,9 +217,9 @@ class Crowd {
 
   void OpenNext() {
     if (opened_ == connections_.size()) return;
-    auto& [connection, on_open] = connections_[opened_++];
-    connection->Open([this, &on_open] {
-      on_open();
+    auto& next = connections_[opened_++];
+    next.first->Open([this, &next] {
+      next.second();
       OpenNext();
     });
   }
