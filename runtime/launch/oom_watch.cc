@@ -35,7 +35,7 @@ std::string MemoryEventsFile() {
   const std::string own = groups.ok() ? LineAfter(*groups, "0::") : "";
   // A container sees its own group as the root of the mount, whatever path the kernel names.
   for (const std::string& folder : {"/sys/fs/cgroup" + own, std::string("/sys/fs/cgroup")}) {
-    const std::string file = folder + "/memory.events";
+    std::string file = folder + "/memory.events";
     if (ReadFile(file).ok()) return file;
   }
   return "";
