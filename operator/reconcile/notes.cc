@@ -69,7 +69,7 @@ std::vector<EventNote> MakeNotes(const Observed& observed, const Decision& decis
   if (const int64_t created = Count<CreatePod>(plan); created > 0) {
     notes.push_back({false, "PodsCreated", "CreatePods",
                      "created " + std::to_string(created) + " of " +
-                         std::to_string(observed.job.spec.worker.replicas) + " worker pods"});
+                         std::to_string(observed.job.spec.pod_count()) + " worker pods"});
   }
   for (const std::string& failure : decision.failures.notes) {
     notes.push_back({true, std::string(api::reason::kReplicaFailed), "ReplacePod", failure});

@@ -86,19 +86,22 @@ void PlanRun(const Observed& observed, const PodGroups& groups, const FailureDec
   for (const Pod& pod : failures.to_delete) actions.push_back({DeletePod{pod.name, pod.uid}, "it failed"});
   DeletePods(groups.surplus, Any, "worker.replicas is " + std::to_string(observed.job.spec.worker.replicas),
              actions);
-  for (int32_t slot = 0; slot < observed.job.spec.worker.replicas; ++slot) {
+  for (int32_t slot = 0; slot < observed.job.spec.pod_count(); ++slot) {
     if (!groups.slots.contains(slot))
       actions.push_back({CreatePod{DesiredPod(observed.job, slot)}, "the slot is free"});
   }
 }
 
-rendezvous::JobSettings SettingsFor(const Observed& observed) {
+// A suspended job has no place for anybody: its workers leave as they are told.
+rendezvous::JobSettings SettingsFor(const Observed& observed, Mode mode) {
   const api::TrainingJobSpec& spec = observed.job.spec;
+  const bool is_suspended = mode == Mode::kSuspend;
   const auto& round = observed.job.status.rendezvous;
   return {
       .min_members = spec.min_replicas(),
       .max_members = spec.max_replicas(),
-      .expected_members = spec.worker.replicas,
+      .expected_members = is_suspended ? 0 : spec.worker.replicas,
+      .standby_members = is_suspended ? 0 : spec.standby_replicas,
       .last_call = std::chrono::seconds(spec.rendezvous.last_call_seconds),
       .grow_delay = std::chrono::seconds(spec.elastic_policy ? spec.elastic_policy->grow_delay_seconds : 0),
       .heartbeat_timeout = std::chrono::seconds(spec.rendezvous.heartbeat_timeout_seconds),
@@ -132,7 +135,7 @@ std::optional<std::chrono::milliseconds> NextLook(const Observed& observed, cons
 }  // namespace
 
 Plan MakePlan(const Observed& observed) {
-  const PodGroups groups = GroupPods(observed.pods, observed.job.spec.worker.replicas);
+  const PodGroups groups = GroupPods(observed.pods, observed.job.spec.pod_count());
   const Decision decision = Decide(observed, groups);
   Plan plan;
   plan.ignored = decision.mode == Mode::kIgnore;
@@ -146,7 +149,7 @@ Plan MakePlan(const Observed& observed) {
     case Mode::kDrain:
     case Mode::kIgnore: break;
   }
-  if (NeedsRendezvous(observed, decision.mode)) plan.rendezvous = SettingsFor(observed);
+  if (NeedsRendezvous(observed, decision.mode)) plan.rendezvous = SettingsFor(observed, decision.mode);
   plan.events = MakeNotes(observed, decision, plan);
   plan.requeue_after = NextLook(observed, decision, plan.status);
   return plan;

@@ -63,7 +63,7 @@ void SetSuspended(Conditions& set) {
 
 void SetScheduled(const Observed& observed, const PodGroups& groups,
                   const std::optional<WaitingReason>& waiting, Conditions& set) {
-  const int64_t wanted = observed.job.spec.worker.replicas;
+  const int64_t wanted = observed.job.spec.pod_count();
   const auto placed = std::count_if(groups.slots.begin(), groups.slots.end(),
                                     [](const auto& entry) { return !entry.second.node.empty(); });
   if (placed == wanted) return set.True(condition::kScheduled, reason::kPodsScheduled);
@@ -125,8 +125,17 @@ void CountPods(const Observed& observed, api::TrainingJobStatus& status) {
   const auto count = [&](auto predicate) {
     return static_cast<int32_t>(std::count_if(observed.pods.begin(), observed.pods.end(), predicate));
   };
-  status.replicas = count([](const Pod& pod) { return pod.IsActive() && !pod.deleting; });
-  status.ready_replicas = count([](const Pod& pod) { return pod.IsActive() && pod.ready; });
+  const api::TrainingJobSpec& spec = observed.job.spec;
+  // Any pod may stand by; the number of those that do not is what `scale` compares with worker.replicas.
+  const auto without_standbys = [&](int32_t pods) {
+    return pods - std::clamp(pods - spec.worker.replicas, 0, spec.standby_replicas);
+  };
+  status.replicas = without_standbys(count([](const Pod& pod) { return pod.IsActive() && !pod.deleting; }));
+  status.ready_replicas = without_standbys(count([](const Pod& pod) { return pod.IsActive() && pod.ready; }));
+  if (KnowsTheRound(observed)) {
+    const bool trains = observed.rendezvous.world_size > 0;
+    status.standby_replicas = trains ? std::min(observed.rendezvous.waiting, spec.standby_replicas) : 0;
+  }
   status.selector = api::WorkerSelector(observed.job.metadata.name);
 }
 

@@ -41,7 +41,7 @@ class LocalRun {
               token == token_ ? done({}) : done(Error{ErrorCode::kUnauthorized, "wrong token"});
             },
             [](const protocol::JobIdentity&) {}),
-        workers_(static_cast<std::size_t>(options.job.spec.worker.replicas)) {}
+        workers_(static_cast<std::size_t>(options.job.spec.pod_count())) {}
 
   int Run() {
     if (const Result<void> ready = Prepare(); !ready.ok()) {
@@ -85,6 +85,7 @@ class LocalRun {
         job_, {.min_members = spec.min_replicas(),
                .max_members = spec.max_replicas(),
                .expected_members = spec.worker.replicas,
+               .standby_members = spec.standby_replicas,
                .last_call = std::chrono::seconds(spec.rendezvous.last_call_seconds),
                .heartbeat_timeout = std::chrono::seconds(spec.rendezvous.heartbeat_timeout_seconds)});
     protocol::WorkerConfig config = api::WorkerConfigOf(options_.job);

@@ -78,6 +78,7 @@ void Supervision::JoinIfAllReady(SteadyTime now) {
   in_round_ = false;
   joining_ = true;
   join_started_ = now;
+  standby_ = false;
   join_failures_ = 0;
   Rejoin(std::chrono::milliseconds(0));
 }
@@ -173,7 +174,7 @@ void Supervision::Handle(const JoinAnswered& event, SteadyTime now) {
     if (error.code == ErrorCode::kGone) {
       return ExitNow(static_cast<int>(ExitCode::kEvicted), error.message, LeaveReason::kStopping);
     }
-    if (now - join_started_ > Seconds(settings_.config.rendezvous.join_timeout_seconds)) {
+    if (!standby_ && now - join_started_ > Seconds(settings_.config.rendezvous.join_timeout_seconds)) {
       return ExitNow(static_cast<int>(ExitCode::kRendezvous),
                      "no round within rendezvous.joinTimeoutSeconds: " + error.message,
                      LeaveReason::kStopping);
@@ -187,6 +188,8 @@ void Supervision::Handle(const JoinAnswered& event, SteadyTime now) {
       return ExitNow(static_cast<int>(ExitCode::kCompleted), "training was completed by the other workers",
                      LeaveReason::kCompleted);
     case JoinState::kWaiting:
+      if (standby_ || event.answer->standby) join_started_ = now;
+      standby_ = event.answer->standby;
       if (now - join_started_ > Seconds(settings_.config.rendezvous.join_timeout_seconds)) {
         return ExitNow(static_cast<int>(ExitCode::kRendezvous),
                        "no round formed within rendezvous.joinTimeoutSeconds: too few workers joined",

@@ -136,6 +136,7 @@ class Supervision {
   int world_ = 0;
   int first_rank_ = 0;
   SteadyTime join_started_{};
+  bool standby_ = false;  // a round runs without us: the join clock stands still
   bool joining_ = false;
   int join_failures_ = 0;
   int watch_failures_ = 0;

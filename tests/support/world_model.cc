@@ -13,7 +13,7 @@ using reconcile::kJobs;
 const kube::ObjectKey kJob{"team", "job"};
 constexpr int kMaxPasses = 100;
 
-Json JobManifest(int32_t replicas, int32_t max_replicas, int32_t max_restarts) {
+Json JobManifest(int32_t replicas, int32_t max_replicas, int32_t max_restarts, int32_t standbys) {
   Json job = *ParseJson(R"({"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob",
     "metadata": {"name": "job", "namespace": "team", "generation": 1},
     "spec": {"worker": {"template": {"spec": {"containers": [{"name": "trainer", "image": "worker"}]}}},
@@ -21,6 +21,7 @@ Json JobManifest(int32_t replicas, int32_t max_replicas, int32_t max_restarts) {
   job["spec"]["worker"]["replicas"] = replicas;
   job["spec"]["elasticPolicy"] = {{"minReplicas", 1}, {"maxReplicas", max_replicas}};
   job["spec"]["failurePolicy"]["maxRestarts"] = max_restarts;
+  job["spec"]["standbyReplicas"] = standbys;
   return job;
 }
 
@@ -43,9 +44,9 @@ struct WorldModel::Operator {
   reconcile::JobReconciler reconciler;
 };
 
-WorldModel::WorldModel(int32_t replicas, int32_t max_replicas, int32_t max_restarts) {
+WorldModel::WorldModel(int32_t replicas, int32_t max_replicas, int32_t max_restarts, int32_t standbys) {
   log::SetLevel(log::Level::kError);
-  LOCKSTEP_CHECK(kube_.Create(kJobs, JobManifest(replicas, max_replicas, max_restarts)).ok());
+  LOCKSTEP_CHECK(kube_.Create(kJobs, JobManifest(replicas, max_replicas, max_restarts, standbys)).ok());
   kube_.fault = [this](const auto&, const auto&, const auto&) -> std::optional<Error> {
     const std::lock_guard lock(faults_mutex_);
     if (!next_fault_) return std::nullopt;

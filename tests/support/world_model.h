@@ -16,7 +16,7 @@ namespace lockstep::testing {
 
 class WorldModel {
  public:
-  WorldModel(int32_t replicas, int32_t max_replicas, int32_t max_restarts);
+  WorldModel(int32_t replicas, int32_t max_replicas, int32_t max_restarts, int32_t standbys = 0);
   ~WorldModel();
 
   // The operator.

@@ -175,6 +175,8 @@ struct TrainingJobSpec {
   std::optional<NetworkSpec> network;
   ObservabilitySpec observability;
 
+  // Worker pods, those that stand by included.
+  [[nodiscard]] int32_t pod_count() const { return worker.replicas + standby_replicas; }
   // The bounds of the number of pods in a round; both worker.replicas where the size is fixed.
   [[nodiscard]] int32_t min_replicas() const {
     return elastic_policy ? elastic_policy->min_replicas : worker.replicas;

@@ -85,8 +85,6 @@ void CheckFailurePolicy(const FailurePolicy& policy, Fields& fields) {
                 "a window for restarts");
   RefuseEnum(fields, policy.restart_strategy != RestartStrategy::kInPlace,
              "spec.failurePolicy.restartStrategy", policy.restart_strategy, "InPlace");
-  RefuseChange(fields, "spec.failurePolicy.inPlaceLimit", policy.in_place_limit,
-               FailurePolicy{}.in_place_limit);
   RefuseSection(fields, !policy.rules.empty(), "spec.failurePolicy.rules", "choosing an action by rules");
 }
 
@@ -146,7 +144,6 @@ std::vector<UnsupportedField> FindUnsupported(const TrainingJobSpec& spec) {
          "use auto, cpu or a number");
   RefuseEnum(fields, spec.success_policy != SuccessPolicy::kAll, "spec.successPolicy", spec.success_policy,
              "All");
-  RefuseChange(fields, "spec.standbyReplicas", spec.standby_replicas, 0);
   if (spec.checkpoint) CheckCheckpoint(*spec.checkpoint, fields);
   if (spec.elastic_policy) CheckElasticPolicy(*spec.elastic_policy, fields);
   CheckFailurePolicy(spec.failure_policy, fields);

@@ -55,7 +55,8 @@ struct JoinAnswer {
   std::string store_host;
   int store_port = 0;
   int64_t newest_step = -1;
-  std::string reason;  // why the round closed like this
+  std::string reason;    // why the round closed like this
+  bool standby = false;  // of kWaiting: a round runs without this member, which is to stay warm
 };
 
 struct WatchRequest {
@@ -148,6 +149,7 @@ void Visit(JoinAnswer& m, V& v) {
   v("storePort", m.store_port);
   v("newestStep", m.newest_step);
   v("reason", m.reason);
+  v("standby", m.standby);
 }
 template <class V>
 void Visit(WatchRequest& m, V& v) {

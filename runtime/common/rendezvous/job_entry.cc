@@ -115,6 +115,7 @@ RendezvousView JobEntry::View() const {
   RendezvousView view = view_;
   view.round = round_.newest_number();
   view.completed = round_.completed();
+  view.waiting = round_.waiting();
   if (!round_.running().has_value()) return view;
   view.world_size = round_.running()->world;
   for (const Peer& peer : round_.running()->peers) view.members.push_back(peer.pod);
@@ -124,7 +125,9 @@ RendezvousView JobEntry::View() const {
 protocol::JoinAnswer JobEntry::AnswerFor(const protocol::Member& member) const {
   if (round_.completed()) return {.state = protocol::JoinState::kCompleted};
   const std::optional<int> first_rank = round_.FirstRankOf(member.slot);
-  if (!first_rank.has_value()) return {.state = protocol::JoinState::kWaiting};
+  if (!first_rank.has_value()) {
+    return {.state = protocol::JoinState::kWaiting, .standby = round_.running().has_value()};
+  }
   const ClosedRound& round = *round_.running();
   return {.state = protocol::JoinState::kAssigned,
           .round = round.number,

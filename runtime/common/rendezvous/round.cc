@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 namespace lockstep::rendezvous {
@@ -17,6 +18,12 @@ std::string IncarnationKey(const protocol::Member& member) {
 
 std::string CountOf(int count, const char* noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+bool HasAllRanks(const ClosedRound& round) {
+  int ranks = 0;
+  for (const Peer& peer : round.peers) ranks += peer.nproc;
+  return ranks >= round.world;
 }
 
 Departure DepartureFrom(const protocol::LeaveRequest& request) {
@@ -45,8 +52,7 @@ void Complete(Departure& departure, const PodEnd& end) {
 void Round::SetSettings(const JobSettings& settings) {
   next_round_ = std::max(next_round_, settings.first_round);
   settings_ = settings;
-  seen_expected_ =
-      static_cast<int>(std::distance(records_.begin(), records_.lower_bound(settings_.expected_members)));
+  seen_wanted_ = static_cast<int>(std::distance(records_.begin(), records_.lower_bound(wanted_slots())));
   next_expiry_ = {};
   next_growth_ = {};
 }
@@ -82,7 +88,7 @@ Round::Record& Round::RecordOf(int slot) {
   const auto [found, is_new] = records_.try_emplace(slot);
   if (is_new) {
     ++counts_[found->second.standing];
-    seen_expected_ += slot < settings_.expected_members ? 1 : 0;
+    seen_wanted_ += slot < wanted_slots() ? 1 : 0;
   }
   return found->second;
 }
@@ -110,6 +116,8 @@ Admission Round::Join(const protocol::JoinRequest& request, SteadyTime now) {
   if (known == nullptr || record.standing != kWaiting) {
     record.joined_at = now;
     last_change_ = now;
+    record.is_standby = running_.has_value() && Count(kInRound) >= places();
+    if (running_.has_value()) ++revision_;
   }
   record.request = request;
   slot_of_pod_[request.member.pod_uid] = request.member.slot;
@@ -125,12 +133,18 @@ Admission Round::Heartbeat(const protocol::Heartbeat& heartbeat, SteadyTime now)
     record->last_seen = now;
     return Admission::kAccepted;
   }
-  const bool unknown_slot = !records_.contains(heartbeat.member.slot);
-  const bool can_adopt = heartbeat.round > 0 && unknown_slot && Count(kWaiting) == 0 &&
-                         (!running_.has_value() || (adopted_ && running_->number == heartbeat.round)) &&
-                         heartbeat.round >= newest_number();
-  if (can_adopt) Adopt(heartbeat, RecordOf(heartbeat.member.slot), now);
+  if (CanAdopt(heartbeat)) Adopt(heartbeat, RecordOf(heartbeat.member.slot), now);
   return Admission::kAccepted;
+}
+
+// A standby asks for a place all the time; one that was in this round asks because the round is over.
+bool Round::CanAdopt(const protocol::Heartbeat& heartbeat) const {
+  if (heartbeat.round <= 0 || heartbeat.round < newest_number()) return false;
+  if (records_.contains(heartbeat.member.slot)) return false;
+  if (running_.has_value()) return adopted_ && running_->number == heartbeat.round;
+  return std::none_of(records_.begin(), records_.end(), [&](const auto& entry) {
+    return entry.second.standing == kWaiting && entry.second.request.last_round >= heartbeat.round;
+  });
 }
 
 void Round::Adopt(const protocol::Heartbeat& heartbeat, Record& record, SteadyTime now) {
@@ -207,10 +221,11 @@ void Round::PodGone(const PodEnd& end, SteadyTime now) {
 // The member has no place any more and need not be waited for.
 void Round::Lose(Record& record, LeaveMode mode, Departure departure, SteadyTime now) {
   const protocol::Member& member = record.request.member;
+  const bool is_wanted = member.slot < wanted_slots();
   if (!completed_ && record.standing == kInRound) {
-    EndRound(mode, departure.cause, member.pod + ": " + departure.reason, now);
+    EndRound(mode, is_wanted ? departure.cause : "Scale", member.pod + ": " + departure.reason, now);
   }
-  if (!completed_ && record.last_rank >= 0) {
+  if (!completed_ && record.last_rank >= 0 && is_wanted) {
     departure.pod = member.pod;
     departure.pod_uid = member.pod_uid;
     departure.slot = member.slot;
@@ -223,6 +238,7 @@ void Round::Lose(Record& record, LeaveMode mode, Departure departure, SteadyTime
   }
   Move(record, kDead);
   record.last_rank = -1;
+  if (running_.has_value()) ++revision_;
   last_change_ = now;
 }
 
@@ -268,8 +284,10 @@ void Round::ExpireSilent(SteadyTime now) {
 
 void Round::YieldToNewcomers(SteadyTime now) {
   const int newcomers = Count(kWaiting);
-  if (newcomers == 0 || Count(kInRound) >= settings_.max_members) return;
-  const bool all_here = Count(kInRound) + newcomers >= settings_.expected_members;
+  if (newcomers == 0 || Count(kInRound) >= places()) return;
+  // Taken over from heartbeats, of which some are still to come.
+  if (adopted_ && !HasAllRanks(*running_)) return;
+  const bool all_here = Count(kInRound) + newcomers >= places();
   if (!all_here && !GrowDelayIsOver(now)) return;
   EndRound(LeaveMode::kYield, "Scale", CountOf(newcomers, "newcomer") + " waiting", now);
 }
@@ -284,36 +302,56 @@ bool Round::GrowDelayIsOver(SteadyTime now) {
 
 void Round::CloseIfReady(SteadyTime now) {
   const int waiting = Count(kWaiting);
-  if (waiting == 0 || MissingAlive() > 0) return;
+  if (waiting == 0 || places() == 0 || MissingAlive() > 0) return;
   if (waiting >= places()) {
     return Close("all expected members are in");
   }
   if (waiting < settings_.min_members) return;
   if (MissingUnseen() == 0) return Close("every missing member is known to be gone");
-  if (now - last_change_ >= settings_.last_call) Close("the last call has passed");
+  if (now - last_change_ >= LastCall()) Close("the last call has passed");
+}
+
+// After a restart of the host the members of a running round need a heartbeat to tell of it.
+std::chrono::milliseconds Round::LastCall() const {
+  const bool may_run_already = settings_.first_round > 1 && !last_ending_.has_value();
+  return may_run_already ? std::max(settings_.last_call, settings_.heartbeat_timeout) : settings_.last_call;
+}
+
+// In the order of their ranks.
+std::vector<Round::Record*> Round::ChooseMembers() {
+  const auto rank_order = [](const Record* record) {
+    const int group = record->last_rank >= 0 ? 0 : record->is_standby ? 1 : 2;
+    return std::tuple(group, record->last_rank, record->request.member.slot);
+  };
+  const auto before = [&](const Record* a, const Record* b) { return rank_order(a) < rank_order(b); };
+  std::vector<Record*> members = Waiting();
+  const auto unwanted = std::partition(members.begin(), members.end(), [&](const Record* record) {
+    return record->request.member.slot < wanted_slots();
+  });
+  std::sort(members.begin(), unwanted, before);
+  if (static_cast<int>(members.size()) > places()) members.resize(static_cast<std::size_t>(places()));
+  std::sort(members.begin(), members.end(), before);
+  return members;
 }
 
 void Round::Close(std::string reason) {
-  std::vector<Record*> members = Waiting();
-  // Survivors first, in their order; then newcomers by slot (Waiting() is in slot order).
-  std::stable_sort(members.begin(), members.end(), [](const Record* a, const Record* b) {
-    const auto key = [](const Record* r) { return r->last_rank < 0 ? INT32_MAX : r->last_rank; };
-    return key(a) < key(b);
-  });
-  if (static_cast<int>(members.size()) > settings_.max_members) {
-    members.resize(static_cast<std::size_t>(settings_.max_members));
+  const std::vector<Record*> members = ChooseMembers();
+  for (auto& [slot, record] : records_) {
+    record.last_rank = -1;
+    record.is_standby = record.standing == kWaiting;
   }
-  for (auto& [slot, record] : records_) record.last_rank = -1;
   ClosedRound closed{.number = next_round_++, .reason = std::move(reason)};
   for (Record* record : members) {
     Move(*record, kInRound);
+    record->is_standby = false;
     record->last_rank = closed.world;
     const protocol::JoinRequest& request = record->request;
     closed.peers.push_back({.pod = request.member.pod,
                             .pod_uid = request.member.pod_uid,
                             .slot = request.member.slot,
                             .first_rank = closed.world,
-                            .nproc = request.nproc});
+                            .nproc = request.nproc,
+                            .holds_state = request.step >= 0});
     closed.world += request.nproc;
     closed.newest_step = std::max(closed.newest_step, request.step);
   }
@@ -339,7 +377,7 @@ std::optional<int> Round::FirstRankOf(int slot) const {
 
 int Round::MissingAlive() const { return Count(kLeft); }
 
-int Round::MissingUnseen() const { return settings_.expected_members - seen_expected_; }
+int Round::MissingUnseen() const { return wanted_slots() - seen_wanted_; }
 
 std::string Round::WaitingReason() const {
   if (completed_) return "completed";

@@ -7,9 +7,10 @@
 //
 // Closing rule: all expected members are in; or min_members are in and every missing one is known to be dead
 // (at once) or, for those nobody saw die, the last call has passed. A member of the last round whose
-// supervisor still answers is always waited for: it holds the state. Survivors keep their relative order,
-// newcomers follow by slot. Numbers only rise. The shape follows torchft's quorum_compute (decision and
-// reason from state and now).
+// supervisor still answers is always waited for: it holds the state. A round never has more than the expected
+// members; who finds it full waits outside as a standby. Survivors keep their relative order, then come
+// standbys, then newcomers, each by slot. Numbers only rise. The shape follows torchft's quorum_compute
+// (decision and reason from state and now).
 //
 // An event costs the same for 3 and for 10,000 members: what would need a look at all of them is counted as
 // they change, and time-outs are looked for only when the first of them can have passed.
@@ -37,6 +38,7 @@ struct Peer {
   int slot = 0;
   int first_rank = 0;
   int nproc = 1;
+  bool holds_state = false;  // when it came in
 };
 
 // A round that was given out.
@@ -98,13 +100,15 @@ class Round {
   [[nodiscard]] const std::optional<ClosedRound>& running() const { return running_; }
   // The first rank of the slot's member in it; nullopt: it has no place.
   [[nodiscard]] std::optional<int> FirstRankOf(int slot) const;
-  // Rises when a round begins, ends or is completed, when more is known of its end, and with each member of a
-  // round that is taken over.
+  // Rises when a round begins, ends or is completed, when more is known of its end, when somebody comes or
+  // goes beside it, and with each member of one that is taken over.
   [[nodiscard]] int64_t revision() const { return revision_; }
   // How the newest round ended; nullopt before any did.
   [[nodiscard]] const std::optional<Ending>& last_ending() const { return last_ending_; }
   [[nodiscard]] bool completed() const { return completed_; }
   [[nodiscard]] int64_t newest_number() const { return next_round_ - 1; }
+  // Members without a place that live and want one.
+  [[nodiscard]] int waiting() const { return Count(kWaiting) + Count(kLeft); }
   // Members that a round has room for.
   [[nodiscard]] int places() const { return std::min(settings_.expected_members, settings_.max_members); }
   // Why no round is running now, for people; changes only when the reason does.
@@ -122,6 +126,7 @@ class Round {
     protocol::JoinRequest request;  // newest
     Standing standing = kDead;      // changed by Move alone
     int last_rank = -1;             // first rank in the newest round; -1: it had no place there
+    bool is_standby = false;        // waited outside of a full round
     SteadyTime last_seen{};
     SteadyTime joined_at{};
   };
@@ -139,9 +144,14 @@ class Round {
   void CloseIfReady(SteadyTime now);
   void Close(std::string reason);
   [[nodiscard]] std::vector<Record*> Waiting();
+  [[nodiscard]] std::vector<Record*> ChooseMembers();
+  [[nodiscard]] bool CanAdopt(const protocol::Heartbeat& heartbeat) const;
+  // Slots from here on are to go after a scale down.
+  [[nodiscard]] int wanted_slots() const { return settings_.expected_members + settings_.standby_members; }
+  [[nodiscard]] std::chrono::milliseconds LastCall() const;
   [[nodiscard]] int Count(Standing standing) const { return counts_[standing]; }
   [[nodiscard]] int MissingAlive() const;   // kLeft: their supervisors still answer
-  [[nodiscard]] int MissingUnseen() const;  // expected slots that nobody saw live or die
+  [[nodiscard]] int MissingUnseen() const;  // wanted slots that nobody saw live or die
 
   JobSettings settings_;
   int64_t next_round_;
@@ -149,7 +159,7 @@ class Round {
   std::map<int, Record> records_;           // by slot
   std::map<std::string, int> slot_of_pod_;  // by uid; a pod that was replaced stays in it
   std::array<int, kStandings> counts_{};
-  int seen_expected_ = 0;          // records with a slot below expected_members
+  int seen_wanted_ = 0;            // records with a slot below wanted_slots()
   SteadyTime next_expiry_{};       // nobody is silent for too long before
   SteadyTime next_growth_{};       // no newcomer has waited for grow_delay before
   std::set<std::string> evicted_;  // pod uids, and "uid/incarnation"

@@ -35,8 +35,11 @@ void Climb(const ClosedRound& closed, RoundChange& change) {
                                    [&](const Peer& entry) { return entry.slot == departure.slot; });
     if (departure.is_back || peer == closed.peers.end()) continue;
     departure.is_back = true;
-    const bool same_pod = peer->pod_uid == departure.pod_uid;
-    change.rung = std::max(change.rung, same_pod ? Rung::kRespawn : Rung::kReplacePod);
+    if (peer->pod_uid != departure.pod_uid) {
+      change.rung = std::max(change.rung, Rung::kReplacePod);
+    } else if (departure.exit_code.has_value() || !peer->holds_state) {
+      change.rung = std::max(change.rung, Rung::kRespawn);
+    }  // else it was only out of reach
   }
 }
 

@@ -49,6 +49,7 @@ struct RendezvousView {
   int64_t round = 0;                 // newest round ever given out; 0: none
   int world_size = 0;                // ranks in the current round; 0: between rounds
   std::vector<std::string> members;  // pod names in the current round
+  int waiting = 0;                   // members that want a place; standbys while a round runs
   bool completed = false;            // a member reported the end of training
   protocol::Progress progress;       // newest of any member
   WallTime last_progress_time{};     // when `progress.step` last rose; epoch: never

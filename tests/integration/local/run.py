@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`lockstep run` with real processes: complete, lose a rank, a worker, all ranks at once, stop and resume, bad input.
+"""`lockstep run` with real processes: complete, lose a rank, a worker, all ranks at once, one with a standby, stop and resume, bad input.
 
 run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
@@ -49,6 +49,26 @@ def survives_a_killed_worker(folder):
         run.until("the worker's return", lambda: victim not in run.workers() and len(run.ranks()) == 3)
         expect(set(run.ranks()) >= set(survivors), "a survivor's process was replaced")
         expect_complete(run)
+
+
+def slot_of(worker):
+    return int(pathlib.Path(f"/proc/{worker}/environ").read_bytes().split(b"LOCKSTEP_SLOT=")[1].split(b"\0")[0])
+
+
+def promotes_a_standby(folder):
+    with Run(folder, manifest(folder, replicas=2, minimum=2, sections={"standbyReplicas": 1})) as run:
+        run.until("three ranks", lambda: len(run.ranks()) == 3)
+        run.until_step(60)
+        entered = {slot: pathlib.Path(folder, "run", f"local-worker-{slot}.log") for slot in range(3)}
+        outside = [slot for slot, log in entered.items() if "rank entered the round" not in log.read_text()]
+        expect(len(outside) == 1, f"one should stand by, outside are {outside}")
+        victim = next(worker for worker in run.workers() if slot_of(worker) != outside[0])
+        os.kill(children(victim)[0][0], signal.SIGKILL)
+        run.until("the standby's entry", lambda: "rank entered the round" in entered[outside[0]].read_text())
+        expect_complete(run)
+        commits = [r for r in ledger.read(run.ledger) if r["event"] == "commit"]
+        expect({r["rank"] for r in commits} == {0, 1}, "the world grew beyond its places")
+        expect({r["round"] for r in commits} == {1, 2}, "the dead one's return cost a round")
 
 
 def restarts_from_the_checkpoint_when_all_ranks_die(folder):
@@ -117,9 +137,9 @@ def says_where_training_diverged(folder):
     expect(skipped and all("gradient of fc" in line for line in skipped), f"the log of skipped steps: {skipped}")
 
 
-CASES = [completes, survives_a_killed_rank, survives_a_killed_worker, restarts_from_the_checkpoint_when_all_ranks_die,
-         stops_on_sigterm_and_resumes, one_and_three_ranks_learn_the_same, names_what_is_wrong,
-         says_where_training_diverged]
+CASES = [completes, survives_a_killed_rank, survives_a_killed_worker, promotes_a_standby,
+         restarts_from_the_checkpoint_when_all_ranks_die, stops_on_sigterm_and_resumes, one_and_three_ranks_learn_the_same,
+         names_what_is_wrong, says_where_training_diverged]
 
 
 if __name__ == "__main__":

@@ -89,6 +89,31 @@ TEST(MakePlan, ScalesDownByDeletingTheHighestSlots) {
   EXPECT_EQ(plan.rendezvous->expected_members, 2);
 }
 
+TEST(MakePlan, CreatesStandbysBesideTheReplicas) {
+  JobWorld world;
+  world.observed().job.spec.standby_replicas = 1;
+  world.Running(0).Running(1);
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("create job-worker-2"));
+  EXPECT_EQ(plan.rendezvous->expected_members, 2);
+  EXPECT_EQ(plan.rendezvous->standby_members, 1);
+  EXPECT_EQ(ConditionOf(plan, condition::kScheduled).status, api::ConditionStatus::kFalse);
+}
+
+TEST(MakePlan, ReplacesADeadStandbyLikeAnyOther) {
+  JobWorld world;
+  world.observed().job.spec.standby_replicas = 1;
+  world.Running(0).Running(1).Failed(2, 1).Round(1, {0, 1}, 5);
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("mark job-worker-2 as attempt 1"));
+}
+
+TEST(MakePlan, LeavesNoPlaceToTheWorkersOfASuspendedJob) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 5);
+  world.observed().job.spec.suspend = true;
+  EXPECT_EQ(MakePlan(world.observed()).rendezvous->expected_members, 0) << "leaving is no failure then";
+}
+
 TEST(MakePlan, WaitsForATerminatingPodBeforeItFillsTheSlotAgain) {
   JobWorld world;
   world.Running(0);
@@ -137,7 +162,7 @@ TEST(MakePlan, FailsAnInvalidJobWithoutStartingPods) {
 
 TEST(MakePlan, FailsAJobThatAsksForWhatIsNotThereYet) {
   JobWorld world;
-  world.observed().unsupported = {"spec.standbyReplicas: 1 is not implemented yet; leave it out or use 0"};
+  world.observed().unsupported = {"spec.strategy: zero1 is not implemented yet; use ddp"};
   EXPECT_EQ(ConditionOf(MakePlan(world.observed()), condition::kFailed).reason, "NotImplemented");
 }
 

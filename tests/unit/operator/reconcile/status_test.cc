@@ -150,6 +150,26 @@ TEST(Status, TellsOfABrokenRoundOnceItIsKnownWhoDiedOrThatNobodyDid) {
   EXPECT_EQ(MakePlan(world.observed()).status.restarts.size(), 1U);
 }
 
+TEST(Status, CountsStandbysApart) {
+  JobWorld world;
+  world.observed().job.spec.standby_replicas = 2;
+  world.Running(0).Running(1).Running(2).Pending(3).Round(1, {0, 2}, 5);
+  world.observed().rendezvous.waiting = 1;
+  auto status = MakePlan(world.observed()).status;
+  EXPECT_EQ(status.replicas, 2);
+  EXPECT_EQ(status.ready_replicas, 2);
+  EXPECT_EQ(status.standby_replicas, 1) << "one of the two is warm";
+
+  // A member died; the one that stood by has its place, and nobody stands by until its replacement is there.
+  world.observed().pods.pop_back();
+  world.observed().pods.erase(world.observed().pods.begin());
+  world.Round(2, {2, 1}, 6);
+  world.observed().rendezvous.waiting = 0;
+  status = MakePlan(world.observed()).status;
+  EXPECT_EQ(status.replicas, 2);
+  EXPECT_EQ(status.standby_replicas, 0);
+}
+
 TEST(Status, SaysWhyTheApiServerRefusesAPodAndMovesNoTimeOnRetries) {
   JobWorld world;
   const Error quota{ErrorCode::kForbidden, "403 exceeded quota: gpus"};

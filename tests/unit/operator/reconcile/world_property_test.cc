@@ -111,6 +111,31 @@ TEST(ReconcilerProperties, ADeletedJobAlwaysGoesAndTakesItsPodsAlong) {
   }));
 }
 
+// The pods of the highest slots go; nothing is charged, and nothing told as a failure.
+TEST(ReconcilerProperties, ScalesUpAndDownWithoutChargingAnybody) {
+  EXPECT_TRUE(rc::check([] {
+    const int32_t standbys = *rc::gen::inRange(0, 3);
+    WorldModel world(2, kMaxReplicas, 0, standbys);
+    RC_ASSERT(world.Settle());
+    auto sizes = *rc::gen::container<std::vector<int32_t>>(rc::gen::inRange(1, kMaxReplicas + 1));
+    sizes.insert(sizes.begin(), {4, 1, 3});
+    for (const int32_t replicas : sizes) {
+      world.Scale(replicas);
+      RC_ASSERT(world.Settle());
+      std::set<int> slots;
+      for (const Json& pod : world.pods()) {
+        slots.insert(std::stoi(StringAt(pod, {"metadata", "labels", "lockstep.dev/slot"})));
+      }
+      RC_ASSERT(static_cast<int32_t>(slots.size()) == replicas + standbys);
+      RC_ASSERT(*slots.rbegin() == replicas + standbys - 1);
+      RC_ASSERT(world.attempt() == 0);
+      RC_ASSERT(IntAt(world.job(), {"status", "replicas"}) == replicas);
+      RC_ASSERT(FindJson(world.job(), {"status", "restarts"}) == nullptr ||
+                world.job()["status"]["restarts"].empty());
+    }
+  }));
+}
+
 TEST(ReconcilerProperties, AfterOneSuccessNobodyIsStartedAgain) {
   EXPECT_TRUE(rc::check([] {
     Wish wish;

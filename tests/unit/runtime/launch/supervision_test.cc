@@ -52,6 +52,23 @@ class SupervisionTest : public ::testing::Test {
   Supervision supervision_;
 };
 
+TEST_F(SupervisionTest, StandsByForAsLongAsARoundRunsWithoutIt) {
+  (void)Say(protocol::Ready{});
+  for (int i = 0; i < 10; ++i) {
+    now_ += 50s;
+    const Actions actions = Send(JoinAnswered{JoinAnswer{.standby = true}});
+    EXPECT_NE(Find<StartJoin>(actions), nullptr);
+  }
+  now_ += 1h;
+  EXPECT_EQ(Find<Exit>(Send(JoinAnswered{Error{ErrorCode::kUnavailable, "away"}})), nullptr)
+      << "the host is away, and the round goes on";
+  EXPECT_EQ(Find<Exit>(Send(JoinAnswered{JoinAnswer{}})), nullptr) << "now there is none: the clock starts";
+  now_ += 61s;
+  const Actions actions = Send(JoinAnswered{JoinAnswer{}});
+  ASSERT_NE(Find<Exit>(actions), nullptr);
+  EXPECT_EQ(Find<Exit>(actions)->code, static_cast<int>(ExitCode::kRendezvous));
+}
+
 TEST_F(SupervisionTest, JoinsWithTheRanksStepAndPortOnceItIsReady) {
   const Actions actions = Say(protocol::Ready{.step = 12, .store_port = 4711});
   const auto* join = Find<StartJoin>(actions);

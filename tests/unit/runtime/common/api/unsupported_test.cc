@@ -60,7 +60,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"EarlyStop", "/spec/training/earlyStop", R"({"patience": 2})", "spec.training.earlyStop"},
         Case{"OwnProgram", "/spec/training", "remove", "spec.training"},
         Case{"Gpu", "/spec/nprocPerNode", "\"gpu\"", "spec.nprocPerNode"},
-        Case{"Standby", "/spec/standbyReplicas", "1", "spec.standbyReplicas"},
         Case{"SuccessPolicy", "/spec/successPolicy", "\"Rank0\"", "spec.successPolicy"},
         Case{"GoogleStorage", "/spec/checkpoint", R"({"uri": "gs://b"})", "spec.checkpoint.uri"},
         Case{"OnTermination", "/spec/checkpoint", R"({"uri": "s3://b", "onTermination": "None"})",
@@ -75,8 +74,6 @@ INSTANTIATE_TEST_SUITE_P(
              "spec.failurePolicy.restartWindowSeconds"},
         Case{"Recreate", "/spec/failurePolicy", R"({"restartStrategy": "Recreate"})",
              "spec.failurePolicy.restartStrategy"},
-        Case{"InPlaceLimit", "/spec/failurePolicy", R"({"inPlaceLimit": 1})",
-             "spec.failurePolicy.inPlaceLimit"},
         Case{"Rules", "/spec/failurePolicy", R"({"rules": [{"action": "Restart", "onCauses": ["Hang"]}]})",
              "spec.failurePolicy.rules"},
         Case{"FirstStep", "/spec/healthPolicy", R"({"firstStepTimeoutSeconds": 5})",
@@ -123,13 +120,14 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
                   "keepLast": 1, "resume": 5, "onTermination": "Save", "gracePeriodSeconds": 5})");
   json = With(json, "/spec/rendezvous", R"({"joinTimeoutSeconds": 5, "lastCallSeconds": 0})");
   json = With(json, "/spec/elasticPolicy", R"({"minReplicas": 1, "maxReplicas": 4, "growDelaySeconds": 0})");
-  json = With(json, "/spec/failurePolicy", R"({"maxRestarts": 0})");
+  json = With(json, "/spec/failurePolicy", R"({"maxRestarts": 0, "inPlaceLimit": 0})");
   json = With(json, "/spec/runPolicy",
               R"({"activeDeadlineSeconds": 5, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "None"})");
   json = With(json, "/spec/schedulingPolicy", R"({"priorityClassName": "high"})");
   json = With(json, "/spec/network", R"({"networkPolicy": "None"})");
   json = With(json, "/spec/observability", R"({"metricsPort": 9500})");
   json = With(json, "/spec/nprocPerNode", "2");
+  json = With(json, "/spec/standbyReplicas", "1");
   json = With(json, "/spec/suspend", "true");
   json = With(json, "/spec/managedBy", "\"kueue.x-k8s.io/multikueue\"");
   EXPECT_THAT(Refused(json), testing::ElementsAre());

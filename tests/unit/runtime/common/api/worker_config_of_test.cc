@@ -38,5 +38,11 @@ TEST(WorkerConfigOf, GivesTheTimeThatThePodHasWhereNoCheckpointSaysOther) {
   EXPECT_EQ(WorkerConfigOf(job).grace_period_seconds, 15);
 }
 
+TEST(WorkerConfigOf, TellsTheSupervisorHowOftenToTryInPlace) {
+  TrainingJob job;
+  job.spec.failure_policy.in_place_limit = 7;
+  EXPECT_EQ(WorkerConfigOf(job).in_place_limit, 7);
+}
+
 }  // namespace
 }  // namespace lockstep::api

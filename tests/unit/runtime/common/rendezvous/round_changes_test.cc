@@ -19,10 +19,10 @@ class RoundChangesTest : public ::testing::Test {
     const std::string pod = "pod-" + std::to_string(slot);
     return {.pod = pod, .pod_uid = pod + life, .slot = slot, .incarnation = "1"};
   }
-  void Join(int slot, const std::string& life = "") {
-    ASSERT_EQ(
-        round_.Join({.member = MemberOf(slot, life), .nproc = 2, .last_round = round_.newest_number()}, now_),
-        Admission::kAccepted);
+  void Join(int slot, const std::string& life = "", int64_t step = -1) {
+    const protocol::JoinRequest request{
+        .member = MemberOf(slot, life), .nproc = 2, .step = step, .last_round = round_.newest_number()};
+    ASSERT_EQ(round_.Join(request, now_), Admission::kAccepted);
     Record();
   }
   void RankDies(int slot) {
@@ -110,6 +110,20 @@ TEST_F(RoundChangesTest, ABreakThatNobodyDiedOfIsAMembershipChange) {
   EXPECT_EQ(first().rung, Rung::kMembership);
   EXPECT_TRUE(first().is_mended);
   EXPECT_EQ(first().reason, "pod-0: connection reset");
+}
+
+TEST_F(RoundChangesTest, OneThatWasOnlyOutOfReachIsAMembershipChange) {
+  now_ += 8s;
+  for (int slot : {0, 2}) (void)round_.Heartbeat({.member = MemberOf(slot, "")}, now_);
+  now_ += 3s;
+  Record();
+  ASSERT_EQ(changes_.size(), 1U);
+  EXPECT_EQ(first().departures.at(0).detection_seconds, 11);
+  for (int slot : {0, 2}) Join(slot);
+  Join(1, "", 7);
+  for (int slot : {0, 2}) Join(slot);
+  EXPECT_TRUE(first().is_mended);
+  EXPECT_EQ(first().rung, Rung::kMembership);
 }
 
 TEST_F(RoundChangesTest, WithoutASurvivorOnlyACheckpointIsLeft) {

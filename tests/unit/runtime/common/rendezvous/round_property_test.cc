@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <set>
 
 #include "runtime/common/rendezvous/round.h"
 
@@ -77,6 +78,55 @@ TEST(RoundProperty, KeepsItsPromisesUnderAnySchedule) {
     for (const auto& [action, slot] : schedule) {
       world.Do(action, slot);
       world.CheckPromises();
+    }
+  }));
+}
+
+// Three places and two that stand by: a full round takes survivors first, in their order, then those that
+// stood by, then whoever came since.
+TEST(RoundProperty, FillsPlacesInTheOrderOfMerit) {
+  EXPECT_TRUE(rc::check([] {
+    World world;
+    world.settings = {.min_members = 2,
+                      .max_members = 4,
+                      .expected_members = 3,
+                      .standby_members = 2,
+                      .heartbeat_timeout = 1h};
+    world.round.SetSettings(world.settings);
+    std::vector<std::string> survivors;  // of the newest round, in its order
+    std::set<std::string> asking;
+    std::set<std::string> standing_by;  // asked while a round was full, or were left out of one
+    const auto schedule = *rc::gen::container<std::vector<std::pair<int, int>>>(
+        rc::gen::pair(rc::gen::inRange(0, 9), rc::gen::inRange(0, 5)));
+    for (const auto& [action, slot] : schedule) {
+      const std::string name = std::to_string(slot);
+      const int64_t before = world.newest;
+      if (action == 4 || action == 5) {
+        std::erase(survivors, name);
+        asking.erase(name);
+        standing_by.erase(name);
+      }
+      const bool is_full = world.round.running().has_value() && world.order.size() == 3;
+      const bool is_in = std::find(world.order.begin(), world.order.end(), name) != world.order.end();
+      if (action <= 2) asking.insert(name);
+      if (action <= 2 && is_full && !is_in) standing_by.insert(name);
+      world.Do(action, slot);
+      world.CheckPromises();
+      if (world.newest == before) continue;
+      RC_ASSERT(world.order.size() <= 3U);
+      RC_ASSERT(world.order.size() >= survivors.size());
+      RC_ASSERT(std::equal(survivors.begin(), survivors.end(), world.order.begin()));
+      bool saw_newcomer = false;
+      for (std::size_t i = 0; i < world.order.size(); ++i) {
+        asking.erase(world.order[i]);
+        if (i < survivors.size()) continue;
+        const bool stood_by = standing_by.erase(world.order[i]) > 0;
+        RC_ASSERT(!(stood_by && saw_newcomer));
+        saw_newcomer = saw_newcomer || !stood_by;
+      }
+      RC_ASSERT(!saw_newcomer || standing_by.empty());
+      standing_by = asking;
+      survivors = world.order;
     }
   }));
 }
