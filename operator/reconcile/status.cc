@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "operator/reconcile/goodput.h"
 #include "operator/reconcile/progress.h"
 #include "operator/reconcile/waiting.h"
 #include "runtime/common/api/conditions.h"
@@ -167,12 +168,14 @@ api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& gro
     status.rendezvous->world_size = 0;
   }
   status.state = api::StateOf(status.conditions);
+  ApplyGoodput(observed, decision, status);
   return status;
 }
 
 api::TrainingJobStatus StatusAfterRefusal(const Observed& observed, api::TrainingJobStatus status,
                                           const Error& refusal) {
   // The plan cleared what the pass before had set; setting it anew would move its time with every retry.
+  if (observed.job.status.goodput) status.goodput = observed.job.status.goodput;
   for (api::Condition& entry : status.conditions) {
     const api::Condition* before = api::FindCondition(observed.job.status.conditions, entry.type);
     if (before != nullptr && (entry.type == condition::kStalled || entry.type == condition::kProgressing)) {

@@ -13,6 +13,10 @@ prometheus::Family<Gauge>& GaugeFamily(prometheus::Registry& registry, const cha
 constexpr const char* kStates[] = {"Created", "Pending",   "Starting", "Running", "Restarting",
                                    "Stalled", "Suspended", "Complete", "Failed"};
 
+// The fields of api::LostSeconds, in their order.
+constexpr const char* kLosses[] = {"scheduling", "startup",   "rendezvous",
+                                   "checkpoint", "recompute", "stalled"};
+
 }  // namespace
 
 JobSeries::JobSeries(prometheus::Registry& registry)
@@ -27,7 +31,12 @@ JobSeries::JobSeries(prometheus::Registry& registry)
       restarts_(prometheus::BuildCounter()
                     .Name("lockstep_job_restarts_total")
                     .Help("Restarts charged to the job's failurePolicy.maxRestarts.")
-                    .Register(registry)) {
+                    .Register(registry)),
+      goodput_(GaugeFamily(registry, "lockstep_job_goodput_ratio",
+                           "Productive seconds divided by all since the job was first admitted.")),
+      productive_seconds_(
+          GaugeFamily(registry, "lockstep_job_productive_seconds", "Seconds spent on steps that lasted.")),
+      lost_seconds_(GaugeFamily(registry, "lockstep_job_lost_seconds", "Where the other seconds went.")) {
   for (const char* state : kStates) jobs_.Add({{"state", state}});
 }
 
@@ -37,13 +46,22 @@ JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
   prometheus::Labels info = labels;
   info["uid"] = job.metadata.uid;
   info["model"] = job.spec.training ? std::string(api::NameOf(job.spec.training->model.name)) : "";
+  std::vector<Gauge*> lost;
+  for (const char* reason : kLosses) {
+    prometheus::Labels with_reason = labels;
+    with_reason["reason"] = reason;
+    lost.push_back(&lost_seconds_.Add(with_reason));
+  }
   return {.info = &info_.Add(info),
           .world_size = &world_size_.Add(labels),
           .replicas = &replicas_.Add(labels),
           .ready_replicas = &ready_replicas_.Add(labels),
           .round = &round_.Add(labels),
           .step = &step_.Add(labels),
-          .restarts = &restarts_.Add(labels)};
+          .restarts = &restarts_.Add(labels),
+          .goodput = &goodput_.Add(labels),
+          .productive_seconds = &productive_seconds_.Add(labels),
+          .lost_seconds = std::move(lost)};
 }
 
 void JobSeries::Set(const api::TrainingJob& job, const api::TrainingJobStatus& status) {
@@ -62,6 +80,13 @@ void JobSeries::Set(const api::TrainingJob& job, const api::TrainingJobStatus& s
   series.round->Set(status.rendezvous ? static_cast<double>(status.rendezvous->round) : 0);
   series.step->Set(status.progress ? static_cast<double>(status.progress->step) : 0);
   series.restarts->Increment(status.attempt - series.restarts->Value());
+  const api::GoodputStatus goodput = status.goodput.value_or(api::GoodputStatus{});
+  const api::LostSeconds& lost = goodput.lost_seconds;
+  series.goodput->Set(goodput.ratio);
+  series.productive_seconds->Set(goodput.productive_seconds);
+  const double seconds[] = {lost.scheduling, lost.startup,   lost.rendezvous,
+                            lost.checkpoint, lost.recompute, lost.stalled};
+  for (std::size_t i = 0; i < series.lost_seconds.size(); ++i) series.lost_seconds[i]->Set(seconds[i]);
 }
 
 void JobSeries::Remove(const std::string& uid) {
@@ -76,6 +101,9 @@ void JobSeries::Remove(const std::string& uid) {
   round_.Remove(series.round);
   step_.Remove(series.step);
   restarts_.Remove(series.restarts);
+  goodput_.Remove(series.goodput);
+  productive_seconds_.Remove(series.productive_seconds);
+  for (Gauge* gauge : series.lost_seconds) lost_seconds_.Remove(gauge);
   series_.erase(found);
 }
 

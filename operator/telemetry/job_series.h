@@ -8,6 +8,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "runtime/common/api/training_job.h"
 
@@ -30,6 +31,9 @@ class JobSeries {
     prometheus::Gauge* round = nullptr;
     prometheus::Gauge* step = nullptr;
     prometheus::Counter* restarts = nullptr;
+    prometheus::Gauge* goodput = nullptr;
+    prometheus::Gauge* productive_seconds = nullptr;
+    std::vector<prometheus::Gauge*> lost_seconds;  // in the order of api::LostSeconds
   };
   Series Add(const api::TrainingJob& job);
 
@@ -41,6 +45,9 @@ class JobSeries {
   prometheus::Family<prometheus::Gauge>& round_;
   prometheus::Family<prometheus::Gauge>& step_;
   prometheus::Family<prometheus::Counter>& restarts_;
+  prometheus::Family<prometheus::Gauge>& goodput_;
+  prometheus::Family<prometheus::Gauge>& productive_seconds_;
+  prometheus::Family<prometheus::Gauge>& lost_seconds_;
   std::map<std::string, Series> series_;  // by uid
 };
 

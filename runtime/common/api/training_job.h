@@ -249,7 +249,13 @@ struct LostSeconds {
   friend bool operator==(const LostSeconds&, const LostSeconds&) = default;
 };
 
+// What a job's time is spent on; it is at exactly one of them at any moment.
+enum class Activity { kScheduling, kStartup, kRendezvous, kTraining, kRecompute, kStalled };
+
+// Accounts for all seconds from `since` on: they are productive or lost, so their sum says up to when.
 struct GoodputStatus {
+  std::optional<WallTime> since;  // first admitted
+  Activity activity = Activity::kScheduling;
   double ratio = 0;
   double productive_seconds = 0;
   LostSeconds lost_seconds;
@@ -359,6 +365,11 @@ struct EnumNames<TopologyMode> {
 template <>
 struct EnumNames<NetworkPolicy> {
   static constexpr std::string_view values[] = {"Isolate", "None"};
+};
+template <>
+struct EnumNames<Activity> {
+  static constexpr std::string_view values[] = {"Scheduling", "Startup",   "Rendezvous",
+                                                "Training",   "Recompute", "Stalled"};
 };
 template <>
 struct EnumNames<Rung> {

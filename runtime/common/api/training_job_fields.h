@@ -218,6 +218,8 @@ void Describe(A& fields, Of<A, LostSeconds>& status) {
 
 template <typename A>
 void Describe(A& fields, Of<A, GoodputStatus>& status) {
+  fields.Field("since", status.since);
+  fields.Field("activity", status.activity);
   fields.Field("ratio", status.ratio);
   fields.Field("productiveSeconds", status.productive_seconds);
   fields.Field("lostSeconds", status.lost_seconds);

@@ -9,6 +9,7 @@
 namespace lockstep::rendezvous {
 namespace {
 
+constexpr std::size_t kKeptSaves = 32;
 // A look at all long polls: not at each of thousands of events.
 constexpr std::chrono::milliseconds kSweepInterval{100};
 constexpr auto kLongPoll =
@@ -32,6 +33,7 @@ void JobEntry::Join(const protocol::JoinRequest& request, http::Responder respon
     outbox.emplace_back(std::move(respond), EvictedReply(request.member));
     return;
   }
+  TakeHeldStep(request.step);
   PendingJoin& pending = joins_[request.member.slot];
   if (pending.respond) {
     const bool same = pending.member.incarnation == request.member.incarnation;
@@ -175,19 +177,35 @@ protocol::WatchAnswer JobEntry::AnswerFor(int64_t round) const {
           .reason = known ? ending->reason : "a newer round is running"};
 }
 
+// Who comes out of a broken round may have made steps that no heartbeat told of.
+void JobEntry::TakeHeldStep(int64_t step) {
+  const auto& ending = round_.last_ending();
+  if (step <= view_.progress.step || !ending.has_value() || ending->round != view_.progress.round) return;
+  const auto ended = unrecovered_.find(ending->round);
+  if (ended == unrecovered_.end()) return;
+  view_.progress.step = step;
+  view_.best_step = std::max(view_.best_step, step);
+  view_.last_progress_time = ended->second.wall;
+}
+
 void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
   const protocol::Progress& progress = heartbeat.progress;
   if (!unrecovered_.empty() && progress.round > unrecovered_.rbegin()->first) RecordRecovery(progress, now);
   const bool newer_round = progress.round > view_.progress.round;
   has_news_ = has_news_ || newer_round;
   if (newer_round || (progress.round == view_.progress.round && progress.step > view_.progress.step)) {
+    const bool was_behind = view_.progress.step < view_.best_step;
     view_.progress = progress;
+    view_.best_step = std::max(view_.best_step, progress.step);
     view_.last_progress_time = now.wall;
+    has_news_ = has_news_ || (was_behind && progress.step >= view_.best_step);
   }
   if (!heartbeat.checkpoint.uri.empty() && heartbeat.checkpoint.step >= view_.checkpoint.step &&
       heartbeat.checkpoint.uri != view_.checkpoint.uri) {
     view_.checkpoint = heartbeat.checkpoint;
     view_.checkpoint_time = now.wall;
+    view_.saves.push_back(heartbeat.checkpoint);
+    if (view_.saves.size() > kKeptSaves) view_.saves.erase(view_.saves.begin());
   }
   if (heartbeat.evaluation.step > view_.evaluation.step) view_.evaluation = heartbeat.evaluation;
 }
@@ -196,19 +214,25 @@ void JobEntry::RecordChanges(Moment now) {
   const auto& ending = round_.last_ending();
   if (!ending.has_value()) return;
   const bool is_new = view_.changes.empty() || view_.changes.back().round != ending->round;
-  if (is_new) unrecovered_[ending->round] = now.steady;
+  if (is_new) unrecovered_[ending->round] = now;
   RecordEnding(*ending, view_.changes);
   const auto& running = round_.running();
   if (!running.has_value() || running->number == recorded_round_) return;
   recorded_round_ = running->number;
   const bool is_full = static_cast<int>(running->peers.size()) >= round_.places();
   RecordClosing(*ending, *running, is_full, view_.changes);
+  const auto ended = unrecovered_.find(ending->round);
+  const bool made_steps = view_.progress.round == ending->round;
+  if (!made_steps || ended == unrecovered_.end() || ending->mode == protocol::LeaveMode::kYield) return;
+  view_.changes.back().unfinished_seconds =
+      std::max(0.0, Seconds(ended->second.wall - view_.last_progress_time).count());
 }
 
 void JobEntry::RecordRecovery(const protocol::Progress& progress, Moment now) {
   for (RoundChange& change : view_.changes) {
     const auto ended = unrecovered_.find(change.round);
-    if (ended != unrecovered_.end()) change.recovery_seconds = Seconds(now.steady - ended->second).count();
+    if (ended != unrecovered_.end())
+      change.recovery_seconds = Seconds(now.steady - ended->second.steady).count();
   }
   unrecovered_.clear();
   view_.changes.back().lost_steps = std::max<int64_t>(0, view_.progress.step - progress.step + 1);

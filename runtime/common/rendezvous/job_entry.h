@@ -71,6 +71,7 @@ class JobEntry {
   void AnswerWatches(SteadyTime now, Outbox& outbox);
   [[nodiscard]] bool IsOver(int64_t round) const;
   [[nodiscard]] protocol::WatchAnswer AnswerFor(int64_t round) const;
+  void TakeHeldStep(int64_t step);
   void TakeProgress(const protocol::Heartbeat& heartbeat, Moment now);
   void RecordChanges(Moment now);
   void RecordRecovery(const protocol::Progress& progress, Moment now);
@@ -83,9 +84,9 @@ class JobEntry {
   SteadyTime next_sweep_{};           // of the long polls, for those that have waited long enough
   std::map<int, PendingJoin> joins_;  // by slot
   std::vector<PendingWatch> watches_;
-  int64_t recorded_round_ = 0;                 // running, and entered into view_.changes
-  std::map<int64_t, SteadyTime> unrecovered_;  // rounds that ended, until the next step, and when
-  bool has_news_ = false;                      // progress that is worth a reconcile
+  int64_t recorded_round_ = 0;             // running, and entered into view_.changes
+  std::map<int64_t, Moment> unrecovered_;  // rounds that ended, until the next step, and when
+  bool has_news_ = false;                  // progress that is worth a reconcile
 };
 
 }  // namespace lockstep::rendezvous

@@ -41,6 +41,8 @@ struct RoundChange {
   bool is_mended = false;         // the world is full again, or as full as it will be: the rung is final
   double recovery_seconds = 0;    // from its end to the next completed step; 0: not yet
   int64_t lost_steps = 0;
+  double unfinished_seconds =
+      0;  // from its last completed step to its end: spent on one that was thrown away
 
   friend bool operator==(const RoundChange&, const RoundChange&) = default;
 };
@@ -52,11 +54,13 @@ struct RendezvousView {
   int waiting = 0;                   // members that want a place; standbys while a round runs
   bool completed = false;            // a member reported the end of training
   protocol::Progress progress;       // newest of any member
-  WallTime last_progress_time{};     // when `progress.step` last rose; epoch: never
-  protocol::Saved checkpoint;        // newest stored checkpoint
+  int64_t best_step = 0;          // highest that any progress told of; above progress.step: it is made again
+  WallTime last_progress_time{};  // when `progress.step` last rose; epoch: never
+  protocol::Saved checkpoint;     // newest stored checkpoint
   WallTime checkpoint_time{};
-  protocol::Evaluated evaluation;    // newest; step 0: none
-  std::vector<RoundChange> changes;  // newest 10, newest last
+  std::vector<protocol::Saved> saves;  // newest 32, newest last
+  protocol::Evaluated evaluation;      // newest; step 0: none
+  std::vector<RoundChange> changes;    // newest 10, newest last
 };
 
 }  // namespace lockstep::rendezvous

@@ -36,12 +36,18 @@ TEST(Metrics, FollowAJobAndForgetIt) {
   status.state = "Running";
   status.attempt = 2;
   status.rendezvous = api::RendezvousStatus{5, 8};
+  status.goodput = api::GoodputStatus{.ratio = 0.75, .productive_seconds = 30};
+  status.goodput->lost_seconds.rendezvous = 10;
   metrics.OnJob(Job(), status, {});
   metrics.OnJob(Job(), status, {});
   std::string text = metrics.Expose(0).body;
   EXPECT_THAT(text, HasSubstr("lockstep_jobs{state=\"Running\"} 1"));
   EXPECT_THAT(text, HasSubstr("lockstep_job_world_size{job_name=\"a\",namespace=\"team\"} 8"));
   EXPECT_THAT(text, HasSubstr("lockstep_job_restarts_total{job_name=\"a\",namespace=\"team\"} 2"));
+  EXPECT_THAT(text, HasSubstr("lockstep_job_goodput_ratio{job_name=\"a\",namespace=\"team\"} 0.75"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("lockstep_job_lost_seconds{job_name=\"a\",namespace=\"team\",reason=\"rendezvous\"} 10"));
   metrics.OnJobGone({"team", "a", "u"});
   text = metrics.Expose(0).body;
   EXPECT_THAT(text, HasSubstr("lockstep_jobs{state=\"Running\"} 0"));

@@ -1,0 +1,196 @@
+#include "operator/reconcile/goodput.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include "operator/reconcile/plan.h"
+#include "runtime/common/api/conditions.h"
+#include "tests/support/job_world.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+using api::Activity;
+using testing::JobWorld;
+
+double SumOf(const api::GoodputStatus& goodput) {
+  const api::LostSeconds& lost = goodput.lost_seconds;
+  return goodput.productive_seconds + lost.scheduling + lost.startup + lost.rendezvous + lost.checkpoint +
+         lost.recompute + lost.stalled;
+}
+
+// One pass after `seconds`; the status is written, and read again as the API server keeps it.
+api::GoodputStatus Pass(JobWorld& world, double seconds) {
+  Observed& observed = world.observed();
+  observed.now += std::chrono::duration_cast<WallTime::duration>(Seconds(seconds));
+  std::vector<std::string> violations;
+  const Json stored = api::TrainingJobStatusToJson(MakePlan(observed).status);
+  observed.job.status = api::TrainingJobStatusFromJson(stored, violations);
+  return observed.job.status.goodput.value_or(api::GoodputStatus{});
+}
+
+TEST(Goodput, FollowsAJobThroughItsLife) {
+  JobWorld world;
+  EXPECT_EQ(Pass(world, 0).activity, Activity::kScheduling);
+  world.Pending(0).Pending(1);
+  for (Pod& pod : world.observed().pods) pod.node = "n";
+  EXPECT_EQ(Pass(world, 5).activity, Activity::kStartup);
+  world.observed().rendezvous.waiting = 2;
+  world.observed().rendezvous.round = 0;
+  for (Pod& pod : world.observed().pods) pod.phase = PodPhase::kRunning;
+  EXPECT_EQ(Pass(world, 7).activity, Activity::kRendezvous);
+  world.Round(1, {0, 1}, 1);
+  EXPECT_EQ(Pass(world, 2).activity, Activity::kTraining);
+  world.Round(1, {0, 1}, 90);
+  world.observed().rendezvous.last_progress_time += std::chrono::seconds(86);
+  const api::GoodputStatus goodput = Pass(world, 86);
+  EXPECT_DOUBLE_EQ(goodput.lost_seconds.scheduling, 5);
+  EXPECT_DOUBLE_EQ(goodput.lost_seconds.startup, 7);
+  EXPECT_DOUBLE_EQ(goodput.lost_seconds.rendezvous, 2);
+  EXPECT_DOUBLE_EQ(goodput.productive_seconds, 86);
+  EXPECT_DOUBLE_EQ(goodput.ratio, 0.86);
+}
+
+TEST(Goodput, CountsAStepThatWasThrownAwayAndStepsMadeAgainAsRecomputed) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 1);
+  (void)Pass(world, 0);
+  world.Round(1, {}, 40);  // broke after 20 s, the last 4 of them in a step
+  world.observed().rendezvous.world_size = 0;
+  world.observed().rendezvous.best_step = 40;
+  world.observed().rendezvous.waiting = 2;
+  world.observed().rendezvous.changes = {
+      {.round = 1, .cause = "Infrastructure", .departures = {{.slot = 1}}}};
+  EXPECT_EQ(Pass(world, 20).activity, Activity::kRendezvous);
+  world.Round(2, {0, 1}, 31);
+  world.observed().rendezvous.changes[0].recovery_seconds = 3;
+  world.observed().rendezvous.changes[0].unfinished_seconds = 4;
+  api::GoodputStatus goodput = Pass(world, 3);
+  EXPECT_EQ(goodput.activity, Activity::kRecompute) << "step 31 was made before";
+  EXPECT_DOUBLE_EQ(goodput.productive_seconds, 16);
+  EXPECT_DOUBLE_EQ(goodput.lost_seconds.rendezvous, 3);
+  EXPECT_DOUBLE_EQ(goodput.lost_seconds.recompute, 4);
+  world.Round(2, {0, 1}, 40);
+  goodput = Pass(world, 6);
+  EXPECT_EQ(goodput.activity, Activity::kTraining);
+  EXPECT_DOUBLE_EQ(goodput.lost_seconds.recompute, 10);
+}
+
+TEST(Goodput, CountsTheTimeOfAHungStepAsStalled) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 1);
+  (void)Pass(world, 0);
+  (void)Pass(world, 50);
+  world.Round(2, {0, 1}, 2);
+  world.observed().rendezvous.changes = {{.round = 1,
+                                          .cause = "Hang",
+                                          .departures = {{.slot = 1}},
+                                          .recovery_seconds = 1,
+                                          .unfinished_seconds = 30}};
+  const api::GoodputStatus goodput = Pass(world, 1);
+  EXPECT_DOUBLE_EQ(goodput.lost_seconds.stalled, 30);
+  EXPECT_DOUBLE_EQ(goodput.productive_seconds, 21);
+}
+
+TEST(Goodput, CountsEachCheckpointsStallOnce) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 1);
+  (void)Pass(world, 0);
+  rendezvous::RendezvousView& view = world.observed().rendezvous;
+  view.saves = {{.step = 5, .uri = "a", .stall_seconds = 1}, {.step = 10, .uri = "b", .stall_seconds = 2}};
+  view.checkpoint = view.saves.back();
+  for (int i = 0; i < 3; ++i) {
+    view.last_progress_time += std::chrono::seconds(10);
+    (void)Pass(world, 10);
+  }
+  EXPECT_DOUBLE_EQ(world.observed().job.status.goodput->lost_seconds.checkpoint, 3);
+  EXPECT_DOUBLE_EQ(world.observed().job.status.goodput->productive_seconds, 27);
+}
+
+TEST(Goodput, GoesOnWhereAnOperatorThatWasRestartedKnowsNothing) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 1);
+  (void)Pass(world, 0);
+  const rendezvous::RendezvousView known = world.observed().rendezvous;
+  world.observed().rendezvous = {};
+  EXPECT_EQ(Pass(world, 30).activity, Activity::kTraining);
+  world.observed().rendezvous = known;
+  world.observed().rendezvous.last_progress_time = world.observed().now;
+  EXPECT_DOUBLE_EQ(Pass(world, 1).productive_seconds, 31);
+}
+
+TEST(Goodput, IsNotWrittenWhileNothingChanges) {
+  JobWorld world;
+  (void)Pass(world, 0);
+  const api::TrainingJobStatus before = world.observed().job.status;
+  (void)Pass(world, 3600);
+  EXPECT_EQ(world.observed().job.status, before);
+}
+
+TEST(Goodput, EndsWithTheJob) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 1);
+  (void)Pass(world, 0);
+  world.observed().pods.clear();
+  world.observed().rendezvous.completed = true;
+  world.observed().rendezvous.world_size = 0;
+  EXPECT_DOUBLE_EQ(SumOf(Pass(world, 60)), 60);
+  EXPECT_DOUBLE_EQ(SumOf(Pass(world, 600)), 60);
+}
+
+// Whatever happens, in whatever order: the seconds sum to the time since the first admission, none is booked
+// twice and none is negative.
+TEST(Goodput, SumsToTheWallTimeWhateverHappens) {
+  EXPECT_TRUE(rc::check([] {
+    JobWorld world;
+    const WallTime start = world.observed().now;
+    int64_t round = 0;
+    const int steps = *rc::gen::inRange(1, 40);
+    for (int i = 0; i < steps; ++i) {
+      rendezvous::RendezvousView& view = world.observed().rendezvous;
+      switch (*rc::gen::inRange(0, 8)) {
+        case 0: world.observed().pods.clear(); break;
+        case 1:
+          world.observed().pods.clear();
+          world.Running(0).Running(1);
+          break;
+        case 2: world.Round(++round, {0, 1}, *rc::gen::inRange(0, 50)); break;
+        case 3:
+          view.world_size = 0;
+          view.members.clear();
+          view.changes.push_back({.round = round, .cause = "Hang", .departures = {{.slot = 1}}});
+          break;
+        case 4:
+          if (!view.changes.empty()) {
+            view.changes.back().recovery_seconds = 1;
+            view.changes.back().unfinished_seconds = *rc::gen::inRange(0, 100);
+          }
+          break;
+        case 5: world.observed().job.spec.suspend = *rc::gen::arbitrary<bool>(); break;
+        case 6:
+          view.checkpoint = {.step = i, .uri = std::to_string(i), .stall_seconds = 1.0 * i};
+          view.saves.push_back(view.checkpoint);
+          view.last_progress_time = world.observed().now;
+          break;
+        default: view = {};
+      }
+      (void)Pass(world, *rc::gen::inRange(0, 5000) / 100.0);
+    }
+    // A change of activity at the end books everything up to then.
+    world.observed().job.spec.suspend = !world.observed().job.spec.suspend;
+    if (!world.observed().job.status.goodput) return;
+    const api::GoodputStatus goodput = Pass(world, 1);
+    const double wall = Seconds(world.observed().now - *goodput.since).count();
+    RC_ASSERT(std::abs(SumOf(goodput) - wall) < 0.05);  // six digits are kept
+    RC_ASSERT(*goodput.since >= start);
+    for (const double part :
+         {goodput.productive_seconds, goodput.lost_seconds.scheduling, goodput.lost_seconds.startup,
+          goodput.lost_seconds.rendezvous, goodput.lost_seconds.checkpoint, goodput.lost_seconds.recompute,
+          goodput.lost_seconds.stalled}) {
+      RC_ASSERT(part >= 0);
+    }
+  }));
+}
+
+}  // namespace
+}  // namespace lockstep::reconcile

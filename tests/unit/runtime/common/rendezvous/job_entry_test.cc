@@ -1,0 +1,92 @@
+#include "runtime/common/rendezvous/job_entry.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using protocol::LeaveReason;
+
+// Two members that train; pod 1 may be lost.
+class JobEntryTest : public ::testing::Test {
+ protected:
+  JobEntryTest() {
+    for (int slot : {0, 1}) Join(slot, -1);
+    Beat({.round = 1, .step = 41});
+  }
+
+  protocol::Member MemberOf(int slot) const {
+    const std::string pod = "pod-" + std::to_string(slot);
+    return {.pod = pod, .pod_uid = pod + "-uid", .slot = slot, .incarnation = "1"};
+  }
+  void Pass(std::chrono::seconds time) {
+    now_.steady += time;
+    now_.wall += time;
+  }
+  bool Advance() { return entry_.Advance(now_, outbox_); }
+  void Join(int slot, int64_t step) {
+    entry_.Join(
+        {.member = MemberOf(slot), .step = step, .last_round = entry_.View().round}, [](auto) {}, now_,
+        outbox_);
+    (void)Advance();
+  }
+  bool Beat(const protocol::Progress& progress, const protocol::Saved& saved = {}) {
+    entry_.Heartbeat(
+        {.member = MemberOf(0), .round = 1, .progress = progress, .checkpoint = saved}, [](auto) {}, now_,
+        outbox_);
+    return Advance();
+  }
+  void RankDies(int slot) {
+    entry_.Leave(
+        {.member = MemberOf(slot), .round = 1, .reason = LeaveReason::kRankDied}, [](auto) {}, now_, outbox_);
+    (void)Advance();
+  }
+  RoundChange change() const { return entry_.View().changes.at(0); }
+
+  Moment now_{SteadyTime(1h), WallTime(1h)};
+  Outbox outbox_;
+  JobEntry entry_{{"ns", "job", "uid"}, {.min_members = 1, .max_members = 2, .expected_members = 2}};
+};
+
+TEST_F(JobEntryTest, TimesTheStepThatWasThrownAwayAndTheRecovery) {
+  Pass(5s);
+  RankDies(1);
+  Pass(2s);
+  Join(0, 41);
+  EXPECT_EQ(change().unfinished_seconds, 5);
+  Pass(1s);
+  EXPECT_TRUE(Beat({.round = 2, .step = 42})) << "worth a reconcile: the job has recovered";
+  EXPECT_EQ(change().recovery_seconds, 3);
+  EXPECT_EQ(change().lost_steps, 0);
+  EXPECT_FALSE(Beat({.round = 2, .step = 43})) << "progress alone is not";
+}
+
+TEST_F(JobEntryTest, BelievesASurvivorThatMadeStepsSinceTheLastHeartbeat) {
+  Pass(5s);
+  RankDies(1);
+  Join(0, 60);
+  EXPECT_EQ(entry_.View().progress.step, 60);
+  EXPECT_EQ(change().unfinished_seconds, 0);
+  (void)Beat({.round = 2, .step = 58});
+  EXPECT_EQ(change().lost_steps, 3);
+}
+
+TEST_F(JobEntryTest, KnowsWhichStepsAreMadeAgain) {
+  RankDies(1);
+  Join(0, 30);
+  (void)Beat({.round = 2, .step = 31});
+  EXPECT_EQ(entry_.View().best_step, 41);
+  EXPECT_FALSE(Beat({.round = 2, .step = 40}));
+  EXPECT_TRUE(Beat({.round = 2, .step = 41})) << "from here on they are new";
+}
+
+TEST_F(JobEntryTest, KeepsEachCheckpointOnce) {
+  for (int i = 0; i < 3; ++i) (void)Beat({}, {.step = 40, .uri = "a", .stall_seconds = 1});
+  (void)Beat({}, {.step = 50, .uri = "b", .stall_seconds = 2});
+  ASSERT_EQ(entry_.View().saves.size(), 2U);
+  EXPECT_EQ(entry_.View().saves[1].stall_seconds, 2);
+}
+
+}  // namespace
+}  // namespace lockstep::rendezvous
