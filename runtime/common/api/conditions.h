@@ -12,7 +12,6 @@ namespace lockstep::api {
 
 namespace condition {
 inline constexpr std::string_view kSuspended = "Suspended";
-inline constexpr std::string_view kQuotaReserved = "QuotaReserved";
 inline constexpr std::string_view kScheduled = "Scheduled";      // every wanted pod has a node
 inline constexpr std::string_view kInitialized = "Initialized";  // a first round has closed
 inline constexpr std::string_view kProgressing = "Progressing";  // steps are being made
