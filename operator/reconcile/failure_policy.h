@@ -4,8 +4,12 @@
 // A permanent failure fails the job. A charged one costs an attempt of failurePolicy.maxRestarts. The charge
 // is made crash-safe by its order: the pod is marked with the attempt, then the status shows it, and only
 // then the pod goes; whoever reads any state between comes to the same count.
+//
+// A rank that dies in a living pod is respawned there and costs nothing; of the rules, only FailJob is about
+// it.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,7 +26,19 @@ struct FailureVerdict {
   std::string message;      // "pod a-worker-1: exit code 3: no such data set"
 };
 
-[[nodiscard]] FailureVerdict JudgeFailure(const Pod& pod);
+// What a pod or a rank in it ended of, as failurePolicy.rules see it.
+struct Failure {
+  api::FailureCause cause = api::FailureCause::kInfrastructure;
+  std::optional<int> exit_code;
+  std::map<std::string, std::string> conditions;  // of the pod: status by type
+};
+
+[[nodiscard]] Failure FailureOf(const Pod& pod);
+[[nodiscard]] Failure FailureOf(const rendezvous::Departure& departure);
+
+// The first rule that matches; null: none does.
+[[nodiscard]] const api::FailureRule* FindRule(const api::FailurePolicy& policy, const Failure& failure);
+[[nodiscard]] FailureVerdict JudgeFailure(const Pod& pod, const api::FailurePolicy& policy);
 
 struct FailureDecision {
   std::optional<FailureVerdict> job_failure;  // the job must end

@@ -38,7 +38,8 @@ std::optional<int32_t> AttemptOf(const Json& json) {
 void ReadConditions(const Json& json, Pod& pod) {
   for (const Json& condition : ListAt(json, {"status", "conditions"})) {
     const std::string type = StringAt(condition, {"type"});
-    const bool is_true = StringAt(condition, {"status"}) == "True";
+    pod.conditions[type] = StringAt(condition, {"status"});
+    const bool is_true = pod.conditions[type] == "True";
     if (type == "Ready") pod.ready = is_true;
     if (type == "DisruptionTarget") pod.disrupted = is_true;
     if (type == "PodScheduled" && !is_true && StringAt(condition, {"reason"}) == "Unschedulable") {

@@ -29,10 +29,11 @@ struct Pod {
   bool deleting = false;  // has a deletionTimestamp: its worker is saving and leaving
   std::string node;       // empty: not scheduled yet
   bool ready = false;
-  bool disrupted = false;        // preempted, evicted or drained: nobody's fault
-  std::optional<int> exit_code;  // of the trainer container
-  std::string message;           // why it ended, as the worker wrote it or as Kubernetes says
-  std::string waiting_reason;    // of the first container that cannot start: ImagePullBackOff, …
+  bool disrupted = false;                         // preempted, evicted or drained: nobody's fault
+  std::map<std::string, std::string> conditions;  // status by type
+  std::optional<int> exit_code;                   // of the trainer container
+  std::string message;         // why it ended, as the worker wrote it or as Kubernetes says
+  std::string waiting_reason;  // of the first container that cannot start: ImagePullBackOff, …
   std::string waiting_message;
   std::string unschedulable;       // the scheduler's message
   std::optional<int32_t> attempt;  // its failure is charged to the job as this attempt

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "operator/reconcile/failure_policy.h"
+
 namespace lockstep::reconcile {
 namespace {
 
@@ -59,6 +61,8 @@ void TakeDepartures(const rendezvous::RoundChange& change, const Observed& obser
   const rendezvous::Departure& first = change.departures.front();
   if (record.node.empty()) record.node = NodeOf(first, observed);
   record.exit_code = first.exit_code;
+  const api::FailureRule* rule = FindRule(observed.job.spec.failure_policy, FailureOf(first));
+  if (rule != nullptr) record.rule = rule->name;
   record.detection_seconds = first.detection_seconds;
 }
 

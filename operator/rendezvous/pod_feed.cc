@@ -14,7 +14,7 @@ std::optional<PodLoss> LossFrom(const kube::ObjectChange& change, const std::str
                .end = {.pod_uid = kube::UidOf(json)}};
   if (loss.job.uid.empty() || loss.end.pod_uid.empty()) return std::nullopt;
   const reconcile::Pod pod = reconcile::PodFromJson(json, container);
-  loss.end.cause = std::string(api::NameOf(reconcile::JudgeFailure(pod).cause));
+  loss.end.cause = std::string(api::NameOf(reconcile::FailureOf(pod).cause));
   loss.end.exit_code = pod.exit_code;
   loss.end.node = pod.node;
   // One that completed has said so itself, and is no loss.

@@ -85,7 +85,12 @@ void CheckFailurePolicy(const FailurePolicy& policy, Fields& fields) {
                 "a window for restarts");
   RefuseEnum(fields, policy.restart_strategy != RestartStrategy::kInPlace,
              "spec.failurePolicy.restartStrategy", policy.restart_strategy, "InPlace");
-  RefuseSection(fields, !policy.rules.empty(), "spec.failurePolicy.rules", "choosing an action by rules");
+  for (std::size_t i = 0; i < policy.rules.size(); ++i) {
+    const FailureAction action = policy.rules[i].action;
+    RefuseEnum(fields, action == FailureAction::kReplacePod || action == FailureAction::kShrinkJob,
+               "spec.failurePolicy.rules[" + std::to_string(i) + "].action", action,
+               "FailJob, Restart or RestartIgnoringLimit");
+  }
 }
 
 void CheckHealthPolicy(const HealthPolicy& policy, Fields& fields) {

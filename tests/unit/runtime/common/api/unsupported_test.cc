@@ -74,8 +74,9 @@ INSTANTIATE_TEST_SUITE_P(
              "spec.failurePolicy.restartWindowSeconds"},
         Case{"Recreate", "/spec/failurePolicy", R"({"restartStrategy": "Recreate"})",
              "spec.failurePolicy.restartStrategy"},
-        Case{"Rules", "/spec/failurePolicy", R"({"rules": [{"action": "Restart", "onCauses": ["Hang"]}]})",
-             "spec.failurePolicy.rules"},
+        Case{"ShrinkJob", "/spec/failurePolicy",
+             R"({"rules": [{"action": "ShrinkJob", "onCauses": ["Hang"]}]})",
+             "spec.failurePolicy.rules[0].action"},
         Case{"FirstStep", "/spec/healthPolicy", R"({"firstStepTimeoutSeconds": 5})",
              "spec.healthPolicy.firstStepTimeoutSeconds"},
         Case{"StepTimeout", "/spec/healthPolicy", R"({"stepTimeoutSeconds": 5})",
@@ -120,7 +121,11 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
                   "keepLast": 1, "resume": 5, "onTermination": "Save", "gracePeriodSeconds": 5})");
   json = With(json, "/spec/rendezvous", R"({"joinTimeoutSeconds": 5, "lastCallSeconds": 0})");
   json = With(json, "/spec/elasticPolicy", R"({"minReplicas": 1, "maxReplicas": 4, "growDelaySeconds": 0})");
-  json = With(json, "/spec/failurePolicy", R"({"maxRestarts": 0, "inPlaceLimit": 0})");
+  json = With(
+      json, "/spec/failurePolicy",
+      R"({"maxRestarts": 0, "inPlaceLimit": 0, "rules": [{"action": "FailJob", "onExitCodes": {"operator": "In",
+                  "values": [42]}}, {"action": "Restart", "onCauses": ["UserError"]},
+                  {"action": "RestartIgnoringLimit", "onPodConditions": [{"type": "DisruptionTarget"}]}]})");
   json = With(json, "/spec/runPolicy",
               R"({"activeDeadlineSeconds": 5, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "None"})");
   json = With(json, "/spec/schedulingPolicy", R"({"priorityClassName": "high"})");
