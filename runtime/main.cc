@@ -17,6 +17,7 @@
 #include "runtime/common/protocol/worker_config.h"
 #include "runtime/train/cpu_share.h"
 #include "runtime/train/elastic_loop.h"
+#include "runtime/train/stack_writer.h"
 #include "runtime/train/warm_up.h"
 
 namespace lockstep {
@@ -118,7 +119,13 @@ int Main() {
   const SystemClock clock;
   train::RoundControl control(clock);
   train::ControlLink link{Fd(std::atoi(fd))};
-  link.Start({.on_message = [&](const protocol::ToRank& message) { control.OnMessage(message); },
+  train::WriteStackOnSignal();
+  link.Start({.on_message =
+                  [&](const protocol::ToRank& message) {
+                    control.OnMessage(message);
+                    if (std::holds_alternative<protocol::Ping>(message))
+                      link.Send(protocol::Pong{control.waits_for_peers()});
+                  },
               .on_end = [] { ExitNow(ExitCode::kInfrastructure); }});
   const LoopOutcome outcome = Run(link, control, clock);
   if (!outcome.reason.empty()) {

@@ -110,11 +110,13 @@ std::shared_ptr<RoundStore> Communicator::store() const { return group_->store; 
 template <typename Call>
 Result<void> Communicator::Run(std::string_view operation, Call&& call) {
   if (aborted()) return Error{ErrorCode::kAborted, std::string(operation) + ": the round was aborted"};
+  const PeerWait wait(*this);
   return CatchTorch(ErrorCode::kAborted, operation, std::forward<Call>(call));
 }
 
 struct Communicator::PendingSum::State {
-  c10::intrusive_ptr<c10d::Work> work;
+  Communicator& communicator;  // outlives the sum
+  c10::intrusive_ptr<c10d::Work> work{};
 };
 
 Communicator::PendingSum::PendingSum(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -122,11 +124,12 @@ Communicator::PendingSum::~PendingSum() = default;
 Communicator::PendingSum::PendingSum(PendingSum&&) noexcept = default;
 
 Result<void> Communicator::PendingSum::Wait() {
+  const PeerWait wait(state_->communicator);
   return CatchTorch(ErrorCode::kAborted, "sum over the ranks", [&] { state_->work->wait(); });
 }
 
 Result<Communicator::PendingSum> Communicator::StartSum(at::Tensor tensor) {
-  auto state = std::make_unique<PendingSum::State>();
+  auto state = std::make_unique<PendingSum::State>(PendingSum::State{.communicator = *this});
   LOCKSTEP_TRY(Run("sum over the ranks", [&] {
     std::vector<at::Tensor> tensors = {std::move(tensor)};
     state->work = group_->process_group->allreduce(tensors);

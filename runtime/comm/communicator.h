@@ -70,6 +70,21 @@ class Communicator {
   void Abort();
   [[nodiscard]] bool aborted() const { return aborted_.load(); }
 
+  // Any thread. True while the step thread is in a collective, to which this rank has given its part: if it
+  // makes no progress, another rank is at fault.
+  [[nodiscard]] bool waits_for_peers() const { return waiting_.load() > 0; }
+  // For code that drives c10d itself: in such a wait as long as this lives.
+  class PeerWait {
+   public:
+    explicit PeerWait(Communicator& communicator) : waiting_(communicator.waiting_) { ++waiting_; }
+    ~PeerWait() { --waiting_; }
+    PeerWait(const PeerWait&) = delete;
+    PeerWait& operator=(const PeerWait&) = delete;
+
+   private:
+    std::atomic<int>& waiting_;
+  };
+
   // Element-wise sum over the ranks, the same bits on each.
   [[nodiscard]] Result<void> SumInPlace(at::Tensor& tensor);
   // Copies the root's tensors into everyone's; shapes and types agree. Large tensors travel in pieces.
@@ -116,6 +131,7 @@ class Communicator {
   const Place place_;
   const std::unique_ptr<Group> group_;
   std::atomic<bool> aborted_ = false;
+  std::atomic<int> waiting_ = 0;
 };
 
 // Connects on a thread of its own, so that the caller can give up at once when the round is over before it

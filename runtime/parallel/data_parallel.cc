@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "runtime/comm/torch_error.h"
@@ -23,6 +24,7 @@ constexpr std::size_t kBucketBytes = std::size_t{25} << 20;
 struct StartedSums {
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
   SteadyTime last_start;
+  std::optional<comm::Communicator::PeerWait> wait;  // from the last sum's start to the end of the backward
 };
 
 bool AnyFailed(const StartedSums& started) {
@@ -32,13 +34,14 @@ bool AnyFailed(const StartedSums& started) {
 
 class SumHook final : public c10d::CommHookInterface {
  public:
-  SumHook(c10::intrusive_ptr<c10d::ProcessGroup> group, StartedSums& started)
-      : group_(std::move(group)), started_(started) {}
+  SumHook(comm::Communicator& communicator, StartedSums& started)
+      : communicator_(communicator), started_(started) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     std::vector<at::Tensor> tensors = {bucket.getBufferRef()};
-    started_.works.push_back(group_->allreduce(tensors));
+    started_.works.push_back(communicator_.group()->allreduce(tensors));
     started_.last_start = std::chrono::steady_clock::now();
+    if (bucket.isLast()) started_.wait.emplace(communicator_);
     return started_.works.back()->getFuture();
   }
   at::Tensor parseHookResult(const c10::IValue& result) override {
@@ -46,7 +49,7 @@ class SumHook final : public c10d::CommHookInterface {
   }
 
  private:
-  const c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  comm::Communicator& communicator_;
   StartedSums& started_;
 };
 
@@ -73,7 +76,7 @@ class DataParallel final : public Strategy {
     // What is left of an earlier round points into that round's buckets.
     for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
     reducer_ = MakeReducer(communicator_->group(), parameters_);
-    reducer_->register_comm_hook(std::make_unique<SumHook>(communicator_->group(), started_));
+    reducer_->register_comm_hook(std::make_unique<SumHook>(*communicator_, started_));
     // Without a logger the Reducer dereferences a null pointer when it has an error to report.
     logger_ = std::make_shared<c10d::Logger>(reducer_);
     reducer_->set_logger(logger_);
@@ -88,6 +91,7 @@ class DataParallel final : public Strategy {
     started_.works.clear();
     return CatchTorch(ErrorCode::kAborted, "preparing the step", [this] {
       // A collective: once per round, in the order in which the first backward produced its gradients.
+      const comm::Communicator::PeerWait wait(*communicator_);
       reducer_->rebuild_buckets();
       reducer_->prepare_for_forward();
       const at::NoGradGuard no_grad;
@@ -103,6 +107,7 @@ class DataParallel final : public Strategy {
       if (last) reducer_->prepare_for_backward({});
       loss_sum.backward();
     });
+    started_.wait.reset();
     if (last) exposed_seconds_ = Seconds(std::chrono::steady_clock::now() - started_.last_start).count();
     if (done.ok()) return {};
     const bool broken = communicator_->aborted() || AnyFailed(started_);

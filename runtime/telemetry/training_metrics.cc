@@ -112,6 +112,7 @@ struct TrainingMetrics::State {
   void Observe(const Labels&, const protocol::Broken&) {}
   void Observe(const Labels&, const protocol::Finished&) {}
   void Observe(const Labels&, const protocol::Failed&) {}
+  void Observe(const Labels&, const protocol::Pong&) {}
 };
 
 TrainingMetrics::TrainingMetrics(const protocol::JobIdentity& job, int slot)
@@ -126,11 +127,19 @@ TrainingMetrics::TrainingMetrics(const protocol::JobIdentity& job, int slot)
 
 TrainingMetrics::~TrainingMetrics() = default;
 
+// Stable over rounds, unlike the rank: dashboards follow one process.
+TrainingMetrics::Labels TrainingMetrics::RankLabels(int local_rank) const {
+  return {{"rank", std::to_string(state_->slot) + "." + std::to_string(local_rank)}};
+}
+
 void TrainingMetrics::Observe(int local_rank, const protocol::FromRank& message) {
   const std::lock_guard lock(state_->mutex);
-  // Stable over rounds, unlike the rank: dashboards follow one process.
-  const Labels rank = {{"rank", std::to_string(state_->slot) + "." + std::to_string(local_rank)}};
-  std::visit([&](const auto& m) { state_->Observe(rank, m); }, message);
+  std::visit([&](const auto& m) { state_->Observe(RankLabels(local_rank), m); }, message);
+}
+
+void TrainingMetrics::CountHang(int local_rank) {
+  const std::lock_guard lock(state_->mutex);
+  state_->Count(metric::kHangsTotal, "Times that a rank was found to hang.", 1, RankLabels(local_rank));
 }
 
 http::Response TrainingMetrics::Scrape() const { return MetricsResponse(state_->registry); }

@@ -2,7 +2,9 @@
 // What a worker pod exports: the ranks' messages turned into Prometheus families. The supervisor owns it, so
 // a rank's death loses no counter. Any thread.
 
+#include <map>
 #include <memory>
+#include <string>
 
 #include "runtime/common/http/server.h"
 #include "runtime/common/protocol/rank_control.h"
@@ -17,9 +19,13 @@ class TrainingMetrics {
   ~TrainingMetrics();
 
   void Observe(int local_rank, const protocol::FromRank& message);
+  void CountHang(int local_rank);
   [[nodiscard]] http::Response Scrape() const;
 
  private:
+  using Labels = std::map<std::string, std::string>;
+  [[nodiscard]] Labels RankLabels(int local_rank) const;
+
   struct State;
   std::unique_ptr<State> state_;
 };

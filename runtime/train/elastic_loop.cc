@@ -175,11 +175,19 @@ class ElasticLoop {
     }
     saves_.Report();
     if (report.stopping == round_.assignment.world) return StopTogether();
-    if (report.saving > 0) LOCKSTEP_TRY(saves_.Start(round_.communicator, state_));
+    if (report.saving > 0) LOCKSTEP_TRY(StartSave());
     // Those who stay hold the state of this step, too.
     if (wishes.stop) return std::optional(RoundEnd::kStopped);
     if (report.yielding + report.stopping > 0) return std::optional(RoundEnd::kLeft);
     return std::optional<RoundEnd>();
+  }
+
+  Result<void> StartSave() {
+    // Copying a large state takes longer than any step.
+    progress_.Phase("snapshot");
+    LOCKSTEP_TRY(saves_.Start(round_.communicator, state_));
+    progress_.Phase("train");
+    return {};
   }
 
   [[nodiscard]] bool EvaluationIsDue() const {

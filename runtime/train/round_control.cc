@@ -84,6 +84,11 @@ bool RoundControl::stop_requested() const {
   return stop_deadline_.has_value();
 }
 
+bool RoundControl::waits_for_peers() const {
+  const std::lock_guard lock(mutex_);
+  return communicator_ != nullptr && communicator_->waits_for_peers();
+}
+
 double RoundControl::grace_seconds_left() const {
   const std::lock_guard lock(mutex_);
   if (!stop_deadline_.has_value()) return 0;

@@ -31,6 +31,8 @@ class RoundControl {
   [[nodiscard]] std::stop_token round_aborted() const;
   [[nodiscard]] bool yield_requested() const;
   [[nodiscard]] bool stop_requested() const;
+  // Whether the step thread is in a collective, to which this rank has given its part. Any thread.
+  [[nodiscard]] bool waits_for_peers() const;
   // Until the process must be gone; only where a stop was requested.
   [[nodiscard]] double grace_seconds_left() const;
 
@@ -38,6 +40,7 @@ class RoundControl {
   void Handle(const protocol::RankAssignment& assignment);
   void Handle(const protocol::RoundOver& over);
   void Handle(const protocol::Stop& stop);
+  void Handle(const protocol::Ping&) {}  // for whoever holds the link
 
   const Clock& clock_;
   mutable std::mutex mutex_;

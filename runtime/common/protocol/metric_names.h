@@ -23,6 +23,7 @@ inline constexpr const char* kRound = "lockstep_rendezvous_round";
 inline constexpr const char* kRoundsTotal = "lockstep_rendezvous_rounds_total";  // state_from
 inline constexpr const char* kSyncSeconds = "lockstep_sync_seconds";             // newest, rank
 inline constexpr const char* kRankStartsTotal = "lockstep_rank_starts_total";    // rank
+inline constexpr const char* kHangsTotal = "lockstep_rank_hangs_total";          // rank
 inline constexpr const char* kCheckpointsTotal = "lockstep_checkpoint_saves_total";
 inline constexpr const char* kCheckpointFailuresTotal = "lockstep_checkpoint_failures_total";
 inline constexpr const char* kCheckpointSeconds = "lockstep_checkpoint_seconds";  // newest

@@ -28,11 +28,15 @@ constexpr std::string_view kType<Finished> = "finished";
 template <>
 constexpr std::string_view kType<Failed> = "failed";
 template <>
+constexpr std::string_view kType<Pong> = "pong";
+template <>
 constexpr std::string_view kType<RankAssignment> = "assignment";
 template <>
 constexpr std::string_view kType<RoundOver> = "roundOver";
 template <>
 constexpr std::string_view kType<Stop> = "stop";
+template <>
+constexpr std::string_view kType<Ping> = "ping";
 
 template <typename Variant>
 std::string EncodeAny(const Variant& message) {

@@ -48,7 +48,7 @@ struct Progress {
 };
 
 struct PhaseChanged {
-  std::string phase;  // init, load, sync, train, evaluate, save
+  std::string phase;  // init, load, sync, train, evaluate, snapshot (of a checkpoint), save (the last one)
 };
 
 // The round can no longer be used: a collective failed.
@@ -96,8 +96,13 @@ struct Failed {
   std::string reason;
 };
 
+// To Ping, at once, whatever the training thread does.
+struct Pong {
+  bool waits_for_peers = false;  // in a collective, to which this rank has given its part
+};
+
 using FromRank = std::variant<Ready, Progress, PhaseChanged, Broken, Synced, Evaluated, Saved, SaveFailed,
-                              Finished, Failed>;
+                              Finished, Failed, Pong>;
 
 // ---- supervisor to rank
 
@@ -126,7 +131,10 @@ struct Stop {
   double grace_seconds = 30;
 };
 
-using ToRank = std::variant<RankAssignment, RoundOver, Stop>;
+// "You made no progress for long: are you there?"
+struct Ping {};
+
+using ToRank = std::variant<RankAssignment, RoundOver, Stop, Ping>;
 
 // One line without its newline. Encode never fails; Decode refuses unknown types and wrong fields.
 [[nodiscard]] std::string Encode(const FromRank& message);
@@ -201,6 +209,10 @@ void Visit(Failed& m, V& v) {
   v("reason", m.reason);
 }
 template <class V>
+void Visit(Pong& m, V& v) {
+  v("waitsForPeers", m.waits_for_peers);
+}
+template <class V>
 void Visit(RankAssignment& m, V& v) {
   v("round", m.round);
   v("rank", m.rank);
@@ -220,5 +232,7 @@ template <class V>
 void Visit(Stop& m, V& v) {
   v("graceSeconds", m.grace_seconds);
 }
+template <class V>
+void Visit(Ping&, V&) {}
 
 }  // namespace lockstep::protocol

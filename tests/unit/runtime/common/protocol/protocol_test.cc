@@ -19,6 +19,10 @@ TEST(RankControl, EveryMessageSurvivesTheWire) {
   const auto over = DecodeToRank(Encode(ToRank(RoundOver{.round = 4, .mode = LeaveMode::kYield})));
   ASSERT_TRUE(over.ok());
   EXPECT_EQ(std::get<RoundOver>(*over).mode, LeaveMode::kYield);
+
+  EXPECT_TRUE(std::holds_alternative<Ping>(*DecodeToRank(Encode(ToRank(Ping{})))));
+  EXPECT_TRUE(
+      std::get<Pong>(*DecodeFromRank(Encode(FromRank(Pong{.waits_for_peers = true})))).waits_for_peers);
 }
 
 TEST(RankControl, RefusesUnknownTypesAndWrongFields) {
