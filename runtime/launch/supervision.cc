@@ -15,6 +15,8 @@ using protocol::LeaveMode;
 using protocol::LeaveReason;
 
 constexpr int kNone = -1;
+// For a rank that hangs to write its stack. One that is stopped cannot.
+constexpr Milliseconds kStackTime{1'000};
 
 // 50 ms, doubling to 2 s: the host answers within seconds of its return, and 1,000 pods do not storm it.
 std::chrono::milliseconds Backoff(int failures) {
@@ -31,10 +33,15 @@ std::string Describe(const RankExited& event) {
 }  // namespace
 
 Supervision::Supervision(SupervisionSettings settings)
-    : settings_(std::move(settings)), ranks_(static_cast<std::size_t>(settings_.config.nproc)) {}
+    : settings_(std::move(settings)),
+      ranks_(static_cast<std::size_t>(settings_.config.nproc)),
+      hang_detectors_(ranks_.size(), HangDetector(settings_.config.health)) {}
 
-Actions Supervision::Start() {
-  for (int i = 0; i < settings_.config.nproc; ++i) Do(SpawnRank{i});
+Actions Supervision::Start(SteadyTime now) {
+  for (int i = 0; i < settings_.config.nproc; ++i) {
+    hang_detectors_[static_cast<std::size_t>(i)].ProcessStarted(now);
+    Do(SpawnRank{i});
+  }
   return std::exchange(actions_, {});
 }
 
@@ -45,6 +52,7 @@ Actions Supervision::On(const Event& event, SteadyTime now) {
 
 void Supervision::Handle(const RankMessage& event, SteadyTime now) {
   Rank& rank = ranks_.at(static_cast<std::size_t>(event.local_rank));
+  hang_detectors_.at(static_cast<std::size_t>(event.local_rank)).Heard(event.message, now);
   if (const auto* ready = std::get_if<protocol::Ready>(&event.message)) {
     OnReady(rank, *ready, now);
   } else if (const auto* progress = std::get_if<protocol::Progress>(&event.message)) {
@@ -122,7 +130,7 @@ void Supervision::EndRoundLocally(LeaveMode mode, int except_local_rank) {
   }
 }
 
-void Supervision::Handle(const RankExited& event, SteadyTime) {
+void Supervision::Handle(const RankExited& event, SteadyTime now) {
   Rank& rank = ranks_.at(static_cast<std::size_t>(event.local_rank));
   const protocol::RankFailure failure = FailureOf(event);
   rank.state = RankState::kExited;
@@ -132,7 +140,7 @@ void Supervision::Handle(const RankExited& event, SteadyTime) {
     const std::string reason = rank.failure.reason.empty() ? Describe(event) : rank.failure.reason;
     return ExitNow(failure.exit_code, reason, LeaveReason::kStopping, event.last_lines);
   }
-  RespawnOrGiveUp(event, failure);
+  RespawnOrGiveUp(event, failure, now);
 }
 
 protocol::RankFailure Supervision::FailureOf(const RankExited& event) const {
@@ -143,14 +151,20 @@ protocol::RankFailure Supervision::FailureOf(const RankExited& event) const {
   protocol::RankFailure failure{.exit_code = code, .last_lines = event.last_lines};
   // A signal is nobody's choice of an exit code, 128 + 15 included.
   if (!died) failure.cause = protocol::CauseOf(code);
+  if (rank.hang.has_value()) {
+    failure.cause = protocol::CauseOf(static_cast<int>(ExitCode::kHang));
+    failure.detection_seconds = rank.hang->finding.silent_seconds;
+  }
   if (rank.state == RankState::kTraining) failure.ranks = {first_rank_ + event.local_rank};
   return failure;
 }
 
-void Supervision::RespawnOrGiveUp(const RankExited& event, const protocol::RankFailure& failure) {
+void Supervision::RespawnOrGiveUp(const RankExited& event, const protocol::RankFailure& failure,
+                                  SteadyTime now) {
   const Rank& rank = ranks_.at(static_cast<std::size_t>(event.local_rank));
-  const std::string what =
-      Describe(event) + (rank.failure.reason.empty() ? "" : " (" + rank.failure.reason + ")");
+  std::string why = rank.failure.reason;
+  if (rank.hang.has_value()) why = rank.hang->finding.ToString();
+  const std::string what = Describe(event) + (why.empty() ? "" : " (" + why + ")");
   if (++failures_without_progress_ > settings_.config.in_place_limit) {
     return ExitNow(
         static_cast<int>(ExitCode::kInfrastructure),
@@ -164,7 +178,49 @@ void Supervision::RespawnOrGiveUp(const RankExited& event, const protocol::RankF
   Do(StopPolling{});
   EndRoundLocally(LeaveMode::kAbort, event.local_rank);
   ranks_.at(static_cast<std::size_t>(event.local_rank)) = Rank{};
+  hang_detectors_.at(static_cast<std::size_t>(event.local_rank)).ProcessStarted(now);
   Do(SpawnRank{event.local_rank});
+}
+
+void Supervision::Handle(const Tick&, SteadyTime now) {
+  if (stopping_) return;  // the grace period bounds what follows
+  for (int i = 0; i < settings_.config.nproc && !exiting_; ++i) LookForHang(i, now);
+}
+
+void Supervision::LookForHang(int local_rank, SteadyTime now) {
+  Rank& rank = ranks_.at(static_cast<std::size_t>(local_rank));
+  if (rank.state == RankState::kExited) return;
+  if (rank.hang.has_value()) {
+    if (now >= rank.hang->end_at) EndHungRank(local_rank);
+    return;
+  }
+  const HangFinding finding = hang_detectors_.at(static_cast<std::size_t>(local_rank)).Look(now);
+  if (finding.kind == HangFinding::Kind::kAsk) Do(TellRank{local_rank, protocol::Ping{}});
+  if (finding.kind == HangFinding::Kind::kHangs) OnHang(local_rank, finding, now);
+  const bool may_act = settings_.config.health.on_hang != protocol::OnHang::kReport;
+  if (finding.kind == HangFinding::Kind::kRoundIsStuck && in_round_ && may_act) {
+    Do(ReportBroken{{settings_.config.job, settings_.member, round_,
+                     "rank process " + std::to_string(local_rank) + " " + finding.ToString()}});
+    EndRoundLocally(LeaveMode::kAbort, kNone);
+  }
+}
+
+void Supervision::OnHang(int local_rank, const HangFinding& finding, SteadyTime now) {
+  Do(ReportHang{local_rank, finding});
+  if (settings_.config.health.on_hang == protocol::OnHang::kReport) return;
+  Do(WriteStack{local_rank});
+  ranks_.at(static_cast<std::size_t>(local_rank)).hang = Hang{finding, now + kStackTime};
+}
+
+void Supervision::EndHungRank(int local_rank) {
+  Hang& hang = *ranks_.at(static_cast<std::size_t>(local_rank)).hang;
+  if (settings_.config.health.on_hang == protocol::OnHang::kReplacePod) {
+    return ExitNow(static_cast<int>(ExitCode::kHang),
+                   "rank process " + std::to_string(local_rank) + " " + hang.finding.ToString(),
+                   LeaveReason::kStopping);
+  }
+  hang.end_at = SteadyTime::max();
+  Do(KillRank{local_rank});
 }
 
 void Supervision::Handle(const JoinAnswered& event, SteadyTime now) {
@@ -183,7 +239,7 @@ void Supervision::Handle(const JoinAnswered& event, SteadyTime now) {
   }
   join_failures_ = 0;
   switch (event.answer->state) {
-    case JoinState::kAssigned: return OnAssigned(*event.answer);
+    case JoinState::kAssigned: return OnAssigned(*event.answer, now);
     case JoinState::kCompleted:
       return ExitNow(static_cast<int>(ExitCode::kCompleted), "training was completed by the other workers",
                      LeaveReason::kCompleted);
@@ -199,7 +255,7 @@ void Supervision::Handle(const JoinAnswered& event, SteadyTime now) {
   }
 }
 
-void Supervision::OnAssigned(const protocol::JoinAnswer& answer) {
+void Supervision::OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now) {
   joining_ = false;
   in_round_ = true;
   round_ = answer.round;
@@ -208,6 +264,7 @@ void Supervision::OnAssigned(const protocol::JoinAnswer& answer) {
   watch_failures_ = 0;
   for (int i = 0; i < settings_.config.nproc; ++i) {
     ranks_[static_cast<std::size_t>(i)].state = RankState::kTraining;
+    hang_detectors_[static_cast<std::size_t>(i)].Assigned(now);
     Do(TellRank{i, protocol::RankAssignment{.round = answer.round,
                                             .rank = answer.first_rank + i,
                                             .world = answer.world,
@@ -268,7 +325,7 @@ void Supervision::ExitNow(int code, std::string reason, LeaveReason leave, std::
   exiting_ = true;
   Do(StopPolling{});
   for (int i = 0; i < settings_.config.nproc; ++i) {
-    if (ranks_[static_cast<std::size_t>(i)].state != RankState::kExited) Do(KillRank{i});
+    if (ranks_[static_cast<std::size_t>(i)].state != RankState::kExited) Do(DropRank{i});
   }
   if (code != static_cast<int>(ExitCode::kEvicted)) {
     Do(BeatNow{});

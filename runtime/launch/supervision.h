@@ -8,7 +8,7 @@
 //              is Ready
 
 #include <cstdint>
-#include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -16,6 +16,7 @@
 #include "runtime/common/base/clock.h"
 #include "runtime/common/base/result.h"
 #include "runtime/common/protocol/rendezvous.h"
+#include "runtime/launch/hang_detector.h"
 
 namespace lockstep::launch {
 
@@ -41,13 +42,27 @@ struct WatchAnswered {
 };
 struct Terminate {};  // SIGTERM or SIGINT
 struct GraceOver {};  // the grace period is nearly used up
-using Event = std::variant<RankMessage, RankExited, JoinAnswered, WatchAnswered, Terminate, GraceOver>;
+struct Tick {};       // several times a second
+using Event = std::variant<RankMessage, RankExited, JoinAnswered, WatchAnswered, Terminate, GraceOver, Tick>;
 
 // ---- actions, executed in order
 struct SpawnRank {
   int local_rank = 0;
 };
+// Its end is of no interest any more.
+struct DropRank {
+  int local_rank = 0;
+};
+// Its end will be reported.
 struct KillRank {
+  int local_rank = 0;
+};
+struct ReportHang {
+  int local_rank = 0;
+  HangFinding finding;
+};
+// Into the log: its own, if it can, and what the kernel knows.
+struct WriteStack {
   int local_rank = 0;
 };
 struct TellRank {
@@ -79,8 +94,8 @@ struct Exit {
   std::string reason;
   std::string last_lines;  // of the rank at fault, where there is one
 };
-using Action = std::variant<SpawnRank, KillRank, TellRank, StartJoin, StartWatch, StopPolling, ReportBroken,
-                            ReportLeave, BeatNow, StartGrace, Exit>;
+using Action = std::variant<SpawnRank, DropRank, KillRank, ReportHang, WriteStack, TellRank, StartJoin,
+                            StartWatch, StopPolling, ReportBroken, ReportLeave, BeatNow, StartGrace, Exit>;
 using Actions = std::vector<Action>;
 
 struct SupervisionSettings {
@@ -93,12 +108,16 @@ class Supervision {
  public:
   explicit Supervision(SupervisionSettings settings);
 
-  [[nodiscard]] Actions Start();
+  [[nodiscard]] Actions Start(SteadyTime now);
   [[nodiscard]] Actions On(const Event& event, SteadyTime now);
   [[nodiscard]] protocol::Heartbeat CurrentHeartbeat() const;
 
  private:
   enum class RankState { kWarmingUp, kReady, kTraining, kExited };
+  struct Hang {
+    HangFinding finding;
+    SteadyTime end_at;  // when its stack is written
+  };
   struct Rank {
     RankState state = RankState::kWarmingUp;
     protocol::Ready ready;
@@ -106,6 +125,7 @@ class Supervision {
     protocol::Progress progress;
     protocol::Failed failure;  // exit_code 0: it reported none
     bool finished = false;
+    std::optional<Hang> hang;  // it is about to be ended
   };
 
   void Handle(const RankMessage& event, SteadyTime now);
@@ -114,15 +134,19 @@ class Supervision {
   void Handle(const WatchAnswered& event, SteadyTime now);
   void Handle(const Terminate& event, SteadyTime now);
   void Handle(const GraceOver& event, SteadyTime now);
+  void Handle(const Tick& event, SteadyTime now);
 
   void OnReady(Rank& rank, const protocol::Ready& ready, SteadyTime now);
   void OnProgress(Rank& rank, const protocol::Progress& progress);
   void OnBroken(int local_rank, const protocol::Broken& broken);
-  void OnAssigned(const protocol::JoinAnswer& answer);
+  void OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now);
+  void LookForHang(int local_rank, SteadyTime now);
+  void OnHang(int local_rank, const HangFinding& finding, SteadyTime now);
+  void EndHungRank(int local_rank);
   void JoinIfAllReady(SteadyTime now);
   void Rejoin(std::chrono::milliseconds delay);
   void EndRoundLocally(protocol::LeaveMode mode, int except_local_rank);
-  void RespawnOrGiveUp(const RankExited& event, const protocol::RankFailure& failure);
+  void RespawnOrGiveUp(const RankExited& event, const protocol::RankFailure& failure, SteadyTime now);
   [[nodiscard]] protocol::RankFailure FailureOf(const RankExited& event) const;
   void ExitWhenAllEnded();
   void ExitNow(int code, std::string reason, protocol::LeaveReason leave, std::string last_lines = "");
@@ -131,7 +155,8 @@ class Supervision {
 
   SupervisionSettings settings_;
   std::vector<Rank> ranks_;
-  int64_t round_ = 0;  // newest round this pod was given
+  std::vector<HangDetector> hang_detectors_;  // by local rank; know more than one process of it
+  int64_t round_ = 0;                         // newest round this pod was given
   bool in_round_ = false;
   int world_ = 0;
   int first_rank_ = 0;

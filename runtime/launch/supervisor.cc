@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -17,12 +18,15 @@
 #include "runtime/launch/reporter.h"
 #include "runtime/launch/signals.h"
 #include "runtime/launch/supervision.h"
+#include "runtime/launch/thread_report.h"
 #include "runtime/telemetry/training_metrics.h"
 
 namespace lockstep::launch {
 namespace {
 
 using namespace std::chrono_literals;
+
+constexpr auto kTick = 200ms;
 
 struct SocketEnded {
   int local_rank = 0;
@@ -54,13 +58,17 @@ class Supervisor {
     }
     SignalThread signals([this] { news_.Push(Event(Terminate{})); },
                          [this](ChildExit exit) { news_.Push(exit); });
-    Execute(supervision_.Start());
+    Execute(supervision_.Start(clock_.Steady()));
     while (!exit_code_.has_value()) {
-      if (auto news = news_.PopUntil(std::min(next_beat_, grace_end_), {})) {
+      if (auto news = news_.PopUntil(std::min({next_beat_, grace_end_, next_tick_}), {})) {
         std::visit([this](auto& n) { Handle(n); }, *news);
       }
       const SteadyTime now = clock_.Steady();
       if (now >= next_beat_) Beat();
+      if (now >= next_tick_) {
+        next_tick_ = now + kTick;
+        Decide(Tick{});
+      }
       if (now >= grace_end_) {
         grace_end_ = SteadyTime::max();
         Decide(GraceOver{});
@@ -132,7 +140,23 @@ class Supervisor {
     at.process = std::move(process).value();
     log::Info("rank process started", {{"local_rank", action.local_rank}, {"pid", at.process->pid()}});
   }
-  void Do(const KillRank& action) { slot(action.local_rank).process.reset(); }
+  void Do(const DropRank& action) { slot(action.local_rank).process.reset(); }
+  void Do(const KillRank& action) { Signal(action.local_rank, SIGKILL); }
+  void Do(const ReportHang& action) {
+    metrics_.CountHang(action.local_rank);
+    log::Error("rank hangs", {{"local_rank", action.local_rank},
+                              {"phase", action.finding.phase},
+                              {"silent_seconds", action.finding.silent_seconds},
+                              {"bound_seconds", action.finding.bound_seconds},
+                              {"why", action.finding.why}});
+  }
+  void Do(const WriteStack& action) {
+    const auto& process = slot(action.local_rank).process;
+    if (process == nullptr) return;
+    log::Warning("threads of the rank that hangs",
+                 {{"local_rank", action.local_rank}, {"threads", DescribeThreads(process->pid())}});
+    Signal(action.local_rank, SIGUSR1);
+  }
   void Do(const TellRank& action) {
     if (const auto& process = slot(action.local_rank).process) process->Tell(action.message);
   }
@@ -183,6 +207,10 @@ class Supervisor {
     if (file == nullptr) return Error{ErrorCode::kInternal, options_.termination_log + ": cannot be opened"};
     const bool ok = std::fwrite(text.data(), 1, text.size(), file) == text.size();
     return std::fclose(file) == 0 && ok ? Result<void>() : Error{ErrorCode::kInternal, "short write"};
+  }
+
+  void Signal(int local_rank, int signal) {
+    if (const auto& process = slot(local_rank).process) KillProcess(process->pid(), signal);
   }
 
   void Beat() {
@@ -240,6 +268,7 @@ class Supervisor {
   Reporter reporter_;
   Poller poller_;
   SteadyTime next_beat_{};
+  SteadyTime next_tick_{};
   SteadyTime grace_end_ = SteadyTime::max();
   OomWatch oom_watch_{MemoryEventsFile()};
   std::optional<int> exit_code_;

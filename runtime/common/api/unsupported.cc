@@ -95,14 +95,6 @@ void CheckFailurePolicy(const FailurePolicy& policy, Fields& fields) {
 
 void CheckHealthPolicy(const HealthPolicy& policy, Fields& fields) {
   const std::string path = "spec.healthPolicy.";
-  const HealthPolicy defaults;
-  RefuseChange(fields, path + "firstStepTimeoutSeconds", policy.first_step_timeout_seconds,
-               defaults.first_step_timeout_seconds);
-  RefuseSection(fields, policy.step_timeout_seconds.has_value(), path + "stepTimeoutSeconds",
-                "a bound for one step");
-  Refuse(fields, policy.step_timeout_factor != defaults.step_timeout_factor, path + "stepTimeoutFactor",
-         "a learned bound for one step", "leave it out or use 10");
-  RefuseEnum(fields, policy.on_hang != defaults.on_hang, path + "onHang", policy.on_hang, "Restart");
   RefuseSection(fields, policy.straggler.has_value(), path + "straggler", "finding stragglers");
   RefuseSection(fields, policy.node_fault.has_value(), path + "nodeFault", "acting on node faults");
 }

@@ -38,6 +38,15 @@ int LimitOf(const WorkerSpec& worker, std::string_view suffix) {
   return 0;
 }
 
+protocol::OnHang OnHangOf(HealthAction action) {
+  switch (action) {
+    case HealthAction::kReport: return protocol::OnHang::kReport;
+    case HealthAction::kRestart: return protocol::OnHang::kRestart;
+    case HealthAction::kReplacePod: return protocol::OnHang::kReplacePod;
+  }
+  return protocol::OnHang::kRestart;
+}
+
 }  // namespace
 
 int RanksPerPod(const TrainingJobSpec& spec) {
@@ -59,6 +68,11 @@ protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job) {
   config.rendezvous.join_timeout_seconds = spec.rendezvous.join_timeout_seconds;
   config.nproc = RanksPerPod(spec);
   config.metrics_port = spec.observability.metrics_port;
+  config.health = {
+      .first_step_timeout_seconds = static_cast<double>(spec.health_policy.first_step_timeout_seconds),
+      .step_timeout_seconds = static_cast<double>(spec.health_policy.step_timeout_seconds.value_or(0)),
+      .step_timeout_factor = spec.health_policy.step_timeout_factor,
+      .on_hang = OnHangOf(spec.health_policy.on_hang)};
   config.in_place_limit = spec.failure_policy.in_place_limit;
   if (spec.training) config.training = TrainingSpecToJson(*spec.training);
   config.grace_period_seconds = static_cast<double>(

@@ -14,6 +14,7 @@ enum class ExitCode : int {
   kStore = 4,             // object store unreachable or denied after bounded retries
   kRendezvous = 5,        // no round within the join time-out; retryable
   kEvicted = 6,           // fenced out by a newer incarnation or round; never comes back
+  kHang = 7,              // a rank made no progress and healthPolicy.onHang says ReplacePod; retryable
   kPreempted = 143,       // SIGTERM, left in good order; charged to nobody
 };
 
@@ -24,6 +25,7 @@ enum class ExitCode : int {
     case ExitCode::kUserError:
     case ExitCode::kStore: return "UserError";
     case ExitCode::kRendezvous: return "Rendezvous";
+    case ExitCode::kHang: return "Hang";
     case ExitCode::kPreempted: return "Preemption";
     default: return "Infrastructure";
   }

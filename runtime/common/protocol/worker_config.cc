@@ -14,10 +14,18 @@ void Visit(RendezvousConfig& m, V& v) {
   v("joinTimeoutSeconds", m.join_timeout_seconds);
 }
 template <class V>
+void Visit(HealthConfig& m, V& v) {
+  v("firstStepTimeoutSeconds", m.first_step_timeout_seconds);
+  v("stepTimeoutSeconds", m.step_timeout_seconds);
+  v("stepTimeoutFactor", m.step_timeout_factor);
+  v("onHang", m.on_hang);
+}
+template <class V>
 void Visit(WorkerConfig& m, V& v) {
   v("version", m.version);
   v("job", m.job);
   v("rendezvous", m.rendezvous);
+  v("health", m.health);
   v("nproc", m.nproc);
   v("metricsPort", m.metrics_port);
   v("gracePeriodSeconds", m.grace_period_seconds);

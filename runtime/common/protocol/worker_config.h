@@ -27,10 +27,25 @@ struct RendezvousConfig {
   double join_timeout_seconds = 600;
 };
 
+enum class OnHang {
+  kReport,      // log and count
+  kRestart,     // end the rank process, start another in its place
+  kReplacePod,  // end the pod with ExitCode::kHang
+};
+
+// When a rank that makes no progress is taken to hang (runtime/launch/hang_detector.h).
+struct HealthConfig {
+  double first_step_timeout_seconds = 1800;
+  double step_timeout_seconds = 0;  // 0: learned, as step_timeout_factor times a typical step
+  double step_timeout_factor = 10;
+  OnHang on_hang = OnHang::kRestart;
+};
+
 struct WorkerConfig {
   int version = 1;
   JobIdentity job;
   RendezvousConfig rendezvous;
+  HealthConfig health;
   int nproc = 1;                      // rank processes in this pod
   int metrics_port = 9400;            // 0: let the system choose (local runs)
   double grace_period_seconds = 120;  // from SIGTERM to SIGKILL

@@ -16,7 +16,9 @@ using protocol::LeaveReason;
 
 class SupervisionTest : public ::testing::Test {
  protected:
-  explicit SupervisionTest(int nproc = 1) : supervision_(SettingsOf(nproc)) { (void)supervision_.Start(); }
+  explicit SupervisionTest(int nproc = 1) : supervision_(SettingsOf(nproc)) {
+    (void)supervision_.Start(now_);
+  }
 
   static SupervisionSettings SettingsOf(int nproc) {
     SupervisionSettings settings;
@@ -201,6 +203,111 @@ TEST_F(SupervisionTest, SigtermLetsTheRanksSaveThenExitsAsPreempted) {
   EXPECT_NE(Find<StartGrace>(asked), nullptr);
   const Actions ended = Send(RankExited{.exit_code = 143});
   EXPECT_EQ(Find<Exit>(ended)->code, static_cast<int>(ExitCode::kPreempted));
+}
+
+class HangTest : public SupervisionTest {
+ protected:
+  explicit HangTest(protocol::OnHang on_hang = protocol::OnHang::kRestart) {
+    SupervisionSettings settings = SettingsOf(1);
+    settings.config.health = {.step_timeout_seconds = 5, .on_hang = on_hang};
+    supervision_ = Supervision(settings);
+    (void)supervision_.Start(now_);
+  }
+
+  void TrainAndFallSilent() {
+    EnterRound(5);
+    (void)Say(protocol::PhaseChanged{"train"});
+    (void)Say(protocol::Progress{.round = 5, .step = 5});
+  }
+  // Ticks until it does something other than ask.
+  Actions TickFor(std::chrono::seconds time) {
+    for (const SteadyTime end = now_ + time; now_ < end;) {
+      now_ += 200ms;
+      const Actions actions = Send(Tick{});
+      if (!actions.empty() && Find<TellRank>(actions) == nullptr) return actions;
+    }
+    return {};
+  }
+};
+
+TEST_F(HangTest, ARankThatHangsWritesItsStackIsKilledAndRespawnedWithItsCause) {
+  TrainAndFallSilent();
+  EXPECT_TRUE(TickFor(6s).empty());
+  const Actions found = TickFor(3s);
+  ASSERT_NE(Find<ReportHang>(found), nullptr);
+  EXPECT_NE(Find<WriteStack>(found), nullptr);
+  EXPECT_EQ(Find<KillRank>(found), nullptr) << "not before its stack is written";
+  EXPECT_NE(Find<KillRank>(TickFor(2s)), nullptr);
+  EXPECT_TRUE(TickFor(60s).empty()) << "once";
+  const Actions died = Send(RankExited{.signal = 9, .last_lines = "stack"});
+  EXPECT_NE(Find<SpawnRank>(died), nullptr);
+  const protocol::LeaveRequest& leave = Find<ReportLeave>(died)->request;
+  EXPECT_EQ(leave.failure.cause, "Hang");
+  EXPECT_EQ(leave.failure.ranks, std::vector<int64_t>{1});
+  EXPECT_NEAR(leave.failure.detection_seconds, 7, 0.5);
+  EXPECT_EQ(leave.failure.last_lines, "stack");
+  EXPECT_NE(leave.detail.find("does not answer"), std::string::npos) << leave.detail;
+}
+
+TEST_F(HangTest, ARankThatWaitsForAnotherIsAskedAndLeftAlone) {
+  TrainAndFallSilent();
+  now_ += 5s;
+  for (int i = 0; i < 20; ++i) {
+    now_ += 200ms;
+    for (const Action& action : Send(Tick{})) {
+      ASSERT_TRUE(std::holds_alternative<TellRank>(action));
+      (void)Say(protocol::Pong{.waits_for_peers = true});
+    }
+  }
+}
+
+TEST_F(HangTest, ARoundInWhichNobodyIsAtFaultIsGivenUpWithoutAKill) {
+  TrainAndFallSilent();
+  Actions given_up;
+  for (int i = 0; i < 100 && Find<ReportBroken>(given_up) == nullptr; ++i) {
+    now_ += 200ms;
+    given_up = Send(Tick{});
+    if (Find<TellRank>(given_up) != nullptr) (void)Say(protocol::Pong{.waits_for_peers = true});
+  }
+  ASSERT_NE(Find<ReportBroken>(given_up), nullptr);
+  EXPECT_EQ(Find<ReportBroken>(given_up)->report.round, 5);
+  EXPECT_EQ(std::get<protocol::RoundOver>(Find<TellRank>(given_up)->message).mode, LeaveMode::kAbort);
+  EXPECT_EQ(Find<WriteStack>(given_up), nullptr);
+  (void)Say(protocol::Ready{.step = 5});
+  EXPECT_TRUE(TickFor(60s).empty()) << "it waits for the next round";
+}
+
+TEST_F(HangTest, NothingHangsDuringTheGracePeriod) {
+  TrainAndFallSilent();
+  (void)Send(Terminate{});
+  EXPECT_TRUE(TickFor(60s).empty());
+}
+
+class ReportHangTest : public HangTest {
+ protected:
+  ReportHangTest() : HangTest(protocol::OnHang::kReport) {}
+};
+
+TEST_F(ReportHangTest, IsReportedAndLeftAlone) {
+  TrainAndFallSilent();
+  const Actions found = TickFor(9s);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NE(Find<ReportHang>(found), nullptr);
+  EXPECT_TRUE(TickFor(60s).empty());
+}
+
+class ReplacePodOnHangTest : public HangTest {
+ protected:
+  ReplacePodOnHangTest() : HangTest(protocol::OnHang::kReplacePod) {}
+};
+
+TEST_F(ReplacePodOnHangTest, EndsThePodAfterTheStackIsWritten) {
+  TrainAndFallSilent();
+  EXPECT_NE(Find<WriteStack>(TickFor(9s)), nullptr);
+  const Actions ended = TickFor(3s);
+  ASSERT_NE(Find<Exit>(ended), nullptr);
+  EXPECT_EQ(Find<Exit>(ended)->code, static_cast<int>(ExitCode::kHang));
+  EXPECT_EQ(Find<ReportLeave>(ended)->request.reason, LeaveReason::kStopping);
 }
 
 class TwoRanksTest : public SupervisionTest {

@@ -77,13 +77,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ShrinkJob", "/spec/failurePolicy",
              R"({"rules": [{"action": "ShrinkJob", "onCauses": ["Hang"]}]})",
              "spec.failurePolicy.rules[0].action"},
-        Case{"FirstStep", "/spec/healthPolicy", R"({"firstStepTimeoutSeconds": 5})",
-             "spec.healthPolicy.firstStepTimeoutSeconds"},
-        Case{"StepTimeout", "/spec/healthPolicy", R"({"stepTimeoutSeconds": 5})",
-             "spec.healthPolicy.stepTimeoutSeconds"},
-        Case{"StepFactor", "/spec/healthPolicy", R"({"stepTimeoutFactor": 5})",
-             "spec.healthPolicy.stepTimeoutFactor"},
-        Case{"OnHang", "/spec/healthPolicy", R"({"onHang": "Report"})", "spec.healthPolicy.onHang"},
         Case{"Straggler", "/spec/healthPolicy", R"({"straggler": {}})", "spec.healthPolicy.straggler"},
         Case{"NodeFault", "/spec/healthPolicy", R"({"nodeFault": {}})", "spec.healthPolicy.nodeFault"},
         Case{"StartupDeadline", "/spec/runPolicy", R"({"startupDeadlineSeconds": 5})",
@@ -126,6 +119,9 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
       R"({"maxRestarts": 0, "inPlaceLimit": 0, "rules": [{"action": "FailJob", "onExitCodes": {"operator": "In",
                   "values": [42]}}, {"action": "Restart", "onCauses": ["UserError"]},
                   {"action": "RestartIgnoringLimit", "onPodConditions": [{"type": "DisruptionTarget"}]}]})");
+  json = With(json, "/spec/healthPolicy",
+              R"({"firstStepTimeoutSeconds": 5, "stepTimeoutSeconds": 5, "stepTimeoutFactor": 5,
+                  "onHang": "ReplacePod"})");
   json = With(json, "/spec/runPolicy",
               R"({"activeDeadlineSeconds": 5, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "None"})");
   json = With(json, "/spec/schedulingPolicy", R"({"priorityClassName": "high"})");

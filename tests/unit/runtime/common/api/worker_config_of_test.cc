@@ -44,5 +44,22 @@ TEST(WorkerConfigOf, TellsTheSupervisorHowOftenToTryInPlace) {
   EXPECT_EQ(WorkerConfigOf(job).in_place_limit, 7);
 }
 
+TEST(WorkerConfigOf, TellsWhenARankHangs) {
+  TrainingJob job;
+  EXPECT_EQ(WorkerConfigOf(job).health.first_step_timeout_seconds, 1800);
+  EXPECT_EQ(WorkerConfigOf(job).health.step_timeout_seconds, 0) << "learned";
+  job.spec.health_policy = {.first_step_timeout_seconds = 60,
+                            .step_timeout_seconds = 5,
+                            .step_timeout_factor = 3,
+                            .on_hang = HealthAction::kReplacePod};
+  // Through the document, as a worker reads it.
+  const auto config = protocol::WorkerConfigFromJson(protocol::WorkerConfigToJson(WorkerConfigOf(job)));
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->health.first_step_timeout_seconds, 60);
+  EXPECT_EQ(config->health.step_timeout_seconds, 5);
+  EXPECT_EQ(config->health.step_timeout_factor, 3);
+  EXPECT_EQ(config->health.on_hang, protocol::OnHang::kReplacePod);
+}
+
 }  // namespace
 }  // namespace lockstep::api

@@ -1,0 +1,158 @@
+#include "runtime/launch/hang_detector.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "runtime/common/base/strings.h"
+
+namespace lockstep::launch {
+namespace {
+
+using Kind = HangFinding::Kind;
+
+constexpr std::size_t kRemembered = 64;
+// Before so many steps are known, the median may be one of a warm-up.
+constexpr std::size_t kEnoughSteps = 5;
+// Whatever is learned: disks, networks and neighbours pause for seconds.
+constexpr double kLeastBoundSeconds = 10;
+// The rank's control thread has nothing else to do.
+constexpr Milliseconds kAnswerTime{2'000};
+// Looks come several times a second: with a longer gap, this process itself was stopped or starved.
+constexpr Milliseconds kOwnPause{2'000};
+
+// By then the one at fault is found, written down and ended, also where the bound is short.
+double VictimBound(double bound) { return bound + std::max(bound, kLeastBoundSeconds); }
+
+// What a round does again and again, and can therefore be learned.
+bool IsRepeated(const std::string& phase) { return phase == "evaluate" || phase == "snapshot"; }
+
+}  // namespace
+
+std::string HangFinding::ToString() const {
+  return "hangs: " + FormatNumber(silent_seconds) + " s without progress in phase " + phase + " (bound " +
+         FormatNumber(bound_seconds) + " s), " + why;
+}
+
+void TypicalTime::Add(double seconds) {
+  newest_.push_back(seconds);
+  if (newest_.size() > kRemembered) newest_.pop_front();
+}
+
+std::optional<double> TypicalTime::Median(std::size_t enough) const {
+  if (newest_.size() < enough) return std::nullopt;
+  std::vector<double> sorted(newest_.begin(), newest_.end());
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return *middle;
+}
+
+void HangDetector::ProcessStarted(SteadyTime now) { BeginPhase("init", now); }
+
+void HangDetector::Assigned(SteadyTime now) {
+  first_step_ = true;
+  BeginPhase("sync", now);
+}
+
+void HangDetector::Heard(const protocol::FromRank& message, SteadyTime now) {
+  if (const auto* progress = std::get_if<protocol::Progress>(&message)) {
+    OnProgress(*progress, now);
+  } else if (const auto* phase = std::get_if<protocol::PhaseChanged>(&message)) {
+    OnPhase(phase->phase, now);
+  } else if (std::holds_alternative<protocol::Ready>(message)) {
+    BeginPhase("", now);
+  } else if (const auto* pong = std::get_if<protocol::Pong>(&message)) {
+    answer_ = *pong;
+  }
+}
+
+void HangDetector::OnPhase(const std::string& phase, SteadyTime now) {
+  // One that the end of the round cut short is not followed by training.
+  if (IsRepeated(phase_) && phase == "train") phase_times_[phase_].Add(Seconds(now - since_).count());
+  BeginPhase(phase, now);
+}
+
+void HangDetector::OnProgress(const protocol::Progress& progress, SteadyTime now) {
+  if (phase_ == "train") {
+    const int64_t steps = progress.step - last_step_;
+    // Messages are rare: one may stand for many steps.
+    if (!first_step_ && steps > 0)
+      step_times_.Add(Seconds(now - since_).count() / static_cast<double>(steps));
+    first_step_ = false;
+  }
+  last_step_ = progress.step;
+  SignOfLife(now);
+}
+
+void HangDetector::BeginPhase(const std::string& phase, SteadyTime now) {
+  phase_ = phase;
+  SignOfLife(now);
+}
+
+void HangDetector::SignOfLife(SteadyTime now) {
+  since_ = now;
+  asked_.reset();
+  gave_round_up_ = false;
+  found_ = false;
+}
+
+std::optional<double> HangDetector::Bound() const {
+  if (phase_.empty()) return std::nullopt;
+  if (phase_ == "train" && !first_step_) {
+    if (config_.step_timeout_seconds > 0) return config_.step_timeout_seconds;
+    return Learned(step_times_.Median(kEnoughSteps));
+  }
+  const auto known = phase_times_.find(phase_);
+  return Learned(known == phase_times_.end() ? std::nullopt : known->second.Median(1));
+}
+
+double HangDetector::Learned(const std::optional<double>& typical) const {
+  if (!typical.has_value()) return config_.first_step_timeout_seconds;
+  return std::max(kLeastBoundSeconds, config_.step_timeout_factor * *typical);
+}
+
+HangFinding HangDetector::Look(SteadyTime now) {
+  ForgiveOwnPause(now);
+  const std::optional<double> bound = Bound();
+  if (!bound.has_value() || found_) return {};
+  const double silent = Seconds(now - since_).count();
+  return silent < *bound ? HangFinding{} : Judge(silent, *bound, now);
+}
+
+// What a rank did not say while nobody listened is no silence. What it said meanwhile is still to be heard.
+void HangDetector::ForgiveOwnPause(SteadyTime now) {
+  const SteadyTime before = std::exchange(last_look_, now).value_or(now);
+  if (now - before < kOwnPause) return;
+  since_ = std::min(now, since_ + (now - before));
+  asked_.reset();
+}
+
+HangFinding HangDetector::Judge(double silent, double bound, SteadyTime now) {
+  HangFinding finding{Kind::kHangs, phase_, silent, bound, "does not answer"};
+  if (!asked_.has_value()) {
+    asked_ = now;
+    answer_.reset();
+    return {.kind = Kind::kAsk};
+  }
+  const bool is_victim = answer_.has_value() && answer_->waits_for_peers;
+  if (is_victim && !gave_round_up_ && silent >= VictimBound(bound)) {
+    gave_round_up_ = true;
+    finding.kind = Kind::kRoundIsStuck;
+    finding.why = "waits for its peers";
+    return finding;
+  }
+  if (is_victim && silent < 2 * VictimBound(bound)) {
+    // Asked again: freed by its peers, it may come to hang itself before it says a word.
+    if (now - *asked_ >= kAnswerTime) asked_.reset();
+    return {};
+  }
+  if (answer_.has_value()) {
+    finding.why = is_victim ? "does not leave a collective" : "does not wait for its peers";
+  } else if (now - *asked_ < kAnswerTime) {
+    return {};
+  }
+  found_ = true;
+  return finding;
+}
+
+}  // namespace lockstep::launch

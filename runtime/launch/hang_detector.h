@@ -1,0 +1,87 @@
+#pragma once
+// Whether one rank hangs: from what it says, and from how long it took for the same thing before. Pure: time
+// is an argument. One per rank, kept over its process's respawns, so that it learns once. One thread.
+//
+//   init, load, sync, save, first step of a round    healthPolicy.firstStepTimeoutSeconds
+//   train                                            stepTimeoutSeconds; where absent, learned
+//   evaluate, snapshot                               learned; the first time firstStepTimeoutSeconds
+//   waiting for a place in a round                   none: rendezvous.joinTimeoutSeconds bounds that
+//
+// Learned: the median of the newest times, by stepTimeoutFactor, 10 s at least. A rank past its bound is
+// asked. One that does not answer hangs, and so does one that computes. One that waits for its peers is the
+// victim of another, whose supervisor finds it. Where none is found, as with a broken network, the round is
+// given up past twice the bound, and not within 10 s of it; a rank that does not leave it then hangs, too.
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "runtime/common/base/clock.h"
+#include "runtime/common/protocol/rank_control.h"
+#include "runtime/common/protocol/worker_config.h"
+
+namespace lockstep::launch {
+
+struct HangFinding {
+  enum class Kind {
+    kNothing,
+    kAsk,           // send it a Ping
+    kRoundIsStuck,  // it waits for peers that nobody found to hang: leave the round, keep the process
+    kHangs          // once for each silence
+  };
+  Kind kind = Kind::kNothing;
+  std::string phase;
+  double silent_seconds = 0;
+  double bound_seconds = 0;
+  std::string why;  // "does not answer", …
+
+  [[nodiscard]] std::string ToString() const;
+};
+
+// The newest times that something took.
+class TypicalTime {
+ public:
+  void Add(double seconds);
+  // Nothing before `enough` times are known.
+  [[nodiscard]] std::optional<double> Median(std::size_t enough) const;
+
+ private:
+  std::deque<double> newest_;
+};
+
+class HangDetector {
+ public:
+  explicit HangDetector(const protocol::HealthConfig& config) : config_(config) {}
+
+  void ProcessStarted(SteadyTime now);
+  void Assigned(SteadyTime now);
+  void Heard(const protocol::FromRank& message, SteadyTime now);
+  // To be called several times a second.
+  [[nodiscard]] HangFinding Look(SteadyTime now);
+
+ private:
+  void OnPhase(const std::string& phase, SteadyTime now);
+  void OnProgress(const protocol::Progress& progress, SteadyTime now);
+  void BeginPhase(const std::string& phase, SteadyTime now);
+  void SignOfLife(SteadyTime now);
+  void ForgiveOwnPause(SteadyTime now);
+  [[nodiscard]] std::optional<double> Bound() const;
+  [[nodiscard]] double Learned(const std::optional<double>& typical) const;
+  [[nodiscard]] HangFinding Judge(double silent, double bound, SteadyTime now);
+
+  protocol::HealthConfig config_;
+  std::string phase_;  // empty: waits for a place in a round
+  bool first_step_ = true;
+  int64_t last_step_ = 0;
+  SteadyTime since_{};  // last sign of life of the training thread
+  TypicalTime step_times_;
+  std::map<std::string, TypicalTime> phase_times_;
+  std::optional<SteadyTime> asked_;  // newest question in this silence
+  std::optional<protocol::Pong> answer_;
+  bool gave_round_up_ = false;  // in this silence
+  bool found_ = false;          // this silence was reported
+  std::optional<SteadyTime> last_look_;
+};
+
+}  // namespace lockstep::launch

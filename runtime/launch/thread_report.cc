@@ -1,0 +1,57 @@
+#include "runtime/launch/thread_report.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "runtime/common/base/file.h"
+#include "runtime/common/base/strings.h"
+
+namespace lockstep::launch {
+namespace {
+
+// OpenMP has one per processor: they look alike.
+constexpr std::size_t kMostThreads = 16;
+
+std::string OneLine(const std::string& path) {
+  std::string text = ReadFile(path).ok() ? *ReadFile(path) : "";
+  while (text.ends_with('\n')) text.pop_back();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+std::string StateOf(const std::string& folder) {
+  const Result<std::string> status = ReadFile(folder + "/status");
+  if (!status.ok()) return "gone";
+  const std::size_t at = status->find("State:\t");
+  return at == std::string::npos ? "" : status->substr(at + 7, status->find('\n', at) - at - 7);
+}
+
+std::string DescribeThread(const std::string& folder) {
+  std::string text = OneLine(folder + "/comm") + ": " + StateOf(folder);
+  for (const std::string name : {"wchan", "syscall", "stack"}) {
+    const std::string content = OneLine(folder + "/" + name);
+    if (!content.empty() && content != "0") text += ", " + name + " " + content;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string DescribeThreads(pid_t pid) {
+  std::error_code error;
+  std::vector<std::string> ids;
+  const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
+  for (const auto& entry : std::filesystem::directory_iterator(tasks, error)) {
+    ids.push_back(entry.path().filename().string());
+  }
+  std::sort(ids.begin(), ids.end(), [](const std::string& a, const std::string& b) {
+    return std::pair(a.size(), a) < std::pair(b.size(), b);
+  });
+  if (ids.size() > kMostThreads) ids.resize(kMostThreads);
+  std::vector<std::string> lines;
+  for (const std::string& id : ids) lines.push_back(DescribeThread(tasks + "/" + id));
+  return Join(lines, "; ");
+}
+
+}  // namespace lockstep::launch

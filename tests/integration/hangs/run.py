@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Ranks that stop without dying, in `lockstep run`: found within their bound, written down, ended and replaced; and no alarm where
+a rank is only slow.
+
+run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
+"""
+import json
+import os
+import pathlib
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import ledger  # noqa: E402
+from cases import expect  # noqa: E402
+from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest  # noqa: E402
+
+LONG_RUN = 3 * EPOCHS  # epochs: the hang must come in the middle
+# From the bound to the verdict: the rank has 2 s to answer, and this machine may be busy.
+SECONDS_TO_JUDGE = 5
+
+
+def log_of(run_folder):
+    return "".join(p.read_text() for p in sorted(pathlib.Path(run_folder, "run").glob("*.log")))
+
+
+def records(folder, message):
+    found = []
+    for line in log_of(folder).splitlines():
+        if f'"message":"{message}"' in line:
+            found.append(json.loads(line))
+    return found
+
+
+def stop_a_rank(folder, bound, **policy):
+    path = manifest(folder, sections={"healthPolicy": policy}, epochs=LONG_RUN, evaluation={"everyEpochs": LONG_RUN})
+    with Run(folder, path) as run:
+        run.until_step(80)
+        before = run.ranks()
+        victim = before[1]
+        os.kill(victim, signal.SIGSTOP)
+        run.until("the end of the stopped rank", lambda: victim not in run.ranks())
+        run.until("a new rank", lambda: len(run.ranks()) == 3)
+        expect(set(run.ranks()) >= {before[0], before[2]}, "a survivor's process was replaced")
+        expect_complete(run, LONG_RUN, 400)
+    hangs = records(folder, "rank hangs")
+    expect(len(hangs) == 1, f"one hang was expected: {hangs}")
+    hang = hangs[0]
+    expect(hang["why"] == "does not answer", f"{hang}")
+    expect(bound <= hang["silent_seconds"] <= bound + SECONDS_TO_JUDGE, f"{hang}, bound {bound} s")
+    threads = records(folder, "threads of the rank that hangs")
+    expect(len(threads) == 1 and "T (stopped)" in threads[0]["threads"], f"{threads}")
+    left = [r["reason"] for r in records(folder, "leaving the round") if "hangs" in r.get("reason", "")]
+    expect(len(left) == 1, f"the rendezvous was not told once: {left}")
+    print(f"     stopped rank -> found after {hang['silent_seconds']:.1f} s, bound {bound} s")
+
+
+def a_stopped_rank_is_found_within_the_given_bound(folder):
+    stop_a_rank(folder, 4, stepTimeoutSeconds=4)
+
+
+def a_stopped_rank_is_found_within_the_learned_bound(folder):
+    stop_a_rank(folder, 10)
+
+
+def a_hang_that_is_only_reported_ends_by_itself(folder):
+    path = manifest(folder, sections={"healthPolicy": {"stepTimeoutSeconds": 3, "onHang": "Report"}}, epochs=LONG_RUN,
+                    evaluation={"everyEpochs": LONG_RUN})
+    with Run(folder, path) as run:
+        run.until_step(80)
+        victim = run.ranks()[1]
+        os.kill(victim, signal.SIGSTOP)
+        run.until("the report", lambda: records(folder, "rank hangs"))
+        os.kill(victim, signal.SIGCONT)
+        expect_complete(run, LONG_RUN, 400)
+        expect(not records(folder, "threads of the rank that hangs"), "the rank was to be left alone")
+
+
+def a_rank_writes_its_stack_when_asked(folder):
+    with Run(folder, manifest(folder)) as run:
+        run.until_step(20)
+        os.kill(run.ranks()[1], signal.SIGUSR1)
+        run.until("the stack", lambda: "stack of the training thread:" in log_of(folder))
+        expect_complete(run)
+    lines = log_of(folder).splitlines()
+    frames = [line for line in lines if line.startswith("[rank ") and "lockstep-rank(" in line]
+    expect(frames, "no frame of the program is in the log, labelled with its rank")
+
+
+def a_slow_evaluation_is_no_hang(folder):
+    bound = 3
+    path = manifest(folder, sections={"healthPolicy": {"stepTimeoutSeconds": bound}},
+                    data={"format": "synthetic", "synthetic": {"samples": SAMPLES, "testSamples": 300_000, "shape": [1, 8, 8],
+                                                               "classes": 10}},
+                    evaluation={"everyEpochs": 2, "batchSize": 1})
+    with Run(folder, path) as run:
+        expect_complete(run, limit=400)
+    commits = sorted((r["step"], r["time"]) for r in ledger.read(run.ledger) if r["event"] == "commit")
+    before = 2 * -(-SAMPLES // BATCH)
+    seconds = min(t for s, t in commits if s == before) - max(t for s, t in commits if s == before - 1)
+    expect(seconds > bound, f"the evaluation took {seconds:.1f} s: too quick to show anything")
+    expect(not records(folder, "rank hangs"), f"{records(folder, 'rank hangs')}")
+    print(f"     evaluation {seconds:.1f} s, bound of a step {bound} s: no alarm")
+
+
+CASES = [a_stopped_rank_is_found_within_the_given_bound, a_stopped_rank_is_found_within_the_learned_bound,
+         a_hang_that_is_only_reported_ends_by_itself, a_rank_writes_its_stack_when_asked, a_slow_evaluation_is_no_hang]
+
+
+if __name__ == "__main__":
+    sys.exit(main(CASES))

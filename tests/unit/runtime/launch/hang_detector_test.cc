@@ -1,0 +1,245 @@
+#include "runtime/launch/hang_detector.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::launch {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = HangFinding::Kind;
+
+constexpr auto kTick = 200ms;
+
+class HangDetectorTest : public ::testing::Test {
+ protected:
+  void SetUp() override { detector_.ProcessStarted(now_); }
+
+  static protocol::HealthConfig Config() {
+    return {.first_step_timeout_seconds = 1800, .step_timeout_seconds = 0, .step_timeout_factor = 10};
+  }
+  void Use(const protocol::HealthConfig& config) {
+    detector_ = HangDetector(config);
+    detector_.ProcessStarted(now_);
+  }
+
+  void Say(const protocol::FromRank& message) { detector_.Heard(message, now_); }
+  void Phase(const std::string& phase) { Say(protocol::PhaseChanged{phase}); }
+
+  // Time passes, and the rank answers what it is asked. The first finding, if there is one.
+  HangFinding Pass(std::chrono::milliseconds time, std::optional<protocol::Pong> answer = protocol::Pong{}) {
+    for (const SteadyTime end = now_ + time; now_ < end;) {
+      now_ += std::min<SteadyTime::duration>(kTick, end - now_);
+      const HangFinding finding = detector_.Look(now_);
+      if (finding.kind == Kind::kAsk && answer.has_value()) Say(*answer);
+      if (finding.kind != Kind::kAsk && finding.kind != Kind::kNothing) return finding;
+    }
+    return {};
+  }
+  bool Hangs(std::chrono::milliseconds time, std::optional<protocol::Pong> answer = protocol::Pong{}) {
+    return Pass(time, answer).kind == Kind::kHangs;
+  }
+  // A round with `count` steps of this length, after a first one.
+  void Train(int count, std::chrono::milliseconds step) {
+    detector_.Assigned(now_);
+    Phase("train");
+    Steps(count + 1, step);
+  }
+  void Steps(int count, std::chrono::milliseconds step) {
+    for (int i = 0; i < count; ++i) {
+      ASSERT_FALSE(Hangs(step));
+      Say(protocol::Progress{.round = 1, .step = ++step_});
+    }
+  }
+
+  SteadyTime now_ = SteadyTime(1h);
+  int64_t step_ = 0;
+  HangDetector detector_{Config()};
+};
+
+TEST_F(HangDetectorTest, StartingUpHasTheLongBound) {
+  for (const char* phase : {"init", "load"}) {
+    Phase(phase);
+    EXPECT_FALSE(Hangs(1799s)) << phase;
+  }
+  Phase("load");
+  const HangFinding finding = Pass(1805s);
+  EXPECT_EQ(finding.kind, Kind::kHangs);
+  EXPECT_EQ(finding.phase, "load");
+  EXPECT_EQ(finding.bound_seconds, 1800);
+}
+
+TEST_F(HangDetectorTest, TheFirstStepOfARoundHasTheLongBoundAgain) {
+  Train(10, 100ms);
+  detector_.Assigned(now_);
+  EXPECT_FALSE(Hangs(600s));
+  Phase("train");
+  EXPECT_FALSE(Hangs(600s));
+}
+
+TEST_F(HangDetectorTest, WaitingForARoundHasNoBound) {
+  Train(10, 100ms);
+  Say(protocol::Ready{.step = 10});
+  EXPECT_FALSE(Hangs(24h));
+}
+
+TEST_F(HangDetectorTest, LearnsTheBoundFromTypicalSteps) {
+  Train(20, 3s);
+  EXPECT_FALSE(Hangs(29s));
+  const HangFinding finding = Pass(4s);
+  EXPECT_EQ(finding.kind, Kind::kHangs);
+  EXPECT_NEAR(finding.bound_seconds, 30, 0.1);
+}
+
+TEST_F(HangDetectorTest, OneLongStepDoesNotMoveTheBound) {
+  Train(20, 3s);
+  Steps(1, 25s);
+  Steps(5, 3s);
+  EXPECT_NEAR(Pass(100s).bound_seconds, 30, 0.1);
+}
+
+TEST_F(HangDetectorTest, AMessageThatStandsForManyStepsCountsEach) {
+  detector_.Assigned(now_);
+  Phase("train");
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_FALSE(Hangs(20s));
+    Say(protocol::Progress{.round = 1, .step = step_ += 10});
+  }
+  EXPECT_NEAR(Pass(100s).bound_seconds, 20, 0.1);
+}
+
+TEST_F(HangDetectorTest, QuickStepsHaveSomeSecondsToo) {
+  Train(20, 5ms);
+  EXPECT_FALSE(Hangs(9s));
+  EXPECT_TRUE(Hangs(2s));
+}
+
+TEST_F(HangDetectorTest, AFewStepsTeachNothing) {
+  Train(4, 5ms);
+  EXPECT_FALSE(Hangs(1700s));
+}
+
+TEST_F(HangDetectorTest, AGivenBoundIsTaken) {
+  auto config = Config();
+  config.step_timeout_seconds = 2;
+  Use(config);
+  Train(1, 5ms);
+  EXPECT_FALSE(Hangs(1900ms));
+  EXPECT_TRUE(Hangs(500ms));
+}
+
+TEST_F(HangDetectorTest, AnEvaluationIsNotMeasuredByStepsButByThoseBefore) {
+  Train(20, 100ms);
+  Phase("evaluate");
+  EXPECT_FALSE(Hangs(300s)) << "3,000 times a step, and nothing known of evaluations";
+  Phase("train");
+  Steps(5, 100ms);
+  Phase("evaluate");
+  EXPECT_FALSE(Hangs(2999s)) << "ten times the one before";
+  EXPECT_TRUE(Hangs(5s));
+}
+
+TEST_F(HangDetectorTest, AnEvaluationThatWasCutShortTeachesNothing) {
+  Train(20, 100ms);
+  Phase("evaluate");
+  ASSERT_FALSE(Hangs(1s));
+  Say(protocol::Ready{.step = step_});
+  Train(5, 100ms);
+  Phase("evaluate");
+  EXPECT_FALSE(Hangs(1700s));
+}
+
+TEST_F(HangDetectorTest, ACheckpointIsMeasuredByThoseBefore) {
+  Train(20, 100ms);
+  Phase("snapshot");
+  EXPECT_FALSE(Hangs(60s));
+  Phase("train");
+  Steps(5, 100ms);
+  Phase("snapshot");
+  EXPECT_FALSE(Hangs(599s));
+  EXPECT_TRUE(Hangs(5s));
+}
+
+TEST_F(HangDetectorTest, CheckpointsAndEvaluationsDoNotTeachStepTimes) {
+  Train(20, 2s);
+  for (int i = 0; i < 50; ++i) {
+    for (const char* phase : {"evaluate", "snapshot"}) {
+      Phase(phase);
+      ASSERT_FALSE(Hangs(100s));
+      Phase("train");
+    }
+    Steps(1, 2s);
+  }
+  EXPECT_NEAR(Pass(100s).bound_seconds, 20, 0.1);
+}
+
+TEST_F(HangDetectorTest, TheLastSaveHasTheLongBound) {
+  Train(20, 100ms);
+  Phase("save");
+  EXPECT_FALSE(Hangs(1799s));
+}
+
+TEST_F(HangDetectorTest, WhoDoesNotAnswerHangs) {
+  Train(20, 100ms);
+  const HangFinding finding = Pass(20s, std::nullopt);
+  EXPECT_EQ(finding.kind, Kind::kHangs);
+  EXPECT_EQ(finding.why, "does not answer");
+  EXPECT_LE(finding.silent_seconds, 12.5);
+}
+
+TEST_F(HangDetectorTest, WhoComputesHangs) {
+  Train(20, 100ms);
+  const HangFinding finding = Pass(20s, protocol::Pong{.waits_for_peers = false});
+  EXPECT_EQ(finding.why, "does not wait for its peers");
+  EXPECT_LE(finding.silent_seconds, 10.5);
+}
+
+TEST_F(HangDetectorTest, WhoWaitsForPeersIsAVictimAndLeavesTheRoundPastTwiceTheBound) {
+  Train(20, 100ms);
+  const protocol::Pong waits{.waits_for_peers = true};
+  EXPECT_EQ(Pass(19s, waits).kind, Kind::kNothing);
+  EXPECT_EQ(Pass(3s, waits).kind, Kind::kRoundIsStuck);
+  EXPECT_EQ(Pass(17s, waits).kind, Kind::kNothing) << "once";
+  EXPECT_EQ(Pass(5s, waits).why, "does not leave a collective");
+}
+
+TEST_F(HangDetectorTest, AVictimHasTimeAlsoWhereTheBoundIsShort) {
+  auto config = Config();
+  config.step_timeout_seconds = 2;
+  Use(config);
+  Train(1, 5ms);
+  const protocol::Pong waits{.waits_for_peers = true};
+  EXPECT_EQ(Pass(11s, waits).kind, Kind::kNothing);
+  EXPECT_EQ(Pass(5s, waits).kind, Kind::kRoundIsStuck);
+}
+
+TEST_F(HangDetectorTest, AVictimThatComesToHangItselfIsFound) {
+  Train(20, 100ms);
+  ASSERT_FALSE(Hangs(11s, protocol::Pong{.waits_for_peers = true}));
+  EXPECT_TRUE(Hangs(5s, protocol::Pong{.waits_for_peers = false}));
+}
+
+TEST_F(HangDetectorTest, IsFoundOnceInASilence) {
+  Train(20, 100ms);
+  ASSERT_TRUE(Hangs(20s));
+  EXPECT_FALSE(Hangs(1h));
+  Steps(1, 100ms);
+  EXPECT_TRUE(Hangs(20s));
+}
+
+TEST_F(HangDetectorTest, WhatItDidNotHearWhileItWasStoppedItselfIsNoSilence) {
+  Train(20, 100ms);
+  now_ += 1h;
+  EXPECT_FALSE(Hangs(9s, std::nullopt));
+  EXPECT_TRUE(Hangs(5s, std::nullopt));
+}
+
+TEST_F(HangDetectorTest, ARespawnedProcessStartsUpAgainAndTheStepsStayKnown) {
+  Train(20, 100ms);
+  detector_.ProcessStarted(now_);
+  EXPECT_FALSE(Hangs(600s));
+  Train(1, 100ms);
+  EXPECT_TRUE(Hangs(20s));
+}
+
+}  // namespace
+}  // namespace lockstep::launch
