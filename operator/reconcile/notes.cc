@@ -4,7 +4,6 @@
 
 #include "operator/reconcile/progress.h"
 #include "runtime/common/api/conditions.h"
-#include "runtime/common/base/strings.h"
 
 namespace lockstep::reconcile {
 namespace {
@@ -19,31 +18,10 @@ bool IsToldOf(std::string_view type) {
 
 bool IsWarning(std::string_view type) { return type == condition::kFailed || type == condition::kStalled; }
 
-// An event has 1024 bytes in all.
-constexpr std::size_t kMaxReason = 400;
-constexpr std::size_t kMaxLines = 500;
-
-// The end of an error message says more than its beginning. Whole lines where there are any.
-std::string LastPart(const std::string& text, std::size_t size) {
-  if (text.size() <= size) return text;
-  const std::size_t line_end = text.find('\n', text.size() - size);
-  return line_end + 1 >= text.size() ? Truncate(text, size) : text.substr(line_end + 1);
-}
-
 template <typename T>
 int64_t Count(const Plan& plan) {
   return std::count_if(plan.actions.begin(), plan.actions.end(),
                        [](const PlannedAction& entry) { return std::holds_alternative<T>(entry.action); });
-}
-
-std::string MessageOf(const rendezvous::RoundChange& change) {
-  std::string message = "round " + std::to_string(change.round) + ": " + change.reason;
-  for (const rendezvous::Departure& departure : change.departures) {
-    if (departure.last_lines.empty()) continue;
-    return Truncate(message, kMaxReason) + "; last lines of " + departure.pod + ":\n" +
-           LastPart(departure.last_lines, kMaxLines);
-  }
-  return message;
 }
 
 }  // namespace
@@ -75,7 +53,7 @@ std::vector<EventNote> MakeNotes(const Observed& observed, const Decision& decis
     notes.push_back({true, std::string(api::reason::kReplicaFailed), "ReplacePod", failure});
   }
   for (const rendezvous::RoundChange& change : NewChanges(observed)) {
-    notes.push_back({true, "RoundBroken", "Rendezvous", MessageOf(change)});
+    notes.push_back({true, "RoundBroken", "Rendezvous", StoryOf(change)});
   }
   const std::vector<EventNote> conditions = NotesOfConditions(observed.job.status, plan.status);
   notes.insert(notes.end(), conditions.begin(), conditions.end());

@@ -4,12 +4,24 @@
 #include <cmath>
 
 #include "operator/reconcile/failure_policy.h"
+#include "runtime/common/base/strings.h"
 
 namespace lockstep::reconcile {
 namespace {
 
 constexpr std::size_t kKeptRestarts = 10;
 constexpr std::size_t kKeptRanks = 64;
+
+// An event has 1024 bytes in all, and the status keeps ten of them.
+constexpr std::size_t kMaxReason = 400;
+constexpr std::size_t kMaxLines = 500;
+
+// The end of an error message says more than its beginning. Whole lines where there are any.
+std::string LastPart(const std::string& text, std::size_t size) {
+  if (text.size() <= size) return text;
+  const std::size_t line_end = text.find('\n', text.size() - size);
+  return line_end + 1 >= text.size() ? Truncate(text, size) : text.substr(line_end + 1);
+}
 
 api::ProgressStatus ProgressFrom(const rendezvous::RendezvousView& view) {
   api::ProgressStatus progress;
@@ -87,6 +99,7 @@ void ApplyRestarts(const Observed& observed, std::vector<api::RestartRecord>& re
     TakeDepartures(change, observed, *found);
     if (change.recovery_seconds > 0) found->recovery_seconds = change.recovery_seconds;
     found->lost_steps = change.lost_steps;
+    found->message = StoryOf(change);
   }
   if (records.size() > kKeptRestarts) records.resize(kKeptRestarts);
 }
@@ -114,6 +127,16 @@ void ApplyRendezvous(const Observed& observed, bool is_final, api::TrainingJobSt
   if (!is_final && !IsDue(observed)) return;
   ApplyCheckpoint(view, status);
   if (view.progress.step > 0) status.progress = ProgressFrom(view);
+}
+
+std::string StoryOf(const rendezvous::RoundChange& change) {
+  std::string message = "round " + std::to_string(change.round) + ": " + change.reason;
+  for (const rendezvous::Departure& departure : change.departures) {
+    if (departure.last_lines.empty()) continue;
+    return Truncate(message, kMaxReason) + "; last lines of " + departure.pod + ":\n" +
+           LastPart(departure.last_lines, kMaxLines);
+  }
+  return Truncate(message, kMaxReason + kMaxLines);
 }
 
 std::vector<rendezvous::RoundChange> NewChanges(const Observed& observed) {

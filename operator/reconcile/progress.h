@@ -3,6 +3,8 @@
 // Pure.
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "operator/reconcile/observed.h"
 
@@ -18,6 +20,9 @@ inline constexpr std::chrono::seconds kProgressPeriod{10};
 // Updates `status` (a copy of the job's). `is_final`: nothing comes after, so write the last progress
 // whatever the period says.
 void ApplyRendezvous(const Observed& observed, bool is_final, api::TrainingJobStatus& status);
+
+// What ended a round, for people, with the last lines of a rank that died where it wrote any; < 1024 bytes.
+[[nodiscard]] std::string StoryOf(const rendezvous::RoundChange& change);
 
 // The newest round change that the status does not tell of yet.
 [[nodiscard]] std::vector<rendezvous::RoundChange> NewChanges(const Observed& observed);

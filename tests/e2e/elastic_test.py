@@ -15,27 +15,16 @@ EPOCHS = 8
 CLUSTER = jobs.ROOT / "tests" / "cluster" / "cluster"
 
 
-def newest_ranks(job):
-    """The ranks that committed a step in the newest round."""
-    commits = [r for r in jobs.ledger.read(job.ledger) if r["event"] == "commit"]
-    newest = max((r["round"] for r in commits), default=0)
-    return {r["rank"] for r in commits if r["round"] == newest}
-
-
-def until_ranks(job, count, limit=60):
-    job.until(f"{count} ranks train", lambda: newest_ranks(job) == set(range(count)), limit)
-
-
 def follows_kubectl_scale():
     manifest = jobs.manifest("scaled", replicas=2, elastic=(1, 4), epochs=EPOCHS)
     with jobs.running(space, manifest, with_ledger=True) as job:
-        until_ranks(job, 2)
-        first_pods = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in job.pods()}
+        job.until_ranks(2)
+        first_pods = job.uids()
         for replicas in (4, 1, 3):
             job.kubectl("scale", "dtj", "scaled", f"--replicas={replicas}")
-            until_ranks(job, replicas)
+            job.until_ranks(replicas)
             job.until(f"{replicas} pods", lambda count=replicas: len(job.pods()) == count)
-        kept = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in job.pods()}
+        kept = job.uids()
         expect(kept["scaled-worker-0"] == first_pods["scaled-worker-0"], "the first pod was replaced")
         status = job.until_complete(240)
         job.expect_exactly_once(EPOCHS)
@@ -45,7 +34,7 @@ def follows_kubectl_scale():
 def survives_a_dead_node():
     manifest = jobs.manifest("dead-node", replicas=3, elastic=(1, 4), epochs=EPOCHS)
     with jobs.running(space, manifest, with_ledger=True) as job:
-        until_ranks(job, 3)
+        job.until_ranks(3)
         operator = jobs.get("--namespace", "lockstep-system", "pods")["items"][0]["spec"]["nodeName"]
         on_node = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in job.pods()}
         victims = [pod for pod, node in on_node.items() if node != operator]
@@ -55,7 +44,7 @@ def survives_a_dead_node():
         subprocess.run([CLUSTER, "kill-node", number], check=True, timeout=60)
         died = time.time()
         try:
-            until_ranks(job, 3 - len(victims))
+            job.until_ranks(3 - len(victims))
             print(f"     dead node -> survivors' next step: {job.pause_after(died + 1):.1f} s", flush=True)
             after = job.ranks()
             expect(all(after[pod] == pids for pod, pids in survivors.items()), f"survivors were {survivors}, are {after}")
@@ -78,13 +67,13 @@ def rounds(job):
 def survives_a_cut_between_a_pod_and_the_rendezvous():
     manifest = jobs.manifest("cut-rendezvous", replicas=3, elastic=(1, 4), epochs=EPOCHS)
     with jobs.running(space, manifest, with_ledger=True) as job:
-        until_ranks(job, 3)
+        job.until_ranks(3)
         first, pods = rounds(job), job.ranks()
         victim = sorted(pods)[1]
         with job.cut_off(victim, *addresses_of_the_rendezvous()):  # until it counts as dead
             job.until("a round without it", lambda: rounds(job) > first)
-            until_ranks(job, 2)
-        until_ranks(job, 3)
+            job.until_ranks(2)
+        job.until_ranks(3)
         expect(job.ranks() == pods, "a rank process was replaced for the sake of the network")
         job.until_complete(300)
         job.expect_exactly_once(EPOCHS)
@@ -93,14 +82,14 @@ def survives_a_cut_between_a_pod_and_the_rendezvous():
 def survives_a_cut_between_two_ranks():
     manifest = jobs.manifest("cut-peers", replicas=3, elastic=(1, 4), epochs=EPOCHS)
     with jobs.running(space, manifest, with_ledger=True) as job:
-        until_ranks(job, 3)
+        job.until_ranks(3)
         pods = {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in job.pods()}
         one, other = sorted(pods)[:2]
         reached = jobs.ledger.newest_commit(job.ledger)
         with job.cut_off(one, pods[other]):
             time.sleep(15)  # the fault: how long the network is cut
         job.until_step(reached + 200)
-        until_ranks(job, 3)
+        job.until_ranks(3)
         job.until_complete(300)
         job.expect_exactly_once(EPOCHS)
 

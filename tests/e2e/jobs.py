@@ -19,6 +19,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
+import checkpoints  # noqa: E402
 import ledger  # noqa: E402
 from cases import expect, until  # noqa: E402
 
@@ -165,6 +166,31 @@ class Job:
         """A step that all ranks have committed, by the ledger."""
         self.until(f"step {step}", lambda: ledger.newest_commit(self.ledger) >= step, limit)
 
+    def newest_ranks(self):
+        """(round, the ranks that committed a step in it) of the newest round."""
+        commits = [r for r in ledger.read(self.ledger) if r["event"] == "commit"]
+        newest = max((r["round"] for r in commits), default=0)
+        return newest, {r["rank"] for r in commits if r["round"] == newest}
+
+    def until_ranks(self, count, limit=60, after=0):
+        """Waits for a round later than `after` in which that many ranks make steps; returns its number."""
+        def all_in():
+            newest, ranks = self.newest_ranks()
+            return newest > after and ranks == set(range(count)) and newest
+        return self.until(f"{count} ranks train", all_in, limit)
+
+    def uids(self):
+        return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in self.pods()}
+
+    def checkpoint_folder(self):
+        """The test cluster's S3 server keeps its objects in a folder."""
+        return pathlib.Path(os.environ["LOCKSTEP_CLUSTER"], "s3", self.job["spec"]["checkpoint"]["uri"].removeprefix("s3://"))
+
+    def final_bits(self):
+        """(step, digest of the weights) of the newest checkpoint."""
+        step, checkpoint = checkpoints.newest(self.checkpoint_folder())
+        return step, checkpoints.digest_of_tensors(checkpoint)
+
     def describe(self):
         parts = []
         for arguments in (("describe", "dtj", self.name), ("get", "pods", "--output=wide"),
@@ -186,17 +212,22 @@ class Job:
                 found[name] = [int(pid) for pid in self.kubectl("exec", name, "--", "sh", "-c", script).split()]
         return found
 
-    def kill(self, victims):
-        """SIGKILL to {pod: [pid]}, in all pods at the same time."""
+    def kill(self, victims, signal_name="KILL"):
+        """A signal to {pod: [pid]}, in all pods at the same time."""
         running = [subprocess.Popen(["kubectl", "--namespace", self.space, "exec", pod, "--", "sh", "-c",
-                                     "kill -9 " + " ".join(map(str, pids))]) for pod, pids in victims.items()]
+                                     f"kill -{signal_name} " + " ".join(map(str, pids))]) for pod, pids in victims.items()]
         for process in running:
             expect(process.wait(30) == 0, "kubectl exec … kill failed")
+
+    def supervisor(self, pod):
+        """Its process id, as this machine sees it."""
+        return next(int(entry.name) for entry in pathlib.Path("/proc").iterdir()
+                    if entry.name.isdigit() and is_supervisor_of(entry, pod))
 
     @contextlib.contextmanager
     def cut_off(self, pod, *addresses):
         """Lets no packet pass between a pod and the addresses, inside the pod's own network namespace."""
-        supervisor = next(entry for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit() and is_supervisor_of(entry, pod))
+        supervisor = pathlib.Path("/proc", str(self.supervisor(pod)))
         def rules(action):
             for chain, side in (("INPUT", "--source"), ("OUTPUT", "--destination")):
                 subprocess.run(["nsenter", f"--net={supervisor}/ns/net", "iptables", "--wait", action, chain, side,
@@ -216,6 +247,18 @@ class Job:
         """Seconds from a wall time to the next step that a rank committed."""
         times = [r["time"] for r in ledger.read(self.ledger) if r["event"] == "commit" and r["time"] > moment]
         return min(times) - moment
+
+
+    def full_after(self, moment, count):
+        """Seconds from a wall time until that many ranks have made a step of a round that began later."""
+        first = {}  # (round, rank) -> time of its first step
+        for r in ledger.read(self.ledger):
+            if r["event"] == "commit":
+                key = (r["round"], r["rank"])
+                first[key] = min(first.get(key, r["time"]), r["time"])
+        rounds = [n for n in {key[0] for key in first} if len([k for k in first if k[0] == n]) == count
+                  and min(t for k, t in first.items() if k[0] == n) > moment]
+        return min(max(t for k, t in first.items() if k[0] == n) for n in rounds) - moment
 
 
 def is_supervisor_of(process, pod):

@@ -17,19 +17,6 @@ def elastic(name):
     return jobs.manifest(name, replicas=3, elastic=(1, 4), epochs=EPOCHS)
 
 
-def until_three_train(job):
-    """All three pods are in the round and have made steps in it."""
-    def all_in():
-        newest = max((r["round"] for r in jobs.ledger.read(job.ledger)), default=0)
-        ranks = {r["rank"] for r in jobs.ledger.read(job.ledger) if r["round"] == newest and r["event"] == "commit"}
-        return newest if ranks == {0, 1, 2} else None
-    return job.until("three ranks train", all_in)
-
-
-def uids(job):
-    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in job.pods()}
-
-
 def expect_survivors(job, before, lost):
     after = job.ranks()
     for pod, pids in before.items():
@@ -38,16 +25,16 @@ def expect_survivors(job, before, lost):
 
 def survives_a_killed_rank():
     with jobs.running(space, elastic("killed-rank"), with_ledger=True) as job:
-        first_round = until_three_train(job)
+        first_round = job.until_ranks(3)
         job.until_step(300)
-        ranks, pods = job.ranks(), uids(job)
+        ranks, pods = job.ranks(), job.uids()
         victim = sorted(ranks)[1]
         job.kill({victim: ranks[victim]})
         killed = time.time()
         job.until("the rank is back", lambda: job.ranks().get(victim) not in (None, [], ranks[victim]))
-        expect(until_three_train(job) > first_round, "no new round was formed")
+        job.until_ranks(3, after=first_round)
         expect_survivors(job, ranks, victim)
-        expect(uids(job) == pods, "a pod was replaced for the sake of a process")
+        expect(job.uids() == pods, "a pod was replaced for the sake of a process")
         status = job.until_complete(180)
         job.expect_exactly_once(EPOCHS)
         print(f"     killed rank -> survivors' next step: {job.pause_after(killed):.2f} s after kubectl returned", flush=True)
@@ -56,15 +43,15 @@ def survives_a_killed_rank():
 
 def survives_a_forcibly_deleted_pod():
     with jobs.running(space, elastic("deleted-pod"), with_ledger=True) as job:
-        until_three_train(job)
+        job.until_ranks(3)
         job.until_step(300)
-        ranks, pods = job.ranks(), uids(job)
+        ranks, pods = job.ranks(), job.uids()
         victim = sorted(ranks)[2]
         job.kubectl("delete", "pod", victim, "--force", "--grace-period=0")
         deleted = time.time()
-        job.until("another pod in its place", lambda: uids(job).get(victim) not in (None, pods[victim]))
+        job.until("another pod in its place", lambda: job.uids().get(victim) not in (None, pods[victim]))
         job.until("its rank", lambda: job.ranks().get(victim))
-        until_three_train(job)
+        job.until_ranks(3)
         expect_survivors(job, ranks, victim)
         job.until_complete(180)
         job.expect_exactly_once(EPOCHS)
@@ -73,7 +60,7 @@ def survives_a_forcibly_deleted_pod():
 
 def restarts_from_the_checkpoint_when_all_ranks_die():
     with jobs.running(space, elastic("all-killed"), with_ledger=True) as job:
-        until_three_train(job)
+        job.until_ranks(3)
         job.until_step(300)
         job.until("a checkpoint", lambda: job.status().get("checkpoint", {}).get("step", 0) > 0)
         before = jobs.ledger.newest_commit(job.ledger)
@@ -87,8 +74,8 @@ def restarts_from_the_checkpoint_when_all_ranks_die():
 
 def trains_on_while_the_operator_restarts():
     with jobs.running(space, elastic("operator-restart"), with_ledger=True) as job:
-        first_round = until_three_train(job)
-        pods = uids(job)
+        first_round = job.until_ranks(3)
+        pods = job.uids()
         operator = ("--namespace", "lockstep-system")
         before = {p["metadata"]["uid"] for p in jobs.get(*operator, "pods")["items"]}
         jobs.kubectl(*operator, "delete", "pods", "--selector=app.kubernetes.io/name=lockstep", "--force", "--grace-period=0")
@@ -97,8 +84,8 @@ def trains_on_while_the_operator_restarts():
             p["metadata"]["uid"] not in before and all(c["ready"] for c in p["status"].get("containerStatuses", [{"ready": False}]))
             for p in jobs.get(*operator, "pods")["items"]), 60)
         job.until_step(reached + 100)
-        expect(uids(job) == pods, "pods were replaced")
-        expect(until_three_train(job) == first_round, "the round was broken")
+        expect(job.uids() == pods, "pods were replaced")
+        expect(job.until_ranks(3) == first_round, "the round was broken")
         job.until_complete(180)
         job.expect_exactly_once(EPOCHS)
 

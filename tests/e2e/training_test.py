@@ -44,9 +44,8 @@ def train(replicas, meanwhile=lambda job: None):
 
 def expect_checkpoints(job, status):
     """keepLast of them are in the bucket, each with a manifest and its shards; the status names the newest."""
-    folder = pathlib.Path(os.environ["LOCKSTEP_CLUSTER"], "s3", job.job["spec"]["checkpoint"]["uri"].removeprefix("s3://"))
     found = {}
-    for path in folder.glob("step-*/manifest.json"):
+    for path in job.checkpoint_folder().glob("step-*/manifest.json"):
         found[int(path.parent.name.removeprefix("step-"))] = json.loads(path.read_text())
         for shard in json.loads(path.read_text())["shards"]:
             expect((path.parent / shard["name"]).stat().st_size == shard["bytes"], f"{path.parent / shard['name']}: size")

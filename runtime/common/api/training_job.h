@@ -275,6 +275,7 @@ struct RestartRecord {
   std::optional<double> detection_seconds;
   std::optional<double> recovery_seconds;
   int64_t lost_steps = 0;
+  std::string message;
 
   friend bool operator==(const RestartRecord&, const RestartRecord&) = default;
 };

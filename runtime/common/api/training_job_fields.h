@@ -238,6 +238,7 @@ void Describe(A& fields, Of<A, RestartRecord>& status) {
   fields.Field("detectionSeconds", status.detection_seconds);
   fields.Field("recoverySeconds", status.recovery_seconds);
   fields.Field("lostSteps", status.lost_steps);
+  fields.Field("message", status.message, {.max_length = 1024});
 }
 
 template <typename A>

@@ -41,8 +41,7 @@ struct RoundChange {
   bool is_mended = false;         // the world is full again, or as full as it will be: the rung is final
   double recovery_seconds = 0;    // from its end to the next completed step; 0: not yet
   int64_t lost_steps = 0;
-  double unfinished_seconds =
-      0;  // from its last completed step to its end: spent on one that was thrown away
+  double unfinished_seconds = 0;  // from its last completed step to its end: made in vain
 
   friend bool operator==(const RoundChange&, const RoundChange&) = default;
 };

@@ -110,12 +110,14 @@ TEST(Status, TellsARestartInFull) {
   world.Running(0).Running(1).Round(3, {0, 1}, 9);
   rendezvous::RoundChange change{.round = 2,
                                  .cause = "Hang",
+                                 .reason = "rank 3 hangs",
                                  .departures = {{.pod = "job-worker-1",
                                                  .pod_uid = "uid-1",
                                                  .slot = 1,
                                                  .ranks = {3, 2},
                                                  .exit_code = 137,
-                                                 .detection_seconds = 4}},
+                                                 .detection_seconds = 4,
+                                                 .last_lines = "no kernel image"}},
                                  .rung = rendezvous::Rung::kRespawn,
                                  .recovery_seconds = 0.25,
                                  .lost_steps = 1};
@@ -129,7 +131,8 @@ TEST(Status, TellsARestartInFull) {
                             .rung = api::Rung::kRespawn,
                             .detection_seconds = 4,
                             .recovery_seconds = 0.25,
-                            .lost_steps = 1};
+                            .lost_steps = 1,
+                            .message = "round 2: rank 3 hangs; last lines of job-worker-1:\nno kernel image"};
   EXPECT_THAT(MakePlan(world.observed()).status.restarts, ::testing::ElementsAre(record));
 
   // The pod went and another came to its place: the record follows, and keeps its time.
