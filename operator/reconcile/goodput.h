@@ -12,7 +12,7 @@ namespace lockstep::reconcile {
 // admission, up to the newest Book.
 class GoodputLedger {
  public:
-  explicit GoodputLedger(api::GoodputStatus status) : status_(std::move(status)) {}
+  explicit GoodputLedger(const api::GoodputStatus& status) : status_(status) {}
 
   // The time from the last booking to `now` under the activity that it began with. Of training, at most
   // `checkpoint_stall_seconds` were waited for a checkpoint.

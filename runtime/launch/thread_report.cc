@@ -42,14 +42,17 @@ std::string DescribeThreads(pid_t pid) {
   std::error_code error;
   std::vector<std::string> ids;
   const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
-  for (const auto& entry : std::filesystem::directory_iterator(tasks, error)) {
-    ids.push_back(entry.path().filename().string());
+  // The process may go while it is looked at.
+  for (std::filesystem::directory_iterator entry(tasks, error), end; !error && entry != end;
+       entry.increment(error)) {
+    ids.push_back(entry->path().filename().string());
   }
   std::sort(ids.begin(), ids.end(), [](const std::string& a, const std::string& b) {
     return std::pair(a.size(), a) < std::pair(b.size(), b);
   });
   if (ids.size() > kMostThreads) ids.resize(kMostThreads);
   std::vector<std::string> lines;
+  lines.reserve(ids.size());
   for (const std::string& id : ids) lines.push_back(DescribeThread(tasks + "/" + id));
   return Join(lines, "; ");
 }
