@@ -1,6 +1,7 @@
 #include "runtime/launch/supervision.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "runtime/common/base/strings.h"
@@ -26,7 +27,9 @@ std::chrono::milliseconds Backoff(int failures) {
 std::string Describe(const RankExited& event) {
   const std::string rank = "rank process " + std::to_string(event.local_rank);
   if (event.signal == 0) return rank + " exited with code " + std::to_string(event.exit_code);
+  const char* const name = sigabbrev_np(event.signal);
   return rank + " was ended by signal " + std::to_string(event.signal) +
+         (name == nullptr ? "" : std::string(" (SIG") + name + ")") +
          (event.out_of_memory ? ": out of memory" : "");
 }
 

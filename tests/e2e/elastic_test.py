@@ -11,7 +11,7 @@ import time
 import jobs  # first: it finds tests/support
 from cases import expect, main
 
-EPOCHS = 8
+EPOCHS = 6
 CLUSTER = jobs.ROOT / "tests" / "cluster" / "cluster"
 
 

@@ -14,7 +14,7 @@ import time
 import jobs  # first: it finds tests/support
 from cases import expect, main, until
 
-EPOCHS = 4
+EPOCHS = 3
 OPERATOR = ("--namespace", "lockstep-system")
 
 

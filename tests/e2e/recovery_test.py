@@ -10,7 +10,7 @@ import time
 import jobs  # first: it finds tests/support
 from cases import expect, main, until
 
-EPOCHS = 6
+EPOCHS = 4
 
 
 def elastic(name):

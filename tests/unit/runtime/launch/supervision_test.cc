@@ -118,7 +118,7 @@ TEST_F(SupervisionTest, ALeaveTellsWhatKilledWhichRankOfTheRound) {
   EXPECT_EQ(leave.failure.ranks, std::vector<int64_t>{1});
   EXPECT_EQ(leave.failure.exit_code, 137);
   EXPECT_EQ(leave.failure.last_lines, "a\nb");
-  EXPECT_EQ(leave.detail, "rank process 0 was ended by signal 9: out of memory");
+  EXPECT_EQ(leave.detail, "rank process 0 was ended by signal 9 (SIGKILL): out of memory");
 }
 
 TEST_F(SupervisionTest, ARankThatDiesOutsideOfARoundBrokeNone) {
