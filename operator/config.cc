@@ -10,6 +10,12 @@ namespace {
 
 constexpr int kMaxWorkers = 64;
 
+void AddSeconds(CLI::App& app, const std::string& flag, Milliseconds& target, const std::string& what) {
+  app.add_option_function<int>(
+         flag, [&target](const int& seconds) { target = std::chrono::seconds(seconds); }, what)
+      ->default_str(std::to_string(target.count() / 1000));
+}
+
 void AddOptions(CLI::App& app, OperatorConfig& config) {
   app.add_option("--kubeconfig", config.kubeconfig,
                  "Kubeconfig file; without it the pod's service account is used");
@@ -27,6 +33,15 @@ void AddOptions(CLI::App& app, OperatorConfig& config) {
       ->required();
   app.add_option("--tls-secret", config.tls_secret, "Secret of the rendezvous' certificate, made if absent");
   app.add_option("--workers", config.workers, "Jobs reconciled at once")->capture_default_str();
+  app.add_option("--kube-api-qps", config.api_qps, "Requests of the reconciler to the API server each second")
+      ->capture_default_str();
+  app.add_option("--kube-api-burst", config.api_burst, "Requests of the reconciler at once")
+      ->capture_default_str();
+  AddSeconds(app, "--lease-duration-seconds", config.lease.duration,
+             "How long others wait after the last renewal");
+  AddSeconds(app, "--lease-renew-deadline-seconds", config.lease.renew_deadline,
+             "After so long without renewal the leader ends");
+  AddSeconds(app, "--lease-retry-period-seconds", config.lease.retry_period, "How often the leader renews");
   app.add_option("--log-level", config.log_level, "debug, info, warning or error")
       ->capture_default_str()
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
@@ -65,7 +80,10 @@ Result<void> ValidateConfig(const OperatorConfig& config) {
   if (config.workers < 1 || config.workers > kMaxWorkers) {
     return wrong("--workers must be from 1 to " + std::to_string(kMaxWorkers));
   }
-  return {};
+  if (config.api_qps < 1 || config.api_burst < 1) {
+    return wrong("--kube-api-qps and --kube-api-burst must be at least 1");
+  }
+  return kube::ValidateTimings(config.lease);
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "operator/kube/lease.h"
 #include "runtime/common/base/result.h"
 
 namespace lockstep {
@@ -18,6 +19,9 @@ struct OperatorConfig {
   std::string rendezvous_url;  // as workers reach it
   std::string tls_secret;      // empty: plain HTTP, only with an http:// URL
   int workers = 4;
+  double api_qps = 1000;  // of the reconciler, on average and at once
+  double api_burst = 2000;
+  kube::LeaseTimings lease;
   std::string log_level = "info";
   std::string pod_name;  // from POD_NAME; empty: not in a pod
 };

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "operator/config.h"
+#include "operator/kube/exec_credentials.h"
 #include "operator/process.h"
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
@@ -64,9 +65,15 @@ int main(int argc, char** argv) {
     lockstep::log::Error("no way to the API server", {{"error", client.error().ToString()}});
     return kUsageError;
   }
+  const lockstep::SystemClock clock;
+  const auto api_server = lockstep::kube::MakeTransport(*client, clock);
+  if (!api_server.ok()) {
+    lockstep::log::Error("no way to the API server", {{"error", api_server.error().ToString()}});
+    return kUsageError;
+  }
   std::stop_source stop;
   const std::jthread forwarder([&](const std::stop_token& over) { ForwardSignals(over, signals, stop); });
-  const auto ended = lockstep::RunOperator(parsed->config, *client, stop.get_token());
+  const auto ended = lockstep::RunOperator(parsed->config, *client, **api_server, stop.get_token());
   if (ended.ok()) return 0;
   lockstep::log::Error("operator ended", {{"error", ended.error().ToString()}});
   return 1;

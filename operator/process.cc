@@ -22,7 +22,6 @@
 #include "runtime/common/api/names.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/strings.h"
-#include "runtime/common/http/cpprest_transport.h"
 
 namespace lockstep {
 namespace {
@@ -50,10 +49,10 @@ class Process {
       : config_(config),
         name_space_(config.name_space.empty() ? client_config.name_space : config.name_space),
         identity_((config.pod_name.empty() ? std::string("operator") : config.pod_name) + "_" + RandomHex(4)),
-        metrics_(config.workers, client_config.endpoint.url, config.lease_name),
-        client_(transport,
-                [this](const std::string& method, int status) { metrics_.OnRequest(method, status); }),
-        election_(client_, clock_, {name_space_, config.lease_name}, identity_),
+        metrics_(clock_, config.workers, client_config.endpoint.url, config.lease_name),
+        transport_(transport),
+        client_(transport, {.observer = Observer()}),
+        election_(client_, clock_, {name_space_, config.lease_name}, identity_, config.lease),
         events_(client_, clock_, identity_),
         service_(
             clock_,
@@ -81,6 +80,10 @@ class Process {
   }
 
  private:
+  kube::RequestObserver Observer() {
+    return [this](const std::string& method, int status) { metrics_.OnRequest(method, status); };
+  }
+
   telemetry::HealthSources HealthSources() {
     return {.metrics = [this] { return metrics_.Expose(QueueDepth()); },
             .why_not_ready =
@@ -132,7 +135,13 @@ class Process {
       LOCKSTEP_TRY(rendezvous::LabelLeader(client_, {name_space_, config_.pod_name}, true));
     metrics_.SetLeading(true);
     log::Info("leading", {{"rendezvous_port", host->port()}, {"jobs", caches_.jobs.size()}});
-    reconcile::JobReconciler reconciler({client_, caches_, service_, events_, metrics_, clock_},
+    // A client of its own: many jobs must not keep the lease from being renewed, and an end that was asked
+    // for must not wait for a thousand pods.
+    kube::RestClient writer(transport_, {.observer = Observer(),
+                                         .requests_per_second = config_.api_qps,
+                                         .burst = config_.api_burst,
+                                         .stop = stop});
+    reconcile::JobReconciler reconciler({writer, caches_, service_, events_, metrics_, clock_},
                                         {config_.rendezvous_url, identity.ca});
     controller::Controller controller(clock_, reconciler, metrics_);
     for (const kube::Object& job : caches_.jobs.All()) controller.Enqueue(kube::KeyOf(*job).ToString());
@@ -195,7 +204,8 @@ class Process {
   controller::Controller* controller_ = nullptr;  // GUARDED_BY(controller_mutex_)
   std::atomic<bool> caches_synced_ = false;
   telemetry::Metrics metrics_;
-  kube::RestClient client_;
+  http::HttpTransport& transport_;
+  kube::RestClient client_;  // of all but the reconciler
   kube::LeaderElection election_;
   kube::EventRecorder events_;
   reconcile::Caches caches_;
@@ -208,9 +218,8 @@ class Process {
 }  // namespace
 
 Result<void> RunOperator(const OperatorConfig& config, const kube::ClientConfig& client,
-                         const std::stop_token& stop) {
-  LOCKSTEP_TRY(const auto transport, http::MakeTransport(client.endpoint));
-  Process process(config, client, *transport);
+                         http::HttpTransport& api_server, const std::stop_token& stop) {
+  Process process(config, client, api_server);
   return process.Run(stop);
 }
 

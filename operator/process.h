@@ -9,8 +9,9 @@
 
 namespace lockstep {
 
-// Blocks until `stop` (then the lease is released) or a failure that ends the process.
+// `client` says where `api_server` leads to. Blocks until `stop` (then the lease is released) or a failure
+// that ends the process.
 [[nodiscard]] Result<void> RunOperator(const OperatorConfig& config, const kube::ClientConfig& client,
-                                       const std::stop_token& stop);
+                                       http::HttpTransport& api_server, const std::stop_token& stop);
 
 }  // namespace lockstep

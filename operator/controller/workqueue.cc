@@ -1,5 +1,6 @@
 #include "operator/controller/workqueue.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lockstep::controller {
@@ -24,7 +25,8 @@ void WorkQueue::AddAfter(const std::string& key, std::chrono::milliseconds delay
 void WorkQueue::AddRateLimited(const std::string& key) {
   {
     const std::lock_guard lock(mutex_);
-    AddAfterLocked(key, clock_.Steady() + backoff_.Next(key));
+    const SteadyTime now = clock_.Steady();
+    AddAfterLocked(key, now + std::max(backoff_.Next(key), failures_.Take(now)));
   }
   wake_.notify_one();
 }

@@ -1,7 +1,8 @@
 #pragma once
 // Keys waiting to be reconciled, with client-go's contract: a key waits at most once; it is never handed out
 // twice at once; added again while it is worked on, it is handed out once more afterwards; delayed keys come
-// when their earliest time has passed. Any thread.
+// when their earliest time has passed; failures come back no faster than 10 a second over all keys, after a
+// first 100. Any thread.
 //
 // Each key is in one of these: queue_ (also in dirty_), processing_ (in dirty_ too if it was added again),
 // delayed_.
@@ -19,6 +20,7 @@
 
 #include "operator/controller/backoff.h"
 #include "runtime/common/base/clock.h"
+#include "runtime/common/base/token_bucket.h"
 
 namespace lockstep::controller {
 
@@ -33,7 +35,7 @@ class WorkQueue {
 
   void Add(const std::string& key);
   void AddAfter(const std::string& key, std::chrono::milliseconds delay);
-  // After a failure: with the key's back-off, which Forget resets.
+  // After a failure: with the key's back-off, which Forget resets, and in turn with all that failed.
   void AddRateLimited(const std::string& key);
   void Forget(const std::string& key);
 
@@ -61,6 +63,7 @@ class WorkQueue {
   std::set<std::pair<SteadyTime, std::string>> delayed_;
   std::unordered_map<std::string, SteadyTime> due_;  // of each delayed key
   KeyBackoff backoff_;
+  TokenBucket failures_{10, 100};
 };
 
 }  // namespace lockstep::controller

@@ -15,6 +15,8 @@ namespace lockstep::kube {
 namespace {
 
 constexpr const char* kServiceAccountFolder = "/var/run/secrets/kubernetes.io/serviceaccount";
+constexpr const char* kExecVersion = "client.authentication.k8s.io/v1";
+constexpr const char* kExecBetaVersion = "client.authentication.k8s.io/v1beta1";
 constexpr std::size_t kMaxKubeconfigBytes = 1U << 20U;
 
 std::string TextAt(const YAML::Node& node, const char* key) {
@@ -49,10 +51,11 @@ Result<std::string> FileAt(const YAML::Node& node, const std::string& key, const
 }
 
 Result<void> RefuseUnsupported(const YAML::Node& cluster, const YAML::Node& user) {
-  for (const char* key : {"exec", "auth-provider", "username", "password"}) {
+  for (const char* key : {"auth-provider", "username", "password"}) {
     if (user[key])
-      return Error{ErrorCode::kUnsupported,
-                   std::string("user.") + key + " is not supported; use a token or a client certificate"};
+      return Error{
+          ErrorCode::kUnsupported,
+          std::string("user.") + key + " is not supported; use a token, a client certificate or exec"};
   }
   for (const char* key : {"insecure-skip-tls-verify", "tls-server-name", "proxy-url"}) {
     const std::string value = TextAt(cluster, key);
@@ -61,6 +64,26 @@ Result<void> RefuseUnsupported(const YAML::Node& cluster, const YAML::Node& user
     }
   }
   return {};
+}
+
+Result<ExecPlugin> ExecFromYaml(const YAML::Node& exec, const std::string& kubeconfig) {
+  const auto wrong = [](const std::string& what) {
+    return Error{ErrorCode::kUnsupported, "user.exec." + what};
+  };
+  ExecPlugin plugin{.api_version = TextAt(exec, "apiVersion")};
+  if (plugin.api_version != kExecVersion && plugin.api_version != kExecBetaVersion) {
+    return wrong(std::string("apiVersion must be ") + kExecVersion + " or " + kExecBetaVersion);
+  }
+  if (TextAt(exec, "interactiveMode") == "Always") return wrong("interactiveMode Always: nobody is here");
+  if (TextAt(exec, "provideClusterInfo") == "true") return wrong("provideClusterInfo is not supported");
+  const std::string program = TextAt(exec, "command");
+  if (program.empty()) return wrong("command is missing");
+  plugin.words.push_back(program.find('/') == std::string::npos ? program : Absolute(program, kubeconfig));
+  for (const YAML::Node& word : exec["args"]) plugin.words.push_back(word.as<std::string>());
+  for (const YAML::Node& entry : exec["env"]) {
+    plugin.environment.push_back(TextAt(entry, "name") + "=" + TextAt(entry, "value"));
+  }
+  return plugin;
 }
 
 Result<ClientConfig> ConfigFromYaml(const YAML::Node& config, const std::string& path,
@@ -80,6 +103,9 @@ Result<ClientConfig> ConfigFromYaml(const YAML::Node& config, const std::string&
   LOCKSTEP_TRY(endpoint.key_file, FileAt(user, "client-key", path, *result.files));
   endpoint.token = TextAt(user, "token");
   if (endpoint.token.empty()) endpoint.token_file = Absolute(TextAt(user, "tokenFile"), path);
+  if (user["exec"]) {
+    LOCKSTEP_TRY(result.exec, ExecFromYaml(user["exec"], path));
+  }
   result.name_space = TextAt(chosen, "namespace");
   if (result.name_space.empty()) result.name_space = "default";
   return result;

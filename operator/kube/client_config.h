@@ -4,7 +4,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/common/base/result.h"
 #include "runtime/common/http/transport.h"
@@ -20,14 +22,23 @@ class PrivateFolder {
   PrivateFolder& operator=(const PrivateFolder&) = delete;
   // The path of the new file.
   [[nodiscard]] Result<std::string> Write(const std::string& name, const std::string& content) const;
+  [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
   explicit PrivateFolder(std::string path) : path_(std::move(path)) {}
   std::string path_;
 };
 
+// A command that says who we are; exec_credentials.h runs it.
+struct ExecPlugin {
+  std::string api_version;
+  std::vector<std::string> words;        // the program first
+  std::vector<std::string> environment;  // "NAME=value"
+};
+
 struct ClientConfig {
   http::Endpoint endpoint;
+  std::optional<ExecPlugin> exec;
   std::string name_space;  // of the context or the service account; "default" where neither says
   std::unique_ptr<PrivateFolder> files;  // endpoint's paths may point into it
 };
@@ -35,7 +46,7 @@ struct ClientConfig {
 using Environment = std::function<std::string(const char* name)>;  // "" where unset
 
 [[nodiscard]] Result<ClientConfig> InClusterConfig(const Environment& environment, const std::string& folder);
-// `context` empty: the file's current-context. Exec plugins and password log-ins are refused by name.
+// `context` empty: the file's current-context. Password log-ins are refused by name.
 [[nodiscard]] Result<ClientConfig> ConfigFromKubeconfig(const std::string& path, const std::string& context);
 // The given file; else, in a pod, the service account; else $KUBECONFIG or ~/.kube/config.
 [[nodiscard]] Result<ClientConfig> LoadClientConfig(const std::string& kubeconfig,

@@ -10,8 +10,9 @@ namespace {
 
 // A watch that ends in good order sooner than this is treated as failing: a proxy may cut each one at once.
 constexpr std::chrono::seconds kShortestWatch{1};
-constexpr std::chrono::seconds kWatchTimeout{90};
-constexpr double kWatchTimeoutSpread = 30;
+// Short, because a connection that died in silence is noticed only ten seconds after it.
+constexpr std::chrono::seconds kWatchTimeout{30};
+constexpr double kWatchTimeoutSpread = 15;
 
 }  // namespace
 
@@ -50,6 +51,8 @@ Result<void> Informer::ListStep(const ListNext& next, const std::stop_token& sto
                                             .label_selector = options_.label_selector,
                                             .continue_token = next.continue_token},
                                            stop));
+  // Now, not with the last page: a list of 10,000 pods is then never in memory as a whole.
+  for (Json& item : page.items) item = store_.Slimmed(std::move(item));
   Apply(state_.OnPage(std::move(page)));
   synced_ = state_.synced();
   return {};

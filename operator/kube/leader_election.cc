@@ -24,7 +24,7 @@ bool LeaderElection::Acquire(const std::stop_token& stop) {
     if (!held.ok() && std::exchange(last_error, held.error().ToString()) != held.error().ToString()) {
       log::Warning("cannot take the leader lease yet", {{"lease", lease_.ToString()}, {"error", last_error}});
     }
-    Pause(stop);
+    Pause(stop, timings_.look_period);
   }
   return false;
 }
@@ -32,7 +32,7 @@ bool LeaderElection::Acquire(const std::stop_token& stop) {
 Result<void> LeaderElection::Keep(const std::stop_token& stop) {
   SteadyTime renewed = clock_.Steady();
   while (!stop.stop_requested()) {
-    Pause(stop);
+    Pause(stop, timings_.retry_period);
     if (stop.stop_requested()) return {};
     const auto held = Try();
     if (held.ok() && *held) {
@@ -87,9 +87,9 @@ Result<Json> LeaderElection::Write(const Json& current, const LeaseRecord& recor
                                                        : client_.Create(kLeases, lease);
 }
 
-void LeaderElection::Pause(const std::stop_token& stop) {
+void LeaderElection::Pause(const std::stop_token& stop, std::chrono::milliseconds time) {
   std::unique_lock lock(pause_mutex_);
-  pause_.wait_for(lock, stop, timings_.retry_period, [] { return false; });
+  pause_.wait_for(lock, stop, time, [] { return false; });
 }
 
 }  // namespace lockstep::kube

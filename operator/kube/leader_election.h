@@ -29,7 +29,7 @@ class LeaderElection {
   // True where we hold it now.
   [[nodiscard]] Result<bool> Try();
   [[nodiscard]] Result<Json> Write(const Json& current, const LeaseRecord& record);
-  void Pause(const std::stop_token& stop);
+  void Pause(const std::stop_token& stop, std::chrono::milliseconds time);
 
   KubeClient& client_;
   const Clock& clock_;

@@ -19,6 +19,8 @@ struct LeaseTimings {
   std::chrono::milliseconds renew_deadline{
       10'000};  // the leader gives up when it could not renew for so long
   std::chrono::milliseconds retry_period{2'000};
+  // Who waits looks more often than who leads renews: a look is one read, and makes a hand-over quick.
+  std::chrono::milliseconds look_period{500};
 };
 
 // duration > renew_deadline > 1.2 × retry_period, or two may lead at once.

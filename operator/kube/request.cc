@@ -112,7 +112,10 @@ http::Request PatchRequest(const Resource& resource, const ObjectKey& key, const
 
 http::Request DeleteRequest(const Resource& resource, const ObjectKey& key, const DeleteOptions& options) {
   Json body = {{"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"propagationPolicy", options.propagation}};
-  if (!options.uid.empty()) body["preconditions"] = {{"uid", options.uid}};
+  if (!options.uid.empty()) body["preconditions"]["uid"] = options.uid;
+  if (!options.resource_version.empty()) {
+    body["preconditions"]["resourceVersion"] = options.resource_version;
+  }
   if (options.grace_seconds) body["gracePeriodSeconds"] = *options.grace_seconds;
   return WithBody("DELETE", PathOf(resource, key), body, "application/json");
 }

@@ -27,7 +27,8 @@ struct WatchOptions {
 };
 
 struct DeleteOptions {
-  std::string uid;  // deletes only this incarnation of the name
+  std::string uid;               // deletes only this incarnation of the name
+  std::string resource_version;  // and only what was looked at
   std::optional<int64_t> grace_seconds;
   std::string propagation = "Background";
 };

@@ -1,5 +1,8 @@
 #include "operator/kube/rest_client.h"
 
+#include <algorithm>
+#include <charconv>
+#include <condition_variable>
 #include <optional>
 #include <utility>
 
@@ -10,40 +13,86 @@ namespace {
 
 constexpr std::chrono::milliseconds kExchangeTimeout{15'000};
 constexpr std::chrono::milliseconds kListTimeout{60'000};
+constexpr std::chrono::seconds kRetryAfterLimit{10};
 constexpr std::size_t kMaxEventBytes = 8U << 20U;  // etcd refuses objects above 1.5 MiB
+
+// What the API server asks of those that it turns away, in seconds; nothing where it does not.
+std::optional<Milliseconds> RetryAfter(const http::Response& response) {
+  const auto header = response.headers.find("retry-after");
+  if (header == response.headers.end() || (response.status != 429 && response.status < 500)) return {};
+  int seconds = 0;
+  const char* end = header->second.data() + header->second.size();
+  const auto read = std::from_chars(header->second.data(), end, seconds);
+  if (read.ec != std::errc() || read.ptr != end || seconds < 0) return {};
+  return std::chrono::seconds(std::max(seconds, 1));
+}
 
 }  // namespace
 
-RestClient::RestClient(http::HttpTransport& transport, RequestObserver observer)
-    : transport_(transport), observer_(std::move(observer)) {}
-
-void RestClient::Observe(const std::string& method, int status) const {
-  if (observer_) observer_(method, status);
+bool PauseFor(Milliseconds time, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  never.wait_for(lock, stop, time, [] { return false; });
+  return !stop.stop_requested();
 }
 
-// Sent once more where no answer came: a pooled connection that the server closed while idle fails like this.
-Result<Json> RestClient::Exchange(http::Request request, std::stop_token stop) {
-  if (request.timeout == http::Request{}.timeout) request.timeout = kExchangeTimeout;
+RestClient::RestClient(http::HttpTransport& transport, RestClientOptions options)
+    : transport_(transport),
+      options_(std::move(options)),
+      turns_(options_.requests_per_second, options_.burst) {}
+
+void RestClient::Observe(const std::string& method, int status) const {
+  if (options_.observer) options_.observer(method, status);
+}
+
+bool RestClient::AwaitTurn(const std::stop_token& stop) {
+  if (options_.requests_per_second <= 0) return !stop.stop_requested();
+  Milliseconds wait{};
+  {
+    const std::lock_guard lock(mutex_);
+    wait = turns_.Take(std::chrono::steady_clock::now());
+  }
+  return wait.count() == 0 ? !stop.stop_requested() : options_.pause(wait, stop);
+}
+
+// A pooled connection that the server closed while idle fails without an answer.
+Result<http::Response> RestClient::Send(const http::Request& request, const std::stop_token& stop) {
   auto response = transport_.Send(request, stop);
   if (!response.ok() && response.error().code == ErrorCode::kUnavailable) {
     Observe(request.method, 0);
     response = transport_.Send(request, stop);
   }
   Observe(request.method, response.ok() ? response->status : 0);
-  if (!response.ok()) return response.error();
-  return BodyOrError(*response).WithContext(request.method + " " +
-                                            request.target.substr(0, request.target.find('?')));
+  return response;
+}
+
+Result<Json> RestClient::Exchange(http::Request request, const std::stop_token& stop) {
+  if (request.timeout == http::Request{}.timeout) request.timeout = kExchangeTimeout;
+  const Error stopped{ErrorCode::kCancelled, "stopped"};
+  if (!AwaitTurn(stop)) return stopped;
+  Milliseconds waited{};
+  while (true) {
+    auto response = Send(request, stop);
+    if (!response.ok()) return response.error();
+    const auto wait = RetryAfter(*response);
+    if (!wait || (waited += *wait) > kRetryAfterLimit) {
+      return BodyOrError(*response).WithContext(request.method + " " +
+                                                request.target.substr(0, request.target.find('?')));
+    }
+    if (!options_.pause(*wait, stop)) return stopped;
+  }
 }
 
 Result<Json> RestClient::Get(const Resource& resource, const ObjectKey& key) {
-  return Exchange(GetRequest(resource, key));
+  return Exchange(GetRequest(resource, key), options_.stop);
 }
 
 Result<ListPage> RestClient::List(const Resource& resource, const ListOptions& options,
                                   std::stop_token stop) {
   http::Request request = ListRequest(resource, options);
   request.timeout = kListTimeout;
-  LOCKSTEP_TRY(Json body, Exchange(std::move(request), std::move(stop)));
+  LOCKSTEP_TRY(Json body, Exchange(std::move(request), stop));
   ListPage page{.continue_token = StringAt(body, {"metadata", "continue"}),
                 .resource_version = StringAt(body, {"metadata", "resourceVersion"})};
   const auto items = body.find("items");
@@ -71,21 +120,21 @@ Result<void> RestClient::Watch(const Resource& resource, const WatchOptions& opt
 }
 
 Result<Json> RestClient::Create(const Resource& resource, const Json& object) {
-  return Exchange(CreateRequest(resource, object));
+  return Exchange(CreateRequest(resource, object), options_.stop);
 }
 
 Result<Json> RestClient::Replace(const Resource& resource, const Json& object) {
-  return Exchange(ReplaceRequest(resource, object));
+  return Exchange(ReplaceRequest(resource, object), options_.stop);
 }
 
 Result<Json> RestClient::Patch(const Resource& resource, const ObjectKey& key, const Json& patch,
                                const PatchOptions& options) {
-  return Exchange(PatchRequest(resource, key, patch, options));
+  return Exchange(PatchRequest(resource, key, patch, options), options_.stop);
 }
 
 Result<Json> RestClient::Delete(const Resource& resource, const ObjectKey& key,
                                 const DeleteOptions& options) {
-  return Exchange(DeleteRequest(resource, key, options));
+  return Exchange(DeleteRequest(resource, key, options), options_.stop);
 }
 
 }  // namespace lockstep::kube

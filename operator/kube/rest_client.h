@@ -1,9 +1,14 @@
 #pragma once
 // KubeClient over HTTP. Any thread; the transport must outlive it.
+//
+// Where the API server says Retry-After, that is what happens, for ten seconds in all; then the caller hears
+// of it.
 
 #include <functional>
+#include <mutex>
 
 #include "operator/kube/client.h"
+#include "runtime/common/base/token_bucket.h"
 #include "runtime/common/http/transport.h"
 
 namespace lockstep::kube {
@@ -12,9 +17,21 @@ namespace lockstep::kube {
 // rest_client_requests_total.
 using RequestObserver = std::function<void(const std::string& method, int status)>;
 
+// Waits; false where it was stopped meanwhile.
+using Pause = std::function<bool(Milliseconds time, const std::stop_token& stop)>;
+[[nodiscard]] bool PauseFor(Milliseconds time, const std::stop_token& stop);
+
+struct RestClientOptions {
+  RequestObserver observer;
+  double requests_per_second = 0;  // of all but watches, on average; 0: no limit
+  double burst = 1;                // so many at once
+  std::stop_token stop;            // ends every call with kCancelled
+  Pause pause = PauseFor;
+};
+
 class RestClient final : public KubeClient {
  public:
-  explicit RestClient(http::HttpTransport& transport, RequestObserver observer = {});
+  explicit RestClient(http::HttpTransport& transport, RestClientOptions options = {});
 
   Result<Json> Get(const Resource& resource, const ObjectKey& key) override;
   Result<ListPage> List(const Resource& resource, const ListOptions& options, std::stop_token stop) override;
@@ -27,11 +44,16 @@ class RestClient final : public KubeClient {
   Result<Json> Delete(const Resource& resource, const ObjectKey& key, const DeleteOptions& options) override;
 
  private:
-  Result<Json> Exchange(http::Request request, std::stop_token stop = {});
+  Result<Json> Exchange(http::Request request, const std::stop_token& stop);
+  // Observed; sent once more where no answer came.
+  Result<http::Response> Send(const http::Request& request, const std::stop_token& stop);
+  [[nodiscard]] bool AwaitTurn(const std::stop_token& stop);
   void Observe(const std::string& method, int status) const;
 
   http::HttpTransport& transport_;
-  RequestObserver observer_;
+  const RestClientOptions options_;
+  std::mutex mutex_;
+  TokenBucket turns_;  // GUARDED_BY(mutex_)
 };
 
 }  // namespace lockstep::kube

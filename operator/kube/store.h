@@ -27,6 +27,7 @@ struct ObjectChange {
 
 class Store {
  public:
+  // Applied once more, it must change nothing.
   using Slim = std::function<Json(Json)>;
   // Groups objects for ByIndex, for instance by the uid of their controller; "" leaves one out.
   using Index = std::function<std::string(const Json&)>;
@@ -37,6 +38,10 @@ class Store {
   [[nodiscard]] std::vector<Object> ByIndex(const std::string& value) const;
   [[nodiscard]] std::vector<Object> All() const;
   [[nodiscard]] std::size_t size() const;
+  // What the cache would keep of it.
+  [[nodiscard]] Json Slimmed(Json object) const {
+    return slim_ ? slim_(std::move(object)) : std::move(object);
+  }
 
   // From the watch, in its order.
   std::vector<ObjectChange> ReplaceAll(std::vector<Json> objects, const std::string& resource_version);
@@ -54,9 +59,6 @@ class Store {
   ObjectChange Set(Json object);                                              // requires mutex_
   Object Erase(const ObjectKey& key);                                         // requires mutex_
   void Reindex(const ObjectKey& key, const Json* before, const Json* after);  // requires mutex_
-  [[nodiscard]] Json Slimmed(Json object) const {
-    return slim_ ? slim_(std::move(object)) : std::move(object);
-  }
 
   const Slim slim_;
   const Index index_;

@@ -15,10 +15,9 @@ namespace {
 // As many requests of one stage at once: more do not make the API server faster (measured with bare clients).
 constexpr std::size_t kParallelWrites = 8;
 
-// Actions of one stage do not depend on each other; a later stage waits for the ones before.
-int StageOf(const Action& action) {
-  return std::holds_alternative<ApplyConfigMap>(action) ? 1 : static_cast<int>(action.index());
-}
+// Actions of one stage do not depend on each other; a later stage waits for the ones before. The finalizer,
+// the Service and the ConfigMap are all there before the first pod is.
+int StageOf(const Action& action) { return std::max(static_cast<int>(action.index()), 2); }
 
 // Calls `work` for each index from several threads, until one call fails.
 template <typename Work>
@@ -86,21 +85,22 @@ class Applier::Executor {
     return {};
   }
   Result<void> operator()(const DeletePod& action) {
-    auto deleted = client_.Delete(kube::kPods, KeyIn(action.name), {.uid = action.uid});
+    auto deleted = client_.Delete(kube::kPods, KeyIn(action.name),
+                                  {.uid = action.uid, .resource_version = action.resource_version});
     if (!deleted.ok()) return GoneIsFine(deleted.error());
     if (StringAt(*deleted, {"kind"}) == kube::kPods.kind) caches_.pods.Learn(std::move(deleted).value());
     return {};
   }
   Result<void> operator()(const DeleteJob& action) {
-    const auto deleted = client_.Delete(kJobs, KeyIn(job_.metadata.name), {.uid = action.uid});
+    const auto deleted = client_.Delete(kJobs, KeyIn(job_.metadata.name),
+                                        {.uid = action.uid, .resource_version = action.resource_version});
     return deleted.ok() ? Result<void>() : GoneIsFine(deleted.error());
   }
 
  private:
-  // NotFound, or another incarnation under the name: what should go is gone.
+  // Not so a conflict: the cache is behind, and only a later pass knows whether it is still to go.
   static Result<void> GoneIsFine(const Error& error) {
-    const bool gone = error.code == ErrorCode::kNotFound || error.code == ErrorCode::kConflict;
-    return gone ? Result<void>() : Result<void>(error);
+    return error.code == ErrorCode::kNotFound ? Result<void>() : Result<void>(error);
   }
   static kube::PatchOptions Ours(kube::PatchKind kind = kube::PatchKind::kMerge) {
     return {.kind = kind, .field_manager = std::string(api::kFieldManager)};

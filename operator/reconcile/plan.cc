@@ -29,7 +29,7 @@ void DeletePods(std::vector<Pod> pods, Predicate predicate, const std::string& w
     return std::pair(a.slot.value_or(-1), a.name) > std::pair(b.slot.value_or(-1), b.name);
   });
   for (const Pod& pod : pods) {
-    if (!pod.deleting && predicate(pod)) actions.push_back({DeletePod{pod.name, pod.uid}, why});
+    if (!pod.deleting && predicate(pod)) actions.push_back({DeletePod{pod.name, pod.uid, ""}, why});
   }
 }
 
@@ -61,8 +61,8 @@ void PlanFinished(const Observed& observed, const api::TrainingJobStatus& status
   }
   const auto expiry = UntilExpiry(observed, status);
   if (expiry && *expiry <= Seconds(0)) {
-    plan.actions.push_back(
-        {DeleteJob{observed.job.metadata.uid}, "runPolicy.ttlSecondsAfterFinished has passed"});
+    plan.actions.push_back({DeleteJob{observed.job.metadata.uid, observed.job.metadata.resource_version},
+                            "runPolicy.ttlSecondsAfterFinished has passed"});
   }
 }
 
@@ -83,7 +83,9 @@ void PlanRun(const Observed& observed, const PodGroups& groups, const FailureDec
     actions.push_back(
         {MarkPod{pod.name, pod.resource_version, failures.attempt}, "its failure costs an attempt"});
   }
-  for (const Pod& pod : failures.to_delete) actions.push_back({DeletePod{pod.name, pod.uid}, "it failed"});
+  for (const Pod& pod : failures.to_delete) {
+    actions.push_back({DeletePod{pod.name, pod.uid, pod.resource_version}, "it failed"});
+  }
   DeletePods(groups.surplus, Any, "worker.replicas is " + std::to_string(observed.job.spec.worker.replicas),
              actions);
   for (int32_t slot = 0; slot < observed.job.spec.pod_count(); ++slot) {

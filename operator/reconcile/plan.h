@@ -34,9 +34,11 @@ struct MarkPod {
 struct DeletePod {
   std::string name;
   std::string uid;
+  std::string resource_version;  // where its own state is the reason: goes only as it was looked at
 };
 struct DeleteJob {
   std::string uid;
+  std::string resource_version;
 };
 using Action = std::variant<AddFinalizer, ApplyService, ApplyConfigMap, MarkPod, DeletePod, CreatePod,
                             DeleteJob, RemoveFinalizer>;

@@ -5,8 +5,11 @@
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
+#include <algorithm>
 #include <array>
+#include <map>
 #include <mutex>
+#include <thread>
 
 #include "operator/telemetry/job_series.h"
 #include "operator/telemetry/recovery_series.h"
@@ -78,16 +81,22 @@ struct Metrics::Families {
                    kQueue, kQueueBuckets);
   Histogram& work_seconds = OneHistogram(registry, "workqueue_work_duration_seconds",
                                          "Time a key was worked on.", kQueue, kQueueBuckets);
+  Gauge& unfinished_seconds =
+      OneGauge(registry, "workqueue_unfinished_work_seconds",
+               "Seconds that the keys being worked on have taken so far, summed.", kQueue);
+  Gauge& longest_seconds = OneGauge(registry, "workqueue_longest_running_processor_seconds",
+                                    "Seconds that the one among them has taken that began first.", kQueue);
   Family<Counter>& requests = CounterFamily(registry, "rest_client_requests_total",
                                             "Requests to the API server; code <error> where no answer came.");
   Gauge* leading = nullptr;
   std::mutex mutex;
-  JobSeries jobs{registry};             // GUARDED_BY(mutex)
-  RecoverySeries recoveries{registry};  // GUARDED_BY(mutex)
+  JobSeries jobs{registry};                       // GUARDED_BY(mutex)
+  RecoverySeries recoveries{registry};            // GUARDED_BY(mutex)
+  std::map<std::thread::id, SteadyTime> working;  // since when each worker is at its key; GUARDED_BY(mutex)
 };
 
-Metrics::Metrics(int workers, const std::string& api_host, const std::string& lease)
-    : families_(std::make_unique<Families>(api_host)) {
+Metrics::Metrics(const Clock& clock, int workers, const std::string& api_host, const std::string& lease)
+    : clock_(clock), families_(std::make_unique<Families>(api_host)) {
   families_->max_workers.Set(workers);
   families_->leading = &OneGauge(families_->registry, "leader_election_master_status",
                                  "1 where this process leads.", {{"name", lease}});
@@ -101,6 +110,8 @@ void Metrics::OnRetry() { families_->retries.Increment(); }
 void Metrics::OnStarted(std::chrono::duration<double> waited) {
   families_->active_workers.Increment();
   families_->queue_seconds.Observe(waited.count());
+  const std::lock_guard lock(families_->mutex);
+  families_->working[std::this_thread::get_id()] = clock_.Steady();
 }
 
 void Metrics::OnFinished(controller::ReconcileResult result, std::chrono::duration<double> worked) {
@@ -109,6 +120,8 @@ void Metrics::OnFinished(controller::ReconcileResult result, std::chrono::durati
   if (result == controller::ReconcileResult::kError) families_->errors.Increment();
   families_->reconcile_seconds.Observe(worked.count());
   families_->work_seconds.Observe(worked.count());
+  const std::lock_guard lock(families_->mutex);
+  families_->working.erase(std::this_thread::get_id());
 }
 
 void Metrics::OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& status,
@@ -136,6 +149,18 @@ void Metrics::SetLeading(bool leads) { families_->leading->Set(leads ? 1 : 0); }
 
 http::Response Metrics::Expose(std::size_t queue_depth) {
   families_->depth.Set(static_cast<double>(queue_depth));
+  Seconds sum{};
+  Seconds longest{};
+  {
+    const std::lock_guard lock(families_->mutex);
+    for (const auto& [worker, since] : families_->working) {
+      const Seconds seconds = clock_.Steady() - since;
+      sum += seconds;
+      longest = std::max(longest, seconds);
+    }
+  }
+  families_->unfinished_seconds.Set(sum.count());
+  families_->longest_seconds.Set(longest.count());
   return MetricsResponse(families_->registry);
 }
 

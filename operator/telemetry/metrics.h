@@ -8,13 +8,14 @@
 
 #include "operator/controller/observer.h"
 #include "operator/reconcile/job_reconciler.h"
+#include "runtime/common/base/clock.h"
 #include "runtime/common/http/server.h"
 
 namespace lockstep::telemetry {
 
 class Metrics final : public controller::ControllerObserver, public reconcile::JobObserver {
  public:
-  Metrics(int workers, const std::string& api_host, const std::string& lease);
+  Metrics(const Clock& clock, int workers, const std::string& api_host, const std::string& lease);
   ~Metrics() override;
 
   void OnAdded() override;
@@ -33,6 +34,7 @@ class Metrics final : public controller::ControllerObserver, public reconcile::J
 
  private:
   struct Families;
+  const Clock& clock_;
   std::unique_ptr<Families> families_;
 };
 

@@ -54,10 +54,21 @@ Result<Json> FakeKube::Get(const Resource& resource, const ObjectKey& key) {
   return found->second;
 }
 
-Result<kube::ListPage> FakeKube::List(const Resource& resource, const kube::ListOptions&, std::stop_token) {
+// A page goes on after the key that its token names.
+Result<kube::ListPage> FakeKube::List(const Resource& resource, const kube::ListOptions& options,
+                                      std::stop_token) {
   const std::lock_guard lock(mutex_);
   kube::ListPage page{.resource_version = std::to_string(version_)};
-  for (const auto& [key, object] : objects_[std::string(resource.plural)]) page.items.push_back(object);
+  const Objects& objects = objects_[std::string(resource.plural)];
+  const bool is_first = options.continue_token.empty();
+  auto next = is_first ? objects.begin() : objects.upper_bound(kube::KeyFromString(options.continue_token));
+  for (; next != objects.end(); ++next) {
+    if (page.items.size() == static_cast<std::size_t>(options.limit)) {
+      page.continue_token = kube::KeyOf(page.items.back()).ToString();
+      break;
+    }
+    page.items.push_back(next->second);
+  }
   return page;
 }
 
@@ -142,6 +153,10 @@ Result<Json> FakeKube::Delete(const Resource& resource, const ObjectKey& key,
   if (found == objects.end()) return NotFound(key);
   if (!options.uid.empty() && kube::UidOf(found->second) != options.uid) {
     return Error{ErrorCode::kConflict, "another incarnation"};
+  }
+  if (!options.resource_version.empty() &&
+      options.resource_version != StringAt(found->second, {"metadata", "resourceVersion"})) {
+    return Error{ErrorCode::kConflict, "changed meanwhile"};
   }
   Json object = found->second;
   // A started pod gets its grace period, and is gone when the kubelet deletes it with none.

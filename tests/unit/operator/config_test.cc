@@ -37,6 +37,8 @@ TEST(OperatorConfig, RefusesWhatCannotWork) {
       {{"--rendezvous-url=http://x", "--workers=0"}, "--workers must be from 1"},
       {{"--rendezvous-url=http://x", "--log-level=loud"}, "log-level"},
       {{"--rendezvous-url=http://x", "--what"}, "--what"},
+      {{"--rendezvous-url=http://x", "--kube-api-qps=0"}, "--kube-api-qps"},
+      {{"--rendezvous-url=http://x", "--lease-renew-deadline-seconds=15"}, "lease timings must satisfy"},
   };
   for (const auto& test : cases) {
     const auto parsed = Parse(test.flags);

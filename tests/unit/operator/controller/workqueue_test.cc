@@ -48,6 +48,24 @@ TEST_F(WorkQueueTest, AKeyAddedWhileItIsWorkedOnComesOnceMoreAfterwards) {
   EXPECT_EQ(Take(), "");
 }
 
+TEST_F(WorkQueueTest, FailuresComeBackTenASecondAfterTheFirstHundred) {
+  for (int i = 0; i < 120; ++i) queue_.AddRateLimited("key-" + std::to_string(i));
+  const auto take_all = [this] {
+    int taken = 0;
+    while (const auto item = queue_.TryGet()) {
+      queue_.Done(item->key);
+      ++taken;
+    }
+    return taken;
+  };
+  clock_.Advance(5ms);
+  EXPECT_EQ(take_all(), 100);
+  clock_.Advance(995ms);
+  EXPECT_EQ(take_all(), 10);
+  clock_.Advance(1s);
+  EXPECT_EQ(take_all(), 10);
+}
+
 TEST_F(WorkQueueTest, OfSeveralDelaysTheEarliestWins) {
   queue_.AddAfter("a", 10s);
   queue_.AddAfter("a", 2s);

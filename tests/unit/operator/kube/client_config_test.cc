@@ -64,13 +64,26 @@ TEST_F(ClientConfigTest, TakesFilesRelativeToTheKubeconfig) {
   EXPECT_EQ(config->endpoint.token_file, "/abs/token");
 }
 
+TEST_F(ClientConfigTest, ReadsTheCommandThatSaysWhoWeAre) {
+  const auto config = Load(
+      Kubeconfig("x: y",
+                 "exec: {apiVersion: client.authentication.k8s.io/v1, command: bin/login, args: [get, token],"
+                 " env: [{name: REGION, value: here}]}"));
+  ASSERT_TRUE(config.ok()) << config.error().ToString();
+  ASSERT_TRUE(config->exec.has_value());
+  EXPECT_EQ(config->exec->words, (std::vector<std::string>{Path("bin/login"), "get", "token"}));
+  EXPECT_EQ(config->exec->environment, std::vector<std::string>{"REGION=here"});
+}
+
 TEST_F(ClientConfigTest, NamesWhatItCannotUse) {
   const struct {
     std::string yaml;
     std::string context;
     std::string message;
   } cases[] = {
-      {Kubeconfig("x: y", "exec: {command: login}"), "", "user.exec is not supported"},
+      {Kubeconfig("x: y", "exec: {command: login}"), "", "user.exec.apiVersion must be"},
+      {Kubeconfig("x: y", "exec: {apiVersion: client.authentication.k8s.io/v1}"), "", "command is missing"},
+      {Kubeconfig("x: y", "username: u, password: p"), "", "user.username is not supported"},
       {Kubeconfig("insecure-skip-tls-verify: true", "token: t"), "", "insecure-skip-tls-verify"},
       {Kubeconfig("x: y", "token: t"), "other", "no context is named \"other\""},
       {Kubeconfig("x: y", "token: t"), "lost", "no cluster is named \"nowhere\""},

@@ -42,6 +42,46 @@ TEST_F(InformerTest, ListsThenFollows) {
   EXPECT_TRUE(Eventually([&] { return heard_ == 3; }));
 }
 
+TEST_F(InformerTest, ReadsAllPages) {
+  for (int i = 0; i < 1100; ++i) ASSERT_TRUE(kube_.Create(kPods, Pod("pod-" + std::to_string(i))).ok());
+  Start();
+  EXPECT_EQ(store_.size(), 1100U);
+  EXPECT_EQ(heard_, 1100);
+}
+
+// A reader whose second page asks whether the first is slim by now.
+class TwoPages final : public KubeReader {
+ public:
+  explicit TwoPages(const int& slimmed) : slimmed_(slimmed) {}
+  Result<Json> Get(const Resource&, const ObjectKey&) override { return Error{}; }
+  Result<ListPage> List(const Resource&, const ListOptions& options, std::stop_token) override {
+    if (options.continue_token.empty()) return ListPage{{Pod("a"), Pod("b")}, "more", "5"};
+    slim_before_second_page = slimmed_;
+    return ListPage{{Pod("c")}, "", "5"};
+  }
+  Result<void> Watch(const Resource&, const WatchOptions&, const std::function<bool(WatchEvent)>&,
+                     std::stop_token) override {
+    return Error{ErrorCode::kUnavailable, "no watch here"};
+  }
+  std::atomic<int> slim_before_second_page = -1;
+
+ private:
+  const int& slimmed_;
+};
+
+TEST(Informer, KeepsNoPageAsItCame) {
+  int slimmed = 0;
+  Store store([&](Json pod) {
+    ++slimmed;
+    return pod;
+  });
+  TwoPages reader(slimmed);
+  Informer informer(reader, {.resource = kPods}, store, {});
+  informer.Start();
+  ASSERT_TRUE(Eventually([&] { return informer.synced(); }));
+  EXPECT_EQ(reader.slim_before_second_page, 2);
+}
+
 TEST_F(InformerTest, ListsAgainAfterACompactionAndMissesNothing) {
   ASSERT_TRUE(kube_.Create(kPods, Pod("a")).ok());
   Start();

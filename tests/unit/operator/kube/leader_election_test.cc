@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 const ObjectKey kLease{"system", "leader"};
-constexpr LeaseTimings kFast{.duration = 2s, .renew_deadline = 1s, .retry_period = 2ms};
+constexpr LeaseTimings kFast{.duration = 2s, .renew_deadline = 1s, .retry_period = 2ms, .look_period = 2ms};
 
 TEST(LeaderElection, OnlyOneLeadsAndAReleaseHandsOverAtOnce) {
   testing::FakeKube kube;

@@ -50,7 +50,9 @@ TEST(Request, MergePatchOfAStatus) {
 }
 
 TEST(Request, DeleteNamesTheIncarnation) {
-  const Json body = *ParseJson(DeleteRequest(kPods, {"team", "a"}, {.uid = "u1", .grace_seconds = 0}).body);
+  const Json body = *ParseJson(
+      DeleteRequest(kPods, {"team", "a"}, {.uid = "u1", .resource_version = "7", .grace_seconds = 0}).body);
+  EXPECT_EQ(body["preconditions"]["resourceVersion"], "7");
   EXPECT_EQ(body["preconditions"]["uid"], "u1");
   EXPECT_EQ(body["gracePeriodSeconds"], 0);
   EXPECT_EQ(body["propagationPolicy"], "Background");

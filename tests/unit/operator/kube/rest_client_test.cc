@@ -47,11 +47,79 @@ TEST(RestClient, SendsOnceMoreWhereNoAnswerCame) {
     return Response{.status = 201, .body = R"({"metadata":{"uid":"u"}})"};
   };
   std::vector<int> observed;
-  RestClient client(transport, [&](const std::string&, int status) { observed.push_back(status); });
+  RestClient client(transport,
+                    {.observer = [&](const std::string&, int status) { observed.push_back(status); }});
   const auto created = client.Create(kPods, {{"metadata", {{"name", "a"}}}});
   ASSERT_TRUE(created.ok());
   EXPECT_EQ(UidOf(*created), "u");
   EXPECT_EQ(observed, (std::vector<int>{0, 201}));
+}
+
+// Remembers how long it was asked to wait instead of waiting.
+class RestClientWaits : public ::testing::Test {
+ protected:
+  RestClientOptions Options() {
+    return {.pause = [this](Milliseconds time, const std::stop_token& stop) {
+      waits_.push_back(time.count());
+      return !stop.stop_requested();
+    }};
+  }
+  Result<Response> Overloaded(int status, const std::string& after) {
+    return Response{.status = status, .headers = {{"retry-after", after}}, .body = StatusBody(status, "x")};
+  }
+
+  testing::FakeTransport transport_;
+  std::vector<int64_t> waits_;
+};
+
+TEST_F(RestClientWaits, AsLongAsTheApiServerAsks) {
+  transport_.answer = [&](const auto&) -> Result<Response> {
+    if (transport_.requests.size() <= 2) return Overloaded(transport_.requests.size() == 1 ? 429 : 503, "3");
+    return Response{.status = 200, .body = "{}"};
+  };
+  EXPECT_TRUE(RestClient(transport_, Options()).Get(kPods, {"team", "a"}).ok());
+  EXPECT_EQ(waits_, (std::vector<int64_t>{3000, 3000}));
+}
+
+TEST_F(RestClientWaits, NotForEver) {
+  transport_.answer = [&](const auto&) { return Overloaded(429, "4"); };
+  const auto refused = RestClient(transport_, Options()).Get(kPods, {"team", "a"});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kThrottled);
+  EXPECT_EQ(waits_, (std::vector<int64_t>{4000, 4000}));
+}
+
+TEST_F(RestClientWaits, OnlyWhereItIsAsked) {
+  const std::pair<int, std::string> cases[] = {{429, ""}, {503, "soon"}, {409, "1"}};
+  for (const auto& [status, after] : cases) {
+    transport_.answer = [&, status = status, after = after](const auto&) {
+      return Overloaded(status, after);
+    };
+    EXPECT_FALSE(RestClient(transport_, Options()).Get(kPods, {"team", "a"}).ok());
+  }
+  EXPECT_TRUE(waits_.empty());
+}
+
+TEST_F(RestClientWaits, ForItsTurn) {
+  RestClientOptions options = Options();
+  options.requests_per_second = 0.001;
+  options.burst = 2;
+  RestClient client(transport_, std::move(options));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(client.Get(kPods, {"team", "a"}).ok());
+  ASSERT_EQ(waits_.size(), 1U) << "the burst is free";
+  EXPECT_NEAR(static_cast<double>(waits_[0]), 1e6, 1e4);
+}
+
+TEST_F(RestClientWaits, NotOnceItIsStopped) {
+  std::stop_source stop;
+  stop.request_stop();
+  RestClientOptions options = Options();
+  options.stop = stop.get_token();
+  const auto created =
+      RestClient(transport_, std::move(options)).Create(kPods, {{"metadata", {{"name", "a"}}}});
+  ASSERT_FALSE(created.ok());
+  EXPECT_EQ(created.error().code, ErrorCode::kCancelled);
+  EXPECT_TRUE(transport_.requests.empty()) << "nothing is written after the end";
 }
 
 TEST(RestClient, ReadsAPage) {

@@ -82,14 +82,21 @@ TEST_F(ApplyTest, DoesNotTakeOverAServiceOfThatName) {
   EXPECT_EQ(kube_.all(kube::kServices)[0]["spec"]["clusterIP"], "10.0.0.1");
 }
 
-TEST_F(ApplyTest, DeletesOnlyTheIncarnationItSaw) {
+TEST_F(ApplyTest, DeletesOnlyWhatItSawAsItSawIt) {
   const Json pod = *kube_.Create(kube::kPods, PodOwnedBy(own_uid(), 0));
-  EXPECT_FALSE(Apply({{DeletePod{"job-worker-0", "older"}, ""}}).error.has_value());
-  EXPECT_EQ(kube_.all(kube::kPods).size(), 1U);
-  EXPECT_FALSE(Apply({{DeletePod{"job-worker-0", kube::UidOf(pod)}, ""}}).error.has_value());
+  const std::string version = StringAt(pod, {"metadata", "resourceVersion"});
+  for (const DeletePod& stale :
+       {DeletePod{"job-worker-0", "older", version}, DeletePod{"job-worker-0", kube::UidOf(pod), "1"}}) {
+    const Applied refused = Apply({{stale, ""}});
+    ASSERT_TRUE(refused.error.has_value()) << "a later pass must decide again";
+    EXPECT_EQ(refused.error->code, ErrorCode::kConflict);
+    EXPECT_FALSE(refused.pod_refused);
+    EXPECT_EQ(kube_.all(kube::kPods).size(), 1U);
+  }
+  const DeletePod seen{"job-worker-0", kube::UidOf(pod), version};
+  EXPECT_FALSE(Apply({{seen, ""}}).error.has_value());
   EXPECT_TRUE(kube_.all(kube::kPods).empty());
-  EXPECT_FALSE(Apply({{DeletePod{"job-worker-0", kube::UidOf(pod)}, ""}}).error.has_value())
-      << "gone is gone";
+  EXPECT_FALSE(Apply({{seen, ""}}).error.has_value()) << "gone is gone";
 }
 
 TEST_F(ApplyTest, ChargesNoPodThatChangedSinceItWasSeen) {

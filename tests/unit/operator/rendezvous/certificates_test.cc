@@ -91,6 +91,9 @@ TEST(ServerIdentity, IsTrustedByAClientThatKnowsTheCa) {
   const auto answer = (*trusting)->Send({.target = "/"}, {});
   EXPECT_TRUE(answer.ok()) << answer.error().ToString();
   EXPECT_FALSE((*doubting)->Send({.target = "/"}, {}).ok());
+  ASSERT_TRUE(WriteFile(folder + "/other", identity->ca).ok());
+  const auto rotated = (*doubting)->Send({.target = "/"}, {});
+  EXPECT_TRUE(rotated.ok()) << "the file is read again when it changes: " << rotated.error().ToString();
   std::filesystem::remove_all(folder);
 }
 

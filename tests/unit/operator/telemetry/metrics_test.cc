@@ -3,11 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/fake_clock.h"
+
 namespace lockstep::telemetry {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+const SystemClock kClock;
 
 api::TrainingJob Job() {
   api::TrainingJob job;
@@ -18,7 +22,7 @@ api::TrainingJob Job() {
 }
 
 TEST(Metrics, ExistFromTheStart) {
-  Metrics metrics(4, "https://api", "leader");
+  Metrics metrics(kClock, 4, "https://api", "leader");
   const std::string text = metrics.Expose(3).body;
   for (const char* line :
        {"controller_runtime_reconcile_total{controller=\"distributedtrainingjob\",result=\"error\"} 0",
@@ -30,8 +34,25 @@ TEST(Metrics, ExistFromTheStart) {
   EXPECT_THAT(text, HasSubstr("} 3\n")) << "workqueue_depth";
 }
 
+TEST(Metrics, TellHowLongAWorkerHasBeenAtAKey) {
+  testing::FakeClock clock;
+  Metrics metrics(clock, 1, "h", "l");
+  metrics.OnStarted(Seconds(0));
+  clock.Advance(std::chrono::seconds(7));
+  const std::string busy = metrics.Expose(0).body;
+  metrics.OnFinished(controller::ReconcileResult::kSuccess, Seconds(7));
+  const std::string idle = metrics.Expose(0).body;
+  for (const std::string name :
+       {"workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds"}) {
+    const std::string series =
+        name + "{controller=\"distributedtrainingjob\",name=\"distributedtrainingjob\"} ";
+    EXPECT_THAT(busy, HasSubstr(series + "7\n"));
+    EXPECT_THAT(idle, HasSubstr(series + "0\n"));
+  }
+}
+
 TEST(Metrics, FollowAJobAndForgetIt) {
-  Metrics metrics(1, "h", "l");
+  Metrics metrics(kClock, 1, "h", "l");
   api::TrainingJobStatus status;
   status.state = "Running";
   status.attempt = 2;
@@ -55,7 +76,7 @@ TEST(Metrics, FollowAJobAndForgetIt) {
 }
 
 TEST(Metrics, CountEachRecoveryOnceUnderTheRungThatMendedIt) {
-  Metrics metrics(1, "h", "l");
+  Metrics metrics(kClock, 1, "h", "l");
   rendezvous::RoundChange change{.round = 2, .cause = "Hang", .rung = rendezvous::Rung::kMembership};
   change.recovery_seconds = 0.2;
   metrics.OnJob(Job(), {}, {change});
@@ -75,7 +96,7 @@ TEST(Metrics, CountEachRecoveryOnceUnderTheRungThatMendedIt) {
 }
 
 TEST(Metrics, CountRequestsByCode) {
-  Metrics metrics(1, "https://api", "l");
+  Metrics metrics(kClock, 1, "https://api", "l");
   metrics.OnRequest("GET", 200);
   metrics.OnRequest("GET", 0);
   const std::string text = metrics.Expose(0).body;

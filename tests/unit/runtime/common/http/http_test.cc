@@ -1,10 +1,15 @@
 // Client and server against each other over loopback.
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <mutex>
 #include <thread>
 
+#include "runtime/common/base/file.h"
 #include "runtime/common/http/cpprest_transport.h"
 #include "runtime/common/http/proxy.h"
 #include "runtime/common/http/server.h"
@@ -108,6 +113,74 @@ TEST_F(HttpTest, StreamDeliversTheWholeBodyAndErrorBodiesAsValues) {
   EXPECT_EQ(gone->status, 410);
   EXPECT_EQ(gone->body, "gone");
   EXPECT_EQ(body, "");
+}
+
+TEST_F(HttpTest, ReadsATokenFileAgainWhenItChanges) {
+  const std::string file =
+      (std::filesystem::temp_directory_path() / ("token-" + std::to_string(::getpid()))).string();
+  Serve([](ServerRequest request, Responder respond) {
+    respond(TextResponse(200, request.headers["authorization"]));
+  });
+  ASSERT_TRUE(WriteFile(file, "old\n").ok());
+  const auto transport =
+      MakeTransport({.url = "http://127.0.0.1:" + std::to_string(server_->port()), .token_file = file});
+  ASSERT_TRUE(transport.ok());
+  EXPECT_EQ((*transport)->Send({.target = "/"}, {})->body, "Bearer old");
+  ASSERT_TRUE(WriteFile(file, "new\n").ok());
+  EXPECT_EQ((*transport)->Send({.target = "/"}, {})->body, "Bearer new");
+  std::filesystem::remove(file);
+}
+
+// Answers one request with the given bytes, then falls silent or closes.
+class OneAnswer {
+ public:
+  OneAnswer(std::string bytes, bool closes) : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(listener_.get(), 1), 0);
+    ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::jthread([this, bytes = std::move(bytes), closes] {
+      connection_ = Fd(::accept(listener_.get(), nullptr, nullptr));
+      char request[4096];
+      EXPECT_GT(::read(connection_.get(), request, sizeof(request)), 0);
+      EXPECT_EQ(::write(connection_.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+      if (closes) connection_.Reset();
+    });
+  }
+  [[nodiscard]] std::unique_ptr<HttpTransport> transport() const {
+    return MakeTransport({.url = "http://127.0.0.1:" + std::to_string(port_)}).value();
+  }
+
+ private:
+  Fd listener_;
+  Fd connection_;
+  int port_ = 0;
+  std::jthread thread_;
+};
+
+constexpr const char* kBeginOfAStream = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
+
+TEST_F(HttpTest, AStreamThatFallsSilentEndsByItsDeadline) {
+  const OneAnswer server(kBeginOfAStream, false);
+  std::string body;
+  const auto collect = [&](std::string_view chunk) {
+    body += chunk;
+    return true;
+  };
+  const auto end = server.transport()->Stream({.target = "/", .timeout = 100ms}, collect, {});
+  EXPECT_FALSE(end.ok());
+  EXPECT_EQ(body, "hello") << "what came before counts";
+}
+
+TEST_F(HttpTest, AStreamThatIsCutIsNoGoodEnd) {
+  const OneAnswer server(kBeginOfAStream, true);
+  const auto end = server.transport()->Stream({.target = "/"}, [](std::string_view) { return true; }, {});
+  ASSERT_FALSE(end.ok());
+  EXPECT_EQ(end.error().code, ErrorCode::kUnavailable);
 }
 
 TEST_F(HttpTest, RefusesABodyOverTheLimit) {

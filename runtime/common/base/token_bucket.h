@@ -1,0 +1,29 @@
+#pragma once
+// So many per second on average, so many at once. Pure; not synchronised.
+
+#include <algorithm>
+
+#include "runtime/common/base/clock.h"
+
+namespace lockstep {
+
+class TokenBucket {
+ public:
+  TokenBucket(double per_second, double burst) : per_second_(per_second), burst_(burst), tokens_(burst) {}
+
+  // Takes one token, of the future where none is left; the time to wait until it is good.
+  [[nodiscard]] Milliseconds Take(SteadyTime now) {
+    if (filled_ != SteadyTime{}) tokens_ += per_second_ * Seconds(now - filled_).count();
+    tokens_ = std::min(tokens_, burst_) - 1;
+    filled_ = now;
+    return tokens_ >= 0 ? Milliseconds(0) : std::chrono::ceil<Milliseconds>(Seconds(-tokens_ / per_second_));
+  }
+
+ private:
+  const double per_second_;
+  const double burst_;
+  double tokens_;
+  SteadyTime filled_{};
+};
+
+}  // namespace lockstep
