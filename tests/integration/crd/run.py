@@ -295,6 +295,16 @@ def value_at(document, path):
     return document
 
 
+def rules_of(schema):
+    """All CEL rules that a schema holds, at any depth."""
+    if isinstance(schema, list):
+        return [rule for entry in schema for rule in rules_of(entry)]
+    if not isinstance(schema, dict):
+        return []
+    return schema.get("x-kubernetes-validations", []) + [
+        rule for key, entry in schema.items() if key != "x-kubernetes-validations" for rule in rules_of(entry)]
+
+
 class Suite:
     def __init__(self, api, namespace):
         self.api = api
@@ -302,6 +312,7 @@ class Suite:
         self.jobs = f"/apis/lockstep.dev/v1alpha1/namespaces/{namespace}/{RESOURCE}"
         self.passed = 0
         self.failed = 0
+        self.said = []  # messages of all refusals
 
     def check(self, name, is_right, detail=""):
         if is_right:
@@ -311,7 +322,9 @@ class Suite:
             print(f"FAILED {name}: {str(detail)[:1000]}")
 
     def try_create(self, job):
-        return self.api.request("POST", self.jobs + "?dryRun=All&fieldValidation=Strict", job)
+        status, answer = self.api.request("POST", self.jobs + "?dryRun=All&fieldValidation=Strict", job)
+        self.said.append(answer.get("message") or "")
+        return status, answer
 
     def create(self, job, name):
         status, answer = self.api.request("POST", self.jobs, changed(job, (("metadata", "name"), name)))
@@ -320,7 +333,10 @@ class Suite:
 
     def patch(self, name, patch, subresource="", dry_run=False):
         query = "?dryRun=All" if dry_run else ""
-        return self.api.request("PATCH", f"{self.jobs}/{name}{subresource}{query}", patch, "application/merge-patch+json")
+        status, answer = self.api.request(
+            "PATCH", f"{self.jobs}/{name}{subresource}{query}", patch, "application/merge-patch+json")
+        self.said.append(answer.get("message") or "")
+        return status, answer
 
     def check_create_rules(self):
         for name, path, good, bad, message in CREATE_CASES:
@@ -431,6 +447,13 @@ class Suite:
             )
             self.check(f"example {example.name}", status == 0, text)
 
+    def each_rule_has_refused_something(self):
+        """Of the served definition, so that no rule is added without its cases."""
+        versions = self.api.request("GET", DEFINITION)[1]["spec"]["versions"]
+        for rule in rules_of(versions[0]["schema"]["openAPIV3Schema"]):
+            message = rule.get("message") or rule["messageExpression"].split("'")[1]
+            self.check(f"a case for the rule \"{message}\"", any(message in said for said in self.said), rule["rule"])
+
     def check_generated_parts(self):
         version = self.api.request("GET", "/version")[1]
         made_for = re.search(r"Kubernetes (\d+)\.(\d+)", CRD.read_text())
@@ -478,6 +501,7 @@ def main():
             if apply_crd(suite):
                 for name in sorted(method for method in dir(suite) if method.startswith("check_")):
                     getattr(suite, name)()
+                suite.each_rule_has_refused_something()
         finally:
             api.request("DELETE", suite.jobs)
             api.request("DELETE", f"/api/v1/namespaces/{namespace}")

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""The operator's program on a real API server: hand-over, a leader that was paused, one namespace with no rights elsewhere.
+
+process_test.py PROGRAM [NAME…]    needs KUBECONFIG of an administrator; prints `N passed, N failed`
+"""
+import base64
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from cases import expect, main, until  # noqa: E402
+from kube_api import Api  # noqa: E402
+from operators import JOBS, ROOT, Operator, create, job, make_namespace, pods_of  # noqa: E402
+
+PROGRAM = sys.argv[1] if len(sys.argv) > 1 else ""
+HAND_OVER_SECONDS = 2
+PODS = 300
+
+
+def kubectl(*arguments, stdin=None):
+    return subprocess.run(["kubectl", *arguments], input=stdin, check=True, text=True, capture_output=True).stdout
+
+
+def names(api, namespace, name):
+    return sorted(pod["metadata"]["name"] for pod in pods_of(api, namespace, name))
+
+
+def hands_over_within_two_seconds_in_the_middle_of_a_large_job():
+    namespace = make_namespace(API, "handover")
+    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}")
+    with Operator(PROGRAM, *flags) as first, Operator(PROGRAM, *flags) as second:
+        leader, other = until("a leader", lambda: [(a, b) for a, b in ((first, second), (second, first)) if a.records("leading")])[0]
+        other.await_record("operator started")
+        create(API, namespace, job("large", PODS))
+        until("it is at work", lambda: len(pods_of(API, namespace, "large")) > PODS // 10, poll=0.005)
+        leader.process.send_signal(signal.SIGTERM)
+        begin = time.monotonic()
+        other.await_record("leading")
+        taken = time.monotonic() - begin
+        expect(taken < HAND_OVER_SECONDS, f"handed over after {taken:.2f} s")
+        print(f"     handed over after {taken:.2f} s")
+        expect(leader.process.wait(30) == 0, leader.text())
+        until("all pods", lambda: len(pods_of(API, namespace, "large")) == PODS)
+        expect(len(set(names(API, namespace, "large"))) == PODS, "a pod twice")
+
+
+def a_leader_paused_past_its_lease_ends_and_harms_nothing():
+    namespace = make_namespace(API, "paused")
+    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", "--lease-duration-seconds=3",
+             "--lease-renew-deadline-seconds=2", "--lease-retry-period-seconds=1")
+    with Operator(PROGRAM, *flags) as first:
+        first.await_record("leading")
+        create(API, namespace, job("a", 4))
+        until("its pods", lambda: len(names(API, namespace, "a")) == 4)
+        with Operator(PROGRAM, *flags) as second:
+            second.await_record("operator started")
+            first.process.send_signal(signal.SIGSTOP)
+            API.request("PATCH", JOBS.format(namespace) + "/a", {"spec": {"worker": {"replicas": 6}}},
+                        "application/merge-patch+json")
+            second.await_record("leading")
+            until("the second leader scales", lambda: len(names(API, namespace, "a")) == 6)
+            before = {pod["metadata"]["uid"] for pod in pods_of(API, namespace, "a")}
+            first.process.send_signal(signal.SIGCONT)
+            expect(first.process.wait(30) == 1, "it must end: " + first.text())
+            expect({pod["metadata"]["uid"] for pod in pods_of(API, namespace, "a")} == before, "pods were touched")
+            expect(second.process.poll() is None, second.text())
+
+
+def restricted_kubeconfig(folder, namespace):
+    """Of the chart's service account, whose token a command hands out."""
+    token = kubectl("create", "token", "op-lockstep", "--namespace", namespace).strip()
+    plugin = pathlib.Path(folder, "login")
+    plugin.write_text("#!/bin/sh\nprintf '%s' '" + json.dumps(
+        {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}}) + "'\n")
+    plugin.chmod(0o700)
+    admin = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
+    cluster = admin["clusters"][0]["cluster"]
+    if "certificate-authority" in cluster:
+        cluster["certificate-authority-data"] = base64.b64encode(
+            pathlib.Path(cluster.pop("certificate-authority")).read_bytes()).decode()
+    path = pathlib.Path(folder, "config")
+    path.write_text(json.dumps({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": cluster}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./login",
+                                                  "interactiveMode": "Never"}}}]}))
+    return str(path)
+
+
+def one_namespace_needs_no_rights_elsewhere():
+    system, ours, theirs = (make_namespace(API, name) for name in ("system", "ours", "theirs"))
+    manifest = subprocess.run(["helm", "template", "op", ROOT / "charts/lockstep", "--kube-version=1.34", "--namespace", system, "--set",
+                               f"watchNamespace={ours},replicas=0,crds.install=false"], check=True, text=True, capture_output=True).stdout
+    kubectl("apply", "--filename=-", stdin=manifest)
+    with tempfile.TemporaryDirectory() as folder:
+        kubeconfig = restricted_kubeconfig(folder, system)
+        with Operator(PROGRAM, "--leader-elect", "--lease-name=op-lockstep-leader", f"--namespace={system}",
+                      f"--watch-namespace={ours}", "--tls-secret=op-lockstep-rendezvous-tls",
+                      f"--rendezvous-url=https://op-lockstep-rendezvous.{system}.svc:29400", kubeconfig=kubeconfig) as operator:
+            operator.await_record("leading")
+            for namespace in (theirs, ours):
+                create(API, namespace, job("a", 2))
+            until("pods of ours", lambda: len(names(API, ours, "a")) == 2, details=operator.text)
+            until("its events", lambda: API.request("GET", f"/api/v1/namespaces/{ours}/events")[1]["items"])
+            expect(names(API, theirs, "a") == [], "the other namespace was touched")
+            expect("403" not in operator.text() and "forbidden" not in operator.text(), operator.text())
+
+
+CASES = [hands_over_within_two_seconds_in_the_middle_of_a_large_job, a_leader_paused_past_its_lease_ends_and_harms_nothing,
+         one_namespace_needs_no_rights_elsewhere]
+
+if __name__ == "__main__":
+    if "KUBECONFIG" not in os.environ:
+        print("skipped: KUBECONFIG is not set")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as sockets:
+        API = Api(sockets)
+        try:
+            status = main(CASES, sys.argv[2:])
+        finally:
+            API.close()
+    sys.exit(status)
