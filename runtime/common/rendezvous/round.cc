@@ -140,6 +140,7 @@ Admission Round::Heartbeat(const protocol::Heartbeat& heartbeat, SteadyTime now)
 // A standby asks for a place all the time; one that was in this round asks because the round is over.
 bool Round::CanAdopt(const protocol::Heartbeat& heartbeat) const {
   if (heartbeat.round <= 0 || heartbeat.round < newest_number()) return false;
+  if (last_ending_.has_value() && heartbeat.round <= last_ending_->round) return false;
   if (records_.contains(heartbeat.member.slot)) return false;
   if (running_.has_value()) return adopted_ && running_->number == heartbeat.round;
   return std::none_of(records_.begin(), records_.end(), [&](const auto& entry) {

@@ -222,6 +222,15 @@ TEST_F(RoundTest, TakesOverARunningRoundAfterARestartOfItsHost) {
   EXPECT_EQ(round_.running()->number, 8) << "numbers only rise";
 }
 
+TEST_F(RoundTest, DoesNotTakeOverARoundThatItSawEnd) {
+  round_ = Round(JobSettings{.min_members = 1, .max_members = 4, .expected_members = 3, .first_round = 8});
+  (void)round_.Heartbeat({.member = MemberOf(1), .round = 7, .world = 3, .first_rank = 1}, now_);
+  (void)round_.Leave({.member = MemberOf(1), .round = 7, .reason = LeaveReason::kRankDied}, now_);
+  // What the others sent before they knew.
+  (void)round_.Heartbeat({.member = MemberOf(0), .round = 7, .world = 3, .first_rank = 0}, now_);
+  EXPECT_FALSE(round_.running().has_value());
+}
+
 // ---- standbys: three places, four pods
 
 class StandbyTest : public RoundTest {
