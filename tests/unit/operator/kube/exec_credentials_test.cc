@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <mutex>
+
 #include "runtime/common/base/file.h"
 #include "runtime/common/http/server.h"
 #include "tests/support/fake_clock.h"
@@ -44,8 +46,9 @@ class ExecTransportTest : public ::testing::Test {
   void SetUp() override {
     server_ =
         http::StartServer({}, [this](const http::ServerRequest& request, const http::Responder& respond) {
-          seen_ = request.headers.at("authorization");
-          respond(http::TextResponse(seen_ == refused_ ? 401 : 200, ""));
+          const std::string who = request.headers.at("authorization");
+          const std::lock_guard lock(mutex_);
+          respond(http::TextResponse(who == refused_ ? 401 : 200, who));
         }).value();
     config_.files = PrivateFolder::Make().value();
     config_.endpoint.url = "http://127.0.0.1:" + std::to_string(server_->port());
@@ -58,14 +61,19 @@ class ExecTransportTest : public ::testing::Test {
              ")"},
         {}};
   }
-  int Get() {
+  // Whom the server took us for.
+  std::string Get() {
     const auto answer = transport_->Send({.target = "/"}, {});
     EXPECT_TRUE(answer.ok()) << answer.error().ToString();
-    return answer.ok() ? answer->status : 0;
+    return answer.ok() && answer->status == 200 ? answer->body : "";
+  }
+  void Refuse(const std::string& who) {
+    const std::lock_guard lock(mutex_);
+    refused_ = who;
   }
 
-  std::string seen_;
-  std::string refused_;
+  std::mutex mutex_;
+  std::string refused_;  // GUARDED_BY(mutex_)
   std::unique_ptr<http::HttpServer> server_;
   testing::FakeClock clock_;  // 2026-01-01T00:00:00Z
   ClientConfig config_;
@@ -76,21 +84,18 @@ TEST_F(ExecTransportTest, RunsTheCommandAgainOnlyWhereTheTokenExpiresOrIsRefused
   auto made = MakeTransport(config_, clock_);
   ASSERT_TRUE(made.ok()) << made.error().ToString();
   transport_ = std::move(made).value();
-  EXPECT_EQ(Get(), 200);
-  EXPECT_EQ(Get(), 200);
-  EXPECT_EQ(seen_, "Bearer run-1");
+  EXPECT_EQ(Get(), "Bearer run-1");
+  EXPECT_EQ(Get(), "Bearer run-1");
   clock_.Advance(std::chrono::minutes(59));
-  EXPECT_EQ(Get(), 200);
-  EXPECT_EQ(seen_, "Bearer run-2") << "a minute before it expires";
+  EXPECT_EQ(Get(), "Bearer run-2") << "a minute before it expires";
   const std::string info = *ReadFile(config_.files->path() + "/runs.info");
   EXPECT_NE(info.find(R"("interactive":false)"), std::string::npos) << info;
 }
 
 TEST_F(ExecTransportTest, AsksOnceMoreWhereTheApiServerRefuses) {
   transport_ = MakeTransport(config_, clock_).value();
-  refused_ = "Bearer run-1";
-  EXPECT_EQ(Get(), 200);
-  EXPECT_EQ(seen_, "Bearer run-2");
+  Refuse("Bearer run-1");
+  EXPECT_EQ(Get(), "Bearer run-2");
 }
 
 TEST_F(ExecTransportTest, FailsAtOnceWhereTheCommandDoes) {
