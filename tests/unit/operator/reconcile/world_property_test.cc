@@ -117,7 +117,8 @@ TEST(ReconcilerProperties, ScalesUpAndDownWithoutChargingAnybody) {
     const int32_t standbys = *rc::gen::inRange(0, 3);
     WorldModel world(2, kMaxReplicas, 0, standbys);
     RC_ASSERT(world.Settle());
-    auto sizes = *rc::gen::container<std::vector<int32_t>>(rc::gen::inRange(1, kMaxReplicas + 1));
+    auto sizes = *rc::gen::resize(5, rc::gen::container<std::vector<int32_t>>(
+                                         rc::gen::resize(100, rc::gen::inRange(1, kMaxReplicas + 1))));
     sizes.insert(sizes.begin(), {4, 1, 3});
     for (const int32_t replicas : sizes) {
       world.Scale(replicas);
