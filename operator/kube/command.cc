@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,16 +65,23 @@ Result<pid_t> Start(const Command& command, int output) {
   return Error{failure == ENOENT ? ErrorCode::kNotFound : ErrorCode::kUnavailable, std::strerror(failure)};
 }
 
+Result<void> AwaitReadable(int fd, SteadyTime deadline) {
+  while (true) {
+    const auto left = std::chrono::ceil<Milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
+    const int ready = left.count() <= 0 ? 0 : ::poll(&waiting, 1, static_cast<int>(left.count()));
+    if (ready > 0) return {};
+    if (ready == 0) return Error{ErrorCode::kDeadlineExceeded, "it ran too long"};
+    if (errno != EINTR) return Error{ErrorCode::kUnavailable, std::strerror(errno)};
+  }
+}
+
 // Until the other end is closed.
 Result<std::string> ReadAll(int fd, SteadyTime deadline) {
   std::string output;
   std::array<char, 4096> piece{};
   while (true) {
-    const auto left = std::chrono::ceil<Milliseconds>(deadline - std::chrono::steady_clock::now());
-    pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
-    const int ready = left.count() <= 0 ? 0 : ::poll(&waiting, 1, static_cast<int>(left.count()));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) return Error{ErrorCode::kDeadlineExceeded, "it ran too long"};
+    LOCKSTEP_TRY(AwaitReadable(fd, deadline));
     const ssize_t got = ::read(fd, piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Error{ErrorCode::kUnavailable, std::strerror(errno)};
@@ -93,7 +101,12 @@ Result<std::string> RunCommand(const Command& command) {
   const auto pid = Start(command, writer.get());
   if (!pid.ok()) return pid.error().WithContext(command.words.front());
   writer.Reset();
-  auto output = ReadAll(reader.get(), std::chrono::steady_clock::now() + command.timeout);
+  const SteadyTime deadline = std::chrono::steady_clock::now() + command.timeout;
+  auto output = ReadAll(reader.get(), deadline);
+  if (output.ok()) {  // it has closed its output, but need not have ended
+    const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, *pid, 0)));
+    if (const auto ended = AwaitReadable(process.get(), deadline); !ended.ok()) output = ended.error();
+  }
   if (!output.ok()) ::kill(*pid, SIGKILL);
   int status = 0;
   while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) continue;

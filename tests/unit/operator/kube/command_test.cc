@@ -19,6 +19,7 @@ TEST(RunCommand, SaysHowItFailed) {
   EXPECT_EQ(Shell("exit 3").error().message, "sh: it ended with 3");
   EXPECT_EQ(Shell("kill -9 $$").error().message, "sh: signal 9 ended it");
   EXPECT_EQ(Shell("exec sleep 60", Milliseconds(20)).error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ(Shell("exec >&-; exec sleep 60", Milliseconds(20)).error().code, ErrorCode::kDeadlineExceeded);
   EXPECT_EQ(Shell("exec yes").error().message, "sh: it wrote too much");
   EXPECT_EQ(RunCommand({.words = {"/no/such/program"}}).error().code, ErrorCode::kNotFound);
 }
