@@ -14,7 +14,8 @@ namespace {
 constexpr std::size_t kMostThreads = 16;
 
 std::string OneLine(const std::string& path) {
-  std::string text = ReadFile(path).ok() ? *ReadFile(path) : "";
+  const Result<std::string> content = ReadFile(path);
+  std::string text = content.ok() ? *content : "";
   while (text.ends_with('\n')) text.pop_back();
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;

@@ -168,7 +168,7 @@ class Service {
 
 int RunChild(const Plan& plan, Scoreboard& board) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  while (board.port == 0) std::this_thread::sleep_for(1ms);
+  WaitUntil("the service listens", board, [&] { return board.port != 0; });
   RunMembers(plan, board);
   std::_Exit(0);  // closing thousands of connections one by one is nobody's business
 }
