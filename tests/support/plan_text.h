@@ -1,10 +1,12 @@
 #pragma once
-// A plan's actions in the short form that tests compare: "create job-worker-0".
+// A plan in the short form that tests compare: its actions ("create job-worker-0"), a condition, its events.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "operator/reconcile/plan.h"
+#include "runtime/common/api/conditions.h"
 
 namespace lockstep::testing {
 
@@ -30,6 +32,17 @@ inline std::vector<std::string> ActionsOf(const reconcile::Plan& plan) {
   std::vector<std::string> texts;
   for (const auto& entry : plan.actions) texts.push_back(TextOf(entry.action));
   return texts;
+}
+
+inline api::Condition ConditionOf(const reconcile::Plan& plan, std::string_view type) {
+  const api::Condition* found = api::FindCondition(plan.status.conditions, type);
+  return found == nullptr ? api::Condition{} : *found;
+}
+
+inline std::vector<std::string> EventsOf(const reconcile::Plan& plan) {
+  std::vector<std::string> reasons;
+  for (const auto& event : plan.events) reasons.push_back(event.reason);
+  return reasons;
 }
 
 }  // namespace lockstep::testing

@@ -13,23 +13,14 @@ namespace lockstep::reconcile {
 namespace {
 
 using testing::ActionsOf;
+using testing::ConditionOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using testing::EventsOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::JobWorld;
 namespace condition = api::condition;
-
-api::Condition ConditionOf(const Plan& plan, std::string_view type) {
-  const api::Condition* found = api::FindCondition(plan.status.conditions, type);
-  return found == nullptr ? api::Condition{} : *found;
-}
-
-std::vector<std::string> EventsOf(const Plan& plan) {
-  std::vector<std::string> reasons;
-  for (const auto& event : plan.events) reasons.push_back(event.reason);
-  return reasons;
-}
 
 // ---- creation and scale
 
@@ -256,25 +247,6 @@ TEST(MakePlan, DoesNotBlameTheUserForWhatAPodSaysThatWasToldToGo) {
   }
 }
 
-TEST(MakePlan, TellsTheLastLinesOfADeadRankWithinAnEventsLimits) {
-  JobWorld world;
-  world.Running(0).Running(1).Round(3, {0, 1}, 9);
-  std::string lines;
-  for (int i = 0; i < 100; ++i) lines += "line " + std::to_string(i) + " of an error\n";
-  world.observed().rendezvous.changes = {
-      {.round = 2,
-       .cause = "Infrastructure",
-       .reason = "job-worker-1: rank process 0 was ended by signal 11 " + std::string(2000, 'x'),
-       .departures = {{.pod = "job-worker-1", .last_lines = lines}}}};
-  const Plan plan = MakePlan(world.observed());
-  ASSERT_THAT(EventsOf(plan), Contains("RoundBroken"));
-  const std::string& note = plan.events.front().note;
-  EXPECT_THAT(note, ::testing::StartsWith("round 2: job-worker-1: rank process 0 was ended by signal 11"));
-  EXPECT_THAT(note, HasSubstr("; last lines of job-worker-1:\nline "));
-  EXPECT_THAT(note, ::testing::EndsWith("line 99 of an error\n"));
-  EXPECT_LE(note.size(), 1024U);
-}
-
 TEST(MakePlan, ReplacesAPodThatEndsAtOnceWithoutBudgetOnlyAfterAWhile) {
   JobWorld world;
   world.Running(0);
@@ -284,60 +256,6 @@ TEST(MakePlan, ReplacesAPodThatEndsAtOnceWithoutBudgetOnlyAfterAWhile) {
   const Plan plan = MakePlan(world.observed());
   EXPECT_THAT(ActionsOf(plan), IsEmpty());
   EXPECT_EQ(plan.requeue_after, std::chrono::seconds(8));
-}
-
-// ---- waiting
-
-TEST(MakePlan, NamesTheMissingSecretAndTheFieldThatAsksForIt) {
-  JobWorld world;
-  world.observed().job.spec.checkpoint =
-      api::CheckpointSpec{.uri = "s3://b", .secret_ref = api::SecretReference{"s3"}};
-  world.SyncObjects().Running(0);
-  Pod& pod = world.Add(1, PodPhase::kPending);
-  pod.node = "node-1";
-  pod.waiting_reason = "CreateContainerConfigError";
-  pod.waiting_message = "secret \"s3\" not found";
-  const Plan plan = MakePlan(world.observed());
-  EXPECT_THAT(ActionsOf(plan), IsEmpty());
-  const api::Condition stalled = ConditionOf(plan, condition::kStalled);
-  EXPECT_EQ(stalled.status, api::ConditionStatus::kTrue);
-  EXPECT_EQ(stalled.reason, "SecretMissing");
-  EXPECT_THAT(stalled.message,
-              HasSubstr("spec.checkpoint.secretRef: create the Secret \"s3\" in namespace \"team\""));
-  EXPECT_EQ(ConditionOf(plan, condition::kProgressing).reason, "SecretMissing");
-  EXPECT_EQ(plan.status.state, "Stalled");
-  EXPECT_THAT(EventsOf(plan), Contains("SecretMissing"));
-
-  world.observed().job.status = plan.status;
-  world.observed().pods[1].waiting_reason.clear();
-  world.observed().pods[1].phase = PodPhase::kRunning;
-  const Plan mended = MakePlan(world.observed());
-  EXPECT_EQ(ConditionOf(mended, condition::kStalled).status, api::ConditionStatus::kFalse);
-  EXPECT_EQ(mended.status.state, "Starting");
-}
-
-TEST(MakePlan, TellsOfAnImageThatCannotBePulled) {
-  JobWorld world;
-  world.Running(0);
-  Pod& pod = world.Add(1, PodPhase::kPending);
-  pod.node = "node-1";
-  pod.waiting_reason = "ImagePullBackOff";
-  pod.waiting_message = "Back-off pulling image \"worker\"";
-  const api::Condition stalled = ConditionOf(MakePlan(world.observed()), condition::kStalled);
-  EXPECT_EQ(stalled.reason, "ImagePullFailed");
-  EXPECT_THAT(stalled.message, HasSubstr("Back-off pulling image"));
-}
-
-TEST(MakePlan, TellsWhyPodsHaveNoNode) {
-  JobWorld world;
-  world.Running(0);
-  world.Add(1, PodPhase::kPending).unschedulable = "0/3 nodes are available: insufficient cpu";
-  const Plan plan = MakePlan(world.observed());
-  const api::Condition scheduled = ConditionOf(plan, condition::kScheduled);
-  EXPECT_EQ(scheduled.status, api::ConditionStatus::kFalse);
-  EXPECT_EQ(scheduled.reason, "Unschedulable");
-  EXPECT_THAT(scheduled.message, HasSubstr("insufficient cpu"));
-  EXPECT_EQ(plan.status.state, "Pending");
 }
 
 // ---- suspend, deadline
