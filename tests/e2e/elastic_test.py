@@ -3,13 +3,11 @@
 
 elastic_test.py [NAME…]    all cases, or those named
 """
-import os
 import subprocess
-import sys
 import time
 
 import jobs  # first: it finds tests/support
-from cases import expect, main
+from cases import expect
 
 EPOCHS = 6
 CLUSTER = jobs.ROOT / "tests" / "cluster" / "cluster"
@@ -17,7 +15,7 @@ CLUSTER = jobs.ROOT / "tests" / "cluster" / "cluster"
 
 def follows_kubectl_scale():
     manifest = jobs.manifest("scaled", replicas=2, elastic=(1, 4), epochs=EPOCHS)
-    with jobs.running(space, manifest, with_ledger=True) as job:
+    with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(2)
         first_pods = job.uids()
         for replicas in (4, 1, 3):
@@ -33,7 +31,7 @@ def follows_kubectl_scale():
 
 def survives_a_dead_node():
     manifest = jobs.manifest("dead-node", replicas=3, elastic=(1, 4), epochs=EPOCHS)
-    with jobs.running(space, manifest, with_ledger=True) as job:
+    with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(3)
         operator = jobs.get("--namespace", "lockstep-system", "pods")["items"][0]["spec"]["nodeName"]
         on_node = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in job.pods()}
@@ -66,7 +64,7 @@ def rounds(job):
 
 def survives_a_cut_between_a_pod_and_the_rendezvous():
     manifest = jobs.manifest("cut-rendezvous", replicas=3, elastic=(1, 4), epochs=EPOCHS)
-    with jobs.running(space, manifest, with_ledger=True) as job:
+    with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(3)
         first, pods = rounds(job), job.ranks()
         victim = sorted(pods)[1]
@@ -81,7 +79,7 @@ def survives_a_cut_between_a_pod_and_the_rendezvous():
 
 def survives_a_cut_between_two_ranks():
     manifest = jobs.manifest("cut-peers", replicas=3, elastic=(1, 4), epochs=EPOCHS)
-    with jobs.running(space, manifest, with_ledger=True) as job:
+    with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(3)
         pods = {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in job.pods()}
         one, other = sorted(pods)[:2]
@@ -98,8 +96,4 @@ CASES = [follows_kubectl_scale, survives_a_dead_node, survives_a_cut_between_a_p
          survives_a_cut_between_two_ranks]
 
 if __name__ == "__main__":
-    if "LOCKSTEP_CLUSTER" not in os.environ:
-        print("SKIPPED: no cluster, LOCKSTEP_CLUSTER is not set")
-        sys.exit(77)
-    space = jobs.namespace()
-    sys.exit(main(CASES, sys.argv[1:]))
+    jobs.main(CASES)

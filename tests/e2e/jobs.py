@@ -6,6 +6,7 @@ import atexit
 import base64
 import contextlib
 import copy
+import functools
 import json
 import os
 import pathlib
@@ -21,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import checkpoints  # noqa: E402
 import ledger  # noqa: E402
+import cases  # noqa: E402
 from cases import expect, until  # noqa: E402
 
 IMAGE = "localhost/lockstep-worker:0.1.0"
@@ -48,6 +50,7 @@ def get(*arguments):
     return json.loads(kubectl("get", *arguments, "--output=json"))
 
 
+@functools.cache
 def namespace():
     """A namespace for this process, with the bucket's Secret in it."""
     name = f"e2e-{os.getpid()}"
@@ -103,8 +106,8 @@ def changed(job, path, value):
 class Job:
     """A job in the cluster, and the sample ledger of its ranks."""
 
-    def __init__(self, space, job):
-        self.space = space
+    def __init__(self, job):
+        self.space = namespace()
         self.job = copy.deepcopy(job)
         self.name = job["metadata"]["name"]
         self.ledger = None
@@ -268,9 +271,9 @@ def is_supervisor_of(process, pod):
 
 
 @contextlib.contextmanager
-def running(space, job, with_ledger=False):
+def running(job, with_ledger=False):
     """Applies a job and deletes it at the end, whatever happens."""
-    started = Job(space, job)
+    started = Job(job)
     if with_ledger:
         started.keep_ledger()
     try:
@@ -286,3 +289,11 @@ def prometheus(query):
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(url, timeout=10) as answer:
         return [(r["metric"], float(r["value"][1])) for r in json.load(answer)["data"]["result"]]
+
+
+def main(all_cases):
+    """Runs the cases, or those named on the command line; skips aloud without a cluster."""
+    if "LOCKSTEP_CLUSTER" not in os.environ:
+        print("SKIPPED: no cluster, LOCKSTEP_CLUSTER is not set")
+        sys.exit(77)
+    sys.exit(cases.main(all_cases, sys.argv[1:]))

@@ -3,12 +3,10 @@
 
 recovery_test.py [NAME…]    all cases, or those named
 """
-import os
-import sys
 import time
 
 import jobs  # first: it finds tests/support
-from cases import expect, main, until
+from cases import expect, until
 
 EPOCHS = 4
 
@@ -24,7 +22,7 @@ def expect_survivors(job, before, lost):
 
 
 def survives_a_killed_rank():
-    with jobs.running(space, elastic("killed-rank"), with_ledger=True) as job:
+    with jobs.running(elastic("killed-rank"), with_ledger=True) as job:
         first_round = job.until_ranks(3)
         job.until_step(300)
         ranks, pods = job.ranks(), job.uids()
@@ -42,7 +40,7 @@ def survives_a_killed_rank():
 
 
 def survives_a_forcibly_deleted_pod():
-    with jobs.running(space, elastic("deleted-pod"), with_ledger=True) as job:
+    with jobs.running(elastic("deleted-pod"), with_ledger=True) as job:
         job.until_ranks(3)
         job.until_step(300)
         ranks, pods = job.ranks(), job.uids()
@@ -59,7 +57,7 @@ def survives_a_forcibly_deleted_pod():
 
 
 def restarts_from_the_checkpoint_when_all_ranks_die():
-    with jobs.running(space, elastic("all-killed"), with_ledger=True) as job:
+    with jobs.running(elastic("all-killed"), with_ledger=True) as job:
         job.until_ranks(3)
         job.until_step(300)
         job.until("a checkpoint", lambda: job.status().get("checkpoint", {}).get("step", 0) > 0)
@@ -73,7 +71,7 @@ def restarts_from_the_checkpoint_when_all_ranks_die():
 
 
 def trains_on_while_the_operator_restarts():
-    with jobs.running(space, elastic("operator-restart"), with_ledger=True) as job:
+    with jobs.running(elastic("operator-restart"), with_ledger=True) as job:
         first_round = job.until_ranks(3)
         pods = job.uids()
         operator = ("--namespace", "lockstep-system")
@@ -94,8 +92,4 @@ CASES = [survives_a_killed_rank, survives_a_forcibly_deleted_pod, restarts_from_
          trains_on_while_the_operator_restarts]
 
 if __name__ == "__main__":
-    if "LOCKSTEP_CLUSTER" not in os.environ:
-        print("SKIPPED: no cluster, LOCKSTEP_CLUSTER is not set")
-        sys.exit(77)
-    space = jobs.namespace()
-    sys.exit(main(CASES, sys.argv[1:]))
+    jobs.main(CASES)

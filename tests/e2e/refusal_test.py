@@ -3,11 +3,9 @@
 
 refusal_test.py [NAME…]    all cases, or those named
 """
-import os
-import sys
 
 import jobs  # first: it finds tests/support
-from cases import expect, main, until
+from cases import expect, until
 
 TRAINER = ("spec", "worker", "template", "spec", "containers", 0)
 TRAINING = ("spec", "training")
@@ -23,12 +21,12 @@ def apply_refuses():
             (("spec", "elasticPolicy"), {"minReplicas": 4, "maxReplicas": 2}, "minReplicas"),
             ((*TRAINING, "model"), {"name": "cnnn"}, "spec.training.model.name")):
         try:
-            jobs.Job(space, jobs.changed(base, path, value)).apply()
+            jobs.Job(jobs.changed(base, path, value)).apply()
         except jobs.Failure as refused:
             expect(words in refused.text, f"{'.'.join(map(str, path))} = {value}: {words} is not named: {refused.text}")
         else:
             raise AssertionError(f"{'.'.join(map(str, path))} = {value} was accepted")
-    left = jobs.get("--namespace", space, "dtj")["items"]
+    left = jobs.get("--namespace", jobs.namespace(), "dtj")["items"]
     expect(left == [], f"jobs were made: {left}")
 
 
@@ -47,43 +45,43 @@ def expect_failed(job, reason, *words, limit=90):
 
 def an_unknown_path_of_data_fails_the_job():
     job = jobs.manifest("no-data", replicas=2, data={"format": "idx", "path": "/nowhere"})
-    with jobs.running(space, job) as started:
+    with jobs.running(job) as started:
         expect_failed(started, "UserError", "spec.training.data.path", "/nowhere")
 
 
 def a_missing_bucket_fails_the_job():
     job = jobs.manifest("no-bucket", replicas=2)
     job["spec"]["checkpoint"]["uri"] = "s3://no-such-bucket/job"
-    with jobs.running(space, job) as started:
+    with jobs.running(job) as started:
         expect_failed(started, "ObjectStoreUnavailable", "spec.checkpoint.uri", "no-such-bucket")
 
 
 def an_unreachable_store_fails_the_job():
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "nowhere"}, "stringData": {
         "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}}
-    jobs.kubectl("--namespace", space, "apply", "--filename=-", stdin=jobs.json.dumps(secret))
+    jobs.kubectl("--namespace", jobs.namespace(), "apply", "--filename=-", stdin=jobs.json.dumps(secret))
     job = jobs.manifest("no-store", replicas=2)
     job["spec"]["checkpoint"]["secretRef"]["name"] = "nowhere"
-    with jobs.running(space, job) as started:
+    with jobs.running(job) as started:
         expect_failed(started, "ObjectStoreUnavailable", "AWS_ENDPOINT_URL", "spec.checkpoint.uri")
 
 
 def a_missing_secret_is_waited_for():
     job = jobs.manifest("no-secret")
     job["spec"]["checkpoint"]["secretRef"]["name"] = "later"
-    with jobs.running(space, job) as started:
+    with jobs.running(job) as started:
         stalled = started.until_condition("Stalled", 60)
         expect(stalled["reason"] == "SecretMissing", f"{stalled}")
         expect("spec.checkpoint.secretRef" in stalled["message"] and '"later"' in stalled["message"], stalled["message"])
-        secret = jobs.get("--namespace", space, "secret", jobs.SECRET)
+        secret = jobs.get("--namespace", jobs.namespace(), "secret", jobs.SECRET)
         secret["metadata"] = {"name": "later"}
-        jobs.kubectl("--namespace", space, "apply", "--filename=-", stdin=jobs.json.dumps(secret))
+        jobs.kubectl("--namespace", jobs.namespace(), "apply", "--filename=-", stdin=jobs.json.dumps(secret))
         started.until_complete(180)
 
 
 def what_is_not_there_yet_is_refused_by_name():
     job = jobs.manifest("not-yet", model={"name": "resnet50"})
-    with jobs.running(space, job) as started:
+    with jobs.running(job) as started:
         expect_failed(started, "NotImplemented", "spec.training.model.name", "resnet50")
         expect(started.pods() == [], "pods were made")
 
@@ -92,8 +90,4 @@ CASES = [apply_refuses, an_unknown_path_of_data_fails_the_job, a_missing_bucket_
          an_unreachable_store_fails_the_job, a_missing_secret_is_waited_for, what_is_not_there_yet_is_refused_by_name]
 
 if __name__ == "__main__":
-    if "LOCKSTEP_CLUSTER" not in os.environ:
-        print("SKIPPED: no cluster, LOCKSTEP_CLUSTER is not set")
-        sys.exit(77)
-    space = jobs.namespace()
-    sys.exit(main(CASES, sys.argv[1:]))
+    jobs.main(CASES)

@@ -6,10 +6,9 @@ training_test.py [NAME…]    all cases, or those named
 import json
 import os
 import pathlib
-import sys
 
 import jobs  # first: it finds tests/support
-from cases import expect, main, until
+from cases import expect, until
 
 EXAMPLE = jobs.ROOT / "crds/examples/fashion-mnist.yaml"
 accuracies = {}
@@ -26,7 +25,7 @@ def example(replicas):
 
 
 def train(replicas, meanwhile=lambda job: None):
-    with jobs.running(space, example(replicas)) as job:
+    with jobs.running(example(replicas)) as job:
         job.until_condition("Progressing", 60)
         meanwhile(job)
         status = job.until_complete(420)
@@ -37,7 +36,7 @@ def train(replicas, meanwhile=lambda job: None):
         expect(status["progress"]["step"] == status["progress"]["totalSteps"] == 1876, status["progress"])
         expect(status.get("restarts", []) == [] and status["rendezvous"]["round"] == 1, f"it was disturbed: {status}")
         expect_checkpoints(job, status)
-        reasons = {event["reason"] for event in jobs.get("--namespace", space, "events")["items"]
+        reasons = {event["reason"] for event in jobs.get("--namespace", jobs.namespace(), "events")["items"]
                    if event["involvedObject"]["name"] == job.name}
         expect({"PodsCreated", "TrainingDone"} <= reasons, f"events: {reasons}")
 
@@ -56,12 +55,12 @@ def expect_checkpoints(job, status):
 def two_workers_reach_0_90():
     def looked_at(job):
         def series(metric):
-            return jobs.prometheus(f'{metric}{{job_name="{job.name}",namespace="{space}"}}')
+            return jobs.prometheus(f'{metric}{{job_name="{job.name}",namespace="{jobs.namespace()}"}}')
         job.until("Prometheus has both workers' steps", lambda: len(
             {labels["pod"] for labels, value in series("lockstep_train_steps_total") if value > 0}) == 2)
         job.until("Prometheus has the operator's view",
                   lambda: [value for _, value in series("lockstep_job_world_size")] == [2.0])
-        columns = jobs.kubectl("--namespace", space, "get", "dtj", job.name)
+        columns = jobs.kubectl("--namespace", jobs.namespace(), "get", "dtj", job.name)
         expect("STEP" in columns and "Running" in columns, columns)
     train(2, looked_at)
 
@@ -75,22 +74,22 @@ def one_and_three_workers_learn_the_same():
 
 def a_new_job_goes_on_from_the_checkpoint_of_another():
     job = jobs.manifest("resumed", replicas=2, resume="Auto")
-    with jobs.running(space, job) as first:
+    with jobs.running(job) as first:
         first.until_complete(120)
     job["spec"]["training"]["epochs"] = 2
-    with jobs.running(space, job, with_ledger=True) as second:
+    with jobs.running(job, with_ledger=True) as second:
         second.until_complete(120)
         steps = sorted(jobs.ledger.history(second.ledger))
         expect(steps == list(range(469, 938)), f"{len(steps)} steps from {steps[:1]} to {steps[-1:]}, not the second epoch")
 
 
 def deletion_leaves_nothing():
-    with jobs.running(space, jobs.manifest("deleted", replicas=2, epochs=50)) as job:
+    with jobs.running(jobs.manifest("deleted", replicas=2, epochs=50)) as job:
         job.until_condition("Progressing", 60)
         job.delete()
     kinds = "pods,services,configmaps"
     left = until("garbage collection", lambda: not [
-        item for item in jobs.get("--namespace", space, kinds, "--selector=lockstep.dev/job=deleted")["items"]], 30)
+        item for item in jobs.get("--namespace", jobs.namespace(), kinds, "--selector=lockstep.dev/job=deleted")["items"]], 30)
     expect(left, "objects are left")
 
 
@@ -98,8 +97,4 @@ CASES = [two_workers_reach_0_90, one_and_three_workers_learn_the_same, a_new_job
          deletion_leaves_nothing]
 
 if __name__ == "__main__":
-    if "LOCKSTEP_CLUSTER" not in os.environ:
-        print("SKIPPED: no cluster, LOCKSTEP_CLUSTER is not set")
-        sys.exit(77)
-    space = jobs.namespace()
-    sys.exit(main(CASES, sys.argv[1:]))
+    jobs.main(CASES)
