@@ -130,7 +130,7 @@ int Main() {
   const LoopOutcome outcome = Run(link, control, clock);
   if (!outcome.reason.empty()) {
     log::Error("rank failed", {{"exit_code", static_cast<int>(outcome.code)}, {"reason", outcome.reason}});
-    link.Send(protocol::Failed{static_cast<int>(outcome.code), outcome.reason});
+    link.Send(protocol::Failed{static_cast<int>(outcome.code), outcome.reason, outcome.failed_step});
   }
   ExitNow(outcome.code);
 }

@@ -1,11 +1,29 @@
 #include "runtime/data/loader.h"
 
 #include <condition_variable>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <thread>
 
 namespace lockstep::data {
+namespace {
+
+// Either of the two.
+struct Made {
+  Batch batch;
+  std::exception_ptr failure;
+};
+
+Made Make(const Dataset& dataset, const std::vector<int64_t>& ids) {
+  try {
+    return {.batch = dataset.Get(ids)};
+  } catch (...) {
+    return {.failure = std::current_exception()};
+  }
+}
+
+}  // namespace
 
 struct Loader::State {
   const Dataset& dataset;
@@ -18,7 +36,7 @@ struct Loader::State {
   int64_t next_made = 0;       // next n to make
   int64_t next_taken = 0;      // next n that Next returns
   std::optional<int64_t> end;  // n after the last
-  std::map<int64_t, Batch> ready;
+  std::map<int64_t, Made> ready;
   std::vector<std::jthread> threads;  // last: they stop before the rest goes
 
   void Work(std::stop_token stop) {
@@ -33,9 +51,9 @@ struct Loader::State {
         continue;
       }
       lock.unlock();
-      Batch batch = dataset.Get(*ids);
+      Made made = Make(dataset, *ids);
       lock.lock();
-      if (mine == generation) ready.emplace(n, std::move(batch));
+      if (mine == generation) ready.emplace(n, std::move(made));
       changed.notify_all();
     }
   }
@@ -74,11 +92,12 @@ Result<Batch> Loader::Next(std::stop_token stop) {
   if (!there) return Error{ErrorCode::kCancelled, "loading was stopped"};
   const auto found = state_->ready.find(n);
   if (found == state_->ready.end()) return Error{ErrorCode::kNotFound, "no more batches"};
-  Batch batch = std::move(found->second);
+  Made made = std::move(found->second);
   state_->ready.erase(found);
   ++state_->next_taken;
   state_->changed.notify_all();
-  return batch;
+  if (made.failure) std::rethrow_exception(made.failure);
+  return std::move(made.batch);
 }
 
 }  // namespace lockstep::data

@@ -25,7 +25,8 @@ class Loader {
 
   // Drops what was made ready and begins again with `source`.
   void Start(Source source);
-  // The next batch in order; kCancelled on `stop`, kNotFound after the last one.
+  // The next batch in order; kCancelled on `stop`, kNotFound after the last one. Throws what the data set
+  // threw when it made this one.
   [[nodiscard]] Result<Batch> Next(std::stop_token stop);
 
  private:

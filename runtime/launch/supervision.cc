@@ -24,6 +24,10 @@ std::chrono::milliseconds Backoff(int failures) {
   return std::chrono::milliseconds(std::min(2'000, 50 << std::min(failures, 6)));
 }
 
+bool EndsThePod(int rank_exit_code) {
+  return protocol::IsPermanent(rank_exit_code) || rank_exit_code == static_cast<int>(ExitCode::kDeviceLost);
+}
+
 std::string Describe(const RankExited& event) {
   const std::string rank = "rank process " + std::to_string(event.local_rank);
   if (event.signal == 0) return rank + " exited with code " + std::to_string(event.exit_code);
@@ -119,9 +123,23 @@ void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress) {
 }
 
 void Supervision::OnBroken(int local_rank, const protocol::Broken& broken) {
-  if (!in_round_ || broken.round != round_) return;
+  if (broken.round != round_ || OnOwnError(broken.failed_step, broken.reason, "") || !in_round_) return;
+  const bool own = broken.failed_step >= 0;
+  if (own && GivesUp("rank process " + std::to_string(local_rank) + ": " + broken.reason, "")) return;
   Do(ReportBroken{{settings_.config.job, settings_.member, round_, broken.reason}});
   EndRoundLocally(LeaveMode::kAbort, local_rank);
+}
+
+// The plan is a function of the step, so the same step means the same samples and random numbers.
+bool Supervision::OnOwnError(int64_t step, const std::string& reason, const std::string& last_lines) {
+  if (step < 0 || own_error_.round == round_) return false;
+  const bool is_same = own_error_.step == step && own_error_.reason == reason;
+  own_error_ = {round_, step, reason};
+  if (!is_same) return false;
+  ExitNow(static_cast<int>(ExitCode::kUserError),
+          "failed twice at step " + std::to_string(step) + " on the same samples: " + reason,
+          LeaveReason::kStopping, last_lines);
+  return true;
 }
 
 void Supervision::EndRoundLocally(LeaveMode mode, int except_local_rank) {
@@ -139,10 +157,11 @@ void Supervision::Handle(const RankExited& event, SteadyTime now) {
   rank.state = RankState::kExited;
   const bool clean = event.signal == 0 && event.exit_code == 0 && rank.finished;
   if (clean || stopping_) return ExitWhenAllEnded();
-  if (event.signal == 0 && protocol::IsPermanent(failure.exit_code)) {
+  if (event.signal == 0 && EndsThePod(failure.exit_code)) {
     const std::string reason = rank.failure.reason.empty() ? Describe(event) : rank.failure.reason;
     return ExitNow(failure.exit_code, reason, LeaveReason::kStopping, event.last_lines);
   }
+  if (OnOwnError(rank.failure.failed_step, rank.failure.reason, event.last_lines)) return;
   RespawnOrGiveUp(event, failure, now);
 }
 
@@ -168,12 +187,7 @@ void Supervision::RespawnOrGiveUp(const RankExited& event, const protocol::RankF
   std::string why = rank.failure.reason;
   if (rank.hang.has_value()) why = rank.hang->finding.ToString();
   const std::string what = Describe(event) + (why.empty() ? "" : " (" + why + ")");
-  if (++failures_without_progress_ > settings_.config.in_place_limit) {
-    return ExitNow(
-        static_cast<int>(ExitCode::kInfrastructure),
-        what + ", " + std::to_string(failures_without_progress_) + " times without a new step between",
-        LeaveReason::kStopping, event.last_lines);
-  }
+  if (GivesUp(what, event.last_lines)) return;
   if (round_ > 0 || joining_) {
     Do(ReportLeave{{settings_.config.job, settings_.member, round_, LeaveReason::kRankDied, what, failure}});
   }
@@ -183,6 +197,14 @@ void Supervision::RespawnOrGiveUp(const RankExited& event, const protocol::RankF
   ranks_.at(static_cast<std::size_t>(event.local_rank)) = Rank{};
   hang_detectors_.at(static_cast<std::size_t>(event.local_rank)).ProcessStarted(now);
   Do(SpawnRank{event.local_rank});
+}
+
+bool Supervision::GivesUp(const std::string& what, const std::string& last_lines) {
+  if (++failures_without_progress_ <= settings_.config.in_place_limit) return false;
+  ExitNow(static_cast<int>(ExitCode::kInfrastructure),
+          what + ", " + std::to_string(failures_without_progress_) + " times without a new step between",
+          LeaveReason::kStopping, last_lines);
+  return true;
 }
 
 void Supervision::Handle(const Tick&, SteadyTime now) {

@@ -118,6 +118,12 @@ class Supervision {
     HangFinding finding;
     SteadyTime end_at;  // when its stack is written
   };
+  // The newest that a rank met by itself, whichever process it was.
+  struct OwnError {
+    int64_t round = 0;
+    int64_t step = -1;
+    std::string reason;
+  };
   struct Rank {
     RankState state = RankState::kWarmingUp;
     protocol::Ready ready;
@@ -139,6 +145,8 @@ class Supervision {
   void OnReady(Rank& rank, const protocol::Ready& ready, SteadyTime now);
   void OnProgress(Rank& rank, const protocol::Progress& progress);
   void OnBroken(int local_rank, const protocol::Broken& broken);
+  // By itself, in the round. True: the pod ends, as trying again cannot help.
+  bool OnOwnError(int64_t step, const std::string& reason, const std::string& last_lines);
   void OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now);
   void LookForHang(int local_rank, SteadyTime now);
   void OnHang(int local_rank, const HangFinding& finding, SteadyTime now);
@@ -147,6 +155,8 @@ class Supervision {
   void Rejoin(std::chrono::milliseconds delay);
   void EndRoundLocally(protocol::LeaveMode mode, int except_local_rank);
   void RespawnOrGiveUp(const RankExited& event, const protocol::RankFailure& failure, SteadyTime now);
+  // One more failure; true: too many without a step between, so the pod ends.
+  bool GivesUp(const std::string& what, const std::string& last_lines);
   [[nodiscard]] protocol::RankFailure FailureOf(const RankExited& event) const;
   void ExitWhenAllEnded();
   void ExitNow(int code, std::string reason, protocol::LeaveReason leave, std::string last_lines = "");
@@ -168,6 +178,7 @@ class Supervision {
   bool stopping_ = false;
   bool exiting_ = false;
   int failures_without_progress_ = 0;
+  OwnError own_error_;
   int64_t best_step_ = 0;
   protocol::Saved checkpoint_;
   protocol::Evaluated evaluation_;

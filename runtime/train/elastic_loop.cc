@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
 #include "runtime/data/sampler.h"
 #include "runtime/train/evaluation.h"
@@ -53,6 +54,8 @@ ExitCode ExitCodeOf(const Error& error) {
     case ErrorCode::kForbidden:
     case ErrorCode::kThrottled:
     case ErrorCode::kNotFound: return ExitCode::kStore;
+    case ErrorCode::kDeviceFault: return ExitCode::kInfrastructure;
+    case ErrorCode::kDeviceLost: return ExitCode::kDeviceLost;
     default: return ExitCode::kUserError;
   }
 }
@@ -110,7 +113,8 @@ class ElasticLoop {
         progress_.SendNow();
         saves_.Drain(GraceForSave());
         return LoopOutcome{ExitCode::kPreempted, ""};
-      case RoundEnd::kFailed: return LoopOutcome{ExitCodeOf(outcome.error), outcome.error.message};
+      case RoundEnd::kFailed:
+        return LoopOutcome{ExitCodeOf(outcome.error), outcome.error.message, FailedStep(outcome.error)};
     }
     return std::nullopt;
   }
@@ -252,21 +256,17 @@ class ElasticLoop {
     const bool told = round_.aborted.stop_requested();
     if (error.code == ErrorCode::kCancelled || (told && error.code == ErrorCode::kAborted))
       return {RoundEnd::kLeft};
-    if (IsRepeated(error)) {
-      return {RoundEnd::kFailed, error.WithContext("failed twice at step " + std::to_string(state_.step) +
-                                                   " on the same samples")};
-    }
     const bool repairable = error.code == ErrorCode::kAborted || error.code == ErrorCode::kInternal;
     if (!repairable) return {RoundEnd::kFailed, error};
-    in_.link.Send(protocol::Broken{round_.assignment.round, error.message});
+    in_.link.Send(protocol::Broken{round_.assignment.round, error.message, FailedStep(error)});
     return {RoundEnd::kBroken, error};
   }
 
-  // The same step on the same samples failed before, and not for a peer's sake: the training itself is at
+  // Of what this rank's own work met, no peer's and no machine's: if it comes again, the training is at
   // fault.
-  bool IsRepeated(const Error& error) {
-    if (error.code != ErrorCode::kInternal) return false;
-    return std::exchange(failed_step_, state_.step) == state_.step;
+  [[nodiscard]] int64_t FailedStep(const Error& error) const {
+    const bool own = error.code == ErrorCode::kInternal || error.code == ErrorCode::kDeviceFault;
+    return own ? std::max<int64_t>(0, state_.step) : -1;
   }
 
   const LoopInputs& in_;
@@ -281,12 +281,19 @@ class ElasticLoop {
   comm::Connector connector_{comm::Deadlines{}};
   Round round_;
   int64_t last_round_ = 0;
-  bool attempting_ = false;   // a step was begun and not committed
-  int64_t failed_step_ = -1;  // step of the last error that was this rank's own
+  bool attempting_ = false;  // a step was begun and not committed
 };
 
 }  // namespace
 
-LoopOutcome RunElasticLoop(const LoopInputs& inputs) { return ElasticLoop(inputs).Run(); }
+LoopOutcome RunElasticLoop(const LoopInputs& inputs) {
+  try {
+    return ElasticLoop(inputs).Run();
+  } catch (...) {
+    // Out of memory or of threads, where nobody expected it.
+    const Error error = comm::CurrentException(ErrorCode::kInternal, "training");
+    return {ExitCode::kInfrastructure, error.message, std::max<int64_t>(0, inputs.state.step)};
+  }
+}
 
 }  // namespace lockstep::train

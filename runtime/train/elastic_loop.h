@@ -45,6 +45,7 @@ struct LoopInputs {
 struct LoopOutcome {
   protocol::ExitCode code = protocol::ExitCode::kCompleted;
   std::string reason;
+  int64_t failed_step = -1;  // as in protocol::Failed
 };
 
 [[nodiscard]] LoopOutcome RunElasticLoop(const LoopInputs& inputs);

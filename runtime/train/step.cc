@@ -138,10 +138,14 @@ at::Tensor StepRunner::LossOf(const Slice& piece, const data::Batch& batch) cons
 }
 
 Result<at::Tensor> StepRunner::Forward(const Slice& piece, const std::stop_token& stop) {
-  LOCKSTEP_TRY(const data::Batch batch, context_.phases.Time("data", [&] { return loader_.Next(stop); }));
+  Result<data::Batch> batch = Error{};
+  LOCKSTEP_TRY(context_.phases.Time("data", [&] {
+    return CatchTorch(ErrorCode::kInternal, "reading data", [&] { batch = loader_.Next(stop); });
+  }));
+  if (!batch.ok()) return batch.error();
   at::Tensor loss;
   LOCKSTEP_TRY(context_.phases.Time("forward", [&] {
-    return CatchTorch(ErrorCode::kInternal, "forward pass", [&] { loss = LossOf(piece, batch); });
+    return CatchTorch(ErrorCode::kInternal, "forward pass", [&] { loss = LossOf(piece, *batch); });
   }));
   return loss;
 }

@@ -18,6 +18,8 @@ std::string_view ErrorCodeName(ErrorCode code) {
     case ErrorCode::kAborted: return "Aborted";
     case ErrorCode::kDataLoss: return "DataLoss";
     case ErrorCode::kUnsupported: return "Unsupported";
+    case ErrorCode::kDeviceFault: return "DeviceFault";
+    case ErrorCode::kDeviceLost: return "DeviceLost";
     case ErrorCode::kInternal: return "Internal";
   }
   return "Internal";

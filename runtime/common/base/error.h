@@ -22,6 +22,8 @@ enum class ErrorCode {
   kAborted,      // the round broke under the operation
   kDataLoss,     // stored bytes are damaged
   kUnsupported,  // valid, but this version does not do it
+  kDeviceFault,  // the device refuses whatever this process asks from now on; another process may ask again
+  kDeviceLost,   // the device fails any process
   kInternal,
 };
 

@@ -15,6 +15,7 @@ enum class ExitCode : int {
   kRendezvous = 5,        // no round within the join time-out; retryable
   kEvicted = 6,           // fenced out by a newer incarnation or round; never comes back
   kHang = 7,              // a rank made no progress and healthPolicy.onHang says ReplacePod; retryable
+  kDeviceLost = 8,        // a device of this pod fails any process; retryable elsewhere
   kPreempted = 143,       // SIGTERM, left in good order; charged to nobody
 };
 

@@ -51,10 +51,11 @@ struct PhaseChanged {
   std::string phase;  // init, load, sync, train, evaluate, snapshot (of a checkpoint), save (the last one)
 };
 
-// The round can no longer be used: a collective failed.
+// The round can no longer be used: a collective failed, or this rank did.
 struct Broken {
   int64_t round = 0;
   std::string reason;
+  int64_t failed_step = -1;  // where this rank failed by itself; -1: it did not
 };
 
 // This rank entered the round: group built, state equal on all ranks.
@@ -94,6 +95,7 @@ struct Finished {
 struct Failed {
   int exit_code = 1;
   std::string reason;
+  int64_t failed_step = -1;  // as in Broken
 };
 
 // To Ping, at once, whatever the training thread does.
@@ -171,6 +173,7 @@ template <class V>
 void Visit(Broken& m, V& v) {
   v("round", m.round);
   v("reason", m.reason);
+  v("failedStep", m.failed_step);
 }
 template <class V>
 void Visit(Synced& m, V& v) {
@@ -207,6 +210,7 @@ template <class V>
 void Visit(Failed& m, V& v) {
   v("exitCode", m.exit_code);
   v("reason", m.reason);
+  v("failedStep", m.failed_step);
 }
 template <class V>
 void Visit(Pong& m, V& v) {

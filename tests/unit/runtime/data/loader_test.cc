@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
 
@@ -24,6 +25,7 @@ class Numbers final : public Dataset {
   [[nodiscard]] std::vector<int64_t> sample_shape() const override { return {1}; }
   [[nodiscard]] Batch Get(std::span<const int64_t> ids) const override {
     std::unique_lock lock(mutex_);
+    if (ids.front() < 0) throw std::bad_alloc();
     for (const int64_t id : ids) released_.wait(lock, [&] { return !held_.contains(id); });
     ++gets_;
     at::Tensor targets = torch::tensor(std::vector<int64_t>(ids.begin(), ids.end()), at::kLong);
@@ -147,6 +149,17 @@ TEST(Loader, EndsInTheMiddleOfAPlan) {
     if (i % 2 == 0) loader.Start(Pairs(0, 1000));
     if (i % 4 == 0) (void)loader.Next({});
   }
+}
+
+TEST(Loader, PassesOnWhatTheDataSetThrewInItsPlace) {
+  const Numbers numbers;
+  Loader loader(numbers, 1, 2);
+  loader.Start([](int64_t n) -> std::optional<std::vector<int64_t>> { return std::vector<int64_t>{1 - n}; });
+  EXPECT_TRUE(loader.Next({}).ok());
+  EXPECT_TRUE(loader.Next({}).ok());
+  EXPECT_THROW((void)loader.Next({}), std::bad_alloc);
+  loader.Start(Pairs(0, 1));
+  EXPECT_TRUE(loader.Next({}).ok()) << "it goes on with another source";
 }
 
 }  // namespace

@@ -156,6 +156,74 @@ TEST_F(SupervisionTest, AUsersErrorEndsThePodWithTheRanksReason) {
   EXPECT_EQ(Find<SpawnRank>(actions), nullptr);
 }
 
+TEST_F(SupervisionTest, TheSameErrorAtTheSameStepInTwoRoundsIsTheUsers) {
+  EnterRound(1);
+  const protocol::Broken error{
+      .round = 1, .reason = "forward pass: index 10 is out of bounds", .failed_step = 7};
+  const Actions first = Say(error);
+  EXPECT_EQ(Find<Exit>(first), nullptr);
+  EXPECT_NE(Find<ReportBroken>(first), nullptr);
+  EXPECT_EQ(Find<Exit>(Say(error)), nullptr) << "the same round";
+  EnterRound(2);
+  const Actions second = Say(protocol::Broken{2, error.reason, error.failed_step});
+  ASSERT_NE(Find<Exit>(second), nullptr);
+  EXPECT_EQ(Find<Exit>(second)->code, static_cast<int>(ExitCode::kUserError));
+  EXPECT_EQ(Find<Exit>(second)->reason,
+            "failed twice at step 7 on the same samples: forward pass: index 10 is out of bounds");
+}
+
+TEST_F(SupervisionTest, AnErrorIsRememberedOverTheProcessThatMetIt) {
+  const protocol::Failed fault{
+      .exit_code = 1, .reason = "CUDA error: device-side assert triggered", .failed_step = 7};
+  EnterRound(1);
+  (void)Say(fault);
+  const Actions first = Send(RankExited{.exit_code = 1});
+  EXPECT_NE(Find<SpawnRank>(first), nullptr) << "a device fault is the process's, at first";
+  EXPECT_EQ(Find<ReportLeave>(first)->request.failure.cause, "Infrastructure");
+  EnterRound(2);
+  (void)Say(fault);
+  const Actions second = Send(RankExited{.exit_code = 1, .last_lines = "where"});
+  ASSERT_NE(Find<Exit>(second), nullptr);
+  EXPECT_EQ(Find<Exit>(second)->code, static_cast<int>(ExitCode::kUserError));
+  EXPECT_EQ(Find<Exit>(second)->last_lines, "where");
+}
+
+TEST_F(SupervisionTest, AnotherStepAnotherErrorOrAPeersFaultIsNoRepetition) {
+  EnterRound(1);
+  (void)Say(protocol::Broken{.round = 1, .reason = "a", .failed_step = 7});
+  EnterRound(2);
+  (void)Say(protocol::Progress{.round = 2, .step = 8});
+  EXPECT_EQ(Find<Exit>(Say(protocol::Broken{.round = 2, .reason = "a", .failed_step = 8})), nullptr);
+  EnterRound(3);
+  EXPECT_EQ(Find<Exit>(Say(protocol::Broken{.round = 3, .reason = "b", .failed_step = 8})), nullptr);
+  for (int64_t round = 4; round < 40; ++round) {
+    EnterRound(round);
+    ASSERT_EQ(Find<Exit>(Say(protocol::Broken{.round = round, .reason = "connection closed by peer"})),
+              nullptr);
+  }
+}
+
+TEST_F(SupervisionTest, ErrorsThatDifferEachTimeAreBoundedToo) {
+  for (int64_t round = 1; round <= 2; ++round) {
+    EnterRound(round);
+    const std::string reason = std::to_string(round);
+    ASSERT_EQ(Find<Exit>(Say(protocol::Broken{.round = round, .reason = reason, .failed_step = 7})), nullptr);
+  }
+  EnterRound(3);
+  const Actions third = Say(protocol::Broken{.round = 3, .reason = "3", .failed_step = 7});
+  ASSERT_NE(Find<Exit>(third), nullptr);
+  EXPECT_EQ(Find<Exit>(third)->code, static_cast<int>(ExitCode::kInfrastructure));
+}
+
+TEST_F(SupervisionTest, ALostDeviceEndsThePodAtOnce) {
+  EnterRound(1);
+  (void)Say(protocol::Failed{.exit_code = 8, .reason = "uncorrectable ECC error encountered"});
+  const Actions actions = Send(RankExited{.exit_code = 8});
+  ASSERT_NE(Find<Exit>(actions), nullptr);
+  EXPECT_EQ(Find<Exit>(actions)->code, static_cast<int>(ExitCode::kDeviceLost));
+  EXPECT_EQ(Find<SpawnRank>(actions), nullptr);
+}
+
 TEST_F(SupervisionTest, AnEvictedPodExitsWithoutTouchingTheRendezvous) {
   (void)Say(protocol::Ready{});
   const Actions actions = Send(JoinAnswered{Error{ErrorCode::kGone, "replaced"}});
