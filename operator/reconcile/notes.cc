@@ -32,9 +32,11 @@ std::vector<EventNote> NotesOfConditions(const api::TrainingJobStatus& before,
   for (const api::Condition& now : after.conditions) {
     const api::Condition* old = api::FindCondition(before.conditions, now.type);
     const bool is_new = old == nullptr || old->status != now.status || old->reason != now.reason;
-    if (!is_new || !IsToldOf(now.type)) continue;
+    // Missing replicas have an event of their own.
+    const bool is_straggler = now.type == condition::kDegraded && now.reason == api::reason::kStraggler;
+    if (!is_new || (!IsToldOf(now.type) && !is_straggler)) continue;
     if (now.status == api::ConditionStatus::kTrue) {
-      notes.push_back({IsWarning(now.type), now.reason, "Reconcile", now.message});
+      notes.push_back({is_straggler || IsWarning(now.type), now.reason, "Reconcile", now.message});
     } else if (now.type == condition::kSuspended && old != nullptr) {
       notes.push_back({false, now.reason, "Reconcile", "spec.suspend is false"});
     }

@@ -11,6 +11,7 @@
 #include "operator/reconcile/status.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/api/names.h"
+#include "runtime/common/api/rendezvous_settings_of.h"
 
 namespace lockstep::reconcile {
 namespace {
@@ -96,18 +97,14 @@ void PlanRun(const Observed& observed, const PodGroups& groups, const FailureDec
 
 // A suspended job has no place for anybody: its workers leave as they are told.
 rendezvous::JobSettings SettingsFor(const Observed& observed, Mode mode) {
-  const api::TrainingJobSpec& spec = observed.job.spec;
-  const bool is_suspended = mode == Mode::kSuspend;
+  rendezvous::JobSettings settings = api::RendezvousSettingsOf(observed.job.spec);
+  if (mode == Mode::kSuspend) {
+    settings.expected_members = 0;
+    settings.standby_members = 0;
+  }
   const auto& round = observed.job.status.rendezvous;
-  return {
-      .min_members = spec.min_replicas(),
-      .max_members = spec.max_replicas(),
-      .expected_members = is_suspended ? 0 : spec.worker.replicas,
-      .standby_members = is_suspended ? 0 : spec.standby_replicas,
-      .last_call = std::chrono::seconds(spec.rendezvous.last_call_seconds),
-      .grow_delay = std::chrono::seconds(spec.elastic_policy ? spec.elastic_policy->grow_delay_seconds : 0),
-      .heartbeat_timeout = std::chrono::seconds(spec.rendezvous.heartbeat_timeout_seconds),
-      .first_round = (round ? round->round : 0) + 1};
+  settings.first_round = (round ? round->round : 0) + 1;
+  return settings;
 }
 
 // While pods live they may ask; the answers also tell them that the job is over.

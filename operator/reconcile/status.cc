@@ -1,6 +1,7 @@
 #include "operator/reconcile/status.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "operator/reconcile/goodput.h"
@@ -8,6 +9,7 @@
 #include "operator/reconcile/waiting.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/api/names.h"
+#include "runtime/common/base/strings.h"
 
 namespace lockstep::reconcile {
 namespace {
@@ -92,6 +94,15 @@ void SetProgressing(const Observed& observed, const std::optional<WaitingReason>
             runs ? "waiting for workers to meet" : "waiting for pods to start");
 }
 
+std::string DescribeStragglers(const std::vector<rendezvous::SlowRank>& stragglers) {
+  constexpr std::size_t kNamed = 3;  // the others are counted
+  std::vector<std::string> named;
+  for (const auto& slow : stragglers | std::views::take(kNamed)) named.push_back(slow.ToString());
+  if (stragglers.size() > kNamed)
+    named.push_back("and " + std::to_string(stragglers.size() - kNamed) + " more");
+  return Join(named, "; ");
+}
+
 void SetMembership(const Observed& observed, Conditions& set) {
   const rendezvous::RendezvousView& view = observed.rendezvous;
   const auto wanted = static_cast<std::size_t>(observed.job.spec.worker.replicas);
@@ -102,6 +113,8 @@ void SetMembership(const Observed& observed, Conditions& set) {
       set.True(
           condition::kDegraded, reason::kReplicasMissing,
           CountOf(static_cast<int64_t>(view.members.size()), static_cast<int64_t>(wanted), "replicas train"));
+    } else if (!view.stragglers.empty()) {
+      set.True(condition::kDegraded, reason::kStraggler, DescribeStragglers(view.stragglers));
     } else {
       set.Clear(condition::kDegraded, reason::kAllReplicasIn);
     }

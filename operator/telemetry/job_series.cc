@@ -1,5 +1,7 @@
 #include "operator/telemetry/job_series.h"
 
+#include "runtime/common/api/conditions.h"
+
 namespace lockstep::telemetry {
 namespace {
 
@@ -32,6 +34,8 @@ JobSeries::JobSeries(prometheus::Registry& registry)
                     .Name("lockstep_job_restarts_total")
                     .Help("Restarts charged to the job's failurePolicy.maxRestarts.")
                     .Register(registry)),
+      straggler_(GaugeFamily(registry, "lockstep_job_straggler",
+                             "1 where a rank is slower than the others, by healthPolicy.straggler.")),
       goodput_(GaugeFamily(registry, "lockstep_job_goodput_ratio",
                            "Productive seconds divided by all since the job was first admitted.")),
       productive_seconds_(
@@ -59,6 +63,7 @@ JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
           .round = &round_.Add(labels),
           .step = &step_.Add(labels),
           .restarts = &restarts_.Add(labels),
+          .straggler = &straggler_.Add(labels),
           .goodput = &goodput_.Add(labels),
           .productive_seconds = &productive_seconds_.Add(labels),
           .lost_seconds = std::move(lost)};
@@ -79,6 +84,10 @@ void JobSeries::Set(const api::TrainingJob& job, const api::TrainingJobStatus& s
   series.ready_replicas->Set(status.ready_replicas);
   series.round->Set(status.rendezvous ? static_cast<double>(status.rendezvous->round) : 0);
   series.step->Set(status.progress ? static_cast<double>(status.progress->step) : 0);
+  const api::Condition* degraded = api::FindCondition(status.conditions, api::condition::kDegraded);
+  const bool has_straggler = degraded != nullptr && degraded->status == api::ConditionStatus::kTrue &&
+                             degraded->reason == api::reason::kStraggler;
+  series.straggler->Set(has_straggler ? 1 : 0);
   series.restarts->Increment(status.attempt - series.restarts->Value());
   const api::GoodputStatus goodput = status.goodput.value_or(api::GoodputStatus{});
   const api::LostSeconds& lost = goodput.lost_seconds;
@@ -101,6 +110,7 @@ void JobSeries::Remove(const std::string& uid) {
   round_.Remove(series.round);
   step_.Remove(series.step);
   restarts_.Remove(series.restarts);
+  straggler_.Remove(series.straggler);
   goodput_.Remove(series.goodput);
   productive_seconds_.Remove(series.productive_seconds);
   for (Gauge* gauge : series.lost_seconds) lost_seconds_.Remove(gauge);

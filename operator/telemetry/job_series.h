@@ -31,6 +31,7 @@ class JobSeries {
     prometheus::Gauge* round = nullptr;
     prometheus::Gauge* step = nullptr;
     prometheus::Counter* restarts = nullptr;
+    prometheus::Gauge* straggler = nullptr;
     prometheus::Gauge* goodput = nullptr;
     prometheus::Gauge* productive_seconds = nullptr;
     std::vector<prometheus::Gauge*> lost_seconds;  // in the order of api::LostSeconds
@@ -45,6 +46,7 @@ class JobSeries {
   prometheus::Family<prometheus::Gauge>& round_;
   prometheus::Family<prometheus::Gauge>& step_;
   prometheus::Family<prometheus::Counter>& restarts_;
+  prometheus::Family<prometheus::Gauge>& straggler_;
   prometheus::Family<prometheus::Gauge>& goodput_;
   prometheus::Family<prometheus::Gauge>& productive_seconds_;
   prometheus::Family<prometheus::Gauge>& lost_seconds_;

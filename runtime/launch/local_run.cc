@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/common/api/names.h"
+#include "runtime/common/api/rendezvous_settings_of.h"
 #include "runtime/common/api/worker_config_of.h"
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/queue.h"
@@ -80,14 +81,9 @@ class LocalRun {
     LOCKSTEP_TRY(server_, http::StartServer({}, [this](http::ServerRequest request, http::Responder respond) {
                    service_.Handle(std::move(request), std::move(respond));
                  }));
-    const api::TrainingJobSpec& spec = options_.job.spec;
-    service_.Configure(
-        job_, {.min_members = spec.min_replicas(),
-               .max_members = spec.max_replicas(),
-               .expected_members = spec.worker.replicas,
-               .standby_members = spec.standby_replicas,
-               .last_call = std::chrono::seconds(spec.rendezvous.last_call_seconds),
-               .heartbeat_timeout = std::chrono::seconds(spec.rendezvous.heartbeat_timeout_seconds)});
+    rendezvous::JobSettings settings = api::RendezvousSettingsOf(options_.job.spec);
+    settings.grow_delay = 0ms;  // on one machine nobody is waited for whom a scheduler still places
+    service_.Configure(job_, settings);
     protocol::WorkerConfig config = api::WorkerConfigOf(options_.job);
     config.job = job_;
     config.rendezvous.url = "http://127.0.0.1:" + std::to_string(server_->port());
@@ -192,6 +188,9 @@ class LocalRun {
       shown_round_ = view.round;
       Say("round " + std::to_string(view.round) + ": " + std::to_string(view.world_size) + " ranks");
     }
+    if (std::exchange(shown_stragglers_, view.stragglers) != view.stragglers) {
+      for (const rendezvous::SlowRank& slow : view.stragglers) Say(slow.ToString());
+    }
     if (view.evaluation.step > shown_evaluation_) {
       shown_evaluation_ = view.evaluation.step;
       Say("step " + std::to_string(view.evaluation.step) + ": test accuracy " +
@@ -238,6 +237,7 @@ class LocalRun {
   SteadyTime kill_at_ = SteadyTime::max();
   int64_t shown_change_ = 0;
   int64_t shown_round_ = 0;
+  std::vector<rendezvous::SlowRank> shown_stragglers_;
   int64_t shown_evaluation_ = 0;
   int64_t shown_checkpoint_ = 0;
   int64_t shown_step_ = 0;

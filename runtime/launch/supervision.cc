@@ -173,9 +173,9 @@ protocol::RankFailure Supervision::FailureOf(const RankExited& event) const {
   protocol::RankFailure failure{.exit_code = code, .last_lines = event.last_lines};
   // A signal is nobody's choice of an exit code, 128 + 15 included.
   if (!died) failure.cause = protocol::CauseOf(code);
-  if (rank.hang.has_value()) {
-    failure.cause = protocol::CauseOf(static_cast<int>(ExitCode::kHang));
-    failure.detection_seconds = rank.hang->finding.silent_seconds;
+  if (rank.ending.has_value()) {
+    failure.cause = protocol::CauseOf(static_cast<int>(rank.ending->code));
+    failure.detection_seconds = rank.ending->detection_seconds;
   }
   if (rank.state == RankState::kTraining) failure.ranks = {first_rank_ + event.local_rank};
   return failure;
@@ -185,7 +185,7 @@ void Supervision::RespawnOrGiveUp(const RankExited& event, const protocol::RankF
                                   SteadyTime now) {
   const Rank& rank = ranks_.at(static_cast<std::size_t>(event.local_rank));
   std::string why = rank.failure.reason;
-  if (rank.hang.has_value()) why = rank.hang->finding.ToString();
+  if (rank.ending.has_value()) why = rank.ending->why;
   const std::string what = Describe(event) + (why.empty() ? "" : " (" + why + ")");
   if (GivesUp(what, event.last_lines)) return;
   if (round_ > 0 || joining_) {
@@ -215,14 +215,14 @@ void Supervision::Handle(const Tick&, SteadyTime now) {
 void Supervision::LookForHang(int local_rank, SteadyTime now) {
   Rank& rank = ranks_.at(static_cast<std::size_t>(local_rank));
   if (rank.state == RankState::kExited) return;
-  if (rank.hang.has_value()) {
-    if (now >= rank.hang->end_at) EndHungRank(local_rank);
+  if (rank.ending.has_value()) {
+    if (now >= rank.ending->at) EndRank(local_rank);
     return;
   }
   const HangFinding finding = hang_detectors_.at(static_cast<std::size_t>(local_rank)).Look(now);
   if (finding.kind == HangFinding::Kind::kAsk) Do(TellRank{local_rank, protocol::Ping{}});
   if (finding.kind == HangFinding::Kind::kHangs) OnHang(local_rank, finding, now);
-  const bool may_act = settings_.config.health.on_hang != protocol::OnHang::kReport;
+  const bool may_act = settings_.config.health.on_hang != protocol::HealthAction::kReport;
   if (finding.kind == HangFinding::Kind::kRoundIsStuck && in_round_ && may_act) {
     Do(ReportBroken{{settings_.config.job, settings_.member, round_,
                      "rank process " + std::to_string(local_rank) + " " + finding.ToString()}});
@@ -232,19 +232,34 @@ void Supervision::LookForHang(int local_rank, SteadyTime now) {
 
 void Supervision::OnHang(int local_rank, const HangFinding& finding, SteadyTime now) {
   Do(ReportHang{local_rank, finding});
-  if (settings_.config.health.on_hang == protocol::OnHang::kReport) return;
+  const protocol::HealthAction action = settings_.config.health.on_hang;
+  if (action == protocol::HealthAction::kReport) return;
   Do(WriteStack{local_rank});
-  ranks_.at(static_cast<std::size_t>(local_rank)).hang = Hang{finding, now + kStackTime};
+  ranks_.at(static_cast<std::size_t>(local_rank)).ending =
+      Ending{ExitCode::kHang, finding.ToString(), action, now + kStackTime, finding.silent_seconds};
 }
 
-void Supervision::EndHungRank(int local_rank) {
-  Hang& hang = *ranks_.at(static_cast<std::size_t>(local_rank)).hang;
-  if (settings_.config.health.on_hang == protocol::OnHang::kReplacePod) {
-    return ExitNow(static_cast<int>(ExitCode::kHang),
-                   "rank process " + std::to_string(local_rank) + " " + hang.finding.ToString(),
-                   LeaveReason::kStopping);
+void Supervision::OnStraggler(const protocol::Straggler& straggler, SteadyTime now) {
+  const protocol::HealthAction action = settings_.config.health.on_straggler;
+  const int local_rank = straggler.rank - first_rank_;
+  if (action == protocol::HealthAction::kReport || local_rank < 0 || local_rank >= settings_.config.nproc)
+    return;
+  Rank& rank = ranks_.at(static_cast<std::size_t>(local_rank));
+  if (rank.state != RankState::kTraining || rank.ending.has_value()) return;
+  rank.ending = Ending{
+      ExitCode::kStraggler,
+      "is a straggler: computes " + FormatNumber(straggler.slowness, 2) + " times as long as the median rank",
+      action, now};
+  EndRank(local_rank);
+}
+
+void Supervision::EndRank(int local_rank) {
+  Ending& ending = *ranks_.at(static_cast<std::size_t>(local_rank)).ending;
+  if (ending.action == protocol::HealthAction::kReplacePod) {
+    return ExitNow(static_cast<int>(ending.code),
+                   "rank process " + std::to_string(local_rank) + " " + ending.why, LeaveReason::kStopping);
   }
-  hang.end_at = SteadyTime::max();
+  ending.at = SteadyTime::max();
   Do(KillRank{local_rank});
 }
 
@@ -302,7 +317,7 @@ void Supervision::OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now)
   Do(StartWatch{{settings_.config.job, settings_.member, round_}});
 }
 
-void Supervision::Handle(const WatchAnswered& event, SteadyTime) {
+void Supervision::Handle(const WatchAnswered& event, SteadyTime now) {
   if (!event.answer.ok() && event.answer.error().code == ErrorCode::kGone) {
     return ExitNow(static_cast<int>(ExitCode::kEvicted), event.answer.error().message,
                    LeaveReason::kStopping);
@@ -316,6 +331,9 @@ void Supervision::Handle(const WatchAnswered& event, SteadyTime) {
   } else {
     watch_failures_ = 0;
     Do(StartWatch{{settings_.config.job, settings_.member, round_}});
+    for (const protocol::Straggler& straggler : event.answer->stragglers) {
+      if (!exiting_) OnStraggler(straggler, now);
+    }
   }
 }
 
@@ -354,7 +372,12 @@ void Supervision::ExitNow(int code, std::string reason, LeaveReason leave, std::
   }
   if (code != static_cast<int>(ExitCode::kEvicted)) {
     Do(BeatNow{});
-    Do(ReportLeave{{settings_.config.job, settings_.member, round_, leave, reason, {}}});
+    Do(ReportLeave{{settings_.config.job,
+                    settings_.member,
+                    round_,
+                    leave,
+                    reason,
+                    {.cause = std::string(protocol::CauseOf(code))}}});
   }
   Do(Exit{code, std::move(reason), std::move(last_lines)});
 }
@@ -375,7 +398,13 @@ protocol::Heartbeat Supervision::CurrentHeartbeat() const {
                            .evaluation = evaluation_};
   for (int i = 0; i < settings_.config.nproc; ++i) {
     const Rank& rank = ranks_[static_cast<std::size_t>(i)];
-    beat.ranks.push_back({first_rank_ + i, rank.phase, rank.progress.step});
+    beat.ranks.push_back({.rank = first_rank_ + i,
+                          .phase = rank.phase,
+                          .step = rank.progress.step,
+                          .work_round = rank.progress.round,
+                          .steps = rank.progress.steps_total,
+                          .samples = rank.progress.samples_total,
+                          .compute_seconds = protocol::ComputeSeconds(rank.progress.phase_seconds)});
   }
   return beat;
 }

@@ -15,6 +15,7 @@
 
 #include "runtime/common/base/clock.h"
 #include "runtime/common/base/result.h"
+#include "runtime/common/protocol/exit_codes.h"
 #include "runtime/common/protocol/rendezvous.h"
 #include "runtime/launch/hang_detector.h"
 
@@ -114,9 +115,13 @@ class Supervision {
 
  private:
   enum class RankState { kWarmingUp, kReady, kTraining, kExited };
-  struct Hang {
-    HangFinding finding;
-    SteadyTime end_at;  // when its stack is written
+  // What we are about to do to a rank.
+  struct Ending {
+    protocol::ExitCode code = protocol::ExitCode::kHang;  // says why; the pod's, where that goes, too
+    std::string why;
+    protocol::HealthAction action = protocol::HealthAction::kRestart;
+    SteadyTime at{};  // when its stack is written
+    double detection_seconds = 0;
   };
   // The newest that a rank met by itself, whichever process it was.
   struct OwnError {
@@ -131,7 +136,7 @@ class Supervision {
     protocol::Progress progress;
     protocol::Failed failure;  // exit_code 0: it reported none
     bool finished = false;
-    std::optional<Hang> hang;  // it is about to be ended
+    std::optional<Ending> ending;
   };
 
   void Handle(const RankMessage& event, SteadyTime now);
@@ -150,7 +155,8 @@ class Supervision {
   void OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now);
   void LookForHang(int local_rank, SteadyTime now);
   void OnHang(int local_rank, const HangFinding& finding, SteadyTime now);
-  void EndHungRank(int local_rank);
+  void OnStraggler(const protocol::Straggler& straggler, SteadyTime now);
+  void EndRank(int local_rank);
   void JoinIfAllReady(SteadyTime now);
   void Rejoin(std::chrono::milliseconds delay);
   void EndRoundLocally(protocol::LeaveMode mode, int except_local_rank);

@@ -2,13 +2,16 @@
 
 A case is a function of a folder of its own; `main(cases)` reads BIN_FOLDER [NAME…] from the command line.
 """
+import contextlib
 import functools
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import cases
@@ -17,6 +20,8 @@ from cases import expect
 
 SAMPLES, BATCH, EPOCHS = 2000, 32, 4
 DEADLINE = 120
+# Short, so that a few steps feel it alike.
+MOMENT = 0.01
 
 
 def manifest(folder, replicas=3, minimum=1, sections=None, **training):
@@ -116,6 +121,29 @@ def seconds_without_commit(run, after):
     """Longest gap between commits of surviving ranks after a wall time, from the ledger's own times."""
     times = sorted(r["time"] for r in ledger.read(run.ledger) if r["event"] == "commit" and r.get("time", 0) >= after)
     return times[0] - after if times else None
+
+
+@contextlib.contextmanager
+def slowed(pid, times):
+    """The process runs for one of `times` moments and is stopped for the others."""
+    done = threading.Event()
+
+    def work():
+        with contextlib.suppress(ProcessLookupError):
+            while not done.wait(MOMENT):
+                os.kill(pid, signal.SIGSTOP)
+                done.wait(MOMENT * (times - 1))
+                os.kill(pid, signal.SIGCONT)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        worker.join()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def main(all_cases):

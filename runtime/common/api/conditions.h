@@ -47,6 +47,7 @@ inline constexpr std::string_view kRendezvous = "Rendezvous";  // waiting for me
 inline constexpr std::string_view kRoundFormed = "RoundFormed";
 inline constexpr std::string_view kTraining = "Training";
 inline constexpr std::string_view kReplicasMissing = "ReplicasMissing";
+inline constexpr std::string_view kStraggler = "Straggler";
 inline constexpr std::string_view kAllReplicasIn = "AllReplicasIn";
 inline constexpr std::string_view kReplicaFailed = "ReplicaFailed";
 inline constexpr std::string_view kRecovered = "Recovered";

@@ -95,7 +95,6 @@ void CheckFailurePolicy(const FailurePolicy& policy, Fields& fields) {
 
 void CheckHealthPolicy(const HealthPolicy& policy, Fields& fields) {
   const std::string path = "spec.healthPolicy.";
-  RefuseSection(fields, policy.straggler.has_value(), path + "straggler", "finding stragglers");
   RefuseSection(fields, policy.node_fault.has_value(), path + "nodeFault", "acting on node faults");
 }
 

@@ -38,13 +38,13 @@ int LimitOf(const WorkerSpec& worker, std::string_view suffix) {
   return 0;
 }
 
-protocol::OnHang OnHangOf(HealthAction action) {
+protocol::HealthAction ActionOf(HealthAction action) {
   switch (action) {
-    case HealthAction::kReport: return protocol::OnHang::kReport;
-    case HealthAction::kRestart: return protocol::OnHang::kRestart;
-    case HealthAction::kReplacePod: return protocol::OnHang::kReplacePod;
+    case HealthAction::kReport: return protocol::HealthAction::kReport;
+    case HealthAction::kRestart: return protocol::HealthAction::kRestart;
+    case HealthAction::kReplacePod: return protocol::HealthAction::kReplacePod;
   }
-  return protocol::OnHang::kRestart;
+  return protocol::HealthAction::kReport;
 }
 
 }  // namespace
@@ -72,7 +72,9 @@ protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job) {
       .first_step_timeout_seconds = static_cast<double>(spec.health_policy.first_step_timeout_seconds),
       .step_timeout_seconds = static_cast<double>(spec.health_policy.step_timeout_seconds.value_or(0)),
       .step_timeout_factor = spec.health_policy.step_timeout_factor,
-      .on_hang = OnHangOf(spec.health_policy.on_hang)};
+      .on_hang = ActionOf(spec.health_policy.on_hang)};
+  if (spec.health_policy.straggler)
+    config.health.on_straggler = ActionOf(spec.health_policy.straggler->action);
   config.in_place_limit = spec.failure_policy.in_place_limit;
   if (spec.training) config.training = TrainingSpecToJson(*spec.training);
   config.grace_period_seconds = static_cast<double>(

@@ -16,6 +16,7 @@ enum class ExitCode : int {
   kEvicted = 6,           // fenced out by a newer incarnation or round; never comes back
   kHang = 7,              // a rank made no progress and healthPolicy.onHang says ReplacePod; retryable
   kDeviceLost = 8,        // a device of this pod fails any process; retryable elsewhere
+  kStraggler = 9,         // healthPolicy.straggler.action says ReplacePod; retryable
   kPreempted = 143,       // SIGTERM, left in good order; charged to nobody
 };
 
@@ -27,6 +28,7 @@ enum class ExitCode : int {
     case ExitCode::kStore: return "UserError";
     case ExitCode::kRendezvous: return "Rendezvous";
     case ExitCode::kHang: return "Hang";
+    case ExitCode::kStraggler: return "Straggler";
     case ExitCode::kPreempted: return "Preemption";
     default: return "Infrastructure";
   }

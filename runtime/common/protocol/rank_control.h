@@ -47,6 +47,9 @@ struct Progress {
       phase_seconds;  // data, forward, backward, reduce, optimizer, sync, evaluate, checkpoint
 };
 
+// What a rank does by itself, of all that it does in a step.
+[[nodiscard]] double ComputeSeconds(const std::map<std::string, double>& phase_seconds);
+
 struct PhaseChanged {
   std::string phase;  // init, load, sync, train, evaluate, snapshot (of a checkpoint), save (the last one)
 };

@@ -65,16 +65,28 @@ struct WatchRequest {
   int64_t round = 0;
 };
 
+// A rank that computes for longer than the others (healthPolicy.straggler).
+struct Straggler {
+  int rank = 0;
+  double slowness = 1;  // times the median rank's time
+};
+
 struct WatchAnswer {
   bool over = false;  // the round is no longer current: leave it and join again
   LeaveMode mode = LeaveMode::kAbort;
   std::string reason;
+  std::vector<Straggler> stragglers;  // of the member's ranks; in the answer to a heartbeat
 };
 
 struct RankReport {
   int rank = 0;
   std::string phase;
   int64_t step = 0;
+  // Since the process started, all as of its newest Progress, which it sent in round work_round.
+  int64_t work_round = 0;
+  int64_t steps = 0;
+  int64_t samples = 0;
+  double compute_seconds = 0;
 };
 
 // Also carries what the operator shows in the job's status.
@@ -158,16 +170,26 @@ void Visit(WatchRequest& m, V& v) {
   v("round", m.round);
 }
 template <class V>
+void Visit(Straggler& m, V& v) {
+  v("rank", m.rank);
+  v("slowness", m.slowness);
+}
+template <class V>
 void Visit(WatchAnswer& m, V& v) {
   v("over", m.over);
   v("mode", m.mode);
   v("reason", m.reason);
+  v("stragglers", m.stragglers);
 }
 template <class V>
 void Visit(RankReport& m, V& v) {
   v("rank", m.rank);
   v("phase", m.phase);
   v("step", m.step);
+  v("workRound", m.work_round);
+  v("steps", m.steps);
+  v("samples", m.samples);
+  v("computeSeconds", m.compute_seconds);
 }
 template <class V>
 void Visit(Heartbeat& m, V& v) {

@@ -19,6 +19,7 @@ void Visit(HealthConfig& m, V& v) {
   v("stepTimeoutSeconds", m.step_timeout_seconds);
   v("stepTimeoutFactor", m.step_timeout_factor);
   v("onHang", m.on_hang);
+  v("onStraggler", m.on_straggler);
 }
 template <class V>
 void Visit(WorkerConfig& m, V& v) {

@@ -27,18 +27,21 @@ struct RendezvousConfig {
   double join_timeout_seconds = 600;
 };
 
-enum class OnHang {
+// About a rank that is not well.
+enum class HealthAction {
   kReport,      // log and count
   kRestart,     // end the rank process, start another in its place
-  kReplacePod,  // end the pod with ExitCode::kHang
+  kReplacePod,  // end the pod with the exit code that says so
 };
 
-// When a rank that makes no progress is taken to hang (runtime/launch/hang_detector.h).
+// When a rank that makes no progress is taken to hang (runtime/launch/hang_detector.h), and what follows. The
+// rendezvous finds stragglers.
 struct HealthConfig {
   double first_step_timeout_seconds = 1800;
   double step_timeout_seconds = 0;  // 0: learned, as step_timeout_factor times a typical step
   double step_timeout_factor = 10;
-  OnHang on_hang = OnHang::kRestart;
+  HealthAction on_hang = HealthAction::kRestart;
+  HealthAction on_straggler = HealthAction::kReport;
 };
 
 struct WorkerConfig {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "runtime/common/protocol/exit_codes.h"
 #include "runtime/common/protocol/fields.h"
 #include "runtime/common/rendezvous/round_changes.h"
 
@@ -15,6 +16,9 @@ constexpr std::chrono::milliseconds kSweepInterval{100};
 constexpr auto kLongPoll =
     std::chrono::duration_cast<SteadyTime::duration>(Seconds(protocol::kLongPollSeconds));
 
+constexpr std::string_view kStragglerCause =
+    protocol::CauseOf(static_cast<int>(protocol::ExitCode::kStraggler));
+
 template <typename Message>
 http::Response Reply(const Message& message) {
   return http::JsonResponse(200, DumpJson(protocol::MessageToJson(message)));
@@ -26,6 +30,20 @@ http::Response EvictedReply(const protocol::Member& member) {
 }
 
 }  // namespace
+
+JobEntry::JobEntry(protocol::JobIdentity job, const JobSettings& settings)
+    : job_(std::move(job)), round_(settings) {
+  Configure(settings);
+}
+
+void JobEntry::Configure(const JobSettings& settings) {
+  round_.SetSettings(settings);
+  if (!settings.straggler.has_value()) {
+    stragglers_.reset();
+  } else if (!stragglers_.has_value() || stragglers_->settings() != *settings.straggler) {
+    stragglers_.emplace(*settings.straggler);
+  }
+}
 
 void JobEntry::Join(const protocol::JoinRequest& request, http::Responder respond, Moment now,
                     Outbox& outbox) {
@@ -66,7 +84,20 @@ void JobEntry::Heartbeat(const protocol::Heartbeat& heartbeat, http::Responder r
     return;
   }
   TakeProgress(heartbeat, now);
-  outbox.emplace_back(std::move(respond), Reply(AnswerFor(heartbeat.round)));
+  if (stragglers_.has_value() && stragglers_->Heard(heartbeat.round, heartbeat.ranks)) has_news_ = true;
+  protocol::WatchAnswer answer = AnswerFor(heartbeat.round);
+  answer.stragglers = StragglersOf(heartbeat);
+  outbox.emplace_back(std::move(respond), Reply(answer));
+}
+
+std::vector<protocol::Straggler> JobEntry::StragglersOf(const protocol::Heartbeat& heartbeat) const {
+  std::vector<protocol::Straggler> mine;
+  if (!stragglers_.has_value() || spared_.contains(heartbeat.member.slot)) return mine;
+  for (const auto& [rank, slowness] : stragglers_->found()) {
+    const bool is_mine = rank >= heartbeat.first_rank && rank < heartbeat.first_rank + heartbeat.nproc;
+    if (is_mine && heartbeat.round == stragglers_->round()) mine.push_back({rank, slowness});
+  }
+  return mine;
 }
 
 void JobEntry::Broken(const protocol::BrokenReport& report, http::Responder respond, Moment now,
@@ -78,6 +109,7 @@ void JobEntry::Broken(const protocol::BrokenReport& report, http::Responder resp
 
 void JobEntry::Leave(const protocol::LeaveRequest& request, http::Responder respond, Moment now,
                      Outbox& outbox) {
+  if (request.failure.cause == kStragglerCause) spared_.insert(request.member.slot);
   const Admission admission = round_.Leave(request, now.steady);
   admission == Admission::kEvicted ? outbox.emplace_back(std::move(respond), EvictedReply(request.member))
                                    : outbox.emplace_back(std::move(respond), http::JsonResponse(200, "{}"));
@@ -94,6 +126,9 @@ void JobEntry::PodGone(const PodEnd& end, Moment now, Outbox& outbox) {
 
 bool JobEntry::Advance(Moment now, Outbox& outbox) {
   round_.Tick(now.steady);
+  const auto& running = round_.running();
+  if (stragglers_.has_value() && running.has_value())
+    stragglers_->BeginRound(running->number, running->world);
   const bool moved = std::exchange(seen_revision_, round_.revision()) != round_.revision();
   if (moved) RecordChanges(now);
   const Rounds rounds = CurrentRounds();
@@ -120,7 +155,14 @@ RendezvousView JobEntry::View() const {
   view.waiting = round_.waiting();
   if (!round_.running().has_value()) return view;
   view.world_size = round_.running()->world;
-  for (const Peer& peer : round_.running()->peers) view.members.push_back(peer.pod);
+  for (const Peer& peer : round_.running()->peers) {
+    view.members.push_back(peer.pod);
+    if (!stragglers_.has_value()) continue;
+    for (int rank = peer.first_rank; rank < peer.first_rank + peer.nproc; ++rank) {
+      const auto found = stragglers_->found().find(rank);
+      if (found != stragglers_->found().end()) view.stragglers.push_back({peer.pod, rank, found->second});
+    }
+  }
   return view;
 }
 

@@ -3,6 +3,8 @@
 // synchronised: the service calls it under its lock, and sends the answers it returns after releasing it.
 
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "runtime/common/http/server.h"
 #include "runtime/common/protocol/rendezvous.h"
 #include "runtime/common/rendezvous/round.h"
+#include "runtime/common/rendezvous/stragglers.h"
 #include "runtime/common/rendezvous/view.h"
 
 namespace lockstep::rendezvous {
@@ -25,9 +28,9 @@ struct Moment {
 
 class JobEntry {
  public:
-  JobEntry(protocol::JobIdentity job, const JobSettings& settings) : job_(std::move(job)), round_(settings) {}
+  JobEntry(protocol::JobIdentity job, const JobSettings& settings);
 
-  void Configure(const JobSettings& settings) { round_.SetSettings(settings); }
+  void Configure(const JobSettings& settings);
 
   void Join(const protocol::JoinRequest& request, http::Responder respond, Moment now, Outbox& outbox);
   void Watch(const protocol::WatchRequest& request, http::Responder respond, Moment now, Outbox& outbox);
@@ -73,12 +76,16 @@ class JobEntry {
   [[nodiscard]] protocol::WatchAnswer AnswerFor(int64_t round) const;
   void TakeHeldStep(int64_t step);
   void TakeProgress(const protocol::Heartbeat& heartbeat, Moment now);
+  // Of the member; those to act on.
+  [[nodiscard]] std::vector<protocol::Straggler> StragglersOf(const protocol::Heartbeat& heartbeat) const;
   void RecordChanges(Moment now);
   void RecordRecovery(const protocol::Progress& progress, Moment now);
 
   protocol::JobIdentity job_;
   Round round_;
-  RendezvousView view_;  // without what View() takes from round_
+  std::optional<Stragglers> stragglers_;
+  std::set<int> spared_;  // slots that were restarted for being slow: once must do
+  RendezvousView view_;   // without what View() takes from round_
   int64_t seen_revision_ = 0;
   Rounds answered_;
   SteadyTime next_sweep_{};           // of the long polls, for those that have waited long enough

@@ -3,8 +3,16 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 namespace lockstep::rendezvous {
+
+// spec.healthPolicy.straggler; what follows is the worker's matter.
+struct StragglerSettings {
+  double factor = 1.5;
+  int window_steps = 100;
+  friend bool operator==(const StragglerSettings&, const StragglerSettings&) = default;
+};
 
 struct JobSettings {
   int min_members = 1;  // fewer never form a round
@@ -14,6 +22,7 @@ struct JobSettings {
   std::chrono::milliseconds last_call{3'000};           // how long a round waits for those nobody saw die
   std::chrono::milliseconds grow_delay{0};              // how long a newcomer waits for other newcomers
   std::chrono::milliseconds heartbeat_timeout{10'000};  // silence that counts as a death
+  std::optional<StragglerSettings> straggler{};         // absent: nobody looks
   int64_t first_round = 1;  // rounds start here or above: status.rendezvous.round + 1 after a restart
 };
 

@@ -46,6 +46,17 @@ struct RoundChange {
   friend bool operator==(const RoundChange&, const RoundChange&) = default;
 };
 
+// A rank that is slower than the others of the running round.
+struct SlowRank {
+  std::string pod;
+  int rank = 0;
+  double slowness = 1;  // times the median rank's time, when it was found
+
+  [[nodiscard]] std::string ToString() const;
+
+  friend bool operator==(const SlowRank&, const SlowRank&) = default;
+};
+
 struct RendezvousView {
   int64_t round = 0;                 // newest round ever given out; 0: none
   int world_size = 0;                // ranks in the current round; 0: between rounds
@@ -60,6 +71,7 @@ struct RendezvousView {
   std::vector<protocol::Saved> saves;  // newest 32, newest last
   protocol::Evaluated evaluation;      // newest; step 0: none
   std::vector<RoundChange> changes;    // newest 10, newest last
+  std::vector<SlowRank> stragglers;    // in the order of the ranks
 };
 
 }  // namespace lockstep::rendezvous

@@ -36,8 +36,15 @@ TEST(MakePlan, CreatesEverythingOfANewJobInTheOrderInWhichItIsNeeded) {
   EXPECT_EQ(plan.rendezvous->expected_members, 2);
   EXPECT_EQ(plan.rendezvous->min_members, 2);
   EXPECT_EQ(plan.rendezvous->first_round, 1);
+  EXPECT_FALSE(plan.rendezvous->straggler.has_value());
   EXPECT_EQ(plan.status.state, "Pending");
   EXPECT_TRUE(plan.status.start_time.has_value());
+}
+
+TEST(MakePlan, LetsTheRendezvousLookForStragglersWhereAsked) {
+  JobWorld world;
+  world.observed().job.spec.health_policy.straggler = api::StragglerPolicy{.factor = 3, .window_steps = 7};
+  EXPECT_EQ(MakePlan(world.observed()).rendezvous->straggler, (rendezvous::StragglerSettings{3, 7}));
 }
 
 TEST(MakePlan, HasNothingToDoForAJobAsItShouldBe) {

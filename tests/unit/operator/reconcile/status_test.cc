@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "operator/reconcile/notes.h"
 #include "operator/reconcile/plan.h"
 #include "runtime/common/api/conditions.h"
 #include "tests/support/job_world.h"
@@ -45,6 +46,29 @@ TEST(Status, IsDegradedWhileFewerTrainAndRestartingWhileNobodyDoes) {
   ASSERT_EQ(status.restarts.size(), 1U);
   EXPECT_EQ(status.restarts[0].round, 2);
   EXPECT_EQ(status.restarts[0].cause, api::FailureCause::kInfrastructure);
+}
+
+TEST(Status, NamesAStragglerInAConditionAndOneEvent) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(2, {0, 1}, 5);
+  const auto before = MakePlan(world.observed()).status;
+  world.observed().job.status = before;
+  world.observed().rendezvous.stragglers = {{"job-worker-1", 1, 2.5}};
+  const auto status = MakePlan(world.observed()).status;
+  const api::Condition* degraded = api::FindCondition(status.conditions, condition::kDegraded);
+  ASSERT_NE(degraded, nullptr);
+  EXPECT_EQ(degraded->reason, "Straggler");
+  EXPECT_EQ(degraded->message,
+            "rank 1 (job-worker-1) is a straggler: it computes 2.5 times as long as the median rank");
+  EXPECT_EQ(status.state, "Running");
+  const auto notes = NotesOfConditions(before, status);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes[0].reason, "Straggler");
+  EXPECT_EQ(notes[0].note, degraded->message);
+  EXPECT_TRUE(NotesOfConditions(status, status).empty());
+  world.observed().job.status = status;
+  world.observed().rendezvous.stragglers.clear();
+  EXPECT_FALSE(api::IsTrue(MakePlan(world.observed()).status.conditions, condition::kDegraded));
 }
 
 TEST(Status, KeepsWhatItKnowsWhileARestartedOperatorKnowsNothing) {

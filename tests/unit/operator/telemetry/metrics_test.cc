@@ -69,6 +69,11 @@ TEST(Metrics, FollowAJobAndForgetIt) {
   EXPECT_THAT(
       text,
       HasSubstr("lockstep_job_lost_seconds{job_name=\"a\",namespace=\"team\",reason=\"rendezvous\"} 10"));
+  EXPECT_THAT(text, HasSubstr("lockstep_job_straggler{job_name=\"a\",namespace=\"team\"} 0"));
+  status.conditions = {{.type = "Degraded", .status = api::ConditionStatus::kTrue, .reason = "Straggler"}};
+  metrics.OnJob(Job(), status, {});
+  text = metrics.Expose(0).body;
+  EXPECT_THAT(text, HasSubstr("lockstep_job_straggler{job_name=\"a\",namespace=\"team\"} 1"));
   metrics.OnJobGone({"team", "a", "u"});
   text = metrics.Expose(0).body;
   EXPECT_THAT(text, HasSubstr("lockstep_jobs{state=\"Running\"} 0"));

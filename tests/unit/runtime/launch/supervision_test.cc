@@ -275,7 +275,7 @@ TEST_F(SupervisionTest, SigtermLetsTheRanksSaveThenExitsAsPreempted) {
 
 class HangTest : public SupervisionTest {
  protected:
-  explicit HangTest(protocol::OnHang on_hang = protocol::OnHang::kRestart) {
+  explicit HangTest(protocol::HealthAction on_hang = protocol::HealthAction::kRestart) {
     SupervisionSettings settings = SettingsOf(1);
     settings.config.health = {.step_timeout_seconds = 5, .on_hang = on_hang};
     supervision_ = Supervision(settings);
@@ -353,7 +353,7 @@ TEST_F(HangTest, NothingHangsDuringTheGracePeriod) {
 
 class ReportHangTest : public HangTest {
  protected:
-  ReportHangTest() : HangTest(protocol::OnHang::kReport) {}
+  ReportHangTest() : HangTest(protocol::HealthAction::kReport) {}
 };
 
 TEST_F(ReportHangTest, IsReportedAndLeftAlone) {
@@ -366,7 +366,7 @@ TEST_F(ReportHangTest, IsReportedAndLeftAlone) {
 
 class ReplacePodOnHangTest : public HangTest {
  protected:
-  ReplacePodOnHangTest() : HangTest(protocol::OnHang::kReplacePod) {}
+  ReplacePodOnHangTest() : HangTest(protocol::HealthAction::kReplacePod) {}
 };
 
 TEST_F(ReplacePodOnHangTest, EndsThePodAfterTheStackIsWritten) {
@@ -376,6 +376,78 @@ TEST_F(ReplacePodOnHangTest, EndsThePodAfterTheStackIsWritten) {
   ASSERT_NE(Find<Exit>(ended), nullptr);
   EXPECT_EQ(Find<Exit>(ended)->code, static_cast<int>(ExitCode::kHang));
   EXPECT_EQ(Find<ReportLeave>(ended)->request.reason, LeaveReason::kStopping);
+}
+
+class StragglerTest : public SupervisionTest {
+ protected:
+  explicit StragglerTest(protocol::HealthAction action = protocol::HealthAction::kRestart) {
+    SupervisionSettings settings = SettingsOf(1);
+    settings.config.health.on_straggler = action;
+    supervision_ = Supervision(settings);
+    (void)supervision_.Start(now_);
+    EnterRound(5);
+  }
+  Actions TellOfIt() { return Send(WatchAnswered{5, protocol::WatchAnswer{.stragglers = {{1, 3.25}}}}); }
+};
+
+TEST_F(StragglerTest, IsKilledOnceAndRespawnedWithItsCause) {
+  EXPECT_NE(Find<KillRank>(TellOfIt()), nullptr);
+  EXPECT_EQ(Find<KillRank>(TellOfIt()), nullptr) << "it is about to die";
+  const Actions died = Send(RankExited{.signal = 9});
+  EXPECT_NE(Find<SpawnRank>(died), nullptr);
+  const protocol::LeaveRequest& leave = Find<ReportLeave>(died)->request;
+  EXPECT_EQ(leave.failure.cause, "Straggler");
+  EXPECT_NE(leave.detail.find("computes 3.2 times as long as the median rank"), std::string::npos)
+      << leave.detail;
+}
+
+TEST_F(StragglerTest, WhatIsSaidOfAnotherPodsRankIsNotForThisOne) {
+  EXPECT_EQ(Find<KillRank>(Send(WatchAnswered{5, protocol::WatchAnswer{.stragglers = {{0, 3}, {2, 3}}}})),
+            nullptr);
+}
+
+class ReportStragglerTest : public StragglerTest {
+ protected:
+  ReportStragglerTest() : StragglerTest(protocol::HealthAction::kReport) {}
+};
+
+TEST_F(ReportStragglerTest, IsLeftAlone) {
+  const Actions actions = TellOfIt();
+  EXPECT_EQ(Find<KillRank>(actions), nullptr);
+  EXPECT_EQ(Find<Exit>(actions), nullptr);
+}
+
+class ReplaceStragglersPodTest : public StragglerTest {
+ protected:
+  ReplaceStragglersPodTest() : StragglerTest(protocol::HealthAction::kReplacePod) {}
+};
+
+TEST_F(ReplaceStragglersPodTest, EndsThePodWithItsCause) {
+  const Actions ended = TellOfIt();
+  ASSERT_NE(Find<Exit>(ended), nullptr);
+  EXPECT_EQ(Find<Exit>(ended)->code, static_cast<int>(ExitCode::kStraggler));
+  EXPECT_EQ(protocol::CauseOf(Find<Exit>(ended)->code), "Straggler");
+  EXPECT_EQ(Find<ReportLeave>(ended)->request.failure.cause, "Straggler") << "so that it is done once";
+}
+
+TEST_F(SupervisionTest, AHeartbeatTellsHowLongEachRankComputed) {
+  EnterRound(5);
+  (void)Say(protocol::Progress{.round = 5,
+                               .step = 9,
+                               .steps_total = 4,
+                               .samples_total = 32,
+                               .phase_seconds = {{"data", 1},
+                                                 {"forward", 2},
+                                                 {"backward", 4},
+                                                 {"reduce", 8},
+                                                 {"evaluate", 16},
+                                                 {"checkpoint", 32},
+                                                 {"optimizer", 64}}});
+  const protocol::RankReport report = supervision_.CurrentHeartbeat().ranks.at(0);
+  EXPECT_EQ(report.work_round, 5);
+  EXPECT_EQ(report.steps, 4);
+  EXPECT_EQ(report.samples, 32);
+  EXPECT_EQ(report.compute_seconds, 7) << "neither waiting for others, nor evaluating, nor saving";
 }
 
 class TwoRanksTest : public SupervisionTest {

@@ -77,7 +77,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ShrinkJob", "/spec/failurePolicy",
              R"({"rules": [{"action": "ShrinkJob", "onCauses": ["Hang"]}]})",
              "spec.failurePolicy.rules[0].action"},
-        Case{"Straggler", "/spec/healthPolicy", R"({"straggler": {}})", "spec.healthPolicy.straggler"},
         Case{"NodeFault", "/spec/healthPolicy", R"({"nodeFault": {}})", "spec.healthPolicy.nodeFault"},
         Case{"StartupDeadline", "/spec/runPolicy", R"({"startupDeadlineSeconds": 5})",
              "spec.runPolicy.startupDeadlineSeconds"},
@@ -121,7 +120,7 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
                   {"action": "RestartIgnoringLimit", "onPodConditions": [{"type": "DisruptionTarget"}]}]})");
   json = With(json, "/spec/healthPolicy",
               R"({"firstStepTimeoutSeconds": 5, "stepTimeoutSeconds": 5, "stepTimeoutFactor": 5,
-                  "onHang": "ReplacePod"})");
+                  "onHang": "ReplacePod", "straggler": {"factor": 2, "windowSteps": 5, "action": "Restart"}})");
   json = With(json, "/spec/runPolicy",
               R"({"activeDeadlineSeconds": 5, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "None"})");
   json = With(json, "/spec/schedulingPolicy", R"({"priorityClassName": "high"})");

@@ -51,14 +51,16 @@ TEST(WorkerConfigOf, TellsWhenARankHangs) {
   job.spec.health_policy = {.first_step_timeout_seconds = 60,
                             .step_timeout_seconds = 5,
                             .step_timeout_factor = 3,
-                            .on_hang = HealthAction::kReplacePod};
+                            .on_hang = HealthAction::kReplacePod,
+                            .straggler = StragglerPolicy{.action = HealthAction::kRestart}};
   // Through the document, as a worker reads it.
   const auto config = protocol::WorkerConfigFromJson(protocol::WorkerConfigToJson(WorkerConfigOf(job)));
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(config->health.first_step_timeout_seconds, 60);
   EXPECT_EQ(config->health.step_timeout_seconds, 5);
   EXPECT_EQ(config->health.step_timeout_factor, 3);
-  EXPECT_EQ(config->health.on_hang, protocol::OnHang::kReplacePod);
+  EXPECT_EQ(config->health.on_hang, protocol::HealthAction::kReplacePod);
+  EXPECT_EQ(config->health.on_straggler, protocol::HealthAction::kRestart);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/common/protocol/fields.h"
+
 namespace lockstep::rendezvous {
 namespace {
 
@@ -86,6 +88,60 @@ TEST_F(JobEntryTest, KeepsEachCheckpointOnce) {
   (void)Beat({}, {.step = 50, .uri = "b", .stall_seconds = 2});
   ASSERT_EQ(entry_.View().saves.size(), 2U);
   EXPECT_EQ(entry_.View().saves[1].stall_seconds, 2);
+}
+
+class StragglerEntryTest : public JobEntryTest {
+ protected:
+  StragglerEntryTest() {
+    entry_.Configure({.min_members = 1,
+                      .max_members = 2,
+                      .expected_members = 2,
+                      .straggler = StragglerSettings{.factor = 1.5, .window_steps = 4}});
+    (void)Advance();
+  }
+
+  // What the answer says of its stragglers. Rank 1 takes three times as long as rank 0.
+  std::vector<protocol::Straggler> Work(int rank, int64_t steps, int64_t round = 1) {
+    entry_.Heartbeat({.member = MemberOf(rank),
+                      .round = round,
+                      .first_rank = rank,
+                      .ranks = {{.rank = rank,
+                                 .work_round = round,
+                                 .steps = steps,
+                                 .samples = steps,
+                                 .compute_seconds = static_cast<double>(rank == 1 ? 3 * steps : steps)}}},
+                     {}, now_, outbox_);
+    const Json reply = *ParseJson(outbox_.back().second.body);
+    return protocol::MessageFromJson<protocol::WatchAnswer>(reply)->stragglers;
+  }
+  void MakeSteps(int64_t round) {
+    for (int64_t steps = 0; steps <= 4; ++steps) {
+      for (int rank : {0, 1}) (void)Work(rank, steps, round);
+    }
+  }
+};
+
+TEST_F(StragglerEntryTest, ShowsTheRankAndTellsItsMemberAlone) {
+  MakeSteps(1);
+  EXPECT_TRUE(Advance()) << "worth a reconcile";
+  EXPECT_EQ(entry_.View().stragglers, (std::vector<SlowRank>{{"pod-1", 1, 3.0}}));
+  EXPECT_TRUE(Work(0, 5).empty());
+  EXPECT_EQ(Work(1, 5).size(), 1U);
+  EXPECT_EQ(Work(1, 5).size(), 1U) << "an answer may be lost";
+}
+
+TEST_F(StragglerEntryTest, AsksForOneRestartOfAReplica) {
+  MakeSteps(1);
+  protocol::LeaveRequest leave{.member = MemberOf(1), .round = 1, .reason = LeaveReason::kRankDied};
+  leave.failure.cause = "Straggler";
+  entry_.Leave(
+      leave, [](auto) {}, now_, outbox_);
+  (void)Advance();
+  EXPECT_EQ(change().cause, "Straggler");
+  for (int slot : {1, 0}) Join(slot, 41);
+  MakeSteps(2);
+  EXPECT_EQ(entry_.View().stragglers.size(), 1U) << "it is still shown";
+  EXPECT_TRUE(Work(1, 5, 2).empty());
 }
 
 }  // namespace

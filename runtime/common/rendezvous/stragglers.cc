@@ -1,0 +1,86 @@
+#include "runtime/common/rendezvous/stragglers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/common/base/strings.h"
+#include "runtime/common/rendezvous/view.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+constexpr int kParts = 4;
+
+// The lower one of two: with a world of two, the faster rank is what the other is compared with.
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+std::string SlowRank::ToString() const {
+  return "rank " + std::to_string(rank) + " (" + pod + ") is a straggler: it computes " +
+         FormatNumber(slowness, 2) + " times as long as the median rank";
+}
+
+void Stragglers::BeginRound(int64_t round, int world) {
+  if (std::exchange(round_, round) == round) return;
+  ranks_.assign(static_cast<std::size_t>(world), {});
+  made_part_ = 0;
+  found_.clear();
+}
+
+bool Stragglers::Heard(int64_t round, const std::vector<protocol::RankReport>& ranks) {
+  if (round != round_ || ranks_.size() < 2) return false;
+  for (const protocol::RankReport& report : ranks) Take(report);
+  return made_part_ == ranks_.size() && Compare();
+}
+
+void Stragglers::Take(const protocol::RankReport& report) {
+  const auto rank = static_cast<std::size_t>(report.rank);
+  // A report may still be of the round before.
+  if (report.work_round != round_ || report.rank < 0 || rank >= ranks_.size()) return;
+  Work& work = ranks_[rank];
+  work.newest = report;
+  if (!work.at_begin.has_value()) work.at_begin = report;
+  const int64_t steps = report.steps - work.at_begin->steps;
+  if (work.has_made_part || steps < std::max(1, settings_.window_steps / kParts)) return;
+  work.has_made_part = true;
+  ++made_part_;
+}
+
+bool Stragglers::Compare() {
+  std::vector<double> per_step;
+  std::vector<double> per_sample;
+  for (Work& work : ranks_) {
+    const double seconds = work.newest.compute_seconds - work.at_begin->compute_seconds;
+    const int64_t samples = work.newest.samples - work.at_begin->samples;
+    per_step.push_back(seconds / static_cast<double>(work.newest.steps - work.at_begin->steps));
+    per_sample.push_back(seconds / static_cast<double>(std::max<int64_t>(1, samples)));
+    work.at_begin = work.newest;
+    work.has_made_part = false;
+  }
+  made_part_ = 0;
+  const double step = Median(per_step);
+  const double sample = Median(per_sample);
+  bool has_changed = false;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const int rank = static_cast<int>(i);
+    const bool is_slow = per_step[i] > settings_.factor * step && per_sample[i] > settings_.factor * sample;
+    int& parts = ranks_[i].parts_in_a_row;
+    parts = is_slow == found_.contains(rank) ? 0 : parts + 1;
+    if (parts < kParts) continue;
+    parts = 0;
+    has_changed = true;
+    if (is_slow) {
+      found_[rank] = per_step[i] / step;
+    } else {
+      found_.erase(rank);
+    }
+  }
+  return has_changed;
+}
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Ranks that are slower than the others, in `lockstep run`: found, named, and acted on once; and no alarm where nobody is.
+
+run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
+"""
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from cases import expect  # noqa: E402
+from local_run import Run, expect_complete, main, manifest, slowed  # noqa: E402
+
+EPOCHS = 40
+FOUND = re.compile(r"rank (\d) \(local-worker-(\d)\) is a straggler: it computes (\S+) times")
+
+
+def job(folder, **policy):
+    # Steps that last long enough to be slowed down, and windows of a few heartbeats.
+    return manifest(folder, replicas=2, epochs=EPOCHS, model={"name": "mlp", "mlp": {"hiddenSizes": [512, 512]}},
+                    evaluation={"everyEpochs": 10},
+                    sections={"rendezvous": {"heartbeatIntervalSeconds": 1},
+                              "healthPolicy": {"straggler": {"factor": 2, "windowSteps": 40, **policy}}})
+
+
+def rank_of(run, slot):
+    name = f"local-worker-{slot}".encode()
+    for pid in run.ranks():
+        if b"LOCKSTEP_POD_NAME=" + name in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            return pid
+    return None
+
+
+def log_of(folder, slot):
+    return pathlib.Path(folder, "run", f"local-worker-{slot}.log").read_text()
+
+
+def a_slow_rank_is_named_and_left_alone(folder):
+    with Run(folder, job(folder)) as run:
+        run.until_step(20)
+        before = sorted(run.ranks())
+        with slowed(rank_of(run, 1), 4):
+            run.until("the straggler's name", lambda: FOUND.search(run.output()))
+        expect(sorted(run.ranks()) == before, "a process was replaced")
+        expect_complete(run, EPOCHS)
+        found = FOUND.findall(run.output())
+    expect([f[:2] for f in found] == [("1", "1")], f"found: {found}")
+    print(f"     slowed 4 times, found at {found[0][2]} times")
+
+
+def a_slow_rank_is_restarted_once(folder):
+    with Run(folder, job(folder, action="Restart")) as run:
+        run.until_step(20)
+        healthy, victim = rank_of(run, 0), rank_of(run, 1)
+        with slowed(victim, 4):
+            run.until("its end", lambda: victim not in run.ranks())
+        run.until("a new process", lambda: rank_of(run, 1))
+        second = rank_of(run, 1)
+        run.until("its return", lambda: log_of(folder, 1).count("rank entered the round") >= 2)
+        with slowed(second, 4):
+            run.until("that it is slow again", lambda: len(FOUND.findall(run.output())) >= 2)
+        expect(sorted(run.ranks()) == sorted([healthy, second]), "it was restarted again")
+        expect_complete(run, EPOCHS)
+    left = [line for line in log_of(folder, 1).splitlines() if "leaving the round" in line and "is a straggler" in line]
+    expect(len(left) == 1, f"left the round for it: {left}")
+
+
+def nobody_is_slow_where_ranks_evaluate_and_save(folder):
+    path = manifest(folder, replicas=2, epochs=EPOCHS, evaluation={"everyEpochs": 1, "batchSize": 1},
+                    data={"format": "synthetic", "synthetic": {"samples": 2000, "testSamples": 2000, "shape": [1, 28, 28],
+                                                               "classes": 10}},
+                    sections={"rendezvous": {"heartbeatIntervalSeconds": 1},
+                              "checkpoint": {"uri": f"file://{folder}/checkpoints", "intervalSteps": 20},
+                              "healthPolicy": {"straggler": {"factor": 2, "windowSteps": 40}}})
+    with Run(folder, path) as run:
+        expect_complete(run, EPOCHS)
+        expect("straggler" not in run.output(), run.output()[-4000:])
+
+
+CASES = [a_slow_rank_is_named_and_left_alone, a_slow_rank_is_restarted_once, nobody_is_slow_where_ranks_evaluate_and_save]
+
+
+if __name__ == "__main__":
+    sys.exit(main(CASES))

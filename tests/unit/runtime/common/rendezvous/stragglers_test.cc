@@ -1,0 +1,129 @@
+#include "runtime/common/rendezvous/stragglers.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace lockstep::rendezvous {
+namespace {
+
+// A round whose ranks report after each part of the window: 25 steps.
+class StragglersTest : public ::testing::Test {
+ protected:
+  explicit StragglersTest(int world = 4) : ranks_(static_cast<std::size_t>(world)) { Begin(1); }
+
+  void Begin(int64_t round) {
+    round_ = round;
+    stragglers_.BeginRound(round, static_cast<int>(ranks_.size()));
+    EXPECT_FALSE(Report());  // where they begin
+  }
+  bool Report() {
+    bool has_changed = false;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      ranks_[i].rank = static_cast<int>(i);
+      ranks_[i].work_round = round_;
+      has_changed = stragglers_.Heard(round_, {ranks_[i]}) || has_changed;
+    }
+    return has_changed;
+  }
+  // How long a rank computes for a step, and how many samples it has in one; 1 s and 8 samples unless said.
+  bool Part(const std::map<int, double>& seconds = {}, const std::map<int, int64_t>& samples = {}) {
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      const int rank = static_cast<int>(i);
+      ranks_[i].steps += 25;
+      ranks_[i].compute_seconds += 25 * (seconds.contains(rank) ? seconds.at(rank) : 1);
+      ranks_[i].samples += 25 * (samples.contains(rank) ? samples.at(rank) : 8);
+    }
+    return Report();
+  }
+  [[nodiscard]] const std::map<int, double>& found() const { return stragglers_.found(); }
+
+  int64_t round_ = 0;
+  std::vector<protocol::RankReport> ranks_;
+  Stragglers stragglers_{{.factor = 1.5, .window_steps = 100}};
+};
+
+TEST_F(StragglersTest, OneThatIsSlowForAWindowIsFoundOnce) {
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(Part({{2, 3.0}})) << i;
+  EXPECT_TRUE(found().empty());
+  EXPECT_TRUE(Part({{2, 3.0}}));
+  EXPECT_EQ(found(), (std::map<int, double>{{2, 3.0}}));
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(Part({{2, 4.0}})) << "known";
+}
+
+TEST_F(StragglersTest, OneSlowStepIsNone) {
+  for (int i = 0; i < 50; ++i) EXPECT_FALSE(Part({{2, i % 4 == 0 ? 100.0 : 1.0}})) << i;
+}
+
+TEST_F(StragglersTest, OneThatIsSlowByLessThanTheFactorIsNone) {
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(Part({{2, 1.49}}));
+}
+
+TEST_F(StragglersTest, IsNoneAnyMoreAfterAWindowThatWasNotSlow) {
+  for (int i = 0; i < 4; ++i) (void)Part({{2, 3.0}});
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(Part({{2, i % 4 == 3 ? 3.0 : 1.0}})) << "it comes and goes";
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(Part());
+  EXPECT_TRUE(Part());
+  EXPECT_TRUE(found().empty());
+}
+
+TEST_F(StragglersTest, WhoHasMoreSamplesIsNotSlow) {
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(Part({{0, 2.0}}, {{0, 16}}));
+}
+
+TEST_F(StragglersTest, WhoHasFewerSamplesForBeingSlowHoldsNobodyUp) {
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(Part({}, {{3, 2}}));
+}
+
+TEST_F(StragglersTest, ANewRoundBeginsAnew) {
+  for (int i = 0; i < 4; ++i) (void)Part({{2, 3.0}});
+  ASSERT_FALSE(found().empty());
+  Begin(2);
+  EXPECT_TRUE(found().empty());
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(Part({{2, 3.0}}));
+  EXPECT_TRUE(Part({{2, 3.0}}));
+}
+
+TEST_F(StragglersTest, ReportsOfAnotherRoundDoNotCount) {
+  for (int i = 0; i < 20; ++i) {
+    for (int rank = 0; rank < 4; ++rank) {
+      const auto step = static_cast<double>(i);
+      const protocol::RankReport old{.rank = rank,
+                                     .work_round = 0,
+                                     .steps = 100 * i,
+                                     .samples = 800 * i,
+                                     .compute_seconds = rank == 2 ? 1000 * step : step};
+      EXPECT_FALSE(stragglers_.Heard(1, {old})) << "its process has made no step in the new round yet";
+    }
+  }
+}
+
+TEST_F(StragglersTest, NothingIsSaidBeforeEveryRankHasMadeAPart) {
+  for (int i = 0; i < 20; ++i) {
+    ranks_[2].steps += 25;
+    ranks_[2].compute_seconds += 100;
+    EXPECT_FALSE(Report());
+  }
+}
+
+class TwoRanksStragglersTest : public StragglersTest {
+ protected:
+  TwoRanksStragglersTest() : StragglersTest(2) {}
+};
+
+TEST_F(TwoRanksStragglersTest, TheSlowerIsComparedWithTheFaster) {
+  for (int i = 0; i < 4; ++i) (void)Part({{1, 2.0}});
+  EXPECT_EQ(found(), (std::map<int, double>{{1, 2.0}}));
+}
+
+class OneRankStragglersTest : public StragglersTest {
+ protected:
+  OneRankStragglersTest() : StragglersTest(1) {}
+};
+
+TEST_F(OneRankStragglersTest, IsNeverSlowerThanItself) {
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(Part({{0, i}}));
+}
+
+}  // namespace
+}  // namespace lockstep::rendezvous
