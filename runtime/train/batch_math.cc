@@ -1,6 +1,11 @@
 #include "runtime/train/batch_math.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <queue>
+#include <utility>
 
 namespace lockstep::train {
 namespace {
@@ -9,10 +14,49 @@ constexpr int64_t kPiecesOfAStep = 16;
 
 int64_t CeilDivide(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-Slice PlacesOf(int64_t count, int rank, int world, const Cutting& cutting) {
-  if (!cutting.same_in_any_world) return SliceOf(count, rank, world);
-  const Slice pieces = SliceOf(CeilDivide(count, *cutting.size), rank, world);
-  return {std::min(count, pieces.begin * *cutting.size), std::min(count, pieces.end * *cutting.size)};
+// Of all ranks.
+std::vector<Slice> PlacesOf(int64_t count, std::span<const double> speeds, const Cutting& cutting) {
+  if (!cutting.same_in_any_world) return SlicesBySpeed(count, speeds);
+  std::vector<Slice> places = SlicesBySpeed(CeilDivide(count, *cutting.size), speeds);
+  for (Slice& slice : places)
+    slice = {std::min(count, slice.begin * *cutting.size), std::min(count, slice.end * *cutting.size)};
+  return places;
+}
+
+// Whole places only: what is rounded off goes, one by one, to whoever would be the first to end with it.
+std::vector<int64_t> CountsBySpeed(int64_t count, std::span<const double> speeds) {
+  const double all = std::accumulate(speeds.begin(), speeds.end(), 0.0);
+  std::vector<int64_t> counts;
+  for (const double speed : speeds)
+    counts.push_back(static_cast<int64_t>(std::floor(static_cast<double>(count) * speed / all)));
+  const auto end_with_one_more = [&](std::size_t i) {
+    return std::pair(static_cast<double>(counts[i] + 1) / speeds[i], i);
+  };
+  std::priority_queue<std::pair<double, std::size_t>, std::vector<std::pair<double, std::size_t>>,
+                      std::greater<>>
+      next;
+  for (std::size_t i = 0; i < counts.size(); ++i) next.push(end_with_one_more(i));
+  for (int64_t left = count - std::accumulate(counts.begin(), counts.end(), int64_t{0}); left > 0; --left) {
+    const std::size_t i = next.top().second;
+    next.pop();
+    ++counts[i];
+    next.push(end_with_one_more(i));
+  }
+  return counts;
+}
+
+// Without a place a rank's speed could not be measured again. It is taken from whoever ends last.
+void LeaveNobodyOut(std::vector<int64_t>& counts, std::span<const double> speeds) {
+  const auto end = [&](std::size_t i) {
+    return counts[i] > 1 ? static_cast<double>(counts[i]) / speeds[i] : 0;
+  };
+  for (int64_t& none : counts) {
+    if (none > 0) continue;
+    std::size_t last = 0;
+    for (std::size_t i = 1; i < counts.size(); ++i) last = end(i) > end(last) ? i : last;
+    --counts[last];
+    none = 1;
+  }
 }
 
 }  // namespace
@@ -22,6 +66,18 @@ Slice SliceOf(int64_t count, int rank, int world) {
   const int64_t remainder = count % world;
   const int64_t begin = rank * share + std::min<int64_t>(rank, remainder);
   return {begin, begin + share + (rank < remainder ? 1 : 0)};
+}
+
+std::vector<Slice> SlicesBySpeed(int64_t count, std::span<const double> speeds) {
+  std::vector<int64_t> counts = CountsBySpeed(count, speeds);
+  if (count >= static_cast<int64_t>(counts.size())) LeaveNobodyOut(counts, speeds);
+  std::vector<Slice> slices;
+  int64_t begin = 0;
+  for (const int64_t mine : counts) {
+    slices.push_back({begin, begin + mine});
+    begin += mine;
+  }
+  return slices;
 }
 
 std::vector<Slice> MicroBatches(Slice slice, std::optional<int64_t> size) {
@@ -40,14 +96,14 @@ Cutting CuttingOf(const api::TrainingSpec& spec) {
   return {spec.micro_batch_size, same};
 }
 
-RankShare ShareOf(int64_t count, int rank, int world, const Cutting& cutting) {
+RankShare ShareOf(int64_t count, int rank, std::span<const double> speeds, const Cutting& cutting) {
+  const std::vector<Slice> places = PlacesOf(count, speeds, cutting);
   RankShare share;
-  share.places = PlacesOf(count, rank, world, cutting);
+  share.places = places.at(static_cast<std::size_t>(rank));
   share.pieces = MicroBatches(share.places, cutting.size);
-  for (int other = 0; other < world; ++other) {
-    const Slice places = PlacesOf(count, other, world, cutting);
-    const int64_t size = cutting.size.value_or(std::max<int64_t>(1, places.size()));
-    share.micro_batches.push_back(CeilDivide(places.size(), size));
+  for (const Slice& of_rank : places) {
+    const int64_t size = cutting.size.value_or(std::max<int64_t>(1, of_rank.size()));
+    share.micro_batches.push_back(CeilDivide(of_rank.size(), size));
   }
   return share;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/common/api/training_spec.h"
@@ -22,6 +23,10 @@ struct Slice {
 // empty where there are more ranks than places.
 [[nodiscard]] Slice SliceOf(int64_t count, int rank, int world);
 
+// `count` places in contiguous shares, one for each of `speeds`, so that whoever ends last, at these speeds,
+// ends as early as possible; but nobody has none where there are enough. Equal speeds: as SliceOf.
+[[nodiscard]] std::vector<Slice> SlicesBySpeed(int64_t count, std::span<const double> speeds);
+
 // The slice in pieces of `size`, the last one smaller where it does not divide; one piece where `size` is
 // absent.
 [[nodiscard]] std::vector<Slice> MicroBatches(Slice slice, std::optional<int64_t> size);
@@ -38,12 +43,13 @@ struct Cutting {
 // nothing to do, and more pieces cost more passes.
 [[nodiscard]] Cutting CuttingOf(const api::TrainingSpec& spec);
 
-// What one rank does in a step.
+// What one rank of a round does in a step; `speeds` are of all its ranks.
 struct RankShare {
   std::vector<Slice> pieces;           // its micro-batches, in order
   Slice places;                        // all of them together
   std::vector<int64_t> micro_batches;  // how many each rank has
 };
-[[nodiscard]] RankShare ShareOf(int64_t count, int rank, int world, const Cutting& cutting);
+[[nodiscard]] RankShare ShareOf(int64_t count, int rank, std::span<const double> speeds,
+                                const Cutting& cutting);
 
 }  // namespace lockstep::train

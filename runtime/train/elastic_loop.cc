@@ -9,6 +9,7 @@
 #include "runtime/train/evaluation.h"
 #include "runtime/train/progress.h"
 #include "runtime/train/saves.h"
+#include "runtime/train/speed.h"
 #include "runtime/train/step.h"
 #include "runtime/train/strategy_choice.h"
 #include "runtime/train/sync.h"
@@ -21,6 +22,8 @@ using protocol::ExitCode;
 
 constexpr auto kFinalSaveLimit = 600s;
 constexpr int kFinalSaveAttempts = 3;
+// At most: speeds change, and asking for them costs a fraction of a step.
+constexpr int64_t kStepsOfAShare = 100;
 // Of the grace period, kept back for the way out after a save.
 constexpr double kWayOutSeconds = 1;
 
@@ -146,7 +149,7 @@ class ElasticLoop {
                  SyncState(*round_.communicator, state_,
                            [this](TrainingState& state) { return saves_.Restore(state); }));
     LOCKSTEP_TRY(round_.strategy, MakeStrategy(in_.training, round_.communicator, state_));
-    runner_.EnterRound(assignment.rank, assignment.world);
+    LOCKSTEP_TRY(ShareOut());
     ledger_.EnterRound(assignment.round, assignment.rank);
     progress_.EnterRound(assignment.round, state_.step);
     const double seconds = Seconds(in_.clock.Steady() - start).count();
@@ -155,10 +158,26 @@ class ElasticLoop {
     return {};
   }
 
+  // Who computes how much of each step from here on. A collective where it goes by speed.
+  Result<void> ShareOut() {
+    const protocol::RankAssignment& assignment = round_.assignment;
+    std::vector<double> speeds(static_cast<std::size_t>(assignment.world), 1);
+    shares_until_ = total_steps_;
+    if (in_.training.balance == api::Balance::kSpeed) {
+      LOCKSTEP_TRY(speeds, SpeedsOfRanks(*round_.communicator, speed_.Measure()));
+      // The same steps in every round, so that all ranks come here together.
+      const int64_t interval = std::min(kStepsOfAShare, plan_.steps_per_epoch());
+      shares_until_ = std::min(total_steps_, state_.step + interval - state_.step % interval);
+    }
+    runner_.SetShares(assignment.rank, std::move(speeds), shares_until_);
+    return {};
+  }
+
   // The next thing to do in the round: an evaluation that is due, the end, or a step.
   Result<std::optional<RoundEnd>> Advance() {
     if (EvaluationIsDue()) return RunEvaluation();
     if (state_.step >= total_steps_) return Finish();
+    if (state_.step >= shares_until_) LOCKSTEP_TRY(ShareOut());
     return RunStep();
   }
 
@@ -173,6 +192,7 @@ class ElasticLoop {
                  runner_.Run(*round_.communicator, *round_.strategy, wishes, round_.aborted));
     attempting_ = false;
     progress_.Committed(state_.step, report);
+    speed_.Committed(report.local_count);
     if (!report.applied) {
       log::Warning("step skipped: not finite",
                    {{"step", state_.step - 1}, {"loss", report.loss}, {"where", report.not_finite}});
@@ -278,6 +298,8 @@ class ElasticLoop {
   Saves saves_;
   ProgressReporter progress_;
   StepRunner runner_;
+  SpeedMeter speed_{phases_};
+  int64_t shares_until_ = 0;  // step
   comm::Connector connector_{comm::Deadlines{}};
   Round round_;
   int64_t last_round_ = 0;

@@ -50,18 +50,20 @@ void SeedGenerator(uint64_t seed) {
 }
 
 // What the loader is to make ready: this rank's micro-batches, step after step.
-data::Loader::Source SourceOf(const StepContext& context, const Cutting& cutting, int rank, int world) {
-  return [&context, cutting, rank, world, step = context.state.step, pieces = std::vector<Slice>(),
-          next = std::size_t{0}](int64_t) mutable -> std::optional<std::vector<int64_t>> {
-    while (next == pieces.size()) {  // a step may have nothing for this rank
-      if (step >= context.total_steps) return std::nullopt;
-      pieces = ShareOf(context.plan.CountOf(step), rank, world, cutting).pieces;
-      next = 0;
-      ++step;
-    }
-    const Slice piece = pieces[next++];
-    return context.plan.Ids(step - 1, piece.begin, piece.end);
-  };
+data::Loader::Source SourceOf(const StepContext& context, const Cutting& cutting, int rank,
+                              const std::vector<double>& speeds, int64_t until_step) {
+  return
+      [&context, cutting, rank, speeds, until_step, step = context.state.step, pieces = std::vector<Slice>(),
+       next = std::size_t{0}](int64_t) mutable -> std::optional<std::vector<int64_t>> {
+        while (next == pieces.size()) {  // a step may have nothing for this rank
+          if (step >= until_step) return std::nullopt;
+          pieces = ShareOf(context.plan.CountOf(step), rank, speeds, cutting).pieces;
+          next = 0;
+          ++step;
+        }
+        const Slice piece = pieces[next++];
+        return context.plan.Ids(step - 1, piece.begin, piece.end);
+      };
 }
 
 }  // namespace
@@ -73,10 +75,10 @@ StepRunner::StepRunner(const StepContext& context)
   for (const NamedTensor& buffer : context_.state.buffers) buffers_before_.push_back(buffer.tensor.clone());
 }
 
-void StepRunner::EnterRound(int rank, int world) {
+void StepRunner::SetShares(int rank, std::vector<double> speeds, int64_t until_step) {
   rank_ = rank;
-  world_ = world;
-  loader_.Start(SourceOf(context_, cutting_, rank, world));
+  speeds_ = std::move(speeds);
+  loader_.Start(SourceOf(context_, cutting_, rank, speeds_, until_step));
 }
 
 Result<StepReport> StepRunner::Run(comm::Communicator& communicator, parallel::Strategy& strategy,
@@ -98,7 +100,7 @@ Result<StepReport> StepRunner::Run(comm::Communicator& communicator, parallel::S
 Result<StepReport> StepRunner::RunOrFail(comm::Communicator& communicator, parallel::Strategy& strategy,
                                          const Wishes& wishes, const std::stop_token& stop) {
   const int64_t step = context_.state.step;
-  const RankShare share = ShareOf(context_.plan.CountOf(step), rank_, world_, cutting_);
+  const RankShare share = ShareOf(context_.plan.CountOf(step), rank_, speeds_, cutting_);
   LOCKSTEP_TRY(strategy.BeginStep(share.micro_batches));
   at::Tensor sums = EmptySums(share);
   LOCKSTEP_TRY(const at::Tensor last_loss,

@@ -60,8 +60,9 @@ class StepRunner {
  public:
   explicit StepRunner(const StepContext& context);
 
-  // Loads the batches of the steps from the state's on, for this rank.
-  void EnterRound(int rank, int world);
+  // Loads the batches of the steps from the state's on, for this rank of a round with these speeds, up to
+  // `until_step`: at that step it must be told again.
+  void SetShares(int rank, std::vector<double> speeds, int64_t until_step);
   // The next step. kAborted: the round broke; kCancelled: `stop` while waiting for data; any other error is
   // the training's own. After an error the state is what it was before.
   [[nodiscard]] Result<StepReport> Run(comm::Communicator& communicator, parallel::Strategy& strategy,
@@ -89,7 +90,7 @@ class StepRunner {
   const Cutting cutting_;
   data::Loader loader_;
   int rank_ = 0;
-  int world_ = 1;
+  std::vector<double> speeds_ = {1};  // of the round's ranks
   int not_finite_in_a_row_ = 0;
   std::vector<at::Tensor> buffers_before_;
 };

@@ -24,6 +24,7 @@ enum class OptimizerName { kSgd, kAdam, kAdamw };
 enum class ScheduleName { kConstant, kStep, kCosine, kPolynomial };
 enum class Precision { kFp32, kBf16, kFp16 };
 enum class Determinism { kNone, kWorld };
+enum class Balance { kEqual, kSpeed };
 enum class Strategy { kDdp, kZero1, kPipeline, kHybrid, kDataparallel, kLocalsgd, kAsync };
 enum class Compression { kNone, kFp16, kBf16, kPowersgd, kTopk };
 enum class EarlyStopMetric { kLoss, kAccuracy };
@@ -178,6 +179,7 @@ struct TrainingSpec {
   std::optional<int64_t> steps;
   Precision precision = Precision::kFp32;
   Determinism determinism = Determinism::kNone;
+  Balance balance = Balance::kEqual;
   Strategy strategy = Strategy::kDdp;
   SyncSpec sync;
   PipelineSpec pipeline;
@@ -226,6 +228,10 @@ struct EnumNames<Precision> {
 template <>
 struct EnumNames<Determinism> {
   static constexpr std::string_view values[] = {"none", "world"};
+};
+template <>
+struct EnumNames<Balance> {
+  static constexpr std::string_view values[] = {"equal", "speed"};
 };
 template <>
 struct EnumNames<Strategy> {

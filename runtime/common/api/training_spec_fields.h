@@ -165,6 +165,7 @@ void Describe(A& fields, Of<A, TrainingSpec>& spec) {
   fields.Field("steps", spec.steps, {.min = 1, .max = 1e9});
   fields.Field("precision", spec.precision);
   fields.Field("determinism", spec.determinism);
+  fields.Field("balance", spec.balance);
   fields.Field("strategy", spec.strategy);
   fields.Field("sync", spec.sync);
   fields.Field("pipeline", spec.pipeline);

@@ -214,7 +214,7 @@ UPDATE_CASES = [
 DEFAULTS = {
     at("suspend"): False, at("nprocPerNode"): "auto", at("standbyReplicas"): 0, at("successPolicy"): "All",
     at("worker", "containerName"): "trainer", TRAINING + ("strategy",): "ddp", TRAINING + ("precision",): "fp32",
-    TRAINING + ("determinism",): "none", TRAINING + ("seed",): 0, TRAINING + ("data", "shuffle"): True,
+    TRAINING + ("determinism",): "none", TRAINING + ("balance",): "equal", TRAINING + ("seed",): 0, TRAINING + ("data", "shuffle"): True,
     TRAINING + ("optimizer", "learningRate"): 0.001, TRAINING + ("optimizer", "name"): "adamw",
     TRAINING + ("model", "mlp", "hiddenSizes"): [128], at("elasticPolicy", "shrinkAfterSeconds"): 60,
     at("elasticPolicy", "growDelaySeconds"): 30, at("checkpoint", "keepLast"): 3, at("checkpoint", "resume"): "Auto",

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Ranks that are slower than the others, in `lockstep run`: found, named, and acted on once; and no alarm where nobody is.
+"""Ranks that are slower than the others, in `lockstep run`: found, named, and acted on once; no alarm where nobody is; and shares
+that make up for one.
 
 run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
+import os
 import pathlib
 import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import ledger  # noqa: E402
 from cases import expect  # noqa: E402
-from local_run import Run, expect_complete, main, manifest, slowed  # noqa: E402
+from local_run import BATCH, SAMPLES, Run, expect_complete, main, manifest, slowed  # noqa: E402
 
 EPOCHS = 40
 FOUND = re.compile(r"rank (\d) \(local-worker-(\d)\) is a straggler: it computes (\S+) times")
@@ -77,7 +80,45 @@ def nobody_is_slow_where_ranks_evaluate_and_save(folder):
         expect("straggler" not in run.output(), run.output()[-4000:])
 
 
-CASES = [a_slow_rank_is_named_and_left_alone, a_slow_rank_is_restarted_once, nobody_is_slow_where_ranks_evaluate_and_save]
+def steps_per_second(run, begin, end):
+    times = {}
+    for record in ledger.read(run.ledger):
+        if record["event"] == "commit":
+            times[record["step"]] = max(times.get(record["step"], 0), record["time"])
+    return (end - begin) / (times[end] - times[begin])
+
+
+def shares_by_speed_make_up_for_a_slow_rank(folder):
+    steps_per_epoch = -(-SAMPLES // BATCH)
+    # Shares are measured in the first two epochs.
+    begin, end, epochs = 2 * steps_per_epoch, 4 * steps_per_epoch, 5
+    rates = {}
+    for balance in ("equal", "speed"):
+        place = f"{folder}/{balance}"
+        os.makedirs(place)
+        # Much to compute for a sample, little for a step.
+        path = manifest(place, replicas=2, epochs=epochs, balance=balance, evaluation={"everyEpochs": epochs},
+                        model={"name": "cnn", "cnn": {"channels": [32, 32], "hiddenSize": 16}})
+        with Run(place, path) as run:
+            run.until("both ranks", lambda: rank_of(run, 0) and rank_of(run, 1))
+            with slowed(rank_of(run, 1), 4):
+                run.until_step(end)
+            expect_complete(run, epochs)
+            shares = {(r["step"], r["rank"]): len(r["ids"]) for r in ledger.read(run.ledger) if r["event"] == "contribute"}
+            rates[balance] = steps_per_second(run, begin, end)
+        expect(shares[(0, 0)] == shares[(0, 1)] == BATCH // 2, f"at first nobody's speed is known: {shares[(0, 0)]}")
+        fast, slow = shares[(end - 2, 0)], shares[(end - 2, 1)]
+        expect(fast + slow == BATCH, f"shares {fast} and {slow} of {BATCH}")
+        if balance == "equal":
+            expect(fast == slow, f"shares {fast} and {slow}")
+        else:
+            expect(fast >= 2 * slow > 0, f"shares {fast} and {slow} for a rank that is slowed 4 times")
+        print(f"     balance {balance}: shares {fast} and {slow}, {rates[balance]:.1f} steps/s")
+    print(f"     one rank slowed 4 times: balance speed makes {rates['speed'] / rates['equal']:.2f} times the steps of equal")
+
+
+CASES = [a_slow_rank_is_named_and_left_alone, a_slow_rank_is_restarted_once, nobody_is_slow_where_ranks_evaluate_and_save,
+         shares_by_speed_make_up_for_a_slow_rank]
 
 
 if __name__ == "__main__":

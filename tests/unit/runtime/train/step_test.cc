@@ -22,11 +22,12 @@ struct Membership {
   int64_t until_step;
 };
 
-std::string BitsAfter(const api::TrainingSpec& spec, const std::vector<Membership>& rounds) {
+std::string BitsAfter(const api::TrainingSpec& spec, const std::vector<Membership>& rounds,
+                      const std::vector<double>& speeds = {}) {
   std::vector<Meeting> meetings(rounds.size());
   auto ranks = StartRanks(rounds.front().world, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
-    Trainer trainer(spec);
+    Trainer trainer(spec, {.speeds = speeds});
     for (std::size_t i = 0; i < rounds.size() && rank < rounds[i].world; ++i) {
       auto communicator = meetings[i].Enter(static_cast<int64_t>(i), rank, rounds[i].world);
       REQUIRE(communicator.ok());
@@ -57,6 +58,7 @@ TEST(StepRunner, GivesTheSameBitsInAnyWorldWhereAsked) {
       EXPECT_EQ(BitsAfter(spec, {{world, Trainer::kTotalSteps}}), alone) << world << " ranks";
     }
     EXPECT_EQ(BitsAfter(spec, {{4, 2}, {3, 3}, {1, 5}, {1, Trainer::kTotalSteps}}), alone);
+    EXPECT_EQ(BitsAfter(spec, {{3, Trainer::kTotalSteps}}, {1, 5, 2}), alone) << "shares by speed";
   }
 }
 
@@ -64,6 +66,30 @@ TEST(StepRunner, GivesTheSameBitsInAnyWorldWhereAsked) {
 TEST(StepRunner, RoundsDifferentlyInAnotherWorldOtherwise) {
   const api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
   EXPECT_NE(BitsAfter(spec, {{1, Trainer::kTotalSteps}}), BitsAfter(spec, {{3, Trainer::kTotalSteps}}));
+}
+
+TEST(StepRunner, LearnsTheSameWithSharesBySpeed) {
+  api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
+  spec.model.cnn.dropout = 0;  // drawn for a micro-batch, which are others here
+  spec.optimizer.name = api::OptimizerName::kSgd;
+  Meeting equal;
+  Meeting by_speed;
+  auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
+    at::set_num_threads(1);
+    Trainer one(spec);
+    Trainer other(spec, {.speeds = {1, 6, 2}});
+    auto first = equal.Enter(1, rank, 3);
+    REQUIRE(first.ok() && one.RunRound(*first, Trainer::kTotalSteps).ok());
+    auto second = by_speed.Enter(2, rank, 3);
+    REQUIRE(second.ok() && other.RunRound(*second, Trainer::kTotalSteps).ok());
+    REQUIRE(other.last().global_count == one.last().global_count);
+    REQUIRE(other.last().local_count != one.last().local_count);
+    for (std::size_t i = 0; i < one.state().parameters.size(); ++i) {
+      REQUIRE(at::allclose(other.state().parameters[i].tensor, one.state().parameters[i].tensor, 1e-5, 1e-6));
+    }
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
 }
 
 // A sample of rank 1's share in the second step is spoiled. All ranks skip that step, and say so alike.
@@ -110,6 +136,26 @@ TEST(StepRunner, FailsAfterThreeStepsThatAreNotFinite) {
     for (const char* part : {"3 steps up to step 2", "rank 0: loss, gradient of fc2.bias",
                              "rank 1: loss, gradient of fc2.bias", "spec.training.optimizer.learningRate"}) {
       REQUIRE(failed.error().message.find(part) != std::string::npos);
+    }
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+TEST(StepRunner, GivesBackWhatTheDataSetThrewAndLeavesTheStateAlone) {
+  const api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
+  Meeting meeting;
+  auto ranks = StartRanks(1, [&](int, LineChannel&) {
+    Trainer trainer(spec, {.unreadable = PlanOf(spec).Ids(1, 10, 11)});
+    auto communicator = meeting.Enter(1, 0, 1);
+    REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 1).ok());
+    const std::string before = trainer.StateBytes();
+    for (int round = 0; round < 2; ++round) {
+      const Result<void> failed = trainer.RunRound(*communicator, 2);
+      REQUIRE(!failed.ok());
+      REQUIRE(failed.error().code == ErrorCode::kInternal);
+      REQUIRE(failed.error().message == "reading data: out of memory");
+      REQUIRE(trainer.StateBytes() == before);
     }
     return 0;
   });

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -31,11 +32,11 @@ inline data::SamplePlan PlanOf(const api::TrainingSpec& spec) {
       {.size = spec.data.synthetic.samples, .global_batch = spec.global_batch_size, .seed = 3});
 }
 
-// A data set with samples that are not numbers.
+// A data set with samples that are not numbers, and with some that cannot be read.
 class SpoiledDataset final : public data::Dataset {
  public:
-  SpoiledDataset(const data::Dataset& whole, std::vector<int64_t> spoiled)
-      : whole_(whole), spoiled_(std::move(spoiled)) {}
+  SpoiledDataset(const data::Dataset& whole, std::vector<int64_t> spoiled, std::vector<int64_t> unreadable)
+      : whole_(whole), spoiled_(std::move(spoiled)), unreadable_(std::move(unreadable)) {}
 
   [[nodiscard]] int64_t size() const override { return whole_.size(); }
   [[nodiscard]] int64_t classes() const override { return whole_.classes(); }
@@ -43,6 +44,8 @@ class SpoiledDataset final : public data::Dataset {
   [[nodiscard]] data::Batch Get(std::span<const int64_t> ids) const override {
     data::Batch batch = whole_.Get(ids);
     for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (std::find(unreadable_.begin(), unreadable_.end(), ids[i]) != unreadable_.end())
+        throw std::bad_alloc();
       if (std::find(spoiled_.begin(), spoiled_.end(), ids[i]) != spoiled_.end())
         batch.inputs[static_cast<int64_t>(i)].fill_(std::nan(""));
     }
@@ -52,11 +55,14 @@ class SpoiledDataset final : public data::Dataset {
  private:
   const data::Dataset& whole_;
   const std::vector<int64_t> spoiled_;
+  const std::vector<int64_t> unreadable_;
 };
 
 struct TrainerOptions {
-  std::vector<int64_t> spoiled{};  // samples
+  std::vector<int64_t> spoiled{};     // samples
+  std::vector<int64_t> unreadable{};  // samples
   std::string ledger_folder{};
+  std::vector<double> speeds{};  // of the ranks; equal where absent
 };
 
 class Trainer {
@@ -64,10 +70,11 @@ class Trainer {
   explicit Trainer(const api::TrainingSpec& spec, TrainerOptions options = {})
       : spec_(spec),
         datasets_(std::move(data::OpenDatasets(spec.data, spec.seed)).value()),
-        samples_(*datasets_.train, std::move(options.spoiled)),
+        samples_(*datasets_.train, std::move(options.spoiled), std::move(options.unreadable)),
         state_(std::move(MakeTrainingState(spec, {spec.data.synthetic.shape, 3})).value()),
         plan_(PlanOf(spec)),
         ledger_(std::move(options.ledger_folder), "test", clock_),
+        speeds_(std::move(options.speeds)),
         phases_(clock_),
         runner_({spec_, plan_, kTotalSteps, samples_, state_, ledger_, phases_}) {
     state_.step = 0;
@@ -83,7 +90,9 @@ class Trainer {
   Result<void> RunRoundWith(parallel::Strategy& strategy, comm::Communicator& communicator,
                             int64_t until_step) {
     ledger_.EnterRound(communicator.place().round, communicator.rank());
-    runner_.EnterRound(communicator.rank(), communicator.world());
+    std::vector<double> speeds = speeds_;
+    speeds.resize(static_cast<std::size_t>(communicator.world()), 1);
+    runner_.SetShares(communicator.rank(), std::move(speeds), kTotalSteps);
     while (state_.step < until_step) {
       LOCKSTEP_TRY(last_, runner_.Run(communicator, strategy, {}, {}));
     }
@@ -115,6 +124,7 @@ class Trainer {
   TrainingState state_;
   const data::SamplePlan plan_;
   SampleLedger ledger_;
+  const std::vector<double> speeds_;
   PhaseClock phases_;
   StepRunner runner_;
   StepReport last_;

@@ -107,7 +107,7 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
                        "shuffle": false}, "optimizer": {"name": "sgd", "momentum": 0.9, "nesterov": true,
                        "weightDecay": 0.01, "clipNorm": 1}, "schedule": {"name": "step", "warmupSteps": 5,
                        "decayEverySteps": 5}, "globalBatchSize": 8, "microBatchSize": 4, "epochs": 2, "seed": 3,
-                       "precision": "fp32", "determinism": "world", "strategy": "ddp", "evaluation": {"batchSize": 9}})");
+                       "precision": "fp32", "determinism": "world", "balance": "speed", "strategy": "ddp", "evaluation": {"batchSize": 9}})");
   json = With(json, "/spec/checkpoint",
               R"({"uri": "file:///c", "secretRef": {"name": "s"}, "intervalSteps": 5, "intervalSeconds": 5,
                   "keepLast": 1, "resume": 5, "onTermination": "Save", "gracePeriodSeconds": 5})");
