@@ -52,7 +52,7 @@ Result<Settings> ReadSettings() {
 LoopOutcome Train(const Settings& settings, train::ControlLink& link, train::RoundControl& control,
                   const Clock& clock) {
   link.Send(protocol::PhaseChanged{"load"});
-  const auto datasets = data::OpenDatasets(settings.training.data, settings.training.seed);
+  const auto datasets = data::OpenDatasets(settings.training);
   if (!datasets.ok()) return Fail(ExitCode::kUserError, datasets.error());
   auto state = train::MakeTrainingState(settings.training,
                                         {datasets->train->sample_shape(), datasets->train->classes()});

@@ -15,8 +15,8 @@
 namespace lockstep::data {
 
 struct Batch {
-  at::Tensor inputs;   // float32 [n, …sample shape]
-  at::Tensor targets;  // int64 [n], class indices
+  at::Tensor inputs;   // float32 [n, …sample shape]; of tokens int64 [n, length]
+  at::Tensor targets;  // int64 [n], class indices; of tokens [n, length], the ones that follow
 };
 
 class Dataset {
@@ -34,8 +34,8 @@ struct Datasets {
   std::unique_ptr<Dataset> test;
 };
 
-// What `spec` names. The error names the field ("spec.training.data.path: …") and what would be right. `seed`
-// makes synthetic samples.
-[[nodiscard]] Result<Datasets> OpenDatasets(const api::DataSpec& spec, int64_t seed);
+// What spec.data names. The error names the field ("spec.training.data.path: …") and what would be right. The
+// seed makes synthetic samples, the model says how long a sequence of tokens is.
+[[nodiscard]] Result<Datasets> OpenDatasets(const api::TrainingSpec& spec);
 
 }  // namespace lockstep::data

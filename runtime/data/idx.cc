@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "runtime/data/tensors.h"
+
 namespace lockstep::data {
 namespace {
 
@@ -35,8 +37,7 @@ class IdxDataset final : public Dataset {
 
   [[nodiscard]] Batch Get(std::span<const int64_t> ids) const override {
     const at::NoGradGuard guard;
-    at::Tensor index = at::empty({static_cast<int64_t>(ids.size())}, at::kLong);
-    std::copy(ids.begin(), ids.end(), index.data_ptr<int64_t>());
+    const at::Tensor index = IndexOf(ids);
     at::Tensor pixels = images_.index_select(0, index).unsqueeze(1).to(at::kFloat);
     pixels.sub_(normalisation_.mean).div_(normalisation_.deviation);
     return {pixels, labels_.index_select(0, index).to(at::kLong)};

@@ -1,17 +1,25 @@
+#include "runtime/data/csv.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/idx.h"
+#include "runtime/data/npy.h"
 #include "runtime/data/synthetic.h"
+#include "runtime/data/tokens.h"
 
 namespace lockstep::data {
 
-Result<Datasets> OpenDatasets(const api::DataSpec& spec, int64_t seed) {
-  switch (spec.format) {
-    case api::DataFormat::kIdx: return OpenIdx(spec.path);
-    case api::DataFormat::kSynthetic: return MakeSynthetic(spec.synthetic, seed);
+Result<Datasets> OpenDatasets(const api::TrainingSpec& spec) {
+  const api::DataSpec& data = spec.data;
+  switch (data.format) {
+    case api::DataFormat::kIdx: return OpenIdx(data.path);
+    case api::DataFormat::kCsv: return OpenCsv(data.path, data.csv);
+    case api::DataFormat::kNpy: return OpenNpy(data.path);
+    case api::DataFormat::kTokens:
+      return OpenTokens(data.path, spec.model.gpt.context_length, spec.model.gpt.vocabulary_size);
+    case api::DataFormat::kSynthetic: return MakeSynthetic(data.synthetic, spec.seed);
     default:
       return Error{ErrorCode::kUnsupported,
-                   "spec.training.data.format: " + std::string(api::NameOf(spec.format)) +
-                       " is not implemented yet; use idx or synthetic"};
+                   "spec.training.data.format: " + std::string(api::NameOf(data.format)) +
+                       " is not implemented yet; use idx, csv, npy, tokens or synthetic"};
   }
 }
 

@@ -3,7 +3,10 @@
 #include <torch/torch.h>
 
 #include "runtime/models/cnn.h"
+#include "runtime/models/gpt.h"
 #include "runtime/models/mlp.h"
+#include "runtime/models/plugin.h"
+#include "runtime/models/resnet.h"
 
 namespace lockstep::models {
 
@@ -12,19 +15,15 @@ Result<std::shared_ptr<Model>> MakeModel(const api::ModelSpec& spec, const Model
   switch (spec.name) {
     case api::ModelName::kMlp: return std::shared_ptr<Model>(std::make_shared<Mlp>(spec.mlp, input));
     case api::ModelName::kCnn: return MakeCnn(spec.cnn, input);
+    case api::ModelName::kResnet18: return MakeResnet(ResnetDepth::k18, spec.resnet, input);
+    case api::ModelName::kResnet50: return MakeResnet(ResnetDepth::k50, spec.resnet, input);
+    case api::ModelName::kGpt: return MakeGpt(spec.gpt, input);
+    case api::ModelName::kPlugin: return MakePluginModel(spec.plugin.value_or(api::PluginSpec{}), input);
     default:
       return Error{ErrorCode::kUnsupported,
                    "spec.training.model.name: " + std::string(api::NameOf(spec.name)) +
-                       " is not implemented yet; use mlp or cnn"};
+                       " is not implemented yet; use mlp, cnn, resnet18, resnet50, gpt or plugin"};
   }
-}
-
-LossSums ClassificationLoss(const at::Tensor& logits, const at::Tensor& targets) {
-  LossSums sums;
-  sums.loss = at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum);
-  sums.correct = logits.detach().argmax(1).eq(targets).sum().item<int64_t>();
-  sums.count = targets.size(0);
-  return sums;
 }
 
 }  // namespace lockstep::models

@@ -34,15 +34,24 @@ bool AnyFailed(const StartedSums& started) {
 
 class SumHook final : public c10d::CommHookInterface {
  public:
-  SumHook(comm::Communicator& communicator, StartedSums& started)
-      : communicator_(communicator), started_(started) {}
+  SumHook(comm::Communicator& communicator, StartedSums& started, GradientFormat format)
+      : communicator_(communicator), started_(started), format_(format) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
-    std::vector<at::Tensor> tensors = {bucket.getBufferRef()};
-    started_.works.push_back(communicator_.group()->allreduce(tensors));
+    at::Tensor& sums = bucket.getBufferRef();
+    const bool as_they_are = format_.type == sums.scalar_type();
+    std::vector<at::Tensor> sent = {as_they_are ? sums : sums.div(format_.samples).to(format_.type)};
+    started_.works.push_back(communicator_.group()->allreduce(sent));
     started_.last_start = std::chrono::steady_clock::now();
     if (bucket.isLast()) started_.wait.emplace(communicator_);
-    return started_.works.back()->getFuture();
+    const auto future = started_.works.back()->getFuture();
+    if (as_they_are) return future;
+    const auto unpack = [sums, samples = format_.samples](c10::ivalue::Future& received) {
+      const at::NoGradGuard no_grad;
+      sums.copy_(received.value().toTensorVector().front()).mul_(samples);
+      return c10::IValue(sums);
+    };
+    return future->then(unpack, future->elementType());
   }
   at::Tensor parseHookResult(const c10::IValue& result) override {
     return c10d::detail::parseCppCommHookResult(result);
@@ -51,6 +60,7 @@ class SumHook final : public c10d::CommHookInterface {
  private:
   comm::Communicator& communicator_;
   StartedSums& started_;
+  const GradientFormat format_;
 };
 
 std::shared_ptr<c10d::Reducer> MakeReducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
@@ -71,12 +81,13 @@ std::shared_ptr<c10d::Reducer> MakeReducer(const c10::intrusive_ptr<c10d::Proces
 
 class DataParallel final : public Strategy {
  public:
-  DataParallel(std::shared_ptr<comm::Communicator> communicator, std::vector<at::Tensor> parameters)
+  DataParallel(std::shared_ptr<comm::Communicator> communicator, std::vector<at::Tensor> parameters,
+               GradientFormat format)
       : communicator_(std::move(communicator)), parameters_(std::move(parameters)) {
     // What is left of an earlier round points into that round's buckets.
     for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
     reducer_ = MakeReducer(communicator_->group(), parameters_);
-    reducer_->register_comm_hook(std::make_unique<SumHook>(*communicator_, started_));
+    reducer_->register_comm_hook(std::make_unique<SumHook>(*communicator_, started_, format));
     // Without a logger the Reducer dereferences a null pointer when it has an error to report.
     logger_ = std::make_shared<c10d::Logger>(reducer_);
     reducer_->set_logger(logger_);
@@ -140,12 +151,13 @@ class DataParallel final : public Strategy {
 }  // namespace
 
 Result<std::unique_ptr<Strategy>> MakeDataParallel(std::shared_ptr<comm::Communicator> communicator,
-                                                   std::vector<at::Tensor> parameters) {
+                                                   std::vector<at::Tensor> parameters,
+                                                   GradientFormat format) {
   std::erase_if(parameters, [](const at::Tensor& parameter) { return !parameter.requires_grad(); });
   if (parameters.empty()) return Error{ErrorCode::kInvalidArgument, "the model has no parameter to train"};
   std::unique_ptr<Strategy> strategy;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "preparing data parallelism", [&] {
-    strategy = std::make_unique<DataParallel>(std::move(communicator), std::move(parameters));
+    strategy = std::make_unique<DataParallel>(std::move(communicator), std::move(parameters), format);
   }));
   return strategy;
 }

@@ -13,10 +13,17 @@
 
 namespace lockstep::parallel {
 
+// How gradients travel: in float32, or in half of the bytes, which the sum rounds to.
+struct GradientFormat {
+  at::ScalarType type = at::kFloat;  // or kBFloat16, kHalf
+  double samples = 1;                // of a step, divided by before a sum that could leave kHalf's range
+};
+
 // Takes over the gradients of `parameters` (they become views of communication buckets) until it is
 // destroyed. All ranks must hold equal parameters. kInvalidArgument where there is nothing to train, kAborted
 // where the round broke.
 [[nodiscard]] Result<std::unique_ptr<Strategy>> MakeDataParallel(
-    std::shared_ptr<comm::Communicator> communicator, std::vector<at::Tensor> parameters);
+    std::shared_ptr<comm::Communicator> communicator, std::vector<at::Tensor> parameters,
+    GradientFormat format = {});
 
 }  // namespace lockstep::parallel

@@ -224,7 +224,7 @@ class ElasticLoop {
   Result<std::optional<RoundEnd>> RunEvaluation() {
     progress_.Phase("evaluate");
     LOCKSTEP_TRY(const Evaluation result, phases_.Time("evaluate", [this] {
-      return Evaluate(state_, *in_.datasets.test, in_.training.evaluation->batch_size, *round_.communicator,
+      return Evaluate(in_.training, state_, *in_.datasets.test, *round_.communicator,
                       [this] { return in_.control.yield_requested() || in_.control.stop_requested(); });
     }));
     progress_.Phase("train");

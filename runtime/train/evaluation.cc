@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "runtime/comm/torch_error.h"
+#include "runtime/models/precision.h"
 #include "runtime/train/batch_math.h"
 #include "runtime/train/sync.h"
 
@@ -19,10 +20,11 @@ struct Sums {
 };
 
 // This rank's share. Stops between two batches when the round is over or somebody must leave.
-Sums EvaluateShare(models::Model& model, const data::Dataset& test, Slice share, int64_t batch_size,
+Sums EvaluateShare(const api::TrainingSpec& spec, Model& model, const data::Dataset& test, Slice share,
                    const comm::Communicator& communicator, const std::function<bool()>& leave) {
+  const models::Autocast precision(spec.precision);
   Sums sums;
-  for (const Slice& piece : MicroBatches(share, batch_size)) {
+  for (const Slice& piece : MicroBatches(share, spec.evaluation->batch_size)) {
     if (communicator.aborted()) break;
     if (leave()) {
       sums.leaving = 1;
@@ -31,25 +33,26 @@ Sums EvaluateShare(models::Model& model, const data::Dataset& test, Slice share,
     std::vector<int64_t> ids(static_cast<std::size_t>(piece.size()));
     std::iota(ids.begin(), ids.end(), piece.begin);
     const data::Batch batch = test.Get(ids);
-    const models::LossSums losses = models::ClassificationLoss(model.Forward(batch.inputs), batch.targets);
-    sums.loss += losses.loss.item<double>();
-    sums.correct += static_cast<double>(losses.correct);
-    sums.count += static_cast<double>(losses.count);
+    const at::Tensor logits = model.Forward(batch.inputs);
+    sums.loss += model.LossSum(logits, batch.targets).item<double>();
+    sums.correct += model.CountRight(logits, batch.targets);
+    sums.count += static_cast<double>(piece.size());
   }
   return sums;
 }
 
 }  // namespace
 
-Result<Evaluation> Evaluate(TrainingState& state, const data::Dataset& test, int64_t batch_size,
+Result<Evaluation> Evaluate(const api::TrainingSpec& spec, TrainingState& state, const data::Dataset& test,
                             comm::Communicator& communicator, const std::function<bool()>& leave) {
   LOCKSTEP_TRY(SyncBuffers(communicator, state));
   Sums sums;
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "evaluation", [&] {
     const at::NoGradGuard no_grad;
     state.model->eval();
-    sums = EvaluateShare(*state.model, test, SliceOf(test.size(), communicator.rank(), communicator.world()),
-                         batch_size, communicator, leave);
+    sums =
+        EvaluateShare(spec, *state.model, test,
+                      SliceOf(test.size(), communicator.rank(), communicator.world()), communicator, leave);
   }));
   state.model->train();
   at::Tensor total = at::tensor({sums.loss, sums.correct, sums.count, sums.leaving}, at::kDouble);

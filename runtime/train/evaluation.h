@@ -15,10 +15,10 @@ struct Evaluation {
   bool complete = true;  // false: a rank had to leave the round before its share was done
 };
 
-// `leave` is asked between batches: where it is true on any rank, all come back early. kAborted: the round
-// broke.
-[[nodiscard]] Result<Evaluation> Evaluate(TrainingState& state, const data::Dataset& test, int64_t batch_size,
-                                          comm::Communicator& communicator,
+// By spec.evaluation, which must be there. `leave` is asked between batches: where it is true on any rank,
+// all come back early. kAborted: the round broke.
+[[nodiscard]] Result<Evaluation> Evaluate(const api::TrainingSpec& spec, TrainingState& state,
+                                          const data::Dataset& test, comm::Communicator& communicator,
                                           const std::function<bool()>& leave);
 
 }  // namespace lockstep::train

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "runtime/comm/torch_error.h"
+#include "runtime/models/precision.h"
 #include "runtime/train/gradients.h"
 #include "runtime/train/not_finite.h"
 #include "runtime/train/schedule.h"
@@ -136,7 +137,8 @@ Result<at::Tensor> StepRunner::ForwardShare(const std::vector<Slice>& pieces, pa
 at::Tensor StepRunner::LossOf(const Slice& piece, const data::Batch& batch) const {
   const at::AutoGradMode with_gradients(true);
   SeedGenerator(MicroBatchSeed(context_.spec.seed, context_.state.step, piece.begin));
-  return models::ClassificationLoss(context_.state.model->Forward(batch.inputs), batch.targets).loss;
+  const models::Autocast precision(context_.spec.precision);
+  return context_.state.model->LossSum(context_.state.model->Forward(batch.inputs), batch.targets);
 }
 
 Result<at::Tensor> StepRunner::Forward(const Slice& piece, const std::stop_token& stop) {

@@ -5,11 +5,24 @@
 
 namespace lockstep::train {
 
+namespace {
+
+parallel::GradientFormat FormatOf(const api::TrainingSpec& spec) {
+  const auto samples = static_cast<double>(spec.global_batch_size);
+  switch (spec.sync.compression) {
+    case api::Compression::kBf16: return {at::kBFloat16, samples};
+    case api::Compression::kFp16: return {at::kHalf, samples};
+    default: return {};
+  }
+}
+
+}  // namespace
+
 Result<std::unique_ptr<parallel::Strategy>> MakeStrategy(const api::TrainingSpec& spec,
                                                          std::shared_ptr<comm::Communicator> communicator,
                                                          const TrainingState& state) {
   if (spec.determinism == api::Determinism::kNone)
-    return parallel::MakeDataParallel(std::move(communicator), state.trained);
+    return parallel::MakeDataParallel(std::move(communicator), state.trained, FormatOf(spec));
   // Running statistics come from the samples that a rank happens to see, in their order.
   if (!state.buffers.empty()) {
     return Error{ErrorCode::kInvalidArgument,

@@ -37,7 +37,7 @@ int64_t TrainingState::Digest() const {
   return static_cast<int64_t>(digest);
 }
 
-Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const models::ModelInput& input) {
+Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const ModelInput& input) {
   TrainingState state;
   LOCKSTEP_TRY(state.model, models::MakeModel(spec.model, input, spec.seed));
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [&] {

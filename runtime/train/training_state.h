@@ -13,10 +13,10 @@
 namespace lockstep::train {
 
 struct TrainingState {
-  int64_t step = -1;            // completed steps; -1: freshly made, nobody has agreed to start from it
-  int64_t evaluated_step = -1;  // the newest step whose evaluation is done
-  std::shared_ptr<models::Model> model;  // shared_ptr by torch::nn::Module's design
-  std::vector<at::Tensor> trained;       // the parameters that have a gradient
+  int64_t step = -1;                // completed steps; -1: freshly made, nobody has agreed to start from it
+  int64_t evaluated_step = -1;      // the newest step whose evaluation is done
+  std::shared_ptr<Model> model;     // shared_ptr by torch::nn::Module's design
+  std::vector<at::Tensor> trained;  // the parameters that have a gradient
   std::vector<NamedTensor> parameters;
   std::vector<NamedTensor> buffers;
   std::unique_ptr<Optimizer> optimizer;
@@ -29,7 +29,6 @@ struct TrainingState {
 };
 
 // The error names the field.
-[[nodiscard]] Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec,
-                                                      const models::ModelInput& input);
+[[nodiscard]] Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const ModelInput& input);
 
 }  // namespace lockstep::train

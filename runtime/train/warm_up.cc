@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "runtime/comm/torch_error.h"
+#include "runtime/models/precision.h"
 
 namespace lockstep::train {
 namespace {
@@ -13,9 +14,14 @@ namespace {
 // Enough for kernels to take the path of a full batch, and quick on any machine.
 constexpr int64_t kSamples = 16;
 
-void RunOnce(const data::Batch& batch, TrainingState& state) {
+at::Tensor LossOf(const data::Batch& batch, TrainingState& state, api::Precision precision) {
+  const models::Autocast autocast(precision);
+  return state.model->LossSum(state.model->Forward(batch.inputs), batch.targets);
+}
+
+void RunOnce(const data::Batch& batch, TrainingState& state, api::Precision precision) {
   state.model->train();
-  models::ClassificationLoss(state.model->Forward(batch.inputs), batch.targets).loss.backward();
+  LossOf(batch, state, precision).backward();
   for (at::Tensor& parameter : state.trained) parameter.mutable_grad().reset();
 }
 
@@ -35,7 +41,7 @@ Result<void> WarmUp(const api::TrainingSpec& spec, const data::Dataset& dataset,
     std::vector<int64_t> ids(
         static_cast<std::size_t>(std::min({kSamples, dataset.size(), spec.global_batch_size})));
     std::iota(ids.begin(), ids.end(), 0);
-    RunOnce(dataset.Get(ids), state);
+    RunOnce(dataset.Get(ids), state, spec.precision);
     const at::NoGradGuard no_grad;
     for (std::size_t i = 0; i < before.size(); ++i) state.buffers[i].tensor.copy_(before[i]);
   });

@@ -25,7 +25,7 @@ MOMENT = 0.01
 
 
 def manifest(folder, replicas=3, minimum=1, sections=None, **training):
-    """`sections` replaces sections of the spec, `training` fields of that section."""
+    """`sections` replaces sections of the spec, `training` fields of that section; None takes one away."""
     spec = {
         "nprocPerNode": 1,
         "worker": {"replicas": replicas, "template": {"spec": {"containers": [
@@ -40,6 +40,7 @@ def manifest(folder, replicas=3, minimum=1, sections=None, **training):
         "checkpoint": {"uri": f"file://{folder}/checkpoints", "intervalSteps": 40},
         **(sections or {}),
     }
+    spec["training"] = {name: value for name, value in spec["training"].items() if value is not None}
     path = pathlib.Path(folder) / "job.json"
     path.write_text(json.dumps({"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob",
                                 "metadata": {"name": "local"}, "spec": spec}))

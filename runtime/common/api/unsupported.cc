@@ -34,16 +34,12 @@ void RefuseEnum(Fields& fields, bool is_asked, const std::string& path, E asked,
 void CheckModelAndData(const TrainingSpec& training, Fields& fields) {
   const std::string path = "spec.training.";
   const ModelName model = training.model.name;
-  RefuseEnum(fields, model != ModelName::kMlp && model != ModelName::kCnn, path + "model.name", model,
-             "mlp or cnn");
+  RefuseEnum(fields, model == ModelName::kTorchscript, path + "model.name", model,
+             "mlp, cnn, resnet18, resnet50, gpt or plugin");
   const DataSpec& data = training.data;
-  RefuseEnum(fields, data.format != DataFormat::kIdx && data.format != DataFormat::kSynthetic,
-             path + "data.format", data.format, "idx or synthetic");
+  RefuseEnum(fields, data.format == DataFormat::kImageFolder, path + "data.format", data.format,
+             "idx, csv, npy, tokens or synthetic");
   RefuseEnum(fields, data.sampler != SamplerName::kUniform, path + "data.sampler", data.sampler, "uniform");
-  const DataSpec defaults;
-  RefuseChange(fields, path + "data.workers", data.workers, defaults.workers);
-  RefuseChange(fields, path + "data.prefetch", data.prefetch, defaults.prefetch);
-  Refuse(fields, data.drop_last, path + "data.dropLast", "true", "use false");
   Refuse(fields, data.augmentation.horizontal_flip, path + "data.augmentation.horizontalFlip", "true",
          "use false");
   RefuseChange(fields, path + "data.augmentation.cropPadding", data.augmentation.crop_padding, int64_t{0});
@@ -51,14 +47,12 @@ void CheckModelAndData(const TrainingSpec& training, Fields& fields) {
 
 void CheckMethod(const TrainingSpec& training, Fields& fields) {
   const std::string path = "spec.training.";
-  RefuseEnum(fields, training.optimizer.name == OptimizerName::kAdam, path + "optimizer.name",
-             training.optimizer.name, "sgd or adamw");
-  RefuseEnum(fields, training.schedule.name == ScheduleName::kPolynomial, path + "schedule.name",
-             training.schedule.name, "constant, step or cosine");
-  RefuseEnum(fields, training.precision != Precision::kFp32, path + "precision", training.precision, "fp32");
+  RefuseEnum(fields, training.precision == Precision::kFp16, path + "precision", training.precision,
+             "fp32 or bf16");
   RefuseEnum(fields, training.strategy != Strategy::kDdp, path + "strategy", training.strategy, "ddp");
-  RefuseEnum(fields, training.sync.compression != Compression::kNone, path + "sync.compression",
-             training.sync.compression, "none");
+  const Compression compression = training.sync.compression;
+  RefuseEnum(fields, compression == Compression::kPowersgd || compression == Compression::kTopk,
+             path + "sync.compression", compression, "none, bf16 or fp16");
   RefuseChange(fields, path + "sync.everySteps", training.sync.every_steps, int64_t{1});
   RefuseChange(fields, path + "sync.staleness", training.sync.staleness, int64_t{1});
   RefuseChange(fields, path + "pipeline.stages", training.pipeline.stages, PipelineSpec{}.stages);

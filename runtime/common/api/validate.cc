@@ -198,6 +198,12 @@ std::vector<std::string> ValidateTraining(const TrainingSpec& training, const st
   if (training.early_stop && !training.early_stop->target && !training.early_stop->patience) {
     Add(violations, path + ".earlyStop", "must have target, patience or both");
   }
+  if ((training.model.name == ModelName::kGpt) != (training.data.format == DataFormat::kTokens)) {
+    Add(violations, path + ".data.format", "tokens belongs to the model gpt and to no other");
+  }
+  if (training.determinism == Determinism::kWorld && training.sync.compression != Compression::kNone) {
+    Add(violations, path + ".sync.compression", "must be none where determinism is world");
+  }
   CheckModel(training.model, path + ".model", violations);
   CheckData(training.data, path + ".data", violations);
   CheckOptimizer(training.optimizer, path + ".optimizer", violations);

@@ -105,6 +105,8 @@ CREATE_CASES = [
      {"name": "torchscript"}, "spec.training.model.torchscript"),
     ("plugin section", TRAINING + ("model",), {"name": "plugin", "plugin": {"path": "/p.so", "name": "p"}},
      {"name": "mlp", "plugin": {"path": "/p.so", "name": "p"}}, "spec.training.model.plugin"),
+    ("compression keeps no bits", TRAINING, {**BASE["spec"]["training"], "determinism": "world"},
+     {**BASE["spec"]["training"], "determinism": "world", "sync": {"compression": "bf16"}}, "spec.training.sync.compression"),
     ("width is positive", TRAINING + ("model",), {"name": "mlp", "mlp": {"hiddenSizes": [64]}},
      {"name": "mlp", "mlp": {"hiddenSizes": [0]}}, "spec.training.model.mlp.hiddenSizes[0]"),
     ("embedding is a multiple of heads", TRAINING + ("model",), {"name": "gpt", "gpt": {"embeddingSize": 64, "heads": 4}},

@@ -40,7 +40,7 @@ MAY_INCLUDE = {
     "runtime/common/protocol": common("base"),
     "runtime/common/telemetry": common("base", "http"),
     "runtime/common/rendezvous": common("base", "http", "protocol"),
-    "runtime/common/api": common("base", "protocol"),
+    "runtime/common/api": common("base", "protocol", "rendezvous"),
     # lockstep-operator: of runtime/ it sees runtime/common only.
     "operator/kube": common("base", "http"),
     "operator/controller": common("base"),
@@ -56,7 +56,9 @@ MAY_INCLUDE = {
     "runtime/pch": set(),
     "runtime/comm": common("base"),
     "runtime/data": common("base", "api"),
-    "runtime/models": common("base", "api"),
+    "runtime/models": common("base", "api") | runtime("sdk/lockstep"),
+    "runtime/sdk/lockstep": set(),  # a user's: nothing of ours
+    "runtime/sdk/example": set(),
     "runtime/checkpoint": common("base", "protocol", "api"),
     "runtime/parallel": common("base") | runtime("comm"),
     "runtime/train": common("base", "protocol", "api") | runtime("comm", "data", "models", "checkpoint", "parallel"),
@@ -69,7 +71,7 @@ STAND_INS = "runtime/comm/gloo_headers/"
 # What an include begins with -> the only places where it may stand. A place is a folder (ends in /) or a file.
 CONFINED = {
     ("torch/", "ATen/", "c10/"): (
-        "runtime/comm/", "runtime/data/", "runtime/models/", "runtime/parallel/", "runtime/pch/", "runtime/train/",
+        "runtime/comm/", "runtime/data/", "runtime/models/", "runtime/parallel/", "runtime/pch/", "runtime/sdk/", "runtime/train/",
         "runtime/checkpoint/checkpointer.h", "runtime/checkpoint/checkpointer.cc", "runtime/main.cc"),
     ("torch/csrc/distributed/",): ("runtime/comm/communicator.cc", "runtime/parallel/data_parallel.cc"),
     ("gloo/",): (STAND_INS,),
@@ -84,6 +86,7 @@ CONFINED = {
     ("prometheus/",): ("operator/telemetry/", "runtime/common/telemetry/", "runtime/telemetry/"),
     ("CLI/",): ("operator/config.cc", "runtime/cli/main.cc"),
     ("zlib.h",): ("runtime/data/idx.cc",),
+    ("lockstep/",): ("runtime/sdk/example/",),  # as a user installs it
     ("sys/", "arpa/", "netinet/"): ("operator/", "runtime/"),
 }
 

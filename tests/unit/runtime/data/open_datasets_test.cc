@@ -18,9 +18,9 @@ std::vector<int64_t> AllIds(const Dataset& dataset) {
 }
 
 Datasets Synthetic(int64_t seed) {
-  api::DataSpec spec;
-  spec.synthetic = {.samples = 300, .test_samples = 60, .shape = {2, 3}, .classes = 4};
-  return std::move(OpenDatasets(spec, seed)).value();
+  api::TrainingSpec spec{.seed = seed};
+  spec.data.synthetic = {.samples = 300, .test_samples = 60, .shape = {2, 3}, .classes = 4};
+  return std::move(OpenDatasets(spec)).value();
 }
 
 TEST(OpenDatasets, MakesSyntheticSamplesAsAsked) {
@@ -48,9 +48,9 @@ TEST(OpenDatasets, SyntheticSamplesFollowFromTheSeedAlone) {
 
 // The nearest class mean of the training samples classifies the test samples: there is something to learn.
 TEST(OpenDatasets, SyntheticSamplesCanBeLearnt) {
-  api::DataSpec spec;
-  spec.synthetic = {.samples = 2000, .test_samples = 500, .shape = {64}, .classes = 10};
-  const Datasets sets = std::move(OpenDatasets(spec, 3)).value();
+  api::TrainingSpec spec{.seed = 3};
+  spec.data.synthetic = {.samples = 2000, .test_samples = 500, .shape = {64}, .classes = 10};
+  const Datasets sets = std::move(OpenDatasets(spec)).value();
   const Batch train = sets.train->Get(AllIds(*sets.train));
   const Batch test = sets.test->Get(AllIds(*sets.test));
   std::vector<at::Tensor> means;
@@ -61,20 +61,19 @@ TEST(OpenDatasets, SyntheticSamplesCanBeLearnt) {
 }
 
 TEST(OpenDatasets, NamesTheFieldOfAFormatThatIsNotThere) {
-  for (const auto format : {api::DataFormat::kCsv, api::DataFormat::kNpy, api::DataFormat::kImageFolder,
-                            api::DataFormat::kTokens}) {
-    const auto sets = OpenDatasets({.format = format, .path = "/data"}, 1);
-    ASSERT_FALSE(sets.ok());
-    EXPECT_EQ(sets.error().code, ErrorCode::kUnsupported);
-    EXPECT_THAT(sets.error().message, HasSubstr("spec.training.data.format"));
-    EXPECT_THAT(sets.error().message, HasSubstr(std::string(api::NameOf(format))));
-  }
+  const auto sets = OpenDatasets({.data = {.format = api::DataFormat::kImageFolder, .path = "/data"}});
+  ASSERT_FALSE(sets.ok());
+  EXPECT_EQ(sets.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(sets.error().message, HasSubstr("spec.training.data.format: imageFolder"));
 }
 
 TEST(OpenDatasets, NamesTheFieldOfAFolderThatIsNotThere) {
-  const auto sets = OpenDatasets({.format = api::DataFormat::kIdx, .path = "/nowhere"}, 1);
-  ASSERT_FALSE(sets.ok());
-  EXPECT_THAT(sets.error().message, HasSubstr("spec.training.data.path: /nowhere"));
+  for (const auto format :
+       {api::DataFormat::kIdx, api::DataFormat::kCsv, api::DataFormat::kNpy, api::DataFormat::kTokens}) {
+    const auto sets = OpenDatasets({.data = {.format = format, .path = "/nowhere"}});
+    ASSERT_FALSE(sets.ok());
+    EXPECT_THAT(sets.error().message, HasSubstr("spec.training.data.path: /nowhere"));
+  }
 }
 
 }  // namespace

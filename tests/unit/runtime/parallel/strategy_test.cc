@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <functional>
 #include <thread>
 
 #include "runtime/parallel/data_parallel.h"
@@ -18,8 +19,14 @@ using testing::LineChannel;
 using testing::Meeting;
 using testing::StartRanks;
 
-using Make = Result<std::unique_ptr<Strategy>> (*)(std::shared_ptr<comm::Communicator>,
-                                                   std::vector<at::Tensor>);
+using Make = std::function<Result<std::unique_ptr<Strategy>>(std::shared_ptr<comm::Communicator>,
+                                                             std::vector<at::Tensor>)>;
+
+Make DataParallelIn(at::ScalarType type) {
+  return [type](auto communicator, auto parameters) {
+    return MakeDataParallel(std::move(communicator), std::move(parameters), {type, /*samples=*/16});
+  };
+}
 
 // What every strategy promises.
 struct Named {
@@ -28,7 +35,7 @@ struct Named {
 };
 class StrategyTest : public ::testing::TestWithParam<Named> {};
 INSTANTIATE_TEST_SUITE_P(All, StrategyTest,
-                         ::testing::Values(Named{"DataParallel", MakeDataParallel},
+                         ::testing::Values(Named{"DataParallel", DataParallelIn(at::kFloat)},
                                            Named{"DeterministicDataParallel", MakeDeterministicDataParallel}),
                          [](const auto& one) { return std::string(one.param.name); });
 
@@ -70,7 +77,7 @@ double RelativeError(Network& network, Network& reference) {
 }
 
 // `shares[rank]` lists the sizes of the rank's micro-batches; together they are the 16 samples of the step.
-double WorstErrorOfThreeSteps(Make make, const std::vector<std::vector<int64_t>>& shares) {
+double WorstErrorOfThreeSteps(const Make& make, const std::vector<std::vector<int64_t>>& shares) {
   Meeting meeting;
   std::vector<int64_t> micro_batches;
   for (const auto& share : shares) micro_batches.push_back(static_cast<int64_t>(share.size()));
@@ -127,6 +134,20 @@ TEST_P(StrategyTest, GivesTheGradientsOfOneProcessWithTheWholeBatch) {
     const double worst = WorstErrorOfThreeSteps(GetParam().make, shares);
     std::printf("%zu ranks: relative error of the gradients %.2g\n", shares.size(), worst);
     EXPECT_LE(worst, 1e-6);
+  }
+}
+
+// The error is that of the format, however many ranks add: bf16 keeps 8 bits, fp16 11.
+TEST(DataParallel, SumsInHalfOfTheBytes) {
+  for (const auto& [type, bound] : {std::pair(at::kBFloat16, 1.0 / 128), std::pair(at::kHalf, 1.0 / 1024)}) {
+    for (const auto& shares :
+         std::vector<std::vector<std::vector<int64_t>>>{{{16}}, {{11}, {5}}, {{6, 3}, {7}, {}}}) {
+      const double worst = WorstErrorOfThreeSteps(DataParallelIn(type), shares);
+      std::printf("%s, %zu ranks: relative error of the gradients %.2g\n", at::toString(type), shares.size(),
+                  worst);
+      EXPECT_LE(worst, bound);
+      EXPECT_GT(worst, bound / 1000) << "it was summed in float32";
+    }
   }
 }
 

@@ -92,6 +92,31 @@ TEST(StepRunner, LearnsTheSameWithSharesBySpeed) {
   ExpectAllSucceed(ranks);
 }
 
+TEST(StepRunner, ComputesAndSendsInHalfOfTheBytesWhereAsked) {
+  const api::TrainingSpec exact = SmallTraining(api::Determinism::kNone);
+  api::TrainingSpec half = exact;
+  half.precision = api::Precision::kBf16;
+  api::TrainingSpec compressed = exact;
+  compressed.sync.compression = api::Compression::kBf16;
+  for (const api::TrainingSpec& spec : {half, compressed}) {
+    Meeting first;
+    Meeting second;
+    auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+      at::set_num_threads(1);
+      Trainer one(exact);
+      Trainer other(spec);
+      auto of_one = first.Enter(1, rank, 2);
+      REQUIRE(of_one.ok() && one.RunRound(*of_one, 3).ok());
+      auto of_other = second.Enter(2, rank, 2);
+      REQUIRE(of_other.ok() && other.RunRound(*of_other, 3).ok());
+      REQUIRE(one.StateBytes() != other.StateBytes());
+      REQUIRE(std::abs(one.last().loss - other.last().loss) < 0.02 * one.last().loss);
+      return 0;
+    });
+    ExpectAllSucceed(ranks);
+  }
+}
+
 // A sample of rank 1's share in the second step is spoiled. All ranks skip that step, and say so alike.
 TEST(StepRunner, SkipsAStepThatIsNotFiniteAndNamesRankAndLayer) {
   for (const api::Determinism determinism : {api::Determinism::kNone, api::Determinism::kWorld}) {
@@ -146,6 +171,7 @@ TEST(StepRunner, GivesBackWhatTheDataSetThrewAndLeavesTheStateAlone) {
   const api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
   Meeting meeting;
   auto ranks = StartRanks(1, [&](int, LineChannel&) {
+    at::set_num_threads(1);
     Trainer trainer(spec, {.unreadable = PlanOf(spec).Ids(1, 10, 11)});
     auto communicator = meeting.Enter(1, 0, 1);
     REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 1).ok());

@@ -69,7 +69,7 @@ class Trainer {
  public:
   explicit Trainer(const api::TrainingSpec& spec, TrainerOptions options = {})
       : spec_(spec),
-        datasets_(std::move(data::OpenDatasets(spec.data, spec.seed)).value()),
+        datasets_(std::move(data::OpenDatasets(spec)).value()),
         samples_(*datasets_.train, std::move(options.spoiled), std::move(options.unreadable)),
         state_(std::move(MakeTrainingState(spec, {spec.data.synthetic.shape, 3})).value()),
         plan_(PlanOf(spec)),

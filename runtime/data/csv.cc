@@ -1,0 +1,162 @@
+#include "runtime/data/csv.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <optional>
+#include <string_view>
+
+#include "runtime/data/tensors.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::size_t kMostColumns = 65536;
+constexpr int64_t kMostClasses = 1 << 20;
+
+struct Table {
+  std::vector<float> features;  // row after row
+  std::vector<int64_t> labels;
+  std::size_t columns = 0;  // without the label
+};
+
+Error Bad(const std::string& path, int64_t line, const std::string& problem) {
+  return {ErrorCode::kInvalidArgument,
+          "spec.training.data.path: " + path + ", line " + std::to_string(line) + ": " + problem};
+}
+
+std::vector<std::string_view> Fields(std::string_view line, char delimiter) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  std::vector<std::string_view> fields;
+  while (true) {
+    const std::size_t end = line.find(delimiter);
+    fields.push_back(line.substr(0, end));
+    if (end == std::string_view::npos) return fields;
+    line.remove_prefix(end + 1);
+  }
+}
+
+template <typename T>
+std::optional<T> Number(std::string_view text) {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  if (text.starts_with('+')) text.remove_prefix(1);
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+class Reader {
+ public:
+  Reader(std::string path, const api::CsvSpec& spec) : path_(std::move(path)), spec_(spec) {}
+
+  Result<Table> Read() {
+    std::ifstream file(path_);
+    if (!file) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "spec.training.data.path: " + path_ +
+                       " cannot be read; format csv needs train.csv and test.csv in "
+                       "that folder"};
+    }
+    for (std::string text; std::getline(file, text);) {
+      ++line_;
+      if (text.empty() || text == "\r") continue;
+      const std::vector<std::string_view> fields = Fields(text, spec_.delimiter.front());
+      if (!columns_.has_value()) {
+        LOCKSTEP_TRY(FindLabel(fields));
+        if (spec_.header) continue;
+      }
+      LOCKSTEP_TRY(AddRow(fields));
+    }
+    if (file.bad()) return Bad(path_, line_, "cannot be read");
+    if (table_.labels.empty()) return Bad(path_, line_, "there are no samples");
+    table_.columns = *columns_ - 1;
+    return std::move(table_);
+  }
+
+ private:
+  Result<void> FindLabel(const std::vector<std::string_view>& fields) {
+    columns_ = fields.size();
+    if (fields.size() < 2 || fields.size() > kMostColumns)
+      return Bad(path_, line_,
+                 "a label and 1 to " + std::to_string(kMostColumns - 1) + " features are needed");
+    const auto named =
+        spec_.header ? std::find(fields.begin(), fields.end(), spec_.label_column) : fields.end();
+    const auto number = Number<std::size_t>(spec_.label_column);
+    if (named != fields.end()) {
+      label_ = static_cast<std::size_t>(named - fields.begin());
+    } else if (number.has_value() && *number < fields.size()) {
+      label_ = *number;
+    } else {
+      return Error{ErrorCode::kInvalidArgument,
+                   "spec.training.data.csv.labelColumn: " + path_ + " has no column \"" + spec_.label_column +
+                       "\"; use " + (spec_.header ? "a name of its first line, or " : "") +
+                       "a number from 0 to " + std::to_string(fields.size() - 1)};
+    }
+    return {};
+  }
+
+  Result<void> AddRow(const std::vector<std::string_view>& fields) {
+    if (fields.size() != *columns_) {
+      return Bad(path_, line_,
+                 std::to_string(fields.size()) + " columns, and " + std::to_string(*columns_) +
+                     " in the first line");
+    }
+    for (std::size_t column = 0; column < fields.size(); ++column) {
+      const std::string text(fields[column].substr(0, 40));
+      if (column == label_) {
+        const auto label = Number<int64_t>(fields[column]);
+        if (!label.has_value() || *label < 0 || *label >= kMostClasses)
+          return Bad(path_, line_, "the label \"" + text + "\" is no whole number from 0");
+        table_.labels.push_back(*label);
+      } else {
+        const auto feature = Number<float>(fields[column]);
+        if (!feature.has_value()) return Bad(path_, line_, "\"" + text + "\" is no number");
+        table_.features.push_back(*feature);
+      }
+    }
+    return {};
+  }
+
+  const std::string path_;
+  const api::CsvSpec& spec_;
+  int64_t line_ = 0;
+  std::optional<std::size_t> columns_;
+  std::size_t label_ = 0;
+  Table table_;
+};
+
+at::Tensor FeaturesOf(const Table& table) {
+  return torch::tensor(table.features, at::kFloat).view({-1, static_cast<int64_t>(table.columns)});
+}
+
+int64_t HighestLabel(const Table& table) {
+  return *std::max_element(table.labels.begin(), table.labels.end());
+}
+
+}  // namespace
+
+Result<Datasets> OpenCsv(const std::string& folder, const api::CsvSpec& spec) {
+  LOCKSTEP_TRY(const Table train, Reader(folder + "/train.csv", spec).Read());
+  LOCKSTEP_TRY(const Table test, Reader(folder + "/test.csv", spec).Read());
+  if (train.columns != test.columns) {
+    return Error{ErrorCode::kInvalidArgument, "spec.training.data.path: " + folder + ": train.csv has " +
+                                                  std::to_string(train.columns) + " features and test.csv " +
+                                                  std::to_string(test.columns)};
+  }
+  at::Tensor train_features = FeaturesOf(train);
+  at::Tensor test_features = FeaturesOf(test);
+  const at::Tensor mean = train_features.mean(0);
+  at::Tensor deviation = train_features.std(0, /*unbiased=*/false);
+  deviation.masked_fill_(deviation == 0, 1);
+  const int64_t classes = 1 + std::max(HighestLabel(train), HighestLabel(test));
+  Datasets sets;
+  sets.train = MakeTensorDataset((train_features - mean) / deviation, torch::tensor(train.labels), classes);
+  sets.test = MakeTensorDataset((test_features - mean) / deviation, torch::tensor(test.labels), classes);
+  return sets;
+}
+
+}  // namespace lockstep::data

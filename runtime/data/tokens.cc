@@ -1,0 +1,137 @@
+#include "runtime/data/tokens.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+#include <utility>
+
+#include "runtime/common/base/file.h"
+
+namespace lockstep::data {
+namespace {
+
+Error BadPath(const std::string& problem, const std::string& right) {
+  return {ErrorCode::kInvalidArgument, "spec.training.data.path: " + problem + "; " + right};
+}
+
+// A file in memory, read only.
+class MappedFile {
+ public:
+  static Result<MappedFile> Open(const std::string& path) {
+    const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat status {};
+    if (!file.valid() || ::fstat(file.get(), &status) != 0)
+      return BadPath(path + " cannot be read", "check its permissions");
+    const auto bytes = static_cast<std::size_t>(status.st_size);
+    if (bytes == 0) return BadPath(path + " is empty", "replace the file");
+    void* const memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
+    if (memory == MAP_FAILED) return BadPath(path + " cannot be mapped", "check the memory of the container");
+    return MappedFile(static_cast<const unsigned char*>(memory), bytes);
+  }
+  MappedFile(MappedFile&& other) noexcept
+      : memory_(std::exchange(other.memory_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  MappedFile& operator=(MappedFile&&) = delete;
+  ~MappedFile() {
+    // munmap takes a pointer to what is not const.
+    if (memory_ != nullptr) ::munmap(const_cast<unsigned char*>(memory_), bytes_);
+  }
+
+  [[nodiscard]] std::span<const unsigned char> bytes() const { return {memory_, bytes_}; }
+
+ private:
+  MappedFile(const unsigned char* memory, std::size_t bytes) : memory_(memory), bytes_(bytes) {}
+
+  const unsigned char* memory_;
+  std::size_t bytes_;
+};
+
+enum class Width { kByte = 1, kTwoBytes = 2 };
+
+class TokensDataset final : public Dataset {
+ public:
+  TokensDataset(std::string path, MappedFile file, Width width, int64_t length, int64_t vocabulary)
+      : path_(std::move(path)),
+        file_(std::move(file)),
+        width_(static_cast<int64_t>(width)),
+        length_(length),
+        vocabulary_(vocabulary) {}
+
+  [[nodiscard]] int64_t tokens() const { return static_cast<int64_t>(file_.bytes().size()) / width_; }
+  // The last token of a sample is the first of the next one's: it has to be there as a target.
+  [[nodiscard]] int64_t size() const override { return (tokens() - 1) / length_; }
+  [[nodiscard]] int64_t classes() const override { return vocabulary_; }
+  [[nodiscard]] std::vector<int64_t> sample_shape() const override { return {length_}; }
+
+  [[nodiscard]] Batch Get(std::span<const int64_t> ids) const override {
+    const auto count = static_cast<int64_t>(ids.size());
+    Batch batch{at::empty({count, length_}, at::kLong), at::empty({count, length_}, at::kLong)};
+    auto* inputs = batch.inputs.data_ptr<int64_t>();
+    auto* targets = batch.targets.data_ptr<int64_t>();
+    for (const int64_t id : ids) {
+      int64_t token = TokenAt(id * length_);
+      for (int64_t place = 1; place <= length_; ++place) {
+        *inputs++ = token;
+        token = TokenAt(id * length_ + place);
+        *targets++ = token;
+      }
+    }
+    return batch;
+  }
+
+ private:
+  [[nodiscard]] int64_t TokenAt(int64_t place) const {
+    const unsigned char* at = file_.bytes().data() + place * width_;
+    const int64_t token = width_ == 1 ? *at : *at + 256 * *(at + 1);
+    if (token >= vocabulary_) {
+      throw std::out_of_range(
+          path_ + ": token " + std::to_string(token) + " at byte " + std::to_string(place * width_) +
+          " is not below spec.training.model.gpt.vocabularySize, " + std::to_string(vocabulary_));
+    }
+    return token;
+  }
+
+  const std::string path_;
+  const MappedFile file_;
+  const int64_t width_;
+  const int64_t length_;
+  const int64_t vocabulary_;
+};
+
+Result<std::unique_ptr<Dataset>> Open(const std::string& path, Width width, int64_t length,
+                                      int64_t vocabulary) {
+  LOCKSTEP_TRY(MappedFile file, MappedFile::Open(path));
+  if (file.bytes().size() % static_cast<std::size_t>(width) != 0)
+    return BadPath(path + " has an odd number of bytes", "tokens of a .bin file have two bytes each");
+  auto tokens = std::make_unique<TokensDataset>(path, std::move(file), width, length, vocabulary);
+  if (tokens->size() == 0) {
+    return BadPath(
+        path + " has " + std::to_string(tokens->tokens()) + " tokens",
+        "one sample takes spec.training.model.gpt.contextLength and one more, " + std::to_string(length + 1));
+  }
+  return std::unique_ptr<Dataset>(std::move(tokens));
+}
+
+}  // namespace
+
+Result<Datasets> OpenTokens(const std::string& folder, int64_t length, int64_t vocabulary) {
+  for (const auto& [ending, width] : {std::pair(".bin", Width::kTwoBytes), std::pair(".txt", Width::kByte)}) {
+    const std::string train = folder + "/train" + ending;
+    std::error_code error;  // without it what may not be looked at throws
+    if (!std::filesystem::is_regular_file(train, error)) continue;
+    Datasets sets;
+    LOCKSTEP_TRY(sets.train, Open(train, width, length, vocabulary));
+    LOCKSTEP_TRY(sets.test, Open(folder + "/val" + ending, width, length, vocabulary));
+    return sets;
+  }
+  return BadPath(
+      folder + " has neither train.bin nor train.txt",
+      "format tokens needs train.bin and val.bin (16-bit numbers), or train.txt and val.txt (bytes), in "
+      "that folder");
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,91 @@
+#pragma once
+// A model of your own for Lockstep: derive from Model, name it with LOCKSTEP_PLUGIN, build a shared library
+// (find_package(lockstep), target lockstep::sdk), and name it in the manifest:
+//
+//   model: {name: plugin, plugin: {path: /models/libmine.so, name: mine, options: {width: "64"}}}
+//
+// It is single-device code: ranks, rounds and checkpoints are not its matter. One thread calls it. The
+// library must be built against the release of LibTorch that the worker image has; another one is refused
+// when it is loaded.
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <torch/nn/module.h>
+#include <torch/version.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+// What the data set's samples are.
+struct ModelInput {
+  std::vector<int64_t> sample_shape;  // without the batch dimension
+  int64_t classes = 0;
+};
+
+// spec.training.model.plugin.options.
+using ModelOptions = std::map<std::string, std::string>;
+
+// Parameters are those registered with torch::nn::Module; their names are the names in a checkpoint. They are
+// drawn in the constructor, from LibTorch's generator, which is seeded with spec.training.seed before: the
+// same in each process.
+class Model : public torch::nn::Module {
+ public:
+  // [n, …sample shape] → [n, classes]; of sequences [n, length] → [n, length, classes].
+  [[nodiscard]] virtual at::Tensor Forward(const at::Tensor& inputs) = 0;
+
+  // A differentiable scalar: the SUM over samples, as only the sum over all ranks knows the number to divide
+  // by. Here: cross-entropy of class indices [n]; of sequences, [n, length], the mean over the places of
+  // each.
+  [[nodiscard]] virtual at::Tensor LossSum(const at::Tensor& outputs, const at::Tensor& targets) const {
+    const at::Tensor sum = at::cross_entropy_loss(outputs.flatten(0, -2).to(at::kFloat), targets.flatten(),
+                                                  {}, at::Reduction::Sum);
+    return PlacesOf(targets) == 1 ? sum : sum / PlacesOf(targets);
+  }
+
+  // For an evaluation: samples that are right, of a sequence the share of its places.
+  [[nodiscard]] virtual double CountRight(const at::Tensor& outputs, const at::Tensor& targets) const {
+    return outputs.argmax(-1).eq(targets).sum().item<double>() / PlacesOf(targets);
+  }
+
+ private:
+  static double PlacesOf(const at::Tensor& targets) {
+    return targets.dim() == 1 ? 1 : static_cast<double>(targets.size(1));
+  }
+};
+
+// What a library offers. Use LOCKSTEP_PLUGIN.
+struct PluginModel {
+  const char* name;
+  std::shared_ptr<Model> (*make)(const ModelInput& input,
+                                 const ModelOptions& options);  // may throw: std::exception
+};
+struct Plugin {
+  int version;
+  const char* torch;
+  const PluginModel* models;
+  int count;
+};
+inline constexpr int kPluginVersion = 1;  // of the structs above
+
+// A model class with a constructor (const ModelInput&, const ModelOptions&), under a name.
+template <typename M>
+constexpr PluginModel PluginModelOf(const char* name) {
+  return {name, [](const ModelInput& input, const ModelOptions& options) -> std::shared_ptr<Model> {
+            return std::make_shared<M>(input, options);
+          }};
+}
+
+}  // namespace lockstep
+
+// LOCKSTEP_PLUGIN(lockstep::PluginModelOf<Mine>("mine"), …), once in the library.
+#define LOCKSTEP_PLUGIN(...)                                                                    \
+  extern "C" __attribute__((visibility("default"))) const lockstep::Plugin* lockstep_plugin() { \
+    static const lockstep::PluginModel models[] = {__VA_ARGS__};                                \
+    static const lockstep::Plugin plugin{lockstep::kPluginVersion, TORCH_VERSION, models,       \
+                                         static_cast<int>(sizeof models / sizeof models[0])};   \
+    return &plugin;                                                                             \
+  }
