@@ -22,8 +22,8 @@ import sys
 import tempfile
 import time
 
-import torch_python
-from systems import RANKS, TRAINING, Lockstep, Torchrun
+from systems import RANKS, TRAINING, Lockstep, Torchrun  # first: it finds tests/support
+import torch_python  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEADLINE = 120

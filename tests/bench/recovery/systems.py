@@ -7,9 +7,8 @@ import socket
 import subprocess
 import sys
 
-import torch_python
-
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import torch_python  # noqa: E402
 from local_run import children  # noqa: E402
 
 RANKS = 3

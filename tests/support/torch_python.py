@@ -1,4 +1,5 @@
-"""A Python in which `import torch` works, for the peers that benches measure: the release of PyTorch that .ci/install unpacks.
+"""A Python in which `import torch` works, for the peers that benches measure and
+tests compare with: the release of PyTorch that .ci/install unpacks.
 
 What .ci/install unpacks is the C++ side without the CUDA libraries, which Python's `import torch` insists on. So this is an
 environment of its own in the cache, made once (about 3 GB to download). The wheel of PyTorch itself is the one already there.
@@ -9,7 +10,7 @@ import shutil
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def release():
@@ -18,17 +19,24 @@ def release():
     return next(pathlib.Path(site).glob("torch-*.dist-info")).name.removeprefix("torch-").removesuffix(".dist-info")
 
 
+def cache():
+    return pathlib.Path(os.environ.get("LOCKSTEP_CACHE")
+                        or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "lockstep"))
+
+
+def folder():
+    """Where the environment is, once it is made."""
+    return cache() / "python" / f"bench-torch-{release()}"
+
+
 def ensure():
     """The environment's python."""
-    cache = pathlib.Path(os.environ.get("LOCKSTEP_CACHE")
-                         or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "lockstep"))
-    folder = cache / "python" / f"bench-torch-{release()}"
-    if not folder.exists():
-        print(f"making {folder}, once", file=sys.stderr, flush=True)
-        partial = folder.with_suffix(".partial")
+    if not folder().exists():
+        print(f"making {folder()}, once", file=sys.stderr, flush=True)
+        partial = folder().with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", partial], check=True)
         subprocess.run([partial / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-                        "--find-links", cache / "wheels", f"torch=={release()}", "numpy"], check=True)
-        partial.rename(folder)
-    return folder / "bin/python"
+                        "--find-links", cache() / "wheels", f"torch=={release()}", "numpy"], check=True)
+        partial.rename(folder())
+    return folder() / "bin/python"

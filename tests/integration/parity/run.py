@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""The same training in Python: PyTorch of the same release goes on from an early checkpoint of `lockstep run`, on the same samples,
+and must come to the weights of each later one. Models, optimizers, schedules, accumulation and autocast, each at least once.
+
+run.py BIN_FOLDER [NAME…]    all cases, or those named. Needs the Python that tests/support/torch_python.py makes (3 GB); where
+                             it is not there the test is skipped, unless LOCKSTEP_PARITY=1 asks to make it.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests/support"))
+import torch_python  # noqa: E402
+from cases import expect  # noqa: E402
+from local_run import Run, main, manifest  # noqa: E402
+
+IMAGES = {"format": "idx", "path": "/usr/share/datasets/fashion-mnist"}
+
+
+def compare(folder, bound, steps=30, **training):
+    """`bound`: the largest distance of the weights, relative to their length."""
+    training = {"data": IMAGES, "globalBatchSize": 32, "epochs": None, "steps": steps, "evaluation": None, **training}
+    checkpoint = {"uri": f"file://{folder}/checkpoints", "intervalSteps": 1, "keepLast": steps}
+    path = manifest(folder, replicas=1, sections={"checkpoint": checkpoint}, **training)
+    with Run(folder, path) as run:
+        expect(run.finish(200) == 0, run.output()[-2000:])
+        spec = pathlib.Path(folder, "training.json")
+        spec.write_text(json.dumps({key: value for key, value in training.items() if value is not None}))
+        done = subprocess.run([torch_python.ensure(), pathlib.Path(__file__).with_name("reference.py"), spec,
+                               f"{folder}/checkpoints", run.ledger], capture_output=True, text=True, timeout=200)
+    expect(done.returncode == 0, done.stdout + done.stderr)
+    *_, last = [json.loads(line) for line in done.stdout.splitlines()]
+    print(f"     steps {last['from']} to {last['to']}, {last['compared']} checkpoints: weights differ by {last['worst']:.1e} at most")
+    expect(last["to"] == steps and last["from"] < steps / 2, f"{last}")
+    expect(last["worst"] <= bound, f"weights differ by {last['worst']}: {last}")
+
+
+def mlp_with_sgd_and_a_step_schedule(folder):
+    compare(folder, 1e-5, model={"name": "mlp", "mlp": {"hiddenSizes": [64]}},
+            optimizer={"name": "sgd", "learningRate": 0.05, "momentum": 0.9, "nesterov": True, "weightDecay": 0.01},
+            schedule={"name": "step", "warmupSteps": 4, "decayEverySteps": 10, "decayFactor": 0.5})
+
+
+def cnn_with_adam_polynomial_accumulation_and_clipping(folder):
+    compare(folder, 1e-5, model={"name": "cnn", "cnn": {"channels": [8, 16], "hiddenSize": 32, "dropout": 0}},
+            optimizer={"name": "adam", "learningRate": 0.002, "weightDecay": 0.01, "clipNorm": 0.5}, microBatchSize=8,
+            schedule={"name": "polynomial", "power": 2, "minLearningRate": 0.0001})
+
+
+def resnet_with_sgd(folder):
+    # Norms over small batches double a difference with each step: few steps tell a fault from rounding.
+    compare(folder, 1e-6, steps=4, model={"name": "resnet18", "resnet": {"smallImages": True}}, globalBatchSize=16,
+            optimizer={"name": "sgd", "learningRate": 0.01, "momentum": 0.9})
+
+
+def gpt_with_adamw_and_a_cosine(folder):
+    text = pathlib.Path("/usr/share/common-licenses/GPL-3").read_bytes()
+    for name, part in (("train.txt", text[:-4000]), ("val.txt", text[-4000:])):
+        pathlib.Path(folder, name).write_bytes(part)
+    compare(folder, 1e-4, model={"name": "gpt", "gpt": {"layers": 2, "heads": 4, "embeddingSize": 64, "contextLength": 64,
+                                                         "vocabularySize": 256}},
+            data={"format": "tokens", "path": folder}, globalBatchSize=8,
+            optimizer={"name": "adamw", "learningRate": 0.003, "beta2": 0.99, "weightDecay": 0.1, "clipNorm": 1},
+            schedule={"name": "cosine", "warmupSteps": 5, "minLearningRate": 0.0003})
+
+
+def mlp_in_bfloat16(folder):
+    compare(folder, 1e-4, model={"name": "mlp", "mlp": {"hiddenSizes": [64]}}, precision="bf16",
+            optimizer={"name": "adamw", "learningRate": 0.001})
+
+
+CASES = [mlp_with_sgd_and_a_step_schedule, cnn_with_adam_polynomial_accumulation_and_clipping, resnet_with_sgd,
+         gpt_with_adamw_and_a_cosine, mlp_in_bfloat16]
+
+if __name__ == "__main__":
+    if not torch_python.folder().exists() and os.environ.get("LOCKSTEP_PARITY") != "1":
+        print(f"SKIPPED: no {torch_python.folder()}; LOCKSTEP_PARITY=1 makes it")
+        sys.exit(77)
+    sys.exit(main(CASES))
