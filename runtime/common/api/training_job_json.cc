@@ -97,8 +97,6 @@ TrainingJob TrainingJobFromJson(const Json& object, std::vector<std::string>& vi
   return job;
 }
 
-Json TrainingJobSpecToJson(const TrainingJobSpec& spec) { return WriteFields(spec); }
-
 TrainingJobStatus TrainingJobStatusFromJson(const Json& json, std::vector<std::string>& violations) {
   return ReadFields<TrainingJobStatus>(json, "status", violations);
 }

@@ -13,8 +13,6 @@ namespace lockstep::api {
 // The result is always usable for its metadata and status, so that a job with violations can be told so.
 // Fields that this version does not know are violations in the spec, and passed over in metadata and status.
 [[nodiscard]] TrainingJob TrainingJobFromJson(const Json& object, std::vector<std::string>& violations);
-// Complete: with every default written out. For `lockstep validate` and for comparing two specs.
-[[nodiscard]] Json TrainingJobSpecToJson(const TrainingJobSpec& spec);
 
 [[nodiscard]] TrainingJobStatus TrainingJobStatusFromJson(const Json& json,
                                                           std::vector<std::string>& violations);

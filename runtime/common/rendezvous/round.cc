@@ -380,15 +380,4 @@ int Round::MissingAlive() const { return Count(kLeft); }
 
 int Round::MissingUnseen() const { return wanted_slots() - seen_wanted_; }
 
-std::string Round::WaitingReason() const {
-  if (completed_) return "completed";
-  if (running_.has_value()) return "";
-  const int waiting = Count(kWaiting);
-  if (MissingAlive() > 0) return "waiting for " + CountOf(MissingAlive(), "member") + " of the last round";
-  if (waiting < settings_.min_members) {
-    return std::to_string(waiting) + " of at least " + CountOf(settings_.min_members, "member") + " are in";
-  }
-  return "last call for " + CountOf(MissingUnseen(), "member");
-}
-
 }  // namespace lockstep::rendezvous

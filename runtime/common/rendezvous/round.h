@@ -111,8 +111,6 @@ class Round {
   [[nodiscard]] int waiting() const { return Count(kWaiting) + Count(kLeft); }
   // Members that a round has room for.
   [[nodiscard]] int places() const { return std::min(settings_.expected_members, settings_.max_members); }
-  // Why no round is running now, for people; changes only when the reason does.
-  [[nodiscard]] std::string WaitingReason() const;
 
  private:
   enum Standing {
