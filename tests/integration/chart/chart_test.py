@@ -3,6 +3,7 @@
 
 Exits 77, which ctest counts as skipped, where there is no helm.
 """
+import json
 import os
 import pathlib
 import re
@@ -65,6 +66,21 @@ def render(values=None, release="lockstep", namespace="ml-system"):
     return [document for document in yaml.load_all(result.stdout, LOADER) if document]
 
 
+def relabelled(targets, rules):
+    """What Prometheus makes of discovered targets: [{"labels": …}], without labels where it drops one."""
+    def snake(key):
+        return re.sub("[A-Z]", lambda letter: "_" + letter.group().lower(), key)
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "targets.json").write_text(json.dumps(targets))
+        config = {"scrape_configs": [{
+            "job_name": "pods", "file_sd_configs": [{"files": [f"{folder}/targets.json"]}],
+            "relabel_configs": [{snake(key): value for key, value in rule.items()} for rule in rules]}]}
+        (pathlib.Path(folder) / "prometheus.yaml").write_text(yaml.safe_dump(config))
+        done = subprocess.run(["promtool", "check", "service-discovery", "--timeout=3s", f"{folder}/prometheus.yaml", "pods"],
+                              capture_output=True, text=True, timeout=60, check=True)
+    return json.loads(done.stdout)
+
+
 def of_kind(objects, kind):
     return [o for o in objects if o["kind"] == kind]
 
@@ -110,6 +126,10 @@ EVERYTHING = {
     "nodeSelector": {"pool": "system"}, "tolerations": [{"key": "system", "operator": "Exists"}],
     "affinity": {"podAntiAffinity": {}},
     "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+    "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prom"}, "interval": "15s"},
+                "podMonitor": {"enabled": True, "labels": {"release": "prom"}, "interval": "1m30s"}},
+    "dashboards": {"enabled": True, "labels": {"dashboards": "yes"}, "annotations": {"grafana_folder": "Training"},
+                   "namespace": "grafana"},
 }
 VALUE_SETS = {
     "defaults": {},
@@ -281,6 +301,72 @@ class Services(unittest.TestCase):
                 self.assertLessEqual(len(o["metadata"]["name"]), 63)
 
 
+class Observability(unittest.TestCase):
+    KINDS = ("ServiceMonitor", "PodMonitor", "ConfigMap")
+
+    def made_by(self, values):
+        """Names by kind of what the values add to the defaults; everything else stays as it is."""
+        before, after = render(), render(values)
+        self.assertEqual([o for o in after if o["kind"] not in self.KINDS], before)
+        return {kind: [o["metadata"]["name"] for o in of_kind(after, kind)] for kind in self.KINDS if of_kind(after, kind)}
+
+    def test_each_switch_makes_its_objects_and_no_others(self):
+        dashboards = [f"lockstep-dashboard-{name}" for name in ("fleet", "operator", "training-job")]
+        for values, made in (({}, {}),
+                             ({"metrics": {"serviceMonitor": {"enabled": True}}}, {"ServiceMonitor": ["lockstep"]}),
+                             ({"metrics": {"podMonitor": {"enabled": True}}}, {"PodMonitor": ["lockstep-workers"]}),
+                             ({"dashboards": {"enabled": True}}, {"ConfigMap": dashboards})):
+            with self.subTest(values):
+                self.assertEqual(self.made_by(values), made)
+
+    def test_operator_monitor_reaches_the_metrics_port_of_one_service(self):
+        objects = render({"metrics": {"serviceMonitor": {"enabled": True}}})
+        monitor = one(objects, "ServiceMonitor")
+        self.assertEqual(monitor["spec"]["endpoints"], [{"port": "metrics", "honorLabels": True}])
+        selected = [s for s in of_kind(objects, "Service")
+                    if monitor["spec"]["selector"]["matchLabels"].items() <= s["metadata"]["labels"].items()
+                    and "metrics" in [p["name"] for p in s["spec"]["ports"]]]
+        self.assertEqual([s["metadata"]["name"] for s in selected], ["lockstep-metrics"])
+
+    def test_worker_monitor_looks_where_the_operator_does(self):
+        for values, namespaces in (({}, {"any": True}), ({"watchNamespace": "team-a"}, {"matchNames": ["team-a"]})):
+            monitor = one(render({"metrics": {"podMonitor": {"enabled": True}}, **values}), "PodMonitor")
+            self.assertEqual(monitor["spec"]["namespaceSelector"], namespaces)
+
+    @unittest.skipUnless(shutil.which("promtool"), "no promtool on PATH")
+    def test_workers_are_scraped_once_at_the_port_that_their_annotations_name(self):
+        monitor = one(render({"metrics": {"podMonitor": {"enabled": True}}}), "PodMonitor")
+        rules = monitor["spec"]["podMetricsEndpoints"][0]["relabelings"]
+        def pod(address, container, scrape="true"):
+            return {"targets": [address], "labels": {
+                "__meta_kubernetes_pod_ip": address, "container": container, "pod": f"of-{address}",
+                "__meta_kubernetes_pod_annotation_prometheus_io_scrape": scrape,
+                "__meta_kubernetes_pod_annotation_prometheus_io_port": "9400"}}
+        pods = [pod("10.0.0.1", "trainer"), pod("10.0.0.1", "sidecar"), pod("fd00::1", "trainer"), pod("10.0.0.2", "trainer", "false")]
+        found = {tuple(sorted(t["labels"].items())) for t in relabelled(pods, rules) if t["labels"]}
+        self.assertEqual({(dict(t)["__address__"], dict(t)["pod"]) for t in found},
+                         {("10.0.0.1:9400", "of-10.0.0.1"), ("[fd00::1]:9400", "of-fd00::1")})
+        self.assertEqual(len(found), 2, "two targets of one pod")
+
+    def test_dashboards_are_the_files_byte_for_byte(self):
+        for o in of_kind(render({"dashboards": {"enabled": True}}), "ConfigMap"):
+            self.assertEqual(o["metadata"]["labels"]["grafana_dashboard"], "1")
+            self.assertEqual(o["metadata"]["namespace"], "ml-system")
+            (file, text), = o["data"].items()
+            self.assertEqual(text, (CHART / "dashboards" / file).read_text(encoding="utf-8"))
+
+    def test_every_value_is_taken(self):
+        objects = render(EVERYTHING)
+        for kind in ("ServiceMonitor", "PodMonitor"):
+            self.assertEqual(one(objects, kind)["metadata"]["labels"]["release"], "prom")
+        self.assertEqual(one(objects, "ServiceMonitor")["spec"]["endpoints"][0]["interval"], "15s")
+        self.assertEqual(one(objects, "PodMonitor")["spec"]["podMetricsEndpoints"][0]["interval"], "1m30s")
+        for dashboard in of_kind(objects, "ConfigMap"):
+            meta = dashboard["metadata"]
+            self.assertEqual((meta["namespace"], meta["annotations"]), ("grafana", {"grafana_folder": "Training"}))
+            self.assertEqual(meta["labels"]["dashboards"], "yes")
+
+
 class Refusals(unittest.TestCase):
     """A wrong value fails the install and is named in the message."""
 
@@ -296,6 +382,10 @@ class Refusals(unittest.TestCase):
         "truth as text": ({"crds": {"keep": "yes please"}}, "keep"),
         "label that is no text": ({"nodeSelector": {"pool": 1}}, "pool"),
         "flag without dashes": ({"extraArgs": ["log-level=debug"]}, "extraArgs"),
+        "misspelt switch": ({"metrics": {"podMonitors": {"enabled": True}}}, "podMonitors"),
+        "misspelt switch of a switch": ({"metrics": {"podMonitor": {"enable": True}}}, "enable"),
+        "interval without a unit": ({"metrics": {"serviceMonitor": {"interval": "30"}}}, "interval"),
+        "dashboard label that is no text": ({"dashboards": {"labels": {"grafana_dashboard": 1}}}, "grafana_dashboard"),
     }
 
     def test_each_wrong_value_is_named(self):

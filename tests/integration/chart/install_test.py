@@ -108,6 +108,7 @@ class ChartOnAnApiServer(unittest.TestCase):
                 'affinity={"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,"podAffinityTerm":'
                 '{"topologyKey":"kubernetes.io/hostname","labelSelector":{"matchLabels":{"a":"b"}}}}]}}',
                 "--set-json", 'extraEnv=[{"name":"A","value":"b"}]', "--set", "imagePullSecrets[0].name=pull"],
+            "dashboards": ["--set", "dashboards.enabled=true"],
         }
         for name, arguments in settings.items():
             if self.definition_before:  # and has its own writer, of whom server-side apply would warn

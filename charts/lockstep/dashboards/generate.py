@@ -1,0 +1,388 @@
+#!/usr/bin/env python3
+"""Writes the dashboards beside it: training-job.json, fleet.json, operator.json.
+
+A panel is one call here and forty lines of JSON there; ids, places on the grid and the data source come by themselves.
+
+    charts/lockstep/dashboards/generate.py            writes the files
+    charts/lockstep/dashboards/generate.py --check    writes nothing; exit status 1 if a file would change
+"""
+import json
+import pathlib
+import sys
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+GRID_WIDTH, HEIGHT, STAT_HEIGHT = 24, 8, 4
+
+JOB = 'namespace="$namespace",job_name="$job_name"'
+JOBS = 'namespace=~"$namespace"'
+BY_JOB = "by (namespace, job_name)"
+# controller-runtime's names are in use by every operator of a cluster: these labels are ours.
+CONTROLLER = 'controller="distributedtrainingjob",namespace=~"$namespace"'
+QUEUE = 'name="distributedtrainingjob",namespace=~"$namespace"'
+# … and of series without such a label, those of a process that says it is ours.
+OF_OPERATOR = 'and on (instance) lockstep_build_info{program="lockstep-operator",namespace=~"$namespace"}'
+
+
+def query(expression, legend="", **options):
+    return {"expr": expression, "legendFormat": legend, **options}
+
+
+def row(title):
+    return {"type": "row", "title": title, "collapsed": False, "panels": []}
+
+
+def panel(kind, title, unit, description, *queries, width, height=HEIGHT, custom=None, options=None, **defaults):
+    targets = [{"refId": chr(ord("A") + i), "datasource": DATA_SOURCE, **q} for i, q in enumerate(queries)]
+    return {"type": kind, "title": title, "description": description, "datasource": DATA_SOURCE, "targets": targets,
+            "gridPos": {"w": width, "h": height}, "options": options or {},
+            "fieldConfig": {"defaults": {"unit": unit, **({"custom": custom} if custom else {}), **defaults}, "overrides": []}}
+
+
+def graph(title, unit, description, *queries, width=8, stacked=False, **defaults):
+    custom = {"fillOpacity": 40 if stacked else 0, "lineWidth": 1, "showPoints": "auto",
+              "stacking": {"mode": "normal" if stacked else "none"}}
+    options = {"legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+               "tooltip": {"mode": "multi", "sort": "desc"}}
+    return panel("timeseries", title, unit, description, *queries, width=width, custom=custom, options=options, **defaults)
+
+
+def stat(title, unit, description, expression, legend="", width=4, shows="auto", **defaults):
+    options = {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}, "colorMode": "value",
+               "textMode": shows, "graphMode": "none"}
+    return panel("stat", title, unit, description, query(expression, legend), width=width, height=STAT_HEIGHT, options=options,
+                 **defaults)
+
+
+def table(title, description, columns, labels, width=GRID_WIDTH):
+    """columns: [(name, unit, expression)], joined by their labels; one row for each set of labels."""
+    queries = [query(expression, name, instant=True, format="table") for name, _, expression in columns]
+    result = panel("table", title, "none", description, *queries, width=width)
+    values = {f"Value #{chr(ord('A') + i)}": name for i, (name, _, _) in enumerate(columns)}
+    result["transformations"] = [
+        {"id": "merge", "options": {}},
+        {"id": "organize", "options": {"excludeByName": {"Time": True}, "renameByName": {**labels, **values}}}]
+    result["fieldConfig"]["overrides"] = [
+        {"matcher": {"id": "byName", "options": name}, "properties": [{"id": "unit", "value": unit}]} for name, unit, _ in columns]
+    return result
+
+
+def colours(*steps):
+    """Threshold colours: (from, colour), the first from minus infinity."""
+    return {"thresholds": {"mode": "absolute", "steps": [{"value": value, "color": colour} for value, colour in steps]}}
+
+
+GOOD_IS_HIGH = colours((None, "red"), (0.5, "orange"), (0.8, "green"))
+ZERO_IS_GOOD = colours((None, "green"), (1, "red"))
+ONE_IS_GOOD = colours((None, "red"), (1, "green"))
+
+
+def variable(name, label, expression, several):
+    return {"type": "query", "name": name, "label": label, "datasource": DATA_SOURCE, "definition": expression,
+            "query": {"query": expression, "refId": name}, "refresh": 2, "sort": 1, "multi": several, "includeAll": several,
+            **({"allValue": ".+"} if several else {})}
+
+
+def annotation(name, colour, expression, title, enabled=True):
+    return {"name": name, "enable": enabled, "hide": False, "iconColor": colour, "datasource": DATA_SOURCE,
+            "expr": expression, "titleFormat": title, "textFormat": "{{job_name}}", "step": ""}
+
+
+def link(title, uid):
+    return {"type": "link", "title": title, "url": f"/d/{uid}", "keepTime": True, "includeVars": False, "icon": "dashboard"}
+
+
+def placed(panels):
+    """Numbers the panels and puts them from left to right; a row, or one that does not fit, begins a new line."""
+    x = y = line = 0
+    for number, one in enumerate(panels, 1):
+        size = {"w": GRID_WIDTH, "h": 1, **one.get("gridPos", {})}
+        if x + size["w"] > GRID_WIDTH:
+            x, y, line = 0, y + line, 0
+        yield {**one, "id": number, "gridPos": {"x": x, "y": y, **size}}
+        x, line = x + size["w"], max(line, size["h"])
+
+
+def dashboard(uid, title, description, variables, annotations, links, panels):
+    source = {"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus", "refresh": 1}
+    return {"uid": uid, "title": title, "description": description, "tags": ["lockstep"], "schemaVersion": 39, "id": None,
+            "editable": False, "graphTooltip": 1, "refresh": "30s", "time": {"from": "now-1h", "to": "now"}, "timezone": "",
+            "templating": {"list": [source, *variables]}, "annotations": {"list": annotations}, "links": links,
+            "panels": list(placed(panels))}
+
+
+def rate(metric, labels=JOB):
+    return f"rate({metric}{{{labels}}}[$__rate_interval])"
+
+
+def per_step(phases):
+    """Seconds of a step that each rank spends in the phases."""
+    return (f'sum by (rank) (rate(lockstep_train_phase_seconds_total{{{JOB},phase=~"{phases}"}}[$__rate_interval]))'
+            f" / sum by (rank) ({rate('lockstep_train_steps_total')} > 0)")
+
+
+def newest(metric):
+    """A fact of the job that every pod, or every operator that was leader in the time shown, exports."""
+    return f"max({metric}{{{JOB}}})"
+
+
+def changes(metric, labels=JOB):
+    return f"max {BY_JOB} (changes({metric}{{{labels}}}[$__rate_interval])) > 0"
+
+
+STEPS_LEFT = f"({newest('lockstep_train_total_steps')} - {newest('lockstep_train_step')})"
+
+TRAINING_JOB = dashboard(
+    "lockstep-training-job", "Lockstep / Training job", "One DistributedTrainingJob: how far, how fast, and what it lost.",
+    [variable("namespace", "Namespace", "label_values(lockstep_job_info, namespace)", several=False),
+     variable("job_name", "Job", 'label_values(lockstep_job_info{namespace="$namespace"}, job_name)', several=False)],
+    [annotation("Restarts", "red", changes("lockstep_job_restarts_total"), "Restart"),
+     annotation("Rounds", "orange", changes("lockstep_job_round"), "New round"),
+     annotation("Checkpoints", "blue", changes("lockstep_checkpoint_step"), "Checkpoint", enabled=False)],
+    [link("Fleet", "lockstep-fleet"), link("Operator", "lockstep-operator")],
+    [row("Overview"),
+     stat("Progress", "percentunit", "Finished steps, of those that the job will take.",
+          f"{newest('lockstep_train_step')} / ({newest('lockstep_train_total_steps')} > 0)"),
+     stat("Time left", "s", "Steps left, at the rate of the last moments. Empty while no step is made.",
+          f"{STEPS_LEFT} / (max({rate('lockstep_train_steps_total')}) > 0)"),
+     stat("Ranks", "none", "Ranks in the current round; 0 between rounds.", newest("lockstep_job_world_size")),
+     stat("Samples per second", "short", "Samples per second of all ranks together, smoothed.",
+          f"avg(lockstep_train_samples_per_second{{{JOB}}})"),
+     stat("Goodput", "percentunit", "Seconds spent on steps that lasted, of all since the job was first admitted.",
+          newest("lockstep_job_goodput_ratio"), **GOOD_IS_HIGH),
+     stat("Restarts", "none", "Restarts that count towards failurePolicy.maxRestarts, since the job was made.",
+          newest("lockstep_job_restarts_total"), **ZERO_IS_GOOD),
+     stat("Step", "none", "The newest finished step, as the operator knows it: at most ten seconds old.", newest("lockstep_job_step")),
+     stat("Epoch", "none", "Passes over the data, fraction included.", newest("lockstep_train_epoch"), decimals=2),
+     stat("Round", "none", "Number of the newest round. Each failure, and each change of size, makes a new one.",
+          newest("lockstep_job_round")),
+     stat("Age of the newest checkpoint", "s", "What would be lost if all pods died now. Empty before the first checkpoint.",
+          f"time() - {newest('lockstep_checkpoint_last_success_timestamp_seconds')}"),
+     stat("Model", "none", "The model by its name in spec.training; empty for a program of your own.",
+          f"max by (model) (lockstep_job_info{{{JOB}}})", "{{model}}", shows="name"),
+     stat("Straggler", "none", "Whether a rank computes slower than the others; only with spec.healthPolicy.straggler is it looked for.",
+          newest("lockstep_job_straggler"), mappings=[{"type": "value", "options": {"0": {"text": "none"}, "1": {"text": "yes"}}}],
+          **ZERO_IS_GOOD),
+
+     row("Learning"),
+     graph("Loss", "short", "Mean training loss over the global batch of the last step.",
+           query(f"avg(lockstep_train_loss{{{JOB}}})", "training")),
+     graph("Evaluation loss", "short", "Mean loss of the newest evaluation, by the pod that had rank 0 in it.",
+           query(f"lockstep_evaluation_loss{{{JOB}}}", "{{pod}}")),
+     graph("Evaluation accuracy", "percentunit", "Accuracy of the newest evaluation, by the pod that had rank 0 in it.",
+           query(f"lockstep_evaluation_accuracy_ratio{{{JOB}}}", "{{pod}}")),
+     graph("Gradient norm", "short", "Global norm before clipping. A leap often comes before a loss that is not finite.",
+           query(f"avg(lockstep_train_gradient_norm{{{JOB}}})", "norm")),
+     graph("Learning rate", "sci", "Learning rate of the last step, after warm-up and schedule.",
+           query(f"avg(lockstep_train_learning_rate{{{JOB}}})", "rate")),
+     graph("Skipped and repeated steps", "short",
+           "Skipped: loss or gradient were not finite, nothing changed. Repeated: aborted by a failure and made again. Per second, the "
+           "rank with most.",
+           query(f"max({rate('lockstep_train_skipped_steps_total')})", "skipped"),
+           query(f"max({rate('lockstep_train_repeated_steps_total')})", "repeated")),
+
+     row("Throughput"),
+     graph("Steps per second", "short", "Optimizer steps that the ranks commit; equal on all while a round is whole.",
+           query(f"max({rate('lockstep_train_steps_total')})", "steps")),
+     graph("Counted samples per second", "short", "All ranks together.",
+           query(f"sum({rate('lockstep_train_samples_total')})", "samples")),
+     graph("Where a rank's time goes", "percentunit",
+           "Share of a second in each phase, mean over ranks. What is missing to 100 % is between phases: rounds, starting, waiting.",
+           query(f"avg by (phase) ({rate('lockstep_train_phase_seconds_total')})", "{{phase}}"), stacked=True),
+
+     row("Ranks and communication"),
+     graph("Own work per step, by rank", "s",
+           "Seconds in data, forward, backward and optimizer. A rank above the others is the straggler: they wait for it in the panel "
+           "beside.",
+           query(per_step("data|forward|backward|optimizer"), "{{rank}}")),
+     graph("Waiting for the reduction, by rank", "s",
+           "Seconds of a step in the reduction that no computation hides: the network, and waiting for slower ranks. The straggler "
+           "waits least.",
+           query(per_step("reduce"), "{{rank}}")),
+     graph("Waiting for data, by rank", "s", "Seconds of a step until the next batch was there.", query(per_step("data"), "{{rank}}")),
+     graph("Pods", "none", "Worker pods that have not ended, those that are ready, and the ranks that train.",
+           query(newest("lockstep_job_replicas"), "pods"), query(newest("lockstep_job_ready_replicas"), "ready"),
+           query(newest("lockstep_job_world_size"), "ranks")),
+     graph("Steps held, by rank", "short", "A rank that stays behind others has left the round or hangs.",
+           query(f"max by (rank) (lockstep_train_step{{{JOB}}})", "{{rank}}")),
+     graph("Hangs", "short", "Times that a rank was found to hang, in the interval.",
+           query(f"sum by (rank) (increase(lockstep_rank_hangs_total{{{JOB}}}[$__rate_interval]))", "{{rank}}")),
+
+     row("Checkpoints"),
+     graph("Stored and failed", "short", "Checkpoints in the interval. Any failure is worth a look at the worker's log.",
+           query(f"sum(increase(lockstep_checkpoint_saves_total{{{JOB}}}[$__rate_interval]))", "stored"),
+           query(f"sum(increase(lockstep_checkpoint_failures_total{{{JOB}}}[$__rate_interval]))", "failed")),
+     graph("Duration", "s", "From the snapshot to the manifest, newest checkpoint. Training goes on meanwhile, except for the stall.",
+           query(newest("lockstep_checkpoint_seconds"), "duration")),
+     graph("Stall", "percentunit", "Share of time that training waited for checkpoints.",
+           query(f"sum({rate('lockstep_checkpoint_stall_seconds_total')})", "stall")),
+     graph("Bytes written", "Bps", "Bytes of checkpoints each second.",
+           query(f"sum({rate('lockstep_checkpoint_bytes_total')})", "written")),
+     graph("Steps since the newest checkpoint", "short", "Steps that would be made again if all pods died now.",
+           query(f"{newest('lockstep_train_step')} - {newest('lockstep_checkpoint_step')}", "steps")),
+
+     row("Failures"),
+     graph("Restarts in the interval", "short", "Restarts that count towards failurePolicy.maxRestarts.",
+           query(f"max(increase(lockstep_job_restarts_total{{{JOB}}}[$__rate_interval]))", "restarts")),
+     graph("Rounds entered, by where the state came from", "short",
+           "In the interval: kept (the rank's own), peer (copied from another rank), checkpoint, fresh (from nothing).",
+           query(f"sum by (state_from) (increase(lockstep_rendezvous_rounds_total{{{JOB}}}[$__rate_interval]))", "{{state_from}}")),
+     graph("Newest round, by pod", "none", "A pod below the others has not entered the newest round.",
+           query(f"max by (pod) (lockstep_rendezvous_round{{{JOB}}})", "{{pod}}")),
+     graph("Time to equal state, by rank", "s", "From the assignment of a rank to equal state on all ranks, newest round.",
+           query(f"max by (rank) (lockstep_sync_seconds{{{JOB}}})", "{{rank}}")),
+     graph("Started rank processes", "short", "In the interval. Above the pods' own start: processes that were started in place.",
+           query(f"sum by (rank) (increase(lockstep_rank_starts_total{{{JOB}}}[$__rate_interval]))", "{{rank}}")),
+     graph("Goodput so far", "percentunit", "Seconds spent on steps that lasted, of all since the job was first admitted.",
+           query(newest("lockstep_job_goodput_ratio"), "goodput"), min=0, max=1),
+     graph("Seconds since the job was admitted", "s", "Productive, and where the others went.",
+           query(newest("lockstep_job_productive_seconds"), "productive"),
+           query(f"max by (reason) (lockstep_job_lost_seconds{{{JOB}}})", "{{reason}}"), width=GRID_WIDTH, stacked=True)])
+
+
+def of_each_job(metric):
+    return f"max {BY_JOB} ({metric}{{{JOBS}}})"
+
+
+def over_jobs(function, metric):
+    return f"{function}({of_each_job(metric)})"
+
+
+FLEET = dashboard(
+    "lockstep-fleet", "Lockstep / Fleet", "All jobs: their states, their pods, what failures cost.",
+    [variable("namespace", "Namespace", "label_values(lockstep_job_info, namespace)", several=True)],
+    [annotation("Restarts", "red", changes("lockstep_job_restarts_total", JOBS), "Restart")],
+    [link("Training job", "lockstep-training-job"), link("Operator", "lockstep-operator")],
+    [row("Overview"),
+     stat("Jobs", "none", "Jobs that exist, whatever their state.", f"count(count {BY_JOB} (lockstep_job_info{{{JOBS}}}))"),
+     stat("Jobs that train", "none", "Jobs with a round that is whole.", f"count({of_each_job('lockstep_job_world_size')} > 0) or vector(0)"),
+     stat("Ranks", "none", "Ranks that train; with one GPU each, the GPUs at work.", over_jobs("sum", "lockstep_job_world_size")),
+     stat("Pods not ready", "none", "Worker pods that are there but wait: for a node, an image, or their program.",
+          f"{over_jobs('sum', 'lockstep_job_replicas')} - {over_jobs('sum', 'lockstep_job_ready_replicas')}"),
+     stat("Goodput", "percentunit", "Productive seconds of all jobs, of all since each was admitted.",
+          f"{over_jobs('sum', 'lockstep_job_productive_seconds')} / (({over_jobs('sum', 'lockstep_job_productive_seconds')} + "
+          f"sum(max by (namespace, job_name, reason) (lockstep_job_lost_seconds{{{JOBS}}}))) > 0)", **GOOD_IS_HIGH),
+     stat("Restarts", "none", "Restarts in the time shown.",
+          f"sum(max {BY_JOB} (increase(lockstep_job_restarts_total{{{JOBS}}}[$__range])))", decimals=0, **ZERO_IS_GOOD),
+
+     row("Jobs"),
+     graph("Jobs by state", "none", "All namespaces.", query("sum by (state) (lockstep_jobs)", "{{state}}"), stacked=True, width=12),
+     graph("Jobs by model", "none", "The model by its name in spec.training; empty for programs of your own.",
+           query(f"count by (model) (max by (namespace, job_name, model) (lockstep_job_info{{{JOBS}}}))", "{{model}}"), stacked=True,
+           width=12),
+     table("All jobs", "One row for each job that exists; the newest values.",
+           [("Pods", "none", of_each_job("lockstep_job_replicas")), ("Ready", "none", of_each_job("lockstep_job_ready_replicas")),
+            ("Ranks", "none", of_each_job("lockstep_job_world_size")), ("Round", "none", of_each_job("lockstep_job_round")),
+            ("Step", "none", of_each_job("lockstep_job_step")), ("Restarts", "none", of_each_job("lockstep_job_restarts_total")),
+            ("Straggler", "none", of_each_job("lockstep_job_straggler")), ("Goodput", "percentunit", of_each_job("lockstep_job_goodput_ratio"))],
+           {"namespace": "Namespace", "job_name": "Job"}),
+     graph("Ranks by job", "none", "Ranks in the current round.",
+           query(of_each_job("lockstep_job_world_size"), "{{namespace}}/{{job_name}}"), stacked=True, width=12),
+     graph("Goodput by job", "percentunit", "Seconds spent on steps that lasted, of all since the job was first admitted.",
+           query(of_each_job("lockstep_job_goodput_ratio"), "{{namespace}}/{{job_name}}"), width=12, min=0, max=1),
+     graph("Samples per second by job", "short", "All ranks of a job together, smoothed.",
+           query(f"avg {BY_JOB} (lockstep_train_samples_per_second{{{JOBS}}})", "{{namespace}}/{{job_name}}"), width=12),
+     graph("Age of the newest checkpoint", "s", "Jobs that train and have stored one.",
+           query(f"time() - {of_each_job('lockstep_checkpoint_last_success_timestamp_seconds')}", "{{namespace}}/{{job_name}}"),
+           width=12),
+
+     row("Failures"),
+     graph("Where time went", "s", "Seconds lost by all jobs since they were admitted, by reason.",
+           query(f"sum by (reason) (max by (namespace, job_name, reason) (lockstep_job_lost_seconds{{{JOBS}}}))", "{{reason}}"),
+           stacked=True),
+     graph("Recoveries by rung", "short",
+           "Failures mended in the interval, all namespaces. Membership: the others went on; Respawn: a process was started in place; "
+           "ReplacePod; Checkpoint: no rank held the state.",
+           query("sum by (rung) (increase(lockstep_recovery_seconds_count[$__rate_interval]))", "{{rung}}"), stacked=True),
+     graph("Recovery time", "s", "From the failure to the next step, over the time shown, all namespaces.",
+           query("histogram_quantile(0.5, sum by (le) (rate(lockstep_recovery_seconds_bucket[$__range])))", "median"),
+           query("histogram_quantile(0.95, sum by (le) (rate(lockstep_recovery_seconds_bucket[$__range])))", "95 %")),
+     graph("Lost steps by rung", "short", "Finished steps that had to be made again, in the interval, all namespaces.",
+           query("sum by (rung) (increase(lockstep_lost_steps_total[$__rate_interval]))", "{{rung}}"), stacked=True),
+     graph("Restarts by job", "short", "Restarts in the interval that count towards failurePolicy.maxRestarts.",
+           query(f"max {BY_JOB} (increase(lockstep_job_restarts_total{{{JOBS}}}[$__rate_interval]))", "{{namespace}}/{{job_name}}")),
+     graph("Checkpoint failures by job", "short", "Checkpoints that could not be stored, in the interval.",
+           query(f"sum {BY_JOB} (increase(lockstep_checkpoint_failures_total{{{JOBS}}}[$__rate_interval]))",
+                 "{{namespace}}/{{job_name}}"))])
+
+
+def quantiles(metric, labels):
+    return [query(f"histogram_quantile({q}, sum by (le) ({rate(metric + '_bucket', labels)}))", name)
+            for q, name in ((0.5, "median"), (0.99, "99 %"))]
+
+
+OPERATOR = dashboard(
+    "lockstep-operator", "Lockstep / Operator", "The operator's processes: who leads, how fast it reconciles, what it asks of the API server.",
+    [variable("namespace", "Namespace", 'label_values(lockstep_build_info{program="lockstep-operator"}, namespace)', several=True)],
+    [annotation("Leader", "orange",
+                f'changes(leader_election_master_status{{namespace=~"$namespace"}}[$__rate_interval]) > 0 {OF_OPERATOR}', "Leader")],
+    [link("Fleet", "lockstep-fleet"), link("Training job", "lockstep-training-job")],
+    [row("Overview"),
+     stat("Operators", "none", "Processes that Prometheus sees, leader and stand-bys.",
+          'count(lockstep_build_info{program="lockstep-operator",namespace=~"$namespace"})', **ONE_IS_GOOD),
+     stat("Leaders", "none", "Of each release exactly one leads.",
+          f'sum(leader_election_master_status{{namespace=~"$namespace"}} {OF_OPERATOR})', **ONE_IS_GOOD),
+     stat("Failed reconciliations", "percentunit", "Share of the reconciliations in the last moments that ended with an error.",
+          f"sum({rate('controller_runtime_reconcile_errors_total', CONTROLLER)}) / "
+          f"(sum({rate('controller_runtime_reconcile_total', CONTROLLER)}) > 0)", **colours((None, "green"), (0.1, "red"))),
+     stat("Keys that wait", "none", "Jobs in the work queue.", f"sum(workqueue_depth{{{QUEUE}}})"),
+     stat("Longest reconciliation under way", "s", "More than a minute: an answer of the API server does not come.",
+          f"max(workqueue_longest_running_processor_seconds{{{QUEUE}}})", **colours((None, "green"), (60, "red"))),
+     stat("Programs in the cluster", "none", "By program and version, workers included; several versions of a worker are normal.",
+          "count by (program, version) (lockstep_build_info)", "{{program}} {{version}}",
+          shows="value_and_name"),
+
+     row("Reconciling"),
+     graph("Reconciliations by result", "ops", "requeue_after: nothing to do until a time, such as the end of a back-off.",
+           query(f"sum by (result) ({rate('controller_runtime_reconcile_total', CONTROLLER)})", "{{result}}"), stacked=True),
+     graph("Reconciliation time", "s", "Of one job's pass, answers of the API server included.",
+           *quantiles("controller_runtime_reconcile_time_seconds", CONTROLLER)),
+     graph("Workers", "none", "Reconciliations under way, and how many there may be (--workers).",
+           query(f"sum(controller_runtime_active_workers{{{CONTROLLER}}})", "active"),
+           query(f"max(controller_runtime_max_concurrent_reconciles{{{CONTROLLER}}})", "most")),
+
+     row("Work queue"),
+     graph("Keys that wait, by process", "none", "Jobs in the queue of each process; a queue that only grows wants more --workers.",
+           query(f"workqueue_depth{{{QUEUE}}}", "{{instance}}")),
+     graph("Added", "ops", "Keys added, and those among them that were added after a failure.",
+           query(f"sum({rate('workqueue_adds_total', QUEUE)})", "added"),
+           query(f"sum({rate('workqueue_retries_total', QUEUE)})", "after a failure")),
+     graph("Time in the queue", "s", "From the change of an object to the begin of the reconciliation.",
+           *quantiles("workqueue_queue_duration_seconds", QUEUE)),
+     graph("Time at work", "s", "From the begin of the reconciliation to its end.",
+           *quantiles("workqueue_work_duration_seconds", QUEUE)),
+     graph("Seconds of unfinished work", "s", "Summed over the keys being worked on.",
+           query(f"sum(workqueue_unfinished_work_seconds{{{QUEUE}}})", "unfinished")),
+
+     row("API server"),
+     graph("Requests by code", "reqps", "409: two writers, harmless; 429: the server defends itself; <error>: no answer came.",
+           query(f'sum by (code) (rate(rest_client_requests_total{{namespace=~"$namespace"}}[$__rate_interval]) {OF_OPERATOR})', "{{code}}"),
+           stacked=True, width=12),
+     graph("Requests by method", "reqps", "PATCH of status is the most frequent while jobs train.",
+           query(f'sum by (method) (rate(rest_client_requests_total{{namespace=~"$namespace"}}[$__rate_interval]) {OF_OPERATOR})',
+                 "{{method}}"), stacked=True, width=12),
+
+     row("Process"),
+     graph("Memory", "bytes", "Resident memory; it grows with the number of jobs and pods.",
+           query(f'process_resident_memory_bytes{{namespace=~"$namespace"}} {OF_OPERATOR}', "{{instance}}")),
+     graph("Processor", "none", "Cores in use.",
+           query(f'rate(process_cpu_seconds_total{{namespace=~"$namespace"}}[$__rate_interval]) {OF_OPERATOR}', "{{instance}}")),
+     graph("Open file descriptors", "none", "One for each worker pod that waits at the rendezvous, and a few.",
+           query(f'process_open_fds{{namespace=~"$namespace"}} {OF_OPERATOR}', "{{instance}}"))])
+
+
+def main():
+    changed = []
+    for name, content in (("training-job", TRAINING_JOB), ("fleet", FLEET), ("operator", OPERATOR)):
+        path = FOLDER / f"{name}.json"
+        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            changed.append(path.name)
+            if "--check" not in sys.argv:
+                path.write_text(text, encoding="utf-8")
+    if changed and "--check" in sys.argv:
+        sys.exit(f"differs from what generate.py makes: {', '.join(changed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""A lint of the dashboards: what Grafana needs to show them, what a reader needs to understand them, no metric that is not there.
+
+dashboards_test.py [NAME…]    all cases, or those named. Needs nothing but Python; with promtool, queries are parsed as well.
+"""
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import cases  # noqa: E402
+import dashboards  # noqa: E402
+from cases import expect  # noqa: E402
+
+ALL = dashboards.load()
+# Grafana's names of units; a wrong one shows bare numbers without a word.
+UNITS = {"none", "short", "s", "bytes", "Bps", "ops", "reqps", "percentunit", "sci"}
+# Exported metrics that no panel shows, each with the reason.
+IN_NO_PANEL = {}
+RANGES = {"[$__rate_interval]", "[$__range]"}
+ANY_VALUES = {"namespace": "n", "job_name": "j", "__rate_interval": "1m", "__range": "1h"}
+
+
+def problems(check):
+    """check(dashboard) yields texts; all of them fail the case."""
+    found = [f"{name}: {problem}" for name, dashboard in ALL.items() for problem in check(dashboard)]
+    expect(not found, "\n     ".join(["", *found]))
+
+
+def files_are_what_the_generator_makes():
+    done = subprocess.run([sys.executable, dashboards.FOLDER / "generate.py", "--check"], capture_output=True, text=True, check=False)
+    expect(done.returncode == 0, done.stderr)
+    expect(set(ALL) == {"fleet.json", "operator.json", "training-job.json"}, sorted(ALL))
+
+
+def every_data_source_is_the_variable():
+    def check(dashboard):
+        expect(dashboard["templating"]["list"][0]["type"] == "datasource", "the first variable is the data source")
+        name = dashboard["templating"]["list"][0]["name"]
+        def walk(node, path):
+            if isinstance(node, dict):
+                if node.get("datasource", {"type": "prometheus", "uid": f"${{{name}}}"}) != {"type": "prometheus", "uid": f"${{{name}}}"}:
+                    yield f"{path}: {node['datasource']}"
+                children = node.items()
+            else:
+                children = enumerate(node) if isinstance(node, list) else ()
+            for key, child in children:
+                yield from walk(child, f"{path}/{key}")
+        yield from walk(dashboard, "")
+        for panel in dashboards.panels(dashboard):
+            if "datasource" not in panel or not all("datasource" in target for target in panel["targets"]):
+                yield f"{panel['title']}: no data source"
+    problems(check)
+
+
+def every_panel_has_words_and_a_unit():
+    def check(dashboard):
+        if not dashboard["description"]:
+            yield "no description"
+        titles = [panel["title"] for panel in dashboards.panels(dashboard)]
+        for panel in dashboards.panels(dashboard):
+            if not panel["description"].endswith("."):
+                yield f"{panel['title']}: no description in a sentence"
+            if titles.count(panel["title"]) > 1:
+                yield f"{panel['title']}: two panels of one title"
+            if panel["fieldConfig"]["defaults"]["unit"] not in UNITS:
+                yield f"{panel['title']}: unit {panel['fieldConfig']['defaults']['unit']}"
+            if panel["type"] == "timeseries" and not all(target["legendFormat"] for target in panel["targets"]):
+                yield f"{panel['title']}: a series without a legend"
+    problems(check)
+
+
+def numbers_are_unique():
+    uids = [dashboard["uid"] for dashboard in ALL.values()]
+    expect(len(set(uids)) == len(uids), uids)
+    def check(dashboard):
+        ids = [panel["id"] for panel in dashboard["panels"]]
+        if len(set(ids)) != len(ids) or dashboard["id"] is not None:
+            yield f"ids {ids}"
+        for panel in dashboards.panels(dashboard):
+            refs = [target["refId"] for target in panel["targets"]]
+            if len(set(refs)) != len(refs):
+                yield f"{panel['title']}: {refs}"
+    problems(check)
+
+
+def panels_lie_in_the_grid_and_on_no_other():
+    def check(dashboard):
+        taken = {}
+        for panel in dashboard["panels"]:
+            place = panel["gridPos"]
+            if place["x"] < 0 or place["x"] + place["w"] > 24:
+                yield f"{panel['title']} leaves the grid: {place}"
+            for x in range(place["x"], place["x"] + place["w"]):
+                for y in range(place["y"], place["y"] + place["h"]):
+                    if taken.setdefault((x, y), panel["id"]) != panel["id"]:
+                        yield f"{panel['title']} lies on panel {taken[x, y]} at {x}, {y}"
+    problems(check)
+
+
+def ranges_fit_the_scrape_interval():
+    def check(dashboard):
+        for where, expression in dashboards.queries(dashboard):
+            for interval in re.findall(r"\[[^\]]*\]", expression):
+                if interval not in RANGES:
+                    yield f"{where}: {interval}"
+            for name in re.findall(r"\b(?:rate|increase)\((\w+)", expression):
+                if not re.search(r"_(total|bucket|count|sum)$", name):
+                    yield f"{where}: {name} is no counter"
+    problems(check)
+
+
+def variables_are_declared_and_used():
+    def check(dashboard):
+        declared = {v["name"] for v in dashboard["templating"]["list"]}
+        used = set(re.findall(r"\$\{?(\w+)", json.dumps([dashboard["panels"], dashboard["annotations"]])))
+        used -= {name for name in used if name.startswith("__")}
+        if used != declared:
+            yield f"declared {sorted(declared)}, used {sorted(used)}"
+    problems(check)
+
+
+def links_lead_to_dashboards():
+    uids = {dashboard["uid"] for dashboard in ALL.values()}
+    problems(lambda dashboard: [link["url"] for link in dashboard["links"] if link["url"].removeprefix("/d/") not in uids])
+
+
+def no_query_names_a_metric_that_nobody_exports():
+    known = dashboards.exported()
+    expect(len(known) > 40 and "lockstep_train_loss" in known, f"the sources' names were not found: {sorted(known)}")
+    def check(dashboard):
+        expressions = dashboards.queries(dashboard) + [*dashboards.variables(dashboard).items()]
+        for where, expression in expressions:
+            names = dashboards.metrics(expression)
+            if not names:
+                yield f"{where}: no metric in it"
+            for name in names:
+                if not dashboards.family(name, known):
+                    yield f"{where}: {name}"
+    problems(check)
+
+
+def every_exported_metric_is_in_a_panel():
+    known = dashboards.exported()
+    shown = {dashboards.family(name, known) for dashboard in ALL.values() for panel in dashboards.panels(dashboard)
+             for target in panel["targets"] for name in dashboards.metrics(target["expr"])}
+    expect(known - shown == set(IN_NO_PANEL), f"in no panel: {sorted(known - shown)}; expected: {sorted(IN_NO_PANEL)}")
+
+
+def queries_are_promql():
+    if not shutil.which("promtool"):
+        print("     not parsed: no promtool here")
+        return
+    expressions = [(f"{name}: {where}", dashboards.substituted(expression, ANY_VALUES))
+                   for name, dashboard in ALL.items() for where, expression in dashboards.queries(dashboard)]
+    rules = [{"record": f"a:{number}", "expr": expression, "labels": {"where": where}}
+             for number, (where, expression) in enumerate(expressions)]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({"groups": [{"name": "all", "rules": rules}]}, file)  # JSON is YAML
+        file.flush()
+        done = subprocess.run(["promtool", "check", "rules", file.name], capture_output=True, text=True, check=False)
+    expect(done.returncode == 0, done.stdout + done.stderr)
+
+
+CASES = [files_are_what_the_generator_makes, every_data_source_is_the_variable, every_panel_has_words_and_a_unit, numbers_are_unique,
+         panels_lie_in_the_grid_and_on_no_other, ranges_fit_the_scrape_interval, variables_are_declared_and_used,
+         links_lead_to_dashboards, no_query_names_a_metric_that_nobody_exports, every_exported_metric_is_in_a_panel, queries_are_promql]
+
+if __name__ == "__main__":
+    sys.exit(cases.main(CASES, sys.argv[1:]))
