@@ -18,6 +18,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "lockstep"
 CRD = ROOT / "crds" / "distributedtrainingjobs.yaml"
+ALERTS = CHART / "alerts.yaml"
 KUBE_VERSION = ("--kube-version", "1.34.0")  # a helm built from source believes in a cluster of years ago
 HELM = os.environ.get("LOCKSTEP_HELM") or shutil.which("helm")
 
@@ -127,7 +128,9 @@ EVERYTHING = {
     "affinity": {"podAntiAffinity": {}},
     "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
     "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prom"}, "interval": "15s"},
-                "podMonitor": {"enabled": True, "labels": {"release": "prom"}, "interval": "1m30s"}},
+                "podMonitor": {"enabled": True, "labels": {"release": "prom"}, "interval": "1m30s"},
+                "prometheusRule": {"enabled": True, "labels": {"release": "prom"}, "runbookUrl": "https://books/lockstep",
+                                   "disabledAlerts": ["LockstepJobRoundsOften", "LockstepNoLeader"]}},
     "dashboards": {"enabled": True, "labels": {"dashboards": "yes"}, "annotations": {"grafana_folder": "Training"},
                    "namespace": "grafana"},
 }
@@ -302,7 +305,7 @@ class Services(unittest.TestCase):
 
 
 class Observability(unittest.TestCase):
-    KINDS = ("ServiceMonitor", "PodMonitor", "ConfigMap")
+    KINDS = ("ServiceMonitor", "PodMonitor", "PrometheusRule", "ConfigMap")
 
     def made_by(self, values):
         """Names by kind of what the values add to the defaults; everything else stays as it is."""
@@ -315,6 +318,7 @@ class Observability(unittest.TestCase):
         for values, made in (({}, {}),
                              ({"metrics": {"serviceMonitor": {"enabled": True}}}, {"ServiceMonitor": ["lockstep"]}),
                              ({"metrics": {"podMonitor": {"enabled": True}}}, {"PodMonitor": ["lockstep-workers"]}),
+                             ({"metrics": {"prometheusRule": {"enabled": True}}}, {"PrometheusRule": ["lockstep"]}),
                              ({"dashboards": {"enabled": True}}, {"ConfigMap": dashboards})):
             with self.subTest(values):
                 self.assertEqual(self.made_by(values), made)
@@ -348,6 +352,22 @@ class Observability(unittest.TestCase):
                          {("10.0.0.1:9400", "of-10.0.0.1"), ("[fd00::1]:9400", "of-fd00::1")})
         self.assertEqual(len(found), 2, "two targets of one pod")
 
+    def test_rules_are_those_of_the_file(self):
+        rendered = one(render({"metrics": {"prometheusRule": {"enabled": True}}}), "PrometheusRule")["spec"]
+        self.assertEqual(rendered, yaml.load(ALERTS.read_text(), LOADER))
+
+    def test_rules_can_be_left_out_and_point_to_another_runbook(self):
+        groups = one(render(EVERYTHING), "PrometheusRule")["spec"]["groups"]
+        rules = {rule["alert"]: rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"]}
+        self.assertNotIn("LockstepNoLeader", rules)
+        self.assertNotIn("LockstepJobRoundsOften", rules)
+        self.assertEqual(rules["LockstepOperatorDown"], "https://books/lockstep#lockstepoperatordown")
+
+    def test_any_rule_can_be_left_out(self):
+        names = [rule["alert"] for group in yaml.load(ALERTS.read_text(), LOADER)["groups"] for rule in group["rules"]]
+        groups = one(render({"metrics": {"prometheusRule": {"enabled": True, "disabledAlerts": names}}}), "PrometheusRule")["spec"]["groups"]
+        self.assertEqual(groups, [])
+
     def test_dashboards_are_the_files_byte_for_byte(self):
         for o in of_kind(render({"dashboards": {"enabled": True}}), "ConfigMap"):
             self.assertEqual(o["metadata"]["labels"]["grafana_dashboard"], "1")
@@ -357,7 +377,7 @@ class Observability(unittest.TestCase):
 
     def test_every_value_is_taken(self):
         objects = render(EVERYTHING)
-        for kind in ("ServiceMonitor", "PodMonitor"):
+        for kind in ("ServiceMonitor", "PodMonitor", "PrometheusRule"):
             self.assertEqual(one(objects, kind)["metadata"]["labels"]["release"], "prom")
         self.assertEqual(one(objects, "ServiceMonitor")["spec"]["endpoints"][0]["interval"], "15s")
         self.assertEqual(one(objects, "PodMonitor")["spec"]["podMetricsEndpoints"][0]["interval"], "1m30s")
@@ -385,6 +405,7 @@ class Refusals(unittest.TestCase):
         "misspelt switch": ({"metrics": {"podMonitors": {"enabled": True}}}, "podMonitors"),
         "misspelt switch of a switch": ({"metrics": {"podMonitor": {"enable": True}}}, "enable"),
         "interval without a unit": ({"metrics": {"serviceMonitor": {"interval": "30"}}}, "interval"),
+        "alert that does not exist": ({"metrics": {"prometheusRule": {"disabledAlerts": ["JobStalled"]}}}, "disabledAlerts"),
         "dashboard label that is no text": ({"dashboards": {"labels": {"grafana_dashboard": 1}}}, "grafana_dashboard"),
     }
 
