@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""What Grafana would show of a real job: every query of every dashboard, asked of the cluster's Prometheus.
+
+observe_test.py [NAME…]    all cases, or those named
+"""
+import math
+import re
+
+import jobs  # first: it finds tests/support
+import dashboards
+from cases import expect, until
+
+OPERATOR_NAMESPACE = "lockstep-system"
+# Queries without an answer while a job trains of which one rank was killed, each with the reason.
+MAY_BE_EMPTY = {
+    "training-job.json: Hangs A": "no rank hangs",
+    "training-job.json: annotation Restarts": "a killed process is started in its pod, at no charge",
+    "training-job.json: annotation Rounds": "the new round may be older than a rate interval",
+    "training-job.json: annotation Checkpoints": "the newest checkpoint may be older than a rate interval",
+    "fleet.json: annotation Restarts": "a killed process is started in its pod, at no charge",
+    "operator.json: annotation Leader": "the leader stays",
+}
+
+
+def values_of(dashboard, job_name):
+    """What a reader has chosen in each variable."""
+    namespace = OPERATOR_NAMESPACE if dashboard == "operator.json" else jobs.namespace()
+    # Prometheus scrapes the test cluster every two seconds.
+    return {"namespace": namespace, "job_name": job_name, "__rate_interval": "30s", "__range": "10m"}
+
+
+def missing_choices(name, dashboard, values):
+    """Variables whose list of choices lacks what the test chooses."""
+    for variable, expression in dashboards.variables(dashboard).items():
+        selector, label = re.fullmatch(r"label_values\((.*), (\w+)\)", dashboards.substituted(expression, values)).groups()
+        found = {labels.get(label) for labels, _ in jobs.prometheus(f"count by ({label}) ({selector})")}
+        if values[variable] not in found:
+            yield f"{name}: variable {variable}: {sorted(map(str, found))}"
+
+
+def problem_with(expression, legend):
+    series = jobs.prometheus(expression)
+    if not series:
+        return "no data"
+    if not all(math.isfinite(value) for _, value in series):
+        return f"not finite: {series}"
+    for label in re.findall(r"\{\{(\w+)\}\}", legend):
+        if not all(label in labels for labels, _ in series):
+            return f"no label {label}: {series}"
+    return None
+
+
+def unanswered(job_name):
+    """[(query, what is wrong)] over all dashboards; those that may be empty must only be answered without an error."""
+    found = []
+    for name, dashboard in dashboards.load().items():
+        values = values_of(name, job_name)
+        legends = {f"{panel['title']} {target['refId']}": target["legendFormat"]
+                   for panel in dashboards.panels(dashboard) for target in panel["targets"] if panel["type"] != "table"}
+        found += [(problem, "") for problem in missing_choices(name, dashboard, values)]
+        for where, expression in dashboards.queries(dashboard):
+            sent = dashboards.substituted(expression, values)
+            problem = problem_with(sent, legends.get(where, ""))
+            if problem and f"{name}: {where}" not in MAY_BE_EMPTY:
+                found.append((f"{name}: {where}", f"{problem}\n  {sent}"))
+    return found
+
+
+def every_panel_has_data_while_a_job_trains():
+    job = jobs.manifest("observed", replicas=2, epochs=500)
+    with jobs.running(job, with_ledger=True) as observed:
+        observed.until_ranks(2, 120)
+        observed.until_step(500)  # an evaluation and checkpoints lie behind it
+        pod, pids = sorted(observed.ranks().items())[0]
+        before, _ = observed.newest_ranks()
+        observed.kill({pod: pids})
+        observed.until_ranks(2, after=before)
+        until("every query has an answer", lambda: not unanswered(observed.name), 120, poll=2,
+              details=lambda: "\n".join(f"{where}: {problem}" for where, problem in unanswered(observed.name)))
+        exported = dashboards.exported()
+        seen = {labels["__name__"] for labels, _ in jobs.prometheus('group by (__name__) ({__name__=~"lockstep_.+"})')}
+        unknown = {name for name in seen if not dashboards.family(name, exported)}
+        expect(not unknown, f"exported, but not where the lint of the dashboards looks: {sorted(unknown)}")
+
+
+def no_query_is_excused_that_does_not_exist():
+    existing = {f"{name}: {where}" for name, dashboard in dashboards.load().items() for where, _ in dashboards.queries(dashboard)}
+    expect(set(MAY_BE_EMPTY) <= existing, sorted(set(MAY_BE_EMPTY) - existing))
+
+
+CASES = [no_query_is_excused_that_does_not_exist, every_panel_has_data_while_a_job_trains]
+
+if __name__ == "__main__":
+    jobs.main(CASES)
