@@ -1,7 +1,6 @@
 #include "operator/reconcile/status.h"
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include "operator/reconcile/goodput.h"
@@ -97,7 +96,8 @@ void SetProgressing(const Observed& observed, const std::optional<WaitingReason>
 std::string DescribeStragglers(const std::vector<rendezvous::SlowRank>& stragglers) {
   constexpr std::size_t kNamed = 3;  // the others are counted
   std::vector<std::string> named;
-  for (const auto& slow : stragglers | std::views::take(kNamed)) named.push_back(slow.ToString());
+  for (std::size_t i = 0; i < std::min(kNamed, stragglers.size()); ++i)
+    named.push_back(stragglers[i].ToString());
   if (stragglers.size() > kNamed)
     named.push_back("and " + std::to_string(stragglers.size() - kNamed) + " more");
   return Join(named, "; ");

@@ -113,7 +113,7 @@ def names_what_is_wrong(folder):
     cases = {
         "spec.training.data.path": {"data": {"format": "idx", "path": "/nowhere"}},
         "spec.training.globalBatchSize": {"globalBatchSize": -1},
-        "spec.training.model.name": {"model": {"name": "resnet50"}},
+        "spec.training.precision": {"precision": "fp16"},
         "spec.training.modle": {"modle": {}},
     }
     for field, training in cases.items():

@@ -2,7 +2,7 @@
 """A model of one's own: the example of the SDK, built from installed headers alone, trains in `lockstep run`; what does not fit is
 refused by field.
 
-run.py BIN_FOLDER TORCH_FOLDER    runs all cases; prints `N passed, N failed`
+run.py BIN_FOLDER    runs all cases; prints `N passed, N failed`
 """
 import functools
 import os
@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "tests/support"))
 from cases import expect  # noqa: E402
 from local_run import Run, expect_complete, main, manifest  # noqa: E402
 
-BUILD, TORCH = pathlib.Path(sys.argv[1]).parent, sys.argv.pop(2)
+BUILD = pathlib.Path(sys.argv[1]).parent
 
 
 def run(*command):
@@ -30,8 +30,9 @@ def library():
     folder = tempfile.TemporaryDirectory(prefix="lockstep-plugin-")
     library.folder = folder  # until this program ends
     run("cmake", "--install", BUILD, "--component", "sdk", "--prefix", f"{folder.name}/sdk")
+    site = subprocess.run([ROOT / ".ci/install", "--print-site"], check=True, capture_output=True, text=True).stdout.strip()
     run("cmake", "-G", "Ninja", "-S", ROOT / "runtime/sdk/example", "-B", f"{folder.name}/build", "-DCMAKE_BUILD_TYPE=Release",
-        f"-DCMAKE_PREFIX_PATH={folder.name}/sdk", f"-DLOCKSTEP_TORCH={TORCH}")
+        f"-DCMAKE_PREFIX_PATH={folder.name}/sdk", f"-DLOCKSTEP_TORCH={site}/torch")
     run("cmake", "--build", f"{folder.name}/build")
     return f"{folder.name}/build/libwide.so"
 
