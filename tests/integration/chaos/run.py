@@ -30,6 +30,8 @@ QUICK_TO_NOTICE = {"heartbeatIntervalSeconds": 1, "heartbeatTimeoutSeconds": 3}
 # A job in which many things fail must not run out of its budget.
 PATIENT = {"maxRestarts": 1000}
 RANDOM_EPOCHS = int(os.environ.get("LOCKSTEP_CHAOS_EPOCHS", 40))
+# Steps at the end: seconds on any machine, so that whoever was hit last is back before it.
+LEFT_IN_PEACE = 1000
 RANDOM_SEED = int(os.environ.get("LOCKSTEP_CHAOS_SEED", 1))
 
 
@@ -198,7 +200,7 @@ def random_faults(folder):
     dice = random.Random(RANDOM_SEED)
     counts = {}
     with unharmed(folder, epochs=RANDOM_EPOCHS, limit=3600, rendezvous=QUICK_TO_NOTICE) as run:
-        last = RANDOM_EPOCHS * STEPS_PER_EPOCH - 100  # the end is left in peace, so that each fault has something to hit
+        last = RANDOM_EPOCHS * STEPS_PER_EPOCH - LEFT_IN_PEACE
         while run.process.poll() is None and ledger.newest_commit(run.ledger) < last:
             fault = dice.choice(["rank", "rank", "rank zero", "two ranks", "worker", "all ranks", "stopped rank", "host away"])
             counts[fault] = counts.get(fault, 0) + 1
