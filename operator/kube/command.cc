@@ -105,7 +105,9 @@ Result<std::string> RunCommand(const Command& command) {
   auto output = ReadAll(reader.get(), deadline);
   if (output.ok()) {  // it has closed its output, but need not have ended
     const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, *pid, 0)));
-    if (const auto ended = AwaitReadable(process.get(), deadline); !ended.ok()) output = ended.error();
+    const auto ended = process.valid() ? AwaitReadable(process.get(), deadline)
+                                       : Result<void>(Error{ErrorCode::kUnavailable, std::strerror(errno)});
+    if (!ended.ok()) output = ended.error();
   }
   if (!output.ok()) ::kill(*pid, SIGKILL);
   int status = 0;

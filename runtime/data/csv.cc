@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fstream>
 #include <optional>
 #include <string_view>
 
+#include "runtime/data/bad_path.h"
 #include "runtime/data/tensors.h"
 
 namespace lockstep::data {
@@ -17,7 +19,8 @@ constexpr std::size_t kMostColumns = 65536;
 constexpr int64_t kMostClasses = 1 << 20;
 
 struct Table {
-  std::vector<float> features;  // row after row
+  std::vector<std::string> names;  // of all columns; empty without a header
+  std::vector<float> features;     // row after row
   std::vector<int64_t> labels;
   std::size_t columns = 0;  // without the label
 };
@@ -67,7 +70,10 @@ class Reader {
       const std::vector<std::string_view> fields = Fields(text, spec_.delimiter.front());
       if (!columns_.has_value()) {
         LOCKSTEP_TRY(FindLabel(fields));
-        if (spec_.header) continue;
+        if (spec_.header) {
+          table_.names.assign(fields.begin(), fields.end());
+          continue;
+        }
       }
       LOCKSTEP_TRY(AddRow(fields));
     }
@@ -106,15 +112,16 @@ class Reader {
                      " in the first line");
     }
     for (std::size_t column = 0; column < fields.size(); ++column) {
-      const std::string text(fields[column].substr(0, 40));
+      const auto quoted = [&] { return "\"" + std::string(fields[column].substr(0, 40)) + "\" "; };
       if (column == label_) {
         const auto label = Number<int64_t>(fields[column]);
         if (!label.has_value() || *label < 0 || *label >= kMostClasses)
-          return Bad(path_, line_, "the label \"" + text + "\" is no whole number from 0");
+          return Bad(path_, line_, "the label " + quoted() + "is no whole number from 0");
         table_.labels.push_back(*label);
       } else {
         const auto feature = Number<float>(fields[column]);
-        if (!feature.has_value()) return Bad(path_, line_, "\"" + text + "\" is no number");
+        if (!feature.has_value() || !std::isfinite(*feature))
+          return Bad(path_, line_, quoted() + "is no number");
         table_.features.push_back(*feature);
       }
     }
@@ -142,11 +149,9 @@ int64_t HighestLabel(const Table& table) {
 Result<Datasets> OpenCsv(const std::string& folder, const api::CsvSpec& spec) {
   LOCKSTEP_TRY(const Table train, Reader(folder + "/train.csv", spec).Read());
   LOCKSTEP_TRY(const Table test, Reader(folder + "/test.csv", spec).Read());
-  if (train.columns != test.columns) {
-    return Error{ErrorCode::kInvalidArgument, "spec.training.data.path: " + folder + ": train.csv has " +
-                                                  std::to_string(train.columns) + " features and test.csv " +
-                                                  std::to_string(test.columns)};
-  }
+  if (train.columns != test.columns || train.names != test.names)
+    return BadPath(folder + ": train.csv and test.csv differ in their columns",
+                   "write both with the same ones");
   at::Tensor train_features = FeaturesOf(train);
   at::Tensor test_features = FeaturesOf(test);
   const at::Tensor mean = train_features.mean(0);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "runtime/data/bad_path.h"
 #include "runtime/data/tensors.h"
 
 namespace lockstep::data {
@@ -49,10 +50,6 @@ class IdxDataset final : public Dataset {
   int64_t classes_;
   Normalisation normalisation_;
 };
-
-Error BadPath(const std::string& problem, const std::string& right) {
-  return {ErrorCode::kInvalidArgument, "spec.training.data.path: " + problem + "; " + right};
-}
 
 struct GzClose {
   void operator()(gzFile file) const { gzclose(file); }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "runtime/data/bad_path.h"
 #include "runtime/data/tensors.h"
 
 namespace lockstep::data {
@@ -19,7 +20,7 @@ constexpr std::size_t kMostDimensions = 8;
 constexpr int64_t kMostClasses = 1 << 20;
 
 Error Bad(const std::string& path, const std::string& problem, const std::string& right) {
-  return {ErrorCode::kInvalidArgument, "spec.training.data.path: " + path + " " + problem + "; " + right};
+  return BadPath(path + " " + problem, right);
 }
 
 // What follows a key, with its quotes and colon, in the header: the text of a Python dictionary.

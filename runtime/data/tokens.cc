@@ -11,13 +11,10 @@
 #include <utility>
 
 #include "runtime/common/base/file.h"
+#include "runtime/data/bad_path.h"
 
 namespace lockstep::data {
 namespace {
-
-Error BadPath(const std::string& problem, const std::string& right) {
-  return {ErrorCode::kInvalidArgument, "spec.training.data.path: " + problem + "; " + right};
-}
 
 // A file in memory, read only.
 class MappedFile {

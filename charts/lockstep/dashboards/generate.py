@@ -158,7 +158,7 @@ TRAINING_JOB = dashboard(
           newest("lockstep_job_round")),
      stat("Age of the newest checkpoint", "s", "What would be lost if all pods died now. Empty before the first checkpoint.",
           f"time() - {newest('lockstep_checkpoint_last_success_timestamp_seconds')}"),
-     stat("Model", "none", "The model by its name in spec.training; empty for a program of your own.",
+     stat("Model", "none", "The model by its name in spec.training.",
           f"max by (model) (lockstep_job_info{{{JOB}}})", "{{model}}", shows="name"),
      stat("Straggler", "none", "Whether a rank computes slower than the others; only with spec.healthPolicy.straggler is it looked for.",
           newest("lockstep_job_straggler"), mappings=[{"type": "value", "options": {"0": {"text": "none"}, "1": {"text": "yes"}}}],
@@ -267,7 +267,7 @@ FLEET = dashboard(
 
      row("Jobs"),
      graph("Jobs by state", "none", "All namespaces.", query("sum by (state) (lockstep_jobs)", "{{state}}"), stacked=True, width=12),
-     graph("Jobs by model", "none", "The model by its name in spec.training; empty for programs of your own.",
+     graph("Jobs by model", "none", "The model by its name in spec.training.",
            query(f"count by (model) (max by (namespace, job_name, model) (lockstep_job_info{{{JOBS}}}))", "{{model}}"), stacked=True,
            width=12),
      table("All jobs", "One row for each job that exists; the newest values.",

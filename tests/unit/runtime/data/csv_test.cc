@@ -64,12 +64,18 @@ TEST_F(Csv, NamesFileAndLineOfWhatIsWrong) {
   ExpectRefused(spec, path, "train.csv, line 3: 1 columns, and 2 in the first line");
   Write("x,y\none,0\n", "x,y\n1,0\n");
   ExpectRefused(spec, path, "train.csv, line 2: \"one\" is no number");
+  for (const char* number : {"nan", "inf", "1e99", ""}) {
+    Write(std::string("x,y\n") + number + ",0\n", "x,y\n1,0\n");
+    ExpectRefused(spec, path, "is no number");
+  }
   Write("x,y\n1,0.5\n", "x,y\n1,0\n");
   ExpectRefused(spec, path, "train.csv, line 2: the label \"0.5\"");
   Write("x,y\n1,-1\n", "x,y\n1,0\n");
   ExpectRefused(spec, path, "train.csv, line 2: the label \"-1\"");
   Write("x,y\n1,0\n", "x,z,y\n1,2,0\n");
-  ExpectRefused(spec, path, "train.csv has 1 features and test.csv 2");
+  ExpectRefused(spec, path, "train.csv and test.csv differ in their columns");
+  Write("x,z,y\n1,2,0\n", "z,x,y\n1,2,0\n");
+  ExpectRefused(spec, path, "train.csv and test.csv differ in their columns");
   Write("x,z\n1,0\n", "x,y\n1,0\n");
   ExpectRefused(spec, "spec.training.data.csv.labelColumn", "no column \"y\"");
   std::filesystem::remove(folder_ + "/train.csv");
