@@ -94,7 +94,8 @@ LoopOutcome Run(train::ControlLink& link, train::RoundControl& control, const Cl
     at::set_num_threads(1);
   } else if (std::getenv("OMP_NUM_THREADS") == nullptr) {
     // Whoever starts several pods on one machine says with OMP_NUM_THREADS what each may use.
-    at::set_num_threads(train::ThreadsPerRank(worker.nproc));
+    at::set_num_threads(
+        train::ThreadsPerRank(train::ProcessorsGiven(worker.requested_processors), worker.nproc));
   }
   at::set_num_interop_threads(1);
   return Train(*settings, link, control, clock);

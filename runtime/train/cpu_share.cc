@@ -20,15 +20,21 @@ int ProcessorsOfQuota(std::string_view cpu_max) {
   return std::max(1, static_cast<int>(std::floor(quota / period)));
 }
 
-int ThreadsPerRank(int local_ranks) {
+int ThreadsPerRank(const Processors& processors, int local_ranks) {
+  const int share = processors.quota > 0 ? processors.quota : processors.requested;
+  const int ours = share > 0 ? std::min(processors.usable, share) : processors.usable;
+  return std::max(1, ours / std::max(1, local_ranks));
+}
+
+Processors ProcessorsGiven(int requested) {
+  Processors given{.requested = requested};
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  int processors = ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+  if (::sched_getaffinity(0, sizeof mask, &mask) == 0) given.usable = CPU_COUNT(&mask);
   // A container sees its own cgroup as the root.
-  if (const Result<std::string> file = ReadFile("/sys/fs/cgroup/cpu.max"); file.ok()) {
-    if (const int quota = ProcessorsOfQuota(*file); quota > 0) processors = std::min(processors, quota);
-  }
-  return std::max(1, processors / std::max(1, local_ranks));
+  if (const Result<std::string> file = ReadFile("/sys/fs/cgroup/cpu.max"); file.ok())
+    given.quota = ProcessorsOfQuota(*file);
+  return given;
 }
 
 }  // namespace lockstep::train

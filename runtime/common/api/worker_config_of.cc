@@ -2,18 +2,20 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 namespace lockstep::api {
 namespace {
 
 constexpr int kDefaultGraceSeconds = 30;  // Kubernetes' own
 
-const Json* LimitsOf(const WorkerSpec& worker) {
+// Of the trainer container: its "requests" or "limits".
+const Json* ResourcesOf(const WorkerSpec& worker, std::string_view kind) {
   const Json* containers = FindJson(worker.pod_template, {"spec", "containers"});
   if (containers == nullptr || !containers->is_array()) return nullptr;
   for (const Json& container : *containers) {
     if (StringAt(container, {"name"}) == worker.container_name)
-      return FindJson(container, {"resources", "limits"});
+      return FindJson(container, {"resources", kind});
   }
   return nullptr;
 }
@@ -28,15 +30,17 @@ int CountFromQuantity(const Json& quantity) {
   return static_cast<int>(*end == 'm' ? number / 1000 : number);
 }
 
-// The trainer container's limit of the resource whose name ends so; 0 where it has none.
-int LimitOf(const WorkerSpec& worker, std::string_view suffix) {
-  const Json* limits = LimitsOf(worker);
-  if (limits == nullptr || !limits->is_object()) return 0;
-  for (const auto& [name, quantity] : limits->items()) {
+// Of the resource whose name ends so; absent where the container does not name it.
+std::optional<int> CountOf(const WorkerSpec& worker, std::string_view kind, std::string_view suffix) {
+  const Json* resources = ResourcesOf(worker, kind);
+  if (resources == nullptr || !resources->is_object()) return std::nullopt;
+  for (const auto& [name, quantity] : resources->items()) {
     if (name.ends_with(suffix)) return CountFromQuantity(quantity);
   }
-  return 0;
+  return std::nullopt;
 }
+
+int AtLeastOne(std::optional<int> count) { return std::max(1, count.value_or(0)); }
 
 protocol::HealthAction ActionOf(HealthAction action) {
   switch (action) {
@@ -52,9 +56,9 @@ protocol::HealthAction ActionOf(HealthAction action) {
 int RanksPerPod(const TrainingJobSpec& spec) {
   switch (spec.nproc_per_node.mode) {
     case NprocMode::kCount: return spec.nproc_per_node.count;
-    case NprocMode::kCpu: return std::max(1, LimitOf(spec.worker, "cpu"));
+    case NprocMode::kCpu: return AtLeastOne(CountOf(spec.worker, "limits", "cpu"));
     case NprocMode::kGpu:
-    case NprocMode::kAuto: return std::max(1, LimitOf(spec.worker, ".com/gpu"));
+    case NprocMode::kAuto: return AtLeastOne(CountOf(spec.worker, "limits", ".com/gpu"));
   }
   return 1;
 }
@@ -67,6 +71,8 @@ protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job) {
   config.rendezvous.heartbeat_timeout_seconds = spec.rendezvous.heartbeat_timeout_seconds;
   config.rendezvous.join_timeout_seconds = spec.rendezvous.join_timeout_seconds;
   config.nproc = RanksPerPod(spec);
+  if (const auto requested = CountOf(spec.worker, "requests", "cpu"))
+    config.requested_processors = AtLeastOne(requested);
   config.metrics_port = spec.observability.metrics_port;
   config.health = {
       .first_step_timeout_seconds = static_cast<double>(spec.health_policy.first_step_timeout_seconds),

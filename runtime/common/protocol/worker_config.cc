@@ -28,6 +28,7 @@ void Visit(WorkerConfig& m, V& v) {
   v("rendezvous", m.rendezvous);
   v("health", m.health);
   v("nproc", m.nproc);
+  v("requestedProcessors", m.requested_processors);
   v("metricsPort", m.metrics_port);
   v("gracePeriodSeconds", m.grace_period_seconds);
   v("inPlaceLimit", m.in_place_limit);

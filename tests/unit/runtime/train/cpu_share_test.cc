@@ -14,10 +14,21 @@ TEST(ProcessorsOfQuota, ReadsACgroupLimit) {
   EXPECT_EQ(ProcessorsOfQuota("100000 0"), 0);
 }
 
-TEST(ThreadsPerRank, IsAtLeastOne) {
-  EXPECT_GE(ThreadsPerRank(1), 1);
-  EXPECT_EQ(ThreadsPerRank(100'000), 1);
-  EXPECT_GE(ThreadsPerRank(0), 1);
+TEST(ThreadsPerRank, DividesWhatTheContainerIsGiven) {
+  EXPECT_EQ(ThreadsPerRank({.usable = 16}, 1), 16);
+  EXPECT_EQ(ThreadsPerRank({.usable = 16}, 3), 5);
+  EXPECT_EQ(ThreadsPerRank({.usable = 16, .requested = 4}, 2), 2);
+  EXPECT_EQ(ThreadsPerRank({.usable = 16, .quota = 8, .requested = 4}, 2), 4)
+      << "it may use more than it requests";
+  EXPECT_EQ(ThreadsPerRank({.usable = 2, .quota = 8}, 1), 2);
+  EXPECT_EQ(ThreadsPerRank({.usable = 2, .requested = 8}, 1), 2);
+  EXPECT_EQ(ThreadsPerRank({.usable = 2}, 100), 1);
+  EXPECT_EQ(ThreadsPerRank({.usable = 2}, 0), 2);
+}
+
+TEST(ProcessorsGiven, SeesThoseOfThisProcess) {
+  EXPECT_GE(ProcessorsGiven(0).usable, 1);
+  EXPECT_EQ(ProcessorsGiven(3).requested, 3);
 }
 
 }  // namespace

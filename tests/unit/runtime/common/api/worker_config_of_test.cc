@@ -29,6 +29,16 @@ TEST(RanksPerPod, ReadsTheLimitsOfTheTrainer) {
   }
 }
 
+TEST(WorkerConfigOf, TellsWhatTheTrainerRequests) {
+  for (const auto& [requests, processors] : std::vector<std::pair<std::string, int>>{
+           {"{}", 0}, {R"({"cpu": "250m"})", 1}, {R"({"cpu": 6})", 6}, {R"({"memory": "4"})", 0}}) {
+    TrainingJob job;
+    const Json trainer = {{"name", "trainer"}, {"resources", {{"requests", *ParseJson(requests)}}}};
+    job.spec.worker.pod_template = {{"spec", {{"containers", Json::array({trainer})}}}};
+    EXPECT_EQ(WorkerConfigOf(job).requested_processors, processors) << requests;
+  }
+}
+
 TEST(WorkerConfigOf, GivesTheTimeThatThePodHasWhereNoCheckpointSaysOther) {
   TrainingJob job;
   EXPECT_EQ(WorkerConfigOf(job).grace_period_seconds, 30);
