@@ -15,31 +15,35 @@ from cases import expect, until
 
 EPOCHS = 3
 OPERATOR = ("--namespace", "lockstep-system")
+# Some 80 MB of parameters, as much of momentum: transfers last long enough to be hit.
+LARGE = {"epochs": 1, "globalBatchSize": 32, "microBatchSize": 11, "model": {"name": "mlp", "mlp": {"hiddenSizes": [4096, 4096]}},
+         "data": {"format": "synthetic", "synthetic": {"samples": 2000, "testSamples": 200, "shape": [1, 28, 28], "classes": 10}}}
+STEPS_PER_EPOCH = -(-jobs.SAMPLES // 128)
 
 
-def manifest(name, replicas=3, **sections):
-    job = jobs.manifest(name, replicas=replicas, elastic=(1, 4), epochs=EPOCHS, determinism="world")
+def manifest(name, replicas=3, training=None, **sections):
+    job = jobs.manifest(name, replicas=replicas, elastic=(1, 4), determinism="world", **{"epochs": EPOCHS, **(training or {})})
     job["spec"].update(sections)
     return job
 
 
 @functools.cache
-def quiet_bits():
-    with jobs.running(manifest("quiet", replicas=1)) as job:
+def quiet_bits(large):
+    with jobs.running(manifest("quiet", replicas=1, training=LARGE if large else None)) as job:
         job.until_complete(240)
         return job.final_bits()
 
 
 @contextlib.contextmanager
-def unharmed(name, **sections):
+def unharmed(job, large=False, begin=200):
     """Runs a job that is in full swing while the caller does it harm, then judges."""
-    with jobs.running(manifest(name, **sections), with_ledger=True) as job:
+    with jobs.running(job, with_ledger=True) as job:
         job.until_ranks(3)
-        job.until_step(200)
+        job.until_step(begin)
         yield job
         job.until_complete(300)
-        job.expect_exactly_once(EPOCHS)
-        expect(job.final_bits() == quiet_bits(), "the final weights differ from those of a quiet run")
+        job.expect_exactly_once()
+        expect(job.final_bits() == quiet_bits(large), "the final weights differ from those of a quiet run")
 
 
 def newest_restart(job):
@@ -51,7 +55,7 @@ def newest_restart(job):
 
 
 def survives_two_ranks_killed_at_once():
-    with unharmed("two-killed") as job:
+    with unharmed(manifest("two-killed")) as job:
         before, pods = job.newest_ranks()[0], job.uids()
         ranks = job.ranks()
         job.kill({pod: ranks[pod] for pod in sorted(ranks)[:2]})  # rank 0 is one of them
@@ -60,7 +64,7 @@ def survives_two_ranks_killed_at_once():
 
 
 def survives_a_segmentation_fault():
-    with unharmed("segfault") as job:
+    with unharmed(manifest("segfault")) as job:
         before, ranks = job.newest_ranks()[0], job.ranks()
         victim = sorted(ranks)[1]
         job.kill({victim: ranks[victim]}, "SEGV")
@@ -71,7 +75,7 @@ def survives_a_segmentation_fault():
 
 def ends_a_stopped_rank():
     bound = 5
-    with unharmed("stopped", healthPolicy={"stepTimeoutSeconds": bound}) as job:
+    with unharmed(manifest("stopped", healthPolicy={"stepTimeoutSeconds": bound})) as job:
         before, ranks = job.newest_ranks()[0], job.ranks()
         victim = sorted(ranks)[2]
         job.kill({victim: ranks[victim]}, "STOP")
@@ -83,7 +87,7 @@ def ends_a_stopped_rank():
 
 
 def survives_a_killed_supervisor():
-    with unharmed("supervisor") as job:
+    with unharmed(manifest("supervisor")) as job:
         before, pods = job.newest_ranks()[0], job.uids()
         victim = sorted(pods)[1]
         os.kill(job.supervisor(victim), signal.SIGKILL)  # from outside: the kernel spares PID 1 from its own pod
@@ -93,7 +97,7 @@ def survives_a_killed_supervisor():
 
 
 def survives_a_failure_while_the_operator_is_away():
-    with unharmed("operator-away") as job:
+    with unharmed(manifest("operator-away")) as job:
         before, ranks = job.newest_ranks()[0], job.ranks()
         jobs.kubectl(*OPERATOR, "scale", "deployment", "--all", "--replicas=0")
         try:
@@ -107,8 +111,70 @@ def survives_a_failure_while_the_operator_is_away():
                {pod: pids for pod, pids in ranks.items() if pod != victim}, "a survivor's process was replaced")
 
 
+def survives_a_failure_during_a_save():
+    often = manifest("saving")
+    often["spec"]["checkpoint"]["intervalSteps"] = 5  # one is always on its way
+    with unharmed(often) as job:
+        before = job.newest_ranks()[0]
+        os.kill(job.rank_process(sorted(job.uids())[0]), signal.SIGKILL)
+        job.until_ranks(3, after=before)
+
+
+def survives_a_failure_during_an_evaluation():
+    slow = {"evaluation": {"everyEpochs": 1, "batchSize": 1}}
+    with unharmed(manifest("evaluating", training=slow), begin=STEPS_PER_EPOCH - 1) as job:
+        before = job.newest_ranks()[0]
+        os.kill(job.rank_process(sorted(job.uids())[1]), signal.SIGKILL)
+        job.until_ranks(3, after=before)
+
+
+def survives_a_failure_while_a_round_forms():
+    with unharmed(manifest("forming")) as job:
+        before, pods = job.newest_ranks()[0], sorted(job.uids())
+        first, second = job.rank_process(pods[1]), job.rank_process(pods[0])
+        os.kill(first, signal.SIGKILL)
+        time.sleep(0.02)  # the fault: the others are on their way to the next round
+        os.kill(second, signal.SIGKILL)
+        job.until_ranks(3, after=before)
+
+
+def survives_a_failure_during_the_state_transfer():
+    with unharmed(manifest("transfer", training=LARGE), large=True, begin=5) as job:
+        pods = sorted(job.uids())
+        source, before = job.rank_process(pods[0]), job.status()["rendezvous"]["round"]
+        os.kill(job.rank_process(pods[1]), signal.SIGKILL)
+
+        def returned():
+            now = job.status()["rendezvous"]
+            return now["round"] > before and now["worldSize"] == 3 and now["round"]
+        with_it = until("the round in which it gets the state", returned, 60, poll=0.01, details=job.describe)
+        os.kill(source, signal.SIGKILL)
+        was_hit = 0 not in {r["rank"] for r in job.commits() if r["round"] == with_it}
+        print(f"     the source died {'before' if was_hit else 'after'} its first step of the round", flush=True)
+        job.until_ranks(3, after=with_it)
+
+
+def follows_a_new_certificate():
+    """The operator comes back with another CA; then ranks must come back through it, once the kubelet has told the pods."""
+    with jobs.running(manifest("certificate", training={"epochs": 20}), with_ledger=True) as job:
+        before, pods = job.until_ranks(3), job.uids()
+        first = authority_of(job)
+        jobs.kubectl(*OPERATOR, "delete", "secret", "lockstep-rendezvous-tls")
+        jobs.kubectl(*OPERATOR, "rollout", "restart", "deployment")
+        job.until("another CA in the job's ConfigMap", lambda: authority_of(job) != first, 90)
+        os.kill(job.rank_process(sorted(pods)[0]), signal.SIGKILL)
+        job.until_ranks(3, after=before, limit=150)
+        expect(job.uids() == pods, "a pod was replaced")
+        job.until_complete(300)
+        job.expect_exactly_once()
+
+
+def authority_of(job):
+    return jobs.get("--namespace", job.space, "configmap", f"{job.name}-config")["data"]["ca.crt"]
+
+
 def promotes_a_standby():
-    with unharmed("standby", standbyReplicas=1) as job:
+    with unharmed(manifest("standby", standbyReplicas=1)) as job:
         job.until("a standby", lambda: job.status().get("standbyReplicas") == 1)
         before, ranks, logs = job.newest_ranks()[0], job.ranks(), job.logs()
         expect(len(ranks) == 4 and all(ranks.values()), f"a standby has its ranks up: {ranks}")
@@ -123,7 +189,9 @@ def promotes_a_standby():
 
 
 CASES = [survives_two_ranks_killed_at_once, survives_a_segmentation_fault, ends_a_stopped_rank, survives_a_killed_supervisor,
-         survives_a_failure_while_the_operator_is_away, promotes_a_standby]
+         survives_a_failure_while_the_operator_is_away, survives_a_failure_during_a_save, survives_a_failure_during_an_evaluation,
+         survives_a_failure_while_a_round_forms, survives_a_failure_during_the_state_transfer, follows_a_new_certificate,
+         promotes_a_standby]
 
 if __name__ == "__main__":
     jobs.main(CASES)

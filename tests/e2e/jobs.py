@@ -169,9 +169,12 @@ class Job:
         """A step that all ranks have committed, by the ledger."""
         self.until(f"step {step}", lambda: ledger.newest_commit(self.ledger) >= step, limit)
 
+    def commits(self):
+        return [r for r in ledger.read(self.ledger) if r["event"] == "commit"]
+
     def newest_ranks(self):
         """(round, the ranks that committed a step in it) of the newest round."""
-        commits = [r for r in ledger.read(self.ledger) if r["event"] == "commit"]
+        commits = self.commits()
         newest = max((r["round"] for r in commits), default=0)
         return newest, {r["rank"] for r in commits if r["round"] == newest}
 
@@ -224,8 +227,11 @@ class Job:
 
     def supervisor(self, pod):
         """Its process id, as this machine sees it."""
-        return next(int(entry.name) for entry in pathlib.Path("/proc").iterdir()
-                    if entry.name.isdigit() and is_supervisor_of(entry, pod))
+        return process_of(pod, "lockstep")
+
+    def rank_process(self, pod):
+        """The same of its rank."""
+        return process_of(pod, "lockstep-rank")
 
     @contextlib.contextmanager
     def cut_off(self, pod, *addresses):
@@ -242,32 +248,35 @@ class Job:
             if supervisor.exists():  # else the namespace has gone with it
                 rules("--delete")
 
-    def expect_exactly_once(self, epochs, batch=128):
-        problems = ledger.check_exactly_once(self.ledger, SAMPLES, batch, epochs)
+    def expect_exactly_once(self):
+        training = self.job["spec"]["training"]
+        samples = training["data"].get("synthetic", {}).get("samples", SAMPLES)
+        problems = ledger.check_exactly_once(self.ledger, samples, training["globalBatchSize"], training["epochs"])
         expect(not problems, "; ".join(problems))
 
     def pause_after(self, moment):
         """Seconds from a wall time to the next step that a rank committed."""
-        times = [r["time"] for r in ledger.read(self.ledger) if r["event"] == "commit" and r["time"] > moment]
+        times = [r["time"] for r in self.commits() if r["time"] > moment]
         return min(times) - moment
-
 
     def full_after(self, moment, count):
         """Seconds from a wall time until that many ranks have made a step of a round that began later."""
         first = {}  # (round, rank) -> time of its first step
-        for r in ledger.read(self.ledger):
-            if r["event"] == "commit":
-                key = (r["round"], r["rank"])
-                first[key] = min(first.get(key, r["time"]), r["time"])
+        for r in self.commits():
+            key = (r["round"], r["rank"])
+            first[key] = min(first.get(key, r["time"]), r["time"])
         rounds = [n for n in {key[0] for key in first} if len([k for k in first if k[0] == n]) == count
                   and min(t for k, t in first.items() if k[0] == n) > moment]
         return min(max(t for k, t in first.items() if k[0] == n) for n in rounds) - moment
 
 
-def is_supervisor_of(process, pod):
-    with contextlib.suppress(OSError):
-        return (process / "comm").read_text().strip() == "lockstep" and f"LOCKSTEP_POD_NAME={pod}\0".encode() in (process / "environ").read_bytes()
-    return False
+def process_of(pod, program):
+    """The process id of a pod's program, as this machine sees it."""
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # most are no processes, some end meanwhile
+            if (entry / "comm").read_text().strip() == program and f"LOCKSTEP_POD_NAME={pod}\0".encode() in (entry / "environ").read_bytes():
+                return int(entry.name)
+    raise AssertionError(f"no process {program} runs for pod {pod}")
 
 
 @contextlib.contextmanager
