@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "operator/reconcile/avoided_nodes.h"
 #include "operator/reconcile/desired.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/protocol/environment.h"
@@ -103,10 +104,11 @@ Json Metadata(const api::TrainingJob& job, int32_t slot) {
 
 }  // namespace
 
-Json DesiredPod(const api::TrainingJob& job, int32_t slot) {
+Json DesiredPod(const api::TrainingJob& job, int32_t slot, const std::vector<std::string>& avoided) {
   const Json* spec = FindJson(job.spec.worker.pod_template, {"spec"});
   Json pod = {{"metadata", Metadata(job, slot)}, {"spec", spec != nullptr ? *spec : Json::object()}};
   CompleteSpec(pod["spec"], job, slot);
+  PreferOtherNodes(pod["spec"], avoided);
   return pod;
 }
 

@@ -1,6 +1,7 @@
 #include "operator/reconcile/plan.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "operator/reconcile/decision.h"
@@ -66,7 +67,26 @@ void PlanFinished(const Observed& observed, const api::TrainingJobStatus& status
   }
 }
 
-void PlanObjects(const Observed& observed, Actions& actions) {
+void CreateMissing(const Observed& observed, const PodGroups& groups, Actions& actions) {
+  const std::vector<std::string> avoided = AvoidedNodes(observed.job.status, observed.now);
+  for (int32_t slot = 0; slot < observed.job.spec.pod_count(); ++slot) {
+    if (groups.slots.contains(slot) || IsGivenUp(observed.job, slot)) continue;
+    actions.push_back({CreatePod{DesiredPod(observed.job, slot, avoided)}, "the slot is free"});
+  }
+}
+
+void DeleteOthers(const PodGroups& groups, const FailureDecision& failures, Actions& actions) {
+  std::set<std::string> failed;
+  for (const Pod& pod : failures.to_delete) failed.insert(pod.uid);
+  std::vector<Pod> pods;
+  for (const auto& [slot, pod] : groups.slots) pods.push_back(pod);
+  DeletePods(
+      pods, [&](const Pod& pod) { return !failed.contains(pod.uid); },
+      "failurePolicy.restartStrategy is Recreate", actions);
+}
+
+void PlanRun(const Observed& observed, const PodGroups& groups, const Decision& decision, Actions& actions) {
+  const FailureDecision& failures = decision.failures;
   if (!HasFinalizer(observed.job)) actions.push_back({AddFinalizer{}, "pods must be gone before the job is"});
   Json service = DesiredService(observed.job);
   if (!Covers(observed.service, service)) actions.push_back({ApplyService{std::move(service)}, "pod names"});
@@ -74,24 +94,20 @@ void PlanObjects(const Observed& observed, Actions& actions) {
   if (!Covers(observed.config_map, config)) {
     actions.push_back({ApplyConfigMap{std::move(config)}, "worker configuration"});
   }
-}
-
-void PlanRun(const Observed& observed, const PodGroups& groups, const FailureDecision& failures,
-             Actions& actions) {
-  PlanObjects(observed, actions);
   for (const Pod& pod : failures.to_mark) {
     actions.push_back(
         {MarkPod{pod.name, pod.resource_version, failures.attempt}, "its failure costs an attempt"});
   }
-  for (const Pod& pod : failures.to_delete) {
-    actions.push_back({DeletePod{pod.name, pod.uid, pod.resource_version}, "it failed"});
-  }
   DeletePods(groups.surplus, Any, "worker.replicas is " + std::to_string(observed.job.spec.worker.replicas),
              actions);
-  for (int32_t slot = 0; slot < observed.job.spec.pod_count(); ++slot) {
-    if (!groups.slots.contains(slot))
-      actions.push_back({CreatePod{DesiredPod(observed.job, slot)}, "the slot is free"});
+  if (failures.recreates && groups.slots.size() > failures.to_delete.size()) {
+    return DeleteOthers(groups, failures, actions);
   }
+  for (const Pod& pod : failures.to_delete) {
+    actions.push_back({DeletePod{pod.name, pod.uid, pod.resource_version}, "its failure is accounted for"});
+  }
+  if (failures.recreates) return;
+  CreateMissing(observed, groups, actions);
 }
 
 // A suspended job has no place for anybody: its workers leave as they are told.
@@ -147,7 +163,7 @@ Plan MakePlan(const Observed& observed) {
     case Mode::kDelete: PlanDelete(observed, plan.actions); break;
     case Mode::kFinished: PlanFinished(observed, plan.status, plan); break;
     case Mode::kSuspend: DeletePods(observed.pods, Any, "spec.suspend is true", plan.actions); break;
-    case Mode::kRun: PlanRun(observed, groups, decision.failures, plan.actions); break;
+    case Mode::kRun: PlanRun(observed, groups, decision, plan.actions); break;
     case Mode::kDrain:
     case Mode::kIgnore: break;
   }

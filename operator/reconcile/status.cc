@@ -5,6 +5,7 @@
 
 #include "operator/reconcile/goodput.h"
 #include "operator/reconcile/progress.h"
+#include "operator/reconcile/restart_budget.h"
 #include "operator/reconcile/waiting.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/api/names.h"
@@ -64,9 +65,11 @@ void SetSuspended(Conditions& set) {
 
 void SetScheduled(const Observed& observed, const PodGroups& groups,
                   const std::optional<WaitingReason>& waiting, Conditions& set) {
-  const int64_t wanted = observed.job.spec.pod_count();
-  const auto placed = std::count_if(groups.slots.begin(), groups.slots.end(),
-                                    [](const auto& entry) { return !entry.second.node.empty(); });
+  const auto given_up = static_cast<int64_t>(GivenUpSlots(observed.job).size());
+  const int64_t wanted = observed.job.spec.pod_count() - given_up;
+  const auto placed = std::count_if(groups.slots.begin(), groups.slots.end(), [&](const auto& entry) {
+    return !entry.second.node.empty() && !IsGivenUp(observed.job, entry.first);
+  });
   if (placed == wanted) return set.True(condition::kScheduled, reason::kPodsScheduled);
   const bool unschedulable = waiting && waiting->reason == reason::kUnschedulable;
   set.False(condition::kScheduled, unschedulable ? reason::kUnschedulable : reason::kPodsStarting,
@@ -146,6 +149,15 @@ void SetTimes(const Observed& observed, Mode mode, api::TrainingJobStatus& statu
   if (mode == Mode::kFinished && !status.completion_time) status.completion_time = observed.now;
 }
 
+void ApplyFailures(const Observed& observed, const FailureDecision& failures,
+                   api::TrainingJobStatus& status) {
+  ChargeAttempt(status, observed.job.spec.failure_policy, failures.attempt, observed.now);
+  for (const NodeSuspicion& suspect : failures.suspects) AvoidNode(status, suspect, observed.now);
+  status.given_up_slots = GivenUpSlots(observed.job);
+  status.given_up_slots.insert(status.given_up_slots.end(), failures.to_give_up.begin(),
+                               failures.to_give_up.end());
+}
+
 }  // namespace
 
 api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& groups,
@@ -159,7 +171,9 @@ api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& gro
   if (decision.mode != Mode::kFinished || finishes_now) {
     ApplyRendezvous(observed, finishes_now || decision.mode == Mode::kDrain, status);
   }
-  if (decision.mode == Mode::kRun) status.attempt = std::max(status.attempt, decision.failures.attempt);
+  if (decision.mode == Mode::kRun) {
+    ApplyFailures(observed, decision.failures, status);
+  }
   Conditions set(observed, status);
   if (decision.mode == Mode::kFinished) SetFinished(set, decision);
   if (decision.mode == Mode::kSuspend) SetSuspended(set);

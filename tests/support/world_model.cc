@@ -90,8 +90,11 @@ void WorldModel::PatchPod(const Json& pod, const Json& patch) {
   Undisturbed([&] { return kube_.Patch(kPods, kube::KeyOf(pod), patch, {}); });
 }
 
-void WorldModel::PatchJob(const Json& patch) {
-  if (!job().is_null()) Undisturbed([&] { return kube_.Patch(kJobs, kJob, patch, {}); });
+void WorldModel::PatchSpec(const Json& patch) {
+  if (job().is_null()) return;
+  const Json both = {{"metadata", {{"generation", IntAt(job(), {"metadata", "generation"}) + 1}}},
+                     {"spec", patch}};
+  Undisturbed([&] { return kube_.Patch(kJobs, kJob, both, {}); });
 }
 
 void WorldModel::Remove(const Json& pod) {
@@ -136,8 +139,8 @@ void WorldModel::DeletePod(std::size_t index) {
   if (!all.empty()) Remove(all[index % all.size()]);
 }
 
-void WorldModel::Scale(int32_t replicas) { PatchJob({{"spec", {{"worker", {{"replicas", replicas}}}}}}); }
-void WorldModel::Suspend(bool suspend) { PatchJob({{"spec", {{"suspend", suspend}}}}); }
+void WorldModel::Scale(int32_t replicas) { PatchSpec({{"worker", {{"replicas", replicas}}}}); }
+void WorldModel::Suspend(bool suspend) { PatchSpec({{"suspend", suspend}}); }
 void WorldModel::DeleteJob() {
   if (!job().is_null()) Undisturbed([&] { return kube_.Delete(kJobs, kJob, {}); });
 }

@@ -35,6 +35,7 @@ class WorldModel {
   void DeletePod(std::size_t index);
   void Scale(int32_t replicas);
   void Suspend(bool suspend);
+  void PatchSpec(const Json& patch);
   void DeleteJob();
   void Advance(std::chrono::seconds time) { clock_.Advance(time); }
 
@@ -70,7 +71,6 @@ class WorldModel {
   void Undisturbed(Write write);  // faults are for the operator's writes
   void Remove(const Json& pod);
   void PatchPod(const Json& pod, const Json& patch);
-  void PatchJob(const Json& patch);
   std::optional<Json> PodAt(std::size_t index, const std::string& phase) const;
 
   FakeClock clock_;

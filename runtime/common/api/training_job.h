@@ -280,6 +280,23 @@ struct RestartRecord {
   friend bool operator==(const RestartRecord&, const RestartRecord&) = default;
 };
 
+// The restarts that count against failurePolicy.maxRestarts where it has a window.
+struct RestartWindowStatus {
+  std::optional<WallTime> since;
+  int32_t attempt = 0;  // status.attempt when it began
+
+  friend bool operator==(const RestartWindowStatus&, const RestartWindowStatus&) = default;
+};
+
+// New pods of the job go elsewhere if they can.
+struct AvoidedNode {
+  std::string name;
+  std::optional<WallTime> since;
+  std::string reason;
+
+  friend bool operator==(const AvoidedNode&, const AvoidedNode&) = default;
+};
+
 struct TrainingJobStatus {
   int64_t observed_generation = 0;
   std::vector<Condition> conditions;
@@ -291,6 +308,9 @@ struct TrainingJobStatus {
   int32_t standby_replicas = 0;
   std::string selector;
   int32_t attempt = 0;
+  std::optional<RestartWindowStatus> restart_window;
+  std::vector<int64_t> given_up_slots;     // by ShrinkJob, until the spec changes
+  std::vector<AvoidedNode> avoided_nodes;  // newest first, at most 64
   std::optional<RendezvousStatus> rendezvous;
   std::optional<ProgressStatus> progress;
   std::optional<CheckpointStatus> checkpoint;

@@ -242,6 +242,19 @@ void Describe(A& fields, Of<A, RestartRecord>& status) {
 }
 
 template <typename A>
+void Describe(A& fields, Of<A, RestartWindowStatus>& status) {
+  fields.Field("since", status.since);
+  fields.Field("attempt", status.attempt);
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, AvoidedNode>& status) {
+  fields.Field("name", status.name, {.max_length = 253});
+  fields.Field("since", status.since);
+  fields.Field("reason", status.reason, {.max_length = 1024});
+}
+
+template <typename A>
 void Describe(A& fields, Of<A, TrainingJobStatus>& status) {
   fields.Field("observedGeneration", status.observed_generation);
   fields.Field("conditions", status.conditions, {.max_items = 16});
@@ -253,6 +266,9 @@ void Describe(A& fields, Of<A, TrainingJobStatus>& status) {
   fields.Field("standbyReplicas", status.standby_replicas);
   fields.Field("selector", status.selector, {.max_length = 512});
   fields.Field("attempt", status.attempt);
+  fields.Field("restartWindow", status.restart_window);
+  fields.Field("givenUpSlots", status.given_up_slots, {.max_items = 64});
+  fields.Field("avoidedNodes", status.avoided_nodes, {.max_items = 64});
   fields.Field("rendezvous", status.rendezvous);
   fields.Field("progress", status.progress);
   fields.Field("checkpoint", status.checkpoint);

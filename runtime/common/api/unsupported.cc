@@ -80,19 +80,6 @@ void CheckElasticPolicy(const ElasticPolicy& elastic, Fields& fields) {
   RefuseSection(fields, !elastic.metrics.empty(), "spec.elasticPolicy.metrics", "autoscaling by metrics");
 }
 
-void CheckFailurePolicy(const FailurePolicy& policy, Fields& fields) {
-  RefuseSection(fields, policy.restart_window_seconds.has_value(), "spec.failurePolicy.restartWindowSeconds",
-                "a window for restarts");
-  RefuseEnum(fields, policy.restart_strategy != RestartStrategy::kInPlace,
-             "spec.failurePolicy.restartStrategy", policy.restart_strategy, "InPlace");
-  for (std::size_t i = 0; i < policy.rules.size(); ++i) {
-    const FailureAction action = policy.rules[i].action;
-    RefuseEnum(fields, action == FailureAction::kReplacePod || action == FailureAction::kShrinkJob,
-               "spec.failurePolicy.rules[" + std::to_string(i) + "].action", action,
-               "FailJob, Restart or RestartIgnoringLimit");
-  }
-}
-
 void CheckHealthPolicy(const HealthPolicy& policy, Fields& fields) {
   const std::string path = "spec.healthPolicy.";
   RefuseSection(fields, policy.straggler.has_value(), path + "straggler", "finding stragglers");
@@ -143,7 +130,6 @@ std::vector<UnsupportedField> FindUnsupported(const TrainingJobSpec& spec) {
              "All");
   if (spec.checkpoint) CheckCheckpoint(*spec.checkpoint, fields);
   if (spec.elastic_policy) CheckElasticPolicy(*spec.elastic_policy, fields);
-  CheckFailurePolicy(spec.failure_policy, fields);
   CheckHealthPolicy(spec.health_policy, fields);
   CheckRunPolicy(spec.run_policy, fields);
   CheckSchedulingPolicy(spec.scheduling_policy, fields);

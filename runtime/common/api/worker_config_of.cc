@@ -73,7 +73,8 @@ protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job) {
       .step_timeout_seconds = static_cast<double>(spec.health_policy.step_timeout_seconds.value_or(0)),
       .step_timeout_factor = spec.health_policy.step_timeout_factor,
       .on_hang = OnHangOf(spec.health_policy.on_hang)};
-  config.in_place_limit = spec.failure_policy.in_place_limit;
+  const bool recreates = spec.failure_policy.restart_strategy == RestartStrategy::kRecreate;
+  config.in_place_limit = recreates ? 0 : spec.failure_policy.in_place_limit;
   if (spec.training) config.training = TrainingSpecToJson(*spec.training);
   config.grace_period_seconds = static_cast<double>(
       IntAt(spec.worker.pod_template, {"spec", "terminationGracePeriodSeconds"}, kDefaultGraceSeconds));

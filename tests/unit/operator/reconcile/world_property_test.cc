@@ -94,6 +94,49 @@ TEST(ReconcilerProperties, AnyWorldSettlesToWhatTheUserAskedFor) {
   }));
 }
 
+// A world in which all pods go at each failure comes to rest as well.
+TEST(ReconcilerProperties, RecreatedWorldsSettleToo) {
+  EXPECT_TRUE(rc::check([] {
+    Wish wish;
+    WorldModel world(wish.replicas, kMaxReplicas, kMaxRestarts);
+    world.PatchSpec({{"failurePolicy", {{"restartStrategy", "Recreate"}}}});
+    const int steps = *rc::gen::inRange(0, 60);
+    for (int i = 0; i < steps; ++i) {
+      DoSomething(world, wish);
+      CheckAlways(world, wish);
+    }
+    RC_ASSERT(world.Settle());
+    CheckEnd(world, wish);
+  }));
+}
+
+// A rule gives pods up: as many slots stay free, never fewer than elasticPolicy.minReplicas are left.
+TEST(ReconcilerProperties, WorldsThatShrinkSettleWithoutWhatWasGivenUp) {
+  EXPECT_TRUE(rc::check([] {
+    Wish wish;
+    WorldModel world(wish.replicas, kMaxReplicas, kMaxRestarts);
+    const Json codes = {{"operator", "In"}, {"values", {42}}};
+    world.PatchSpec(
+        {{"failurePolicy", {{"rules", Json::array({{{"action", "ShrinkJob"}, {"onExitCodes", codes}}})}}}});
+    const int steps = *rc::gen::inRange(0, 60);
+    for (int i = 0; i < steps; ++i) {
+      if (*rc::gen::inRange(0, 5) == 0) {
+        ++wish.charged_failures;  // it is where the job must not shrink
+        world.FailPod(*rc::gen::inRange<std::size_t>(0, 8), 42);
+      } else {
+        DoSomething(world, wish);
+      }
+      CheckAlways(world, wish);
+    }
+    RC_ASSERT(world.Settle());
+    const Json job = world.job();
+    const Json* given_up = FindJson(job, {"status", "givenUpSlots"});
+    if (given_up != nullptr) wish.replicas -= static_cast<int32_t>(given_up->size());
+    RC_ASSERT(wish.replicas >= 1);
+    CheckEnd(world, wish);
+  }));
+}
+
 TEST(ReconcilerProperties, ADeletedJobAlwaysGoesAndTakesItsPodsAlong) {
   EXPECT_TRUE(rc::check([] {
     Wish wish;
