@@ -85,8 +85,9 @@ class Applier::Executor {
     return {};
   }
   Result<void> operator()(const DeletePod& action) {
-    auto deleted = client_.Delete(kube::kPods, KeyIn(action.name),
-                                  {.uid = action.uid, .resource_version = action.resource_version});
+    kube::DeleteOptions options{.uid = action.uid, .resource_version = action.resource_version};
+    if (action.by_force) options.grace_seconds = 0;
+    auto deleted = client_.Delete(kube::kPods, KeyIn(action.name), options);
     if (!deleted.ok()) return GoneIsFine(deleted.error());
     if (StringAt(*deleted, {"kind"}) == kube::kPods.kind) caches_.pods.Learn(std::move(deleted).value());
     return {};

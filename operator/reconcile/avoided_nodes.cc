@@ -23,6 +23,14 @@ std::vector<std::string> AvoidedNodes(const api::TrainingJobStatus& status, Wall
   return names;
 }
 
+const api::AvoidedNode* FindSuspicion(const api::TrainingJobStatus& status, const NodeSuspicion& suspicion) {
+  const std::string reason = Truncate(suspicion.reason, kMaxReason);
+  const auto found =
+      std::find_if(status.avoided_nodes.begin(), status.avoided_nodes.end(),
+                   [&](const auto& node) { return node.name == suspicion.node && node.reason == reason; });
+  return found == status.avoided_nodes.end() ? nullptr : &*found;
+}
+
 void AvoidNode(api::TrainingJobStatus& status, const NodeSuspicion& suspicion, WallTime now) {
   std::vector<api::AvoidedNode>& nodes = status.avoided_nodes;
   std::erase_if(nodes, [&](const auto& node) { return node.name == suspicion.node || IsOld(node, now); });

@@ -21,6 +21,10 @@ struct NodeSuspicion {
 // Those still suspected at `now`.
 [[nodiscard]] std::vector<std::string> AvoidedNodes(const api::TrainingJobStatus& status, WallTime now);
 
+// What the status says of that very suspicion; null: nothing. However old.
+[[nodiscard]] const api::AvoidedNode* FindSuspicion(const api::TrainingJobStatus& status,
+                                                    const NodeSuspicion& suspicion);
+
 // Adds a node or renews its suspicion, and drops what is old; what was added first where there are too many.
 void AvoidNode(api::TrainingJobStatus& status, const NodeSuspicion& suspicion, WallTime now);
 

@@ -42,6 +42,7 @@ class Decider {
       decision_.job_failure = std::move(verdict);
       return;
     }
+    if (const auto fault = FaultAt(pod); fault && FollowFault(pod, *fault)) return;
     if (!verdict || pod.deleting) return;
     if (verdict->remedy == Remedy::kShrink && !MayShrink()) verdict->remedy = Remedy::kCharge;
     switch (verdict->remedy) {
@@ -74,6 +75,41 @@ class Decider {
     // Only ReplacePod marks a pod that lives.
     if (pod.attempt) return FailureVerdict{.suspects_node = true, .message = "pod " + pod.name};
     return std::nullopt;
+  }
+
+  std::optional<NodeFault> FaultAt(const Pod& pod) const {
+    if (!observed_.nodes || pod.deleting || pod.phase == PodPhase::kSucceeded) return std::nullopt;
+    const auto node = observed_.nodes->find(pod.node);
+    if (node == observed_.nodes->end()) return std::nullopt;
+    return FaultOf(node->second, job_.spec.health_policy);
+  }
+
+  // False where it is no matter for the pod.
+  bool FollowFault(const Pod& pod, const NodeFault& fault) {
+    const NodeSuspicion suspicion{pod.node, fault.reason};
+    const api::AvoidedNode* known = FindSuspicion(job_.status, suspicion);
+    const bool is_news = known == nullptr && MaySuspectMore();
+    if (is_news) {
+      decision_.suspects.push_back(suspicion);
+      decision_.notes.push_back("pod " + pod.name + " on node " + pod.node + ": " + fault.reason);
+    }
+    const auto& policy = job_.spec.health_policy.node_fault;
+    if (policy && policy->action == api::HealthAction::kReport) return false;
+    if (fault.is_lost) {
+      decision_.lost.push_back({.pod_uid = pod.uid, .reason = fault.reason, .node = pod.node});
+    } else if (is_news) {
+      return true;  // the status first
+    } else if (known == nullptr || known->since < pod.created) {
+      return false;
+    }
+    decision_.to_delete.push_back(pod);
+    return true;
+  }
+
+  // More nodes at fault than the status holds would push each other out of it, and their pods would go again
+  // and again.
+  bool MaySuspectMore() const {
+    return AvoidedNodes(job_.status, observed_.now).size() + decision_.suspects.size() < kMostAvoidedNodes;
   }
 
   bool IsCharged(const Pod& pod) const {

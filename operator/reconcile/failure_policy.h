@@ -6,7 +6,9 @@
 // reads any state between comes to the same count. So it is with a slot that is given up: first the status
 // shows it.
 //
-// A rank that dies in a living pod is respawned there and costs nothing, unless a rule says more.
+// A rank that dies in a living pod is respawned there and costs nothing, unless a rule says more. Pods of a
+// node at fault go at nobody's expense. On a node that is ill but answers, only those go that were there when
+// the fault was noticed: one that comes later had no other place, and would only come back.
 
 #include <cstdint>
 #include <optional>
@@ -16,6 +18,7 @@
 #include "operator/reconcile/avoided_nodes.h"
 #include "operator/reconcile/failure_rules.h"
 #include "operator/reconcile/observed.h"
+#include "runtime/common/rendezvous/round.h"
 
 namespace lockstep::reconcile {
 
@@ -27,6 +30,7 @@ struct FailureDecision {
   bool recreates = false;                     // all pods go, and these last: they say why
   std::vector<int64_t> to_give_up;            // slots to add to status.givenUpSlots
   std::vector<NodeSuspicion> suspects;        // nodes for status.avoidedNodes
+  std::vector<rendezvous::PodEnd> lost;       // pods that the rendezvous should not wait for
   std::vector<std::string> notes;             // for events: one for each pod marked, uncharged or given up
   std::optional<Seconds> wait;                // until a pod that ended at once may be replaced
 };

@@ -62,6 +62,7 @@ void JobReconciler::ConfigureRendezvous(const Observed& observed, const Plan& pl
   const protocol::JobIdentity job = IdentityOf(observed.job);
   if (plan.rendezvous) {
     dependencies_.rendezvous.Configure(job, *plan.rendezvous);
+    for (const rendezvous::PodEnd& end : plan.lost) dependencies_.rendezvous.PodGone(job, end);
   } else {
     dependencies_.rendezvous.Forget(job);
   }

@@ -1,5 +1,6 @@
 #include "operator/reconcile/observe.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/common/api/names.h"
@@ -39,13 +40,32 @@ Json OwnedObject(const kube::Store& store, const kube::ObjectKey& key, const std
   return object != nullptr && kube::ControllerUidOf(*object) == owner_uid ? *object : Json();
 }
 
+// Where no node answers it is the control plane that is in trouble, and nothing is known.
+std::optional<std::map<std::string, Node>> NodesOf(const std::vector<Pod>& pods, const kube::Store& store) {
+  std::map<std::string, Node> nodes;
+  bool is_any_lost = false;
+  for (const Pod& pod : pods) {
+    if (pod.node.empty() || nodes.contains(pod.node)) continue;
+    const kube::Object node = store.Get({"", pod.node});
+    if (node == nullptr) continue;
+    is_any_lost = IsLost(nodes.emplace(pod.node, NodeFromJson(*node)).first->second) || is_any_lost;
+  }
+  if (nodes.empty() && store.size() == 0) return std::nullopt;
+  if (!is_any_lost) return nodes;
+  const std::vector<kube::Object> all = store.All();
+  const bool some_answer = std::any_of(all.begin(), all.end(),
+                                       [](const kube::Object& node) { return !IsLost(NodeFromJson(*node)); });
+  return some_answer ? std::optional(std::move(nodes)) : std::nullopt;
+}
+
 }  // namespace
 
 Caches::Caches()
     : jobs(WithoutManagedFields),
       pods(SlimPod, kube::ControllerUidOf),
       services(SlimOwned, kube::ControllerUidOf),
-      config_maps(SlimOwned, kube::ControllerUidOf) {}
+      config_maps(SlimOwned, kube::ControllerUidOf),
+      nodes([](Json node) { return NodeFields().Apply(std::move(node)); }) {}
 
 protocol::JobIdentity IdentityOf(const api::TrainingJob& job) {
   return {job.metadata.namespace_name, job.metadata.name, job.metadata.uid};
@@ -68,6 +88,7 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   }
   observed.service = OwnedObject(caches.services, {key.name_space, api::ServiceName(key.name)}, uid);
   observed.config_map = OwnedObject(caches.config_maps, {key.name_space, api::ConfigMapName(key.name)}, uid);
+  observed.nodes = NodesOf(observed.pods, caches.nodes);
   observed.rendezvous = rendezvous.View(IdentityOf(observed.job));
   observed.settings = settings;
   observed.now = now;

@@ -10,13 +10,15 @@
 
 namespace lockstep::reconcile {
 
-// The caches of the four kinds; pods, services and config maps are indexed by the uid of their controller.
+// The caches; pods, services and config maps are indexed by the uid of their controller. That of the
+// nodes is empty where the operator may not read them.
 struct Caches {
   Caches();
   kube::Store jobs;
   kube::Store pods;
   kube::Store services;
   kube::Store config_maps;
+  kube::Store nodes;
 };
 
 inline constexpr kube::Resource kJobs{api::kGroup, api::kVersion, api::kPlural, api::kKind};

@@ -1,10 +1,12 @@
 #pragma once
 // Everything that a decision may look at. Values, no pointers into caches. Pure.
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "operator/reconcile/nodes.h"
 #include "operator/reconcile/pods.h"
 #include "runtime/common/api/training_job.h"
 #include "runtime/common/base/clock.h"
@@ -24,7 +26,9 @@ struct Observed {
   std::vector<std::string> violations;   // of its spec, each naming its field; empty: valid
   std::vector<std::string> unsupported;  // the same, for what this version does not do
   std::vector<Pod> pods;                 // owned by this job by uid
-  Json service;                          // as cached; null: none of ours
+  // Of its pods, by name; absent where nothing is known of nodes.
+  std::optional<std::map<std::string, Node>> nodes;
+  Json service;  // as cached; null: none of ours
   Json config_map;
   rendezvous::RendezvousView rendezvous;
   ClusterSettings settings;

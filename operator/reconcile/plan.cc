@@ -7,6 +7,7 @@
 #include "operator/reconcile/decision.h"
 #include "operator/reconcile/desired.h"
 #include "operator/reconcile/desired_pod.h"
+#include "operator/reconcile/force_delete.h"
 #include "operator/reconcile/notes.h"
 #include "operator/reconcile/progress.h"
 #include "operator/reconcile/status.h"
@@ -104,10 +105,19 @@ void PlanRun(const Observed& observed, const PodGroups& groups, const Decision& 
     return DeleteOthers(groups, failures, actions);
   }
   for (const Pod& pod : failures.to_delete) {
-    actions.push_back({DeletePod{pod.name, pod.uid, pod.resource_version}, "its failure is accounted for"});
+    actions.push_back({DeletePod{pod.name, pod.uid, pod.resource_version}, "it or its node failed"});
   }
   if (failures.recreates) return;
   CreateMissing(observed, groups, actions);
+}
+
+std::optional<Seconds> PlanForceDeletions(const Observed& observed, Actions& actions) {
+  const ForceDeletion deletion = FindForceDeletions(observed);
+  for (const Pod& pod : deletion.due) {
+    actions.push_back({DeletePod{.name = pod.name, .uid = pod.uid, .by_force = true},
+                       "its node is dead: runPolicy.forceDeleteAfterSeconds"});
+  }
+  return deletion.next;
 }
 
 // A suspended job has no place for anybody: its workers leave as they are told.
@@ -136,8 +146,9 @@ bool NeedsRendezvous(const Observed& observed, Mode mode) {
 
 // The earliest moment at which another decision may be due though nothing happens.
 std::optional<std::chrono::milliseconds> NextLook(const Observed& observed, const Decision& decision,
-                                                  const api::TrainingJobStatus& status) {
-  std::optional<Seconds> next;
+                                                  const api::TrainingJobStatus& status,
+                                                  std::optional<Seconds> next_force) {
+  std::optional<Seconds> next = next_force;
   const auto consider = [&](std::optional<Seconds> delay) {
     if (delay && *delay > Seconds(0)) next = next ? std::min(*next, *delay) : *delay;
   };
@@ -167,9 +178,11 @@ Plan MakePlan(const Observed& observed) {
     case Mode::kDrain:
     case Mode::kIgnore: break;
   }
+  const auto next_force = PlanForceDeletions(observed, plan.actions);
+  plan.lost = decision.failures.lost;
   if (NeedsRendezvous(observed, decision.mode)) plan.rendezvous = SettingsFor(observed, decision.mode);
   plan.events = MakeNotes(observed, decision, plan);
-  plan.requeue_after = NextLook(observed, decision, plan.status);
+  plan.requeue_after = NextLook(observed, decision, plan.status, next_force);
   return plan;
 }
 

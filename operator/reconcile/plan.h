@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "operator/kube/event_recorder.h"
+#include "operator/kube/object.h"
 #include "operator/reconcile/observed.h"
+#include "runtime/common/rendezvous/round.h"
 #include "runtime/common/rendezvous/settings.h"
 
 namespace lockstep::reconcile {
@@ -35,6 +37,7 @@ struct DeletePod {
   std::string name;
   std::string uid;
   std::string resource_version;  // where its own state is the reason: goes only as it was looked at
+  bool by_force = false;         // without waiting for its node
 };
 struct DeleteJob {
   std::string uid;
@@ -50,6 +53,7 @@ struct PlannedAction {
 
 struct Plan {
   bool ignored = false;                               // not our job: touch nothing
+  std::vector<rendezvous::PodEnd> lost;               // told to the rendezvous first
   std::vector<PlannedAction> actions;                 // in this order
   std::optional<rendezvous::JobSettings> rendezvous;  // absent: forget the job's rounds
   api::TrainingJobStatus status;                      // written last, where it differs

@@ -27,7 +27,8 @@ struct Pod {
   std::optional<int32_t> slot;
   PodPhase phase = PodPhase::kPending;
   bool deleting = false;  // has a deletionTimestamp: its worker is saving and leaving
-  std::string node;       // empty: not scheduled yet
+  std::optional<WallTime> deletion_requested;
+  std::string node;  // empty: not scheduled yet
   bool ready = false;
   bool disrupted = false;                         // preempted, evicted or drained: nobody's fault
   std::map<std::string, std::string> conditions;  // status by type

@@ -22,7 +22,9 @@ inline std::string TextOf(const reconcile::Action& action) {
     std::string operator()(const reconcile::MarkPod& a) const {
       return "mark " + a.name + " as attempt " + std::to_string(a.attempt);
     }
-    std::string operator()(const reconcile::DeletePod& a) const { return "delete " + a.name; }
+    std::string operator()(const reconcile::DeletePod& a) const {
+      return "delete " + a.name + (a.by_force ? " by force" : "");
+    }
     std::string operator()(const reconcile::DeleteJob&) const { return "delete the job"; }
   };
   return std::visit(Text{}, action);

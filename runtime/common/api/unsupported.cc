@@ -83,14 +83,15 @@ void CheckElasticPolicy(const ElasticPolicy& elastic, Fields& fields) {
 void CheckHealthPolicy(const HealthPolicy& policy, Fields& fields) {
   const std::string path = "spec.healthPolicy.";
   RefuseSection(fields, policy.straggler.has_value(), path + "straggler", "finding stragglers");
-  RefuseSection(fields, policy.node_fault.has_value(), path + "nodeFault", "acting on node faults");
+  if (policy.node_fault) {
+    RefuseEnum(fields, policy.node_fault->action == HealthAction::kRestart, path + "nodeFault.action",
+               policy.node_fault->action, "ReplacePod or Report");
+  }
 }
 
 void CheckRunPolicy(const RunPolicy& policy, Fields& fields) {
   RefuseSection(fields, policy.startup_deadline_seconds.has_value(), "spec.runPolicy.startupDeadlineSeconds",
                 "a deadline for starting up");
-  RefuseChange(fields, "spec.runPolicy.forceDeleteAfterSeconds", policy.force_delete_after_seconds,
-               RunPolicy{}.force_delete_after_seconds);
 }
 
 void CheckSchedulingPolicy(const SchedulingPolicy& policy, Fields& fields) {

@@ -182,5 +182,92 @@ TEST(FailurePolicy, RecreateReplacesAllPodsAndTheFailedOneLast) {
   EXPECT_EQ(plan.status.attempt, 1);
 }
 
+// ---- nodes at fault
+
+// Nodes 0 and 1 are good but for one condition of the latter, which the job names.
+JobWorld WorldWithABadNode(api::HealthAction action = api::HealthAction::kReplacePod) {
+  JobWorld world;
+  world.MaxRestarts(0).Running(0).Running(1);
+  world.observed().nodes = {{"node-0", {.conditions = {{"Ready", "True"}}}},
+                            {"node-1", {.conditions = {{"Ready", "True"}, {"GpuBad", "True"}}}}};
+  world.observed().job.spec.health_policy.node_fault = {
+      .conditions = {{"GpuBad", api::ConditionStatus::kTrue}}, .action = action};
+  return world;
+}
+
+TEST(NodeFaults, ReplaceALivingPodOnceTheStatusSaysToAvoidItsNode) {
+  JobWorld world = WorldWithABadNode();
+  const Plan first = Pass(world);
+  EXPECT_THAT(ActionsOf(first), IsEmpty());
+  ASSERT_EQ(first.status.avoided_nodes.size(), 1U);
+  EXPECT_EQ(first.status.avoided_nodes[0].name, "node-1");
+  EXPECT_EQ(first.status.avoided_nodes[0].reason, "condition GpuBad of the node is True");
+  const Plan second = Pass(world);
+  EXPECT_THAT(ActionsOf(second), ElementsAre("delete job-worker-1"));
+  EXPECT_THAT(second.lost, IsEmpty()) << "its worker hears of it in good order, and hands over";
+  EXPECT_EQ(second.status.attempt, 0);
+}
+
+TEST(NodeFaults, LeaveAPodThatFoundNoOtherPlace) {
+  JobWorld world = WorldWithABadNode();
+  Pass(world);
+  world.observed().now += std::chrono::seconds(30);
+  world.observed().pods[1].created = world.observed().now;
+  const Plan plan = Pass(world);
+  EXPECT_THAT(ActionsOf(plan), IsEmpty());
+  EXPECT_EQ(Pass(world).status, plan.status) << "and nothing is written";
+}
+
+TEST(NodeFaults, AreOnlyToldWhereTheJobWantsAReport) {
+  JobWorld world = WorldWithABadNode(api::HealthAction::kReport);
+  EXPECT_FALSE(Pass(world).events.empty());
+  const Plan second = Pass(world);
+  EXPECT_THAT(ActionsOf(second), IsEmpty());
+  EXPECT_TRUE(second.events.empty()) << "once";
+}
+
+TEST(NodeFaults, ComeToRestWhereMoreNodesAreBadThanTheStatusHolds) {
+  constexpr int32_t kReplicas = 70;
+  JobWorld world = WorldWithABadNode();
+  world.observed().pods.clear();
+  world.Replicas(kReplicas);
+  for (int32_t slot = 0; slot < kReplicas; ++slot) {
+    world.Running(slot);
+    (*world.observed().nodes)["node-" + std::to_string(slot)] = {.conditions = {{"GpuBad", "True"}}};
+  }
+  EXPECT_EQ(Pass(world).status.avoided_nodes.size(), kMostAvoidedNodes);
+  EXPECT_EQ(Pass(world).actions.size(), kMostAvoidedNodes) << "those that the status tells of";
+  world.observed().now += std::chrono::seconds(30);
+  for (Pod& pod : world.observed().pods) pod.created = world.observed().now;
+  const Plan plan = Pass(world);
+  EXPECT_THAT(ActionsOf(plan), IsEmpty());
+  EXPECT_EQ(Pass(world).status, plan.status) << "and nothing is written";
+}
+
+TEST(NodeFaults, DoNotHideAnErrorOfTheUser) {
+  JobWorld world = WorldWithABadNode();
+  world.observed().pods[1].phase = PodPhase::kFailed;
+  world.observed().pods[1].exit_code = 3;
+  EXPECT_TRUE(api::IsFinished(Pass(world).status.conditions));
+}
+
+TEST(NodeFaults, ReplaceAPodOfALostNodeAtOnceAndTellTheRendezvous) {
+  JobWorld world;
+  world.MaxRestarts(0).Running(0).Running(1);
+  world.observed().nodes = {{"node-0", {.conditions = {{"Ready", "True"}}}},
+                            {"node-1", {.conditions = {{"Ready", "Unknown"}}}}};
+  const Plan plan = Pass(world);
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("delete job-worker-1"));
+  ASSERT_EQ(plan.lost.size(), 1U);
+  EXPECT_EQ(plan.lost[0].pod_uid, "uid-1");
+  EXPECT_EQ(plan.lost[0].node, "node-1");
+  EXPECT_EQ(plan.status.avoided_nodes.size(), 1U);
+  EXPECT_EQ(plan.status.attempt, 0);
+  world.observed().pods[1].deleting = true;
+  const Plan next = Pass(world);
+  EXPECT_THAT(ActionsOf(next), IsEmpty());
+  EXPECT_THAT(next.lost, IsEmpty());
+}
+
 }  // namespace
 }  // namespace lockstep::reconcile

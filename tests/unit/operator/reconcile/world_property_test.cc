@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <set>
 
 #include "tests/support/world_model.h"
@@ -107,6 +108,33 @@ TEST(ReconcilerProperties, RecreatedWorldsSettleToo) {
     }
     RC_ASSERT(world.Settle());
     CheckEnd(world, wish);
+  }));
+}
+
+// Nodes die and come back, with pods on them that nobody can end: none of it costs an attempt.
+TEST(ReconcilerProperties, WorldsOfDyingNodesSettleOnThoseThatLive) {
+  EXPECT_TRUE(rc::check([] {
+    Wish wish;
+    WorldModel world(wish.replicas, kMaxReplicas, kMaxRestarts);
+    world.AddNodes(3);
+    world.Advance(std::chrono::seconds(200));  // beyond runPolicy.forceDeleteAfterSeconds
+    const int steps = *rc::gen::inRange(0, 60);
+    for (int i = 0; i < steps; ++i) {
+      const auto index = *rc::gen::inRange<std::size_t>(0, 2);
+      switch (*rc::gen::inRange(0, 8)) {
+        case 0: world.LoseNode(index); break;
+        case 1: world.HealNode(index); break;
+        default: DoSomething(world, wish);
+      }
+      CheckAlways(world, wish);
+    }
+    RC_ASSERT(world.Settle());
+    CheckEnd(world, wish);
+    const std::vector<std::string> lost = world.lost_nodes();
+    for (const Json& pod : world.pods()) {
+      if (world.state() == "Failed") break;
+      RC_ASSERT(std::find(lost.begin(), lost.end(), StringAt(pod, {"spec", "nodeName"})) == lost.end());
+    }
   }));
 }
 

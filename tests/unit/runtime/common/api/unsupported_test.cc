@@ -76,9 +76,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Topology", "/spec/schedulingPolicy", R"({"topology": {"key": "k"}})",
              "spec.schedulingPolicy.topology"},
         Case{"Straggler", "/spec/healthPolicy", R"({"straggler": {}})", "spec.healthPolicy.straggler"},
-        Case{"NodeFault", "/spec/healthPolicy", R"({"nodeFault": {}})", "spec.healthPolicy.nodeFault"},
-        Case{"ForceDelete", "/spec/runPolicy", R"({"forceDeleteAfterSeconds": 5})",
-             "spec.runPolicy.forceDeleteAfterSeconds"},
+        Case{"NodeFault", "/spec/healthPolicy", R"({"nodeFault": {"action": "Restart"}})",
+             "spec.healthPolicy.nodeFault.action"},
         Case{"Gang", "/spec/schedulingPolicy", R"({"gang": {}})", "spec.schedulingPolicy.gang"},
         Case{"Queue", "/spec/schedulingPolicy", R"({"queueName": "q"})", "spec.schedulingPolicy.queueName"},
         Case{"HostNetwork", "/spec/network", R"({"hostNetwork": true, "networkPolicy": "None"})",
@@ -115,9 +114,10 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
                   {"action": "ReplacePod", "onCauses": ["Hang"]}, {"action": "ShrinkJob", "onCauses": ["Rendezvous"]}]})");
   json = With(json, "/spec/healthPolicy",
               R"({"firstStepTimeoutSeconds": 5, "stepTimeoutSeconds": 5, "stepTimeoutFactor": 5,
-                  "onHang": "ReplacePod"})");
+                  "onHang": "ReplacePod", "nodeFault": {"conditions": [{"type": "GpuBad"}], "taints": [{"key": "bad"}]}})");
   json = With(json, "/spec/runPolicy",
-              R"({"activeDeadlineSeconds": 5, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "None"})");
+              R"({"activeDeadlineSeconds": 5, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "None",
+                  "forceDeleteAfterSeconds": 5})");
   json = With(json, "/spec/schedulingPolicy", R"({"priorityClassName": "high"})");
   json = With(json, "/spec/network", R"({"networkPolicy": "None"})");
   json = With(json, "/spec/observability", R"({"metricsPort": 9500})");
