@@ -4,6 +4,7 @@
 
 #include "operator/reconcile/avoided_nodes.h"
 #include "operator/reconcile/desired.h"
+#include "operator/reconcile/rollout.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/protocol/environment.h"
 
@@ -96,6 +97,7 @@ Json Metadata(const api::TrainingJob& job, int32_t slot) {
   for (const auto& [key, value] : api::WorkerLabels(job.metadata.name, slot)) metadata["labels"][key] = value;
   Json& notes = metadata["annotations"];
   notes = annotations != nullptr ? *annotations : Json::object();
+  notes[api::kAnnotationTemplate] = TemplateHash(job.spec);
   SetDefault(notes, "prometheus.io/scrape", "true");
   SetDefault(notes, "prometheus.io/port", std::to_string(job.spec.observability.metrics_port));
   SetDefault(notes, "prometheus.io/path", "/metrics");

@@ -10,6 +10,7 @@
 #include "operator/reconcile/force_delete.h"
 #include "operator/reconcile/notes.h"
 #include "operator/reconcile/progress.h"
+#include "operator/reconcile/rollout.h"
 #include "operator/reconcile/status.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/api/names.h"
@@ -108,6 +109,11 @@ void PlanRun(const Observed& observed, const PodGroups& groups, const Decision& 
     actions.push_back({DeletePod{pod.name, pod.uid, pod.resource_version}, "it or its node failed"});
   }
   if (failures.recreates) return;
+  if (failures.to_delete.empty()) {
+    for (const Pod& pod : FindRollout(observed, groups).to_replace) {
+      actions.push_back({DeletePod{pod.name, pod.uid}, "spec.worker.template has changed"});
+    }
+  }
   CreateMissing(observed, groups, actions);
 }
 

@@ -106,6 +106,7 @@ const kube::FieldMask& PodFields() {
       {"metadata", "labels", std::string(api::kLabelJob)},
       {"metadata", "labels", std::string(api::kLabelSlot)},
       {"metadata", "annotations", std::string(api::kAnnotationAttempt)},
+      {"metadata", "annotations", std::string(api::kAnnotationTemplate)},
       {"spec", "nodeName"},
       {"status", "phase"},
       {"status", "reason"},
@@ -136,6 +137,7 @@ Pod PodFromJson(const Json& json, const std::string& container) {
   }
   pod.node = StringAt(json, {"spec", "nodeName"});
   pod.attempt = AttemptOf(json);
+  pod.template_hash = StringAt(json, {"metadata", "annotations", api::kAnnotationTemplate});
   if (const auto created = ParseTime(StringAt(json, {"metadata", "creationTimestamp"})); created.ok()) {
     pod.created = *created;
   }

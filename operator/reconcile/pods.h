@@ -38,6 +38,7 @@ struct Pod {
   std::string waiting_message;
   std::string unschedulable;       // the scheduler's message
   std::optional<int32_t> attempt;  // its failure is charged to the job as this attempt
+  std::string template_hash;       // empty: made before there was one
   std::optional<WallTime> created;
 
   [[nodiscard]] bool IsActive() const { return phase == PodPhase::kPending || phase == PodPhase::kRunning; }

@@ -6,6 +6,7 @@
 #include "operator/reconcile/goodput.h"
 #include "operator/reconcile/progress.h"
 #include "operator/reconcile/restart_budget.h"
+#include "operator/reconcile/rollout.h"
 #include "operator/reconcile/waiting.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/api/names.h"
@@ -36,6 +37,10 @@ class Conditions {
     if (api::FindCondition(status_.conditions, type) != nullptr) False(type, why);
   }
   [[nodiscard]] bool IsTrue(std::string_view type) const { return api::IsTrue(status_.conditions, type); }
+  [[nodiscard]] bool IsFalse(std::string_view type) const {
+    const api::Condition* found = api::FindCondition(status_.conditions, type);
+    return found != nullptr && found->status == ConditionStatus::kFalse;
+  }
 
  private:
   api::TrainingJobStatus& status_;
@@ -114,11 +119,24 @@ void SetMembership(const Observed& observed, Conditions& set) {
   }
 }
 
+void SetUpdated(const Observed& observed, const PodGroups& groups, Conditions& set) {
+  const int64_t outdated = FindRollout(observed, groups).outdated;
+  if (outdated > 0) {
+    return set.False(
+        condition::kUpdated, reason::kTemplateChanged,
+        CountOf(outdated, observed.job.spec.pod_count(), "pods") +
+            " are of an older spec.worker.template; they are replaced one at a time, each once all "
+            "others train");
+  }
+  if (set.IsFalse(condition::kUpdated)) set.True(condition::kUpdated, reason::kPodsReplaced);
+}
+
 void SetRunning(const Observed& observed, const PodGroups& groups, Conditions& set) {
   const std::optional<WaitingReason> waiting = FindWaitingReason(observed);
   set.Clear(condition::kSuspended, reason::kResumed);
   SetScheduled(observed, groups, waiting, set);
   SetStalled(waiting, set);
+  SetUpdated(observed, groups, set);
   const bool was_running = set.IsTrue(condition::kInitialized) && set.IsTrue(condition::kProgressing);
   if (!KnowsTheRound(observed) && was_running) return;  // see KnowsTheRound
   SetMembership(observed, set);

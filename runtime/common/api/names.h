@@ -19,6 +19,7 @@ inline constexpr std::string_view kManagedByValue = "lockstep";
 inline constexpr std::string_view kWorkerNameValue = "lockstep-worker";
 
 inline constexpr std::string_view kAnnotationAttempt = "lockstep.dev/attempt";
+inline constexpr std::string_view kAnnotationTemplate = "lockstep.dev/template-hash";
 
 inline constexpr std::string_view kFinalizer = "lockstep.dev/job";
 inline constexpr std::string_view kFieldManager = "lockstep-operator";

@@ -95,7 +95,7 @@ TEST(ReconcilerProperties, AnyWorldSettlesToWhatTheUserAskedFor) {
   }));
 }
 
-// A world in which all pods go at each failure comes to rest as well.
+// A world in which all pods go at each failure, and templates change, comes to rest as well.
 TEST(ReconcilerProperties, RecreatedWorldsSettleToo) {
   EXPECT_TRUE(rc::check([] {
     Wish wish;
@@ -103,6 +103,13 @@ TEST(ReconcilerProperties, RecreatedWorldsSettleToo) {
     world.PatchSpec({{"failurePolicy", {{"restartStrategy", "Recreate"}}}});
     const int steps = *rc::gen::inRange(0, 60);
     for (int i = 0; i < steps; ++i) {
+      if (*rc::gen::inRange(0, 10) == 0) {
+        const std::string image = *rc::gen::element<std::string>("a", "b");
+        world.PatchSpec(
+            {{"worker",
+              {{"template",
+                {{"spec", {{"containers", Json::array({{{"name", "trainer"}, {"image", image}}})}}}}}}}});
+      }
       DoSomething(world, wish);
       CheckAlways(world, wish);
     }
