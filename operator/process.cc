@@ -14,6 +14,7 @@
 #include "operator/kube/leader_election.h"
 #include "operator/kube/rest_client.h"
 #include "operator/reconcile/job_reconciler.h"
+#include "operator/reconcile/owned_objects.h"
 #include "operator/rendezvous/host.h"
 #include "operator/rendezvous/pod_feed.h"
 #include "operator/rendezvous/token_review.h"
@@ -100,8 +101,9 @@ class Process {
         Label(api::kLabelManagedBy, api::kManagedByValue) + "," + std::string(api::kLabelJob);
     Add(reconcile::kJobs, "", caches_.jobs, [this](const auto& change) { Enqueue(KeyOfJob(change)); });
     Add(kube::kPods, Label(api::kLabelName, api::kWorkerNameValue), caches_.pods, on_pod);
-    Add(kube::kServices, ours, caches_.services, enqueue_owner);
-    Add(kube::kConfigMaps, ours, caches_.config_maps, enqueue_owner);
+    for (const kube::Resource& resource : reconcile::kOwnedKinds) {
+      Add(resource, ours, caches_.owned.at(reconcile::KeyOfKind(resource)), enqueue_owner);
+    }
     AddNodes(stop);
     for (const auto& informer : informers_) informer->Start();
   }
@@ -151,7 +153,7 @@ class Process {
 
   void Add(const kube::Resource& resource, std::string selector, kube::Store& store,
            kube::Informer::Handler handler) {
-    const std::string name_space = resource.plural == kube::kNodes.plural ? "" : config_.watch_namespace;
+    const std::string name_space = resource == kube::kNodes ? "" : config_.watch_namespace;
     informers_.push_back(std::make_unique<kube::Informer>(
         client_, kube::InformerOptions{resource, name_space, std::move(selector), {}}, store,
         std::move(handler)));

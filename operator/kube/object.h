@@ -15,6 +15,8 @@ struct Resource {
   std::string_view version;
   std::string_view plural;
   std::string_view kind;
+
+  friend bool operator==(const Resource&, const Resource&) = default;
 };
 
 inline constexpr Resource kPods{"", "v1", "pods", "Pod"};

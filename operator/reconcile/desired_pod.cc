@@ -4,6 +4,7 @@
 
 #include "operator/reconcile/avoided_nodes.h"
 #include "operator/reconcile/desired.h"
+#include "operator/reconcile/owned_objects.h"
 #include "operator/reconcile/rollout.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/protocol/environment.h"
@@ -79,6 +80,7 @@ void CompleteSpec(Json& pod_spec, const api::TrainingJob& job, int32_t slot) {
   pod_spec["subdomain"] = api::ServiceName(job.metadata.name);
   // The worker needs a token for the rendezvous only, which it gets by its own volume.
   SetDefault(pod_spec, "automountServiceAccountToken", false);
+  if (HasOwnAccount(job)) pod_spec["serviceAccountName"] = api::ServiceAccountName(job.metadata.name);
   SetDefault(pod_spec, "enableServiceLinks", false);
   if (spec.checkpoint) pod_spec["terminationGracePeriodSeconds"] = spec.checkpoint->grace_period_seconds;
   const std::string& priority = spec.scheduling_policy.priority_class_name;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "operator/reconcile/owned_objects.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/training_job_json.h"
 #include "runtime/common/api/unsupported.h"
@@ -30,14 +31,11 @@ Json SlimOwned(Json object) {
                                     {"metadata", "resourceVersion"},
                                     {"metadata", "labels"},
                                     {"metadata", "ownerReferences"},
+                                    {"metadata", "annotations", std::string(api::kAnnotationMetrics)},
                                     {"spec"},
-                                    {"data"}};
+                                    {"data"},
+                                    {"automountServiceAccountToken"}};
   return mask.Apply(std::move(object));
-}
-
-Json OwnedObject(const kube::Store& store, const kube::ObjectKey& key, const std::string& owner_uid) {
-  const kube::Object object = store.Get(key);
-  return object != nullptr && kube::ControllerUidOf(*object) == owner_uid ? *object : Json();
 }
 
 // Where no node answers it is the control plane that is in trouble, and nothing is known.
@@ -63,9 +61,11 @@ std::optional<std::map<std::string, Node>> NodesOf(const std::vector<Pod>& pods,
 Caches::Caches()
     : jobs(WithoutManagedFields),
       pods(SlimPod, kube::ControllerUidOf),
-      services(SlimOwned, kube::ControllerUidOf),
-      config_maps(SlimOwned, kube::ControllerUidOf),
-      nodes([](Json node) { return NodeFields().Apply(std::move(node)); }) {}
+      nodes([](Json node) { return NodeFields().Apply(std::move(node)); }) {
+  for (const kube::Resource& resource : kOwnedKinds) {
+    owned.try_emplace(KeyOfKind(resource), SlimOwned, kube::ControllerUidOf);
+  }
+}
 
 protocol::JobIdentity IdentityOf(const api::TrainingJob& job) {
   return {job.metadata.namespace_name, job.metadata.name, job.metadata.uid};
@@ -86,8 +86,9 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   for (const kube::Object& pod : caches.pods.ByIndex(uid)) {
     observed.pods.push_back(PodFromJson(*pod, observed.job.spec.worker.container_name));
   }
-  observed.service = OwnedObject(caches.services, {key.name_space, api::ServiceName(key.name)}, uid);
-  observed.config_map = OwnedObject(caches.config_maps, {key.name_space, api::ConfigMapName(key.name)}, uid);
+  for (const auto& [kind, store] : caches.owned) {
+    for (const kube::Object& owned : store.ByIndex(uid)) observed.owned.emplace(kind, *owned);
+  }
   observed.nodes = NodesOf(observed.pods, caches.nodes);
   observed.rendezvous = rendezvous.View(IdentityOf(observed.job));
   observed.settings = settings;

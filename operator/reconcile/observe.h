@@ -1,6 +1,7 @@
 #pragma once
 // The only reader: caches and rendezvous → Observed. Any thread.
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -10,15 +11,14 @@
 
 namespace lockstep::reconcile {
 
-// The caches; pods, services and config maps are indexed by the uid of their controller. That of the
+// The caches; pods and the other objects of jobs are indexed by the uid of their controller. That of the
 // nodes is empty where the operator may not read them.
 struct Caches {
   Caches();
   kube::Store jobs;
   kube::Store pods;
-  kube::Store services;
-  kube::Store config_maps;
   kube::Store nodes;
+  std::map<std::string, kube::Store> owned;  // of kOwnedKinds, by KeyOfKind
 };
 
 inline constexpr kube::Resource kJobs{api::kGroup, api::kVersion, api::kPlural, api::kKind};

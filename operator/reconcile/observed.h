@@ -28,8 +28,7 @@ struct Observed {
   std::vector<Pod> pods;                 // owned by this job by uid
   // Of its pods, by name; absent where nothing is known of nodes.
   std::optional<std::map<std::string, Node>> nodes;
-  Json service;  // as cached; null: none of ours
-  Json config_map;
+  std::map<std::string, Json> owned;  // objects beside the pods, by KeyOfKind
   rendezvous::RendezvousView rendezvous;
   ClusterSettings settings;
   WallTime now{};

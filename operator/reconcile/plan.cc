@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "operator/reconcile/decision.h"
-#include "operator/reconcile/desired.h"
 #include "operator/reconcile/desired_pod.h"
 #include "operator/reconcile/force_delete.h"
 #include "operator/reconcile/notes.h"
+#include "operator/reconcile/plan_objects.h"
 #include "operator/reconcile/progress.h"
 #include "operator/reconcile/rollout.h"
 #include "operator/reconcile/status.h"
@@ -52,6 +52,7 @@ std::optional<Seconds> UntilExpiry(const Observed& observed, const api::Training
 }
 
 void PlanFinished(const Observed& observed, const api::TrainingJobStatus& status, Plan& plan) {
+  PlanObjectsOfFinished(observed, plan.actions);
   switch (observed.job.spec.run_policy.clean_pod_policy) {
     case api::CleanPodPolicy::kAll:
       DeletePods(observed.pods, Any, "runPolicy.cleanPodPolicy is All", plan.actions);
@@ -90,12 +91,7 @@ void DeleteOthers(const PodGroups& groups, const FailureDecision& failures, Acti
 void PlanRun(const Observed& observed, const PodGroups& groups, const Decision& decision, Actions& actions) {
   const FailureDecision& failures = decision.failures;
   if (!HasFinalizer(observed.job)) actions.push_back({AddFinalizer{}, "pods must be gone before the job is"});
-  Json service = DesiredService(observed.job);
-  if (!Covers(observed.service, service)) actions.push_back({ApplyService{std::move(service)}, "pod names"});
-  Json config = DesiredConfigMap(observed.job, observed.settings);
-  if (!Covers(observed.config_map, config)) {
-    actions.push_back({ApplyConfigMap{std::move(config)}, "worker configuration"});
-  }
+  PlanObjects(observed, actions);
   for (const Pod& pod : failures.to_mark) {
     actions.push_back(
         {MarkPod{pod.name, pod.resource_version, failures.attempt}, "its failure costs an attempt"});

@@ -17,11 +17,15 @@ namespace lockstep::reconcile {
 
 struct AddFinalizer {};
 struct RemoveFinalizer {};
-struct ApplyService {
+// One of kOwnedKinds.
+struct ApplyObject {
+  kube::Resource resource;
   Json object;
 };
-struct ApplyConfigMap {
-  Json object;
+struct DeleteObject {
+  kube::Resource resource;
+  std::string name;
+  std::string uid;
 };
 struct CreatePod {
   Json object;
@@ -43,8 +47,8 @@ struct DeleteJob {
   std::string uid;
   std::string resource_version;
 };
-using Action = std::variant<AddFinalizer, ApplyService, ApplyConfigMap, MarkPod, DeletePod, CreatePod,
-                            DeleteJob, RemoveFinalizer>;
+using Action = std::variant<AddFinalizer, ApplyObject, DeleteObject, MarkPod, DeletePod, CreatePod, DeleteJob,
+                            RemoveFinalizer>;
 
 struct PlannedAction {
   Action action;

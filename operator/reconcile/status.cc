@@ -215,12 +215,11 @@ api::TrainingJobStatus StatusAfterRefusal(const Observed& observed, api::Trainin
     }
   }
   Conditions set(observed, status);
-  if (refusal.code == ErrorCode::kInvalidArgument) {
-    set.True(condition::kFailed, reason::kInvalidSpec,
-             "spec.worker.template: the API server refuses the pod: " + refusal.message);
-    status.completion_time = observed.now;
-  } else {
+  if (refusal.code != ErrorCode::kInvalidArgument) {
     set.True(condition::kStalled, reason::kPodRejected, refusal.message);
+  } else {
+    set.True(condition::kFailed, reason::kInvalidSpec, refusal.message);
+    status.completion_time = observed.now;
   }
   set.Clear(condition::kProgressing, reason::kPodRejected);
   status.state = api::StateOf(status.conditions);

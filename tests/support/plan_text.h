@@ -14,8 +14,12 @@ inline std::string TextOf(const reconcile::Action& action) {
   struct Text {
     std::string operator()(const reconcile::AddFinalizer&) const { return "add finalizer"; }
     std::string operator()(const reconcile::RemoveFinalizer&) const { return "remove finalizer"; }
-    std::string operator()(const reconcile::ApplyService&) const { return "apply service"; }
-    std::string operator()(const reconcile::ApplyConfigMap&) const { return "apply config map"; }
+    std::string operator()(const reconcile::ApplyObject& a) const {
+      return "apply " + std::string(a.resource.kind);
+    }
+    std::string operator()(const reconcile::DeleteObject& a) const {
+      return "delete " + std::string(a.resource.kind);
+    }
     std::string operator()(const reconcile::CreatePod& a) const {
       return "create " + StringAt(a.object, {"metadata", "name"});
     }

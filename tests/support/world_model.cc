@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "operator/reconcile/owned_objects.h"
 #include "runtime/common/base/log.h"
 
 namespace lockstep::testing {
@@ -66,8 +67,9 @@ void WorldModel::Reconcile() { (void)operator_->reconciler.Reconcile(kJob.ToStri
 
 void WorldModel::SyncCaches() {
   Fill(operator_->caches.jobs, kube_, kJobs);
-  Fill(operator_->caches.services, kube_, kube::kServices);
-  Fill(operator_->caches.config_maps, kube_, kube::kConfigMaps);
+  for (const kube::Resource& resource : reconcile::kOwnedKinds) {
+    Fill(operator_->caches.owned.at(reconcile::KeyOfKind(resource)), kube_, resource);
+  }
   Fill(operator_->caches.nodes, kube_, kube::kNodes);
   SyncPods();
 }

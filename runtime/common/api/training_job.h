@@ -50,6 +50,7 @@ struct NprocPerNode {
 struct WorkerSpec {
   int32_t replicas = 1;
   std::string container_name = "trainer";
+  bool create_service_account = false;
   Json pod_template;  // spec.worker.template: a PodTemplateSpec as the user wrote it
 };
 
@@ -144,6 +145,7 @@ struct SchedulingPolicy {
   std::optional<GangPolicy> gang;
   std::string queue_name;
   std::string priority_class_name;
+  bool pod_disruption_budget = false;
   std::optional<TopologyPolicy> topology;
 };
 

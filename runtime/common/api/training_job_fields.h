@@ -21,6 +21,7 @@ template <typename A>
 void Describe(A& fields, Of<A, WorkerSpec>& spec) {
   fields.Field("replicas", spec.replicas, {.min = 1, .max = kMaxReplicas});
   fields.Field("containerName", spec.container_name, {.max_length = 63});
+  fields.Field("createServiceAccount", spec.create_service_account);
   fields.Required("template", spec.pod_template);
 }
 
@@ -128,6 +129,7 @@ void Describe(A& fields, Of<A, SchedulingPolicy>& spec) {
   fields.Field("gang", spec.gang);
   fields.Field("queueName", spec.queue_name, {.max_length = 253});
   fields.Field("priorityClassName", spec.priority_class_name, {.max_length = 253});
+  fields.Field("podDisruptionBudget", spec.pod_disruption_budget);
   fields.Field("topology", spec.topology);
 }
 

@@ -77,7 +77,6 @@ void CheckCheckpoint(const CheckpointSpec& checkpoint, Fields& fields) {
 void CheckElasticPolicy(const ElasticPolicy& elastic, Fields& fields) {
   RefuseChange(fields, "spec.elasticPolicy.shrinkAfterSeconds", elastic.shrink_after_seconds,
                ElasticPolicy{}.shrink_after_seconds);
-  RefuseSection(fields, !elastic.metrics.empty(), "spec.elasticPolicy.metrics", "autoscaling by metrics");
 }
 
 void CheckHealthPolicy(const HealthPolicy& policy, Fields& fields) {
@@ -104,8 +103,6 @@ void CheckSchedulingPolicy(const SchedulingPolicy& policy, Fields& fields) {
 void CheckNetworkAndObservability(const TrainingJobSpec& spec, Fields& fields) {
   if (spec.network) {
     Refuse(fields, spec.network->host_network, "spec.network.hostNetwork", "true", "use false");
-    RefuseEnum(fields, spec.network->network_policy != NetworkPolicy::kNone, "spec.network.networkPolicy",
-               spec.network->network_policy, "None");
   }
   Refuse(fields, spec.observability.pod_monitor, "spec.observability.podMonitor", "true", "use false");
 }

@@ -27,10 +27,11 @@ namespace condition = api::condition;
 TEST(MakePlan, CreatesEverythingOfANewJobInTheOrderInWhichItIsNeeded) {
   JobWorld world;
   world.observed().job.metadata.finalizers.clear();
-  world.observed().service = world.observed().config_map = Json();
+  world.observed().owned.clear();
   const Plan plan = MakePlan(world.observed());
-  EXPECT_THAT(ActionsOf(plan), ElementsAre("add finalizer", "apply service", "apply config map",
-                                           "create job-worker-0", "create job-worker-1"));
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("add finalizer", "apply Service", "apply ConfigMap",
+                                           "create job-worker-0", "create job-worker-1"))
+      << "nothing that the spec does not ask for";
   EXPECT_THAT(EventsOf(plan), ElementsAre("PodsCreated"));
   ASSERT_TRUE(plan.rendezvous.has_value());
   EXPECT_EQ(plan.rendezvous->expected_members, 2);
@@ -115,9 +116,9 @@ TEST(MakePlan, WaitsForATerminatingPodBeforeItFillsTheSlotAgain) {
 TEST(MakePlan, PutsBackWhatSomebodyChanged) {
   JobWorld world;
   world.Running(0).Running(1);
-  world.observed().service["spec"]["publishNotReadyAddresses"] = false;
-  world.observed().config_map["data"].erase("config.json");
-  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("apply service", "apply config map"));
+  world.Owned(kube::kServices)["spec"]["publishNotReadyAddresses"] = false;
+  world.Owned(kube::kConfigMaps)["data"].erase("config.json");
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("apply Service", "apply ConfigMap"));
 }
 
 TEST(MakePlan, ContinuesRoundsAboveTheOneInTheStatus) {

@@ -67,10 +67,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ShrinkAfter", "/spec/elasticPolicy",
              R"({"minReplicas": 1, "maxReplicas": 2, "shrinkAfterSeconds": 5})",
              "spec.elasticPolicy.shrinkAfterSeconds"},
-        Case{"Metrics", "/spec/elasticPolicy",
-             R"({"minReplicas": 1, "maxReplicas": 2, "metrics": [{"type": "Pods"}]})",
-             "spec.elasticPolicy.metrics"},
-        Case{"Isolate", "/spec/network", "{}", "spec.network.networkPolicy"},
         Case{"StartupDeadline", "/spec/runPolicy", R"({"startupDeadlineSeconds": 5})",
              "spec.runPolicy.startupDeadlineSeconds"},
         Case{"Topology", "/spec/schedulingPolicy", R"({"topology": {"key": "k"}})",
@@ -105,7 +101,9 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
               R"({"uri": "file:///c", "secretRef": {"name": "s"}, "intervalSteps": 5, "intervalSeconds": 5,
                   "keepLast": 1, "resume": 5, "onTermination": "Save", "gracePeriodSeconds": 5})");
   json = With(json, "/spec/rendezvous", R"({"joinTimeoutSeconds": 5, "lastCallSeconds": 0})");
-  json = With(json, "/spec/elasticPolicy", R"({"minReplicas": 1, "maxReplicas": 4, "growDelaySeconds": 0})");
+  json = With(json, "/spec/elasticPolicy",
+              R"({"minReplicas": 1, "maxReplicas": 4, "growDelaySeconds": 0,
+                  "metrics": [{"type": "Pods"}]})");
   json = With(
       json, "/spec/failurePolicy",
       R"({"maxRestarts": 0, "inPlaceLimit": 0, "restartWindowSeconds": 60, "restartStrategy": "Recreate", "rules": [{"action": "FailJob", "onExitCodes": {"operator": "In",
@@ -119,7 +117,7 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
               R"({"activeDeadlineSeconds": 5, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "None",
                   "forceDeleteAfterSeconds": 5})");
   json = With(json, "/spec/schedulingPolicy", R"({"priorityClassName": "high"})");
-  json = With(json, "/spec/network", R"({"networkPolicy": "None"})");
+  json = With(json, "/spec/network", R"({"networkPolicy": "Isolate"})");
   json = With(json, "/spec/observability", R"({"metricsPort": 9500})");
   json = With(json, "/spec/nprocPerNode", "2");
   json = With(json, "/spec/standbyReplicas", "1");
