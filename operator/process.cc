@@ -13,6 +13,7 @@
 #include "operator/kube/informer.h"
 #include "operator/kube/leader_election.h"
 #include "operator/kube/rest_client.h"
+#include "operator/reconcile/gang.h"
 #include "operator/reconcile/job_reconciler.h"
 #include "operator/reconcile/owned_objects.h"
 #include "operator/rendezvous/host.h"
@@ -104,6 +105,7 @@ class Process {
     for (const kube::Resource& resource : reconcile::kOwnedKinds) {
       Add(resource, ours, caches_.owned.at(reconcile::KeyOfKind(resource)), enqueue_owner);
     }
+    AddGangKinds(ours, enqueue_owner, stop);
     AddNodes(stop);
     for (const auto& informer : informers_) informer->Start();
   }
@@ -136,6 +138,17 @@ class Process {
     log::Info(
         "may not read nodes: pods on dead nodes are left to Kubernetes, and healthPolicy.nodeFault and "
         "runPolicy.forceDeleteAfterSeconds do not act");
+  }
+
+  // Of other schedulers; what is installed later is found at the next start.
+  void AddGangKinds(const std::string& selector, const kube::Informer::Handler& handler,
+                    const std::stop_token& stop) {
+    for (const kube::Resource& resource : reconcile::kGangKinds) {
+      if (!MayList(resource, config_.watch_namespace, stop)) continue;
+      log::Info("gang scheduling found", {{"kind", reconcile::KeyOfKind(resource)}});
+      caches_.AddOwned(resource);
+      Add(resource, selector, caches_.owned.at(reconcile::KeyOfKind(resource)), handler);
+    }
   }
 
   // New ones have no pods yet, and most changes of others are no news to us.

@@ -84,7 +84,10 @@ Decision Run(const Observed& observed, const PodGroups& groups) {
   for (const auto& [slot, pod] : groups.slots) wanted.push_back(pod);
   FailureDecision failures = DecideFailures(observed, wanted);
   if (failures.job_failure) return Fail(failures.job_failure->reason, failures.job_failure->message);
-  return {.mode = Mode::kRun, .failures = std::move(failures), .deadline = UntilDeadline(observed)};
+  return {.mode = Mode::kRun,
+          .failures = std::move(failures),
+          .gang = DecideGangStart(observed, groups),
+          .deadline = UntilDeadline(observed)};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "operator/reconcile/failure_policy.h"
+#include "operator/reconcile/gang_start.h"
 #include "operator/reconcile/observed.h"
 #include "operator/reconcile/pods.h"
 
@@ -28,6 +29,7 @@ struct Decision {
   std::string_view reason;
   std::string message;
   FailureDecision failures;         // of kRun
+  GangStart gang;                   // of kRun
   std::optional<Seconds> deadline;  // until the rule that waits for time may apply
 };
 

@@ -52,6 +52,7 @@ std::vector<EventNote> MakeNotes(const Observed& observed, const Decision& decis
   for (const std::string& failure : decision.failures.notes) {
     notes.push_back({true, std::string(api::reason::kReplicaFailed), "ReplacePod", failure});
   }
+  if (!decision.gang.note.empty()) notes.push_back({true, "GangReleased", "DeletePods", decision.gang.note});
   for (const rendezvous::RoundChange& change : NewChanges(observed)) {
     notes.push_back({true, "RoundBroken", "Rendezvous", StoryOf(change)});
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "operator/reconcile/gang.h"
 #include "operator/reconcile/owned_objects.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/training_job_json.h"
@@ -62,9 +63,11 @@ Caches::Caches()
     : jobs(WithoutManagedFields),
       pods(SlimPod, kube::ControllerUidOf),
       nodes([](Json node) { return NodeFields().Apply(std::move(node)); }) {
-  for (const kube::Resource& resource : kOwnedKinds) {
-    owned.try_emplace(KeyOfKind(resource), SlimOwned, kube::ControllerUidOf);
-  }
+  for (const kube::Resource& resource : kOwnedKinds) AddOwned(resource);
+}
+
+void Caches::AddOwned(const kube::Resource& resource) {
+  owned.try_emplace(KeyOfKind(resource), SlimOwned, kube::ControllerUidOf);
 }
 
 protocol::JobIdentity IdentityOf(const api::TrainingJob& job) {
@@ -88,6 +91,9 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   }
   for (const auto& [kind, store] : caches.owned) {
     for (const kube::Object& owned : store.ByIndex(uid)) observed.owned.emplace(kind, *owned);
+  }
+  for (const kube::Resource& resource : kGangKinds) {
+    if (caches.owned.contains(KeyOfKind(resource))) observed.served.insert(KeyOfKind(resource));
   }
   observed.nodes = NodesOf(observed.pods, caches.nodes);
   observed.rendezvous = rendezvous.View(IdentityOf(observed.job));

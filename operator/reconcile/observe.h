@@ -18,7 +18,11 @@ struct Caches {
   kube::Store jobs;
   kube::Store pods;
   kube::Store nodes;
-  std::map<std::string, kube::Store> owned;  // of kOwnedKinds, by KeyOfKind
+  // By KeyOfKind: kOwnedKinds, and of kGangKinds those that are served.
+  std::map<std::string, kube::Store> owned;
+
+  // Before the first reader.
+  void AddOwned(const kube::Resource& resource);
 };
 
 inline constexpr kube::Resource kJobs{api::kGroup, api::kVersion, api::kPlural, api::kKind};

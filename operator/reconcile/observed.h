@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct Observed {
   // Of its pods, by name; absent where nothing is known of nodes.
   std::optional<std::map<std::string, Node>> nodes;
   std::map<std::string, Json> owned;  // objects beside the pods, by KeyOfKind
+  std::set<std::string> served;       // of kGangKinds, by KeyOfKind
   rendezvous::RendezvousView rendezvous;
   ClusterSettings settings;
   WallTime now{};

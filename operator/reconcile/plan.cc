@@ -7,6 +7,7 @@
 #include "operator/reconcile/decision.h"
 #include "operator/reconcile/desired_pod.h"
 #include "operator/reconcile/force_delete.h"
+#include "operator/reconcile/gang.h"
 #include "operator/reconcile/notes.h"
 #include "operator/reconcile/plan_objects.h"
 #include "operator/reconcile/progress.h"
@@ -74,7 +75,9 @@ void CreateMissing(const Observed& observed, const PodGroups& groups, Actions& a
   const std::vector<std::string> avoided = AvoidedNodes(observed.job.status, observed.now);
   for (int32_t slot = 0; slot < observed.job.spec.pod_count(); ++slot) {
     if (groups.slots.contains(slot) || IsGivenUp(observed.job, slot)) continue;
-    actions.push_back({CreatePod{DesiredPod(observed.job, slot, avoided)}, "the slot is free"});
+    Json pod = DesiredPod(observed.job, slot, avoided);
+    JoinGang(pod, observed.job, observed.served);
+    actions.push_back({CreatePod{std::move(pod)}, "the slot is free"});
   }
 }
 
@@ -90,6 +93,7 @@ void DeleteOthers(const PodGroups& groups, const FailureDecision& failures, Acti
 
 void PlanRun(const Observed& observed, const PodGroups& groups, const Decision& decision, Actions& actions) {
   const FailureDecision& failures = decision.failures;
+  const GangStart& gang = decision.gang;
   if (!HasFinalizer(observed.job)) actions.push_back({AddFinalizer{}, "pods must be gone before the job is"});
   PlanObjects(observed, actions);
   for (const Pod& pod : failures.to_mark) {
@@ -105,6 +109,11 @@ void PlanRun(const Observed& observed, const PodGroups& groups, const Decision& 
     actions.push_back({DeletePod{pod.name, pod.uid, pod.resource_version}, "it or its node failed"});
   }
   if (failures.recreates) return;
+  for (const Pod& pod : gang.to_delete) {
+    actions.push_back(
+        {DeletePod{pod.name, pod.uid}, "schedulingPolicy.gang.scheduleTimeoutSeconds has passed"});
+  }
+  if (gang.holds_back || !WhyNoGang(observed.job, observed.served).empty()) return;
   if (failures.to_delete.empty()) {
     for (const Pod& pod : FindRollout(observed, groups).to_replace) {
       actions.push_back({DeletePod{pod.name, pod.uid}, "spec.worker.template has changed"});
@@ -127,8 +136,9 @@ rendezvous::JobSettings SettingsFor(const Observed& observed, Mode mode) {
   const api::TrainingJobSpec& spec = observed.job.spec;
   const bool is_suspended = mode == Mode::kSuspend;
   const auto& round = observed.job.status.rendezvous;
+  const bool has_trained = api::IsTrue(observed.job.status.conditions, api::condition::kInitialized);
   return {
-      .min_members = spec.min_replicas(),
+      .min_members = has_trained ? spec.min_replicas() : std::max(spec.min_replicas(), GangSize(spec)),
       .max_members = spec.max_replicas(),
       .expected_members = is_suspended ? 0 : spec.worker.replicas,
       .standby_members = is_suspended ? 0 : spec.standby_replicas,
@@ -156,6 +166,7 @@ std::optional<std::chrono::milliseconds> NextLook(const Observed& observed, cons
   };
   consider(decision.deadline);
   consider(decision.failures.wait);
+  consider(decision.gang.next);
   if (decision.mode == Mode::kFinished) consider(UntilExpiry(observed, status));
   const bool trains = decision.mode == Mode::kRun && observed.rendezvous.world_size > 0;
   if (trains) consider(Seconds(kProgressPeriod));

@@ -17,7 +17,7 @@ namespace lockstep::reconcile {
 
 struct AddFinalizer {};
 struct RemoveFinalizer {};
-// One of kOwnedKinds.
+// One of kOwnedKinds or kGangKinds.
 struct ApplyObject {
   kube::Resource resource;
   Json object;

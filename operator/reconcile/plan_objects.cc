@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "operator/reconcile/gang.h"
 #include "operator/reconcile/owned_objects.h"
 
 namespace lockstep::reconcile {
@@ -22,6 +23,7 @@ void Delete(const Observed& observed, const kube::Resource& resource, const std:
 
 void PlanObjects(const Observed& observed, std::vector<PlannedAction>& actions) {
   std::vector<OwnedObject> objects = DesiredOwnedObjects(observed.job, observed.settings);
+  if (auto group = DesiredPodGroup(observed.job, observed.served)) objects.push_back(*std::move(group));
   std::set<std::string> wanted;
   for (OwnedObject& desired : objects) {
     wanted.insert(KeyOfKind(desired.resource));
@@ -37,6 +39,7 @@ void PlanObjects(const Observed& observed, std::vector<PlannedAction>& actions) 
     Delete(observed, resource, "the job wants no " + std::string(resource.kind), actions);
   };
   std::for_each(kOwnedKinds.begin(), kOwnedKinds.end(), delete_unwanted);
+  std::for_each(kGangKinds.begin(), kGangKinds.end(), delete_unwanted);
 }
 
 void PlanObjectsOfFinished(const Observed& observed, std::vector<PlannedAction>& actions) {

@@ -191,6 +191,7 @@ api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& gro
   }
   if (decision.mode == Mode::kRun) {
     ApplyFailures(observed, decision.failures, status);
+    status.gang = decision.gang.status;
   }
   Conditions set(observed, status);
   if (decision.mode == Mode::kFinished) SetFinished(set, decision);

@@ -36,6 +36,7 @@ inline constexpr std::string_view kFailurePolicy = "FailurePolicy";
 // Stalled, Scheduled=False
 inline constexpr std::string_view kSecretMissing = "SecretMissing";
 inline constexpr std::string_view kUnschedulable = "Unschedulable";
+inline constexpr std::string_view kGangUnavailable = "GangUnavailable";
 inline constexpr std::string_view kImagePull = "ImagePullFailed";
 inline constexpr std::string_view kContainerConfig = "ContainerConfigError";
 inline constexpr std::string_view kPodRejected = "PodRejected";  // quota, admission, or an invalid template

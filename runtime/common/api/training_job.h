@@ -290,6 +290,14 @@ struct RestartWindowStatus {
   friend bool operator==(const RestartWindowStatus&, const RestartWindowStatus&) = default;
 };
 
+// Of a gang that did not come together in time.
+struct GangStatus {
+  int32_t releases = 0;  // how often its places were given back
+  std::optional<WallTime> released_at;
+
+  friend bool operator==(const GangStatus&, const GangStatus&) = default;
+};
+
 // New pods of the job go elsewhere if they can.
 struct AvoidedNode {
   std::string name;
@@ -313,6 +321,7 @@ struct TrainingJobStatus {
   std::optional<RestartWindowStatus> restart_window;
   std::vector<int64_t> given_up_slots;     // by ShrinkJob, until the spec changes
   std::vector<AvoidedNode> avoided_nodes;  // newest first, at most 64
+  std::optional<GangStatus> gang;          // until the first round
   std::optional<RendezvousStatus> rendezvous;
   std::optional<ProgressStatus> progress;
   std::optional<CheckpointStatus> checkpoint;

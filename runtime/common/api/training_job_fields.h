@@ -250,6 +250,12 @@ void Describe(A& fields, Of<A, RestartWindowStatus>& status) {
 }
 
 template <typename A>
+void Describe(A& fields, Of<A, GangStatus>& status) {
+  fields.Field("releases", status.releases);
+  fields.Field("releasedAt", status.released_at);
+}
+
+template <typename A>
 void Describe(A& fields, Of<A, AvoidedNode>& status) {
   fields.Field("name", status.name, {.max_length = 253});
   fields.Field("since", status.since);
@@ -271,6 +277,7 @@ void Describe(A& fields, Of<A, TrainingJobStatus>& status) {
   fields.Field("restartWindow", status.restart_window);
   fields.Field("givenUpSlots", status.given_up_slots, {.max_items = 64});
   fields.Field("avoidedNodes", status.avoided_nodes, {.max_items = 64});
+  fields.Field("gang", status.gang);
   fields.Field("rendezvous", status.rendezvous);
   fields.Field("progress", status.progress);
   fields.Field("checkpoint", status.checkpoint);

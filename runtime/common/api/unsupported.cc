@@ -94,7 +94,11 @@ void CheckRunPolicy(const RunPolicy& policy, Fields& fields) {
 }
 
 void CheckSchedulingPolicy(const SchedulingPolicy& policy, Fields& fields) {
-  RefuseSection(fields, policy.gang.has_value(), "spec.schedulingPolicy.gang", "gang scheduling");
+  if (policy.gang) {
+    RefuseEnum(fields, policy.gang->provider == GangProvider::kWorkload,
+               "spec.schedulingPolicy.gang.provider", policy.gang->provider,
+               "Auto, None, Coscheduling or Volcano");
+  }
   RefuseSection(fields, !policy.queue_name.empty(), "spec.schedulingPolicy.queueName", "queueing");
   RefuseSection(fields, policy.topology.has_value(), "spec.schedulingPolicy.topology",
                 "placement by topology");

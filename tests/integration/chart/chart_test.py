@@ -33,6 +33,8 @@ JOB_RIGHTS = {
     ("networking.k8s.io", "networkpolicies", "create delete get list patch watch", ""),
     ("policy", "poddisruptionbudgets", "create delete get list patch watch", ""),
     ("autoscaling", "horizontalpodautoscalers", "create delete get list patch watch", ""),
+    ("scheduling.x-k8s.io", "podgroups", "create delete get list patch watch", ""),
+    ("scheduling.volcano.sh", "podgroups", "create delete get list patch watch", ""),
     ("", "events", "create patch", ""),
     ("events.k8s.io", "events", "create patch", ""),
 }

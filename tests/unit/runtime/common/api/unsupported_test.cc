@@ -74,7 +74,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Straggler", "/spec/healthPolicy", R"({"straggler": {}})", "spec.healthPolicy.straggler"},
         Case{"NodeFault", "/spec/healthPolicy", R"({"nodeFault": {"action": "Restart"}})",
              "spec.healthPolicy.nodeFault.action"},
-        Case{"Gang", "/spec/schedulingPolicy", R"({"gang": {}})", "spec.schedulingPolicy.gang"},
+        Case{"Gang", "/spec/schedulingPolicy", R"({"gang": {"provider": "Workload"}})",
+             "spec.schedulingPolicy.gang.provider"},
         Case{"Queue", "/spec/schedulingPolicy", R"({"queueName": "q"})", "spec.schedulingPolicy.queueName"},
         Case{"HostNetwork", "/spec/network", R"({"hostNetwork": true, "networkPolicy": "None"})",
              "spec.network.hostNetwork"},
@@ -116,7 +117,8 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
   json = With(json, "/spec/runPolicy",
               R"({"activeDeadlineSeconds": 5, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "None",
                   "forceDeleteAfterSeconds": 5})");
-  json = With(json, "/spec/schedulingPolicy", R"({"priorityClassName": "high"})");
+  json = With(json, "/spec/schedulingPolicy", R"({"priorityClassName": "high",
+                  "gang": {"minCount": 1, "scheduleTimeoutSeconds": 5}})");
   json = With(json, "/spec/network", R"({"networkPolicy": "Isolate"})");
   json = With(json, "/spec/observability", R"({"metricsPort": 9500})");
   json = With(json, "/spec/nprocPerNode", "2");
