@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "operator/reconcile/waiting.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/base/strings.h"
 
@@ -64,19 +65,39 @@ Rule Suspended(const Observed& observed, const PodGroups&) {
   return Decision{.mode = Mode::kSuspend};
 }
 
+std::optional<Seconds> UntilEndOf(const Observed& observed, std::optional<int64_t> limit) {
+  if (!limit) return std::nullopt;
+  const WallTime start = observed.job.status.start_time.value_or(observed.now);
+  return Seconds(static_cast<double>(*limit)) - Seconds(observed.now - start);
+}
+
 Rule PastDeadline(const Observed& observed, const PodGroups&) {
   const auto& limit = observed.job.spec.run_policy.active_deadline_seconds;
-  if (!limit || !observed.job.status.start_time) return std::nullopt;
-  if (observed.now - *observed.job.status.start_time < std::chrono::seconds(*limit)) return std::nullopt;
+  if (!limit || UntilEndOf(observed, limit) > Seconds(0)) return std::nullopt;
   return Fail(reason::kDeadlineExceeded,
               "active for longer than runPolicy.activeDeadlineSeconds, " + std::to_string(*limit));
 }
 
+bool HasMadeAStep(const Observed& observed) {
+  const auto& progress = observed.job.status.progress;
+  return observed.rendezvous.progress.step > 0 || (progress && progress->step > 0);
+}
+
+Rule PastStartupDeadline(const Observed& observed, const PodGroups&) {
+  const auto& limit = observed.job.spec.run_policy.startup_deadline_seconds;
+  if (!limit || HasMadeAStep(observed) || UntilEndOf(observed, limit) > Seconds(0)) return std::nullopt;
+  const auto waiting = FindWaitingReason(observed);
+  return Fail(reason::kStartupDeadlineExceeded, "no step within runPolicy.startupDeadlineSeconds, " +
+                                                    std::to_string(*limit) +
+                                                    (waiting ? "; last: " + waiting->message : ""));
+}
+
 std::optional<Seconds> UntilDeadline(const Observed& observed) {
-  const auto& limit = observed.job.spec.run_policy.active_deadline_seconds;
-  if (!limit) return std::nullopt;
-  const WallTime start = observed.job.status.start_time.value_or(observed.now);
-  return Seconds(static_cast<double>(*limit)) - Seconds(observed.now - start);
+  const api::RunPolicy& policy = observed.job.spec.run_policy;
+  const auto active = UntilEndOf(observed, policy.active_deadline_seconds);
+  if (HasMadeAStep(observed)) return active;
+  const auto startup = UntilEndOf(observed, policy.startup_deadline_seconds);
+  return active && startup ? std::min(active, startup) : active ? active : startup;
 }
 
 Decision Run(const Observed& observed, const PodGroups& groups) {
@@ -93,8 +114,8 @@ Decision Run(const Observed& observed, const PodGroups& groups) {
 }  // namespace
 
 Decision Decide(const Observed& observed, const PodGroups& groups) {
-  for (const auto rule :
-       {IgnoreForeign, Deleted, FinishedBefore, Invalid, Completed, Suspended, PastDeadline}) {
+  for (const auto rule : {IgnoreForeign, Deleted, FinishedBefore, Invalid, Completed, Suspended, PastDeadline,
+                          PastStartupDeadline}) {
     if (Rule decision = rule(observed, groups)) return *std::move(decision);
   }
   return Run(observed, groups);

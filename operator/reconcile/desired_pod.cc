@@ -5,6 +5,7 @@
 #include "operator/reconcile/avoided_nodes.h"
 #include "operator/reconcile/desired.h"
 #include "operator/reconcile/owned_objects.h"
+#include "operator/reconcile/placement.h"
 #include "operator/reconcile/rollout.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/protocol/environment.h"
@@ -85,6 +86,7 @@ void CompleteSpec(Json& pod_spec, const api::TrainingJob& job, int32_t slot) {
   if (spec.checkpoint) pod_spec["terminationGracePeriodSeconds"] = spec.checkpoint->grace_period_seconds;
   const std::string& priority = spec.scheduling_policy.priority_class_name;
   if (!priority.empty()) pod_spec["priorityClassName"] = priority;
+  KeepTogether(pod_spec, job);
   AddVolumes(pod_spec, job.metadata.name);
   for (Json& container : ListIn(pod_spec, "containers")) {
     if (StringAt(container, {"name"}) == spec.worker.container_name) CompleteTrainer(container, spec, slot);

@@ -32,7 +32,7 @@ std::vector<EventNote> NotesOfConditions(const api::TrainingJobStatus& before,
   for (const api::Condition& now : after.conditions) {
     const api::Condition* old = api::FindCondition(before.conditions, now.type);
     const bool is_new = old == nullptr || old->status != now.status || old->reason != now.reason;
-    if (!is_new || !IsToldOf(now.type)) continue;
+    if (!is_new || !(IsToldOf(now.type) || now.reason == api::reason::kShrunk)) continue;
     if (now.status == api::ConditionStatus::kTrue) {
       notes.push_back({IsWarning(now.type), now.reason, "Reconcile", now.message});
     } else if (now.type == condition::kSuspended && old != nullptr) {

@@ -13,6 +13,7 @@
 #include "operator/reconcile/progress.h"
 #include "operator/reconcile/rollout.h"
 #include "operator/reconcile/status.h"
+#include "operator/reconcile/waiting.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/api/names.h"
 
@@ -167,6 +168,7 @@ std::optional<std::chrono::milliseconds> NextLook(const Observed& observed, cons
   consider(decision.deadline);
   consider(decision.failures.wait);
   consider(decision.gang.next);
+  if (decision.mode == Mode::kRun) consider(UntilShrunk(observed));
   if (decision.mode == Mode::kFinished) consider(UntilExpiry(observed, status));
   const bool trains = decision.mode == Mode::kRun && observed.rendezvous.world_size > 0;
   if (trains) consider(Seconds(kProgressPeriod));

@@ -107,9 +107,15 @@ void SetMembership(const Observed& observed, Conditions& set) {
     set.True(condition::kInitialized, reason::kRoundFormed);
     set.Clear(condition::kRestarting, reason::kRecovered);
     if (view.members.size() < wanted) {
-      set.True(
-          condition::kDegraded, reason::kReplicasMissing,
-          CountOf(static_cast<int64_t>(view.members.size()), static_cast<int64_t>(wanted), "replicas train"));
+      const std::string train =
+          CountOf(static_cast<int64_t>(view.members.size()), static_cast<int64_t>(wanted), "replicas train");
+      const auto until_shrunk = UntilShrunk(observed);
+      if (until_shrunk && *until_shrunk <= Seconds(0)) {
+        set.True(condition::kDegraded, reason::kShrunk,
+                 train + "; the job goes on so until there is room for more");
+      } else {
+        set.True(condition::kDegraded, reason::kReplicasMissing, train);
+      }
     } else {
       set.Clear(condition::kDegraded, reason::kAllReplicasIn);
     }

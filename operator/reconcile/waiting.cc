@@ -50,4 +50,16 @@ std::optional<WaitingReason> FindWaitingReason(const Observed& observed) {
   return std::nullopt;
 }
 
+std::optional<Seconds> UntilShrunk(const Observed& observed) {
+  const auto& elastic = observed.job.spec.elastic_policy;
+  if (!elastic) return std::nullopt;
+  std::optional<WallTime> oldest;
+  for (const Pod& pod : observed.pods) {
+    const bool has_no_place = pod.phase == PodPhase::kPending && pod.node.empty() && !pod.deleting;
+    if (has_no_place && pod.created) oldest = std::min(oldest.value_or(*pod.created), *pod.created);
+  }
+  if (!oldest) return std::nullopt;
+  return Seconds(elastic->shrink_after_seconds) - Seconds(observed.now - *oldest);
+}
+
 }  // namespace lockstep::reconcile

@@ -74,11 +74,6 @@ void CheckCheckpoint(const CheckpointSpec& checkpoint, Fields& fields) {
              checkpoint.on_termination, "Save");
 }
 
-void CheckElasticPolicy(const ElasticPolicy& elastic, Fields& fields) {
-  RefuseChange(fields, "spec.elasticPolicy.shrinkAfterSeconds", elastic.shrink_after_seconds,
-               ElasticPolicy{}.shrink_after_seconds);
-}
-
 void CheckHealthPolicy(const HealthPolicy& policy, Fields& fields) {
   const std::string path = "spec.healthPolicy.";
   RefuseSection(fields, policy.straggler.has_value(), path + "straggler", "finding stragglers");
@@ -88,11 +83,6 @@ void CheckHealthPolicy(const HealthPolicy& policy, Fields& fields) {
   }
 }
 
-void CheckRunPolicy(const RunPolicy& policy, Fields& fields) {
-  RefuseSection(fields, policy.startup_deadline_seconds.has_value(), "spec.runPolicy.startupDeadlineSeconds",
-                "a deadline for starting up");
-}
-
 void CheckSchedulingPolicy(const SchedulingPolicy& policy, Fields& fields) {
   if (policy.gang) {
     RefuseEnum(fields, policy.gang->provider == GangProvider::kWorkload,
@@ -100,8 +90,6 @@ void CheckSchedulingPolicy(const SchedulingPolicy& policy, Fields& fields) {
                "Auto, None, Coscheduling or Volcano");
   }
   RefuseSection(fields, !policy.queue_name.empty(), "spec.schedulingPolicy.queueName", "queueing");
-  RefuseSection(fields, policy.topology.has_value(), "spec.schedulingPolicy.topology",
-                "placement by topology");
 }
 
 void CheckNetworkAndObservability(const TrainingJobSpec& spec, Fields& fields) {
@@ -131,9 +119,7 @@ std::vector<UnsupportedField> FindUnsupported(const TrainingJobSpec& spec) {
   RefuseEnum(fields, spec.success_policy != SuccessPolicy::kAll, "spec.successPolicy", spec.success_policy,
              "All");
   if (spec.checkpoint) CheckCheckpoint(*spec.checkpoint, fields);
-  if (spec.elastic_policy) CheckElasticPolicy(*spec.elastic_policy, fields);
   CheckHealthPolicy(spec.health_policy, fields);
-  CheckRunPolicy(spec.run_policy, fields);
   CheckSchedulingPolicy(spec.scheduling_policy, fields);
   CheckNetworkAndObservability(spec, fields);
   return fields;

@@ -371,5 +371,47 @@ TEST(MakePlan, HoldsADeletedJobUntilItsPodsAreGone) {
   EXPECT_FALSE(plan.rendezvous.has_value());
 }
 
+// ---- starting in time, and with fewer
+
+TEST(MakePlan, FailsAJobThatMakesNoStepInTime) {
+  JobWorld world;
+  world.Pending(0).Running(1);
+  world.observed().pods[0].unschedulable = "0/3 nodes fit";
+  world.observed().job.spec.run_policy.startup_deadline_seconds = 60;
+  world.observed().job.status.start_time = world.observed().now - std::chrono::seconds(59);
+  const Plan early = MakePlan(world.observed());
+  EXPECT_FALSE(api::IsFinished(early.status.conditions));
+  EXPECT_EQ(early.requeue_after, std::chrono::seconds(1));
+  world.observed().now += std::chrono::seconds(1);
+  const api::Condition failed = ConditionOf(MakePlan(world.observed()), condition::kFailed);
+  EXPECT_EQ(failed.reason, "StartupDeadlineExceeded");
+  EXPECT_EQ(failed.message,
+            "no step within runPolicy.startupDeadlineSeconds, 60; last: pod job-worker-0: 0/3 nodes fit");
+}
+
+TEST(MakePlan, KeepsAJobThatEverMadeAStepBeyondTheStartupDeadline) {
+  JobWorld world;
+  world.Pending(0).Pending(1);
+  world.observed().job.spec.run_policy.startup_deadline_seconds = 60;
+  world.observed().job.status.start_time = world.observed().now - std::chrono::hours(1);
+  world.observed().job.status.progress = api::ProgressStatus{.step = 1};
+  EXPECT_FALSE(api::IsFinished(MakePlan(world.observed()).status.conditions));
+}
+
+TEST(MakePlan, SaysThatAnElasticJobHasShrunkWhereThereIsNoRoom) {
+  JobWorld world;
+  world.Elastic(1, 4).Running(0).Pending(1).Round(2, {0}, 5);
+  world.observed().pods[1].created = world.observed().now - std::chrono::seconds(55);
+  const Plan early = MakePlan(world.observed());
+  EXPECT_EQ(ConditionOf(early, condition::kDegraded).reason, "ReplicasMissing");
+  EXPECT_EQ(early.requeue_after, std::chrono::seconds(5));
+  world.observed().job.status = early.status;
+  world.observed().now += std::chrono::seconds(5);
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_EQ(ConditionOf(plan, condition::kDegraded).reason, "Shrunk");
+  EXPECT_THAT(EventsOf(plan), Contains("Shrunk"));
+  EXPECT_THAT(ActionsOf(plan), IsEmpty()) << "the pod goes on asking for room";
+}
+
 }  // namespace
 }  // namespace lockstep::reconcile

@@ -64,13 +64,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"GoogleStorage", "/spec/checkpoint", R"({"uri": "gs://b"})", "spec.checkpoint.uri"},
         Case{"OnTermination", "/spec/checkpoint", R"({"uri": "s3://b", "onTermination": "None"})",
              "spec.checkpoint.onTermination"},
-        Case{"ShrinkAfter", "/spec/elasticPolicy",
-             R"({"minReplicas": 1, "maxReplicas": 2, "shrinkAfterSeconds": 5})",
-             "spec.elasticPolicy.shrinkAfterSeconds"},
-        Case{"StartupDeadline", "/spec/runPolicy", R"({"startupDeadlineSeconds": 5})",
-             "spec.runPolicy.startupDeadlineSeconds"},
-        Case{"Topology", "/spec/schedulingPolicy", R"({"topology": {"key": "k"}})",
-             "spec.schedulingPolicy.topology"},
         Case{"Straggler", "/spec/healthPolicy", R"({"straggler": {}})", "spec.healthPolicy.straggler"},
         Case{"NodeFault", "/spec/healthPolicy", R"({"nodeFault": {"action": "Restart"}})",
              "spec.healthPolicy.nodeFault.action"},
@@ -103,7 +96,7 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
                   "keepLast": 1, "resume": 5, "onTermination": "Save", "gracePeriodSeconds": 5})");
   json = With(json, "/spec/rendezvous", R"({"joinTimeoutSeconds": 5, "lastCallSeconds": 0})");
   json = With(json, "/spec/elasticPolicy",
-              R"({"minReplicas": 1, "maxReplicas": 4, "growDelaySeconds": 0,
+              R"({"minReplicas": 1, "maxReplicas": 4, "growDelaySeconds": 0, "shrinkAfterSeconds": 5,
                   "metrics": [{"type": "Pods"}]})");
   json = With(
       json, "/spec/failurePolicy",
@@ -114,10 +107,11 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
   json = With(json, "/spec/healthPolicy",
               R"({"firstStepTimeoutSeconds": 5, "stepTimeoutSeconds": 5, "stepTimeoutFactor": 5,
                   "onHang": "ReplacePod", "nodeFault": {"conditions": [{"type": "GpuBad"}], "taints": [{"key": "bad"}]}})");
-  json = With(json, "/spec/runPolicy",
-              R"({"activeDeadlineSeconds": 5, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "None",
+  json = With(
+      json, "/spec/runPolicy",
+      R"({"activeDeadlineSeconds": 5, "startupDeadlineSeconds": 5, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "None",
                   "forceDeleteAfterSeconds": 5})");
-  json = With(json, "/spec/schedulingPolicy", R"({"priorityClassName": "high",
+  json = With(json, "/spec/schedulingPolicy", R"({"priorityClassName": "high", "topology": {"key": "rack"},
                   "gang": {"minCount": 1, "scheduleTimeoutSeconds": 5}})");
   json = With(json, "/spec/network", R"({"networkPolicy": "Isolate"})");
   json = With(json, "/spec/observability", R"({"metricsPort": 9500})");
