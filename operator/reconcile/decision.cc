@@ -35,10 +35,16 @@ Rule FinishedBefore(const Observed& observed, const PodGroups&) {
   return Decision{.mode = Mode::kFinished};
 }
 
+// A job that was never valid fails. Of one that was, the pods go on by the spec they were made from, and the
+// job goes on with them once its spec is valid again. To suspend it, its spec need not be.
 Rule Invalid(const Observed& observed, const PodGroups&) {
-  if (!observed.violations.empty()) return Fail(reason::kInvalidSpec, Join(observed.violations, "; "));
-  if (!observed.unsupported.empty()) return Fail(reason::kNotImplemented, Join(observed.unsupported, "; "));
-  return std::nullopt;
+  if (IsValid(observed)) return std::nullopt;
+  const bool is_read = observed.violations.empty();
+  const std::string_view why = is_read ? reason::kNotImplemented : reason::kInvalidSpec;
+  std::string message = Join(is_read ? observed.unsupported : observed.violations, "; ");
+  if (observed.job.status.observed_generation == 0) return Fail(why, std::move(message));
+  if (observed.job.spec.suspend) return std::nullopt;
+  return Decision{.mode = Mode::kHold, .reason = why, .message = std::move(message)};
 }
 
 bool ReachedTheEnd(const Observed& observed) {
@@ -114,7 +120,7 @@ Decision Run(const Observed& observed, const PodGroups& groups) {
 }  // namespace
 
 Decision Decide(const Observed& observed, const PodGroups& groups) {
-  for (const auto rule : {IgnoreForeign, Deleted, FinishedBefore, Invalid, Completed, Suspended, PastDeadline,
+  for (const auto rule : {IgnoreForeign, Deleted, FinishedBefore, Completed, Invalid, Suspended, PastDeadline,
                           PastStartupDeadline}) {
     if (Rule decision = rule(observed, groups)) return *std::move(decision);
   }

@@ -17,16 +17,16 @@ enum class Mode {
   kDelete,    // the object is going away
   kFinished,  // Complete or Failed, now or before
   kSuspend,
+  kHold,   // its spec has become invalid: what runs goes on as it is until the spec is mended
   kDrain,  // training has reached its end; the last workers are leaving
   kRun,
 };
 
 struct Decision {
   Mode mode = Mode::kRun;
-  // Of kFinished, where this pass finishes it: Complete or Failed with a reason of api::reason. Empty: it was
-  // before.
+  // Of kFinished, where this pass finishes it: Complete or Failed. Empty: it was before.
   std::string_view finish_as;
-  std::string_view reason;
+  std::string_view reason;  // of api::reason: why it finishes, or is held
   std::string message;
   FailureDecision failures;         // of kRun
   GangStart gang;                   // of kRun

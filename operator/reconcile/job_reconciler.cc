@@ -63,7 +63,7 @@ void JobReconciler::ConfigureRendezvous(const Observed& observed, const Plan& pl
   if (plan.rendezvous) {
     dependencies_.rendezvous.Configure(job, *plan.rendezvous);
     for (const rendezvous::PodEnd& end : plan.lost) dependencies_.rendezvous.PodGone(job, end);
-  } else {
+  } else if (!plan.keeps_rendezvous) {
     dependencies_.rendezvous.Forget(job);
   }
 }

@@ -36,4 +36,8 @@ struct Observed {
   WallTime now{};
 };
 
+[[nodiscard]] inline bool IsValid(const Observed& observed) {
+  return observed.violations.empty() && observed.unsupported.empty();
+}
+
 }  // namespace lockstep::reconcile

@@ -151,10 +151,18 @@ rendezvous::JobSettings SettingsFor(const Observed& observed, Mode mode) {
 
 // While pods live they may ask; the answers also tell them that the job is over.
 bool NeedsRendezvous(const Observed& observed, Mode mode) {
-  if (!observed.violations.empty() || !observed.unsupported.empty()) return false;
   if (mode == Mode::kRun || mode == Mode::kDrain) return true;
   return std::any_of(observed.pods.begin(), observed.pods.end(),
                      [](const Pod& pod) { return pod.IsActive(); });
+}
+
+void PlanRendezvous(const Observed& observed, Mode mode, Plan& plan) {
+  if (!NeedsRendezvous(observed, mode)) return;
+  if (IsValid(observed) || mode == Mode::kSuspend) {
+    plan.rendezvous = SettingsFor(observed, mode);
+  } else {
+    plan.keeps_rendezvous = true;
+  }
 }
 
 // The earliest moment at which another decision may be due though nothing happens.
@@ -170,7 +178,8 @@ std::optional<std::chrono::milliseconds> NextLook(const Observed& observed, cons
   consider(decision.gang.next);
   if (decision.mode == Mode::kRun) consider(UntilShrunk(observed));
   if (decision.mode == Mode::kFinished) consider(UntilExpiry(observed, status));
-  const bool trains = decision.mode == Mode::kRun && observed.rendezvous.world_size > 0;
+  const bool may_train = decision.mode == Mode::kRun || decision.mode == Mode::kHold;
+  const bool trains = may_train && observed.rendezvous.world_size > 0;
   if (trains) consider(Seconds(kProgressPeriod));
   if (!next) return std::nullopt;
   return std::chrono::ceil<std::chrono::milliseconds>(*next);
@@ -191,11 +200,12 @@ Plan MakePlan(const Observed& observed) {
     case Mode::kSuspend: DeletePods(observed.pods, Any, "spec.suspend is true", plan.actions); break;
     case Mode::kRun: PlanRun(observed, groups, decision, plan.actions); break;
     case Mode::kDrain:
+    case Mode::kHold:
     case Mode::kIgnore: break;
   }
   const auto next_force = PlanForceDeletions(observed, plan.actions);
   plan.lost = decision.failures.lost;
-  if (NeedsRendezvous(observed, decision.mode)) plan.rendezvous = SettingsFor(observed, decision.mode);
+  PlanRendezvous(observed, decision.mode, plan);
   plan.events = MakeNotes(observed, decision, plan);
   plan.requeue_after = NextLook(observed, decision, plan.status, next_force);
   return plan;

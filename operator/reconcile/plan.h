@@ -59,7 +59,8 @@ struct Plan {
   bool ignored = false;                               // not our job: touch nothing
   std::vector<rendezvous::PodEnd> lost;               // told to the rendezvous first
   std::vector<PlannedAction> actions;                 // in this order
-  std::optional<rendezvous::JobSettings> rendezvous;  // absent: forget the job's rounds
+  std::optional<rendezvous::JobSettings> rendezvous;  // absent: forget the job's rounds, unless …
+  bool keeps_rendezvous = false;                      // … they go on by the settings they have
   api::TrainingJobStatus status;                      // written last, where it differs
   std::vector<kube::EventNote> events;                // once the status is written
   std::optional<std::chrono::milliseconds> requeue_after;

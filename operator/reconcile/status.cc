@@ -202,6 +202,7 @@ api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& gro
   Conditions set(observed, status);
   if (decision.mode == Mode::kFinished) SetFinished(set, decision);
   if (decision.mode == Mode::kSuspend) SetSuspended(set);
+  if (decision.mode == Mode::kHold) set.True(condition::kStalled, decision.reason, decision.message);
   if (decision.mode == Mode::kRun || decision.mode == Mode::kDrain) SetRunning(observed, groups, set);
   if (status.rendezvous && (decision.mode == Mode::kFinished || decision.mode == Mode::kSuspend)) {
     status.rendezvous->world_size = 0;
@@ -224,6 +225,8 @@ api::TrainingJobStatus StatusAfterRefusal(const Observed& observed, api::Trainin
   Conditions set(observed, status);
   if (refusal.code != ErrorCode::kInvalidArgument) {
     set.True(condition::kStalled, reason::kPodRejected, refusal.message);
+  } else if (observed.job.status.observed_generation > 0) {  // its spec was better before, and may be again
+    set.True(condition::kStalled, reason::kInvalidSpec, refusal.message);
   } else {
     set.True(condition::kFailed, reason::kInvalidSpec, refusal.message);
     status.completion_time = observed.now;

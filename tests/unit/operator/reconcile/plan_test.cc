@@ -158,6 +158,58 @@ TEST(MakePlan, FailsAJobThatAsksForWhatIsNotThereYet) {
   EXPECT_EQ(ConditionOf(MakePlan(world.observed()), condition::kFailed).reason, "NotImplemented");
 }
 
+// Two that train; then the user asks for what cannot be.
+JobWorld WorldThatBecameInvalid() {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 5);
+  world.observed().job.status = MakePlan(world.observed()).status;
+  world.observed().job.metadata.generation = 2;
+  world.observed().job.spec.worker.replicas = 1;
+  world.observed().violations = {"spec.worker.replicas: must lie within elasticPolicy, 2 to 4"};
+  return world;
+}
+
+TEST(MakePlan, LetsAJobTrainOnWhoseSpecBecameInvalid) {
+  JobWorld world = WorldThatBecameInvalid();
+  world.Failed(2, 1);
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), IsEmpty());
+  EXPECT_TRUE(plan.keeps_rendezvous);
+  EXPECT_FALSE(plan.rendezvous.has_value());
+  const api::Condition stalled = ConditionOf(plan, condition::kStalled);
+  EXPECT_EQ(stalled.reason, "InvalidSpec");
+  EXPECT_EQ(stalled.message, "spec.worker.replicas: must lie within elasticPolicy, 2 to 4");
+  EXPECT_EQ(plan.status.state, "Stalled");
+  EXPECT_EQ(plan.status.observed_generation, 2);
+  EXPECT_THAT(EventsOf(plan), ElementsAre("InvalidSpec"));
+  EXPECT_EQ(plan.status.goodput->activity, api::Activity::kTraining);
+  world.observed().job.status = plan.status;
+  EXPECT_EQ(MakePlan(world.observed()).status, plan.status) << "and nothing is written";
+}
+
+TEST(MakePlan, RecoversOnceTheSpecIsMended) {
+  JobWorld world = WorldThatBecameInvalid();
+  world.observed().job.status = MakePlan(world.observed()).status;
+  world.observed().violations.clear();
+  world.observed().job.spec.worker.replicas = 2;
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), IsEmpty());
+  EXPECT_TRUE(plan.rendezvous.has_value());
+  EXPECT_EQ(plan.status.state, "Running");
+}
+
+TEST(MakePlan, CompletesAndSuspendsAJobWhateverItsSpecSays) {
+  JobWorld done = WorldThatBecameInvalid();
+  done.observed().pods.clear();
+  done.Succeeded(0).Succeeded(1);
+  EXPECT_EQ(MakePlan(done.observed()).status.state, "Complete");
+  JobWorld suspended = WorldThatBecameInvalid();
+  suspended.observed().job.spec.suspend = true;
+  const Plan plan = MakePlan(suspended.observed());
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("delete job-worker-1", "delete job-worker-0"));
+  EXPECT_EQ(plan.rendezvous->expected_members, 0);
+}
+
 // ---- failures
 
 TEST(MakePlan, MarksThenCountsThenReplacesAFailedPod) {

@@ -185,13 +185,17 @@ TEST(Status, SaysWhyTheApiServerRefusesAPodAndMovesNoTimeOnRetries) {
   EXPECT_EQ(StatusAfterRefusal(world.observed(), MakePlan(world.observed()).status, quota), waiting);
 }
 
-TEST(Status, FailsAJobWhosePodsAreInvalid) {
+TEST(Status, FailsAJobWhoseFirstPodsAreInvalidAndWaitsWhereALaterSpecIs) {
   JobWorld world;
   const Error invalid{ErrorCode::kInvalidArgument, "spec.worker.template: 422 spec.x: bad"};
   const auto planned = MakePlan(world.observed()).status;
   const auto failed = StatusAfterRefusal(world.observed(), planned, invalid);
   EXPECT_EQ(failed.state, "Failed");
   EXPECT_EQ(api::FindCondition(failed.conditions, condition::kFailed)->message, invalid.message);
+  world.observed().job.status = planned;
+  const auto stalled = StatusAfterRefusal(world.observed(), planned, invalid);
+  EXPECT_EQ(stalled.state, "Stalled");
+  EXPECT_EQ(api::FindCondition(stalled.conditions, condition::kStalled)->reason, "InvalidSpec");
 }
 
 }  // namespace
