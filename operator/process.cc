@@ -13,7 +13,9 @@
 #include "operator/kube/informer.h"
 #include "operator/kube/leader_election.h"
 #include "operator/kube/rest_client.h"
+#include "operator/reconcile/gang.h"
 #include "operator/reconcile/job_reconciler.h"
+#include "operator/reconcile/owned_objects.h"
 #include "operator/rendezvous/host.h"
 #include "operator/rendezvous/pod_feed.h"
 #include "operator/rendezvous/token_review.h"
@@ -70,7 +72,7 @@ class Process {
                                    {"metrics_port", health->port()},
                                    {"namespace", name_space_}});
     Unlabel();
-    StartInformers();
+    StartInformers(stop);
     if (!AwaitCaches(stop)) return {};
     if (config_.leader_elect && !election_.Acquire(stop)) return {};
     auto led = Lead(stop);
@@ -90,7 +92,7 @@ class Process {
                 [this] { return caches_synced_ ? std::string() : std::string("caches are not filled yet"); }};
   }
 
-  void StartInformers() {
+  void StartInformers(const std::stop_token& stop) {
     const auto enqueue_owner = [this](const kube::ObjectChange& change) { Enqueue(KeyOfOwner(change)); };
     const auto on_pod = [this](const kube::ObjectChange& change) {
       pod_feed_.OnChange(change);  // first: the round must not wait for a reconcile
@@ -100,28 +102,83 @@ class Process {
         Label(api::kLabelManagedBy, api::kManagedByValue) + "," + std::string(api::kLabelJob);
     Add(reconcile::kJobs, "", caches_.jobs, [this](const auto& change) { Enqueue(KeyOfJob(change)); });
     Add(kube::kPods, Label(api::kLabelName, api::kWorkerNameValue), caches_.pods, on_pod);
-    Add(kube::kServices, ours, caches_.services, enqueue_owner);
-    Add(kube::kConfigMaps, ours, caches_.config_maps, enqueue_owner);
+    for (const kube::Resource& resource : reconcile::kOwnedKinds) {
+      Add(resource, ours, caches_.owned.at(reconcile::KeyOfKind(resource)), enqueue_owner);
+    }
+    AddGangKinds(ours, enqueue_owner, stop);
+    AddNodes(stop);
     for (const auto& informer : informers_) informer->Start();
+  }
+
+  // Whether the kind is there and may be read; asks until the API server answers.
+  bool MayList(const kube::Resource& resource, const std::string& name_space, const std::stop_token& stop) {
+    while (true) {
+      const auto page = client_.List(resource, {.name_space = name_space, .limit = 1}, stop);
+      if (page.ok() || stop.stop_requested()) return page.ok();
+      const ErrorCode code = page.error().code;
+      if (code == ErrorCode::kForbidden || code == ErrorCode::kNotFound) return false;
+      log::Warning("cannot tell whether a kind may be read; asking again",
+                   {{"kind", resource.kind}, {"error", page.error().ToString()}});
+      Pause(std::chrono::seconds(1), stop);
+    }
+  }
+
+  static void Pause(std::chrono::milliseconds time, const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any pause;
+    std::unique_lock lock(mutex);
+    pause.wait_for(lock, stop, time, [] { return false; });
+  }
+
+  // Nodes belong to the cluster: who looks after one namespace may lack the right.
+  void AddNodes(const std::stop_token& stop) {
+    if (MayList(kube::kNodes, "", stop)) {
+      return Add(kube::kNodes, "", caches_.nodes, [this](const auto& change) { OnNode(change); });
+    }
+    log::Info(
+        "may not read nodes: pods on dead nodes are left to Kubernetes, and healthPolicy.nodeFault and "
+        "runPolicy.forceDeleteAfterSeconds do not act");
+  }
+
+  // Of other schedulers; what is installed later is found at the next start.
+  void AddGangKinds(const std::string& selector, const kube::Informer::Handler& handler,
+                    const std::stop_token& stop) {
+    for (const kube::Resource& resource : reconcile::kGangKinds) {
+      if (!MayList(resource, config_.watch_namespace, stop)) continue;
+      log::Info("gang scheduling found", {{"kind", reconcile::KeyOfKind(resource)}});
+      caches_.AddOwned(resource);
+      Add(resource, selector, caches_.owned.at(reconcile::KeyOfKind(resource)), handler);
+    }
+  }
+
+  // New ones have no pods yet, and most changes of others are no news to us.
+  void OnNode(const kube::ObjectChange& change) {
+    if (change.before == nullptr) return;
+    if (change.after != nullptr &&
+        reconcile::NodeFromJson(*change.before) == reconcile::NodeFromJson(*change.after)) {
+      return;
+    }
+    const std::string name = kube::KeyOf(*change.before).name;
+    for (const kube::Object& pod : caches_.pods.All()) {
+      if (StringAt(*pod, {"spec", "nodeName"}) == name) Enqueue(KeyOfOwner({pod, pod}));
+    }
   }
 
   void Add(const kube::Resource& resource, std::string selector, kube::Store& store,
            kube::Informer::Handler handler) {
+    const std::string name_space = resource == kube::kNodes ? "" : config_.watch_namespace;
     informers_.push_back(std::make_unique<kube::Informer>(
-        client_, kube::InformerOptions{resource, config_.watch_namespace, std::move(selector), {}}, store,
+        client_, kube::InformerOptions{resource, name_space, std::move(selector), {}}, store,
         std::move(handler)));
   }
 
   bool AwaitCaches(const std::stop_token& stop) {
-    std::mutex mutex;
-    std::condition_variable_any poll;
-    std::unique_lock lock(mutex);
     const auto synced = [this] {
       return std::all_of(informers_.begin(), informers_.end(),
                          [](const auto& informer) { return informer->synced(); });
     };
     while (!synced()) {
-      poll.wait_for(lock, stop, std::chrono::milliseconds(5), [] { return false; });
+      Pause(std::chrono::milliseconds(5), stop);
       if (stop.stop_requested()) return false;
     }
     caches_synced_ = true;

@@ -15,9 +15,12 @@ struct Resource {
   std::string_view version;
   std::string_view plural;
   std::string_view kind;
+
+  friend bool operator==(const Resource&, const Resource&) = default;
 };
 
 inline constexpr Resource kPods{"", "v1", "pods", "Pod"};
+inline constexpr Resource kNodes{"", "v1", "nodes", "Node"};
 inline constexpr Resource kServices{"", "v1", "services", "Service"};
 inline constexpr Resource kConfigMaps{"", "v1", "configmaps", "ConfigMap"};
 inline constexpr Resource kSecrets{"", "v1", "secrets", "Secret"};

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "operator/reconcile/owned_objects.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/training_job_json.h"
 
@@ -15,8 +16,8 @@ namespace {
 // As many requests of one stage at once: more do not make the API server faster (measured with bare clients).
 constexpr std::size_t kParallelWrites = 8;
 
-// Actions of one stage do not depend on each other; a later stage waits for the ones before. The finalizer,
-// the Service and the ConfigMap are all there before the first pod is.
+// Actions of one stage do not depend on each other; a later stage waits for the ones before. The finalizer
+// and all objects beside the pods are there before the first pod is.
 int StageOf(const Action& action) { return std::max(static_cast<int>(action.index()), 2); }
 
 // Calls `work` for each index from several threads, until one call fails.
@@ -40,6 +41,18 @@ Error Foreign(const kube::Resource& resource, const kube::ObjectKey& key) {
               " exists and does not belong to this job; delete or rename one of the two"};
 }
 
+// Says which field of the job is to be mended where an object made from it is not valid.
+Error WithField(const Error& error, const Action& action) {
+  if (error.code != ErrorCode::kInvalidArgument) return error;
+  if (std::holds_alternative<CreatePod>(action)) {
+    return error.WithContext("spec.worker.template: the API server refuses the pod");
+  }
+  const auto* apply = std::get_if<ApplyObject>(&action);
+  if (apply == nullptr) return error;
+  const std::string field = apply->resource == kAutoscalers ? "spec.elasticPolicy.metrics" : "spec";
+  return error.WithContext(field + ": the API server refuses the " + std::string(apply->resource.kind));
+}
+
 }  // namespace
 
 class Applier::Executor {
@@ -57,11 +70,19 @@ class Applier::Executor {
     std::erase(finalizers, api::kFinalizer);
     return PatchFinalizers(Json(finalizers));
   }
-  Result<void> operator()(const ApplyService& action) {
-    return ApplyOwned(kube::kServices, action.object, caches_.services);
+  // What nobody has seen yet is created: one request where to look and to apply are two.
+  Result<void> operator()(const ApplyObject& action) {
+    kube::Store& cache = caches_.owned.at(KeyOfKind(action.resource));
+    if (cache.Get(kube::KeyOf(action.object)) == nullptr) {
+      auto created = client_.Create(action.resource, action.object);
+      if (created.ok()) return Learn(cache, std::move(created).value());
+      if (created.error().code != ErrorCode::kAlreadyExists) return created.error();
+    }
+    return ApplyOwned(action.resource, action.object, cache);
   }
-  Result<void> operator()(const ApplyConfigMap& action) {
-    return ApplyOwned(kube::kConfigMaps, action.object, caches_.config_maps);
+  Result<void> operator()(const DeleteObject& action) {
+    const auto deleted = client_.Delete(action.resource, KeyIn(action.name), {.uid = action.uid});
+    return deleted.ok() ? Result<void>() : GoneIsFine(deleted.error());
   }
   Result<void> operator()(const CreatePod& action) {
     auto created = client_.Create(kube::kPods, action.object);
@@ -73,20 +94,19 @@ class Applier::Executor {
       }
     }
     if (!created.ok()) return created.error();
-    caches_.pods.Learn(std::move(created).value());
-    return {};
+    return Learn(caches_.pods, std::move(created).value());
   }
   Result<void> operator()(const MarkPod& action) {
     const Json patch = {{"metadata",
                          {{"resourceVersion", action.resource_version},
                           {"annotations", {{api::kAnnotationAttempt, std::to_string(action.attempt)}}}}}};
     LOCKSTEP_TRY(Json pod, client_.Patch(kube::kPods, KeyIn(action.name), patch, Ours()));
-    caches_.pods.Learn(std::move(pod));
-    return {};
+    return Learn(caches_.pods, std::move(pod));
   }
   Result<void> operator()(const DeletePod& action) {
-    auto deleted = client_.Delete(kube::kPods, KeyIn(action.name),
-                                  {.uid = action.uid, .resource_version = action.resource_version});
+    kube::DeleteOptions options{.uid = action.uid, .resource_version = action.resource_version};
+    if (action.by_force) options.grace_seconds = 0;
+    auto deleted = client_.Delete(kube::kPods, KeyIn(action.name), options);
     if (!deleted.ok()) return GoneIsFine(deleted.error());
     if (StringAt(*deleted, {"kind"}) == kube::kPods.kind) caches_.pods.Learn(std::move(deleted).value());
     return {};
@@ -98,6 +118,10 @@ class Applier::Executor {
   }
 
  private:
+  static Result<void> Learn(kube::Store& cache, Json object) {
+    cache.Learn(std::move(object));
+    return {};
+  }
   // Not so a conflict: the cache is behind, and only a later pass knows whether it is still to go.
   static Result<void> GoneIsFine(const Error& error) {
     return error.code == ErrorCode::kNotFound ? Result<void>() : Result<void>(error);
@@ -114,8 +138,7 @@ class Applier::Executor {
         {"metadata",
          {{"resourceVersion", job_.metadata.resource_version}, {"finalizers", std::move(finalizers)}}}};
     LOCKSTEP_TRY(Json job, client_.Patch(kJobs, KeyIn(job_.metadata.name), patch, Ours()));
-    caches_.jobs.Learn(std::move(job));
-    return {};
+    return Learn(caches_.jobs, std::move(job));
   }
 
   // Apply takes fields over by force, so look first whose object it is.
@@ -125,8 +148,7 @@ class Applier::Executor {
     if (!existing.ok() && existing.error().code != ErrorCode::kNotFound) return existing.error();
     if (existing.ok() && kube::ControllerUidOf(*existing) != job_.metadata.uid) return Foreign(resource, key);
     LOCKSTEP_TRY(Json applied, client_.Patch(resource, key, object, Ours(kube::PatchKind::kApply)));
-    cache.Learn(std::move(applied));
-    return {};
+    return Learn(cache, std::move(applied));
   }
 
   kube::KubeClient& client_;
@@ -150,8 +172,9 @@ Applied Applier::Apply(const Observed& observed, const std::vector<PlannedAction
       const bool refusal = code == ErrorCode::kInvalidArgument || code == ErrorCode::kForbidden ||
                            code == ErrorCode::kAlreadyExists;
       if (!applied.error)
-        applied = {done.error(), refusal && !std::holds_alternative<AddFinalizer>(action) &&
-                                     !std::holds_alternative<RemoveFinalizer>(action)};
+        applied = {WithField(done.error(), action), refusal &&
+                                                        !std::holds_alternative<AddFinalizer>(action) &&
+                                                        !std::holds_alternative<RemoveFinalizer>(action)};
       return false;
     });
     begin = end;

@@ -12,9 +12,10 @@ namespace lockstep::reconcile {
 
 struct Applied {
   std::optional<Error> error;
-  // The error is the API server's refusal of a pod (quota, admission, an invalid template, a foreign pod of
-  // that name): the job's status must tell.
-  bool pod_refused = false;
+  // The error is the API server's refusal of an object (quota, admission, an invalid template, a foreign
+  // object of that name): the job's status must tell. Where the spec is to be mended, the error names the
+  // field.
+  bool is_refusal = false;
 };
 
 class Applier {

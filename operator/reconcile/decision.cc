@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "operator/reconcile/waiting.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/base/strings.h"
 
@@ -34,10 +35,16 @@ Rule FinishedBefore(const Observed& observed, const PodGroups&) {
   return Decision{.mode = Mode::kFinished};
 }
 
+// A job that was never valid fails. Of one that was, the pods go on by the spec they were made from, and the
+// job goes on with them once its spec is valid again. To suspend it, its spec need not be.
 Rule Invalid(const Observed& observed, const PodGroups&) {
-  if (!observed.violations.empty()) return Fail(reason::kInvalidSpec, Join(observed.violations, "; "));
-  if (!observed.unsupported.empty()) return Fail(reason::kNotImplemented, Join(observed.unsupported, "; "));
-  return std::nullopt;
+  if (IsValid(observed)) return std::nullopt;
+  const bool is_read = observed.violations.empty();
+  const std::string_view why = is_read ? reason::kNotImplemented : reason::kInvalidSpec;
+  std::string message = Join(is_read ? observed.unsupported : observed.violations, "; ");
+  if (observed.job.status.observed_generation == 0) return Fail(why, std::move(message));
+  if (observed.job.spec.suspend) return std::nullopt;
+  return Decision{.mode = Mode::kHold, .reason = why, .message = std::move(message)};
 }
 
 bool ReachedTheEnd(const Observed& observed) {
@@ -64,19 +71,39 @@ Rule Suspended(const Observed& observed, const PodGroups&) {
   return Decision{.mode = Mode::kSuspend};
 }
 
+std::optional<Seconds> UntilEndOf(const Observed& observed, std::optional<int64_t> limit) {
+  if (!limit) return std::nullopt;
+  const WallTime start = observed.job.status.start_time.value_or(observed.now);
+  return Seconds(static_cast<double>(*limit)) - Seconds(observed.now - start);
+}
+
 Rule PastDeadline(const Observed& observed, const PodGroups&) {
   const auto& limit = observed.job.spec.run_policy.active_deadline_seconds;
-  if (!limit || !observed.job.status.start_time) return std::nullopt;
-  if (observed.now - *observed.job.status.start_time < std::chrono::seconds(*limit)) return std::nullopt;
+  if (!limit || UntilEndOf(observed, limit) > Seconds(0)) return std::nullopt;
   return Fail(reason::kDeadlineExceeded,
               "active for longer than runPolicy.activeDeadlineSeconds, " + std::to_string(*limit));
 }
 
+bool HasMadeAStep(const Observed& observed) {
+  const auto& progress = observed.job.status.progress;
+  return observed.rendezvous.progress.step > 0 || (progress && progress->step > 0);
+}
+
+Rule PastStartupDeadline(const Observed& observed, const PodGroups&) {
+  const auto& limit = observed.job.spec.run_policy.startup_deadline_seconds;
+  if (!limit || HasMadeAStep(observed) || UntilEndOf(observed, limit) > Seconds(0)) return std::nullopt;
+  const auto waiting = FindWaitingReason(observed);
+  return Fail(reason::kStartupDeadlineExceeded, "no step within runPolicy.startupDeadlineSeconds, " +
+                                                    std::to_string(*limit) +
+                                                    (waiting ? "; last: " + waiting->message : ""));
+}
+
 std::optional<Seconds> UntilDeadline(const Observed& observed) {
-  const auto& limit = observed.job.spec.run_policy.active_deadline_seconds;
-  if (!limit) return std::nullopt;
-  const WallTime start = observed.job.status.start_time.value_or(observed.now);
-  return Seconds(static_cast<double>(*limit)) - Seconds(observed.now - start);
+  const api::RunPolicy& policy = observed.job.spec.run_policy;
+  const auto active = UntilEndOf(observed, policy.active_deadline_seconds);
+  if (HasMadeAStep(observed)) return active;
+  const auto startup = UntilEndOf(observed, policy.startup_deadline_seconds);
+  return active && startup ? std::min(active, startup) : active ? active : startup;
 }
 
 Decision Run(const Observed& observed, const PodGroups& groups) {
@@ -84,14 +111,17 @@ Decision Run(const Observed& observed, const PodGroups& groups) {
   for (const auto& [slot, pod] : groups.slots) wanted.push_back(pod);
   FailureDecision failures = DecideFailures(observed, wanted);
   if (failures.job_failure) return Fail(failures.job_failure->reason, failures.job_failure->message);
-  return {.mode = Mode::kRun, .failures = std::move(failures), .deadline = UntilDeadline(observed)};
+  return {.mode = Mode::kRun,
+          .failures = std::move(failures),
+          .gang = DecideGangStart(observed, groups),
+          .deadline = UntilDeadline(observed)};
 }
 
 }  // namespace
 
 Decision Decide(const Observed& observed, const PodGroups& groups) {
-  for (const auto rule :
-       {IgnoreForeign, Deleted, FinishedBefore, Invalid, Completed, Suspended, PastDeadline}) {
+  for (const auto rule : {IgnoreForeign, Deleted, FinishedBefore, Completed, Invalid, Suspended, PastDeadline,
+                          PastStartupDeadline}) {
     if (Rule decision = rule(observed, groups)) return *std::move(decision);
   }
   return Run(observed, groups);

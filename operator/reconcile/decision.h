@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "operator/reconcile/failure_policy.h"
+#include "operator/reconcile/gang_start.h"
 #include "operator/reconcile/observed.h"
 #include "operator/reconcile/pods.h"
 
@@ -16,18 +17,19 @@ enum class Mode {
   kDelete,    // the object is going away
   kFinished,  // Complete or Failed, now or before
   kSuspend,
+  kHold,   // its spec has become invalid: what runs goes on as it is until the spec is mended
   kDrain,  // training has reached its end; the last workers are leaving
   kRun,
 };
 
 struct Decision {
   Mode mode = Mode::kRun;
-  // Of kFinished, where this pass finishes it: Complete or Failed with a reason of api::reason. Empty: it was
-  // before.
+  // Of kFinished, where this pass finishes it: Complete or Failed. Empty: it was before.
   std::string_view finish_as;
-  std::string_view reason;
+  std::string_view reason;  // of api::reason: why it finishes, or is held
   std::string message;
   FailureDecision failures;         // of kRun
+  GangStart gang;                   // of kRun
   std::optional<Seconds> deadline;  // until the rule that waits for time may apply
 };
 

@@ -2,7 +2,11 @@
 
 #include <string>
 
+#include "operator/reconcile/avoided_nodes.h"
 #include "operator/reconcile/desired.h"
+#include "operator/reconcile/owned_objects.h"
+#include "operator/reconcile/placement.h"
+#include "operator/reconcile/rollout.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/protocol/environment.h"
 
@@ -77,10 +81,12 @@ void CompleteSpec(Json& pod_spec, const api::TrainingJob& job, int32_t slot) {
   pod_spec["subdomain"] = api::ServiceName(job.metadata.name);
   // The worker needs a token for the rendezvous only, which it gets by its own volume.
   SetDefault(pod_spec, "automountServiceAccountToken", false);
+  if (HasOwnAccount(job)) pod_spec["serviceAccountName"] = api::ServiceAccountName(job.metadata.name);
   SetDefault(pod_spec, "enableServiceLinks", false);
   if (spec.checkpoint) pod_spec["terminationGracePeriodSeconds"] = spec.checkpoint->grace_period_seconds;
   const std::string& priority = spec.scheduling_policy.priority_class_name;
   if (!priority.empty()) pod_spec["priorityClassName"] = priority;
+  KeepTogether(pod_spec, job);
   AddVolumes(pod_spec, job.metadata.name);
   for (Json& container : ListIn(pod_spec, "containers")) {
     if (StringAt(container, {"name"}) == spec.worker.container_name) CompleteTrainer(container, spec, slot);
@@ -95,6 +101,7 @@ Json Metadata(const api::TrainingJob& job, int32_t slot) {
   for (const auto& [key, value] : api::WorkerLabels(job.metadata.name, slot)) metadata["labels"][key] = value;
   Json& notes = metadata["annotations"];
   notes = annotations != nullptr ? *annotations : Json::object();
+  notes[api::kAnnotationTemplate] = TemplateHash(job.spec);
   SetDefault(notes, "prometheus.io/scrape", "true");
   SetDefault(notes, "prometheus.io/port", std::to_string(job.spec.observability.metrics_port));
   SetDefault(notes, "prometheus.io/path", "/metrics");
@@ -103,10 +110,11 @@ Json Metadata(const api::TrainingJob& job, int32_t slot) {
 
 }  // namespace
 
-Json DesiredPod(const api::TrainingJob& job, int32_t slot) {
+Json DesiredPod(const api::TrainingJob& job, int32_t slot, const std::vector<std::string>& avoided) {
   const Json* spec = FindJson(job.spec.worker.pod_template, {"spec"});
   Json pod = {{"metadata", Metadata(job, slot)}, {"spec", spec != nullptr ? *spec : Json::object()}};
   CompleteSpec(pod["spec"], job, slot);
+  PreferOtherNodes(pod["spec"], avoided);
   return pod;
 }
 

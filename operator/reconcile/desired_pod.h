@@ -2,11 +2,15 @@
 // job + slot → Pod: the user's template with what a worker needs. Pure.
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "operator/reconcile/observed.h"
 
 namespace lockstep::reconcile {
 
-[[nodiscard]] Json DesiredPod(const api::TrainingJob& job, int32_t slot);
+// `avoided`: names of nodes.
+[[nodiscard]] Json DesiredPod(const api::TrainingJob& job, int32_t slot,
+                              const std::vector<std::string>& avoided = {});
 
 }  // namespace lockstep::reconcile

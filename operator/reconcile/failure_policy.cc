@@ -1,163 +1,188 @@
 #include "operator/reconcile/failure_policy.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "operator/reconcile/progress.h"
+#include "operator/reconcile/restart_budget.h"
 #include "runtime/common/api/conditions.h"
-#include "runtime/common/protocol/exit_codes.h"
 
 namespace lockstep::reconcile {
 namespace {
 
-using protocol::ExitCode;
-
 // An uncharged failure has no budget, so one that comes at once would loop: its slot waits this long.
 constexpr Seconds kShortestUnchargedLife{10};
+constexpr std::size_t kMostGivenUp = 64;
 
-std::string_view PermanentReason(int exit_code) {
-  switch (static_cast<ExitCode>(exit_code)) {
-    case ExitCode::kBadConfiguration: return api::reason::kBadConfiguration;
-    case ExitCode::kStore: return api::reason::kObjectStore;
-    default: return api::reason::kUserError;
+class Decider {
+ public:
+  Decider(const Observed& observed, const std::vector<Pod>& pods)
+      : observed_(observed),
+        job_(observed.job),
+        recreates_(job_.spec.failure_policy.restart_strategy == api::RestartStrategy::kRecreate),
+        is_charged_(std::any_of(pods.begin(), pods.end(), [&](const Pod& pod) { return IsCharged(pod); })) {
+    decision_.attempt = job_.status.attempt;
+    JudgeDepartures();
+    for (const Pod& pod : pods) Look(pod);
+    decision_.recreates = recreates_ && !decision_.to_delete.empty();
   }
-}
 
-std::string MessageOf(const Pod& pod) {
-  std::string message = "pod " + pod.name;
-  if (pod.exit_code) message += ": exit code " + std::to_string(*pod.exit_code);
-  if (!pod.message.empty()) message += ": " + pod.message;
-  while (message.ends_with('\n') || message.ends_with(' ')) message.pop_back();
-  return message;
-}
+  FailureDecision Take() && { return std::move(decision_); }
 
-// Whoever is told to go may fail on the way out with any code.
-bool WasToldToGo(const Pod& pod) {
-  return pod.disrupted || pod.deleting || pod.exit_code == static_cast<int>(ExitCode::kPreempted);
-}
-
-bool Matches(const api::ExitCodeMatch& match, std::optional<int> exit_code) {
-  if (!exit_code.has_value() || *exit_code == 0) return false;
-  const bool is_listed =
-      std::find(match.values.begin(), match.values.end(), *exit_code) != match.values.end();
-  return is_listed == (match.match_operator == api::ExitCodeOperator::kIn);
-}
-
-bool Matches(const api::FailureRule& rule, const Failure& failure) {
-  if (rule.on_exit_codes) return Matches(*rule.on_exit_codes, failure.exit_code);
-  if (!rule.on_causes.empty()) {
-    return std::find(rule.on_causes.begin(), rule.on_causes.end(), failure.cause) != rule.on_causes.end();
-  }
-  return std::any_of(rule.on_pod_conditions.begin(), rule.on_pod_conditions.end(), [&](const auto& match) {
-    const auto found = failure.conditions.find(match.type);
-    return found != failure.conditions.end() && found->second == api::NameOf(match.status);
-  });
-}
-
-FailureVerdict FailByRule(const api::FailureRule& rule, api::FailureCause cause, const std::string& message) {
-  const std::string name = rule.name.empty() ? "" : " " + rule.name;
-  return {.permanent = true,
-          .cause = cause,
-          .reason = api::reason::kFailurePolicy,
-          .message = "the rule" + name + " of failurePolicy.rules says FailJob: " + message};
-}
-
-// A rank died in a pod that lives on.
-std::optional<FailureVerdict> JudgeDepartures(const Observed& observed) {
-  for (const rendezvous::RoundChange& change : NewChanges(observed)) {
-    for (const rendezvous::Departure& departure : change.departures) {
-      const Failure failure = FailureOf(departure);
-      const api::FailureRule* rule = FindRule(observed.job.spec.failure_policy, failure);
-      if (rule == nullptr || rule->action != api::FailureAction::kFailJob) continue;
-      return FailByRule(*rule, failure.cause, departure.pod + ": " + departure.reason);
+ private:
+  void Look(const Pod& pod) {
+    if (decision_.job_failure) return;
+    if (IsGivenUp(job_, pod.slot.value_or(-1))) {
+      if (!pod.deleting) decision_.to_delete.push_back(pod);
+      return;
+    }
+    std::optional<FailureVerdict> verdict = VerdictOn(pod);
+    if (verdict && verdict->remedy == Remedy::kFailJob) {
+      decision_.job_failure = std::move(verdict);
+      return;
+    }
+    if (const auto fault = FaultAt(pod); fault && FollowFault(pod, *fault)) return;
+    if (!verdict || pod.deleting) return;
+    if (verdict->remedy == Remedy::kShrink && !MayShrink()) verdict->remedy = Remedy::kCharge;
+    switch (verdict->remedy) {
+      case Remedy::kFailJob: return;
+      case Remedy::kShrink: return GiveUp(pod, *verdict);
+      case Remedy::kForgive: return Forgive(pod, *verdict);
+      case Remedy::kCharge: return Charge(pod, *verdict);
     }
   }
-  return std::nullopt;
-}
+
+  // Ranks that died in pods that live on; told of once, as long as the status does not know.
+  void JudgeDepartures() {
+    for (const rendezvous::RoundChange& change : NewChanges(observed_)) {
+      for (const rendezvous::Departure& departure : change.departures) {
+        auto verdict = JudgeDeparture(departure, job_.spec.failure_policy);
+        if (!verdict) continue;
+        if (verdict->remedy == Remedy::kFailJob) {
+          decision_.job_failure = std::move(verdict);
+          return;
+        }
+        by_uid_.emplace(departure.pod_uid, *std::move(verdict));
+      }
+    }
+  }
+
+  std::optional<FailureVerdict> VerdictOn(const Pod& pod) const {
+    if (pod.phase == PodPhase::kFailed) return JudgeFailure(pod, job_.spec.failure_policy);
+    if (!pod.IsActive()) return std::nullopt;
+    if (const auto found = by_uid_.find(pod.uid); found != by_uid_.end()) return found->second;
+    // Only ReplacePod marks a pod that lives.
+    if (pod.attempt) return FailureVerdict{.suspects_node = true, .message = "pod " + pod.name};
+    return std::nullopt;
+  }
+
+  std::optional<NodeFault> FaultAt(const Pod& pod) const {
+    if (!observed_.nodes || pod.deleting || pod.phase == PodPhase::kSucceeded) return std::nullopt;
+    const auto node = observed_.nodes->find(pod.node);
+    if (node == observed_.nodes->end()) return std::nullopt;
+    return FaultOf(node->second, job_.spec.health_policy);
+  }
+
+  // False where it is no matter for the pod.
+  bool FollowFault(const Pod& pod, const NodeFault& fault) {
+    const NodeSuspicion suspicion{pod.node, fault.reason};
+    const api::AvoidedNode* known = FindSuspicion(job_.status, suspicion);
+    const bool is_news = known == nullptr && MaySuspectMore();
+    if (is_news) {
+      decision_.suspects.push_back(suspicion);
+      decision_.notes.push_back("pod " + pod.name + " on node " + pod.node + ": " + fault.reason);
+    }
+    const auto& policy = job_.spec.health_policy.node_fault;
+    if (policy && policy->action == api::HealthAction::kReport) return false;
+    if (fault.is_lost) {
+      decision_.lost.push_back({.pod_uid = pod.uid, .reason = fault.reason, .node = pod.node});
+    } else if (is_news) {
+      return true;  // the status first
+    } else if (known == nullptr || known->since < pod.created) {
+      return false;
+    }
+    decision_.to_delete.push_back(pod);
+    return true;
+  }
+
+  // More nodes at fault than the status holds would push each other out of it, and their pods would go again
+  // and again.
+  bool MaySuspectMore() const {
+    return AvoidedNodes(job_.status, observed_.now).size() + decision_.suspects.size() < kMostAvoidedNodes;
+  }
+
+  bool IsCharged(const Pod& pod) const {
+    return !pod.deleting && pod.attempt && *pod.attempt <= job_.status.attempt;
+  }
+
+  bool MayShrink() const {
+    const std::size_t gone = GivenUpSlots(job_).size() + decision_.to_give_up.size();
+    return gone < kMostGivenUp &&
+           job_.spec.worker.replicas - static_cast<int32_t>(gone) > job_.spec.min_replicas();
+  }
+
+  void GiveUp(const Pod& pod, const FailureVerdict& verdict) {
+    decision_.to_give_up.push_back(*pod.slot);
+    decision_.notes.push_back(verdict.message + "; the job goes on without it");
+  }
+
+  void Forgive(const Pod& pod, const FailureVerdict& verdict) {
+    const Seconds age = pod.created ? observed_.now - *pod.created : kShortestUnchargedLife;
+    if (pod.disrupted || age >= kShortestUnchargedLife) {
+      decision_.to_delete.push_back(pod);
+      decision_.notes.push_back(verdict.message);
+    } else {
+      decision_.wait = std::max(decision_.wait.value_or(Seconds(0)), kShortestUnchargedLife - age);
+    }
+  }
+
+  void Charge(const Pod& pod, FailureVerdict verdict) {
+    if (IsCharged(pod)) return decision_.to_delete.push_back(pod);
+    if (recreates_ && is_charged_) return;  // it goes with the others
+    const int32_t counted = job_.status.attempt;
+    if (!pod.attempt) {
+      const int32_t used = UsedRestarts(job_.status, job_.spec.failure_policy, observed_.now);
+      const int32_t budget = job_.spec.failure_policy.max_restarts;
+      if (used >= budget) {
+        verdict.reason = api::reason::kMaxRestarts;
+        verdict.message = std::to_string(used) + " of " + std::to_string(budget) +
+                          " restarts (failurePolicy.maxRestarts) are used; last: " + verdict.message;
+        decision_.job_failure = std::move(verdict);
+        return;
+      }
+      decision_.to_mark.push_back(pod);
+      decision_.notes.push_back(verdict.message);
+    }
+    // Pods that fail together are one attempt.
+    decision_.attempt = std::max(decision_.attempt, pod.attempt.value_or(counted + 1));
+    if (verdict.suspects_node && !pod.node.empty()) {
+      decision_.suspects.push_back({pod.node, verdict.message});
+    }
+  }
+
+  const Observed& observed_;
+  const api::TrainingJob& job_;
+  const bool recreates_;
+  const bool is_charged_;                         // some pod's failure
+  std::map<std::string, FailureVerdict> by_uid_;  // of living pods, by the departures of their ranks
+  FailureDecision decision_;
+};
 
 }  // namespace
 
-Failure FailureOf(const Pod& pod) {
-  Failure failure{.exit_code = pod.exit_code, .conditions = pod.conditions};
-  if (WasToldToGo(pod)) {
-    failure.cause = api::FailureCause::kPreemption;
-  } else if (pod.exit_code) {
-    failure.cause = api::EnumFromName<api::FailureCause>(protocol::CauseOf(*pod.exit_code))
-                        .value_or(api::FailureCause::kInfrastructure);
-  }
-  return failure;
-}
-
-Failure FailureOf(const rendezvous::Departure& departure) {
-  return {
-      .cause =
-          api::EnumFromName<api::FailureCause>(departure.cause).value_or(api::FailureCause::kInfrastructure),
-      .exit_code = departure.exit_code};
-}
-
-const api::FailureRule* FindRule(const api::FailurePolicy& policy, const Failure& failure) {
-  const auto found = std::find_if(policy.rules.begin(), policy.rules.end(),
-                                  [&](const api::FailureRule& rule) { return Matches(rule, failure); });
-  return found == policy.rules.end() ? nullptr : &*found;
-}
-
-FailureVerdict JudgeFailure(const Pod& pod, const api::FailurePolicy& policy) {
-  const Failure failure = FailureOf(pod);
-  FailureVerdict verdict{.cause = failure.cause, .message = MessageOf(pod)};
-  if (const api::FailureRule* rule = FindRule(policy, failure)) {
-    if (rule->action == api::FailureAction::kFailJob)
-      return FailByRule(*rule, failure.cause, verdict.message);
-    verdict.charged = rule->action == api::FailureAction::kRestart;
-  } else if (WasToldToGo(pod)) {
-    verdict.charged = false;
-  } else if (pod.exit_code && protocol::IsPermanent(*pod.exit_code)) {
-    verdict.permanent = true;
-    verdict.reason = PermanentReason(*pod.exit_code);
-  } else {
-    verdict.charged = true;
-  }
-  return verdict;
-}
-
 FailureDecision DecideFailures(const Observed& observed, const std::vector<Pod>& pods) {
-  const int32_t counted = observed.job.status.attempt;
-  const int32_t budget = observed.job.spec.failure_policy.max_restarts;
-  FailureDecision decision{.job_failure = JudgeDepartures(observed), .attempt = counted};
-  if (decision.job_failure) return decision;
-  for (const Pod& pod : pods) {
-    if (pod.phase != PodPhase::kFailed) continue;
-    FailureVerdict verdict = JudgeFailure(pod, observed.job.spec.failure_policy);
-    if (verdict.permanent) {
-      decision.job_failure = std::move(verdict);
-      return decision;
-    }
-    if (pod.deleting) continue;
-    if (!verdict.charged) {
-      const Seconds age = pod.created ? observed.now - *pod.created : kShortestUnchargedLife;
-      if (pod.disrupted || age >= kShortestUnchargedLife) {
-        decision.to_delete.push_back(pod);
-        decision.notes.push_back(verdict.message);
-      } else {
-        decision.wait = std::max(decision.wait.value_or(Seconds(0)), kShortestUnchargedLife - age);
-      }
-    } else if (!pod.attempt) {
-      if (counted >= budget) {
-        verdict.reason = api::reason::kMaxRestarts;
-        verdict.message = std::to_string(counted) + " of " + std::to_string(budget) +
-                          " restarts (failurePolicy.maxRestarts) are used; last: " + verdict.message;
-        decision.job_failure = std::move(verdict);
-        return decision;
-      }
-      // Pods that fail together are one attempt.
-      decision.to_mark.push_back(pod);
-      decision.notes.push_back(verdict.message);
-      decision.attempt = std::max(decision.attempt, counted + 1);
-    } else if (*pod.attempt <= counted) {
-      decision.to_delete.push_back(pod);
-    } else {
-      decision.attempt = std::max(decision.attempt, *pod.attempt);
-    }
-  }
-  return decision;
+  return Decider(observed, pods).Take();
+}
+
+std::vector<int64_t> GivenUpSlots(const api::TrainingJob& job) {
+  if (job.status.observed_generation != job.metadata.generation) return {};
+  return job.status.given_up_slots;
+}
+
+bool IsGivenUp(const api::TrainingJob& job, int32_t slot) {
+  const std::vector<int64_t> slots = GivenUpSlots(job);
+  return std::find(slots.begin(), slots.end(), slot) != slots.end();
 }
 
 }  // namespace lockstep::reconcile

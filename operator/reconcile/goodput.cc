@@ -88,7 +88,9 @@ api::GoodputStatus GoodputLedger::status() const {
 Activity ActivityOf(const Observed& observed, Mode mode, const api::TrainingJobStatus& status) {
   const rendezvous::RendezvousView& view = observed.rendezvous;
   if (mode == Mode::kSuspend) return Activity::kScheduling;
-  if (api::IsTrue(status.conditions, api::condition::kStalled)) return Activity::kStalled;
+  // What is held goes on training.
+  const bool is_stalled = mode != Mode::kHold && api::IsTrue(status.conditions, api::condition::kStalled);
+  if (is_stalled) return Activity::kStalled;
   if (view.world_size > 0) {
     if (view.progress.round != view.round) return Activity::kRendezvous;
     return view.progress.step < view.best_step ? Activity::kRecompute : Activity::kTraining;

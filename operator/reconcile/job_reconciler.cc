@@ -22,9 +22,9 @@ Json ReferenceTo(const api::TrainingJob& job) {
 void LogActions(const std::string& key, const Plan& plan) {
   std::map<std::string, int64_t> counts;  // a job of a thousand pods is one line, not a thousand
   for (const PlannedAction& entry : plan.actions) {
-    static constexpr std::array<std::string_view, 8> kNames = {
-        "add finalizer", "apply service", "apply config map", "mark pod",
-        "delete pod",    "create pod",    "delete job",       "remove finalizer"};
+    static constexpr std::array<std::string_view, std::variant_size_v<Action>> kNames = {
+        "add finalizer", "apply object", "delete object", "mark pod",
+        "delete pod",    "create pod",   "delete job",    "remove finalizer"};
     ++counts[std::string(kNames.at(entry.action.index())) + ": " + entry.reason];
   }
   for (const auto& [action, count] : counts) {
@@ -52,7 +52,7 @@ Result<controller::Outcome> JobReconciler::Reconcile(const std::string& key) {
   ConfigureRendezvous(*observed, plan);
   LogActions(key, plan);
   const Applied applied = applier_.Apply(*observed, plan.actions);
-  if (applied.pod_refused) return WriteRefusal(*observed, plan, *applied.error);
+  if (applied.is_refusal) return WriteRefusal(*observed, plan, *applied.error);
   if (applied.error) return *applied.error;
   LOCKSTEP_TRY(WriteOutcome(*observed, plan.status, plan.events));
   return controller::Outcome{.requeue_after = plan.requeue_after};
@@ -62,7 +62,8 @@ void JobReconciler::ConfigureRendezvous(const Observed& observed, const Plan& pl
   const protocol::JobIdentity job = IdentityOf(observed.job);
   if (plan.rendezvous) {
     dependencies_.rendezvous.Configure(job, *plan.rendezvous);
-  } else {
+    for (const rendezvous::PodEnd& end : plan.lost) dependencies_.rendezvous.PodGone(job, end);
+  } else if (!plan.keeps_rendezvous) {
     dependencies_.rendezvous.Forget(job);
   }
 }

@@ -34,7 +34,8 @@ std::vector<EventNote> NotesOfConditions(const api::TrainingJobStatus& before,
     const bool is_new = old == nullptr || old->status != now.status || old->reason != now.reason;
     // Missing replicas have an event of their own.
     const bool is_straggler = now.type == condition::kDegraded && now.reason == api::reason::kStraggler;
-    if (!is_new || (!IsToldOf(now.type) && !is_straggler)) continue;
+    const bool is_told_of = IsToldOf(now.type) || is_straggler || now.reason == api::reason::kShrunk;
+    if (!is_new || !is_told_of) continue;
     if (now.status == api::ConditionStatus::kTrue) {
       notes.push_back({is_straggler || IsWarning(now.type), now.reason, "Reconcile", now.message});
     } else if (now.type == condition::kSuspended && old != nullptr) {
@@ -54,6 +55,7 @@ std::vector<EventNote> MakeNotes(const Observed& observed, const Decision& decis
   for (const std::string& failure : decision.failures.notes) {
     notes.push_back({true, std::string(api::reason::kReplicaFailed), "ReplacePod", failure});
   }
+  if (!decision.gang.note.empty()) notes.push_back({true, "GangReleased", "DeletePods", decision.gang.note});
   for (const rendezvous::RoundChange& change : NewChanges(observed)) {
     notes.push_back({true, "RoundBroken", "Rendezvous", StoryOf(change)});
   }

@@ -1,7 +1,10 @@
 #include "operator/reconcile/observe.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "operator/reconcile/gang.h"
+#include "operator/reconcile/owned_objects.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/training_job_json.h"
 #include "runtime/common/api/unsupported.h"
@@ -29,14 +32,29 @@ Json SlimOwned(Json object) {
                                     {"metadata", "resourceVersion"},
                                     {"metadata", "labels"},
                                     {"metadata", "ownerReferences"},
+                                    {"metadata", "annotations", std::string(api::kAnnotationMetrics)},
                                     {"spec"},
-                                    {"data"}};
+                                    {"data"},
+                                    {"automountServiceAccountToken"}};
   return mask.Apply(std::move(object));
 }
 
-Json OwnedObject(const kube::Store& store, const kube::ObjectKey& key, const std::string& owner_uid) {
-  const kube::Object object = store.Get(key);
-  return object != nullptr && kube::ControllerUidOf(*object) == owner_uid ? *object : Json();
+// Where no node answers it is the control plane that is in trouble, and nothing is known.
+std::optional<std::map<std::string, Node>> NodesOf(const std::vector<Pod>& pods, const kube::Store& store) {
+  std::map<std::string, Node> nodes;
+  bool is_any_lost = false;
+  for (const Pod& pod : pods) {
+    if (pod.node.empty() || nodes.contains(pod.node)) continue;
+    const kube::Object node = store.Get({"", pod.node});
+    if (node == nullptr) continue;
+    is_any_lost = IsLost(nodes.emplace(pod.node, NodeFromJson(*node)).first->second) || is_any_lost;
+  }
+  if (nodes.empty() && store.size() == 0) return std::nullopt;
+  if (!is_any_lost) return nodes;
+  const std::vector<kube::Object> all = store.All();
+  const bool some_answer = std::any_of(all.begin(), all.end(),
+                                       [](const kube::Object& node) { return !IsLost(NodeFromJson(*node)); });
+  return some_answer ? std::optional(std::move(nodes)) : std::nullopt;
 }
 
 }  // namespace
@@ -44,8 +62,13 @@ Json OwnedObject(const kube::Store& store, const kube::ObjectKey& key, const std
 Caches::Caches()
     : jobs(WithoutManagedFields),
       pods(SlimPod, kube::ControllerUidOf),
-      services(SlimOwned, kube::ControllerUidOf),
-      config_maps(SlimOwned, kube::ControllerUidOf) {}
+      nodes([](Json node) { return NodeFields().Apply(std::move(node)); }) {
+  for (const kube::Resource& resource : kOwnedKinds) AddOwned(resource);
+}
+
+void Caches::AddOwned(const kube::Resource& resource) {
+  owned.try_emplace(KeyOfKind(resource), SlimOwned, kube::ControllerUidOf);
+}
 
 protocol::JobIdentity IdentityOf(const api::TrainingJob& job) {
   return {job.metadata.namespace_name, job.metadata.name, job.metadata.uid};
@@ -66,8 +89,13 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   for (const kube::Object& pod : caches.pods.ByIndex(uid)) {
     observed.pods.push_back(PodFromJson(*pod, observed.job.spec.worker.container_name));
   }
-  observed.service = OwnedObject(caches.services, {key.name_space, api::ServiceName(key.name)}, uid);
-  observed.config_map = OwnedObject(caches.config_maps, {key.name_space, api::ConfigMapName(key.name)}, uid);
+  for (const auto& [kind, store] : caches.owned) {
+    for (const kube::Object& owned : store.ByIndex(uid)) observed.owned.emplace(kind, *owned);
+  }
+  for (const kube::Resource& resource : kGangKinds) {
+    if (caches.owned.contains(KeyOfKind(resource))) observed.served.insert(KeyOfKind(resource));
+  }
+  observed.nodes = NodesOf(observed.pods, caches.nodes);
   observed.rendezvous = rendezvous.View(IdentityOf(observed.job));
   observed.settings = settings;
   observed.now = now;

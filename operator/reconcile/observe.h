@@ -1,6 +1,7 @@
 #pragma once
 // The only reader: caches and rendezvous → Observed. Any thread.
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -10,13 +11,18 @@
 
 namespace lockstep::reconcile {
 
-// The caches of the four kinds; pods, services and config maps are indexed by the uid of their controller.
+// The caches; pods and the other objects of jobs are indexed by the uid of their controller. That of the
+// nodes is empty where the operator may not read them.
 struct Caches {
   Caches();
   kube::Store jobs;
   kube::Store pods;
-  kube::Store services;
-  kube::Store config_maps;
+  kube::Store nodes;
+  // By KeyOfKind: kOwnedKinds, and of kGangKinds those that are served.
+  std::map<std::string, kube::Store> owned;
+
+  // Before the first reader.
+  void AddOwned(const kube::Resource& resource);
 };
 
 inline constexpr kube::Resource kJobs{api::kGroup, api::kVersion, api::kPlural, api::kKind};

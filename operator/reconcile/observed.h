@@ -1,10 +1,13 @@
 #pragma once
 // Everything that a decision may look at. Values, no pointers into caches. Pure.
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "operator/reconcile/nodes.h"
 #include "operator/reconcile/pods.h"
 #include "runtime/common/api/training_job.h"
 #include "runtime/common/base/clock.h"
@@ -24,11 +27,17 @@ struct Observed {
   std::vector<std::string> violations;   // of its spec, each naming its field; empty: valid
   std::vector<std::string> unsupported;  // the same, for what this version does not do
   std::vector<Pod> pods;                 // owned by this job by uid
-  Json service;                          // as cached; null: none of ours
-  Json config_map;
+  // Of its pods, by name; absent where nothing is known of nodes.
+  std::optional<std::map<std::string, Node>> nodes;
+  std::map<std::string, Json> owned;  // objects beside the pods, by KeyOfKind
+  std::set<std::string> served;       // of kGangKinds, by KeyOfKind
   rendezvous::RendezvousView rendezvous;
   ClusterSettings settings;
   WallTime now{};
 };
+
+[[nodiscard]] inline bool IsValid(const Observed& observed) {
+  return observed.violations.empty() && observed.unsupported.empty();
+}
 
 }  // namespace lockstep::reconcile

@@ -1,14 +1,19 @@
 #include "operator/reconcile/plan.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "operator/reconcile/decision.h"
-#include "operator/reconcile/desired.h"
 #include "operator/reconcile/desired_pod.h"
+#include "operator/reconcile/force_delete.h"
+#include "operator/reconcile/gang.h"
 #include "operator/reconcile/notes.h"
+#include "operator/reconcile/plan_objects.h"
 #include "operator/reconcile/progress.h"
+#include "operator/reconcile/rollout.h"
 #include "operator/reconcile/status.h"
+#include "operator/reconcile/waiting.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/rendezvous_settings_of.h"
@@ -50,6 +55,7 @@ std::optional<Seconds> UntilExpiry(const Observed& observed, const api::Training
 }
 
 void PlanFinished(const Observed& observed, const api::TrainingJobStatus& status, Plan& plan) {
+  PlanObjectsOfFinished(observed, plan.actions);
   switch (observed.job.spec.run_policy.clean_pod_policy) {
     case api::CleanPodPolicy::kAll:
       DeletePods(observed.pods, Any, "runPolicy.cleanPodPolicy is All", plan.actions);
@@ -67,32 +73,64 @@ void PlanFinished(const Observed& observed, const api::TrainingJobStatus& status
   }
 }
 
-void PlanObjects(const Observed& observed, Actions& actions) {
-  if (!HasFinalizer(observed.job)) actions.push_back({AddFinalizer{}, "pods must be gone before the job is"});
-  Json service = DesiredService(observed.job);
-  if (!Covers(observed.service, service)) actions.push_back({ApplyService{std::move(service)}, "pod names"});
-  Json config = DesiredConfigMap(observed.job, observed.settings);
-  if (!Covers(observed.config_map, config)) {
-    actions.push_back({ApplyConfigMap{std::move(config)}, "worker configuration"});
+void CreateMissing(const Observed& observed, const PodGroups& groups, Actions& actions) {
+  const std::vector<std::string> avoided = AvoidedNodes(observed.job.status, observed.now);
+  for (int32_t slot = 0; slot < observed.job.spec.pod_count(); ++slot) {
+    if (groups.slots.contains(slot) || IsGivenUp(observed.job, slot)) continue;
+    Json pod = DesiredPod(observed.job, slot, avoided);
+    JoinGang(pod, observed.job, observed.served);
+    actions.push_back({CreatePod{std::move(pod)}, "the slot is free"});
   }
 }
 
-void PlanRun(const Observed& observed, const PodGroups& groups, const FailureDecision& failures,
-             Actions& actions) {
+void DeleteOthers(const PodGroups& groups, const FailureDecision& failures, Actions& actions) {
+  std::set<std::string> failed;
+  for (const Pod& pod : failures.to_delete) failed.insert(pod.uid);
+  std::vector<Pod> pods;
+  for (const auto& [slot, pod] : groups.slots) pods.push_back(pod);
+  DeletePods(
+      pods, [&](const Pod& pod) { return !failed.contains(pod.uid); },
+      "failurePolicy.restartStrategy is Recreate", actions);
+}
+
+void PlanRun(const Observed& observed, const PodGroups& groups, const Decision& decision, Actions& actions) {
+  const FailureDecision& failures = decision.failures;
+  const GangStart& gang = decision.gang;
+  if (!HasFinalizer(observed.job)) actions.push_back({AddFinalizer{}, "pods must be gone before the job is"});
   PlanObjects(observed, actions);
   for (const Pod& pod : failures.to_mark) {
     actions.push_back(
         {MarkPod{pod.name, pod.resource_version, failures.attempt}, "its failure costs an attempt"});
   }
-  for (const Pod& pod : failures.to_delete) {
-    actions.push_back({DeletePod{pod.name, pod.uid, pod.resource_version}, "it failed"});
-  }
   DeletePods(groups.surplus, Any, "worker.replicas is " + std::to_string(observed.job.spec.worker.replicas),
              actions);
-  for (int32_t slot = 0; slot < observed.job.spec.pod_count(); ++slot) {
-    if (!groups.slots.contains(slot))
-      actions.push_back({CreatePod{DesiredPod(observed.job, slot)}, "the slot is free"});
+  if (failures.recreates && groups.slots.size() > failures.to_delete.size()) {
+    return DeleteOthers(groups, failures, actions);
   }
+  for (const Pod& pod : failures.to_delete) {
+    actions.push_back({DeletePod{pod.name, pod.uid, pod.resource_version}, "it or its node failed"});
+  }
+  if (failures.recreates) return;
+  for (const Pod& pod : gang.to_delete) {
+    actions.push_back(
+        {DeletePod{pod.name, pod.uid}, "schedulingPolicy.gang.scheduleTimeoutSeconds has passed"});
+  }
+  if (gang.holds_back || !WhyNoGang(observed.job, observed.served).empty()) return;
+  if (failures.to_delete.empty()) {
+    for (const Pod& pod : FindRollout(observed, groups).to_replace) {
+      actions.push_back({DeletePod{pod.name, pod.uid}, "spec.worker.template has changed"});
+    }
+  }
+  CreateMissing(observed, groups, actions);
+}
+
+std::optional<Seconds> PlanForceDeletions(const Observed& observed, Actions& actions) {
+  const ForceDeletion deletion = FindForceDeletions(observed);
+  for (const Pod& pod : deletion.due) {
+    actions.push_back({DeletePod{.name = pod.name, .uid = pod.uid, .by_force = true},
+                       "its node is dead: runPolicy.forceDeleteAfterSeconds"});
+  }
+  return deletion.next;
 }
 
 // A suspended job has no place for anybody: its workers leave as they are told.
@@ -103,29 +141,43 @@ rendezvous::JobSettings SettingsFor(const Observed& observed, Mode mode) {
     settings.standby_members = 0;
   }
   const auto& round = observed.job.status.rendezvous;
+  const bool has_trained = api::IsTrue(observed.job.status.conditions, api::condition::kInitialized);
+  if (!has_trained) settings.min_members = std::max(settings.min_members, GangSize(observed.job.spec));
   settings.first_round = (round ? round->round : 0) + 1;
   return settings;
 }
 
 // While pods live they may ask; the answers also tell them that the job is over.
 bool NeedsRendezvous(const Observed& observed, Mode mode) {
-  if (!observed.violations.empty() || !observed.unsupported.empty()) return false;
   if (mode == Mode::kRun || mode == Mode::kDrain) return true;
   return std::any_of(observed.pods.begin(), observed.pods.end(),
                      [](const Pod& pod) { return pod.IsActive(); });
 }
 
+void PlanRendezvous(const Observed& observed, Mode mode, Plan& plan) {
+  if (!NeedsRendezvous(observed, mode)) return;
+  if (IsValid(observed) || mode == Mode::kSuspend) {
+    plan.rendezvous = SettingsFor(observed, mode);
+  } else {
+    plan.keeps_rendezvous = true;
+  }
+}
+
 // The earliest moment at which another decision may be due though nothing happens.
 std::optional<std::chrono::milliseconds> NextLook(const Observed& observed, const Decision& decision,
-                                                  const api::TrainingJobStatus& status) {
-  std::optional<Seconds> next;
+                                                  const api::TrainingJobStatus& status,
+                                                  std::optional<Seconds> next_force) {
+  std::optional<Seconds> next = next_force;
   const auto consider = [&](std::optional<Seconds> delay) {
     if (delay && *delay > Seconds(0)) next = next ? std::min(*next, *delay) : *delay;
   };
   consider(decision.deadline);
   consider(decision.failures.wait);
+  consider(decision.gang.next);
+  if (decision.mode == Mode::kRun) consider(UntilShrunk(observed));
   if (decision.mode == Mode::kFinished) consider(UntilExpiry(observed, status));
-  const bool trains = decision.mode == Mode::kRun && observed.rendezvous.world_size > 0;
+  const bool may_train = decision.mode == Mode::kRun || decision.mode == Mode::kHold;
+  const bool trains = may_train && observed.rendezvous.world_size > 0;
   if (trains) consider(Seconds(kProgressPeriod));
   if (!next) return std::nullopt;
   return std::chrono::ceil<std::chrono::milliseconds>(*next);
@@ -144,13 +196,16 @@ Plan MakePlan(const Observed& observed) {
     case Mode::kDelete: PlanDelete(observed, plan.actions); break;
     case Mode::kFinished: PlanFinished(observed, plan.status, plan); break;
     case Mode::kSuspend: DeletePods(observed.pods, Any, "spec.suspend is true", plan.actions); break;
-    case Mode::kRun: PlanRun(observed, groups, decision.failures, plan.actions); break;
+    case Mode::kRun: PlanRun(observed, groups, decision, plan.actions); break;
     case Mode::kDrain:
+    case Mode::kHold:
     case Mode::kIgnore: break;
   }
-  if (NeedsRendezvous(observed, decision.mode)) plan.rendezvous = SettingsFor(observed, decision.mode);
+  const auto next_force = PlanForceDeletions(observed, plan.actions);
+  plan.lost = decision.failures.lost;
+  PlanRendezvous(observed, decision.mode, plan);
   plan.events = MakeNotes(observed, decision, plan);
-  plan.requeue_after = NextLook(observed, decision, plan.status);
+  plan.requeue_after = NextLook(observed, decision, plan.status, next_force);
   return plan;
 }
 

@@ -8,18 +8,24 @@
 #include <vector>
 
 #include "operator/kube/event_recorder.h"
+#include "operator/kube/object.h"
 #include "operator/reconcile/observed.h"
+#include "runtime/common/rendezvous/round.h"
 #include "runtime/common/rendezvous/settings.h"
 
 namespace lockstep::reconcile {
 
 struct AddFinalizer {};
 struct RemoveFinalizer {};
-struct ApplyService {
+// One of kOwnedKinds or kGangKinds.
+struct ApplyObject {
+  kube::Resource resource;
   Json object;
 };
-struct ApplyConfigMap {
-  Json object;
+struct DeleteObject {
+  kube::Resource resource;
+  std::string name;
+  std::string uid;
 };
 struct CreatePod {
   Json object;
@@ -35,13 +41,14 @@ struct DeletePod {
   std::string name;
   std::string uid;
   std::string resource_version;  // where its own state is the reason: goes only as it was looked at
+  bool by_force = false;         // without waiting for its node
 };
 struct DeleteJob {
   std::string uid;
   std::string resource_version;
 };
-using Action = std::variant<AddFinalizer, ApplyService, ApplyConfigMap, MarkPod, DeletePod, CreatePod,
-                            DeleteJob, RemoveFinalizer>;
+using Action = std::variant<AddFinalizer, ApplyObject, DeleteObject, MarkPod, DeletePod, CreatePod, DeleteJob,
+                            RemoveFinalizer>;
 
 struct PlannedAction {
   Action action;
@@ -50,8 +57,10 @@ struct PlannedAction {
 
 struct Plan {
   bool ignored = false;                               // not our job: touch nothing
+  std::vector<rendezvous::PodEnd> lost;               // told to the rendezvous first
   std::vector<PlannedAction> actions;                 // in this order
-  std::optional<rendezvous::JobSettings> rendezvous;  // absent: forget the job's rounds
+  std::optional<rendezvous::JobSettings> rendezvous;  // absent: forget the job's rounds, unless …
+  bool keeps_rendezvous = false;                      // … they go on by the settings they have
   api::TrainingJobStatus status;                      // written last, where it differs
   std::vector<kube::EventNote> events;                // once the status is written
   std::optional<std::chrono::milliseconds> requeue_after;

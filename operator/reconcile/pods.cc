@@ -106,6 +106,7 @@ const kube::FieldMask& PodFields() {
       {"metadata", "labels", std::string(api::kLabelJob)},
       {"metadata", "labels", std::string(api::kLabelSlot)},
       {"metadata", "annotations", std::string(api::kAnnotationAttempt)},
+      {"metadata", "annotations", std::string(api::kAnnotationTemplate)},
       {"spec", "nodeName"},
       {"status", "phase"},
       {"status", "reason"},
@@ -129,8 +130,14 @@ Pod PodFromJson(const Json& json, const std::string& container) {
   pod.resource_version = StringAt(json, {"metadata", "resourceVersion"});
   pod.slot = api::SlotFromLabels(TextMapAt(json, {"metadata", "labels"}));
   pod.deleting = FindJson(json, {"metadata", "deletionTimestamp"}) != nullptr;
+  if (const auto deletion = ParseTime(StringAt(json, {"metadata", "deletionTimestamp"})); deletion.ok()) {
+    // It lies in the future by the grace period.
+    pod.deletion_requested =
+        *deletion - std::chrono::seconds(IntAt(json, {"metadata", "deletionGracePeriodSeconds"}));
+  }
   pod.node = StringAt(json, {"spec", "nodeName"});
   pod.attempt = AttemptOf(json);
+  pod.template_hash = StringAt(json, {"metadata", "annotations", api::kAnnotationTemplate});
   if (const auto created = ParseTime(StringAt(json, {"metadata", "creationTimestamp"})); created.ok()) {
     pod.created = *created;
   }

@@ -27,7 +27,8 @@ struct Pod {
   std::optional<int32_t> slot;
   PodPhase phase = PodPhase::kPending;
   bool deleting = false;  // has a deletionTimestamp: its worker is saving and leaving
-  std::string node;       // empty: not scheduled yet
+  std::optional<WallTime> deletion_requested;
+  std::string node;  // empty: not scheduled yet
   bool ready = false;
   bool disrupted = false;                         // preempted, evicted or drained: nobody's fault
   std::map<std::string, std::string> conditions;  // status by type
@@ -37,6 +38,7 @@ struct Pod {
   std::string waiting_message;
   std::string unschedulable;       // the scheduler's message
   std::optional<int32_t> attempt;  // its failure is charged to the job as this attempt
+  std::string template_hash;       // empty: made before there was one
   std::optional<WallTime> created;
 
   [[nodiscard]] bool IsActive() const { return phase == PodPhase::kPending || phase == PodPhase::kRunning; }

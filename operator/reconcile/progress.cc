@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "operator/reconcile/failure_policy.h"
+#include "operator/reconcile/failure_rules.h"
 #include "runtime/common/base/strings.h"
 
 namespace lockstep::reconcile {

@@ -5,6 +5,8 @@
 
 #include "operator/reconcile/goodput.h"
 #include "operator/reconcile/progress.h"
+#include "operator/reconcile/restart_budget.h"
+#include "operator/reconcile/rollout.h"
 #include "operator/reconcile/waiting.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/api/names.h"
@@ -36,6 +38,10 @@ class Conditions {
     if (api::FindCondition(status_.conditions, type) != nullptr) False(type, why);
   }
   [[nodiscard]] bool IsTrue(std::string_view type) const { return api::IsTrue(status_.conditions, type); }
+  [[nodiscard]] bool IsFalse(std::string_view type) const {
+    const api::Condition* found = api::FindCondition(status_.conditions, type);
+    return found != nullptr && found->status == ConditionStatus::kFalse;
+  }
 
  private:
   api::TrainingJobStatus& status_;
@@ -65,9 +71,11 @@ void SetSuspended(Conditions& set) {
 
 void SetScheduled(const Observed& observed, const PodGroups& groups,
                   const std::optional<WaitingReason>& waiting, Conditions& set) {
-  const int64_t wanted = observed.job.spec.pod_count();
-  const auto placed = std::count_if(groups.slots.begin(), groups.slots.end(),
-                                    [](const auto& entry) { return !entry.second.node.empty(); });
+  const auto given_up = static_cast<int64_t>(GivenUpSlots(observed.job).size());
+  const int64_t wanted = observed.job.spec.pod_count() - given_up;
+  const auto placed = std::count_if(groups.slots.begin(), groups.slots.end(), [&](const auto& entry) {
+    return !entry.second.node.empty() && !IsGivenUp(observed.job, entry.first);
+  });
   if (placed == wanted) return set.True(condition::kScheduled, reason::kPodsScheduled);
   const bool unschedulable = waiting && waiting->reason == reason::kUnschedulable;
   set.False(condition::kScheduled, unschedulable ? reason::kUnschedulable : reason::kPodsStarting,
@@ -110,9 +118,15 @@ void SetMembership(const Observed& observed, Conditions& set) {
     set.True(condition::kInitialized, reason::kRoundFormed);
     set.Clear(condition::kRestarting, reason::kRecovered);
     if (view.members.size() < wanted) {
-      set.True(
-          condition::kDegraded, reason::kReplicasMissing,
-          CountOf(static_cast<int64_t>(view.members.size()), static_cast<int64_t>(wanted), "replicas train"));
+      const std::string train =
+          CountOf(static_cast<int64_t>(view.members.size()), static_cast<int64_t>(wanted), "replicas train");
+      const auto until_shrunk = UntilShrunk(observed);
+      if (until_shrunk && *until_shrunk <= Seconds(0)) {
+        set.True(condition::kDegraded, reason::kShrunk,
+                 train + "; the job goes on so until there is room for more");
+      } else {
+        set.True(condition::kDegraded, reason::kReplicasMissing, train);
+      }
     } else if (!view.stragglers.empty()) {
       set.True(condition::kDegraded, reason::kStraggler, DescribeStragglers(view.stragglers));
     } else {
@@ -124,11 +138,24 @@ void SetMembership(const Observed& observed, Conditions& set) {
   }
 }
 
+void SetUpdated(const Observed& observed, const PodGroups& groups, Conditions& set) {
+  const int64_t outdated = FindRollout(observed, groups).outdated;
+  if (outdated > 0) {
+    return set.False(
+        condition::kUpdated, reason::kTemplateChanged,
+        CountOf(outdated, observed.job.spec.pod_count(), "pods") +
+            " are of an older spec.worker.template; they are replaced one at a time, each once all "
+            "others train");
+  }
+  if (set.IsFalse(condition::kUpdated)) set.True(condition::kUpdated, reason::kPodsReplaced);
+}
+
 void SetRunning(const Observed& observed, const PodGroups& groups, Conditions& set) {
   const std::optional<WaitingReason> waiting = FindWaitingReason(observed);
   set.Clear(condition::kSuspended, reason::kResumed);
   SetScheduled(observed, groups, waiting, set);
   SetStalled(waiting, set);
+  SetUpdated(observed, groups, set);
   const bool was_running = set.IsTrue(condition::kInitialized) && set.IsTrue(condition::kProgressing);
   if (!KnowsTheRound(observed) && was_running) return;  // see KnowsTheRound
   SetMembership(observed, set);
@@ -159,6 +186,15 @@ void SetTimes(const Observed& observed, Mode mode, api::TrainingJobStatus& statu
   if (mode == Mode::kFinished && !status.completion_time) status.completion_time = observed.now;
 }
 
+void ApplyFailures(const Observed& observed, const FailureDecision& failures,
+                   api::TrainingJobStatus& status) {
+  ChargeAttempt(status, observed.job.spec.failure_policy, failures.attempt, observed.now);
+  for (const NodeSuspicion& suspect : failures.suspects) AvoidNode(status, suspect, observed.now);
+  status.given_up_slots = GivenUpSlots(observed.job);
+  status.given_up_slots.insert(status.given_up_slots.end(), failures.to_give_up.begin(),
+                               failures.to_give_up.end());
+}
+
 }  // namespace
 
 api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& groups,
@@ -172,10 +208,14 @@ api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& gro
   if (decision.mode != Mode::kFinished || finishes_now) {
     ApplyRendezvous(observed, finishes_now || decision.mode == Mode::kDrain, status);
   }
-  if (decision.mode == Mode::kRun) status.attempt = std::max(status.attempt, decision.failures.attempt);
+  if (decision.mode == Mode::kRun) {
+    ApplyFailures(observed, decision.failures, status);
+    status.gang = decision.gang.status;
+  }
   Conditions set(observed, status);
   if (decision.mode == Mode::kFinished) SetFinished(set, decision);
   if (decision.mode == Mode::kSuspend) SetSuspended(set);
+  if (decision.mode == Mode::kHold) set.True(condition::kStalled, decision.reason, decision.message);
   if (decision.mode == Mode::kRun || decision.mode == Mode::kDrain) SetRunning(observed, groups, set);
   if (status.rendezvous && (decision.mode == Mode::kFinished || decision.mode == Mode::kSuspend)) {
     status.rendezvous->world_size = 0;
@@ -196,12 +236,13 @@ api::TrainingJobStatus StatusAfterRefusal(const Observed& observed, api::Trainin
     }
   }
   Conditions set(observed, status);
-  if (refusal.code == ErrorCode::kInvalidArgument) {
-    set.True(condition::kFailed, reason::kInvalidSpec,
-             "spec.worker.template: the API server refuses the pod: " + refusal.message);
-    status.completion_time = observed.now;
-  } else {
+  if (refusal.code != ErrorCode::kInvalidArgument) {
     set.True(condition::kStalled, reason::kPodRejected, refusal.message);
+  } else if (observed.job.status.observed_generation > 0) {  // its spec was better before, and may be again
+    set.True(condition::kStalled, reason::kInvalidSpec, refusal.message);
+  } else {
+    set.True(condition::kFailed, reason::kInvalidSpec, refusal.message);
+    status.completion_time = observed.now;
   }
   set.Clear(condition::kProgressing, reason::kPodRejected);
   status.state = api::StateOf(status.conditions);

@@ -1,7 +1,9 @@
 #include "operator/reconcile/waiting.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "operator/reconcile/gang.h"
 #include "runtime/common/api/conditions.h"
 
 namespace lockstep::reconcile {
@@ -30,6 +32,9 @@ WaitingReason StuckContainer(const Observed& observed, const Pod& pod) {
 }  // namespace
 
 std::optional<WaitingReason> FindWaitingReason(const Observed& observed) {
+  if (std::string why = WhyNoGang(observed.job, observed.served); !why.empty()) {
+    return WaitingReason{.reason = api::reason::kGangUnavailable, .message = std::move(why)};
+  }
   std::vector<Pod> pods = observed.pods;
   std::sort(pods.begin(), pods.end(), [](const Pod& a, const Pod& b) { return a.name < b.name; });
   for (const Pod& pod : pods) {
@@ -43,6 +48,18 @@ std::optional<WaitingReason> FindWaitingReason(const Observed& observed) {
     }
   }
   return std::nullopt;
+}
+
+std::optional<Seconds> UntilShrunk(const Observed& observed) {
+  const auto& elastic = observed.job.spec.elastic_policy;
+  if (!elastic) return std::nullopt;
+  std::optional<WallTime> oldest;
+  for (const Pod& pod : observed.pods) {
+    const bool has_no_place = pod.phase == PodPhase::kPending && pod.node.empty() && !pod.deleting;
+    if (has_no_place && pod.created) oldest = std::min(oldest.value_or(*pod.created), *pod.created);
+  }
+  if (!oldest) return std::nullopt;
+  return Seconds(elastic->shrink_after_seconds) - Seconds(observed.now - *oldest);
 }
 
 }  // namespace lockstep::reconcile

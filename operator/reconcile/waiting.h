@@ -18,4 +18,9 @@ struct WaitingReason {
 // The most telling one over all pods, in their order by name; nullopt where every pod starts as it should.
 [[nodiscard]] std::optional<WaitingReason> FindWaitingReason(const Observed& observed);
 
+// Until an elastic job settles for fewer replicas because a pod of it found no node for
+// elasticPolicy.shrinkAfterSeconds; not above 0: it has. Its members never waited for it: they train on, the
+// pod goes on asking for room, and the job grows when it gets some. nullopt: every pod has a node.
+[[nodiscard]] std::optional<Seconds> UntilShrunk(const Observed& observed);
+
 }  // namespace lockstep::reconcile

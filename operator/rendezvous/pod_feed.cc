@@ -1,6 +1,6 @@
 #include "operator/rendezvous/pod_feed.h"
 
-#include "operator/reconcile/failure_policy.h"
+#include "operator/reconcile/failure_rules.h"
 #include "operator/reconcile/pods.h"
 #include "runtime/common/api/names.h"
 

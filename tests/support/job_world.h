@@ -7,6 +7,7 @@
 
 #include "operator/reconcile/desired.h"
 #include "operator/reconcile/observed.h"
+#include "operator/reconcile/owned_objects.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/training_job_json.h"
@@ -34,22 +35,25 @@ class JobWorld {
 
   JobWorld& Replicas(int32_t replicas) {
     observed_.job.spec.worker.replicas = replicas;
-    return *this;
+    return SyncObjects();
   }
   JobWorld& Elastic(int32_t min, int32_t max) {
     observed_.job.spec.elastic_policy = api::ElasticPolicy{.min_replicas = min, .max_replicas = max};
-    return *this;
+    return SyncObjects();
   }
   JobWorld& MaxRestarts(int32_t restarts) {
     observed_.job.spec.failure_policy.max_restarts = restarts;
     return *this;
   }
-  // The Service and ConfigMap as they should be.
+  // The objects beside the pods as they should be.
   JobWorld& SyncObjects() {
-    observed_.service = reconcile::DesiredService(observed_.job);
-    observed_.config_map = reconcile::DesiredConfigMap(observed_.job, observed_.settings);
+    observed_.owned.clear();
+    for (auto& [resource, object] : reconcile::DesiredOwnedObjects(observed_.job, observed_.settings)) {
+      observed_.owned.emplace(reconcile::KeyOfKind(resource), std::move(object));
+    }
     return *this;
   }
+  Json& Owned(const kube::Resource& resource) { return observed_.owned.at(reconcile::KeyOfKind(resource)); }
 
   reconcile::Pod& Add(int32_t slot, reconcile::PodPhase phase) {
     reconcile::Pod pod;

@@ -14,15 +14,21 @@ inline std::string TextOf(const reconcile::Action& action) {
   struct Text {
     std::string operator()(const reconcile::AddFinalizer&) const { return "add finalizer"; }
     std::string operator()(const reconcile::RemoveFinalizer&) const { return "remove finalizer"; }
-    std::string operator()(const reconcile::ApplyService&) const { return "apply service"; }
-    std::string operator()(const reconcile::ApplyConfigMap&) const { return "apply config map"; }
+    std::string operator()(const reconcile::ApplyObject& a) const {
+      return "apply " + std::string(a.resource.kind);
+    }
+    std::string operator()(const reconcile::DeleteObject& a) const {
+      return "delete " + std::string(a.resource.kind);
+    }
     std::string operator()(const reconcile::CreatePod& a) const {
       return "create " + StringAt(a.object, {"metadata", "name"});
     }
     std::string operator()(const reconcile::MarkPod& a) const {
       return "mark " + a.name + " as attempt " + std::to_string(a.attempt);
     }
-    std::string operator()(const reconcile::DeletePod& a) const { return "delete " + a.name; }
+    std::string operator()(const reconcile::DeletePod& a) const {
+      return "delete " + a.name + (a.by_force ? " by force" : "");
+    }
     std::string operator()(const reconcile::DeleteJob&) const { return "delete the job"; }
   };
   return std::visit(Text{}, action);

@@ -1,7 +1,9 @@
 #include "tests/support/world_model.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "operator/reconcile/owned_objects.h"
 #include "runtime/common/base/log.h"
 
 namespace lockstep::testing {
@@ -65,8 +67,10 @@ void WorldModel::Reconcile() { (void)operator_->reconciler.Reconcile(kJob.ToStri
 
 void WorldModel::SyncCaches() {
   Fill(operator_->caches.jobs, kube_, kJobs);
-  Fill(operator_->caches.services, kube_, kube::kServices);
-  Fill(operator_->caches.config_maps, kube_, kube::kConfigMaps);
+  for (const kube::Resource& resource : reconcile::kOwnedKinds) {
+    Fill(operator_->caches.owned.at(reconcile::KeyOfKind(resource)), kube_, resource);
+  }
+  Fill(operator_->caches.nodes, kube_, kube::kNodes);
   SyncPods();
 }
 
@@ -90,26 +94,69 @@ void WorldModel::PatchPod(const Json& pod, const Json& patch) {
   Undisturbed([&] { return kube_.Patch(kPods, kube::KeyOf(pod), patch, {}); });
 }
 
-void WorldModel::PatchJob(const Json& patch) {
-  if (!job().is_null()) Undisturbed([&] { return kube_.Patch(kJobs, kJob, patch, {}); });
+void WorldModel::PatchSpec(const Json& patch) {
+  if (job().is_null()) return;
+  const Json both = {{"metadata", {{"generation", IntAt(job(), {"metadata", "generation"}) + 1}}},
+                     {"spec", patch}};
+  Undisturbed([&] { return kube_.Patch(kJobs, kJob, both, {}); });
 }
 
 void WorldModel::Remove(const Json& pod) {
   Undisturbed([&] { return kube_.Delete(kPods, kube::KeyOf(pod), {.grace_seconds = 0}); });
 }
 
-void WorldModel::StartPods() {
-  for (const Json& pod : pods()) {
-    if (StringAt(pod, {"status", "phase"}).empty())
-      PatchPod(pod, {{"spec", {{"nodeName", "n"}}}, {"status", {{"phase", "Running"}}}});
+void WorldModel::AddNodes(int count) {
+  for (int i = 0; i < count; ++i) {
+    const Json node = {{"metadata", {{"name", "n" + std::to_string(i)}}}};
+    Undisturbed([&] { return kube_.Create(kube::kNodes, node); });
   }
 }
 
-std::optional<Json> WorldModel::PodAt(std::size_t index, const std::string& phase) const {
+void WorldModel::TellOfNode(std::size_t index, const std::string& ready) {
+  const std::vector<Json> nodes = kube_.all(kube::kNodes);
+  const Json conditions = Json::array({{{"type", "Ready"}, {"status", ready}}});
+  Undisturbed([&] {
+    return kube_.Patch(kube::kNodes, kube::KeyOf(nodes.at(1 + index % (nodes.size() - 1))),
+                       {{"status", {{"conditions", conditions}}}}, {});
+  });
+}
+
+void WorldModel::LoseNode(std::size_t index) { TellOfNode(index, "Unknown"); }
+void WorldModel::HealNode(std::size_t index) { TellOfNode(index, "True"); }
+
+std::vector<std::string> WorldModel::lost_nodes() const {
+  std::vector<std::string> names;
+  for (const Json& node : kube_.all(kube::kNodes)) {
+    if (IsLost(reconcile::NodeFromJson(node))) names.push_back(kube::KeyOf(node).name);
+  }
+  return names;
+}
+
+bool WorldModel::IsOnLostNode(const Json& pod) {
+  const std::vector<std::string> lost = lost_nodes();
+  return std::find(lost.begin(), lost.end(), StringAt(pod, {"spec", "nodeName"})) != lost.end();
+}
+
+// Each on the next node that answers.
+void WorldModel::StartPods() {
+  std::vector<std::string> places;
+  for (const Json& node : kube_.all(kube::kNodes)) {
+    if (!IsLost(reconcile::NodeFromJson(node))) places.push_back(kube::KeyOf(node).name);
+  }
+  if (places.empty()) places = {"n"};
+  std::size_t next = 0;
+  for (const Json& pod : pods()) {
+    const std::string& node = places[next++ % places.size()];
+    if (StringAt(pod, {"status", "phase"}).empty())
+      PatchPod(pod, {{"spec", {{"nodeName", node}}}, {"status", {{"phase", "Running"}}}});
+  }
+}
+
+std::optional<Json> WorldModel::PodAt(std::size_t index, const std::string& phase) {
   const std::vector<Json> all = pods();
   if (all.empty()) return std::nullopt;
   const Json& pod = all[index % all.size()];
-  if (StringAt(pod, {"status", "phase"}) != phase) return std::nullopt;
+  if (StringAt(pod, {"status", "phase"}) != phase || IsOnLostNode(pod)) return std::nullopt;
   return pod;
 }
 
@@ -127,7 +174,7 @@ void WorldModel::SucceedPod(std::size_t index) {
 
 void WorldModel::FinishDeletions() {
   for (const Json& pod : pods()) {
-    if (pod["metadata"].contains("deletionTimestamp")) Remove(pod);
+    if (pod["metadata"].contains("deletionTimestamp") && !IsOnLostNode(pod)) Remove(pod);
   }
 }
 
@@ -136,8 +183,8 @@ void WorldModel::DeletePod(std::size_t index) {
   if (!all.empty()) Remove(all[index % all.size()]);
 }
 
-void WorldModel::Scale(int32_t replicas) { PatchJob({{"spec", {{"worker", {{"replicas", replicas}}}}}}); }
-void WorldModel::Suspend(bool suspend) { PatchJob({{"spec", {{"suspend", suspend}}}}); }
+void WorldModel::Scale(int32_t replicas) { PatchSpec({{"worker", {{"replicas", replicas}}}}); }
+void WorldModel::Suspend(bool suspend) { PatchSpec({{"suspend", suspend}}); }
 void WorldModel::DeleteJob() {
   if (!job().is_null()) Undisturbed([&] { return kube_.Delete(kJobs, kJob, {}); });
 }

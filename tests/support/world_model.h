@@ -27,7 +27,10 @@ class WorldModel {
   void FailNextWrite(ErrorCode code) { next_fault_ = code; }
   void LoseNextAnswer() { lose_next_ = true; }
 
-  // The kubelet and the user. Each does nothing where it does not apply.
+  // The kubelets and the user. Each does nothing where it does not apply.
+  void AddNodes(int count);
+  void LoseNode(std::size_t index);  // it does not answer any more; never the first, so that there is a place
+  void HealNode(std::size_t index);
   void StartPods();
   void FailPod(std::size_t index, int exit_code);
   void SucceedPod(std::size_t index);
@@ -35,6 +38,7 @@ class WorldModel {
   void DeletePod(std::size_t index);
   void Scale(int32_t replicas);
   void Suspend(bool suspend);
+  void PatchSpec(const Json& patch);
   void DeleteJob();
   void Advance(std::chrono::seconds time) { clock_.Advance(time); }
 
@@ -42,6 +46,7 @@ class WorldModel {
   [[nodiscard]] bool Settle();
 
   [[nodiscard]] std::vector<Json> pods() const { return kube_.all(kube::kPods); }
+  [[nodiscard]] std::vector<std::string> lost_nodes() const;
   [[nodiscard]] Json job() const;  // null: gone
   [[nodiscard]] std::string state() const { return StringAt(job(), {"status", "state"}); }
   [[nodiscard]] int64_t attempt() const { return IntAt(job(), {"status", "attempt"}); }
@@ -70,8 +75,9 @@ class WorldModel {
   void Undisturbed(Write write);  // faults are for the operator's writes
   void Remove(const Json& pod);
   void PatchPod(const Json& pod, const Json& patch);
-  void PatchJob(const Json& patch);
-  std::optional<Json> PodAt(std::size_t index, const std::string& phase) const;
+  void TellOfNode(std::size_t index, const std::string& ready);
+  [[nodiscard]] bool IsOnLostNode(const Json& pod);
+  std::optional<Json> PodAt(std::size_t index, const std::string& phase);
 
   FakeClock clock_;
   FakeKube kube_;

@@ -12,6 +12,8 @@ std::string ServiceName(std::string_view job) { return std::string(job); }
 
 std::string ConfigMapName(std::string_view job) { return std::string(job) + "-config"; }
 
+std::string ServiceAccountName(std::string_view job) { return std::string(job) + "-worker"; }
+
 std::map<std::string, std::string> WorkerLabels(std::string_view job, int32_t slot) {
   return {{std::string(kLabelJob), std::string(job)},
           {std::string(kLabelSlot), std::to_string(slot)},

@@ -19,6 +19,8 @@ inline constexpr std::string_view kManagedByValue = "lockstep";
 inline constexpr std::string_view kWorkerNameValue = "lockstep-worker";
 
 inline constexpr std::string_view kAnnotationAttempt = "lockstep.dev/attempt";
+inline constexpr std::string_view kAnnotationTemplate = "lockstep.dev/template-hash";
+inline constexpr std::string_view kAnnotationMetrics = "lockstep.dev/metrics-hash";
 
 inline constexpr std::string_view kFinalizer = "lockstep.dev/job";
 inline constexpr std::string_view kFieldManager = "lockstep-operator";
@@ -29,6 +31,7 @@ inline constexpr std::size_t kMaxJobNameLength = 50;
 [[nodiscard]] std::string PodName(std::string_view job, int32_t slot);  // <job>-worker-<slot>
 [[nodiscard]] std::string ServiceName(std::string_view job);            // <job>
 [[nodiscard]] std::string ConfigMapName(std::string_view job);          // <job>-config
+[[nodiscard]] std::string ServiceAccountName(std::string_view job);     // <job>-worker
 
 [[nodiscard]] std::map<std::string, std::string> WorkerLabels(std::string_view job, int32_t slot);
 // What selects all worker pods of a job: the value of status.selector.

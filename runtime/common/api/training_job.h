@@ -50,6 +50,7 @@ struct NprocPerNode {
 struct WorkerSpec {
   int32_t replicas = 1;
   std::string container_name = "trainer";
+  bool create_service_account = false;
   Json pod_template;  // spec.worker.template: a PodTemplateSpec as the user wrote it
 };
 
@@ -144,6 +145,7 @@ struct SchedulingPolicy {
   std::optional<GangPolicy> gang;
   std::string queue_name;
   std::string priority_class_name;
+  bool pod_disruption_budget = false;
   std::optional<TopologyPolicy> topology;
 };
 
@@ -280,6 +282,31 @@ struct RestartRecord {
   friend bool operator==(const RestartRecord&, const RestartRecord&) = default;
 };
 
+// The restarts that count against failurePolicy.maxRestarts where it has a window.
+struct RestartWindowStatus {
+  std::optional<WallTime> since;
+  int32_t attempt = 0;  // status.attempt when it began
+
+  friend bool operator==(const RestartWindowStatus&, const RestartWindowStatus&) = default;
+};
+
+// Of a gang that did not come together in time.
+struct GangStatus {
+  int32_t releases = 0;  // how often its places were given back
+  std::optional<WallTime> released_at;
+
+  friend bool operator==(const GangStatus&, const GangStatus&) = default;
+};
+
+// New pods of the job go elsewhere if they can.
+struct AvoidedNode {
+  std::string name;
+  std::optional<WallTime> since;
+  std::string reason;
+
+  friend bool operator==(const AvoidedNode&, const AvoidedNode&) = default;
+};
+
 struct TrainingJobStatus {
   int64_t observed_generation = 0;
   std::vector<Condition> conditions;
@@ -291,6 +318,10 @@ struct TrainingJobStatus {
   int32_t standby_replicas = 0;
   std::string selector;
   int32_t attempt = 0;
+  std::optional<RestartWindowStatus> restart_window;
+  std::vector<int64_t> given_up_slots;     // by ShrinkJob, until the spec changes
+  std::vector<AvoidedNode> avoided_nodes;  // newest first, at most 64
+  std::optional<GangStatus> gang;          // until the first round
   std::optional<RendezvousStatus> rendezvous;
   std::optional<ProgressStatus> progress;
   std::optional<CheckpointStatus> checkpoint;

@@ -21,6 +21,7 @@ template <typename A>
 void Describe(A& fields, Of<A, WorkerSpec>& spec) {
   fields.Field("replicas", spec.replicas, {.min = 1, .max = kMaxReplicas});
   fields.Field("containerName", spec.container_name, {.max_length = 63});
+  fields.Field("createServiceAccount", spec.create_service_account);
   fields.Required("template", spec.pod_template);
 }
 
@@ -128,6 +129,7 @@ void Describe(A& fields, Of<A, SchedulingPolicy>& spec) {
   fields.Field("gang", spec.gang);
   fields.Field("queueName", spec.queue_name, {.max_length = 253});
   fields.Field("priorityClassName", spec.priority_class_name, {.max_length = 253});
+  fields.Field("podDisruptionBudget", spec.pod_disruption_budget);
   fields.Field("topology", spec.topology);
 }
 
@@ -242,6 +244,25 @@ void Describe(A& fields, Of<A, RestartRecord>& status) {
 }
 
 template <typename A>
+void Describe(A& fields, Of<A, RestartWindowStatus>& status) {
+  fields.Field("since", status.since);
+  fields.Field("attempt", status.attempt);
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, GangStatus>& status) {
+  fields.Field("releases", status.releases);
+  fields.Field("releasedAt", status.released_at);
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, AvoidedNode>& status) {
+  fields.Field("name", status.name, {.max_length = 253});
+  fields.Field("since", status.since);
+  fields.Field("reason", status.reason, {.max_length = 1024});
+}
+
+template <typename A>
 void Describe(A& fields, Of<A, TrainingJobStatus>& status) {
   fields.Field("observedGeneration", status.observed_generation);
   fields.Field("conditions", status.conditions, {.max_items = 16});
@@ -253,6 +274,10 @@ void Describe(A& fields, Of<A, TrainingJobStatus>& status) {
   fields.Field("standbyReplicas", status.standby_replicas);
   fields.Field("selector", status.selector, {.max_length = 512});
   fields.Field("attempt", status.attempt);
+  fields.Field("restartWindow", status.restart_window);
+  fields.Field("givenUpSlots", status.given_up_slots, {.max_items = 64});
+  fields.Field("avoidedNodes", status.avoided_nodes, {.max_items = 64});
+  fields.Field("gang", status.gang);
   fields.Field("rendezvous", status.rendezvous);
   fields.Field("progress", status.progress);
   fields.Field("checkpoint", status.checkpoint);

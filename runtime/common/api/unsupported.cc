@@ -68,49 +68,26 @@ void CheckCheckpoint(const CheckpointSpec& checkpoint, Fields& fields) {
              checkpoint.on_termination, "Save");
 }
 
-void CheckElasticPolicy(const ElasticPolicy& elastic, Fields& fields) {
-  RefuseChange(fields, "spec.elasticPolicy.shrinkAfterSeconds", elastic.shrink_after_seconds,
-               ElasticPolicy{}.shrink_after_seconds);
-  RefuseSection(fields, !elastic.metrics.empty(), "spec.elasticPolicy.metrics", "autoscaling by metrics");
-}
-
-void CheckFailurePolicy(const FailurePolicy& policy, Fields& fields) {
-  RefuseSection(fields, policy.restart_window_seconds.has_value(), "spec.failurePolicy.restartWindowSeconds",
-                "a window for restarts");
-  RefuseEnum(fields, policy.restart_strategy != RestartStrategy::kInPlace,
-             "spec.failurePolicy.restartStrategy", policy.restart_strategy, "InPlace");
-  for (std::size_t i = 0; i < policy.rules.size(); ++i) {
-    const FailureAction action = policy.rules[i].action;
-    RefuseEnum(fields, action == FailureAction::kReplacePod || action == FailureAction::kShrinkJob,
-               "spec.failurePolicy.rules[" + std::to_string(i) + "].action", action,
-               "FailJob, Restart or RestartIgnoringLimit");
+void CheckHealthPolicy(const HealthPolicy& policy, Fields& fields) {
+  const std::string path = "spec.healthPolicy.";
+  if (policy.node_fault) {
+    RefuseEnum(fields, policy.node_fault->action == HealthAction::kRestart, path + "nodeFault.action",
+               policy.node_fault->action, "ReplacePod or Report");
   }
 }
 
-void CheckHealthPolicy(const HealthPolicy& policy, Fields& fields) {
-  const std::string path = "spec.healthPolicy.";
-  RefuseSection(fields, policy.node_fault.has_value(), path + "nodeFault", "acting on node faults");
-}
-
-void CheckRunPolicy(const RunPolicy& policy, Fields& fields) {
-  RefuseSection(fields, policy.startup_deadline_seconds.has_value(), "spec.runPolicy.startupDeadlineSeconds",
-                "a deadline for starting up");
-  RefuseChange(fields, "spec.runPolicy.forceDeleteAfterSeconds", policy.force_delete_after_seconds,
-               RunPolicy{}.force_delete_after_seconds);
-}
-
 void CheckSchedulingPolicy(const SchedulingPolicy& policy, Fields& fields) {
-  RefuseSection(fields, policy.gang.has_value(), "spec.schedulingPolicy.gang", "gang scheduling");
+  if (policy.gang) {
+    RefuseEnum(fields, policy.gang->provider == GangProvider::kWorkload,
+               "spec.schedulingPolicy.gang.provider", policy.gang->provider,
+               "Auto, None, Coscheduling or Volcano");
+  }
   RefuseSection(fields, !policy.queue_name.empty(), "spec.schedulingPolicy.queueName", "queueing");
-  RefuseSection(fields, policy.topology.has_value(), "spec.schedulingPolicy.topology",
-                "placement by topology");
 }
 
 void CheckNetworkAndObservability(const TrainingJobSpec& spec, Fields& fields) {
   if (spec.network) {
     Refuse(fields, spec.network->host_network, "spec.network.hostNetwork", "true", "use false");
-    RefuseEnum(fields, spec.network->network_policy != NetworkPolicy::kNone, "spec.network.networkPolicy",
-               spec.network->network_policy, "None");
   }
   Refuse(fields, spec.observability.pod_monitor, "spec.observability.podMonitor", "true", "use false");
 }
@@ -135,10 +112,7 @@ std::vector<UnsupportedField> FindUnsupported(const TrainingJobSpec& spec) {
   RefuseEnum(fields, spec.success_policy != SuccessPolicy::kAll, "spec.successPolicy", spec.success_policy,
              "All");
   if (spec.checkpoint) CheckCheckpoint(*spec.checkpoint, fields);
-  if (spec.elastic_policy) CheckElasticPolicy(*spec.elastic_policy, fields);
-  CheckFailurePolicy(spec.failure_policy, fields);
   CheckHealthPolicy(spec.health_policy, fields);
-  CheckRunPolicy(spec.run_policy, fields);
   CheckSchedulingPolicy(spec.scheduling_policy, fields);
   CheckNetworkAndObservability(spec, fields);
   return fields;

@@ -81,7 +81,8 @@ protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job) {
       .on_hang = ActionOf(spec.health_policy.on_hang)};
   if (spec.health_policy.straggler)
     config.health.on_straggler = ActionOf(spec.health_policy.straggler->action);
-  config.in_place_limit = spec.failure_policy.in_place_limit;
+  const bool recreates = spec.failure_policy.restart_strategy == RestartStrategy::kRecreate;
+  config.in_place_limit = recreates ? 0 : spec.failure_policy.in_place_limit;
   if (spec.training) config.training = TrainingSpecToJson(*spec.training);
   config.grace_period_seconds = static_cast<double>(
       IntAt(spec.worker.pod_template, {"spec", "terminationGracePeriodSeconds"}, kDefaultGraceSeconds));

@@ -1,6 +1,8 @@
 #include "runtime/common/base/strings.h"
 
 #include <array>
+#include <cinttypes>
+#include <cstdint>
 #include <cstdio>
 #include <random>
 
@@ -46,6 +48,14 @@ std::string RandomHex(std::size_t bytes) {
     }
   }
   return text;
+}
+
+std::string StableHash(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  std::array<char, 17> digits{};
+  std::snprintf(digits.data(), digits.size(), "%016" PRIx64, hash);
+  return digits.data();
 }
 
 std::string FormatNumber(double value, int significant_digits) {

@@ -13,6 +13,8 @@ namespace lockstep {
 [[nodiscard]] std::string Truncate(std::string_view text, std::size_t limit);
 // 16 random hex digits per 8 bytes, from the system's generator: identities and tokens.
 [[nodiscard]] std::string RandomHex(std::size_t bytes);
+// 16 hex digits of FNV-1a: the same on every machine and in every version. No defence against anybody.
+[[nodiscard]] std::string StableHash(std::string_view text);
 // Like "%.*g": as many digits as a person wants to read.
 [[nodiscard]] std::string FormatNumber(double value, int significant_digits = 4);
 

@@ -31,6 +31,12 @@ JOB_RIGHTS = {
     ("", "pods", "create delete get list patch watch", ""),
     ("", "services", "create delete get list patch watch", ""),
     ("", "configmaps", "create delete get list patch watch", ""),
+    ("", "serviceaccounts", "create delete get list patch watch", ""),
+    ("networking.k8s.io", "networkpolicies", "create delete get list patch watch", ""),
+    ("policy", "poddisruptionbudgets", "create delete get list patch watch", ""),
+    ("autoscaling", "horizontalpodautoscalers", "create delete get list patch watch", ""),
+    ("scheduling.x-k8s.io", "podgroups", "create delete get list patch watch", ""),
+    ("scheduling.volcano.sh", "podgroups", "create delete get list patch watch", ""),
     ("", "events", "create patch", ""),
     ("events.k8s.io", "events", "create patch", ""),
 }

@@ -112,7 +112,53 @@ def one_namespace_needs_no_rights_elsewhere():
             expect("403" not in operator.text() and "forbidden" not in operator.text(), operator.text())
 
 
-CASES = [hands_over_within_two_seconds_in_the_middle_of_a_large_job, a_leader_paused_past_its_lease_ends_and_harms_nothing,
+KINDS = {"Service": "/api/v1/namespaces/{}/services", "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+         "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+         "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+         "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+         "HorizontalPodAutoscaler": "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers"}
+
+
+def objects_of(namespace, name):
+    """Kinds of the objects beside the pods."""
+    selector = f"?labelSelector=lockstep.dev%2Fjob%3D{name}"
+    return {kind for kind, path in KINDS.items() if API.request("GET", path.format(namespace) + selector)[1]["items"]}
+
+
+def metric(value):
+    return {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": value}}}
+
+
+def writes_the_objects_of_a_job_once_and_follows_its_spec():
+    namespace = make_namespace(API, "objects")
+    document = job("a", 2, network={}, schedulingPolicy={"podDisruptionBudget": True})
+    document["spec"]["worker"]["createServiceAccount"] = True
+    document["spec"]["elasticPolicy"]["metrics"] = [metric("0.5")]  # the API server makes 500m of it
+
+    def patch(spec):
+        status, answer = API.request("PATCH", JOBS.format(namespace) + "/a", {"spec": spec}, "application/merge-patch+json")
+        expect(status == 200, f"{answer}")
+        return answer["metadata"]["generation"]
+
+    def until_observed(generation):
+        until("the operator has seen it", lambda: API.request("GET", JOBS.format(namespace) + "/a")[1].get("status", {}).get(
+            "observedGeneration") == generation, details=operator.text)
+    with Operator(PROGRAM, f"--watch-namespace={namespace}") as operator:
+        create(API, namespace, document)
+        until("all objects", lambda: objects_of(namespace, "a") == set(KINDS), details=operator.text)
+        until("its pods", lambda: len(names(API, namespace, "a")) == 2, details=operator.text)
+        until_observed(1)
+        planned = len(operator.records("planned"))
+        for seconds in (60, 61):  # each makes a pass
+            until_observed(patch({"runPolicy": {"ttlSecondsAfterFinished": seconds}}))
+        again = [record["action"] for record in operator.records("planned")[planned:]]
+        expect(not again, f"written again: {again}")
+        until_observed(patch({"network": {"networkPolicy": "None"}, "elasticPolicy": {"metrics": None}}))
+        until("they go with the spec", lambda: set(KINDS) - objects_of(namespace, "a") == {
+            "NetworkPolicy", "HorizontalPodAutoscaler"}, details=operator.text)
+
+
+CASES = [writes_the_objects_of_a_job_once_and_follows_its_spec, hands_over_within_two_seconds_in_the_middle_of_a_large_job, a_leader_paused_past_its_lease_ends_and_harms_nothing,
          one_namespace_needs_no_rights_elsewhere]
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "operator/reconcile/owned_objects.h"
 #include "runtime/common/api/names.h"
 #include "tests/support/fake_kube.h"
 #include "tests/support/job_world.h"
@@ -33,6 +34,7 @@ class ApplyTest : public ::testing::Test {
     job.metadata.uid = uid;
     return {{"metadata", OwnedMetadata(job, api::PodName("job", slot))}};
   }
+  ApplyObject Desired(const kube::Resource& resource) { return {resource, world_.Owned(resource)}; }
   std::string own_uid() { return world_.observed().job.metadata.uid; }
 
   testing::FakeKube kube_;
@@ -43,12 +45,12 @@ class ApplyTest : public ::testing::Test {
 
 TEST_F(ApplyTest, WritesAndLearnsWhatItWrote) {
   const Applied applied = Apply({{AddFinalizer{}, ""},
-                                 {ApplyService{world_.observed().service}, ""},
-                                 {ApplyConfigMap{world_.observed().config_map}, ""},
+                                 {Desired(kube::kServices), ""},
+                                 {Desired(kube::kConfigMaps), ""},
                                  {CreatePod{PodOwnedBy(own_uid(), 0)}, ""}});
   ASSERT_FALSE(applied.error.has_value()) << applied.error->ToString();
   EXPECT_EQ(caches_.pods.ByIndex(own_uid()).size(), 1U);
-  EXPECT_EQ(caches_.services.ByIndex(own_uid()).size(), 1U);
+  EXPECT_EQ(caches_.owned.at("services").ByIndex(own_uid()).size(), 1U);
   EXPECT_EQ((*caches_.jobs.Get({"team", "job"}))["metadata"]["finalizers"][0], api::kFinalizer);
 }
 
@@ -68,7 +70,7 @@ TEST_F(ApplyTest, DoesNotTakeAPodOfThatNameForItsOwn) {
   ASSERT_TRUE(kube_.Create(kube::kPods, PodOwnedBy("somebody", 0)).ok());
   const Applied applied = Apply({{CreatePod{PodOwnedBy(own_uid(), 0)}, ""}});
   ASSERT_TRUE(applied.error.has_value());
-  EXPECT_TRUE(applied.pod_refused);
+  EXPECT_TRUE(applied.is_refusal);
   EXPECT_THAT(applied.error->message, HasSubstr("does not belong to this job"));
 }
 
@@ -77,9 +79,26 @@ TEST_F(ApplyTest, DoesNotTakeOverAServiceOfThatName) {
                   .Create(kube::kServices, {{"metadata", {{"namespace", "team"}, {"name", "job"}}},
                                             {"spec", {{"clusterIP", "10.0.0.1"}}}})
                   .ok());
-  const Applied applied = Apply({{ApplyService{world_.observed().service}, ""}});
+  const Applied applied = Apply({{Desired(kube::kServices), ""}});
   ASSERT_TRUE(applied.error.has_value());
   EXPECT_EQ(kube_.all(kube::kServices)[0]["spec"]["clusterIP"], "10.0.0.1");
+}
+
+TEST_F(ApplyTest, BringsUpToDateWhatAnEarlierPassMade) {
+  Json older = world_.Owned(kube::kConfigMaps);
+  older["data"]["config.json"] = "older";
+  ASSERT_TRUE(kube_.Create(kube::kConfigMaps, older).ok());  // and the cache has not seen it
+  EXPECT_FALSE(Apply({{Desired(kube::kConfigMaps), ""}}).error.has_value());
+  EXPECT_EQ(kube_.all(kube::kConfigMaps)[0]["data"], world_.Owned(kube::kConfigMaps)["data"]);
+}
+
+TEST_F(ApplyTest, NamesTheFieldFromWhichAnInvalidObjectWasMade) {
+  kube_.fault = [](const auto&...) { return Error{ErrorCode::kInvalidArgument, "422 bad"}; };
+  EXPECT_EQ(Apply({{CreatePod{PodOwnedBy(own_uid(), 0)}, ""}}).error->message,
+            "spec.worker.template: the API server refuses the pod: 422 bad");
+  const Json autoscaler = {{"metadata", OwnedMetadata(world_.observed().job, "job")}};
+  EXPECT_EQ(Apply({{ApplyObject{kAutoscalers, autoscaler}, ""}}).error->message,
+            "spec.elasticPolicy.metrics: the API server refuses the HorizontalPodAutoscaler: 422 bad");
 }
 
 TEST_F(ApplyTest, DeletesOnlyWhatItSawAsItSawIt) {
@@ -90,7 +109,7 @@ TEST_F(ApplyTest, DeletesOnlyWhatItSawAsItSawIt) {
     const Applied refused = Apply({{stale, ""}});
     ASSERT_TRUE(refused.error.has_value()) << "a later pass must decide again";
     EXPECT_EQ(refused.error->code, ErrorCode::kConflict);
-    EXPECT_FALSE(refused.pod_refused);
+    EXPECT_FALSE(refused.is_refusal);
     EXPECT_EQ(kube_.all(kube::kPods).size(), 1U);
   }
   const DeletePod seen{"job-worker-0", kube::UidOf(pod), version};
@@ -104,7 +123,7 @@ TEST_F(ApplyTest, ChargesNoPodThatChangedSinceItWasSeen) {
   const Applied applied = Apply({{MarkPod{"job-worker-0", "1", 1}, ""}});
   ASSERT_TRUE(applied.error.has_value());
   EXPECT_EQ(applied.error->code, ErrorCode::kConflict);
-  EXPECT_FALSE(applied.pod_refused);
+  EXPECT_FALSE(applied.is_refusal);
 }
 
 TEST_F(ApplyTest, StopsAtTheStageThatFails) {
@@ -113,7 +132,7 @@ TEST_F(ApplyTest, StopsAtTheStageThatFails) {
     return std::nullopt;
   };
   const Applied applied =
-      Apply({{ApplyConfigMap{world_.observed().config_map}, ""}, {CreatePod{PodOwnedBy(own_uid(), 0)}, ""}});
+      Apply({{Desired(kube::kConfigMaps), ""}, {CreatePod{PodOwnedBy(own_uid(), 0)}, ""}});
   ASSERT_TRUE(applied.error.has_value());
   EXPECT_TRUE(kube_.all(kube::kPods).empty());
 }

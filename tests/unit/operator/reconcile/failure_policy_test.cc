@@ -13,83 +13,47 @@ namespace {
 
 using api::FailureAction;
 using api::FailureCause;
-using api::FailureRule;
 using testing::ActionsOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::JobWorld;
 
-FailureRule OnExitCodes(FailureAction action, api::ExitCodeOperator match, std::vector<int64_t> values) {
-  return {.name = "codes", .action = action, .on_exit_codes = api::ExitCodeMatch{match, std::move(values)}};
-}
-
-Pod FailedPod(int exit_code) {
-  Pod pod;
-  pod.name = "job-worker-1";
-  pod.phase = PodPhase::kFailed;
-  pod.exit_code = exit_code;
-  return pod;
-}
-
-TEST(FailureRules, TheFirstThatMatchesDecides) {
-  const api::FailurePolicy policy{
-      .rules = {OnExitCodes(FailureAction::kRestartIgnoringLimit, api::ExitCodeOperator::kIn, {42, 43}),
-                OnExitCodes(FailureAction::kFailJob, api::ExitCodeOperator::kNotIn, {1, 137}),
-                {.action = FailureAction::kRestart, .on_causes = {FailureCause::kInfrastructure}}}};
-  const struct {
-    const char* name;
-    int exit_code;
-    bool permanent;
-    bool charged;
-  } cases[] = {{"listed", 42, false, false},
-               {"not listed", 44, true, false},
-               {"a user error is listed by nobody but NotIn", 3, true, false},
-               {"by its cause", 137, false, true}};
-  for (const auto& test : cases) {
-    const FailureVerdict verdict = JudgeFailure(FailedPod(test.exit_code), policy);
-    EXPECT_EQ(verdict.permanent, test.permanent) << test.name;
-    EXPECT_EQ(verdict.charged, test.charged) << test.name;
-  }
-}
-
-TEST(FailureRules, MayRestartWhatWouldFailTheJob) {
-  const api::FailurePolicy policy{
-      .rules = {{.action = FailureAction::kRestart, .on_causes = {FailureCause::kUserError}}}};
-  const FailureVerdict verdict = JudgeFailure(FailedPod(4), policy);
-  EXPECT_FALSE(verdict.permanent);
-  EXPECT_TRUE(verdict.charged);
-}
-
-TEST(FailureRules, MatchConditionsOfThePodByTheirStatus) {
-  const api::FailurePolicy policy{
-      .rules = {{.action = FailureAction::kRestartIgnoringLimit,
-                 .on_pod_conditions = {{"GpuBad", api::ConditionStatus::kTrue}}}}};
-  Pod pod = FailedPod(1);
-  EXPECT_TRUE(JudgeFailure(pod, policy).charged);
-  pod.conditions["GpuBad"] = "False";
-  EXPECT_TRUE(JudgeFailure(pod, policy).charged);
-  pod.conditions["GpuBad"] = "True";
-  EXPECT_FALSE(JudgeFailure(pod, policy).charged);
-}
-
-TEST(FailureRules, WhereNoneMatchesNothingChanges) {
-  const api::FailurePolicy policy{
-      .rules = {{.action = FailureAction::kFailJob, .on_causes = {FailureCause::kHang}}}};
-  EXPECT_TRUE(JudgeFailure(FailedPod(1), policy).charged);
-  EXPECT_TRUE(JudgeFailure(FailedPod(3), policy).permanent);
-  EXPECT_FALSE(JudgeFailure(FailedPod(143), policy).charged);
-}
-
-TEST(FailureRules, FailTheJobForARankThatDiedInALivingPod) {
+// A round of two broke: a rank in the pod of slot 1 hung.
+JobWorld WorldWithAHang(FailureAction action) {
   JobWorld world;
-  world.Running(0).Running(1).Round(2, {0, 1}, 5);
-  world.observed().rendezvous.changes = {
-      {.round = 1,
-       .cause = "Hang",
-       .departures = {{.pod = "job-worker-1", .cause = "Hang", .reason = "rank process 0 hangs"}}}};
-  EXPECT_FALSE(api::IsFinished(MakePlan(world.observed()).status.conditions));
+  world.Elastic(1, 4).Running(0).Running(1).Round(2, {0, 1}, 5);
+  world.observed().rendezvous.changes = {{.round = 1,
+                                          .cause = "Hang",
+                                          .departures = {{.pod = "job-worker-1",
+                                                          .pod_uid = "uid-1",
+                                                          .slot = 1,
+                                                          .cause = "Hang",
+                                                          .reason = "rank process 0 hangs"}}}};
   world.observed().job.spec.failure_policy.rules = {
-      {.name = "no-hangs", .action = FailureAction::kFailJob, .on_causes = {FailureCause::kHang}}};
+      {.name = "no-hangs", .action = action, .on_causes = {FailureCause::kHang}}};
+  return world;
+}
+
+// The plan is carried out but for its pods.
+Plan Pass(JobWorld& world) {
+  Plan plan = MakePlan(world.observed());
+  world.observed().job.status = plan.status;
+  for (const PlannedAction& entry : plan.actions) {
+    const auto* mark = std::get_if<MarkPod>(&entry.action);
+    if (mark == nullptr) continue;
+    for (Pod& pod : world.observed().pods) {
+      if (pod.name == mark->name) pod.attempt = mark->attempt;
+    }
+  }
+  return plan;
+}
+
+void Vanish(JobWorld& world, const std::string& name) {
+  std::erase_if(world.observed().pods, [&](const Pod& pod) { return pod.name == name; });
+}
+
+TEST(FailurePolicy, FailsTheJobForARankThatDiedInALivingPodWhereARuleSaysSo) {
+  JobWorld world = WorldWithAHang(FailureAction::kFailJob);
   const Plan plan = MakePlan(world.observed());
   const api::Condition* failed = api::FindCondition(plan.status.conditions, api::condition::kFailed);
   ASSERT_NE(failed, nullptr);
@@ -100,14 +64,209 @@ TEST(FailureRules, FailTheJobForARankThatDiedInALivingPod) {
   EXPECT_EQ(plan.status.restarts[0].rule, "no-hangs");
 }
 
-TEST(FailureRules, RestartIgnoringLimitNeedsNoBudget) {
+TEST(FailurePolicy, LeavesThePodAloneWhereNoRuleSaysMore) {
+  JobWorld world = WorldWithAHang(FailureAction::kRestart);
+  const Plan plan = Pass(world);
+  EXPECT_THAT(ActionsOf(plan), IsEmpty());
+  EXPECT_EQ(plan.status.attempt, 0);
+}
+
+TEST(FailurePolicy, ReplacesALivingPodOnTheBudgetAndElsewhere) {
+  JobWorld world = WorldWithAHang(FailureAction::kReplacePod);
+  const Plan first = Pass(world);
+  EXPECT_THAT(ActionsOf(first), ElementsAre("mark job-worker-1 as attempt 1"));
+  EXPECT_EQ(first.status.attempt, 1);
+  ASSERT_EQ(first.status.avoided_nodes.size(), 1U);
+  EXPECT_EQ(first.status.avoided_nodes[0].name, "node-1");
+  EXPECT_EQ(first.status.avoided_nodes[0].reason, "job-worker-1: rank process 0 hangs");
+  EXPECT_THAT(ActionsOf(Pass(world)), ElementsAre("delete job-worker-1"));
+  Vanish(world, "job-worker-1");
+  const Plan last = Pass(world);
+  ASSERT_THAT(ActionsOf(last), ElementsAre("create job-worker-1"));
+  EXPECT_NE(DumpJson(std::get<CreatePod>(last.actions[0].action).object).find("node-1"), std::string::npos);
+  EXPECT_EQ(last.status.attempt, 1) << "charged once";
+}
+
+TEST(FailurePolicy, CountsAMarkedPodThatLivesAfterACrashBeforeTheStatusWasWritten) {
+  JobWorld world = WorldWithAHang(FailureAction::kReplacePod);
+  world.observed().rendezvous.changes.clear();  // in memory only
+  world.observed().pods[1].attempt = 1;
+  const Plan plan = Pass(world);
+  EXPECT_THAT(ActionsOf(plan), IsEmpty());
+  EXPECT_EQ(plan.status.attempt, 1);
+  EXPECT_EQ(plan.status.avoided_nodes.size(), 1U);
+  EXPECT_THAT(ActionsOf(Pass(world)), ElementsAre("delete job-worker-1"));
+}
+
+TEST(FailurePolicy, GoesOnWithoutAPodThatARuleGivesUp) {
+  JobWorld world = WorldWithAHang(FailureAction::kShrinkJob);
+  const Plan first = Pass(world);
+  EXPECT_THAT(ActionsOf(first), IsEmpty()) << "the status first";
+  EXPECT_THAT(first.status.given_up_slots, ElementsAre(1));
+  EXPECT_EQ(first.status.attempt, 0);
+  const Plan second = Pass(world);
+  EXPECT_THAT(ActionsOf(second), ElementsAre("delete job-worker-1"));
+  EXPECT_TRUE(api::IsTrue(second.status.conditions, api::condition::kScheduled)) << "it counts no more";
+  Vanish(world, "job-worker-1");
+  world.Round(3, {0}, 6);
+  const Plan after = Pass(world);
+  EXPECT_THAT(ActionsOf(after), IsEmpty()) << "survivors keep their slots, this one stays free";
+  EXPECT_TRUE(api::IsTrue(after.status.conditions, api::condition::kScheduled));
+  EXPECT_TRUE(api::IsTrue(after.status.conditions, api::condition::kDegraded));
+}
+
+TEST(FailurePolicy, TakesASlotUpAgainWhenTheSpecChanges) {
+  JobWorld world;
+  world.Elastic(1, 4).Running(0);
+  world.observed().job.status.observed_generation = 1;
+  world.observed().job.status.given_up_slots = {1};
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), IsEmpty());
+  world.observed().job.metadata.generation = 2;
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("create job-worker-1"));
+  EXPECT_THAT(plan.status.given_up_slots, IsEmpty());
+}
+
+TEST(FailurePolicy, DoesNotShrinkBelowTheLeastNumberOfReplicas) {
+  JobWorld world = WorldWithAHang(FailureAction::kShrinkJob);
+  world.Elastic(2, 4);
+  const Plan plan = Pass(world);
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("mark job-worker-1 as attempt 1")) << "a restart then";
+  EXPECT_THAT(plan.status.given_up_slots, IsEmpty());
+}
+
+TEST(FailurePolicy, RestartIgnoringLimitNeedsNoBudget) {
   JobWorld world;
   world.MaxRestarts(0).Running(0).Failed(1, 42);
   world.observed().job.spec.failure_policy.rules = {
-      OnExitCodes(FailureAction::kRestartIgnoringLimit, api::ExitCodeOperator::kIn, {42})};
+      {.action = FailureAction::kRestartIgnoringLimit,
+       .on_exit_codes = api::ExitCodeMatch{api::ExitCodeOperator::kIn, {42}}}};
   const Plan plan = MakePlan(world.observed());
   EXPECT_THAT(ActionsOf(plan), ElementsAre("delete job-worker-1"));
   EXPECT_EQ(plan.status.attempt, 0);
+}
+
+TEST(FailurePolicy, HasItsBudgetBackWhenTheWindowHasPassed) {
+  JobWorld world;
+  world.MaxRestarts(1).Running(0).Failed(1, 1);
+  world.observed().job.spec.failure_policy.restart_window_seconds = 60;
+  api::TrainingJobStatus& status = world.observed().job.status;
+  status.attempt = 4;
+  status.restart_window = {world.observed().now - std::chrono::seconds(59), 3};
+  EXPECT_TRUE(api::IsFinished(MakePlan(world.observed()).status.conditions)) << "1 of 1 is used";
+  status.restart_window->since = world.observed().now - std::chrono::seconds(60);
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("mark job-worker-1 as attempt 5"));
+  EXPECT_EQ(plan.status.restart_window, (api::RestartWindowStatus{world.observed().now, 4}));
+}
+
+TEST(FailurePolicy, RecreateReplacesAllPodsAndTheFailedOneLast) {
+  JobWorld world;
+  world.Replicas(3).Running(0).Failed(1, 1).Running(2);
+  world.observed().job.spec.failure_policy.restart_strategy = api::RestartStrategy::kRecreate;
+  world.SyncObjects();
+  EXPECT_THAT(ActionsOf(Pass(world)), ElementsAre("mark job-worker-1 as attempt 1"));
+  EXPECT_THAT(ActionsOf(Pass(world)), ElementsAre("delete job-worker-2", "delete job-worker-0"));
+  world.observed().pods[0].deleting = true;
+  world.observed().pods[2].phase = PodPhase::kFailed;  // a consequence, not charged
+  world.observed().pods[2].exit_code = 1;
+  EXPECT_THAT(ActionsOf(Pass(world)), ElementsAre("delete job-worker-2"));
+  Vanish(world, "job-worker-2");
+  EXPECT_THAT(ActionsOf(Pass(world)), IsEmpty()) << "nobody is created while one of the old world is there";
+  Vanish(world, "job-worker-0");
+  EXPECT_THAT(ActionsOf(Pass(world)), ElementsAre("delete job-worker-1"));
+  Vanish(world, "job-worker-1");
+  const Plan plan = Pass(world);
+  EXPECT_THAT(ActionsOf(plan),
+              ElementsAre("create job-worker-0", "create job-worker-1", "create job-worker-2"));
+  EXPECT_EQ(plan.status.attempt, 1);
+}
+
+// ---- nodes at fault
+
+// Nodes 0 and 1 are good but for one condition of the latter, which the job names.
+JobWorld WorldWithABadNode(api::HealthAction action = api::HealthAction::kReplacePod) {
+  JobWorld world;
+  world.MaxRestarts(0).Running(0).Running(1);
+  world.observed().nodes = {{"node-0", {.conditions = {{"Ready", "True"}}}},
+                            {"node-1", {.conditions = {{"Ready", "True"}, {"GpuBad", "True"}}}}};
+  world.observed().job.spec.health_policy.node_fault = {
+      .conditions = {{"GpuBad", api::ConditionStatus::kTrue}}, .action = action};
+  return world;
+}
+
+TEST(NodeFaults, ReplaceALivingPodOnceTheStatusSaysToAvoidItsNode) {
+  JobWorld world = WorldWithABadNode();
+  const Plan first = Pass(world);
+  EXPECT_THAT(ActionsOf(first), IsEmpty());
+  ASSERT_EQ(first.status.avoided_nodes.size(), 1U);
+  EXPECT_EQ(first.status.avoided_nodes[0].name, "node-1");
+  EXPECT_EQ(first.status.avoided_nodes[0].reason, "condition GpuBad of the node is True");
+  const Plan second = Pass(world);
+  EXPECT_THAT(ActionsOf(second), ElementsAre("delete job-worker-1"));
+  EXPECT_THAT(second.lost, IsEmpty()) << "its worker hears of it in good order, and hands over";
+  EXPECT_EQ(second.status.attempt, 0);
+}
+
+TEST(NodeFaults, LeaveAPodThatFoundNoOtherPlace) {
+  JobWorld world = WorldWithABadNode();
+  Pass(world);
+  world.observed().now += std::chrono::seconds(30);
+  world.observed().pods[1].created = world.observed().now;
+  const Plan plan = Pass(world);
+  EXPECT_THAT(ActionsOf(plan), IsEmpty());
+  EXPECT_EQ(Pass(world).status, plan.status) << "and nothing is written";
+}
+
+TEST(NodeFaults, AreOnlyToldWhereTheJobWantsAReport) {
+  JobWorld world = WorldWithABadNode(api::HealthAction::kReport);
+  EXPECT_FALSE(Pass(world).events.empty());
+  const Plan second = Pass(world);
+  EXPECT_THAT(ActionsOf(second), IsEmpty());
+  EXPECT_TRUE(second.events.empty()) << "once";
+}
+
+TEST(NodeFaults, ComeToRestWhereMoreNodesAreBadThanTheStatusHolds) {
+  constexpr int32_t kReplicas = 70;
+  JobWorld world = WorldWithABadNode();
+  world.observed().pods.clear();
+  world.Replicas(kReplicas);
+  for (int32_t slot = 0; slot < kReplicas; ++slot) {
+    world.Running(slot);
+    (*world.observed().nodes)["node-" + std::to_string(slot)] = {.conditions = {{"GpuBad", "True"}}};
+  }
+  EXPECT_EQ(Pass(world).status.avoided_nodes.size(), kMostAvoidedNodes);
+  EXPECT_EQ(Pass(world).actions.size(), kMostAvoidedNodes) << "those that the status tells of";
+  world.observed().now += std::chrono::seconds(30);
+  for (Pod& pod : world.observed().pods) pod.created = world.observed().now;
+  const Plan plan = Pass(world);
+  EXPECT_THAT(ActionsOf(plan), IsEmpty());
+  EXPECT_EQ(Pass(world).status, plan.status) << "and nothing is written";
+}
+
+TEST(NodeFaults, DoNotHideAnErrorOfTheUser) {
+  JobWorld world = WorldWithABadNode();
+  world.observed().pods[1].phase = PodPhase::kFailed;
+  world.observed().pods[1].exit_code = 3;
+  EXPECT_TRUE(api::IsFinished(Pass(world).status.conditions));
+}
+
+TEST(NodeFaults, ReplaceAPodOfALostNodeAtOnceAndTellTheRendezvous) {
+  JobWorld world;
+  world.MaxRestarts(0).Running(0).Running(1);
+  world.observed().nodes = {{"node-0", {.conditions = {{"Ready", "True"}}}},
+                            {"node-1", {.conditions = {{"Ready", "Unknown"}}}}};
+  const Plan plan = Pass(world);
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("delete job-worker-1"));
+  ASSERT_EQ(plan.lost.size(), 1U);
+  EXPECT_EQ(plan.lost[0].pod_uid, "uid-1");
+  EXPECT_EQ(plan.lost[0].node, "node-1");
+  EXPECT_EQ(plan.status.avoided_nodes.size(), 1U);
+  EXPECT_EQ(plan.status.attempt, 0);
+  world.observed().pods[1].deleting = true;
+  const Plan next = Pass(world);
+  EXPECT_THAT(ActionsOf(next), IsEmpty());
+  EXPECT_THAT(next.lost, IsEmpty());
 }
 
 }  // namespace

@@ -27,10 +27,11 @@ namespace condition = api::condition;
 TEST(MakePlan, CreatesEverythingOfANewJobInTheOrderInWhichItIsNeeded) {
   JobWorld world;
   world.observed().job.metadata.finalizers.clear();
-  world.observed().service = world.observed().config_map = Json();
+  world.observed().owned.clear();
   const Plan plan = MakePlan(world.observed());
-  EXPECT_THAT(ActionsOf(plan), ElementsAre("add finalizer", "apply service", "apply config map",
-                                           "create job-worker-0", "create job-worker-1"));
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("add finalizer", "apply Service", "apply ConfigMap",
+                                           "create job-worker-0", "create job-worker-1"))
+      << "nothing that the spec does not ask for";
   EXPECT_THAT(EventsOf(plan), ElementsAre("PodsCreated"));
   ASSERT_TRUE(plan.rendezvous.has_value());
   EXPECT_EQ(plan.rendezvous->expected_members, 2);
@@ -122,9 +123,9 @@ TEST(MakePlan, WaitsForATerminatingPodBeforeItFillsTheSlotAgain) {
 TEST(MakePlan, PutsBackWhatSomebodyChanged) {
   JobWorld world;
   world.Running(0).Running(1);
-  world.observed().service["spec"]["publishNotReadyAddresses"] = false;
-  world.observed().config_map["data"].erase("config.json");
-  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("apply service", "apply config map"));
+  world.Owned(kube::kServices)["spec"]["publishNotReadyAddresses"] = false;
+  world.Owned(kube::kConfigMaps)["data"].erase("config.json");
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("apply Service", "apply ConfigMap"));
 }
 
 TEST(MakePlan, ContinuesRoundsAboveTheOneInTheStatus) {
@@ -162,6 +163,58 @@ TEST(MakePlan, FailsAJobThatAsksForWhatIsNotThereYet) {
   JobWorld world;
   world.observed().unsupported = {"spec.strategy: zero1 is not implemented yet; use ddp"};
   EXPECT_EQ(ConditionOf(MakePlan(world.observed()), condition::kFailed).reason, "NotImplemented");
+}
+
+// Two that train; then the user asks for what cannot be.
+JobWorld WorldThatBecameInvalid() {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 5);
+  world.observed().job.status = MakePlan(world.observed()).status;
+  world.observed().job.metadata.generation = 2;
+  world.observed().job.spec.worker.replicas = 1;
+  world.observed().violations = {"spec.worker.replicas: must lie within elasticPolicy, 2 to 4"};
+  return world;
+}
+
+TEST(MakePlan, LetsAJobTrainOnWhoseSpecBecameInvalid) {
+  JobWorld world = WorldThatBecameInvalid();
+  world.Failed(2, 1);
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), IsEmpty());
+  EXPECT_TRUE(plan.keeps_rendezvous);
+  EXPECT_FALSE(plan.rendezvous.has_value());
+  const api::Condition stalled = ConditionOf(plan, condition::kStalled);
+  EXPECT_EQ(stalled.reason, "InvalidSpec");
+  EXPECT_EQ(stalled.message, "spec.worker.replicas: must lie within elasticPolicy, 2 to 4");
+  EXPECT_EQ(plan.status.state, "Stalled");
+  EXPECT_EQ(plan.status.observed_generation, 2);
+  EXPECT_THAT(EventsOf(plan), ElementsAre("InvalidSpec"));
+  EXPECT_EQ(plan.status.goodput->activity, api::Activity::kTraining);
+  world.observed().job.status = plan.status;
+  EXPECT_EQ(MakePlan(world.observed()).status, plan.status) << "and nothing is written";
+}
+
+TEST(MakePlan, RecoversOnceTheSpecIsMended) {
+  JobWorld world = WorldThatBecameInvalid();
+  world.observed().job.status = MakePlan(world.observed()).status;
+  world.observed().violations.clear();
+  world.observed().job.spec.worker.replicas = 2;
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), IsEmpty());
+  EXPECT_TRUE(plan.rendezvous.has_value());
+  EXPECT_EQ(plan.status.state, "Running");
+}
+
+TEST(MakePlan, CompletesAndSuspendsAJobWhateverItsSpecSays) {
+  JobWorld done = WorldThatBecameInvalid();
+  done.observed().pods.clear();
+  done.Succeeded(0).Succeeded(1);
+  EXPECT_EQ(MakePlan(done.observed()).status.state, "Complete");
+  JobWorld suspended = WorldThatBecameInvalid();
+  suspended.observed().job.spec.suspend = true;
+  const Plan plan = MakePlan(suspended.observed());
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("delete job-worker-1", "delete job-worker-0"));
+  EXPECT_EQ(plan.rendezvous->expected_members, 0);
 }
 
 // ---- failures
@@ -375,6 +428,48 @@ TEST(MakePlan, HoldsADeletedJobUntilItsPodsAreGone) {
   plan = MakePlan(world.observed());
   EXPECT_THAT(ActionsOf(plan), ElementsAre("remove finalizer"));
   EXPECT_FALSE(plan.rendezvous.has_value());
+}
+
+// ---- starting in time, and with fewer
+
+TEST(MakePlan, FailsAJobThatMakesNoStepInTime) {
+  JobWorld world;
+  world.Pending(0).Running(1);
+  world.observed().pods[0].unschedulable = "0/3 nodes fit";
+  world.observed().job.spec.run_policy.startup_deadline_seconds = 60;
+  world.observed().job.status.start_time = world.observed().now - std::chrono::seconds(59);
+  const Plan early = MakePlan(world.observed());
+  EXPECT_FALSE(api::IsFinished(early.status.conditions));
+  EXPECT_EQ(early.requeue_after, std::chrono::seconds(1));
+  world.observed().now += std::chrono::seconds(1);
+  const api::Condition failed = ConditionOf(MakePlan(world.observed()), condition::kFailed);
+  EXPECT_EQ(failed.reason, "StartupDeadlineExceeded");
+  EXPECT_EQ(failed.message,
+            "no step within runPolicy.startupDeadlineSeconds, 60; last: pod job-worker-0: 0/3 nodes fit");
+}
+
+TEST(MakePlan, KeepsAJobThatEverMadeAStepBeyondTheStartupDeadline) {
+  JobWorld world;
+  world.Pending(0).Pending(1);
+  world.observed().job.spec.run_policy.startup_deadline_seconds = 60;
+  world.observed().job.status.start_time = world.observed().now - std::chrono::hours(1);
+  world.observed().job.status.progress = api::ProgressStatus{.step = 1};
+  EXPECT_FALSE(api::IsFinished(MakePlan(world.observed()).status.conditions));
+}
+
+TEST(MakePlan, SaysThatAnElasticJobHasShrunkWhereThereIsNoRoom) {
+  JobWorld world;
+  world.Elastic(1, 4).Running(0).Pending(1).Round(2, {0}, 5);
+  world.observed().pods[1].created = world.observed().now - std::chrono::seconds(55);
+  const Plan early = MakePlan(world.observed());
+  EXPECT_EQ(ConditionOf(early, condition::kDegraded).reason, "ReplicasMissing");
+  EXPECT_EQ(early.requeue_after, std::chrono::seconds(5));
+  world.observed().job.status = early.status;
+  world.observed().now += std::chrono::seconds(5);
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_EQ(ConditionOf(plan, condition::kDegraded).reason, "Shrunk");
+  EXPECT_THAT(EventsOf(plan), Contains("Shrunk"));
+  EXPECT_THAT(ActionsOf(plan), IsEmpty()) << "the pod goes on asking for room";
 }
 
 }  // namespace

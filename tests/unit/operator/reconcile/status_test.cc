@@ -207,11 +207,19 @@ TEST(Status, SaysWhyTheApiServerRefusesAPodAndMovesNoTimeOnRetries) {
   world.observed().job.status = waiting;
   world.observed().now += std::chrono::minutes(1);
   EXPECT_EQ(StatusAfterRefusal(world.observed(), MakePlan(world.observed()).status, quota), waiting);
+}
 
-  const auto failed =
-      StatusAfterRefusal(world.observed(), planned, {ErrorCode::kInvalidArgument, "422 spec.x: bad"});
+TEST(Status, FailsAJobWhoseFirstPodsAreInvalidAndWaitsWhereALaterSpecIs) {
+  JobWorld world;
+  const Error invalid{ErrorCode::kInvalidArgument, "spec.worker.template: 422 spec.x: bad"};
+  const auto planned = MakePlan(world.observed()).status;
+  const auto failed = StatusAfterRefusal(world.observed(), planned, invalid);
   EXPECT_EQ(failed.state, "Failed");
-  EXPECT_THAT(api::FindCondition(failed.conditions, condition::kFailed)->message, HasSubstr("spec.x: bad"));
+  EXPECT_EQ(api::FindCondition(failed.conditions, condition::kFailed)->message, invalid.message);
+  world.observed().job.status = planned;
+  const auto stalled = StatusAfterRefusal(world.observed(), planned, invalid);
+  EXPECT_EQ(stalled.state, "Stalled");
+  EXPECT_EQ(api::FindCondition(stalled.conditions, condition::kStalled)->reason, "InvalidSpec");
 }
 
 }  // namespace

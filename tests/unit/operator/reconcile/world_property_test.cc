@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <set>
 
 #include "tests/support/world_model.h"
@@ -90,6 +91,83 @@ TEST(ReconcilerProperties, AnyWorldSettlesToWhatTheUserAskedFor) {
       CheckAlways(world, wish);
     }
     RC_ASSERT(world.Settle());
+    CheckEnd(world, wish);
+  }));
+}
+
+// A world in which all pods go at each failure, and templates change, comes to rest as well.
+TEST(ReconcilerProperties, RecreatedWorldsSettleToo) {
+  EXPECT_TRUE(rc::check([] {
+    Wish wish;
+    WorldModel world(wish.replicas, kMaxReplicas, kMaxRestarts);
+    world.PatchSpec({{"failurePolicy", {{"restartStrategy", "Recreate"}}}});
+    const int steps = *rc::gen::inRange(0, 60);
+    for (int i = 0; i < steps; ++i) {
+      if (*rc::gen::inRange(0, 10) == 0) {
+        const std::string image = *rc::gen::element<std::string>("a", "b");
+        world.PatchSpec(
+            {{"worker",
+              {{"template",
+                {{"spec", {{"containers", Json::array({{{"name", "trainer"}, {"image", image}}})}}}}}}}});
+      }
+      DoSomething(world, wish);
+      CheckAlways(world, wish);
+    }
+    RC_ASSERT(world.Settle());
+    CheckEnd(world, wish);
+  }));
+}
+
+// Nodes die and come back, with pods on them that nobody can end: none of it costs an attempt.
+TEST(ReconcilerProperties, WorldsOfDyingNodesSettleOnThoseThatLive) {
+  EXPECT_TRUE(rc::check([] {
+    Wish wish;
+    WorldModel world(wish.replicas, kMaxReplicas, kMaxRestarts);
+    world.AddNodes(3);
+    world.Advance(std::chrono::seconds(200));  // beyond runPolicy.forceDeleteAfterSeconds
+    const int steps = *rc::gen::inRange(0, 60);
+    for (int i = 0; i < steps; ++i) {
+      const auto index = *rc::gen::inRange<std::size_t>(0, 2);
+      switch (*rc::gen::inRange(0, 8)) {
+        case 0: world.LoseNode(index); break;
+        case 1: world.HealNode(index); break;
+        default: DoSomething(world, wish);
+      }
+      CheckAlways(world, wish);
+    }
+    RC_ASSERT(world.Settle());
+    CheckEnd(world, wish);
+    const std::vector<std::string> lost = world.lost_nodes();
+    for (const Json& pod : world.pods()) {
+      if (world.state() == "Failed") break;
+      RC_ASSERT(std::find(lost.begin(), lost.end(), StringAt(pod, {"spec", "nodeName"})) == lost.end());
+    }
+  }));
+}
+
+// A rule gives pods up: as many slots stay free, never fewer than elasticPolicy.minReplicas are left.
+TEST(ReconcilerProperties, WorldsThatShrinkSettleWithoutWhatWasGivenUp) {
+  EXPECT_TRUE(rc::check([] {
+    Wish wish;
+    WorldModel world(wish.replicas, kMaxReplicas, kMaxRestarts);
+    const Json codes = {{"operator", "In"}, {"values", {42}}};
+    world.PatchSpec(
+        {{"failurePolicy", {{"rules", Json::array({{{"action", "ShrinkJob"}, {"onExitCodes", codes}}})}}}});
+    const int steps = *rc::gen::inRange(0, 60);
+    for (int i = 0; i < steps; ++i) {
+      if (*rc::gen::inRange(0, 5) == 0) {
+        ++wish.charged_failures;  // it is where the job must not shrink
+        world.FailPod(*rc::gen::inRange<std::size_t>(0, 8), 42);
+      } else {
+        DoSomething(world, wish);
+      }
+      CheckAlways(world, wish);
+    }
+    RC_ASSERT(world.Settle());
+    const Json job = world.job();
+    const Json* given_up = FindJson(job, {"status", "givenUpSlots"});
+    if (given_up != nullptr) wish.replicas -= static_cast<int32_t>(given_up->size());
+    RC_ASSERT(wish.replicas >= 1);
     CheckEnd(world, wish);
   }));
 }

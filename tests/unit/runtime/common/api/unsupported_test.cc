@@ -55,29 +55,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"GoogleStorage", "/spec/checkpoint", R"({"uri": "gs://b"})", "spec.checkpoint.uri"},
         Case{"OnTermination", "/spec/checkpoint", R"({"uri": "s3://b", "onTermination": "None"})",
              "spec.checkpoint.onTermination"},
-        Case{"ShrinkAfter", "/spec/elasticPolicy",
-             R"({"minReplicas": 1, "maxReplicas": 2, "shrinkAfterSeconds": 5})",
-             "spec.elasticPolicy.shrinkAfterSeconds"},
-        Case{"Metrics", "/spec/elasticPolicy",
-             R"({"minReplicas": 1, "maxReplicas": 2, "metrics": [{"type": "Pods"}]})",
-             "spec.elasticPolicy.metrics"},
-        Case{"Window", "/spec/failurePolicy", R"({"restartWindowSeconds": 60})",
-             "spec.failurePolicy.restartWindowSeconds"},
-        Case{"Recreate", "/spec/failurePolicy", R"({"restartStrategy": "Recreate"})",
-             "spec.failurePolicy.restartStrategy"},
-        Case{"ShrinkJob", "/spec/failurePolicy",
-             R"({"rules": [{"action": "ShrinkJob", "onCauses": ["Hang"]}]})",
-             "spec.failurePolicy.rules[0].action"},
-        Case{"NodeFault", "/spec/healthPolicy", R"({"nodeFault": {}})", "spec.healthPolicy.nodeFault"},
-        Case{"StartupDeadline", "/spec/runPolicy", R"({"startupDeadlineSeconds": 5})",
-             "spec.runPolicy.startupDeadlineSeconds"},
-        Case{"ForceDelete", "/spec/runPolicy", R"({"forceDeleteAfterSeconds": 5})",
-             "spec.runPolicy.forceDeleteAfterSeconds"},
-        Case{"Gang", "/spec/schedulingPolicy", R"({"gang": {}})", "spec.schedulingPolicy.gang"},
+        Case{"NodeFault", "/spec/healthPolicy", R"({"nodeFault": {"action": "Restart"}})",
+             "spec.healthPolicy.nodeFault.action"},
+        Case{"Gang", "/spec/schedulingPolicy", R"({"gang": {"provider": "Workload"}})",
+             "spec.schedulingPolicy.gang.provider"},
         Case{"Queue", "/spec/schedulingPolicy", R"({"queueName": "q"})", "spec.schedulingPolicy.queueName"},
-        Case{"Topology", "/spec/schedulingPolicy", R"({"topology": {"key": "k"}})",
-             "spec.schedulingPolicy.topology"},
-        Case{"Isolate", "/spec/network", "{}", "spec.network.networkPolicy"},
         Case{"HostNetwork", "/spec/network", R"({"hostNetwork": true, "networkPolicy": "None"})",
              "spec.network.hostNetwork"},
         Case{"PodMonitor", "/spec/observability", R"({"podMonitor": true})",
@@ -102,19 +84,26 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
               R"({"uri": "file:///c", "secretRef": {"name": "s"}, "intervalSteps": 5, "intervalSeconds": 5,
                   "keepLast": 1, "resume": 5, "onTermination": "Save", "gracePeriodSeconds": 5})");
   json = With(json, "/spec/rendezvous", R"({"joinTimeoutSeconds": 5, "lastCallSeconds": 0})");
-  json = With(json, "/spec/elasticPolicy", R"({"minReplicas": 1, "maxReplicas": 4, "growDelaySeconds": 0})");
+  json = With(json, "/spec/elasticPolicy",
+              R"({"minReplicas": 1, "maxReplicas": 4, "growDelaySeconds": 0, "shrinkAfterSeconds": 5,
+                  "metrics": [{"type": "Pods"}]})");
   json = With(
       json, "/spec/failurePolicy",
-      R"({"maxRestarts": 0, "inPlaceLimit": 0, "rules": [{"action": "FailJob", "onExitCodes": {"operator": "In",
+      R"({"maxRestarts": 0, "inPlaceLimit": 0, "restartWindowSeconds": 60, "restartStrategy": "Recreate", "rules": [{"action": "FailJob", "onExitCodes": {"operator": "In",
                   "values": [42]}}, {"action": "Restart", "onCauses": ["UserError"]},
-                  {"action": "RestartIgnoringLimit", "onPodConditions": [{"type": "DisruptionTarget"}]}]})");
+                  {"action": "RestartIgnoringLimit", "onPodConditions": [{"type": "DisruptionTarget"}]},
+                  {"action": "ReplacePod", "onCauses": ["Hang"]}, {"action": "ShrinkJob", "onCauses": ["Rendezvous"]}]})");
   json = With(json, "/spec/healthPolicy",
               R"({"firstStepTimeoutSeconds": 5, "stepTimeoutSeconds": 5, "stepTimeoutFactor": 5,
-                  "onHang": "ReplacePod", "straggler": {"factor": 2, "windowSteps": 5, "action": "Restart"}})");
-  json = With(json, "/spec/runPolicy",
-              R"({"activeDeadlineSeconds": 5, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "None"})");
-  json = With(json, "/spec/schedulingPolicy", R"({"priorityClassName": "high"})");
-  json = With(json, "/spec/network", R"({"networkPolicy": "None"})");
+                  "onHang": "ReplacePod", "straggler": {"factor": 2, "windowSteps": 5, "action": "Restart"},
+                  "nodeFault": {"conditions": [{"type": "GpuBad"}], "taints": [{"key": "bad"}]}})");
+  json = With(
+      json, "/spec/runPolicy",
+      R"({"activeDeadlineSeconds": 5, "startupDeadlineSeconds": 5, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "None",
+                  "forceDeleteAfterSeconds": 5})");
+  json = With(json, "/spec/schedulingPolicy", R"({"priorityClassName": "high", "topology": {"key": "rack"},
+                  "gang": {"minCount": 1, "scheduleTimeoutSeconds": 5}})");
+  json = With(json, "/spec/network", R"({"networkPolicy": "Isolate"})");
   json = With(json, "/spec/observability", R"({"metricsPort": 9500})");
   json = With(json, "/spec/nprocPerNode", "2");
   json = With(json, "/spec/standbyReplicas", "1");

@@ -52,6 +52,8 @@ TEST(WorkerConfigOf, TellsTheSupervisorHowOftenToTryInPlace) {
   TrainingJob job;
   job.spec.failure_policy.in_place_limit = 7;
   EXPECT_EQ(WorkerConfigOf(job).in_place_limit, 7);
+  job.spec.failure_policy.restart_strategy = RestartStrategy::kRecreate;
+  EXPECT_EQ(WorkerConfigOf(job).in_place_limit, 0) << "no process is started again in its pod";
 }
 
 TEST(WorkerConfigOf, TellsWhenARankHangs) {

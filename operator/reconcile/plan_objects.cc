@@ -1,0 +1,49 @@
+#include "operator/reconcile/plan_objects.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "operator/reconcile/gang.h"
+#include "operator/reconcile/owned_objects.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+void Delete(const Observed& observed, const kube::Resource& resource, const std::string& why,
+            std::vector<PlannedAction>& actions) {
+  const auto found = observed.owned.find(KeyOfKind(resource));
+  if (found == observed.owned.end()) return;
+  actions.push_back(
+      {DeleteObject{resource, kube::KeyOf(found->second).name, kube::UidOf(found->second)}, why});
+}
+
+}  // namespace
+
+void PlanObjects(const Observed& observed, std::vector<PlannedAction>& actions) {
+  std::vector<OwnedObject> objects = DesiredOwnedObjects(observed.job, observed.settings);
+  if (auto group = DesiredPodGroup(observed.job, observed.served)) objects.push_back(*std::move(group));
+  std::set<std::string> wanted;
+  for (OwnedObject& desired : objects) {
+    wanted.insert(KeyOfKind(desired.resource));
+    const auto found = observed.owned.find(KeyOfKind(desired.resource));
+    const bool exists = found != observed.owned.end();
+    if (exists && IsAsDesired(desired, found->second)) continue;
+    const std::string kind(desired.resource.kind);
+    actions.push_back({ApplyObject{desired.resource, std::move(desired.object)},
+                       "the " + kind + (exists ? " is not as the job wants it" : " is missing")});
+  }
+  const auto delete_unwanted = [&](const kube::Resource& resource) {
+    if (wanted.contains(KeyOfKind(resource))) return;
+    Delete(observed, resource, "the job wants no " + std::string(resource.kind), actions);
+  };
+  std::for_each(kOwnedKinds.begin(), kOwnedKinds.end(), delete_unwanted);
+  std::for_each(kGangKinds.begin(), kGangKinds.end(), delete_unwanted);
+}
+
+void PlanObjectsOfFinished(const Observed& observed, std::vector<PlannedAction>& actions) {
+  Delete(observed, kAutoscalers, "the job has finished", actions);
+}
+
+}  // namespace lockstep::reconcile

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""What a job asks of the cluster beside its pods, and a spec that goes wrong while the job trains.
+
+policies_test.py [NAME…]    all cases, or those named
+"""
+import json
+
+import jobs  # first: it finds tests/support
+from cases import expect, until
+
+KINDS = ("services", "configmaps", "serviceaccounts", "networkpolicies", "poddisruptionbudgets", "horizontalpodautoscalers")
+
+
+def objects_of(job):
+    """Kinds of the objects beside the pods, sorted."""
+    items = jobs.get("--namespace", job.space, ",".join(KINDS), f"--selector=lockstep.dev/job={job.name}")["items"]
+    return sorted(item["kind"] for item in items)
+
+
+def has_objects_of_its_own_and_takes_them_along():
+    manifest = jobs.manifest("owner", replicas=2, elastic=(1, 3))
+    spec = manifest["spec"]
+    spec["network"] = {"networkPolicy": "Isolate"}
+    spec["worker"]["createServiceAccount"] = True
+    spec["schedulingPolicy"] = {"podDisruptionBudget": True}
+    spec["elasticPolicy"]["metrics"] = [
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]
+    with jobs.running(manifest) as job:
+        expected = ["ConfigMap", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount"]
+        job.until("its objects", lambda: objects_of(job) == expected)
+        job.until("its pods", lambda: len(job.pods()) == 2)
+        accounts = {pod["spec"]["serviceAccountName"] for pod in job.pods()}
+        expect(accounts == {"owner-worker"}, f"accounts: {accounts}")
+        status = job.until_complete(240)
+        expect(status["rendezvous"]["round"] == 1 and status.get("restarts", []) == [], f"it was disturbed: {status}")
+        job.until("nothing scales a finished job", lambda: "HorizontalPodAutoscaler" not in objects_of(job))
+    until("nothing is left of the job", lambda: objects_of(job) == [], 60, details=lambda: str(objects_of(job)))
+
+
+def trains_on_while_its_spec_is_invalid():
+    with jobs.running(jobs.manifest("mistaken", replicas=2, epochs=6), with_ledger=True) as job:
+        job.until_step(20)
+        pods = job.uids()
+
+        def monitor(wanted):
+            job.kubectl("patch", "dtj", job.name, "--type=merge", "--patch",
+                        json.dumps({"spec": {"observability": {"podMonitor": wanted}}}))
+        monitor(True)  # known to the schema, and not implemented
+        stalled = job.until_condition("Stalled", 30)
+        expect("spec.observability.podMonitor" in stalled["message"], f"{stalled}")
+        step = jobs.ledger.newest_commit(job.ledger)
+        job.until_step(step + 50)
+        expect(job.uids() == pods, f"pods were {pods}, are {job.uids()}")
+        monitor(False)
+        job.until("it is no longer stalled", lambda: job.condition("Stalled")["status"] == "False")
+        job.until_complete(240)
+        job.expect_exactly_once(6)
+
+
+if __name__ == "__main__":
+    jobs.main([has_objects_of_its_own_and_takes_them_along, trains_on_while_its_spec_is_invalid])

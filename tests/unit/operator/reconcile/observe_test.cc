@@ -1,0 +1,56 @@
+#include "operator/reconcile/observe.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/fake_clock.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+Json NodeJson(const std::string& name, const std::string& ready) {
+  return {{"metadata", {{"name", name}, {"resourceVersion", "5"}}},
+          {"status", {{"conditions", Json::array({{{"type", "Ready"}, {"status", ready}}})}}}};
+}
+
+class ObserveTest : public ::testing::Test {
+ protected:
+  ObserveTest() {
+    caches_.jobs.Put(
+        *ParseJson(R"({"metadata": {"name": "job", "namespace": "team", "uid": "j", "resourceVersion": "1"},
+      "spec": {"worker": {"template": {"spec": {"containers": [{"name": "trainer"}]}}}}})"));
+    caches_.pods.Put(*ParseJson(R"({"metadata": {"name": "job-worker-0", "namespace": "team", "uid": "p",
+      "resourceVersion": "2", "ownerReferences": [{"uid": "j", "controller": true}]}, "spec": {"nodeName": "a"}})"));
+  }
+  Observed Now() { return *Observe({"team", "job"}, caches_, rendezvous_, {}, clock_.Now()); }
+
+  testing::FakeClock clock_;
+  Caches caches_;
+  rendezvous::RendezvousService rendezvous_{
+      clock_, [](const auto&, const auto&, const auto&, auto done) { done({}); },
+      [](const protocol::JobIdentity&) {}};
+};
+
+TEST_F(ObserveTest, SeesTheNodesOfItsPods) {
+  caches_.nodes.ReplaceAll({NodeJson("a", "Unknown"), NodeJson("b", "True")}, "5");
+  const Observed observed = Now();
+  ASSERT_TRUE(observed.nodes.has_value());
+  ASSERT_EQ(observed.nodes->size(), 1U);
+  EXPECT_TRUE(IsLost(observed.nodes->at("a")));
+}
+
+TEST_F(ObserveTest, KnowsNothingOfNodesThatItMayNotRead) { EXPECT_FALSE(Now().nodes.has_value()); }
+
+TEST_F(ObserveTest, TrustsNobodyWhereNoNodeAnswers) {
+  caches_.nodes.ReplaceAll({NodeJson("a", "Unknown"), NodeJson("b", "Unknown")}, "5");
+  EXPECT_FALSE(Now().nodes.has_value());
+}
+
+TEST_F(ObserveTest, TellsANodeThatWasRemovedFromOneThatIsUnknown) {
+  caches_.nodes.ReplaceAll({NodeJson("b", "True")}, "5");
+  const Observed observed = Now();
+  ASSERT_TRUE(observed.nodes.has_value());
+  EXPECT_TRUE(observed.nodes->empty());
+}
+
+}  // namespace
+}  // namespace lockstep::reconcile
