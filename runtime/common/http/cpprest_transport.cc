@@ -2,6 +2,7 @@
 
 #include <cpprest/http_client.h>
 #include <cpprest/producerconsumerstream.h>
+#include <openssl/ssl.h>
 #include <pplx/threadpool.h>
 #include <sys/stat.h>
 
@@ -34,7 +35,11 @@ void ConfigureTls(const Endpoint& endpoint, boost::asio::ssl::context& context) 
   namespace ssl = boost::asio::ssl;
   context.set_options(ssl::context::default_workarounds | ssl::context::no_sslv2 | ssl::context::no_sslv3 |
                       ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1);
-  if (!endpoint.ca_file.empty()) context.load_verify_file(endpoint.ca_file);
+  if (!endpoint.ca_file.empty()) {
+    // The library has put all public authorities in: none of those may vouch for this server.
+    ::SSL_CTX_set_cert_store(context.native_handle(), ::X509_STORE_new());
+    context.load_verify_file(endpoint.ca_file);
+  }
   if (!endpoint.certificate_file.empty()) {
     context.use_certificate_chain_file(endpoint.certificate_file);
     context.use_private_key_file(endpoint.key_file, ssl::context::pem);

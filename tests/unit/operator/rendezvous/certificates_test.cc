@@ -91,6 +91,9 @@ TEST(ServerIdentity, IsTrustedByAClientThatKnowsTheCa) {
   const auto answer = (*trusting)->Send({.target = "/"}, {});
   EXPECT_TRUE(answer.ok()) << answer.error().ToString();
   EXPECT_FALSE((*doubting)->Send({.target = "/"}, {}).ok());
+  ::setenv("SSL_CERT_FILE", (folder + "/ca").c_str(), 1);
+  EXPECT_FALSE((*doubting)->Send({.target = "/"}, {}).ok()) << "only those of the file may vouch for it";
+  ::unsetenv("SSL_CERT_FILE");
   ASSERT_TRUE(WriteFile(folder + "/other", identity->ca).ok());
   const auto rotated = (*doubting)->Send({.target = "/"}, {});
   EXPECT_TRUE(rotated.ok()) << "the file is read again when it changes: " << rotated.error().ToString();
