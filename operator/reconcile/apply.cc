@@ -35,6 +35,16 @@ void ForEachInParallel(std::size_t count, Work work) {
   worker();
 }
 
+// Whether pods come or go, and nothing else of the plan looks first whether the job is still as it was seen.
+bool NeedsConfirmation(const std::vector<PlannedAction>& actions) {
+  const auto is_any = [&](auto matches) { return std::any_of(actions.begin(), actions.end(), matches); };
+  return !is_any([](const auto& entry) {
+    return std::holds_alternative<AddFinalizer>(entry.action);
+  }) && is_any([](const auto& entry) {
+    return std::holds_alternative<CreatePod>(entry.action) || std::holds_alternative<DeletePod>(entry.action);
+  });
+}
+
 Error Foreign(const kube::Resource& resource, const kube::ObjectKey& key) {
   return {ErrorCode::kAlreadyExists,
           std::string(resource.kind) + " " + key.ToString() +
@@ -117,6 +127,17 @@ class Applier::Executor {
     return deleted.ok() ? Result<void>() : GoneIsFine(deleted.error());
   }
 
+  // The cache may be far behind, after a restart above all: what a user wanted once must not make pods, or
+  // end them, that a later pass takes back.
+  Result<void> ConfirmJob() {
+    auto job = client_.Get(kJobs, KeyIn(job_.metadata.name));
+    if (!job.ok() && job.error().code != ErrorCode::kNotFound) return job.error();
+    if (job.ok() && StringAt(*job, {"metadata", "resourceVersion"}) == job_.metadata.resource_version)
+      return {};
+    if (job.ok()) caches_.jobs.Learn(std::move(job).value());
+    return Error{ErrorCode::kConflict, "the job has changed meanwhile"};
+  }
+
  private:
   static Result<void> Learn(kube::Store& cache, Json object) {
     cache.Learn(std::move(object));
@@ -158,6 +179,9 @@ class Applier::Executor {
 
 Applied Applier::Apply(const Observed& observed, const std::vector<PlannedAction>& actions) {
   Executor executor(*this, observed.job);
+  if (NeedsConfirmation(actions)) {
+    if (const auto confirmed = executor.ConfirmJob(); !confirmed.ok()) return {.error = confirmed.error()};
+  }
   std::mutex mutex;
   Applied applied;  // GUARDED_BY(mutex)
   for (std::size_t begin = 0; begin < actions.size() && !applied.error;) {

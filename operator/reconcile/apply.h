@@ -1,6 +1,7 @@
 #pragma once
 // The only writer: carries out a plan through KubeClient and teaches the caches what it wrote. Stops at the
-// first stage that fails: the next pass sees what is done and plans the rest. Any thread.
+// first stage that fails: the next pass sees what is done and plans the rest. No pod comes or goes for a job
+// that is no longer as it was observed. Any thread.
 
 #include <optional>
 

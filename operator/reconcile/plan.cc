@@ -29,17 +29,29 @@ bool HasFinalizer(const api::TrainingJob& job) {
 }
 
 // The highest slot first, as everywhere where there is a choice.
-template <typename Predicate>
-void DeletePods(std::vector<Pod> pods, Predicate predicate, const std::string& why, Actions& actions) {
+std::vector<Pod> InOrder(std::vector<Pod> pods) {
   std::sort(pods.begin(), pods.end(), [](const Pod& a, const Pod& b) {
     return std::pair(a.slot.value_or(-1), a.name) > std::pair(b.slot.value_or(-1), b.name);
   });
-  for (const Pod& pod : pods) {
+  return pods;
+}
+
+template <typename Predicate>
+void DeletePods(const std::vector<Pod>& pods, Predicate predicate, const std::string& why, Actions& actions) {
+  for (const Pod& pod : InOrder(pods)) {
     if (!pod.deleting && predicate(pod)) actions.push_back({DeletePod{pod.name, pod.uid, ""}, why});
   }
 }
 
 bool Any(const Pod&) { return true; }
+
+// Each only as it was looked at: one that has ended meanwhile stays, with its log.
+void DeleteActivePods(const std::vector<Pod>& pods, Actions& actions) {
+  for (const Pod& pod : InOrder(pods)) {
+    if (pod.deleting || !pod.IsActive()) continue;
+    actions.push_back({DeletePod{pod.name, pod.uid, pod.resource_version}, "the job has finished"});
+  }
+}
 
 void PlanDelete(const Observed& observed, Actions& actions) {
   DeletePods(observed.pods, Any, "the job is being deleted", actions);
@@ -60,10 +72,7 @@ void PlanFinished(const Observed& observed, const api::TrainingJobStatus& status
     case api::CleanPodPolicy::kAll:
       DeletePods(observed.pods, Any, "runPolicy.cleanPodPolicy is All", plan.actions);
       break;
-    case api::CleanPodPolicy::kRunning:
-      DeletePods(
-          observed.pods, [](const Pod& pod) { return pod.IsActive(); }, "the job has finished", plan.actions);
-      break;
+    case api::CleanPodPolicy::kRunning: DeleteActivePods(observed.pods, plan.actions); break;
     case api::CleanPodPolicy::kNone: break;
   }
   const auto expiry = UntilExpiry(observed, status);
@@ -194,7 +203,10 @@ Plan MakePlan(const Observed& observed) {
   plan.status = MakeStatus(observed, groups, decision);
   switch (decision.mode) {
     case Mode::kDelete: PlanDelete(observed, plan.actions); break;
-    case Mode::kFinished: PlanFinished(observed, plan.status, plan); break;
+    case Mode::kFinished:
+      // That it has finished is written before its pods go: without them nothing would say so after a crash.
+      if (decision.finish_as.empty()) PlanFinished(observed, plan.status, plan);
+      break;
     case Mode::kSuspend: DeletePods(observed.pods, Any, "spec.suspend is true", plan.actions); break;
     case Mode::kRun: PlanRun(observed, groups, decision, plan.actions); break;
     case Mode::kDrain:

@@ -126,6 +126,21 @@ TEST_F(ApplyTest, ChargesNoPodThatChangedSinceItWasSeen) {
   EXPECT_FALSE(applied.is_refusal);
 }
 
+TEST_F(ApplyTest, MakesAndEndsNoPodForAJobThatChangedSinceItWasSeen) {
+  const Json pod = *kube_.Create(kube::kPods, PodOwnedBy(own_uid(), 0));
+  const kube::ObjectKey key{"team", "job"};
+  ASSERT_TRUE(kube_.Patch(kJobs, key, {{"spec", {{"suspend", true}}}}, {}).ok());
+  for (const Action& action : {Action(CreatePod{PodOwnedBy(own_uid(), 1)}),
+                               Action(DeletePod{"job-worker-0", kube::UidOf(pod), ""})}) {
+    const Applied refused = Apply({{action, ""}});
+    ASSERT_TRUE(refused.error.has_value());
+    EXPECT_EQ(refused.error->code, ErrorCode::kConflict);
+    EXPECT_FALSE(refused.is_refusal);
+  }
+  EXPECT_EQ(kube_.all(kube::kPods).size(), 1U);
+  EXPECT_TRUE(BoolAt(*caches_.jobs.Get(key), {"spec", "suspend"})) << "the next pass must know";
+}
+
 TEST_F(ApplyTest, StopsAtTheStageThatFails) {
   kube_.fault = [](const std::string&, const std::string& plural, const auto&) -> std::optional<Error> {
     if (plural == "configmaps") return Error{ErrorCode::kUnavailable, "away"};
