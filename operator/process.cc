@@ -93,10 +93,10 @@ class Process {
   }
 
   void StartInformers(const std::stop_token& stop) {
-    const auto enqueue_owner = [this](const kube::ObjectChange& change) { Enqueue(KeyOfOwner(change)); };
+    const auto enqueue_owner = [this](const kube::ObjectChange& change) { EnqueueSoon(KeyOfOwner(change)); };
     const auto on_pod = [this](const kube::ObjectChange& change) {
       pod_feed_.OnChange(change);  // first: the round must not wait for a reconcile
-      Enqueue(KeyOfOwner(change));
+      EnqueueSoon(KeyOfOwner(change));
     };
     const std::string ours =
         Label(api::kLabelManagedBy, api::kManagedByValue) + "," + std::string(api::kLabelJob);
@@ -247,6 +247,10 @@ class Process {
   void Enqueue(const std::string& key) {
     const std::lock_guard lock(controller_mutex_);
     if (controller_ != nullptr) controller_->Enqueue(key);
+  }
+  void EnqueueSoon(const std::string& key) {
+    const std::lock_guard lock(controller_mutex_);
+    if (controller_ != nullptr) controller_->EnqueueSoon(key);
   }
   std::size_t QueueDepth() {
     const std::lock_guard lock(controller_mutex_);

@@ -3,6 +3,12 @@
 #include "runtime/common/base/log.h"
 
 namespace lockstep::controller {
+namespace {
+
+// Long enough to gather what a busy API server tells of one job, too short for people to notice.
+constexpr std::chrono::milliseconds kGathering{50};
+
+}  // namespace
 
 Controller::~Controller() {
   for (std::jthread& worker : workers_) worker.request_stop();
@@ -17,6 +23,11 @@ void Controller::Start(int workers) {
 void Controller::Enqueue(const std::string& key) {
   observer_.OnAdded();
   queue_.Add(key);
+}
+
+void Controller::EnqueueSoon(const std::string& key) {
+  observer_.OnAdded();
+  queue_.AddAfter(key, kGathering);
 }
 
 void Controller::Work(const std::stop_token& stop) {

@@ -21,6 +21,8 @@ class Controller {
   void Start(int workers);
   // Something about this object may have changed. Any thread, also before Start.
   void Enqueue(const std::string& key);
+  // The same where changes come by the hundred: a short wait, and one reconcile for all of them.
+  void EnqueueSoon(const std::string& key);
   [[nodiscard]] std::size_t depth() const { return queue_.depth(); }
 
  private:

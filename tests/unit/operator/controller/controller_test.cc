@@ -69,5 +69,19 @@ TEST(Controller, RetriesErrorsAndComesBackWhenAsked) {
   EXPECT_EQ(counts.results[static_cast<std::size_t>(ReconcileResult::kSuccess)], 2);
 }
 
+TEST(Controller, GathersChangesThatComeTogether) {
+  const SystemClock clock;
+  ScriptedReconciler reconciler;
+  reconciler.script = [](const std::string&, int) -> Result<Outcome> { return Outcome{}; };
+  Counts counts;
+  {
+    Controller controller(clock, reconciler, counts);
+    controller.Start(2);
+    for (int change = 0; change < 100; ++change) controller.EnqueueSoon("many");
+    EXPECT_TRUE(testing::Eventually([&] { return reconciler.runs("many") > 0; }));
+  }
+  EXPECT_LT(reconciler.runs("many"), 5);
+}
+
 }  // namespace
 }  // namespace lockstep::controller
