@@ -82,6 +82,7 @@ CONFINED = {
     ("spdlog/",): ("runtime/common/base/log.cc",),
     ("yaml-cpp/",): ("operator/kube/client_config.cc", "runtime/common/api/manifest.cc"),
     ("openssl/",): ("operator/kube/base64.cc", "operator/rendezvous/token_review.cc", "operator/rendezvous/x509.cc",
+                    "runtime/common/http/cpprest_transport.cc",
                     "runtime/checkpoint/checkpointer.cc"),
     ("prometheus/",): ("operator/telemetry/", "runtime/common/telemetry/", "runtime/telemetry/"),
     ("CLI/",): ("operator/config.cc", "runtime/cli/main.cc"),
