@@ -54,7 +54,7 @@ def trains_on_while_its_spec_is_invalid():
         monitor(False)
         job.until("it is no longer stalled", lambda: job.condition("Stalled")["status"] == "False")
         job.until_complete(240)
-        job.expect_exactly_once(6)
+        job.expect_exactly_once()
 
 
 if __name__ == "__main__":
