@@ -17,7 +17,7 @@ EPOCHS = 3
 OPERATOR = ("--namespace", "lockstep-system")
 # Some 80 MB of parameters, as much of momentum: transfers last long enough to be hit.
 LARGE = {"epochs": 1, "globalBatchSize": 32, "microBatchSize": 11, "model": {"name": "mlp", "mlp": {"hiddenSizes": [4096, 4096]}},
-         "data": {"format": "synthetic", "synthetic": {"samples": 2000, "testSamples": 200, "shape": [1, 28, 28], "classes": 10}}}
+         "data": {"format": "synthetic", "synthetic": {"samples": 640, "testSamples": 200, "shape": [1, 28, 28], "classes": 10}}}
 STEPS_PER_EPOCH = -(-jobs.SAMPLES // 128)
 
 
