@@ -156,7 +156,7 @@ def survives_a_failure_during_the_state_transfer():
 
 def follows_a_new_certificate():
     """The operator comes back with another CA; then ranks must come back through it, once the kubelet has told the pods."""
-    with jobs.running(manifest("certificate", training={"epochs": 20}), with_ledger=True) as job:
+    with jobs.running(manifest("certificate", training={"epochs": 8}), with_ledger=True) as job:
         before, pods = job.until_ranks(3), job.uids()
         first = authority_of(job)
         jobs.kubectl(*OPERATOR, "delete", "secret", "lockstep-rendezvous-tls")
