@@ -14,7 +14,7 @@ CLUSTER = jobs.ROOT / "tests" / "cluster" / "cluster"
 
 
 def follows_kubectl_scale():
-    manifest = jobs.manifest("scaled", replicas=2, elastic=(1, 4), epochs=EPOCHS)
+    manifest = jobs.manifest("scaled", replicas=2, elastic=(1, 4), epochs=EPOCHS, model=jobs.SLOW)
     with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(2)
         first_pods = job.uids()
@@ -30,7 +30,7 @@ def follows_kubectl_scale():
 
 
 def survives_a_dead_node():
-    manifest = jobs.manifest("dead-node", replicas=3, elastic=(1, 4), epochs=EPOCHS)
+    manifest = jobs.manifest("dead-node", replicas=3, elastic=(1, 4), epochs=EPOCHS, model=jobs.SLOW)
     with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(3)
         operator = jobs.get("--namespace", "lockstep-system", "pods")["items"][0]["spec"]["nodeName"]
@@ -63,7 +63,7 @@ def rounds(job):
 
 
 def survives_a_cut_between_a_pod_and_the_rendezvous():
-    manifest = jobs.manifest("cut-rendezvous", replicas=3, elastic=(1, 4), epochs=EPOCHS)
+    manifest = jobs.manifest("cut-rendezvous", replicas=3, elastic=(1, 4), epochs=EPOCHS, model=jobs.SLOW)
     with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(3)
         first, pods = rounds(job), job.ranks()
@@ -78,7 +78,7 @@ def survives_a_cut_between_a_pod_and_the_rendezvous():
 
 
 def survives_a_cut_between_two_ranks():
-    manifest = jobs.manifest("cut-peers", replicas=3, elastic=(1, 4), epochs=EPOCHS)
+    manifest = jobs.manifest("cut-peers", replicas=3, elastic=(1, 4), epochs=EPOCHS, model=jobs.SLOW)
     with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(3)
         pods = {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in job.pods()}

@@ -28,6 +28,8 @@ from cases import expect, until  # noqa: E402
 IMAGE = "localhost/lockstep-worker:0.1.0"
 LEDGER = "/ledger"
 SAMPLES = 60000  # Fashion-MNIST
+# A step of some 20 milliseconds: what happens to the job in a minute happens while it trains.
+SLOW = {"name": "mlp", "mlp": {"hiddenSizes": [1024, 512]}}
 SECRET = "lockstep-s3"
 
 

@@ -38,7 +38,7 @@ def has_objects_of_its_own_and_takes_them_along():
 
 
 def trains_on_while_its_spec_is_invalid():
-    with jobs.running(jobs.manifest("mistaken", replicas=2, epochs=6), with_ledger=True) as job:
+    with jobs.running(jobs.manifest("mistaken", replicas=2, epochs=4, model=jobs.SLOW), with_ledger=True) as job:
         job.until_step(20)
         pods = job.uids()
 

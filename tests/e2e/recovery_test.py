@@ -12,7 +12,7 @@ EPOCHS = 4
 
 
 def elastic(name):
-    return jobs.manifest(name, replicas=3, elastic=(1, 4), epochs=EPOCHS)
+    return jobs.manifest(name, replicas=3, elastic=(1, 4), epochs=EPOCHS, model=jobs.SLOW)
 
 
 def expect_survivors(job, before, lost):
