@@ -59,8 +59,12 @@ std::vector<ObjectChange> Store::ReplaceAll(std::vector<Json> objects, const std
     const ObjectKey key = KeyOf(object);
     listed.insert(key);
     const auto known = entries_.find(key);
-    if (known != entries_.end() && VersionOf(*known->second) >= VersionOf(object)) continue;
-    changes.push_back(Set(std::move(object)));
+    // Learnt from our own write, perhaps, and the list comes in place of the event: the handlers hear of it.
+    if (known != entries_.end() && VersionOf(*known->second) >= VersionOf(object)) {
+      changes.push_back({known->second, known->second});
+    } else {
+      changes.push_back(Set(std::move(object)));
+    }
   }
   std::vector<ObjectKey> gone;
   for (const auto& [key, object] : entries_) {

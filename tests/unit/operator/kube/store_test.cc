@@ -40,7 +40,7 @@ TEST(Store, AListReplacesEverythingAtOnce) {
   store.Put(Pod("old", 1));
   store.Put(Pod("kept", 2));
   const auto changes = store.ReplaceAll({Pod("kept", 2), Pod("new", 3)}, "5");
-  EXPECT_EQ(changes.size(), 2U);
+  EXPECT_EQ(changes.size(), 3U) << "with the one that stays";
   EXPECT_EQ(VersionAt(store, "old"), 0);
   EXPECT_EQ(VersionAt(store, "new"), 3);
 }
@@ -51,6 +51,8 @@ TEST(Store, ShowsOurOwnWritesBeforeTheWatchDoes) {
   store.Learn(Pod("a", 6));
   EXPECT_EQ(VersionAt(store, "a"), 6);
   EXPECT_EQ(store.Put(Pod("a", 6)).size(), 1U) << "the handlers still hear of it";
+  EXPECT_EQ(store.ReplaceAll({Pod("a", 6)}, "7").size(), 1U)
+      << "also where a list comes in the event's place";
 }
 
 TEST(Store, AnOldEventDoesNotUndoOurOwnWrite) {
