@@ -21,6 +21,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import checkpoints  # noqa: E402
+import kube_api  # noqa: E402
 import ledger  # noqa: E402
 import cases  # noqa: E402
 from cases import expect, until  # noqa: E402
@@ -50,6 +51,23 @@ def kubectl(*arguments, stdin=None, limit=60):
 
 def get(*arguments):
     return json.loads(kubectl("get", *arguments, "--output=json"))
+
+
+@functools.cache
+def api():
+    """For what is asked again and again: a kubectl for each question would take a processor from the training."""
+    folder = tempfile.mkdtemp(prefix="lockstep-api-")
+    atexit.register(shutil.rmtree, folder)
+    opened = kube_api.Api(folder)
+    atexit.register(opened.close)
+    return opened
+
+
+def ask(path):
+    code, answer = api().request("GET", path)
+    if code != 200:
+        raise Failure(["get", path], answer.get("message", str(answer)))
+    return answer
 
 
 @functools.cache
@@ -136,13 +154,13 @@ class Job:
             shutil.rmtree(self.ledger)
 
     def get(self):
-        return get("--namespace", self.space, "dtj", self.name)
+        return ask(f"/apis/lockstep.dev/v1alpha1/namespaces/{self.space}/distributedtrainingjobs/{self.name}")
 
     def status(self):
         return self.get().get("status", {})
 
     def pods(self):
-        return get("--namespace", self.space, "pods", f"--selector=lockstep.dev/job={self.name}")["items"]
+        return ask(f"/api/v1/namespaces/{self.space}/pods?labelSelector=lockstep.dev/job={self.name}")["items"]
 
     def condition(self, kind):
         return next((c for c in self.status().get("conditions", []) if c["type"] == kind), None)

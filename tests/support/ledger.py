@@ -5,20 +5,35 @@ round, step, rank, time} after the optimizer. The surviving history of a step is
 what that round's ranks contributed must be the step's samples.
 """
 import collections
+import contextlib
+import functools
 import json
 import pathlib
 
 
+class File:
+    """One rank's records. Read on from where it was read to, as whoever waits for a step reads it often."""
+
+    def __init__(self, path):
+        self.path, self.offset, self.records = path, 0, []
+
+    def read(self):
+        with open(self.path, "rb") as file:
+            file.seek(self.offset)
+            lines, end, _ = file.read().rpartition(b"\n")
+        self.offset += len(lines) + len(end)
+        for line in lines.splitlines():
+            with contextlib.suppress(json.JSONDecodeError):  # a line that a kill has cut
+                self.records.append(json.loads(line))
+        return self.records
+
+
+file_of = functools.cache(File)
+
+
 def read(folder):
-    """All complete lines of all ranks; a line cut by a kill is the last of its file and is left out."""
-    records = []
-    for path in sorted(pathlib.Path(folder).glob("*.jsonl")):
-        for line in path.read_text().splitlines():
-            try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError:
-                continue
-    return records
+    """All complete lines of all ranks."""
+    return [record for path in sorted(pathlib.Path(folder).glob("*.jsonl")) for record in file_of(path).read()]
 
 
 def newest_commit(folder):
