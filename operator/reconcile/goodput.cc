@@ -4,6 +4,7 @@
 
 #include "operator/reconcile/progress.h"
 #include "runtime/common/api/conditions.h"
+#include "runtime/common/api/training_job_json.h"
 
 namespace lockstep::reconcile {
 namespace {
@@ -52,6 +53,12 @@ void TakeBackUnfinished(const Observed& observed, const api::TrainingJobStatus& 
     const bool hung = change.cause == api::NameOf(api::FailureCause::kHang);
     ledger.TakeBack(change.unfinished_seconds, hung ? ledger.lost().stalled : ledger.lost().recompute);
   }
+}
+
+// As the API server keeps it, in rounded numbers: what a pass makes anew of the rendezvous never equals what
+// it reads to the last bit, and each write is followed by a pass.
+bool IsWrittenAlike(const api::TrainingJobStatus& a, const api::TrainingJobStatus& b) {
+  return api::TrainingJobStatusToJson(a) == api::TrainingJobStatusToJson(b);
 }
 
 }  // namespace
@@ -112,7 +119,7 @@ void ApplyGoodput(const Observed& observed, const Decision& decision, api::Train
   }
   const bool is_over = decision.mode == Mode::kFinished;
   const Activity activity = is_over ? status.goodput->activity : ActivityOf(observed, decision.mode, status);
-  if (activity == status.goodput->activity && status == observed.job.status) return;
+  if (activity == status.goodput->activity && IsWrittenAlike(status, observed.job.status)) return;
   if (is_over && decision.finish_as.empty()) return;
   GoodputLedger ledger(*status.goodput);
   ledger.Book(observed.now, NewStallSeconds(observed, status));

@@ -127,6 +127,23 @@ TEST(Goodput, IsNotWrittenWhileNothingChanges) {
   EXPECT_EQ(world.observed().job.status, before);
 }
 
+// A write is followed by a pass: were that one to write again, it would never end.
+TEST(Goodput, IsNotWrittenForDigitsThatTheStatusDoesNotKeep) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 1);
+  (void)Pass(world, 0);
+  world.Round(2, {0, 1}, 2);
+  world.observed().rendezvous.changes = {{.round = 1,
+                                          .cause = "RankDied",
+                                          .departures = {{.slot = 1, .detection_seconds = 0.1234567891}},
+                                          .recovery_seconds = 1.0 / 3}};
+  (void)Pass(world, 1);
+  const api::TrainingJobStatus before = world.observed().job.status;
+  ASSERT_EQ(before.restarts.size(), 1U);
+  (void)Pass(world, 1);
+  EXPECT_EQ(world.observed().job.status, before);
+}
+
 TEST(Goodput, EndsWithTheJob) {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 1);
