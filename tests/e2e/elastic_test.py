@@ -9,7 +9,7 @@ import time
 import jobs  # first: it finds tests/support
 from cases import expect
 
-EPOCHS = 6
+EPOCHS = 4
 CLUSTER = jobs.ROOT / "tests" / "cluster" / "cluster"
 
 

@@ -8,7 +8,7 @@ import time
 import jobs  # first: it finds tests/support
 from cases import expect, until
 
-EPOCHS = 4
+EPOCHS = 3
 
 
 def elastic(name):
