@@ -317,24 +317,30 @@ void Supervision::OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now)
   Do(StartWatch{{settings_.config.job, settings_.member, round_}});
 }
 
-void Supervision::Handle(const WatchAnswered& event, SteadyTime now) {
-  if (!event.answer.ok() && event.answer.error().code == ErrorCode::kGone) {
-    return ExitNow(static_cast<int>(ExitCode::kEvicted), event.answer.error().message,
-                   LeaveReason::kStopping);
+void Supervision::Handle(const WatchAnswered& event, SteadyTime) {
+  if (EndsIt(event.round, event.answer) || !in_round_ || event.round != round_) return;
+  // Where the host is away, training goes on: the data plane does not need it.
+  watch_failures_ = event.answer.ok() ? 0 : watch_failures_ + 1;
+  const auto delay = event.answer.ok() ? std::chrono::milliseconds(0) : Backoff(watch_failures_ - 1);
+  Do(StartWatch{{settings_.config.job, settings_.member, round_}, delay});
+}
+
+// The watch goes on by itself, and the next heartbeat repeats a lost one.
+void Supervision::Handle(const HeartbeatAnswered& event, SteadyTime now) {
+  if (EndsIt(event.round, event.answer) || !in_round_ || event.round != round_ || !event.answer.ok()) return;
+  for (const protocol::Straggler& straggler : event.answer->stragglers) {
+    if (!exiting_) OnStraggler(straggler, now);
   }
-  if (!in_round_ || event.round != round_) return;
-  if (!event.answer.ok()) {
-    // The host is away: training goes on, the data plane does not need it.
-    Do(StartWatch{{settings_.config.job, settings_.member, round_}, Backoff(watch_failures_++)});
-  } else if (event.answer->over) {
-    EndRoundLocally(event.answer->mode, kNone);
-  } else {
-    watch_failures_ = 0;
-    Do(StartWatch{{settings_.config.job, settings_.member, round_}});
-    for (const protocol::Straggler& straggler : event.answer->stragglers) {
-      if (!exiting_) OnStraggler(straggler, now);
-    }
+}
+
+bool Supervision::EndsIt(int64_t round, const Result<protocol::WatchAnswer>& answer) {
+  if (!answer.ok() && answer.error().code == ErrorCode::kGone) {
+    ExitNow(static_cast<int>(ExitCode::kEvicted), answer.error().message, LeaveReason::kStopping);
+    return true;
   }
+  if (!answer.ok() || !answer->over || !in_round_ || round != round_) return false;
+  EndRoundLocally(answer->mode, kNone);
+  return true;
 }
 
 void Supervision::Handle(const Terminate&, SteadyTime) {

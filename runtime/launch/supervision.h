@@ -36,15 +36,19 @@ struct RankExited {
 struct JoinAnswered {
   Result<protocol::JoinAnswer> answer;
 };
-// To a watch or a heartbeat.
 struct WatchAnswered {
+  int64_t round = 0;
+  Result<protocol::WatchAnswer> answer;
+};
+struct HeartbeatAnswered {
   int64_t round = 0;
   Result<protocol::WatchAnswer> answer;
 };
 struct Terminate {};  // SIGTERM or SIGINT
 struct GraceOver {};  // the grace period is nearly used up
 struct Tick {};       // several times a second
-using Event = std::variant<RankMessage, RankExited, JoinAnswered, WatchAnswered, Terminate, GraceOver, Tick>;
+using Event = std::variant<RankMessage, RankExited, JoinAnswered, WatchAnswered, HeartbeatAnswered, Terminate,
+                           GraceOver, Tick>;
 
 // ---- actions, executed in order
 struct SpawnRank {
@@ -143,6 +147,9 @@ class Supervision {
   void Handle(const RankExited& event, SteadyTime now);
   void Handle(const JoinAnswered& event, SteadyTime now);
   void Handle(const WatchAnswered& event, SteadyTime now);
+  void Handle(const HeartbeatAnswered& event, SteadyTime now);
+  // True where it ended the round, or the pod.
+  bool EndsIt(int64_t round, const Result<protocol::WatchAnswer>& answer);
   void Handle(const Terminate& event, SteadyTime now);
   void Handle(const GraceOver& event, SteadyTime now);
   void Handle(const Tick& event, SteadyTime now);

@@ -48,7 +48,7 @@ class Supervisor {
         metrics_(options.config.job, options.member.slot),
         ranks_(static_cast<std::size_t>(options.config.nproc)),
         reporter_(client_, [this](int64_t round, Result<protocol::WatchAnswer> answer) {
-          news_.Push(Event(WatchAnswered{round, std::move(answer)}));
+          news_.Push(Event(HeartbeatAnswered{round, std::move(answer)}));
         }) {}
 
   int Run() {

@@ -378,6 +378,18 @@ TEST_F(ReplacePodOnHangTest, EndsThePodAfterTheStackIsWritten) {
   EXPECT_EQ(Find<ReportLeave>(ended)->request.reason, LeaveReason::kStopping);
 }
 
+// Each answer would otherwise break off a long poll and begin another, every two seconds in every pod.
+TEST_F(SupervisionTest, AHeartbeatsAnswerLeavesTheWatchAlone) {
+  EnterRound(5);
+  EXPECT_EQ(Find<StartWatch>(Send(HeartbeatAnswered{5, protocol::WatchAnswer{}})), nullptr);
+  EXPECT_EQ(Find<StartWatch>(Send(HeartbeatAnswered{5, Error{ErrorCode::kUnavailable, "refused"}})), nullptr);
+  EXPECT_NE(Find<StartWatch>(Send(WatchAnswered{5, protocol::WatchAnswer{}})), nullptr);
+  EXPECT_EQ(Find<TellRank>(Send(HeartbeatAnswered{4, protocol::WatchAnswer{.over = true}})), nullptr)
+      << "an older round";
+  EXPECT_NE(Find<TellRank>(Send(HeartbeatAnswered{5, protocol::WatchAnswer{.over = true}})), nullptr)
+      << "it may be first";
+}
+
 class StragglerTest : public SupervisionTest {
  protected:
   explicit StragglerTest(protocol::HealthAction action = protocol::HealthAction::kRestart) {
@@ -387,7 +399,7 @@ class StragglerTest : public SupervisionTest {
     (void)supervision_.Start(now_);
     EnterRound(5);
   }
-  Actions TellOfIt() { return Send(WatchAnswered{5, protocol::WatchAnswer{.stragglers = {{1, 3.25}}}}); }
+  Actions TellOfIt() { return Send(HeartbeatAnswered{5, protocol::WatchAnswer{.stragglers = {{1, 3.25}}}}); }
 };
 
 TEST_F(StragglerTest, IsKilledOnceAndRespawnedWithItsCause) {
@@ -402,7 +414,7 @@ TEST_F(StragglerTest, IsKilledOnceAndRespawnedWithItsCause) {
 }
 
 TEST_F(StragglerTest, WhatIsSaidOfAnotherPodsRankIsNotForThisOne) {
-  EXPECT_EQ(Find<KillRank>(Send(WatchAnswered{5, protocol::WatchAnswer{.stragglers = {{0, 3}, {2, 3}}}})),
+  EXPECT_EQ(Find<KillRank>(Send(HeartbeatAnswered{5, protocol::WatchAnswer{.stragglers = {{0, 3}, {2, 3}}}})),
             nullptr);
 }
 
