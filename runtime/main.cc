@@ -3,19 +3,22 @@
 // runtime/common/protocol/exit_codes.h.
 
 #include <ATen/Parallel.h>
+#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 
+#include "runtime/comm/device_module.h"
 #include "runtime/common/api/validate.h"
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
+#include "runtime/common/base/processors.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/protocol/environment.h"
 #include "runtime/common/protocol/worker_config.h"
-#include "runtime/train/cpu_share.h"
 #include "runtime/train/elastic_loop.h"
 #include "runtime/train/stack_writer.h"
 #include "runtime/train/warm_up.h"
@@ -28,6 +31,15 @@ using protocol::ExitCode;
 using train::LoopOutcome;
 
 LoopOutcome Fail(ExitCode code, const Error& error) { return {code, error.message}; }
+
+// Before the first step. A device's own trouble, the memory that a dead process still holds, say, may be gone
+// in another process; anything else is wrong for good.
+LoopOutcome FailToStart(const Error& error, bool is_on_device) {
+  const bool is_short = is_on_device && error.message.find("out of memory") != std::string::npos;
+  if (error.code == ErrorCode::kDeviceLost) return Fail(ExitCode::kDeviceLost, error);
+  if (error.code == ErrorCode::kDeviceFault || is_short) return Fail(ExitCode::kInfrastructure, error);
+  return Fail(ExitCode::kBadConfiguration, error);
+}
 
 struct Settings {
   protocol::WorkerConfig worker;
@@ -49,16 +61,59 @@ Result<Settings> ReadSettings() {
   return settings;
 }
 
-LoopOutcome Train(const Settings& settings, train::ControlLink& link, train::RoundControl& control,
+// No destructors of global objects: LibTorch's threads may be inside a connect that nobody waits for any
+// more.
+[[noreturn]] void ExitNow(ExitCode code) {
+  std::fflush(nullptr);
+  std::_Exit(static_cast<int>(code));
+}
+
+void Report(protocol::ControlLink& link, const LoopOutcome& failure) {
+  log::Error("rank failed", {{"exit_code", static_cast<int>(failure.code)}, {"reason", failure.reason}});
+  link.Send(protocol::Failed{static_cast<int>(failure.code), failure.reason, failure.failed_step});
+}
+
+// Absent: the CPU. A pod with GPUs does not leave them idle without a word.
+std::unique_ptr<comm::DeviceBackend> OpenGpu(const Settings& settings) {
+  const protocol::WorkerConfig& worker = settings.worker;
+  if (worker.requested_gpus == 0) return nullptr;
+  Result<std::unique_ptr<comm::DeviceBackend>> device =
+      Error{ErrorCode::kInvalidArgument, "spec.training.determinism: world is computed on the CPU"};
+  if (settings.training.determinism != api::Determinism::kWorld) {
+    const int local_rank = std::atoi(EnvOr(env::kLocalRank, "0").c_str());
+    device = comm::OpenDevice(comm::DefaultDeviceModule(), local_rank, worker.nproc);
+  }
+  if (!device.ok()) {
+    log::Warning("training on the CPU, though the job asks for GPUs",
+                 {{"requested_gpus", worker.requested_gpus}, {"reason", device.error().message}});
+    return nullptr;
+  }
+  log::Info("training on a device", {{"device", (*device)->device_id()}});
+  return std::move(*device);
+}
+
+LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::RoundControl& control,
                   const Clock& clock) {
+  // As long as the process: connects that were given up may use it still.
+  static const std::unique_ptr<comm::DeviceBackend> gpu = OpenGpu(settings);
+  const comm::DeviceUse device{
+      .backend = gpu.get(),
+      // Whoever hangs in the device's library can only be replaced by another process.
+      .give_up = [&link](const std::string& reason) {
+        Report(link, Fail(ExitCode::kInfrastructure, {ErrorCode::kDeviceFault, reason}));
+        ExitNow(ExitCode::kInfrastructure);
+      }};
   link.Send(protocol::PhaseChanged{"load"});
   const auto datasets = data::OpenDatasets(settings.training);
   if (!datasets.ok()) return Fail(ExitCode::kUserError, datasets.error());
+  const auto samples = data::TrainingSamples::Make(settings.training, *datasets->train);
+  if (!samples.ok()) return Fail(ExitCode::kBadConfiguration, samples.error());
   auto state = train::MakeTrainingState(settings.training,
-                                        {datasets->train->sample_shape(), datasets->train->classes()});
-  if (!state.ok()) return Fail(ExitCode::kBadConfiguration, state.error());
+                                        {datasets->train->sample_shape(), datasets->train->classes()},
+                                        gpu == nullptr ? at::Device(at::kCPU) : gpu->device());
+  if (!state.ok()) return FailToStart(state.error(), gpu != nullptr);
   const auto warm = train::WarmUp(settings.training, *datasets->train, *state);
-  if (!warm.ok()) return Fail(ExitCode::kBadConfiguration, warm.error());
+  if (!warm.ok()) return FailToStart(warm.error(), gpu != nullptr);
   std::unique_ptr<checkpoint::Checkpointer> checkpointer;
   if (settings.checkpoint.has_value()) {
     auto opened =
@@ -72,15 +127,17 @@ LoopOutcome Train(const Settings& settings, train::ControlLink& link, train::Rou
                                 .listen_address = EnvOr(env::kPodIp, ""),
                                 .ledger_folder = EnvOr(env::kSampleLedger, ""),
                                 .process_name = EnvOr(env::kPodName, std::to_string(::getpid())),
-                                .datasets = *datasets,
+                                .samples = *samples,
+                                .test = *datasets->test,
                                 .state = *state,
+                                .device = device,
                                 .checkpointer = checkpointer.get(),
                                 .link = link,
                                 .control = control,
                                 .clock = clock});
 }
 
-LoopOutcome Run(train::ControlLink& link, train::RoundControl& control, const Clock& clock) {
+LoopOutcome Run(protocol::ControlLink& link, train::RoundControl& control, const Clock& clock) {
   link.Send(protocol::PhaseChanged{"init"});
   const Result<Settings> settings = ReadSettings();
   if (!settings.ok()) return Fail(ExitCode::kBadConfiguration, settings.error());
@@ -94,18 +151,18 @@ LoopOutcome Run(train::ControlLink& link, train::RoundControl& control, const Cl
     at::set_num_threads(1);
   } else if (std::getenv("OMP_NUM_THREADS") == nullptr) {
     // Whoever starts several pods on one machine says with OMP_NUM_THREADS what each may use.
-    at::set_num_threads(
-        train::ThreadsPerRank(train::ProcessorsGiven(worker.requested_processors), worker.nproc));
+    at::set_num_threads(ThreadsPerRank(ProcessorsGiven(worker.requested_processors), worker.nproc));
   }
   at::set_num_interop_threads(1);
   return Train(*settings, link, control, clock);
 }
 
-// No destructors of global objects: LibTorch's threads may be inside a connect that nobody waits for any
-// more.
-[[noreturn]] void ExitNow(ExitCode code) {
-  std::fflush(nullptr);
-  std::_Exit(static_cast<int>(code));
+// Each step needs the memory of the one before. Given back to the kernel in between, every page of it would
+// be cleared anew: a tenth of the time of a step on CPUs.
+void KeepMemory() {
+  constexpr int kLargestKept = 32 << 20;  // glibc's highest
+  ::mallopt(M_MMAP_THRESHOLD, kLargestKept);
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
 int Main() {
@@ -117,9 +174,10 @@ int Main() {
     std::fprintf(stderr, "lockstep-rank is started by `lockstep worker`: %s is not set\n", env::kControlFd);
     return static_cast<int>(ExitCode::kBadConfiguration);
   }
+  KeepMemory();
   const SystemClock clock;
   train::RoundControl control(clock);
-  train::ControlLink link{Fd(std::atoi(fd))};
+  protocol::ControlLink link{Fd(std::atoi(fd))};
   train::WriteStackOnSignal();
   link.Start({.on_message =
                   [&](const protocol::ToRank& message) {
@@ -129,10 +187,7 @@ int Main() {
                   },
               .on_end = [] { ExitNow(ExitCode::kInfrastructure); }});
   const LoopOutcome outcome = Run(link, control, clock);
-  if (!outcome.reason.empty()) {
-    log::Error("rank failed", {{"exit_code", static_cast<int>(outcome.code)}, {"reason", outcome.reason}});
-    link.Send(protocol::Failed{static_cast<int>(outcome.code), outcome.reason, outcome.failed_step});
-  }
+  if (!outcome.reason.empty()) Report(link, outcome);
   ExitNow(outcome.code);
 }
 

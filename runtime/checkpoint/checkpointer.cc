@@ -188,6 +188,15 @@ struct Checkpointer::State {
   std::vector<SaveOutcome> outcomes;   // GUARDED_BY(mutex)
   std::jthread thread;                 // last: it stops before the rest goes
 
+  // What evaluations came to under another rule, or in another job, says nothing about this one.
+  [[nodiscard]] bool CountsItsEvaluations(const Manifest& manifest) const {
+    const auto rule = [](const Json& of) {
+      const Json* found = FindJson(of, {"earlyStop"});
+      return found == nullptr ? Json() : *found;
+    };
+    return manifest.job_uid == job.uid && rule(manifest.training) == rule(training);
+  }
+
   void Run(std::stop_token stop) {
     const std::stop_callback give_up(stop, [this] { Abandon(); });
     std::unique_lock lock(mutex);
@@ -276,6 +285,7 @@ struct Checkpointer::State {
                       .round = place.round,
                       .world = place.world,
                       .time = FormatTime(clock.Now()),
+                      .evaluations = place.evaluations,
                       .shards = {mine},
                       .training = training};
     int64_t bytes = mine.bytes;
@@ -379,11 +389,12 @@ Checkpointer::~Checkpointer() = default;
 
 void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange) {
   LOCKSTEP_CHECK(snapshot.world == 1 || exchange != nullptr, "ranks that cannot meet cannot save together");
-  PendingSave save{.place = {snapshot.step, snapshot.round, snapshot.rank, snapshot.world, {}},
-                   .share = ShareOf(snapshot),
-                   .exchange = std::move(exchange),
-                   .started = state_->clock.Steady(),
-                   .stop = {}};
+  PendingSave save{
+      .place = {snapshot.step, snapshot.round, snapshot.rank, snapshot.world, {}, snapshot.evaluations},
+      .share = ShareOf(snapshot),
+      .exchange = std::move(exchange),
+      .started = state_->clock.Steady(),
+      .stop = {}};
   const std::lock_guard lock(state_->mutex);
   if (state_->waiting && state_->waiting->place.rank != 0) {
     state_->waiting->share.clear();
@@ -446,6 +457,12 @@ Result<std::optional<LoadedState>> Checkpointer::LoadFirst(
 Result<std::optional<LoadedState>> Checkpointer::LoadNewest() { return LoadFirst(nullptr); }
 
 Result<std::optional<LoadedState>> Checkpointer::Resume() {
+  LOCKSTEP_TRY(std::optional<LoadedState> found, FindToResume());
+  if (found && !state_->CountsItsEvaluations(found->manifest)) found->manifest.evaluations = {};
+  return found;
+}
+
+Result<std::optional<LoadedState>> Checkpointer::FindToResume() {
   LOCKSTEP_TRY(auto own,
                LoadFirst([this](const Manifest& found) { return found.job_uid == state_->job.uid; }));
   if (own) return own;

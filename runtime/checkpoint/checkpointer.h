@@ -46,6 +46,7 @@ struct Snapshot {
   int rank = 0;
   int world = 1;
   std::vector<NamedTensor> tensors;
+  EvaluationRecord evaluations{};
 };
 
 struct SaveOutcome {
@@ -96,11 +97,13 @@ class Checkpointer {
   [[nodiscard]] Result<std::optional<LoadedState>> LoadNewest();
   // What a job begins from. Its own newest sound checkpoint comes first, whatever spec.checkpoint.resume
   // says: a job that restarts goes on. A job that has written none follows `resume`: the newest of any job
-  // below the URI (Auto), none (Never), or exactly the step it names, whose absence is an error.
+  // below the URI (Auto), none (Never), or exactly the step it names, whose absence is an error. Evaluations
+  // of another job, or under another spec.training.earlyStop, are not told.
   [[nodiscard]] Result<std::optional<LoadedState>> Resume();
 
  private:
   struct State;
+  Result<std::optional<LoadedState>> FindToResume();
   // The newest that verifies of those whose manifest `wanted` accepts; null: all.
   Result<std::optional<LoadedState>> LoadFirst(const std::function<bool(const Manifest&)>& wanted);
   std::unique_ptr<State> state_;

@@ -74,6 +74,13 @@ void Visit(ShardEntry& m, V& v) {
   v("tensors", m.tensors);
 }
 template <class V>
+void Visit(EvaluationRecord& m, V& v) {
+  v("step", m.step);
+  v("newest", m.newest);
+  v("best", m.best);
+  v("withoutImprovement", m.without_improvement);
+}
+template <class V>
 void Visit(Manifest& m, V& v) {
   v("formatVersion", m.format_version);
   v("jobUid", m.job_uid);
@@ -83,6 +90,7 @@ void Visit(Manifest& m, V& v) {
   v("world", m.world);
   v("strategy", m.strategy);
   v("time", m.time);
+  v("evaluations", m.evaluations);
   v("shards", m.shards);
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/checkpoint/evaluation_record.h"
 #include "runtime/common/base/json.h"
 #include "runtime/common/base/result.h"
 
@@ -38,7 +39,8 @@ struct Manifest {
   int64_t round = 0;
   int world = 1;  // ranks that wrote it
   std::string strategy = "ddp";
-  std::string time;                // RFC 3339
+  std::string time;  // RFC 3339
+  EvaluationRecord evaluations;
   std::vector<ShardEntry> shards;  // every tensor is whole in exactly one of them
   Json training = Json::object();  // spec.training it was made with
 };

@@ -3,11 +3,23 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep::cli {
 
-// PID 1 of a worker pod: everything comes from the environment (protocol/environment.h).
-[[nodiscard]] int Worker();
+// PID 1 of a worker pod: everything comes from the environment (protocol/environment.h), but for the command
+// of a program of the user's own. `own_command` starts this program again.
+struct WorkerArguments {
+  std::vector<std::string> own_command;
+  std::vector<std::string> program;  // empty: the ranks are lockstep-rank
+};
+[[nodiscard]] int Worker(const WorkerArguments& arguments);
+
+// A rank of such a pod.
+[[nodiscard]] int Program(const std::vector<std::string>& command);
+
+// This program with its libraries, for a pod whose image knows nothing of it.
+[[nodiscard]] int CopyTo(const std::string& folder);
 
 struct RunArguments {
   std::string manifest;

@@ -1,10 +1,13 @@
 // `lockstep`: the command line and the worker pod's PID 1. Links no LibTorch, so it starts in milliseconds.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
+#include <string_view>
 
 #include "runtime/cli/commands.h"
 #include "runtime/common/http/cpprest_transport.h"
+#include "runtime/launch/process.h"
 #include "runtime/launch/signals.h"
 
 int main(int argc, char** argv) {
@@ -14,9 +17,30 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("lockstep ") + LOCKSTEP_VERSION);
   app.require_subcommand(1);
 
+  // What follows "--" is a command of the user's, whatever it looks like.
+  constexpr std::string_view kWorker = "worker";
+  constexpr std::string_view kProgram = "program";
+  const bool takes_command = argc > 1 && (argv[1] == kWorker || argv[1] == kProgram);
+  char** const end = argv + argc;
+  char** const separator = takes_command ? std::find(argv, end, std::string_view("--")) : end;
+  const std::vector<std::string> command(separator == end ? end : separator + 1, end);
+
   int exit_code = 0;
-  app.add_subcommand("worker", "Supervise the rank processes of a worker pod (started by the operator)")
-      ->callback([&] { exit_code = lockstep::cli::Worker(); });
+  app.add_subcommand(std::string(kWorker),
+                     "Supervise the rank processes of a worker pod (started by the operator)")
+      ->callback([&] {
+        exit_code = lockstep::cli::Worker({lockstep::launch::OwnCommand(argc - 1), command});
+      });
+  constexpr const char* kHidden = "";
+  app.add_subcommand(std::string(kProgram), "Run a command as a rank (started by lockstep worker)")
+      ->group(kHidden)
+      ->callback([&] { exit_code = lockstep::cli::Program(command); });
+  std::string folder;
+  CLI::App* copy =
+      app.add_subcommand("copy-to", "Copy this program with its libraries (run in a pod's init container)");
+  copy->group(kHidden);
+  copy->add_option("folder", folder)->required();
+  copy->callback([&] { exit_code = lockstep::cli::CopyTo(folder); });
 
   lockstep::cli::RunArguments run_arguments;
   CLI::App* run = app.add_subcommand("run", "Train a manifest on this machine, without Kubernetes");
@@ -33,6 +57,6 @@ int main(int argc, char** argv) {
   validate->add_option("manifest", manifest, "DistributedTrainingJob manifest (YAML or JSON)")->required();
   validate->callback([&] { exit_code = lockstep::cli::Validate(manifest); });
 
-  CLI11_PARSE(app, argc, argv);
+  CLI11_PARSE(app, static_cast<int>(separator - argv), argv);
   return exit_code;
 }

@@ -37,6 +37,9 @@ int Run(const RunArguments& arguments) {
     loaded.job.spec.worker.replicas = *arguments.replicas;
     loaded.problems = api::Validate(loaded.job);
   }
+  if (!loaded.job.spec.training && !arguments.checkpoint_uri.empty()) {
+    loaded.problems.emplace_back("--checkpoint-uri needs spec.training: a program saves by itself");
+  }
   for (const std::string& problem : loaded.problems)
     std::cerr << arguments.manifest << ": " << problem << "\n";
   if (!loaded.problems.empty()) return 2;

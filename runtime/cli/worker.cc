@@ -15,7 +15,7 @@ namespace {
 
 namespace env = protocol::env;
 
-Result<launch::SupervisorOptions> OptionsFromEnvironment() {
+Result<launch::SupervisorOptions> OptionsFrom(const WorkerArguments& arguments) {
   launch::SupervisorOptions options;
   LOCKSTEP_TRY(options.config, protocol::ReadWorkerConfig(EnvOr(env::kConfig, "/etc/lockstep/config.json")));
   options.member = {.pod = EnvOr(env::kPodName, ""),
@@ -29,16 +29,24 @@ Result<launch::SupervisorOptions> OptionsFromEnvironment() {
     if (value.empty())
       return Error{ErrorCode::kInvalidArgument, std::string(name) + " is not set: the operator sets it"};
   }
-  options.rank_program = EnvOr(env::kRankProgram, launch::ProgramFolder() + "/lockstep-rank");
+  options.is_program = !arguments.program.empty();
+  if (options.is_program) {
+    options.rank_command = arguments.own_command;
+    options.rank_command.insert(options.rank_command.end(), {"program", "--"});
+    options.rank_command.insert(options.rank_command.end(), arguments.program.begin(),
+                                arguments.program.end());
+  } else {
+    options.rank_command = {EnvOr(env::kRankProgram, launch::ProgramFolder() + "/lockstep-rank")};
+  }
   options.termination_log = EnvOr(env::kTerminationLog, "/dev/termination-log");
   return options;
 }
 
 }  // namespace
 
-int Worker() {
+int Worker(const WorkerArguments& arguments) {
   log::SetLevel(EnvOr(env::kLogLevel, "info"));
-  const auto options = OptionsFromEnvironment();
+  const auto options = OptionsFrom(arguments);
   if (!options.ok()) {
     log::Error("the worker cannot start", {{"error", options.error().message}});
     return static_cast<int>(protocol::ExitCode::kBadConfiguration);

@@ -8,8 +8,11 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <thread>
 
+#include "runtime/comm/bounded_call.h"
 #include "runtime/comm/torch_error.h"
+#include "runtime/common/base/log.h"
 
 namespace lockstep::comm {
 namespace {
@@ -19,6 +22,8 @@ constexpr int64_t kBroadcastPieceBytes = int64_t{32} << 20;
 // No collective uses point-to-point tags, so nobody ever sends on this one.
 constexpr int kUnusedTag = 0x5afe;
 constexpr std::chrono::milliseconds kAbortWait{1};
+constexpr int64_t kDeviceNameBytes = 128;
+constexpr std::string_view kSum = "sum over the ranks";
 
 c10::intrusive_ptr<c10d::Store> MakeStore(const Place& place, Listener& listener,
                                           const Deadlines& deadlines) {
@@ -60,13 +65,55 @@ struct Communicator::Group {
   std::shared_ptr<RoundStore> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
+  std::shared_ptr<DeviceGroup> device;        // absent: the CPU only; shared with its abort, which may hang
+  std::unique_ptr<BoundedCall> device_abort;  // with `device`
 };
 
+namespace {
+
+// All tell each other before a device connects, so that a mistake is an error with names, and no hang.
+Result<void> CheckDevicesOf(const Place& place, const DeviceUse& use, c10d::ProcessGroup& group) {
+  const std::string mine = use.backend == nullptr ? std::string(kNoDevice) : use.backend->device_id();
+  std::vector<std::string> ids;
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "telling each other the devices", [&] {
+    at::Tensor name = at::zeros({1, kDeviceNameBytes}, at::kByte);
+    std::copy_n(mine.begin(), std::min(mine.size(), std::size_t{kDeviceNameBytes - 1}),
+                name.data_ptr<uint8_t>());
+    at::Tensor all = at::empty({place.world, kDeviceNameBytes}, at::kByte);
+    group._allgather_base(all, name)->wait();
+    for (int rank = 0; rank < place.world; ++rank) {
+      const uint8_t* const id = all.const_data_ptr<uint8_t>() + rank * kDeviceNameBytes;
+      ids.emplace_back(id, std::find(id, id + kDeviceNameBytes, uint8_t{0}));
+    }
+  }));
+  return CheckDevices(ids, place.rank);
+}
+
+// Its own thread: a peer that hangs while NCCL connects keeps all others waiting for ever. They leave theirs
+// behind; the state that they hold is worth more than a thread.
+Result<std::shared_ptr<DeviceGroup>> ConnectDevice(const Place& place, const DeviceUse& use,
+                                                   const c10::intrusive_ptr<c10d::Store>& store,
+                                                   const Deadlines& deadlines) {
+  auto group = std::make_shared<std::shared_ptr<DeviceGroup>>();
+  BoundedCall connect(
+      {"connecting the " + std::string(use.backend->name()) + " group", deadlines.connect, {}},
+      [=, backend = use.backend] {
+        *group = backend->MakeGroup(store, place.rank, place.world, deadlines.collective);
+      });
+  const Result<void> connected = connect.Wait();
+  if (!connected.ok()) return Error{ErrorCode::kAborted, connected.error().message};
+  return *group;
+}
+
+}  // namespace
+
 Result<std::shared_ptr<Communicator>> Communicator::Connect(const Place& place, Listener listener,
-                                                            const Deadlines& deadlines) {
+                                                            const Deadlines& deadlines,
+                                                            const DeviceUse& use) {
   auto group = std::make_unique<Group>();
+  c10::intrusive_ptr<c10d::Store> store;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "connecting the ranks of the round", [&] {
-    const auto store = MakeStore(place, listener, deadlines);
+    store = MakeStore(place, listener, deadlines);
     // One device, so one context: Abort reaches every connection through it.
     auto options = c10d::ProcessGroupGloo::Options::create(deadlines.connect);
     options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(place.address)};
@@ -78,13 +125,38 @@ Result<std::shared_ptr<Communicator>> Communicator::Connect(const Place& place, 
     group->process_group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
     group->store = std::make_shared<PrefixedStore>(store);
   }));
-  return std::shared_ptr<Communicator>(new Communicator(place, std::move(group)));
+  LOCKSTEP_TRY(CheckDevicesOf(place, use, *group->process_group));
+  if (use.backend != nullptr) {
+    LOCKSTEP_TRY(group->device, ConnectDevice(place, use, store, deadlines));
+    group->process_group->setBackend(use.backend->device().type(), c10d::ProcessGroup::BackendType::NCCL,
+                                     group->device->backend());
+    group->device_abort = std::make_unique<BoundedCall>(
+        BoundedCall::Terms{"aborting the " + std::string(use.backend->name()) + " group", use.abort_limit,
+                           use.give_up},
+        [device = group->device] { device->Abort(); });
+  }
+  return std::shared_ptr<Communicator>(new Communicator(place, deadlines.collective, std::move(group)));
 }
 
-Communicator::Communicator(Place place, std::unique_ptr<Group> group)
-    : place_(std::move(place)), group_(std::move(group)) {}
+Communicator::Communicator(Place place, std::chrono::milliseconds limit, std::unique_ptr<Group> group)
+    : place_(std::move(place)), limit_(limit), group_(std::move(group)) {}
 
-Communicator::~Communicator() = default;
+// Dropped with a group that is not aborted yet, c10d would abort it here, on this thread and without a limit.
+Communicator::~Communicator() {
+  if (group_->device_abort == nullptr || is_closed_) return;
+  Abort();
+  (void)group_.release();
+}
+
+void Communicator::Close() {
+  if (group_->device_abort == nullptr) return;
+  Abort();
+  const Result<void> done = group_->device_abort->Wait();
+  is_closed_ = done.ok();
+  if (!done.ok())
+    log::Warning("a group of a device is left behind",
+                 {{"round", place_.round}, {"reason", done.error().message}});
+}
 
 c10::intrusive_ptr<c10d::ProcessGroup> Communicator::group() const { return group_->process_group; }
 
@@ -94,6 +166,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> Communicator::group() const { return grou
 // time-out the rest throw at once.
 void Communicator::Abort() {
   if (aborted_.exchange(true)) return;
+  if (group_->device_abort != nullptr) group_->device_abort->Start();
   for (int peer = 0; peer < world(); ++peer) {
     if (peer == rank()) continue;
     try {
@@ -111,11 +184,20 @@ template <typename Call>
 Result<void> Communicator::Run(std::string_view operation, Call&& call) {
   if (aborted()) return Error{ErrorCode::kAborted, std::string(operation) + ": the round was aborted"};
   const PeerWait wait(*this);
-  return CatchTorch(ErrorCode::kAborted, operation, std::forward<Call>(call));
+  Result<void> done;
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, operation, [&] { done = call(); }));
+  return done;
+}
+
+Result<void> Communicator::WaitFor(c10d::Work& work, const at::Tensor& moved, std::string_view operation) {
+  if (moved.is_cpu()) return CatchTorch(ErrorCode::kAborted, operation, [&] { work.wait(); });
+  return AwaitDeviceWork(
+      work, [this] { return aborted(); }, limit_, operation);
 }
 
 struct Communicator::PendingSum::State {
   Communicator& communicator;  // outlives the sum
+  at::Tensor tensor;
   c10::intrusive_ptr<c10d::Work> work{};
 };
 
@@ -125,14 +207,16 @@ Communicator::PendingSum::PendingSum(PendingSum&&) noexcept = default;
 
 Result<void> Communicator::PendingSum::Wait() {
   const PeerWait wait(state_->communicator);
-  return CatchTorch(ErrorCode::kAborted, "sum over the ranks", [&] { state_->work->wait(); });
+  return state_->communicator.WaitFor(*state_->work, state_->tensor, kSum);
 }
 
 Result<Communicator::PendingSum> Communicator::StartSum(at::Tensor tensor) {
-  auto state = std::make_unique<PendingSum::State>(PendingSum::State{.communicator = *this});
-  LOCKSTEP_TRY(Run("sum over the ranks", [&] {
-    std::vector<at::Tensor> tensors = {std::move(tensor)};
+  auto state = std::make_unique<PendingSum::State>(
+      PendingSum::State{.communicator = *this, .tensor = std::move(tensor)});
+  LOCKSTEP_TRY(Run(kSum, [&]() -> Result<void> {
+    std::vector<at::Tensor> tensors = {state->tensor};
     state->work = group_->process_group->allreduce(tensors);
+    return {};
   }));
   return PendingSum(std::move(state));
 }
@@ -143,7 +227,7 @@ Result<void> Communicator::SumInPlace(at::Tensor& tensor) {
 }
 
 Result<void> Communicator::Broadcast(std::vector<at::Tensor> tensors, int root) {
-  return Run("broadcast", [&] {
+  return Run("broadcast", [&]() -> Result<void> {
     for (at::Tensor& tensor : tensors) {
       const at::Tensor flat = tensor.view(-1);
       const int64_t piece =
@@ -152,9 +236,10 @@ Result<void> Communicator::Broadcast(std::vector<at::Tensor> tensors, int root) 
         std::vector<at::Tensor> part = {flat.narrow(0, begin, std::min(piece, flat.numel() - begin))};
         c10d::BroadcastOptions options;
         options.rootRank = root;
-        group_->process_group->broadcast(part, options)->wait();
+        LOCKSTEP_TRY(WaitFor(*group_->process_group->broadcast(part, options), flat, "broadcast"));
       }
     }
+    return {};
   });
 }
 
@@ -162,7 +247,7 @@ Result<std::vector<std::vector<int64_t>>> Communicator::AllGather(
     std::span<const int64_t> values, std::optional<std::chrono::milliseconds> limit) {
   const auto count = static_cast<int64_t>(values.size());
   std::vector<std::vector<int64_t>> rows;
-  LOCKSTEP_TRY(Run("all-gather", [&] {
+  LOCKSTEP_TRY(Run("all-gather", [&]() -> Result<void> {
     at::Tensor mine = at::empty({count}, at::kLong);
     std::copy(values.begin(), values.end(), mine.data_ptr<int64_t>());
     std::vector<std::vector<at::Tensor>> all(1);
@@ -174,6 +259,7 @@ Result<std::vector<std::vector<int64_t>>> Communicator::AllGather(
     for (const at::Tensor& row : all[0]) {
       rows.emplace_back(row.data_ptr<int64_t>(), row.data_ptr<int64_t>() + count);
     }
+    return {};
   }));
   return rows;
 }
@@ -181,48 +267,51 @@ Result<std::vector<std::vector<int64_t>>> Communicator::AllGather(
 Result<void> Communicator::AllToAll(at::Tensor& output, std::vector<int64_t> rows, at::Tensor& input) {
   return Run("all-to-all", [&] {
     std::vector<int64_t> sent(static_cast<std::size_t>(world()), input.size(0) / world());
-    group_->process_group->alltoall_base(output, input, rows, sent)->wait();
+    return WaitFor(*group_->process_group->alltoall_base(output, input, rows, sent), output, "all-to-all");
   });
 }
 
 Result<void> Communicator::AllGatherInto(at::Tensor& all, at::Tensor& mine) {
-  return Run("all-gather", [&] { group_->process_group->_allgather_base(all, mine)->wait(); });
+  return Run("all-gather",
+             [&] { return WaitFor(*group_->process_group->_allgather_base(all, mine), all, "all-gather"); });
 }
 
 Result<void> Communicator::Barrier() {
-  return Run("barrier", [&] { group_->process_group->barrier()->wait(); });
+  return Run("barrier", [&]() -> Result<void> {
+    group_->process_group->barrier()->wait();
+    return {};
+  });
 }
 
-struct Connector::Attempt {
+namespace {
+
+struct Attempt {
   std::mutex mutex;
   std::condition_variable_any done;
   bool given_up = false;
   std::optional<Result<std::shared_ptr<Communicator>>> outcome;
 };
 
-Result<std::shared_ptr<Communicator>> Connector::Connect(const Place& place, Listener listener,
-                                                         std::stop_token stop) {
-  std::erase_if(given_up_, [](const auto& entry) {
-    const std::lock_guard lock(entry.first->mutex);
-    return entry.first->outcome.has_value();
-  });
+}  // namespace
+
+Result<std::shared_ptr<Communicator>> ConnectUnlessStopped(const Place& place, Listener listener,
+                                                           const Deadlines& deadlines, std::stop_token stop,
+                                                           const DeviceUse& device) {
   // Shared: a given-up attempt outlives this call.
   auto attempt = std::make_shared<Attempt>();
-  std::jthread thread([attempt, place, listener = std::move(listener), deadlines = deadlines_]() mutable {
-    auto outcome = Communicator::Connect(place, std::move(listener), deadlines);
+  std::thread([attempt, place, listener = std::move(listener), deadlines, device]() mutable {
+    auto outcome = Communicator::Connect(place, std::move(listener), deadlines, device);
     const std::lock_guard lock(attempt->mutex);
     // Nobody waits any more: close the connections now, or peers take them for a rank that will join them.
     if (attempt->given_up) outcome = Error{ErrorCode::kCancelled, "given up"};
     attempt->outcome = std::move(outcome);
     attempt->done.notify_all();
-  });
+  }).detach();
   std::unique_lock lock(attempt->mutex);
   if (attempt->done.wait(lock, stop, [&] { return attempt->outcome.has_value(); })) {
     return std::move(*attempt->outcome);
   }
   attempt->given_up = true;
-  lock.unlock();
-  given_up_.emplace_back(std::move(attempt), std::move(thread));
   return Error{ErrorCode::kCancelled, "the round was over before its ranks were connected"};
 }
 

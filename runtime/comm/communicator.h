@@ -18,15 +18,16 @@
 #include <span>
 #include <stop_token>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "runtime/comm/device_group.h"
 #include "runtime/comm/listener.h"
 #include "runtime/common/base/result.h"
 
 namespace c10d {
 class ProcessGroup;
-}
+class Work;
+}  // namespace c10d
 
 namespace lockstep::comm {
 
@@ -59,16 +60,21 @@ class RoundStore {
 class Communicator {
  public:
   // Blocks until all ranks of the round are connected. `listener` is used on rank 0 alone and must be the one
-  // whose port the round announces. See Connector for the variant that can be stopped.
+  // whose port the round announces. See ConnectUnlessStopped, too.
   [[nodiscard]] static Result<std::shared_ptr<Communicator>> Connect(const Place& place, Listener listener,
-                                                                     const Deadlines& deadlines);
+                                                                     const Deadlines& deadlines,
+                                                                     const DeviceUse& use = {});
+  // Milliseconds. A device's group that Close did not see the end of is left behind.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Idempotent; any thread. Closes every connection of this process to the round's peers.
+  // Idempotent; any thread; milliseconds. Closes every connection of this process to the round's peers; the
+  // group of a device is aborted in the background.
   void Abort();
   [[nodiscard]] bool aborted() const { return aborted_.load(); }
+  // Where there is a device: aborts, and waits until its group is gone, at most the limit of `use`.
+  void Close();
 
   // Any thread. True while the step thread is in a collective, to which this rank has given its part: if it
   // makes no progress, another rank is at fault.
@@ -121,33 +127,31 @@ class Communicator {
   };
   // Starts the sum and returns at once, so that it travels while this thread computes.
   [[nodiscard]] Result<PendingSum> StartSum(at::Tensor tensor);
+  // For code that drives c10d itself: until work on `moved` is known to be good, on the host.
+  [[nodiscard]] Result<void> WaitFor(c10d::Work& work, const at::Tensor& moved, std::string_view operation);
 
  private:
   struct Group;
-  Communicator(Place place, std::unique_ptr<Group> group);
+  Communicator(Place place, std::chrono::milliseconds limit, std::unique_ptr<Group> group);
   template <typename Call>
   Result<void> Run(std::string_view operation, Call&& call);
 
   const Place place_;
-  const std::unique_ptr<Group> group_;
+  const std::chrono::milliseconds limit_;  // of a collective
+  std::unique_ptr<Group> group_;
   std::atomic<bool> aborted_ = false;
+  std::atomic<bool> is_closed_ = false;
   std::atomic<int> waiting_ = 0;
 };
 
-// Connects on a thread of its own, so that the caller can give up at once when the round is over before it
-// began: c10d and Gloo have no way to interrupt a connect. Owned and used by one thread; the destructor waits
-// for attempts that were given up, at most the connect deadline.
-class Connector {
- public:
-  explicit Connector(Deadlines deadlines) : deadlines_(deadlines) {}
-  // kCancelled where `stop` was requested first; the attempt then ends by itself in the background.
-  [[nodiscard]] Result<std::shared_ptr<Communicator>> Connect(const Place& place, Listener listener,
-                                                              std::stop_token stop);
-
- private:
-  struct Attempt;
-  const Deadlines deadlines_;
-  std::vector<std::pair<std::shared_ptr<Attempt>, std::jthread>> given_up_;
-};
+// Communicator::Connect on a thread of its own, so that the caller can give up at once when the round is over
+// before it began: c10d and Gloo have no way to interrupt a connect. kCancelled where `stop` was requested
+// first; the attempt then ends by itself in the background, which can take longer than the connect deadline.
+// A process must not run the destructors of global objects meanwhile: it ends by std::_Exit. Any thread.
+[[nodiscard]] Result<std::shared_ptr<Communicator>> ConnectUnlessStopped(const Place& place,
+                                                                         Listener listener,
+                                                                         const Deadlines& deadlines,
+                                                                         std::stop_token stop,
+                                                                         const DeviceUse& device = {});
 
 }  // namespace lockstep::comm

@@ -17,6 +17,8 @@ namespace lockstep::data {
 struct Batch {
   at::Tensor inputs;   // float32 [n, …sample shape]; of tokens int64 [n, length]
   at::Tensor targets;  // int64 [n], class indices; of tokens [n, length], the ones that follow
+
+  [[nodiscard]] Batch To(at::Device device) const { return {inputs.to(device), targets.to(device)}; }
 };
 
 class Dataset {
@@ -25,6 +27,9 @@ class Dataset {
   [[nodiscard]] virtual int64_t size() const = 0;
   [[nodiscard]] virtual int64_t classes() const = 0;
   [[nodiscard]] virtual std::vector<int64_t> sample_shape() const = 0;  // without the batch dimension
+  // int64 [size()]: each sample's class. Undefined where a sample has none of its own, as a sequence of
+  // tokens.
+  [[nodiscard]] virtual at::Tensor labels() const { return {}; }
   // Every id lies in [0, size).
   [[nodiscard]] virtual Batch Get(std::span<const int64_t> ids) const = 0;
 };

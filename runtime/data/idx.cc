@@ -35,6 +35,7 @@ class IdxDataset final : public Dataset {
   [[nodiscard]] std::vector<int64_t> sample_shape() const override {
     return {1, images_.size(1), images_.size(2)};
   }
+  [[nodiscard]] at::Tensor labels() const override { return labels_.to(at::kLong); }
 
   [[nodiscard]] Batch Get(std::span<const int64_t> ids) const override {
     const at::NoGradGuard guard;

@@ -15,9 +15,9 @@ struct Made {
   std::exception_ptr failure;
 };
 
-Made Make(const Dataset& dataset, const std::vector<int64_t>& ids) {
+Made Make(const Loader::Read& read, const Draw& draw) {
   try {
-    return {.batch = dataset.Get(ids)};
+    return {.batch = read(draw)};
   } catch (...) {
     return {.failure = std::current_exception()};
   }
@@ -26,7 +26,7 @@ Made Make(const Dataset& dataset, const std::vector<int64_t>& ids) {
 }  // namespace
 
 struct Loader::State {
-  const Dataset& dataset;
+  const Read read;
   const int64_t prefetch;
   std::mutex mutex;
   std::condition_variable_any changed;
@@ -44,14 +44,14 @@ struct Loader::State {
     while (changed.wait(lock, stop, [this] { return CanMake(); })) {
       const uint64_t mine = generation;
       const int64_t n = next_made++;
-      const auto ids = source(n);
-      if (!ids.has_value()) {
+      const auto draw = source(n);
+      if (!draw.has_value()) {
         end = n;
         changed.notify_all();
         continue;
       }
       lock.unlock();
-      Made made = Make(dataset, *ids);
+      Made made = Make(read, *draw);
       lock.lock();
       if (mine == generation) ready.emplace(n, std::move(made));
       changed.notify_all();
@@ -63,8 +63,8 @@ struct Loader::State {
   }
 };
 
-Loader::Loader(const Dataset& dataset, int workers, int prefetch)
-    : state_(new State{.dataset = dataset, .prefetch = std::max(1, prefetch)}) {
+Loader::Loader(Read read, int workers, int prefetch)
+    : state_(new State{.read = std::move(read), .prefetch = std::max(1, prefetch)}) {
   for (int i = 0; i < std::max(1, workers); ++i) {
     state_->threads.emplace_back([state = state_.get()](std::stop_token stop) { state->Work(stop); });
   }

@@ -3,21 +3,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "runtime/common/base/mix.h"
 #include "runtime/common/base/result.h"
 
 namespace lockstep::data {
-namespace {
-
-// splitmix64 (Steele, Lea, Flood 2014): a full-avalanche mix of 64 bits.
-uint64_t Mix(uint64_t value) {
-  value += 0x9e3779b97f4a7c15ULL;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
-  return value ^ (value >> 31);
-}
-
-}  // namespace
-
 Permutation::Permutation(uint64_t key, int64_t size) : key_(Mix(key)), size_(static_cast<uint64_t>(size)) {
   LOCKSTEP_CHECK(size > 0, "a permutation needs at least one element");
   const auto bits = static_cast<uint32_t>(std::bit_width(size_ - 1));
@@ -40,6 +29,27 @@ int64_t Permutation::At(int64_t position) const {
   return static_cast<int64_t>(value);
 }
 
+ClassDraw::ClassDraw(std::span<const int64_t> labels, std::span<const double> weights)
+    : samples_(weights.size()) {
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    samples_.at(static_cast<std::size_t>(labels[i])).push_back(static_cast<int64_t>(i));
+  double sum = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    LOCKSTEP_CHECK(weights[i] == 0 || !samples_[i].empty(), "a class with a weight and no sample");
+    up_to_.push_back(sum += weights[i]);
+  }
+  LOCKSTEP_CHECK(sum > 0, "no class has a weight");
+}
+
+int64_t ClassDraw::At(uint64_t key, int64_t position) const {
+  const uint64_t of_class = Mix(key ^ Mix(static_cast<uint64_t>(position)));
+  // 53 bits make a double in [0, 1).
+  const double place = static_cast<double>(of_class >> 11) * 0x1p-53 * up_to_.back();
+  const auto found = std::upper_bound(up_to_.begin(), up_to_.end(), place);
+  const std::vector<int64_t>& samples = samples_[static_cast<std::size_t>(found - up_to_.begin())];
+  return samples[Mix(of_class) % samples.size()];
+}
+
 SamplePlan::SamplePlan(const SamplePlanOptions& options) : options_(options) {
   LOCKSTEP_CHECK(options.size > 0 && options.global_batch > 0, "an empty data set or batch");
   const int64_t whole = options.size / options.global_batch;
@@ -54,11 +64,16 @@ int64_t SamplePlan::CountOf(int64_t step) const {
 
 std::vector<int64_t> SamplePlan::Ids(int64_t step, int64_t begin, int64_t end) const {
   const int64_t first = (step % steps_per_epoch_) * options_.global_batch;
-  const Permutation order(options_.seed ^ Mix(static_cast<uint64_t>(EpochOf(step)) + 1), options_.size);
+  const uint64_t key = options_.seed ^ Mix(static_cast<uint64_t>(EpochOf(step)) + 1);
+  const Permutation order(key, options_.size);
   std::vector<int64_t> ids;
   ids.reserve(static_cast<std::size_t>(end - begin));
-  for (int64_t place = begin; place < end; ++place) {
-    ids.push_back(options_.shuffle ? order.At(first + place) : first + place);
+  for (int64_t position = first + begin; position < first + end; ++position) {
+    if (options_.weighted != nullptr) {
+      ids.push_back(options_.weighted->At(key, position));
+    } else {
+      ids.push_back(options_.shuffle ? order.At(position) : position);
+    }
   }
   return ids;
 }

@@ -6,8 +6,13 @@
 // The order of an epoch is a keyed permutation of [0, size): a four-round Feistel network over the next even
 // number of bits, walked until it lands inside the range (Black and Rogaway, "Ciphers with arbitrary finite
 // domains", 2002). O(1) memory, random access. Pure; any thread.
+//
+// Weighted: an epoch draws as many samples as there are, with replacement, so that each class comes up as
+// often as its weight says. Still a function of the position alone.
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 namespace lockstep::data {
@@ -24,12 +29,25 @@ class Permutation {
   uint32_t half_bits_;
 };
 
+class ClassDraw {
+ public:
+  // labels[i] is sample i's class, in [0, weights.size()). Weights are shares of any sum; a class with a
+  // weight has a sample.
+  ClassDraw(std::span<const int64_t> labels, std::span<const double> weights);
+  [[nodiscard]] int64_t At(uint64_t key, int64_t position) const;
+
+ private:
+  std::vector<std::vector<int64_t>> samples_;  // of each class
+  std::vector<double> up_to_;                  // sum of the weights of this class and of those before it
+};
+
 struct SamplePlanOptions {
   int64_t size = 0;  // of the data set
   int64_t global_batch = 1;
   uint64_t seed = 0;
   bool shuffle = true;
-  bool drop_last = false;  // leave out the samples that do not fill a global batch
+  bool drop_last = false;                       // leave out the samples that do not fill a global batch
+  std::shared_ptr<const ClassDraw> weighted{};  // absent: each sample once in an epoch
 };
 
 // The steps of a run: step s (from 0) uses positions [begin, begin + count) of epoch s / steps_per_epoch. The

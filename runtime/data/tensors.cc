@@ -16,6 +16,7 @@ class TensorDataset final : public Dataset {
   [[nodiscard]] int64_t size() const override { return inputs_.size(0); }
   [[nodiscard]] int64_t classes() const override { return classes_; }
   [[nodiscard]] std::vector<int64_t> sample_shape() const override { return inputs_.sizes().slice(1).vec(); }
+  [[nodiscard]] at::Tensor labels() const override { return targets_; }
 
   [[nodiscard]] Batch Get(std::span<const int64_t> ids) const override {
     const at::NoGradGuard guard;

@@ -97,7 +97,7 @@ void HangDetector::SignOfLife(SteadyTime now) {
 }
 
 std::optional<double> HangDetector::Bound() const {
-  if (phase_.empty()) return std::nullopt;
+  if (phase_.empty() || phase_ == kProgramPhase) return std::nullopt;
   if (phase_ == "train" && !first_step_) {
     if (config_.step_timeout_seconds > 0) return config_.step_timeout_seconds;
     return Learned(step_times_.Median(kEnoughSteps));

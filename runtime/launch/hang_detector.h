@@ -6,6 +6,7 @@
 //   train                                            stepTimeoutSeconds; where absent, learned
 //   evaluate, snapshot                               learned; the first time firstStepTimeoutSeconds
 //   waiting for a place in a round                   none: rendezvous.joinTimeoutSeconds bounds that
+//   program (one of the user's own runs)             none: it tells of no steps
 //
 // Learned: the median of the newest times, by stepTimeoutFactor, 10 s at least. A rank past its bound is
 // asked. One that does not answer hangs, and so does one that computes. One that waits for its peers is the
@@ -16,12 +17,16 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "runtime/common/base/clock.h"
 #include "runtime/common/protocol/rank_control.h"
 #include "runtime/common/protocol/worker_config.h"
 
 namespace lockstep::launch {
+
+// What runs is not known, and whether it makes progress neither.
+inline constexpr std::string_view kProgramPhase = "program";
 
 struct HangFinding {
   enum class Kind {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/common/api/names.h"
+#include "runtime/common/api/program_of.h"
 #include "runtime/common/api/rendezvous_settings_of.h"
 #include "runtime/common/api/worker_config_of.h"
 #include "runtime/common/base/file.h"
@@ -35,6 +36,7 @@ class LocalRun {
   explicit LocalRun(const LocalRunOptions& options)
       : options_(options),
         job_{"local", options.job.metadata.name, RandomHex(8)},
+        is_program_(!options.job.spec.training),
         token_(RandomHex(16)),
         service_(
             clock_,
@@ -71,10 +73,10 @@ class LocalRun {
   struct Worker {
     pid_t pid = 0;
     std::string uid;
-    bool completed = false;
   };
 
   Result<void> Prepare() {
+    if (is_program_) SayWhatIsLeftOut();
     std::error_code error;
     std::filesystem::create_directories(options_.folder, error);
     if (error) return Error{ErrorCode::kInvalidArgument, options_.folder + ": " + error.message()};
@@ -108,11 +110,35 @@ class LocalRun {
                                             set(env::kSlot, std::to_string(slot)),
                                             set(env::kTerminationLog, Path(name + ".end"))};
     if (EnvOr("OMP_NUM_THREADS", "").empty()) environment.push_back(set("OMP_NUM_THREADS", ThreadsPerRank()));
-    auto pid = StartProcess({.arguments = {options_.program, "worker"},
+    std::vector<std::string> arguments = {options_.program, "worker"};
+    if (is_program_) AddProgram(environment, arguments);
+    auto pid = StartProcess({.arguments = std::move(arguments),
                              .environment = std::move(environment),
                              .log_file = Path(name + ".log")});
     if (!pid.ok()) return Finish(1, "starting a worker: " + pid.error().message);
     worker.pid = *pid;
+  }
+
+  void SayWhatIsLeftOut() {
+    for (const std::string& name : api::ProgramStartOf(options_.job.spec.worker, {}).left_out)
+      Say(name + " is not set: its valueFrom needs a cluster");
+  }
+
+  // Of a program of the user's own. It runs in this machine's files, not in the container's image.
+  void AddProgram(std::vector<std::string>& environment, std::vector<std::string>& arguments) const {
+    api::Variables given;
+    for (const std::string& entry : environment) {
+      const std::size_t equals = entry.find('=');
+      given[entry.substr(0, equals)] = entry.substr(equals + 1);
+    }
+    const api::ProgramStart start = api::ProgramStartOf(options_.job.spec.worker, std::move(given));
+    for (const auto& [name, value] : start.environment) {
+      const std::string prefix = name + "=";
+      std::erase_if(environment, [&](const std::string& entry) { return entry.starts_with(prefix); });
+      environment.push_back(prefix + value);
+    }
+    arguments.push_back("--");
+    arguments.insert(arguments.end(), start.words.begin(), start.words.end());
   }
 
   // All workers share this machine. More threads than processors spin against each other: steps take many
@@ -137,19 +163,20 @@ class LocalRun {
     Worker& worker = workers_[slot];
     worker.pid = 0;
     const std::string name = api::PodName(job_.name, static_cast<int32_t>(slot));
+    const int meaning = protocol::MeaningOf(exit.exit_code, is_program_);
     service_.PodGone(job_, {.pod_uid = worker.uid,
                             .reason = "process ended with code " + std::to_string(exit.exit_code),
-                            .cause = std::string(protocol::CauseOf(exit.exit_code)),
+                            .cause = std::string(protocol::CauseOf(meaning)),
                             .exit_code = exit.exit_code,
                             .node = "local"});
-    if (exit.signal == 0 && exit.exit_code == 0) {
-      worker.completed = true;
+    // One that comes to the end speaks for the others, by spec.successPolicy.
+    if ((exit.signal == 0 && exit.exit_code == 0) || service_.View(job_).completed) {
       if (!AnyAlive()) Finish(0, "complete");
       return;
     }
     if (exit_code_.has_value()) return;
     const std::string reason = ReadFile(Path(name + ".end")).ok() ? *ReadFile(Path(name + ".end")) : "";
-    if (exit.signal == 0 && protocol::IsPermanent(exit.exit_code)) return Finish(exit.exit_code, reason);
+    if (exit.signal == 0 && protocol::IsPermanent(meaning)) return Finish(exit.exit_code, reason);
     Say(name + " ended (" +
         (exit.signal != 0 ? "signal " + std::to_string(exit.signal)
                           : "code " + std::to_string(exit.exit_code)) +
@@ -226,6 +253,7 @@ class LocalRun {
   const SystemClock clock_;
   const SteadyTime started_ = clock_.Steady();
   const protocol::JobIdentity job_;
+  const bool is_program_;
   const std::string token_;
   rendezvous::RendezvousService service_;
   std::unique_ptr<http::HttpServer> server_;

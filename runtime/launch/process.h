@@ -19,12 +19,15 @@ struct Command {
   std::string log_file;                  // stdout and stderr are appended here; empty: inherited, unless …
   int stdout_fd = -1;                    // … these say otherwise; -1: they do not
   int stderr_fd = -1;
+  bool own_group = false;  // a process group of its own, for KillGroup
 };
 
 // The child dies with the thread that started it (PR_SET_PDEATHSIG), so call from a thread that lives as long
 // as the child should. Signals are unblocked in the child.
 [[nodiscard]] Result<pid_t> StartProcess(const Command& command);
 void KillProcess(pid_t pid, int signal);
+// All processes of the group that `leader` was started with, also after the leader's end.
+void KillGroup(pid_t leader, int signal);
 
 // Close-on-exec.
 struct Pipe {
@@ -42,5 +45,13 @@ struct SocketPair {
 
 // The folder of the running program.
 [[nodiscard]] std::string ProgramFolder();
+
+// What starts the running program once more, without its arguments: its path; or the dynamic loader, its
+// options and the path, where it was started so (self_copy.h). `arguments`: how many main got after the
+// first.
+[[nodiscard]] std::vector<std::string> OwnCommand(int arguments);
+
+// As a shell does: a name without "/" is looked for in the folders of `search_path`.
+[[nodiscard]] Result<std::string> FindProgram(const std::string& name, const std::string& search_path);
 
 }  // namespace lockstep::launch

@@ -45,7 +45,7 @@ void ReadUntilEnd(int fd, const RankProcess::Callbacks& callbacks) {
 
 }  // namespace
 
-Result<std::unique_ptr<RankProcess>> RankProcess::Start(const std::string& program, int local_rank,
+Result<std::unique_ptr<RankProcess>> RankProcess::Start(std::vector<std::string> command, int local_rank,
                                                         Callbacks callbacks) {
   LOCKSTEP_TRY(SocketPair sockets, MakeSocketPair());
   LOCKSTEP_TRY(Pipe out, MakePipe());
@@ -54,7 +54,7 @@ Result<std::unique_ptr<RankProcess>> RankProcess::Start(const std::string& progr
   LOCKSTEP_TRY(
       const pid_t pid,
       StartProcess(
-          {.arguments = {program},
+          {.arguments = std::move(command),
            .environment = {std::string(protocol::env::kControlFd) + "=" + std::to_string(fd),
                            std::string(protocol::env::kLocalRank) + "=" + std::to_string(local_rank),
                            // Pods without a CPU limit share their node's processors: threads that spin for

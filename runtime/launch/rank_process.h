@@ -20,8 +20,9 @@ class RankProcess {
     std::function<void()> on_socket_end;                 // on the reader thread, last
   };
 
-  // `program` is lockstep-rank's path. Owned and used by one thread (which must outlive the process).
-  static Result<std::unique_ptr<RankProcess>> Start(const std::string& program, int local_rank,
+  // `command`: lockstep-rank's path, or what starts the rank of a program (program_rank.h). Owned and used by
+  // one thread (which must outlive the process).
+  static Result<std::unique_ptr<RankProcess>> Start(std::vector<std::string> command, int local_rank,
                                                     Callbacks callbacks);
   ~RankProcess();  // kills the process; its exit is still reported to the signal thread
 

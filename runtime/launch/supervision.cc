@@ -28,13 +28,19 @@ bool EndsThePod(int rank_exit_code) {
   return protocol::IsPermanent(rank_exit_code) || rank_exit_code == static_cast<int>(ExitCode::kDeviceLost);
 }
 
+// Of a pod that gives up on a program. 0 and 143 say that all is well.
+int PodExitCodeOf(int program_exit_code) {
+  const bool is_taken = program_exit_code == 0 || program_exit_code == static_cast<int>(ExitCode::kPreempted);
+  return is_taken ? static_cast<int>(ExitCode::kInfrastructure) : program_exit_code;
+}
+
 std::string Describe(const RankExited& event) {
   const std::string rank = "rank process " + std::to_string(event.local_rank);
-  if (event.signal == 0) return rank + " exited with code " + std::to_string(event.exit_code);
+  const std::string memory = event.out_of_memory ? ": out of memory" : "";
+  if (event.signal == 0) return rank + " exited with code " + std::to_string(event.exit_code) + memory;
   const char* const name = sigabbrev_np(event.signal);
   return rank + " was ended by signal " + std::to_string(event.signal) +
-         (name == nullptr ? "" : std::string(" (SIG") + name + ")") +
-         (event.out_of_memory ? ": out of memory" : "");
+         (name == nullptr ? "" : std::string(" (SIG") + name + ")") + memory;
 }
 
 }  // namespace
@@ -75,7 +81,7 @@ void Supervision::Handle(const RankMessage& event, SteadyTime now) {
     checkpoint_ = *saved;
     Do(BeatNow{});
   } else if (std::holds_alternative<protocol::Finished>(event.message)) {
-    rank.finished = true;
+    rank.finished = !(settings_.is_program && stopping_);  // see Terminate
     Do(BeatNow{});
   } else if (const auto* failed = std::get_if<protocol::Failed>(&event.message)) {
     rank.failure = *failed;
@@ -107,7 +113,11 @@ void Supervision::Rejoin(std::chrono::milliseconds delay) {
                 .nproc = settings_.config.nproc,
                 .store_port = ranks_.front().ready.store_port,
                 .step = step,
-                .last_round = round_},
+                .last_round = round_,
+                // A rank that is through is Ready as well: should another fail, it begins anew.
+                .finished = settings_.is_program && AllFinished()
+                                ? protocol::FinishedRound{round_, world_, first_rank_}
+                                : protocol::FinishedRound{}},
                delay});
 }
 
@@ -125,7 +135,9 @@ void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress) {
 void Supervision::OnBroken(int local_rank, const protocol::Broken& broken) {
   if (broken.round != round_ || OnOwnError(broken.failed_step, broken.reason, "") || !in_round_) return;
   const bool own = broken.failed_step >= 0;
-  if (own && GivesUp("rank process " + std::to_string(local_rank) + ": " + broken.reason, "")) return;
+  if (own && GivesUp("rank process " + std::to_string(local_rank) + ": " + broken.reason, "",
+                     static_cast<int>(ExitCode::kInfrastructure)))
+    return;
   Do(ReportBroken{{settings_.config.job, settings_.member, round_, broken.reason}});
   EndRoundLocally(LeaveMode::kAbort, local_rank);
 }
@@ -157,7 +169,7 @@ void Supervision::Handle(const RankExited& event, SteadyTime now) {
   rank.state = RankState::kExited;
   const bool clean = event.signal == 0 && event.exit_code == 0 && rank.finished;
   if (clean || stopping_) return ExitWhenAllEnded();
-  if (event.signal == 0 && EndsThePod(failure.exit_code)) {
+  if (event.signal == 0 && !settings_.is_program && EndsThePod(failure.exit_code)) {
     const std::string reason = rank.failure.reason.empty() ? Describe(event) : rank.failure.reason;
     return ExitNow(failure.exit_code, reason, LeaveReason::kStopping, event.last_lines);
   }
@@ -172,7 +184,7 @@ protocol::RankFailure Supervision::FailureOf(const RankExited& event) const {
   if (!died && rank.failure.exit_code != 0) code = rank.failure.exit_code;
   protocol::RankFailure failure{.exit_code = code, .last_lines = event.last_lines};
   // A signal is nobody's choice of an exit code, 128 + 15 included.
-  if (!died) failure.cause = protocol::CauseOf(code);
+  if (!died && !settings_.is_program) failure.cause = protocol::CauseOf(code);
   if (rank.ending.has_value()) {
     failure.cause = protocol::CauseOf(static_cast<int>(rank.ending->code));
     failure.detection_seconds = rank.ending->detection_seconds;
@@ -187,7 +199,9 @@ void Supervision::RespawnOrGiveUp(const RankExited& event, const protocol::RankF
   std::string why = rank.failure.reason;
   if (rank.ending.has_value()) why = rank.ending->why;
   const std::string what = Describe(event) + (why.empty() ? "" : " (" + why + ")");
-  if (GivesUp(what, event.last_lines)) return;
+  const int exit_code =
+      settings_.is_program ? PodExitCodeOf(failure.exit_code) : static_cast<int>(ExitCode::kInfrastructure);
+  if (GivesUp(what, event.last_lines, exit_code)) return;
   if (round_ > 0 || joining_) {
     Do(ReportLeave{{settings_.config.job, settings_.member, round_, LeaveReason::kRankDied, what, failure}});
   }
@@ -199,16 +213,25 @@ void Supervision::RespawnOrGiveUp(const RankExited& event, const protocol::RankF
   Do(SpawnRank{event.local_rank});
 }
 
-bool Supervision::GivesUp(const std::string& what, const std::string& last_lines) {
+bool Supervision::GivesUp(const std::string& what, const std::string& last_lines, int exit_code) {
   if (++failures_without_progress_ <= settings_.config.in_place_limit) return false;
-  ExitNow(static_cast<int>(ExitCode::kInfrastructure),
-          what + ", " + std::to_string(failures_without_progress_) + " times without a new step between",
+  const std::string between = settings_.is_program
+                                  ? " times without a round of healthPolicy.firstStepTimeoutSeconds, " +
+                                        FormatNumber(settings_.config.health.first_step_timeout_seconds) +
+                                        ", between"
+                                  : " times without a new step between";
+  ExitNow(exit_code, what + ", " + std::to_string(failures_without_progress_) + between,
           LeaveReason::kStopping, last_lines);
   return true;
 }
 
 void Supervision::Handle(const Tick&, SteadyTime now) {
   if (stopping_) return;  // the grace period bounds what follows
+  // By then it has made its first step, by the user's own word.
+  const bool has_proved_itself =
+      settings_.is_program && in_round_ &&
+      now - round_started_ >= Seconds(settings_.config.health.first_step_timeout_seconds);
+  if (has_proved_itself) failures_without_progress_ = 0;
   for (int i = 0; i < settings_.config.nproc && !exiting_; ++i) LookForHang(i, now);
 }
 
@@ -298,12 +321,14 @@ void Supervision::Handle(const JoinAnswered& event, SteadyTime now) {
 void Supervision::OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now) {
   joining_ = false;
   in_round_ = true;
+  round_started_ = now;
   round_ = answer.round;
   world_ = answer.world;
   first_rank_ = answer.first_rank;
   watch_failures_ = 0;
   for (int i = 0; i < settings_.config.nproc; ++i) {
     ranks_[static_cast<std::size_t>(i)].state = RankState::kTraining;
+    ranks_[static_cast<std::size_t>(i)].finished = false;
     hang_detectors_[static_cast<std::size_t>(i)].Assigned(now);
     Do(TellRank{i, protocol::RankAssignment{.round = answer.round,
                                             .rank = answer.first_rank + i,
@@ -347,6 +372,9 @@ void Supervision::Handle(const Terminate&, SteadyTime) {
   if (stopping_) return;
   stopping_ = true;
   joining_ = false;
+  // One that is through but had to wait for the others is not complete.
+  if (settings_.is_program)
+    for (Rank& rank : ranks_) rank.finished = false;
   Do(ReportLeave{
       {settings_.config.job, settings_.member, round_, LeaveReason::kStopping, "asked to stop", {}}});
   const double grace = std::max(1.0, settings_.config.grace_period_seconds - 3.0);
@@ -364,9 +392,8 @@ void Supervision::Handle(const GraceOver&, SteadyTime) {
 
 void Supervision::ExitWhenAllEnded() {
   if (!AllRanks(RankState::kExited)) return;
-  const bool finished =
-      std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.finished; });
-  if (finished) return ExitNow(static_cast<int>(ExitCode::kCompleted), "completed", LeaveReason::kCompleted);
+  if (AllFinished())
+    return ExitNow(static_cast<int>(ExitCode::kCompleted), "completed", LeaveReason::kCompleted);
   ExitNow(static_cast<int>(ExitCode::kPreempted), "stopped in good order", LeaveReason::kStopping);
 }
 
@@ -378,14 +405,19 @@ void Supervision::ExitNow(int code, std::string reason, LeaveReason leave, std::
   }
   if (code != static_cast<int>(ExitCode::kEvicted)) {
     Do(BeatNow{});
-    Do(ReportLeave{{settings_.config.job,
-                    settings_.member,
-                    round_,
-                    leave,
-                    reason,
-                    {.cause = std::string(protocol::CauseOf(code))}}});
+    Do(ReportLeave{
+        {settings_.config.job,
+         settings_.member,
+         round_,
+         leave,
+         reason,
+         {.cause = std::string(protocol::CauseOf(protocol::MeaningOf(code, settings_.is_program)))}}});
   }
   Do(Exit{code, std::move(reason), std::move(last_lines)});
+}
+
+bool Supervision::AllFinished() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.finished; });
 }
 
 bool Supervision::AllRanks(RankState state) const {

@@ -107,6 +107,8 @@ struct SupervisionSettings {
   protocol::WorkerConfig config;
   protocol::Member member;
   std::string address;
+  // The ranks run a program of the user's own: it tells of no steps, and its exit codes are not ours.
+  bool is_program = false;
 };
 
 class Supervision {
@@ -154,6 +156,7 @@ class Supervision {
   void Handle(const GraceOver& event, SteadyTime now);
   void Handle(const Tick& event, SteadyTime now);
 
+  [[nodiscard]] bool AllFinished() const;
   void OnReady(Rank& rank, const protocol::Ready& ready, SteadyTime now);
   void OnProgress(Rank& rank, const protocol::Progress& progress);
   void OnBroken(int local_rank, const protocol::Broken& broken);
@@ -168,8 +171,8 @@ class Supervision {
   void Rejoin(std::chrono::milliseconds delay);
   void EndRoundLocally(protocol::LeaveMode mode, int except_local_rank);
   void RespawnOrGiveUp(const RankExited& event, const protocol::RankFailure& failure, SteadyTime now);
-  // One more failure; true: too many without a step between, so the pod ends.
-  bool GivesUp(const std::string& what, const std::string& last_lines);
+  // One more failure; true: too many without progress between, so the pod ends.
+  bool GivesUp(const std::string& what, const std::string& last_lines, int exit_code);
   [[nodiscard]] protocol::RankFailure FailureOf(const RankExited& event) const;
   void ExitWhenAllEnded();
   void ExitNow(int code, std::string reason, protocol::LeaveReason leave, std::string last_lines = "");
@@ -191,6 +194,7 @@ class Supervision {
   bool stopping_ = false;
   bool exiting_ = false;
   int failures_without_progress_ = 0;
+  SteadyTime round_started_{};
   OwnError own_error_;
   int64_t best_step_ = 0;
   protocol::Saved checkpoint_;

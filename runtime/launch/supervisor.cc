@@ -44,7 +44,7 @@ class Supervisor {
   Supervisor(const SupervisorOptions& options, http::HttpTransport& transport)
       : options_(options),
         client_(transport),
-        supervision_({options.config, options.member, options.address}),
+        supervision_({options.config, options.member, options.address, options.is_program}),
         metrics_(options.config.job, options.member.slot),
         ranks_(static_cast<std::size_t>(options.config.nproc)),
         reporter_(client_, [this](int64_t round, Result<protocol::WatchAnswer> answer) {
@@ -109,12 +109,14 @@ class Supervisor {
     Slot& at = slot(local_rank);
     if (!at.socket_ended || !at.exit.has_value()) return;
     const ChildExit exit = *at.exit;
+    // A program that was killed leaves that as an exit code behind.
+    const bool was_killed = exit.exit_code == 128 + SIGKILL;
     std::string last_lines = at.process->TakeLastLines();
     at = Slot{.process = nullptr, .life = at.life};
     Decide(RankExited{.local_rank = local_rank,
                       .exit_code = exit.signal == 0 ? exit.exit_code : 0,
                       .signal = exit.signal,
-                      .out_of_memory = exit.signal == SIGKILL && oom_watch_.TookSomething(),
+                      .out_of_memory = was_killed && oom_watch_.TookSomething(),
                       .last_lines = std::move(last_lines)});
   }
 
@@ -127,7 +129,7 @@ class Supervisor {
     Slot& at = slot(action.local_rank);
     const uint64_t life = ++at.life;
     at = Slot{.process = nullptr, .life = life};
-    auto process = RankProcess::Start(options_.rank_program, action.local_rank,
+    auto process = RankProcess::Start(options_.rank_command, action.local_rank,
                                       {.on_message =
                                            [this, life, i = action.local_rank](protocol::FromRank message) {
                                              news_.Push(FromLife{life, {i, std::move(message)}});

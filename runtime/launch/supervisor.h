@@ -4,6 +4,7 @@
 // out.
 
 #include <string>
+#include <vector>
 
 #include "runtime/common/protocol/worker_config.h"
 #include "runtime/common/rendezvous/client.h"
@@ -13,8 +14,10 @@ namespace lockstep::launch {
 struct SupervisorOptions {
   protocol::WorkerConfig config;
   protocol::Member member;
-  std::string address;          // where peers reach this pod
-  std::string rank_program;     // path of lockstep-rank
+  std::string address;  // where peers reach this pod
+  // Starts a rank: lockstep-rank's path, or `lockstep program` for one of the user's own.
+  std::vector<std::string> rank_command;
+  bool is_program = false;      // the latter
   std::string termination_log;  // where the reason of a bad end is written for the operator
 };
 

@@ -4,10 +4,11 @@
 
 namespace lockstep::models {
 
-Autocast::Autocast(api::Precision precision) : is_on_(precision == api::Precision::kBf16) {
+Autocast::Autocast(api::Precision precision, c10::DeviceType device)
+    : is_on_(precision != api::Precision::kFp32), device_(device) {
   if (!is_on_) return;
-  at::autocast::set_autocast_enabled(at::kCPU, true);
-  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  at::autocast::set_autocast_enabled(device_, true);
+  at::autocast::set_autocast_dtype(device_, precision == api::Precision::kFp16 ? at::kHalf : at::kBFloat16);
   at::autocast::increment_nesting();
 }
 
@@ -15,7 +16,7 @@ Autocast::~Autocast() {
   if (!is_on_) return;
   // What was cast is of weights that the optimizer is about to change.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::set_autocast_enabled(device_, false);
 }
 
 }  // namespace lockstep::models

@@ -2,21 +2,24 @@
 // The number format of a forward pass: PyTorch's autocast. Parameters, gradients and the optimizer stay
 // float32.
 
+#include <c10/core/DeviceType.h>
+
 #include "runtime/common/api/training_spec.h"
 
 namespace lockstep::models {
 
-// Of the calling thread, until it goes out of scope. kBf16: matrix products and convolutions in bfloat16,
-// what loses by it in float32, by ATen's lists. kFp32: nothing changes.
+// Of the calling thread, until it goes out of scope. kBf16 and kFp16: matrix products and convolutions in
+// that format, what loses by it in float32, by ATen's lists. kFp32: nothing changes.
 class Autocast {
  public:
-  explicit Autocast(api::Precision precision);
+  Autocast(api::Precision precision, c10::DeviceType device);
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
   ~Autocast();
 
  private:
   const bool is_on_;
+  const c10::DeviceType device_;
 };
 
 }  // namespace lockstep::models

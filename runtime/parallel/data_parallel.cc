@@ -29,7 +29,7 @@ struct StartedSums {
 
 bool AnyFailed(const StartedSums& started) {
   return std::any_of(started.works.begin(), started.works.end(),
-                     [](const auto& work) { return work->isCompleted() && !work->isSuccess(); });
+                     [](const auto& work) { return work->isCompleted() && work->exception() != nullptr; });
 }
 
 class SumHook final : public c10d::CommHookInterface {
@@ -100,7 +100,7 @@ class DataParallel final : public Strategy {
 
   Result<void> BeginStep(std::span<const int64_t>) override {
     started_.works.clear();
-    return CatchTorch(ErrorCode::kAborted, "preparing the step", [this] {
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "preparing the step", [this] {
       // A collective: once per round, in the order in which the first backward produced its gradients.
       const comm::Communicator::PeerWait wait(*communicator_);
       reducer_->rebuild_buckets();
@@ -109,7 +109,11 @@ class DataParallel final : public Strategy {
       for (at::Tensor& parameter : parameters_) {
         if (parameter.mutable_grad().defined()) parameter.mutable_grad().zero_();
       }
-    });
+    }));
+    // Where a device's group was aborted, c10d's own wait for that collective ends without an exception.
+    if (communicator_->aborted())
+      return Error{ErrorCode::kAborted, "preparing the step: the round was aborted"};
+    return {};
   }
 
   Result<void> Backward(const at::Tensor& loss_sum, bool last) override {
@@ -118,9 +122,10 @@ class DataParallel final : public Strategy {
       if (last) reducer_->prepare_for_backward({});
       loss_sum.backward();
     });
+    const Result<void> summed = done.ok() && last ? AwaitSums() : Result<void>();
     started_.wait.reset();
     if (last) exposed_seconds_ = Seconds(std::chrono::steady_clock::now() - started_.last_start).count();
-    if (done.ok()) return {};
+    if (done.ok()) return summed;
     const bool broken = communicator_->aborted() || AnyFailed(started_);
     return broken ? Error{ErrorCode::kAborted, done.error().message} : done.error();
   }
@@ -140,6 +145,13 @@ class DataParallel final : public Strategy {
   }
 
  private:
+  // Gloo's are over when the pass is; those of a device are only queued.
+  Result<void> AwaitSums() {
+    for (const auto& work : started_.works)
+      LOCKSTEP_TRY(communicator_->WaitFor(*work, parameters_.front(), "sum of the gradients"));
+    return {};
+  }
+
   const std::shared_ptr<comm::Communicator> communicator_;  // shared with the loop, which may abort it
   std::vector<at::Tensor> parameters_;
   StartedSums started_;

@@ -5,7 +5,6 @@
 
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
-#include "runtime/data/sampler.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/progress.h"
 #include "runtime/train/saves.h"
@@ -24,6 +23,12 @@ constexpr auto kFinalSaveLimit = 600s;
 constexpr int kFinalSaveAttempts = 3;
 // At most: speeds change, and asking for them costs a fraction of a step.
 constexpr int64_t kStepsOfAShare = 100;
+// Rounds that this rank breaks one after the other, without a step between. The first ones cost no time: a
+// failure is often seen twice. In the end the process is taken for the cause.
+constexpr int kBrokenAtOnce = 2;
+constexpr int kMostBroken = 20;
+constexpr Milliseconds kFirstPause{100};
+constexpr Milliseconds kLongestPause{5'000};
 // Of the grace period, kept back for the way out after a save.
 constexpr double kWayOutSeconds = 1;
 
@@ -41,7 +46,8 @@ struct RoundOutcome {
 };
 
 // What exists for one round only, dropped after the rank has said Ready for the next: dropping takes
-// milliseconds in which the round can already form.
+// milliseconds in which the round can already form. Only a device's group is gone before: its abort may hang,
+// and the next round must not wait for a rank that then ends.
 struct Round {
   protocol::RankAssignment assignment;
   std::stop_token aborted;
@@ -72,22 +78,19 @@ class ElasticLoop {
   explicit ElasticLoop(const LoopInputs& inputs)
       : in_(inputs),
         state_(inputs.state),
-        plan_({.size = inputs.datasets.train->size(),
-               .global_batch = inputs.training.global_batch_size,
-               .seed = static_cast<uint64_t>(inputs.training.seed),
-               .shuffle = inputs.training.data.shuffle,
-               .drop_last = inputs.training.data.drop_last}),
+        plan_(inputs.samples.plan()),
         total_steps_(TotalSteps(inputs.training, plan_)),
         phases_(inputs.clock),
         ledger_(inputs.ledger_folder, inputs.process_name, inputs.clock),
         saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_}),
         progress_(inputs.link, phases_, inputs.clock, total_steps_, plan_.steps_per_epoch()),
-        runner_({inputs.training, plan_, total_steps_, *inputs.datasets.train, state_, ledger_, phases_}) {}
+        runner_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}) {}
 
   LoopOutcome Run() {
     while (true) {
       Result<comm::Listener> listener = comm::Listener::Open(in_.listen_address);
       if (!listener.ok()) return {ExitCode::kInfrastructure, listener.error().message};
+      if (round_.communicator != nullptr) round_.communicator->Close();
       in_.link.Send(protocol::Ready{state_.step, listener->port()});
       round_ = Round{};  // while the next one forms
       const auto assignment = in_.control.WaitForAssignment();
@@ -110,7 +113,7 @@ class ElasticLoop {
         log::Warning(
             "round broken",
             {{"round", round_.assignment.round}, {"step", state_.step}, {"reason", outcome.error.message}});
-        return std::nullopt;
+        return AfterBroken(outcome.error);
       case RoundEnd::kFinished: in_.link.Send(protocol::Finished{state_.step}); return LoopOutcome{};
       case RoundEnd::kStopped:
         progress_.SendNow();
@@ -119,6 +122,17 @@ class ElasticLoop {
       case RoundEnd::kFailed:
         return LoopOutcome{ExitCodeOf(outcome.error), outcome.error.message, FailedStep(outcome.error)};
     }
+    return std::nullopt;
+  }
+
+  std::optional<LoopOutcome> AfterBroken(const Error& error) {
+    if (++broken_in_a_row_ > kMostBroken) {
+      return LoopOutcome{ExitCode::kInfrastructure,
+                         std::to_string(broken_in_a_row_) +
+                             " rounds broke without a step between; the last one: " + error.message};
+    }
+    if (broken_in_a_row_ > kBrokenAtOnce)
+      in_.control.Pause(std::min(kFirstPause * (1 << (broken_in_a_row_ - kBrokenAtOnce - 1)), kLongestPause));
     return std::nullopt;
   }
 
@@ -137,13 +151,15 @@ class ElasticLoop {
 
   Result<void> EnterRound(comm::Listener listener, SteadyTime start) {
     const protocol::RankAssignment& assignment = round_.assignment;
-    LOCKSTEP_TRY(round_.communicator, connector_.Connect({.round = assignment.round,
-                                                          .rank = assignment.rank,
-                                                          .world = assignment.world,
-                                                          .address = assignment.address,
-                                                          .store_host = assignment.store_host,
-                                                          .store_port = assignment.store_port},
-                                                         std::move(listener), round_.aborted));
+    const comm::Place place{.round = assignment.round,
+                            .rank = assignment.rank,
+                            .world = assignment.world,
+                            .address = assignment.address,
+                            .store_host = assignment.store_host,
+                            .store_port = assignment.store_port};
+    LOCKSTEP_TRY(round_.communicator,
+                 comm::ConnectUnlessStopped(place, std::move(listener), comm::Deadlines{}, round_.aborted,
+                                            in_.device));
     in_.control.Attach(round_.communicator);
     LOCKSTEP_TRY(const StateSource source,
                  SyncState(*round_.communicator, state_,
@@ -176,7 +192,7 @@ class ElasticLoop {
   // The next thing to do in the round: an evaluation that is due, the end, or a step.
   Result<std::optional<RoundEnd>> Advance() {
     if (EvaluationIsDue()) return RunEvaluation();
-    if (state_.step >= total_steps_) return Finish();
+    if (state_.step >= total_steps_ || StopsEarly()) return Finish();
     if (state_.step >= shares_until_) LOCKSTEP_TRY(ShareOut());
     return RunStep();
   }
@@ -191,6 +207,7 @@ class ElasticLoop {
     LOCKSTEP_TRY(const StepReport report,
                  runner_.Run(*round_.communicator, *round_.strategy, wishes, round_.aborted));
     attempting_ = false;
+    broken_in_a_row_ = 0;
     progress_.Committed(state_.step, report);
     speed_.Committed(report.local_count);
     if (!report.applied) {
@@ -216,7 +233,7 @@ class ElasticLoop {
 
   [[nodiscard]] bool EvaluationIsDue() const {
     const auto& evaluation = in_.training.evaluation;
-    if (!evaluation.has_value() || state_.step == 0 || state_.evaluated_step >= state_.step) return false;
+    if (!evaluation.has_value() || state_.step == 0 || state_.evaluations.step >= state_.step) return false;
     return state_.step >= total_steps_ ||
            state_.step % (evaluation->every_epochs * plan_.steps_per_epoch()) == 0;
   }
@@ -224,18 +241,28 @@ class ElasticLoop {
   Result<std::optional<RoundEnd>> RunEvaluation() {
     progress_.Phase("evaluate");
     LOCKSTEP_TRY(const Evaluation result, phases_.Time("evaluate", [this] {
-      return Evaluate(in_.training, state_, *in_.datasets.test, *round_.communicator,
+      return Evaluate(in_.training, state_, in_.test, *round_.communicator,
                       [this] { return in_.control.yield_requested() || in_.control.stop_requested(); });
     }));
     progress_.Phase("train");
     // Done again in the next round. A rank that is to stop goes there, too, and stops outside of a round.
     if (!result.complete) return std::optional(RoundEnd::kLeft);
-    state_.evaluated_step = state_.step;
+    state_.evaluations =
+        WithEvaluation(state_.evaluations, in_.training.early_stop.value_or(api::EarlyStopSpec{}),
+                       state_.step, result.loss, result.accuracy);
     if (round_.assignment.rank == 0) {
       const double epoch = static_cast<double>(state_.step) / static_cast<double>(plan_.steps_per_epoch());
       in_.link.Send(protocol::Evaluated{state_.step, epoch, result.loss, result.accuracy});
     }
     return std::optional<RoundEnd>();
+  }
+
+  // Every rank knows the same evaluations.
+  [[nodiscard]] bool StopsEarly() const {
+    if (!in_.training.early_stop.has_value()) return false;
+    const auto reason = ReasonToStop(state_.evaluations, *in_.training.early_stop);
+    if (reason.has_value()) log::Info("stopping early", {{"step", state_.step}, {"reason", *reason}});
+    return reason.has_value();
   }
 
   Result<std::optional<RoundEnd>> Finish() {
@@ -291,7 +318,7 @@ class ElasticLoop {
 
   const LoopInputs& in_;
   TrainingState& state_;
-  const data::SamplePlan plan_;
+  const data::SamplePlan& plan_;
   const int64_t total_steps_;
   PhaseClock phases_;
   SampleLedger ledger_;
@@ -300,9 +327,9 @@ class ElasticLoop {
   StepRunner runner_;
   SpeedMeter speed_{phases_};
   int64_t shares_until_ = 0;  // step
-  comm::Connector connector_{comm::Deadlines{}};
   Round round_;
   int64_t last_round_ = 0;
+  int broken_in_a_row_ = 0;
   bool attempting_ = false;  // a step was begun and not committed
 };
 

@@ -15,12 +15,13 @@
 #include <string>
 
 #include "runtime/checkpoint/checkpointer.h"
+#include "runtime/comm/device_group.h"
 #include "runtime/common/api/checkpoint_spec.h"
 #include "runtime/common/api/training_spec.h"
 #include "runtime/common/base/clock.h"
+#include "runtime/common/protocol/control_link.h"
 #include "runtime/common/protocol/exit_codes.h"
-#include "runtime/data/dataset.h"
-#include "runtime/train/control_link.h"
+#include "runtime/data/training_samples.h"
 #include "runtime/train/round_control.h"
 #include "runtime/train/training_state.h"
 
@@ -33,10 +34,12 @@ struct LoopInputs {
       listen_address;  // for the round's store, should this rank become rank 0; empty: every interface
   std::string ledger_folder;
   std::string process_name;
-  const data::Datasets& datasets;
+  const data::TrainingSamples& samples;
+  const data::Dataset& test;
   TrainingState& state;
+  const comm::DeviceUse& device;                     // that of the state
   checkpoint::Checkpointer* checkpointer = nullptr;  // absent: no checkpoints
-  ControlLink& link;
+  protocol::ControlLink& link;
   RoundControl& control;
   const Clock& clock;
 };

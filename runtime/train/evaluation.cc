@@ -20,9 +20,10 @@ struct Sums {
 };
 
 // This rank's share. Stops between two batches when the round is over or somebody must leave.
-Sums EvaluateShare(const api::TrainingSpec& spec, Model& model, const data::Dataset& test, Slice share,
-                   const comm::Communicator& communicator, const std::function<bool()>& leave) {
-  const models::Autocast precision(spec.precision);
+Sums EvaluateShare(const api::TrainingSpec& spec, const TrainingState& state, const data::Dataset& test,
+                   Slice share, const comm::Communicator& communicator, const std::function<bool()>& leave) {
+  const models::Autocast precision(spec.precision, state.device.type());
+  Model& model = *state.model;
   Sums sums;
   for (const Slice& piece : MicroBatches(share, spec.evaluation->batch_size)) {
     if (communicator.aborted()) break;
@@ -32,7 +33,7 @@ Sums EvaluateShare(const api::TrainingSpec& spec, Model& model, const data::Data
     }
     std::vector<int64_t> ids(static_cast<std::size_t>(piece.size()));
     std::iota(ids.begin(), ids.end(), piece.begin);
-    const data::Batch batch = test.Get(ids);
+    const data::Batch batch = test.Get(ids).To(state.device);
     const at::Tensor logits = model.Forward(batch.inputs);
     sums.loss += model.LossSum(logits, batch.targets).item<double>();
     sums.correct += model.CountRight(logits, batch.targets);
@@ -50,9 +51,8 @@ Result<Evaluation> Evaluate(const api::TrainingSpec& spec, TrainingState& state,
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "evaluation", [&] {
     const at::NoGradGuard no_grad;
     state.model->eval();
-    sums =
-        EvaluateShare(spec, *state.model, test,
-                      SliceOf(test.size(), communicator.rank(), communicator.world()), communicator, leave);
+    sums = EvaluateShare(spec, state, test, SliceOf(test.size(), communicator.rank(), communicator.world()),
+                         communicator, leave);
   }));
   state.model->train();
   at::Tensor total = at::tensor({sums.loss, sums.correct, sums.count, sums.leaving}, at::kDouble);

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/stack.h>
 
 #include <cmath>
 
@@ -13,8 +14,10 @@ double AverageAndClip(const std::vector<at::Tensor>& parameters, double count,
   std::vector<at::Tensor> gradients;
   gradients.reserve(parameters.size());
   for (const at::Tensor& parameter : parameters) gradients.push_back(parameter.grad());
+  // One copy from the device, however many parameters there are.
+  const at::Tensor norms = at::stack(at::_foreach_norm(gradients, 2)).to(at::kDouble).cpu();
   double squares = 0;
-  for (const at::Tensor& norm : at::_foreach_norm(gradients, 2)) squares += std::pow(norm.item<double>(), 2);
+  for (int64_t i = 0; i < norms.numel(); ++i) squares += std::pow(norms.const_data_ptr<double>()[i], 2);
   const double norm = std::sqrt(squares) / count;
   if (!std::isfinite(norm)) return norm;
   // The small term is PyTorch's clip_grad_norm_'s: never exactly one where the norm is at the bound.

@@ -54,8 +54,10 @@ class Adam final : public Optimizer {
   void Step(int64_t step, double learning_rate) override {
     const at::NoGradGuard no_grad;
     const std::vector<at::Tensor> gradients = GradientsOf(parameters_);
-    // The kernel corrects the bias of the averages by the number of updates, this one included.
-    const std::vector<at::Tensor> counts(parameters_.size(), at::full({}, step + 1, at::kFloat));
+    // The kernel corrects the bias of the averages by the number of updates: here of steps, this one
+    // included, also those that were skipped.
+    const std::vector<at::Tensor> counts(
+        parameters_.size(), at::full({}, step + 1, parameters_.front().options().dtype(at::kFloat)));
     if (spec_.name == api::OptimizerName::kAdamw) {
       at::_fused_adamw_(parameters_, gradients, mean_, square_, {}, counts, learning_rate, spec_.beta1,
                         spec_.beta2, spec_.weight_decay, spec_.epsilon, /*amsgrad=*/false,

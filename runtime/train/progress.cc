@@ -11,7 +11,7 @@ constexpr double kSmoothingSeconds = 3;
 
 }  // namespace
 
-ProgressReporter::ProgressReporter(ControlLink& link, const PhaseClock& phases, const Clock& clock,
+ProgressReporter::ProgressReporter(protocol::ControlLink& link, const PhaseClock& phases, const Clock& clock,
                                    int64_t total_steps, int64_t steps_per_epoch)
     : link_(link), phases_(phases), clock_(clock), steps_per_epoch_(static_cast<double>(steps_per_epoch)) {
   progress_.total_steps = total_steps;

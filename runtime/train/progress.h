@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "runtime/common/base/clock.h"
-#include "runtime/train/control_link.h"
+#include "runtime/common/protocol/control_link.h"
 #include "runtime/train/phase_clock.h"
 #include "runtime/train/step.h"
 
@@ -13,8 +13,8 @@ namespace lockstep::train {
 
 class ProgressReporter {
  public:
-  ProgressReporter(ControlLink& link, const PhaseClock& phases, const Clock& clock, int64_t total_steps,
-                   int64_t steps_per_epoch);
+  ProgressReporter(protocol::ControlLink& link, const PhaseClock& phases, const Clock& clock,
+                   int64_t total_steps, int64_t steps_per_epoch);
 
   void EnterRound(int64_t round, int64_t step);
   void Committed(int64_t step, const StepReport& report);
@@ -23,7 +23,7 @@ class ProgressReporter {
   void SendNow();
 
  private:
-  ControlLink& link_;
+  protocol::ControlLink& link_;
   const PhaseClock& phases_;
   const Clock& clock_;
   const double steps_per_epoch_;

@@ -51,6 +51,11 @@ std::optional<protocol::RankAssignment> RoundControl::WaitForAssignment() {
   return std::exchange(next_, std::nullopt);
 }
 
+void RoundControl::Pause(Milliseconds time) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, time, [this] { return stop_deadline_.has_value(); });
+}
+
 void RoundControl::Attach(std::shared_ptr<comm::Communicator> communicator) {
   const comm::Communicator& joined = *communicator;
   bool late = false;

@@ -23,6 +23,8 @@ class RoundControl {
 
   // The step thread. Waits for a place in a round; nothing where the process was asked to stop.
   [[nodiscard]] std::optional<protocol::RankAssignment> WaitForAssignment();
+  // Returns early where the rank is to stop.
+  void Pause(Milliseconds time);
   // From here on an abort of the current round goes to this communicator; at once, where it came before.
   void Attach(std::shared_ptr<comm::Communicator> communicator);
   void Detach();

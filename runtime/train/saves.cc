@@ -27,6 +27,9 @@ Error DoesNotFit(const LoadedState& loaded, const std::string& tensor, const std
 Result<void> CopyInto(TrainingState& state, const LoadedState& loaded) {
   std::map<std::string, at::Tensor> stored;
   for (const NamedTensor& named : loaded.tensors) stored[named.name] = named.tensor;
+  // The precision may have changed: a scale that is missing stays as it is, one that is not needed is left.
+  for (const NamedTensor& scale : state.loss_scale.state()) stored.emplace(scale.name, scale.tensor);
+  if (state.loss_scale.state().empty()) stored.erase(kLossScaleName);
   const std::vector<NamedTensor> targets = state.Tensors();
   for (const NamedTensor& target : targets) {
     const auto found = stored.find(target.name);
@@ -43,6 +46,7 @@ Result<void> CopyInto(TrainingState& state, const LoadedState& loaded) {
     for (const NamedTensor& target : targets) target.tensor.copy_(stored.at(target.name));
   }));
   state.step = loaded.manifest.step;
+  state.evaluations = loaded.manifest.evaluations;
   return {};
 }
 
@@ -62,8 +66,9 @@ Result<void> Saves::Start(const std::shared_ptr<comm::Communicator>& communicato
   LOCKSTEP_TRY(SyncBuffers(*communicator, state));
   const comm::Place& place = communicator->place();
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
-    context_.checkpointer->Save({state.step, place.round, place.rank, place.world, state.Tensors()},
-                                std::make_shared<RoundExchange>(communicator, context_.clock));
+    context_.checkpointer->Save(
+        {state.step, place.round, place.rank, place.world, state.Tensors(), state.evaluations},
+        std::make_shared<RoundExchange>(communicator, context_.clock));
   }));
   last_start_ = start;
   const double stall = Seconds(context_.clock.Steady() - start).count();
@@ -146,7 +151,7 @@ void Saves::Drain(std::chrono::milliseconds limit) {
 Result<void> Saves::SaveAlone(TrainingState& state, int64_t round, std::chrono::milliseconds limit) {
   if (!enabled()) return {};
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
-    context_.checkpointer->Save({state.step, round, 0, 1, state.Tensors()}, nullptr);
+    context_.checkpointer->Save({state.step, round, 0, 1, state.Tensors(), state.evaluations}, nullptr);
   }));
   started_[state.step] = {.is_reporter = true};
   LOCKSTEP_TRY(WaitFor(nullptr, limit));

@@ -10,7 +10,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/common/api/checkpoint_spec.h"
 #include "runtime/common/base/clock.h"
-#include "runtime/train/control_link.h"
+#include "runtime/common/protocol/control_link.h"
 #include "runtime/train/phase_clock.h"
 #include "runtime/train/training_state.h"
 
@@ -20,7 +20,7 @@ struct SaveContext {
   checkpoint::Checkpointer* checkpointer = nullptr;  // absent: no checkpoints
   const api::CheckpointSpec& spec;
   const Clock& clock;
-  ControlLink& link;
+  protocol::ControlLink& link;
   PhaseClock& phases;
 };
 

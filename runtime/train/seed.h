@@ -4,10 +4,9 @@
 
 #include <cstdint>
 
-namespace lockstep::train {
+#include "runtime/common/base/mix.h"
 
-// One well-mixed number out of three.
-[[nodiscard]] uint64_t MixBits(uint64_t a, uint64_t b, uint64_t c);
+namespace lockstep::train {
 
 // For the micro-batch of `step` that begins at place `begin` of the step's samples (dropout and the like).
 [[nodiscard]] inline uint64_t MicroBatchSeed(int64_t seed, int64_t step, int64_t begin) {

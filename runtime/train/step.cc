@@ -7,6 +7,7 @@
 #include <span>
 
 #include "runtime/comm/torch_error.h"
+#include "runtime/common/base/strings.h"
 #include "runtime/models/precision.h"
 #include "runtime/train/gradients.h"
 #include "runtime/train/not_finite.h"
@@ -44,8 +45,8 @@ double LossSum(const at::Tensor& sums) {
   return std::accumulate(values + kLosses, values + sums.numel(), 0.0);
 }
 
-void SeedGenerator(uint64_t seed) {
-  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+void SeedGenerator(uint64_t seed, at::Device device) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard lock(generator.mutex());
   generator.set_current_seed(seed);
 }
@@ -55,15 +56,15 @@ data::Loader::Source SourceOf(const StepContext& context, const Cutting& cutting
                               const std::vector<double>& speeds, int64_t until_step) {
   return
       [&context, cutting, rank, speeds, until_step, step = context.state.step, pieces = std::vector<Slice>(),
-       next = std::size_t{0}](int64_t) mutable -> std::optional<std::vector<int64_t>> {
+       next = std::size_t{0}](int64_t) mutable -> std::optional<data::Draw> {
         while (next == pieces.size()) {  // a step may have nothing for this rank
           if (step >= until_step) return std::nullopt;
-          pieces = ShareOf(context.plan.CountOf(step), rank, speeds, cutting).pieces;
+          pieces = ShareOf(context.samples.plan().CountOf(step), rank, speeds, cutting).pieces;
           next = 0;
           ++step;
         }
         const Slice piece = pieces[next++];
-        return context.plan.Ids(step - 1, piece.begin, piece.end);
+        return data::Draw{step - 1, piece.begin, piece.end};
       };
 }
 
@@ -72,7 +73,8 @@ data::Loader::Source SourceOf(const StepContext& context, const Cutting& cutting
 StepRunner::StepRunner(const StepContext& context)
     : context_(context),
       cutting_(CuttingOf(context.spec)),
-      loader_(context.dataset, context.spec.data.workers, context.spec.data.prefetch) {
+      loader_([&samples = context.samples](const data::Draw& draw) { return samples.Get(draw); },
+              context.spec.data.workers, context.spec.data.prefetch) {
   for (const NamedTensor& buffer : context_.state.buffers) buffers_before_.push_back(buffer.tensor.clone());
 }
 
@@ -101,13 +103,13 @@ Result<StepReport> StepRunner::Run(comm::Communicator& communicator, parallel::S
 Result<StepReport> StepRunner::RunOrFail(comm::Communicator& communicator, parallel::Strategy& strategy,
                                          const Wishes& wishes, const std::stop_token& stop) {
   const int64_t step = context_.state.step;
-  const RankShare share = ShareOf(context_.plan.CountOf(step), rank_, speeds_, cutting_);
+  const RankShare share = ShareOf(context_.samples.plan().CountOf(step), rank_, speeds_, cutting_);
   LOCKSTEP_TRY(strategy.BeginStep(share.micro_batches));
   at::Tensor sums = EmptySums(share);
   LOCKSTEP_TRY(const at::Tensor last_loss,
                ForwardShare(share.pieces, strategy, stop, LossesOf(share, rank_, sums)));
   if (context_.ledger.enabled())
-    context_.ledger.Contribute(step, context_.plan.Ids(step, share.places.begin, share.places.end));
+    context_.ledger.Contribute(step, context_.samples.plan().Ids(step, share.places.begin, share.places.end));
   double* values = sums.data_ptr<double>();
   values[kCount] = static_cast<double>(share.places.size());
   values[kYield] = wishes.yield ? 1 : 0;
@@ -136,15 +138,18 @@ Result<at::Tensor> StepRunner::ForwardShare(const std::vector<Slice>& pieces, pa
 // Draws the same random numbers for a piece whoever computes it, and however often.
 at::Tensor StepRunner::LossOf(const Slice& piece, const data::Batch& batch) const {
   const at::AutoGradMode with_gradients(true);
-  SeedGenerator(MicroBatchSeed(context_.spec.seed, context_.state.step, piece.begin));
-  const models::Autocast precision(context_.spec.precision);
+  SeedGenerator(MicroBatchSeed(context_.spec.seed, context_.state.step, piece.begin), context_.state.device);
+  const models::Autocast precision(context_.spec.precision, context_.state.device.type());
   return context_.state.model->LossSum(context_.state.model->Forward(batch.inputs), batch.targets);
 }
 
 Result<at::Tensor> StepRunner::Forward(const Slice& piece, const std::stop_token& stop) {
   Result<data::Batch> batch = Error{};
   LOCKSTEP_TRY(context_.phases.Time("data", [&] {
-    return CatchTorch(ErrorCode::kInternal, "reading data", [&] { batch = loader_.Next(stop); });
+    return CatchTorch(ErrorCode::kInternal, "reading data", [&] {
+      batch = loader_.Next(stop);
+      if (batch.ok()) batch = batch->To(context_.state.device);
+    });
   }));
   if (!batch.ok()) return batch.error();
   at::Tensor loss;
@@ -156,7 +161,12 @@ Result<at::Tensor> StepRunner::Forward(const Slice& piece, const std::stop_token
 
 Result<void> StepRunner::Backward(parallel::Strategy& strategy, const at::Tensor& loss, bool last) {
   const at::AutoGradMode with_gradients(true);
-  Result<void> done = context_.phases.Time("backward", [&] { return strategy.Backward(loss, last); });
+  Result<void> done = context_.phases.Time("backward", [&]() -> Result<void> {
+    at::Tensor scaled;
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "backward pass",
+                            [&] { scaled = loss * context_.state.loss_scale.factor(); }));
+    return strategy.Backward(scaled, last);
+  });
   if (last) {
     context_.phases.Add("backward", -strategy.exposed_seconds());
     context_.phases.Add("reduce", strategy.exposed_seconds());
@@ -179,14 +189,19 @@ Result<StepReport> StepRunner::Commit(const at::Tensor& sums, comm::Communicator
       .saving = static_cast<int>(values[kSave])};
   // The same numbers on every rank, so all come to the same verdict.
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
-    report.gradient_norm = AverageAndClip(state.trained, values[kCount], context_.spec.optimizer.clip_norm);
+    report.gradient_norm = AverageAndClip(state.trained, values[kCount] * state.loss_scale.factor(),
+                                          context_.spec.optimizer.clip_norm);
     report.applied = std::isfinite(report.gradient_norm) && std::isfinite(report.loss);
     if (report.applied) state.optimizer->Step(state.step, report.learning_rate);
   }));
-  if (!report.applied) {
+  const bool is_overflow = !report.applied && std::isfinite(report.loss) && state.loss_scale.CanShrink();
+  if (is_overflow) {
+    report.not_finite = "gradients of fp16 at the loss scale " + FormatNumber(state.loss_scale.factor());
+  } else if (!report.applied) {
     LOCKSTEP_TRY(report.not_finite, WhereNotFinite(communicator, share.pieces));
   }
-  not_finite_in_a_row_ = report.applied ? 0 : not_finite_in_a_row_ + 1;
+  if (!is_overflow) not_finite_in_a_row_ = report.applied ? 0 : not_finite_in_a_row_ + 1;
+  state.loss_scale.StepDone(report.applied);
   if (not_finite_in_a_row_ >= kNotFiniteLimit) {
     return Error{ErrorCode::kInvalidArgument,
                  "training diverged: loss or gradient were not finite in " + std::to_string(kNotFiniteLimit) +
@@ -204,7 +219,7 @@ Result<std::string> StepRunner::WhereNotFinite(comm::Communicator& communicator,
   NotFinite mine;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "looking for what is not finite", [&] {
     for (const Slice& piece : pieces) {
-      const data::Batch batch = context_.dataset.Get(context_.plan.Ids(state.step, piece.begin, piece.end));
+      const data::Batch batch = context_.samples.Get({state.step, piece.begin, piece.end}).To(state.device);
       LookForNotFinite(LossOf(piece, batch), state.trained, mine);
     }
   }));

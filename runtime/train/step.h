@@ -14,7 +14,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/common/api/training_spec.h"
 #include "runtime/data/loader.h"
-#include "runtime/data/sampler.h"
+#include "runtime/data/training_samples.h"
 #include "runtime/models/model.h"
 #include "runtime/parallel/strategy.h"
 #include "runtime/train/batch_math.h"
@@ -48,9 +48,8 @@ struct StepReport {
 
 struct StepContext {
   const api::TrainingSpec& spec;
-  const data::SamplePlan& plan;
+  const data::TrainingSamples& samples;
   int64_t total_steps = 0;
-  const data::Dataset& dataset;
   TrainingState& state;
   SampleLedger& ledger;
   PhaseClock& phases;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
 #include "runtime/comm/torch_error.h"
@@ -20,16 +21,27 @@ constexpr std::chrono::minutes kRestoreLimit{30};
 // What a rank says about itself.
 struct Standing {
   int64_t step = -1;
-  int64_t evaluated_step = -1;
   int64_t digest = 0;
+  EvaluationRecord evaluations;
 };
 
 Result<std::vector<Standing>> TellEachOther(Communicator& communicator, const TrainingState& state,
                                             std::optional<std::chrono::milliseconds> limit = std::nullopt) {
-  const std::vector<int64_t> mine = {state.step, state.evaluated_step, state.Digest()};
+  const EvaluationRecord& record = state.evaluations;
+  const std::vector<int64_t> mine = {state.step,
+                                     state.Digest(),
+                                     record.step,
+                                     std::bit_cast<int64_t>(record.newest),
+                                     std::bit_cast<int64_t>(record.best),
+                                     record.without_improvement};
   LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine, limit));
   std::vector<Standing> all;
-  for (const auto& row : rows) all.push_back({row.at(0), row.at(1), row.at(2)});
+  for (const auto& row : rows) {
+    all.push_back(
+        {row.at(0),
+         row.at(1),
+         {row.at(2), std::bit_cast<double>(row.at(3)), std::bit_cast<double>(row.at(4)), row.at(5)}});
+  }
   return all;
 }
 
@@ -45,11 +57,13 @@ bool AllHoldTheSame(const std::vector<Standing>& all) {
   });
 }
 
-// A few large buffers, one for each type, instead of many small tensors.
+// A few large buffers, one for each type on each device, instead of many small tensors.
 class FlatTensors {
  public:
   explicit FlatTensors(const std::vector<NamedTensor>& tensors) {
-    for (const NamedTensor& named : tensors) groups_[named.tensor.scalar_type()].push_back(named.tensor);
+    for (const NamedTensor& named : tensors) {
+      groups_[{named.tensor.device().type(), named.tensor.scalar_type()}].push_back(named.tensor);
+    }
   }
 
   std::vector<at::Tensor> Pack() const {
@@ -67,7 +81,7 @@ class FlatTensors {
     for (const auto& [type, tensors] : groups_) {
       int64_t size = 0;
       for (const at::Tensor& tensor : tensors) size += tensor.numel();
-      buffers.push_back(at::empty({size}, type));
+      buffers.push_back(at::empty({size}, tensors.front().options()));
     }
     return buffers;
   }
@@ -85,7 +99,7 @@ class FlatTensors {
   }
 
  private:
-  std::map<at::ScalarType, std::vector<at::Tensor>> groups_;
+  std::map<std::pair<at::DeviceType, at::ScalarType>, std::vector<at::Tensor>> groups_;
 };
 
 Result<void> BroadcastTensors(Communicator& communicator, const std::vector<NamedTensor>& tensors, int root) {
@@ -145,8 +159,8 @@ Result<StateSource> SyncState(Communicator& communicator, TrainingState& state, 
   }
   state.step = best.step;
   for (const Standing& standing : all) {
-    if (standing.step == best.step)
-      state.evaluated_step = std::max(state.evaluated_step, standing.evaluated_step);
+    if (standing.step == best.step && standing.evaluations.step > state.evaluations.step)
+      state.evaluations = standing.evaluations;
   }
   return source;
 }

@@ -1,7 +1,7 @@
 #include "runtime/train/training_state.h"
 
 #include "runtime/comm/torch_error.h"
-#include "runtime/train/seed.h"
+#include "runtime/common/base/mix.h"
 
 namespace lockstep::train {
 namespace {
@@ -23,12 +23,14 @@ std::vector<NamedTensor> TrainingState::Tensors() const {
   std::vector<NamedTensor> all = parameters;
   Append(all, buffers);
   Append(all, optimizer->state());
+  Append(all, loss_scale.state());
   return all;
 }
 
 int64_t TrainingState::Digest() const {
   std::vector<NamedTensor> replicated = parameters;
   Append(replicated, optimizer->state());
+  Append(replicated, loss_scale.state());
   uint64_t digest = 0;
   for (const NamedTensor& named : replicated) {
     digest = MixBits(digest, static_cast<uint64_t>(BitSum(named.tensor)),
@@ -37,10 +39,13 @@ int64_t TrainingState::Digest() const {
   return static_cast<int64_t>(digest);
 }
 
-Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const ModelInput& input) {
+Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const ModelInput& input,
+                                        at::Device device) {
   TrainingState state;
+  state.device = device;
   LOCKSTEP_TRY(state.model, models::MakeModel(spec.model, input, spec.seed));
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [&] {
+    state.model->to(device);
     std::vector<NamedTensor> to_train;
     for (const auto& parameter : state.model->named_parameters()) {
       state.parameters.push_back({parameter.key(), parameter.value()});
@@ -50,6 +55,7 @@ Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const Mod
       state.buffers.push_back({buffer.key(), buffer.value()});
     for (const NamedTensor& parameter : to_train) state.trained.push_back(parameter.tensor);
     state.optimizer = MakeOptimizer(spec.optimizer, to_train);
+    state.loss_scale = LossScale(spec.precision, spec.global_batch_size);
   }));
   return state;
 }

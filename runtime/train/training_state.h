@@ -8,27 +8,32 @@
 
 #include "runtime/common/api/training_spec.h"
 #include "runtime/models/model.h"
+#include "runtime/train/early_stop.h"
+#include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
 
 namespace lockstep::train {
 
 struct TrainingState {
   int64_t step = -1;                // completed steps; -1: freshly made, nobody has agreed to start from it
-  int64_t evaluated_step = -1;      // the newest step whose evaluation is done
+  EvaluationRecord evaluations;     // up to this step
+  at::Device device = at::kCPU;     // of all tensors but the loss scale
   std::shared_ptr<Model> model;     // shared_ptr by torch::nn::Module's design
   std::vector<at::Tensor> trained;  // the parameters that have a gradient
   std::vector<NamedTensor> parameters;
   std::vector<NamedTensor> buffers;
   std::unique_ptr<Optimizer> optimizer;
+  LossScale loss_scale;
 
   // All that a joining rank needs and a checkpoint holds, in the same order in every process.
   [[nodiscard]] std::vector<NamedTensor> Tensors() const;
-  // Of parameters and optimizer state. Equal on all ranks after each step, since all apply the same gradient;
-  // buffers are left out: their statistics come from each rank's own samples.
+  // Of parameters, optimizer state and loss scale. Equal on all ranks after each step, since all apply the
+  // same gradient; buffers are left out: their statistics come from each rank's own samples.
   [[nodiscard]] int64_t Digest() const;
 };
 
-// The error names the field.
-[[nodiscard]] Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const ModelInput& input);
+// The error names the field. The same parameters on every device.
+[[nodiscard]] Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const ModelInput& input,
+                                                      at::Device device = at::kCPU);
 
 }  // namespace lockstep::train

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kSamples = 16;
 
 at::Tensor LossOf(const data::Batch& batch, TrainingState& state, api::Precision precision) {
-  const models::Autocast autocast(precision);
+  const models::Autocast autocast(precision, state.device.type());
   return state.model->LossSum(state.model->Forward(batch.inputs), batch.targets);
 }
 
@@ -41,7 +41,7 @@ Result<void> WarmUp(const api::TrainingSpec& spec, const data::Dataset& dataset,
     std::vector<int64_t> ids(
         static_cast<std::size_t>(std::min({kSamples, dataset.size(), spec.global_batch_size})));
     std::iota(ids.begin(), ids.end(), 0);
-    RunOnce(dataset.Get(ids), state, spec.precision);
+    RunOnce(dataset.Get(ids).To(state.device), state, spec.precision);
     const at::NoGradGuard no_grad;
     for (std::size_t i = 0; i < before.size(); ++i) state.buffers[i].tensor.copy_(before[i]);
   });

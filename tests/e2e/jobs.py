@@ -137,9 +137,10 @@ class Job:
         self.ledger = tempfile.mkdtemp(prefix="lockstep-ledger-", dir=os.environ["LOCKSTEP_CLUSTER"])
         os.chmod(self.ledger, 0o777)
         pod = self.job["spec"]["worker"]["template"]["spec"]
-        pod["volumes"] = [{"name": "ledger", "hostPath": {"path": self.ledger}}]
-        pod["containers"][0]["volumeMounts"] = [{"name": "ledger", "mountPath": LEDGER}]
-        pod["containers"][0]["env"] = [{"name": "LOCKSTEP_SAMPLE_LEDGER", "value": LEDGER}]
+        trainer = pod["containers"][0]
+        pod.setdefault("volumes", []).append({"name": "ledger", "hostPath": {"path": self.ledger}})
+        trainer.setdefault("volumeMounts", []).append({"name": "ledger", "mountPath": LEDGER})
+        trainer.setdefault("env", []).append({"name": "LOCKSTEP_SAMPLE_LEDGER", "value": LEDGER})
 
     def kubectl(self, *arguments, **options):
         return kubectl("--namespace", self.space, *arguments, **options)

@@ -4,6 +4,9 @@ A case is a function without arguments; it fails by raising AssertionError. Name
 """
 import time
 
+# Before a command of a test: the kernel ends the process when the test ends, even by SIGKILL. Not from a thread that ends first.
+ENDS_WITH_US = ["setpriv", "--pdeathsig", "TERM", "--"]
+
 
 def expect(condition, message):
     if not condition:

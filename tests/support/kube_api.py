@@ -1,11 +1,16 @@
 """The API server through `kubectl proxy` on a Unix socket: any kubeconfig, and no process is started for a request."""
+import contextlib
 import http.client
 import json
 import os
 import pathlib
 import socket
 import subprocess
+import sys
+import tempfile
 import time
+
+from cases import ENDS_WITH_US
 
 KUBECTL = os.environ.get("KUBECTL", "kubectl")
 DEADLINE_SECONDS = 30
@@ -26,7 +31,7 @@ class Api:
     def __init__(self, folder):
         self.path = os.path.join(folder, "api.sock")
         self.proxy = subprocess.Popen(
-            [KUBECTL, "proxy", "--unix-socket", self.path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*ENDS_WITH_US, KUBECTL, "proxy", "--unix-socket", self.path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         end = time.monotonic() + DEADLINE_SECONDS
         while not pathlib.Path(self.path).exists():
@@ -38,11 +43,13 @@ class Api:
         self.proxy.terminate()
         self.proxy.wait(DEADLINE_SECONDS)
 
-    def request(self, method, path, body=None, content_type="application/json"):
+    def request(self, method, path, body=None, content_type="application/json", accept="application/json"):
         connection = UnixConnection(self.path)
-        connection.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": content_type})
+        connection.request(method, path, json.dumps(body) if body is not None else None,
+                           {"Content-Type": content_type, "Accept": accept})
         response = connection.getresponse()
-        answer = json.loads(response.read())
+        text = response.read()  # of a path that it does not know, in no JSON
+        answer = json.loads(text) if response.headers.get_content_subtype() == "json" else {"message": text.decode()}
         connection.close()
         return response.status, answer
 
@@ -56,3 +63,17 @@ class Api:
                     connection.close()
                     return time.monotonic()
         raise TimeoutError(f"the watch of {path} ended")
+
+
+@contextlib.contextmanager
+def connected():
+    """The API server of KUBECONFIG; without one the test program ends here, skipped."""
+    if "KUBECONFIG" not in os.environ:
+        print("skipped: KUBECONFIG is not set")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as sockets:
+        api = Api(sockets)
+        try:
+            yield api
+        finally:
+            api.close()

@@ -16,7 +16,7 @@ import time
 
 import cases
 import ledger
-from cases import expect
+from cases import ENDS_WITH_US, expect
 
 SAMPLES, BATCH, EPOCHS = 2000, 32, 4
 DEADLINE = 120
@@ -66,13 +66,13 @@ def children(pid):
 class Run:
     """One `lockstep run`, ended with everything it started when the case ends."""
 
-    def __init__(self, folder, path):
+    def __init__(self, folder, path, environment=None):
         self.ledger = f"{folder}/ledger"
         os.makedirs(self.ledger, exist_ok=True)
         self.log = open(f"{folder}/output.txt", "a+")
         self.process = subprocess.Popen(
-            [f"{sys.argv[1]}/lockstep", "run", str(path), "--folder", f"{folder}/run"], stdout=self.log,
-            stderr=subprocess.STDOUT, env={**os.environ, "LOCKSTEP_SAMPLE_LEDGER": self.ledger})
+            [*ENDS_WITH_US, f"{sys.argv[1]}/lockstep", "run", str(path), "--folder", f"{folder}/run"], stdout=self.log,
+            stderr=subprocess.STDOUT, env={**os.environ, "LOCKSTEP_SAMPLE_LEDGER": self.ledger, **(environment or {})})
 
     def __enter__(self):
         return self

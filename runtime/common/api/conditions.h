@@ -12,10 +12,11 @@ namespace lockstep::api {
 
 namespace condition {
 inline constexpr std::string_view kSuspended = "Suspended";
-inline constexpr std::string_view kScheduled = "Scheduled";      // every wanted pod has a node
-inline constexpr std::string_view kInitialized = "Initialized";  // a first round has closed
-inline constexpr std::string_view kProgressing = "Progressing";  // steps are being made
-inline constexpr std::string_view kDegraded = "Degraded";        // fewer replicas in the round than asked for
+inline constexpr std::string_view kQuotaReserved = "QuotaReserved";  // its queue lets the job run
+inline constexpr std::string_view kScheduled = "Scheduled";          // every wanted pod has a node
+inline constexpr std::string_view kInitialized = "Initialized";      // a first round has closed
+inline constexpr std::string_view kProgressing = "Progressing";      // steps are being made
+inline constexpr std::string_view kDegraded = "Degraded";  // fewer replicas in the round than asked for
 inline constexpr std::string_view kRestarting = "Restarting";
 inline constexpr std::string_view kUpdated = "Updated";    // pods are of the newest template
 inline constexpr std::string_view kStalled = "Stalled";    // waits for something that people must mend
@@ -43,6 +44,10 @@ inline constexpr std::string_view kContainerConfig = "ContainerConfigError";
 inline constexpr std::string_view kPodRejected = "PodRejected";  // quota, admission, or an invalid template
 // others
 inline constexpr std::string_view kSuspendRequested = "SuspendRequested";
+inline constexpr std::string_view kQueued = "Queued";
+inline constexpr std::string_view kEvicted = "Evicted";
+inline constexpr std::string_view kQueueUnavailable = "QueueUnavailable";
+inline constexpr std::string_view kAdmitted = "Admitted";
 inline constexpr std::string_view kResumed = "Resumed";
 inline constexpr std::string_view kPodsStarting = "PodsStarting";
 inline constexpr std::string_view kPodsScheduled = "PodsScheduled";

@@ -159,7 +159,14 @@ class FieldReader {
 
   template <typename T>
   void ReadVector(std::string_view key, std::vector<T>& target, const Limits& limits) {
-    if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
+    if constexpr (std::is_same_v<T, double>) {
+      target.clear();
+      for (const Json& item : reader_.Array(key)) {
+        if (!item.is_number()) return reader_.Violation(key, "must be a list of numbers");
+        const std::string where = Indexed(key, target.size());
+        Check(where, target.emplace_back(item.get<double>()), limits);
+      }
+    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
       if (!ReadPlain(key, target)) return;
       for (std::size_t index = 0; index < target.size(); ++index)
         Check(Indexed(key, index), target[index], limits);

@@ -3,6 +3,18 @@
 #include <chrono>
 
 namespace lockstep::api {
+namespace {
+
+rendezvous::SuccessRule RuleOf(SuccessPolicy policy) {
+  switch (policy) {
+    case SuccessPolicy::kAll: return rendezvous::SuccessRule::kAll;
+    case SuccessPolicy::kAny: return rendezvous::SuccessRule::kAny;
+    case SuccessPolicy::kRank0: return rendezvous::SuccessRule::kRank0;
+  }
+  return rendezvous::SuccessRule::kAll;
+}
+
+}  // namespace
 
 rendezvous::JobSettings RendezvousSettingsOf(const TrainingJobSpec& spec) {
   rendezvous::JobSettings settings{
@@ -12,7 +24,8 @@ rendezvous::JobSettings RendezvousSettingsOf(const TrainingJobSpec& spec) {
       .standby_members = spec.standby_replicas,
       .last_call = std::chrono::seconds(spec.rendezvous.last_call_seconds),
       .grow_delay = std::chrono::seconds(spec.elastic_policy ? spec.elastic_policy->grow_delay_seconds : 0),
-      .heartbeat_timeout = std::chrono::seconds(spec.rendezvous.heartbeat_timeout_seconds)};
+      .heartbeat_timeout = std::chrono::seconds(spec.rendezvous.heartbeat_timeout_seconds),
+      .success = RuleOf(spec.success_policy)};
   if (const auto& policy = spec.health_policy.straggler)
     settings.straggler = rendezvous::StragglerSettings{policy->factor, policy->window_steps};
   return settings;

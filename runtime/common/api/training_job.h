@@ -303,6 +303,7 @@ struct AvoidedNode {
   std::string name;
   std::optional<WallTime> since;
   std::string reason;
+  bool may_return = false;  // nodeFault.action Restart: only noted, new pods may go there
 
   friend bool operator==(const AvoidedNode&, const AvoidedNode&) = default;
 };

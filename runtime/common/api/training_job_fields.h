@@ -260,6 +260,7 @@ void Describe(A& fields, Of<A, AvoidedNode>& status) {
   fields.Field("name", status.name, {.max_length = 253});
   fields.Field("since", status.since);
   fields.Field("reason", status.reason, {.max_length = 1024});
+  fields.Field("mayReturn", status.may_return);
 }
 
 template <typename A>

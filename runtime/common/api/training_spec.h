@@ -109,8 +109,9 @@ struct DataSpec {
   bool shuffle = true;
   bool drop_last = false;  // leave out the samples of an epoch that do not fill a global batch
   SamplerName sampler = SamplerName::kUniform;
-  int32_t workers = 1;   // loader threads per rank
-  int32_t prefetch = 2;  // micro-batches made ready ahead
+  std::vector<double> class_weights;  // weighted: how often each class comes up; empty: all equally often
+  int32_t workers = 1;                // loader threads per rank
+  int32_t prefetch = 2;               // micro-batches made ready ahead
   SyntheticSpec synthetic;
   CsvSpec csv;
   ImageFolderSpec image_folder;

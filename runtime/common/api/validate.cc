@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "runtime/common/api/names.h"
+#include "runtime/common/api/program_of.h"
 #include "runtime/common/protocol/environment.h"
 
 namespace lockstep::api {
@@ -92,12 +93,45 @@ void CheckSize(const TrainingJobSpec& spec, Violations& violations) {
         std::to_string(spec.worker.replicas) + " must lie within elasticPolicy, " +
             std::to_string(elastic.min_replicas) + " to " + std::to_string(elastic.max_replicas));
   }
+  if (!elastic.metrics.empty() && !spec.scheduling_policy.queue_name.empty()) {
+    Add(violations, "spec.elasticPolicy.metrics",
+        "must be absent beside schedulingPolicy.queueName: each change of its size would queue the job anew");
+  }
+}
+
+// A program of the user's own is started by its command. What only Lockstep's own runtime does would be
+// passed over in silence.
+void CheckProgram(const TrainingJobSpec& spec, Violations& violations) {
+  const Json* trainer = FindTrainer(spec.worker);
+  const Json* command = trainer == nullptr ? nullptr : FindJson(*trainer, {"command"});
+  if (trainer != nullptr && (command == nullptr || !command->is_array() || command->empty())) {
+    Add(violations, "spec.worker.template.spec.containers[" + spec.worker.container_name + "].command",
+        "is required without spec.training: Lockstep starts this program itself, and cannot know the entry "
+        "point of its image");
+  }
+  constexpr std::string_view kNeedsTraining =
+      "needs spec.training: Lockstep does not see the steps of a program";
+  if (spec.checkpoint) {
+    Add(violations, "spec.checkpoint",
+        "needs spec.training: a program saves and restores its state by itself");
+  }
+  if (spec.health_policy.step_timeout_seconds) {
+    Add(violations, "spec.healthPolicy.stepTimeoutSeconds", kNeedsTraining);
+  }
+  if (spec.health_policy.straggler) Add(violations, "spec.healthPolicy.straggler", kNeedsTraining);
 }
 
 void CheckGang(const TrainingJobSpec& spec, Violations& violations) {
   const auto& gang = spec.scheduling_policy.gang;
   if (gang && gang->min_count && *gang->min_count > spec.worker.replicas) {
     Add(violations, "spec.schedulingPolicy.gang.minCount", "must not exceed worker.replicas");
+  }
+}
+
+void CheckNetwork(const TrainingJobSpec& spec, Violations& violations) {
+  if (spec.network && spec.network->host_network && spec.network->network_policy != NetworkPolicy::kNone) {
+    Add(violations, "spec.network.hostNetwork",
+        "needs networkPolicy None: no policy reaches pods in the network of their node");
   }
 }
 
@@ -155,6 +189,11 @@ void CheckData(const DataSpec& data, const std::string& path, Violations& violat
   }
   if (is_synthetic && !data.path.empty())
     Add(violations, path + ".path", "must be absent where format is synthetic");
+  const bool is_weighted = data.sampler == SamplerName::kWeighted;
+  if (!is_weighted && !data.class_weights.empty())
+    Add(violations, path + ".classWeights", "applies only where sampler is weighted");
+  if (is_weighted && !data.shuffle)
+    Add(violations, path + ".shuffle", "must be true where sampler is weighted");
 }
 
 void CheckOptimizer(const OptimizerSpec& optimizer, const std::string& path, Violations& violations) {
@@ -217,6 +256,8 @@ std::vector<std::string> Validate(const TrainingJob& job) {
   CheckTemplate(job.spec.worker, violations);
   CheckSize(job.spec, violations);
   CheckGang(job.spec, violations);
+  if (!job.spec.training) CheckProgram(job.spec, violations);
+  CheckNetwork(job.spec, violations);
   CheckRules(job.spec.failure_policy, violations);
   if (job.spec.checkpoint) CheckUri(job.spec.checkpoint->uri, violations);
   if (job.spec.rendezvous.heartbeat_timeout_seconds <= job.spec.rendezvous.heartbeat_interval_seconds) {

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <optional>
 
+#include "runtime/common/api/program_of.h"
+
 namespace lockstep::api {
 namespace {
 
@@ -11,13 +13,8 @@ constexpr int kDefaultGraceSeconds = 30;  // Kubernetes' own
 
 // Of the trainer container: its "requests" or "limits".
 const Json* ResourcesOf(const WorkerSpec& worker, std::string_view kind) {
-  const Json* containers = FindJson(worker.pod_template, {"spec", "containers"});
-  if (containers == nullptr || !containers->is_array()) return nullptr;
-  for (const Json& container : *containers) {
-    if (StringAt(container, {"name"}) == worker.container_name)
-      return FindJson(container, {"resources", kind});
-  }
-  return nullptr;
+  const Json* trainer = FindTrainer(worker);
+  return trainer == nullptr ? nullptr : FindJson(*trainer, {"resources", kind});
 }
 
 // A Kubernetes quantity of whole devices or CPUs: "4", 4, "2500m". Rounded down.
@@ -40,6 +37,8 @@ std::optional<int> CountOf(const WorkerSpec& worker, std::string_view kind, std:
   return std::nullopt;
 }
 
+std::optional<int> GpusOf(const WorkerSpec& worker) { return CountOf(worker, "limits", ".com/gpu"); }
+
 int AtLeastOne(std::optional<int> count) { return std::max(1, count.value_or(0)); }
 
 protocol::HealthAction ActionOf(HealthAction action) {
@@ -58,7 +57,7 @@ int RanksPerPod(const TrainingJobSpec& spec) {
     case NprocMode::kCount: return spec.nproc_per_node.count;
     case NprocMode::kCpu: return AtLeastOne(CountOf(spec.worker, "limits", "cpu"));
     case NprocMode::kGpu:
-    case NprocMode::kAuto: return AtLeastOne(CountOf(spec.worker, "limits", ".com/gpu"));
+    case NprocMode::kAuto: return AtLeastOne(GpusOf(spec.worker));
   }
   return 1;
 }
@@ -73,6 +72,7 @@ protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job) {
   config.nproc = RanksPerPod(spec);
   if (const auto requested = CountOf(spec.worker, "requests", "cpu"))
     config.requested_processors = AtLeastOne(requested);
+  config.requested_gpus = GpusOf(spec.worker).value_or(0);
   config.metrics_port = spec.observability.metrics_port;
   config.health = {
       .first_step_timeout_seconds = static_cast<double>(spec.health_policy.first_step_timeout_seconds),

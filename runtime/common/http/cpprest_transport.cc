@@ -46,22 +46,27 @@ void ConfigureTls(const Endpoint& endpoint, boost::asio::ssl::context& context) 
   }
 }
 
+std::string ProxyOf(const Endpoint& endpoint) {
+  if (!endpoint.proxy_url.empty() || !endpoint.use_proxy_environment) return endpoint.proxy_url;
+  return ProxyFor(endpoint.url, [](const char* name) { return EnvOr(name, ""); });
+}
+
 std::shared_ptr<http_client> NewClient(const Endpoint& endpoint) {
   http_client_config config;
   // Deadlines are ours (see Exchange): the library's timer covers neither a connect nor a whole exchange.
   config.set_timeout(std::chrono::hours(24));
-  const std::string proxy = endpoint.use_proxy_environment
-                                ? ProxyFor(endpoint.url, [](const char* name) { return EnvOr(name, ""); })
-                                : std::string();
+  const std::string proxy = ProxyOf(endpoint);
   if (!proxy.empty()) config.set_proxy(web::web_proxy(web::uri(proxy)));
   config.set_ssl_context_callback(
       [endpoint](boost::asio::ssl::context& context) { ConfigureTls(endpoint, context); });
   return std::make_shared<http_client>(web::uri(endpoint.url), config);
 }
 
-http_request BuildRequest(const Request& request, const std::string& token) {
+http_request BuildRequest(const Request& request, const std::string& server_name, const std::string& token) {
   http_request built(request.method);
   built.set_request_uri(web::uri(request.target));
+  // The library takes it for SNI and compares the certificate with it.
+  if (!server_name.empty()) built.headers().add("Host", server_name);
   for (const auto& [name, value] : request.headers) built.headers().add(name, value);
   if (!token.empty()) built.headers().add("Authorization", "Bearer " + token);
   if (!request.body.empty()) {
@@ -157,11 +162,13 @@ class CpprestTransport final : public HttpTransport {
     LOCKSTEP_TRY(const auto client, Client());
     LOCKSTEP_TRY(const std::string token, Token());
     Exchange exchange(std::move(stop), request.timeout);
-    auto task = client->request(BuildRequest(request, token), exchange.token()).then([](http_response head) {
-      return head.extract_vector().then([head](std::vector<unsigned char> body) {
-        return Response{head.status_code(), LowerCaseHeaders(head), std::string(body.begin(), body.end())};
-      });
-    });
+    auto task = client->request(BuildRequest(request, endpoint_.server_name, token), exchange.token())
+                    .then([](http_response head) {
+                      return head.extract_vector().then([head](std::vector<unsigned char> body) {
+                        return Response{head.status_code(), LowerCaseHeaders(head),
+                                        std::string(body.begin(), body.end())};
+                      });
+                    });
     return exchange.Wait(task).WithContext(request.method + " " + endpoint_.url + request.target);
   }
 
@@ -173,7 +180,7 @@ class CpprestTransport final : public HttpTransport {
     const std::string what = request.method + " " + endpoint_.url + request.target;
     Exchange exchange(std::move(stop), request.timeout);
     concurrency::streams::producer_consumer_buffer<uint8_t> buffer;
-    http_request built = BuildRequest(request, token);
+    http_request built = BuildRequest(request, endpoint_.server_name, token);
     built.set_response_stream(buffer.create_ostream());
     auto head_task = client->request(built, exchange.token());
     LOCKSTEP_TRY(const http_response head, exchange.Wait(head_task).WithContext(what));

@@ -52,6 +52,8 @@ struct Endpoint {
   std::string key_file;
   std::string token_file;             // bearer token; empty: none
   std::string token;                  // a fixed bearer token where there is no file
+  std::string server_name;            // whose certificate the server must show; empty: the URL's host
+  std::string proxy_url;              // "http://host:port"; empty: as the environment says
   bool use_proxy_environment = true;  // HTTPS_PROXY, HTTP_PROXY, NO_PROXY
 };
 

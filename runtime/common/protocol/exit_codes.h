@@ -20,6 +20,14 @@ enum class ExitCode : int {
   kPreempted = 143,       // SIGTERM, left in good order; charged to nobody
 };
 
+// What a pod's exit code means. A program of the user's own has codes of its own: but for 0 and 143, which
+// the supervisor chooses, they say only that it failed.
+[[nodiscard]] constexpr int MeaningOf(int pod_exit_code, bool runs_program) {
+  const bool is_ours = pod_exit_code == static_cast<int>(ExitCode::kCompleted) ||
+                       pod_exit_code == static_cast<int>(ExitCode::kPreempted);
+  return !runs_program || is_ours ? pod_exit_code : static_cast<int>(ExitCode::kInfrastructure);
+}
+
 // Why something failed, as the failure policy and `status.restarts[].cause` name it.
 [[nodiscard]] constexpr std::string_view CauseOf(int exit_code) {
   switch (static_cast<ExitCode>(exit_code)) {

@@ -29,6 +29,14 @@ struct Member {
   std::string incarnation;  // random per supervisor process: a restarted container is another incarnation
 };
 
+// Of a program of the user's own: the round in which all ranks of a pod reached their end, and their place in
+// it.
+struct FinishedRound {
+  int64_t round = 0;  // 0: none
+  int world = 0;
+  int first_rank = 0;
+};
+
 struct JoinRequest {
   JobIdentity job;
   Member member;
@@ -37,6 +45,8 @@ struct JoinRequest {
   int store_port = 0;      // a port the first rank listens on
   int64_t step = -1;       // highest step that a rank of this pod holds; -1: none
   int64_t last_round = 0;  // newest round this member was given: tells a lost answer from a broken round
+  // It keeps its place there: the job is complete when all have, and begins anew where one fails before.
+  FinishedRound finished{};
 };
 
 enum class JoinState {
@@ -142,6 +152,12 @@ void Visit(Member& m, V& v) {
   v("incarnation", m.incarnation);
 }
 template <class V>
+void Visit(FinishedRound& m, V& v) {
+  v("round", m.round);
+  v("world", m.world);
+  v("firstRank", m.first_rank);
+}
+template <class V>
 void Visit(JoinRequest& m, V& v) {
   v("job", m.job);
   v("member", m.member);
@@ -150,6 +166,7 @@ void Visit(JoinRequest& m, V& v) {
   v("storePort", m.store_port);
   v("step", m.step);
   v("lastRound", m.last_round);
+  v("finished", m.finished);
 }
 template <class V>
 void Visit(JoinAnswer& m, V& v) {

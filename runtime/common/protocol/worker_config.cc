@@ -29,6 +29,7 @@ void Visit(WorkerConfig& m, V& v) {
   v("health", m.health);
   v("nproc", m.nproc);
   v("requestedProcessors", m.requested_processors);
+  v("requestedGpus", m.requested_gpus);
   v("metricsPort", m.metrics_port);
   v("gracePeriodSeconds", m.grace_period_seconds);
   v("inPlaceLimit", m.in_place_limit);

@@ -51,6 +51,7 @@ struct WorkerConfig {
   HealthConfig health;
   int nproc = 1;                      // rank processes in this pod
   int requested_processors = 0;       // the container's request, rounded down, at least 1; 0: it has none
+  int requested_gpus = 0;             // the container's GPU limit
   int metrics_port = 9400;            // 0: let the system choose (local runs)
   double grace_period_seconds = 120;  // from SIGTERM to SIGKILL
   int in_place_limit = 3;             // respawns of a rank without a new step between, then the pod gives up

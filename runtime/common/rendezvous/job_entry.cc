@@ -205,13 +205,14 @@ void JobEntry::AnswerWatches(SteadyTime now, Outbox& outbox) {
 }
 
 bool JobEntry::IsOver(int64_t round) const {
-  if (round_.completed()) return false;  // the others finish on their own
+  if (round_.completed()) return round_.dismisses();  // or else the others finish on their own
   if (round_.running().has_value()) return round < round_.running()->number;
   return round_.last_ending().has_value() && round <= round_.last_ending()->round;
 }
 
 protocol::WatchAnswer JobEntry::AnswerFor(int64_t round) const {
   if (round == 0 || !IsOver(round)) return {};
+  if (round_.dismisses()) return {.over = true, .reason = "the job is complete by its successPolicy"};
   const auto& ending = round_.last_ending();
   const bool known = ending.has_value() && ending->round == round;
   return {.over = true,
@@ -264,7 +265,8 @@ void JobEntry::RecordChanges(Moment now) {
   const bool is_full = static_cast<int>(running->peers.size()) >= round_.places();
   RecordClosing(*ending, *running, is_full, view_.changes);
   const auto ended = unrecovered_.find(ending->round);
-  const bool made_steps = view_.progress.round == ending->round;
+  // A program of the user's own tells of no steps: what it kept is not known.
+  const bool made_steps = view_.progress.round == ending->round && view_.progress.step > 0;
   if (!made_steps || ended == unrecovered_.end() || ending->mode == protocol::LeaveMode::kYield) return;
   view_.changes.back().unfinished_seconds =
       std::max(0.0, Seconds(ended->second.wall - view_.last_progress_time).count());
@@ -277,7 +279,9 @@ void JobEntry::RecordRecovery(const protocol::Progress& progress, Moment now) {
       change.recovery_seconds = Seconds(now.steady - ended->second.steady).count();
   }
   unrecovered_.clear();
-  view_.changes.back().lost_steps = std::max<int64_t>(0, view_.progress.step - progress.step + 1);
+  const bool tells_steps = view_.progress.step > 0 || progress.step > 0;
+  view_.changes.back().lost_steps =
+      tells_steps ? std::max<int64_t>(0, view_.progress.step - progress.step + 1) : 0;
 }
 
 }  // namespace lockstep::rendezvous

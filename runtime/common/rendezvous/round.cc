@@ -101,11 +101,17 @@ void Round::Move(Record& record, Standing standing) {
 
 Admission Round::Join(const protocol::JoinRequest& request, SteadyTime now) {
   if (Admit(request.member) == Admission::kEvicted) return Admission::kEvicted;
+  if (request.finished.round > 0) TakeFinish(request);
+  if (dismisses_) return Admission::kAccepted;  // the round ended well, whoever comes out of it
   Record* known = Find(request.member);
   if (known != nullptr && known->standing == kInRound) {
     known->last_seen = now;
     // The answer was lost on its way: it is still in the running round.
     if (running_.has_value() && request.last_round < running_->number) return Admission::kAccepted;
+    if (running_.has_value() && request.finished.round == running_->number) {
+      known->request = request;  // should the round break before the others are through
+      return Admission::kAccepted;
+    }
     EndRound(LeaveMode::kAbort, "Infrastructure", request.member.pod + " left the round without saying why",
              now);
   }
@@ -126,6 +132,36 @@ Admission Round::Join(const protocol::JoinRequest& request, SteadyTime now) {
   return Admission::kAccepted;
 }
 
+void Round::TakeFinish(const protocol::JoinRequest& request) {
+  const protocol::FinishedRound& finished = request.finished;
+  if (finished.round < finished_.round) return;
+  if (finished.round > finished_.round) finished_ = {.round = finished.round, .world = finished.world};
+  if (finished_.slots.insert(request.member.slot).second) finished_.ranks += request.nproc;
+  finished_.has_rank0 |= finished.first_rank == 0;
+  // All may have reached the end of a round that only a host before this one knew.
+  const bool is_newest = running_.has_value()
+                             ? running_->number == finished_.round
+                             : !last_ending_.has_value() && finished_.round >= newest_number();
+  if (completed_ || !is_newest || !IsSuccess()) return;
+  completed_ = true;
+  dismisses_ = finished_.ranks < finished_.world;
+  ++revision_;
+}
+
+bool Round::IsSuccess() const {
+  const bool all = finished_.ranks >= finished_.world;
+  switch (settings_.success) {
+    case SuccessRule::kAll: return all;
+    case SuccessRule::kAny: return true;
+    case SuccessRule::kRank0: return finished_.has_rank0;
+  }
+  return all;
+}
+
+bool Round::IsFinished(const Record& record) const {
+  return record.standing == kInRound && record.request.finished.round == running_->number;
+}
+
 Admission Round::Heartbeat(const protocol::Heartbeat& heartbeat, SteadyTime now) {
   if (Check(heartbeat.member) == Admission::kEvicted) return Admission::kEvicted;
   Record* record = Find(heartbeat.member);
@@ -144,7 +180,9 @@ bool Round::CanAdopt(const protocol::Heartbeat& heartbeat) const {
   if (records_.contains(heartbeat.member.slot)) return false;
   if (running_.has_value()) return adopted_ && running_->number == heartbeat.round;
   return std::none_of(records_.begin(), records_.end(), [&](const auto& entry) {
-    return entry.second.standing == kWaiting && entry.second.request.last_round >= heartbeat.round;
+    const protocol::JoinRequest& request = entry.second.request;
+    return entry.second.standing == kWaiting && request.last_round >= heartbeat.round &&
+           request.finished.round != heartbeat.round;
   });
 }
 
@@ -247,13 +285,17 @@ void Round::EndRound(LeaveMode mode, std::string cause, std::string reason, Stea
   if (!running_.has_value()) return;
   const auto members = static_cast<int>(running_->peers.size());
   last_ending_ = Ending{running_->number, mode, std::move(cause), std::move(reason), members, {}};
+  for (auto& [slot, record] : records_) {
+    if (record.standing != kInRound) continue;
+    const bool asks_already = IsFinished(record);
+    if (asks_already) record.joined_at = now;
+    Move(record, asks_already ? kWaiting : kLeft);
+  }
   running_.reset();
+  finished_ = {};
   ++revision_;
   adopted_ = false;
   last_change_ = now;
-  for (auto& [slot, record] : records_) {
-    if (record.standing == kInRound) Move(record, kLeft);
-  }
 }
 
 void Round::Tick(SteadyTime now) {
@@ -286,6 +328,7 @@ void Round::ExpireSilent(SteadyTime now) {
 void Round::YieldToNewcomers(SteadyTime now) {
   const int newcomers = Count(kWaiting);
   if (newcomers == 0 || Count(kInRound) >= places()) return;
+  if (finished_.round == running_->number) return;  // its end is near, and their work would be lost
   // Taken over from heartbeats, of which some are still to come.
   if (adopted_ && !HasAllRanks(*running_)) return;
   const bool all_here = Count(kInRound) + newcomers >= places();
@@ -372,7 +415,8 @@ std::vector<Round::Record*> Round::Waiting() {
 
 std::optional<int> Round::FirstRankOf(int slot) const {
   const auto found = records_.find(slot);
-  if (found == records_.end() || found->second.standing != kInRound) return std::nullopt;
+  if (found == records_.end() || found->second.standing != kInRound || IsFinished(found->second))
+    return std::nullopt;
   return found->second.last_rank;
 }
 

@@ -8,9 +8,10 @@
 // Closing rule: all expected members are in; or min_members are in and every missing one is known to be dead
 // (at once) or, for those nobody saw die, the last call has passed. A member of the last round whose
 // supervisor still answers is always waited for: it holds the state. A round never has more than the expected
-// members; who finds it full waits outside as a standby. Survivors keep their relative order, then come
-// standbys, then newcomers, each by slot. Numbers only rise. The shape follows torchft's quorum_compute
-// (decision and reason from state and now).
+// members; who finds it full waits outside as a standby. One that says in its join that it has finished the
+// running round keeps its place until the job is complete by the settings' success rule. Survivors keep their
+// relative order, then come standbys, then newcomers, each by slot. Numbers only rise. The shape follows
+// torchft's quorum_compute (decision and reason from state and now).
 //
 // An event costs the same for 3 and for 10,000 members: what would need a look at all of them is counted as
 // they change, and time-outs are looked for only when the first of them can have passed.
@@ -106,6 +107,8 @@ class Round {
   // How the newest round ended; nullopt before any did.
   [[nodiscard]] const std::optional<Ending>& last_ending() const { return last_ending_; }
   [[nodiscard]] bool completed() const { return completed_; }
+  // Completed while some were not through: these need not go on.
+  [[nodiscard]] bool dismisses() const { return dismisses_; }
   [[nodiscard]] int64_t newest_number() const { return next_round_ - 1; }
   // Members without a place that live and want one.
   [[nodiscard]] int waiting() const { return Count(kWaiting) + Count(kLeft); }
@@ -131,6 +134,9 @@ class Round {
 
   Record* Find(const protocol::Member& member);
   Record& RecordOf(int slot);
+  void TakeFinish(const protocol::JoinRequest& request);
+  [[nodiscard]] bool IsSuccess() const;  // of the newest round, by those who finished it
+  [[nodiscard]] bool IsFinished(const Record& record) const;
   void Move(Record& record, Standing standing);
   Admission Admit(const protocol::Member& member);
   void EndRound(protocol::LeaveMode mode, std::string cause, std::string reason, SteadyTime now);
@@ -165,7 +171,17 @@ class Round {
   bool adopted_ = false;  // running_ was taken over from heartbeats
   std::optional<Ending> last_ending_;
   SteadyTime last_change_{};  // of the waiting set: the last call counts from here
+  // Who reached the end of which round; some may have done so under a host before this one.
+  struct Finished {
+    int64_t round = 0;
+    int world = 0;
+    int ranks = 0;
+    bool has_rank0 = false;
+    std::set<int> slots;
+  };
+  Finished finished_;
   bool completed_ = false;
+  bool dismisses_ = false;
 };
 
 }  // namespace lockstep::rendezvous

@@ -14,6 +14,9 @@ struct StragglerSettings {
   friend bool operator==(const StragglerSettings&, const StragglerSettings&) = default;
 };
 
+// spec.successPolicy: whose end is the end of a job of programs. Ranks of lockstep-rank reach it together.
+enum class SuccessRule { kAll, kAny, kRank0 };
+
 struct JobSettings {
   int min_members = 1;  // fewer never form a round
   int max_members = 1;
@@ -23,6 +26,7 @@ struct JobSettings {
   std::chrono::milliseconds grow_delay{0};              // how long a newcomer waits for other newcomers
   std::chrono::milliseconds heartbeat_timeout{10'000};  // silence that counts as a death
   std::optional<StragglerSettings> straggler{};         // absent: nobody looks
+  SuccessRule success = SuccessRule::kAll;
   int64_t first_round = 1;  // rounds start here or above: status.rendezvous.round + 1 after a restart
 };
 

@@ -67,6 +67,13 @@ def rule(**match):
     return {"rules": [{"action": "Restart", **match}]}
 
 
+def program(*changes):
+    """The spec of a job that runs a program of the user's own."""
+    return changed(BASE, (TRAINING, ABSENT), (TRAINER + ("command",), ["python3", "train.py"]), *changes)["spec"]
+
+
+PROGRAM = program()
+
 # name, path, value that is accepted, value that is refused, what the refusal says (part of it)
 CREATE_CASES = [
     ("name is a label", ("metadata", "name"), "a" * 50, "a" * 51, "metadata.name must be a label of at most 50"),
@@ -119,6 +126,10 @@ CREATE_CASES = [
      {"format": "idx", "path": "/d", "synthetic": {}}, "spec.training.data.synthetic"),
     ("csv section", TRAINING + ("data",), {"format": "csv", "path": "/d", "csv": {"labelColumn": "y"}},
      {"format": "idx", "path": "/d", "csv": {"labelColumn": "y"}}, "spec.training.data.csv"),
+    ("classWeights belong to weighted", TRAINING + ("data",), {"format": "synthetic", "sampler": "weighted", "classWeights": [1, 2]},
+     {"format": "synthetic", "classWeights": [1, 2]}, "spec.training.data.classWeights"),
+    ("weighted is random", TRAINING + ("data",), {"format": "synthetic", "sampler": "weighted"},
+     {"format": "synthetic", "sampler": "weighted", "shuffle": False}, "spec.training.data.shuffle"),
     ("imageFolder section", TRAINING + ("data",), {"format": "imageFolder", "path": "/d", "imageFolder": {}},
      {"format": "idx", "path": "/d", "imageFolder": {}}, "spec.training.data.imageFolder"),
     ("learning rate is positive", TRAINING + ("optimizer",), {"learningRate": 0.5}, {"learningRate": 0},
@@ -161,6 +172,17 @@ CREATE_CASES = [
      rule(onExitCodes={"operator": "In", "values": [0, 1]}), "spec.failurePolicy.rules[0].onExitCodes.values"),
     ("known action", at("failurePolicy"), {"rules": [{"action": "ReplacePod", "onCauses": ["Hang"]}]},
      {"rules": [{"action": "Reboot", "onCauses": ["Hang"]}]}, "spec.failurePolicy.rules[0].action"),
+    ("a program has a command", ("spec",), PROGRAM, program((TRAINER + ("command",), ABSENT)),
+     "worker.template.spec.containers[trainer].command is required without training"),
+    ("a program's command has a word", ("spec",), PROGRAM, program((TRAINER + ("command",), [])),
+     "worker.template.spec.containers[trainer].command is required without training"),
+    ("a program saves by itself", ("spec",), PROGRAM, program((at("checkpoint"), {"uri": "s3://b"})), "checkpoint needs training"),
+    ("steps of a program are not seen", ("spec",), program((at("healthPolicy"), {"firstStepTimeoutSeconds": 9})),
+     program((at("healthPolicy"), {"stepTimeoutSeconds": 9})), "stepTimeoutSeconds and straggler need training"),
+    ("stragglers of a program are not seen", ("spec",), PROGRAM, program((at("healthPolicy"), {"straggler": {}})),
+     "stepTimeoutSeconds and straggler need training"),
+    ("no policy for hostNetwork", at("network"), {"hostNetwork": True, "networkPolicy": "None"}, {"hostNetwork": True},
+     "hostNetwork needs networkPolicy None"),
     ("metrics port", at("observability"), {"metricsPort": 9400}, {"metricsPort": 80}, "spec.observability.metricsPort"),
     ("cleanPodPolicy words", at("runPolicy"), {"cleanPodPolicy": "None"}, {"cleanPodPolicy": "Some"},
      "spec.runPolicy.cleanPodPolicy"),
@@ -206,7 +228,7 @@ UPDATE_CASES = [
     ("training is fixed", SUSPENDED, {"training": {"steps": 7}}, None, None),
     ("training is fixed while running", RUNNING, {"suspend": True, "training": {"steps": 7}},
      {"training": {"steps": 7}}, "training is fixed while the job runs"),
-    ("training does not vanish", RUNNING, {"suspend": True, "training": None}, {"training": None},
+    ("training does not vanish", changed(RUNNING, (TRAINER + ("command",), ["run"])), {"suspend": True, "training": None}, {"training": None},
      "training is fixed while the job runs"),
     ("managedBy is immutable", RUNNING, {"managedBy": MANAGED_BY}, {"managedBy": "lockstep.dev/other"},
      "managedBy is immutable"),

@@ -14,8 +14,10 @@ import checkpoints  # noqa: E402
 from cases import expect  # noqa: E402
 from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest  # noqa: E402
 
-# Dropout, moments, clipping; the last of an epoch's 63 steps is short.
-CNN = {"model": {"name": "cnn", "cnn": {"channels": [4], "hiddenSize": 16, "dropout": 0.3}},
+# Dropout, moments, clipping, changed images; the last of an epoch's 63 steps is short.
+CNN = {"data": {"format": "synthetic", "synthetic": {"samples": SAMPLES, "testSamples": 200, "shape": [1, 28, 28], "classes": 10},
+                "augmentation": {"horizontalFlip": True, "cropPadding": 2}},
+       "model": {"name": "cnn", "cnn": {"channels": [4], "hiddenSize": 16, "dropout": 0.3}},
        "optimizer": {"name": "adamw", "learningRate": 0.002, "clipNorm": 1}}
 LAST_STEP = EPOCHS * -(-SAMPLES // BATCH)
 
@@ -45,8 +47,8 @@ def kill_a_rank(run):
 def kill_rank_by_rank(run):
     for step, victim in ((40, 0), (100, 2), (160, 1)):
         run.until_step(step)
-        os.kill(run.ranks()[victim], signal.SIGKILL)
         run.until("a whole world", lambda: len(run.ranks()) == 3)
+        os.kill(run.ranks()[victim], signal.SIGKILL)
 
 
 def kill_all_ranks(run):

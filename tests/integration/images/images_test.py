@@ -15,11 +15,11 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = ROOT / "docker" / "build.sh"
-PROGRAMS = {"operator": {"lockstep-operator"}, "worker": {"lockstep", "lockstep-rank"}}
+PROGRAMS = {"operator": {"lockstep-operator", "lockstep"}, "worker": {"lockstep", "lockstep-rank"}}
 ENTRYPOINTS = {"operator": ["/usr/local/bin/lockstep-operator"], "worker": ["/usr/local/bin/lockstep", "worker"]}
 # Compilers, interpreters, anything that an intruder would be glad of.
 UNWANTED = {"gcc", "cc", "g++", "c++", "cc1", "cc1plus", "clang", "ld", "as", "make", "cmake", "python3", "curl", "wget", "cpan"}
-LIMIT_MB = {"operator": 200, "worker": 900}
+LIMIT_MB = {"operator": 120, "worker": 900}
 DATA_SET = "usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
 
 

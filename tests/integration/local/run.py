@@ -3,6 +3,7 @@
 
 run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
+import json
 import os
 import pathlib
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import checkpoints  # noqa: E402
 import ledger  # noqa: E402
 from cases import expect  # noqa: E402
 from local_run import BATCH, EPOCHS, SAMPLES, Run, children, expect_complete, main, manifest, seconds_without_commit  # noqa: E402
@@ -97,6 +99,22 @@ def stops_on_sigterm_and_resumes(folder):
         expect(not problems, "; ".join(problems))
 
 
+def ends_when_it_is_good_enough(folder):
+    epochs = 50
+    with Run(folder, manifest(folder, replicas=2, epochs=epochs, evaluation={"everyEpochs": 1}, earlyStop={"target": 0.9})) as run:
+        run.until_step(20)
+        os.kill(run.ranks()[1], signal.SIGKILL)  # whoever is there at the end, all end together
+        expect(run.finish() == 0, run.output()[-4000:])
+    step, checkpoint = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
+    done, rest = divmod(step, -(-SAMPLES // BATCH))
+    expect(rest == 0 and 0 < done < epochs, f"it ended after {step} steps")
+    best = json.loads((checkpoint / "manifest.json").read_text())["evaluations"]["best"]
+    expect(best >= 0.9, f"it ended at an accuracy of {best}")
+    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, done)
+    expect(not problems, "; ".join(problems))
+    print(f"     ended after {done} epochs of {epochs} at an accuracy of {best}")
+
+
 def one_and_three_ranks_learn_the_same(folder):
     losses = {}
     for replicas in (1, 3):
@@ -113,7 +131,7 @@ def names_what_is_wrong(folder):
     cases = {
         "spec.training.data.path": {"data": {"format": "idx", "path": "/nowhere"}},
         "spec.training.globalBatchSize": {"globalBatchSize": -1},
-        "spec.training.precision": {"precision": "fp16"},
+        "spec.training.precision": {"precision": "fp8"},
         "spec.training.modle": {"modle": {}},
     }
     for field, training in cases.items():
@@ -138,8 +156,8 @@ def says_where_training_diverged(folder):
 
 
 CASES = [completes, survives_a_killed_rank, survives_a_killed_worker, promotes_a_standby,
-         restarts_from_the_checkpoint_when_all_ranks_die, stops_on_sigterm_and_resumes, one_and_three_ranks_learn_the_same,
-         names_what_is_wrong, says_where_training_diverged]
+         restarts_from_the_checkpoint_when_all_ranks_die, stops_on_sigterm_and_resumes, ends_when_it_is_good_enough,
+         one_and_three_ranks_learn_the_same, names_what_is_wrong, says_where_training_diverged]
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ MAY_INCLUDE = {
     # lockstep-rank: meets its supervisor through runtime/common/protocol only.
     "runtime/pch": set(),
     "runtime/comm": common("base"),
+    "runtime/cuda": common("base") | runtime("comm"),
     "runtime/data": common("base", "api"),
     "runtime/models": common("base", "api") | runtime("sdk/lockstep"),
     "runtime/sdk/lockstep": set(),  # a user's: nothing of ours
@@ -62,19 +63,21 @@ MAY_INCLUDE = {
     "runtime/checkpoint": common("base", "protocol", "api"),
     "runtime/parallel": common("base") | runtime("comm"),
     "runtime/train": common("base", "protocol", "api") | runtime("comm", "data", "models", "checkpoint", "parallel"),
-    "runtime": common("base", "protocol", "api") | runtime("train"),
+    "runtime": common("base", "protocol", "api") | runtime("comm", "train"),
 }
 
-# Stand-ins for headers of Gloo that LibTorch's own headers include: a third party's names, so not in the table above.
-STAND_INS = "runtime/comm/gloo_headers/"
+# Stand-ins for headers of Gloo and CUDA that LibTorch's own headers include: a third party's names, so not in the table above.
+STAND_INS = ("runtime/comm/gloo_headers/", "runtime/cuda/toolkit_headers/")
 
 # What an include begins with -> the only places where it may stand. A place is a folder (ends in /) or a file.
 CONFINED = {
     ("torch/", "ATen/", "c10/"): (
-        "runtime/comm/", "runtime/data/", "runtime/models/", "runtime/parallel/", "runtime/pch/", "runtime/sdk/", "runtime/train/",
+        "runtime/comm/", "runtime/cuda/", "runtime/data/", "runtime/models/", "runtime/parallel/", "runtime/pch/", "runtime/sdk/", "runtime/train/",
         "runtime/checkpoint/checkpointer.h", "runtime/checkpoint/checkpointer.cc", "runtime/main.cc"),
-    ("torch/csrc/distributed/",): ("runtime/comm/communicator.cc", "runtime/parallel/data_parallel.cc"),
-    ("gloo/",): (STAND_INS,),
+    ("torch/csrc/distributed/",): ("runtime/comm/communicator.cc", "runtime/comm/device_group.cc", "runtime/cuda/nccl_backend.cc",
+                                   "runtime/parallel/data_parallel.cc"),
+    ("gloo/",): STAND_INS,
+    ("cuda", "cublas", "cusparse", "cusolver", "nccl.h"): ("runtime/cuda/",),
     ("arrow/",): ("runtime/checkpoint/s3_store.cc",),
     ("cpprest/", "pplx/"): ("runtime/common/http/cpprest_transport.cc",),
     ("boost/",): ("runtime/common/http/beast_server.cc", "runtime/common/http/cpprest_transport.cc"),

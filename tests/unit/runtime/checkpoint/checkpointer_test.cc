@@ -121,10 +121,10 @@ class CheckpointerTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  std::unique_ptr<Checkpointer> Open(const std::string& uid = "uid-1") {
+  std::unique_ptr<Checkpointer> Open(const std::string& uid = "uid-1", const Json& training = {{"seed", 7}}) {
     auto store = std::make_unique<FaultyStore>(std::move(OpenFileStore(folder_)).value(), faults_);
-    return std::make_unique<Checkpointer>(spec_, protocol::JobIdentity{"default", "mnist", uid},
-                                          Json{{"seed", 7}}, std::move(store));
+    return std::make_unique<Checkpointer>(spec_, protocol::JobIdentity{"default", "mnist", uid}, training,
+                                          std::move(store));
   }
   std::vector<std::unique_ptr<Checkpointer>> OpenRanks(int world) {
     std::vector<std::unique_ptr<Checkpointer>> ranks;
@@ -219,6 +219,25 @@ TEST_F(CheckpointerTest, SavesTheStateOfTheMomentOfTheCall) {
   faults_.Set(&Faults::held, "");
   ASSERT_TRUE(checkpointer->Wait(kLong).ok());
   EXPECT_TRUE(at::equal(checkpointer->Load(1)->tensors.at(0).tensor, torch::ones({4})));
+}
+
+TEST_F(CheckpointerTest, TellsWhatEvaluationsCameToForTheSameJobAndRuleOnly) {
+  const Json patient = {{"earlyStop", {{"patience", 2}}}};
+  const auto checkpointer = Open("uid-1", patient);
+  Snapshot snapshot = At(7);
+  snapshot.evaluations = {.step = 5, .newest = 0.5, .best = 0.875, .without_improvement = 3};
+  checkpointer->Save(snapshot, nullptr);
+  ASSERT_TRUE(checkpointer->Wait(kLong).ok());
+  const auto resumed_by = [&](const std::string& uid, const Json& training) {
+    return std::move(Open(uid, training)->Resume()).value()->manifest.evaluations;
+  };
+  const EvaluationRecord record = resumed_by("uid-1", patient);
+  EXPECT_EQ(record.step, 5);
+  EXPECT_EQ(record.newest, 0.5);
+  EXPECT_EQ(record.best, 0.875);
+  EXPECT_EQ(record.without_improvement, 3);
+  EXPECT_EQ(resumed_by("uid-2", patient).step, -1);
+  EXPECT_EQ(resumed_by("uid-1", {{"earlyStop", {{"patience", 3}}}}).step, -1);
 }
 
 TEST_F(CheckpointerTest, WaitsNoLongerThanAsked) {

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -53,11 +54,20 @@ class Numbers final : public Dataset {
   mutable int gets_ = 0;
 };
 
+// Places are ids here.
+Loader::Read From(const Numbers& numbers) {
+  return [&numbers](const Draw& draw) {
+    std::vector<int64_t> ids(static_cast<std::size_t>(draw.end - draw.begin));
+    std::iota(ids.begin(), ids.end(), draw.begin);
+    return numbers.Get(ids);
+  };
+}
+
 // `count` batches of two samples: {first, first + 1}, {first + 2, …
 Loader::Source Pairs(int64_t first, int64_t count) {
-  return [=](int64_t n) -> std::optional<std::vector<int64_t>> {
+  return [=](int64_t n) -> std::optional<Draw> {
     if (n >= count) return std::nullopt;
-    return std::vector<int64_t>{first + 2 * n, first + 2 * n + 1};
+    return Draw{.begin = first + 2 * n, .end = first + 2 * n + 2};
   };
 }
 
@@ -67,7 +77,7 @@ TEST(Loader, GivesEveryBatchInOrderThenTheEnd) {
   const Numbers numbers;
   for (const int workers : {0, 1, 4}) {
     for (const int prefetch : {0, 1, 7}) {
-      Loader loader(numbers, workers, prefetch);
+      Loader loader(From(numbers), workers, prefetch);
       loader.Start(Pairs(100, 50));
       for (int64_t n = 0; n < 50; ++n) ASSERT_EQ(FirstOf(loader.Next({})), 100 + 2 * n);
       EXPECT_EQ(loader.Next({}).error().code, ErrorCode::kNotFound);
@@ -79,7 +89,7 @@ TEST(Loader, GivesEveryBatchInOrderThenTheEnd) {
 TEST(Loader, KeepsTheOrderWhereAWorkerIsSlow) {
   Numbers numbers;
   numbers.Hold(0);
-  Loader loader(numbers, 3, 3);
+  Loader loader(From(numbers), 3, 3);
   loader.Start(Pairs(0, 3));
   ASSERT_TRUE(Eventually([&] { return numbers.gets() == 2; })) << "the batches behind it are made meanwhile";
   numbers.ReleaseAll();
@@ -88,7 +98,7 @@ TEST(Loader, KeepsTheOrderWhereAWorkerIsSlow) {
 
 TEST(Loader, MakesNoMoreReadyThanAsked) {
   const Numbers numbers;
-  Loader loader(numbers, 2, 3);
+  Loader loader(From(numbers), 2, 3);
   loader.Start(Pairs(0, 1000));
   ASSERT_TRUE(Eventually([&] { return numbers.gets() == 3; }));
   EXPECT_EQ(FirstOf(loader.Next({})), 0);
@@ -99,14 +109,14 @@ TEST(Loader, MakesNoMoreReadyThanAsked) {
 
 TEST(Loader, AnEmptyPlanIsAtItsEnd) {
   const Numbers numbers;
-  Loader loader(numbers, 2, 2);
+  Loader loader(From(numbers), 2, 2);
   loader.Start(Pairs(0, 0));
   EXPECT_EQ(loader.Next({}).error().code, ErrorCode::kNotFound);
 }
 
 TEST(Loader, ForgetsTheFormerPlanWhenStartedAgain) {
   const Numbers numbers;
-  Loader loader(numbers, 3, 4);
+  Loader loader(From(numbers), 3, 4);
   for (int64_t round = 0; round < 200; ++round) {
     loader.Start(Pairs(1000 * round, 5));
     const int64_t taken = round % 7;
@@ -120,7 +130,7 @@ TEST(Loader, ForgetsTheFormerPlanWhenStartedAgain) {
 TEST(Loader, DropsWhatASlowWorkerMakesOfTheFormerPlan) {
   Numbers numbers;
   numbers.Hold(0);
-  Loader loader(numbers, 2, 2);
+  Loader loader(From(numbers), 2, 2);
   loader.Start(Pairs(0, 2));
   ASSERT_TRUE(Eventually([&] { return numbers.gets() == 1; }));
   loader.Start(Pairs(500, 2));
@@ -133,7 +143,7 @@ TEST(Loader, DropsWhatASlowWorkerMakesOfTheFormerPlan) {
 TEST(Loader, StopsWaitingWhenAsked) {
   Numbers numbers;
   numbers.Hold(0);
-  Loader loader(numbers, 1, 1);
+  Loader loader(From(numbers), 1, 1);
   loader.Start(Pairs(0, 2));
   std::stop_source stop;
   std::jthread asker([&] { stop.request_stop(); });
@@ -145,7 +155,7 @@ TEST(Loader, StopsWaitingWhenAsked) {
 TEST(Loader, EndsInTheMiddleOfAPlan) {
   const Numbers numbers;
   for (int i = 0; i < 50; ++i) {
-    Loader loader(numbers, 3, 4);
+    Loader loader(From(numbers), 3, 4);
     if (i % 2 == 0) loader.Start(Pairs(0, 1000));
     if (i % 4 == 0) (void)loader.Next({});
   }
@@ -153,8 +163,8 @@ TEST(Loader, EndsInTheMiddleOfAPlan) {
 
 TEST(Loader, PassesOnWhatTheDataSetThrewInItsPlace) {
   const Numbers numbers;
-  Loader loader(numbers, 1, 2);
-  loader.Start([](int64_t n) -> std::optional<std::vector<int64_t>> { return std::vector<int64_t>{1 - n}; });
+  Loader loader(From(numbers), 1, 2);
+  loader.Start([](int64_t n) -> std::optional<Draw> { return Draw{.begin = 1 - n, .end = 2 - n}; });
   EXPECT_TRUE(loader.Next({}).ok());
   EXPECT_TRUE(loader.Next({}).ok());
   EXPECT_THROW((void)loader.Next({}), std::bad_alloc);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 namespace lockstep::data {
 namespace {
@@ -114,6 +115,33 @@ TEST(SamplePlan, KeepsTheOrderOfTheFileWithoutShuffle) {
   EXPECT_EQ(EpochOfOneRank(plan, 2), UpTo(10));
   EXPECT_EQ(plan.steps_per_epoch(), 3);
   EXPECT_EQ(plan.CountOf(5), 2);
+}
+
+TEST(SamplePlan, DrawsClassesByWeightWhereAsked) {
+  // 900 of class 0, 90 of class 1, 10 of class 2.
+  std::vector<int64_t> labels(1000, 0);
+  std::fill(labels.begin() + 900, labels.end(), 1);
+  std::fill(labels.begin() + 990, labels.end(), 2);
+  for (const std::vector<double>& weights : {std::vector<double>{1, 1, 1}, {2, 5, 13}, {0, 0.5, 1.5}}) {
+    const SamplePlan plan({.size = 1000,
+                           .global_batch = 64,
+                           .seed = 7,
+                           .weighted = std::make_shared<const ClassDraw>(labels, weights)});
+    EXPECT_EQ(plan.steps_per_epoch(), 16) << "as many as there are";
+    EXPECT_EQ(EpochOfOneRank(plan, 0), EpochOfOneRank(plan, 0));
+    EXPECT_NE(EpochOfOneRank(plan, 0), EpochOfOneRank(plan, 1));
+    std::vector<double> seen(3);
+    std::set<int64_t> ids;
+    for (int64_t epoch = 0; epoch < 40; ++epoch) {
+      for (const int64_t id : EpochOfOneRank(plan, epoch)) {
+        ++seen[static_cast<std::size_t>(labels[static_cast<std::size_t>(id)])];
+        ids.insert(id);
+      }
+    }
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(seen[i] / 40000, weights[i] / sum, 0.01) << i;
+    EXPECT_GT(ids.size(), weights[0] > 0 ? 950 : 95) << "the samples of a class come up alike";
+  }
 }
 
 // A checkpoint says only the step: what it means must be the same in every version.

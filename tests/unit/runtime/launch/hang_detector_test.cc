@@ -56,6 +56,14 @@ class HangDetectorTest : public ::testing::Test {
   HangDetector detector_{Config()};
 };
 
+TEST_F(HangDetectorTest, AProgramMayBeSilentForever) {
+  detector_.Assigned(now_);
+  Phase(std::string(kProgramPhase));
+  Say(protocol::Progress{.round = 1});
+  now_ += 1000h;
+  EXPECT_EQ(detector_.Look(now_).kind, Kind::kNothing);
+}
+
 TEST_F(HangDetectorTest, StartingUpHasTheLongBound) {
   for (const char* phase : {"init", "load"}) {
     Phase(phase);

@@ -22,7 +22,7 @@ class RankProcessTest : public testing::Test {
     ASSERT_TRUE(WriteFile(script_, "#!/bin/sh\n" + body).ok());
     std::filesystem::permissions(script_, std::filesystem::perms::owner_all);
     auto started = RankProcess::Start(
-        script_, 0, {.on_message = [](const protocol::FromRank&) {}, .on_socket_end = [] {}});
+        {script_}, 0, {.on_message = [](const protocol::FromRank&) {}, .on_socket_end = [] {}});
     ASSERT_TRUE(started.ok()) << started.error().message;
     rank_ = std::move(*started);
   }

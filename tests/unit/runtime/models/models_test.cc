@@ -179,7 +179,7 @@ TEST(Autocast, ComputesInBfloat16ForItsScopeOnly) {
   at::Tensor logits;
   at::Tensor loss;
   {
-    const Autocast precision(api::Precision::kBf16);
+    const Autocast precision(api::Precision::kBf16, at::kCPU);
     logits = (*model)->Forward(inputs);
     loss = Classifier().LossSum(logits, targets);
   }
@@ -188,7 +188,7 @@ TEST(Autocast, ComputesInBfloat16ForItsScopeOnly) {
   loss.backward();
   EXPECT_EQ((*model)->parameters().front().grad().scalar_type(), at::kFloat);
   EXPECT_EQ((*model)->Forward(inputs).scalar_type(), at::kFloat);
-  const Autocast nothing(api::Precision::kFp32);
+  const Autocast nothing(api::Precision::kFp32, at::kCPU);
   EXPECT_EQ((*model)->Forward(inputs).scalar_type(), at::kFloat);
 }
 

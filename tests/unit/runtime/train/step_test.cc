@@ -96,9 +96,11 @@ TEST(StepRunner, ComputesAndSendsInHalfOfTheBytesWhereAsked) {
   const api::TrainingSpec exact = SmallTraining(api::Determinism::kNone);
   api::TrainingSpec half = exact;
   half.precision = api::Precision::kBf16;
+  api::TrainingSpec scaled = exact;
+  scaled.precision = api::Precision::kFp16;
   api::TrainingSpec compressed = exact;
   compressed.sync.compression = api::Compression::kBf16;
-  for (const api::TrainingSpec& spec : {half, compressed}) {
+  for (const api::TrainingSpec& spec : {half, scaled, compressed}) {
     Meeting first;
     Meeting second;
     auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
@@ -109,12 +111,45 @@ TEST(StepRunner, ComputesAndSendsInHalfOfTheBytesWhereAsked) {
       REQUIRE(of_one.ok() && one.RunRound(*of_one, 3).ok());
       auto of_other = second.Enter(2, rank, 2);
       REQUIRE(of_other.ok() && other.RunRound(*of_other, 3).ok());
-      REQUIRE(one.StateBytes() != other.StateBytes());
+      REQUIRE(other.last().applied && one.WeightBytes() != other.WeightBytes());
       REQUIRE(std::abs(one.last().loss - other.last().loss) < 0.02 * one.last().loss);
       return 0;
     });
     ExpectAllSucceed(ranks);
   }
+}
+
+// The scale begins far too high for a loss that is multiplied: overflows are skipped until it fits, on all
+// ranks alike, and are no reason to give up.
+TEST(StepRunner, SkipsOverflowsOfFp16UntilTheScaleFits) {
+  api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
+  spec.precision = api::Precision::kFp16;
+  spec.model.cnn.dropout = 0;
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
+    at::set_num_threads(1);
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    Trainer trainer(spec, {.loss_scale = 0x1p20});
+    int64_t applied_at = 0;
+    for (int64_t step = 1; applied_at == 0 && step <= Trainer::kTotalSteps; ++step) {
+      const std::string before = trainer.WeightBytes();
+      REQUIRE(trainer.RunRound(*communicator, step).ok());
+      if (trainer.last().applied) {
+        applied_at = step;
+      } else {
+        REQUIRE(trainer.WeightBytes() == before);
+        REQUIRE(trainer.last().not_finite.starts_with("gradients of fp16 at the loss scale "));
+      }
+    }
+    REQUIRE(applied_at > 4);
+    parent.Send(trainer.Bits());
+    return 0;
+  });
+  const auto bits = ranks[0].channel().Receive(kPatience);
+  ASSERT_TRUE(bits.has_value());
+  EXPECT_EQ(ranks[1].channel().Receive(kPatience), bits);
+  ExpectAllSucceed(ranks);
 }
 
 // A sample of rank 1's share in the second step is spoiled. All ranks skip that step, and say so alike.

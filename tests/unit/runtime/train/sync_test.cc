@@ -42,12 +42,13 @@ TEST(SyncState, KeepsWhatAllHold) {
     REQUIRE(communicator.ok());
     TrainingState state = NewState();
     Fill(state, 40, 7);
-    if (rank == 2) state.evaluated_step = 40;
+    if (rank == 2) state.evaluations = {.step = 40, .newest = 0.5, .best = 0.75, .without_improvement = 2};
     const auto source = SyncState(**communicator, state, MustNotRestore);
     REQUIRE(source.ok());
     REQUIRE(*source == StateSource::kKept);
     REQUIRE(state.step == 40 && IsFilledWith(state, 7));
-    REQUIRE(state.evaluated_step == 40);
+    REQUIRE(state.evaluations.step == 40 && state.evaluations.newest == 0.5);
+    REQUIRE(state.evaluations.best == 0.75 && state.evaluations.without_improvement == 2);
     return 0;
   });
   ExpectAllSucceed(ranks);
@@ -66,6 +67,25 @@ TEST(SyncState, TakesTheHighestStepWhoeverHoldsIt) {
     REQUIRE(source.ok());
     REQUIRE(*source == (rank == 2 ? StateSource::kKept : StateSource::kPeer));
     REQUIRE(state.step == 41 && IsFilledWith(state, 8));
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+TEST(SyncState, GivesANewcomerTheScaleOfTheLoss) {
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    TrainingState state = NewState();
+    state.loss_scale = LossScale(api::Precision::kFp16);
+    if (rank == 1) {
+      state.step = 40;
+      state.loss_scale.StepDone(false);
+    }
+    const double newcomers = LossScale(api::Precision::kFp16).factor();
+    REQUIRE(SyncState(**communicator, state, MustNotRestore).ok());
+    REQUIRE(state.loss_scale.factor() == newcomers / 2);
     return 0;
   });
   ExpectAllSucceed(ranks);
@@ -131,7 +151,7 @@ TEST(SyncState, LeavesTheOwnStateAloneWhereTheSourceDies) {
     TrainingState state = NewState();
     Fill(state, 40 + rank, 7);
     if (rank == 1) {
-      const std::vector<int64_t> standing = {state.step, state.evaluated_step, state.Digest()};
+      const std::vector<int64_t> standing = {state.step, state.Digest(), -1, 0, 0};
       REQUIRE((*communicator)->AllGather(standing).ok());
       ::raise(SIGKILL);
     }

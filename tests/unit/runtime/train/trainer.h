@@ -63,6 +63,7 @@ struct TrainerOptions {
   std::vector<int64_t> unreadable{};  // samples
   std::string ledger_folder{};
   std::vector<double> speeds{};  // of the ranks; equal where absent
+  double loss_scale = 0;         // to begin with; 0: the usual one
 };
 
 class Trainer {
@@ -70,14 +71,15 @@ class Trainer {
   explicit Trainer(const api::TrainingSpec& spec, TrainerOptions options = {})
       : spec_(spec),
         datasets_(std::move(data::OpenDatasets(spec)).value()),
-        samples_(*datasets_.train, std::move(options.spoiled), std::move(options.unreadable)),
+        dataset_(*datasets_.train, std::move(options.spoiled), std::move(options.unreadable)),
+        samples_(std::move(data::TrainingSamples::Make(spec, dataset_)).value()),
         state_(std::move(MakeTrainingState(spec, {spec.data.synthetic.shape, 3})).value()),
-        plan_(PlanOf(spec)),
         ledger_(std::move(options.ledger_folder), "test", clock_),
         speeds_(std::move(options.speeds)),
         phases_(clock_),
-        runner_({spec_, plan_, kTotalSteps, samples_, state_, ledger_, phases_}) {
+        runner_({spec_, samples_, kTotalSteps, state_, ledger_, phases_}) {
     state_.step = 0;
+    if (options.loss_scale > 0) state_.loss_scale.state().front().tensor[0] = options.loss_scale;
   }
 
   Result<StateSource> Sync(comm::Communicator& communicator) {
@@ -101,13 +103,9 @@ class Trainer {
 
   [[nodiscard]] const TrainingState& state() const { return state_; }
   [[nodiscard]] const StepReport& last() const { return last_; }
-  // Of parameters and moments.
-  [[nodiscard]] std::string StateBytes() const {
-    std::string bytes;
-    for (const NamedTensor& named : state_.Tensors())
-      bytes.append(static_cast<const char*>(named.tensor.const_data_ptr()), named.tensor.nbytes());
-    return bytes;
-  }
+  // Of parameters, moments and the scale of the loss.
+  [[nodiscard]] std::string StateBytes() const { return BytesOf(state_.Tensors()); }
+  [[nodiscard]] std::string WeightBytes() const { return BytesOf(state_.parameters); }
   // Of the newest loss, too; as a short text.
   [[nodiscard]] std::string Bits() const {
     const std::string loss(reinterpret_cast<const char*>(&last_.loss), sizeof last_.loss);
@@ -117,12 +115,19 @@ class Trainer {
   static constexpr int64_t kTotalSteps = 7;
 
  private:
+  static std::string BytesOf(const std::vector<NamedTensor>& tensors) {
+    std::string bytes;
+    for (const NamedTensor& named : tensors)
+      bytes.append(static_cast<const char*>(named.tensor.const_data_ptr()), named.tensor.nbytes());
+    return bytes;
+  }
+
   const SystemClock clock_;
   const api::TrainingSpec spec_;
   const data::Datasets datasets_;
-  const SpoiledDataset samples_;
+  const SpoiledDataset dataset_;
+  const data::TrainingSamples samples_;
   TrainingState state_;
-  const data::SamplePlan plan_;
   SampleLedger ledger_;
   const std::vector<double> speeds_;
   PhaseClock phases_;

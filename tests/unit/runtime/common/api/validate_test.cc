@@ -46,6 +46,9 @@ INSTANTIATE_TEST_SUITE_P(
              "spec.elasticPolicy.minReplicas: 3 must not exceed maxReplicas, 2"},
         Case{"ReplicasOutside", "/spec/elasticPolicy", R"({"minReplicas": 3, "maxReplicas": 4})",
              "spec.worker.replicas: 2 must lie within elasticPolicy, 3 to 4"},
+        Case{"HostNetworkPolicy", "/spec/network", R"({"hostNetwork": true})",
+             "spec.network.hostNetwork: needs networkPolicy None: "
+             "no policy reaches pods in the network of their node"},
         Case{"GangMinCount", "/spec/schedulingPolicy", R"({"gang": {"minCount": 3}})",
              "spec.schedulingPolicy.gang.minCount: must not exceed worker.replicas"},
         Case{"UnknownScheme", "/spec/checkpoint", R"({"uri": "http://b/p"})",
@@ -99,6 +102,15 @@ INSTANTIATE_TEST_SUITE_P(
              "spec.training.schedule.minLearningRate: must not exceed"}),
     [](const testing::TestParamInfo<Case>& test_case) { return test_case.param.name; });
 
+TEST(Validate, AJobThatQueuesHasNoAutoscaler) {
+  const Json json = With(
+      With(ValidJob(), "/spec/elasticPolicy", R"({"minReplicas": 1, "maxReplicas": 4, "metrics": [{}]})"),
+      "/spec/schedulingPolicy", R"({"queueName": "q"})");
+  EXPECT_THAT(Validate(Parsed(json)),
+              testing::ElementsAre(testing::StartsWith(
+                  "spec.elasticPolicy.metrics: must be absent beside schedulingPolicy.queueName")));
+}
+
 TEST(Validate, AcceptsAValidJob) { EXPECT_EQ(Validate(Parsed(ValidJob())), std::vector<std::string>{}); }
 
 TEST(Validate, ReportsAllViolationsAtOnce) {
@@ -106,6 +118,40 @@ TEST(Validate, ReportsAllViolationsAtOnce) {
   json = With(json, "/spec/training/epochs", "3");
   json = With(json, "/spec/checkpoint", R"({"uri": "x"})");
   EXPECT_EQ(Validate(Parsed(json)).size(), 3u);
+}
+
+// A job that runs a program of the user's own.
+Json ProgramJob() {
+  return With(With(ValidJob(), "/spec/training", "remove"), "/spec/worker/template/spec/containers/0/command",
+              R"(["python3", "train.py"])");
+}
+
+TEST(ValidateProgram, NeedsACommandAndNothingElse) {
+  EXPECT_EQ(Validate(Parsed(ProgramJob())), std::vector<std::string>{});
+  for (const char* command : {"remove", "[]"}) {
+    const Json job = With(ProgramJob(), "/spec/worker/template/spec/containers/0/command", command);
+    EXPECT_THAT(
+        Validate(Parsed(job)),
+        testing::ElementsAre(testing::StartsWith(
+            "spec.worker.template.spec.containers[trainer].command: is required without spec.training")));
+  }
+}
+
+TEST(ValidateProgram, RefusesWhatOnlyATrainingHas) {
+  const struct {
+    const char* pointer;
+    const char* value;
+    const char* violation;
+  } cases[] = {
+      {"/spec/checkpoint", R"({"uri": "s3://b"})", "spec.checkpoint: needs spec.training"},
+      {"/spec/healthPolicy/stepTimeoutSeconds", "9",
+       "spec.healthPolicy.stepTimeoutSeconds: needs spec.training"},
+      {"/spec/healthPolicy/straggler", "{}", "spec.healthPolicy.straggler: needs spec.training"},
+  };
+  for (const auto& test : cases) {
+    EXPECT_THAT(Validate(Parsed(With(ProgramJob(), test.pointer, test.value))),
+                testing::ElementsAre(testing::StartsWith(test.violation)));
+  }
 }
 
 }  // namespace

@@ -29,6 +29,16 @@ TEST(RanksPerPod, ReadsTheLimitsOfTheTrainer) {
   }
 }
 
+TEST(WorkerConfigOf, TellsHowManyGpusTheTrainerHas) {
+  for (const auto& [limits, gpus] : std::vector<std::pair<std::string, int>>{
+           {"{}", 0}, {R"({"cpu": 4})", 0}, {R"({"nvidia.com/gpu": 8, "cpu": 4})", 8}}) {
+    TrainingJob job;
+    const Json trainer = {{"name", "trainer"}, {"resources", {{"limits", *ParseJson(limits)}}}};
+    job.spec.worker.pod_template = {{"spec", {{"containers", Json::array({trainer})}}}};
+    EXPECT_EQ(WorkerConfigOf(job).requested_gpus, gpus) << limits;
+  }
+}
+
 TEST(WorkerConfigOf, TellsWhatTheTrainerRequests) {
   for (const auto& [requests, processors] : std::vector<std::pair<std::string, int>>{
            {"{}", 0}, {R"({"cpu": "250m"})", 1}, {R"({"cpu": 6})", 6}, {R"({"memory": "4"})", 0}}) {

@@ -151,8 +151,9 @@ class OneAnswer {
       if (closes) connection_.Reset();
     });
   }
+  [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
   [[nodiscard]] std::unique_ptr<HttpTransport> transport() const {
-    return MakeTransport({.url = "http://127.0.0.1:" + std::to_string(port_)}).value();
+    return MakeTransport({.url = url()}).value();
   }
 
  private:
@@ -181,6 +182,14 @@ TEST_F(HttpTest, AStreamThatIsCutIsNoGoodEnd) {
   const auto end = server.transport()->Stream({.target = "/"}, [](std::string_view) { return true; }, {});
   ASSERT_FALSE(end.ok());
   EXPECT_EQ(end.error().code, ErrorCode::kUnavailable);
+}
+
+TEST_F(HttpTest, AsksTheProxyThatItIsGiven) {
+  const OneAnswer proxy("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nproxy", true);
+  const auto transport = MakeTransport({.url = "http://nowhere.invalid", .proxy_url = proxy.url()});
+  const auto answer = (*transport)->Send({.target = "/"}, {});
+  ASSERT_TRUE(answer.ok()) << answer.error().ToString();
+  EXPECT_EQ(answer->body, "proxy");
 }
 
 TEST_F(HttpTest, RefusesABodyOverTheLimit) {

@@ -74,6 +74,66 @@ TEST_F(JobEntryTest, BelievesASurvivorThatMadeStepsSinceTheLastHeartbeat) {
   EXPECT_EQ(change().lost_steps, 3);
 }
 
+TEST(JobEntryOfAProgram, LosesNothingThatIsKnownOf) {
+  Moment now{SteadyTime(1h), WallTime(1h)};
+  Outbox outbox;
+  JobEntry entry{{"ns", "job", "uid"}, {.min_members = 1, .max_members = 1, .expected_members = 1}};
+  const protocol::Member member{.pod = "pod-0", .pod_uid = "uid", .incarnation = "1"};
+  const auto run = [&](int64_t round) {
+    entry.Join(
+        {.member = member, .last_round = round - 1}, [](auto) {}, now, outbox);
+    (void)entry.Advance(now, outbox);
+    entry.Heartbeat(
+        {.member = member, .round = round, .progress = {.round = round}}, [](auto) {}, now, outbox);
+    (void)entry.Advance(now, outbox);
+  };
+  run(1);
+  now.steady += 60s;
+  now.wall += 60s;
+  entry.Leave(
+      {.member = member, .round = 1, .reason = LeaveReason::kRankDied}, [](auto) {}, now, outbox);
+  (void)entry.Advance(now, outbox);
+  now.steady += 1s;
+  now.wall += 1s;
+  run(2);
+  const RoundChange change = entry.View().changes.at(0);
+  EXPECT_EQ(change.recovery_seconds, 1);
+  EXPECT_EQ(change.lost_steps, 0);
+  EXPECT_EQ(change.unfinished_seconds, 0);
+}
+
+TEST(JobEntryOfAProgram, SendsTheOthersAwayWhereOneEndIsEnough) {
+  const Moment now{SteadyTime(1h), WallTime(1h)};
+  Outbox outbox;
+  JobEntry entry{{"ns", "job", "uid"},
+                 {.min_members = 2, .max_members = 2, .expected_members = 2, .success = SuccessRule::kAny}};
+  const auto join = [&](int slot, int64_t last_round, int64_t finished_round) {
+    const std::string pod = "pod-" + std::to_string(slot);
+    entry.Join(
+        {.member = {.pod = pod, .pod_uid = pod, .slot = slot, .incarnation = "1"},
+         .last_round = last_round,
+         .finished = {.round = finished_round, .world = 2, .first_rank = slot}},
+        [](auto) {}, now, outbox);
+    (void)entry.Advance(now, outbox);
+  };
+  join(0, 0, 0);
+  join(1, 0, 0);
+  entry.Watch(
+      {.member = {.pod = "pod-1", .pod_uid = "pod-1", .slot = 1, .incarnation = "1"}, .round = 1},
+      [](auto) {}, now, outbox);
+  (void)entry.Advance(now, outbox);
+  outbox.clear();
+  join(0, 1, 1);
+  ASSERT_EQ(outbox.size(), 2U) << "the answers to its join and to the watch of the other";
+  outbox.clear();
+  join(1, 1, 0);
+  ASSERT_EQ(outbox.size(), 1U);
+  const auto answer = protocol::MessageFromJson<protocol::JoinAnswer>(*ParseJson(outbox[0].second.body));
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->state, protocol::JoinState::kCompleted);
+  EXPECT_TRUE(entry.View().changes.empty()) << "no round broke";
+}
+
 TEST_F(JobEntryTest, KnowsWhichStepsAreMadeAgain) {
   RankDies(1);
   Join(0, 30);

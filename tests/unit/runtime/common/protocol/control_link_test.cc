@@ -1,4 +1,4 @@
-#include "runtime/train/control_link.h"
+#include "runtime/common/protocol/control_link.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -8,7 +8,7 @@
 
 #include "runtime/common/base/queue.h"
 
-namespace lockstep::train {
+namespace lockstep::protocol {
 namespace {
 
 using namespace std::chrono_literals;
@@ -30,46 +30,46 @@ struct Ends {
 
 TEST(ControlLink, DeliversMessagesHoweverTheyAreCut) {
   Ends ends;
-  Queue<protocol::ToRank> heard;
+  Queue<ToRank> heard;
   ControlLink link(std::move(ends.rank));
-  link.Start({.on_message = [&](const protocol::ToRank& message) { heard.Push(message); }, .on_end = [] {}});
-  const std::string over = protocol::Encode(protocol::RoundOver{7, protocol::LeaveMode::kYield}) + "\n";
-  const std::string stop = protocol::Encode(protocol::Stop{5}) + "\n";
+  link.Start({.on_message = [&](const ToRank& message) { heard.Push(message); }, .on_end = [] {}});
+  const std::string over = Encode(RoundOver{7, LeaveMode::kYield}) + "\n";
+  const std::string stop = Encode(Stop{5}) + "\n";
   ends.Say(over.substr(0, 9));
   ends.Say(over.substr(9) + "not json\n" + stop.substr(0, 3));
   ends.Say(stop.substr(3));
   const auto first = heard.PopUntil(std::chrono::steady_clock::now() + 10s, {});
   ASSERT_TRUE(first.has_value());
-  ASSERT_TRUE(std::holds_alternative<protocol::RoundOver>(*first));
-  EXPECT_EQ(std::get<protocol::RoundOver>(*first).round, 7);
+  ASSERT_TRUE(std::holds_alternative<RoundOver>(*first));
+  EXPECT_EQ(std::get<RoundOver>(*first).round, 7);
   const auto second = heard.PopUntil(std::chrono::steady_clock::now() + 10s, {});
   ASSERT_TRUE(second.has_value());
-  EXPECT_EQ(std::get<protocol::Stop>(*second).grace_seconds, 5);
+  EXPECT_EQ(std::get<Stop>(*second).grace_seconds, 5);
 }
 
 TEST(ControlLink, TellsWhenTheSupervisorIsGoneAndSendsNothingMore) {
   Ends ends;
   std::promise<void> ended;
   ControlLink link(std::move(ends.rank));
-  link.Start({.on_message = [](const protocol::ToRank&) {}, .on_end = [&] { ended.set_value(); }});
+  link.Start({.on_message = [](const ToRank&) {}, .on_end = [&] { ended.set_value(); }});
   ends.supervisor.Reset();
   EXPECT_EQ(ended.get_future().wait_for(10s), std::future_status::ready);
-  link.Send(protocol::Finished{1});
+  link.Send(Finished{1});
 }
 
 TEST(ControlLink, SendsWholeLines) {
   Ends ends;
   ControlLink link(std::move(ends.rank));
-  link.Send(protocol::Ready{12, 345});
+  link.Send(Ready{12, 345});
   std::array<char, 256> bytes{};
   const ssize_t got = ::recv(ends.supervisor.get(), bytes.data(), bytes.size(), 0);
   ASSERT_GT(got, 0);
   const std::string line(bytes.data(), static_cast<std::size_t>(got));
   EXPECT_EQ(line.back(), '\n');
-  const auto message = protocol::DecodeFromRank(line);
+  const auto message = DecodeFromRank(line);
   ASSERT_TRUE(message.ok());
-  EXPECT_EQ(std::get<protocol::Ready>(*message).store_port, 345);
+  EXPECT_EQ(std::get<Ready>(*message).store_port, 345);
 }
 
 }  // namespace
-}  // namespace lockstep::train
+}  // namespace lockstep::protocol

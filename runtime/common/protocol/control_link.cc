@@ -1,4 +1,4 @@
-#include "runtime/train/control_link.h"
+#include "runtime/common/protocol/control_link.h"
 
 #include <sys/socket.h>
 
@@ -7,7 +7,7 @@
 
 #include "runtime/common/base/log.h"
 
-namespace lockstep::train {
+namespace lockstep::protocol {
 
 ControlLink::~ControlLink() {
   if (!reader_.joinable()) return;
@@ -30,7 +30,7 @@ void ControlLink::Read(const std::stop_token& stop, const Callbacks& callbacks) 
     pending.append(bytes.data(), static_cast<std::size_t>(got));
     std::size_t begin = 0;
     for (std::size_t end = 0; (end = pending.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      auto message = protocol::DecodeToRank(pending.substr(begin, end - begin));
+      auto message = DecodeToRank(pending.substr(begin, end - begin));
       if (message.ok()) {
         callbacks.on_message(std::move(message).value());
       } else {
@@ -42,8 +42,8 @@ void ControlLink::Read(const std::stop_token& stop, const Callbacks& callbacks) 
   if (!stop.stop_requested()) callbacks.on_end();
 }
 
-void ControlLink::Send(const protocol::FromRank& message) {
-  const std::string line = protocol::Encode(message) + "\n";
+void ControlLink::Send(const FromRank& message) {
+  const std::string line = Encode(message) + "\n";
   const std::lock_guard lock(send_mutex_);
   std::size_t sent = 0;
   while (sent < line.size()) {
@@ -54,4 +54,4 @@ void ControlLink::Send(const protocol::FromRank& message) {
   }
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::protocol

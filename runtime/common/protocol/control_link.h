@@ -10,13 +10,13 @@
 #include "runtime/common/base/file.h"
 #include "runtime/common/protocol/rank_control.h"
 
-namespace lockstep::train {
+namespace lockstep::protocol {
 
 class ControlLink {
  public:
   struct Callbacks {
-    std::function<void(protocol::ToRank)> on_message;  // on the reading thread; must not block
-    std::function<void()> on_end;                      // on the reading thread; the supervisor is gone
+    std::function<void(ToRank)> on_message;  // on the reading thread; must not block
+    std::function<void()> on_end;            // on the reading thread; the supervisor is gone
   };
 
   explicit ControlLink(Fd socket) : socket_(std::move(socket)) {}
@@ -24,7 +24,7 @@ class ControlLink {
 
   void Start(Callbacks callbacks);
   // Lost where the supervisor is gone: on_end deals with that.
-  void Send(const protocol::FromRank& message);
+  void Send(const FromRank& message);
 
  private:
   void Read(const std::stop_token& stop, const Callbacks& callbacks);
@@ -34,4 +34,4 @@ class ControlLink {
   std::jthread reader_;
 };
 
-}  // namespace lockstep::train
+}  // namespace lockstep::protocol

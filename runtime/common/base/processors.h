@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace lockstep::train {
+namespace lockstep {
 
 // Whole processors that a cgroup v2 "cpu.max" file grants, at least 1; 0 where it sets no limit or does not
 // parse.
@@ -21,4 +21,4 @@ struct Processors {
 // What this process is given.
 [[nodiscard]] Processors ProcessorsGiven(int requested);
 
-}  // namespace lockstep::train
+}  // namespace lockstep

@@ -1,8 +1,8 @@
-#include "runtime/train/cpu_share.h"
+#include "runtime/common/base/processors.h"
 
 #include <gtest/gtest.h>
 
-namespace lockstep::train {
+namespace lockstep {
 namespace {
 
 TEST(ProcessorsOfQuota, ReadsACgroupLimit) {
@@ -32,4 +32,4 @@ TEST(ProcessorsGiven, SeesThoseOfThisProcess) {
 }
 
 }  // namespace
-}  // namespace lockstep::train
+}  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "runtime/train/cpu_share.h"
+#include "runtime/common/base/processors.h"
 
 #include <sched.h>
 
@@ -9,7 +9,7 @@
 
 #include "runtime/common/base/file.h"
 
-namespace lockstep::train {
+namespace lockstep {
 
 int ProcessorsOfQuota(std::string_view cpu_max) {
   // "quota period" in microseconds, or "max period"
@@ -37,4 +37,4 @@ Processors ProcessorsGiven(int requested) {
   return given;
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+#pragma once
+// What a communicator needs of a group that moves the tensors of a device; NCCL's is in runtime/cuda, a
+// library of its own, so that one program serves machines with and without a GPU.
+//
+// It stands beside the group for the tensors of the CPU, which carries what ranks tell each other in numbers.
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "runtime/common/base/result.h"
+
+namespace c10d {
+class Backend;
+class Store;
+class Work;
+}  // namespace c10d
+
+namespace lockstep::comm {
+
+class DeviceGroup {
+ public:
+  virtual ~DeviceGroup() = default;
+  [[nodiscard]] virtual c10::intrusive_ptr<c10d::Backend> backend() const = 0;
+  // Any thread. Ends whatever runs in the group. May hang; callers bound it.
+  virtual void Abort() = 0;
+};
+
+// A device as one process uses it, and how groups are made for it.
+class DeviceBackend {
+ public:
+  virtual ~DeviceBackend() = default;
+  [[nodiscard]] virtual std::string_view name() const = 0;  // "NCCL"
+  [[nodiscard]] virtual at::Device device() const = 0;
+  // The same from whichever process the device is seen, another than that of any other device.
+  [[nodiscard]] virtual std::string device_id() const = 0;
+  // Blocks until all ranks are connected, and may hang like Abort. Throws as LibTorch does.
+  [[nodiscard]] virtual std::shared_ptr<DeviceGroup> MakeGroup(const c10::intrusive_ptr<c10d::Store>& store,
+                                                               int rank, int world,
+                                                               std::chrono::milliseconds timeout) = 0;
+};
+
+// Which device a rank moves its tensors with.
+struct DeviceUse {
+  // Absent: none was found. Outlives the process's communicators, and connects that were given up.
+  DeviceBackend* backend = nullptr;
+  // Aborting the device's group hangs: the process is of no use any more. Gets a sentence.
+  std::function<void(const std::string&)> give_up{};
+  std::chrono::milliseconds abort_limit{10'000};
+};
+
+// What a rank without a device says in place of its id.
+inline constexpr std::string_view kNoDevice = "none";
+
+// Ids in order of the ranks. Names the ranks where two are on one device (kInvalidArgument), or only some
+// have one: then it is those without that have to go (kDeviceLost for them, kAborted for the others). Pure.
+[[nodiscard]] Result<void> CheckDevices(std::span<const std::string> ids, int rank);
+
+// Waits on the host until work on a device has ended. What follows on the device must not be queued before:
+// an aborted sum leaves garbage behind and no exception. kAborted where `aborted` says so, before or after,
+// or where `deadline` is over; c10d's own wait would then abort the group on this thread, and hang with it.
+[[nodiscard]] Result<void> AwaitDeviceWork(c10d::Work& work, const std::function<bool()>& aborted,
+                                           std::chrono::milliseconds deadline, std::string_view operation);
+
+}  // namespace lockstep::comm

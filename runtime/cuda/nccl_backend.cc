@@ -1,0 +1,108 @@
+// liblockstep_cuda.so: one GPU for each rank, and NCCL between them (runtime/comm/device_group.h).
+
+#include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "runtime/comm/device_module.h"
+
+namespace lockstep::cuda {
+namespace {
+
+using comm::DeviceBackend;
+using comm::DeviceGroup;
+
+// c10d takes these from the environment alone. Whatever the container says, the loop over rounds owns
+// recovery: without a watchdog nothing of c10d's ends the process, aborts a group or keeps a thread of its
+// own; who waits (AwaitDeviceWork) has a deadline.
+void TakeRecoveryFromC10d() {
+  constexpr std::pair<const char*, const char*> kSettings[] = {
+      {"TORCH_NCCL_BLOCKING_WAIT", "1"},         // no watchdog thread
+      {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"},  // what the watchdog would do
+      {"TORCH_NCCL_ENABLE_MONITORING", "0"},     // would end the process when the watchdog hangs
+  };
+  for (const auto& [name, value] : kSettings) ::setenv(name, value, /*overwrite=*/1);
+}
+
+class NcclGroup final : public DeviceGroup {
+ public:
+  explicit NcclGroup(c10::intrusive_ptr<c10d::ProcessGroupNCCL> group) : group_(std::move(group)) {}
+
+  c10::intrusive_ptr<c10d::Backend> backend() const override { return group_; }
+  void Abort() override { group_->abort(); }
+
+ private:
+  const c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
+};
+
+class NcclBackend final : public DeviceBackend {
+ public:
+  NcclBackend(at::Device device, std::string id) : device_(device), id_(std::move(id)) {}
+
+  std::string_view name() const override { return "NCCL"; }
+  at::Device device() const override { return device_; }
+  std::string device_id() const override { return id_; }
+
+  std::shared_ptr<DeviceGroup> MakeGroup(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world,
+                                         std::chrono::milliseconds timeout) override {
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = timeout;
+    const auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, world, options);
+    // Else at the first collective, on the step thread.
+    group->eagerConnectSingleDevice(device_);
+    return std::make_shared<NcclGroup>(group);
+  }
+
+ private:
+  const at::Device device_;
+  const std::string id_;
+};
+
+Error None(const std::string& why) { return {ErrorCode::kNotFound, why}; }
+
+// "NVIDIA H200 GPU-3f5c…", as nvidia-smi -L names it, for it is what tells GPUs of many machines apart.
+std::string IdOf(const cudaDeviceProp& properties) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string id = std::string(properties.name) + " GPU-";
+  for (std::size_t i = 0; i < sizeof properties.uuid.bytes; ++i) {
+    const auto byte = static_cast<unsigned char>(properties.uuid.bytes[i]);
+    if (i == 4 || i == 6 || i == 8 || i == 10) id += '-';
+    id += kDigits[byte >> 4U];
+    id += kDigits[byte & 15U];
+  }
+  return id;
+}
+
+Result<std::unique_ptr<DeviceBackend>> Open(int local_rank, int ranks_here) {
+  int visible = 0;
+  if (const cudaError_t code = cudaGetDeviceCount(&visible); code != cudaSuccess) {
+    return None(std::string("CUDA finds no GPU: ") + cudaGetErrorString(code));
+  }
+  if (visible < ranks_here) {
+    return None("this pod has " + std::to_string(ranks_here) + " ranks and sees " + std::to_string(visible) +
+                " GPUs, and NCCL refuses two ranks on one: cuda:0 would be that of ranks 0 and " +
+                std::to_string(visible) + " of the pod");
+  }
+  cudaDeviceProp properties{};
+  if (const cudaError_t code = cudaGetDeviceProperties(&properties, local_rank); code != cudaSuccess) {
+    return None("cuda:" + std::to_string(local_rank) + ": " + cudaGetErrorString(code));
+  }
+  TakeRecoveryFromC10d();
+  const auto index = static_cast<c10::DeviceIndex>(local_rank);
+  c10::cuda::set_device(index);
+  return std::unique_ptr<DeviceBackend>(
+      std::make_unique<NcclBackend>(at::Device(at::kCUDA, index), IdOf(properties)));
+}
+
+}  // namespace
+}  // namespace lockstep::cuda
+
+extern "C" __attribute__((visibility("default"))) const lockstep::comm::DeviceModule*
+lockstep_device_module() {
+  static const lockstep::comm::DeviceModule module{LOCKSTEP_VERSION, lockstep::cuda::Open};
+  return &module;
+}

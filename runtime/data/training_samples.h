@@ -1,0 +1,37 @@
+#pragma once
+// What the steps of a run are trained on: which samples, and how they look in their epoch. Immutable; any
+// thread.
+
+#include "runtime/common/api/training_spec.h"
+#include "runtime/data/augmentation.h"
+#include "runtime/data/dataset.h"
+#include "runtime/data/sampler.h"
+
+namespace lockstep::data {
+
+// Places [begin, end) among the samples of a step.
+struct Draw {
+  int64_t step = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+class TrainingSamples {
+ public:
+  // `dataset` outlives it. The error names the field that does not fit the data.
+  [[nodiscard]] static Result<TrainingSamples> Make(const api::TrainingSpec& spec, const Dataset& dataset);
+
+  [[nodiscard]] const SamplePlan& plan() const { return plan_; }
+  // The same bits for the same draw in every process. Throws what the data set throws.
+  [[nodiscard]] Batch Get(const Draw& draw) const;
+
+ private:
+  TrainingSamples(const Dataset& dataset, const SamplePlan& plan, const Augmentation& augmentation)
+      : dataset_(&dataset), plan_(plan), augmentation_(augmentation) {}
+
+  const Dataset* dataset_;
+  SamplePlan plan_;
+  Augmentation augmentation_;
+};
+
+}  // namespace lockstep::data

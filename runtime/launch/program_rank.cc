@@ -1,0 +1,117 @@
+#include "runtime/launch/program_rank.h"
+
+#include <fcntl.h>
+#include <signal.h>
+
+#include <optional>
+#include <variant>
+
+#include "runtime/common/base/clock.h"
+#include "runtime/common/base/processors.h"
+#include "runtime/common/base/queue.h"
+#include "runtime/common/base/strings.h"
+#include "runtime/common/protocol/control_link.h"
+#include "runtime/common/protocol/exit_codes.h"
+#include "runtime/launch/process.h"
+#include "runtime/launch/program_life.h"
+#include "runtime/launch/reserved_port.h"
+#include "runtime/launch/signals.h"
+
+namespace lockstep::launch {
+namespace {
+
+// What shells answer for a command that they do not find.
+constexpr int kNotFound = 127;
+
+struct SupervisorGone {};
+using News = std::variant<protocol::ToRank, ChildExit, SupervisorGone>;
+
+class ProgramRank {
+ public:
+  explicit ProgramRank(ProgramOptions options)
+      : options_(std::move(options)),
+        life_(Join(options_.command, " ")),
+        link_(std::move(options_.control)) {}
+
+  int Run() {
+    // SIGTERM and SIGINT are the supervisor's to judge: it says Stop, or closes the socket.
+    SignalThread signals([] {}, [this](ChildExit exit) { news_.Push(exit); });
+    link_.Start({.on_message = [this](protocol::ToRank message) { news_.Push(std::move(message)); },
+                 .on_end = [this] { news_.Push(SupervisorGone{}); }});
+    Execute(life_.Start());
+    while (!exit_code_.has_value()) {
+      if (auto news = news_.PopUntil(life_.deadline().value_or(SteadyTime::max()), {}))
+        std::visit([this](const auto& n) { Handle(n); }, *news);
+      Execute(life_.Tick(clock_.Steady()));
+    }
+    return *exit_code_;
+  }
+
+ private:
+  void Handle(const protocol::ToRank& message) { Execute(life_.On(message, clock_.Steady())); }
+  void Handle(const ChildExit& exit) {
+    if (exit.pid != pid_) return;
+    KillGroup(pid_, SIGKILL);  // what it left behind would hold the devices that its successor needs
+    pid_ = 0;
+    Execute(life_.On(ProgramEnd{exit.exit_code, exit.signal, ""}));
+  }
+  void Handle(const SupervisorGone&) {
+    KillGroup(pid_, SIGKILL);
+    exit_code_ = static_cast<int>(protocol::ExitCode::kInfrastructure);
+  }
+
+  void Execute(const ProgramActions& actions) {
+    for (const ProgramAction& action : actions) std::visit([this](const auto& a) { Do(a); }, action);
+  }
+  void Do(const Announce&) {
+    auto port = ReservedPort::Reserve();
+    if (!port.ok()) return Fail(port.error());
+    port_ = std::move(*port);
+    link_.Send(protocol::Ready{.step = -1, .store_port = port_.number()});
+  }
+  void Do(const StartProgram& action) {
+    port_ = {};  // rank 0 listens there itself
+    const int threads =
+        ThreadsPerRank(ProcessorsGiven(options_.config.requested_processors), options_.config.nproc);
+    const int omp_num_threads = EnvOr("OMP_NUM_THREADS", "").empty() ? threads : 0;
+    const auto program = FindProgram(options_.command.front(), EnvOr("PATH", "/usr/local/bin:/usr/bin:/bin"));
+    if (!program.ok()) return Execute(life_.On(ProgramEnd{kNotFound, 0, program.error().message}));
+    std::vector<std::string> arguments = options_.command;
+    arguments.front() = *program;
+    const auto pid =
+        StartProcess({.arguments = std::move(arguments),
+                      .environment = ProgramEnvironment(action.assignment, options_.config, omp_num_threads),
+                      .own_group = true});
+    if (!pid.ok()) return Execute(life_.On(ProgramEnd{kNotFound, 0, pid.error().message}));
+    pid_ = *pid;
+  }
+  void Do(const SignalProgram& action) { KillGroup(pid_, action.signal); }
+  void Do(const Say& action) { link_.Send(action.message); }
+  void Do(const EndRank& action) { exit_code_ = action.exit_code; }
+
+  void Fail(const Error& error) {
+    link_.Send(protocol::Failed{static_cast<int>(protocol::ExitCode::kInfrastructure), error.message});
+    exit_code_ = static_cast<int>(protocol::ExitCode::kInfrastructure);
+  }
+
+  ProgramOptions options_;
+  const SystemClock clock_;
+  ProgramLife life_;
+  ReservedPort port_;
+  pid_t pid_ = 0;  // of the command; 0: it does not run
+  std::optional<int> exit_code_;
+  Queue<News> news_;
+  protocol::ControlLink link_;
+};
+
+}  // namespace
+
+int RunProgramRank(ProgramOptions options) {
+  // Neither is for the command.
+  ::fcntl(options.control.get(), F_SETFD, FD_CLOEXEC);
+  if (std::freopen("/dev/null", "r", stdin) == nullptr)
+    return static_cast<int>(protocol::ExitCode::kInfrastructure);
+  return ProgramRank(std::move(options)).Run();
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Programs that know nothing of Lockstep, as jobs: an ordinary Python DDP script in an image with Debian's Python, one process of
+it killed, and a shell script under the Pod Security Standard "restricted".
+
+PyTorch comes from the Python that tests/support/torch_python.py makes; without it those cases skip aloud.
+
+program_test.py [NAME…]    all cases, or those named
+"""
+import subprocess
+
+import jobs  # first: it finds tests/support
+import torch_python
+from cases import expect
+
+PROGRAMS = jobs.ROOT / "tests" / "integration" / "programs"
+RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True, "runAsUser": 1000,
+              "readOnlyRootFilesystem": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def program(name, command, image="localhost/busybox:1", replicas=2, **container):
+    return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": name}, "spec": {
+        "worker": {"replicas": replicas, "template": {"spec": {"containers": [
+            {"name": "trainer", "image": image, "imagePullPolicy": "IfNotPresent", "command": command,
+             "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}, **container}]}}}}}
+
+
+def ddp(name, steps):
+    """The script and PyTorch are files of this machine, which the nodes of the test cluster see; it saves into its ledger's folder."""
+    archive = subprocess.run([jobs.ROOT / "tests/e2e/python-image"], check=True, capture_output=True, text=True, timeout=120).stdout.strip()
+    subprocess.run([jobs.ROOT / "tests/cluster/cluster", "load-image", archive], check=True, timeout=120, stdout=subprocess.DEVNULL)
+    folders = {"programs": PROGRAMS, "torch": torch_python.folder() / "lib/python3.11/site-packages"}
+    job = program(
+        name, ["python3", "/programs/ddp.py", jobs.LEDGER, str(steps)], "localhost/python:1", securityContext=RESTRICTED,
+        env=[{"name": "PYTHONPATH", "value": "/torch"}],
+        volumeMounts=[*({"name": name, "mountPath": f"/{name}", "readOnly": True} for name in folders), {"name": "tmp", "mountPath": "/tmp"}])
+    job["spec"]["worker"]["template"]["spec"]["volumes"] = [
+        *({"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()), {"name": "tmp", "emptyDir": {}}]
+    return job
+
+
+def pythons(job, pod):
+    """Process ids of the script, inside the pod."""
+    script = 'for p in /proc/[0-9]*; do read -r c <$p/comm && [ "$c" = python3 ] && echo ${p#/proc/}; done; true'
+    return [int(pid) for pid in job.kubectl("exec", pod, "--container=trainer", "--", "sh", "-c", script).split()]
+
+
+def skips_without_torch(case):
+    def run():
+        if torch_python.folder().exists():
+            case()
+        else:
+            print(f"     SKIPPED {case.__name__}: no {torch_python.folder()}")
+    run.__name__ = case.__name__
+    return run
+
+
+@skips_without_torch
+def an_unchanged_ddp_script_completes():
+    with jobs.running(ddp("ddp", 200), with_ledger=True) as job:
+        job.until_complete(300)
+        made = {(r["rank"], r["step"]) for r in job.commits()}
+        expect(made == {(rank, step) for rank in (0, 1) for step in range(200)}, f"{len(made)} steps of two ranks")
+
+
+@skips_without_torch
+def begins_anew_in_its_pods_when_a_process_is_killed():
+    steps = 1200  # half a minute: it is killed long before the end
+    with jobs.running(ddp("ddp-killed", steps), with_ledger=True) as job:
+        first = job.until_ranks(2, 240)
+        job.until_step(50)
+        uids = job.uids()
+        victim = sorted(uids)[1]
+        job.kill({victim: pythons(job, victim)})
+        job.until_ranks(2, 240, after=first)
+        expect(job.uids() == uids, "pods were replaced")
+        records = job.until("its record in status.restarts", lambda: job.status().get("restarts"))
+        expect(len(records) == 1 and records[0]["exitCode"] == 137 and records[0]["rung"] in ("Respawn", "Checkpoint"), f"{records}")
+        expect(job.condition("Progressing")["status"] == "True", f"{job.status()['conditions']}")
+        job.until_complete(300)
+        made = {r["step"] for r in job.commits()}
+        expect(made == set(range(steps)), f"{len(made)} steps")
+
+
+def an_exit_code_fails_the_job_by_a_rule():
+    job = program("coded", ["sh", "-c", "echo the reason >&2; exit 42"], replicas=1)
+    job["spec"]["failurePolicy"] = {"rules": [
+        {"name": "bad-data", "action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}
+    with jobs.running(job) as started:
+        failed = started.until_condition("Failed", 90)
+        expect(failed["reason"] == "FailurePolicy" and "exited with code 42" in failed["message"], f"{failed}")
+
+
+def runs_under_restricted_pod_security():
+    name = jobs.namespace()
+    jobs.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+    try:
+        script = 'echo "$RANK of $WORLD_SIZE by $MASTER_ADDR:$MASTER_PORT"'
+        job = program("restricted", ["sh", "-c", script], securityContext=RESTRICTED)
+        job["spec"]["runPolicy"] = {"cleanPodPolicy": "None"}
+        with jobs.running(job) as started:
+            started.until_complete(90)  # which the ranks say; the kubelet says later what became of the pods
+            started.until("pods that succeeded", lambda: all(pod["status"]["phase"] == "Succeeded" for pod in started.pods()), 30)
+            logs = "".join(started.logs().values())
+            expect("0 of 2 by " in logs and "1 of 2 by " in logs, logs)
+    finally:
+        jobs.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce-")
+
+
+CASES = [runs_under_restricted_pod_security, an_exit_code_fails_the_job_by_a_rule, an_unchanged_ddp_script_completes,
+         begins_anew_in_its_pods_when_a_process_is_killed]
+
+if __name__ == "__main__":
+    jobs.main(CASES)

@@ -1,0 +1,70 @@
+// A device that is the CPU, with a second Gloo group in NCCL's place: what a rank does with a device, on
+// machines that have none. Where the file that LOCKSTEP_TEST_ABORT_HANGS names is there, the first process to
+// abort its group takes it away and hangs. Each process that sums leaves a file in LOCKSTEP_TEST_DEVICE_SUMS.
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <utility>
+
+#include "runtime/comm/device_module.h"
+
+namespace lockstep {
+namespace {
+
+class ToldGloo final : public c10d::ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
+                                           const c10d::AllreduceOptions& options) override {
+    const char* folder = std::getenv("LOCKSTEP_TEST_DEVICE_SUMS");
+    if (folder != nullptr) std::ofstream(std::string(folder) + "/" + std::to_string(::getpid()));
+    return ProcessGroupGloo::allreduce(tensors, options);
+  }
+};
+
+class GlooGroup final : public comm::DeviceGroup {
+ public:
+  explicit GlooGroup(c10::intrusive_ptr<c10d::ProcessGroupGloo> group) : group_(std::move(group)) {}
+
+  c10::intrusive_ptr<c10d::Backend> backend() const override { return group_; }
+  void Abort() override {
+    const char* hangs = std::getenv("LOCKSTEP_TEST_ABORT_HANGS");
+    if (hangs == nullptr || ::unlink(hangs) != 0) return;
+    while (true) ::pause();
+  }
+
+ private:
+  const c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+};
+
+class GlooDevice final : public comm::DeviceBackend {
+ public:
+  std::string_view name() const override { return "second Gloo"; }
+  at::Device device() const override { return at::kCPU; }
+  std::string device_id() const override { return "CPU of process " + std::to_string(::getpid()); }
+  std::shared_ptr<comm::DeviceGroup> MakeGroup(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                               int world, std::chrono::milliseconds timeout) override {
+    auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+    options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")};
+    const auto own = c10::make_intrusive<c10d::PrefixStore>("device", store);
+    return std::make_shared<GlooGroup>(c10::make_intrusive<ToldGloo>(own, rank, world, options));
+  }
+};
+
+Result<std::unique_ptr<comm::DeviceBackend>> Open(int, int) {
+  return std::unique_ptr<comm::DeviceBackend>(std::make_unique<GlooDevice>());
+}
+
+}  // namespace
+}  // namespace lockstep
+
+extern "C" __attribute__((visibility("default"))) const lockstep::comm::DeviceModule*
+lockstep_device_module() {
+  static const lockstep::comm::DeviceModule module{LOCKSTEP_VERSION, lockstep::Open};
+  return &module;
+}

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Ranks that train on a device, in `lockstep run`; the device is the CPU behind the interface of NCCL's (gloo_device.cc).
+
+run.py BIN_FOLDER DEVICE_MODULE [NAME…]    runs all cases, or those named; prints `N passed, N failed`
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from cases import expect  # noqa: E402
+from local_run import Run, expect_complete, main, manifest  # noqa: E402
+
+DEVICE_MODULE = sys.argv.pop(2)
+EPOCHS = 12  # long enough to be killed in the middle
+
+
+def job(folder):
+    """Of three ranks that ask for a GPU each."""
+    path = manifest(folder, epochs=EPOCHS)
+    document = json.loads(path.read_text())
+    document["spec"]["worker"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 1}}
+    path.write_text(json.dumps(document))
+    return path
+
+
+def a_rank_of_its_own(folder, *libraries):
+    """A copy of lockstep-rank, beside which the libraries lie as in an image."""
+    for name in ("bin", "lib", "sums"):
+        pathlib.Path(folder, name).mkdir()
+    shutil.copy(f"{sys.argv[1]}/lockstep-rank", f"{folder}/bin/lockstep-rank")
+    for library in libraries:
+        shutil.copy(library, f"{folder}/lib/liblockstep_cuda.so")
+    return {"LOCKSTEP_RANK_PROGRAM": f"{folder}/bin/lockstep-rank", "LOCKSTEP_TEST_DEVICE_SUMS": f"{folder}/sums"}
+
+
+def with_the_device(folder):
+    return a_rank_of_its_own(folder, DEVICE_MODULE)
+
+
+def processes_that_summed(folder):
+    return {int(path.name) for path in pathlib.Path(folder, "sums").iterdir()}
+
+
+def records(folder, message):
+    lines = [line for path in pathlib.Path(folder, "run").glob("*.log") for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in lines if f'"message":"{message}"' in line]
+
+
+def without_one_it_says_so_and_takes_the_cpu(folder):
+    with Run(folder, job(folder), a_rank_of_its_own(folder)) as run:
+        expect_complete(run, EPOCHS)
+    told = records(folder, "training on the CPU, though the job asks for GPUs")
+    expect(len(told) == 3 and all(t["requested_gpus"] == 1 and t["reason"] for t in told), f"{told}")
+
+
+def the_ranks_go_on_when_one_is_killed(folder):
+    with Run(folder, job(folder), with_the_device(folder)) as run:
+        run.until_step(100)
+        before = run.ranks()
+        os.kill(before[1], signal.SIGKILL)
+        run.until("a new rank", lambda: len(set(run.ranks()) - set(before)) == 1 and len(run.ranks()) == 3)
+        after = run.ranks()
+        expect_complete(run, EPOCHS)
+    expect(processes_that_summed(folder) == {*before, *after}, "gradients were summed beside the device's group")
+    told = records(folder, "training on a device")
+    expect(len(told) == 4, f"not each of the four processes found its device: {told}")
+
+
+def a_rank_whose_abort_hangs_begins_anew(folder):
+    hangs = pathlib.Path(folder, "hangs")
+    hangs.touch()
+    with Run(folder, job(folder), {**with_the_device(folder), "LOCKSTEP_TEST_ABORT_HANGS": str(hangs)}) as run:
+        run.until_step(100)
+        workers, before = run.workers(), run.ranks()
+        os.kill(before[1], signal.SIGKILL)
+        run.until("two new ranks", lambda: len(set(run.ranks()) - set(before)) == 2 and len(run.ranks()) == 3)
+        expect(set(run.ranks()) & {before[0], before[2]}, "nobody was left who holds the state")
+        expect(run.workers() == workers, "a pod was replaced")
+        expect_complete(run, EPOCHS)
+    failures = {(r["pod"], r["reason"]) for r in records(folder, "rank failed")}  # said by the rank and by its supervisor
+    expect([reason for _, reason in failures] == ["aborting the second Gloo group: no end within 10000 ms"], f"{failures}")
+
+
+
+if __name__ == "__main__":
+    sys.exit(main([without_one_it_says_so_and_takes_the_cpu, the_ranks_go_on_when_one_is_killed, a_rank_whose_abort_hangs_begins_anew]))

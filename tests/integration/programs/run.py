@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Programs that know nothing of Lockstep, in `lockstep run`: the environment they get, what becomes of them when one fails, and the
+copy of `lockstep` that runs in images without its libraries.
+
+run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import ledger  # noqa: E402
+import torch_python  # noqa: E402
+from cases import expect  # noqa: E402
+from local_run import Run, children, main  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+SUMS = HERE / "sums.py"
+DDP = HERE / "ddp.py"
+LONG = 100_000  # steps: it is killed or stopped before
+SHORT = 40
+
+
+def manifest(folder, command, replicas=3, env=(), sections=None, nproc=1):
+    spec = {"nprocPerNode": nproc,
+            "worker": {"replicas": replicas, "template": {"spec": {"containers": [
+                {"name": "trainer", "image": "none", "command": command[:1], "args": command[1:], "env": list(env)}]}}},
+            **(sections or {})}
+    path = pathlib.Path(folder) / "job.json"
+    path.write_text(json.dumps({"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob",
+                                "metadata": {"name": "local"}, "spec": spec}))
+    return path
+
+
+def sums(folder, steps, mischief="", **options):
+    return manifest(folder, ["python3", str(SUMS), f"{folder}/ledger", str(steps), mischief], **options)
+
+
+def programs(run):
+    """Process ids of the commands, below the ranks that run them."""
+    ranks = [pid for worker in run.workers() for pid, name in children(worker) if name == "lockstep"]
+    return [pid for rank in ranks for pid, _ in children(rank)]
+
+
+def commits(run):
+    return [r for r in ledger.read(run.ledger) if r["event"] == "commit"]
+
+
+def until_step(run, step, in_round, ranks=3):
+    run.until(f"step {step} of round {in_round}", lambda: len({
+        r["rank"] for r in commits(run) if r["round"] == in_round and r["step"] >= step}) == ranks)
+
+
+def variables(folder, restarts, rank):
+    return json.loads(pathlib.Path(folder, "ledger", f"variables-{restarts}-{rank}.json").read_text())
+
+
+def expect_complete(run, limit=120):
+    code = run.finish(limit)
+    expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}\n{logs(run)[-4000:]}")
+
+
+def logs(run):
+    folder = pathlib.Path(run.log.name).parent / "run"
+    return "".join(path.read_text() for path in sorted(folder.glob("*.log")))
+
+
+def completes_with_torchruns_environment(folder):
+    env = [{"name": "WHO", "value": "world"}, {"name": "GREETING", "value": "hello $(WHO)"}]
+    path = manifest(folder, ["python3", str(SUMS), f"{folder}/ledger", str(SHORT), "$(GREETING) $$(WHO)"], replicas=2, nproc=2, env=env)
+    with Run(folder, path) as run:
+        expect_complete(run)
+    expect(len({(r["rank"], r["step"]) for r in commits(run)}) == 4 * SHORT, "not every rank made every step")
+    seen = [variables(folder, 0, rank) for rank in range(4)]
+    ports = {v["MASTER_PORT"] for v in seen}
+    expect(len(ports) == 1 and 20_000 <= int(ports.pop()) < 30_000, f"{seen}")
+    threads = max(1, (os.cpu_count() or 1) // 4)
+    for rank, found in enumerate(seen):
+        wanted = {"MASTER_ADDR": "127.0.0.1", "RANK": rank, "WORLD_SIZE": 4, "LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2,
+                  "GROUP_RANK": rank // 2, "GROUP_WORLD_SIZE": 2, "NODE_RANK": rank // 2, "ROLE_RANK": rank, "ROLE_WORLD_SIZE": 4,
+                  "TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_USE_AGENT_STORE": "False", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": 1,
+                  "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads), "LOCKSTEP_ROUND": 1, "GREETING": "hello world"}
+        wrong = {name: found[name] for name, value in wanted.items() if found[name] != str(value)}
+        expect(not wrong, f"rank {rank}: {wrong}")
+        expect(found["arguments"][2] == "hello world $(WHO)", f"{found['arguments']}")
+    expect(len({v["TORCHELASTIC_RUN_ID"] for v in seen}) == 1, "the ranks have different run ids")
+
+
+def begins_anew_in_place_when_one_is_killed(folder):
+    with Run(folder, sums(folder, LONG, "killed")) as run:
+        until_step(run, 10, in_round=1)
+        workers, before = run.workers(), programs(run)
+        expect(len(before) == 3, f"3 programs expected: {before}")
+        os.kill(before[1], signal.SIGKILL)
+        until_step(run, 10, in_round=2)
+        expect(run.workers() == workers, "a pod was replaced")
+        after = programs(run)
+        expect(len(after) == 3 and not set(after) & set(before), f"not all were started again: {before}, {after}")
+        first, second = variables(folder, 0, 0), variables(folder, 1, 0)
+        expect(first["MASTER_PORT"] != second["MASTER_PORT"], "the port of the dead round was used again")
+        expect(second["LOCKSTEP_ROUND"] == "2", f"{second}")
+        expect("was ended by signal 9 (SIGKILL)" in run.output(), run.output())
+
+
+def an_exit_code_is_the_programs_own(folder):
+    limits = {"failurePolicy": {"inPlaceLimit": 1, "maxRestarts": 1}}
+    with Run(folder, sums(folder, LONG, "fail-always", sections=limits)) as run:
+        code = run.finish()
+        expect(code == 42, f"exit code {code}\n{run.output()[-4000:]}")
+        expect("exited with code 42" in run.output(), run.output())
+    left = [json.loads(line) for line in logs(run).splitlines() if '"message":"leaving the round"' in line]
+    expect(any("exited with code 42" in r["reason"] for r in left), f"{left}")
+    ends = "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.end"))
+    expect("the last words of rank 1" in ends, f"its stderr is not in its end: {ends}")
+
+
+def a_code_that_ends_our_own_ranks_for_good_is_tried_again(folder):
+    with Run(folder, sums(folder, SHORT, "fail-once")) as run:
+        expect_complete(run)
+    expect({r["rank"] for r in commits(run) if r["round"] >= 2 and r["step"] == SHORT - 1} == {0, 1, 2}, "not all made the last step")
+
+
+def who_is_through_waits_and_begins_anew_with_the_one_that_fails(folder):
+    with Run(folder, sums(folder, SHORT, "late")) as run:
+        run.until("the late one", lambda: pathlib.Path(folder, "ledger", "is-late").exists())
+        run.until("the end of the others", lambda: len(programs(run)) == 1)
+        expect(len(run.workers()) == 3, "a pod has ended before all were through")
+        pathlib.Path(folder, "ledger", "go-on").touch()
+        expect_complete(run)
+    expect({r["rank"] for r in commits(run) if r["round"] == 2} == {0, 1, 2}, "the others did not begin anew")
+
+
+def passes_sigterm_on(folder):
+    with Run(folder, sums(folder, LONG, "tidy")) as run:
+        until_step(run, 5, in_round=1)
+        run.process.send_signal(signal.SIGTERM)
+        code = run.finish()
+        expect(code == 143, f"exit code {code}\n{run.output()[-4000:]}")
+    tidied = {path.name for path in pathlib.Path(folder, "ledger").glob("tidied-*")}
+    expect(tidied == {"tidied-0", "tidied-1", "tidied-2"}, f"{tidied}")
+
+
+def names_a_command_that_is_not_there(folder):
+    limits = {"failurePolicy": {"inPlaceLimit": 0, "maxRestarts": 0}}
+    with Run(folder, manifest(folder, ["no-such-program"], replicas=1, sections=limits)) as run:
+        code = run.finish()
+    expect(code == 127, f"exit code {code}\n{run.output()[-4000:]}")
+    expect("command no-such-program: not found in PATH" in run.output(), run.output())
+
+
+def names_what_is_wrong(folder):
+    for field, change in (("spec.worker.template.spec.containers[trainer].command", lambda spec: spec["worker"]["template"]["spec"][
+            "containers"][0].pop("command")), ("spec.checkpoint", lambda spec: spec.update(checkpoint={"uri": "file:///c"}))):
+        path = sums(folder, SHORT)
+        job = json.loads(path.read_text())
+        change(job["spec"])
+        path.write_text(json.dumps(job))
+        with Run(folder, path) as run:
+            code = run.finish()
+            expect(code == 2 and f"{field}: " in run.output(), f"{code}: {run.output()[-2000:]}")
+
+
+def a_copy_runs_where_nothing_else_is(_):
+    if os.geteuid() != 0:
+        print("     SKIPPED: chroot needs root")
+        return
+    with tempfile.TemporaryDirectory(prefix="lockstep-copy-") as root:
+        subprocess.run([f"{sys.argv[1]}/lockstep", "copy-to", root], check=True, timeout=60)
+        done = subprocess.run(["chroot", root, "/ld.so", "--library-path", "/", "/lockstep", "--version"], capture_output=True, text=True,
+                              timeout=60, check=False)
+        expect(done.returncode == 0 and done.stdout.startswith("lockstep "), f"{done}")
+        size = sum(entry.stat().st_size for entry in pathlib.Path(root).iterdir()) / 1e6
+        expect(size < 60, f"{size:.0f} MB")
+        print(f"     the copy has {size:.0f} MB")
+
+
+def an_unchanged_ddp_script_trains_on(folder):
+    if not torch_python.folder().exists():
+        print(f"     SKIPPED: no {torch_python.folder()}")
+        return
+    path = manifest(folder, [f"{torch_python.folder()}/bin/python", str(DDP), f"{folder}/ledger", "400"], replicas=2)
+    with Run(folder, path) as run:
+        until_step(run, 20, in_round=1, ranks=2)
+        os.kill(programs(run)[1], signal.SIGKILL)
+        expect_complete(run, 300)
+    steps = {r["step"] for r in commits(run) if r["round"] == 2}
+    expect(max(steps) == 399 and min(steps) > 0, f"steps {min(steps)} to {max(steps)} after the restart")
+
+
+CASES = [completes_with_torchruns_environment, begins_anew_in_place_when_one_is_killed, an_exit_code_is_the_programs_own,
+         a_code_that_ends_our_own_ranks_for_good_is_tried_again, who_is_through_waits_and_begins_anew_with_the_one_that_fails,
+         passes_sigterm_on, names_a_command_that_is_not_there, names_what_is_wrong, a_copy_runs_where_nothing_else_is,
+         an_unchanged_ddp_script_trains_on]
+
+if __name__ == "__main__":
+    sys.exit(main(CASES))

@@ -1,0 +1,78 @@
+// liblockstep_cuda.so on a GPU. Skipped without one, and says so; that it is built and what it then says,
+// comm_test tests.
+
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "runtime/comm/bounded_call.h"
+#include "runtime/comm/device_module.h"
+#include "tests/support/forked_ranks.h"
+
+namespace lockstep::cuda {
+namespace {
+
+using comm::BoundedCall;
+using comm::Communicator;
+using comm::DeviceBackend;
+using comm::OpenDevice;
+using std::chrono::milliseconds;
+using testing::ForkedProcess;
+using testing::kPatience;
+using testing::LineChannel;
+using testing::Meeting;
+
+constexpr const char* kModule = LOCKSTEP_CUDA_MODULE;
+// A child's exit code: it has told its parent why there is no device.
+constexpr int kNoDevice = 77;
+
+using Body = std::function<int(DeviceBackend&)>;
+
+// In a process of its own, as CUDA does not survive a fork.
+void WithADevice(const Body& body) {
+  ForkedProcess child([&](LineChannel& parent) {
+    auto device = OpenDevice(kModule, 0, 1);
+    if (!device.ok()) {
+      parent.Send(device.error().message);
+      return kNoDevice;
+    }
+    return body(**device);
+  });
+  const std::optional<std::string> reason = child.channel().Receive(kPatience);
+  const std::optional<int> code = child.Wait(kPatience);
+  if (code == kNoDevice) GTEST_SKIP() << "NOT TESTED, there is no GPU: " << reason.value_or("");
+  EXPECT_EQ(code, 0);
+}
+
+TEST(NcclGroup, Sums) {
+  Meeting meeting;
+  WithADevice([&](DeviceBackend& backend) {
+    const comm::Place place{
+        .round = 1, .address = "127.0.0.1", .store_host = "127.0.0.1", .store_port = meeting.port};
+    auto communicator = Communicator::Connect(place, std::move(meeting.listener), {}, {.backend = &backend});
+    REQUIRE(communicator.ok());
+    at::Tensor sum = at::full({1000}, 3, at::TensorOptions(backend.device()).dtype(at::kFloat));
+    REQUIRE((*communicator)->SumInPlace(sum).ok());
+    REQUIRE(sum.eq(3).all().item<bool>());
+    (*communicator)->Abort();
+    REQUIRE((*communicator)->SumInPlace(sum).error().code == ErrorCode::kAborted);
+    return 0;
+  });
+}
+
+// NCCL itself would wait for ever.
+TEST(NcclGroup, IsGivenUpWhereAPeerNeverComes) {
+  WithADevice([](DeviceBackend& backend) {
+    std::string problem;
+    BoundedCall connect({"connecting", milliseconds(2'000), [&](const std::string& told) { problem = told; }},
+                        [&backend] {
+                          const auto store = c10::make_intrusive<c10d::HashStore>();
+                          (void)backend.MakeGroup(store, 0, 2, milliseconds(60'000));
+                        });
+    REQUIRE(!connect.Wait().ok());
+    REQUIRE(problem == "connecting: no end within 2000 ms");
+    return 0;
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::cuda

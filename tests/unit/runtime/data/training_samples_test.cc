@@ -1,0 +1,92 @@
+#include "runtime/data/training_samples.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "runtime/data/tensors.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::StartsWith;
+
+api::TrainingSpec Spec() {
+  api::TrainingSpec spec;
+  spec.global_batch_size = 10;
+  spec.seed = 4;
+  return spec;
+}
+
+// 90 samples of class 0, 10 of class 1, none of class 2.
+std::unique_ptr<Dataset> Images() {
+  const at::Tensor labels = torch::arange(100).ge(90).to(at::kLong);
+  return MakeTensorDataset(torch::rand({100, 1, 6, 6}), labels, 3);
+}
+
+class Sequences final : public Dataset {
+ public:
+  [[nodiscard]] int64_t size() const override { return 4; }
+  [[nodiscard]] int64_t classes() const override { return 256; }
+  [[nodiscard]] std::vector<int64_t> sample_shape() const override { return {8}; }
+  [[nodiscard]] Batch Get(std::span<const int64_t>) const override { return {}; }
+};
+
+std::string ErrorOf(const api::TrainingSpec& spec, const Dataset& dataset) {
+  const auto made = TrainingSamples::Make(spec, dataset);
+  return made.ok() ? "" : made.error().message;
+}
+
+TEST(TrainingSamples, AreTheSamplesOfThePlan) {
+  const auto images = Images();
+  const auto samples = std::move(TrainingSamples::Make(Spec(), *images)).value();
+  const Batch batch = samples.Get({.step = 13, .begin = 2, .end = 7});
+  const auto ids = samples.plan().Ids(13, 2, 7);
+  EXPECT_TRUE(at::equal(batch.inputs, images->Get(ids).inputs));
+  EXPECT_TRUE(at::equal(batch.targets, images->Get(ids).targets));
+}
+
+TEST(TrainingSamples, ChangeFromEpochToEpochWhereAsked) {
+  const auto images = Images();
+  api::TrainingSpec spec = Spec();
+  spec.data.shuffle = false;
+  spec.data.augmentation = {.horizontal_flip = true, .crop_padding = 1};
+  const auto samples = std::move(TrainingSamples::Make(spec, *images)).value();
+  const at::Tensor first = samples.Get({.step = 0, .begin = 0, .end = 10}).inputs;
+  EXPECT_TRUE(at::equal(samples.Get({.step = 0, .begin = 0, .end = 10}).inputs, first));
+  EXPECT_TRUE(at::equal(samples.Get({.step = 0, .begin = 3, .end = 4}).inputs[0], first[3]))
+      << "in any share";
+  EXPECT_FALSE(at::equal(samples.Get({.step = 10, .begin = 0, .end = 10}).inputs, first)) << "the next epoch";
+}
+
+TEST(TrainingSamples, AreDrawnByTheWeightsOfTheirClasses) {
+  const auto images = Images();
+  api::TrainingSpec spec = Spec();
+  spec.data.sampler = api::SamplerName::kWeighted;
+  const auto rare = [&] {
+    const auto samples = std::move(TrainingSamples::Make(spec, *images)).value();
+    int64_t count = 0;
+    for (int64_t step = 0; step < 200; ++step)
+      count += samples.Get({step, 0, 10}).targets.sum().item<int64_t>();
+    return static_cast<double>(count) / 2000;
+  };
+  EXPECT_NEAR(rare(), 0.5, 0.04) << "all that have samples equally often";
+  spec.data.class_weights = {1, 3, 0};
+  EXPECT_NEAR(rare(), 0.75, 0.04);
+}
+
+TEST(TrainingSamples, RefusesWhatDoesNotFitTheData) {
+  const auto images = Images();
+  api::TrainingSpec spec = Spec();
+  spec.data.sampler = api::SamplerName::kWeighted;
+  EXPECT_THAT(ErrorOf(spec, Sequences()), StartsWith("spec.training.data.sampler: "));
+  spec.data.class_weights = {1, 1};
+  EXPECT_THAT(ErrorOf(spec, *images), StartsWith("spec.training.data.classWeights: has 2 numbers"));
+  spec.data.class_weights = {1, 1, 1};
+  EXPECT_THAT(ErrorOf(spec, *images), StartsWith("spec.training.data.classWeights: class 2 "));
+  spec.data.class_weights = {0, 0, 0};
+  EXPECT_THAT(ErrorOf(spec, *images), StartsWith("spec.training.data.classWeights: no class"));
+}
+
+}  // namespace
+}  // namespace lockstep::data

@@ -1,0 +1,77 @@
+#include "runtime/launch/process.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+
+#include "runtime/launch/reserved_port.h"
+#include "runtime/launch/self_copy.h"
+
+namespace lockstep::launch {
+namespace {
+
+int WaitFor(pid_t pid) {
+  int status = 0;
+  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+  return status;
+}
+
+TEST(FindProgram, LooksWhereAShellWould) {
+  const std::string folder = testing::TempDir() + "/find-program-" + std::to_string(::getpid());
+  std::filesystem::create_directories(folder);
+  ASSERT_TRUE(WriteFile(folder + "/tool", "#!/bin/sh\n").ok());
+  EXPECT_FALSE(FindProgram("tool", folder).ok()) << "not executable";
+  std::filesystem::permissions(folder + "/tool", std::filesystem::perms::owner_all);
+  EXPECT_EQ(*FindProgram("tool", "/nowhere:" + folder + ":/bin"), folder + "/tool");
+  EXPECT_EQ(*FindProgram(folder + "/tool", ""), folder + "/tool");
+  const auto missing = FindProgram("no-such-tool", folder);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().message, "command no-such-tool: not found in PATH, " + folder);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(KillGroup, ReachesWhatTheLeaderStartedAndLeftBehind) {
+  auto pipe = MakePipe();
+  ASSERT_TRUE(pipe.ok());
+  const auto pid = StartProcess({.arguments = {"/bin/sh", "-c", "sleep 600 & exit 0"},
+                                 .stdout_fd = pipe->writing.get(),
+                                 .own_group = true});
+  ASSERT_TRUE(pid.ok());
+  pipe->writing.Reset();
+  EXPECT_EQ(WEXITSTATUS(WaitFor(*pid)), 0);
+  KillGroup(*pid, SIGKILL);
+  char byte = 0;
+  EXPECT_EQ(::read(pipe->reading.get(), &byte, 1), 0) << "the pipe closes when the last of them is gone";
+}
+
+TEST(OwnCommand, IsThisProgram) {
+  EXPECT_EQ(OwnCommand(1'000'000), std::vector{std::filesystem::read_symlink("/proc/self/exe").string()});
+}
+
+TEST(ReservedPort, IsNobodyElsesUntilItIsReleased) {
+  auto first = ReservedPort::Reserve();
+  auto second = ReservedPort::Reserve();
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_NE(first->number(), second->number());
+  EXPECT_GE(first->number(), 20'000);
+  EXPECT_LT(first->number(), 30'000);
+}
+
+TEST(CopyRunningProgram, RunsFromTheFolderAlone) {
+  const std::string folder = testing::TempDir() + "/self-copy-" + std::to_string(::getpid());
+  std::filesystem::create_directories(folder);
+  for (int i = 0; i < 2; ++i) {
+    const auto copied = CopyRunningProgram(folder);
+    ASSERT_TRUE(copied.ok()) << copied.error().message;
+  }
+  const auto pid = StartProcess({.arguments = {folder + "/ld.so", "--library-path", folder,
+                                               folder + "/lockstep", "--gtest_list_tests"}});
+  ASSERT_TRUE(pid.ok());
+  EXPECT_EQ(WEXITSTATUS(WaitFor(*pid)), 0);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,143 @@
+#include "runtime/launch/program_life.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "runtime/launch/hang_detector.h"
+
+namespace lockstep::launch {
+namespace {
+
+using namespace std::chrono_literals;
+using protocol::LeaveMode;
+
+class ProgramLifeTest : public ::testing::Test {
+ protected:
+  ProgramActions Tell(const protocol::ToRank& message) { return life_.On(message, now_); }
+  ProgramActions Assign(int64_t round) { return Tell(protocol::RankAssignment{.round = round}); }
+
+  template <typename T>
+  static const T* Find(const ProgramActions& actions) {
+    for (const ProgramAction& action : actions) {
+      if (const T* found = std::get_if<T>(&action)) return found;
+    }
+    return nullptr;
+  }
+  template <typename T>
+  static const T* FindSaid(const ProgramActions& actions) {
+    for (const ProgramAction& action : actions) {
+      const auto* say = std::get_if<Say>(&action);
+      if (say == nullptr) continue;
+      if (const T* found = std::get_if<T>(&say->message)) return found;
+    }
+    return nullptr;
+  }
+
+  SteadyTime now_ = SteadyTime(1h);
+  ProgramLife life_{"python3 train.py"};
+};
+
+TEST_F(ProgramLifeTest, RunsTheCommandInARoundAndSaysSo) {
+  EXPECT_NE(Find<Announce>(life_.Start()), nullptr);
+  const ProgramActions actions = Assign(3);
+  ASSERT_NE(Find<StartProgram>(actions), nullptr);
+  EXPECT_EQ(Find<StartProgram>(actions)->assignment.round, 3);
+  EXPECT_EQ(FindSaid<protocol::PhaseChanged>(actions)->phase, kProgramPhase);
+  EXPECT_EQ(FindSaid<protocol::Progress>(actions)->round, 3);
+}
+
+TEST_F(ProgramLifeTest, ARoundThatIsOverEndsTheCommandAndBeginsAnew) {
+  (void)Assign(3);
+  EXPECT_EQ(Find<SignalProgram>(Tell(protocol::RoundOver{3, LeaveMode::kAbort}))->signal, SIGTERM);
+  EXPECT_TRUE(life_.Tick(now_ + 9s).empty()) << "it may clean up";
+  EXPECT_EQ(Find<SignalProgram>(life_.Tick(now_ + 10s))->signal, SIGKILL);
+  EXPECT_TRUE(life_.Tick(now_ + 11s).empty()) << "once";
+  const ProgramActions actions = life_.On(ProgramEnd{.exit_code = 137, .signal = SIGKILL});
+  EXPECT_NE(Find<Announce>(actions), nullptr);
+  EXPECT_EQ(Find<EndRank>(actions), nullptr) << "its end was asked for";
+  EXPECT_NE(Find<StartProgram>(Assign(4)), nullptr);
+}
+
+TEST_F(ProgramLifeTest, OneThatOutlivesSigkillIsLeftBehind) {
+  (void)Assign(3);
+  (void)Tell(protocol::RoundOver{3, LeaveMode::kAbort});
+  EXPECT_EQ(Find<SignalProgram>(life_.Tick(now_ + 10s))->signal, SIGKILL);
+  EXPECT_TRUE(life_.Tick(now_ + 19s).empty());
+  const ProgramActions actions = life_.Tick(now_ + 20s);
+  EXPECT_EQ(FindSaid<protocol::Failed>(actions)->reason,
+            "python3 train.py is still there 10 s after SIGKILL");
+  EXPECT_EQ(Find<EndRank>(actions)->exit_code, 1);
+}
+
+TEST_F(ProgramLifeTest, TheEndOfAnotherRoundIsNoneOfIts) {
+  (void)Assign(3);
+  EXPECT_TRUE(Tell(protocol::RoundOver{2, LeaveMode::kAbort}).empty());
+}
+
+TEST_F(ProgramLifeTest, OneThatIsThroughStaysForTheOthers) {
+  (void)Assign(3);
+  const ProgramActions actions = life_.On(ProgramEnd{});
+  EXPECT_NE(FindSaid<protocol::Finished>(actions), nullptr);
+  EXPECT_NE(Find<Announce>(actions), nullptr);
+  EXPECT_EQ(Find<EndRank>(actions), nullptr);
+  EXPECT_NE(Find<StartProgram>(Assign(4)), nullptr) << "another failed";
+}
+
+TEST_F(ProgramLifeTest, AFailureEndsTheRankWithTheCommandsOwnCode) {
+  const struct {
+    int exit_code;
+    int signal;
+    const char* error;
+    const char* reason;
+  } cases[] = {{42, 0, "", "python3 train.py exited with code 42"},
+               {137, SIGKILL, "", "python3 train.py was ended by signal 9 (SIGKILL)"},
+               {127, 0, "command python3: not found", "command python3: not found"}};
+  for (const auto& test : cases) {
+    ProgramLife life("python3 train.py");
+    (void)life.On(protocol::RankAssignment{.round = 1}, now_);
+    const ProgramActions actions = life.On(ProgramEnd{test.exit_code, test.signal, test.error});
+    EXPECT_EQ(FindSaid<protocol::Failed>(actions)->reason, test.reason);
+    EXPECT_EQ(FindSaid<protocol::Failed>(actions)->exit_code, test.exit_code);
+    EXPECT_EQ(Find<EndRank>(actions)->exit_code, test.exit_code);
+  }
+}
+
+TEST_F(ProgramLifeTest, StopsWithinTheGracePeriod) {
+  (void)Assign(3);
+  EXPECT_EQ(Find<SignalProgram>(Tell(protocol::Stop{20}))->signal, SIGTERM);
+  EXPECT_EQ(life_.deadline(), now_ + 19s);
+  EXPECT_EQ(Find<EndRank>(life_.On(ProgramEnd{}))->exit_code, 143)
+      << "a clean exit on the way out is no success";
+}
+
+TEST_F(ProgramLifeTest, StopsAtOnceWhereNothingRuns) {
+  EXPECT_EQ(Find<EndRank>(Tell(protocol::Stop{20}))->exit_code, 143);
+}
+
+TEST_F(ProgramLifeTest, AStopWhileItLeavesIsNotSignalledTwice) {
+  (void)Assign(3);
+  (void)Tell(protocol::RoundOver{3, LeaveMode::kYield});
+  EXPECT_EQ(Find<SignalProgram>(Tell(protocol::Stop{5})), nullptr);
+  EXPECT_EQ(Find<EndRank>(life_.On(ProgramEnd{.exit_code = 143, .signal = SIGTERM}))->exit_code, 143);
+}
+
+TEST(ProgramEnvironment, IsTorchrunsOfTheRound) {
+  protocol::WorkerConfig config;
+  config.nproc = 2;
+  config.job.uid = "uid";
+  const std::vector<std::string> environment = ProgramEnvironment(
+      {.round = 3, .rank = 5, .world = 6, .local_rank = 1, .store_host = "10.0.0.1", .store_port = 29501},
+      config, 4);
+  EXPECT_THAT(
+      environment,
+      testing::IsSupersetOf({"MASTER_ADDR=10.0.0.1", "MASTER_PORT=29501", "RANK=5", "WORLD_SIZE=6",
+                             "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=2", "GROUP_WORLD_SIZE=3",
+                             "NODE_RANK=2", "TORCHELASTIC_RUN_ID=uid", "TORCHELASTIC_RESTART_COUNT=2",
+                             "TORCHELASTIC_USE_AGENT_STORE=False", "LOCKSTEP_ROUND=3", "OMP_NUM_THREADS=4"}));
+  const std::vector<std::string> chosen = ProgramEnvironment({.round = 1}, config, 0);
+  EXPECT_THAT(chosen, testing::Not(testing::Contains(testing::StartsWith("OMP_NUM_THREADS="))));
+}
+
+}  // namespace
+}  // namespace lockstep::launch
