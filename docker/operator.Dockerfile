@@ -1,4 +1,5 @@
-# The operator: one dynamically linked program on a Debian base, no compiler, no LibTorch.
+# The operator, and `lockstep`, which copies itself with the libraries below into pods that run a program of the user's own;
+# on a Debian base, no compiler, no LibTorch.
 # The build context is a staged install, not the repository:
 #   cmake --install build/release --component operator --prefix STAGE
 #   buildah bud -f docker/operator.Dockerfile STAGE        (docker/build.sh does both)

@@ -32,6 +32,12 @@ void AddOptions(CLI::App& app, OperatorConfig& config) {
   app.add_option("--rendezvous-url", config.rendezvous_url, "URL by which workers reach the rendezvous")
       ->required();
   app.add_option("--tls-secret", config.tls_secret, "Secret of the rendezvous' certificate, made if absent");
+  app.add_option(
+      "--launcher-image", config.launcher_image,
+      "Image with lockstep, which an init container puts into pods that run a program of the user's own");
+  app.add_option("--launcher-pull-policy", config.launcher_pull_policy,
+                 "When that image is pulled: Always, IfNotPresent or Never")
+      ->check(CLI::IsMember({"Always", "IfNotPresent", "Never"}));
   app.add_option("--workers", config.workers, "Jobs reconciled at once")->capture_default_str();
   app.add_option("--kube-api-qps", config.api_qps, "Requests of the reconciler to the API server each second")
       ->capture_default_str();

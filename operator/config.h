@@ -16,8 +16,10 @@ struct OperatorConfig {
   std::string watch_namespace;  // empty: all
   std::string metrics_address = "0.0.0.0:8080";
   std::string rendezvous_address = "0.0.0.0:29400";
-  std::string rendezvous_url;  // as workers reach it
-  std::string tls_secret;      // empty: plain HTTP, only with an http:// URL
+  std::string rendezvous_url;        // as workers reach it
+  std::string tls_secret;            // empty: plain HTTP, only with an http:// URL
+  std::string launcher_image;        // of pods that run a program of the user's own
+  std::string launcher_pull_policy;  // empty: as Kubernetes does by the image's tag
   int workers = 4;
   double api_qps = 1000;  // of the reconciler, on average and at once
   double api_burst = 2000;

@@ -16,6 +16,7 @@
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/job_reconciler.h"
 #include "operator/reconcile/owned_objects.h"
+#include "operator/reconcile/queue.h"
 #include "operator/rendezvous/host.h"
 #include "operator/rendezvous/pod_feed.h"
 #include "operator/rendezvous/token_review.h"
@@ -106,6 +107,7 @@ class Process {
       Add(resource, ours, caches_.owned.at(reconcile::KeyOfKind(resource)), enqueue_owner);
     }
     AddGangKinds(ours, enqueue_owner, stop);
+    AddQueue(ours, enqueue_owner, stop);
     AddNodes(stop);
     for (const auto& informer : informers_) informer->Start();
   }
@@ -140,15 +142,34 @@ class Process {
         "runPolicy.forceDeleteAfterSeconds do not act");
   }
 
-  // Of other schedulers; what is installed later is found at the next start.
+  // Of the cluster's schedulers; what is installed later is found at the next start.
   void AddGangKinds(const std::string& selector, const kube::Informer::Handler& handler,
                     const std::stop_token& stop) {
     for (const kube::Resource& resource : reconcile::kGangKinds) {
-      if (!MayList(resource, config_.watch_namespace, stop)) continue;
+      const bool has_newer = std::any_of(
+          reconcile::kGangKinds.begin(), reconcile::kGangKinds.end(), [&](const kube::Resource& other) {
+            return other.group == resource.group && caches_.owned.contains(reconcile::KeyOfKind(other));
+          });
+      if (has_newer || !MayList(resource, config_.watch_namespace, stop)) continue;
       log::Info("gang scheduling found", {{"kind", reconcile::KeyOfKind(resource)}});
       caches_.AddOwned(resource);
       Add(resource, selector, caches_.owned.at(reconcile::KeyOfKind(resource)), handler);
     }
+  }
+
+  // Kueue's, in the same way. Flavors belong to the cluster, as nodes do.
+  void AddQueue(const std::string& selector, const kube::Informer::Handler& handler,
+                const std::stop_token& stop) {
+    if (!MayList(reconcile::kWorkloads, config_.watch_namespace, stop) ||
+        !MayList(reconcile::kFlavors, "", stop))
+      return;
+    log::Info("queueing found", {{"kind", reconcile::KeyOfKind(reconcile::kWorkloads)}});
+    caches_.AddOwned(reconcile::kWorkloads);
+    Add(reconcile::kWorkloads, selector, caches_.owned.at(reconcile::KeyOfKind(reconcile::kWorkloads)),
+        handler);
+    Add(reconcile::kFlavors, "", caches_.flavors, [this](const auto&) {
+      for (const kube::Object& job : caches_.jobs.All()) Enqueue(kube::KeyOf(*job).ToString());
+    });
   }
 
   // New ones have no pods yet, and most changes of others are no news to us.
@@ -166,7 +187,8 @@ class Process {
 
   void Add(const kube::Resource& resource, std::string selector, kube::Store& store,
            kube::Informer::Handler handler) {
-    const std::string name_space = resource == kube::kNodes ? "" : config_.watch_namespace;
+    const bool is_of_cluster = resource == kube::kNodes || resource == reconcile::kFlavors;
+    const std::string name_space = is_of_cluster ? "" : config_.watch_namespace;
     informers_.push_back(std::make_unique<kube::Informer>(
         client_, kube::InformerOptions{resource, name_space, std::move(selector), {}}, store,
         std::move(handler)));
@@ -199,7 +221,10 @@ class Process {
                                          .burst = config_.api_burst,
                                          .stop = stop});
     reconcile::JobReconciler reconciler({writer, caches_, service_, events_, metrics_, clock_},
-                                        {config_.rendezvous_url, identity.ca});
+                                        {.rendezvous_url = config_.rendezvous_url,
+                                         .ca_pem = identity.ca,
+                                         .launcher_image = config_.launcher_image,
+                                         .launcher_pull_policy = config_.launcher_pull_policy});
     controller::Controller controller(clock_, reconciler, metrics_);
     for (const kube::Object& job : caches_.jobs.All()) controller.Enqueue(kube::KeyOf(*job).ToString());
     SetController(&controller);

@@ -57,11 +57,14 @@ Result<void> RefuseUnsupported(const YAML::Node& cluster, const YAML::Node& user
           ErrorCode::kUnsupported,
           std::string("user.") + key + " is not supported; use a token, a client certificate or exec"};
   }
-  for (const char* key : {"insecure-skip-tls-verify", "tls-server-name", "proxy-url"}) {
-    const std::string value = TextAt(cluster, key);
-    if (!value.empty() && value != "false") {
-      return Error{ErrorCode::kUnsupported, std::string("cluster.") + key + " is not supported"};
-    }
+  const std::string insecure = TextAt(cluster, "insecure-skip-tls-verify");
+  if (!insecure.empty() && insecure != "false") {
+    return Error{ErrorCode::kUnsupported, "cluster.insecure-skip-tls-verify is not supported"};
+  }
+  const std::string proxy = TextAt(cluster, "proxy-url");
+  if (!proxy.empty() && (!proxy.starts_with("http://") || proxy.find('@') != std::string::npos)) {
+    return Error{ErrorCode::kUnsupported,
+                 "cluster.proxy-url must be http://host:port; other schemes and log-ins are not supported"};
   }
   return {};
 }
@@ -98,6 +101,8 @@ Result<ClientConfig> ConfigFromYaml(const YAML::Node& config, const std::string&
   http::Endpoint& endpoint = result.endpoint;
   endpoint.url = TextAt(cluster, "server");
   while (endpoint.url.ends_with('/')) endpoint.url.pop_back();
+  endpoint.server_name = TextAt(cluster, "tls-server-name");
+  endpoint.proxy_url = TextAt(cluster, "proxy-url");
   LOCKSTEP_TRY(endpoint.ca_file, FileAt(cluster, "certificate-authority", path, *result.files));
   LOCKSTEP_TRY(endpoint.certificate_file, FileAt(user, "client-certificate", path, *result.files));
   LOCKSTEP_TRY(endpoint.key_file, FileAt(user, "client-key", path, *result.files));

@@ -63,6 +63,15 @@ Error WithField(const Error& error, const Action& action) {
   return error.WithContext(field + ": the API server refuses the " + std::string(apply->resource.kind));
 }
 
+// Of something that the job asks for: its status is to say so. The other writes are ours.
+bool IsRefusal(const Error& error, const Action& action) {
+  if (std::holds_alternative<PatchStatus>(action) || std::holds_alternative<AddFinalizer>(action) ||
+      std::holds_alternative<RemoveFinalizer>(action))
+    return false;
+  return error.code == ErrorCode::kInvalidArgument || error.code == ErrorCode::kForbidden ||
+         error.code == ErrorCode::kAlreadyExists;
+}
+
 }  // namespace
 
 class Applier::Executor {
@@ -93,6 +102,15 @@ class Applier::Executor {
   Result<void> operator()(const DeleteObject& action) {
     const auto deleted = client_.Delete(action.resource, KeyIn(action.name), {.uid = action.uid});
     return deleted.ok() ? Result<void>() : GoneIsFine(deleted.error());
+  }
+  Result<void> operator()(const PatchStatus& action) {
+    const Json patch = {{"metadata", {{"resourceVersion", action.resource_version}}},
+                        {"status", action.status}};
+    kube::PatchOptions options = Ours();
+    options.subresource = "status";
+    auto patched = client_.Patch(action.resource, KeyIn(action.name), patch, options);
+    if (!patched.ok()) return GoneIsFine(patched.error());
+    return Learn(caches_.owned.at(KeyOfKind(action.resource)), std::move(patched).value());
   }
   Result<void> operator()(const CreatePod& action) {
     auto created = client_.Create(kube::kPods, action.object);
@@ -192,13 +210,7 @@ Applied Applier::Apply(const Observed& observed, const std::vector<PlannedAction
       const auto done = std::visit(executor, action);
       if (done.ok()) return true;
       const std::lock_guard lock(mutex);
-      const ErrorCode code = done.error().code;
-      const bool refusal = code == ErrorCode::kInvalidArgument || code == ErrorCode::kForbidden ||
-                           code == ErrorCode::kAlreadyExists;
-      if (!applied.error)
-        applied = {WithField(done.error(), action), refusal &&
-                                                        !std::holds_alternative<AddFinalizer>(action) &&
-                                                        !std::holds_alternative<RemoveFinalizer>(action)};
+      if (!applied.error) applied = {WithField(done.error(), action), IsRefusal(done.error(), action)};
       return false;
     });
     begin = end;

@@ -18,7 +18,7 @@ bool IsOld(const api::AvoidedNode& node, WallTime now) { return !node.since || n
 std::vector<std::string> AvoidedNodes(const api::TrainingJobStatus& status, WallTime now) {
   std::vector<std::string> names;
   for (const api::AvoidedNode& node : status.avoided_nodes) {
-    if (!IsOld(node, now)) names.push_back(node.name);
+    if (!IsOld(node, now) && !node.may_return) names.push_back(node.name);
   }
   return names;
 }
@@ -31,10 +31,19 @@ const api::AvoidedNode* FindSuspicion(const api::TrainingJobStatus& status, cons
   return found == status.avoided_nodes.end() ? nullptr : &*found;
 }
 
+bool MaySuspectMore(const api::TrainingJobStatus& status, std::size_t added, WallTime now) {
+  const auto counting = std::count_if(status.avoided_nodes.begin(), status.avoided_nodes.end(),
+                                      [&](const auto& node) { return !IsOld(node, now); });
+  return static_cast<std::size_t>(counting) + added < kMostAvoidedNodes;
+}
+
 void AvoidNode(api::TrainingJobStatus& status, const NodeSuspicion& suspicion, WallTime now) {
   std::vector<api::AvoidedNode>& nodes = status.avoided_nodes;
+  const std::vector<std::string> avoided = AvoidedNodes(status, now);
+  const bool is_avoided = std::find(avoided.begin(), avoided.end(), suspicion.node) != avoided.end();
   std::erase_if(nodes, [&](const auto& node) { return node.name == suspicion.node || IsOld(node, now); });
-  nodes.insert(nodes.begin(), {suspicion.node, now, Truncate(suspicion.reason, kMaxReason)});
+  nodes.insert(nodes.begin(), {suspicion.node, now, Truncate(suspicion.reason, kMaxReason),
+                               suspicion.may_return && !is_avoided});
   if (nodes.size() > kMostAvoidedNodes) nodes.resize(kMostAvoidedNodes);
 }
 

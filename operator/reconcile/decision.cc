@@ -19,31 +19,31 @@ Decision Fail(std::string_view why, std::string message) {
       .mode = Mode::kFinished, .finish_as = condition::kFailed, .reason = why, .message = std::move(message)};
 }
 
-Rule IgnoreForeign(const Observed& observed, const PodGroups&) {
+Rule IgnoreForeign(const Observed& observed, const QueueState&) {
   const std::string& manager = observed.job.spec.managed_by;
   if (manager.empty() || manager == api::kManagedByLockstep) return std::nullopt;
   return Decision{.mode = Mode::kIgnore};
 }
 
-Rule Deleted(const Observed& observed, const PodGroups&) {
+Rule Deleted(const Observed& observed, const QueueState&) {
   if (!observed.job.metadata.deletion_timestamp) return std::nullopt;
   return Decision{.mode = Mode::kDelete};
 }
 
-Rule FinishedBefore(const Observed& observed, const PodGroups&) {
+Rule FinishedBefore(const Observed& observed, const QueueState&) {
   if (!api::IsFinished(observed.job.status.conditions)) return std::nullopt;
   return Decision{.mode = Mode::kFinished};
 }
 
 // A job that was never valid fails. Of one that was, the pods go on by the spec they were made from, and the
-// job goes on with them once its spec is valid again. To suspend it, its spec need not be.
-Rule Invalid(const Observed& observed, const PodGroups&) {
+// job goes on with them once its spec is valid again. To suspend or to evict it, its spec need not be.
+Rule Invalid(const Observed& observed, const QueueState& queue) {
   if (IsValid(observed)) return std::nullopt;
   const bool is_read = observed.violations.empty();
   const std::string_view why = is_read ? reason::kNotImplemented : reason::kInvalidSpec;
   std::string message = Join(is_read ? observed.unsupported : observed.violations, "; ");
   if (observed.job.status.observed_generation == 0) return Fail(why, std::move(message));
-  if (observed.job.spec.suspend) return std::nullopt;
+  if (observed.job.spec.suspend || queue.reason == reason::kEvicted) return std::nullopt;
   return Decision{.mode = Mode::kHold, .reason = why, .message = std::move(message)};
 }
 
@@ -52,9 +52,10 @@ bool ReachedTheEnd(const Observed& observed) {
   return observed.rendezvous.completed || std::any_of(observed.pods.begin(), observed.pods.end(), succeeded);
 }
 
-// One worker that came to the end speaks for the job: the others hold the same weights, and starting one
-// again would train from nothing. Those still running are given the time to leave.
-Rule Completed(const Observed& observed, const PodGroups&) {
+// One worker that came to the end speaks for the job: the others hold the same weights, and a program's comes
+// to it when the rendezvous says so. Starting one again would begin from nothing. Those still running are
+// given the time to leave.
+Rule Completed(const Observed& observed, const QueueState&) {
   if (!ReachedTheEnd(observed)) return std::nullopt;
   const auto leaving = [](const Pod& pod) { return pod.phase == PodPhase::kRunning; };
   const auto count = std::count_if(observed.pods.begin(), observed.pods.end(), leaving);
@@ -66,9 +67,17 @@ Rule Completed(const Observed& observed, const PodGroups&) {
                   .message = "training reached its end"};
 }
 
-Rule Suspended(const Observed& observed, const PodGroups&) {
+Rule Suspended(const Observed& observed, const QueueState&) {
   if (!observed.job.spec.suspend) return std::nullopt;
-  return Decision{.mode = Mode::kSuspend};
+  return Decision{
+      .mode = Mode::kSuspend, .reason = reason::kSuspendRequested, .message = "spec.suspend is true"};
+}
+
+Rule Queued(const Observed&, const QueueState& queue) {
+  if (!queue.is_asked || queue.admission) return std::nullopt;
+  return Decision{.mode = queue.is_unknown ? Mode::kHold : Mode::kSuspend,
+                  .reason = queue.reason,
+                  .message = queue.message};
 }
 
 std::optional<Seconds> UntilEndOf(const Observed& observed, std::optional<int64_t> limit) {
@@ -77,23 +86,27 @@ std::optional<Seconds> UntilEndOf(const Observed& observed, std::optional<int64_
   return Seconds(static_cast<double>(*limit)) - Seconds(observed.now - start);
 }
 
-Rule PastDeadline(const Observed& observed, const PodGroups&) {
+Rule PastDeadline(const Observed& observed, const QueueState&) {
   const auto& limit = observed.job.spec.run_policy.active_deadline_seconds;
   if (!limit || UntilEndOf(observed, limit) > Seconds(0)) return std::nullopt;
   return Fail(reason::kDeadlineExceeded,
               "active for longer than runPolicy.activeDeadlineSeconds, " + std::to_string(*limit));
 }
 
-bool HasMadeAStep(const Observed& observed) {
+// A program of the user's own tells of no steps: its first round counts.
+bool HasStarted(const Observed& observed) {
+  if (!observed.job.spec.training)
+    return api::IsTrue(observed.job.status.conditions, condition::kInitialized);
   const auto& progress = observed.job.status.progress;
   return observed.rendezvous.progress.step > 0 || (progress && progress->step > 0);
 }
 
-Rule PastStartupDeadline(const Observed& observed, const PodGroups&) {
+Rule PastStartupDeadline(const Observed& observed, const QueueState&) {
   const auto& limit = observed.job.spec.run_policy.startup_deadline_seconds;
-  if (!limit || HasMadeAStep(observed) || UntilEndOf(observed, limit) > Seconds(0)) return std::nullopt;
+  if (!limit || HasStarted(observed) || UntilEndOf(observed, limit) > Seconds(0)) return std::nullopt;
   const auto waiting = FindWaitingReason(observed);
-  return Fail(reason::kStartupDeadlineExceeded, "no step within runPolicy.startupDeadlineSeconds, " +
+  const std::string missing = observed.job.spec.training ? "no step" : "no round";
+  return Fail(reason::kStartupDeadlineExceeded, missing + " within runPolicy.startupDeadlineSeconds, " +
                                                     std::to_string(*limit) +
                                                     (waiting ? "; last: " + waiting->message : ""));
 }
@@ -101,7 +114,7 @@ Rule PastStartupDeadline(const Observed& observed, const PodGroups&) {
 std::optional<Seconds> UntilDeadline(const Observed& observed) {
   const api::RunPolicy& policy = observed.job.spec.run_policy;
   const auto active = UntilEndOf(observed, policy.active_deadline_seconds);
-  if (HasMadeAStep(observed)) return active;
+  if (HasStarted(observed)) return active;
   const auto startup = UntilEndOf(observed, policy.startup_deadline_seconds);
   return active && startup ? std::min(active, startup) : active ? active : startup;
 }
@@ -119,10 +132,10 @@ Decision Run(const Observed& observed, const PodGroups& groups) {
 
 }  // namespace
 
-Decision Decide(const Observed& observed, const PodGroups& groups) {
-  for (const auto rule : {IgnoreForeign, Deleted, FinishedBefore, Completed, Invalid, Suspended, PastDeadline,
-                          PastStartupDeadline}) {
-    if (Rule decision = rule(observed, groups)) return *std::move(decision);
+Decision Decide(const Observed& observed, const PodGroups& groups, const QueueState& queue) {
+  for (const auto rule : {IgnoreForeign, Deleted, FinishedBefore, Completed, Invalid, Suspended, Queued,
+                          PastDeadline, PastStartupDeadline}) {
+    if (Rule decision = rule(observed, queue)) return *std::move(decision);
   }
   return Run(observed, groups);
 }

@@ -9,6 +9,7 @@
 #include "operator/reconcile/gang_start.h"
 #include "operator/reconcile/observed.h"
 #include "operator/reconcile/pods.h"
+#include "operator/reconcile/queue.h"
 
 namespace lockstep::reconcile {
 
@@ -26,13 +27,13 @@ struct Decision {
   Mode mode = Mode::kRun;
   // Of kFinished, where this pass finishes it: Complete or Failed. Empty: it was before.
   std::string_view finish_as;
-  std::string_view reason;  // of api::reason: why it finishes, or is held
+  std::string_view reason;  // of api::reason: why it finishes, is suspended, or is held
   std::string message;
   FailureDecision failures;         // of kRun
   GangStart gang;                   // of kRun
   std::optional<Seconds> deadline;  // until the rule that waits for time may apply
 };
 
-[[nodiscard]] Decision Decide(const Observed& observed, const PodGroups& groups);
+[[nodiscard]] Decision Decide(const Observed& observed, const PodGroups& groups, const QueueState& queue);
 
 }  // namespace lockstep::reconcile

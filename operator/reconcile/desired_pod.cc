@@ -1,5 +1,6 @@
 #include "operator/reconcile/desired_pod.h"
 
+#include <algorithm>
 #include <string>
 
 #include "operator/reconcile/avoided_nodes.h"
@@ -26,12 +27,6 @@ Json Variable(const char* name, std::string value) { return {{"name", name}, {"v
 
 Json FromField(const char* name, const char* path) {
   return {{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", path}}}}}};
-}
-
-Json& ListIn(Json& object, const char* key) {
-  Json& list = object[key];
-  if (!list.is_array()) list = Json::array();
-  return list;
 }
 
 void SetDefault(Json& object, const char* key, Json value) {
@@ -65,6 +60,18 @@ void CompleteTrainer(Json& trainer, const api::TrainingJobSpec& spec, int32_t sl
   SetDefault(trainer, "terminationMessagePolicy", "FallbackToLogsOnError");
 }
 
+// Workers of one node would meet on the metrics' port: the scheduler must know of it. Of ports that are
+// listed the API server makes ports of the host by itself.
+void UseHostNetwork(Json& pod_spec, Json& trainer, int64_t metrics_port) {
+  pod_spec["hostNetwork"] = true;
+  SetDefault(pod_spec, "dnsPolicy", "ClusterFirstWithHostNet");  // or the rendezvous has no name
+  Json& ports = ListIn(trainer, "ports");
+  const bool is_listed = std::any_of(ports.begin(), ports.end(), [&](const Json& port) {
+    return port.value("containerPort", int64_t{0}) == metrics_port;
+  });
+  if (!is_listed) ports.push_back({{"containerPort", metrics_port}, {"hostPort", metrics_port}});
+}
+
 void AddVolumes(Json& pod_spec, const std::string& job) {
   Json& volumes = ListIn(pod_spec, "volumes");
   volumes.push_back({{"name", kConfigVolume}, {"configMap", {{"name", api::ConfigMapName(job)}}}});
@@ -89,7 +96,10 @@ void CompleteSpec(Json& pod_spec, const api::TrainingJob& job, int32_t slot) {
   KeepTogether(pod_spec, job);
   AddVolumes(pod_spec, job.metadata.name);
   for (Json& container : ListIn(pod_spec, "containers")) {
-    if (StringAt(container, {"name"}) == spec.worker.container_name) CompleteTrainer(container, spec, slot);
+    if (StringAt(container, {"name"}) != spec.worker.container_name) continue;
+    CompleteTrainer(container, spec, slot);
+    if (spec.network && spec.network->host_network)
+      UseHostNetwork(pod_spec, container, spec.observability.metrics_port);
   }
 }
 
@@ -109,6 +119,12 @@ Json Metadata(const api::TrainingJob& job, int32_t slot) {
 }
 
 }  // namespace
+
+Json& ListIn(Json& object, const char* key) {
+  Json& list = object[key];
+  if (!list.is_array()) list = Json::array();
+  return list;
+}
 
 Json DesiredPod(const api::TrainingJob& job, int32_t slot, const std::vector<std::string>& avoided) {
   const Json* spec = FindJson(job.spec.worker.pod_template, {"spec"});

@@ -13,4 +13,7 @@ namespace lockstep::reconcile {
 [[nodiscard]] Json DesiredPod(const api::TrainingJob& job, int32_t slot,
                               const std::vector<std::string>& avoided = {});
 
+// The list under a key, made where there is none.
+Json& ListIn(Json& object, const char* key);
+
 }  // namespace lockstep::reconcile

@@ -86,14 +86,17 @@ class Decider {
 
   // False where it is no matter for the pod.
   bool FollowFault(const Pod& pod, const NodeFault& fault) {
-    const NodeSuspicion suspicion{pod.node, fault.reason};
+    const auto& policy = job_.spec.health_policy.node_fault;
+    const NodeSuspicion suspicion{pod.node, fault.reason,
+                                  policy && policy->action == api::HealthAction::kRestart};
     const api::AvoidedNode* known = FindSuspicion(job_.status, suspicion);
-    const bool is_news = known == nullptr && MaySuspectMore();
+    // More than the status holds would push each other out of it, and their pods would go again and again.
+    const bool is_news =
+        known == nullptr && MaySuspectMore(job_.status, decision_.suspects.size(), observed_.now);
     if (is_news) {
       decision_.suspects.push_back(suspicion);
       decision_.notes.push_back("pod " + pod.name + " on node " + pod.node + ": " + fault.reason);
     }
-    const auto& policy = job_.spec.health_policy.node_fault;
     if (policy && policy->action == api::HealthAction::kReport) return false;
     if (fault.is_lost) {
       decision_.lost.push_back({.pod_uid = pod.uid, .reason = fault.reason, .node = pod.node});
@@ -104,12 +107,6 @@ class Decider {
     }
     decision_.to_delete.push_back(pod);
     return true;
-  }
-
-  // More nodes at fault than the status holds would push each other out of it, and their pods would go again
-  // and again.
-  bool MaySuspectMore() const {
-    return AvoidedNodes(job_.status, observed_.now).size() + decision_.suspects.size() < kMostAvoidedNodes;
   }
 
   bool IsCharged(const Pod& pod) const {

@@ -18,6 +18,11 @@ std::string_view PermanentReason(int exit_code) {
   }
 }
 
+std::optional<int> MeaningOf(const Pod& pod) {
+  if (!pod.exit_code) return std::nullopt;
+  return protocol::MeaningOf(*pod.exit_code, pod.runs_program);
+}
+
 std::string MessageOf(const Pod& pod) {
   std::string message = "pod " + pod.name;
   if (pod.exit_code) message += ": exit code " + std::to_string(*pod.exit_code);
@@ -74,8 +79,8 @@ Failure FailureOf(const Pod& pod) {
   Failure failure{.exit_code = pod.exit_code, .conditions = pod.conditions};
   if (WasToldToGo(pod)) {
     failure.cause = api::FailureCause::kPreemption;
-  } else if (pod.exit_code) {
-    failure.cause = api::EnumFromName<api::FailureCause>(protocol::CauseOf(*pod.exit_code))
+  } else if (const auto meaning = MeaningOf(pod)) {
+    failure.cause = api::EnumFromName<api::FailureCause>(protocol::CauseOf(*meaning))
                         .value_or(api::FailureCause::kInfrastructure);
   }
   return failure;
@@ -101,13 +106,14 @@ FailureVerdict JudgeFailure(const Pod& pod, const api::FailurePolicy& policy) {
     FollowRule(*rule, verdict);
   } else if (WasToldToGo(pod)) {
     verdict.remedy = Remedy::kForgive;
-  } else if (pod.exit_code && protocol::IsPermanent(*pod.exit_code)) {
+  } else if (const auto meaning = MeaningOf(pod); meaning && protocol::IsPermanent(*meaning)) {
     verdict.remedy = Remedy::kFailJob;
-    verdict.reason = PermanentReason(*pod.exit_code);
+    verdict.reason = PermanentReason(*meaning);
   } else {
     // Among these are the pods in which ranks failed failurePolicy.inPlaceLimit times without a step between.
-    verdict.suspects_node =
-        failure.cause == api::FailureCause::kInfrastructure || failure.cause == api::FailureCause::kHang;
+    // A program of the user's own that fails says nothing about its node.
+    verdict.suspects_node = !pod.runs_program && (failure.cause == api::FailureCause::kInfrastructure ||
+                                                  failure.cause == api::FailureCause::kHang);
   }
   return verdict;
 }

@@ -23,7 +23,7 @@ void LogActions(const std::string& key, const Plan& plan) {
   std::map<std::string, int64_t> counts;  // a job of a thousand pods is one line, not a thousand
   for (const PlannedAction& entry : plan.actions) {
     static constexpr std::array<std::string_view, std::variant_size_v<Action>> kNames = {
-        "add finalizer", "apply object", "delete object", "mark pod",
+        "add finalizer", "apply object", "delete object", "patch status",    "mark pod",
         "delete pod",    "create pod",   "delete job",    "remove finalizer"};
     ++counts[std::string(kNames.at(entry.action.index())) + ": " + entry.reason];
   }

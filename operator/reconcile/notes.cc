@@ -39,7 +39,7 @@ std::vector<EventNote> NotesOfConditions(const api::TrainingJobStatus& before,
     if (now.status == api::ConditionStatus::kTrue) {
       notes.push_back({is_straggler || IsWarning(now.type), now.reason, "Reconcile", now.message});
     } else if (now.type == condition::kSuspended && old != nullptr) {
-      notes.push_back({false, now.reason, "Reconcile", "spec.suspend is false"});
+      notes.push_back({false, now.reason, "Reconcile", "its pods may run"});
     }
   }
   return notes;

@@ -5,6 +5,7 @@
 
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/owned_objects.h"
+#include "operator/reconcile/queue.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/training_job_json.h"
 #include "runtime/common/api/unsupported.h"
@@ -39,6 +40,37 @@ Json SlimOwned(Json object) {
   return mask.Apply(std::move(object));
 }
 
+Json SlimWorkload(Json workload) {
+  static const kube::FieldMask mask{{"metadata", "name"},
+                                    {"metadata", "namespace"},
+                                    {"metadata", "uid"},
+                                    {"metadata", "resourceVersion"},
+                                    {"metadata", "labels"},
+                                    {"metadata", "ownerReferences"},
+                                    {"metadata", "annotations", kAnnotationQueued},
+                                    {"metadata", "annotations", kAnnotationSuspended},
+                                    {"status", "conditions"},
+                                    {"status", "admission"},
+                                    {"status", "admissionChecks"}};
+  return mask.Apply(std::move(workload));
+}
+
+Json SlimFlavor(Json flavor) {
+  static const kube::FieldMask mask{
+      {"metadata", "name"}, {"metadata", "resourceVersion"}, {"spec", "nodeLabels"}, {"spec", "tolerations"}};
+  return mask.Apply(std::move(flavor));
+}
+
+std::map<std::string, Json> FlavorsOfJob(const Observed& observed, const kube::Store& store) {
+  std::map<std::string, Json> flavors;
+  const auto workload = observed.owned.find(KeyOfKind(kWorkloads));
+  if (workload == observed.owned.end()) return flavors;
+  for (const std::string& name : FlavorsOf(workload->second)) {
+    if (const kube::Object flavor = store.Get({"", name})) flavors.emplace(name, *flavor);
+  }
+  return flavors;
+}
+
 // Where no node answers it is the control plane that is in trouble, and nothing is known.
 std::optional<std::map<std::string, Node>> NodesOf(const std::vector<Pod>& pods, const kube::Store& store) {
   std::map<std::string, Node> nodes;
@@ -62,12 +94,14 @@ std::optional<std::map<std::string, Node>> NodesOf(const std::vector<Pod>& pods,
 Caches::Caches()
     : jobs(WithoutManagedFields),
       pods(SlimPod, kube::ControllerUidOf),
-      nodes([](Json node) { return NodeFields().Apply(std::move(node)); }) {
+      nodes([](Json node) { return NodeFields().Apply(std::move(node)); }),
+      flavors(SlimFlavor) {
   for (const kube::Resource& resource : kOwnedKinds) AddOwned(resource);
 }
 
 void Caches::AddOwned(const kube::Resource& resource) {
-  owned.try_emplace(KeyOfKind(resource), SlimOwned, kube::ControllerUidOf);
+  owned.try_emplace(KeyOfKind(resource), resource == kWorkloads ? SlimWorkload : SlimOwned,
+                    kube::ControllerUidOf);
 }
 
 protocol::JobIdentity IdentityOf(const api::TrainingJob& job) {
@@ -85,6 +119,10 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   if (observed.violations.empty()) observed.violations = api::Validate(observed.job);
   for (const auto& field : api::FindUnsupported(observed.job.spec))
     observed.unsupported.push_back(field.ToString());
+  if (!observed.job.spec.training && settings.launcher_image.empty()) {
+    observed.unsupported.emplace_back(
+        "spec.training: is required, for this operator runs without --launcher-image");
+  }
   const std::string& uid = observed.job.metadata.uid;
   for (const kube::Object& pod : caches.pods.ByIndex(uid)) {
     observed.pods.push_back(PodFromJson(*pod, observed.job.spec.worker.container_name));
@@ -95,6 +133,8 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   for (const kube::Resource& resource : kGangKinds) {
     if (caches.owned.contains(KeyOfKind(resource))) observed.served.insert(KeyOfKind(resource));
   }
+  if (caches.owned.contains(KeyOfKind(kWorkloads))) observed.served.insert(KeyOfKind(kWorkloads));
+  observed.flavors = FlavorsOfJob(observed, caches.flavors);
   observed.nodes = NodesOf(observed.pods, caches.nodes);
   observed.rendezvous = rendezvous.View(IdentityOf(observed.job));
   observed.settings = settings;

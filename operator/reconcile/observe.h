@@ -18,7 +18,8 @@ struct Caches {
   kube::Store jobs;
   kube::Store pods;
   kube::Store nodes;
-  // By KeyOfKind: kOwnedKinds, and of kGangKinds those that are served.
+  kube::Store flavors;  // of Kueue
+  // By KeyOfKind: kOwnedKinds, and of kGangKinds and kWorkloads those that are served.
   std::map<std::string, kube::Store> owned;
 
   // Before the first reader.

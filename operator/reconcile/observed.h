@@ -19,7 +19,9 @@ namespace lockstep::reconcile {
 // What the operator was started with and jobs need to know.
 struct ClusterSettings {
   std::string rendezvous_url;
-  std::string ca_pem;  // empty: plain HTTP, for development
+  std::string ca_pem;                // empty: plain HTTP, for development
+  std::string launcher_image;        // holds `lockstep`, for pods whose image does not; empty: there is none
+  std::string launcher_pull_policy;  // empty: Kubernetes' default
 };
 
 struct Observed {
@@ -29,8 +31,9 @@ struct Observed {
   std::vector<Pod> pods;                 // owned by this job by uid
   // Of its pods, by name; absent where nothing is known of nodes.
   std::optional<std::map<std::string, Node>> nodes;
-  std::map<std::string, Json> owned;  // objects beside the pods, by KeyOfKind
-  std::set<std::string> served;       // of kGangKinds, by KeyOfKind
+  std::map<std::string, Json> owned;    // objects beside the pods, by KeyOfKind
+  std::set<std::string> served;         // of kGangKinds and kWorkloads, by KeyOfKind
+  std::map<std::string, Json> flavors;  // of Kueue that the job was given, by name
   rendezvous::RendezvousView rendezvous;
   ClusterSettings settings;
   WallTime now{};

@@ -56,7 +56,9 @@ Json AutoscalerOf(const api::TrainingJob& job) {
 }  // namespace
 
 std::string KeyOfKind(const kube::Resource& resource) {
-  return std::string(resource.plural) + (resource.group.empty() ? "" : ".") + std::string(resource.group);
+  const std::string group(resource.group);
+  return std::string(resource.plural) + "." + std::string(resource.version) + (group.empty() ? "" : ".") +
+         group;
 }
 
 bool HasOwnAccount(const api::TrainingJob& job) {

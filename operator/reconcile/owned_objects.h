@@ -24,12 +24,14 @@ inline constexpr kube::Resource kAutoscalers{"autoscaling", "v2", "horizontalpod
 inline constexpr std::array kOwnedKinds = {kube::kServices,  kube::kConfigMaps,  kServiceAccounts,
                                            kNetworkPolicies, kDisruptionBudgets, kAutoscalers};
 
-// "podgroups.scheduling.x-k8s.io": how the kinds of a job's objects are told apart in maps.
+// "podgroups.v1alpha1.scheduling.x-k8s.io", as kubectl writes it: how the kinds of a job's objects are told
+// apart in maps.
 [[nodiscard]] std::string KeyOfKind(const kube::Resource& resource);
 
 struct OwnedObject {
   kube::Resource resource;
   Json object;
+  bool is_immutable = false;  // the API server refuses changes: it stays as it was made
 };
 
 // All that the job wants now.

@@ -8,9 +8,11 @@
 #include "operator/reconcile/desired_pod.h"
 #include "operator/reconcile/force_delete.h"
 #include "operator/reconcile/gang.h"
+#include "operator/reconcile/launcher.h"
 #include "operator/reconcile/notes.h"
 #include "operator/reconcile/plan_objects.h"
 #include "operator/reconcile/progress.h"
+#include "operator/reconcile/queue.h"
 #include "operator/reconcile/rollout.h"
 #include "operator/reconcile/status.h"
 #include "operator/reconcile/waiting.h"
@@ -82,12 +84,16 @@ void PlanFinished(const Observed& observed, const api::TrainingJobStatus& status
   }
 }
 
-void CreateMissing(const Observed& observed, const PodGroups& groups, Actions& actions) {
+void CreateMissing(const Observed& observed, const PodGroups& groups, const QueueState& queue,
+                   Actions& actions) {
+  const bool in_gang = JoinsGang(observed);
   const std::vector<std::string> avoided = AvoidedNodes(observed.job.status, observed.now);
   for (int32_t slot = 0; slot < observed.job.spec.pod_count(); ++slot) {
     if (groups.slots.contains(slot) || IsGivenUp(observed.job, slot)) continue;
     Json pod = DesiredPod(observed.job, slot, avoided);
-    JoinGang(pod, observed.job, observed.served);
+    if (in_gang) JoinGang(pod, observed.job, observed.served);
+    if (queue.admission) JoinQueue(pod, *queue.admission);
+    AddLauncher(pod, observed.job, observed.settings);
     actions.push_back({CreatePod{std::move(pod)}, "the slot is free"});
   }
 }
@@ -102,11 +108,13 @@ void DeleteOthers(const PodGroups& groups, const FailureDecision& failures, Acti
       "failurePolicy.restartStrategy is Recreate", actions);
 }
 
-void PlanRun(const Observed& observed, const PodGroups& groups, const Decision& decision, Actions& actions) {
+void PlanRun(const Observed& observed, const PodGroups& groups, const Decision& decision,
+             const QueueState& queue, Actions& actions) {
   const FailureDecision& failures = decision.failures;
   const GangStart& gang = decision.gang;
   if (!HasFinalizer(observed.job)) actions.push_back({AddFinalizer{}, "pods must be gone before the job is"});
   PlanObjects(observed, actions);
+  if (GangIsOutdated(observed)) return DeletePods(observed.pods, Any, "the gang has another size", actions);
   for (const Pod& pod : failures.to_mark) {
     actions.push_back(
         {MarkPod{pod.name, pod.resource_version, failures.attempt}, "its failure costs an attempt"});
@@ -130,7 +138,7 @@ void PlanRun(const Observed& observed, const PodGroups& groups, const Decision& 
       actions.push_back({DeletePod{pod.name, pod.uid}, "spec.worker.template has changed"});
     }
   }
-  CreateMissing(observed, groups, actions);
+  CreateMissing(observed, groups, queue, actions);
 }
 
 std::optional<Seconds> PlanForceDeletions(const Observed& observed, Actions& actions) {
@@ -192,23 +200,21 @@ std::optional<std::chrono::milliseconds> NextLook(const Observed& observed, cons
   return std::chrono::ceil<std::chrono::milliseconds>(*next);
 }
 
-}  // namespace
-
-Plan MakePlan(const Observed& observed) {
+Plan PlanOf(const Observed& observed, const QueueState& queue) {
   const PodGroups groups = GroupPods(observed.pods, observed.job.spec.pod_count());
-  const Decision decision = Decide(observed, groups);
+  const Decision decision = Decide(observed, groups, queue);
   Plan plan;
   plan.ignored = decision.mode == Mode::kIgnore;
   if (plan.ignored) return plan;
-  plan.status = MakeStatus(observed, groups, decision);
+  plan.status = MakeStatus(observed, groups, decision, queue);
   switch (decision.mode) {
     case Mode::kDelete: PlanDelete(observed, plan.actions); break;
     case Mode::kFinished:
       // That it has finished is written before its pods go: without them nothing would say so after a crash.
       if (decision.finish_as.empty()) PlanFinished(observed, plan.status, plan);
       break;
-    case Mode::kSuspend: DeletePods(observed.pods, Any, "spec.suspend is true", plan.actions); break;
-    case Mode::kRun: PlanRun(observed, groups, decision, plan.actions); break;
+    case Mode::kSuspend: DeletePods(observed.pods, Any, decision.message, plan.actions); break;
+    case Mode::kRun: PlanRun(observed, groups, decision, queue, plan.actions); break;
     case Mode::kDrain:
     case Mode::kHold:
     case Mode::kIgnore: break;
@@ -218,6 +224,23 @@ Plan MakePlan(const Observed& observed) {
   PlanRendezvous(observed, decision.mode, plan);
   plan.events = MakeNotes(observed, decision, plan);
   plan.requeue_after = NextLook(observed, decision, plan.status, next_force);
+  return plan;
+}
+
+// Its Workload is made from the spec, all the rest from what was admitted of it.
+Observed AsAdmitted(Observed observed, const Admission& admission) {
+  observed.job.spec = AsAdmitted(std::move(observed.job.spec), admission);
+  return observed;
+}
+
+}  // namespace
+
+Plan MakePlan(const Observed& observed) {
+  const QueueState queue = QueueStateOf(observed);
+  Plan plan =
+      queue.admission ? PlanOf(AsAdmitted(observed, *queue.admission), queue) : PlanOf(observed, queue);
+  if (!plan.ignored && !observed.job.metadata.deletion_timestamp)
+    PlanQueue(observed, queue, plan.status, plan.actions);
   return plan;
 }
 

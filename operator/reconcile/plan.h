@@ -17,7 +17,7 @@ namespace lockstep::reconcile {
 
 struct AddFinalizer {};
 struct RemoveFinalizer {};
-// One of kOwnedKinds or kGangKinds.
+// One of kOwnedKinds, kGangKinds or kWorkloads.
 struct ApplyObject {
   kube::Resource resource;
   Json object;
@@ -26,6 +26,13 @@ struct DeleteObject {
   kube::Resource resource;
   std::string name;
   std::string uid;
+};
+// Of an object that is ours while its status is another's: only this very version of it.
+struct PatchStatus {
+  kube::Resource resource;
+  std::string name;
+  std::string resource_version;
+  Json status;
 };
 struct CreatePod {
   Json object;
@@ -47,8 +54,8 @@ struct DeleteJob {
   std::string uid;
   std::string resource_version;
 };
-using Action = std::variant<AddFinalizer, ApplyObject, DeleteObject, MarkPod, DeletePod, CreatePod, DeleteJob,
-                            RemoveFinalizer>;
+using Action = std::variant<AddFinalizer, ApplyObject, DeleteObject, PatchStatus, MarkPod, DeletePod,
+                            CreatePod, DeleteJob, RemoveFinalizer>;
 
 struct PlannedAction {
   Action action;

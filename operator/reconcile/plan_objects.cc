@@ -30,6 +30,12 @@ void PlanObjects(const Observed& observed, std::vector<PlannedAction>& actions) 
     const auto found = observed.owned.find(KeyOfKind(desired.resource));
     const bool exists = found != observed.owned.end();
     if (exists && IsAsDesired(desired, found->second)) continue;
+    if (exists && desired.is_immutable) {
+      if (observed.pods.empty())
+        Delete(observed, desired.resource, "the job wants another " + std::string(desired.resource.kind),
+               actions);
+      continue;
+    }
     const std::string kind(desired.resource.kind);
     actions.push_back({ApplyObject{desired.resource, std::move(desired.object)},
                        "the " + kind + (exists ? " is not as the job wants it" : " is missing")});

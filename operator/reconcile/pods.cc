@@ -66,6 +66,7 @@ bool IsStuck(const std::string& reason) {
 void ReadContainers(const Json& json, const std::string& container, Pod& pod) {
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
     for (const Json& status : ListAt(json, {"status", list})) {
+      if (StringAt(status, {"name"}) == api::kLauncherContainer) pod.runs_program = true;
       const std::string waiting = StringAt(status, {"state", "waiting", "reason"});
       if (pod.waiting_reason.empty() && IsStuck(waiting)) {
         pod.waiting_reason = waiting;

@@ -61,11 +61,19 @@ void SetFinished(Conditions& set, const Decision& decision) {
   }
 }
 
-void SetSuspended(Conditions& set) {
-  set.True(condition::kSuspended, reason::kSuspendRequested, "spec.suspend is true");
+void SetQueue(const QueueState& queue, const Decision& decision, Conditions& set) {
+  if (!queue.is_asked) return set.Clear(condition::kQuotaReserved, reason::kResumed);
+  if (decision.reason == reason::kSuspendRequested)
+    return set.Clear(condition::kQuotaReserved, decision.reason);
+  if (queue.admission) return set.True(condition::kQuotaReserved, reason::kAdmitted);
+  set.False(condition::kQuotaReserved, queue.reason, queue.message);
+}
+
+void SetSuspended(const Decision& decision, Conditions& set) {
+  set.True(condition::kSuspended, decision.reason, decision.message);
   for (const auto type : {condition::kScheduled, condition::kInitialized, condition::kProgressing,
                           condition::kRestarting, condition::kDegraded, condition::kStalled}) {
-    set.Clear(type, reason::kSuspendRequested);
+    set.Clear(type, decision.reason);
   }
 }
 
@@ -90,7 +98,9 @@ void SetStalled(const std::optional<WaitingReason>& waiting, Conditions& set) {
 
 void SetProgressing(const Observed& observed, const std::optional<WaitingReason>& waiting, Conditions& set) {
   const rendezvous::RendezvousView& view = observed.rendezvous;
-  const bool makes_steps = view.world_size > 0 && view.progress.step > 0 && view.progress.round == view.round;
+  // A program of the user's own tells of no steps, but of the round in which it runs.
+  const bool has_begun = view.progress.step > 0 || !observed.job.spec.training;
+  const bool makes_steps = view.world_size > 0 && has_begun && view.progress.round == view.round;
   if (makes_steps || view.completed) return set.True(condition::kProgressing, reason::kTraining);
   if (waiting) return set.False(condition::kProgressing, waiting->reason, waiting->message);
   if (view.world_size > 0)
@@ -197,8 +207,8 @@ void ApplyFailures(const Observed& observed, const FailureDecision& failures,
 
 }  // namespace
 
-api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& groups,
-                                  const Decision& decision) {
+api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& groups, const Decision& decision,
+                                  const QueueState& queue) {
   api::TrainingJobStatus status = observed.job.status;
   if (decision.mode == Mode::kIgnore || decision.mode == Mode::kDelete) return status;
   status.observed_generation = observed.job.metadata.generation;
@@ -214,9 +224,10 @@ api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& gro
   }
   Conditions set(observed, status);
   if (decision.mode == Mode::kFinished) SetFinished(set, decision);
-  if (decision.mode == Mode::kSuspend) SetSuspended(set);
+  if (decision.mode == Mode::kSuspend) SetSuspended(decision, set);
   if (decision.mode == Mode::kHold) set.True(condition::kStalled, decision.reason, decision.message);
   if (decision.mode == Mode::kRun || decision.mode == Mode::kDrain) SetRunning(observed, groups, set);
+  if (decision.mode == Mode::kRun || decision.mode == Mode::kSuspend) SetQueue(queue, decision, set);
   if (status.rendezvous && (decision.mode == Mode::kFinished || decision.mode == Mode::kSuspend)) {
     status.rendezvous->world_size = 0;
   }

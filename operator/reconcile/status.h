@@ -7,7 +7,7 @@
 namespace lockstep::reconcile {
 
 [[nodiscard]] api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& groups,
-                                                const Decision& decision);
+                                                const Decision& decision, const QueueState& queue);
 
 // The status for a pass whose pod the API server refused: Failed where the template can never be accepted,
 // else waiting, with the server's words.

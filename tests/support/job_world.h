@@ -48,7 +48,7 @@ class JobWorld {
   // The objects beside the pods as they should be.
   JobWorld& SyncObjects() {
     observed_.owned.clear();
-    for (auto& [resource, object] : reconcile::DesiredOwnedObjects(observed_.job, observed_.settings)) {
+    for (auto& [resource, object, _] : reconcile::DesiredOwnedObjects(observed_.job, observed_.settings)) {
       observed_.owned.emplace(reconcile::KeyOfKind(resource), std::move(object));
     }
     return *this;

@@ -20,6 +20,9 @@ inline std::string TextOf(const reconcile::Action& action) {
     std::string operator()(const reconcile::DeleteObject& a) const {
       return "delete " + std::string(a.resource.kind);
     }
+    std::string operator()(const reconcile::PatchStatus& a) const {
+      return "patch status of " + std::string(a.resource.kind);
+    }
     std::string operator()(const reconcile::CreatePod& a) const {
       return "create " + StringAt(a.object, {"metadata", "name"});
     }

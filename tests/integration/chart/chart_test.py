@@ -35,12 +35,15 @@ JOB_RIGHTS = {
     ("networking.k8s.io", "networkpolicies", "create delete get list patch watch", ""),
     ("policy", "poddisruptionbudgets", "create delete get list patch watch", ""),
     ("autoscaling", "horizontalpodautoscalers", "create delete get list patch watch", ""),
+    ("scheduling.k8s.io", "podgroups", "create delete get list patch watch", ""),
     ("scheduling.x-k8s.io", "podgroups", "create delete get list patch watch", ""),
     ("scheduling.volcano.sh", "podgroups", "create delete get list patch watch", ""),
+    ("kueue.x-k8s.io", "workloads", "create delete get list patch watch", ""),
+    ("kueue.x-k8s.io", "workloads/status", "get patch", ""),
     ("", "events", "create patch", ""),
     ("events.k8s.io", "events", "create patch", ""),
 }
-NODE_RIGHTS = {("", "nodes", "get list watch", "")}
+CLUSTER_RIGHTS = {("", "nodes", "get list watch", ""), ("kueue.x-k8s.io", "resourceflavors", "get list watch", "")}
 REVIEW_RIGHTS = {("authentication.k8s.io", "tokenreviews", "create", "")}
 RELEASE_RIGHTS = {
     ("coordination.k8s.io", "leases", "create", ""),
@@ -179,7 +182,7 @@ class Definition(unittest.TestCase):
 class Rights(unittest.TestCase):
     def test_whole_cluster(self):
         self.assertEqual(bound_rights(render()),
-                         in_scope("*", JOB_RIGHTS, NODE_RIGHTS, REVIEW_RIGHTS) | in_scope("ml-system", RELEASE_RIGHTS))
+                         in_scope("*", JOB_RIGHTS, CLUSTER_RIGHTS, REVIEW_RIGHTS) | in_scope("ml-system", RELEASE_RIGHTS))
 
     def test_one_namespace_needs_only_token_reviews_from_the_cluster(self):
         self.assertEqual(bound_rights(render({"watchNamespace": "team-a"})),
@@ -243,7 +246,9 @@ class OperatorPod(unittest.TestCase):
         self.assertEqual(container["args"], [
             "--leader-elect", "--lease-name=lockstep-leader", "--namespace=$(POD_NAMESPACE)",
             "--metrics-address=0.0.0.0:8080", "--rendezvous-address=0.0.0.0:29400",
-            "--rendezvous-url=https://lockstep-rendezvous.ml-system.svc:29400", "--tls-secret=lockstep-rendezvous-tls"])
+            "--rendezvous-url=https://lockstep-rendezvous.ml-system.svc:29400", "--tls-secret=lockstep-rendezvous-tls",
+            "--launcher-image=localhost/lockstep-operator:0.1.0",
+            "--launcher-pull-policy=IfNotPresent"])
         self.assertEqual([e["name"] for e in container["env"]], ["POD_NAME", "POD_NAMESPACE"])
         self.assertEqual({p["name"]: p["containerPort"] for p in container["ports"]}, {"metrics": 8080, "rendezvous": 29400})
         self.assertEqual(container["livenessProbe"]["httpGet"], {"path": "/healthz", "port": "metrics"})
@@ -263,6 +268,11 @@ class OperatorPod(unittest.TestCase):
             with self.subTest(image):
                 container = operator_pod(render({"image": image}))["spec"]["containers"][0]
                 self.assertEqual(container["image"], expected)
+                self.assertIn(f"--launcher-image={expected}", container["args"])
+
+    def test_programs_may_be_started_by_another_image(self):
+        arguments = operator_pod(render({"launcherImage": "mirror/lockstep:1"}))["spec"]["containers"][0]["args"]
+        self.assertIn("--launcher-image=mirror/lockstep:1", arguments)
 
     def test_is_scraped_unless_that_is_switched_off(self):
         annotations = operator_pod(render())["metadata"]["annotations"]

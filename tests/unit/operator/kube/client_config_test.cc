@@ -64,6 +64,14 @@ TEST_F(ClientConfigTest, TakesFilesRelativeToTheKubeconfig) {
   EXPECT_EQ(config->endpoint.token_file, "/abs/token");
 }
 
+TEST_F(ClientConfigTest, KnowsTheProxyAndTheNameInTheServersCertificate) {
+  const auto config =
+      Load(Kubeconfig("proxy-url: 'http://proxy:3128', tls-server-name: api.internal", "token: t"));
+  ASSERT_TRUE(config.ok()) << config.error().ToString();
+  EXPECT_EQ(config->endpoint.proxy_url, "http://proxy:3128");
+  EXPECT_EQ(config->endpoint.server_name, "api.internal");
+}
+
 TEST_F(ClientConfigTest, ReadsTheCommandThatSaysWhoWeAre) {
   const auto config = Load(
       Kubeconfig("x: y",
@@ -85,6 +93,8 @@ TEST_F(ClientConfigTest, NamesWhatItCannotUse) {
       {Kubeconfig("x: y", "exec: {apiVersion: client.authentication.k8s.io/v1}"), "", "command is missing"},
       {Kubeconfig("x: y", "username: u, password: p"), "", "user.username is not supported"},
       {Kubeconfig("insecure-skip-tls-verify: true", "token: t"), "", "insecure-skip-tls-verify"},
+      {Kubeconfig("proxy-url: 'socks5://p:1'", "token: t"), "", "cluster.proxy-url must be http://"},
+      {Kubeconfig("proxy-url: 'http://me:secret@p:1'", "token: t"), "", "cluster.proxy-url must be http://"},
       {Kubeconfig("x: y", "token: t"), "other", "no context is named \"other\""},
       {Kubeconfig("x: y", "token: t"), "lost", "no cluster is named \"nowhere\""},
       {Kubeconfig("certificate-authority-data: '***'", "token: t"), "", "not valid base64"},

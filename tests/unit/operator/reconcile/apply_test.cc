@@ -50,7 +50,7 @@ TEST_F(ApplyTest, WritesAndLearnsWhatItWrote) {
                                  {CreatePod{PodOwnedBy(own_uid(), 0)}, ""}});
   ASSERT_FALSE(applied.error.has_value()) << applied.error->ToString();
   EXPECT_EQ(caches_.pods.ByIndex(own_uid()).size(), 1U);
-  EXPECT_EQ(caches_.owned.at("services").ByIndex(own_uid()).size(), 1U);
+  EXPECT_EQ(caches_.owned.at("services.v1").ByIndex(own_uid()).size(), 1U);
   EXPECT_EQ((*caches_.jobs.Get({"team", "job"}))["metadata"]["finalizers"][0], api::kFinalizer);
 }
 

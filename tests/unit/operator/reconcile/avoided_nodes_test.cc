@@ -24,6 +24,17 @@ TEST(AvoidedNodes, AreRememberedForAnHourSinceTheLastReason) {
   EXPECT_EQ(status.avoided_nodes.size(), 1U) << "what is old goes with the next write";
 }
 
+TEST(AvoidedNodes, AreNotThoseThatAreOnlyNoted) {
+  api::TrainingJobStatus status;
+  AvoidNode(status, {"a", "ill", true}, kNow);
+  EXPECT_THAT(AvoidedNodes(status, kNow), IsEmpty());
+  EXPECT_NE(FindSuspicion(status, {"a", "ill"}), nullptr);
+  AvoidNode(status, {"a", "failed"}, kNow);
+  EXPECT_THAT(AvoidedNodes(status, kNow), ElementsAre("a"));
+  AvoidNode(status, {"a", "ill", true}, kNow);
+  EXPECT_THAT(AvoidedNodes(status, kNow), ElementsAre("a")) << "a weaker reason does not clear it";
+}
+
 TEST(AvoidedNodes, AreLimitedToTheNewest) {
   api::TrainingJobStatus status;
   for (int i = 0; i < 66; ++i) AvoidNode(status, {"node-" + std::to_string(i), "failed"}, kNow);

@@ -61,6 +61,20 @@ TEST(DesiredPod, AddsWhatAWorkerNeedsAndKeepsWhatTheUserWrote) {
   EXPECT_EQ(Named(trainer["volumeMounts"], "lockstep-config")["mountPath"], "/etc/lockstep");
 }
 
+TEST(DesiredPod, TellsTheSchedulerOfItsPortInTheNetworkOfTheNode) {
+  api::TrainingJob job = JobWorld().observed().job;
+  EXPECT_EQ(FindJson(DesiredPod(job, 0, {}), {"spec", "hostNetwork"}), nullptr);
+  job.spec.network = api::NetworkSpec{.host_network = true, .network_policy = api::NetworkPolicy::kNone};
+  const Json pod = DesiredPod(job, 0, {});
+  EXPECT_EQ(pod["spec"]["hostNetwork"], true);
+  EXPECT_EQ(pod["spec"]["dnsPolicy"], "ClusterFirstWithHostNet");
+  EXPECT_EQ(pod["spec"]["containers"][0]["ports"],
+            *ParseJson(R"([{"containerPort": 9400, "hostPort": 9400}])"));
+  const Json listed = *ParseJson(R"([{"name": "metrics", "containerPort": 9400}])");
+  job.spec.worker.pod_template["spec"]["containers"][0]["ports"] = listed;
+  EXPECT_EQ(DesiredPod(job, 0, {})["spec"]["containers"][0]["ports"], listed) << "or it would be there twice";
+}
+
 TEST(DesiredPod, FollowsAnotherTerminationLog) {
   JobWorld world;
   world.observed().job.spec.worker.pod_template["spec"]["containers"][0]["terminationMessagePath"] =

@@ -218,6 +218,22 @@ TEST(NodeFaults, LeaveAPodThatFoundNoOtherPlace) {
   EXPECT_EQ(Pass(world).status, plan.status) << "and nothing is written";
 }
 
+TEST(NodeFaults, RestartPodsOnceWhereverThereIsRoom) {
+  JobWorld world = WorldWithABadNode(api::HealthAction::kRestart);
+  EXPECT_THAT(ActionsOf(Pass(world)), IsEmpty()) << "the status first";
+  EXPECT_THAT(ActionsOf(Pass(world)), ElementsAre("delete job-worker-1"));
+  Vanish(world, "job-worker-1");
+  const Plan plan = Pass(world);
+  ASSERT_THAT(ActionsOf(plan), ElementsAre("create job-worker-1"));
+  EXPECT_EQ(
+      FindJson(std::get<CreatePod>(plan.actions[0].action).object, {"spec", "affinity", "nodeAffinity"}),
+      nullptr);
+  world.observed().now += std::chrono::seconds(30);
+  world.Running(1);
+  world.observed().pods.back().created = world.observed().now;
+  EXPECT_THAT(ActionsOf(Pass(world)), IsEmpty()) << "it is back on the same node";
+}
+
 TEST(NodeFaults, AreOnlyToldWhereTheJobWantsAReport) {
   JobWorld world = WorldWithABadNode(api::HealthAction::kReport);
   EXPECT_FALSE(Pass(world).events.empty());

@@ -39,6 +39,25 @@ TEST(FailureRules, TheFirstThatMatchesDecides) {
   }
 }
 
+TEST(FailureRules, ReadNoMeaningIntoTheExitCodesOfAProgram) {
+  const api::FailurePolicy policy{
+      .rules = {OnExitCodes(FailureAction::kFailJob, api::ExitCodeOperator::kIn, {42})}};
+  for (const int exit_code : {2, 3, 4, 5, 7, 9}) {
+    Pod pod = FailedPod(exit_code);
+    pod.runs_program = true;
+    const FailureVerdict verdict = JudgeFailure(pod, policy);
+    EXPECT_EQ(verdict.remedy, Remedy::kCharge) << exit_code;
+    EXPECT_FALSE(verdict.suspects_node) << exit_code;
+    EXPECT_EQ(FailureOf(pod).cause, FailureCause::kInfrastructure) << exit_code;
+  }
+  Pod listed = FailedPod(42);
+  listed.runs_program = true;
+  EXPECT_EQ(JudgeFailure(listed, policy).remedy, Remedy::kFailJob) << "but rules may";
+  Pod preempted = FailedPod(143);
+  preempted.runs_program = true;
+  EXPECT_EQ(JudgeFailure(preempted, policy).remedy, Remedy::kForgive);
+}
+
 TEST(FailureRules, MayRestartWhatWouldFailTheJob) {
   const api::FailurePolicy policy{
       .rules = {{.action = FailureAction::kRestart, .on_causes = {FailureCause::kUserError}}}};

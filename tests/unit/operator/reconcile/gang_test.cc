@@ -19,6 +19,7 @@ using testing::JobWorld;
 
 const std::string kCoscheduling = KeyOfKind(kCoschedulingGroups);
 const std::string kVolcano = KeyOfKind(kVolcanoGroups);
+const std::string kCore = KeyOfKind(kCoreGroups.back());
 
 TEST(Gang, AutoTakesWhatTheClusterHas) {
   const struct {
@@ -31,6 +32,14 @@ TEST(Gang, AutoTakesWhatTheClusterHas) {
   } cases[] = {
       {"nothing there", GangProvider::kAuto, "", {}, GangProvider::kNone, true},
       {"plugins", GangProvider::kAuto, "", {kCoscheduling, kVolcano}, GangProvider::kCoscheduling, true},
+      {"Kubernetes", GangProvider::kAuto, "", {kCore, kVolcano}, GangProvider::kWorkload, true},
+      {"plugins before Kubernetes",
+       GangProvider::kAuto,
+       "",
+       {kCore, kCoscheduling},
+       GangProvider::kCoscheduling,
+       true},
+      {"Kubernetes is too old", GangProvider::kWorkload, "", {kCoscheduling}, GangProvider::kWorkload, false},
       {"Volcano without being asked", GangProvider::kAuto, "", {kVolcano}, GangProvider::kNone, true},
       {"Volcano by the template",
        GangProvider::kAuto,
@@ -77,6 +86,51 @@ TEST(Gang, MakesAGroupOfVolcano) {
   JoinGang(pod, job, {kVolcano});
   EXPECT_EQ(pod, *ParseJson(R"({"metadata": {"annotations": {"scheduling.k8s.io/group-name": "job"}},
                                 "spec": {"schedulerName": "volcano"}})"));
+}
+
+// A world with Kubernetes' own group for its two pods.
+JobWorld WithCoreGroup() {
+  JobWorld world;
+  world.observed().served = {kCore};
+  world.observed().job.spec.scheduling_policy.gang = api::GangPolicy{};
+  world.observed().owned[kCore] = DesiredPodGroup(world.observed().job, {kCore})->object;
+  return world;
+}
+
+TEST(Gang, MakesAGroupOfKubernetesInTheVersionThatIsServed) {
+  JobWorld world;
+  world.observed().served = {kCore};
+  world.observed().job.spec.scheduling_policy.gang = api::GangPolicy{};
+  const Plan plan = MakePlan(world.observed());
+  ASSERT_THAT(ActionsOf(plan), ElementsAre("apply PodGroup", "create job-worker-0", "create job-worker-1"));
+  const auto& group = std::get<ApplyObject>(plan.actions[0].action);
+  EXPECT_EQ(group.resource, kCoreGroups.back());
+  EXPECT_EQ(group.object["spec"], *ParseJson(R"({"schedulingPolicy": {"gang": {"minCount": 2}}})"));
+  const Json& pod = std::get<CreatePod>(plan.actions[1].action).object;
+  EXPECT_EQ(pod["spec"]["schedulingGroup"], *ParseJson(R"({"podGroupName": "job"})"));
+}
+
+TEST(Gang, MakesAGroupOfKubernetesAnewWhereItsSizeChangesBeforeAnyPodHasItsPlace) {
+  JobWorld world = WithCoreGroup();
+  world.Pending(0).Pending(1);
+  world.observed().job.spec.scheduling_policy.gang->min_count = 1;
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())),
+              ElementsAre("delete job-worker-1", "delete job-worker-0"));
+  world.observed().pods.clear();
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("delete PodGroup"));
+  world.observed().owned.erase(kCore);
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())),
+              ElementsAre("apply PodGroup", "create job-worker-0", "create job-worker-1"));
+}
+
+// The group counts all of its pods: it would hold back one that comes alone.
+TEST(Gang, PodsThatComeLaterAreOfNoGroupOfKubernetes) {
+  JobWorld world = WithCoreGroup();
+  world.Running(0);
+  world.observed().job.spec.scheduling_policy.gang->min_count = 1;
+  const Plan plan = MakePlan(world.observed());
+  ASSERT_THAT(ActionsOf(plan), ElementsAre("create job-worker-1"));
+  EXPECT_FALSE(std::get<CreatePod>(plan.actions[0].action).object["spec"].contains("schedulingGroup"));
 }
 
 TEST(Gang, IsStalledWithoutPodsWhereItsBackEndIsMissing) {

@@ -21,7 +21,9 @@ class ObserveTest : public ::testing::Test {
     caches_.pods.Put(*ParseJson(R"({"metadata": {"name": "job-worker-0", "namespace": "team", "uid": "p",
       "resourceVersion": "2", "ownerReferences": [{"uid": "j", "controller": true}]}, "spec": {"nodeName": "a"}})"));
   }
-  Observed Now() { return *Observe({"team", "job"}, caches_, rendezvous_, {}, clock_.Now()); }
+  Observed Now(const ClusterSettings& settings = {}) {
+    return *Observe({"team", "job"}, caches_, rendezvous_, settings, clock_.Now());
+  }
 
   testing::FakeClock clock_;
   Caches caches_;
@@ -50,6 +52,13 @@ TEST_F(ObserveTest, TellsANodeThatWasRemovedFromOneThatIsUnknown) {
   const Observed observed = Now();
   ASSERT_TRUE(observed.nodes.has_value());
   EXPECT_TRUE(observed.nodes->empty());
+}
+
+TEST_F(ObserveTest, RefusesProgramsWhereNoImageBringsWhatRunsThem) {
+  EXPECT_EQ(Now().unsupported,
+            std::vector<std::string>{
+                "spec.training: is required, for this operator runs without --launcher-image"});
+  EXPECT_TRUE(Now({.launcher_image = "lockstep"}).unsupported.empty());
 }
 
 }  // namespace

@@ -40,6 +40,11 @@ TEST(PodFromJson, JudgesByTheTrainerWhateverTheSidecarsDo) {
   }
 }
 
+TEST(PodFromJson, KnowsAProgramOfTheUsersOwnByItsLauncher) {
+  EXPECT_TRUE(Parsed(R"({"initContainerStatuses": [{"name": "lockstep-launcher"}]})").runs_program);
+  EXPECT_FALSE(Parsed(R"({"initContainerStatuses": [{"name": "other"}]})").runs_program);
+}
+
 TEST(PodFromJson, FindsTheWordsThatExplain) {
   EXPECT_EQ(Parsed(R"({"containerStatuses": [{"name": "trainer", "state": {"terminated":
       {"exitCode": 3, "reason": "Error", "message": "no such data set"}}}]})")

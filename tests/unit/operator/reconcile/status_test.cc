@@ -30,6 +30,23 @@ TEST(Status, FollowsAJobFromItsPodsToItsFirstStep) {
   EXPECT_EQ(status.progress->step, 3);
 }
 
+TEST(Status, TakesARoundOfAProgramForItsStart) {
+  JobWorld world;
+  world.Running(0).Running(1);
+  world.observed().job.spec.training.reset();
+  world.observed().job.spec.run_policy.startup_deadline_seconds = 60;
+  world.observed().job.status.start_time = world.observed().now - std::chrono::hours(1);
+  const auto late = MakePlan(world.observed()).status;
+  EXPECT_EQ(api::FindCondition(late.conditions, condition::kFailed)->message,
+            "no round within runPolicy.startupDeadlineSeconds, 60");
+  world.observed().job.status.start_time = world.observed().now;
+  world.Round(1, {0, 1}, 0);
+  world.observed().job.status = MakePlan(world.observed()).status;
+  EXPECT_EQ(world.observed().job.status.state, "Running") << "it tells of no steps";
+  world.observed().now += std::chrono::hours(1);
+  EXPECT_FALSE(api::IsFinished(MakePlan(world.observed()).status.conditions));
+}
+
 TEST(Status, IsDegradedWhileFewerTrainAndRestartingWhileNobodyDoes) {
   JobWorld world;
   world.Elastic(1, 3).Replicas(3).Running(0).Running(1).Pending(2).Round(2, {0, 1}, 5);

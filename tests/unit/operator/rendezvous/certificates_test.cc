@@ -91,6 +91,11 @@ TEST(ServerIdentity, IsTrustedByAClientThatKnowsTheCa) {
   const auto answer = (*trusting)->Send({.target = "/"}, {});
   EXPECT_TRUE(answer.ok()) << answer.error().ToString();
   EXPECT_FALSE((*doubting)->Send({.target = "/"}, {}).ok());
+  auto named = http::MakeTransport({.url = url, .ca_file = folder + "/ca", .server_name = kNames[0]});
+  auto misnamed = http::MakeTransport({.url = url, .ca_file = folder + "/ca", .server_name = "elsewhere"});
+  const auto by_name = (*named)->Send({.target = "/"}, {});
+  EXPECT_TRUE(by_name.ok()) << by_name.error().ToString();
+  EXPECT_FALSE((*misnamed)->Send({.target = "/"}, {}).ok());
   ::setenv("SSL_CERT_FILE", (folder + "/ca").c_str(), 1);
   EXPECT_FALSE((*doubting)->Send({.target = "/"}, {}).ok()) << "only those of the file may vouch for it";
   ::unsetenv("SSL_CERT_FILE");

@@ -1,0 +1,70 @@
+#include "operator/reconcile/launcher.h"
+
+#include <utility>
+
+#include "operator/reconcile/desired_pod.h"
+#include "runtime/common/api/names.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+constexpr const char* kVolume = "lockstep-launcher";
+constexpr const char* kFolder = "/opt/lockstep";
+constexpr int kUser = 65532;  // of the operator's image
+
+// As much as the trainer, so that neither what the pod requests nor its quality of service changes; but no
+// devices.
+Json ResourcesLike(const Json& trainer) {
+  Json resources = Json::object();
+  for (const char* kind : {"requests", "limits"}) {
+    for (const char* name : {"cpu", "memory"}) {
+      if (const Json* quantity = FindJson(trainer, {"resources", kind, name}))
+        resources[kind][name] = *quantity;
+    }
+  }
+  return resources;
+}
+
+// Fit for the Pod Security Standard "restricted", whatever the rest of the pod is.
+Json InitContainer(const ClusterSettings& settings, const Json& trainer) {
+  Json container = {{"name", api::kLauncherContainer},
+                    {"image", settings.launcher_image},
+                    {"command", {"/usr/local/bin/lockstep", "copy-to", kFolder}},
+                    {"resources", ResourcesLike(trainer)},
+                    {"securityContext",
+                     {{"allowPrivilegeEscalation", false},
+                      {"capabilities", {{"drop", {"ALL"}}}},
+                      {"readOnlyRootFilesystem", true},
+                      {"runAsNonRoot", true},
+                      {"runAsUser", kUser},
+                      {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
+                    {"volumeMounts", Json::array({{{"name", kVolume}, {"mountPath", kFolder}}})}};
+  if (!settings.launcher_pull_policy.empty()) container["imagePullPolicy"] = settings.launcher_pull_policy;
+  return container;
+}
+
+// The user's words stay arguments of the container, so that the kubelet puts in variables as ever.
+void Wrap(Json& trainer) {
+  const std::string folder(kFolder);
+  Json words = std::move(ListIn(trainer, "command"));
+  for (Json& word : ListIn(trainer, "args")) words.push_back(std::move(word));
+  trainer["command"] = {folder + "/ld.so", "--library-path", folder, folder + "/lockstep", "worker", "--"};
+  trainer["args"] = std::move(words);
+  ListIn(trainer, "volumeMounts").push_back({{"name", kVolume}, {"mountPath", kFolder}, {"readOnly", true}});
+}
+
+}  // namespace
+
+void AddLauncher(Json& pod, const api::TrainingJob& job, const ClusterSettings& settings) {
+  if (job.spec.training) return;
+  Json& spec = pod["spec"];
+  for (Json& container : ListIn(spec, "containers")) {
+    if (StringAt(container, {"name"}) != job.spec.worker.container_name) continue;
+    Json& init = ListIn(spec, "initContainers");
+    init.insert(init.begin(), InitContainer(settings, container));
+    Wrap(container);
+  }
+  ListIn(spec, "volumes").push_back({{"name", kVolume}, {"emptyDir", Json::object()}});
+}
+
+}  // namespace lockstep::reconcile

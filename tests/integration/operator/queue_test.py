@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Jobs that queue, on a real API server; the test writes what Kueue would write into their Workloads.
+
+queue_test.py PROGRAM [NAME…]    needs KUBECONFIG of an administrator; prints `N passed, N failed`
+"""
+import datetime
+import os
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import definitions  # noqa: E402
+from cases import expect, main, until  # noqa: E402
+from kube_api import Api  # noqa: E402
+from operators import JOBS, Operator, create, job, make_namespace, pods_of  # noqa: E402
+
+PROGRAM = sys.argv[1] if len(sys.argv) > 1 else ""
+KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
+WORKLOADS = KUEUE + "/namespaces/{}/workloads"
+MERGE = "application/merge-patch+json"
+
+
+def install_kueue():
+    group = "kueue.x-k8s.io"
+    definitions.install(API, ["kueue-workloads", "kueue-resourceflavors"], [
+        definitions.definition(group, "v1beta2", "workloads", "Workload"),
+        definitions.definition(group, "v1beta2", "resourceflavors", "ResourceFlavor", definitions.CLUSTER)])
+
+
+def request(method, path, body=None):
+    status, answer = API.request(method, path, body, *([MERGE] if method == "PATCH" else []))
+    expect(status in (200, 201), f"{method} {path}: {answer}")
+    return answer
+
+
+def workload_of(namespace):
+    found = API.request("GET", WORKLOADS.format(namespace))[1]["items"]
+    return found[0] if found else None
+
+
+def says(workload, kind, status, reason=None):
+    return any(entry["type"] == kind and entry["status"] == status and reason in (None, entry["reason"])
+               for entry in (workload or {}).get("status", {}).get("conditions", []))
+
+
+def say(namespace, conditions, **fields):
+    """As Kueue: conditions of the one Workload, and other fields of its status."""
+    workload = workload_of(namespace)
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    said = [{"type": kind, "status": status, "reason": reason, "message": f"{kind} is {status}", "lastTransitionTime": now}
+            for kind, status, reason in conditions]
+    names = {entry["type"] for entry in said}
+    kept = [entry for entry in workload.get("status", {}).get("conditions", []) if entry["type"] not in names]
+    request("PATCH", f"{WORKLOADS.format(namespace)}/{workload['metadata']['name']}/status",
+            {"metadata": {"resourceVersion": workload["metadata"]["resourceVersion"]}, "status": {"conditions": kept + said, **fields}})
+
+
+def admit(namespace, count):
+    say(namespace, [("QuotaReserved", "True", "QuotaReserved"), ("Admitted", "True", "Admitted"), ("Evicted", "False", "QuotaReserved")],
+        admission={"clusterQueue": "all", "podSetAssignments": [
+            {"name": "main", "count": count, "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": str(count)}}]})
+
+
+def set_phase(namespace, phase):
+    ready = [{"type": "Ready", "status": "True" if phase == "Running" else "False"}]
+    for pod in pods_of(API, namespace, "a"):
+        request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}/status",
+                {"status": {"phase": phase, "conditions": ready}})
+
+
+def condition(namespace, kind):
+    conditions = API.request("GET", JOBS.format(namespace) + "/a")[1].get("status", {}).get("conditions", [])
+    return next((entry for entry in conditions if entry["type"] == kind), {"status": "", "reason": ""})
+
+
+def patch_job(namespace, spec):
+    request("PATCH", JOBS.format(namespace) + "/a", {"spec": spec})
+
+
+def make_flavor():
+    status, answer = API.request("POST", f"{KUEUE}/resourceflavors", {
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "spot"},
+        "spec": {"nodeLabels": {"kind": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}]}})
+    expect(status in (201, 409), f"{answer}")
+
+
+class QueuedJob:
+    """A job of two pods at least and four at most, and an operator."""
+
+    def __init__(self, name):
+        self.namespace = make_namespace(API, name)
+        self.operator = Operator(PROGRAM, f"--watch-namespace={self.namespace}")
+
+    def __enter__(self):
+        document = job("a", 4, schedulingPolicy={"queueName": "research"})
+        document["spec"]["elasticPolicy"] = {"minReplicas": 2, "maxReplicas": 4}
+        self.operator.__enter__()
+        create(API, self.namespace, document)
+        self.until("its Workload", lambda: workload_of(self.namespace))
+        return self
+
+    def __exit__(self, *error):
+        self.operator.__exit__(*error)
+
+    def until(self, what, holds):
+        return until(what, holds, details=self.operator.text)
+
+    def pods(self):
+        return pods_of(API, self.namespace, "a")
+
+
+def a_job_runs_where_and_with_what_it_was_admitted_and_tells_how_it_ended():
+    make_flavor()
+    with QueuedJob("admitted") as queued:
+        namespace = queued.namespace
+        spec = workload_of(namespace)["spec"]
+        expect(spec["queueName"] == "research" and spec["podSets"][0]["count"] == 4, f"{spec}")
+        expect(spec["podSets"][0]["minCount"] == 2, f"{spec}")
+        queued.until("it says that it waits", lambda: condition(namespace, "QuotaReserved")["status"] == "False")
+        expect(not queued.pods(), "pods before it is admitted")
+        admit(namespace, 3)
+        queued.until("three pods", lambda: len(queued.pods()) == 3)
+        for pod in queued.pods():
+            expect(pod["spec"]["nodeSelector"] == {"kind": "spot"}, f"{pod['spec']}")
+            expect(any(entry.get("key") == "spot" for entry in pod["spec"]["tolerations"]), f"{pod['spec']}")
+        set_phase(namespace, "Running")
+        queued.until("Kueue hears that they are ready", lambda: says(workload_of(namespace), "PodsReady", "True"))
+        expect(condition(namespace, "QuotaReserved")["status"] == "True", "the job's own condition")
+        set_phase(namespace, "Succeeded")
+        queued.until("Kueue hears of the end", lambda: says(workload_of(namespace), "Finished", "True", "Succeeded"))
+
+
+def an_evicted_job_gives_its_quota_back_once_its_pods_are_gone_and_runs_again():
+    make_flavor()
+    with QueuedJob("evicted") as queued:
+        namespace = queued.namespace
+        admit(namespace, 4)
+        queued.until("its pods", lambda: len(queued.pods()) == 4)
+        say(namespace, [("Evicted", "True", "Preempted")])
+        queued.until("its pods are gone", lambda: not queued.pods())
+        queued.until("the quota is given back", lambda: says(workload_of(namespace), "QuotaReserved", "False"))
+        workload = workload_of(namespace)
+        expect("admission" not in workload["status"] and says(workload, "Requeued", "True", "Preempted"), f"{workload['status']}")
+        expect(condition(namespace, "Suspended")["reason"] == "Evicted", "the job's own condition")
+        admit(namespace, 4)
+        queued.until("its pods are back", lambda: len(queued.pods()) == 4)
+
+
+def a_suspended_job_is_inactive_in_its_queue_and_a_changed_one_queues_anew():
+    make_flavor()
+    with QueuedJob("changed") as queued:
+        namespace = queued.namespace
+        patch_job(namespace, {"suspend": True})
+        queued.until("inactive", lambda: workload_of(namespace)["spec"]["active"] is False)
+        patch_job(namespace, {"suspend": False})
+        queued.until("active again", lambda: workload_of(namespace)["spec"]["active"] is True)
+        admit(namespace, 4)
+        queued.until("its pods", lambda: len(queued.pods()) == 4)
+        before = workload_of(namespace)["metadata"]["uid"]
+        patch_job(namespace, {"schedulingPolicy": {"queueName": "other"}})
+        fresh = queued.until("another Workload", lambda: next(
+            (found for found in [workload_of(namespace)] if found and found["metadata"]["uid"] != before), None))
+        expect(fresh["spec"]["queueName"] == "other" and not queued.pods(), f"{fresh['spec']}")
+
+
+CASES = [a_job_runs_where_and_with_what_it_was_admitted_and_tells_how_it_ended,
+         an_evicted_job_gives_its_quota_back_once_its_pods_are_gone_and_runs_again,
+         a_suspended_job_is_inactive_in_its_queue_and_a_changed_one_queues_anew]
+
+if __name__ == "__main__":
+    if "KUBECONFIG" not in os.environ:
+        print("skipped: KUBECONFIG is not set")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as sockets:
+        API = Api(sockets)
+        try:
+            install_kueue()
+            status = main(CASES, sys.argv[2:])
+        finally:
+            API.close()
+    sys.exit(status)

@@ -1,0 +1,294 @@
+#include "operator/reconcile/queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "operator/reconcile/plan.h"
+#include "tests/support/job_world.h"
+#include "tests/support/plan_text.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+namespace condition = api::condition;
+using testing::ActionsOf;
+using testing::ConditionOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using testing::JobWorld;
+
+const std::string kKey = KeyOfKind(kWorkloads);
+
+class QueueTest : public ::testing::Test {
+ protected:
+  QueueTest() {
+    world_.observed().served = {kKey};
+    world_.observed().job.spec.scheduling_policy.queue_name = "research";
+  }
+  Observed& observed() { return world_.observed(); }
+  Json& workload() { return observed().owned.at(kKey); }
+  void Queue() {
+    observed().owned[kKey] = DesiredWorkload(observed().job).object;
+    workload()["metadata"]["resourceVersion"] = "7";
+    workload()["status"]["conditions"] = Json::array();
+  }
+  void Say(const std::string& type, const std::string& status, const std::string& why = "Why",
+           const std::string& message = "as Kueue says") {
+    Json& conditions = workload()["status"]["conditions"];
+    for (Json& entry : conditions) {
+      if (entry["type"] != type) continue;
+      entry["status"] = status;
+      return;
+    }
+    conditions.push_back({{"type", type},
+                          {"status", status},
+                          {"reason", why},
+                          {"message", message},
+                          {"lastTransitionTime", "2026-01-01T00:00:00Z"}});
+  }
+  void Admit(const std::string& assignment = R"({"name": "main", "flavors": {"cpu": "spot"}, "count": 2})") {
+    Queue();
+    Say("QuotaReserved", "True");
+    Say("Admitted", "True");
+    workload()["status"]["admission"] = {{"clusterQueue", "all"},
+                                         {"podSetAssignments", Json::array({*ParseJson(assignment)})}};
+    observed().flavors["spot"] = *ParseJson(
+        R"({"spec": {"nodeLabels": {"kind": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}]}})");
+  }
+  // Writes what a pass decided into the world, as the API server would.
+  Plan Pass() {
+    Plan plan = MakePlan(observed());
+    observed().job.status = plan.status;
+    return plan;
+  }
+  static Json PodOf(const Plan& plan) {
+    for (const PlannedAction& entry : plan.actions) {
+      if (const auto* pod = std::get_if<CreatePod>(&entry.action)) return pod->object;
+    }
+    return {};
+  }
+  static const PatchStatus* PatchOf(const Plan& plan) {
+    for (const PlannedAction& entry : plan.actions) {
+      if (const auto* patch = std::get_if<PatchStatus>(&entry.action)) return patch;
+    }
+    return nullptr;
+  }
+  static std::string Of(const PatchStatus& patch, const std::string& type) {
+    for (const Json& entry : patch.status["conditions"]) {
+      if (entry["type"] == type) return entry.value("status", "") + " " + entry.value("reason", "");
+    }
+    return "";
+  }
+
+  JobWorld world_;
+};
+
+TEST_F(QueueTest, AJobQueuesWithoutPods) {
+  const Plan plan = Pass();
+  ASSERT_THAT(ActionsOf(plan), ElementsAre("apply Workload"));
+  const Json& object = std::get<ApplyObject>(plan.actions[0].action).object;
+  EXPECT_EQ(object["spec"]["queueName"], "research");
+  EXPECT_EQ(object["spec"]["active"], true);
+  EXPECT_EQ(object["spec"]["podSets"][0]["count"], 2);
+  EXPECT_FALSE(object["spec"]["podSets"][0].contains("minCount"));
+  EXPECT_EQ(object["spec"]["podSets"][0]["template"], observed().job.spec.worker.pod_template);
+  EXPECT_EQ(plan.status.state, "Suspended");
+  EXPECT_EQ(ConditionOf(plan, condition::kSuspended).reason, "Queued");
+  EXPECT_EQ(ConditionOf(plan, condition::kQuotaReserved).message, "waits in queue research");
+}
+
+TEST_F(QueueTest, NoPodIsMadeBeforeAllIsAdmitted) {
+  Queue();
+  EXPECT_THAT(ActionsOf(Pass()), IsEmpty());
+  Say("QuotaReserved", "True", "QuotaReserved", "reserved");
+  const Plan plan = Pass();
+  EXPECT_THAT(ActionsOf(plan), IsEmpty()) << "admission checks are not through";
+  EXPECT_EQ(ConditionOf(plan, condition::kSuspended).message, "waits in queue research: reserved");
+  Admit();
+  observed().flavors.clear();
+  EXPECT_THAT(ActionsOf(Pass()), IsEmpty()) << "where the pods may go is not known";
+}
+
+TEST_F(QueueTest, PodsGoWhereTheQuotaIs) {
+  Admit();
+  observed().job.spec.worker.pod_template["spec"]["tolerations"] =
+      Json::array({{{"key", "mine"}, {"operator", "Exists"}}});
+  Admit();
+  workload()["status"]["admissionChecks"] = *ParseJson(
+      R"([{"name": "check", "state": "Ready", "podSetUpdates": [{"name": "main", "labels": {"l": "1"},
+           "annotations": {"a": "2"}, "nodeSelector": {"pool": "p"}, "tolerations": [{"key": "mine", "operator": "Exists"}]}]}])");
+  const Plan plan = Pass();
+  const Json pod = PodOf(plan);
+  EXPECT_EQ(pod["spec"]["nodeSelector"], *ParseJson(R"({"kind": "spot", "pool": "p"})"));
+  EXPECT_EQ(pod["spec"]["tolerations"],
+            *ParseJson(R"([{"key": "mine", "operator": "Exists"}, {"key": "spot", "operator": "Exists"}])"));
+  EXPECT_EQ(pod["metadata"]["labels"]["l"], "1");
+  EXPECT_EQ(pod["metadata"]["annotations"]["a"], "2");
+  EXPECT_EQ(ConditionOf(plan, condition::kQuotaReserved).reason, "Admitted");
+}
+
+TEST_F(QueueTest, AnElasticJobStartsWithFewerPods) {
+  world_.Replicas(4).Elastic(2, 4);
+  observed().job.spec.scheduling_policy.queue_name = "research";
+  EXPECT_EQ(DesiredWorkload(observed().job).object["spec"]["podSets"][0]["minCount"], 2);
+  Admit(R"({"name": "main", "flavors": {"cpu": "spot"}, "count": 3})");
+  const Plan plan = Pass();
+  EXPECT_THAT(ActionsOf(plan), Contains("create job-worker-2"));
+  EXPECT_THAT(ActionsOf(plan), ::testing::Not(Contains("create job-worker-3")));
+}
+
+TEST_F(QueueTest, AJobIsNotAdmittedWithFewerPodsThanItsGang) {
+  world_.Replicas(4).Elastic(2, 4);
+  observed().job.spec.scheduling_policy.queue_name = "research";
+  observed().job.spec.scheduling_policy.gang = api::GangPolicy{.min_count = 3};
+  EXPECT_EQ(DesiredWorkload(observed().job).object["spec"]["podSets"][0]["minCount"], 3);
+}
+
+TEST_F(QueueTest, PodsThatRunStayWhereAFlavorChanges) {
+  Admit();
+  const Json pod = PodOf(Pass());
+  observed().flavors["spot"]["spec"]["nodeLabels"]["more"] = "yes";
+  const Json later = PodOf(Pass());
+  EXPECT_NE(pod["spec"]["nodeSelector"], later["spec"]["nodeSelector"]);
+  EXPECT_EQ(pod["metadata"]["annotations"], later["metadata"]["annotations"]) << "the hash of the template";
+}
+
+TEST_F(QueueTest, TellsOnceThatAllPodsAreReady) {
+  Admit();
+  world_.Running(0);
+  EXPECT_EQ(PatchOf(Pass()), nullptr) << "one is missing";
+  world_.Running(1);
+  const Plan plan = Pass();
+  const PatchStatus* patch = PatchOf(plan);
+  ASSERT_NE(patch, nullptr);
+  EXPECT_EQ(Of(*patch, "PodsReady"), "True Started");
+  EXPECT_EQ(Of(*patch, "Admitted"), "True Why") << "what Kueue wrote stays";
+  EXPECT_EQ(patch->resource_version, "7");
+  Say("PodsReady", "True");
+  EXPECT_EQ(PatchOf(Pass()), nullptr);
+}
+
+TEST_F(QueueTest, AnEvictedJobStopsThenGivesItsQuotaBack) {
+  Admit();
+  world_.Running(0).Running(1);
+  Say("PodsReady", "True");
+  Say("Evicted", "True", "Preempted", "for a better one");
+  Plan plan = Pass();
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("delete job-worker-1", "delete job-worker-0"));
+  EXPECT_EQ(ConditionOf(plan, condition::kSuspended).reason, "Evicted");
+  EXPECT_EQ(ConditionOf(plan, condition::kSuspended).message, "for a better one");
+  observed().pods.clear();
+  plan = Pass();
+  const PatchStatus* patch = PatchOf(plan);
+  ASSERT_NE(patch, nullptr);
+  EXPECT_TRUE(patch->status["admission"].is_null());
+  EXPECT_EQ(Of(*patch, "QuotaReserved"), "False Pending");
+  EXPECT_EQ(Of(*patch, "Admitted"), "False NoReservation");
+  EXPECT_EQ(Of(*patch, "Requeued"), "True Preempted");
+  EXPECT_EQ(Of(*patch, "PodsReady"), "False WaitForStart");
+  Say("QuotaReserved", "False");
+  EXPECT_THAT(ActionsOf(Pass()), IsEmpty()) << "once";
+}
+
+TEST_F(QueueTest, AJobIsEvictedWhateverItsSpecHasBecome) {
+  Admit();
+  world_.Running(0);
+  observed().job.status.observed_generation = 1;
+  observed().violations = {"spec.worker: is wrong"};
+  EXPECT_THAT(ActionsOf(Pass()), IsEmpty()) << "it holds what it has";
+  Say("Evicted", "True", "Preempted");
+  EXPECT_THAT(ActionsOf(Pass()), ElementsAre("delete job-worker-0"));
+  observed().pods.clear();
+  EXPECT_NE(PatchOf(Pass()), nullptr);
+}
+
+TEST_F(QueueTest, OnlyPreemptedJobsQueueAtOnce) {
+  Admit();
+  Say("Evicted", "True", "PodsReadyTimeout", "slow");
+  const Plan plan = Pass();
+  EXPECT_EQ(Of(*PatchOf(plan), "Requeued"), "False PodsReadyTimeout") << "Kueue has a time for it";
+}
+
+TEST_F(QueueTest, FollowsSuspendAndLeavesWhatOthersEnded) {
+  Admit();
+  observed().job.spec.suspend = true;
+  const Plan plan = Pass();
+  ASSERT_THAT(ActionsOf(plan), ElementsAre("apply Workload"));
+  EXPECT_EQ(std::get<ApplyObject>(plan.actions[0].action).object["spec"]["active"], false);
+  EXPECT_EQ(ConditionOf(plan, condition::kSuspended).reason, "SuspendRequested");
+  Queue();
+  EXPECT_THAT(ActionsOf(Pass()), IsEmpty());
+  observed().job.spec.suspend = false;
+  EXPECT_THAT(ActionsOf(Pass()), ElementsAre("apply Workload"));
+  Queue();
+  workload()["spec"]["active"] = false;  // by an administrator
+  EXPECT_THAT(ActionsOf(Pass()), IsEmpty());
+}
+
+TEST_F(QueueTest, AChangedJobStopsAndQueuesAnew) {
+  Admit();
+  world_.Running(0).Running(1);
+  Say("PodsReady", "True");
+  observed().job.spec.worker.replicas = 3;
+  EXPECT_THAT(ActionsOf(Pass()), ElementsAre("delete job-worker-1", "delete job-worker-0"));
+  observed().pods.clear();
+  EXPECT_THAT(ActionsOf(Pass()), ElementsAre("delete Workload"));
+  observed().owned.erase(kKey);
+  EXPECT_THAT(ActionsOf(Pass()), ElementsAre("apply Workload"));
+}
+
+TEST_F(QueueTest, SaysHowTheJobEnded) {
+  const struct {
+    std::string_view type;
+    const char* told;
+  } cases[] = {{condition::kComplete, "True Succeeded"}, {condition::kFailed, "True Failed"}};
+  for (const auto& test : cases) {
+    Admit();
+    observed().job.status.conditions.clear();
+    api::SetCondition(observed().job.status.conditions, {test.type, api::ConditionStatus::kTrue, "End", "so"},
+                      1, observed().now);
+    const Plan plan = MakePlan(observed());
+    ASSERT_NE(PatchOf(plan), nullptr) << test.type;
+    EXPECT_EQ(Of(*PatchOf(plan), "Finished"), test.told);
+    Say("Finished", "True");
+    EXPECT_THAT(ActionsOf(MakePlan(observed())), IsEmpty()) << "once";
+  }
+}
+
+TEST_F(QueueTest, KeepsItsQuotaAsLongAsAPodRuns) {
+  Admit();
+  world_.Running(0);
+  api::SetCondition(observed().job.status.conditions,
+                    {condition::kFailed, api::ConditionStatus::kTrue, "End", "so"}, 1, observed().now);
+  EXPECT_EQ(PatchOf(MakePlan(observed())), nullptr);
+}
+
+TEST_F(QueueTest, WithoutAQueueItsWorkloadGoes) {
+  Admit();
+  observed().job.spec.scheduling_policy.queue_name.clear();
+  EXPECT_THAT(ActionsOf(Pass()), Contains("delete Workload"));
+}
+
+TEST_F(QueueTest, SaysThatThereIsNoKueue) {
+  observed().served.clear();
+  const Plan plan = Pass();
+  EXPECT_THAT(ActionsOf(plan), IsEmpty());
+  EXPECT_EQ(ConditionOf(plan, condition::kStalled).reason, "QueueUnavailable");
+}
+
+TEST_F(QueueTest, StopsNobodyWhereItCannotTellWhatKueueSays) {
+  Admit();
+  world_.Running(0).Running(1);
+  Say("PodsReady", "True");
+  observed().flavors.clear();
+  const Plan plan = Pass();
+  EXPECT_THAT(ActionsOf(plan), IsEmpty());
+  EXPECT_EQ(ConditionOf(plan, condition::kStalled).reason, "QueueUnavailable");
+  EXPECT_NE(plan.rendezvous, std::nullopt) << "they train on";
+  observed().served.clear();
+  EXPECT_THAT(ActionsOf(Pass()), IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep::reconcile
