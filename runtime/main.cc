@@ -20,6 +20,7 @@
 #include "runtime/common/protocol/environment.h"
 #include "runtime/common/protocol/worker_config.h"
 #include "runtime/train/elastic_loop.h"
+#include "runtime/train/exit_code_of.h"
 #include "runtime/train/stack_writer.h"
 #include "runtime/train/warm_up.h"
 
@@ -32,13 +33,8 @@ using train::LoopOutcome;
 
 LoopOutcome Fail(ExitCode code, const Error& error) { return {code, error.message}; }
 
-// Before the first step. A device's own trouble, the memory that a dead process still holds, say, may be gone
-// in another process; anything else is wrong for good.
 LoopOutcome FailToStart(const Error& error, bool is_on_device) {
-  const bool is_short = is_on_device && error.message.find("out of memory") != std::string::npos;
-  if (error.code == ErrorCode::kDeviceLost) return Fail(ExitCode::kDeviceLost, error);
-  if (error.code == ErrorCode::kDeviceFault || is_short) return Fail(ExitCode::kInfrastructure, error);
-  return Fail(ExitCode::kBadConfiguration, error);
+  return Fail(train::ExitCodeOfStart(error, is_on_device), error);
 }
 
 struct Settings {

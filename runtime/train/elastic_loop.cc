@@ -5,7 +5,9 @@
 
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
+#include "runtime/train/broken_rounds.h"
 #include "runtime/train/evaluation.h"
+#include "runtime/train/exit_code_of.h"
 #include "runtime/train/progress.h"
 #include "runtime/train/saves.h"
 #include "runtime/train/speed.h"
@@ -23,12 +25,6 @@ constexpr auto kFinalSaveLimit = 600s;
 constexpr int kFinalSaveAttempts = 3;
 // At most: speeds change, and asking for them costs a fraction of a step.
 constexpr int64_t kStepsOfAShare = 100;
-// Rounds that this rank breaks one after the other, without a step between. The first ones cost no time: a
-// failure is often seen twice. In the end the process is taken for the cause.
-constexpr int kBrokenAtOnce = 2;
-constexpr int kMostBroken = 20;
-constexpr Milliseconds kFirstPause{100};
-constexpr Milliseconds kLongestPause{5'000};
 // Of the grace period, kept back for the way out after a save.
 constexpr double kWayOutSeconds = 1;
 
@@ -54,20 +50,6 @@ struct Round {
   std::shared_ptr<comm::Communicator> communicator;  // shared with the control thread, which may abort it
   std::unique_ptr<parallel::Strategy> strategy;
 };
-
-ExitCode ExitCodeOf(const Error& error) {
-  switch (error.code) {
-    case ErrorCode::kUnavailable:
-    case ErrorCode::kDeadlineExceeded:
-    case ErrorCode::kUnauthorized:
-    case ErrorCode::kForbidden:
-    case ErrorCode::kThrottled:
-    case ErrorCode::kNotFound: return ExitCode::kStore;
-    case ErrorCode::kDeviceFault: return ExitCode::kInfrastructure;
-    case ErrorCode::kDeviceLost: return ExitCode::kDeviceLost;
-    default: return ExitCode::kUserError;
-  }
-}
 
 int64_t TotalSteps(const api::TrainingSpec& training, const data::SamplePlan& plan) {
   return training.steps.has_value() ? *training.steps : training.epochs.value_or(1) * plan.steps_per_epoch();
@@ -126,13 +108,13 @@ class ElasticLoop {
   }
 
   std::optional<LoopOutcome> AfterBroken(const Error& error) {
-    if (++broken_in_a_row_ > kMostBroken) {
+    const std::optional<Milliseconds> pause = broken_rounds_.Broke();
+    if (!pause.has_value()) {
       return LoopOutcome{ExitCode::kInfrastructure,
-                         std::to_string(broken_in_a_row_) +
+                         std::to_string(broken_rounds_.count()) +
                              " rounds broke without a step between; the last one: " + error.message};
     }
-    if (broken_in_a_row_ > kBrokenAtOnce)
-      in_.control.Pause(std::min(kFirstPause * (1 << (broken_in_a_row_ - kBrokenAtOnce - 1)), kLongestPause));
+    in_.control.Pause(*pause);
     return std::nullopt;
   }
 
@@ -207,7 +189,7 @@ class ElasticLoop {
     LOCKSTEP_TRY(const StepReport report,
                  runner_.Run(*round_.communicator, *round_.strategy, wishes, round_.aborted));
     attempting_ = false;
-    broken_in_a_row_ = 0;
+    broken_rounds_.MadeStep();
     progress_.Committed(state_.step, report);
     speed_.Committed(report.local_count);
     if (!report.applied) {
@@ -329,7 +311,7 @@ class ElasticLoop {
   int64_t shares_until_ = 0;  // step
   Round round_;
   int64_t last_round_ = 0;
-  int broken_in_a_row_ = 0;
+  BrokenRounds broken_rounds_;
   bool attempting_ = false;  // a step was begun and not committed
 };
 

@@ -1,11 +1,13 @@
 // A device that is the CPU, with a second Gloo group in NCCL's place: what a rank does with a device, on
 // machines that have none. Where the file that LOCKSTEP_TEST_ABORT_HANGS names is there, the first process to
 // abort its group takes it away and hangs. Each process that sums leaves a file in LOCKSTEP_TEST_DEVICE_SUMS.
+// Where LOCKSTEP_TEST_CONNECT_FAILS names a file, no group connects as long as it is there.
 
 #include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -49,6 +51,8 @@ class GlooDevice final : public comm::DeviceBackend {
   std::string device_id() const override { return "CPU of process " + std::to_string(::getpid()); }
   std::shared_ptr<comm::DeviceGroup> MakeGroup(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                                int world, std::chrono::milliseconds timeout) override {
+    const char* fails = std::getenv("LOCKSTEP_TEST_CONNECT_FAILS");
+    if (fails != nullptr && ::access(fails, F_OK) == 0) throw std::runtime_error("no link, says the test");
     auto options = c10d::ProcessGroupGloo::Options::create(timeout);
     options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")};
     const auto own = c10::make_intrusive<c10d::PrefixStore>("device", store);

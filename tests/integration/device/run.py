@@ -3,6 +3,7 @@
 
 run.py BIN_FOLDER DEVICE_MODULE [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
+import datetime
 import json
 import os
 import pathlib
@@ -85,6 +86,26 @@ def a_rank_whose_abort_hangs_begins_anew(folder):
     expect([reason for _, reason in failures] == ["aborting the second Gloo group: no end within 10000 ms"], f"{failures}")
 
 
+def rounds_that_break_come_ever_more_slowly_and_none_ends_the_job(folder):
+    def breaks():
+        """When ranks broke rounds; what their supervisors say of it has no step."""
+        return sorted(datetime.datetime.fromisoformat(r["time"]).timestamp() for r in records(folder, "round broken") if "step" in r)
+
+    fails = pathlib.Path(folder, "fails")
+    fails.touch()
+    with Run(folder, job(folder), {**with_the_device(folder), "LOCKSTEP_TEST_CONNECT_FAILS": str(fails)}) as run:
+        run.until("broken rounds", lambda: len(breaks()) >= 3 * 6)
+        before = run.ranks()
+        fails.unlink()
+        expect_complete(run, EPOCHS)
+    expect(len(before) == 3, f"{before}")
+    took = breaks()[3 * 6 - 1] - breaks()[0]  # one of the three broke six by then: 100, 200 and 400 ms lie between them
+    expect(took >= 0.7, f"eighteen breaks in {took:.2f} s")
+    print(f"     eighteen breaks in {took:.1f} s")
+
+
+CASES = [without_one_it_says_so_and_takes_the_cpu, the_ranks_go_on_when_one_is_killed, a_rank_whose_abort_hangs_begins_anew,
+         rounds_that_break_come_ever_more_slowly_and_none_ends_the_job]
 
 if __name__ == "__main__":
-    sys.exit(main([without_one_it_says_so_and_takes_the_cpu, the_ranks_go_on_when_one_is_killed, a_rank_whose_abort_hangs_begins_anew]))
+    sys.exit(main(CASES))
