@@ -14,6 +14,7 @@ from cases import ENDS_WITH_US
 
 KUBECTL = os.environ.get("KUBECTL", "kubectl")
 DEADLINE_SECONDS = 30
+MERGE = "application/merge-patch+json"
 
 
 class UnixConnection(http.client.HTTPConnection):

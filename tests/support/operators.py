@@ -8,6 +8,7 @@ import time
 import urllib.request
 
 from cases import ENDS_WITH_US, until
+from kube_api import MERGE
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -63,6 +64,32 @@ class Operator:
     def writes(self):
         return sum(value for series, value in self.metrics().items()
                    if series.startswith("rest_client_requests_total") and 'method="GET"' not in series and 'WATCH' not in series)
+
+
+class OperatedJob:
+    """The job `a` in a namespace of its own, and an operator for it."""
+
+    def __init__(self, api, program, prefix, document):
+        self.api, self.document, self.namespace = api, document, make_namespace(api, prefix)
+        self.operator = Operator(program, f"--watch-namespace={self.namespace}")
+
+    def __enter__(self):
+        self.operator.__enter__()
+        create(self.api, self.namespace, self.document)
+        return self
+
+    def __exit__(self, *error):
+        self.operator.__exit__(*error)
+
+    def until(self, what, holds):
+        return until(what, holds, details=self.operator.text)
+
+    def pods(self):
+        return pods_of(self.api, self.namespace, "a")
+
+    def patch(self, spec):
+        status, answer = self.api.request("PATCH", JOBS.format(self.namespace) + "/a", {"spec": spec}, MERGE)
+        assert status == 200, answer
 
 
 def pods_of(api, namespace, name):

@@ -20,7 +20,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import bare_client  # noqa: E402
 from cases import until  # noqa: E402
-from kube_api import Api  # noqa: E402
+from kube_api import MERGE, Api  # noqa: E402
 from operators import JOBS, ROOT, Operator, create, job, make_namespace, pods_of  # noqa: E402
 
 STEADY_SECONDS = 60
@@ -239,7 +239,7 @@ def soak(bench, least=20, most=60):
     while time.monotonic() < end:
         for replicas in (most, least):
             bench.api.request("PATCH", JOBS.format(namespace) + "/tide", {"spec": {"worker": {"replicas": replicas}}},
-                              "application/merge-patch+json")
+                              MERGE)
             until(f"{replicas} pods", lambda: bench.count(namespace) == replicas, LIMIT, 0.05)  # noqa: B023
         cycles += 1
         memory.append(resident_mb(bench.operator.process.pid))

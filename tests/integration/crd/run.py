@@ -19,7 +19,7 @@ import time
 import uuid
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-from kube_api import DEADLINE_SECONDS, KUBECTL, Api  # noqa: E402
+from kube_api import DEADLINE_SECONDS, KUBECTL, MERGE, Api  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 CRD = ROOT / "crds" / "distributedtrainingjobs.yaml"
@@ -358,7 +358,7 @@ class Suite:
     def patch(self, name, patch, subresource="", dry_run=False):
         query = "?dryRun=All" if dry_run else ""
         status, answer = self.api.request(
-            "PATCH", f"{self.jobs}/{name}{subresource}{query}", patch, "application/merge-patch+json")
+            "PATCH", f"{self.jobs}/{name}{subresource}{query}", patch, MERGE)
         self.said.append(answer.get("message") or "")
         return status, answer
 

@@ -5,45 +5,32 @@ gang_test.py PROGRAM [NAME…]    needs KUBECONFIG of an administrator; prints `
 
 Kubernetes' own groups want 1.36 with the feature gates GenericWorkload and GangScheduling; on another one that case says NOT TESTED.
 """
-import os
 import pathlib
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import definitions  # noqa: E402
-from cases import expect, main, until  # noqa: E402
-from kube_api import Api  # noqa: E402
-from operators import JOBS, Operator, create, job, make_namespace, pods_of  # noqa: E402
+from cases import expect, main  # noqa: E402
+from kube_api import connected  # noqa: E402
+from operators import OperatedJob, job  # noqa: E402
 
 PROGRAM = sys.argv[1] if len(sys.argv) > 1 else ""
-MERGE = "application/merge-patch+json"
 GROUPS = "/apis/{}/namespaces/{}/podgroups"
 
 
-class Gang:
-    """A job of four pods of which two may start, and an operator."""
+class Gang(OperatedJob):
+    """A job of four pods of which two may start."""
 
     def __init__(self, provider, group, **pod):
-        self.namespace, self.group = make_namespace(API, provider.lower()), group
-        self.document = job("a", 4, schedulingPolicy={"gang": {"provider": provider, "minCount": 2}})
-        self.document["spec"]["worker"]["template"]["spec"].update(pod)
-        self.operator = Operator(PROGRAM, f"--watch-namespace={self.namespace}")
+        document = job("a", 4, schedulingPolicy={"gang": {"provider": provider, "minCount": 2}})
+        document["spec"]["worker"]["template"]["spec"].update(pod)
+        super().__init__(API, PROGRAM, provider.lower(), document)
+        self.group = group
 
     def __enter__(self):
-        self.operator.__enter__()
-        create(API, self.namespace, self.document)
+        super().__enter__()
         self.until("its pods", lambda: len(self.pods()) == 4)
         return self
-
-    def __exit__(self, *error):
-        self.operator.__exit__(*error)
-
-    def until(self, what, holds):
-        return until(what, holds, details=self.operator.text)
-
-    def pods(self):
-        return pods_of(API, self.namespace, "a")
 
     def groups(self):
         status, answer = API.request("GET", GROUPS.format(self.group, self.namespace))
@@ -56,18 +43,14 @@ class Gang:
         expect(groups[0]["metadata"]["ownerReferences"][0]["name"] == "a", f"{groups}")
         return groups[0]
 
-    def patch(self, gang):
-        status, answer = API.request("PATCH", JOBS.format(self.namespace) + "/a", {"spec": {"schedulingPolicy": {"gang": gang}}}, MERGE)
-        expect(status == 200, f"{answer}")
-
 
 def the_scheduler_plugins_get_a_group_that_follows_the_spec():
     with Gang("Coscheduling", "scheduling.x-k8s.io/v1alpha1") as gang:
         expect(gang.the_group()["spec"]["minMember"] == 2, f"{gang.the_group()}")
         expect(all(pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "a" for pod in gang.pods()), f"{gang.pods()}")
-        gang.patch({"minCount": 3})
+        gang.patch({"schedulingPolicy": {"gang": {"minCount": 3}}})
         gang.until("the group follows", lambda: gang.the_group()["spec"]["minMember"] == 3)
-        gang.patch(None)
+        gang.patch({"schedulingPolicy": {"gang": None}})
         gang.until("the group goes", lambda: not gang.groups())
 
 
@@ -95,16 +78,9 @@ CASES = [the_scheduler_plugins_get_a_group_that_follows_the_spec, volcano_gets_a
          kubernetes_gets_a_group_in_its_newest_version]
 
 if __name__ == "__main__":
-    if "KUBECONFIG" not in os.environ:
-        print("skipped: KUBECONFIG is not set")
-        sys.exit(77)
-    with tempfile.TemporaryDirectory() as sockets:
-        API = Api(sockets)
-        try:
-            definitions.install(API, ["scheduler-plugins-podgroups", "volcano-podgroups"], [
-                definitions.definition("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"),
-                definitions.definition("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")])
-            status = main(CASES, sys.argv[2:])
-        finally:
-            API.close()
+    with connected() as API:
+        definitions.install(API, ["scheduler-plugins-podgroups", "volcano-podgroups"], [
+            definitions.definition("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"),
+            definitions.definition("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")])
+        status = main(CASES, sys.argv[2:])
     sys.exit(status)

@@ -14,7 +14,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 from cases import expect, main, until  # noqa: E402
-from kube_api import connected  # noqa: E402
+from kube_api import MERGE, connected  # noqa: E402
 from operators import JOBS, ROOT, Operator, create, job, make_namespace, pods_of  # noqa: E402
 
 PROGRAM = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -61,7 +61,7 @@ def a_leader_paused_past_its_lease_ends_and_harms_nothing():
             second.await_record("operator started")
             first.process.send_signal(signal.SIGSTOP)
             API.request("PATCH", JOBS.format(namespace) + "/a", {"spec": {"worker": {"replicas": 6}}},
-                        "application/merge-patch+json")
+                        MERGE)
             second.await_record("leading")
             until("the second leader scales", lambda: len(names(API, namespace, "a")) == 6)
             before = {pod["metadata"]["uid"] for pod in pods_of(API, namespace, "a")}
@@ -135,7 +135,7 @@ def writes_the_objects_of_a_job_once_and_follows_its_spec():
     document["spec"]["elasticPolicy"]["metrics"] = [metric("0.5")]  # the API server makes 500m of it
 
     def patch(spec):
-        status, answer = API.request("PATCH", JOBS.format(namespace) + "/a", {"spec": spec}, "application/merge-patch+json")
+        status, answer = API.request("PATCH", JOBS.format(namespace) + "/a", {"spec": spec}, MERGE)
         expect(status == 200, f"{answer}")
         return answer["metadata"]["generation"]
 

@@ -4,21 +4,18 @@
 queue_test.py PROGRAM [NAME…]    needs KUBECONFIG of an administrator; prints `N passed, N failed`
 """
 import datetime
-import os
 import pathlib
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import definitions  # noqa: E402
-from cases import expect, main, until  # noqa: E402
-from kube_api import Api  # noqa: E402
-from operators import JOBS, Operator, create, job, make_namespace, pods_of  # noqa: E402
+from cases import expect, main  # noqa: E402
+from kube_api import MERGE, connected  # noqa: E402
+from operators import JOBS, OperatedJob, job, pods_of  # noqa: E402
 
 PROGRAM = sys.argv[1] if len(sys.argv) > 1 else ""
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 WORKLOADS = KUEUE + "/namespaces/{}/workloads"
-MERGE = "application/merge-patch+json"
 
 
 def install_kueue():
@@ -74,10 +71,6 @@ def condition(namespace, kind):
     return next((entry for entry in conditions if entry["type"] == kind), {"status": "", "reason": ""})
 
 
-def patch_job(namespace, spec):
-    request("PATCH", JOBS.format(namespace) + "/a", {"spec": spec})
-
-
 def make_flavor():
     status, answer = API.request("POST", f"{KUEUE}/resourceflavors", {
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "spot"},
@@ -85,29 +78,18 @@ def make_flavor():
     expect(status in (201, 409), f"{answer}")
 
 
-class QueuedJob:
-    """A job of two pods at least and four at most, and an operator."""
+class QueuedJob(OperatedJob):
+    """A job of two pods at least and four at most."""
 
     def __init__(self, name):
-        self.namespace = make_namespace(API, name)
-        self.operator = Operator(PROGRAM, f"--watch-namespace={self.namespace}")
-
-    def __enter__(self):
         document = job("a", 4, schedulingPolicy={"queueName": "research"})
         document["spec"]["elasticPolicy"] = {"minReplicas": 2, "maxReplicas": 4}
-        self.operator.__enter__()
-        create(API, self.namespace, document)
+        super().__init__(API, PROGRAM, name, document)
+
+    def __enter__(self):
+        super().__enter__()
         self.until("its Workload", lambda: workload_of(self.namespace))
         return self
-
-    def __exit__(self, *error):
-        self.operator.__exit__(*error)
-
-    def until(self, what, holds):
-        return until(what, holds, details=self.operator.text)
-
-    def pods(self):
-        return pods_of(API, self.namespace, "a")
 
 
 def a_job_runs_where_and_with_what_it_was_admitted_and_tells_how_it_ended():
@@ -151,14 +133,14 @@ def a_suspended_job_is_inactive_in_its_queue_and_a_changed_one_queues_anew():
     make_flavor()
     with QueuedJob("changed") as queued:
         namespace = queued.namespace
-        patch_job(namespace, {"suspend": True})
+        queued.patch({"suspend": True})
         queued.until("inactive", lambda: workload_of(namespace)["spec"]["active"] is False)
-        patch_job(namespace, {"suspend": False})
+        queued.patch({"suspend": False})
         queued.until("active again", lambda: workload_of(namespace)["spec"]["active"] is True)
         admit(namespace, 4)
         queued.until("its pods", lambda: len(queued.pods()) == 4)
         before = workload_of(namespace)["metadata"]["uid"]
-        patch_job(namespace, {"schedulingPolicy": {"queueName": "other"}})
+        queued.patch({"schedulingPolicy": {"queueName": "other"}})
         fresh = queued.until("another Workload", lambda: next(
             (found for found in [workload_of(namespace)] if found and found["metadata"]["uid"] != before), None))
         expect(fresh["spec"]["queueName"] == "other" and not queued.pods(), f"{fresh['spec']}")
@@ -169,14 +151,7 @@ CASES = [a_job_runs_where_and_with_what_it_was_admitted_and_tells_how_it_ended,
          a_suspended_job_is_inactive_in_its_queue_and_a_changed_one_queues_anew]
 
 if __name__ == "__main__":
-    if "KUBECONFIG" not in os.environ:
-        print("skipped: KUBECONFIG is not set")
-        sys.exit(77)
-    with tempfile.TemporaryDirectory() as sockets:
-        API = Api(sockets)
-        try:
-            install_kueue()
-            status = main(CASES, sys.argv[2:])
-        finally:
-            API.close()
+    with connected() as API:
+        install_kueue()
+        status = main(CASES, sys.argv[2:])
     sys.exit(status)

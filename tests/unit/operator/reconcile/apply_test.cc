@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/reconcile/owned_objects.h"
+#include "operator/reconcile/queue.h"
 #include "runtime/common/api/names.h"
 #include "tests/support/fake_kube.h"
 #include "tests/support/job_world.h"
@@ -99,6 +100,13 @@ TEST_F(ApplyTest, NamesTheFieldFromWhichAnInvalidObjectWasMade) {
   const Json autoscaler = {{"metadata", OwnedMetadata(world_.observed().job, "job")}};
   EXPECT_EQ(Apply({{ApplyObject{kAutoscalers, autoscaler}, ""}}).error->message,
             "spec.elasticPolicy.metrics: the API server refuses the HorizontalPodAutoscaler: 422 bad");
+}
+
+TEST_F(ApplyTest, ARefusedWordToKueueIsNoRefusalOfTheJob) {
+  kube_.fault = [](const auto&...) { return Error{ErrorCode::kInvalidArgument, "422 bad"}; };
+  const Applied applied = Apply({{PatchStatus{kWorkloads, "job", "1", Json::object()}, ""}});
+  ASSERT_TRUE(applied.error.has_value());
+  EXPECT_FALSE(applied.is_refusal) << "what Lockstep writes there is its own business, no user's";
 }
 
 TEST_F(ApplyTest, DeletesOnlyWhatItSawAsItSawIt) {
