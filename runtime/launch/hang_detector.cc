@@ -13,7 +13,7 @@ using Kind = HangFinding::Kind;
 
 constexpr std::size_t kRemembered = 64;
 // Before so many steps are known, the median may be one of a warm-up.
-constexpr std::size_t kEnoughSteps = 5;
+constexpr int64_t kEnoughSteps = 5;
 // Whatever is learned: disks, networks and neighbours pause for seconds.
 constexpr double kLeastBoundSeconds = 10;
 // The rank's control thread has nothing else to do.
@@ -39,8 +39,8 @@ void TypicalTime::Add(double seconds) {
   if (newest_.size() > kRemembered) newest_.pop_front();
 }
 
-std::optional<double> TypicalTime::Median(std::size_t enough) const {
-  if (newest_.size() < enough) return std::nullopt;
+std::optional<double> TypicalTime::Median() const {
+  if (newest_.empty()) return std::nullopt;
   std::vector<double> sorted(newest_.begin(), newest_.end());
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());
@@ -76,8 +76,10 @@ void HangDetector::OnProgress(const protocol::Progress& progress, SteadyTime now
   if (phase_ == "train") {
     const int64_t steps = progress.step - last_step_;
     // Messages are rare: one may stand for many steps.
-    if (!first_step_ && steps > 0)
+    if (!first_step_ && steps > 0) {
       step_times_.Add(Seconds(now - since_).count() / static_cast<double>(steps));
+      known_steps_ += steps;
+    }
     first_step_ = false;
   }
   last_step_ = progress.step;
@@ -100,10 +102,10 @@ std::optional<double> HangDetector::Bound() const {
   if (phase_.empty() || phase_ == kProgramPhase) return std::nullopt;
   if (phase_ == "train" && !first_step_) {
     if (config_.step_timeout_seconds > 0) return config_.step_timeout_seconds;
-    return Learned(step_times_.Median(kEnoughSteps));
+    return Learned(known_steps_ < kEnoughSteps ? std::nullopt : step_times_.Median());
   }
   const auto known = phase_times_.find(phase_);
-  return Learned(known == phase_times_.end() ? std::nullopt : known->second.Median(1));
+  return Learned(known == phase_times_.end() ? std::nullopt : known->second.Median());
 }
 
 double HangDetector::Learned(const std::optional<double>& typical) const {

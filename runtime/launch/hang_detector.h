@@ -48,8 +48,8 @@ struct HangFinding {
 class TypicalTime {
  public:
   void Add(double seconds);
-  // Nothing before `enough` times are known.
-  [[nodiscard]] std::optional<double> Median(std::size_t enough) const;
+  // Nothing before the first.
+  [[nodiscard]] std::optional<double> Median() const;
 
  private:
   std::deque<double> newest_;
@@ -81,6 +81,7 @@ class HangDetector {
   int64_t last_step_ = 0;
   SteadyTime since_{};  // last sign of life of the training thread
   TypicalTime step_times_;
+  int64_t known_steps_ = 0;  // that step_times_ stands for
   std::map<std::string, TypicalTime> phase_times_;
   std::optional<SteadyTime> asked_;  // newest question in this silence
   std::optional<protocol::Pong> answer_;

@@ -115,6 +115,13 @@ TEST_F(HangDetectorTest, AMessageThatStandsForManyStepsCountsEach) {
   EXPECT_NEAR(Pass(100s).bound_seconds, 20, 0.1);
 }
 
+TEST_F(HangDetectorTest, OneMessageThatStandsForEnoughStepsTeachesTheBound) {
+  Train(0, 5ms);
+  ASSERT_FALSE(Hangs(100ms));
+  Say(protocol::Progress{.round = 1, .step = step_ += 30});
+  EXPECT_NEAR(Pass(100s).bound_seconds, 10, 0.1);
+}
+
 TEST_F(HangDetectorTest, QuickStepsHaveSomeSecondsToo) {
   Train(20, 5ms);
   EXPECT_FALSE(Hangs(9s));
