@@ -3,9 +3,10 @@
 // what becomes of the command in, actions out. program_rank.h carries them out; one thread calls it.
 //
 //   announce (a new port) ─► assignment ─► the command runs
-//     ─► the round is over: SIGTERM, then SIGKILL ─► announce …, or, where not even that ends it, this
-//     process ends ─► exit 0: Finished, announce; the supervisor knows what follows ─► another end: Failed,
-//     and this process ends with its code
+//     ├─► the round is over: SIGTERM, then SIGKILL ─► announce …, or, where not even that ends it,
+//     │   this process ends
+//     ├─► exit 0: Finished, announce; the supervisor knows what follows
+//     └─► another end: Failed, and this process ends with its code
 
 #include <optional>
 #include <string>
