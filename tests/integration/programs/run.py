@@ -103,7 +103,7 @@ def begins_anew_in_place_when_one_is_killed(folder):
         first, second = variables(folder, 0, 0), variables(folder, 1, 0)
         expect(first["MASTER_PORT"] != second["MASTER_PORT"], "the port of the dead round was used again")
         expect(second["LOCKSTEP_ROUND"] == "2", f"{second}")
-        expect("was ended by signal 9 (SIGKILL)" in run.output(), run.output())
+        run.until("its word on why", lambda: "was ended by signal 9 (SIGKILL)" in run.output())
 
 
 def an_exit_code_is_the_programs_own(folder):
