@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -231,13 +232,8 @@ class Job:
 
     def ranks(self):
         """pod name -> process ids of its ranks, inside the pod."""
-        script = 'for p in /proc/[0-9]*; do read -r c <$p/comm && [ "$c" = lockstep-rank ] && echo ${p#/proc/}; done; true'
-        found = {}
-        for pod in self.pods():
-            name = pod["metadata"]["name"]
-            with contextlib.suppress(Failure):  # it may be on its way
-                found[name] = [int(pid) for pid in self.kubectl("exec", name, "--", "sh", "-c", script).split()]
-        return found
+        found = processes("lockstep-rank")
+        return {name: [inner for _, inner in found.get(name, [])] for name in self.uids()}
 
     def kill(self, victims, signal_name="KILL"):
         """A signal to {pod: [pid]}, in all pods at the same time."""
@@ -291,13 +287,24 @@ class Job:
         return min(max(t for k, t in first.items() if k[0] == n) for n in rounds) - moment
 
 
-def process_of(pod, program):
-    """The process id of a pod's program, as this machine sees it."""
+def processes(program):
+    """pod name -> [(process id as this machine sees it, the same inside the pod)] of all that run the program in a pod."""
+    found = {}
     for entry in pathlib.Path("/proc").iterdir():
         with contextlib.suppress(OSError):  # most are no processes, some end meanwhile
-            if (entry / "comm").read_text().strip() == program and f"LOCKSTEP_POD_NAME={pod}\0".encode() in (entry / "environ").read_bytes():
-                return int(entry.name)
-    raise AssertionError(f"no process {program} runs for pod {pod}")
+            if (entry / "comm").read_text().strip() != program:
+                continue
+            pod = re.search(rb"LOCKSTEP_POD_NAME=([^\0]+)", (entry / "environ").read_bytes())
+            inner = re.search(r"^NSpid:.*\s(\d+)$", (entry / "status").read_text(), re.MULTILINE)
+            if pod:
+                found.setdefault(pod[1].decode(), []).append((int(entry.name), int(inner[1])))
+    return found
+
+
+def process_of(pod, program):
+    found = processes(program).get(pod)
+    expect(found, f"no process {program} runs for pod {pod}")
+    return found[0][0]
 
 
 @contextlib.contextmanager
