@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 
+#include "runtime/common/base/error_exception.h"
+
 namespace lockstep::comm {
 namespace {
 
@@ -65,6 +67,8 @@ ErrorCode CodeOfDeviceError(std::string_view message, ErrorCode otherwise) {
 Error CurrentException(ErrorCode code, std::string_view context) {
   try {
     throw;
+  } catch (const ErrorException& thrown) {
+    return thrown.error().WithContext(context);
   } catch (const c10::OutOfMemoryError& error) {
     // "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …": the rest is another each time.
     const std::string text = FirstLine(error.what_without_backtrace());

@@ -15,9 +15,9 @@ namespace lockstep::comm {
 // use; kAborted where NCCL reported that the group is broken; else `otherwise`. Pure.
 [[nodiscard]] ErrorCode CodeOfDeviceError(std::string_view message, ErrorCode otherwise);
 
-// The exception being handled, as an Error with `code`, or with what a device error asks for; call it only
-// inside a catch block. The message is one line: LibTorch's own carries a backtrace whose symbols take longer
-// to look up than a whole recovery.
+// The exception being handled, as an Error with `code`, or with what a device error asks for, or with its own
+// where an Error was thrown; call it only inside a catch block. The message is one line: LibTorch's own
+// carries a backtrace whose symbols take longer to look up than a whole recovery.
 [[nodiscard]] Error CurrentException(ErrorCode code, std::string_view context);
 
 // Runs `call` and turns whatever it throws into an Error.

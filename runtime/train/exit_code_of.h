@@ -23,14 +23,15 @@ namespace lockstep::train {
   }
 }
 
-// Before its first round. A device's own trouble, the memory that a dead process still holds, say, may be
-// gone in another process; anything else is wrong for good.
+// Before its first round. A device's own trouble, the memory that a dead process still holds, say, or a file
+// that cannot be read may be gone in another process; anything else is wrong for good.
 [[nodiscard]] inline protocol::ExitCode ExitCodeOfStart(const Error& error, bool is_on_device) {
   using protocol::ExitCode;
   const bool is_short = is_on_device && error.message.find("out of memory") != std::string::npos;
+  const bool may_pass = error.code == ErrorCode::kDeviceFault || error.code == ErrorCode::kInternal;
+  if (may_pass || is_short) return ExitCode::kInfrastructure;
   if (error.code == ErrorCode::kDeviceLost) return ExitCode::kDeviceLost;
-  if (error.code == ErrorCode::kDeviceFault || is_short) return ExitCode::kInfrastructure;
-  return ExitCode::kBadConfiguration;
+  return error.code == ErrorCode::kDataLoss ? ExitCode::kUserError : ExitCode::kBadConfiguration;
 }
 
 }  // namespace lockstep::train

@@ -35,13 +35,17 @@ void ThrowOnce() {
 
 Result<void> WarmUp(const api::TrainingSpec& spec, const data::Dataset& dataset, TrainingState& state) {
   ThrowOnce();
-  return comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model does not fit the data", [&] {
-    std::vector<at::Tensor> before;
-    for (const NamedTensor& buffer : state.buffers) before.push_back(buffer.tensor.clone());
+  data::Batch batch;
+  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInvalidArgument, "reading data", [&] {
     std::vector<int64_t> ids(
         static_cast<std::size_t>(std::min({kSamples, dataset.size(), spec.global_batch_size})));
     std::iota(ids.begin(), ids.end(), 0);
-    RunOnce(dataset.Get(ids).To(state.device), state, spec.precision);
+    batch = dataset.Get(ids).To(state.device);
+  }));
+  return comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model does not fit the data", [&] {
+    std::vector<at::Tensor> before;
+    for (const NamedTensor& buffer : state.buffers) before.push_back(buffer.tensor.clone());
+    RunOnce(batch, state, spec.precision);
     const at::NoGradGuard no_grad;
     for (std::size_t i = 0; i < before.size(); ++i) state.buffers[i].tensor.copy_(before[i]);
   });

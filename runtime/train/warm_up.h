@@ -11,7 +11,7 @@
 namespace lockstep::train {
 
 // One forward and backward pass that leaves no trace in `state`. An error means that model and data do not
-// fit.
+// fit, or has the code of what the data set threw.
 [[nodiscard]] Result<void> WarmUp(const api::TrainingSpec& spec, const data::Dataset& dataset,
                                   TrainingState& state);
 

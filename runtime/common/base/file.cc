@@ -3,12 +3,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 namespace lockstep {
@@ -35,12 +34,17 @@ bool WriteAll(int fd, std::string_view content) {
 }  // namespace
 
 Result<std::string> ReadFile(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return FromErrno(path, "reading");
-  std::ostringstream content;
-  content << stream.rdbuf();
-  if (stream.bad()) return FromErrno(path, "reading");
-  return content.str();
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return FromErrno(path, "reading");
+  std::string content;
+  std::array<char, 1 << 16> piece;
+  while (true) {
+    const ssize_t got = ::read(fd.get(), piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return FromErrno(path, "reading");
+    if (got == 0) return content;
+    content.append(piece.data(), static_cast<std::size_t>(got));
+  }
 }
 
 Result<void> WriteFile(const std::string& path, std::string_view content) {

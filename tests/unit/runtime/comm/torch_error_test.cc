@@ -5,6 +5,8 @@
 
 #include <new>
 
+#include "runtime/common/base/error_exception.h"
+
 namespace lockstep::comm {
 namespace {
 
@@ -53,6 +55,12 @@ TEST(CatchTorch, GivesADeviceErrorItsCodeAndOneLine) {
   EXPECT_EQ(Caught(std::runtime_error("CUDA error: uncorrectable ECC error encountered")).code,
             ErrorCode::kDeviceLost);
   EXPECT_EQ(Caught(std::runtime_error("labels are wrong")).code, ErrorCode::kInternal);
+}
+
+TEST(CatchTorch, LeavesAThrownErrorItsCode) {
+  const Error caught = Caught(ErrorException({ErrorCode::kDataLoss, "cat.png is damaged"}));
+  EXPECT_EQ(caught.code, ErrorCode::kDataLoss);
+  EXPECT_EQ(caught.message, "forward pass: cat.png is damaged");
 }
 
 // The same words each time, so that a repetition is known.

@@ -18,15 +18,20 @@ TEST(ExitCodeOfTest, TellsWhoseFaultItIs) {
   EXPECT_EQ(ExitCodeOf({ErrorCode::kDataLoss, ""}), ExitCode::kUserError);
 }
 
-TEST(ExitCodeOfStartTest, WhatADeviceRefusesMayBeGoneInAnotherProcess) {
+TEST(ExitCodeOfStartTest, WhatADeviceOrADiskRefusesMayBeGoneInAnotherProcess) {
   EXPECT_EQ(ExitCodeOfStart({ErrorCode::kDeviceFault, ""}, true), ExitCode::kInfrastructure);
-  EXPECT_EQ(ExitCodeOfStart({ErrorCode::kInternal, "CUDA out of memory"}, true), ExitCode::kInfrastructure);
+  EXPECT_EQ(ExitCodeOfStart({ErrorCode::kInvalidArgument, "CUDA out of memory"}, true),
+            ExitCode::kInfrastructure);
+  EXPECT_EQ(ExitCodeOfStart({ErrorCode::kInternal, "reading a.png: Input/output error"}, false),
+            ExitCode::kInfrastructure);
   EXPECT_EQ(ExitCodeOfStart({ErrorCode::kDeviceLost, ""}, true), ExitCode::kDeviceLost);
 }
 
 TEST(ExitCodeOfStartTest, AnythingElseIsWrongForGood) {
-  EXPECT_EQ(ExitCodeOfStart({ErrorCode::kInternal, "out of memory"}, false), ExitCode::kBadConfiguration);
+  EXPECT_EQ(ExitCodeOfStart({ErrorCode::kInvalidArgument, "out of memory"}, false),
+            ExitCode::kBadConfiguration);
   EXPECT_EQ(ExitCodeOfStart({ErrorCode::kInvalidArgument, "shapes"}, true), ExitCode::kBadConfiguration);
+  EXPECT_EQ(ExitCodeOfStart({ErrorCode::kDataLoss, "a.png is truncated"}, false), ExitCode::kUserError);
 }
 
 }  // namespace
