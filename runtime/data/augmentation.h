@@ -20,8 +20,8 @@ class Augmentation {
   [[nodiscard]] static Result<Augmentation> Make(const api::AugmentationSpec& spec, int64_t seed,
                                                  std::span<const int64_t> sample_shape);
 
-  // float32 [n, channels, height, width], of the places from `begin` on; what is padded is 0, which is a
-  // normalised image's mean.
+  // float32 [n, channels, height, width], of the places from `begin` on; what is padded is 0: a normalised
+  // image's mean, or black.
   [[nodiscard]] at::Tensor Apply(const at::Tensor& images, int64_t step, int64_t begin) const;
 
  private:

@@ -1,6 +1,7 @@
 #include "runtime/data/csv.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/idx.h"
+#include "runtime/data/image_folder.h"
 #include "runtime/data/npy.h"
 #include "runtime/data/synthetic.h"
 #include "runtime/data/tokens.h"
@@ -13,14 +14,12 @@ Result<Datasets> OpenDatasets(const api::TrainingSpec& spec) {
     case api::DataFormat::kIdx: return OpenIdx(data.path);
     case api::DataFormat::kCsv: return OpenCsv(data.path, data.csv);
     case api::DataFormat::kNpy: return OpenNpy(data.path);
+    case api::DataFormat::kImageFolder: return OpenImageFolder(data.path, data.image_folder);
     case api::DataFormat::kTokens:
       return OpenTokens(data.path, spec.model.gpt.context_length, spec.model.gpt.vocabulary_size);
     case api::DataFormat::kSynthetic: return MakeSynthetic(data.synthetic, spec.seed);
-    default:
-      return Error{ErrorCode::kUnsupported,
-                   "spec.training.data.format: " + std::string(api::NameOf(data.format)) +
-                       " is not implemented yet; use idx, csv, npy, tokens or synthetic"};
   }
+  LOCKSTEP_CHECK(false, "a format without a case");
 }
 
 }  // namespace lockstep::data

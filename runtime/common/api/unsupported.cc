@@ -27,14 +27,11 @@ void RefuseEnum(Fields& fields, bool is_asked, const std::string& path, E asked,
   Refuse(fields, is_asked, path, std::string(NameOf(asked)), "use " + choices);
 }
 
-void CheckModelAndData(const TrainingSpec& training, Fields& fields) {
+void CheckModel(const TrainingSpec& training, Fields& fields) {
   const std::string path = "spec.training.";
   const ModelName model = training.model.name;
   RefuseEnum(fields, model == ModelName::kTorchscript, path + "model.name", model,
              "mlp, cnn, resnet18, resnet50, gpt or plugin");
-  const DataSpec& data = training.data;
-  RefuseEnum(fields, data.format == DataFormat::kImageFolder, path + "data.format", data.format,
-             "idx, csv, npy, tokens or synthetic");
 }
 
 void CheckMethod(const TrainingSpec& training, Fields& fields) {
@@ -66,7 +63,7 @@ std::string UnsupportedField::ToString() const {
 std::vector<UnsupportedField> FindUnsupported(const TrainingJobSpec& spec) {
   Fields fields;
   if (spec.training) {
-    CheckModelAndData(*spec.training, fields);
+    CheckModel(*spec.training, fields);
     CheckMethod(*spec.training, fields);
   }
   Refuse(fields, spec.nproc_per_node.mode == NprocMode::kGpu, "spec.nprocPerNode", "gpu",

@@ -90,6 +90,7 @@ CONFINED = {
     ("prometheus/",): ("operator/telemetry/", "runtime/common/telemetry/", "runtime/telemetry/"),
     ("CLI/",): ("operator/config.cc", "runtime/cli/main.cc"),
     ("zlib.h",): ("runtime/data/idx.cc",),
+    ("jpeglib.h", "jerror.h", "png.h"): ("runtime/data/image.cc",),
     ("lockstep/",): ("runtime/sdk/example/",),  # as a user installs it
     ("sys/", "arpa/", "netinet/"): ("operator/", "runtime/"),
 }
@@ -195,6 +196,7 @@ def what_is_wrong_is_found():
             (wrong_libraries, "runtime/train/step.h", "<ATen/ATen.h>"),
             (wrong_libraries, "runtime/train/step.cc", "<torch/csrc/distributed/c10d/Store.hpp>"),
             (wrong_libraries, "runtime/checkpoint/checkpointer.cc", "<arrow/buffer.h>"),
+            (wrong_libraries, "runtime/data/image_folder.cc", "<jpeglib.h>"),
             (wrong_libraries, "operator/main.cc", "<curl/curl.h>")):
         found = check({**train, path: f"#pragma once\n#include {include}\n"})
         expect(len(found) == 1 and found[0].startswith(f"{path}:2: "), f"{include} in {path}: {found}")

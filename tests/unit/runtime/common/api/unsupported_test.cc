@@ -35,7 +35,6 @@ INSTANTIATE_TEST_SUITE_P(
     Fields, UnsupportedTest,
     testing::Values(
         Case{"Torchscript", "/spec/training/model/name", "\"torchscript\"", "spec.training.model.name"},
-        Case{"ImageFolder", "/spec/training/data/format", "\"imageFolder\"", "spec.training.data.format"},
         Case{"Zero1", "/spec/training/strategy", "\"zero1\"", "spec.training.strategy"},
         Case{"Compression", "/spec/training/sync", R"({"compression": "topk"})",
              "spec.training.sync.compression"},
@@ -98,6 +97,9 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
   json = With(json, "/spec/managedBy", "\"kueue.x-k8s.io/multikueue\"");
   EXPECT_THAT(Refused(json), testing::ElementsAre());
   EXPECT_THAT(Refused(With(ValidJob(), "/spec/schedulingPolicy", R"({"queueName": "q"})")),
+              testing::ElementsAre());
+  EXPECT_THAT(Refused(With(ValidJob(), "/spec/training/data",
+                           R"({"format": "imageFolder", "path": "/d", "imageFolder": {"imageSize": 64}})")),
               testing::ElementsAre());
   EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
 }

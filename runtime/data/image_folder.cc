@@ -1,0 +1,161 @@
+#include "runtime/data/image_folder.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <utility>
+
+#include "runtime/common/base/error_exception.h"
+#include "runtime/common/base/file.h"
+#include "runtime/data/bad_path.h"
+#include "runtime/data/image.h"
+#include "runtime/data/tensors.h"
+
+namespace lockstep::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uintmax_t kLargestFile = uintmax_t{1} << 28;
+constexpr const char* kLayout =
+    "format imageFolder needs train/CLASS/ and test/CLASS/ in that folder, with files .jpg, .jpeg or .png";
+
+struct Listing {
+  std::string folder;
+  std::vector<std::string> classes;  // sorted
+  std::vector<std::string> files;    // names in their class's folder, class after class, sorted in each
+  std::vector<int64_t> labels;       // of each file
+};
+
+class ImageFolder final : public Dataset {
+ public:
+  ImageFolder(Listing listing, int64_t side)
+      : listing_(std::move(listing)), labels_(torch::tensor(listing_.labels, at::kLong)), side_(side) {}
+
+  [[nodiscard]] int64_t size() const override { return labels_.size(0); }
+  [[nodiscard]] int64_t classes() const override { return static_cast<int64_t>(listing_.classes.size()); }
+  [[nodiscard]] std::vector<int64_t> sample_shape() const override { return {3, side_, side_}; }
+  [[nodiscard]] at::Tensor labels() const override { return labels_; }
+
+  [[nodiscard]] Batch Get(std::span<const int64_t> ids) const override {
+    const at::NoGradGuard guard;
+    at::Tensor inputs = at::empty({static_cast<int64_t>(ids.size()), 3, side_, side_}, at::kFloat);
+    auto* sample = inputs.data_ptr<float>();
+    for (const int64_t id : ids) {
+      Image image = Read(static_cast<std::size_t>(id));
+      Scale(image, sample);
+      sample += 3 * side_ * side_;
+    }
+    return {inputs, labels_.index_select(0, IndexOf(ids))};
+  }
+
+ private:
+  [[nodiscard]] Image Read(std::size_t id) const {
+    const std::string& name = listing_.classes[static_cast<std::size_t>(listing_.labels[id])];
+    const std::string path = listing_.folder + "/" + name + "/" + listing_.files[id];
+    std::error_code error;
+    if (const uintmax_t bytes = fs::file_size(path, error); !error && bytes > kLargestFile)
+      throw Unusable(path, "has " + std::to_string(bytes) + " bytes, more than any image needs");
+    const Result<std::string> content = ReadFile(path);
+    if (!content.ok()) throw ErrorException({ErrorCode::kInternal, content.error().message});
+    Result<Image> image = DecodeImage(*content);
+    if (!image.ok()) throw Unusable(path, image.error().message);
+    return std::move(image).value();
+  }
+
+  // Writes [3, side, side]. Each pixel is a mean of all those whose place it takes: where few were picked,
+  // fine patterns would turn into coarse ones that are not there.
+  void Scale(Image& image, float* sample) const {
+    const at::Tensor pixels = at::from_blob(image.pixels.data(), {1, image.height, image.width, 3}, at::kByte)
+                                  .permute({0, 3, 1, 2});
+    const at::Tensor scaled = at::_upsample_bilinear2d_aa(pixels, {side_, side_}, /*align_corners=*/false)
+                                  .permute({0, 2, 3, 1})
+                                  .contiguous();
+    const auto* value = scaled.const_data_ptr<uint8_t>();
+    // A loop of our own: LibTorch would share it out among threads, for each of the loader's as many, which
+    // takes ten times as long where all are busy.
+    const int64_t places = side_ * side_;
+    for (int64_t place = 0; place < places; ++place) {
+      for (int64_t channel = 0; channel < 3; ++channel)
+        sample[channel * places + place] = static_cast<float>(*value++) / 255;
+    }
+  }
+
+  static ErrorException Unusable(const std::string& path, const std::string& problem) {
+    return ErrorException(
+        {ErrorCode::kDataLoss, BadPath(path + " " + problem, "replace or remove it").message});
+  }
+
+  const Listing listing_;
+  const at::Tensor labels_;
+  const int64_t side_;
+};
+
+struct Wanted {
+  bool (*fits)(const fs::directory_entry& entry);
+  const char* what;
+};
+
+bool IsFolder(const fs::directory_entry& entry) {
+  std::error_code error;  // without it what may not be looked at throws
+  return entry.is_directory(error);
+}
+
+bool IsImageFile(const fs::directory_entry& entry) {
+  std::error_code error;
+  std::string ending = entry.path().extension().string();
+  for (char& c : ending) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return (ending == ".jpg" || ending == ".jpeg" || ending == ".png") && entry.is_regular_file(error);
+}
+
+// Sorted, so that every process numbers them alike. Names that begin with a dot are no data: what file
+// browsers leave behind, and how Kubernetes mounts a ConfigMap.
+Result<std::vector<std::string>> NamesIn(const std::string& folder, const Wanted& wanted) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator();
+       at.increment(error)) {
+    std::string name = at->path().filename().string();
+    if (name.starts_with('.')) continue;
+    if (!wanted.fits(*at)) return BadPath(folder + "/" + name + " is no " + wanted.what, kLayout);
+    names.push_back(std::move(name));
+  }
+  if (error) return BadPath(folder + " cannot be read (" + error.message() + ")", kLayout);
+  if (names.empty()) return BadPath(folder + " holds no " + wanted.what, kLayout);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<Listing> List(const std::string& folder) {
+  Listing listing{.folder = folder};
+  LOCKSTEP_TRY(listing.classes, NamesIn(folder, {IsFolder, "folder of a class"}));
+  for (std::size_t label = 0; label < listing.classes.size(); ++label) {
+    LOCKSTEP_TRY(std::vector<std::string> files,
+                 NamesIn(folder + "/" + listing.classes[label], {IsImageFile, "image file"}));
+    listing.labels.insert(listing.labels.end(), files.size(), static_cast<int64_t>(label));
+    std::move(files.begin(), files.end(), std::back_inserter(listing.files));
+  }
+  return listing;
+}
+
+}  // namespace
+
+Result<Datasets> OpenImageFolder(const std::string& folder, const api::ImageFolderSpec& spec) {
+  LOCKSTEP_TRY(Listing train, List(folder + "/train"));
+  LOCKSTEP_TRY(Listing test, List(folder + "/test"));
+  std::vector<std::string> differing;
+  std::set_symmetric_difference(train.classes.begin(), train.classes.end(), test.classes.begin(),
+                                test.classes.end(), std::back_inserter(differing));
+  if (!differing.empty()) {
+    return BadPath(folder + ": only one of train and test has the class " + differing.front(),
+                   "both need the same folders");
+  }
+  Datasets sets;
+  sets.train = std::make_unique<ImageFolder>(std::move(train), spec.image_size);
+  sets.test = std::make_unique<ImageFolder>(std::move(test), spec.image_size);
+  return sets;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,16 @@
+#pragma once
+// A folder of images for each class: train/CLASS/*.jpg, *.jpeg or *.png, and test/CLASS/… with the same
+// classes, which are numbered in the order of their names. Opening lists the files; each is read and decoded
+// when a batch needs it, on the thread that asks.
+
+#include <string>
+
+#include "runtime/data/dataset.h"
+
+namespace lockstep::data {
+
+// Samples are [3, size, size], from 0 to 1. Get throws ErrorException: kDataLoss where a file holds no image
+// that can be used, kInternal where it cannot be read, which may be over when it is tried again.
+[[nodiscard]] Result<Datasets> OpenImageFolder(const std::string& folder, const api::ImageFolderSpec& spec);
+
+}  // namespace lockstep::data
