@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""`lockstep run` with real processes: complete, lose a rank, a worker, all ranks at once, one with a standby, stop and resume, bad input.
+"""`lockstep run` with real processes: complete, lose a rank, a worker, all ranks at once, one with a standby, stop and resume, a folder of
+images, bad input.
 
 run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
+import gzip
 import json
 import os
 import pathlib
+import shutil
 import signal
+import struct
 import sys
 import time
+import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import checkpoints  # noqa: E402
@@ -127,6 +132,59 @@ def one_and_three_ranks_learn_the_same(folder):
     expect(difference <= 1e-3 * max(1.0, losses[1]), f"final test losses differ: {losses}")
 
 
+def png(pixels, side):
+    def chunk(name, content):
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+    rows = b"".join(b"\0" + pixels[row * side:(row + 1) * side] for row in range(side))
+    header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)  # grey
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def write_images(folder, training=SAMPLES):
+    """Images of Fashion-MNIST as PNG files, in a folder for each class."""
+    side, classes = 28, 10
+    for part, name, count in (("train", "train", training), ("test", "t10k", 500)):
+        read = lambda kind, skip: gzip.open(f"/usr/share/datasets/fashion-mnist/{name}-{kind}-ubyte.gz").read()[skip:]
+        images, labels = read("images-idx3", 16), read("labels-idx1", 8)
+        for label in range(classes):
+            os.makedirs(f"{folder}/{part}/{label}")
+        for i in range(count):
+            content = png(images[i * side * side:(i + 1) * side * side], side)
+            pathlib.Path(folder, part, str(labels[i]), f"{i:05}.png").write_bytes(content)
+    return {"format": "imageFolder", "path": folder, "imageFolder": {"imageSize": side}, "workers": 2}
+
+
+SMALL_CNN = {"model": {"name": "cnn", "cnn": {"channels": [8, 16], "hiddenSize": 32}},
+             "optimizer": {"name": "adamw", "learningRate": 0.004}}
+
+
+def learns_from_a_folder_of_images(folder):
+    data = write_images(f"{folder}/images")
+    with Run(folder, manifest(folder, replicas=2, data=data, evaluation={"everyEpochs": EPOCHS}, **SMALL_CNN)) as run:
+        run.until_step(60)
+        victim = run.ranks()[1]
+        os.kill(victim, signal.SIGKILL)
+        run.until("the rank's return", lambda: len(run.ranks()) == 2 and victim not in run.ranks())
+        expect_complete(run)
+        accuracy = float(run.output().rpartition("test accuracy ")[2].partition(",")[0])
+    expect(accuracy >= 0.6, f"the accuracy is {accuracy}; chance has 0.1")
+    print(f"     {EPOCHS} epochs of {SAMPLES} images: accuracy {accuracy}")
+
+
+def names_an_image_that_is_damaged(folder):
+    data = write_images(f"{folder}/images", training=320)
+    files = sorted(pathlib.Path(folder, "images", "train").rglob("*.png"))
+    for damaged in (files[0], files[-1]):  # the first is looked at before the first step
+        sound = damaged.read_bytes()
+        damaged.write_bytes(sound[:len(sound) // 2])
+        with Run(folder, manifest(folder, replicas=2, data=data, **SMALL_CNN)) as run:
+            code = run.finish()
+            expect(code == 3, f"exit code {code}\n{run.output()[-4000:]}")
+            expect(f"spec.training.data.path: {damaged} is damaged" in run.output(), run.output()[-4000:])
+        damaged.write_bytes(sound)
+        shutil.rmtree(f"{folder}/checkpoints", ignore_errors=True)
+
+
 def names_what_is_wrong(folder):
     cases = {
         "spec.training.data.path": {"data": {"format": "idx", "path": "/nowhere"}},
@@ -157,7 +215,8 @@ def says_where_training_diverged(folder):
 
 CASES = [completes, survives_a_killed_rank, survives_a_killed_worker, promotes_a_standby,
          restarts_from_the_checkpoint_when_all_ranks_die, stops_on_sigterm_and_resumes, ends_when_it_is_good_enough,
-         one_and_three_ranks_learn_the_same, names_what_is_wrong, says_where_training_diverged]
+         one_and_three_ranks_learn_the_same, learns_from_a_folder_of_images, names_an_image_that_is_damaged, names_what_is_wrong,
+         says_where_training_diverged]
 
 
 if __name__ == "__main__":
