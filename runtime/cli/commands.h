@@ -31,4 +31,7 @@ struct RunArguments {
 
 [[nodiscard]] int Validate(const std::string& manifest);
 
+// What spec.training.model can name.
+[[nodiscard]] int Models();
+
 }  // namespace lockstep::cli

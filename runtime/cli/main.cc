@@ -57,6 +57,10 @@ int main(int argc, char** argv) {
   validate->add_option("manifest", manifest, "DistributedTrainingJob manifest (YAML or JSON)")->required();
   validate->callback([&] { exit_code = lockstep::cli::Validate(manifest); });
 
+  app.add_subcommand("models", "List the models that a manifest can name, with their fields")->callback([&] {
+    exit_code = lockstep::cli::Models();
+  });
+
   CLI11_PARSE(app, static_cast<int>(separator - argv), argv);
   return exit_code;
 }

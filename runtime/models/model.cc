@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include "runtime/common/api/model_catalog.h"
 #include "runtime/models/cnn.h"
 #include "runtime/models/gpt.h"
 #include "runtime/models/mlp.h"
@@ -22,7 +23,7 @@ Result<std::shared_ptr<Model>> MakeModel(const api::ModelSpec& spec, const Model
     default:
       return Error{ErrorCode::kUnsupported,
                    "spec.training.model.name: " + std::string(api::NameOf(spec.name)) +
-                       " is not implemented yet; use mlp, cnn, resnet18, resnet50, gpt or plugin"};
+                       " is not implemented yet; use " + api::ModelChoices()};
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "runtime/common/api/model_catalog.h"
+
 namespace lockstep::api {
 namespace {
 
@@ -30,8 +32,7 @@ void RefuseEnum(Fields& fields, bool is_asked, const std::string& path, E asked,
 void CheckModel(const TrainingSpec& training, Fields& fields) {
   const std::string path = "spec.training.";
   const ModelName model = training.model.name;
-  RefuseEnum(fields, model == ModelName::kTorchscript, path + "model.name", model,
-             "mlp, cnn, resnet18, resnet50, gpt or plugin");
+  RefuseEnum(fields, model == ModelName::kTorchscript, path + "model.name", model, ModelChoices());
 }
 
 void CheckMethod(const TrainingSpec& training, Fields& fields) {

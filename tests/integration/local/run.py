@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`lockstep run` with real processes: complete, lose a rank, a worker, all ranks at once, one with a standby, stop and resume, a folder of
-images, bad input.
+images, bad input; commands that run no job.
 
 run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import signal
 import struct
+import subprocess
 import sys
 import time
 import zlib
@@ -213,10 +214,31 @@ def says_where_training_diverged(folder):
     expect(skipped and all("gradient of fc" in line for line in skipped), f"the log of skipped steps: {skipped}")
 
 
+def lockstep(*arguments):
+    """(exit code, what it said) of a command that runs no job."""
+    done = subprocess.run([f"{sys.argv[1]}/lockstep", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+    return done.returncode, done.stdout
+
+
+def lists_the_models(folder):
+    code, output = lockstep("models")
+    expect(code == 0, output)
+    entries = {entry.split()[0]: entry for entry in output.split("\n\n")[1:]}
+    # Each that it lists can be named in a manifest, and what cannot be named is not listed.
+    for name in [*entries, "torchscript"]:
+        section = {"plugin": {"path": "/models/libmine.so", "name": "mine"}} if name == "plugin" else {}
+        data = {"data": {"format": "tokens", "path": "/data"}} if name == "gpt" else {}
+        code, said = lockstep("validate", manifest(folder, model={"name": name, **section}, **data))
+        expect((code == 0) == (name in entries), f"{name}: {said}")
+    for name, default in {"mlp.hiddenSizes": "[128]", "cnn.dropout": "0.25", "gpt.contextLength": "1024", "plugin.path": "(required)"}.items():
+        lines = [line.split() for line in entries[name.partition(".")[0]].splitlines()]
+        expect([name, default] in lines, f"{name} {default} is not in:\n{output}")
+
+
 CASES = [completes, survives_a_killed_rank, survives_a_killed_worker, promotes_a_standby,
          restarts_from_the_checkpoint_when_all_ranks_die, stops_on_sigterm_and_resumes, ends_when_it_is_good_enough,
          one_and_three_ranks_learn_the_same, learns_from_a_folder_of_images, names_an_image_that_is_damaged, names_what_is_wrong,
-         says_where_training_diverged]
+         says_where_training_diverged, lists_the_models]
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "runtime/common/api/model_catalog.h"
 #include "runtime/models/model.h"
 #include "runtime/models/precision.h"
 
@@ -249,6 +250,16 @@ TEST(LossSum, OfNoSamplesIsNothing) {
   const at::Tensor none = torch::empty({0}, at::kLong);
   EXPECT_EQ(Classifier().LossSum(torch::empty({0, 4}), none).item<double>(), 0);
   EXPECT_EQ(Classifier().CountRight(torch::empty({0, 4}), none), 0);
+}
+
+TEST(MakeModel, KnowsExactlyTheModelsOfTheCatalog) {
+  for (std::size_t i = 0; i < std::size(api::EnumNames<api::ModelName>::values); ++i) {
+    const auto name = static_cast<api::ModelName>(i);
+    const auto model = MakeModel({.name = name}, kMnist, kSeed);
+    bool is_listed = false;
+    for (const api::ModelEntry& entry : api::ModelCatalog()) is_listed |= entry.name == name;
+    EXPECT_EQ(is_listed, model.ok() || model.error().code != ErrorCode::kUnsupported) << api::NameOf(name);
+  }
 }
 
 }  // namespace

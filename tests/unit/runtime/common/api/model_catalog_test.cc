@@ -1,0 +1,55 @@
+#include "runtime/common/api/model_catalog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/common/api/training_job_json.h"
+#include "runtime/common/api/unsupported.h"
+
+namespace lockstep::api {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+
+ModelEntry EntryOf(ModelName name) {
+  for (const ModelEntry& entry : ModelCatalog()) {
+    if (entry.name == name) return entry;
+  }
+  ADD_FAILURE() << NameOf(name) << " is not in the catalog";
+  return {};
+}
+
+auto IsField(const std::string& path, const std::string& value) {
+  return AllOf(Field(&ModelField::path, path), Field(&ModelField::default_value, value));
+}
+
+TEST(ModelCatalog, HasTheFieldsOfEachModelWithTheirDefaults) {
+  EXPECT_THAT(EntryOf(ModelName::kCnn).fields,
+              ElementsAre(IsField("cnn.channels", "[32,64]"), IsField("cnn.hiddenSize", "128"),
+                          IsField("cnn.dropout", "0.25")));
+  EXPECT_THAT(EntryOf(ModelName::kResnet50).fields, ElementsAre(IsField("resnet.smallImages", "false")));
+  EXPECT_THAT(
+      EntryOf(ModelName::kPlugin).fields,
+      ElementsAre(IsField("plugin.path", ""), IsField("plugin.name", ""), IsField("plugin.options", "{}")));
+}
+
+TEST(ModelCatalog, HoldsExactlyTheModelsThatAreNotRefused) {
+  for (std::size_t i = 0; i < std::size(EnumNames<ModelName>::values); ++i) {
+    const auto name = static_cast<ModelName>(i);
+    TrainingJobSpec spec;
+    spec.training.emplace().model.name = name;
+    const std::vector<UnsupportedField> refused = FindUnsupported(spec);
+    std::size_t found = 0;
+    for (const ModelEntry& entry : ModelCatalog()) found += entry.name == name ? 1U : 0U;
+    EXPECT_EQ(found, refused.empty() ? 1U : 0U) << NameOf(name);
+    if (!refused.empty()) {
+      EXPECT_THAT(refused.front().ToString(), HasSubstr("use " + ModelChoices()));
+    }
+  }
+  EXPECT_THAT(ModelChoices(), HasSubstr("mlp, cnn, "));
+}
+
+}  // namespace
+}  // namespace lockstep::api
