@@ -178,6 +178,7 @@ struct Checkpointer::State {
   Json training;
   std::unique_ptr<ObjectStore> store;
   const SystemClock clock{};
+  bool history_fails = false;  // of the thread
 
   std::mutex mutex;
   std::condition_variable_any changed;
@@ -256,6 +257,7 @@ struct Checkpointer::State {
     const auto shard = WriteShard(save);
     if (save.place.rank == 0) {
       LOCKSTEP_TRY(const ShardEntry mine, shard);
+      KeepHistory(save);
       return Commit(save, mine);
     }
     const std::string text = shard.ok() ? EncodeShardEntry(*shard) : EncodeFailure(shard.error());
@@ -299,6 +301,27 @@ struct Checkpointer::State {
         store->Put(FolderOfStep(place.step) + "/" + std::string(kManifestName), EncodeManifest(manifest)));
     CollectGarbage(place.step);
     return bytes;
+  }
+
+  // No checkpoint needs it, so what goes wrong with it is said, once, and no more.
+  void KeepHistory(const PendingSave& save) {
+    if (save.place.history.empty() || save.stop.stop_requested()) return;
+    const Result<void> written = WriteHistory(save.place.history);
+    if (!std::exchange(history_fails, !written.ok()) && !written.ok())
+      log::Warning("history not written", {{"error", written.error().message}});
+  }
+
+  // A process knows what it took part in; what came before is there already.
+  Result<void> WriteHistory(const std::vector<protocol::HistoryRecord>& mine) {
+    const std::string name(protocol::kHistoryName);
+    const Result<std::string> text = store->Get(name);
+    if (!text.ok() && text.error().code != ErrorCode::kNotFound) return text.error();
+    const protocol::HistoryText stored = protocol::ReadHistory(text.ok() ? *text : "");
+    if (!stored.problems.empty()) {
+      log::Warning("damaged lines of the history passed over",
+                   {{"uri", store->UriOf(name)}, {"first", stored.problems.front()}});
+    }
+    return store->Put(name, protocol::EncodeHistory(protocol::Continue(stored.records, mine)));
   }
 
   Result<ShardEntry> WaitForShard(const PendingSave& save, int rank) {
@@ -389,12 +412,17 @@ Checkpointer::~Checkpointer() = default;
 
 void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange) {
   LOCKSTEP_CHECK(snapshot.world == 1 || exchange != nullptr, "ranks that cannot meet cannot save together");
-  PendingSave save{
-      .place = {snapshot.step, snapshot.round, snapshot.rank, snapshot.world, {}, snapshot.evaluations},
-      .share = ShareOf(snapshot),
-      .exchange = std::move(exchange),
-      .started = state_->clock.Steady(),
-      .stop = {}};
+  PendingSave save{.place = {snapshot.step,
+                             snapshot.round,
+                             snapshot.rank,
+                             snapshot.world,
+                             {},
+                             snapshot.evaluations,
+                             snapshot.history},
+                   .share = ShareOf(snapshot),
+                   .exchange = std::move(exchange),
+                   .started = state_->clock.Steady(),
+                   .stop = {}};
   const std::lock_guard lock(state_->mutex);
   if (state_->waiting && state_->waiting->place.rank != 0) {
     state_->waiting->share.clear();

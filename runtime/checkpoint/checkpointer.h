@@ -1,9 +1,10 @@
 #pragma once
 // Saves and loads the training state. Saving copies the tensors and returns; a background thread writes this
 // rank's shard (the replicated tensors are divided over the ranks), and rank 0 writes the manifest last,
-// after all shards. One thread (the step thread) calls everything here; at most one save is in flight, a
-// newer one replaces a waiting one. Killed at any byte, either the new checkpoint or the one before can be
-// loaded. The destructor gives up what is in flight and joins, after at most one request to the store.
+// after all shards; before it the history, of which nothing depends. One thread (the step thread) calls
+// everything here; at most one save is in flight, a newer one replaces a waiting one. Killed at any byte,
+// either the new checkpoint or the one before can be loaded. The destructor gives up what is in flight and
+// joins, after at most one request to the store.
 
 #include <ATen/core/Tensor.h>
 
@@ -19,6 +20,7 @@
 #include "runtime/checkpoint/object_store.h"
 #include "runtime/common/api/checkpoint_spec.h"
 #include "runtime/common/base/result.h"
+#include "runtime/common/protocol/history.h"
 #include "runtime/common/protocol/worker_config.h"
 
 namespace lockstep::checkpoint {
@@ -47,6 +49,7 @@ struct Snapshot {
   int world = 1;
   std::vector<NamedTensor> tensors;
   EvaluationRecord evaluations{};
+  std::vector<protocol::HistoryRecord> history{};  // of rank 0's process, to be kept beside the checkpoint
 };
 
 struct SaveOutcome {

@@ -337,7 +337,8 @@ void Supervision::OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now)
                                             .address = settings_.address,
                                             .store_host = answer.store_host,
                                             .store_port = answer.store_port,
-                                            .newest_step = answer.newest_step}});
+                                            .newest_step = answer.newest_step,
+                                            .previous_end = answer.previous_end}});
   }
   Do(StartWatch{{settings_.config.job, settings_.member, round_}});
 }

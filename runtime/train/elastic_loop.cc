@@ -64,8 +64,9 @@ class ElasticLoop {
         total_steps_(TotalSteps(inputs.training, plan_)),
         phases_(inputs.clock),
         ledger_(inputs.ledger_folder, inputs.process_name, inputs.clock),
-        saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_}),
         progress_(inputs.link, phases_, inputs.clock, total_steps_, plan_.steps_per_epoch()),
+        saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_,
+                progress_.history()}),
         runner_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}) {}
 
   LoopOutcome Run() {
@@ -149,7 +150,7 @@ class ElasticLoop {
     LOCKSTEP_TRY(round_.strategy, MakeStrategy(in_.training, round_.communicator, state_));
     LOCKSTEP_TRY(ShareOut());
     ledger_.EnterRound(assignment.round, assignment.rank);
-    progress_.EnterRound(assignment.round, state_.step);
+    progress_.EnterRound(assignment, state_.step, source);
     const double seconds = Seconds(in_.clock.Steady() - start).count();
     phases_.Add("sync", seconds);
     in_.link.Send(protocol::Synced{assignment.round, state_.step, std::string(NameOf(source)), seconds});
@@ -232,10 +233,7 @@ class ElasticLoop {
     state_.evaluations =
         WithEvaluation(state_.evaluations, in_.training.early_stop.value_or(api::EarlyStopSpec{}),
                        state_.step, result.loss, result.accuracy);
-    if (round_.assignment.rank == 0) {
-      const double epoch = static_cast<double>(state_.step) / static_cast<double>(plan_.steps_per_epoch());
-      in_.link.Send(protocol::Evaluated{state_.step, epoch, result.loss, result.accuracy});
-    }
+    progress_.Evaluated(result.loss, result.accuracy);
     return std::optional<RoundEnd>();
   }
 
@@ -304,8 +302,8 @@ class ElasticLoop {
   const int64_t total_steps_;
   PhaseClock phases_;
   SampleLedger ledger_;
-  Saves saves_;
   ProgressReporter progress_;
+  Saves saves_;
   StepRunner runner_;
   SpeedMeter speed_{phases_};
   int64_t shares_until_ = 0;  // step

@@ -5,6 +5,9 @@
 namespace lockstep::train {
 namespace {
 
+using protocol::HistoryKind;
+using protocol::HistoryRecord;
+
 constexpr Milliseconds kInterval{100};
 // The rate forgets what is older than a few of these.
 constexpr double kSmoothingSeconds = 3;
@@ -17,12 +20,19 @@ ProgressReporter::ProgressReporter(protocol::ControlLink& link, const PhaseClock
   progress_.total_steps = total_steps;
 }
 
-void ProgressReporter::EnterRound(int64_t round, int64_t step) {
-  progress_.round = round;
+void ProgressReporter::EnterRound(const protocol::RankAssignment& assignment, int64_t step,
+                                  StateSource source) {
+  progress_.round = assignment.round;
+  rank_ = assignment.rank;
+  world_ = assignment.world;
   progress_.step = step;
   progress_.epoch = static_cast<double>(step) / steps_per_epoch_;
   first_of_round_ = true;
   last_commit_ = clock_.Steady();
+  HistoryRecord record = RecordOf(HistoryKind::kRound);
+  record.source = NameOf(source);
+  record.cause = assignment.previous_end;
+  protocol::Append(history_, std::move(record));
 }
 
 void ProgressReporter::Committed(int64_t step, const StepReport& report) {
@@ -40,7 +50,28 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
   progress_.steps_total += 1;
   if (!report.applied) ++progress_.skipped_steps_total;
   progress_.samples_total += report.local_count;
+  HistoryRecord record = RecordOf(HistoryKind::kStep);
+  record.loss = report.loss;
+  record.samples_per_second = progress_.samples_per_second;
+  protocol::Append(history_, std::move(record));
   if (first_of_round_ || now - last_sent_ >= kInterval) SendNow();
+}
+
+void ProgressReporter::Evaluated(double loss, double accuracy) {
+  HistoryRecord record = RecordOf(HistoryKind::kEvaluation);
+  record.loss = loss;
+  record.accuracy = accuracy;
+  protocol::Append(history_, std::move(record));
+  if (rank_ == 0) link_.Send(protocol::Evaluated{progress_.step, progress_.epoch, loss, accuracy});
+}
+
+HistoryRecord ProgressReporter::RecordOf(HistoryKind kind) const {
+  return {.kind = kind,
+          .time = clock_.Now(),
+          .round = progress_.round,
+          .world = world_,
+          .step = progress_.step,
+          .epoch = progress_.epoch};
 }
 
 void ProgressReporter::SendNow() {

@@ -1,13 +1,17 @@
 #pragma once
 // Keeps the numbers that the supervisor exports and sends them, at most every 100 ms; the first of a round
-// and the last of all are always sent. Step thread.
+// and the last of all are always sent. Every rank keeps their history, too: any may have to store it one day.
+// Step thread.
 
 #include <cstdint>
+#include <vector>
 
 #include "runtime/common/base/clock.h"
 #include "runtime/common/protocol/control_link.h"
+#include "runtime/common/protocol/history.h"
 #include "runtime/train/phase_clock.h"
 #include "runtime/train/step.h"
+#include "runtime/train/sync.h"
 
 namespace lockstep::train {
 
@@ -16,18 +20,27 @@ class ProgressReporter {
   ProgressReporter(protocol::ControlLink& link, const PhaseClock& phases, const Clock& clock,
                    int64_t total_steps, int64_t steps_per_epoch);
 
-  void EnterRound(int64_t round, int64_t step);
+  void EnterRound(const protocol::RankAssignment& assignment, int64_t step, StateSource source);
   void Committed(int64_t step, const StepReport& report);
+  // Of the newest step.
+  void Evaluated(double loss, double accuracy);
   void Repeating() { ++progress_.repeated_steps_total; }
   void Phase(const std::string& phase) { link_.Send(protocol::PhaseChanged{phase}); }
   void SendNow();
+  // Of what this process took part in.
+  [[nodiscard]] const std::vector<protocol::HistoryRecord>& history() const { return history_; }
 
  private:
+  [[nodiscard]] protocol::HistoryRecord RecordOf(protocol::HistoryKind kind) const;
+
   protocol::ControlLink& link_;
   const PhaseClock& phases_;
   const Clock& clock_;
   const double steps_per_epoch_;
   protocol::Progress progress_;
+  int rank_ = 0;
+  int world_ = 1;
+  std::vector<protocol::HistoryRecord> history_;
   SteadyTime last_sent_{};
   SteadyTime last_commit_{};
   bool first_of_round_ = true;

@@ -66,15 +66,20 @@ Result<void> Saves::Start(const std::shared_ptr<comm::Communicator>& communicato
   LOCKSTEP_TRY(SyncBuffers(*communicator, state));
   const comm::Place& place = communicator->place();
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
-    context_.checkpointer->Save(
-        {state.step, place.round, place.rank, place.world, state.Tensors(), state.evaluations},
-        std::make_shared<RoundExchange>(communicator, context_.clock));
+    context_.checkpointer->Save({state.step, place.round, place.rank, place.world, state.Tensors(),
+                                 state.evaluations, HistoryOf(place.rank)},
+                                std::make_shared<RoundExchange>(communicator, context_.clock));
   }));
   last_start_ = start;
   const double stall = Seconds(context_.clock.Steady() - start).count();
   context_.phases.Add("checkpoint", stall);
   started_[state.step] = {place.rank == 0, stall};
   return {};
+}
+
+// Rank 0 writes it; the others need not copy theirs.
+std::vector<protocol::HistoryRecord> Saves::HistoryOf(int rank) const {
+  return rank == 0 ? context_.history : std::vector<protocol::HistoryRecord>();
 }
 
 void Saves::Report() {
@@ -151,7 +156,8 @@ void Saves::Drain(std::chrono::milliseconds limit) {
 Result<void> Saves::SaveAlone(TrainingState& state, int64_t round, std::chrono::milliseconds limit) {
   if (!enabled()) return {};
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
-    context_.checkpointer->Save({state.step, round, 0, 1, state.Tensors(), state.evaluations}, nullptr);
+    context_.checkpointer->Save({state.step, round, 0, 1, state.Tensors(), state.evaluations, HistoryOf(0)},
+                                nullptr);
   }));
   started_[state.step] = {.is_reporter = true};
   LOCKSTEP_TRY(WaitFor(nullptr, limit));

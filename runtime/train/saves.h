@@ -5,12 +5,14 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "runtime/checkpoint/checkpointer.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/common/api/checkpoint_spec.h"
 #include "runtime/common/base/clock.h"
 #include "runtime/common/protocol/control_link.h"
+#include "runtime/common/protocol/history.h"
 #include "runtime/train/phase_clock.h"
 #include "runtime/train/training_state.h"
 
@@ -22,6 +24,7 @@ struct SaveContext {
   const Clock& clock;
   protocol::ControlLink& link;
   PhaseClock& phases;
+  const std::vector<protocol::HistoryRecord>& history;  // as it grows
 };
 
 class Saves {
@@ -53,6 +56,7 @@ class Saves {
  private:
   [[nodiscard]] Result<void> WaitFor(const comm::Communicator* communicator, std::chrono::milliseconds limit);
   [[nodiscard]] std::optional<Error> TakeFailureOf(int64_t step);
+  [[nodiscard]] std::vector<protocol::HistoryRecord> HistoryOf(int rank) const;
 
   SaveContext context_;
   SteadyTime last_start_;

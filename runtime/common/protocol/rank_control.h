@@ -120,6 +120,7 @@ struct RankAssignment {
   std::string store_host;    // the round's TCPStore: rank 0's pod …
   int store_port = 0;        // … and the port that rank 0 announced in Ready
   int64_t newest_step = -1;  // highest step that any rank of the round holds; -1: nobody holds state
+  std::string previous_end;  // as in JoinAnswer
 };
 
 enum class LeaveMode {
@@ -229,6 +230,7 @@ void Visit(RankAssignment& m, V& v) {
   v("storeHost", m.store_host);
   v("storePort", m.store_port);
   v("newestStep", m.newest_step);
+  v("previousEnd", m.previous_end);
 }
 template <class V>
 void Visit(RoundOver& m, V& v) {

@@ -65,8 +65,9 @@ struct JoinAnswer {
   std::string store_host;
   int store_port = 0;
   int64_t newest_step = -1;
-  std::string reason;    // why the round closed like this
-  bool standby = false;  // of kWaiting: a round runs without this member, which is to stay warm
+  std::string reason;        // why the round closed like this
+  std::string previous_end;  // how the round before ended; empty: there was none, or the service began since
+  bool standby = false;      // of kWaiting: a round runs without this member, which is to stay warm
 };
 
 struct WatchRequest {
@@ -178,6 +179,7 @@ void Visit(JoinAnswer& m, V& v) {
   v("storePort", m.store_port);
   v("newestStep", m.newest_step);
   v("reason", m.reason);
+  v("previousEnd", m.previous_end);
   v("standby", m.standby);
 }
 template <class V>

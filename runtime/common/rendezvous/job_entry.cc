@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "runtime/common/base/strings.h"
 #include "runtime/common/protocol/exit_codes.h"
 #include "runtime/common/protocol/fields.h"
 #include "runtime/common/rendezvous/round_changes.h"
@@ -180,7 +181,16 @@ protocol::JoinAnswer JobEntry::AnswerFor(const protocol::Member& member) const {
           .store_host = round.store_host,
           .store_port = round.store_port,
           .newest_step = round.newest_step,
-          .reason = round.reason};
+          .reason = round.reason,
+          .previous_end = PreviousEnd()};
+}
+
+std::string JobEntry::PreviousEnd() const {
+  // Many members get it.
+  constexpr std::size_t kLongest = 200;
+  if (view_.changes.empty()) return "";
+  const RoundChange& change = view_.changes.back();
+  return Truncate(change.cause + ": " + change.reason, kLongest);
 }
 
 void JobEntry::AnswerJoins(SteadyTime now, Outbox& outbox) {

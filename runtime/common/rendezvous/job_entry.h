@@ -70,6 +70,7 @@ class JobEntry {
   [[nodiscard]] Rounds CurrentRounds() const;
   // What a member is to do now: wait, enter the running round, or exit.
   [[nodiscard]] protocol::JoinAnswer AnswerFor(const protocol::Member& member) const;
+  [[nodiscard]] std::string PreviousEnd() const;
   void AnswerJoins(SteadyTime now, Outbox& outbox);
   void AnswerWatches(SteadyTime now, Outbox& outbox);
   [[nodiscard]] bool IsOver(int64_t round) const;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`lockstep run` with real processes: complete, lose a rank, a worker, all ranks at once, one with a standby, stop and resume, a folder of
-images, bad input; commands that run no job.
+images, bad input; a history that cannot be written, and commands that run no job.
 
 run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
@@ -235,10 +235,20 @@ def lists_the_models(folder):
         expect([name, default] in lines, f"{name} {default} is not in:\n{output}")
 
 
+def trains_where_no_history_can_be_written(folder):
+    os.makedirs(f"{folder}/checkpoints/history.jsonl")
+    with Run(folder, manifest(folder, replicas=2)) as run:
+        expect_complete(run)
+    expect(checkpoints.newest(pathlib.Path(folder, "checkpoints")), "no checkpoint was stored")
+    logs = "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.log"))
+    said = [line for line in logs.splitlines() if "history not written" in line]
+    expect(len(said) == 1 and "history.jsonl" in said[0], f"one warning expected: {said}")
+
+
 CASES = [completes, survives_a_killed_rank, survives_a_killed_worker, promotes_a_standby,
          restarts_from_the_checkpoint_when_all_ranks_die, stops_on_sigterm_and_resumes, ends_when_it_is_good_enough,
          one_and_three_ranks_learn_the_same, learns_from_a_folder_of_images, names_an_image_that_is_damaged, names_what_is_wrong,
-         says_where_training_diverged, lists_the_models]
+         says_where_training_diverged, lists_the_models, trains_where_no_history_can_be_written]
 
 
 if __name__ == "__main__":

@@ -240,6 +240,66 @@ TEST_F(CheckpointerTest, TellsWhatEvaluationsCameToForTheSameJobAndRuleOnly) {
   EXPECT_EQ(resumed_by("uid-1", {{"earlyStop", {{"patience", 3}}}}).step, -1);
 }
 
+// Of a process that restored `first` steps and made those up to the snapshot's.
+std::vector<protocol::HistoryRecord> HistoryBetween(int64_t first, int64_t last) {
+  std::vector<protocol::HistoryRecord> history = {{.kind = protocol::HistoryKind::kRound, .step = first}};
+  for (int64_t step = first + 1; step <= last; ++step) history.push_back({.step = step});
+  return history;
+}
+
+TEST_F(CheckpointerTest, KeepsTheHistoryThroughProcesses) {
+  const auto stored_steps = [&] {
+    std::vector<int64_t> steps;
+    const protocol::HistoryText read = protocol::ReadHistory(*ReadFile(folder_ + "/history.jsonl"));
+    EXPECT_THAT(read.problems, IsEmpty());
+    for (const auto& record : read.records) {
+      if (record.kind == protocol::HistoryKind::kStep) steps.push_back(record.step);
+    }
+    return steps;
+  };
+  const auto save = [&](Checkpointer& checkpointer, int64_t first, int64_t last) {
+    Snapshot snapshot = At(last);
+    snapshot.history = HistoryBetween(first, last);
+    checkpointer.Save(snapshot, nullptr);
+    ASSERT_TRUE(checkpointer.Wait(kLong).ok());
+  };
+  const auto first = Open();
+  SaveAlone(*first, 1);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/history.jsonl")) << "there was none to keep";
+  save(*first, 0, 3);
+  save(*first, 0, 5);
+  EXPECT_THAT(stored_steps(), ElementsAre(1, 2, 3, 4, 5));
+  const auto second = Open();
+  save(*second, 3, 4);  // the checkpoint of step 5 was damaged, say
+  EXPECT_THAT(stored_steps(), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(*second->Steps(), ElementsAre(5, 4, 3, 1)) << "it is in no checkpoint's way";
+}
+
+TEST_F(CheckpointerTest, SavesWhereNoHistoryCanBeWritten) {
+  const auto checkpointer = Open();
+  Snapshot snapshot = At(3);
+  snapshot.history = HistoryBetween(0, 3);
+  faults_.Set(&Faults::refused, "history");
+  checkpointer->Save(snapshot, nullptr);
+  ASSERT_TRUE(checkpointer->Wait(kLong).ok());
+  const auto outcomes = checkpointer->TakeOutcomes();
+  ASSERT_EQ(outcomes.size(), 1U);
+  EXPECT_FALSE(outcomes[0].error) << outcomes[0].error->ToString();
+  EXPECT_THAT(*checkpointer->Steps(), ElementsAre(3));
+}
+
+TEST_F(CheckpointerTest, LeavesAHistoryAloneThatItCannotRead) {
+  ASSERT_TRUE(WriteFile(folder_ + "/history.jsonl", "precious").ok());
+  const auto checkpointer = Open();
+  Snapshot snapshot = At(3);
+  snapshot.history = HistoryBetween(2, 3);
+  faults_.get_error = ErrorCode::kUnavailable;
+  checkpointer->Save(snapshot, nullptr);
+  ASSERT_TRUE(checkpointer->Wait(kLong).ok());
+  EXPECT_EQ(*ReadFile(folder_ + "/history.jsonl"), "precious");
+  EXPECT_THAT(*checkpointer->Steps(), ElementsAre(3));
+}
+
 TEST_F(CheckpointerTest, WaitsNoLongerThanAsked) {
   const auto checkpointer = Open();
   faults_.Set(&Faults::held, "shard-");

@@ -35,8 +35,11 @@ class SupervisionTest : public ::testing::Test {
     return Send(RankMessage{local_rank, message});
   }
   Actions Assign(int64_t round) {
-    return Send(
-        JoinAnswered{JoinAnswer{.state = JoinState::kAssigned, .round = round, .world = 3, .first_rank = 1}});
+    return Send(JoinAnswered{JoinAnswer{.state = JoinState::kAssigned,
+                                        .round = round,
+                                        .world = 3,
+                                        .first_rank = 1,
+                                        .previous_end = "Scale: 1 newcomer waiting"}});
   }
   void EnterRound(int64_t round) {
     (void)Say(protocol::Ready{.step = 4, .store_port = 7});
@@ -89,6 +92,7 @@ TEST_F(SupervisionTest, PassesTheAssignmentOnAndWatchesTheRound) {
   EXPECT_EQ(assignment.round, 5);
   EXPECT_EQ(assignment.rank, 1);
   EXPECT_EQ(assignment.world, 3);
+  EXPECT_EQ(assignment.previous_end, "Scale: 1 newcomer waiting");
   EXPECT_EQ(Find<StartWatch>(actions)->request.round, 5);
 }
 

@@ -134,6 +134,21 @@ TEST(JobEntryOfAProgram, SendsTheOthersAwayWhereOneEndIsEnough) {
   EXPECT_TRUE(entry.View().changes.empty()) << "no round broke";
 }
 
+TEST_F(JobEntryTest, SaysInTheNextRoundHowTheOneBeforeEnded) {
+  const auto newest_answer = [&] {
+    return std::move(protocol::MessageFromJson<protocol::JoinAnswer>(*ParseJson(outbox_.back().second.body)))
+        .value();
+  };
+  EXPECT_EQ(newest_answer().previous_end, "") << "there was none";
+  entry_.Leave(
+      {.member = MemberOf(1), .round = 1, .reason = LeaveReason::kRankDied, .detail = "killed by signal 9"},
+      [](auto) {}, now_, outbox_);
+  (void)Advance();
+  Join(0, 41);
+  ASSERT_EQ(newest_answer().round, 2);
+  EXPECT_EQ(newest_answer().previous_end, "Infrastructure: pod-1: killed by signal 9");
+}
+
 TEST_F(JobEntryTest, KnowsWhichStepsAreMadeAgain) {
   RankDies(1);
   Join(0, 30);

@@ -1,0 +1,85 @@
+#include "runtime/train/progress.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+
+#include "tests/support/fake_clock.h"
+
+namespace lockstep::train {
+namespace {
+
+using namespace std::chrono_literals;
+using protocol::HistoryKind;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ProgressReporterTest : public ::testing::Test {
+ protected:
+  ProgressReporterTest() : ends_(Connect()), link_(Fd(ends_[0])), supervisor_(ends_[1]) {}
+
+  static std::array<int, 2> Connect() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+    return ends;
+  }
+  std::string Told() {
+    std::array<char, 65536> text{};
+    const ssize_t bytes = ::recv(supervisor_.get(), text.data(), text.size(), MSG_DONTWAIT);
+    return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, bytes))};
+  }
+  void TakeStep(int64_t step, double loss) {
+    clock_.Advance(500ms);
+    progress_.Committed(step, {.loss = loss, .global_count = 32});
+  }
+
+  const std::array<int, 2> ends_;
+  protocol::ControlLink link_;
+  Fd supervisor_;
+  lockstep::testing::FakeClock clock_;
+  PhaseClock phases_{clock_};
+  ProgressReporter progress_{link_, phases_, clock_, /*total_steps=*/100, /*steps_per_epoch=*/10};
+};
+
+TEST_F(ProgressReporterTest, KeepsTheHistoryOfWhatItTookPartIn) {
+  progress_.EnterRound({.round = 2, .rank = 0, .world = 3}, 40, StateSource::kCheckpoint);
+  TakeStep(41, 0.5);
+  progress_.Evaluated(0.75, 0.875);
+  progress_.EnterRound({.round = 3, .rank = 0, .world = 2, .previous_end = "Infrastructure: pod-1: killed"},
+                       41, StateSource::kKept);
+  TakeStep(42, 0.25);
+  const auto& history = progress_.history();
+  ASSERT_EQ(history.size(), 5U);
+  EXPECT_EQ(history[0].kind, HistoryKind::kRound);
+  EXPECT_EQ(history[0].step, 40);
+  EXPECT_EQ(history[0].world, 3);
+  EXPECT_EQ(history[0].source, "checkpoint");
+  EXPECT_EQ(history[1].kind, HistoryKind::kStep);
+  EXPECT_EQ(history[1].step, 41);
+  EXPECT_EQ(history[1].loss, 0.5);
+  EXPECT_DOUBLE_EQ(history[1].epoch, 4.1);
+  EXPECT_DOUBLE_EQ(history[1].samples_per_second, 64);
+  EXPECT_EQ(history[1].time, clock_.Now() - 500ms);
+  EXPECT_EQ(history[2].kind, HistoryKind::kEvaluation);
+  EXPECT_EQ(history[2].step, 41);
+  EXPECT_EQ(history[2].loss, 0.75);
+  EXPECT_EQ(history[2].accuracy, 0.875);
+  EXPECT_EQ(history[3].cause, "Infrastructure: pod-1: killed");
+  EXPECT_EQ(history[3].source, "kept");
+  EXPECT_EQ(history[4].round, 3);
+  EXPECT_EQ(history[4].world, 2);
+}
+
+TEST_F(ProgressReporterTest, TellsOfAnEvaluationOnRank0Only) {
+  progress_.EnterRound({.round = 1, .rank = 1, .world = 2}, 0, StateSource::kFresh);
+  progress_.Evaluated(0.75, 0.875);
+  EXPECT_THAT(Told(), Not(HasSubstr("0.875")));
+  progress_.EnterRound({.round = 2, .rank = 0, .world = 1}, 0, StateSource::kKept);
+  progress_.Evaluated(0.75, 0.875);
+  EXPECT_THAT(Told(), HasSubstr("0.875"));
+}
+
+}  // namespace
+}  // namespace lockstep::train
