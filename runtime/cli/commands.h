@@ -34,4 +34,10 @@ struct RunArguments {
 // What spec.training.model can name.
 [[nodiscard]] int Models();
 
+struct PlotArguments {
+  std::string history;  // the file, or the folder of checkpoints that it lies in
+  std::string output = "history.svg";
+};
+[[nodiscard]] int Plot(const PlotArguments& arguments);
+
 }  // namespace lockstep::cli

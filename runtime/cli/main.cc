@@ -61,6 +61,15 @@ int main(int argc, char** argv) {
     exit_code = lockstep::cli::Models();
   });
 
+  lockstep::cli::PlotArguments plot_arguments;
+  CLI::App* plot =
+      app.add_subcommand("plot", "Draw loss, accuracy and speed of a training, with its rounds, as SVG");
+  plot->add_option("history", plot_arguments.history,
+                   "history.jsonl, or the folder of checkpoints that it lies in")
+      ->required();
+  plot->add_option("-o,--output", plot_arguments.output, "the picture [history.svg]");
+  plot->callback([&] { exit_code = lockstep::cli::Plot(plot_arguments); });
+
   CLI11_PARSE(app, static_cast<int>(separator - argv), argv);
   return exit_code;
 }

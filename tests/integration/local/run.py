@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`lockstep run` with real processes: complete, lose a rank, a worker, all ranks at once, one with a standby, stop and resume, a folder of
-images, bad input; a history that cannot be written, and commands that run no job.
+images, bad input; the history that is left, and the commands that run no job.
 
 run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree
 import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
@@ -235,6 +236,72 @@ def lists_the_models(folder):
         expect([name, default] in lines, f"{name} {default} is not in:\n{output}")
 
 
+def history(folder):
+    lines = pathlib.Path(folder, "checkpoints", "history.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    return {kind: [record for record in records if record["kind"] == kind] for kind in ("step", "evaluation", "round")}
+
+
+def leaves_a_history_to_plot(folder):
+    with Run(folder, manifest(folder)) as run:
+        run.until_step(60)
+        os.kill(run.ranks()[1], signal.SIGKILL)
+        run.until("the rank's return", lambda: len(run.ranks()) == 3)
+        run.until("a checkpoint of step 80", lambda: (checkpoints.newest(pathlib.Path(folder, "checkpoints")) or [0])[0] >= 80)
+        for pid in run.ranks():
+            os.kill(pid, signal.SIGKILL)
+        expect_complete(run)
+    told = history(folder)
+    total = EPOCHS * -(-SAMPLES // BATCH)
+    steps = [record["step"] for record in told["step"]]
+    expect(steps == list(range(1, total + 1)), f"each of {total} steps should be told once, in order: {steps}")
+    expect(told["step"][-1]["loss"] < told["step"][0]["loss"], "the loss did not fall")
+    expect(all(record["samplesPerSecond"] > 0 for record in told["step"]), "a step without a speed")
+    evaluations = [(record["step"], record["epoch"]) for record in told["evaluation"]]
+    expect(evaluations == [(total // 2, EPOCHS / 2), (total, EPOCHS)], f"evaluations {evaluations}")
+    expect(told["evaluation"][-1]["accuracy"] > 0.5, told["evaluation"])
+    restarts = [record for record in told["round"] if record["source"] == "checkpoint"]
+    expect(len(restarts) == 1 and restarts[0]["step"] >= 80, f"rounds from a checkpoint: {restarts}")
+    in_place = [record for record in told["round"] if "signal 9" in record.get("cause", "") and record["source"] == "kept"]
+    expect(in_place, f"no round says that a rank was killed before it: {told['round']}")
+    # As a picture.
+    for path in (f"{folder}/checkpoints", f"file://{folder}/checkpoints", f"{folder}/checkpoints/history.jsonl"):
+        code, output = lockstep("plot", path, "-o", f"{folder}/{len(path)}.svg")
+        expect(code == 0 and f"{total} steps, 2 evaluations, {len(told['round'])} rounds" in output, output)
+        picture = xml.etree.ElementTree.parse(f"{folder}/{len(path)}.svg").getroot()
+        charts = {group.get("id"): group for group in picture if group.get("class") == "chart"}
+        expect(list(charts) == ["loss", "accuracy", "samples/s"], f"charts {list(charts)}")
+        points = [len(line.get("points").split()) for line in charts["loss"] if line.tag.endswith("polyline")]
+        expect(points == [total, 2], f"points of the loss: {points}")
+        marks = [group.get("class") for group in picture if group.get("class", "").startswith("round")]
+        expect(len(marks) == len(told["round"]) and marks.count("round restart") == 1, f"marks {marks}")
+
+
+def says_what_cannot_be_plotted(folder):
+    good = '{"kind":"step","time":"2026-01-01T00:00:00Z","round":1,"world":1,"step":1,"epoch":0.1,"loss":2,"samplesPerSecond":9}'
+    texts = {"bad": f"{good}\n{good[:20]}\n", "typo": f"{good}\n{good}\n" + good.replace('"step":1', '"step":"x"'), "empty": "",
+             "rounds": '{"kind":"round","time":"2026-01-01T00:00:00Z","step":0}\n', "good": good}
+    for name, text in texts.items():
+        pathlib.Path(folder, name).write_text(text)
+    cases = {
+        ("nowhere",): ["nowhere: there is no such file", "history.jsonl"],
+        ("",): ["/history.jsonl: there is no such file", "spec.checkpoint.uri"],
+        ("bad",): ["bad: line 2: is not JSON"],
+        ("typo",): ["typo: line 3: step: must be an integer, not \"x\""],
+        ("empty",): ["empty: holds no step and no evaluation"],
+        ("rounds",): ["rounds: holds no step and no evaluation"],
+        ("good", "-o", f"{folder}/no/such/folder.svg"): ["no/such/folder.svg", "-o"],
+    }
+    for (name, *more), parts in cases.items():
+        code, output = lockstep("plot", pathlib.Path(folder, name), *(more or ["-o", f"{folder}/out.svg"]))
+        expect(code == 2 and all(part in output for part in parts), f"{name}: exit code {code}, {output}")
+        expect(not pathlib.Path(folder, "out.svg").exists(), f"{name}: a picture was drawn")
+    code, output = lockstep("plot", "s3://bucket/job")
+    expect(code == 2 and "is not on this machine" in output, output)
+    code, output = lockstep("plot", f"{folder}/good", "-o", f"{folder}/out.svg")
+    expect(code == 0 and pathlib.Path(folder, "out.svg").exists(), output)
+
+
 def trains_where_no_history_can_be_written(folder):
     os.makedirs(f"{folder}/checkpoints/history.jsonl")
     with Run(folder, manifest(folder, replicas=2)) as run:
@@ -248,7 +315,8 @@ def trains_where_no_history_can_be_written(folder):
 CASES = [completes, survives_a_killed_rank, survives_a_killed_worker, promotes_a_standby,
          restarts_from_the_checkpoint_when_all_ranks_die, stops_on_sigterm_and_resumes, ends_when_it_is_good_enough,
          one_and_three_ranks_learn_the_same, learns_from_a_folder_of_images, names_an_image_that_is_damaged, names_what_is_wrong,
-         says_where_training_diverged, lists_the_models, trains_where_no_history_can_be_written]
+         says_where_training_diverged,
+         lists_the_models, leaves_a_history_to_plot, says_what_cannot_be_plotted, trains_where_no_history_can_be_written]
 
 
 if __name__ == "__main__":

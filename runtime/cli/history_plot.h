@@ -1,0 +1,15 @@
+#pragma once
+// The history of a training as a picture: a chart each for loss, accuracy and samples per second, as far as
+// there are any, over the steps, with a line where a round began. SVG that any browser shows. Pure.
+
+#include <string>
+#include <vector>
+
+#include "runtime/common/protocol/history.h"
+
+namespace lockstep::cli {
+
+[[nodiscard]] std::string PlotHistory(const std::vector<protocol::HistoryRecord>& history,
+                                      const std::string& title);
+
+}  // namespace lockstep::cli
