@@ -306,13 +306,21 @@ struct Checkpointer::State {
   // No checkpoint needs it, so what goes wrong with it is said, once, and no more.
   void KeepHistory(const PendingSave& save) {
     if (save.place.history.empty() || save.stop.stop_requested()) return;
-    const Result<void> written = WriteHistory(save.place.history);
+    const Result<void> written = WriteHistoryAndCatch(save);
     if (!std::exchange(history_fails, !written.ok()) && !written.ok())
       log::Warning("history not written", {{"error", written.error().message}});
   }
 
+  Result<void> WriteHistoryAndCatch(const PendingSave& save) {
+    try {
+      return WriteHistory(save);
+    } catch (const std::exception& exception) {  // no memory, say
+      return Error{ErrorCode::kInternal, std::string(protocol::kHistoryName) + ": " + exception.what()};
+    }
+  }
+
   // A process knows what it took part in; what came before is there already.
-  Result<void> WriteHistory(const std::vector<protocol::HistoryRecord>& mine) {
+  Result<void> WriteHistory(const PendingSave& save) {
     const std::string name(protocol::kHistoryName);
     const Result<std::string> text = store->Get(name);
     if (!text.ok() && text.error().code != ErrorCode::kNotFound) return text.error();
@@ -321,7 +329,8 @@ struct Checkpointer::State {
       log::Warning("damaged lines of the history passed over",
                    {{"uri", store->UriOf(name)}, {"first", stored.problems.front()}});
     }
-    return store->Put(name, protocol::EncodeHistory(protocol::Continue(stored.records, mine)));
+    if (save.stop.stop_requested()) return {};
+    return store->Put(name, protocol::EncodeHistory(protocol::Continue(stored.records, save.place.history)));
   }
 
   Result<ShardEntry> WaitForShard(const PendingSave& save, int rank) {

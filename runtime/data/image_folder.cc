@@ -59,7 +59,7 @@ class ImageFolder final : public Dataset {
     if (const uintmax_t bytes = fs::file_size(path, error); !error && bytes > kLargestFile)
       throw Unusable(path, "has " + std::to_string(bytes) + " bytes, more than any image needs");
     const Result<std::string> content = ReadFile(path);
-    if (!content.ok()) throw ErrorException({ErrorCode::kInternal, content.error().message});
+    if (!content.ok()) throw Unreadable(content.error());
     Result<Image> image = DecodeImage(*content);
     if (!image.ok()) throw Unusable(path, image.error().message);
     return std::move(image).value();
@@ -81,6 +81,12 @@ class ImageFolder final : public Dataset {
       for (int64_t channel = 0; channel < 3; ++channel)
         sample[channel * places + place] = static_cast<float>(*value++) / 255;
     }
+  }
+
+  // A file that may not be read will not be read by the next process either.
+  static ErrorException Unreadable(const Error& error) {
+    return ErrorException({error.code == ErrorCode::kForbidden ? ErrorCode::kDataLoss : ErrorCode::kInternal,
+                           "spec.training.data.path: " + error.message});
   }
 
   static ErrorException Unusable(const std::string& path, const std::string& problem) {

@@ -10,7 +10,8 @@
 namespace lockstep::data {
 
 // Samples are [3, size, size], from 0 to 1. Get throws ErrorException: kDataLoss where a file holds no image
-// that can be used, kInternal where it cannot be read, which may be over when it is tried again.
+// that can be used or that may not be read, kInternal where reading fails, which may be over when it is tried
+// again.
 [[nodiscard]] Result<Datasets> OpenImageFolder(const std::string& folder, const api::ImageFolderSpec& spec);
 
 }  // namespace lockstep::data

@@ -79,7 +79,7 @@ class ElasticLoop {
       const auto assignment = in_.control.WaitForAssignment();
       if (!assignment.has_value()) return Stop();
       round_.assignment = *assignment;
-      last_round_ = assignment->round;
+      last_place_ = {assignment->round, assignment->rank};
       round_.aborted = in_.control.round_aborted();
       const RoundOutcome outcome = RunRound(std::move(*listener));
       in_.control.Detach();
@@ -265,7 +265,7 @@ class ElasticLoop {
   LoopOutcome Stop() {
     if (state_.step > 0) {
       progress_.Phase("save");
-      const Result<void> saved = saves_.SaveAlone(state_, last_round_, GraceForSave());
+      const Result<void> saved = saves_.SaveAlone(state_, last_place_, GraceForSave());
       if (!saved.ok()) log::Warning("state not stored before stopping", {{"error", saved.error().message}});
     }
     return {ExitCode::kPreempted, ""};
@@ -308,7 +308,7 @@ class ElasticLoop {
   SpeedMeter speed_{phases_};
   int64_t shares_until_ = 0;  // step
   Round round_;
-  int64_t last_round_ = 0;
+  LastPlace last_place_;
   BrokenRounds broken_rounds_;
   bool attempting_ = false;  // a step was begun and not committed
 };

@@ -153,11 +153,11 @@ void Saves::Drain(std::chrono::milliseconds limit) {
   Report();
 }
 
-Result<void> Saves::SaveAlone(TrainingState& state, int64_t round, std::chrono::milliseconds limit) {
+Result<void> Saves::SaveAlone(TrainingState& state, const LastPlace& last, std::chrono::milliseconds limit) {
   if (!enabled()) return {};
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
-    context_.checkpointer->Save({state.step, round, 0, 1, state.Tensors(), state.evaluations, HistoryOf(0)},
-                                nullptr);
+    context_.checkpointer->Save(
+        {state.step, last.round, 0, 1, state.Tensors(), state.evaluations, HistoryOf(last.rank)}, nullptr);
   }));
   started_[state.step] = {.is_reporter = true};
   LOCKSTEP_TRY(WaitFor(nullptr, limit));

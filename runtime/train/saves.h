@@ -27,6 +27,12 @@ struct SaveContext {
   const std::vector<protocol::HistoryRecord>& history;  // as it grows
 };
 
+// Of the newest round that this process was in.
+struct LastPlace {
+  int64_t round = 0;
+  int rank = -1;
+};
+
 class Saves {
  public:
   explicit Saves(const SaveContext& context) : context_(context), last_start_(context.clock.Steady()) {}
@@ -46,8 +52,9 @@ class Saves {
                                           int attempts);
   // Lets what is being written come to its end, so that it was not in vain.
   void Drain(std::chrono::milliseconds limit);
-  // By this rank alone, outside of a round.
-  [[nodiscard]] Result<void> SaveAlone(TrainingState& state, int64_t round, std::chrono::milliseconds limit);
+  // By this rank alone, outside of a round. The history is rank 0's: another may be far behind it.
+  [[nodiscard]] Result<void> SaveAlone(TrainingState& state, const LastPlace& last,
+                                       std::chrono::milliseconds limit);
 
   // Into `state`, as spec.checkpoint.resume says; false where there is nothing to resume from. The job's own
   // checkpoints come first in any case: after the loss of all ranks they are what training goes on from.

@@ -40,14 +40,14 @@ std::vector<ModelField> FieldsOf(std::string name) {
   return fields.Take();
 }
 
-constexpr const char* kImages = "images [channels, height, width]: idx, npy, synthetic";
+constexpr const char* kImages = "images [channels, height, width]: idx, npy, imageFolder, synthetic";
 
 }  // namespace
 
 std::vector<ModelEntry> ModelCatalog() {
   return {
       {ModelName::kMlp, "fully connected layers with ReLU between them",
-       "numbers of any shape, flattened: idx, csv, npy, synthetic", FieldsOf<MlpSpec>("mlp")},
+       "numbers of any shape, flattened: idx, csv, npy, imageFolder, synthetic", FieldsOf<MlpSpec>("mlp")},
       {ModelName::kCnn, "convolutions with pooling, then two fully connected layers", kImages,
        FieldsOf<CnnSpec>("cnn")},
       {ModelName::kResnet18, "a residual network of 18 layers, as torchvision's", kImages,
@@ -57,7 +57,8 @@ std::vector<ModelEntry> ModelCatalog() {
       {ModelName::kGpt, "a decoder of tokens, as GPT-2", "sequences of tokens: tokens",
        FieldsOf<GptSpec>("gpt")},
       {ModelName::kPlugin, "a model of your own, in a library built against the SDK (runtime/sdk)",
-       "what the model of the library does: idx, csv, npy, synthetic", FieldsOf<PluginSpec>("plugin")},
+       "what the model of the library does: idx, csv, npy, imageFolder, synthetic",
+       FieldsOf<PluginSpec>("plugin")},
   };
 }
 

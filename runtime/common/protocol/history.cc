@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::string_view kKinds[] = {"step", "evaluation", "round"};  // in the order of HistoryKind
 
+constexpr std::string_view kFromPeer = "peer";  // as in Synced
+
 std::size_t IndexOf(HistoryKind kind) { return static_cast<std::size_t>(kind); }
 
 // Enough digits for people and pictures.
@@ -81,11 +83,14 @@ HistoryRecord FromJson(const Json& json, std::vector<std::string>& problems) {
   return record;
 }
 
-// Of each stretch of `stride` steps the first record stays.
+// Of each stretch of `stride` steps the first record stays, and the newest of all.
 void KeepEvery(int64_t stride, HistoryKind kind, std::vector<HistoryRecord>& history) {
   int64_t kept = -1;
+  const HistoryRecord* const newest = &history.back();
   std::erase_if(history, [&](const HistoryRecord& record) {
-    return record.kind == kind && std::exchange(kept, record.step / stride) == record.step / stride;
+    if (record.kind != kind) return false;
+    const bool is_repeated = std::exchange(kept, record.step / stride) == record.step / stride;
+    return is_repeated && &record != newest;
   });
 }
 
@@ -110,6 +115,15 @@ bool IsSame(const HistoryRecord& a, const HistoryRecord& b) {
   return a.kind != HistoryKind::kRound || a.round == b.round;
 }
 
+// While others made this step, the process was in no round: it came back with a peer's state.
+bool WasAway(const std::vector<HistoryRecord>& mine, int64_t step) {
+  for (std::size_t i = 1; i < mine.size(); ++i) {
+    const bool came_back = mine[i].kind == HistoryKind::kRound && mine[i].source == kFromPeer;
+    if (came_back && mine[i - 1].step < step && step <= mine[i].step) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void Append(std::vector<HistoryRecord>& history, HistoryRecord record) {
@@ -123,11 +137,14 @@ std::vector<HistoryRecord> Continue(const std::vector<HistoryRecord>& stored,
   const int64_t begin = mine.front().step;
   std::vector<HistoryRecord> all;
   std::copy_if(stored.begin(), stored.end(), std::back_inserter(all), [&](const HistoryRecord& old) {
-    if (begin == 0 || old.step > begin) return false;
-    return old.step < begin || std::none_of(mine.begin(), mine.end(),
-                                            [&](const HistoryRecord& record) { return IsSame(old, record); });
+    const bool is_before = begin > 0 && old.step <= begin;
+    if (!is_before && !WasAway(mine, old.step)) return false;
+    return std::none_of(mine.begin(), mine.end(),
+                        [&](const HistoryRecord& record) { return IsSame(old, record); });
   });
   all.insert(all.end(), mine.begin(), mine.end());
+  std::stable_sort(all.begin(), all.end(),
+                   [](const HistoryRecord& a, const HistoryRecord& b) { return a.step < b.step; });
   Thin(all);
   return all;
 }

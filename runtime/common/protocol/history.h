@@ -42,8 +42,9 @@ inline constexpr std::size_t kMostRecords = 2000;
 void Append(std::vector<HistoryRecord>& history, HistoryRecord record);
 
 // What is stored, continued by a process that entered its first round with the first of `mine`: up to that
-// step what is stored counts, from there on its own. So a step that is made again stands there once. Of a
-// training that begins afresh, nothing before counts.
+// step what is stored counts, from there on its own, but for the steps that others made while it was in no
+// round. So a step that is made again stands there once. Of a training that begins afresh, nothing before
+// counts.
 [[nodiscard]] std::vector<HistoryRecord> Continue(const std::vector<HistoryRecord>& stored,
                                                   const std::vector<HistoryRecord>& mine);
 

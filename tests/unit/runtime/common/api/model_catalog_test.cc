@@ -35,6 +35,16 @@ TEST(ModelCatalog, HasTheFieldsOfEachModelWithTheirDefaults) {
       ElementsAre(IsField("plugin.path", ""), IsField("plugin.name", ""), IsField("plugin.options", "{}")));
 }
 
+TEST(ModelCatalog, SaysOfEachFormatWhatLearnsFromIt) {
+  for (const std::string_view format : EnumNames<DataFormat>::values) {
+    const std::vector<ModelEntry> models = ModelCatalog();
+    EXPECT_TRUE(std::any_of(models.begin(), models.end(), [&](const ModelEntry& entry) {
+      return std::string(entry.samples).find(format) != std::string::npos;
+    })) << format;
+  }
+  EXPECT_THAT(std::string(EntryOf(ModelName::kResnet50).samples), HasSubstr("imageFolder"));
+}
+
 TEST(ModelCatalog, HoldsExactlyTheModelsThatAreNotRefused) {
   for (std::size_t i = 0; i < std::size(EnumNames<ModelName>::values); ++i) {
     const auto name = static_cast<ModelName>(i);

@@ -111,6 +111,18 @@ TEST(ContinueHistory, DropsTheStepsThatAreMadeAgain) {
                                       "evaluation 5", "round 5", "step 6", "step 7"));
 }
 
+TEST(ContinueHistory, TakesWhatOthersMadeWhileThisProcessWasInNoRound) {
+  const History stored = Made(0, 9);
+  History mine = Made(0, 3);
+  HistoryRecord back = Round(5, 7);
+  back.source = "peer";
+  mine.push_back(back);
+  for (int64_t step = 8; step <= 10; ++step) mine.push_back(Step(step));
+  EXPECT_THAT(Names(Continue(stored, mine)),
+              ElementsAre("round 0", "step 1", "step 2", "step 3", "step 4", "step 5", "step 6", "step 7",
+                          "round 7", "step 8", "step 9", "step 10"));
+}
+
 TEST(ContinueHistory, TellsNothingTwiceAtTheSeam) {
   // The dead rank 0 had told of round 2 and of the evaluation; the one that follows it took part in both.
   const History stored = {Round(1, 0), Step(5), Round(2, 5), Evaluation(5), Step(6)};
