@@ -142,7 +142,7 @@ check_node_death() {
   local pod
   pod=$(kube get pods --selector app=server --field-selector spec.nodeName=node2 -o name)
   check "kill-node 2" "$here/cluster" kill-node 2
-  check "node2 is found dead" within 40 says Unknown node_condition node2
+  check "node2 is found dead" within 90 says Unknown node_condition node2
   check "start-node 2" "$here/cluster" start-node 2
   check "node2 is ready" says True node_condition node2
   check "$pod is started again" within 60 says 1 field "$pod" '.status.containerStatuses[0].restartCount'
