@@ -7,6 +7,7 @@ import base64
 import contextlib
 import copy
 import functools
+import http.client
 import json
 import os
 import pathlib
@@ -65,7 +66,12 @@ def api():
 
 
 def ask(path):
-    code, answer = api().request("GET", path)
+    def answered():  # a machine that pauses lets a question run into its time-out
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            code, answer = api().request("GET", path)
+            return (code, answer) if code < 500 and code != 429 else None
+        return None
+    code, answer = until(f"an answer to {path}", answered, 120, poll=0.5)
     if code != 200:
         raise Failure(["get", path], answer.get("message", str(answer)))
     return answer
