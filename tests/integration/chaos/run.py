@@ -27,6 +27,8 @@ STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 # Some 25 MB of parameters, as much of momentum: transfers and saves last long enough to be hit.
 LARGE = {"model": {"name": "mlp", "mlp": {"hiddenSizes": [2048, 2048]}}, "microBatchSize": 11}
 QUICK_TO_NOTICE = {"heartbeatIntervalSeconds": 1, "heartbeatTimeoutSeconds": 3}
+# Seconds on a machine that makes 300 steps a second: a process that is killed is back before the end.
+LONGER = 20
 # A job in which many things fail must not run out of its budget.
 PATIENT = {"maxRestarts": 1000}
 RANDOM_EPOCHS = int(os.environ.get("LOCKSTEP_CHAOS_EPOCHS", 40))
@@ -128,7 +130,7 @@ def worker_and_rank_of_another(folder):
 
 
 def while_a_round_forms(folder):
-    with unharmed(folder) as run:
+    with unharmed(folder, epochs=LONGER) as run:
         run.until_step(60)
         ended = rounds_ended(run)
         kill(run.ranks()[1])
@@ -166,7 +168,7 @@ def all_ranks_during_a_save(folder):
 
 
 def during_an_evaluation(folder):
-    with unharmed(folder) as run:
+    with unharmed(folder, epochs=LONGER) as run:
         run.until_step(STEPS_PER_EPOCH - 1)
         kill(run.ranks()[1])
         until_full_strength(run)
@@ -175,7 +177,7 @@ def during_an_evaluation(folder):
 
 
 def while_the_rendezvous_is_away(folder):
-    with unharmed(folder) as run:
+    with unharmed(folder, epochs=LONGER) as run:
         run.until_step(60)
         run.process.send_signal(signal.SIGSTOP)
         run.until_step(100)  # it goes on without
@@ -186,7 +188,7 @@ def while_the_rendezvous_is_away(folder):
 
 def silent_worker(folder):
     """Its supervisor is stopped for longer than the heartbeat time-out: the others go on without it, then it comes back."""
-    with unharmed(folder, rendezvous=QUICK_TO_NOTICE, epochs=20) as run:
+    with unharmed(folder, rendezvous=QUICK_TO_NOTICE, epochs=2 * LONGER) as run:
         run.until_step(60)
         victim = run.workers()[1]
         ended = rounds_ended(run)

@@ -19,9 +19,9 @@ DEVICE_MODULE = sys.argv.pop(2)
 EPOCHS = 12  # long enough to be killed in the middle
 
 
-def job(folder):
+def job(folder, epochs=EPOCHS):
     """Of three ranks that ask for a GPU each."""
-    path = manifest(folder, epochs=EPOCHS)
+    path = manifest(folder, epochs=epochs)
     document = json.loads(path.read_text())
     document["spec"]["worker"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 1}}
     path.write_text(json.dumps(document))
@@ -59,13 +59,14 @@ def without_one_it_says_so_and_takes_the_cpu(folder):
 
 
 def the_ranks_go_on_when_one_is_killed(folder):
-    with Run(folder, job(folder), with_the_device(folder)) as run:
+    epochs = 3 * EPOCHS
+    with Run(folder, job(folder, epochs), with_the_device(folder)) as run:
         run.until_step(100)
         before = run.ranks()
         os.kill(before[1], signal.SIGKILL)
         run.until("a new rank", lambda: len(set(run.ranks()) - set(before)) == 1 and len(run.ranks()) == 3)
         after = run.ranks()
-        expect_complete(run, EPOCHS)
+        expect_complete(run, epochs)
     expect(processes_that_summed(folder) == {*before, *after}, "gradients were summed beside the device's group")
     told = records(folder, "training on a device")
     expect(len(told) == 4, f"not each of the four processes found its device: {told}")

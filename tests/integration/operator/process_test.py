@@ -51,8 +51,8 @@ def hands_over_within_two_seconds_in_the_middle_of_a_large_job():
 
 def a_leader_paused_past_its_lease_ends_and_harms_nothing():
     namespace = make_namespace(API, "paused")
-    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", "--lease-duration-seconds=3",
-             "--lease-renew-deadline-seconds=2", "--lease-retry-period-seconds=1")
+    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", "--lease-duration-seconds=8",
+             "--lease-renew-deadline-seconds=6", "--lease-retry-period-seconds=1")
     with Operator(PROGRAM, *flags) as first:
         first.await_record("leading")
         create(API, namespace, job("a", 4))
