@@ -37,6 +37,7 @@ struct Faults {
   std::string held;     // … whose Put waits until this is another
   int holding = 0;      // requests that wait now
   std::optional<ErrorCode> get_error, list_error;
+  bool get_throws = false;
 
   void Set(std::string Faults::*member, const std::string& value) {
     const std::lock_guard lock(mutex);
@@ -70,6 +71,7 @@ class FaultyStore final : public ObjectStore {
   }
   Result<std::string> Get(const std::string& name) override {
     if (faults_.get_error) return Error{*faults_.get_error, "the store is away"};
+    if (faults_.get_throws) throw std::bad_alloc();
     return store_->Get(name);
   }
   Result<std::vector<ObjectInfo>> List() override {
@@ -280,6 +282,19 @@ TEST_F(CheckpointerTest, SavesWhereNoHistoryCanBeWritten) {
   Snapshot snapshot = At(3);
   snapshot.history = HistoryBetween(0, 3);
   faults_.Set(&Faults::refused, "history");
+  checkpointer->Save(snapshot, nullptr);
+  ASSERT_TRUE(checkpointer->Wait(kLong).ok());
+  const auto outcomes = checkpointer->TakeOutcomes();
+  ASSERT_EQ(outcomes.size(), 1U);
+  EXPECT_FALSE(outcomes[0].error) << outcomes[0].error->ToString();
+  EXPECT_THAT(*checkpointer->Steps(), ElementsAre(3));
+}
+
+TEST_F(CheckpointerTest, SavesWhereAHistoryHasNoRoomInMemory) {
+  const auto checkpointer = Open();
+  Snapshot snapshot = At(3);
+  snapshot.history = HistoryBetween(0, 3);
+  faults_.get_throws = true;
   checkpointer->Save(snapshot, nullptr);
   ASSERT_TRUE(checkpointer->Wait(kLong).ok());
   const auto outcomes = checkpointer->TakeOutcomes();

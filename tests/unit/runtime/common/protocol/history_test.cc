@@ -153,6 +153,7 @@ TEST(ThinHistory, KeepsItBoundedAndEvenlySpread) {
   for (int64_t step = 61; step <= kSteps; ++step) {
     Append(history, Step(step));
     ASSERT_LE(history.size(), kMostRecords);
+    ASSERT_EQ(history.back().step, step) << "the newest stays";
   }
   EXPECT_GE(history.size(), kMostRecords / 4);
   EXPECT_EQ(Count(history, HistoryKind::kRound), 3) << "few among many";
