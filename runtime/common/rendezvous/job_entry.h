@@ -39,6 +39,8 @@ class JobEntry {
   void Leave(const protocol::LeaveRequest& request, http::Responder respond, Moment now, Outbox& outbox);
   void PodGone(const PodEnd& end, Moment now, Outbox& outbox);
 
+  void Forgive(SteadyTime::duration pause) { round_.Forgive(pause); }
+
   // Moves the round and the long polls forward. True where the view changed in a way worth a reconcile:
   // round, membership, completion.
   bool Advance(Moment now, Outbox& outbox);

@@ -298,6 +298,11 @@ void Round::EndRound(LeaveMode mode, std::string cause, std::string reason, Stea
   last_change_ = now;
 }
 
+void Round::Forgive(SteadyTime::duration pause) {
+  for (auto& [slot, record] : records_) record.last_seen += pause;
+  last_change_ += pause;
+}
+
 void Round::Tick(SteadyTime now) {
   ExpireSilent(now);
   if (completed_) return;

@@ -91,6 +91,8 @@ class Round {
   Admission Leave(const protocol::LeaveRequest& request, SteadyTime now);
   // The pod is gone for good: its uid never re-enters.
   void PodGone(const PodEnd& end, SteadyTime now);
+  // The host stood still for so long: what came in meanwhile is still unread, so nobody was silent.
+  void Forgive(SteadyTime::duration pause);
   // Applies time-outs, then the closing rule. Call after each event and as time passes.
   void Tick(SteadyTime now);
 

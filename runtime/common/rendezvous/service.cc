@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "runtime/common/protocol/fields.h"
@@ -18,6 +19,9 @@ std::string BearerToken(const http::ServerRequest& request) {
   if (found == request.headers.end() || !found->second.starts_with(kPrefix)) return "";
   return found->second.substr(kPrefix.size());
 }
+
+// Without an event, though Tick is one every 50 ms: this process was stopped, or starved.
+constexpr std::chrono::seconds kOwnPause{2};
 
 http::Response ErrorReply(int status, const std::string& message) {
   return http::JsonResponse(status, DumpJson({{"error", message}}));
@@ -36,7 +40,16 @@ struct RendezvousService::State {
   mutable std::mutex mutex;
   std::map<std::string, JobEntry> jobs;  // by uid; GUARDED_BY(mutex)
 
+  std::optional<SteadyTime> last_event;  // GUARDED_BY(mutex)
+
   [[nodiscard]] Moment Now() const { return {clock.Steady(), clock.Now()}; }
+
+  // Of all jobs, before any looks at its time-outs. Under the lock.
+  void ForgiveOwnPause(SteadyTime now) {
+    const SteadyTime::duration gap = now - std::exchange(last_event, now).value_or(now);
+    if (gap < kOwnPause) return;
+    for (auto& [uid, entry] : jobs) entry.Forgive(gap);
+  }
 
   // Runs `event` on the job's entry, moves it forward, then answers and notifies with the lock released.
   // False where the job is unknown.
@@ -46,9 +59,10 @@ struct RendezvousService::State {
     JobIdentity changed;
     {
       const std::lock_guard lock(mutex);
+      const Moment now = Now();
+      ForgiveOwnPause(now.steady);
       const auto found = jobs.find(uid);
       if (found == jobs.end()) return false;
-      const Moment now = Now();
       event(found->second, now, outbox);
       if (found->second.Advance(now, outbox)) changed = found->second.job();
     }

@@ -9,12 +9,15 @@
 
 #include "runtime/common/http/cpprest_transport.h"
 #include "runtime/common/rendezvous/client.h"
+#include "tests/support/fake_clock.h"
 
 namespace lockstep::rendezvous {
 namespace {
 
+using namespace std::chrono_literals;
 using protocol::JoinState;
 using protocol::LeaveReason;
+using testing::FakeClock;
 
 class ServiceTest : public ::testing::Test {
  protected:
@@ -53,7 +56,7 @@ class ServiceTest : public ::testing::Test {
   }
   RendezvousClient client() { return RendezvousClient(*transport_); }
 
-  const SystemClock clock_;
+  FakeClock clock_;
   const protocol::JobIdentity job_{"ns", "job", "job-uid"};
   std::atomic<int> changes_{0};
   RendezvousService service_{clock_,
@@ -127,6 +130,7 @@ TEST_F(ServiceTest, HeartbeatsCarryProgressCheckpointAndRecoveryIntoTheView) {
           .Leave({.job = job_, .member = MemberOf(1), .round = 1, .reason = LeaveReason::kRankDied}, {})
           .ok());
   EXPECT_TRUE(client().Heartbeat(beat, {})->over);
+  clock_.Advance(100ms);
   ASSERT_EQ(client().Join(RequestOf(0), {})->round, 2);
   beat.round = 2;
   beat.progress = {.round = 2, .step = 41};
@@ -134,6 +138,20 @@ TEST_F(ServiceTest, HeartbeatsCarryProgressCheckpointAndRecoveryIntoTheView) {
   const RoundChange change = service_.View(job_).changes.back();
   EXPECT_GT(change.recovery_seconds, 0);
   EXPECT_EQ(change.lost_steps, 1) << "step 41 was done twice";
+}
+
+TEST_F(ServiceTest, APauseOfTheHostIsNobodysSilence) {
+  FormRound();
+  clock_.Advance(60s);
+  service_.Tick();
+  EXPECT_EQ(service_.View(job_).world_size, 2);
+
+  for (const auto start = clock_.Steady(); clock_.Steady() < start + 11s; service_.Tick()) {
+    clock_.Advance(500ms);
+    ASSERT_TRUE(client().Heartbeat({.job = job_, .member = MemberOf(0), .round = 1}, {}).ok());
+  }
+  EXPECT_EQ(service_.View(job_).changes.back().departures.at(0).pod, "pod-1")
+      << "silent while the host was there";
 }
 
 TEST_F(ServiceTest, AfterCompletionAJoinIsToldToExit) {
