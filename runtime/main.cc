@@ -141,6 +141,10 @@ LoopOutcome Run(protocol::ControlLink& link, train::RoundControl& control, const
   log::Bind({{"job", worker.job.name},
              {"pod", EnvOr(env::kPodName, "")},
              {"local_rank", EnvOr(env::kLocalRank, "0")}});
+  // Of the whole run, one is enough.
+  if (EnvOr(env::kSlot, "") == "0" && EnvOr(env::kLocalRank, "0") == "0")
+    log::Info("configuration",
+              {{"training", worker.training.dump()}, {"checkpoint", worker.checkpoint.dump()}});
   if (settings->training.determinism == api::Determinism::kWorld) {
     // Kernels add in another order with another number of threads, which must not follow from where a rank
     // runs.

@@ -1,6 +1,8 @@
 #include "runtime/launch/local_run.h"
 
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -21,12 +23,16 @@
 #include "runtime/common/protocol/exit_codes.h"
 #include "runtime/common/rendezvous/service.h"
 #include "runtime/launch/process.h"
+#include "runtime/launch/progress_bar.h"
 #include "runtime/launch/signals.h"
 
 namespace lockstep::launch {
 namespace {
 
 using namespace std::chrono_literals;
+
+// To the line's begin, and it is empty.
+constexpr const char* kLineAgain = "\r\033[K";
 
 struct Interrupted {};
 using News = std::variant<Interrupted, ChildExit>;
@@ -227,6 +233,8 @@ class LocalRun {
       shown_checkpoint_ = view.checkpoint.step;
       Say("checkpoint of step " + std::to_string(view.checkpoint.step) + ": " + view.checkpoint.uri);
     }
+    if (view.progress.step <= 0) return;
+    if (is_terminal_) return DrawBar(view.progress);
     if (view.progress.step > shown_step_ && clock_.Steady() - last_line_ > 2s) {
       shown_step_ = view.progress.step;
       last_line_ = clock_.Steady();
@@ -236,15 +244,26 @@ class LocalRun {
     }
   }
 
+  void DrawBar(const protocol::Progress& progress) {
+    winsize terminal{};
+    const bool is_known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal) == 0 && terminal.ws_col > 0;
+    // The last column stays free: some terminals begin a new line as soon as it is written.
+    const int columns = is_known ? terminal.ws_col - 1 : 79;
+    std::cout << kLineAgain << bar_.Draw(progress, clock_.Steady(), columns) << std::flush;
+    is_bar_drawn_ = true;
+  }
+
   void ShowEnd() {
     ShowProgress();
+    if (std::exchange(is_bar_drawn_, false)) std::cout << std::endl;  // it stays
     const double seconds = Seconds(clock_.Steady() - started_).count();
     if (*exit_code_ == 0) return Say("complete after " + FormatNumber(seconds, 3) + " s");
     std::cerr << "lockstep run: failed: " << end_reason_ << "\n  worker logs: " << Path("*.log") << "\n";
   }
 
-  void Say(const std::string& text) const {
-    if (options_.show_progress) std::cout << text << std::endl;
+  // The bar, which is drawn again soon, gives way.
+  void Say(const std::string& text) {
+    std::cout << (std::exchange(is_bar_drawn_, false) ? kLineAgain : "") << text << std::endl;
   }
 
   [[nodiscard]] std::string Path(const std::string& name) const { return options_.folder + "/" + name; }
@@ -270,6 +289,9 @@ class LocalRun {
   int64_t shown_checkpoint_ = 0;
   int64_t shown_step_ = 0;
   SteadyTime last_line_{};
+  const bool is_terminal_ = ::isatty(STDOUT_FILENO) == 1 && EnvOr("TERM", "dumb") != "dumb";
+  ProgressBar bar_;
+  bool is_bar_drawn_ = false;
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "runtime/common/base/log.h"
+
 namespace lockstep::train {
 namespace {
 
@@ -9,6 +11,7 @@ using protocol::HistoryKind;
 using protocol::HistoryRecord;
 
 constexpr Milliseconds kInterval{100};
+constexpr Milliseconds kLogInterval{10'000};
 // The rate forgets what is older than a few of these.
 constexpr double kSmoothingSeconds = 3;
 
@@ -33,6 +36,12 @@ void ProgressReporter::EnterRound(const protocol::RankAssignment& assignment, in
   record.source = NameOf(source);
   record.cause = assignment.previous_end;
   protocol::Append(history_, std::move(record));
+  if (rank_ != 0) return;
+  log::Info("round begins", {{"round", progress_.round},
+                             {"world", world_},
+                             {"step", step},
+                             {"state", NameOf(source)},
+                             {"previous_end", assignment.previous_end}});
 }
 
 void ProgressReporter::Committed(int64_t step, const StepReport& report) {
@@ -54,7 +63,20 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
   record.loss = report.loss;
   record.samples_per_second = progress_.samples_per_second;
   protocol::Append(history_, std::move(record));
+  if (rank_ == 0 && (first_of_round_ || step == progress_.total_steps || now - last_logged_ >= kLogInterval))
+    LogStep();
   if (first_of_round_ || now - last_sent_ >= kInterval) SendNow();
+}
+
+void ProgressReporter::LogStep() {
+  last_logged_ = clock_.Steady();
+  log::Info("training", {{"step", progress_.step},
+                         {"total_steps", progress_.total_steps},
+                         {"epoch", progress_.epoch},
+                         {"loss", progress_.loss},
+                         {"gradient_norm", progress_.gradient_norm},
+                         {"learning_rate", progress_.learning_rate},
+                         {"samples_per_second", progress_.samples_per_second}});
 }
 
 void ProgressReporter::Evaluated(double loss, double accuracy) {
@@ -62,7 +84,9 @@ void ProgressReporter::Evaluated(double loss, double accuracy) {
   record.loss = loss;
   record.accuracy = accuracy;
   protocol::Append(history_, std::move(record));
-  if (rank_ == 0) link_.Send(protocol::Evaluated{progress_.step, progress_.epoch, loss, accuracy});
+  if (rank_ != 0) return;
+  log::Info("evaluated", {{"step", progress_.step}, {"loss", loss}, {"accuracy", accuracy}});
+  link_.Send(protocol::Evaluated{progress_.step, progress_.epoch, loss, accuracy});
 }
 
 HistoryRecord ProgressReporter::RecordOf(HistoryKind kind) const {

@@ -1,7 +1,7 @@
 #pragma once
 // Keeps the numbers that the supervisor exports and sends them, at most every 100 ms; the first of a round
-// and the last of all are always sent. Every rank keeps their history, too: any may have to store it one day.
-// Step thread.
+// and the last of all are always sent. Rank 0 also logs them, every ten seconds. Every rank keeps their
+// history: any may have to store it one day. Step thread.
 
 #include <cstdint>
 #include <vector>
@@ -32,6 +32,7 @@ class ProgressReporter {
 
  private:
   [[nodiscard]] protocol::HistoryRecord RecordOf(protocol::HistoryKind kind) const;
+  void LogStep();
 
   protocol::ControlLink& link_;
   const PhaseClock& phases_;
@@ -42,6 +43,7 @@ class ProgressReporter {
   int world_ = 1;
   std::vector<protocol::HistoryRecord> history_;
   SteadyTime last_sent_{};
+  SteadyTime last_logged_{};
   SteadyTime last_commit_{};
   bool first_of_round_ = true;
 };

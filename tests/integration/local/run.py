@@ -4,10 +4,14 @@ images, bad input; the history that is left, and the commands that run no job.
 
 run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
+import concurrent.futures
+import contextlib
 import gzip
 import json
 import os
 import pathlib
+import pty
+import re
 import shutil
 import signal
 import struct
@@ -31,6 +35,34 @@ def completes(folder):
         expect(sum(map(int, threads)) <= max(2, os.cpu_count()), f"ranks that share this machine use {threads} threads")
         expect_complete(run)
         expect(any(pathlib.Path(folder, "checkpoints").rglob("manifest.json")), "no checkpoint was stored")
+
+
+def read_all(descriptor):
+    content = b""
+    with contextlib.suppress(OSError):  # how a terminal says that nobody can write to it any more
+        while chunk := os.read(descriptor, 4096):
+            content += chunk
+    return content.decode()
+
+
+def shows_a_bar_on_a_terminal_and_logs_the_same(folder):
+    ours, theirs = pty.openpty()
+    with concurrent.futures.ThreadPoolExecutor() as reader:
+        with Run(folder, manifest(folder, replicas=2), {"TERM": "xterm"}, terminal=theirs) as run:
+            os.close(theirs)
+            shown = reader.submit(read_all, ours)
+            expect_complete(run)
+    os.close(ours)
+    last = shown.result().replace("\r\n", "\n").splitlines()[-2:]
+    expect(re.search(rf"\repoch {EPOCHS}/{EPOCHS} \[=+\] 100 %  loss \S+  \S+ samples/s", "\r" + last[0].replace("\x1b[K", "")), f"{last}")
+    expect(last[1].startswith("complete after"), f"{last}")
+    logged = [json.loads(line) for log in pathlib.Path(folder, "run").glob("*.log") for line in log.read_text().splitlines()
+              if line.startswith("{")]
+    steps = [line for line in logged if line["message"] == "training"]
+    expect({line["rank"] for line in steps} == {0}, f"{steps}")
+    expect(steps[-1]["step"] == steps[-1]["total_steps"] and steps[-1]["epoch"] == EPOCHS, f"{steps}")
+    configurations = [json.loads(line["training"]) for line in logged if line["message"] == "configuration"]
+    expect([c["globalBatchSize"] for c in configurations] == [BATCH], f"{configurations}")
 
 
 def survives_a_killed_rank(folder):
@@ -321,7 +353,7 @@ def trains_where_no_history_can_be_written(folder):
     expect(len(said) == 1 and "history.jsonl" in said[0], f"one warning expected: {said}")
 
 
-CASES = [completes, survives_a_killed_rank, survives_a_killed_worker, promotes_a_standby,
+CASES = [completes, shows_a_bar_on_a_terminal_and_logs_the_same, survives_a_killed_rank, survives_a_killed_worker, promotes_a_standby,
          restarts_from_the_checkpoint_when_all_ranks_die, stops_on_sigterm_and_resumes, ends_when_it_is_good_enough,
          one_and_three_ranks_learn_the_same, learns_from_a_folder_of_images, names_an_image_that_is_damaged, names_what_is_wrong,
          says_where_training_diverged,

@@ -72,6 +72,30 @@ TEST_F(ProgressReporterTest, KeepsTheHistoryOfWhatItTookPartIn) {
   EXPECT_EQ(history[4].world, 2);
 }
 
+TEST_F(ProgressReporterTest, Rank0LogsTheRoundTheProgressAndTheEvaluations) {
+  ::testing::internal::CaptureStderr();
+  progress_.EnterRound({.round = 2, .rank = 0, .world = 3, .previous_end = "pod-1: killed"}, 40,
+                       StateSource::kPeer);
+  for (int64_t step = 41; step <= 70; ++step) TakeStep(step, 0.5);  // half a second each
+  progress_.Evaluated(0.75, 0.875);
+  TakeStep(100, 0.125);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("\"previous_end\":\"pod-1: killed\""));
+  EXPECT_THAT(log, HasSubstr("\"accuracy\":0.875"));
+  EXPECT_THAT(log, HasSubstr("\"step\":100"));
+  std::size_t lines = 0;
+  for (std::size_t at = 0; (at = log.find("\"training\"", at)) != std::string::npos; ++at) ++lines;
+  EXPECT_EQ(lines, 3U) << "the round's first, one ten seconds later, the last of all: " << log;
+}
+
+TEST_F(ProgressReporterTest, OtherRanksAreSilent) {
+  ::testing::internal::CaptureStderr();
+  progress_.EnterRound({.round = 2, .rank = 1, .world = 3}, 40, StateSource::kPeer);
+  TakeStep(41, 0.5);
+  progress_.Evaluated(0.75, 0.875);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
 TEST_F(ProgressReporterTest, TellsOfAnEvaluationOnRank0Only) {
   progress_.EnterRound({.round = 1, .rank = 1, .world = 2}, 0, StateSource::kFresh);
   progress_.Evaluated(0.75, 0.875);
