@@ -22,6 +22,9 @@ Json DesiredService(const api::TrainingJob& job) {
   return {{"metadata", OwnedMetadata(job, api::ServiceName(job.metadata.name))},
           {"spec",
            {{"clusterIP", "None"},
+            // The default of Services that select. One that selects nobody would get two families, on
+            // clusters of one family, too, and never be allowed to select.
+            {"ipFamilyPolicy", "SingleStack"},
             // A worker must find its peers before any of them is ready.
             {"publishNotReadyAddresses", true},
             {"selector", {{api::kLabelJob, job.metadata.name}, {api::kLabelName, api::kWorkerNameValue}}},

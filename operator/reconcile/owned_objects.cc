@@ -87,6 +87,8 @@ bool IsAsDesired(const OwnedObject& desired, const Json& actual) {
   Json wanted = desired.object;
   // The API server writes quantities in its own way; the annotation tells whether they are ours.
   if (desired.resource == kAutoscalers) wanted["spec"].erase("metrics");
+  // A cluster may have its own mind about families; ours is only for the first moment.
+  if (desired.resource == kube::kServices) wanted["spec"].erase("ipFamilyPolicy");
   return Covers(actual, wanted);
 }
 

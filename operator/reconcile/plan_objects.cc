@@ -19,10 +19,21 @@ void Delete(const Observed& observed, const kube::Resource& resource, const std:
       {DeleteObject{resource, kube::KeyOf(found->second).name, kube::UidOf(found->second)}, why});
 }
 
+// A Service that selects pods which come by the hundred has its endpoints written again every few of them,
+// whole: a third of all the work that a thousand pods are (tests/bench/README.md). So it learns whom to
+// select once they are there; until then it holds the name, for which the job is refused where it is
+// another's. One that selects already is left alone.
+void HoldSelectorBack(std::vector<OwnedObject>& objects) {
+  for (OwnedObject& desired : objects) {
+    if (desired.resource == kube::kServices) desired.object["spec"].erase("selector");
+  }
+}
+
 }  // namespace
 
 void PlanObjects(const Observed& observed, std::vector<PlannedAction>& actions) {
   std::vector<OwnedObject> objects = DesiredOwnedObjects(observed.job, observed.settings);
+  if (observed.pods.empty()) HoldSelectorBack(objects);
   if (auto group = DesiredPodGroup(observed.job, observed.served)) objects.push_back(*std::move(group));
   std::set<std::string> wanted;
   for (OwnedObject& desired : objects) {

@@ -147,6 +147,8 @@ def writes_the_objects_of_a_job_once_and_follows_its_spec():
         until("all objects", lambda: objects_of(namespace, "a") == set(KINDS), details=operator.text)
         until("its pods", lambda: len(names(API, namespace, "a")) == 2, details=operator.text)
         until_observed(1)
+        service = f"/api/v1/namespaces/{namespace}/services/a"
+        until("the Service selects them", lambda: API.request("GET", service)[1]["spec"].get("selector"), details=operator.text)
         planned = len(operator.records("planned"))
         for seconds in (60, 61):  # each makes a pass
             until_observed(patch({"runPolicy": {"ttlSecondsAfterFinished": seconds}}))

@@ -128,6 +128,39 @@ TEST(MakePlan, PutsBackWhatSomebodyChanged) {
   EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("apply Service", "apply ConfigMap"));
 }
 
+const Json& ServiceOf(const Plan& plan) {
+  for (const PlannedAction& entry : plan.actions) {
+    const auto* apply = std::get_if<ApplyObject>(&entry.action);
+    if (apply != nullptr && apply->resource == kube::kServices) return apply->object;
+  }
+  static const Json none;
+  return none;
+}
+
+TEST(MakePlan, TellsTheServiceWhomToSelectOnceThereArePods) {
+  JobWorld world;
+  world.observed().owned.clear();
+  const Json before = ServiceOf(MakePlan(world.observed()));
+  EXPECT_EQ(before.at("spec").at("clusterIP"), "None");
+  EXPECT_FALSE(before.at("spec").contains("selector"));
+  EXPECT_EQ(before.at("spec").at("ipFamilyPolicy"), "SingleStack") << "or it must never select";
+  world.SyncObjects().Owned(kube::kServices) = before;
+  world.Owned(kube::kServices)["spec"]["ipFamilyPolicy"] =
+      "PreferDualStack";  // as the cluster's webhook wants it
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())),
+              ElementsAre("create job-worker-0", "create job-worker-1"));
+  world.Pending(0);
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("apply Service", "create job-worker-1"));
+  EXPECT_TRUE(ServiceOf(plan).at("spec").contains("selector"));
+}
+
+TEST(MakePlan, LeavesAServiceThatSelectsAloneWhenItsPodsAreGone) {
+  JobWorld world;
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())),
+              ElementsAre("create job-worker-0", "create job-worker-1"));
+}
+
 TEST(MakePlan, ContinuesRoundsAboveTheOneInTheStatus) {
   JobWorld world;
   world.Running(0).Running(1);
