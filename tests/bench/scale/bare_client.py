@@ -3,8 +3,6 @@ import multiprocessing
 import socket
 import ssl
 
-CONNECTIONS = 8
-
 
 def post_all(address, pki, requests):
     context = ssl.create_default_context(cafile=f"{pki}/ca.crt")
@@ -28,11 +26,11 @@ def post_all(address, pki, requests):
             answers.readline() if chunked else answers.read(length)
 
 
-def post(address, pki, path, bodies):
+def post(address, pki, path, bodies, connections):
     """Creates all of them; the caller takes the time."""
     requests = [f"POST {path} HTTP/1.1\r\nHost: {address[0]}\r\nContent-Type: application/json\r\nAccept: application/json\r\n"
                 f"Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies]
-    workers = [multiprocessing.Process(target=post_all, args=(address, pki, requests[i::CONNECTIONS])) for i in range(CONNECTIONS)]
+    workers = [multiprocessing.Process(target=post_all, args=(address, pki, requests[i::connections])) for i in range(connections)]
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -3,14 +3,16 @@
 
 scale.py [BUILD_DIR] [--only NAME…] [--kwok N]    as root: starts a control plane with N nodes (default 100), takes it down
 
-Each line of the result: time from the first POST until the last pod exists, pods/s, writes of the operator for each pod, its memory
-and processor time, and the API server's. The bare client posts the very pods that the operator makes, over 8 connections.
+Each line of the result: time from the first POST until the last pod exists, pods/s, writes of the operator for each pod, its memory,
+and the processor time of everybody who had a hand in it. The bare client posts the very pods that the operator makes, over 8
+connections unless the line says otherwise; scheduler, controllers and KWOK do with its pods what they do with ours.
 """
 import argparse
 import concurrent.futures
 import json
 import os
 import pathlib
+import resource
 import statistics
 import subprocess
 import sys
@@ -31,6 +33,8 @@ TOLERATIONS = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
 KILLED = 30
 LIMIT = 600
 TICK = os.sysconf("SC_CLK_TCK")
+LARGE_TURNS = 3
+PROGRAMS = ("kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler", "kwok")
 
 
 def processor_seconds(pid):
@@ -58,7 +62,7 @@ def pid_of(folder, program):
 class Bench:
     def __init__(self, api, operator, folder, address):
         self.api, self.operator, self.pki, self.address = api, operator, f"{folder}/pki", address
-        self.apiserver = pid_of(folder, "kube-apiserver")
+        self.pids = {"operator": operator.process.pid, **{program: pid_of(folder, program) for program in PROGRAMS}}
 
     def count(self, namespace):
         """Cheap: the list's own count of what it leaves out."""
@@ -66,15 +70,32 @@ class Bench:
         return len(answer["items"]) + answer["metadata"].get("remainingItemCount", 0)
 
     def measure(self, name, namespace, pods, act):
-        pid = self.operator.process.pid
-        writes, ours, theirs = self.operator.writes(), processor_seconds(pid), processor_seconds(self.apiserver)
+        writes, seconds = self.operator.writes(), self.processor_seconds()
         begin = time.monotonic()
         act()
         until(f"{pods} pods", lambda: self.count(namespace) >= pods, LIMIT, 0.1)
         taken = time.monotonic() - begin
         writes = self.operator.writes() - writes
-        print(f"{name}: {taken:.2f} s, {pods / taken:.0f} pods/s, {writes / pods:.2f} writes a pod; operator {resident_mb(pid):.0f} MB, "
-              f"{processor_seconds(pid) - ours:.1f} CPU s; API server {processor_seconds(self.apiserver) - theirs:.1f} CPU s", flush=True)
+        seconds = {name: after - seconds[name] for name, after in self.processor_seconds().items()}
+        print(f"{name}: {taken:.2f} s, {pods / taken:.0f} pods/s, {writes / pods:.2f} writes a pod; operator "
+              f"{resident_mb(self.pids['operator']):.0f} MB; CPU s: {', '.join(f'{k} {v:.1f}' for k, v in seconds.items())}, "
+              f"together {sum(seconds.values()):.1f}", flush=True)
+        return taken
+
+    def processor_seconds(self):
+        """Of everybody; the bare client's once it has ended."""
+        client = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return {**{name: processor_seconds(pid) for name, pid in self.pids.items()}, "client": client.ru_utime + client.ru_stime}
+
+    def measure_bare(self, pattern, pods, connections=8):
+        """Posts so many pods like `pattern`, and takes them away once they run."""
+        namespace = make_namespace(self.api, "bare")
+        bodies = [stripped(pattern, i) for i in range(pods)]
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        taken = self.measure(f"bare client, {connections} connections, {pods} pods", namespace, pods,
+                             lambda: bare_client.post(self.address, self.pki, path, bodies, connections))
+        self.running(namespace, pods)
+        self.clear(namespace)
         return taken
 
     def seconds_to_pods(self, path, document, label):
@@ -142,6 +163,15 @@ def stripped(pod, index):
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "name": f"bare-{index}"}, "spec": spec}).encode()
 
 
+def pattern_of(bench):
+    """A pod of ours."""
+    namespace = make_namespace(bench.api, "pattern")
+    create(bench.api, namespace, on_simulated_nodes(job("pattern", 1)))
+    pattern = until("a pattern", lambda: pods_of(bench.api, namespace, "pattern"), 30)[0]
+    bench.clear(namespace)
+    return pattern
+
+
 def few(bench):
     """From the creation until the watch has told of all pods, ours and Kubernetes' own Job in turns."""
     namespace = make_namespace(bench.api, "few")
@@ -163,17 +193,9 @@ def kubernetes_job(name):
 
 
 def many_pods(bench, jobs=100, replicas=100):
-    ours, theirs = make_namespace(bench.api, "ours"), make_namespace(bench.api, "bare")
     pods = jobs * replicas
-    create(bench.api, ours, on_simulated_nodes(job("pattern", 1)))
-    pattern = until("a pattern", lambda: pods_of(bench.api, ours, "pattern"), 30)[0]
-    bench.clear(ours)
-    pattern["spec"] = {k: v for k, v in pattern["spec"].items() if k != "nodeName"}
-    bodies = [stripped(pattern, i) for i in range(pods)]
-    path = f"/api/v1/namespaces/{theirs}/pods"
-    bare = bench.measure(f"bare client, {pods} pods", theirs, pods, lambda: bare_client.post(bench.address, bench.pki, path, bodies))
-    bench.running(theirs, pods)
-    bench.clear(theirs)
+    bare = bench.measure_bare(pattern_of(bench), pods)
+    ours = make_namespace(bench.api, "ours")
     taken = bench.measure(f"{jobs} jobs x {replicas} pods", ours, pods, lambda: bench.create_jobs(ours, jobs, replicas))
     bench.running(ours, pods)
     pid = bench.operator.process.pid
@@ -203,12 +225,28 @@ def many_jobs(bench):
 
 
 def one_large(bench, pods=1000):
-    namespace = make_namespace(bench.api, "large")
-    bench.measure(f"1 job x {pods} pods", namespace, pods, lambda: bench.create_jobs(namespace, 1, pods))
-    bench.running(namespace, pods)
-    until("rest", lambda: at_rest(bench), 60, 0)
-    replaced(bench, namespace, pods)
-    bench.clear(namespace)
+    """Ours and the bare client in turns, so that what else the machine does falls on both."""
+    pattern = pattern_of(bench)
+    ours, theirs = [], []
+    for _ in range(LARGE_TURNS):
+        theirs.append(bench.measure_bare(pattern, pods))
+        namespace = make_namespace(bench.api, "large")
+        ours.append(bench.measure(f"1 job x {pods} pods", namespace, pods, lambda: bench.create_jobs(namespace, 1, pods)))  # noqa: B023
+        bench.running(namespace, pods)
+        if len(ours) == LARGE_TURNS:
+            until("rest", lambda: at_rest(bench), 60, 0)
+            replaced(bench, namespace, pods)
+        bench.clear(namespace)
+    print(f"  … medians {statistics.median(ours):.2f} s and {statistics.median(theirs):.2f} s: "
+          f"{statistics.median(ours) / statistics.median(theirs):.2f} times the bare client", flush=True)
+
+
+def bare(bench, pods=1000):
+    """What the machine gives at most."""
+    pattern = pattern_of(bench)
+    for _ in range(LARGE_TURNS):
+        for connections in (8, 16, 32):
+            bench.measure_bare(pattern, pods, connections)
 
 
 def replaced(bench, namespace, pods):
@@ -248,7 +286,7 @@ def soak(bench, least=20, most=60):
     bench.clear(namespace)
 
 
-BENCHES = {"few": few, "one_large": one_large, "many_jobs": many_jobs, "many_pods": many_pods, "soak": soak}
+BENCHES = {"few": few, "bare": bare, "one_large": one_large, "many_jobs": many_jobs, "many_pods": many_pods, "soak": soak}
 
 
 def main():
