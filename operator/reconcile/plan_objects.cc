@@ -20,7 +20,7 @@ void Delete(const Observed& observed, const kube::Resource& resource, const std:
 }
 
 // A Service that selects pods which come by the hundred has its endpoints written again every few of them,
-// whole: a third of all the work that a thousand pods are (tests/bench/README.md). So it learns whom to
+// whole: a quarter of all the work that a thousand pods are (tests/bench/README.md). So it learns whom to
 // select once they are there; until then it holds the name, for which the job is refused where it is
 // another's. One that selects already is left alone.
 void HoldSelectorBack(std::vector<OwnedObject>& objects) {

@@ -71,16 +71,19 @@ class Bench:
 
     def measure(self, name, namespace, pods, act):
         writes, seconds = self.operator.writes(), self.processor_seconds()
+        self.before = seconds
         begin = time.monotonic()
         act()
         until(f"{pods} pods", lambda: self.count(namespace) >= pods, LIMIT, 0.1)
         taken = time.monotonic() - begin
         writes = self.operator.writes() - writes
-        seconds = {name: after - seconds[name] for name, after in self.processor_seconds().items()}
         print(f"{name}: {taken:.2f} s, {pods / taken:.0f} pods/s, {writes / pods:.2f} writes a pod; operator "
-              f"{resident_mb(self.pids['operator']):.0f} MB; CPU s: {', '.join(f'{k} {v:.1f}' for k, v in seconds.items())}, "
-              f"together {sum(seconds.values()):.1f}", flush=True)
+              f"{resident_mb(self.pids['operator']):.0f} MB; {self.since_then()}", flush=True)
         return taken
+
+    def since_then(self):
+        seconds = {name: after - self.before[name] for name, after in self.processor_seconds().items()}
+        return f"CPU s: {', '.join(f'{name} {spent:.1f}' for name, spent in seconds.items())}, together {sum(seconds.values()):.1f}"
 
     def processor_seconds(self):
         """Of everybody; the bare client's once it has ended."""
@@ -88,13 +91,14 @@ class Bench:
         return {**{name: processor_seconds(pid) for name, pid in self.pids.items()}, "client": client.ru_utime + client.ru_stime}
 
     def measure_bare(self, pattern, pods, connections=8):
-        """Posts so many pods like `pattern`, and takes them away once they run."""
+        """Posts so many pods like `pattern`, and takes them away once they run, if anybody lets them."""
         namespace = make_namespace(self.api, "bare")
         bodies = [stripped(pattern, i) for i in range(pods)]
         path = f"/api/v1/namespaces/{namespace}/pods"
         taken = self.measure(f"bare client, {connections} connections, {pods} pods", namespace, pods,
                              lambda: bare_client.post(self.address, self.pki, path, bodies, connections))
-        self.running(namespace, pods)
+        if pattern["spec"]["schedulerName"] != "nobody":
+            self.running(namespace, pods)
         self.clear(namespace)
         return taken
 
@@ -128,7 +132,7 @@ class Bench:
         def all_run():
             return self.count_fast(path) >= pods
         until("all run", all_run, LIMIT, 0.5)
-        print(f"  … all running {time.monotonic() - begin:.1f} s later", flush=True)
+        print(f"  … all running {time.monotonic() - begin:.1f} s later; in all {self.since_then()}", flush=True)
 
     def count_fast(self, path):
         table = self.api.request("GET", path + "&resourceVersion=0", accept="application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")[1]
@@ -237,8 +241,26 @@ def one_large(bench, pods=1000):
             until("rest", lambda: at_rest(bench), 60, 0)
             replaced(bench, namespace, pods)
         bench.clear(namespace)
-    print(f"  … medians {statistics.median(ours):.2f} s and {statistics.median(theirs):.2f} s: "
-          f"{statistics.median(ours) / statistics.median(theirs):.2f} times the bare client", flush=True)
+    print_medians(ours, theirs)
+
+
+def print_medians(ours, theirs):
+    ours, theirs = statistics.median(ours), statistics.median(theirs)
+    print(f"  … medians {ours:.2f} s and {theirs:.2f} s: {ours / theirs:.2f} times the bare client", flush=True)
+
+
+def unscheduled(bench, pods=1000):
+    """The same without what follows from a pod: nobody binds these, nobody lets them run."""
+    pattern = pattern_of(bench)
+    pattern["spec"]["schedulerName"] = "nobody"
+    ours, theirs = [], []
+    for _ in range(LARGE_TURNS):
+        theirs.append(bench.measure_bare(pattern, pods))
+        namespace = make_namespace(bench.api, "unscheduled")
+        ours.append(bench.measure(f"1 job x {pods} pods, nobody schedules them", namespace, pods,
+                                  lambda: create(bench.api, namespace, job("large", pods))))  # noqa: B023
+        bench.clear(namespace)
+    print_medians(ours, theirs)
 
 
 def bare(bench, pods=1000):
@@ -286,7 +308,8 @@ def soak(bench, least=20, most=60):
     bench.clear(namespace)
 
 
-BENCHES = {"few": few, "bare": bare, "one_large": one_large, "many_jobs": many_jobs, "many_pods": many_pods, "soak": soak}
+BENCHES = {"few": few, "bare": bare, "one_large": one_large, "unscheduled": unscheduled, "many_jobs": many_jobs, "many_pods": many_pods,
+           "soak": soak}
 
 
 def main():
