@@ -2,12 +2,12 @@
 
 #include <torch/torch.h>
 
-#include "runtime/common/api/model_catalog.h"
 #include "runtime/models/cnn.h"
 #include "runtime/models/gpt.h"
 #include "runtime/models/mlp.h"
 #include "runtime/models/plugin.h"
 #include "runtime/models/resnet.h"
+#include "runtime/models/torchscript.h"
 
 namespace lockstep::models {
 
@@ -20,11 +20,10 @@ Result<std::shared_ptr<Model>> MakeModel(const api::ModelSpec& spec, const Model
     case api::ModelName::kResnet50: return MakeResnet(ResnetDepth::k50, spec.resnet, input);
     case api::ModelName::kGpt: return MakeGpt(spec.gpt, input);
     case api::ModelName::kPlugin: return MakePluginModel(spec.plugin.value_or(api::PluginSpec{}), input);
-    default:
-      return Error{ErrorCode::kUnsupported,
-                   "spec.training.model.name: " + std::string(api::NameOf(spec.name)) +
-                       " is not implemented yet; use " + api::ModelChoices()};
+    case api::ModelName::kTorchscript:
+      return MakeTorchscriptModel(spec.torchscript.value_or(api::TorchscriptSpec{}), input);
   }
+  LOCKSTEP_CHECK(false, "a model name without a model");
 }
 
 }  // namespace lockstep::models

@@ -22,6 +22,11 @@ at::Tensor LossOf(const data::Batch& batch, TrainingState& state, api::Precision
 void RunOnce(const data::Batch& batch, TrainingState& state, api::Precision precision) {
   state.model->train();
   LossOf(batch, state, precision).backward();
+  for (const NamedTensor& parameter : state.parameters) {
+    // The sum over the ranks would wait for it for ever.
+    TORCH_CHECK(!parameter.tensor.requires_grad() || parameter.tensor.grad().defined(), parameter.name,
+                " has no part in the loss; take it out, or its requires_grad");
+  }
   for (at::Tensor& parameter : state.trained) parameter.mutable_grad().reset();
 }
 
@@ -42,13 +47,16 @@ Result<void> WarmUp(const api::TrainingSpec& spec, const data::Dataset& dataset,
     std::iota(ids.begin(), ids.end(), 0);
     batch = dataset.Get(ids).To(state.device);
   }));
-  return comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model does not fit the data", [&] {
-    std::vector<at::Tensor> before;
-    for (const NamedTensor& buffer : state.buffers) before.push_back(buffer.tensor.clone());
-    RunOnce(batch, state, spec.precision);
-    const at::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < before.size(); ++i) state.buffers[i].tensor.copy_(before[i]);
-  });
+  return comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model cannot be trained on the data",
+                          [&] {
+                            std::vector<at::Tensor> before;
+                            for (const NamedTensor& buffer : state.buffers)
+                              before.push_back(buffer.tensor.clone());
+                            RunOnce(batch, state, spec.precision);
+                            const at::NoGradGuard no_grad;
+                            for (std::size_t i = 0; i < before.size(); ++i)
+                              state.buffers[i].tensor.copy_(before[i]);
+                          });
 }
 
 }  // namespace lockstep::train

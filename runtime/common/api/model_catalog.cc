@@ -56,20 +56,14 @@ std::vector<ModelEntry> ModelCatalog() {
        FieldsOf<ResnetSpec>("resnet")},
       {ModelName::kGpt, "a decoder of tokens, as GPT-2", "sequences of tokens: tokens",
        FieldsOf<GptSpec>("gpt")},
+      {ModelName::kTorchscript,
+       "a module of Python, with its weights, saved by torch.jit.script(model).save(path)",
+       "what its forward takes: idx, csv, npy, imageFolder, synthetic",
+       FieldsOf<TorchscriptSpec>("torchscript")},
       {ModelName::kPlugin, "a model of your own, in a library built against the SDK (runtime/sdk)",
        "what the model of the library does: idx, csv, npy, imageFolder, synthetic",
        FieldsOf<PluginSpec>("plugin")},
   };
-}
-
-std::string ModelChoices() {
-  const std::vector<ModelEntry> models = ModelCatalog();
-  std::string text;
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    if (i > 0) text += i + 1 == models.size() ? " or " : ", ";
-    text += NameOf(models[i].name);
-  }
-  return text;
 }
 
 }  // namespace lockstep::api

@@ -1,6 +1,6 @@
 #pragma once
-// The models that this version trains, for people: the one list that `lockstep models` prints and that
-// refusals name. Fields and defaults are those that manifests are read with. Pure.
+// The models that this version trains, for people: the list that `lockstep models` prints. Fields and
+// defaults are those that manifests are read with. Pure.
 
 #include <string>
 #include <vector>
@@ -22,8 +22,5 @@ struct ModelEntry {
 };
 
 [[nodiscard]] std::vector<ModelEntry> ModelCatalog();
-
-// "mlp, cnn or gpt": for messages that say what would be right.
-[[nodiscard]] std::string ModelChoices();
 
 }  // namespace lockstep::api

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "runtime/common/api/model_catalog.h"
-
 namespace lockstep::api {
 namespace {
 
@@ -30,9 +28,12 @@ void RefuseEnum(Fields& fields, bool is_asked, const std::string& path, E asked,
 }
 
 void CheckModel(const TrainingSpec& training, Fields& fields) {
-  const std::string path = "spec.training.";
-  const ModelName model = training.model.name;
-  RefuseEnum(fields, model == ModelName::kTorchscript, path + "model.name", model, ModelChoices());
+  if (!training.model.torchscript) return;
+  const std::string& uri = training.model.torchscript->uri;
+  const std::size_t colon = uri.find("://");
+  Refuse(fields, colon != std::string::npos && !uri.starts_with("file://"),
+         "spec.training.model.torchscript.uri", uri.substr(0, colon + 3),
+         "use a path in the container, or file:///");
 }
 
 void CheckMethod(const TrainingSpec& training, Fields& fields) {

@@ -169,10 +169,19 @@ void CheckRules(const FailurePolicy& policy, Violations& violations) {
   }
 }
 
+void CheckTorchscriptUri(const std::string& uri, const std::string& path, Violations& violations) {
+  static constexpr std::array<std::string_view, 4> kSchemes = {"file:///", "s3://", "gs://", "abfs://"};
+  const bool is_known =
+      std::any_of(kSchemes.begin(), kSchemes.end(), [&](auto scheme) { return uri.starts_with(scheme); });
+  if (uri.find("://") == std::string::npos || is_known) return;
+  Add(violations, path, "must be a path in the container or begin with file:///, not \"" + uri + "\"");
+}
+
 void CheckModel(const ModelSpec& model, const std::string& path, Violations& violations) {
   if (model.name == ModelName::kTorchscript && !model.torchscript) {
     Add(violations, path + ".torchscript", "is required where name is torchscript");
   }
+  if (model.torchscript) CheckTorchscriptUri(model.torchscript->uri, path + ".torchscript.uri", violations);
   if (model.name == ModelName::kPlugin && !model.plugin) {
     Add(violations, path + ".plugin", "is required where name is plugin");
   }

@@ -110,6 +110,8 @@ CREATE_CASES = [
      "spec.training.model.gpt"),
     ("torchscript section", TRAINING + ("model",), {"name": "torchscript", "torchscript": {"uri": "/m.pt"}},
      {"name": "torchscript"}, "spec.training.model.torchscript"),
+    ("torchscript file", TRAINING + ("model",), {"name": "torchscript", "torchscript": {"uri": "file:///m.pt"}},
+     {"name": "torchscript", "torchscript": {"uri": "https://host/m.pt"}}, "uri must be a path in the container"),
     ("plugin section", TRAINING + ("model",), {"name": "plugin", "plugin": {"path": "/p.so", "name": "p"}},
      {"name": "mlp", "plugin": {"path": "/p.so", "name": "p"}}, "spec.training.model.plugin"),
     ("compression keeps no bits", TRAINING, {**BASE["spec"]["training"], "determinism": "world"},

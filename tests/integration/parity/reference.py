@@ -17,6 +17,7 @@ from torch.optim import lr_scheduler
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import ledger  # noqa: E402
+from scripted import NormCnn  # noqa: E402
 from torch_models import make_model  # noqa: E402
 
 torch.set_num_threads(1)
@@ -105,7 +106,7 @@ def main(training_file, checkpoints, ledger_folder):
     samples = ledger.history(ledger_folder)
     data = Tokens(training["data"]["path"], training["model"]["gpt"]["contextLength"]) if training["model"]["name"] == "gpt" else Images(training["data"]["path"])
 
-    model = make_model(training["model"])
+    model = NormCnn() if training["model"]["name"] == "torchscript" else make_model(training["model"])
     model.load_state_dict({name: stored[first][name] for name in model.state_dict() if name in stored[first]}, strict=False)
     optimizer = make_optimizer(training["optimizer"], model, stored[first], first)
     schedule = make_schedule(training.get("schedule", {}), optimizer, training["steps"], training["optimizer"]["learningRate"])

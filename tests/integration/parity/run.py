@@ -72,8 +72,15 @@ def mlp_in_bfloat16(folder):
             optimizer={"name": "adamw", "learningRate": 0.001})
 
 
+def module_of_python_with_norms(folder):
+    path = pathlib.Path(folder, "norm-cnn.pt")
+    subprocess.run([torch_python.ensure(), pathlib.Path(__file__).with_name("scripted.py"), path], check=True, timeout=200)
+    compare(folder, 1e-5, steps=8, model={"name": "torchscript", "torchscript": {"uri": str(path)}},
+            optimizer={"name": "sgd", "learningRate": 0.02, "momentum": 0.9})
+
+
 CASES = [mlp_with_sgd_and_a_step_schedule, cnn_with_adam_polynomial_accumulation_and_clipping, resnet_with_sgd,
-         gpt_with_adamw_and_a_cosine, mlp_in_bfloat16]
+         gpt_with_adamw_and_a_cosine, mlp_in_bfloat16, module_of_python_with_norms]
 
 if __name__ == "__main__":
     if not torch_python.folder().exists() and os.environ.get("LOCKSTEP_PARITY") != "1":

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "runtime/common/api/model_catalog.h"
 #include "runtime/models/model.h"
 #include "runtime/models/precision.h"
 
@@ -208,13 +207,6 @@ TEST(MakeModel, TheSeedAloneDecidesTheParameters) {
   }
 }
 
-TEST(MakeModel, NamesTheFieldOfAModelThatIsNotThere) {
-  const auto model = MakeModel({.name = api::ModelName::kTorchscript}, kMnist, kSeed);
-  ASSERT_FALSE(model.ok());
-  EXPECT_EQ(model.error().code, ErrorCode::kUnsupported);
-  EXPECT_THAT(model.error().message, HasSubstr("spec.training.model.name: torchscript"));
-}
-
 TEST(LossSum, IsASumThatDoesNotDependOnHowTheBatchIsCut) {
   torch::manual_seed(1);
   const at::Tensor logits = torch::randn({10, 4});
@@ -250,16 +242,6 @@ TEST(LossSum, OfNoSamplesIsNothing) {
   const at::Tensor none = torch::empty({0}, at::kLong);
   EXPECT_EQ(Classifier().LossSum(torch::empty({0, 4}), none).item<double>(), 0);
   EXPECT_EQ(Classifier().CountRight(torch::empty({0, 4}), none), 0);
-}
-
-TEST(MakeModel, KnowsExactlyTheModelsOfTheCatalog) {
-  for (std::size_t i = 0; i < std::size(api::EnumNames<api::ModelName>::values); ++i) {
-    const auto name = static_cast<api::ModelName>(i);
-    const auto model = MakeModel({.name = name}, kMnist, kSeed);
-    bool is_listed = false;
-    for (const api::ModelEntry& entry : api::ModelCatalog()) is_listed |= entry.name == name;
-    EXPECT_EQ(is_listed, model.ok() || model.error().code != ErrorCode::kUnsupported) << api::NameOf(name);
-  }
 }
 
 }  // namespace

@@ -34,7 +34,9 @@ TEST_P(UnsupportedTest, IsRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     Fields, UnsupportedTest,
     testing::Values(
-        Case{"Torchscript", "/spec/training/model/name", "\"torchscript\"", "spec.training.model.name"},
+        Case{"RemoteModule", "/spec/training/model",
+             R"({"name": "torchscript", "torchscript": {"uri": "s3://b/m.pt"}})",
+             "spec.training.model.torchscript.uri"},
         Case{"Zero1", "/spec/training/strategy", "\"zero1\"", "spec.training.strategy"},
         Case{"Compression", "/spec/training/sync", R"({"compression": "topk"})",
              "spec.training.sync.compression"},
@@ -102,6 +104,13 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
                            R"({"format": "imageFolder", "path": "/d", "imageFolder": {"imageSize": 64}})")),
               testing::ElementsAre());
   EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
+  for (const char* uri : {"/m.pt", "file:///m.pt", "models/m.pt"}) {
+    const std::string model =
+        R"({"name": "torchscript", "torchscript": {"uri": ")" + std::string(uri) + "\"}}";
+    json = With(ValidJob(), "/spec/training/model", model);
+    EXPECT_THAT(Refused(json), testing::ElementsAre());
+    EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
+  }
 }
 
 }  // namespace

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""A module that was saved as TorchScript trains in `lockstep run`: through the death of a rank, and on from its checkpoint; in bf16;
+what does not fit is refused by field and file.
+
+run.py BIN_FOLDER WRITE_SCRIPT_MODULE    runs all cases; prints `N passed, N failed`
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests/support"))
+import checkpoints  # noqa: E402
+from cases import expect  # noqa: E402
+from local_run import Run, expect_complete, main, manifest  # noqa: E402
+
+WRITE = sys.argv.pop(2)
+NAMES = {"conv1.weight", "conv1.bias", "bn1.weight", "bn1.bias", "fc1.weight", "fc1.bias",
+         "bn1.running_mean", "bn1.running_var", "bn1.num_batches_tracked"}
+
+
+def job(folder, replicas=2, uri=None, **training):
+    path = pathlib.Path(folder, "model.pt")
+    if not path.exists():
+        subprocess.run([WRITE, path], check=True, timeout=60)
+    return manifest(folder, replicas=replicas, model={"name": "torchscript", "torchscript": {"uri": uri or str(path)}},
+                    optimizer={"name": "sgd", "learningRate": 0.005, "momentum": 0.9}, **training)
+
+
+def accuracy(run):
+    return float(re.findall(r"test accuracy ([0-9.]+)", run.output())[-1])
+
+
+def learns_through_a_killed_rank(folder):
+    with Run(folder, job(folder)) as run:
+        run.until_step(60)
+        victim = run.ranks()[1]
+        os.kill(victim, signal.SIGKILL)
+        run.until("the rank's return", lambda: len(run.ranks()) == 2 and victim not in run.ranks())
+        expect_complete(run)
+        expect(accuracy(run) > 0.8, f"accuracy {accuracy(run)}")
+        print(f"     accuracy {accuracy(run)}")
+    _, newest = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
+    shards = json.loads((newest / "manifest.json").read_text())["shards"]
+    stored = {tensor["name"] for shard in shards for tensor in shard["tensors"]}
+    expect(NAMES <= stored, f"the checkpoint has {sorted(stored)}")
+
+
+def goes_on_from_its_checkpoint(folder):
+    path = job(folder)
+    with Run(folder, path) as run:
+        run.until_step(50)
+        run.process.send_signal(signal.SIGTERM)
+        expect(run.finish() == 143, f"exit code {run.process.returncode}")
+    with Run(folder, path) as run:
+        expect(run.finish() == 0, run.output()[-4000:])
+        logs = "".join(log.read_text() for log in pathlib.Path(folder, "run").glob("*.log"))
+        expect("restored a checkpoint" in logs, "it began anew")
+
+
+def trains_in_bfloat16(folder):
+    with Run(folder, job(folder, precision="bf16", uri=f"file://{folder}/model.pt")) as run:
+        expect_complete(run)
+        expect(accuracy(run) > 0.8, f"accuracy {accuracy(run)}")
+
+
+def what_does_not_fit_is_refused_by_field(folder):
+    pathlib.Path(folder, "text.pt").write_text("no archive")
+    images = {"format": "synthetic", "synthetic": {"samples": 64, "testSamples": 8, "shape": [3, 28, 28], "classes": 10}}
+    for field, words, training in (
+            ("model.torchscript.uri", "/nowhere.pt is no file that can be read", {"uri": "/nowhere.pt"}),
+            ("model.torchscript.uri", "text.pt is no TorchScript that can be loaded", {"uri": f"{folder}/text.pt"}),
+            ("model.torchscript.uri", "s3:// is not implemented yet", {"uri": "s3://bucket/model.pt"}),
+            ("model.torchscript.uri", "does not take a batch of float32 [2, 3, 28, 28]", {"data": images}),
+            ("determinism", "world cannot keep bn1.running_mean equal", {"determinism": "world"})):
+        with Run(folder, job(folder, **training)) as run:
+            code = run.finish()
+            said = run.output()
+        expect(code == 2 or code == 3, f"{words}: exit code {code}: {said[-1500:]}")
+        expect(f"spec.training.{field}: " in said and words in said, f"{words} is not said: {said[-1500:]}")
+        pathlib.Path(folder, "output.txt").write_text("")
+
+
+if __name__ == "__main__":
+    sys.exit(main([learns_through_a_killed_rank, goes_on_from_its_checkpoint, trains_in_bfloat16, what_does_not_fit_is_refused_by_field]))
