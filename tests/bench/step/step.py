@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""What a step costs: Lockstep beside DistributedDataParallel in Python, the same model, batch, threads and release of PyTorch.
+
+step.py [--programs FOLDER] [--turns N] [--seconds S] [--only NAME…] [--beside VARIANT…]    prints medians and ratios
+
+tiny, small, medium   steps per second and CPU seconds per step of 2 ranks over Gloo; samples per CPU second of 2 ranks
+                      against those of 1 with the same batch for each rank
+start                 process start -> first finished step, 2 ranks
+
+The systems take turns. In each a training is started, left until it runs evenly, and then measured over some seconds, from one report
+of its steps to another: how many steps, and the processor time of its ranks. What `lockstep run` and the supervisors take beside them does not
+grow with the steps; it is given as a share of a processor. Where others use the machine, only the CPU seconds can be compared. The variants of DDP: eager (as it comes), tuned (gradients as views of the
+buckets, static graph, fused optimizer), compile (torch.compile around eager).
+"""
+import argparse
+import collections
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+from typing import NamedTuple
+
+from systems import Lockstep, Python  # first: it finds tests/support
+import torch_python  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+DEADLINE = 240  # compiling takes most of it
+POLL_SECONDS = 0.004
+SETTLE_SECONDS = 1.0
+
+
+class Case(NamedTuple):
+    model: dict
+    batch: int  # of each rank
+
+
+CNN = {"name": "cnn", "cnn": {"channels": [32, 64], "hiddenSize": 256, "dropout": 0}}
+CASES = {"tiny": Case({"name": "mlp", "mlp": {"hiddenSizes": [64]}}, 1),
+         "small": Case(CNN, 8),
+         "medium": Case(CNN, 64)}
+
+
+class Measured(NamedTuple):
+    steps_per_second: float
+    cpu_per_step: float
+    beside: float  # processors that other processes than the ranks use
+
+
+def wait(system, what, condition, poll=POLL_SECONDS):
+    end = time.monotonic() + DEADLINE
+    while time.monotonic() < end:
+        system.check()
+        if (result := condition()) is not None:
+            return result
+        time.sleep(poll)
+    raise SystemExit(f"{system.name}: not within {DEADLINE} s: {what}\n{system.output()}")
+
+
+def next_report(system):
+    """(steps, time, CPU seconds) at the next report of the training."""
+    before = system.steps()
+
+    def reported():
+        steps = system.steps()
+        return (steps, time.monotonic(), system.cpu_seconds()) if steps > before else None
+    return wait(system, "a report of finished steps", reported)
+
+
+def measure(system, seconds):
+    wait(system, "the first step", lambda: system.steps() or None, poll=0.1)
+    time.sleep(SETTLE_SECONDS)
+    before, begin, cpu = next_report(system)
+    time.sleep(seconds)
+    after, end, more_cpu = next_report(system)
+    ranks, others = (more - less for more, less in zip(more_cpu, cpu))
+    return Measured((after - before) / (end - begin), ranks / (after - before), others / (end - begin))
+
+
+class Bench:
+    def __init__(self, options):
+        self.options = options
+
+    def open(self, name, folder, case, ranks):
+        if name == "lockstep":
+            return Lockstep(folder, case, ranks, self.options.programs)
+        return Python(folder, case, ranks, name)
+
+    def turn(self, name, case, ranks):
+        with tempfile.TemporaryDirectory(prefix="step-") as folder, self.open(name, folder, case, ranks) as system:
+            return measure(system, self.options.seconds)
+
+    def compare(self, case_name):
+        case = CASES[case_name]
+        results = collections.defaultdict(list)
+        for turn in range(self.options.turns):
+            for name in ["lockstep", *self.options.beside]:
+                for ranks in [2, 1] if name in ("lockstep", "eager") else [2]:
+                    results[name, ranks].append(self.turn(name, case, ranks))
+        ours = medians(results["lockstep", 2])
+        print(f"{case_name:6} beside the ranks: {ours.beside:.1%} of a processor", flush=True)
+        for (name, ranks), all_of_them in results.items():
+            rate, cpu, _ = medians(all_of_them)
+            text = f"{case_name:6} {name:8} {ranks} ranks  {rate:8.1f} steps/s ({spread(r.steps_per_second for r in all_of_them)})  " \
+                   f"{1e3 * cpu:7.3f} CPU ms/step ({spread(1e3 * r.cpu_per_step for r in all_of_them)})"
+            if ranks == 2 and name != "lockstep":
+                text += f"  lockstep: {ours.steps_per_second / rate:.2f} times the steps/s, {cpu / ours.cpu_per_step:.2f} times the steps per CPU second"
+            if ranks == 1:
+                both = medians(results[name, 2])
+                text += f"  samples per CPU second of 2 ranks: {2 * cpu / both.cpu_per_step:.1%} of these"
+            print(text, flush=True)
+
+    def start(self):
+        case = CASES["small"]
+        makers = {"lockstep": lambda folder: Lockstep(folder, case, 2, self.options.programs, steps=3),
+                  "plain Python": lambda folder: Python(folder, case, 2),
+                  "torchrun": lambda folder: Python(folder, case, 2, torchrun=True)}
+        results = collections.defaultdict(list)
+        for _ in range(self.options.turns):
+            for name in makers:
+                with tempfile.TemporaryDirectory(prefix="step-") as folder, makers[name](folder) as system:
+                    results[name].append(wait(system, "the first step", system.first_step) - system.started)
+        for name, seconds in results.items():
+            print(f"start  {name:12} {statistics.median(seconds):.2f} s ({spread(seconds)})", flush=True)
+
+
+def medians(all_of_them):
+    return Measured(*(statistics.median(values) for values in zip(*all_of_them)))
+
+
+def spread(values):
+    values = list(values)
+    return f"{min(values):.4g} to {max(values):.4g}"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--programs", default=ROOT / "build/release/bin", help="folder of lockstep and lockstep-rank")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4, help="of one measurement")
+    parser.add_argument("--only", nargs="+", default=[*CASES, "start"], choices=[*CASES, "start"])
+    parser.add_argument("--beside", nargs="*", default=["eager", "tuned", "compile"], choices=["eager", "tuned", "compile"])
+    options = parser.parse_args()
+    torch_python.ensure()
+    print(f"{os.cpu_count()} processors, load before {os.getloadavg()[0]:.1f}", flush=True)
+    bench = Bench(options)
+    for name in options.only:
+        bench.start() if name == "start" else bench.compare(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

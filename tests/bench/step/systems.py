@@ -1,0 +1,155 @@
+"""The systems that step.py measures: each starts one training in a folder of its own, says how far it is, and ends all of it again."""
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import torch_python  # noqa: E402
+from local_run import children  # noqa: E402
+
+TRAINING = {"samples": 8192, "classes": 10, "seed": 7, "learning_rate": 0.01, "momentum": 0.9, "threads": 1}
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid):
+    """Of a process and all of its threads, those that have ended, too."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def descendants(pid):
+    """(pid, program name) of all of them."""
+    found = children(pid)
+    return found + [below for child, _ in found for below in descendants(child)]
+
+
+class System:
+    """One training with `ranks` processes of `case`."""
+
+    def __init__(self, folder, case, ranks):
+        self.folder, self.case, self.ranks = pathlib.Path(folder), case, ranks
+        self.log = open(self.folder / "output.txt", "w+")
+        self.processes = []
+        self.started = time.time()
+
+    def start(self, command, **environment):
+        # The same number of threads on every side; connections stay on this machine.
+        environment = {**os.environ, "OMP_NUM_THREADS": str(TRAINING["threads"]), "GLOO_SOCKET_IFNAME": "lo", **environment}
+        self.processes.append(subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, env=environment, process_group=0))
+
+    def cpu_seconds(self):
+        """(of the ranks, of what watches over them)"""
+        ranks = others = 0.0
+        for process in self.processes:
+            for pid, name in [(process.pid, self.root_program), *descendants(process.pid)]:
+                if name == self.rank_program:
+                    ranks += cpu_seconds(pid)
+                else:
+                    others += cpu_seconds(pid)
+        return ranks, others
+
+    def check(self):
+        if any(process.poll() is not None for process in self.processes):
+            raise SystemExit(f"{self.name} ended by itself\n{self.output()}")
+
+    def output(self):
+        return pathlib.Path(self.log.name).read_text()[-3000:]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.send_signal(signal.SIGKILL if self.may_be_killed else signal.SIGTERM)
+        for process in self.processes:
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # the group is what it started
+                process.wait()
+
+
+class Lockstep(System):
+    name = "lockstep"
+    root_program, rank_program = "lockstep", "lockstep-rank"
+    may_be_killed = True  # its workers and their ranks die with it
+
+    def __init__(self, folder, case, ranks, programs, **training):
+        super().__init__(folder, case, ranks)
+        job = self.folder / "job.json"
+        job.write_text(json.dumps(self.manifest(training)))
+        self.ledger = self.folder / "ledger"
+        self.port = None
+        # A line for each step is for the start alone: otherwise it would be part of what is measured.
+        environment = {"LOCKSTEP_SAMPLE_LEDGER": str(self.ledger)} if training.get("steps") else {}
+        self.ledger.mkdir()
+        self.start([f"{programs}/lockstep", "run", job, "--folder", self.folder / "run"], **environment)
+
+    def manifest(self, training):
+        training = {
+            "model": self.case.model,
+            "data": {"format": "synthetic", "synthetic": {"samples": TRAINING["samples"], "testSamples": 10, "shape": [1, 28, 28],
+                                                          "classes": TRAINING["classes"]}},
+            "optimizer": {"name": "sgd", "learningRate": TRAINING["learning_rate"], "momentum": TRAINING["momentum"]},
+            "globalBatchSize": self.case.batch * self.ranks, "steps": 100_000_000, "seed": TRAINING["seed"], **training}
+        return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "step"},
+                "spec": {"worker": {"replicas": self.ranks, "template": {"spec": {"containers": [{"name": "trainer", "image": "none"}]}}},
+                         "training": training}}
+
+    def steps(self):
+        """As its supervisor exports it: ranks tell it ten times in a second."""
+        log = self.folder / "run/step-worker-0.log"
+        if self.port is None:
+            found = re.search(r'"port":(\d+)', log.read_text()) if log.exists() else None
+            if found is None:
+                return 0
+            self.port = int(found.group(1))
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
+                found = re.search(r"^lockstep_train_steps_total\{.*\} (\S+)$", answer.read().decode(), re.MULTILINE)
+        except OSError as error:
+            raise SystemExit(f"{self.name}: {error}\n{self.output()}\n{log.read_text()[-3000:]}") from None
+        return int(float(found.group(1))) if found else 0
+
+    def first_step(self):
+        """When the first step was finished; None: not yet."""
+        times = [json.loads(line)["time"] for path in self.ledger.iterdir() for line in path.read_text().splitlines()
+                 if '"event":"commit"' in line]
+        return min(times, default=None)
+
+
+class Python(System):
+    """DistributedDataParallel of the same release of PyTorch, started by torchrun or, with less, one by one."""
+
+    root_program = rank_program = "python"
+
+    def __init__(self, folder, case, ranks, variant="eager", torchrun=False):
+        super().__init__(folder, case, ranks)
+        self.name = "torchrun" if torchrun else variant
+        self.may_be_killed = not torchrun
+        self.progress = self.folder / "progress"
+        settings = self.folder / "settings.json"
+        settings.write_text(json.dumps({**TRAINING, "model": case.model, "batch": case.batch, "variant": variant, "progress": str(self.progress)}))
+        python, script = torch_python.ensure(), pathlib.Path(__file__).with_name("ddp.py")
+        with socket.socket() as any_port:
+            any_port.bind(("127.0.0.1", 0))
+            port = str(any_port.getsockname()[1])
+        self.started = time.time()  # the look for Python is not its matter
+        if torchrun:
+            self.start([python, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", f"--master-port={port}", script, settings])
+            return
+        for rank in range(ranks):
+            self.start([python, script, settings], MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE=str(ranks))
+
+    def steps(self):
+        return int(self.progress.read_text() or 0) if self.progress.exists() else 0
+
+    def first_step(self):
+        return time.time() if self.steps() > 0 else None
