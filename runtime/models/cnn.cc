@@ -2,6 +2,8 @@
 
 #include <torch/torch.h>
 
+#include "runtime/models/channels_last.h"
+
 namespace lockstep::models {
 
 Cnn::Cnn(const api::CnnSpec& spec, const ModelInput& input, int64_t side_features)
@@ -18,9 +20,9 @@ Cnn::Cnn(const api::CnnSpec& spec, const ModelInput& input, int64_t side_feature
 }
 
 at::Tensor Cnn::Forward(const at::Tensor& inputs) {
-  at::Tensor x = inputs;
-  for (auto& convolution : convolutions_) x = at::max_pool2d(convolution->forward(x).relu(), {2, 2});
-  x = hidden_->forward(x.flatten(1)).relu();
+  at::Tensor x = ChannelsLast(inputs);
+  for (auto& convolution : convolutions_) x = at::max_pool2d(convolution->forward(x).relu_(), {2, 2});
+  x = hidden_->forward(x.flatten(1)).relu_();
   return output_->forward(dropout_->forward(x));
 }
 

@@ -18,7 +18,7 @@ Mlp::Mlp(const api::MlpSpec& spec, const ModelInput& input) {
 
 at::Tensor Mlp::Forward(const at::Tensor& inputs) {
   at::Tensor x = inputs.flatten(1);
-  for (std::size_t i = 0; i + 1 < layers_.size(); ++i) x = layers_[i]->forward(x).relu();
+  for (std::size_t i = 0; i + 1 < layers_.size(); ++i) x = layers_[i]->forward(x).relu_();
   return layers_.back()->forward(x);
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "runtime/models/channels_last.h"
 #include "runtime/models/model.h"
 #include "runtime/models/precision.h"
 
@@ -52,6 +53,16 @@ TEST(Cnn, NamesItsParametersLikePyTorch) {
   const auto model = MakeModel(Cnn({4, 8}), kMnist, kSeed);
   EXPECT_THAT(NamesOf(**model), ElementsAre("conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias",
                                             "fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"));
+}
+
+// With one channel the two orders are the same bytes; what a convolution goes by are the strides.
+TEST(ChannelsLast, SaysSoInTheStridesAndKeepsTheValues) {
+  for (const int64_t channels : {1, 3}) {
+    const at::Tensor images = torch::randn({2, channels, 4, 5});
+    const at::Tensor same = ChannelsLast(images);
+    EXPECT_EQ(same.strides(), (std::vector<int64_t>{20 * channels, 1, 5 * channels, channels}));
+    EXPECT_TRUE(same.equal(images));
+  }
 }
 
 TEST(Cnn, DropsOutInTrainingOnly) {
