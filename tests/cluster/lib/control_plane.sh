@@ -1,5 +1,9 @@
 # etcd, kube-apiserver, kube-controller-manager, kube-scheduler: TLS, RBAC and the node authorizer, as on a real cluster.
 
+# Of a newer Kubernetes these are wanted, and off unless asked for: the groups of scheduling.k8s.io.
+gates() { if $newest; then echo --feature-gates=GenericWorkload=true,GangScheduling=true; fi; }
+groups() { if $newest; then echo --runtime-config=scheduling.k8s.io/v1alpha2=true; fi; }
+
 start_control_plane() {
   start_etcd
   start_apiserver
@@ -22,7 +26,7 @@ start_etcd() {
 }
 
 start_apiserver() {
-  spawn_in_control kube-apiserver --etcd-servers=http://127.0.0.1:2379 \
+  spawn_in_control kube-apiserver $(gates) $(groups) --etcd-servers=http://127.0.0.1:2379 \
     --bind-address="$api_address" --advertise-address="$api_address" --secure-port=6443 \
     --service-cluster-ip-range="$services" --allow-privileged=true \
     --client-ca-file="$pki/ca.crt" --tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" \
@@ -41,7 +45,7 @@ start_apiserver() {
 # A node that stays silent for 40 s is NotReady. Shorter, and a machine that pauses for seconds loses nodes, and the jobs their pods.
 start_controller_manager() {
   local config=$pki/controller-manager.kubeconfig
-  spawn_in_control kube-controller-manager --kubeconfig="$config" --bind-address=127.0.0.1 --leader-elect=false \
+  spawn_in_control kube-controller-manager $(gates) --kubeconfig="$config" --bind-address=127.0.0.1 --leader-elect=false \
     --authentication-kubeconfig="$config" --authorization-kubeconfig="$config" --use-service-account-credentials=true \
     --root-ca-file="$pki/ca.crt" --service-account-private-key-file="$pki/service-account.key" \
     --cluster-signing-cert-file="$pki/ca.crt" --cluster-signing-key-file="$pki/ca.key" \
@@ -51,6 +55,6 @@ start_controller_manager() {
 
 start_scheduler() {
   local config=$pki/scheduler.kubeconfig
-  spawn_in_control kube-scheduler --kubeconfig="$config" --bind-address=127.0.0.1 --leader-elect=false \
+  spawn_in_control kube-scheduler $(gates) --kubeconfig="$config" --bind-address=127.0.0.1 --leader-elect=false \
     --authentication-kubeconfig="$config" --authorization-kubeconfig="$config" --kube-api-qps=500 --kube-api-burst=1000
 }

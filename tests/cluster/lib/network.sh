@@ -6,11 +6,12 @@
 #   ls0-n1   eth0 10.89.0.11 ══ n1 ──┤
 #   ls0-n2   eth0 10.89.0.12 ══ n2 ──┘
 
-# spawn_in_control PROGRAM ARGUMENTS…: one of ours, in the control plane's namespace
+# spawn_in_control PROGRAM ARGUMENTS…: one of ours, in the control plane's namespace; with --newest the newest we have of it
 spawn_in_control() {
-  local program=$1
+  local program=$1 file=$bin/$1
+  if $newest && [ -x "$newest_bin/$1" ]; then file=$newest_bin/$1; fi
   shift
-  spawn "$program" nsenter --net="/run/netns/$control" "$bin/$program" "$@"
+  spawn "$program" nsenter --net="/run/netns/$control" "$file" "$@"
 }
 
 add_namespace() { # add_namespace NAME

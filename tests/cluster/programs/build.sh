@@ -2,6 +2,8 @@
 # programs/build.sh              compiles the cluster's programs from the Go module proxy, pinned by */go.mod and go.sum,
 #                                into $LOCKSTEP_CACHE/cluster/<hash of this folder>/bin; what is there stays as it is
 # programs/build.sh --print-bin  that folder
+# programs/build.sh --newest     compiles the parts of a newer Kubernetes, which tests of its newest resources want: nothing else does
+# programs/build.sh --print-newest-bin  their folder
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -10,11 +12,20 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 oldest_go=1.25
 toolchain=v0.0.1-go1.25.5.linux-amd64
 kubernetes=1.34.4
+newest_oldest_go=1.26
+newest_toolchain=v0.0.1-go1.26.8.linux-amd64
+newest_kubernetes=1.36.3
 helm=3.19.5
 components=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl etcd coredns kwok)
+newest_components=(kube-apiserver kube-controller-manager kube-scheduler)
 
-home=$cache/cluster/$(cd "$here" && find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-16)
+# hash_of FIND-EXPRESSION…: of the files of this folder that it names
+hash_of() { (cd "$here" && find . "$@" -type f -print | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-16); }
+
+home=$cache/cluster/$(hash_of -path ./newest -prune -o)
 bin=$home/bin
+newest_home=$cache/cluster/newest-$(hash_of -path './newest/*')
+newest_bin=$newest_home/bin
 
 go_is_new_enough() {
   local have
@@ -85,10 +96,14 @@ build_kubernetes() {
   done
 }
 
-build_all() {
+lock() { # lock NAME
   mkdir -p "$bin"
-  exec {lock}>"$cache/cluster/install.lock"
+  exec {lock}>"$cache/cluster/$1.lock"
   flock "$lock"
+}
+
+build_all() {
+  lock install
   if [ ! -e "$home/.complete" ]; then
     install_go
     build_kubernetes
@@ -100,8 +115,21 @@ build_all() {
   say "cluster: programs: $bin"
 }
 
+build_newest() {
+  local bin=$newest_bin kubernetes=$newest_kubernetes oldest_go=$newest_oldest_go toolchain=$newest_toolchain component
+  lock newest
+  install_go
+  build hyperkube newest . -ldflags "-s -w $(kubernetes_flags)"
+  for component in "${newest_components[@]}"; do
+    ln -sf hyperkube "$bin/$component"
+  done
+  say "cluster: parts of Kubernetes $kubernetes: $bin"
+}
+
 case ${1:-} in
   --print-bin) echo "$bin" ;;
+  --newest) build_newest ;;
+  --print-newest-bin) echo "$newest_bin" ;;
   '') build_all ;;
-  *) sed -n 2,4p "$0"; exit 2 ;;
+  *) sed -n 2,6p "$0"; exit 2 ;;
 esac

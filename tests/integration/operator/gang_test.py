@@ -3,7 +3,9 @@
 
 gang_test.py PROGRAM [NAME…]    needs KUBECONFIG of an administrator; prints `N passed, N failed`
 
-Kubernetes' own groups want 1.36 with the feature gates GenericWorkload and GangScheduling; on another one that case says NOT TESTED.
+Kubernetes' own groups want a newer API server than the usual one, else those cases say NOT TESTED. For all of it:
+    tests/cluster/programs/build.sh --newest
+    LOCKSTEP_KUBERNETES=newest tests/integration/operator/with-control-plane tests/integration/operator/gang_test.py PROGRAM
 """
 import pathlib
 import sys
@@ -19,10 +21,10 @@ GROUPS = "/apis/{}/namespaces/{}/podgroups"
 
 
 class Gang(OperatedJob):
-    """A job of four pods of which two may start."""
+    """A job of four pods, of which two may start unless it is said otherwise."""
 
-    def __init__(self, provider, group, **pod):
-        document = job("a", 4, schedulingPolicy={"gang": {"provider": provider, "minCount": 2}})
+    def __init__(self, provider, group, fewest=2, **pod):
+        document = job("a", 4, schedulingPolicy={"gang": {"provider": provider, "minCount": fewest}})
         document["spec"]["worker"]["template"]["spec"].update(pod)
         super().__init__(API, PROGRAM, provider.lower(), document)
         self.group = group
@@ -62,20 +64,68 @@ def volcano_gets_a_group_and_the_pods():
             expect(pod["spec"]["schedulerName"] == "volcano", f"{pod}")
 
 
-def kubernetes_gets_a_group_in_its_newest_version():
-    newest = next((version for version in ("v1beta1", "v1alpha3", "v1alpha2")
-                   if API.request("GET", f"/apis/scheduling.k8s.io/{version}/podgroups")[0] == 200), None)
-    if newest is None:
-        return print("     NOT TESTED: this API server serves no podgroups of scheduling.k8s.io")
-    with Gang("Workload", f"scheduling.k8s.io/{newest}") as gang:
-        group = gang.the_group()
-        expect(group["spec"]["schedulingPolicy"] == {"gang": {"minCount": 2}}, f"{group}")
-        expect(all(pod["spec"]["schedulingGroup"] == {"podGroupName": "a"} for pod in gang.pods()), f"{gang.pods()}")
+def group_of_kubernetes():
+    """The group and its newest version that is served, None where none is."""
+    for version in ("v1beta1", "v1alpha3", "v1alpha2"):
+        if API.request("GET", f"/apis/scheduling.k8s.io/{version}/podgroups")[0] == 200:
+            return f"scheduling.k8s.io/{version}"
+    print("     NOT TESTED: this API server serves no podgroups of scheduling.k8s.io; run tests/cluster/programs/build.sh --newest, "
+          "then this with LOCKSTEP_KUBERNETES=newest")
     return None
 
 
+def is_in_group(pods):
+    return len(pods) == 4 and all(pod["spec"].get("schedulingGroup") == {"podGroupName": "a"} for pod in pods)
+
+
+def kubernetes_gets_a_group_that_follows_the_spec_until_it_has_its_places():
+    group = group_of_kubernetes()
+    if not group:
+        return
+    with Gang("Workload", group) as gang:
+        before = gang.the_group()
+        expect(before["spec"]["schedulingPolicy"] == {"gang": {"minCount": 2}}, f"{before}")
+        expect(is_in_group(gang.pods()), f"{gang.pods()}")
+        gang.patch({"schedulingPolicy": {"gang": {"minCount": 3}}})
+        gang.until("the group follows", lambda: [found["spec"]["schedulingPolicy"]["gang"]["minCount"] for found in gang.groups()] == [3])
+        gang.until("its pods are of the group", lambda: is_in_group(gang.pods()))
+        expect((gang.the_group()["metadata"]["uid"] != before["metadata"]["uid"]) == group.endswith("v1alpha2"), "made anew, or changed")
+        gang.patch({"suspend": True})
+        gang.until("its pods go", lambda: not gang.pods())
+        gang.patch({"suspend": False, "schedulingPolicy": {"gang": None}})
+        gang.until("the group goes", lambda: not gang.groups())
+
+
+def make_node(name):
+    status, answer = API.request("POST", "/api/v1/nodes", {
+        "metadata": {"name": name}, "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "10"}}})
+    expect(status == 201, f"{answer}")
+
+
+def is_told_to_wait(pod):
+    return any(entry["type"] == "PodScheduled" and entry["status"] == "False" for entry in pod["status"].get("conditions", []))
+
+
+def kubernetes_places_a_gang_all_together_or_not_at_all():
+    group = group_of_kubernetes()
+    if not group:
+        return
+    trainer = {"name": "trainer", "image": "localhost/none:1", "resources": {"requests": {"cpu": "1"}}}
+    make_node("half")
+    try:
+        with Gang("Workload", group, fewest=4, schedulerName="default-scheduler", containers=[trainer],
+                  tolerations=[{"operator": "Exists"}]) as gang:
+            gang.until("all are told to wait", lambda: all(is_told_to_wait(pod) for pod in gang.pods()))
+            expect(not any(pod["spec"].get("nodeName") for pod in gang.pods()), f"{gang.pods()}")
+            make_node("other-half")
+            gang.until("all have a node", lambda: sum(1 for pod in gang.pods() if pod["spec"].get("nodeName")) == 4)
+    finally:
+        for name in ("half", "other-half"):
+            API.request("DELETE", f"/api/v1/nodes/{name}")
+
+
 CASES = [the_scheduler_plugins_get_a_group_that_follows_the_spec, volcano_gets_a_group_and_the_pods,
-         kubernetes_gets_a_group_in_its_newest_version]
+         kubernetes_gets_a_group_that_follows_the_spec_until_it_has_its_places, kubernetes_places_a_gang_all_together_or_not_at_all]
 
 if __name__ == "__main__":
     with connected() as API:
