@@ -11,6 +11,8 @@ using api::GangProvider;
 
 constexpr const char* kVolcano = "volcano";
 constexpr const char* kCoschedulingLabel = "scheduling.x-k8s.io/pod-group";
+// From v1alpha3 on minCount can be changed.
+constexpr std::string_view kFixedVersion = "v1alpha2";
 constexpr const char* kVolcanoAnnotation = "scheduling.k8s.io/group-name";
 
 std::optional<kube::Resource> CoreGroups(const std::set<std::string>& served) {
@@ -69,7 +71,7 @@ std::optional<OwnedObject> DesiredPodGroup(const api::TrainingJob& job, const st
   if (!kind || !served.contains(KeyOfKind(*kind))) return std::nullopt;
   const Json metadata = {{"metadata", OwnedMetadata(job, job.metadata.name)}};
   if (*backend == GangProvider::kWorkload) {
-    OwnedObject group{.resource = *kind, .object = metadata, .is_immutable = true};
+    OwnedObject group{.resource = *kind, .object = metadata, .is_immutable = kind->version == kFixedVersion};
     group.object["spec"]["schedulingPolicy"]["gang"]["minCount"] = GangSize(job.spec);
     return group;
   }

@@ -3,7 +3,8 @@
 // One interface, several back ends; which of them are there is found out when the operator starts. Pure.
 //
 //   None          the time-out of gang_start.h, with any scheduler
-//   Workload      PodGroup of Kubernetes itself, from 1.36 on, where its feature GenericWorkload is on
+//   Workload      PodGroup of Kubernetes itself, from 1.36 on, where its feature gates GenericWorkload (API
+//                 server) and GangScheduling (scheduler) are on; v1alpha2 cannot be changed once it is made
 //   Coscheduling  PodGroup of the scheduler plugins
 //   Volcano       PodGroup of Volcano
 

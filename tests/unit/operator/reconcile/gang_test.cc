@@ -123,6 +123,19 @@ TEST(Gang, MakesAGroupOfKubernetesAnewWhereItsSizeChangesBeforeAnyPodHasItsPlace
               ElementsAre("apply PodGroup", "create job-worker-0", "create job-worker-1"));
 }
 
+TEST(Gang, ChangesAGroupOfKubernetesWhereItsVersionLetsIt) {
+  for (const kube::Resource& version : {kCoreGroups[0], kCoreGroups[1]}) {
+    const std::string key = KeyOfKind(version);
+    JobWorld world;
+    world.observed().served = {key};
+    world.observed().job.spec.scheduling_policy.gang = api::GangPolicy{};
+    world.observed().owned[key] = DesiredPodGroup(world.observed().job, {key})->object;
+    world.Pending(0).Pending(1);
+    world.observed().job.spec.scheduling_policy.gang->min_count = 1;
+    EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("apply PodGroup")) << key;
+  }
+}
+
 // The group counts all of its pods: it would hold back one that comes alone.
 TEST(Gang, PodsThatComeLaterAreOfNoGroupOfKubernetes) {
   JobWorld world = WithCoreGroup();
