@@ -1,6 +1,7 @@
 #include "operator/process.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 #include "operator/reconcile/job_reconciler.h"
 #include "operator/reconcile/owned_objects.h"
 #include "operator/reconcile/queue.h"
+#include "operator/reconcile/queue_priority.h"
 #include "operator/rendezvous/host.h"
 #include "operator/rendezvous/pod_feed.h"
 #include "operator/rendezvous/token_review.h"
@@ -157,7 +159,7 @@ class Process {
     }
   }
 
-  // Kueue's, in the same way. Flavors belong to the cluster, as nodes do.
+  // Kueue's, in the same way. Flavors and classes belong to the cluster, as nodes do.
   void AddQueue(const std::string& selector, const kube::Informer::Handler& handler,
                 const std::stop_token& stop) {
     if (!MayList(reconcile::kWorkloads, config_.watch_namespace, stop) ||
@@ -167,9 +169,20 @@ class Process {
     caches_.AddOwned(reconcile::kWorkloads);
     Add(reconcile::kWorkloads, selector, caches_.owned.at(reconcile::KeyOfKind(reconcile::kWorkloads)),
         handler);
-    Add(reconcile::kFlavors, "", caches_.flavors, [this](const auto&) {
+    const auto enqueue_all = [this](const auto&) {
       for (const kube::Object& job : caches_.jobs.All()) Enqueue(kube::KeyOf(*job).ToString());
-    });
+    };
+    Add(reconcile::kFlavors, "", caches_.flavors, enqueue_all);
+    const std::pair<kube::Resource, kube::Store&> classes[] = {
+        {reconcile::kPriorityClasses, caches_.priority_classes},
+        {reconcile::kWorkloadPriorityClasses, caches_.workload_priority_classes}};
+    for (const auto& [resource, store] : classes) {
+      if (MayList(resource, "", stop)) {
+        Add(resource, "", store, enqueue_all);
+      } else {
+        log::Info("may not read these: jobs that name one do not queue", {{"kind", resource.kind}});
+      }
+    }
   }
 
   // New ones have no pods yet, and most changes of others are no news to us.
@@ -187,7 +200,9 @@ class Process {
 
   void Add(const kube::Resource& resource, std::string selector, kube::Store& store,
            kube::Informer::Handler handler) {
-    const bool is_of_cluster = resource == kube::kNodes || resource == reconcile::kFlavors;
+    const std::array of_cluster = {kube::kNodes, reconcile::kFlavors, reconcile::kPriorityClasses,
+                                   reconcile::kWorkloadPriorityClasses};
+    const bool is_of_cluster = std::find(of_cluster.begin(), of_cluster.end(), resource) != of_cluster.end();
     const std::string name_space = is_of_cluster ? "" : config_.watch_namespace;
     informers_.push_back(std::make_unique<kube::Informer>(
         client_, kube::InformerOptions{resource, name_space, std::move(selector), {}}, store,

@@ -6,6 +6,7 @@
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/owned_objects.h"
 #include "operator/reconcile/queue.h"
+#include "operator/reconcile/queue_priority.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/training_job_json.h"
 #include "runtime/common/api/unsupported.h"
@@ -49,6 +50,8 @@ Json SlimWorkload(Json workload) {
                                     {"metadata", "ownerReferences"},
                                     {"metadata", "annotations", kAnnotationQueued},
                                     {"metadata", "annotations", kAnnotationSuspended},
+                                    {"spec", "priorityClassRef"},
+                                    {"spec", "priority"},
                                     {"status", "conditions"},
                                     {"status", "admission"},
                                     {"status", "admissionChecks"}};
@@ -59,6 +62,32 @@ Json SlimFlavor(Json flavor) {
   static const kube::FieldMask mask{
       {"metadata", "name"}, {"metadata", "resourceVersion"}, {"spec", "nodeLabels"}, {"spec", "tolerations"}};
   return mask.Apply(std::move(flavor));
+}
+
+Json SlimPriorityClass(Json priority_class) {
+  static const kube::FieldMask mask{
+      {"metadata", "name"}, {"metadata", "resourceVersion"}, {"value"}, {"globalDefault"}};
+  return mask.Apply(std::move(priority_class));
+}
+
+// Of several defaults, which a race can leave behind, the lowest counts, as for Kueue.
+std::optional<Json> DefaultPriorityClass(const kube::Store& store) {
+  std::optional<Json> lowest;
+  for (const kube::Object& found : store.All()) {
+    if (!BoolAt(*found, {"globalDefault"})) continue;
+    if (!lowest || IntAt(*found, {"value"}) < IntAt(*lowest, {"value"})) lowest = *found;
+  }
+  return lowest;
+}
+
+std::optional<Json> PriorityClassOfJob(const api::TrainingJob& job, const Caches& caches) {
+  if (job.spec.scheduling_policy.queue_name.empty()) return std::nullopt;
+  const auto named = PriorityClassOf(job);
+  if (!named) return DefaultPriorityClass(caches.priority_classes);
+  const kube::Store& store =
+      named->kind == kPriorityClasses ? caches.priority_classes : caches.workload_priority_classes;
+  const kube::Object found = store.Get({"", named->name});
+  return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
 std::map<std::string, Json> FlavorsOfJob(const Observed& observed, const kube::Store& store) {
@@ -95,7 +124,9 @@ Caches::Caches()
     : jobs(WithoutManagedFields),
       pods(SlimPod, kube::ControllerUidOf),
       nodes([](Json node) { return NodeFields().Apply(std::move(node)); }),
-      flavors(SlimFlavor) {
+      flavors(SlimFlavor),
+      priority_classes(SlimPriorityClass),
+      workload_priority_classes(SlimPriorityClass) {
   for (const kube::Resource& resource : kOwnedKinds) AddOwned(resource);
 }
 
@@ -135,6 +166,7 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   }
   if (caches.owned.contains(KeyOfKind(kWorkloads))) observed.served.insert(KeyOfKind(kWorkloads));
   observed.flavors = FlavorsOfJob(observed, caches.flavors);
+  observed.priority_class = PriorityClassOfJob(observed.job, caches);
   observed.nodes = NodesOf(observed.pods, caches.nodes);
   observed.rendezvous = rendezvous.View(IdentityOf(observed.job));
   observed.settings = settings;

@@ -19,6 +19,8 @@ struct Caches {
   kube::Store pods;
   kube::Store nodes;
   kube::Store flavors;  // of Kueue
+  kube::Store priority_classes;
+  kube::Store workload_priority_classes;  // of Kueue
   // By KeyOfKind: kOwnedKinds, and of kGangKinds and kWorkloads those that are served.
   std::map<std::string, kube::Store> owned;
 

@@ -34,6 +34,9 @@ struct Observed {
   std::map<std::string, Json> owned;    // objects beside the pods, by KeyOfKind
   std::set<std::string> served;         // of kGangKinds and kWorkloads, by KeyOfKind
   std::map<std::string, Json> flavors;  // of Kueue that the job was given, by name
+  // By which the job queues (see queue_priority.h): the one that it names, else the default; absent: there is
+  // none.
+  std::optional<Json> priority_class;
   rendezvous::RendezvousView rendezvous;
   ClusterSettings settings;
   WallTime now{};

@@ -5,6 +5,8 @@
 
 #include "operator/reconcile/desired.h"
 #include "operator/reconcile/gang.h"
+#include "operator/reconcile/queue_priority.h"
+#include "operator/reconcile/queue_topology.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/base/time_text.h"
@@ -15,6 +17,8 @@ namespace {
 namespace reason = api::reason;
 
 constexpr const char* kPodSet = "main";
+constexpr const char* kPodSetLabel = "kueue.x-k8s.io/podset";
+constexpr const char* kWorkloadAnnotation = "kueue.x-k8s.io/workload";
 constexpr std::size_t kMaxMessage = 1024;
 
 const Json* WorkloadOf(const Observed& observed) {
@@ -58,6 +62,8 @@ void MergeTolerations(const Json* from, Json& into) {
 // nullopt: a flavor is not known yet.
 std::optional<Admission> AdmissionOf(const Observed& observed, const Json& workload) {
   Admission admission;
+  admission.labels[kPodSetLabel] = kPodSet;
+  admission.annotations[kWorkloadAnnotation] = kube::KeyOf(workload).name;
   for (const std::string& name : FlavorsOf(workload)) {
     const auto flavor = observed.flavors.find(name);
     if (flavor == observed.flavors.end()) return std::nullopt;
@@ -66,6 +72,7 @@ std::optional<Admission> AdmissionOf(const Observed& observed, const Json& workl
   }
   const Json assigned = EntryOfPods(FindJson(workload, {"status", "admission", "podSetAssignments"}));
   if (const Json* count = FindJson(assigned, {"count"})) admission.pods = count->get<int32_t>();
+  admission.is_placed = FindJson(assigned, {"topologyAssignment"}) != nullptr;
   const Json* checks = FindJson(workload, {"status", "admissionChecks"});
   for (const Json& check : checks == nullptr ? Json::array() : *checks) {
     const Json update = EntryOfPods(FindJson(check, {"podSetUpdates"}));
@@ -80,20 +87,23 @@ std::optional<Admission> AdmissionOf(const Observed& observed, const Json& workl
 // An elastic job may be admitted with fewer pods.
 Json PodSetOf(const api::TrainingJobSpec& spec) {
   Json pods = {{"name", kPodSet}, {"count", spec.pod_count()}, {"template", spec.worker.pod_template}};
+  pods["topologyRequest"] = TopologyRequestOf(spec.worker.pod_template);
+  const std::string priority = PodPriorityClassOf(spec);
+  if (!priority.empty()) pods["template"]["spec"]["priorityClassName"] = priority;
   const int32_t fewest = std::max(spec.min_replicas(), GangSize(spec)) + spec.standby_replicas;
   if (fewest < spec.pod_count()) pods["minCount"] = fewest;
   return pods;
 }
 
-bool DiffersIn(const char* annotation, const api::TrainingJob& job, const Json& workload) {
+bool DiffersIn(const char* annotation, const Observed& observed, const Json& workload) {
   const auto mark = [&](const Json& object) {
     return StringAt(object, {"metadata", "annotations", annotation});
   };
-  return mark(workload) != mark(DesiredWorkload(job).object);
+  return mark(workload) != mark(DesiredWorkload(observed).object);
 }
 
-bool IsOutdated(const api::TrainingJob& job, const Json& workload) {
-  return DiffersIn(kAnnotationQueued, job, workload);
+bool IsOutdated(const Observed& observed, const Json& workload) {
+  return DiffersIn(kAnnotationQueued, observed, workload);
 }
 
 struct Change {
@@ -181,6 +191,16 @@ void TellReady(const Observed& observed, const Json& workload, const Admission& 
   actions.push_back(std::move(status).Take("all pods are ready"));
 }
 
+// Empty: there is nothing to write.
+std::string WhyWorkloadIsDue(const Observed& observed, const Json* workload) {
+  if (workload == nullptr) {
+    const bool may_queue = !observed.job.spec.suspend && WhyNoPriority(observed).empty();
+    return may_queue ? "the job queues" : "";
+  }
+  if (DiffersIn(kAnnotationSuspended, observed, *workload)) return "spec.suspend has changed";
+  return IsPriorityOutdated(observed, *workload) ? "the job has another priority class" : "";
+}
+
 QueueState Waits(std::string_view why, std::string message) {
   return {.is_asked = true, .reason = why, .message = std::move(message)};
 }
@@ -211,10 +231,14 @@ QueueState QueueStateOf(const Observed& observed) {
                    "; install Kueue and restart the operator");
   }
   const Json* workload = WorkloadOf(observed);
-  if (workload == nullptr) return Waits(reason::kQueued, "waits in queue " + queue);
+  if (workload == nullptr) {
+    std::string why = WhyNoPriority(observed);
+    return why.empty() ? Waits(reason::kQueued, "waits in queue " + queue)
+                       : Waits(reason::kQueueUnavailable, std::move(why));
+  }
   if (IsTrue(*workload, "Evicted"))
     return Waits(reason::kEvicted, StringAt(*FindCondition(*workload, "Evicted"), {"message"}));
-  if (IsOutdated(observed.job, *workload))
+  if (IsOutdated(observed, *workload))
     return Waits(reason::kQueued, "the job has changed and queues anew in " + queue);
   if (!IsTrue(*workload, "Admitted")) {
     const Json* reserved = FindCondition(*workload, "QuotaReserved");
@@ -241,15 +265,20 @@ void JoinQueue(Json& pod, const Admission& admission) {
   if (!admission.annotations.empty()) Merge(&admission.annotations, pod["metadata"]["annotations"]);
   if (!admission.node_selector.empty()) Merge(&admission.node_selector, pod["spec"]["nodeSelector"]);
   if (!admission.tolerations.empty()) MergeTolerations(&admission.tolerations, pod["spec"]["tolerations"]);
+  if (admission.is_placed) AwaitPlace(pod);
 }
 
-OwnedObject DesiredWorkload(const api::TrainingJob& job) {
+bool HoldsQuota(const Json& workload) { return IsTrue(workload, "QuotaReserved"); }
+
+OwnedObject DesiredWorkload(const Observed& observed) {
+  const api::TrainingJob& job = observed.job;
   Json spec = {{"queueName", job.spec.scheduling_policy.queue_name},
                {"podSets", Json::array({PodSetOf(job.spec)})}};
   Json metadata = OwnedMetadata(job, "distributedtrainingjob-" + job.metadata.name);
   metadata["annotations"] = {{kAnnotationQueued, StableHash(DumpJson(spec))},
                              {kAnnotationSuspended, job.spec.suspend ? "true" : "false"}};
   spec["active"] = !job.spec.suspend;
+  spec.update(DesiredPriority(observed, WorkloadOf(observed)));
   return {kWorkloads, {{"metadata", std::move(metadata)}, {"spec", std::move(spec)}}};
 }
 
@@ -259,23 +288,20 @@ void PlanQueue(const Observed& observed, const QueueState& state, const api::Tra
   const bool is_finished = api::IsFinished(observed.job.status.conditions);
   if (is_finished && state.is_asked && workload != nullptr) return Finish(observed, *workload, actions);
   if (is_finished || api::IsFinished(planned.conditions)) return;
-  if (state.reason == reason::kEvicted && IsTrue(*workload, "QuotaReserved") && observed.pods.empty())
+  if (state.reason == reason::kEvicted && HoldsQuota(*workload) && observed.pods.empty())
     return Release(observed, *workload, actions);
   if (!IsValid(observed)) return;
   const bool is_unwanted = workload != nullptr && !state.is_asked;
-  const bool is_outdated = workload != nullptr && state.is_asked && IsOutdated(observed.job, *workload);
+  const bool is_outdated = workload != nullptr && state.is_asked && IsOutdated(observed, *workload);
   if (is_unwanted || (is_outdated && observed.pods.empty())) {
     actions.push_back({DeleteObject{kWorkloads, kube::KeyOf(*workload).name, kube::UidOf(*workload)},
                        is_unwanted ? "the job names no queue" : "the job has changed and queues anew"});
     return;
   }
   if (!state.is_asked || is_outdated || (state.is_unknown && workload == nullptr)) return;
-  const bool is_due = workload == nullptr ? !observed.job.spec.suspend
-                                          : DiffersIn(kAnnotationSuspended, observed.job, *workload);
-  if (is_due) {
-    OwnedObject desired = DesiredWorkload(observed.job);
-    actions.push_back({ApplyObject{desired.resource, std::move(desired.object)},
-                       workload == nullptr ? "the job queues" : "spec.suspend has changed"});
+  if (const std::string why = WhyWorkloadIsDue(observed, workload); !why.empty()) {
+    OwnedObject desired = DesiredWorkload(observed);
+    actions.push_back({ApplyObject{desired.resource, std::move(desired.object)}, why});
     return;
   }
   if (state.admission) TellReady(observed, *workload, *state.admission, actions);

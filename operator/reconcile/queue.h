@@ -31,6 +31,7 @@ struct Admission {
   Json annotations = Json::object();
   Json node_selector = Json::object();
   Json tolerations = Json::array();
+  bool is_placed = false;  // in a topology: Kueue says node by node where its pods go
 };
 
 struct QueueState {
@@ -48,7 +49,9 @@ struct QueueState {
 // Puts a pod where it was admitted. Not in the template: pods that run stay where a flavor changes.
 void JoinQueue(Json& pod, const Admission& admission);
 
-[[nodiscard]] OwnedObject DesiredWorkload(const api::TrainingJob& job);
+[[nodiscard]] OwnedObject DesiredWorkload(const Observed& observed);
+// Whether quota is reserved for the Workload.
+[[nodiscard]] bool HoldsQuota(const Json& workload);
 
 // What is to be written for Kueue; `planned` is the job's status after this pass.
 void PlanQueue(const Observed& observed, const QueueState& state, const api::TrainingJobStatus& planned,

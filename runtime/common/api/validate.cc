@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "runtime/common/api/kueue.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/program_of.h"
 #include "runtime/common/protocol/environment.h"
@@ -265,6 +266,10 @@ std::vector<std::string> Validate(const TrainingJob& job) {
   CheckTemplate(job.spec.worker, violations);
   CheckSize(job.spec, violations);
   CheckGang(job.spec, violations);
+  if (!job.spec.scheduling_policy.queue_name.empty()) {
+    const Violations topology = ValidateTopology(job.spec.worker.pod_template, job.spec.pod_count());
+    violations.insert(violations.end(), topology.begin(), topology.end());
+  }
   if (!job.spec.training) CheckProgram(job.spec, violations);
   CheckNetwork(job.spec, violations);
   CheckRules(job.spec.failure_policy, violations);

@@ -43,7 +43,12 @@ JOB_RIGHTS = {
     ("", "events", "create patch", ""),
     ("events.k8s.io", "events", "create patch", ""),
 }
-CLUSTER_RIGHTS = {("", "nodes", "get list watch", ""), ("kueue.x-k8s.io", "resourceflavors", "get list watch", "")}
+CLUSTER_RIGHTS = {
+    ("", "nodes", "get list watch", ""),
+    ("kueue.x-k8s.io", "resourceflavors", "get list watch", ""),
+    ("kueue.x-k8s.io", "workloadpriorityclasses", "get list watch", ""),
+    ("scheduling.k8s.io", "priorityclasses", "get list watch", ""),
+}
 REVIEW_RIGHTS = {("authentication.k8s.io", "tokenreviews", "create", "")}
 RELEASE_RIGHTS = {
     ("coordination.k8s.io", "leases", "create", ""),

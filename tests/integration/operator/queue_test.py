@@ -20,8 +20,9 @@ WORKLOADS = KUEUE + "/namespaces/{}/workloads"
 
 def install_kueue():
     group = "kueue.x-k8s.io"
-    definitions.install(API, ["kueue-workloads", "kueue-resourceflavors"], [
+    definitions.install(API, ["kueue-workloads", "kueue-resourceflavors", "kueue-workloadpriorityclasses"], [
         definitions.definition(group, "v1beta2", "workloads", "Workload"),
+        definitions.definition(group, "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", definitions.CLUSTER),
         definitions.definition(group, "v1beta2", "resourceflavors", "ResourceFlavor", definitions.CLUSTER)])
 
 
@@ -53,10 +54,10 @@ def say(namespace, conditions, **fields):
             {"metadata": {"resourceVersion": workload["metadata"]["resourceVersion"]}, "status": {"conditions": kept + said, **fields}})
 
 
-def admit(namespace, count):
+def admit(namespace, count, **assignment):
     say(namespace, [("QuotaReserved", "True", "QuotaReserved"), ("Admitted", "True", "Admitted"), ("Evicted", "False", "QuotaReserved")],
         admission={"clusterQueue": "all", "podSetAssignments": [
-            {"name": "main", "count": count, "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": str(count)}}]})
+            {"name": "main", "count": count, "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": str(count)}, **assignment}]})
 
 
 def set_phase(namespace, phase):
@@ -78,12 +79,23 @@ def make_flavor():
     expect(status in (201, 409), f"{answer}")
 
 
+def make_classes():
+    for path, kind, name, value in (("/apis/scheduling.k8s.io/v1/priorityclasses", "scheduling.k8s.io/v1 PriorityClass", "high", 7),
+                                    (f"{KUEUE}/workloadpriorityclasses", "kueue.x-k8s.io/v1beta2 WorkloadPriorityClass", "urgent", 100),
+                                    (f"{KUEUE}/workloadpriorityclasses", "kueue.x-k8s.io/v1beta2 WorkloadPriorityClass", "late", 1)):
+        version, kind = kind.split()
+        status, answer = API.request("POST", path, {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "value": value})
+        expect(status in (201, 409), f"{answer}")
+
+
 class QueuedJob(OperatedJob):
     """A job of two pods at least and four at most."""
 
-    def __init__(self, name):
-        document = job("a", 4, schedulingPolicy={"queueName": "research"})
+    def __init__(self, name, labels=None, annotations=None, **policy):
+        document = job("a", 4, schedulingPolicy={"queueName": "research", **policy})
         document["spec"]["elasticPolicy"] = {"minReplicas": 2, "maxReplicas": 4}
+        document["metadata"]["labels"] = labels or {}
+        document["spec"]["worker"]["template"]["metadata"] = {"annotations": annotations or {}}
         super().__init__(API, PROGRAM, name, document)
 
     def __enter__(self):
@@ -146,9 +158,82 @@ def a_suspended_job_is_inactive_in_its_queue_and_a_changed_one_queues_anew():
         expect(fresh["spec"]["queueName"] == "other" and not queued.pods(), f"{fresh['spec']}")
 
 
+def class_of(namespace):
+    spec = workload_of(namespace)["spec"]
+    return spec.get("priorityClassRef", {}).get("kind"), spec.get("priorityClassRef", {}).get("name"), spec.get("priority")
+
+
+def label(namespace, value):
+    request("PATCH", JOBS.format(namespace) + "/a", {"metadata": {"labels": {"kueue.x-k8s.io/priority-class": value}}})
+
+
+def a_job_queues_with_the_priority_of_its_class_and_follows_its_label():
+    make_flavor()
+    make_classes()
+    with QueuedJob("pods", priorityClassName="high") as queued:
+        namespace = queued.namespace
+        expect(class_of(namespace) == ("PriorityClass", "high", 7), f"{workload_of(namespace)['spec']}")
+        expect(workload_of(namespace)["spec"]["podSets"][0]["template"]["spec"]["priorityClassName"] == "high", "the class of its pods")
+    with QueuedJob("labelled", {"kueue.x-k8s.io/priority-class": "late"}, priorityClassName="high") as queued:
+        namespace = queued.namespace
+        expect(class_of(namespace) == ("WorkloadPriorityClass", "late", 1), f"{workload_of(namespace)['spec']}")
+        admit(namespace, 4)
+        queued.until("its pods", lambda: len(queued.pods()) == 4)
+        label(namespace, "urgent")
+        queued.until("its priority follows while it runs", lambda: class_of(namespace) == ("WorkloadPriorityClass", "urgent", 100))
+        expect(says(workload_of(namespace), "Admitted", "True") and len(queued.pods()) == 4, "nobody stops for that")
+        request("PATCH", f"{WORKLOADS.format(namespace)}/{workload_of(namespace)['metadata']['name']}", {"spec": {"priority": 50}})
+        queued.patch({"suspend": True})
+        queued.until("inactive", lambda: workload_of(namespace)["spec"]["active"] is False)
+        expect(class_of(namespace)[2] == 50, "what an administrator has set stays")
+
+
+def a_job_whose_class_is_missing_says_so_and_queues_once_it_is_there():
+    name = f"new-{datetime.datetime.now().timestamp():.0f}"
+    document = job("a", 1, schedulingPolicy={"queueName": "research"})
+    document["metadata"]["labels"] = {"kueue.x-k8s.io/priority-class": name}
+    with OperatedJob(API, PROGRAM, "missing", document) as waiting:
+        namespace = waiting.namespace
+        waiting.until("it says that it waits", lambda: condition(namespace, "QuotaReserved")["status"] == "False")
+        reserved = condition(namespace, "QuotaReserved")
+        expect(reserved["reason"] == "QueueUnavailable" and name in reserved["message"], f"{reserved}")
+        expect(not workload_of(namespace), "a Workload without its priority")
+        request("POST", f"{KUEUE}/workloadpriorityclasses", {
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": 3})
+        waiting.until("it queues", lambda: workload_of(namespace) and class_of(namespace) == ("WorkloadPriorityClass", name, 3))
+
+
+def a_job_asks_for_its_place_in_the_topology_and_its_pods_wait_for_it():
+    make_flavor()
+    topology = {"levels": ["rack"], "slices": [{"domainCount": 1, "valuesPerLevel": [{"universal": "r1"}], "podCounts": {"universal": 4}}]}
+    with QueuedJob("placed", annotations={"kueue.x-k8s.io/podset-required-topology": "rack"}) as queued:
+        namespace = queued.namespace
+        asked = workload_of(namespace)["spec"]["podSets"][0]["topologyRequest"]
+        expect(asked == {"required": "rack", "podIndexLabel": "lockstep.dev/slot"}, f"{asked}")
+        admit(namespace, 4, topologyAssignment=topology)
+        queued.until("its pods", lambda: len(queued.pods()) == 4)
+        for pod in queued.pods():
+            expect(pod["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/topology"}], f"{pod['spec']}")
+            expect(pod["metadata"]["annotations"]["kueue.x-k8s.io/workload"] == workload_of(namespace)["metadata"]["name"], f"{pod}")
+            expect(pod["metadata"]["labels"]["kueue.x-k8s.io/podset"] == "main", f"{pod['metadata']}")
+            # As Kueue opens the gate: strategic merge, for the list of gates has names.
+            status, answer = API.request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}", {
+                "spec": {"nodeSelector": {"rack": "r1"},
+                         "schedulingGates": [{"$patch": "delete", "name": "kueue.x-k8s.io/topology"}]}},
+                "application/strategic-merge-patch+json")
+            expect(status == 200, f"{answer}")
+        before = {pod["metadata"]["uid"] for pod in queued.pods()}
+        set_phase(namespace, "Running")
+        queued.until("Kueue hears that they are ready", lambda: says(workload_of(namespace), "PodsReady", "True"))
+        expect({pod["metadata"]["uid"] for pod in queued.pods()} == before, "a pod was replaced for what Kueue wrote into it")
+
+
 CASES = [a_job_runs_where_and_with_what_it_was_admitted_and_tells_how_it_ended,
          an_evicted_job_gives_its_quota_back_once_its_pods_are_gone_and_runs_again,
-         a_suspended_job_is_inactive_in_its_queue_and_a_changed_one_queues_anew]
+         a_suspended_job_is_inactive_in_its_queue_and_a_changed_one_queues_anew,
+         a_job_queues_with_the_priority_of_its_class_and_follows_its_label,
+         a_job_whose_class_is_missing_says_so_and_queues_once_it_is_there,
+         a_job_asks_for_its_place_in_the_topology_and_its_pods_wait_for_it]
 
 if __name__ == "__main__":
     with connected() as API:

@@ -61,5 +61,48 @@ TEST_F(ObserveTest, RefusesProgramsWhereNoImageBringsWhatRunsThem) {
   EXPECT_TRUE(Now({.launcher_image = "lockstep"}).unsupported.empty());
 }
 
+Json ClassJson(const std::string& name, int32_t value, bool is_default = false) {
+  return {{"metadata", {{"name", name}, {"resourceVersion", "5"}}},
+          {"value", value},
+          {"globalDefault", is_default}};
+}
+
+TEST_F(ObserveTest, FindsThePriorityClassOfAJobThatQueues) {
+  const struct {
+    const char* name;
+    const char* labels;
+    const char* policy;
+    std::optional<int32_t> value;
+  } cases[] = {
+      {"does not queue", R"({"kueue.x-k8s.io/priority-class": "high"})", "{}", {}},
+      {"the label first", R"({"kueue.x-k8s.io/priority-class": "high"})",
+       R"({"queueName": "q", "priorityClassName": "high"})", 100},
+      {"of the pods", "{}", R"({"queueName": "q", "priorityClassName": "high"})", 7},
+      {"not there", "{}", R"({"queueName": "q", "priorityClassName": "higher"})", {}},
+      {"the label's is not there",
+       R"({"kueue.x-k8s.io/priority-class": "other"})",
+       R"({"queueName": "q"})",
+       {}},
+      {"the lowest default", "{}", R"({"queueName": "q"})", 1},
+  };
+  caches_.workload_priority_classes.ReplaceAll({ClassJson("high", 100)}, "5");
+  caches_.priority_classes.ReplaceAll(
+      {ClassJson("high", 7), ClassJson("usual", 2, true), ClassJson("poor", 1, true), ClassJson("none", 0)},
+      "5");
+  int version = 1;
+  for (const auto& test : cases) {
+    Json job = *caches_.jobs.Get({"team", "job"});
+    job["metadata"]["labels"] = *ParseJson(test.labels);
+    job["spec"]["schedulingPolicy"] = *ParseJson(test.policy);
+    job["metadata"]["resourceVersion"] = std::to_string(++version);
+    caches_.jobs.Put(job);
+    const auto found = Now().priority_class;
+    EXPECT_EQ(found.has_value(), test.value.has_value()) << test.name;
+    if (found && test.value) {
+      EXPECT_EQ((*found)["value"], *test.value) << test.name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::reconcile

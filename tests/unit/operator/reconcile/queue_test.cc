@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/reconcile/plan.h"
+#include "operator/reconcile/queue_priority.h"
 #include "tests/support/job_world.h"
 #include "tests/support/plan_text.h"
 
@@ -29,7 +30,7 @@ class QueueTest : public ::testing::Test {
   Observed& observed() { return world_.observed(); }
   Json& workload() { return observed().owned.at(kKey); }
   void Queue() {
-    observed().owned[kKey] = DesiredWorkload(observed().job).object;
+    observed().owned[kKey] = DesiredWorkload(observed()).object;
     workload()["metadata"]["resourceVersion"] = "7";
     workload()["status"]["conditions"] = Json::array();
   }
@@ -56,6 +57,14 @@ class QueueTest : public ::testing::Test {
     observed().flavors["spot"] = *ParseJson(
         R"({"spec": {"nodeLabels": {"kind": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}]}})");
   }
+  void Label(const std::string& name) {
+    observed().job.metadata.labels["kueue.x-k8s.io/priority-class"] = name;
+  }
+  // The class that is found for the job.
+  void Class(const std::string& name, int32_t value) {
+    observed().priority_class = {{"metadata", {{"name", name}}}, {"value", value}};
+  }
+  Json SpecOfWorkload() { return DesiredWorkload(observed()).object["spec"]; }
   // Writes what a pass decided into the world, as the API server would.
   Plan Pass() {
     Plan plan = MakePlan(observed());
@@ -93,6 +102,9 @@ TEST_F(QueueTest, AJobQueuesWithoutPods) {
   EXPECT_EQ(object["spec"]["podSets"][0]["count"], 2);
   EXPECT_FALSE(object["spec"]["podSets"][0].contains("minCount"));
   EXPECT_EQ(object["spec"]["podSets"][0]["template"], observed().job.spec.worker.pod_template);
+  EXPECT_EQ(object["spec"]["podSets"][0]["topologyRequest"],
+            *ParseJson(R"({"podIndexLabel": "lockstep.dev/slot"})"));
+  EXPECT_FALSE(object["spec"].contains("priority"));
   EXPECT_EQ(plan.status.state, "Suspended");
   EXPECT_EQ(ConditionOf(plan, condition::kSuspended).reason, "Queued");
   EXPECT_EQ(ConditionOf(plan, condition::kQuotaReserved).message, "waits in queue research");
@@ -123,6 +135,9 @@ TEST_F(QueueTest, PodsGoWhereTheQuotaIs) {
   EXPECT_EQ(pod["spec"]["nodeSelector"], *ParseJson(R"({"kind": "spot", "pool": "p"})"));
   EXPECT_EQ(pod["spec"]["tolerations"],
             *ParseJson(R"([{"key": "mine", "operator": "Exists"}, {"key": "spot", "operator": "Exists"}])"));
+  EXPECT_EQ(pod["metadata"]["labels"]["kueue.x-k8s.io/podset"], "main");
+  EXPECT_EQ(pod["metadata"]["annotations"]["kueue.x-k8s.io/workload"], "distributedtrainingjob-job");
+  EXPECT_FALSE(pod["spec"].contains("schedulingGates"));
   EXPECT_EQ(pod["metadata"]["labels"]["l"], "1");
   EXPECT_EQ(pod["metadata"]["annotations"]["a"], "2");
   EXPECT_EQ(ConditionOf(plan, condition::kQuotaReserved).reason, "Admitted");
@@ -131,7 +146,7 @@ TEST_F(QueueTest, PodsGoWhereTheQuotaIs) {
 TEST_F(QueueTest, AnElasticJobStartsWithFewerPods) {
   world_.Replicas(4).Elastic(2, 4);
   observed().job.spec.scheduling_policy.queue_name = "research";
-  EXPECT_EQ(DesiredWorkload(observed().job).object["spec"]["podSets"][0]["minCount"], 2);
+  EXPECT_EQ(DesiredWorkload(observed()).object["spec"]["podSets"][0]["minCount"], 2);
   Admit(R"({"name": "main", "flavors": {"cpu": "spot"}, "count": 3})");
   const Plan plan = Pass();
   EXPECT_THAT(ActionsOf(plan), Contains("create job-worker-2"));
@@ -142,7 +157,7 @@ TEST_F(QueueTest, AJobIsNotAdmittedWithFewerPodsThanItsGang) {
   world_.Replicas(4).Elastic(2, 4);
   observed().job.spec.scheduling_policy.queue_name = "research";
   observed().job.spec.scheduling_policy.gang = api::GangPolicy{.min_count = 3};
-  EXPECT_EQ(DesiredWorkload(observed().job).object["spec"]["podSets"][0]["minCount"], 3);
+  EXPECT_EQ(DesiredWorkload(observed()).object["spec"]["podSets"][0]["minCount"], 3);
 }
 
 TEST_F(QueueTest, PodsThatRunStayWhereAFlavorChanges) {
@@ -152,6 +167,125 @@ TEST_F(QueueTest, PodsThatRunStayWhereAFlavorChanges) {
   const Json later = PodOf(Pass());
   EXPECT_NE(pod["spec"]["nodeSelector"], later["spec"]["nodeSelector"]);
   EXPECT_EQ(pod["metadata"]["annotations"], later["metadata"]["annotations"]) << "the hash of the template";
+}
+
+TEST_F(QueueTest, QueuesWithThePriorityOfItsClass) {
+  Label("urgent");
+  EXPECT_THAT(ActionsOf(Pass()), IsEmpty()) << "Kueue takes none without its class, either";
+  EXPECT_EQ(ConditionOf(Pass(), condition::kSuspended).reason, "QueueUnavailable");
+  EXPECT_EQ(
+      ConditionOf(Pass(), condition::kQuotaReserved).message,
+      "metadata.labels[kueue.x-k8s.io/priority-class]: there is no WorkloadPriorityClass \"urgent\" that the "
+      "operator may read; make it, or name another");
+  Class("urgent", 100);
+  EXPECT_THAT(ActionsOf(Pass()), ElementsAre("apply Workload"));
+  EXPECT_EQ(SpecOfWorkload()["priority"], 100);
+  EXPECT_EQ(SpecOfWorkload()["priorityClassRef"],
+            *ParseJson(R"({"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "urgent"})"));
+}
+
+TEST_F(QueueTest, QueuesWithThePriorityOfItsPods) {
+  observed().job.spec.worker.pod_template["spec"]["priorityClassName"] = "of-template";
+  EXPECT_EQ(PriorityClassOf(observed().job)->name, "of-template");
+  observed().job.spec.scheduling_policy.priority_class_name = "high";
+  EXPECT_THAT(ActionsOf(Pass()), IsEmpty());
+  Class("high", 7);
+  const Json spec = SpecOfWorkload();
+  EXPECT_EQ(spec["priority"], 7);
+  EXPECT_EQ(spec["priorityClassRef"],
+            *ParseJson(R"({"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "high"})"));
+  EXPECT_EQ(spec["podSets"][0]["template"]["spec"]["priorityClassName"], "high") << "as its pods have it";
+}
+
+// The rules are those of the API server for Workloads: what it would refuse is not tried.
+TEST_F(QueueTest, FollowsTheLabelAsFarAsItMayOnceItQueues) {
+  const struct {
+    const char* name;
+    const char* before;  // kind of the Workload's class
+    bool is_reserved;
+    const char* after;
+    bool is_followed;
+  } cases[] = {
+      {"another of Kueue's", "WorkloadPriorityClass", false, "WorkloadPriorityClass", true},
+      {"another of Kueue's while it runs", "WorkloadPriorityClass", true, "WorkloadPriorityClass", true},
+      {"the first", "", false, "WorkloadPriorityClass", true},
+      {"the first while it runs", "", true, "WorkloadPriorityClass", false},
+      {"no more", "WorkloadPriorityClass", false, "", true},
+      {"no more while it runs", "WorkloadPriorityClass", true, "", false},
+      {"of its pods while it runs", "PriorityClass", true, "WorkloadPriorityClass", false},
+      {"another default", "PriorityClass", false, "PriorityClass", false},
+  };
+  for (const auto& test : cases) {
+    observed().job.metadata.labels.clear();
+    observed().priority_class.reset();
+    Queue();
+    if (*test.before != '\0') {
+      workload()["spec"]["priorityClassRef"] = {
+          {"group", std::string(test.before) == "PriorityClass" ? "scheduling.k8s.io" : "kueue.x-k8s.io"},
+          {"kind", test.before},
+          {"name", "before"}};
+      workload()["spec"]["priority"] = 1;
+    }
+    if (test.is_reserved) Say("QuotaReserved", "True");
+    if (*test.after != '\0') Class("after", 2);
+    if (std::string(test.after) == "WorkloadPriorityClass") Label("after");
+    EXPECT_EQ(ActionsOf(Pass()).size(), test.is_followed ? 1 : 0) << test.name;
+    const Json spec = SpecOfWorkload();
+    const bool is_gone = test.is_followed && *test.after == '\0';
+    EXPECT_EQ(spec.contains("priority"), !is_gone && (test.is_followed || *test.before != '\0')) << test.name;
+    if (spec.contains("priority")) {
+      EXPECT_EQ(spec["priority"], test.is_followed ? 2 : 1) << test.name;
+    }
+  }
+}
+
+TEST_F(QueueTest, KeepsThePriorityWithWhichItQueued) {
+  Label("urgent");
+  Class("urgent", 100);
+  Queue();
+  Class("urgent", 50);
+  EXPECT_THAT(ActionsOf(Pass()), IsEmpty()) << "the value of a class counts when the Workload is made";
+  observed().priority_class.reset();
+  EXPECT_THAT(ActionsOf(Pass()), IsEmpty()) << "nor does it stop for the class that is gone";
+  observed().job.spec.suspend = true;
+  EXPECT_EQ(SpecOfWorkload()["priority"], 100);
+}
+
+TEST_F(QueueTest, AsksForItsPlaceInTheTopologyByTheAnnotationsOfItsTemplate) {
+  const struct {
+    const char* annotations;
+    const char* request;
+  } cases[] = {
+      {R"({"kueue.x-k8s.io/podset-required-topology": "rack"})", R"({"required": "rack"})"},
+      {R"({"kueue.x-k8s.io/podset-preferred-topology": "block"})", R"({"preferred": "block"})"},
+      {R"({"kueue.x-k8s.io/podset-unconstrained-topology": "true"})", R"({"unconstrained": true})"},
+      {R"({"kueue.x-k8s.io/podset-required-topology": "block", "kueue.x-k8s.io/podset-slice-size": "2",
+           "kueue.x-k8s.io/podset-slice-required-topology": "rack"})",
+       R"({"required": "block", "podSetSliceRequiredTopology": "rack", "podSetSliceSize": 2})"},
+  };
+  for (const auto& test : cases) {
+    observed().job.spec.worker.pod_template["metadata"]["annotations"] = *ParseJson(test.annotations);
+    Json expected = *ParseJson(test.request);
+    expected["podIndexLabel"] = "lockstep.dev/slot";
+    EXPECT_EQ(SpecOfWorkload()["podSets"][0]["topologyRequest"], expected) << test.annotations;
+  }
+}
+
+TEST_F(QueueTest, PodsOfATopologyWaitAtKueuesGate) {
+  const std::string assignment =
+      R"({"name": "main", "flavors": {"cpu": "spot"}, "count": 2, "topologyAssignment": {"levels": ["rack"]}})";
+  Admit(assignment);
+  const Json implied = PodOf(Pass());
+  EXPECT_EQ(implied["spec"]["schedulingGates"], *ParseJson(R"([{"name": "kueue.x-k8s.io/topology"}])"));
+  EXPECT_EQ(implied["metadata"]["annotations"]["kueue.x-k8s.io/podset-unconstrained-topology"], "true")
+      << "the flavor has a topology, the job asked for nothing";
+  observed()
+      .job.spec.worker.pod_template["metadata"]["annotations"]["kueue.x-k8s.io/podset-required-topology"] =
+      "rack";
+  Admit(assignment);
+  const Json asked = PodOf(Pass());
+  EXPECT_TRUE(asked["spec"].contains("schedulingGates"));
+  EXPECT_FALSE(asked["metadata"]["annotations"].contains("kueue.x-k8s.io/podset-unconstrained-topology"));
 }
 
 TEST_F(QueueTest, TellsOnceThatAllPodsAreReady) {

@@ -117,6 +117,44 @@ TEST(Validate, AJobThatQueuesHasNoAutoscaler) {
                   "spec.elasticPolicy.metrics: must be absent beside schedulingPolicy.queueName")));
 }
 
+// A job that queues, with these annotations of its two pods.
+std::vector<std::string> ViolationsOfTopology(const std::string& annotations) {
+  const Json json = With(With(ValidJob(), "/spec/schedulingPolicy", R"({"queueName": "q"})"),
+                         "/spec/worker/template/metadata", R"({"annotations": )" + annotations + "}");
+  return Validate(Parsed(json));
+}
+
+TEST(Validate, RefusesAnnotationsOfATopologyThatKueueWouldRefuse) {
+  const struct {
+    const char* annotations;
+    const char* violation;  // behind the name of the last annotation; empty: valid
+  } cases[] = {
+      {R"({"kueue.x-k8s.io/podset-required-topology": "rack"})", ""},
+      {R"({"kueue.x-k8s.io/podset-unconstrained-topology": "true"})", ""},
+      {R"({"kueue.x-k8s.io/podset-preferred-topology": "rack", "kueue.x-k8s.io/podset-required-topology": "rack"})",
+       "podset-preferred-topology]: must be absent beside kueue.x-k8s.io/podset-required-topology"},
+      {R"({"kueue.x-k8s.io/podset-unconstrained-topology": "yes"})",
+       R"(podset-unconstrained-topology]: must be "true" or "false", not "yes")"},
+      {R"({"kueue.x-k8s.io/podset-required-topology": ""})",
+       "podset-required-topology]: must be the label of nodes that names a level of the topology"},
+      {R"({"kueue.x-k8s.io/podset-slice-size": "2", "kueue.x-k8s.io/podset-slice-required-topology": "rack"})",
+       ""},
+      {R"({"kueue.x-k8s.io/podset-slice-size": "2"})",
+       "podset-slice-size]: belongs with kueue.x-k8s.io/podset-slice-required-topology"},
+      {R"({"kueue.x-k8s.io/podset-slice-size": "3", "kueue.x-k8s.io/podset-slice-required-topology": "rack"})",
+       "podset-slice-size]: must be a number from 1 to 2, the pods of the job"},
+      {R"({"kueue.x-k8s.io/podset-slice-size": "2x", "kueue.x-k8s.io/podset-slice-required-topology": "rack"})",
+       "podset-slice-size]: must be a number from 1 to 2, the pods of the job"},
+  };
+  for (const auto& test : cases) {
+    std::vector<std::string> expected;
+    if (*test.violation != '\0')
+      expected.push_back(std::string("spec.worker.template.metadata.annotations[kueue.x-k8s.io/") +
+                         test.violation);
+    EXPECT_EQ(ViolationsOfTopology(test.annotations), expected) << test.annotations;
+  }
+}
+
 TEST(Validate, AcceptsAValidJob) { EXPECT_EQ(Validate(Parsed(ValidJob())), std::vector<std::string>{}); }
 
 TEST(Validate, ReportsAllViolationsAtOnce) {

@@ -1,0 +1,31 @@
+#pragma once
+// What users of Kueue write beside our fields, in Kueue's own words: a label of the job, and annotations of
+// worker.template by which its topology-aware scheduling goes. Pure.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/common/base/json.h"
+
+namespace lockstep::api {
+
+inline constexpr std::string_view kLabelWorkloadPriorityClass = "kueue.x-k8s.io/priority-class";
+
+inline constexpr std::string_view kAnnotationRequiredTopology = "kueue.x-k8s.io/podset-required-topology";
+inline constexpr std::string_view kAnnotationPreferredTopology = "kueue.x-k8s.io/podset-preferred-topology";
+inline constexpr std::string_view kAnnotationUnconstrainedTopology =
+    "kueue.x-k8s.io/podset-unconstrained-topology";
+inline constexpr std::string_view kAnnotationSliceTopology = "kueue.x-k8s.io/podset-slice-required-topology";
+inline constexpr std::string_view kAnnotationSliceSize = "kueue.x-k8s.io/podset-slice-size";
+
+[[nodiscard]] std::string AnnotationOf(const Json& object, std::string_view key);
+// Absent, or not a number from 1.
+[[nodiscard]] std::optional<int32_t> SliceSizeOf(const Json& pod_template);
+
+// What Kueue would refuse in the annotations of the template of `pods` pods.
+[[nodiscard]] std::vector<std::string> ValidateTopology(const Json& pod_template, int32_t pods);
+
+}  // namespace lockstep::api
