@@ -43,7 +43,8 @@ int main(int argc, char** argv) {
   copy->callback([&] { exit_code = lockstep::cli::CopyTo(folder); });
 
   lockstep::cli::RunArguments run_arguments;
-  CLI::App* run = app.add_subcommand("run", "Train a manifest on this machine, without Kubernetes");
+  CLI::App* run = app.add_subcommand(
+      "run", "Train a manifest without Kubernetes: on this machine, or on each node of a Slurm job");
   run->add_option("manifest", run_arguments.manifest, "DistributedTrainingJob manifest (YAML or JSON)")
       ->required();
   run->add_option("--replicas", run_arguments.replicas, "worker processes, instead of spec.worker.replicas");

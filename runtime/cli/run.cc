@@ -5,14 +5,16 @@
 #include "runtime/cli/manifest_file.h"
 #include "runtime/common/api/validate.h"
 #include "runtime/launch/local_run.h"
+#include "runtime/launch/machines.h"
 #include "runtime/launch/process.h"
 
 namespace lockstep::cli {
 namespace {
 
-// On one machine there is no secret and often no object store: checkpoints go to local disk unless the
-// manifest or the user names a folder.
-void KeepCheckpointsLocal(api::TrainingJob& job, const RunArguments& arguments, const std::string& folder) {
+// There is no Secret, and on one machine often no object store: there checkpoints go to local disk unless the
+// manifest or the user names a folder. Several machines need a place that all of them reach.
+void PlaceCheckpoints(api::TrainingJob& job, const RunArguments& arguments, const std::string& folder,
+                      bool is_one_of_several) {
   if (!job.spec.checkpoint) {
     if (!arguments.checkpoint_uri.empty()) job.spec.checkpoint.emplace().uri = arguments.checkpoint_uri;
     return;
@@ -21,7 +23,7 @@ void KeepCheckpointsLocal(api::TrainingJob& job, const RunArguments& arguments, 
   checkpoint.secret_ref.reset();
   if (!arguments.checkpoint_uri.empty()) {
     checkpoint.uri = arguments.checkpoint_uri;
-  } else if (!checkpoint.uri.starts_with("file://")) {
+  } else if (!checkpoint.uri.starts_with("file://") && !is_one_of_several) {
     const std::string local = "file://" + folder + "/checkpoints";
     std::cout << "checkpoints go to " << local << " instead of " << checkpoint.uri
               << " (choose with --checkpoint-uri)\n";
@@ -29,10 +31,38 @@ void KeepCheckpointsLocal(api::TrainingJob& job, const RunArguments& arguments, 
   }
 }
 
+// Each machine is a replica. On one, --replicas may ask for more there.
+void TakeMachines(const launch::Machines& machines, const RunArguments& arguments, LoadedManifest& loaded) {
+  if (machines.count > 1 && arguments.replicas) {
+    loaded.problems.emplace_back("--replicas is for one machine; " + machines.said_by + " named " +
+                                 std::to_string(machines.count) + ", and each is a replica");
+  }
+  if (!loaded.problems.empty() || arguments.replicas) return;
+  api::TrainingJobSpec& spec = loaded.job.spec;
+  spec.worker.replicas = machines.count - spec.standby_replicas;
+  if (spec.worker.replicas < 1) {
+    loaded.problems.emplace_back("spec.standbyReplicas: " + std::to_string(spec.standby_replicas) + " of " +
+                                 std::to_string(machines.count) + " machines would leave none to train");
+  } else {
+    loaded.problems = api::Validate(loaded.job);
+    for (std::string& problem : loaded.problems) {
+      problem += " (each of " + std::to_string(machines.count) + " machines is a replica, says " +
+                 machines.said_by + ")";
+    }
+  }
+}
+
 }  // namespace
 
 int Run(const RunArguments& arguments) {
   LoadedManifest loaded = LoadManifest(arguments.manifest);
+  const auto machines = launch::MachinesFrom(launch::OwnEnvironment());
+  if (!machines.ok()) {
+    std::cerr << "lockstep run: " << machines.error().message << "\n";
+    return 2;
+  }
+  const launch::Machines here = machines->value_or(launch::Machines{});
+  if (machines->has_value()) TakeMachines(here, arguments, loaded);
   if (arguments.replicas && loaded.problems.empty()) {
     loaded.job.spec.worker.replicas = *arguments.replicas;
     loaded.problems = api::Validate(loaded.job);
@@ -44,11 +74,15 @@ int Run(const RunArguments& arguments) {
     std::cerr << arguments.manifest << ": " << problem << "\n";
   if (!loaded.problems.empty()) return 2;
   const std::string name = loaded.job.metadata.name;
-  const std::string folder =
+  std::string folder =
       std::filesystem::absolute(arguments.folder.empty() ? "run/" + name : arguments.folder).string();
-  KeepCheckpointsLocal(loaded.job, arguments, folder);
-  return launch::RunLocally(
-      {.job = loaded.job, .folder = folder, .program = launch::ProgramFolder() + "/lockstep"});
+  PlaceCheckpoints(loaded.job, arguments, folder, here.count > 1);
+  // They may share the folder.
+  if (here.count > 1) folder += "/machine-" + std::to_string(here.index);
+  return launch::RunLocally({.job = loaded.job,
+                             .folder = folder,
+                             .program = launch::ProgramFolder() + "/lockstep",
+                             .machines = here});
 }
 
 }  // namespace lockstep::cli

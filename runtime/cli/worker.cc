@@ -54,7 +54,8 @@ int Worker(const WorkerArguments& arguments) {
   log::Bind({{"job", options->config.job.name}, {"pod", options->member.pod}});
   const auto transport = http::MakeTransport({.url = options->config.rendezvous.url,
                                               .ca_file = options->config.rendezvous.ca_file,
-                                              .token_file = EnvOr(env::kTokenFile, "")});
+                                              .token_file = EnvOr(env::kTokenFile, ""),
+                                              .use_proxy_environment = false});
   if (!transport.ok()) {
     log::Error("the rendezvous cannot be reached", {{"error", transport.error().message}});
     return static_cast<int>(protocol::ExitCode::kBadConfiguration);

@@ -1,0 +1,39 @@
+#pragma once
+// A machine's line to machine 0: sends its newest report, again and again, on a thread of its own, and hands
+// each answer on.
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "runtime/common/http/transport.h"
+#include "runtime/launch/machine_report.h"
+
+namespace lockstep::launch {
+
+class HostLink {
+ public:
+  // Called on the link's thread with the report that was answered. kUnauthorized and kInvalidArgument will
+  // not pass; every other error may.
+  using OnAnswer = std::function<void(MachineReport report, Result<MachineAnswer> answer)>;
+
+  HostLink(http::HttpTransport& transport, MachineReport first, OnAnswer on_answer);
+
+  // Sent at once, then in intervals.
+  void Report(const MachineReport& report);
+
+ private:
+  void Run(const std::stop_token& stop);
+  [[nodiscard]] Result<MachineAnswer> Send(const MachineReport& report, const std::stop_token& stop);
+
+  http::HttpTransport& transport_;
+  OnAnswer on_answer_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  MachineReport report_;  // GUARDED_BY(mutex_)
+  bool is_new_ = true;    // GUARDED_BY(mutex_)
+  std::jthread thread_;
+};
+
+}  // namespace lockstep::launch

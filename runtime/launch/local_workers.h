@@ -1,0 +1,71 @@
+#pragma once
+// The `lockstep worker` processes that a `lockstep run` starts on its machine, each in a place of a pod. One
+// thread uses it, and lives as long as they do.
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/common/api/training_job.h"
+#include "runtime/common/protocol/worker_config.h"
+#include "runtime/launch/machine_report.h"
+#include "runtime/launch/signals.h"
+
+namespace lockstep::launch {
+
+struct LocalWorkersOptions {
+  api::TrainingJob job;
+  std::string folder;   // for logs, the config document and the token
+  std::string program;  // path of `lockstep`
+  std::string address;  // where the ranks of other workers reach those of these
+  std::string node = "local";
+  int first_slot = 0;
+  int count = 1;
+};
+
+class LocalWorkers {
+ public:
+  explicit LocalWorkers(LocalWorkersOptions options);
+
+  // Makes the folder, and writes there what the workers read.
+  [[nodiscard]] Result<void> Prepare(const protocol::WorkerConfig& config, const std::string& token);
+  [[nodiscard]] Result<void> Start(int slot);
+  void SignalAll(int signal);
+  [[nodiscard]] bool AnyAlive() const;
+
+  struct Ended {
+    int slot = 0;
+    std::string uid;
+    WorkerEnd end;
+  };
+  // nullopt: it was none of them.
+  [[nodiscard]] std::optional<Ended> TakeEnd(const ChildExit& exit);
+
+  // Of the newest process in the slot.
+  [[nodiscard]] const std::string& UidOf(int slot) const { return at(slot).uid; }
+  [[nodiscard]] std::string NameOf(int slot) const;
+  // Variables of a program of the user's own that only a cluster knows.
+  [[nodiscard]] std::vector<std::string> LeftOut() const;
+
+ private:
+  struct Worker {
+    pid_t pid = 0;  // 0: none
+    std::string uid;
+  };
+
+  void AddProgram(std::vector<std::string>& environment, std::vector<std::string>& arguments) const;
+  [[nodiscard]] std::string ThreadsPerRank() const;
+  [[nodiscard]] std::string Path(const std::string& name) const { return options_.folder + "/" + name; }
+  [[nodiscard]] std::string TokenFile() const { return Path("secret/token"); }
+  [[nodiscard]] const Worker& at(int slot) const {
+    return workers_.at(static_cast<std::size_t>(slot - options_.first_slot));
+  }
+
+  LocalWorkersOptions options_;
+  std::vector<Worker> workers_;
+  int nproc_ = 1;
+};
+
+}  // namespace lockstep::launch

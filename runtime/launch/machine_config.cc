@@ -1,0 +1,33 @@
+#include "runtime/launch/machine_config.h"
+
+#include <algorithm>
+
+#include "runtime/common/api/program_of.h"
+#include "runtime/common/api/worker_config_of.h"
+#include "runtime/common/base/strings.h"
+
+namespace lockstep::launch {
+
+protocol::WorkerConfig WorkerConfigOn(const Machines& machines, const api::TrainingJob& job) {
+  protocol::WorkerConfig config = api::WorkerConfigOf(job);
+  config.requested_gpus = machines.gpus.value_or(config.requested_gpus);
+  const api::NprocMode mode = job.spec.nproc_per_node.mode;
+  if (mode == api::NprocMode::kAuto && machines.gpus) config.nproc = std::max(1, *machines.gpus);
+  if (mode == api::NprocMode::kCpu && machines.processors) config.nproc = std::max(1, *machines.processors);
+  return config;
+}
+
+std::string ManifestHash(const api::TrainingJob& job) {
+  const api::TrainingJobSpec& spec = job.spec;
+  const std::vector<std::string> program =
+      spec.training ? std::vector<std::string>() : api::ProgramStartOf(spec.worker, {}).words;
+  const Json all = {WorkerConfigToJson(api::WorkerConfigOf(job)),
+                    program,
+                    spec.worker.replicas,
+                    spec.standby_replicas,
+                    spec.min_replicas(),
+                    spec.max_replicas()};
+  return StableHash(all.dump());
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,81 @@
+#include "runtime/launch/progress_lines.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <iostream>
+#include <utility>
+
+#include "runtime/common/base/file.h"
+#include "runtime/common/base/strings.h"
+
+namespace lockstep::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+// To the line's begin, and it is empty.
+constexpr const char* kLineAgain = "\r\033[K";
+
+}  // namespace
+
+ProgressLines::ProgressLines()
+    : is_terminal_(::isatty(STDOUT_FILENO) == 1 && EnvOr("TERM", "dumb") != "dumb") {}
+
+void ProgressLines::Show(const rendezvous::RendezvousView& view, SteadyTime now) {
+  ShowRounds(view);
+  if (view.evaluation.step > shown_evaluation_) {
+    shown_evaluation_ = view.evaluation.step;
+    Say("step " + std::to_string(view.evaluation.step) + ": test accuracy " +
+        FormatNumber(view.evaluation.accuracy) + ", loss " + FormatNumber(view.evaluation.loss));
+  }
+  if (view.checkpoint.step > shown_checkpoint_) {
+    shown_checkpoint_ = view.checkpoint.step;
+    Say("checkpoint of step " + std::to_string(view.checkpoint.step) + ": " + view.checkpoint.uri);
+  }
+  if (view.progress.step > 0) ShowStep(view.progress, now);
+}
+
+void ProgressLines::ShowRounds(const rendezvous::RendezvousView& view) {
+  if (!view.changes.empty() && view.changes.back().round != shown_change_) {
+    shown_change_ = view.changes.back().round;
+    Say("round " + std::to_string(shown_change_) + " ended: " + view.changes.back().reason);
+  }
+  if (view.world_size > 0 && view.round != shown_round_) {
+    shown_round_ = view.round;
+    Say("round " + std::to_string(view.round) + ": " + std::to_string(view.world_size) + " ranks");
+  }
+  if (std::exchange(shown_stragglers_, view.stragglers) != view.stragglers) {
+    for (const rendezvous::SlowRank& slow : view.stragglers) Say(slow.ToString());
+  }
+}
+
+void ProgressLines::ShowStep(const protocol::Progress& progress, SteadyTime now) {
+  if (is_terminal_) return DrawBar(progress, now);
+  if (progress.step <= shown_step_ || now - last_line_ <= 2s) return;
+  shown_step_ = progress.step;
+  last_line_ = now;
+  Say("step " + std::to_string(shown_step_) + "/" + std::to_string(progress.total_steps) + "  epoch " +
+      FormatNumber(progress.epoch, 3) + "  loss " + FormatNumber(progress.loss) + "  " +
+      FormatNumber(progress.samples_per_second) + " samples/s");
+}
+
+void ProgressLines::DrawBar(const protocol::Progress& progress, SteadyTime now) {
+  winsize terminal{};
+  const bool is_known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal) == 0 && terminal.ws_col > 0;
+  // The last column stays free: some terminals begin a new line as soon as it is written.
+  const int columns = is_known ? terminal.ws_col - 1 : 79;
+  std::cout << kLineAgain << bar_.Draw(progress, now, columns) << std::flush;
+  is_bar_drawn_ = true;
+}
+
+void ProgressLines::Say(const std::string& text) {
+  std::cout << (std::exchange(is_bar_drawn_, false) ? kLineAgain : "") << text << std::endl;
+}
+
+void ProgressLines::End() {
+  if (std::exchange(is_bar_drawn_, false)) std::cout << std::endl;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,41 @@
+#pragma once
+// What `lockstep run` prints while a job runs: a line where something is new, and how far it is, on a
+// terminal as a bar for each epoch, else as a line from time to time. One thread calls it.
+
+#include <string>
+#include <vector>
+
+#include "runtime/common/base/clock.h"
+#include "runtime/common/rendezvous/view.h"
+#include "runtime/launch/progress_bar.h"
+
+namespace lockstep::launch {
+
+class ProgressLines {
+ public:
+  ProgressLines();
+
+  void Show(const rendezvous::RendezvousView& view, SteadyTime now);
+  // The bar, which is drawn again soon, gives way.
+  void Say(const std::string& text);
+  // The bar stays.
+  void End();
+
+ private:
+  void ShowRounds(const rendezvous::RendezvousView& view);
+  void ShowStep(const protocol::Progress& progress, SteadyTime now);
+  void DrawBar(const protocol::Progress& progress, SteadyTime now);
+
+  int64_t shown_change_ = 0;
+  int64_t shown_round_ = 0;
+  std::vector<rendezvous::SlowRank> shown_stragglers_;
+  int64_t shown_evaluation_ = 0;
+  int64_t shown_checkpoint_ = 0;
+  int64_t shown_step_ = 0;
+  SteadyTime last_line_{};
+  bool is_terminal_;
+  ProgressBar bar_;
+  bool is_bar_drawn_ = false;
+};
+
+}  // namespace lockstep::launch
