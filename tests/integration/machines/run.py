@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+"""`lockstep run` on several machines, which are network namespaces: under torchrun's variables, and in jobs of a real Slurm.
+
+run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`. Without the right to make namespaces,
+and for its cases without Slurm (Debian: slurm-wlm), it says NOT TESTED.
+"""
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import cases  # noqa: E402
+import checkpoints  # noqa: E402
+import ledger  # noqa: E402
+import slurm  # noqa: E402
+from cases import expect, until  # noqa: E402
+from local_run import BATCH, DEADLINE, EPOCHS, SAMPLES, children, manifest  # noqa: E402
+from network import Network  # noqa: E402
+
+LOCKSTEP = str(pathlib.Path(sys.argv[1], "lockstep").resolve())
+SECRET = "0123456789abcdef"
+DATA = "/usr/share/datasets/fashion-mnist"
+SKIPPED = 77  # for CTest
+LONG = 2000  # epochs: it is stopped before
+
+
+class Site:
+    """A manifest that machines run, each with the variables that a launcher would set."""
+
+    def __init__(self, network, folder, machines=2, **job):
+        self.network, self.folder, self.machines = network, folder, machines
+        self.manifest = manifest(folder, replicas=1, **job)  # how many replicas there are the machines say
+        self.ledger = f"{folder}/ledger"
+        os.makedirs(self.ledger, exist_ok=True)
+        self.processes = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes.values():
+            process.kill()  # its worker and its ranks die with it
+            process.wait()
+
+    def start(self, k, **changes):
+        variables = {"NNODES": self.machines, "NODE_RANK": k, "MASTER_ADDR": self.network.address(0), "LOCKSTEP_TOKEN": SECRET,
+                     "LOCKSTEP_SAMPLE_LEDGER": self.ledger, "HTTP_PROXY": "http://127.0.0.1:9", **changes}
+        environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
+        with open(f"{self.folder}/output-{k}.txt", "a") as log:
+            words = self.network.command(k, LOCKSTEP, "run", self.manifest, "--folder", f"{self.folder}/run")
+            self.processes[k] = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
+
+    def start_all(self):
+        for k in reversed(range(self.machines)):  # whoever comes first waits for machine 0
+            self.start(k)
+
+    def worker(self, k):
+        return next((pid for pid, name in children(self.processes[k].pid) if name == "lockstep"), None)
+
+    def ranks(self, k):
+        worker = self.worker(k)
+        return [] if worker is None else [pid for pid, name in children(worker) if name == "lockstep-rank"]
+
+    def output(self, k):
+        return pathlib.Path(f"{self.folder}/output-{k}.txt").read_text()
+
+    def said(self):
+        logs = [path.read_text()[-3000:] for path in sorted(pathlib.Path(self.folder).rglob("*.log"))]
+        return "\n".join([self.output(k) for k in self.processes] + logs)
+
+    def until(self, what, condition):
+        until(what, condition, DEADLINE, 0.02, self.said)
+
+    def until_step(self, step, world=None):
+        self.until(f"step {step} with {world or 'any number of'} ranks", lambda: any(
+            r["event"] == "commit" and r["step"] >= step for r in ledger.read(self.ledger)) and (
+                world is None or len(ranks_of_newest_round(self.ledger)) == world))
+
+    def codes(self, *machines):
+        found = {}
+        for k in machines or sorted(self.processes):
+            try:
+                found[k] = self.processes[k].wait(DEADLINE)
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"machine {k} does not end\n{self.said()}") from None
+        return found
+
+    def expect_complete(self, epochs=EPOCHS):
+        codes = self.codes()
+        expect(set(codes.values()) == {0}, f"exit codes {codes}\n{self.said()}")
+        expect_each_sample_once(self.ledger, epochs)
+
+
+def expect_each_sample_once(records, epochs):
+    problems = ledger.check_exactly_once(records, SAMPLES, BATCH, epochs)
+    expect(not problems, "; ".join(problems))
+
+
+def ranks_of_newest_round(records):
+    commits = [r for r in ledger.read(records) if r["event"] == "commit"]
+    newest = max((r["round"] for r in commits), default=0)
+    return {r["rank"] for r in commits if r["round"] == newest}
+
+
+def newest_checkpoint(folder):
+    return (checkpoints.newest(pathlib.Path(folder, "checkpoints")) or [0])[0]
+
+
+def machines_train_one_job_and_survive_a_killed_rank(network, folder):
+    with Site(network, folder, machines=3) as site:
+        site.start_all()
+        site.until_step(30, world=3)
+        before = [site.ranks(k) for k in range(3)]
+        os.kill(before[1][0], signal.SIGKILL)
+        site.until("the rank's return", lambda: site.ranks(1) not in ([], before[1]))
+        expect([site.ranks(0), site.ranks(2)] == [before[0], before[2]], "a survivor's process was replaced")
+        site.expect_complete()
+        expect("complete after" in site.output(0), site.output(0))
+        for k in range(3):
+            config = json.loads(pathlib.Path(folder, "run", f"machine-{k}", "config.json").read_text())
+            expect(config["job"]["uid"], f"machine {k} has no job")
+            mode = pathlib.Path(folder, "run", f"machine-{k}", "secret").stat().st_mode
+            expect(mode & 0o077 == 0, f"the secret of machine {k} can be read by others")
+
+
+def a_machine_may_die_and_come_back(network, folder):
+    with Site(network, folder, epochs=LONG) as site:
+        site.start_all()
+        site.until_step(20, world=2)
+        survivor = site.ranks(0)
+        site.processes[1].kill()
+        site.processes[1].wait()
+        site.until("a round without it", lambda: len(ranks_of_newest_round(site.ledger)) == 1)
+        site.start(1)
+        site.until("a round with it", lambda: len(ranks_of_newest_round(site.ledger)) == 2)
+        expect(site.ranks(0) == survivor, "the survivor's process was replaced")
+        site.processes[1].terminate()  # it alone goes, in good order
+        expect(site.codes(1) == {1: 143}, f"{site.codes(1)}\n{site.said()}")
+        site.until("a round without it", lambda: len(ranks_of_newest_round(site.ledger)) == 1)
+        site.processes[0].terminate()
+        expect(site.codes(0) == {0: 143}, f"{site.codes(0)}\n{site.said()}")
+        expect(newest_checkpoint(folder) >= ledger.newest_commit(site.ledger), "the state was not saved")
+
+
+def all_machines_end_as_the_job_does(network, folder):
+    rank = os.environ.get("LOCKSTEP_RANK_PROGRAM", str(pathlib.Path(sys.argv[1], "lockstep-rank").resolve()))
+    without_data = pathlib.Path(folder, "without-data")
+    without_data.write_text(f"#!/bin/sh\nexec unshare --mount sh -c 'mount -t tmpfs none {DATA} && exec {rank}'\n")
+    without_data.chmod(0o755)
+    with Site(network, folder, epochs=LONG, data={"format": "idx", "path": DATA}) as site:
+        site.start(0)
+        site.until_step(5)
+        site.start(1, LOCKSTEP_RANK_PROGRAM=without_data)
+        codes = site.codes()
+        expect(codes == {0: 3, 1: 3}, f"exit codes {codes}\n{site.said()}")
+        for k in range(2):
+            expect(f"failed: spec.training.data.path: {DATA}" in site.output(k), site.said())
+
+
+def sigterm_to_machine_0_saves_and_the_same_command_goes_on(network, folder):
+    with Site(network, folder) as site:
+        site.start_all()
+        site.until_step(30, world=2)
+        site.processes[0].terminate()
+        codes = site.codes()
+        expect(codes == {0: 143, 1: 143}, f"exit codes {codes}\n{site.said()}")
+        reached = ledger.newest_commit(site.ledger)
+        expect(newest_checkpoint(folder) >= reached, f"step {reached} was committed, {newest_checkpoint(folder)} saved\n{site.said()}")
+        site.start_all()
+        site.expect_complete()
+
+
+def says_why_machines_do_not_join(network, folder):
+    with Site(network, folder, epochs=LONG, minimum=1) as site:
+        cases_of_one = {
+            "LOCKSTEP_TOKEN is not set": {"LOCKSTEP_TOKEN": ""},
+            "MASTER_ADDR is not set": {"MASTER_ADDR": ""},
+            "NODE_RANK: must be a number from 0 to 1": {"NODE_RANK": 2},
+            ", which other machines cannot reach": {"MASTER_ADDR": "m1"},
+        }
+        for says, changes in cases_of_one.items():
+            site.start(1, **changes)
+            expect(site.codes(1) == {1: 2} and says in site.output(1), f"{says}: {site.codes(1)}\n{site.output(1)}")
+        site.start(0)
+        site.until_step(5)
+        site.start(1, LOCKSTEP_TOKEN=SECRET[::-1])
+        expect(site.codes(1) == {1: 2} and "LOCKSTEP_TOKEN must be the same" in site.output(1), site.said())
+        other = Site(network, tempfile.mkdtemp(dir=folder), epochs=LONG + 1, minimum=1)
+        with other:
+            other.start(1)
+            expect(other.codes(1) == {1: 2} and "is not that of machine 0" in other.output(1), other.said())
+        for path in ("machine", "join"):
+            post = f"import http.client as h; c = h.HTTPConnection('{network.address(0)}', 29500); c.request('POST', '/v1/{path}', " \
+                   "'{\"job\": {}, \"member\": {}}'); print(c.getresponse().status)"
+            refused = subprocess.run(network.command(1, sys.executable, "-c", post), capture_output=True, text=True)
+            expect(refused.stdout.strip() == "401", f"without the token {path} is answered with {refused}")
+        expect(site.processes[0].poll() is None, site.said())
+
+
+# ---- Slurm
+
+def script(folder, job):
+    path = pathlib.Path(folder, "job.sh")
+    path.write_text("#!/bin/sh\nexport LOCKSTEP_TOKEN=$(openssl rand -hex 16)\n"
+                    f"exec srun --ntasks-per-node=1 {LOCKSTEP} run {job} --folder {folder}/run\n")
+    return path
+
+
+def tasks(records):
+    """`lockstep run` processes with this ledger, by their node's number."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\0") if entry.name.isdigit() else []
+            words = (entry / "cmdline").read_bytes().split(b"\0") if variables else []
+        except OSError:
+            continue
+        if words[1:2] == [b"run"] and f"LOCKSTEP_SAMPLE_LEDGER={records}".encode() in variables:
+            found[int(next(v for v in variables if v.startswith(b"SLURM_NODEID=")).split(b"=")[1])] = int(entry.name)
+    return found
+
+
+def submit(site, folder, **job):
+    os.makedirs(f"{folder}/ledger", exist_ok=True)
+    os.environ["LOCKSTEP_SAMPLE_LEDGER"] = f"{folder}/ledger"
+    site.environment["LOCKSTEP_SAMPLE_LEDGER"] = f"{folder}/ledger"
+    path = manifest(folder, replicas=1, **job)
+    return site.submit(script(folder, path), "--nodes=3", f"--output={folder}/output.txt", f"--chdir={folder}")
+
+
+def said_in(site, folder):
+    logs = [pathlib.Path(folder, "output.txt"), *sorted(pathlib.Path(folder, "run").rglob("*.log"))]
+    return "\n".join(path.read_text()[-3000:] for path in logs if path.exists()) + site.logs()
+
+
+def until_state(site, folder, job, *states):
+    until(f"state {states}", lambda: site.state(job)[0] in states, DEADLINE, 0.2, lambda: said_in(site, folder))
+    return site.state(job)
+
+
+def until_at_work(site, folder, job, step):
+    def are():
+        expect(site.state(job)[0] in ("PENDING", "CONFIGURING", "RUNNING"), f"the job ended\n{said_in(site, folder)}")
+        return ledger.newest_commit(f"{folder}/ledger") >= step and len(ranks_of_newest_round(f"{folder}/ledger")) == 3
+    until(f"three ranks at step {step}", are, DEADLINE, 0.05, lambda: said_in(site, folder))
+
+
+def srun_trains_on_all_nodes(site, folder):
+    job = submit(site, folder)
+    records = f"{folder}/ledger"
+    until_at_work(site, folder, job, 10)
+    worker = children(tasks(records)[1])[0][0]
+    victim = children(worker)[0][0]
+    os.kill(victim, signal.SIGKILL)
+    state = until_state(site, folder, job, "COMPLETED", "FAILED", "CANCELLED")
+    output = pathlib.Path(folder, "output.txt").read_text()
+    expect(state == ("COMPLETED", "0:0"), f"{state}\n{output}")
+    expect_each_sample_once(records, EPOCHS)
+    expect("machine 0 of 3, says Slurm" in output and "complete after" in output, output)
+
+
+def scancel_saves_and_the_same_script_goes_on(site, folder):
+    job = submit(site, folder)
+    records = f"{folder}/ledger"
+    until_at_work(site, folder, job, 30)
+    started = time.monotonic()
+    site.run("scancel", job)
+    until("the end of all tasks", lambda: not tasks(records), DEADLINE, 0.1, lambda: said_in(site, folder))
+    expect(time.monotonic() - started < 120, "they were killed, not asked")
+    reached = ledger.newest_commit(records)
+    expect(newest_checkpoint(folder) >= reached, f"step {reached} was committed, {newest_checkpoint(folder)} saved\n{said_in(site, folder)}")
+    until_state(site, folder, job, "CANCELLED")
+    job = submit(site, folder)
+    expect(until_state(site, folder, job, "COMPLETED", "FAILED") == ("COMPLETED", "0:0"), pathlib.Path(folder, "output.txt").read_text())
+    expect_each_sample_once(records, EPOCHS)
+
+
+def a_bad_end_is_the_slurm_jobs_end(site, folder):
+    job = submit(site, folder, optimizer={"name": "sgd", "learningRate": 1000, "weightDecay": 1000})
+    state = until_state(site, folder, job, "COMPLETED", "FAILED", "CANCELLED")
+    expect(state == ("FAILED", "3:0"), f"{state}\n{pathlib.Path(folder, 'output.txt').read_text()}")
+
+
+BARE = [machines_train_one_job_and_survive_a_killed_rank, a_machine_may_die_and_come_back, all_machines_end_as_the_job_does,
+        sigterm_to_machine_0_saves_and_the_same_command_goes_on, says_why_machines_do_not_join]
+SLURM = [srun_trains_on_all_nodes, scancel_saves_and_the_same_script_goes_on, a_bad_end_is_the_slurm_jobs_end]
+
+
+def may_make_namespaces():
+    name = f"lsm{os.getpid()}-try"
+    made = shutil.which("ip") and subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode == 0
+    return bool(made) and subprocess.run(["ip", "netns", "delete", name]).returncode == 0
+
+
+def in_a_folder(case, site):
+    @functools.wraps(case)
+    def run():
+        with tempfile.TemporaryDirectory(prefix="lockstep-machines-") as folder:
+            case(site, folder)
+    return run
+
+
+def main(names):
+    if not may_make_namespaces():
+        print("NOT TESTED: this needs the right to make network namespaces")
+        return SKIPPED
+    wanted = lambda group: [case for case in group if not names or case.__name__ in names]
+    with Network(3) as network, contextlib.ExitStack() as stack:
+        chosen = [in_a_folder(case, network) for case in wanted(BARE)]
+        if wanted(SLURM) and slurm.missing():
+            print(f"NOT TESTED: Slurm (Debian: slurm-wlm); {', '.join(slurm.missing())} not found")
+        elif wanted(SLURM):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-slurm-"))
+            site = stack.enter_context(slurm.Slurm(network, folder))
+            chosen += [in_a_folder(case, site) for case in wanted(SLURM)]
+        return cases.main(chosen, [])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[2:]))
