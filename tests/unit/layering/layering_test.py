@@ -56,14 +56,15 @@ MAY_INCLUDE = {
     "runtime/pch": set(),
     "runtime/comm": common("base"),
     "runtime/cuda": common("base") | runtime("comm"),
-    "runtime/data": common("base", "api"),
+    "runtime/storage": common("base"),
+    "runtime/data": common("base", "api") | runtime("storage"),
     "runtime/models": common("base", "api") | runtime("sdk/lockstep"),
     "runtime/sdk/lockstep": set(),  # a user's: nothing of ours
     "runtime/sdk/example": set(),
-    "runtime/checkpoint": common("base", "protocol", "api"),
+    "runtime/checkpoint": common("base", "protocol", "api") | runtime("storage"),
     "runtime/parallel": common("base") | runtime("comm"),
     "runtime/train": common("base", "protocol", "api") | runtime("comm", "data", "models", "checkpoint", "parallel"),
-    "runtime": common("base", "protocol", "api") | runtime("comm", "train"),
+    "runtime": common("base", "protocol", "api") | runtime("comm", "data", "train"),
 }
 
 # Stand-ins for headers of Gloo and CUDA that LibTorch's own headers include: a third party's names, so not in the table above.
@@ -78,7 +79,7 @@ CONFINED = {
                                    "runtime/parallel/data_parallel.cc"),
     ("gloo/",): STAND_INS,
     ("cuda", "cublas", "cusparse", "cusolver", "nccl.h"): ("runtime/cuda/",),
-    ("arrow/",): ("runtime/checkpoint/s3_store.cc",),
+    ("arrow/",): ("runtime/storage/s3_client.cc",),
     ("cpprest/", "pplx/"): ("runtime/common/http/cpprest_transport.cc",),
     ("boost/",): ("runtime/common/http/beast_server.cc", "runtime/common/http/cpprest_transport.cc"),
     ("nlohmann/",): ("runtime/common/base/json.h",),
