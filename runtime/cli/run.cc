@@ -52,6 +52,14 @@ void TakeMachines(const launch::Machines& machines, const RunArguments& argument
   }
 }
 
+// The same for data: credentials are those of the shell, and what is fetched serves the next run, too.
+void KeepCopiesLocal(api::TrainingJob& job, const std::string& folder) {
+  if (!job.spec.training || !api::IsRemote(job.spec.training->data)) return;
+  api::DataSpec& data = job.spec.training->data;
+  data.secret_ref.reset();
+  if (data.cache.empty()) data.cache = folder + "/data";
+}
+
 }  // namespace
 
 int Run(const RunArguments& arguments) {
@@ -79,6 +87,7 @@ int Run(const RunArguments& arguments) {
   PlaceCheckpoints(loaded.job, arguments, folder, here.count > 1);
   // They may share the folder.
   if (here.count > 1) folder += "/machine-" + std::to_string(here.index);
+  KeepCopiesLocal(loaded.job, folder);
   return launch::RunLocally({.job = loaded.job,
                              .folder = folder,
                              .program = launch::ProgramFolder() + "/lockstep",

@@ -3,6 +3,19 @@
 #include "runtime/common/api/training_spec_fields.h"
 
 namespace lockstep::api {
+namespace {
+
+constexpr std::string_view kS3 = "s3://";
+
+}  // namespace
+
+bool IsRemote(const DataSpec& spec) { return spec.path.starts_with(kS3); }
+
+std::string RemotePath(const DataSpec& spec) {
+  std::string path = spec.path.substr(kS3.size());
+  while (path.ends_with('/')) path.pop_back();
+  return path;
+}
 
 TrainingSpec TrainingSpecFromJson(const Json& json, const std::string& path,
                                   std::vector<std::string>& violations) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/common/api/checkpoint_spec.h"
 #include "runtime/common/api/enum_text.h"
 #include "runtime/common/base/json.h"
 
@@ -105,7 +106,9 @@ struct AugmentationSpec {
 // t10k-labels-idx1-ubyte, each plain or with ".gz".
 struct DataSpec {
   DataFormat format = DataFormat::kSynthetic;
-  std::string path;  // required for each format but synthetic
+  std::string path;  // required for each format but synthetic; a folder, or s3://bucket/folder
+  std::optional<SecretReference> secret_ref;  // remote; absent: the variables that are there
+  std::string cache;                          // remote; empty: kDataCacheFolder
   bool shuffle = true;
   bool drop_last = false;  // leave out the samples of an epoch that do not fill a global batch
   SamplerName sampler = SamplerName::kUniform;
@@ -117,6 +120,16 @@ struct DataSpec {
   ImageFolderSpec image_folder;
   AugmentationSpec augmentation;
 };
+
+// Where the copies of remote data lie unless the job names a folder: an emptyDir of its pod.
+inline constexpr const char* kDataCacheFolder = "/var/cache/lockstep/data";
+// Before the names of the variables that the Secret of the data holds: the one of the checkpoints may hold
+// the same.
+inline constexpr const char* kDataVariablePrefix = "LOCKSTEP_DATA_";
+
+[[nodiscard]] bool IsRemote(const DataSpec& spec);
+// "bucket/folder" of a remote one.
+[[nodiscard]] std::string RemotePath(const DataSpec& spec);
 
 struct OptimizerSpec {
   OptimizerName name = OptimizerName::kAdamw;

@@ -1,6 +1,7 @@
 #pragma once
 // The fields of spec.training with their limits; see fields.h.
 
+#include "runtime/common/api/checkpoint_spec_fields.h"
 #include "runtime/common/api/fields.h"
 #include "runtime/common/api/training_spec.h"
 
@@ -92,6 +93,8 @@ template <typename A>
 void Describe(A& fields, Of<A, DataSpec>& spec) {
   fields.Required("format", spec.format);
   fields.Field("path", spec.path, {.max_length = 1024});
+  fields.Field("secretRef", spec.secret_ref);
+  fields.Field("cache", spec.cache, {.max_length = 1024});
   fields.Field("shuffle", spec.shuffle);
   fields.Field("dropLast", spec.drop_last);
   fields.Field("sampler", spec.sampler);

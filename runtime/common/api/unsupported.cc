@@ -36,6 +36,13 @@ void CheckModel(const TrainingSpec& training, Fields& fields) {
          "use a path in the container, or file:///");
 }
 
+bool IsInOtherStore(const std::string& uri) { return uri.starts_with("gs://") || uri.starts_with("abfs://"); }
+
+void CheckData(const DataSpec& data, Fields& fields) {
+  Refuse(fields, IsInOtherStore(data.path), "spec.training.data.path",
+         data.path.substr(0, data.path.find(':') + 3), "use s3:// or a folder");
+}
+
 void CheckMethod(const TrainingSpec& training, Fields& fields) {
   const std::string path = "spec.training.";
   RefuseEnum(fields, training.strategy != Strategy::kDdp, path + "strategy", training.strategy, "ddp");
@@ -49,8 +56,7 @@ void CheckMethod(const TrainingSpec& training, Fields& fields) {
 
 void CheckCheckpoint(const CheckpointSpec& checkpoint, Fields& fields) {
   const std::string& uri = checkpoint.uri;
-  const bool is_other_store = uri.rfind("gs://", 0) == 0 || uri.rfind("abfs://", 0) == 0;
-  Refuse(fields, is_other_store, "spec.checkpoint.uri", uri.substr(0, uri.find(':') + 3),
+  Refuse(fields, IsInOtherStore(uri), "spec.checkpoint.uri", uri.substr(0, uri.find(':') + 3),
          "use s3:// or file:///");
   RefuseEnum(fields, checkpoint.on_termination != OnTermination::kSave, "spec.checkpoint.onTermination",
              checkpoint.on_termination, "Save");
@@ -66,6 +72,7 @@ std::vector<UnsupportedField> FindUnsupported(const TrainingJobSpec& spec) {
   Fields fields;
   if (spec.training) {
     CheckModel(*spec.training, fields);
+    CheckData(spec.training->data, fields);
     CheckMethod(*spec.training, fields);
   }
   Refuse(fields, spec.nproc_per_node.mode == NprocMode::kGpu, "spec.nprocPerNode", "gpu",

@@ -192,6 +192,27 @@ void CheckModel(const ModelSpec& model, const std::string& path, Violations& vio
   }
 }
 
+// A folder of the container, or a URI of one.
+void CheckDataPath(const DataSpec& data, const std::string& path, Violations& violations) {
+  const std::size_t scheme_end = data.path.find("://");
+  const bool is_uri = scheme_end != std::string::npos;
+  if (is_uri) {
+    const std::string scheme = data.path.substr(0, scheme_end);
+    const std::string rest = data.path.substr(scheme_end + 3);
+    if (scheme != "s3" && scheme != "gs" && scheme != "abfs")
+      Add(violations, path + ".path", "must be a folder or begin with s3://, not " + scheme + "://");
+    if (rest.empty() || rest.front() == '/' || rest.find("//") != std::string::npos)
+      Add(violations, path + ".path", "must name a bucket and a folder, as in s3://bucket/folder");
+    if (rest.find("..") != std::string::npos || rest.find('?') != std::string::npos)
+      Add(violations, path + ".path", "must not contain \"..\" or \"?\"");
+  }
+  constexpr const char* kRemoteOnly = "applies only where path is a URI, as in s3://bucket/folder";
+  if (!is_uri && data.secret_ref) Add(violations, path + ".secretRef", kRemoteOnly);
+  if (!is_uri && !data.cache.empty()) Add(violations, path + ".cache", kRemoteOnly);
+  if (!data.cache.empty() && !data.cache.starts_with('/'))
+    Add(violations, path + ".cache", "must be an absolute path in the container");
+}
+
 void CheckData(const DataSpec& data, const std::string& path, Violations& violations) {
   const bool is_synthetic = data.format == DataFormat::kSynthetic;
   if (!is_synthetic && data.path.empty()) {
@@ -199,6 +220,7 @@ void CheckData(const DataSpec& data, const std::string& path, Violations& violat
   }
   if (is_synthetic && !data.path.empty())
     Add(violations, path + ".path", "must be absent where format is synthetic");
+  CheckDataPath(data, path, violations);
   const bool is_weighted = data.sampler == SamplerName::kWeighted;
   if (!is_weighted && !data.class_weights.empty())
     Add(violations, path + ".classWeights", "applies only where sampler is weighted");

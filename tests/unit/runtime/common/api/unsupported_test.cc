@@ -37,6 +37,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"RemoteModule", "/spec/training/model",
              R"({"name": "torchscript", "torchscript": {"uri": "s3://b/m.pt"}})",
              "spec.training.model.torchscript.uri"},
+        Case{"DataInGoogleStorage", "/spec/training/data", R"({"format": "idx", "path": "gs://b/d"})",
+             "spec.training.data.path"},
         Case{"Zero1", "/spec/training/strategy", "\"zero1\"", "spec.training.strategy"},
         Case{"Compression", "/spec/training/sync", R"({"compression": "topk"})",
              "spec.training.sync.compression"},
@@ -103,6 +105,10 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
   EXPECT_THAT(Refused(With(ValidJob(), "/spec/training/data",
                            R"({"format": "imageFolder", "path": "/d", "imageFolder": {"imageSize": 64}})")),
               testing::ElementsAre());
+  EXPECT_THAT(
+      Refused(With(ValidJob(), "/spec/training/data",
+                   R"({"format": "idx", "path": "s3://b/d", "secretRef": {"name": "s"}, "cache": "/c"})")),
+      testing::ElementsAre());
   EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
   for (const char* uri : {"/m.pt", "file:///m.pt", "models/m.pt"}) {
     const std::string model =
