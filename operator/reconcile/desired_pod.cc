@@ -18,6 +18,7 @@ namespace env = protocol::env;
 
 constexpr const char* kConfigVolume = "lockstep-config";
 constexpr const char* kConfigFolder = "/etc/lockstep";
+constexpr const char* kCacheVolume = "lockstep-data";
 constexpr const char* kTokenVolume = "lockstep-token";
 constexpr const char* kTokenFolder = "/var/run/secrets/lockstep";
 constexpr const char* kTokenAudience = "lockstep";
@@ -48,12 +49,27 @@ void AddEnvironment(Json& trainer, int32_t slot) {
   trainer["env"] = std::move(variables);
 }
 
-void CompleteTrainer(Json& trainer, const api::TrainingJobSpec& spec, int32_t slot) {
-  AddEnvironment(trainer, slot);
+void AddCredentials(Json& trainer, const api::TrainingJobSpec& spec) {
   if (spec.checkpoint && spec.checkpoint->secret_ref) {
     ListIn(trainer, "envFrom").push_back({{"secretRef", {{"name", spec.checkpoint->secret_ref->name}}}});
   }
+  if (spec.training && spec.training->data.secret_ref) {
+    ListIn(trainer, "envFrom")
+        .push_back({{"prefix", api::kDataVariablePrefix},
+                    {"secretRef", {{"name", spec.training->data.secret_ref->name}}}});
+  }
+}
+
+bool NeedsCacheVolume(const api::TrainingJobSpec& spec) {
+  return spec.training && api::IsRemote(spec.training->data) && spec.training->data.cache.empty();
+}
+
+void CompleteTrainer(Json& trainer, const api::TrainingJobSpec& spec, int32_t slot) {
+  AddEnvironment(trainer, slot);
+  AddCredentials(trainer, spec);
   Json& mounts = ListIn(trainer, "volumeMounts");
+  if (NeedsCacheVolume(spec))
+    mounts.push_back({{"name", kCacheVolume}, {"mountPath", api::kDataCacheFolder}});
   mounts.push_back({{"name", kConfigVolume}, {"mountPath", kConfigFolder}, {"readOnly", true}});
   mounts.push_back({{"name", kTokenVolume}, {"mountPath", kTokenFolder}, {"readOnly", true}});
   // A program of the user's own says nothing about its end: its last log lines do.
@@ -72,8 +88,9 @@ void UseHostNetwork(Json& pod_spec, Json& trainer, int64_t metrics_port) {
   if (!is_listed) ports.push_back({{"containerPort", metrics_port}, {"hostPort", metrics_port}});
 }
 
-void AddVolumes(Json& pod_spec, const std::string& job) {
+void AddVolumes(Json& pod_spec, const api::TrainingJobSpec& spec, const std::string& job) {
   Json& volumes = ListIn(pod_spec, "volumes");
+  if (NeedsCacheVolume(spec)) volumes.push_back({{"name", kCacheVolume}, {"emptyDir", Json::object()}});
   volumes.push_back({{"name", kConfigVolume}, {"configMap", {{"name", api::ConfigMapName(job)}}}});
   const Json token = {
       {"serviceAccountToken",
@@ -94,7 +111,7 @@ void CompleteSpec(Json& pod_spec, const api::TrainingJob& job, int32_t slot) {
   const std::string& priority = spec.scheduling_policy.priority_class_name;
   if (!priority.empty()) pod_spec["priorityClassName"] = priority;
   KeepTogether(pod_spec, job);
-  AddVolumes(pod_spec, job.metadata.name);
+  AddVolumes(pod_spec, spec, job.metadata.name);
   for (Json& container : ListIn(pod_spec, "containers")) {
     if (StringAt(container, {"name"}) != spec.worker.container_name) continue;
     CompleteTrainer(container, spec, slot);

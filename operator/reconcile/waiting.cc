@@ -11,18 +11,25 @@ namespace {
 
 bool IsAboutImage(const std::string& reason) { return reason.find("Image") != std::string::npos; }
 
+// The field that asks for each.
+std::vector<std::pair<std::string, std::string>> SecretsOf(const api::TrainingJobSpec& spec) {
+  std::vector<std::pair<std::string, std::string>> secrets;
+  if (spec.checkpoint && spec.checkpoint->secret_ref)
+    secrets.emplace_back("spec.checkpoint.secretRef", spec.checkpoint->secret_ref->name);
+  if (spec.training && spec.training->data.secret_ref)
+    secrets.emplace_back("spec.training.data.secretRef", spec.training->data.secret_ref->name);
+  return secrets;
+}
+
 WaitingReason StuckContainer(const Observed& observed, const Pod& pod) {
   const std::string detail = "pod " + pod.name + ": " + pod.waiting_reason + ": " + pod.waiting_message;
   if (IsAboutImage(pod.waiting_reason)) {
     return {api::reason::kImagePull, "spec.worker.template: the image cannot be pulled; " + detail};
   }
-  const auto& checkpoint = observed.job.spec.checkpoint;
-  const bool has_secret = checkpoint && checkpoint->secret_ref;
   // The kubelet says which object is missing in its message only: `secret "name" not found`.
-  if (has_secret &&
-      pod.waiting_message.find("\"" + checkpoint->secret_ref->name + "\"") != std::string::npos) {
-    return {api::reason::kSecretMissing, "spec.checkpoint.secretRef: create the Secret \"" +
-                                             checkpoint->secret_ref->name + "\" in namespace \"" +
+  for (const auto& [field, secret] : SecretsOf(observed.job.spec)) {
+    if (pod.waiting_message.find("\"" + secret + "\"") == std::string::npos) continue;
+    return {api::reason::kSecretMissing, field + ": create the Secret \"" + secret + "\" in namespace \"" +
                                              observed.job.metadata.namespace_name +
                                              "\"; the pods start as soon as it is there (" + detail + ")"};
   }

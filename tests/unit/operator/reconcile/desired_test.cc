@@ -61,6 +61,24 @@ TEST(DesiredPod, AddsWhatAWorkerNeedsAndKeepsWhatTheUserWrote) {
   EXPECT_EQ(Named(trainer["volumeMounts"], "lockstep-config")["mountPath"], "/etc/lockstep");
 }
 
+TEST(DesiredPod, GivesRemoteDataItsSecretAndAVolumeForCopies) {
+  api::TrainingJob job = JobWorld().observed().job;
+  job.spec.checkpoint = api::CheckpointSpec{.uri = "s3://b", .secret_ref = api::SecretReference{"s3"}};
+  job.spec.training.emplace().data = {.format = api::DataFormat::kTokens, .path = "/d"};
+  EXPECT_EQ(DesiredPod(job, 0)["spec"]["containers"][0]["envFrom"].size(), 1U);
+  job.spec.training->data.path = "s3://data/text";
+  job.spec.training->data.secret_ref = api::SecretReference{"data"};
+  const Json pod = DesiredPod(job, 0);
+  const Json& trainer = pod["spec"]["containers"][0];
+  EXPECT_EQ(trainer["envFrom"], *ParseJson(R"([{"secretRef": {"name": "s3"}},
+                           {"prefix": "LOCKSTEP_DATA_", "secretRef": {"name": "data"}}])"));
+  EXPECT_EQ(Named(trainer["volumeMounts"], "lockstep-data")["mountPath"], "/var/cache/lockstep/data");
+  EXPECT_EQ(Named(pod["spec"]["volumes"], "lockstep-data")["emptyDir"], Json::object());
+  job.spec.training->data.cache = "/mine";
+  EXPECT_EQ(DesiredPod(job, 0)["spec"]["volumes"].size(), pod["spec"]["volumes"].size() - 1)
+      << "the user's own volume";
+}
+
 TEST(DesiredPod, TellsTheSchedulerOfItsPortInTheNetworkOfTheNode) {
   api::TrainingJob job = JobWorld().observed().job;
   EXPECT_EQ(FindJson(DesiredPod(job, 0, {}), {"spec", "hostNetwork"}), nullptr);

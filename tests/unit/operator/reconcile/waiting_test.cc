@@ -47,6 +47,20 @@ TEST(Waiting, NamesTheMissingSecretAndTheFieldThatAsksForIt) {
   EXPECT_EQ(mended.status.state, "Starting");
 }
 
+TEST(Waiting, NamesTheMissingSecretOfTheData) {
+  JobWorld world;
+  world.observed().job.spec.checkpoint =
+      api::CheckpointSpec{.uri = "s3://b", .secret_ref = api::SecretReference{"s3"}};
+  world.observed().job.spec.training.emplace().data.secret_ref = api::SecretReference{"data"};
+  world.SyncObjects().Running(0);
+  Pod& pod = world.Add(1, PodPhase::kPending);
+  pod.node = "node-1";
+  pod.waiting_reason = "CreateContainerConfigError";
+  pod.waiting_message = "secret \"data\" not found";
+  EXPECT_THAT(ConditionOf(MakePlan(world.observed()), condition::kStalled).message,
+              HasSubstr("spec.training.data.secretRef: create the Secret \"data\" in namespace \"team\""));
+}
+
 TEST(Waiting, TellsOfAnImageThatCannotBePulled) {
   JobWorld world;
   world.Running(0);
