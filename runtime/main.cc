@@ -19,6 +19,7 @@
 #include "runtime/common/base/strings.h"
 #include "runtime/common/protocol/environment.h"
 #include "runtime/common/protocol/worker_config.h"
+#include "runtime/data/local_copy.h"
 #include "runtime/train/elastic_loop.h"
 #include "runtime/train/exit_code_of.h"
 #include "runtime/train/stack_writer.h"
@@ -88,6 +89,18 @@ std::unique_ptr<comm::DeviceBackend> OpenGpu(const Settings& settings) {
   return std::move(*device);
 }
 
+// A download may take hours: each sign of it is one of life for the hang detector.
+data::CopyOptions CopyingFor(protocol::ControlLink& link, train::RoundControl& control) {
+  return {.fetch = {.is_stopped = [&control] { return control.stop_requested(); },
+                    .pause = [&control](Milliseconds time) { control.Pause(time); }},
+          .alive = [&link] { link.Send(protocol::PhaseChanged{"load"}); }};
+}
+
+LoopOutcome FailToLoad(const Error& error) {
+  if (error.code == ErrorCode::kCancelled) return {ExitCode::kPreempted, ""};
+  return Fail(train::ExitCodeOf(error), error);
+}
+
 LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::RoundControl& control,
                   const Clock& clock) {
   // As long as the process: connects that were given up may use it still.
@@ -100,8 +113,8 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
         ExitNow(ExitCode::kInfrastructure);
       }};
   link.Send(protocol::PhaseChanged{"load"});
-  const auto datasets = data::OpenDatasets(settings.training);
-  if (!datasets.ok()) return Fail(ExitCode::kUserError, datasets.error());
+  const auto datasets = data::OpenDatasets(settings.training, CopyingFor(link, control));
+  if (!datasets.ok()) return FailToLoad(datasets.error());
   const auto samples = data::TrainingSamples::Make(settings.training, *datasets->train);
   if (!samples.ok()) return Fail(ExitCode::kBadConfiguration, samples.error());
   auto state = train::MakeTrainingState(settings.training,

@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "runtime/common/api/training_spec.h"
+#include "runtime/common/base/file.h"
 #include "runtime/common/base/result.h"
 
 namespace lockstep::data {
+
+struct CopyOptions;  // local_copy.h
 
 struct Batch {
   at::Tensor inputs;   // float32 [n, …sample shape]; of tokens int64 [n, length]
@@ -37,10 +40,14 @@ class Dataset {
 struct Datasets {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> test;
+  Fd in_use;  // of a local copy of remote data; LocalCopy::in_use
 };
 
 // What spec.data names. The error names the field ("spec.training.data.path: …") and what would be right. The
-// seed makes synthetic samples, the model says how long a sequence of tokens is.
-[[nodiscard]] Result<Datasets> OpenDatasets(const api::TrainingSpec& spec);
+// seed makes synthetic samples, the model says how long a sequence of tokens is. Remote data is copied to
+// this machine first, which may take long. The code says whose fault it is, as those of local_copy.h do.
+[[nodiscard]] Result<Datasets> OpenDatasets(const api::TrainingSpec& spec, const CopyOptions& copying);
+[[nodiscard]] Result<Datasets> OpenDatasets(
+    const api::TrainingSpec& spec);  // shows no life, cannot be stopped
 
 }  // namespace lockstep::data

@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of this folder talk to, on ports of the loopback.
+// What the tests of object storage talk to, on ports of the loopback.
 
 #include <optional>
 #include <string>

@@ -1,0 +1,149 @@
+#include "runtime/data/fetch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+
+#include "runtime/common/base/file.h"
+#include "tests/unit/runtime/data/memory_objects.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+TEST(PartsOf, CoversEveryByteOnce) {
+  EXPECT_THAT(PartsOf(0, 4), ElementsAre(Part{0, 0}));
+  EXPECT_THAT(PartsOf(4, 4), ElementsAre(Part{0, 4}));
+  EXPECT_THAT(PartsOf(9, 4), ElementsAre(Part{0, 4}, Part{4, 4}, Part{8, 1}));
+}
+
+TEST(PartsInJournal, StopsWhereACrashCutIt) {
+  EXPECT_THAT(PartsInJournal(""), IsEmpty());
+  EXPECT_THAT(PartsInJournal("8 4\n0 4\n"), ElementsAre(Part{8, 4}, Part{0, 4}));
+  EXPECT_THAT(PartsInJournal("8 4\n12 "), ElementsAre(Part{8, 4}));
+  EXPECT_THAT(PartsInJournal("8 4\n12 4"), ElementsAre(Part{8, 4}));
+  EXPECT_THAT(PartsInJournal("x 4\n"), IsEmpty());
+}
+
+TEST(PauseBeforeRetry, GrowsAndEnds) {
+  EXPECT_EQ(PauseBeforeRetry(1), Milliseconds(500));
+  EXPECT_EQ(PauseBeforeRetry(2), Milliseconds(1000));
+  EXPECT_EQ(PauseBeforeRetry(5), Milliseconds(8000));
+  EXPECT_EQ(PauseBeforeRetry(6), std::nullopt);
+}
+
+std::string Content(std::size_t bytes) {
+  std::string content(bytes, '\0');
+  for (std::size_t i = 0; i < bytes; ++i) content[i] = static_cast<char>(i * 7 + i / 251);
+  return content;
+}
+
+class FetchTest : public ::testing::Test {
+ protected:
+  FetchTest() : folder_(::testing::TempDir() + "fetch-XXXXXX") {
+    LOCKSTEP_CHECK(::mkdtemp(folder_.data()) != nullptr, "no folder");
+    options_.part_bytes = 100;
+    options_.threads = 4;
+    options_.pause = [this](Milliseconds) { ++pauses_; };
+    options_.fetched = [this](int64_t bytes) { fetched_ += bytes; };
+    source_.contents = {{"large", Content(1050)}, {"train/a/1.jpg", Content(100)}, {"empty", ""}};
+  }
+  ~FetchTest() override { std::filesystem::remove_all(folder_); }
+
+  Result<void> FetchWhatIsMissing() {
+    return Fetch(source_, MissingIn(folder_, *source_.List()), folder_, options_);
+  }
+  void ExpectAllThere() {
+    for (const auto& [name, content] : source_.contents)
+      EXPECT_TRUE(*ReadFile(folder_ + "/" + name) == content) << name;
+    EXPECT_THAT(MissingIn(folder_, *source_.List()), IsEmpty());
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_))
+      EXPECT_THAT(entry.path().string(), ::testing::Not(HasSubstr(".part"))) << "left over";
+  }
+
+  std::string folder_;
+  MemoryObjects source_;
+  FetchOptions options_;
+  std::atomic<int> pauses_ = 0;
+  std::atomic<int64_t> fetched_ = 0;
+};
+
+TEST_F(FetchTest, MakesFilesOfTheObjects) {
+  ASSERT_TRUE(FetchWhatIsMissing().ok());
+  ExpectAllThere();
+  EXPECT_EQ(fetched_, 1150);
+  EXPECT_THAT(source_.reads, SizeIs(12)) << "11 parts of the large one, the image; nothing of an empty one";
+  ASSERT_TRUE(FetchWhatIsMissing().ok());
+  EXPECT_THAT(source_.reads, SizeIs(12)) << "what is there is not read again";
+}
+
+TEST_F(FetchTest, TriesAgainAfterACut) {
+  int cuts = 2;
+  source_.on_read = [&](const std::string&, int64_t offset) -> Result<void> {
+    if (offset == 300 && cuts-- > 0) return Error{ErrorCode::kUnavailable, "cut"};
+    return {};
+  };
+  ASSERT_TRUE(FetchWhatIsMissing().ok());
+  ExpectAllThere();
+  EXPECT_EQ(pauses_, 2);
+  EXPECT_THAT(source_.reads, SizeIs(12));
+}
+
+TEST_F(FetchTest, GoesOnWhereABrokenOneStopped) {
+  source_.on_read = [](const std::string&, int64_t offset) -> Result<void> {
+    if (offset == 700) return Error{ErrorCode::kUnavailable, "cut"};
+    return {};
+  };
+  options_.threads = 1;
+  const Result<void> broken = FetchWhatIsMissing();
+  ASSERT_FALSE(broken.ok());
+  EXPECT_EQ(broken.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(pauses_, 5) << "and no more";
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/large"));
+  source_.on_read = nullptr;
+  source_.reads.clear();
+  ASSERT_TRUE(FetchWhatIsMissing().ok());
+  ExpectAllThere();
+  EXPECT_EQ(source_.reads.count({"large", 600}), 0U) << "it was there";
+  EXPECT_EQ(source_.reads.count({"large", 700}), 1U);
+}
+
+TEST_F(FetchTest, BeginsAnewWhereTheJournalIsOfNothing) {
+  ASSERT_TRUE(WriteFile(folder_ + "/large.parts", "0 100\n100 100\n").ok());
+  ASSERT_TRUE(FetchWhatIsMissing().ok());
+  ExpectAllThere();
+}
+
+TEST_F(FetchTest, DoesNotRepeatWhatCannotHelp) {
+  source_.on_read = [](const std::string& name, int64_t) -> Result<void> {
+    return Error{ErrorCode::kForbidden, name + ": access denied"};
+  };
+  const Result<void> denied = FetchWhatIsMissing();
+  ASSERT_FALSE(denied.ok());
+  EXPECT_EQ(denied.error().code, ErrorCode::kForbidden);
+  EXPECT_EQ(pauses_, 0);
+}
+
+TEST_F(FetchTest, EndsSoonWhereItIsStopped) {
+  options_.is_stopped = [this] { return fetched_ > 0; };
+  const Result<void> stopped = FetchWhatIsMissing();
+  ASSERT_FALSE(stopped.ok());
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+}
+
+TEST_F(FetchTest, NamesTheCacheThatCannotBeWritten) {
+  ASSERT_TRUE(WriteFile(folder_ + "/train", "a file where a folder has to be").ok());
+  const Result<void> failed = FetchWhatIsMissing();
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(failed.error().message, HasSubstr("spec.training.data.cache: " + folder_ + "/train/a/1.jpg"));
+}
+
+}  // namespace
+}  // namespace lockstep::data

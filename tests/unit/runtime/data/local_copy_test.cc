@@ -1,0 +1,202 @@
+#include "runtime/data/local_copy.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "tests/unit/runtime/data/memory_objects.h"
+
+namespace lockstep::data {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+namespace fs = std::filesystem;
+
+TEST(IsPlainName, LeadsNowhereElse) {
+  for (const char* name : {"train.csv", "train/cat/1.jpg", "a..b"}) EXPECT_TRUE(IsPlainName(name)) << name;
+  for (const char* name : {"", "/etc/passwd", "train/../../x", "train//x", "train/.", "train/"})
+    EXPECT_FALSE(IsPlainName(name)) << name;
+  EXPECT_FALSE(IsPlainName("train/" + std::string(250, 'x')));
+}
+
+TEST(VersionOf, FollowsFromNamesSizesAndVersions) {
+  const std::vector<RemoteObject> objects = {{"a", 1, "e1"}, {"b", 2, "e2"}};
+  EXPECT_EQ(VersionOf(objects), VersionOf({{"a", 1, "e1"}, {"b", 2, "e2"}}));
+  EXPECT_NE(VersionOf(objects), VersionOf({{"a", 1, "e1"}, {"c", 2, "e2"}}));
+  EXPECT_NE(VersionOf(objects), VersionOf({{"a", 1, "e1"}, {"b", 3, "e2"}}));
+  EXPECT_NE(VersionOf(objects), VersionOf({{"a", 1, "e1"}, {"b", 2, "e3"}}));
+}
+
+class LocalCopyTest : public ::testing::Test {
+ protected:
+  LocalCopyTest() : cache_(::testing::TempDir() + "cache-XXXXXX") {
+    LOCKSTEP_CHECK(::mkdtemp(cache_.data()) != nullptr, "no folder");
+    spec_.format = api::DataFormat::kCsv;
+    spec_.path = "s3://bucket/some/table/";
+    spec_.cache = cache_;
+    source_.contents = {{"train.csv", std::string(1000, 'a')}, {"test.csv", "b"}, {"other", "c"}};
+    options_.fetch.part_bytes = 100;
+    options_.fetch.pause = [](Milliseconds) { std::this_thread::sleep_for(1ms); };
+  }
+  ~LocalCopyTest() override { fs::remove_all(cache_); }
+
+  Result<LocalCopy> Make() { return MakeLocalCopy(spec_, source_, options_); }
+  Error ErrorOf() {
+    const Result<LocalCopy> copy = Make();
+    LOCKSTEP_CHECK(!copy.ok(), "no error");
+    return copy.error();
+  }
+  std::vector<std::string> Versions() {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(cache_ + "/bucket/some"))
+      if (entry.is_directory()) found.push_back(entry.path().string());
+    return found;
+  }
+
+  std::string cache_;
+  api::DataSpec spec_;
+  MemoryObjects source_;
+  CopyOptions options_;
+};
+
+TEST_F(LocalCopyTest, HoldsWhatTheFormatOpens) {
+  const auto copy = Make();
+  ASSERT_TRUE(copy.ok()) << copy.error().ToString();
+  EXPECT_THAT(copy->folder, ::testing::StartsWith(cache_ + "/bucket/some/table@"));
+  EXPECT_TRUE(*ReadFile(copy->folder + "/train.csv") == source_.contents["train.csv"]);
+  EXPECT_TRUE(*ReadFile(copy->folder + "/test.csv") == "b");
+  EXPECT_FALSE(fs::exists(copy->folder + "/other")) << "no format csv asks for it";
+}
+
+TEST_F(LocalCopyTest, TakesTheFirstNameThatIsThere) {
+  spec_.format = api::DataFormat::kTokens;
+  source_.contents = {{"train.txt", "some text"}, {"val.txt", "more"}};
+  const auto copy = Make();
+  ASSERT_TRUE(copy.ok()) << copy.error().ToString();
+  EXPECT_TRUE(fs::exists(copy->folder + "/train.txt"));
+}
+
+TEST_F(LocalCopyTest, OfImagesIsAllThatIsListed) {
+  spec_.format = api::DataFormat::kImageFolder;
+  source_.contents = {{"train/cat/1.jpg", "1"},
+                      {"train/dog/2.jpg", "2"},
+                      {"test/cat/3.jpg", "3"},
+                      {"train/cat/.hidden", "x"},
+                      {"readme.txt", "x"}};
+  const auto copy = Make();
+  ASSERT_TRUE(copy.ok()) << copy.error().ToString();
+  EXPECT_EQ(*ReadFile(copy->folder + "/train/dog/2.jpg"), "2");
+  EXPECT_FALSE(fs::exists(copy->folder + "/readme.txt"));
+  EXPECT_FALSE(fs::exists(copy->folder + "/train/cat/.hidden"));
+  EXPECT_THAT(source_.reads, SizeIs(3));
+}
+
+TEST_F(LocalCopyTest, RefusesNamesThatLeadOutOfTheCache) {
+  spec_.format = api::DataFormat::kImageFolder;
+  source_.contents = {{"train/cat//etc/passwd", "1"}};
+  EXPECT_THAT(ErrorOf().message, HasSubstr("which can be no file; rename it"));
+}
+
+TEST_F(LocalCopyTest, IsFetchedOnceByAllThatShareTheCache) {
+  std::atomic<int> ready = 0;
+  const auto work = [&] {
+    const auto copy = Make();
+    EXPECT_TRUE(copy.ok()) << copy.error().ToString();
+    EXPECT_TRUE(*ReadFile(copy->folder + "/train.csv") == source_.contents["train.csv"]);
+    ++ready;
+  };
+  {
+    std::vector<std::jthread> ranks;
+    for (int i = 0; i < 4; ++i) ranks.emplace_back(work);
+  }
+  EXPECT_EQ(ready, 4);
+  EXPECT_THAT(source_.reads, SizeIs(11)) << "10 parts and a small object";
+}
+
+TEST_F(LocalCopyTest, ShowsLifeWhileItArrives) {
+  std::atomic<int> signs = 0;
+  options_.alive = [&] { ++signs; };
+  ASSERT_TRUE(Make().ok());
+  EXPECT_GE(signs, 1);
+}
+
+TEST_F(LocalCopyTest, GivesAHolderUpThatMakesNoProgress) {
+  const std::string folder = Make()->folder;
+  fs::remove(folder + "/train.csv");
+  const Fd holder(::open((folder + ".lock").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::flock(holder.get(), LOCK_EX), 0);
+  options_.longest_silence = Seconds(0.02);
+  const Error error = ErrorOf();
+  EXPECT_EQ(error.code, ErrorCode::kUnavailable);
+  EXPECT_THAT(error.message, HasSubstr("another process fetches it"));
+  EXPECT_THAT(error.message, HasSubstr(folder + ".lock"));
+}
+
+TEST_F(LocalCopyTest, RefusesAnObjectThatChangesMeanwhile) {
+  source_.on_read = [&](const std::string&, int64_t offset) -> Result<void> {
+    if (offset == 500) source_.contents["train.csv"][3] = 'X';  // of the same size
+    return {};
+  };
+  const Error error = ErrorOf();
+  EXPECT_EQ(error.code, ErrorCode::kConflict);
+  EXPECT_THAT(error.message, HasSubstr("s3://bucket/some/table/train.csv has changed while it was fetched"));
+  EXPECT_THAT(Versions(), IsEmpty()) << "parts of both are of no use";
+  source_.on_read = nullptr;
+  EXPECT_TRUE(Make().ok());
+}
+
+TEST_F(LocalCopyTest, RefusesAnObjectThatBecomesShorter) {
+  source_.on_read = [&](const std::string&, int64_t) -> Result<void> {
+    source_.contents["train.csv"].resize(50);
+    return {};
+  };
+  EXPECT_THAT(ErrorOf().message, HasSubstr("has changed while it was fetched"));
+}
+
+TEST_F(LocalCopyTest, RemovesOlderVersionsThatNobodyUses) {
+  const std::string first = Make()->folder;  // and let go again
+  source_.contents["train.csv"] = "second";
+  const auto second = Make();
+  ASSERT_TRUE(second.ok());
+  EXPECT_THAT(Versions(), ElementsAre(second->folder));
+  source_.contents["train.csv"] = "third";
+  const auto third = Make();
+  EXPECT_THAT(Versions(), ::testing::UnorderedElementsAre(second->folder, third->folder)) << "one is in use";
+  EXPECT_EQ(*ReadFile(second->folder + "/train.csv"), "second");
+}
+
+TEST_F(LocalCopyTest, NamesWhatTheStoreLacks) {
+  source_.contents.erase("test.csv");
+  const Error error = ErrorOf();
+  EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(
+      error.message,
+      HasSubstr("spec.training.data.path: s3://bucket/some/table/ has no test.csv; format csv needs it"));
+}
+
+TEST_F(LocalCopyTest, SaysHowMuchRoomTheCacheLacks) {
+  source_.listed_bytes["train.csv"] = int64_t{1} << 60;
+  const Error error = ErrorOf();
+  EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.message, HasSubstr("spec.training.data.cache: s3://bucket/some/table/ needs"));
+  EXPECT_THAT(error.message, HasSubstr("give it a larger volume"));
+  EXPECT_THAT(source_.reads, IsEmpty());
+}
+
+TEST_F(LocalCopyTest, NamesACacheThatCannotBeMade) {
+  spec_.cache = "/dev/null/cache";
+  EXPECT_THAT(ErrorOf().message, HasSubstr("spec.training.data.cache: /dev/null/cache"));
+}
+
+}  // namespace
+}  // namespace lockstep::data

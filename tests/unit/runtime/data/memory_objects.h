@@ -1,0 +1,60 @@
+#pragma once
+// A remote store in memory: counts what is read, and fails or changes as a test says.
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/common/base/strings.h"
+#include "runtime/data/remote_objects.h"
+
+namespace lockstep::data {
+
+class MemoryObjects final : public RemoteObjects {
+ public:
+  std::map<std::string, std::string> contents;
+  // Before each read; an error is its answer. Called under the lock.
+  std::function<Result<void>(const std::string& name, int64_t offset)> on_read;
+  // (name, offset) of those that were answered.
+  std::multiset<std::pair<std::string, int64_t>> reads;
+  std::map<std::string, int64_t> listed_bytes;  // what the store says, where that is not the truth
+
+  Result<RemoteObject> Find(const std::string& name) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = contents.find(name);
+    if (found == contents.end()) return Error{ErrorCode::kNotFound, name + ": not found"};
+    return Describe(name, found->second);
+  }
+  Result<std::vector<RemoteObject>> List() override {
+    const std::lock_guard lock(mutex_);
+    std::vector<RemoteObject> objects;
+    for (const auto& [name, content] : contents) objects.push_back(Describe(name, content));
+    return objects;
+  }
+  Result<void> Read(const std::string& name, int64_t offset, std::span<char> target) override {
+    const std::lock_guard lock(mutex_);
+    if (on_read) LOCKSTEP_TRY(on_read(name, offset));
+    const std::string& content = contents[name];
+    for (std::size_t i = 0; i < target.size(); ++i) {  // as S3: what is not there is not noticed
+      const std::size_t at = static_cast<std::size_t>(offset) + i;
+      target[i] = at < content.size() ? content[at] : '?';
+    }
+    reads.emplace(name, offset);
+    return {};
+  }
+
+ private:
+  RemoteObject Describe(const std::string& name, const std::string& content) {
+    const auto listed = listed_bytes.find(name);
+    const auto bytes = static_cast<int64_t>(content.size());
+    return {name, listed == listed_bytes.end() ? bytes : listed->second, StableHash(content)};
+  }
+
+  std::mutex mutex_;
+};
+
+}  // namespace lockstep::data
