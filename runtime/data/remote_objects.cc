@@ -46,9 +46,11 @@ class S3Objects final : public RemoteObjects {
 
 Result<std::unique_ptr<RemoteObjects>> OpenRemoteObjects(const api::DataSpec& spec) {
   // A Secret of its own arrives under names of its own; else the variables are those of the checkpoints.
-  const storage::S3Use use{.field = "spec.training.data.path",
-                           .secret_field = "spec.training.data.secretRef",
-                           .variable_prefix = spec.secret_ref ? api::kDataVariablePrefix : ""};
+  const std::string own_secret = "spec.training.data.secretRef";
+  const storage::S3Use use{
+      .field = "spec.training.data.path",
+      .secret_field = spec.secret_ref ? own_secret : own_secret + " or spec.checkpoint.secretRef",
+      .variable_prefix = spec.secret_ref ? api::kDataVariablePrefix : ""};
   const std::string path = api::RemotePath(spec);
   LOCKSTEP_TRY(const storage::S3Settings settings, storage::S3SettingsFromEnvironment(use, path));
   LOCKSTEP_TRY(S3Client client, S3Client::Make(settings, kOneTry));

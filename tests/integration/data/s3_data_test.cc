@@ -167,7 +167,8 @@ TEST_F(S3DataTest, NamesTheSecretWhereItIsWrong) {
   EXPECT_THAT(error.message, HasSubstr("spec.training.data.path: s3://bucket/"));
   EXPECT_THAT(error.message, HasSubstr("Secret named by spec.training.data.secretRef"));
   SetCredentials("", "", "", server_->url());
-  EXPECT_THAT(ErrorOf().message, HasSubstr("spec.training.data.secretRef: s3://bucket/"));
+  EXPECT_THAT(ErrorOf().message,
+              HasSubstr("spec.training.data.secretRef or spec.checkpoint.secretRef: s3://bucket/"));
 }
 
 TEST_F(S3DataTest, NamesTheRegionWhereItIsWrong) {
