@@ -157,9 +157,16 @@ struct ScheduleSpec {
   double power = 1.0;
 };
 
+// DiLoCo's outer step: Nesterov's, with the change over a window for a gradient.
+struct OuterSpec {
+  double learning_rate = 0.7;
+  double momentum = 0.9;
+};
+
 struct SyncSpec {
-  int64_t every_steps = 1;  // localsgd: steps between two averages
-  int64_t staleness = 1;    // async: steps between a gradient and its use
+  int64_t every_steps = 1;         // localsgd: steps between two averages
+  std::optional<OuterSpec> outer;  // localsgd; absent: the average itself
+  int64_t staleness = 1;           // async: steps between a gradient and its use
   Compression compression = Compression::kNone;
 };
 

@@ -133,8 +133,15 @@ void Describe(A& fields, Of<A, ScheduleSpec>& spec) {
 }
 
 template <typename A>
+void Describe(A& fields, Of<A, OuterSpec>& spec) {
+  fields.Field("learningRate", spec.learning_rate, {.above = 0, .max = 10});
+  fields.Field("momentum", spec.momentum, {.min = 0, .max = 0.9999});
+}
+
+template <typename A>
 void Describe(A& fields, Of<A, SyncSpec>& spec) {
   fields.Field("everySteps", spec.every_steps, {.min = 1, .max = 1e6});
+  fields.Field("outer", spec.outer);
   fields.Field("staleness", spec.staleness, {.min = 1, .max = 64});
   fields.Field("compression", spec.compression);
 }

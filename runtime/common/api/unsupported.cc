@@ -45,11 +45,11 @@ void CheckData(const DataSpec& data, Fields& fields) {
 
 void CheckMethod(const TrainingSpec& training, Fields& fields) {
   const std::string path = "spec.training.";
-  RefuseEnum(fields, training.strategy != Strategy::kDdp, path + "strategy", training.strategy, "ddp");
+  const bool is_built = training.strategy == Strategy::kDdp || training.strategy == Strategy::kLocalsgd;
+  RefuseEnum(fields, !is_built, path + "strategy", training.strategy, "ddp or localsgd");
   const Compression compression = training.sync.compression;
   RefuseEnum(fields, compression == Compression::kPowersgd || compression == Compression::kTopk,
              path + "sync.compression", compression, "none, bf16 or fp16");
-  RefuseChange(fields, path + "sync.everySteps", training.sync.every_steps, int64_t{1});
   RefuseChange(fields, path + "sync.staleness", training.sync.staleness, int64_t{1});
   RefuseChange(fields, path + "pipeline.stages", training.pipeline.stages, PipelineSpec{}.stages);
 }

@@ -253,6 +253,25 @@ void CheckSchedule(const TrainingSpec& training, const std::string& path, Violat
   }
 }
 
+// How often ranks meet, and what does not go with meeting rarely.
+void CheckSync(const TrainingSpec& training, const std::string& path, Violations& violations) {
+  const SyncSpec& sync = training.sync;
+  if (training.strategy != Strategy::kLocalsgd) {
+    if (sync.every_steps != 1)
+      Add(violations, path + ".sync.everySteps", "applies only where strategy is localsgd");
+    if (sync.outer) Add(violations, path + ".sync.outer", "applies only where strategy is localsgd");
+    return;
+  }
+  if (sync.compression != Compression::kNone) {
+    Add(violations, path + ".sync.compression",
+        "must be none where strategy is localsgd: it sends no gradients");
+  }
+  if (training.determinism == Determinism::kWorld) {
+    Add(violations, path + ".determinism",
+        "must be none where strategy is localsgd: what a rank learns alone depends on how many there are");
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> ValidateTraining(const TrainingSpec& training, const std::string& path) {
@@ -279,6 +298,7 @@ std::vector<std::string> ValidateTraining(const TrainingSpec& training, const st
   CheckData(training.data, path + ".data", violations);
   CheckOptimizer(training.optimizer, path + ".optimizer", violations);
   CheckSchedule(training, path, violations);
+  CheckSync(training, path, violations);
   return violations;
 }
 

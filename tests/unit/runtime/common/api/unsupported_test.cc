@@ -42,7 +42,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Zero1", "/spec/training/strategy", "\"zero1\"", "spec.training.strategy"},
         Case{"Compression", "/spec/training/sync", R"({"compression": "topk"})",
              "spec.training.sync.compression"},
-        Case{"SyncEvery", "/spec/training/sync", R"({"everySteps": 8})", "spec.training.sync.everySteps"},
         Case{"Staleness", "/spec/training/sync", R"({"staleness": 2})", "spec.training.sync.staleness"},
         Case{"Stages", "/spec/training/pipeline", R"({"stages": 4})", "spec.training.pipeline.stages"},
         Case{"Gpu", "/spec/nprocPerNode", "\"gpu\"", "spec.nprocPerNode"},
@@ -54,8 +53,9 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<Case>& test_case) { return test_case.param.name; });
 
 TEST(FindUnsupported, SaysWhatWorksNow) {
-  EXPECT_THAT(Refused(With(ValidJob(), "/spec/training/strategy", "\"zero1\"")),
-              testing::ElementsAre("spec.training.strategy: zero1 is not implemented yet; use ddp"));
+  EXPECT_THAT(
+      Refused(With(ValidJob(), "/spec/training/strategy", "\"zero1\"")),
+      testing::ElementsAre("spec.training.strategy: zero1 is not implemented yet; use ddp or localsgd"));
 }
 
 TEST(FindUnsupported, PassesWhatIsBuilt) {
@@ -109,6 +109,11 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
       Refused(With(ValidJob(), "/spec/training/data",
                    R"({"format": "idx", "path": "s3://b/d", "secretRef": {"name": "s"}, "cache": "/c"})")),
       testing::ElementsAre());
+  EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
+  json = With(
+      With(With(json, "/spec/training/strategy", "\"localsgd\""), "/spec/training/determinism", "\"none\""),
+      "/spec/training/sync", R"({"everySteps": 8, "outer": {"learningRate": 0.7, "momentum": 0.9}})");
+  EXPECT_THAT(Refused(json), testing::ElementsAre());
   EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
   for (const char* uri : {"/m.pt", "file:///m.pt", "models/m.pt"}) {
     const std::string model =
