@@ -51,6 +51,7 @@ void HangDetector::ProcessStarted(SteadyTime now) { BeginPhase("init", now); }
 
 void HangDetector::Assigned(SteadyTime now) {
   first_step_ = true;
+  committed_at_.reset();
   BeginPhase("sync", now);
 }
 
@@ -73,8 +74,9 @@ void HangDetector::OnPhase(const std::string& phase, SteadyTime now) {
 }
 
 void HangDetector::OnProgress(const protocol::Progress& progress, SteadyTime now) {
+  const int64_t reached = progress.step + progress.steps_under_way;
   if (phase_ == "train") {
-    const int64_t steps = progress.step - last_step_;
+    const int64_t steps = reached - last_step_;
     // Messages are rare: one may stand for many steps.
     if (!first_step_ && steps > 0) {
       step_times_.Add(Seconds(now - since_).count() / static_cast<double>(steps));
@@ -82,8 +84,17 @@ void HangDetector::OnProgress(const protocol::Progress& progress, SteadyTime now
     }
     first_step_ = false;
   }
-  last_step_ = progress.step;
+  last_step_ = reached;
+  LearnWindow(progress.step, now);
   SignOfLife(now);
+}
+
+// From one message to the next that tells of steps that count.
+void HangDetector::LearnWindow(int64_t step, SteadyTime now) {
+  if (committed_at_.has_value() && step <= committed_step_) return;
+  if (committed_at_.has_value()) window_times_.Add(Seconds(now - *committed_at_).count());
+  committed_at_ = now;
+  committed_step_ = step;
 }
 
 void HangDetector::BeginPhase(const std::string& phase, SteadyTime now) {
@@ -104,6 +115,7 @@ std::optional<double> HangDetector::Bound() const {
     if (config_.step_timeout_seconds > 0) return config_.step_timeout_seconds;
     return Learned(known_steps_ < kEnoughSteps ? std::nullopt : step_times_.Median());
   }
+  if (phase_ == "average") return Learned(window_times_.Median());
   const auto known = phase_times_.find(phase_);
   return Learned(known == phase_times_.end() ? std::nullopt : known->second.Median());
 }

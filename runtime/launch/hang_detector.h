@@ -5,6 +5,8 @@
 //   init, load, sync, save, first step of a round    healthPolicy.firstStepTimeoutSeconds
 //   train                                            stepTimeoutSeconds; where absent, learned
 //   evaluate, snapshot                               learned; the first time firstStepTimeoutSeconds
+//   average                                          the same, from the times of whole windows: it ends when
+//                                                    the slowest rank has ended its own
 //   waiting for a place in a round                   none: rendezvous.joinTimeoutSeconds bounds that
 //   program (one of the user's own runs)             none: it tells of no steps
 //
@@ -68,6 +70,7 @@ class HangDetector {
  private:
   void OnPhase(const std::string& phase, SteadyTime now);
   void OnProgress(const protocol::Progress& progress, SteadyTime now);
+  void LearnWindow(int64_t step, SteadyTime now);
   void BeginPhase(const std::string& phase, SteadyTime now);
   void SignOfLife(SteadyTime now);
   void ForgiveOwnPause(SteadyTime now);
@@ -78,10 +81,13 @@ class HangDetector {
   protocol::HealthConfig config_;
   std::string phase_;  // empty: waits for a place in a round
   bool first_step_ = true;
-  int64_t last_step_ = 0;
-  SteadyTime since_{};  // last sign of life of the training thread
+  int64_t last_step_ = 0;                   // with those of the window under way
+  int64_t committed_step_ = 0;              // without them
+  std::optional<SteadyTime> committed_at_;  // in this round
+  SteadyTime since_{};                      // last sign of life of the training thread
   TypicalTime step_times_;
   int64_t known_steps_ = 0;  // that step_times_ stands for
+  TypicalTime window_times_;
   std::map<std::string, TypicalTime> phase_times_;
   std::optional<SteadyTime> asked_;  // newest question in this silence
   std::optional<protocol::Pong> answer_;

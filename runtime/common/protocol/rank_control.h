@@ -32,10 +32,11 @@ struct Ready {
 // Cumulative since the process started (so a dropped message loses nothing), sent at most every 100 ms.
 struct Progress {
   int64_t round = 0;
-  int64_t step = 0;  // completed optimizer steps
+  int64_t step = 0;             // completed optimizer steps
+  int64_t steps_under_way = 0;  // taken since, of a window of localsgd: they count at its end
   int64_t total_steps = 0;
   double epoch = 0;  // fraction included
-  double loss = 0;   // mean over the global batch of the last step
+  double loss = 0;   // mean over the global batch of the last step; of localsgd over those of a window
   double learning_rate = 0;
   double gradient_norm = 0;
   double samples_per_second = 0;     // whole world, smoothed
@@ -51,7 +52,8 @@ struct Progress {
 [[nodiscard]] double ComputeSeconds(const std::map<std::string, double>& phase_seconds);
 
 struct PhaseChanged {
-  std::string phase;  // init, load, sync, train, evaluate, snapshot (of a checkpoint), save (the last one)
+  // init, load, sync, train, average (of localsgd), evaluate, snapshot (of a checkpoint), save (the last one)
+  std::string phase;
 };
 
 // The round can no longer be used: a collective failed, or this rank did.
@@ -157,6 +159,7 @@ template <class V>
 void Visit(Progress& m, V& v) {
   v("round", m.round);
   v("step", m.step);
+  v("stepsUnderWay", m.steps_under_way);
   v("totalSteps", m.total_steps);
   v("epoch", m.epoch);
   v("loss", m.loss);

@@ -237,6 +237,7 @@ void JobEntry::TakeHeldStep(int64_t step) {
   const auto ended = unrecovered_.find(ending->round);
   if (ended == unrecovered_.end()) return;
   view_.progress.step = step;
+  view_.progress.steps_under_way = 0;
   view_.best_step = std::max(view_.best_step, step);
   view_.last_progress_time = ended->second.wall;
 }
@@ -252,6 +253,8 @@ void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
     view_.best_step = std::max(view_.best_step, progress.step);
     view_.last_progress_time = now.wall;
     has_news_ = has_news_ || (was_behind && progress.step >= view_.best_step);
+  } else if (progress.round == view_.progress.round && progress.step == view_.progress.step) {
+    view_.progress.steps_under_way = std::max(view_.progress.steps_under_way, progress.steps_under_way);
   }
   if (!heartbeat.checkpoint.uri.empty() && heartbeat.checkpoint.step >= view_.checkpoint.step &&
       heartbeat.checkpoint.uri != view_.checkpoint.uri) {
@@ -290,8 +293,10 @@ void JobEntry::RecordRecovery(const protocol::Progress& progress, Moment now) {
   }
   unrecovered_.clear();
   const bool tells_steps = view_.progress.step > 0 || progress.step > 0;
-  view_.changes.back().lost_steps =
-      tells_steps ? std::max<int64_t>(0, view_.progress.step - progress.step + 1) : 0;
+  // What a window had taken when it broke is lost with it.
+  const int64_t reached = view_.progress.step + view_.progress.steps_under_way;
+  const int64_t first = progress.step + progress.steps_under_way;
+  view_.changes.back().lost_steps = tells_steps ? std::max<int64_t>(0, reached - first + 1) : 0;
 }
 
 }  // namespace lockstep::rendezvous

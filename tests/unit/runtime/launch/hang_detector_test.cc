@@ -187,6 +187,35 @@ TEST_F(HangDetectorTest, CheckpointsAndEvaluationsDoNotTeachStepTimes) {
   EXPECT_NEAR(Pass(100s).bound_seconds, 20, 0.1);
 }
 
+// 200 steps of 100 ms, then what the rank waits for the others.
+TEST_F(HangDetectorTest, AWindowOfStepsIsMeasuredByItsSteps) {
+  detector_.Assigned(now_);
+  Phase("train");
+  for (int64_t taken = 1; taken <= 200; ++taken) {
+    ASSERT_FALSE(Hangs(100ms));
+    Say(protocol::Progress{.round = 1, .steps_under_way = taken});
+  }
+  EXPECT_NEAR(Pass(100s).bound_seconds, 10, 0.1);
+}
+
+TEST_F(HangDetectorTest, AnAverageIsMeasuredByWindows) {
+  detector_.Assigned(now_);
+  Phase("train");
+  for (int64_t window = 0; window < 3; ++window) {
+    for (int64_t taken = 1; taken <= 200; ++taken) {
+      ASSERT_FALSE(Hangs(100ms));
+      Say(protocol::Progress{.round = 1, .step = 200 * window, .steps_under_way = taken});
+    }
+    Phase("average");
+    const protocol::Pong waits{.waits_for_peers = true};
+    ASSERT_EQ(Pass(180s, waits).kind, Kind::kNothing) << "a slower rank may take nine times as long";
+    Phase("train");
+    Say(protocol::Progress{.round = 1, .step = 200 * (window + 1)});
+  }
+  Phase("average");
+  EXPECT_NEAR(Pass(10000s).bound_seconds, 2000, 1);
+}
+
 TEST_F(HangDetectorTest, TheLastSaveHasTheLongBound) {
   Train(20, 100ms);
   Phase("save");
