@@ -8,12 +8,14 @@
 #include "runtime/train/broken_rounds.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/exit_code_of.h"
+#include "runtime/train/local_sgd.h"
 #include "runtime/train/progress.h"
 #include "runtime/train/saves.h"
 #include "runtime/train/speed.h"
 #include "runtime/train/step.h"
 #include "runtime/train/strategy_choice.h"
 #include "runtime/train/sync.h"
+#include "runtime/train/windows.h"
 
 namespace lockstep::train {
 namespace {
@@ -38,7 +40,8 @@ enum class RoundEnd {
 
 struct RoundOutcome {
   RoundEnd end = RoundEnd::kLeft;
-  Error error{};  // of kBroken and kFailed
+  Error error{};             // of kBroken and kFailed
+  int64_t failed_step = -1;  // as in protocol::Failed
 };
 
 // What exists for one round only, dropped after the rank has said Ready for the next: dropping takes
@@ -62,12 +65,16 @@ class ElasticLoop {
         state_(inputs.state),
         plan_(inputs.samples.plan()),
         total_steps_(TotalSteps(inputs.training, plan_)),
+        windows_(inputs.training,
+                 inputs.checkpointer == nullptr ? std::nullopt : inputs.checkpoint.interval_steps,
+                 plan_.steps_per_epoch(), total_steps_),
         phases_(inputs.clock),
         ledger_(inputs.ledger_folder, inputs.process_name, inputs.clock),
         progress_(inputs.link, phases_, inputs.clock, total_steps_, plan_.steps_per_epoch()),
         saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_,
                 progress_.history()}),
-        runner_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}) {}
+        runner_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}),
+        local_sgd_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}, runner_) {}
 
   LoopOutcome Run() {
     while (true) {
@@ -103,7 +110,7 @@ class ElasticLoop {
         saves_.Drain(GraceForSave());
         return LoopOutcome{ExitCode::kPreempted, ""};
       case RoundEnd::kFailed:
-        return LoopOutcome{ExitCodeOf(outcome.error), outcome.error.message, FailedStep(outcome.error)};
+        return LoopOutcome{ExitCodeOf(outcome.error), outcome.error.message, outcome.failed_step};
     }
     return std::nullopt;
   }
@@ -166,13 +173,14 @@ class ElasticLoop {
       LOCKSTEP_TRY(speeds, SpeedsOfRanks(*round_.communicator, speed_.Measure()));
       // The same steps in every round, so that all ranks come here together.
       const int64_t interval = std::min(kStepsOfAShare, plan_.steps_per_epoch());
-      shares_until_ = std::min(total_steps_, state_.step + interval - state_.step % interval);
+      const int64_t due = std::min(total_steps_, state_.step + interval - state_.step % interval);
+      shares_until_ = windows_.EndAfter(due - 1);
     }
     runner_.SetShares(assignment.rank, std::move(speeds), shares_until_);
     return {};
   }
 
-  // The next thing to do in the round: an evaluation that is due, the end, or a step.
+  // The next thing to do in the round: an evaluation that is due, the end, or a step (of localsgd: a window).
   Result<std::optional<RoundEnd>> Advance() {
     if (EvaluationIsDue()) return RunEvaluation();
     if (state_.step >= total_steps_ || StopsEarly()) return Finish();
@@ -180,19 +188,45 @@ class ElasticLoop {
     return RunStep();
   }
 
-  Result<std::optional<RoundEnd>> RunStep() {
+  [[nodiscard]] Wishes CurrentWishes(int64_t end) const {
     const bool is_first = round_.assignment.rank == 0;
-    const Wishes wishes{.yield = in_.control.yield_requested(),
-                        .stop = in_.control.stop_requested(),
-                        // The end has a save of its own.
-                        .save = is_first && state_.step + 1 < total_steps_ && saves_.IsDue(state_.step + 1)};
-    attempting_ = true;
+    return {.yield = in_.control.yield_requested(),
+            .stop = in_.control.stop_requested(),
+            // The end has a save of its own.
+            .save = is_first && end < total_steps_ && saves_.IsDue(end)};
+  }
+
+  Result<StepReport> RunWindow(int64_t end, Wishes& wishes) {
+    const int64_t steps = end - state_.step;
+    const WindowCalls calls{.wishes =
+                                [&] {
+                                  wishes = CurrentWishes(end);
+                                  return wishes;
+                                },
+                            .taken =
+                                [&](int64_t taken) {
+                                  attempting_ = std::min(taken + 1, steps);
+                                  progress_.UnderWay(taken);
+                                  if (taken == steps) progress_.Phase("average");
+                                }};
+    LOCKSTEP_TRY(StepReport report,
+                 local_sgd_.Run(*round_.communicator, *round_.strategy, end, calls, round_.aborted));
+    progress_.Phase("train");
+    return report;
+  }
+
+  Result<std::optional<RoundEnd>> RunStep() {
+    const int64_t end = windows_.EndAfter(state_.step);
+    Wishes wishes = CurrentWishes(end);
+    attempting_ = 1;
+    const bool is_local = in_.training.strategy == api::Strategy::kLocalsgd;
     LOCKSTEP_TRY(const StepReport report,
-                 runner_.Run(*round_.communicator, *round_.strategy, wishes, round_.aborted));
-    attempting_ = false;
+                 is_local ? RunWindow(end, wishes)
+                          : runner_.Run(*round_.communicator, *round_.strategy, wishes, round_.aborted));
+    attempting_ = 0;
     broken_rounds_.MadeStep();
     progress_.Committed(state_.step, report);
-    speed_.Committed(report.local_count);
+    speed_.Committed(report.steps, report.local_count);
     if (!report.applied) {
       log::Warning("step skipped: not finite",
                    {{"step", state_.step - 1}, {"loss", report.loss}, {"where", report.not_finite}});
@@ -279,38 +313,42 @@ class ElasticLoop {
   // After an error in a round. The own communicator goes down at once, so that no peer waits for this rank.
   RoundOutcome Leave(const Error& error) {
     if (round_.communicator != nullptr) round_.communicator->Abort();
-    if (std::exchange(attempting_, false)) progress_.Repeating();
+    // The step that this rank was in.
+    const int64_t step = std::max<int64_t>(0, state_.step + std::max<int64_t>(0, attempting_ - 1));
+    progress_.Repeating(std::exchange(attempting_, 0));
     const bool told = round_.aborted.stop_requested();
     if (error.code == ErrorCode::kCancelled || (told && error.code == ErrorCode::kAborted))
       return {RoundEnd::kLeft};
     const bool repairable = error.code == ErrorCode::kAborted || error.code == ErrorCode::kInternal;
-    if (!repairable) return {RoundEnd::kFailed, error};
-    in_.link.Send(protocol::Broken{round_.assignment.round, error.message, FailedStep(error)});
-    return {RoundEnd::kBroken, error};
+    const int64_t failed_step = IsOwn(error) ? step : -1;
+    if (!repairable) return {RoundEnd::kFailed, error, failed_step};
+    in_.link.Send(protocol::Broken{round_.assignment.round, error.message, failed_step});
+    return {RoundEnd::kBroken, error, failed_step};
   }
 
-  // Of what this rank's own work met, no peer's and no machine's: if it comes again, the training is at
-  // fault.
-  [[nodiscard]] int64_t FailedStep(const Error& error) const {
-    const bool own = error.code == ErrorCode::kInternal || error.code == ErrorCode::kDeviceFault;
-    return own ? std::max<int64_t>(0, state_.step) : -1;
+  // What this rank's own work met, no peer's and no machine's: if it comes again at that step, the training
+  // is at fault.
+  static bool IsOwn(const Error& error) {
+    return error.code == ErrorCode::kInternal || error.code == ErrorCode::kDeviceFault;
   }
 
   const LoopInputs& in_;
   TrainingState& state_;
   const data::SamplePlan& plan_;
   const int64_t total_steps_;
+  const Windows windows_;
   PhaseClock phases_;
   SampleLedger ledger_;
   ProgressReporter progress_;
   Saves saves_;
   StepRunner runner_;
+  LocalSgd local_sgd_;
   SpeedMeter speed_{phases_};
   int64_t shares_until_ = 0;  // step
   Round round_;
   LastPlace last_place_;
   BrokenRounds broken_rounds_;
-  bool attempting_ = false;  // a step was begun and not committed
+  int64_t attempting_ = 0;  // steps that were begun and not committed
 };
 
 }  // namespace

@@ -24,6 +24,17 @@ double LossScale::factor() const {
   return state_.empty() ? 1 : state_.front().tensor.const_data_ptr<double>()[0];
 }
 
+int64_t LossScale::good_steps() const {
+  return state_.empty() ? 0 : static_cast<int64_t>(state_.front().tensor.const_data_ptr<double>()[1]);
+}
+
+void LossScale::Set(double factor, int64_t good_steps) {
+  if (state_.empty()) return;
+  auto* values = state_.front().tensor.data_ptr<double>();
+  values[0] = factor;
+  values[1] = static_cast<double>(good_steps);
+}
+
 void LossScale::StepDone(bool was_finite) {
   if (state_.empty()) return;
   auto* values = state_.front().tensor.data_ptr<double>();

@@ -3,7 +3,8 @@
 // below 6e-8 are zero in fp16, so the loss is multiplied before the backward pass and the gradients are
 // divided after it. A step in which that overflows is skipped, and the factor halved; after 2000 good steps
 // in a row it is doubled (the numbers of PyTorch's GradScaler). All ranks see the same gradients, so all have
-// the same factor; it is state, which joining ranks and checkpoints get. Step thread.
+// the same factor (with localsgd, after a window: the lowest of them); it is state, which joining ranks and
+// checkpoints get. Step thread.
 
 #include <cstdint>
 #include <vector>
@@ -24,6 +25,9 @@ class LossScale {
   // A step that was not finite may be its fault.
   [[nodiscard]] bool CanShrink() const { return factor() > 1; }
   void StepDone(bool was_finite);
+  [[nodiscard]] int64_t good_steps() const;
+  // Without an effect for other precisions.
+  void Set(double factor, int64_t good_steps);
   // One tensor: factor, good steps in a row.
   [[nodiscard]] const std::vector<NamedTensor>& state() const { return state_; }
 

@@ -29,6 +29,7 @@ void ProgressReporter::EnterRound(const protocol::RankAssignment& assignment, in
   rank_ = assignment.rank;
   world_ = assignment.world;
   progress_.step = step;
+  progress_.steps_under_way = 0;
   progress_.epoch = static_cast<double>(step) / steps_per_epoch_;
   first_of_round_ = true;
   last_commit_ = clock_.Steady();
@@ -52,12 +53,13 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
   const double weight = progress_.samples_per_second == 0 ? 1 : 1 - std::exp(-seconds / kSmoothingSeconds);
   progress_.samples_per_second += weight * (rate - progress_.samples_per_second);
   progress_.step = step;
+  progress_.steps_under_way = 0;
   progress_.epoch = static_cast<double>(step) / steps_per_epoch_;
   progress_.loss = report.loss;
   progress_.learning_rate = report.learning_rate;
   progress_.gradient_norm = report.gradient_norm;
-  progress_.steps_total += 1;
-  if (!report.applied) ++progress_.skipped_steps_total;
+  progress_.steps_total += report.steps;
+  progress_.skipped_steps_total += report.skipped;
   progress_.samples_total += report.local_count;
   HistoryRecord record = RecordOf(HistoryKind::kStep);
   record.loss = report.loss;
@@ -98,10 +100,20 @@ HistoryRecord ProgressReporter::RecordOf(HistoryKind kind) const {
           .epoch = progress_.epoch};
 }
 
+// With the phases of the newest commit: who compares ranks divides them by the steps that count.
+void ProgressReporter::UnderWay(int64_t steps) {
+  progress_.steps_under_way = steps;
+  if (first_of_round_ || clock_.Steady() - last_sent_ >= kInterval) Send();
+}
+
 void ProgressReporter::SendNow() {
+  progress_.phase_seconds = phases_.seconds();
+  Send();
+}
+
+void ProgressReporter::Send() {
   first_of_round_ = false;
   last_sent_ = clock_.Steady();
-  progress_.phase_seconds = phases_.seconds();
   link_.Send(progress_);
 }
 

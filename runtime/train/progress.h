@@ -24,13 +24,16 @@ class ProgressReporter {
   void Committed(int64_t step, const StepReport& report);
   // Of the newest step.
   void Evaluated(double loss, double accuracy);
-  void Repeating() { ++progress_.repeated_steps_total; }
+  // Steps of the window that have been taken since and do not count yet: a sign of life.
+  void UnderWay(int64_t steps);
+  void Repeating(int64_t steps) { progress_.repeated_steps_total += steps; }
   void Phase(const std::string& phase) { link_.Send(protocol::PhaseChanged{phase}); }
   void SendNow();
   // Of what this process took part in.
   [[nodiscard]] const std::vector<protocol::HistoryRecord>& history() const { return history_; }
 
  private:
+  void Send();
   [[nodiscard]] protocol::HistoryRecord RecordOf(protocol::HistoryKind kind) const;
   void LogStep();
 

@@ -13,8 +13,8 @@ constexpr int64_t kEnoughSteps = 10;
 
 }  // namespace
 
-void SpeedMeter::Committed(int64_t samples) {
-  ++steps_;
+void SpeedMeter::Committed(int64_t steps, int64_t samples) {
+  steps_ += steps;
   samples_ += samples;
 }
 

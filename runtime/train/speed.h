@@ -14,7 +14,7 @@ class SpeedMeter {
  public:
   explicit SpeedMeter(const PhaseClock& phases) : phases_(phases) {}
 
-  void Committed(int64_t samples);
+  void Committed(int64_t steps, int64_t samples);
   // Samples in 1000 s, over the steps since it was last measured; over the ones before where those are few.
   // 0: not known yet.
   [[nodiscard]] int64_t Measure();

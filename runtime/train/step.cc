@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <span>
 
 #include "runtime/comm/torch_error.h"
@@ -86,13 +87,24 @@ void StepRunner::SetShares(int rank, std::vector<double> speeds, int64_t until_s
 
 Result<StepReport> StepRunner::Run(comm::Communicator& communicator, parallel::Strategy& strategy,
                                    const Wishes& wishes, const std::stop_token& stop) {
+  Result<StepReport> report = Attempt(&communicator, strategy, wishes, stop);
+  if (report.ok()) context_.ledger.Commit(context_.state.step - 1);
+  return report;
+}
+
+Result<StepReport> StepRunner::RunAlone(parallel::Strategy& strategy, const std::stop_token& stop) {
+  return Attempt(nullptr, strategy, {}, stop);
+}
+
+Result<StepReport> StepRunner::Attempt(Peers peers, parallel::Strategy& strategy, const Wishes& wishes,
+                                       const std::stop_token& stop) {
   const at::NoGradGuard no_grad;
   // Running statistics change in the forward pass: a step that is done again must not count twice, one that
   // is skipped not at all.
   for (std::size_t i = 0; i < buffers_before_.size(); ++i) {
     buffers_before_[i].copy_(context_.state.buffers[i].tensor);
   }
-  Result<StepReport> report = RunOrFail(communicator, strategy, wishes, stop);
+  Result<StepReport> report = RunOrFail(peers, strategy, wishes, stop);
   if (report.ok() && report->applied) return report;
   for (std::size_t i = 0; i < buffers_before_.size(); ++i) {
     context_.state.buffers[i].tensor.copy_(buffers_before_[i]);
@@ -100,8 +112,8 @@ Result<StepReport> StepRunner::Run(comm::Communicator& communicator, parallel::S
   return report;
 }
 
-Result<StepReport> StepRunner::RunOrFail(comm::Communicator& communicator, parallel::Strategy& strategy,
-                                         const Wishes& wishes, const std::stop_token& stop) {
+Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strategy, const Wishes& wishes,
+                                         const std::stop_token& stop) {
   const int64_t step = context_.state.step;
   const RankShare share = ShareOf(context_.samples.plan().CountOf(step), rank_, speeds_, cutting_);
   LOCKSTEP_TRY(strategy.BeginStep(share.micro_batches));
@@ -116,12 +128,16 @@ Result<StepReport> StepRunner::RunOrFail(comm::Communicator& communicator, paral
   values[kStop] = wishes.stop ? 1 : 0;
   values[kSave] = wishes.save ? 1 : 0;
   // Started first, so that it travels during the backward pass.
-  LOCKSTEP_TRY(comm::Communicator::PendingSum pending, communicator.StartSum(sums));
+  std::optional<comm::Communicator::PendingSum> pending;
+  if (peers != nullptr) {
+    LOCKSTEP_TRY(comm::Communicator::PendingSum started, peers->StartSum(sums));
+    pending.emplace(std::move(started));
+  }
   LOCKSTEP_TRY(share.pieces.empty() ? strategy.BackwardOfNothing()
                                     : Backward(strategy, last_loss, /*last=*/true));
-  LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return pending.Wait(); }));
+  if (pending.has_value()) LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return pending->Wait(); }));
   // All sums are known to be good here: nothing below can be undone by another rank's failure.
-  return context_.phases.Time("optimizer", [&] { return Commit(sums, communicator, share); });
+  return context_.phases.Time("optimizer", [&] { return Apply(sums, peers, share); });
 }
 
 Result<at::Tensor> StepRunner::ForwardShare(const std::vector<Slice>& pieces, parallel::Strategy& strategy,
@@ -174,8 +190,7 @@ Result<void> StepRunner::Backward(parallel::Strategy& strategy, const at::Tensor
   return done;
 }
 
-Result<StepReport> StepRunner::Commit(const at::Tensor& sums, comm::Communicator& communicator,
-                                      const RankShare& share) {
+Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const RankShare& share) {
   TrainingState& state = context_.state;
   const double* values = sums.const_data_ptr<double>();
   StepReport report{
@@ -187,6 +202,11 @@ Result<StepReport> StepRunner::Commit(const at::Tensor& sums, comm::Communicator
       .yielding = static_cast<int>(values[kYield]),
       .stopping = static_cast<int>(values[kStop]),
       .saving = static_cast<int>(values[kSave])};
+  if (report.global_count == 0) {  // alone, and without a sample in this step
+    report.loss = 0;
+    ++state.step;
+    return report;
+  }
   // The same numbers on every rank, so all come to the same verdict.
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
     report.gradient_norm = AverageAndClip(state.trained, values[kCount] * state.loss_scale.factor(),
@@ -198,8 +218,9 @@ Result<StepReport> StepRunner::Commit(const at::Tensor& sums, comm::Communicator
   if (is_overflow) {
     report.not_finite = "gradients of fp16 at the loss scale " + FormatNumber(state.loss_scale.factor());
   } else if (!report.applied) {
-    LOCKSTEP_TRY(report.not_finite, WhereNotFinite(communicator, share.pieces));
+    LOCKSTEP_TRY(report.not_finite, WhereNotFinite(peers, share.pieces));
   }
+  report.skipped = report.applied ? 0 : 1;
   if (!is_overflow) not_finite_in_a_row_ = report.applied ? 0 : not_finite_in_a_row_ + 1;
   state.loss_scale.StepDone(report.applied);
   if (not_finite_in_a_row_ >= kNotFiniteLimit) {
@@ -208,13 +229,11 @@ Result<StepReport> StepRunner::Commit(const at::Tensor& sums, comm::Communicator
                      " steps up to step " + std::to_string(state.step) + " (" + report.not_finite +
                      "); lower spec.training.optimizer.learningRate or set spec.training.optimizer.clipNorm"};
   }
-  context_.ledger.Commit(state.step);
   ++state.step;
   return report;
 }
 
-Result<std::string> StepRunner::WhereNotFinite(comm::Communicator& communicator,
-                                               const std::vector<Slice>& pieces) {
+Result<std::string> StepRunner::WhereNotFinite(Peers peers, const std::vector<Slice>& pieces) {
   const TrainingState& state = context_.state;
   NotFinite mine;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "looking for what is not finite", [&] {
@@ -223,10 +242,14 @@ Result<std::string> StepRunner::WhereNotFinite(comm::Communicator& communicator,
       LookForNotFinite(LossOf(piece, batch), state.trained, mine);
     }
   }));
-  const std::vector<int64_t> told = {mine.loss ? 1 : 0, mine.parameter};
-  LOCKSTEP_TRY(const auto rows, communicator.AllGather(told));
-  std::vector<NotFinite> of_ranks;
-  for (const auto& row : rows) of_ranks.push_back({row.at(0) != 0, row.at(1)});
+  std::vector<NotFinite> of_ranks(static_cast<std::size_t>(rank_));
+  of_ranks.push_back(mine);
+  if (peers != nullptr) {
+    const std::vector<int64_t> told = {mine.loss ? 1 : 0, mine.parameter};
+    LOCKSTEP_TRY(const auto rows, peers->AllGather(told));
+    of_ranks.clear();
+    for (const auto& row : rows) of_ranks.push_back({row.at(0) != 0, row.at(1)});
+  }
   std::vector<std::string> names;
   for (const NamedTensor& parameter : state.parameters) {
     if (parameter.tensor.requires_grad()) names.push_back(parameter.name);

@@ -3,6 +3,8 @@
 // that is known to be good on this machine, the optimizer. Whatever fails before changes nothing. No vote is
 // needed: to finish the sum of a step a rank needs every rank's part, so committed steps of two ranks differ
 // by one at most, and the higher one wins in the next round. Step thread.
+//
+// With localsgd such a transaction is a window of steps (local_sgd.h), each of which a rank takes alone.
 
 #include <cstdint>
 #include <memory>
@@ -32,14 +34,17 @@ struct Wishes {
   bool save = false;   // store a checkpoint
 };
 
-// What a step came to; the same on all ranks but for local_count.
+// What a step came to, or with localsgd the steps of a window; the same on all ranks but for local_count and
+// skipped.
 struct StepReport {
-  double loss = 0;           // mean over the global batch
+  int64_t steps = 1;
+  double loss = 0;           // mean over the global batch; of a window over all that it applied
   double gradient_norm = 0;  // of the mean gradient, before clipping
   double learning_rate = 0;
   int64_t global_count = 0;
   int64_t local_count = 0;
   bool applied = true;     // false: not finite, so the parameters were left alone
+  int64_t skipped = 0;     // steps of this rank that were not applied
   std::string not_finite;  // where, by rank and layer; empty where the step was applied
   int yielding = 0;        // ranks that wish it
   int stopping = 0;
@@ -66,10 +71,18 @@ class StepRunner {
   // the training's own. After an error the state is what it was before.
   [[nodiscard]] Result<StepReport> Run(comm::Communicator& communicator, parallel::Strategy& strategy,
                                        const Wishes& wishes, const std::stop_token& stop);
+  // The same step by this rank alone, with its own share for a batch; the report is of that share. Nothing is
+  // committed: who asks for it does that, or puts the state back and says so.
+  [[nodiscard]] Result<StepReport> RunAlone(parallel::Strategy& strategy, const std::stop_token& stop);
+  void Undone() { not_finite_in_a_row_ = 0; }
 
  private:
-  [[nodiscard]] Result<StepReport> RunOrFail(comm::Communicator& communicator, parallel::Strategy& strategy,
-                                             const Wishes& wishes, const std::stop_token& stop);
+  // Absent: alone.
+  using Peers = comm::Communicator*;
+  [[nodiscard]] Result<StepReport> Attempt(Peers peers, parallel::Strategy& strategy, const Wishes& wishes,
+                                           const std::stop_token& stop);
+  [[nodiscard]] Result<StepReport> RunOrFail(Peers peers, parallel::Strategy& strategy, const Wishes& wishes,
+                                             const std::stop_token& stop);
   [[nodiscard]] at::Tensor LossOf(const Slice& piece, const data::Batch& batch) const;
   [[nodiscard]] Result<at::Tensor> Forward(const Slice& piece, const std::stop_token& stop);
   // The share's micro-batches but for the last one's backward pass; returns that one's loss. `losses` is what
@@ -78,12 +91,10 @@ class StepRunner {
                                                 parallel::Strategy& strategy, const std::stop_token& stop,
                                                 std::span<double> losses);
   [[nodiscard]] Result<void> Backward(parallel::Strategy& strategy, const at::Tensor& loss, bool last);
-  [[nodiscard]] Result<StepReport> Commit(const at::Tensor& sums, comm::Communicator& communicator,
-                                          const RankShare& share);
+  [[nodiscard]] Result<StepReport> Apply(const at::Tensor& sums, Peers peers, const RankShare& share);
   // Of a step that will be skipped; every rank asks. What was summed has swallowed whose part it was, so each
   // share is done again, with the same samples and random numbers.
-  [[nodiscard]] Result<std::string> WhereNotFinite(comm::Communicator& communicator,
-                                                   const std::vector<Slice>& pieces);
+  [[nodiscard]] Result<std::string> WhereNotFinite(Peers peers, const std::vector<Slice>& pieces);
 
   StepContext context_;
   const Cutting cutting_;

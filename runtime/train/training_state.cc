@@ -2,6 +2,7 @@
 
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/mix.h"
+#include "runtime/train/outer_step.h"
 
 namespace lockstep::train {
 namespace {
@@ -23,6 +24,7 @@ std::vector<NamedTensor> TrainingState::Tensors() const {
   std::vector<NamedTensor> all = parameters;
   Append(all, buffers);
   Append(all, optimizer->state());
+  Append(all, outer_momentum);
   Append(all, loss_scale.state());
   return all;
 }
@@ -30,6 +32,7 @@ std::vector<NamedTensor> TrainingState::Tensors() const {
 int64_t TrainingState::Digest() const {
   std::vector<NamedTensor> replicated = parameters;
   Append(replicated, optimizer->state());
+  Append(replicated, outer_momentum);
   Append(replicated, loss_scale.state());
   uint64_t digest = 0;
   for (const NamedTensor& named : replicated) {
@@ -55,6 +58,7 @@ Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const Mod
       state.buffers.push_back({buffer.key(), buffer.value()});
     for (const NamedTensor& parameter : to_train) state.trained.push_back(parameter.tensor);
     state.optimizer = MakeOptimizer(spec.optimizer, to_train);
+    if (spec.sync.outer.has_value()) state.outer_momentum = MakeOuterMomentum(to_train);
     state.loss_scale = LossScale(spec.precision, spec.global_batch_size);
   }));
   return state;

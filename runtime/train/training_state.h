@@ -23,12 +23,14 @@ struct TrainingState {
   std::vector<NamedTensor> parameters;
   std::vector<NamedTensor> buffers;
   std::unique_ptr<Optimizer> optimizer;
+  std::vector<NamedTensor> outer_momentum;  // of spec.sync.outer
   LossScale loss_scale;
 
   // All that a joining rank needs and a checkpoint holds, in the same order in every process.
   [[nodiscard]] std::vector<NamedTensor> Tensors() const;
-  // Of parameters, optimizer state and loss scale. Equal on all ranks after each step, since all apply the
-  // same gradient; buffers are left out: their statistics come from each rank's own samples.
+  // Of parameters, optimizer state and loss scale. Equal on all ranks after each step (of localsgd: after
+  // each window), since all apply the same gradient; buffers are left out: their statistics come from each
+  // rank's own samples.
   [[nodiscard]] int64_t Digest() const;
 };
 

@@ -13,6 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using protocol::HistoryKind;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -94,6 +95,25 @@ TEST_F(ProgressReporterTest, OtherRanksAreSilent) {
   TakeStep(41, 0.5);
   progress_.Evaluated(0.75, 0.875);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(ProgressReporterTest, TellsOfStepsThatDoNotCountYetAndOfAWholeWindowAtItsEnd) {
+  progress_.EnterRound({.round = 1, .world = 2}, 40, StateSource::kKept);
+  clock_.Advance(500ms);
+  progress_.UnderWay(3);
+  EXPECT_THAT(Told(), AllOf(HasSubstr(R"("step":40)"), HasSubstr(R"("stepsUnderWay":3)")));
+  progress_.UnderWay(4);
+  EXPECT_EQ(Told(), "") << "not within 100 ms";
+  clock_.Advance(500ms);
+  progress_.Committed(48, {.steps = 8, .loss = 0.5, .global_count = 32, .skipped = 2});
+  EXPECT_THAT(Told(), AllOf(HasSubstr(R"("step":48)"), HasSubstr(R"("stepsUnderWay":0)"),
+                            HasSubstr(R"("stepsTotal":8)"), HasSubstr(R"("skippedStepsTotal":2)")));
+  progress_.UnderWay(5);
+  progress_.Repeating(6);
+  progress_.EnterRound({.round = 2, .world = 1}, 48, StateSource::kKept);
+  clock_.Advance(500ms);
+  progress_.SendNow();
+  EXPECT_THAT(Told(), AllOf(HasSubstr(R"("stepsUnderWay":0)"), HasSubstr(R"("repeatedStepsTotal":6)")));
 }
 
 TEST_F(ProgressReporterTest, TellsOfAnEvaluationOnRank0Only) {

@@ -13,7 +13,7 @@ TEST(SpeedsFrom, TakesTheMedianForWhoDoesNotKnow) {
 class SpeedMeterTest : public ::testing::Test {
  protected:
   int64_t After(int steps, int64_t samples, double seconds) {
-    for (int i = 0; i < steps; ++i) meter_.Committed(samples);
+    for (int i = 0; i < steps; ++i) meter_.Committed(1, samples);
     phases_.Add("forward", seconds / 2);
     phases_.Add("backward", seconds / 2);
     phases_.Add("reduce", 1000);  // others' doing

@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <new>
 #include <string>
 #include <vector>
 
+#include "runtime/train/local_sgd.h"
 #include "runtime/train/step.h"
 #include "runtime/train/strategy_choice.h"
 #include "runtime/train/sync.h"
+#include "runtime/train/windows.h"
 
 namespace lockstep::train {
 
@@ -64,6 +67,8 @@ struct TrainerOptions {
   std::string ledger_folder{};
   std::vector<double> speeds{};  // of the ranks; equal where absent
   double loss_scale = 0;         // to begin with; 0: the usual one
+  // Of localsgd: after each step of a window, as WindowCalls::taken.
+  std::function<void(int64_t steps)> taken = [](int64_t) {};
 };
 
 class Trainer {
@@ -76,8 +81,10 @@ class Trainer {
         state_(std::move(MakeTrainingState(spec, {spec.data.synthetic.shape, 3})).value()),
         ledger_(std::move(options.ledger_folder), "test", clock_),
         speeds_(std::move(options.speeds)),
+        taken_(std::move(options.taken)),
         phases_(clock_),
-        runner_({spec_, samples_, kTotalSteps, state_, ledger_, phases_}) {
+        runner_({spec_, samples_, kTotalSteps, state_, ledger_, phases_}),
+        local_sgd_({spec_, samples_, kTotalSteps, state_, ledger_, phases_}, runner_) {
     state_.step = 0;
     if (options.loss_scale > 0) state_.loss_scale.state().front().tensor[0] = options.loss_scale;
   }
@@ -90,13 +97,18 @@ class Trainer {
     return RunRoundWith(*strategy, *communicator, until_step);
   }
   Result<void> RunRoundWith(parallel::Strategy& strategy, comm::Communicator& communicator,
-                            int64_t until_step) {
+                            int64_t until_step, const std::stop_token& stop = {}) {
     ledger_.EnterRound(communicator.place().round, communicator.rank());
     std::vector<double> speeds = speeds_;
     speeds.resize(static_cast<std::size_t>(communicator.world()), 1);
     runner_.SetShares(communicator.rank(), std::move(speeds), kTotalSteps);
+    const Windows windows(spec_, {}, samples_.plan().steps_per_epoch(), until_step);
     while (state_.step < until_step) {
-      LOCKSTEP_TRY(last_, runner_.Run(communicator, strategy, {}, {}));
+      const int64_t end = windows.EndAfter(state_.step);
+      LOCKSTEP_TRY(last_, spec_.strategy == api::Strategy::kLocalsgd
+                              ? local_sgd_.Run(communicator, strategy, end,
+                                               {.wishes = [] { return Wishes{}; }, .taken = taken_}, stop)
+                              : runner_.Run(communicator, strategy, {}, stop));
     }
     return {};
   }
@@ -130,8 +142,10 @@ class Trainer {
   TrainingState state_;
   SampleLedger ledger_;
   const std::vector<double> speeds_;
+  const std::function<void(int64_t)> taken_;
   PhaseClock phases_;
   StepRunner runner_;
+  LocalSgd local_sgd_;
   StepReport last_;
 };
 

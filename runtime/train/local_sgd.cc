@@ -1,0 +1,158 @@
+#include "runtime/train/local_sgd.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <span>
+
+#include "runtime/comm/torch_error.h"
+#include "runtime/common/base/log.h"
+#include "runtime/train/average.h"
+#include "runtime/train/outer_step.h"
+
+namespace lockstep::train {
+namespace {
+
+using comm::CatchTorch;
+
+// A backstop: for a window's length a rank may be slower than another by any factor, and whoever hangs is
+// found by its supervisor.
+constexpr std::chrono::minutes kMeetLimit{30};
+
+// Places in the row that each rank shows the others.
+enum Row { kSamples, kApplied, kLossSum, kNormSum, kYield, kStop, kSave, kScale, kGoodSteps, kRowSize };
+
+}  // namespace
+
+void LocalSgd::Tally::Add(const StepReport& step) {
+  samples += step.local_count;
+  skipped += step.skipped;
+  learning_rate = step.learning_rate;
+  if (!step.applied) return;
+  applied_samples += step.local_count;
+  loss_sum += step.loss * static_cast<double>(step.local_count);
+  gradient_norm_sum += step.gradient_norm * static_cast<double>(step.local_count);
+}
+
+Result<StepReport> LocalSgd::Run(comm::Communicator& communicator, parallel::Strategy& strategy, int64_t end,
+                                 const WindowCalls& calls, const std::stop_token& stop) {
+  const int64_t begin = context_.state.step;
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "keeping the begin of the window", [this] { Remember(); }));
+  Result<StepReport> report = RunOrFail(communicator, strategy, end, calls, stop);
+  if (!report.ok()) {
+    GoBack(begin);
+    return report;
+  }
+  report->steps = end - begin;
+  for (int64_t step = begin; step < end; ++step) context_.ledger.Commit(step);
+  return report;
+}
+
+void LocalSgd::Remember() {
+  const at::NoGradGuard no_grad;
+  const std::vector<NamedTensor> tensors = context_.state.Tensors();
+  if (before_.empty()) {
+    for (const NamedTensor& named : tensors) before_.push_back(at::empty_like(named.tensor));
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) before_[i].copy_(tensors[i].tensor);
+}
+
+void LocalSgd::GoBack(int64_t step) {
+  const at::NoGradGuard no_grad;
+  const std::vector<NamedTensor> tensors = context_.state.Tensors();
+  const Result<void> done = CatchTorch(ErrorCode::kInternal, "going back to the begin of the window", [&] {
+    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].tensor.copy_(before_[i]);
+  });
+  // Half a window must not look like a state: a new process gets it from a peer.
+  LOCKSTEP_CHECK(done.ok(), done.error().message);
+  context_.state.step = step;
+  runner_.Undone();
+}
+
+Result<StepReport> LocalSgd::RunOrFail(comm::Communicator& communicator, parallel::Strategy& strategy,
+                                       int64_t end, const WindowCalls& calls, const std::stop_token& stop) {
+  const int64_t begin = context_.state.step;
+  Tally mine;
+  while (context_.state.step < end) {
+    if (stop.stop_requested()) return Error{ErrorCode::kCancelled, "the round ended inside a window"};
+    LOCKSTEP_TRY(const StepReport step, runner_.RunAlone(strategy, stop));
+    mine.Add(step);
+    const int64_t taken = context_.state.step - begin;
+    if (!step.applied) {
+      log::Warning("step skipped: not finite",
+                   {{"step", begin + taken - 1}, {"loss", step.loss}, {"where", step.not_finite}});
+    }
+    calls.taken(taken);
+  }
+  return Meet(communicator, mine, calls.wishes());
+}
+
+Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally& mine, const Wishes& wishes) {
+  TrainingState& state = context_.state;
+  std::vector<int64_t> row(kRowSize);
+  row[kSamples] = mine.samples;
+  row[kApplied] = mine.applied_samples;
+  row[kLossSum] = std::bit_cast<int64_t>(mine.loss_sum);
+  row[kNormSum] = std::bit_cast<int64_t>(mine.gradient_norm_sum);
+  row[kYield] = wishes.yield ? 1 : 0;
+  row[kStop] = wishes.stop ? 1 : 0;
+  row[kSave] = wishes.save ? 1 : 0;
+  row[kScale] = std::bit_cast<int64_t>(state.loss_scale.factor());
+  row[kGoodSteps] = state.loss_scale.good_steps();
+  std::vector<std::vector<int64_t>> rows;
+  LOCKSTEP_TRY(rows, context_.phases.Time("reduce", [&] { return communicator.AllGather(row, kMeetLimit); }));
+
+  StepReport report{
+      .learning_rate = mine.learning_rate, .local_count = mine.samples, .skipped = mine.skipped};
+  int64_t applied = 0;
+  double lowest_scale = std::numeric_limits<double>::infinity();
+  int64_t fewest_good_steps = std::numeric_limits<int64_t>::max();
+  for (const auto& of_rank : rows) {  // in the order of the ranks: the same numbers on each
+    report.global_count += of_rank.at(kSamples);
+    applied += of_rank.at(kApplied);
+    report.loss += std::bit_cast<double>(of_rank.at(kLossSum));
+    report.gradient_norm += std::bit_cast<double>(of_rank.at(kNormSum));
+    report.yielding += static_cast<int>(of_rank.at(kYield));
+    report.stopping += static_cast<int>(of_rank.at(kStop));
+    report.saving += static_cast<int>(of_rank.at(kSave));
+    lowest_scale = std::min(lowest_scale, std::bit_cast<double>(of_rank.at(kScale)));
+    fewest_good_steps = std::min(fewest_good_steps, of_rank.at(kGoodSteps));
+  }
+  report.loss /= static_cast<double>(applied);
+  report.gradient_norm /= static_cast<double>(applied);
+  const double weight = static_cast<double>(mine.samples) / static_cast<double>(report.global_count);
+  LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return Average(communicator, weight); }));
+  // All sums are known to be good here: nothing below can be undone by another rank's failure.
+  state.loss_scale.Set(lowest_scale, fewest_good_steps);
+  if (context_.spec.sync.outer.has_value()) {
+    LOCKSTEP_TRY(context_.phases.Time("optimizer", [&] {
+      return CatchTorch(ErrorCode::kInternal, "outer step", [this] { TakeOuterStep(); });
+    }));
+  }
+  return report;
+}
+
+// Not the outer momentum, which no step of a rank alone has changed.
+Result<void> LocalSgd::Average(comm::Communicator& communicator, double weight) {
+  const TrainingState& state = context_.state;
+  std::vector<ToAverage> all;
+  for (std::size_t i = 0; i < state.parameters.size(); ++i) {
+    if (state.parameters[i].tensor.requires_grad()) all.push_back({state.parameters[i].tensor, before_[i]});
+  }
+  for (const NamedTensor& named : state.buffers) all.push_back({named.tensor, {}});
+  for (const NamedTensor& named : state.optimizer->state()) all.push_back({named.tensor, {}});
+  return AverageInPlace(communicator, all, weight);
+}
+
+void LocalSgd::TakeOuterStep() {
+  const TrainingState& state = context_.state;
+  std::vector<at::Tensor> before;
+  for (std::size_t i = 0; i < state.parameters.size(); ++i) {
+    if (state.parameters[i].tensor.requires_grad()) before.push_back(before_[i]);
+  }
+  OuterStep(*context_.spec.sync.outer, before, state.trained, state.outer_momentum);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,21 @@
+#pragma once
+// DiLoCo's outer step (Douillard et al., arXiv 2311.08105): what a window changed, averaged over the ranks,
+// is taken for a gradient, and Nesterov's step made with it. LibTorch's exceptions pass through.
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+
+#include "runtime/common/api/training_spec.h"
+#include "runtime/train/optimizer.h"
+
+namespace lockstep::train {
+
+// A zero tensor for each parameter to train, named "outer.momentum.<parameter>".
+[[nodiscard]] std::vector<NamedTensor> MakeOuterMomentum(const std::vector<NamedTensor>& parameters);
+
+// g = before - after;  m = momentum m + g;  after = before - rate (g + momentum m)
+void OuterStep(const api::OuterSpec& spec, std::span<const at::Tensor> before,
+               std::span<const at::Tensor> after, const std::vector<NamedTensor>& momentum);
+
+}  // namespace lockstep::train

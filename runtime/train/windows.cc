@@ -1,0 +1,22 @@
+#include "runtime/train/windows.h"
+
+#include <algorithm>
+
+namespace lockstep::train {
+
+Windows::Windows(const api::TrainingSpec& training, const std::optional<int64_t>& save_interval_steps,
+                 int64_t steps_per_epoch, int64_t total_steps)
+    : total_steps_(total_steps) {
+  const bool is_local = training.strategy == api::Strategy::kLocalsgd;
+  every_.push_back(is_local ? training.sync.every_steps : 1);
+  if (training.evaluation.has_value()) every_.push_back(training.evaluation->every_epochs * steps_per_epoch);
+  if (save_interval_steps.has_value()) every_.push_back(*save_interval_steps);
+}
+
+int64_t Windows::EndAfter(int64_t step) const {
+  int64_t end = total_steps_;
+  for (const int64_t every : every_) end = std::min(end, (step / every + 1) * every);
+  return end;
+}
+
+}  // namespace lockstep::train

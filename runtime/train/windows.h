@@ -1,0 +1,27 @@
+#pragma once
+// After which steps the ranks hold the same again and anything else can happen: after every step, or with
+// localsgd after every H-th one and wherever an evaluation, a save by steps or the end is due. Counted from
+// the first step of the training, so the windows are the same ones in every round. Pure.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runtime/common/api/training_spec.h"
+
+namespace lockstep::train {
+
+class Windows {
+ public:
+  Windows(const api::TrainingSpec& training, const std::optional<int64_t>& save_interval_steps,
+          int64_t steps_per_epoch, int64_t total_steps);
+
+  // The end of the window that a rank which holds the state after `step` steps is in.
+  [[nodiscard]] int64_t EndAfter(int64_t step) const;
+
+ private:
+  std::vector<int64_t> every_;
+  int64_t total_steps_;
+};
+
+}  // namespace lockstep::train
