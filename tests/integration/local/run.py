@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`lockstep run` with real processes: complete, lose a rank, a worker, all ranks at once, one with a standby, stop and resume, a folder of
-images, bad input; the history that is left, and the commands that run no job.
+images, localsgd, bad input; the history that is left, and the commands that run no job.
 
 run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
@@ -166,6 +166,93 @@ def one_and_three_ranks_learn_the_same(folder):
             losses[replicas] = float(run.output().rpartition("test accuracy ")[2].partition("loss ")[2].split()[0])
     difference = abs(losses[1] - losses[3])
     expect(difference <= 1e-3 * max(1.0, losses[1]), f"final test losses differ: {losses}")
+
+
+LOCAL_SGD, WINDOW = {"strategy": "localsgd", "evaluation": None}, 25
+
+
+def unfinished(pid):
+    """The steps that a rank, which is stopped, has worked on since its last commit, in this round."""
+    files = [os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+    path = next((name for name in files if name.endswith(".jsonl")), None)
+    records = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()] if path else []
+    if not records:
+        return []
+    mine = [r for r in records if r["round"] == records[-1]["round"]]
+    done = max((r["step"] for r in mine if r["event"] == "commit"), default=-1)
+    return sorted(r["step"] for r in mine if r["event"] == "contribute" and r["step"] > done)
+
+
+def kill_inside_a_window(run, victim):
+    """Ends the process with SIGKILL where it has some steps of a window behind it, not all; returns those."""
+    found = []
+
+    def is_inside():
+        os.kill(victim, signal.SIGSTOP)
+        found[:] = unfinished(victim)
+        if 2 <= len(found) < WINDOW - 2:
+            return True
+        os.kill(victim, signal.SIGCONT)
+        return False
+
+    run.until("a rank inside a window", is_inside)
+    os.kill(victim, signal.SIGKILL)
+    return found
+
+
+def local_sgd_takes_a_window_again_where_a_rank_died_in_it(folder):
+    training = {**LOCAL_SGD, "sync": {"everySteps": WINDOW}}
+    checkpoint = {"checkpoint": {"uri": f"file://{folder}/checkpoints", "intervalSteps": 2 * WINDOW}}
+    with Run(folder, manifest(folder, sections=checkpoint, **training)) as run:
+        run.until_step(2 * WINDOW)
+        before = run.ranks()
+        steps = kill_inside_a_window(run, before[1])
+        run.until("the rank's return", lambda: len(run.ranks()) == 3 and before[1] not in run.ranks())
+        expect(set(run.ranks()) >= {before[0], before[2]}, "a survivor's process was replaced")
+        expect_complete(run)
+    records = ledger.read(run.ledger)
+    window = range(steps[0], min(steps[0] + WINDOW, EPOCHS * -(-SAMPLES // BATCH)))
+    expect(steps[0] % WINDOW == 0, f"a window begins at {steps[0]}")
+    rounds = lambda step, event: {r["round"] for r in records if r["step"] == step and r["event"] == event}
+    killed_in = min(rounds(steps[0], "contribute"))
+    again = [step for step in window if min(rounds(step, "commit")) > killed_in]
+    expect(again == list(window), f"of the steps {window} these were taken again: {again}")
+    twice = [step for step in range(EPOCHS * -(-SAMPLES // BATCH)) if len(rounds(step, "commit")) != 1]
+    expect(not twice, f"steps that were committed in more than one round, or in none: {twice}")
+    print(f"     killed after {len(steps)} steps of the window from {steps[0]} on")
+
+
+def local_sgd_resumes_with_its_outer_step(folder):
+    training = {**LOCAL_SGD, "sync": {"everySteps": WINDOW, "outer": {"learningRate": 0.7, "momentum": 0.5}}}
+    path = manifest(folder, replicas=2, **training)
+    with Run(folder, path) as run:
+        run.until_step(2 * WINDOW)
+        run.process.send_signal(signal.SIGTERM)
+        expect(run.finish() == 143, f"exit code {run.process.returncode}")
+        reached = ledger.newest_commit(run.ledger)
+    step, checkpoint = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
+    expect(step == reached + 1, f"step {reached} was the last one that counted, but the newest checkpoint is {step}")
+    stored = b"".join(shard.read_bytes() for shard in checkpoint.glob("*.safetensors"))
+    expect(b"outer.momentum.fc" in stored, "the outer momentum is not in the checkpoint")
+    with Run(folder, path) as run:
+        expect_complete(run)
+
+
+def local_sgd_learns_what_ddp_does(folder):
+    training = {"data": {"format": "idx", "path": "/usr/share/datasets/fashion-mnist"}, "globalBatchSize": 128, "epochs": 3,
+                "optimizer": {"name": "sgd", "learningRate": 0.05, "momentum": 0.9}, "schedule": {"name": "cosine"}, "evaluation": {"everyEpochs": 3}}
+    accuracy = {}
+    for name, more in {"ddp": {}, "localsgd": {"strategy": "localsgd", "sync": {"everySteps": 16}},
+                       "diloco": {"strategy": "localsgd", "sync": {"everySteps": 16, "outer": {"momentum": 0.5}}}}.items():
+        place = f"{folder}/{name}"
+        os.makedirs(place)
+        with Run(place, manifest(place, replicas=2, **training, **more)) as run:
+            expect(run.finish() == 0, run.output()[-4000:])
+            accuracy[name] = float(run.output().rpartition("test accuracy ")[2].partition(",")[0])
+    expect(accuracy["ddp"] > 0.8, f"{accuracy}")
+    for name in ("localsgd", "diloco"):
+        expect(accuracy[name] >= accuracy["ddp"] - 0.01, f"{accuracy}")
+    print(f"     accuracy on Fashion-MNIST: {accuracy}")
 
 
 def png(pixels, side):
@@ -358,7 +445,8 @@ def trains_where_no_history_can_be_written(folder):
 CASES = [completes, shows_a_bar_on_a_terminal_and_logs_the_same, survives_a_killed_rank, survives_a_killed_worker, promotes_a_standby,
          restarts_from_the_checkpoint_when_all_ranks_die, stops_on_sigterm_and_resumes, ends_when_it_is_good_enough,
          one_and_three_ranks_learn_the_same, learns_from_a_folder_of_images, names_an_image_that_is_damaged, names_what_is_wrong,
-         says_where_training_diverged,
+         says_where_training_diverged, local_sgd_takes_a_window_again_where_a_rank_died_in_it, local_sgd_resumes_with_its_outer_step,
+         local_sgd_learns_what_ddp_does,
          lists_the_models, leaves_a_history_to_plot, says_what_cannot_be_plotted, trains_where_no_history_can_be_written]
 
 
