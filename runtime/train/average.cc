@@ -13,7 +13,7 @@ namespace {
 using comm::CatchTorch;
 
 // One message must not keep an abort waiting for long, nor cost a copy of the whole state.
-constexpr int64_t kPieceElements = int64_t{16} << 20;
+constexpr int64_t kPieceElements = int64_t{4} << 20;
 
 // Half precision would round what the ranks differ by.
 at::ScalarType SentAs(const at::Tensor& tensor) {

@@ -43,28 +43,13 @@ TEST(AverageInPlace, SumsManyTensorsInPieces) {
     auto communicator = meeting.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     std::vector<ToAverage> all;
-    for (const int64_t size : {3, 20'000'000, 5, 9'000'000, 9'000'000, 1}) {
+    for (const int64_t size : {3, 5'000'000, 5, 2'200'000, 2'200'000, 1}) {
       all.push_back({at::full({size}, 2.0 * rank + static_cast<double>(all.size()), at::kFloat), {}});
     }
     REQUIRE(AverageInPlace(**communicator, all, 0.5).ok());
     for (std::size_t i = 0; i < all.size(); ++i) {
       REQUIRE(all[i].tensor.eq(1.0 + static_cast<double>(i)).all().item<bool>());
     }
-    return 0;
-  });
-  ExpectAllSucceed(ranks);
-}
-
-// Where a second moment shrank by far, its change would round to less than zero.
-TEST(AverageInPlace, KeepsMeansOfPositiveNumbersPositive) {
-  Meeting meeting;
-  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 2);
-    REQUIRE(communicator.ok());
-    const at::Tensor square = at::full({3}, 1e-20, at::kFloat);
-    const std::vector<ToAverage> all = {{square, {}}};
-    REQUIRE(AverageInPlace(**communicator, all, rank == 0 ? 0.3 : 0.7).ok());
-    REQUIRE(square.gt(0).all().item<bool>());
     return 0;
   });
   ExpectAllSucceed(ranks);

@@ -112,16 +112,6 @@ TEST(JobEntryOfAProgram, LosesNothingThatIsKnownOf) {
   EXPECT_EQ(change.unfinished_seconds, 0);
 }
 
-// The survivors go back to the begin of the window.
-TEST_F(JobEntryTest, CountsWhatAWindowHadTakenWhenItBroke) {
-  (void)Beat({.round = 1, .step = 60, .steps_under_way = 10});
-  (void)Beat({.round = 1, .step = 60, .steps_under_way = 25});
-  RankDies(1);
-  Join(0, 60);
-  (void)Beat({.round = 2, .step = 60, .steps_under_way = 1});
-  EXPECT_EQ(change().lost_steps, 25);
-}
-
 TEST(JobEntryOfAProgram, SendsTheOthersAwayWhereOneEndIsEnough) {
   const Moment now{SteadyTime(1h), WallTime(1h)};
   Outbox outbox;
