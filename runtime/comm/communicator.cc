@@ -264,9 +264,10 @@ Result<std::vector<std::vector<int64_t>>> Communicator::AllGather(
   return rows;
 }
 
-Result<void> Communicator::AllToAll(at::Tensor& output, std::vector<int64_t> rows, at::Tensor& input) {
+Result<void> Communicator::AllToAll(at::Tensor& output, std::vector<int64_t> rows, at::Tensor& input,
+                                    std::vector<int64_t> sent) {
   return Run("all-to-all", [&] {
-    std::vector<int64_t> sent(static_cast<std::size_t>(world()), input.size(0) / world());
+    if (sent.empty()) sent.assign(static_cast<std::size_t>(world()), input.size(0) / world());
     return WaitFor(*group_->process_group->alltoall_base(output, input, rows, sent), output, "all-to-all");
   });
 }

@@ -98,9 +98,11 @@ class Communicator {
   // Row r is what rank r passed; all pass as many. `limit` where a rank may have long work to do first.
   [[nodiscard]] Result<std::vector<std::vector<int64_t>>> AllGather(
       std::span<const int64_t> values, std::optional<std::chrono::milliseconds> limit = std::nullopt);
-  // `input` is one block of rows for each rank, all of one height. Block r goes to rank r; `output` is what
-  // all ranks sent here, in their order, `rows[s]` rows from rank s. No rows at all are allowed, too.
-  [[nodiscard]] Result<void> AllToAll(at::Tensor& output, std::vector<int64_t> rows, at::Tensor& input);
+  // `input` is one block of rows for each rank, of `sent[r]` rows for rank r; all of one height where `sent`
+  // is empty. `output` is what all ranks sent here, in their order, `rows[s]` rows from rank s. No rows at
+  // all are allowed, too.
+  [[nodiscard]] Result<void> AllToAll(at::Tensor& output, std::vector<int64_t> rows, at::Tensor& input,
+                                      std::vector<int64_t> sent = {});
   // `all` is every rank's `mine` in the order of the ranks; all are equally large.
   [[nodiscard]] Result<void> AllGatherInto(at::Tensor& all, at::Tensor& mine);
   [[nodiscard]] Result<void> Barrier();
