@@ -65,23 +65,14 @@ at::ScalarType TypeOfName(const std::string& name) {
   LOCKSTEP_CHECK(false, "ParseHeader lets only known types through: " + name);
 }
 
-// Rank r of n writes the tensors whose middle byte falls into the r-th n-th of all bytes: contiguous,
-// near-equal shares.
 std::vector<NamedTensor> ShareOf(const Snapshot& snapshot) {
-  double total = 0;
-  for (const NamedTensor& named : snapshot.tensors) total += static_cast<double>(named.tensor.nbytes());
+  const std::vector<int> writers = WritersOf(snapshot.tensors, snapshot.world);
   std::vector<NamedTensor> share;
-  double before = 0;
-  for (const NamedTensor& named : snapshot.tensors) {
-    const auto bytes = static_cast<double>(named.tensor.nbytes());
-    const double middle = total > 0 ? (before + bytes / 2) / total : 0;
-    const int owner = std::min(snapshot.world - 1, static_cast<int>(middle * snapshot.world));
-    if (owner == snapshot.rank) {
-      share.push_back(
-          {named.name,
-           named.tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true).contiguous()});
-    }
-    before += bytes;
+  for (std::size_t i = 0; i < writers.size(); ++i) {
+    if (writers[i] != snapshot.rank) continue;
+    const NamedTensor& named = snapshot.tensors[i];
+    share.push_back(
+        {named.name, named.tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true).contiguous()});
   }
   return share;
 }
@@ -171,6 +162,22 @@ Result<ShardEntry> DecodePublished(const std::string& text, int rank) {
 Error Abandoned() { return {ErrorCode::kAborted, "the save was given up"}; }
 
 }  // namespace
+
+// Rank r of n writes the tensors whose middle byte falls into the r-th n-th of all bytes: contiguous,
+// near-equal shares.
+std::vector<int> WritersOf(const std::vector<NamedTensor>& tensors, int world) {
+  double total = 0;
+  for (const NamedTensor& named : tensors) total += static_cast<double>(named.tensor.nbytes());
+  std::vector<int> writers;
+  double before = 0;
+  for (const NamedTensor& named : tensors) {
+    const auto bytes = static_cast<double>(named.tensor.nbytes());
+    const double middle = total > 0 ? (before + bytes / 2) / total : 0;
+    writers.push_back(std::min(world - 1, static_cast<int>(middle * world)));
+    before += bytes;
+  }
+  return writers;
+}
 
 struct Checkpointer::State {
   api::CheckpointSpec spec;

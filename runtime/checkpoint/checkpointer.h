@@ -41,16 +41,19 @@ class ShardExchange {
   [[nodiscard]] virtual Result<std::string> Wait(const std::string& key, std::chrono::milliseconds limit) = 0;
 };
 
-// The same on every rank of the round: replicated state.
+// The same on every rank of the round.
 struct Snapshot {
   int64_t step = 0;
   int64_t round = 0;
   int rank = 0;
   int world = 1;
-  std::vector<NamedTensor> tensors;
+  std::vector<NamedTensor> tensors;  // those that another rank writes may be without data
   EvaluationRecord evaluations{};
   std::vector<protocol::HistoryRecord> history{};  // of rank 0's process, to be kept beside the checkpoint
 };
+
+// Which rank of `world` writes each tensor, by their sizes alone.
+[[nodiscard]] std::vector<int> WritersOf(const std::vector<NamedTensor>& tensors, int world);
 
 struct SaveOutcome {
   int64_t step = 0;
