@@ -152,8 +152,7 @@ class ElasticLoop {
                                             in_.device));
     in_.control.Attach(round_.communicator);
     LOCKSTEP_TRY(const StateSource source,
-                 SyncState(*round_.communicator, state_,
-                           [this](TrainingState& state) { return saves_.Restore(state); }));
+                 SyncState(*round_.communicator, state_, [this](TrainingState&) { return Restore(); }));
     LOCKSTEP_TRY(round_.strategy, MakeStrategy(in_.training, round_.communicator, state_));
     LOCKSTEP_TRY(ShareOut());
     ledger_.EnterRound(assignment.round, assignment.rank);
@@ -162,6 +161,17 @@ class ElasticLoop {
     phases_.Add("sync", seconds);
     in_.link.Send(protocol::Synced{assignment.round, state_.step, std::string(NameOf(source)), seconds});
     return {};
+  }
+
+  // False: training begins at step 0, also where this process was further and lost a part of the state.
+  Result<bool> Restore() {
+    LOCKSTEP_TRY(const bool restored, saves_.Restore(state_));
+    if (!restored && state_.step > 0) {
+      log::Error("there is no checkpoint to go back to: training begins again at step 0",
+                 {{"step", state_.step}});
+      LOCKSTEP_TRY(StartAfresh(in_.training, state_));
+    }
+    return restored;
   }
 
   // Who computes how much of each step from here on. A collective where it goes by speed.
@@ -233,11 +243,33 @@ class ElasticLoop {
     }
     saves_.Report();
     if (report.stopping == round_.assignment.world) return StopTogether();
-    if (report.saving > 0) LOCKSTEP_TRY(StartSave());
+    const bool hands_over = state_.sharded != nullptr && report.stopping > 0;  // which stores it, too
+    if (hands_over) LOCKSTEP_TRY(HandOver(wishes.stop));
+    if (report.saving > 0 && !hands_over) LOCKSTEP_TRY(StartSave());
     // Those who stay hold the state of this step, too.
     if (wishes.stop) return std::optional(RoundEnd::kStopped);
     if (report.yielding + report.stopping > 0) return std::optional(RoundEnd::kLeft);
     return std::optional<RoundEnd>();
+  }
+
+  // On all ranks with a sharded optimizer, before some of them may leave for good: what they alone hold goes
+  // to the others. It is stored before, as a job that is stopped tells one rank after the other, and whoever
+  // hears of it outside of a round has only a part to store.
+  Result<void> HandOver(bool leaves) {
+    const std::vector<int64_t> mine = {leaves ? 1 : 0};
+    LOCKSTEP_TRY(const auto rows, round_.communicator->AllGather(mine));
+    if (std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.at(0) == 0; })) return {};
+    progress_.Phase("save");
+    const Result<void> saved = saves_.SaveTogether(
+        round_.communicator, state_, leaves ? GraceForSave() : std::chrono::milliseconds(kFinalSaveLimit), 1);
+    if (!saved.ok()) {
+      const ErrorCode code = saved.error().code;
+      // The others may not know of what failed here alone: they cannot go on together.
+      if (code == ErrorCode::kAborted || code == ErrorCode::kInternal) return saved;
+      log::Warning("state not stored before ranks leave", {{"error", saved.error().message}});
+    }
+    progress_.Phase("train");
+    return state_.sharded->HandOver(*round_.communicator, leaves);
   }
 
   Result<void> StartSave() {
@@ -263,7 +295,10 @@ class ElasticLoop {
     }));
     progress_.Phase("train");
     // Done again in the next round. A rank that is to stop goes there, too, and stops outside of a round.
-    if (!result.complete) return std::optional(RoundEnd::kLeft);
+    if (!result.complete) {
+      if (state_.sharded != nullptr) LOCKSTEP_TRY(HandOver(in_.control.stop_requested()));
+      return std::optional(RoundEnd::kLeft);
+    }
     state_.evaluations =
         WithEvaluation(state_.evaluations, in_.training.early_stop.value_or(api::EarlyStopSpec{}),
                        state_.step, result.loss, result.accuracy);

@@ -33,6 +33,8 @@ void ProgressReporter::EnterRound(const protocol::RankAssignment& assignment, in
   progress_.epoch = static_cast<double>(step) / steps_per_epoch_;
   first_of_round_ = true;
   last_commit_ = clock_.Steady();
+  // What lies beyond will be told anew: all went back to a checkpoint.
+  std::erase_if(history_, [step](const HistoryRecord& record) { return record.step > step; });
   HistoryRecord record = RecordOf(HistoryKind::kRound);
   record.source = NameOf(source);
   record.cause = assignment.previous_end;

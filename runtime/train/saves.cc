@@ -43,11 +43,38 @@ Result<void> CopyInto(TrainingState& state, const LoadedState& loaded) {
     return DoesNotFit(loaded, "it", "has tensors that this training has not");
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "restoring the state", [&] {
     const at::NoGradGuard no_grad;
-    for (const NamedTensor& target : targets) target.tensor.copy_(stored.at(target.name));
+    for (const NamedTensor& target : state.Replicated()) target.tensor.copy_(stored.at(target.name));
+    if (state.sharded == nullptr) return;
+    std::vector<at::Tensor> whole;
+    for (const NamedTensor& moment : state.sharded->described()) whole.push_back(stored.at(moment.name));
+    state.sharded->Load(loaded.manifest.step, whole);
   }));
   state.step = loaded.manifest.step;
   state.evaluations = loaded.manifest.evaluations;
   return {};
+}
+
+// Where the optimizer's state begins in Tensors().
+std::ptrdiff_t FirstMoment(const TrainingState& state) {
+  return static_cast<std::ptrdiff_t>(state.parameters.size() + state.buffers.size());
+}
+
+// Tensors() with the data of a sharded optimizer.
+std::vector<NamedTensor> WithMoments(const TrainingState& state, const std::vector<NamedTensor>& moments) {
+  std::vector<NamedTensor> tensors = state.Tensors();
+  std::copy(moments.begin(), moments.end(), tensors.begin() + FirstMoment(state));
+  return tensors;
+}
+
+// With data where this rank stores it: a sharded optimizer's parts travel to who writes them.
+Result<std::vector<NamedTensor>> TensorsToSave(comm::Communicator& communicator, const TrainingState& state) {
+  std::vector<NamedTensor> tensors = state.Tensors();
+  if (state.sharded == nullptr) return tensors;
+  const std::vector<int> writers = checkpoint::WritersOf(tensors, communicator.world());
+  const auto first = writers.begin() + FirstMoment(state);
+  const auto count = static_cast<std::ptrdiff_t>(state.sharded->described().size());
+  LOCKSTEP_TRY(const auto moments, state.sharded->Gather(communicator, {first, first + count}));
+  return WithMoments(state, moments);
 }
 
 }  // namespace
@@ -64,11 +91,12 @@ Result<void> Saves::Start(const std::shared_ptr<comm::Communicator>& communicato
   if (!enabled()) return {};
   const SteadyTime start = context_.clock.Steady();
   LOCKSTEP_TRY(SyncBuffers(*communicator, state));
+  LOCKSTEP_TRY(const std::vector<NamedTensor> tensors, TensorsToSave(*communicator, state));
   const comm::Place& place = communicator->place();
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
-    context_.checkpointer->Save({state.step, place.round, place.rank, place.world, state.Tensors(),
-                                 state.evaluations, HistoryOf(place.rank)},
-                                std::make_shared<RoundExchange>(communicator, context_.clock));
+    context_.checkpointer->Save(
+        {state.step, place.round, place.rank, place.world, tensors, state.evaluations, HistoryOf(place.rank)},
+        std::make_shared<RoundExchange>(communicator, context_.clock));
   }));
   last_start_ = start;
   const double stall = Seconds(context_.clock.Steady() - start).count();
@@ -155,9 +183,14 @@ void Saves::Drain(std::chrono::milliseconds limit) {
 
 Result<void> Saves::SaveAlone(TrainingState& state, const LastPlace& last, std::chrono::milliseconds limit) {
   if (!enabled()) return {};
+  std::vector<NamedTensor> tensors = state.Tensors();
+  if (state.sharded != nullptr) {
+    LOCKSTEP_TRY(const auto moments, state.sharded->Whole());
+    tensors = WithMoments(state, moments);
+  }
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
     context_.checkpointer->Save(
-        {state.step, last.round, 0, 1, state.Tensors(), state.evaluations, HistoryOf(last.rank)}, nullptr);
+        {state.step, last.round, 0, 1, tensors, state.evaluations, HistoryOf(last.rank)}, nullptr);
   }));
   started_[state.step] = {.is_reporter = true};
   LOCKSTEP_TRY(WaitFor(nullptr, limit));

@@ -212,8 +212,10 @@ Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const 
     report.gradient_norm = AverageAndClip(state.trained, values[kCount] * state.loss_scale.factor(),
                                           context_.spec.optimizer.clip_norm);
     report.applied = std::isfinite(report.gradient_norm) && std::isfinite(report.loss);
-    if (report.applied) state.optimizer->Step(state.step, report.learning_rate);
+    if (report.applied && state.sharded == nullptr) state.optimizer->Step(state.step, report.learning_rate);
   }));
+  if (report.applied && state.sharded != nullptr)
+    LOCKSTEP_TRY(state.sharded->Step(*peers, report.learning_rate));
   const bool is_overflow = !report.applied && std::isfinite(report.loss) && state.loss_scale.CanShrink();
   if (is_overflow) {
     report.not_finite = "gradients of fp16 at the loss scale " + FormatNumber(state.loss_scale.factor());
@@ -229,6 +231,7 @@ Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const 
                      " steps up to step " + std::to_string(state.step) + " (" + report.not_finite +
                      "); lower spec.training.optimizer.learningRate or set spec.training.optimizer.clipNorm"};
   }
+  if (!report.applied && state.sharded != nullptr) state.sharded->Skip();
   ++state.step;
   return report;
 }

@@ -25,10 +25,12 @@ struct Standing {
   EvaluationRecord evaluations;
 };
 
+// `step`: the one whose state this rank offers to the others; -1: none.
 Result<std::vector<Standing>> TellEachOther(Communicator& communicator, const TrainingState& state,
+                                            int64_t step,
                                             std::optional<std::chrono::milliseconds> limit = std::nullopt) {
   const EvaluationRecord& record = state.evaluations;
-  const std::vector<int64_t> mine = {state.step,
+  const std::vector<int64_t> mine = {step,
                                      state.Digest(),
                                      record.step,
                                      std::bit_cast<int64_t>(record.newest),
@@ -114,14 +116,15 @@ Result<void> BroadcastTensors(Communicator& communicator, const std::vector<Name
   return CatchTorch(ErrorCode::kInternal, "unpacking the state", [&] { flat.Unpack(buffers); });
 }
 
-// Nobody holds state: rank 0 restores or starts afresh, the others learn which.
+// Nobody holds state, or not all of a sharded one: rank 0 restores or starts afresh, the others learn which.
 Result<StateSource> Begin(Communicator& communicator, TrainingState& state, const Restore& restore,
                           std::vector<Standing>& all) {
   if (communicator.rank() == 0) {
     LOCKSTEP_TRY(const bool restored, restore(state));
     if (!restored) state.step = 0;
   }
-  LOCKSTEP_TRY(all, TellEachOther(communicator, state, kRestoreLimit));
+  const int64_t offered = communicator.rank() == 0 ? state.step : -1;
+  LOCKSTEP_TRY(all, TellEachOther(communicator, state, offered, kRestoreLimit));
   const bool fresh = all.front().step == 0;
   // The same seed made the same parameters everywhere; only then is there nothing to send.
   if (fresh) {
@@ -144,7 +147,13 @@ std::string_view NameOf(StateSource source) {
 }
 
 Result<StateSource> SyncState(Communicator& communicator, TrainingState& state, const Restore& restore) {
-  LOCKSTEP_TRY(std::vector<Standing> all, TellEachOther(communicator, state));
+  int64_t offered = state.step;
+  std::optional<Version> whole;
+  if (state.sharded != nullptr) {
+    LOCKSTEP_TRY(whole, state.sharded->Agree(communicator));
+    if (whole != state.sharded->version()) offered = -1;
+  }
+  LOCKSTEP_TRY(std::vector<Standing> all, TellEachOther(communicator, state, offered));
   StateSource source = StateSource::kKept;
   if (all.at(static_cast<std::size_t>(RankOfHighest(all))).step < 0) {
     LOCKSTEP_TRY(source, Begin(communicator, state, restore, all));
@@ -154,13 +163,18 @@ Result<StateSource> SyncState(Communicator& communicator, TrainingState& state, 
   if (!AllHoldTheSame(all)) {
     const bool diverged = best.step == state.step && best.digest != state.Digest();
     if (diverged) log::Warning("state differs at the same step; taking the peer's", {{"step", state.step}});
-    LOCKSTEP_TRY(BroadcastTensors(communicator, state.Tensors(), root));
+    LOCKSTEP_TRY(BroadcastTensors(communicator, state.Replicated(), root));
     if (source == StateSource::kKept && communicator.rank() != root) source = StateSource::kPeer;
   }
   state.step = best.step;
+  if (state.evaluations.step > best.step) state.evaluations = {};  // of steps that will be made again
   for (const Standing& standing : all) {
     if (standing.step == best.step && standing.evaluations.step > state.evaluations.step)
       state.evaluations = standing.evaluations;
+  }
+  if (state.sharded != nullptr) {
+    const Version restored{best.step, communicator.place().round};
+    LOCKSTEP_TRY(state.sharded->Deal(communicator, whole.value_or(restored)));
   }
   return source;
 }

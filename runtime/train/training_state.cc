@@ -23,7 +23,16 @@ void Append(std::vector<NamedTensor>& all, const std::vector<NamedTensor>& more)
 std::vector<NamedTensor> TrainingState::Tensors() const {
   std::vector<NamedTensor> all = parameters;
   Append(all, buffers);
-  Append(all, optimizer->state());
+  Append(all, sharded == nullptr ? optimizer->state() : sharded->described());
+  Append(all, outer_momentum);
+  Append(all, loss_scale.state());
+  return all;
+}
+
+std::vector<NamedTensor> TrainingState::Replicated() const {
+  std::vector<NamedTensor> all = parameters;
+  Append(all, buffers);
+  if (sharded == nullptr) Append(all, optimizer->state());
   Append(all, outer_momentum);
   Append(all, loss_scale.state());
   return all;
@@ -31,7 +40,7 @@ std::vector<NamedTensor> TrainingState::Tensors() const {
 
 int64_t TrainingState::Digest() const {
   std::vector<NamedTensor> replicated = parameters;
-  Append(replicated, optimizer->state());
+  if (sharded == nullptr) Append(replicated, optimizer->state());
   Append(replicated, outer_momentum);
   Append(replicated, loss_scale.state());
   uint64_t digest = 0;
@@ -46,10 +55,11 @@ Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const Mod
                                         at::Device device) {
   TrainingState state;
   state.device = device;
+  state.input = input;
   LOCKSTEP_TRY(state.model, models::MakeModel(spec.model, input, spec.seed));
+  std::vector<NamedTensor> to_train;
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [&] {
     state.model->to(device);
-    std::vector<NamedTensor> to_train;
     for (const auto& parameter : state.model->named_parameters()) {
       state.parameters.push_back({parameter.key(), parameter.value()});
       if (parameter.value().requires_grad()) to_train.push_back(state.parameters.back());
@@ -57,11 +67,29 @@ Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const Mod
     for (const auto& buffer : state.model->named_buffers())
       state.buffers.push_back({buffer.key(), buffer.value()});
     for (const NamedTensor& parameter : to_train) state.trained.push_back(parameter.tensor);
-    state.optimizer = MakeOptimizer(spec.optimizer, to_train);
+    if (spec.strategy != api::Strategy::kZero1) state.optimizer = MakeOptimizer(spec.optimizer, to_train);
     if (spec.sync.outer.has_value()) state.outer_momentum = MakeOuterMomentum(to_train);
     state.loss_scale = LossScale(spec.precision, spec.global_batch_size);
   }));
+  if (spec.strategy == api::Strategy::kZero1) {
+    LOCKSTEP_TRY(state.sharded,
+                 ShardedOptimizer::Make(spec.optimizer, std::move(to_train), spec.zero1.copies));
+  }
   return state;
+}
+
+Result<void> StartAfresh(const api::TrainingSpec& spec, TrainingState& state) {
+  LOCKSTEP_TRY(const TrainingState fresh, MakeTrainingState(spec, state.input, state.device));
+  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "starting afresh", [&] {
+    const at::NoGradGuard no_grad;
+    const std::vector<NamedTensor> from = fresh.Replicated();
+    const std::vector<NamedTensor> to = state.Replicated();
+    for (std::size_t i = 0; i < to.size(); ++i) to[i].tensor.copy_(from[i].tensor);
+  }));
+  state.step = 0;
+  state.evaluations = {};
+  if (state.sharded != nullptr) state.sharded->StartAfresh();
+  return {};
 }
 
 }  // namespace lockstep::train

@@ -11,6 +11,7 @@
 #include "runtime/train/early_stop.h"
 #include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
+#include "runtime/train/sharded_optimizer.h"
 
 namespace lockstep::train {
 
@@ -18,24 +19,32 @@ struct TrainingState {
   int64_t step = -1;                // completed steps; -1: freshly made, nobody has agreed to start from it
   EvaluationRecord evaluations;     // up to this step
   at::Device device = at::kCPU;     // of all tensors but the loss scale
+  ModelInput input;                 // what the model was made for
   std::shared_ptr<Model> model;     // shared_ptr by torch::nn::Module's design
   std::vector<at::Tensor> trained;  // the parameters that have a gradient
   std::vector<NamedTensor> parameters;
   std::vector<NamedTensor> buffers;
+  // One of both: `sharded` where the strategy is zero1.
   std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<ShardedOptimizer> sharded;
   std::vector<NamedTensor> outer_momentum;  // of spec.sync.outer
   LossScale loss_scale;
 
-  // All that a joining rank needs and a checkpoint holds, in the same order in every process.
+  // All that a checkpoint holds, in the same order in every process. Those of a sharded optimizer have no
+  // data here.
   [[nodiscard]] std::vector<NamedTensor> Tensors() const;
-  // Of parameters, optimizer state and loss scale. Equal on all ranks after each step (of localsgd: after
-  // each window), since all apply the same gradient; buffers are left out: their statistics come from each
-  // rank's own samples.
+  // Those of them that every rank holds whole: all but a sharded optimizer's.
+  [[nodiscard]] std::vector<NamedTensor> Replicated() const;
+  // Of parameters, optimizer state (unless it is sharded) and loss scale. Equal on all ranks after each step
+  // (of localsgd: after each window), since all apply the same gradient; buffers are left out: their
+  // statistics come from each rank's own samples.
   [[nodiscard]] int64_t Digest() const;
 };
 
 // The error names the field. The same parameters on every device.
 [[nodiscard]] Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const ModelInput& input,
                                                       at::Device device = at::kCPU);
+// As it was made, before the first step.
+[[nodiscard]] Result<void> StartAfresh(const api::TrainingSpec& spec, TrainingState& state);
 
 }  // namespace lockstep::train

@@ -174,6 +174,10 @@ struct PipelineSpec {
   int32_t stages = 2;
 };
 
+struct Zero1Spec {
+  int32_t copies = 1;  // ranks that keep each part of the optimizer's state
+};
+
 // The whole test set, each sample once, after every `every_epochs` epochs and at the end.
 struct EvaluationSpec {
   int32_t every_epochs = 1;
@@ -204,6 +208,7 @@ struct TrainingSpec {
   Strategy strategy = Strategy::kDdp;
   SyncSpec sync;
   PipelineSpec pipeline;
+  Zero1Spec zero1;
   int64_t seed = 0;
   std::optional<EvaluationSpec> evaluation;  // absent: none
   std::optional<EarlyStopSpec> early_stop;

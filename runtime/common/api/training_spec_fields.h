@@ -147,6 +147,11 @@ void Describe(A& fields, Of<A, SyncSpec>& spec) {
 }
 
 template <typename A>
+void Describe(A& fields, Of<A, Zero1Spec>& spec) {
+  fields.Field("copies", spec.copies, {.min = 1, .max = 4});
+}
+
+template <typename A>
 void Describe(A& fields, Of<A, PipelineSpec>& spec) {
   fields.Field("stages", spec.stages, {.min = 2, .max = 1024});
 }
@@ -181,6 +186,7 @@ void Describe(A& fields, Of<A, TrainingSpec>& spec) {
   fields.Field("strategy", spec.strategy);
   fields.Field("sync", spec.sync);
   fields.Field("pipeline", spec.pipeline);
+  fields.Section("zero1", spec.zero1, spec.strategy == Strategy::kZero1, "strategy is zero1");
   fields.Field("seed", spec.seed, {.min = 0, .max = kMaxInteger});
   fields.Field("evaluation", spec.evaluation);
   fields.Field("earlyStop", spec.early_stop);

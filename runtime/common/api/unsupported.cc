@@ -45,8 +45,10 @@ void CheckData(const DataSpec& data, Fields& fields) {
 
 void CheckMethod(const TrainingSpec& training, Fields& fields) {
   const std::string path = "spec.training.";
-  const bool is_built = training.strategy == Strategy::kDdp || training.strategy == Strategy::kLocalsgd;
-  RefuseEnum(fields, !is_built, path + "strategy", training.strategy, "ddp or localsgd");
+  const Strategy strategy = training.strategy;
+  const bool is_built =
+      strategy == Strategy::kDdp || strategy == Strategy::kZero1 || strategy == Strategy::kLocalsgd;
+  RefuseEnum(fields, !is_built, path + "strategy", strategy, "ddp, zero1 or localsgd");
   const Compression compression = training.sync.compression;
   RefuseEnum(fields, compression == Compression::kPowersgd || compression == Compression::kTopk,
              path + "sync.compression", compression, "none, bf16 or fp16");

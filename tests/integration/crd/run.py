@@ -114,6 +114,8 @@ CREATE_CASES = [
      {"name": "torchscript", "torchscript": {"uri": "https://host/m.pt"}}, "uri must be a path in the container"),
     ("plugin section", TRAINING + ("model",), {"name": "plugin", "plugin": {"path": "/p.so", "name": "p"}},
      {"name": "mlp", "plugin": {"path": "/p.so", "name": "p"}}, "spec.training.model.plugin"),
+    ("the settings of another strategy", TRAINING, {**BASE["spec"]["training"], "strategy": "zero1", "zero1": {"copies": 2}},
+     {**BASE["spec"]["training"], "zero1": {"copies": 2}}, "spec.training.zero1"),
     ("compression keeps no bits", TRAINING, {**BASE["spec"]["training"], "determinism": "world"},
      {**BASE["spec"]["training"], "determinism": "world", "sync": {"compression": "bf16"}}, "spec.training.sync.compression"),
     ("everySteps belongs to localsgd", TRAINING, {**BASE["spec"]["training"], "strategy": "localsgd", "sync": {"everySteps": 8}},

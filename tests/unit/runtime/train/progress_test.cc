@@ -116,6 +116,18 @@ TEST_F(ProgressReporterTest, TellsOfStepsThatDoNotCountYetAndOfAWholeWindowAtIts
   EXPECT_THAT(Told(), AllOf(HasSubstr(R"("stepsUnderWay":0)"), HasSubstr(R"("repeatedStepsTotal":6)")));
 }
 
+TEST_F(ProgressReporterTest, ForgetsTheStepsThatWillBeMadeAgain) {
+  progress_.EnterRound({.round = 1, .rank = 0, .world = 2}, 40, StateSource::kFresh);
+  for (const int64_t step : {41, 42, 43}) TakeStep(step, 0.5);
+  progress_.EnterRound({.round = 2, .rank = 0, .world = 1}, 41, StateSource::kCheckpoint);
+  TakeStep(42, 0.25);
+  std::vector<int64_t> steps;
+  for (const auto& record : progress_.history()) steps.push_back(record.step);
+  EXPECT_EQ(steps, (std::vector<int64_t>{40, 41, 41, 42}));
+  EXPECT_EQ(progress_.history()[2].source, "checkpoint");
+  EXPECT_EQ(progress_.history().back().loss, 0.25);
+}
+
 TEST_F(ProgressReporterTest, TellsOfAnEvaluationOnRank0Only) {
   progress_.EnterRound({.round = 1, .rank = 1, .world = 2}, 0, StateSource::kFresh);
   progress_.Evaluated(0.75, 0.875);

@@ -89,8 +89,10 @@ class Trainer {
     if (options.loss_scale > 0) state_.loss_scale.state().front().tensor[0] = options.loss_scale;
   }
 
-  Result<StateSource> Sync(comm::Communicator& communicator) {
-    return SyncState(communicator, state_, [](TrainingState&) { return Result<bool>(false); });
+  Result<StateSource> Sync(
+      comm::Communicator& communicator,
+      const Restore& restore = [](TrainingState&) { return Result<bool>(false); }) {
+    return SyncState(communicator, state_, restore);
   }
   Result<void> RunRound(std::shared_ptr<comm::Communicator> communicator, int64_t until_step) {
     LOCKSTEP_TRY(const auto strategy, MakeStrategy(spec_, communicator, state_));
@@ -115,8 +117,8 @@ class Trainer {
 
   [[nodiscard]] const TrainingState& state() const { return state_; }
   [[nodiscard]] const StepReport& last() const { return last_; }
-  // Of parameters, moments and the scale of the loss.
-  [[nodiscard]] std::string StateBytes() const { return BytesOf(state_.Tensors()); }
+  // Of parameters, moments (unless they are sharded) and the scale of the loss.
+  [[nodiscard]] std::string StateBytes() const { return BytesOf(state_.Replicated()); }
   [[nodiscard]] std::string WeightBytes() const { return BytesOf(state_.parameters); }
   // Of the newest loss, too; as a short text.
   [[nodiscard]] std::string Bits() const {

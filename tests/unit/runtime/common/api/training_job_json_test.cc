@@ -108,6 +108,12 @@ TEST(TrainingJobFromJson, RefusesASectionOfAnotherModel) {
               ElementsAre("spec.training.data.synthetic: applies only where format is synthetic"));
 }
 
+TEST(TrainingJobFromJson, RefusesTheSectionOfAnotherStrategy) {
+  const Json job = With(ValidJob(), "/spec/training/zero1", R"({"copies": 2})");
+  EXPECT_THAT(ViolationsOf(job), ElementsAre("spec.training.zero1: applies only where strategy is zero1"));
+  EXPECT_THAT(ViolationsOf(With(job, "/spec/training/strategy", "\"zero1\"")), ElementsAre());
+}
+
 TEST(TrainingJobFromJson, KeepsMetadataAndStatusOfABrokenSpec) {
   Json job = With(ValidJob(), "/spec", "7");
   job["metadata"]["uid"] = "u-1";

@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(
              "spec.training.model.torchscript.uri"},
         Case{"DataInGoogleStorage", "/spec/training/data", R"({"format": "idx", "path": "gs://b/d"})",
              "spec.training.data.path"},
-        Case{"Zero1", "/spec/training/strategy", "\"zero1\"", "spec.training.strategy"},
+        Case{"Strategy", "/spec/training/strategy", "\"pipeline\"", "spec.training.strategy"},
         Case{"Compression", "/spec/training/sync", R"({"compression": "topk"})",
              "spec.training.sync.compression"},
         Case{"Staleness", "/spec/training/sync", R"({"staleness": 2})", "spec.training.sync.staleness"},
@@ -54,8 +54,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(FindUnsupported, SaysWhatWorksNow) {
   EXPECT_THAT(
-      Refused(With(ValidJob(), "/spec/training/strategy", "\"zero1\"")),
-      testing::ElementsAre("spec.training.strategy: zero1 is not implemented yet; use ddp or localsgd"));
+      Refused(With(ValidJob(), "/spec/training/strategy", "\"hybrid\"")),
+      testing::ElementsAre("spec.training.strategy: hybrid is not implemented yet; use ddp, zero1 or localsgd"));
 }
 
 TEST(FindUnsupported, PassesWhatIsBuilt) {
@@ -66,7 +66,7 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
                        "sampler": "weighted", "classWeights": [1, 3], "augmentation": {"horizontalFlip": true, "cropPadding": 4}, "dropLast": true, "workers": 8, "prefetch": 8}, "optimizer": {"name": "sgd", "momentum": 0.9, "nesterov": true,
                        "weightDecay": 0.01, "clipNorm": 1}, "schedule": {"name": "step", "warmupSteps": 5,
                        "decayEverySteps": 5}, "globalBatchSize": 8, "microBatchSize": 4, "epochs": 2, "seed": 3,
-                       "precision": "fp16", "determinism": "world", "balance": "speed", "strategy": "ddp", "evaluation": {"batchSize": 9},
+                       "precision": "fp16", "determinism": "world", "balance": "speed", "strategy": "zero1", "zero1": {"copies": 2}, "evaluation": {"batchSize": 9},
                        "earlyStop": {"metric": "loss", "patience": 2}})");
   json = With(json, "/spec/checkpoint",
               R"({"uri": "file:///c", "secretRef": {"name": "s"}, "intervalSteps": 5, "intervalSeconds": 5,

@@ -1,0 +1,92 @@
+#include "runtime/train/shard_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace lockstep::train {
+namespace {
+
+constexpr int64_t kCutMultiple = 16;
+
+}  // namespace
+
+int64_t SizeOf(const std::vector<Range>& ranges) {
+  return std::accumulate(ranges.begin(), ranges.end(), int64_t{0},
+                         [](int64_t sum, const Range& range) { return sum + range.size(); });
+}
+
+std::vector<Range> Common(const std::vector<Range>& a, const std::vector<Range>& b) {
+  std::vector<Range> common;
+  for (const Range& one : a) {
+    for (const Range& other : b) {
+      const Range both{std::max(one.begin, other.begin), std::min(one.end, other.end)};
+      if (both.begin < both.end) common.push_back(both);
+    }
+  }
+  return common;
+}
+
+std::vector<Range> Without(const std::vector<Range>& ranges, const Range& taken) {
+  std::vector<Range> left;
+  for (const Range& range : ranges) {
+    const Range before{range.begin, std::min(range.end, taken.begin)};
+    const Range after{std::max(range.begin, taken.end), range.end};
+    if (before.begin < before.end) left.push_back(before);
+    if (after.begin < after.end) left.push_back(after);
+  }
+  return left;
+}
+
+std::vector<Range> CutEvenly(std::span<const int64_t> sizes, int parts) {
+  const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  std::vector<Range> cut;
+  std::size_t tensor = 0;
+  int64_t tensor_begin = 0;
+  int64_t begin = 0;
+  for (int part = 1; part <= parts; ++part) {
+    const auto wanted = static_cast<int64_t>(static_cast<double>(total) * part / parts);
+    while (tensor < sizes.size() && tensor_begin + sizes[tensor] <= wanted) tensor_begin += sizes[tensor++];
+    const int64_t within = (wanted - tensor_begin) / kCutMultiple * kCutMultiple;
+    const int64_t end = part == parts ? total : std::max(begin, tensor_begin + within);
+    cut.push_back({begin, end});
+    begin = end;
+  }
+  return cut;
+}
+
+std::vector<std::vector<Range>> GivenBy(const std::vector<Holder>& holders, const Version& version,
+                                        int64_t total) {
+  std::vector<Range> open = {{0, total}};
+  std::vector<std::vector<Range>> given;
+  for (const Holder& holder : holders) {
+    std::vector<Range>& mine = given.emplace_back();
+    for (const Holding& holding : holder.held) {
+      if (holding.version != version) continue;
+      for (const Range& range : Common({holding.range}, open)) mine.push_back(range);
+      open = Without(open, holding.range);
+    }
+  }
+  return given;
+}
+
+std::vector<Range> MissingOf(const std::vector<Holder>& holders, const Version& version, int64_t total) {
+  if (total == 0 || version.step == 0) return {};
+  std::vector<Range> open = {{0, total}};
+  for (const Holder& holder : holders) {
+    for (const Holding& holding : holder.held) {
+      if (holding.version == version) open = Without(open, holding.range);
+    }
+  }
+  return open;
+}
+
+std::optional<Version> NewestWhole(const std::vector<Holder>& holders, int64_t total) {
+  std::optional<Version> newest;
+  for (const Holder& holder : holders) {
+    if (holder.version.step < 0 || (newest.has_value() && holder.version <= *newest)) continue;
+    if (MissingOf(holders, holder.version, total).empty()) newest = holder.version;
+  }
+  return newest;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,438 @@
+#include "runtime/train/sharded_optimizer.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "runtime/comm/torch_error.h"
+#include "runtime/common/base/log.h"
+#include "runtime/common/base/strings.h"
+
+namespace lockstep::train {
+namespace {
+
+using comm::CatchTorch;
+using comm::Communicator;
+
+// Of a rank's word about itself: version, number of holdings; then of each version and range.
+constexpr std::size_t kNumbersFirst = 3;
+constexpr std::size_t kNumbersOfAHolding = 4;
+
+std::size_t Index(int rank) { return static_cast<std::size_t>(rank); }
+
+Error CannotBeDivided(const std::string& parameter, const std::string& problem) {
+  return {ErrorCode::kInvalidArgument,
+          "spec.training.strategy: zero1 cannot divide " + parameter + ", which " + problem + "; use ddp"};
+}
+
+Holder DecodeHolder(const std::vector<int64_t>& row) {
+  Holder holder{.version = {row.at(0), row.at(1)}, .held = {}};
+  for (int64_t i = 0; i < row.at(2); ++i) {
+    const std::size_t at = kNumbersFirst + static_cast<std::size_t>(i) * kNumbersOfAHolding;
+    holder.held.push_back({{row.at(at), row.at(at + 1)}, {row.at(at + 2), row.at(at + 3)}});
+  }
+  return holder;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ShardedOptimizer>> ShardedOptimizer::Make(const api::OptimizerSpec& spec,
+                                                                 std::vector<NamedTensor> parameters,
+                                                                 int copies) {
+  if (parameters.empty()) return Error{ErrorCode::kInvalidArgument, "the model has no parameter to train"};
+  for (const NamedTensor& parameter : parameters) {
+    if (!parameter.tensor.is_contiguous()) return CannotBeDivided(parameter.name, "is not contiguous");
+    if (parameter.tensor.scalar_type() != parameters.front().tensor.scalar_type())
+      return CannotBeDivided(parameter.name, "is of another type than " + parameters.front().name);
+  }
+  return std::unique_ptr<ShardedOptimizer>(new ShardedOptimizer(spec, std::move(parameters), copies));
+}
+
+ShardedOptimizer::ShardedOptimizer(const api::OptimizerSpec& spec, std::vector<NamedTensor> parameters,
+                                   int copies)
+    : spec_(spec), parameters_(std::move(parameters)), copies_(copies) {
+  for (const NamedTensor& parameter : parameters_) {
+    sizes_.push_back(parameter.tensor.numel());
+    total_ += sizes_.back();
+  }
+  // Of one element and no name: what is kept for each parameter.
+  const auto sample = MakeOptimizer(spec, {{"", at::zeros({1})}});
+  kinds_ = sample->state().size();
+  for (const NamedTensor& kind : sample->state()) {
+    for (const NamedTensor& parameter : parameters_) {
+      const auto options = parameter.tensor.options().device(at::kMeta).requires_grad(false);
+      described_.push_back({kind.name + parameter.name, at::empty(parameter.tensor.sizes(), options)});
+    }
+  }
+}
+
+std::vector<std::pair<std::size_t, Range>> ShardedOptimizer::PiecesOf(const Range& range) const {
+  std::vector<std::pair<std::size_t, Range>> pieces;
+  int64_t begin = 0;
+  for (std::size_t i = 0; i < sizes_.size(); ++i) {
+    for (const Range& piece : Common({{begin, begin + sizes_[i]}}, {range}))
+      pieces.push_back({i, {piece.begin - begin, piece.end - begin}});
+    begin += sizes_[i];
+  }
+  return pieces;
+}
+
+std::vector<at::Tensor> ShardedOptimizer::ViewsOf(const Range& range) const {
+  std::vector<at::Tensor> views;
+  for (const auto& [i, piece] : PiecesOf(range))
+    views.push_back(parameters_[i].tensor.detach().view(-1).narrow(0, piece.begin, piece.size()));
+  return views;
+}
+
+at::Tensor ShardedOptimizer::FlatParameters(const Range& range) const { return at::cat(ViewsOf(range)); }
+
+void ShardedOptimizer::SetParameters(const Range& range, const at::Tensor& flat) const {
+  int64_t begin = 0;
+  for (const at::Tensor& view : ViewsOf(range)) {
+    view.copy_(flat.narrow(0, begin, view.numel()));
+    begin += view.numel();
+  }
+}
+
+ShardedOptimizer::Shard ShardedOptimizer::MakeShard(const Version& version, const Range& range,
+                                                    std::vector<at::Tensor> kinds) const {
+  Shard shard{version, range, std::move(kinds), ViewsOf(range), nullptr};
+  if (shard.parameters.empty()) return shard;
+  std::vector<NamedTensor> named;
+  for (const at::Tensor& view : shard.parameters) named.push_back({"", view});
+  shard.optimizer = MakeOptimizer(spec_, named);
+  // It has made its own, for each kind one after another: from here on they are views of the flat ones.
+  auto own = shard.optimizer->state().begin();
+  for (const at::Tensor& kind : shard.kinds) {
+    int64_t begin = 0;
+    for (const at::Tensor& view : shard.parameters) {
+      (own++)->tensor.set_(kind.narrow(0, begin, view.numel()));
+      begin += view.numel();
+    }
+  }
+  return shard;
+}
+
+void ShardedOptimizer::Update(const Shard& shard, double learning_rate) const {
+  if (shard.optimizer == nullptr) return;
+  const auto pieces = PiecesOf(shard.range);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const auto& [parameter, piece] = pieces[i];
+    shard.parameters[i].mutable_grad() =
+        parameters_[parameter].tensor.grad().view(-1).narrow(0, piece.begin, piece.size());
+  }
+  shard.optimizer->Step(version_.step, learning_rate);
+  for (const at::Tensor& view : shard.parameters) view.mutable_grad().reset();
+}
+
+void ShardedOptimizer::KeepOnly(const Version& version) {
+  std::erase_if(shards_, [&](const Shard& shard) { return shard.version != version; });
+}
+
+Result<void> ShardedOptimizer::Step(Communicator& communicator, double learning_rate) {
+  const at::NoGradGuard no_grad;
+  KeepOnly(version_);  // this far a rank comes only when all have committed the step before
+  const Version next{version_.step + 1, round_};
+  const Range& mine = parts_.at(Index(communicator.rank()));
+  const int64_t largest = std::max_element(parts_.begin(), parts_.end(), [](const Range& a, const Range& b) {
+                            return a.size() < b.size();
+                          })->size();
+  std::vector<Shard> before;
+  std::vector<at::Tensor> parameters_before;
+  at::Tensor sent;
+  at::Tensor all;
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
+    const auto options = parameters_.front().tensor.options().requires_grad(false);
+    sent = at::zeros({largest}, options);
+    all = at::empty({largest * communicator.world()}, options);
+    for (const Shard& shard : shards_) {
+      std::vector<at::Tensor> kinds;
+      for (const at::Tensor& kind : shard.kinds) kinds.push_back(kind.clone());
+      parameters_before.push_back(shard.range.size() == 0 ? at::Tensor() : FlatParameters(shard.range));
+      before.push_back({shard.version, shard.range, std::move(kinds), {}, nullptr});
+    }
+  }));
+  const Result<void> updated = CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
+    for (const Shard& shard : shards_) Update(shard, learning_rate);
+    if (mine.size() > 0) sent.narrow(0, 0, mine.size()).copy_(FlatParameters(mine));
+  });
+  const Result<void> gathered = updated.ok() ? communicator.AllGatherInto(all, sent) : updated;
+  if (!updated.ok()) shards_.clear();
+  for (Shard& shard : shards_) shard.version = next;
+  if (gathered.ok()) {
+    for (std::size_t rank = 0; rank < parts_.size(); ++rank)
+      SetParameters(parts_[rank], all.narrow(0, static_cast<int64_t>(rank) * largest, largest));
+    version_ = next;
+    return {};
+  }
+  // Others may have got all parts: then this one's is needed as it is now, else as it was.
+  for (std::size_t i = 0; i < before.size(); ++i) SetParameters(before[i].range, parameters_before[i]);
+  std::move(before.begin(), before.end(), std::back_inserter(shards_));
+  return gathered;
+}
+
+void ShardedOptimizer::Skip() {
+  KeepOnly(version_);
+  const std::size_t count = shards_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    shards_.push_back({version_, shards_[i].range, shards_[i].kinds, {}, nullptr});
+    shards_[i].version = {version_.step + 1, round_};
+  }
+  version_ = {version_.step + 1, round_};
+}
+
+Result<std::optional<Version>> ShardedOptimizer::Agree(Communicator& communicator) {
+  round_ = communicator.place().round;
+  LOCKSTEP_TRY(const std::vector<Holder> holders, TellEachOther(communicator));
+  const std::optional<Version> whole = NewestWhole(holders, total());
+  LogWhatIsLost(holders, whole);
+  return whole;
+}
+
+void ShardedOptimizer::LogWhatIsLost(const std::vector<Holder>& holders,
+                                     const std::optional<Version>& whole) const {
+  Version newest;
+  for (const Holder& holder : holders) newest = std::max(newest, holder.version);
+  if (newest.step < 0 || newest == whole) return;
+  if (whole.has_value()) {
+    return log::Info("not all of the newest optimizer state is left: going on from the state before it",
+                     {{"newest_step", newest.step}, {"step", whole->step}});
+  }
+  std::vector<std::string> ranks;  // of the round before
+  const Ranges missing = MissingOf(holders, newest, total());
+  for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
+    if (!Common({parts_[rank]}, missing).empty()) ranks.push_back(std::to_string(rank));
+  }
+  log::Error("optimizer state lost with the ranks that held it: going back to the newest checkpoint",
+             {{"step", newest.step},
+              {"lost_with_ranks", ranks.empty() ? "of an earlier round" : Join(ranks, ", ")},
+              {"lost_elements", SizeOf(missing)},
+              {"of_elements", total()}});
+}
+
+Result<void> ShardedOptimizer::Deal(Communicator& communicator, const Version& version) {
+  version_ = version;
+  const std::vector<Ranges> deal = DealFor(std::vector<bool>(Index(communicator.world()), true));
+  LOCKSTEP_TRY(DealOut(communicator, deal));
+  parts_ = CutEvenly(sizes_, communicator.world());
+  log::Info("optimizer state dealt", {{"step", version.step}, {"bytes", held_bytes()}});
+  return {};
+}
+
+Result<void> ShardedOptimizer::HandOver(Communicator& communicator, bool leaves) {
+  const std::vector<int64_t> mine = {leaves ? 1 : 0};
+  LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
+  std::vector<bool> stays;
+  for (const auto& row : rows) stays.push_back(row.at(0) == 0);
+  const auto staying = std::count(stays.begin(), stays.end(), true);
+  if (staying == 0 || staying == communicator.world()) return {};
+  return DealOut(communicator, DealFor(stays));
+}
+
+std::vector<ShardedOptimizer::Ranges> ShardedOptimizer::DealFor(const std::vector<bool>& stays) const {
+  const int holders = static_cast<int>(std::count(stays.begin(), stays.end(), true));
+  const Ranges parts = CutEvenly(sizes_, holders);
+  std::vector<Ranges> deal;
+  int place = 0;
+  for (const bool is_holder : stays) {
+    Ranges& of_rank = deal.emplace_back();
+    for (int copy = 0; is_holder && copy < std::min(copies_, holders); ++copy)
+      of_rank.push_back(parts.at(Index((place + copy) % holders)));
+    if (is_holder) ++place;
+  }
+  return deal;
+}
+
+Result<void> ShardedOptimizer::DealOut(Communicator& communicator, const std::vector<Ranges>& deal) {
+  LOCKSTEP_TRY(std::vector<Shard> dealt, Receive(communicator, deal));
+  const auto old = static_cast<std::ptrdiff_t>(shards_.size());
+  std::move(dealt.begin(), dealt.end(), std::back_inserter(shards_));
+  // Who has received all may still lose a peer that has not, and with it what only this rank holds.
+  LOCKSTEP_TRY(communicator.Barrier());
+  shards_.erase(shards_.begin(), shards_.begin() + old);
+  return {};
+}
+
+Result<std::vector<ShardedOptimizer::Shard>> ShardedOptimizer::Receive(
+    Communicator& communicator, const std::vector<Ranges>& deal) const {
+  const at::NoGradGuard no_grad;
+  LOCKSTEP_TRY(const std::vector<Holder> holders, TellEachOther(communicator));
+  LOCKSTEP_CHECK(MissingOf(holders, version_, total()).empty(), "only what is whole is dealt");
+  const std::vector<Ranges> given = GivenBy(holders, version_, total());
+  const Ranges& mine = deal.at(Index(communicator.rank()));
+  std::vector<at::Tensor> kinds;
+  for (std::size_t kind = 0; kind < kinds_; ++kind) {
+    at::Tensor flat;
+    if (version_.step == 0) {
+      LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer state", [&] {
+        flat = at::zeros({SizeOf(mine)}, parameters_.front().tensor.options().requires_grad(false));
+      }));
+    } else {
+      LOCKSTEP_TRY(flat, Exchange(communicator, {kind, version_, given, deal}));
+    }
+    kinds.push_back(std::move(flat));
+  }
+  std::vector<Shard> shards;
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer state", [&] {
+    int64_t begin = 0;
+    for (const Range& range : mine) {
+      std::vector<at::Tensor> of_range;
+      for (const at::Tensor& kind : kinds) of_range.push_back(kind.narrow(0, begin, range.size()));
+      shards.push_back(MakeShard(version_, range, std::move(of_range)));
+      begin += range.size();
+    }
+  }));
+  return shards;
+}
+
+Result<at::Tensor> ShardedOptimizer::Exchange(Communicator& communicator, const Move& move) const {
+  const std::size_t me = Index(communicator.rank());
+  const Ranges& wanted = move.wanted[me];
+  std::vector<int64_t> sent_rows;
+  std::vector<int64_t> rows;
+  Ranges incoming;
+  at::Tensor sent;
+  at::Tensor received;
+  at::Tensor mine;
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "packing the optimizer state", [&] {
+    const auto options = parameters_.front().tensor.options().requires_grad(false);
+    std::vector<at::Tensor> outgoing = {at::empty({0}, options)};
+    for (std::size_t rank = 0; rank < move.wanted.size(); ++rank) {
+      const Ranges to = Common(move.given[me], move.wanted[rank]);
+      const Ranges from = Common(move.given[rank], wanted);
+      for (const Range& range : to) outgoing.push_back(SliceOf(move.kind, move.version, range).to(options));
+      incoming.insert(incoming.end(), from.begin(), from.end());
+      sent_rows.push_back(SizeOf(to));
+      rows.push_back(SizeOf(from));
+    }
+    sent = at::cat(outgoing);
+    received = at::empty({SizeOf(incoming)}, options);
+    mine = at::empty({SizeOf(wanted)}, options);
+  }));
+  LOCKSTEP_TRY(communicator.AllToAll(received, rows, sent, sent_rows));
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "unpacking the optimizer state", [&] {
+    int64_t read = 0;
+    for (const Range& piece : incoming) {
+      int64_t begin = 0;
+      for (const Range& range : wanted) {
+        if (range.begin <= piece.begin && piece.end <= range.end)
+          mine.narrow(0, begin + piece.begin - range.begin, piece.size())
+              .copy_(received.narrow(0, read, piece.size()));
+        begin += range.size();
+      }
+      read += piece.size();
+    }
+  }));
+  return mine;
+}
+
+at::Tensor ShardedOptimizer::SliceOf(std::size_t kind, const Version& version, const Range& range) const {
+  const auto holds = [&](const Shard& shard) {
+    return shard.version == version && shard.range.begin <= range.begin && range.end <= shard.range.end;
+  };
+  const auto shard = std::find_if(shards_.begin(), shards_.end(), holds);
+  LOCKSTEP_CHECK(shard != shards_.end(), "a rank gives what it holds");
+  return shard->kinds[kind].narrow(0, range.begin - shard->range.begin, range.size());
+}
+
+Holder ShardedOptimizer::Myself() const {
+  Holder holder{.version = version_, .held = {}};
+  for (const Shard& shard : shards_) holder.held.push_back({shard.version, shard.range});
+  return holder;
+}
+
+Result<std::vector<Holder>> ShardedOptimizer::TellEachOther(Communicator& communicator) const {
+  const Holder myself = Myself();
+  const std::vector<int64_t> count = {static_cast<int64_t>(myself.held.size())};
+  LOCKSTEP_TRY(const auto counts, communicator.AllGather(count));
+  const auto most = static_cast<std::size_t>(std::max_element(counts.begin(), counts.end())->front());
+  std::vector<int64_t> mine = {myself.version.step, myself.version.round, count.front()};
+  for (const Holding& holding : myself.held) {
+    mine.insert(mine.end(),
+                {holding.version.step, holding.version.round, holding.range.begin, holding.range.end});
+  }
+  mine.resize(kNumbersFirst + most * kNumbersOfAHolding);
+  LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
+  std::vector<Holder> holders;
+  for (const auto& row : rows) holders.push_back(DecodeHolder(row));
+  return holders;
+}
+
+void ShardedOptimizer::Load(int64_t step, const std::vector<at::Tensor>& whole) {
+  version_ = {step, round_};
+  std::vector<at::Tensor> kinds;
+  for (auto begin = whole.begin(); begin != whole.end(); begin += static_cast<int64_t>(sizes_.size())) {
+    std::vector<at::Tensor> flat;
+    for (auto tensor = begin; tensor != begin + static_cast<int64_t>(sizes_.size()); ++tensor)
+      flat.push_back(tensor->reshape(-1));
+    kinds.push_back(at::cat(flat));
+  }
+  shards_.push_back({version_, {0, total_}, std::move(kinds), {}, nullptr});
+}
+
+void ShardedOptimizer::StartAfresh() { version_ = {0, round_}; }
+
+Result<std::vector<NamedTensor>> ShardedOptimizer::Gather(Communicator& communicator,
+                                                          const std::vector<int>& ranks) const {
+  std::vector<Ranges> given;
+  for (const Range& part : parts_) given.push_back({part});
+  std::vector<NamedTensor> tensors = described_;
+  for (std::size_t kind = 0; kind < kinds_; ++kind) {
+    const std::size_t first = kind * sizes_.size();
+    std::vector<Ranges> wanted(parts_.size());
+    int64_t begin = 0;
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      wanted.at(Index(ranks.at(first + i))).push_back({begin, begin + sizes_[i]});
+      begin += sizes_[i];
+    }
+    LOCKSTEP_TRY(const at::Tensor flat, Exchange(communicator, {kind, version_, given, wanted}));
+    begin = 0;
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      if (ranks[first + i] != communicator.rank()) continue;
+      at::Tensor& tensor = tensors[first + i].tensor;
+      tensor = flat.narrow(0, begin, sizes_[i]).view(tensor.sizes());
+      begin += sizes_[i];
+    }
+  }
+  return tensors;
+}
+
+Result<std::vector<NamedTensor>> ShardedOptimizer::Whole() const {
+  Ranges held = GivenBy({Myself()}, version_, total()).front();
+  if (SizeOf(held) < total()) {
+    return Error{ErrorCode::kUnavailable, "this rank holds " + std::to_string(SizeOf(held)) + " of " +
+                                              std::to_string(total()) + " elements of the optimizer's state"};
+  }
+  std::sort(held.begin(), held.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  std::vector<NamedTensor> tensors = described_;
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer state", [&] {
+    auto tensor = tensors.begin();
+    for (std::size_t kind = 0; kind < kinds_; ++kind) {
+      int64_t begin = 0;
+      for (const int64_t size : sizes_) {
+        std::vector<at::Tensor> pieces;
+        for (const Range& piece : Common({{begin, begin + size}}, held))
+          pieces.push_back(SliceOf(kind, version_, piece));
+        tensor->tensor = at::cat(pieces).view(tensor->tensor.sizes());
+        begin += size;
+        ++tensor;
+      }
+    }
+  }));
+  return tensors;
+}
+
+int64_t ShardedOptimizer::held_bytes() const {
+  std::set<const void*> counted;
+  int64_t bytes = 0;
+  for (const Shard& shard : shards_) {
+    for (const at::Tensor& kind : shard.kinds) {
+      if (counted.insert(kind.const_data_ptr()).second) bytes += static_cast<int64_t>(kind.nbytes());
+    }
+  }
+  return bytes;
+}
+
+}  // namespace lockstep::train
