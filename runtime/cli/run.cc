@@ -52,7 +52,8 @@ void TakeMachines(const launch::Machines& machines, const RunArguments& argument
   }
 }
 
-// Credentials of remote data are the shell's, as there is no Secret; what is fetched serves the next run, too.
+// Credentials of remote data are the shell's, as there is no Secret; what is fetched serves the next run,
+// too.
 void KeepCopiesLocal(api::TrainingJob& job, const std::string& folder) {
   if (!job.spec.training || !api::IsRemote(job.spec.training->data)) return;
   api::DataSpec& data = job.spec.training->data;

@@ -53,9 +53,9 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<Case>& test_case) { return test_case.param.name; });
 
 TEST(FindUnsupported, SaysWhatWorksNow) {
-  EXPECT_THAT(
-      Refused(With(ValidJob(), "/spec/training/strategy", "\"hybrid\"")),
-      testing::ElementsAre("spec.training.strategy: hybrid is not implemented yet; use ddp, zero1 or localsgd"));
+  EXPECT_THAT(Refused(With(ValidJob(), "/spec/training/strategy", "\"hybrid\"")),
+              testing::ElementsAre(
+                  "spec.training.strategy: hybrid is not implemented yet; use ddp, zero1 or localsgd"));
 }
 
 TEST(FindUnsupported, PassesWhatIsBuilt) {

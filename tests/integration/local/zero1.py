@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""`lockstep run` with the optimizer's state divided over the ranks: what becomes of it when ranks die, leave and come, and what is stored.
+
+`determinism: world` makes one comparison of each case: whatever happened, weights and moments have the bits of a quiet run under ddp.
+
+zero1.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
+"""
+import functools
+import json
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import checkpoints  # noqa: E402
+import ledger  # noqa: E402
+from cases import expect  # noqa: E402
+from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest  # noqa: E402
+
+LOST = "optimizer state lost with the ranks that held it"
+
+
+def job(folder, copies=1, strategy="zero1", replicas=3):
+    section = {"zero1": {"copies": copies}} if strategy == "zero1" else {}
+    return manifest(folder, replicas=replicas, strategy=strategy, determinism="world",
+                    optimizer={"name": "adamw", "learningRate": 0.002, "weightDecay": 0.1, "clipNorm": 1}, **section)
+
+
+def digest(folder):
+    step, checkpoint = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
+    expect(step == EPOCHS * -(-SAMPLES // BATCH), f"the newest checkpoint is of step {step}")
+    return checkpoints.digest_of_tensors(checkpoint)
+
+
+@functools.cache
+def quiet_digest():
+    with tempfile.TemporaryDirectory(prefix="lockstep-quiet-") as folder:
+        with Run(folder, job(folder, strategy="ddp", replicas=1)) as run:
+            expect_complete(run)
+        return digest(folder)
+
+
+def expect_the_bits_of_a_quiet_run(folder):
+    expect(digest(folder) == quiet_digest(), "weights or moments differ from those of a quiet run under ddp")
+
+
+def logs(folder):
+    return "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.log"))
+
+
+def sources(folder):
+    """Where ranks say that their state came from, after the first round."""
+    lines = [json.loads(line) for line in logs(folder).splitlines() if "rank entered the round" in line]
+    return {line["state_from"] for line in lines if line["round"] > 1}
+
+
+def kill_one(run, step):
+    run.until_step(step)
+    before = run.ranks()
+    expect(len(before) == 3, f"3 rank processes expected, {len(before)} found")
+    os.kill(before[1], signal.SIGKILL)
+    run.until("the rank's return", lambda: len(run.ranks()) == 3 and before[1] not in run.ranks())
+    expect(set(run.ranks()) >= {before[0], before[2]}, "a survivor's process was replaced")
+
+
+def gives_the_bits_of_ddp(folder):
+    with Run(folder, job(folder)) as run:
+        expect_complete(run)
+    expect_the_bits_of_a_quiet_run(folder)
+
+
+def goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
+    with Run(folder, job(folder)) as run:
+        run.until("a checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints")))
+        kill_one(run, 60)
+        expect_complete(run)
+    said = [json.loads(line) for line in logs(folder).splitlines() if LOST in line]
+    # Each of the survivors says it, and of whom.
+    expect(len(said) >= 2 and all(line["lost_with_ranks"] in ("0", "1", "2") for line in said), f"what was said: {said}")
+    expect("checkpoint" in sources(folder), f"states came from {sources(folder)}")
+    expect_the_bits_of_a_quiet_run(folder)
+
+
+def goes_on_from_a_copy_when_a_rank_is_killed(folder):
+    with Run(folder, job(folder, copies=2)) as run:
+        kill_one(run, 60)
+        expect_complete(run)
+    expect(LOST not in logs(folder), "optimizer state was lost")
+    expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
+    expect_the_bits_of_a_quiet_run(folder)
+
+
+def begins_again_without_a_checkpoint(folder):
+    path = job(folder)
+    content = json.loads(path.read_text())
+    del content["spec"]["checkpoint"]
+    path.write_text(json.dumps(content))
+    with Run(folder, path) as run:
+        kill_one(run, 60)
+        expect_complete(run)
+    expect("there is no checkpoint to go back to: training begins again at step 0" in logs(folder), "nothing is said of it")
+    firsts = [r for r in ledger.read(run.ledger) if r["event"] == "commit" and r["step"] == 0]
+    expect(len({r["round"] for r in firsts}) > 1, "the first step was not made again")
+
+
+def loses_nothing_when_a_rank_leaves_in_good_order(folder):
+    with Run(folder, job(folder)) as run:
+        run.until_step(60)
+        victim = run.workers()[1]
+        os.kill(victim, signal.SIGTERM)
+        run.until("the worker's return", lambda: victim not in run.workers() and len(run.ranks()) == 3)
+        expect_complete(run)
+    expect(LOST not in logs(folder), "optimizer state was lost")
+    expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
+    expect_the_bits_of_a_quiet_run(folder)
+
+
+def stores_what_ddp_goes_on_from_and_back(folder):
+    stops = [("zero1", 3, 40), ("ddp", 2, 110)]
+    for strategy, replicas, step in stops:
+        with Run(folder, job(folder, strategy=strategy, replicas=replicas)) as run:
+            run.until_step(step)
+            run.process.send_signal(signal.SIGTERM)
+            expect(run.finish() == 143, f"{strategy}: exit code {run.process.returncode}\n{run.output()[-4000:]}")
+        stored, _ = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
+        expect(stored >= ledger.newest_commit(run.ledger), f"{strategy} stored step {stored} at the end")
+    with Run(folder, job(folder)) as run:
+        run.finish()
+        expect("complete" in run.output(), run.output()[-4000:])
+    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, EPOCHS)
+    expect(not problems, "; ".join(problems))
+    expect_the_bits_of_a_quiet_run(folder)
+
+
+CASES = [gives_the_bits_of_ddp, goes_back_to_the_checkpoint_when_a_rank_is_killed, goes_on_from_a_copy_when_a_rank_is_killed,
+         begins_again_without_a_checkpoint, loses_nothing_when_a_rank_leaves_in_good_order, stores_what_ddp_goes_on_from_and_back]
+
+
+if __name__ == "__main__":
+    sys.exit(main(CASES))
