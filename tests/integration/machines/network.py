@@ -2,6 +2,7 @@
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
 
@@ -12,7 +13,7 @@ AS_A_MACHINE = 'hostname "$0" && mount --bind "$1" /etc/hosts && shift && exec "
 
 
 def ip(*words):
-    subprocess.run(["ip", *map(str, words)], check=True, capture_output=True, text=True)
+    return subprocess.run(["ip", *map(str, words)], check=True, capture_output=True, text=True).stdout
 
 
 class Network:
@@ -50,6 +51,9 @@ class Network:
     def __exit__(self, *_):
         for name in ["switch", *self.machines]:
             with contextlib.suppress(subprocess.CalledProcessError):
+                for pid in ip("netns", "pids", self.space(name)).split():  # jobs of Slurm outlive its daemons
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(int(pid), signal.SIGKILL)
                 ip("netns", "delete", self.space(name))
         self.folder.cleanup()
 
