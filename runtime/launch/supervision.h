@@ -140,7 +140,7 @@ class Supervision {
     protocol::Ready ready;
     std::string phase = "init";
     protocol::Progress progress;
-    protocol::Failed failure;  // exit_code 0: it reported none
+    protocol::Failed failure{.exit_code = 0};  // 0: it reported none
     bool finished = false;
     std::optional<Ending> ending;
   };

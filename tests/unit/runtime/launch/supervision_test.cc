@@ -160,6 +160,14 @@ TEST_F(SupervisionTest, AUsersErrorEndsThePodWithTheRanksReason) {
   EXPECT_EQ(Find<SpawnRank>(actions), nullptr);
 }
 
+TEST_F(SupervisionTest, TheExitCodeOfARankThatSaidNothingCounts) {
+  EnterRound(1);
+  const Actions actions = Send(RankExited{.exit_code = 3, .last_lines = "what(): no space"});
+  ASSERT_NE(Find<Exit>(actions), nullptr);
+  EXPECT_EQ(Find<Exit>(actions)->code, 3);
+  EXPECT_EQ(Find<SpawnRank>(actions), nullptr);
+}
+
 TEST_F(SupervisionTest, TheSameErrorAtTheSameStepInTwoRoundsIsTheUsers) {
   EnterRound(1);
   const protocol::Broken error{
