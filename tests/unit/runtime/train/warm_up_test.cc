@@ -30,7 +30,8 @@ TEST(WarmUp, RefusesAParameterThatHasNoPartInTheLoss) {
   test::ScriptModule("return torch.linear(x.flatten(1), self.weight)",
                      {{"weight", torch::randn({3, 64})}, {"idle", torch::randn({2})}})
       .save(path);
-  spec.model = {.name = api::ModelName::kTorchscript, .torchscript = api::TorchscriptSpec{.uri = path}};
+  spec.model.name = api::ModelName::kTorchscript;
+  spec.model.torchscript.emplace().uri = path;
   const auto datasets = data::OpenDatasets(spec);
   auto state = MakeTrainingState(spec, {spec.data.synthetic.shape, 3});
   std::filesystem::remove(path);
