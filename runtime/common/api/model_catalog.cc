@@ -1,5 +1,7 @@
 #include "runtime/common/api/model_catalog.h"
 
+#include <type_traits>
+
 #include "runtime/common/api/training_spec_fields.h"
 
 namespace lockstep::api {
@@ -14,7 +16,11 @@ class FieldLister {
 
   template <typename T>
   void Field(std::string_view key, const T& value, const Limits& = {}) {
-    Add(key, DumpJson(Json(value)));
+    if constexpr (std::is_enum_v<T>) {
+      Add(key, DumpJson(Json(NameOf(value))));
+    } else {
+      Add(key, DumpJson(Json(value)));
+    }
   }
   template <typename T>
   void Required(std::string_view key, const T&, const Limits& = {}) {

@@ -110,9 +110,8 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
                    R"({"format": "idx", "path": "s3://b/d", "secretRef": {"name": "s"}, "cache": "/c"})")),
       testing::ElementsAre());
   EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
-  json = With(
-      With(With(json, "/spec/training/strategy", "\"localsgd\""), "/spec/training/determinism", "\"none\""),
-      "/spec/training/sync", R"({"everySteps": 8, "outer": {"learningRate": 0.7, "momentum": 0.9}})");
+  json = With(With(ValidJob(), "/spec/training/strategy", "\"localsgd\""), "/spec/training/sync",
+              R"({"everySteps": 8, "outer": {"learningRate": 0.7, "momentum": 0.9}})");
   EXPECT_THAT(Refused(json), testing::ElementsAre());
   EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
   for (const char* uri : {"/m.pt", "file:///m.pt", "models/m.pt"}) {
