@@ -28,6 +28,7 @@ class S3Store final : public ObjectStore {
   Result<std::vector<ObjectInfo>> List() override {
     LOCKSTEP_TRY(const std::vector<S3Object> found, client_.List(path_));
     std::vector<ObjectInfo> objects;
+    objects.reserve(found.size());
     for (const S3Object& object : found)
       objects.push_back({object.path.substr(path_.size() + 1), object.bytes});
     return objects;
