@@ -210,12 +210,12 @@ class Copier {
     Progress progress(lock_, spec_.path, bytes, options_);
     FetchOptions fetch = options_.fetch;
     fetch.fetched = [&](int64_t part) { progress.Add(part); };
-    const Result<void> fetched = Fetch(source_, missing, folder_, fetch);
+    Result<void> fetched = Fetch(source_, missing, folder_, fetch);
     if (!fetched.ok() && fetched.error().code == ErrorCode::kCancelled) return fetched;
     // The parts were read one by one: of an object that changed in between they do not fit together.
     const Result<std::vector<RemoteObject>> now = inventory_.Take();
     if (now.ok() && *now != objects_) return RefuseChange(*now);
-    LOCKSTEP_TRY(fetched);
+    if (!fetched.ok()) return fetched;
     if (!now.ok()) return now.error();
     log::Info(
         "training data is here",
