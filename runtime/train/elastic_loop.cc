@@ -256,12 +256,14 @@ class ElasticLoop {
   // to the others. It is stored before, as a job that is stopped tells one rank after the other, and whoever
   // hears of it outside of a round has only a part to store.
   Result<void> HandOver(bool leaves) {
-    const std::vector<int64_t> mine = {leaves ? 1 : 0};
+    // Half of the grace period, or the part would go with the process that waits for the store.
+    std::chrono::milliseconds limit = leaves ? GraceForSave() / 2 : kFinalSaveLimit;
+    const std::vector<int64_t> mine = {leaves ? 1 : 0, limit.count()};
     LOCKSTEP_TRY(const auto rows, round_.communicator->AllGather(mine));
     if (std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.at(0) == 0; })) return {};
+    for (const auto& row : rows) limit = std::min(limit, std::chrono::milliseconds(row.at(1)));
     progress_.Phase("save");
-    const Result<void> saved = saves_.SaveTogether(
-        round_.communicator, state_, leaves ? GraceForSave() : std::chrono::milliseconds(kFinalSaveLimit), 1);
+    const Result<void> saved = saves_.SaveTogether(round_.communicator, state_, limit, 1);
     if (!saved.ok()) {
       const ErrorCode code = saved.error().code;
       // The others may not know of what failed here alone: they cannot go on together.
@@ -269,7 +271,8 @@ class ElasticLoop {
       log::Warning("state not stored before ranks leave", {{"error", saved.error().message}});
     }
     progress_.Phase("train");
-    return state_.sharded->HandOver(*round_.communicator, leaves);
+    // Some may have been told meanwhile: to those nothing must go.
+    return state_.sharded->HandOver(*round_.communicator, leaves || in_.control.stop_requested());
   }
 
   Result<void> StartSave() {

@@ -54,7 +54,10 @@ void LocalSgd::Remember() {
   const at::NoGradGuard no_grad;
   const std::vector<NamedTensor> tensors = context_.state.Tensors();
   if (before_.empty()) {
-    for (const NamedTensor& named : tensors) before_.push_back(at::empty_like(named.tensor));
+    std::vector<at::Tensor> made;  // all or none: there may be no memory for them
+    made.reserve(tensors.size());
+    for (const NamedTensor& named : tensors) made.push_back(at::empty_like(named.tensor));
+    before_ = std::move(made);
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) before_[i].copy_(tensors[i].tensor);
 }
@@ -120,8 +123,9 @@ Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally&
     lowest_scale = std::min(lowest_scale, std::bit_cast<double>(of_rank.at(kScale)));
     fewest_good_steps = std::min(fewest_good_steps, of_rank.at(kGoodSteps));
   }
-  report.loss /= static_cast<double>(applied);
-  report.gradient_norm /= static_cast<double>(applied);
+  const auto divisor = static_cast<double>(std::max<int64_t>(1, applied));  // 0: all were skipped
+  report.loss /= divisor;
+  report.gradient_norm /= divisor;
   const double weight = static_cast<double>(mine.samples) / static_cast<double>(report.global_count);
   LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return Average(communicator, weight); }));
   // All sums are known to be good here: nothing below can be undone by another rank's failure.

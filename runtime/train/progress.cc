@@ -1,6 +1,7 @@
 #include "runtime/train/progress.h"
 
 #include <cmath>
+#include <utility>
 
 #include "runtime/common/base/log.h"
 
@@ -32,6 +33,7 @@ void ProgressReporter::EnterRound(const protocol::RankAssignment& assignment, in
   progress_.steps_under_way = 0;
   progress_.epoch = static_cast<double>(step) / steps_per_epoch_;
   first_of_round_ = true;
+  last_logged_ = {};
   last_commit_ = clock_.Steady();
   // What lies beyond will be told anew: all went back to a checkpoint.
   std::erase_if(history_, [step](const HistoryRecord& record) { return record.step > step; });
@@ -55,7 +57,8 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
   const double weight = progress_.samples_per_second == 0 ? 1 : 1 - std::exp(-seconds / kSmoothingSeconds);
   progress_.samples_per_second += weight * (rate - progress_.samples_per_second);
   progress_.step = step;
-  progress_.steps_under_way = 0;
+  // UnderWay sends them with the steps of the next window.
+  if (std::exchange(progress_.steps_under_way, 0) > 0) progress_.phase_seconds = phases_.seconds();
   progress_.epoch = static_cast<double>(step) / steps_per_epoch_;
   progress_.loss = report.loss;
   progress_.learning_rate = report.learning_rate;
@@ -67,8 +70,7 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
   record.loss = report.loss;
   record.samples_per_second = progress_.samples_per_second;
   protocol::Append(history_, std::move(record));
-  if (rank_ == 0 && (first_of_round_ || step == progress_.total_steps || now - last_logged_ >= kLogInterval))
-    LogStep();
+  if (rank_ == 0 && (step == progress_.total_steps || now - last_logged_ >= kLogInterval)) LogStep();
   if (first_of_round_ || now - last_sent_ >= kInterval) SendNow();
 }
 

@@ -16,6 +16,8 @@ using namespace std::chrono_literals;
 using checkpoint::LoadedState;
 
 constexpr auto kAbortPoll = 20ms;
+// Between ranks that are through with a save.
+constexpr auto kMeetLimit = 60s;
 
 Error DoesNotFit(const LoadedState& loaded, const std::string& tensor, const std::string& problem) {
   return {ErrorCode::kInvalidArgument, "spec.checkpoint.resume: " + loaded.uri +
@@ -166,7 +168,8 @@ Result<void> Saves::SaveTogether(const std::shared_ptr<comm::Communicator>& comm
       mine = waited.error();
     }
     const std::vector<int64_t> failed = {mine.has_value() ? 1 : 0};
-    LOCKSTEP_TRY(const auto rows, communicator->AllGather(failed));
+    // A rank whose part was small has nothing else to do than to wait for the others.
+    LOCKSTEP_TRY(const auto rows, communicator->AllGather(failed, limit + kMeetLimit));
     const bool any = std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.at(0) != 0; });
     if (!any) return {};
     if (--attempts > 0) continue;

@@ -86,6 +86,10 @@ std::optional<Version> NewestWhole(const std::vector<Holder>& holders, int64_t t
     if (holder.version.step < 0 || (newest.has_value() && holder.version <= *newest)) continue;
     if (MissingOf(holders, holder.version, total).empty()) newest = holder.version;
   }
+  // The beginning is always whole, but whoever was further has a checkpoint to go back to.
+  const auto is_further = [](const Holder& holder) { return holder.version.step > 0; };
+  if (newest.has_value() && newest->step == 0 && std::any_of(holders.begin(), holders.end(), is_further))
+    return std::nullopt;
   return newest;
 }
 

@@ -162,13 +162,18 @@ Result<void> ShardedOptimizer::Step(Communicator& communicator, double learning_
   if (!updated.ok()) shards_.clear();
   for (Shard& shard : shards_) shard.version = next;
   if (gathered.ok()) {
-    for (std::size_t rank = 0; rank < parts_.size(); ++rank)
-      SetParameters(parts_[rank], all.narrow(0, static_cast<int64_t>(rank) * largest, largest));
-    version_ = next;
-    return {};
+    Result<void> taken = CatchTorch(ErrorCode::kInternal, "taking the parameters", [&] {
+      for (std::size_t rank = 0; rank < parts_.size(); ++rank)
+        SetParameters(parts_[rank], all.narrow(0, static_cast<int64_t>(rank) * largest, largest));
+    });
+    version_ = taken.ok() ? next : Version{};  // half of a step is nobody's state
+    return taken;
   }
   // Others may have got all parts: then this one's is needed as it is now, else as it was.
-  for (std::size_t i = 0; i < before.size(); ++i) SetParameters(before[i].range, parameters_before[i]);
+  const Result<void> undone = CatchTorch(ErrorCode::kInternal, "taking the parameters back", [&] {
+    for (std::size_t i = 0; i < before.size(); ++i) SetParameters(before[i].range, parameters_before[i]);
+  });
+  if (!undone.ok()) version_ = {};
   std::move(before.begin(), before.end(), std::back_inserter(shards_));
   return gathered;
 }

@@ -134,6 +134,20 @@ Result<StateSource> Begin(Communicator& communicator, TrainingState& state, cons
   return fresh ? StateSource::kFresh : StateSource::kCheckpoint;
 }
 
+// Those that belong to the state: all ranks must know the same, as what is to be done next follows from them.
+void TakeEvaluations(StateSource source, const std::vector<Standing>& all, int64_t step,
+                     EvaluationRecord& mine) {
+  const bool began = source == StateSource::kFresh || source == StateSource::kCheckpoint;
+  if (began) {
+    mine = all.front().evaluations;
+    return;
+  }
+  if (mine.step > step) mine = {};  // of steps that will be made again
+  for (const Standing& standing : all) {
+    if (standing.step == step && standing.evaluations.step > mine.step) mine = standing.evaluations;
+  }
+}
+
 }  // namespace
 
 std::string_view NameOf(StateSource source) {
@@ -167,11 +181,7 @@ Result<StateSource> SyncState(Communicator& communicator, TrainingState& state, 
     if (source == StateSource::kKept && communicator.rank() != root) source = StateSource::kPeer;
   }
   state.step = best.step;
-  if (state.evaluations.step > best.step) state.evaluations = {};  // of steps that will be made again
-  for (const Standing& standing : all) {
-    if (standing.step == best.step && standing.evaluations.step > state.evaluations.step)
-      state.evaluations = standing.evaluations;
-  }
+  TakeEvaluations(source, all, best.step, state.evaluations);
   if (state.sharded != nullptr) {
     const Version restored{best.step, communicator.place().round};
     LOCKSTEP_TRY(state.sharded->Deal(communicator, whole.value_or(restored)));

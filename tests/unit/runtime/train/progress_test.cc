@@ -116,6 +116,18 @@ TEST_F(ProgressReporterTest, TellsOfStepsThatDoNotCountYetAndOfAWholeWindowAtIts
   EXPECT_THAT(Told(), AllOf(HasSubstr(R"("stepsUnderWay":0)"), HasSubstr(R"("repeatedStepsTotal":6)")));
 }
 
+TEST_F(ProgressReporterTest, TellsOfTheTimesOfAWindowWithTheStepsOfTheNext) {
+  progress_.EnterRound({.round = 1, .world = 2}, 40, StateSource::kKept);
+  phases_.Add("forward", 0.5);
+  clock_.Advance(500ms);
+  progress_.UnderWay(8);
+  progress_.Committed(48, {.steps = 8, .global_count = 32});  // at once: nobody had to be waited for
+  clock_.Advance(500ms);
+  (void)Told();
+  progress_.UnderWay(1);
+  EXPECT_THAT(Told(), AllOf(HasSubstr(R"("stepsTotal":8)"), HasSubstr(R"("forward":0.5)")));
+}
+
 TEST_F(ProgressReporterTest, ForgetsTheStepsThatWillBeMadeAgain) {
   progress_.EnterRound({.round = 1, .rank = 0, .world = 2}, 40, StateSource::kFresh);
   for (const int64_t step : {41, 42, 43}) TakeStep(step, 0.5);

@@ -88,6 +88,8 @@ TEST(NewestWhole, NeedsNothingBeforeTheFirstStepOrWithoutState) {
   EXPECT_EQ(NewestWhole({{{}, {}}, {kFirst, {}}}, kTotal), kFirst);
   EXPECT_EQ(NewestWhole({{{}, {}}, {{}, {}}}, kTotal), std::nullopt);
   EXPECT_EQ(NewestWhole({{kOld, {}}, {kNew, {}}}, 0), kNew);
+  // Not where somebody was further: there are checkpoints of that.
+  EXPECT_EQ(NewestWhole({{kFirst, {}}, {kNew, {{kNew, {0, 15}}}}}, kTotal), std::nullopt);
 }
 
 TEST(GivenBy, TakesEachElementOnceWhoeverHoldsIt) {

@@ -54,6 +54,26 @@ TEST(SyncState, KeepsWhatAllHold) {
   ExpectAllSucceed(ranks);
 }
 
+TEST(SyncState, KnowsOfTheEvaluationsThatTheCheckpointKnowsOf) {
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    TrainingState state = NewState();
+    if (rank == 1) state.evaluations = {.step = 100, .newest = 0.5};  // of a state that was lost in part
+    const auto source = SyncState(**communicator, state, [](TrainingState& restored) {
+      restored.evaluations = {.step = 50, .newest = 0.75};
+      Fill(restored, 100, 7);
+      return Result<bool>(true);
+    });
+    REQUIRE(source.ok() && *source == StateSource::kCheckpoint);
+    REQUIRE(state.step == 100);
+    REQUIRE(state.evaluations.step == 50 && state.evaluations.newest == 0.75);
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
 TEST(SyncState, TakesTheHighestStepWhoeverHoldsIt) {
   Meeting meeting;
   auto ranks = StartRanks(4, [&](int rank, LineChannel&) {
