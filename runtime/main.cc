@@ -98,6 +98,10 @@ data::CopyOptions CopyingFor(protocol::ControlLink& link, train::RoundControl& c
 
 LoopOutcome FailToLoad(const Error& error) {
   if (error.code == ErrorCode::kCancelled) return {ExitCode::kPreempted, ""};
+  // The others may train on meanwhile: a store that is away for a while must not end their job.
+  const bool may_pass = error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kThrottled ||
+                        error.code == ErrorCode::kDeadlineExceeded;
+  if (may_pass) return Fail(ExitCode::kInfrastructure, error);
   return Fail(train::ExitCodeOf(error), error);
 }
 

@@ -301,6 +301,9 @@ void PlanQueue(const Observed& observed, const QueueState& state, const api::Tra
   if (!state.is_asked || is_outdated || (state.is_unknown && workload == nullptr)) return;
   if (const std::string why = WhyWorkloadIsDue(observed, workload); !why.empty()) {
     OwnedObject desired = DesiredWorkload(observed);
+    // Others write into it, too: what was decided by an older one must not undo that.
+    if (workload != nullptr)
+      desired.object["metadata"]["resourceVersion"] = StringAt(*workload, {"metadata", "resourceVersion"});
     actions.push_back({ApplyObject{desired.resource, std::move(desired.object)}, why});
     return;
   }

@@ -174,6 +174,11 @@ class Copier {
     while (true) {
       if (::flock(lock_.get(), LOCK_SH | LOCK_NB) == 0 && MissingIn(folder_, objects_).empty()) return false;
       if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return true;
+      if (errno != EWOULDBLOCK && errno != EINTR) {
+        return Error{ErrorCode::kInvalidArgument, "spec.training.data.cache: " + folder_ +
+                                                      ".lock: " + std::strerror(errno) +
+                                                      "; name a folder of a file system that has locks"};
+      }
       if (options_.fetch.is_stopped()) return Error{ErrorCode::kCancelled, "waiting for data was stopped"};
       if (const auto touched = Touched(); touched != seen) {
         seen = touched;
@@ -202,6 +207,7 @@ class Copier {
 
   Result<void> FetchMissing() {
     const std::vector<RemoteObject> missing = MissingIn(folder_, objects_);
+    if (!CheckRoom(missing).ok()) RemoveOtherVersions();
     LOCKSTEP_TRY(CheckRoom(missing));
     const int64_t bytes = BytesOf(missing);
     const SteadyTime start = clock_.Steady();

@@ -63,7 +63,8 @@ class JoinedRun {
     Say("says " + machines_.said_by + "; joining machine 0 at " + host_);
     SignalThread signals([this] { news_.Push(Interrupted{}); }, [this](ChildExit exit) { news_.Push(exit); });
     while (!IsOver()) {
-      const SteadyTime wake = std::min(clock_.Steady() + 500ms, kill_at_);
+      const SteadyTime now = clock_.Steady();
+      const SteadyTime wake = now < kill_at_ ? std::min(now + 500ms, kill_at_) : now + 500ms;
       if (auto news = news_.PopUntil(wake, {})) std::visit([this](const auto& n) { Handle(n); }, *news);
       if (clock_.Steady() >= kill_at_) workers_.SignalAll(SIGKILL);
     }

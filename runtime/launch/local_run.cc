@@ -87,7 +87,8 @@ class LocalRun {
     SignalThread signals([this] { news_.Push(Interrupted{}); }, [this](ChildExit exit) { news_.Push(exit); });
     for (int slot = 0; slot < OwnWorkers(); ++slot) StartWorker(slot);
     while (!end_.has_value() || !IsOver()) {
-      const SteadyTime wake = std::min(clock_.Steady() + 500ms, kill_at_);
+      const SteadyTime now = clock_.Steady();
+      const SteadyTime wake = now < kill_at_ ? std::min(now + 500ms, kill_at_) : now + 500ms;
       if (auto news = news_.PopUntil(wake, {})) std::visit([this](auto& n) { Handle(n); }, *news);
       progress_.Show(service_.View(job_), clock_.Steady());
       if (someone_is_through_ && !AnyAlive()) Finish({0, "complete"});

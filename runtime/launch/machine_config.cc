@@ -21,12 +21,12 @@ std::string ManifestHash(const api::TrainingJob& job) {
   const api::TrainingJobSpec& spec = job.spec;
   const std::vector<std::string> program =
       spec.training ? std::vector<std::string>() : api::ProgramStartOf(spec.worker, {}).words;
-  const Json all = {WorkerConfigToJson(api::WorkerConfigOf(job)),
-                    program,
-                    spec.worker.replicas,
-                    spec.standby_replicas,
-                    spec.min_replicas(),
-                    spec.max_replicas()};
+  protocol::WorkerConfig config = api::WorkerConfigOf(job);
+  if (config.training.contains("data"))
+    config.training["data"].erase("cache");  // a folder of the machine's own
+  const Json all = {WorkerConfigToJson(config), program,
+                    spec.worker.replicas,       spec.standby_replicas,
+                    spec.min_replicas(),        spec.max_replicas()};
   return StableHash(all.dump());
 }
 

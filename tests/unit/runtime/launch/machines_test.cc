@@ -166,5 +166,15 @@ TEST(WorkerConfigOn, TakesWhatSlurmGave) {
   EXPECT_EQ(WorkerConfigOn(slurm, job).nproc, 3);
 }
 
+TEST(ManifestHash, IsTheSameWhereverAMachineKeepsItsCopyOfTheData) {
+  api::TrainingJob job;
+  job.spec.training.emplace().data.cache = "/run/machine-0/data";
+  const std::string first = ManifestHash(job);
+  job.spec.training->data.cache = "/run/machine-1/data";
+  EXPECT_EQ(ManifestHash(job), first);
+  job.spec.training->seed += 1;
+  EXPECT_NE(ManifestHash(job), first);
+}
+
 }  // namespace
 }  // namespace lockstep::launch
