@@ -57,6 +57,7 @@ ForkedProcess::ForkedProcess(const std::function<int(LineChannel&)>& body) : cha
   LOCKSTEP_CHECK(pid_ >= 0);
   if (pid_ == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that dies leaves nobody behind
+    ::signal(SIGPIPE, SIG_IGN);          // as in lockstep-rank: peers that died are an error of the write
     mine.Reset();
     LineChannel parent(std::move(theirs));
     ::_exit(body(parent));
