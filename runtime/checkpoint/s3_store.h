@@ -1,5 +1,5 @@
 #pragma once
-// ObjectStore in an S3 bucket, over Arrow's filesystem. See object_store.h.
+// ObjectStore in an S3 bucket, by runtime/storage. See object_store.h.
 
 #include "runtime/checkpoint/object_store.h"
 
