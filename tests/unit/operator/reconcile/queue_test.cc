@@ -350,6 +350,8 @@ TEST_F(QueueTest, FollowsSuspendAndLeavesWhatOthersEnded) {
   const Plan plan = Pass();
   ASSERT_THAT(ActionsOf(plan), ElementsAre("apply Workload"));
   EXPECT_EQ(std::get<ApplyObject>(plan.actions[0].action).object["spec"]["active"], false);
+  EXPECT_EQ(std::get<ApplyObject>(plan.actions[0].action).object["metadata"]["resourceVersion"], "7")
+      << "what others wrote since then must not be undone";
   EXPECT_EQ(ConditionOf(plan, condition::kSuspended).reason, "SuspendRequested");
   Queue();
   EXPECT_THAT(ActionsOf(Pass()), IsEmpty());
