@@ -19,11 +19,15 @@
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/rendezvous_settings_of.h"
+#include "runtime/common/base/strings.h"
 
 namespace lockstep::reconcile {
 namespace {
 
 using Actions = std::vector<PlannedAction>;
+
+// It travels with each heartbeat.
+constexpr std::size_t kMaxSaveRequest = 256;
 
 bool HasFinalizer(const api::TrainingJob& job) {
   const auto& finalizers = job.metadata.finalizers;
@@ -150,6 +154,11 @@ std::optional<Seconds> PlanForceDeletions(const Observed& observed, Actions& act
   return deletion.next;
 }
 
+std::string SaveRequestOf(const api::ObjectMeta& job) {
+  const auto found = job.annotations.find(std::string(api::kAnnotationSave));
+  return found == job.annotations.end() ? "" : Truncate(found->second, kMaxSaveRequest);
+}
+
 // A suspended job has no place for anybody: its workers leave as they are told.
 rendezvous::JobSettings SettingsFor(const Observed& observed, Mode mode) {
   rendezvous::JobSettings settings = api::RendezvousSettingsOf(observed.job.spec);
@@ -157,6 +166,8 @@ rendezvous::JobSettings SettingsFor(const Observed& observed, Mode mode) {
     settings.expected_members = 0;
     settings.standby_members = 0;
   }
+  if (observed.job.spec.training && observed.job.spec.checkpoint)
+    settings.save_request = SaveRequestOf(observed.job.metadata);
   const auto& round = observed.job.status.rendezvous;
   const bool has_trained = api::IsTrue(observed.job.status.conditions, api::condition::kInitialized);
   if (!has_trained) settings.min_members = std::max(settings.min_members, GangSize(observed.job.spec));

@@ -28,11 +28,12 @@ namespace {
 using namespace std::chrono_literals;
 
 struct Interrupted {};
+struct AskedToSave {};
 struct Reported {
   MachineReport report;
   http::Responder respond;
 };
-using News = std::variant<Interrupted, ChildExit, Reported>;
+using News = std::variant<Interrupted, AskedToSave, ChildExit, Reported>;
 
 // In a time that does not tell how much of it is right.
 bool IsSame(const std::string& given, const std::string& token) {
@@ -84,7 +85,8 @@ class LocalRun {
         std::this_thread::sleep_for(20ms);
       }
     });
-    SignalThread signals([this] { news_.Push(Interrupted{}); }, [this](ChildExit exit) { news_.Push(exit); });
+    SignalThread signals([this] { news_.Push(Interrupted{}); }, [this](ChildExit exit) { news_.Push(exit); },
+                         [this] { news_.Push(AskedToSave{}); });
     for (int slot = 0; slot < OwnWorkers(); ++slot) StartWorker(slot);
     while (!end_.has_value() || !IsOver()) {
       const SteadyTime now = clock_.Steady();
@@ -118,10 +120,10 @@ class LocalRun {
       return started.error().WithContext(
           "set MASTER_PORT, for all machines, to a port that is free on machine 0");
     LOCKSTEP_TRY(server_, std::move(started));
-    rendezvous::JobSettings settings = api::RendezvousSettingsOf(options_.job.spec);
+    settings_ = api::RendezvousSettingsOf(options_.job.spec);
     // On one machine nobody is waited for whom a scheduler still places.
-    if (!IsOneOfSeveral()) settings.grow_delay = 0ms;
-    service_.Configure(job_, settings);
+    if (!IsOneOfSeveral()) settings_.grow_delay = 0ms;
+    service_.Configure(job_, settings_);
     config_.job = job_;
     config_.rendezvous.url = "http://127.0.0.1:" + std::to_string(server_->port());
     config_.metrics_port = 0;
@@ -155,6 +157,13 @@ class LocalRun {
 
   void Handle(const Interrupted&) {
     Finish({static_cast<int>(protocol::ExitCode::kPreempted), "interrupted: the workers save and stop"});
+  }
+
+  void Handle(const AskedToSave&) {
+    if (!options_.job.spec.training || !options_.job.spec.checkpoint)
+      return Say("asked to save, but the manifest has no training with spec.checkpoint");
+    settings_.save_request = std::to_string(++saves_asked_for_);
+    service_.Configure(job_, settings_);
   }
 
   void Handle(const ChildExit& exit) {
@@ -227,6 +236,8 @@ class LocalRun {
   const protocol::JobIdentity job_;
   const std::string token_;
   protocol::WorkerConfig config_;
+  rendezvous::JobSettings settings_;
+  int saves_asked_for_ = 0;
   RunPolicy policy_;
   rendezvous::RendezvousService service_;
   Queue<News> news_;

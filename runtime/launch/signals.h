@@ -21,7 +21,10 @@ struct ChildExit {
 // Calls back on its own thread until destroyed.
 class SignalThread {
  public:
-  SignalThread(std::function<void()> on_terminate, std::function<void(ChildExit)> on_child_exit);
+  // `on_user` is for SIGUSR1; without it that signal is ignored.
+  SignalThread(
+      std::function<void()> on_terminate, std::function<void(ChildExit)> on_child_exit,
+      std::function<void()> on_user = [] {});
 
  private:
   std::jthread thread_;

@@ -357,6 +357,15 @@ void Supervision::Handle(const HeartbeatAnswered& event, SteadyTime now) {
   for (const protocol::Straggler& straggler : event.answer->stragglers) {
     if (!exiting_) OnStraggler(straggler, now);
   }
+  if (!exiting_) OnSaveWanted(event.answer->save);
+}
+
+// Rank 0 tells the others with its next step.
+void Supervision::OnSaveWanted(const std::string& request) {
+  const std::pair wish(request, round_);
+  if (request.empty() || first_rank_ != 0 || settings_.is_program || told_to_save_ == wish) return;
+  told_to_save_ = wish;
+  Do(TellRank{0, protocol::Save{}});
 }
 
 bool Supervision::EndsIt(int64_t round, const Result<protocol::WatchAnswer>& answer) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -165,6 +166,7 @@ class Supervision {
   void OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now);
   void LookForHang(int local_rank, SteadyTime now);
   void OnHang(int local_rank, const HangFinding& finding, SteadyTime now);
+  void OnSaveWanted(const std::string& request);
   void OnStraggler(const protocol::Straggler& straggler, SteadyTime now);
   void EndRank(int local_rank);
   void JoinIfAllReady(SteadyTime now);
@@ -197,6 +199,8 @@ class Supervision {
   SteadyTime round_started_{};
   OwnError own_error_;
   int64_t best_step_ = 0;
+  // The newest wish for a checkpoint that a rank was told of, and in which round: in another it may be lost.
+  std::pair<std::string, int64_t> told_to_save_;
   protocol::Saved checkpoint_;
   protocol::Evaluated evaluation_;
   Actions actions_;  // of the event being handled

@@ -203,7 +203,7 @@ class ElasticLoop {
     return {.yield = in_.control.yield_requested(),
             .stop = in_.control.stop_requested(),
             // The end has a save of its own.
-            .save = is_first && end < total_steps_ && saves_.IsDue(end)};
+            .save = is_first && end < total_steps_ && (saves_.IsDue(end) || in_.control.save_requested())};
   }
 
   Result<StepReport> RunWindow(int64_t end, Wishes& wishes) {
@@ -242,6 +242,7 @@ class ElasticLoop {
                    {{"step", state_.step - 1}, {"loss", report.loss}, {"where", report.not_finite}});
     }
     saves_.Report();
+    if (report.saving > 0) in_.control.SaveBegins();
     if (report.stopping == round_.assignment.world) return StopTogether();
     const bool hands_over = state_.sharded != nullptr && report.stopping > 0;  // which stores it, too
     if (hands_over) LOCKSTEP_TRY(HandOver(wishes.stop));

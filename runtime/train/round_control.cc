@@ -43,6 +43,11 @@ void RoundControl::Handle(const protocol::Stop& stop) {
   changed_.notify_all();
 }
 
+void RoundControl::Handle(const protocol::Save&) {
+  const std::lock_guard lock(mutex_);
+  save_ = true;
+}
+
 std::optional<protocol::RankAssignment> RoundControl::WaitForAssignment() {
   std::unique_lock lock(mutex_);
   // No deadline of its own: the supervisor bounds the wait for a round, and its end ends this process.
@@ -87,6 +92,16 @@ bool RoundControl::yield_requested() const {
 bool RoundControl::stop_requested() const {
   const std::lock_guard lock(mutex_);
   return stop_deadline_.has_value();
+}
+
+bool RoundControl::save_requested() const {
+  const std::lock_guard lock(mutex_);
+  return save_;
+}
+
+void RoundControl::SaveBegins() {
+  const std::lock_guard lock(mutex_);
+  save_ = false;
 }
 
 bool RoundControl::waits_for_peers() const {

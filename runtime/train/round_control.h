@@ -33,6 +33,9 @@ class RoundControl {
   [[nodiscard]] std::stop_token round_aborted() const;
   [[nodiscard]] bool yield_requested() const;
   [[nodiscard]] bool stop_requested() const;
+  // Somebody wants a checkpoint beside those that are due, until one begins.
+  [[nodiscard]] bool save_requested() const;
+  void SaveBegins();
   // Whether the step thread is in a collective, to which this rank has given its part. Any thread.
   [[nodiscard]] bool waits_for_peers() const;
   // Until the process must be gone; only where a stop was requested.
@@ -42,6 +45,7 @@ class RoundControl {
   void Handle(const protocol::RankAssignment& assignment);
   void Handle(const protocol::RoundOver& over);
   void Handle(const protocol::Stop& stop);
+  void Handle(const protocol::Save& save);
   void Handle(const protocol::Ping&) {}  // for whoever holds the link
 
   const Clock& clock_;
@@ -52,6 +56,7 @@ class RoundControl {
   int64_t round_ = 0;         // of the newest assignment heard
   bool yield_ = false;        // of that round
   std::stop_source aborted_;  // of that round
+  bool save_ = false;
   std::optional<SteadyTime> stop_deadline_;
   std::shared_ptr<comm::Communicator>
       communicator_;  // shared: an abort may run while the step thread drops it

@@ -83,6 +83,16 @@ def a_new_job_goes_on_from_the_checkpoint_of_another():
         expect(steps == list(range(469, 938)), f"{len(steps)} steps from {steps[:1]} to {steps[-1:]}, not the second epoch")
 
 
+def saves_when_asked():
+    job = jobs.changed(jobs.manifest("asked", replicas=2, epochs=100), ["spec", "checkpoint", "intervalSteps"], None)
+    with jobs.running(job) as running:
+        running.until_condition("Progressing", 60)
+        reached = running.until("some steps in the status", lambda: running.status().get("progress", {}).get("step"))
+        running.kubectl("annotate", "dtj", running.name, "lockstep.dev/save=before the upgrade")
+        stored = running.until("a checkpoint in the status", lambda: running.status().get("checkpoint"))
+        expect(stored["step"] >= reached, f"at step {reached} one was asked for, and it is of step {stored['step']}")
+
+
 def deletion_leaves_nothing():
     with jobs.running(jobs.manifest("deleted", replicas=2, epochs=50)) as job:
         job.until_condition("Progressing", 60)
@@ -94,7 +104,7 @@ def deletion_leaves_nothing():
 
 
 CASES = [two_workers_reach_0_90, one_and_three_workers_learn_the_same, a_new_job_goes_on_from_the_checkpoint_of_another,
-         deletion_leaves_nothing]
+         saves_when_asked, deletion_leaves_nothing]
 
 if __name__ == "__main__":
     jobs.main(CASES)

@@ -22,6 +22,9 @@ inline constexpr std::string_view kAnnotationAttempt = "lockstep.dev/attempt";
 inline constexpr std::string_view kAnnotationTemplate = "lockstep.dev/template-hash";
 inline constexpr std::string_view kAnnotationMetrics = "lockstep.dev/metrics-hash";
 
+// On a job, set by people: a text that was not there before asks for a checkpoint now.
+inline constexpr std::string_view kAnnotationSave = "lockstep.dev/save";
+
 // The init container that brings the supervisor to a program of the user's own.
 inline constexpr std::string_view kLauncherContainer = "lockstep-launcher";
 

@@ -37,6 +37,8 @@ template <>
 constexpr std::string_view kType<Stop> = "stop";
 template <>
 constexpr std::string_view kType<Ping> = "ping";
+template <>
+constexpr std::string_view kType<Save> = "save";
 
 template <typename Variant>
 std::string EncodeAny(const Variant& message) {

@@ -142,7 +142,10 @@ struct Stop {
 // "You made no progress for long: are you there?"
 struct Ping {};
 
-using ToRank = std::variant<RankAssignment, RoundOver, Stop, Ping>;
+// To rank 0: "store a checkpoint after the next step."
+struct Save {};
+
+using ToRank = std::variant<RankAssignment, RoundOver, Stop, Ping, Save>;
 
 // One line without its newline. Encode never fails; Decode refuses unknown types and wrong fields.
 [[nodiscard]] std::string Encode(const FromRank& message);
@@ -246,5 +249,7 @@ void Visit(Stop& m, V& v) {
 }
 template <class V>
 void Visit(Ping&, V&) {}
+template <class V>
+void Visit(Save&, V&) {}
 
 }  // namespace lockstep::protocol

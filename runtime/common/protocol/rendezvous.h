@@ -86,7 +86,9 @@ struct WatchAnswer {
   bool over = false;  // the round is no longer current: leave it and join again
   LeaveMode mode = LeaveMode::kAbort;
   std::string reason;
-  std::vector<Straggler> stragglers;  // of the member's ranks; in the answer to a heartbeat
+  // In the answer to a heartbeat:
+  std::vector<Straggler> stragglers;  // of the member's ranks
+  std::string save;                   // somebody wants a checkpoint now; names the wish; empty: nobody
 };
 
 struct RankReport {
@@ -199,6 +201,7 @@ void Visit(WatchAnswer& m, V& v) {
   v("mode", m.mode);
   v("reason", m.reason);
   v("stragglers", m.stragglers);
+  v("save", m.save);
 }
 template <class V>
 void Visit(RankReport& m, V& v) {

@@ -44,6 +44,9 @@ void JobEntry::Configure(const JobSettings& settings) {
   } else if (!stragglers_.has_value() || stragglers_->settings() != *settings.straggler) {
     stragglers_.emplace(*settings.straggler);
   }
+  if (std::exchange(save_request_, settings.save_request) == settings.save_request) return;
+  wanted_save_.reset();
+  if (!save_request_.empty()) wanted_save_ = WantedSave{save_request_, std::nullopt};
 }
 
 void JobEntry::Join(const protocol::JoinRequest& request, http::Responder respond, Moment now,
@@ -88,6 +91,7 @@ void JobEntry::Heartbeat(const protocol::Heartbeat& heartbeat, http::Responder r
   if (stragglers_.has_value() && stragglers_->Heard(heartbeat.round, heartbeat.ranks)) has_news_ = true;
   protocol::WatchAnswer answer = AnswerFor(heartbeat.round);
   answer.stragglers = StragglersOf(heartbeat);
+  if (wanted_save_.has_value()) answer.save = wanted_save_->request;
   outbox.emplace_back(std::move(respond), Reply(answer));
 }
 
@@ -256,14 +260,21 @@ void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
   } else if (progress.round == view_.progress.round && progress.step == view_.progress.step) {
     view_.progress.steps_under_way = std::max(view_.progress.steps_under_way, progress.steps_under_way);
   }
-  if (!heartbeat.checkpoint.uri.empty() && heartbeat.checkpoint.step >= view_.checkpoint.step &&
-      heartbeat.checkpoint.uri != view_.checkpoint.uri) {
-    view_.checkpoint = heartbeat.checkpoint;
-    view_.checkpoint_time = now.wall;
-    view_.saves.push_back(heartbeat.checkpoint);
-    if (view_.saves.size() > kKeptSaves) view_.saves.erase(view_.saves.begin());
-  }
+  TakeSaved(heartbeat, now);
   if (heartbeat.evaluation.step > view_.evaluation.step) view_.evaluation = heartbeat.evaluation;
+}
+
+void JobEntry::TakeSaved(const protocol::Heartbeat& heartbeat, Moment now) {
+  const protocol::Saved& saved = heartbeat.checkpoint;
+  if (wanted_save_.has_value() && !wanted_save_->from_step.has_value())
+    wanted_save_->from_step = heartbeat.progress.step;
+  if (saved.uri.empty()) return;
+  if (wanted_save_.has_value() && saved.step >= *wanted_save_->from_step) wanted_save_.reset();
+  if (saved.step < view_.checkpoint.step || saved.uri == view_.checkpoint.uri) return;
+  view_.checkpoint = saved;
+  view_.checkpoint_time = now.wall;
+  view_.saves.push_back(saved);
+  if (view_.saves.size() > kKeptSaves) view_.saves.erase(view_.saves.begin());
 }
 
 void JobEntry::RecordChanges(Moment now) {

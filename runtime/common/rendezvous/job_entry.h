@@ -78,6 +78,7 @@ class JobEntry {
   [[nodiscard]] bool IsOver(int64_t round) const;
   [[nodiscard]] protocol::WatchAnswer AnswerFor(int64_t round) const;
   void TakeHeldStep(int64_t step);
+  void TakeSaved(const protocol::Heartbeat& heartbeat, Moment now);
   void TakeProgress(const protocol::Heartbeat& heartbeat, Moment now);
   // Of the member; those to act on.
   [[nodiscard]] std::vector<protocol::Straggler> StragglersOf(const protocol::Heartbeat& heartbeat) const;
@@ -96,7 +97,14 @@ class JobEntry {
   std::vector<PendingWatch> watches_;
   int64_t recorded_round_ = 0;             // running, and entered into view_.changes
   std::map<int64_t, Moment> unrecovered_;  // rounds that ended, until the next step, and when
-  bool has_news_ = false;                  // progress that is worth a reconcile
+  // A checkpoint that somebody wants, and the step it must have reached: known with the next heartbeat.
+  struct WantedSave {
+    std::string request;
+    std::optional<int64_t> from_step;
+  };
+  std::optional<WantedSave> wanted_save_;
+  std::string save_request_;  // newest
+  bool has_news_ = false;     // progress that is worth a reconcile
 };
 
 }  // namespace lockstep::rendezvous

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace lockstep::rendezvous {
 
@@ -27,7 +28,8 @@ struct JobSettings {
   std::chrono::milliseconds heartbeat_timeout{10'000};  // silence that counts as a death
   std::optional<StragglerSettings> straggler{};         // absent: nobody looks
   SuccessRule success = SuccessRule::kAll;
-  int64_t first_round = 1;  // rounds start here or above: status.rendezvous.round + 1 after a restart
+  std::string save_request{};  // asks for one checkpoint, beside those that are due, whenever it changes
+  int64_t first_round = 1;     // rounds start here or above: status.rendezvous.round + 1 after a restart
 };
 
 }  // namespace lockstep::rendezvous

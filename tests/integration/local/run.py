@@ -140,6 +140,19 @@ def stops_on_sigterm_and_resumes(folder):
         expect(not problems, "; ".join(problems))
 
 
+def saves_when_asked(folder):
+    stored = pathlib.Path(folder, "checkpoints")
+    with Run(folder, manifest(folder, sections={"checkpoint": {"uri": f"file://{stored}"}}, epochs=10 * EPOCHS)) as run:
+        run.until_step(20)
+        expect(not checkpoints.newest(stored), "there are no intervals, and yet a checkpoint")
+        reached = ledger.newest_commit(run.ledger)
+        run.process.send_signal(signal.SIGUSR1)
+        run.until("the checkpoint", lambda: checkpoints.newest(stored))
+        step, _ = checkpoints.newest(stored)
+        expect(step > reached, f"step {reached} was committed before, and the checkpoint is of step {step}")
+        run.until_step(step + 1)
+
+
 def ends_when_it_is_good_enough(folder):
     epochs = 50
     with Run(folder, manifest(folder, replicas=2, epochs=epochs, evaluation={"everyEpochs": 8}, earlyStop={"target": 0.9})) as run:
@@ -445,7 +458,7 @@ def trains_where_no_history_can_be_written(folder):
 
 
 CASES = [completes, shows_a_bar_on_a_terminal_and_logs_the_same, survives_a_killed_rank, survives_a_killed_worker, promotes_a_standby,
-         restarts_from_the_checkpoint_when_all_ranks_die, stops_on_sigterm_and_resumes, ends_when_it_is_good_enough,
+         restarts_from_the_checkpoint_when_all_ranks_die, stops_on_sigterm_and_resumes, saves_when_asked, ends_when_it_is_good_enough,
          one_and_three_ranks_learn_the_same, learns_from_a_folder_of_images, names_an_image_that_is_damaged, names_what_is_wrong,
          says_where_training_diverged, local_sgd_takes_a_window_again_where_a_rank_died_in_it, local_sgd_resumes_with_its_outer_step,
          local_sgd_learns_what_ddp_does,

@@ -42,6 +42,19 @@ TEST(MakePlan, CreatesEverythingOfANewJobInTheOrderInWhichItIsNeeded) {
   EXPECT_TRUE(plan.status.start_time.has_value());
 }
 
+TEST(MakePlan, PassesOnWhatAsksForACheckpoint) {
+  JobWorld world;
+  api::TrainingJob& job = world.observed().job;
+  job.spec.training.emplace();
+  job.metadata.annotations["lockstep.dev/save"] = "before the upgrade";
+  job.spec.checkpoint.reset();
+  EXPECT_EQ(MakePlan(world.observed()).rendezvous->save_request, "") << "there is nowhere to save to";
+  job.spec.checkpoint.emplace().uri = "file:///checkpoints";
+  EXPECT_EQ(MakePlan(world.observed()).rendezvous->save_request, "before the upgrade");
+  job.metadata.annotations["lockstep.dev/save"] = std::string(10'000, 'x');
+  EXPECT_LE(MakePlan(world.observed()).rendezvous->save_request.size(), 256U);
+}
+
 TEST(MakePlan, LetsTheRendezvousLookForStragglersWhereAsked) {
   JobWorld world;
   world.observed().job.spec.health_policy.straggler = api::StragglerPolicy{.factor = 3, .window_steps = 7};

@@ -34,16 +34,16 @@ class SupervisionTest : public ::testing::Test {
   Actions Say(protocol::FromRank message, int local_rank = 0) {
     return Send(RankMessage{local_rank, message});
   }
-  Actions Assign(int64_t round) {
+  Actions Assign(int64_t round, int first_rank = 1) {
     return Send(JoinAnswered{JoinAnswer{.state = JoinState::kAssigned,
                                         .round = round,
                                         .world = 3,
-                                        .first_rank = 1,
+                                        .first_rank = first_rank,
                                         .previous_end = "Scale: 1 newcomer waiting"}});
   }
-  void EnterRound(int64_t round) {
+  void EnterRound(int64_t round, int first_rank = 1) {
     (void)Say(protocol::Ready{.step = 4, .store_port = 7});
-    (void)Assign(round);
+    (void)Assign(round, first_rank);
   }
   template <typename T>
   static const T* Find(const Actions& actions) {
@@ -452,6 +452,23 @@ TEST_F(ReplaceStragglersPodTest, EndsThePodWithItsCause) {
   EXPECT_EQ(Find<Exit>(ended)->code, static_cast<int>(ExitCode::kStraggler));
   EXPECT_EQ(protocol::CauseOf(Find<Exit>(ended)->code), "Straggler");
   EXPECT_EQ(Find<ReportLeave>(ended)->request.failure.cause, "Straggler") << "so that it is done once";
+}
+
+TEST_F(SupervisionTest, RankZeroIsToldOfAWantedCheckpointOnceInARound) {
+  const auto is_told = [&](int64_t round, const std::string& wish) {
+    const Actions actions = Send(HeartbeatAnswered{round, protocol::WatchAnswer{.save = wish}});
+    const TellRank* told = Find<TellRank>(actions);
+    return told != nullptr && std::holds_alternative<protocol::Save>(told->message);
+  };
+  EnterRound(5, 0);
+  EXPECT_FALSE(is_told(5, ""));
+  EXPECT_TRUE(is_told(5, "now"));
+  EXPECT_FALSE(is_told(5, "now"));
+  EXPECT_TRUE(is_told(5, "again"));
+  EnterRound(6, 0);
+  EXPECT_TRUE(is_told(6, "again")) << "the round broke before it was stored";
+  EnterRound(7, 1);
+  EXPECT_FALSE(is_told(7, "again")) << "rank 0 is in another pod";
 }
 
 TEST_F(SupervisionTest, AHeartbeatTellsHowLongEachRankComputed) {

@@ -74,6 +74,25 @@ TEST_F(JobEntryTest, BelievesASurvivorThatMadeStepsSinceTheLastHeartbeat) {
   EXPECT_EQ(change().lost_steps, 3);
 }
 
+TEST_F(JobEntryTest, AsksForACheckpointUntilThereIsOne) {
+  const auto asked = [&](int64_t step, const protocol::Saved& saved = {}) {
+    (void)Beat({.round = 1, .step = step}, saved);
+    return protocol::MessageFromJson<protocol::WatchAnswer>(*ParseJson(outbox_.back().second.body))->save;
+  };
+  const protocol::Saved old{.step = 40, .uri = "step-40"};
+  EXPECT_EQ(asked(42, old), "");
+  JobSettings settings{.min_members = 1, .max_members = 2, .expected_members = 2, .save_request = "now"};
+  entry_.Configure(settings);
+  EXPECT_EQ(asked(43, old), "now");
+  EXPECT_EQ(asked(44, old), "now") << "an answer may be lost";
+  EXPECT_EQ(asked(50, {.step = 45, .uri = "step-45"}), "");
+  entry_.Configure(settings);
+  EXPECT_EQ(asked(51), "") << "it is the same wish";
+  settings.save_request = "once more";
+  entry_.Configure(settings);
+  EXPECT_EQ(asked(52), "once more");
+}
+
 // The survivors go back to the begin of the window.
 TEST_F(JobEntryTest, CountsWhatAWindowHadTakenWhenItBroke) {
   (void)Beat({.round = 1, .step = 60, .steps_under_way = 10});
