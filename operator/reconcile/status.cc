@@ -200,7 +200,6 @@ void ApplyFailures(const Observed& observed, const FailureDecision& failures,
                    api::TrainingJobStatus& status) {
   ChargeAttempt(status, observed.job.spec.failure_policy, failures.attempt, observed.now);
   for (const NodeSuspicion& suspect : failures.suspects) AvoidNode(status, suspect, observed.now);
-  status.given_up_slots = GivenUpSlots(observed.job);
   status.given_up_slots.insert(status.given_up_slots.end(), failures.to_give_up.begin(),
                                failures.to_give_up.end());
 }
@@ -211,6 +210,7 @@ api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& gro
                                   const QueueState& queue) {
   api::TrainingJobStatus status = observed.job.status;
   if (decision.mode == Mode::kIgnore || decision.mode == Mode::kDelete) return status;
+  status.given_up_slots = GivenUpSlots(observed.job);  // those of another generation are not of this one
   status.observed_generation = observed.job.metadata.generation;
   CountPods(observed, status);
   SetTimes(observed, decision.mode, status);

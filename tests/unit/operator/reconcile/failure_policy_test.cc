@@ -127,6 +127,17 @@ TEST(FailurePolicy, TakesASlotUpAgainWhenTheSpecChanges) {
   EXPECT_THAT(plan.status.given_up_slots, IsEmpty());
 }
 
+// Its spec may have changed before it was suspended: a pass while it is must not take the old slots for new.
+TEST(FailurePolicy, TakesASlotUpAgainAfterASuspensionToo) {
+  JobWorld world;
+  world.Elastic(1, 4);
+  world.observed().job.status.observed_generation = 1;
+  world.observed().job.status.given_up_slots = {1};
+  world.observed().job.metadata.generation = 2;
+  world.observed().job.spec.suspend = true;
+  EXPECT_THAT(MakePlan(world.observed()).status.given_up_slots, IsEmpty());
+}
+
 TEST(FailurePolicy, DoesNotShrinkBelowTheLeastNumberOfReplicas) {
   JobWorld world = WorldWithAHang(FailureAction::kShrinkJob);
   world.Elastic(2, 4);
