@@ -263,6 +263,12 @@ class ElasticLoop {
     LOCKSTEP_TRY(const auto rows, round_.communicator->AllGather(mine));
     if (std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.at(0) == 0; })) return {};
     for (const auto& row : rows) limit = std::min(limit, std::chrono::milliseconds(row.at(1)));
+    if (saves_.on_termination()) LOCKSTEP_TRY(SaveBeforeRanksLeave(limit));
+    // Some may have been told meanwhile: to those nothing must go.
+    return state_.sharded->HandOver(*round_.communicator, leaves || in_.control.stop_requested());
+  }
+
+  Result<void> SaveBeforeRanksLeave(std::chrono::milliseconds limit) {
     progress_.Phase("save");
     const Result<void> saved = saves_.SaveTogether(round_.communicator, state_, limit, 1);
     if (!saved.ok()) {
@@ -272,8 +278,7 @@ class ElasticLoop {
       log::Warning("state not stored before ranks leave", {{"error", saved.error().message}});
     }
     progress_.Phase("train");
-    // Some may have been told meanwhile: to those nothing must go.
-    return state_.sharded->HandOver(*round_.communicator, leaves || in_.control.stop_requested());
+    return {};
   }
 
   Result<void> StartSave() {
@@ -328,6 +333,7 @@ class ElasticLoop {
   }
 
   Result<std::optional<RoundEnd>> StopTogether() {
+    if (!saves_.on_termination()) return std::optional(RoundEnd::kStopped);
     progress_.Phase("save");
     const Result<void> saved = saves_.SaveTogether(round_.communicator, state_, GraceForSave(), 1);
     if (!saved.ok()) log::Warning("state not stored before stopping", {{"error", saved.error().message}});
@@ -336,7 +342,7 @@ class ElasticLoop {
 
   // Asked to stop outside of a round: whether any peer holds the state is not known here.
   LoopOutcome Stop() {
-    if (state_.step > 0) {
+    if (state_.step > 0 && saves_.on_termination()) {
       progress_.Phase("save");
       const Result<void> saved = saves_.SaveAlone(state_, last_place_, GraceForSave());
       if (!saved.ok()) log::Warning("state not stored before stopping", {{"error", saved.error().message}});

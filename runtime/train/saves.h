@@ -38,6 +38,10 @@ class Saves {
   explicit Saves(const SaveContext& context) : context_(context), last_start_(context.clock.Steady()) {}
 
   [[nodiscard]] bool enabled() const { return context_.checkpointer != nullptr; }
+  // Whether ranks that all are to stop store the state first.
+  [[nodiscard]] bool on_termination() const {
+    return enabled() && context_.spec.on_termination == api::OnTermination::kSave;
+  }
   // Whether the state after `step` steps should be stored. One rank is asked and tells the others.
   [[nodiscard]] bool IsDue(int64_t step) const;
   // On all ranks of the round at the same step. Training goes on while it is written.

@@ -60,8 +60,6 @@ void CheckCheckpoint(const CheckpointSpec& checkpoint, Fields& fields) {
   const std::string& uri = checkpoint.uri;
   Refuse(fields, IsInOtherStore(uri), "spec.checkpoint.uri", uri.substr(0, uri.find(':') + 3),
          "use s3:// or file:///");
-  RefuseEnum(fields, checkpoint.on_termination != OnTermination::kSave, "spec.checkpoint.onTermination",
-             checkpoint.on_termination, "Save");
 }
 
 }  // namespace

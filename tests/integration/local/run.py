@@ -140,6 +140,15 @@ def stops_on_sigterm_and_resumes(folder):
         expect(not problems, "; ".join(problems))
 
 
+def stops_without_saving_where_told_so(folder):
+    section = {"checkpoint": {"uri": f"file://{folder}/checkpoints", "onTermination": "None"}}
+    with Run(folder, manifest(folder, sections=section, epochs=10 * EPOCHS)) as run:
+        run.until_step(20)
+        run.process.send_signal(signal.SIGTERM)
+        expect(run.finish() == 143, f"exit code {run.process.returncode}")
+    expect(not checkpoints.newest(pathlib.Path(folder, "checkpoints")), "it saved all the same")
+
+
 def saves_when_asked(folder):
     stored = pathlib.Path(folder, "checkpoints")
     with Run(folder, manifest(folder, sections={"checkpoint": {"uri": f"file://{stored}"}}, epochs=10 * EPOCHS)) as run:
@@ -458,11 +467,11 @@ def trains_where_no_history_can_be_written(folder):
 
 
 CASES = [completes, shows_a_bar_on_a_terminal_and_logs_the_same, survives_a_killed_rank, survives_a_killed_worker, promotes_a_standby,
-         restarts_from_the_checkpoint_when_all_ranks_die, stops_on_sigterm_and_resumes, saves_when_asked, ends_when_it_is_good_enough,
-         one_and_three_ranks_learn_the_same, learns_from_a_folder_of_images, names_an_image_that_is_damaged, names_what_is_wrong,
+         restarts_from_the_checkpoint_when_all_ranks_die, stops_on_sigterm_and_resumes, stops_without_saving_where_told_so, saves_when_asked,
+         ends_when_it_is_good_enough, one_and_three_ranks_learn_the_same, learns_from_a_folder_of_images,
+         names_an_image_that_is_damaged, names_what_is_wrong,
          says_where_training_diverged, local_sgd_takes_a_window_again_where_a_rank_died_in_it, local_sgd_resumes_with_its_outer_step,
-         local_sgd_learns_what_ddp_does,
-         lists_the_models, leaves_a_history_to_plot, says_what_cannot_be_plotted, trains_where_no_history_can_be_written]
+         local_sgd_learns_what_ddp_does, lists_the_models, leaves_a_history_to_plot, says_what_cannot_be_plotted, trains_where_no_history_can_be_written]
 
 
 if __name__ == "__main__":

@@ -46,8 +46,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Stages", "/spec/training/pipeline", R"({"stages": 4})", "spec.training.pipeline.stages"},
         Case{"Gpu", "/spec/nprocPerNode", "\"gpu\"", "spec.nprocPerNode"},
         Case{"GoogleStorage", "/spec/checkpoint", R"({"uri": "gs://b"})", "spec.checkpoint.uri"},
-        Case{"OnTermination", "/spec/checkpoint", R"({"uri": "s3://b", "onTermination": "None"})",
-             "spec.checkpoint.onTermination"},
         Case{"PodMonitor", "/spec/observability", R"({"podMonitor": true})",
              "spec.observability.podMonitor"}),
     [](const testing::TestParamInfo<Case>& test_case) { return test_case.param.name; });
@@ -70,7 +68,7 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
                        "earlyStop": {"metric": "loss", "patience": 2}})");
   json = With(json, "/spec/checkpoint",
               R"({"uri": "file:///c", "secretRef": {"name": "s"}, "intervalSteps": 5, "intervalSeconds": 5,
-                  "keepLast": 1, "resume": 5, "onTermination": "Save", "gracePeriodSeconds": 5})");
+                  "keepLast": 1, "resume": 5, "onTermination": "None", "gracePeriodSeconds": 5})");
   json = With(json, "/spec/rendezvous", R"({"joinTimeoutSeconds": 5, "lastCallSeconds": 0})");
   json = With(json, "/spec/elasticPolicy",
               R"({"minReplicas": 1, "maxReplicas": 4, "growDelaySeconds": 0, "shrinkAfterSeconds": 5,
