@@ -9,9 +9,11 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 
 #include "runtime/comm/device_module.h"
+#include "runtime/common/api/profile_window.h"
 #include "runtime/common/api/validate.h"
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
@@ -42,7 +44,21 @@ struct Settings {
   protocol::WorkerConfig worker;
   api::TrainingSpec training;
   std::optional<api::CheckpointSpec> checkpoint;
+  std::optional<train::ProfileWish> profile;
 };
+
+// Where the trace goes: beside the checkpoints, else to the logs of `lockstep run`.
+Result<std::optional<train::ProfileWish>> ReadProfileWish(
+    const std::optional<api::CheckpointSpec>& checkpoint) {
+  LOCKSTEP_TRY(const auto window, api::ParseProfileWindow(EnvOr(env::kProfile, "")));
+  if (!window.has_value()) return std::optional<train::ProfileWish>();
+  if (checkpoint.has_value()) return std::optional(train::ProfileWish{*window, checkpoint->uri});
+  const std::string folder = EnvOr(env::kRunFolder, "");
+  if (!folder.empty())
+    return std::optional(train::ProfileWish{*window, "file://" + std::filesystem::absolute(folder).string()});
+  log::Warning("no profile: LOCKSTEP_PROFILE needs spec.checkpoint, beside which a pod stores it");
+  return std::optional<train::ProfileWish>();
+}
 
 Result<Settings> ReadSettings() {
   Settings settings;
@@ -55,6 +71,7 @@ Result<Settings> ReadSettings() {
         api::CheckpointSpecFromJson(settings.worker.checkpoint, "spec.checkpoint", violations);
   }
   if (!violations.empty()) return Error{ErrorCode::kInvalidArgument, Join(violations, "; ")};
+  LOCKSTEP_TRY(settings.profile, ReadProfileWish(settings.checkpoint));
   return settings;
 }
 
@@ -140,6 +157,7 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
                                 .listen_address = EnvOr(env::kPodIp, ""),
                                 .ledger_folder = EnvOr(env::kSampleLedger, ""),
                                 .process_name = EnvOr(env::kPodName, std::to_string(::getpid())),
+                                .profile = settings.profile,
                                 .samples = *samples,
                                 .test = *datasets->test,
                                 .state = *state,
@@ -171,6 +189,11 @@ LoopOutcome Run(protocol::ControlLink& link, train::RoundControl& control, const
     at::set_num_threads(ThreadsPerRank(ProcessorsGiven(worker.requested_processors), worker.nproc));
   }
   at::set_num_interop_threads(1);
+  if (settings->profile.has_value() && worker.requested_gpus == 0) {
+    // Or the profiler writes to the log that there is no GPU, as an error. No other thread reads variables
+    // yet.
+    ::setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);
+  }
   return Train(*settings, link, control, clock);
 }
 

@@ -45,7 +45,8 @@ Result<void> LocalWorkers::Start(int slot) {
                                           set(env::kPodIp, options_.address),
                                           set(env::kNodeName, options_.node),
                                           set(env::kSlot, std::to_string(slot)),
-                                          set(env::kTerminationLog, Path(name + ".end"))};
+                                          set(env::kTerminationLog, Path(name + ".end")),
+                                          set(env::kRunFolder, options_.folder)};
   if (EnvOr("OMP_NUM_THREADS", "").empty()) environment.push_back(set("OMP_NUM_THREADS", ThreadsPerRank()));
   std::vector<std::string> arguments = {options_.program, "worker"};
   if (!options_.job.spec.training) AddProgram(environment, arguments);

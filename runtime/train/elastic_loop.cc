@@ -69,6 +69,7 @@ class ElasticLoop {
                  inputs.checkpointer == nullptr ? std::nullopt : inputs.checkpoint.interval_steps,
                  plan_.steps_per_epoch(), total_steps_),
         phases_(inputs.clock),
+        profile_(inputs.profile, inputs.state.device.is_cuda()),
         ledger_(inputs.ledger_folder, inputs.process_name, inputs.clock),
         progress_(inputs.link, phases_, inputs.clock, total_steps_, plan_.steps_per_epoch()),
         saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_,
@@ -77,6 +78,10 @@ class ElasticLoop {
         local_sgd_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}, runner_) {}
 
   LoopOutcome Run() {
+    if (in_.profile.has_value() && in_.profile->window.first >= total_steps_) {
+      log::Warning("no profile: LOCKSTEP_PROFILE names steps after the last one",
+                   {{"last_step", total_steps_ - 1}});
+    }
     while (true) {
       Result<comm::Listener> listener = comm::Listener::Open(in_.listen_address);
       if (!listener.ok()) return {ExitCode::kInfrastructure, listener.error().message};
@@ -217,7 +222,8 @@ class ElasticLoop {
                                 [&](int64_t taken) {
                                   attempting_ = std::min(taken + 1, steps);
                                   progress_.UnderWay(taken);
-                                  if (taken == steps) progress_.Phase("average");
+                                  if (taken == steps) return progress_.Phase("average");
+                                  profile_.BeginStep(state_.step, round_.assignment.rank);
                                 }};
     LOCKSTEP_TRY(StepReport report,
                  local_sgd_.Run(*round_.communicator, *round_.strategy, end, calls, round_.aborted));
@@ -229,6 +235,7 @@ class ElasticLoop {
     const int64_t end = windows_.EndAfter(state_.step);
     Wishes wishes = CurrentWishes(end);
     attempting_ = 1;
+    profile_.BeginStep(state_.step, round_.assignment.rank);
     const bool is_local = in_.training.strategy == api::Strategy::kLocalsgd;
     LOCKSTEP_TRY(const StepReport report,
                  is_local ? RunWindow(end, wishes)
@@ -328,6 +335,7 @@ class ElasticLoop {
     progress_.Phase("save");
     LOCKSTEP_TRY(saves_.SaveTogether(round_.communicator, state_, kFinalSaveLimit, kFinalSaveAttempts));
     LOCKSTEP_TRY(round_.communicator->Barrier());
+    profile_.Finish(round_.assignment.rank);
     progress_.SendNow();
     return std::optional(RoundEnd::kFinished);
   }
@@ -383,6 +391,7 @@ class ElasticLoop {
   const int64_t total_steps_;
   const Windows windows_;
   PhaseClock phases_;
+  Profile profile_;
   SampleLedger ledger_;
   ProgressReporter progress_;
   Saves saves_;

@@ -14,6 +14,7 @@
 // Runs on the step thread. The process's own end (the supervisor's socket closes) is main's matter.
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/checkpoint/checkpointer.h"
@@ -24,6 +25,7 @@
 #include "runtime/common/protocol/control_link.h"
 #include "runtime/common/protocol/exit_codes.h"
 #include "runtime/data/training_samples.h"
+#include "runtime/train/profile.h"
 #include "runtime/train/round_control.h"
 #include "runtime/train/training_state.h"
 
@@ -36,6 +38,7 @@ struct LoopInputs {
       listen_address;  // for the round's store, should this rank become rank 0; empty: every interface
   std::string ledger_folder;
   std::string process_name;
+  std::optional<ProfileWish> profile;
   const data::TrainingSamples& samples;
   const data::Dataset& test;
   TrainingState& state;

@@ -1,11 +1,13 @@
 #pragma once
-// How long the process spent in which phase, since it started. Step thread.
+// How long the process spent in which phase, since it started; phases are ranges in a profile, too. Step
+// thread.
 
 #include <map>
 #include <string>
 #include <utility>
 
 #include "runtime/common/base/clock.h"
+#include "runtime/train/trace_range.h"
 
 namespace lockstep::train {
 
@@ -27,12 +29,13 @@ class PhaseClock {
   class Span {
    public:
     Span(PhaseClock& owner, const std::string& phase)
-        : owner_(owner), phase_(phase), start_(owner.clock_.Steady()) {}
+        : owner_(owner), phase_(phase), range_(phase), start_(owner.clock_.Steady()) {}
     ~Span() { owner_.Add(phase_, Seconds(owner_.clock_.Steady() - start_).count()); }
 
    private:
     PhaseClock& owner_;
     const std::string& phase_;
+    const TraceRange range_;
     const SteadyTime start_;
   };
 

@@ -92,17 +92,18 @@ bool Saves::IsDue(int64_t step) const {
 Result<void> Saves::Start(const std::shared_ptr<comm::Communicator>& communicator, TrainingState& state) {
   if (!enabled()) return {};
   const SteadyTime start = context_.clock.Steady();
-  LOCKSTEP_TRY(SyncBuffers(*communicator, state));
-  LOCKSTEP_TRY(const std::vector<NamedTensor> tensors, TensorsToSave(*communicator, state));
   const comm::Place& place = communicator->place();
-  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
-    context_.checkpointer->Save(
-        {state.step, place.round, place.rank, place.world, tensors, state.evaluations, HistoryOf(place.rank)},
-        std::make_shared<RoundExchange>(communicator, context_.clock));
+  LOCKSTEP_TRY(context_.phases.Time("checkpoint", [&]() -> Result<void> {
+    LOCKSTEP_TRY(SyncBuffers(*communicator, state));
+    LOCKSTEP_TRY(const std::vector<NamedTensor> tensors, TensorsToSave(*communicator, state));
+    return comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
+      context_.checkpointer->Save({state.step, place.round, place.rank, place.world, tensors,
+                                   state.evaluations, HistoryOf(place.rank)},
+                                  std::make_shared<RoundExchange>(communicator, context_.clock));
+    });
   }));
   last_start_ = start;
   const double stall = Seconds(context_.clock.Steady() - start).count();
-  context_.phases.Add("checkpoint", stall);
   started_[state.step] = {place.rank == 0, stall};
   return {};
 }

@@ -6,6 +6,7 @@
 
 #include "runtime/common/api/kueue.h"
 #include "runtime/common/api/names.h"
+#include "runtime/common/api/profile_window.h"
 #include "runtime/common/api/program_of.h"
 #include "runtime/common/protocol/environment.h"
 
@@ -60,6 +61,10 @@ void CheckContainers(const WorkerSpec& worker, Violations& violations) {
     const bool is_for_users = std::find(for_users.begin(), for_users.end(), name) != for_users.end();
     if (name.starts_with("LOCKSTEP_") && !is_for_users) {
       Add(violations, trainer_path + ".env", name + " is set by the operator; choose another name");
+    }
+    if (name == protocol::env::kProfile) {
+      const auto window = ParseProfileWindow(StringAt(variable, {"value"}));
+      if (!window.ok()) Add(violations, trainer_path + ".env", window.error().message);
     }
   }
 }

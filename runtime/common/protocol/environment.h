@@ -18,6 +18,9 @@ inline constexpr const char* kTerminationLog = "LOCKSTEP_TERMINATION_LOG";  // d
 inline constexpr const char* kRankProgram =
     "LOCKSTEP_RANK_PROGRAM";  // default: lockstep-rank beside lockstep
 
+// Of `lockstep run`: where logs go. Absent in pods.
+inline constexpr const char* kRunFolder = "LOCKSTEP_RUN_FOLDER";
+
 // Set by the supervisor for each rank process.
 inline constexpr const char* kControlFd = "LOCKSTEP_CONTROL_FD";  // the rank's end of the local socket
 inline constexpr const char* kLocalRank = "LOCKSTEP_LOCAL_RANK";
@@ -26,6 +29,8 @@ inline constexpr const char* kLocalRank = "LOCKSTEP_LOCAL_RANK";
 inline constexpr const char* kLogLevel = "LOCKSTEP_LOG_LEVEL";
 // Debug option: a folder in which each rank appends what it contributed and committed (sample_ledger.h).
 inline constexpr const char* kSampleLedger = "LOCKSTEP_SAMPLE_LEDGER";
-inline constexpr std::array<std::string_view, 2> kForUsers = {kLogLevel, kSampleLedger};
+// The steps of which each rank records what it does, as in 100-104 (train/profile.h).
+inline constexpr const char* kProfile = "LOCKSTEP_PROFILE";
+inline constexpr std::array<std::string_view, 3> kForUsers = {kLogLevel, kSampleLedger, kProfile};
 
 }  // namespace lockstep::protocol::env

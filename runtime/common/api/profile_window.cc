@@ -1,0 +1,39 @@
+#include "runtime/common/api/profile_window.h"
+
+#include <charconv>
+#include <string_view>
+
+namespace lockstep::api {
+namespace {
+
+constexpr int64_t kMostSteps = 100;
+
+// False where it does not begin with a number.
+bool TakeNumber(std::string_view& text, int64_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return error == std::errc() && number >= 0;
+}
+
+}  // namespace
+
+Result<std::optional<ProfileWindow>> ParseProfileWindow(const std::string& text) {
+  if (text.empty()) return std::optional<ProfileWindow>();
+  ProfileWindow window;
+  std::string_view rest = text;
+  const bool has_first = TakeNumber(rest, window.first) && rest.starts_with('-');
+  if (has_first) rest.remove_prefix(1);
+  const bool is_range = has_first && TakeNumber(rest, window.last) && rest.empty();
+  if (is_range && window.first <= window.last && window.last - window.first < kMostSteps)
+    return std::optional(window);
+  return Error{ErrorCode::kInvalidArgument,
+               "LOCKSTEP_PROFILE: must name at most " + std::to_string(kMostSteps) +
+                   " steps by the first and the last, as in 100-104, not \"" + text + "\""};
+}
+
+std::string TraceName(const ProfileWindow& window, int rank) {
+  return "profile/steps-" + std::to_string(window.first) + "-" + std::to_string(window.last) + "-rank-" +
+         std::to_string(rank) + ".json";
+}
+
+}  // namespace lockstep::api

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Profiles: traces of the steps that were asked for, through a failure, and what is said where there can be none.
+
+profiles.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
+"""
+import json
+import os
+import pathlib
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import checkpoints  # noqa: E402
+import ledger  # noqa: E402
+from cases import expect  # noqa: E402
+from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest  # noqa: E402
+
+
+def check_trace(path, first, last, phases):
+    """Its steps are those asked for, each with all phases and their operators within."""
+    ranges = [event for event in json.loads(path.read_text())["traceEvents"] if event.get("ph") == "X"]
+    end = lambda event: event["ts"] + event["dur"]
+    within = lambda outer, event: outer["ts"] <= event["ts"] and end(event) <= end(outer)
+    steps = sorted((event for event in ranges if event["name"].startswith("ProfilerStep#")), key=lambda event: event["ts"])
+    expect([step["name"] for step in steps] == [f"ProfilerStep#{step}" for step in range(first, last + 1)],
+           f"{path.name}: {[step['name'] for step in steps]}")
+    for step in steps:
+        inside = [event for event in ranges if within(step, event)]
+        for phase in phases:
+            expect(any(event["name"] == phase for event in inside), f"{path.name}: {step['name']} has no {phase}")
+        forward = next(event for event in inside if event["name"] == "forward")
+        expect(any(event["name"].startswith("aten::") and within(forward, event) for event in inside), f"{path.name}: no operators")
+    return ranges
+
+
+def logs_of(folder):
+    return "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.log"))
+
+
+def records_a_profile(folder):
+    # With one checkpoint among its steps.
+    path = manifest(folder, replicas=2, sections={"checkpoint": {"uri": f"file://{folder}/checkpoints", "intervalSteps": 4}})
+    with Run(folder, path, {"LOCKSTEP_PROFILE": "41-45"}) as run:
+        expect_complete(run)
+    for rank in (0, 1):
+        ranges = check_trace(pathlib.Path(folder, "checkpoints", "profile", f"steps-41-45-rank-{rank}.json"), 41, 45,
+                             ["data", "forward", "backward", "reduce", "optimizer"])
+        saves = [event for event in ranges if event["name"] == "checkpoint"]
+        expect(len(saves) == 1, f"rank {rank}: {len(saves)} of checkpoint")
+    expect(checkpoints.newest(pathlib.Path(folder, "checkpoints")), "no checkpoint was stored")
+
+
+def records_the_last_steps_beside_the_logs(folder):
+    last = EPOCHS * -(-SAMPLES // BATCH) - 1
+    path = manifest(folder, replicas=1, strategy="localsgd", sync={"everySteps": 4})
+    job = json.loads(path.read_text())
+    del job["spec"]["checkpoint"]
+    path.write_text(json.dumps(job))
+    with Run(folder, path, {"LOCKSTEP_PROFILE": f"{last - 5}-{last}"}) as run:
+        expect_complete(run)
+    ranges = check_trace(pathlib.Path(folder, "run", "profile", f"steps-{last - 5}-{last}-rank-0.json"), last - 5, last,
+                         ["data", "forward", "backward", "optimizer"])
+    names = {event["name"] for event in ranges}
+    expect(names >= {"reduce", "evaluate"}, "the end of the window or the evaluation after the last step is missing")
+
+
+def records_on_where_a_rank_died(folder):
+    model = {"name": "mlp", "mlp": {"hiddenSizes": [2048]}}  # slow enough to be met in the midst of it
+    with Run(folder, manifest(folder, replicas=2, model=model), {"LOCKSTEP_PROFILE": "60-159"}) as run:
+        run.until_step(62)
+        os.kill(run.ranks()[1], signal.SIGKILL)
+        expect_complete(run)
+    broken = [r["step"] for r in ledger.read(run.ledger) if r["event"] == "commit" and r["round"] == 2]
+    expect(60 < min(broken) < 159, f"the rank died at step {min(broken)}")
+    traces = [json.loads(path.read_text())["traceEvents"] for path in pathlib.Path(folder, "checkpoints", "profile").iterdir()]
+    recorded = [{event["name"] for event in trace if event["name"].startswith("ProfilerStep#")} for trace in traces]
+    expect({f"ProfilerStep#{step}" for step in range(60, 160)} in recorded, f"the survivor has not recorded all steps: {recorded}")
+
+
+def trains_where_no_profile_can_be_written(folder):
+    os.makedirs(f"{folder}/checkpoints")
+    pathlib.Path(folder, "checkpoints", "profile").write_text("in the way")
+    with Run(folder, manifest(folder, replicas=2), {"LOCKSTEP_PROFILE": "10-12"}) as run:
+        expect_complete(run)
+    said = [line for line in logs_of(folder).splitlines() if "profile not stored" in line]
+    expect(len(said) == 2 and all("profile/steps-10-12-rank-" in line for line in said), f"a warning of each rank expected: {said}")
+
+
+def says_which_steps_cannot_be_profiled(folder):
+    with Run(folder, manifest(folder, replicas=1), {"LOCKSTEP_PROFILE": "soon"}) as run:
+        code = run.finish()
+        words = 'LOCKSTEP_PROFILE: must name at most 100 steps by the first and the last, as in 100-104, not "soon"'
+        expect(code == 2 and words in run.output(), f"exit code {code}\n{run.output()[-4000:]}")
+    with Run(folder, manifest(folder, replicas=1), {"LOCKSTEP_PROFILE": "9990-9999"}) as run:
+        expect_complete(run)
+    expect("LOCKSTEP_PROFILE names steps after the last one" in logs_of(folder), logs_of(folder)[-2000:])
+
+
+CASES = [records_a_profile, records_the_last_steps_beside_the_logs, records_on_where_a_rank_died, trains_where_no_profile_can_be_written,
+         says_which_steps_cannot_be_profiled]
+
+
+if __name__ == "__main__":
+    sys.exit(main(CASES))
