@@ -1,10 +1,13 @@
 #include "runtime/parallel/data_parallel.h"
 
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "runtime/comm/torch_error.h"
@@ -79,6 +82,35 @@ std::shared_ptr<c10d::Reducer> MakeReducer(const c10::intrusive_ptr<c10d::Proces
       /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
 }
 
+// Those of the parameters to which no gradient of `loss` comes.
+std::vector<at::Tensor> Unreached(const at::Tensor& loss, const std::vector<at::Tensor>& parameters) {
+  std::unordered_set<const torch::autograd::Node*> reached;
+  std::vector<const torch::autograd::Node*> open = {loss.grad_fn().get()};
+  while (!open.empty()) {
+    const torch::autograd::Node* node = open.back();
+    open.pop_back();
+    for (const torch::autograd::Edge& edge : node->next_edges()) {
+      if (edge.is_valid() && reached.insert(edge.function.get()).second) open.push_back(edge.function.get());
+    }
+  }
+  std::vector<at::Tensor> unreached;
+  for (const at::Tensor& parameter : parameters) {
+    if (!reached.contains(torch::autograd::impl::grad_accumulator(parameter).get()))
+      unreached.push_back(parameter);
+  }
+  return unreached;
+}
+
+// Zero times one element of each parameter: a gradient of each is produced, and is zero.
+at::Tensor Nothing(const std::vector<at::Tensor>& parameters) {
+  at::Tensor nothing;
+  for (const at::Tensor& parameter : parameters) {
+    const at::Tensor zero = parameter.reshape(-1).narrow(0, 0, 1).sum() * 0;
+    nothing = nothing.defined() ? nothing + zero : zero;
+  }
+  return nothing;
+}
+
 class DataParallel final : public Strategy {
  public:
   DataParallel(std::shared_ptr<comm::Communicator> communicator, std::vector<at::Tensor> parameters,
@@ -121,6 +153,8 @@ class DataParallel final : public Strategy {
       // Left out for all but the last micro-batch: gradients then add up here and are sent once.
       if (last) reducer_->prepare_for_backward({});
       loss_sum.backward();
+      // The sums wait for all gradients: also for those of what this loss did not use.
+      if (last && !started_.wait.has_value()) Nothing(Unreached(loss_sum, parameters_)).backward();
     });
     const Result<void> summed = done.ok() && last ? AwaitSums() : Result<void>();
     started_.wait.reset();
@@ -133,14 +167,9 @@ class DataParallel final : public Strategy {
   double exposed_seconds() const override { return exposed_seconds_; }
 
   Result<void> BackwardOfNothing() override {
-    // Zero times one element of each parameter: every gradient is produced, and is zero.
+    const at::AutoGradMode with_gradients(true);
     at::Tensor nothing;
-    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "empty share", [&] {
-      for (const at::Tensor& parameter : parameters_) {
-        const at::Tensor zero = parameter.reshape(-1).narrow(0, 0, 1).sum() * 0;
-        nothing = nothing.defined() ? nothing + zero : zero;
-      }
-    }));
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "empty share", [&] { nothing = Nothing(parameters_); }));
     return Backward(nothing, /*last=*/true);
   }
 

@@ -14,7 +14,7 @@ import checkpoints  # noqa: E402
 from cases import expect  # noqa: E402
 from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest  # noqa: E402
 
-# Dropout, moments, clipping, changed images; the last of an epoch's 63 steps is short.
+# Dropout, moments, clipping, changed images; the last of an epoch's steps has one sample.
 CNN = {"data": {"format": "synthetic", "synthetic": {"samples": SAMPLES, "testSamples": 200, "shape": [1, 28, 28], "classes": 10},
                 "augmentation": {"horizontalFlip": True, "cropPadding": 2}},
        "model": {"name": "cnn", "cnn": {"channels": [4], "hiddenSize": 16, "dropout": 0.3}},

@@ -137,6 +137,63 @@ TEST_P(StrategyTest, GivesTheGradientsOfOneProcessWithTheWholeBatch) {
   }
 }
 
+// Rank 0 takes a branch of which the others know nothing, in one micro-batch of two; one layer nobody uses.
+TEST_P(StrategyTest, SumsWhatOnlySomeUseAndGivesZerosForTheRest) {
+  struct Branches {
+    Branches() {
+      torch::manual_seed(7);
+      idle = torch::nn::Linear(64, 6000);
+      common = torch::nn::Linear(64, 6000);
+      branch = torch::nn::Linear(6000, 64);
+    }
+    at::Tensor LossSum(const at::Tensor& inputs, bool takes_branch) {
+      const at::Tensor x = common->forward(inputs);
+      return (takes_branch ? branch->forward(x) : x).square().sum();
+    }
+    std::vector<at::Tensor> parameters() const {
+      std::vector<at::Tensor> all;
+      for (const auto& layer : {idle, common, branch})
+        for (const at::Tensor& parameter : layer->parameters()) all.push_back(parameter);
+      return all;
+    }
+    torch::nn::Linear idle{nullptr};
+    torch::nn::Linear common{nullptr};
+    torch::nn::Linear branch{nullptr};
+  };
+  const Make make = GetParam().make;
+  Meeting meeting;
+  auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
+    auto communicator = meeting.Enter(1, rank, 3);
+    REQUIRE(communicator.ok());
+    Branches network;
+    auto strategy = make(*communicator, network.parameters());
+    REQUIRE(strategy.ok());
+    for (int64_t step = 0; step < 3; ++step) {
+      const at::Tensor inputs = Samples(step).inputs;
+      const auto loss = [&](Branches& of, int64_t piece) {
+        return of.LossSum(inputs.narrow(0, 4 * piece, 4), piece == 0);
+      };
+      REQUIRE((*strategy)->BeginStep(std::vector<int64_t>{2, 1, 1}).ok());
+      if (rank == 0) REQUIRE((*strategy)->Backward(loss(network, 0), false).ok());
+      REQUIRE((*strategy)->Backward(loss(network, rank + 1), true).ok());
+      Branches whole;
+      for (int64_t piece = 0; piece < 4; ++piece) loss(whole, piece).backward();
+      const auto expected = whole.parameters();
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        const at::Tensor gradient = network.parameters()[i].grad();
+        if (!expected[i].grad().defined()) {
+          REQUIRE(gradient.count_nonzero().item<int64_t>() == 0);
+        } else {
+          REQUIRE((gradient - expected[i].grad()).norm().item<double>() <=
+                  1e-6 * expected[i].grad().norm().item<double>());
+        }
+      }
+    }
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
 // The error is that of the format, however many ranks add: bf16 keeps 8 bits, fp16 11.
 TEST(DataParallel, SumsInHalfOfTheBytes) {
   for (const auto& [type, bound] : {std::pair(at::kBFloat16, 1.0 / 128), std::pair(at::kHalf, 1.0 / 1024)}) {
