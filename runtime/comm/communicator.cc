@@ -54,6 +54,12 @@ class PrefixedStore final : public RoundStore {
     }));
     return value;
   }
+  Result<int64_t> Add(const std::string& key, int64_t amount) override {
+    int64_t sum = 0;
+    LOCKSTEP_TRY(
+        CatchTorch(ErrorCode::kAborted, "the round's store", [&] { sum = store_->add(key, amount); }));
+    return sum;
+  }
 
  private:
   const c10::intrusive_ptr<c10d::Store> store_;

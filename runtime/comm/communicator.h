@@ -55,6 +55,9 @@ class RoundStore {
   [[nodiscard]] virtual Result<void> Set(const std::string& key, const std::string& value) = 0;
   // Does not wait: nothing where the key is not there yet.
   [[nodiscard]] virtual Result<std::optional<std::string>> Get(const std::string& key) = 0;
+  // Adds to a number, 0 at first, and returns what it then is. Waits as long as the connection lasts: see
+  // SharedCounter.
+  [[nodiscard]] virtual Result<int64_t> Add(const std::string& key, int64_t amount) = 0;
 };
 
 class Communicator {
