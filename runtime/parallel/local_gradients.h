@@ -1,5 +1,6 @@
 #pragma once
-// No sharing at all: every rank keeps the gradients of its own samples, as between two averages of localsgd.
+// No sharing at all: every rank keeps the gradients of its own samples, as between two averages of localsgd
+// or async.
 
 #include <ATen/core/Tensor.h>
 

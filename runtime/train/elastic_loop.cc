@@ -159,6 +159,7 @@ class ElasticLoop {
     LOCKSTEP_TRY(const StateSource source,
                  SyncState(*round_.communicator, state_, [this](TrainingState&) { return Restore(); }));
     LOCKSTEP_TRY(round_.strategy, MakeStrategy(in_.training, round_.communicator, state_));
+    local_sgd_.EnterRound(*round_.communicator);
     LOCKSTEP_TRY(ShareOut());
     ledger_.EnterRound(assignment.round, assignment.rank);
     progress_.EnterRound(assignment, state_.step, source);
@@ -181,9 +182,10 @@ class ElasticLoop {
 
   // Who computes how much of each step from here on. A collective where it goes by speed.
   Result<void> ShareOut() {
+    shares_until_ = total_steps_;
+    if (in_.training.strategy == api::Strategy::kAsync) return {};  // each takes what it can
     const protocol::RankAssignment& assignment = round_.assignment;
     std::vector<double> speeds(static_cast<std::size_t>(assignment.world), 1);
-    shares_until_ = total_steps_;
     if (in_.training.balance == api::Balance::kSpeed) {
       LOCKSTEP_TRY(speeds, SpeedsOfRanks(*round_.communicator, speed_.Measure()));
       // The same steps in every round, so that all ranks come here together.
@@ -195,7 +197,7 @@ class ElasticLoop {
     return {};
   }
 
-  // The next thing to do in the round: an evaluation that is due, the end, or a step (of localsgd: a window).
+  // The next thing to do in the round: an evaluation that is due, the end, or a step or window of steps.
   Result<std::optional<RoundEnd>> Advance() {
     if (EvaluationIsDue()) return RunEvaluation();
     if (state_.step >= total_steps_ || StopsEarly()) return Finish();
@@ -218,31 +220,36 @@ class ElasticLoop {
                                   wishes = CurrentWishes(end);
                                   return wishes;
                                 },
-                            .taken =
-                                [&](int64_t taken) {
+                            .begins =
+                                [&](int64_t step, int64_t taken) {
+                                  attempted_step_ = step;
+                                  // With async it may take more batches than the window has steps.
                                   attempting_ = std::min(taken + 1, steps);
-                                  progress_.UnderWay(taken);
-                                  if (taken == steps) return progress_.Phase("average");
-                                  profile_.BeginStep(state_.step, round_.assignment.rank);
+                                  if (taken > 0) progress_.UnderWay(std::min(taken, steps));
+                                  profile_.BeginStep(step, round_.assignment.rank);
+                                },
+                            .waits =
+                                [&] {
+                                  progress_.UnderWay(steps);
+                                  progress_.Phase("average");
                                 }};
-    LOCKSTEP_TRY(StepReport report,
-                 local_sgd_.Run(*round_.communicator, *round_.strategy, end, calls, round_.aborted));
-    progress_.Phase("train");
-    return report;
+    return local_sgd_.Run(*round_.communicator, *round_.strategy, end, calls, round_.aborted);
   }
 
   Result<std::optional<RoundEnd>> RunStep() {
     const int64_t end = windows_.EndAfter(state_.step);
     Wishes wishes = CurrentWishes(end);
     attempting_ = 1;
-    profile_.BeginStep(state_.step, round_.assignment.rank);
-    const bool is_local = in_.training.strategy == api::Strategy::kLocalsgd;
+    attempted_step_ = state_.step;
+    const bool is_local = TakesWindows(in_.training);
+    if (!is_local) profile_.BeginStep(state_.step, round_.assignment.rank);
     LOCKSTEP_TRY(const StepReport report,
                  is_local ? RunWindow(end, wishes)
                           : runner_.Run(*round_.communicator, *round_.strategy, wishes, round_.aborted));
     attempting_ = 0;
     broken_rounds_.MadeStep();
     progress_.Committed(state_.step, report);
+    if (is_local) progress_.Phase("train");
     speed_.Committed(report.steps, report.local_count);
     if (!report.applied) {
       log::Warning("step skipped: not finite",
@@ -367,7 +374,7 @@ class ElasticLoop {
   RoundOutcome Leave(const Error& error) {
     if (round_.communicator != nullptr) round_.communicator->Abort();
     // The step that this rank was in.
-    const int64_t step = std::max<int64_t>(0, state_.step + std::max<int64_t>(0, attempting_ - 1));
+    const int64_t step = std::max<int64_t>(0, attempting_ > 0 ? attempted_step_ : state_.step);
     progress_.Repeating(std::exchange(attempting_, 0));
     const bool told = round_.aborted.stop_requested();
     if (error.code == ErrorCode::kCancelled || (told && error.code == ErrorCode::kAborted))
@@ -402,7 +409,8 @@ class ElasticLoop {
   Round round_;
   LastPlace last_place_;
   BrokenRounds broken_rounds_;
-  int64_t attempting_ = 0;  // steps that were begun and not committed
+  int64_t attempting_ = 0;      // steps that were begun and not committed
+  int64_t attempted_step_ = 0;  // the newest of them
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 //   stop: the rank leaves after its step. Peers that stay hold the state; where none stays, it is stored
 //   first
 //
-// With localsgd a window of steps stands for the step in all of this (local_sgd.h).
+// With localsgd and async a window of steps stands for the step in all of this (local_sgd.h).
 //
 // Runs on the step thread. The process's own end (the supervisor's socket closes) is main's matter.
 

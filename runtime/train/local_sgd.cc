@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <numeric>
 #include <span>
 
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
+#include "runtime/common/protocol/rank_control.h"
 #include "runtime/train/average.h"
 #include "runtime/train/outer_step.h"
+#include "runtime/train/schedule.h"
+#include "runtime/train/window_claims.h"
 
 namespace lockstep::train {
 namespace {
@@ -22,18 +26,44 @@ using comm::CatchTorch;
 constexpr std::chrono::minutes kMeetLimit{30};
 
 // Places in the row that each rank shows the others.
-enum Row { kSamples, kApplied, kLossSum, kNormSum, kYield, kStop, kSave, kScale, kGoodSteps, kRowSize };
+enum Row {
+  kSamples,
+  kApplied,
+  kLossSum,
+  kNormSum,
+  kYield,
+  kStop,
+  kSave,
+  kScale,
+  kGoodSteps,
+  kRate,
+  kAsked,
+  kRowSize
+};
+
+void LogSkipped(int64_t step, const StepReport& report) {
+  if (report.applied) return;
+  log::Warning("step skipped: not finite",
+               {{"step", step}, {"loss", report.loss}, {"where", report.not_finite}});
+}
 
 }  // namespace
 
 void LocalSgd::Tally::Add(const StepReport& step) {
   samples += step.local_count;
   skipped += step.skipped;
-  learning_rate = step.learning_rate;
   if (!step.applied) return;
   applied_samples += step.local_count;
   loss_sum += step.loss * static_cast<double>(step.local_count);
   gradient_norm_sum += step.gradient_norm * static_cast<double>(step.local_count);
+}
+
+void LocalSgd::EnterRound(const comm::Communicator& communicator) {
+  if (context_.spec.strategy != api::Strategy::kAsync) return;
+  claiming_ = Claiming{.counter = std::make_shared<comm::SharedCounter>(communicator.store(), "claims"),
+                       .rank = communicator.rank(),
+                       .world = communicator.world(),
+                       .rates = std::vector<double>(static_cast<std::size_t>(communicator.world()), 1)};
 }
 
 Result<StepReport> LocalSgd::Run(comm::Communicator& communicator, parallel::Strategy& strategy, int64_t end,
@@ -46,6 +76,8 @@ Result<StepReport> LocalSgd::Run(comm::Communicator& communicator, parallel::Str
     return report;
   }
   report->steps = end - begin;
+  report->learning_rate = LearningRate(context_.spec.schedule, context_.spec.optimizer.learning_rate, end - 1,
+                                       context_.total_steps);
   for (int64_t step = begin; step < end; ++step) context_.ledger.Commit(step);
   return report;
 }
@@ -76,20 +108,75 @@ void LocalSgd::GoBack(int64_t step) {
 
 Result<StepReport> LocalSgd::RunOrFail(comm::Communicator& communicator, parallel::Strategy& strategy,
                                        int64_t end, const WindowCalls& calls, const std::stop_token& stop) {
+  LOCKSTEP_TRY(const Tally mine, claiming_.has_value() ? TakeClaims(communicator, strategy, end, calls, stop)
+                                                       : TakeShares(strategy, end, calls, stop));
+  calls.waits();
+  return Meet(communicator, mine, calls.wishes());
+}
+
+Result<LocalSgd::Tally> LocalSgd::TakeShares(parallel::Strategy& strategy, int64_t end,
+                                             const WindowCalls& calls, const std::stop_token& stop) {
   const int64_t begin = context_.state.step;
   Tally mine;
-  while (context_.state.step < end) {
+  for (int64_t step = begin; step < end; ++step) {
+    calls.begins(step, step - begin);
     if (stop.stop_requested()) return Error{ErrorCode::kCancelled, "the round ended inside a window"};
-    LOCKSTEP_TRY(const StepReport step, runner_.RunAlone(strategy, stop));
-    mine.Add(step);
-    const int64_t taken = context_.state.step - begin;
-    if (!step.applied) {
-      log::Warning("step skipped: not finite",
-                   {{"step", begin + taken - 1}, {"loss", step.loss}, {"where", step.not_finite}});
-    }
-    calls.taken(taken);
+    LOCKSTEP_TRY(const StepReport report, runner_.RunAlone(strategy, stop));
+    mine.Add(report);
+    LogSkipped(step, report);
   }
-  return Meet(communicator, mine, calls.wishes());
+  return mine;
+}
+
+Result<LocalSgd::Tally> LocalSgd::TakeClaims(comm::Communicator& communicator, parallel::Strategy& strategy,
+                                             int64_t end, const WindowCalls& calls,
+                                             const std::stop_token& stop) {
+  std::vector<int64_t> counts;
+  for (int64_t step = context_.state.step; step < end; ++step)
+    counts.push_back(context_.samples.plan().CountOf(step));
+  Tally mine{.whole = std::accumulate(counts.begin(), counts.end(), int64_t{0})};
+  // Shared: the loader may still be claiming when this returns an error.
+  const auto claims = std::make_shared<WindowClaims>(
+      WindowClaims::Terms{.counter = claiming_->counter,
+                          .first = claiming_->first,
+                          .claims = ClaimsOf(context_.state.step, counts, claiming_->world),
+                          .rates = claiming_->rates,
+                          .rank = claiming_->rank,
+                          .micro_batch = context_.spec.micro_batch_size});
+  const std::stop_callback when_the_round_ends(stop, [&] { claims->Stop(); });
+  runner_.Follow(claiming_->rank, [claims](int64_t) { return claims->NextDraw(); });
+  const double seconds_before = WorkSeconds();
+  const auto take = [&]() -> Result<void> {
+    for (int64_t taken = 0;; ++taken) {
+      LOCKSTEP_TRY(const std::optional<Claim> claim, context_.phases.Time("data", [&] {
+        // If no answer comes, rank 0 is at fault.
+        const comm::Communicator::PeerWait wait(communicator);
+        return claims->Next();
+      }));
+      if (!claim.has_value()) {
+        if (taken > 0)
+          mine.rate = static_cast<double>(taken) / std::max(1e-9, WorkSeconds() - seconds_before);
+        return {};
+      }
+      calls.begins(claim->step, taken);
+      LOCKSTEP_TRY(const StepReport report, runner_.RunClaim(strategy, *claim, stop));
+      mine.Add(report);
+      LogSkipped(claim->step, report);
+    }
+  };
+  const Result<void> done = take();
+  claims->Stop();
+  LOCKSTEP_TRY(done);
+  mine.asked = claims->asked();
+  context_.state.step = end;
+  return mine;
+}
+
+// Without what it waits for others.
+double LocalSgd::WorkSeconds() const {
+  const auto& seconds = context_.phases.seconds();
+  const auto optimizer = seconds.find("optimizer");
+  return protocol::ComputeSeconds(seconds) + (optimizer == seconds.end() ? 0 : optimizer->second);
 }
 
 Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally& mine, const Wishes& wishes) {
@@ -104,11 +191,14 @@ Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally&
   row[kSave] = wishes.save ? 1 : 0;
   row[kScale] = std::bit_cast<int64_t>(state.loss_scale.factor());
   row[kGoodSteps] = state.loss_scale.good_steps();
+  row[kRate] = std::bit_cast<int64_t>(mine.rate);
+  row[kAsked] = mine.asked;
   std::vector<std::vector<int64_t>> rows;
   LOCKSTEP_TRY(rows, context_.phases.Time("reduce", [&] { return communicator.AllGather(row, kMeetLimit); }));
 
-  StepReport report{
-      .learning_rate = mine.learning_rate, .local_count = mine.samples, .skipped = mine.skipped};
+  StepReport report{.local_count = mine.samples, .skipped = mine.skipped};
+  std::vector<double> rates;
+  int64_t asked = 0;
   int64_t applied = 0;
   double lowest_scale = std::numeric_limits<double>::infinity();
   int64_t fewest_good_steps = std::numeric_limits<int64_t>::max();
@@ -122,6 +212,17 @@ Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally&
     report.saving += static_cast<int>(of_rank.at(kSave));
     lowest_scale = std::min(lowest_scale, std::bit_cast<double>(of_rank.at(kScale)));
     fewest_good_steps = std::min(fewest_good_steps, of_rank.at(kGoodSteps));
+    rates.push_back(std::bit_cast<double>(of_rank.at(kRate)));
+    asked += of_rank.at(kAsked);
+  }
+  if (claiming_.has_value()) {
+    LOCKSTEP_CHECK(report.global_count == mine.whole, "of " + std::to_string(mine.whole) + " samples " +
+                                                          std::to_string(report.global_count) +
+                                                          " were claimed");
+    // What is known of a round's first window is made up.
+    claiming_->rates =
+        RatesAfter(claiming_->first == 0 ? std::span<const double>() : claiming_->rates, rates);
+    claiming_->first += asked;
   }
   const auto divisor = static_cast<double>(std::max<int64_t>(1, applied));  // 0: all were skipped
   report.loss /= divisor;

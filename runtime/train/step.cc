@@ -46,6 +46,11 @@ double LossSum(const at::Tensor& sums) {
   return std::accumulate(values + kLosses, values + sums.numel(), 0.0);
 }
 
+// A batch that waits ready is claimed, and no other rank can do it.
+int PrefetchOf(const api::TrainingSpec& spec) {
+  return spec.strategy == api::Strategy::kAsync ? 1 : spec.data.prefetch;
+}
+
 void SeedGenerator(uint64_t seed, at::Device device) {
   at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard lock(generator.mutex());
@@ -75,7 +80,7 @@ StepRunner::StepRunner(const StepContext& context)
     : context_(context),
       cutting_(CuttingOf(context.spec)),
       loader_([&samples = context.samples](const data::Draw& draw) { return samples.Get(draw); },
-              context.spec.data.workers, context.spec.data.prefetch) {
+              context.spec.data.workers, PrefetchOf(context.spec)) {
   for (const NamedTensor& buffer : context_.state.buffers) buffers_before_.push_back(buffer.tensor.clone());
 }
 
@@ -87,24 +92,42 @@ void StepRunner::SetShares(int rank, std::vector<double> speeds, int64_t until_s
 
 Result<StepReport> StepRunner::Run(comm::Communicator& communicator, parallel::Strategy& strategy,
                                    const Wishes& wishes, const std::stop_token& stop) {
-  Result<StepReport> report = Attempt(&communicator, strategy, wishes, stop);
+  Result<StepReport> report = Attempt(&communicator, strategy, NextShare(), wishes, stop);
   if (report.ok()) context_.ledger.Commit(context_.state.step - 1);
   return report;
 }
 
 Result<StepReport> StepRunner::RunAlone(parallel::Strategy& strategy, const std::stop_token& stop) {
-  return Attempt(nullptr, strategy, {}, stop);
+  return Attempt(nullptr, strategy, NextShare(), {}, stop);
 }
 
-Result<StepReport> StepRunner::Attempt(Peers peers, parallel::Strategy& strategy, const Wishes& wishes,
-                                       const std::stop_token& stop) {
+void StepRunner::Follow(int rank, data::Loader::Source source) {
+  rank_ = rank;
+  loader_.Start(std::move(source));
+}
+
+Result<StepReport> StepRunner::RunClaim(parallel::Strategy& strategy, const Claim& claim,
+                                        const std::stop_token& stop) {
+  context_.state.step = claim.step;
+  RankShare share{.pieces = MicroBatches(claim.places, cutting_.size), .places = claim.places};
+  share.micro_batches.assign(static_cast<std::size_t>(rank_) + 1, 0);
+  share.micro_batches.back() = static_cast<int64_t>(share.pieces.size());
+  return Attempt(nullptr, strategy, share, {}, stop);
+}
+
+RankShare StepRunner::NextShare() const {
+  return ShareOf(context_.samples.plan().CountOf(context_.state.step), rank_, speeds_, cutting_);
+}
+
+Result<StepReport> StepRunner::Attempt(Peers peers, parallel::Strategy& strategy, const RankShare& share,
+                                       const Wishes& wishes, const std::stop_token& stop) {
   const at::NoGradGuard no_grad;
   // Running statistics change in the forward pass: a step that is done again must not count twice, one that
   // is skipped not at all.
   for (std::size_t i = 0; i < buffers_before_.size(); ++i) {
     buffers_before_[i].copy_(context_.state.buffers[i].tensor);
   }
-  Result<StepReport> report = RunOrFail(peers, strategy, wishes, stop);
+  Result<StepReport> report = RunOrFail(peers, strategy, share, wishes, stop);
   if (report.ok() && report->applied) return report;
   for (std::size_t i = 0; i < buffers_before_.size(); ++i) {
     context_.state.buffers[i].tensor.copy_(buffers_before_[i]);
@@ -112,10 +135,9 @@ Result<StepReport> StepRunner::Attempt(Peers peers, parallel::Strategy& strategy
   return report;
 }
 
-Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strategy, const Wishes& wishes,
-                                         const std::stop_token& stop) {
+Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strategy, const RankShare& share,
+                                         const Wishes& wishes, const std::stop_token& stop) {
   const int64_t step = context_.state.step;
-  const RankShare share = ShareOf(context_.samples.plan().CountOf(step), rank_, speeds_, cutting_);
   LOCKSTEP_TRY(strategy.BeginStep(share.micro_batches));
   at::Tensor sums = EmptySums(share);
   LOCKSTEP_TRY(const at::Tensor last_loss,

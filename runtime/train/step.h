@@ -4,7 +4,7 @@
 // needed: to finish the sum of a step a rank needs every rank's part, so committed steps of two ranks differ
 // by one at most, and the higher one wins in the next round. Step thread.
 //
-// With localsgd such a transaction is a window of steps (local_sgd.h), each of which a rank takes alone.
+// With localsgd and async such a transaction is a window of steps (local_sgd.h), which a rank takes alone.
 
 #include <cstdint>
 #include <memory>
@@ -20,6 +20,7 @@
 #include "runtime/models/model.h"
 #include "runtime/parallel/strategy.h"
 #include "runtime/train/batch_math.h"
+#include "runtime/train/claims.h"
 #include "runtime/train/phase_clock.h"
 #include "runtime/train/sample_ledger.h"
 #include "runtime/train/training_state.h"
@@ -34,8 +35,8 @@ struct Wishes {
   bool save = false;   // store a checkpoint
 };
 
-// What a step came to, or with localsgd the steps of a window; the same on all ranks but for local_count and
-// skipped.
+// What a step came to, or with localsgd and async the steps of a window; the same on all ranks but for
+// local_count and skipped.
 struct StepReport {
   int64_t steps = 1;
   double loss = 0;           // mean over the global batch; of a window over all that it applied
@@ -74,14 +75,23 @@ class StepRunner {
   // The same step by this rank alone, with its own share for a batch; the report is of that share. Nothing is
   // committed: who asks for it does that, or puts the state back and says so.
   [[nodiscard]] Result<StepReport> RunAlone(parallel::Strategy& strategy, const std::stop_token& stop);
+
+  // Instead of SetShares: loads what `source` says, for this rank of a round.
+  void Follow(int rank, data::Loader::Source source);
+  // As RunAlone, with what was claimed for a batch: its micro-batches are the source's next draws. The
+  // state's step then is the one after the claim's.
+  [[nodiscard]] Result<StepReport> RunClaim(parallel::Strategy& strategy, const Claim& claim,
+                                            const std::stop_token& stop);
   void Undone() { not_finite_in_a_row_ = 0; }
 
  private:
   // Absent: alone.
   using Peers = comm::Communicator*;
-  [[nodiscard]] Result<StepReport> Attempt(Peers peers, parallel::Strategy& strategy, const Wishes& wishes,
-                                           const std::stop_token& stop);
-  [[nodiscard]] Result<StepReport> RunOrFail(Peers peers, parallel::Strategy& strategy, const Wishes& wishes,
+  [[nodiscard]] RankShare NextShare() const;
+  [[nodiscard]] Result<StepReport> Attempt(Peers peers, parallel::Strategy& strategy, const RankShare& share,
+                                           const Wishes& wishes, const std::stop_token& stop);
+  [[nodiscard]] Result<StepReport> RunOrFail(Peers peers, parallel::Strategy& strategy,
+                                             const RankShare& share, const Wishes& wishes,
                                              const std::stop_token& stop);
   [[nodiscard]] at::Tensor LossOf(const Slice& piece, const data::Batch& batch) const;
   [[nodiscard]] Result<at::Tensor> Forward(const Slice& piece, const std::stop_token& stop);

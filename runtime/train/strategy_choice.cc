@@ -3,6 +3,7 @@
 #include "runtime/parallel/data_parallel.h"
 #include "runtime/parallel/deterministic_data_parallel.h"
 #include "runtime/parallel/local_gradients.h"
+#include "runtime/train/windows.h"
 
 namespace lockstep::train {
 
@@ -22,7 +23,7 @@ parallel::GradientFormat FormatOf(const api::TrainingSpec& spec) {
 Result<std::unique_ptr<parallel::Strategy>> MakeStrategy(const api::TrainingSpec& spec,
                                                          std::shared_ptr<comm::Communicator> communicator,
                                                          const TrainingState& state) {
-  if (spec.strategy == api::Strategy::kLocalsgd) return parallel::MakeLocalGradients(state.trained);
+  if (TakesWindows(spec)) return parallel::MakeLocalGradients(state.trained);
   if (spec.determinism == api::Determinism::kNone)
     return parallel::MakeDataParallel(std::move(communicator), state.trained, FormatOf(spec));
   // Running statistics come from the samples that a rank happens to see, in their order.

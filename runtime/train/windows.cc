@@ -3,12 +3,22 @@
 #include <algorithm>
 
 namespace lockstep::train {
+namespace {
+
+int64_t StepsOfAWindow(const api::TrainingSpec& training) {
+  switch (training.strategy) {
+    case api::Strategy::kLocalsgd: return training.sync.every_steps;
+    case api::Strategy::kAsync: return training.sync.staleness;
+    default: return 1;
+  }
+}
+
+}  // namespace
 
 Windows::Windows(const api::TrainingSpec& training, const std::optional<int64_t>& save_interval_steps,
                  int64_t steps_per_epoch, int64_t total_steps)
     : total_steps_(total_steps) {
-  const bool is_local = training.strategy == api::Strategy::kLocalsgd;
-  every_.push_back(is_local ? training.sync.every_steps : 1);
+  every_.push_back(StepsOfAWindow(training));
   if (training.evaluation.has_value()) every_.push_back(training.evaluation->every_epochs * steps_per_epoch);
   if (save_interval_steps.has_value()) every_.push_back(*save_interval_steps);
 }

@@ -1,7 +1,7 @@
 #pragma once
 // After which steps the ranks hold the same again and anything else can happen: after every step, or with
-// localsgd after every H-th one and wherever an evaluation, a save by steps or the end is due. Counted from
-// the first step of the training, so the windows are the same ones in every round. Pure.
+// localsgd and async after every H-th one and wherever an evaluation, a save by steps or the end is due.
+// Counted from the first step of the training, so the windows are the same ones in every round. Pure.
 
 #include <cstdint>
 #include <optional>
@@ -10,6 +10,11 @@
 #include "runtime/common/api/training_spec.h"
 
 namespace lockstep::train {
+
+// Whether ranks take steps alone between two points where they hold the same.
+[[nodiscard]] inline bool TakesWindows(const api::TrainingSpec& training) {
+  return training.strategy == api::Strategy::kLocalsgd || training.strategy == api::Strategy::kAsync;
+}
 
 class Windows {
  public:

@@ -125,6 +125,18 @@ def seconds_without_commit(run, after):
     return times[0] - after if times else None
 
 
+def unfinished(pid):
+    """The steps that a rank, which is stopped, has worked on since its last commit, in this round."""
+    files = [os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+    path = next((name for name in files if name.endswith(".jsonl")), None)
+    records = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()] if path else []
+    if not records:
+        return []
+    mine = [r for r in records if r["round"] == records[-1]["round"]]
+    done = max((r["step"] for r in mine if r["event"] == "commit"), default=-1)
+    return sorted(r["step"] for r in mine if r["event"] == "contribute" and r["step"] > done)
+
+
 @contextlib.contextmanager
 def slowed(pid, times):
     """The process runs for one of `times` moments and is stopped for the others."""

@@ -165,8 +165,8 @@ struct OuterSpec {
 
 struct SyncSpec {
   int64_t every_steps = 1;         // localsgd: steps between two averages
-  std::optional<OuterSpec> outer;  // localsgd; absent: the average itself
-  int64_t staleness = 1;           // async: steps between a gradient and its use
+  std::optional<OuterSpec> outer;  // localsgd and async; absent: the average itself
+  int64_t staleness = 16;          // async: steps between two averages
   Compression compression = Compression::kNone;
 };
 

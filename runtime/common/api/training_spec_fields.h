@@ -142,7 +142,7 @@ template <typename A>
 void Describe(A& fields, Of<A, SyncSpec>& spec) {
   fields.Field("everySteps", spec.every_steps, {.min = 1, .max = 1e6});
   fields.Field("outer", spec.outer);
-  fields.Field("staleness", spec.staleness, {.min = 1, .max = 64});
+  fields.Field("staleness", spec.staleness, {.min = 1, .max = 1024});
   fields.Field("compression", spec.compression);
 }
 

@@ -261,19 +261,23 @@ void CheckSchedule(const TrainingSpec& training, const std::string& path, Violat
 // How often ranks meet, and what does not go with meeting rarely.
 void CheckSync(const TrainingSpec& training, const std::string& path, Violations& violations) {
   const SyncSpec& sync = training.sync;
-  if (training.strategy != Strategy::kLocalsgd) {
-    if (sync.every_steps != 1)
-      Add(violations, path + ".sync.everySteps", "applies only where strategy is localsgd");
-    if (sync.outer) Add(violations, path + ".sync.outer", "applies only where strategy is localsgd");
+  const bool is_async = training.strategy == Strategy::kAsync;
+  if (training.strategy != Strategy::kLocalsgd && sync.every_steps != 1)
+    Add(violations, path + ".sync.everySteps", "applies only where strategy is localsgd");
+  if (training.strategy != Strategy::kLocalsgd && !is_async) {
+    if (sync.outer) Add(violations, path + ".sync.outer", "applies only where strategy is localsgd or async");
     return;
   }
-  if (sync.compression != Compression::kNone) {
-    Add(violations, path + ".sync.compression",
-        "must be none where strategy is localsgd: it sends no gradients");
-  }
+  const std::string where = "where strategy is " + std::string(NameOf(training.strategy));
+  if (sync.compression != Compression::kNone)
+    Add(violations, path + ".sync.compression", "must be none " + where + ": it sends no gradients");
   if (training.determinism == Determinism::kWorld) {
     Add(violations, path + ".determinism",
-        "must be none where strategy is localsgd: what a rank learns alone depends on how many there are");
+        "must be none " + where + ": what a rank learns alone depends on how many there are");
+  }
+  if (is_async && training.balance != Balance::kEqual) {
+    Add(violations, path + ".balance",
+        "must be equal " + where + ": each rank takes as many samples as it can anyway");
   }
 }
 

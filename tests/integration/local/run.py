@@ -25,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import checkpoints  # noqa: E402
 import ledger  # noqa: E402
 from cases import expect  # noqa: E402
-from local_run import BATCH, EPOCHS, SAMPLES, Run, children, expect_complete, main, manifest, seconds_without_commit  # noqa: E402
+from local_run import BATCH, EPOCHS, SAMPLES, Run, children, expect_complete, main, manifest, seconds_without_commit, unfinished  # noqa: E402
 
 
 def completes(folder):
@@ -193,18 +193,6 @@ def one_and_three_ranks_learn_the_same(folder):
 LOCAL_SGD, WINDOW = {"strategy": "localsgd", "evaluation": None}, 25
 
 
-def unfinished(pid):
-    """The steps that a rank, which is stopped, has worked on since its last commit, in this round."""
-    files = [os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
-    path = next((name for name in files if name.endswith(".jsonl")), None)
-    records = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()] if path else []
-    if not records:
-        return []
-    mine = [r for r in records if r["round"] == records[-1]["round"]]
-    done = max((r["step"] for r in mine if r["event"] == "commit"), default=-1)
-    return sorted(r["step"] for r in mine if r["event"] == "contribute" and r["step"] > done)
-
-
 def kill_inside_a_window(run, victim, steps):
     """Ends the process with SIGKILL where it has some steps of a full window behind it, not all; returns those. The job's last window is shorter."""
     found = []
@@ -262,11 +250,11 @@ def local_sgd_resumes_with_its_outer_step(folder):
         expect_complete(run)
 
 
-def local_sgd_learns_what_ddp_does(folder):
+def localsgd_and_async_learn_what_ddp_does(folder):
     training = {"data": {"format": "idx", "path": "/usr/share/datasets/fashion-mnist"}, "globalBatchSize": 128, "epochs": 3,
                 "optimizer": {"name": "sgd", "learningRate": 0.05, "momentum": 0.9}, "schedule": {"name": "cosine"}, "evaluation": {"everyEpochs": 3}}
     accuracy = {}
-    for name, more in {"ddp": {}, "localsgd": {"strategy": "localsgd", "sync": {"everySteps": 16}},
+    for name, more in {"ddp": {}, "async": {"strategy": "async"}, "localsgd": {"strategy": "localsgd", "sync": {"everySteps": 16}},
                        "diloco": {"strategy": "localsgd", "sync": {"everySteps": 16, "outer": {"momentum": 0.5}}}}.items():
         place = f"{folder}/{name}"
         os.makedirs(place)
@@ -274,7 +262,7 @@ def local_sgd_learns_what_ddp_does(folder):
             expect(run.finish() == 0, run.output()[-4000:])
             accuracy[name] = float(run.output().rpartition("test accuracy ")[2].partition(",")[0])
     expect(accuracy["ddp"] > 0.8, f"{accuracy}")
-    for name in ("localsgd", "diloco"):
+    for name in ("async", "localsgd", "diloco"):
         expect(accuracy[name] >= accuracy["ddp"] - 0.01, f"{accuracy}")
     print(f"     accuracy on Fashion-MNIST: {accuracy}")
 
@@ -471,7 +459,8 @@ CASES = [completes, shows_a_bar_on_a_terminal_and_logs_the_same, survives_a_kill
          ends_when_it_is_good_enough, one_and_three_ranks_learn_the_same, learns_from_a_folder_of_images,
          names_an_image_that_is_damaged, names_what_is_wrong,
          says_where_training_diverged, local_sgd_takes_a_window_again_where_a_rank_died_in_it, local_sgd_resumes_with_its_outer_step,
-         local_sgd_learns_what_ddp_does, lists_the_models, leaves_a_history_to_plot, says_what_cannot_be_plotted, trains_where_no_history_can_be_written]
+         localsgd_and_async_learn_what_ddp_does, lists_the_models, leaves_a_history_to_plot, says_what_cannot_be_plotted,
+         trains_where_no_history_can_be_written]
 
 
 if __name__ == "__main__":

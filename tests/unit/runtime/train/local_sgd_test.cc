@@ -4,15 +4,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <numeric>
-#include <set>
 
-#include "runtime/common/base/json.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/unit/runtime/train/trainer.h"
+#include "tests/unit/runtime/train/used_samples.h"
 
 namespace lockstep::train {
 namespace {
@@ -307,48 +303,13 @@ TEST(LocalSgd, GoesBackAtOnceWhereTheRoundEndsInsideAWindow) {
   ExpectAllSucceed(ranks);
 }
 
-class Folder {
- public:
-  Folder() : path_(std::filesystem::temp_directory_path() / "local-sgd-XXXXXX") {
-    LOCKSTEP_CHECK(::mkdtemp(path_.data()) != nullptr);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-// step → samples, by the rule of the ledger: of each step the highest round with a commit counts.
-std::map<int64_t, std::multiset<int64_t>> Used(const std::string& folder) {
-  std::vector<Json> records;
-  for (const auto& file : std::filesystem::directory_iterator(folder)) {
-    std::ifstream lines(file.path());
-    for (std::string line; std::getline(lines, line);) records.push_back(Json::parse(line));
-  }
-  std::map<int64_t, int64_t> round_of;
-  for (const Json& record : records) {
-    if (record.at("event") != "commit") continue;
-    int64_t& round = round_of[record.at("step").get<int64_t>()];
-    round = std::max(round, record.at("round").get<int64_t>());
-  }
-  std::map<int64_t, std::multiset<int64_t>> used;
-  for (const Json& record : records) {
-    const auto step = record.at("step").get<int64_t>();
-    if (record.at("event") != "contribute" || !round_of.contains(step)) continue;
-    if (record.at("round").get<int64_t>() != round_of[step]) continue;
-    for (const Json& id : record.at("ids")) used[step].insert(id.get<int64_t>());
-  }
-  return used;
-}
-
 // Rank 1 dies after two steps of the second window. Rank 0 goes back to the first one's end, and takes the
 // second again, alone: what it then holds is what it holds where nobody died and it was alone from there on.
 TEST(LocalSgd, NoStepCountsTwiceWhereARankDiesInsideAWindow) {
   const api::TrainingSpec spec = Local(SmallTraining(api::Determinism::kNone), 3);
   std::vector<std::string> bits;
   for (const bool dies : {false, true}) {
-    const Folder folder;
+    const LedgerFolder folder;
     Meeting both;
     Meeting alone;
     auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
@@ -375,12 +336,7 @@ TEST(LocalSgd, NoStepCountsTwiceWhereARankDiesInsideAWindow) {
     bits.push_back(ranks[0].channel().Receive(kPatience).value_or("nothing"));
     EXPECT_EQ(ranks[0].Wait(kPatience), 0);
     EXPECT_EQ(ranks[1].Wait(kPatience), dies ? 128 + SIGKILL : 0);
-    const auto used = Used(folder.path());
-    ASSERT_EQ(used.size(), 6U);
-    for (const auto& [step, samples] : used) {
-      const auto planned = PlanOf(spec).Ids(step, 0, PlanOf(spec).CountOf(step));
-      EXPECT_EQ(samples, std::multiset<int64_t>(planned.begin(), planned.end())) << "step " << step;
-    }
+    ExpectEachSampleOnce(Used(folder.path()), PlanOf(spec), 6);
   }
   EXPECT_NE(bits[0], "nothing");
   EXPECT_EQ(bits[0], bits[1]);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/train/local_sgd.h"
@@ -67,8 +68,9 @@ struct TrainerOptions {
   std::string ledger_folder{};
   std::vector<double> speeds{};  // of the ranks; equal where absent
   double loss_scale = 0;         // to begin with; 0: the usual one
-  // Of localsgd: after each step of a window, as WindowCalls::taken.
+  // Of localsgd and async, as in WindowCalls: how many steps are behind it, and that it has no more to do.
   std::function<void(int64_t steps)> taken = [](int64_t) {};
+  std::function<void()> waits = [] {};
 };
 
 class Trainer {
@@ -82,6 +84,7 @@ class Trainer {
         ledger_(std::move(options.ledger_folder), "test", clock_),
         speeds_(std::move(options.speeds)),
         taken_(std::move(options.taken)),
+        waits_(std::move(options.waits)),
         phases_(clock_),
         runner_({spec_, samples_, kTotalSteps, state_, ledger_, phases_}),
         local_sgd_({spec_, samples_, kTotalSteps, state_, ledger_, phases_}, runner_) {
@@ -103,14 +106,18 @@ class Trainer {
     ledger_.EnterRound(communicator.place().round, communicator.rank());
     std::vector<double> speeds = speeds_;
     speeds.resize(static_cast<std::size_t>(communicator.world()), 1);
-    runner_.SetShares(communicator.rank(), std::move(speeds), kTotalSteps);
+    if (std::exchange(round_, communicator.place().round) != communicator.place().round)
+      local_sgd_.EnterRound(communicator);
+    if (spec_.strategy != api::Strategy::kAsync)
+      runner_.SetShares(communicator.rank(), std::move(speeds), kTotalSteps);
     const Windows windows(spec_, {}, samples_.plan().steps_per_epoch(), until_step);
     while (state_.step < until_step) {
       const int64_t end = windows.EndAfter(state_.step);
-      LOCKSTEP_TRY(last_, spec_.strategy == api::Strategy::kLocalsgd
-                              ? local_sgd_.Run(communicator, strategy, end,
-                                               {.wishes = [] { return Wishes{}; }, .taken = taken_}, stop)
-                              : runner_.Run(communicator, strategy, {}, stop));
+      const WindowCalls calls{.wishes = [] { return Wishes{}; },
+                              .begins = [this](int64_t, int64_t taken) { taken_(taken); },
+                              .waits = waits_};
+      LOCKSTEP_TRY(last_, TakesWindows(spec_) ? local_sgd_.Run(communicator, strategy, end, calls, stop)
+                                              : runner_.Run(communicator, strategy, {}, stop));
     }
     return {};
   }
@@ -145,10 +152,12 @@ class Trainer {
   SampleLedger ledger_;
   const std::vector<double> speeds_;
   const std::function<void(int64_t)> taken_;
+  const std::function<void()> waits_;
   PhaseClock phases_;
   StepRunner runner_;
   LocalSgd local_sgd_;
   StepReport last_;
+  int64_t round_ = 0;
 };
 
 }  // namespace lockstep::train

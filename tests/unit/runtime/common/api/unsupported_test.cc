@@ -33,27 +33,27 @@ TEST_P(UnsupportedTest, IsRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(
     Fields, UnsupportedTest,
-    testing::Values(
-        Case{"RemoteModule", "/spec/training/model",
-             R"({"name": "torchscript", "torchscript": {"uri": "s3://b/m.pt"}})",
-             "spec.training.model.torchscript.uri"},
-        Case{"DataInGoogleStorage", "/spec/training/data", R"({"format": "idx", "path": "gs://b/d"})",
-             "spec.training.data.path"},
-        Case{"Strategy", "/spec/training/strategy", "\"pipeline\"", "spec.training.strategy"},
-        Case{"Compression", "/spec/training/sync", R"({"compression": "topk"})",
-             "spec.training.sync.compression"},
-        Case{"Staleness", "/spec/training/sync", R"({"staleness": 2})", "spec.training.sync.staleness"},
-        Case{"Stages", "/spec/training/pipeline", R"({"stages": 4})", "spec.training.pipeline.stages"},
-        Case{"Gpu", "/spec/nprocPerNode", "\"gpu\"", "spec.nprocPerNode"},
-        Case{"GoogleStorage", "/spec/checkpoint", R"({"uri": "gs://b"})", "spec.checkpoint.uri"},
-        Case{"PodMonitor", "/spec/observability", R"({"podMonitor": true})",
-             "spec.observability.podMonitor"}),
+    testing::Values(Case{"RemoteModule", "/spec/training/model",
+                         R"({"name": "torchscript", "torchscript": {"uri": "s3://b/m.pt"}})",
+                         "spec.training.model.torchscript.uri"},
+                    Case{"DataInGoogleStorage", "/spec/training/data",
+                         R"({"format": "idx", "path": "gs://b/d"})", "spec.training.data.path"},
+                    Case{"Strategy", "/spec/training/strategy", "\"pipeline\"", "spec.training.strategy"},
+                    Case{"Compression", "/spec/training/sync", R"({"compression": "topk"})",
+                         "spec.training.sync.compression"},
+                    Case{"Stages", "/spec/training/pipeline", R"({"stages": 4})",
+                         "spec.training.pipeline.stages"},
+                    Case{"Gpu", "/spec/nprocPerNode", "\"gpu\"", "spec.nprocPerNode"},
+                    Case{"GoogleStorage", "/spec/checkpoint", R"({"uri": "gs://b"})", "spec.checkpoint.uri"},
+                    Case{"PodMonitor", "/spec/observability", R"({"podMonitor": true})",
+                         "spec.observability.podMonitor"}),
     [](const testing::TestParamInfo<Case>& test_case) { return test_case.param.name; });
 
 TEST(FindUnsupported, SaysWhatWorksNow) {
-  EXPECT_THAT(Refused(With(ValidJob(), "/spec/training/strategy", "\"hybrid\"")),
-              testing::ElementsAre(
-                  "spec.training.strategy: hybrid is not implemented yet; use ddp, zero1 or localsgd"));
+  EXPECT_THAT(
+      Refused(With(ValidJob(), "/spec/training/strategy", "\"hybrid\"")),
+      testing::ElementsAre(
+          "spec.training.strategy: hybrid is not implemented yet; use ddp, zero1, localsgd or async"));
 }
 
 TEST(FindUnsupported, PassesWhatIsBuilt) {
@@ -110,6 +110,10 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
   EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
   json = With(With(ValidJob(), "/spec/training/strategy", "\"localsgd\""), "/spec/training/sync",
               R"({"everySteps": 8, "outer": {"learningRate": 0.7, "momentum": 0.9}})");
+  EXPECT_THAT(Refused(json), testing::ElementsAre());
+  EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
+  json = With(With(ValidJob(), "/spec/training/strategy", "\"async\""), "/spec/training/sync",
+              R"({"staleness": 1024, "outer": {"learningRate": 0.7, "momentum": 0.9}})");
   EXPECT_THAT(Refused(json), testing::ElementsAre());
   EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
   for (const char* uri : {"/m.pt", "file:///m.pt", "models/m.pt"}) {
