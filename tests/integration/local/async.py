@@ -3,11 +3,13 @@
 
 async.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
+import collections
 import contextlib
 import os
 import pathlib
 import signal
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import checkpoints  # noqa: E402
@@ -88,36 +90,42 @@ def a_stopped_rank_0_takes_nobody_with_it(folder):
 # Much to compute for a sample, and windows that last long beside the mean, which a process takes that is stopped most of the time.
 HEAVY = {"model": {"name": "cnn", "cnn": {"channels": [32, 32], "hiddenSize": 16}}, "evaluation": None}
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
+def at_work(pid, done):
+    """The share of the time in which its main thread, that of the steps, has something to do, on a processor or in line for one."""
+    seen = collections.Counter()
+    while not done():
+        state = pathlib.Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        seen[state == "R"] += 1
+        time.sleep(0.002)
+    return seen[True] / seen.total()
 
 
-def rate_of_rank_0(folder, is_slowed, **training):
-    """Its samples in a second, in windows of a whole epoch, while rank 1 is slowed or not."""
+def work_of_rank_0(folder, is_slowed=True, **training):
+    """Its share of the time at work in a whole epoch, in which rank 1 is slowed or not."""
     os.makedirs(folder)
     epochs = 4
     sections = {"checkpoint": {"uri": f"file://{folder}/checkpoints", "intervalSteps": STEPS_PER_EPOCH}}
-    with Run(folder, manifest(folder, replicas=2, sections=sections, epochs=epochs, **HEAVY, **training)) as run:
-        run.until("both ranks", lambda: len(run.ranks()) == 2)
+    path = manifest(folder, replicas=2, sections=sections, epochs=epochs, **HEAVY, **training)
+    with Run(folder, path, {"OMP_NUM_THREADS": "1"}) as run:
         run.until_step(0)
-        slow = next(pid for pid in run.ranks() if rank_of(pid) == 1)
-        # The first two windows tell the ranks how fast each is.
-        begin, end = 2 * STEPS_PER_EPOCH - 1, 3 * STEPS_PER_EPOCH - 1
-        if is_slowed:
-            with slowed(slow, 4):
-                run.until_step(end)
+        ranks = {rank_of(pid): pid for pid in run.ranks()}
+        with slowed(ranks[1], 4) if is_slowed else contextlib.nullcontext():
+            # After the first two epochs the ranks know how fast each is.
+            run.until_step(2 * STEPS_PER_EPOCH - 1)
+            share = at_work(ranks[0], lambda: ledger.newest_commit(run.ledger) >= 3 * STEPS_PER_EPOCH - 1)
         expect_complete(run, epochs)
-        records = ledger.read(run.ledger)
-    ended = {r["step"]: r["time"] for r in records if r["event"] == "commit" and r["rank"] == 0}
-    samples = sum(len(r["ids"]) for r in records if r["event"] == "contribute" and r["rank"] == 0 and begin < r["step"] <= end)
-    return samples / (ended[end] - ended[begin])
+    return share
 
 
 def a_slow_rank_does_not_hold_the_others(folder):
-    staleness = {"strategy": "async", "sync": {"staleness": STEPS_PER_EPOCH}}
-    ddp = rate_of_rank_0(f"{folder}/ddp", True)
-    alike = rate_of_rank_0(f"{folder}/alike", False, **staleness)
-    uneven = rate_of_rank_0(f"{folder}/uneven", True, **staleness)
-    print(f"     rank 1 slowed 4 times: rank 0 keeps {uneven / alike:.2f} of its samples/s with async; {uneven / ddp:.2f} times those of ddp")
-    expect(uneven >= 2 * ddp, f"rank 0 makes {uneven:.0f} samples/s with async and {ddp:.0f} with ddp")
+    # A rate would depend on what else the machine does: a process that is stopped leaves its processor to the other one.
+    claims = {"strategy": "async", "sync": {"staleness": 1024}}
+    with_ddp = work_of_rank_0(f"{folder}/ddp")
+    with_claims = work_of_rank_0(f"{folder}/async", **claims)
+    unslowed = work_of_rank_0(f"{folder}/unslowed", is_slowed=False, **claims)
+    print(f"     rank 1 slowed 4 times: rank 0 is at work for {with_claims:.2f} of the time with async, which is {with_claims / unslowed:.2f} "
+          f"of what it is where nobody is slowed, and for {with_ddp:.2f} with ddp")
+    expect(with_claims >= 0.6 and with_claims >= 2 * with_ddp, f"at work for {with_claims:.2f} with async and {with_ddp:.2f} with ddp")
 
 
 CASES = [takes_a_window_again_where_a_rank_died_in_it, resumes_where_it_was_stopped, a_stopped_rank_0_takes_nobody_with_it,
