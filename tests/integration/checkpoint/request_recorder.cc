@@ -8,7 +8,7 @@
 #include <cctype>
 
 #include "runtime/common/base/result.h"
-#include "tests/integration/checkpoint/s3_server.h"
+#include "tests/support/s3_server.h"
 
 namespace lockstep::testing {
 

@@ -4,16 +4,13 @@
 run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`; exits 77, skipped, without versitygw
 """
 import contextlib
-import os
 import pathlib
 import random
 import re
 import shutil
 import socket
 import struct
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 import zlib
@@ -21,19 +18,14 @@ import zlib
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import checkpoints  # noqa: E402
-from cases import ENDS_WITH_US, expect, until  # noqa: E402
+import s3_server  # noqa: E402
+from cases import expect  # noqa: E402
 from local_run import SAMPLES, Run, main, manifest  # noqa: E402
 
-KEY, SECRET = "lockstep", "a-secret-of-the-test"
 FEATURES = 10_000  # 20 MB: three parts
 PART = 8 << 20
 HEAD = re.compile(rb"(GET|HEAD) (\S+) HTTP/1\.1\r\n(.*?)\r\n\r\n", re.DOTALL)
 RANGE = re.compile(rb"\r?\n?range: *bytes=(\d+)-(\d+)", re.IGNORECASE)
-
-
-def versitygw():
-    folder = subprocess.run([ROOT / "tests/cluster/programs/build.sh", "--print-bin"], stdout=subprocess.PIPE, text=True, check=True)
-    return pathlib.Path(folder.stdout.strip(), "versitygw")
 
 
 class Proxy:
@@ -95,28 +87,8 @@ class Proxy:
 @contextlib.contextmanager
 def store():
     """(folder of the bucket, proxy in front of a new S3 server)"""
-    with tempfile.TemporaryDirectory(prefix="lockstep-s3-") as folder:
-        bucket = pathlib.Path(folder, "bucket")
-        bucket.mkdir()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        server = subprocess.Popen(
-            [*ENDS_WITH_US, versitygw(), "--port", f"127.0.0.1:{port}", "--access", KEY, "--secret", SECRET, "--region", "us-east-1",
-             "--keep-alive", "--quiet", "posix", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            def answers():
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                    return True
-            until("the S3 server answers", answers)
-            yield bucket, Proxy(port)
-        finally:
-            server.kill()
-            server.wait()
-
-
-def environment(proxy, secret=SECRET):
-    return {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": secret, "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": proxy.url}
+    with s3_server.s3_server() as (bucket, port):
+        yield bucket, Proxy(port)
 
 
 def write_npy(path, shape, content):
@@ -159,7 +131,7 @@ def complete(folder, data, proxy=None, **more):
     """The digest of the final weights."""
     folder = pathlib.Path(folder)
     folder.mkdir(exist_ok=True)
-    with Run(folder, job(folder, data, **more), environment(proxy) if proxy else None) as run:
+    with Run(folder, job(folder, data, **more), s3_server.environment(proxy.url) if proxy else None) as run:
         code = run.finish()
         expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
         return checkpoints.digest_of_tensors(checkpoints.newest(folder / "checkpoints")[1]), run.output()
@@ -200,7 +172,7 @@ def a_new_process_resumes(folder):
         write_arrays(bucket / "arrays")
         journal = lambda: [path.read_text() for path in pathlib.Path(folder).rglob("train-inputs.npy.parts")]
         proxy.kept = {PARTS[-1]}
-        with Run(folder, job(folder, ARRAYS), environment(proxy)) as run:
+        with Run(folder, job(folder, ARRAYS), s3_server.environment(proxy.url)) as run:
             run.until("two of three parts", lambda: "".join(journal()).count("\n") == 2)
         proxy.kept, proxy.gets = set(), []
         complete(folder, ARRAYS, proxy)
@@ -224,17 +196,17 @@ def names_what_is_wrong(folder):
         write_arrays(bucket / "arrays")
         absent = {"format": "npy", "path": "s3://bucket/absent"}
         for data, secret, code, message in (
-                (absent, SECRET, 3, "spec.training.data.path: s3://bucket/absent has no train-inputs.npy"),
+                (absent, s3_server.SECRET, 3, "spec.training.data.path: s3://bucket/absent has no train-inputs.npy"),
                 (ARRAYS, "another", 4, "spec.training.data.path: s3://bucket/arrays/train-inputs.npy: access denied")):
-            with Run(folder, job(folder, data), environment(proxy, secret)) as run:
+            with Run(folder, job(folder, data), s3_server.environment(proxy.url, secret)) as run:
                 got = run.finish()
                 expect(got == code and message in run.output(), f"exit code {got}, not {code} with {message}\n{run.output()[-4000:]}")
             shutil.rmtree(f"{folder}/run", ignore_errors=True)
 
 
 if __name__ == "__main__":
-    if not os.access(versitygw(), os.X_OK):
-        print("skipped: no versitygw here: tests/cluster/install.sh builds it")
+    if reason := s3_server.missing():
+        print(f"skipped: {reason}")
         sys.exit(77)
     sys.exit(main([the_bits_are_those_of_local_files, goes_on_after_a_cut, a_new_process_resumes, a_long_download_is_no_hang,
                    names_what_is_wrong]))

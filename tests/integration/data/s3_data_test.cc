@@ -11,7 +11,7 @@
 #include "runtime/common/base/file.h"
 #include "runtime/data/local_copy.h"
 #include "runtime/storage/s3_client.h"
-#include "tests/integration/checkpoint/s3_server.h"
+#include "tests/support/s3_server.h"
 
 namespace lockstep::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/integration/checkpoint/s3_server.h"
+#include "tests/support/s3_server.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -27,6 +27,8 @@ class S3Server {
   void Stop();   // ends it at once, as a crash does
   void Start();  // again, at the same address; returns when it answers
   void MakeBucket(const std::string& name) const;
+  // Where the server keeps the objects, as "bucket/object".
+  [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
 
  private:

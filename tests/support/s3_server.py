@@ -1,0 +1,50 @@
+"""A versitygw of a test, over a folder of its own; tests/cluster/install.sh builds the program."""
+import contextlib
+import os
+import pathlib
+import socket
+import subprocess
+import tempfile
+
+from cases import ENDS_WITH_US, until
+
+KEY, SECRET = "lockstep", "a-secret-of-the-test"
+
+
+def program():
+    build = pathlib.Path(__file__).resolve().parents[1] / "cluster/programs/build.sh"
+    folder = subprocess.run([build, "--print-bin"], stdout=subprocess.PIPE, text=True, check=True)
+    return pathlib.Path(folder.stdout.strip(), "versitygw")
+
+
+def missing():
+    """Why it cannot run here; None where it can."""
+    return None if os.access(program(), os.X_OK) else "no versitygw here: tests/cluster/install.sh builds it"
+
+
+@contextlib.contextmanager
+def s3_server():
+    """(folder of the bucket "bucket", port) of a server that runs until the end"""
+    with tempfile.TemporaryDirectory(prefix="lockstep-s3-") as folder:
+        bucket = pathlib.Path(folder, "bucket")
+        bucket.mkdir()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        server = subprocess.Popen(
+            [*ENDS_WITH_US, program(), "--port", f"127.0.0.1:{port}", "--access", KEY, "--secret", SECRET, "--region", "us-east-1",
+             "--keep-alive", "--quiet", "posix", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            def answers():
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    return True
+            until("the S3 server answers", answers)
+            yield bucket, port
+        finally:
+            server.kill()
+            server.wait()
+
+
+def environment(url, secret=SECRET):
+    """What a client of it needs."""
+    return {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": secret, "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": url}
