@@ -24,7 +24,7 @@ bool Mentions(const std::string& text, std::initializer_list<const char*> words)
 // function reads it. `path` is "bucket/object".
 Error FromArrow(const arrow::Status& status, const S3Settings& settings, const std::string& path) {
   const std::string& text = status.message();
-  const std::string& secret = settings.use.secret_field;
+  const std::string variables = PlaceOfVariables(settings.use);
   const std::string what = settings.use.field + ": s3://" + path + ": ";
   if (Mentions(text, {"NO_SUCH_BUCKET", "NoSuchBucket"})) {
     return {ErrorCode::kNotFound, settings.use.field + ": bucket \"" + path.substr(0, path.find('/')) +
@@ -34,26 +34,25 @@ Error FromArrow(const arrow::Status& status, const S3Settings& settings, const s
   if (Mentions(text, {"Looks like the configured region", "HTTP status 301", "PERMANENT_REDIRECT",
                       "AuthorizationHeaderMalformed", "(HTTP status 400) during HeadObject"})) {
     return {ErrorCode::kInvalidArgument, what + "refused in the region " + settings.region +
-                                             "; set AWS_REGION in the Secret named by " + secret +
+                                             "; set AWS_REGION in " + variables +
                                              " to the bucket's region (" + text + ")"};
   }
   if (Mentions(text, {"HTTP status 403", "HTTP status 401", "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID",
                       "InvalidAccessKeyId", "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID",
                       "EXPIRED_TOKEN", "ExpiredToken", "UserNotFound"})) {
     return {ErrorCode::kForbidden,
-            what +
-                "access denied; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the "
-                "Secret named by " +
-                secret + ", and their rights (" + text + ")"};
+            what + "access denied; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in " + variables +
+                ", and their rights (" + text + ")"};
   }
   if (Mentions(text, {"HTTP status 404", "Path does not exist", "NO_SUCH_KEY", "RESOURCE_NOT_FOUND"})) {
     return {ErrorCode::kNotFound, what + "not found (" + text + ")"};
   }
-  return {ErrorCode::kUnavailable,
-          what +
-              "no answer from the object store; check AWS_ENDPOINT_URL in the Secret named "
-              "by " +
-              secret + ", and the network (" + text + ")"};
+  // The store keeps a checksum of each object, which the SDK compares.
+  if (Mentions(text, {"Response checksums mismatch"})) {
+    return {ErrorCode::kDataLoss, what + "damaged in the object store (" + text + ")"};
+  }
+  return {ErrorCode::kUnavailable, what + "no answer from the object store; check AWS_ENDPOINT_URL in " +
+                                       variables + ", and the network (" + text + ")"};
 }
 
 // Arrow wants its S3 part started once and finished before the process ends. The finish uses statics that

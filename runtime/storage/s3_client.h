@@ -2,7 +2,7 @@
 // The requests to an S3 store that Lockstep makes: of checkpoints, which are written and read whole, and of
 // training data, which is read in ranges. Paths are "bucket/object". Any thread. Errors name the field and
 // the Secret of their user and say what would be right: kNotFound, kForbidden, kInvalidArgument (another
-// region), kUnavailable where another try may help.
+// region), kDataLoss where the store's own checksum differs, kUnavailable where another try may help.
 
 #include <cstdint>
 #include <memory>

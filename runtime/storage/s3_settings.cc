@@ -20,8 +20,7 @@ class Environment {
 };
 
 Error BadEndpoint(const S3Use& use, const std::string& endpoint) {
-  return {ErrorCode::kInvalidArgument, "AWS_ENDPOINT_URL in the Secret named by " + use.secret_field +
-                                           ": \"" + endpoint +
+  return {ErrorCode::kInvalidArgument, "AWS_ENDPOINT_URL in " + PlaceOfVariables(use) + ": \"" + endpoint +
                                            "\" is no URL; write it as http://host:port or https://host:port"};
 }
 
@@ -49,12 +48,18 @@ Result<void> SetCredentials(const Environment& environment, const std::string& p
   if (settings.access_key.empty() && !EnvOr("AWS_WEB_IDENTITY_TOKEN_FILE", "").empty()) return {};
   const std::string lacks =
       !settings.access_key.empty() ? "lacks AWS_SECRET_ACCESS_KEY" : "needs credentials";
+  const bool is_command = settings.use.secret_field.empty();
   return Error{ErrorCode::kInvalidArgument,
-               settings.use.secret_field + ": s3://" + path + " " + lacks +
-                   "; name a Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"};
+               (is_command ? settings.use.field : settings.use.secret_field) + ": s3://" + path + " " +
+                   lacks + (is_command ? "; set " : "; name a Secret with ") +
+                   "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" + (is_command ? " in the environment" : "")};
 }
 
 }  // namespace
+
+std::string PlaceOfVariables(const S3Use& use) {
+  return use.secret_field.empty() ? "the environment" : "the Secret named by " + use.secret_field;
+}
 
 Result<S3Settings> S3SettingsFromEnvironment(const S3Use& use, const std::string& path) {
   S3Settings settings{.use = use};

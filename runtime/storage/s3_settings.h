@@ -10,11 +10,15 @@ namespace lockstep::storage {
 
 // Who asks, and for what. Errors name the fields.
 struct S3Use {
-  std::string field;         // "spec.checkpoint.uri": what names the bucket
-  std::string secret_field;  // "spec.checkpoint.secretRef"
+  std::string field;  // "spec.checkpoint.uri": what names the bucket
+  // "spec.checkpoint.secretRef"; empty: of a command, whose user sets the variables.
+  std::string secret_field;
   // Before the name of each variable: the Secrets of two stores do not meet in the environment.
   std::string variable_prefix;
 };
+
+// Where its variables are set, for errors: "the Secret named by …".
+[[nodiscard]] std::string PlaceOfVariables(const S3Use& use);
 
 struct S3Settings {
   S3Use use;

@@ -5,12 +5,14 @@
 #include <torch/torch.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 
 #include "runtime/checkpoint/checkpointer.h"
 #include "runtime/checkpoint/object_store.h"
+#include "runtime/common/base/file.h"
 #include "tests/integration/checkpoint/request_recorder.h"
-#include "tests/integration/checkpoint/s3_server.h"
+#include "tests/support/s3_server.h"
 #include "tests/unit/runtime/checkpoint/memory_exchange.h"
 
 namespace lockstep::checkpoint {
@@ -180,6 +182,25 @@ TEST_F(S3Test, SavesLoadsAndKeepsTheNewest) {
     EXPECT_TRUE(at::all(named.tensor.floor() == 4).item<bool>()) << named.name;
   }
   EXPECT_THAT(NamesOf(*OpenStore()), ::testing::SizeIs(6)) << "two shards and a manifest each";
+}
+
+// The store has a checksum of its own, which fails before that of the manifest can.
+TEST_F(S3Test, PassesOverACheckpointThatIsDamagedInTheStore) {
+  const api::CheckpointSpec spec{.uri = Uri()};
+  const auto checkpointer = std::move(Checkpointer::Open(spec, {"default", "mnist", "uid-1"}, {})).value();
+  for (int step = 1; step <= 2; ++step) {
+    checkpointer->Save({step, 1, 0, 1, {{"weight", torch::full({100}, step)}}}, nullptr);
+    ASSERT_TRUE(checkpointer->Wait(kLong).ok());
+  }
+  const std::string path =
+      server_->folder() + Uri().substr(4) + "/" + FolderOfStep(2) + "/" + ShardName(0, 1, 1);
+  std::string content = *ReadFile(path);
+  content.back() = static_cast<char>(content.back() ^ 1);
+  std::ofstream(path) << content;
+  EXPECT_EQ(checkpointer->Load(2).error().code, ErrorCode::kDataLoss);
+  const auto loaded = checkpointer->LoadNewest();
+  ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
+  EXPECT_EQ((*loaded)->manifest.step, 1);
 }
 
 TEST_F(S3Test, GoesOnWhenTheServerIsBack) {
