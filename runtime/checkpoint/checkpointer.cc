@@ -1,20 +1,17 @@
 #include "runtime/checkpoint/checkpointer.h"
 
 #include <ATen/ATen.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
-#include <array>
 #include <condition_variable>
-#include <cstring>
-#include <map>
 #include <mutex>
-#include <set>
 #include <thread>
 #include <utility>
 
+#include "runtime/checkpoint/history_file.h"
 #include "runtime/checkpoint/object_store.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/sha256.h"
+#include "runtime/checkpoint/stored_checkpoints.h"
 #include "runtime/common/base/clock.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/time_text.h"
@@ -27,44 +24,6 @@ using namespace std::chrono_literals;
 constexpr auto kShardLimit = 120s;  // rank 0 waits so long for the shards of the others
 constexpr auto kPatience = 1s;      // and looks so often whether the save was abandoned
 
-std::string Sha256(std::string_view content) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int length = 0;
-  LOCKSTEP_CHECK(
-      EVP_Digest(content.data(), content.size(), digest.data(), &length, EVP_sha256(), nullptr) == 1,
-      "SHA-256 is not available");
-  static constexpr std::string_view kHex = "0123456789abcdef";
-  std::string text;
-  for (unsigned int i = 0; i < length; ++i) {
-    text += kHex[digest.at(i) >> 4U];
-    text += kHex[digest.at(i) & 0xFU];
-  }
-  return text;
-}
-
-struct DtypeName {
-  at::ScalarType type;
-  const char* name;
-};
-constexpr DtypeName kDtypes[] = {{at::kFloat, "F32"},     {at::kDouble, "F64"}, {at::kHalf, "F16"},
-                                 {at::kBFloat16, "BF16"}, {at::kLong, "I64"},   {at::kInt, "I32"},
-                                 {at::kShort, "I16"},     {at::kChar, "I8"},    {at::kByte, "U8"},
-                                 {at::kBool, "BOOL"}};
-
-const char* NameOfType(at::ScalarType type) {
-  for (const DtypeName& entry : kDtypes) {
-    if (entry.type == type) return entry.name;
-  }
-  LOCKSTEP_CHECK(false, std::string("no safetensors type for ") + at::toString(type));
-}
-
-at::ScalarType TypeOfName(const std::string& name) {
-  for (const DtypeName& entry : kDtypes) {
-    if (name == entry.name) return entry.type;
-  }
-  LOCKSTEP_CHECK(false, "ParseHeader lets only known types through: " + name);
-}
-
 std::vector<NamedTensor> ShareOf(const Snapshot& snapshot) {
   const std::vector<int> writers = WritersOf(snapshot.tensors, snapshot.world);
   std::vector<NamedTensor> share;
@@ -75,61 +34,6 @@ std::vector<NamedTensor> ShareOf(const Snapshot& snapshot) {
         {named.name, named.tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true).contiguous()});
   }
   return share;
-}
-
-struct Shard {
-  std::string content;
-  std::vector<TensorPlace> tensors;
-};
-
-Shard EncodeShard(const std::vector<NamedTensor>& tensors) {
-  std::vector<TensorEntry> entries;
-  uint64_t offset = 0;
-  for (const NamedTensor& named : tensors) {
-    const uint64_t bytes = named.tensor.nbytes();
-    entries.push_back({named.name, NameOfType(named.tensor.scalar_type()), named.tensor.sizes().vec(), offset,
-                       offset + bytes});
-    offset += bytes;
-  }
-  Shard shard{.content = EncodeHeader(entries, {{"format", "pt"}})};
-  const std::size_t data = shard.content.size();
-  shard.content.resize(data + offset);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const TensorEntry& entry = entries[i];
-    const std::size_t bytes = entry.end - entry.begin;
-    if (bytes > 0)
-      std::memcpy(shard.content.data() + data + entry.begin, tensors[i].tensor.const_data_ptr(), bytes);
-    shard.tensors.push_back({entry.name, entry.dtype, entry.shape, static_cast<int64_t>(data + entry.begin),
-                             static_cast<int64_t>(bytes)});
-  }
-  return shard;
-}
-
-Error Damaged(const std::string& what) { return {ErrorCode::kDataLoss, what}; }
-
-// Adds the shard's tensors, which must be those of the manifest.
-Result<void> DecodeShard(std::string_view file, std::vector<TensorPlace> expected,
-                         std::vector<NamedTensor>& tensors) {
-  LOCKSTEP_TRY(const SafetensorsHeader header, ParseHeader(file));
-  std::vector<TensorPlace> found;
-  try {
-    for (const TensorEntry& entry : header.tensors) {
-      const std::size_t bytes = entry.end - entry.begin;
-      const std::size_t offset = header.data_offset + entry.begin;
-      at::Tensor tensor = at::empty(entry.shape, TypeOfName(entry.dtype));
-      if (bytes > 0) std::memcpy(tensor.data_ptr(), file.data() + offset, bytes);
-      tensors.push_back({entry.name, std::move(tensor)});
-      found.push_back(
-          {entry.name, entry.dtype, entry.shape, static_cast<int64_t>(offset), static_cast<int64_t>(bytes)});
-    }
-  } catch (const std::exception& exception) {  // a shape that LibTorch refuses, or no memory for it
-    return Damaged(exception.what());
-  }
-  const auto by_name = [](const TensorPlace& a, const TensorPlace& b) { return a.name < b.name; };
-  std::sort(found.begin(), found.end(), by_name);
-  std::sort(expected.begin(), expected.end(), by_name);
-  if (found != expected) return Damaged("other tensors than the manifest says");
-  return {};
 }
 
 struct PendingSave {
@@ -184,8 +88,8 @@ struct Checkpointer::State {
   protocol::JobIdentity job;
   Json training;
   std::unique_ptr<ObjectStore> store;
+  HistoryFile history_file{*store};  // of the thread
   const SystemClock clock{};
-  bool history_fails = false;  // of the thread
 
   std::mutex mutex;
   std::condition_variable_any changed;
@@ -264,7 +168,7 @@ struct Checkpointer::State {
     const auto shard = WriteShard(save);
     if (save.place.rank == 0) {
       LOCKSTEP_TRY(const ShardEntry mine, shard);
-      KeepHistory(save);
+      history_file.Keep(save.place.history, save.stop.get_token());
       return Commit(save, mine);
     }
     const std::string text = shard.ok() ? EncodeShardEntry(*shard) : EncodeFailure(shard.error());
@@ -276,7 +180,7 @@ struct Checkpointer::State {
 
   Result<ShardEntry> WriteShard(const PendingSave& save) {
     const Snapshot& place = save.place;
-    Shard shard = EncodeShard(save.share);
+    EncodedShard shard = EncodeShard(save.share);
     ShardEntry entry{ShardName(place.rank, place.world, place.round),
                      static_cast<int64_t>(shard.content.size()), Sha256(shard.content),
                      std::move(shard.tensors)};
@@ -291,6 +195,7 @@ struct Checkpointer::State {
     Manifest manifest{.job_uid = job.uid,
                       .job_name = job.name,
                       .step = place.step,
+                      .epoch = place.epoch,
                       .round = place.round,
                       .world = place.world,
                       .time = FormatTime(clock.Now()),
@@ -310,36 +215,6 @@ struct Checkpointer::State {
     return bytes;
   }
 
-  // No checkpoint needs it, so what goes wrong with it is said, once, and no more.
-  void KeepHistory(const PendingSave& save) {
-    if (save.place.history.empty() || save.stop.stop_requested()) return;
-    const Result<void> written = WriteHistoryAndCatch(save);
-    if (!std::exchange(history_fails, !written.ok()) && !written.ok())
-      log::Warning("history not written", {{"error", written.error().message}});
-  }
-
-  Result<void> WriteHistoryAndCatch(const PendingSave& save) {
-    try {
-      return WriteHistory(save);
-    } catch (const std::exception& exception) {  // no memory, say
-      return Error{ErrorCode::kInternal, std::string(protocol::kHistoryName) + ": " + exception.what()};
-    }
-  }
-
-  // A process knows what it took part in; what came before is there already.
-  Result<void> WriteHistory(const PendingSave& save) {
-    const std::string name(protocol::kHistoryName);
-    const Result<std::string> text = store->Get(name);
-    if (!text.ok() && text.error().code != ErrorCode::kNotFound) return text.error();
-    const protocol::HistoryText stored = protocol::ReadHistory(text.ok() ? *text : "");
-    if (!stored.problems.empty()) {
-      log::Warning("damaged lines of the history passed over",
-                   {{"uri", store->UriOf(name)}, {"first", stored.problems.front()}});
-    }
-    if (save.stop.stop_requested()) return {};
-    return store->Put(name, protocol::EncodeHistory(protocol::Continue(stored.records, save.place.history)));
-  }
-
   Result<ShardEntry> WaitForShard(const PendingSave& save, int rank) {
     while (!save.stop.stop_requested()) {
       const auto text = save.exchange->Wait(ShardKey(save.place, rank), kPatience);
@@ -352,56 +227,28 @@ struct Checkpointer::State {
     return Abandoned();
   }
 
-  Result<Manifest> ReadManifest(int64_t step) {
-    const std::string name = FolderOfStep(step) + "/" + std::string(kManifestName);
-    LOCKSTEP_TRY(const std::string text, store->Get(name));
-    LOCKSTEP_TRY(Manifest manifest, ParseManifest(text).WithContext(store->UriOf(name)));
-    if (manifest.step != step) {
-      return Damaged(store->UriOf(name) + ": it is of step " + std::to_string(manifest.step));
-    }
-    return manifest;
-  }
-
   Result<LoadedState> LoadShards(const Manifest& manifest) {
     LoadedState loaded{.manifest = manifest, .uri = store->UriOf(FolderOfStep(manifest.step)), .tensors = {}};
     for (const ShardEntry& shard : manifest.shards) {
-      const std::string name = FolderOfStep(manifest.step) + "/" + shard.name;
-      LOCKSTEP_TRY(const std::string content, store->Get(name));
-      if (static_cast<int64_t>(content.size()) != shard.bytes || Sha256(content) != shard.sha256) {
-        return Damaged(store->UriOf(name) + ": size or SHA-256 differ from the manifest");
-      }
-      LOCKSTEP_TRY(DecodeShard(content, shard.tensors, loaded.tensors).WithContext(store->UriOf(name)));
+      LOCKSTEP_TRY(const std::string content, ReadShard(*store, manifest.step, shard));
+      LOCKSTEP_TRY(DecodeShard(content, shard.tensors, loaded.tensors)
+                       .WithContext(store->UriOf(ObjectOf(manifest.step, shard))));
     }
     return loaded;
   }
 
-  // Keeps the newest keepLast complete checkpoints. The manifest goes first, so that what is left of an
-  // interrupted deletion is no checkpoint. Shards without a manifest that are older than the newest good one
-  // are leftovers.
+  // Keeps the newest keepLast complete checkpoints. Shards without a manifest that are older than the newest
+  // good one are leftovers.
   void CollectGarbage(int64_t newest) {
-    const auto objects = store->List();
-    if (!objects.ok())
-      return log::Warning("old checkpoints not removed", {{"error", objects.error().message}});
-    std::map<int64_t, std::vector<std::string>, std::greater<>> steps;
-    std::set<int64_t> complete;
-    for (const ObjectInfo& object : *objects) {
-      const std::size_t slash = object.name.find('/');
-      const int64_t step = slash == std::string::npos ? -1 : StepOfFolder(object.name.substr(0, slash));
-      if (step < 0 || step > newest) continue;
-      const bool is_manifest = object.name.substr(slash + 1) == kManifestName;
-      if (is_manifest) complete.insert(step);
-      auto& names = steps[step];
-      names.insert(is_manifest ? names.begin() : names.end(), object.name);
-    }
+    const auto steps = ListSteps(*store);
+    if (!steps.ok()) return log::Warning("old checkpoints not removed", {{"error", steps.error().message}});
     int kept = 0;
-    for (const auto& [step, names] : steps) {
-      if (complete.contains(step) && kept++ < spec.keep_last) continue;
-      for (const std::string& name : names) {
-        if (const auto deleted = store->Delete(name); !deleted.ok()) {
-          log::Warning("old checkpoint object not removed",
-                       {{"name", name}, {"error", deleted.error().message}});
-        }
-      }
+    for (const StoredStep& stored : *steps) {
+      if (stored.step > newest) continue;
+      if (stored.has_manifest && kept++ < spec.keep_last) continue;
+      if (const auto removed = RemoveStep(*store, stored); !removed.ok())
+        log::Warning("old checkpoint not removed",
+                     {{"step", stored.step}, {"error", removed.error().message}});
     }
   }
 };
@@ -416,11 +263,8 @@ Result<std::unique_ptr<Checkpointer>> Checkpointer::Open(const api::CheckpointSp
 
 Checkpointer::Checkpointer(const api::CheckpointSpec& spec, const protocol::JobIdentity& job,
                            const Json& training, std::unique_ptr<ObjectStore> store)
-    : state_(std::make_unique<State>()) {
-  state_->spec = spec;
-  state_->job = job;
-  state_->training = training;
-  state_->store = std::move(store);
+    : state_(std::unique_ptr<State>(
+          new State{.spec = spec, .job = job, .training = training, .store = std::move(store)})) {
   state_->thread = std::jthread([state = state_.get()](std::stop_token stop) { state->Run(stop); });
 }
 
@@ -434,7 +278,8 @@ void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange>
                              snapshot.world,
                              {},
                              snapshot.evaluations,
-                             snapshot.history},
+                             snapshot.history,
+                             snapshot.epoch},
                    .share = ShareOf(snapshot),
                    .exchange = std::move(exchange),
                    .started = state_->clock.Steady(),
@@ -465,19 +310,16 @@ std::vector<SaveOutcome> Checkpointer::TakeOutcomes() {
 }
 
 Result<std::vector<int64_t>> Checkpointer::Steps() {
-  LOCKSTEP_TRY(const auto objects, state_->store->List());
+  LOCKSTEP_TRY(const auto stored, ListSteps(*state_->store));
   std::vector<int64_t> steps;
-  for (const ObjectInfo& object : objects) {
-    const std::size_t slash = object.name.find('/');
-    if (slash == std::string::npos || object.name.substr(slash + 1) != kManifestName) continue;
-    if (const int64_t step = StepOfFolder(object.name.substr(0, slash)); step >= 0) steps.push_back(step);
+  for (const StoredStep& each : stored) {
+    if (each.has_manifest) steps.push_back(each.step);
   }
-  std::sort(steps.rbegin(), steps.rend());
   return steps;
 }
 
 Result<LoadedState> Checkpointer::Load(int64_t step) {
-  LOCKSTEP_TRY(const Manifest manifest, state_->ReadManifest(step));
+  LOCKSTEP_TRY(const Manifest manifest, ReadManifest(*state_->store, step));
   return state_->LoadShards(manifest);
 }
 
@@ -485,14 +327,12 @@ Result<std::optional<LoadedState>> Checkpointer::LoadFirst(
     const std::function<bool(const Manifest&)>& wanted) {
   LOCKSTEP_TRY(const std::vector<int64_t> steps, Steps());
   for (const int64_t step : steps) {
-    const auto manifest = state_->ReadManifest(step);
+    const auto manifest = ReadManifest(*state_->store, step);
     if (manifest.ok() && wanted && !wanted(*manifest)) continue;
     auto loaded = manifest.ok() ? state_->LoadShards(*manifest) : Result<LoadedState>(manifest.error());
     if (loaded.ok()) return std::optional<LoadedState>(std::move(loaded).value());
-    const ErrorCode code = loaded.error().code;
-    if (code != ErrorCode::kDataLoss && code != ErrorCode::kNotFound && code != ErrorCode::kUnsupported) {
-      return loaded.error();  // the store is away: going on without its newest checkpoint would lose work
-    }
+    // Where the store is away, going on without its newest checkpoint would lose work.
+    if (!IsDamage(loaded.error())) return loaded.error();
     log::Error("damaged checkpoint passed over", {{"step", step}, {"error", loaded.error().message}});
   }
   return std::optional<LoadedState>();

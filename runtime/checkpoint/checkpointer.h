@@ -6,8 +6,6 @@
 // either the new checkpoint or the one before can be loaded. The destructor gives up what is in flight and
 // joins, after at most one request to the store.
 
-#include <ATen/core/Tensor.h>
-
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -18,17 +16,13 @@
 
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/object_store.h"
+#include "runtime/checkpoint/shard_codec.h"
 #include "runtime/common/api/checkpoint_spec.h"
 #include "runtime/common/base/result.h"
 #include "runtime/common/protocol/history.h"
 #include "runtime/common/protocol/worker_config.h"
 
 namespace lockstep::checkpoint {
-
-struct NamedTensor {
-  std::string name;
-  at::Tensor tensor;
-};
 
 // How the ranks of a round tell each other that their shards are stored. Used from the background thread,
 // which may hold it a little longer than the round lives.
@@ -50,6 +44,7 @@ struct Snapshot {
   std::vector<NamedTensor> tensors;  // those that another rank writes may be without data
   EvaluationRecord evaluations{};
   std::vector<protocol::HistoryRecord> history{};  // of rank 0's process, to be kept beside the checkpoint
+  double epoch = -1;                               // passes over the data; -1: not known
 };
 
 // Which rank of `world` writes each tensor, by their sizes alone.

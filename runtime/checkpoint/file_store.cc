@@ -2,7 +2,12 @@
 
 #include "runtime/checkpoint/file_store.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "runtime/common/base/file.h"
@@ -12,9 +17,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+Error BadFolder(StoreUser user, const std::string& folder, const std::string& problem) {
+  const std::string right = user == StoreUser::kJob
+                                ? "a folder that the worker may write to"
+                                : "the folder of spec.checkpoint.uri, which you may read (for rm: write to)";
+  return {ErrorCode::kForbidden, FieldOf(user) + ": file://" + folder + ": " + problem + "; name " + right};
+}
+
 class FileStore final : public ObjectStore {
  public:
-  explicit FileStore(std::string folder) : folder_(std::move(folder)) {}
+  FileStore(std::string folder, StoreUser user) : folder_(std::move(folder)), user_(user) {}
 
   Result<void> Put(const std::string& name, std::string_view content) override {
     std::error_code error;
@@ -25,6 +37,20 @@ class FileStore final : public ObjectStore {
   }
 
   Result<std::string> Get(const std::string& name) override { return ReadFile(Path(name)); }
+
+  Result<void> Read(const std::string& name, int64_t offset, std::span<char> target) override {
+    const Fd fd(::open(Path(name).c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.valid()) return ReadError(name, errno);
+    while (!target.empty()) {
+      const ssize_t got = ::pread(fd.get(), target.data(), target.size(), offset);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return ReadError(name, errno);
+      if (got == 0) return Error{ErrorCode::kDataLoss, UriOf(name) + ": is cut short"};
+      target = target.subspan(static_cast<std::size_t>(got));
+      offset += got;
+    }
+    return {};
+  }
 
   Result<std::vector<ObjectInfo>> List() override {
     std::vector<ObjectInfo> objects;
@@ -65,24 +91,33 @@ class FileStore final : public ObjectStore {
   }
 
   [[nodiscard]] std::string Path(const std::string& name) const { return folder_ + "/" + name; }
-  [[nodiscard]] Error Bad(const std::string& problem) const {
-    return {ErrorCode::kForbidden, "spec.checkpoint.uri: file://" + folder_ + ": " + problem +
-                                       "; name a folder that the worker may write to"};
+  [[nodiscard]] Error Bad(const std::string& problem) const { return BadFolder(user_, folder_, problem); }
+  [[nodiscard]] Error ReadError(const std::string& name, int number) const {
+    const ErrorCode code = number == ENOENT   ? ErrorCode::kNotFound
+                           : number == EACCES ? ErrorCode::kForbidden
+                                              : ErrorCode::kInternal;
+    return {code, "reading " + UriOf(name) + ": " + std::strerror(number)};
   }
 
   const std::string folder_;
+  const StoreUser user_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<ObjectStore>> OpenFileStore(const std::string& folder) {
+Result<std::unique_ptr<ObjectStore>> OpenFileStore(const std::string& folder, StoreUser user) {
+  auto store = std::make_unique<FileStore>(folder, user);
   std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    return Error{ErrorCode::kForbidden, "spec.checkpoint.uri: file://" + folder + ": " + error.message() +
-                                            "; name a folder that the worker may write to"};
+  if (user == StoreUser::kCommand) {
+    const bool exists = fs::is_directory(folder, error);
+    if (!exists) {
+      return Error{ErrorCode::kInvalidArgument,
+                   BadFolder(user, folder, error ? error.message() : "is no folder").message};
+    }
+    return std::unique_ptr<ObjectStore>(std::move(store));
   }
-  auto store = std::make_unique<FileStore>(folder);
+  fs::create_directories(folder, error);
+  if (error) return BadFolder(user, folder, error.message());
   LOCKSTEP_TRY(CheckWritable(*store));
   return std::unique_ptr<ObjectStore>(std::move(store));
 }

@@ -5,6 +5,7 @@
 
 namespace lockstep::checkpoint {
 
-[[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenFileStore(const std::string& folder);
+[[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenFileStore(const std::string& folder,
+                                                                 StoreUser user = StoreUser::kJob);
 
 }  // namespace lockstep::checkpoint

@@ -86,6 +86,7 @@ void Visit(Manifest& m, V& v) {
   v("jobUid", m.job_uid);
   v("jobName", m.job_name);
   v("step", m.step);
+  v("epoch", m.epoch);
   v("round", m.round);
   v("world", m.world);
   v("strategy", m.strategy);
@@ -127,6 +128,11 @@ Result<ShardEntry> ParseShardEntry(std::string_view text) {
   std::set<std::string> names;
   LOCKSTEP_TRY(CheckShard(entry, names));
   return entry;
+}
+
+bool IsOfModel(std::string_view tensor) {
+  return !tensor.starts_with("optimizer.") && !tensor.starts_with("outer.momentum.") &&
+         tensor != "loss_scale";
 }
 
 std::string FolderOfStep(int64_t step) { return std::string(kFolderPrefix) + Padded(step, 12); }

@@ -36,6 +36,7 @@ struct Manifest {
   std::string job_uid;
   std::string job_name;
   int64_t step = 0;
+  double epoch = -1;  // passes over the data, in fractions; -1: written by a version that did not say
   int64_t round = 0;
   int world = 1;  // ranks that wrote it
   std::string strategy = "ddp";
@@ -55,6 +56,10 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // What a rank tells rank 0 about its shard.
 [[nodiscard]] std::string EncodeShardEntry(const ShardEntry& entry);
 [[nodiscard]] Result<ShardEntry> ParseShardEntry(std::string_view text);
+
+// Whether a tensor of this name is the model's: neither optimizer state nor anything else that only training
+// needs ("optimizer.…", "outer.momentum.…", "loss_scale").
+[[nodiscard]] bool IsOfModel(std::string_view tensor);
 
 // "step-000000000120" and back; -1 for other names.
 [[nodiscard]] std::string FolderOfStep(int64_t step);

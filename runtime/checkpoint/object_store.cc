@@ -10,18 +10,28 @@ namespace {
 constexpr std::string_view kFile = "file://";
 constexpr std::string_view kS3 = "s3://";
 
-}  // namespace
-
-Result<std::unique_ptr<ObjectStore>> OpenObjectStore(const std::string& uri) {
+Result<std::unique_ptr<ObjectStore>> Open(const std::string& uri, StoreUser user) {
   std::string path = uri;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (path.starts_with(kFile) && path.size() > kFile.size() && path[kFile.size()] == '/') {
-    return OpenFileStore(path.substr(kFile.size()));
+    return OpenFileStore(path.substr(kFile.size()), user);
   }
-  if (path.starts_with(kS3) && path.size() > kS3.size()) return OpenS3Store(path.substr(kS3.size()));
+  if (path.starts_with(kS3) && path.size() > kS3.size()) return OpenS3Store(path.substr(kS3.size()), user);
   return Error{ErrorCode::kInvalidArgument,
-               "spec.checkpoint.uri: \"" + uri + "\" is neither s3://bucket/prefix nor file:///folder"};
+               FieldOf(user) + ": \"" + uri + "\" is neither s3://bucket/prefix nor file:///folder"};
 }
+
+}  // namespace
+
+Result<std::unique_ptr<ObjectStore>> OpenObjectStore(const std::string& uri) {
+  return Open(uri, StoreUser::kJob);
+}
+
+Result<std::unique_ptr<ObjectStore>> OpenForCommand(const std::string& uri) {
+  return Open(uri, StoreUser::kCommand);
+}
+
+std::string FieldOf(StoreUser user) { return user == StoreUser::kJob ? "spec.checkpoint.uri" : "URI"; }
 
 Result<void> CheckWritable(ObjectStore& store) {
   // Random: the ranks of a job open at the same time.

@@ -1,9 +1,11 @@
 #pragma once
 // Where checkpoints live: a flat space of named objects below one URI. Any thread. Errors name
-// spec.checkpoint.uri and say what would be right; kUnavailable where another try may help, after the store's
-// own bounded retries.
+// spec.checkpoint.uri (of a job) and say what would be right; kUnavailable where another try may help, after
+// the store's own bounded retries.
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +25,10 @@ class ObjectStore {
   // A reader sees the whole object or none.
   [[nodiscard]] virtual Result<void> Put(const std::string& name, std::string_view content) = 0;
   [[nodiscard]] virtual Result<std::string> Get(const std::string& name) = 0;
+  // Fills `target` with what begins at `offset`, of an object that is as long; what is read of a shorter one
+  // may be an error, or wrong.
+  [[nodiscard]] virtual Result<void> Read(const std::string& name, int64_t offset,
+                                          std::span<char> target) = 0;
   // Every object below the URI, in order of name; empty where there are none.
   [[nodiscard]] virtual Result<std::vector<ObjectInfo>> List() = 0;
   [[nodiscard]] virtual Result<void> Delete(const std::string& name) = 0;  // ok where it does not exist
@@ -36,7 +42,15 @@ class ObjectStore {
 // AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL).
 [[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenObjectStore(const std::string& uri);
 
-// Writes an object and deletes it again: what implementations do when they open.
+// Of a command, for what is stored already: opening makes and writes nothing, and a folder has to exist.
+// Errors name the URI and the environment: there is no manifest, and no Secret.
+[[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenForCommand(const std::string& uri);
+
+// Whose store it is decides what opening does and what errors say.
+enum class StoreUser { kJob, kCommand };
+[[nodiscard]] std::string FieldOf(StoreUser user);  // that holds the URI
+
+// Writes an object and deletes it again: what implementations do when they open for a job.
 [[nodiscard]] Result<void> CheckWritable(ObjectStore& store);
 
 }  // namespace lockstep::checkpoint

@@ -25,6 +25,9 @@ class S3Store final : public ObjectStore {
     return client_.Put(Path(name), content);
   }
   Result<std::string> Get(const std::string& name) override { return client_.Get(Path(name)); }
+  Result<void> Read(const std::string& name, int64_t offset, std::span<char> target) override {
+    return client_.Read(Path(name), offset, target);
+  }
   Result<std::vector<ObjectInfo>> List() override {
     LOCKSTEP_TRY(const std::vector<S3Object> found, client_.List(path_));
     std::vector<ObjectInfo> objects;
@@ -58,13 +61,16 @@ void LeaveOutTrailingChecksums() {
 
 }  // namespace
 
-Result<std::unique_ptr<ObjectStore>> OpenS3Store(const std::string& path) {
-  const storage::S3Use use{.field = "spec.checkpoint.uri", .secret_field = "spec.checkpoint.secretRef"};
+Result<std::unique_ptr<ObjectStore>> OpenS3Store(const std::string& path, StoreUser user) {
+  const bool is_job = user == StoreUser::kJob;
+  const storage::S3Use use{.field = FieldOf(user), .secret_field = is_job ? "spec.checkpoint.secretRef" : ""};
   LOCKSTEP_TRY(const S3Settings settings, storage::S3SettingsFromEnvironment(use, path));
   if (!settings.endpoint.empty()) LeaveOutTrailingChecksums();
-  LOCKSTEP_TRY(S3Client impatient, S3Client::Make(settings, kWhenOpening));
-  S3Store first(std::move(impatient), path);
-  LOCKSTEP_TRY(CheckWritable(first));
+  if (is_job) {
+    LOCKSTEP_TRY(S3Client impatient, S3Client::Make(settings, kWhenOpening));
+    S3Store first(std::move(impatient), path);
+    LOCKSTEP_TRY(CheckWritable(first));
+  }
   LOCKSTEP_TRY(S3Client client, S3Client::Make(settings, kWhenTraining));
   return std::unique_ptr<ObjectStore>(std::make_unique<S3Store>(std::move(client), path));
 }

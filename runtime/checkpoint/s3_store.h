@@ -6,6 +6,6 @@
 namespace lockstep::checkpoint {
 
 // `path` is "bucket/prefix".
-[[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenS3Store(const std::string& path);
+[[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenS3Store(const std::string& path, StoreUser user);
 
 }  // namespace lockstep::checkpoint

@@ -9,7 +9,6 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kLongestHeader = 100'000'000;  // the format's own limit
 
 Error Damaged(const std::string& what) {
@@ -86,14 +85,21 @@ std::string EncodeHeader(const std::vector<TensorEntry>& tensors,
   return encoded + text;
 }
 
-Result<SafetensorsHeader> ParseHeader(std::string_view file) {
-  if (file.size() < kLengthBytes) return Damaged("shorter than its length field");
-  const uint64_t length = ReadLittleEndian(file);
-  if (length > kLongestHeader || length > file.size() - kLengthBytes)
+Result<uint64_t> DataOffset(std::string_view head, uint64_t file_bytes) {
+  if (head.size() < kLengthBytes || file_bytes < kLengthBytes)
+    return Damaged("shorter than its length field");
+  const uint64_t length = ReadLittleEndian(head);
+  if (length > kLongestHeader || length > file_bytes - kLengthBytes)
     return Damaged("header longer than the file");
-  const auto json = ParseJson(file.substr(kLengthBytes, length));
+  return kLengthBytes + length;
+}
+
+Result<SafetensorsHeader> ParseHeader(std::string_view head, uint64_t file_bytes) {
+  LOCKSTEP_TRY(const uint64_t data_offset, DataOffset(head, file_bytes));
+  LOCKSTEP_CHECK(head.size() >= data_offset, "the whole header is needed");
+  const auto json = ParseJson(head.substr(kLengthBytes, data_offset - kLengthBytes));
   if (!json.ok() || !json->is_object()) return Damaged("header is not a JSON object");
-  SafetensorsHeader header{.data_offset = kLengthBytes + length};
+  SafetensorsHeader header{.data_offset = data_offset};
   for (const auto& [name, value] : json->items()) {
     if (name == "__metadata__") {
       if (!value.is_object()) return Damaged("__metadata__ is not an object");
@@ -114,7 +120,7 @@ Result<SafetensorsHeader> ParseHeader(std::string_view file) {
     if (tensor.begin != expected) return Damaged(tensor.name + ": overlap or gap");
     expected = tensor.end;
   }
-  if (expected != file.size() - header.data_offset) return Damaged("data section of another length");
+  if (expected != file_bytes - header.data_offset) return Damaged("data section of another length");
   return header;
 }
 

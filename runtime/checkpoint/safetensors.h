@@ -27,6 +27,8 @@ struct SafetensorsHeader {
   uint64_t data_offset = 0;  // where the data section starts in the file
 };
 
+inline constexpr uint64_t kLengthBytes = 8;
+
 // Bytes of one element; 0 for an unknown dtype.
 [[nodiscard]] uint64_t BytesPerElement(std::string_view dtype);
 
@@ -34,8 +36,11 @@ struct SafetensorsHeader {
 // gaps.
 [[nodiscard]] std::string EncodeHeader(const std::vector<TensorEntry>& tensors,
                                        const std::map<std::string, std::string>& metadata);
-// Checks sizes, dtypes, shapes, order and overlaps against the whole file's content. kDataLoss where anything
-// is wrong.
-[[nodiscard]] Result<SafetensorsHeader> ParseHeader(std::string_view file);
+// Where the data section of a file of `file_bytes` starts, from what it begins with. kDataLoss where it is
+// too short for its header.
+[[nodiscard]] Result<uint64_t> DataOffset(std::string_view head, uint64_t file_bytes);
+// Checks sizes, dtypes, shapes, order and overlaps. `head` is what the file begins with, up to the data at
+// least. kDataLoss where anything is wrong.
+[[nodiscard]] Result<SafetensorsHeader> ParseHeader(std::string_view head, uint64_t file_bytes);
 
 }  // namespace lockstep::checkpoint

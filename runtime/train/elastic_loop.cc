@@ -73,7 +73,7 @@ class ElasticLoop {
         ledger_(inputs.ledger_folder, inputs.process_name, inputs.clock),
         progress_(inputs.link, phases_, inputs.clock, total_steps_, plan_.steps_per_epoch()),
         saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_,
-                progress_.history()}),
+                progress_.history(), plan_.steps_per_epoch()}),
         runner_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}),
         local_sgd_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}, runner_) {}
 

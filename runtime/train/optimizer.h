@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/checkpoint/checkpointer.h"
+#include "runtime/checkpoint/shard_codec.h"
 #include "runtime/common/api/training_spec.h"
 
 namespace lockstep::train {

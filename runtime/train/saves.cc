@@ -98,7 +98,7 @@ Result<void> Saves::Start(const std::shared_ptr<comm::Communicator>& communicato
     LOCKSTEP_TRY(const std::vector<NamedTensor> tensors, TensorsToSave(*communicator, state));
     return comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
       context_.checkpointer->Save({state.step, place.round, place.rank, place.world, tensors,
-                                   state.evaluations, HistoryOf(place.rank)},
+                                   state.evaluations, HistoryOf(place.rank), EpochOf(state.step)},
                                   std::make_shared<RoundExchange>(communicator, context_.clock));
     });
   }));
@@ -111,6 +111,10 @@ Result<void> Saves::Start(const std::shared_ptr<comm::Communicator>& communicato
 // Rank 0 writes it; the others need not copy theirs.
 std::vector<protocol::HistoryRecord> Saves::HistoryOf(int rank) const {
   return rank == 0 ? context_.history : std::vector<protocol::HistoryRecord>();
+}
+
+double Saves::EpochOf(int64_t step) const {
+  return static_cast<double>(step) / static_cast<double>(context_.steps_per_epoch);
 }
 
 void Saves::Report() {
@@ -194,7 +198,8 @@ Result<void> Saves::SaveAlone(TrainingState& state, const LastPlace& last, std::
   }
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
     context_.checkpointer->Save(
-        {state.step, last.round, 0, 1, tensors, state.evaluations, HistoryOf(last.rank)}, nullptr);
+        {state.step, last.round, 0, 1, tensors, state.evaluations, HistoryOf(last.rank), EpochOf(state.step)},
+        nullptr);
   }));
   started_[state.step] = {.is_reporter = true};
   LOCKSTEP_TRY(WaitFor(nullptr, limit));

@@ -25,6 +25,7 @@ struct SaveContext {
   protocol::ControlLink& link;
   PhaseClock& phases;
   const std::vector<protocol::HistoryRecord>& history;  // as it grows
+  int64_t steps_per_epoch = 0;
 };
 
 // Of the newest round that this process was in.
@@ -68,6 +69,7 @@ class Saves {
   [[nodiscard]] Result<void> WaitFor(const comm::Communicator* communicator, std::chrono::milliseconds limit);
   [[nodiscard]] std::optional<Error> TakeFailureOf(int64_t step);
   [[nodiscard]] std::vector<protocol::HistoryRecord> HistoryOf(int rank) const;
+  [[nodiscard]] double EpochOf(int64_t step) const;
 
   SaveContext context_;
   SteadyTime last_start_;

@@ -74,6 +74,9 @@ class FaultyStore final : public ObjectStore {
     if (faults_.get_throws) throw std::bad_alloc();
     return store_->Get(name);
   }
+  Result<void> Read(const std::string& name, int64_t offset, std::span<char> target) override {
+    return store_->Read(name, offset, target);
+  }
   Result<std::vector<ObjectInfo>> List() override {
     if (faults_.list_error) return Error{*faults_.list_error, "the store is away"};
     return store_->List();

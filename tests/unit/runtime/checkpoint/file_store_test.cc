@@ -91,6 +91,27 @@ TEST_F(FileStoreTest, NamesTheFieldWhereTheUriIsAnother) {
   }
 }
 
+TEST_F(FileStoreTest, ReadsAPartOfAnObject) {
+  const auto store = Open();
+  ASSERT_TRUE(store->Put("x", "0123456789").ok());
+  std::string part(4, ' ');
+  ASSERT_TRUE(store->Read("x", 3, part).ok());
+  EXPECT_EQ(part, "3456");
+  EXPECT_EQ(store->Read("x", 8, part).error().code, ErrorCode::kDataLoss) << "it is not so long";
+  EXPECT_EQ(store->Read("y", 0, part).error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(FileStoreTest, OpensForACommandWithoutWriting) {
+  const auto absent = OpenForCommand("file://" + folder_ + "/absent");
+  ASSERT_FALSE(absent.ok());
+  EXPECT_THAT(absent.error().message, HasSubstr("URI: file://" + folder_ + "/absent: "));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/absent"));
+  const auto before = std::filesystem::last_write_time(folder_);
+  EXPECT_TRUE(OpenForCommand("file://" + folder_).ok());
+  EXPECT_EQ(std::filesystem::last_write_time(folder_), before) << "no probe";
+  EXPECT_THAT(OpenForCommand("ftp://x").error().message, HasSubstr("URI: \"ftp://x\" is neither"));
+}
+
 // Rank 0 collects garbage while a rank of the next round looks for the newest checkpoint.
 TEST_F(FileStoreTest, ListsWhileAnotherDeletes) {
   const auto store = Open();

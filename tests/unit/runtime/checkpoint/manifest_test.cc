@@ -14,6 +14,7 @@ Manifest Sound() {
   Manifest manifest{.job_uid = "uid-1",
                     .job_name = "mnist",
                     .step = 120,
+                    .epoch = 2.5,
                     .round = 7,
                     .world = 2,
                     .strategy = "ddp",
@@ -41,6 +42,7 @@ TEST(Manifest, ReadsWhatItWrote) {
   EXPECT_EQ(parsed->job_uid, expected.job_uid);
   EXPECT_EQ(parsed->job_name, expected.job_name);
   EXPECT_EQ(parsed->step, expected.step);
+  EXPECT_EQ(parsed->epoch, expected.epoch);
   EXPECT_EQ(parsed->round, expected.round);
   EXPECT_EQ(parsed->world, expected.world);
   EXPECT_EQ(parsed->strategy, expected.strategy);
@@ -54,6 +56,8 @@ TEST(Manifest, ReadsOneOfALaterVersionOfTheSameFormat) {
   Json json = *ParseJson(EncodeManifest(Sound()));
   json["somethingNew"] = {1, 2};
   EXPECT_TRUE(ParseManifest(DumpJson(json)).ok());
+  json.erase("epoch");
+  EXPECT_EQ(ParseManifest(DumpJson(json))->epoch, -1) << "of an earlier version";
 }
 
 TEST(Manifest, OfAnotherFormatIsUnsupported) {
@@ -157,6 +161,13 @@ TEST(ShardEntryText, ReadsWhatItWroteAndNothingElse) {
   EXPECT_FALSE(ParseShardEntry("").ok());
   EXPECT_FALSE(ParseShardEntry("{}").ok());
   EXPECT_FALSE(ParseShardEntry("[]").ok());
+}
+
+TEST(IsOfModel, TellsWeightsFromWhatOnlyTrainingNeeds) {
+  for (const char* name : {"conv1.weight", "bn.running_mean", "optimizers.weight", "loss_scale.weight"})
+    EXPECT_TRUE(IsOfModel(name)) << name;
+  for (const char* name : {"optimizer.momentum.conv1.weight", "outer.momentum.conv1.weight", "loss_scale"})
+    EXPECT_FALSE(IsOfModel(name)) << name;
 }
 
 TEST(StepFolder, ComesBackAsTheStep) {

@@ -19,6 +19,8 @@ std::string File(const std::string& header, std::size_t data_bytes) {
   return Length(header.size()) + header + std::string(data_bytes, 'x');
 }
 
+Result<SafetensorsHeader> Parse(const std::string& file) { return ParseHeader(file, file.size()); }
+
 std::vector<TensorEntry> AnyTensors() {
   static const std::vector<std::string> kDtypes = {"F32", "F64", "F16", "BF16", "I64",
                                                    "I32", "I16", "I8",  "U8",   "BOOL"};
@@ -45,7 +47,7 @@ TEST(Safetensors, ReadsWhatItWrote) {
     const uint64_t bytes = tensors.empty() ? 0 : tensors.back().end;
     const std::string head = EncodeHeader(tensors, {{"format", "pt"}});
     RC_ASSERT(head.size() % 8 == 0);
-    const auto parsed = ParseHeader(head + std::string(bytes, 'x'));
+    const auto parsed = Parse(head + std::string(bytes, 'x'));
     RC_ASSERT(parsed.ok());
     RC_ASSERT(parsed->metadata.at("format") == "pt");
     RC_ASSERT(parsed->data_offset == head.size());
@@ -62,7 +64,7 @@ TEST(Safetensors, ReadsWhatItWrote) {
 
 TEST(Safetensors, ReadsNamesOfAnyText) {
   for (const std::string name : {"conv1.weight", "a \"quoted\" one", "größe", "__metadata", "", "a\nb"}) {
-    const auto parsed = ParseHeader(EncodeHeader({{name, "U8", {}, 0, 1}}, {}) + "x");
+    const auto parsed = Parse(EncodeHeader({{name, "U8", {}, 0, 1}}, {}) + "x");
     ASSERT_TRUE(parsed.ok()) << name << parsed.error().ToString();
     EXPECT_EQ(parsed->tensors.front().name, name);
   }
@@ -70,7 +72,7 @@ TEST(Safetensors, ReadsNamesOfAnyText) {
 
 // The example of the format's documentation, as another writer lays it out.
 TEST(Safetensors, ReadsAFileOfAnotherWriter) {
-  const auto parsed = ParseHeader(File(
+  const auto parsed = Parse(File(
       R"({"b":{"dtype":"I64","shape":[],"data_offsets":[8,16]},"a":{"dtype":"F16","shape":[1,4],"data_offsets":[0,8]}} )",
       16));
   ASSERT_TRUE(parsed.ok()) << parsed.error().ToString();
@@ -89,7 +91,7 @@ void PrintTo(const Hostile& hostile, std::ostream* out) { *out << hostile.name; 
 class HostileSafetensors : public ::testing::TestWithParam<Hostile> {};
 
 TEST_P(HostileSafetensors, IsDataLoss) {
-  const auto parsed = ParseHeader(GetParam().file);
+  const auto parsed = Parse(GetParam().file);
   ASSERT_FALSE(parsed.ok());
   EXPECT_EQ(parsed.error().code, ErrorCode::kDataLoss) << parsed.error().ToString();
 }
@@ -145,7 +147,7 @@ TEST(Safetensors, NoByteOfTheHeaderMakesItReadOutside) {
     const auto place = *rc::gen::inRange<std::size_t>(0, file.size());
     file[place] = static_cast<char>(*rc::gen::inRange(0, 256));
     file.resize(*rc::gen::inRange<std::size_t>(place, file.size() + 1));
-    const auto parsed = ParseHeader(file);
+    const auto parsed = Parse(file);
     if (!parsed.ok()) return RC_ASSERT(parsed.error().code == ErrorCode::kDataLoss);
     for (const TensorEntry& tensor : parsed->tensors) {
       RC_ASSERT(tensor.begin <= tensor.end && parsed->data_offset + tensor.end <= file.size());
