@@ -34,6 +34,10 @@ struct RunArguments {
 // What spec.training.model can name.
 [[nodiscard]] int Models();
 
+// `lockstep checkpoint …` is a program of its own, with Arrow (runtime/checkpoint_tool), which this process
+// becomes. `arguments`: main's, from the verb on. Returns where there is no such program.
+[[nodiscard]] int BecomeCheckpointTool(char** arguments);
+
 struct PlotArguments {
   std::string history;  // the file, or the folder of checkpoints that it lies in
   std::string output = "history.svg";

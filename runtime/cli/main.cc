@@ -11,6 +11,10 @@
 #include "runtime/launch/signals.h"
 
 int main(int argc, char** argv) {
+  constexpr const char* kCheckpoint = "checkpoint";
+  // First: what is changed here for signals would last.
+  if (argc > 1 && std::string_view(argv[1]) == kCheckpoint)
+    return lockstep::cli::BecomeCheckpointTool(argv + 1);
   lockstep::launch::BlockSignals();
   lockstep::http::InitializeHttpThreads(2);
   CLI::App app("Lockstep: elastic, fault-tolerant distributed training");
@@ -70,6 +74,8 @@ int main(int argc, char** argv) {
       ->required();
   plot->add_option("-o,--output", plot_arguments.output, "the picture [history.svg]");
   plot->callback([&] { exit_code = lockstep::cli::Plot(plot_arguments); });
+
+  app.add_subcommand(kCheckpoint, "List, verify, export and remove stored checkpoints");
 
   CLI11_PARSE(app, static_cast<int>(separator - argv), argv);
   return exit_code;

@@ -15,7 +15,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = ROOT / "docker" / "build.sh"
-PROGRAMS = {"operator": {"lockstep-operator", "lockstep"}, "worker": {"lockstep", "lockstep-rank"}}
+PROGRAMS = {"operator": {"lockstep-operator", "lockstep"}, "worker": {"lockstep", "lockstep-checkpoint", "lockstep-rank"}}
 ENTRYPOINTS = {"operator": ["/usr/local/bin/lockstep-operator"], "worker": ["/usr/local/bin/lockstep", "worker"]}
 # Compilers, interpreters, anything that an intruder would be glad of.
 UNWANTED = {"gcc", "cc", "g++", "c++", "cc1", "cc1plus", "clang", "ld", "as", "make", "cmake", "python3", "curl", "wget", "cpan"}

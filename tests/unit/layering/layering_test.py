@@ -62,6 +62,8 @@ MAY_INCLUDE = {
     "runtime/sdk/lockstep": set(),  # a user's: nothing of ours
     "runtime/sdk/example": set(),
     "runtime/checkpoint": common("base", "protocol", "api") | runtime("storage"),
+    # lockstep-checkpoint: what is stored, without LibTorch.
+    "runtime/checkpoint_tool": common("base") | runtime("checkpoint"),
     "runtime/parallel": common("base") | runtime("comm"),
     "runtime/train": common("base", "protocol", "api") | runtime("comm", "data", "models", "checkpoint", "parallel"),
     "runtime": common("base", "protocol", "api") | runtime("comm", "data", "train"),
@@ -74,7 +76,8 @@ STAND_INS = ("runtime/comm/gloo_headers/", "runtime/cuda/toolkit_headers/")
 CONFINED = {
     ("torch/", "ATen/", "c10/"): (
         "runtime/comm/", "runtime/cuda/", "runtime/data/", "runtime/models/", "runtime/parallel/", "runtime/pch/", "runtime/sdk/", "runtime/train/",
-        "runtime/checkpoint/checkpointer.h", "runtime/checkpoint/checkpointer.cc", "runtime/main.cc"),
+        "runtime/checkpoint/checkpointer.h", "runtime/checkpoint/checkpointer.cc",
+        "runtime/checkpoint/shard_codec.h", "runtime/checkpoint/shard_codec.cc", "runtime/main.cc"),
     ("torch/csrc/distributed/",): ("runtime/comm/communicator.cc", "runtime/comm/device_group.cc", "runtime/cuda/nccl_backend.cc",
                                    "runtime/parallel/data_parallel.cc"),
     ("gloo/",): STAND_INS,
@@ -87,9 +90,9 @@ CONFINED = {
     ("yaml-cpp/",): ("operator/kube/client_config.cc", "runtime/common/api/manifest.cc"),
     ("openssl/",): ("operator/kube/base64.cc", "operator/rendezvous/token_review.cc", "operator/rendezvous/x509.cc",
                     "runtime/common/http/cpprest_transport.cc",
-                    "runtime/checkpoint/checkpointer.cc"),
+                    "runtime/checkpoint/sha256.cc"),
     ("prometheus/",): ("operator/telemetry/", "runtime/common/telemetry/", "runtime/telemetry/"),
-    ("CLI/",): ("operator/config.cc", "runtime/cli/main.cc"),
+    ("CLI/",): ("operator/config.cc", "runtime/checkpoint_tool/main.cc", "runtime/cli/main.cc"),
     ("zlib.h",): ("runtime/data/idx.cc",),
     ("jpeglib.h", "jerror.h", "png.h"): ("runtime/data/image.cc",),
     ("lockstep/",): ("runtime/sdk/example/",),  # as a user installs it

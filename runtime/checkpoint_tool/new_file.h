@@ -1,0 +1,31 @@
+#pragma once
+// A large file that is written piece by piece under a temporary name beside its own, so that whoever reads it
+// sees all of it or nothing. One thread. The destructor removes what was not kept.
+
+#include <string>
+#include <string_view>
+
+#include "runtime/common/base/file.h"
+#include "runtime/common/base/result.h"
+
+namespace lockstep::checkpoint_tool {
+
+class NewFile {
+ public:
+  // kInvalidArgument, with what is wrong with the path.
+  [[nodiscard]] static Result<NewFile> Make(const std::string& path);
+  NewFile(NewFile&& other) noexcept;
+  ~NewFile();
+
+  [[nodiscard]] Result<void> Append(std::string_view piece);
+  [[nodiscard]] Result<void> Keep();  // once, last
+
+ private:
+  NewFile(std::string path, std::string temporary, Fd fd);
+
+  std::string path_;
+  std::string temporary_;  // empty: nothing to remove
+  Fd fd_;
+};
+
+}  // namespace lockstep::checkpoint_tool

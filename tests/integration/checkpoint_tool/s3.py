@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""`lockstep checkpoint` on what two ranks stored in a real S3 server.
+
+s3.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`; exits 77, skipped, without versitygw or safetensors
+"""
+import json
+import pathlib
+import sys
+
+import stored  # first: it finds the modules of tests/support
+import s3_server
+from cases import expect
+from local_run import main
+from stored import STEPS, Tool, expect_the_tensors_of, flip_a_byte, newest, refusal, shards, train
+
+URI = "s3://bucket/jobs/mnist"
+
+
+def lists_verifies_exports_and_removes(folder):
+    with s3_server.s3_server() as (bucket, port):
+        environment = s3_server.environment(f"http://127.0.0.1:{port}")
+        call = lambda *arguments, code=0: Tool(*arguments, environment=environment, code=code).out
+        train(folder, URI, "zero1", environment)
+        place = bucket / "jobs/mnist"
+        everything = lambda: sorted(path.relative_to(place) for path in place.rglob("*"))
+        before = everything()
+
+        listed = json.loads(call("ls", URI, "--json"))
+        expect([entry["step"] for entry in listed] == STEPS[::-1] and all(entry["complete"] for entry in listed), listed)
+        expect(call("verify", URI).count("sound") == len(STEPS), "not all are sound")
+        file = pathlib.Path(folder, "model.safetensors")
+        call("export", URI, file)
+        expect(expect_the_tensors_of(newest(place), file)["step"] == "126", "another step")
+        expect(everything() == before, "reading changed something")
+
+        damaged = shards(newest(place))[1]
+        flip_a_byte(damaged)
+        out = call("verify", URI, code=1)
+        line = next(line for line in out.splitlines() if line.startswith("step 126: damaged: "))
+        expect(f"{URI}/step-000000000126/{damaged.name}: " in line and out.count("sound") == len(STEPS) - 1, out)
+        call("rm", URI, "--step", 120)
+        refusal("rm", URI, "--step", 80, code=1, says="only sound checkpoint", environment=environment)
+        call("rm", URI, "--step", 126)
+        expect([entry["step"] for entry in json.loads(call("ls", URI, "--json"))] == [80], "another is left")
+
+
+def names_what_is_wrong(folder):
+    with s3_server.s3_server() as (_, port):
+        url = f"http://127.0.0.1:{port}"
+        refusal("verify", URI, code=1, says=f"there is no checkpoint below {URI}", environment=s3_server.environment(url))
+        refusal("ls", URI, code=4, says="check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment",
+                environment=s3_server.environment(url, "another"))
+        refusal("ls", URI, code=2, says="AWS_ENDPOINT_URL in the environment", environment=s3_server.environment("nowhere"))
+
+
+if __name__ == "__main__":
+    if reason := stored.missing() or s3_server.missing():
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    sys.exit(main([lists_verifies_exports_and_removes, names_what_is_wrong]))
