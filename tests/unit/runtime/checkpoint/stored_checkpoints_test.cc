@@ -112,6 +112,7 @@ TEST_F(StoredCheckpoints, AreListedNewestFirstWithTheManifestInFront) {
   Save(9);
   Save(100);
   Put(FolderOfStep(50) + "/shard-00000-of-00001.round-1.safetensors", "a save that was broken off");
+  Put(FolderOfStep(100) + "/a-file", "which sorts before the manifest");
   Put("history.jsonl", "");
   Put("step-7/manifest.json", "no folder of ours");
   const auto steps = ListSteps(*store_);
@@ -121,7 +122,7 @@ TEST_F(StoredCheckpoints, AreListedNewestFirstWithTheManifestInFront) {
   EXPECT_THAT(numbers, ElementsAre(100, 50, 9));
   EXPECT_TRUE(steps->at(0).has_manifest);
   EXPECT_FALSE(steps->at(1).has_manifest);
-  ASSERT_EQ(steps->at(0).objects.size(), 3U);
+  ASSERT_EQ(steps->at(0).objects.size(), 4U);
   EXPECT_EQ(steps->at(0).objects[0].name, FolderOfStep(100) + "/manifest.json");
   EXPECT_GT(steps->at(0).objects[0].bytes, 0);
 }
