@@ -137,10 +137,9 @@ class DataParallel final : public Strategy {
       const comm::Communicator::PeerWait wait(*communicator_);
       reducer_->rebuild_buckets();
       reducer_->prepare_for_forward();
-      const at::NoGradGuard no_grad;
-      for (at::Tensor& parameter : parameters_) {
-        if (parameter.mutable_grad().defined()) parameter.mutable_grad().zero_();
-      }
+      // Undefined, not zeros in the buckets: what the pass makes is then copied there, without a first
+      // clearing and without reading zeros to add to.
+      for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
     }));
     // Where a device's group was aborted, c10d's own wait for that collective ends without an exception.
     if (communicator_->aborted())

@@ -15,7 +15,7 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // Gradients are zero afterwards. Every rank of the round calls it before its first forward of a step.
+  // Gradients are zero or undefined then. Every rank of the round calls it before a step's first forward.
   // `micro_batches[r]` is how many rank r takes: the step's first ones are rank 0's, and so on.
   [[nodiscard]] virtual Result<void> BeginStep(std::span<const int64_t> micro_batches) = 0;
 
