@@ -33,6 +33,8 @@ class Dataset {
   // int64 [size()]: each sample's class. Undefined where a sample has none of its own, as a sequence of
   // tokens.
   [[nodiscard]] virtual at::Tensor labels() const { return {}; }
+  // Get does no more than copy numbers that lie in memory.
+  [[nodiscard]] virtual bool is_in_memory() const { return false; }
   // Every id lies in [0, size).
   [[nodiscard]] virtual Batch Get(std::span<const int64_t> ids) const = 0;
 };

@@ -37,6 +37,7 @@ class IdxDataset final : public Dataset {
   }
   [[nodiscard]] at::Tensor labels() const override { return labels_.to(at::kLong); }
 
+  [[nodiscard]] bool is_in_memory() const override { return true; }
   [[nodiscard]] Batch Get(std::span<const int64_t> ids) const override {
     const at::NoGradGuard guard;
     const at::Tensor index = IndexOf(ids);

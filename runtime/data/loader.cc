@@ -65,7 +65,7 @@ struct Loader::State {
 
 Loader::Loader(Read read, int workers, int prefetch)
     : state_(new State{.read = std::move(read), .prefetch = std::max(1, prefetch)}) {
-  for (int i = 0; i < std::max(1, workers); ++i) {
+  for (int i = 0; i < workers; ++i) {
     state_->threads.emplace_back([state = state_.get()](std::stop_token stop) { state->Work(stop); });
   }
 }
@@ -85,6 +85,11 @@ void Loader::Start(Source source) {
 
 Result<Batch> Loader::Next(std::stop_token stop) {
   std::unique_lock lock(state_->mutex);
+  if (state_->threads.empty()) {
+    const auto draw = state_->source(state_->next_made++);
+    if (!draw.has_value()) return Error{ErrorCode::kNotFound, "no more batches"};
+    return state_->read(*draw);
+  }
   const int64_t n = state_->next_taken;
   const bool there = state_->changed.wait(lock, std::move(stop), [&] {
     return state_->ready.contains(n) || (state_->end.has_value() && n >= *state_->end);

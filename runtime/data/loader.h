@@ -20,7 +20,7 @@ class Loader {
   // Makes the batch of a draw. Called by all workers at once.
   using Read = std::function<Batch(const Draw& draw)>;
 
-  // At most `prefetch` batches wait ready.
+  // At most `prefetch` batches wait ready. Without workers, Next reads by itself.
   Loader(Read read, int workers, int prefetch);
   ~Loader();
 

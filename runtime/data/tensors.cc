@@ -17,6 +17,7 @@ class TensorDataset final : public Dataset {
   [[nodiscard]] int64_t classes() const override { return classes_; }
   [[nodiscard]] std::vector<int64_t> sample_shape() const override { return inputs_.sizes().slice(1).vec(); }
   [[nodiscard]] at::Tensor labels() const override { return targets_; }
+  [[nodiscard]] bool is_in_memory() const override { return true; }
 
   [[nodiscard]] Batch Get(std::span<const int64_t> ids) const override {
     const at::NoGradGuard guard;

@@ -5,6 +5,16 @@
 namespace lockstep::data {
 namespace {
 
+// Of a whole step, whichever part of it a rank gets.
+constexpr int64_t kQuickBytes = int64_t{64} << 10;
+
+bool AreQuick(const api::TrainingSpec& spec, const Dataset& dataset) {
+  const auto& augmentation = spec.data.augmentation;
+  if (!dataset.is_in_memory() || augmentation.horizontal_flip || augmentation.crop_padding > 0) return false;
+  const int64_t numbers = c10::multiply_integers(dataset.sample_shape());
+  return numbers * static_cast<int64_t>(sizeof(float)) <= kQuickBytes / spec.global_batch_size;
+}
+
 Error DoesNotFit(const std::string& field, const std::string& problem) {
   return {ErrorCode::kInvalidArgument, "spec.training.data." + field + ": " + problem};
 }
@@ -53,7 +63,7 @@ Result<TrainingSamples> TrainingSamples::Make(const api::TrainingSpec& spec, con
                          .shuffle = spec.data.shuffle,
                          .drop_last = spec.data.drop_last,
                          .weighted = std::move(weighted)});
-  return TrainingSamples(dataset, plan, augmentation);
+  return TrainingSamples(dataset, plan, augmentation, AreQuick(spec, dataset));
 }
 
 Batch TrainingSamples::Get(const Draw& draw) const {

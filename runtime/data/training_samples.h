@@ -22,16 +22,20 @@ class TrainingSamples {
   [[nodiscard]] static Result<TrainingSamples> Make(const api::TrainingSpec& spec, const Dataset& dataset);
 
   [[nodiscard]] const SamplePlan& plan() const { return plan_; }
+  // Getting those of a step takes less time than waking a thread for it.
+  [[nodiscard]] bool are_quick() const { return are_quick_; }
   // The same bits for the same draw in every process. Throws what the data set throws.
   [[nodiscard]] Batch Get(const Draw& draw) const;
 
  private:
-  TrainingSamples(const Dataset& dataset, const SamplePlan& plan, const Augmentation& augmentation)
-      : dataset_(&dataset), plan_(plan), augmentation_(augmentation) {}
+  TrainingSamples(const Dataset& dataset, const SamplePlan& plan, const Augmentation& augmentation,
+                  bool are_quick)
+      : dataset_(&dataset), plan_(plan), augmentation_(augmentation), are_quick_(are_quick) {}
 
   const Dataset* dataset_;
   SamplePlan plan_;
   Augmentation augmentation_;
+  bool are_quick_;
 };
 
 }  // namespace lockstep::data

@@ -86,6 +86,16 @@ TEST(Loader, GivesEveryBatchInOrderThenTheEnd) {
   }
 }
 
+TEST(Loader, ReadsNothingAheadWithoutWorkers) {
+  const Numbers numbers;
+  Loader loader(From(numbers), 0, 3);
+  loader.Start(Pairs(0, 1000));
+  for (int n = 0; n < 4; ++n) {
+    EXPECT_EQ(numbers.gets(), n);
+    EXPECT_EQ(FirstOf(loader.Next({})), 2 * n);
+  }
+}
+
 TEST(Loader, KeepsTheOrderWhereAWorkerIsSlow) {
   Numbers numbers;
   numbers.Hold(0);
@@ -163,13 +173,15 @@ TEST(Loader, EndsInTheMiddleOfAPlan) {
 
 TEST(Loader, PassesOnWhatTheDataSetThrewInItsPlace) {
   const Numbers numbers;
-  Loader loader(From(numbers), 1, 2);
-  loader.Start([](int64_t n) -> std::optional<Draw> { return Draw{.begin = 1 - n, .end = 2 - n}; });
-  EXPECT_TRUE(loader.Next({}).ok());
-  EXPECT_TRUE(loader.Next({}).ok());
-  EXPECT_THROW((void)loader.Next({}), std::bad_alloc);
-  loader.Start(Pairs(0, 1));
-  EXPECT_TRUE(loader.Next({}).ok()) << "it goes on with another source";
+  for (const int workers : {0, 1}) {
+    Loader loader(From(numbers), workers, 2);
+    loader.Start([](int64_t n) -> std::optional<Draw> { return Draw{.begin = 1 - n, .end = 2 - n}; });
+    EXPECT_TRUE(loader.Next({}).ok());
+    EXPECT_TRUE(loader.Next({}).ok());
+    EXPECT_THROW((void)loader.Next({}), std::bad_alloc);
+    loader.Start(Pairs(0, 1));
+    EXPECT_TRUE(loader.Next({}).ok()) << "it goes on with another source";
+  }
 }
 
 }  // namespace

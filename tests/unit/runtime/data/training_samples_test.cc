@@ -46,6 +46,21 @@ TEST(TrainingSamples, AreTheSamplesOfThePlan) {
   EXPECT_TRUE(at::equal(batch.targets, images->Get(ids).targets));
 }
 
+TEST(TrainingSamples, AreQuickWhereFewNumbersOnlyHaveToBeCopied) {
+  const auto images = Images();
+  const auto are_quick = [](const api::TrainingSpec& spec, const Dataset& dataset) {
+    return TrainingSamples::Make(spec, dataset).value().are_quick();
+  };
+  EXPECT_TRUE(are_quick(Spec(), *images));
+  EXPECT_FALSE(are_quick(Spec(), Sequences())) << "not known to lie in memory";
+  api::TrainingSpec large = Spec();
+  large.global_batch_size = 1000;  // 144 kB
+  EXPECT_FALSE(are_quick(large, *images));
+  api::TrainingSpec augmented = Spec();
+  augmented.data.augmentation.horizontal_flip = true;
+  EXPECT_FALSE(are_quick(augmented, *images));
+}
+
 TEST(TrainingSamples, ChangeFromEpochToEpochWhereAsked) {
   const auto images = Images();
   api::TrainingSpec spec = Spec();
