@@ -204,7 +204,7 @@ Result<void> Communicator::WaitFor(c10d::Work& work, const at::Tensor& moved, st
 struct Communicator::PendingSum::State {
   Communicator& communicator;  // outlives the sum
   at::Tensor tensor;
-  c10::intrusive_ptr<c10d::Work> work{};
+  c10::intrusive_ptr<c10d::Work> work{};  // absent: alone, so it is the sum already
 };
 
 Communicator::PendingSum::PendingSum(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -212,6 +212,7 @@ Communicator::PendingSum::~PendingSum() = default;
 Communicator::PendingSum::PendingSum(PendingSum&&) noexcept = default;
 
 Result<void> Communicator::PendingSum::Wait() {
+  if (state_->work == nullptr) return {};
   const PeerWait wait(state_->communicator);
   return state_->communicator.WaitFor(*state_->work, state_->tensor, kSum);
 }
@@ -220,6 +221,7 @@ Result<Communicator::PendingSum> Communicator::StartSum(at::Tensor tensor) {
   auto state = std::make_unique<PendingSum::State>(
       PendingSum::State{.communicator = *this, .tensor = std::move(tensor)});
   LOCKSTEP_TRY(Run(kSum, [&]() -> Result<void> {
+    if (world() == 1) return {};
     std::vector<at::Tensor> tensors = {state->tensor};
     state->work = group_->process_group->allreduce(tensors);
     return {};

@@ -14,31 +14,37 @@ using comm::CatchTorch;
 class LocalGradients final : public Strategy {
  public:
   explicit LocalGradients(std::vector<at::Tensor> parameters) : parameters_(std::move(parameters)) {
-    const at::NoGradGuard no_grad;
-    // Also of those that a pass does not reach: the optimizer wants all of them.
-    for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::zeros_like(parameter);
+    Forget();
   }
 
-  ~LocalGradients() override {
-    for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
-  }
+  ~LocalGradients() override { Forget(); }
 
   Result<void> BeginStep(std::span<const int64_t>) override {
-    return CatchTorch(ErrorCode::kInternal, "preparing the step", [this] {
-      const at::NoGradGuard no_grad;
-      for (at::Tensor& parameter : parameters_) parameter.mutable_grad().zero_();
-    });
+    Forget();
+    return {};
   }
 
-  Result<void> Backward(const at::Tensor& loss_sum, bool) override {
-    return CatchTorch(ErrorCode::kInternal, "backward pass", [&] { loss_sum.backward(); });
+  Result<void> Backward(const at::Tensor& loss_sum, bool last) override {
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "backward pass", [&] { loss_sum.backward(); }));
+    return last ? BackwardOfNothing() : Result<void>();
   }
 
   double exposed_seconds() const override { return 0; }
 
-  Result<void> BackwardOfNothing() override { return {}; }
+  // The optimizer wants all gradients, also those that no pass has reached.
+  Result<void> BackwardOfNothing() override {
+    return CatchTorch(ErrorCode::kInternal, "gradients of zero", [this] {
+      for (at::Tensor& parameter : parameters_) {
+        if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
+      }
+    });
+  }
 
  private:
+  void Forget() {
+    for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  }
+
   std::vector<at::Tensor> parameters_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 // No sharing at all: every rank keeps the gradients of its own samples, as between two averages of localsgd
-// or async.
+// or async, or where it is alone.
 
 #include <ATen/core/Tensor.h>
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -206,9 +207,10 @@ Result<at::Tensor> StepRunner::Forward(const Slice& piece, const std::stop_token
 Result<void> StepRunner::Backward(parallel::Strategy& strategy, const at::Tensor& loss, bool last) {
   const at::AutoGradMode with_gradients(true);
   Result<void> done = context_.phases.Time("backward", [&]() -> Result<void> {
+    const double factor = context_.state.loss_scale.factor();
+    if (factor == 1) return strategy.Backward(loss, last);
     at::Tensor scaled;
-    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "backward pass",
-                            [&] { scaled = loss * context_.state.loss_scale.factor(); }));
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "backward pass", [&] { scaled = loss * factor; }));
     return strategy.Backward(scaled, last);
   });
   if (last) {

@@ -24,8 +24,13 @@ Result<std::unique_ptr<parallel::Strategy>> MakeStrategy(const api::TrainingSpec
                                                          std::shared_ptr<comm::Communicator> communicator,
                                                          const TrainingState& state) {
   if (TakesWindows(spec)) return parallel::MakeLocalGradients(state.trained);
-  if (spec.determinism == api::Determinism::kNone)
-    return parallel::MakeDataParallel(std::move(communicator), state.trained, FormatOf(spec));
+  if (spec.determinism == api::Determinism::kNone) {
+    const parallel::GradientFormat format = FormatOf(spec);
+    // Alone, what the pass makes is the sum already, but where its rounding is asked for.
+    if (communicator->world() == 1 && format.type == at::kFloat)
+      return parallel::MakeLocalGradients(state.trained);
+    return parallel::MakeDataParallel(std::move(communicator), state.trained, format);
+  }
   // Running statistics come from the samples that a rank happens to see, in their order.
   if (!state.buffers.empty()) {
     return Error{ErrorCode::kInvalidArgument,

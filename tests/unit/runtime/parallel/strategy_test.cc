@@ -8,6 +8,7 @@
 
 #include "runtime/parallel/data_parallel.h"
 #include "runtime/parallel/deterministic_data_parallel.h"
+#include "runtime/parallel/local_gradients.h"
 #include "tests/support/forked_ranks.h"
 
 namespace lockstep::parallel {
@@ -304,6 +305,23 @@ TEST_P(StrategyTest, WaitsForAHungPeerUntilTheRoundIsAborted) {
   ranks[0].channel().Send("abort");
   EXPECT_EQ(ranks[0].Wait(kPatience), 0);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));  // the time-out takes 60 s
+}
+
+// The optimizer reads all of them.
+TEST(LocalGradients, AreOfThisStepAloneAndZeroWhereNoPassCame) {
+  const at::Tensor used = torch::ones({2}).requires_grad_(true);
+  const at::Tensor unused = torch::ones({3}).requires_grad_(true);
+  const auto strategy = std::move(MakeLocalGradients({used, unused})).value();
+  for (int step = 0; step < 2; ++step) {
+    ASSERT_TRUE(strategy->BeginStep({}).ok());
+    ASSERT_TRUE(strategy->Backward((used * 2).sum(), /*last=*/false).ok());
+    ASSERT_TRUE(strategy->Backward((used * 3).sum(), /*last=*/true).ok());
+    EXPECT_TRUE(used.grad().equal(torch::full({2}, 5.0F)));
+    EXPECT_TRUE(unused.grad().equal(torch::zeros({3})));
+  }
+  ASSERT_TRUE(strategy->BeginStep({}).ok());
+  ASSERT_TRUE(strategy->BackwardOfNothing().ok());
+  EXPECT_TRUE(used.grad().equal(torch::zeros({2})));
 }
 
 TEST_P(StrategyTest, RefusesAModelWithoutParameters) {
