@@ -1,7 +1,7 @@
 #include "runtime/checkpoint/object_store.h"
 
 #include "runtime/checkpoint/file_store.h"
-#include "runtime/checkpoint/s3_store.h"
+#include "runtime/checkpoint/remote_store.h"
 #include "runtime/common/base/strings.h"
 
 namespace lockstep::checkpoint {
@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::string_view kFile = "file://";
 constexpr std::string_view kS3 = "s3://";
+constexpr std::string_view kGoogle = "gs://";
 
 Result<std::unique_ptr<ObjectStore>> Open(const std::string& uri, StoreUser user) {
   std::string path = uri;
@@ -17,8 +18,11 @@ Result<std::unique_ptr<ObjectStore>> Open(const std::string& uri, StoreUser user
     return OpenFileStore(path.substr(kFile.size()), user);
   }
   if (path.starts_with(kS3) && path.size() > kS3.size()) return OpenS3Store(path.substr(kS3.size()), user);
+  if (path.starts_with(kGoogle) && path.size() > kGoogle.size())
+    return OpenGcsStore(path.substr(kGoogle.size()), user);
   return Error{ErrorCode::kInvalidArgument,
-               FieldOf(user) + ": \"" + uri + "\" is neither s3://bucket/prefix nor file:///folder"};
+               FieldOf(user) + ": \"" + uri +
+                   "\" is neither s3://bucket/prefix nor gs://bucket/prefix nor file:///folder"};
 }
 
 }  // namespace

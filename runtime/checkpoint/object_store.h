@@ -37,9 +37,9 @@ class ObjectStore {
 
 // Reaches the store and writes (and deletes) an object of its own once, so that a wrong bucket, credential or
 // endpoint is found before training begins, within about 15 s: kInvalidArgument (no such scheme, no
-// credentials), kNotFound, kForbidden, kUnavailable. file:///folder (made if absent) or s3://bucket/prefix
-// with credentials and endpoint from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
-// AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL).
+// credentials), kNotFound, kForbidden, kUnavailable. file:///folder (made if absent), or s3://bucket/prefix
+// or gs://bucket/prefix with credentials and endpoint from the environment (runtime/storage/s3_settings.h,
+// gcs_settings.h).
 [[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenObjectStore(const std::string& uri);
 
 // Of a command, for what is stored already: opening makes and writes nothing, and a folder has to exist.

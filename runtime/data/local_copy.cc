@@ -142,7 +142,10 @@ class Copier {
 
   Result<LocalCopy> Run() {
     LOCKSTEP_TRY(objects_, inventory_.Take());
-    base_ = (spec_.cache.empty() ? api::kDataCacheFolder : spec_.cache) + "/" + api::RemotePath(spec_);
+    // Buckets of other stores may have the same name; those of S3 have at least three letters.
+    const std::string scheme = SchemeOf(spec_);
+    base_ = (spec_.cache.empty() ? api::kDataCacheFolder : spec_.cache) + "/" +
+            (scheme == "s3" ? "" : scheme + "/") + api::RemotePath(spec_);
     folder_ = base_ + "@" + VersionOf(objects_);
     LOCKSTEP_TRY(OpenLock());
     LOCKSTEP_TRY(const bool is_mine, WaitForTurn());
@@ -254,7 +257,8 @@ class Copier {
     std::error_code error;
     fs::remove_all(folder_, error);
     return {ErrorCode::kConflict,
-            "spec.training.data.path: s3://" + api::RemotePath(spec_) + "/" + changed.name +
+            "spec.training.data.path: " + SchemeOf(spec_) + "://" + api::RemotePath(spec_) + "/" +
+                changed.name +
                 " has changed while it was fetched; write a data set to a folder of its own before a "
                 "job names it, and start this job again"};
   }

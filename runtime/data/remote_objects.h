@@ -32,6 +32,9 @@ class RemoteObjects {
                                           std::span<char> target) = 0;
 };
 
+// "s3" or "gs".
+[[nodiscard]] std::string SchemeOf(const api::DataSpec& spec);
+
 // Asks the store nothing yet.
 [[nodiscard]] Result<std::unique_ptr<RemoteObjects>> OpenRemoteObjects(const api::DataSpec& spec);
 

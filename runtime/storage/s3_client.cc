@@ -1,12 +1,8 @@
 #include "runtime/storage/s3_client.h"
 
-#include <arrow/buffer.h>
 #include <arrow/filesystem/s3fs.h>
-#include <arrow/io/interfaces.h>
-#include <arrow/util/key_value_metadata.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace lockstep::storage {
 namespace {
@@ -24,7 +20,7 @@ bool Mentions(const std::string& text, std::initializer_list<const char*> words)
 // function reads it. `path` is "bucket/object".
 Error FromArrow(const arrow::Status& status, const S3Settings& settings, const std::string& path) {
   const std::string& text = status.message();
-  const std::string variables = PlaceOfVariables(settings.use);
+  const std::string variables = settings.use.place_of_variables();
   const std::string what = settings.use.field + ": s3://" + path + ": ";
   if (Mentions(text, {"NO_SUCH_BUCKET", "NoSuchBucket"})) {
     return {ErrorCode::kNotFound, settings.use.field + ": bucket \"" + path.substr(0, path.find('/')) +
@@ -120,101 +116,16 @@ fs::S3Options OptionsOf(const S3Settings& settings, const S3Patience& patience) 
   return options;
 }
 
-std::string TimeText(fs::TimePoint time) { return std::to_string(time.time_since_epoch().count()); }
-
 }  // namespace
 
-struct S3Client::State {
-  const S3Settings settings;
-  const std::shared_ptr<fs::S3FileSystem> filesystem;  // shared: Arrow makes it so
-
-  [[nodiscard]] Error ErrorOf(const arrow::Status& status, const std::string& path) const {
-    return FromArrow(status, settings, path);
-  }
-};
-
-S3Client::S3Client(std::unique_ptr<State> state) : state_(std::move(state)) {}
-S3Client::S3Client(S3Client&&) noexcept = default;
-S3Client::~S3Client() = default;
-
-Result<S3Client> S3Client::Make(const S3Settings& settings, const S3Patience& patience) {
+Result<StoreClient> MakeS3Client(const S3Settings& settings, const S3Patience& patience) {
   LOCKSTEP_TRY(S3Library::Start());
+  const auto to_error = [settings](const arrow::Status& status, const std::string& path) {
+    return FromArrow(status, settings, path);
+  };
   const auto filesystem = fs::S3FileSystem::Make(OptionsOf(settings, patience));
-  if (!filesystem.ok()) return FromArrow(filesystem.status(), settings, "");
-  return S3Client(std::unique_ptr<State>(new State{settings, *filesystem}));
-}
-
-Result<void> S3Client::Put(const std::string& path, std::string_view content) {
-  auto stream = state_->filesystem->OpenOutputStream(path);
-  if (!stream.ok()) return state_->ErrorOf(stream.status(), path);
-  arrow::Status status = (*stream)->Write(content.data(), static_cast<int64_t>(content.size()));
-  if (status.ok()) status = (*stream)->Close();
-  if (status.ok()) return {};
-  (void)(*stream)->Abort();  // or its destructor tries everything once more
-  return state_->ErrorOf(status, path);
-}
-
-Result<std::string> S3Client::Get(const std::string& path) {
-  std::string content;
-  const auto status = [&]() -> arrow::Status {
-    ARROW_ASSIGN_OR_RAISE(const auto file, state_->filesystem->OpenInputFile(path));
-    ARROW_ASSIGN_OR_RAISE(const int64_t size, file->GetSize());
-    content.resize(static_cast<std::size_t>(size));
-    ARROW_ASSIGN_OR_RAISE(const int64_t got, file->ReadAt(0, size, content.data()));
-    return got == size ? arrow::Status::OK() : arrow::Status::IOError("short read of ", path);
-  }();
-  if (!status.ok()) return state_->ErrorOf(status, path);
-  return content;
-}
-
-Result<S3Object> S3Client::Find(const std::string& path) {
-  S3Object object{.path = path};
-  const auto status = [&]() -> arrow::Status {
-    ARROW_ASSIGN_OR_RAISE(const auto file, state_->filesystem->OpenInputFile(path));
-    ARROW_ASSIGN_OR_RAISE(object.bytes, file->GetSize());
-    ARROW_ASSIGN_OR_RAISE(const auto metadata, file->ReadMetadata());
-    if (metadata == nullptr) return arrow::Status::OK();
-    object.version = metadata->Get("ETag").ValueOr("");
-    // Files that somebody put below a server without its knowledge have none.
-    if (object.version.empty()) object.version = metadata->Get("Last-Modified").ValueOr("");
-    return arrow::Status::OK();
-  }();
-  if (!status.ok()) return state_->ErrorOf(status, path);
-  return object;
-}
-
-Result<void> S3Client::Read(const std::string& path, int64_t offset, std::span<char> target) {
-  const auto bytes = static_cast<int64_t>(target.size());
-  // Its size is given, so that Arrow does not ask for it before every range.
-  fs::FileInfo info(path, fs::FileType::File);
-  info.set_size(offset + bytes);
-  const auto status = [&]() -> arrow::Status {
-    ARROW_ASSIGN_OR_RAISE(const auto file, state_->filesystem->OpenInputFile(info));
-    return file->ReadAt(offset, bytes, target.data()).status();
-  }();
-  return status.ok() ? Result<void>() : Result<void>(state_->ErrorOf(status, path));
-}
-
-Result<std::vector<S3Object>> S3Client::List(const std::string& folder) {
-  fs::FileSelector selector;
-  selector.base_dir = folder;
-  selector.recursive = true;
-  selector.allow_not_found = true;
-  const auto infos = state_->filesystem->GetFileInfo(selector);
-  if (!infos.ok()) return state_->ErrorOf(infos.status(), folder);
-  std::vector<S3Object> objects;
-  for (const fs::FileInfo& info : *infos) {
-    if (info.IsFile()) objects.push_back({info.path(), info.size(), TimeText(info.mtime())});
-  }
-  std::sort(objects.begin(), objects.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
-  return objects;
-}
-
-Result<void> S3Client::Delete(const std::string& path) {
-  const arrow::Status status = state_->filesystem->DeleteFile(path);
-  if (status.ok()) return {};
-  const Error error = state_->ErrorOf(status, path);
-  return error.code == ErrorCode::kNotFound ? Result<void>() : Result<void>(error);
+  if (!filesystem.ok()) return to_error(filesystem.status(), "");
+  return StoreClient(*filesystem, to_error);
 }
 
 }  // namespace lockstep::storage

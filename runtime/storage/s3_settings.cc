@@ -7,26 +7,14 @@
 namespace lockstep::storage {
 namespace {
 
-class Environment {
- public:
-  explicit Environment(const S3Use& use) : use_(use) {}
-
-  [[nodiscard]] std::string Or(const char* name, std::string_view fallback) const {
-    return EnvOr((use_.variable_prefix + name).c_str(), fallback);
-  }
-
- private:
-  const S3Use& use_;
-};
-
-Error BadEndpoint(const S3Use& use, const std::string& endpoint) {
-  return {ErrorCode::kInvalidArgument, "AWS_ENDPOINT_URL in " + PlaceOfVariables(use) + ": \"" + endpoint +
+Error BadEndpoint(const StoreUse& use, const std::string& endpoint) {
+  return {ErrorCode::kInvalidArgument, "AWS_ENDPOINT_URL in " + use.place_of_variables() + ": \"" + endpoint +
                                            "\" is no URL; write it as http://host:port or https://host:port"};
 }
 
 // Path-style addresses follow from an endpoint of one's own; without one it is AWS.
-Result<void> SetEndpoint(const Environment& environment, S3Settings& settings) {
-  const std::string endpoint = environment.Or("AWS_ENDPOINT_URL_S3", environment.Or("AWS_ENDPOINT_URL", ""));
+Result<void> SetEndpoint(const StoreUse& use, S3Settings& settings) {
+  const std::string endpoint = use.VariableOr("AWS_ENDPOINT_URL_S3", use.VariableOr("AWS_ENDPOINT_URL", ""));
   if (endpoint.empty()) return {};
   const std::size_t scheme_end = endpoint.find("://");
   if (scheme_end == std::string::npos) return BadEndpoint(settings.use, endpoint);
@@ -40,10 +28,10 @@ Result<void> SetEndpoint(const Environment& environment, S3Settings& settings) {
 
 // The pair of keys, or the token of a workload identity, which the SDK reads by itself. Never the machine's
 // metadata service: asking it takes seconds where there is none.
-Result<void> SetCredentials(const Environment& environment, const std::string& path, S3Settings& settings) {
-  settings.access_key = environment.Or("AWS_ACCESS_KEY_ID", "");
-  settings.secret_key = environment.Or("AWS_SECRET_ACCESS_KEY", "");
-  settings.session_token = environment.Or("AWS_SESSION_TOKEN", "");
+Result<void> SetCredentials(const StoreUse& use, const std::string& path, S3Settings& settings) {
+  settings.access_key = use.VariableOr("AWS_ACCESS_KEY_ID", "");
+  settings.secret_key = use.VariableOr("AWS_SECRET_ACCESS_KEY", "");
+  settings.session_token = use.VariableOr("AWS_SESSION_TOKEN", "");
   if (!settings.access_key.empty() && !settings.secret_key.empty()) return {};
   if (settings.access_key.empty() && !EnvOr("AWS_WEB_IDENTITY_TOKEN_FILE", "").empty()) return {};
   const std::string lacks =
@@ -57,16 +45,11 @@ Result<void> SetCredentials(const Environment& environment, const std::string& p
 
 }  // namespace
 
-std::string PlaceOfVariables(const S3Use& use) {
-  return use.secret_field.empty() ? "the environment" : "the Secret named by " + use.secret_field;
-}
-
-Result<S3Settings> S3SettingsFromEnvironment(const S3Use& use, const std::string& path) {
+Result<S3Settings> S3SettingsFromEnvironment(const StoreUse& use, const std::string& path) {
   S3Settings settings{.use = use};
-  const Environment environment(settings.use);
-  LOCKSTEP_TRY(SetCredentials(environment, path, settings));
-  LOCKSTEP_TRY(SetEndpoint(environment, settings));
-  settings.region = environment.Or("AWS_REGION", environment.Or("AWS_DEFAULT_REGION", kDefaultRegion));
+  LOCKSTEP_TRY(SetCredentials(use, path, settings));
+  LOCKSTEP_TRY(SetEndpoint(use, settings));
+  settings.region = use.VariableOr("AWS_REGION", use.VariableOr("AWS_DEFAULT_REGION", kDefaultRegion));
   return settings;
 }
 

@@ -66,13 +66,13 @@ def children(pid):
 class Run:
     """One `lockstep run`, ended with everything it started when the case ends."""
 
-    def __init__(self, folder, path, environment=None, terminal=None):
-        """`terminal`: a descriptor to write to instead of the file that output() reads."""
+    def __init__(self, folder, path, environment=None, terminal=None, arguments=()):
+        """`terminal`: a descriptor to write to instead of the file that output() reads; `arguments`: of the command, beside its own."""
         self.ledger = f"{folder}/ledger"
         os.makedirs(self.ledger, exist_ok=True)
         self.log = open(f"{folder}/output.txt", "a+")
         self.process = subprocess.Popen(
-            [*ENDS_WITH_US, f"{sys.argv[1]}/lockstep", "run", str(path), "--folder", f"{folder}/run"], stdout=terminal or self.log,
+            [*ENDS_WITH_US, f"{sys.argv[1]}/lockstep", "run", str(path), "--folder", f"{folder}/run", *arguments], stdout=terminal or self.log,
             stderr=subprocess.STDOUT, env={**os.environ, "LOCKSTEP_SAMPLE_LEDGER": self.ledger, **(environment or {})})
 
     def __enter__(self):

@@ -5,14 +5,16 @@
 namespace lockstep::api {
 namespace {
 
-constexpr std::string_view kS3 = "s3://";
+constexpr std::string_view kAfterScheme = "://";
 
 }  // namespace
 
-bool IsRemote(const DataSpec& spec) { return spec.path.starts_with(kS3); }
+bool IsRemote(const DataSpec& spec) {
+  return spec.path.starts_with("s3://") || spec.path.starts_with("gs://");
+}
 
 std::string RemotePath(const DataSpec& spec) {
-  std::string path = spec.path.substr(kS3.size());
+  std::string path = spec.path.substr(spec.path.find(kAfterScheme) + kAfterScheme.size());
   while (path.ends_with('/')) path.pop_back();
   return path;
 }

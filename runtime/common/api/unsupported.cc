@@ -36,11 +36,11 @@ void CheckModel(const TrainingSpec& training, Fields& fields) {
          "use a path in the container, or file:///");
 }
 
-bool IsInOtherStore(const std::string& uri) { return uri.starts_with("gs://") || uri.starts_with("abfs://"); }
+bool IsInAzure(const std::string& uri) { return uri.starts_with("abfs://"); }
 
 void CheckData(const DataSpec& data, Fields& fields) {
-  Refuse(fields, IsInOtherStore(data.path), "spec.training.data.path",
-         data.path.substr(0, data.path.find(':') + 3), "use s3:// or a folder");
+  Refuse(fields, IsInAzure(data.path), "spec.training.data.path",
+         data.path.substr(0, data.path.find(':') + 3), "use s3://, gs:// or a folder");
 }
 
 void CheckMethod(const TrainingSpec& training, Fields& fields) {
@@ -57,8 +57,8 @@ void CheckMethod(const TrainingSpec& training, Fields& fields) {
 
 void CheckCheckpoint(const CheckpointSpec& checkpoint, Fields& fields) {
   const std::string& uri = checkpoint.uri;
-  Refuse(fields, IsInOtherStore(uri), "spec.checkpoint.uri", uri.substr(0, uri.find(':') + 3),
-         "use s3:// or file:///");
+  Refuse(fields, IsInAzure(uri), "spec.checkpoint.uri", uri.substr(0, uri.find(':') + 3),
+         "use s3://, gs:// or file:///");
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ class S3DataTest : public ::testing::Test {
 
   void SetUp() override {
     if (server_ == nullptr) GTEST_SKIP() << "no versitygw here: tests/cluster/install.sh builds it";
-    // See LeaveOutTrailingChecksums in s3_store.cc.
+    // See LeaveOutTrailingChecksums in remote_store.cc.
     ::setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required", 1);
     SetCredentials("", S3Server::kKey, S3Server::kSecret, server_->url());
     ASSERT_NE(::mkdtemp(cache_.data()), nullptr);
@@ -67,7 +67,7 @@ class S3DataTest : public ::testing::Test {
                                          .region = storage::kDefaultRegion,
                                          .scheme = "http",
                                          .endpoint = server_->url().substr(7)};
-      writer_.emplace(std::move(storage::S3Client::Make(settings, {.silence_seconds = 10})).value());
+      writer_.emplace(std::move(storage::MakeS3Client(settings, {.silence_seconds = 10})).value());
     }
     const auto put = writer_->Put(spec_.path.substr(5) + "/" + name, content);
     LOCKSTEP_CHECK(put.ok(), put.ok() ? "" : put.error().ToString());
@@ -86,7 +86,7 @@ class S3DataTest : public ::testing::Test {
   std::string cache_ = ::testing::TempDir() + "s3-data-XXXXXX";
   api::DataSpec spec_;
   CopyOptions options_;
-  std::optional<storage::S3Client> writer_;
+  std::optional<storage::StoreClient> writer_;
 };
 
 TEST_F(S3DataTest, CopiesLargeObjectsInParts) {

@@ -1,25 +1,29 @@
-#include "runtime/checkpoint/s3_store.h"
+#include "runtime/checkpoint/remote_store.h"
 
 #include <cstdlib>
 #include <utility>
 
+#include "runtime/storage/gcs_client.h"
 #include "runtime/storage/s3_client.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
-using storage::S3Client;
-using storage::S3Object;
 using storage::S3Patience;
 using storage::S3Settings;
+using storage::StoreClient;
+using storage::StoredObject;
 
 // 15 s at most, and yet a store that is just being restarted is waited for.
 constexpr S3Patience kWhenOpening{.silence_seconds = 4, .retries = 5, .retry_window = Seconds(7)};
 constexpr S3Patience kWhenTraining{.silence_seconds = 10, .retries = 3};
+constexpr Seconds kGcsWhenOpening(5);
+constexpr Seconds kGcsWhenTraining(30);
 
-class S3Store final : public ObjectStore {
+class RemoteStore final : public ObjectStore {
  public:
-  S3Store(S3Client client, std::string path) : client_(std::move(client)), path_(std::move(path)) {}
+  RemoteStore(StoreClient client, std::string scheme, std::string path)
+      : client_(std::move(client)), scheme_(std::move(scheme)), path_(std::move(path)) {}
 
   Result<void> Put(const std::string& name, std::string_view content) override {
     return client_.Put(Path(name), content);
@@ -29,21 +33,24 @@ class S3Store final : public ObjectStore {
     return client_.Read(Path(name), offset, target);
   }
   Result<std::vector<ObjectInfo>> List() override {
-    LOCKSTEP_TRY(const std::vector<S3Object> found, client_.List(path_));
+    LOCKSTEP_TRY(const std::vector<StoredObject> found, client_.List(path_));
     std::vector<ObjectInfo> objects;
     objects.reserve(found.size());
-    for (const S3Object& object : found)
+    for (const StoredObject& object : found)
       objects.push_back({object.path.substr(path_.size() + 1), object.bytes});
     return objects;
   }
   Result<void> Delete(const std::string& name) override { return client_.Delete(Path(name)); }
 
-  [[nodiscard]] std::string UriOf(const std::string& name) const override { return "s3://" + Path(name); }
+  [[nodiscard]] std::string UriOf(const std::string& name) const override {
+    return scheme_ + "://" + Path(name);
+  }
 
  private:
   [[nodiscard]] std::string Path(const std::string& name) const { return path_ + "/" + name; }
 
-  S3Client client_;
+  StoreClient client_;
+  const std::string scheme_;
   const std::string path_;
 };
 
@@ -59,20 +66,40 @@ void LeaveOutTrailingChecksums() {
                /*overwrite=*/0);
 }
 
+storage::StoreUse UseOf(StoreUser user) {
+  const bool is_job = user == StoreUser::kJob;
+  return {.field = FieldOf(user), .secret_field = is_job ? "spec.checkpoint.secretRef" : ""};
+}
+
+// For a job by an impatient client first, so that what is wrong is found at once.
+template <typename MakeImpatient, typename Make>
+Result<std::unique_ptr<ObjectStore>> OpenFor(StoreUser user, const std::string& scheme,
+                                             const std::string& path, MakeImpatient make_impatient,
+                                             Make make) {
+  if (user == StoreUser::kJob) {
+    LOCKSTEP_TRY(StoreClient impatient, make_impatient());
+    RemoteStore first(std::move(impatient), scheme, path);
+    LOCKSTEP_TRY(CheckWritable(first));
+  }
+  LOCKSTEP_TRY(StoreClient client, make());
+  return std::unique_ptr<ObjectStore>(std::make_unique<RemoteStore>(std::move(client), scheme, path));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ObjectStore>> OpenS3Store(const std::string& path, StoreUser user) {
-  const bool is_job = user == StoreUser::kJob;
-  const storage::S3Use use{.field = FieldOf(user), .secret_field = is_job ? "spec.checkpoint.secretRef" : ""};
-  LOCKSTEP_TRY(const S3Settings settings, storage::S3SettingsFromEnvironment(use, path));
+  LOCKSTEP_TRY(const S3Settings settings, storage::S3SettingsFromEnvironment(UseOf(user), path));
   if (!settings.endpoint.empty()) LeaveOutTrailingChecksums();
-  if (is_job) {
-    LOCKSTEP_TRY(S3Client impatient, S3Client::Make(settings, kWhenOpening));
-    S3Store first(std::move(impatient), path);
-    LOCKSTEP_TRY(CheckWritable(first));
-  }
-  LOCKSTEP_TRY(S3Client client, S3Client::Make(settings, kWhenTraining));
-  return std::unique_ptr<ObjectStore>(std::make_unique<S3Store>(std::move(client), path));
+  return OpenFor(
+      user, "s3", path, [&] { return storage::MakeS3Client(settings, kWhenOpening); },
+      [&] { return storage::MakeS3Client(settings, kWhenTraining); });
+}
+
+Result<std::unique_ptr<ObjectStore>> OpenGcsStore(const std::string& path, StoreUser user) {
+  LOCKSTEP_TRY(const storage::GcsSettings settings, storage::GcsSettingsFromEnvironment(UseOf(user)));
+  return OpenFor(
+      user, "gs", path, [&] { return storage::MakeGcsClient(settings, kGcsWhenOpening); },
+      [&] { return storage::MakeGcsClient(settings, kGcsWhenTraining); });
 }
 
 }  // namespace lockstep::checkpoint

@@ -1,0 +1,63 @@
+#include "runtime/storage/gcs_client.h"
+
+#include <arrow/filesystem/gcsfs.h>
+
+#include <algorithm>
+
+namespace lockstep::storage {
+namespace {
+
+namespace fs = arrow::fs;
+
+bool Mentions(const std::string& text, std::initializer_list<const char*> words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](const char* word) { return text.find(word) != std::string::npos; });
+}
+
+// The text holds the code of Google's client, which is the only place that tells failures apart. `path` is
+// "bucket/object".
+Error FromArrow(const arrow::Status& status, const GcsSettings& settings, const std::string& path) {
+  const std::string text = status.ToString();
+  const std::string variables = settings.use.place_of_variables();
+  const std::string what = settings.use.field + ": gs://" + path + ": ";
+  if (Mentions(text, {"(NOT_FOUND", "Path does not exist"})) {
+    // An object that is written needs nothing but its bucket.
+    if (Mentions(text, {"function=CreateResumableUpload", "function=InsertObject"})) {
+      return {ErrorCode::kNotFound, settings.use.field + ": bucket \"" + path.substr(0, path.find('/')) +
+                                        "\" does not exist; create it, or correct the name"};
+    }
+    return {ErrorCode::kNotFound, what + "not found (" + text + ")"};
+  }
+  if (Mentions(text, {"(PERMISSION_DENIED", "(UNAUTHENTICATED"})) {
+    return {ErrorCode::kForbidden, what + "access denied; check GOOGLE_CREDENTIALS in " + variables +
+                                       ", or the pod's workload identity, and its rights (" + text + ")"};
+  }
+  if (Mentions(text, {"(INVALID_ARGUMENT"}))
+    return {ErrorCode::kInvalidArgument, what + "refused (" + text + ")"};
+  return {ErrorCode::kUnavailable, what + "no answer from the object store; check the credentials in " +
+                                       variables + ", and the network (" + text + ")"};
+}
+
+fs::GcsOptions OptionsOf(const GcsSettings& settings, Seconds retry_window) {
+  fs::GcsOptions options = settings.is_anonymous ? fs::GcsOptions::Anonymous()
+                           : settings.key.empty()
+                               ? fs::GcsOptions::Defaults()
+                               : fs::GcsOptions::FromServiceAccountCredentials(settings.key);
+  options.scheme = settings.scheme;
+  options.endpoint_override = settings.endpoint;
+  options.retry_limit_seconds = retry_window.count();
+  return options;
+}
+
+}  // namespace
+
+Result<StoreClient> MakeGcsClient(const GcsSettings& settings, Seconds retry_window) {
+  const auto to_error = [settings](const arrow::Status& status, const std::string& path) {
+    return FromArrow(status, settings, path);
+  };
+  const auto filesystem = fs::GcsFileSystem::Make(OptionsOf(settings, retry_window));
+  if (!filesystem.ok()) return to_error(filesystem.status(), "");
+  return StoreClient(*filesystem, to_error);
+}
+
+}  // namespace lockstep::storage

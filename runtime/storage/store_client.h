@@ -1,0 +1,57 @@
+#pragma once
+// The requests to an object store that Lockstep makes: of checkpoints, which are written and read whole, and
+// of training data, which is read in ranges. Paths are "bucket/object". Any thread. Errors name the field and
+// the variables of their user and say what would be right: kNotFound, kForbidden, kInvalidArgument, kDataLoss
+// where the store's own checksum differs, kUnavailable where another try may help.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/common/base/result.h"
+
+namespace arrow {
+class Status;
+namespace fs {
+class FileSystem;
+}
+}  // namespace arrow
+
+namespace lockstep::storage {
+
+struct StoredObject {
+  std::string path;
+  int64_t bytes = 0;
+  // Another one means other content: the generation or ETag where the object was asked for by name and has
+  // one, else the time of its last change.
+  std::string version;
+};
+
+class StoreClient {
+ public:
+  using ToError = std::function<Error(const arrow::Status&, const std::string& path)>;
+
+  // By s3_client.h and gcs_client.h. Shared, as Arrow makes it so.
+  StoreClient(std::shared_ptr<arrow::fs::FileSystem> filesystem, ToError to_error);
+
+  // A reader sees the whole object or none.
+  [[nodiscard]] Result<void> Put(const std::string& path, std::string_view content);
+  [[nodiscard]] Result<std::string> Get(const std::string& path);
+  [[nodiscard]] Result<StoredObject> Find(const std::string& path);
+  // Fills `target` with what begins at `offset`. The object has to be so long: Arrow says nothing of an
+  // answer that is shorter. A connection that is cut is an error.
+  [[nodiscard]] Result<void> Read(const std::string& path, int64_t offset, std::span<char> target);
+  // Every object below, in order of path; empty where there are none.
+  [[nodiscard]] Result<std::vector<StoredObject>> List(const std::string& folder);
+  [[nodiscard]] Result<void> Delete(const std::string& path);  // ok where it does not exist
+
+ private:
+  std::shared_ptr<arrow::fs::FileSystem> filesystem_;
+  ToError to_error_;
+};
+
+}  // namespace lockstep::storage

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Checkpoints and training data at gs://, in fake-gcs-server: what is stored comes back, and what is wrong is named.
+
+run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`; exits 77, skipped, without fake-gcs-server
+"""
+import contextlib
+import http.server
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "support"))
+import checkpoints  # noqa: E402
+import ledger  # noqa: E402
+from cases import ENDS_WITH_US, expect, until  # noqa: E402
+from local_run import Run, expect_complete, main, manifest  # noqa: E402
+
+JOB = ("--checkpoint-uri", "gs://bucket/jobs/one")
+
+
+def program():
+    folder = subprocess.run([HERE / "server/build.sh", "--print-bin"], stdout=subprocess.PIPE, text=True, check=True)
+    return pathlib.Path(folder.stdout.strip(), "fake-gcs-server")
+
+
+@contextlib.contextmanager
+def store():
+    """The folder that is the bucket, to look into, and the store's variables."""
+    with tempfile.TemporaryDirectory(prefix="lockstep-gcs-") as folder:
+        bucket = pathlib.Path(folder, "bucket")
+        bucket.mkdir()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        server = subprocess.Popen(
+            [*ENDS_WITH_US, program(), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-public-host", f"127.0.0.1:{port}",
+             "-backend", "filesystem", "-filesystem-root", folder, "-log-level", "error"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            def answers():
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    return True
+            until("the server answers", answers)
+            yield bucket, {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{port}", "GOOGLE_CREDENTIALS": ""}
+        finally:
+            server.kill()
+            server.wait()
+
+
+def upload(environment, name, content):
+    url = f"{environment['STORAGE_EMULATOR_HOST']}/upload/storage/v1/b/bucket/o?uploadType=media&name={name}"
+    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(urllib.request.Request(url, data=content, method="POST")).close()
+
+
+class Recorder(http.server.ThreadingHTTPServer):
+    """Refuses every request with `status`, and keeps who asked."""
+
+    def __init__(self, status):
+        self.tokens = []
+        recorder = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def refuse(self):
+                recorder.tokens.append(self.headers.get("Authorization", ""))
+                self.send_response(status)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            do_GET = do_POST = do_PUT = do_DELETE = refuse
+
+            def log_message(self, *_):
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+def service_account():
+    """The content of a key file, with a key of its own."""
+    key = subprocess.run(["openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"], capture_output=True, text=True,
+                         check=True).stdout
+    return json.dumps({"type": "service_account", "project_id": "p", "private_key_id": "k", "private_key": key, "client_id": "1",
+                       "client_email": "trainer@p.iam.gserviceaccount.com", "token_uri": "https://oauth2.googleapis.com/token"})
+
+
+def resumes_from_a_bucket(folder):
+    with store() as (bucket, environment):
+        path = manifest(folder, replicas=2, sections={"checkpoint": {"uri": "gs://elsewhere/x", "intervalSteps": 20, "keepLast": 2}})
+        with Run(folder, path, environment, arguments=JOB) as run:
+            run.until_step(50)
+            run.process.send_signal(signal.SIGTERM)
+            code = run.finish()
+            expect(code == 143, f"exit code {code}\n{run.output()[-4000:]}")
+        stored, _ = checkpoints.newest(bucket / "jobs/one")
+        expect(stored >= 50, f"the newest checkpoint is of step {stored}")
+        begun = len(ledger.read(f"{folder}/ledger"))
+        with Run(folder, path, environment, arguments=JOB) as run:
+            expect_complete(run)
+        steps = [record["step"] for record in ledger.read(run.ledger)[begun:] if record["event"] == "commit"]
+        logs = "".join(log.read_text() for log in pathlib.Path(folder, "run").glob("*.log"))
+        expect(f'"uri":"gs://bucket/jobs/one/step-{stored:012}"' in logs, f"no rank says that it resumed from step {stored}")
+        expect(steps, "the second run took no step")
+        left = sorted(file.parent.name for file in (bucket / "jobs/one").rglob("manifest.json"))
+        expect(len(left) == 2, f"keepLast is 2, there are {left}")
+        expect((bucket / "jobs/one/history.jsonl").stat().st_size > 0, "no history")
+
+
+def trains_from_a_bucket(folder):
+    with store() as (_, environment):
+        local = pathlib.Path(folder, "text")
+        local.mkdir()
+        numbers = random.Random(5)
+        for part, size in (("train", 20 << 20), ("val", 1 << 16)):  # three parts of a download
+            (local / f"{part}.txt").write_bytes(numbers.randbytes(size))
+            upload(environment, f"text/{part}.txt", (local / f"{part}.txt").read_bytes())
+        weights = {}
+        for name, place in (("local", str(local)), ("remote", "gs://bucket/text")):
+            run_folder = f"{folder}/{name}"
+            os.mkdir(run_folder)
+            model = {"name": "gpt", "gpt": {"layers": 1, "heads": 2, "embeddingSize": 16, "contextLength": 16, "vocabularySize": 256, "dropout": 0}}
+            path = manifest(run_folder, replicas=2, minimum=2, model=model, data={"format": "tokens", "path": place}, epochs=None, steps=20,
+                            evaluation=None, determinism="world")
+            with Run(run_folder, path, environment) as run:
+                code = run.finish()
+                expect(code == 0, f"{name}: exit code {code}\n{run.output()[-4000:]}")
+            weights[name] = checkpoints.digest_of_tensors(checkpoints.newest(pathlib.Path(run_folder, "checkpoints"))[1])
+        expect(weights["local"] == weights["remote"], f"weights differ: {weights}")
+        copies = list(pathlib.Path(folder, "remote/run/data/gs/bucket").rglob("train.txt"))
+        expect(len(copies) == 1 and copies[0].stat().st_size == 20 << 20, f"one copy for both ranks expected: {copies}")
+
+
+def names_what_is_wrong(folder):
+    refusing = Recorder(403)
+    with store() as (_, environment), socket.create_server(("127.0.0.1", 0)) as free:
+        deaf = free.getsockname()[1]
+        free.close()
+        cases = (
+            ("gs://absent/x", environment, 'spec.checkpoint.uri: bucket "absent" does not exist'),
+            ("gs://bucket/x", {**environment, "STORAGE_EMULATOR_HOST": refusing.url(), "GOOGLE_CREDENTIALS": service_account()},
+             "spec.checkpoint.uri: gs://bucket/x/"),
+            ("gs://bucket/x", {**environment, "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{deaf}"}, "no answer from the object store"),
+            ("gs://bucket/x", {**environment, "GOOGLE_CREDENTIALS": "/etc/key.json"}, "GOOGLE_CREDENTIALS in the Secret named by "),
+            ("gs://bucket/x", {**environment, "STORAGE_EMULATOR_HOST": "ftp://here"}, "STORAGE_EMULATOR_HOST in the Secret named by "))
+        for uri, variables, message in cases:
+            with Run(folder, manifest(folder, replicas=1), variables, arguments=("--checkpoint-uri", uri)) as run:
+                code = run.finish()
+                expect(code == 4 and message in run.output(), f"exit code {code}, not 4 with {message}\n{run.output()[-4000:]}")
+            shutil.rmtree(f"{folder}/run", ignore_errors=True)
+    expect(refusing.tokens and all(token.startswith("Bearer ey") for token in refusing.tokens),
+           f"no token signed by the service account: {refusing.tokens}")
+    expect("access denied; check GOOGLE_CREDENTIALS" in pathlib.Path(folder, "output.txt").read_text(), "a refusal is not named")
+
+
+if __name__ == "__main__":
+    if not os.access(program(), os.X_OK):
+        print("skipped: no fake-gcs-server here: tests/integration/google_storage/server/build.sh builds it")
+        sys.exit(77)
+    sys.exit(main([resumes_from_a_bucket, trains_from_a_bucket, names_what_is_wrong]))
