@@ -3,7 +3,7 @@
 // below 6e-8 are zero in fp16, so the loss is multiplied before the backward pass and the gradients are
 // divided after it. A step in which that overflows is skipped, and the factor halved; after 2000 good steps
 // in a row it is doubled (the numbers of PyTorch's GradScaler). All ranks see the same gradients, so all have
-// the same factor (with localsgd, after a window: the lowest of them); it is state, which joining ranks and
+// the same factor (after a window of steps: the lowest of them); it is state, which joining ranks and
 // checkpoints get. Step thread.
 
 #include <cstdint>

@@ -36,7 +36,7 @@ struct TrainingState {
   // Those of them that every rank holds whole: all but a sharded optimizer's.
   [[nodiscard]] std::vector<NamedTensor> Replicated() const;
   // Of parameters, optimizer state (unless it is sharded) and loss scale. Equal on all ranks after each step
-  // (of localsgd: after each window), since all apply the same gradient; buffers are left out: their
+  // (or window of steps), since all apply the same gradient; buffers are left out: their
   // statistics come from each rank's own samples.
   [[nodiscard]] int64_t Digest() const;
 };

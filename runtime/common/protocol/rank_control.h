@@ -33,10 +33,10 @@ struct Ready {
 struct Progress {
   int64_t round = 0;
   int64_t step = 0;             // completed optimizer steps
-  int64_t steps_under_way = 0;  // taken since, of a window of localsgd: they count at its end
+  int64_t steps_under_way = 0;  // taken since, of a window of steps: they count at its end
   int64_t total_steps = 0;
   double epoch = 0;  // fraction included
-  double loss = 0;   // mean over the global batch of the last step; of localsgd over those of a window
+  double loss = 0;   // mean over the global batch of the last step; of a window over all of its steps
   double learning_rate = 0;
   double gradient_norm = 0;
   double samples_per_second = 0;     // whole world, smoothed
@@ -52,7 +52,7 @@ struct Progress {
 [[nodiscard]] double ComputeSeconds(const std::map<std::string, double>& phase_seconds);
 
 struct PhaseChanged {
-  // init, load, sync, train, average (of localsgd), evaluate, snapshot (of a checkpoint), save (the last one)
+  // init, load, sync, train, average (of a window), evaluate, snapshot (of a checkpoint), save (the last one)
   std::string phase;
 };
 
