@@ -18,6 +18,16 @@ void Append(std::vector<NamedTensor>& all, const std::vector<NamedTensor>& more)
   all.insert(all.end(), more.begin(), more.end());
 }
 
+// Whatever order a plugin or a file gives them in memory: sums, fused optimizers and checkpoints go through
+// tensor and gradient alike.
+void LayOutInOrder(torch::nn::Module& model) {
+  const auto lay_out = [](at::Tensor& tensor) {
+    if (!tensor.is_contiguous()) tensor.set_data(tensor.contiguous());
+  };
+  for (at::Tensor& parameter : model.parameters()) lay_out(parameter);
+  for (at::Tensor& buffer : model.buffers()) lay_out(buffer);
+}
+
 }  // namespace
 
 std::vector<NamedTensor> TrainingState::Tensors() const {
@@ -60,6 +70,7 @@ Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const Mod
   std::vector<NamedTensor> to_train;
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [&] {
     state.model->to(device);
+    LayOutInOrder(*state.model);
     for (const auto& parameter : state.model->named_parameters()) {
       state.parameters.push_back({parameter.key(), parameter.value()});
       if (parameter.value().requires_grad()) to_train.push_back(state.parameters.back());

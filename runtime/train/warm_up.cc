@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "runtime/comm/torch_error.h"
+#include "runtime/common/base/log.h"
 #include "runtime/models/precision.h"
 
 namespace lockstep::train {
@@ -23,9 +24,10 @@ void RunOnce(const data::Batch& batch, TrainingState& state, api::Precision prec
   state.model->train();
   LossOf(batch, state, precision).backward();
   for (const NamedTensor& parameter : state.parameters) {
-    // The sum over the ranks would wait for it for ever.
-    TORCH_CHECK(!parameter.tensor.requires_grad() || parameter.tensor.grad().defined(), parameter.name,
-                " has no part in the loss; take it out, or its requires_grad");
+    // It may be that other samples take another branch; more often it is a slip.
+    if (parameter.tensor.requires_grad() && !parameter.tensor.grad().defined())
+      log::Warning("a parameter has no part in the loss of the first samples",
+                   {{"parameter", parameter.name}});
   }
   for (at::Tensor& parameter : state.trained) parameter.mutable_grad().reset();
 }

@@ -41,7 +41,7 @@ def lists_what_is_there(folder):
         for field, name in (("step", "step"), ("job", "jobName"), ("jobUid", "jobUid"), ("time", "time"), ("epoch", "epoch"), ("world", "world")):
             expect(entry[field] == manifest[name], f"{field}: {entry}")
         expect(entry["complete"] and entry["bytes"] == sum(path.stat().st_size for path in of_step(copy, step).iterdir()), entry)
-    expect([entry["epoch"] for entry in listed] == [step / 63 for step in reversed(STEPS)], listed)
+    expect([entry["epoch"] for entry in listed] == [step / stored.STEPS_PER_EPOCH for step in reversed(STEPS)], listed)
     expect(state() == before, "listing changed something")
     (of_step(copy, 126) / "manifest.json").unlink()
     shards(of_step(copy, 120))[1].unlink()
@@ -74,7 +74,7 @@ def exports_what_the_shards_hold(folder):
         file = pathlib.Path(folder, f"{strategy}.safetensors")
         expect("step 126 of local" in Tool("export", uri, file).out, "says what it wrote")
         metadata = expect_the_tensors_of(newest(trained(strategy)), file)
-        expect((metadata["step"], metadata["epoch"], metadata["job"]) == ("126", "2", "local"), metadata)
+        expect((metadata["step"], metadata["epoch"], metadata["job"]) == ("126", str(126 / stored.STEPS_PER_EPOCH), "local"), metadata)
         expect(json.loads(metadata["training"])["strategy"] == strategy, metadata)
         Tool("export", uri, file, "--step", 80, "--weights-only")  # in place of the other
         metadata = expect_the_tensors_of(of_step(trained(strategy), 80), file, lambda name: not name.startswith("optimizer."))
@@ -147,7 +147,7 @@ def removes_what_is_named_but_not_the_last(folder):
 
 def names_what_is_wrong(folder):
     uri = f"file://{trained()}"
-    refusal("ls", "/tmp", code=2, says='URI: "/tmp" is neither s3://bucket/prefix nor file:///folder')
+    refusal("ls", "/tmp", code=2, says='URI: "/tmp" is neither s3://bucket/prefix nor gs://bucket/prefix nor file:///folder')
     refusal("ls", f"file://{folder}/absent", code=2, says="absent: No such file or directory")
     expect(not os.path.exists(f"{folder}/absent"), "reading made a folder")
     refusal("verify", f"file://{folder}", code=1, says=f"there is no checkpoint below file://{folder}")

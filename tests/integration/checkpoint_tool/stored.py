@@ -11,12 +11,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import checkpoints  # noqa: E402
 from cases import expect  # noqa: E402
-from local_run import DEADLINE, manifest  # noqa: E402
+from local_run import BATCH, DEADLINE, SAMPLES, manifest  # noqa: E402
 
 SITE = subprocess.run([ROOT / ".ci/install", "--print-test-site"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 sys.path.insert(0, SITE)
 
 STEPS = [80, 120, 126]
+STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 
 
 def missing():

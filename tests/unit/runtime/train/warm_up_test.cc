@@ -1,6 +1,5 @@
 #include "runtime/train/warm_up.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 #include <unistd.h>
@@ -24,7 +23,7 @@ TEST(WarmUp, LeavesNoTrace) {
   for (const at::Tensor& parameter : state->trained) EXPECT_FALSE(parameter.grad().defined());
 }
 
-TEST(WarmUp, RefusesAParameterThatHasNoPartInTheLoss) {
+TEST(WarmUp, LetsAParameterBeThatHasNoPartInTheLoss) {
   api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
   const std::string path = testing::TempDir() + "unused-" + std::to_string(::getpid()) + ".pt";
   test::ScriptModule("return torch.linear(x.flatten(1), self.weight)",
@@ -36,9 +35,7 @@ TEST(WarmUp, RefusesAParameterThatHasNoPartInTheLoss) {
   auto state = MakeTrainingState(spec, {spec.data.synthetic.shape, 3});
   std::filesystem::remove(path);
   ASSERT_TRUE(datasets.ok() && state.ok());
-  const auto warm = WarmUp(spec, *datasets->train, *state);
-  ASSERT_FALSE(warm.ok());
-  EXPECT_THAT(warm.error().message, testing::HasSubstr("idle has no part in the loss"));
+  EXPECT_TRUE(WarmUp(spec, *datasets->train, *state).ok()) << "another branch may use it";
 }
 
 }  // namespace
