@@ -72,7 +72,7 @@ def a_slow_rank_is_restarted_once(folder):
 
 def nobody_is_slow_where_ranks_evaluate_and_save(folder):
     path = manifest(folder, replicas=2, epochs=EPOCHS, evaluation={"everyEpochs": 1, "batchSize": 1},
-                    data={"format": "synthetic", "synthetic": {"samples": 2000, "testSamples": 2000, "shape": [1, 28, 28],
+                    data={"format": "synthetic", "synthetic": {"samples": SAMPLES, "testSamples": 2000, "shape": [1, 28, 28],
                                                                "classes": 10}},
                     sections={"rendezvous": {"heartbeatIntervalSeconds": 1},
                               "checkpoint": {"uri": f"file://{folder}/checkpoints", "intervalSteps": 20},
