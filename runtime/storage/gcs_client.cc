@@ -32,6 +32,9 @@ Error FromArrow(const arrow::Status& status, const GcsSettings& settings, const 
     return {ErrorCode::kForbidden, what + "access denied; check GOOGLE_CREDENTIALS in " + variables +
                                        ", or the pod's workload identity, and its rights (" + text + ")"};
   }
+  // The store keeps a checksum of each object, which Google's client compares.
+  if (Mentions(text, {"(DATA_LOSS"}))
+    return {ErrorCode::kDataLoss, what + "damaged in the object store (" + text + ")"};
   if (Mentions(text, {"(INVALID_ARGUMENT"}))
     return {ErrorCode::kInvalidArgument, what + "refused (" + text + ")"};
   return {ErrorCode::kUnavailable, what + "no answer from the object store; check the credentials in " +

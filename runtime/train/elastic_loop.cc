@@ -257,10 +257,12 @@ class ElasticLoop {
     }
     saves_.Report();
     if (report.saving > 0) in_.control.SaveBegins();
-    if (report.stopping == round_.assignment.world) return StopTogether();
-    const bool hands_over = state_.sharded != nullptr && report.stopping > 0;  // which stores it, too
+    const bool all_stop = report.stopping == round_.assignment.world;
+    const bool hands_over = state_.sharded != nullptr && report.stopping > 0;
+    const bool is_stored_anyway = saves_.on_termination() && (all_stop || hands_over);
+    if (report.saving > 0 && !is_stored_anyway) LOCKSTEP_TRY(StartSave());
+    if (all_stop) return StopTogether();
     if (hands_over) LOCKSTEP_TRY(HandOver(wishes.stop));
-    if (report.saving > 0 && !hands_over) LOCKSTEP_TRY(StartSave());
     // Those who stay hold the state of this step, too.
     if (wishes.stop) return std::optional(RoundEnd::kStopped);
     if (report.yielding + report.stopping > 0) return std::optional(RoundEnd::kLeft);
@@ -362,6 +364,7 @@ class ElasticLoop {
       const Result<void> saved = saves_.SaveAlone(state_, last_place_, GraceForSave());
       if (!saved.ok()) log::Warning("state not stored before stopping", {{"error", saved.error().message}});
     }
+    saves_.Drain(GraceForSave());  // what an interval began
     return {ExitCode::kPreempted, ""};
   }
 

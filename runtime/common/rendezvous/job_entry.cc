@@ -266,10 +266,13 @@ void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
 
 void JobEntry::TakeSaved(const protocol::Heartbeat& heartbeat, Moment now) {
   const protocol::Saved& saved = heartbeat.checkpoint;
-  if (wanted_save_.has_value() && !wanted_save_->from_step.has_value())
-    wanted_save_->from_step = heartbeat.progress.step;
+  // Of a member that trains: one that waits or loads knows of no step.
+  const bool trains = heartbeat.progress.round > 0 && heartbeat.progress.round == view_.progress.round;
+  if (wanted_save_.has_value() && !wanted_save_->from_step.has_value() && trains)
+    wanted_save_->from_step = view_.progress.step;
   if (saved.uri.empty()) return;
-  if (wanted_save_.has_value() && saved.step >= *wanted_save_->from_step) wanted_save_.reset();
+  const bool is_wanted = wanted_save_.has_value() && wanted_save_->from_step.has_value();
+  if (is_wanted && saved.step >= *wanted_save_->from_step) wanted_save_.reset();
   if (saved.step < view_.checkpoint.step || saved.uri == view_.checkpoint.uri) return;
   view_.checkpoint = saved;
   view_.checkpoint_time = now.wall;

@@ -83,7 +83,9 @@ TEST_F(JobEntryTest, AsksForACheckpointUntilThereIsOne) {
   EXPECT_EQ(asked(42, old), "");
   JobSettings settings{.min_members = 1, .max_members = 2, .expected_members = 2, .save_request = "now"};
   entry_.Configure(settings);
-  EXPECT_EQ(asked(43, old), "now");
+  entry_.Heartbeat(
+      {.member = MemberOf(1)}, [](auto) {}, now_, outbox_);
+  EXPECT_EQ(asked(43, old), "now") << "a standby's heartbeat says nothing of the step";
   EXPECT_EQ(asked(44, old), "now") << "an answer may be lost";
   EXPECT_EQ(asked(50, {.step = 45, .uri = "step-45"}), "");
   entry_.Configure(settings);
