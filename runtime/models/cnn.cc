@@ -19,11 +19,20 @@ Cnn::Cnn(const api::CnnSpec& spec, const ModelInput& input, int64_t side_feature
   output_ = register_module("fc2", torch::nn::Linear(spec.hidden_size, input.classes));
 }
 
-at::Tensor Cnn::Forward(const at::Tensor& inputs) {
-  at::Tensor x = ChannelsLast(inputs);
-  for (auto& convolution : convolutions_) x = at::max_pool2d(convolution->forward(x).relu_(), {2, 2});
-  x = hidden_->forward(x.flatten(1)).relu_();
-  return output_->forward(dropout_->forward(x));
+std::vector<Layer> Cnn::Layers() {
+  std::vector<Layer> layers;
+  for (torch::nn::Conv2d& convolution : convolutions_) {
+    const auto forward = [convolution = convolution.get()](const at::Tensor& inputs) {
+      return at::max_pool2d(convolution->forward(ChannelsLast(inputs)).relu_(), {2, 2});
+    };
+    layers.push_back({forward, {convolution.ptr()}});
+  }
+  const auto hidden = [this](const at::Tensor& inputs) {
+    return dropout_->forward(hidden_->forward(inputs.flatten(1)).relu_());
+  };
+  layers.push_back({hidden, {hidden_.ptr()}});
+  layers.push_back({[this](const at::Tensor& inputs) { return output_->forward(inputs); }, {output_.ptr()}});
+  return layers;
 }
 
 Result<std::shared_ptr<Model>> MakeCnn(const api::CnnSpec& spec, const ModelInput& input) {

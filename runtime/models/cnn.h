@@ -14,7 +14,7 @@ class Cnn final : public Model {
  public:
   // `side_features`: height x width left after the poolings.
   Cnn(const api::CnnSpec& spec, const ModelInput& input, int64_t side_features);
-  [[nodiscard]] at::Tensor Forward(const at::Tensor& inputs) override;
+  [[nodiscard]] std::vector<Layer> Layers() override;
 
  private:
   std::vector<torch::nn::Conv2d> convolutions_;  // conv1, conv2, …

@@ -109,12 +109,20 @@ Gpt::Gpt(const api::GptSpec& spec)
   Initialise(*this, spec.layers);
 }
 
-at::Tensor Gpt::Forward(const at::Tensor& inputs) {
-  const at::Tensor places = at::arange(inputs.size(1), inputs.options());
-  at::Tensor x = tokens_->forward(inputs) + positions_->forward(places);
-  x = at::dropout(x, dropout_, is_training());
-  for (const auto& block : *blocks_) x = block->as<Block>()->forward(x);
-  return at::linear(norm_->forward(x), tokens_->weight);
+std::vector<Layer> Gpt::Layers() {
+  const auto embedding = [this](const at::Tensor& inputs) {
+    const at::Tensor places = at::arange(inputs.size(1), inputs.options());
+    const at::Tensor x = tokens_->forward(inputs) + positions_->forward(places);
+    return at::dropout(x, dropout_, is_training());
+  };
+  std::vector<Layer> layers = {{embedding, {tokens_.ptr(), positions_.ptr()}}};
+  for (const auto& block : *blocks_) {
+    const auto forward = [block = block->as<Block>()](const at::Tensor& x) { return block->forward(x); };
+    layers.push_back({forward, {block}});
+  }
+  const auto output = [this](const at::Tensor& x) { return at::linear(norm_->forward(x), tokens_->weight); };
+  layers.push_back({output, {norm_.ptr(), tokens_.ptr()}});
+  return layers;
 }
 
 Result<std::shared_ptr<Model>> MakeGpt(const api::GptSpec& spec, const ModelInput& input) {

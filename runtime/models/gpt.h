@@ -15,7 +15,7 @@ class Gpt final : public Model {
  public:
   explicit Gpt(const api::GptSpec& spec);
   // int64 [n, length] → [n, length, vocabulary]; length is contextLength at most.
-  [[nodiscard]] at::Tensor Forward(const at::Tensor& inputs) override;
+  [[nodiscard]] std::vector<Layer> Layers() override;
 
  private:
   const double dropout_;

@@ -16,10 +16,17 @@ Mlp::Mlp(const api::MlpSpec& spec, const ModelInput& input) {
   }
 }
 
-at::Tensor Mlp::Forward(const at::Tensor& inputs) {
-  at::Tensor x = inputs.flatten(1);
-  for (std::size_t i = 0; i + 1 < layers_.size(); ++i) x = layers_[i]->forward(x).relu_();
-  return layers_.back()->forward(x);
+std::vector<Layer> Mlp::Layers() {
+  std::vector<Layer> layers;
+  for (torch::nn::Linear& linear : layers_) {
+    const bool is_last = layers.size() + 1 == layers_.size();
+    const auto forward = [linear = linear.get(), is_last](const at::Tensor& inputs) {
+      const at::Tensor x = linear->forward(inputs.flatten(1));
+      return is_last ? x : x.relu_();
+    };
+    layers.push_back({forward, {linear.ptr()}});
+  }
+  return layers;
 }
 
 }  // namespace lockstep::models

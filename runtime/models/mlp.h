@@ -10,7 +10,7 @@ namespace lockstep::models {
 class Mlp final : public Model {
  public:
   Mlp(const api::MlpSpec& spec, const ModelInput& input);
-  [[nodiscard]] at::Tensor Forward(const at::Tensor& inputs) override;
+  [[nodiscard]] std::vector<Layer> Layers() override;
 
  private:
   std::vector<torch::nn::Linear> layers_;  // fc1, fc2, …

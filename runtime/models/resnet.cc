@@ -7,7 +7,7 @@
 namespace lockstep::models {
 namespace {
 
-struct Layer {
+struct Convolution {
   int64_t channels;
   int64_t kernel;
   int64_t stride;
@@ -16,10 +16,10 @@ struct Layer {
 // Convolutions, each with a norm, beside a shortcut: two of 3x3, or a bottleneck of 1x1, 3x3, 1x1.
 class ResidualImpl final : public torch::nn::Module {
  public:
-  ResidualImpl(int64_t channels, const std::vector<Layer>& layers) {
+  ResidualImpl(int64_t channels, const std::vector<Convolution>& layers) {
     const int64_t in_channels = channels;
     int64_t stride = 1;
-    for (const Layer& layer : layers) {
+    for (const Convolution& layer : layers) {
       const std::string number = std::to_string(convolutions_.size() + 1);
       convolutions_.push_back(
           register_module("conv" + number, torch::nn::Conv2d(OptionsOf(channels, layer))));
@@ -43,7 +43,7 @@ class ResidualImpl final : public torch::nn::Module {
   }
 
  private:
-  static torch::nn::Conv2dOptions OptionsOf(int64_t channels, const Layer& layer) {
+  static torch::nn::Conv2dOptions OptionsOf(int64_t channels, const Convolution& layer) {
     return torch::nn::Conv2dOptions(channels, layer.channels, layer.kernel)
         .stride(layer.stride)
         .padding(layer.kernel / 2)
@@ -56,7 +56,7 @@ class ResidualImpl final : public torch::nn::Module {
 };
 TORCH_MODULE(Residual);
 
-std::vector<Layer> LayersOf(ResnetDepth depth, int64_t width, int64_t stride) {
+std::vector<Convolution> ConvolutionsOf(ResnetDepth depth, int64_t width, int64_t stride) {
   if (depth == ResnetDepth::k18) return {{width, 3, stride}, {width, 3, 1}};
   return {{width, 1, 1}, {width, 3, stride}, {4 * width, 1, 1}};
 }
@@ -85,7 +85,8 @@ Resnet::Resnet(ResnetDepth depth, const api::ResnetSpec& spec, const ModelInput&
   for (const int blocks : BlocksOf(depth)) {
     torch::nn::Sequential stage;
     for (int block = 0; block < blocks; ++block) {
-      const std::vector<Layer> layers = LayersOf(depth, width, block == 0 && width > kWidth ? 2 : 1);
+      const std::vector<Convolution> layers =
+          ConvolutionsOf(depth, width, block == 0 && width > kWidth ? 2 : 1);
       stage->push_back(Residual(channels, layers));
       channels = layers.back().channels;
     }
@@ -96,11 +97,23 @@ Resnet::Resnet(ResnetDepth depth, const api::ResnetSpec& spec, const ModelInput&
   apply(Initialise);
 }
 
-at::Tensor Resnet::Forward(const at::Tensor& inputs) {
-  at::Tensor x = norm_->forward(stem_->forward(inputs)).relu();
-  if (!small_images_) x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
-  for (torch::nn::Sequential& stage : stages_) x = stage->forward(x);
-  return output_->forward(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
+std::vector<Layer> Resnet::Layers() {
+  const auto stem = [this](const at::Tensor& inputs) {
+    const at::Tensor x = norm_->forward(stem_->forward(inputs)).relu();
+    return small_images_ ? x : at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
+  };
+  std::vector<Layer> layers = {{stem, {stem_.ptr(), norm_.ptr()}}};
+  for (const torch::nn::Sequential& stage : stages_) {
+    for (const auto& block : stage->children()) {
+      const auto forward = [block = block->as<Residual>()](const at::Tensor& x) { return block->forward(x); };
+      layers.push_back({forward, {block}});
+    }
+  }
+  const auto output = [this](const at::Tensor& x) {
+    return output_->forward(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
+  };
+  layers.push_back({output, {output_.ptr()}});
+  return layers;
 }
 
 Result<std::shared_ptr<Model>> MakeResnet(ResnetDepth depth, const api::ResnetSpec& spec,

@@ -17,7 +17,7 @@ enum class ResnetDepth { k18, k50 };
 class Resnet final : public Model {
  public:
   Resnet(ResnetDepth depth, const api::ResnetSpec& spec, const ModelInput& input);
-  [[nodiscard]] at::Tensor Forward(const at::Tensor& inputs) override;
+  [[nodiscard]] std::vector<Layer> Layers() override;
 
  private:
   const bool small_images_;

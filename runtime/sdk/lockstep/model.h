@@ -13,6 +13,7 @@
 #include <torch/version.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -29,13 +30,31 @@ struct ModelInput {
 // spec.training.model.plugin.options.
 using ModelOptions = std::map<std::string, std::string>;
 
+// A part of a model that others follow: from what the part before it gave (the first: from the samples) it
+// makes one tensor. `modules` are all whose parameters and buffers it uses; a parameter may be of several
+// parts.
+struct Layer {
+  std::function<at::Tensor(const at::Tensor&)> forward;
+  std::vector<std::shared_ptr<torch::nn::Module>> modules;
+};
+
 // Parameters are those registered with torch::nn::Module; their names are the names in a checkpoint. They are
 // drawn in the constructor, from LibTorch's generator, which is seeded with spec.training.seed before: the
 // same in each process.
 class Model : public torch::nn::Module {
  public:
-  // [n, …sample shape] → [n, classes]; of sequences [n, length] → [n, length, classes].
-  [[nodiscard]] virtual at::Tensor Forward(const at::Tensor& inputs) = 0;
+  // [n, …sample shape] → [n, classes]; of sequences [n, length] → [n, length, classes]. Override it, or
+  // Layers.
+  [[nodiscard]] virtual at::Tensor Forward(const at::Tensor& inputs) {
+    at::Tensor x = inputs;
+    for (const Layer& layer : Layers()) x = layer.forward(x);
+    return x;
+  }
+
+  // The model as parts that follow one another, so that `strategy: pipeline` and `hybrid` can place them on
+  // different ranks. Together they are Forward, and have all parameters and buffers. A part must not change
+  // what it is given in place. None: the model cannot be divided.
+  [[nodiscard]] virtual std::vector<Layer> Layers() { return {}; }
 
   // A differentiable scalar: the SUM over samples, as only the sum over all ranks knows the number to divide
   // by. Here: cross-entropy of class indices [n]; of sequences, [n, length], the mean over the places of
@@ -69,7 +88,7 @@ struct Plugin {
   const PluginModel* models;
   int count;
 };
-inline constexpr int kPluginVersion = 1;  // of the structs above
+inline constexpr int kPluginVersion = 2;  // of the structs and classes above
 
 // A model class with a constructor (const ModelInput&, const ModelOptions&), under a name.
 template <typename M>
