@@ -18,8 +18,9 @@ namespace lockstep::comm {
 namespace {
 
 // One message must not keep an abort waiting for long, nor cost a copy of the whole model.
-constexpr int64_t kBroadcastPieceBytes = int64_t{32} << 20;
-// No collective uses point-to-point tags, so nobody ever sends on this one.
+constexpr int64_t kPieceBytes = int64_t{32} << 20;
+constexpr int kTag = 1;
+// Nobody ever sends on this one.
 constexpr int kUnusedTag = 0x5afe;
 constexpr std::chrono::milliseconds kAbortWait{1};
 constexpr int64_t kDeviceNameBytes = 128;
@@ -234,20 +235,49 @@ Result<void> Communicator::SumInPlace(at::Tensor& tensor) {
   return sum.Wait();
 }
 
+template <typename Start>
+Result<void> Communicator::MoveInPieces(std::string_view operation, const at::Tensor& tensor, Start&& start) {
+  const at::Tensor flat = tensor.view(-1);
+  const int64_t piece = std::max<int64_t>(1, kPieceBytes / static_cast<int64_t>(flat.element_size()));
+  for (int64_t begin = 0; begin < flat.numel(); begin += piece) {
+    std::vector<at::Tensor> part = {flat.narrow(0, begin, std::min(piece, flat.numel() - begin))};
+    const auto work = start(part);
+    // A message from rank to rank has no limit of its own, as collectives have.
+    if (flat.is_cpu()) {
+      LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, operation, [&] { work->wait(limit_); }));
+    } else {
+      LOCKSTEP_TRY(WaitFor(*work, flat, operation));
+    }
+  }
+  return {};
+}
+
 Result<void> Communicator::Broadcast(std::vector<at::Tensor> tensors, int root) {
   return Run("broadcast", [&]() -> Result<void> {
-    for (at::Tensor& tensor : tensors) {
-      const at::Tensor flat = tensor.view(-1);
-      const int64_t piece =
-          std::max<int64_t>(1, kBroadcastPieceBytes / static_cast<int64_t>(flat.element_size()));
-      for (int64_t begin = 0; begin < flat.numel(); begin += piece) {
-        std::vector<at::Tensor> part = {flat.narrow(0, begin, std::min(piece, flat.numel() - begin))};
-        c10d::BroadcastOptions options;
-        options.rootRank = root;
-        LOCKSTEP_TRY(WaitFor(*group_->process_group->broadcast(part, options), flat, "broadcast"));
-      }
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    for (const at::Tensor& tensor : tensors) {
+      LOCKSTEP_TRY(MoveInPieces("broadcast", tensor, [&](std::vector<at::Tensor>& part) {
+        return group_->process_group->broadcast(part, options);
+      }));
     }
     return {};
+  });
+}
+
+Result<void> Communicator::Send(const at::Tensor& tensor, int peer) {
+  return Run("send", [&] {
+    return MoveInPieces("send", tensor, [&](std::vector<at::Tensor>& part) {
+      return group_->process_group->send(part, peer, kTag);
+    });
+  });
+}
+
+Result<void> Communicator::Receive(at::Tensor& tensor, int peer) {
+  return Run("receive", [&] {
+    return MoveInPieces("receive", tensor, [&](std::vector<at::Tensor>& part) {
+      return group_->process_group->recv(part, peer, kTag);
+    });
   });
 }
 

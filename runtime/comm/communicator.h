@@ -108,6 +108,11 @@ class Communicator {
                                       std::vector<int64_t> sent = {});
   // `all` is every rank's `mine` in the order of the ranks; all are equally large.
   [[nodiscard]] Result<void> AllGatherInto(at::Tensor& all, at::Tensor& mine);
+  // From one rank to another, which passes a tensor of the same shape and type; both are contiguous. What two
+  // ranks send to each other arrives in order. A send may wait until it is received: where two ranks have
+  // something for each other, one of them receives first.
+  [[nodiscard]] Result<void> Send(const at::Tensor& tensor, int peer);
+  [[nodiscard]] Result<void> Receive(at::Tensor& tensor, int peer);
   [[nodiscard]] Result<void> Barrier();
 
   [[nodiscard]] const Place& place() const { return place_; }
@@ -140,6 +145,9 @@ class Communicator {
   Communicator(Place place, std::chrono::milliseconds limit, std::unique_ptr<Group> group);
   template <typename Call>
   Result<void> Run(std::string_view operation, Call&& call);
+  // One piece of `tensor` after another, by a call that starts its work.
+  template <typename Start>
+  Result<void> MoveInPieces(std::string_view operation, const at::Tensor& tensor, Start&& start);
 
   const Place place_;
   const std::chrono::milliseconds limit_;  // of a collective
