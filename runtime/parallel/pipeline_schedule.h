@@ -1,0 +1,30 @@
+#pragma once
+// What a stage of a pipeline does in a step, one thing after another: one forward, one backward (Narayanan et
+// al., "PipeDream", 2019, with the flush of "Memory-Efficient Pipeline-Parallel DNN Training", 2021). A stage
+// keeps the activations of `stages - stage` micro-batches at most, however many there are. Pure.
+
+#include <vector>
+
+namespace lockstep::parallel {
+
+enum class PipelineAction {
+  kReceiveActivation,  // from the stage before
+  kForward,
+  kSendActivation,
+  kReceiveGradient,  // from the stage after
+  kBackward,
+  kSendGradient,
+};
+
+struct PipelineMove {
+  PipelineAction action;
+  int micro_batch;
+
+  friend bool operator==(const PipelineMove&, const PipelineMove&) = default;
+};
+
+// Sends may block until the other side receives. Where two stages have something for each other, the even one
+// sends first, so none waits for ever.
+[[nodiscard]] std::vector<PipelineMove> OneForwardOneBackward(int stage, int stages, int micro_batches);
+
+}  // namespace lockstep::parallel
