@@ -25,7 +25,8 @@ constexpr auto kShardLimit = 120s;  // rank 0 waits so long for the shards of th
 constexpr auto kPatience = 1s;      // and looks so often whether the save was abandoned
 
 std::vector<NamedTensor> ShareOf(const Snapshot& snapshot) {
-  const std::vector<int> writers = WritersOf(snapshot.tensors, snapshot.world);
+  const std::vector<int> writers =
+      snapshot.writers.empty() ? WritersOf(snapshot.tensors, snapshot.world) : snapshot.writers;
   std::vector<NamedTensor> share;
   for (std::size_t i = 0; i < writers.size(); ++i) {
     if (writers[i] != snapshot.rank) continue;

@@ -45,6 +45,7 @@ struct Snapshot {
   EvaluationRecord evaluations{};
   std::vector<protocol::HistoryRecord> history{};  // of rank 0's process, to be kept beside the checkpoint
   double epoch = -1;                               // passes over the data; -1: not known
+  std::vector<int> writers{};                      // of each tensor; absent: WritersOf
 };
 
 // Which rank of `world` writes each tensor, by their sizes alone.

@@ -90,7 +90,7 @@ std::vector<Slice> MicroBatches(Slice slice, std::optional<int64_t> size) {
 }
 
 Cutting CuttingOf(const api::TrainingSpec& spec) {
-  const bool same = spec.determinism == api::Determinism::kWorld;
+  const bool same = spec.determinism == api::Determinism::kWorld || api::DividesLayers(spec.strategy);
   if (same && !spec.micro_batch_size.has_value())
     return {CeilDivide(spec.global_batch_size, kPiecesOfAStep), true};
   return {spec.micro_batch_size, same};

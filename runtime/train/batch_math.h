@@ -40,7 +40,8 @@ struct Cutting {
 };
 
 // Without spec.microBatchSize, `determinism: world` cuts a full step into 16 pieces: ranks beyond those have
-// nothing to do, and more pieces cost more passes.
+// nothing to do, and more pieces cost more passes. So do `pipeline` and `hybrid`, for whose stages there must
+// be something to pass on; and random numbers are then the same in any world.
 [[nodiscard]] Cutting CuttingOf(const api::TrainingSpec& spec);
 
 // What one rank of a round does in a step; `speeds` are of all its ranks.

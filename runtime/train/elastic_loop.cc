@@ -9,6 +9,7 @@
 #include "runtime/train/evaluation.h"
 #include "runtime/train/exit_code_of.h"
 #include "runtime/train/local_sgd.h"
+#include "runtime/train/pipeline_step.h"
 #include "runtime/train/progress.h"
 #include "runtime/train/saves.h"
 #include "runtime/train/speed.h"
@@ -75,7 +76,8 @@ class ElasticLoop {
         saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_,
                 progress_.history(), plan_.steps_per_epoch()}),
         runner_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}),
-        local_sgd_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}, runner_) {}
+        local_sgd_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}, runner_),
+        pipeline_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}) {}
 
   LoopOutcome Run() {
     if (in_.profile.has_value() && in_.profile->window.first >= total_steps_) {
@@ -158,9 +160,13 @@ class ElasticLoop {
     in_.control.Attach(round_.communicator);
     LOCKSTEP_TRY(const StateSource source,
                  SyncState(*round_.communicator, state_, [this](TrainingState&) { return Restore(); }));
-    LOCKSTEP_TRY(round_.strategy, MakeStrategy(in_.training, round_.communicator, state_));
-    local_sgd_.EnterRound(*round_.communicator);
-    LOCKSTEP_TRY(ShareOut());
+    if (state_.staged != nullptr) {
+      pipeline_.EnterRound();
+    } else {
+      LOCKSTEP_TRY(round_.strategy, MakeStrategy(in_.training, round_.communicator, state_));
+      local_sgd_.EnterRound(*round_.communicator);
+      LOCKSTEP_TRY(ShareOut());
+    }
     ledger_.EnterRound(assignment.round, assignment.rank);
     progress_.EnterRound(assignment, state_.step, source);
     const double seconds = Seconds(in_.clock.Steady() - start).count();
@@ -201,7 +207,7 @@ class ElasticLoop {
   Result<std::optional<RoundEnd>> Advance() {
     if (EvaluationIsDue()) return RunEvaluation();
     if (state_.step >= total_steps_ || StopsEarly()) return Finish();
-    if (state_.step >= shares_until_) LOCKSTEP_TRY(ShareOut());
+    if (state_.staged == nullptr && state_.step >= shares_until_) LOCKSTEP_TRY(ShareOut());
     return RunStep();
   }
 
@@ -236,20 +242,24 @@ class ElasticLoop {
     return local_sgd_.Run(*round_.communicator, *round_.strategy, end, calls, round_.aborted);
   }
 
+  Result<StepReport> RunBy(int64_t end, Wishes& wishes) {
+    if (TakesWindows(in_.training)) return RunWindow(end, wishes);
+    if (state_.staged != nullptr) return pipeline_.Run(*round_.communicator, wishes, round_.aborted);
+    return runner_.Run(*round_.communicator, *round_.strategy, wishes, round_.aborted);
+  }
+
   Result<std::optional<RoundEnd>> RunStep() {
     const int64_t end = windows_.EndAfter(state_.step);
     Wishes wishes = CurrentWishes(end);
     attempting_ = 1;
     attempted_step_ = state_.step;
-    const bool is_local = TakesWindows(in_.training);
-    if (!is_local) profile_.BeginStep(state_.step, round_.assignment.rank);
-    LOCKSTEP_TRY(const StepReport report,
-                 is_local ? RunWindow(end, wishes)
-                          : runner_.Run(*round_.communicator, *round_.strategy, wishes, round_.aborted));
+    const bool takes_windows = TakesWindows(in_.training);
+    if (!takes_windows) profile_.BeginStep(state_.step, round_.assignment.rank);
+    LOCKSTEP_TRY(const StepReport report, RunBy(end, wishes));
     attempting_ = 0;
     broken_rounds_.MadeStep();
     progress_.Committed(state_.step, report);
-    if (is_local) progress_.Phase("train");
+    if (takes_windows) progress_.Phase("train");
     speed_.Committed(report.steps, report.local_count);
     if (!report.applied) {
       log::Warning("step skipped: not finite",
@@ -258,7 +268,7 @@ class ElasticLoop {
     saves_.Report();
     if (report.saving > 0) in_.control.SaveBegins();
     const bool all_stop = report.stopping == round_.assignment.world;
-    const bool hands_over = state_.sharded != nullptr && report.stopping > 0;
+    const bool hands_over = !IsReplicated() && report.stopping > 0;
     const bool is_stored_anyway = saves_.on_termination() && (all_stop || hands_over);
     if (report.saving > 0 && !is_stored_anyway) LOCKSTEP_TRY(StartSave());
     if (all_stop) return StopTogether();
@@ -269,9 +279,12 @@ class ElasticLoop {
     return std::optional<RoundEnd>();
   }
 
-  // On all ranks with a sharded optimizer, before some of them may leave for good: what they alone hold goes
-  // to the others. It is stored before, as a job that is stopped tells one rank after the other, and whoever
-  // hears of it outside of a round has only a part to store.
+  // Each rank holds all of the state.
+  [[nodiscard]] bool IsReplicated() const { return state_.sharded == nullptr && state_.staged == nullptr; }
+
+  // On all ranks where state is divided over them, before some of them may leave for good: what they alone
+  // hold goes to the others. It is stored before, as a job that is stopped tells one rank after the other,
+  // and whoever hears of it outside of a round has only a part to store.
   Result<void> HandOver(bool leaves) {
     // Half of the grace period, or the part would go with the process that waits for the store.
     std::chrono::milliseconds limit = leaves ? GraceForSave() / 2 : kFinalSaveLimit;
@@ -281,7 +294,9 @@ class ElasticLoop {
     for (const auto& row : rows) limit = std::min(limit, std::chrono::milliseconds(row.at(1)));
     if (saves_.on_termination()) LOCKSTEP_TRY(SaveBeforeRanksLeave(limit));
     // Some may have been told meanwhile: to those nothing must go.
-    return state_.sharded->HandOver(*round_.communicator, leaves || in_.control.stop_requested());
+    leaves = leaves || in_.control.stop_requested();
+    return state_.staged != nullptr ? state_.staged->HandOver(*round_.communicator, leaves)
+                                    : state_.sharded->HandOver(*round_.communicator, leaves);
   }
 
   Result<void> SaveBeforeRanksLeave(std::chrono::milliseconds limit) {
@@ -321,7 +336,7 @@ class ElasticLoop {
     progress_.Phase("train");
     // Done again in the next round. A rank that is to stop goes there, too, and stops outside of a round.
     if (!result.complete) {
-      if (state_.sharded != nullptr) LOCKSTEP_TRY(HandOver(in_.control.stop_requested()));
+      if (!IsReplicated()) LOCKSTEP_TRY(HandOver(in_.control.stop_requested()));
       return std::optional(RoundEnd::kLeft);
     }
     state_.evaluations =
@@ -407,6 +422,7 @@ class ElasticLoop {
   Saves saves_;
   StepRunner runner_;
   LocalSgd local_sgd_;
+  PipelineStep pipeline_;
   SpeedMeter speed_{phases_};
   int64_t shares_until_ = 0;  // step
   Round round_;

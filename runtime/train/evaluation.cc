@@ -7,6 +7,7 @@
 #include "runtime/comm/torch_error.h"
 #include "runtime/models/precision.h"
 #include "runtime/train/batch_math.h"
+#include "runtime/train/pipeline_step.h"
 #include "runtime/train/sync.h"
 
 namespace lockstep::train {
@@ -42,19 +43,54 @@ Sums EvaluateShare(const api::TrainingSpec& spec, const TrainingState& state, co
   return sums;
 }
 
+// That of this rank's pipeline. Its first stage says when all stop early, so the others need not agree.
+Result<Sums> EvaluateInPipeline(const api::TrainingSpec& spec, const TrainingState& state,
+                                const data::Dataset& test, comm::Communicator& communicator,
+                                const std::function<bool()>& leave) {
+  Sums sums;
+  const StagedState& staged = *state.staged;
+  if (!staged.place().has_value()) return sums;
+  const models::Autocast precision(spec.precision, state.device.type());
+  const bool is_first = staged.place()->stage == 0;
+  const bool is_last = staged.place()->stage + 1 == staged.mesh().stages;
+  const Slice share = SliceOf(test.size(), staged.place()->pipeline, staged.mesh().pipelines);
+  for (const Slice& piece : MicroBatches(share, spec.evaluation->batch_size)) {
+    data::Batch batch;
+    if (is_first && leave()) {
+      sums.leaving = 1;
+    } else if (is_first || is_last) {
+      std::vector<int64_t> ids(static_cast<std::size_t>(piece.size()));
+      std::iota(ids.begin(), ids.end(), piece.begin);
+      batch = test.Get(ids).To(state.device);
+    }
+    LOCKSTEP_TRY(const at::Tensor outputs, ForwardThroughStage(communicator, staged, batch.inputs));
+    if (!outputs.defined()) break;
+    if (!is_last) continue;
+    sums.loss += state.model->LossSum(outputs, batch.targets).item<double>();
+    sums.correct += state.model->CountRight(outputs, batch.targets);
+    sums.count += static_cast<double>(piece.size());
+  }
+  return sums;
+}
+
 }  // namespace
 
 Result<Evaluation> Evaluate(const api::TrainingSpec& spec, TrainingState& state, const data::Dataset& test,
                             comm::Communicator& communicator, const std::function<bool()>& leave) {
   LOCKSTEP_TRY(SyncBuffers(communicator, state));
-  Sums sums;
-  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "evaluation", [&] {
+  Result<Sums> own = Sums{};
+  const Result<void> done = comm::CatchTorch(ErrorCode::kInternal, "evaluation", [&] {
     const at::NoGradGuard no_grad;
     state.model->eval();
-    sums = EvaluateShare(spec, state, test, SliceOf(test.size(), communicator.rank(), communicator.world()),
-                         communicator, leave);
-  }));
+    own = state.staged != nullptr
+              ? EvaluateInPipeline(spec, state, test, communicator, leave)
+              : EvaluateShare(spec, state, test,
+                              SliceOf(test.size(), communicator.rank(), communicator.world()), communicator,
+                              leave);
+  });
   state.model->train();
+  LOCKSTEP_TRY(done);
+  LOCKSTEP_TRY(const Sums sums, std::move(own));
   at::Tensor total = at::tensor({sums.loss, sums.correct, sums.count, sums.leaving}, at::kDouble);
   LOCKSTEP_TRY(communicator.SumInPlace(total));
   const double count = total[2].item<double>();

@@ -8,21 +8,29 @@
 
 namespace lockstep::train {
 
+double SumOfSquares(const std::vector<at::Tensor>& gradients) {
+  if (gradients.empty()) return 0;
+  // One copy from the device, however many parameters there are.
+  const at::Tensor norms = at::stack(at::_foreach_norm(gradients, 2)).to(at::kDouble).cpu();
+  double squares = 0;
+  for (int64_t i = 0; i < norms.numel(); ++i) squares += std::pow(norms.const_data_ptr<double>()[i], 2);
+  return squares;
+}
+
+double FactorFor(double norm, double count, std::optional<double> clip_norm) {
+  // The small term is PyTorch's clip_grad_norm_'s: never exactly one where the norm is at the bound.
+  const double shorten = clip_norm.has_value() ? std::min(1.0, *clip_norm / (norm + 1e-6)) : 1.0;
+  return shorten / count;
+}
+
 double AverageAndClip(const std::vector<at::Tensor>& parameters, double count,
                       std::optional<double> clip_norm) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;
   gradients.reserve(parameters.size());
   for (const at::Tensor& parameter : parameters) gradients.push_back(parameter.grad());
-  // One copy from the device, however many parameters there are.
-  const at::Tensor norms = at::stack(at::_foreach_norm(gradients, 2)).to(at::kDouble).cpu();
-  double squares = 0;
-  for (int64_t i = 0; i < norms.numel(); ++i) squares += std::pow(norms.const_data_ptr<double>()[i], 2);
-  const double norm = std::sqrt(squares) / count;
-  if (!std::isfinite(norm)) return norm;
-  // The small term is PyTorch's clip_grad_norm_'s: never exactly one where the norm is at the bound.
-  const double shorten = clip_norm.has_value() ? std::min(1.0, *clip_norm / (norm + 1e-6)) : 1.0;
-  at::_foreach_mul_(gradients, shorten / count);
+  const double norm = std::sqrt(SumOfSquares(gradients)) / count;
+  if (std::isfinite(norm)) at::_foreach_mul_(gradients, FactorFor(norm, count, clip_norm));
   return norm;
 }
 

@@ -46,8 +46,12 @@ Result<void> CopyInto(TrainingState& state, const LoadedState& loaded) {
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "restoring the state", [&] {
     const at::NoGradGuard no_grad;
     for (const NamedTensor& target : state.Replicated()) target.tensor.copy_(stored.at(target.name));
-    if (state.sharded == nullptr) return;
     std::vector<at::Tensor> whole;
+    if (state.staged != nullptr) {
+      for (const NamedTensor& tensor : state.staged->tensors()) whole.push_back(stored.at(tensor.name));
+      state.staged->Load(loaded.manifest.step, whole);
+    }
+    if (state.sharded == nullptr) return;
     for (const NamedTensor& moment : state.sharded->described()) whole.push_back(stored.at(moment.name));
     state.sharded->Load(loaded.manifest.step, whole);
   }));
@@ -66,6 +70,14 @@ std::vector<NamedTensor> WithMoments(const TrainingState& state, const std::vect
   std::vector<NamedTensor> tensors = state.Tensors();
   std::copy(moments.begin(), moments.end(), tensors.begin() + FirstMoment(state));
   return tensors;
+}
+
+// Where layers are divided over the ranks, each stores what it holds; rank 0 also what all hold.
+std::vector<int> WritersOf(const TrainingState& state, int world) {
+  if (state.staged == nullptr) return {};
+  std::vector<int> writers = state.staged->Writers(world);
+  writers.resize(state.Tensors().size(), 0);
+  return writers;
 }
 
 // With data where this rank stores it: a sharded optimizer's parts travel to who writes them.
@@ -98,7 +110,8 @@ Result<void> Saves::Start(const std::shared_ptr<comm::Communicator>& communicato
     LOCKSTEP_TRY(const std::vector<NamedTensor> tensors, TensorsToSave(*communicator, state));
     return comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
       context_.checkpointer->Save({state.step, place.round, place.rank, place.world, tensors,
-                                   state.evaluations, HistoryOf(place.rank), EpochOf(state.step)},
+                                   state.evaluations, HistoryOf(place.rank), EpochOf(state.step),
+                                   WritersOf(state, place.world)},
                                   std::make_shared<RoundExchange>(communicator, context_.clock));
     });
   }));
@@ -191,6 +204,8 @@ void Saves::Drain(std::chrono::milliseconds limit) {
 
 Result<void> Saves::SaveAlone(TrainingState& state, const LastPlace& last, std::chrono::milliseconds limit) {
   if (!enabled()) return {};
+  if (state.staged != nullptr && !state.staged->holds_all())
+    return Error{ErrorCode::kUnavailable, "this rank holds the layers of its stage only"};
   std::vector<NamedTensor> tensors = state.Tensors();
   if (state.sharded != nullptr) {
     LOCKSTEP_TRY(const auto moments, state.sharded->Whole());

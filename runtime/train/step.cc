@@ -21,9 +21,6 @@ namespace {
 
 using comm::CatchTorch;
 
-// A single one may be an outlier and is skipped; so many in a row do not get better.
-constexpr int kNotFiniteLimit = 3;
-
 // Places in the vector that is summed beside the gradients. From kLosses on there is one place for each
 // micro-batch of the step: only one rank adds to it, so the sum is exact, and adding the places in order
 // gives the loss the same bits in every world that has the same micro-batches.
@@ -82,6 +79,13 @@ data::Loader::Source SourceOf(const StepContext& context, const Cutting& cutting
 }
 
 }  // namespace
+
+Error Diverged(int64_t step, const std::string& where) {
+  return {ErrorCode::kInvalidArgument,
+          "training diverged: loss or gradient were not finite in " + std::to_string(kNotFiniteLimit) +
+              " steps up to step " + std::to_string(step) + " (" + where +
+              "); lower spec.training.optimizer.learningRate or set spec.training.optimizer.clipNorm"};
+}
 
 StepRunner::StepRunner(const StepContext& context)
     : context_(context),
@@ -256,10 +260,7 @@ Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const 
   if (!is_overflow) not_finite_in_a_row_ = report.applied ? 0 : not_finite_in_a_row_ + 1;
   state.loss_scale.StepDone(report.applied);
   if (not_finite_in_a_row_ >= kNotFiniteLimit) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "training diverged: loss or gradient were not finite in " + std::to_string(kNotFiniteLimit) +
-                     " steps up to step " + std::to_string(state.step) + " (" + report.not_finite +
-                     "); lower spec.training.optimizer.learningRate or set spec.training.optimizer.clipNorm"};
+    return Diverged(state.step, report.not_finite);
   }
   if (!report.applied && state.sharded != nullptr) state.sharded->Skip();
   ++state.step;

@@ -52,6 +52,11 @@ struct StepReport {
   int saving = 0;
 };
 
+// A single one may be an outlier and is skipped; so many in a row do not get better.
+inline constexpr int kNotFiniteLimit = 3;
+// The end of a training with so many, the last of which was before `step`.
+[[nodiscard]] Error Diverged(int64_t step, const std::string& where);
+
 struct StepContext {
   const api::TrainingSpec& spec;
   const data::TrainingSamples& samples;

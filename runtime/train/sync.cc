@@ -8,6 +8,7 @@
 
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
+#include "runtime/train/stage_sync.h"
 
 namespace lockstep::train {
 namespace {
@@ -161,6 +162,7 @@ std::string_view NameOf(StateSource source) {
 }
 
 Result<StateSource> SyncState(Communicator& communicator, TrainingState& state, const Restore& restore) {
+  if (state.staged != nullptr) return SyncStages(communicator, state, restore);
   int64_t offered = state.step;
   std::optional<Version> whole;
   if (state.sharded != nullptr) {
@@ -191,6 +193,7 @@ Result<StateSource> SyncState(Communicator& communicator, TrainingState& state, 
 
 Result<void> SyncBuffers(Communicator& communicator, TrainingState& state) {
   if (state.buffers.empty() || communicator.world() == 1) return {};
+  if (state.staged != nullptr) return state.staged->SyncBuffers(communicator);
   return BroadcastTensors(communicator, state.buffers, 0);
 }
 

@@ -31,6 +31,11 @@ void LayOutInOrder(torch::nn::Module& model) {
 }  // namespace
 
 std::vector<NamedTensor> TrainingState::Tensors() const {
+  if (staged != nullptr) {
+    std::vector<NamedTensor> all = staged->tensors();
+    Append(all, loss_scale.state());
+    return all;
+  }
   std::vector<NamedTensor> all = parameters;
   Append(all, buffers);
   Append(all, sharded == nullptr ? optimizer->state() : sharded->described());
@@ -40,6 +45,7 @@ std::vector<NamedTensor> TrainingState::Tensors() const {
 }
 
 std::vector<NamedTensor> TrainingState::Replicated() const {
+  if (staged != nullptr) return loss_scale.state();
   std::vector<NamedTensor> all = parameters;
   Append(all, buffers);
   if (sharded == nullptr) Append(all, optimizer->state());
@@ -68,20 +74,25 @@ Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const Mod
   state.input = input;
   LOCKSTEP_TRY(state.model, models::MakeModel(spec.model, input, spec.seed));
   std::vector<NamedTensor> to_train;
+  const bool is_staged = api::DividesLayers(spec.strategy);
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [&] {
-    state.model->to(device);
     LayOutInOrder(*state.model);
+    if (!is_staged) state.model->to(device);
     for (const auto& parameter : state.model->named_parameters()) {
       state.parameters.push_back({parameter.key(), parameter.value()});
       if (parameter.value().requires_grad()) to_train.push_back(state.parameters.back());
     }
     for (const auto& buffer : state.model->named_buffers())
       state.buffers.push_back({buffer.key(), buffer.value()});
+    state.loss_scale = LossScale(spec.precision, spec.global_batch_size);
+    if (is_staged) return;
     for (const NamedTensor& parameter : to_train) state.trained.push_back(parameter.tensor);
     if (spec.strategy != api::Strategy::kZero1) state.optimizer = MakeOptimizer(spec.optimizer, to_train);
     if (spec.sync.outer.has_value()) state.outer_momentum = MakeOuterMomentum(to_train);
-    state.loss_scale = LossScale(spec.precision, spec.global_batch_size);
   }));
+  if (is_staged) {
+    LOCKSTEP_TRY(state.staged, StagedState::Make(spec, input, state.model, device));
+  }
   if (spec.strategy == api::Strategy::kZero1) {
     LOCKSTEP_TRY(state.sharded,
                  ShardedOptimizer::Make(spec.optimizer, std::move(to_train), spec.zero1.copies));
@@ -90,6 +101,11 @@ Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const Mod
 }
 
 Result<void> StartAfresh(const api::TrainingSpec& spec, TrainingState& state) {
+  if (state.staged != nullptr) {  // each rank does its part when it hears of it
+    state.step = 0;
+    state.evaluations = {};
+    return {};
+  }
   LOCKSTEP_TRY(const TrainingState fresh, MakeTrainingState(spec, state.input, state.device));
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "starting afresh", [&] {
     const at::NoGradGuard no_grad;

@@ -12,6 +12,7 @@
 #include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
 #include "runtime/train/sharded_optimizer.h"
+#include "runtime/train/staged_state.h"
 
 namespace lockstep::train {
 
@@ -24,16 +25,19 @@ struct TrainingState {
   std::vector<at::Tensor> trained;  // the parameters that have a gradient
   std::vector<NamedTensor> parameters;
   std::vector<NamedTensor> buffers;
-  // One of both: `sharded` where the strategy is zero1.
+  // One of the three: `sharded` where the strategy is zero1, `staged` where layers are divided over the
+  // ranks: then it has the optimizer, and of `parameters` and `buffers` only those of its stage are what they
+  // seem.
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<ShardedOptimizer> sharded;
+  std::unique_ptr<StagedState> staged;
   std::vector<NamedTensor> outer_momentum;  // of spec.sync.outer
   LossScale loss_scale;
 
-  // All that a checkpoint holds, in the same order in every process. Those of a sharded optimizer have no
-  // data here.
+  // All that a checkpoint holds, in the same order in every process. Those of a sharded optimizer, and of
+  // other ranks' stages, have no data here.
   [[nodiscard]] std::vector<NamedTensor> Tensors() const;
-  // Those of them that every rank holds whole: all but a sharded optimizer's.
+  // Those of them that every rank holds whole: all but a sharded optimizer's, and those of stages.
   [[nodiscard]] std::vector<NamedTensor> Replicated() const;
   // Of parameters, optimizer state (unless it is sharded) and loss scale. Equal on all ranks after each step
   // (or window of steps), since all apply the same gradient; buffers are left out: their

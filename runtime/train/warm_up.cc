@@ -42,6 +42,8 @@ void ThrowOnce() {
 
 Result<void> WarmUp(const api::TrainingSpec& spec, const data::Dataset& dataset, TrainingState& state) {
   ThrowOnce();
+  // The model as a whole may not fit the device, and which part of it comes here is not known yet.
+  if (state.staged != nullptr) return {};
   data::Batch batch;
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInvalidArgument, "reading data", [&] {
     std::vector<int64_t> ids(

@@ -11,7 +11,7 @@
 namespace lockstep::train {
 
 // One forward and backward pass that leaves no trace in `state`. An error means that model and data do not
-// fit, or has the code of what the data set threw.
+// fit, or has the code of what the data set threw. Without a pass where layers are divided over the ranks.
 [[nodiscard]] Result<void> WarmUp(const api::TrainingSpec& spec, const data::Dataset& dataset,
                                   TrainingState& state);
 

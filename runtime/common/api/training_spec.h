@@ -170,8 +170,13 @@ struct SyncSpec {
   Compression compression = Compression::kNone;
 };
 
+// The layers of the model are placed on different ranks.
+[[nodiscard]] constexpr bool DividesLayers(Strategy strategy) {
+  return strategy == Strategy::kPipeline || strategy == Strategy::kHybrid;
+}
+
 struct PipelineSpec {
-  int32_t stages = 2;
+  int32_t stages = 2;  // of each pipeline of hybrid
 };
 
 struct Zero1Spec {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/train/local_sgd.h"
+#include "runtime/train/pipeline_step.h"
 #include "runtime/train/step.h"
 #include "runtime/train/strategy_choice.h"
 #include "runtime/train/sync.h"
@@ -87,8 +88,9 @@ class Trainer {
         waits_(std::move(options.waits)),
         phases_(clock_),
         runner_({spec_, samples_, kTotalSteps, state_, ledger_, phases_}),
-        local_sgd_({spec_, samples_, kTotalSteps, state_, ledger_, phases_}, runner_) {
-    state_.step = 0;
+        local_sgd_({spec_, samples_, kTotalSteps, state_, ledger_, phases_}, runner_),
+        pipeline_({spec_, samples_, kTotalSteps, state_, ledger_, phases_}) {
+    if (state_.staged == nullptr) state_.step = 0;
     if (options.loss_scale > 0) state_.loss_scale.state().front().tensor[0] = options.loss_scale;
   }
 
@@ -98,6 +100,7 @@ class Trainer {
     return SyncState(communicator, state_, restore);
   }
   Result<void> RunRound(std::shared_ptr<comm::Communicator> communicator, int64_t until_step) {
+    if (state_.staged != nullptr) return RunPipeline(*communicator, until_step);
     LOCKSTEP_TRY(const auto strategy, MakeStrategy(spec_, communicator, state_));
     return RunRoundWith(*strategy, *communicator, until_step);
   }
@@ -122,6 +125,17 @@ class Trainer {
     return {};
   }
 
+  // Of pipeline and hybrid, after Sync.
+  Result<void> RunPipeline(comm::Communicator& communicator, int64_t until_step) {
+    ledger_.EnterRound(communicator.place().round, communicator.rank());
+    pipeline_.EnterRound();
+    while (state_.step < until_step) {
+      LOCKSTEP_TRY(last_, pipeline_.Run(communicator, {}, {}));
+    }
+    return {};
+  }
+
+  [[nodiscard]] const data::TrainingSamples& samples() const { return samples_; }
   [[nodiscard]] const TrainingState& state() const { return state_; }
   [[nodiscard]] const StepReport& last() const { return last_; }
   // Of parameters, moments (unless they are sharded) and the scale of the loss.
@@ -156,6 +170,7 @@ class Trainer {
   PhaseClock phases_;
   StepRunner runner_;
   LocalSgd local_sgd_;
+  PipelineStep pipeline_;
   StepReport last_;
   int64_t round_ = 0;
 };
