@@ -185,7 +185,7 @@ void Describe(A& fields, Of<A, TrainingSpec>& spec) {
   fields.Field("balance", spec.balance);
   fields.Field("strategy", spec.strategy);
   fields.Field("sync", spec.sync);
-  fields.Field("pipeline", spec.pipeline);
+  fields.Section("pipeline", spec.pipeline, spec.strategy == Strategy::kHybrid, "strategy is hybrid");
   fields.Section("zero1", spec.zero1, spec.strategy == Strategy::kZero1, "strategy is zero1");
   fields.Field("seed", spec.seed, {.min = 0, .max = kMaxInteger});
   fields.Field("evaluation", spec.evaluation);

@@ -46,13 +46,11 @@ void CheckData(const DataSpec& data, Fields& fields) {
 void CheckMethod(const TrainingSpec& training, Fields& fields) {
   const std::string path = "spec.training.";
   const Strategy strategy = training.strategy;
-  const bool is_built = strategy == Strategy::kDdp || strategy == Strategy::kZero1 ||
-                        strategy == Strategy::kLocalsgd || strategy == Strategy::kAsync;
-  RefuseEnum(fields, !is_built, path + "strategy", strategy, "ddp, zero1, localsgd or async");
+  RefuseEnum(fields, strategy == Strategy::kDataparallel, path + "strategy", strategy,
+             "ddp, zero1, pipeline, hybrid, localsgd or async");
   const Compression compression = training.sync.compression;
   RefuseEnum(fields, compression == Compression::kPowersgd || compression == Compression::kTopk,
              path + "sync.compression", compression, "none, bf16 or fp16");
-  RefuseChange(fields, path + "pipeline.stages", training.pipeline.stages, PipelineSpec{}.stages);
 }
 
 void CheckCheckpoint(const CheckpointSpec& checkpoint, Fields& fields) {

@@ -281,6 +281,25 @@ void CheckSync(const TrainingSpec& training, const std::string& path, Violations
   }
 }
 
+// What does not go with layers on different ranks.
+void CheckStages(const TrainingSpec& training, const std::string& path, Violations& violations) {
+  if (!DividesLayers(training.strategy)) return;
+  const std::string where = " where strategy is " + std::string(NameOf(training.strategy));
+  if (training.model.name == ModelName::kTorchscript) {
+    Add(violations, path + ".model.name",
+        "must not be torchscript" + where + ": a module does not say what its layers are; use ddp or zero1");
+  }
+  if (training.determinism == Determinism::kWorld) {
+    Add(violations, path + ".determinism",
+        "must be none" + where + ": how gradients are added up follows from the number of ranks");
+  }
+  if (training.balance == Balance::kSpeed) {
+    Add(violations, path + ".balance", "must be equal" + where + ": each sample passes through all ranks");
+  }
+  if (training.sync.compression != Compression::kNone)
+    Add(violations, path + ".sync.compression", "must be none" + where);
+}
+
 }  // namespace
 
 std::vector<std::string> ValidateTraining(const TrainingSpec& training, const std::string& path) {
@@ -308,6 +327,7 @@ std::vector<std::string> ValidateTraining(const TrainingSpec& training, const st
   CheckOptimizer(training.optimizer, path + ".optimizer", violations);
   CheckSchedule(training, path, violations);
   CheckSync(training, path, violations);
+  CheckStages(training, path, violations);
   return violations;
 }
 

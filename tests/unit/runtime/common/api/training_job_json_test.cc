@@ -112,6 +112,10 @@ TEST(TrainingJobFromJson, RefusesTheSectionOfAnotherStrategy) {
   const Json job = With(ValidJob(), "/spec/training/zero1", R"({"copies": 2})");
   EXPECT_THAT(ViolationsOf(job), ElementsAre("spec.training.zero1: applies only where strategy is zero1"));
   EXPECT_THAT(ViolationsOf(With(job, "/spec/training/strategy", "\"zero1\"")), ElementsAre());
+  const Json staged = With(ValidJob(), "/spec/training/pipeline", R"({"stages": 4})");
+  EXPECT_THAT(ViolationsOf(staged),
+              ElementsAre("spec.training.pipeline: applies only where strategy is hybrid"));
+  EXPECT_THAT(ViolationsOf(With(staged, "/spec/training/strategy", "\"hybrid\"")), ElementsAre());
 }
 
 TEST(TrainingJobFromJson, KeepsMetadataAndStatusOfABrokenSpec) {

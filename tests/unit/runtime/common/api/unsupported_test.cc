@@ -38,11 +38,9 @@ INSTANTIATE_TEST_SUITE_P(
                          "spec.training.model.torchscript.uri"},
                     Case{"DataInAzure", "/spec/training/data", R"({"format": "idx", "path": "abfs://b/d"})",
                          "spec.training.data.path"},
-                    Case{"Strategy", "/spec/training/strategy", "\"pipeline\"", "spec.training.strategy"},
+                    Case{"Strategy", "/spec/training/strategy", "\"dataparallel\"", "spec.training.strategy"},
                     Case{"Compression", "/spec/training/sync", R"({"compression": "topk"})",
                          "spec.training.sync.compression"},
-                    Case{"Stages", "/spec/training/pipeline", R"({"stages": 4})",
-                         "spec.training.pipeline.stages"},
                     Case{"Gpu", "/spec/nprocPerNode", "\"gpu\"", "spec.nprocPerNode"},
                     Case{"AzureStorage", "/spec/checkpoint", R"({"uri": "abfs://b"})", "spec.checkpoint.uri"},
                     Case{"PodMonitor", "/spec/observability", R"({"podMonitor": true})",
@@ -50,10 +48,9 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<Case>& test_case) { return test_case.param.name; });
 
 TEST(FindUnsupported, SaysWhatWorksNow) {
-  EXPECT_THAT(
-      Refused(With(ValidJob(), "/spec/training/strategy", "\"hybrid\"")),
-      testing::ElementsAre(
-          "spec.training.strategy: hybrid is not implemented yet; use ddp, zero1, localsgd or async"));
+  EXPECT_THAT(Refused(With(ValidJob(), "/spec/training/strategy", "\"dataparallel\"")),
+              testing::ElementsAre("spec.training.strategy: dataparallel is not implemented yet; use ddp, "
+                                   "zero1, pipeline, hybrid, localsgd or async"));
 }
 
 TEST(FindUnsupported, PassesWhatIsBuilt) {
