@@ -1,4 +1,5 @@
 """Reads stored checkpoints (runtime/checkpoint/README.md has the layout)."""
+import array
 import hashlib
 import json
 import pathlib
@@ -24,3 +25,15 @@ def digest_of_tensors(checkpoint):
         assert len(content) == tensor["bytes"], f"{shard} is cut short"
         total.update(content)
     return total.hexdigest()
+
+
+def floats(checkpoint):
+    """The numbers of all float32 tensors, by name."""
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    found = {}
+    for shard in manifest["shards"]:
+        content = (checkpoint / shard["name"]).read_bytes()
+        for tensor in shard["tensors"]:
+            if tensor["dtype"] == "F32":
+                found[tensor["name"]] = array.array("f", content[tensor["offset"]:tensor["offset"] + tensor["bytes"]])
+    return found

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""`lockstep run` with the layers of the model divided over the ranks: what it learns, what becomes of it when ranks die, leave and
+come, and what is stored.
+
+Each case ends with the weights and moments of a quiet run under ddp, but for rounding: sums of the same gradients in another order.
+
+pipeline.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
+"""
+import functools
+import json
+import math
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import checkpoints  # noqa: E402
+import ledger  # noqa: E402
+from cases import expect  # noqa: E402
+from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest  # noqa: E402
+
+LOST = "layers lost with the ranks that held them"
+ROUNDING = 1e-3  # of the length of a tensor, after all steps
+
+
+def job(folder, strategy="pipeline", replicas=2, **sections):
+    return manifest(folder, replicas=replicas, strategy=strategy, model={"name": "mlp", "mlp": {"hiddenSizes": [64, 32, 32]}},
+                    optimizer={"name": "sgd", "learningRate": 0.05, "momentum": 0.9, "clipNorm": 1}, **sections)
+
+
+def stored(folder):
+    step, checkpoint = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
+    expect(step == EPOCHS * -(-SAMPLES // BATCH), f"the newest checkpoint is of step {step}")
+    return checkpoints.floats(checkpoint)
+
+
+@functools.cache
+def quiet():
+    with tempfile.TemporaryDirectory(prefix="lockstep-quiet-") as folder:
+        with Run(folder, job(folder, strategy="ddp", replicas=1)) as run:
+            expect_complete(run)
+        return stored(folder)
+
+
+def expect_what_ddp_learns(folder):
+    found, expected = stored(folder), quiet()
+    expect(found.keys() == expected.keys(), f"{sorted(found)} is stored, not {sorted(expected)}")
+    worst = max(math.dist(found[name], numbers) / math.hypot(*numbers) for name, numbers in expected.items())
+    print(f"  relative distance from ddp: {worst:.2g}")
+    expect(worst < ROUNDING, f"weights or moments differ from those of ddp by {worst}")
+
+
+def logs(folder, part):
+    lines = "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.log")).splitlines()
+    return [json.loads(line) for line in lines if part in line]
+
+
+def sources(folder):
+    """Where ranks say that their state came from, after the first round."""
+    return {line["state_from"] for line in logs(folder, "rank entered the round") if line["round"] > 1}
+
+
+def kill_one(run, count):
+    before = run.ranks()
+    expect(len(before) == count, f"{count} rank processes expected, {len(before)} found")
+    os.kill(before[1], signal.SIGKILL)
+    run.until("the rank's return", lambda: len(run.ranks()) == count and before[1] not in run.ranks())
+    expect(set(run.ranks()) >= set(before) - {before[1]}, "a survivor's process was replaced")
+
+
+def a_pipeline_learns_what_ddp_does(folder):
+    with Run(folder, job(folder)) as run:
+        expect_complete(run)
+    placed = {(line["stage"], line["of_stages"], line["layers"]) for line in logs(folder, "stage placed")}
+    expect({stage for stage, of, _ in placed if of == 2} == {0, 1}, f"stages: {placed}")
+    expect_what_ddp_learns(folder)
+
+
+def hybrid_learns_what_ddp_does(folder):
+    with Run(folder, job(folder, strategy="hybrid", replicas=4)) as run:
+        expect_complete(run)
+    placed = {(line["pipeline"], line["stage"]) for line in logs(folder, "stage placed") if line["of_pipelines"] == 2}
+    expect(placed == {(0, 0), (0, 1), (1, 0), (1, 1)}, f"places: {placed}")
+    expect_what_ddp_learns(folder)
+
+
+def a_pipeline_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
+    with Run(folder, job(folder, replicas=3)) as run:
+        run.until("a checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints")))
+        run.until_step(60)
+        kill_one(run, 3)
+        expect_complete(run)
+    expect(logs(folder, LOST), "nothing is said of it")
+    expect("checkpoint" in sources(folder), f"states came from {sources(folder)}")
+    expect_what_ddp_learns(folder)
+
+
+def hybrid_goes_on_from_the_twin_of_a_killed_rank(folder):
+    with Run(folder, job(folder, strategy="hybrid", replicas=4)) as run:
+        run.until_step(60)
+        kill_one(run, 4)
+        expect_complete(run)
+    expect(not logs(folder, LOST), "layers were lost")
+    expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
+    expect_what_ddp_learns(folder)
+
+
+def loses_nothing_when_a_rank_leaves_in_good_order(folder):
+    with Run(folder, job(folder, replicas=3)) as run:
+        run.until_step(60)
+        victim = run.workers()[1]
+        os.kill(victim, signal.SIGTERM)
+        run.until("the worker's return", lambda: victim not in run.workers() and len(run.ranks()) == 3)
+        expect_complete(run)
+    expect(not logs(folder, LOST), "layers were lost")
+    expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
+    expect_what_ddp_learns(folder)
+
+
+def stores_what_ddp_goes_on_from_and_back(folder):
+    for strategy, replicas, step in [("pipeline", 3, 40), ("ddp", 2, 90), ("hybrid", 4, 140)]:
+        with Run(folder, job(folder, strategy=strategy, replicas=replicas)) as run:
+            run.until_step(step)
+            run.process.send_signal(signal.SIGTERM)
+            expect(run.finish() == 143, f"{strategy}: exit code {run.process.returncode}\n{run.output()[-4000:]}")
+        step, _ = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
+        expect(step >= ledger.newest_commit(run.ledger), f"{strategy} stored step {step} at the end")
+    with Run(folder, job(folder)) as run:
+        run.finish()
+        expect("complete" in run.output(), run.output()[-4000:])
+    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, EPOCHS)
+    expect(not problems, "; ".join(problems))
+    expect_what_ddp_learns(folder)
+
+
+CASES = [a_pipeline_learns_what_ddp_does, hybrid_learns_what_ddp_does,
+         a_pipeline_goes_back_to_the_checkpoint_when_a_rank_is_killed, hybrid_goes_on_from_the_twin_of_a_killed_rank,
+         loses_nothing_when_a_rank_leaves_in_good_order, stores_what_ddp_goes_on_from_and_back]
+
+
+if __name__ == "__main__":
+    sys.exit(main(CASES))
