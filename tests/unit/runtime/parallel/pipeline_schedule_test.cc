@@ -87,7 +87,9 @@ TEST(OneForwardOneBackward, MakesEachPassOnceAndInOrder) {
       int forwards = 0;
       int backwards = 0;
       for (const PipelineMove& move : OneForwardOneBackward(stage, stages, micro_batches)) {
-        if (move.action == PipelineAction::kForward) EXPECT_EQ(move.micro_batch, forwards++);
+        if (move.action == PipelineAction::kForward) {
+          EXPECT_EQ(move.micro_batch, forwards++);
+        }
         if (move.action != PipelineAction::kBackward) continue;
         EXPECT_EQ(move.micro_batch, backwards++);
         EXPECT_LE(backwards, forwards);
