@@ -26,6 +26,7 @@ using protocol::ExitCode;
 
 constexpr auto kFinalSaveLimit = 600s;
 constexpr int kFinalSaveAttempts = 3;
+constexpr auto kStagedLimit = 30min;
 // At most: speeds change, and asking for them costs a fraction of a step.
 constexpr int64_t kStepsOfAShare = 100;
 // Of the grace period, kept back for the way out after a save.
@@ -77,7 +78,10 @@ class ElasticLoop {
                 progress_.history(), plan_.steps_per_epoch()}),
         runner_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}),
         local_sgd_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}, runner_),
-        pipeline_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}) {}
+        pipeline_(state_.staged == nullptr
+                      ? nullptr
+                      : std::make_unique<PipelineStep>(StepContext{
+                            inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_})) {}
 
   LoopOutcome Run() {
     if (in_.profile.has_value() && in_.profile->window.first >= total_steps_) {
@@ -146,6 +150,11 @@ class ElasticLoop {
     }
   }
 
+  // Where layers are divided, a rank waits in a collective for as long as others compute, or are sent theirs.
+  [[nodiscard]] comm::Deadlines LimitsOfRound() const {
+    return state_.staged == nullptr ? comm::Deadlines{} : comm::Deadlines{.collective = kStagedLimit};
+  }
+
   Result<void> EnterRound(comm::Listener listener, SteadyTime start) {
     const protocol::RankAssignment& assignment = round_.assignment;
     const comm::Place place{.round = assignment.round,
@@ -154,14 +163,13 @@ class ElasticLoop {
                             .address = assignment.address,
                             .store_host = assignment.store_host,
                             .store_port = assignment.store_port};
-    LOCKSTEP_TRY(round_.communicator,
-                 comm::ConnectUnlessStopped(place, std::move(listener), comm::Deadlines{}, round_.aborted,
-                                            in_.device));
+    LOCKSTEP_TRY(round_.communicator, comm::ConnectUnlessStopped(place, std::move(listener), LimitsOfRound(),
+                                                                 round_.aborted, in_.device));
     in_.control.Attach(round_.communicator);
     LOCKSTEP_TRY(const StateSource source,
                  SyncState(*round_.communicator, state_, [this](TrainingState&) { return Restore(); }));
     if (state_.staged != nullptr) {
-      pipeline_.EnterRound();
+      pipeline_->EnterRound();
     } else {
       LOCKSTEP_TRY(round_.strategy, MakeStrategy(in_.training, round_.communicator, state_));
       local_sgd_.EnterRound(*round_.communicator);
@@ -244,7 +252,7 @@ class ElasticLoop {
 
   Result<StepReport> RunBy(int64_t end, Wishes& wishes) {
     if (TakesWindows(in_.training)) return RunWindow(end, wishes);
-    if (state_.staged != nullptr) return pipeline_.Run(*round_.communicator, wishes, round_.aborted);
+    if (state_.staged != nullptr) return pipeline_->Run(*round_.communicator, wishes, round_.aborted);
     return runner_.Run(*round_.communicator, *round_.strategy, wishes, round_.aborted);
   }
 
@@ -422,7 +430,7 @@ class ElasticLoop {
   Saves saves_;
   StepRunner runner_;
   LocalSgd local_sgd_;
-  PipelineStep pipeline_;
+  std::unique_ptr<PipelineStep> pipeline_;  // absent where all ranks have all layers
   SpeedMeter speed_{phases_};
   int64_t shares_until_ = 0;  // step
   Round round_;

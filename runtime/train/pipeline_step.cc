@@ -178,7 +178,7 @@ PipelineStep::PipelineStep(const StepContext& context)
     : context_(context),
       cutting_(CuttingOf(context.spec)),
       loader_([&samples = context.samples](const data::Draw& draw) { return samples.Get(draw); },
-              context.spec.data.workers, context.spec.data.prefetch) {}
+              LoaderWorkers(context), context.spec.data.prefetch) {}
 
 void PipelineStep::EnterRound() {
   const StagedState& staged = *context_.state.staged;
@@ -225,7 +225,8 @@ Result<StepReport> PipelineStep::Attempt(Communicator& communicator, const Wishe
     context_.ledger.Contribute(step, context_.samples.plan().Ids(step, share.places.begin, share.places.end));
   at::Tensor sums = at::zeros({kSums}, at::kDouble);
   auto* values = sums.data_ptr<double>();
-  values[kCount] = speaks ? static_cast<double>(share.places.size()) : 0;
+  const int64_t told = speaks ? share.places.size() : 0;
+  values[kCount] = static_cast<double>(told);
   values[kYield] = wishes.yield ? 1 : 0;
   values[kStop] = wishes.stop ? 1 : 0;
   values[kSave] = wishes.save ? 1 : 0;
@@ -237,11 +238,11 @@ Result<StepReport> PipelineStep::Attempt(Communicator& communicator, const Wishe
                                context_.total_steps));
   LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return communicator.SumInPlace(sums); }));
   return context_.phases.Time("optimizer",
-                              [&] { return End(communicator, sums, share, std::isfinite(pass.loss())); });
+                              [&] { return End(communicator, sums, told, std::isfinite(pass.loss())); });
 }
 
-Result<StepReport> PipelineStep::End(Communicator& communicator, const at::Tensor& sums,
-                                     const RankShare& share, bool is_loss_finite) {
+Result<StepReport> PipelineStep::End(Communicator& communicator, const at::Tensor& sums, int64_t local_count,
+                                     bool is_loss_finite) {
   TrainingState& state = context_.state;
   const double* values = sums.const_data_ptr<double>();
   StepReport report{
@@ -249,7 +250,7 @@ Result<StepReport> PipelineStep::End(Communicator& communicator, const at::Tenso
       .learning_rate = LearningRate(context_.spec.schedule, context_.spec.optimizer.learning_rate, state.step,
                                     context_.total_steps),
       .global_count = static_cast<int64_t>(values[kCount]),
-      .local_count = share.places.size(),
+      .local_count = local_count,
       .yielding = static_cast<int>(values[kYield]),
       .stopping = static_cast<int>(values[kStop]),
       .saving = static_cast<int>(values[kSave])};
@@ -275,7 +276,7 @@ Result<StepReport> PipelineStep::End(Communicator& communicator, const at::Tenso
 Result<std::string> PipelineStep::WhereNotFinite(Communicator& communicator, bool is_loss_finite) const {
   std::vector<int64_t> mine = {is_loss_finite ? 0 : 1, -1};
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "looking for what is not finite",
-                          [&] { mine[1] = context_.state.staged->FirstNotFinite(); }));
+                          [&] { mine[1] = context_.state.staged->LastNotFinite(); }));
   LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
   std::vector<NotFinite> of_ranks;
   for (const auto& row : rows) of_ranks.push_back({row.at(0) != 0, row.at(1)});

@@ -27,7 +27,7 @@ class PipelineStep {
   [[nodiscard]] Result<StepReport> Attempt(comm::Communicator& communicator, const Wishes& wishes,
                                            const std::stop_token& stop);
   [[nodiscard]] Result<StepReport> End(comm::Communicator& communicator, const at::Tensor& sums,
-                                       const RankShare& share, bool is_loss_finite);
+                                       int64_t local_count, bool is_loss_finite);
   [[nodiscard]] Result<std::string> WhereNotFinite(comm::Communicator& communicator,
                                                    bool is_loss_finite) const;
 

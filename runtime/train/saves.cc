@@ -109,10 +109,10 @@ Result<void> Saves::Start(const std::shared_ptr<comm::Communicator>& communicato
     LOCKSTEP_TRY(SyncBuffers(*communicator, state));
     LOCKSTEP_TRY(const std::vector<NamedTensor> tensors, TensorsToSave(*communicator, state));
     return comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
-      context_.checkpointer->Save({state.step, place.round, place.rank, place.world, tensors,
-                                   state.evaluations, HistoryOf(place.rank), EpochOf(state.step),
-                                   WritersOf(state, place.world)},
-                                  std::make_shared<RoundExchange>(communicator, context_.clock));
+      context_.checkpointer->Save(
+          {state.step, place.round, place.rank, place.world, tensors, state.evaluations,
+           HistoryOf(place.rank), EpochOf(state.step), WritersOf(state, place.world)},
+          std::make_shared<RoundExchange>(communicator, context_.clock));
     });
   }));
   last_start_ = start;

@@ -150,8 +150,8 @@ Result<void> StagedState::StartAfresh() {
     const auto buffers = fresh->named_buffers();
     for (Entry& entry : entries_) {
       if (entry.kind == Kind::kMoment) entry.data.reset();
-      if (entry.kind == Kind::kParameter) entry.data = parameters[entry.name].detach();
-      if (entry.kind == Kind::kBuffer) entry.data = buffers[entry.name].detach();
+      if (entry.kind == Kind::kParameter) entry.data = parameters[entry.name].detach().contiguous();
+      if (entry.kind == Kind::kBuffer) entry.data = buffers[entry.name].detach().contiguous();
     }
     held_.assign(layers_.size(), true);
   });
@@ -382,14 +382,15 @@ double StagedState::SquaresOnce() const {
   return SumOfSquares(gradients);
 }
 
-int64_t StagedState::FirstNotFinite() const {
+int64_t StagedState::LastNotFinite() const {
   int64_t index = -1;
+  int64_t last = -1;
   for (const Entry& entry : entries_) {
     if (!entry.is_trained) continue;
     ++index;
-    if (entry.data.defined() && !std::isfinite(entry.in_model.grad().norm().item<double>())) return index;
+    if (entry.data.defined() && !std::isfinite(entry.in_model.grad().norm().item<double>())) last = index;
   }
-  return -1;
+  return last;
 }
 
 std::vector<std::string> StagedState::TrainedNames() const {
@@ -421,9 +422,12 @@ Result<StepVerdict> StagedState::EndStep(const StepEnd& end, double loss_scale) 
     optimizer_->Step(version_.step, pending_learning_rate_);
   });
   pending_ = {};
-  version_ = done.ok() ? next : Version{};  // half of a step is nobody's state
+  if (!done.ok()) {
+    Forget();  // half of a step is nobody's state
+    return done.error();
+  }
+  version_ = next;
   last_end_ = end;
-  LOCKSTEP_TRY(done);
   return verdict;
 }
 

@@ -88,8 +88,9 @@ class StagedState {
   [[nodiscard]] Result<void> SumGradients(comm::Communicator& communicator);
   // Of the gradients, each parameter once over all ranks.
   [[nodiscard]] double SquaresOnce() const;
-  // The first trained parameter, in the order of names, whose gradient here is not finite; -1: none.
-  [[nodiscard]] int64_t FirstNotFinite() const;
+  // The last trained parameter, in the order of names, whose gradient here is not finite (not_finite.h); -1:
+  // none. Of a sum over twins.
+  [[nodiscard]] int64_t LastNotFinite() const;
   [[nodiscard]] std::vector<std::string> TrainedNames() const;
   // All gradients are there; what is missing is the word of the others, to which this rank gives its part
   // next.

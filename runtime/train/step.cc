@@ -44,12 +44,6 @@ double LossSum(const at::Tensor& sums) {
   return std::accumulate(values + kLosses, values + sums.numel(), 0.0);
 }
 
-// None: the step thread reads by itself. With async it is told what was claimed by whoever reads.
-int WorkersOf(const StepContext& context) {
-  const bool reads_itself = context.samples.are_quick() && context.spec.strategy != api::Strategy::kAsync;
-  return reads_itself ? 0 : std::max(1, context.spec.data.workers);
-}
-
 // A batch that waits ready is claimed, and no other rank can do it.
 int PrefetchOf(const api::TrainingSpec& spec) {
   return spec.strategy == api::Strategy::kAsync ? 1 : spec.data.prefetch;
@@ -87,11 +81,17 @@ Error Diverged(int64_t step, const std::string& where) {
               "); lower spec.training.optimizer.learningRate or set spec.training.optimizer.clipNorm"};
 }
 
+// With async the step thread is told what was claimed by whoever reads.
+int LoaderWorkers(const StepContext& context) {
+  const bool reads_itself = context.samples.are_quick() && context.spec.strategy != api::Strategy::kAsync;
+  return reads_itself ? 0 : std::max(1, context.spec.data.workers);
+}
+
 StepRunner::StepRunner(const StepContext& context)
     : context_(context),
       cutting_(CuttingOf(context.spec)),
       loader_([&samples = context.samples](const data::Draw& draw) { return samples.Get(draw); },
-              WorkersOf(context), PrefetchOf(context.spec)) {
+              LoaderWorkers(context), PrefetchOf(context.spec)) {
   for (const NamedTensor& buffer : context_.state.buffers) buffers_before_.push_back(buffer.tensor.clone());
 }
 

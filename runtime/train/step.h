@@ -66,6 +66,9 @@ struct StepContext {
   PhaseClock& phases;
 };
 
+// Threads that make batches ready; none: whoever takes the steps reads by itself.
+[[nodiscard]] int LoaderWorkers(const StepContext& context);
+
 class StepRunner {
  public:
   explicit StepRunner(const StepContext& context);

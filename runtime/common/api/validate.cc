@@ -351,6 +351,10 @@ std::vector<std::string> Validate(const TrainingJob& job) {
   if (job.spec.training) {
     const Violations training = ValidateTraining(*job.spec.training, "spec.training");
     violations.insert(violations.end(), training.begin(), training.end());
+    if (DividesLayers(job.spec.training->strategy) && job.spec.health_policy.straggler) {
+      Add(violations, "spec.healthPolicy.straggler",
+          "must be left out where strategy is pipeline or hybrid: stages do not compute equally long");
+    }
   }
   return violations;
 }

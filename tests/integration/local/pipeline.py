@@ -11,6 +11,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import signal
 import sys
 import tempfile
@@ -36,20 +37,32 @@ def stored(folder):
     return checkpoints.floats(checkpoint)
 
 
+def evaluated(run):
+    """Accuracy and loss on the test set, at the end."""
+    return [float(number) for number in re.findall(r"test accuracy (\S+), loss (\S+)", run.output())[-1]]
+
+
 @functools.cache
 def quiet():
+    """What ddp stores, and how it is evaluated."""
     with tempfile.TemporaryDirectory(prefix="lockstep-quiet-") as folder:
         with Run(folder, job(folder, strategy="ddp", replicas=1)) as run:
             expect_complete(run)
-        return stored(folder)
+        return stored(folder), evaluated(run)
 
 
 def expect_what_ddp_learns(folder):
-    found, expected = stored(folder), quiet()
+    found, expected = stored(folder), quiet()[0]
     expect(found.keys() == expected.keys(), f"{sorted(found)} is stored, not {sorted(expected)}")
     worst = max(math.dist(found[name], numbers) / math.hypot(*numbers) for name, numbers in expected.items())
     print(f"  relative distance from ddp: {worst:.2g}")
     expect(worst < ROUNDING, f"weights or moments differ from those of ddp by {worst}")
+
+
+def expect_what_ddp_measures(run):
+    (accuracy, loss), (ddp_accuracy, ddp_loss) = evaluated(run), quiet()[1]
+    expect(abs(accuracy - ddp_accuracy) <= 0.01 and abs(loss - ddp_loss) <= 0.01 * ddp_loss,
+           f"accuracy {accuracy} and loss {loss}, not {ddp_accuracy} and {ddp_loss}")
 
 
 def logs(folder, part):
@@ -73,6 +86,7 @@ def kill_one(run, count):
 def a_pipeline_learns_what_ddp_does(folder):
     with Run(folder, job(folder)) as run:
         expect_complete(run)
+    expect_what_ddp_measures(run)
     placed = {(line["stage"], line["of_stages"], line["layers"]) for line in logs(folder, "stage placed")}
     expect({stage for stage, of, _ in placed if of == 2} == {0, 1}, f"stages: {placed}")
     expect_what_ddp_learns(folder)
@@ -81,6 +95,7 @@ def a_pipeline_learns_what_ddp_does(folder):
 def hybrid_learns_what_ddp_does(folder):
     with Run(folder, job(folder, strategy="hybrid", replicas=4)) as run:
         expect_complete(run)
+    expect_what_ddp_measures(run)
     placed = {(line["pipeline"], line["stage"]) for line in logs(folder, "stage placed") if line["of_pipelines"] == 2}
     expect(placed == {(0, 0), (0, 1), (1, 0), (1, 1)}, f"places: {placed}")
     expect_what_ddp_learns(folder)

@@ -364,7 +364,7 @@ TEST(Pipeline, SkipsAStepThatIsNotFiniteOnAllRanks) {
   });
   for (auto& rank : ranks)
     EXPECT_EQ(rank.channel().Receive(kPatience),
-              "rank 0: gradient of fc1.weight; rank 1: loss, gradient of fc2.weight");
+              "rank 0: gradient of fc1.bias; rank 1: loss, gradient of fc4.bias");
   ExpectAllSucceed(ranks);
 }
 

@@ -242,6 +242,13 @@ TEST(ValidateProgram, NeedsACommandAndNothingElse) {
   }
 }
 
+TEST(Validate, LooksForNoStragglersAmongStages) {
+  const Json job =
+      With(With(ValidJob(), "/spec/training/strategy", "\"pipeline\""), "/spec/healthPolicy/straggler", "{}");
+  EXPECT_THAT(Validate(Parsed(job)), testing::ElementsAre(testing::StartsWith(
+                                         "spec.healthPolicy.straggler: must be left out where strategy is")));
+}
+
 TEST(ValidateProgram, RefusesWhatOnlyATrainingHas) {
   const struct {
     const char* pointer;
