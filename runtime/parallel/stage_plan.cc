@@ -35,6 +35,7 @@ std::optional<MeshPlace> Mesh::PlaceOf(int rank) const {
 
 std::vector<int> Mesh::RanksOf(int stage) const {
   std::vector<int> ranks;
+  ranks.reserve(static_cast<std::size_t>(pipelines));
   for (int pipeline = 0; pipeline < pipelines; ++pipeline) ranks.push_back(RankOf({pipeline, stage}));
   return ranks;
 }
