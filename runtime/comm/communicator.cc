@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "runtime/comm/bounded_call.h"
+#include "runtime/comm/open_work.h"
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
 
@@ -23,6 +24,8 @@ constexpr int kTag = 1;
 // Nobody ever sends on this one.
 constexpr int kUnusedTag = 0x5afe;
 constexpr std::chrono::milliseconds kAbortWait{1};
+// What has not ended so long after its connections were closed is left behind.
+constexpr std::chrono::milliseconds kEndLimit{1'000};
 constexpr int64_t kDeviceNameBytes = 128;
 constexpr std::string_view kSum = "sum over the ranks";
 
@@ -69,6 +72,7 @@ class PrefixedStore final : public RoundStore {
 }  // namespace
 
 struct Communicator::Group {
+  OpenWork open;
   std::shared_ptr<RoundStore> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
@@ -148,11 +152,20 @@ Result<std::shared_ptr<Communicator>> Communicator::Connect(const Place& place, 
 Communicator::Communicator(Place place, std::chrono::milliseconds limit, std::unique_ptr<Group> group)
     : place_(std::move(place)), limit_(limit), group_(std::move(group)) {}
 
-// Dropped with a group that is not aborted yet, c10d would abort it here, on this thread and without a limit.
+// Dropped with a group of a device that is not aborted yet, c10d would abort it here, on this thread and
+// without a limit. Gloo's waits for its threads.
 Communicator::~Communicator() {
-  if (group_->device_abort == nullptr || is_closed_) return;
-  Abort();
-  (void)group_.release();
+  if (group_->device_abort != nullptr && !is_closed_) {
+    Abort();
+    (void)group_.release();
+    return;
+  }
+  const auto limit = group_->open.gave_up() ? std::chrono::milliseconds(0) : kEndLimit;
+  BoundedCall drop({"dropping the Gloo group", limit, {}},
+                   [group = std::shared_ptr<Group>(std::move(group_))]() mutable { group.reset(); });
+  const Result<void> dropped = drop.Wait();
+  if (!dropped.ok())
+    log::Warning("a group is left behind", {{"round", place_.round}, {"reason", dropped.error().message}});
 }
 
 void Communicator::Close() {
@@ -183,6 +196,7 @@ void Communicator::Abort() {
       // The purpose of the call.
     }
   }
+  group_->open.End(kEndLimit);
 }
 
 std::shared_ptr<RoundStore> Communicator::store() const { return group_->store; }
@@ -197,9 +211,17 @@ Result<void> Communicator::Run(std::string_view operation, Call&& call) {
 }
 
 Result<void> Communicator::WaitFor(c10d::Work& work, const at::Tensor& moved, std::string_view operation) {
-  if (moved.is_cpu()) return CatchTorch(ErrorCode::kAborted, operation, [&] { work.wait(); });
+  if (moved.is_cpu()) return WaitForHost(work, operation);
   return AwaitDeviceWork(
       work, [this] { return aborted(); }, limit_, operation);
+}
+
+Result<void> Communicator::WaitForHost(c10d::Work& collective, std::string_view operation) {
+  return CatchTorch(ErrorCode::kAborted, operation, [&] { FutureOf(collective)->waitAndThrow(); });
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Communicator::FutureOf(c10d::Work& collective) {
+  return group_->open.FutureOf(collective);
 }
 
 struct Communicator::PendingSum::State {
@@ -235,19 +257,13 @@ Result<void> Communicator::SumInPlace(at::Tensor& tensor) {
   return sum.Wait();
 }
 
-template <typename Start>
-Result<void> Communicator::MoveInPieces(std::string_view operation, const at::Tensor& tensor, Start&& start) {
+template <typename Move>
+Result<void> Communicator::MoveInPieces(const at::Tensor& tensor, Move&& move) {
   const at::Tensor flat = tensor.view(-1);
   const int64_t piece = std::max<int64_t>(1, kPieceBytes / static_cast<int64_t>(flat.element_size()));
   for (int64_t begin = 0; begin < flat.numel(); begin += piece) {
     std::vector<at::Tensor> part = {flat.narrow(0, begin, std::min(piece, flat.numel() - begin))};
-    const auto work = start(part);
-    // A message from rank to rank has no limit of its own, as collectives have.
-    if (flat.is_cpu()) {
-      LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, operation, [&] { work->wait(limit_); }));
-    } else {
-      LOCKSTEP_TRY(WaitFor(*work, flat, operation));
-    }
+    LOCKSTEP_TRY(move(part));
   }
   return {};
 }
@@ -257,8 +273,8 @@ Result<void> Communicator::Broadcast(std::vector<at::Tensor> tensors, int root) 
     c10d::BroadcastOptions options;
     options.rootRank = root;
     for (const at::Tensor& tensor : tensors) {
-      LOCKSTEP_TRY(MoveInPieces("broadcast", tensor, [&](std::vector<at::Tensor>& part) {
-        return group_->process_group->broadcast(part, options);
+      LOCKSTEP_TRY(MoveInPieces(tensor, [&](std::vector<at::Tensor>& part) {
+        return WaitFor(*group_->process_group->broadcast(part, options), tensor, "broadcast");
       }));
     }
     return {};
@@ -267,18 +283,28 @@ Result<void> Communicator::Broadcast(std::vector<at::Tensor> tensors, int root) 
 
 Result<void> Communicator::Send(const at::Tensor& tensor, int peer) {
   return Run("send", [&] {
-    return MoveInPieces("send", tensor, [&](std::vector<at::Tensor>& part) {
-      return group_->process_group->send(part, peer, kTag);
+    return MoveInPieces(tensor, [&](std::vector<at::Tensor>& part) {
+      return WaitForMessage(group_->process_group->send(part, peer, kTag), tensor, "send");
     });
   });
 }
 
 Result<void> Communicator::Receive(at::Tensor& tensor, int peer) {
   return Run("receive", [&] {
-    return MoveInPieces("receive", tensor, [&](std::vector<at::Tensor>& part) {
-      return group_->process_group->recv(part, peer, kTag);
+    return MoveInPieces(tensor, [&](std::vector<at::Tensor>& part) {
+      return WaitForMessage(group_->process_group->recv(part, peer, kTag), tensor, "receive");
     });
   });
+}
+
+// A message from rank to rank has no limit of its own, as collectives have.
+Result<void> Communicator::WaitForMessage(const c10::intrusive_ptr<c10d::Work>& message,
+                                          const at::Tensor& moved, std::string_view operation) {
+  if (!moved.is_cpu()) return WaitFor(*message, moved, operation);
+  Result<void> done;
+  LOCKSTEP_TRY(
+      CatchTorch(ErrorCode::kAborted, operation, [&] { done = group_->open.Await(message, limit_); }));
+  return done;
 }
 
 Result<std::vector<std::vector<int64_t>>> Communicator::AllGather(
@@ -293,7 +319,7 @@ Result<std::vector<std::vector<int64_t>>> Communicator::AllGather(
     std::vector<at::Tensor> input = {mine};
     c10d::AllgatherOptions options;
     if (limit.has_value()) options.timeout = *limit;
-    group_->process_group->allgather(all, input, options)->wait();
+    LOCKSTEP_TRY(WaitForHost(*group_->process_group->allgather(all, input, options), "all-gather"));
     for (const at::Tensor& row : all[0]) {
       rows.emplace_back(row.data_ptr<int64_t>(), row.data_ptr<int64_t>() + count);
     }
@@ -316,10 +342,7 @@ Result<void> Communicator::AllGatherInto(at::Tensor& all, at::Tensor& mine) {
 }
 
 Result<void> Communicator::Barrier() {
-  return Run("barrier", [&]() -> Result<void> {
-    group_->process_group->barrier()->wait();
-    return {};
-  });
+  return Run("barrier", [&] { return WaitForHost(*group_->gloo->barrier(), "barrier"); });
 }
 
 namespace {

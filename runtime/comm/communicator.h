@@ -8,6 +8,7 @@
 // wait for the whole time-out. c10d's exceptions end here.
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <atomic>
@@ -67,13 +68,14 @@ class Communicator {
   [[nodiscard]] static Result<std::shared_ptr<Communicator>> Connect(const Place& place, Listener listener,
                                                                      const Deadlines& deadlines,
                                                                      const DeviceUse& use = {});
-  // Milliseconds. A device's group that Close did not see the end of is left behind.
+  // Milliseconds. A device's group that Close did not see the end of is left behind, and so is a Gloo group
+  // with work that does not end.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Idempotent; any thread; milliseconds. Closes every connection of this process to the round's peers; the
-  // group of a device is aborted in the background.
+  // Idempotent; any thread; milliseconds, a second where work does not end by itself. Closes every connection
+  // of this process to the round's peers; the group of a device is aborted in the background.
   void Abort();
   [[nodiscard]] bool aborted() const { return aborted_.load(); }
   // Where there is a device: aborts, and waits until its group is gone, at most the limit of `use`.
@@ -137,17 +139,23 @@ class Communicator {
   };
   // Starts the sum and returns at once, so that it travels while this thread computes.
   [[nodiscard]] Result<PendingSum> StartSum(at::Tensor tensor);
-  // For code that drives c10d itself: until work on `moved` is known to be good, on the host.
+  // For code that drives c10d itself: until work of a collective on `moved` is known to be good, on the host.
   [[nodiscard]] Result<void> WaitFor(c10d::Work& work, const at::Tensor& moved, std::string_view operation);
+  // The same of one on tensors of the host, for those who want to be told: it fails when the round is
+  // aborted.
+  [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> FutureOf(c10d::Work& collective);
 
  private:
   struct Group;
   Communicator(Place place, std::chrono::milliseconds limit, std::unique_ptr<Group> group);
   template <typename Call>
   Result<void> Run(std::string_view operation, Call&& call);
-  // One piece of `tensor` after another, by a call that starts its work.
-  template <typename Start>
-  Result<void> MoveInPieces(std::string_view operation, const at::Tensor& tensor, Start&& start);
+  // One piece of `tensor` after another.
+  template <typename Move>
+  Result<void> MoveInPieces(const at::Tensor& tensor, Move&& move);
+  Result<void> WaitForHost(c10d::Work& collective, std::string_view operation);
+  Result<void> WaitForMessage(const c10::intrusive_ptr<c10d::Work>& message, const at::Tensor& moved,
+                              std::string_view operation);
 
   const Place place_;
   const std::chrono::milliseconds limit_;  // of a collective

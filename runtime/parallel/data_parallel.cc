@@ -47,7 +47,8 @@ class SumHook final : public c10d::CommHookInterface {
     started_.works.push_back(communicator_.group()->allreduce(sent));
     started_.last_start = std::chrono::steady_clock::now();
     if (bucket.isLast()) started_.wait.emplace(communicator_);
-    const auto future = started_.works.back()->getFuture();
+    c10d::Work& sum = *started_.works.back();
+    const auto future = sent.front().is_cpu() ? communicator_.FutureOf(sum) : sum.getFuture();
     if (as_they_are) return future;
     const auto unpack = [sums, samples = format_.samples](c10::ivalue::Future& received) {
       const at::NoGradGuard no_grad;

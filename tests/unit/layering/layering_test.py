@@ -78,7 +78,7 @@ CONFINED = {
         "runtime/comm/", "runtime/cuda/", "runtime/data/", "runtime/models/", "runtime/parallel/", "runtime/pch/", "runtime/sdk/", "runtime/train/",
         "runtime/checkpoint/checkpointer.h", "runtime/checkpoint/checkpointer.cc",
         "runtime/checkpoint/shard_codec.h", "runtime/checkpoint/shard_codec.cc", "runtime/main.cc"),
-    ("torch/csrc/distributed/",): ("runtime/comm/communicator.cc", "runtime/comm/device_group.cc", "runtime/cuda/nccl_backend.cc",
+    ("torch/csrc/distributed/",): ("runtime/comm/communicator.cc", "runtime/comm/device_group.cc", "runtime/comm/open_work.cc", "runtime/cuda/nccl_backend.cc",
                                    "runtime/parallel/data_parallel.cc"),
     ("gloo/",): STAND_INS,
     ("cuda", "cublas", "cusparse", "cusolver", "nccl.h"): ("runtime/cuda/",),

@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <functional>
 #include <thread>
 
 #include "tests/support/forked_ranks.h"
@@ -143,6 +145,63 @@ TEST(Communicator, AbortFromAnotherThreadWakesAWaitForAHungPeer) {
     EXPECT_LT(std::stod(*dropped), 10'000);
     EXPECT_EQ(ranks[rank].Wait(kPatience), 0);
   }
+}
+
+// Large messages are on their way when rank 1 stops for good. Gloo tells nobody who waits for the rest of one
+// to be sent of a failure.
+void ExpectToLeaveHalfWay(int world, const std::function<Result<void>(Communicator&, at::Tensor&)>& move) {
+  constexpr int64_t kElements = int64_t{64} << 20;
+  Meeting meeting;
+  auto ranks = StartRanks(world, [&](int rank, LineChannel& parent) {
+    auto communicator = meeting.Enter(1, rank, world);
+    REQUIRE(communicator.ok());
+    at::Tensor tensor = at::full({kElements}, rank + 1, at::kFloat);
+    std::jthread control([&] {
+      if (rank != 1) {
+        if (parent.Receive(kPatience) == "abort") (*communicator)->Abort();
+        return;
+      }
+      // Something has arrived.
+      auto* const data = tensor.data_ptr<float>();
+      for (int64_t i = 0; std::atomic_ref(data[i]).load() == 2; i = (i + 1024) % kElements) {
+      }
+      parent.Send("half way");
+      ::raise(SIGSTOP);
+    });
+    Result<void> done;
+    while (done.ok()) done = move(**communicator, tensor);
+    REQUIRE(done.error().code == ErrorCode::kAborted);
+    control.join();
+    communicator->reset();
+    parent.Send("left");
+    return 0;
+  });
+  ASSERT_EQ(ranks[1].channel().Receive(kPatience), "half way");
+  for (int rank = 0; rank < world; ++rank) {
+    if (rank != 1) ranks[rank].channel().Send("abort");
+  }
+  for (int rank = 0; rank < world; ++rank) {
+    if (rank == 1) continue;
+    // The time-out of a collective is a minute.
+    EXPECT_EQ(ranks[rank].channel().Receive(kPatience / 3), "left") << rank;
+    EXPECT_EQ(ranks[rank].Wait(kPatience / 3), 0) << rank;
+  }
+}
+
+TEST(Communicator, AbortWakesASumThatIsHalfWay) {
+  ExpectToLeaveHalfWay(
+      3, [](Communicator& communicator, at::Tensor& tensor) { return communicator.SumInPlace(tensor); });
+}
+
+TEST(Communicator, AbortWakesABroadcastThatIsHalfWay) {
+  ExpectToLeaveHalfWay(
+      2, [](Communicator& communicator, at::Tensor& tensor) { return communicator.Broadcast({tensor}, 0); });
+}
+
+TEST(Communicator, AbortWakesASendThatIsHalfWay) {
+  ExpectToLeaveHalfWay(2, [](Communicator& communicator, at::Tensor& tensor) {
+    return communicator.rank() == 0 ? communicator.Send(tensor, 1) : communicator.Receive(tensor, 0);
+  });
 }
 
 // In a ring of four, the rank opposite of the dead one learns of it only because its neighbours abort.

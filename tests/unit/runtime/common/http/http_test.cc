@@ -89,6 +89,42 @@ TEST_F(HttpTest, AStopEndsAWaitAtOnce) {
   server_.reset();
 }
 
+// Has no room for another connection: who connects waits for an answer to his first packet.
+class FullListener {
+ public:
+  FullListener() : listener_(::socket(AF_INET, SOCK_STREAM, 0)), waiting_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(listener_.get(), 0), 0);
+    ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    EXPECT_EQ(::connect(waiting_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    transport_ =
+        MakeTransport({.url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port))}).value();
+  }
+  HttpTransport& transport() { return *transport_; }
+
+ private:
+  Fd listener_;
+  Fd waiting_;
+  std::unique_ptr<HttpTransport> transport_;
+};
+
+TEST_F(HttpTest, TheDeadlineEndsAConnectThatNobodyAnswers) {
+  FullListener server;
+  EXPECT_EQ(server.transport().Send({.target = "/", .timeout = 50ms}, {}).error().code,
+            ErrorCode::kDeadlineExceeded);
+}
+
+TEST_F(HttpTest, AStopEndsAConnectAtOnce) {
+  FullListener server;
+  std::stop_source stop;
+  const std::jthread stopper([&] { stop.request_stop(); });
+  EXPECT_EQ(server.transport().Send({.target = "/"}, stop.get_token()).error().code, ErrorCode::kCancelled);
+}
+
 TEST_F(HttpTest, NobodyListeningIsUnavailable) {
   auto transport = Serve([](ServerRequest, Responder) {});
   server_.reset();

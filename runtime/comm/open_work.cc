@@ -1,0 +1,97 @@
+#include "runtime/comm/open_work.h"
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace lockstep::comm {
+namespace {
+
+using Future = c10::ivalue::Future;
+
+constexpr const char* kGivenUp = "the round was aborted";
+
+}  // namespace
+
+struct OpenWork::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool has_ended = false;                                // GUARDED_BY(mutex)
+  bool gave_up = false;                                  // GUARDED_BY(mutex)
+  std::vector<c10::intrusive_ptr<Future>> collectives;   // GUARDED_BY(mutex)
+  std::vector<c10::intrusive_ptr<c10d::Work>> messages;  // GUARDED_BY(mutex)
+
+  // True for one caller only, who then completes the future.
+  bool Take(const c10::intrusive_ptr<Future>& future) {
+    const std::lock_guard lock(mutex);
+    const bool was_open = std::erase(collectives, future) > 0;
+    if (collectives.empty()) changed.notify_all();
+    return was_open;
+  }
+};
+
+OpenWork::OpenWork() : state_(std::make_shared<State>()) {}
+OpenWork::~OpenWork() = default;
+
+c10::intrusive_ptr<Future> OpenWork::FutureOf(c10d::Work& collective) {
+  const auto theirs = collective.getFuture();
+  auto ours = c10::make_intrusive<Future>(theirs->elementType());
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->has_ended) {
+      state_->collectives.push_back(ours);
+    } else {
+      ours->setError(std::make_exception_ptr(std::runtime_error(kGivenUp)));
+    }
+  }
+  theirs->addCallback([state = state_, ours](Future& done) {
+    if (!state->Take(ours)) return;
+    done.hasError() ? ours->setError(done.exception_ptr()) : ours->markCompleted(done.value());
+  });
+  return ours;
+}
+
+Result<void> OpenWork::Await(const c10::intrusive_ptr<c10d::Work>& message, std::chrono::milliseconds limit) {
+  struct Registration {
+    State& state;
+    const c10::intrusive_ptr<c10d::Work>& message;
+    ~Registration() {
+      const std::lock_guard lock(state.mutex);
+      std::erase(state.messages, message);
+    }
+  };
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->has_ended) message->abort();
+    state_->messages.push_back(message);
+  }
+  const Registration registration{*state_, message};
+  // False: its wait was ended by `abort`.
+  if (!message->wait(limit)) return Error{ErrorCode::kAborted, kGivenUp};
+  return {};
+}
+
+void OpenWork::End(std::chrono::milliseconds limit) {
+  std::vector<c10::intrusive_ptr<Future>> given_up;
+  {
+    std::unique_lock lock(state_->mutex);
+    state_->has_ended = true;
+    for (const auto& message : state_->messages) message->abort();
+    state_->changed.wait_for(lock, limit, [this] { return state_->collectives.empty(); });
+    given_up = std::exchange(state_->collectives, {});
+    state_->gave_up = state_->gave_up || !given_up.empty();
+  }
+  for (const auto& future : given_up) future->setError(std::make_exception_ptr(std::runtime_error(kGivenUp)));
+}
+
+bool OpenWork::gave_up() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->gave_up;
+}
+
+}  // namespace lockstep::comm
