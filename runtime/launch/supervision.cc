@@ -353,11 +353,20 @@ void Supervision::Handle(const WatchAnswered& event, SteadyTime) {
 
 // The watch goes on by itself, and the next heartbeat repeats a lost one.
 void Supervision::Handle(const HeartbeatAnswered& event, SteadyTime now) {
-  if (EndsIt(event.round, event.answer) || !in_round_ || event.round != round_ || !event.answer.ok()) return;
+  const bool is_back = std::exchange(host_is_away_, !event.answer.ok()) && event.answer.ok();
+  if (EndsIt(event.round, event.answer)) return;
+  if (is_back) PollAnew();
+  if (!in_round_ || event.round != round_ || !event.answer.ok()) return;
   for (const protocol::Straggler& straggler : event.answer->stragglers) {
     if (!exiting_) OnStraggler(straggler, now);
   }
   if (!exiting_) OnSaveWanted(event.answer->save);
+}
+
+// What was asked before the host went away may wait on a connection that nobody serves any more.
+void Supervision::PollAnew() {
+  if (joining_) Rejoin(std::chrono::milliseconds(0));
+  if (in_round_) Do(StartWatch{{settings_.config.job, settings_.member, round_}});
 }
 
 // Rank 0 tells the others with its next step.

@@ -166,6 +166,7 @@ class Supervision {
   void OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now);
   void LookForHang(int local_rank, SteadyTime now);
   void OnHang(int local_rank, const HangFinding& finding, SteadyTime now);
+  void PollAnew();
   void OnSaveWanted(const std::string& request);
   void OnStraggler(const protocol::Straggler& straggler, SteadyTime now);
   void EndRank(int local_rank);
@@ -193,6 +194,7 @@ class Supervision {
   bool joining_ = false;
   int join_failures_ = 0;
   int watch_failures_ = 0;
+  bool host_is_away_ = false;  // by the newest heartbeat
   bool stopping_ = false;
   bool exiting_ = false;
   int failures_without_progress_ = 0;

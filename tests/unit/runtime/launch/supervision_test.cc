@@ -402,6 +402,18 @@ TEST_F(SupervisionTest, AHeartbeatsAnswerLeavesTheWatchAlone) {
       << "it may be first";
 }
 
+// The host's machine may have died without a word to those who ask it.
+TEST_F(SupervisionTest, AsksAgainAsSoonAsTheHostIsBack) {
+  const Result<protocol::WatchAnswer> away = Error{ErrorCode::kDeadlineExceeded, "no answer"};
+  (void)Say(protocol::Ready{});
+  EXPECT_EQ(Find<StartJoin>(Send(HeartbeatAnswered{0, away})), nullptr);
+  EXPECT_NE(Find<StartJoin>(Send(HeartbeatAnswered{0, protocol::WatchAnswer{}})), nullptr);
+  EXPECT_EQ(Find<StartJoin>(Send(HeartbeatAnswered{0, protocol::WatchAnswer{}})), nullptr) << "once";
+  (void)Assign(5);
+  EXPECT_EQ(Find<StartWatch>(Send(HeartbeatAnswered{5, away})), nullptr);
+  EXPECT_EQ(Find<StartWatch>(Send(HeartbeatAnswered{5, protocol::WatchAnswer{}}))->request.round, 5);
+}
+
 class StragglerTest : public SupervisionTest {
  protected:
   explicit StragglerTest(protocol::HealthAction action = protocol::HealthAction::kRestart) {
