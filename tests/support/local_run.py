@@ -15,6 +15,7 @@ import threading
 import time
 
 import cases
+import checkpoints
 import ledger
 from cases import ENDS_WITH_US, expect
 
@@ -117,6 +118,17 @@ def expect_complete(run, epochs=EPOCHS, limit=DEADLINE):
     expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
     problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, epochs)
     expect(not problems, "; ".join(problems))
+
+
+def stop(run, folder):
+    """Ends all ranks by SIGTERM; what they stored last, no step behind: (step, folder of the checkpoint)."""
+    run.process.send_signal(signal.SIGTERM)
+    code = run.finish()
+    expect(code == 143, f"exit code {code}\n{run.output()[-4000:]}")
+    reached = ledger.newest_commit(run.ledger)
+    step, checkpoint = checkpoints.newest(pathlib.Path(folder, "checkpoints")) or (0, None)
+    expect(step == reached + 1, f"step {reached} was the last one that counted, but the newest checkpoint is of {step} steps")
+    return step, checkpoint
 
 
 def seconds_without_commit(run, after):

@@ -12,10 +12,9 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import checkpoints  # noqa: E402
 import ledger  # noqa: E402
 from cases import expect  # noqa: E402
-from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest, slowed, unfinished  # noqa: E402
+from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest, slowed, stop, unfinished  # noqa: E402
 
 WINDOW = 25
 ASYNC = {"strategy": "async", "sync": {"staleness": WINDOW}, "evaluation": None}
@@ -64,11 +63,7 @@ def resumes_where_it_was_stopped(folder):
     path = manifest(folder, replicas=2, **ASYNC)
     with Run(folder, path) as run:
         run.until_step(2 * WINDOW)
-        run.process.send_signal(signal.SIGTERM)
-        expect(run.finish() == 143, f"exit code {run.process.returncode}")
-        reached = ledger.newest_commit(run.ledger)
-    step, _ = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
-    expect(step == reached + 1, f"step {reached} was the last one that counted, but the newest checkpoint is {step}")
+        stop(run, folder)
     with Run(folder, path) as run:
         expect_complete(run)
 

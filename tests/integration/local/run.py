@@ -25,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import checkpoints  # noqa: E402
 import ledger  # noqa: E402
 from cases import expect  # noqa: E402
-from local_run import BATCH, EPOCHS, SAMPLES, Run, children, expect_complete, main, manifest, seconds_without_commit, unfinished  # noqa: E402
+from local_run import BATCH, EPOCHS, SAMPLES, Run, children, expect_complete, main, manifest, seconds_without_commit, stop, unfinished  # noqa: E402
 
 
 def completes(folder):
@@ -128,16 +128,9 @@ def stops_on_sigterm_and_resumes(folder):
     path = manifest(folder)
     with Run(folder, path) as run:
         run.until_step(50)
-        run.process.send_signal(signal.SIGTERM)
-        expect(run.finish() == 143, f"exit code {run.process.returncode}")
-        reached = ledger.newest_commit(run.ledger)
-    saved = max(int(p.parent.name.rpartition("-")[2]) for p in pathlib.Path(folder, "checkpoints").rglob("manifest.json"))
-    expect(saved >= reached, f"stopped after step {reached} was committed, but the newest checkpoint is {saved}")
+        stop(run, folder)
     with Run(folder, path) as run:
-        run.finish()
-        expect("complete" in run.output(), run.output()[-4000:])
-        problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, EPOCHS)
-        expect(not problems, "; ".join(problems))
+        expect_complete(run)
 
 
 def stops_without_saving_where_told_so(folder):
@@ -239,11 +232,7 @@ def local_sgd_resumes_with_its_outer_step(folder):
     path = manifest(folder, replicas=2, **training)
     with Run(folder, path) as run:
         run.until_step(2 * WINDOW)
-        run.process.send_signal(signal.SIGTERM)
-        expect(run.finish() == 143, f"exit code {run.process.returncode}")
-        reached = ledger.newest_commit(run.ledger)
-    step, checkpoint = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
-    expect(step == reached + 1, f"step {reached} was the last one that counted, but the newest checkpoint is {step}")
+        _, checkpoint = stop(run, folder)
     stored = b"".join(shard.read_bytes() for shard in checkpoint.glob("*.safetensors"))
     expect(b"outer.momentum.fc" in stored, "the outer momentum is not in the checkpoint")
     with Run(folder, path) as run:

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Checkpoints of one strategy and number of ranks, read by others: ddp, zero1 and pipeline of 1 to 4 ranks, hybrid of 3 (one idle) and 4.
+
+A walk goes from one of them to the next. Each first reads what the one before stored and stores it again without a step: the same bits.
+Then it trains on. At the end every sample was used exactly once, and weights and moments are those of a run that nothing interrupted, but
+for the rounding of sums in another order.
+
+resharding.py BIN_FOLDER [NAME…]    visits each of them once, or runs the cases named; prints `N passed, N failed`
+resharding.py BIN_FOLDER every_pair    all 196 pairs, among them each with itself: minutes
+"""
+import json
+import math
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import checkpoints  # noqa: E402
+import ledger  # noqa: E402
+from cases import expect  # noqa: E402
+from local_run import BATCH, SAMPLES, Run, main, manifest  # noqa: E402
+
+# No two neighbours have the strategy or the number of ranks in common, the last and the first neither.
+WRITERS = [("ddp", 1), ("zero1", 2), ("pipeline", 3), ("hybrid", 4), ("ddp", 3), ("pipeline", 1), ("zero1", 4),
+           ("pipeline", 2), ("ddp", 4), ("hybrid", 3), ("zero1", 1), ("pipeline", 4), ("ddp", 2), ("zero1", 3)]
+EPOCHS = 4
+STEPS = EPOCHS * -(-SAMPLES // BATCH)
+ROUNDING = 1e-3  # of the length of a tensor, after all steps
+
+
+def train_until(steps, folder, strategy, world):
+    """The checkpoint of that step, by that strategy and number of ranks."""
+    section = {"pipeline": {"stages": 2}} if strategy == "hybrid" else {}
+    path = manifest(folder, replicas=world, minimum=world, strategy=strategy, epochs=None, steps=steps, evaluation=None,
+                    model={"name": "mlp", "mlp": {"hiddenSizes": [64, 32, 32]}},
+                    optimizer={"name": "adamw", "learningRate": 0.002, "weightDecay": 0.1, "clipNorm": 1},
+                    schedule={"name": "step", "decayEverySteps": 40, "decayFactor": 0.5},
+                    sections={"checkpoint": {"uri": f"file://{folder}/checkpoints"}}, **section)
+    with Run(folder, path) as run:
+        expect(run.finish() == 0, f"{strategy} of {world} to step {steps}: exit code {run.process.returncode}\n{run.output()[-4000:]}")
+    step, checkpoint = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
+    written = json.loads((checkpoint / "manifest.json").read_text())
+    by = (step, written["training"]["strategy"], written["world"])
+    expect(by == (steps, strategy, world), f"{strategy} of {world} was to store step {steps}; the newest is {by}")
+    return checkpoint
+
+
+def walk(folder, path):
+    stored = train_until(STEPS // len(path), folder, *path[0])
+    for number, (before, after) in enumerate(zip(path, path[1:]), start=2):
+        reached, digest = checkpoints.newest(folder)[0], checkpoints.digest_of_tensors(stored)
+        copied = train_until(reached, folder, *after)
+        expect(checkpoints.digest_of_tensors(copied) == digest, f"step {reached} of {before}, read by {after}: other weights or moments")
+        stored = train_until(STEPS * number // len(path), folder, *after)
+    return stored
+
+
+def expect_what_nothing_interrupted(folder, path):
+    quiet, interrupted = pathlib.Path(folder, "quiet"), pathlib.Path(folder, "walk")
+    quiet.mkdir()
+    interrupted.mkdir()
+    found = checkpoints.floats(walk(interrupted, path))
+    problems = ledger.check_exactly_once(interrupted / "ledger", SAMPLES, BATCH, EPOCHS)
+    expect(not problems, "; ".join(problems))
+    expected = checkpoints.floats(train_until(STEPS, quiet, "ddp", 1))
+    expect(found.keys() == expected.keys(), f"{sorted(found)} is stored, not {sorted(expected)}")
+    worst = max(math.dist(found[name], numbers) / math.hypot(*numbers) for name, numbers in expected.items())
+    print(f"     {len(path) - 1} pairs; relative distance from a quiet run: {worst:.2g}")
+    expect(worst < ROUNDING, f"weights or moments differ from those of a quiet run by {worst}")
+
+
+def each_reads_what_another_stored(folder):
+    expect_what_nothing_interrupted(folder, [*WRITERS, WRITERS[0]])
+
+
+def every_pair(folder):
+    path = []
+    for number, first in enumerate(WRITERS):  # a walk over each edge once
+        path.append(first)
+        for second in WRITERS[number + 1:]:
+            path += [first, second]
+    path.append(WRITERS[0])
+    expect(len(set(zip(path, path[1:]))) == len(path) - 1 == len(WRITERS) ** 2, "some pair is missing or there twice")
+    expect_what_nothing_interrupted(folder, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main([each_reads_what_another_stored, *([every_pair] if sys.argv[2:] else [])]))
