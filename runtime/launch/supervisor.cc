@@ -246,9 +246,11 @@ class Supervisor {
                               {"loss", evaluated->loss},
                               {"accuracy", evaluated->accuracy}});
     } else if (const auto* saved = std::get_if<protocol::Saved>(&event.message)) {
-      log::Info(
-          "checkpoint stored",
-          {{"step", saved->step}, {"uri", saved->uri}, {"seconds", saved->seconds}, {"bytes", saved->bytes}});
+      log::Info("checkpoint stored", {{"step", saved->step},
+                                      {"uri", saved->uri},
+                                      {"seconds", saved->seconds},
+                                      {"stall_seconds", saved->stall_seconds},
+                                      {"bytes", saved->bytes}});
     } else if (const auto* failed = std::get_if<protocol::SaveFailed>(&event.message)) {
       log::Warning("checkpoint not stored", {{"step", failed->step}, {"reason", failed->reason}});
     } else if (const auto* end = std::get_if<protocol::Failed>(&event.message)) {
