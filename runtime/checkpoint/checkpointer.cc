@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -65,6 +66,20 @@ Result<ShardEntry> DecodePublished(const std::string& text, int rank) {
 }
 
 Error Abandoned() { return {ErrorCode::kAborted, "the save was given up"}; }
+
+// The first checkpoint at or after each multiple of `every`. `newest_first` has what was kept before, so the
+// answer does not change with the time.
+std::set<int64_t> KeptForGood(const std::vector<StoredStep>& newest_first, std::optional<int64_t> every) {
+  std::set<int64_t> kept;
+  int64_t interval =
+      0;  // the newest that has its checkpoint; before the first multiple there is none to keep
+  for (auto stored = newest_first.rbegin(); every.has_value() && stored != newest_first.rend(); ++stored) {
+    if (!stored->has_manifest || stored->step / *every <= interval) continue;
+    interval = stored->step / *every;
+    kept.insert(stored->step);
+  }
+  return kept;
+}
 
 }  // namespace
 
@@ -238,15 +253,16 @@ struct Checkpointer::State {
     return loaded;
   }
 
-  // Keeps the newest keepLast complete checkpoints. Shards without a manifest that are older than the newest
-  // good one are leftovers.
+  // Keeps the newest keepLast complete checkpoints, and what keepEverySteps asks for. Shards without a
+  // manifest that are older than the newest good one are leftovers.
   void CollectGarbage(int64_t newest) {
     const auto steps = ListSteps(*store);
     if (!steps.ok()) return log::Warning("old checkpoints not removed", {{"error", steps.error().message}});
+    const std::set<int64_t> for_good = KeptForGood(*steps, spec.keep_every_steps);
     int kept = 0;
     for (const StoredStep& stored : *steps) {
       if (stored.step > newest) continue;
-      if (stored.has_manifest && kept++ < spec.keep_last) continue;
+      if (stored.has_manifest && (kept++ < spec.keep_last || for_good.contains(stored.step))) continue;
       if (const auto removed = RemoveStep(*store, stored); !removed.ok())
         log::Warning("old checkpoint not removed",
                      {{"step", stored.step}, {"error", removed.error().message}});

@@ -36,6 +36,7 @@ struct CheckpointSpec {
   std::optional<int64_t> interval_steps;
   std::optional<int64_t> interval_seconds;
   int32_t keep_last = 3;
+  std::optional<int64_t> keep_every_steps;  // the first at or after each multiple is never removed
   ResumeFrom resume;
   OnTermination on_termination = OnTermination::kSave;
   int32_t grace_period_seconds = 120;

@@ -204,6 +204,8 @@ CREATE_CASES = [
      "resume must be Auto, Never or the step"),
     ("keepLast is positive", at("checkpoint"), {"uri": "s3://b", "keepLast": 1}, {"uri": "s3://b", "keepLast": 0},
      "spec.checkpoint.keepLast"),
+    ("keepEverySteps is positive", at("checkpoint"), {"uri": "s3://b", "keepEverySteps": 1}, {"uri": "s3://b", "keepEverySteps": 0},
+     "spec.checkpoint.keepEverySteps"),
     ("heartbeat time-out > interval", at("rendezvous"), {"heartbeatIntervalSeconds": 9},
      {"heartbeatIntervalSeconds": 10}, "spec.rendezvous.heartbeatTimeoutSeconds"),
     ("rule has a match", at("failurePolicy"), rule(onCauses=["Hang"]), rule(),

@@ -497,6 +497,15 @@ TEST_F(CheckpointerTest, KeepsTheNewest) {
   ASSERT_TRUE(ranks[0]->Load(3).ok());
 }
 
+TEST_F(CheckpointerTest, KeepsTheFirstOfEachIntervalForGood) {
+  spec_.keep_last = 1;
+  spec_.keep_every_steps = 10;
+  const auto checkpointer = Open();
+  for (const int64_t step : {3, 6, 11, 14, 20, 29, 45, 46, 47}) SaveAlone(*checkpointer, step);
+  EXPECT_THAT(*checkpointer->Steps(), ElementsAre(47, 45, 20, 11));
+  ASSERT_TRUE(checkpointer->Load(11).ok());
+}
+
 TEST_F(CheckpointerTest, RemovesTheRestOfAnInterruptedSaveWithTheNextOne) {
   const auto checkpointer = Open();
   faults_.Set(&Faults::refused, "manifest.json");

@@ -65,7 +65,7 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
                        "earlyStop": {"metric": "loss", "patience": 2}})");
   json = With(json, "/spec/checkpoint",
               R"({"uri": "file:///c", "secretRef": {"name": "s"}, "intervalSteps": 5, "intervalSeconds": 5,
-                  "keepLast": 1, "resume": 5, "onTermination": "None", "gracePeriodSeconds": 5})");
+                  "keepLast": 1, "keepEverySteps": 10, "resume": 5, "onTermination": "None", "gracePeriodSeconds": 5})");
   json = With(json, "/spec/rendezvous", R"({"joinTimeoutSeconds": 5, "lastCallSeconds": 0})");
   json = With(json, "/spec/elasticPolicy",
               R"({"minReplicas": 1, "maxReplicas": 4, "growDelaySeconds": 0, "shrinkAfterSeconds": 5,
