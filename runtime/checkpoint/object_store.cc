@@ -10,6 +10,7 @@ namespace {
 constexpr std::string_view kFile = "file://";
 constexpr std::string_view kS3 = "s3://";
 constexpr std::string_view kGoogle = "gs://";
+constexpr std::string_view kAzure = "abfs://";
 
 Result<std::unique_ptr<ObjectStore>> Open(const std::string& uri, StoreUser user) {
   std::string path = uri;
@@ -20,9 +21,12 @@ Result<std::unique_ptr<ObjectStore>> Open(const std::string& uri, StoreUser user
   if (path.starts_with(kS3) && path.size() > kS3.size()) return OpenS3Store(path.substr(kS3.size()), user);
   if (path.starts_with(kGoogle) && path.size() > kGoogle.size())
     return OpenGcsStore(path.substr(kGoogle.size()), user);
+  if (path.starts_with(kAzure) && path.size() > kAzure.size())
+    return OpenAzureStore(path.substr(kAzure.size()), user);
   return Error{ErrorCode::kInvalidArgument,
                FieldOf(user) + ": \"" + uri +
-                   "\" is neither s3://bucket/prefix nor gs://bucket/prefix nor file:///folder"};
+                   "\" is neither s3://bucket/prefix nor gs://bucket/prefix nor "
+                   "abfs://container@account.dfs.core.windows.net/prefix nor file:///folder"};
 }
 
 }  // namespace

@@ -36,10 +36,11 @@ class ObjectStore {
 };
 
 // Reaches the store and writes (and deletes) an object of its own once, so that a wrong bucket, credential or
-// endpoint is found before training begins, within about 15 s (two minutes where a Google server is silent):
-// kInvalidArgument (no such scheme, no credentials), kNotFound, kForbidden, kUnavailable. file:///folder
-// (made if absent), or s3://bucket/prefix or gs://bucket/prefix with credentials and endpoint from the
-// environment (runtime/storage/s3_settings.h, gcs_settings.h).
+// endpoint is found before training begins, within about 15 s (minutes where a server of Google or Azure is
+// silent): kInvalidArgument (no such scheme, no credentials), kNotFound, kForbidden, kUnavailable.
+// file:///folder (made if absent), or s3://bucket/prefix, gs://bucket/prefix or
+// abfs://container@account.dfs.core.windows.net/prefix with credentials and endpoint from the environment
+// (runtime/storage/s3_settings.h, gcs_settings.h, azure_settings.h).
 [[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenObjectStore(const std::string& uri);
 
 // Of a command, for what is stored already: opening makes and writes nothing, and a folder has to exist.

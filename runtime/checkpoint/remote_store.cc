@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "runtime/storage/azure_client.h"
 #include "runtime/storage/gcs_client.h"
 #include "runtime/storage/s3_client.h"
 
@@ -22,8 +23,9 @@ constexpr Seconds kGcsWhenTraining(30);
 
 class RemoteStore final : public ObjectStore {
  public:
-  RemoteStore(StoreClient client, std::string scheme, std::string path)
-      : client_(std::move(client)), scheme_(std::move(scheme)), path_(std::move(path)) {}
+  // `path` is that of `uri` in the store: "bucket/prefix".
+  RemoteStore(StoreClient client, std::string uri, std::string path)
+      : client_(std::move(client)), uri_(std::move(uri)), path_(std::move(path)) {}
 
   Result<void> Put(const std::string& name, std::string_view content) override {
     return client_.Put(Path(name), content);
@@ -40,17 +42,21 @@ class RemoteStore final : public ObjectStore {
       objects.push_back({object.path.substr(path_.size() + 1), object.bytes});
     return objects;
   }
-  Result<void> Delete(const std::string& name) override { return client_.Delete(Path(name)); }
-
-  [[nodiscard]] std::string UriOf(const std::string& name) const override {
-    return scheme_ + "://" + Path(name);
+  Result<void> Delete(const std::string& name) override {
+    LOCKSTEP_TRY(client_.Delete(Path(name)));
+    const std::size_t slash = name.rfind('/');
+    // Not of the folder of the job, into which other ranks may write.
+    return slash == std::string::npos ? Result<void>()
+                                      : client_.DeleteEmptyFolder(Path(name.substr(0, slash)));
   }
+
+  [[nodiscard]] std::string UriOf(const std::string& name) const override { return uri_ + "/" + name; }
 
  private:
   [[nodiscard]] std::string Path(const std::string& name) const { return path_ + "/" + name; }
 
   StoreClient client_;
-  const std::string scheme_;
+  const std::string uri_;
   const std::string path_;
 };
 
@@ -73,16 +79,15 @@ storage::StoreUse UseOf(StoreUser user) {
 
 // For a job by an impatient client first, so that what is wrong is found at once.
 template <typename MakeImpatient, typename Make>
-Result<std::unique_ptr<ObjectStore>> OpenFor(StoreUser user, const std::string& scheme,
-                                             const std::string& path, MakeImpatient make_impatient,
-                                             Make make) {
+Result<std::unique_ptr<ObjectStore>> OpenFor(StoreUser user, const std::string& uri, const std::string& path,
+                                             MakeImpatient make_impatient, Make make) {
   if (user == StoreUser::kJob) {
     LOCKSTEP_TRY(StoreClient impatient, make_impatient());
-    RemoteStore first(std::move(impatient), scheme, path);
+    RemoteStore first(std::move(impatient), uri, path);
     LOCKSTEP_TRY(CheckWritable(first));
   }
   LOCKSTEP_TRY(StoreClient client, make());
-  return std::unique_ptr<ObjectStore>(std::make_unique<RemoteStore>(std::move(client), scheme, path));
+  return std::unique_ptr<ObjectStore>(std::make_unique<RemoteStore>(std::move(client), uri, path));
 }
 
 }  // namespace
@@ -91,15 +96,22 @@ Result<std::unique_ptr<ObjectStore>> OpenS3Store(const std::string& path, StoreU
   LOCKSTEP_TRY(const S3Settings settings, storage::S3SettingsFromEnvironment(UseOf(user), path));
   if (!settings.endpoint.empty()) LeaveOutTrailingChecksums();
   return OpenFor(
-      user, "s3", path, [&] { return storage::MakeS3Client(settings, kWhenOpening); },
+      user, "s3://" + path, path, [&] { return storage::MakeS3Client(settings, kWhenOpening); },
       [&] { return storage::MakeS3Client(settings, kWhenTraining); });
 }
 
 Result<std::unique_ptr<ObjectStore>> OpenGcsStore(const std::string& path, StoreUser user) {
   LOCKSTEP_TRY(const storage::GcsSettings settings, storage::GcsSettingsFromEnvironment(UseOf(user)));
   return OpenFor(
-      user, "gs", path, [&] { return storage::MakeGcsClient(settings, kGcsWhenOpening); },
+      user, "gs://" + path, path, [&] { return storage::MakeGcsClient(settings, kGcsWhenOpening); },
       [&] { return storage::MakeGcsClient(settings, kGcsWhenTraining); });
+}
+
+Result<std::unique_ptr<ObjectStore>> OpenAzureStore(const std::string& place, StoreUser user) {
+  LOCKSTEP_TRY(const storage::AzureSettings settings,
+               storage::AzureSettingsFromEnvironment(UseOf(user), place));
+  const auto make = [&] { return storage::MakeAzureClient(settings); };
+  return OpenFor(user, "abfs://" + place, settings.path, make, make);
 }
 
 }  // namespace lockstep::checkpoint

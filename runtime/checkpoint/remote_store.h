@@ -1,5 +1,5 @@
 #pragma once
-// ObjectStore in a bucket of S3 or of Google, by runtime/storage. See object_store.h.
+// ObjectStore in a bucket of S3 or of Google or a container of Azure, by runtime/storage. See object_store.h.
 
 #include "runtime/checkpoint/object_store.h"
 
@@ -8,5 +8,7 @@ namespace lockstep::checkpoint {
 // `path` is "bucket/prefix".
 [[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenS3Store(const std::string& path, StoreUser user);
 [[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenGcsStore(const std::string& path, StoreUser user);
+// `place` is "container@account.dfs.core.windows.net/prefix" or "container/prefix".
+[[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenAzureStore(const std::string& place, StoreUser user);
 
 }  // namespace lockstep::checkpoint

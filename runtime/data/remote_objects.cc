@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/storage/azure_client.h"
 #include "runtime/storage/gcs_client.h"
 #include "runtime/storage/s3_client.h"
 
@@ -44,14 +45,25 @@ class StoredObjects final : public RemoteObjects {
   const std::string path_;  // "bucket/folder"
 };
 
-Result<StoreClient> MakeClient(const api::DataSpec& spec, const storage::StoreUse& use) {
-  if (SchemeOf(spec) == "gs") {
+Result<std::unique_ptr<RemoteObjects>> Open(StoreClient client, std::string path) {
+  return std::unique_ptr<RemoteObjects>(std::make_unique<StoredObjects>(std::move(client), std::move(path)));
+}
+
+Result<std::unique_ptr<RemoteObjects>> OpenWith(const storage::StoreUse& use, const std::string& scheme,
+                                                const std::string& path) {
+  if (scheme == "gs") {
     LOCKSTEP_TRY(const storage::GcsSettings settings, storage::GcsSettingsFromEnvironment(use));
-    return storage::MakeGcsClient(settings, kGcsOneTry);
+    LOCKSTEP_TRY(StoreClient client, storage::MakeGcsClient(settings, kGcsOneTry));
+    return Open(std::move(client), path);
   }
-  LOCKSTEP_TRY(const storage::S3Settings settings,
-               storage::S3SettingsFromEnvironment(use, api::RemotePath(spec)));
-  return storage::MakeS3Client(settings, kOneTry);
+  if (scheme == "abfs") {
+    LOCKSTEP_TRY(const storage::AzureSettings settings, storage::AzureSettingsFromEnvironment(use, path));
+    LOCKSTEP_TRY(StoreClient client, storage::MakeAzureClient(settings));
+    return Open(std::move(client), settings.path);
+  }
+  LOCKSTEP_TRY(const storage::S3Settings settings, storage::S3SettingsFromEnvironment(use, path));
+  LOCKSTEP_TRY(StoreClient client, storage::MakeS3Client(settings, kOneTry));
+  return Open(std::move(client), path);
 }
 
 }  // namespace
@@ -65,9 +77,7 @@ Result<std::unique_ptr<RemoteObjects>> OpenRemoteObjects(const api::DataSpec& sp
       .field = "spec.training.data.path",
       .secret_field = spec.secret_ref ? own_secret : own_secret + " or spec.checkpoint.secretRef",
       .variable_prefix = spec.secret_ref ? api::kDataVariablePrefix : ""};
-  LOCKSTEP_TRY(StoreClient client, MakeClient(spec, use));
-  return std::unique_ptr<RemoteObjects>(
-      std::make_unique<StoredObjects>(std::move(client), api::RemotePath(spec)));
+  return OpenWith(use, SchemeOf(spec), api::RemotePath(spec));
 }
 
 }  // namespace lockstep::data

@@ -32,7 +32,7 @@ class RemoteObjects {
                                           std::span<char> target) = 0;
 };
 
-// "s3" or "gs".
+// "s3", "gs" or "abfs".
 [[nodiscard]] std::string SchemeOf(const api::DataSpec& spec);
 
 // Asks the store nothing yet.

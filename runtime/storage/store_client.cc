@@ -6,6 +6,8 @@
 #include <arrow/util/key_value_metadata.h>
 
 #include <algorithm>
+#include <exception>
+#include <typeinfo>
 #include <utility>
 
 namespace lockstep::storage {
@@ -15,48 +17,66 @@ namespace fs = arrow::fs;
 
 std::string TimeText(fs::TimePoint time) { return std::to_string(time.time_since_epoch().count()); }
 
+arrow::Status NotThere(const std::string& path) {
+  return arrow::Status::IOError("Path does not exist '", path, "'");
+}
+
+// Azure's client throws where it gets no credentials, and Arrow does not catch it everywhere.
+template <typename Operation>
+arrow::Status StatusOf(Operation operation) {
+  try {
+    return operation();
+  } catch (const std::exception& exception) {
+    return arrow::Status::UnknownError(typeid(exception).name(), ": ", exception.what());
+  }
+}
+
 }  // namespace
 
-StoreClient::StoreClient(std::shared_ptr<fs::FileSystem> filesystem, ToError to_error)
-    : filesystem_(std::move(filesystem)), to_error_(std::move(to_error)) {}
+StoreClient::StoreClient(std::shared_ptr<fs::FileSystem> filesystem, ToError to_error, Traces traces)
+    : filesystem_(std::move(filesystem)), to_error_(std::move(to_error)), traces_(traces) {}
 
 Result<void> StoreClient::Put(const std::string& path, std::string_view content) {
-  auto stream = filesystem_->OpenOutputStream(path);
-  if (!stream.ok()) return to_error_(stream.status(), path);
-  arrow::Status status = (*stream)->Write(content.data(), static_cast<int64_t>(content.size()));
-  if (status.ok()) status = (*stream)->Close();
+  std::shared_ptr<arrow::io::OutputStream> stream;
+  const arrow::Status status = StatusOf([&]() -> arrow::Status {
+    ARROW_ASSIGN_OR_RAISE(stream, filesystem_->OpenOutputStream(path));
+    ARROW_RETURN_NOT_OK(stream->Write(content.data(), static_cast<int64_t>(content.size())));
+    return stream->Close();
+  });
   if (status.ok()) return {};
-  (void)(*stream)->Abort();  // or its destructor tries everything once more
+  if (stream != nullptr) (void)stream->Abort();  // or its destructor tries everything once more
   return to_error_(status, path);
 }
 
 Result<std::string> StoreClient::Get(const std::string& path) {
   std::string content;
-  const auto status = [&]() -> arrow::Status {
+  const arrow::Status status = StatusOf([&]() -> arrow::Status {
     ARROW_ASSIGN_OR_RAISE(const auto file, filesystem_->OpenInputFile(path));
     ARROW_ASSIGN_OR_RAISE(const int64_t size, file->GetSize());
+    if (size == 0 && traces_ == Traces::kEmptyOnes) return NotThere(path);
     content.resize(static_cast<std::size_t>(size));
     ARROW_ASSIGN_OR_RAISE(const int64_t got, file->ReadAt(0, size, content.data()));
     return got == size ? arrow::Status::OK() : arrow::Status::IOError("short read of ", path);
-  }();
+  });
   if (!status.ok()) return to_error_(status, path);
   return content;
 }
 
 Result<StoredObject> StoreClient::Find(const std::string& path) {
   StoredObject object{.path = path};
-  const auto status = [&]() -> arrow::Status {
+  const arrow::Status status = StatusOf([&]() -> arrow::Status {
     ARROW_ASSIGN_OR_RAISE(const auto file, filesystem_->OpenInputFile(path));
     ARROW_ASSIGN_OR_RAISE(object.bytes, file->GetSize());
+    if (object.bytes == 0 && traces_ == Traces::kEmptyOnes) return NotThere(path);
     ARROW_ASSIGN_OR_RAISE(const auto metadata, file->ReadMetadata());
     if (metadata == nullptr) return arrow::Status::OK();
-    // Google's, then S3's; files that somebody put below an S3 server without its knowledge have none of
-    // these.
+    // Google's, then S3's and Azure's; files that somebody put below an S3 server without its knowledge have
+    // none of these.
     for (const char* key : {"generation", "ETag", "Last-Modified"}) {
       if (object.version.empty()) object.version = metadata->Get(key).ValueOr("");
     }
     return arrow::Status::OK();
-  }();
+  });
   if (!status.ok()) return to_error_(status, path);
   return object;
 }
@@ -66,10 +86,10 @@ Result<void> StoreClient::Read(const std::string& path, int64_t offset, std::spa
   // Its size is given, so that Arrow does not ask for it before every range.
   fs::FileInfo info(path, fs::FileType::File);
   info.set_size(offset + bytes);
-  const auto status = [&]() -> arrow::Status {
+  const arrow::Status status = StatusOf([&]() -> arrow::Status {
     ARROW_ASSIGN_OR_RAISE(const auto file, filesystem_->OpenInputFile(info));
     return file->ReadAt(offset, bytes, target.data()).status();
-  }();
+  });
   return status.ok() ? Result<void>() : Result<void>(to_error_(status, path));
 }
 
@@ -78,21 +98,35 @@ Result<std::vector<StoredObject>> StoreClient::List(const std::string& folder) {
   selector.base_dir = folder;
   selector.recursive = true;
   selector.allow_not_found = true;
-  const auto infos = filesystem_->GetFileInfo(selector);
-  if (!infos.ok()) return to_error_(infos.status(), folder);
+  fs::FileInfoVector infos;
+  const arrow::Status status = StatusOf([&] { return filesystem_->GetFileInfo(selector).Value(&infos); });
+  if (!status.ok()) return to_error_(status, folder);
   std::vector<StoredObject> objects;
-  for (const fs::FileInfo& info : *infos) {
-    if (info.IsFile()) objects.push_back({info.path(), info.size(), TimeText(info.mtime())});
+  for (const fs::FileInfo& info : infos) {
+    if (!info.IsFile() || (info.size() == 0 && traces_ == Traces::kEmptyOnes)) continue;
+    objects.push_back({info.path(), info.size(), TimeText(info.mtime())});
   }
   std::sort(objects.begin(), objects.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
   return objects;
 }
 
 Result<void> StoreClient::Delete(const std::string& path) {
-  const arrow::Status status = filesystem_->DeleteFile(path);
+  const arrow::Status status = StatusOf([&] { return filesystem_->DeleteFile(path); });
   if (status.ok()) return {};
   const Error error = to_error_(status, path);
   return error.code == ErrorCode::kNotFound ? Result<void>() : Result<void>(error);
+}
+
+Result<void> StoreClient::DeleteEmptyFolder(const std::string& folder) {
+  if (traces_ == Traces::kNone) return {};
+  fs::FileSelector selector;
+  selector.base_dir = folder;
+  selector.allow_not_found = true;
+  const arrow::Status status = StatusOf([&]() -> arrow::Status {
+    ARROW_ASSIGN_OR_RAISE(const auto infos, filesystem_->GetFileInfo(selector));
+    return infos.empty() ? filesystem_->DeleteDir(folder) : arrow::Status::OK();
+  });
+  return status.ok() ? Result<void>() : Result<void>(to_error_(status, folder));
 }
 
 }  // namespace lockstep::storage

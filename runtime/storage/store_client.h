@@ -31,14 +31,20 @@ struct StoredObject {
   std::string version;
 };
 
+// Azure's: Arrow makes an object without content before it writes one, and leaves a folder without objects
+// where it deletes the last one. What is empty there is taken for not yet written.
+enum class Traces { kNone, kEmptyOnes };
+
 class StoreClient {
  public:
   using ToError = std::function<Error(const arrow::Status&, const std::string& path)>;
 
-  // By s3_client.h and gcs_client.h. Shared, as Arrow makes it so.
-  StoreClient(std::shared_ptr<arrow::fs::FileSystem> filesystem, ToError to_error);
+  // By s3_client.h, gcs_client.h and azure_client.h. Shared, as Arrow makes it so.
+  StoreClient(std::shared_ptr<arrow::fs::FileSystem> filesystem, ToError to_error,
+              Traces traces = Traces::kNone);
 
-  // A reader sees the whole object or none.
+  // A reader sees the whole object or none (of one that is there already in Azure: the old one, none, then
+  // the new one).
   [[nodiscard]] Result<void> Put(const std::string& path, std::string_view content);
   [[nodiscard]] Result<std::string> Get(const std::string& path);
   [[nodiscard]] Result<StoredObject> Find(const std::string& path);
@@ -48,10 +54,13 @@ class StoreClient {
   // Every object below, in order of path; empty where there are none.
   [[nodiscard]] Result<std::vector<StoredObject>> List(const std::string& folder);
   [[nodiscard]] Result<void> Delete(const std::string& path);  // ok where it does not exist
+  // Where a store keeps those; nobody may write into it meanwhile.
+  [[nodiscard]] Result<void> DeleteEmptyFolder(const std::string& folder);
 
  private:
   std::shared_ptr<arrow::fs::FileSystem> filesystem_;
   ToError to_error_;
+  Traces traces_;
 };
 
 }  // namespace lockstep::storage

@@ -31,7 +31,7 @@ struct SecretReference {
 // A checkpoint is written after the last step, on termination (where asked), and whenever either interval has
 // passed since the last one; with neither interval there are no others.
 struct CheckpointSpec {
-  std::string uri;  // s3://bucket/prefix, gs://bucket/prefix, file:///folder; abfs:// by the schema
+  std::string uri;  // s3://bucket/prefix, gs:// and abfs:// alike, file:///folder
   std::optional<SecretReference> secret_ref;
   std::optional<int64_t> interval_steps;
   std::optional<int64_t> interval_seconds;

@@ -10,7 +10,7 @@ constexpr std::string_view kAfterScheme = "://";
 }  // namespace
 
 bool IsRemote(const DataSpec& spec) {
-  return spec.path.starts_with("s3://") || spec.path.starts_with("gs://");
+  return spec.path.starts_with("s3://") || spec.path.starts_with("gs://") || spec.path.starts_with("abfs://");
 }
 
 std::string RemotePath(const DataSpec& spec) {

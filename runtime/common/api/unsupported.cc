@@ -36,13 +36,6 @@ void CheckModel(const TrainingSpec& training, Fields& fields) {
          "use a path in the container, or file:///");
 }
 
-bool IsInAzure(const std::string& uri) { return uri.starts_with("abfs://"); }
-
-void CheckData(const DataSpec& data, Fields& fields) {
-  Refuse(fields, IsInAzure(data.path), "spec.training.data.path",
-         data.path.substr(0, data.path.find(':') + 3), "use s3://, gs:// or a folder");
-}
-
 void CheckMethod(const TrainingSpec& training, Fields& fields) {
   const std::string path = "spec.training.";
   const Strategy strategy = training.strategy;
@@ -51,12 +44,6 @@ void CheckMethod(const TrainingSpec& training, Fields& fields) {
   const Compression compression = training.sync.compression;
   RefuseEnum(fields, compression == Compression::kPowersgd || compression == Compression::kTopk,
              path + "sync.compression", compression, "none, bf16 or fp16");
-}
-
-void CheckCheckpoint(const CheckpointSpec& checkpoint, Fields& fields) {
-  const std::string& uri = checkpoint.uri;
-  Refuse(fields, IsInAzure(uri), "spec.checkpoint.uri", uri.substr(0, uri.find(':') + 3),
-         "use s3://, gs:// or file:///");
 }
 
 }  // namespace
@@ -69,12 +56,10 @@ std::vector<UnsupportedField> FindUnsupported(const TrainingJobSpec& spec) {
   Fields fields;
   if (spec.training) {
     CheckModel(*spec.training, fields);
-    CheckData(spec.training->data, fields);
     CheckMethod(*spec.training, fields);
   }
   Refuse(fields, spec.nproc_per_node.mode == NprocMode::kGpu, "spec.nprocPerNode", "gpu",
          "use auto, cpu or a number");
-  if (spec.checkpoint) CheckCheckpoint(*spec.checkpoint, fields);
   Refuse(fields, spec.observability.pod_monitor, "spec.observability.podMonitor", "true", "use false");
   return fields;
 }

@@ -141,7 +141,7 @@ void CheckNetwork(const TrainingJobSpec& spec, Violations& violations) {
   }
 }
 
-// s3://bucket or s3://bucket/prefix, gs:// alike; file:///absolute.
+// s3://bucket or s3://bucket/prefix, gs:// and abfs:// alike; file:///absolute.
 void CheckUri(std::string_view uri, Violations& violations) {
   static constexpr std::string_view kPath = "spec.checkpoint.uri";
   static constexpr std::array<std::string_view, 4> kSchemes = {"s3://", "gs://", "abfs://", "file:///"};
@@ -149,7 +149,7 @@ void CheckUri(std::string_view uri, Violations& violations) {
                                     [&](auto candidate) { return uri.rfind(candidate, 0) == 0; });
   if (scheme == kSchemes.end()) {
     return Add(violations, kPath,
-               "must begin with s3://, gs:// or file:///, as in s3://bucket/folder, not \"" +
+               "must begin with s3://, gs://, abfs:// or file:///, as in s3://bucket/folder, not \"" +
                    std::string(uri) + "\"");
   }
   const std::string_view rest = uri.substr(scheme->size());
@@ -205,7 +205,8 @@ void CheckDataPath(const DataSpec& data, const std::string& path, Violations& vi
     const std::string scheme = data.path.substr(0, scheme_end);
     const std::string rest = data.path.substr(scheme_end + 3);
     if (scheme != "s3" && scheme != "gs" && scheme != "abfs")
-      Add(violations, path + ".path", "must be a folder or begin with s3:// or gs://, not " + scheme + "://");
+      Add(violations, path + ".path",
+          "must be a folder or begin with s3://, gs:// or abfs://, not " + scheme + "://");
     if (rest.empty() || rest.front() == '/' || rest.find("//") != std::string::npos)
       Add(violations, path + ".path", "must name a bucket and a folder, as in s3://bucket/folder");
     if (rest.find("..") != std::string::npos || rest.find('?') != std::string::npos)

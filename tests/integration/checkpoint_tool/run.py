@@ -147,7 +147,7 @@ def removes_what_is_named_but_not_the_last(folder):
 
 def names_what_is_wrong(folder):
     uri = f"file://{trained()}"
-    refusal("ls", "/tmp", code=2, says='URI: "/tmp" is neither s3://bucket/prefix nor gs://bucket/prefix nor file:///folder')
+    refusal("ls", "/tmp", code=2, says='URI: "/tmp" is neither s3://bucket/prefix nor gs://bucket/prefix nor abfs://container@account.dfs.core.windows.net/prefix nor file:///folder')
     refusal("ls", f"file://{folder}/absent", code=2, says="absent: No such file or directory")
     expect(not os.path.exists(f"{folder}/absent"), "reading made a folder")
     refusal("verify", f"file://{folder}", code=1, says=f"there is no checkpoint below file://{folder}")

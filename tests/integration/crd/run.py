@@ -193,6 +193,7 @@ CREATE_CASES = [
     ("checkpoint file is absolute", at("checkpoint"), {"uri": "file:///c"}, {"uri": "file://c"},
      "uri must begin with s3://"),
     ("checkpoint bucket", at("checkpoint"), {"uri": "gs://b"}, {"uri": "gs:///b"}, "spec.checkpoint.uri"),
+    ("checkpoint container", at("checkpoint"), {"uri": "abfs://box@acct.dfs.core.windows.net/a"}, {"uri": "abfs:///box"}, "spec.checkpoint.uri"),
     ("checkpoint stays in its folder", at("checkpoint"), {"uri": "s3://b/a.b"}, {"uri": "s3://b/../c"},
      "uri must not contain"),
     ("checkpoint uri is required", at("checkpoint"), {"uri": "s3://b"}, {}, "spec.checkpoint.uri"),

@@ -82,7 +82,7 @@ CONFINED = {
                                    "runtime/parallel/data_parallel.cc"),
     ("gloo/",): STAND_INS,
     ("cuda", "cublas", "cusparse", "cusolver", "nccl.h"): ("runtime/cuda/",),
-    ("arrow/",): ("runtime/storage/gcs_client.cc", "runtime/storage/s3_client.cc", "runtime/storage/store_client.cc"),
+    ("arrow/",): ("runtime/storage/azure_client.cc", "runtime/storage/gcs_client.cc", "runtime/storage/s3_client.cc", "runtime/storage/store_client.cc"),
     ("cpprest/", "pplx/"): ("runtime/common/http/cpprest_transport.cc",),
     ("boost/",): ("runtime/common/http/beast_server.cc", "runtime/common/http/cpprest_transport.cc"),
     ("nlohmann/",): ("runtime/common/base/json.h",),

@@ -82,8 +82,8 @@ TEST_F(FileStoreTest, NamesTheFieldWhereTheFolderCannotBe) {
 }
 
 TEST_F(FileStoreTest, NamesTheFieldWhereTheUriIsAnother) {
-  for (const char* uri : {"", "/data", "file://", "file://data", "s3://", "gs://", "abfs://bucket/x",
-                          "http://host/x", "S3://b"}) {
+  for (const char* uri :
+       {"", "/data", "file://", "file://data", "s3://", "gs://", "abfs://", "http://host/x", "S3://b"}) {
     const auto store = OpenObjectStore(uri);
     ASSERT_FALSE(store.ok()) << uri;
     EXPECT_EQ(store.error().code, ErrorCode::kInvalidArgument) << uri;

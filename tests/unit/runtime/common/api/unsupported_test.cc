@@ -36,13 +36,10 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{"RemoteModule", "/spec/training/model",
                          R"({"name": "torchscript", "torchscript": {"uri": "s3://b/m.pt"}})",
                          "spec.training.model.torchscript.uri"},
-                    Case{"DataInAzure", "/spec/training/data", R"({"format": "idx", "path": "abfs://b/d"})",
-                         "spec.training.data.path"},
                     Case{"Strategy", "/spec/training/strategy", "\"dataparallel\"", "spec.training.strategy"},
                     Case{"Compression", "/spec/training/sync", R"({"compression": "topk"})",
                          "spec.training.sync.compression"},
                     Case{"Gpu", "/spec/nprocPerNode", "\"gpu\"", "spec.nprocPerNode"},
-                    Case{"AzureStorage", "/spec/checkpoint", R"({"uri": "abfs://b"})", "spec.checkpoint.uri"},
                     Case{"PodMonitor", "/spec/observability", R"({"podMonitor": true})",
                          "spec.observability.podMonitor"}),
     [](const testing::TestParamInfo<Case>& test_case) { return test_case.param.name; });
@@ -64,8 +61,9 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
                        "precision": "fp16", "determinism": "world", "balance": "speed", "strategy": "zero1", "zero1": {"copies": 2}, "evaluation": {"batchSize": 9},
                        "earlyStop": {"metric": "loss", "patience": 2}})");
   json = With(json, "/spec/checkpoint",
-              R"({"uri": "file:///c", "secretRef": {"name": "s"}, "intervalSteps": 5, "intervalSeconds": 5,
-                  "keepLast": 1, "keepEverySteps": 10, "resume": 5, "onTermination": "None", "gracePeriodSeconds": 5})");
+              R"({"uri": "abfs://box@acct.dfs.core.windows.net/c", "secretRef": {"name": "s"}, "intervalSteps": 5,
+                  "intervalSeconds": 5, "keepLast": 1, "keepEverySteps": 10, "resume": 5, "onTermination": "None",
+                  "gracePeriodSeconds": 5})");
   json = With(json, "/spec/rendezvous", R"({"joinTimeoutSeconds": 5, "lastCallSeconds": 0})");
   json = With(json, "/spec/elasticPolicy",
               R"({"minReplicas": 1, "maxReplicas": 4, "growDelaySeconds": 0, "shrinkAfterSeconds": 5,

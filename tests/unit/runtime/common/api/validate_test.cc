@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"PathOfSynthetic", "/spec/training/data", R"({"format": "synthetic", "path": "/d"})",
              "spec.training.data.path: must be absent"},
         Case{"SchemeOfData", "/spec/training/data", R"({"format": "idx", "path": "http://host/d"})",
-             "spec.training.data.path: must be a folder or begin with s3:// or gs://, not http://"},
+             "spec.training.data.path: must be a folder or begin with s3://, gs:// or abfs://, not http://"},
         Case{"BucketOfData", "/spec/training/data", R"({"format": "idx", "path": "s3:///d"})",
              "spec.training.data.path: must name a bucket and a folder"},
         Case{"WayOutOfData", "/spec/training/data", R"({"format": "idx", "path": "s3://b/../d"})",

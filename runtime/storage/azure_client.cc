@@ -1,0 +1,77 @@
+#include "runtime/storage/azure_client.h"
+
+#include <arrow/filesystem/azurefs.h>
+
+#include <algorithm>
+
+namespace lockstep::storage {
+namespace {
+
+namespace fs = arrow::fs;
+
+bool Mentions(const std::string& text, std::initializer_list<const char*> words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](const char* word) { return text.find(word) != std::string::npos; });
+}
+
+// Azure's code and HTTP's status are in the text, as in "Azure Error: [ContainerNotFound] 404 The …"; a HEAD
+// has the status alone. `path` is "container/object".
+Error FromArrow(const arrow::Status& status, const AzureSettings& settings, const std::string& path) {
+  std::string text = status.ToString();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  const std::string variables = settings.use.place_of_variables();
+  const std::string what = settings.use.field + ": abfs://" + path + " of account " + settings.account + ": ";
+  if (Mentions(text, {"[ContainerNotFound]", "[FilesystemNotFound]"})) {
+    return {ErrorCode::kNotFound, settings.use.field + ": container \"" + path.substr(0, path.find('/')) +
+                                      "\" does not exist in account " + settings.account +
+                                      "; create it, or correct the name"};
+  }
+  if (Mentions(text, {"] 404 ", "Path does not exist"}))
+    return {ErrorCode::kNotFound, what + "not found (" + text + ")"};
+  if (Mentions(text, {"] 403 ", "] 401 "})) {
+    return {ErrorCode::kForbidden, what + "access denied; check AZURE_STORAGE_KEY, or what else gives " +
+                                       "access, in " + variables + ", and its rights (" + text + ")"};
+  }
+  if (Mentions(text, {"AuthenticationException"})) {
+    return {ErrorCode::kForbidden, what + "no credentials; set AZURE_STORAGE_KEY in " + variables +
+                                       ", or give the pod a workload identity (" + text + ")"};
+  }
+  if (Mentions(text, {"] 400 "})) return {ErrorCode::kInvalidArgument, what + "refused (" + text + ")"};
+  return {ErrorCode::kUnavailable, what + "no answer from the object store; check the account's name, " +
+                                       variables + ", and the network (" + text + ")"};
+}
+
+arrow::Result<fs::AzureOptions> OptionsOf(const AzureSettings& settings) {
+  fs::AzureOptions options;
+  options.account_name = settings.account;
+  options.blob_storage_scheme = options.dfs_storage_scheme = settings.scheme;
+  options.blob_storage_authority = settings.blob_authority;
+  options.dfs_storage_authority = settings.dfs_authority;
+  // Or Arrow copies what it sends.
+  options.background_writes = false;
+  if (!settings.key.empty()) {
+    ARROW_RETURN_NOT_OK(options.ConfigureAccountKeyCredential(settings.key));
+  } else if (!settings.sas_token.empty()) {
+    // Azure's tools print it with and without the question mark; Arrow appends it to addresses as it is.
+    const char* mark = settings.sas_token.starts_with('?') ? "" : "?";
+    ARROW_RETURN_NOT_OK(options.ConfigureSASCredential(mark + settings.sas_token));
+  }
+  return options;
+}
+
+}  // namespace
+
+Result<StoreClient> MakeAzureClient(const AzureSettings& settings) {
+  const auto to_error = [settings](const arrow::Status& status, const std::string& path) {
+    return FromArrow(status, settings, path);
+  };
+  const auto make = [&]() -> arrow::Result<std::shared_ptr<fs::AzureFileSystem>> {
+    ARROW_ASSIGN_OR_RAISE(const fs::AzureOptions options, OptionsOf(settings));
+    return fs::AzureFileSystem::Make(options);
+  };
+  const auto filesystem = make();
+  if (!filesystem.ok()) return to_error(filesystem.status(), settings.path);
+  return StoreClient(*filesystem, to_error, Traces::kEmptyOnes);
+}
+
+}  // namespace lockstep::storage

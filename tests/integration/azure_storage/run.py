@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Checkpoints and training data at abfs://, in Azurite: what is stored comes back, and what is wrong is named.
+
+run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`; exits 77, skipped, without Azurite
+"""
+import base64
+import contextlib
+import hashlib
+import hmac
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+import urllib.request
+import xml.etree.ElementTree
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "support"))
+import checkpoints  # noqa: E402
+import ledger  # noqa: E402
+from cases import ENDS_WITH_US, expect, until  # noqa: E402
+from local_run import Run, expect_complete, main, manifest  # noqa: E402
+
+ACCOUNT = "lockstep"
+KEY = base64.b64encode(b"the key of the account of the tests").decode()
+NONE = {name: "" for name in ("AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN")}
+JOB = f"abfs://box@{ACCOUNT}.dfs.core.windows.net/jobs/one"
+
+
+def program():
+    folder = subprocess.run([HERE / "server/install.sh", "--print-bin"], stdout=subprocess.PIPE, text=True, check=True)
+    return pathlib.Path(folder.stdout.strip(), "azurite-blob")
+
+
+def shared_access(permissions):
+    """A signature of the account for these permissions, as Azure's tools print it."""
+    fields = {"sv": "2019-12-12", "ss": "b", "srt": "sco", "sp": permissions, "st": "2020-01-01T00:00:00Z", "se": "2100-01-01T00:00:00Z"}
+    signed = "\n".join([ACCOUNT, *(fields[name] for name in ("sp", "ss", "srt", "st", "se")), "", "", fields["sv"], ""])
+    signature = hmac.new(base64.b64decode(KEY), signed.encode(), hashlib.sha256).digest()
+    return urllib.parse.urlencode({**fields, "sig": base64.b64encode(signature).decode()})
+
+
+class Store:
+    """An Azurite with the container "box"."""
+
+    def __init__(self, port):
+        self.endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
+
+    def ask(self, method, path, query="", content=None, headers=()):
+        url = f"{self.endpoint}/{path}?{query + '&' if query else ''}{shared_access('rwdlac')}"
+        request = urllib.request.Request(url, data=content, method=method, headers=dict(headers))
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
+            return answer.read()
+
+    def upload(self, name, content):
+        self.ask("PUT", f"box/{name}", content=content, headers={"x-ms-blob-type": "BlockBlob"})
+
+    def names(self):
+        listing = xml.etree.ElementTree.fromstring(self.ask("GET", "box", "restype=container&comp=list"))
+        return [name.text for name in listing.iterfind("./Blobs/Blob/Name")]
+
+    def download(self, folder):
+        """The whole container, as files."""
+        shutil.rmtree(folder, ignore_errors=True)
+        for name in self.names():
+            if name.endswith("/"):
+                continue
+            path = pathlib.Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(self.ask("GET", f"box/{name}"))
+        return pathlib.Path(folder)
+
+    def variables(self, access=f"AccountKey={KEY}", endpoint=None):
+        return {**NONE, "AZURE_STORAGE_CONNECTION_STRING": f"AccountName={ACCOUNT};{access};BlobEndpoint={endpoint or self.endpoint};"}
+
+
+@contextlib.contextmanager
+def store():
+    with tempfile.TemporaryDirectory(prefix="lockstep-azure-") as folder:
+        log = pathlib.Path(folder, "log")
+        with open(log, "wb") as output:
+            server = subprocess.Popen(
+                [*ENDS_WITH_US, program(), "--blobHost", "127.0.0.1", "--blobPort", "0", "--location", folder, "--skipApiVersionCheck",
+                 "--disableTelemetry"], stdout=output, stderr=subprocess.STDOUT, env={**os.environ, "AZURITE_ACCOUNTS": f"{ACCOUNT}:{KEY}"})
+        try:
+            port = until("the server listens", lambda: re.search(r"successfully listens on http://127\.0\.0\.1:(\d+)", log.read_text()))
+            found = Store(int(port.group(1)))
+            found.ask("PUT", "box", "restype=container")
+            yield found
+        finally:
+            server.kill()
+            server.wait()
+
+
+def resumes_from_a_container(folder):
+    with store() as azure:
+        path = manifest(folder, replicas=2, sections={"checkpoint": {"uri": "abfs://elsewhere/x", "intervalSteps": 20, "keepLast": 2}})
+        with Run(folder, path, azure.variables(), arguments=("--checkpoint-uri", JOB)) as run:
+            run.until_step(50)
+            run.process.send_signal(signal.SIGTERM)
+            code = run.finish()
+            expect(code == 143, f"exit code {code}\n{run.output()[-4000:]}")
+        stored, _ = checkpoints.newest(azure.download(f"{folder}/box") / "jobs/one")
+        expect(stored >= 50, f"the newest checkpoint is of step {stored}")
+        # What a writer leaves that is killed before it has written: no checkpoint, and no damaged one either.
+        unwritten = f"step-{900000:012}"
+        azure.upload(f"jobs/one/{unwritten}/manifest.json", b"")
+        begun = len(ledger.read(f"{folder}/ledger"))
+        with Run(folder, path, azure.variables(), arguments=("--checkpoint-uri", JOB)) as run:
+            expect_complete(run)
+        steps = [record["step"] for record in ledger.read(run.ledger)[begun:] if record["event"] == "commit"]
+        logs = "".join(log.read_text() for log in pathlib.Path(folder, "run").glob("*.log"))
+        expect(f'"uri":"{JOB}/step-{stored:012}"' in logs, f"no rank says that it resumed from step {stored}")
+        expect(unwritten not in logs, "a manifest that is not yet written is taken for one")
+        expect(steps, "the second run took no step")
+        left = azure.names()
+        kept = {name.split("/")[2] for name in left if name.endswith("manifest.json")} - {unwritten}
+        expect(len(kept) == 2, f"keepLast is 2, there are {kept}")
+        folders = {name.split("/")[2] for name in left if name.startswith("jobs/one/step-")} - {unwritten}
+        expect(folders == kept, f"of checkpoints that were removed there is still something: {left}")
+        tool = subprocess.run([f"{sys.argv[1]}/lockstep", "checkpoint", "verify", JOB], env={**os.environ, **azure.variables()},
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        expect(tool.returncode == 0 and tool.stdout.count("sound") == 2, f"verify ends with {tool.returncode}:\n{tool.stdout}")
+        expect((azure.download(f"{folder}/box") / "jobs/one/history.jsonl").stat().st_size > 0, "no history")
+
+
+def trains_from_a_container(folder):
+    with store() as azure:
+        local = pathlib.Path(folder, "text")
+        local.mkdir()
+        numbers = random.Random(5)
+        for part, size in (("train", 20 << 20), ("val", 1 << 16)):  # three parts of a download
+            (local / f"{part}.txt").write_bytes(numbers.randbytes(size))
+            azure.upload(f"text/{part}.txt", (local / f"{part}.txt").read_bytes())
+        may_read = azure.variables(f"SharedAccessSignature={shared_access('rl')}")
+        weights = {}
+        for name, place in (("local", str(local)), ("remote", "abfs://box/text")):
+            run_folder = f"{folder}/{name}"
+            os.mkdir(run_folder)
+            model = {"name": "gpt", "gpt": {"layers": 1, "heads": 2, "embeddingSize": 16, "contextLength": 16, "vocabularySize": 256, "dropout": 0}}
+            path = manifest(run_folder, replicas=2, minimum=2, model=model, data={"format": "tokens", "path": place}, epochs=None, steps=20,
+                            evaluation=None, determinism="world")
+            with Run(run_folder, path, may_read) as run:
+                code = run.finish()
+                expect(code == 0, f"{name}: exit code {code}\n{run.output()[-4000:]}")
+            weights[name] = checkpoints.digest_of_tensors(checkpoints.newest(pathlib.Path(run_folder, "checkpoints"))[1])
+        expect(weights["local"] == weights["remote"], f"weights differ: {weights}")
+        copies = list(pathlib.Path(folder, "remote/run/data/abfs/box").rglob("train.txt"))
+        expect(len(copies) == 1 and copies[0].stat().st_size == 20 << 20, f"one copy for both ranks expected: {copies}")
+
+
+def names_what_is_wrong(folder):
+    with store() as azure, socket.create_server(("127.0.0.1", 0)) as free:
+        deaf = free.getsockname()[1]
+        free.close()
+        wrong = base64.b64encode(b"another key").decode()
+        place = "in the Secret named by spec.checkpoint.secretRef"
+        cases = (
+            ("abfs://absent/x", azure.variables(), f'spec.checkpoint.uri: container "absent" does not exist in account {ACCOUNT}'),
+            (JOB, azure.variables(f"AccountKey={wrong}"), f"of account {ACCOUNT}: access denied; check AZURE_STORAGE_KEY, or what else gives access, {place}"),
+            (JOB, azure.variables(f"SharedAccessSignature={shared_access('rl')}"), f"of account {ACCOUNT}: access denied; check AZURE_STORAGE_KEY"),
+            (JOB, azure.variables(endpoint=f"http://127.0.0.1:{deaf}/{ACCOUNT}"), "no answer from the object store"),
+            (JOB, azure.variables("Nothing=here"), "no credentials; set AZURE_STORAGE_KEY"),
+            ("abfs://box/x", NONE, "spec.checkpoint.uri: abfs://box/x names no account"),
+            (JOB, {**NONE, "AZURE_STORAGE_KEY": "secret!"}, f"AZURE_STORAGE_KEY {place}: holds no account key"))
+        for uri, variables, message in cases:
+            with Run(folder, manifest(folder, replicas=1), variables, arguments=("--checkpoint-uri", uri)) as run:
+                code = run.finish()
+                expect(code == 4 and message in run.output(), f"exit code {code}, not 4 with {message}\n{run.output()[-4000:]}")
+            shutil.rmtree(f"{folder}/run", ignore_errors=True)
+
+
+if __name__ == "__main__":
+    if not os.access(program(), os.X_OK):
+        print("skipped: no Azurite here: tests/integration/azure_storage/server/install.sh brings it")
+        sys.exit(77)
+    sys.exit(main([resumes_from_a_container, trains_from_a_container, names_what_is_wrong]))
