@@ -38,7 +38,6 @@ INSTANTIATE_TEST_SUITE_P(
                          "spec.training.model.torchscript.uri"},
                     Case{"DataInAzure", "/spec/training/data", R"({"format": "idx", "path": "abfs://b/d"})",
                          "spec.training.data.path"},
-                    Case{"Strategy", "/spec/training/strategy", "\"dataparallel\"", "spec.training.strategy"},
                     Case{"Compression", "/spec/training/sync", R"({"compression": "topk"})",
                          "spec.training.sync.compression"},
                     Case{"Gpu", "/spec/nprocPerNode", "\"gpu\"", "spec.nprocPerNode"},
@@ -48,9 +47,9 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<Case>& test_case) { return test_case.param.name; });
 
 TEST(FindUnsupported, SaysWhatWorksNow) {
-  EXPECT_THAT(Refused(With(ValidJob(), "/spec/training/strategy", "\"dataparallel\"")),
-              testing::ElementsAre("spec.training.strategy: dataparallel is not implemented yet; use ddp, "
-                                   "zero1, pipeline, hybrid, localsgd or async"));
+  EXPECT_THAT(Refused(With(ValidJob(), "/spec/training/sync", R"({"compression": "powersgd"})")),
+              testing::ElementsAre(
+                  "spec.training.sync.compression: powersgd is not implemented yet; use none, bf16 or fp16"));
 }
 
 TEST(FindUnsupported, PassesWhatIsBuilt) {
@@ -111,6 +110,9 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
   EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
   json = With(With(ValidJob(), "/spec/training/strategy", "\"async\""), "/spec/training/sync",
               R"({"staleness": 1024, "outer": {"learningRate": 0.7, "momentum": 0.9}})");
+  EXPECT_THAT(Refused(json), testing::ElementsAre());
+  EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
+  json = With(With(ValidJob(), "/spec/training/strategy", "\"dataparallel\""), "/spec/worker/replicas", "1");
   EXPECT_THAT(Refused(json), testing::ElementsAre());
   EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
   for (const char* uri : {"/m.pt", "file:///m.pt", "models/m.pt"}) {
