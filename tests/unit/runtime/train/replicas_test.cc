@@ -1,4 +1,4 @@
-// strategy: dataparallel on several "devices" of this machine, which are all its CPU.
+// Replicas on several "devices" of this machine, which are all its CPU.
 
 #include "runtime/train/replicas.h"
 
@@ -8,166 +8,9 @@
 #include <stdexcept>
 
 #include "runtime/parallel/replica_gradients.h"
-#include "tests/support/forked_ranks.h"
-#include "tests/unit/runtime/train/trainer.h"
 
 namespace lockstep::train {
 namespace {
-
-using testing::ExpectAllSucceed;
-using testing::LineChannel;
-using testing::Meeting;
-using testing::StartRanks;
-
-constexpr double kRounding = 1e-6;
-
-api::TrainingSpec Training(double dropout) {
-  api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
-  spec.strategy = api::Strategy::kDataparallel;
-  spec.model.cnn.dropout = dropout;
-  spec.optimizer.name = api::OptimizerName::kSgd;
-  spec.optimizer.momentum = 0.9;
-  spec.optimizer.learning_rate = 0.05;
-  return spec;
-}
-
-std::vector<at::Device> Cpus(int count) {
-  return std::vector<at::Device>(static_cast<std::size_t>(count), at::kCPU);
-}
-
-std::vector<at::Tensor> GradientsOf(const TrainingState& state) {
-  std::vector<at::Tensor> gradients;
-  for (const at::Tensor& parameter : state.trained) gradients.push_back(parameter.grad().clone());
-  return gradients;
-}
-
-double WorstError(const std::vector<at::Tensor>& found, const std::vector<at::Tensor>& expected) {
-  double worst = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double error = (found[i] - expected[i]).norm().item<double>();
-    worst = std::max(worst, error / expected[i].norm().item<double>());
-  }
-  return worst;
-}
-
-// Of the mean gradient of each step, and of the weights after all of them, between two ways to train.
-double WorstError(Trainer& first, Trainer& second, comm::Communicator& communicator,
-                  parallel::Strategy& of_first, parallel::Strategy& of_second, int64_t steps) {
-  double worst = 0;
-  for (int64_t step = 1; step <= steps; ++step) {
-    LOCKSTEP_CHECK(first.RunRoundWith(of_first, communicator, step).ok());
-    LOCKSTEP_CHECK(second.RunRoundWith(of_second, communicator, step).ok());
-    worst = std::max(worst, WorstError(GradientsOf(first.state()), GradientsOf(second.state())));
-  }
-  return std::max(worst, WorstError(first.state().trained, second.state().trained));
-}
-
-// In a process of its own with one thread for each operation, as the ranks of other tests.
-void Alone(const std::function<int(const std::shared_ptr<comm::Communicator>&)>& body) {
-  Meeting meeting;
-  auto ranks = StartRanks(1, [&](int, LineChannel&) {
-    at::set_num_threads(1);
-    auto communicator = meeting.Enter(1, 0, 1);
-    REQUIRE(communicator.ok());
-    return body(*communicator);
-  });
-  ExpectAllSucceed(ranks);
-}
-
-// On so many devices, against one that is given as many samples at once as `pieces` says.
-void ExpectWhatOneDeviceDoes(const api::TrainingSpec& spec, int devices, const api::TrainingSpec& of_one,
-                             int64_t steps) {
-  Alone([&](const std::shared_ptr<comm::Communicator>& communicator) {
-    Trainer several(spec, {.devices = Cpus(devices)});
-    Trainer one(of_one);
-    auto of_several = MakeStrategy(spec, communicator, several.state());
-    auto strategy_of_one = MakeStrategy(of_one, communicator, one.state());
-    REQUIRE(of_several.ok() && strategy_of_one.ok());
-    const double worst = WorstError(several, one, *communicator, **of_several, **strategy_of_one, steps);
-    std::printf("%d devices: relative error %.2g\n", devices, worst);
-    REQUIRE(worst <= kRounding);
-    REQUIRE(several.state().replicas.back().trained.front().grad().defined() == false);
-    return 0;
-  });
-}
-
-TEST(Replicas, GiveTheGradientsAndWeightsOfOneDeviceWithTheWholeBatch) {
-  // Steps of 22, 22 and 6 samples: by 2 devices without a rest, by 3 and 4 with one.
-  for (const int devices : {2, 3, 4}) {
-    const api::TrainingSpec spec = Training(/*dropout=*/0);
-    ExpectWhatOneDeviceDoes(spec, devices, spec, Trainer::kTotalSteps);
-  }
-}
-
-TEST(Replicas, AddUpMicroBatchesOfWhichSomeAreSmallerThanTheNumberOfDevices) {
-  api::TrainingSpec spec = Training(/*dropout=*/0);
-  const api::TrainingSpec whole = spec;
-  spec.micro_batch_size = 5;  // 5, 5, 5, 5 and 2 samples
-  ExpectWhatOneDeviceDoes(spec, 3, whole, Trainer::kTotalSteps);
-}
-
-TEST(Replicas, DrawTheRandomNumbersOfTheirOwnPlaces) {
-  const api::TrainingSpec spec = Training(/*dropout=*/0.5);
-  api::TrainingSpec one_by_one = spec;
-  one_by_one.micro_batch_size = 11;  // the shares of two devices, while a step is full
-  ExpectWhatOneDeviceDoes(spec, 2, one_by_one, /*steps=*/2);
-}
-
-std::string BitsOf(const api::TrainingSpec& spec, const std::vector<at::Device>& devices,
-                   const std::shared_ptr<comm::Communicator>& communicator) {
-  Trainer trainer(spec, {.devices = devices});
-  LOCKSTEP_CHECK(trainer.RunRound(communicator, Trainer::kTotalSteps).ok());
-  return trainer.Bits();
-}
-
-TEST(Replicas, GiveTheSameBitsEachTime) {
-  Alone([](const std::shared_ptr<comm::Communicator>& communicator) {
-    const api::TrainingSpec spec = Training(/*dropout=*/0.5);
-    const std::string bits = BitsOf(spec, Cpus(3), communicator);
-    for (int again = 0; again < 3; ++again) REQUIRE(BitsOf(spec, Cpus(3), communicator) == bits);
-    return 0;
-  });
-}
-
-TEST(Replicas, OnOneDeviceGiveTheBitsOfDdp) {
-  Alone([](const std::shared_ptr<comm::Communicator>& communicator) {
-    api::TrainingSpec spec = Training(/*dropout=*/0.5);
-    const std::string bits = BitsOf(spec, Cpus(1), communicator);
-    spec.strategy = api::Strategy::kDdp;
-    REQUIRE(BitsOf(spec, Cpus(1), communicator) == bits);
-    return 0;
-  });
-}
-
-TEST(Replicas, AreSearchedForWhatIsNotFinite) {
-  Alone([](const std::shared_ptr<comm::Communicator>& communicator) {
-    const api::TrainingSpec spec = Training(/*dropout=*/0);
-    // Of the second step, in the share of the last device.
-    Trainer trainer(spec, {.spoiled = PlanOf(spec).Ids(1, 20, 21), .devices = Cpus(3)});
-    REQUIRE(trainer.RunRound(communicator, 1).ok());
-    const std::string before = trainer.StateBytes();
-    REQUIRE(trainer.RunRound(communicator, 2).ok());
-    REQUIRE(!trainer.last().applied);
-    REQUIRE(trainer.last().not_finite == "rank 0: loss, gradient of fc2.bias");
-    REQUIRE(trainer.StateBytes() == before);
-    return 0;
-  });
-}
-
-TEST(MakeStrategy, RefusesSeveralRanksOfOneProcess) {
-  Meeting meeting;
-  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 2);
-    REQUIRE(communicator.ok());
-    const api::TrainingSpec spec = Training(/*dropout=*/0);
-    const TrainingState state = std::move(MakeTrainingState(spec, {{1, 8, 8}, 3})).value();
-    const auto strategy = MakeStrategy(spec, *communicator, state);
-    REQUIRE(strategy.error().code == ErrorCode::kInvalidArgument);
-    REQUIRE(strategy.error().message.find("spec.training.strategy: dataparallel is one process") == 0);
-    return 0;
-  });
-  ExpectAllSucceed(ranks);
-}
 
 // A norm, whose running statistics change in each forward pass, and a layer.
 class Normed final : public Model {
@@ -178,6 +21,12 @@ class Normed final : public Model {
   torch::nn::BatchNorm1d norm_{register_module("norm", torch::nn::BatchNorm1d(4))};
   torch::nn::Linear layer_{register_module("layer", torch::nn::Linear(4, 2))};
 };
+
+std::unique_ptr<parallel::Strategy> StrategyOf(const std::vector<Replica>& replicas) {
+  std::vector<std::vector<at::Tensor>> parameters;
+  for (const Replica& replica : replicas) parameters.push_back(replica.parameters);
+  return std::move(parallel::MakeReplicaGradients(std::move(parameters))).value();
+}
 
 std::vector<Replica> NormedReplicas(int count) {
   std::vector<Replica> replicas;
@@ -192,6 +41,82 @@ at::Tensor LossOf(const Part& part) {
 
 data::Batch SomeBatch(int64_t samples) {
   return {at::arange(samples * 4, at::kFloat).reshape({samples, 4}), at::zeros({samples}, at::kLong)};
+}
+
+// Two layers, and one between that is not trained.
+class Layered final : public Model {
+ public:
+  Layered() {
+    frozen_->weight.set_requires_grad(false);
+    frozen_->bias.set_requires_grad(false);
+  }
+  at::Tensor Forward(const at::Tensor& inputs) override { return second_(frozen_(first_(inputs).tanh())); }
+
+ private:
+  torch::nn::Linear first_{register_module("first", torch::nn::Linear(4, 4))};
+  torch::nn::Linear frozen_{register_module("frozen", torch::nn::Linear(4, 4))};
+  torch::nn::Linear second_{register_module("second", torch::nn::Linear(4, 3))};
+};
+
+// The largest relative one of two steps on so many devices, with micro-batches of these sizes.
+double ErrorOfGradients(int devices, const std::vector<int64_t>& micro_batches) {
+  std::vector<Replica> replicas;
+  for (int i = 0; i < devices; ++i) replicas.push_back(ReplicaOf(std::make_shared<Layered>(), at::kCPU));
+  Layered whole;
+  {
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < whole.parameters().size(); ++i)
+      whole.parameters()[i].copy_(replicas[0].parameters[i]);
+  }
+  const auto strategy = StrategyOf(replicas);
+  double worst = 0;
+  for (int step = 0; step < 2; ++step) {
+    whole.zero_grad();
+    const std::vector<int64_t> counts = {static_cast<int64_t>(micro_batches.size())};
+    EXPECT_TRUE(strategy->BeginStep(counts).ok());
+    for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+      const int64_t size = micro_batches[m];
+      const data::Batch batch = {at::randn({size, 4}), at::randint(3, {size}, at::kLong)};
+      const std::vector<Part> parts = Scatter(replicas, {0, size}, batch);
+      EXPECT_EQ(parts.size(), static_cast<std::size_t>(std::min<int64_t>(size, devices)));
+      EXPECT_TRUE(strategy->Backward(SumOfLosses(parts, LossOf), m + 1 == micro_batches.size()).ok());
+      whole.LossSum(whole.Forward(batch.inputs), batch.targets).backward();
+    }
+    for (std::size_t i = 0; i < whole.parameters().size(); ++i) {
+      const at::Tensor expected = whole.parameters()[i].grad();
+      if (!expected.defined()) continue;
+      const double error = (replicas[0].parameters[i].grad() - expected).norm().item<double>();
+      worst = std::max(worst, error / expected.norm().item<double>());
+    }
+    for (std::size_t d = 1; d < replicas.size(); ++d) {
+      for (const at::Tensor& parameter : replicas[d].parameters) EXPECT_FALSE(parameter.grad().defined());
+    }
+    // As an optimizer does; the others follow in the next step.
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < whole.parameters().size(); ++i) {
+      if (!whole.parameters()[i].requires_grad()) continue;
+      whole.parameters()[i].add_(whole.parameters()[i].grad(), -0.01);
+      replicas[0].parameters[i].add_(replicas[0].parameters[i].grad(), -0.01);
+    }
+  }
+  return worst;
+}
+
+TEST(Replicas, GiveTheGradientsOfOneModelWithTheWholeBatch) {
+  torch::manual_seed(5);
+  const std::vector<std::pair<int, std::vector<int64_t>>> cases = {
+      {1, {16}},        // one device
+      {2, {16}},        // equal parts
+      {3, {16}},        // the remainder of three
+      {3, {8, 7, 11}},  // several micro-batches
+      {5, {13, 2}},     // fewer samples than devices
+  };
+  for (const auto& [devices, micro_batches] : cases) {
+    const double worst = ErrorOfGradients(devices, micro_batches);
+    std::printf("%d devices, %zu micro-batches: relative error of the gradients %.2g\n", devices,
+                micro_batches.size(), worst);
+    EXPECT_LE(worst, 1e-6);
+  }
 }
 
 TEST(Replicas, FollowTheRunningStatisticsOfTheFirst) {
@@ -237,25 +162,23 @@ TEST(Replicas, GiveBackWhatOneThrew) {
 
 TEST(ReplicaGradients, AreZeroWithoutASample) {
   const std::vector<Replica> replicas = NormedReplicas(2);
-  auto strategy = parallel::MakeReplicaGradients({replicas[0].parameters, replicas[1].parameters});
-  ASSERT_TRUE(strategy.ok());
+  const auto strategy = StrategyOf(replicas);
   const std::vector<int64_t> none = {0};
-  ASSERT_TRUE((*strategy)->BeginStep(none).ok());
-  ASSERT_TRUE((*strategy)->BackwardOfNothing().ok());
+  ASSERT_TRUE(strategy->BeginStep(none).ok());
+  ASSERT_TRUE(strategy->BackwardOfNothing().ok());
   for (const at::Tensor& parameter : replicas[0].trained)
     EXPECT_EQ(parameter.grad().abs().sum().item<double>(), 0);
 }
 
 TEST(ReplicaGradients, BeginWithTheParametersOfTheFirst) {
   const std::vector<Replica> replicas = NormedReplicas(2);
-  auto strategy = parallel::MakeReplicaGradients({replicas[0].parameters, replicas[1].parameters});
-  ASSERT_TRUE(strategy.ok());
+  const auto strategy = StrategyOf(replicas);
   {
     const at::NoGradGuard no_grad;
     replicas[0].parameters.front().fill_(7);
   }
   const std::vector<int64_t> one = {1};
-  ASSERT_TRUE((*strategy)->BeginStep(one).ok());
+  ASSERT_TRUE(strategy->BeginStep(one).ok());
   for (std::size_t i = 0; i < replicas[0].parameters.size(); ++i)
     EXPECT_TRUE(replicas[1].parameters[i].equal(replicas[0].parameters[i])) << "parameter " << i;
 }
