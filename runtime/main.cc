@@ -106,6 +106,20 @@ std::unique_ptr<comm::DeviceBackend> OpenGpu(const Settings& settings) {
   return std::move(*device);
 }
 
+// Of the model and what is beside it, the one of the state first.
+std::vector<at::Device> DevicesOf(const Settings& settings, const comm::DeviceBackend* gpu) {
+  const bool takes_all = settings.training.strategy == api::Strategy::kDataparallel;
+  std::vector<at::Device> devices = {gpu == nullptr ? at::Device(at::kCPU) : gpu->device()};
+  if (takes_all && gpu != nullptr) devices = gpu->devices();
+  if (takes_all && devices.size() == 1) {
+    log::Warning("dataparallel finds one device only: training on it as one process does",
+                 {{"device", devices.front().str()}});
+  } else if (takes_all) {
+    log::Info("dataparallel: each batch is scattered over the devices", {{"devices", devices.size()}});
+  }
+  return devices;
+}
+
 // A download may take hours: each sign of it is one of life for the hang detector.
 data::CopyOptions CopyingFor(protocol::ControlLink& link, train::RoundControl& control) {
   return {.fetch = {.is_stopped = [&control] { return control.stop_requested(); },
@@ -140,7 +154,7 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
   if (!samples.ok()) return Fail(ExitCode::kBadConfiguration, samples.error());
   auto state = train::MakeTrainingState(settings.training,
                                         {datasets->train->sample_shape(), datasets->train->classes()},
-                                        gpu == nullptr ? at::Device(at::kCPU) : gpu->device());
+                                        DevicesOf(settings, gpu.get()));
   if (!state.ok()) return FailToStart(state.error(), gpu != nullptr);
   const auto warm = train::WarmUp(settings.training, *datasets->train, *state);
   if (!warm.ok()) return FailToStart(warm.error(), gpu != nullptr);

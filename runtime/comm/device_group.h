@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/common/base/result.h"
 
@@ -38,6 +39,8 @@ class DeviceBackend {
   virtual ~DeviceBackend() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;  // "NCCL"
   [[nodiscard]] virtual at::Device device() const = 0;
+  // All that the process sees, its own first.
+  [[nodiscard]] virtual std::vector<at::Device> devices() const = 0;
   // The same from whichever process the device is seen, another than that of any other device.
   [[nodiscard]] virtual std::string device_id() const = 0;
   // Blocks until all ranks are connected, and may hang like Abort. Throws as LibTorch does.

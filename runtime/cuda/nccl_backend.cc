@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/comm/device_module.h"
 
@@ -41,10 +42,19 @@ class NcclGroup final : public DeviceGroup {
 
 class NcclBackend final : public DeviceBackend {
  public:
-  NcclBackend(at::Device device, std::string id) : device_(device), id_(std::move(id)) {}
+  NcclBackend(at::Device device, int visible, std::string id)
+      : device_(device), visible_(visible), id_(std::move(id)) {}
 
   std::string_view name() const override { return "NCCL"; }
   at::Device device() const override { return device_; }
+  std::vector<at::Device> devices() const override {
+    std::vector<at::Device> all = {device_};
+    for (int i = 0; i < visible_; ++i) {
+      const at::Device one(at::kCUDA, static_cast<c10::DeviceIndex>(i));
+      if (one != device_) all.push_back(one);
+    }
+    return all;
+  }
   std::string device_id() const override { return id_; }
 
   std::shared_ptr<DeviceGroup> MakeGroup(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world,
@@ -59,6 +69,7 @@ class NcclBackend final : public DeviceBackend {
 
  private:
   const at::Device device_;
+  const int visible_;
   const std::string id_;
 };
 
@@ -95,7 +106,7 @@ Result<std::unique_ptr<DeviceBackend>> Open(int local_rank, int ranks_here) {
   const auto index = static_cast<c10::DeviceIndex>(local_rank);
   c10::cuda::set_device(index);
   return std::unique_ptr<DeviceBackend>(
-      std::make_unique<NcclBackend>(at::Device(at::kCUDA, index), IdOf(properties)));
+      std::make_unique<NcclBackend>(at::Device(at::kCUDA, index), visible, IdOf(properties)));
 }
 
 }  // namespace

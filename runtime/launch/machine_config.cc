@@ -12,7 +12,8 @@ protocol::WorkerConfig WorkerConfigOn(const Machines& machines, const api::Train
   protocol::WorkerConfig config = api::WorkerConfigOf(job);
   config.requested_gpus = machines.gpus.value_or(config.requested_gpus);
   const api::NprocMode mode = job.spec.nproc_per_node.mode;
-  if (mode == api::NprocMode::kAuto && machines.gpus) config.nproc = std::max(1, *machines.gpus);
+  if (mode == api::NprocMode::kAuto && machines.gpus && !api::TakesAllDevices(job.spec))
+    config.nproc = std::max(1, *machines.gpus);
   if (mode == api::NprocMode::kCpu && machines.processors) config.nproc = std::max(1, *machines.processors);
   return config;
 }

@@ -184,26 +184,34 @@ Result<at::Tensor> StepRunner::ForwardShare(const std::vector<Slice>& pieces, pa
   return last;
 }
 
-// Draws the same random numbers for a piece whoever computes it, and however often.
-at::Tensor StepRunner::LossOf(const Slice& piece, const data::Batch& batch) const {
+// Draws the same random numbers for the same places whoever computes them, and however often. The thread of
+// the part.
+at::Tensor StepRunner::LossOf(const Part& part) const {
   const at::AutoGradMode with_gradients(true);
-  SeedGenerator(MicroBatchSeed(context_.spec.seed, context_.state.step, piece.begin), context_.state.device);
-  const models::Autocast precision(context_.spec.precision, context_.state.device.type());
-  return context_.state.model->LossSum(context_.state.model->Forward(batch.inputs), batch.targets);
+  const at::Device device = part.replica->device;
+  SeedGenerator(MicroBatchSeed(context_.spec.seed, context_.state.step, part.places.begin), device);
+  const models::Autocast precision(context_.spec.precision, device.type());
+  Model& model = *part.replica->model;
+  return model.LossSum(model.Forward(part.batch.inputs), part.batch.targets);
 }
 
 Result<at::Tensor> StepRunner::Forward(const Slice& piece, const std::stop_token& stop) {
+  const std::vector<Replica>& replicas = context_.state.replicas;
   Result<data::Batch> batch = Error{};
+  std::vector<Part> parts;
   LOCKSTEP_TRY(context_.phases.Time("data", [&] {
     return CatchTorch(ErrorCode::kInternal, "reading data", [&] {
       batch = loader_.Next(stop);
-      if (batch.ok()) batch = batch->To(context_.state.device);
+      if (batch.ok()) parts = Scatter(replicas, piece, *batch);
     });
   }));
   if (!batch.ok()) return batch.error();
   at::Tensor loss;
   LOCKSTEP_TRY(context_.phases.Time("forward", [&] {
-    return CatchTorch(ErrorCode::kInternal, "forward pass", [&] { loss = LossOf(piece, *batch); });
+    return CatchTorch(ErrorCode::kInternal, "forward pass", [&] {
+      CopyBuffers(replicas);
+      loss = SumOfLosses(parts, [this](const Part& part) { return LossOf(part); });
+    });
   }));
   return loss;
 }
@@ -272,8 +280,9 @@ Result<std::string> StepRunner::WhereNotFinite(Peers peers, const std::vector<Sl
   NotFinite mine;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "looking for what is not finite", [&] {
     for (const Slice& piece : pieces) {
-      const data::Batch batch = context_.samples.Get({state.step, piece.begin, piece.end}).To(state.device);
-      LookForNotFinite(LossOf(piece, batch), state.trained, mine);
+      const data::Batch batch = context_.samples.Get({state.step, piece.begin, piece.end});
+      for (const Part& part : Scatter(state.replicas, piece, batch))
+        LookForNotFinite(LossOf(part), part.replica->trained, mine);
     }
   }));
   std::vector<NotFinite> of_ranks(static_cast<std::size_t>(rank_));

@@ -22,6 +22,7 @@
 #include "runtime/train/batch_math.h"
 #include "runtime/train/claims.h"
 #include "runtime/train/phase_clock.h"
+#include "runtime/train/replicas.h"
 #include "runtime/train/sample_ledger.h"
 #include "runtime/train/training_state.h"
 
@@ -101,7 +102,7 @@ class StepRunner {
   [[nodiscard]] Result<StepReport> RunOrFail(Peers peers, parallel::Strategy& strategy,
                                              const RankShare& share, const Wishes& wishes,
                                              const std::stop_token& stop);
-  [[nodiscard]] at::Tensor LossOf(const Slice& piece, const data::Batch& batch) const;
+  [[nodiscard]] at::Tensor LossOf(const Part& part) const;
   [[nodiscard]] Result<at::Tensor> Forward(const Slice& piece, const std::stop_token& stop);
   // The share's micro-batches but for the last one's backward pass; returns that one's loss. `losses` is what
   // each came to.

@@ -3,6 +3,7 @@
 #include "runtime/parallel/data_parallel.h"
 #include "runtime/parallel/deterministic_data_parallel.h"
 #include "runtime/parallel/local_gradients.h"
+#include "runtime/parallel/replica_gradients.h"
 #include "runtime/train/windows.h"
 
 namespace lockstep::train {
@@ -18,11 +19,25 @@ parallel::GradientFormat FormatOf(const api::TrainingSpec& spec) {
   }
 }
 
+std::vector<std::vector<at::Tensor>> ParametersOf(const std::vector<Replica>& replicas) {
+  std::vector<std::vector<at::Tensor>> parameters;
+  parameters.reserve(replicas.size());
+  for (const Replica& replica : replicas) parameters.push_back(replica.parameters);
+  return parameters;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<parallel::Strategy>> MakeStrategy(const api::TrainingSpec& spec,
                                                          std::shared_ptr<comm::Communicator> communicator,
                                                          const TrainingState& state) {
+  if (spec.strategy == api::Strategy::kDataparallel && communicator->world() > 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "spec.training.strategy: dataparallel is one process on all of its devices, and there are " +
+                     std::to_string(communicator->world()) +
+                     " ranks; make it one (spec.worker.replicas, spec.nprocPerNode), or use ddp or hybrid"};
+  }
+  if (state.replicas.size() > 1) return parallel::MakeReplicaGradients(ParametersOf(state.replicas));
   if (TakesWindows(spec)) return parallel::MakeLocalGradients(state.trained);
   if (spec.determinism == api::Determinism::kNone) {
     const parallel::GradientFormat format = FormatOf(spec);

@@ -28,6 +28,15 @@ void LayOutInOrder(torch::nn::Module& model) {
   for (at::Tensor& buffer : model.buffers()) lay_out(buffer);
 }
 
+Result<void> AddReplica(const api::TrainingSpec& spec, at::Device device, TrainingState& state) {
+  LOCKSTEP_TRY(std::shared_ptr<Model> model, models::MakeModel(spec.model, state.input, spec.seed));
+  return comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [&] {
+    LayOutInOrder(*model);
+    model->to(device);
+    state.replicas.push_back(ReplicaOf(std::move(model), device));
+  });
+}
+
 }  // namespace
 
 std::vector<NamedTensor> TrainingState::Tensors() const {
@@ -68,7 +77,8 @@ int64_t TrainingState::Digest() const {
 }
 
 Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const ModelInput& input,
-                                        at::Device device) {
+                                        std::span<const at::Device> devices) {
+  const at::Device device = devices.front();
   TrainingState state;
   state.device = device;
   state.input = input;
@@ -86,10 +96,12 @@ Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const Mod
       state.buffers.push_back({buffer.key(), buffer.value()});
     state.loss_scale = LossScale(spec.precision, spec.global_batch_size);
     if (is_staged) return;
+    state.replicas.push_back(ReplicaOf(state.model, device));
     for (const NamedTensor& parameter : to_train) state.trained.push_back(parameter.tensor);
     if (spec.strategy != api::Strategy::kZero1) state.optimizer = MakeOptimizer(spec.optimizer, to_train);
     if (spec.sync.outer.has_value()) state.outer_momentum = MakeOuterMomentum(to_train);
   }));
+  for (const at::Device other : devices.subspan(1)) LOCKSTEP_TRY(AddReplica(spec, other, state));
   if (is_staged) {
     LOCKSTEP_TRY(state.staged, StagedState::Make(spec, input, state.model, device));
   }
@@ -100,13 +112,18 @@ Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const Mod
   return state;
 }
 
+Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const ModelInput& input) {
+  const at::Device cpu = at::kCPU;
+  return MakeTrainingState(spec, input, std::span(&cpu, 1));
+}
+
 Result<void> StartAfresh(const api::TrainingSpec& spec, TrainingState& state) {
   if (state.staged != nullptr) {  // each rank does its part when it hears of it
     state.step = 0;
     state.evaluations = {};
     return {};
   }
-  LOCKSTEP_TRY(const TrainingState fresh, MakeTrainingState(spec, state.input, state.device));
+  LOCKSTEP_TRY(const TrainingState fresh, MakeTrainingState(spec, state.input, std::span(&state.device, 1)));
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "starting afresh", [&] {
     const at::NoGradGuard no_grad;
     const std::vector<NamedTensor> from = fresh.Replicated();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "runtime/common/api/training_spec.h"
@@ -11,6 +12,7 @@
 #include "runtime/train/early_stop.h"
 #include "runtime/train/loss_scale.h"
 #include "runtime/train/optimizer.h"
+#include "runtime/train/replicas.h"
 #include "runtime/train/sharded_optimizer.h"
 #include "runtime/train/staged_state.h"
 
@@ -25,6 +27,7 @@ struct TrainingState {
   std::vector<at::Tensor> trained;  // the parameters that have a gradient
   std::vector<NamedTensor> parameters;
   std::vector<NamedTensor> buffers;
+  std::vector<Replica> replicas;  // `model` itself, then those on the process's other devices
   // One of the three: `sharded` where the strategy is zero1, `staged` where layers are divided over the
   // ranks: then it has the optimizer, and of `parameters` and `buffers` only those of its stage are what they
   // seem.
@@ -45,9 +48,12 @@ struct TrainingState {
   [[nodiscard]] int64_t Digest() const;
 };
 
-// The error names the field. The same parameters on every device.
+// On the first of the devices, with a replica on each of the others. The error names the field. The same
+// parameters on every device.
 [[nodiscard]] Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const ModelInput& input,
-                                                      at::Device device = at::kCPU);
+                                                      std::span<const at::Device> devices);
+// On the CPU.
+[[nodiscard]] Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const ModelInput& input);
 // As it was made, before the first step.
 [[nodiscard]] Result<void> StartAfresh(const api::TrainingSpec& spec, TrainingState& state);
 

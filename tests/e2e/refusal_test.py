@@ -80,9 +80,9 @@ def a_missing_secret_is_waited_for():
 
 
 def what_is_not_there_yet_is_refused_by_name():
-    job = jobs.manifest("not-yet", strategy="dataparallel")
+    job = jobs.manifest("not-yet", sync={"compression": "powersgd"})
     with jobs.running(job) as started:
-        expect_failed(started, "NotImplemented", "spec.training.strategy", "dataparallel")
+        expect_failed(started, "NotImplemented", "spec.training.sync.compression", "powersgd")
         expect(started.pods() == [], "pods were made")
 
 

@@ -37,13 +37,9 @@ void CheckModel(const TrainingSpec& training, Fields& fields) {
 }
 
 void CheckMethod(const TrainingSpec& training, Fields& fields) {
-  const std::string path = "spec.training.";
-  const Strategy strategy = training.strategy;
-  RefuseEnum(fields, strategy == Strategy::kDataparallel, path + "strategy", strategy,
-             "ddp, zero1, pipeline, hybrid, localsgd or async");
   const Compression compression = training.sync.compression;
   RefuseEnum(fields, compression == Compression::kPowersgd || compression == Compression::kTopk,
-             path + "sync.compression", compression, "none, bf16 or fp16");
+             "spec.training.sync.compression", compression, "none, bf16 or fp16");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/profile_window.h"
 #include "runtime/common/api/program_of.h"
+#include "runtime/common/api/worker_config_of.h"
 #include "runtime/common/protocol/environment.h"
 
 namespace lockstep::api {
@@ -301,6 +302,33 @@ void CheckStages(const TrainingSpec& training, const std::string& path, Violatio
     Add(violations, path + ".sync.compression", "must be none" + where);
 }
 
+// One process has neither a network nor others to share with.
+void CheckOneProcess(const TrainingSpec& training, const std::string& path, Violations& violations) {
+  if (training.strategy != Strategy::kDataparallel) return;
+  const std::string where = " where strategy is dataparallel: ";
+  if (training.determinism == Determinism::kWorld) {
+    Add(violations, path + ".determinism",
+        "must be none" + where + "how gradients are added up follows from the number of devices");
+  }
+  if (training.balance == Balance::kSpeed)
+    Add(violations, path + ".balance", "must be equal" + where + "each device gets as many samples");
+  if (training.sync.compression != Compression::kNone)
+    Add(violations, path + ".sync.compression", "must be none" + where + "nothing is sent over a network");
+}
+
+// The first reason why there would be more ranks than the one.
+void CheckOneRank(const TrainingJobSpec& spec, Violations& violations) {
+  if (!TakesAllDevices(spec)) return;
+  const std::string one =
+      " where strategy is dataparallel, which is one process on all devices that it sees; for more ranks use "
+      "ddp or hybrid";
+  const NprocPerNode& nproc = spec.nproc_per_node;
+  if (spec.worker.replicas > 1) return Add(violations, "spec.worker.replicas", "must be 1" + one);
+  if (spec.max_replicas() > 1) return Add(violations, "spec.elasticPolicy.maxReplicas", "must be 1" + one);
+  if (nproc.mode == NprocMode::kCpu || (nproc.mode == NprocMode::kCount && nproc.count > 1))
+    Add(violations, "spec.nprocPerNode", "must be auto or 1" + one);
+}
+
 }  // namespace
 
 std::vector<std::string> ValidateTraining(const TrainingSpec& training, const std::string& path) {
@@ -329,6 +357,7 @@ std::vector<std::string> ValidateTraining(const TrainingSpec& training, const st
   CheckSchedule(training, path, violations);
   CheckSync(training, path, violations);
   CheckStages(training, path, violations);
+  CheckOneProcess(training, path, violations);
   return violations;
 }
 
@@ -338,6 +367,7 @@ std::vector<std::string> Validate(const TrainingJob& job) {
   CheckTemplate(job.spec.worker, violations);
   CheckSize(job.spec, violations);
   CheckGang(job.spec, violations);
+  CheckOneRank(job.spec, violations);
   if (!job.spec.scheduling_policy.queue_name.empty()) {
     const Violations topology = ValidateTopology(job.spec.worker.pod_template, job.spec.pod_count());
     violations.insert(violations.end(), topology.begin(), topology.end());

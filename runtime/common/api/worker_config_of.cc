@@ -52,12 +52,16 @@ protocol::HealthAction ActionOf(HealthAction action) {
 
 }  // namespace
 
+bool TakesAllDevices(const TrainingJobSpec& spec) {
+  return spec.training && spec.training->strategy == Strategy::kDataparallel;
+}
+
 int RanksPerPod(const TrainingJobSpec& spec) {
   switch (spec.nproc_per_node.mode) {
     case NprocMode::kCount: return spec.nproc_per_node.count;
     case NprocMode::kCpu: return AtLeastOne(CountOf(spec.worker, "limits", "cpu"));
     case NprocMode::kGpu:
-    case NprocMode::kAuto: return AtLeastOne(GpusOf(spec.worker));
+    case NprocMode::kAuto: return TakesAllDevices(spec) ? 1 : AtLeastOne(GpusOf(spec.worker));
   }
   return 1;
 }

@@ -73,6 +73,7 @@ def program(*changes):
 
 
 PROGRAM = program()
+ONE_PROCESS = changed(BASE, (("spec", "worker", "replicas"), 1), (TRAINING + ("strategy",), "dataparallel"))["spec"]
 
 # name, path, value that is accepted, value that is refused, what the refusal says (part of it)
 CREATE_CASES = [
@@ -128,6 +129,14 @@ CREATE_CASES = [
      {**BASE["spec"]["training"], "model": {"name": "torchscript", "torchscript": {"uri": "/m.pt"}}},
      {**BASE["spec"]["training"], "model": {"name": "torchscript", "torchscript": {"uri": "/m.pt"}}, "strategy": "pipeline"},
      "spec.training.model.name"),
+    ("one process is one pod", ("spec",), ONE_PROCESS, {**ONE_PROCESS, "worker": {**ONE_PROCESS["worker"], "replicas": 2}}, "spec.worker.replicas"),
+    ("one process grows to no more pods", ("spec",), {**ONE_PROCESS, "elasticPolicy": {"minReplicas": 1, "maxReplicas": 1}},
+     {**ONE_PROCESS, "elasticPolicy": {"minReplicas": 1, "maxReplicas": 2}}, "spec.elasticPolicy.maxReplicas"),
+    ("one process is one rank", ("spec",), {**ONE_PROCESS, "nprocPerNode": 1}, {**ONE_PROCESS, "nprocPerNode": 2}, "spec.nprocPerNode"),
+    ("one process has no rank for each processor", ("spec",), {**ONE_PROCESS, "nprocPerNode": "auto"},
+     {**ONE_PROCESS, "nprocPerNode": "cpu"}, "spec.nprocPerNode"),
+    *[(f"dataparallel and {field}", ("spec",), ONE_PROCESS, {**ONE_PROCESS, "training": {**ONE_PROCESS["training"], field: value}}, f"spec.training.{field}")
+      for field, value in [("determinism", "world"), ("balance", "speed"), ("sync", {"compression": "bf16"})]],
     ("compression keeps no bits", TRAINING, {**BASE["spec"]["training"], "determinism": "world"},
      {**BASE["spec"]["training"], "determinism": "world", "sync": {"compression": "bf16"}}, "spec.training.sync.compression"),
     ("everySteps belongs to localsgd", TRAINING, {**BASE["spec"]["training"], "strategy": "localsgd", "sync": {"everySteps": 8}},

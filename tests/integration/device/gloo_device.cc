@@ -48,6 +48,7 @@ class GlooDevice final : public comm::DeviceBackend {
  public:
   std::string_view name() const override { return "second Gloo"; }
   at::Device device() const override { return at::kCPU; }
+  std::vector<at::Device> devices() const override { return {at::kCPU}; }
   std::string device_id() const override { return "CPU of process " + std::to_string(::getpid()); }
   std::shared_ptr<comm::DeviceGroup> MakeGroup(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                                int world, std::chrono::milliseconds timeout) override {

@@ -68,7 +68,8 @@ struct TrainerOptions {
   std::vector<int64_t> unreadable{};  // samples
   std::string ledger_folder{};
   std::vector<double> speeds{};  // of the ranks; equal where absent
-  double loss_scale = 0;         // to begin with; 0: the usual one
+  std::vector<at::Device> devices = {at::kCPU};
+  double loss_scale = 0;  // to begin with; 0: the usual one
   // Of localsgd and async, as in WindowCalls: how many steps are behind it, and that it has no more to do.
   std::function<void(int64_t steps)> taken = [](int64_t) {};
   std::function<void()> waits = [] {};
@@ -81,7 +82,7 @@ class Trainer {
         datasets_(std::move(data::OpenDatasets(spec)).value()),
         dataset_(*datasets_.train, std::move(options.spoiled), std::move(options.unreadable)),
         samples_(std::move(data::TrainingSamples::Make(spec, dataset_)).value()),
-        state_(std::move(MakeTrainingState(spec, {spec.data.synthetic.shape, 3})).value()),
+        state_(std::move(MakeTrainingState(spec, {spec.data.synthetic.shape, 3}, options.devices)).value()),
         ledger_(std::move(options.ledger_folder), "test", clock_),
         speeds_(std::move(options.speeds)),
         taken_(std::move(options.taken)),

@@ -36,7 +36,6 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{"RemoteModule", "/spec/training/model",
                          R"({"name": "torchscript", "torchscript": {"uri": "s3://b/m.pt"}})",
                          "spec.training.model.torchscript.uri"},
-                    Case{"Strategy", "/spec/training/strategy", "\"dataparallel\"", "spec.training.strategy"},
                     Case{"Compression", "/spec/training/sync", R"({"compression": "topk"})",
                          "spec.training.sync.compression"},
                     Case{"Gpu", "/spec/nprocPerNode", "\"gpu\"", "spec.nprocPerNode"},
@@ -45,9 +44,9 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<Case>& test_case) { return test_case.param.name; });
 
 TEST(FindUnsupported, SaysWhatWorksNow) {
-  EXPECT_THAT(Refused(With(ValidJob(), "/spec/training/strategy", "\"dataparallel\"")),
-              testing::ElementsAre("spec.training.strategy: dataparallel is not implemented yet; use ddp, "
-                                   "zero1, pipeline, hybrid, localsgd or async"));
+  EXPECT_THAT(Refused(With(ValidJob(), "/spec/training/sync", R"({"compression": "powersgd"})")),
+              testing::ElementsAre(
+                  "spec.training.sync.compression: powersgd is not implemented yet; use none, bf16 or fp16"));
 }
 
 TEST(FindUnsupported, PassesWhatIsBuilt) {
@@ -109,6 +108,9 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
   EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
   json = With(With(ValidJob(), "/spec/training/strategy", "\"async\""), "/spec/training/sync",
               R"({"staleness": 1024, "outer": {"learningRate": 0.7, "momentum": 0.9}})");
+  EXPECT_THAT(Refused(json), testing::ElementsAre());
+  EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
+  json = With(With(ValidJob(), "/spec/training/strategy", "\"dataparallel\""), "/spec/worker/replicas", "1");
   EXPECT_THAT(Refused(json), testing::ElementsAre());
   EXPECT_THAT(Validate(Parsed(json)), testing::ElementsAre());
   for (const char* uri : {"/m.pt", "file:///m.pt", "models/m.pt"}) {

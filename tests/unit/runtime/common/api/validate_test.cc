@@ -15,6 +15,14 @@ struct Case {
   std::string violation;  // of the one violation expected, a part that holds the path
 };
 
+// The spec of a job of dataparallel, with what `changes` says.
+std::string OneProcess(const std::string& changes) {
+  Json spec = With(With(ValidJob(), "/spec/training/strategy", "\"dataparallel\""), "/spec/worker/replicas",
+                   "1")["spec"];
+  spec.merge_patch(*ParseJson(changes));
+  return spec.dump();
+}
+
 class ValidateTest : public testing::TestWithParam<Case> {};
 
 TEST_P(ValidateTest, NamesTheFieldAndWhatWouldBeRight) {
@@ -136,6 +144,23 @@ INSTANTIATE_TEST_SUITE_P(
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
                  "strategy": "hybrid", "sync": {"compression": "fp16"}})",
              "spec.training.sync.compression: must be none where strategy is hybrid"},
+        Case{"SameBitsOfDevices", "/spec", OneProcess(R"({"training": {"determinism": "world"}})"),
+             "spec.training.determinism: must be none where strategy is dataparallel"},
+        Case{"SharesBySpeedOfDevices", "/spec", OneProcess(R"({"training": {"balance": "speed"}})"),
+             "spec.training.balance: must be equal where strategy is dataparallel"},
+        Case{"CompressionOfDevices", "/spec",
+             OneProcess(R"({"training": {"sync": {"compression": "bf16"}}})"),
+             "spec.training.sync.compression: must be none where strategy is dataparallel"},
+        Case{"PodsOfOneProcess", "/spec", OneProcess(R"({"worker": {"replicas": 2}})"),
+             "spec.worker.replicas: must be 1 where strategy is dataparallel, which is one process on all "
+             "devices that it sees; for more ranks use ddp or hybrid"},
+        Case{"MorePodsOfOneProcess", "/spec",
+             OneProcess(R"({"elasticPolicy": {"minReplicas": 1, "maxReplicas": 2}})"),
+             "spec.elasticPolicy.maxReplicas: must be 1 where strategy is dataparallel"},
+        Case{"RanksOfOneProcess", "/spec", OneProcess(R"({"nprocPerNode": 2})"),
+             "spec.nprocPerNode: must be auto or 1 where strategy is dataparallel"},
+        Case{"RanksForProcessors", "/spec", OneProcess(R"({"nprocPerNode": "cpu"})"),
+             "spec.nprocPerNode: must be auto or 1 where strategy is dataparallel"},
         Case{
             "StagesOfAModule", "/spec/training",
             R"({"model": {"name": "torchscript", "torchscript": {"uri": "/m.pt"}}, "data": {"format": "synthetic"},

@@ -29,6 +29,16 @@ TEST(RanksPerPod, ReadsTheLimitsOfTheTrainer) {
   }
 }
 
+TEST(RanksPerPod, IsOneWhereOneProcessTakesAllDevices) {
+  TrainingJobSpec spec;
+  const Json trainer = {{"name", "trainer"}, {"resources", {{"limits", {{"nvidia.com/gpu", 8}}}}}};
+  spec.worker.pod_template = {{"spec", {{"containers", Json::array({trainer})}}}};
+  spec.training.emplace();
+  EXPECT_EQ(RanksPerPod(spec), 8);
+  spec.training->strategy = Strategy::kDataparallel;
+  EXPECT_EQ(RanksPerPod(spec), 1);
+}
+
 TEST(WorkerConfigOf, TellsHowManyGpusTheTrainerHas) {
   for (const auto& [limits, gpus] : std::vector<std::pair<std::string, int>>{
            {"{}", 0}, {R"({"cpu": 4})", 0}, {R"({"nvidia.com/gpu": 8, "cpu": 4})", 8}}) {
