@@ -46,13 +46,13 @@ def job(folder, data, replicas, **training):
 
 
 def ends(folder, name, data, replicas=1, code=0, **training):
-    """The run's output."""
+    """The run's output, and the logs of its processes."""
     place = pathlib.Path(folder) / name
     place.mkdir()
     with Run(place, job(place, data, replicas, **training)) as run:
         got = run.finish()
         expect(got == code, f"exit code {got}, not {code}\n{run.output()[-4000:]}")
-        return run.output()
+        return run.output() + "".join(path.read_text() for path in sorted((place / "run").glob("*.log")))
 
 
 def weights(folder, name):
