@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "runtime/data/bad_path.h"
+#include "runtime/data/corrupt_records.h"
 #include "runtime/data/tensors.h"
 
 namespace lockstep::data {
@@ -22,7 +23,8 @@ struct Table {
   std::vector<std::string> names;  // of all columns; empty without a header
   std::vector<float> features;     // row after row
   std::vector<int64_t> labels;
-  std::size_t columns = 0;  // without the label
+  std::vector<int64_t> corrupt;  // rows, of zeros
+  std::size_t columns = 0;       // without the label
 };
 
 Error Bad(const std::string& path, int64_t line, const std::string& problem) {
@@ -54,7 +56,8 @@ std::optional<T> Number(std::string_view text) {
 
 class Reader {
  public:
-  Reader(std::string path, const api::CsvSpec& spec) : path_(std::move(path)), spec_(spec) {}
+  Reader(std::string path, const api::CsvSpec& spec, api::OnCorruptRecord on_corrupt)
+      : path_(std::move(path)), spec_(spec), skips_(on_corrupt == api::OnCorruptRecord::kSkip) {}
 
   Result<Table> Read() {
     std::ifstream file(path_);
@@ -75,10 +78,15 @@ class Reader {
           continue;
         }
       }
-      LOCKSTEP_TRY(AddRow(fields));
+      if (const std::string problem = AddRow(fields); !problem.empty()) {
+        if (!skips_) return Bad(path_, line_, problem);
+        AddCorruptRow(problem);
+      }
+      ++rows_;
     }
     if (file.bad()) return Bad(path_, line_, "cannot be read");
     if (table_.labels.empty()) return Bad(path_, line_, "there are no samples");
+    if (table_.labels.size() == table_.corrupt.size()) return Bad(path_, line_, "all lines are corrupt");
     table_.columns = *columns_ - 1;
     return std::move(table_);
   }
@@ -105,36 +113,56 @@ class Reader {
     return {};
   }
 
-  Result<void> AddRow(const std::vector<std::string_view>& fields) {
+  // What is wrong with it; it may have been added in part.
+  std::string AddRow(const std::vector<std::string_view>& fields) {
     if (fields.size() != *columns_) {
-      return Bad(path_, line_,
-                 std::to_string(fields.size()) + " columns, and " + std::to_string(*columns_) +
-                     " in the first line");
+      return std::to_string(fields.size()) + " columns, and " + std::to_string(*columns_) +
+             " in the first line";
     }
     for (std::size_t column = 0; column < fields.size(); ++column) {
       const auto quoted = [&] { return "\"" + std::string(fields[column].substr(0, 40)) + "\" "; };
       if (column == label_) {
         const auto label = Number<int64_t>(fields[column]);
         if (!label.has_value() || *label < 0 || *label >= kMostClasses)
-          return Bad(path_, line_, "the label " + quoted() + "is no whole number from 0");
+          return "the label " + quoted() + "is no whole number from 0";
         table_.labels.push_back(*label);
       } else {
         const auto feature = Number<float>(fields[column]);
-        if (!feature.has_value() || !std::isfinite(*feature))
-          return Bad(path_, line_, quoted() + "is no number");
+        if (!feature.has_value() || !std::isfinite(*feature)) return quoted() + "is no number";
         table_.features.push_back(*feature);
       }
     }
     return {};
   }
 
+  // It keeps its place among the samples: which of them a step uses must not depend on what can be read.
+  void AddCorruptRow(const std::string& problem) {
+    const std::size_t features = *columns_ - 1;
+    table_.features.resize(rows_ * features);  // what was added of it goes
+    table_.features.resize((rows_ + 1) * features);
+    table_.labels.resize(rows_);
+    table_.labels.resize(rows_ + 1);
+    table_.corrupt.push_back(static_cast<int64_t>(rows_));
+    corrupt_records_.Met(line_, path_ + ", line " + std::to_string(line_), problem);
+  }
+
   const std::string path_;
   const api::CsvSpec& spec_;
+  const bool skips_;
+  CorruptRecords corrupt_records_;
   int64_t line_ = 0;
+  std::size_t rows_ = 0;
   std::optional<std::size_t> columns_;
   std::size_t label_ = 0;
   Table table_;
 };
+
+// Of the rows that are not corrupt.
+at::Tensor GoodRows(const at::Tensor& features, const Table& table) {
+  if (table.corrupt.empty()) return features;
+  const at::Tensor good = at::ones({features.size(0)}, at::kBool).index_fill_(0, IndexOf(table.corrupt), 0);
+  return features.index_select(0, good.nonzero().view(-1));
+}
 
 at::Tensor FeaturesOf(const Table& table) {
   return torch::tensor(table.features, at::kFloat).view({-1, static_cast<int64_t>(table.columns)});
@@ -146,21 +174,25 @@ int64_t HighestLabel(const Table& table) {
 
 }  // namespace
 
-Result<Datasets> OpenCsv(const std::string& folder, const api::CsvSpec& spec) {
-  LOCKSTEP_TRY(const Table train, Reader(folder + "/train.csv", spec).Read());
-  LOCKSTEP_TRY(const Table test, Reader(folder + "/test.csv", spec).Read());
+Result<Datasets> OpenCsv(const std::string& folder, const api::CsvSpec& spec,
+                         api::OnCorruptRecord on_corrupt) {
+  LOCKSTEP_TRY(const Table train, Reader(folder + "/train.csv", spec, on_corrupt).Read());
+  LOCKSTEP_TRY(const Table test, Reader(folder + "/test.csv", spec, on_corrupt).Read());
   if (train.columns != test.columns || train.names != test.names)
     return BadPath(folder + ": train.csv and test.csv differ in their columns",
                    "write both with the same ones");
   at::Tensor train_features = FeaturesOf(train);
   at::Tensor test_features = FeaturesOf(test);
-  const at::Tensor mean = train_features.mean(0);
-  at::Tensor deviation = train_features.std(0, /*unbiased=*/false);
+  const at::Tensor good_features = GoodRows(train_features, train);
+  const at::Tensor mean = good_features.mean(0);
+  at::Tensor deviation = good_features.std(0, /*unbiased=*/false);
   deviation.masked_fill_(deviation == 0, 1);
   const int64_t classes = 1 + std::max(HighestLabel(train), HighestLabel(test));
   Datasets sets;
-  sets.train = MakeTensorDataset((train_features - mean) / deviation, torch::tensor(train.labels), classes);
-  sets.test = MakeTensorDataset((test_features - mean) / deviation, torch::tensor(test.labels), classes);
+  sets.train = MakeTensorDataset((train_features - mean) / deviation, torch::tensor(train.labels), classes,
+                                 train.corrupt);
+  sets.test = MakeTensorDataset((test_features - mean) / deviation, torch::tensor(test.labels), classes,
+                                test.corrupt);
   return sets;
 }
 

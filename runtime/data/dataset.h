@@ -20,8 +20,15 @@ struct CopyOptions;  // local_copy.h
 struct Batch {
   at::Tensor inputs;   // float32 [n, …sample shape]; of tokens int64 [n, length]
   at::Tensor targets;  // int64 [n], class indices; of tokens [n, length], the ones that follow
+  // Rows, ascending, whose records are corrupt: nothing to learn from. Only where spec.data says Skip.
+  std::vector<int64_t> corrupt{};
+  int64_t left_out = 0;  // corrupt rows that are no longer there
 
-  [[nodiscard]] Batch To(at::Device device) const { return {inputs.to(device), targets.to(device)}; }
+  [[nodiscard]] Batch To(at::Device device) const {
+    return {inputs.to(device), targets.to(device), corrupt, left_out};
+  }
+  // The other rows, in their order; there may be none.
+  [[nodiscard]] Batch WithoutCorrupt() const;
 };
 
 class Dataset {
@@ -30,8 +37,8 @@ class Dataset {
   [[nodiscard]] virtual int64_t size() const = 0;
   [[nodiscard]] virtual int64_t classes() const = 0;
   [[nodiscard]] virtual std::vector<int64_t> sample_shape() const = 0;  // without the batch dimension
-  // int64 [size()]: each sample's class. Undefined where a sample has none of its own, as a sequence of
-  // tokens.
+  // int64 [size()]: each sample's class, -1 of a corrupt record whose class is not known. Undefined where a
+  // sample has none of its own, as a sequence of tokens.
   [[nodiscard]] virtual at::Tensor labels() const { return {}; }
   // Get does no more than copy numbers that lie in memory.
   [[nodiscard]] virtual bool is_in_memory() const { return false; }

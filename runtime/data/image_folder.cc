@@ -10,6 +10,7 @@
 #include "runtime/common/base/error_exception.h"
 #include "runtime/common/base/file.h"
 #include "runtime/data/bad_path.h"
+#include "runtime/data/corrupt_records.h"
 #include "runtime/data/image.h"
 #include "runtime/data/tensors.h"
 
@@ -31,8 +32,11 @@ struct Listing {
 
 class ImageFolder final : public Dataset {
  public:
-  ImageFolder(Listing listing, int64_t side)
-      : listing_(std::move(listing)), labels_(torch::tensor(listing_.labels, at::kLong)), side_(side) {}
+  ImageFolder(Listing listing, int64_t side, api::OnCorruptRecord on_corrupt)
+      : listing_(std::move(listing)),
+        labels_(torch::tensor(listing_.labels, at::kLong)),
+        side_(side),
+        skips_(on_corrupt == api::OnCorruptRecord::kSkip) {}
 
   [[nodiscard]] int64_t size() const override { return labels_.size(0); }
   [[nodiscard]] int64_t classes() const override { return static_cast<int64_t>(listing_.classes.size()); }
@@ -41,28 +45,41 @@ class ImageFolder final : public Dataset {
 
   [[nodiscard]] Batch Get(std::span<const int64_t> ids) const override {
     const at::NoGradGuard guard;
-    at::Tensor inputs = at::empty({static_cast<int64_t>(ids.size()), 3, side_, side_}, at::kFloat);
+    // A corrupt image is black.
+    const at::Tensor inputs = at::zeros({static_cast<int64_t>(ids.size()), 3, side_, side_}, at::kFloat);
+    Batch batch{inputs, labels_.index_select(0, IndexOf(ids))};
     auto* sample = inputs.data_ptr<float>();
-    for (const int64_t id : ids) {
-      Image image = Read(static_cast<std::size_t>(id));
-      Scale(image, sample);
+    for (std::size_t row = 0; row < ids.size(); ++row) {
+      const std::string path = PathOf(static_cast<std::size_t>(ids[row]));
+      Result<Image> image = Read(path);
+      if (image.ok()) {
+        Scale(*image, sample);
+      } else if (skips_) {
+        corrupt_records_.Met(ids[row], path, image.error().message);
+        batch.corrupt.push_back(static_cast<int64_t>(row));
+      } else {
+        throw Unusable(path, image.error().message);
+      }
       sample += 3 * side_ * side_;
     }
-    return {inputs, labels_.index_select(0, IndexOf(ids))};
+    return batch;
   }
 
  private:
-  [[nodiscard]] Image Read(std::size_t id) const {
+  [[nodiscard]] std::string PathOf(std::size_t id) const {
     const std::string& name = listing_.classes[static_cast<std::size_t>(listing_.labels[id])];
-    const std::string path = listing_.folder + "/" + name + "/" + listing_.files[id];
+    return listing_.folder + "/" + name + "/" + listing_.files[id];
+  }
+
+  // The error says what is wrong with the content, as DecodeImage's; a file that cannot be read is thrown.
+  [[nodiscard]] static Result<Image> Read(const std::string& path) {
     std::error_code error;
     if (const uintmax_t bytes = fs::file_size(path, error); !error && bytes > kLargestFile)
-      throw Unusable(path, "has " + std::to_string(bytes) + " bytes, more than any image needs");
+      return Error{ErrorCode::kDataLoss,
+                   "has " + std::to_string(bytes) + " bytes, more than any image needs"};
     const Result<std::string> content = ReadFile(path);
     if (!content.ok()) throw Unreadable(content.error());
-    Result<Image> image = DecodeImage(*content);
-    if (!image.ok()) throw Unusable(path, image.error().message);
-    return std::move(image).value();
+    return DecodeImage(*content);
   }
 
   // Writes [3, side, side]. Each pixel is a mean of all those whose place it takes: where few were picked,
@@ -97,6 +114,8 @@ class ImageFolder final : public Dataset {
   const Listing listing_;
   const at::Tensor labels_;
   const int64_t side_;
+  const bool skips_;
+  mutable CorruptRecords corrupt_records_;  // what was told changes nothing that Get returns
 };
 
 struct Wanted {
@@ -148,7 +167,8 @@ Result<Listing> List(const std::string& folder) {
 
 }  // namespace
 
-Result<Datasets> OpenImageFolder(const std::string& folder, const api::ImageFolderSpec& spec) {
+Result<Datasets> OpenImageFolder(const std::string& folder, const api::ImageFolderSpec& spec,
+                                 api::OnCorruptRecord on_corrupt) {
   LOCKSTEP_TRY(Listing train, List(folder + "/train"));
   LOCKSTEP_TRY(Listing test, List(folder + "/test"));
   std::vector<std::string> differing;
@@ -159,8 +179,8 @@ Result<Datasets> OpenImageFolder(const std::string& folder, const api::ImageFold
                    "both need the same folders");
   }
   Datasets sets;
-  sets.train = std::make_unique<ImageFolder>(std::move(train), spec.image_size);
-  sets.test = std::make_unique<ImageFolder>(std::move(test), spec.image_size);
+  sets.train = std::make_unique<ImageFolder>(std::move(train), spec.image_size, on_corrupt);
+  sets.test = std::make_unique<ImageFolder>(std::move(test), spec.image_size, on_corrupt);
   return sets;
 }
 

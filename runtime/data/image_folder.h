@@ -10,8 +10,9 @@
 namespace lockstep::data {
 
 // Samples are [3, size, size], from 0 to 1. Get throws ErrorException: kDataLoss where a file holds no image
-// that can be used or that may not be read, kInternal where reading fails, which may be over when it is tried
-// again.
-[[nodiscard]] Result<Datasets> OpenImageFolder(const std::string& folder, const api::ImageFolderSpec& spec);
+// that can be used, unless those are skipped, or that may not be read, kInternal where reading fails, which
+// may be over when it is tried again.
+[[nodiscard]] Result<Datasets> OpenImageFolder(const std::string& folder, const api::ImageFolderSpec& spec,
+                                               api::OnCorruptRecord on_corrupt = api::OnCorruptRecord::kFail);
 
 }  // namespace lockstep::data

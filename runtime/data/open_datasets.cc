@@ -17,9 +17,10 @@ Result<Datasets> OpenFolder(const api::TrainingSpec& spec, const std::string& fo
   const api::DataSpec& data = spec.data;
   switch (data.format) {
     case api::DataFormat::kIdx: return OpenIdx(folder);
-    case api::DataFormat::kCsv: return OpenCsv(folder, data.csv);
+    case api::DataFormat::kCsv: return OpenCsv(folder, data.csv, data.on_corrupt_record);
     case api::DataFormat::kNpy: return OpenNpy(folder);
-    case api::DataFormat::kImageFolder: return OpenImageFolder(folder, data.image_folder);
+    case api::DataFormat::kImageFolder:
+      return OpenImageFolder(folder, data.image_folder, data.on_corrupt_record);
     case api::DataFormat::kTokens:
       return OpenTokens(folder, spec.model.gpt.context_length, spec.model.gpt.vocabulary_size);
     case api::DataFormat::kSynthetic: return MakeSynthetic(data.synthetic, spec.seed);

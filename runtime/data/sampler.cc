@@ -31,8 +31,9 @@ int64_t Permutation::At(int64_t position) const {
 
 ClassDraw::ClassDraw(std::span<const int64_t> labels, std::span<const double> weights)
     : samples_(weights.size()) {
-  for (std::size_t i = 0; i < labels.size(); ++i)
-    samples_.at(static_cast<std::size_t>(labels[i])).push_back(static_cast<int64_t>(i));
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] >= 0) samples_.at(static_cast<std::size_t>(labels[i])).push_back(static_cast<int64_t>(i));
+  }
   double sum = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     LOCKSTEP_CHECK(weights[i] == 0 || !samples_[i].empty(), "a class with a weight and no sample");

@@ -31,8 +31,8 @@ class Permutation {
 
 class ClassDraw {
  public:
-  // labels[i] is sample i's class, in [0, weights.size()). Weights are shares of any sum; a class with a
-  // weight has a sample.
+  // labels[i] is sample i's class, in [0, weights.size()), or -1: never drawn. Weights are shares of any sum;
+  // a class with a weight has a sample.
   ClassDraw(std::span<const int64_t> labels, std::span<const double> weights);
   [[nodiscard]] int64_t At(uint64_t key, int64_t position) const;
 

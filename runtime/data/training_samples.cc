@@ -35,7 +35,9 @@ Result<std::shared_ptr<const ClassDraw>> ClassDrawOf(const api::DataSpec& spec, 
   const std::span<const int64_t> of_samples(labels.const_data_ptr<int64_t>(),
                                             static_cast<std::size_t>(labels.numel()));
   std::vector<int64_t> counts(classes);
-  for (const int64_t label : of_samples) ++counts.at(static_cast<std::size_t>(label));
+  for (const int64_t label : of_samples) {
+    if (label >= 0) ++counts.at(static_cast<std::size_t>(label));
+  }
   std::vector<double> weights = spec.class_weights;
   if (weights.empty()) weights.assign(classes, 1);
   double sum = 0;
@@ -69,8 +71,9 @@ Result<TrainingSamples> TrainingSamples::Make(const api::TrainingSpec& spec, con
 Batch TrainingSamples::Get(const Draw& draw) const {
   const std::vector<int64_t> ids = plan_.Ids(draw.step, draw.begin, draw.end);
   Batch batch = dataset_->Get(ids);
+  // Before rows go: what happens to an image follows from its place in the step.
   batch.inputs = augmentation_.Apply(batch.inputs, draw.step, draw.begin);
-  return batch;
+  return batch.WithoutCorrupt();
 }
 
 }  // namespace lockstep::data

@@ -24,7 +24,8 @@ class TrainingSamples {
   [[nodiscard]] const SamplePlan& plan() const { return plan_; }
   // Getting those of a step takes less time than waking a thread for it.
   [[nodiscard]] bool are_quick() const { return are_quick_; }
-  // The same bits for the same draw in every process. Throws what the data set throws.
+  // The same bits for the same draw in every process, without the rows of corrupt records. Throws what the
+  // data set throws.
   [[nodiscard]] Batch Get(const Draw& draw) const;
 
  private:

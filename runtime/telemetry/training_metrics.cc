@@ -65,6 +65,9 @@ struct TrainingMetrics::State {
             static_cast<double>(m.repeated_steps_total), rank);
     CountTo(metric::kSkippedStepsTotal, "Steps that changed nothing: loss or gradient were not finite.",
             static_cast<double>(m.skipped_steps_total), rank);
+    CountTo(metric::kCorruptRecordsTotal,
+            "Times that a record of this rank's samples was skipped, in steps and evaluations, as corrupt.",
+            static_cast<double>(m.corrupt_records_total), rank);
     for (const auto& [phase, seconds] : m.phase_seconds) {
       Labels labels = rank;
       labels["phase"] = phase;

@@ -268,7 +268,7 @@ class ElasticLoop {
     broken_rounds_.MadeStep();
     progress_.Committed(state_.step, report);
     if (takes_windows) progress_.Phase("train");
-    speed_.Committed(report.steps, report.local_count);
+    speed_.Committed(report.steps, report.local_count + report.local_corrupt);
     if (!report.applied) {
       log::Warning("step skipped: not finite",
                    {{"step", state_.step - 1}, {"loss", report.loss}, {"where", report.not_finite}});
@@ -350,7 +350,7 @@ class ElasticLoop {
     state_.evaluations =
         WithEvaluation(state_.evaluations, in_.training.early_stop.value_or(api::EarlyStopSpec{}),
                        state_.step, result.loss, result.accuracy);
-    progress_.Evaluated(result.loss, result.accuracy);
+    progress_.Evaluated(result);
     return std::optional<RoundEnd>();
   }
 

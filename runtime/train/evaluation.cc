@@ -8,6 +8,7 @@
 #include "runtime/models/precision.h"
 #include "runtime/train/batch_math.h"
 #include "runtime/train/pipeline_step.h"
+#include "runtime/train/step.h"
 #include "runtime/train/sync.h"
 
 namespace lockstep::train {
@@ -18,6 +19,7 @@ struct Sums {
   double correct = 0;
   double count = 0;
   double leaving = 0;
+  double corrupt = 0;
 };
 
 // This rank's share. Stops between two batches when the round is over or somebody must leave.
@@ -34,11 +36,13 @@ Sums EvaluateShare(const api::TrainingSpec& spec, const TrainingState& state, co
     }
     std::vector<int64_t> ids(static_cast<std::size_t>(piece.size()));
     std::iota(ids.begin(), ids.end(), piece.begin);
-    const data::Batch batch = test.Get(ids).To(state.device);
+    const data::Batch batch = test.Get(ids).WithoutCorrupt().To(state.device);
+    sums.corrupt += static_cast<double>(batch.left_out);
+    if (batch.left_out == piece.size()) continue;
     const at::Tensor logits = model.Forward(batch.inputs);
     sums.loss += model.LossSum(logits, batch.targets).item<double>();
     sums.correct += model.CountRight(logits, batch.targets);
-    sums.count += static_cast<double>(piece.size());
+    sums.count += static_cast<double>(piece.size() - batch.left_out);
   }
   return sums;
 }
@@ -91,12 +95,18 @@ Result<Evaluation> Evaluate(const api::TrainingSpec& spec, TrainingState& state,
   state.model->train();
   LOCKSTEP_TRY(done);
   LOCKSTEP_TRY(const Sums sums, std::move(own));
-  at::Tensor total = at::tensor({sums.loss, sums.correct, sums.count, sums.leaving}, at::kDouble);
+  at::Tensor total =
+      at::tensor({sums.loss, sums.correct, sums.count, sums.leaving, sums.corrupt}, at::kDouble);
   LOCKSTEP_TRY(communicator.SumInPlace(total));
   const double count = total[2].item<double>();
+  const auto corrupt = static_cast<int64_t>(total[4].item<double>());
+  const bool is_complete = total[3].item<double>() == 0;
+  if (is_complete && count == 0 && corrupt > 0) return AllCorrupt("the evaluation", corrupt);
   return Evaluation{.loss = total[0].item<double>() / count,
                     .accuracy = total[1].item<double>() / count,
-                    .complete = total[3].item<double>() == 0};
+                    .corrupt = corrupt,
+                    .local_corrupt = static_cast<int64_t>(sums.corrupt),
+                    .complete = is_complete};
 }
 
 }  // namespace lockstep::train

@@ -10,9 +10,11 @@
 namespace lockstep::train {
 
 struct Evaluation {
-  double loss = 0;       // mean over the test set
-  double accuracy = 0;   // share of right answers
-  bool complete = true;  // false: a rank had to leave the round before its share was done
+  double loss = 0;            // mean over the test set but for its corrupt records
+  double accuracy = 0;        // share of right answers, of those, too
+  int64_t corrupt = 0;        // records that were skipped
+  int64_t local_corrupt = 0;  // by this rank
+  bool complete = true;       // false: a rank had to leave the round before its share was done
 };
 
 // By spec.evaluation, which must be there. `leave` is asked between batches: where it is true on any rank,

@@ -28,6 +28,7 @@ constexpr std::chrono::minutes kMeetLimit{30};
 // Places in the row that each rank shows the others.
 enum Row {
   kSamples,
+  kCorrupt,
   kApplied,
   kLossSum,
   kNormSum,
@@ -51,6 +52,7 @@ void LogSkipped(int64_t step, const StepReport& report) {
 
 void LocalSgd::Tally::Add(const StepReport& step) {
   samples += step.local_count;
+  corrupt += step.local_corrupt;
   skipped += step.skipped;
   if (!step.applied) return;
   applied_samples += step.local_count;
@@ -183,6 +185,7 @@ Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally&
   TrainingState& state = context_.state;
   std::vector<int64_t> row(kRowSize);
   row[kSamples] = mine.samples;
+  row[kCorrupt] = mine.corrupt;
   row[kApplied] = mine.applied_samples;
   row[kLossSum] = std::bit_cast<int64_t>(mine.loss_sum);
   row[kNormSum] = std::bit_cast<int64_t>(mine.gradient_norm_sum);
@@ -196,7 +199,7 @@ Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally&
   std::vector<std::vector<int64_t>> rows;
   LOCKSTEP_TRY(rows, context_.phases.Time("reduce", [&] { return communicator.AllGather(row, kMeetLimit); }));
 
-  StepReport report{.local_count = mine.samples, .skipped = mine.skipped};
+  StepReport report{.local_count = mine.samples, .local_corrupt = mine.corrupt, .skipped = mine.skipped};
   std::vector<double> rates;
   int64_t asked = 0;
   int64_t applied = 0;
@@ -204,6 +207,7 @@ Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally&
   int64_t fewest_good_steps = std::numeric_limits<int64_t>::max();
   for (const auto& of_rank : rows) {  // in the order of the ranks: the same numbers on each
     report.global_count += of_rank.at(kSamples);
+    report.global_corrupt += of_rank.at(kCorrupt);
     applied += of_rank.at(kApplied);
     report.loss += std::bit_cast<double>(of_rank.at(kLossSum));
     report.gradient_norm += std::bit_cast<double>(of_rank.at(kNormSum));
@@ -216,14 +220,16 @@ Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally&
     asked += of_rank.at(kAsked);
   }
   if (claiming_.has_value()) {
-    LOCKSTEP_CHECK(report.global_count == mine.whole, "of " + std::to_string(mine.whole) + " samples " +
-                                                          std::to_string(report.global_count) +
-                                                          " were claimed");
+    const int64_t claimed = report.global_count + report.global_corrupt;
+    LOCKSTEP_CHECK(claimed == mine.whole, "of " + std::to_string(mine.whole) + " samples " +
+                                              std::to_string(claimed) + " were claimed");
     // What is known of a round's first window is made up.
     claiming_->rates =
         RatesAfter(claiming_->first == 0 ? std::span<const double>() : claiming_->rates, rates);
     claiming_->first += asked;
   }
+  if (report.global_count == 0)
+    return AllCorrupt("the window up to step " + std::to_string(state.step - 1), report.global_corrupt);
   const auto divisor = static_cast<double>(std::max<int64_t>(1, applied));  // 0: all were skipped
   report.loss /= divisor;
   report.gradient_norm /= divisor;

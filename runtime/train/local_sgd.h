@@ -47,7 +47,8 @@ class LocalSgd {
  private:
   // What this rank's steps came to.
   struct Tally {
-    int64_t samples = 0;
+    int64_t samples = 0;  // without corrupt ones
+    int64_t corrupt = 0;
     int64_t applied_samples = 0;
     double loss_sum = 0;           // over the applied ones
     double gradient_norm_sum = 0;  // weighted by them

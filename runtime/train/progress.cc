@@ -29,6 +29,10 @@ void ProgressReporter::EnterRound(const protocol::RankAssignment& assignment, in
   progress_.round = assignment.round;
   rank_ = assignment.rank;
   world_ = assignment.world;
+  if (step != progress_.step) {  // steps that others made, or that will be made again
+    corrupt_in_epoch_ = 0;
+    corrupt_since_step_ = step;
+  }
   progress_.step = step;
   progress_.steps_under_way = 0;
   progress_.epoch = static_cast<double>(step) / steps_per_epoch_;
@@ -66,12 +70,29 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
   progress_.steps_total += report.steps;
   progress_.skipped_steps_total += report.skipped;
   progress_.samples_total += report.local_count;
+  progress_.corrupt_records_total += report.local_corrupt;
+  CountCorrupt(step, report);
   HistoryRecord record = RecordOf(HistoryKind::kStep);
   record.loss = report.loss;
   record.samples_per_second = progress_.samples_per_second;
   protocol::Append(history_, std::move(record));
   if (rank_ == 0 && (step == progress_.total_steps || now - last_logged_ >= kLogInterval)) LogStep();
   if (first_of_round_ || now - last_sent_ >= kInterval) SendNow();
+}
+
+void ProgressReporter::CountCorrupt(int64_t step, const StepReport& report) {
+  corrupt_in_epoch_ += report.global_corrupt;
+  const auto epoch_of = [this](int64_t at) { return std::floor(static_cast<double>(at) / steps_per_epoch_); };
+  const bool ends = epoch_of(step) > epoch_of(step - report.steps) || step == progress_.total_steps;
+  if (!ends) return;
+  if (rank_ == 0 && corrupt_in_epoch_ > 0) {
+    log::Warning("corrupt records skipped in the epoch that ends", {{"step", step},
+                                                                    {"epoch", progress_.epoch},
+                                                                    {"records", corrupt_in_epoch_},
+                                                                    {"since_step", corrupt_since_step_}});
+  }
+  corrupt_in_epoch_ = 0;
+  corrupt_since_step_ = step;
 }
 
 void ProgressReporter::LogStep() {
@@ -85,14 +106,18 @@ void ProgressReporter::LogStep() {
                          {"samples_per_second", progress_.samples_per_second}});
 }
 
-void ProgressReporter::Evaluated(double loss, double accuracy) {
+void ProgressReporter::Evaluated(const Evaluation& result) {
+  progress_.corrupt_records_total += result.local_corrupt;
   HistoryRecord record = RecordOf(HistoryKind::kEvaluation);
-  record.loss = loss;
-  record.accuracy = accuracy;
+  record.loss = result.loss;
+  record.accuracy = result.accuracy;
   protocol::Append(history_, std::move(record));
   if (rank_ != 0) return;
-  log::Info("evaluated", {{"step", progress_.step}, {"loss", loss}, {"accuracy", accuracy}});
-  link_.Send(protocol::Evaluated{progress_.step, progress_.epoch, loss, accuracy});
+  log::Info("evaluated", {{"step", progress_.step}, {"loss", result.loss}, {"accuracy", result.accuracy}});
+  if (result.corrupt > 0)
+    log::Warning("corrupt records skipped in the evaluation",
+                 {{"step", progress_.step}, {"records", result.corrupt}});
+  link_.Send(protocol::Evaluated{progress_.step, progress_.epoch, result.loss, result.accuracy});
 }
 
 HistoryRecord ProgressReporter::RecordOf(HistoryKind kind) const {

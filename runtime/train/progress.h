@@ -9,6 +9,7 @@
 #include "runtime/common/base/clock.h"
 #include "runtime/common/protocol/control_link.h"
 #include "runtime/common/protocol/history.h"
+#include "runtime/train/evaluation.h"
 #include "runtime/train/phase_clock.h"
 #include "runtime/train/step.h"
 #include "runtime/train/sync.h"
@@ -23,7 +24,7 @@ class ProgressReporter {
   void EnterRound(const protocol::RankAssignment& assignment, int64_t step, StateSource source);
   void Committed(int64_t step, const StepReport& report);
   // Of the newest step.
-  void Evaluated(double loss, double accuracy);
+  void Evaluated(const Evaluation& result);
   // Steps of the window that have been taken since and do not count yet: a sign of life.
   void UnderWay(int64_t steps);
   void Repeating(int64_t steps) { progress_.repeated_steps_total += steps; }
@@ -36,12 +37,15 @@ class ProgressReporter {
   void Send();
   [[nodiscard]] protocol::HistoryRecord RecordOf(protocol::HistoryKind kind) const;
   void LogStep();
+  void CountCorrupt(int64_t step, const StepReport& report);
 
   protocol::ControlLink& link_;
   const PhaseClock& phases_;
   const Clock& clock_;
   const double steps_per_epoch_;
   protocol::Progress progress_;
+  int64_t corrupt_in_epoch_ = 0;    // of all ranks, in the steps from…
+  int64_t corrupt_since_step_ = 0;  // …here on: the epoch's first that this process knows of
   int rank_ = 0;
   int world_ = 1;
   std::vector<protocol::HistoryRecord> history_;

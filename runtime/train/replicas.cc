@@ -23,10 +23,11 @@ Replica ReplicaOf(std::shared_ptr<Model> model, at::Device device) {
 
 std::vector<Part> Scatter(std::span<const Replica> replicas, const Slice& piece, const data::Batch& batch) {
   std::vector<Part> parts;
+  const int64_t rows = batch.inputs.size(0);  // fewer than places where corrupt records are left out
   for (std::size_t i = 0; i < replicas.size(); ++i) {
-    const Slice mine = SliceOf(piece.size(), static_cast<int>(i), static_cast<int>(replicas.size()));
+    const Slice mine = SliceOf(rows, static_cast<int>(i), static_cast<int>(replicas.size()));
     if (mine.size() == 0) break;
-    const bool is_whole = mine.size() == piece.size();
+    const bool is_whole = mine.size() == rows;
     const data::Batch share = is_whole ? batch
                                        : data::Batch{batch.inputs.narrow(0, mine.begin, mine.size()),
                                                      batch.targets.narrow(0, mine.begin, mine.size())};

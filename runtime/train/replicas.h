@@ -38,7 +38,8 @@ struct Part {
   data::Batch batch;  // on the replica's device
 };
 
-// `batch` is of the places of `piece`. Parts differ by one sample at most, the larger ones come first; where
+// `batch` is of the places of `piece`, without those that are corrupt; a part's places are for its random
+// numbers. Parts differ by one sample at most, the larger ones come first; where
 // there are fewer samples than replicas, the last ones get none.
 [[nodiscard]] std::vector<Part> Scatter(std::span<const Replica> replicas, const Slice& piece,
                                         const data::Batch& batch);

@@ -24,7 +24,7 @@ using comm::CatchTorch;
 // Places in the vector that is summed beside the gradients. From kLosses on there is one place for each
 // micro-batch of the step: only one rank adds to it, so the sum is exact, and adding the places in order
 // gives the loss the same bits in every world that has the same micro-batches.
-enum Sum { kCount, kYield, kStop, kSave, kLosses };
+enum Sum { kCount, kCorrupt, kYield, kStop, kSave, kLosses };
 
 at::Tensor EmptySums(const RankShare& share) {
   const int64_t micro_batches =
@@ -55,6 +55,14 @@ void SeedGenerator(uint64_t seed, at::Device device) {
   generator.set_current_seed(seed);
 }
 
+// Of a micro-batch without a good sample: each gradient is exactly 0, and running statistics stay.
+at::Tensor LossOfNothing(const std::vector<at::Tensor>& parameters) {
+  const at::AutoGradMode with_gradients(true);
+  at::Tensor loss = at::zeros({}, parameters.front().options());
+  for (const at::Tensor& parameter : parameters) loss = loss + (parameter * 0).sum();
+  return loss;
+}
+
 // What the loader is to make ready: this rank's micro-batches, step after step.
 data::Loader::Source SourceOf(const StepContext& context, const Cutting& cutting, int rank,
                               const std::vector<double>& speeds, int64_t until_step) {
@@ -79,6 +87,12 @@ Error Diverged(int64_t step, const std::string& where) {
           "training diverged: loss or gradient were not finite in " + std::to_string(kNotFiniteLimit) +
               " steps up to step " + std::to_string(step) + " (" + where +
               "); lower spec.training.optimizer.learningRate or set spec.training.optimizer.clipNorm"};
+}
+
+Error AllCorrupt(const std::string& what, int64_t samples) {
+  return {ErrorCode::kDataLoss, "spec.training.data.path: all " + std::to_string(samples) + " samples of " +
+                                    what +
+                                    " are corrupt (the ranks' logs name them); replace or remove them"};
 }
 
 // With async the step thread is told what was claimed by whoever reads.
@@ -151,12 +165,13 @@ Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strate
   const int64_t step = context_.state.step;
   LOCKSTEP_TRY(strategy.BeginStep(share.micro_batches));
   at::Tensor sums = EmptySums(share);
-  LOCKSTEP_TRY(const at::Tensor last_loss,
+  LOCKSTEP_TRY(const Forwarded forwarded,
                ForwardShare(share.pieces, strategy, stop, LossesOf(share, rank_, sums)));
   if (context_.ledger.enabled())
     context_.ledger.Contribute(step, context_.samples.plan().Ids(step, share.places.begin, share.places.end));
   double* values = sums.data_ptr<double>();
-  values[kCount] = static_cast<double>(share.places.size());
+  values[kCount] = static_cast<double>(share.places.size() - forwarded.corrupt);
+  values[kCorrupt] = static_cast<double>(forwarded.corrupt);
   values[kYield] = wishes.yield ? 1 : 0;
   values[kStop] = wishes.stop ? 1 : 0;
   values[kSave] = wishes.save ? 1 : 0;
@@ -167,21 +182,25 @@ Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strate
     pending.emplace(std::move(started));
   }
   LOCKSTEP_TRY(share.pieces.empty() ? strategy.BackwardOfNothing()
-                                    : Backward(strategy, last_loss, /*last=*/true));
+                                    : Backward(strategy, forwarded.loss, /*last=*/true));
   if (pending.has_value()) LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return pending->Wait(); }));
   // All sums are known to be good here: nothing below can be undone by another rank's failure.
-  return context_.phases.Time("optimizer", [&] { return Apply(sums, peers, share); });
+  return context_.phases.Time("optimizer", [&] { return Apply(sums, peers, share, forwarded.corrupt); });
 }
 
-Result<at::Tensor> StepRunner::ForwardShare(const std::vector<Slice>& pieces, parallel::Strategy& strategy,
-                                            const std::stop_token& stop, std::span<double> losses) {
-  at::Tensor last;
+Result<StepRunner::Forwarded> StepRunner::ForwardShare(const std::vector<Slice>& pieces,
+                                                       parallel::Strategy& strategy,
+                                                       const std::stop_token& stop,
+                                                       std::span<double> losses) {
+  Forwarded all;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (last.defined()) LOCKSTEP_TRY(Backward(strategy, last, /*last=*/false));
-    LOCKSTEP_TRY(last, Forward(pieces[i], stop));
-    losses[i] = last.item<double>();
+    if (all.loss.defined()) LOCKSTEP_TRY(Backward(strategy, all.loss, /*last=*/false));
+    LOCKSTEP_TRY(const Forwarded piece, Forward(pieces[i], stop));
+    losses[i] = piece.loss.item<double>();
+    all.loss = piece.loss;
+    all.corrupt += piece.corrupt;
   }
-  return last;
+  return all;
 }
 
 // Draws the same random numbers for the same places whoever computes them, and however often. The thread of
@@ -195,7 +214,7 @@ at::Tensor StepRunner::LossOf(const Part& part) const {
   return model.LossSum(model.Forward(part.batch.inputs), part.batch.targets);
 }
 
-Result<at::Tensor> StepRunner::Forward(const Slice& piece, const std::stop_token& stop) {
+Result<StepRunner::Forwarded> StepRunner::Forward(const Slice& piece, const std::stop_token& stop) {
   const std::vector<Replica>& replicas = context_.state.replicas;
   Result<data::Batch> batch = Error{};
   std::vector<Part> parts;
@@ -206,14 +225,15 @@ Result<at::Tensor> StepRunner::Forward(const Slice& piece, const std::stop_token
     });
   }));
   if (!batch.ok()) return batch.error();
-  at::Tensor loss;
+  Forwarded done{.corrupt = batch->left_out};
   LOCKSTEP_TRY(context_.phases.Time("forward", [&] {
     return CatchTorch(ErrorCode::kInternal, "forward pass", [&] {
       CopyBuffers(replicas);
-      loss = SumOfLosses(parts, [this](const Part& part) { return LossOf(part); });
+      done.loss = parts.empty() ? LossOfNothing(context_.state.trained)
+                                : SumOfLosses(parts, [this](const Part& part) { return LossOf(part); });
     });
   }));
-  return loss;
+  return done;
 }
 
 Result<void> StepRunner::Backward(parallel::Strategy& strategy, const at::Tensor& loss, bool last) {
@@ -232,7 +252,8 @@ Result<void> StepRunner::Backward(parallel::Strategy& strategy, const at::Tensor
   return done;
 }
 
-Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const RankShare& share) {
+Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const RankShare& share,
+                                     int64_t corrupt) {
   TrainingState& state = context_.state;
   const double* values = sums.const_data_ptr<double>();
   StepReport report{
@@ -240,11 +261,15 @@ Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const 
       .learning_rate = LearningRate(context_.spec.schedule, context_.spec.optimizer.learning_rate, state.step,
                                     context_.total_steps),
       .global_count = static_cast<int64_t>(values[kCount]),
-      .local_count = share.places.size(),
+      .local_count = share.places.size() - corrupt,
+      .global_corrupt = static_cast<int64_t>(values[kCorrupt]),
+      .local_corrupt = corrupt,
       .yielding = static_cast<int>(values[kYield]),
       .stopping = static_cast<int>(values[kStop]),
       .saving = static_cast<int>(values[kSave])};
-  if (report.global_count == 0) {  // alone, and without a sample in this step
+  if (report.global_count == 0 && peers != nullptr)
+    return AllCorrupt("step " + std::to_string(state.step), report.global_corrupt);
+  if (report.global_count == 0) {  // alone, and without a good sample in this step
     report.loss = 0;
     ++state.step;
     return report;

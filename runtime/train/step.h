@@ -37,7 +37,8 @@ struct Wishes {
 };
 
 // What a step came to, or with localsgd and async the steps of a window; the same on all ranks but for
-// local_count and skipped.
+// what is called local and skipped. Counts are of the samples that took part; those whose records are corrupt
+// are told beside them.
 struct StepReport {
   int64_t steps = 1;
   double loss = 0;           // mean over the global batch; of a window over all that it applied
@@ -45,6 +46,8 @@ struct StepReport {
   double learning_rate = 0;
   int64_t global_count = 0;
   int64_t local_count = 0;
+  int64_t global_corrupt = 0;
+  int64_t local_corrupt = 0;
   bool applied = true;     // false: not finite, so the parameters were left alone
   int64_t skipped = 0;     // steps of this rank that were not applied
   std::string not_finite;  // where, by rank and layer; empty where the step was applied
@@ -57,6 +60,8 @@ struct StepReport {
 inline constexpr int kNotFiniteLimit = 3;
 // The end of a training with so many, the last of which was before `step`.
 [[nodiscard]] Error Diverged(int64_t step, const std::string& where);
+// The end of a training that has nothing to learn from in `what`, all of whose samples are corrupt.
+[[nodiscard]] Error AllCorrupt(const std::string& what, int64_t samples);
 
 struct StepContext {
   const api::TrainingSpec& spec;
@@ -102,15 +107,19 @@ class StepRunner {
   [[nodiscard]] Result<StepReport> RunOrFail(Peers peers, parallel::Strategy& strategy,
                                              const RankShare& share, const Wishes& wishes,
                                              const std::stop_token& stop);
+  // What forward passes came to.
+  struct Forwarded {
+    at::Tensor loss;      // of the last one
+    int64_t corrupt = 0;  // samples that were left out, of all
+  };
   [[nodiscard]] at::Tensor LossOf(const Part& part) const;
-  [[nodiscard]] Result<at::Tensor> Forward(const Slice& piece, const std::stop_token& stop);
-  // The share's micro-batches but for the last one's backward pass; returns that one's loss. `losses` is what
-  // each came to.
-  [[nodiscard]] Result<at::Tensor> ForwardShare(const std::vector<Slice>& pieces,
-                                                parallel::Strategy& strategy, const std::stop_token& stop,
-                                                std::span<double> losses);
+  [[nodiscard]] Result<Forwarded> Forward(const Slice& piece, const std::stop_token& stop);
+  // The share's micro-batches but for the last one's backward pass. `losses` is what each came to.
+  [[nodiscard]] Result<Forwarded> ForwardShare(const std::vector<Slice>& pieces, parallel::Strategy& strategy,
+                                               const std::stop_token& stop, std::span<double> losses);
   [[nodiscard]] Result<void> Backward(parallel::Strategy& strategy, const at::Tensor& loss, bool last);
-  [[nodiscard]] Result<StepReport> Apply(const at::Tensor& sums, Peers peers, const RankShare& share);
+  [[nodiscard]] Result<StepReport> Apply(const at::Tensor& sums, Peers peers, const RankShare& share,
+                                         int64_t corrupt);
   // Of a step that will be skipped; every rank asks. What was summed has swallowed whose part it was, so each
   // share is done again, with the same samples and random numbers.
   [[nodiscard]] Result<std::string> WhereNotFinite(Peers peers, const std::vector<Slice>& pieces);

@@ -180,6 +180,10 @@ TRAINING_JOB = dashboard(
            "rank with most.",
            query(f"max({rate('lockstep_train_skipped_steps_total')})", "skipped"),
            query(f"max({rate('lockstep_train_repeated_steps_total')})", "repeated")),
+     graph("Corrupt records", "short",
+           "Times that a sample had no part in its step or evaluation because its record is corrupt (onCorruptRecord: Skip); since the pods "
+           "began, all ranks together. The ranks' logs name them.",
+           query(f"sum(lockstep_train_corrupt_records_total{{{JOB}}})", "skipped")),
 
      row("Throughput"),
      graph("Steps per second", "short", "Optimizer steps that the ranks commit; equal on all while a round is whole.",

@@ -21,6 +21,7 @@ enum class ModelName { kMlp, kCnn, kResnet18, kResnet50, kGpt, kTorchscript, kPl
 enum class TorchscriptLoss { kCrossEntropy, kMeanSquaredError };
 enum class DataFormat { kIdx, kCsv, kNpy, kImageFolder, kTokens, kSynthetic };
 enum class SamplerName { kUniform, kWeighted };
+enum class OnCorruptRecord { kFail, kSkip };
 enum class OptimizerName { kSgd, kAdam, kAdamw };
 enum class ScheduleName { kConstant, kStep, kCosine, kPolynomial };
 enum class Precision { kFp32, kBf16, kFp16 };
@@ -113,8 +114,9 @@ struct DataSpec {
   bool drop_last = false;  // leave out the samples of an epoch that do not fill a global batch
   SamplerName sampler = SamplerName::kUniform;
   std::vector<double> class_weights;  // weighted: how often each class comes up; empty: all equally often
-  int32_t workers = 1;                // loader threads per rank
-  int32_t prefetch = 2;               // micro-batches made ready ahead
+  OnCorruptRecord on_corrupt_record = OnCorruptRecord::kFail;
+  int32_t workers = 1;   // loader threads per rank
+  int32_t prefetch = 2;  // micro-batches made ready ahead
   SyntheticSpec synthetic;
   CsvSpec csv;
   ImageFolderSpec image_folder;
@@ -243,6 +245,10 @@ struct EnumNames<DataFormat> {
 template <>
 struct EnumNames<SamplerName> {
   static constexpr std::string_view values[] = {"uniform", "weighted"};
+};
+template <>
+struct EnumNames<OnCorruptRecord> {
+  static constexpr std::string_view values[] = {"Fail", "Skip"};
 };
 template <>
 struct EnumNames<OptimizerName> {

@@ -100,6 +100,7 @@ void Describe(A& fields, Of<A, DataSpec>& spec) {
   fields.Field("sampler", spec.sampler);
   fields.Field("classWeights", spec.class_weights,
                {.min = 0, .max = 1e9, .min_items = 1, .max_items = 65536});
+  fields.Field("onCorruptRecord", spec.on_corrupt_record);
   fields.Field("workers", spec.workers, {.min = 0, .max = 256});
   fields.Field("prefetch", spec.prefetch, {.min = 1, .max = 256});
   fields.Section("synthetic", spec.synthetic, spec.format == DataFormat::kSynthetic, "format is synthetic");

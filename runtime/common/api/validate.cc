@@ -233,6 +233,12 @@ void CheckData(const DataSpec& data, const std::string& path, Violations& violat
     Add(violations, path + ".classWeights", "applies only where sampler is weighted");
   if (is_weighted && !data.shuffle)
     Add(violations, path + ".shuffle", "must be true where sampler is weighted");
+  const bool names_records = data.format == DataFormat::kCsv || data.format == DataFormat::kImageFolder;
+  if (data.on_corrupt_record == OnCorruptRecord::kSkip && !names_records) {
+    Add(violations, path + ".onCorruptRecord",
+        "Skip applies only where format is csv or imageFolder: the others have no records that could be "
+        "told from the next ones");
+  }
 }
 
 void CheckOptimizer(const OptimizerSpec& optimizer, const std::string& path, Violations& violations) {
@@ -290,6 +296,11 @@ void CheckStages(const TrainingSpec& training, const std::string& path, Violatio
   if (training.model.name == ModelName::kTorchscript) {
     Add(violations, path + ".model.name",
         "must not be torchscript" + where + ": a module does not say what its layers are; use ddp or zero1");
+  }
+  if (training.data.on_corrupt_record == OnCorruptRecord::kSkip) {
+    Add(violations, path + ".data.onCorruptRecord",
+        "must be Fail" + where +
+            ": only the ranks that read know which samples are left out; use ddp or zero1");
   }
   if (training.determinism == Determinism::kWorld) {
     Add(violations, path + ".determinism",

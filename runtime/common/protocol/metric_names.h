@@ -5,11 +5,12 @@
 
 namespace lockstep::protocol::metric {
 
-inline constexpr const char* kStepsTotal = "lockstep_train_steps_total";                   // rank
-inline constexpr const char* kSamplesTotal = "lockstep_train_samples_total";               // rank
-inline constexpr const char* kRepeatedStepsTotal = "lockstep_train_repeated_steps_total";  // rank
-inline constexpr const char* kSkippedStepsTotal = "lockstep_train_skipped_steps_total";    // rank
-inline constexpr const char* kStep = "lockstep_train_step";                                // rank
+inline constexpr const char* kStepsTotal = "lockstep_train_steps_total";                     // rank
+inline constexpr const char* kSamplesTotal = "lockstep_train_samples_total";                 // rank
+inline constexpr const char* kRepeatedStepsTotal = "lockstep_train_repeated_steps_total";    // rank
+inline constexpr const char* kSkippedStepsTotal = "lockstep_train_skipped_steps_total";      // rank
+inline constexpr const char* kCorruptRecordsTotal = "lockstep_train_corrupt_records_total";  // rank
+inline constexpr const char* kStep = "lockstep_train_step";                                  // rank
 inline constexpr const char* kTotalSteps = "lockstep_train_total_steps";
 inline constexpr const char* kEpoch = "lockstep_train_epoch";
 inline constexpr const char* kLoss = "lockstep_train_loss";

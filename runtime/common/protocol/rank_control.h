@@ -39,11 +39,12 @@ struct Progress {
   double loss = 0;   // mean over the global batch of the last step; of a window over all of its steps
   double learning_rate = 0;
   double gradient_norm = 0;
-  double samples_per_second = 0;     // whole world, smoothed
-  int64_t steps_total = 0;           // committed by this process
-  int64_t samples_total = 0;         // consumed by this rank
-  int64_t repeated_steps_total = 0;  // aborted and done again
-  int64_t skipped_steps_total = 0;   // committed without a change: loss or gradient were not finite
+  double samples_per_second = 0;      // whole world, smoothed
+  int64_t steps_total = 0;            // committed by this process
+  int64_t samples_total = 0;          // consumed by this rank
+  int64_t repeated_steps_total = 0;   // aborted and done again
+  int64_t skipped_steps_total = 0;    // committed without a change: loss or gradient were not finite
+  int64_t corrupt_records_total = 0;  // of this rank's samples, in training and evaluations that count
   std::map<std::string, double>
       phase_seconds;  // data, forward, backward, reduce, optimizer, sync, evaluate, checkpoint
 };
@@ -173,6 +174,7 @@ void Visit(Progress& m, V& v) {
   v("samplesTotal", m.samples_total);
   v("repeatedStepsTotal", m.repeated_steps_total);
   v("skippedStepsTotal", m.skipped_steps_total);
+  v("corruptRecordsTotal", m.corrupt_records_total);
   v("phaseSeconds", m.phase_seconds);
 }
 template <class V>

@@ -55,6 +55,32 @@ TEST_F(Csv, FindsTheLabelByNumberAndTakesAnotherDelimiter) {
   EXPECT_TRUE(at::equal(sets->test->Get(std::vector<int64_t>{0}).targets, torch::tensor({1}, at::kLong)));
 }
 
+// They keep their places, and have no part in mean and deviation.
+TEST_F(Csv, TellsWhichLinesAreCorruptWhereTheyAreSkipped) {
+  Write("a,y,b\n1,0,5\n7,1,word\n3,2,5\n9,x,9\n9\n", "a,y,b\n5,1,6\n,1,6\n");
+  ::testing::internal::CaptureStderr();
+  const auto sets = OpenCsv(folder_, {.label_column = "y"}, api::OnCorruptRecord::kSkip);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(sets.ok()) << sets.error().ToString();
+  EXPECT_EQ(sets->train->size(), 5);
+  EXPECT_EQ(sets->train->classes(), 3);
+  EXPECT_TRUE(at::equal(sets->train->labels(), torch::tensor({0, -1, 2, -1, -1}, at::kLong)));
+  const Batch train = sets->train->Get(std::vector<int64_t>{4, 2, 1, 0, 3});
+  EXPECT_EQ(train.corrupt, (std::vector<int64_t>{0, 2, 4}));
+  const Batch good = train.WithoutCorrupt();
+  EXPECT_TRUE(at::equal(good.inputs, torch::tensor({{1.0F, 0.0F}, {-1.0F, 0.0F}})));
+  EXPECT_TRUE(at::equal(good.targets, torch::tensor({2, 0}, at::kLong)));
+  EXPECT_EQ(good.left_out, 3);
+  EXPECT_EQ(sets->test->Get(std::vector<int64_t>{0, 1}).corrupt, (std::vector<int64_t>{1}));
+  EXPECT_THAT(log, HasSubstr("train.csv, line 3\",\"problem\":\"\\\"word\\\" is no number"));
+  for (const char* place : {"train.csv, line 5", "train.csv, line 6", "test.csv, line 3"})
+    EXPECT_THAT(log, HasSubstr(place));
+  Write("x,y\none,0\n", "x,y\n1,0\n");
+  const auto none = OpenCsv(folder_, {.label_column = "y"}, api::OnCorruptRecord::kSkip);
+  ASSERT_FALSE(none.ok());
+  EXPECT_THAT(none.error().message, HasSubstr("train.csv, line 2: all lines are corrupt"));
+}
+
 TEST_F(Csv, NamesFileAndLineOfWhatIsWrong) {
   const api::CsvSpec spec{.label_column = "y"};
   const std::string path = "spec.training.data.path";

@@ -121,6 +121,28 @@ TEST_F(ImageFolderTest, NamesTheFileThatABatchCannotHave) {
   EXPECT_EQ(ErrorOf(*sets.train, 2)->code, ErrorCode::kInternal);
 }
 
+// Each in its place; a file that cannot be read at all says nothing about its content.
+TEST_F(ImageFolderTest, TellsWhichImagesAreCorruptWhereTheyAreSkipped) {
+  const Datasets sets = OpenImageFolder(folder_, {.image_size = 2}, api::OnCorruptRecord::kSkip).value();
+  Write("train/dog/b.png", Plain('\x33').substr(0, 45));
+  ::testing::internal::CaptureStderr();
+  const Batch batch = sets.train->Get(std::vector<int64_t>{0, 2, 1, 2});
+  (void)sets.train->Get(std::vector<int64_t>{2});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(batch.corrupt, (std::vector<int64_t>{1, 3}));
+  EXPECT_EQ(batch.inputs.size(0), 4);
+  const Batch good = batch.WithoutCorrupt();
+  EXPECT_EQ(good.left_out, 2);
+  EXPECT_TRUE(good.corrupt.empty());
+  EXPECT_TRUE(at::equal(good.targets, torch::tensor({0, 1}, at::kLong)));
+  EXPECT_TRUE(at::equal(good.inputs, sets.train->Get(std::vector<int64_t>{0, 1}).inputs));
+  const std::string path = folder_ + "/train/dog/b.png";
+  EXPECT_THAT(log, HasSubstr("\"record\":\"" + path + "\",\"problem\":\"is damaged: "));
+  EXPECT_EQ(log.find(path), log.rfind(path)) << "named once: " << log;
+  Remove("train/dog/b.png");
+  EXPECT_EQ(ErrorOf(*sets.train, 2)->code, ErrorCode::kInternal);
+}
+
 TEST_F(ImageFolderTest, RefusesFoldersOfAnotherKind) {
   Write("train/dog/notes.txt", "");
   ExpectRefused("/train/dog/notes.txt is no image file; format imageFolder needs");

@@ -74,6 +74,35 @@ TEST(TrainingSamples, ChangeFromEpochToEpochWhereAsked) {
   EXPECT_FALSE(at::equal(samples.Get({.step = 10, .begin = 0, .end = 10}).inputs, first)) << "the next epoch";
 }
 
+// What happens to the others follows from their places in the step, as if none had gone.
+TEST(TrainingSamples, AreWithoutCorruptRecords) {
+  const at::Tensor images = torch::rand({4, 1, 6, 6});
+  const at::Tensor labels = torch::tensor({0, 1, 2, 0}, at::kLong);
+  api::TrainingSpec spec = Spec();
+  spec.global_batch_size = 4;
+  spec.data.shuffle = false;
+  spec.data.augmentation = {.horizontal_flip = true, .crop_padding = 2};
+  const auto all = MakeTensorDataset(images, labels, 3);
+  const auto some = MakeTensorDataset(images, labels, 3, {0, 2});
+  const Batch whole = TrainingSamples::Make(spec, *all).value().Get({0, 0, 4});
+  const Batch batch = TrainingSamples::Make(spec, *some).value().Get({0, 0, 4});
+  EXPECT_EQ(whole.left_out, 0);
+  EXPECT_EQ(batch.left_out, 2);
+  const at::Tensor good = torch::tensor({1, 3}, at::kLong);
+  EXPECT_TRUE(at::equal(batch.inputs, whole.inputs.index_select(0, good)));
+  EXPECT_TRUE(at::equal(batch.targets, torch::tensor({1, 0}, at::kLong)));
+  EXPECT_EQ(TrainingSamples::Make(spec, *some).value().Get({0, 2, 3}).inputs.size(0), 0);
+}
+
+TEST(TrainingSamples, OfUnknownClassAreNotDrawnByWeights) {
+  const auto samples =
+      MakeTensorDataset(torch::rand({4, 2}), torch::tensor({0, 1, 1, 0}, at::kLong), 2, {1, 3});
+  api::TrainingSpec spec = Spec();
+  spec.data.sampler = api::SamplerName::kWeighted;
+  const auto plan = TrainingSamples::Make(spec, *samples).value().plan();
+  for (const int64_t id : plan.Ids(0, 0, plan.CountOf(0))) EXPECT_EQ(id % 2, 0);
+}
+
 TEST(TrainingSamples, AreDrawnByTheWeightsOfTheirClasses) {
   const auto images = Images();
   api::TrainingSpec spec = Spec();

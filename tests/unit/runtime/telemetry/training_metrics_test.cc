@@ -22,5 +22,13 @@ TEST(TrainingMetrics, CountsSkippedStepsOverTheLivesOfARank) {
   EXPECT_THAT(metrics.Scrape().body, HasSubstr(std::string(kSkipped) + "4\n"));
 }
 
+TEST(TrainingMetrics, CountsCorruptRecords) {
+  TrainingMetrics metrics({.name_space = "lab", .name = "job"}, /*slot=*/2);
+  metrics.Observe(1, protocol::Progress{.corrupt_records_total = 5});
+  EXPECT_THAT(
+      metrics.Scrape().body,
+      HasSubstr("lockstep_train_corrupt_records_total{job_name=\"job\",namespace=\"lab\",rank=\"2.1\"} 5\n"));
+}
+
 }  // namespace
 }  // namespace lockstep::telemetry

@@ -257,6 +257,28 @@ TEST(LocalSgd, SkipsAStepThatIsNotFiniteOnItsRankAlone) {
   ExpectAllSucceed(ranks);
 }
 
+// Of rank 1's eleven samples in the first step none is left, so it takes no step there.
+TEST(LocalSgd, SkipsCorruptRecords) {
+  const api::TrainingSpec spec = Local(SmallTraining(api::Determinism::kNone), 3);
+  std::vector<int64_t> corrupt = PlanOf(spec).Ids(0, 11, 22);
+  corrupt.push_back(PlanOf(spec).Ids(1, 0, 1).front());
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
+    at::set_num_threads(1);
+    Trainer trainer(spec, {.corrupt = corrupt});
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 3).ok());
+    const StepReport& report = trainer.last();
+    REQUIRE(report.global_count == 38 && report.global_corrupt == 12);
+    REQUIRE(report.local_corrupt == (rank == 1 ? 11 : 1));
+    REQUIRE(report.applied && report.skipped == 0 && std::isfinite(report.loss));
+    parent.Send(trainer.Bits());
+    return 0;
+  });
+  EXPECT_NE(CommonBits(ranks), "nothing");
+  ExpectAllSucceed(ranks);
+}
+
 TEST(LocalSgd, FailsAfterThreeStepsThatAreNotFiniteAndGoesBack) {
   const api::TrainingSpec spec = Local(SmallTraining(api::Determinism::kNone), 4);
   std::vector<int64_t> all(static_cast<std::size_t>(spec.data.synthetic.samples));

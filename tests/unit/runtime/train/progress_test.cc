@@ -47,7 +47,7 @@ class ProgressReporterTest : public ::testing::Test {
 TEST_F(ProgressReporterTest, KeepsTheHistoryOfWhatItTookPartIn) {
   progress_.EnterRound({.round = 2, .rank = 0, .world = 3}, 40, StateSource::kCheckpoint);
   TakeStep(41, 0.5);
-  progress_.Evaluated(0.75, 0.875);
+  progress_.Evaluated({.loss = 0.75, .accuracy = 0.875});
   progress_.EnterRound({.round = 3, .rank = 0, .world = 2, .previous_end = "Infrastructure: pod-1: killed"},
                        41, StateSource::kKept);
   TakeStep(42, 0.25);
@@ -78,7 +78,7 @@ TEST_F(ProgressReporterTest, Rank0LogsTheRoundTheProgressAndTheEvaluations) {
   progress_.EnterRound({.round = 2, .rank = 0, .world = 3, .previous_end = "pod-1: killed"}, 40,
                        StateSource::kPeer);
   for (int64_t step = 41; step <= 70; ++step) TakeStep(step, 0.5);  // half a second each
-  progress_.Evaluated(0.75, 0.875);
+  progress_.Evaluated({.loss = 0.75, .accuracy = 0.875});
   TakeStep(100, 0.125);
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr("\"previous_end\":\"pod-1: killed\""));
@@ -89,11 +89,36 @@ TEST_F(ProgressReporterTest, Rank0LogsTheRoundTheProgressAndTheEvaluations) {
   EXPECT_EQ(lines, 3U) << "the round's first, one ten seconds later, the last of all: " << log;
 }
 
+TEST_F(ProgressReporterTest, TellsHowManyRecordsOfAnEpochWereCorrupt) {
+  const auto take = [this](int64_t step, int64_t corrupt) {
+    clock_.Advance(500ms);
+    progress_.Committed(step, {.global_count = 32, .global_corrupt = corrupt, .local_corrupt = corrupt / 2});
+  };
+  ::testing::internal::CaptureStderr();
+  progress_.EnterRound({.round = 2, .rank = 0, .world = 3}, 40, StateSource::kCheckpoint);
+  take(41, 4);
+  progress_.EnterRound({.round = 3, .rank = 0, .world = 2}, 41, StateSource::kKept);
+  for (int64_t step = 42; step <= 50; ++step) take(step, step == 50 ? 2 : 0);
+  for (int64_t step = 51; step <= 60; ++step) take(step, 0);
+  take(61, 8);
+  progress_.EnterRound({.round = 4, .rank = 0, .world = 2}, 60, StateSource::kCheckpoint);
+  for (int64_t step = 61; step <= 70; ++step) take(step, step == 61 ? 8 : 0);
+  progress_.Evaluated({.loss = 1, .corrupt = 7, .local_corrupt = 3});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("\"step\":50,\"epoch\":5.0,\"records\":6,\"since_step\":40"));
+  EXPECT_THAT(log, HasSubstr("\"step\":70,\"epoch\":7.0,\"records\":8,\"since_step\":60"));
+  EXPECT_THAT(log, ::testing::Not(HasSubstr("\"step\":60,\"epoch\":6.0,\"records\"")));
+  EXPECT_THAT(log, HasSubstr("corrupt records skipped in the evaluation"));
+  (void)Told();
+  progress_.SendNow();
+  EXPECT_THAT(Told(), HasSubstr("\"corruptRecordsTotal\":14"));
+}
+
 TEST_F(ProgressReporterTest, OtherRanksAreSilent) {
   ::testing::internal::CaptureStderr();
   progress_.EnterRound({.round = 2, .rank = 1, .world = 3}, 40, StateSource::kPeer);
   TakeStep(41, 0.5);
-  progress_.Evaluated(0.75, 0.875);
+  progress_.Evaluated({.loss = 0.75, .accuracy = 0.875});
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
@@ -142,10 +167,10 @@ TEST_F(ProgressReporterTest, ForgetsTheStepsThatWillBeMadeAgain) {
 
 TEST_F(ProgressReporterTest, TellsOfAnEvaluationOnRank0Only) {
   progress_.EnterRound({.round = 1, .rank = 1, .world = 2}, 0, StateSource::kFresh);
-  progress_.Evaluated(0.75, 0.875);
+  progress_.Evaluated({.loss = 0.75, .accuracy = 0.875});
   EXPECT_THAT(Told(), Not(HasSubstr("0.875")));
   progress_.EnterRound({.round = 2, .rank = 0, .world = 1}, 0, StateSource::kKept);
-  progress_.Evaluated(0.75, 0.875);
+  progress_.Evaluated({.loss = 0.75, .accuracy = 0.875});
   EXPECT_THAT(Told(), HasSubstr("0.875"));
 }
 

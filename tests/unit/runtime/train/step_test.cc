@@ -23,11 +23,11 @@ struct Membership {
 };
 
 std::string BitsAfter(const api::TrainingSpec& spec, const std::vector<Membership>& rounds,
-                      const std::vector<double>& speeds = {}) {
+                      const std::vector<double>& speeds = {}, const std::vector<int64_t>& corrupt = {}) {
   std::vector<Meeting> meetings(rounds.size());
   auto ranks = StartRanks(rounds.front().world, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
-    Trainer trainer(spec, {.speeds = speeds});
+    Trainer trainer(spec, {.corrupt = corrupt, .speeds = speeds});
     for (std::size_t i = 0; i < rounds.size() && rank < rounds[i].world; ++i) {
       auto communicator = meetings[i].Enter(static_cast<int64_t>(i), rank, rounds[i].world);
       REQUIRE(communicator.ok());
@@ -149,6 +149,75 @@ TEST(StepRunner, SkipsOverflowsOfFp16UntilTheScaleFits) {
   const auto bits = ranks[0].channel().Receive(kPatience);
   ASSERT_TRUE(bits.has_value());
   EXPECT_EQ(ranks[1].channel().Receive(kPatience), bits);
+  ExpectAllSucceed(ranks);
+}
+
+// Places of the first step: one sample, and all of other micro-batches of two (22 samples in 16 pieces).
+std::vector<int64_t> CorruptOf(const api::TrainingSpec& spec) {
+  std::vector<int64_t> corrupt = PlanOf(spec).Ids(0, 1, 2);
+  for (const int64_t id : PlanOf(spec).Ids(0, 8, 12)) corrupt.push_back(id);
+  return corrupt;
+}
+
+TEST(StepRunner, SkipsCorruptRecordsWithTheSameBitsInAnyWorldWhereAsked) {
+  const api::TrainingSpec spec = SmallTraining(api::Determinism::kWorld);
+  const std::vector<int64_t> corrupt = CorruptOf(spec);
+  const std::string alone = BitsAfter(spec, {{1, Trainer::kTotalSteps}}, {}, corrupt);
+  ASSERT_NE(alone, "nothing");
+  EXPECT_NE(alone, BitsAfter(spec, {{1, Trainer::kTotalSteps}}));
+  EXPECT_EQ(BitsAfter(spec, {{3, Trainer::kTotalSteps}}, {}, corrupt), alone);
+  EXPECT_EQ(BitsAfter(spec, {{4, 2}, {2, Trainer::kTotalSteps}}, {}, corrupt), alone);
+}
+
+// Rank 1 of three has places 8 to 14 of the first step: nothing is left of them.
+TEST(StepRunner, TakesTheMeanOverTheSamplesThatAreNotCorrupt) {
+  api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
+  spec.model.cnn.dropout = 0;
+  spec.optimizer.clip_norm.reset();
+  std::vector<int64_t> corrupt = PlanOf(spec).Ids(0, 8, 15);
+  corrupt.push_back(PlanOf(spec).Ids(0, 20, 21).front());
+  Meeting meeting;
+  auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
+    at::set_num_threads(1);
+    const Trainer reference(spec, {.corrupt = corrupt});
+    const data::Batch good = reference.samples().Get({0, 0, 22});
+    const TrainingState& before = reference.state();
+    const at::Tensor loss = before.model->LossSum(before.model->Forward(good.inputs), good.targets) / 14;
+    loss.backward();
+    double squares = 0;
+    for (const at::Tensor& parameter : before.trained)
+      squares += parameter.grad().square().sum().item<double>();
+    Trainer trainer(spec, {.corrupt = corrupt});
+    auto communicator = meeting.Enter(1, rank, 3);
+    REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 1).ok());
+    const StepReport& report = trainer.last();
+    REQUIRE(report.applied && report.global_count == 14 && report.global_corrupt == 8);
+    REQUIRE(report.local_count == std::vector<int64_t>({8, 0, 6}).at(static_cast<std::size_t>(rank)));
+    REQUIRE(report.local_corrupt == std::vector<int64_t>({0, 7, 1}).at(static_cast<std::size_t>(rank)));
+    REQUIRE(std::abs(report.loss - loss.item<double>()) < 1e-5);
+    REQUIRE(std::abs(report.gradient_norm - std::sqrt(squares)) < 1e-5);
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+TEST(StepRunner, FailsWhereAllSamplesOfAStepAreCorrupt) {
+  const api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
+  const std::vector<int64_t> corrupt = PlanOf(spec).Ids(1, 0, 22);
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    at::set_num_threads(1);
+    Trainer trainer(spec, {.corrupt = corrupt});
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 1).ok());
+    const std::string before = trainer.StateBytes();
+    const Result<void> failed = trainer.RunRound(*communicator, 2);
+    REQUIRE(!failed.ok() && failed.error().code == ErrorCode::kDataLoss);
+    REQUIRE(
+        failed.error().message.starts_with("spec.training.data.path: all 22 samples of step 1 are corrupt"));
+    REQUIRE(trainer.StateBytes() == before && trainer.state().step == 1);
+    return 0;
+  });
   ExpectAllSucceed(ranks);
 }
 

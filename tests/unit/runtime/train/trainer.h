@@ -37,11 +37,15 @@ inline data::SamplePlan PlanOf(const api::TrainingSpec& spec) {
       {.size = spec.data.synthetic.samples, .global_batch = spec.global_batch_size, .seed = 3});
 }
 
-// A data set with samples that are not numbers, and with some that cannot be read.
+// A data set with samples that are not numbers, with some that cannot be read, and with corrupt ones.
 class SpoiledDataset final : public data::Dataset {
  public:
-  SpoiledDataset(const data::Dataset& whole, std::vector<int64_t> spoiled, std::vector<int64_t> unreadable)
-      : whole_(whole), spoiled_(std::move(spoiled)), unreadable_(std::move(unreadable)) {}
+  SpoiledDataset(const data::Dataset& whole, std::vector<int64_t> spoiled, std::vector<int64_t> unreadable,
+                 std::vector<int64_t> corrupt)
+      : whole_(whole),
+        spoiled_(std::move(spoiled)),
+        unreadable_(std::move(unreadable)),
+        corrupt_(std::move(corrupt)) {}
 
   [[nodiscard]] int64_t size() const override { return whole_.size(); }
   [[nodiscard]] int64_t classes() const override { return whole_.classes(); }
@@ -53,6 +57,10 @@ class SpoiledDataset final : public data::Dataset {
         throw std::bad_alloc();
       if (std::find(spoiled_.begin(), spoiled_.end(), ids[i]) != spoiled_.end())
         batch.inputs[static_cast<int64_t>(i)].fill_(std::nan(""));
+      if (std::find(corrupt_.begin(), corrupt_.end(), ids[i]) != corrupt_.end()) {
+        batch.inputs[static_cast<int64_t>(i)].fill_(std::nan(""));  // whoever uses it is found out
+        batch.corrupt.push_back(static_cast<int64_t>(i));
+      }
     }
     return batch;
   }
@@ -61,11 +69,13 @@ class SpoiledDataset final : public data::Dataset {
   const data::Dataset& whole_;
   const std::vector<int64_t> spoiled_;
   const std::vector<int64_t> unreadable_;
+  const std::vector<int64_t> corrupt_;
 };
 
 struct TrainerOptions {
   std::vector<int64_t> spoiled{};     // samples
   std::vector<int64_t> unreadable{};  // samples
+  std::vector<int64_t> corrupt{};     // samples
   std::string ledger_folder{};
   std::vector<double> speeds{};  // of the ranks; equal where absent
   std::vector<at::Device> devices = {at::kCPU};
@@ -80,7 +90,8 @@ class Trainer {
   explicit Trainer(const api::TrainingSpec& spec, TrainerOptions options = {})
       : spec_(spec),
         datasets_(std::move(data::OpenDatasets(spec)).value()),
-        dataset_(*datasets_.train, std::move(options.spoiled), std::move(options.unreadable)),
+        dataset_(*datasets_.train, std::move(options.spoiled), std::move(options.unreadable),
+                 std::move(options.corrupt)),
         samples_(std::move(data::TrainingSamples::Make(spec, dataset_)).value()),
         state_(std::move(MakeTrainingState(spec, {spec.data.synthetic.shape, 3}, options.devices)).value()),
         ledger_(std::move(options.ledger_folder), "test", clock_),

@@ -59,8 +59,9 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
                        "decayEverySteps": 5}, "globalBatchSize": 8, "microBatchSize": 4, "epochs": 2, "seed": 3,
                        "precision": "fp16", "determinism": "world", "balance": "speed", "strategy": "zero1", "zero1": {"copies": 2}, "evaluation": {"batchSize": 9},
                        "earlyStop": {"metric": "loss", "patience": 2}})");
-  json = With(json, "/spec/checkpoint",
-              R"({"uri": "abfs://box@acct.dfs.core.windows.net/c", "secretRef": {"name": "s"}, "intervalSteps": 5,
+  json = With(
+      json, "/spec/checkpoint",
+      R"({"uri": "abfs://box@acct.dfs.core.windows.net/c", "secretRef": {"name": "s"}, "intervalSteps": 5,
                   "intervalSeconds": 5, "keepLast": 1, "keepEverySteps": 10, "resume": 5, "onTermination": "None",
                   "gracePeriodSeconds": 5})");
   json = With(json, "/spec/rendezvous", R"({"joinTimeoutSeconds": 5, "lastCallSeconds": 0})");
