@@ -136,6 +136,7 @@ struct FakeGroup final : DeviceGroup {
 struct FakeBackend final : DeviceBackend {
   std::string_view name() const override { return "fake"; }
   at::Device device() const override { return {at::kCUDA, 0}; }
+  std::vector<at::Device> devices() const override { return {device()}; }
   std::string device_id() const override { return id; }
   std::shared_ptr<DeviceGroup> MakeGroup(const c10::intrusive_ptr<c10d::Store>&, int, int,
                                          milliseconds) override {
