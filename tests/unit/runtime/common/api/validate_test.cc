@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "strategy": "pipeline", "determinism": "world"})",
              "spec.training.determinism: must be none where strategy is pipeline"},
         Case{"RecordsThatCannotBeToldApart", "/spec/training/data",
-             R"({"format": "tokens", "path": "/d", "onCorruptRecord": "Skip"})",
+             R"({"format": "idx", "path": "/d", "onCorruptRecord": "Skip"})",
              "spec.training.data.onCorruptRecord: Skip applies only where format is csv or imageFolder"},
         Case{"RecordsSkippedInStages", "/spec/training",
              R"({"model": {"name": "mlp"}, "globalBatchSize": 8, "steps": 8, "strategy": "pipeline",
