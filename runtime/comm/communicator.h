@@ -3,9 +3,9 @@
 // reused.
 //
 // The step thread owns the collectives; Abort may come from any thread and makes every collective, running or
-// later, return ErrorCode::kAborted within milliseconds. Whoever learns that a round is broken calls it on
-// its *own* communicator at once: in a ring, the ranks that are not the dead one's neighbours would otherwise
-// wait for the whole time-out. c10d's exceptions end here.
+// later, return ErrorCode::kAborted within milliseconds (see Abort). Whoever learns that a round is broken
+// calls it on its *own* communicator at once: in a ring, the ranks that are not the dead one's neighbours
+// would otherwise wait for the whole time-out. c10d's exceptions end here.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
