@@ -112,7 +112,7 @@ def survives_a_failure_while_the_operator_is_away():
             victim = sorted(ranks)[1]
             job.kill({victim: ranks[victim]})
         finally:
-            jobs.kubectl(*OPERATOR, "scale", "deployment", "--all", "--replicas=1")
+            jobs.kubectl(*OPERATOR, "scale", "deployment", "--all", "--replicas=2")
         job.until_ranks(3, after=before, limit=90)
         expect({pod: pids for pod, pids in job.ranks().items() if pod != victim} ==
                {pod: pids for pod, pids in ranks.items() if pod != victim}, "a survivor's process was replaced")

@@ -17,6 +17,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end -}}
 
+{{/* Of the pod of `helm test`; never those of the operator's, or the Services would lead to it. */}}
+{{- define "lockstep.testLabels" -}}
+app.kubernetes.io/name: {{ printf "%s-test" (default .Chart.Name .Values.nameOverride | trunc 58) }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{- define "lockstep.labels" -}}
 {{ include "lockstep.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

@@ -133,10 +133,13 @@ def operator_pod(objects):
 
 
 EVERYTHING = {
-    "replicas": 2, "watchNamespace": "team-a", "fullnameOverride": "trainer",
+    "replicas": 3, "watchNamespace": "team-a", "fullnameOverride": "trainer",
     "image": {"registry": "", "repository": "acme/op", "digest": "sha256:" + "0" * 64, "pullPolicy": "Always"},
     "imagePullSecrets": [{"name": "pull"}], "serviceAccount": {"annotations": {"cloud": "role"}},
     "extraArgs": ["--log-level=debug"], "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+    "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+    "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ssl/extra", "readOnly": True}],
+    "networkPolicy": {"enabled": True, "apiServerPorts": [443, 8443], "metricsFrom": [{"namespaceSelector": {}}]},
     "podAnnotations": {"a": "1"}, "podLabels": {"b": "2"}, "priorityClassName": "high",
     "nodeSelector": {"pool": "system"}, "tolerations": [{"key": "system", "operator": "Exists"}],
     "affinity": {"podAntiAffinity": {}},
@@ -243,7 +246,7 @@ class OperatorPod(unittest.TestCase):
                                  {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]},
                                   "readOnlyRootFilesystem": True, "runAsNonRoot": True,
                                   "seccompProfile": {"type": "RuntimeDefault"}})
-                self.assertEqual({"hostNetwork", "hostPID", "hostIPC", "volumes"} & set(spec), set())
+                self.assertEqual({"hostNetwork", "hostPID", "hostIPC"} & set(spec), set())
 
     def test_flags_name_the_objects_that_the_chart_makes(self):
         objects = render()
@@ -290,16 +293,72 @@ class OperatorPod(unittest.TestCase):
         objects = render(EVERYTHING)
         pod, deployment = operator_pod(objects), one(objects, "Deployment")
         container = pod["spec"]["containers"][0]
-        self.assertEqual(deployment["spec"]["replicas"], 2)
+        self.assertEqual(deployment["spec"]["replicas"], 3)
         self.assertEqual(deployment["metadata"]["name"], "trainer")
         self.assertEqual(container["args"][-1], "--log-level=debug")
         self.assertEqual(container["env"][-1], {"name": "HTTPS_PROXY", "value": "http://proxy:3128"})
         self.assertEqual(container["imagePullPolicy"], "Always")
+        self.assertEqual(container["volumeMounts"], EVERYTHING["extraVolumeMounts"])
+        self.assertEqual(pod["spec"]["volumes"], EVERYTHING["extraVolumes"])
         self.assertEqual(pod["metadata"]["annotations"]["a"], "1")
         self.assertEqual(pod["metadata"]["labels"]["b"], "2")
         for key in ("imagePullSecrets", "priorityClassName", "nodeSelector", "tolerations", "affinity",
                     "topologySpreadConstraints"):
             self.assertEqual(pod["spec"][key], EVERYTHING[key])
+
+
+    def test_replicas_spread_over_nodes_and_a_drain_takes_one_at_a_time(self):
+        objects = render()
+        labels = operator_pod(objects)["metadata"]["labels"]
+        spread, = operator_pod(objects)["spec"]["topologySpreadConstraints"]
+        self.assertEqual((spread["topologyKey"], spread["whenUnsatisfiable"]), ("kubernetes.io/hostname", "ScheduleAnyway"))
+        budget = one(objects, "PodDisruptionBudget")["spec"]
+        self.assertEqual(budget["maxUnavailable"], 1)
+        for selector in (spread["labelSelector"], budget["selector"]):
+            self.assertLessEqual(selector["matchLabels"].items(), labels.items())
+            self.assertEqual(selector, one(objects, "Deployment")["spec"]["selector"])
+
+    def test_no_budget_that_says_nothing(self):
+        for values in ({"replicas": 1}, {"podDisruptionBudget": {"enabled": False}}):
+            self.assertEqual(of_kind(render(values), "PodDisruptionBudget"), [])
+
+
+class Network(unittest.TestCase):
+    WORKERS = {"app.kubernetes.io/name": "lockstep-worker", "app.kubernetes.io/managed-by": "lockstep"}
+    TEST = {"app.kubernetes.io/name": "lockstep-test", "app.kubernetes.io/instance": "lockstep"}
+
+    def test_is_open_unless_asked(self):
+        self.assertEqual(of_kind(render(), "NetworkPolicy"), [])
+
+    def test_lets_workers_meet_and_anybody_scrape(self):
+        objects = render({"networkPolicy": {"enabled": True}})
+        policy = one(objects, "NetworkPolicy")["spec"]
+        self.assertEqual(policy["podSelector"], one(objects, "Deployment")["spec"]["selector"])
+        self.assertEqual(policy["policyTypes"], ["Ingress", "Egress"])
+        meeting, metrics = policy["ingress"]
+        self.assertEqual(meeting, {"ports": [{"port": "rendezvous", "protocol": "TCP"}], "from": [
+            {"podSelector": {"matchLabels": self.WORKERS}, "namespaceSelector": {}}, {"podSelector": {"matchLabels": self.TEST}}]})
+        self.assertEqual(metrics, {"ports": [{"port": "metrics", "protocol": "TCP"}]})
+        out = [port["port"] for rule in policy["egress"] for port in rule["ports"]]
+        self.assertEqual(out, [53, 53, 443, 6443])
+
+    def test_narrows_to_one_namespace_and_chosen_scrapers(self):
+        meeting, metrics = one(render(EVERYTHING), "NetworkPolicy")["spec"]["ingress"]
+        self.assertEqual(meeting["from"][0]["namespaceSelector"], {"matchLabels": {"kubernetes.io/metadata.name": "team-a"}})
+        self.assertEqual(metrics["from"][0], {"namespaceSelector": {}})
+        self.assertEqual(len(metrics["from"]), 2)  # and the pod of `helm test`
+
+    def test_pod_of_the_test_is_nobody_s_operator(self):
+        objects = render()
+        pod = one(objects, "Pod")
+        self.assertEqual(pod["metadata"]["annotations"]["helm.sh/hook"], "test")
+        self.assertLessEqual(self.TEST.items(), pod["metadata"]["labels"].items())
+        selector = one(objects, "Deployment")["spec"]["selector"]["matchLabels"]
+        self.assertFalse(selector.items() <= pod["metadata"]["labels"].items())
+        operator = operator_pod(objects)["spec"]
+        self.assertEqual(pod["spec"]["securityContext"], operator["securityContext"])
+        self.assertEqual(pod["spec"]["containers"][0]["securityContext"], operator["containers"][0]["securityContext"])
+        self.assertEqual(pod["spec"]["containers"][0]["image"], operator["containers"][0]["image"])
 
 
 class Services(unittest.TestCase):
@@ -426,6 +485,9 @@ class Refusals(unittest.TestCase):
         "misspelt switch": ({"metrics": {"podMonitors": {"enabled": True}}}, "podMonitors"),
         "misspelt switch of a switch": ({"metrics": {"podMonitor": {"enable": True}}}, "enable"),
         "interval without a unit": ({"metrics": {"serviceMonitor": {"interval": "30"}}}, "interval"),
+        "port that is no number": ({"networkPolicy": {"apiServerPorts": ["https"]}}, "apiServerPorts"),
+        "misspelt policy": ({"networkPolicies": {"enabled": True}}, "networkPolicies"),
+        "volume without a name": ({"extraVolumes": [{"emptyDir": {}}]}, "extraVolumes"),
         "alert that does not exist": ({"metrics": {"prometheusRule": {"disabledAlerts": ["JobStalled"]}}}, "disabledAlerts"),
         "dashboard label that is no text": ({"dashboards": {"labels": {"grafana_dashboard": 1}}}, "grafana_dashboard"),
     }

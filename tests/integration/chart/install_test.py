@@ -102,13 +102,16 @@ class ChartOnAnApiServer(unittest.TestCase):
         settings = {
             "defaults": [],
             "one namespace": ["--set", f"watchNamespace={self.team}"],
-            "two replicas, all about pods": [
-                "--set", "replicas=2", "--set", "priorityClassName=system-cluster-critical", "--set", "nodeSelector.pool=system",
+            "three replicas, all about pods": [
+                "--set", "replicas=3", "--set", "priorityClassName=system-cluster-critical", "--set", "nodeSelector.pool=system",
                 "--set", "tolerations[0].operator=Exists", "--set-json",
                 'affinity={"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,"podAffinityTerm":'
                 '{"topologyKey":"kubernetes.io/hostname","labelSelector":{"matchLabels":{"a":"b"}}}}]}}',
                 "--set-json", 'extraEnv=[{"name":"A","value":"b"}]', "--set", "imagePullSecrets[0].name=pull"],
             "dashboards": ["--set", "dashboards.enabled=true"],
+            "network policy": ["--set", "networkPolicy.enabled=true", "--set-json", 'networkPolicy.metricsFrom=[{"namespaceSelector":{}}]'],
+            "volumes": ["--set-json", 'extraVolumes=[{"name":"a","emptyDir":{}}]',
+                        "--set-json", 'extraVolumeMounts=[{"name":"a","mountPath":"/a"}]'],
         }
         for name, arguments in settings.items():
             if self.definition_before:  # and has its own writer, of whom server-side apply would warn

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""The life of a release of the chart while a job trains: test, upgrade, rollback, uninstall, install again.
+
+release_test.py [NAME…]    all cases, or those named; exits 77, which ctest counts as skipped, without a cluster
+The operator acts with the rights that the chart gives to its service account, as in all these tests.
+"""
+import os
+import signal
+import subprocess
+import sys
+
+import jobs
+import ledger
+from jobs import expect, until
+
+RELEASE = ("lockstep", "--namespace", "lockstep-system")
+CHART = str(jobs.ROOT / "charts" / "lockstep")
+
+
+def helm(verb, *arguments):
+    done = subprocess.run(["helm", verb, *arguments], capture_output=True, text=True, timeout=240, check=False)
+    expect(done.returncode == 0, f"helm {verb}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def install():
+    subprocess.run([jobs.ROOT / "tests" / "e2e" / "install-lockstep"], check=True, timeout=300)
+
+
+def operators():
+    return {pod["metadata"]["uid"] for pod in jobs.get("--namespace", "lockstep-system", "pods",
+                                                       "--selector=app.kubernetes.io/name=lockstep")["items"]}
+
+
+def goes_on(job, pods, round_number):
+    """The same pods make further steps in the same round."""
+    job.until_step(ledger.newest_commit(job.ledger) + 20)
+    expect(job.newest_ranks() == (round_number, {0, 1}), f"another round: {job.newest_ranks()}")
+    expect(job.uids() == pods, "a pod was replaced")
+
+
+def training_outlives_upgrade_rollback_and_uninstall():
+    with jobs.running(jobs.manifest("released", replicas=2, epochs=200, model=jobs.SLOW), with_ledger=True) as job:
+        round_number, pods, old = job.until_ranks(2), job.uids(), operators()
+        try:
+            helm("upgrade", *RELEASE[:1], CHART, *RELEASE[1:], "--reuse-values", "--set-string", "podAnnotations.version=next",
+                 "--wait", "--timeout=3m")
+            until("the operators before have gone", lambda: not operators() & old, 60)
+            goes_on(job, pods, round_number)
+
+            helm("rollback", *RELEASE, "--wait", "--timeout=3m")
+            goes_on(job, pods, round_number)
+
+            helm("uninstall", *RELEASE, "--wait", "--timeout=3m")
+            until("no operator is left", lambda: not operators(), 60)
+            expect(job.get()["metadata"]["uid"], "the job went with the release")
+            goes_on(job, pods, round_number)
+        finally:
+            install()
+        goes_on(job, pods, round_number)
+        # The new operator knows the job: it mends it.
+        os.kill(job.rank_process(sorted(pods)[0]), signal.SIGKILL)
+        job.until_ranks(2, after=round_number, limit=120)
+        expect(job.uids() == pods, "a pod was replaced")
+
+
+def helm_test_asks_a_release():
+    expect("Succeeded" in helm("test", *RELEASE, "--timeout=3m"), "helm test does not say Succeeded")
+    jobs.kubectl("--namespace", "lockstep-system", "scale", "deployment", "lockstep", "--replicas=0")
+    try:
+        until("no operator is left", lambda: not operators(), 60)
+        done = subprocess.run(["helm", "test", *RELEASE, "--timeout=3m"], capture_output=True, text=True, timeout=240, check=False)
+        expect(done.returncode != 0, "helm test passes without an operator")
+    finally:
+        jobs.kubectl("--namespace", "lockstep-system", "scale", "deployment", "lockstep", "--replicas=2")
+        jobs.kubectl("--namespace", "lockstep-system", "rollout", "status", "deployment", "--timeout=2m", limit=150)
+
+
+CASES = [helm_test_asks_a_release, training_outlives_upgrade_rollback_and_uninstall]
+
+if __name__ == "__main__":
+    jobs.main(CASES)
