@@ -66,6 +66,20 @@ def an_unreachable_store_fails_the_job():
         expect_failed(started, "ObjectStoreUnavailable", "AWS_ENDPOINT_URL", "spec.checkpoint.uri")
 
 
+def wrong_credentials_fail_the_job_and_are_not_told():
+    wrong = "wrong-and-not-to-be-told"
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "wrong"}, "stringData": {
+        "AWS_ACCESS_KEY_ID": jobs.os.environ["AWS_ACCESS_KEY_ID"], "AWS_SECRET_ACCESS_KEY": wrong,
+        "AWS_ENDPOINT_URL": jobs.os.environ["AWS_ENDPOINT_URL"], "AWS_REGION": jobs.os.environ["AWS_REGION"]}}
+    jobs.kubectl("--namespace", jobs.namespace(), "apply", "--filename=-", stdin=jobs.json.dumps(secret))
+    job = jobs.manifest("wrong-key", replicas=2)
+    job["spec"]["checkpoint"]["secretRef"]["name"] = "wrong"
+    job["spec"]["runPolicy"] = {"cleanPodPolicy": "None"}  # their logs are read
+    with jobs.running(job) as started:
+        expect_failed(started, "ObjectStoreUnavailable", "spec.checkpoint.uri")
+        started.expect_untold(wrong)
+
+
 def a_missing_secret_is_waited_for():
     job = jobs.manifest("no-secret")
     job["spec"]["checkpoint"]["secretRef"]["name"] = "later"
@@ -87,7 +101,8 @@ def what_is_not_there_yet_is_refused_by_name():
 
 
 CASES = [apply_refuses, an_unknown_path_of_data_fails_the_job, a_missing_bucket_fails_the_job,
-         an_unreachable_store_fails_the_job, a_missing_secret_is_waited_for, what_is_not_there_yet_is_refused_by_name]
+         an_unreachable_store_fails_the_job, wrong_credentials_fail_the_job_and_are_not_told,
+         a_missing_secret_is_waited_for, what_is_not_there_yet_is_refused_by_name]
 
 if __name__ == "__main__":
     jobs.main(CASES)

@@ -6,6 +6,7 @@ training_test.py [NAME…]    all cases, or those named
 import json
 import os
 import pathlib
+import subprocess
 
 import jobs  # first: it finds tests/support
 from cases import expect, until
@@ -62,6 +63,11 @@ def two_workers_reach_0_90():
                   lambda: [value for _, value in series("lockstep_job_world_size")] == [2.0])
         columns = jobs.kubectl("--namespace", jobs.namespace(), "get", "dtj", job.name)
         expect("STEP" in columns and "Running" in columns, columns)
+        job.expect_untold(os.environ["AWS_SECRET_ACCESS_KEY"])
+        # The API server looks at the pods that are there, and warns of those that the standard forbids.
+        label = subprocess.run(["kubectl", "label", "namespace", jobs.namespace(), "--dry-run=server",
+                                "pod-security.kubernetes.io/enforce=restricted"], capture_output=True, text=True, timeout=60, check=True)
+        expect("Warning" not in label.stderr, label.stderr)
     train(2, looked_at)
 
 

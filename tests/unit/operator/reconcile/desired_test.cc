@@ -79,6 +79,25 @@ TEST(DesiredPod, GivesRemoteDataItsSecretAndAVolumeForCopies) {
       << "the user's own volume";
 }
 
+TEST(DesiredPod, IsRestrictedWhereTheTemplateSaysNothing) {
+  api::TrainingJob job = JobWorld().observed().job;
+  const auto context = [&job] {
+    const Json pod = DesiredPod(job, 0);
+    return pod["spec"]["containers"][0].value("securityContext", Json());
+  };
+  job.spec.training.reset();
+  EXPECT_EQ(context(), Json()) << "a program's image may need root";
+  job.spec.training.emplace();
+  EXPECT_EQ(context(), *ParseJson(R"({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+                                      "runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}})"));
+  Json& spec = job.spec.worker.pod_template["spec"];
+  spec["securityContext"] = {{"runAsUser", 0}, {"seccompProfile", {{"type", "Unconfined"}}}};
+  EXPECT_EQ(context(),
+            *ParseJson(R"({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}})"));
+  spec["containers"][0]["securityContext"] = {{"privileged", true}};
+  EXPECT_EQ(context(), (Json{{"privileged", true}}));
+}
+
 TEST(DesiredPod, TellsTheSchedulerOfItsPortInTheNetworkOfTheNode) {
   api::TrainingJob job = JobWorld().observed().job;
   EXPECT_EQ(FindJson(DesiredPod(job, 0, {}), {"spec", "hostNetwork"}), nullptr);
