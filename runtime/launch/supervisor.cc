@@ -160,6 +160,12 @@ class Supervisor {
     Signal(action.local_rank, SIGUSR1);
   }
   void Do(const TellRank& action) {
+    // The only line that every rank of every round leaves: `kubectl lockstep logs --rank` finds the pod by
+    // it.
+    if (const auto* place = std::get_if<protocol::RankAssignment>(&action.message)) {
+      log::Info("rank placed",
+                {{"local_rank", action.local_rank}, {"rank", place->rank}, {"round", place->round}});
+    }
     if (const auto& process = slot(action.local_rank).process) process->Tell(action.message);
   }
   void Do(const StartJoin& action) {

@@ -87,6 +87,8 @@ def completes_with_torchruns_environment(folder):
         wrong = {name: found[name] for name, value in wanted.items() if found[name] != str(value)}
         expect(not wrong, f"rank {rank}: {wrong}")
         expect(found["arguments"][2] == "hello world $(WHO)", f"{found['arguments']}")
+    places = [json.loads(line) for line in logs(run).splitlines() if '"message":"rank placed"' in line]  # `kubectl lockstep` reads them
+    expect(sorted((p["rank"], p["local_rank"], p["round"]) for p in places) == [(0, 0, 1), (1, 1, 1), (2, 0, 1), (3, 1, 1)], f"{places}")
     expect(len({v["TORCHELASTIC_RUN_ID"] for v in seen}) == 1, "the ranks have different run ids")
 
 

@@ -52,6 +52,8 @@ MAY_INCLUDE = {
     "runtime/telemetry": common("base", "http", "protocol", "telemetry"),
     "runtime/launch": common("base", "http", "protocol", "rendezvous", "api") | runtime("telemetry"),
     "runtime/cli": common("base", "http", "protocol", "api") | runtime("launch"),
+    # kubectl-lockstep: on people's machines; the cluster through kubectl alone.
+    "runtime/kubectl_plugin": common("base", "api") | runtime("cli"),
     # lockstep-rank: meets its supervisor through runtime/common/protocol only.
     "runtime/pch": set(),
     "runtime/comm": common("base"),
@@ -92,7 +94,7 @@ CONFINED = {
                     "runtime/common/http/cpprest_transport.cc",
                     "runtime/checkpoint/sha256.cc"),
     ("prometheus/",): ("operator/telemetry/", "runtime/common/telemetry/", "runtime/telemetry/"),
-    ("CLI/",): ("operator/config.cc", "runtime/checkpoint_tool/main.cc", "runtime/cli/main.cc"),
+    ("CLI/",): ("operator/config.cc", "runtime/checkpoint_tool/main.cc", "runtime/cli/main.cc", "runtime/kubectl_plugin/main.cc"),
     ("zlib.h",): ("runtime/data/idx.cc",),
     ("jpeglib.h", "jerror.h", "png.h"): ("runtime/data/image.cc",),
     ("lockstep/",): ("runtime/sdk/example/",),  # as a user installs it

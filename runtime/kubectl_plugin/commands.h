@@ -1,0 +1,41 @@
+#pragma once
+// The verbs of `kubectl lockstep`. Each prints for people; an error is one line that main prints. The number
+// is the exit code.
+
+#include <chrono>
+#include <string>
+
+#include "runtime/kubectl_plugin/kubectl.h"
+
+namespace lockstep::kubectl_plugin {
+
+struct StatusArguments {
+  std::string job;  // empty: a table of all
+  bool watch = false;
+  bool all_namespaces = false;
+};
+[[nodiscard]] Result<int> Status(const Kubectl& kubectl, const StatusArguments& arguments);
+
+struct LogsArguments {
+  std::string job;
+  int64_t rank = 0;
+  bool all = false;
+  bool follow = false;
+  bool previous = false;
+};
+[[nodiscard]] Result<int> Logs(const Kubectl& kubectl, const LogsArguments& arguments);
+
+[[nodiscard]] Result<int> Suspend(const Kubectl& kubectl, const std::string& job);
+[[nodiscard]] Result<int> Resume(const Kubectl& kubectl, const std::string& job);
+[[nodiscard]] Result<int> Scale(const Kubectl& kubectl, const std::string& job, int32_t replicas);
+
+struct CheckpointArguments {
+  std::string job;
+  bool wait = false;
+  std::chrono::seconds timeout{300};
+};
+[[nodiscard]] Result<int> Checkpoint(const Kubectl& kubectl, const CheckpointArguments& arguments);
+
+[[nodiscard]] Result<int> Top(const Kubectl& kubectl, const std::string& job);
+
+}  // namespace lockstep::kubectl_plugin

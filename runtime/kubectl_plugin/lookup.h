@@ -1,0 +1,42 @@
+#pragma once
+// Reads what the verbs need from the cluster.
+
+#include <string>
+#include <vector>
+
+#include "runtime/common/api/training_job.h"
+#include "runtime/kubectl_plugin/kubectl.h"
+#include "runtime/kubectl_plugin/pod_rows.h"
+#include "runtime/kubectl_plugin/rank_places.h"
+
+namespace lockstep::kubectl_plugin {
+
+// With its group: another one's kind may have the same name.
+inline constexpr const char* kJobs = "distributedtrainingjobs.lockstep.dev";
+
+// Lenient: this program need not be of the operator's version.
+[[nodiscard]] api::TrainingJob JobFrom(const Json& object);
+[[nodiscard]] Result<api::TrainingJob> GetJob(const Kubectl& kubectl, const std::string& name);
+[[nodiscard]] Result<std::vector<PodRow>> GetPods(const Kubectl& kubectl, const api::TrainingJob& job);
+// From the pods' logs; of pods that cannot be read now, nothing.
+[[nodiscard]] RankPlaces FindPlaces(const Kubectl& kubectl, const api::TrainingJob& job);
+
+// Cuts whole lines out of what comes and hands them on, without their newline.
+class LineReader {
+ public:
+  template <typename OnLine>
+  void Add(std::string_view bytes, const OnLine& on_line) {
+    rest_ += bytes;
+    std::size_t begin = 0;
+    for (std::size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n', begin)) {
+      on_line(std::string_view(rest_).substr(begin, end - begin));
+      begin = end + 1;
+    }
+    rest_.erase(0, begin);
+  }
+
+ private:
+  std::string rest_;
+};
+
+}  // namespace lockstep::kubectl_plugin
