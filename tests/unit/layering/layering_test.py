@@ -51,7 +51,8 @@ MAY_INCLUDE = {
     # lockstep: starts in milliseconds, so never LibTorch, and nothing of a rank.
     "runtime/telemetry": common("base", "http", "protocol", "telemetry"),
     "runtime/launch": common("base", "http", "protocol", "rendezvous", "api") | runtime("telemetry"),
-    "runtime/cli": common("base", "http", "protocol", "api") | runtime("launch"),
+    "runtime/convert": common("base", "api"),
+    "runtime/cli": common("base", "http", "protocol", "api") | runtime("convert", "launch"),
     # lockstep-rank: meets its supervisor through runtime/common/protocol only.
     "runtime/pch": set(),
     "runtime/comm": common("base"),
