@@ -1,11 +1,9 @@
-#include "runtime/convert/manifest.h"
-
-#include <algorithm>
 #include <iostream>
 
 #include "runtime/cli/commands.h"
 #include "runtime/cli/manifest_file.h"
 #include "runtime/common/base/file.h"
+#include "runtime/convert/manifest.h"
 
 namespace lockstep::cli {
 namespace {

@@ -162,7 +162,7 @@ class Converter {
     template_path_ = main.path + ".template";
     const Json none;
     const Json& theirs = main.pod_template == nullptr ? none : *main.pod_template;
-    const std::string name = MustKeepName(source_["spec"]) ? "pytorch" : "trainer";
+    const std::string name = MustKeepName(source_) ? "pytorch" : "trainer";
     pods_ = ConvertTemplate(theirs, template_path_, name);
     notices_.Add(pods_.notices.list());
     if (master.is_there && worker.is_there) Compare(master);
@@ -367,7 +367,10 @@ class Converter {
   void ConvertFailures() {
     const auto backoff = reader_.TakeInteger("spec.runPolicy.backoffLimit");
     auto in_place = reader_.TakeInteger("spec.elasticPolicy.maxRestarts");
-    if (const auto flag = IntegerFrom(Flag("--max_restarts"))) in_place = flag;
+    if (const std::string flag = Flag("--max_restarts"); !flag.empty()) {
+      in_place = IntegerFrom(flag);
+      if (!in_place) notices_.Fail(FlagPath("--max_restarts"), "must be a number, not " + flag);
+    }
     Json& ours = Spec()["failurePolicy"];
     if (restart_policy_ == "Never") {
       ours["maxRestarts"] = 0;
@@ -390,6 +393,8 @@ class Converter {
     if (restart_policy_ == "ExitCode") {
       ours["rules"] = {PermanentCodes("permanent-exit-code", 1, 64),
                        PermanentCodes("permanent-exit-code-from-65", 65, 127)};
+      Comment("spec.failurePolicy.rules",
+              "As in Kubeflow, 1 to 127 fail the job: also 1 of a script that ends because a peer is gone.");
       if (pods_.launch.is_torchrun) {
         notices_.Warn(
             restart_path_,
