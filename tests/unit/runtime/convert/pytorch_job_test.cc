@@ -273,6 +273,18 @@ TEST(ConvertPyTorchJob, KeepsKubeflowsDefaults) {
   EXPECT_THAT(cli::CheckManifest(job).problems, IsEmpty());
 }
 
+TEST(ConvertPyTorchJob, LeavesNothingBehindOfWhatMoves) {
+  EXPECT_EQ(At(With({{kPod + "/hostNetwork", true}}), kOurPod + "/hostNetwork"), Json());
+  const Json all_in_args =
+      With({{kTrainer + "/command", {"torchrun"}}, {kTrainer + "/args", Json::array({"t.py"})}});
+  EXPECT_EQ(At(all_in_args, kOurTrainer + "/args"), Json());
+  const Json one_port = With({{kTrainer + "/ports", Json::array({{{"name", "pytorchjob-port"}}})}});
+  EXPECT_EQ(At(one_port, kOurTrainer + "/ports"), Json());
+  const Json policy = With({{"/spec/runPolicy/schedulingPolicy/priorityClass", "p"}});
+  EXPECT_EQ(At(policy, "/spec/schedulingPolicy/gang"), Json({{"provider", "Auto"}}));
+  EXPECT_EQ(At(With({{kPods + "/restartPolicy", "Never"}}), "/spec/failurePolicy/inPlaceLimit"), 0);
+}
+
 TEST(ConvertPyTorchJob, CountsProcessesAsKubeflowDoes) {
   const auto with = [](const Json& asked, const Json& command, const Json& limits) {
     return With({{"/spec/nprocPerNode", asked},
