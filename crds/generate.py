@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes crds/distributedtrainingjobs.yaml, and its copy in the chart, from crds/schema.yaml and Kubernetes' own OpenAPI.
+"""Writes crds/distributedtrainingjobs.yaml, its copy in the chart, and docs/fields.md from crds/schema.yaml and Kubernetes' own OpenAPI.
 
 schema.yaml is ours, written by hand. Where it says `generated:`, the named definition of the API server's OpenAPI v3
 takes its place, made structural as a custom resource needs it: references put in place, descriptions left out (the
@@ -30,6 +30,7 @@ SCHEMA = FOLDER / "schema.yaml"
 TARGET = FOLDER / "distributedtrainingjobs.yaml"
 # A chart cannot reach outside its folder.
 CHART_COPY = FOLDER.parent / "charts" / "lockstep" / "files" / TARGET.name
+FIELDS = FOLDER.parent / "docs" / "fields.md"
 MAX_BYTES = 262144  # limit of the annotation that `kubectl apply` keeps the object in
 HEADER = """\
 # Made by crds/generate.py from crds/schema.yaml and the OpenAPI of Kubernetes {version}; do not edit.
@@ -215,6 +216,83 @@ def documents_from_cluster(kubectl):
     return read
 
 
+FIELDS_HEADER = """\
+<!-- Made by crds/generate.py from crds/schema.yaml; do not edit. -->
+# Fields of a DistributedTrainingJob
+
+`lockstep.dev/v1alpha1`. `kubectl explain dtj.spec` says the same in a terminal. A field in **bold** is required where the object
+that holds it is there. Below each table stand the rules between fields.
+"""
+
+
+def type_of(schema):
+    if schema.get("x-kubernetes-int-or-string"):
+        return "integer or string"
+    if "generated" in schema:
+        return "Kubernetes' " + schema["generated"]["definition"].rpartition(".")[2]
+    if schema.get("type") == "array":
+        return "list of " + type_of(schema["items"])
+    return schema.get("format") if schema.get("format") == "date-time" else schema["type"]
+
+
+def limits_of(schema):
+    parts = []
+    if "enum" in schema:
+        parts.append(", ".join(f"`{word}`" for word in schema["enum"]))
+    for least, most, unit in (("minimum", "maximum", ""), ("minLength", "maxLength", " characters"), ("minItems", "maxItems", " entries")):
+        if least == "minLength" and schema.get("x-kubernetes-int-or-string"):
+            continue  # the rule says more
+        low, high = schema.get(least), schema.get(most)
+        below = "above " if least == "minimum" and schema.get("exclusiveMinimum") else ""
+        if low is not None and high is not None:
+            parts.append(f"{below}{low} to {high}{unit}")
+        elif low is not None or high is not None:
+            parts.append((f"{below or 'at least '}{low}" if high is None else f"at most {high}") + unit)
+    if schema.get("type") == "array" and limits_of(schema["items"]):
+        parts.append("each: " + limits_of(schema["items"]))
+    return "; ".join(parts)
+
+
+def field_rows(schema, path, is_required):
+    """A row for the field, then those below it, and the messages of all their rules."""
+    default = "" if "default" not in schema else f"`{json.dumps(schema['default']).strip(chr(34))}`"
+    name = f"**`{path}`**" if is_required else f"`{path}`"
+    cells = (name, type_of(schema), default, limits_of(schema), schema.get("description", ""))
+    rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"]
+    rules = [f"- `{path}`: {rule['message']}" for rule in schema.get("x-kubernetes-validations", []) if "message" in rule]
+    below, at = (schema["items"], path + "[]") if schema.get("type") == "array" else (schema, path)
+    if below is not schema:
+        rules += [f"- `{at}`: {rule['message']}" for rule in below.get("x-kubernetes-validations", []) if "message" in rule]
+    for key, child in below.get("properties", {}).items():
+        more_rows, more_rules = field_rows(child, f"{at}.{key}", key in below.get("required", []))
+        rows, rules = rows + more_rows, rules + more_rules
+    return rows, rules
+
+
+def field_reference(crd):
+    """docs/fields.md: a section for each part of the spec, and one for the status."""
+    (version,) = crd["spec"]["versions"]
+    properties = version["schema"]["openAPIV3Schema"]["properties"]
+    spec = properties["spec"]
+    sections = {"spec": []}  # with what has no fields below it
+    for key, child in spec["properties"].items():
+        path = "spec." + key
+        sections.setdefault(path if "properties" in child else "spec", []).append((child, path, key in spec["required"]))
+    sections["status"] = [(properties["status"], "status", False)]
+    text = FIELDS_HEADER
+    table = "\n| field | type | default | limits | what it is |\n|---|---|---|---|---|\n"
+    for path, fields in sections.items():
+        rows, rules = [], []
+        for field in fields:
+            more_rows, more_rules = field_rows(*field)
+            rows, rules = rows + more_rows, rules + more_rules
+        text += f"\n## {path}\n" + table + "\n".join(rows) + "\n"
+        if rules:
+            text += "\n" + "\n".join(rules) + "\n"
+    between = [rule["message"] for rule in spec["x-kubernetes-validations"] if "message" in rule]
+    return text + "\n## Rules between sections\n\n" + "\n".join(f"- {message}" for message in between) + "\n"
+
+
 def check(path, text):
     committed = path.read_text() if path.exists() else ""
     if committed == text:
@@ -239,13 +317,16 @@ def main():
         documents_from_folder(arguments.openapi) if arguments.openapi else documents_from_cluster(arguments.kubectl)
     )
     version = minor_version(present if reused else documents("api/v1")["info"]["version"])
-    text = render(fill(yaml.safe_load(SCHEMA.read_text()), documents, reused), version)
+    schema = yaml.safe_load(SCHEMA.read_text())
+    fields = field_reference(schema)
+    text = render(fill(schema, documents, reused), version)
     if len(text.encode()) >= MAX_BYTES:
         raise SystemExit(f"{TARGET.name} would have {len(text.encode())} bytes; `kubectl apply` takes {MAX_BYTES}")
     if arguments.check:
-        return max(check(TARGET, text), check(CHART_COPY, text))
+        return max(check(TARGET, text), check(CHART_COPY, text), check(FIELDS, fields))
     for path in (TARGET, CHART_COPY):
         path.write_text(text)
+    FIELDS.write_text(fields)
     print(f"{TARGET.name}: {len(text.encode())} bytes")
     return 0
 

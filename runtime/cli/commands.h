@@ -31,6 +31,12 @@ struct RunArguments {
 
 [[nodiscard]] int Validate(const std::string& manifest);
 
+struct ConvertArguments {
+  std::string manifest;  // of PyTorchJobs; "-": standard input
+  bool force = false;    // write also what does not do the same
+};
+[[nodiscard]] int Convert(const ConvertArguments& arguments);
+
 // What spec.training.model can name.
 [[nodiscard]] int Models();
 

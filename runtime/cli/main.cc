@@ -62,6 +62,17 @@ int main(int argc, char** argv) {
   validate->add_option("manifest", manifest, "DistributedTrainingJob manifest (YAML or JSON)")->required();
   validate->callback([&] { exit_code = lockstep::cli::Validate(manifest); });
 
+  lockstep::cli::ConvertArguments convert_arguments;
+  CLI::App* convert = app.add_subcommand(
+      "convert", "Turn a PyTorchJob of Kubeflow into a DistributedTrainingJob, on standard output");
+  convert
+      ->add_option("manifest", convert_arguments.manifest,
+                   "PyTorchJob manifest (YAML or JSON); - for standard input")
+      ->required();
+  convert->add_flag("--force", convert_arguments.force,
+                    "write it also where the job would do something else");
+  convert->callback([&] { exit_code = lockstep::cli::Convert(convert_arguments); });
+
   app.add_subcommand("models", "List the models that a manifest can name, with their fields")->callback([&] {
     exit_code = lockstep::cli::Models();
   });

@@ -20,7 +20,12 @@ LoadedManifest LoadManifest(const std::string& path) {
     loaded.problems.push_back(object.error().message);
     return loaded;
   }
-  loaded.job = api::TrainingJobFromJson(*object, loaded.problems);
+  return CheckManifest(*object);
+}
+
+LoadedManifest CheckManifest(const Json& object) {
+  LoadedManifest loaded;
+  loaded.job = api::TrainingJobFromJson(object, loaded.problems);
   if (!loaded.problems.empty()) return loaded;
   loaded.problems = api::Validate(loaded.job);
   for (const api::UnsupportedField& field : api::FindUnsupported(loaded.job.spec)) {

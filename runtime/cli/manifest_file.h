@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/common/api/training_job.h"
+#include "runtime/common/base/json.h"
 
 namespace lockstep::cli {
 
@@ -15,5 +16,7 @@ struct LoadedManifest {
 };
 
 [[nodiscard]] LoadedManifest LoadManifest(const std::string& path);
+// The same of an object that is read already.
+[[nodiscard]] LoadedManifest CheckManifest(const Json& object);
 
 }  // namespace lockstep::cli

@@ -51,7 +51,8 @@ MAY_INCLUDE = {
     # lockstep: starts in milliseconds, so never LibTorch, and nothing of a rank.
     "runtime/telemetry": common("base", "http", "protocol", "telemetry"),
     "runtime/launch": common("base", "http", "protocol", "rendezvous", "api") | runtime("telemetry"),
-    "runtime/cli": common("base", "http", "protocol", "api") | runtime("launch"),
+    "runtime/convert": common("base", "api"),
+    "runtime/cli": common("base", "http", "protocol", "api") | runtime("convert", "launch"),
     # kubectl-lockstep: on people's machines; the cluster through kubectl alone.
     "runtime/kubectl_plugin": common("base", "api") | runtime("cli"),
     # lockstep-rank: meets its supervisor through runtime/common/protocol only.

@@ -1,0 +1,56 @@
+#include <iostream>
+
+#include "runtime/cli/commands.h"
+#include "runtime/cli/manifest_file.h"
+#include "runtime/common/base/file.h"
+#include "runtime/convert/manifest.h"
+
+namespace lockstep::cli {
+namespace {
+
+// What `lockstep validate` would say of the jobs.
+bool AreValid(const std::vector<Json>& jobs, const std::string& file) {
+  bool are_valid = true;
+  for (const Json& job : jobs) {
+    for (const std::string& problem : CheckManifest(job).problems) {
+      std::cerr << file << ": error: " << StringAt(job, {"metadata", "name"})
+                << ": what it becomes is not valid: " << problem << "\n";
+      are_valid = false;
+    }
+  }
+  return are_valid;
+}
+
+}  // namespace
+
+int Convert(const ConvertArguments& arguments) {
+  const bool is_piped = arguments.manifest == "-";
+  const std::string file = is_piped ? "standard input" : arguments.manifest;
+  const Result<std::string> text = ReadFile(is_piped ? "/dev/stdin" : file);
+  if (!text.ok()) {
+    std::cerr << file << ": " << text.error().message << "\n";
+    return 2;
+  }
+  const Result<convert::ConvertedManifest> converted = convert::ConvertManifest(*text);
+  if (!converted.ok()) {
+    std::cerr << file << ": " << converted.error().message << "\n";
+    return 2;
+  }
+  bool loses = false;
+  for (const auto& [object, notice] : converted->notices) {
+    const bool is_error = notice.severity == convert::Severity::kError;
+    loses |= is_error;
+    std::cerr << file << ": " << (is_error ? "error: " : "warning: ") << object << ": " << notice.path << ": "
+              << notice.text << "\n";
+  }
+  const bool is_written = !loses || arguments.force;
+  if (is_written) {
+    std::cout << converted->text;
+  } else {
+    std::cerr << file
+              << ": nothing is written, as the job would do something else; --force writes it all the same\n";
+  }
+  return AreValid(converted->jobs, file) && is_written ? 0 : 1;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,24 @@
+#pragma once
+// A container's command that starts its ranks by torchrun, as the plain script that remains when Lockstep
+// starts them. Pure.
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep::convert {
+
+struct Launch {
+  bool is_torchrun = false;
+  std::vector<std::string> command;  // the plain program …
+  std::vector<std::string> args;     // … and what it is given
+  // Of torchrun, in their long form with '_' for '-': "--nproc_per_node". Flags without a value have "".
+  std::map<std::string, std::string> flags;
+  bool prepares = false;              // a shell script does more than start torchrun
+  std::vector<std::string> problems;  // why it cannot be started in the same way
+};
+
+[[nodiscard]] Launch UnwrapLauncher(const std::vector<std::string>& command,
+                                    const std::vector<std::string>& args);
+
+}  // namespace lockstep::convert

@@ -1,0 +1,30 @@
+#pragma once
+// The pod template of a PyTorchJob's replicas as spec.worker.template. Pure.
+
+#include <cstddef>
+#include <string>
+
+#include "runtime/common/base/json.h"
+#include "runtime/convert/launch_command.h"
+#include "runtime/convert/notice.h"
+
+namespace lockstep::convert {
+
+struct PodTemplate {
+  Json value;
+  std::string container_name;  // of the trainer
+  std::string trainer;         // its path: "spec.containers[0]"
+  Launch launch;
+  int gpus = 0;  // by the limits of the trainer
+  bool host_network = false;
+  Notices notices;
+};
+
+// `path`: of `theirs`, for notices. `container_name`: what the trainer is called from now on.
+[[nodiscard]] PodTemplate ConvertTemplate(const Json& theirs, const std::string& path,
+                                          const std::string& container_name);
+
+// Whether something else refers to the container by its name, or has the name it would get.
+[[nodiscard]] bool MustKeepName(const Json& spec);
+
+}  // namespace lockstep::convert
