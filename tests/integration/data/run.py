@@ -222,6 +222,22 @@ def trains_before_the_copy_is_whole(folder):
         expect(digest == local, f"weights differ: {digest[:16]}, {local[:16]}")
 
 
+# Nobody ever gets the last part of the file: steps that do not read it need not wait for it, and neither does the end.
+def trains_on_the_parts_that_are_there(folder):
+    gpt = {"name": "gpt", "gpt": {"layers": 1, "heads": 2, "embeddingSize": 16, "contextLength": 32, "vocabularySize": 256}}
+    training = {"model": gpt, "epochs": None, "steps": 3, "evaluation": None}
+    data = {"format": "tokens", "shuffle": False}
+    with store() as (bucket, proxy):
+        (bucket / "text").mkdir()
+        (bucket / "text/train.txt").write_bytes(random.Random(5).randbytes(2 * PART + 1000))
+        (bucket / "text/val.txt").write_bytes(bytes(range(100)))
+        local, _ = complete(f"{folder}/local", {**data, "path": str(bucket / "text")}, training=training)
+        proxy.kept = {("train.txt", 2 * PART)}
+        remote, _ = complete(f"{folder}/remote", {**data, "path": "s3://bucket/text"}, proxy, training=training)
+        expect(remote == local, f"weights differ: {remote[:16]}, {local[:16]}")
+        expect(proxy.keeps > 0 and not list(pathlib.Path(folder).rglob("data/bucket/text@*/train.txt")), "the copy is whole")
+
+
 def names_what_is_wrong(folder):
     with store() as (bucket, proxy):
         write_arrays(bucket / "arrays")
@@ -240,4 +256,4 @@ if __name__ == "__main__":
         print(f"skipped: {reason}")
         sys.exit(77)
     sys.exit(main([the_bits_are_those_of_local_files, goes_on_after_a_cut, a_new_process_resumes, a_long_download_is_no_hang,
-                   trains_before_the_copy_is_whole, names_what_is_wrong]))
+                   trains_before_the_copy_is_whole, trains_on_the_parts_that_are_there, names_what_is_wrong]))
