@@ -120,7 +120,7 @@ std::vector<at::Device> DevicesOf(const Settings& settings, const comm::DeviceBa
   return devices;
 }
 
-// A download may take hours: each sign of it is one of life for the hang detector.
+// A download may take hours: to wait for it is no hang, before the first step as in any later one.
 data::CopyOptions CopyingFor(protocol::ControlLink& link, train::RoundControl& control) {
   return {.fetch = {.is_stopped = [&control] { return control.stop_requested(); },
                     .pause = [&control](Milliseconds time) { control.Pause(time); }},
@@ -130,10 +130,13 @@ data::CopyOptions CopyingFor(protocol::ControlLink& link, train::RoundControl& c
 LoopOutcome FailToLoad(const Error& error) {
   if (error.code == ErrorCode::kCancelled) return {ExitCode::kPreempted, ""};
   // The others may train on meanwhile: a store that is away for a while must not end their job.
-  const bool may_pass = error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kThrottled ||
-                        error.code == ErrorCode::kDeadlineExceeded;
-  if (may_pass) return Fail(ExitCode::kInfrastructure, error);
+  if (error.IsTransient() || error.code == ErrorCode::kAborted) return Fail(ExitCode::kInfrastructure, error);
   return Fail(train::ExitCodeOf(error), error);
+}
+
+bool IsOfTheStore(const Error& error) {
+  return error.code == ErrorCode::kAborted || error.code == ErrorCode::kUnauthorized ||
+         error.code == ErrorCode::kForbidden || error.code == ErrorCode::kConflict;
 }
 
 LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::RoundControl& control,
@@ -148,7 +151,8 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
         ExitNow(ExitCode::kInfrastructure);
       }};
   link.Send(protocol::PhaseChanged{"load"});
-  const auto datasets = data::OpenDatasets(settings.training, CopyingFor(link, control));
+  // As long as the process: what is under way between the store and the copy is not waited for at the end.
+  static const auto datasets = data::OpenDatasets(settings.training, CopyingFor(link, control));
   if (!datasets.ok()) return FailToLoad(datasets.error());
   const auto samples = data::TrainingSamples::Make(settings.training, *datasets->train);
   if (!samples.ok()) return Fail(ExitCode::kBadConfiguration, samples.error());
@@ -157,7 +161,10 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
                                         DevicesOf(settings, gpu.get()));
   if (!state.ok()) return FailToStart(state.error(), gpu != nullptr);
   const auto warm = train::WarmUp(settings.training, *datasets->train, *state);
-  if (!warm.ok()) return FailToStart(warm.error(), gpu != nullptr);
+  if (!warm.ok()) {
+    // Where the data is still on its way, it reads the first samples of it.
+    return IsOfTheStore(warm.error()) ? FailToLoad(warm.error()) : FailToStart(warm.error(), gpu != nullptr);
+  }
   std::unique_ptr<checkpoint::Checkpointer> checkpointer;
   if (settings.checkpoint.has_value()) {
     auto opened =

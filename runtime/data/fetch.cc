@@ -1,17 +1,19 @@
 #include "runtime/data/fetch.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <filesystem>
-#include <memory>
+#include <map>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "runtime/common/base/file.h"
@@ -44,89 +46,58 @@ bool WriteAt(int fd, int64_t offset, std::span<const char> content) {
   return true;
 }
 
-void Remove(const std::string& path) {
+bool HasBytes(const std::string& path, int64_t bytes) {
   std::error_code error;
-  fs::remove(path, error);
+  const uintmax_t found = fs::file_size(path, error);
+  return !error && found == static_cast<uintmax_t>(bytes);
 }
 
-std::string PartialOf(const std::string& path) { return path + ".partial"; }
+Result<void> MakeFolderOf(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(fs::path(path).parent_path(), error);
+  errno = error.value();
+  return error ? CacheFailed(path) : Result<void>();
+}
 
-// An object of several parts on its way into the folder. They lie in a file of another name, and a journal
-// beside it says which are there.
-class LargeFile {
- public:
-  LargeFile(std::string path, std::vector<Part> parts) : path_(std::move(path)), missing_(std::move(parts)) {
-    const Result<std::string> text = ReadFile(journal());
-    std::error_code error;
-    if (text.ok() && fs::exists(PartialOf(path_), error)) {
-      const std::vector<Part> there = PartsInJournal(*text);
-      std::erase_if(missing_, [&](const Part& part) {
-        return std::find(there.begin(), there.end(), part) != there.end();
-      });
-    } else {
-      Remove(journal());
-    }
-    left_ = missing_.size();
-  }
-
-  [[nodiscard]] const std::vector<Part>& missing() const { return missing_; }
-
-  Result<void> Store(const Part& part, std::span<const char> content) {
-    const Fd file(::open(PartialOf(path_).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-    // What the journal tells of has to be there after a crash of the machine, too.
-    if (!file.valid() || !WriteAt(file.get(), part.offset, content) || ::fdatasync(file.get()) != 0)
-      return CacheFailed(path_);
-    const std::lock_guard lock(mutex_);
-    LOCKSTEP_TRY(Note(part));
-    return --left_ == 0 ? Finish() : Result<void>();
-  }
-
-  Result<void> Finish() {
-    if (std::rename(PartialOf(path_).c_str(), path_.c_str()) != 0) return CacheFailed(path_);
-    Remove(journal());
-    return {};
-  }
-
- private:
-  [[nodiscard]] std::string journal() const { return path_ + ".parts"; }
-
-  Result<void> Note(const Part& part) {
-    const Fd file(::open(journal().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-    const std::string line = std::to_string(part.offset) + " " + std::to_string(part.bytes) + "\n";
-    if (!file.valid() || ::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-      return CacheFailed(path_);
-    return {};
-  }
-
-  const std::string path_;
-  std::vector<Part> missing_;
-  std::mutex mutex_;
-  std::size_t left_ = 0;  // GUARDED_BY(mutex_)
-};
+Result<void> Rename(const std::string& path) {
+  return std::rename(PartialOf(path).c_str(), path.c_str()) == 0 ? Result<void>() : CacheFailed(path);
+}
 
 Result<void> StoreWhole(const std::string& path, std::span<const char> content) {
   const Fd file(::open(PartialOf(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file.valid() || !WriteAt(file.get(), 0, content)) return CacheFailed(path);
-  return std::rename(PartialOf(path).c_str(), path.c_str()) == 0 ? Result<void>() : CacheFailed(path);
+  return Rename(path);
 }
 
-struct Piece {
-  const RemoteObject* object = nullptr;
-  Part part;
-  LargeFile* file = nullptr;  // absent: the part is all of it
-};
+// Never shorter than before: others may have mapped the file.
+Result<void> StorePart(const std::string& path, const Part& part, int64_t of_bytes,
+                       std::span<const char> content) {
+  const Fd file(::open(PartialOf(path).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  // What the board tells of has to be there after a crash of the machine, too.
+  const bool is_stored = file.valid() && ::ftruncate(file.get(), of_bytes) == 0 &&
+                         WriteAt(file.get(), part.offset, content) && ::fdatasync(file.get()) == 0;
+  return is_stored ? Result<void>() : CacheFailed(path);
+}
 
 class Fetcher {
  public:
-  Fetcher(RemoteObjects& source, const std::string& folder, const FetchOptions& options)
-      : source_(source), folder_(folder), options_(options) {}
+  Fetcher(RemoteObjects& source, const Copying& copying, const FetchOptions& options)
+      : source_(source),
+        objects_(copying.objects),
+        numbers_(copying.numbers),
+        folder_(copying.folder),
+        board_(copying.board),
+        options_(options),
+        taken_(numbers_.count()) {}
 
-  // Nothing that is there is looked at: `objects` are those that are missing.
-  Result<void> Run(const std::vector<RemoteObject>& objects) {
-    for (const RemoteObject& object : objects) LOCKSTEP_TRY(Add(object));
+  Result<void> Run() {
+    LOCKSTEP_TRY(CountWhatIsLeft());
+    // What is evaluated comes after what is trained on, also where its name is before.
+    for (std::size_t i = 0; i < objects_.size() && start_ == 0; ++i)
+      if (objects_[i].name.starts_with("train")) start_ = numbers_.Of(i).begin;
     {
       std::vector<std::jthread> threads;
-      const std::size_t most = std::min(pieces_.size(), static_cast<std::size_t>(options_.threads));
+      const std::size_t most = std::min(numbers_.count(), static_cast<std::size_t>(options_.threads));
       for (std::size_t i = 0; i < most; ++i) threads.emplace_back([this] { Work(); });
     }
     const std::lock_guard lock(mutex_);
@@ -134,44 +105,86 @@ class Fetcher {
   }
 
  private:
-  Result<void> Add(const RemoteObject& object) {
-    const std::string path = folder_ + "/" + object.name;
-    std::error_code error;
-    fs::create_directories(fs::path(path).parent_path(), error);
-    if (error) {
-      errno = error.value();
-      return CacheFailed(path);
+  [[nodiscard]] std::string PathOf(std::size_t object) const { return folder_ + "/" + objects_[object].name; }
+
+  Result<void> CountWhatIsLeft() {
+    for (std::size_t object = 0; object < objects_.size(); ++object) {
+      const auto [begin, end] = numbers_.Of(object);
+      if (end - begin == 1) continue;
+      for (std::size_t part = begin; part < end; ++part) left_[object] += board_.IsThere(part) ? 0 : 1;
+      if (left_[object] == 0 && !HasBytes(PathOf(object), objects_[object].bytes))
+        LOCKSTEP_TRY(Rename(PathOf(object)));
     }
-    std::vector<Part> parts = PartsOf(object.bytes, options_.part_bytes);
-    if (parts.size() == 1) {
-      pieces_.push_back({&object, parts.front()});
-      return {};
-    }
-    LargeFile& file = *files_.emplace_back(std::make_unique<LargeFile>(path, std::move(parts)));
-    for (const Part& part : file.missing()) pieces_.push_back({&object, part, &file});
-    return file.missing().empty() ? file.Finish() : Result<void>();
+    return {};
   }
 
   void Work() {
     std::vector<char> buffer(static_cast<std::size_t>(options_.part_bytes));
     while (!failed_) {
-      const std::size_t index = next_++;
-      if (index >= pieces_.size()) return;
-      const Result<void> stored = FetchPiece(pieces_[index], buffer);
+      const std::optional<std::size_t> number = Next();
+      if (!number.has_value()) return;
+      const Result<void> stored = FetchPart(*number, buffer);
       if (!stored.ok()) Fail(stored.error());
     }
   }
 
-  Result<void> FetchPiece(const Piece& piece, std::span<char> buffer) {
-    const std::span<char> content = buffer.first(static_cast<std::size_t>(piece.part.bytes));
-    if (!content.empty()) {
-      LOCKSTEP_TRY(WithRetries<void>(
-          options_, [&] { return source_.Read(piece.object->name, piece.part.offset, content); }));
+  // What somebody waits for, else what comes next.
+  std::optional<std::size_t> Next() {
+    const std::lock_guard lock(mutex_);
+    if (const uint64_t requests = board_.requests(); requests != requests_seen_) {
+      requests_seen_ = requests;
+      for (std::size_t i = 0; i < numbers_.count(); ++i)
+        if (board_.IsWanted(i) && !taken_[i]) wanted_.push_back(i);
     }
-    LOCKSTEP_TRY(piece.file != nullptr ? piece.file->Store(piece.part, content)
-                                       : StoreWhole(folder_ + "/" + piece.object->name, content));
-    options_.fetched(piece.part.bytes);
+    while (!wanted_.empty()) {
+      const std::size_t number = wanted_.front();
+      wanted_.pop_front();
+      if (Take(number)) return number;
+    }
+    while (next_ < numbers_.count()) {
+      const std::size_t number = (start_ + next_++) % numbers_.count();
+      if (Take(number)) return number;
+    }
+    return std::nullopt;
+  }
+
+  bool Take(std::size_t number) {
+    if (taken_[number] || board_.IsThere(number)) return false;
+    taken_[number] = true;
+    return true;
+  }
+
+  Result<void> FetchPart(std::size_t number, std::span<char> buffer) {
+    const Part part = numbers_.At(number);
+    const RemoteObject& object = objects_[part.object];
+    const std::span<char> content = buffer.first(static_cast<std::size_t>(part.bytes));
+    const bool is_all = part.bytes == object.bytes;
+    if (!content.empty()) {
+      LOCKSTEP_TRY(
+          WithRetries<void>(options_, [&] { return source_.Read(object.name, part.offset, content); }));
+    }
+    if (options_.check_versions && !is_all) LOCKSTEP_TRY(CheckVersion(object));
+    const std::string path = PathOf(part.object);
+    LOCKSTEP_TRY(MakeFolderOf(path));
+    LOCKSTEP_TRY(is_all ? StoreWhole(path, content) : StorePart(path, part, object.bytes, content));
+    // Before the board says that the last part is there: whoever sees all there finds the file by its name.
+    if (!is_all) LOCKSTEP_TRY(RenameAfterLast(part.object));
+    board_.SetThere(number);
+    options_.fetched(part.bytes);
     return {};
+  }
+
+  // It was read after the version was found, and before it is found again.
+  Result<void> CheckVersion(const RemoteObject& object) {
+    LOCKSTEP_TRY(const RemoteObject now,
+                 WithRetries<RemoteObject>(options_, [&] { return source_.Find(object.name); }));
+    if (now == object) return {};
+    return Error{ErrorCode::kConflict, "spec.training.data.path: " + object.name + " has changed"};
+  }
+
+  Result<void> RenameAfterLast(std::size_t object) {
+    const std::lock_guard lock(mutex_);
+    return --left_[object] == 0 ? Rename(PathOf(object)) : Result<void>();
   }
 
   void Fail(const Error& error) {
@@ -181,58 +194,56 @@ class Fetcher {
   }
 
   RemoteObjects& source_;
+  const std::vector<RemoteObject>& objects_;
+  const PartNumbers& numbers_;
   const std::string& folder_;
+  PartBoard& board_;
   const FetchOptions& options_;
-  std::vector<std::unique_ptr<LargeFile>> files_;
-  std::vector<Piece> pieces_;
-  std::atomic<std::size_t> next_ = 0;
+  std::size_t start_ = 0;
   std::atomic<bool> failed_ = false;
   std::mutex mutex_;
-  std::optional<Error> failure_;  // GUARDED_BY(mutex_); the first
+  // GUARDED_BY(mutex_)
+  std::vector<bool> taken_;
+  std::deque<std::size_t> wanted_;
+  uint64_t requests_seen_ = 0;
+  std::size_t next_ = 0;                     // after start_
+  std::map<std::size_t, std::size_t> left_;  // parts of each object that has several
+  std::optional<Error> failure_;             // the first
 };
 
-template <typename T>
-bool TakeNumber(std::string_view& text, char end, T& value) {
-  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || at == text.data() + text.size() || *at != end) return false;
-  text.remove_prefix(static_cast<std::size_t>(at - text.data()) + 1);
-  return true;
-}
-
 }  // namespace
-
-std::vector<Part> PartsOf(int64_t bytes, int64_t part_bytes) {
-  std::vector<Part> parts;
-  for (int64_t offset = 0; offset < bytes || offset == 0; offset += part_bytes)
-    parts.push_back({offset, std::min(part_bytes, bytes - offset)});
-  return parts;
-}
-
-std::vector<Part> PartsInJournal(std::string_view journal) {
-  std::vector<Part> parts;
-  for (Part part; TakeNumber(journal, ' ', part.offset) && TakeNumber(journal, '\n', part.bytes);)
-    parts.push_back(part);
-  return parts;
-}
 
 std::optional<Milliseconds> PauseBeforeRetry(int failures) {
   if (failures >= kMostTries) return std::nullopt;
   return kFirstPause * (1 << (failures - 1));
 }
 
+std::string PartialOf(const std::string& path) { return path + ".partial"; }
+
 std::vector<RemoteObject> MissingIn(const std::string& folder, const std::vector<RemoteObject>& objects) {
   std::vector<RemoteObject> missing;
-  for (const RemoteObject& object : objects) {
-    std::error_code error;
-    const uintmax_t bytes = fs::file_size(folder + "/" + object.name, error);
-    if (error || bytes != static_cast<uintmax_t>(object.bytes)) missing.push_back(object);
-  }
+  for (const RemoteObject& object : objects)
+    if (!HasBytes(folder + "/" + object.name, object.bytes)) missing.push_back(object);
   return missing;
 }
 
-Result<void> Fetch(RemoteObjects& source, const std::vector<RemoteObject>& objects, const std::string& folder,
-                   const FetchOptions& options) {
-  return Fetcher(source, folder, options).Run(objects);
+void Reconcile(const Copying& copying) {
+  for (std::size_t object = 0; object < copying.objects.size(); ++object) {
+    const std::string path = copying.folder + "/" + copying.objects[object].name;
+    const int64_t bytes = copying.objects[object].bytes;
+    const auto [begin, end] = copying.numbers.Of(object);
+    const bool is_whole = HasBytes(path, bytes);
+    const bool has_parts = end - begin > 1 && HasBytes(PartialOf(path), bytes);
+    for (std::size_t part = begin; part < end; ++part) {
+      if (is_whole) copying.board.SetThere(part);
+      if (!is_whole && !has_parts) copying.board.SetMissing(part);
+    }
+  }
+}
+
+Result<void> Fetch(RemoteObjects& source, const Copying& copying, const FetchOptions& options) {
+  Reconcile(copying);
+  return Fetcher(source, copying, options).Run();
 }
 
 }  // namespace lockstep::data

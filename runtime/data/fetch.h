@@ -1,31 +1,21 @@
 #pragma once
-// Copies remote objects into a folder, in parts and by several threads. What is there stays: after a crash
-// only the parts that were missing are read again. A file has its name only once it is whole.
+// Copies remote objects into a folder, in parts and by several threads: those first for which somebody waits.
+// What is there stays: after a crash only the parts that were missing are read again. A file has its name
+// only once it is whole.
 
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "runtime/common/base/clock.h"
+#include "runtime/data/part_board.h"
 #include "runtime/data/remote_objects.h"
 
 namespace lockstep::data {
 
-struct Part {
-  int64_t offset = 0;
-  int64_t bytes = 0;
-
-  friend bool operator==(const Part&, const Part&) = default;
-};
-
-// One after another; one of no bytes for an empty object. Pure.
-[[nodiscard]] std::vector<Part> PartsOf(int64_t bytes, int64_t part_bytes);
-// Which parts a journal says are on disk; what a crash cut off is left out. Pure.
-[[nodiscard]] std::vector<Part> PartsInJournal(std::string_view journal);
 // Before try number `failures` + 1 of the same thing; nothing after the last. Pure.
 [[nodiscard]] std::optional<Milliseconds> PauseBeforeRetry(int failures);
 
@@ -36,16 +26,28 @@ struct FetchOptions {
   std::function<bool()> is_stopped = [] { return false; };
   // Waits, or returns early where the process is to stop.
   std::function<void(Milliseconds)> pause = [](Milliseconds time) { std::this_thread::sleep_for(time); };
+  // Ask for the version again after each part of several: a part of another one is refused (kConflict).
+  bool check_versions = false;
 };
 
+// An object and its parts in a folder that belongs to this version of the objects alone.
+struct Copying {
+  const std::vector<RemoteObject>& objects;
+  const PartNumbers& numbers;  // by FetchOptions::part_bytes
+  const std::string& folder;
+  PartBoard& board;
+};
+
+// Where an object of several parts lies until it is whole; in its full size, with holes.
+[[nodiscard]] std::string PartialOf(const std::string& path);
 // Those of which `folder` has no whole copy.
 [[nodiscard]] std::vector<RemoteObject> MissingIn(const std::string& folder,
                                                   const std::vector<RemoteObject>& objects);
+// Lets the board say what the files say: a crash of the machine may have kept more of one than of the other.
+void Reconcile(const Copying& copying);
 
-// Makes `objects` files of `folder`, which belongs to this version of them alone. One process at a time.
-// kCancelled where it was stopped.
-[[nodiscard]] Result<void> Fetch(RemoteObjects& source, const std::vector<RemoteObject>& objects,
-                                 const std::string& folder, const FetchOptions& options);
+// Makes files of the objects. One process at a time. kCancelled where it was stopped.
+[[nodiscard]] Result<void> Fetch(RemoteObjects& source, const Copying& copying, const FetchOptions& options);
 
 // Asks again while the answer may come to be another one.
 template <typename T>

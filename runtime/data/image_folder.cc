@@ -25,6 +25,8 @@ constexpr const char* kLayout =
 
 struct Listing {
   std::string folder;
+  std::string name;                  // of the folder: "train"
+  std::shared_ptr<LocalCopy> copy;   // of which it is a part, shared with the other one; absent: of none
   std::vector<std::string> classes;  // sorted
   std::vector<std::string> files;    // names in their class's folder, class after class, sorted in each
   std::vector<int64_t> labels;       // of each file
@@ -45,6 +47,7 @@ class ImageFolder final : public Dataset {
 
   [[nodiscard]] Batch Get(std::span<const int64_t> ids) const override {
     const at::NoGradGuard guard;
+    if (listing_.copy != nullptr) WaitFor(ids);
     // A corrupt image is black.
     const at::Tensor inputs = at::zeros({static_cast<int64_t>(ids.size()), 3, side_, side_}, at::kFloat);
     Batch batch{inputs, labels_.index_select(0, IndexOf(ids))};
@@ -66,9 +69,17 @@ class ImageFolder final : public Dataset {
   }
 
  private:
-  [[nodiscard]] std::string PathOf(std::size_t id) const {
+  // "train/cat/1.jpg"
+  [[nodiscard]] std::string NameOf(std::size_t id) const {
     const std::string& name = listing_.classes[static_cast<std::size_t>(listing_.labels[id])];
-    return listing_.folder + "/" + name + "/" + listing_.files[id];
+    return listing_.name + "/" + name + "/" + listing_.files[id];
+  }
+  [[nodiscard]] std::string PathOf(std::size_t id) const { return listing_.folder + "/" + NameOf(id); }
+
+  void WaitFor(std::span<const int64_t> ids) const {
+    std::vector<Stretch> images;
+    for (const int64_t id : ids) images.push_back({.object = NameOf(static_cast<std::size_t>(id))});
+    listing_.copy->Need(images);
   }
 
   // The error says what is wrong with the content, as DecodeImage's; a file that cannot be read is thrown.
@@ -118,47 +129,81 @@ class ImageFolder final : public Dataset {
   mutable CorruptRecords corrupt_records_;  // what was told changes nothing that Get returns
 };
 
+struct Entry {
+  std::string name;
+  bool is_folder = false;
+  bool is_file = false;
+};
+
 struct Wanted {
-  bool (*fits)(const fs::directory_entry& entry);
+  bool (*fits)(const Entry& entry);
   const char* what;
 };
 
-bool IsFolder(const fs::directory_entry& entry) {
-  std::error_code error;  // without it what may not be looked at throws
-  return entry.is_directory(error);
+bool IsFolder(const Entry& entry) { return entry.is_folder; }
+
+bool IsImageFile(const Entry& entry) {
+  std::string ending = fs::path(entry.name).extension().string();
+  for (char& c : ending) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return (ending == ".jpg" || ending == ".jpeg" || ending == ".png") && entry.is_file;
 }
 
-bool IsImageFile(const fs::directory_entry& entry) {
+Result<std::vector<Entry>> EntriesOnDisk(const std::string& folder) {
+  std::vector<Entry> entries;
   std::error_code error;
-  std::string ending = entry.path().extension().string();
-  for (char& c : ending) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return (ending == ".jpg" || ending == ".jpeg" || ending == ".png") && entry.is_regular_file(error);
+  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator();
+       at.increment(error)) {
+    std::error_code ignored;  // without it what may not be looked at throws
+    entries.push_back(
+        {at->path().filename().string(), at->is_directory(ignored), at->is_regular_file(ignored)});
+  }
+  if (error) return BadPath(folder + " cannot be read (" + error.message() + ")", kLayout);
+  return entries;
+}
+
+// Of objects in order of their names, those below a folder of that name.
+std::vector<Entry> EntriesAmong(const std::vector<RemoteObject>& objects, const std::string& folder) {
+  const std::string prefix = folder + "/";
+  std::vector<Entry> entries;
+  for (auto at = std::lower_bound(objects.begin(), objects.end(), prefix,
+                                  [](const RemoteObject&one, const auto&name) { return one.name < name; });
+       at != objects.end() && at->name.starts_with(prefix); ++at) {
+    const std::size_t end = at->name.find('/', prefix.size());
+    std::string name = at->name.substr(prefix.size(), end - prefix.size());
+    const bool is_folder = end != std::string::npos;
+    if (entries.empty() || entries.back().name != name)
+      entries.push_back({std::move(name), is_folder, !is_folder});
+  }
+  return entries;
 }
 
 // Sorted, so that every process numbers them alike. Names that begin with a dot are no data: what file
 // browsers leave behind, and how Kubernetes mounts a ConfigMap.
-Result<std::vector<std::string>> NamesIn(const std::string& folder, const Wanted& wanted) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator();
-       at.increment(error)) {
-    std::string name = at->path().filename().string();
-    if (name.starts_with('.')) continue;
-    if (!wanted.fits(*at)) return BadPath(folder + "/" + name + " is no " + wanted.what, kLayout);
-    names.push_back(std::move(name));
+Result<std::vector<std::string>> NamesIn(const Listing& listing, const std::string& name,
+                                         const Wanted& wanted) {
+  const std::string folder = listing.folder + "/" + name;
+  std::vector<Entry> entries;
+  if (listing.copy != nullptr) {
+    entries = EntriesAmong(listing.copy->objects(), name);
+  } else {
+    LOCKSTEP_TRY(entries, EntriesOnDisk(folder));
   }
-  if (error) return BadPath(folder + " cannot be read (" + error.message() + ")", kLayout);
+  std::vector<std::string> names;
+  for (Entry& entry : entries) {
+    if (entry.name.starts_with('.')) continue;
+    if (!wanted.fits(entry)) return BadPath(folder + "/" + entry.name + " is no " + wanted.what, kLayout);
+    names.push_back(std::move(entry.name));
+  }
   if (names.empty()) return BadPath(folder + " holds no " + wanted.what, kLayout);
   std::sort(names.begin(), names.end());
   return names;
 }
 
-Result<Listing> List(const std::string& folder) {
-  Listing listing{.folder = folder};
-  LOCKSTEP_TRY(listing.classes, NamesIn(folder, {IsFolder, "folder of a class"}));
+Result<Listing> List(Listing listing) {
+  LOCKSTEP_TRY(listing.classes, NamesIn(listing, listing.name, {IsFolder, "folder of a class"}));
   for (std::size_t label = 0; label < listing.classes.size(); ++label) {
     LOCKSTEP_TRY(std::vector<std::string> files,
-                 NamesIn(folder + "/" + listing.classes[label], {IsImageFile, "image file"}));
+                 NamesIn(listing, listing.name + "/" + listing.classes[label], {IsImageFile, "image file"}));
     listing.labels.insert(listing.labels.end(), files.size(), static_cast<int64_t>(label));
     std::move(files.begin(), files.end(), std::back_inserter(listing.files));
   }
@@ -168,9 +213,9 @@ Result<Listing> List(const std::string& folder) {
 }  // namespace
 
 Result<Datasets> OpenImageFolder(const std::string& folder, const api::ImageFolderSpec& spec,
-                                 api::OnCorruptRecord on_corrupt) {
-  LOCKSTEP_TRY(Listing train, List(folder + "/train"));
-  LOCKSTEP_TRY(Listing test, List(folder + "/test"));
+                                 api::OnCorruptRecord on_corrupt, const std::shared_ptr<LocalCopy>& copy) {
+  LOCKSTEP_TRY(Listing train, List({.folder = folder, .name = "train", .copy = copy}));
+  LOCKSTEP_TRY(Listing test, List({.folder = folder, .name = "test", .copy = copy}));
   std::vector<std::string> differing;
   std::set_symmetric_difference(train.classes.begin(), train.classes.end(), test.classes.begin(),
                                 test.classes.end(), std::back_inserter(differing));

@@ -1,113 +1,81 @@
 #include "runtime/data/local_copy.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <numeric>
+#include <optional>
+#include <thread>
 #include <utility>
 
+#include "runtime/common/base/error_exception.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/strings.h"
-#include "runtime/data/bad_path.h"
 
 namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr Milliseconds kBetweenLooks{200};
+constexpr Milliseconds kFirstLook{1};
+constexpr Milliseconds kBetweenLooks{100};
 constexpr Seconds kBetweenSigns{1};
 constexpr Seconds kBetweenLogs{10};
-
-using Names = std::vector<std::string>;
-
-// What a format opens: of each line the first that is there.
-std::vector<Names> FilesOf(api::DataFormat format) {
-  switch (format) {
-    case api::DataFormat::kIdx: {
-      std::vector<Names> files;
-      for (const std::string name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
-                                     "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"})
-        files.push_back({name, name + ".gz"});
-      return files;
-    }
-    case api::DataFormat::kCsv: return {{"train.csv"}, {"test.csv"}};
-    case api::DataFormat::kNpy:
-      return {{"train-inputs.npy"}, {"train-targets.npy"}, {"test-inputs.npy"}, {"test-targets.npy"}};
-    case api::DataFormat::kTokens: return {{"train.bin", "train.txt"}, {"val.bin", "val.txt"}};
-    case api::DataFormat::kImageFolder:
-    case api::DataFormat::kSynthetic: return {};
-  }
-  return {};
-}
 
 int64_t BytesOf(const std::vector<RemoteObject>& objects) {
   return std::accumulate(objects.begin(), objects.end(), int64_t{0},
                          [](int64_t sum, const RemoteObject& object) { return sum + object.bytes; });
 }
 
-// What the format needs, as it is now.
-class Inventory {
- public:
-  Inventory(const api::DataSpec& spec, RemoteObjects& source, const FetchOptions& options)
-      : spec_(spec), source_(source), options_(options) {}
+// Those that map their files, or read one for each sample; the others parse all of it at the start.
+bool IsReadAsItIsUsed(api::DataFormat format) {
+  return format == api::DataFormat::kTokens || format == api::DataFormat::kImageFolder;
+}
 
-  Result<std::vector<RemoteObject>> Take() {
-    if (spec_.format == api::DataFormat::kImageFolder) return ListImages();
-    std::vector<RemoteObject> objects;
-    for (const Names& names : FilesOf(spec_.format)) {
-      LOCKSTEP_TRY(RemoteObject object, FindOne(names));
-      objects.push_back(std::move(object));
-    }
-    return objects;
+// Where every process that can map a file sees at once what another writes. Elsewhere, on NFS say, another
+// machine may write, and a page of zeros that was read too early would stay.
+bool IsOfThisMachineAlone(const std::string& folder) {
+  constexpr uint32_t kXfs = 0x58465342;
+  constexpr uint32_t kZfs = 0x2fc12fc1;
+  struct statfs status {};
+  if (::statfs(folder.c_str(), &status) != 0) return false;
+  switch (static_cast<uint32_t>(status.f_type)) {
+    case EXT4_SUPER_MAGIC:
+    case kXfs:
+    case kZfs:
+    case BTRFS_SUPER_MAGIC:
+    case F2FS_SUPER_MAGIC:
+    case OVERLAYFS_SUPER_MAGIC:
+    case TMPFS_MAGIC: return true;
+    default: return false;
   }
+}
 
- private:
-  Result<RemoteObject> FindOne(const Names& names) {
-    for (const std::string& name : names) {
-      Result<RemoteObject> found = WithRetries<RemoteObject>(options_, [&] { return source_.Find(name); });
-      if (found.ok() || found.error().code != ErrorCode::kNotFound) return found;
-    }
-    return BadPath(spec_.path + " has no " + Join(names, " or "),
-                   "format " + std::string(NameOf(spec_.format)) +
-                       " needs it; put it there, or correct the bucket or the folder");
-  }
+// True: locked. False: another one holds it.
+Result<bool> TryLock(int fd, int how, const std::string& path) {
+  if (::flock(fd, how | LOCK_NB) == 0) return true;
+  if (errno == EWOULDBLOCK || errno == EINTR) return false;
+  return Error{ErrorCode::kInvalidArgument, "spec.training.data.cache: " + path + ": " +
+                                                std::strerror(errno) +
+                                                "; name a folder of a file system that has locks"};
+}
 
-  // Many, so they are not asked for one by one.
-  Result<std::vector<RemoteObject>> ListImages() {
-    LOCKSTEP_TRY(std::vector<RemoteObject> objects,
-                 WithRetries<std::vector<RemoteObject>>(options_, [&] { return source_.List(); }));
-    std::erase_if(objects, [](const RemoteObject& object) {
-      const bool is_data = object.name.starts_with("train/") || object.name.starts_with("test/");
-      return !is_data || object.name.find("/.") != std::string::npos;  // as of local folders
-    });
-    if (objects.empty())
-      return BadPath(spec_.path + " has no objects below train/ and test/",
-                     "format imageFolder needs train/CLASS/ and test/CLASS/ there");
-    for (const RemoteObject& object : objects) {
-      if (!IsPlainName(object.name))
-        return BadPath(spec_.path + " has an object " + object.name + ", which can be no file", "rename it");
-    }
-    return objects;
-  }
-
-  const api::DataSpec& spec_;
-  RemoteObjects& source_;
-  const FetchOptions& options_;
-};
-
-// Shows that data arrives: to the hang detector of this process, to those that wait for it, and to people.
+// Shows that data arrives: to those that wait for it, in the time of the lock file, and to people.
 class Progress {
  public:
-  Progress(const Fd& lock, const std::string& path, int64_t bytes, const CopyOptions& options)
-      : lock_(lock), path_(path), bytes_(bytes), options_(options) {}
+  Progress(const Fd& lock, const std::string& path, int64_t bytes) : lock_(lock), path_(path), bytes_(bytes) {
+    (void)::futimens(lock_.get(), nullptr);
+  }
 
   void Add(int64_t bytes) {
     const std::lock_guard guard(mutex_);
@@ -116,7 +84,6 @@ class Progress {
     if (now - last_sign_ < kBetweenSigns) return;
     last_sign_ = now;
     (void)::futimens(lock_.get(), nullptr);
-    options_.alive();
     if (now - last_log_ < kBetweenLogs) return;
     last_log_ = now;
     log::Info("fetching training data", {{"path", path_}, {"bytes", fetched_}, {"of_bytes", bytes_}});
@@ -126,7 +93,6 @@ class Progress {
   const Fd& lock_;
   const std::string& path_;
   const int64_t bytes_;
-  const CopyOptions& options_;
   const SystemClock clock_;
   std::mutex mutex_;
   // GUARDED_BY(mutex_)
@@ -135,100 +101,242 @@ class Progress {
   SteadyTime last_log_ = clock_.Steady();
 };
 
-class Copier {
+// How long one has waited without that anybody fetched anything.
+class Silence {
  public:
-  Copier(const api::DataSpec& spec, RemoteObjects& source, const CopyOptions& options)
-      : spec_(spec), source_(source), options_(options), inventory_(spec, source, options_.fetch) {}
+  explicit Silence(const Fd& lock) : lock_(lock) {}
 
-  Result<LocalCopy> Run() {
-    LOCKSTEP_TRY(objects_, inventory_.Take());
-    // Buckets of other stores may have the same name; those of S3 have at least three letters.
-    const std::string scheme = SchemeOf(spec_);
-    base_ = (spec_.cache.empty() ? api::kDataCacheFolder : spec_.cache) + "/" +
-            (scheme == "s3" ? "" : scheme + "/") + api::RemotePath(spec_);
-    folder_ = base_ + "@" + VersionOf(objects_);
-    LOCKSTEP_TRY(OpenLock());
-    LOCKSTEP_TRY(const bool is_mine, WaitForTurn());
-    if (is_mine) {
-      LOCKSTEP_TRY(FetchMissing());
-      (void)::flock(lock_.get(), LOCK_SH);  // at once: nobody else has it
-      RemoveOtherVersions();
+  Seconds Length() {
+    if (const auto touched = Touched(); touched != seen_) {
+      seen_ = touched;
+      since_ = clock_.Steady();
     }
-    return LocalCopy{folder_, std::move(lock_)};
+    return clock_.Steady() - since_;
   }
 
  private:
-  Result<void> OpenLock() {
-    std::error_code error;
-    fs::create_directories(folder_, error);
-    errno = error.value();
-    if (!error) lock_ = Fd(::open((folder_ + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    if (lock_.valid()) return {};
-    return Error{ErrorCode::kInvalidArgument, "spec.training.data.cache: " + folder_ + ": " +
-                                                  std::strerror(errno) +
-                                                  "; name a folder that the worker may write to"};
-  }
-
-  // True: this process is to fetch. False: everything is there.
-  Result<bool> WaitForTurn() {
-    SteadyTime last_sign = clock_.Steady();
-    std::pair<int64_t, int64_t> seen = Touched();
-    bool waits = false;
-    while (true) {
-      if (::flock(lock_.get(), LOCK_SH | LOCK_NB) == 0 && MissingIn(folder_, objects_).empty()) return false;
-      if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return true;
-      if (errno != EWOULDBLOCK && errno != EINTR) {
-        return Error{ErrorCode::kInvalidArgument, "spec.training.data.cache: " + folder_ +
-                                                      ".lock: " + std::strerror(errno) +
-                                                      "; name a folder of a file system that has locks"};
-      }
-      if (options_.fetch.is_stopped()) return Error{ErrorCode::kCancelled, "waiting for data was stopped"};
-      if (const auto touched = Touched(); touched != seen) {
-        seen = touched;
-        last_sign = clock_.Steady();
-        options_.alive();
-      }
-      if (clock_.Steady() - last_sign > options_.longest_silence) {
-        return Error{ErrorCode::kUnavailable, "spec.training.data.path: " + spec_.path +
-                                                  ": another process fetches it into " + folder_ +
-                                                  ", without progress for " +
-                                                  FormatNumber(options_.longest_silence.count()) +
-                                                  " s; end the process that holds " + folder_ + ".lock"};
-      }
-      if (!std::exchange(waits, true))
-        log::Info("waiting for another process that fetches the training data", {{"path", spec_.path}});
-      options_.fetch.pause(kBetweenLooks);
-    }
-  }
-
-  // When whoever fetches last said that it does.
   [[nodiscard]] std::pair<int64_t, int64_t> Touched() const {
     struct stat status {};
     (void)::fstat(lock_.get(), &status);
     return {status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
   }
 
-  Result<void> FetchMissing() {
-    const std::vector<RemoteObject> missing = MissingIn(folder_, objects_);
+  const Fd& lock_;
+  const SystemClock clock_;
+  SteadyTime since_ = clock_.Steady();
+  std::pair<int64_t, int64_t> seen_ = Touched();
+};
+
+}  // namespace
+
+class LocalCopy::State {
+ public:
+  State(const api::DataSpec& spec, std::unique_ptr<RemoteObjects> source, const CopyOptions& options)
+      : spec_(spec), source_(std::move(source)), options_(options) {}
+
+  Result<void> Open() {
+    LOCKSTEP_TRY(objects_, TakeInventory(spec_, *source_, options_.fetch));
+    numbers_.emplace(objects_, options_.fetch.part_bytes);
+    // Buckets of other stores may have the same name; those of S3 have at least three letters.
+    const std::string scheme = SchemeOf(spec_);
+    base_ = (spec_.cache.empty() ? api::kDataCacheFolder : spec_.cache) + "/" +
+            (scheme == "s3" ? "" : scheme + "/") + api::RemotePath(spec_);
+    folder_ = base_ + "@" + VersionOf(objects_);
+    LOCKSTEP_TRY(Enter());
+    reads_ahead_ = IsReadAsItIsUsed(spec_.format) && IsOfThisMachineAlone(folder_);
+    return reads_ahead_ ? FetchIfNobodyDoes() : Wait({}, /*may_stop=*/true);
+  }
+
+  Result<void> WaitFor(std::span<const Stretch> stretches) {
+    if (is_whole_) return {};
+    std::vector<std::size_t> missing;
+    for (const Stretch& stretch : stretches) {
+      const std::size_t object = IndexOf(stretch.object);
+      const int64_t bytes = std::min(objects_[object].bytes - stretch.offset, stretch.bytes);
+      const auto [first, after] = numbers_->Holding(object, stretch.offset, stretch.offset + bytes);
+      for (std::size_t part = first; part < after; ++part)
+        if (!board_->IsThere(part)) missing.push_back(part);
+    }
+    if (missing.empty() && !board_->changed()) return {};
+    board_->Want(missing);
+    return Wait(missing, /*may_stop=*/false);
+  }
+
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] const std::vector<RemoteObject>& objects() const { return objects_; }
+  [[nodiscard]] const Fd& lock() const { return lock_; }
+
+ private:
+  [[nodiscard]] std::size_t IndexOf(const std::string& object) const {
+    const auto found =
+        std::lower_bound(objects_.begin(), objects_.end(), object,
+                         [](const RemoteObject& one, const std::string& name) { return one.name < name; });
+    LOCKSTEP_CHECK(found != objects_.end() && found->name == object, object);
+    return static_cast<std::size_t>(found - objects_.begin());
+  }
+
+  // Among those that use the folder. Only who comes while nobody does may correct the board: what it says
+  // holds for the others.
+  Result<void> Enter() {
+    LOCKSTEP_TRY(OpenLock());
+    Silence silence(lock_);
+    while (true) {
+      LOCKSTEP_TRY(const bool is_alone, TryLock(lock_.get(), LOCK_EX, folder_ + ".lock"));
+      if (is_alone) {
+        LOCKSTEP_TRY(MakeBoard());
+        (void)::flock(lock_.get(), LOCK_SH);
+        return {};
+      }
+      LOCKSTEP_TRY(const bool is_together, TryLock(lock_.get(), LOCK_SH, folder_ + ".lock"));
+      if (is_together) {
+        if (std::optional<PartBoard> board = PartBoard::Open(BoardPath(), numbers_->count())) {
+          board_.emplace(std::move(*board));
+          return {};
+        }
+        (void)::flock(lock_.get(), LOCK_UN);  // whoever removed the folder has just left
+      }
+      if (options_.fetch.is_stopped()) return Error{ErrorCode::kCancelled, "waiting for data was stopped"};
+      if (silence.Length() > options_.longest_silence) return IsSilent(folder_ + ".lock");
+      ShowLife();
+      std::this_thread::sleep_for(kBetweenLooks);
+    }
+  }
+
+  Result<void> OpenLock() {
+    std::error_code error;
+    fs::create_directories(fs::path(folder_).parent_path(), error);
+    errno = error.value();
+    if (!error) lock_ = Fd(::open((folder_ + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    return lock_.valid() ? Result<void>() : CacheFailed();
+  }
+
+  [[nodiscard]] Error CacheFailed() const {
+    return {ErrorCode::kInvalidArgument, "spec.training.data.cache: " + folder_ + ": " +
+                                             std::strerror(errno) +
+                                             "; name a folder that the worker may write to"};
+  }
+
+  [[nodiscard]] std::string BoardPath() const { return folder_ + "/.parts"; }
+
+  Result<void> MakeBoard() {
+    std::error_code error;
+    if (const auto board = PartBoard::Open(BoardPath(), numbers_->count()); board && board->changed())
+      fs::remove_all(folder_, error);
+    fs::create_directories(folder_, error);
+    errno = error.value();
+    if (error) return CacheFailed();
+    LOCKSTEP_TRY(PartBoard board, PartBoard::Make(BoardPath(), numbers_->count()));
+    board_.emplace(std::move(board));
+    Reconcile({objects_, *numbers_, folder_, *board_});
+    return {};
+  }
+
+  // Until these parts are there, or, without any, everything is.
+  Result<void> Wait(const std::vector<std::size_t>& parts, bool may_stop) {
+    const int failures = failures_;
+    Silence silence(lock_);
+    for (Milliseconds pause = kFirstLook;; pause = std::min(2 * pause, kBetweenLooks)) {
+      if (board_->changed()) return HasChanged();
+      const auto is_there = [this](std::size_t part) { return board_->IsThere(part); };
+      if (is_whole_ || (!parts.empty() && std::all_of(parts.begin(), parts.end(), is_there))) return {};
+      LOCKSTEP_TRY(FailedSince(failures));
+      // Whoever did may be gone.
+      LOCKSTEP_TRY(FetchIfNobodyDoes());
+      if (may_stop && options_.fetch.is_stopped())
+        return Error{ErrorCode::kCancelled, "waiting for data was stopped"};
+      if (silence.Length() > options_.longest_silence) return IsSilent(BoardPath());
+      ShowLife();
+      std::this_thread::sleep_for(pause);
+    }
+  }
+
+  [[nodiscard]] Error IsSilent(const std::string& held) const {
+    return {ErrorCode::kUnavailable, "spec.training.data.path: " + spec_.path + " is fetched into " +
+                                         folder_ + ", where nothing arrived for " +
+                                         FormatNumber(options_.longest_silence.count()) +
+                                         " s; end the process that holds " + held};
+  }
+
+  void ShowLife() {
+    {
+      const std::lock_guard guard(mutex_);
+      if (last_sign_.has_value() && clock_.Steady() - *last_sign_ < kBetweenSigns) return;
+      last_sign_ = clock_.Steady();
+    }
+    options_.alive();
+  }
+
+  Result<void> FailedSince(int failures) {
+    const std::lock_guard guard(mutex_);
+    return failures_ == failures ? Result<void>() : Result<void>(failure_);
+  }
+
+  // The lock goes with this process, so that another one goes on where it dies.
+  Result<void> FetchIfNobodyDoes() {
+    const std::lock_guard guard(mutex_);
+    if (is_fetching_ || is_whole_) return {};
+    LOCKSTEP_TRY(const bool is_mine, TryLock(board_->fd(), LOCK_EX, BoardPath()));
+    if (!is_mine) return {};
+    Result<bool> begun = Begin();
+    if (!begun.ok() || !*begun) (void)::flock(board_->fd(), LOCK_UN);
+    return begun.ok() ? Result<void>() : begun.error();
+  }
+
+  // False where there is nothing to fetch.
+  Result<bool> Begin() {
+    if (board_->changed()) return false;  // Wait says so
+    std::vector<RemoteObject> missing = MissingIn(folder_, objects_);
+    if (missing.empty()) {
+      is_whole_ = true;
+      return false;
+    }
     if (!CheckRoom(missing).ok()) RemoveOtherVersions();
     LOCKSTEP_TRY(CheckRoom(missing));
-    const int64_t bytes = BytesOf(missing);
+    log::Info("fetching training data", {{"path", spec_.path},
+                                         {"objects", missing.size()},
+                                         {"of_bytes", BytesOf(missing)},
+                                         {"folder", folder_},
+                                         {"read_ahead", reads_ahead_}});
+    is_fetching_ = true;
+    fetching_ = std::jthread([this, bytes = BytesOf(missing)](const std::stop_token& stop) {
+      const Result<void> fetched = FetchMissing(bytes, stop);
+      const std::lock_guard end(mutex_);
+      Ended(fetched);
+    });
+    return true;
+  }
+
+  void Ended(const Result<void>& fetched) {
+    is_whole_ = fetched.ok();
+    if (!fetched.ok() && fetched.error().code != ErrorCode::kCancelled) {
+      // Perhaps nobody waits, and what comes next is there.
+      log::Warning("fetching training data stopped", {{"reason", fetched.error().message}});
+      failure_ = fetched.error();
+      ++failures_;
+    }
+    is_fetching_ = false;
+    (void)::flock(board_->fd(), LOCK_UN);
+  }
+
+  Result<void> FetchMissing(int64_t bytes, const std::stop_token& stop) {
     const SteadyTime start = clock_.Steady();
-    log::Info("fetching training data",
-              {{"path", spec_.path}, {"objects", missing.size()}, {"of_bytes", bytes}, {"folder", folder_}});
-    Progress progress(lock_, spec_.path, bytes, options_);
+    Progress progress(lock_, spec_.path, bytes);
     FetchOptions fetch = options_.fetch;
+    fetch.is_stopped = [&stop] { return stop.stop_requested(); };
     fetch.fetched = [&](int64_t part) { progress.Add(part); };
-    Result<void> fetched = Fetch(source_, missing, folder_, fetch);
+    // Before a step is made of it. The versions of images are those of a listing, which are no ETags.
+    fetch.check_versions = reads_ahead_ && spec_.format != api::DataFormat::kImageFolder;
+    Result<void> fetched = Fetch(*source_, {objects_, *numbers_, folder_, *board_}, fetch);
     if (!fetched.ok() && fetched.error().code == ErrorCode::kCancelled) return fetched;
     // The parts were read one by one: of an object that changed in between they do not fit together.
-    const Result<std::vector<RemoteObject>> now = inventory_.Take();
-    if (now.ok() && *now != objects_) return RefuseChange(*now);
+    const Result<std::vector<RemoteObject>> now = TakeInventory(spec_, *source_, fetch);
+    if (now.ok() && *now != objects_) return RefuseChange();
     if (!fetched.ok()) return fetched;
     if (!now.ok()) return now.error();
     log::Info(
         "training data is here",
         {{"path", spec_.path}, {"seconds", Seconds(clock_.Steady() - start).count()}, {"folder", folder_}});
+    RemoveOtherVersions();
     return {};
   }
 
@@ -237,7 +345,7 @@ class Copier {
     int64_t needed = BytesOf(missing);
     for (const RemoteObject& object : missing) {
       struct stat status {};
-      if (::stat((folder_ + "/" + object.name + ".partial").c_str(), &status) == 0)
+      if (::stat(PartialOf(folder_ + "/" + object.name).c_str(), &status) == 0)
         needed -= std::min<int64_t>(object.bytes, status.st_blocks * 512);
     }
     struct statvfs volume {};
@@ -250,15 +358,24 @@ class Copier {
                      " are free; give it a larger volume, or remove what is not needed there"};
   }
 
-  // What was fetched is no good then, under whatever name.
-  Error RefuseChange(const std::vector<RemoteObject>& now) const {
-    const auto [was, is] = std::mismatch(objects_.begin(), objects_.end(), now.begin(), now.end());
-    const RemoteObject& changed = was != objects_.end() ? *was : *is;
+  // What was fetched is no good then, under whatever name. All who use it are told by the board, which is
+  // theirs also when it is removed.
+  Error RefuseChange() {
+    board_->SetChanged();
     std::error_code error;
     fs::remove_all(folder_, error);
+    return HasChanged();
+  }
+
+  // Asks for the name: the board does not know those that are new.
+  Error HasChanged() {
+    std::string name;
+    if (const auto now = TakeInventory(spec_, *source_, options_.fetch); now.ok() && *now != objects_) {
+      const auto [was, is] = std::mismatch(objects_.begin(), objects_.end(), now->begin(), now->end());
+      name = "/" + (was != objects_.end() ? was->name : is->name);
+    }
     return {ErrorCode::kConflict,
-            "spec.training.data.path: " + SchemeOf(spec_) + "://" + api::RemotePath(spec_) + "/" +
-                changed.name +
+            "spec.training.data.path: " + SchemeOf(spec_) + "://" + api::RemotePath(spec_) + name +
                 " has changed while it was fetched; write a data set to a folder of its own before a "
                 "job names it, and start this job again"};
   }
@@ -280,39 +397,60 @@ class Copier {
     }
   }
 
-  const api::DataSpec& spec_;
-  RemoteObjects& source_;
+  const api::DataSpec spec_;
+  const std::unique_ptr<RemoteObjects> source_;
   const CopyOptions options_;
-  Inventory inventory_;
   const SystemClock clock_;
   std::vector<RemoteObject> objects_;
+  std::optional<PartNumbers> numbers_;
   std::string base_;
   std::string folder_;
   Fd lock_;
+  std::optional<PartBoard> board_;
+  bool reads_ahead_ = false;
+  std::atomic<bool> is_whole_ = false;
+  std::atomic<int> failures_ = 0;  // of fetching, by this process
+  std::mutex mutex_;
+  // GUARDED_BY(mutex_)
+  Error failure_;  // the newest
+  bool is_fetching_ = false;
+  std::optional<SteadyTime> last_sign_;
+  std::jthread fetching_;  // last: it ends before the rest goes
 };
 
-}  // namespace
+LocalCopy::LocalCopy(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-bool IsPlainName(std::string_view name) {
-  constexpr std::size_t kLongest = 200;  // of one component; ".partial" follows
-  for (const std::string& component : Split(name, '/')) {
-    const bool is_plain = !component.empty() && component != "." && component != ".." &&
-                          component.size() <= kLongest && component.find('\0') == std::string::npos;
-    if (!is_plain) return false;
-  }
-  return true;
+LocalCopy::~LocalCopy() = default;
+
+Result<std::unique_ptr<LocalCopy>> LocalCopy::Open(const api::DataSpec& spec,
+                                                   std::unique_ptr<RemoteObjects> source,
+                                                   const CopyOptions& options) {
+  auto state = std::make_unique<State>(spec, std::move(source), options);
+  LOCKSTEP_TRY(state->Open());
+  return std::make_unique<LocalCopy>(std::move(state));
 }
 
-std::string VersionOf(const std::vector<RemoteObject>& objects) {
-  std::string text;
-  for (const RemoteObject& object : objects)
-    text += object.name + '\0' + std::to_string(object.bytes) + '\0' + object.version + '\0';
-  return StableHash(text);
+const std::string& LocalCopy::folder() const { return state_->folder(); }
+
+const std::vector<RemoteObject>& LocalCopy::objects() const { return state_->objects(); }
+
+Fd LocalCopy::InUse() const { return Fd(::fcntl(state_->lock().get(), F_DUPFD_CLOEXEC, 0)); }
+
+Result<void> LocalCopy::WaitFor(std::span<const Stretch> stretches) { return state_->WaitFor(stretches); }
+
+void LocalCopy::Need(std::span<const Stretch> stretches) {
+  Result<void> there = WaitFor(stretches);
+  if (there.ok()) return;
+  const Error& error = there.error();
+  throw ErrorException({error.IsTransient() ? ErrorCode::kAborted : error.code, error.message});
 }
 
-Result<LocalCopy> MakeLocalCopy(const api::DataSpec& spec, RemoteObjects& source,
-                                const CopyOptions& options) {
-  return Copier(spec, source, options).Run();
+Fd LocalCopy::OpenFile(const std::string& object) const {
+  const std::string path = folder() + "/" + object;
+  const auto open = [](const std::string& name) { return Fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC)); };
+  Fd file = open(path);
+  if (!file.valid()) file = open(PartialOf(path));
+  return file.valid() ? std::move(file) : open(path);  // it may have got its name in between
 }
 
 }  // namespace lockstep::data

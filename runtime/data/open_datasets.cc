@@ -13,16 +13,19 @@
 namespace lockstep::data {
 namespace {
 
-Result<Datasets> OpenFolder(const api::TrainingSpec& spec, const std::string& folder) {
+// With the copy that the folder is, where the data is remote.
+// Shared: both sets of a pair read it, and the later one ends it.
+Result<Datasets> OpenFolder(const api::TrainingSpec& spec, const std::string& folder,
+                            const std::shared_ptr<LocalCopy>& copy) {
   const api::DataSpec& data = spec.data;
   switch (data.format) {
     case api::DataFormat::kIdx: return OpenIdx(folder);
     case api::DataFormat::kCsv: return OpenCsv(folder, data.csv, data.on_corrupt_record);
     case api::DataFormat::kNpy: return OpenNpy(folder);
     case api::DataFormat::kImageFolder:
-      return OpenImageFolder(folder, data.image_folder, data.on_corrupt_record);
+      return OpenImageFolder(folder, data.image_folder, data.on_corrupt_record, copy);
     case api::DataFormat::kTokens:
-      return OpenTokens(folder, spec.model.gpt.context_length, spec.model.gpt.vocabulary_size);
+      return OpenTokens(folder, spec.model.gpt.context_length, spec.model.gpt.vocabulary_size, copy);
     case api::DataFormat::kSynthetic: return MakeSynthetic(data.synthetic, spec.seed);
   }
   LOCKSTEP_CHECK(false, "a format without a case");
@@ -31,11 +34,11 @@ Result<Datasets> OpenFolder(const api::TrainingSpec& spec, const std::string& fo
 }  // namespace
 
 Result<Datasets> OpenDatasets(const api::TrainingSpec& spec, const CopyOptions& copying) {
-  if (!api::IsRemote(spec.data)) return OpenFolder(spec, spec.data.path);
-  LOCKSTEP_TRY(const std::unique_ptr<RemoteObjects> source, OpenRemoteObjects(spec.data));
-  LOCKSTEP_TRY(LocalCopy copy, MakeLocalCopy(spec.data, *source, copying));
-  LOCKSTEP_TRY(Datasets sets, OpenFolder(spec, copy.folder));
-  sets.in_use = std::move(copy.in_use);
+  if (!api::IsRemote(spec.data)) return OpenFolder(spec, spec.data.path, nullptr);
+  LOCKSTEP_TRY(std::unique_ptr<RemoteObjects> source, OpenRemoteObjects(spec.data));
+  LOCKSTEP_TRY(const std::shared_ptr<LocalCopy> copy, LocalCopy::Open(spec.data, std::move(source), copying));
+  LOCKSTEP_TRY(Datasets sets, OpenFolder(spec, copy->folder(), copy));
+  sets.in_use = copy->InUse();
   return sets;
 }
 

@@ -6,6 +6,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <stdexcept>
 #include <utility>
@@ -19,8 +20,7 @@ namespace {
 // A file in memory, read only.
 class MappedFile {
  public:
-  static Result<MappedFile> Open(const std::string& path) {
-    const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  static Result<MappedFile> Map(const Fd& file, const std::string& path) {
     struct stat status {};
     if (!file.valid() || ::fstat(file.get(), &status) != 0)
       return BadPath(path + " cannot be read", "check its permissions");
@@ -47,12 +47,36 @@ class MappedFile {
   std::size_t bytes_;
 };
 
+struct TokensFile {
+  std::string folder;
+  std::string name;
+  std::shared_ptr<LocalCopy> copy;  // absent: of a folder that is nobody's copy; else shared by both sets
+
+  [[nodiscard]] std::string path() const { return folder + "/" + name; }
+
+  [[nodiscard]] bool IsThere() const {
+    if (copy == nullptr) {
+      std::error_code error;  // without it what may not be looked at throws
+      return std::filesystem::is_regular_file(path(), error);
+    }
+    return std::any_of(copy->objects().begin(), copy->objects().end(),
+                       [this](const RemoteObject& object) { return object.name == name; });
+  }
+
+  [[nodiscard]] Result<Fd> Open() const {
+    if (copy == nullptr) return Fd(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
+    // With its first part it has its full size.
+    LOCKSTEP_TRY(copy->WaitFor(std::array{Stretch{.object = name, .bytes = 1}}));
+    return copy->OpenFile(name);
+  }
+};
+
 enum class Width { kByte = 1, kTwoBytes = 2 };
 
 class TokensDataset final : public Dataset {
  public:
-  TokensDataset(std::string path, MappedFile file, Width width, int64_t length, int64_t vocabulary)
-      : path_(std::move(path)),
+  TokensDataset(TokensFile source, MappedFile file, Width width, int64_t length, int64_t vocabulary)
+      : source_(std::move(source)),
         file_(std::move(file)),
         width_(static_cast<int64_t>(width)),
         length_(length),
@@ -65,6 +89,7 @@ class TokensDataset final : public Dataset {
   [[nodiscard]] std::vector<int64_t> sample_shape() const override { return {length_}; }
 
   [[nodiscard]] Batch Get(std::span<const int64_t> ids) const override {
+    if (source_.copy != nullptr) WaitFor(ids);
     const auto count = static_cast<int64_t>(ids.size());
     Batch batch{at::empty({count, length_}, at::kLong), at::empty({count, length_}, at::kLong)};
     auto* inputs = batch.inputs.data_ptr<int64_t>();
@@ -81,30 +106,39 @@ class TokensDataset final : public Dataset {
   }
 
  private:
+  void WaitFor(std::span<const int64_t> ids) const {
+    std::vector<Stretch> stretches;
+    for (const int64_t id : ids)
+      stretches.push_back({source_.name, id * length_ * width_, (length_ + 1) * width_});
+    source_.copy->Need(stretches);
+  }
+
   [[nodiscard]] int64_t TokenAt(int64_t place) const {
     const unsigned char* at = file_.bytes().data() + place * width_;
     const int64_t token = width_ == 1 ? *at : *at + 256 * *(at + 1);
     if (token >= vocabulary_) {
       throw std::out_of_range(
-          path_ + ": token " + std::to_string(token) + " at byte " + std::to_string(place * width_) +
+          source_.path() + ": token " + std::to_string(token) + " at byte " + std::to_string(place * width_) +
           " is not below spec.training.model.gpt.vocabularySize, " + std::to_string(vocabulary_));
     }
     return token;
   }
 
-  const std::string path_;
+  const TokensFile source_;
   const MappedFile file_;
   const int64_t width_;
   const int64_t length_;
   const int64_t vocabulary_;
 };
 
-Result<std::unique_ptr<Dataset>> Open(const std::string& path, Width width, int64_t length,
+Result<std::unique_ptr<Dataset>> Open(const TokensFile& source, Width width, int64_t length,
                                       int64_t vocabulary) {
-  LOCKSTEP_TRY(MappedFile file, MappedFile::Open(path));
+  const std::string path = source.path();
+  LOCKSTEP_TRY(const Fd opened, source.Open());
+  LOCKSTEP_TRY(MappedFile file, MappedFile::Map(opened, path));
   if (file.bytes().size() % static_cast<std::size_t>(width) != 0)
     return BadPath(path + " has an odd number of bytes", "tokens of a .bin file have two bytes each");
-  auto tokens = std::make_unique<TokensDataset>(path, std::move(file), width, length, vocabulary);
+  auto tokens = std::make_unique<TokensDataset>(source, std::move(file), width, length, vocabulary);
   if (tokens->size() == 0) {
     return BadPath(
         path + " has " + std::to_string(tokens->tokens()) + " tokens",
@@ -115,14 +149,14 @@ Result<std::unique_ptr<Dataset>> Open(const std::string& path, Width width, int6
 
 }  // namespace
 
-Result<Datasets> OpenTokens(const std::string& folder, int64_t length, int64_t vocabulary) {
+Result<Datasets> OpenTokens(const std::string& folder, int64_t length, int64_t vocabulary,
+                            const std::shared_ptr<LocalCopy>& copy) {
   for (const auto& [ending, width] : {std::pair(".bin", Width::kTwoBytes), std::pair(".txt", Width::kByte)}) {
-    const std::string train = folder + "/train" + ending;
-    std::error_code error;  // without it what may not be looked at throws
-    if (!std::filesystem::is_regular_file(train, error)) continue;
+    const TokensFile train{folder, std::string("train") + ending, copy};
+    if (!train.IsThere()) continue;
     Datasets sets;
     LOCKSTEP_TRY(sets.train, Open(train, width, length, vocabulary));
-    LOCKSTEP_TRY(sets.test, Open(folder + "/val" + ending, width, length, vocabulary));
+    LOCKSTEP_TRY(sets.test, Open({folder, std::string("val") + ending, copy}, width, length, vocabulary));
     return sets;
   }
   return BadPath(

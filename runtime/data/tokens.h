@@ -2,16 +2,18 @@
 // Files of tokens for language models: bytes of a text (train.txt and val.txt), or 16-bit little-endian
 // numbers as nanoGPT and llm.c write them (train.bin and val.bin). A sample is a sequence of a fixed length;
 // its targets are the tokens that follow each place. Files are mapped, not read: a data set may be larger
-// than the memory.
+// than the memory, and may still be arriving.
 
 #include <string>
 
 #include "runtime/data/dataset.h"
+#include "runtime/data/local_copy.h"
 
 namespace lockstep::data {
 
 // Tokens are numbers below `vocabulary`: one that is not makes Get throw std::out_of_range, with the file and
-// the place in it.
-[[nodiscard]] Result<Datasets> OpenTokens(const std::string& folder, int64_t length, int64_t vocabulary);
+// the place in it. `copy` fetches the folder: Get waits for the parts that it reads.
+[[nodiscard]] Result<Datasets> OpenTokens(const std::string& folder, int64_t length, int64_t vocabulary,
+                                          const std::shared_ptr<LocalCopy>& copy = nullptr);
 
 }  // namespace lockstep::data

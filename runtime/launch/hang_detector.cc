@@ -68,6 +68,10 @@ void HangDetector::Heard(const protocol::FromRank& message, SteadyTime now) {
 }
 
 void HangDetector::OnPhase(const std::string& phase, SteadyTime now) {
+  if (phase == "load" && phase_ != "init") {
+    loading_ = now;
+    return NewSilence();
+  }
   // One that the end of the round cut short is not followed by training.
   if (IsRepeated(phase_) && phase == "train") phase_times_[phase_].Add(Seconds(now - since_).count());
   BeginPhase(phase, now);
@@ -104,6 +108,10 @@ void HangDetector::BeginPhase(const std::string& phase, SteadyTime now) {
 
 void HangDetector::SignOfLife(SteadyTime now) {
   since_ = now;
+  NewSilence();
+}
+
+void HangDetector::NewSilence() {
   asked_.reset();
   gave_round_up_ = false;
   found_ = false;
@@ -129,7 +137,7 @@ HangFinding HangDetector::Look(SteadyTime now) {
   ForgiveOwnPause(now);
   const std::optional<double> bound = Bound();
   if (!bound.has_value() || found_) return {};
-  const double silent = Seconds(now - since_).count();
+  const double silent = Seconds(now - std::max(since_, loading_)).count();
   return silent < *bound ? HangFinding{} : Judge(silent, *bound, now);
 }
 
@@ -138,6 +146,7 @@ void HangDetector::ForgiveOwnPause(SteadyTime now) {
   const SteadyTime before = std::exchange(last_look_, now).value_or(now);
   if (now - before < kOwnPause) return;
   since_ = std::min(now, since_ + (now - before));
+  loading_ = std::min(now, loading_ + (now - before));
   asked_.reset();
 }
 

@@ -7,6 +7,9 @@
 //   evaluate, snapshot                               learned; the first time firstStepTimeoutSeconds
 //   average                                          the same, from the times of whole windows: it ends when
 //                                                    the slowest rank has ended its own
+//   load in one of those phases                      none: it waits for data, says so again and again, and
+//   goes
+//                                                    on with the phase
 //   waiting for a place in a round                   none: rendezvous.joinTimeoutSeconds bounds that
 //   program (one of the user's own runs)             none: it tells of no steps
 //
@@ -73,6 +76,7 @@ class HangDetector {
   void LearnWindow(int64_t step, SteadyTime now);
   void BeginPhase(const std::string& phase, SteadyTime now);
   void SignOfLife(SteadyTime now);
+  void NewSilence();
   void ForgiveOwnPause(SteadyTime now);
   [[nodiscard]] std::optional<double> Bound() const;
   [[nodiscard]] double Learned(const std::optional<double>& typical) const;
@@ -85,6 +89,7 @@ class HangDetector {
   int64_t committed_step_ = 0;              // without them
   std::optional<SteadyTime> committed_at_;  // in this round
   SteadyTime since_{};                      // last sign of life of the training thread
+  SteadyTime loading_{};                    // or that it waits for data, from which no time is learned
   TypicalTime step_times_;
   int64_t known_steps_ = 0;  // that step_times_ stands for
   TypicalTime window_times_;

@@ -18,6 +18,7 @@ import zlib
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import checkpoints  # noqa: E402
+import ledger  # noqa: E402
 import s3_server  # noqa: E402
 from cases import expect  # noqa: E402
 from local_run import SAMPLES, Run, main, manifest  # noqa: E402
@@ -35,6 +36,7 @@ class Proxy:
         self.port, self.gets, self.answered, self.lock = port, [], 0, threading.Lock()
         self.delay = 0.0   # seconds before each request
         self.kept = set()  # (name, offset) of requests that get no answer
+        self.keeps = 0     # how many got none
         self.cuts = []     # after how many bytes of answers a connection is cut
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
@@ -67,6 +69,7 @@ class Proxy:
                     with self.lock:
                         self.gets.append(wanted)
                     if wanted in self.kept:
+                        self.keeps += 1
                         client.recv(1 << 16)  # nothing, until the client closes
                         return
                 time.sleep(self.delay)
@@ -170,10 +173,11 @@ def goes_on_after_a_cut(folder):
 def a_new_process_resumes(folder):
     with store() as (bucket, proxy):
         write_arrays(bucket / "arrays")
-        journal = lambda: [path.read_text() for path in pathlib.Path(folder).rglob("train-inputs.npy.parts")]
+        # One byte for each part after a head of 16, and 2 where it is there.
+        there = lambda: [path.read_bytes()[16:16 + len(PARTS)].count(2) for path in pathlib.Path(folder).rglob(".parts")]
         proxy.kept = {PARTS[-1]}
         with Run(folder, job(folder, ARRAYS), s3_server.environment(proxy.url)) as run:
-            run.until("two of three parts", lambda: "".join(journal()).count("\n") == 2)
+            run.until("two of three parts", lambda: there() == [2])
         proxy.kept, proxy.gets = set(), []
         complete(folder, ARRAYS, proxy)
         expect(of_inputs(proxy.gets) == PARTS[-1:], f"of what was there something was asked for: {of_inputs(proxy.gets)}")
@@ -189,6 +193,49 @@ def a_long_download_is_no_hang(folder):
         _, output = complete(folder, data, proxy, sections={"healthPolicy": {"firstStepTimeoutSeconds": bound}})
         expect(time.monotonic() - start > 2 * bound, "the download was not long")
         expect("hangs:" not in output, output[-4000:])
+
+
+def trains_before_the_copy_is_whole(folder):
+    images = 280
+    data = {"format": "imageFolder", "imageFolder": {"imageSize": 8}}
+    with store() as (bucket, proxy):
+        write_images(bucket / "images", images)
+        local, _ = complete(f"{folder}/local", {**data, "path": str(bucket / "images")})
+        used = ledger.history(f"{folder}/local/ledger")
+        names = [path.name for kind in "01" for path in sorted((bucket / "images/train" / kind).iterdir())]  # by sample
+        # Fewer than there are threads that fetch, and none that is read before the first step to warm up.
+        late = [names[sample] for sample in used[max(used)] if sample >= 16][:3]
+        proxy.kept = {(name, 0) for name in late}
+        remote = pathlib.Path(folder, "remote")
+        remote.mkdir()
+        with Run(remote, job(remote, {**data, "path": "s3://bucket/images"}), s3_server.environment(proxy.url)) as run:
+            run.until_step(0)
+            run.until_step(max(used) - 1)
+            there = {path.name for path in remote.glob("run/data/bucket/images@*/train/*/*.png")}
+            expect(proxy.keeps > 0 and not there & set(late), f"{late} had not been sent, {there & set(late)} are there")
+            proxy.kept = set()
+            code = run.finish()
+            expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
+            there = {path.name for path in remote.glob("run/data/bucket/images@*/train/*/*.png")}
+            expect(len(there) == images, f"{len(there)} of {images} images are in the cache")
+        digest = checkpoints.digest_of_tensors(checkpoints.newest(remote / "checkpoints")[1])
+        expect(digest == local, f"weights differ: {digest[:16]}, {local[:16]}")
+
+
+# Nobody ever gets the last part of the file: steps that do not read it need not wait for it, and neither does the end.
+def trains_on_the_parts_that_are_there(folder):
+    gpt = {"name": "gpt", "gpt": {"layers": 1, "heads": 2, "embeddingSize": 16, "contextLength": 32, "vocabularySize": 256}}
+    training = {"model": gpt, "epochs": None, "steps": 3, "evaluation": None}
+    data = {"format": "tokens", "shuffle": False}
+    with store() as (bucket, proxy):
+        (bucket / "text").mkdir()
+        (bucket / "text/train.txt").write_bytes(random.Random(5).randbytes(2 * PART + 1000))
+        (bucket / "text/val.txt").write_bytes(bytes(range(100)))
+        local, _ = complete(f"{folder}/local", {**data, "path": str(bucket / "text")}, training=training)
+        proxy.kept = {("train.txt", 2 * PART)}
+        remote, _ = complete(f"{folder}/remote", {**data, "path": "s3://bucket/text"}, proxy, training=training)
+        expect(remote == local, f"weights differ: {remote[:16]}, {local[:16]}")
+        expect(proxy.keeps > 0 and not list(pathlib.Path(folder).rglob("data/bucket/text@*/train.txt")), "the copy is whole")
 
 
 def names_what_is_wrong(folder):
@@ -209,4 +256,4 @@ if __name__ == "__main__":
         print(f"skipped: {reason}")
         sys.exit(77)
     sys.exit(main([the_bits_are_those_of_local_files, goes_on_after_a_cut, a_new_process_resumes, a_long_download_is_no_hang,
-                   names_what_is_wrong]))
+                   trains_before_the_copy_is_whole, trains_on_the_parts_that_are_there, names_what_is_wrong]))

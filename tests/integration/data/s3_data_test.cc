@@ -72,12 +72,17 @@ class S3DataTest : public ::testing::Test {
     const auto put = writer_->Put(spec_.path.substr(5) + "/" + name, content);
     LOCKSTEP_CHECK(put.ok(), put.ok() ? "" : put.error().ToString());
   }
-  Result<LocalCopy> Make() {
-    LOCKSTEP_TRY(const auto source, OpenRemoteObjects(spec_));
-    return MakeLocalCopy(spec_, *source, options_);
+  // With all that is in it.
+  Result<std::unique_ptr<LocalCopy>> Make() {
+    LOCKSTEP_TRY(auto source, OpenRemoteObjects(spec_));
+    LOCKSTEP_TRY(std::unique_ptr<LocalCopy> copy, LocalCopy::Open(spec_, std::move(source), options_));
+    std::vector<Stretch> all;
+    for (const RemoteObject& object : copy->objects()) all.push_back({.object = object.name});
+    LOCKSTEP_TRY(copy->WaitFor(all));
+    return copy;
   }
   Error ErrorOf() {
-    const Result<LocalCopy> copy = Make();
+    const auto copy = Make();
     LOCKSTEP_CHECK(!copy.ok(), "no error");
     return copy.error();
   }
@@ -96,8 +101,8 @@ TEST_F(S3DataTest, CopiesLargeObjectsInParts) {
   options_.fetch.pause = [&](Milliseconds) { ++waits; };
   const auto copy = Make();
   ASSERT_TRUE(copy.ok()) << copy.error().ToString();
-  EXPECT_TRUE(*ReadFile(copy->folder + "/train.bin") == Content(40 * kMegabyte + 5, 1));
-  EXPECT_TRUE(*ReadFile(copy->folder + "/val.bin") == Content(100, 2));
+  EXPECT_TRUE(*ReadFile((*copy)->folder() + "/train.bin") == Content(40 * kMegabyte + 5, 1));
+  EXPECT_TRUE(*ReadFile((*copy)->folder() + "/val.bin") == Content(100, 2));
   EXPECT_EQ(waits, 0) << "no request failed";
 }
 
@@ -110,9 +115,9 @@ TEST_F(S3DataTest, CopiesManySmallObjects) {
   ASSERT_TRUE(copy.ok()) << copy.error().ToString();
   for (unsigned int i = 0; i < 200; ++i) {
     const std::string name = "/train/class-" + std::to_string(i % 3) + "/" + std::to_string(i) + ".jpg";
-    EXPECT_TRUE(*ReadFile(copy->folder + name) == Content(i, i)) << name;
+    EXPECT_TRUE(*ReadFile((*copy)->folder() + name) == Content(i, i)) << name;
   }
-  EXPECT_EQ(*ReadFile(copy->folder + "/test/class-0/ä b+c.jpg"), "name");
+  EXPECT_EQ(*ReadFile((*copy)->folder() + "/test/class-0/ä b+c.jpg"), "name");
 }
 
 TEST_F(S3DataTest, ReadsTheVariablesOfASecretOfItsOwn) {
@@ -128,12 +133,12 @@ TEST_F(S3DataTest, ReadsTheVariablesOfASecretOfItsOwn) {
 TEST_F(S3DataTest, TakesAnotherCopyOfAnObjectThatWasReplaced) {
   Put("train.txt", "first");
   Put("val.txt", "text");
-  const std::string first = Make()->folder;
+  const std::string first = (*Make())->folder();
   Put("train.txt", "later");  // of the same size
   const auto later = Make();
   ASSERT_TRUE(later.ok());
-  EXPECT_NE(later->folder, first);
-  EXPECT_EQ(*ReadFile(later->folder + "/train.txt"), "later");
+  EXPECT_NE((*later)->folder(), first);
+  EXPECT_EQ(*ReadFile((*later)->folder() + "/train.txt"), "later");
 }
 
 TEST_F(S3DataTest, RefusesAnObjectThatIsReplacedMeanwhile) {

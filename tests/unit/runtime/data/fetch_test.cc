@@ -17,18 +17,21 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-TEST(PartsOf, CoversEveryByteOnce) {
-  EXPECT_THAT(PartsOf(0, 4), ElementsAre(Part{0, 0}));
-  EXPECT_THAT(PartsOf(4, 4), ElementsAre(Part{0, 4}));
-  EXPECT_THAT(PartsOf(9, 4), ElementsAre(Part{0, 4}, Part{4, 4}, Part{8, 1}));
+TEST(PartNumbers, CoverEveryByteOnce) {
+  const PartNumbers numbers({{"empty", 0, ""}, {"one", 4, ""}, {"three", 9, ""}}, 4);
+  std::vector<Part> parts;
+  for (std::size_t i = 0; i < numbers.count(); ++i) parts.push_back(numbers.At(i));
+  EXPECT_THAT(parts, ElementsAre(Part{0, 0, 0}, Part{1, 0, 4}, Part{2, 0, 4}, Part{2, 4, 4}, Part{2, 8, 1}));
+  EXPECT_EQ(numbers.Of(2), (PartNumbers::Range{2, 5}));
 }
 
-TEST(PartsInJournal, StopsWhereACrashCutIt) {
-  EXPECT_THAT(PartsInJournal(""), IsEmpty());
-  EXPECT_THAT(PartsInJournal("8 4\n0 4\n"), ElementsAre(Part{8, 4}, Part{0, 4}));
-  EXPECT_THAT(PartsInJournal("8 4\n12 "), ElementsAre(Part{8, 4}));
-  EXPECT_THAT(PartsInJournal("8 4\n12 4"), ElementsAre(Part{8, 4}));
-  EXPECT_THAT(PartsInJournal("x 4\n"), IsEmpty());
+TEST(PartNumbers, TellWhereBytesLie) {
+  const PartNumbers numbers({{"empty", 0, ""}, {"three", 9, ""}}, 4);
+  EXPECT_EQ(numbers.Holding(1, 0, 1), (PartNumbers::Range{1, 2}));
+  EXPECT_EQ(numbers.Holding(1, 3, 4), (PartNumbers::Range{1, 2}));
+  EXPECT_EQ(numbers.Holding(1, 3, 5), (PartNumbers::Range{1, 3}));
+  EXPECT_EQ(numbers.Holding(1, 0, 9), (PartNumbers::Range{1, 4}));
+  EXPECT_EQ(numbers.Holding(0, 0, 0), (PartNumbers::Range{0, 1}));
 }
 
 TEST(PauseBeforeRetry, GrowsAndEnds) {
@@ -54,10 +57,16 @@ class FetchTest : public ::testing::Test {
     options_.fetched = [this](int64_t bytes) { fetched_ += bytes; };
     source_.contents = {{"large", Content(1050)}, {"train/a/1.jpg", Content(100)}, {"empty", ""}};
   }
-  ~FetchTest() override { std::filesystem::remove_all(folder_); }
+  ~FetchTest() override {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::remove(folder_ + ".board");
+  }
 
   Result<void> FetchWhatIsMissing() {
-    return Fetch(source_, MissingIn(folder_, *source_.List()), folder_, options_);
+    const std::vector<RemoteObject> objects = *source_.List();
+    const PartNumbers numbers(objects, options_.part_bytes);
+    PartBoard board = PartBoard::Make(folder_ + ".board", numbers.count()).value();
+    return Fetch(source_, {objects, numbers, folder_, board}, options_);
   }
   void ExpectAllThere() {
     for (const auto& [name, content] : source_.contents)
@@ -114,10 +123,47 @@ TEST_F(FetchTest, GoesOnWhereABrokenOneStopped) {
   EXPECT_EQ(source_.reads.count({"large", 700}), 1U);
 }
 
-TEST_F(FetchTest, BeginsAnewWhereTheJournalIsOfNothing) {
-  ASSERT_TRUE(WriteFile(folder_ + "/large.parts", "0 100\n100 100\n").ok());
+TEST_F(FetchTest, BeginsAnewWhereTheBoardIsOfNothing) {
+  {
+    PartBoard board = PartBoard::Make(folder_ + ".board", 13).value();
+    for (std::size_t part = 0; part < 13; ++part) board.SetThere(part);
+  }
   ASSERT_TRUE(FetchWhatIsMissing().ok());
   ExpectAllThere();
+}
+
+TEST_F(FetchTest, FetchesFirstWhatSomebodyWaitsFor) {
+  options_.threads = 1;
+  std::optional<PartBoard> reader;
+  source_.on_read = [&](const std::string&, int64_t) -> Result<void> {
+    if (!reader.has_value()) {
+      reader.emplace(*PartBoard::Open(folder_ + ".board", 13));
+      reader->Want({8, 4});
+    }
+    return {};
+  };
+  ASSERT_TRUE(FetchWhatIsMissing().ok());
+  ExpectAllThere();
+  const std::vector<std::pair<std::string, int64_t>> begin(source_.order.begin(), source_.order.begin() + 4);
+  EXPECT_THAT(begin, ElementsAre(std::pair("train/a/1.jpg", 0), std::pair("large", 300),
+                                 std::pair("large", 700), std::pair("large", 0)));
+}
+
+TEST_F(FetchTest, RefusesAPartOfAnotherVersion) {
+  options_.check_versions = true;
+  options_.threads = 1;
+  source_.on_read = [&](const std::string&, int64_t offset) -> Result<void> {
+    if (offset == 500) source_.contents["large"][3] = 'X';
+    return {};
+  };
+  const std::vector<RemoteObject> objects = *source_.List();
+  const PartNumbers numbers(objects, options_.part_bytes);
+  PartBoard board = PartBoard::Make(folder_ + ".board", numbers.count()).value();
+  const Result<void> changed = Fetch(source_, {objects, numbers, folder_, board}, options_);
+  ASSERT_FALSE(changed.ok());
+  EXPECT_EQ(changed.error().code, ErrorCode::kConflict);
+  EXPECT_TRUE(board.IsThere(5)) << "bytes 400 to 500";
+  EXPECT_FALSE(board.IsThere(6)) << "nobody reads what is of another version";
 }
 
 TEST_F(FetchTest, DoesNotRepeatWhatCannotHelp) {

@@ -4,11 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
+#include "runtime/common/base/error_exception.h"
 #include "tests/unit/runtime/data/memory_objects.h"
 
 namespace lockstep::data {
@@ -50,9 +56,23 @@ class LocalCopyTest : public ::testing::Test {
   }
   ~LocalCopyTest() override { fs::remove_all(cache_); }
 
-  Result<LocalCopy> Make() { return MakeLocalCopy(spec_, source_, options_); }
+  Result<std::unique_ptr<LocalCopy>> Open(MemoryObjects& source) {
+    return LocalCopy::Open(spec_, std::make_unique<MemoryConnection>(source), options_);
+  }
+  // With all that is in it.
+  Result<std::unique_ptr<LocalCopy>> Make() {
+    LOCKSTEP_TRY(std::unique_ptr<LocalCopy> copy, Open(source_));
+    if (spec_.format == api::DataFormat::kCsv) return copy;
+    LOCKSTEP_TRY(copy->WaitFor(AllOf(*copy)));
+    return copy;
+  }
+  static std::vector<Stretch> AllOf(const LocalCopy& copy) {
+    std::vector<Stretch> all;
+    for (const RemoteObject& object : copy.objects()) all.push_back({.object = object.name});
+    return all;
+  }
   Error ErrorOf() {
-    const Result<LocalCopy> copy = Make();
+    const auto copy = Make();
     LOCKSTEP_CHECK(!copy.ok(), "no error");
     return copy.error();
   }
@@ -72,10 +92,10 @@ class LocalCopyTest : public ::testing::Test {
 TEST_F(LocalCopyTest, HoldsWhatTheFormatOpens) {
   const auto copy = Make();
   ASSERT_TRUE(copy.ok()) << copy.error().ToString();
-  EXPECT_THAT(copy->folder, ::testing::StartsWith(cache_ + "/bucket/some/table@"));
-  EXPECT_TRUE(*ReadFile(copy->folder + "/train.csv") == source_.contents["train.csv"]);
-  EXPECT_TRUE(*ReadFile(copy->folder + "/test.csv") == "b");
-  EXPECT_FALSE(fs::exists(copy->folder + "/other")) << "no format csv asks for it";
+  EXPECT_THAT((*copy)->folder(), ::testing::StartsWith(cache_ + "/bucket/some/table@"));
+  EXPECT_TRUE(*ReadFile((*copy)->folder() + "/train.csv") == source_.contents["train.csv"]);
+  EXPECT_TRUE(*ReadFile((*copy)->folder() + "/test.csv") == "b");
+  EXPECT_FALSE(fs::exists((*copy)->folder() + "/other")) << "no format csv asks for it";
 }
 
 TEST_F(LocalCopyTest, TakesTheFirstNameThatIsThere) {
@@ -83,7 +103,7 @@ TEST_F(LocalCopyTest, TakesTheFirstNameThatIsThere) {
   source_.contents = {{"train.txt", "some text"}, {"val.txt", "more"}};
   const auto copy = Make();
   ASSERT_TRUE(copy.ok()) << copy.error().ToString();
-  EXPECT_TRUE(fs::exists(copy->folder + "/train.txt"));
+  EXPECT_TRUE(fs::exists((*copy)->folder() + "/train.txt"));
 }
 
 TEST_F(LocalCopyTest, OfImagesIsAllThatIsListed) {
@@ -95,9 +115,9 @@ TEST_F(LocalCopyTest, OfImagesIsAllThatIsListed) {
                       {"readme.txt", "x"}};
   const auto copy = Make();
   ASSERT_TRUE(copy.ok()) << copy.error().ToString();
-  EXPECT_EQ(*ReadFile(copy->folder + "/train/dog/2.jpg"), "2");
-  EXPECT_FALSE(fs::exists(copy->folder + "/readme.txt"));
-  EXPECT_FALSE(fs::exists(copy->folder + "/train/cat/.hidden"));
+  EXPECT_EQ(*ReadFile((*copy)->folder() + "/train/dog/2.jpg"), "2");
+  EXPECT_FALSE(fs::exists((*copy)->folder() + "/readme.txt"));
+  EXPECT_FALSE(fs::exists((*copy)->folder() + "/train/cat/.hidden"));
   EXPECT_THAT(source_.reads, SizeIs(3));
 }
 
@@ -112,7 +132,7 @@ TEST_F(LocalCopyTest, IsFetchedOnceByAllThatShareTheCache) {
   const auto work = [&] {
     const auto copy = Make();
     EXPECT_TRUE(copy.ok()) << copy.error().ToString();
-    EXPECT_TRUE(*ReadFile(copy->folder + "/train.csv") == source_.contents["train.csv"]);
+    EXPECT_TRUE(*ReadFile((*copy)->folder() + "/train.csv") == source_.contents["train.csv"]);
     ++ready;
   };
   {
@@ -131,15 +151,15 @@ TEST_F(LocalCopyTest, ShowsLifeWhileItArrives) {
 }
 
 TEST_F(LocalCopyTest, GivesAHolderUpThatMakesNoProgress) {
-  const std::string folder = Make()->folder;
+  const std::string folder = (*Make())->folder();
   fs::remove(folder + "/train.csv");
-  const Fd holder(::open((folder + ".lock").c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd holder(::open((folder + "/.parts").c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_EQ(::flock(holder.get(), LOCK_EX), 0);
   options_.longest_silence = Seconds(0.02);
   const Error error = ErrorOf();
   EXPECT_EQ(error.code, ErrorCode::kUnavailable);
-  EXPECT_THAT(error.message, HasSubstr("another process fetches it"));
-  EXPECT_THAT(error.message, HasSubstr(folder + ".lock"));
+  EXPECT_THAT(error.message,
+              HasSubstr("nothing arrived for 0.02 s; end the process that holds " + folder + "/.parts"));
 }
 
 TEST_F(LocalCopyTest, RefusesAnObjectThatChangesMeanwhile) {
@@ -164,15 +184,16 @@ TEST_F(LocalCopyTest, RefusesAnObjectThatBecomesShorter) {
 }
 
 TEST_F(LocalCopyTest, RemovesOlderVersionsThatNobodyUses) {
-  const std::string first = Make()->folder;  // and let go again
+  const std::string first = (*Make())->folder();  // and let go again
   source_.contents["train.csv"] = "second";
   const auto second = Make();
   ASSERT_TRUE(second.ok());
-  EXPECT_THAT(Versions(), ElementsAre(second->folder));
+  EXPECT_THAT(Versions(), ElementsAre((*second)->folder()));
   source_.contents["train.csv"] = "third";
   const auto third = Make();
-  EXPECT_THAT(Versions(), ::testing::UnorderedElementsAre(second->folder, third->folder)) << "one is in use";
-  EXPECT_EQ(*ReadFile(second->folder + "/train.csv"), "second");
+  EXPECT_THAT(Versions(), ::testing::UnorderedElementsAre((*second)->folder(), (*third)->folder()))
+      << "one is in use";
+  EXPECT_EQ(*ReadFile((*second)->folder() + "/train.csv"), "second");
 }
 
 TEST_F(LocalCopyTest, NamesWhatTheStoreLacks) {
@@ -186,6 +207,7 @@ TEST_F(LocalCopyTest, NamesWhatTheStoreLacks) {
 
 TEST_F(LocalCopyTest, SaysHowMuchRoomTheCacheLacks) {
   source_.listed_bytes["train.csv"] = int64_t{1} << 60;
+  options_.fetch.part_bytes = int64_t{1} << 40;
   const Error error = ErrorOf();
   EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(error.message, HasSubstr("spec.training.data.cache: s3://bucket/some/table/ needs"));
@@ -196,6 +218,141 @@ TEST_F(LocalCopyTest, SaysHowMuchRoomTheCacheLacks) {
 TEST_F(LocalCopyTest, NamesACacheThatCannotBeMade) {
   spec_.cache = "/dev/null/cache";
   EXPECT_THAT(ErrorOf().message, HasSubstr("spec.training.data.cache: /dev/null/cache"));
+}
+
+// Two files that are mapped: ten parts of one, all of the other.
+class ReadAheadTest : public LocalCopyTest {
+ protected:
+  ReadAheadTest() {
+    spec_.format = api::DataFormat::kTokens;
+    for (int i = 0; i < 1000; ++i) text_ += static_cast<char>(i * 7 + i / 251);
+    source_.contents = {{"train.txt", text_}, {"val.txt", "some text"}};
+    options_.fetch.threads = 2;
+  }
+
+  static std::array<Stretch, 1> Bytes(int64_t offset, int64_t bytes) {
+    return {{{"train.txt", offset, bytes}}};
+  }
+  static std::string ReadFrom(const LocalCopy& copy, int64_t offset, std::size_t bytes) {
+    std::string content(bytes, '\0');
+    const Fd file = copy.OpenFile("train.txt");
+    EXPECT_EQ(::pread(file.get(), content.data(), bytes, offset), static_cast<ssize_t>(bytes));
+    return content;
+  }
+
+  std::string text_;
+};
+
+TEST_F(ReadAheadTest, WaitsOnlyForThePartsThatAreRead) {
+  source_.Hold("train.txt", 300);
+  const auto copy = Open(source_);
+  ASSERT_TRUE(copy.ok()) << copy.error().ToString();
+  ASSERT_TRUE((*copy)->WaitFor(Bytes(850, 150)).ok());
+  EXPECT_TRUE(ReadFrom(**copy, 850, 150) == text_.substr(850));
+  EXPECT_FALSE(fs::exists((*copy)->folder() + "/train.txt")) << "it is not whole";
+  std::atomic<bool> is_there = false;
+  std::jthread reader([&] {
+    EXPECT_TRUE((*copy)->WaitFor(Bytes(299, 2)).ok());
+    is_there = true;
+  });
+  ASSERT_TRUE((*copy)->WaitFor(Bytes(0, 300)).ok());
+  EXPECT_FALSE(is_there) << "nobody has sent it";
+  source_.ReleaseAll();
+  reader.join();
+  EXPECT_TRUE(ReadFrom(**copy, 250, 100) == text_.substr(250, 100));
+}
+
+TEST_F(ReadAheadTest, FetchesFirstWhatAReaderNeeds) {
+  std::atomic<bool> waits = false;
+  options_.alive = [&] { waits = true; };
+  options_.fetch.threads = 1;
+  source_.Hold("train.txt", 0);
+  const auto copy = Open(source_);
+  ASSERT_TRUE(copy.ok()) << copy.error().ToString();
+  while (!source_.IsHolding()) std::this_thread::sleep_for(1ms);
+  std::jthread reader([&] { EXPECT_TRUE((*copy)->WaitFor(Bytes(750, 100)).ok()); });
+  while (!waits) std::this_thread::sleep_for(1ms);
+  source_.ReleaseAll();
+  reader.join();
+  ASSERT_TRUE((*copy)->WaitFor(AllOf(**copy)).ok());
+  const std::vector<std::pair<std::string, int64_t>> begin(source_.order.begin(), source_.order.begin() + 4);
+  EXPECT_THAT(begin, ElementsAre(std::pair("train.txt", 0), std::pair("train.txt", 700),
+                                 std::pair("train.txt", 800), std::pair("train.txt", 100)));
+}
+
+// A process of its own, killed while it fetches for both.
+TEST_F(ReadAheadTest, GoesOnWhereTheFetchingProcessDies) {
+  options_.fetch.threads = 1;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    source_.Hold("train.txt", 500);
+    const auto copy = Open(source_);
+    (void)(*copy)->WaitFor(AllOf(**copy));
+    ::_exit(0);
+  }
+  const auto fetches = [&] {
+    for (const std::string& folder :
+         fs::exists(cache_ + "/bucket/some") ? Versions() : std::vector<std::string>())
+      if (fs::exists(folder + "/train.txt.partial")) return true;
+    return false;
+  };
+  while (!fetches()) std::this_thread::sleep_for(1ms);
+  const auto copy = Open(source_);
+  ASSERT_TRUE(copy.ok()) << copy.error().ToString();
+  EXPECT_TRUE((*copy)->WaitFor(Bytes(0, 500)).ok());
+  EXPECT_THAT(source_.ReadsSoFar(), IsEmpty()) << "the other one fetches";
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ASSERT_TRUE((*copy)->WaitFor(AllOf(**copy)).ok());
+  EXPECT_TRUE(*ReadFile((*copy)->folder() + "/train.txt") == text_);
+  EXPECT_THAT(source_.ReadsSoFar(), SizeIs(6)) << "five parts and the small object, nothing again";
+}
+
+TEST_F(ReadAheadTest, RefusesAnObjectThatChangesToAllWhoReadIt) {
+  options_.fetch.threads = 1;
+  source_.Hold("train.txt", 500);
+  const auto copy = Open(source_);
+  const auto other = Open(source_);
+  ASSERT_TRUE(copy.ok() && other.ok());
+  ASSERT_TRUE((*other)->WaitFor(Bytes(0, 500)).ok());
+  source_.on_read = [&](const std::string&, int64_t) -> Result<void> {
+    source_.contents["train.txt"][3] = 'X';
+    return {};
+  };
+  source_.ReleaseAll();
+  for (const auto& reader : {copy->get(), other->get()}) {
+    const Result<void> refused = reader->WaitFor(Bytes(500, 100));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kConflict);
+    EXPECT_THAT(refused.error().message,
+                HasSubstr("s3://bucket/some/table/train.txt has changed while it was fetched"));
+  }
+  EXPECT_THAT(Versions(), IsEmpty());
+}
+
+TEST_F(ReadAheadTest, TellsWhoWaitsThatTheStoreRefuses) {
+  std::atomic<ErrorCode> code = ErrorCode::kForbidden;
+  source_.on_read = [&](const std::string&, int64_t offset) -> Result<void> {
+    if (offset == 300) return Error{code, "train.txt: no"};
+    return {};
+  };
+  const auto copy = Open(source_);
+  ASSERT_TRUE(copy.ok()) << copy.error().ToString();
+  const auto thrown = [&] {
+    try {
+      (*copy)->Need(Bytes(300, 1));
+    } catch (const ErrorException& error) {
+      return error.error().code;
+    }
+    return ErrorCode::kInternal;
+  };
+  EXPECT_EQ(thrown(), ErrorCode::kForbidden);
+  code = ErrorCode::kUnavailable;
+  EXPECT_EQ(thrown(), ErrorCode::kAborted) << "the round is at an end, and the next one asks again";
+  source_.on_read = nullptr;
+  (*copy)->Need(Bytes(300, 1));
+  EXPECT_TRUE(ReadFrom(**copy, 300, 100) == text_.substr(300, 100));
 }
 
 }  // namespace

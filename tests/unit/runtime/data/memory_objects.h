@@ -1,6 +1,8 @@
 #pragma once
-// A remote store in memory: counts what is read, and fails or changes as a test says.
+// A remote store in memory: counts what is read, and fails, waits or changes as a test says.
 
+#include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -21,7 +23,24 @@ class MemoryObjects final : public RemoteObjects {
   std::function<Result<void>(const std::string& name, int64_t offset)> on_read;
   // (name, offset) of those that were answered.
   std::multiset<std::pair<std::string, int64_t>> reads;
-  std::map<std::string, int64_t> listed_bytes;  // what the store says, where that is not the truth
+  std::vector<std::pair<std::string, int64_t>> order;  // the same, one after the other
+  std::map<std::string, int64_t> listed_bytes;         // what the store says, where that is not the truth
+
+  // A read of it gets its answer when it is released.
+  void Hold(const std::string& name, int64_t offset) {
+    const std::lock_guard lock(mutex_);
+    held_.emplace(name, offset);
+  }
+  void ReleaseAll() {
+    const std::lock_guard lock(mutex_);
+    held_.clear();
+    released_.notify_all();
+  }
+  [[nodiscard]] bool IsHolding() const { return is_holding_; }  // a read that waits
+  std::multiset<std::pair<std::string, int64_t>> ReadsSoFar() {
+    const std::lock_guard lock(mutex_);
+    return reads;
+  }
 
   Result<RemoteObject> Find(const std::string& name) override {
     const std::lock_guard lock(mutex_);
@@ -36,7 +55,9 @@ class MemoryObjects final : public RemoteObjects {
     return objects;
   }
   Result<void> Read(const std::string& name, int64_t offset, std::span<char> target) override {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    if (held_.contains({name, offset})) is_holding_ = true;
+    released_.wait(lock, [&] { return !held_.contains({name, offset}); });
     if (on_read) LOCKSTEP_TRY(on_read(name, offset));
     const std::string& content = contents[name];
     for (std::size_t i = 0; i < target.size(); ++i) {  // as S3: what is not there is not noticed
@@ -44,6 +65,7 @@ class MemoryObjects final : public RemoteObjects {
       target[i] = at < content.size() ? content[at] : '?';
     }
     reads.emplace(name, offset);
+    order.emplace_back(name, offset);
     return {};
   }
 
@@ -55,6 +77,23 @@ class MemoryObjects final : public RemoteObjects {
   }
 
   std::mutex mutex_;
+  std::condition_variable released_;
+  std::atomic<bool> is_holding_ = false;
+  std::set<std::pair<std::string, int64_t>> held_;  // GUARDED_BY(mutex_)
+};
+
+// A connection to a store that outlives it.
+class MemoryConnection final : public RemoteObjects {
+ public:
+  explicit MemoryConnection(MemoryObjects& store) : store_(store) {}
+  Result<RemoteObject> Find(const std::string& name) override { return store_.Find(name); }
+  Result<std::vector<RemoteObject>> List() override { return store_.List(); }
+  Result<void> Read(const std::string& name, int64_t offset, std::span<char> target) override {
+    return store_.Read(name, offset, target);
+  }
+
+ private:
+  MemoryObjects& store_;
 };
 
 }  // namespace lockstep::data

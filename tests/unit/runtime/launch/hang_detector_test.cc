@@ -84,6 +84,31 @@ TEST_F(HangDetectorTest, TheFirstStepOfARoundHasTheLongBoundAgain) {
   EXPECT_FALSE(Hangs(600s));
 }
 
+TEST_F(HangDetectorTest, ToWaitForDataIsNoSilenceAndTeachesNothing) {
+  Train(20, 3s);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_FALSE(Hangs(1s));
+    Phase("load");
+  }
+  EXPECT_FALSE(Hangs(29s)) << "still the phase train, with its bound";
+  const HangFinding finding = Pass(4s);
+  EXPECT_EQ(finding.kind, Kind::kHangs);
+  EXPECT_EQ(finding.phase, "train");
+  EXPECT_NEAR(finding.bound_seconds, 30, 0.1);
+}
+
+TEST_F(HangDetectorTest, AStepThatWaitedForDataIsLearntAsAWhole) {
+  detector_.Assigned(now_);
+  Phase("train");
+  Steps(1, 1s);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_FALSE(Hangs(3s));
+    Phase("load");
+    Steps(1, 100ms);
+  }
+  EXPECT_NEAR(Pass(100s).bound_seconds, 31, 0.1);
+}
+
 TEST_F(HangDetectorTest, WaitingForARoundHasNoBound) {
   Train(10, 100ms);
   Say(protocol::Ready{.step = 10});
