@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -111,9 +112,9 @@ def unnamed(place):
 
 
 def unfinished_uploads(url, key, secret):
-    """The multipart uploads of the bucket that were begun and neither completed nor aborted."""
+    """The ids of the multipart uploads of the bucket that were begun and neither completed nor aborted."""
     listing = subprocess.run(["curl", "-sS", "--fail-with-body", "--noproxy", "*", "--max-time", "30", "--aws-sigv4", "aws:amz:us-east-1:s3",
                               "--user", f"{key}:{secret}", "-H", f"x-amz-content-sha256: {hashlib.sha256().hexdigest()}",
                               f"{url}/bucket?uploads="], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     expect(listing.returncode == 0 and "ListMultipartUploadsResult" in listing.stdout, listing.stdout)
-    return listing.stdout.count("<Upload>")
+    return set(re.findall(r"<UploadId>([^<]+)</UploadId>", listing.stdout))
