@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""Checkpoints in a store that fails, while two ranks write them and an oracle reads past the faults: at every moment the newest complete
+checkpoint is sound and no older than the one before. When the faults are over the job goes on from what is stored, to the bits of a
+quiet run, and what they left behind is gone.
+
+run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`; exits 77, skipped, without versitygw or toxiproxy
+LOCKSTEP_STORE_KILLS=200 run.py BIN_FOLDER killed_at_any_byte    the long one; LOCKSTEP_STORE_SEED chooses other bytes and ranks
+"""
+import contextlib
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import checkpoints  # noqa: E402
+import s3_server  # noqa: E402
+import toxics  # noqa: E402
+from cases import expect  # noqa: E402
+from http_proxy import Answers, At, Cut, HttpProxy, LosesTheAnswer, Request, Rule, anything  # noqa: E402
+from local_run import Run, main, manifest  # noqa: E402
+from oracle import KEEP_LAST, Oracle, unfinished_uploads, unnamed  # noqa: E402
+
+URI = "s3://bucket/jobs/one"
+INTERVAL = 5
+# 11.2 MB of parameters, which rank 0 stores, and as much of momentum, which rank 1 stores: above 10 MiB Arrow uploads in parts.
+MODEL = {"name": "mlp", "mlp": {"hiddenSizes": [1400, 1200]}}
+SHARD = 11_200_000
+SAVE = 2 * SHARD
+MORE_STEPS = 2 * INTERVAL  # of the run that goes on
+LIMIT = 600  # of the quiet run, which makes as many steps as were made under faults
+CUTS = 10
+KILLS = int(os.environ.get("LOCKSTEP_STORE_KILLS", 8))
+SEED = int(os.environ.get("LOCKSTEP_STORE_SEED", 1))
+IN_OWN_MOUNTS = "LOCKSTEP_STORE_FAULTS_MOUNTS"
+
+
+def job(folder, uri, steps=1_000_000, interval=INTERVAL):
+    os.makedirs(folder, exist_ok=True)
+    return manifest(folder, replicas=2, minimum=2, model=MODEL, globalBatchSize=4, epochs=None, steps=steps, evaluation=None,
+                    optimizer={"name": "sgd", "learningRate": 0.001, "momentum": 0.9},
+                    sections={"checkpoint": {"uri": uri, "intervalSteps": interval, "keepLast": KEEP_LAST},
+                              "failurePolicy": {"maxRestarts": 100_000}})
+
+
+class Trial:
+    """A job under faults and the oracle of its checkpoints."""
+
+    def __init__(self, folder, uri, through, directly):
+        self.folder, self.uri, self.through = folder, uri, through
+        self.oracle = Oracle(uri, directly)
+        self.run = Run(folder, job(folder, uri), through, arguments=("--checkpoint-uri", uri))
+
+    def __enter__(self):
+        self.run.__enter__()
+        self.oracle.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self.oracle.__exit__()
+        self.run.__exit__(*error)
+
+    def failures(self):
+        """Saves that failed, by the log: one that a newer save replaced did not."""
+        lines = [line for log in pathlib.Path(self.folder, "run").glob("*.log") for line in log.read_text().splitlines()]
+        return sum('"checkpoint not stored"' in line and "a newer save replaced this one" not in line for line in lines)
+
+    def until_it_fails(self, times=1, meanwhile=lambda: None):
+        failed = self.failures() + times
+
+        def look():
+            meanwhile()
+            return self.failures() >= failed or self.oracle.problems
+        self.run.until(f"{times} more saves that fail", look)
+        self.oracle.judge()
+
+    def until_it_saves(self):
+        self.oracle.until_newer(self.oracle.newest, self.run)
+
+    def goes_on_to_the_bits_of_a_quiet_run(self):
+        self.until_it_saves()
+        self.run.process.send_signal(signal.SIGTERM)
+        code = self.run.finish()
+        expect(code == 143, f"exit code {code}\n{self.run.output()[-4000:]}")
+        steps = self.newest() + MORE_STEPS
+        finish(self.folder, job(self.folder, self.uri, steps), self.uri, self.through)
+        self.oracle.finish()
+        expect(self.oracle.newest == steps, f"the newest checkpoint is of step {self.oracle.newest}, not {steps}")
+        quiet = f"{self.folder}/quiet"
+        place = f"file://{quiet}/checkpoints"
+        finish(quiet, job(quiet, place, steps, interval=steps), place, {})
+        return steps, checkpoints.digest_of_tensors(checkpoints.newest(f"{quiet}/checkpoints")[1])
+
+    def newest(self):
+        self.oracle.finish()
+        return self.oracle.newest
+
+
+def finish(folder, path, uri, environment):
+    with Run(folder, path, environment, arguments=("--checkpoint-uri", uri)) as run:
+        code = run.finish(LIMIT)
+        expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
+
+
+def judge(trial, place):
+    """The end of a case; `place` is the folder of the URI."""
+    steps, bits = trial.goes_on_to_the_bits_of_a_quiet_run()
+    step, checkpoint = checkpoints.newest(place)
+    expect((step, checkpoints.digest_of_tensors(checkpoint)) == (steps, bits), "the final weights differ from those of a quiet run")
+    expect(not unnamed(place), f"left behind: {unnamed(place)}")
+    print(f"     {steps} steps, {trial.failures()} saves failed, {trial.oracle.looks} looks", flush=True)
+
+
+def environments(url, port):
+    return s3_server.environment(url), s3_server.environment(f"http://127.0.0.1:{port}")
+
+
+def uploads_left(port):
+    return unfinished_uploads(f"http://127.0.0.1:{port}", s3_server.KEY, s3_server.SECRET)
+
+
+def network_that_fails(folder):
+    """toxiproxy: each connection ends after N bytes, is reset, slow, silent; nobody listens."""
+    with s3_server.s3_server() as (bucket, port), toxics.toxiproxy(port) as proxy:
+        with Trial(folder, URI, *environments(proxy.url, port)) as trial:
+            trial.until_it_saves()
+            for kind, attributes in (("limit_data", {"bytes": 0}), ("limit_data", {"bytes": 300}), ("limit_data", {"bytes": 5_000_000}),
+                                     ("reset_peer", {"timeout": 20}), ("timeout", {"timeout": 200})):
+                proxy.add(kind, **attributes)
+                trial.until_it_fails()
+                proxy.reset()
+                trial.until_it_saves()
+            proxy.add("limit_data", stream="downstream", bytes=40)  # of the answers
+            trial.until_it_fails()
+            proxy.reset()
+            trial.until_it_saves()
+            proxy.shut()
+            trial.until_it_fails()
+            proxy.reset()
+            trial.until_it_saves()
+            for kind, attributes in (("latency", {"latency": 50, "jitter": 50}), ("bandwidth", {"rate": 20_000}), ("slicer", {"average_size": 20_000})):
+                proxy.add(kind, **attributes)  # slower, and no more
+                trial.until_it_saves()
+                proxy.reset()
+            judge(trial, bucket / "jobs/one")
+        print(f"     {len(uploads_left(port))} multipart uploads are left to the bucket's lifecycle rule", flush=True)
+
+
+def cut_after_any_byte(folder):
+    """The network is gone after N bytes of a save's uploads, for N over a whole save."""
+    with s3_server.s3_server() as (bucket, port), HttpProxy(port) as proxy:
+        with Trial(folder, URI, *environments(proxy.url, port)) as trial:
+            for cut in range(CUTS):
+                trial.until_it_saves()
+                proxy.rule = Cut(1 + cut * SAVE // (CUTS - 1))
+                trial.until_it_fails()
+                expect(proxy.rule.hits, "nothing was cut")
+                proxy.rule = Rule()
+            judge(trial, bucket / "jobs/one")
+
+
+def server_that_refuses(folder):
+    """What it answers by mistake, when it is busy and when the credentials have expired, to each kind of request."""
+    busy = lambda of, times=1 << 30: Answers("503 Slow Down", "SlowDown", of, times)
+    broken = lambda of: Answers("500 Internal Server Error", "InternalError", of)
+    with s3_server.s3_server() as (bucket, port), HttpProxy(port) as proxy:
+        with Trial(folder, URI, *environments(proxy.url, port)) as trial:
+            trial.until_it_saves()
+            for rule in (busy(Request.begins), broken(Request.is_part), Answers("200 OK", "InternalError", Request.completes),
+                         LosesTheAnswer(Request.completes), broken(Request.is_manifest), LosesTheAnswer(Request.is_manifest),
+                         Answers("400 Bad Request", "ExpiredToken"), Answers("403 Forbidden", "AccessDenied")):
+                proxy.rule = rule
+                trial.until_it_fails()
+                expect(rule.hits, "nothing was refused")
+                proxy.rule = Rule()
+                unfinished = uploads_left(port)
+                trial.until_it_saves()
+                trial.until_it_saves()  # one of these was begun after that look
+                if rule.of is not anything:
+                    left = unfinished & uploads_left(port)
+                    expect(not left, f"uploads that could be aborted are left: {left}")
+            # Few enough for the retries of one save.
+            failed = trial.failures()
+            for of in (Request.is_part, Request.completes, Request.is_manifest):
+                proxy.rule = busy(of, times=2)
+                trial.until_it_saves()
+                trial.until_it_saves()
+                expect(proxy.rule.hits == 2, "nothing was refused")
+            expect(trial.failures() == failed, "what a retry mends fails a save")
+            judge(trial, bucket / "jobs/one")
+
+
+def killed_at_any_byte(folder):
+    """Ranks are killed when a random part of a save is uploaded: one of them, or both."""
+    dice = random.Random(SEED)
+    with s3_server.s3_server() as (bucket, port), HttpProxy(port) as proxy:
+        with Trial(folder, URI, *environments(proxy.url, port)) as trial:
+            for _ in range(KILLS):
+                trial.until_it_saves()
+                trial.run.until("two ranks", lambda: len(trial.run.ranks()) == 2)
+                victims = dice.choice([[0], [1], [0, 1]])
+                pids = [trial.run.ranks()[victim] for victim in victims]
+                proxy.rule = At(dice.randrange(SAVE + 20_000), lambda pids=pids: kill(pids))
+                trial.run.until("the kill", lambda: proxy.rule.hits)
+                proxy.rule = Rule()
+            judge(trial, bucket / "jobs/one")
+        print(f"     seed {SEED}: {len(uploads_left(port))} multipart uploads are left to the bucket's lifecycle rule", flush=True)
+
+
+def kill(pids):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def full_disk(folder):
+    """A disk that holds three checkpoints and a little more is filled by somebody else, so that one rank finds room and the other
+    does not; then there is room again."""
+    disk = pathlib.Path(folder, "disk")
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SAVE * 32 // 10}", "none", disk], check=True)
+    try:
+        place = disk / "checkpoints"
+        with Trial(folder, f"file://{place}", {}, {}) as trial:
+            for _ in range(2):
+                trial.until_it_saves()
+            hog = disk / "of-somebody-else"
+            for room in (SHARD * 3 // 2, SHARD // 2):
+                trial.until_it_fails(4, lambda room=room: fill(hog, disk, room))
+                hog.unlink()
+                trial.until_it_saves()
+            judge(trial, place)
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def fill(hog, disk, room):
+    """Writes a file until no more than `room` bytes are free."""
+    with open(hog, "ab", buffering=0) as file, contextlib.suppress(OSError):
+        while (free := shutil.disk_usage(disk).free) > room:
+            file.write(bytes(min(free - room, 1 << 20)))
+
+
+if __name__ == "__main__":
+    if reason := s3_server.missing() or toxics.missing():
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    cases = [network_that_fails, cut_after_any_byte, server_that_refuses, killed_at_any_byte]
+    own = ["unshare", "--mount", "--propagation", "private", "--"]
+    if IN_OWN_MOUNTS in os.environ:
+        cases.append(full_disk)
+    elif subprocess.run([*own, "mount", "-t", "tmpfs", "none", "/mnt"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+        os.execvpe(own[0], [*own, sys.executable, *sys.argv], {**os.environ, IN_OWN_MOUNTS: "1"})
+    else:
+        print("skipped: full_disk: nothing may be mounted here")
+    sys.exit(main(cases))
