@@ -14,8 +14,10 @@
 #include "runtime/checkpoint/sha256.h"
 #include "runtime/checkpoint/stored_checkpoints.h"
 #include "runtime/common/base/clock.h"
+#include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/time_text.h"
+#include "runtime/common/protocol/environment.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -106,6 +108,7 @@ struct Checkpointer::State {
   std::unique_ptr<ObjectStore> store;
   HistoryFile history_file{*store};  // of the thread
   const SystemClock clock{};
+  Ownership ownership{*store, job, {.uri = spec.uri, .holder = EnvOr(protocol::env::kPodName, "")}, clock};
 
   std::mutex mutex;
   std::condition_variable_any changed;
@@ -309,6 +312,8 @@ void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange>
   state_->waiting = std::move(save);
   state_->changed.notify_all();
 }
+
+Ownership& Checkpointer::ownership() { return state_->ownership; }
 
 void Checkpointer::Abandon() { state_->Abandon(); }
 

@@ -16,6 +16,7 @@
 
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/object_store.h"
+#include "runtime/checkpoint/ownership.h"
 #include "runtime/checkpoint/shard_codec.h"
 #include "runtime/common/api/checkpoint_spec.h"
 #include "runtime/common/base/result.h"
@@ -76,6 +77,10 @@ class Checkpointer {
   Checkpointer(const api::CheckpointSpec& spec, const protocol::JobIdentity& job, const Json& training,
                std::unique_ptr<ObjectStore> store);
   ~Checkpointer();
+
+  // Rank 0, before it reads what the job begins from, claims the place for the job; then, and in each round,
+  // it holds it. See ownership.h.
+  [[nodiscard]] Ownership& ownership();
 
   // Copies this rank's share of the tensors to host memory before it returns. Every rank of the round calls
   // it with the same snapshot. `exchange` is kept until the save ends; a world of one needs none.

@@ -24,16 +24,24 @@ Error BadFolder(StoreUser user, const std::string& folder, const std::string& pr
   return {ErrorCode::kForbidden, FieldOf(user) + ": file://" + folder + ": " + problem + "; name " + right};
 }
 
+// Another job may remove a folder that is empty just before this one writes into it.
+constexpr int kTries = 10;
+
 class FileStore final : public ObjectStore {
  public:
   FileStore(std::string folder, StoreUser user) : folder_(std::move(folder)), user_(user) {}
 
   Result<void> Put(const std::string& name, std::string_view content) override {
-    std::error_code error;
-    fs::create_directories(fs::path(Path(name)).parent_path(), error);
-    if (error) return Bad("cannot make a folder in it: " + error.message());
-    const Result<void> written = WriteFile(Path(name), content);
-    return written.ok() ? written : Bad(written.error().message);
+    std::string problem;
+    for (int i = 0; i < kTries; ++i) {
+      std::error_code error;
+      fs::create_directories(fs::path(Path(name)).parent_path(), error);
+      const Result<void> written = error ? Result<void>() : WriteFile(Path(name), content);
+      if (!error && written.ok()) return {};
+      problem = error ? "cannot make a folder in it: " + error.message() : written.error().message;
+      if (!error && written.error().code != ErrorCode::kNotFound) break;
+    }
+    return Bad(problem);
   }
 
   Result<std::string> Get(const std::string& name) override { return ReadFile(Path(name)); }
@@ -85,7 +93,8 @@ class FileStore final : public ObjectStore {
         if (error) return;
       } else if (it->is_regular_file(gone)) {
         const auto bytes = static_cast<int64_t>(it->file_size(gone));
-        if (!gone) objects.push_back({it->path().lexically_relative(folder_).string(), bytes});
+        const auto changed = std::chrono::file_clock::to_sys(it->last_write_time(gone));
+        if (!gone) objects.push_back({it->path().lexically_relative(folder_).string(), bytes, changed});
       }
     }
   }

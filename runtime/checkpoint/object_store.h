@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/common/base/clock.h"
 #include "runtime/common/base/result.h"
 
 namespace lockstep::checkpoint {
@@ -17,6 +19,7 @@ namespace lockstep::checkpoint {
 struct ObjectInfo {
   std::string name;  // relative to the store's URI
   int64_t bytes = 0;
+  std::optional<WallTime> changed{};  // by the store's clock, to the second or finer
 };
 
 class ObjectStore {

@@ -39,7 +39,7 @@ class RemoteStore final : public ObjectStore {
     std::vector<ObjectInfo> objects;
     objects.reserve(found.size());
     for (const StoredObject& object : found)
-      objects.push_back({object.path.substr(path_.size() + 1), object.bytes});
+      objects.push_back({object.path.substr(path_.size() + 1), object.bytes, object.changed});
     return objects;
   }
   Result<void> Delete(const std::string& name) override {

@@ -104,7 +104,8 @@ Result<std::vector<StoredObject>> StoreClient::List(const std::string& folder) {
   std::vector<StoredObject> objects;
   for (const fs::FileInfo& info : infos) {
     if (!info.IsFile() || (info.size() == 0 && traces_ == Traces::kEmptyOnes)) continue;
-    objects.push_back({info.path(), info.size(), TimeText(info.mtime())});
+    objects.push_back({info.path(), info.size(), TimeText(info.mtime()),
+                       info.mtime() == fs::kNoTime ? std::nullopt : std::optional<WallTime>(info.mtime())});
   }
   std::sort(objects.begin(), objects.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
   return objects;

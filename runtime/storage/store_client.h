@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/common/base/clock.h"
 #include "runtime/common/base/result.h"
 
 namespace arrow {
@@ -29,6 +31,7 @@ struct StoredObject {
   // Another one means other content: the generation or ETag where the object was asked for by name and has
   // one, else the time of its last change.
   std::string version;
+  std::optional<WallTime> changed{};  // where it was listed: by the store's clock
 };
 
 // Azure's: Arrow makes an object without content before it writes one, and leaves a folder without objects

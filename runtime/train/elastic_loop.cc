@@ -115,15 +115,24 @@ class ElasticLoop {
             "round broken",
             {{"round", round_.assignment.round}, {"step", state_.step}, {"reason", outcome.error.message}});
         return AfterBroken(outcome.error);
-      case RoundEnd::kFinished: in_.link.Send(protocol::Finished{state_.step}); return LoopOutcome{};
+      case RoundEnd::kFinished:
+        if (last_place_.rank == 0) saves_.GiveUpPlace();
+        in_.link.Send(protocol::Finished{state_.step});
+        return LoopOutcome{};
       case RoundEnd::kStopped:
+        saves_.LeavePlace();  // peers that stay hold it in their next round
         progress_.SendNow();
         saves_.Drain(GraceForSave());
         return LoopOutcome{ExitCode::kPreempted, ""};
-      case RoundEnd::kFailed:
-        return LoopOutcome{ExitCodeOf(outcome.error), outcome.error.message, outcome.failed_step};
+      case RoundEnd::kFailed: return Failed(outcome);
     }
     return std::nullopt;
+  }
+
+  LoopOutcome Failed(const RoundOutcome& outcome) {
+    const ExitCode code = ExitCodeOf(outcome.error);
+    if (code == ExitCode::kUserError) saves_.GiveUpPlace();  // it ends the job
+    return {code, outcome.error.message, outcome.failed_step};
   }
 
   std::optional<LoopOutcome> AfterBroken(const Error& error) {
@@ -168,6 +177,7 @@ class ElasticLoop {
     in_.control.Attach(round_.communicator);
     LOCKSTEP_TRY(const StateSource source,
                  SyncState(*round_.communicator, state_, [this](TrainingState&) { return Restore(); }));
+    saves_.HoldPlace(assignment.rank);
     if (state_.staged != nullptr) {
       pipeline_->EnterRound();
     } else {
@@ -185,6 +195,7 @@ class ElasticLoop {
 
   // False: training begins at step 0, also where this process was further and lost a part of the state.
   Result<bool> Restore() {
+    LOCKSTEP_TRY(saves_.ClaimPlace([this](Milliseconds time) { return PauseBeforeRestore(time); }));
     LOCKSTEP_TRY(const bool restored, saves_.Restore(state_));
     if (!restored && state_.step > 0) {
       log::Error("there is no checkpoint to go back to: training begins again at step 0",
@@ -192,6 +203,13 @@ class ElasticLoop {
       LOCKSTEP_TRY(StartAfresh(in_.training, state_));
     }
     return restored;
+  }
+
+  // False: the round is over, or the rank is to stop.
+  bool PauseBeforeRestore(Milliseconds time) {
+    progress_.Phase("sync");  // a sign of life
+    in_.control.Pause(time);
+    return !in_.control.stop_requested() && !round_.aborted.stop_requested();
   }
 
   // Who computes how much of each step from here on. A collective where it goes by speed.
@@ -373,10 +391,12 @@ class ElasticLoop {
   }
 
   Result<std::optional<RoundEnd>> StopTogether() {
-    if (!saves_.on_termination()) return std::optional(RoundEnd::kStopped);
-    progress_.Phase("save");
-    const Result<void> saved = saves_.SaveTogether(round_.communicator, state_, GraceForSave(), 1);
-    if (!saved.ok()) log::Warning("state not stored before stopping", {{"error", saved.error().message}});
+    if (saves_.on_termination()) {
+      progress_.Phase("save");
+      const Result<void> saved = saves_.SaveTogether(round_.communicator, state_, GraceForSave(), 1);
+      if (!saved.ok()) log::Warning("state not stored before stopping", {{"error", saved.error().message}});
+    }
+    if (round_.assignment.rank == 0) saves_.GiveUpPlace();
     return std::optional(RoundEnd::kStopped);
   }
 
@@ -388,6 +408,9 @@ class ElasticLoop {
       if (!saved.ok()) log::Warning("state not stored before stopping", {{"error", saved.error().message}});
     }
     saves_.Drain(GraceForSave());  // what an interval began
+    // The last of a job to stop comes here, or all stop together. Where others go on, the next round's rank 0
+    // marks the place anew.
+    if (last_place_.rank >= 0) saves_.GiveUpPlace();
     return {ExitCode::kPreempted, ""};
   }
 

@@ -223,6 +223,24 @@ Result<void> Saves::SaveAlone(TrainingState& state, const LastPlace& last, std::
   return {};
 }
 
+Result<void> Saves::ClaimPlace(const checkpoint::Ownership::Pause& pause) {
+  return enabled() ? context_.checkpointer->ownership().Claim(pause) : Result<void>();
+}
+
+void Saves::HoldPlace(int rank) {
+  if (!enabled()) return;
+  checkpoint::Ownership& ownership = context_.checkpointer->ownership();
+  rank == 0 ? ownership.Hold() : ownership.LetGo();
+}
+
+void Saves::GiveUpPlace() {
+  if (enabled()) context_.checkpointer->ownership().End();
+}
+
+void Saves::LeavePlace() {
+  if (enabled()) context_.checkpointer->ownership().LetGo();
+}
+
 Result<bool> Saves::Restore(TrainingState& state) {
   if (!enabled()) return false;
   LOCKSTEP_TRY(const std::optional<LoadedState> loaded, context_.checkpointer->Resume());

@@ -61,6 +61,15 @@ class Saves {
   [[nodiscard]] Result<void> SaveAlone(TrainingState& state, const LastPlace& last,
                                        std::chrono::milliseconds limit);
 
+  // That the place for checkpoints is this job's (runtime/checkpoint/ownership.h). Rank 0, before it
+  // restores.
+  [[nodiscard]] Result<void> ClaimPlace(const checkpoint::Ownership::Pause& pause);
+  // In each round, on every rank: rank 0 says from now on that the job runs.
+  void HoldPlace(int rank);
+  // The job ends, or this process leaves it and others go on.
+  void GiveUpPlace();
+  void LeavePlace();
+
   // Into `state`, as spec.checkpoint.resume says; false where there is nothing to resume from. The job's own
   // checkpoints come first in any case: after the loss of all ranks they are what training goes on from.
   [[nodiscard]] Result<bool> Restore(TrainingState& state);

@@ -101,6 +101,37 @@ TEST_F(FileStoreTest, ReadsAPartOfAnObject) {
   EXPECT_EQ(store->Read("y", 0, part).error().code, ErrorCode::kNotFound);
 }
 
+TEST_F(FileStoreTest, TellsWhenAnObjectChanged) {
+  const auto store = Open();
+  for (const char* name : {"old", "young"}) ASSERT_TRUE(store->Put(name, "x").ok());
+  const std::filesystem::path old = folder_ + "/store/old";
+  std::filesystem::last_write_time(old, std::filesystem::last_write_time(old) - std::chrono::hours(1));
+  const auto objects = store->List();
+  ASSERT_TRUE(objects->at(0).changed.has_value());
+  const auto apart = *objects->at(1).changed - *objects->at(0).changed;
+  EXPECT_GE(apart, std::chrono::minutes(59));
+  EXPECT_LT(std::chrono::abs(std::chrono::system_clock::now() - *objects->at(1).changed),
+            std::chrono::minutes(10));
+}
+
+// A job that ends removes the folder of markers, another writes one.
+TEST_F(FileStoreTest, PutsIntoAFolderThatAnotherRemoves) {
+  const auto store = Open();
+  std::atomic<bool> done = false;
+  std::jthread other([&] {
+    while (!done) {
+      (void)store->Put("owners/a", "1");
+      (void)store->Delete("owners/a");
+    }
+  });
+  for (int i = 0; i < 100; ++i) {
+    const auto put = store->Put("owners/b", "1");
+    EXPECT_TRUE(put.ok()) << put.error().ToString();
+    (void)store->Delete("owners/b");
+  }
+  done = true;
+}
+
 TEST_F(FileStoreTest, OpensForACommandWithoutWriting) {
   const auto absent = OpenForCommand("file://" + folder_ + "/absent");
   ASSERT_FALSE(absent.ok());

@@ -1,0 +1,176 @@
+#include "runtime/checkpoint/ownership.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include "runtime/common/base/json.h"
+#include "runtime/common/base/log.h"
+#include "runtime/common/base/time_text.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr std::string_view kFolder = "owners/";
+constexpr std::string_view kEnd = ".json";
+
+std::string MarkerOf(const std::string& uid) { return std::string(kFolder) + uid + std::string(kEnd); }
+
+// Empty: the object is no marker.
+std::string UidOf(const std::string& name) {
+  if (!name.starts_with(kFolder) || !name.ends_with(kEnd) || name.size() <= kFolder.size() + kEnd.size())
+    return "";
+  return name.substr(kFolder.size(), name.size() - kFolder.size() - kEnd.size());
+}
+
+}  // namespace
+
+Ownership::Ownership(ObjectStore& store, protocol::JobIdentity job, OwnershipOptions options,
+                     const Clock& clock)
+    : store_(store),
+      job_(std::move(job)),
+      options_(std::move(options)),
+      clock_(clock),
+      name_(MarkerOf(job_.uid)) {}
+
+Result<void> Ownership::Claim(const Pause& pause) {
+  renewing_ = std::jthread();
+  owns_ = false;
+  if (since_.empty()) since_ = FormatMicroTime(clock_.Now());
+  while (true) {
+    LOCKSTEP_TRY(Put());
+    const Result<bool> is_free = IsFree();
+    if (!is_free.ok()) {
+      if (is_free.error().code == ErrorCode::kInvalidArgument) End();
+      return is_free.error();
+    }
+    if (!*is_free) {
+      owns_ = false;
+      if (!pause(kLook)) return Error{ErrorCode::kCancelled, "claiming " + options_.uri + " was stopped"};
+    } else if (!std::exchange(owns_, true)) {
+      continue;
+    } else {
+      Hold();
+      return {};
+    }
+  }
+}
+
+void Ownership::Hold() {
+  if (renewing_.joinable() && !renewing_.get_stop_token().stop_requested()) return;
+  renewing_ = std::jthread();
+  owns_ = true;
+  if (since_.empty()) since_ = FormatMicroTime(clock_.Now());
+  renewing_ = std::jthread([this](const std::stop_token& stop) { Renew(stop); });
+}
+
+void Ownership::LetGo() { renewing_.request_stop(); }
+
+void Ownership::End() {
+  renewing_ = std::jthread();  // or it might put the marker once more
+  const Result<void> removed = store_.Delete(name_);
+  if (!removed.ok())
+    log::Warning("this job's marker was not removed; the next job waits for it to grow old",
+                 {{"uri", store_.UriOf(name_)}, {"error", removed.error().message}});
+}
+
+Result<bool> Ownership::IsFree() {
+  LOCKSTEP_TRY(const std::vector<Marker> markers, ReadMarkers());
+  const auto own = std::find_if(markers.begin(), markers.end(),
+                                [this](const Marker& marker) { return marker.uid == job_.uid; });
+  const std::optional<WallTime> mine = own == markers.end() ? std::nullopt : own->changed;
+  bool is_free = true;
+  for (const Marker& other : markers) {
+    if (other.uid == job_.uid) continue;
+    LOCKSTEP_TRY(const bool is_in_the_way, IsInTheWay(other, mine));
+    is_free = is_free && !is_in_the_way;
+  }
+  return is_free;
+}
+
+// `mine`: when this job's marker was put, a moment ago.
+Result<bool> Ownership::IsInTheWay(const Marker& other, const std::optional<WallTime>& mine) {
+  const SteadyTime now = clock_.Steady();
+  const auto [seen, is_new] = seen_.try_emplace(other.uid, Seen{other.content, now});
+  const bool lives = !is_new && seen->second.content != other.content;
+  if (lives) seen->second = {other.content, now};
+  // By the store's clock, which put both. One that was set back must not make this wait for ever.
+  const bool is_old = mine.has_value() && other.changed.has_value() && *mine - *other.changed > kLease;
+  if (!lives && (is_old || now - seen->second.since > kLease)) {
+    log::Warning("the marker of a job that no longer runs is removed: its place is taken over",
+                 {{"other_job", other.job}, {"other_uid", other.uid}, {"uri", options_.uri}});
+    LOCKSTEP_TRY(store_.Delete(MarkerOf(other.uid)));
+    return false;
+  }
+  // Whoever claims beside an owner gives way by itself.
+  if (owns_ && !other.owns) return false;
+  if (lives && GoesBefore(other)) return Refusal(other);
+  if (is_new) {
+    log::Warning("another job's checkpoints go to the same place: waiting whether that job still runs",
+                 {{"other_job", other.job},
+                  {"other_uid", other.uid},
+                  {"uri", options_.uri},
+                  {"at_most_seconds", kLease.count()}});
+  }
+  return true;
+}
+
+bool Ownership::GoesBefore(const Marker& other) const {
+  return other.owns || std::pair(other.since, other.uid) < std::pair(since_, job_.uid);
+}
+
+Result<std::vector<Ownership::Marker>> Ownership::ReadMarkers() {
+  LOCKSTEP_TRY(const std::vector<ObjectInfo> objects, store_.List());
+  std::vector<Marker> markers;
+  for (const ObjectInfo& object : objects) {
+    Marker marker{
+        .uid = UidOf(object.name), .job = "?", .since = {}, .content = {}, .changed = object.changed};
+    if (marker.uid.empty()) continue;
+    const auto content = store_.Get(object.name);
+    if (!content.ok() && content.error().code == ErrorCode::kNotFound) continue;  // removed meanwhile
+    if (!content.ok()) return content.error();
+    marker.content = *content;
+    // One that cannot be read counts as an owner's.
+    if (const auto json = ParseJson(*content); json.ok()) {
+      marker.job = StringAt(*json, {"jobName"}, "?");
+      marker.owns = BoolAt(*json, {"owns"}, true);
+      marker.since = StringAt(*json, {"since"});
+    }
+    markers.push_back(std::move(marker));
+  }
+  return markers;
+}
+
+Result<void> Ownership::Put() {
+  return store_.Put(name_, DumpJson({{"jobUid", job_.uid},
+                                     {"jobName", job_.name},
+                                     {"owns", owns_},
+                                     {"since", since_},
+                                     {"time", FormatMicroTime(clock_.Now())},
+                                     {"holder", options_.holder}}) +
+                               "\n");
+}
+
+Error Ownership::Refusal(const Marker& other) const {
+  return {ErrorCode::kInvalidArgument,
+          "spec.checkpoint.uri: " + options_.uri + " is in use by job \"" + other.job + "\" (uid " +
+              other.uid +
+              "), which runs: give each job a folder of its own, or start this one when that one has ended"};
+}
+
+void Ownership::Renew(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  bool fails = false;
+  while (!stop.stop_requested()) {
+    const Result<void> put = Put();
+    if (!std::exchange(fails, !put.ok()) && !put.ok())
+      log::Warning("this job's marker was not renewed; others may take its place for checkpoints",
+                   {{"uri", store_.UriOf(name_)}, {"error", put.error().message}});
+    never.wait_for(lock, stop, options_.renewal, [] { return false; });
+  }
+}
+
+}  // namespace lockstep::checkpoint
