@@ -35,7 +35,9 @@ std::vector<EventNote> NotesOfConditions(const api::TrainingJobStatus& before,
     // Missing replicas have an event of their own.
     const bool is_straggler = now.type == condition::kDegraded && now.reason == api::reason::kStraggler;
     const bool is_told_of = IsToldOf(now.type) || is_straggler || now.reason == api::reason::kShrunk;
-    if (!is_new || !is_told_of) continue;
+    const bool is_told_by_failed =
+        now.type == condition::kStalled && api::IsTrue(after.conditions, condition::kFailed);
+    if (!is_new || !is_told_of || is_told_by_failed) continue;
     if (now.status == api::ConditionStatus::kTrue) {
       notes.push_back({is_straggler || IsWarning(now.type), now.reason, "Reconcile", now.message});
     } else if (now.type == condition::kSuspended && old != nullptr) {

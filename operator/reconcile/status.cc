@@ -55,10 +55,22 @@ std::string CountOf(int64_t part, int64_t whole, std::string_view what) {
 
 void SetFinished(Conditions& set, const Decision& decision) {
   if (!decision.finish_as.empty()) set.True(decision.finish_as, decision.reason, decision.message);
-  for (const auto type :
-       {condition::kProgressing, condition::kRestarting, condition::kDegraded, condition::kStalled}) {
+  for (const auto type : {condition::kProgressing, condition::kRestarting, condition::kDegraded}) {
     set.Clear(type, reason::kJobFinished);
   }
+  if (!set.IsTrue(condition::kFailed)) set.Clear(condition::kStalled, reason::kJobFinished);
+}
+
+// What follows from all others; the state is its reason.
+void SetReadiness(const std::string& state, Conditions& set) {
+  const bool is_ready = state == "Running" || state == "Complete";
+  if (is_ready) set.True(condition::kReady, state);
+  if (!is_ready) set.False(condition::kReady, state);
+  // Nobody mends a failed job but people, by another one.
+  if (state == "Failed") set.True(condition::kStalled, state);
+  const bool is_still = is_ready || state == "Failed" || state == "Stalled" || state == "Suspended";
+  if (is_still) set.Clear(condition::kReconciling, state);
+  if (!is_still) set.True(condition::kReconciling, state);
 }
 
 void SetQueue(const QueueState& queue, const Decision& decision, Conditions& set) {
@@ -233,6 +245,7 @@ api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& gro
   }
   status.state = api::StateOf(status.conditions);
   ApplyGoodput(observed, decision, status);
+  SetReadiness(status.state, set);
   return status;
 }
 
@@ -240,10 +253,11 @@ api::TrainingJobStatus StatusAfterRefusal(const Observed& observed, api::Trainin
                                           const Error& refusal) {
   // The plan cleared what the pass before had set; setting it anew would move its time with every retry.
   if (observed.job.status.goodput) status.goodput = observed.job.status.goodput;
-  for (api::Condition& entry : status.conditions) {
-    const api::Condition* before = api::FindCondition(observed.job.status.conditions, entry.type);
-    if (before != nullptr && (entry.type == condition::kStalled || entry.type == condition::kProgressing)) {
-      entry = *before;
+  for (const std::string_view type :
+       {condition::kStalled, condition::kProgressing, condition::kReady, condition::kReconciling}) {
+    const api::Condition* before = api::FindCondition(observed.job.status.conditions, type);
+    for (api::Condition& entry : status.conditions) {
+      if (before != nullptr && entry.type == type) entry = *before;
     }
   }
   Conditions set(observed, status);
@@ -257,6 +271,7 @@ api::TrainingJobStatus StatusAfterRefusal(const Observed& observed, api::Trainin
   }
   set.Clear(condition::kProgressing, reason::kPodRejected);
   status.state = api::StateOf(status.conditions);
+  SetReadiness(status.state, set);
   return status;
 }
 

@@ -22,6 +22,10 @@ inline constexpr std::string_view kUpdated = "Updated";    // pods are of the ne
 inline constexpr std::string_view kStalled = "Stalled";    // waits for something that people must mend
 inline constexpr std::string_view kComplete = "Complete";  // terminal
 inline constexpr std::string_view kFailed = "Failed";      // terminal
+// For programs that know no other conditions (kstatus of sigs.k8s.io/cli-utils: Flux, kpt); Stalled is one,
+// too.
+inline constexpr std::string_view kReady = "Ready";              // trains, or has
+inline constexpr std::string_view kReconciling = "Reconciling";  // is on its way there by itself
 }  // namespace condition
 
 namespace reason {

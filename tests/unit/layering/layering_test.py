@@ -99,7 +99,7 @@ CONFINED = {
     ("zlib.h",): ("runtime/data/idx.cc",),
     ("jpeglib.h", "jerror.h", "png.h"): ("runtime/data/image.cc",),
     ("lockstep/",): ("runtime/sdk/example/",),  # as a user installs it
-    ("sys/", "arpa/", "netinet/"): ("operator/", "runtime/"),
+    ("sys/", "arpa/", "netinet/", "linux/"): ("operator/", "runtime/"),
 }
 
 # They cost seconds of compile time in every file that sees them.

@@ -30,6 +30,38 @@ TEST(Status, FollowsAJobFromItsPodsToItsFirstStep) {
   EXPECT_EQ(status.progress->step, 3);
 }
 
+// The rules of kstatus for a kind that it does not know.
+std::string KstatusOf(const api::TrainingJobStatus& status) {
+  if (api::IsTrue(status.conditions, "Reconciling")) return "InProgress";
+  if (api::IsTrue(status.conditions, "Stalled")) return "Failed";
+  return api::IsTrue(status.conditions, "Ready") ? "Current" : "InProgress";
+}
+
+TEST(Status, SaysWhetherItIsReadyInWordsThatProgramsKnow) {
+  JobWorld world;
+  world.Running(0).Running(1);
+  EXPECT_EQ(KstatusOf(MakePlan(world.observed()).status), "InProgress");
+  world.Round(1, {0, 1}, 3);
+  world.observed().job.status = MakePlan(world.observed()).status;
+  EXPECT_EQ(KstatusOf(world.observed().job.status), "Current");
+  EXPECT_EQ(api::FindCondition(world.observed().job.status.conditions, "Ready")->reason, "Running");
+  EXPECT_EQ(MakePlan(world.observed()).status, world.observed().job.status) << "and nothing to write";
+
+  world.observed().job.spec.suspend = true;
+  EXPECT_EQ(KstatusOf(MakePlan(world.observed()).status), "InProgress");
+  world.observed().job.spec.suspend = false;
+
+  world.observed().job.spec.run_policy.active_deadline_seconds = 60;
+  world.observed().now += std::chrono::hours(1);
+  const auto failed = MakePlan(world.observed()).status;
+  EXPECT_EQ(failed.state, "Failed");
+  EXPECT_EQ(KstatusOf(failed), "Failed");
+  EXPECT_EQ(NotesOfConditions(world.observed().job.status, failed).size(), 1U) << "one event for one failure";
+  world.observed().job.status = failed;
+  world.observed().now += std::chrono::minutes(1);
+  EXPECT_EQ(MakePlan(world.observed()).status.conditions, failed.conditions);
+}
+
 TEST(Status, TakesARoundOfAProgramForItsStart) {
   JobWorld world;
   world.Running(0).Running(1);
