@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
-#include <set>
+#include <numeric>
 #include <thread>
 #include <utility>
 
 #include "runtime/checkpoint/history_file.h"
 #include "runtime/checkpoint/object_store.h"
+#include "runtime/checkpoint/retention.h"
 #include "runtime/checkpoint/sha256.h"
 #include "runtime/checkpoint/stored_checkpoints.h"
 #include "runtime/common/base/clock.h"
@@ -45,12 +46,25 @@ struct PendingSave {
   std::vector<NamedTensor> share;
   std::shared_ptr<ShardExchange> exchange;
   SteadyTime started;
+  int attempt = 0;        // at this step in this round
   std::stop_source stop;  // abandoned
 };
 
-std::string ShardKey(const Snapshot& place, int rank) {
-  return "checkpoint/" + std::to_string(place.round) + "/" + std::to_string(place.step) + "/" +
-         std::to_string(rank);
+std::string ShardKey(const PendingSave& save, int rank) {
+  std::string key = "checkpoint";
+  for (const int64_t part : {save.place.round, save.place.step, int64_t{save.attempt}, int64_t{rank}}) {
+    key += '/';
+    key += std::to_string(part);
+  }
+  return key;
+}
+
+// No name is used twice, so that no shard is told, taken or removed for another.
+std::string NameOfShard(const PendingSave& save) {
+  const std::string name = ShardName(save.place.rank, save.place.world, save.place.round);
+  if (save.attempt == 0) return name;
+  const std::size_t ending = name.rfind('.');
+  return name.substr(0, ending) + ".again-" + std::to_string(save.attempt) + name.substr(ending);
 }
 
 // What a rank publishes instead of its shard when there will be none.
@@ -68,20 +82,6 @@ Result<ShardEntry> DecodePublished(const std::string& text, int rank) {
 }
 
 Error Abandoned() { return {ErrorCode::kAborted, "the save was given up"}; }
-
-// The first checkpoint at or after each multiple of `every`. `newest_first` has what was kept before, so the
-// answer does not change with the time.
-std::set<int64_t> KeptForGood(const std::vector<StoredStep>& newest_first, std::optional<int64_t> every) {
-  std::set<int64_t> kept;
-  int64_t interval =
-      0;  // the newest that has its checkpoint; before the first multiple there is none to keep
-  for (auto stored = newest_first.rbegin(); every.has_value() && stored != newest_first.rend(); ++stored) {
-    if (!stored->has_manifest || stored->step / *every <= interval) continue;
-    interval = stored->step / *every;
-    kept.insert(stored->step);
-  }
-  return kept;
-}
 
 }  // namespace
 
@@ -117,7 +117,10 @@ struct Checkpointer::State {
   std::stop_source running;            // GUARDED_BY(mutex); of the save that is being written
   bool busy = false;                   // GUARDED_BY(mutex)
   std::vector<SaveOutcome> outcomes;   // GUARDED_BY(mutex)
-  std::jthread thread;                 // last: it stops before the rest goes
+  // Of the thread that calls Save: the place of the last one.
+  int64_t last_round = -1, last_step = -1;
+  int attempt = 0;
+  std::jthread thread;  // last: it stops before the rest goes
 
   // What evaluations came to under another rule, or in another job, says nothing about this one.
   [[nodiscard]] bool CountsItsEvaluations(const Manifest& manifest) const {
@@ -159,7 +162,7 @@ struct Checkpointer::State {
   // Rank 0 may have begun the save that this rank replaced: it must not wait for the shard.
   static void TellReplaced(const PendingSave& save) {
     const Error error{ErrorCode::kAborted, "a newer save replaced this one"};
-    (void)save.exchange->Publish(ShardKey(save.place, save.place.rank), EncodeFailure(error));
+    (void)save.exchange->Publish(ShardKey(save, save.place.rank), EncodeFailure(error));
   }
 
   SaveOutcome Write(const PendingSave& save) {
@@ -186,12 +189,11 @@ struct Checkpointer::State {
   Result<int64_t> WriteAll(const PendingSave& save) {
     const auto shard = WriteShard(save);
     if (save.place.rank == 0) {
-      LOCKSTEP_TRY(const ShardEntry mine, shard);
-      history_file.Keep(save.place.history, save.stop.get_token());
-      return Commit(save, mine);
+      if (shard.ok()) history_file.Keep(save.place.history, save.stop.get_token());
+      return Commit(save, shard);
     }
     const std::string text = shard.ok() ? EncodeShardEntry(*shard) : EncodeFailure(shard.error());
-    const auto published = save.exchange->Publish(ShardKey(save.place, save.place.rank), text);
+    const auto published = save.exchange->Publish(ShardKey(save, save.place.rank), text);
     if (!shard.ok()) return shard.error();
     LOCKSTEP_TRY(published);
     return shard->bytes;
@@ -200,8 +202,7 @@ struct Checkpointer::State {
   Result<ShardEntry> WriteShard(const PendingSave& save) {
     const Snapshot& place = save.place;
     EncodedShard shard = EncodeShard(save.share);
-    ShardEntry entry{ShardName(place.rank, place.world, place.round),
-                     static_cast<int64_t>(shard.content.size()), Sha256(shard.content),
+    ShardEntry entry{NameOfShard(save), static_cast<int64_t>(shard.content.size()), Sha256(shard.content),
                      std::move(shard.tensors)};
     if (save.stop.stop_requested()) return Abandoned();
     LOCKSTEP_TRY(store->Put(FolderOfStep(place.step) + "/" + entry.name, shard.content));
@@ -209,7 +210,7 @@ struct Checkpointer::State {
   }
 
   // Rank 0: gathers what the others stored, then makes the checkpoint exist.
-  Result<int64_t> Commit(const PendingSave& save, const ShardEntry& mine) {
+  Result<int64_t> Commit(const PendingSave& save, const Result<ShardEntry>& mine) {
     const Snapshot& place = save.place;
     Manifest manifest{.job_uid = job.uid,
                       .job_name = job.name,
@@ -219,24 +220,55 @@ struct Checkpointer::State {
                       .world = place.world,
                       .time = FormatTime(clock.Now()),
                       .evaluations = place.evaluations,
-                      .shards = {mine},
+                      .shards = {},
                       .training = training};
-    int64_t bytes = mine.bytes;
-    for (int rank = 1; rank < place.world; ++rank) {
-      LOCKSTEP_TRY(ShardEntry entry, WaitForShard(save, rank));
-      bytes += entry.bytes;
-      manifest.shards.push_back(std::move(entry));
+    LOCKSTEP_TRY(Gather(save, mine, manifest.shards));
+    const std::string name = FolderOfStep(place.step) + "/" + std::string(kManifestName);
+    if (const Result<void> put = store->Put(name, EncodeManifest(manifest)); !put.ok()) {
+      if (IsSurelyAbsent(name, put.error())) RemoveShards(save, manifest.shards);
+      return put.error();
+    }
+    RemoveWhatIsNotKept(*store, place.step, spec.keep_last, spec.keep_every_steps);
+    return std::accumulate(manifest.shards.begin(), manifest.shards.end(), int64_t{0},
+                           [](int64_t bytes, const ShardEntry& shard) { return bytes + shard.bytes; });
+  }
+
+  // The shards of all ranks. Where one lacks, the others are removed: on a full disk they would take the room
+  // that the next save needs, and that is what removes them otherwise.
+  Result<void> Gather(const PendingSave& save, const Result<ShardEntry>& mine,
+                      std::vector<ShardEntry>& shards) {
+    std::optional<Error> first;
+    for (int rank = 0; rank < save.place.world; ++rank) {
+      Result<ShardEntry> entry = rank == 0 ? mine : WaitForShard(save, rank);
+      if (entry.ok()) {
+        shards.push_back(std::move(entry).value());
+      } else if (!first.has_value()) {
+        first = entry.error();
+      }
     }
     if (save.stop.stop_requested()) return Abandoned();
-    LOCKSTEP_TRY(
-        store->Put(FolderOfStep(place.step) + "/" + std::string(kManifestName), EncodeManifest(manifest)));
-    CollectGarbage(place.step);
-    return bytes;
+    if (!first.has_value()) return {};
+    RemoveShards(save, shards);
+    return *first;
+  }
+
+  // What a store did that did not answer nobody knows: the manifest may be there, or may yet come.
+  [[nodiscard]] bool IsSurelyAbsent(const std::string& manifest, const Error& put_error) {
+    if (put_error.code == ErrorCode::kUnavailable) return false;
+    const auto found = store->Get(manifest);
+    return !found.ok() && found.error().code == ErrorCode::kNotFound;
+  }
+
+  // No other attempt uses their names.
+  void RemoveShards(const PendingSave& save, const std::vector<ShardEntry>& shards) {
+    for (const ShardEntry& shard : shards) {
+      if (save.stop.stop_requested() || !store->Delete(ObjectOf(save.place.step, shard)).ok()) return;
+    }
   }
 
   Result<ShardEntry> WaitForShard(const PendingSave& save, int rank) {
     while (!save.stop.stop_requested()) {
-      const auto text = save.exchange->Wait(ShardKey(save.place, rank), kPatience);
+      const auto text = save.exchange->Wait(ShardKey(save, rank), kPatience);
       if (text.ok()) return DecodePublished(*text, rank);
       if (text.error().code != ErrorCode::kDeadlineExceeded) return text.error();
       if (clock.Steady() - save.started > kShardLimit) {
@@ -254,22 +286,6 @@ struct Checkpointer::State {
                        .WithContext(store->UriOf(ObjectOf(manifest.step, shard))));
     }
     return loaded;
-  }
-
-  // Keeps the newest keepLast complete checkpoints, and what keepEverySteps asks for. Shards without a
-  // manifest that are older than the newest good one are leftovers.
-  void CollectGarbage(int64_t newest) {
-    const auto steps = ListSteps(*store);
-    if (!steps.ok()) return log::Warning("old checkpoints not removed", {{"error", steps.error().message}});
-    const std::set<int64_t> for_good = KeptForGood(*steps, spec.keep_every_steps);
-    int kept = 0;
-    for (const StoredStep& stored : *steps) {
-      if (stored.step > newest) continue;
-      if (stored.has_manifest && (kept++ < spec.keep_last || for_good.contains(stored.step))) continue;
-      if (const auto removed = RemoveStep(*store, stored); !removed.ok())
-        log::Warning("old checkpoint not removed",
-                     {{"step", stored.step}, {"error", removed.error().message}});
-    }
   }
 };
 
@@ -292,6 +308,10 @@ Checkpointer::~Checkpointer() = default;
 
 void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange) {
   LOCKSTEP_CHECK(snapshot.world == 1 || exchange != nullptr, "ranks that cannot meet cannot save together");
+  const bool again = snapshot.round == state_->last_round && snapshot.step == state_->last_step;
+  state_->attempt = again ? state_->attempt + 1 : 0;
+  state_->last_round = snapshot.round;
+  state_->last_step = snapshot.step;
   PendingSave save{.place = {snapshot.step,
                              snapshot.round,
                              snapshot.rank,
@@ -303,6 +323,7 @@ void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange>
                    .share = ShareOf(snapshot),
                    .exchange = std::move(exchange),
                    .started = state_->clock.Steady(),
+                   .attempt = state_->attempt,
                    .stop = {}};
   const std::lock_guard lock(state_->mutex);
   if (state_->waiting && state_->waiting->place.rank != 0) {

@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/file_store.h"
 #include "runtime/checkpoint/remote_store.h"
+#include "runtime/checkpoint/stored_checkpoints.h"
 #include "runtime/common/base/strings.h"
 
 namespace lockstep::checkpoint {
@@ -43,7 +44,7 @@ std::string FieldOf(StoreUser user) { return user == StoreUser::kJob ? "spec.che
 
 Result<void> CheckWritable(ObjectStore& store) {
   // Random: the ranks of a job open at the same time.
-  const std::string probe = "write-probe-" + RandomHex(8);
+  const std::string probe = std::string(kProbePrefix) + RandomHex(8);
   LOCKSTEP_TRY(store.Put(probe, "Lockstep may write here.\n"));
   return store.Delete(probe);
 }

@@ -45,8 +45,7 @@ bool IsDamage(const Error& error) {
          error.code == ErrorCode::kUnsupported;
 }
 
-Result<std::vector<StoredStep>> ListSteps(ObjectStore& store) {
-  LOCKSTEP_TRY(const std::vector<ObjectInfo> objects, store.List());
+std::vector<StoredStep> StepsAmong(const std::vector<ObjectInfo>& objects) {
   std::map<int64_t, StoredStep, std::greater<>> steps;
   for (const ObjectInfo& object : objects) {
     const std::size_t slash = object.name.find('/');
@@ -62,6 +61,11 @@ Result<std::vector<StoredStep>> ListSteps(ObjectStore& store) {
   newest_first.reserve(steps.size());
   for (auto& [step, stored] : steps) newest_first.push_back(std::move(stored));
   return newest_first;
+}
+
+Result<std::vector<StoredStep>> ListSteps(ObjectStore& store) {
+  LOCKSTEP_TRY(const std::vector<ObjectInfo> objects, store.List());
+  return StepsAmong(objects);
 }
 
 Result<Manifest> ReadManifest(ObjectStore& store, int64_t step) {

@@ -20,6 +20,9 @@ namespace lockstep::checkpoint {
 // The checkpoint's own fault: another may be sound. Else the store's, and nobody knows what is there.
 [[nodiscard]] bool IsDamage(const Error& error);
 
+// Of the objects that CheckWritable writes and removes again.
+inline constexpr std::string_view kProbePrefix = "write-probe-";
+
 // All that lies in the folder of a step.
 struct StoredStep {
   int64_t step = 0;
@@ -28,6 +31,7 @@ struct StoredStep {
 };
 
 // Newest first. Objects outside of such folders are not ours.
+[[nodiscard]] std::vector<StoredStep> StepsAmong(const std::vector<ObjectInfo>& objects);
 [[nodiscard]] Result<std::vector<StoredStep>> ListSteps(ObjectStore& store);
 
 [[nodiscard]] Result<Manifest> ReadManifest(ObjectStore& store, int64_t step);

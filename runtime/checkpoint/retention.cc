@@ -1,0 +1,93 @@
+#include "runtime/checkpoint/retention.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint/stored_checkpoints.h"
+#include "runtime/common/base/log.h"
+#include "runtime/common/protocol/history.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+// The first checkpoint at or after each multiple of `every`. `newest_first` has what was kept before, so the
+// answer does not change with the time.
+std::set<int64_t> KeptForGood(const std::vector<StoredStep>& newest_first, std::optional<int64_t> every) {
+  std::set<int64_t> kept;
+  int64_t interval =
+      0;  // the newest that has its checkpoint; before the first multiple there is none to keep
+  for (auto stored = newest_first.rbegin(); every.has_value() && stored != newest_first.rend(); ++stored) {
+    if (!stored->has_manifest || stored->step / *every <= interval) continue;
+    interval = stored->step / *every;
+    kept.insert(stored->step);
+  }
+  return kept;
+}
+
+std::string BesideTheManifest(const std::string& name) { return name.substr(name.find('/') + 1); }
+
+bool IsOfASave(const std::string& file) {
+  return file.starts_with("shard-") || (file.starts_with(kManifestName) && file != kManifestName);
+}
+
+// By names alone, so that nothing has to be read: all shards of an attempt end alike, after their rank.
+bool HasSeveralAttempts(const StoredStep& stored) {
+  constexpr std::size_t kRankEnd = sizeof("shard-00000") - 1;
+  std::set<std::string> endings;
+  for (const ObjectInfo& object : stored.objects) {
+    const std::string file = BesideTheManifest(object.name);
+    if (IsOfASave(file)) endings.insert(file.substr(std::min(kRankEnd, file.size())));
+  }
+  return endings.size() > 1;
+}
+
+// What a broken attempt left where a later one was whole.
+Result<void> RemoveOtherAttempts(ObjectStore& store, const StoredStep& stored) {
+  LOCKSTEP_TRY(const Manifest manifest, ReadManifest(store, stored.step));
+  for (const ObjectInfo& object : stored.objects) {
+    const std::string file = BesideTheManifest(object.name);
+    const bool is_named = std::any_of(manifest.shards.begin(), manifest.shards.end(),
+                                      [&](const ShardEntry& shard) { return shard.name == file; });
+    if (IsOfASave(file) && !is_named) LOCKSTEP_TRY(store.Delete(object.name));
+  }
+  return {};
+}
+
+// Of a process that was killed: the probe of its opening, the history that it had not yet renamed. Whoever
+// still works with one of these does not mind.
+bool IsLeftBesideTheSteps(const std::string& name) {
+  if (name.starts_with(kProbePrefix)) return name.find('.') == std::string::npos;
+  return name.starts_with(std::string(protocol::kHistoryName) + ".");
+}
+
+void Say(const Result<void>& removed, int64_t step) {
+  if (!removed.ok())
+    log::Warning("old checkpoint not removed", {{"step", step}, {"error", removed.error().message}});
+}
+
+}  // namespace
+
+void RemoveWhatIsNotKept(ObjectStore& store, int64_t newest, int keep_last,
+                         std::optional<int64_t> keep_every) {
+  const auto objects = store.List();
+  if (!objects.ok()) return log::Warning("old checkpoints not removed", {{"error", objects.error().message}});
+  const std::vector<StoredStep> steps = StepsAmong(*objects);
+  const std::set<int64_t> for_good = KeptForGood(steps, keep_every);
+  int kept = 0;
+  for (const StoredStep& stored : steps) {
+    if (stored.step > newest) continue;
+    if (!stored.has_manifest || (kept++ >= keep_last && !for_good.contains(stored.step))) {
+      Say(RemoveStep(store, stored), stored.step);
+    } else if (stored.step < newest && HasSeveralAttempts(stored)) {
+      // Not yet of the newest: the manifest of a former attempt may be late, and then it needs its shards.
+      Say(RemoveOtherAttempts(store, stored), stored.step);
+    }
+  }
+  for (const ObjectInfo& object : *objects) {
+    if (IsLeftBesideTheSteps(object.name)) Say(store.Delete(object.name), newest);
+  }
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,18 @@
+#pragma once
+// Which checkpoints stay, and the removal of the others and of what broken saves left. Rank 0 calls it after
+// each manifest, from the thread that stores. What cannot be removed is logged, and tried again after the
+// next.
+
+#include <cstdint>
+#include <optional>
+
+#include "runtime/checkpoint/object_store.h"
+
+namespace lockstep::checkpoint {
+
+// `newest` is the step whose manifest was just written; higher ones stay untouched. The other two are
+// spec.checkpoint.keepLast and keepEverySteps.
+void RemoveWhatIsNotKept(ObjectStore& store, int64_t newest, int keep_last,
+                         std::optional<int64_t> keep_every);
+
+}  // namespace lockstep::checkpoint
