@@ -49,12 +49,12 @@ class Dataset {
 struct Datasets {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> test;
-  Fd in_use;  // of a local copy of remote data; LocalCopy::in_use
+  Fd in_use;  // of a local copy of remote data; LocalCopy::InUse
 };
 
 // What spec.data names. The error names the field ("spec.training.data.path: …") and what would be right. The
-// seed makes synthetic samples, the model says how long a sequence of tokens is. Remote data is copied to
-// this machine first, which may take long. The code says whose fault it is, as those of local_copy.h do.
+// seed makes synthetic samples, the model says how long a sequence of tokens is. Of remote data this waits
+// for what is needed at once. The code says whose fault it is, as those of local_copy.h do.
 [[nodiscard]] Result<Datasets> OpenDatasets(const api::TrainingSpec& spec, const CopyOptions& copying);
 [[nodiscard]] Result<Datasets> OpenDatasets(
     const api::TrainingSpec& spec);  // shows no life, cannot be stopped

@@ -1,11 +1,8 @@
 #include "runtime/data/local_copy.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
-#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,7 +10,6 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -21,6 +17,7 @@
 #include "runtime/common/base/error_exception.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/strings.h"
+#include "runtime/data/cache_folder.h"
 
 namespace lockstep::data {
 namespace {
@@ -32,42 +29,9 @@ constexpr Milliseconds kBetweenLooks{100};
 constexpr Seconds kBetweenSigns{1};
 constexpr Seconds kBetweenLogs{10};
 
-int64_t BytesOf(const std::vector<RemoteObject>& objects) {
-  return std::accumulate(objects.begin(), objects.end(), int64_t{0},
-                         [](int64_t sum, const RemoteObject& object) { return sum + object.bytes; });
-}
-
 // Those that map their files, or read one for each sample; the others parse all of it at the start.
 bool IsReadAsItIsUsed(api::DataFormat format) {
   return format == api::DataFormat::kTokens || format == api::DataFormat::kImageFolder;
-}
-
-// Where every process that can map a file sees at once what another writes. Elsewhere, on NFS say, another
-// machine may write, and a page of zeros that was read too early would stay.
-bool IsOfThisMachineAlone(const std::string& folder) {
-  constexpr uint32_t kXfs = 0x58465342;
-  constexpr uint32_t kZfs = 0x2fc12fc1;
-  struct statfs status {};
-  if (::statfs(folder.c_str(), &status) != 0) return false;
-  switch (static_cast<uint32_t>(status.f_type)) {
-    case EXT4_SUPER_MAGIC:
-    case kXfs:
-    case kZfs:
-    case BTRFS_SUPER_MAGIC:
-    case F2FS_SUPER_MAGIC:
-    case OVERLAYFS_SUPER_MAGIC:
-    case TMPFS_MAGIC: return true;
-    default: return false;
-  }
-}
-
-// True: locked. False: another one holds it.
-Result<bool> TryLock(int fd, int how, const std::string& path) {
-  if (::flock(fd, how | LOCK_NB) == 0) return true;
-  if (errno == EWOULDBLOCK || errno == EINTR) return false;
-  return Error{ErrorCode::kInvalidArgument, "spec.training.data.cache: " + path + ": " +
-                                                std::strerror(errno) +
-                                                "; name a folder of a file system that has locks"};
 }
 
 // Shows that data arrives: to those that wait for it, in the time of the lock file, and to people.
@@ -139,9 +103,8 @@ class LocalCopy::State {
     numbers_.emplace(objects_, options_.fetch.part_bytes);
     // Buckets of other stores may have the same name; those of S3 have at least three letters.
     const std::string scheme = SchemeOf(spec_);
-    base_ = (spec_.cache.empty() ? api::kDataCacheFolder : spec_.cache) + "/" +
-            (scheme == "s3" ? "" : scheme + "/") + api::RemotePath(spec_);
-    folder_ = base_ + "@" + VersionOf(objects_);
+    folder_ = (spec_.cache.empty() ? api::kDataCacheFolder : spec_.cache) + "/" +
+              (scheme == "s3" ? "" : scheme + "/") + api::RemotePath(spec_) + "@" + VersionOf(objects_);
     LOCKSTEP_TRY(Enter());
     reads_ahead_ = IsReadAsItIsUsed(spec_.format) && IsOfThisMachineAlone(folder_);
     return reads_ahead_ ? FetchIfNobodyDoes() : Wait({}, /*may_stop=*/true);
@@ -290,8 +253,8 @@ class LocalCopy::State {
       is_whole_ = true;
       return false;
     }
-    if (!CheckRoom(missing).ok()) RemoveOtherVersions();
-    LOCKSTEP_TRY(CheckRoom(missing));
+    if (!CheckRoom(spec_.path, folder_, missing).ok()) RemoveOtherVersions(folder_);
+    LOCKSTEP_TRY(CheckRoom(spec_.path, folder_, missing));
     log::Info("fetching training data", {{"path", spec_.path},
                                          {"objects", missing.size()},
                                          {"of_bytes", BytesOf(missing)},
@@ -336,26 +299,8 @@ class LocalCopy::State {
     log::Info(
         "training data is here",
         {{"path", spec_.path}, {"seconds", Seconds(clock_.Steady() - start).count()}, {"folder", folder_}});
-    RemoveOtherVersions();
+    RemoveOtherVersions(folder_);
     return {};
-  }
-
-  // Before hours are spent on what does not fit.
-  Result<void> CheckRoom(const std::vector<RemoteObject>& missing) const {
-    int64_t needed = BytesOf(missing);
-    for (const RemoteObject& object : missing) {
-      struct stat status {};
-      if (::stat(PartialOf(folder_ + "/" + object.name).c_str(), &status) == 0)
-        needed -= std::min<int64_t>(object.bytes, status.st_blocks * 512);
-    }
-    struct statvfs volume {};
-    if (::statvfs(folder_.c_str(), &volume) != 0) return {};
-    const auto room = static_cast<int64_t>(volume.f_bavail * volume.f_frsize);
-    if (needed <= room) return {};
-    return Error{ErrorCode::kInvalidArgument,
-                 "spec.training.data.cache: " + spec_.path + " needs " + std::to_string(needed) +
-                     " bytes in " + folder_ + ", where " + std::to_string(room) +
-                     " are free; give it a larger volume, or remove what is not needed there"};
   }
 
   // What was fetched is no good then, under whatever name. All who use it are told by the board, which is
@@ -380,30 +325,12 @@ class LocalCopy::State {
                 "job names it, and start this job again"};
   }
 
-  void RemoveOtherVersions() const {
-    const std::string prefix = fs::path(base_).filename().string() + "@";
-    std::error_code error;
-    for (fs::directory_iterator at(fs::path(base_).parent_path(), error), end; !error && at != end;
-         at.increment(error)) {
-      const std::string path = at->path().string();
-      std::error_code gone;
-      const bool is_version =
-          at->path().filename().string().starts_with(prefix) && path.size() == folder_.size();
-      if (!is_version || path == folder_ || !at->is_directory(gone)) continue;
-      const Fd lock(::open((path + ".lock").c_str(), O_RDWR | O_CLOEXEC));
-      if (!lock.valid() || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
-      fs::remove_all(path, gone);
-      log::Info("removed an older copy of the training data", {{"folder", path}});
-    }
-  }
-
   const api::DataSpec spec_;
   const std::unique_ptr<RemoteObjects> source_;
   const CopyOptions options_;
   const SystemClock clock_;
   std::vector<RemoteObject> objects_;
   std::optional<PartNumbers> numbers_;
-  std::string base_;
   std::string folder_;
   Fd lock_;
   std::optional<PartBoard> board_;

@@ -6,7 +6,11 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "runtime/common/base/file.h"
 #include "runtime/data/local_copy.h"
@@ -37,6 +41,24 @@ std::string Content(std::size_t bytes, unsigned int seed) {
   for (std::size_t i = 0; i < bytes; ++i) content[i] = static_cast<char>(seed + i * 31 + i / 4093);
   return content;
 }
+
+// Says when something was read.
+class WatchedObjects final : public RemoteObjects {
+ public:
+  WatchedObjects(std::unique_ptr<RemoteObjects> objects, std::function<void()> was_read)
+      : objects_(std::move(objects)), was_read_(std::move(was_read)) {}
+  Result<RemoteObject> Find(const std::string& name) override { return objects_->Find(name); }
+  Result<std::vector<RemoteObject>> List() override { return objects_->List(); }
+  Result<void> Read(const std::string& name, int64_t offset, std::span<char> target) override {
+    LOCKSTEP_TRY(objects_->Read(name, offset, target));
+    was_read_();
+    return {};
+  }
+
+ private:
+  const std::unique_ptr<RemoteObjects> objects_;
+  const std::function<void()> was_read_;
+};
 
 class S3DataTest : public ::testing::Test {
  protected:
@@ -74,7 +96,8 @@ class S3DataTest : public ::testing::Test {
   }
   // With all that is in it.
   Result<std::unique_ptr<LocalCopy>> Make() {
-    LOCKSTEP_TRY(auto source, OpenRemoteObjects(spec_));
+    LOCKSTEP_TRY(auto objects, OpenRemoteObjects(spec_));
+    auto source = std::make_unique<WatchedObjects>(std::move(objects), was_read_);
     LOCKSTEP_TRY(std::unique_ptr<LocalCopy> copy, LocalCopy::Open(spec_, std::move(source), options_));
     std::vector<Stretch> all;
     for (const RemoteObject& object : copy->objects()) all.push_back({.object = object.name});
@@ -91,6 +114,7 @@ class S3DataTest : public ::testing::Test {
   std::string cache_ = ::testing::TempDir() + "s3-data-XXXXXX";
   api::DataSpec spec_;
   CopyOptions options_;
+  std::function<void()> was_read_ = [] {};
   std::optional<storage::StoreClient> writer_;
 };
 
@@ -146,7 +170,7 @@ TEST_F(S3DataTest, RefusesAnObjectThatIsReplacedMeanwhile) {
   Put("val.bin", Content(100, 2));
   std::atomic<bool> replaced = false;
   options_.fetch.threads = 1;
-  options_.alive = [&] {
+  was_read_ = [&] {
     if (!replaced.exchange(true)) Put("train.bin", Content(40 * kMegabyte, 7));
   };
   const Error error = ErrorOf();

@@ -312,8 +312,8 @@ TEST_F(ReadAheadTest, GoesOnWhereTheFetchingProcessDies) {
 TEST_F(ReadAheadTest, RefusesAnObjectThatChangesToAllWhoReadIt) {
   options_.fetch.threads = 1;
   source_.Hold("train.txt", 500);
-  const auto copy = Open(source_);
-  const auto other = Open(source_);
+  auto copy = Open(source_);
+  auto other = Open(source_);
   ASSERT_TRUE(copy.ok() && other.ok());
   ASSERT_TRUE((*other)->WaitFor(Bytes(0, 500)).ok());
   source_.on_read = [&](const std::string&, int64_t) -> Result<void> {
@@ -328,6 +328,7 @@ TEST_F(ReadAheadTest, RefusesAnObjectThatChangesToAllWhoReadIt) {
     EXPECT_THAT(refused.error().message,
                 HasSubstr("s3://bucket/some/table/train.txt has changed while it was fetched"));
   }
+  copy->reset();  // readers are told before the folder goes
   EXPECT_THAT(Versions(), IsEmpty());
 }
 
