@@ -203,7 +203,7 @@ std::string SpeedText(const api::TrainingJob& job) {
   if (!IsRunning(job) || !job.status.progress) return "";
   const double rate = job.status.progress->samples_per_second.value_or(0);
   if (rate <= 0) return "";
-  const std::string speed = FormatNumber(rate) + " samples/s";
+  std::string speed = FormatNumber(rate) + " samples/s";
   if (!job.spec.training) return speed;
   const double step_ms = 1000 * static_cast<double>(job.spec.training->global_batch_size) / rate;
   return speed + ", " + (step_ms < 1000 ? FormatNumber(step_ms, 3) + " ms" : DurationText(step_ms / 1000)) +

@@ -56,6 +56,7 @@ class Child {
  public:
   static Result<Child> Start(std::vector<std::string> words) {
     std::vector<char*> pointers;
+    pointers.reserve(words.size() + 1);
     for (std::string& word : words) pointers.push_back(word.data());
     pointers.push_back(nullptr);
     LOCKSTEP_TRY(Pipe output, MakePipe());
