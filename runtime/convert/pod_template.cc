@@ -109,13 +109,17 @@ class Template {
   }
 
   void ConvertCommand(Json& trainer) {
+    static_cast<void>(Known("spec.containers[pytorch].command"));
     static_cast<void>(Known("spec.containers[pytorch].args"));
     const std::string place = path_ + "." + result_.trainer + ".command";
     const std::vector<std::string> command = WordsIn(trainer, "command");
     const std::vector<std::string> args = WordsIn(trainer, "args");
     if (command.empty()) {
-      result_.notices.Fail(place, std::string(Known("spec.containers[pytorch].command").remark) +
-                                      "; write the one of the image here (docker inspect shows it)");
+      static_cast<void>(Known("spec.containers[pytorch].command"));
+      result_.notices.Fail(
+          place,
+          "is required, as Lockstep cannot know the entry point of an image; write that of the "
+          "image here (docker inspect shows it)");
       return;
     }
     result_.launch = UnwrapLauncher(command, args);
