@@ -43,14 +43,13 @@ int Convert(const ConvertArguments& arguments) {
     std::cerr << file << ": " << (is_error ? "error: " : "warning: ") << object << ": " << notice.path << ": "
               << notice.text << "\n";
   }
-  const bool is_written = !loses || arguments.force;
-  if (is_written) {
-    std::cout << converted->text;
-  } else {
+  if (loses && !arguments.force) {
     std::cerr << file
               << ": nothing is written, as the job would do something else; --force writes it all the same\n";
+    return 1;
   }
-  return AreValid(converted->jobs, file) && is_written ? 0 : 1;
+  std::cout << converted->text;
+  return AreValid(converted->jobs, file) ? 0 : 1;
 }
 
 }  // namespace lockstep::cli
