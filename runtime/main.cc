@@ -44,20 +44,19 @@ struct Settings {
   protocol::WorkerConfig worker;
   api::TrainingSpec training;
   std::optional<api::CheckpointSpec> checkpoint;
-  std::optional<train::ProfileWish> profile;
+  train::ProfileSettings profile;
 };
 
 // Where the trace goes: beside the checkpoints, else to the logs of `lockstep run`.
-Result<std::optional<train::ProfileWish>> ReadProfileWish(
-    const std::optional<api::CheckpointSpec>& checkpoint) {
+Result<train::ProfileSettings> ReadProfileSettings(const std::optional<api::CheckpointSpec>& checkpoint) {
   LOCKSTEP_TRY(const auto window, api::ParseProfileWindow(EnvOr(env::kProfile, "")));
-  if (!window.has_value()) return std::optional<train::ProfileWish>();
-  if (checkpoint.has_value()) return std::optional(train::ProfileWish{*window, checkpoint->uri});
+  if (checkpoint.has_value()) return train::ProfileSettings{checkpoint->uri, window};
   const std::string folder = EnvOr(env::kRunFolder, "");
   if (!folder.empty())
-    return std::optional(train::ProfileWish{*window, "file://" + std::filesystem::absolute(folder).string()});
-  log::Warning("no profile: LOCKSTEP_PROFILE needs spec.checkpoint, beside which a pod stores it");
-  return std::optional<train::ProfileWish>();
+    return train::ProfileSettings{"file://" + std::filesystem::absolute(folder).string(), window};
+  if (window.has_value())
+    log::Warning("no profile: LOCKSTEP_PROFILE needs spec.checkpoint, beside which a pod stores it");
+  return train::ProfileSettings{};
 }
 
 Result<Settings> ReadSettings() {
@@ -71,7 +70,7 @@ Result<Settings> ReadSettings() {
         api::CheckpointSpecFromJson(settings.worker.checkpoint, "spec.checkpoint", violations);
   }
   if (!violations.empty()) return Error{ErrorCode::kInvalidArgument, Join(violations, "; ")};
-  LOCKSTEP_TRY(settings.profile, ReadProfileWish(settings.checkpoint));
+  LOCKSTEP_TRY(settings.profile, ReadProfileSettings(settings.checkpoint));
   return settings;
 }
 
@@ -210,11 +209,9 @@ LoopOutcome Run(protocol::ControlLink& link, train::RoundControl& control, const
     at::set_num_threads(ThreadsPerRank(ProcessorsGiven(worker.requested_processors), worker.nproc));
   }
   at::set_num_interop_threads(1);
-  if (settings->profile.has_value() && worker.requested_gpus == 0) {
-    // Or the profiler writes to the log that there is no GPU, as an error. No other thread reads variables
-    // yet.
-    ::setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);
-  }
+  // Or the profiler writes to the log that there is no GPU, as an error. Here and not where a profile begins:
+  // no other thread reads variables yet.
+  if (worker.requested_gpus == 0) ::setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);
   return Train(*settings, link, control, clock);
 }
 

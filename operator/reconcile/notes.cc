@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "operator/reconcile/profile_request.h"
 #include "operator/reconcile/progress.h"
 #include "runtime/common/api/conditions.h"
 
@@ -61,6 +62,10 @@ std::vector<EventNote> MakeNotes(const Observed& observed, const Decision& decis
   for (const rendezvous::RoundChange& change : NewChanges(observed)) {
     notes.push_back({true, "RoundBroken", "Rendezvous", StoryOf(change)});
   }
+  // Each time: the recorder writes it once, and counts.
+  const auto profile = ProfileRequestOf(observed.job);
+  if (decision.mode == Mode::kRun && !profile.ok())
+    notes.push_back({true, "ProfileRefused", "Profile", profile.error().message});
   const std::vector<EventNote> conditions = NotesOfConditions(observed.job.status, plan.status);
   notes.insert(notes.end(), conditions.begin(), conditions.end());
   return notes;

@@ -11,6 +11,7 @@
 #include "operator/reconcile/launcher.h"
 #include "operator/reconcile/notes.h"
 #include "operator/reconcile/plan_objects.h"
+#include "operator/reconcile/profile_request.h"
 #include "operator/reconcile/progress.h"
 #include "operator/reconcile/queue.h"
 #include "operator/reconcile/rollout.h"
@@ -168,6 +169,10 @@ rendezvous::JobSettings SettingsFor(const Observed& observed, Mode mode) {
   }
   if (observed.job.spec.training && observed.job.spec.checkpoint)
     settings.save_request = SaveRequestOf(observed.job.metadata);
+  if (const auto profile = ProfileRequestOf(observed.job); profile.ok() && profile->has_value()) {
+    settings.profile_request = (*profile)->text;
+    settings.profile_steps = (*profile)->steps;
+  }
   const auto& round = observed.job.status.rendezvous;
   const bool has_trained = api::IsTrue(observed.job.status.conditions, api::condition::kInitialized);
   if (!has_trained) settings.min_members = std::max(settings.min_members, GangSize(observed.job.spec));

@@ -27,13 +27,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// A signal has no room for a number.
+constexpr int kProfiledSteps = 5;
+
 struct Interrupted {};
 struct AskedToSave {};
+struct AskedToProfile {};
 struct Reported {
   MachineReport report;
   http::Responder respond;
 };
-using News = std::variant<Interrupted, AskedToSave, ChildExit, Reported>;
+using News = std::variant<Interrupted, AskedToSave, AskedToProfile, ChildExit, Reported>;
 
 // In a time that does not tell how much of it is right.
 bool IsSame(const std::string& given, const std::string& token) {
@@ -86,7 +90,7 @@ class LocalRun {
       }
     });
     SignalThread signals([this] { news_.Push(Interrupted{}); }, [this](ChildExit exit) { news_.Push(exit); },
-                         [this] { news_.Push(AskedToSave{}); });
+                         [this] { news_.Push(AskedToSave{}); }, [this] { news_.Push(AskedToProfile{}); });
     for (int slot = 0; slot < OwnWorkers(); ++slot) StartWorker(slot);
     while (!end_.has_value() || !IsOver()) {
       const SteadyTime now = clock_.Steady();
@@ -166,6 +170,15 @@ class LocalRun {
     service_.Configure(job_, settings_);
   }
 
+  void Handle(const AskedToProfile&) {
+    if (!options_.job.spec.training)
+      return Say(
+          "asked for a profile, but the manifest has no spec.training: a program's steps are not known");
+    settings_.profile_request = std::to_string(++profiles_asked_for_);
+    settings_.profile_steps = kProfiledSteps;
+    service_.Configure(job_, settings_);
+  }
+
   void Handle(const ChildExit& exit) {
     const auto ended = workers_.TakeEnd(exit);
     if (ended.has_value() && Judge(ended->slot, ended->uid, ended->end) == Order::kRun)
@@ -238,6 +251,7 @@ class LocalRun {
   protocol::WorkerConfig config_;
   rendezvous::JobSettings settings_;
   int saves_asked_for_ = 0;
+  int profiles_asked_for_ = 0;
   RunPolicy policy_;
   rendezvous::RendezvousService service_;
   Queue<News> news_;

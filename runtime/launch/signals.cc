@@ -11,7 +11,7 @@ namespace {
 sigset_t HandledSignals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGTERM, SIGINT, SIGCHLD, SIGUSR1}) sigaddset(&set, number);
+  for (const int number : {SIGTERM, SIGINT, SIGCHLD, SIGUSR1, SIGUSR2}) sigaddset(&set, number);
   return set;
 }
 
@@ -34,15 +34,16 @@ void BlockSignals() {
 }
 
 SignalThread::SignalThread(std::function<void()> on_terminate, std::function<void(ChildExit)> on_child_exit,
-                           std::function<void()> on_user)
+                           std::function<void()> on_user1, std::function<void()> on_user2)
     : thread_([on_terminate = std::move(on_terminate), on_child_exit = std::move(on_child_exit),
-               on_user = std::move(on_user)](std::stop_token stop) {
+               on_user1 = std::move(on_user1), on_user2 = std::move(on_user2)](std::stop_token stop) {
         const sigset_t set = HandledSignals();
         const timespec poll{.tv_sec = 0, .tv_nsec = 200'000'000};
         while (!stop.stop_requested()) {
           const int number = ::sigtimedwait(&set, nullptr, &poll);
           if (number == SIGTERM || number == SIGINT) on_terminate();
-          if (number == SIGUSR1) on_user();
+          if (number == SIGUSR1) on_user1();
+          if (number == SIGUSR2) on_user2();
           // Also on a time-out: several exits may share one pending SIGCHLD.
           ReapAll(on_child_exit);
         }

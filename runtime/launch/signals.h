@@ -21,10 +21,10 @@ struct ChildExit {
 // Calls back on its own thread until destroyed.
 class SignalThread {
  public:
-  // `on_user` is for SIGUSR1; without it that signal is ignored.
+  // SIGUSR1 and SIGUSR2 have a use in `lockstep run` only; without it they are ignored.
   SignalThread(
       std::function<void()> on_terminate, std::function<void(ChildExit)> on_child_exit,
-      std::function<void()> on_user = [] {});
+      std::function<void()> on_user1 = [] {}, std::function<void()> on_user2 = [] {});
 
  private:
   std::jthread thread_;

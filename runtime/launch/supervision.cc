@@ -80,6 +80,9 @@ void Supervision::Handle(const RankMessage& event, SteadyTime now) {
   } else if (const auto* saved = std::get_if<protocol::Saved>(&event.message)) {
     checkpoint_ = *saved;
     Do(BeatNow{});
+  } else if (const auto* agreed = std::get_if<protocol::ProfileAgreed>(&event.message)) {
+    profile_ = *agreed;
+    Do(BeatNow{});
   } else if (std::holds_alternative<protocol::Finished>(event.message)) {
     rank.finished = !(settings_.is_program && stopping_);  // see Terminate
     Do(BeatNow{});
@@ -361,6 +364,7 @@ void Supervision::Handle(const HeartbeatAnswered& event, SteadyTime now) {
     if (!exiting_) OnStraggler(straggler, now);
   }
   if (!exiting_) OnSaveWanted(event.answer->save);
+  if (!exiting_) OnProfileWanted(event.answer->profile);
 }
 
 // What was asked before the host went away may wait on a connection that nobody serves any more.
@@ -375,6 +379,14 @@ void Supervision::OnSaveWanted(const std::string& request) {
   if (request.empty() || first_rank_ != 0 || settings_.is_program || told_to_save_ == wish) return;
   told_to_save_ = wish;
   Do(TellRank{0, protocol::Save{}});
+}
+
+// Remembers also that nobody wants one: the same text may come again.
+void Supervision::OnProfileWanted(const protocol::ProfileWanted& wish) {
+  const std::pair wanted(wish.request, round_);
+  if (first_rank_ != 0 || settings_.is_program || told_to_profile_ == wanted) return;
+  told_to_profile_ = wanted;
+  if (!wish.request.empty()) Do(TellRank{0, wish});
 }
 
 bool Supervision::EndsIt(int64_t round, const Result<protocol::WatchAnswer>& answer) {
@@ -453,6 +465,7 @@ protocol::Heartbeat Supervision::CurrentHeartbeat() const {
                            .progress = ranks_.front().progress,
                            .checkpoint = checkpoint_,
                            .evaluation = evaluation_};
+  if (first_rank_ == 0) beat.profile = profile_;
   for (int i = 0; i < settings_.config.nproc; ++i) {
     const Rank& rank = ranks_[static_cast<std::size_t>(i)];
     beat.ranks.push_back({.rank = first_rank_ + i,

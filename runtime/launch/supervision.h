@@ -168,6 +168,7 @@ class Supervision {
   void OnHang(int local_rank, const HangFinding& finding, SteadyTime now);
   void PollAnew();
   void OnSaveWanted(const std::string& request);
+  void OnProfileWanted(const protocol::ProfileWanted& wish);
   void OnStraggler(const protocol::Straggler& straggler, SteadyTime now);
   void EndRank(int local_rank);
   void JoinIfAllReady(SteadyTime now);
@@ -203,6 +204,8 @@ class Supervision {
   int64_t best_step_ = 0;
   // The newest wish for a checkpoint that a rank was told of, and in which round: in another it may be lost.
   std::pair<std::string, int64_t> told_to_save_;
+  std::pair<std::string, int64_t> told_to_profile_;  // the same
+  protocol::ProfileAgreed profile_;
   protocol::Saved checkpoint_;
   protocol::Evaluated evaluation_;
   Actions actions_;  // of the event being handled

@@ -116,6 +116,7 @@ struct TrainingMetrics::State {
   void Observe(const Labels&, const protocol::Finished&) {}
   void Observe(const Labels&, const protocol::Failed&) {}
   void Observe(const Labels&, const protocol::Pong&) {}
+  void Observe(const Labels&, const protocol::ProfileAgreed&) {}
 };
 
 TrainingMetrics::TrainingMetrics(const protocol::JobIdentity& job, int slot)

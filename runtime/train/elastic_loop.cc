@@ -84,7 +84,7 @@ class ElasticLoop {
                             inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_})) {}
 
   LoopOutcome Run() {
-    if (in_.profile.has_value() && in_.profile->window.first >= total_steps_) {
+    if (in_.profile.planned.has_value() && in_.profile.planned->first >= total_steps_) {
       log::Warning("no profile: LOCKSTEP_PROFILE names steps after the last one",
                    {{"last_step", total_steps_ - 1}});
     }
@@ -237,12 +237,33 @@ class ElasticLoop {
     return RunStep();
   }
 
-  [[nodiscard]] Wishes CurrentWishes(int64_t end) const {
+  Wishes CurrentWishes(int64_t end) {
     const bool is_first = round_.assignment.rank == 0;
     return {.yield = in_.control.yield_requested(),
             .stop = in_.control.stop_requested(),
             // The end has a save of its own.
-            .save = is_first && end < total_steps_ && (saves_.IsDue(end) || in_.control.save_requested())};
+            .save = is_first && end < total_steps_ && (saves_.IsDue(end) || in_.control.save_requested()),
+            .profile = is_first ? WishedProfile(end) : api::ProfileWindow{}};
+  }
+
+  // Told with each step until the last of its steps is made: who missed the first word, or came anew, records
+  // the rest.
+  api::ProfileWindow WishedProfile(int64_t end) {
+    const auto& asked = profile_.asked();
+    if (asked.has_value() && asked->last >= end) return *asked;
+    const auto wanted = in_.control.profile_wanted();
+    if (!wanted.has_value()) return {};
+    profile_request_ = wanted->request;
+    return api::WindowFrom(end, wanted->steps, total_steps_, profile_.planned())
+        .value_or(api::ProfileWindow{});
+  }
+
+  void AgreeOnProfile(const api::ProfileWindow& window) {
+    const bool is_first = round_.assignment.rank == 0;
+    if (!profile_.Ask(window, state_.step) || !is_first) return;
+    log::Info("profile asked for", {{"first_step", window.first}, {"last_step", window.last}});
+    in_.control.ProfileAgreed(profile_request_);
+    in_.link.Send(protocol::ProfileAgreed{std::exchange(profile_request_, ""), window.first, window.last});
   }
 
   Result<StepReport> RunWindow(int64_t end, Wishes& wishes) {
@@ -276,11 +297,11 @@ class ElasticLoop {
 
   Result<std::optional<RoundEnd>> RunStep() {
     const int64_t end = windows_.EndAfter(state_.step);
+    const bool takes_windows = TakesWindows(in_.training);
+    if (!takes_windows) profile_.BeginStep(state_.step, round_.assignment.rank);
     Wishes wishes = CurrentWishes(end);
     attempting_ = 1;
     attempted_step_ = state_.step;
-    const bool takes_windows = TakesWindows(in_.training);
-    if (!takes_windows) profile_.BeginStep(state_.step, round_.assignment.rank);
     LOCKSTEP_TRY(const StepReport report, RunBy(end, wishes));
     attempting_ = 0;
     broken_rounds_.MadeStep();
@@ -293,6 +314,7 @@ class ElasticLoop {
     }
     saves_.Report();
     if (report.saving > 0) in_.control.SaveBegins();
+    AgreeOnProfile(report.profile);
     const bool all_stop = report.stopping == round_.assignment.world;
     const bool hands_over = !IsReplicated() && report.stopping > 0;
     const bool is_stored_anyway = saves_.on_termination() && (all_stop || hands_over);
@@ -386,6 +408,8 @@ class ElasticLoop {
     LOCKSTEP_TRY(saves_.SaveTogether(round_.communicator, state_, kFinalSaveLimit, kFinalSaveAttempts));
     LOCKSTEP_TRY(round_.communicator->Barrier());
     profile_.Finish(round_.assignment.rank);
+    if (in_.control.profile_wanted().has_value())
+      log::Warning("no profile: the training was at its end when it was asked for");
     progress_.SendNow();
     return std::optional(RoundEnd::kFinished);
   }
@@ -448,6 +472,7 @@ class ElasticLoop {
   const Windows windows_;
   PhaseClock phases_;
   Profile profile_;
+  std::string profile_request_;  // what this rank, as the first, offers to all
   SampleLedger ledger_;
   ProgressReporter progress_;
   Saves saves_;

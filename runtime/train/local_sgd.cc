@@ -35,6 +35,8 @@ enum Row {
   kYield,
   kStop,
   kSave,
+  kProfileFirst,
+  kProfileLast,
   kScale,
   kGoodSteps,
   kRate,
@@ -192,6 +194,8 @@ Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally&
   row[kYield] = wishes.yield ? 1 : 0;
   row[kStop] = wishes.stop ? 1 : 0;
   row[kSave] = wishes.save ? 1 : 0;
+  row[kProfileFirst] = wishes.profile.first;
+  row[kProfileLast] = wishes.profile.last;
   row[kScale] = std::bit_cast<int64_t>(state.loss_scale.factor());
   row[kGoodSteps] = state.loss_scale.good_steps();
   row[kRate] = std::bit_cast<int64_t>(mine.rate);
@@ -214,6 +218,8 @@ Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally&
     report.yielding += static_cast<int>(of_rank.at(kYield));
     report.stopping += static_cast<int>(of_rank.at(kStop));
     report.saving += static_cast<int>(of_rank.at(kSave));
+    report.profile.first += of_rank.at(kProfileFirst);
+    report.profile.last += of_rank.at(kProfileLast);
     lowest_scale = std::min(lowest_scale, std::bit_cast<double>(of_rank.at(kScale)));
     fewest_good_steps = std::min(fewest_good_steps, of_rank.at(kGoodSteps));
     rates.push_back(std::bit_cast<double>(of_rank.at(kRate)));

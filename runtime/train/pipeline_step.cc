@@ -25,7 +25,7 @@ using comm::Communicator;
 using parallel::PipelineAction;
 
 // Places in the vector that is summed at the end of a step.
-enum Sum { kCount, kYield, kStop, kSave, kLoss, kSquares, kSums };
+enum Sum { kCount, kYield, kStop, kSave, kProfileFirst, kProfileLast, kLoss, kSquares, kSums };
 
 bool IsFirst(const StagedState& staged) { return staged.place()->stage == 0; }
 bool IsLast(const StagedState& staged) { return staged.place()->stage + 1 == staged.mesh().stages; }
@@ -230,6 +230,8 @@ Result<StepReport> PipelineStep::Attempt(Communicator& communicator, const Wishe
   values[kYield] = wishes.yield ? 1 : 0;
   values[kStop] = wishes.stop ? 1 : 0;
   values[kSave] = wishes.save ? 1 : 0;
+  values[kProfileFirst] = static_cast<double>(wishes.profile.first);
+  values[kProfileLast] = static_cast<double>(wishes.profile.last);
   values[kLoss] = pass.loss();
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "norm of the gradient",
                           [&] { values[kSquares] = staged.SquaresOnce(); }));
@@ -253,7 +255,9 @@ Result<StepReport> PipelineStep::End(Communicator& communicator, const at::Tenso
       .local_count = local_count,
       .yielding = static_cast<int>(values[kYield]),
       .stopping = static_cast<int>(values[kStop]),
-      .saving = static_cast<int>(values[kSave])};
+      .saving = static_cast<int>(values[kSave]),
+      .profile = {.first = static_cast<int64_t>(values[kProfileFirst]),
+                  .last = static_cast<int64_t>(values[kProfileLast])}};
   const StepEnd end{.count = values[kCount], .loss = values[kLoss], .squares = values[kSquares]};
   LOCKSTEP_TRY(const StepVerdict verdict, state.staged->EndStep(end, state.loss_scale.factor()));
   report.gradient_norm = verdict.gradient_norm;

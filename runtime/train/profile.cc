@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "runtime/checkpoint/object_store.h"
 #include "runtime/comm/torch_error.h"
@@ -51,50 +53,81 @@ void StoreOrWarn(profiler::ProfilerResult& result, const std::string& uri, const
   log::Warning("profile not stored", {{"name", name}, {"error", error.message}});
 }
 
+bool Holds(const api::ProfileWindow& window, int64_t step) {
+  return step >= window.first && step <= window.last;
+}
+
 }  // namespace
 
-Profile::Profile(std::optional<ProfileWish> wish, bool is_on_gpu)
-    : wish_(std::move(wish)), is_on_gpu_(is_on_gpu) {}
+Profile::Profile(ProfileSettings settings, bool is_on_gpu)
+    : uri_(std::move(settings.uri)), is_on_gpu_(is_on_gpu), planned_(settings.planned) {}
 
 Profile::~Profile() = default;
 
+bool Profile::Ask(const api::ProfileWindow& window, int64_t next_step) {
+  if (asked_ == window || window.last < next_step) return false;
+  asked_ = window;
+  return true;
+}
+
 void Profile::BeginStep(int64_t step, int rank) {
-  if (!wish_.has_value() || is_done_) return;
   step_.reset();
   // Before the first one: the training went back to a checkpoint.
-  const bool is_within = step >= wish_->window.first && step <= wish_->window.last;
-  if (is_recording_ && !is_within) return Stop(rank);
-  if (!is_recording_ && is_within) Start();
-  if (!is_recording_) return;
+  if (recording_.has_value() && !Holds(recording_->wanted, step)) Stop(rank);
+  if (!recording_.has_value()) {
+    const auto window = WindowOf(step);
+    if (window.has_value()) Start(*window, step);
+  }
+  if (!recording_.has_value()) return;
+  recording_->recorded.first = std::min(recording_->recorded.first, step);
+  recording_->recorded.last = std::max(recording_->recorded.last, step);
   step_ = std::make_unique<TraceRange>("ProfilerStep#" + std::to_string(step));
 }
 
 void Profile::Finish(int rank) {
   step_.reset();
-  if (is_recording_) Stop(rank);
+  if (recording_.has_value()) Stop(rank);
   if (store_.joinable()) store_.join();
 }
 
-void Profile::Start() {
+std::optional<api::ProfileWindow> Profile::WindowOf(int64_t step) const {
+  for (const auto& window : {planned_, asked_}) {
+    if (window.has_value() && Holds(*window, step)) return window;
+  }
+  return std::nullopt;
+}
+
+void Profile::Start(const api::ProfileWindow& window, int64_t step) {
   const Result<void> started = comm::CatchTorch(ErrorCode::kInternal, "starting the profiler", [this] {
     const profiler::ProfilerConfig config(profiler::ProfilerState::KINETO);
     profiler::prepareProfiler(config, Activities(is_on_gpu_));
     profiler::enableProfiler(config, Activities(is_on_gpu_));
   });
-  is_recording_ = started.ok();
-  is_done_ = !started.ok();
-  if (!started.ok()) log::Warning("no profile", {{"error", started.error().message}});
+  if (started.ok()) {
+    recording_ = {.wanted = window, .recorded = {step, step}};
+    return;
+  }
+  Drop(window);
+  log::Warning("no profile", {{"error", started.error().message}});
 }
 
 void Profile::Stop(int rank) {
-  is_recording_ = false;
-  is_done_ = true;
+  const Recording recording = std::exchange(recording_, std::nullopt).value_or(Recording{});
+  Drop(recording.wanted);
   std::unique_ptr<profiler::ProfilerResult> result;
   const Result<void> stopped = comm::CatchTorch(ErrorCode::kInternal, "stopping the profiler",
                                                 [&] { result = profiler::disableProfiler(); });
   if (!stopped.ok()) return log::Warning("no profile", {{"error", stopped.error().message}});
-  store_ = std::jthread([result = std::move(result), uri = wish_->uri,
-                         name = TraceName(wish_->window, rank)] { StoreOrWarn(*result, uri, name); });
+  store_ = std::jthread([before = std::move(store_), result = std::move(result), uri = uri_,
+                         name = TraceName(recording.recorded, rank)]() mutable {
+    if (before.joinable()) before.join();
+    StoreOrWarn(*result, uri, name);
+  });
+}
+
+void Profile::Drop(const api::ProfileWindow& window) {
+  if (planned_ == window) planned_.reset();
+  if (asked_ == window) asked_.reset();
 }
 
 }  // namespace lockstep::train

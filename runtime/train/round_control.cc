@@ -14,6 +14,7 @@ void RoundControl::Handle(const protocol::RankAssignment& assignment) {
   next_ = assignment;
   round_ = assignment.round;
   yield_ = false;
+  profile_.reset();
   aborted_ = std::stop_source();
   changed_.notify_all();
 }
@@ -46,6 +47,11 @@ void RoundControl::Handle(const protocol::Stop& stop) {
 void RoundControl::Handle(const protocol::Save&) {
   const std::lock_guard lock(mutex_);
   save_ = true;
+}
+
+void RoundControl::Handle(const protocol::ProfileWanted& wish) {
+  const std::lock_guard lock(mutex_);
+  profile_ = wish;
 }
 
 std::optional<protocol::RankAssignment> RoundControl::WaitForAssignment() {
@@ -102,6 +108,16 @@ bool RoundControl::save_requested() const {
 void RoundControl::SaveBegins() {
   const std::lock_guard lock(mutex_);
   save_ = false;
+}
+
+std::optional<protocol::ProfileWanted> RoundControl::profile_wanted() const {
+  const std::lock_guard lock(mutex_);
+  return profile_;
+}
+
+void RoundControl::ProfileAgreed(const std::string& request) {
+  const std::lock_guard lock(mutex_);
+  if (profile_.has_value() && profile_->request == request) profile_.reset();
 }
 
 bool RoundControl::waits_for_peers() const {

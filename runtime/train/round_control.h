@@ -36,6 +36,9 @@ class RoundControl {
   // Somebody wants a checkpoint beside those that are due, until one begins.
   [[nodiscard]] bool save_requested() const;
   void SaveBegins();
+  // Somebody wants a profile; of this round, as it is told anew in the next. Until all know of it.
+  [[nodiscard]] std::optional<protocol::ProfileWanted> profile_wanted() const;
+  void ProfileAgreed(const std::string& request);
   // Whether the step thread is in a collective, to which this rank has given its part. Any thread.
   [[nodiscard]] bool waits_for_peers() const;
   // Until the process must be gone; only where a stop was requested.
@@ -46,6 +49,7 @@ class RoundControl {
   void Handle(const protocol::RoundOver& over);
   void Handle(const protocol::Stop& stop);
   void Handle(const protocol::Save& save);
+  void Handle(const protocol::ProfileWanted& wish);
   void Handle(const protocol::Ping&) {}  // for whoever holds the link
 
   const Clock& clock_;
@@ -57,6 +61,7 @@ class RoundControl {
   bool yield_ = false;        // of that round
   std::stop_source aborted_;  // of that round
   bool save_ = false;
+  std::optional<protocol::ProfileWanted> profile_;
   std::optional<SteadyTime> stop_deadline_;
   std::shared_ptr<comm::Communicator>
       communicator_;  // shared: an abort may run while the step thread drops it

@@ -24,7 +24,7 @@ using comm::CatchTorch;
 // Places in the vector that is summed beside the gradients. From kLosses on there is one place for each
 // micro-batch of the step: only one rank adds to it, so the sum is exact, and adding the places in order
 // gives the loss the same bits in every world that has the same micro-batches.
-enum Sum { kCount, kCorrupt, kYield, kStop, kSave, kLosses };
+enum Sum { kCount, kCorrupt, kYield, kStop, kSave, kProfileFirst, kProfileLast, kLosses };
 
 at::Tensor EmptySums(const RankShare& share) {
   const int64_t micro_batches =
@@ -175,6 +175,8 @@ Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strate
   values[kYield] = wishes.yield ? 1 : 0;
   values[kStop] = wishes.stop ? 1 : 0;
   values[kSave] = wishes.save ? 1 : 0;
+  values[kProfileFirst] = static_cast<double>(wishes.profile.first);
+  values[kProfileLast] = static_cast<double>(wishes.profile.last);
   // Started first, so that it travels during the backward pass.
   std::optional<comm::Communicator::PendingSum> pending;
   if (peers != nullptr) {
@@ -266,7 +268,9 @@ Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const 
       .local_corrupt = corrupt,
       .yielding = static_cast<int>(values[kYield]),
       .stopping = static_cast<int>(values[kStop]),
-      .saving = static_cast<int>(values[kSave])};
+      .saving = static_cast<int>(values[kSave]),
+      .profile = {.first = static_cast<int64_t>(values[kProfileFirst]),
+                  .last = static_cast<int64_t>(values[kProfileLast])}};
   if (report.global_count == 0 && peers != nullptr)
     return AllCorrupt("step " + std::to_string(state.step), report.global_corrupt);
   if (report.global_count == 0) {  // alone, and without a good sample in this step

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/common/api/profile_window.h"
 #include "runtime/common/api/training_spec.h"
 #include "runtime/data/loader.h"
 #include "runtime/data/training_samples.h"
@@ -31,9 +32,10 @@ namespace lockstep::train {
 // What this rank wants all to do after the step. It travels with the step's sums, so that all act at the same
 // step.
 struct Wishes {
-  bool yield = false;  // leave the round
-  bool stop = false;   // leave for good
-  bool save = false;   // store a checkpoint
+  bool yield = false;            // leave the round
+  bool stop = false;             // leave for good
+  bool save = false;             // store a checkpoint
+  api::ProfileWindow profile{};  // steps to record, all of them later ones; only rank 0; up to step 0: none
 };
 
 // What a step came to, or with localsgd and async the steps of a window; the same on all ranks but for
@@ -54,6 +56,7 @@ struct StepReport {
   int yielding = 0;        // ranks that wish it
   int stopping = 0;
   int saving = 0;
+  api::ProfileWindow profile{};  // as in Wishes
 };
 
 // A single one may be an outlier and is skipped; so many in a row do not get better.

@@ -97,6 +97,20 @@ def saves_when_asked():
         running.kubectl("annotate", "dtj", running.name, "lockstep.dev/save=before the upgrade")
         stored = running.until("a checkpoint in the status", lambda: running.status().get("checkpoint"))
         expect(stored["step"] >= reached, f"at step {reached} one was asked for, and it is of step {stored['step']}")
+        records_when_asked(running)
+
+
+def records_when_asked(running):
+    def told():
+        return [event["note"] for event in jobs.get("--namespace", jobs.namespace(), "events.events.k8s.io")["items"]
+                if event["regarding"]["name"] == running.name and event["reason"] == "ProfileRefused"]
+    running.kubectl("annotate", "dtj", running.name, "lockstep.dev/profile=101")
+    running.until("an event that says what is allowed", lambda: told() and "1 to 100" in told()[0])
+    running.kubectl("annotate", "--overwrite", "dtj", running.name, "lockstep.dev/profile=3")
+    traces = lambda: sorted(path.name for path in running.checkpoint_folder().glob("profile/steps-*.json"))
+    running.until("a trace of each rank", lambda: len(traces()) == 2)
+    first, last = (int(number) for number in traces()[0].split("-")[1:3])
+    expect(last - first == 2 and traces() == [f"steps-{first}-{last}-rank-{rank}.json" for rank in (0, 1)], traces())
 
 
 def deletion_leaves_nothing():

@@ -1,12 +1,16 @@
 #include "runtime/common/api/profile_window.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
+
+#include "runtime/common/base/strings.h"
 
 namespace lockstep::api {
 namespace {
 
 constexpr int64_t kMostSteps = 100;
+constexpr std::size_t kLongestTold = 64;
 
 // False where it does not begin with a number.
 bool TakeNumber(std::string_view& text, int64_t& number) {
@@ -29,6 +33,25 @@ Result<std::optional<ProfileWindow>> ParseProfileWindow(const std::string& text)
   return Error{ErrorCode::kInvalidArgument,
                "LOCKSTEP_PROFILE: must name at most " + std::to_string(kMostSteps) +
                    " steps by the first and the last, as in 100-104, not \"" + text + "\""};
+}
+
+Result<int> ParseProfileSteps(const std::string& text) {
+  std::string_view rest = text;
+  int64_t steps = 0;
+  const bool is_number = TakeNumber(rest, steps) && (rest.empty() || rest.front() == ' ');
+  if (is_number && steps >= 1 && steps <= kMostSteps) return static_cast<int>(steps);
+  return Error{ErrorCode::kInvalidArgument,
+               std::string(kAnnotationProfile) + ": must begin with the number of steps to record, 1 to " +
+                   std::to_string(kMostSteps) + R"(, as in "5" or "5 once more", not ")" +
+                   Truncate(text, kLongestTold) + "\""};
+}
+
+std::optional<ProfileWindow> WindowFrom(int64_t next, int steps, int64_t total,
+                                        const std::optional<ProfileWindow>& planned) {
+  const bool meets = planned.has_value() && next <= planned->last && next + steps > planned->first;
+  const int64_t first = meets ? planned->last + 1 : next;
+  if (first >= total) return std::nullopt;
+  return ProfileWindow{first, std::min(first + steps, total) - 1};
 }
 
 std::string TraceName(const ProfileWindow& window, int rank) {

@@ -22,6 +22,8 @@ constexpr std::string_view kType<Evaluated> = "evaluated";
 template <>
 constexpr std::string_view kType<Saved> = "saved";
 template <>
+constexpr std::string_view kType<ProfileAgreed> = "profileAgreed";
+template <>
 constexpr std::string_view kType<SaveFailed> = "saveFailed";
 template <>
 constexpr std::string_view kType<Finished> = "finished";
@@ -39,6 +41,8 @@ template <>
 constexpr std::string_view kType<Ping> = "ping";
 template <>
 constexpr std::string_view kType<Save> = "save";
+template <>
+constexpr std::string_view kType<ProfileWanted> = "profileWanted";
 
 template <typename Variant>
 std::string EncodeAny(const Variant& message) {

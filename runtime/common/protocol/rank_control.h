@@ -87,6 +87,14 @@ struct Saved {
   int64_t bytes = 0;
 };
 
+// By rank 0: all ranks know that they are to record these steps.
+struct ProfileAgreed {
+  std::string request;  // of ProfileWanted; empty: none
+  int64_t first = 0;
+  int64_t last = 0;
+  friend bool operator==(const ProfileAgreed&, const ProfileAgreed&) = default;
+};
+
 struct SaveFailed {
   int64_t step = 0;
   std::string reason;
@@ -109,8 +117,8 @@ struct Pong {
   bool waits_for_peers = false;  // in a collective, to which this rank has given its part
 };
 
-using FromRank = std::variant<Ready, Progress, PhaseChanged, Broken, Synced, Evaluated, Saved, SaveFailed,
-                              Finished, Failed, Pong>;
+using FromRank = std::variant<Ready, Progress, PhaseChanged, Broken, Synced, Evaluated, Saved, ProfileAgreed,
+                              SaveFailed, Finished, Failed, Pong>;
 
 // ---- supervisor to rank
 
@@ -146,7 +154,13 @@ struct Ping {};
 // To rank 0: "store a checkpoint after the next step."
 struct Save {};
 
-using ToRank = std::variant<RankAssignment, RoundOver, Stop, Ping, Save>;
+// To rank 0: "let all record their next steps."
+struct ProfileWanted {
+  std::string request;  // names the wish; empty: none
+  int steps = 0;
+};
+
+using ToRank = std::variant<RankAssignment, RoundOver, Stop, Ping, Save, ProfileWanted>;
 
 // One line without its newline. Encode never fails; Decode refuses unknown types and wrong fields.
 [[nodiscard]] std::string Encode(const FromRank& message);
@@ -210,6 +224,12 @@ void Visit(Saved& m, V& v) {
   v("bytes", m.bytes);
 }
 template <class V>
+void Visit(ProfileAgreed& m, V& v) {
+  v("request", m.request);
+  v("first", m.first);
+  v("last", m.last);
+}
+template <class V>
 void Visit(SaveFailed& m, V& v) {
   v("step", m.step);
   v("reason", m.reason);
@@ -253,5 +273,10 @@ template <class V>
 void Visit(Ping&, V&) {}
 template <class V>
 void Visit(Save&, V&) {}
+template <class V>
+void Visit(ProfileWanted& m, V& v) {
+  v("request", m.request);
+  v("steps", m.steps);
+}
 
 }  // namespace lockstep::protocol

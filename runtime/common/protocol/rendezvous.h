@@ -89,6 +89,7 @@ struct WatchAnswer {
   // In the answer to a heartbeat:
   std::vector<Straggler> stragglers;  // of the member's ranks
   std::string save;                   // somebody wants a checkpoint now; names the wish; empty: nobody
+  ProfileWanted profile;              // the same of a profile
 };
 
 struct RankReport {
@@ -111,9 +112,10 @@ struct Heartbeat {
   int first_rank = 0;  // so that a restarted service can take the running round over
   int nproc = 1;
   std::vector<RankReport> ranks;
-  Progress progress;     // of the pod's first rank
-  Saved checkpoint;      // newest the pod knows of; empty uri: none
-  Evaluated evaluation;  // newest; step 0: none
+  Progress progress;      // of the pod's first rank
+  Saved checkpoint;       // newest the pod knows of; empty uri: none
+  Evaluated evaluation;   // newest; step 0: none
+  ProfileAgreed profile;  // newest, where the pod has rank 0
 };
 
 struct BrokenReport {
@@ -202,6 +204,7 @@ void Visit(WatchAnswer& m, V& v) {
   v("reason", m.reason);
   v("stragglers", m.stragglers);
   v("save", m.save);
+  v("profile", m.profile);
 }
 template <class V>
 void Visit(RankReport& m, V& v) {
@@ -225,6 +228,7 @@ void Visit(Heartbeat& m, V& v) {
   v("progress", m.progress);
   v("checkpoint", m.checkpoint);
   v("evaluation", m.evaluation);
+  v("profile", m.profile);
 }
 template <class V>
 void Visit(BrokenReport& m, V& v) {

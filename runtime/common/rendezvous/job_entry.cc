@@ -44,9 +44,20 @@ void JobEntry::Configure(const JobSettings& settings) {
   } else if (!stragglers_.has_value() || stragglers_->settings() != *settings.straggler) {
     stragglers_.emplace(*settings.straggler);
   }
-  if (std::exchange(save_request_, settings.save_request) == settings.save_request) return;
+  WishForSave(settings.save_request);
+  WishForProfile({settings.profile_request, settings.profile_steps});
+}
+
+void JobEntry::WishForSave(const std::string& request) {
+  if (std::exchange(save_request_, request) == request) return;
   wanted_save_.reset();
   if (!save_request_.empty()) wanted_save_ = WantedSave{save_request_, std::nullopt};
+}
+
+void JobEntry::WishForProfile(const protocol::ProfileWanted& wish) {
+  if (std::exchange(profile_request_, wish.request) == wish.request) return;
+  wanted_profile_.reset();
+  if (!wish.request.empty()) wanted_profile_ = WantedProfile{wish, agreed_profile_};
 }
 
 void JobEntry::Join(const protocol::JoinRequest& request, http::Responder respond, Moment now,
@@ -92,6 +103,7 @@ void JobEntry::Heartbeat(const protocol::Heartbeat& heartbeat, http::Responder r
   protocol::WatchAnswer answer = AnswerFor(heartbeat.round);
   answer.stragglers = StragglersOf(heartbeat);
   if (wanted_save_.has_value()) answer.save = wanted_save_->request;
+  if (wanted_profile_.has_value()) answer.profile = wanted_profile_->wish;
   outbox.emplace_back(std::move(respond), Reply(answer));
 }
 
@@ -261,7 +273,16 @@ void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
     view_.progress.steps_under_way = std::max(view_.progress.steps_under_way, progress.steps_under_way);
   }
   TakeSaved(heartbeat, now);
+  TakeProfile(heartbeat);
   if (heartbeat.evaluation.step > view_.evaluation.step) view_.evaluation = heartbeat.evaluation;
+}
+
+void JobEntry::TakeProfile(const protocol::Heartbeat& heartbeat) {
+  const protocol::ProfileAgreed& agreed = heartbeat.profile;
+  if (agreed.request.empty()) return;
+  agreed_profile_ = agreed;
+  const bool is_wanted = wanted_profile_.has_value() && wanted_profile_->wish.request == agreed.request;
+  if (is_wanted && wanted_profile_->before != agreed) wanted_profile_.reset();
 }
 
 void JobEntry::TakeSaved(const protocol::Heartbeat& heartbeat, Moment now) {

@@ -78,6 +78,9 @@ class JobEntry {
   [[nodiscard]] bool IsOver(int64_t round) const;
   [[nodiscard]] protocol::WatchAnswer AnswerFor(int64_t round) const;
   void TakeHeldStep(int64_t step);
+  void WishForSave(const std::string& request);
+  void WishForProfile(const protocol::ProfileWanted& wish);
+  void TakeProfile(const protocol::Heartbeat& heartbeat);
   void TakeSaved(const protocol::Heartbeat& heartbeat, Moment now);
   void TakeProgress(const protocol::Heartbeat& heartbeat, Moment now);
   // Of the member; those to act on.
@@ -104,7 +107,15 @@ class JobEntry {
   };
   std::optional<WantedSave> wanted_save_;
   std::string save_request_;  // newest
-  bool has_news_ = false;     // progress that is worth a reconcile
+  // A profile that somebody wants, and what was agreed on before: a text may come again.
+  struct WantedProfile {
+    protocol::ProfileWanted wish;
+    protocol::ProfileAgreed before;
+  };
+  std::optional<WantedProfile> wanted_profile_;
+  std::string profile_request_;             // newest
+  protocol::ProfileAgreed agreed_profile_;  // newest
+  bool has_news_ = false;                   // progress that is worth a reconcile
 };
 
 }  // namespace lockstep::rendezvous

@@ -28,8 +28,10 @@ struct JobSettings {
   std::chrono::milliseconds heartbeat_timeout{10'000};  // silence that counts as a death
   std::optional<StragglerSettings> straggler{};         // absent: nobody looks
   SuccessRule success = SuccessRule::kAll;
-  std::string save_request{};  // asks for one checkpoint, beside those that are due, whenever it changes
-  int64_t first_round = 1;     // rounds start here or above: status.rendezvous.round + 1 after a restart
+  std::string save_request{};     // asks for one checkpoint, beside those that are due, whenever it changes
+  std::string profile_request{};  // asks for a profile of so many steps, whenever it changes
+  int profile_steps = 0;
+  int64_t first_round = 1;  // rounds start here or above: status.rendezvous.round + 1 after a restart
 };
 
 }  // namespace lockstep::rendezvous

@@ -6,6 +6,7 @@ profiles.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N pa
 import json
 import os
 import pathlib
+import re
 import signal
 import sys
 
@@ -77,6 +78,48 @@ def records_on_where_a_rank_died(folder):
     expect({f"ProfilerStep#{step}" for step in range(60, 160)} in recorded, f"the survivor has not recorded all steps: {recorded}")
 
 
+def ask_for_a_profile(run, folder):
+    """Asks with a signal; the first and the last step of the traces, which all ranks have."""
+    stored = pathlib.Path(folder, "checkpoints", "profile")
+    names = lambda: {path.name for path in stored.glob("steps-*.json")}
+    before, reached = names(), ledger.newest_commit(run.ledger)
+    run.process.send_signal(signal.SIGUSR2)
+    run.until("a trace of each rank", lambda: len(names() - before) == 2)
+    found = sorted(names() - before)
+    first, last = map(int, re.fullmatch(r"steps-(\d+)-(\d+)-rank-0.json", found[0]).groups())
+    expect(found[1] == f"steps-{first}-{last}-rank-1.json", f"the traces are of different steps: {found}")
+    expect(first > reached and last - first == 4, f"step {reached} was committed before, and the traces are of {first} to {last}")
+    return first, last
+
+
+def records_when_asked(folder):
+    # Never at its end before both are there. Beside the steps that were named before.
+    path = manifest(folder, replicas=2, model={"name": "mlp", "mlp": {"hiddenSizes": [1024]}}, epochs=1000 * EPOCHS)
+    with Run(folder, path, {"LOCKSTEP_PROFILE": "5-7"}) as run:
+        run.until_step(20)
+        windows = [(5, 7), ask_for_a_profile(run, folder), ask_for_a_profile(run, folder)]
+        expect(windows[1][1] < windows[2][0], f"the steps of two wishes: {windows}")
+        for first, last in windows:
+            for rank in (0, 1):
+                check_trace(pathlib.Path(folder, "checkpoints", "profile", f"steps-{first}-{last}-rank-{rank}.json"), first, last,
+                            ["data", "forward", "backward", "reduce", "optimizer"])
+        run.until_step(windows[2][1] + 1)
+        expect(len(run.ranks()) == 2 and "round 2" not in run.output(), "the profiles disturbed the ranks")
+
+
+def records_when_asked_whatever_the_strategy(folder):
+    for strategy, more in (("localsgd", {"sync": {"everySteps": 4}}), ("pipeline", {"microBatchSize": 8})):
+        own = f"{folder}/{strategy}"
+        os.mkdir(own)
+        model = {"name": "mlp", "mlp": {"hiddenSizes": [512, 512]}}
+        with Run(own, manifest(own, replicas=2, strategy=strategy, model=model, epochs=1000 * EPOCHS, **more)) as run:
+            run.until_step(20)
+            first, last = ask_for_a_profile(run, own)
+        for rank in (0, 1):
+            check_trace(pathlib.Path(own, "checkpoints", "profile", f"steps-{first}-{last}-rank-{rank}.json"), first, last,
+                        ["forward", "backward", "optimizer"])
+
+
 def trains_where_no_profile_can_be_written(folder):
     os.makedirs(f"{folder}/checkpoints")
     pathlib.Path(folder, "checkpoints", "profile").write_text("in the way")
@@ -96,8 +139,8 @@ def says_which_steps_cannot_be_profiled(folder):
     expect("LOCKSTEP_PROFILE names steps after the last one" in logs_of(folder), logs_of(folder)[-2000:])
 
 
-CASES = [records_a_profile, records_the_last_steps_beside_the_logs, records_on_where_a_rank_died, trains_where_no_profile_can_be_written,
-         says_which_steps_cannot_be_profiled]
+CASES = [records_a_profile, records_the_last_steps_beside_the_logs, records_on_where_a_rank_died, records_when_asked,
+         records_when_asked_whatever_the_strategy, trains_where_no_profile_can_be_written, says_which_steps_cannot_be_profiled]
 
 
 if __name__ == "__main__":

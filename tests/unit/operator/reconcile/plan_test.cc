@@ -55,6 +55,21 @@ TEST(MakePlan, PassesOnWhatAsksForACheckpoint) {
   EXPECT_LE(MakePlan(world.observed()).rendezvous->save_request.size(), 256U);
 }
 
+TEST(MakePlan, PassesOnWhatAsksForAProfile) {
+  JobWorld world;
+  api::TrainingJob& job = world.observed().job;
+  job.spec.training.emplace();
+  job.spec.checkpoint.emplace().uri = "file:///checkpoints";
+  EXPECT_EQ(MakePlan(world.observed()).rendezvous->profile_request, "");
+  job.metadata.annotations["lockstep.dev/profile"] = "7 once more";
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_EQ(plan.rendezvous->profile_request, "7 once more");
+  EXPECT_EQ(plan.rendezvous->profile_steps, 7);
+  EXPECT_THAT(EventsOf(plan), ::testing::Not(Contains("ProfileRefused")));
+  job.metadata.annotations["lockstep.dev/profile"] = "7 " + std::string(10'000, 'x');
+  EXPECT_LE(MakePlan(world.observed()).rendezvous->profile_request.size(), 256U);
+}
+
 TEST(MakePlan, LetsTheRendezvousLookForStragglersWhereAsked) {
   JobWorld world;
   world.observed().job.spec.health_policy.straggler = api::StragglerPolicy{.factor = 3, .window_steps = 7};

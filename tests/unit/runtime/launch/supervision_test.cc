@@ -483,6 +483,28 @@ TEST_F(SupervisionTest, RankZeroIsToldOfAWantedCheckpointOnceInARound) {
   EXPECT_FALSE(is_told(7, "again")) << "rank 0 is in another pod";
 }
 
+TEST_F(SupervisionTest, RankZeroIsToldOfAWantedProfileOnceInARoundAndItsAnswerIsPassedOn) {
+  const auto told = [&](int64_t round, const std::string& wish) {
+    const Actions actions = Send(HeartbeatAnswered{round, protocol::WatchAnswer{.profile = {wish, 5}}});
+    const TellRank* tell = Find<TellRank>(actions);
+    const auto* wanted = tell == nullptr ? nullptr : std::get_if<protocol::ProfileWanted>(&tell->message);
+    return wanted == nullptr ? 0 : wanted->steps;
+  };
+  EnterRound(5, 0);
+  EXPECT_EQ(told(5, ""), 0);
+  EXPECT_EQ(told(5, "now"), 5);
+  EXPECT_EQ(told(5, "now"), 0);
+  EXPECT_NE(Find<BeatNow>(Say(protocol::ProfileAgreed{"now", 7, 11})), nullptr);
+  EXPECT_EQ(supervision_.CurrentHeartbeat().profile, (protocol::ProfileAgreed{"now", 7, 11}));
+  EXPECT_EQ(told(5, ""), 0);
+  EXPECT_EQ(told(5, "now"), 5) << "taken back and asked again";
+  EnterRound(6, 0);
+  EXPECT_EQ(told(6, "now"), 5) << "the round broke before all knew";
+  EnterRound(7, 1);
+  EXPECT_EQ(told(7, "now"), 0) << "rank 0 is in another pod";
+  EXPECT_EQ(supervision_.CurrentHeartbeat().profile.request, "");
+}
+
 TEST_F(SupervisionTest, AHeartbeatTellsHowLongEachRankComputed) {
   EnterRound(5);
   (void)Say(protocol::Progress{.round = 5,

@@ -23,6 +23,39 @@ TEST(ParseProfileWindow, SaysWhatWouldBeRight) {
   }
 }
 
+TEST(ParseProfileSteps, ReadsANumberAndIgnoresWhatFollowsABlank) {
+  EXPECT_EQ(*ParseProfileSteps("5"), 5);
+  EXPECT_EQ(*ParseProfileSteps("1"), 1);
+  EXPECT_EQ(*ParseProfileSteps("100 once more"), 100);
+}
+
+TEST(ParseProfileSteps, SaysWhatWouldBeRight) {
+  for (const char* text : {"", "0", "101", "-1", "soon", "5x", "5-9", " 5", "99999999999999999999"}) {
+    const auto steps = ParseProfileSteps(text);
+    ASSERT_FALSE(steps.ok()) << text;
+    EXPECT_EQ(
+        steps.error().message,
+        "lockstep.dev/profile: must begin with the number of steps to record, 1 to 100, as in \"5\" or \"5 "
+        "once more\", not \"" +
+            std::string(text) + "\"");
+  }
+}
+
+TEST(WindowFrom, TakesTheNextStepsThatThereAre) {
+  EXPECT_EQ(WindowFrom(7, 5, 100, std::nullopt), (ProfileWindow{7, 11}));
+  EXPECT_EQ(WindowFrom(97, 5, 100, std::nullopt), (ProfileWindow{97, 99}));
+  EXPECT_EQ(WindowFrom(100, 5, 100, std::nullopt), std::nullopt);
+}
+
+TEST(WindowFrom, ComesAfterThePlannedStepsThatItWouldMeet) {
+  const ProfileWindow planned{10, 19};
+  EXPECT_EQ(WindowFrom(5, 5, 100, planned), (ProfileWindow{5, 9}));
+  EXPECT_EQ(WindowFrom(6, 5, 100, planned), (ProfileWindow{20, 24}));
+  EXPECT_EQ(WindowFrom(19, 5, 100, planned), (ProfileWindow{20, 24}));
+  EXPECT_EQ(WindowFrom(20, 5, 100, planned), (ProfileWindow{20, 24}));
+  EXPECT_EQ(WindowFrom(12, 5, 20, planned), std::nullopt);
+}
+
 TEST(TraceName, NamesStepsAndRank) {
   EXPECT_EQ(TraceName({100, 104}, 3), "profile/steps-100-104-rank-3.json");
 }

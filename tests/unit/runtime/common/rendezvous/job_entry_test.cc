@@ -95,6 +95,44 @@ TEST_F(JobEntryTest, AsksForACheckpointUntilThereIsOne) {
   EXPECT_EQ(asked(52), "once more");
 }
 
+TEST_F(JobEntryTest, AsksForAProfileUntilAllKnowItsSteps) {
+  const auto asked = [&](const protocol::ProfileAgreed& agreed) {
+    entry_.Heartbeat(
+        {.member = MemberOf(0), .round = 1, .profile = agreed}, [](auto) {}, now_, outbox_);
+    const auto answer =
+        protocol::MessageFromJson<protocol::WatchAnswer>(*ParseJson(outbox_.back().second.body));
+    return answer->profile.request + ":" + std::to_string(answer->profile.steps);
+  };
+  EXPECT_EQ(asked({}), ":0");
+  JobSettings settings{.min_members = 1, .max_members = 2, .expected_members = 2};
+  settings.profile_request = "5";
+  settings.profile_steps = 5;
+  entry_.Configure(settings);
+  EXPECT_EQ(asked({}), "5:5");
+  EXPECT_EQ(asked({"another", 8, 9}), "5:5") << "an answer may be lost";
+  EXPECT_EQ(asked({"5", 42, 46}), ":0");
+  entry_.Configure(settings);
+  EXPECT_EQ(asked({"5", 42, 46}), ":0") << "it is the same wish";
+  settings.profile_request = "";
+  entry_.Configure(settings);
+  settings.profile_request = "5";
+  entry_.Configure(settings);
+  EXPECT_EQ(asked({"5", 42, 46}), "5:5") << "taken back and asked again: those steps are the old ones";
+  EXPECT_EQ(asked({"5", 60, 64}), ":0");
+}
+
+TEST_F(JobEntryTest, DoesNotRepeatAProfileAfterTheHostWasReplaced) {
+  JobSettings settings{.min_members = 1, .max_members = 2, .expected_members = 2};
+  settings.profile_request = "5";
+  settings.profile_steps = 5;
+  JobEntry anew({"ns", "job", "uid"}, settings);
+  anew.Heartbeat(
+      {.member = MemberOf(0), .round = 1, .profile = {"5", 42, 46}}, [](auto) {}, now_, outbox_);
+  const auto answer =
+      protocol::MessageFromJson<protocol::WatchAnswer>(*ParseJson(outbox_.back().second.body));
+  EXPECT_EQ(answer->profile.request, "");
+}
+
 // The survivors go back to the begin of the window.
 TEST_F(JobEntryTest, CountsWhatAWindowHadTakenWhenItBroke) {
   (void)Beat({.round = 1, .step = 60, .steps_under_way = 10});
