@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checkpoints in a store that fails, while two ranks write them and an oracle reads past the faults: at every moment the newest complete
 checkpoint is sound and no older than the one before. When the faults are over the job goes on from what is stored, to the bits of a
-quiet run, and what they left behind is gone.
+quiet run, and what they left behind is gone, but for unfinished multipart uploads, which are counted.
 
 run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`; exits 77, skipped, without versitygw or toxiproxy
 LOCKSTEP_STORE_KILLS=200 run.py BIN_FOLDER killed_at_any_byte    the long one; LOCKSTEP_STORE_SEED chooses other bytes and ranks
