@@ -14,7 +14,7 @@ std::string StateOf(const Json& pod, const Json* container) {
   if (FindJson(pod, {"metadata", "deletionTimestamp"}) != nullptr) return "Terminating";
   if (container != nullptr) {
     for (const std::string_view kind : {"waiting", "terminated"}) {
-      const std::string reason = StringAt(*container, {"state", kind, "reason"});
+      std::string reason = StringAt(*container, {"state", kind, "reason"});
       if (!reason.empty()) return reason;
     }
   }
