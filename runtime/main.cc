@@ -177,6 +177,7 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
                                 .listen_address = EnvOr(env::kPodIp, ""),
                                 .ledger_folder = EnvOr(env::kSampleLedger, ""),
                                 .process_name = EnvOr(env::kPodName, std::to_string(::getpid())),
+                                .log_all_ranks = settings.worker.log_all_ranks,
                                 .profile = settings.profile,
                                 .samples = *samples,
                                 .test = *datasets->test,

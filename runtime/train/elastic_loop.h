@@ -38,6 +38,7 @@ struct LoopInputs {
       listen_address;  // for the round's store, should this rank become rank 0; empty: every interface
   std::string ledger_folder;
   std::string process_name;
+  bool log_all_ranks = false;
   ProfileSettings profile;
   const data::TrainingSamples& samples;
   const data::Dataset& test;

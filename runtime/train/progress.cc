@@ -19,8 +19,12 @@ constexpr double kSmoothingSeconds = 3;
 }  // namespace
 
 ProgressReporter::ProgressReporter(protocol::ControlLink& link, const PhaseClock& phases, const Clock& clock,
-                                   int64_t total_steps, int64_t steps_per_epoch)
-    : link_(link), phases_(phases), clock_(clock), steps_per_epoch_(static_cast<double>(steps_per_epoch)) {
+                                   int64_t total_steps, int64_t steps_per_epoch, bool logs_always)
+    : link_(link),
+      phases_(phases),
+      clock_(clock),
+      steps_per_epoch_(static_cast<double>(steps_per_epoch)),
+      logs_always_(logs_always) {
   progress_.total_steps = total_steps;
 }
 
@@ -45,7 +49,7 @@ void ProgressReporter::EnterRound(const protocol::RankAssignment& assignment, in
   record.source = NameOf(source);
   record.cause = assignment.previous_end;
   protocol::Append(history_, std::move(record));
-  if (rank_ != 0) return;
+  if (!Logs()) return;
   log::Info("round begins", {{"round", progress_.round},
                              {"world", world_},
                              {"step", step},
@@ -76,7 +80,7 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
   record.loss = report.loss;
   record.samples_per_second = progress_.samples_per_second;
   protocol::Append(history_, std::move(record));
-  if (rank_ == 0 && (step == progress_.total_steps || now - last_logged_ >= kLogInterval)) LogStep();
+  if (Logs() && (step == progress_.total_steps || now - last_logged_ >= kLogInterval)) LogStep();
   if (first_of_round_ || now - last_sent_ >= kInterval) SendNow();
 }
 

@@ -18,8 +18,9 @@ namespace lockstep::train {
 
 class ProgressReporter {
  public:
+  // `logs_always`: in the log, too, whatever the rank; else rank 0 speaks for all.
   ProgressReporter(protocol::ControlLink& link, const PhaseClock& phases, const Clock& clock,
-                   int64_t total_steps, int64_t steps_per_epoch);
+                   int64_t total_steps, int64_t steps_per_epoch, bool logs_always);
 
   void EnterRound(const protocol::RankAssignment& assignment, int64_t step, StateSource source);
   void Committed(int64_t step, const StepReport& report);
@@ -35,6 +36,7 @@ class ProgressReporter {
 
  private:
   void Send();
+  [[nodiscard]] bool Logs() const { return logs_always_ || rank_ == 0; }
   [[nodiscard]] protocol::HistoryRecord RecordOf(protocol::HistoryKind kind) const;
   void LogStep();
   void CountCorrupt(int64_t step, const StepReport& report);
@@ -46,6 +48,7 @@ class ProgressReporter {
   protocol::Progress progress_;
   int64_t corrupt_in_epoch_ = 0;    // of all ranks, in the steps from…
   int64_t corrupt_since_step_ = 0;  // …here on: the epoch's first that this process knows of
+  const bool logs_always_;
   int rank_ = 0;
   int world_ = 1;
   std::vector<protocol::HistoryRecord> history_;

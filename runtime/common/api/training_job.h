@@ -38,6 +38,7 @@ enum class SuccessPolicy { kAll, kAny, kRank0 };
 enum class GangProvider { kAuto, kNone, kWorkload, kCoscheduling, kVolcano };
 enum class TopologyMode { kPreferred, kRequired };
 enum class NetworkPolicy { kIsolate, kNone };
+enum class Logs { kRank0, kAll };
 
 // auto = GPU limit of the trainer container, else 1. Written as "auto", "gpu", "cpu" or an integer.
 struct NprocPerNode {
@@ -156,6 +157,7 @@ struct NetworkSpec {
 
 struct ObservabilitySpec {
   int32_t metrics_port = 9400;
+  Logs logs = Logs::kRank0;
   bool pod_monitor = false;
 };
 
@@ -398,6 +400,10 @@ struct EnumNames<TopologyMode> {
 template <>
 struct EnumNames<NetworkPolicy> {
   static constexpr std::string_view values[] = {"Isolate", "None"};
+};
+template <>
+struct EnumNames<Logs> {
+  static constexpr std::string_view values[] = {"rank0", "all"};
 };
 template <>
 struct EnumNames<Activity> {

@@ -142,6 +142,7 @@ void Describe(A& fields, Of<A, NetworkSpec>& spec) {
 template <typename A>
 void Describe(A& fields, Of<A, ObservabilitySpec>& spec) {
   fields.Field("metricsPort", spec.metrics_port, {.min = 1024, .max = 65535});
+  fields.Field("logs", spec.logs);
   fields.Field("podMonitor", spec.pod_monitor);
 }
 

@@ -78,6 +78,7 @@ protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job) {
     config.requested_processors = AtLeastOne(requested);
   config.requested_gpus = GpusOf(spec.worker).value_or(0);
   config.metrics_port = spec.observability.metrics_port;
+  config.log_all_ranks = spec.observability.logs == Logs::kAll;
   config.health = {
       .first_step_timeout_seconds = static_cast<double>(spec.health_policy.first_step_timeout_seconds),
       .step_timeout_seconds = static_cast<double>(spec.health_policy.step_timeout_seconds.value_or(0)),

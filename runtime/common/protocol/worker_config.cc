@@ -31,6 +31,7 @@ void Visit(WorkerConfig& m, V& v) {
   v("requestedProcessors", m.requested_processors);
   v("requestedGpus", m.requested_gpus);
   v("metricsPort", m.metrics_port);
+  v("logAllRanks", m.log_all_ranks);
   v("gracePeriodSeconds", m.grace_period_seconds);
   v("inPlaceLimit", m.in_place_limit);
 }

@@ -54,6 +54,7 @@ struct WorkerConfig {
   int requested_gpus = 0;             // the container's GPU limit
   int metrics_port = 9400;            // 0: let the system choose (local runs)
   double grace_period_seconds = 120;  // from SIGTERM to SIGKILL
+  bool log_all_ranks = false;         // spec.observability.logs
   int in_place_limit = 3;             // respawns of a rank without a new step between, then the pod gives up
   Json training = Json::object();     // spec.training
   Json checkpoint = Json::object();   // spec.checkpoint; empty: none

@@ -243,6 +243,7 @@ CREATE_CASES = [
      "stepTimeoutSeconds and straggler need training"),
     ("no policy for hostNetwork", at("network"), {"hostNetwork": True, "networkPolicy": "None"}, {"hostNetwork": True},
      "hostNetwork needs networkPolicy None"),
+    ("ranks that write", at("observability"), {"logs": "all"}, {"logs": "rank1"}, "spec.observability.logs"),
     ("metrics port", at("observability"), {"metricsPort": 9400}, {"metricsPort": 80}, "spec.observability.metricsPort"),
     ("cleanPodPolicy words", at("runPolicy"), {"cleanPodPolicy": "None"}, {"cleanPodPolicy": "Some"},
      "spec.runPolicy.cleanPodPolicy"),
@@ -312,7 +313,7 @@ DEFAULTS = {
     at("runPolicy", "forceDeleteAfterSeconds"): 120, at("schedulingPolicy", "gang", "provider"): "Auto",
     at("schedulingPolicy", "topology", "mode"): "Preferred", at("network", "networkPolicy"): "Isolate",
     at("network", "hostNetwork"): False, at("observability", "metricsPort"): 9400,
-    at("observability", "podMonitor"): False,
+    at("observability", "podMonitor"): False, at("observability", "logs"): "rank0",
 }
 WITH_SECTIONS = changed(
     ELASTIC_JOB, (TRAINING + ("model", "mlp"), {}), (TRAINING + ("optimizer",), {}), (at("checkpoint"), {"uri": "s3://b"}),

@@ -45,6 +45,11 @@ def read_all(descriptor):
     return content.decode()
 
 
+def logged_lines(folder):
+    return [json.loads(line) for log in pathlib.Path(folder, "run").glob("*.log") for line in log.read_text().splitlines()
+            if line.startswith("{")]
+
+
 def shows_a_bar_on_a_terminal_and_logs_the_same(folder):
     ours, theirs = pty.openpty()
     with concurrent.futures.ThreadPoolExecutor() as reader:
@@ -56,13 +61,20 @@ def shows_a_bar_on_a_terminal_and_logs_the_same(folder):
     last = shown.result().replace("\r\n", "\n").splitlines()[-2:]
     expect(re.search(rf"\repoch {EPOCHS}/{EPOCHS} \[=+\] 100 %  loss \S+  \S+ samples/s", "\r" + last[0].replace("\x1b[K", "")), f"{last}")
     expect(last[1].startswith("complete after"), f"{last}")
-    logged = [json.loads(line) for log in pathlib.Path(folder, "run").glob("*.log") for line in log.read_text().splitlines()
-              if line.startswith("{")]
+    logged = logged_lines(folder)
     steps = [line for line in logged if line["message"] == "training"]
     expect({line["rank"] for line in steps} == {0}, f"{steps}")
     expect(steps[-1]["step"] == steps[-1]["total_steps"] and steps[-1]["epoch"] == EPOCHS, f"{steps}")
     configurations = [json.loads(line["training"]) for line in logged if line["message"] == "configuration"]
     expect([c["globalBatchSize"] for c in configurations] == [BATCH], f"{configurations}")
+
+
+def writes_the_lines_of_all_ranks_where_asked(folder):
+    with Run(folder, manifest(folder, replicas=2, sections={"observability": {"logs": "all"}})) as run:
+        expect_complete(run)
+    for message in ("round begins", "training"):
+        ranks = {line["rank"] for line in logged_lines(folder) if line["message"] == message}
+        expect(ranks == {0, 1}, f"{message}: written by ranks {ranks}")
 
 
 def survives_a_killed_rank(folder):
@@ -443,7 +455,7 @@ def trains_where_no_history_can_be_written(folder):
     expect(len(said) == 1 and "history.jsonl" in said[0], f"one warning expected: {said}")
 
 
-CASES = [completes, shows_a_bar_on_a_terminal_and_logs_the_same, survives_a_killed_rank, survives_a_killed_worker, promotes_a_standby,
+CASES = [completes, shows_a_bar_on_a_terminal_and_logs_the_same, writes_the_lines_of_all_ranks_where_asked, survives_a_killed_rank, survives_a_killed_worker, promotes_a_standby,
          restarts_from_the_checkpoint_when_all_ranks_die, stops_on_sigterm_and_resumes, stops_without_saving_where_told_so, saves_when_asked,
          ends_when_it_is_good_enough, one_and_three_ranks_learn_the_same, learns_from_a_folder_of_images,
          names_an_image_that_is_damaged, names_what_is_wrong,

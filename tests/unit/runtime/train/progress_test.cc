@@ -41,7 +41,8 @@ class ProgressReporterTest : public ::testing::Test {
   Fd supervisor_;
   lockstep::testing::FakeClock clock_;
   PhaseClock phases_{clock_};
-  ProgressReporter progress_{link_, phases_, clock_, /*total_steps=*/100, /*steps_per_epoch=*/10};
+  ProgressReporter progress_{
+      link_, phases_, clock_, /*total_steps=*/100, /*steps_per_epoch=*/10, /*logs_always=*/false};
 };
 
 TEST_F(ProgressReporterTest, KeepsTheHistoryOfWhatItTookPartIn) {
