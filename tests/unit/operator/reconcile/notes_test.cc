@@ -56,8 +56,9 @@ TEST(Notes, SaysWhyThereIsNoProfile) {
     world.Running(0).Running(1).Round(3, {0, 1}, 9);
     job.spec.training.reset();
     if (entry.has_training) job.spec.training.emplace();
-    job.spec.checkpoint.reset();
-    if (entry.has_checkpoint) job.spec.checkpoint.emplace().uri = "file:///checkpoints";
+    job.spec.checkpoint = entry.has_checkpoint
+                              ? std::optional(api::CheckpointSpec{.uri = "file:///checkpoints"})
+                              : std::nullopt;
     job.metadata.annotations["lockstep.dev/profile"] = entry.asked;
     const Plan plan = MakePlan(world.observed());
     const auto told = std::find_if(plan.events.begin(), plan.events.end(), [](const kube::EventNote& note) {

@@ -49,7 +49,7 @@ TEST(MakePlan, PassesOnWhatAsksForACheckpoint) {
   job.metadata.annotations["lockstep.dev/save"] = "before the upgrade";
   job.spec.checkpoint.reset();
   EXPECT_EQ(MakePlan(world.observed()).rendezvous->save_request, "") << "there is nowhere to save to";
-  job.spec.checkpoint.emplace().uri = "file:///checkpoints";
+  job.spec.checkpoint = api::CheckpointSpec{.uri = "file:///checkpoints"};
   EXPECT_EQ(MakePlan(world.observed()).rendezvous->save_request, "before the upgrade");
   job.metadata.annotations["lockstep.dev/save"] = std::string(10'000, 'x');
   EXPECT_LE(MakePlan(world.observed()).rendezvous->save_request.size(), 256U);
@@ -59,7 +59,7 @@ TEST(MakePlan, PassesOnWhatAsksForAProfile) {
   JobWorld world;
   api::TrainingJob& job = world.observed().job;
   job.spec.training.emplace();
-  job.spec.checkpoint.emplace().uri = "file:///checkpoints";
+  job.spec.checkpoint = api::CheckpointSpec{.uri = "file:///checkpoints"};
   EXPECT_EQ(MakePlan(world.observed()).rendezvous->profile_request, "");
   job.metadata.annotations["lockstep.dev/profile"] = "7 once more";
   const Plan plan = MakePlan(world.observed());
