@@ -1,4 +1,5 @@
 #include <iostream>
+#include <thread>
 
 #include "runtime/common/api/names.h"
 #include "runtime/common/base/strings.h"
@@ -38,11 +39,13 @@ Result<api::CheckpointStatus> Await(const Kubectl& kubectl, const api::TrainingJ
     }
     return true;
   };
-  while (!answer) {  // the API server ends a watch every so often
+  while (true) {
     LOCKSTEP_TRY(
         kubectl.Stream({"get", kJobs, before.metadata.name, "--watch", "--output=json"}, take, deadline));
+    if (answer) return *answer;
+    stream = JsonStream();  // what was cut off does not go on
+    std::this_thread::sleep_for(kBetweenWatches);
   }
-  return *answer;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 // Reads what the verbs need from the cluster.
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace lockstep::kubectl_plugin {
 
 // With its group: another one's kind may have the same name.
 inline constexpr const char* kJobs = "distributedtrainingjobs.lockstep.dev";
+
+// The API server ends a watch every so often; something between may end each at once.
+inline constexpr std::chrono::seconds kBetweenWatches{1};
 
 // Lenient: this program need not be of the operator's version.
 [[nodiscard]] api::TrainingJob JobFrom(const Json& object);

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <thread>
 
 #include "runtime/common/api/conditions.h"
 #include "runtime/kubectl_plugin/commands.h"
@@ -102,6 +103,7 @@ Result<int> Status(const Kubectl& kubectl, const StatusArguments& arguments) {
     if (reached == Watched::kComplete) return 0;
     if (reached == Watched::kFailed) return kJobFailed;
     if (reached == Watched::kDeleted) return Error{ErrorCode::kGone, arguments.job + " was deleted"};
+    std::this_thread::sleep_for(kBetweenWatches);
   }
 }
 
