@@ -15,12 +15,14 @@
 #include <thread>
 
 #include "runtime/common/base/error_exception.h"
+#include "tests/support/eventually.h"
 #include "tests/unit/runtime/data/memory_objects.h"
 
 namespace lockstep::data {
 namespace {
 
 using namespace std::chrono_literals;
+using lockstep::testing::Eventually;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -269,9 +271,9 @@ TEST_F(ReadAheadTest, FetchesFirstWhatAReaderNeeds) {
   source_.Hold("train.txt", 0);
   const auto copy = Open(source_);
   ASSERT_TRUE(copy.ok()) << copy.error().ToString();
-  while (!source_.IsHolding()) std::this_thread::sleep_for(1ms);
+  ASSERT_TRUE(Eventually([&] { return source_.IsHolding(); }));
   std::jthread reader([&] { EXPECT_TRUE((*copy)->WaitFor(Bytes(750, 100)).ok()); });
-  while (!waits) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(Eventually([&] { return waits.load(); }));
   source_.ReleaseAll();
   reader.join();
   ASSERT_TRUE((*copy)->WaitFor(AllOf(**copy)).ok());
@@ -297,7 +299,7 @@ TEST_F(ReadAheadTest, GoesOnWhereTheFetchingProcessDies) {
       if (fs::exists(folder + "/train.txt.partial")) return true;
     return false;
   };
-  while (!fetches()) std::this_thread::sleep_for(1ms);
+  ASSERT_TRUE(Eventually(fetches));
   const auto copy = Open(source_);
   ASSERT_TRUE(copy.ok()) << copy.error().ToString();
   EXPECT_TRUE((*copy)->WaitFor(Bytes(0, 500)).ok());
