@@ -1,33 +1,7 @@
 #!/usr/bin/env bash
-# server/build.sh              compiles fake-gcs-server from the Go module proxy, pinned by go.mod and go.sum, into
-#                              $LOCKSTEP_CACHE/google-storage/<hash of this folder>; what is there stays as it is
-# server/build.sh --print-bin  that folder
-# A folder of its own, not one of tests/cluster/programs: those are all compiled anew when one of them changes.
+# build.sh              compiles fake-gcs-server, see tests/support/build-go-program.sh
+# build.sh --print-bin  prints its folder
 set -euo pipefail
-
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/../../../cluster/lib/common.sh"
-
-bin=$cache/google-storage/$(cd "$here" && sha256sum go.mod go.sum build.sh | sha256sum | cut -c1-16)
-
-build() {
-  local start=$EPOCHREALTIME
-  [ ! -x "$bin/fake-gcs-server" ] || return 0
-  # The Go that tests/cluster/programs/build.sh fetched, where Debian's is too old.
-  PATH=$(printf '%s:' "$cache"/go/*/bin)$PATH
-  command -v go >/dev/null || die "no Go here: tests/cluster/install.sh brings one"
-  mkdir -p "$bin"
-  exec {lock}>"$bin/lock"
-  flock "$lock"
-  say "google-storage: compiling fake-gcs-server"
-  (cd "$here" && CGO_ENABLED=0 GOFLAGS='' GOTOOLCHAIN=local nice go build -mod=readonly -buildvcs=false -trimpath -ldflags '-s -w' \
-    -o "$bin/fake-gcs-server.partial" github.com/fsouza/fake-gcs-server)
-  mv "$bin/fake-gcs-server.partial" "$bin/fake-gcs-server"
-  say "google-storage: done in $(elapsed "$start") s"
-}
-
-case ${1:-} in
-  --print-bin) echo "$bin" ;;
-  '') build ;;
-  *) sed -n 2,4p "$0"; exit 2 ;;
-esac
+. "$here/../../../support/build-go-program.sh"
+build_go_program "$here" google-storage fake-gcs-server github.com/fsouza/fake-gcs-server "$@"
