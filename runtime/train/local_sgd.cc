@@ -80,7 +80,7 @@ Result<StepReport> LocalSgd::Run(comm::Communicator& communicator, parallel::Str
     return report;
   }
   report->steps = end - begin;
-  report->learning_rate = LearningRate(context_.spec.schedule, context_.spec.optimizer.learning_rate, end - 1,
+  report->learning_rate = LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), end - 1,
                                        context_.total_steps);
   for (int64_t step = begin; step < end; ++step) context_.ledger.Commit(step);
   return report;

@@ -235,9 +235,9 @@ Result<StepReport> PipelineStep::Attempt(Communicator& communicator, const Wishe
   values[kLoss] = pass.loss();
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "norm of the gradient",
                           [&] { values[kSquares] = staged.SquaresOnce(); }));
-  staged.AwaitEnd(communicator.place().round,
-                  LearningRate(context_.spec.schedule, context_.spec.optimizer.learning_rate, step,
-                               context_.total_steps));
+  staged.AwaitEnd(
+      communicator.place().round,
+      LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), step, context_.total_steps));
   LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return communicator.SumInPlace(sums); }));
   return context_.phases.Time("optimizer",
                               [&] { return End(communicator, sums, told, std::isfinite(pass.loss())); });
@@ -249,7 +249,7 @@ Result<StepReport> PipelineStep::End(Communicator& communicator, const at::Tenso
   const double* values = sums.const_data_ptr<double>();
   StepReport report{
       .loss = values[kLoss] / values[kCount],
-      .learning_rate = LearningRate(context_.spec.schedule, context_.spec.optimizer.learning_rate, state.step,
+      .learning_rate = LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), state.step,
                                     context_.total_steps),
       .global_count = static_cast<int64_t>(values[kCount]),
       .local_count = local_count,

@@ -260,7 +260,7 @@ Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const 
   const double* values = sums.const_data_ptr<double>();
   StepReport report{
       .loss = LossSum(sums) / values[kCount],
-      .learning_rate = LearningRate(context_.spec.schedule, context_.spec.optimizer.learning_rate, state.step,
+      .learning_rate = LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), state.step,
                                     context_.total_steps),
       .global_count = static_cast<int64_t>(values[kCount]),
       .local_count = share.places.size() - corrupt,

@@ -19,6 +19,12 @@ std::string RemotePath(const DataSpec& spec) {
   return path;
 }
 
+double BaseLearningRate(const TrainingSpec& spec) {
+  const auto batch = static_cast<double>(spec.global_batch_size);
+  return spec.optimizer.learning_rate * batch /
+         static_cast<double>(spec.schedule.base_batch_size.value_or(spec.global_batch_size));
+}
+
 TrainingSpec TrainingSpecFromJson(const Json& json, const std::string& path,
                                   std::vector<std::string>& violations) {
   return ReadFields<TrainingSpec>(json, path, violations);

@@ -150,8 +150,12 @@ struct OptimizerSpec {
 //   step        times decay_factor after every decay_every_steps (counted from the end of the warm-up)
 //   cosine      half a cosine down to min_learning_rate at the last step
 //   polynomial  (1 - t)^power down to min_learning_rate at the last step
+//
+// base_batch_size, where set, is the global batch that optimizer.learning_rate is meant for: the rate is
+// taken times global_batch_size / base_batch_size (the linear scaling rule of Goyal et al. 2017).
 struct ScheduleSpec {
   ScheduleName name = ScheduleName::kConstant;
+  std::optional<int64_t> base_batch_size;
   int64_t warmup_steps = 0;
   std::optional<int64_t> decay_every_steps;
   double decay_factor = 0.1;
@@ -220,6 +224,10 @@ struct TrainingSpec {
   std::optional<EvaluationSpec> evaluation;  // absent: none
   std::optional<EarlyStopSpec> early_stop;
 };
+
+// optimizer.learningRate, scaled to the global batch where the schedule has a base batch size.
+// global_batch_size is not 0.
+[[nodiscard]] double BaseLearningRate(const TrainingSpec& spec);
 
 // Reads the section found at `path` ("spec.training"); appends every violation, each beginning with the path
 // of its field. Without violations the result is well-formed; ValidateTraining (validate.h) says whether it

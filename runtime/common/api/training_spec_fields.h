@@ -126,6 +126,7 @@ void Describe(A& fields, Of<A, OptimizerSpec>& spec) {
 template <typename A>
 void Describe(A& fields, Of<A, ScheduleSpec>& spec) {
   fields.Field("name", spec.name);
+  fields.Field("baseBatchSize", spec.base_batch_size, {.min = 1, .max = 16777216});
   fields.Field("warmupSteps", spec.warmup_steps, {.min = 0, .max = 1e9});
   fields.Field("decayEverySteps", spec.decay_every_steps, {.min = 1, .max = 1e9});
   fields.Field("decayFactor", spec.decay_factor, {.above = 0, .max = 1});

@@ -261,8 +261,10 @@ void CheckSchedule(const TrainingSpec& training, const std::string& path, Violat
   if (training.steps && schedule.warmup_steps >= *training.steps) {
     Add(violations, path + ".schedule.warmupSteps", "must be below steps");
   }
-  if (schedule.min_learning_rate > training.optimizer.learning_rate) {
-    Add(violations, path + ".schedule.minLearningRate", "must not exceed optimizer.learningRate");
+  if (training.global_batch_size > 0 && schedule.min_learning_rate > BaseLearningRate(training)) {
+    Add(violations, path + ".schedule.minLearningRate",
+        "must not exceed optimizer.learningRate" +
+            std::string(schedule.base_batch_size ? ", times globalBatchSize / baseBatchSize" : ""));
   }
 }
 

@@ -48,6 +48,17 @@ TEST(LearningRate, FollowsTheScheduleAtItsCornersAndBetween) {
   }
 }
 
+TEST(LearningRate, GrowsWithTheBatchWhereItIsMeantForAnother) {
+  api::TrainingSpec training;
+  training.optimizer.learning_rate = 0.1;
+  training.global_batch_size = 1024;
+  EXPECT_EQ(api::BaseLearningRate(training), 0.1);
+  training.schedule.base_batch_size = 256;
+  EXPECT_EQ(api::BaseLearningRate(training), 0.4);
+  training.global_batch_size = 64;
+  EXPECT_EQ(api::BaseLearningRate(training), 0.025);
+}
+
 TEST(LearningRate, IsFiniteWhereTheWarmUpIsAsLongAsTheTraining) {
   const ScheduleSpec schedule{.name = ScheduleName::kCosine, .warmup_steps = 10};
   for (int64_t step = 0; step < 12; ++step) EXPECT_TRUE(std::isfinite(LearningRate(schedule, 0.1, step, 10)));
