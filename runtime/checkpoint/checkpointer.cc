@@ -27,6 +27,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kShardLimit = 120s;  // rank 0 waits so long for the shards of the others
 constexpr auto kPatience = 1s;      // and looks so often whether the save was abandoned
+constexpr auto kUntilSeen = 5s;     // what is stored has to be there after so long
 
 std::vector<NamedTensor> ShareOf(const Snapshot& snapshot) {
   const std::vector<int> writers =
@@ -205,8 +206,24 @@ struct Checkpointer::State {
     ShardEntry entry{NameOfShard(save), static_cast<int64_t>(shard.content.size()), Sha256(shard.content),
                      std::move(shard.tensors)};
     if (save.stop.stop_requested()) return Abandoned();
-    LOCKSTEP_TRY(store->Put(FolderOfStep(place.step) + "/" + entry.name, shard.content));
+    LOCKSTEP_TRY(store->Put(ObjectOf(place.step, entry), shard.content));
+    LOCKSTEP_TRY(AwaitObject(ObjectOf(place.step, entry), entry.bytes, save.stop.get_token())
+                     .WithContext("the store took it, but does not have it"));
     return entry;
+  }
+
+  // S3 shows at once what it has taken; a server has been seen to say so of an upload whose parts it was
+  // still putting together (the second answer, where the first was lost). A manifest must not name what may
+  // not come.
+  Result<void> AwaitObject(const std::string& name, int64_t bytes, const std::stop_token& stop) {
+    const SteadyTime deadline = clock.Steady() + kUntilSeen;
+    for (Milliseconds pause{10};; pause = std::min<Milliseconds>(2 * pause, 500ms)) {
+      char last = 0;
+      Result<void> seen = store->Read(name, bytes - 1, {&last, 1});
+      const bool may_come = !seen.ok() && seen.error().code == ErrorCode::kNotFound;
+      if (!may_come || stop.stop_requested() || clock.Steady() > deadline) return seen;
+      std::this_thread::sleep_for(pause);
+    }
   }
 
   // Rank 0: gathers what the others stored, then makes the checkpoint exist.

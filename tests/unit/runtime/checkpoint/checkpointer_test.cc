@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
@@ -38,6 +39,7 @@ struct Faults {
   int holding = 0;      // requests that wait now
   std::optional<ErrorCode> get_error, list_error;
   bool get_throws = false;
+  std::atomic<int> unseen_reads = 0;  // so many that do not find what was put
 
   void Set(std::string Faults::*member, const std::string& value) {
     const std::lock_guard lock(mutex);
@@ -75,6 +77,10 @@ class FaultyStore final : public ObjectStore {
     return store_->Get(name);
   }
   Result<void> Read(const std::string& name, int64_t offset, std::span<char> target) override {
+    if (faults_.unseen_reads > 0) {
+      --faults_.unseen_reads;
+      return Error{ErrorCode::kNotFound, name + " is not there"};
+    }
     return store_->Read(name, offset, target);
   }
   Result<std::vector<ObjectInfo>> List() override {
@@ -200,6 +206,23 @@ TEST_F(CheckpointerTest, IsReadByTheProgramOfTheReadme) {
   const std::string output = *ReadFile(folder_ + "/output");
   for (const NamedTensor& named : SomeTensors(120)) EXPECT_THAT(output, HasSubstr(named.name + " "));
   EXPECT_THAT(output, HasSubstr("model/transposed F32 [7, 5] "));
+}
+
+TEST_F(CheckpointerTest, NamesInAManifestOnlyWhatIsThere) {
+  auto checkpointer = Open();
+  faults_.unseen_reads = 3;  // it comes a moment after the store has said so
+  SaveAlone(*checkpointer, 1);
+  EXPECT_EQ(faults_.unseen_reads, 0);
+
+  faults_.unseen_reads = 1'000'000;
+  checkpointer->Save(At(2), nullptr);
+  EXPECT_TRUE(checkpointer->Wait(kLong).ok());
+  const auto outcomes = checkpointer->TakeOutcomes();
+  ASSERT_EQ(outcomes.size(), 1U);
+  ASSERT_TRUE(outcomes.front().error);
+  EXPECT_THAT(outcomes.front().error->message, HasSubstr("the store took it, but does not have it"));
+  faults_.unseen_reads = 0;
+  EXPECT_EQ(StepOf(checkpointer->Resume()), 1);
 }
 
 TEST_F(CheckpointerTest, DividesTheBytesOverTheRanks) {
