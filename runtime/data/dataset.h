@@ -24,8 +24,14 @@ struct Batch {
   std::vector<int64_t> corrupt{};
   int64_t left_out = 0;  // corrupt rows that are no longer there
 
+  // From pinned memory the copy goes on beside the caller; what is queued on the device follows it.
   [[nodiscard]] Batch To(at::Device device) const {
-    return {inputs.to(device), targets.to(device), corrupt, left_out};
+    return {inputs.to(device, /*non_blocking=*/true), targets.to(device, /*non_blocking=*/true), corrupt,
+            left_out};
+  }
+  // In memory that a GPU reads by itself; needs one.
+  [[nodiscard]] Batch Pinned() const {
+    return {inputs.pin_memory(), targets.pin_memory(), corrupt, left_out};
   }
   // The other rows, in their order; there may be none.
   [[nodiscard]] Batch WithoutCorrupt() const;

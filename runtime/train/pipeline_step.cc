@@ -177,8 +177,7 @@ class PipelineStep::Pass {
 PipelineStep::PipelineStep(const StepContext& context)
     : context_(context),
       cutting_(CuttingOf(context.spec)),
-      loader_([&samples = context.samples](const data::Draw& draw) { return samples.Get(draw); },
-              LoaderWorkers(context), context.spec.data.prefetch) {}
+      loader_(ReadOf(context), LoaderWorkers(context), context.spec.data.prefetch) {}
 
 void PipelineStep::EnterRound() {
   const StagedState& staged = *context_.state.staged;

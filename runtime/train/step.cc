@@ -101,11 +101,17 @@ int LoaderWorkers(const StepContext& context) {
   return reads_itself ? 0 : std::max(1, context.spec.data.workers);
 }
 
+data::Loader::Read ReadOf(const StepContext& context) {
+  return [&samples = context.samples, pins = !context.state.device.is_cpu()](const data::Draw& draw) {
+    data::Batch batch = samples.Get(draw);
+    return pins ? batch.Pinned() : batch;
+  };
+}
+
 StepRunner::StepRunner(const StepContext& context)
     : context_(context),
       cutting_(CuttingOf(context.spec)),
-      loader_([&samples = context.samples](const data::Draw& draw) { return samples.Get(draw); },
-              LoaderWorkers(context), PrefetchOf(context.spec)) {
+      loader_(ReadOf(context), LoaderWorkers(context), PrefetchOf(context.spec)) {
   for (const NamedTensor& buffer : context_.state.buffers) buffers_before_.push_back(buffer.tensor.clone());
 }
 

@@ -77,6 +77,8 @@ struct StepContext {
 
 // Threads that make batches ready; none: whoever takes the steps reads by itself.
 [[nodiscard]] int LoaderWorkers(const StepContext& context);
+// Samples as the loader makes them ready: for a GPU in pinned memory.
+[[nodiscard]] data::Loader::Read ReadOf(const StepContext& context);
 
 class StepRunner {
  public:

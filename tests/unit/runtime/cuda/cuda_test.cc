@@ -6,6 +6,7 @@
 
 #include "runtime/comm/bounded_call.h"
 #include "runtime/comm/device_module.h"
+#include "runtime/data/dataset.h"
 #include "tests/support/forked_ranks.h"
 
 namespace lockstep::cuda {
@@ -70,6 +71,17 @@ TEST(NcclGroup, IsGivenUpWhereAPeerNeverComes) {
                         });
     REQUIRE(!connect.Wait().ok());
     REQUIRE(problem == "connecting: no end within 2000 ms");
+    return 0;
+  });
+}
+
+TEST(PinnedBatch, ArrivesOnTheDevice) {
+  WithADevice([](DeviceBackend& backend) {
+    const data::Batch batch{.inputs = at::rand({64, 3, 32, 32}), .targets = at::arange(64)};
+    const data::Batch pinned = batch.Pinned();
+    REQUIRE(pinned.inputs.is_pinned() && pinned.targets.is_pinned());
+    const data::Batch there = pinned.To(backend.device());
+    REQUIRE(there.inputs.cpu().equal(batch.inputs) && there.targets.cpu().equal(batch.targets));
     return 0;
   });
 }
