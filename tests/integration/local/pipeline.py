@@ -11,16 +11,21 @@ import json
 import math
 import os
 import pathlib
+import random
 import re
 import signal
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import checkpoints  # noqa: E402
+import ledger  # noqa: E402
 from cases import expect  # noqa: E402
 from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest, stop  # noqa: E402
 
+STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
+LONGER = 12  # epochs, in which ranks may be killed many times
 LOST = "layers lost with the ranks that held them"
 ROUNDING = 1e-3  # of the length of a tensor, after all steps
 
@@ -30,9 +35,9 @@ def job(folder, strategy="pipeline", replicas=2, **sections):
                     optimizer={"name": "sgd", "learningRate": 0.05, "momentum": 0.9, "clipNorm": 1}, **sections)
 
 
-def stored(folder):
+def stored(folder, epochs=EPOCHS):
     step, checkpoint = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
-    expect(step == EPOCHS * -(-SAMPLES // BATCH), f"the newest checkpoint is of step {step}")
+    expect(step == epochs * STEPS_PER_EPOCH, f"the newest checkpoint is of step {step}")
     return checkpoints.floats(checkpoint)
 
 
@@ -42,16 +47,16 @@ def evaluated(run):
 
 
 @functools.cache
-def quiet():
+def quiet(epochs=EPOCHS):
     """What ddp stores, and how it is evaluated."""
     with tempfile.TemporaryDirectory(prefix="lockstep-quiet-") as folder:
-        with Run(folder, job(folder, strategy="ddp", replicas=1)) as run:
-            expect_complete(run)
-        return stored(folder), evaluated(run)
+        with Run(folder, job(folder, strategy="ddp", replicas=1, epochs=epochs)) as run:
+            expect_complete(run, epochs)
+        return stored(folder, epochs), evaluated(run)
 
 
-def expect_what_ddp_learns(folder):
-    found, expected = stored(folder), quiet()[0]
+def expect_what_ddp_learns(folder, epochs=EPOCHS):
+    found, expected = stored(folder, epochs), quiet(epochs)[0]
     expect(found.keys() == expected.keys(), f"{sorted(found)} is stored, not {sorted(expected)}")
     worst = max(math.dist(found[name], numbers) / math.hypot(*numbers) for name, numbers in expected.items())
     print(f"  relative distance from ddp: {worst:.2g}")
@@ -121,6 +126,28 @@ def hybrid_goes_on_from_the_twin_of_a_killed_rank(folder):
     expect_what_ddp_learns(folder)
 
 
+def survives_ranks_killed_at_random(folder):
+    """Seeded: whom, how many at once and after which pause is the same in each run, what it hits is not."""
+    dice = random.Random(1)
+    last = LONGER * STEPS_PER_EPOCH // 2
+    for strategy, replicas in [("pipeline", 3), ("hybrid", 4)]:
+        place, rounds = f"{folder}/{strategy}", 0
+        os.makedirs(place)
+        with Run(place, job(place, strategy=strategy, replicas=replicas, epochs=LONGER, sections={"failurePolicy": {"maxRestarts": 1000}})) as run:
+            run.until("a checkpoint", lambda: checkpoints.newest(pathlib.Path(place, "checkpoints")))
+            while rounds < 10 and run.process.poll() is None and ledger.newest_commit(run.ledger) < last:
+                victims = dice.sample(run.ranks(), dice.choice([1, 1, 2]))
+                for pid in victims:
+                    os.kill(pid, signal.SIGKILL)
+                rounds += 1
+                run.until("all ranks are back", lambda: len(run.ranks()) == replicas and not set(victims) & set(run.ranks()))
+                time.sleep(dice.uniform(0, 1))  # part of the schedule
+            expect_complete(run, LONGER)
+        expect(rounds, "nobody was killed")
+        print(f"     {strategy}: ranks were killed {rounds} times")
+        expect_what_ddp_learns(place, LONGER)
+
+
 def loses_nothing_when_a_rank_leaves_in_good_order(folder):
     with Run(folder, job(folder, replicas=3)) as run:
         run.until_step(60)
@@ -145,7 +172,7 @@ def stops_on_sigterm_and_resumes(folder):
 
 CASES = [a_pipeline_learns_what_ddp_does, hybrid_learns_what_ddp_does,
          a_pipeline_goes_back_to_the_checkpoint_when_a_rank_is_killed, hybrid_goes_on_from_the_twin_of_a_killed_rank,
-         loses_nothing_when_a_rank_leaves_in_good_order, stops_on_sigterm_and_resumes]
+         survives_ranks_killed_at_random, loses_nothing_when_a_rank_leaves_in_good_order, stops_on_sigterm_and_resumes]
 
 
 if __name__ == "__main__":
