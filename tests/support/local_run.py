@@ -22,7 +22,7 @@ from cases import ENDS_WITH_US, expect
 SAMPLES, BATCH, EPOCHS = 2017, 32, 4  # in the last step of an epoch one sample: most ranks have nothing to do
 DEADLINE = 120
 # Short, so that a few steps feel it alike.
-MOMENT = 0.01
+MOMENT = 0.002
 
 
 def manifest(folder, replicas=3, minimum=1, sections=None, **training):
@@ -113,10 +113,10 @@ class Run:
         return pathlib.Path(self.log.name).read_text()
 
 
-def expect_complete(run, epochs=EPOCHS, limit=DEADLINE):
+def expect_complete(run, epochs=EPOCHS, limit=DEADLINE, batch=BATCH):
     code = run.finish(limit)
     expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
-    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, epochs)
+    problems = ledger.check_exactly_once(run.ledger, SAMPLES, batch, epochs)
     expect(not problems, "; ".join(problems))
 
 
