@@ -55,6 +55,12 @@ void HangDetector::Assigned(SteadyTime now) {
   BeginPhase("sync", now);
 }
 
+void HangDetector::ToldToLeave(SteadyTime now) {
+  if (!Bound().has_value()) return;
+  told_to_leave_ = now;
+  asked_.reset();
+}
+
 void HangDetector::Heard(const protocol::FromRank& message, SteadyTime now) {
   if (const auto* progress = std::get_if<protocol::Progress>(&message)) {
     OnProgress(*progress, now);
@@ -64,6 +70,7 @@ void HangDetector::Heard(const protocol::FromRank& message, SteadyTime now) {
     BeginPhase("", now);
   } else if (const auto* pong = std::get_if<protocol::Pong>(&message)) {
     answer_ = *pong;
+    told_to_leave_.reset();
   }
 }
 
@@ -103,6 +110,7 @@ void HangDetector::LearnWindow(int64_t step, SteadyTime now) {
 
 void HangDetector::BeginPhase(const std::string& phase, SteadyTime now) {
   phase_ = phase;
+  told_to_leave_.reset();
   SignOfLife(now);
 }
 
@@ -137,6 +145,7 @@ HangFinding HangDetector::Look(SteadyTime now) {
   ForgiveOwnPause(now);
   const std::optional<double> bound = Bound();
   if (!bound.has_value() || found_) return {};
+  if (told_to_leave_.has_value()) return JudgeLeaving(now);
   const double silent = Seconds(now - std::max(since_, loading_)).count();
   return silent < *bound ? HangFinding{} : Judge(silent, *bound, now);
 }
@@ -147,6 +156,7 @@ void HangDetector::ForgiveOwnPause(SteadyTime now) {
   if (now - before < kOwnPause) return;
   since_ = std::min(now, since_ + (now - before));
   loading_ = std::min(now, loading_ + (now - before));
+  if (told_to_leave_.has_value()) told_to_leave_ = now;
   asked_.reset();
 }
 
@@ -176,6 +186,18 @@ HangFinding HangDetector::Judge(double silent, double bound, SteadyTime now) {
   }
   found_ = true;
   return finding;
+}
+
+HangFinding HangDetector::JudgeLeaving(SteadyTime now) {
+  if (!asked_.has_value()) {
+    asked_ = now;
+    answer_.reset();
+    return {.kind = Kind::kAsk};
+  }
+  if (Seconds(now - *told_to_leave_).count() < kLeastBoundSeconds) return {};
+  found_ = true;
+  return {Kind::kHangs, phase_, Seconds(now - since_).count(), kLeastBoundSeconds,
+          "does not answer and does not leave its round"};
 }
 
 }  // namespace lockstep::launch

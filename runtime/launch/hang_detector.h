@@ -8,8 +8,7 @@
 //   average                                          the same, from the times of whole windows: it ends when
 //                                                    the slowest rank has ended its own
 //   load in one of those phases                      none: it waits for data, says so again and again, and
-//   goes
-//                                                    on with the phase
+//                                                    goes on with the phase
 //   waiting for a place in a round                   none: rendezvous.joinTimeoutSeconds bounds that
 //   program (one of the user's own runs)             none: it tells of no steps
 //
@@ -17,6 +16,8 @@
 // asked. One that does not answer hangs, and so does one that computes. One that waits for its peers is the
 // victim of another, whose supervisor finds it. Where none is found, as with a broken network, the round is
 // given up past twice the bound, and not within 10 s of it; a rank that does not leave it then hangs, too.
+// At the end of a round each rank is asked, whatever it is at: no other can train before it leaves. One that
+// does not answer within 10 s hangs.
 
 #include <deque>
 #include <map>
@@ -66,6 +67,8 @@ class HangDetector {
 
   void ProcessStarted(SteadyTime now);
   void Assigned(SteadyTime now);
+  // The rank was told that its round is over.
+  void ToldToLeave(SteadyTime now);
   void Heard(const protocol::FromRank& message, SteadyTime now);
   // To be called several times a second.
   [[nodiscard]] HangFinding Look(SteadyTime now);
@@ -81,6 +84,7 @@ class HangDetector {
   [[nodiscard]] std::optional<double> Bound() const;
   [[nodiscard]] double Learned(const std::optional<double>& typical) const;
   [[nodiscard]] HangFinding Judge(double silent, double bound, SteadyTime now);
+  [[nodiscard]] HangFinding JudgeLeaving(SteadyTime now);
 
   protocol::HealthConfig config_;
   std::string phase_;  // empty: waits for a place in a round
@@ -96,8 +100,9 @@ class HangDetector {
   std::map<std::string, TypicalTime> phase_times_;
   std::optional<SteadyTime> asked_;  // newest question in this silence
   std::optional<protocol::Pong> answer_;
-  bool gave_round_up_ = false;  // in this silence
-  bool found_ = false;          // this silence was reported
+  std::optional<SteadyTime> told_to_leave_;  // until it answers
+  bool gave_round_up_ = false;               // in this silence
+  bool found_ = false;                       // this silence was reported
   std::optional<SteadyTime> last_look_;
 };
 

@@ -73,7 +73,7 @@ void Supervision::Handle(const RankMessage& event, SteadyTime now) {
   } else if (const auto* phase = std::get_if<protocol::PhaseChanged>(&event.message)) {
     rank.phase = phase->phase;
   } else if (const auto* broken = std::get_if<protocol::Broken>(&event.message)) {
-    OnBroken(event.local_rank, *broken);
+    OnBroken(event.local_rank, *broken, now);
   } else if (const auto* evaluated = std::get_if<protocol::Evaluated>(&event.message)) {
     evaluation_ = *evaluated;
     Do(BeatNow{});
@@ -135,14 +135,14 @@ void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress) {
   if (first_of_round) Do(BeatNow{});
 }
 
-void Supervision::OnBroken(int local_rank, const protocol::Broken& broken) {
+void Supervision::OnBroken(int local_rank, const protocol::Broken& broken, SteadyTime now) {
   if (broken.round != round_ || OnOwnError(broken.failed_step, broken.reason, "") || !in_round_) return;
   const bool own = broken.failed_step >= 0;
   if (own && GivesUp("rank process " + std::to_string(local_rank) + ": " + broken.reason, "",
                      static_cast<int>(ExitCode::kInfrastructure)))
     return;
   Do(ReportBroken{{settings_.config.job, settings_.member, round_, broken.reason}});
-  EndRoundLocally(LeaveMode::kAbort, local_rank);
+  EndRoundLocally(LeaveMode::kAbort, local_rank, now);
 }
 
 // The plan is a function of the step, so the same step means the same samples and random numbers.
@@ -157,12 +157,14 @@ bool Supervision::OnOwnError(int64_t step, const std::string& reason, const std:
   return true;
 }
 
-void Supervision::EndRoundLocally(LeaveMode mode, int except_local_rank) {
+void Supervision::EndRoundLocally(LeaveMode mode, int except_local_rank, SteadyTime now) {
   if (!in_round_) return;
   in_round_ = false;
   for (int i = 0; i < settings_.config.nproc; ++i) {
     const bool training = ranks_[static_cast<std::size_t>(i)].state == RankState::kTraining;
-    if (training && i != except_local_rank) Do(TellRank{i, protocol::RoundOver{round_, mode}});
+    if (!training || i == except_local_rank) continue;
+    Do(TellRank{i, protocol::RoundOver{round_, mode}});
+    hang_detectors_[static_cast<std::size_t>(i)].ToldToLeave(now);
   }
 }
 
@@ -210,7 +212,7 @@ void Supervision::RespawnOrGiveUp(const RankExited& event, const protocol::RankF
   }
   joining_ = false;
   Do(StopPolling{});
-  EndRoundLocally(LeaveMode::kAbort, event.local_rank);
+  EndRoundLocally(LeaveMode::kAbort, event.local_rank, now);
   ranks_.at(static_cast<std::size_t>(event.local_rank)) = Rank{};
   hang_detectors_.at(static_cast<std::size_t>(event.local_rank)).ProcessStarted(now);
   Do(SpawnRank{event.local_rank});
@@ -252,7 +254,7 @@ void Supervision::LookForHang(int local_rank, SteadyTime now) {
   if (finding.kind == HangFinding::Kind::kRoundIsStuck && in_round_ && may_act) {
     Do(ReportBroken{{settings_.config.job, settings_.member, round_,
                      "rank process " + std::to_string(local_rank) + " " + finding.ToString()}});
-    EndRoundLocally(LeaveMode::kAbort, kNone);
+    EndRoundLocally(LeaveMode::kAbort, kNone, now);
   }
 }
 
@@ -346,8 +348,8 @@ void Supervision::OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now)
   Do(StartWatch{{settings_.config.job, settings_.member, round_}});
 }
 
-void Supervision::Handle(const WatchAnswered& event, SteadyTime) {
-  if (EndsIt(event.round, event.answer) || !in_round_ || event.round != round_) return;
+void Supervision::Handle(const WatchAnswered& event, SteadyTime now) {
+  if (EndsIt(event.round, event.answer, now) || !in_round_ || event.round != round_) return;
   // Where the host is away, training goes on: the data plane does not need it.
   watch_failures_ = event.answer.ok() ? 0 : watch_failures_ + 1;
   const auto delay = event.answer.ok() ? std::chrono::milliseconds(0) : Backoff(watch_failures_ - 1);
@@ -357,7 +359,7 @@ void Supervision::Handle(const WatchAnswered& event, SteadyTime) {
 // The watch goes on by itself, and the next heartbeat repeats a lost one.
 void Supervision::Handle(const HeartbeatAnswered& event, SteadyTime now) {
   const bool is_back = std::exchange(host_is_away_, !event.answer.ok()) && event.answer.ok();
-  if (EndsIt(event.round, event.answer)) return;
+  if (EndsIt(event.round, event.answer, now)) return;
   if (is_back) PollAnew();
   if (!in_round_ || event.round != round_ || !event.answer.ok()) return;
   for (const protocol::Straggler& straggler : event.answer->stragglers) {
@@ -389,13 +391,13 @@ void Supervision::OnProfileWanted(const protocol::ProfileWanted& wish) {
   if (!wish.request.empty()) Do(TellRank{0, wish});
 }
 
-bool Supervision::EndsIt(int64_t round, const Result<protocol::WatchAnswer>& answer) {
+bool Supervision::EndsIt(int64_t round, const Result<protocol::WatchAnswer>& answer, SteadyTime now) {
   if (!answer.ok() && answer.error().code == ErrorCode::kGone) {
     ExitNow(static_cast<int>(ExitCode::kEvicted), answer.error().message, LeaveReason::kStopping);
     return true;
   }
   if (!answer.ok() || !answer->over || !in_round_ || round != round_) return false;
-  EndRoundLocally(answer->mode, kNone);
+  EndRoundLocally(answer->mode, kNone, now);
   return true;
 }
 

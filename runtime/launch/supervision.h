@@ -152,7 +152,7 @@ class Supervision {
   void Handle(const WatchAnswered& event, SteadyTime now);
   void Handle(const HeartbeatAnswered& event, SteadyTime now);
   // True where it ended the round, or the pod.
-  bool EndsIt(int64_t round, const Result<protocol::WatchAnswer>& answer);
+  bool EndsIt(int64_t round, const Result<protocol::WatchAnswer>& answer, SteadyTime now);
   void Handle(const Terminate& event, SteadyTime now);
   void Handle(const GraceOver& event, SteadyTime now);
   void Handle(const Tick& event, SteadyTime now);
@@ -160,7 +160,7 @@ class Supervision {
   [[nodiscard]] bool AllFinished() const;
   void OnReady(Rank& rank, const protocol::Ready& ready, SteadyTime now);
   void OnProgress(Rank& rank, const protocol::Progress& progress);
-  void OnBroken(int local_rank, const protocol::Broken& broken);
+  void OnBroken(int local_rank, const protocol::Broken& broken, SteadyTime now);
   // By itself, in the round. True: the pod ends, as trying again cannot help.
   bool OnOwnError(int64_t step, const std::string& reason, const std::string& last_lines);
   void OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now);
@@ -173,7 +173,7 @@ class Supervision {
   void EndRank(int local_rank);
   void JoinIfAllReady(SteadyTime now);
   void Rejoin(std::chrono::milliseconds delay);
-  void EndRoundLocally(protocol::LeaveMode mode, int except_local_rank);
+  void EndRoundLocally(protocol::LeaveMode mode, int except_local_rank, SteadyTime now);
   void RespawnOrGiveUp(const RankExited& event, const protocol::RankFailure& failure, SteadyTime now);
   // One more failure; true: too many without progress between, so the pod ends.
   bool GivesUp(const std::string& what, const std::string& last_lines, int exit_code);

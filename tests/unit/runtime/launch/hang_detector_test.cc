@@ -271,6 +271,33 @@ TEST_F(HangDetectorTest, WhoWaitsForPeersIsAVictimAndLeavesTheRoundPastTwiceTheB
   EXPECT_EQ(Pass(5s, waits).why, "does not leave a collective");
 }
 
+TEST_F(HangDetectorTest, WhoWasToldToLeaveItsRoundAnswersWhateverItIsAt) {
+  Train(1, 100ms);
+  Phase("evaluate");
+  detector_.ToldToLeave(now_);
+  EXPECT_EQ(Pass(600s).kind, Kind::kNothing) << "it answers, and has its time for the phase";
+  detector_.ToldToLeave(now_);
+  EXPECT_EQ(Pass(9s, std::nullopt).kind, Kind::kNothing);
+  const HangFinding finding = Pass(2s, std::nullopt);
+  EXPECT_EQ(finding.kind, Kind::kHangs);
+  EXPECT_EQ(finding.why, "does not answer and does not leave its round");
+  EXPECT_EQ(Pass(60s, std::nullopt).kind, Kind::kNothing) << "once";
+}
+
+TEST_F(HangDetectorTest, WhoLeftItsRoundWaitsForTheNextWithoutABound) {
+  Train(1, 100ms);
+  detector_.ToldToLeave(now_);
+  Say(protocol::Ready{.step = 2});
+  EXPECT_EQ(Pass(1h, std::nullopt).kind, Kind::kNothing);
+}
+
+TEST_F(HangDetectorTest, AProgramThatIsToldToLeaveIsNotAsked) {
+  detector_.Assigned(now_);
+  Phase(std::string(kProgramPhase));
+  detector_.ToldToLeave(now_);
+  EXPECT_EQ(Pass(1h, std::nullopt).kind, Kind::kNothing);
+}
+
 TEST_F(HangDetectorTest, AVictimHasTimeAlsoWhereTheBoundIsShort) {
   auto config = Config();
   config.step_timeout_seconds = 2;

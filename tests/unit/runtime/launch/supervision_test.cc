@@ -357,6 +357,17 @@ TEST_F(HangTest, ARoundInWhichNobodyIsAtFaultIsGivenUpWithoutAKill) {
   EXPECT_TRUE(TickFor(60s).empty()) << "it waits for the next round";
 }
 
+// What it is at has no bound yet: an evaluation, which it never did before.
+TEST_F(HangTest, ARankThatIsStoppedWhenItsRoundEndsIsKilled) {
+  TrainAndFallSilent();
+  (void)Say(protocol::PhaseChanged{"evaluate"});
+  EXPECT_TRUE(TickFor(60s).empty());
+  (void)Send(WatchAnswered{5, protocol::WatchAnswer{.over = true, .mode = LeaveMode::kAbort}});
+  EXPECT_TRUE(TickFor(9s).empty());
+  EXPECT_NE(Find<ReportHang>(TickFor(2s)), nullptr);
+  EXPECT_NE(Find<KillRank>(TickFor(2s)), nullptr);
+}
+
 TEST_F(HangTest, NothingHangsDuringTheGracePeriod) {
   TrainAndFallSilent();
   (void)Send(Terminate{});
