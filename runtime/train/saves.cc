@@ -96,9 +96,11 @@ Result<std::vector<NamedTensor>> TensorsToSave(comm::Communicator& communicator,
 bool Saves::IsDue(int64_t step) const {
   if (!enabled()) return false;
   const api::CheckpointSpec& spec = context_.spec;
+  const auto since = context_.clock.Steady() - last_start_;
+  if (spec.interval == api::CheckpointInterval::kAuto) return since >= Seconds(interval_.seconds());
   if (spec.interval_steps.has_value() && step % *spec.interval_steps == 0) return true;
   if (!spec.interval_seconds.has_value()) return false;
-  return context_.clock.Steady() - last_start_ >= std::chrono::seconds(*spec.interval_seconds);
+  return since >= std::chrono::seconds(*spec.interval_seconds);
 }
 
 Result<void> Saves::Start(const std::shared_ptr<comm::Communicator>& communicator, TrainingState& state) {
@@ -144,9 +146,19 @@ void Saves::Report() {
                                          .stall_seconds = started.stall_seconds,
                                          .bytes = outcome.bytes});
     }
+    if (!outcome.error.has_value()) Learn(started.stall_seconds, outcome.seconds);
     // Older ones were replaced before they were written: nothing will come of them.
     started_.erase(started_.begin(), started_.upper_bound(outcome.step));
   }
+}
+
+void Saves::Learn(double stall_seconds, double store_seconds) {
+  if (context_.spec.interval != api::CheckpointInterval::kAuto) return;
+  interval_.Saved(stall_seconds, store_seconds);
+  if (!interval_.TakeChange()) return;
+  log::Info("checkpoints are due by what they cost", {{"interval_seconds", interval_.seconds()},
+                                                      {"stall_seconds", stall_seconds},
+                                                      {"store_seconds", store_seconds}});
 }
 
 Result<void> Saves::WaitFor(const comm::Communicator* communicator, std::chrono::milliseconds limit) {

@@ -14,6 +14,7 @@
 #include "runtime/common/protocol/control_link.h"
 #include "runtime/common/protocol/history.h"
 #include "runtime/train/phase_clock.h"
+#include "runtime/train/save_interval.h"
 #include "runtime/train/training_state.h"
 
 namespace lockstep::train {
@@ -36,7 +37,10 @@ struct LastPlace {
 
 class Saves {
  public:
-  explicit Saves(const SaveContext& context) : context_(context), last_start_(context.clock.Steady()) {}
+  explicit Saves(const SaveContext& context)
+      : context_(context),
+        interval_(static_cast<double>(context.spec.mean_time_between_failures_seconds)),
+        last_start_(context.clock.Steady()) {}
 
   [[nodiscard]] bool enabled() const { return context_.checkpointer != nullptr; }
   // Whether ranks that all are to stop store the state first.
@@ -78,9 +82,11 @@ class Saves {
   [[nodiscard]] Result<void> WaitFor(const comm::Communicator* communicator, std::chrono::milliseconds limit);
   [[nodiscard]] std::optional<Error> TakeFailureOf(int64_t step);
   [[nodiscard]] std::vector<protocol::HistoryRecord> HistoryOf(int rank) const;
+  void Learn(double stall_seconds, double store_seconds);
   [[nodiscard]] double EpochOf(int64_t step) const;
 
   SaveContext context_;
+  SaveInterval interval_;  // where it is Auto
   SteadyTime last_start_;
   struct Started {
     bool is_reporter = false;  // rank 0 speaks for all

@@ -14,6 +14,7 @@ namespace lockstep::api {
 
 enum class ResumeMode { kAuto, kNever, kStep };
 enum class OnTermination { kSave, kNone };
+enum class CheckpointInterval { kFixed, kAuto };
 
 // Auto: from the newest complete checkpoint if there is one; Never: ignore what is there; or from exactly
 // `step`. Written as "Auto", "Never" or an integer.
@@ -29,10 +30,13 @@ struct SecretReference {
 };
 
 // A checkpoint is written after the last step, on termination (where asked), and whenever either interval has
-// passed since the last one; with neither interval there are no others.
+// passed since the last one; with neither interval there are no others. Auto: as often as pays off, from what
+// a save costs.
 struct CheckpointSpec {
   std::string uri;  // s3://bucket/prefix, gs:// and abfs:// alike, file:///folder
   std::optional<SecretReference> secret_ref;
+  CheckpointInterval interval = CheckpointInterval::kFixed;
+  int64_t mean_time_between_failures_seconds = 14400;  // for Auto: between losses of all ranks
   std::optional<int64_t> interval_steps;
   std::optional<int64_t> interval_seconds;
   int32_t keep_last = 3;
@@ -45,6 +49,11 @@ struct CheckpointSpec {
 [[nodiscard]] CheckpointSpec CheckpointSpecFromJson(const Json& json, const std::string& path,
                                                     std::vector<std::string>& violations);
 [[nodiscard]] Json CheckpointSpecToJson(const CheckpointSpec& spec);
+
+template <>
+struct EnumNames<CheckpointInterval> {
+  static constexpr std::string_view values[] = {"Fixed", "Auto"};
+};
 
 template <>
 struct EnumNames<OnTermination> {

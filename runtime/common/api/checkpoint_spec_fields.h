@@ -18,6 +18,9 @@ template <typename A>
 void Describe(A& fields, Of<A, CheckpointSpec>& spec) {
   fields.Required("uri", spec.uri, {.max_length = 1024});
   fields.Field("secretRef", spec.secret_ref);
+  fields.Field("interval", spec.interval);
+  fields.Field("meanTimeBetweenFailuresSeconds", spec.mean_time_between_failures_seconds,
+               {.min = 1, .max = 1e9});
   fields.Field("intervalSteps", spec.interval_steps, {.min = 1, .max = 1e9});
   fields.Field("intervalSeconds", spec.interval_seconds, {.min = 1, .max = 1e9});
   fields.Field("keepLast", spec.keep_last, {.min = 1, .max = 10000});

@@ -160,6 +160,14 @@ void CheckUri(std::string_view uri, Violations& violations) {
   }
 }
 
+void CheckCheckpoint(const CheckpointSpec& spec, Violations& violations) {
+  CheckUri(spec.uri, violations);
+  if (spec.interval == CheckpointInterval::kAuto && (spec.interval_steps || spec.interval_seconds)) {
+    Add(violations, "spec.checkpoint.interval",
+        "Auto chooses when to save: leave out intervalSteps and intervalSeconds, or interval");
+  }
+}
+
 void CheckRules(const FailurePolicy& policy, Violations& violations) {
   for (std::size_t index = 0; index < policy.rules.size(); ++index) {
     const FailureRule& rule = policy.rules[index];
@@ -388,7 +396,7 @@ std::vector<std::string> Validate(const TrainingJob& job) {
   if (!job.spec.training) CheckProgram(job.spec, violations);
   CheckNetwork(job.spec, violations);
   CheckRules(job.spec.failure_policy, violations);
-  if (job.spec.checkpoint) CheckUri(job.spec.checkpoint->uri, violations);
+  if (job.spec.checkpoint) CheckCheckpoint(*job.spec.checkpoint, violations);
   if (job.spec.rendezvous.heartbeat_timeout_seconds <= job.spec.rendezvous.heartbeat_interval_seconds) {
     Add(violations, "spec.rendezvous.heartbeatTimeoutSeconds", "must exceed heartbeatIntervalSeconds");
   }

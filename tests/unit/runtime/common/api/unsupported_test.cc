@@ -61,7 +61,7 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
                        "earlyStop": {"metric": "loss", "patience": 2}})");
   json = With(
       json, "/spec/checkpoint",
-      R"({"uri": "abfs://box@acct.dfs.core.windows.net/c", "secretRef": {"name": "s"}, "intervalSteps": 5,
+      R"({"uri": "abfs://box@acct.dfs.core.windows.net/c", "secretRef": {"name": "s"}, "interval": "Fixed", "meanTimeBetweenFailuresSeconds": 60, "intervalSteps": 5,
                   "intervalSeconds": 5, "keepLast": 1, "keepEverySteps": 10, "resume": 5, "onTermination": "None",
                   "gracePeriodSeconds": 5})");
   json = With(json, "/spec/rendezvous", R"({"joinTimeoutSeconds": 5, "lastCallSeconds": 0})");
