@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import gzip
 import json
+import math
 import os
 import pathlib
 import pty
@@ -445,6 +446,25 @@ def says_what_cannot_be_plotted(folder):
     expect(code == 0 and pathlib.Path(folder, "out.svg").exists(), output)
 
 
+def saves_as_often_as_pays_off(folder):
+    between_failures, seen = 2, set()
+
+    def some_checkpoints():
+        seen.add(checkpoints.newest(pathlib.Path(folder, "checkpoints")))
+        return len(seen) > 4
+
+    automatic = {"uri": f"file://{folder}/checkpoints", "interval": "Auto", "meanTimeBetweenFailuresSeconds": between_failures}
+    with Run(folder, manifest(folder, replicas=2, sections={"checkpoint": automatic}, epochs=1_000_000)) as run:
+        run.until("some checkpoints", some_checkpoints)
+        stop(run, folder)
+    logs = "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.log"))
+    told = [json.loads(line) for line in logs.splitlines() if "checkpoints are due by what they cost" in line]
+    expect(told, "nobody says when checkpoints are due")
+    for first in {line["pod"]: line for line in reversed(told)}.values():
+        best = min(between_failures, math.sqrt(2 * first["stall_seconds"] * between_failures))
+        expect(math.isclose(first["interval_seconds"], max(best, first["store_seconds"]), rel_tol=1e-3), f"{first}")
+
+
 def trains_where_no_history_can_be_written(folder):
     os.makedirs(f"{folder}/checkpoints/history.jsonl")
     with Run(folder, manifest(folder, replicas=2)) as run:
@@ -461,7 +481,7 @@ CASES = [completes, shows_a_bar_on_a_terminal_and_logs_the_same, writes_the_line
          names_an_image_that_is_damaged, names_what_is_wrong,
          says_where_training_diverged, local_sgd_takes_a_window_again_where_a_rank_died_in_it, local_sgd_resumes_with_its_outer_step,
          localsgd_and_async_learn_what_ddp_does, lists_the_models, leaves_a_history_to_plot, says_what_cannot_be_plotted,
-         trains_where_no_history_can_be_written]
+         saves_as_often_as_pays_off, trains_where_no_history_can_be_written]
 
 
 if __name__ == "__main__":
