@@ -18,6 +18,7 @@
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/time_text.h"
+#include "runtime/common/base/token_bucket.h"
 #include "runtime/common/protocol/environment.h"
 
 namespace lockstep::checkpoint {
@@ -25,9 +26,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kShardLimit = 120s;  // rank 0 waits so long for the shards of the others
-constexpr auto kPatience = 1s;      // and looks so often whether the save was abandoned
-constexpr auto kUntilSeen = 5s;     // what is stored has to be there after so long
+constexpr auto kShardLimit =
+    120s;  // rank 0 waits so long for the shards of the others, and for what the rate holds back
+constexpr auto kPatience = 1s;   // and looks so often whether the save was abandoned
+constexpr auto kUntilSeen = 5s;  // what is stored has to be there after so long
 
 std::vector<NamedTensor> ShareOf(const Snapshot& snapshot) {
   const std::vector<int> writers =
@@ -47,9 +49,16 @@ struct PendingSave {
   std::vector<NamedTensor> share;
   std::shared_ptr<ShardExchange> exchange;
   SteadyTime started;
-  int attempt = 0;        // at this step in this round
+  int attempt = 0;  // at this step in this round
+  SteadyTime::duration shard_limit = kShardLimit;
   std::stop_source stop;  // abandoned
 };
+
+int64_t BytesOf(const std::vector<NamedTensor>& tensors) {
+  int64_t bytes = 0;
+  for (const NamedTensor& named : tensors) bytes += static_cast<int64_t>(named.tensor.nbytes());
+  return bytes;
+}
 
 std::string ShardKey(const PendingSave& save, int rank) {
   std::string key = "checkpoint";
@@ -115,9 +124,12 @@ struct Checkpointer::State {
   std::condition_variable_any changed;
   std::optional<PendingSave> waiting;  // GUARDED_BY(mutex)
   std::vector<PendingSave> replaced;   // GUARDED_BY(mutex); without tensors, to be told to rank 0
-  std::stop_source running;            // GUARDED_BY(mutex); of the save that is being written
-  bool busy = false;                   // GUARDED_BY(mutex)
-  std::vector<SaveOutcome> outcomes;   // GUARDED_BY(mutex)
+  TokenBucket turns{static_cast<double>(spec.upload_bytes_per_second.value_or(1)),
+                    0};               // GUARDED_BY(mutex); bytes
+  int waiting_callers = 0;            // GUARDED_BY(mutex)
+  std::stop_source running;           // GUARDED_BY(mutex); of the save that is being written
+  bool busy = false;                  // GUARDED_BY(mutex)
+  std::vector<SaveOutcome> outcomes;  // GUARDED_BY(mutex)
   // Of the thread that calls Save: the place of the last one.
   int64_t last_round = -1, last_step = -1;
   int attempt = 0;
@@ -206,10 +218,25 @@ struct Checkpointer::State {
     ShardEntry entry{NameOfShard(save), static_cast<int64_t>(shard.content.size()), Sha256(shard.content),
                      std::move(shard.tensors)};
     if (save.stop.stop_requested()) return Abandoned();
-    LOCKSTEP_TRY(store->Put(ObjectOf(place.step, entry), shard.content));
+    LOCKSTEP_TRY(Send(save, ObjectOf(place.step, entry), shard.content));
     LOCKSTEP_TRY(AwaitObject(ObjectOf(place.step, entry), entry.bytes, save.stop.get_token())
                      .WithContext("the store took it, but does not have it"));
     return entry;
+  }
+
+  Result<void> Send(const PendingSave& save, const std::string& name, std::string_view content) {
+    if (!spec.upload_bytes_per_second) return store->Put(name, content);
+    return store->PutPaced(name, content, [&](int64_t bytes) { return AwaitTurn(save, bytes); });
+  }
+
+  // Holds back what goes on beside training. Whoever waits for it has no other use for the network.
+  Result<void> AwaitTurn(const PendingSave& save, int64_t bytes) {
+    std::unique_lock lock(mutex);
+    if (waiting_callers == 0) {
+      const Milliseconds wait = turns.Take(clock.Steady(), static_cast<double>(bytes));
+      changed.wait_for(lock, save.stop.get_token(), wait, [this] { return waiting_callers > 0; });
+    }
+    return save.stop.stop_requested() ? Result<void>(Abandoned()) : Result<void>();
   }
 
   // S3 shows at once what it has taken; a server has been seen to say so of an upload whose parts it was
@@ -288,7 +315,7 @@ struct Checkpointer::State {
       const auto text = save.exchange->Wait(ShardKey(save, rank), kPatience);
       if (text.ok()) return DecodePublished(*text, rank);
       if (text.error().code != ErrorCode::kDeadlineExceeded) return text.error();
-      if (clock.Steady() - save.started > kShardLimit) {
+      if (clock.Steady() - save.started > save.shard_limit) {
         return text.error().WithContext("rank " + std::to_string(rank) + " has not stored its shard");
       }
     }
@@ -329,6 +356,9 @@ void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange>
   state_->attempt = again ? state_->attempt + 1 : 0;
   state_->last_round = snapshot.round;
   state_->last_step = snapshot.step;
+  SteadyTime::duration shard_limit = kShardLimit;
+  if (const auto rate = state_->spec.upload_bytes_per_second)
+    shard_limit += std::chrono::seconds(BytesOf(snapshot.tensors) / *rate);
   PendingSave save{.place = {snapshot.step,
                              snapshot.round,
                              snapshot.rank,
@@ -341,6 +371,7 @@ void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange>
                    .exchange = std::move(exchange),
                    .started = state_->clock.Steady(),
                    .attempt = state_->attempt,
+                   .shard_limit = shard_limit,
                    .stop = {}};
   const std::lock_guard lock(state_->mutex);
   if (state_->waiting && state_->waiting->place.rank != 0) {
@@ -357,8 +388,11 @@ void Checkpointer::Abandon() { state_->Abandon(); }
 
 Result<void> Checkpointer::Wait(std::chrono::milliseconds limit) {
   std::unique_lock lock(state_->mutex);
+  ++state_->waiting_callers;
+  state_->changed.notify_all();
   const bool idle = state_->changed.wait_for(
       lock, limit, [this] { return !state_->busy && !state_->waiting && state_->replaced.empty(); });
+  --state_->waiting_callers;
   return idle ? Result<void>()
               : Error{ErrorCode::kDeadlineExceeded,
                       "the checkpoint was not stored within " + std::to_string(limit.count()) + " ms"};

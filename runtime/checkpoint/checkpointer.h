@@ -85,7 +85,8 @@ class Checkpointer {
   // Copies this rank's share of the tensors to host memory before it returns. Every rank of the round calls
   // it with the same snapshot. `exchange` is kept until the save ends; a world of one needs none.
   void Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange);
-  // Waits until nothing is in flight. kDeadlineExceeded where that takes longer.
+  // Waits until nothing is in flight; meanwhile uploadBytesPerSecond holds nothing back.
+  // kDeadlineExceeded where that takes longer.
   [[nodiscard]] Result<void> Wait(std::chrono::milliseconds limit);
   // The round broke: what is in flight becomes no checkpoint, unless it already is one, and its end is no
   // outcome. Returns at once.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -42,6 +43,19 @@ class FileStore final : public ObjectStore {
       if (!error && written.error().code != ErrorCode::kNotFound) break;
     }
     return Bad(problem);
+  }
+
+  Result<void> PutPaced(const std::string& name, std::string_view content, const Pace& pace) override {
+    const std::string path = Path(name);
+    const std::string temporary = path + ".tmp" + std::to_string(::getpid());
+    std::error_code error;
+    fs::create_directories(fs::path(path).parent_path(), error);
+    if (error) return Bad("cannot make a folder in it: " + error.message());
+    const Result<void> written = WritePieces(temporary, content, pace);
+    if (written.ok() && std::rename(temporary.c_str(), path.c_str()) == 0) return {};
+    const std::string problem = std::strerror(errno);
+    ::unlink(temporary.c_str());
+    return written.ok() ? Bad("cannot rename to " + name + ": " + problem) : written;
   }
 
   Result<std::string> Get(const std::string& name) override { return ReadFile(Path(name)); }
@@ -82,6 +96,21 @@ class FileStore final : public ObjectStore {
   [[nodiscard]] std::string UriOf(const std::string& name) const override { return "file://" + Path(name); }
 
  private:
+  Result<void> WritePieces(const std::string& path, std::string_view content, const Pace& pace) const {
+    const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!fd.valid()) return Bad("creating " + path + ": " + std::strerror(errno));
+    while (!content.empty()) {
+      const std::string_view piece = content.substr(0, kPacedBytes);
+      LOCKSTEP_TRY(pace(static_cast<int64_t>(piece.size())));
+      const ssize_t written = ::write(fd.get(), piece.data(), piece.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return Bad("writing " + path + ": " + std::strerror(errno));
+      content.remove_prefix(static_cast<std::size_t>(written));
+    }
+    if (::fsync(fd.get()) != 0) return Bad("writing " + path + ": " + std::strerror(errno));
+    return {};
+  }
+
   // Another rank may delete objects and folders meanwhile; what is gone when its turn comes is left out.
   void Collect(const fs::path& folder, std::vector<ObjectInfo>& objects, std::error_code& error) const {
     fs::directory_iterator it(folder, error);

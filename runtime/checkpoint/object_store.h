@@ -4,6 +4,7 @@
 // the store's own bounded retries.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,11 +23,22 @@ struct ObjectInfo {
   std::optional<WallTime> changed{};  // by the store's clock, to the second or finer
 };
 
+// Asked before each piece of an object is sent: returns once it may be, or why the rest is not to be.
+using Pace = std::function<Result<void>(int64_t bytes)>;
+// The largest piece.
+inline constexpr int64_t kPacedBytes = int64_t{1} << 20;
+
 class ObjectStore {
  public:
   virtual ~ObjectStore() = default;
   // A reader sees the whole object or none.
   [[nodiscard]] virtual Result<void> Put(const std::string& name, std::string_view content) = 0;
+  // The same in pieces. One that `pace` ends leaves no object.
+  [[nodiscard]] virtual Result<void> PutPaced(const std::string& name, std::string_view content,
+                                              const Pace& pace) {
+    LOCKSTEP_TRY(pace(static_cast<int64_t>(content.size())));
+    return Put(name, content);
+  }
   [[nodiscard]] virtual Result<std::string> Get(const std::string& name) = 0;
   // Fills `target` with what begins at `offset`, of an object that is as long; what is read of a shorter one
   // may be an error, or wrong.

@@ -30,6 +30,9 @@ class RemoteStore final : public ObjectStore {
   Result<void> Put(const std::string& name, std::string_view content) override {
     return client_.Put(Path(name), content);
   }
+  Result<void> PutPaced(const std::string& name, std::string_view content, const Pace& pace) override {
+    return client_.PutPaced(Path(name), content, kPacedBytes, pace);
+  }
   Result<std::string> Get(const std::string& name) override { return client_.Get(Path(name)); }
   Result<void> Read(const std::string& name, int64_t offset, std::span<char> target) override {
     return client_.Read(Path(name), offset, target);

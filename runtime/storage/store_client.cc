@@ -37,15 +37,28 @@ StoreClient::StoreClient(std::shared_ptr<fs::FileSystem> filesystem, ToError to_
     : filesystem_(std::move(filesystem)), to_error_(std::move(to_error)), traces_(traces) {}
 
 Result<void> StoreClient::Put(const std::string& path, std::string_view content) {
+  return PutPaced(path, content, static_cast<int64_t>(content.size()),
+                  [](int64_t) { return Result<void>(); });
+}
+
+Result<void> StoreClient::PutPaced(const std::string& path, std::string_view content, int64_t piece,
+                                   const Pace& pace) {
   std::shared_ptr<arrow::io::OutputStream> stream;
+  Result<void> may;
   const arrow::Status status = StatusOf([&]() -> arrow::Status {
     ARROW_ASSIGN_OR_RAISE(stream, filesystem_->OpenOutputStream(path));
-    ARROW_RETURN_NOT_OK(stream->Write(content.data(), static_cast<int64_t>(content.size())));
+    const auto size = static_cast<int64_t>(content.size());
+    for (int64_t begin = 0; begin < size; begin += piece) {
+      const int64_t bytes = std::min(piece, size - begin);
+      may = pace(bytes);
+      if (!may.ok()) return arrow::Status::Cancelled(path);
+      ARROW_RETURN_NOT_OK(stream->Write(content.data() + begin, bytes));
+    }
     return stream->Close();
   });
   if (status.ok()) return {};
   if (stream != nullptr) (void)stream->Abort();  // or its destructor tries everything once more
-  return to_error_(status, path);
+  return may.ok() ? Result<void>(to_error_(status, path)) : may;
 }
 
 Result<std::string> StoreClient::Get(const std::string& path) {

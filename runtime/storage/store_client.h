@@ -38,6 +38,9 @@ struct StoredObject {
 // where it deletes the last one. What is empty there is taken for not yet written.
 enum class Traces { kNone, kEmptyOnes };
 
+// Asked before each piece of an object is sent: returns once it may be, or why the rest is not to be.
+using Pace = std::function<Result<void>(int64_t bytes)>;
+
 class StoreClient {
  public:
   using ToError = std::function<Error(const arrow::Status&, const std::string& path)>;
@@ -49,6 +52,9 @@ class StoreClient {
   // A reader sees the whole object or none (of one that is there already in Azure: the old one, none, then
   // the new one).
   [[nodiscard]] Result<void> Put(const std::string& path, std::string_view content);
+  // The same in pieces of at most `piece` bytes. Arrow gathers them to the parts that the store wants.
+  [[nodiscard]] Result<void> PutPaced(const std::string& path, std::string_view content, int64_t piece,
+                                      const Pace& pace);
   [[nodiscard]] Result<std::string> Get(const std::string& path);
   [[nodiscard]] Result<StoredObject> Find(const std::string& path);
   // Fills `target` with what begins at `offset`. The object has to be so long: Arrow says nothing of an

@@ -40,7 +40,8 @@ struct CheckpointSpec {
   std::optional<int64_t> interval_steps;
   std::optional<int64_t> interval_seconds;
   int32_t keep_last = 3;
-  std::optional<int64_t> keep_every_steps;  // the first at or after each multiple is never removed
+  std::optional<int64_t> keep_every_steps;         // the first at or after each multiple is never removed
+  std::optional<int64_t> upload_bytes_per_second;  // of each rank, while it trains
   ResumeFrom resume;
   OnTermination on_termination = OnTermination::kSave;
   int32_t grace_period_seconds = 120;

@@ -11,10 +11,10 @@ class TokenBucket {
  public:
   TokenBucket(double per_second, double burst) : per_second_(per_second), burst_(burst), tokens_(burst) {}
 
-  // Takes one token, of the future where none is left; the time to wait until it is good.
-  [[nodiscard]] Milliseconds Take(SteadyTime now) {
+  // Takes tokens, of the future where too few are left; the time to wait until they are good.
+  [[nodiscard]] Milliseconds Take(SteadyTime now, double count = 1) {
     if (filled_ != SteadyTime{}) tokens_ += per_second_ * Seconds(now - filled_).count();
-    tokens_ = std::min(tokens_, burst_) - 1;
+    tokens_ = std::min(tokens_, burst_) - count;
     filled_ = now;
     return tokens_ >= 0 ? Milliseconds(0) : std::chrono::ceil<Milliseconds>(Seconds(-tokens_ / per_second_));
   }

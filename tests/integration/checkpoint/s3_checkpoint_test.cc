@@ -156,6 +156,33 @@ TEST_F(S3Test, PutsLargeOnesFromTwoThreads) {
   put_all(0);
 }
 
+TEST_F(S3Test, PutsInPieces) {
+  const auto store = OpenStore();
+  const std::string content = Content(12 * kMegabyte + 7, 3);
+  int64_t told = 0;
+  const Pace each = [&](int64_t bytes) {
+    EXPECT_LE(bytes, kPacedBytes);
+    told += bytes;
+    return Result<void>();
+  };
+  ASSERT_TRUE(store->PutPaced("step-1/x", content, each).ok());
+  EXPECT_EQ(told, static_cast<int64_t>(content.size()));
+  EXPECT_EQ(*store->Get("step-1/x"), content);
+  const auto ended = store->PutPaced("step-1/y", content, [&, left = 11](int64_t) mutable -> Result<void> {
+    return left-- > 0 ? Result<void>() : Error{ErrorCode::kAborted, "given up"};
+  });
+  EXPECT_EQ(ended.error().code, ErrorCode::kAborted);
+  EXPECT_THAT(NamesOf(*store), ElementsAre("step-1/x"));
+}
+
+TEST_F(S3Test, TellsWhenAnObjectChanged) {
+  const auto store = OpenStore();
+  ASSERT_TRUE(store->Put("owners/a.json", "{}").ok());
+  const auto objects = store->List();
+  ASSERT_TRUE(objects->at(0).changed.has_value());
+  EXPECT_LT(std::chrono::abs(SystemClock().Now() - *objects->at(0).changed), 10min);
+}
+
 TEST_F(S3Test, SavesLoadsAndKeepsTheNewest) {
   api::CheckpointSpec spec{.uri = Uri(), .keep_last = 2};
   const protocol::JobIdentity job{"default", "mnist", "uid-1"};

@@ -224,6 +224,8 @@ CREATE_CASES = [
      {"uri": "s3://b", "interval": "Auto", "intervalSeconds": 60}, "leave out intervalSteps and intervalSeconds"),
     ("keepLast is positive", at("checkpoint"), {"uri": "s3://b", "keepLast": 1}, {"uri": "s3://b", "keepLast": 0},
      "spec.checkpoint.keepLast"),
+    ("uploads go on", at("checkpoint"), {"uri": "s3://b", "uploadBytesPerSecond": 1000}, {"uri": "s3://b", "uploadBytesPerSecond": 0},
+     "spec.checkpoint.uploadBytesPerSecond"),
     ("keepEverySteps is positive", at("checkpoint"), {"uri": "s3://b", "keepEverySteps": 1}, {"uri": "s3://b", "keepEverySteps": 0},
      "spec.checkpoint.keepEverySteps"),
     ("heartbeat time-out > interval", at("rendezvous"), {"heartbeatIntervalSeconds": 9},

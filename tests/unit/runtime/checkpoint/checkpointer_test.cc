@@ -616,6 +616,39 @@ TEST_F(CheckpointerTest, LeavesNewerStepsAndForeignFilesAlone) {
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/notes.txt"));
 }
 
+// A state of 2 MiB.
+Snapshot LargeAt(int64_t step) {
+  Snapshot snapshot{.step = step, .round = 1, .tensors = {}};
+  snapshot.tensors.push_back({"large", torch::ones({int64_t{1} << 19})});
+  return snapshot;
+}
+
+TEST_F(CheckpointerTest, SendsNoMoreInASecondThanItMay) {
+  spec_.upload_bytes_per_second = int64_t{4} << 20;
+  const auto checkpointer = Open();
+  checkpointer->Save(LargeAt(1), nullptr);
+  std::vector<SaveOutcome> outcomes;
+  ASSERT_TRUE(Eventually([&] { return !(outcomes = checkpointer->TakeOutcomes()).empty(); }));
+  EXPECT_FALSE(outcomes[0].error) << outcomes[0].error->ToString();
+  EXPECT_GE(outcomes[0].seconds, 0.5);
+  EXPECT_TRUE(checkpointer->Load(1).ok());
+}
+
+// At the end of the training, and in the grace period of a pod.
+TEST_F(CheckpointerTest, HoldsNobodyBackWhoWaitsForASave) {
+  spec_.upload_bytes_per_second = 1000;
+  const auto checkpointer = Open();
+  checkpointer->Save(LargeAt(1), nullptr);
+  EXPECT_TRUE(checkpointer->Wait(kLong).ok());
+  EXPECT_THAT(*checkpointer->Steps(), ElementsAre(1));
+}
+
+TEST_F(CheckpointerTest, GivesUpASaveThatIsHeldBack) {
+  spec_.upload_bytes_per_second = 1000;
+  Open()->Save(LargeAt(1), nullptr);
+  EXPECT_THAT(*Open()->Steps(), IsEmpty());
+}
+
 class ResumeTest : public CheckpointerTest {
  protected:
   void SetUp() override {

@@ -114,6 +114,24 @@ TEST_F(FileStoreTest, TellsWhenAnObjectChanged) {
             std::chrono::minutes(10));
 }
 
+TEST_F(FileStoreTest, PutsInPieces) {
+  const auto store = Open();
+  const std::string content(static_cast<std::size_t>(2 * kPacedBytes + 7), 'x');
+  std::vector<int64_t> pieces;
+  const Pace each = [&](int64_t bytes) {
+    pieces.push_back(bytes);
+    return Result<void>();
+  };
+  ASSERT_TRUE(store->PutPaced("step-1/x", content, each).ok());
+  EXPECT_EQ(pieces, (std::vector<int64_t>{kPacedBytes, kPacedBytes, 7}));
+  EXPECT_EQ(*store->Get("step-1/x"), content);
+  const auto ended = store->PutPaced("step-1/y", content, [](int64_t) -> Result<void> {
+    return Error{ErrorCode::kAborted, "given up"};
+  });
+  EXPECT_EQ(ended.error().code, ErrorCode::kAborted);
+  EXPECT_EQ(NamesOf(*store), std::vector<std::string>{"step-1/x"});
+}
+
 // A job that ends removes the folder of markers, another writes one.
 TEST_F(FileStoreTest, PutsIntoAFolderThatAnotherRemoves) {
   const auto store = Open();
