@@ -178,6 +178,7 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
                                 .ledger_folder = EnvOr(env::kSampleLedger, ""),
                                 .process_name = EnvOr(env::kPodName, std::to_string(::getpid())),
                                 .log_all_ranks = settings.worker.log_all_ranks,
+                                .ranks_in_pod = settings.worker.nproc,
                                 .profile = settings.profile,
                                 .samples = *samples,
                                 .test = *datasets->test,

@@ -13,6 +13,7 @@
 #include "runtime/train/progress.h"
 #include "runtime/train/saves.h"
 #include "runtime/train/speed.h"
+#include "runtime/train/stage_sync.h"
 #include "runtime/train/step.h"
 #include "runtime/train/strategy_choice.h"
 #include "runtime/train/sync.h"
@@ -321,6 +322,7 @@ class ElasticLoop {
     const bool is_stored_anyway = saves_.on_termination() && (all_stop || hands_over);
     if (report.saving > 0 && !is_stored_anyway) LOCKSTEP_TRY(StartSave());
     if (all_stop) return StopTogether();
+    if (!hands_over && CopyIsDue(report.saving > 0)) LOCKSTEP_TRY(CopyStages());
     if (hands_over) LOCKSTEP_TRY(HandOver(wishes.stop));
     // Those who stay hold the state of this step, too.
     if (wishes.stop) return std::optional(RoundEnd::kStopped);
@@ -365,6 +367,22 @@ class ElasticLoop {
     // Copying a large state takes longer than any step.
     progress_.Phase("snapshot");
     LOCKSTEP_TRY(saves_.Start(round_.communicator, state_));
+    progress_.Phase("train");
+    return {};
+  }
+
+  // Also with each checkpoint, so that none is newer than the copies.
+  [[nodiscard]] bool CopyIsDue(bool is_saved) const {
+    const int64_t every = in_.training.pipeline.copy_every_steps;
+    return state_.staged != nullptr && every > 0 && (is_saved || state_.step % every == 0);
+  }
+
+  Result<void> CopyStages() {
+    progress_.Phase("snapshot");
+    LOCKSTEP_TRY(phases_.Time("checkpoint", [this] {
+      return state_.stage_copies.Take(*round_.communicator, *state_.staged, FactsOf(state_),
+                                      in_.ranks_in_pod);
+    }));
     progress_.Phase("train");
     return {};
   }

@@ -1,10 +1,14 @@
 #include "runtime/train/stage_sync.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
 #include <string>
 
+#include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/strings.h"
 
@@ -16,13 +20,19 @@ using comm::Communicator;
 // Rank 0 may read a large checkpoint first.
 constexpr std::chrono::minutes kRestoreLimit{30};
 
+// Of the state that a rank holds, or of a copy.
+struct Offer {
+  StepFacts facts;
+  std::vector<bool> layers;
+};
+
 // What a rank says about itself.
 struct Standing {
-  StageHolder holder;
-  EvaluationRecord evaluations;
-  double loss_scale = 1;
-  int64_t good_steps = 0;
-  StepEnd end;  // of the step that made holder.version
+  Offer state;
+  Version pending;
+  std::array<Offer, StageCopies::kMost> copies;
+
+  [[nodiscard]] StageHolder holder() const { return {state.facts.version, pending, state.layers}; }
 };
 
 class Numbers {
@@ -32,7 +42,6 @@ class Numbers {
   void Put(double number) { row_.push_back(std::bit_cast<int64_t>(number)); }
   int64_t Take() { return row_.at(next_++); }
   double TakeReal() { return std::bit_cast<double>(Take()); }
-  [[nodiscard]] bool at_end() const { return next_ == row_.size(); }
   [[nodiscard]] const std::vector<int64_t>& row() const { return row_; }
 
  private:
@@ -40,52 +49,91 @@ class Numbers {
   std::size_t next_ = 0;
 };
 
+void Put(Numbers& numbers, const Version& version) {
+  numbers.Put(version.step);
+  numbers.Put(version.round);
+}
+
+Version TakeVersion(Numbers& numbers) {
+  const int64_t step = numbers.Take();
+  return {step, numbers.Take()};
+}
+
+void Put(Numbers& numbers, const Offer& offer) {
+  const StepFacts& facts = offer.facts;
+  Put(numbers, facts.version);
+  numbers.Put(facts.evaluations.step);
+  numbers.Put(facts.evaluations.newest);
+  numbers.Put(facts.evaluations.best);
+  numbers.Put(int64_t{facts.evaluations.without_improvement});
+  numbers.Put(facts.loss_scale);
+  numbers.Put(facts.good_steps);
+  for (const double sum : {facts.end.count, facts.end.loss, facts.end.squares}) numbers.Put(sum);
+  for (const bool layer : offer.layers) numbers.Put(int64_t{layer ? 1 : 0});
+}
+
+Offer TakeOffer(Numbers& numbers, std::size_t layers) {
+  Offer offer;
+  StepFacts& facts = offer.facts;
+  facts.version = TakeVersion(numbers);
+  facts.evaluations.step = numbers.Take();
+  facts.evaluations.newest = numbers.TakeReal();
+  facts.evaluations.best = numbers.TakeReal();
+  facts.evaluations.without_improvement = numbers.Take();
+  facts.loss_scale = numbers.TakeReal();
+  facts.good_steps = numbers.Take();
+  for (double* sum : {&facts.end.count, &facts.end.loss, &facts.end.squares}) *sum = numbers.TakeReal();
+  for (std::size_t layer = 0; layer < layers; ++layer) offer.layers.push_back(numbers.Take() != 0);
+  return offer;
+}
+
 std::vector<int64_t> Encode(const TrainingState& state) {
   const StageHolder holder = state.staged->Myself();
-  const StepEnd& end = state.staged->last_end();
   Numbers numbers;
-  for (const Version& version : {holder.version, holder.pending}) {
-    numbers.Put(version.step);
-    numbers.Put(version.round);
+  Put(numbers, holder.pending);
+  Put(numbers, {FactsOf(state), holder.layers});
+  const auto& kept = state.stage_copies.kept();
+  for (std::size_t i = 0; i < StageCopies::kMost; ++i) {
+    Put(numbers, i < kept.size() ? Offer{kept[i].facts, kept[i].layers}
+                                 : Offer{{}, std::vector<bool>(holder.layers.size(), false)});
   }
-  numbers.Put(state.evaluations.step);
-  numbers.Put(state.evaluations.newest);
-  numbers.Put(state.evaluations.best);
-  numbers.Put(int64_t{state.evaluations.without_improvement});
-  numbers.Put(state.loss_scale.factor());
-  numbers.Put(state.loss_scale.good_steps());
-  for (const double sum : {end.count, end.loss, end.squares}) numbers.Put(sum);
-  for (const bool layer : holder.layers) numbers.Put(int64_t{layer ? 1 : 0});
   return numbers.row();
 }
 
-Standing Decode(Numbers numbers) {
+Standing Decode(Numbers numbers, std::size_t layers) {
   Standing standing;
-  for (Version* version : {&standing.holder.version, &standing.holder.pending}) {
-    version->step = numbers.Take();
-    version->round = numbers.Take();
-  }
-  standing.evaluations.step = numbers.Take();
-  standing.evaluations.newest = numbers.TakeReal();
-  standing.evaluations.best = numbers.TakeReal();
-  standing.evaluations.without_improvement = numbers.Take();
-  standing.loss_scale = numbers.TakeReal();
-  standing.good_steps = numbers.Take();
-  for (double* sum : {&standing.end.count, &standing.end.loss, &standing.end.squares})
-    *sum = numbers.TakeReal();
-  while (!numbers.at_end()) standing.holder.layers.push_back(numbers.Take() != 0);
+  standing.pending = TakeVersion(numbers);
+  standing.state = TakeOffer(numbers, layers);
+  for (Offer& copy : standing.copies) copy = TakeOffer(numbers, layers);
   return standing;
 }
 
 Result<std::vector<Standing>> TellEachOther(Communicator& communicator, const TrainingState& state,
                                             std::optional<std::chrono::milliseconds> limit = std::nullopt) {
   LOCKSTEP_TRY(const auto rows, communicator.AllGather(Encode(state), limit));
+  const std::size_t layers = state.staged->Myself().layers.size();
   std::vector<Standing> all;
-  for (const auto& row : rows) all.push_back(Decode(Numbers(row)));
+  for (const auto& row : rows) all.push_back(Decode(Numbers(row), layers));
   return all;
 }
 
-void LogWhatIsLost(const std::vector<StageHolder>& holders, const std::optional<Version>& whole) {
+std::vector<StageHolder> HoldersOf(const std::vector<Standing>& all) {
+  std::vector<StageHolder> holders;
+  for (const Standing& standing : all) holders.push_back(standing.holder());
+  return holders;
+}
+
+// As holders of their own.
+std::vector<StageHolder> CopiesOf(const std::vector<Standing>& all) {
+  std::vector<StageHolder> holders;
+  for (const Standing& standing : all) {
+    for (const Offer& copy : standing.copies) holders.push_back({copy.facts.version, {}, copy.layers});
+  }
+  return holders;
+}
+
+void LogWhatIsLost(const std::vector<StageHolder>& holders, const std::optional<Version>& whole,
+                   const std::optional<Version>& copied) {
   Version newest;
   for (const StageHolder& holder : holders) newest = std::max(newest, holder.version);
   if (newest.step <= 0 || newest == whole) return;
@@ -95,6 +143,11 @@ void LogWhatIsLost(const std::vector<StageHolder>& holders, const std::optional<
   }
   std::vector<std::string> layers;
   for (const int layer : LayersMissing(holders, newest)) layers.push_back(std::to_string(layer));
+  if (copied.has_value()) {
+    return log::Warning(
+        "layers lost with the ranks that held them: going back to the copies in memory",
+        {{"step", newest.step}, {"copied_step", copied->step}, {"layers", Join(layers, ", ")}});
+  }
   log::Error(
       "layers lost with the ranks that held them: going back to the newest checkpoint",
       {{"step", newest.step}, {"layers", Join(layers, ", ")}, {"of_layers", holders.front().layers.size()}});
@@ -109,21 +162,49 @@ Result<void> HearTheEnd(TrainingState& state, const StepEnd& end) {
 
 Result<StateSource> GoOnFrom(const Version& version, TrainingState& state, const std::vector<Standing>& all) {
   StagedState& staged = *state.staged;
-  const auto first = std::find_if(
-      all.begin(), all.end(), [&](const Standing& standing) { return standing.holder.version == version; });
+  const auto first = std::find_if(all.begin(), all.end(), [&](const Standing& standing) {
+    return standing.state.facts.version == version;
+  });
+  const StepFacts& facts = first->state.facts;
   if (staged.version() != version && staged.Myself().pending == version)
-    LOCKSTEP_TRY(HearTheEnd(state, first->end));
+    LOCKSTEP_TRY(HearTheEnd(state, facts.end));
   if (staged.awaits_end()) staged.Undo();
-  staged.KnowEnd(first->end);
-  state.loss_scale.Set(first->loss_scale, first->good_steps);
+  staged.KnowEnd(facts.end);
+  state.loss_scale.Set(facts.loss_scale, facts.good_steps);
   if (state.evaluations.step > version.step) state.evaluations = {};  // of steps that will be made again
   for (const Standing& standing : all) {
-    if (standing.holder.version == version && standing.evaluations.step > state.evaluations.step)
-      state.evaluations = standing.evaluations;
+    const StepFacts& theirs = standing.state.facts;
+    if (theirs.version == version && theirs.evaluations.step > state.evaluations.step)
+      state.evaluations = theirs.evaluations;
   }
   if (staged.version() == version) return StateSource::kKept;
   staged.Forget();
   return StateSource::kPeer;
+}
+
+Result<StateSource> GoBackTo(const Version& version, TrainingState& state, const std::vector<Standing>& all) {
+  StagedState& staged = *state.staged;
+  for (const Standing& standing : all) {
+    for (const Offer& copy : standing.copies) {
+      if (copy.facts.version != version) continue;
+      staged.KnowEnd(copy.facts.end);
+      state.loss_scale.Set(copy.facts.loss_scale, copy.facts.good_steps);
+      state.evaluations = copy.facts.evaluations;
+    }
+  }
+  const StageCopy* const mine = state.stage_copies.Find(version);
+  if (mine == nullptr) {
+    staged.Forget();
+    return StateSource::kPeer;
+  }
+  // Training changes what it is given, and the copy may be needed again.
+  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "going back to the copy of a step", [&] {
+    std::vector<at::Tensor> tensors;
+    for (const at::Tensor& tensor : mine->tensors)
+      tensors.push_back(tensor.defined() ? tensor.clone() : at::Tensor());
+    staged.LoadPart(version, mine->layers, tensors);
+  }));
+  return StateSource::kCopy;
 }
 
 // Nobody holds state, or not all of it: rank 0 restores or starts afresh, the others learn which.
@@ -145,25 +226,35 @@ Result<StateSource> Begin(Communicator& communicator, TrainingState& state, cons
     staged.Forget();
   }
   LOCKSTEP_TRY(const auto all, TellEachOther(communicator, state));
-  state.loss_scale.Set(all.front().loss_scale, all.front().good_steps);
-  state.evaluations = all.front().evaluations;
+  const StepFacts& facts = all.front().state.facts;
+  state.loss_scale.Set(facts.loss_scale, facts.good_steps);
+  state.evaluations = facts.evaluations;
   return is_fresh ? StateSource::kFresh : StateSource::kCheckpoint;
 }
 
 }  // namespace
 
+StepFacts FactsOf(const TrainingState& state) {
+  return {state.staged->version(), state.evaluations, state.loss_scale.factor(),
+          state.loss_scale.good_steps(), state.staged->last_end()};
+}
+
 Result<StateSource> SyncStages(Communicator& communicator, TrainingState& state, const Restore& restore) {
   StagedState& staged = *state.staged;
   LOCKSTEP_TRY(const std::vector<Standing> all, TellEachOther(communicator, state));
-  std::vector<StageHolder> holders;
-  for (const Standing& standing : all) holders.push_back(standing.holder);
-  const std::optional<Version> whole = NewestHeldWhole(holders);
-  LogWhatIsLost(holders, whole);
+  const std::vector<StageHolder> holders = HoldersOf(all);
+  std::optional<Version> whole = NewestHeldWhole(holders);
+  const std::optional<Version> copied = NewestHeldWhole(CopiesOf(all));
+  if (copied > whole) whole.reset();
+  LogWhatIsLost(holders, whole, copied);
   StateSource source = StateSource::kKept;
   Version version;
   if (whole.has_value()) {
     version = *whole;
     LOCKSTEP_TRY(source, GoOnFrom(version, state, all));
+  } else if (copied.has_value()) {
+    version = *copied;
+    LOCKSTEP_TRY(source, GoBackTo(version, state, all));
   } else {
     LOCKSTEP_TRY(source, Begin(communicator, state, restore));
     version = {state.step, -1};

@@ -10,4 +10,7 @@ namespace lockstep::train {
 [[nodiscard]] Result<StateSource> SyncStages(comm::Communicator& communicator, TrainingState& state,
                                              const Restore& restore);
 
+// What a copy of the state is to be kept with.
+[[nodiscard]] StepFacts FactsOf(const TrainingState& state);
+
 }  // namespace lockstep::train

@@ -21,6 +21,7 @@ using parallel::LayerRange;
 // Of a rank's word about itself, before its layers.
 constexpr std::size_t kNumbersFirst = 4;
 constexpr int64_t kOfNoRound = -1;
+constexpr int kStagesUnlessSaid = 2;
 
 Error CannotBeDivided(const api::TrainingSpec& spec, const std::string& problem) {
   return {ErrorCode::kInvalidArgument, "spec.training.strategy: " + std::string(api::NameOf(spec.strategy)) +
@@ -116,6 +117,20 @@ std::vector<NamedTensor> StagedState::tensors() const {
   return all;
 }
 
+std::vector<at::Tensor> StagedState::TensorsOf(int rank) const {
+  std::vector<at::Tensor> held;
+  for (const Entry& entry : entries_) {
+    const bool holds = std::find(entry.holders.begin(), entry.holders.end(), rank) != entry.holders.end();
+    held.push_back(!holds ? at::Tensor() : entry.data.defined() ? entry.data : entry.stand_in);
+  }
+  return held;
+}
+
+std::vector<bool> StagedState::LayersOf(int rank) const {
+  const auto place = mesh_.PlaceOf(rank);
+  return LayersOf(place.has_value() ? ranges_.at(static_cast<std::size_t>(place->stage)) : LayerRange{});
+}
+
 bool StagedState::holds_all() const { return std::find(held_.begin(), held_.end(), false) == held_.end(); }
 
 // Twins share the work.
@@ -133,9 +148,14 @@ std::vector<int> StagedState::Writers(int world) const {
 }
 
 void StagedState::Load(int64_t step, const std::vector<at::Tensor>& whole) {
-  for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i].data = whole.at(i);
-  held_.assign(layers_.size(), true);
-  version_ = {step, kOfNoRound};
+  LoadPart({step, kOfNoRound}, std::vector<bool>(layers_.size(), true), whole);
+}
+
+void StagedState::LoadPart(const Version& version, const std::vector<bool>& layers,
+                           const std::vector<at::Tensor>& tensors) {
+  for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i].data = tensors.at(i);
+  held_ = layers;
+  version_ = version;
   pending_ = {};
 }
 
@@ -251,8 +271,10 @@ Result<void> StagedState::Deliver(Communicator& communicator, const Version& ver
 Result<void> StagedState::Deal(Communicator& communicator, const Version& version) {
   const bool is_hybrid = spec_.strategy == api::Strategy::kHybrid;
   const int layers = static_cast<int>(layers_.size());
-  mesh_ = parallel::MeshOf(communicator.world(),
-                           is_hybrid ? std::optional<int>(spec_.pipeline.stages) : std::nullopt, layers);
+  mesh_ = parallel::MeshOf(
+      communicator.world(),
+      is_hybrid ? std::optional<int>(spec_.pipeline.stages.value_or(kStagesUnlessSaid)) : std::nullopt,
+      layers);
   ranges_ = parallel::DivideLayers(costs_, mesh_.stages);
   std::vector<LayerRange> wanted;
   for (int rank = 0; rank < communicator.world(); ++rank) {

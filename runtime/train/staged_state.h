@@ -60,6 +60,9 @@ class StagedState {
   // This rank now holds all of it, in the CPU's memory: as it was stored, in that order; or as before the
   // first step. Such a version is of no round.
   void Load(int64_t step, const std::vector<at::Tensor>& whole);
+  // It now holds some layers of that version, in the CPU's memory: in that order, undefined what is not held.
+  void LoadPart(const Version& version, const std::vector<bool>& layers,
+                const std::vector<at::Tensor>& tensors);
   [[nodiscard]] Result<void> StartAfresh();
 
   [[nodiscard]] StageHolder Myself() const { return {version_, pending_, held_}; }
@@ -81,6 +84,10 @@ class StagedState {
   [[nodiscard]] const parallel::Mesh& mesh() const { return mesh_; }
   [[nodiscard]] const std::optional<parallel::MeshPlace>& place() const { return place_; }  // absent: idle
   [[nodiscard]] const parallel::LayerRange& range() const { return range_; }
+  // What a rank of the round holds, in the order of tensors(): undefined what it does not, without data what
+  // this one does not. And its layers.
+  [[nodiscard]] std::vector<at::Tensor> TensorsOf(int rank) const;
+  [[nodiscard]] std::vector<bool> LayersOf(int rank) const;
   [[nodiscard]] const Layer& layer(int index) const { return layers_.at(static_cast<std::size_t>(index)); }
 
   // A step: gradients zero, then summed over all that hold the same parameter.

@@ -155,6 +155,7 @@ std::string_view NameOf(StateSource source) {
   switch (source) {
     case StateSource::kKept: return "kept";
     case StateSource::kPeer: return "peer";
+    case StateSource::kCopy: return "copy";
     case StateSource::kCheckpoint: return "checkpoint";
     case StateSource::kFresh: return "fresh";
   }

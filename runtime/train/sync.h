@@ -13,7 +13,7 @@
 
 namespace lockstep::train {
 
-enum class StateSource { kKept, kPeer, kCheckpoint, kFresh };
+enum class StateSource { kKept, kPeer, kCopy, kCheckpoint, kFresh };
 [[nodiscard]] std::string_view NameOf(StateSource source);
 
 // Loads a stored state into `state`; false where there is none. Only rank 0 is asked, and only where nobody

@@ -14,6 +14,7 @@
 #include "runtime/train/optimizer.h"
 #include "runtime/train/replicas.h"
 #include "runtime/train/sharded_optimizer.h"
+#include "runtime/train/stage_copies.h"
 #include "runtime/train/staged_state.h"
 
 namespace lockstep::train {
@@ -34,6 +35,7 @@ struct TrainingState {
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<ShardedOptimizer> sharded;
   std::unique_ptr<StagedState> staged;
+  StageCopies stage_copies;                 // of `staged`
   std::vector<NamedTensor> outer_momentum;  // of spec.sync.outer
   LossScale loss_scale;
 

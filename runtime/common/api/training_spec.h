@@ -182,7 +182,8 @@ struct SyncSpec {
 }
 
 struct PipelineSpec {
-  int32_t stages = 2;  // of each pipeline of hybrid
+  std::optional<int32_t> stages;  // of each pipeline of hybrid; absent: 2
+  int64_t copy_every_steps = 0;   // each stage to host memory, here and on a neighbour; 0: never
 };
 
 struct Zero1Spec {

@@ -156,6 +156,7 @@ void Describe(A& fields, Of<A, Zero1Spec>& spec) {
 template <typename A>
 void Describe(A& fields, Of<A, PipelineSpec>& spec) {
   fields.Field("stages", spec.stages, {.min = 2, .max = 1024});
+  fields.Field("copyEverySteps", spec.copy_every_steps, {.min = 0, .max = 1e6});
 }
 
 template <typename A>
@@ -187,7 +188,7 @@ void Describe(A& fields, Of<A, TrainingSpec>& spec) {
   fields.Field("balance", spec.balance);
   fields.Field("strategy", spec.strategy);
   fields.Field("sync", spec.sync);
-  fields.Section("pipeline", spec.pipeline, spec.strategy == Strategy::kHybrid, "strategy is hybrid");
+  fields.Section("pipeline", spec.pipeline, DividesLayers(spec.strategy), "strategy is pipeline or hybrid");
   fields.Section("zero1", spec.zero1, spec.strategy == Strategy::kZero1, "strategy is zero1");
   fields.Field("seed", spec.seed, {.min = 0, .max = kMaxInteger});
   fields.Field("evaluation", spec.evaluation);

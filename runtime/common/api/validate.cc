@@ -321,6 +321,10 @@ void CheckStages(const TrainingSpec& training, const std::string& path, Violatio
   }
   if (training.sync.compression != Compression::kNone)
     Add(violations, path + ".sync.compression", "must be none" + where);
+  if (training.strategy == Strategy::kPipeline && training.pipeline.stages) {
+    Add(violations, path + ".pipeline.stages",
+        "must be left out" + where + ", which has as many stages as ranks; use hybrid");
+  }
 }
 
 // One process has neither a network nor others to share with.

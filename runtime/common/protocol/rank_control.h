@@ -68,7 +68,7 @@ struct Broken {
 struct Synced {
   int64_t round = 0;
   int64_t step = 0;
-  std::string source;  // "kept", "peer", "checkpoint" or "fresh": where this rank's state came from
+  std::string source;  // "kept", "peer", "copy", "checkpoint" or "fresh": where this rank's state came from
   double seconds = 0;
 };
 

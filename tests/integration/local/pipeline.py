@@ -116,6 +116,16 @@ def a_pipeline_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
     expect_what_ddp_learns(folder)
 
 
+def a_pipeline_goes_back_to_copies_in_memory_when_a_rank_is_killed(folder):
+    with Run(folder, job(folder, replicas=3, pipeline={"copyEverySteps": 10})) as run:
+        run.until_step(60)
+        kill_one(run, 3)
+        expect_complete(run)
+    expect(logs(folder, LOST), "nothing is said of it")
+    expect("copy" in sources(folder) and not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
+    expect_what_ddp_learns(folder)
+
+
 def hybrid_goes_on_from_the_twin_of_a_killed_rank(folder):
     with Run(folder, job(folder, strategy="hybrid", replicas=4)) as run:
         run.until_step(60)
@@ -171,8 +181,9 @@ def stops_on_sigterm_and_resumes(folder):
 
 
 CASES = [a_pipeline_learns_what_ddp_does, hybrid_learns_what_ddp_does,
-         a_pipeline_goes_back_to_the_checkpoint_when_a_rank_is_killed, hybrid_goes_on_from_the_twin_of_a_killed_rank,
-         survives_ranks_killed_at_random, loses_nothing_when_a_rank_leaves_in_good_order, stops_on_sigterm_and_resumes]
+         a_pipeline_goes_back_to_the_checkpoint_when_a_rank_is_killed, a_pipeline_goes_back_to_copies_in_memory_when_a_rank_is_killed,
+         hybrid_goes_on_from_the_twin_of_a_killed_rank, survives_ranks_killed_at_random, loses_nothing_when_a_rank_leaves_in_good_order,
+         stops_on_sigterm_and_resumes]
 
 
 if __name__ == "__main__":

@@ -293,6 +293,58 @@ TEST(Pipeline, BeginsAgainWhereALayerIsLostWithItsRank) {
   EXPECT_EQ(sources, (std::vector<std::string>{"fresh fresh ", "fresh - ", "fresh fresh "}));
 }
 
+// Three steps with a copy after the second; then one rank is lost, or two neighbours.
+std::vector<std::string> SourcesAfterALoss(const api::TrainingSpec& spec, const std::vector<int>& rank_of) {
+  Meeting first;
+  Meeting second;
+  const int left =
+      static_cast<int>(std::count_if(rank_of.begin(), rank_of.end(), [](int rank) { return rank >= 0; }));
+  auto ranks = StartRanks(static_cast<int>(rank_of.size()), [&](int process, LineChannel& parent) {
+    at::set_num_threads(1);
+    Trainer trainer(spec);
+    auto before = first.Enter(1, process, static_cast<int>(rank_of.size()));
+    REQUIRE(before.ok() && trainer.Sync(**before).ok());
+    REQUIRE(trainer.RunRound(*before, 2).ok() && trainer.CopyStages(**before).ok());
+    REQUIRE(trainer.RunRound(*before, 3).ok() && (*before)->Barrier().ok());
+    const int rank = rank_of[static_cast<std::size_t>(process)];
+    if (rank < 0) {
+      parent.Send("-");
+      return 0;
+    }
+    auto after = second.Enter(2, rank, left);
+    REQUIRE(after.ok());
+    const auto source = trainer.Sync(**after);
+    REQUIRE(source.ok());
+    const int64_t from = trainer.state().step;
+    REQUIRE(trainer.RunRound(*after, 5).ok());
+    Reference reference(spec);
+    for (int64_t step = 0; step < 5; ++step) reference.Step(trainer.samples());
+    REQUIRE(WorstOfHeld(trainer.state(), reference.state()) < 1e-5);
+    parent.Send(std::string(NameOf(*source)) + " " + std::to_string(from));
+    return 0;
+  });
+  std::vector<std::string> sources;
+  for (auto& rank : ranks) sources.push_back(rank.channel().Receive(kPatience).value_or("nothing"));
+  ExpectAllSucceed(ranks);
+  return sources;
+}
+
+TEST(Pipeline, GoesBackToTheCopiesInMemoryWhereAStageIsLost) {
+  const api::TrainingSpec spec = MlpTraining(api::Strategy::kPipeline);
+  EXPECT_EQ(SourcesAfterALoss(spec, {0, -1, 1}), (std::vector<std::string>{"copy 2", "-", "copy 2"}));
+  EXPECT_EQ(SourcesAfterALoss(spec, {0, -1, 1, 2}),
+            (std::vector<std::string>{"copy 2", "-", "copy 2", "copy 2"}));
+  // The copy of the third rank's stage is with the fourth, that of the second's was with the third.
+  EXPECT_EQ(SourcesAfterALoss(spec, {0, -1, -1, 1}),
+            (std::vector<std::string>{"fresh 0", "-", "-", "fresh 0"}));
+}
+
+TEST(Pipeline, KeepsItsCopiesAliveWhileATiedEmbeddingMoves) {
+  const TokenFolder folder;
+  EXPECT_EQ(SourcesAfterALoss(GptTraining(folder, api::Strategy::kPipeline), {1, 0, -1}),
+            (std::vector<std::string>{"copy 2", "copy 2", "-"}));
+}
+
 TEST(Hybrid, GoesOnFromTheTwinOfALostRank) {
   const auto sources =
       SourcesOf(MlpTraining(api::Strategy::kHybrid),

@@ -11,6 +11,7 @@
 
 #include "runtime/train/local_sgd.h"
 #include "runtime/train/pipeline_step.h"
+#include "runtime/train/stage_sync.h"
 #include "runtime/train/step.h"
 #include "runtime/train/strategy_choice.h"
 #include "runtime/train/sync.h"
@@ -145,6 +146,10 @@ class Trainer {
       LOCKSTEP_TRY(last_, pipeline_.Run(communicator, {}, {}));
     }
     return {};
+  }
+
+  Result<void> CopyStages(comm::Communicator& communicator) {
+    return state_.stage_copies.Take(communicator, *state_.staged, FactsOf(state_), 1);
   }
 
   [[nodiscard]] const data::TrainingSamples& samples() const { return samples_; }

@@ -114,7 +114,7 @@ TEST(TrainingJobFromJson, RefusesTheSectionOfAnotherStrategy) {
   EXPECT_THAT(ViolationsOf(With(job, "/spec/training/strategy", "\"zero1\"")), ElementsAre());
   const Json staged = With(ValidJob(), "/spec/training/pipeline", R"({"stages": 4})");
   EXPECT_THAT(ViolationsOf(staged),
-              ElementsAre("spec.training.pipeline: applies only where strategy is hybrid"));
+              ElementsAre("spec.training.pipeline: applies only where strategy is pipeline or hybrid"));
   EXPECT_THAT(ViolationsOf(With(staged, "/spec/training/strategy", "\"hybrid\"")), ElementsAre());
 }
 
