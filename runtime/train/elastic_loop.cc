@@ -10,11 +10,13 @@
 #include "runtime/train/exit_code_of.h"
 #include "runtime/train/local_sgd.h"
 #include "runtime/train/pipeline_step.h"
+#include "runtime/train/profile_wishes.h"
 #include "runtime/train/progress.h"
 #include "runtime/train/saves.h"
 #include "runtime/train/speed.h"
 #include "runtime/train/stage_sync.h"
 #include "runtime/train/step.h"
+#include "runtime/train/stopping.h"
 #include "runtime/train/strategy_choice.h"
 #include "runtime/train/sync.h"
 #include "runtime/train/windows.h"
@@ -30,8 +32,6 @@ constexpr int kFinalSaveAttempts = 3;
 constexpr auto kStagedLimit = 30min;
 // At most: speeds change, and asking for them costs a fraction of a step.
 constexpr int64_t kStepsOfAShare = 100;
-// Of the grace period, kept back for the way out after a save.
-constexpr double kWayOutSeconds = 1;
 
 enum class RoundEnd {
   kLeft,      // in good order or told to: join the next one
@@ -73,11 +73,13 @@ class ElasticLoop {
                  plan_.steps_per_epoch(), total_steps_),
         phases_(inputs.clock),
         profile_(inputs.profile, inputs.state.device.is_cuda()),
+        profile_wishes_(profile_, inputs.control, inputs.link, total_steps_),
         ledger_(inputs.ledger_folder, inputs.process_name, inputs.clock),
         progress_(inputs.link, phases_, inputs.clock, total_steps_, plan_.steps_per_epoch(),
                   inputs.log_all_ranks),
         saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_,
                 progress_.history(), plan_.steps_per_epoch()}),
+        stopping_({inputs.control, progress_, saves_, state_}),
         runner_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}),
         local_sgd_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}, runner_),
         pipeline_(state_.staged == nullptr
@@ -97,7 +99,7 @@ class ElasticLoop {
       in_.link.Send(protocol::Ready{state_.step, listener->port()});
       round_ = Round{};  // while the next one forms
       const auto assignment = in_.control.WaitForAssignment();
-      if (!assignment.has_value()) return Stop();
+      if (!assignment.has_value()) return StopAlone();
       round_.assignment = *assignment;
       last_place_ = {assignment->round, assignment->rank};
       round_.aborted = in_.control.round_aborted();
@@ -108,6 +110,14 @@ class ElasticLoop {
   }
 
  private:
+  LoopOutcome StopAlone() {
+    stopping_.Alone(last_place_);
+    // The last of a job to stop comes here, or all stop together. Where others go on, the next round's rank 0
+    // marks the place anew.
+    if (last_place_.rank >= 0) saves_.GiveUpPlace();
+    return {ExitCode::kPreempted, ""};
+  }
+
   // Nothing: join the next round.
   std::optional<LoopOutcome> AfterRound(const RoundOutcome& outcome) {
     switch (outcome.end) {
@@ -124,7 +134,7 @@ class ElasticLoop {
       case RoundEnd::kStopped:
         saves_.LeavePlace();  // peers that stay hold it in their next round
         progress_.SendNow();
-        saves_.Drain(GraceForSave());
+        stopping_.Drain();
         return LoopOutcome{ExitCode::kPreempted, ""};
       case RoundEnd::kFailed: return Failed(outcome);
     }
@@ -245,27 +255,7 @@ class ElasticLoop {
             .stop = in_.control.stop_requested(),
             // The end has a save of its own.
             .save = is_first && end < total_steps_ && (saves_.IsDue(end) || in_.control.save_requested()),
-            .profile = is_first ? WishedProfile(end) : api::ProfileWindow{}};
-  }
-
-  // Told with each step until the last of its steps is made: who missed the first word, or came anew, records
-  // the rest.
-  api::ProfileWindow WishedProfile(int64_t end) {
-    const auto& asked = profile_.asked();
-    if (asked.has_value() && asked->last >= end) return *asked;
-    const auto wanted = in_.control.profile_wanted();
-    if (!wanted.has_value()) return {};
-    profile_request_ = wanted->request;
-    return api::WindowFrom(end, wanted->steps, total_steps_, profile_.planned())
-        .value_or(api::ProfileWindow{});
-  }
-
-  void AgreeOnProfile(const api::ProfileWindow& window) {
-    const bool is_first = round_.assignment.rank == 0;
-    if (!profile_.Ask(window, state_.step) || !is_first) return;
-    log::Info("profile asked for", {{"first_step", window.first}, {"last_step", window.last}});
-    in_.control.ProfileAgreed(profile_request_);
-    in_.link.Send(protocol::ProfileAgreed{std::exchange(profile_request_, ""), window.first, window.last});
+            .profile = is_first ? profile_wishes_.ToTell(end) : api::ProfileWindow{}};
   }
 
   Result<StepReport> RunWindow(int64_t end, Wishes& wishes) {
@@ -316,14 +306,18 @@ class ElasticLoop {
     }
     saves_.Report();
     if (report.saving > 0) in_.control.SaveBegins();
-    AgreeOnProfile(report.profile);
+    profile_wishes_.Told(report.profile, state_.step, round_.assignment.rank == 0);
     const bool all_stop = report.stopping == round_.assignment.world;
     const bool hands_over = !IsReplicated() && report.stopping > 0;
     const bool is_stored_anyway = saves_.on_termination() && (all_stop || hands_over);
     if (report.saving > 0 && !is_stored_anyway) LOCKSTEP_TRY(StartSave());
-    if (all_stop) return StopTogether();
+    if (all_stop) {
+      stopping_.Together(round_.communicator);
+      if (round_.assignment.rank == 0) saves_.GiveUpPlace();
+      return std::optional(RoundEnd::kStopped);
+    }
     if (!hands_over && CopyIsDue(report.saving > 0)) LOCKSTEP_TRY(CopyStages());
-    if (hands_over) LOCKSTEP_TRY(HandOver(wishes.stop));
+    if (hands_over) LOCKSTEP_TRY(stopping_.HandOver(round_.communicator, wishes.stop, kFinalSaveLimit));
     // Those who stay hold the state of this step, too.
     if (wishes.stop) return std::optional(RoundEnd::kStopped);
     if (report.yielding + report.stopping > 0) return std::optional(RoundEnd::kLeft);
@@ -332,36 +326,6 @@ class ElasticLoop {
 
   // Each rank holds all of the state.
   [[nodiscard]] bool IsReplicated() const { return state_.sharded == nullptr && state_.staged == nullptr; }
-
-  // On all ranks where state is divided over them, before some of them may leave for good: what they alone
-  // hold goes to the others. It is stored before, as a job that is stopped tells one rank after the other,
-  // and whoever hears of it outside of a round has only a part to store.
-  Result<void> HandOver(bool leaves) {
-    // Half of the grace period, or the part would go with the process that waits for the store.
-    std::chrono::milliseconds limit = leaves ? GraceForSave() / 2 : kFinalSaveLimit;
-    const std::vector<int64_t> mine = {leaves ? 1 : 0, limit.count()};
-    LOCKSTEP_TRY(const auto rows, round_.communicator->AllGather(mine));
-    if (std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.at(0) == 0; })) return {};
-    for (const auto& row : rows) limit = std::min(limit, std::chrono::milliseconds(row.at(1)));
-    if (saves_.on_termination()) LOCKSTEP_TRY(SaveBeforeRanksLeave(limit));
-    // Some may have been told meanwhile: to those nothing must go.
-    leaves = leaves || in_.control.stop_requested();
-    return state_.staged != nullptr ? state_.staged->HandOver(*round_.communicator, leaves)
-                                    : state_.sharded->HandOver(*round_.communicator, leaves);
-  }
-
-  Result<void> SaveBeforeRanksLeave(std::chrono::milliseconds limit) {
-    progress_.Phase("save");
-    const Result<void> saved = saves_.SaveTogether(round_.communicator, state_, limit, 1);
-    if (!saved.ok()) {
-      const ErrorCode code = saved.error().code;
-      // The others may not know of what failed here alone: they cannot go on together.
-      if (code == ErrorCode::kAborted || code == ErrorCode::kInternal) return saved;
-      log::Warning("state not stored before ranks leave", {{"error", saved.error().message}});
-    }
-    progress_.Phase("train");
-    return {};
-  }
 
   Result<void> StartSave() {
     // Copying a large state takes longer than any step.
@@ -403,7 +367,9 @@ class ElasticLoop {
     progress_.Phase("train");
     // Done again in the next round. A rank that is to stop goes there, too, and stops outside of a round.
     if (!result.complete) {
-      if (!IsReplicated()) LOCKSTEP_TRY(HandOver(in_.control.stop_requested()));
+      if (!IsReplicated()) {
+        LOCKSTEP_TRY(stopping_.HandOver(round_.communicator, in_.control.stop_requested(), kFinalSaveLimit));
+      }
       return std::optional(RoundEnd::kLeft);
     }
     state_.evaluations =
@@ -431,35 +397,6 @@ class ElasticLoop {
       log::Warning("no profile: the training was at its end when it was asked for");
     progress_.SendNow();
     return std::optional(RoundEnd::kFinished);
-  }
-
-  Result<std::optional<RoundEnd>> StopTogether() {
-    if (saves_.on_termination()) {
-      progress_.Phase("save");
-      const Result<void> saved = saves_.SaveTogether(round_.communicator, state_, GraceForSave(), 1);
-      if (!saved.ok()) log::Warning("state not stored before stopping", {{"error", saved.error().message}});
-    }
-    if (round_.assignment.rank == 0) saves_.GiveUpPlace();
-    return std::optional(RoundEnd::kStopped);
-  }
-
-  // Asked to stop outside of a round: whether any peer holds the state is not known here.
-  LoopOutcome Stop() {
-    if (state_.step > 0 && saves_.on_termination()) {
-      progress_.Phase("save");
-      const Result<void> saved = saves_.SaveAlone(state_, last_place_, GraceForSave());
-      if (!saved.ok()) log::Warning("state not stored before stopping", {{"error", saved.error().message}});
-    }
-    saves_.Drain(GraceForSave());  // what an interval began
-    // The last of a job to stop comes here, or all stop together. Where others go on, the next round's rank 0
-    // marks the place anew.
-    if (last_place_.rank >= 0) saves_.GiveUpPlace();
-    return {ExitCode::kPreempted, ""};
-  }
-
-  [[nodiscard]] std::chrono::milliseconds GraceForSave() const {
-    const double seconds = std::max(0.0, in_.control.grace_seconds_left() - kWayOutSeconds);
-    return std::chrono::duration_cast<std::chrono::milliseconds>(Seconds(seconds));
   }
 
   // After an error in a round. The own communicator goes down at once, so that no peer waits for this rank.
@@ -491,10 +428,11 @@ class ElasticLoop {
   const Windows windows_;
   PhaseClock phases_;
   Profile profile_;
-  std::string profile_request_;  // what this rank, as the first, offers to all
+  ProfileWishes profile_wishes_;
   SampleLedger ledger_;
   ProgressReporter progress_;
   Saves saves_;
+  Stopping stopping_;
   StepRunner runner_;
   LocalSgd local_sgd_;
   std::unique_ptr<PipelineStep> pipeline_;  // absent where all ranks have all layers

@@ -88,9 +88,8 @@ Result<void> StageCopies::Take(comm::Communicator& communicator, const StagedSta
 }
 
 const StageCopy* StageCopies::Find(const Version& version) const {
-  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const StageCopy& copy) {
-    return copy.facts.version == version;
-  });
+  const auto found = std::find_if(kept_.begin(), kept_.end(),
+                                  [&](const StageCopy& copy) { return copy.facts.version == version; });
   return found == kept_.end() ? nullptr : &*found;
 }
 

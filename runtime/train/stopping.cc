@@ -1,0 +1,66 @@
+#include "runtime/train/stopping.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "runtime/common/base/log.h"
+
+namespace lockstep::train {
+namespace {
+
+// Of the grace period, kept back for the way out after a save.
+constexpr double kWayOutSeconds = 1;
+
+}  // namespace
+
+void Stopping::Together(const Group& group) {
+  if (!context_.saves.on_termination()) return;
+  context_.progress.Phase("save");
+  const Result<void> saved = context_.saves.SaveTogether(group, context_.state, GraceForSave(), 1);
+  if (!saved.ok()) log::Warning("state not stored before stopping", {{"error", saved.error().message}});
+}
+
+void Stopping::Alone(const LastPlace& place) {
+  if (context_.state.step > 0 && context_.saves.on_termination()) {
+    context_.progress.Phase("save");
+    const Result<void> saved = context_.saves.SaveAlone(context_.state, place, GraceForSave());
+    if (!saved.ok()) log::Warning("state not stored before stopping", {{"error", saved.error().message}});
+  }
+  Drain();  // what an interval began
+}
+
+Result<void> Stopping::HandOver(const Group& group, bool leaves, std::chrono::milliseconds limit) {
+  // Half of the grace period, or the part would go with the process that waits for the store.
+  if (leaves) limit = GraceForSave() / 2;
+  const std::vector<int64_t> mine = {leaves ? 1 : 0, limit.count()};
+  LOCKSTEP_TRY(const auto rows, group->AllGather(mine));
+  if (std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.at(0) == 0; })) return {};
+  for (const auto& row : rows) limit = std::min(limit, std::chrono::milliseconds(row.at(1)));
+  if (context_.saves.on_termination()) LOCKSTEP_TRY(SaveBeforeRanksLeave(group, limit));
+  // Some may have been told meanwhile: to those nothing must go.
+  leaves = leaves || context_.control.stop_requested();
+  return context_.state.staged != nullptr ? context_.state.staged->HandOver(*group, leaves)
+                                          : context_.state.sharded->HandOver(*group, leaves);
+}
+
+void Stopping::Drain() { context_.saves.Drain(GraceForSave()); }
+
+std::chrono::milliseconds Stopping::GraceForSave() const {
+  const double seconds = std::max(0.0, context_.control.grace_seconds_left() - kWayOutSeconds);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Seconds(seconds));
+}
+
+Result<void> Stopping::SaveBeforeRanksLeave(const Group& group, std::chrono::milliseconds limit) {
+  context_.progress.Phase("save");
+  const Result<void> saved = context_.saves.SaveTogether(group, context_.state, limit, 1);
+  if (!saved.ok()) {
+    const ErrorCode code = saved.error().code;
+    // The others may not know of what failed here alone: they cannot go on together.
+    if (code == ErrorCode::kAborted || code == ErrorCode::kInternal) return saved;
+    log::Warning("state not stored before ranks leave", {{"error", saved.error().message}});
+  }
+  context_.progress.Phase("train");
+  return {};
+}
+
+}  // namespace lockstep::train
