@@ -23,5 +23,5 @@ for line in sys.stdin:
     else:
         got = io.BytesIO()
         client.download_fileobj(place.netloc, key, got)
-        assert got.tell() == len(content)
+        assert len(got.getbuffer()) == len(content)
     print(time.monotonic() - start, flush=True)
