@@ -94,14 +94,14 @@ def shares_by_speed_make_up_for_a_slow_rank(folder):
     batch = 8 * BATCH  # much to compute in a step, beside what each rank does whatever its share
     steps_per_epoch = -(-SAMPLES // batch)
     # Shares are measured in the first two epochs.
-    begin, end, epochs = 2 * steps_per_epoch, 4 * steps_per_epoch, 5
+    begin, end, epochs = 2 * steps_per_epoch, 3 * steps_per_epoch, 4
     rates = {}
     for balance in ("equal", "speed"):
         place = f"{folder}/{balance}"
         os.makedirs(place)
         # Much to compute for a sample, little for a step.
         path = manifest(place, replicas=2, epochs=epochs, globalBatchSize=batch, balance=balance, evaluation={"everyEpochs": epochs},
-                        model={"name": "cnn", "cnn": {"channels": [64, 64], "hiddenSize": 16}})
+                        model={"name": "cnn", "cnn": {"channels": [96, 96], "hiddenSize": 16}})
         with Run(place, path) as run:
             run.until("both ranks", lambda: rank_of(run, 0) and rank_of(run, 1))
             with slowed(rank_of(run, 1), 4):
