@@ -23,5 +23,6 @@ build_go_program() {
   (cd "$here" && CGO_ENABLED=0 GOFLAGS='' GOTOOLCHAIN=local nice go build -mod=readonly -buildvcs=false -trimpath -ldflags '-s -w' \
     -o "$bin/$program.partial" "$package")
   mv "$bin/$program.partial" "$bin/$program"
+  exec {lock}>&-  # the next program of the same folder takes it anew
   say "$name: done in $(elapsed "$start") s"
 }

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# build.sh                      compiles helm-unittest, helm-docs, kubeconform and kube-score, see tests/support/build-go-program.sh, and
+#                               fetches the definitions of ServiceMonitor, PodMonitor and PrometheusRule
+# build.sh --print-bin          the folders of the programs, as in PATH
+# build.sh --print-definitions  the folder of the definitions
+# helm-unittest is the newest with the Helm that tests/cluster/programs has, kubeconform the newest that its Go compiles; kube-score has
+# a module of its own because it does not compile with their apimachinery.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/../../../support/build-go-program.sh"
+
+definitions=$cache/chart-tools/definitions-$(sha256sum <"$here/definitions/go.sum" | cut -c1-16)
+
+fetch_definitions() {
+  local fetched
+  [ ! -e "$definitions" ] || return 0
+  PATH=$(printf '%s:' "$cache"/go/*/bin)$PATH
+  fetched=$(cd "$here/definitions" && GOFLAGS='' GOTOOLCHAIN=local go mod download -json github.com/prometheus-operator/prometheus-operator |
+    sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+  rm -rf "$definitions.partial"
+  mkdir -p "$definitions.partial"
+  install -m 644 "$fetched"/example/prometheus-operator-crd/monitoring.coreos.com_{servicemonitors,podmonitors,prometheusrules}.yaml \
+    "$definitions.partial"
+  mv "$definitions.partial" "$definitions"
+}
+
+# program NAME PACKAGE FOLDER [--print-bin]
+program() { build_go_program "$here/$3" chart-tools "$1" "$2" "${@:4}"; }
+
+programs() {
+  program helm-unittest github.com/helm-unittest/helm-unittest/cmd/helm-unittest . "$@"
+  program helm-docs github.com/norwoodj/helm-docs/cmd/helm-docs . "$@"
+  program kubeconform github.com/yannh/kubeconform/cmd/kubeconform . "$@"
+  program kube-score github.com/zegl/kube-score/cmd/kube-score kube-score "$@"
+}
+
+case ${1:-} in
+  --print-bin) programs --print-bin | uniq | paste -sd: ;;
+  --print-definitions) echo "$definitions" ;;
+  '')
+    programs
+    fetch_definitions
+    ;;
+  *) sed -n 2,5p "$0"; exit 2 ;;
+esac

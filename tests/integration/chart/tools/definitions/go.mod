@@ -1,0 +1,5 @@
+module lockstep.dev/tests/chart-definitions
+
+go 1.24.0
+
+require github.com/prometheus-operator/prometheus-operator v0.85.0
