@@ -6,6 +6,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "runtime/common/base/clock.h"
 #include "runtime/common/protocol/metric_names.h"
@@ -40,6 +41,12 @@ struct TrainingMetrics::State {
         .Add(labels)
         .Set(value);
   }
+  // Absent: no series, rather than one that stays at what was true once.
+  void SetOrRemove(const char* name, const char* help, std::optional<double> value, const Labels& labels) {
+    auto& family = prometheus::BuildGauge().Name(name).Help(help).Labels(job_labels).Register(registry);
+    prometheus::Gauge& gauge = family.Add(labels);
+    value.has_value() ? gauge.Set(*value) : family.Remove(&gauge);
+  }
   void Count(const char* name, const char* help, double increment, const Labels& labels = {}) {
     prometheus::BuildCounter()
         .Name(name)
@@ -56,6 +63,35 @@ struct TrainingMetrics::State {
     last = total;
   }
 
+  // `total` began before this pod did.
+  void CountFromNow(const char* name, const char* help, double total, const Labels& labels) {
+    reported.try_emplace({name, labels}, total);
+    CountTo(name, help, total, labels);
+  }
+
+  void Observe(const Labels& rank, const GpuReading& m) {
+    Labels labels = rank;
+    labels["gpu"] = std::to_string(m.gpu);
+    labels["uuid"] = m.uuid;
+    SetOrRemove(metric::kGpuUtilization,
+                "Share of the last moments in which a kernel ran on the GPU, 0 to 1.", m.utilization, labels);
+    SetOrRemove(metric::kGpuMemoryUsed, "Memory of the GPU that is in use, the driver's own part included.",
+                m.memory_used_bytes, labels);
+    SetOrRemove(metric::kGpuMemoryTotal, "Memory of the GPU.", m.memory_total_bytes, labels);
+    SetOrRemove(metric::kGpuPower, "Power that the GPU draws.", m.power_watts, labels);
+    SetOrRemove(metric::kGpuTemperature, "Temperature of the GPU.", m.temperature_celsius, labels);
+    if (m.ecc_errors.has_value()) {
+      CountFromNow(metric::kGpuEccErrorsTotal,
+                   "Errors in the GPU's memory that could not be corrected, since the pod began.",
+                   *m.ecc_errors, labels);
+    }
+    for (const uint64_t xid : m.xids) {
+      Labels error = labels;
+      error["xid"] = std::to_string(xid);
+      Count(metric::kGpuXidErrorsTotal,
+            "Critical errors that the GPU's driver reported, since the pod began.", 1, error);
+    }
+  }
   void Observe(const Labels& rank, const protocol::Progress& m) {
     CountTo(metric::kStepsTotal, "Optimizer steps committed by this rank.",
             static_cast<double>(m.steps_total), rank);
@@ -144,6 +180,11 @@ void TrainingMetrics::Observe(int local_rank, const protocol::FromRank& message)
 void TrainingMetrics::CountHang(int local_rank) {
   const std::lock_guard lock(state_->mutex);
   state_->Count(metric::kHangsTotal, "Times that a rank was found to hang.", 1, RankLabels(local_rank));
+}
+
+void TrainingMetrics::Observe(const std::vector<GpuReading>& gpus) {
+  const std::lock_guard lock(state_->mutex);
+  for (const GpuReading& gpu : gpus) state_->Observe(RankLabels(gpu.local_rank), gpu);
 }
 
 http::Response TrainingMetrics::Scrape() const { return MetricsResponse(state_->registry); }

@@ -5,10 +5,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/common/http/server.h"
 #include "runtime/common/protocol/rank_control.h"
 #include "runtime/common/protocol/worker_config.h"
+#include "runtime/telemetry/gpu_reader.h"
 
 namespace lockstep::telemetry {
 
@@ -20,6 +22,7 @@ class TrainingMetrics {
 
   void Observe(int local_rank, const protocol::FromRank& message);
   void CountHang(int local_rank);
+  void Observe(const std::vector<GpuReading>& gpus);
   [[nodiscard]] http::Response Scrape() const;
 
  private:

@@ -6,7 +6,9 @@
 namespace lockstep::telemetry {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char* kSkipped =
     R"(lockstep_train_skipped_steps_total{job_name="job",namespace="lab",rank="2.1"} )";
@@ -28,6 +30,63 @@ TEST(TrainingMetrics, CountsCorruptRecords) {
   EXPECT_THAT(
       metrics.Scrape().body,
       HasSubstr("lockstep_train_corrupt_records_total{job_name=\"job\",namespace=\"lab\",rank=\"2.1\"} 5\n"));
+}
+
+constexpr const char* kOfGpu = R"({job_name="job",namespace="lab",gpu="3",rank="2.1",uuid="GPU-aa"} )";
+
+GpuReading Reading() { return {.gpu = 3, .local_rank = 1, .uuid = "GPU-aa"}; }
+
+TEST(TrainingMetrics, TellsOfTheGpusOfEachRank) {
+  TrainingMetrics metrics({.name_space = "lab", .name = "job"}, /*slot=*/2);
+  GpuReading gpu = Reading();
+  gpu.utilization = 0.75;
+  gpu.memory_used_bytes = 250;
+  gpu.memory_total_bytes = 1000;
+  gpu.power_watts = 612.5;
+  gpu.temperature_celsius = 61;
+  metrics.Observe({gpu});
+  const std::string labels = kOfGpu;
+  EXPECT_THAT(metrics.Scrape().body, AllOf(HasSubstr("lockstep_gpu_utilization_ratio" + labels + "0.75\n"),
+                                           HasSubstr("lockstep_gpu_memory_used_bytes" + labels + "250\n"),
+                                           HasSubstr("lockstep_gpu_memory_total_bytes" + labels + "1000\n"),
+                                           HasSubstr("lockstep_gpu_power_watts" + labels + "612.5\n"),
+                                           HasSubstr("lockstep_gpu_temperature_celsius" + labels + "61\n")));
+}
+
+TEST(TrainingMetrics, AGpuThatNoLongerAnswersKeepsNoOldNumbers) {
+  TrainingMetrics metrics({.name_space = "lab", .name = "job"}, /*slot=*/2);
+  GpuReading gpu = Reading();
+  gpu.utilization = 0.75;
+  metrics.Observe({gpu});
+  metrics.Observe({Reading()});
+  EXPECT_THAT(metrics.Scrape().body, Not(HasSubstr("lockstep_gpu_utilization_ratio{")));
+}
+
+// A GPU keeps its count from pod to pod, until its driver is loaded anew.
+TEST(TrainingMetrics, CountsErrorsOfAGpusMemorySinceThePodBegan) {
+  TrainingMetrics metrics({.name_space = "lab", .name = "job"}, /*slot=*/2);
+  GpuReading gpu = Reading();
+  for (const auto& [errors, counted] : {std::pair{5, "0\n"}, {7, "2\n"}, {1, "3\n"}}) {
+    gpu.ecc_errors = errors;
+    metrics.Observe({gpu});
+    EXPECT_THAT(metrics.Scrape().body,
+                HasSubstr("lockstep_gpu_ecc_errors_total" + std::string(kOfGpu) + counted));
+  }
+}
+
+TEST(TrainingMetrics, CountsXidsByTheirNumber) {
+  TrainingMetrics metrics({.name_space = "lab", .name = "job"}, /*slot=*/2);
+  GpuReading gpu = Reading();
+  gpu.xids = {48, 79};
+  metrics.Observe({gpu});
+  gpu.xids = {48};
+  metrics.Observe({gpu});
+  const auto line = [](const std::string& xid, const std::string& count) {
+    return "lockstep_gpu_xid_errors_total{job_name=\"job\",namespace=\"lab\",gpu=\"3\",rank=\"2.1\",uuid="
+           "\"GPU-aa\",xid=\"" +
+           xid + "\"} " + count + "\n";
+  };
+  EXPECT_THAT(metrics.Scrape().body, AllOf(HasSubstr(line("48", "2")), HasSubstr(line("79", "1"))));
 }
 
 }  // namespace
