@@ -9,7 +9,7 @@
 
 #include "runtime/telemetry/gpu_watch.h"
 #include "tests/support/eventually.h"
-#include "tests/unit/runtime/telemetry/fake_nvml.h"
+#include "tests/support/fake_nvml.h"
 
 namespace lockstep::telemetry {
 namespace {

@@ -1,7 +1,7 @@
 // A driver's libnvidia-ml.so.1 for tests. Signatures, structs and numbers are written down here once more,
 // from nvml.h of the CUDA toolkit: a mistake in those of runtime/telemetry/nvml.h does not hide.
 
-#include "tests/unit/runtime/telemetry/fake_nvml.h"
+#include "tests/support/fake_nvml.h"
 
 #include <cstring>
 
@@ -35,7 +35,9 @@ struct nvmlEventData_t {
 
 extern "C" {
 
-FakeDriver driver;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+FakeDriver driver{.gpus = {FakeGpu{.uuid = "GPU-aa-1", .name = "NVIDIA H200", .celsius = 61},
+                           FakeGpu{.uuid = "GPU-bb-2", .name = "NVIDIA H200", .celsius = 62}}};
 
 }  // extern "C"
 

@@ -1,6 +1,6 @@
 #pragma once
-// What the driver of fake_nvml.cc says; a test finds it in the loaded library under the name `driver` and
-// sets it.
+// What the driver of fake_nvml.cc says; a unit test finds it in the loaded library under the name `driver`
+// and sets it. Until then there are two GPUs.
 
 #include <array>
 #include <deque>
