@@ -48,7 +48,7 @@ class Supervisor {
       : options_(options),
         client_(transport),
         supervision_({options.config, options.member, options.address, options.is_program}),
-        metrics_(options.config.job, options.member.slot),
+        metrics_(options.config, options.member.slot),
         ranks_(static_cast<std::size_t>(options.config.nproc)),
         reporter_(client_, [this](int64_t round, Result<protocol::WatchAnswer> answer) {
           news_.Push(Event(HeartbeatAnswered{round, std::move(answer)}));
@@ -169,6 +169,7 @@ class Supervisor {
     if (const auto* place = std::get_if<protocol::RankAssignment>(&action.message)) {
       log::Info("rank placed",
                 {{"local_rank", action.local_rank}, {"rank", place->rank}, {"round", place->round}});
+      metrics_.SetWorld(place->world);
     }
     if (const auto& process = slot(action.local_rank).process) process->Tell(action.message);
   }

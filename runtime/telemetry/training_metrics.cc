@@ -11,6 +11,7 @@
 #include "runtime/common/base/clock.h"
 #include "runtime/common/protocol/metric_names.h"
 #include "runtime/common/telemetry/exposition.h"
+#include "runtime/telemetry/gpu_peak.h"
 
 namespace lockstep::telemetry {
 namespace {
@@ -27,6 +28,11 @@ struct TrainingMetrics::State {
   prometheus::Registry registry;
   Labels job_labels;
   int slot = 0;
+  int ranks_here = 1;
+  std::string precision;
+  int world = 0;  // 0: no round yet
+  double flops_per_sample = 0;
+  std::optional<double> peak_flops;  // of this pod's GPUs
   std::mutex
       mutex;  // prometheus-cpp's families lock themselves; this guards `reported` and the order of updates
   // Cumulative values as the current rank processes last reported them, by counter and labels.
@@ -67,6 +73,29 @@ struct TrainingMetrics::State {
   void CountFromNow(const char* name, const char* help, double total, const Labels& labels) {
     reported.try_emplace({name, labels}, total);
     CountTo(name, help, total, labels);
+  }
+
+  // The sum; absent where that of one is not known.
+  void SetPeak(const std::vector<GpuReading>& gpus) {
+    peak_flops = gpus.empty() ? std::nullopt : std::optional(0.0);
+    for (const GpuReading& gpu : gpus) {
+      const std::optional<double> peak = PeakFlops(gpu.name, precision);
+      peak_flops = peak && peak_flops ? std::optional(*peak_flops + *peak) : std::nullopt;
+    }
+  }
+  void SetModelFlops(double samples_per_second) {
+    if (flops_per_sample == 0) return;
+    const double flops = samples_per_second * flops_per_sample;
+    Set(metric::kModelFlops,
+        "Floating point operations per second that the model takes at the speed of the whole world, forward "
+        "and backward.",
+        flops);
+    std::optional<double> utilization;
+    // The other pods' GPUs are taken to be like those of this one.
+    if (peak_flops.has_value() && world > 0) utilization = flops / (*peak_flops / ranks_here * world);
+    SetOrRemove(metric::kMfu,
+                "Model FLOPs utilization: those operations, of all that the world's GPUs could do.",
+                utilization, {});
   }
 
   void Observe(const Labels& rank, const GpuReading& m) {
@@ -117,6 +146,7 @@ struct TrainingMetrics::State {
     Set(metric::kLearningRate, "Learning rate of the last step.", m.learning_rate);
     Set(metric::kGradientNorm, "Global gradient norm of the last step, before clipping.", m.gradient_norm);
     Set(metric::kSamplesPerSecond, "Samples per second of the whole world, smoothed.", m.samples_per_second);
+    SetModelFlops(m.samples_per_second);
   }
   void Observe(const Labels& rank, const protocol::Synced& m) {
     Set(metric::kRound, "Newest round this pod entered.", static_cast<double>(m.round));
@@ -143,6 +173,7 @@ struct TrainingMetrics::State {
     Count(metric::kCheckpointFailuresTotal, kFailuresHelp, 1);
   }
   void Observe(const Labels& rank, const protocol::Ready& m) {
+    flops_per_sample = m.flops_per_sample;
     // A process that holds nothing has just started.
     if (m.step < 0) Count(metric::kRankStartsTotal, "Rank processes that became ready.", 1, rank);
   }
@@ -155,10 +186,12 @@ struct TrainingMetrics::State {
   void Observe(const Labels&, const protocol::ProfileAgreed&) {}
 };
 
-TrainingMetrics::TrainingMetrics(const protocol::JobIdentity& job, int slot)
+TrainingMetrics::TrainingMetrics(const protocol::WorkerConfig& config, int slot)
     : state_(std::make_unique<State>()) {
-  state_->job_labels = {{"namespace", job.name_space}, {"job_name", job.name}};
+  state_->job_labels = {{"namespace", config.job.name_space}, {"job_name", config.job.name}};
   state_->slot = slot;
+  state_->ranks_here = config.nproc;
+  state_->precision = config.training.value("precision", "");
   AddBuildInfo(state_->registry, "lockstep");
   // Visible at zero before the first event, so that rates see it.
   state_->Count(metric::kCheckpointsTotal, kSavesHelp, 0);
@@ -177,6 +210,11 @@ void TrainingMetrics::Observe(int local_rank, const protocol::FromRank& message)
   std::visit([&](const auto& m) { state_->Observe(RankLabels(local_rank), m); }, message);
 }
 
+void TrainingMetrics::SetWorld(int ranks) {
+  const std::lock_guard lock(state_->mutex);
+  state_->world = ranks;
+}
+
 void TrainingMetrics::CountHang(int local_rank) {
   const std::lock_guard lock(state_->mutex);
   state_->Count(metric::kHangsTotal, "Times that a rank was found to hang.", 1, RankLabels(local_rank));
@@ -184,6 +222,7 @@ void TrainingMetrics::CountHang(int local_rank) {
 
 void TrainingMetrics::Observe(const std::vector<GpuReading>& gpus) {
   const std::lock_guard lock(state_->mutex);
+  state_->SetPeak(gpus);
   for (const GpuReading& gpu : gpus) state_->Observe(RankLabels(gpu.local_rank), gpu);
 }
 

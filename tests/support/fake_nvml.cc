@@ -35,7 +35,6 @@ struct nvmlEventData_t {
 
 extern "C" {
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 FakeDriver driver{.gpus = {FakeGpu{.uuid = "GPU-aa-1", .name = "NVIDIA H200", .celsius = 61},
                            FakeGpu{.uuid = "GPU-bb-2", .name = "NVIDIA H200", .celsius = 62}}};
 

@@ -32,6 +32,8 @@ inline constexpr const char* kCheckpointStallSecondsTotal = "lockstep_checkpoint
 inline constexpr const char* kCheckpointBytesTotal = "lockstep_checkpoint_bytes_total";
 inline constexpr const char* kCheckpointTimestamp = "lockstep_checkpoint_last_success_timestamp_seconds";
 inline constexpr const char* kCheckpointStep = "lockstep_checkpoint_step";
+inline constexpr const char* kModelFlops = "lockstep_model_flops_per_second";
+inline constexpr const char* kMfu = "lockstep_mfu_ratio";
 // Labels of all that follow: gpu (its number in the pod, as CUDA counts), uuid, rank.
 inline constexpr const char* kGpuUtilization = "lockstep_gpu_utilization_ratio";
 inline constexpr const char* kGpuMemoryUsed = "lockstep_gpu_memory_used_bytes";

@@ -147,7 +147,7 @@ TEST_F(GpuReaderTest, SaysWhyThereIsNothingToRead) {
 }
 
 TEST_F(GpuReaderTest, AWatchedGpuIsInTheMetrics) {
-  TrainingMetrics metrics({.name_space = "lab", .name = "job"}, /*slot=*/2);
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   const GpuWatch watch(metrics, LOCKSTEP_FAKE_NVML, {.most = 1});
   EXPECT_TRUE(testing::Eventually([&] {
     return metrics.Scrape().body.find(
@@ -158,7 +158,7 @@ TEST_F(GpuReaderTest, AWatchedGpuIsInTheMetrics) {
 }
 
 TEST_F(GpuReaderTest, AMachineWithoutADriverHasNoGpuMetricsAndOneLineInTheLog) {
-  TrainingMetrics metrics({.name_space = "lab", .name = "job"}, /*slot=*/2);
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   ::testing::internal::CaptureStderr();
   { const GpuWatch watch(metrics, "libnvidia-ml-not-here.so.1", {.most = 1}); }
   const std::string log = ::testing::internal::GetCapturedStderr();

@@ -15,7 +15,7 @@ constexpr const char* kSkipped =
 
 // A respawned rank counts from zero again; the pod's counter goes on.
 TEST(TrainingMetrics, CountsSkippedStepsOverTheLivesOfARank) {
-  TrainingMetrics metrics({.name_space = "lab", .name = "job"}, /*slot=*/2);
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   metrics.Observe(1, protocol::Progress{});
   EXPECT_THAT(metrics.Scrape().body, HasSubstr(std::string(kSkipped) + "0\n"));
   metrics.Observe(1, protocol::Progress{.skipped_steps_total = 3});
@@ -25,7 +25,7 @@ TEST(TrainingMetrics, CountsSkippedStepsOverTheLivesOfARank) {
 }
 
 TEST(TrainingMetrics, CountsCorruptRecords) {
-  TrainingMetrics metrics({.name_space = "lab", .name = "job"}, /*slot=*/2);
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   metrics.Observe(1, protocol::Progress{.corrupt_records_total = 5});
   EXPECT_THAT(
       metrics.Scrape().body,
@@ -37,7 +37,7 @@ constexpr const char* kOfGpu = R"({job_name="job",namespace="lab",gpu="3",rank="
 GpuReading Reading() { return {.gpu = 3, .local_rank = 1, .uuid = "GPU-aa"}; }
 
 TEST(TrainingMetrics, TellsOfTheGpusOfEachRank) {
-  TrainingMetrics metrics({.name_space = "lab", .name = "job"}, /*slot=*/2);
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   GpuReading gpu = Reading();
   gpu.utilization = 0.75;
   gpu.memory_used_bytes = 250;
@@ -54,7 +54,7 @@ TEST(TrainingMetrics, TellsOfTheGpusOfEachRank) {
 }
 
 TEST(TrainingMetrics, AGpuThatNoLongerAnswersKeepsNoOldNumbers) {
-  TrainingMetrics metrics({.name_space = "lab", .name = "job"}, /*slot=*/2);
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   GpuReading gpu = Reading();
   gpu.utilization = 0.75;
   metrics.Observe({gpu});
@@ -64,7 +64,7 @@ TEST(TrainingMetrics, AGpuThatNoLongerAnswersKeepsNoOldNumbers) {
 
 // A GPU keeps its count from pod to pod, until its driver is loaded anew.
 TEST(TrainingMetrics, CountsErrorsOfAGpusMemorySinceThePodBegan) {
-  TrainingMetrics metrics({.name_space = "lab", .name = "job"}, /*slot=*/2);
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   GpuReading gpu = Reading();
   for (const auto& [errors, counted] : {std::pair{5, "0\n"}, {7, "2\n"}, {1, "3\n"}}) {
     gpu.ecc_errors = errors;
@@ -75,7 +75,7 @@ TEST(TrainingMetrics, CountsErrorsOfAGpusMemorySinceThePodBegan) {
 }
 
 TEST(TrainingMetrics, CountsXidsByTheirNumber) {
-  TrainingMetrics metrics({.name_space = "lab", .name = "job"}, /*slot=*/2);
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   GpuReading gpu = Reading();
   gpu.xids = {48, 79};
   metrics.Observe({gpu});
@@ -87,6 +87,46 @@ TEST(TrainingMetrics, CountsXidsByTheirNumber) {
            xid + "\"} " + count + "\n";
   };
   EXPECT_THAT(metrics.Scrape().body, AllOf(HasSubstr(line("48", "2")), HasSubstr(line("79", "1"))));
+}
+
+// Of a pod with two ranks in a world of four, at 100 samples per second of 10^12 operations each.
+std::string MfuText(const std::string& precision, const std::vector<std::string>& gpu_names) {
+  TrainingMetrics metrics(
+      {.job = {.name_space = "lab", .name = "job"}, .nproc = 2, .training = {{"precision", precision}}},
+      /*slot=*/0);
+  metrics.Observe(0, protocol::Ready{.flops_per_sample = 1e12});
+  metrics.SetWorld(4);
+  std::vector<GpuReading> gpus;
+  for (const std::string& name : gpu_names) gpus.push_back({.name = name});
+  metrics.Observe(gpus);
+  metrics.Observe(0, protocol::Progress{.samples_per_second = 100});
+  return metrics.Scrape().body;
+}
+
+constexpr const char* kH200 = "NVIDIA H200";
+constexpr const char* kAchieved =
+    "lockstep_model_flops_per_second{job_name=\"job\",namespace=\"lab\"} 100000000000000\n";
+
+TEST(TrainingMetrics, TellsWhatTheModelTakesOfWhatTheGpusCouldDo) {
+  const std::string text = MfuText("bf16", {kH200, kH200});
+  EXPECT_THAT(text, HasSubstr(kAchieved));
+  const std::string name = "lockstep_mfu_ratio{job_name=\"job\",namespace=\"lab\"} ";
+  ASSERT_THAT(text, HasSubstr(name));
+  EXPECT_DOUBLE_EQ(std::stod(text.substr(text.find(name) + name.size())), 100e12 / (4 * 989.5e12));
+}
+
+TEST(TrainingMetrics, ClaimsNoUtilizationWhereThePeakIsNotKnown) {
+  for (const std::string& text : {MfuText("fp32", {kH200, kH200}), MfuText("bf16", {}),
+                                  MfuText("bf16", {kH200, "NVIDIA H200 MIG 1g.18gb"})}) {
+    EXPECT_THAT(text, AllOf(HasSubstr(kAchieved), Not(HasSubstr("lockstep_mfu_ratio"))));
+  }
+}
+
+TEST(TrainingMetrics, SaysNothingOfAModelThatDoesNotKnowItsFlops) {
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
+  metrics.Observe(0, protocol::Ready{});
+  metrics.Observe(0, protocol::Progress{.samples_per_second = 100});
+  EXPECT_THAT(metrics.Scrape().body, Not(HasSubstr("lockstep_model_flops")));
 }
 
 }  // namespace

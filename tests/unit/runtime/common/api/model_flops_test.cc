@@ -51,16 +51,19 @@ TEST(TrainingFlopsPerSample, OfATransformer) {
   const double width = 8;  // heads times their width
   const double tokens = 4;
   const double weights = 12 * layers * width * width + 32 * width;
-  const ModelSpec model{.name = ModelName::kGpt,
-                        .gpt = {.layers = 2, .heads = 2, .embedding_size = 8, .context_length = 16, .vocabulary_size = 32}};
+  const ModelSpec model{
+      .name = ModelName::kGpt,
+      .gpt = {.layers = 2, .heads = 2, .embedding_size = 8, .context_length = 16, .vocabulary_size = 32}};
   EXPECT_EQ(Flops(model, {4}, 32), tokens * (6 * weights + 12 * layers * width * tokens));
 }
 
 TEST(TrainingFlopsPerSample, AreNotKnownOfAUsersOwnModelNorOfWhatDoesNotFit) {
   const std::vector<int64_t> row = {784};
-  for (const ModelName name : {ModelName::kPlugin, ModelName::kTorchscript, ModelName::kCnn, ModelName::kResnet50})
+  for (const ModelName name :
+       {ModelName::kPlugin, ModelName::kTorchscript, ModelName::kCnn, ModelName::kResnet50})
     EXPECT_FALSE(TrainingFlopsPerSample({.name = name}, row, 10).has_value());
-  EXPECT_FALSE(TrainingFlopsPerSample({.name = ModelName::kGpt}, std::vector<int64_t>{1, 28, 28}, 10).has_value());
+  EXPECT_FALSE(
+      TrainingFlopsPerSample({.name = ModelName::kGpt}, std::vector<int64_t>{1, 28, 28}, 10).has_value());
 }
 
 }  // namespace
