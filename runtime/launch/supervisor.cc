@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "runtime/common/base/queue.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/http/server.h"
+#include "runtime/launch/gpu_selection.h"
 #include "runtime/launch/oom_watch.h"
 #include "runtime/launch/poller.h"
 #include "runtime/launch/rank_process.h"
@@ -19,6 +21,7 @@
 #include "runtime/launch/signals.h"
 #include "runtime/launch/supervision.h"
 #include "runtime/launch/thread_report.h"
+#include "runtime/telemetry/gpu_watch.h"
 #include "runtime/telemetry/training_metrics.h"
 
 namespace lockstep::launch {
@@ -45,7 +48,7 @@ class Supervisor {
       : options_(options),
         client_(transport),
         supervision_({options.config, options.member, options.address, options.is_program}),
-        metrics_(options.config.job, options.member.slot),
+        metrics_(options.config, options.member.slot),
         ranks_(static_cast<std::size_t>(options.config.nproc)),
         reporter_(client_, [this](int64_t round, Result<protocol::WatchAnswer> answer) {
           news_.Push(Event(HeartbeatAnswered{round, std::move(answer)}));
@@ -56,6 +59,7 @@ class Supervisor {
       log::Error("metrics cannot be served", {{"error", served.error().ToString()}});
       return 1;
     }
+    WatchGpus();
     SignalThread signals([this] { news_.Push(Event(Terminate{})); },
                          [this](ChildExit exit) { news_.Push(exit); });
     Execute(supervision_.Start(clock_.Steady()));
@@ -165,6 +169,7 @@ class Supervisor {
     if (const auto* place = std::get_if<protocol::RankAssignment>(&action.message)) {
       log::Info("rank placed",
                 {{"local_rank", action.local_rank}, {"rank", place->rank}, {"round", place->round}});
+      metrics_.SetWorld(place->world);
     }
     if (const auto& process = slot(action.local_rank).process) process->Tell(action.message);
   }
@@ -239,6 +244,14 @@ class Supervisor {
     return {};
   }
 
+  void WatchGpus() {
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    telemetry::GpuSelection gpus =
+        GpusOf(options_.config, options_.is_program,
+               visible == nullptr ? std::nullopt : std::optional<std::string>(visible));
+    if (gpus.most > 0) gpu_watch_.emplace(metrics_, telemetry::kNvmlLibrary, std::move(gpus));
+  }
+
   static void LogMilestone(const RankMessage& event) {
     if (const auto* synced = std::get_if<protocol::Synced>(&event.message)) {
       log::Info("rank entered the round", {{"local_rank", event.local_rank},
@@ -272,6 +285,7 @@ class Supervisor {
   rendezvous::RendezvousClient client_;
   Supervision supervision_;
   telemetry::TrainingMetrics metrics_;
+  std::optional<telemetry::GpuWatch> gpu_watch_;
   std::unique_ptr<http::HttpServer> metrics_server_;
   Queue<News> news_;
   std::vector<Slot> ranks_;

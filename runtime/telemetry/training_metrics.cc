@@ -6,10 +6,12 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "runtime/common/base/clock.h"
 #include "runtime/common/protocol/metric_names.h"
 #include "runtime/common/telemetry/exposition.h"
+#include "runtime/telemetry/gpu_peak.h"
 
 namespace lockstep::telemetry {
 namespace {
@@ -26,6 +28,11 @@ struct TrainingMetrics::State {
   prometheus::Registry registry;
   Labels job_labels;
   int slot = 0;
+  int ranks_here = 1;
+  std::string precision;
+  int world = 0;  // 0: no round yet
+  double flops_per_sample = 0;
+  std::optional<double> peak_flops;  // of this pod's GPUs
   std::mutex
       mutex;  // prometheus-cpp's families lock themselves; this guards `reported` and the order of updates
   // Cumulative values as the current rank processes last reported them, by counter and labels.
@@ -39,6 +46,12 @@ struct TrainingMetrics::State {
         .Register(registry)
         .Add(labels)
         .Set(value);
+  }
+  // Absent: no series, rather than one that stays at what was true once.
+  void SetOrRemove(const char* name, const char* help, std::optional<double> value, const Labels& labels) {
+    auto& family = prometheus::BuildGauge().Name(name).Help(help).Labels(job_labels).Register(registry);
+    prometheus::Gauge& gauge = family.Add(labels);
+    value.has_value() ? gauge.Set(*value) : family.Remove(&gauge);
   }
   void Count(const char* name, const char* help, double increment, const Labels& labels = {}) {
     prometheus::BuildCounter()
@@ -56,6 +69,58 @@ struct TrainingMetrics::State {
     last = total;
   }
 
+  // `total` began before this pod did.
+  void CountFromNow(const char* name, const char* help, double total, const Labels& labels) {
+    reported.try_emplace({name, labels}, total);
+    CountTo(name, help, total, labels);
+  }
+
+  // The sum; absent where that of one is not known.
+  void SetPeak(const std::vector<GpuReading>& gpus) {
+    peak_flops = gpus.empty() ? std::nullopt : std::optional(0.0);
+    for (const GpuReading& gpu : gpus) {
+      const std::optional<double> peak = PeakFlops(gpu.name, precision);
+      peak_flops = peak && peak_flops ? std::optional(*peak_flops + *peak) : std::nullopt;
+    }
+  }
+  void SetModelFlops(double samples_per_second) {
+    if (flops_per_sample == 0) return;
+    const double flops = samples_per_second * flops_per_sample;
+    Set(metric::kModelFlops,
+        "Floating point operations per second that the model takes at the speed of the whole world, forward "
+        "and backward.",
+        flops);
+    std::optional<double> utilization;
+    // The other pods' GPUs are taken to be like those of this one.
+    if (peak_flops.has_value() && world > 0) utilization = flops / (*peak_flops / ranks_here * world);
+    SetOrRemove(metric::kMfu,
+                "Model FLOPs utilization: those operations, of all that the world's GPUs could do.",
+                utilization, {});
+  }
+
+  void Observe(const Labels& rank, const GpuReading& m) {
+    Labels labels = rank;
+    labels["gpu"] = std::to_string(m.gpu);
+    labels["uuid"] = m.uuid;
+    SetOrRemove(metric::kGpuUtilization,
+                "Share of the last moments in which a kernel ran on the GPU, 0 to 1.", m.utilization, labels);
+    SetOrRemove(metric::kGpuMemoryUsed, "Memory of the GPU that is in use, the driver's own part included.",
+                m.memory_used_bytes, labels);
+    SetOrRemove(metric::kGpuMemoryTotal, "Memory of the GPU.", m.memory_total_bytes, labels);
+    SetOrRemove(metric::kGpuPower, "Power that the GPU draws.", m.power_watts, labels);
+    SetOrRemove(metric::kGpuTemperature, "Temperature of the GPU.", m.temperature_celsius, labels);
+    if (m.ecc_errors.has_value()) {
+      CountFromNow(metric::kGpuEccErrorsTotal,
+                   "Errors in the GPU's memory that could not be corrected, since the pod began.",
+                   *m.ecc_errors, labels);
+    }
+    for (const uint64_t xid : m.xids) {
+      Labels error = labels;
+      error["xid"] = std::to_string(xid);
+      Count(metric::kGpuXidErrorsTotal,
+            "Critical errors that the GPU's driver reported, since the pod began.", 1, error);
+    }
+  }
   void Observe(const Labels& rank, const protocol::Progress& m) {
     CountTo(metric::kStepsTotal, "Optimizer steps committed by this rank.",
             static_cast<double>(m.steps_total), rank);
@@ -81,6 +146,7 @@ struct TrainingMetrics::State {
     Set(metric::kLearningRate, "Learning rate of the last step.", m.learning_rate);
     Set(metric::kGradientNorm, "Global gradient norm of the last step, before clipping.", m.gradient_norm);
     Set(metric::kSamplesPerSecond, "Samples per second of the whole world, smoothed.", m.samples_per_second);
+    SetModelFlops(m.samples_per_second);
   }
   void Observe(const Labels& rank, const protocol::Synced& m) {
     Set(metric::kRound, "Newest round this pod entered.", static_cast<double>(m.round));
@@ -107,6 +173,7 @@ struct TrainingMetrics::State {
     Count(metric::kCheckpointFailuresTotal, kFailuresHelp, 1);
   }
   void Observe(const Labels& rank, const protocol::Ready& m) {
+    flops_per_sample = m.flops_per_sample;
     // A process that holds nothing has just started.
     if (m.step < 0) Count(metric::kRankStartsTotal, "Rank processes that became ready.", 1, rank);
   }
@@ -119,10 +186,12 @@ struct TrainingMetrics::State {
   void Observe(const Labels&, const protocol::ProfileAgreed&) {}
 };
 
-TrainingMetrics::TrainingMetrics(const protocol::JobIdentity& job, int slot)
+TrainingMetrics::TrainingMetrics(const protocol::WorkerConfig& config, int slot)
     : state_(std::make_unique<State>()) {
-  state_->job_labels = {{"namespace", job.name_space}, {"job_name", job.name}};
+  state_->job_labels = {{"namespace", config.job.name_space}, {"job_name", config.job.name}};
   state_->slot = slot;
+  state_->ranks_here = config.nproc;
+  state_->precision = config.training.value("precision", "");
   AddBuildInfo(state_->registry, "lockstep");
   // Visible at zero before the first event, so that rates see it.
   state_->Count(metric::kCheckpointsTotal, kSavesHelp, 0);
@@ -141,9 +210,20 @@ void TrainingMetrics::Observe(int local_rank, const protocol::FromRank& message)
   std::visit([&](const auto& m) { state_->Observe(RankLabels(local_rank), m); }, message);
 }
 
+void TrainingMetrics::SetWorld(int ranks) {
+  const std::lock_guard lock(state_->mutex);
+  state_->world = ranks;
+}
+
 void TrainingMetrics::CountHang(int local_rank) {
   const std::lock_guard lock(state_->mutex);
   state_->Count(metric::kHangsTotal, "Times that a rank was found to hang.", 1, RankLabels(local_rank));
+}
+
+void TrainingMetrics::Observe(const std::vector<GpuReading>& gpus) {
+  const std::lock_guard lock(state_->mutex);
+  state_->SetPeak(gpus);
+  for (const GpuReading& gpu : gpus) state_->Observe(RankLabels(gpu.local_rank), gpu);
 }
 
 http::Response TrainingMetrics::Scrape() const { return MetricsResponse(state_->registry); }

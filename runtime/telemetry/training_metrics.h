@@ -5,21 +5,25 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/common/http/server.h"
 #include "runtime/common/protocol/rank_control.h"
 #include "runtime/common/protocol/worker_config.h"
+#include "runtime/telemetry/gpu_reader.h"
 
 namespace lockstep::telemetry {
 
 class TrainingMetrics {
  public:
   // `slot` tells the pods of a job apart in the rank label of pods that have no rank yet.
-  TrainingMetrics(const protocol::JobIdentity& job, int slot);
+  TrainingMetrics(const protocol::WorkerConfig& config, int slot);
   ~TrainingMetrics();
 
   void Observe(int local_rank, const protocol::FromRank& message);
+  void SetWorld(int ranks);
   void CountHang(int local_rank);
+  void Observe(const std::vector<GpuReading>& gpus);
   [[nodiscard]] http::Response Scrape() const;
 
  private:

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "runtime/comm/torch_error.h"
+#include "runtime/common/api/model_flops.h"
 #include "runtime/common/base/log.h"
 #include "runtime/train/broken_rounds.h"
 #include "runtime/train/evaluation.h"
@@ -96,7 +97,7 @@ class ElasticLoop {
       Result<comm::Listener> listener = comm::Listener::Open(in_.listen_address);
       if (!listener.ok()) return {ExitCode::kInfrastructure, listener.error().message};
       if (round_.communicator != nullptr) round_.communicator->Close();
-      in_.link.Send(protocol::Ready{state_.step, listener->port()});
+      in_.link.Send(protocol::Ready{state_.step, listener->port(), FlopsPerSample()});
       round_ = Round{};  // while the next one forms
       const auto assignment = in_.control.WaitForAssignment();
       if (!assignment.has_value()) return StopAlone();
@@ -110,6 +111,12 @@ class ElasticLoop {
   }
 
  private:
+  // 0: not known.
+  [[nodiscard]] double FlopsPerSample() const {
+    const ModelInput& input = state_.input;
+    return api::TrainingFlopsPerSample(in_.training.model, input.sample_shape, input.classes).value_or(0);
+  }
+
   LoopOutcome StopAlone() {
     stopping_.Alone(last_place_);
     // The last of a job to stop comes here, or all stop together. Where others go on, the next round's rank 0

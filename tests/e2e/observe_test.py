@@ -17,6 +17,9 @@ MAY_BE_EMPTY = {
     "training-job.json: annotation Restarts": "a killed process is started in its pod, at no charge",
     "training-job.json: annotation Rounds": "the new round may be older than a rate interval",
     "training-job.json: annotation Checkpoints": "the newest checkpoint may be older than a rate interval",
+    **{f"training-job.json: {query}": "no node of the test cluster has a GPU"
+       for query in ("GPU utilisation A", "Model FLOPs utilization (MFU) A", "GPU memory in use A", "GPU memory in use B", "GPU errors since the pods began A",
+                     "GPU errors since the pods began B", "GPU power A", "GPU temperature A")},
     "fleet.json: annotation Restarts": "a killed process is started in its pod, at no charge",
     "operator.json: annotation Leader": "the leader stays",
 }

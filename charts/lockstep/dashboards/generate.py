@@ -126,6 +126,13 @@ def newest(metric):
     return f"max({metric}{{{JOB}}})"
 
 
+def by_gpu(metric):
+    return f"max by (rank, gpu) ({metric}{{{JOB}}})"
+
+
+OF_GPU = "{{rank}}, GPU {{gpu}}"
+
+
 def changes(metric, labels=JOB):
     return f"max {BY_JOB} (changes({metric}{{{labels}}}[$__rate_interval])) > 0"
 
@@ -187,12 +194,16 @@ TRAINING_JOB = dashboard(
 
      row("Throughput"),
      graph("Steps per second", "short", "Optimizer steps that the ranks commit; equal on all while a round is whole.",
-           query(f"max({rate('lockstep_train_steps_total')})", "steps")),
+           query(f"max({rate('lockstep_train_steps_total')})", "steps"), width=6),
      graph("Counted samples per second", "short", "All ranks together.",
-           query(f"sum({rate('lockstep_train_samples_total')})", "samples")),
+           query(f"sum({rate('lockstep_train_samples_total')})", "samples"), width=6),
+     graph("Model operations per second", "flops",
+           "What the model takes at this speed, forward and backward, of all ranks together; for models that know it: mlp, cnn, resnet18, "
+           "resnet50, gpt.",
+           query(f"avg(lockstep_model_flops_per_second{{{JOB}}})", "model"), width=6),
      graph("Where a rank's time goes", "percentunit",
            "Share of a second in each phase, mean over ranks. What is missing to 100 % is between phases: rounds, starting, waiting.",
-           query(f"avg by (phase) ({rate('lockstep_train_phase_seconds_total')})", "{{phase}}"), stacked=True),
+           query(f"avg by (phase) ({rate('lockstep_train_phase_seconds_total')})", "{{phase}}"), width=6, stacked=True),
 
      row("Ranks and communication"),
      graph("Own work per step, by rank", "s",
@@ -211,6 +222,27 @@ TRAINING_JOB = dashboard(
            query(f"max by (rank) (lockstep_train_step{{{JOB}}})", "{{rank}}")),
      graph("Hangs", "short", "Times that a rank was found to hang, in the interval.",
            query(f"sum by (rank) (increase(lockstep_rank_hangs_total{{{JOB}}}[$__rate_interval]))", "{{rank}}")),
+
+     row("GPUs"),
+     graph("GPU utilisation", "percentunit",
+           "Share of time in which a kernel ran, by rank and its GPU; how much of the GPU the kernel used it does not say. Low with high "
+           "waiting for data: the data is the limit.",
+           query(by_gpu("lockstep_gpu_utilization_ratio"), OF_GPU), min=0, max=1),
+     graph("Model FLOPs utilization (MFU)", "percentunit",
+           "What the model takes at this speed, of the most that the GPUs could do by their datasheet. Only with bf16 or fp16, and on GPUs "
+           "whose peak is known: A100, H100, H200.",
+           query(f"avg(lockstep_mfu_ratio{{{JOB}}})", "MFU"), min=0),
+     graph("GPU memory in use", "bytes", "The driver's own part included; and what the largest GPU has.",
+           query(by_gpu("lockstep_gpu_memory_used_bytes"), OF_GPU), query(newest("lockstep_gpu_memory_total_bytes"), "there is")),
+     graph("GPU errors since the pods began", "short",
+           "XID: critical errors by the driver's number for them; ECC: errors in memory that could not be corrected. Any is worth a look at "
+           "the runbook of LockstepGpuXidError.",
+           query(f"max by (rank, gpu, xid) (lockstep_gpu_xid_errors_total{{{JOB}}})", OF_GPU + ", XID {{xid}}"),
+           query(by_gpu("lockstep_gpu_ecc_errors_total"), OF_GPU + ", ECC")),
+     graph("GPU power", "watt", "A GPU below the others at the same work is throttled, or waits.",
+           query(by_gpu("lockstep_gpu_power_watts"), OF_GPU)),
+     graph("GPU temperature", "celsius", "A GPU above the others is cooled badly, and slows down at its limit.",
+           query(by_gpu("lockstep_gpu_temperature_celsius"), OF_GPU)),
 
      row("Checkpoints"),
      graph("Stored and failed", "short", "Checkpoints in the interval. Any failure is worth a look at the worker's log.",

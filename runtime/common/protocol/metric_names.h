@@ -32,5 +32,15 @@ inline constexpr const char* kCheckpointStallSecondsTotal = "lockstep_checkpoint
 inline constexpr const char* kCheckpointBytesTotal = "lockstep_checkpoint_bytes_total";
 inline constexpr const char* kCheckpointTimestamp = "lockstep_checkpoint_last_success_timestamp_seconds";
 inline constexpr const char* kCheckpointStep = "lockstep_checkpoint_step";
+inline constexpr const char* kModelFlops = "lockstep_model_flops_per_second";
+inline constexpr const char* kMfu = "lockstep_mfu_ratio";
+// Labels of all that follow: gpu (its number in the pod, as CUDA counts), uuid, rank.
+inline constexpr const char* kGpuUtilization = "lockstep_gpu_utilization_ratio";
+inline constexpr const char* kGpuMemoryUsed = "lockstep_gpu_memory_used_bytes";
+inline constexpr const char* kGpuMemoryTotal = "lockstep_gpu_memory_total_bytes";
+inline constexpr const char* kGpuPower = "lockstep_gpu_power_watts";
+inline constexpr const char* kGpuTemperature = "lockstep_gpu_temperature_celsius";
+inline constexpr const char* kGpuXidErrorsTotal = "lockstep_gpu_xid_errors_total";  // xid
+inline constexpr const char* kGpuEccErrorsTotal = "lockstep_gpu_ecc_errors_total";
 
 }  // namespace lockstep::protocol::metric

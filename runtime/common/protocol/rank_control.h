@@ -27,6 +27,7 @@ struct Ready {
   int64_t step = -1;
   int store_port =
       0;  // a port this rank already listens on, for the round's TCPStore should it become rank 0
+  double flops_per_sample = 0;  // that training its model takes; 0: not known
 };
 
 // Cumulative since the process started (so a dropped message loses nothing), sent at most every 100 ms.
@@ -172,6 +173,7 @@ template <class V>
 void Visit(Ready& m, V& v) {
   v("step", m.step);
   v("storePort", m.store_port);
+  v("flopsPerSample", m.flops_per_sample);
 }
 template <class V>
 void Visit(Progress& m, V& v) {

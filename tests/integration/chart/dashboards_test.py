@@ -18,7 +18,7 @@ from cases import expect  # noqa: E402
 
 ALL = dashboards.load()
 # Grafana's names of units; a wrong one shows bare numbers without a word.
-UNITS = {"none", "short", "s", "bytes", "Bps", "ops", "reqps", "percentunit", "sci"}
+UNITS = {"none", "short", "s", "bytes", "Bps", "ops", "reqps", "percentunit", "sci", "watt", "celsius", "flops"}
 # Exported metrics that no panel shows, each with the reason.
 IN_NO_PANEL = {}
 RANGES = {"[$__rate_interval]", "[$__range]"}

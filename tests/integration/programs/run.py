@@ -2,15 +2,17 @@
 """Programs that know nothing of Lockstep, in `lockstep run`: the environment they get, what becomes of them when one fails, and the
 copy of `lockstep` that runs in images without its libraries.
 
-run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
+run.py BIN_FOLDER FAKE_NVML [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import ledger  # noqa: E402
@@ -18,6 +20,7 @@ import torch_python  # noqa: E402
 from cases import expect  # noqa: E402
 from local_run import Run, children, main  # noqa: E402
 
+FAKE_NVML = sys.argv.pop(2)
 HERE = pathlib.Path(__file__).resolve().parent
 SUMS = HERE / "sums.py"
 DDP = HERE / "ddp.py"
@@ -25,10 +28,11 @@ LONG = 100_000  # steps: it is killed or stopped before
 SHORT = 40
 
 
-def manifest(folder, command, replicas=3, env=(), sections=None, nproc=1):
+def manifest(folder, command, replicas=3, env=(), sections=None, nproc=1, gpus=0):
     spec = {"nprocPerNode": nproc,
             "worker": {"replicas": replicas, "template": {"spec": {"containers": [
-                {"name": "trainer", "image": "none", "command": command[:1], "args": command[1:], "env": list(env)}]}}},
+                {"name": "trainer", "image": "none", "command": command[:1], "args": command[1:], "env": list(env),
+                 **({"resources": {"limits": {"nvidia.com/gpu": gpus}}} if gpus else {})}]}}},
             **(sections or {})}
     path = pathlib.Path(folder) / "job.json"
     path.write_text(json.dumps({"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob",
@@ -106,6 +110,25 @@ def begins_anew_in_place_when_one_is_killed(folder):
         expect(first["MASTER_PORT"] != second["MASTER_PORT"], "the port of the dead round was used again")
         expect(second["LOCKSTEP_ROUND"] == "2", f"{second}")
         run.until("its word on why", lambda: "was ended by signal 9 (SIGKILL)" in run.output())
+
+
+def gpu_metrics(run):
+    """Of the first pod."""
+    ports = [json.loads(line)["port"] for line in logs(run).splitlines() if '"message":"serving metrics"' in line]
+    if not ports:
+        return []
+    with urllib.request.urlopen(f"http://127.0.0.1:{ports[0]}/metrics", timeout=10) as answer:
+        return [line for line in answer.read().decode().splitlines() if line.startswith("lockstep_gpu_")]
+
+
+def its_pod_tells_of_the_gpus_it_is_shown(folder):
+    shutil.copy(FAKE_NVML, f"{folder}/libnvidia-ml.so.1")
+    environment = {"LD_LIBRARY_PATH": folder, "CUDA_VISIBLE_DEVICES": "1"}
+    with Run(folder, sums(folder, LONG, replicas=1, gpus=2), environment) as run:
+        run.until("metrics of a GPU", lambda: gpu_metrics(run))
+        found = gpu_metrics(run)
+    temperature = 'lockstep_gpu_temperature_celsius{job_name="local",namespace="local",gpu="0",rank="0.0",uuid="GPU-bb-2"} 62'
+    expect(temperature in found and not any("GPU-aa-1" in line for line in found), f"{found}")
 
 
 def an_exit_code_is_the_programs_own(folder):
@@ -193,7 +216,8 @@ def an_unchanged_ddp_script_trains_on(folder):
     expect(max(steps) == 399 and min(steps) > 0, f"steps {min(steps)} to {max(steps)} after the restart")
 
 
-CASES = [completes_with_torchruns_environment, begins_anew_in_place_when_one_is_killed, an_exit_code_is_the_programs_own,
+CASES = [completes_with_torchruns_environment, begins_anew_in_place_when_one_is_killed, its_pod_tells_of_the_gpus_it_is_shown,
+         an_exit_code_is_the_programs_own,
          a_code_that_ends_our_own_ranks_for_good_is_tried_again, who_is_through_waits_and_begins_anew_with_the_one_that_fails,
          passes_sigterm_on, names_a_command_that_is_not_there, names_what_is_wrong, a_copy_runs_where_nothing_else_is,
          an_unchanged_ddp_script_trains_on]

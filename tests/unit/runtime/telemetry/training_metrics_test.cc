@@ -6,14 +6,16 @@
 namespace lockstep::telemetry {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char* kSkipped =
     R"(lockstep_train_skipped_steps_total{job_name="job",namespace="lab",rank="2.1"} )";
 
 // A respawned rank counts from zero again; the pod's counter goes on.
 TEST(TrainingMetrics, CountsSkippedStepsOverTheLivesOfARank) {
-  TrainingMetrics metrics({.name_space = "lab", .name = "job"}, /*slot=*/2);
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   metrics.Observe(1, protocol::Progress{});
   EXPECT_THAT(metrics.Scrape().body, HasSubstr(std::string(kSkipped) + "0\n"));
   metrics.Observe(1, protocol::Progress{.skipped_steps_total = 3});
@@ -23,11 +25,108 @@ TEST(TrainingMetrics, CountsSkippedStepsOverTheLivesOfARank) {
 }
 
 TEST(TrainingMetrics, CountsCorruptRecords) {
-  TrainingMetrics metrics({.name_space = "lab", .name = "job"}, /*slot=*/2);
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   metrics.Observe(1, protocol::Progress{.corrupt_records_total = 5});
   EXPECT_THAT(
       metrics.Scrape().body,
       HasSubstr("lockstep_train_corrupt_records_total{job_name=\"job\",namespace=\"lab\",rank=\"2.1\"} 5\n"));
+}
+
+constexpr const char* kOfGpu = R"({job_name="job",namespace="lab",gpu="3",rank="2.1",uuid="GPU-aa"} )";
+
+GpuReading Reading() { return {.gpu = 3, .local_rank = 1, .uuid = "GPU-aa"}; }
+
+TEST(TrainingMetrics, TellsOfTheGpusOfEachRank) {
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
+  GpuReading gpu = Reading();
+  gpu.utilization = 0.75;
+  gpu.memory_used_bytes = 250;
+  gpu.memory_total_bytes = 1000;
+  gpu.power_watts = 612.5;
+  gpu.temperature_celsius = 61;
+  metrics.Observe({gpu});
+  const std::string labels = kOfGpu;
+  EXPECT_THAT(metrics.Scrape().body, AllOf(HasSubstr("lockstep_gpu_utilization_ratio" + labels + "0.75\n"),
+                                           HasSubstr("lockstep_gpu_memory_used_bytes" + labels + "250\n"),
+                                           HasSubstr("lockstep_gpu_memory_total_bytes" + labels + "1000\n"),
+                                           HasSubstr("lockstep_gpu_power_watts" + labels + "612.5\n"),
+                                           HasSubstr("lockstep_gpu_temperature_celsius" + labels + "61\n")));
+}
+
+TEST(TrainingMetrics, AGpuThatNoLongerAnswersKeepsNoOldNumbers) {
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
+  GpuReading gpu = Reading();
+  gpu.utilization = 0.75;
+  metrics.Observe({gpu});
+  metrics.Observe({Reading()});
+  EXPECT_THAT(metrics.Scrape().body, Not(HasSubstr("lockstep_gpu_utilization_ratio{")));
+}
+
+// A GPU keeps its count from pod to pod, until its driver is loaded anew.
+TEST(TrainingMetrics, CountsErrorsOfAGpusMemorySinceThePodBegan) {
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
+  GpuReading gpu = Reading();
+  for (const auto& [errors, counted] : {std::pair{5, "0\n"}, {7, "2\n"}, {1, "3\n"}}) {
+    gpu.ecc_errors = errors;
+    metrics.Observe({gpu});
+    EXPECT_THAT(metrics.Scrape().body,
+                HasSubstr("lockstep_gpu_ecc_errors_total" + std::string(kOfGpu) + counted));
+  }
+}
+
+TEST(TrainingMetrics, CountsXidsByTheirNumber) {
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
+  GpuReading gpu = Reading();
+  gpu.xids = {48, 79};
+  metrics.Observe({gpu});
+  gpu.xids = {48};
+  metrics.Observe({gpu});
+  const auto line = [](const std::string& xid, const std::string& count) {
+    return "lockstep_gpu_xid_errors_total{job_name=\"job\",namespace=\"lab\",gpu=\"3\",rank=\"2.1\",uuid="
+           "\"GPU-aa\",xid=\"" +
+           xid + "\"} " + count + "\n";
+  };
+  EXPECT_THAT(metrics.Scrape().body, AllOf(HasSubstr(line("48", "2")), HasSubstr(line("79", "1"))));
+}
+
+// Of a pod with two ranks in a world of four, at 100 samples per second of 10^12 operations each.
+std::string MfuText(const std::string& precision, const std::vector<std::string>& gpu_names) {
+  TrainingMetrics metrics(
+      {.job = {.name_space = "lab", .name = "job"}, .nproc = 2, .training = {{"precision", precision}}},
+      /*slot=*/0);
+  metrics.Observe(0, protocol::Ready{.flops_per_sample = 1e12});
+  metrics.SetWorld(4);
+  std::vector<GpuReading> gpus;
+  for (const std::string& name : gpu_names) gpus.push_back({.name = name});
+  metrics.Observe(gpus);
+  metrics.Observe(0, protocol::Progress{.samples_per_second = 100});
+  return metrics.Scrape().body;
+}
+
+constexpr const char* kH200 = "NVIDIA H200";
+constexpr const char* kAchieved =
+    "lockstep_model_flops_per_second{job_name=\"job\",namespace=\"lab\"} 100000000000000\n";
+
+TEST(TrainingMetrics, TellsWhatTheModelTakesOfWhatTheGpusCouldDo) {
+  const std::string text = MfuText("bf16", {kH200, kH200});
+  EXPECT_THAT(text, HasSubstr(kAchieved));
+  const std::string name = "lockstep_mfu_ratio{job_name=\"job\",namespace=\"lab\"} ";
+  ASSERT_THAT(text, HasSubstr(name));
+  EXPECT_DOUBLE_EQ(std::stod(text.substr(text.find(name) + name.size())), 100e12 / (4 * 989.5e12));
+}
+
+TEST(TrainingMetrics, ClaimsNoUtilizationWhereThePeakIsNotKnown) {
+  for (const std::string& text : {MfuText("fp32", {kH200, kH200}), MfuText("bf16", {}),
+                                  MfuText("bf16", {kH200, "NVIDIA H200 MIG 1g.18gb"})}) {
+    EXPECT_THAT(text, AllOf(HasSubstr(kAchieved), Not(HasSubstr("lockstep_mfu_ratio"))));
+  }
+}
+
+TEST(TrainingMetrics, SaysNothingOfAModelThatDoesNotKnowItsFlops) {
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
+  metrics.Observe(0, protocol::Ready{});
+  metrics.Observe(0, protocol::Progress{.samples_per_second = 100});
+  EXPECT_THAT(metrics.Scrape().body, Not(HasSubstr("lockstep_model_flops")));
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ TEST(ControlLink, TellsWhenTheSupervisorIsGoneAndSendsNothingMore) {
 TEST(ControlLink, SendsWholeLines) {
   Ends ends;
   ControlLink link(std::move(ends.rank));
-  link.Send(Ready{12, 345});
+  link.Send(Ready{12, 345, 1e12});
   std::array<char, 256> bytes{};
   const ssize_t got = ::recv(ends.supervisor.get(), bytes.data(), bytes.size(), 0);
   ASSERT_GT(got, 0);
@@ -69,6 +69,7 @@ TEST(ControlLink, SendsWholeLines) {
   const auto message = DecodeFromRank(line);
   ASSERT_TRUE(message.ok());
   EXPECT_EQ(std::get<Ready>(*message).store_port, 345);
+  EXPECT_EQ(std::get<Ready>(*message).flops_per_sample, 1e12);
 }
 
 }  // namespace
