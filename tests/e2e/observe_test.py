@@ -15,8 +15,8 @@ OPERATOR_NAMESPACE = "lockstep-system"
 MAY_BE_EMPTY = {
     "training-job.json: Hangs A": "no rank hangs",
     "training-job.json: annotation Restarts": "a killed process is started in its pod, at no charge",
-    "training-job.json: annotation Rounds": "the new round may be older than a rate interval",
-    "training-job.json: annotation Checkpoints": "the newest checkpoint may be older than a rate interval",
+    "training-job.json: annotation Rounds": "a line has a value in one interval only",
+    "training-job.json: annotation Checkpoints": "a line has a value in one interval only",
     **{f"training-job.json: {query}": "no node of the test cluster has a GPU"
        for query in ("GPU utilisation A", "Model FLOPs utilization (MFU) A", "GPU memory in use A", "GPU memory in use B", "GPU errors since the pods began A",
                      "GPU errors since the pods began B", "GPU power A", "GPU temperature A")},
@@ -29,7 +29,7 @@ def values_of(dashboard, job_name):
     """What a reader has chosen in each variable."""
     namespace = OPERATOR_NAMESPACE if dashboard == "operator.json" else jobs.namespace()
     # Prometheus scrapes the test cluster every two seconds.
-    return {"namespace": namespace, "job_name": job_name, "__rate_interval": "30s", "__range": "10m"}
+    return {"namespace": namespace, "job_name": job_name, "__rate_interval": "30s", "__interval": "10s", "__range": "10m"}
 
 
 def missing_choices(name, dashboard, values):

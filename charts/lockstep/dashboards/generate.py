@@ -39,31 +39,57 @@ def panel(kind, title, unit, description, *queries, width, height=HEIGHT, custom
             "fieldConfig": {"defaults": {"unit": unit, **({"custom": custom} if custom else {}), **defaults}, "overrides": []}}
 
 
-def graph(title, unit, description, *queries, width=8, stacked=False, **defaults):
-    custom = {"fillOpacity": 40 if stacked else 0, "lineWidth": 1, "showPoints": "auto",
-              "stacking": {"mode": "normal" if stacked else "none"}}
+# A stack has no lines: one of a series at zero would lie on top of all others.
+LINES = {"fillOpacity": 0, "lineWidth": 1, "showPoints": "auto", "stacking": {"mode": "none"}}
+STACK = {"fillOpacity": 60, "lineWidth": 0, "showPoints": "never", "stacking": {"mode": "normal"}}
+BARS = {**STACK, "drawStyle": "bars", "fillOpacity": 90}
+
+
+def graph(title, unit, description, *queries, width=8, looks=LINES, from_zero=True, up_to=None, paint=None, **defaults):
+    """up_to: what the axis reaches at least. paint: {legend, or /pattern/ of legends: colour}; others get one from Grafana."""
+    custom = {**looks, **({"axisSoftMin": 0} if from_zero else {}), **({"axisSoftMax": up_to} if up_to else {})}
     options = {"legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
                "tooltip": {"mode": "multi", "sort": "desc"}}
-    return panel("timeseries", title, unit, description, *queries, width=width, custom=custom, options=options, **defaults)
+    result = panel("timeseries", title, unit, description, *queries, width=width, custom=custom, options=options, **defaults)
+    result["fieldConfig"]["overrides"] = [painted(legend, colour) for legend, colour in (paint or {}).items()]
+    return result
 
 
-def stat(title, unit, description, expression, legend="", width=4, shows="auto", **defaults):
+def painted(legend, colour):
+    several = legend.startswith("/")
+    return {"matcher": {"id": "byRegexp" if several else "byName", "options": legend},
+            "properties": [{"id": "color", "value": {"mode": "shades" if several else "fixed", "fixedColor": colour}}]}
+
+
+def counts(title, description, *queries, looks=LINES, **others):
+    """A graph of whole numbers. Where all are 0, Grafana's axis would go to 100."""
+    return graph(title, "none", description, *queries, looks=looks, up_to=1, decimals=0, **others)
+
+
+def events(title, description, *queries, **others):
+    """Bars of what happened in each interval."""
+    return counts(title, description, *queries, looks=BARS, **others)
+
+
+def stat(title, unit, description, expression, legend="", width=4, shows="auto", direction="auto", **defaults):
     options = {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}, "colorMode": "value",
-               "textMode": shows, "graphMode": "none"}
+               "textMode": shows, "graphMode": "none", "orientation": direction}
     return panel("stat", title, unit, description, query(expression, legend), width=width, height=STAT_HEIGHT, options=options,
-                 **defaults)
+                 **{**PLAIN, **defaults})
 
 
 def table(title, description, columns, labels, width=GRID_WIDTH):
-    """columns: [(name, unit, expression)], joined by their labels; one row for each set of labels."""
-    queries = [query(expression, name, instant=True, format="table") for name, _, expression in columns]
+    """columns: [(name, unit, expression, more)], joined by their labels; one row for each set of labels."""
+    queries = [query(expression, name, instant=True, format="table") for name, _, expression, *_ in columns]
     result = panel("table", title, "none", description, *queries, width=width)
-    values = {f"Value #{chr(ord('A') + i)}": name for i, (name, _, _) in enumerate(columns)}
+    values = {f"Value #{chr(ord('A') + i)}": name for i, (name, *_) in enumerate(columns)}
     result["transformations"] = [
         {"id": "merge", "options": {}},
         {"id": "organize", "options": {"excludeByName": {"Time": True}, "renameByName": {**labels, **values}}}]
     result["fieldConfig"]["overrides"] = [
-        {"matcher": {"id": "byName", "options": name}, "properties": [{"id": "unit", "value": unit}]} for name, unit, _ in columns]
+        {"matcher": {"id": "byName", "options": name},
+         "properties": [{"id": "unit", "value": unit}, *({"id": key, "value": value} for more in mores for key, value in more.items())]}
+        for name, unit, _, *mores in columns]
     return result
 
 
@@ -72,9 +98,20 @@ def colours(*steps):
     return {"thresholds": {"mode": "absolute", "steps": [{"value": value, "color": colour} for value, colour in steps]}}
 
 
+# Without colours of ours Grafana paints every number from 80 on red, such as 100 ranks.
+PLAIN = colours((None, "text"))
 GOOD_IS_HIGH = colours((None, "red"), (0.5, "orange"), (0.8, "green"))
 ZERO_IS_GOOD = colours((None, "green"), (1, "red"))
 ONE_IS_GOOD = colours((None, "red"), (1, "green"))
+YES_OR_NONE = {"mappings": [{"type": "value", "options": {"0": {"text": "none"}, "1": {"text": "yes"}}}]}
+STATES = {"Created": "super-light-yellow", "Pending": "yellow", "Starting": "light-blue", "Running": "green", "Restarting": "orange",
+          "Stalled": "dark-orange", "Suspended": "purple", "Complete": "blue", "Failed": "red"}
+PHASES = {"forward": "light-blue", "backward": "blue", "optimizer": "purple", "data": "yellow", "reduce": "orange", "sync": "red",
+          "checkpoint": "green", "evaluate": "light-green"}
+RUNGS = {"Membership": "green", "Respawn": "yellow", "ReplacePod": "orange", "Checkpoint": "red"}
+LOST = {"scheduling": "purple", "startup": "blue", "rendezvous": "yellow", "checkpoint": "green", "recompute": "red", "stalled": "orange"}
+METHODS = {"GET": "blue", "WATCH": "light-blue", "PATCH": "green", "PUT": "light-green", "POST": "yellow", "DELETE": "purple"}
+CODES = {"/^2/": "green", "/^[13]/": "blue", "/^4/": "orange", "/^5|error/": "red"}
 
 
 def variable(name, label, expression, several):
@@ -83,9 +120,10 @@ def variable(name, label, expression, several):
             **({"allValue": ".+"} if several else {})}
 
 
-def annotation(name, colour, expression, title, enabled=True):
+def annotation(name, colour, expression, title, text="{{job_name}}", enabled=True):
+    """One line for each time at which the expression has a value. Without a step of ours it would come up to a minute late."""
     return {"name": name, "enable": enabled, "hide": False, "iconColor": colour, "datasource": DATA_SOURCE,
-            "expr": expression, "titleFormat": title, "textFormat": "{{job_name}}", "step": ""}
+            "expr": expression, "titleFormat": title, "textFormat": text, "step": "10s"}
 
 
 def link(title, uid):
@@ -93,14 +131,23 @@ def link(title, uid):
 
 
 def placed(panels):
-    """Numbers the panels and puts them from left to right; a row, or one that does not fit, begins a new line."""
-    x = y = line = 0
+    """Numbers the panels and puts them from left to right; a row, or one that does not fit, begins a new line. Lines are filled."""
+    lines = [[]]
     for number, one in enumerate(panels, 1):
-        size = {"w": GRID_WIDTH, "h": 1, **one.get("gridPos", {})}
-        if x + size["w"] > GRID_WIDTH:
-            x, y, line = 0, y + line, 0
-        yield {**one, "id": number, "gridPos": {"x": x, "y": y, **size}}
-        x, line = x + size["w"], max(line, size["h"])
+        one = {**one, "id": number, "gridPos": {"w": GRID_WIDTH, "h": 1, **one.get("gridPos", {})}}
+        if sum(other["gridPos"]["w"] for other in lines[-1]) + one["gridPos"]["w"] > GRID_WIDTH:
+            lines.append([])
+        lines[-1].append(one)
+    y = 0
+    for line in lines:
+        missing = GRID_WIDTH - sum(one["gridPos"]["w"] for one in line)
+        x = 0
+        for i, one in enumerate(line):
+            width = one["gridPos"]["w"] + missing // len(line) + (i < missing % len(line))
+            height = one["gridPos"]["h"]
+            yield {**one, "gridPos": {"x": x, "y": y, "w": width, "h": height}}
+            x += width
+        y += max(one["gridPos"]["h"] for one in line)
 
 
 def dashboard(uid, title, description, variables, annotations, links, panels):
@@ -134,7 +181,13 @@ OF_GPU = "{{rank}}, GPU {{gpu}}"
 
 
 def changes(metric, labels=JOB):
-    return f"max {BY_JOB} (changes({metric}{{{labels}}}[$__rate_interval])) > 0"
+    """A value in the one step after each change."""
+    return f"max {BY_JOB} ({metric}{{{labels}}}) != max {BY_JOB} ({metric}{{{labels}}} offset $__interval)"
+
+
+def happened(metric, labels=JOB, interval="$__rate_interval"):
+    """Events of each series. Where an interval has four samples, increase() makes 1.33 of one, and of two 2.67; never less than one of one."""
+    return f"floor(increase({metric}{{{labels}}}[{interval}]) + 0.01)"
 
 
 STEPS_LEFT = f"({newest('lockstep_train_total_steps')} - {newest('lockstep_train_step')})"
@@ -163,34 +216,36 @@ TRAINING_JOB = dashboard(
      stat("Epoch", "none", "Passes over the data, fraction included.", newest("lockstep_train_epoch"), decimals=2),
      stat("Round", "none", "Number of the newest round. Each failure, and each change of size, makes a new one.",
           newest("lockstep_job_round")),
-     stat("Age of the newest checkpoint", "s", "What would be lost if all pods died now. Empty before the first checkpoint.",
+     stat("Checkpoint age", "s", "Of the newest one: what would be lost if all pods died now. Empty before the first checkpoint.",
           f"time() - {newest('lockstep_checkpoint_last_success_timestamp_seconds')}"),
      stat("Model", "none", "The model by its name in spec.training.",
           f"max by (model) (lockstep_job_info{{{JOB}}})", "{{model}}", shows="name"),
      stat("Straggler", "none", "Whether a rank computes slower than the others; only with spec.healthPolicy.straggler is it looked for.",
-          newest("lockstep_job_straggler"), mappings=[{"type": "value", "options": {"0": {"text": "none"}, "1": {"text": "yes"}}}],
-          **ZERO_IS_GOOD),
+          newest("lockstep_job_straggler"), **YES_OR_NONE, **ZERO_IS_GOOD),
 
      row("Learning"),
      graph("Loss", "short", "Mean training loss over the global batch of the last step.",
-           query(f"avg(lockstep_train_loss{{{JOB}}})", "training")),
-     graph("Evaluation loss", "short", "Mean loss of the newest evaluation, by the pod that had rank 0 in it.",
-           query(f"lockstep_evaluation_loss{{{JOB}}}", "{{pod}}")),
-     graph("Evaluation accuracy", "percentunit", "Accuracy of the newest evaluation, by the pod that had rank 0 in it.",
-           query(f"lockstep_evaluation_accuracy_ratio{{{JOB}}}", "{{pod}}")),
+           query(f"avg(lockstep_train_loss{{{JOB}}})", "training"), from_zero=False),
+     graph("Evaluation loss", "short",
+           "Mean loss of the newest evaluation, by the pod that had rank 0 in it; one that has it no longer keeps its last value.",
+           query(f"lockstep_evaluation_loss{{{JOB}}}", "{{pod}}"), from_zero=False),
+     graph("Evaluation accuracy", "percentunit",
+           "Accuracy of the newest evaluation, by the pod that had rank 0 in it; one that has it no longer keeps its last value.",
+           query(f"lockstep_evaluation_accuracy_ratio{{{JOB}}}", "{{pod}}"), from_zero=False),
      graph("Gradient norm", "short", "Global norm before clipping. A leap often comes before a loss that is not finite.",
-           query(f"avg(lockstep_train_gradient_norm{{{JOB}}})", "norm")),
+           query(f"avg(lockstep_train_gradient_norm{{{JOB}}})", "norm"), width=6),
      graph("Learning rate", "sci", "Learning rate of the last step, after warm-up and schedule.",
-           query(f"avg(lockstep_train_learning_rate{{{JOB}}})", "rate")),
-     graph("Skipped and repeated steps", "short",
-           "Skipped: loss or gradient were not finite, nothing changed. Repeated: aborted by a failure and made again. Per second, the "
+           query(f"avg(lockstep_train_learning_rate{{{JOB}}})", "rate"), width=6),
+     events("Skipped and repeated steps",
+           "Skipped: loss or gradient were not finite, nothing changed. Repeated: aborted by a failure and made again. In the interval, the "
            "rank with most.",
-           query(f"max({rate('lockstep_train_skipped_steps_total')})", "skipped"),
-           query(f"max({rate('lockstep_train_repeated_steps_total')})", "repeated")),
-     graph("Corrupt records", "short",
+           query(f"max({happened('lockstep_train_skipped_steps_total')})", "skipped"),
+           query(f"max({happened('lockstep_train_repeated_steps_total')})", "repeated"),
+           width=6, paint={"skipped": "red", "repeated": "orange"}),
+     counts("Corrupt records",
            "Times that a sample had no part in its step or evaluation because its record is corrupt (onCorruptRecord: Skip); since the pods "
            "began, all ranks together. The ranks' logs name them.",
-           query(f"sum(lockstep_train_corrupt_records_total{{{JOB}}})", "skipped")),
+           query(f"sum(lockstep_train_corrupt_records_total{{{JOB}}})", "skipped"), width=6),
 
      row("Throughput"),
      graph("Steps per second", "short", "Optimizer steps that the ranks commit; equal on all while a round is whole.",
@@ -203,7 +258,7 @@ TRAINING_JOB = dashboard(
            query(f"avg(lockstep_model_flops_per_second{{{JOB}}})", "model"), width=6),
      graph("Where a rank's time goes", "percentunit",
            "Share of a second in each phase, mean over ranks. What is missing to 100 % is between phases: rounds, starting, waiting.",
-           query(f"avg by (phase) ({rate('lockstep_train_phase_seconds_total')})", "{{phase}}"), width=6, stacked=True),
+           query(f"avg by (phase) ({rate('lockstep_train_phase_seconds_total')})", "{{phase}}"), width=6, looks=STACK, up_to=1, paint=PHASES),
 
      row("Ranks and communication"),
      graph("Own work per step, by rank", "s",
@@ -215,13 +270,14 @@ TRAINING_JOB = dashboard(
            "waits least.",
            query(per_step("reduce"), "{{rank}}")),
      graph("Waiting for data, by rank", "s", "Seconds of a step until the next batch was there.", query(per_step("data"), "{{rank}}")),
-     graph("Pods", "none", "Worker pods that have not ended, those that are ready, and the ranks that train.",
+     counts("Pods", "Worker pods that have not ended, those that are ready, and the ranks that train.",
            query(newest("lockstep_job_replicas"), "pods"), query(newest("lockstep_job_ready_replicas"), "ready"),
            query(newest("lockstep_job_world_size"), "ranks")),
      graph("Steps held, by rank", "short", "A rank that stays behind others has left the round or hangs.",
            query(f"max by (rank) (lockstep_train_step{{{JOB}}})", "{{rank}}")),
-     graph("Hangs", "short", "Times that a rank was found to hang, in the interval.",
-           query(f"sum by (rank) (increase(lockstep_rank_hangs_total{{{JOB}}}[$__rate_interval]))", "{{rank}}")),
+     events("Hangs", "Times that a rank was found to hang, in the interval.",
+            query(f"sum by (rank) ({happened('lockstep_rank_hangs_total')})", "{{rank}}"),
+            query(f"vector(0) unless on () lockstep_rank_hangs_total{{{JOB}}}", "none so far")),
 
      row("GPUs"),
      graph("GPU utilisation", "percentunit",
@@ -231,7 +287,7 @@ TRAINING_JOB = dashboard(
      graph("Model FLOPs utilization (MFU)", "percentunit",
            "What the model takes at this speed, of the most that the GPUs could do by their datasheet. Only with bf16 or fp16, and on GPUs "
            "whose peak is known: A100, H100, H200.",
-           query(f"avg(lockstep_mfu_ratio{{{JOB}}})", "MFU"), min=0),
+           query(f"avg(lockstep_mfu_ratio{{{JOB}}})", "MFU")),
      graph("GPU memory in use", "bytes", "The driver's own part included; and what the largest GPU has.",
            query(by_gpu("lockstep_gpu_memory_used_bytes"), OF_GPU), query(newest("lockstep_gpu_memory_total_bytes"), "there is")),
      graph("GPU errors since the pods began", "short",
@@ -245,9 +301,9 @@ TRAINING_JOB = dashboard(
            query(by_gpu("lockstep_gpu_temperature_celsius"), OF_GPU)),
 
      row("Checkpoints"),
-     graph("Stored and failed", "short", "Checkpoints in the interval. Any failure is worth a look at the worker's log.",
-           query(f"sum(increase(lockstep_checkpoint_saves_total{{{JOB}}}[$__rate_interval]))", "stored"),
-           query(f"sum(increase(lockstep_checkpoint_failures_total{{{JOB}}}[$__rate_interval]))", "failed")),
+     events("Stored and failed", "Checkpoints in the interval. Any failure is worth a look at the worker's log.",
+            query(f"sum({happened('lockstep_checkpoint_saves_total')})", "stored"),
+            query(f"sum({happened('lockstep_checkpoint_failures_total')})", "failed"), paint={"stored": "green", "failed": "red"}),
      graph("Duration", "s", "From the snapshot to the manifest, newest checkpoint. Training goes on meanwhile, except for the stall.",
            query(newest("lockstep_checkpoint_seconds"), "duration")),
      graph("Stall", "percentunit", "Share of time that training waited for checkpoints.",
@@ -258,22 +314,22 @@ TRAINING_JOB = dashboard(
            query(f"{newest('lockstep_train_step')} - {newest('lockstep_checkpoint_step')}", "steps")),
 
      row("Failures"),
-     graph("Restarts in the interval", "short", "Restarts that count towards failurePolicy.maxRestarts.",
-           query(f"max(increase(lockstep_job_restarts_total{{{JOB}}}[$__rate_interval]))", "restarts")),
-     graph("Rounds entered, by where the state came from", "short",
-           "In the interval: kept (the rank's own), peer (copied from another rank), checkpoint, fresh (from nothing).",
-           query(f"sum by (state_from) (increase(lockstep_rendezvous_rounds_total{{{JOB}}}[$__rate_interval]))", "{{state_from}}")),
-     graph("Newest round, by pod", "none", "A pod below the others has not entered the newest round.",
+     events("Restarts in the interval", "Restarts that count towards failurePolicy.maxRestarts.",
+            query(f"max({happened('lockstep_job_restarts_total')})", "restarts"), paint={"restarts": "red"}),
+     events("Rounds entered, by where the state came from",
+            "In the interval: kept (the rank's own), peer (copied from another rank), checkpoint, fresh (from nothing).",
+            query(f"sum by (state_from) ({happened('lockstep_rendezvous_rounds_total')})", "{{state_from}}"),
+            paint={"kept": "green", "peer": "blue", "checkpoint": "orange", "fresh": "purple"}),
+     counts("Newest round, by pod", "A pod below the others has not entered the newest round.",
            query(f"max by (pod) (lockstep_rendezvous_round{{{JOB}}})", "{{pod}}")),
      graph("Time to equal state, by rank", "s", "From the assignment of a rank to equal state on all ranks, newest round.",
            query(f"max by (rank) (lockstep_sync_seconds{{{JOB}}})", "{{rank}}")),
-     graph("Started rank processes", "short", "In the interval. Above the pods' own start: processes that were started in place.",
-           query(f"sum by (rank) (increase(lockstep_rank_starts_total{{{JOB}}}[$__rate_interval]))", "{{rank}}")),
+     events("Started rank processes", "In the interval. Above the pods' own start: processes that were started in place.",
+            query(f"sum by (rank) ({happened('lockstep_rank_starts_total')})", "{{rank}}")),
      graph("Goodput so far", "percentunit", "Seconds spent on steps that lasted, of all since the job was first admitted.",
            query(newest("lockstep_job_goodput_ratio"), "goodput"), min=0, max=1),
-     graph("Seconds since the job was admitted", "s", "Productive, and where the others went.",
-           query(newest("lockstep_job_productive_seconds"), "productive"),
-           query(f"max by (reason) (lockstep_job_lost_seconds{{{JOB}}})", "{{reason}}"), width=GRID_WIDTH, stacked=True)])
+     graph("Time lost, by reason", "s", "Of the time since the job was first admitted, what was not spent on steps that lasted.",
+           query(f"max by (reason) (lockstep_job_lost_seconds{{{JOB}}})", "{{reason}}"), width=GRID_WIDTH, looks=STACK, paint=LOST)])
 
 
 def of_each_job(metric):
@@ -299,21 +355,22 @@ FLEET = dashboard(
           f"{over_jobs('sum', 'lockstep_job_productive_seconds')} / (({over_jobs('sum', 'lockstep_job_productive_seconds')} + "
           f"sum(max by (namespace, job_name, reason) (lockstep_job_lost_seconds{{{JOBS}}}))) > 0)", **GOOD_IS_HIGH),
      stat("Restarts", "none", "Restarts in the time shown.",
-          f"sum(max {BY_JOB} (increase(lockstep_job_restarts_total{{{JOBS}}}[$__range])))", decimals=0, **ZERO_IS_GOOD),
+          f"sum(max {BY_JOB} ({happened('lockstep_job_restarts_total', JOBS, '$__range')}))", **ZERO_IS_GOOD),
 
      row("Jobs"),
-     graph("Jobs by state", "none", "All namespaces.", query("sum by (state) (lockstep_jobs)", "{{state}}"), stacked=True, width=12),
-     graph("Jobs by model", "none", "The model by its name in spec.training.",
-           query(f"count by (model) (max by (namespace, job_name, model) (lockstep_job_info{{{JOBS}}}))", "{{model}}"), stacked=True,
-           width=12),
+     counts("Jobs by state", "All namespaces.", query("sum by (state) (lockstep_jobs)", "{{state}}"), looks=STACK, paint=STATES, width=12),
+     counts("Jobs by model", "The model by its name in spec.training.",
+           query(f"count by (model) (max by (namespace, job_name, model) (lockstep_job_info{{{JOBS}}}))", "{{model}}"), looks=STACK,
+            width=12),
      table("All jobs", "One row for each job that exists; the newest values.",
            [("Pods", "none", of_each_job("lockstep_job_replicas")), ("Ready", "none", of_each_job("lockstep_job_ready_replicas")),
             ("Ranks", "none", of_each_job("lockstep_job_world_size")), ("Round", "none", of_each_job("lockstep_job_round")),
             ("Step", "none", of_each_job("lockstep_job_step")), ("Restarts", "none", of_each_job("lockstep_job_restarts_total")),
-            ("Straggler", "none", of_each_job("lockstep_job_straggler")), ("Goodput", "percentunit", of_each_job("lockstep_job_goodput_ratio"))],
+            ("Straggler", "none", of_each_job("lockstep_job_straggler"), {**YES_OR_NONE, "custom.align": "right"}),
+            ("Goodput", "percentunit", of_each_job("lockstep_job_goodput_ratio"))],
            {"namespace": "Namespace", "job_name": "Job"}),
-     graph("Ranks by job", "none", "Ranks in the current round.",
-           query(of_each_job("lockstep_job_world_size"), "{{namespace}}/{{job_name}}"), stacked=True, width=12),
+     counts("Ranks by job", "Ranks in the current round.",
+            query(of_each_job("lockstep_job_world_size"), "{{namespace}}/{{job_name}}"), looks=STACK, width=12),
      graph("Goodput by job", "percentunit", "Seconds spent on steps that lasted, of all since the job was first admitted.",
            query(of_each_job("lockstep_job_goodput_ratio"), "{{namespace}}/{{job_name}}"), width=12, min=0, max=1),
      graph("Samples per second by job", "short", "All ranks of a job together, smoothed.",
@@ -323,23 +380,22 @@ FLEET = dashboard(
            width=12),
 
      row("Failures"),
-     graph("Where time went", "s", "Seconds lost by all jobs since they were admitted, by reason.",
+     graph("Time lost, by reason", "s", "By all jobs, of the time since each was admitted, what was not spent on steps that lasted.",
            query(f"sum by (reason) (max by (namespace, job_name, reason) (lockstep_job_lost_seconds{{{JOBS}}}))", "{{reason}}"),
-           stacked=True),
-     graph("Recoveries by rung", "short",
-           "Failures mended in the interval, all namespaces. Membership: the others went on; Respawn: a process was started in place; "
-           "ReplacePod; Checkpoint: no rank held the state.",
-           query("sum by (rung) (increase(lockstep_recovery_seconds_count[$__rate_interval]))", "{{rung}}"), stacked=True),
+           looks=STACK, paint=LOST),
+     events("Recoveries by rung",
+            "Failures mended in the interval, all namespaces. Membership: the others went on; Respawn: a process was started in place; "
+            "ReplacePod; Checkpoint: no rank held the state.",
+            query(f"sum by (rung) ({happened('lockstep_recovery_seconds_count', '')})", "{{rung}}"), paint=RUNGS),
      graph("Recovery time", "s", "From the failure to the next step, over the time shown, all namespaces.",
            query("histogram_quantile(0.5, sum by (le) (rate(lockstep_recovery_seconds_bucket[$__range])))", "median"),
            query("histogram_quantile(0.95, sum by (le) (rate(lockstep_recovery_seconds_bucket[$__range])))", "95 %")),
-     graph("Lost steps by rung", "short", "Finished steps that had to be made again, in the interval, all namespaces.",
-           query("sum by (rung) (increase(lockstep_lost_steps_total[$__rate_interval]))", "{{rung}}"), stacked=True),
-     graph("Restarts by job", "short", "Restarts in the interval that count towards failurePolicy.maxRestarts.",
-           query(f"max {BY_JOB} (increase(lockstep_job_restarts_total{{{JOBS}}}[$__rate_interval]))", "{{namespace}}/{{job_name}}")),
-     graph("Checkpoint failures by job", "short", "Checkpoints that could not be stored, in the interval.",
-           query(f"sum {BY_JOB} (increase(lockstep_checkpoint_failures_total{{{JOBS}}}[$__rate_interval]))",
-                 "{{namespace}}/{{job_name}}"))])
+     events("Lost steps by rung", "Finished steps that had to be made again, in the interval, all namespaces.",
+            query(f"sum by (rung) ({happened('lockstep_lost_steps_total', '')})", "{{rung}}"), paint=RUNGS),
+     events("Restarts by job", "Restarts in the interval that count towards failurePolicy.maxRestarts.",
+            query(f"max {BY_JOB} ({happened('lockstep_job_restarts_total', JOBS)})", "{{namespace}}/{{job_name}}")),
+     events("Checkpoint failures by job", "Checkpoints that could not be stored, in the interval.",
+            query(f"sum {BY_JOB} ({happened('lockstep_checkpoint_failures_total', JOBS)})", "{{namespace}}/{{job_name}}"))])
 
 
 def quantiles(metric, labels):
@@ -351,34 +407,37 @@ OPERATOR = dashboard(
     "lockstep-operator", "Lockstep / Operator", "The operator's processes: who leads, how fast it reconciles, what it asks of the API server.",
     [variable("namespace", "Namespace", 'label_values(lockstep_build_info{program="lockstep-operator"}, namespace)', several=True)],
     [annotation("Leader", "orange",
-                f'changes(leader_election_master_status{{namespace=~"$namespace"}}[$__rate_interval]) > 0 {OF_OPERATOR}', "Leader")],
+                f'(leader_election_master_status{{namespace=~"$namespace"}} == 1 unless '
+                f'leader_election_master_status{{namespace=~"$namespace"}} offset $__interval == 1) {OF_OPERATOR}',
+                "Another leader", "{{instance}}")],
     [link("Fleet", "lockstep-fleet"), link("Training job", "lockstep-training-job")],
     [row("Overview"),
      stat("Operators", "none", "Processes that Prometheus sees, leader and stand-bys.",
           'count(lockstep_build_info{program="lockstep-operator",namespace=~"$namespace"})', **ONE_IS_GOOD),
      stat("Leaders", "none", "Of each release exactly one leads.",
           f'sum(leader_election_master_status{{namespace=~"$namespace"}} {OF_OPERATOR})', **ONE_IS_GOOD),
-     stat("Failed reconciliations", "percentunit", "Share of the reconciliations in the last moments that ended with an error.",
+     stat("Reconcile errors", "percentunit", "Share of the reconciliations in the last moments that ended with an error.",
           f"sum({rate('controller_runtime_reconcile_errors_total', CONTROLLER)}) / "
           f"(sum({rate('controller_runtime_reconcile_total', CONTROLLER)}) > 0)", **colours((None, "green"), (0.1, "red"))),
      stat("Keys that wait", "none", "Jobs in the work queue.", f"sum(workqueue_depth{{{QUEUE}}})"),
-     stat("Longest reconciliation under way", "s", "More than a minute: an answer of the API server does not come.",
+     stat("Longest under way", "s", "The reconciliation that has taken longest so far. More than a minute: an answer of the API server does not come.",
           f"max(workqueue_longest_running_processor_seconds{{{QUEUE}}})", **colours((None, "green"), (60, "red"))),
-     stat("Programs in the cluster", "none", "By program and version, workers included; several versions of a worker are normal.",
+     stat("Programs", "none", "In the whole cluster, workers included; several versions of a worker are normal.",
           "count by (program, version) (lockstep_build_info)", "{{program}} {{version}}",
-          shows="value_and_name"),
+          shows="value_and_name", direction="horizontal"),
 
      row("Reconciling"),
      graph("Reconciliations by result", "ops", "requeue_after: nothing to do until a time, such as the end of a back-off.",
-           query(f"sum by (result) ({rate('controller_runtime_reconcile_total', CONTROLLER)})", "{{result}}"), stacked=True),
+           query(f"sum by (result) ({rate('controller_runtime_reconcile_total', CONTROLLER)})", "{{result}}"), looks=STACK,
+           paint={"success": "green", "requeue_after": "blue", "error": "red"}),
      graph("Reconciliation time", "s", "Of one job's pass, answers of the API server included.",
            *quantiles("controller_runtime_reconcile_time_seconds", CONTROLLER)),
-     graph("Workers", "none", "Reconciliations under way, and how many there may be (--workers).",
+     counts("Workers", "Reconciliations under way, and how many there may be (--workers).",
            query(f"sum(controller_runtime_active_workers{{{CONTROLLER}}})", "active"),
            query(f"max(controller_runtime_max_concurrent_reconciles{{{CONTROLLER}}})", "most")),
 
      row("Work queue"),
-     graph("Keys that wait, by process", "none", "Jobs in the queue of each process; a queue that only grows wants more --workers.",
+     counts("Keys that wait, by process", "Jobs in the queue of each process; a queue that only grows wants more --workers.",
            query(f"workqueue_depth{{{QUEUE}}}", "{{instance}}")),
      graph("Added", "ops", "Keys added, and those among them that were added after a failure.",
            query(f"sum({rate('workqueue_adds_total', QUEUE)})", "added"),
@@ -393,17 +452,17 @@ OPERATOR = dashboard(
      row("API server"),
      graph("Requests by code", "reqps", "409: two writers, harmless; 429: the server defends itself; <error>: no answer came.",
            query(f'sum by (code) (rate(rest_client_requests_total{{namespace=~"$namespace"}}[$__rate_interval]) {OF_OPERATOR})', "{{code}}"),
-           stacked=True, width=12),
+           looks=STACK, paint=CODES, width=12),
      graph("Requests by method", "reqps", "PATCH of status is the most frequent while jobs train.",
            query(f'sum by (method) (rate(rest_client_requests_total{{namespace=~"$namespace"}}[$__rate_interval]) {OF_OPERATOR})',
-                 "{{method}}"), stacked=True, width=12),
+                 "{{method}}"), looks=STACK, paint=METHODS, width=12),
 
      row("Process"),
      graph("Memory", "bytes", "Resident memory; it grows with the number of jobs and pods.",
            query(f'process_resident_memory_bytes{{namespace=~"$namespace"}} {OF_OPERATOR}', "{{instance}}")),
      graph("Processor", "none", "Cores in use.",
            query(f'rate(process_cpu_seconds_total{{namespace=~"$namespace"}}[$__rate_interval]) {OF_OPERATOR}', "{{instance}}")),
-     graph("Open file descriptors", "none", "One for each worker pod that waits at the rendezvous, and a few.",
+     counts("Open file descriptors", "One for each worker pod that waits at the rendezvous, and a few.",
            query(f'process_open_fds{{namespace=~"$namespace"}} {OF_OPERATOR}', "{{instance}}"))])
 
 

@@ -22,7 +22,7 @@ UNITS = {"none", "short", "s", "bytes", "Bps", "ops", "reqps", "percentunit", "s
 # Exported metrics that no panel shows, each with the reason.
 IN_NO_PANEL = {}
 RANGES = {"[$__rate_interval]", "[$__range]"}
-ANY_VALUES = {"namespace": "n", "job_name": "j", "__rate_interval": "1m", "__range": "1h"}
+ANY_VALUES = {"namespace": "n", "job_name": "j", "__rate_interval": "1m", "__interval": "15s", "__range": "1h"}
 
 
 def problems(check):
@@ -74,6 +74,19 @@ def every_panel_has_words_and_a_unit():
     problems(check)
 
 
+def every_number_has_colours_of_its_own():
+    def check(dashboard):  # without, Grafana paints all from 80 on red
+        yield from (f"{panel['title']}: no thresholds" for panel in dashboards.panels(dashboard)
+                    if panel["type"] == "stat" and "thresholds" not in panel["fieldConfig"]["defaults"])
+    problems(check)
+
+
+def tests_dashboards_draws_every_kind_of_panel():
+    drawn = {path.stem for path in (dashboards.ROOT / "tests" / "dashboards" / "page" / "panels").glob("*.jsx")}
+    used = {panel["type"] for dashboard in ALL.values() for panel in dashboards.panels(dashboard)}
+    expect(used == drawn, f"in the dashboards: {sorted(used)}; drawn: {sorted(drawn)}")
+
+
 def numbers_are_unique():
     uids = [dashboard["uid"] for dashboard in ALL.values()]
     expect(len(set(uids)) == len(uids), uids)
@@ -100,6 +113,22 @@ def panels_lie_in_the_grid_and_on_no_other():
                     if taken.setdefault((x, y), panel["id"]) != panel["id"]:
                         yield f"{panel['title']} lies on panel {taken[x, y]} at {x}, {y}"
     problems(check)
+
+
+def lines_of_the_grid_are_full():
+    def check(dashboard):
+        width = {}
+        for panel in dashboard["panels"]:
+            for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"]):
+                width[y] = width.get(y, 0) + panel["gridPos"]["w"]
+        if set(width.values()) != {24} or set(width) != set(range(len(width))):
+            yield f"lines that are not full: {sorted(y for y in width if width[y] != 24)}"
+    problems(check)
+
+
+def titles_of_numbers_fit():
+    problems(lambda dashboard: [panel["title"] for panel in dashboards.panels(dashboard)
+                                if panel["type"] == "stat" and len(panel["title"]) > 4.75 * panel["gridPos"]["w"]])
 
 
 def ranges_fit_the_scrape_interval():
@@ -166,8 +195,10 @@ def queries_are_promql():
     expect(done.returncode == 0, done.stdout + done.stderr)
 
 
-CASES = [files_are_what_the_generator_makes, every_data_source_is_the_variable, every_panel_has_words_and_a_unit, numbers_are_unique,
-         panels_lie_in_the_grid_and_on_no_other, ranges_fit_the_scrape_interval, variables_are_declared_and_used,
+CASES = [files_are_what_the_generator_makes, every_data_source_is_the_variable, every_panel_has_words_and_a_unit,
+         every_number_has_colours_of_its_own, tests_dashboards_draws_every_kind_of_panel, numbers_are_unique,
+         panels_lie_in_the_grid_and_on_no_other, lines_of_the_grid_are_full,
+         titles_of_numbers_fit, ranges_fit_the_scrape_interval, variables_are_declared_and_used,
          links_lead_to_dashboards, no_query_names_a_metric_that_nobody_exports, every_exported_metric_is_in_a_panel, queries_are_promql]
 
 if __name__ == "__main__":
