@@ -58,10 +58,13 @@ Lines Concerns(const api::TrainingJob& job) {
                                            std::pair(condition::kScheduled, ConditionStatus::kFalse),
                                            std::pair(condition::kUpdated, ConditionStatus::kFalse)};
   if (api::IsFinished(job.status.conditions)) return {};
+  const api::Condition* why = ConditionOf(job);
   Lines lines;
   for (const auto& [type, status] : kConcerns) {
     const api::Condition* found = api::FindCondition(job.status.conditions, type);
-    if (found == nullptr || found->status != status || found == ConditionOf(job)) continue;
+    if (found == nullptr || found->status != status || found == why) continue;
+    // Nothing new, such as "not Scheduled (SuspendRequested)" of a suspended job.
+    if (why != nullptr && found->reason == why->reason && found->message.empty()) continue;
     const std::string name = (status == ConditionStatus::kFalse ? "not " : "") + found->type;
     lines.push_back(name + " (" + ReasonText(*found) + ")");
   }

@@ -58,8 +58,7 @@ Result<int> Logs(const Kubectl& kubectl, const LogsArguments& arguments) {
   LineReader reader;
   LOCKSTEP_TRY(kubectl.Stream(words, [&](std::string_view bytes) {
     reader.Add(bytes, [&](std::string_view line) {
-      const auto named = RankNamedIn(line);
-      if (!named || named->rank == arguments.rank) std::cout << line << "\n";
+      if (MayBeOfRank(line, arguments.rank, place->local_rank)) std::cout << line << "\n";
     });
     std::cout << std::flush;
     return true;

@@ -19,19 +19,44 @@ std::optional<int64_t> TakeNumber(std::string_view& text, std::string_view word)
   return number;
 }
 
+// The supervisor writes it as a number, ranks as a text.
+std::optional<int64_t> LocalRankOf(const Json& record) {
+  const Json* found = FindJson(record, {"local_rank"});
+  if (found == nullptr) return std::nullopt;
+  if (found->is_number_integer()) return found->get<int64_t>();
+  const auto text = found->is_string() ? found->get<std::string>() : "";
+  std::string_view rest = text;
+  const auto number = TakeNumber(rest, "");
+  return rest.empty() ? number : std::nullopt;
+}
+
+// The process that a line is about which names no rank.
+std::optional<int64_t> LocalRankIn(std::string_view line) {
+  if (line.starts_with("[local rank ")) return TakeNumber(line, "[local rank ");
+  if (!line.starts_with('{')) return std::nullopt;
+  const Result<Json> record = ParseJson(line);
+  return record.ok() ? LocalRankOf(*record) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<NamedRank> RankNamedIn(std::string_view line) {
   if (line.starts_with('{')) {
     const Result<Json> object = ParseJson(line);
     if (!object.ok()) return std::nullopt;
-    const NamedRank named{IntAt(*object, {"rank"}, -1), IntAt(*object, {"round"}, 0)};
+    const NamedRank named{IntAt(*object, {"rank"}, -1), IntAt(*object, {"round"}, 0), LocalRankOf(*object)};
     return named.rank >= 0 && named.round > 0 ? std::optional(named) : std::nullopt;
   }
   const auto rank = TakeNumber(line, "[rank ");
   const auto round = rank ? TakeNumber(line, " round ") : std::nullopt;
   if (!round || !line.starts_with("] ")) return std::nullopt;
-  return NamedRank{*rank, *round};
+  return NamedRank{*rank, *round, {}};
+}
+
+bool MayBeOfRank(std::string_view line, int64_t rank, std::optional<int64_t> local_rank) {
+  if (const auto named = RankNamedIn(line)) return named->rank == rank;
+  const auto found = local_rank ? LocalRankIn(line) : std::nullopt;
+  return !found || *found == *local_rank;
 }
 
 std::optional<PodLine> SplitPrefix(std::string_view text) {
@@ -48,14 +73,17 @@ void RankPlaces::Take(const PodLine& line) {
   Held& held = newest_[line.pod];
   if (named->round < held.round) return;
   if (named->round > held.round) held = {named->round, {}};
-  held.ranks.insert(named->rank);
+  std::optional<int64_t>& local_rank = held.ranks[named->rank];
+  if (named->local_rank) local_rank = named->local_rank;
   newest_round_ = std::max(newest_round_, named->round);
 }
 
 std::optional<RankPlaces::Place> RankPlaces::PodOf(int64_t rank) const {
   std::optional<Place> best;
   for (const auto& [pod, held] : newest_) {
-    if (held.ranks.contains(rank) && (!best || held.round > best->round)) best = Place{pod, held.round};
+    const auto found = held.ranks.find(rank);
+    if (found != held.ranks.end() && (!best || held.round > best->round))
+      best = Place{pod, held.round, found->second};
   }
   return best;
 }
@@ -63,7 +91,9 @@ std::optional<RankPlaces::Place> RankPlaces::PodOf(int64_t rank) const {
 std::set<int64_t> RankPlaces::RanksOf(const std::string& pod) const {
   const auto found = newest_.find(pod);
   if (found == newest_.end() || found->second.round < newest_round_) return {};
-  return found->second.ranks;
+  std::set<int64_t> ranks;
+  for (const auto& [rank, local_rank] : found->second.ranks) ranks.insert(rank);
+  return ranks;
 }
 
 }  // namespace lockstep::kubectl_plugin

@@ -16,10 +16,15 @@ namespace lockstep::kubectl_plugin {
 struct NamedRank {
   int64_t rank = 0;
   int64_t round = 0;
+  std::optional<int64_t> local_rank;  // the number of its process in the pod, where the line has it
 };
 
 // The rank that a line of a pod's log is about; nullopt: none, or not yet one.
 [[nodiscard]] std::optional<NamedRank> RankNamedIn(std::string_view line);
+
+// Whether a line of its pod's log is a rank's own or its supervisor's: not what other ranks of that pod
+// wrote, nor what is told of their processes.
+[[nodiscard]] bool MayBeOfRank(std::string_view line, int64_t rank, std::optional<int64_t> local_rank);
 
 // "[pod/NAME/CONTAINER] line", as `kubectl logs --prefix` writes it.
 struct PodLine {
@@ -35,6 +40,7 @@ class RankPlaces {
   struct Place {
     std::string pod;
     int64_t round = 0;
+    std::optional<int64_t> local_rank;
   };
   // Where the rank was in the newest round that had it.
   [[nodiscard]] std::optional<Place> PodOf(int64_t rank) const;
@@ -45,7 +51,7 @@ class RankPlaces {
  private:
   struct Held {
     int64_t round = 0;
-    std::set<int64_t> ranks;
+    std::map<int64_t, std::optional<int64_t>> ranks;  // with their local ranks
   };
   std::map<std::string, Held> newest_;  // by pod: of its newest round
   int64_t newest_round_ = 0;

@@ -73,6 +73,17 @@ TEST(JobText, NamesAConditionOnlyOnce) {
   EXPECT_THAT(Joined(TextOf(job)), Not(HasSubstr("!")));
 }
 
+TEST(JobText, SaysOnceThatAJobIsSuspended) {
+  Json job = With(RunningJob(), "/status/state", R"("Suspended")");
+  job = With(job, "/status/conditions", R"([
+      {"type": "Scheduled", "status": "False", "reason": "SuspendRequested", "message": "",
+       "lastTransitionTime": "2026-01-02T03:00:03Z"},
+      {"type": "Suspended", "status": "True", "reason": "SuspendRequested", "message": "spec.suspend is true",
+       "lastTransitionTime": "2026-01-02T03:00:03Z"}])");
+  EXPECT_EQ(TextOf(job).at(1), "State       Suspended (SuspendRequested: spec.suspend is true)");
+  EXPECT_THAT(TextOf(job).at(2), HasSubstr("Pods ")) << "nothing that somebody may want to act on";
+}
+
 TEST(JobText, PromisesNoTimeForAJobThatDoesNotTrain) {
   const std::string text = Joined(TextOf(With(RunningJob(), "/status/state", R"("Restarting")")));
   EXPECT_THAT(text, HasSubstr("step 500 of 2000"));

@@ -63,6 +63,21 @@ TEST(RankPlaces, KnowsSeveralRanksOfAPod) {
   EXPECT_EQ(places.PodOf(3)->pod, "b");
 }
 
+TEST(MayBeOfRank, LeavesOutWhatIsTheOthersOfThePod) {
+  EXPECT_EQ(PlacesOf({Placed("a", 3, 1)}).PodOf(3)->local_rank, 0);
+  EXPECT_FALSE(PlacesOf({"[pod/b/trainer] [rank 3 round 3] hello"}).PodOf(3)->local_rank.has_value());
+  for (const char* line :
+       {"[rank 3 round 1] text", R"({"rank":3,"round":1,"local_rank":"1"})", "[local rank 1] text",
+        R"({"message":"rank entered the round","local_rank":1,"round":1})", R"({"local_rank":"1"})",
+        R"({"message":"serving metrics"})", "text", R"({"local_rank":"x"})", R"({"local_rank":null})"})
+    EXPECT_TRUE(MayBeOfRank(line, 3, 1)) << line;
+  for (const char* line :
+       {"[rank 2 round 1] text", R"({"rank":2,"round":1,"local_rank":"1"})", "[local rank 0] text",
+        R"({"message":"rank entered the round","local_rank":0,"round":1})", R"({"local_rank":"0"})"})
+    EXPECT_FALSE(MayBeOfRank(line, 3, 1)) << line;
+  EXPECT_TRUE(MayBeOfRank("[local rank 0] text", 3, {})) << "nobody has said which process it is";
+}
+
 TEST(SplitPrefix, TakesOnlyWhatKubectlWrote) {
   EXPECT_EQ(SplitPrefix("[pod/a/trainer] [b] c")->line, "[b] c");
   EXPECT_FALSE(SplitPrefix("[pod/a").has_value());

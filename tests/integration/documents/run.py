@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""What README.md and docs/ tell readers to type does what they say; tests/support/documented.py says where each command is run.
+
+run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import documented  # noqa: E402
+from cases import expect, main  # noqa: E402
+
+BIN = pathlib.Path(sys.argv[1]).resolve()
+SECONDS = 300
+JOB = {
+    "apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "small"},
+    "spec": {
+        "worker": {"template": {"spec": {"containers": [{"name": "trainer", "image": "none"}]}}},
+        "training": {"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 64, "steps": 60},
+        "checkpoint": {"uri": "s3://somewhere/small", "intervalSteps": 20},
+    },
+}
+PYTORCHJOB = ROOT / "tests" / "unit" / "runtime" / "convert" / "pytorchjobs" / "mnist.yaml"
+
+
+def shell(line, folder):
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
+    expect(done.returncode == 0, f"{line}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout + done.stderr
+
+
+def every_command_has_its_place():
+    placed = [*documented.IN_A_FOLDER, *documented.IN_A_CLUSTER, *documented.NAMES, *documented.NOT_RUN]
+    written = documented.written()
+    new = {command: sorted(documents) for command, documents in written.items() if command not in placed}
+    expect(not new, f"say in tests/support/documented.py where these are run: {new}")
+    gone = sorted(set(placed) - set(written))
+    expect(not gone, f"tests/support/documented.py has commands that stand in no document any more: {gone}")
+    expect(len(placed) == len(set(placed)), "a command has two places")
+
+
+def commands_work_in_a_fresh_folder():
+    says = {  # what a reader would look for
+        "lockstep models": "resnet50",
+        "lockstep run job.yaml": "complete after",
+        "lockstep checkpoint ls URI": "60",
+        "lockstep validate job.yaml": "is valid",
+    }
+    with tempfile.TemporaryDirectory(prefix="lockstep-documents-") as name:
+        folder = pathlib.Path(name)
+        (folder / "job.yaml").write_text(json.dumps(JOB))
+        shutil.copy(PYTORCHJOB, folder / "pytorchjob.yaml")
+        checkpoints = folder / "run" / "small" / "checkpoints"
+        for command in documented.IN_A_FOLDER:
+            said = shell(documented.filled_in(command, FOLDER=str(checkpoints), URI=f"file://{checkpoints}"), folder)
+            expect(says.get(command, "") in said, f"{command} does not say {says.get(command)}:\n{said}")
+        expect((folder / "history.svg").read_text().startswith("<svg"), "lockstep plot has drawn nothing")
+
+
+def names_are_those_of_programs():
+    for command in documented.NAMES:
+        if command.startswith("kubectl") and not shutil.which("kubectl"):
+            print(f"SKIPPED {command}: no kubectl here")
+            continue
+        shell(f"{command} --help", ROOT)
+
+
+def manifests_are_valid():
+    expect(documented.manifests(), "there is no manifest in the documents")
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        for document, text in documented.manifests():
+            file.seek(0)
+            file.truncate()
+            file.write(text)
+            file.flush()
+            expect("is valid" in shell(f"lockstep validate {file.name}", ROOT), f"the manifest in {document} is not valid")
+
+
+CASES = [every_command_has_its_place, commands_work_in_a_fresh_folder, names_are_those_of_programs, manifests_are_valid]
+
+if __name__ == "__main__":
+    sys.exit(main(CASES, sys.argv[2:]))
