@@ -6,11 +6,13 @@
 ARG BASE_IMAGE=docker.io/library/debian:bookworm-slim
 FROM ${BASE_IMAGE}
 
+# useradd writes the day into /etc/shadow, but for this; docker/build.sh sets the times of files.
+ARG SOURCE_DATE_EPOCH=0
 # Unpinned: the newest of the Debian release that the programs are compiled on, security updates included.
 # hadolint ignore=DL3008
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-      ca-certificates libcpprest2.10 libfmt9 libprometheus-cpp-core1.0 libprometheus-cpp-pull1.0 libspdlog1.10 \
+      ca-certificates libcpprest2.10 libfmt9 libprometheus-cpp-core1.0 libspdlog1.10 \
       libssl3 libstdc++6 libyaml-cpp0.7 zlib1g \
  && useradd --uid 65532 --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin lockstep \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/cache/ldconfig/* /var/log/*

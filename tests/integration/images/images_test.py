@@ -1,25 +1,34 @@
 #!/usr/bin/env python3
-"""The images that docker/build.sh makes of this build: who runs, what starts, what is in them and what must not be.
+"""The images that docker/build.sh makes of this build: who runs, what starts, what is in them and what must not be, whether their
+lists of contents are true, and whether a second build gives the same image.
 
 Takes the programs from LOCKSTEP_BUILD_DIR, or from LOCKSTEP_STAGE laid out for `docker/build.sh --stage`. Exits 77, which
 ctest counts as skipped, without root, buildah, mmdebstrap or a complete build.
 """
+import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import unittest
+import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = ROOT / "docker" / "build.sh"
+INSTALL = ROOT / ".ci" / "install"
+CACHE = pathlib.Path(os.environ.get("LOCKSTEP_CACHE") or
+                     pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "lockstep")
 PROGRAMS = {"operator": {"lockstep-operator", "lockstep"}, "worker": {"lockstep", "lockstep-checkpoint", "lockstep-rank"}}
 ENTRYPOINTS = {"operator": ["/usr/local/bin/lockstep-operator"], "worker": ["/usr/local/bin/lockstep", "worker"]}
 # Compilers, interpreters, anything that an intruder would be glad of.
 UNWANTED = {"gcc", "cc", "g++", "c++", "cc1", "cc1plus", "clang", "ld", "as", "make", "cmake", "python3", "curl", "wget", "cpan"}
 LIMIT_MB = {"operator": 120, "worker": 900}
+HEADERS_ONLY = {"libboost1.74-dev", "libcli11-dev", "nlohmann-json3-dev"}
 DATA_SET = "usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
 
 
@@ -31,30 +40,62 @@ class Image:
             index = json.load(archive.extractfile("index.json"))
             assert len(index["manifests"]) == 1, index
             self.name = index["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"]
+            self.digest = index["manifests"][0]["digest"].removeprefix("sha256:")
             blob = lambda descriptor: archive.extractfile("blobs/sha256/" + descriptor["digest"].split(":")[1])
             manifest = json.load(blob(index["manifests"][0]))
             configuration = json.load(blob(manifest["config"]))
             self.config = configuration["config"]
             self.layers = manifest["layers"]
-            self.files = {}
+            self.files, self.texts, self.local = {}, {}, {}
             for layer in self.layers:
                 with tarfile.open(fileobj=blob(layer), mode="r:*") as tree:
-                    self.files.update({member.name.lstrip("./"): member for member in tree})
+                    self.add(tree)
+        self.contents = json.loads(path.with_suffix(".cdx.json").read_text())
+
+    def add(self, tree):
+        for member in tree:
+            name = member.name.lstrip("./")
+            self.files[name] = member
+            if name in ("var/lib/dpkg/status", "etc/shadow"):
+                self.texts[name] = tree.extractfile(member).read().decode()
+            elif name.startswith("usr/local/") and member.isfile():
+                self.local[f"/{name}"] = hashlib.file_digest(tree.extractfile(member), "sha256").hexdigest()
+
+    def debian_packages(self):
+        """{(name, version)} of what dpkg has installed."""
+        paragraphs = (dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line and line[0] != " ")
+                      for paragraph in self.texts["var/lib/dpkg/status"].strip().split("\n\n"))
+        return {(fields["Package"], fields["Version"]) for fields in paragraphs if fields["Status"].endswith(" installed")}
 
     def names_in(self, folder):
         return {name.rsplit("/", 1)[1] for name in self.files if name.rpartition("/")[0] == folder}
 
 
+def build(components, cache=CACHE):
+    """{component: (archive, size in MB)}"""
+    stage = os.environ.get("LOCKSTEP_STAGE")
+    command = [BUILD, components] + (["--stage", stage] if stage else [])
+    # With an empty cache it makes the base first.
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=540,
+                            env=dict(os.environ, LOCKSTEP_CACHE=str(cache)))
+    print(result.stdout, end="", flush=True)
+    lines = [line.split() for line in result.stdout.splitlines()]
+    return {pathlib.Path(path).stem.removeprefix("lockstep-"): (pathlib.Path(path), int(size)) for path, size, _ in lines}
+
+
+def build_anew(component):
+    """The image, built with nothing kept of earlier builds but Debian's base and the downloaded wheels."""
+    with tempfile.TemporaryDirectory(dir=CACHE / "images") as folder:
+        cache = pathlib.Path(folder)
+        (cache / "python").symlink_to(CACHE / "python")
+        shutil.copytree(CACHE / "images" / "base", cache / "images" / "base", copy_function=os.link)
+        return Image(build(component, cache)[component][0])
+
+
 class Images(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        stage = os.environ.get("LOCKSTEP_STAGE")
-        command = [BUILD, "all"] + (["--stage", stage] if stage else [])
-        # With an empty cache it makes the base first.
-        result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=540)
-        print(result.stdout, end="", flush=True)
-        lines = [line.split() for line in result.stdout.splitlines()]
-        cls.images = {pathlib.Path(path).stem.removeprefix("lockstep-"): (Image(path), int(size)) for path, size, _ in lines}
+        cls.images = {component: (Image(path), size) for component, (path, size) in build("all").items()}
 
     def each(self):
         for component in PROGRAMS:
@@ -78,6 +119,51 @@ class Images(unittest.TestCase):
             self.assertEqual((labels["title"], labels["version"]), (f"lockstep-{component}", "0.1.0"))
             self.assertTrue(labels["description"] and labels["base.name"] and labels["revision"])
 
+    def test_lists_the_packages_that_dpkg_has(self):
+        for component, image, _ in self.each():
+            named = [urllib.parse.urlsplit(part["purl"]) for part in image.contents["components"]
+                     if part.get("purl", "").startswith("pkg:deb/debian/")]
+            binary = [urllib.parse.unquote(purl.path.rsplit("/", 1)[1]).rsplit("@", 1) for purl in named if purl.query != "arch=source"]
+            listed = {(name, version) for name, version in binary if name not in HEADERS_ONLY}
+            self.assertEqual(listed, image.debian_packages())
+            self.assertIn("libcpprest2.10", dict(listed))
+            self.assertEqual(HEADERS_ONLY - {name for name, _ in binary}, set())
+
+    def test_lists_the_files_that_dpkg_does_not_know(self):
+        for component, image, _ in self.each():
+            self.assertEqual(image.contents["metadata"]["component"]["name"], f"lockstep-{component}")
+            self.assertEqual(image.contents["metadata"]["component"]["hashes"][0]["content"], image.digest)
+            parts = image.contents["components"]
+            files = [part for part in parts + sum((part.get("components", []) for part in parts), []) if part["type"] == "file"]
+            self.assertEqual({file["name"]: file["hashes"][0]["content"] for file in files}, image.local)
+            self.assertEqual({file["name"] for file in files if not file.get("version")}, set())
+        libraries = {part.get("purl") for part in self.images["worker"][0].contents["components"]}
+        self.assertEqual(set(pinned("torch", "pyarrow")) - libraries, set())
+
+    def test_a_second_build_gives_the_same_image(self):
+        first = self.images["operator"][0]
+        second = build_anew("operator")
+        if second.digest != first.digest:
+            # Debian may have newer packages than when the first was built; two builds in a row have the same.
+            first, second = second, build_anew("operator")
+        self.assertEqual(second.digest, first.digest)
+        self.assertEqual(second.contents, first.contents)
+        self.assertRegex(first.texts["etc/shadow"], r"(?m)^lockstep:!::", "tells the day of the build")
+
+    def test_dockerfiles_pass_hadolint(self):
+        site = subprocess.run([INSTALL, "--print-image-site"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+        for file in sorted((ROOT / "docker").glob("*.Dockerfile")):
+            with self.subTest(file.name):
+                result = subprocess.run([f"{site}/bin/hadolint", "--no-color", file], stdout=subprocess.PIPE, text=True)
+                self.assertEqual((result.returncode, result.stdout), (0, ""))
+
+    def test_nvidia_s_libraries_are_those_that_libtorch_s_wheel_asks_for(self):
+        site = subprocess.run([INSTALL, "--print-site"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+        metadata = next(pathlib.Path(site).glob("torch-*.dist-info/METADATA")).read_text()
+        wanted = re.findall(r"(?m)^Requires-Dist: (nvidia-[\w-]+)==([\d.]+)", metadata)
+        self.assertGreaterEqual(len(wanted), 4)
+        self.assertEqual(pinned(*(name for name, _ in wanted)), [f"pkg:pypi/{name}@{version}" for name, version in wanted])
+
     def test_programs_are_root_s_and_come_last(self):
         for component, image, _ in self.each():
             self.assertEqual(image.names_in("usr/local/bin"), PROGRAMS[component])
@@ -99,6 +185,12 @@ class Images(unittest.TestCase):
     def test_sizes(self):
         for component, _, size_mb in self.each():
             self.assertLess(size_mb, LIMIT_MB[component])
+
+
+def pinned(*wheels):
+    """Package URLs of wheels, with the versions of .ci/install."""
+    versions = dict(re.findall(r"([\w.-]+)==([\w.]+)", INSTALL.read_text()))
+    return [f"pkg:pypi/{wheel}@{versions[wheel]}" for wheel in wheels]
 
 
 def missing():
