@@ -1,6 +1,6 @@
 #pragma once
-// A profile that somebody asks for while training runs: rank 0 is told by its supervisor, and tells the others
-// which steps to record with the sums of a step. Step thread.
+// A profile that somebody asks for while training runs: rank 0 is told by its supervisor, and tells the
+// others which steps to record with the sums of a step. Step thread.
 
 #include <string>
 
