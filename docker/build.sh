@@ -87,7 +87,7 @@ stage_programs() {
 # Adds the CUDA side to a staged worker: ours, LibTorch's, and NVIDIA's libraries that LibTorch names. The driver comes from the node.
 stage_cuda() {
   local name
-  [ -d "${wheels[2]}" ] || fail "NVIDIA's libraries are not there; run: .ci/install --cuda-image (2 GB to download)"
+  [ -d "${wheels[2]}" ] || fail "NVIDIA's libraries are not there; run: .ci/install --cuda-image (1.8 GB to download)"
   quietly cmake --install "$build_dir" --component cuda --prefix "$stage" --strip
   for name in c10_cuda torch_cuda torch_cuda_linalg torch_nvshmem caffe2_nvrtc; do
     cp "${wheels[0]}/torch/lib/lib$name.so" "$stage/lib"
