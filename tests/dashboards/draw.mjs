@@ -14,6 +14,7 @@ import { parseArgs } from 'node:util';
 
 const HERE = import.meta.dirname;
 const DASHBOARDS = path.resolve(HERE, '../../charts/lockstep/dashboards');
+const FONTS = '/usr/share/fonts/opentype/inter';
 const LIMIT_MS = 120_000;
 
 function fail(message) {
@@ -23,8 +24,8 @@ function fail(message) {
 
 function installed() {
   const site = execFileSync(path.join(HERE, 'install.sh'), ['--print'], { encoding: 'utf8' }).trim();
-  if (!fs.existsSync(path.join(site, '.complete'))) {
-    fail(`Grafana's components are not installed; run ${path.join(HERE, 'install.sh')}`);
+  if (!fs.existsSync(path.join(site, '.complete')) || !fs.existsSync(FONTS)) {
+    fail(`Grafana's components or its font are not installed; run ${path.join(HERE, 'install.sh')}`);
   }
   return site;
 }
@@ -50,14 +51,18 @@ async function bundled(site, require) {
 }
 
 // The browser wants an origin; a page from the disk has none. Grafana's icons come from the package, by the paths that its components
-// ask for.
+// ask for; its font, which the package lacks, from Debian.
 async function served(files, icons) {
   const page = '<!doctype html><html class="theme-dark"><head><meta charset="utf-8"><link rel="stylesheet" href="/main.css"></head>'
-    + '<body><div id="root"></div><script src="/main.js"></script></body></html>';
+    + '<body><div id="styles"></div><div id="root"></div><script src="/main.js"></script></body></html>';
   const types = { '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
+  const onDisk = {
+    '.svg': (url) => path.join(icons, path.normalize(url)),
+    '.woff2': (url) => path.join(FONTS, `${path.basename(url, '.woff2')}.otf`),
+  };
   const server = http.createServer(({ url }, answer) => {
-    const icon = path.join(icons, path.normalize(url));
-    const text = url === '/' ? page : files[url] ?? (url.endsWith('.svg') && fs.existsSync(icon) ? fs.readFileSync(icon) : undefined);
+    const file = onDisk[path.extname(url)]?.(url);
+    const text = url === '/' ? page : files[url] ?? (file && fs.existsSync(file) ? fs.readFileSync(file) : undefined);
     answer.writeHead(text === undefined ? 404 : 200, { 'content-type': types[path.extname(url)] ?? 'text/html' }).end(text);
   });
   await new Promise((ready) => server.listen(0, '127.0.0.1', ready));

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# tests/dashboards/install.sh            Debian's Chromium and node; Grafana's components from npm, pinned by package-lock.json, into
-#                                        $LOCKSTEP_CACHE/dashboards/<hash>: 660 MB, minutes. What is there stays as it is.
+# tests/dashboards/install.sh            Debian's Chromium, node and the font Inter; Grafana's components from npm, pinned by
+#                                        package-lock.json, into $LOCKSTEP_CACHE/dashboards/<hash>: 660 MB, minutes. What is there
+#                                        stays as it is.
 # tests/dashboards/install.sh --print    that folder
 set -euo pipefail
 
@@ -10,10 +11,11 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 site=$cache/dashboards/$(cd "$here" && sha256sum package.json package-lock.json | sha256sum | cut -c1-16)
 
 install_debian() {
-  command -v chromium >/dev/null && command -v node >/dev/null && command -v npm >/dev/null && return
-  say "dashboards: Debian packages: chromium nodejs npm"
+  command -v chromium >/dev/null && command -v node >/dev/null && command -v npm >/dev/null &&
+    [ -d /usr/share/fonts/opentype/inter ] && return
+  say "dashboards: Debian packages: chromium fonts-inter nodejs npm"
   apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium nodejs npm >/dev/null
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-inter nodejs npm >/dev/null
 }
 
 install() {
@@ -36,5 +38,5 @@ install() {
 case ${1:-} in
   --print) echo "$site" ;;
   '') install ;;
-  *) sed -n 2,4p "$0"; exit 2 ;;
+  *) sed -n 2,5p "$0"; exit 2 ;;
 esac

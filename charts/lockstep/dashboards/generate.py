@@ -290,11 +290,11 @@ TRAINING_JOB = dashboard(
            query(f"avg(lockstep_mfu_ratio{{{JOB}}})", "MFU")),
      graph("GPU memory in use", "bytes", "The driver's own part included; and what the largest GPU has.",
            query(by_gpu("lockstep_gpu_memory_used_bytes"), OF_GPU), query(newest("lockstep_gpu_memory_total_bytes"), "there is")),
-     graph("GPU errors since the pods began", "short",
-           "XID: critical errors by the driver's number for them; ECC: errors in memory that could not be corrected. Any is worth a look at "
-           "the runbook of LockstepGpuXidError.",
-           query(f"max by (rank, gpu, xid) (lockstep_gpu_xid_errors_total{{{JOB}}})", OF_GPU + ", XID {{xid}}"),
-           query(by_gpu("lockstep_gpu_ecc_errors_total"), OF_GPU + ", ECC")),
+     counts("GPU errors since the pods began",
+            "XID: critical errors by the driver's number for them; ECC: errors in memory that could not be corrected. Any is worth a look at "
+            "the runbook of LockstepGpuXidError.",
+            query(f"max by (rank, gpu, xid) (lockstep_gpu_xid_errors_total{{{JOB}}})", OF_GPU + ", XID {{xid}}"),
+            query(by_gpu("lockstep_gpu_ecc_errors_total"), OF_GPU + ", ECC")),
      graph("GPU power", "watt", "A GPU below the others at the same work is throttled, or waits.",
            query(by_gpu("lockstep_gpu_power_watts"), OF_GPU)),
      graph("GPU temperature", "celsius", "A GPU above the others is cooled badly, and slows down at its limit.",

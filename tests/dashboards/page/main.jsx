@@ -1,6 +1,7 @@
 // Called by draw.mjs in the browser: draw({dashboard, answers, from, to, step, width, light}) shows one dashboard.
 import { createTheme, dateTime, ThemeContext } from '@grafana/data';
 import { GlobalStyles, PortalContainer } from '@grafana/ui';
+import { flushSync } from 'react-dom';
 import { createRoot } from 'react-dom/client';
 import { BrowserRouter } from 'react-router-dom';
 import 'uplot/dist/uPlot.min.css';  // without it the plots slide out of their panels
@@ -30,6 +31,14 @@ function events(dashboard, answers, theme) {
     })));
 }
 
+// Grafana's styles and fonts, before anything is drawn: a canvas is not drawn again when a font arrives.
+async function styled(theme) {
+  flushSync(() => createRoot(document.getElementById('styles')).render(
+    <ThemeContext.Provider value={theme}><GlobalStyles /></ThemeContext.Provider>));
+  document.body.getBoundingClientRect();  // only now are the fonts known
+  await Promise.all(['12px Inter', '500 12px Inter'].map((font) => document.fonts.load(font)));
+}
+
 window.draw = async ({ dashboard, answers, from, to, step, width, light }) => {
   const theme = createTheme({ colors: { mode: light ? 'light' : 'dark' } });
   const timeRange = { from: dateTime(from * 1000), to: dateTime(to * 1000), raw: { from: 'now-1h', to: 'now' } };
@@ -46,10 +55,10 @@ window.draw = async ({ dashboard, answers, from, to, step, width, light }) => {
     data[panel.id] = await prepared(panel, kind, found, step, theme);
   }
   const annotations = events(dashboard, answers, theme);
+  await styled(theme);
   createRoot(document.getElementById('root')).render(
     <ThemeContext.Provider value={theme}>
       <BrowserRouter>
-        <GlobalStyles />
         <Dashboard {...{ dashboard, answers, data, width, theme, timeRange, annotations }} kinds={KINDS} />
         <PortalContainer />
       </BrowserRouter>
