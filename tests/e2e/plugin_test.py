@@ -16,6 +16,7 @@ import tempfile
 
 import jobs  # first: it finds tests/support
 import documented
+import metrics_server
 from cases import ENDS_WITH_US, expect, until
 
 BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD_DIR", jobs.ROOT / "build" / "release"))
@@ -168,6 +169,15 @@ def top_says_that_nothing_is_measured(job):
               "^kubectl lockstep: this cluster measures no CPU and memory of pods: it has no metrics-server$")
 
 
+def top_shows_cpu_and_memory(job):
+    def shown():
+        text = shell(f"kubectl lockstep top {NAME} || true")
+        return re.search(rf"^0-1 +{NAME}-worker-0 +(\d+)m +(\d+)Mi +node\d$", text, re.MULTILINE) and text
+    text = job.until("numbers of the pod", shown, LIMIT)
+    cpu, memory = map(int, re.search(r"(\d+)m +(\d+)Mi", text).groups())
+    expect(cpu > 100 and memory > 50, f"so little for two ranks that train:\n{text}")
+
+
 def suspend_and_resume(job):
     asked_for = manifests_of(job)[-1]
     expect_in(lockstep(f"suspend {NAME}"), "is suspended: it saves a checkpoint, then its pods go")
@@ -210,6 +220,11 @@ def all_verbs_on_a_job_that_trains():
         watched, watching = stack.enter_context(on_a_screen(status))
         job.until_ranks(4, LIMIT)
         top_says_that_nothing_is_measured(job)
+        is_measured = metrics_server.program()
+        if is_measured:
+            stack.enter_context(metrics_server.running())
+        else:
+            print(f"SKIPPED top_shows_cpu_and_memory: {metrics_server.BUILD} has compiled no metrics-server", flush=True)
         followed, _ = stack.enter_context(on_a_screen(logs))
         logs_are_those_of_the_rank(followed)
         status_tells_how_far_it_is(job, watched)
@@ -217,6 +232,8 @@ def all_verbs_on_a_job_that_trains():
         who_may_look_may_not_change()
         scale_changes_the_world(job, scale)
         documented_commands(job)
+        if is_measured:
+            top_shows_cpu_and_memory(job)
         suspend_and_resume(job)
         expect(watching.poll() is None, f"status --watch has ended before the job:\n{watched()}")
 

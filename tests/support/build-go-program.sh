@@ -1,6 +1,7 @@
 # Sourced: build_go_program FOLDER CACHE PROGRAM PACKAGE [--print-bin]
 # Compiles PACKAGE as PROGRAM from the Go module proxy, pinned by FOLDER's go.mod and go.sum, into $LOCKSTEP_CACHE/CACHE/<their hash>; what
 # is there stays as it is. --print-bin: prints that folder instead.
+# `toolchain=goX.Y.Z`: its modules want this Go, which the one that is here fetches.
 # Each has a folder of its own, not one in tests/cluster/programs: those are all compiled anew when one of them changes.
 . "$(dirname "${BASH_SOURCE[0]}")/../cluster/lib/common.sh"
 
@@ -20,7 +21,7 @@ build_go_program() {
   exec {lock}>"$bin/lock"
   flock "$lock"
   say "$name: compiling $program"
-  (cd "$here" && CGO_ENABLED=0 GOFLAGS='' GOTOOLCHAIN=local nice go build -mod=readonly -buildvcs=false -trimpath -ldflags '-s -w' \
+  (cd "$here" && CGO_ENABLED=0 GOFLAGS='' GOTOOLCHAIN=${toolchain:-local} nice go build -mod=readonly -buildvcs=false -trimpath -ldflags '-s -w' \
     -o "$bin/$program.partial" "$package")
   mv "$bin/$program.partial" "$bin/$program"
   exec {lock}>&-  # the next program of the same folder takes it anew
