@@ -228,7 +228,8 @@ api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& gro
   SetTimes(observed, decision.mode, status);
   const bool finishes_now = decision.mode == Mode::kFinished && !decision.finish_as.empty();
   if (decision.mode != Mode::kFinished || finishes_now) {
-    ApplyRendezvous(observed, finishes_now || decision.mode == Mode::kDrain, status);
+    const bool is_ending = decision.mode == Mode::kDrain || decision.mode == Mode::kSuspend;
+    ApplyRendezvous(observed, finishes_now || is_ending, status);
   }
   if (decision.mode == Mode::kRun) {
     ApplyFailures(observed, decision.failures, status);

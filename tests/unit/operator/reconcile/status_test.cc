@@ -154,6 +154,17 @@ TEST(Status, WritesTheLastProgressAtTheEndWhateverThePeriod) {
   EXPECT_EQ(status.state, "Complete");
 }
 
+TEST(Status, TellsOfTheCheckpointThatASuspensionMadeWhateverThePeriod) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 50);
+  world.observed().job.status = MakePlan(world.observed()).status;
+  world.observed().job.spec.suspend = true;
+  world.Round(1, {0, 1}, 55);
+  world.observed().rendezvous.checkpoint.step = 55;
+  world.observed().rendezvous.checkpoint.uri = "s3://bucket/job/step-000000000055";
+  EXPECT_EQ(MakePlan(world.observed()).status.checkpoint->step, 55);
+}
+
 TEST(Status, NeverTakesATerminalConditionBack) {
   JobWorld world;
   world.Succeeded(0).Succeeded(1);
