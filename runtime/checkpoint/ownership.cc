@@ -15,8 +15,6 @@ namespace {
 constexpr std::string_view kFolder = "owners/";
 constexpr std::string_view kEnd = ".json";
 
-std::string MarkerOf(const std::string& uid) { return std::string(kFolder) + uid + std::string(kEnd); }
-
 // Empty: the object is no marker.
 std::string UidOf(const std::string& name) {
   if (!name.starts_with(kFolder) || !name.ends_with(kEnd) || name.size() <= kFolder.size() + kEnd.size())
@@ -25,6 +23,8 @@ std::string UidOf(const std::string& name) {
 }
 
 }  // namespace
+
+std::string MarkerOf(const std::string& uid) { return std::string(kFolder) + uid + std::string(kEnd); }
 
 Ownership::Ownership(ObjectStore& store, protocol::JobIdentity job, OwnershipOptions options,
                      const Clock& clock)

@@ -34,6 +34,9 @@ inline constexpr std::chrono::seconds kRenewal{15};
 // Between two looks at a marker that somebody left.
 inline constexpr std::chrono::seconds kLook{3};
 
+// The name of a job's marker below the URI.
+[[nodiscard]] std::string MarkerOf(const std::string& uid);
+
 struct OwnershipOptions {
   std::string uri;     // spec.checkpoint.uri, for errors
   std::string holder;  // the process, for people

@@ -42,6 +42,13 @@ struct RemoveArguments {
 };
 [[nodiscard]] int Remove(const Place& place, const RemoveArguments& arguments);
 
+// All that the job of this uid stored.
+struct RemoveJobArguments {
+  std::string uid;
+  bool force = false;
+};
+[[nodiscard]] int RemoveJob(const Place& place, const RemoveJobArguments& arguments);
+
 // Says what is wrong; the exit code follows from the error's.
 [[nodiscard]] int Refuse(const Error& error);
 

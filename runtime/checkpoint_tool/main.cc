@@ -23,6 +23,8 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
   return command;
 }
 
+std::string IsNotEmpty(const std::string& text) { return text.empty() ? "must not be empty" : ""; }
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -61,14 +63,20 @@ int main(int argc, char** argv) {
     return tool::Export(place, export_arguments);
   });
 
-  CLI::App* remove = AddCommand(app, "rm", "Remove a checkpoint, or what is left of a save", uri);
-  tool::RemoveArguments remove_arguments;
-  add_step(remove, "which")->required();
-  remove->add_flag("--force", remove_arguments.force,
-                   "even the only sound one, or a save that may be under way");
+  CLI::App* remove =
+      AddCommand(app, "rm", "Remove a checkpoint, what is left of a save, or all that a job stored", uri);
+  std::string job_uid;
+  bool by_force = false;
+  CLI::Option_group* what = remove->add_option_group("what");
+  what->add_option("--step", step, "which")->check(CLI::NonNegativeNumber);
+  what->add_option("--all-of-job", job_uid,
+                   "all of the job of this uid (`ls --json`: jobUid), and nothing else")
+      ->check(IsNotEmpty);
+  what->require_option(1);
+  remove->add_flag("--force", by_force,
+                   "even the only sound one, a save that may be under way, or those of a job that runs");
   runs(remove, [&](const Place& place) {
-    remove_arguments.step = *step;
-    return tool::Remove(place, remove_arguments);
+    return step ? tool::Remove(place, {*step, by_force}) : tool::RemoveJob(place, {job_uid, by_force});
   });
 
   try {

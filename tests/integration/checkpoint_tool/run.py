@@ -3,6 +3,7 @@
 
 run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`; exits 77, skipped, without safetensors
 """
+import datetime
 import hashlib
 import json
 import os
@@ -92,11 +93,11 @@ def exports_nothing_of_a_damaged_one(folder):
     Tool("export", uri, file, "--step", 120)
 
 
-def write_checkpoint(folder, data_bytes, header=None, name="shard-00000-of-00001.round-1.safetensors", job="local"):
-    """One of step 7 that another program wrote."""
+def write_checkpoint(folder, data_bytes, header=None, name="shard-00000-of-00001.round-1.safetensors", job="local", uid="1", step=7):
+    """One that another program wrote."""
     header = header or json.dumps({"weight": {"dtype": "U8", "shape": [data_bytes], "data_offsets": [0, data_bytes]}}).encode()
     head = struct.pack("<Q", len(header)) + header
-    checkpoint = pathlib.Path(folder, "step-000000000007")
+    checkpoint = of_step(pathlib.Path(folder), step)
     checkpoint.mkdir(parents=True)
     path = checkpoint / "shard-00000-of-00001.round-1.safetensors"
     with open(path, "wb") as file:
@@ -106,7 +107,7 @@ def write_checkpoint(folder, data_bytes, header=None, name="shard-00000-of-00001
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     (checkpoint / "manifest.json").write_text(json.dumps({
-        "formatVersion": 1, "jobUid": "1", "jobName": job, "step": 7, "round": 1, "world": 1, "shards": [
+        "formatVersion": 1, "jobUid": uid, "jobName": job, "step": step, "round": 1, "world": 1, "shards": [
             {"name": name, "bytes": len(head) + data_bytes, "sha256": digest, "tensors": [
                 {"name": "weight", "dtype": "U8", "shape": [data_bytes], "offset": len(head), "bytes": data_bytes}]}]}))
     return checkpoint
@@ -145,6 +146,33 @@ def removes_what_is_named_but_not_the_last(folder):
     expect("there is no checkpoint below" in Tool("ls", uri).out, "says that it is empty")
 
 
+def removes_all_of_one_job_and_nothing_else(folder):
+    uri = f"file://{folder}"
+    left = write_checkpoint(folder, 1 << 20, uid="theirs")
+    for step in (8, 9):
+        write_checkpoint(folder, 0, uid="ours", step=step)
+    pathlib.Path(folder, "history.jsonl").write_text("")
+    out = Tool("rm", uri, "--all-of-job", "ours").out
+    expect(out == f"removed what job ours stored below {uri}: 2 checkpoints, 4 objects\n", out)
+    expect(sorted(os.listdir(folder)) == ["history.jsonl", left.name], os.listdir(folder))
+    Tool("verify", uri)
+    expect(": 0 checkpoints, 0 objects" in Tool("rm", uri, "--all-of-job", "ours").out, "again: nothing is left to do")
+    Tool("rm", uri, "--all-of-job", "theirs")
+    expect(not os.listdir(folder), "the last one takes the history along")
+
+
+def leaves_a_job_that_runs_alone(folder):
+    uri = f"file://{folder}"
+    checkpoint = write_checkpoint(folder, 0, uid="ours")
+    marker = pathlib.Path(folder, "owners", "ours.json")
+    marker.parent.mkdir()
+    marker.write_text(json.dumps({"jobUid": "ours", "time": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}))
+    refusal("rm", uri, "--all-of-job", "ours", code=1, says="job ours runs")
+    expect(checkpoint.exists(), "it was removed")
+    Tool("rm", uri, "--all-of-job", "ours", "--force")
+    expect(not os.listdir(folder), os.listdir(folder))
+
+
 def names_what_is_wrong(folder):
     uri = f"file://{trained()}"
     refusal("ls", "/tmp", code=2, says='URI: "/tmp" is neither s3://bucket/prefix nor gs://bucket/prefix nor abfs://container@account.dfs.core.windows.net/prefix nor file:///folder')
@@ -156,7 +184,7 @@ def names_what_is_wrong(folder):
     refusal("export", uri, f"{folder}/absent/x", code=2, says=f"FILE: {folder}/absent/x: No such file or directory")
     refusal("export", uri, folder, code=2, says=f"FILE: {folder}: is a folder")
     refusal("rm", uri, "--step", 7, code=1, says="there is no step 7 below")
-    for arguments in (["rm", uri], ["ls"], ["export", uri], ["nonsense"], [], ["verify", uri, "--step", "-1"]):
+    for arguments in (["rm", uri], ["rm", uri, "--all-of-job", ""], ["rm", uri, "--step", "80", "--all-of-job", "x"], ["ls"], ["export", uri], ["nonsense"], [], ["verify", uri, "--step", "-1"]):
         Tool(*arguments, code=2)
     refusal("ls", "s3://bucket/job", code=2, says="s3://bucket/job needs credentials; set AWS_ACCESS_KEY_ID",
             environment=dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_WEB_IDENTITY_TOKEN_FILE"), ""))
@@ -196,5 +224,6 @@ if __name__ == "__main__":
         print(f"skipped: {reason}")
         sys.exit(77)
     sys.exit(main([lists_what_is_there, verifies_every_byte, exports_what_the_shards_hold, exports_nothing_of_a_damaged_one,
-                   needs_no_memory_for_the_state, removes_what_is_named_but_not_the_last, names_what_is_wrong,
+                   needs_no_memory_for_the_state, removes_what_is_named_but_not_the_last, removes_all_of_one_job_and_nothing_else,
+                   leaves_a_job_that_runs_alone, names_what_is_wrong,
                    trusts_nothing_that_is_stored]))
