@@ -105,6 +105,7 @@ class Process {
         Label(api::kLabelManagedBy, api::kManagedByValue) + "," + std::string(api::kLabelJob);
     Add(reconcile::kJobs, "", caches_.jobs, [this](const auto& change) { Enqueue(KeyOfJob(change)); });
     Add(kube::kPods, Label(api::kLabelName, api::kWorkerNameValue), caches_.pods, on_pod);
+    Add(kube::kPods, Label(api::kLabelName, api::kRemovalNameValue), caches_.removals, enqueue_owner);
     for (const kube::Resource& resource : reconcile::kOwnedKinds) {
       Add(resource, ours, caches_.owned.at(reconcile::KeyOfKind(resource)), enqueue_owner);
     }

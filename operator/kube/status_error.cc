@@ -1,5 +1,6 @@
 #include "operator/kube/status_error.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
@@ -35,6 +36,14 @@ ErrorCode CodeFromNumber(int status) {
   }
 }
 
+// Of a namespace that is being deleted, in which nothing can be made any more: as good as gone.
+bool NamespaceEnds(const Json& status) {
+  const Json* causes = FindJson(status, {"details", "causes"});
+  return causes != nullptr && causes->is_array() &&
+         std::any_of(causes->begin(), causes->end(),
+                     [](const Json& cause) { return StringAt(cause, {"reason"}) == "NamespaceTerminating"; });
+}
+
 }  // namespace
 
 Error ErrorFromStatus(const Json& status, int http_status) {
@@ -44,6 +53,7 @@ Error ErrorFromStatus(const Json& status, int http_status) {
   for (const auto& [name, meaning] : kReasons) {
     if (reason == name) code = meaning;
   }
+  if (NamespaceEnds(status)) code = ErrorCode::kNotFound;
   return {code, std::to_string(number) + " " + StringAt(status, {"message"}, reason)};
 }
 

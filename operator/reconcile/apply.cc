@@ -38,11 +38,12 @@ void ForEachInParallel(std::size_t count, Work work) {
 // Whether pods come or go, and nothing else of the plan looks first whether the job is still as it was seen.
 bool NeedsConfirmation(const std::vector<PlannedAction>& actions) {
   const auto is_any = [&](auto matches) { return std::any_of(actions.begin(), actions.end(), matches); };
-  return !is_any([](const auto& entry) {
-    return std::holds_alternative<AddFinalizer>(entry.action);
-  }) && is_any([](const auto& entry) {
-    return std::holds_alternative<CreatePod>(entry.action) || std::holds_alternative<DeletePod>(entry.action);
-  });
+  return !is_any([](const auto& entry) { return std::holds_alternative<AddFinalizer>(entry.action); }) &&
+         is_any([](const auto& entry) {
+           return std::holds_alternative<CreatePod>(entry.action) ||
+                  std::holds_alternative<DeletePod>(entry.action) ||
+                  std::holds_alternative<StartRemoval>(entry.action);
+         });
 }
 
 Error Foreign(const kube::Resource& resource, const kube::ObjectKey& key) {
@@ -54,7 +55,7 @@ Error Foreign(const kube::Resource& resource, const kube::ObjectKey& key) {
 // Says which field of the job is to be mended where an object made from it is not valid.
 Error WithField(const Error& error, const Action& action) {
   if (error.code != ErrorCode::kInvalidArgument) return error;
-  if (std::holds_alternative<CreatePod>(action)) {
+  if (std::holds_alternative<CreatePod>(action) || std::holds_alternative<StartRemoval>(action)) {
     return error.WithContext("spec.worker.template: the API server refuses the pod");
   }
   const auto* apply = std::get_if<ApplyObject>(&action);
@@ -112,17 +113,13 @@ class Applier::Executor {
     if (!patched.ok()) return GoneIsFine(patched.error());
     return Learn(caches_.owned.at(KeyOfKind(action.resource)), std::move(patched).value());
   }
-  Result<void> operator()(const CreatePod& action) {
-    auto created = client_.Create(kube::kPods, action.object);
-    if (!created.ok() && created.error().code == ErrorCode::kAlreadyExists) {
-      // Ours, from a pass that this cache has not seen yet; or another's, which must not be taken for ours.
-      created = client_.Get(kube::kPods, kube::KeyOf(action.object));
-      if (created.ok() && kube::ControllerUidOf(*created) != job_.metadata.uid) {
-        return Foreign(kube::kPods, kube::KeyOf(action.object));
-      }
-    }
-    if (!created.ok()) return created.error();
-    return Learn(caches_.pods, std::move(created).value());
+  Result<void> operator()(const CreatePod& action) { return MakePod(action.object, caches_.pods); }
+  Result<void> operator()(const StartRemoval& action) { return MakePod(action.pod, caches_.removals); }
+  Result<void> operator()(const EndRemoval& action) {
+    auto deleted = client_.Delete(kube::kPods, KeyIn(action.name), {.uid = action.uid});
+    if (!deleted.ok()) return GoneIsFine(deleted.error());
+    if (StringAt(*deleted, {"kind"}) == kube::kPods.kind) caches_.removals.Learn(std::move(deleted).value());
+    return {};
   }
   Result<void> operator()(const MarkPod& action) {
     const Json patch = {{"metadata",
@@ -170,6 +167,20 @@ class Applier::Executor {
   }
   [[nodiscard]] kube::ObjectKey KeyIn(const std::string& name) const {
     return {job_.metadata.namespace_name, name};
+  }
+
+  Result<void> MakePod(const Json& pod, kube::Store& cache) {
+    auto created = client_.Create(kube::kPods, pod);
+    if (!created.ok() && created.error().code == ErrorCode::kAlreadyExists) {
+      // Ours, from a pass that this cache has not seen yet; or another's, which must not be taken for ours.
+      created = client_.Get(kube::kPods, kube::KeyOf(pod));
+      if (!created.ok() && created.error().code == ErrorCode::kNotFound)
+        return Error{ErrorCode::kConflict, "the pod went meanwhile"};
+      if (created.ok() && kube::ControllerUidOf(*created) != kube::ControllerUidOf(pod))
+        return Foreign(kube::kPods, kube::KeyOf(pod));
+    }
+    if (!created.ok()) return created.error();
+    return Learn(cache, std::move(created).value());
   }
 
   Result<void> PatchFinalizers(Json finalizers) {

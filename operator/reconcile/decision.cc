@@ -27,7 +27,7 @@ Rule IgnoreForeign(const Observed& observed, const QueueState&) {
 
 Rule Deleted(const Observed& observed, const QueueState&) {
   if (!observed.job.metadata.deletion_timestamp) return std::nullopt;
-  return Decision{.mode = Mode::kDelete};
+  return Decision{.mode = Mode::kDelete, .removal = DecideRemoval(observed)};
 }
 
 Rule FinishedBefore(const Observed& observed, const QueueState&) {

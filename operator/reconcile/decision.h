@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "operator/reconcile/checkpoint_removal.h"
 #include "operator/reconcile/failure_policy.h"
 #include "operator/reconcile/gang_start.h"
 #include "operator/reconcile/observed.h"
@@ -31,6 +32,7 @@ struct Decision {
   std::string message;
   FailureDecision failures;         // of kRun
   GangStart gang;                   // of kRun
+  RemovalDecision removal;          // of kDelete
   std::optional<Seconds> deadline;  // until the rule that waits for time may apply
 };
 

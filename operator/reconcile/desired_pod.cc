@@ -30,10 +30,6 @@ Json FromField(const char* name, const char* path) {
   return {{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", path}}}}}};
 }
 
-void SetDefault(Json& object, const char* key, Json value) {
-  if (!object.contains(key)) object[key] = std::move(value);
-}
-
 // Ours first, so that the user's variables may refer to them.
 void AddEnvironment(Json& trainer, int32_t slot) {
   Json variables = {Variable(env::kConfig, std::string(kConfigFolder) + "/" + kConfigKey),
@@ -62,19 +58,6 @@ void AddCredentials(Json& trainer, const api::TrainingJobSpec& spec) {
 
 bool NeedsCacheVolume(const api::TrainingJobSpec& spec) {
   return spec.training && api::IsRemote(spec.training->data) && spec.training->data.cache.empty();
-}
-
-// As the Pod Security standard "restricted" asks, where the template says nothing of its own. A program of
-// the user's own is left as it is: many images run as root.
-void Restrict(Json& trainer, const Json& pod_spec) {
-  if (trainer.contains("securityContext")) return;
-  const auto pod_says = [&](const char* key) {
-    return FindJson(pod_spec, {"securityContext", key}) != nullptr;
-  };
-  Json& context = trainer["securityContext"];
-  context = {{"allowPrivilegeEscalation", false}, {"capabilities", {{"drop", {"ALL"}}}}};
-  if (!pod_says("runAsNonRoot") && !pod_says("runAsUser")) context["runAsNonRoot"] = true;
-  if (!pod_says("seccompProfile")) context["seccompProfile"] = {{"type", "RuntimeDefault"}};
 }
 
 void CompleteTrainer(Json& trainer, const api::TrainingJobSpec& spec, int32_t slot) {
@@ -127,6 +110,7 @@ void CompleteSpec(Json& pod_spec, const api::TrainingJob& job, int32_t slot) {
   AddVolumes(pod_spec, spec, job.metadata.name);
   for (Json& container : ListIn(pod_spec, "containers")) {
     if (StringAt(container, {"name"}) != spec.worker.container_name) continue;
+    // A program of the user's own is left as it is: many images run as root.
     if (spec.training) Restrict(container, pod_spec);
     CompleteTrainer(container, spec, slot);
     if (spec.network && spec.network->host_network)
@@ -155,6 +139,21 @@ Json& ListIn(Json& object, const char* key) {
   Json& list = object[key];
   if (!list.is_array()) list = Json::array();
   return list;
+}
+
+void SetDefault(Json& object, const char* key, Json value) {
+  if (!object.contains(key)) object[key] = std::move(value);
+}
+
+void Restrict(Json& container, const Json& pod_spec) {
+  if (container.contains("securityContext")) return;
+  const auto pod_says = [&](const char* key) {
+    return FindJson(pod_spec, {"securityContext", key}) != nullptr;
+  };
+  Json& context = container["securityContext"];
+  context = {{"allowPrivilegeEscalation", false}, {"capabilities", {{"drop", {"ALL"}}}}};
+  if (!pod_says("runAsNonRoot") && !pod_says("runAsUser")) context["runAsNonRoot"] = true;
+  if (!pod_says("seccompProfile")) context["seccompProfile"] = {{"type", "RuntimeDefault"}};
 }
 
 Json DesiredPod(const api::TrainingJob& job, int32_t slot, const std::vector<std::string>& avoided) {

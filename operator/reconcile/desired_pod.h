@@ -15,5 +15,10 @@ namespace lockstep::reconcile {
 
 // The list under a key, made where there is none.
 Json& ListIn(Json& object, const char* key);
+void SetDefault(Json& object, const char* key, Json value);
+
+// A container that runs our own program, as the Pod Security standard "restricted" asks, where the template
+// says nothing of its own.
+void Restrict(Json& container, const Json& pod_spec);
 
 }  // namespace lockstep::reconcile

@@ -1,5 +1,6 @@
 #include "operator/reconcile/job_reconciler.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -23,13 +24,21 @@ void LogActions(const std::string& key, const Plan& plan) {
   std::map<std::string, int64_t> counts;  // a job of a thousand pods is one line, not a thousand
   for (const PlannedAction& entry : plan.actions) {
     static constexpr std::array<std::string_view, std::variant_size_v<Action>> kNames = {
-        "add finalizer", "apply object", "delete object", "patch status",    "mark pod",
-        "delete pod",    "create pod",   "delete job",    "remove finalizer"};
+        "add finalizer", "apply object",  "delete object", "patch status", "mark pod",        "delete pod",
+        "create pod",    "start removal", "end removal",   "delete job",   "remove finalizer"};
     ++counts[std::string(kNames.at(entry.action.index())) + ": " + entry.reason];
   }
   for (const auto& [action, count] : counts) {
     log::Info("planned", {{"job", key}, {"action", action}, {"count", count}});
   }
+}
+
+// A namespace that is being deleted is in no cache: it says so where something is to be made in it.
+bool NamespaceEnds(const Plan& plan, const Applied& applied) {
+  const bool starts = std::any_of(plan.actions.begin(), plan.actions.end(), [](const PlannedAction& entry) {
+    return std::holds_alternative<StartRemoval>(entry.action);
+  });
+  return starts && applied.error && applied.error->code == ErrorCode::kNotFound;
 }
 
 }  // namespace
@@ -40,18 +49,24 @@ JobReconciler::JobReconciler(Dependencies dependencies, ClusterSettings settings
       applier_(dependencies.client, dependencies.caches) {}
 
 Result<controller::Outcome> JobReconciler::Reconcile(const std::string& key) {
-  const auto observed = Observe(kube::KeyFromString(key), dependencies_.caches, dependencies_.rendezvous,
-                                settings_, dependencies_.clock.Now());
+  auto observed = Observe(kube::KeyFromString(key), dependencies_.caches, dependencies_.rendezvous, settings_,
+                          dependencies_.clock.Now());
   if (!observed) {
     Forget(key);
     return controller::Outcome{};
   }
-  const Plan plan = MakePlan(*observed);
+  Plan plan = MakePlan(*observed);
   if (plan.ignored) return controller::Outcome{};
   Remember(key, IdentityOf(observed->job));
   ConfigureRendezvous(*observed, plan);
   LogActions(key, plan);
-  const Applied applied = applier_.Apply(*observed, plan.actions);
+  Applied applied = applier_.Apply(*observed, plan.actions);
+  if (NamespaceEnds(plan, applied)) {
+    observed->namespace_ends = true;
+    plan = MakePlan(*observed);
+    LogActions(key, plan);
+    applied = applier_.Apply(*observed, plan.actions);
+  }
   if (applied.is_refusal) return WriteRefusal(*observed, plan, *applied.error);
   if (applied.error) return *applied.error;
   LOCKSTEP_TRY(WriteOutcome(*observed, plan.status, plan.events));

@@ -66,6 +66,8 @@ std::vector<EventNote> MakeNotes(const Observed& observed, const Decision& decis
   const auto profile = ProfileRequestOf(observed.job);
   if (decision.mode == Mode::kRun && !profile.ok())
     notes.push_back({true, "ProfileRefused", "Profile", profile.error().message});
+  const std::vector<EventNote>& removal = decision.removal.notes;
+  notes.insert(notes.end(), removal.begin(), removal.end());
   const std::vector<EventNote> conditions = NotesOfConditions(observed.job.status, plan.status);
   notes.insert(notes.end(), conditions.begin(), conditions.end());
   return notes;

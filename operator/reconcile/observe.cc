@@ -123,6 +123,7 @@ std::optional<std::map<std::string, Node>> NodesOf(const std::vector<Pod>& pods,
 Caches::Caches()
     : jobs(WithoutManagedFields),
       pods(SlimPod, kube::ControllerUidOf),
+      removals(SlimPod),
       nodes([](Json node) { return NodeFields().Apply(std::move(node)); }),
       flavors(SlimFlavor),
       priority_classes(SlimPriorityClass),
@@ -158,6 +159,9 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   for (const kube::Object& pod : caches.pods.ByIndex(uid)) {
     observed.pods.push_back(PodFromJson(*pod, observed.job.spec.worker.container_name));
   }
+  const std::string removal = api::RemovalPodName(observed.job.metadata.name, uid);
+  if (const kube::Object pod = caches.removals.Get({observed.job.metadata.namespace_name, removal}))
+    observed.removal = PodFromJson(*pod, observed.job.spec.worker.container_name);
   for (const auto& [kind, store] : caches.owned) {
     for (const kube::Object& owned : store.ByIndex(uid)) observed.owned.emplace(kind, *owned);
   }

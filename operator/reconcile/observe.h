@@ -17,6 +17,7 @@ struct Caches {
   Caches();
   kube::Store jobs;
   kube::Store pods;
+  kube::Store removals;  // pods that remove checkpoints
   kube::Store nodes;
   kube::Store flavors;  // of Kueue
   kube::Store priority_classes;

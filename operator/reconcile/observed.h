@@ -1,6 +1,7 @@
 #pragma once
 // Everything that a decision may look at. Values, no pointers into caches. Pure.
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,6 +10,7 @@
 
 #include "operator/reconcile/nodes.h"
 #include "operator/reconcile/pods.h"
+#include "runtime/common/api/names.h"
 #include "runtime/common/api/training_job.h"
 #include "runtime/common/base/clock.h"
 #include "runtime/common/base/json.h"
@@ -29,6 +31,8 @@ struct Observed {
   std::vector<std::string> violations;   // of its spec, each naming its field; empty: valid
   std::vector<std::string> unsupported;  // the same, for what this version does not do
   std::vector<Pod> pods;                 // owned by this job by uid
+  std::optional<Pod> removal;            // the pod that removes the checkpoints of a deleted job
+  bool namespace_ends = false;           // nothing can be made in it any more
   // Of its pods, by name; absent where nothing is known of nodes.
   std::optional<std::map<std::string, Node>> nodes;
   std::map<std::string, Json> owned;    // objects beside the pods, by KeyOfKind
@@ -44,6 +48,11 @@ struct Observed {
 
 [[nodiscard]] inline bool IsValid(const Observed& observed) {
   return observed.violations.empty() && observed.unsupported.empty();
+}
+
+[[nodiscard]] inline bool HasFinalizer(const api::TrainingJob& job) {
+  const auto& finalizers = job.metadata.finalizers;
+  return std::find(finalizers.begin(), finalizers.end(), api::kFinalizer) != finalizers.end();
 }
 
 }  // namespace lockstep::reconcile

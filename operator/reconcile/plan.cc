@@ -10,10 +10,12 @@
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/launcher.h"
 #include "operator/reconcile/notes.h"
+#include "operator/reconcile/owned_objects.h"
 #include "operator/reconcile/plan_objects.h"
 #include "operator/reconcile/profile_request.h"
 #include "operator/reconcile/progress.h"
 #include "operator/reconcile/queue.h"
+#include "operator/reconcile/removal_pod.h"
 #include "operator/reconcile/rollout.h"
 #include "operator/reconcile/status.h"
 #include "operator/reconcile/waiting.h"
@@ -29,11 +31,6 @@ using Actions = std::vector<PlannedAction>;
 
 // It travels with each heartbeat.
 constexpr std::size_t kMaxSaveRequest = 256;
-
-bool HasFinalizer(const api::TrainingJob& job) {
-  const auto& finalizers = job.metadata.finalizers;
-  return std::find(finalizers.begin(), finalizers.end(), api::kFinalizer) != finalizers.end();
-}
 
 // The highest slot first, as everywhere where there is a choice.
 std::vector<Pod> InOrder(std::vector<Pod> pods) {
@@ -60,11 +57,16 @@ void DeleteActivePods(const std::vector<Pod>& pods, Actions& actions) {
   }
 }
 
-void PlanDelete(const Observed& observed, Actions& actions) {
+void PlanDelete(const Observed& observed, const RemovalDecision& removal, Actions& actions) {
   DeletePods(observed.pods, Any, "the job is being deleted", actions);
-  if (observed.pods.empty() && HasFinalizer(observed.job)) {
-    actions.push_back({RemoveFinalizer{}, "no pod is left"});
+  if (removal.starts) {
+    const bool has_account =
+        HasOwnAccount(observed.job) && observed.owned.contains(KeyOfKind(kServiceAccounts));
+    actions.push_back({StartRemoval{DesiredRemovalPod(observed.job, has_account)}, removal.reason});
   }
+  if (removal.to_delete)
+    actions.push_back({EndRemoval{removal.to_delete->name, removal.to_delete->uid}, removal.reason});
+  if (removal.is_over && HasFinalizer(observed.job)) actions.push_back({RemoveFinalizer{}, removal.reason});
 }
 
 std::optional<Seconds> UntilExpiry(const Observed& observed, const api::TrainingJobStatus& status) {
@@ -207,6 +209,7 @@ std::optional<std::chrono::milliseconds> NextLook(const Observed& observed, cons
   consider(decision.deadline);
   consider(decision.failures.wait);
   consider(decision.gang.next);
+  consider(decision.removal.next);
   if (decision.mode == Mode::kRun) consider(UntilShrunk(observed));
   if (decision.mode == Mode::kFinished) consider(UntilExpiry(observed, status));
   const bool may_train = decision.mode == Mode::kRun || decision.mode == Mode::kHold;
@@ -224,7 +227,7 @@ Plan PlanOf(const Observed& observed, const QueueState& queue) {
   if (plan.ignored) return plan;
   plan.status = MakeStatus(observed, groups, decision, queue);
   switch (decision.mode) {
-    case Mode::kDelete: PlanDelete(observed, plan.actions); break;
+    case Mode::kDelete: PlanDelete(observed, decision.removal, plan.actions); break;
     case Mode::kFinished:
       // That it has finished is written before its pods go: without them nothing would say so after a crash.
       if (decision.finish_as.empty()) PlanFinished(observed, plan.status, plan);

@@ -50,12 +50,20 @@ struct DeletePod {
   std::string resource_version;  // where its own state is the reason: goes only as it was looked at
   bool by_force = false;         // without waiting for its node
 };
+// The pod that removes the checkpoints of a deleted job.
+struct StartRemoval {
+  Json pod;
+};
+struct EndRemoval {
+  std::string name;
+  std::string uid;
+};
 struct DeleteJob {
   std::string uid;
   std::string resource_version;
 };
 using Action = std::variant<AddFinalizer, ApplyObject, DeleteObject, PatchStatus, MarkPod, DeletePod,
-                            CreatePod, DeleteJob, RemoveFinalizer>;
+                            CreatePod, StartRemoval, EndRemoval, DeleteJob, RemoveFinalizer>;
 
 struct PlannedAction {
   Action action;

@@ -216,11 +216,19 @@ void ApplyFailures(const Observed& observed, const FailureDecision& failures,
                                failures.to_give_up.end());
 }
 
+// The last pass leaves the status alone: with the finalizer the job goes.
+void SetRemoval(const Observed& observed, const RemovalDecision& removal, api::TrainingJobStatus& status) {
+  if (!removal.waits_for) return;
+  Conditions set(observed, status);
+  set.False(condition::kCheckpointsRemoved, reason::kRemoving, *removal.waits_for);
+}
+
 }  // namespace
 
 api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& groups, const Decision& decision,
                                   const QueueState& queue) {
   api::TrainingJobStatus status = observed.job.status;
+  if (decision.mode == Mode::kDelete) SetRemoval(observed, decision.removal, status);
   if (decision.mode == Mode::kIgnore || decision.mode == Mode::kDelete) return status;
   status.given_up_slots = GivenUpSlots(observed.job);  // those of another generation are not of this one
   status.observed_generation = observed.job.metadata.generation;

@@ -37,6 +37,34 @@ def has_objects_of_its_own_and_takes_them_along():
     until("nothing is left of the job", lambda: objects_of(job) == [], 60, details=lambda: str(objects_of(job)))
 
 
+def takes_its_checkpoints_along_where_it_is_told_to():
+    """Two jobs, one after the other, on one place; what the first one stored at its end stays."""
+    first = jobs.manifest("stays", epochs=1)
+    first["spec"]["checkpoint"]["intervalSteps"] = 10_000
+    second = jobs.manifest("goes", replicas=2, epochs=2)
+    second["spec"]["checkpoint"].update(uri=first["spec"]["checkpoint"]["uri"], keepLast=20, deleteWithJob=True)
+    with jobs.running(first) as job:
+        job.until_complete(240)
+        place = job.checkpoint_folder()
+    kept = stored_in(place)
+    expect(len(kept) == 1, f"{place} has {kept}")
+    with jobs.running(second) as job:
+        job.until_complete(240)
+        expect(stored_in(place) > kept, f"{stored_in(place)} after the second job")
+        job.kubectl("delete", "dtj", job.name, "--wait=false")
+        until("the job is gone", lambda: job.name not in names_of_jobs(job), 120, details=lambda: str(names_of_jobs(job)))
+        expect(stored_in(place) == kept, f"{stored_in(place)} after its end, {kept} before")
+        until("no pod is left", lambda: not job.pods(), 60)
+
+
+def stored_in(place):
+    return {path.parent.name for path in place.glob("step-*/manifest.json")}
+
+
+def names_of_jobs(job):
+    return [item["metadata"]["name"] for item in jobs.get("--namespace", job.space, "dtj")["items"]]
+
+
 def trains_on_while_its_spec_is_invalid():
     with jobs.running(jobs.manifest("mistaken", replicas=2, epochs=4, model=jobs.SLOW), with_ledger=True) as job:
         job.until_step(20)
@@ -58,4 +86,4 @@ def trains_on_while_its_spec_is_invalid():
 
 
 if __name__ == "__main__":
-    jobs.main([has_objects_of_its_own_and_takes_them_along, trains_on_while_its_spec_is_invalid])
+    jobs.main([has_objects_of_its_own_and_takes_them_along, takes_its_checkpoints_along_where_it_is_told_to, trains_on_while_its_spec_is_invalid])

@@ -32,6 +32,8 @@ inline std::string TextOf(const reconcile::Action& action) {
     std::string operator()(const reconcile::DeletePod& a) const {
       return "delete " + a.name + (a.by_force ? " by force" : "");
     }
+    std::string operator()(const reconcile::StartRemoval&) const { return "start removal"; }
+    std::string operator()(const reconcile::EndRemoval&) const { return "end removal"; }
     std::string operator()(const reconcile::DeleteJob&) const { return "delete the job"; }
   };
   return std::visit(Text{}, action);

@@ -42,6 +42,7 @@ struct CheckpointSpec {
   int32_t keep_last = 3;
   std::optional<int64_t> keep_every_steps;         // the first at or after each multiple is never removed
   std::optional<int64_t> upload_bytes_per_second;  // of each rank, while it trains
+  bool delete_with_job = false;                    // all that this job, by its uid, stored below the URI
   ResumeFrom resume;
   OnTermination on_termination = OnTermination::kSave;
   int32_t grace_period_seconds = 120;

@@ -26,6 +26,7 @@ void Describe(A& fields, Of<A, CheckpointSpec>& spec) {
   fields.Field("keepLast", spec.keep_last, {.min = 1, .max = 10000});
   fields.Field("keepEverySteps", spec.keep_every_steps, {.min = 1, .max = 1e9});
   fields.Field("uploadBytesPerSecond", spec.upload_bytes_per_second, {.min = 1000, .max = 1e12});
+  fields.Field("deleteWithJob", spec.delete_with_job);
   fields.Field("resume", spec.resume);
   fields.Field("onTermination", spec.on_termination);
   fields.Field("gracePeriodSeconds", spec.grace_period_seconds, {.min = 0, .max = 86400});

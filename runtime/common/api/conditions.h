@@ -18,8 +18,10 @@ inline constexpr std::string_view kInitialized = "Initialized";      // a first 
 inline constexpr std::string_view kProgressing = "Progressing";      // steps are being made
 inline constexpr std::string_view kDegraded = "Degraded";  // fewer replicas in the round than asked for
 inline constexpr std::string_view kRestarting = "Restarting";
-inline constexpr std::string_view kUpdated = "Updated";    // pods are of the newest template
-inline constexpr std::string_view kStalled = "Stalled";    // waits for something that people must mend
+inline constexpr std::string_view kUpdated = "Updated";  // pods are of the newest template
+inline constexpr std::string_view kStalled = "Stalled";  // waits for something that people must mend
+// False while a deleted job waits for its checkpoints to be removed (checkpoint.deleteWithJob).
+inline constexpr std::string_view kCheckpointsRemoved = "CheckpointsRemoved";
 inline constexpr std::string_view kComplete = "Complete";  // terminal
 inline constexpr std::string_view kFailed = "Failed";      // terminal
 // For programs that know no other conditions (kstatus of sigs.k8s.io/cli-utils: Flux, kpt); Stalled is one,
@@ -68,6 +70,7 @@ inline constexpr std::string_view kReplicaFailed = "ReplicaFailed";
 inline constexpr std::string_view kRecovered = "Recovered";
 inline constexpr std::string_view kTrainingDone = "TrainingDone";
 inline constexpr std::string_view kJobFinished = "JobFinished";
+inline constexpr std::string_view kRemoving = "Removing";
 }  // namespace reason
 
 struct ConditionChange {

@@ -14,6 +14,10 @@ std::string ConfigMapName(std::string_view job) { return std::string(job) + "-co
 
 std::string ServiceAccountName(std::string_view job) { return std::string(job) + "-worker"; }
 
+std::string RemovalPodName(std::string_view job, std::string_view uid) {
+  return std::string(job) + "-removal-" + std::string(uid);
+}
+
 std::map<std::string, std::string> WorkerLabels(std::string_view job, int32_t slot) {
   return {{std::string(kLabelJob), std::string(job)},
           {std::string(kLabelSlot), std::to_string(slot)},

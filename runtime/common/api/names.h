@@ -17,6 +17,7 @@ inline constexpr std::string_view kLabelManagedBy = "app.kubernetes.io/managed-b
 inline constexpr std::string_view kLabelName = "app.kubernetes.io/name";
 inline constexpr std::string_view kManagedByValue = "lockstep";
 inline constexpr std::string_view kWorkerNameValue = "lockstep-worker";
+inline constexpr std::string_view kRemovalNameValue = "lockstep-removal";
 
 inline constexpr std::string_view kAnnotationAttempt = "lockstep.dev/attempt";
 inline constexpr std::string_view kAnnotationTemplate = "lockstep.dev/template-hash";
@@ -38,6 +39,9 @@ inline constexpr std::size_t kMaxJobNameLength = 50;
 [[nodiscard]] std::string ServiceName(std::string_view job);            // <job>
 [[nodiscard]] std::string ConfigMapName(std::string_view job);          // <job>-config
 [[nodiscard]] std::string ServiceAccountName(std::string_view job);     // <job>-worker
+// The pod that removes the checkpoints of a deleted job. <job>-removal-<uid>: another job of that name,
+// earlier or later, has another.
+[[nodiscard]] std::string RemovalPodName(std::string_view job, std::string_view uid);
 
 [[nodiscard]] std::map<std::string, std::string> WorkerLabels(std::string_view job, int32_t slot);
 // What selects all worker pods of a job: the value of status.selector.

@@ -228,6 +228,8 @@ CREATE_CASES = [
      "spec.checkpoint.keepLast"),
     ("uploads go on", at("checkpoint"), {"uri": "s3://b", "uploadBytesPerSecond": 1000}, {"uri": "s3://b", "uploadBytesPerSecond": 0},
      "spec.checkpoint.uploadBytesPerSecond"),
+    ("deleteWithJob says yes or no", at("checkpoint"), {"uri": "s3://b", "deleteWithJob": True}, {"uri": "s3://b", "deleteWithJob": "Yes"},
+     "spec.checkpoint.deleteWithJob"),
     ("keepEverySteps is positive", at("checkpoint"), {"uri": "s3://b", "keepEverySteps": 1}, {"uri": "s3://b", "keepEverySteps": 0},
      "spec.checkpoint.keepEverySteps"),
     ("heartbeat time-out > interval", at("rendezvous"), {"heartbeatIntervalSeconds": 9},

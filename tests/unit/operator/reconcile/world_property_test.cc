@@ -189,6 +189,29 @@ TEST(ReconcilerProperties, ADeletedJobAlwaysGoesAndTakesItsPodsAlong) {
   }));
 }
 
+// Whatever becomes of the pods that remove its checkpoints, and of the operator meanwhile.
+TEST(ReconcilerProperties, ADeletedJobGoesWhetherItsCheckpointsCanBeRemovedOrNot) {
+  EXPECT_TRUE(rc::check([] {
+    Wish wish;
+    WorldModel world(wish.replicas, kMaxReplicas, kMaxRestarts);
+    world.PatchSpec({{"checkpoint", {{"uri", "s3://bucket/a"}, {"deleteWithJob", true}}}});
+    const int steps = *rc::gen::inRange(0, 20);
+    for (int i = 0; i < steps; ++i) DoSomething(world, wish);
+    world.PretendToHaveTrained();
+    world.DeleteJob();
+    const int more = *rc::gen::inRange(0, 60);
+    for (int i = 0; i < more; ++i) {
+      if (*rc::gen::inRange(0, 10) == 0) world.SucceedPod(0);
+      DoSomething(world, wish);
+    }
+    // From now on nobody does any harm, but the pod never ends: longer than anybody waits for it.
+    for (int pass = 0; pass < 60 && !world.job().is_null(); ++pass) (void)world.Settle();
+    RC_ASSERT(world.job().is_null());
+    world.FinishDeletions();
+    RC_ASSERT(world.pods().empty());
+  }));
+}
+
 // The pods of the highest slots go; nothing is charged, and nothing told as a failure.
 TEST(ReconcilerProperties, ScalesUpAndDownWithoutChargingAnybody) {
   EXPECT_TRUE(rc::check([] {
