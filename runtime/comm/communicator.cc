@@ -246,6 +246,7 @@ Result<Communicator::PendingSum> Communicator::StartSum(at::Tensor tensor) {
   LOCKSTEP_TRY(Run(kSum, [&]() -> Result<void> {
     if (world() == 1) return {};
     std::vector<at::Tensor> tensors = {state->tensor};
+    CountGiven(state->tensor);
     state->work = group_->process_group->allreduce(tensors);
     return {};
   }));
@@ -273,6 +274,7 @@ Result<void> Communicator::Broadcast(std::vector<at::Tensor> tensors, int root) 
     c10d::BroadcastOptions options;
     options.rootRank = root;
     for (const at::Tensor& tensor : tensors) {
+      if (rank() == root) CountGiven(tensor);
       LOCKSTEP_TRY(MoveInPieces(tensor, [&](std::vector<at::Tensor>& part) {
         return WaitFor(*group_->process_group->broadcast(part, options), tensor, "broadcast");
       }));
@@ -283,6 +285,7 @@ Result<void> Communicator::Broadcast(std::vector<at::Tensor> tensors, int root) 
 
 Result<void> Communicator::Send(const at::Tensor& tensor, int peer) {
   return Run("send", [&] {
+    CountGiven(tensor);
     return MoveInPieces(tensor, [&](std::vector<at::Tensor>& part) {
       return WaitForMessage(group_->process_group->send(part, peer, kTag), tensor, "send");
     });
@@ -317,6 +320,7 @@ Result<std::vector<std::vector<int64_t>>> Communicator::AllGather(
     std::vector<std::vector<at::Tensor>> all(1);
     for (int rank = 0; rank < world(); ++rank) all[0].push_back(at::empty({count}, at::kLong));
     std::vector<at::Tensor> input = {mine};
+    CountGiven(mine);
     c10d::AllgatherOptions options;
     if (limit.has_value()) options.timeout = *limit;
     LOCKSTEP_TRY(WaitForHost(*group_->process_group->allgather(all, input, options), "all-gather"));
@@ -331,14 +335,17 @@ Result<std::vector<std::vector<int64_t>>> Communicator::AllGather(
 Result<void> Communicator::AllToAll(at::Tensor& output, std::vector<int64_t> rows, at::Tensor& input,
                                     std::vector<int64_t> sent) {
   return Run("all-to-all", [&] {
+    CountGiven(input);
     if (sent.empty()) sent.assign(static_cast<std::size_t>(world()), input.size(0) / world());
     return WaitFor(*group_->process_group->alltoall_base(output, input, rows, sent), output, "all-to-all");
   });
 }
 
 Result<void> Communicator::AllGatherInto(at::Tensor& all, at::Tensor& mine) {
-  return Run("all-gather",
-             [&] { return WaitFor(*group_->process_group->_allgather_base(all, mine), all, "all-gather"); });
+  return Run("all-gather", [&] {
+    CountGiven(mine);
+    return WaitFor(*group_->process_group->_allgather_base(all, mine), all, "all-gather");
+  });
 }
 
 Result<void> Communicator::Barrier() {

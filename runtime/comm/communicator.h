@@ -84,6 +84,11 @@ class Communicator {
   // Any thread. True while the step thread is in a collective, to which this rank has given its part: if it
   // makes no progress, another rank is at fault.
   [[nodiscard]] bool waits_for_peers() const { return waiting_.load() > 0; }
+  // Bytes of the tensors that this rank gave to collectives and messages. What goes over its network for
+  // them depends on the collective and the world. Any thread.
+  [[nodiscard]] int64_t bytes_given() const { return bytes_given_.load(); }
+  // For code that drives c10d itself.
+  void CountGiven(const at::Tensor& tensor) { bytes_given_ += static_cast<int64_t>(tensor.nbytes()); }
   // For code that drives c10d itself: in such a wait as long as this lives.
   class PeerWait {
    public:
@@ -163,6 +168,7 @@ class Communicator {
   std::atomic<bool> aborted_ = false;
   std::atomic<bool> is_closed_ = false;
   std::atomic<int> waiting_ = 0;
+  std::atomic<int64_t> bytes_given_ = 0;
 };
 
 // Communicator::Connect on a thread of its own, so that the caller can give up at once when the round is over

@@ -11,6 +11,7 @@
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/queue.h"
+#include "runtime/common/base/resident_memory.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/http/server.h"
 #include "runtime/launch/gpu_selection.h"
@@ -228,8 +229,18 @@ class Supervisor {
 
   void Beat() {
     reporter_.Send(supervision_.CurrentHeartbeat());
+    MeasureMemory();
     next_beat_ = clock_.Steady() + std::chrono::duration_cast<SteadyTime::duration>(
                                        Seconds(options_.config.rendezvous.heartbeat_interval_seconds));
+  }
+
+  // Of a program's rank it would be that of what starts it.
+  void MeasureMemory() {
+    for (int i = 0; i < options_.config.nproc && !options_.is_program; ++i) {
+      const auto& process = slot(i).process;
+      const auto bytes = process == nullptr ? std::nullopt : ResidentBytes(process->pid());
+      if (bytes.has_value()) metrics_.SetMemory(i, *bytes);
+    }
   }
 
   Result<void> ServeMetrics() {

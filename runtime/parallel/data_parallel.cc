@@ -44,6 +44,7 @@ class SumHook final : public c10d::CommHookInterface {
     at::Tensor& sums = bucket.getBufferRef();
     const bool as_they_are = format_.type == sums.scalar_type();
     std::vector<at::Tensor> sent = {as_they_are ? sums : sums.div(format_.samples).to(format_.type)};
+    communicator_.CountGiven(sent.front());
     started_.works.push_back(communicator_.group()->allreduce(sent));
     started_.last_start = std::chrono::steady_clock::now();
     if (bucket.isLast()) started_.wait.emplace(communicator_);

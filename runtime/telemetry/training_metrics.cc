@@ -2,6 +2,7 @@
 
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
 #include <map>
@@ -37,6 +38,7 @@ struct TrainingMetrics::State {
       mutex;  // prometheus-cpp's families lock themselves; this guards `reported` and the order of updates
   // Cumulative values as the current rank processes last reported them, by counter and labels.
   std::map<std::pair<std::string, Labels>, double> reported;
+  std::map<Labels, protocol::StepTimes> step_times;
 
   void Set(const char* name, const char* help, double value, const Labels& labels = {}) {
     prometheus::BuildGauge()
@@ -67,6 +69,24 @@ struct TrainingMetrics::State {
     double& last = reported[{name, labels}];
     Count(name, help, total >= last ? total - last : total, labels);
     last = total;
+  }
+
+  // As CountTo, of each place.
+  void CountTo(const char* name, const char* help, const protocol::StepTimes& times, const Labels& labels) {
+    protocol::StepTimes& last = step_times[labels];
+    const bool goes_on = times.seconds >= last.seconds;
+    std::vector<double> increments;
+    for (std::size_t i = 0; i < last.counts.size() && i < times.counts.size(); ++i)
+      increments.push_back(static_cast<double>(times.counts[i] - (goes_on ? last.counts[i] : 0)));
+    prometheus::BuildHistogram()
+        .Name(name)
+        .Help(help)
+        .Labels(job_labels)
+        .Register(registry)
+        .Add(labels, prometheus::Histogram::BucketBoundaries(protocol::kStepTimeBounds.begin(),
+                                                             protocol::kStepTimeBounds.end()))
+        .ObserveMultiple(increments, times.seconds - (goes_on ? last.seconds : 0));
+    last = times;
   }
 
   // `total` began before this pod did.
@@ -148,6 +168,16 @@ struct TrainingMetrics::State {
     Set(metric::kSamplesPerSecond, "Samples per second of the whole world, smoothed.", m.samples_per_second);
     SetModelFlops(m.samples_per_second);
   }
+  void Observe(const Labels& rank, const protocol::Usage& m) {
+    CountTo(metric::kStepSeconds, "Seconds from one committed step to the next.", m.step_times, rank);
+    if (m.tokens_total > 0) {
+      CountTo(metric::kTokensTotal, "Tokens consumed by this rank.", static_cast<double>(m.tokens_total),
+              rank);
+    }
+    CountTo(metric::kCommunicationBytesTotal,
+            "Bytes of the tensors that this rank gave to collectives and messages.",
+            static_cast<double>(m.communication_bytes_total), rank);
+  }
   void Observe(const Labels& rank, const protocol::Synced& m) {
     Set(metric::kRound, "Newest round this pod entered.", static_cast<double>(m.round));
     Set(metric::kSyncSeconds, "Seconds from assignment to equal state on all ranks, newest round.", m.seconds,
@@ -213,6 +243,12 @@ void TrainingMetrics::Observe(int local_rank, const protocol::FromRank& message)
 void TrainingMetrics::SetWorld(int ranks) {
   const std::lock_guard lock(state_->mutex);
   state_->world = ranks;
+}
+
+void TrainingMetrics::SetMemory(int local_rank, double bytes) {
+  const std::lock_guard lock(state_->mutex);
+  state_->Set(metric::kRankMemory, "Memory of the host that the rank's process holds.", bytes,
+              RankLabels(local_rank));
 }
 
 void TrainingMetrics::CountHang(int local_rank) {

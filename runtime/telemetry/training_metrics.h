@@ -22,6 +22,7 @@ class TrainingMetrics {
 
   void Observe(int local_rank, const protocol::FromRank& message);
   void SetWorld(int ranks);
+  void SetMemory(int local_rank, double bytes);
   void CountHang(int local_rank);
   void Observe(const std::vector<GpuReading>& gpus);
   [[nodiscard]] http::Response Scrape() const;

@@ -62,6 +62,11 @@ int64_t TotalSteps(const api::TrainingSpec& training, const data::SamplePlan& pl
   return training.steps.has_value() ? *training.steps : training.epochs.value_or(1) * plan.steps_per_epoch();
 }
 
+int64_t TokensPerSample(const LoopInputs& inputs) {
+  const bool is_text = inputs.training.data.format == api::DataFormat::kTokens;
+  return is_text ? inputs.state.input.sample_shape.front() : 0;
+}
+
 class ElasticLoop {
  public:
   explicit ElasticLoop(const LoopInputs& inputs)
@@ -77,7 +82,7 @@ class ElasticLoop {
         profile_wishes_(profile_, inputs.control, inputs.link, total_steps_),
         ledger_(inputs.ledger_folder, inputs.process_name, inputs.clock),
         progress_(inputs.link, phases_, inputs.clock, total_steps_, plan_.steps_per_epoch(),
-                  inputs.log_all_ranks),
+                  TokensPerSample(inputs), inputs.log_all_ranks),
         saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_,
                 progress_.history(), plan_.steps_per_epoch()}),
         stopping_({inputs.control, progress_, saves_, state_}),
@@ -96,7 +101,10 @@ class ElasticLoop {
     while (true) {
       Result<comm::Listener> listener = comm::Listener::Open(in_.listen_address);
       if (!listener.ok()) return {ExitCode::kInfrastructure, listener.error().message};
-      if (round_.communicator != nullptr) round_.communicator->Close();
+      if (round_.communicator != nullptr) {
+        bytes_before_ += round_.communicator->bytes_given();
+        round_.communicator->Close();
+      }
       in_.link.Send(protocol::Ready{state_.step, listener->port(), FlopsPerSample()});
       round_ = Round{};  // while the next one forms
       const auto assignment = in_.control.WaitForAssignment();
@@ -304,6 +312,7 @@ class ElasticLoop {
     LOCKSTEP_TRY(const StepReport report, RunBy(end, wishes));
     attempting_ = 0;
     broken_rounds_.MadeStep();
+    progress_.Communicated(bytes_before_ + round_.communicator->bytes_given());
     progress_.Committed(state_.step, report);
     if (takes_windows) progress_.Phase("train");
     speed_.Committed(report.steps, report.local_count + report.local_corrupt);
@@ -448,6 +457,7 @@ class ElasticLoop {
   Round round_;
   LastPlace last_place_;
   BrokenRounds broken_rounds_;
+  int64_t bytes_before_ = 0;    // given in earlier rounds
   int64_t attempting_ = 0;      // steps that were begun and not committed
   int64_t attempted_step_ = 0;  // the newest of them
 };

@@ -19,11 +19,13 @@ constexpr double kSmoothingSeconds = 3;
 }  // namespace
 
 ProgressReporter::ProgressReporter(protocol::ControlLink& link, const PhaseClock& phases, const Clock& clock,
-                                   int64_t total_steps, int64_t steps_per_epoch, bool logs_always)
+                                   int64_t total_steps, int64_t steps_per_epoch, int64_t tokens_per_sample,
+                                   bool logs_always)
     : link_(link),
       phases_(phases),
       clock_(clock),
       steps_per_epoch_(static_cast<double>(steps_per_epoch)),
+      tokens_per_sample_(tokens_per_sample),
       logs_always_(logs_always) {
   progress_.total_steps = total_steps;
 }
@@ -75,6 +77,8 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
   progress_.skipped_steps_total += report.skipped;
   progress_.samples_total += report.local_count;
   progress_.corrupt_records_total += report.local_corrupt;
+  usage_.step_times.Add(report.steps, seconds);
+  usage_.tokens_total += report.local_count * tokens_per_sample_;
   CountCorrupt(step, report);
   HistoryRecord record = RecordOf(HistoryKind::kStep);
   record.loss = report.loss;
@@ -148,6 +152,7 @@ void ProgressReporter::Send() {
   first_of_round_ = false;
   last_sent_ = clock_.Steady();
   link_.Send(progress_);
+  link_.Send(usage_);
 }
 
 }  // namespace lockstep::train

@@ -18,9 +18,10 @@ namespace lockstep::train {
 
 class ProgressReporter {
  public:
-  // `logs_always`: in the log, too, whatever the rank; else rank 0 speaks for all.
+  // `logs_always`: in the log, too, whatever the rank; else rank 0 speaks for all. `tokens_per_sample`: 0
+  // where samples are no text.
   ProgressReporter(protocol::ControlLink& link, const PhaseClock& phases, const Clock& clock,
-                   int64_t total_steps, int64_t steps_per_epoch, bool logs_always);
+                   int64_t total_steps, int64_t steps_per_epoch, int64_t tokens_per_sample, bool logs_always);
 
   void EnterRound(const protocol::RankAssignment& assignment, int64_t step, StateSource source);
   void Committed(int64_t step, const StepReport& report);
@@ -28,6 +29,8 @@ class ProgressReporter {
   void Evaluated(const Evaluation& result);
   // Steps of the window that have been taken since and do not count yet: a sign of life.
   void UnderWay(int64_t steps);
+  // Of all rounds.
+  void Communicated(int64_t bytes) { usage_.communication_bytes_total = bytes; }
   void Repeating(int64_t steps) { progress_.repeated_steps_total += steps; }
   void Phase(const std::string& phase) { link_.Send(protocol::PhaseChanged{phase}); }
   void SendNow();
@@ -45,7 +48,9 @@ class ProgressReporter {
   const PhaseClock& phases_;
   const Clock& clock_;
   const double steps_per_epoch_;
+  const int64_t tokens_per_sample_;
   protocol::Progress progress_;
+  protocol::Usage usage_;
   int64_t corrupt_in_epoch_ = 0;    // of all ranks, in the steps from…
   int64_t corrupt_since_step_ = 0;  // …here on: the epoch's first that this process knows of
   const bool logs_always_;

@@ -168,6 +168,10 @@ def per_step(phases):
             f" / sum by (rank) ({rate('lockstep_train_steps_total')} > 0)")
 
 
+def quantile(share, metric):
+    return f"histogram_quantile({share}, sum by (le) ({rate(metric + '_bucket')}))"
+
+
 def newest(metric):
     """A fact of the job that every pod, or every operator that was leader in the time shown, exports."""
     return f"max({metric}{{{JOB}}})"
@@ -249,35 +253,45 @@ TRAINING_JOB = dashboard(
 
      row("Throughput"),
      graph("Steps per second", "short", "Optimizer steps that the ranks commit; equal on all while a round is whole.",
-           query(f"max({rate('lockstep_train_steps_total')})", "steps"), width=6),
+           query(f"max({rate('lockstep_train_steps_total')})", "steps")),
      graph("Counted samples per second", "short", "All ranks together.",
-           query(f"sum({rate('lockstep_train_samples_total')})", "samples"), width=6),
-     graph("Model operations per second", "flops",
+           query(f"sum({rate('lockstep_train_samples_total')})", "samples")),
+     graph("Tokens per second", "short", "All ranks together; for models of text.",
+          query(f"sum({rate('lockstep_train_tokens_total')})", "tokens")),
+    graph("Seconds per step", "s", "From one committed step to the next, of all ranks: the middle one, and the one that 99 of 100 are below.",
+          query(quantile(0.5, "lockstep_train_step_seconds"), "median"), query(quantile(0.99, "lockstep_train_step_seconds"), "99th percentile")),
+    graph("Model operations per second", "flops",
            "What the model takes at this speed, forward and backward, of all ranks together; for models that know it: mlp, cnn, resnet18, "
            "resnet50, gpt.",
-           query(f"avg(lockstep_model_flops_per_second{{{JOB}}})", "model"), width=6),
+           query(f"avg(lockstep_model_flops_per_second{{{JOB}}})", "model")),
      graph("Where a rank's time goes", "percentunit",
            "Share of a second in each phase, mean over ranks. What is missing to 100 % is between phases: rounds, starting, waiting.",
-           query(f"avg by (phase) ({rate('lockstep_train_phase_seconds_total')})", "{{phase}}"), width=6, looks=STACK, up_to=1, paint=PHASES),
+           query(f"avg by (phase) ({rate('lockstep_train_phase_seconds_total')})", "{{phase}}"), looks=STACK, up_to=1, paint=PHASES),
 
      row("Ranks and communication"),
      graph("Own work per step, by rank", "s",
            "Seconds in data, forward, backward and optimizer. A rank above the others is the straggler: they wait for it in the panel "
            "beside.",
-           query(per_step("data|forward|backward|optimizer"), "{{rank}}")),
+           query(per_step("data|forward|backward|optimizer"), "{{rank}}"), width=6),
      graph("Waiting for the reduction, by rank", "s",
            "Seconds of a step in the reduction that no computation hides: the network, and waiting for slower ranks. The straggler "
            "waits least.",
-           query(per_step("reduce"), "{{rank}}")),
-     graph("Waiting for data, by rank", "s", "Seconds of a step until the next batch was there.", query(per_step("data"), "{{rank}}")),
-     counts("Pods", "Worker pods that have not ended, those that are ready, and the ranks that train.",
+           query(per_step("reduce"), "{{rank}}"), width=6),
+     graph("Waiting for data, by rank", "s", "Seconds of a step until the next batch was there.", query(per_step("data"), "{{rank}}"), width=6),
+     graph("Given to other ranks, by rank", "Bps",
+          "Bytes of the tensors that a rank gives to collectives and messages. What its network carries for them depends on the collective: a "
+          "ring sends almost twice as many.",
+          query(f"sum by (rank) ({rate('lockstep_train_communication_bytes_total')})", "{{rank}}"), width=6),
+    graph("Memory, by rank", "bytes", "Of the host, that the rank's process holds.",
+          query(f"max by (rank) (lockstep_rank_memory_bytes{{{JOB}}})", "{{rank}}"), width=6),
+    counts("Pods", "Worker pods that have not ended, those that are ready, and the ranks that train.",
            query(newest("lockstep_job_replicas"), "pods"), query(newest("lockstep_job_ready_replicas"), "ready"),
-           query(newest("lockstep_job_world_size"), "ranks")),
+           query(newest("lockstep_job_world_size"), "ranks"), width=6),
      graph("Steps held, by rank", "short", "A rank that stays behind others has left the round or hangs.",
-           query(f"max by (rank) (lockstep_train_step{{{JOB}}})", "{{rank}}")),
+           query(f"max by (rank) (lockstep_train_step{{{JOB}}})", "{{rank}}"), width=6),
      events("Hangs", "Times that a rank was found to hang, in the interval.",
             query(f"sum by (rank) ({happened('lockstep_rank_hangs_total')})", "{{rank}}"),
-            query(f"vector(0) unless on () lockstep_rank_hangs_total{{{JOB}}}", "none so far")),
+            query(f"vector(0) unless on () lockstep_rank_hangs_total{{{JOB}}}", "none so far"), width=6),
 
      row("GPUs"),
      graph("GPU utilisation", "percentunit",

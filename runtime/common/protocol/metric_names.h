@@ -5,7 +5,11 @@
 
 namespace lockstep::protocol::metric {
 
-inline constexpr const char* kStepsTotal = "lockstep_train_steps_total";                     // rank
+inline constexpr const char* kStepsTotal = "lockstep_train_steps_total";  // rank
+inline constexpr const char* kStepSeconds = "lockstep_train_step_seconds";
+inline constexpr const char* kTokensTotal = "lockstep_train_tokens_total";
+inline constexpr const char* kCommunicationBytesTotal = "lockstep_train_communication_bytes_total";
+inline constexpr const char* kRankMemory = "lockstep_rank_memory_bytes";
 inline constexpr const char* kSamplesTotal = "lockstep_train_samples_total";                 // rank
 inline constexpr const char* kRepeatedStepsTotal = "lockstep_train_repeated_steps_total";    // rank
 inline constexpr const char* kSkippedStepsTotal = "lockstep_train_skipped_steps_total";      // rank

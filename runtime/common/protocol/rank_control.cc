@@ -12,6 +12,8 @@ constexpr std::string_view kType<Ready> = "ready";
 template <>
 constexpr std::string_view kType<Progress> = "progress";
 template <>
+constexpr std::string_view kType<Usage> = "usage";
+template <>
 constexpr std::string_view kType<PhaseChanged> = "phase";
 template <>
 constexpr std::string_view kType<Broken> = "broken";

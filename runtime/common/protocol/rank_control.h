@@ -17,6 +17,7 @@
 
 #include "runtime/common/base/json.h"
 #include "runtime/common/base/result.h"
+#include "runtime/common/protocol/step_times.h"
 
 namespace lockstep::protocol {
 
@@ -48,6 +49,13 @@ struct Progress {
   int64_t corrupt_records_total = 0;  // of this rank's samples, in training and evaluations that count
   std::map<std::string, double>
       phase_seconds;  // data, forward, backward, reduce, optimizer, sync, evaluate, checkpoint
+};
+
+// Sent with Progress, to the supervisor alone; cumulative likewise.
+struct Usage {
+  StepTimes step_times;                   // of committed steps
+  int64_t tokens_total = 0;               // consumed by this rank; 0 where samples are no text
+  int64_t communication_bytes_total = 0;  // of tensors that this rank gave to collectives and messages
 };
 
 // What a rank does by itself, of all that it does in a step.
@@ -118,8 +126,8 @@ struct Pong {
   bool waits_for_peers = false;  // in a collective, to which this rank has given its part
 };
 
-using FromRank = std::variant<Ready, Progress, PhaseChanged, Broken, Synced, Evaluated, Saved, ProfileAgreed,
-                              SaveFailed, Finished, Failed, Pong>;
+using FromRank = std::variant<Ready, Progress, Usage, PhaseChanged, Broken, Synced, Evaluated, Saved,
+                              ProfileAgreed, SaveFailed, Finished, Failed, Pong>;
 
 // ---- supervisor to rank
 
@@ -192,6 +200,12 @@ void Visit(Progress& m, V& v) {
   v("skippedStepsTotal", m.skipped_steps_total);
   v("corruptRecordsTotal", m.corrupt_records_total);
   v("phaseSeconds", m.phase_seconds);
+}
+template <class V>
+void Visit(Usage& m, V& v) {
+  v("stepTimes", m.step_times);
+  v("tokensTotal", m.tokens_total);
+  v("communicationBytesTotal", m.communication_bytes_total);
 }
 template <class V>
 void Visit(PhaseChanged& m, V& v) {

@@ -7,19 +7,12 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <sstream>
+
+#include "runtime/common/base/resident_memory.h"
 
 namespace lockstep::telemetry {
 namespace {
-
-double ResidentBytes() {
-  std::ifstream statm("/proc/self/statm");
-  double total_pages = 0;
-  double resident_pages = 0;
-  statm >> total_pages >> resident_pages;
-  return resident_pages * static_cast<double>(::sysconf(_SC_PAGESIZE));
-}
 
 double CpuSeconds() {
   rusage usage{};
@@ -50,7 +43,7 @@ prometheus::MetricFamily Single(const char* name, const char* help, prometheus::
 std::vector<prometheus::MetricFamily> ProcessFamilies() {
   return {
       Single("process_resident_memory_bytes", "Resident memory of this process.",
-             prometheus::MetricType::Gauge, ResidentBytes()),
+             prometheus::MetricType::Gauge, ResidentBytes(::getpid()).value_or(0)),
       Single("process_cpu_seconds_total", "User and system CPU time of this process.",
              prometheus::MetricType::Counter, CpuSeconds()),
       Single("process_open_fds", "Open file descriptors of this process.", prometheus::MetricType::Gauge,

@@ -32,6 +32,36 @@ TEST(TrainingMetrics, CountsCorruptRecords) {
       HasSubstr("lockstep_train_corrupt_records_total{job_name=\"job\",namespace=\"lab\",rank=\"2.1\"} 5\n"));
 }
 
+// Two steps of 0.03 s and one of 200 s; then, of a new process, one of 0.03 s.
+TEST(TrainingMetrics, KeepsTheTimesOfStepsOverTheLivesOfARank) {
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
+  protocol::Usage usage;
+  usage.step_times.Add(2, 0.06);
+  metrics.Observe(1, usage);
+  usage.step_times.Add(1, 200);
+  metrics.Observe(1, usage);
+  protocol::Usage of_another;
+  of_another.step_times.Add(1, 0.03);
+  metrics.Observe(1, of_another);
+  const auto line = [](const std::string& le, const std::string& count) {
+    return "lockstep_train_step_seconds_bucket{job_name=\"job\",namespace=\"lab\",rank=\"2.1\",le=\"" + le +
+           "\"} " + count + "\n";
+  };
+  EXPECT_THAT(metrics.Scrape().body, AllOf(HasSubstr(line("0.025", "0")), HasSubstr(line("0.05", "3")),
+                                           HasSubstr(line("150", "3")), HasSubstr(line("+Inf", "4"))));
+}
+
+TEST(TrainingMetrics, CountsTokensOfTextAloneAndWhatRanksTellEachOther) {
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
+  metrics.Observe(1, protocol::Usage{.communication_bytes_total = 512});
+  const std::string labels = R"({job_name="job",namespace="lab",rank="2.1"} )";
+  EXPECT_THAT(metrics.Scrape().body,
+              AllOf(HasSubstr("lockstep_train_communication_bytes_total" + labels + "512\n"),
+                    Not(HasSubstr("lockstep_train_tokens_total"))));
+  metrics.Observe(1, protocol::Usage{.tokens_total = 64});
+  EXPECT_THAT(metrics.Scrape().body, HasSubstr("lockstep_train_tokens_total" + labels + "64\n"));
+}
+
 constexpr const char* kOfGpu = R"({job_name="job",namespace="lab",gpu="3",rank="2.1",uuid="GPU-aa"} )";
 
 GpuReading Reading() { return {.gpu = 3, .local_rank = 1, .uuid = "GPU-aa"}; }

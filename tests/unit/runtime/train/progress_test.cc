@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <optional>
+#include <sstream>
 
 #include "tests/support/fake_clock.h"
 
@@ -41,8 +43,13 @@ class ProgressReporterTest : public ::testing::Test {
   Fd supervisor_;
   lockstep::testing::FakeClock clock_;
   PhaseClock phases_{clock_};
-  ProgressReporter progress_{
-      link_, phases_, clock_, /*total_steps=*/100, /*steps_per_epoch=*/10, /*logs_always=*/false};
+  ProgressReporter progress_{link_,
+                             phases_,
+                             clock_,
+                             /*total_steps=*/100,
+                             /*steps_per_epoch=*/10,
+                             /*tokens_per_sample=*/4,
+                             /*logs_always=*/false};
 };
 
 TEST_F(ProgressReporterTest, KeepsTheHistoryOfWhatItTookPartIn) {
@@ -88,6 +95,28 @@ TEST_F(ProgressReporterTest, Rank0LogsTheRoundTheProgressAndTheEvaluations) {
   std::size_t lines = 0;
   for (std::size_t at = 0; (at = log.find("\"training\"", at)) != std::string::npos; ++at) ++lines;
   EXPECT_EQ(lines, 3U) << "the round's first, one ten seconds later, the last of all: " << log;
+}
+
+// Half a second each, so the newest is always told.
+TEST_F(ProgressReporterTest, TellsOfTheTimesOfStepsTheTokensAndWhatWasCommunicated) {
+  progress_.EnterRound({.round = 2, .rank = 1, .world = 3}, 40, StateSource::kPeer);
+  progress_.Communicated(4096);
+  for (int64_t step = 41; step <= 42; ++step) {
+    clock_.Advance(500ms);
+    progress_.Committed(step, {.global_count = 32, .local_count = 11});
+  }
+  std::optional<protocol::Usage> newest;
+  std::istringstream lines(Told());
+  for (std::string line; std::getline(lines, line);) {
+    const auto message = protocol::DecodeFromRank(line);
+    ASSERT_TRUE(message.ok()) << line;
+    if (const auto* usage = std::get_if<protocol::Usage>(&*message)) newest = *usage;
+  }
+  ASSERT_TRUE(newest.has_value());
+  EXPECT_DOUBLE_EQ(newest->step_times.seconds, 1);
+  EXPECT_EQ(newest->step_times.counts.at(8), 2) << "up to half a second";
+  EXPECT_EQ(newest->tokens_total, 2 * 11 * 4);
+  EXPECT_EQ(newest->communication_bytes_total, 4096);
 }
 
 TEST_F(ProgressReporterTest, TellsHowManyRecordsOfAnEpochWereCorrupt) {

@@ -1,0 +1,37 @@
+#pragma once
+// How long steps took, as counts by length: what a rank tells and its supervisor exports as a histogram. Any
+// thread.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::protocol {
+
+// Upper ends, seconds; one more count for what is longer.
+inline constexpr std::array<double, 16> kStepTimeBounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+                                                        0.5,   1,      2.5,   5,    10,    25,   60,  150};
+
+struct StepTimes {
+  std::vector<int64_t> counts = std::vector<int64_t>(kStepTimeBounds.size() + 1, 0);
+  double seconds = 0;
+
+  // `steps` that took `seconds` together.
+  void Add(int64_t steps, double seconds_of_all) {
+    if (steps <= 0) return;
+    const double each = seconds_of_all / static_cast<double>(steps);
+    std::size_t place = 0;
+    while (place < kStepTimeBounds.size() && each > kStepTimeBounds.at(place)) ++place;
+    counts.at(place) += steps;
+    seconds += seconds_of_all;
+  }
+};
+
+template <class V>
+void Visit(StepTimes& m, V& v) {
+  v("counts", m.counts);
+  v("seconds", m.seconds);
+}
+
+}  // namespace lockstep::protocol
