@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/checkpoint/history_file.h"
+#include "runtime/checkpoint/host_copy.h"
 #include "runtime/checkpoint/object_store.h"
 #include "runtime/checkpoint/retention.h"
 #include "runtime/checkpoint/sha256.h"
@@ -31,22 +32,20 @@ constexpr auto kShardLimit =
 constexpr auto kPatience = 1s;   // and looks so often whether the save was abandoned
 constexpr auto kUntilSeen = 5s;  // what is stored has to be there after so long
 
-std::vector<NamedTensor> ShareOf(const Snapshot& snapshot) {
+std::shared_ptr<HostCopy> CopyOfShare(const Snapshot& snapshot, HostCopy* spare) {
   const std::vector<int> writers =
       snapshot.writers.empty() ? WritersOf(snapshot.tensors, snapshot.world) : snapshot.writers;
   std::vector<NamedTensor> share;
   for (std::size_t i = 0; i < writers.size(); ++i) {
     if (writers[i] != snapshot.rank) continue;
-    const NamedTensor& named = snapshot.tensors[i];
-    share.push_back(
-        {named.name, named.tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true).contiguous()});
+    share.push_back(snapshot.tensors[i]);
   }
-  return share;
+  return std::make_shared<HostCopy>(share, spare);
 }
 
 struct PendingSave {
   Snapshot place;  // without tensors
-  std::vector<NamedTensor> share;
+  std::shared_ptr<HostCopy> share;
   std::shared_ptr<ShardExchange> exchange;
   SteadyTime started;
   int attempt = 0;  // at this step in this round
@@ -129,6 +128,7 @@ struct Checkpointer::State {
   int waiting_callers = 0;            // GUARDED_BY(mutex)
   std::stop_source running;           // GUARDED_BY(mutex); of the save that is being written
   bool busy = false;                  // GUARDED_BY(mutex)
+  std::shared_ptr<HostCopy> spare;    // GUARDED_BY(mutex); of the save before, for its memory
   std::vector<SaveOutcome> outcomes;  // GUARDED_BY(mutex)
   // Of the thread that calls Save: the place of the last one.
   int64_t last_round = -1, last_step = -1;
@@ -158,10 +158,16 @@ struct Checkpointer::State {
       if (save) outcome = Write(*save);
       lock.lock();
       busy = false;
+      if (save) spare = save->share;
       if (outcome && (!outcome->error || !save->stop.stop_requested()))
         outcomes.push_back(*std::move(outcome));
       changed.notify_all();
     }
+  }
+
+  std::shared_ptr<HostCopy> TakeSpare() {
+    const std::lock_guard lock(mutex);
+    return std::exchange(spare, nullptr);
   }
 
   void Abandon() {
@@ -214,7 +220,7 @@ struct Checkpointer::State {
 
   Result<ShardEntry> WriteShard(const PendingSave& save) {
     const Snapshot& place = save.place;
-    EncodedShard shard = EncodeShard(save.share);
+    EncodedShard shard = EncodeShard(save.share->Await());
     ShardEntry entry{NameOfShard(save), static_cast<int64_t>(shard.content.size()), Sha256(shard.content),
                      std::move(shard.tensors)};
     if (save.stop.stop_requested()) return Abandoned();
@@ -367,7 +373,7 @@ void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange>
                              snapshot.evaluations,
                              snapshot.history,
                              snapshot.epoch},
-                   .share = ShareOf(snapshot),
+                   .share = CopyOfShare(snapshot, state_->TakeSpare().get()),
                    .exchange = std::move(exchange),
                    .started = state_->clock.Steady(),
                    .attempt = state_->attempt,
@@ -375,7 +381,7 @@ void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange>
                    .stop = {}};
   const std::lock_guard lock(state_->mutex);
   if (state_->waiting && state_->waiting->place.rank != 0) {
-    state_->waiting->share.clear();
+    state_->waiting->share.reset();
     state_->replaced.push_back(std::move(*state_->waiting));
   }
   state_->waiting = std::move(save);

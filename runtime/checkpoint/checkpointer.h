@@ -82,8 +82,8 @@ class Checkpointer {
   // it holds it. See ownership.h.
   [[nodiscard]] Ownership& ownership();
 
-  // Copies this rank's share of the tensors to host memory before it returns. Every rank of the round calls
-  // it with the same snapshot. `exchange` is kept until the save ends; a world of one needs none.
+  // Takes this rank's share of the tensors as they are now (host_copy.h). Every rank of the round calls it
+  // with the same snapshot. `exchange` is kept until the save ends; a world of one needs none.
   void Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange);
   // Waits until nothing is in flight; meanwhile uploadBytesPerSecond holds nothing back.
   // kDeadlineExceeded where that takes longer.

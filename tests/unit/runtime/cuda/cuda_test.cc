@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "runtime/checkpoint/host_copy.h"
 #include "runtime/comm/bounded_call.h"
 #include "runtime/comm/device_module.h"
 #include "runtime/data/dataset.h"
@@ -71,6 +72,25 @@ TEST(NcclGroup, IsGivenUpWhereAPeerNeverComes) {
                         });
     REQUIRE(!connect.Wait().ok());
     REQUIRE(problem == "connecting: no end within 2000 ms");
+    return 0;
+  });
+}
+
+// Larger than what travels in a moment; overwritten as an optimizer does, while it travels.
+TEST(HostCopy, HasWhatWasThereWhenItWasTaken) {
+  WithADevice([](DeviceBackend& backend) {
+    const auto options = at::TensorOptions(backend.device()).dtype(at::kFloat);
+    at::Tensor large = at::full({64 << 20}, 1, options);
+    at::Tensor columns = at::arange(12, options).view({3, 4}).t();
+    checkpoint::HostCopy copy({{"large", large}, {"columns", columns}, {"scale", at::full({1}, 7.0F)}},
+                              nullptr);
+    for (int step = 0; step < 10; ++step) large.add_(1);
+    columns.zero_();
+    const auto& arrived = copy.Await();
+    REQUIRE(arrived.size() == 3 && arrived[0].tensor.is_pinned());
+    REQUIRE(arrived[0].tensor.eq(1).all().item<bool>());
+    REQUIRE(arrived[1].tensor.is_contiguous() && arrived[1].tensor[1][2].item<float>() == 9);
+    REQUIRE(arrived[2].tensor.item<float>() == 7);
     return 0;
   });
 }
