@@ -220,6 +220,8 @@ struct Checkpointer::State {
 
   Result<ShardEntry> WriteShard(const PendingSave& save) {
     const Snapshot& place = save.place;
+    // Only rank 0 knows, and without its shard there is no checkpoint.
+    if (const auto lost = ownership.lost(); lost.has_value() && place.rank == 0) return *lost;
     EncodedShard shard = EncodeShard(save.share->Await());
     ShardEntry entry{NameOfShard(save), static_cast<int64_t>(shard.content.size()), Sha256(shard.content),
                      std::move(shard.tensors)};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <mutex>
 #include <utility>
 
 #include "runtime/common/base/json.h"
@@ -62,6 +61,7 @@ void Ownership::Hold() {
   renewing_ = std::jthread();
   owns_ = true;
   if (since_.empty()) since_ = FormatMicroTime(clock_.Now());
+  reached_ = clock_.Steady();
   renewing_ = std::jthread([this](const std::stop_token& stop) { Renew(stop); });
 }
 
@@ -165,12 +165,41 @@ void Ownership::Renew(const std::stop_token& stop) {
   std::unique_lock lock(mutex);
   bool fails = false;
   while (!stop.stop_requested()) {
-    const Result<void> put = Put();
-    if (!std::exchange(fails, !put.ok()) && !put.ok())
+    const Result<void> renewed = RenewOnce();
+    if (lost().has_value()) return log::Error("place for checkpoints lost", {{"error", lost()->message}});
+    if (!std::exchange(fails, !renewed.ok()) && !renewed.ok())
       log::Warning("this job's marker was not renewed; others may take its place for checkpoints",
-                   {{"uri", store_.UriOf(name_)}, {"error", put.error().message}});
+                   {{"uri", store_.UriOf(name_)}, {"error", renewed.error().message}});
     never.wait_for(lock, stop, options_.renewal, [] { return false; });
   }
+}
+
+Result<void> Ownership::RenewOnce() {
+  if (clock_.Steady() - reached_ > kLease) LOCKSTEP_TRY(LookWhetherLost());
+  if (lost().has_value()) return {};
+  LOCKSTEP_TRY(Put());
+  reached_ = clock_.Steady();
+  return {};
+}
+
+// By now another job may have taken this one's marker for a dead job's.
+Result<void> Ownership::LookWhetherLost() {
+  LOCKSTEP_TRY(const std::vector<Marker> markers, ReadMarkers());
+  for (const Marker& other : markers) {
+    if (other.uid == job_.uid || !other.owns) continue;
+    const std::lock_guard lock(mutex_);
+    lost_ =
+        Error{ErrorCode::kInvalidArgument,
+              "spec.checkpoint.uri: " + options_.uri + " was taken over by job \"" + other.job + "\" (uid " +
+                  other.uid + ") while this one did not reach it for " + std::to_string(kLease.count()) +
+                  " s: nothing more is stored there; start this job anew with a folder of its own"};
+  }
+  return {};
+}
+
+std::optional<Error> Ownership::lost() const {
+  const std::lock_guard lock(mutex_);
+  return lost_;
 }
 
 }  // namespace lockstep::checkpoint

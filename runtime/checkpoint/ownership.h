@@ -12,11 +12,13 @@
 //   saw put its marker again, and takes away one that nobody put again for kLease.
 //   Before it owns the place a job looks twice: Azure shows nothing of an object while it is written anew.
 //
-// A job that lives but does not reach the store for kLease loses its place to one that does. The step thread
-// calls everything here; a thread of its own renews the marker.
+// A job that lives but does not reach the store for kLease may lose its place to one that does; it looks
+// before it puts its marker again (lost). The step thread calls everything here but lost; a thread of its own
+// renews the marker.
 
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -60,6 +62,8 @@ class Ownership {
   void LetGo();
   // The job ends: takes the marker away, after at most one request that is under way.
   void End();
+  // Another job has taken the place meanwhile: this one must store nothing there any more. Any thread.
+  [[nodiscard]] std::optional<Error> lost() const;
 
  private:
   struct Marker {
@@ -82,6 +86,8 @@ class Ownership {
   [[nodiscard]] Result<void> Put();
   [[nodiscard]] Error Refusal(const Marker& other) const;
   void Renew(const std::stop_token& stop);
+  [[nodiscard]] Result<void> RenewOnce();
+  [[nodiscard]] Result<void> LookWhetherLost();
 
   ObjectStore& store_;
   const protocol::JobIdentity job_;
@@ -91,7 +97,10 @@ class Ownership {
   std::string since_;       // the claim; empty before the first
   bool owns_ = false;
   std::map<std::string, Seen> seen_;  // by uid
-  std::jthread renewing_;             // last: it stops before the rest goes
+  SteadyTime reached_{};              // the store, of whoever renews
+  mutable std::mutex mutex_;
+  std::optional<Error> lost_;  // GUARDED_BY(mutex_)
+  std::jthread renewing_;      // last: it stops before the rest goes
 };
 
 }  // namespace lockstep::checkpoint

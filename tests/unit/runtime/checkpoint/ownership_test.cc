@@ -29,6 +29,10 @@ class MemoryStore final : public ObjectStore {
  public:
   Result<void> Put(const std::string& name, std::string_view content) override {
     const std::lock_guard lock(mutex_);
+    if (name == refused) {
+      ++refusals;
+      return Error{ErrorCode::kUnavailable, "away"};
+    }
     objects_[name] = {std::string(content), clock.Now()};
     return {};
   }
@@ -63,7 +67,13 @@ class MemoryStore final : public ObjectStore {
   }
 
   FakeClock clock;
-  std::string hidden;  // left out of the next listing
+  std::string hidden;   // left out of the next listing
+  std::string refused;  // cannot be put; set it by Refuse
+  std::atomic<int> refusals = 0;
+  void Refuse(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    refused = name;
+  }
 
  private:
   std::mutex mutex_;
@@ -240,6 +250,33 @@ TEST_F(OwnershipTest, RenewsUntilAnotherProcessDoes) {
   EXPECT_TRUE(Eventually([&] { return store_.Get("owners/b.json").ok(); }));
   job->End();
   EXPECT_THAT(store_.Names(), ElementsAre());
+}
+
+TEST_F(OwnershipTest, IsToldThatAnotherJobTookThePlaceWhileItDidNotReachTheStore) {
+  const auto job = Job("b", 1ms);
+  ASSERT_TRUE(job->Claim(Meanwhile()).ok());
+  store_.Refuse("owners/b.json");
+  ASSERT_TRUE(Eventually([&] { return store_.refusals > 0; }));
+  EXPECT_EQ(job->lost(), std::nullopt);
+  ASSERT_TRUE(store_.Delete("owners/b.json").ok());
+  Mark("a");
+  Pass(kLease + 1s);
+  ASSERT_TRUE(Eventually([&] { return job->lost().has_value(); }));
+  EXPECT_THAT(job->lost()->message, AllOf(HasSubstr("s3://bucket/mnist was taken over by job \"job-a\""),
+                                          HasSubstr("nothing more is stored there")));
+  EXPECT_THAT(store_.Names(), ElementsAre("owners/a.json")) << "it leaves the place to that job";
+}
+
+TEST_F(OwnershipTest, KeepsAPlaceThatNobodyTookWhileItDidNotReachTheStore) {
+  const auto job = Job("b", 1ms);
+  ASSERT_TRUE(job->Claim(Meanwhile()).ok());
+  store_.Refuse("owners/b.json");
+  ASSERT_TRUE(Eventually([&] { return store_.refusals > 0; }));
+  ASSERT_TRUE(store_.Delete("owners/b.json").ok());
+  Pass(kLease + 1s);
+  store_.Refuse("");
+  EXPECT_TRUE(Eventually([&] { return store_.Get("owners/b.json").ok(); }));
+  EXPECT_EQ(job->lost(), std::nullopt);
 }
 
 // Their clocks differ by hours, so that who was first is not who says so.
