@@ -1,6 +1,6 @@
 """upload_bench.cc with boto3's transfer manager, as it comes (10 threads, parts of 8 MiB).
 
-boto3_peer.py URI BYTES    the environment of upload_bench
+boto3_peer.py URI BYTES    the environment of upload_bench; BYTES: whole MiB
 """
 import io
 import os
@@ -13,7 +13,7 @@ import boto3
 
 place = urllib.parse.urlparse(sys.argv[1])
 key = f"{place.path.strip('/')}/object"
-content = random.Random(1).randbytes(int(sys.argv[2]))
+content = random.Random(1).randbytes(1 << 20) * (int(sys.argv[2]) >> 20)
 client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"], region_name=os.environ["AWS_REGION"])
 print("ready", flush=True)
 for line in sys.stdin:
