@@ -33,29 +33,23 @@ class FileStore final : public ObjectStore {
   FileStore(std::string folder, StoreUser user) : folder_(std::move(folder)), user_(user) {}
 
   Result<void> Put(const std::string& name, std::string_view content) override {
-    std::string problem;
-    for (int i = 0; i < kTries; ++i) {
-      std::error_code error;
-      fs::create_directories(fs::path(Path(name)).parent_path(), error);
-      const Result<void> written = error ? Result<void>() : WriteFile(Path(name), content);
-      if (!error && written.ok()) return {};
-      problem = error ? "cannot make a folder in it: " + error.message() : written.error().message;
-      if (!error && written.error().code != ErrorCode::kNotFound) break;
-    }
-    return Bad(problem);
+    return PutPaced(name, content, [](int64_t) { return Result<void>(); });
   }
 
   Result<void> PutPaced(const std::string& name, std::string_view content, const Pace& pace) override {
     const std::string path = Path(name);
-    const std::string temporary = path + ".tmp" + std::to_string(::getpid());
-    std::error_code error;
-    fs::create_directories(fs::path(path).parent_path(), error);
-    if (error) return Bad("cannot make a folder in it: " + error.message());
-    const Result<void> written = WritePieces(temporary, content, pace);
-    if (written.ok() && std::rename(temporary.c_str(), path.c_str()) == 0) return {};
-    const std::string problem = std::strerror(errno);
-    ::unlink(temporary.c_str());
-    return written.ok() ? Bad("cannot rename to " + name + ": " + problem) : written;
+    Result<void> written;
+    for (int i = 0; i < kTries; ++i) {
+      std::error_code error;
+      fs::create_directories(fs::path(path).parent_path(), error);
+      if (error) {
+        written = Bad("cannot make a folder in it: " + error.message());
+        continue;
+      }
+      written = WriteInPieces(path, content, pace);
+      if (written.ok() || written.error().code != ErrorCode::kNotFound) return written;
+    }
+    return written;
   }
 
   Result<std::string> Get(const std::string& name) override { return ReadFile(Path(name)); }
@@ -96,19 +90,35 @@ class FileStore final : public ObjectStore {
   [[nodiscard]] std::string UriOf(const std::string& name) const override { return "file://" + Path(name); }
 
  private:
-  Result<void> WritePieces(const std::string& path, std::string_view content, const Pace& pace) const {
+  // kNotFound: its folder is gone.
+  Result<void> WriteInPieces(const std::string& path, std::string_view content, const Pace& pace) const {
+    const std::string temporary = path + ".tmp" + std::to_string(::getpid());
+    Result<void> written = FillFile(temporary, content, pace);
+    if (written.ok() && std::rename(temporary.c_str(), path.c_str()) != 0)
+      written = BadErrno("renaming to " + path);
+    if (!written.ok()) ::unlink(temporary.c_str());
+    return written;
+  }
+
+  Result<void> FillFile(const std::string& path, std::string_view content, const Pace& pace) const {
     const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!fd.valid()) return Bad("creating " + path + ": " + std::strerror(errno));
+    if (!fd.valid()) return BadErrno("creating " + path);
     while (!content.empty()) {
       const std::string_view piece = content.substr(0, kPacedBytes);
       LOCKSTEP_TRY(pace(static_cast<int64_t>(piece.size())));
       const ssize_t written = ::write(fd.get(), piece.data(), piece.size());
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return Bad("writing " + path + ": " + std::strerror(errno));
+      if (written < 0) return BadErrno("writing " + path);
       content.remove_prefix(static_cast<std::size_t>(written));
     }
-    if (::fsync(fd.get()) != 0) return Bad("writing " + path + ": " + std::strerror(errno));
-    return {};
+    return ::fsync(fd.get()) == 0 ? Result<void>() : BadErrno("writing " + path);
+  }
+
+  Error BadErrno(const std::string& what) const {
+    const int number = errno;
+    Error error = Bad(what + ": " + std::strerror(number));
+    if (number == ENOENT) error.code = ErrorCode::kNotFound;
+    return error;
   }
 
   // Another rank may delete objects and folders meanwhile; what is gone when its turn comes is left out.

@@ -110,7 +110,8 @@ void HangDetector::LearnWindow(int64_t step, SteadyTime now) {
 
 void HangDetector::BeginPhase(const std::string& phase, SteadyTime now) {
   phase_ = phase;
-  told_to_leave_.reset();
+  // Whoever leaves its round waits for the next.
+  if (phase.empty() || phase == "init" || phase == "sync") told_to_leave_.reset();
   SignOfLife(now);
 }
 

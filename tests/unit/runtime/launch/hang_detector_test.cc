@@ -284,6 +284,13 @@ TEST_F(HangDetectorTest, WhoWasToldToLeaveItsRoundAnswersWhateverItIsAt) {
   EXPECT_EQ(Pass(60s, std::nullopt).kind, Kind::kNothing) << "once";
 }
 
+TEST_F(HangDetectorTest, WhoBeginsSomethingElseInsteadOfLeavingHasToAnswerToo) {
+  Train(1, 100ms);
+  detector_.ToldToLeave(now_);
+  Phase("evaluate");
+  EXPECT_TRUE(Hangs(12s, std::nullopt));
+}
+
 TEST_F(HangDetectorTest, WhoLeftItsRoundWaitsForTheNextWithoutABound) {
   Train(1, 100ms);
   detector_.ToldToLeave(now_);
