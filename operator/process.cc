@@ -242,8 +242,8 @@ class Process {
                                          .launcher_image = config_.launcher_image,
                                          .launcher_pull_policy = config_.launcher_pull_policy});
     controller::Controller controller(clock_, reconciler, metrics_);
+    SetController(&controller);  // first: or a job that comes between the two is in neither
     for (const kube::Object& job : caches_.jobs.All()) controller.Enqueue(kube::KeyOf(*job).ToString());
-    SetController(&controller);
     controller.Start(config_.workers);
     const auto kept = config_.leader_elect ? election_.Keep(stop) : AwaitStop(stop);
     SetController(nullptr);

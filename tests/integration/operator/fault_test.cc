@@ -77,7 +77,8 @@ class Trial {
     if (All(scenario_.before) && AwaitRest()) {
       before = writes();
       Disturb();
-      if (All(scenario_.steps) && EndPause()) AwaitEnd();
+      // A pause may come after the last step was seen to be done, with one of the writes that follow it.
+      if (All(scenario_.steps) && AwaitEnd() && site_.has_paused() && EndPause()) AwaitEnd();
     }
     const JobWrites after = writes();
     outcome.end = job_.Canonical();
@@ -89,6 +90,7 @@ class Trial {
     }
     site_.RememberThePast({});
     if (quiet_ != nullptr) Finish();
+    if (site_.has_paused()) EndPause();  // or the next job's pause would leave the site without an operator
     return outcome;
   }
   std::string failure;
@@ -131,15 +133,12 @@ class Trial {
   bool AwaitRest() {
     return Await([&] { return IsAtRest(); }) || Fail("it writes and writes");
   }
-  bool EndPause() {
-    if (!site_.has_paused()) return true;
-    return AwaitRest() && (site_.EndPause() || Fail("the paused write was not sent"));
-  }
-  void AwaitEnd() {
+  bool EndPause() { return AwaitRest() && (site_.EndPause() || Fail("the paused write was not sent")); }
+  bool AwaitEnd() {
     if (quiet_ != nullptr && !Await([&] { return IsAtRest() && job_.Canonical() == quiet_->end; })) {
-      Fail("another end: " + DumpJson(Json::diff(quiet_->end, job_.Canonical())));
+      return Fail("another end: " + DumpJson(Json::diff(quiet_->end, job_.Canonical())));
     }
-    AwaitRest();
+    return AwaitRest();
   }
   void Finish() {
     job_.Delete();

@@ -64,7 +64,7 @@ void Site::Tend() {
 
 bool Site::has_paused() {
   const std::lock_guard lock(mutex_);
-  return paused_ != nullptr;
+  return paused_ != nullptr || running_->network.paused();
 }
 
 bool Site::EndPause() {
