@@ -118,10 +118,11 @@ TEST(DeterministicDataParallel, ForgetsAStepThatBrokeOff) {
 
 TEST(DeterministicDataParallel, RefusesParametersOfSeveralTypes) {
   const auto strategy = MakeDeterministicDataParallel(
-      nullptr, {at::zeros({2}, at::TensorOptions(at::kFloat).requires_grad(true)),
-                at::zeros({2}, at::TensorOptions(at::kDouble).requires_grad(true))});
+      nullptr, {torch::zeros({2}, at::TensorOptions(at::kFloat).requires_grad(true)),
+                torch::zeros({2}, at::TensorOptions(at::kDouble).requires_grad(true))});
   ASSERT_FALSE(strategy.ok());
   EXPECT_EQ(strategy.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(strategy.error().message.find("parameters of one type"), std::string::npos);
 }
 
 }  // namespace
