@@ -47,6 +47,9 @@ NOT_RUN = {
     "srun --ntasks-per-node=1 lockstep run job.yaml --checkpoint-uri file:///scratch/$USER/job": "the same",
     "kubectl get pytorchjobs -o yaml | lockstep convert - > jobs.yaml":
         "wants Kubeflow: tests/integration/convert gives a list to standard input",
+    "kubectl get dtj JOB -o jsonpath='{.status.conditions[?(@.type==\"CheckpointsRemoved\")].message}'":
+        "wants a removal that fails: tests/integration/operator/removal_test.py reads that condition",
+    """kubectl patch dtj JOB --type merge -p '{"spec":{"checkpoint":{"deleteWithJob":false}}}'""": "the same: it lets the job go",
     "kubectl get workloads": "wants Kueue",
     "kubectl describe clusterqueue": "wants Kueue",
 }
