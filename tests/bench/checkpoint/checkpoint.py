@@ -3,13 +3,14 @@
 
 checkpoint.py [--programs FOLDER] [--turns N] [--only SIZE…] [--systems NAME…]    prints medians and ratios
 
-small, large   25 and 493 MB of state: an MLP's weights and momentum; 2 ranks over Gloo, a save every 50 or 4 steps
+small, large, huge   25, 493 and 2130 MB of state: an MLP's weights and momentum; 2 ranks over Gloo, a save every 50, 4 or 4 steps
 
   stall        how long the thread that trains is held by a save
   of memcpy    that, in copies of the whole state by one thread, measured in the same turn
   stored       from the begin of a save to all of it in the store
   steps/s      with saves, as a share of the same system's without
   restore      from the begin of reading to the state on both ranks, the files still in the page cache
+  peak         most memory that one process held while it trained and saved
 
 The systems take turns; each trains the same steps on the same machine and disk. Times of steps and saves come from the training itself.
 """
@@ -39,7 +40,8 @@ class Size(NamedTuple):
 
 
 SIZES = {"small": Size({"name": "mlp", "mlp": {"hiddenSizes": [2048, 768]}}, 32, 50, 3),
-         "large": Size({"name": "mlp", "mlp": {"hiddenSizes": [7040, 8000]}}, 32, 4, 2)}
+         "large": Size({"name": "mlp", "mlp": {"hiddenSizes": [7040, 8000]}}, 32, 4, 2),
+         "huge": Size({"name": "mlp", "mlp": {"hiddenSizes": [15920, 15920]}}, 32, 4, 2)}
 SYSTEMS = ["lockstep", "lockstep s3", *PYTHON]
 
 
@@ -49,16 +51,23 @@ class Measured(NamedTuple):
     stored: list = []
     restore: float = 0
     memcpy: float = 0
+    peak: int = 0  # bytes
 
 
 def finish(system):
+    """The most memory that one of its processes held."""
     end = time.monotonic() + DEADLINE
-    while any(process.poll() is None for process in system.processes):
-        if time.monotonic() > end:
-            raise SystemExit(f"{system.name}: not within {DEADLINE} s\n{system.output()}")
-        time.sleep(0.2)
+    peak = 0
+    for process in system.processes:
+        while (ended := os.wait4(process.pid, os.WNOHANG))[0] == 0:
+            if time.monotonic() > end:
+                raise SystemExit(f"{system.name}: not within {DEADLINE} s\n{system.output()}")
+            time.sleep(0.2)
+        process.returncode = os.waitstatus_to_exitcode(ended[1])
+        peak = max(peak, ended[2].ru_maxrss * 1024)  # of those that it waited for, too
     if any(process.returncode != 0 for process in system.processes):
         raise SystemExit(f"{system.name} failed\n{system.output()}")
+    return peak
 
 
 def rate(system, size):
@@ -73,11 +82,11 @@ def turn(make, size):
     with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
         steps = size.every * (1 + size.saves) + 1
         with start(make, f"{folder}/train", steps) as system:
-            finish(system)
+            peak = finish(system)
             # Without the one at the end, which nothing trains beside.
             saves = [save for save in system.saves() if save["step"] < steps]
             measured = Measured(rate(system, size), [save["stall_seconds"] for save in saves], [save["seconds"] for save in saves],
-                                memcpy=system.memcpy())
+                                memcpy=system.memcpy(), peak=peak)
             if not saves or not system.restores_in_another_run:
                 return measured._replace(restore=system.restored() if saves else 0)
         with start(make, f"{folder}/restore", steps + 1) as system:
@@ -126,7 +135,8 @@ def show(title, turns, quiet_rate, memcpy, size):
     stall = statistics.median(stalls)
     print(f"{title:18} stall {stall:.3f} s ({spread(stalls)}), {stall / memcpy:.2f} of memcpy, {stall * quiet_rate:.1%} of a step; "
           f"stored {statistics.median(stored):.2f} s ({spread(stored)}); a save every {size.every} steps: {with_saves:.2f} steps/s, "
-          f"{with_saves / quiet_rate:.1%} of {quiet_rate:.2f}; restore {statistics.median(m.restore for m in turns):.2f} s; {len(stalls)} saves", flush=True)
+          f"{with_saves / quiet_rate:.1%} of {quiet_rate:.2f}; restore {statistics.median(m.restore for m in turns):.2f} s; "
+          f"peak {max(m.peak for m in turns) / 1e6:.0f} MB; {len(stalls)} saves", flush=True)
 
 
 def spread(values):
@@ -137,7 +147,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--programs", default=ROOT / "build/release/bin", help="folder of lockstep and lockstep-rank")
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--only", nargs="+", default=list(SIZES), choices=list(SIZES))
+    parser.add_argument("--only", nargs="+", default=["small", "large"], choices=list(SIZES))
     parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS)
     options = parser.parse_args()
     torch_python.ensure()
