@@ -26,7 +26,8 @@ std::vector<Names> FilesOf(api::DataFormat format) {
       return {{"train-inputs.npy"}, {"train-targets.npy"}, {"test-inputs.npy"}, {"test-targets.npy"}};
     case api::DataFormat::kTokens: return {{"train.bin", "train.txt"}, {"val.bin", "val.txt"}};
     case api::DataFormat::kImageFolder:
-    case api::DataFormat::kSynthetic: return {};
+    case api::DataFormat::kSynthetic:
+    case api::DataFormat::kPlugin: return {};
   }
   return {};
 }

@@ -7,6 +7,7 @@
 #include "runtime/data/image_folder.h"
 #include "runtime/data/local_copy.h"
 #include "runtime/data/npy.h"
+#include "runtime/data/plugin.h"
 #include "runtime/data/synthetic.h"
 #include "runtime/data/tokens.h"
 
@@ -27,6 +28,8 @@ Result<Datasets> OpenFolder(const api::TrainingSpec& spec, const std::string& fo
     case api::DataFormat::kTokens:
       return OpenTokens(folder, spec.model.gpt.context_length, spec.model.gpt.vocabulary_size, copy);
     case api::DataFormat::kSynthetic: return MakeSynthetic(data.synthetic, spec.seed);
+    case api::DataFormat::kPlugin:
+      return OpenPlugin(data.plugin.value_or(api::PluginSpec{}), static_cast<uint64_t>(spec.seed));
   }
   LOCKSTEP_CHECK(false, "a format without a case");
 }

@@ -5,9 +5,8 @@
 
 namespace lockstep::models {
 
-// Loads the library, for good. kInvalidArgument, with the field, where it cannot be loaded, was built against
-// another SDK or LibTorch, does not know the name (the error lists those it knows), or its constructor
-// throws.
+// kInvalidArgument, with the field, where the library does not do (runtime/plugin), or the model's
+// constructor throws.
 [[nodiscard]] Result<std::shared_ptr<Model>> MakePluginModel(const api::PluginSpec& spec,
                                                              const ModelInput& input);
 

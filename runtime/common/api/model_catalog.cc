@@ -46,14 +46,15 @@ std::vector<ModelField> FieldsOf(std::string name) {
   return fields.Take();
 }
 
-constexpr const char* kImages = "images [channels, height, width]: idx, npy, imageFolder, synthetic";
+constexpr const char* kImages = "images [channels, height, width]: idx, npy, imageFolder, synthetic, plugin";
 
 }  // namespace
 
 std::vector<ModelEntry> ModelCatalog() {
   return {
       {ModelName::kMlp, "fully connected layers with ReLU between them",
-       "numbers of any shape, flattened: idx, csv, npy, imageFolder, synthetic", FieldsOf<MlpSpec>("mlp")},
+       "numbers of any shape, flattened: idx, csv, npy, imageFolder, synthetic, plugin",
+       FieldsOf<MlpSpec>("mlp")},
       {ModelName::kCnn, "convolutions with pooling, then two fully connected layers", kImages,
        FieldsOf<CnnSpec>("cnn")},
       {ModelName::kResnet18, "a residual network of 18 layers, as torchvision's", kImages,
@@ -64,10 +65,10 @@ std::vector<ModelEntry> ModelCatalog() {
        FieldsOf<GptSpec>("gpt")},
       {ModelName::kTorchscript,
        "a module of Python, with its weights, saved by torch.jit.script(model).save(path)",
-       "what its forward takes: idx, csv, npy, imageFolder, synthetic",
+       "what its forward takes: idx, csv, npy, imageFolder, synthetic, plugin",
        FieldsOf<TorchscriptSpec>("torchscript")},
       {ModelName::kPlugin, "a model of your own, in a library built against the SDK (runtime/sdk)",
-       "what the model of the library does: idx, csv, npy, imageFolder, synthetic",
+       "what the model of the library does: idx, csv, npy, imageFolder, synthetic, plugin",
        FieldsOf<PluginSpec>("plugin")},
   };
 }

@@ -19,7 +19,7 @@ namespace lockstep::api {
 
 enum class ModelName { kMlp, kCnn, kResnet18, kResnet50, kGpt, kTorchscript, kPlugin };
 enum class TorchscriptLoss { kCrossEntropy, kMeanSquaredError };
-enum class DataFormat { kIdx, kCsv, kNpy, kImageFolder, kTokens, kSynthetic };
+enum class DataFormat { kIdx, kCsv, kNpy, kImageFolder, kTokens, kSynthetic, kPlugin };
 enum class SamplerName { kUniform, kWeighted };
 enum class OnCorruptRecord { kFail, kSkip };
 enum class OptimizerName { kSgd, kAdam, kAdamw };
@@ -107,7 +107,7 @@ struct AugmentationSpec {
 // t10k-labels-idx1-ubyte, each plain or with ".gz".
 struct DataSpec {
   DataFormat format = DataFormat::kSynthetic;
-  std::string path;  // required for each format but synthetic; a folder, or s3://bucket/folder
+  std::string path;  // required for each format but synthetic and plugin; a folder, or s3://bucket/folder
   std::optional<SecretReference> secret_ref;  // remote; absent: the variables that are there
   std::string cache;                          // remote; empty: kDataCacheFolder
   bool shuffle = true;
@@ -120,6 +120,7 @@ struct DataSpec {
   SyntheticSpec synthetic;
   CsvSpec csv;
   ImageFolderSpec image_folder;
+  std::optional<PluginSpec> plugin;
   AugmentationSpec augmentation;
 };
 
@@ -249,7 +250,8 @@ struct EnumNames<TorchscriptLoss> {
 };
 template <>
 struct EnumNames<DataFormat> {
-  static constexpr std::string_view values[] = {"idx", "csv", "npy", "imageFolder", "tokens", "synthetic"};
+  static constexpr std::string_view values[] = {"idx",    "csv",       "npy",   "imageFolder",
+                                                "tokens", "synthetic", "plugin"};
 };
 template <>
 struct EnumNames<SamplerName> {

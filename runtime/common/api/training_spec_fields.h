@@ -107,6 +107,7 @@ void Describe(A& fields, Of<A, DataSpec>& spec) {
   fields.Section("csv", spec.csv, spec.format == DataFormat::kCsv, "format is csv");
   fields.Section("imageFolder", spec.image_folder, spec.format == DataFormat::kImageFolder,
                  "format is imageFolder");
+  fields.Section("plugin", spec.plugin, spec.format == DataFormat::kPlugin, "format is plugin");
   fields.Field("augmentation", spec.augmentation);
 }
 

@@ -229,12 +229,13 @@ void CheckDataPath(const DataSpec& data, const std::string& path, Violations& vi
 }
 
 void CheckData(const DataSpec& data, const std::string& path, Violations& violations) {
-  const bool is_synthetic = data.format == DataFormat::kSynthetic;
-  if (!is_synthetic && data.path.empty()) {
-    Add(violations, path + ".path", "is required where format is " + std::string(NameOf(data.format)));
-  }
-  if (is_synthetic && !data.path.empty())
-    Add(violations, path + ".path", "must be absent where format is synthetic");
+  const bool has_path = data.format != DataFormat::kSynthetic && data.format != DataFormat::kPlugin;
+  const std::string format(NameOf(data.format));
+  if (has_path && data.path.empty()) Add(violations, path + ".path", "is required where format is " + format);
+  if (!has_path && !data.path.empty())
+    Add(violations, path + ".path", "must be absent where format is " + format);
+  if (data.format == DataFormat::kPlugin && !data.plugin)
+    Add(violations, path + ".plugin", "is required where format is plugin");
   CheckDataPath(data, path, violations);
   const bool is_weighted = data.sampler == SamplerName::kWeighted;
   if (!is_weighted && !data.class_weights.empty())

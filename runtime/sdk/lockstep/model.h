@@ -1,22 +1,13 @@
 #pragma once
-// A model of your own for Lockstep: derive from Model, name it with LOCKSTEP_PLUGIN, build a shared library
-// (find_package(lockstep), target lockstep::sdk), and name it in the manifest:
-//
-//   model: {name: plugin, plugin: {path: /models/libmine.so, name: mine, options: {width: "64"}}}
-//
-// It is single-device code: ranks, rounds and checkpoints are not its matter. One thread calls it. The
-// library must be built against the release of LibTorch that the worker image has; another one is refused
-// when it is loaded.
+// A model of your own for Lockstep: derive from Model, and offer it in a library (plugin.h). It is
+// single-device code: ranks, rounds and checkpoints are not its matter. One thread calls it.
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <torch/nn/module.h>
-#include <torch/version.h>
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -26,9 +17,6 @@ struct ModelInput {
   std::vector<int64_t> sample_shape;  // without the batch dimension
   int64_t classes = 0;
 };
-
-// spec.training.model.plugin.options.
-using ModelOptions = std::map<std::string, std::string>;
 
 // A part of a model that others follow: from what the part before it gave (the first: from the samples) it
 // makes one tensor. `modules` are all whose parameters and buffers it uses; a parameter may be of several
@@ -76,35 +64,4 @@ class Model : public torch::nn::Module {
   }
 };
 
-// What a library offers. Use LOCKSTEP_PLUGIN.
-struct PluginModel {
-  const char* name;
-  std::shared_ptr<Model> (*make)(const ModelInput& input,
-                                 const ModelOptions& options);  // may throw: std::exception
-};
-struct Plugin {
-  int version;
-  const char* torch;
-  const PluginModel* models;
-  int count;
-};
-inline constexpr int kPluginVersion = 2;  // of the structs and classes above
-
-// A model class with a constructor (const ModelInput&, const ModelOptions&), under a name.
-template <typename M>
-constexpr PluginModel PluginModelOf(const char* name) {
-  return {name, [](const ModelInput& input, const ModelOptions& options) -> std::shared_ptr<Model> {
-            return std::make_shared<M>(input, options);
-          }};
-}
-
 }  // namespace lockstep
-
-// LOCKSTEP_PLUGIN(lockstep::PluginModelOf<Mine>("mine"), …), once in the library.
-#define LOCKSTEP_PLUGIN(...)                                                                    \
-  extern "C" __attribute__((visibility("default"))) const lockstep::Plugin* lockstep_plugin() { \
-    static const lockstep::PluginModel models[] = {__VA_ARGS__};                                \
-    static const lockstep::Plugin plugin{lockstep::kPluginVersion, TORCH_VERSION, models,       \
-                                         static_cast<int>(sizeof models / sizeof models[0])};   \
-    return &plugin;                                                                             \
-  }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A model of one's own: the example of the SDK, built from installed headers alone, trains in `lockstep run`; what does not fit is
-refused by field.
+"""A model and samples of one's own: the example of the SDK, built from installed headers alone, trains in `lockstep run`; what does not
+fit is refused by field.
 
 run.py BIN_FOLDER    runs all cases; prints `N passed, N failed`
 """
@@ -15,7 +15,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests/support"))
 from cases import expect  # noqa: E402
-from local_run import Run, expect_complete, main, manifest  # noqa: E402
+from local_run import SAMPLES, Run, expect_complete, main, manifest  # noqa: E402
 
 BUILD = pathlib.Path(sys.argv[1]).parent
 
@@ -26,23 +26,31 @@ def run(*command):
 
 
 @functools.cache
-def library():
-    folder = tempfile.TemporaryDirectory(prefix="lockstep-plugin-")
-    library.folder = folder  # until this program ends
-    run("cmake", "--install", BUILD, "--component", "sdk", "--prefix", f"{folder.name}/sdk")
+def sdk():
+    """The folder in which it is installed, until this program ends."""
+    sdk.folder = tempfile.TemporaryDirectory(prefix="lockstep-plugin-")
+    run("cmake", "--install", BUILD, "--component", "sdk", "--prefix", f"{sdk.folder.name}/sdk")
+    return pathlib.Path(sdk.folder.name)
+
+
+@functools.cache
+def library(source=ROOT / "runtime/sdk/example", name="libwide.so"):
     site = subprocess.run([ROOT / ".ci/install", "--print-site"], check=True, capture_output=True, text=True).stdout.strip()
-    run("cmake", "-G", "Ninja", "-S", ROOT / "runtime/sdk/example", "-B", f"{folder.name}/build", "-DCMAKE_BUILD_TYPE=Release",
-        f"-DCMAKE_PREFIX_PATH={folder.name}/sdk", f"-DLOCKSTEP_TORCH={site}/torch")
-    run("cmake", "--build", f"{folder.name}/build")
-    return f"{folder.name}/build/libwide.so"
+    build = sdk() / name
+    run("cmake", "-G", "Ninja", "-S", source, "-B", build, "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_PREFIX_PATH={sdk()}/sdk",
+        f"-DLOCKSTEP_TORCH={site}/torch")
+    run("cmake", "--build", build)
+    return str(build / name)
 
 
-def job(folder, **plugin):
-    return manifest(folder, replicas=2, model={"name": "plugin", "plugin": {"path": library(), "name": "wide", **plugin}})
+def job_of(folder, model=None, data=None):
+    """Where nothing else is said, the example's model, and synthetic samples."""
+    wide = {"path": library(), "name": "wide", **(model or {})}
+    return manifest(folder, replicas=2, model={"name": "plugin", "plugin": wide}, **({"data": data} if data else {}))
 
 
 def the_example_learns(folder):
-    with Run(folder, job(folder, options={"width": "48"})) as started:
+    with Run(folder, job_of(folder, {"options": {"width": "48"}})) as started:
         expect_complete(started)
         accuracy = float(re.findall(r"test accuracy ([0-9.]+)", started.output())[-1])
         expect(accuracy > 0.8, f"accuracy {accuracy}")
@@ -51,21 +59,55 @@ def the_example_learns(folder):
     print(f"     accuracy {accuracy}")
 
 
+def stripes(**plugin):
+    return {"format": "plugin", "plugin": {"path": library(), "name": "stripes", "options": {"samples": str(SAMPLES)}, **plugin}}
+
+
+def it_learns_from_samples_of_its_own(folder):
+    with Run(folder, job_of(folder, data=stripes())) as started:
+        expect_complete(started)
+        accuracy = float(re.findall(r"test accuracy ([0-9.]+)", started.output())[-1])
+        expect(accuracy > 0.9, f"accuracy {accuracy} of four classes")
+    print(f"     accuracy {accuracy}")
+
+
 def what_does_not_fit_is_refused_by_field(folder):
     empty = pathlib.Path(folder, "libempty.so")
     run("c++", "-shared", "-o", empty, "-x", "c++", os.devnull)
-    for field, words, plugin in (
-            ("path", "/nowhere.so", {"path": "/nowhere.so"}),
-            ("path", "has no LOCKSTEP_PLUGIN", {"path": str(empty)}),
-            ("name", "it has wide", {"name": "narrow"}),
-            ("options", "width must be at least 1, not 0", {"options": {"width": "0"}})):
-        place = pathlib.Path(folder, words.replace("/", "_").replace(" ", "_"))
-        place.mkdir()
-        with Run(str(place), job(str(place), **plugin)) as started:
+    for field, words, parts in (
+            ("model.plugin.path", "/nowhere.so", {"model": {"path": "/nowhere.so"}}),
+            ("model.plugin.path", "has no LOCKSTEP_PLUGIN", {"model": {"path": str(empty)}}),
+            ("model.plugin.name", "no model stripes; it has wide", {"model": {"name": "stripes"}}),
+            ("model.plugin.options", "width must be at least 1, not 0", {"model": {"options": {"width": "0"}}}),
+            ("data.plugin.path", "has no LOCKSTEP_PLUGIN", {"data": stripes(path=str(empty))}),
+            ("data.plugin.name", "no data set wide; it has stripes", {"data": stripes(name="wide")}),
+            ("data.plugin.options", "samples must be at least 1, not 0", {"data": stripes(options={"samples": "0"})})):
+        place = pathlib.Path(tempfile.mkdtemp(dir=folder))
+        with Run(str(place), job_of(str(place), **parts)) as started:
             code = started.finish(120)
             said = started.output()
-        expect(code != 0 and f"spec.training.model.plugin.{field}" in said and words in said, f"{field}: exit code {code}: {said[-1500:]}")
+        expect(code != 0 and f"spec.training.{field}" in said and words in said, f"{field}: exit code {code}: {said[-1500:]}")
+
+
+def samples_that_do_not_fit_are_told_apart(folder):
+    faulty = library(ROOT / "tests/integration/plugin/faulty", "libfaulty.so")
+    for name, words in (
+            ("noClass", "noClass has 0 classes"),
+            ("shape", "shape gave inputs Float [1, 5] on cpu, not Float [1, 4] on cpu"),
+            ("type", "type gave targets Int [1] on cpu, not Long [1] on cpu"),
+            ("class", "class gave the class 3, and has 3"),
+            ("labels", "labels has labels Long [641] on cpu, not int64 [640]"),
+            ("lateClass", "lateClass gave the class 3, and has 3"),
+            ("lateException", "lateException: sample 600 cannot be read")):
+        place = pathlib.Path(folder, name)
+        place.mkdir()
+        data = {"format": "plugin", "plugin": {"path": faulty, "name": name}}
+        with Run(str(place), job_of(str(place), data=data)) as started:
+            code = started.finish(120)
+            said = started.output()
+        expect(code != 0 and f"spec.training.data.plugin: {words}" in said, f"{name}: exit code {code}: {said[-1500:]}")
 
 
 if __name__ == "__main__":
-    sys.exit(main([the_example_learns, what_does_not_fit_is_refused_by_field]))
+    sys.exit(main([the_example_learns, it_learns_from_samples_of_its_own, what_does_not_fit_is_refused_by_field,
+                   samples_that_do_not_fit_are_told_apart]))

@@ -60,8 +60,9 @@ MAY_INCLUDE = {
     "runtime/comm": common("base"),
     "runtime/cuda": common("base") | runtime("comm"),
     "runtime/storage": common("base"),
-    "runtime/data": common("base", "api") | runtime("storage"),
-    "runtime/models": common("base", "api") | runtime("sdk/lockstep"),
+    "runtime/plugin": common("base", "api") | runtime("sdk/lockstep"),
+    "runtime/data": common("base", "api") | runtime("storage", "plugin"),
+    "runtime/models": common("base", "api") | runtime("sdk/lockstep", "plugin"),
     "runtime/sdk/lockstep": set(),  # a user's: nothing of ours
     "runtime/sdk/example": set(),
     "runtime/checkpoint": common("base", "protocol", "api") | runtime("storage"),
@@ -78,7 +79,7 @@ STAND_INS = ("runtime/comm/gloo_headers/", "runtime/cuda/toolkit_headers/")
 # What an include begins with -> the only places where it may stand. A place is a folder (ends in /) or a file.
 CONFINED = {
     ("torch/", "ATen/", "c10/"): (
-        "runtime/comm/", "runtime/cuda/", "runtime/data/", "runtime/models/", "runtime/parallel/", "runtime/pch/", "runtime/sdk/", "runtime/train/",
+        "runtime/comm/", "runtime/cuda/", "runtime/data/", "runtime/models/", "runtime/parallel/", "runtime/pch/", "runtime/plugin/", "runtime/sdk/", "runtime/train/",
         "runtime/checkpoint/checkpointer.h", "runtime/checkpoint/checkpointer.cc",
         "runtime/checkpoint/shard_codec.h", "runtime/checkpoint/shard_codec.cc", "runtime/checkpoint/host_copy.h",
         "runtime/checkpoint/host_copy.cc", "runtime/main.cc"),
@@ -99,7 +100,7 @@ CONFINED = {
     ("CLI/",): ("operator/config.cc", "runtime/checkpoint_tool/main.cc", "runtime/cli/main.cc", "runtime/kubectl_plugin/main.cc"),
     ("zlib.h",): ("runtime/data/idx.cc",),
     ("jpeglib.h", "jerror.h", "png.h"): ("runtime/data/image.cc",),
-    ("lockstep/",): ("runtime/sdk/example/",),  # as a user installs it
+    ("lockstep/",): ("runtime/sdk/",),  # as a user installs it
     ("sys/", "arpa/", "netinet/", "linux/"): ("operator/", "runtime/"),
 }
 

@@ -106,6 +106,9 @@ TEST(TrainingJobFromJson, RefusesASectionOfAnotherModel) {
   EXPECT_THAT(ViolationsOf(With(ValidJob(), "/spec/training/data",
                                 R"({"format": "idx", "path": "/d", "synthetic": {"samples": 9}})")),
               ElementsAre("spec.training.data.synthetic: applies only where format is synthetic"));
+  EXPECT_THAT(ViolationsOf(With(ValidJob(), "/spec/training/data",
+                                R"({"format": "synthetic", "plugin": {"path": "/p.so", "name": "p"}})")),
+              ElementsAre("spec.training.data.plugin: applies only where format is plugin"));
 }
 
 TEST(TrainingJobFromJson, RefusesTheSectionOfAnotherStrategy) {
