@@ -8,7 +8,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 debian=(
   ca-certificates curl openssl python3 procps iproute2 util-linux
-  containerd runc containernetworking-plugins nftables conntrack kmod mount
+  containerd runc containernetworking-plugins nftables iptables conntrack kmod mount
   busybox-static gcc libc6-dev prometheus
 )
 

@@ -22,6 +22,7 @@ start_everything() {
   if $s3; then start_s3; fi
   start_control_plane
   if $prometheus; then start_prometheus; fi
+  if $network_policies; then enforce_network_policies; fi
   add_images "${archives[@]}"
   if [ "$nodes" -gt 0 ]; then start_nodes $(seq "$nodes"); fi
   if [ "$kwok" -gt 0 ]; then start_kwok "$kwok"; fi

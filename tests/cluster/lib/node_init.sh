@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # node_init.sh NODE ADDRESS DIR BIN: the first process of a node's namespaces. The machine's state folders disappear behind
-# the node's own; then containerd, kube-proxy and the kubelet run until one of them ends, which ends the node.
+# the node's own; then containerd, kube-proxy, the kubelet and, if asked for, what enforces network policies run until one of them
+# ends, which ends the node.
 set -euo pipefail
 node=$1 address=$2 dir=$3 bin=$4
 home=$dir/$node
@@ -49,11 +50,30 @@ start_kubernetes() {
   kubelet=$!
 }
 
+# What goes to a pod or comes from one passes FORWARD, also where both hang on the node's bridge; what the node itself sends, such as
+# the kubelet's probes, does not, as policies want it. As long as nobody reads the queue, no new connection comes through.
+enforce_network_policies() {
+  local kubeconfig=$dir/pki/network-policies.kubeconfig queue=100
+  [ -e "$kubeconfig" ] || return 0
+  sysctl -qw net.bridge.bridge-nf-call-iptables=1
+  iptables-restore <<RULES
+*filter
+:FORWARD ACCEPT
+-A FORWARD -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT
+-A FORWARD -j NFQUEUE --queue-num $queue
+COMMIT
+RULES
+  "$bin/kube-network-policies" --kubeconfig "$kubeconfig" --hostname-override "$node" --nfqueue-id $queue \
+    >>"$dir/log/$node-network-policies.log" 2>&1 &
+  policies=$!
+}
+
 hide_machine
 start_containerd
 import_images
+enforce_network_policies
 start_kubernetes
-wait -n "$containerd" "$proxy" "$kubelet" || true
+wait -n "$containerd" "$proxy" "$kubelet" ${policies:+"$policies"} || true
 echo "a program of $node ended; the last words of each:"
 tail -n 10 "$dir/log/$node"-*.log
 exit 1

@@ -10,6 +10,7 @@ require (
 	k8s.io/component-base v0.34.4
 	k8s.io/kubectl v0.0.0
 	k8s.io/kubernetes v1.34.4
+	sigs.k8s.io/kube-network-policies v0.6.1
 )
 
 require (
@@ -26,6 +27,7 @@ require (
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/evanphx/json-patch/v5 v5.9.0 // indirect
 	github.com/farsightsec/golang-framestream v0.3.0 // indirect
+	github.com/florianl/go-nfqueue v1.3.2 // indirect
 	github.com/flynn/go-shlex v0.0.0-20150515145356-3f9db97f8568 // indirect
 	github.com/golang-jwt/jwt/v5 v5.2.2 // indirect
 	github.com/golang/groupcache v0.0.0-20210331224755-41bb18bfe9da // indirect
@@ -37,6 +39,9 @@ require (
 	github.com/imdario/mergo v0.3.16 // indirect
 	github.com/itchyny/gojq v0.12.16 // indirect
 	github.com/itchyny/timefmt-go v0.1.6 // indirect
+	github.com/josharian/native v1.1.0 // indirect
+	github.com/mdlayher/netlink v1.7.2 // indirect
+	github.com/mdlayher/socket v0.5.1 // indirect
 	github.com/miekg/dns v1.1.62 // indirect
 	github.com/mitchellh/copystructure v1.2.0 // indirect
 	github.com/mitchellh/reflectwalk v1.0.2 // indirect
@@ -58,6 +63,7 @@ require (
 	go.etcd.io/raft/v3 v3.6.0 // indirect
 	go.uber.org/automaxprocs v1.6.0 // indirect
 	sigs.k8s.io/controller-runtime v0.18.4 // indirect
+	sigs.k8s.io/network-policy-api v0.1.5 // indirect
 )
 
 require (
