@@ -78,12 +78,12 @@ int main(int argc, char** argv) {
   });
 
   lockstep::cli::PlotArguments plot_arguments;
-  CLI::App* plot =
-      app.add_subcommand("plot", "Draw loss, accuracy and speed of a training, with its rounds, as SVG");
+  CLI::App* plot = app.add_subcommand(
+      "plot", "Draw loss, accuracy and speed of a training, with its rounds, as SVG or PNG");
   plot->add_option("history", plot_arguments.history,
                    "history.jsonl, or the folder of checkpoints that it lies in")
       ->required();
-  plot->add_option("-o,--output", plot_arguments.output, "the picture [history.svg]");
+  plot->add_option("-o,--output", plot_arguments.output, "the picture, *.svg or *.png [history.svg]");
   plot->callback([&] { exit_code = lockstep::cli::Plot(plot_arguments); });
 
   app.add_subcommand(kCheckpoint, "List, verify, export and remove stored checkpoints");

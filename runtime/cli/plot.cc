@@ -4,6 +4,7 @@
 
 #include "runtime/cli/commands.h"
 #include "runtime/cli/history_plot.h"
+#include "runtime/cli/picture.h"
 #include "runtime/common/base/file.h"
 #include "runtime/common/protocol/history.h"
 
@@ -29,6 +30,8 @@ std::string CountOf(const std::vector<protocol::HistoryRecord>& history, History
 }  // namespace
 
 int Plot(const PlotArguments& arguments) {
+  if (const auto format = FormatOfPicture(arguments.output); !format.ok())
+    return Refuse(format.error().message + "; choose another with -o");
   std::string path = arguments.history;
   if (path.starts_with(kFileUri)) path.erase(0, kFileUri.size());
   if (path.find("://") != std::string::npos) {
@@ -49,7 +52,7 @@ int Plot(const PlotArguments& arguments) {
   const bool has_points = std::any_of(history.records.begin(), history.records.end(),
                                       [](const auto& record) { return record.kind != HistoryKind::kRound; });
   if (!has_points) return Refuse(path + ": holds no step and no evaluation, so there is nothing to plot");
-  const Result<void> written = WriteFile(arguments.output, PlotHistory(history.records, path));
+  const Result<void> written = WritePicture(PlotHistory(history.records, path), arguments.output);
   if (!written.ok()) return Refuse(written.error().message + "; choose another file with -o");
   std::cout << arguments.output << ": " << CountOf(history.records, HistoryKind::kStep, "step") << ", "
             << CountOf(history.records, HistoryKind::kEvaluation, "evaluation") << ", "

@@ -351,9 +351,10 @@ def says_where_training_diverged(folder):
     expect(skipped and all("gradient of fc" in line for line in skipped), f"the log of skipped steps: {skipped}")
 
 
-def lockstep(*arguments):
+def lockstep(*arguments, **environment):
     """(exit code, what it said) of a command that runs no job."""
-    done = subprocess.run([f"{sys.argv[1]}/lockstep", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+    done = subprocess.run([f"{sys.argv[1]}/lockstep", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+                          env={**os.environ, **environment})
     return done.returncode, done.stdout
 
 
@@ -443,8 +444,18 @@ def says_what_cannot_be_plotted(folder):
         expect(not pathlib.Path(folder, "out.svg").exists(), f"{name}: a picture was drawn")
     code, output = lockstep("plot", "s3://bucket/job")
     expect(code == 2 and "is not on this machine" in output, output)
+    code, output = lockstep("plot", f"{folder}/good", "-o", f"{folder}/out.pdf")
+    expect(code == 2 and "out.pdf: a picture's name must end in .svg or .png" in output, output)
+    code, output = lockstep("plot", f"{folder}/good", "-o", f"{folder}/out.png", PATH="")
+    expect(code == 2 and "rsvg-convert" in output and "librsvg2-bin" in output, output)
+    expect(not list(pathlib.Path(folder).glob("out.*")), "something is left behind")
     code, output = lockstep("plot", f"{folder}/good", "-o", f"{folder}/out.svg")
     expect(code == 0 and pathlib.Path(folder, "out.svg").exists(), output)
+    code, output = lockstep("plot", f"{folder}/good", "-o", f"{folder}/out.png")
+    picture = pathlib.Path(folder, "out.png").read_bytes()
+    width, height = struct.unpack(">II", picture[16:24])
+    expect(code == 0 and picture.startswith(b"\x89PNG") and width > 300 and height > 300, f"{output}, {width} x {height}")
+    expect(sorted(path.name for path in pathlib.Path(folder).glob("out.*")) == ["out.png", "out.svg"], "something is left behind")
 
 
 def saves_as_often_as_pays_off(folder):
