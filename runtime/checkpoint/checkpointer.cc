@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -128,6 +129,7 @@ struct Checkpointer::State {
   int waiting_callers = 0;            // GUARDED_BY(mutex)
   std::stop_source running;           // GUARDED_BY(mutex); of the save that is being written
   bool busy = false;                  // GUARDED_BY(mutex)
+  std::set<int64_t> in_doubt;         // of the thread that stores; see RemoveWhatIsNotKept
   std::shared_ptr<HostCopy> spare;    // GUARDED_BY(mutex); of the save before, for its memory
   std::vector<SaveOutcome> outcomes;  // GUARDED_BY(mutex)
   // Of the thread that calls Save: the place of the last one.
@@ -277,10 +279,11 @@ struct Checkpointer::State {
     LOCKSTEP_TRY(Gather(save, mine, manifest.shards));
     const std::string name = FolderOfStep(place.step) + "/" + std::string(kManifestName);
     if (const Result<void> put = store->Put(name, EncodeManifest(manifest)); !put.ok()) {
-      if (IsSurelyAbsent(name, put.error())) RemoveShards(save, manifest.shards);
+      IsSurelyAbsent(name, put.error()) ? RemoveShards(save, manifest.shards)
+                                        : (void)in_doubt.insert(place.step);
       return put.error();
     }
-    RemoveWhatIsNotKept(*store, place.step, spec.keep_last, spec.keep_every_steps);
+    RemoveWhatIsNotKept(*store, place.step, spec.keep_last, spec.keep_every_steps, in_doubt);
     return std::accumulate(manifest.shards.begin(), manifest.shards.end(), int64_t{0},
                            [](int64_t bytes, const ShardEntry& shard) { return bytes + shard.bytes; });
   }

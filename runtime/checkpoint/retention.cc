@@ -69,8 +69,8 @@ void Say(const Result<void>& removed, int64_t step) {
 
 }  // namespace
 
-void RemoveWhatIsNotKept(ObjectStore& store, int64_t newest, int keep_last,
-                         std::optional<int64_t> keep_every) {
+void RemoveWhatIsNotKept(ObjectStore& store, int64_t newest, int keep_last, std::optional<int64_t> keep_every,
+                         std::set<int64_t>& in_doubt) {
   const auto objects = store.List();
   if (!objects.ok()) return log::Warning("old checkpoints not removed", {{"error", objects.error().message}});
   const std::vector<StoredStep> steps = StepsAmong(*objects);
@@ -78,7 +78,9 @@ void RemoveWhatIsNotKept(ObjectStore& store, int64_t newest, int keep_last,
   int kept = 0;
   for (const StoredStep& stored : steps) {
     if (stored.step > newest) continue;
-    if (!stored.has_manifest || (kept++ >= keep_last && !for_good.contains(stored.step))) {
+    if (!stored.has_manifest) {
+      if (in_doubt.erase(stored.step) == 0) Say(RemoveStep(store, stored), stored.step);
+    } else if (kept++ >= keep_last && !for_good.contains(stored.step)) {
       Say(RemoveStep(store, stored), stored.step);
     } else if (stored.step < newest && HasSeveralAttempts(stored)) {
       // Not yet of the newest: the manifest of a former attempt may be late, and then it needs its shards.

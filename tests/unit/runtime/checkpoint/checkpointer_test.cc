@@ -531,13 +531,24 @@ TEST_F(CheckpointerTest, KeepsTheFirstOfEachIntervalForGood) {
 
 TEST_F(CheckpointerTest, RemovesTheRestOfAnInterruptedSaveWithTheNextOne) {
   const auto checkpointer = Open();
+  const std::string shard = folder_ + "/" + FolderOfStep(1) + "/shard-00001-of-00002.round-1.safetensors";
+  std::filesystem::create_directories(std::filesystem::path(shard).parent_path());
+  ASSERT_TRUE(WriteFile(shard, "of a rank whose rank 0 was killed").ok());
+  SaveAlone(*checkpointer, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/" + FolderOfStep(1)));
+}
+
+// Its manifest may come after the next one.
+TEST_F(CheckpointerTest, RemovesTheShardsOfAManifestWhoseFateIsNotKnownWithTheNextSaveButOne) {
+  const auto checkpointer = Open();
   faults_.Set(&Faults::refused, "manifest.json");
   checkpointer->Save(At(1), nullptr);
   ASSERT_TRUE(checkpointer->Wait(kLong).ok());
   (void)checkpointer->TakeOutcomes();
-  ASSERT_TRUE(std::filesystem::exists(folder_ + "/" + FolderOfStep(1)));
   faults_.Set(&Faults::refused, "");
   SaveAlone(*checkpointer, 2);
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/" + FolderOfStep(1)));
+  SaveAlone(*checkpointer, 3);
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/" + FolderOfStep(1)));
 }
 
