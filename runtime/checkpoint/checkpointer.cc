@@ -32,6 +32,8 @@ constexpr auto kShardLimit =
     120s;  // rank 0 waits so long for the shards of the others, and for what the rate holds back
 constexpr auto kPatience = 1s;   // and looks so often whether the save was abandoned
 constexpr auto kUntilSeen = 5s;  // what is stored has to be there after so long
+constexpr int kLooks = 3;        // for what was refused
+constexpr auto kBetweenLooks = 500ms;
 
 std::shared_ptr<HostCopy> CopyOfShare(const Snapshot& snapshot, HostCopy* spare) {
   const std::vector<int> writers =
@@ -307,11 +309,17 @@ struct Checkpointer::State {
     return *first;
   }
 
-  // What a store did that did not answer nobody knows: the manifest may be there, or may yet come.
+  // What a store did that did not answer nobody knows: the manifest may be there, or may yet come. One that
+  // refuses may do so to what it takes for a request before this one, when a connection broke, and take this
+  // one a moment later.
   [[nodiscard]] bool IsSurelyAbsent(const std::string& manifest, const Error& put_error) {
     if (put_error.code == ErrorCode::kUnavailable) return false;
-    const auto found = store->Get(manifest);
-    return !found.ok() && found.error().code == ErrorCode::kNotFound;
+    for (int look = 0; look < kLooks; ++look) {
+      if (look > 0) std::this_thread::sleep_for(kBetweenLooks);
+      const auto found = store->Get(manifest);
+      if (found.ok() || found.error().code != ErrorCode::kNotFound) return false;
+    }
+    return true;
   }
 
   // No other attempt uses their names.

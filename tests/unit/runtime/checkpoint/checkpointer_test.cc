@@ -34,9 +34,11 @@ constexpr auto kLong = 60s;
 struct Faults {
   std::mutex mutex;
   std::condition_variable changed;
-  std::string refused;  // part of the name of objects that cannot be put
-  std::string held;     // … whose Put waits until this is another
-  int holding = 0;      // requests that wait now
+  std::string refused;   // part of the name of objects that cannot be put
+  std::string held;      // … whose Put waits until this is another
+  std::string rejected;  // … whose Put is answered by a refusal
+  int late_by = 0;       // … and done all the same before so many looks at it; 0: never
+  int holding = 0;       // requests that wait now
   std::optional<ErrorCode> get_error, list_error;
   bool get_throws = false;
   std::atomic<int> unseen_reads = 0;  // so many that do not find what was put
@@ -68,10 +70,16 @@ class FaultyStore final : public ObjectStore {
       faults_.changed.wait_for(lock, kLong, [&] { return !matches(faults_.held); });
       faults_.holding -= waits;
       if (matches(faults_.refused)) return Error{ErrorCode::kUnavailable, name + " refused"};
+      if (matches(faults_.rejected)) {
+        late_ = {name, std::string(content)};
+        return Error{ErrorCode::kInvalidArgument, name + " rejected"};
+      }
     }
     return store_->Put(name, content);
   }
   Result<std::string> Get(const std::string& name) override {
+    if (name == late_.first && faults_.late_by > 0 && --faults_.late_by == 0)
+      LOCKSTEP_TRY(store_->Put(name, late_.second));
     if (faults_.get_error) return Error{*faults_.get_error, "the store is away"};
     if (faults_.get_throws) throw std::bad_alloc();
     return store_->Get(name);
@@ -91,6 +99,7 @@ class FaultyStore final : public ObjectStore {
   [[nodiscard]] std::string UriOf(const std::string& name) const override { return store_->UriOf(name); }
 
  private:
+  std::pair<std::string, std::string> late_;  // name and content
   const std::unique_ptr<ObjectStore> store_;
   Faults& faults_;
 };
@@ -569,6 +578,22 @@ TEST_F(CheckpointerTest, KeepsTheShardsOfAManifestWhoseFateIsNotKnown) {
   SaveAll(ranks, 1);
   EXPECT_FALSE(PathOf(1, "shard-00000").empty());
   EXPECT_FALSE(PathOf(1, "shard-00001").empty());
+}
+
+TEST_F(CheckpointerTest, RemovesTheShardsOfAManifestThatWasRejected) {
+  auto ranks = OpenRanks(2);
+  faults_.Set(&Faults::rejected, "manifest.json");
+  SaveAll(ranks, 1);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/" + FolderOfStep(1)));
+}
+
+// The answer was to what came before it.
+TEST_F(CheckpointerTest, KeepsTheShardsOfAManifestThatWasRejectedAndComes) {
+  auto ranks = OpenRanks(2);
+  faults_.late_by = 2;
+  faults_.Set(&Faults::rejected, "manifest.json");
+  SaveAll(ranks, 1);
+  ASSERT_EQ(StepOf(ranks[0]->LoadNewest()), 1);
 }
 
 TEST_F(CheckpointerTest, SavesAStepOnceMoreInTheSameRound) {
