@@ -42,7 +42,8 @@ bool NeedsConfirmation(const std::vector<PlannedAction>& actions) {
          is_any([](const auto& entry) {
            return std::holds_alternative<CreatePod>(entry.action) ||
                   std::holds_alternative<DeletePod>(entry.action) ||
-                  std::holds_alternative<StartRemoval>(entry.action);
+                  std::holds_alternative<StartRemoval>(entry.action) ||
+                  std::holds_alternative<EndRemoval>(entry.action);
          });
 }
 

@@ -138,8 +138,9 @@ TEST_F(ApplyTest, MakesAndEndsNoPodForAJobThatChangedSinceItWasSeen) {
   const Json pod = *kube_.Create(kube::kPods, PodOwnedBy(own_uid(), 0));
   const kube::ObjectKey key{"team", "job"};
   ASSERT_TRUE(kube_.Patch(kJobs, key, {{"spec", {{"suspend", true}}}}, {}).ok());
-  for (const Action& action : {Action(CreatePod{PodOwnedBy(own_uid(), 1)}),
-                               Action(DeletePod{"job-worker-0", kube::UidOf(pod), ""})}) {
+  for (const Action& action :
+       {Action(CreatePod{PodOwnedBy(own_uid(), 1)}), Action(DeletePod{"job-worker-0", kube::UidOf(pod), ""}),
+        Action(EndRemoval{"job-worker-0", kube::UidOf(pod)})}) {
     const Applied refused = Apply({{action, ""}});
     ASSERT_TRUE(refused.error.has_value());
     EXPECT_EQ(refused.error->code, ErrorCode::kConflict);
