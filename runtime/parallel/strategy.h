@@ -19,14 +19,6 @@ class Strategy {
   // `micro_batches[r]` is how many rank r takes: the step's first ones are rank 0's, and so on.
   [[nodiscard]] virtual Result<void> BeginStep(std::span<const int64_t> micro_batches) = 0;
 
-  // Whether `sums`, numbers of this step as doubles, are summed over the ranks by Backward(…, last), too; the
-  // caller has to do it otherwise. Of each place one rank's is not zero, or all are whole numbers with a sum
-  // of at most 2^24. After BeginStep, by every rank with as many.
-  [[nodiscard]] virtual bool SumWithGradients(at::Tensor& sums) {
-    (void)sums;
-    return false;
-  }
-
   // Adds the gradient of `loss_sum`, a sum over samples, to what this rank has gathered in this step. With
   // `last`, the gradients of all ranks are summed, too; afterwards every parameter's gradient is the sum over
   // the global batch, the same bits on each rank. kAborted: the round broke;

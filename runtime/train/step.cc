@@ -183,9 +183,9 @@ Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strate
   values[kSave] = wishes.save ? 1 : 0;
   values[kProfileFirst] = static_cast<double>(wishes.profile.first);
   values[kProfileLast] = static_cast<double>(wishes.profile.last);
-  // By itself it is started first, so that it travels during the backward pass.
+  // Started first, so that it travels during the backward pass.
   std::optional<comm::Communicator::PendingSum> pending;
-  if (peers != nullptr && !strategy.SumWithGradients(sums)) {
+  if (peers != nullptr) {
     LOCKSTEP_TRY(comm::Communicator::PendingSum started, peers->StartSum(sums));
     pending.emplace(std::move(started));
   }

@@ -2,10 +2,8 @@
 
 #include "runtime/parallel/data_parallel.h"
 #include "runtime/parallel/deterministic_data_parallel.h"
-#include "runtime/parallel/exact_floats.h"
 #include "runtime/parallel/local_gradients.h"
 #include "runtime/parallel/replica_gradients.h"
-#include "runtime/parallel/single_bucket.h"
 #include "runtime/train/windows.h"
 
 namespace lockstep::train {
@@ -46,9 +44,6 @@ Result<std::unique_ptr<parallel::Strategy>> MakeStrategy(const api::TrainingSpec
     // Alone, what the pass makes is the sum already, but where its rounding is asked for.
     if (communicator->world() == 1 && format.type == at::kFloat)
       return parallel::MakeLocalGradients(state.trained);
-    const bool counts_are_exact = static_cast<double>(spec.global_batch_size) <= parallel::kExactFloat;
-    if (format.type == at::kFloat && counts_are_exact && parallel::FitSingleBucket(state.trained))
-      return parallel::MakeSingleBucket(std::move(communicator), state.trained);
     return parallel::MakeDataParallel(std::move(communicator), state.trained, format);
   }
   // Running statistics come from the samples that a rank happens to see, in their order.

@@ -94,8 +94,7 @@ def survives_a_killed_rank(folder):
 
 
 def survives_a_killed_worker(folder):
-    larger_than_a_message = {"name": "mlp", "mlp": {"hiddenSizes": [1400]}}  # its gradient travels in buckets
-    with Run(folder, manifest(folder, model=larger_than_a_message)) as run:
+    with Run(folder, manifest(folder)) as run:
         run.until_step(60)
         survivors = run.ranks()
         victim = run.workers()[2]

@@ -3,16 +3,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <cmath>
 #include <functional>
-#include <limits>
 #include <thread>
 
 #include "runtime/parallel/data_parallel.h"
 #include "runtime/parallel/deterministic_data_parallel.h"
-#include "runtime/parallel/exact_floats.h"
 #include "runtime/parallel/local_gradients.h"
-#include "runtime/parallel/single_bucket.h"
 #include "tests/support/forked_ranks.h"
 
 namespace lockstep::parallel {
@@ -41,8 +37,7 @@ struct Named {
 class StrategyTest : public ::testing::TestWithParam<Named> {};
 INSTANTIATE_TEST_SUITE_P(All, StrategyTest,
                          ::testing::Values(Named{"DataParallel", DataParallelIn(at::kFloat)},
-                                           Named{"DeterministicDataParallel", MakeDeterministicDataParallel},
-                                           Named{"SingleBucket", MakeSingleBucket}),
+                                           Named{"DeterministicDataParallel", MakeDeterministicDataParallel}),
                          [](const auto& one) { return std::string(one.param.name); });
 
 // More than one bucket, and parameters of several shapes.
@@ -310,72 +305,6 @@ TEST_P(StrategyTest, WaitsForAHungPeerUntilTheRoundIsAborted) {
   ranks[0].channel().Send("abort");
   EXPECT_EQ(ranks[0].Wait(kPatience), 0);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));  // the time-out takes 60 s
-}
-
-// Counts of all ranks, a large number of one, and numbers of which each rank has its own.
-TEST(SingleBucket, SumsTheNumbersOfAStepInTheMessageOfTheGradients) {
-  constexpr int kRanks = 3;
-  const auto numbers_of = [](int rank) {
-    std::vector<double> numbers = {5.0 + rank, rank == 1 ? 123'456'789'012.0 : 0, 0, 0, 0};
-    numbers[2 + static_cast<std::size_t>(rank)] = 0.1 * (rank + 1);
-    return numbers;
-  };
-  Meeting meeting;
-  auto ranks = StartRanks(kRanks, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, kRanks);
-    REQUIRE(communicator.ok());
-    Network network;
-    int64_t elements = 0;
-    for (const at::Tensor& parameter : network.layers->parameters()) elements += parameter.numel();
-    auto strategy = MakeSingleBucket(*communicator, network.layers->parameters());
-    REQUIRE(strategy.ok());
-    for (int64_t step = 0; step < 2; ++step) {
-      const Samples samples(step);
-      REQUIRE((*strategy)->BeginStep(std::vector<int64_t>{1, 1, 1}).ok());
-      at::Tensor sums = at::tensor(numbers_of(rank), at::kDouble);
-      const int64_t given_before = (*communicator)->bytes_given();
-      REQUIRE((*strategy)->SumWithGradients(sums));
-      REQUIRE((*strategy)->Backward(network.LossSum(samples.inputs, samples.labels), true).ok());
-      const std::vector<double> expected = {5.0 + 6 + 7, 123'456'789'012.0, 0.1 * 1, 0.1 * 2, 0.1 * 3};
-      REQUIRE(std::equal(expected.begin(), expected.end(), sums.const_data_ptr<double>()));
-      const auto floats = elements + static_cast<int64_t>(kFloatsOfDouble * expected.size());
-      REQUIRE((*communicator)->bytes_given() - given_before == 4 * floats);
-    }
-    return 0;
-  });
-  ExpectAllSucceed(ranks);
-}
-
-TEST(SingleBucket, IsForFloatsOfAModelThatIsNotLarge) {
-  const auto trained = [](int64_t elements, at::ScalarType type) {
-    return torch::empty({elements}, at::TensorOptions(type).requires_grad(true));  // no threads before a fork
-  };
-  const int64_t most = kSingleBucketBytes / 4;
-  EXPECT_TRUE(FitSingleBucket({trained(most - 2, at::kFloat), trained(2, at::kFloat)}));
-  EXPECT_FALSE(FitSingleBucket({trained(most - 2, at::kFloat), trained(3, at::kFloat)}));
-  EXPECT_FALSE(FitSingleBucket({trained(2, at::kFloat), trained(2, at::kDouble)}));
-  EXPECT_TRUE(FitSingleBucket({trained(2, at::kFloat), at::empty({most}, at::kDouble)})) << "one is frozen";
-}
-
-TEST(ExactFloats, KeepEveryBit) {
-  const double infinite = std::numeric_limits<double>::infinity();
-  const std::vector<double> values = {0,      1,        -1.0 / 3, 1e-30, 123'456'789'012'345.0,
-                                      3.4e38, infinite, -infinite};
-  std::vector<float> floats(values.size() * kFloatsOfDouble);
-  SplitIntoFloats(values, floats);
-  std::vector<double> joined(values.size());
-  JoinFloats(floats, joined);
-  EXPECT_EQ(joined, values);
-}
-
-TEST(ExactFloats, SayWhatIsNoNumber) {
-  const std::vector<double> values = {std::nan(""), 1e300};
-  std::vector<float> floats(values.size() * kFloatsOfDouble);
-  SplitIntoFloats(values, floats);
-  std::vector<double> joined(values.size());
-  JoinFloats(floats, joined);
-  EXPECT_TRUE(std::isnan(joined[0]));
-  EXPECT_TRUE(std::isinf(joined[1])) << "beyond what a float holds";
 }
 
 // The optimizer reads all of them.

@@ -292,26 +292,6 @@ TEST(StepRunner, GivesBackWhatTheDataSetThrewAndLeavesTheStateAlone) {
   ExpectAllSucceed(ranks);
 }
 
-// A message holds counts of up to 2^24 exactly.
-TEST(MakeStrategy, SumsNumbersWithTheGradientsOfASmallModel) {
-  Meeting meeting;
-  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 2);
-    REQUIRE(communicator.ok());
-    api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
-    const TrainingState state = std::move(MakeTrainingState(spec, {{1, 8, 8}, 3})).value();
-    at::Tensor sums = at::zeros({1}, at::kDouble);
-    const auto with_gradients = [&] {
-      return std::move(MakeStrategy(spec, *communicator, state)).value()->SumWithGradients(sums);
-    };
-    REQUIRE(with_gradients());
-    spec.global_batch_size = (1 << 24) + 1;
-    REQUIRE(!with_gradients());
-    return 0;
-  });
-  ExpectAllSucceed(ranks);
-}
-
 TEST(MakeStrategy, RefusesRunningStatisticsInTheSameBits) {
   const api::TrainingSpec spec = SmallTraining(api::Determinism::kWorld);
   TrainingState state = std::move(MakeTrainingState(spec, {{1, 8, 8}, 3})).value();
