@@ -281,8 +281,11 @@ struct Checkpointer::State {
     LOCKSTEP_TRY(Gather(save, mine, manifest.shards));
     const std::string name = FolderOfStep(place.step) + "/" + std::string(kManifestName);
     if (const Result<void> put = store->Put(name, EncodeManifest(manifest)); !put.ok()) {
-      IsSurelyAbsent(name, put.error()) ? RemoveShards(save, manifest.shards)
-                                        : (void)in_doubt.insert(place.step);
+      if (IsSurelyAbsent(name, put.error())) {
+        RemoveShards(save, manifest.shards);
+      } else {
+        in_doubt.insert(place.step);
+      }
       return put.error();
     }
     RemoveWhatIsNotKept(*store, place.step, spec.keep_last, spec.keep_every_steps, in_doubt);

@@ -22,6 +22,7 @@ class PluginSet final : public Dataset {
         shape_(set_->sample_shape()),
         classes_(set_->classes()) {
     if (classes_ < 1) Refuse(" has " + std::to_string(classes_) + " classes");
+    if (size() < 0) Refuse(" has " + std::to_string(size()) + " samples");
     if (size() > 0) (void)Get(std::vector<int64_t>{0});
     const at::Tensor of_samples = labels();
     if (!of_samples.defined()) return;

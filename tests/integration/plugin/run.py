@@ -93,6 +93,7 @@ def samples_that_do_not_fit_are_told_apart(folder):
     faulty = library(ROOT / "tests/integration/plugin/faulty", "libfaulty.so")
     for name, words in (
             ("noClass", "noClass has 0 classes"),
+            ("size", "size has -1 samples"),
             ("shape", "shape gave inputs Float [1, 5] on cpu, not Float [1, 4] on cpu"),
             ("type", "type gave targets Int [1] on cpu, not Long [1] on cpu"),
             ("class", "class gave the class 3, and has 3"),

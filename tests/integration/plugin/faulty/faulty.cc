@@ -9,13 +9,15 @@
 
 namespace {
 
-enum class Fault { kNoClass, kShape, kType, kClass, kLabels, kLateClass, kLateException };
+enum class Fault { kNoClass, kSize, kShape, kType, kClass, kLabels, kLateClass, kLateException };
 
 template <Fault fault>
 class Faulty final : public lockstep::Dataset {
  public:
   Faulty(const lockstep::DatasetInput& input, const lockstep::PluginOptions&)
-      : size_(input.is_test ? 0 : 640) {}
+      : size_(fault == Fault::kSize ? -1
+              : input.is_test       ? 0
+                                    : 640) {}
 
   int64_t size() const override { return size_; }
   int64_t classes() const override { return fault == Fault::kNoClass ? 0 : 3; }
@@ -39,6 +41,7 @@ class Faulty final : public lockstep::Dataset {
 }  // namespace
 
 LOCKSTEP_PLUGIN(lockstep::PluginDataset<Faulty<Fault::kNoClass>>("noClass"),
+                lockstep::PluginDataset<Faulty<Fault::kSize>>("size"),
                 lockstep::PluginDataset<Faulty<Fault::kShape>>("shape"),
                 lockstep::PluginDataset<Faulty<Fault::kType>>("type"),
                 lockstep::PluginDataset<Faulty<Fault::kClass>>("class"),
