@@ -17,48 +17,14 @@
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/object_store.h"
 #include "runtime/checkpoint/ownership.h"
+#include "runtime/checkpoint/save.h"
 #include "runtime/checkpoint/shard_codec.h"
+#include "runtime/checkpoint/stored_checkpoints.h"
 #include "runtime/common/api/checkpoint_spec.h"
 #include "runtime/common/base/result.h"
-#include "runtime/common/protocol/history.h"
 #include "runtime/common/protocol/worker_config.h"
 
 namespace lockstep::checkpoint {
-
-// How the ranks of a round tell each other that their shards are stored. Used from the background thread,
-// which may hold it a little longer than the round lives.
-class ShardExchange {
- public:
-  virtual ~ShardExchange() = default;
-  [[nodiscard]] virtual Result<void> Publish(const std::string& key, const std::string& value) = 0;
-  // Blocks until the key is there, at most for `limit` (about a second: between two calls the save looks
-  // whether it was abandoned). kDeadlineExceeded: not yet there; any other error ends the save.
-  [[nodiscard]] virtual Result<std::string> Wait(const std::string& key, std::chrono::milliseconds limit) = 0;
-};
-
-// The same on every rank of the round.
-struct Snapshot {
-  int64_t step = 0;
-  int64_t round = 0;
-  int rank = 0;
-  int world = 1;
-  std::vector<NamedTensor> tensors;  // those that another rank writes may be without data
-  EvaluationRecord evaluations{};
-  std::vector<protocol::HistoryRecord> history{};  // of rank 0's process, to be kept beside the checkpoint
-  double epoch = -1;                               // passes over the data; -1: not known
-  std::vector<int> writers{};                      // of each tensor; absent: WritersOf
-};
-
-// Which rank of `world` writes each tensor, by their sizes alone.
-[[nodiscard]] std::vector<int> WritersOf(const std::vector<NamedTensor>& tensors, int world);
-
-struct SaveOutcome {
-  int64_t step = 0;
-  std::string uri;             // of the checkpoint's folder
-  double seconds = 0;          // from Save to the manifest (or this rank's shard, on other ranks than 0)
-  int64_t bytes = 0;           // of all shards, on rank 0
-  std::optional<Error> error;  // set: it failed
-};
 
 struct LoadedState {
   Manifest manifest;
@@ -96,8 +62,6 @@ class Checkpointer {
   // store.
   [[nodiscard]] std::vector<SaveOutcome> TakeOutcomes();
 
-  // Steps of the complete checkpoints, newest first.
-  [[nodiscard]] Result<std::vector<int64_t>> Steps();
   // Verified by size and SHA-256. kDataLoss where it is damaged, kNotFound where it does not exist.
   [[nodiscard]] Result<LoadedState> Load(int64_t step);
   // The newest that verifies; damaged ones are logged by name and passed over. nullopt where there is none.

@@ -4,52 +4,60 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
 namespace lockstep::checkpoint {
+namespace {
+
+bool IsOnADevice(const NamedTensor& named) { return !named.tensor.is_cpu(); }
+
+}  // namespace
 
 HostCopy::HostCopy(const std::vector<NamedTensor>& tensors, HostCopy* spare) {
   const at::NoGradGuard no_grad;
-  for (const NamedTensor& named : tensors) {
-    at::Tensor target = TargetFor(named.tensor, tensors_.size(), spare);
-    if (named.tensor.is_cpu()) {
-      target.copy_(named.tensor);
+  ShardLayout layout = LayOut(tensors);
+  if (spare != nullptr && spare->shard_.numel() == layout.bytes) {
+    shard_ = std::move(spare->shard_);
+  } else {
+    const bool is_pinned = std::any_of(tensors.begin(), tensors.end(), IsOnADevice);
+    shard_ = at::empty({layout.bytes}, at::TensorOptions(at::kByte).pinned_memory(is_pinned));
+  }
+  std::memcpy(shard_.data_ptr(), layout.header.data(), layout.header.size());
+  for (std::size_t i = 0; i < layout.tensors.size(); ++i) {
+    at::Tensor target = ViewOf(shard_, layout.places[i]);
+    const at::Tensor& source = layout.tensors[i].tensor;
+    if (source.is_cpu()) {
+      target.copy_(source);
     } else {
-      clones_.push_back(named.tensor.detach().clone(at::MemoryFormat::Contiguous));
+      moves_.push_back({source.detach().clone(at::MemoryFormat::Contiguous), std::move(target)});
     }
-    tensors_.push_back({named.name, std::move(target)});
   }
-  if (!clones_.empty()) StartMove(clones_.front().device());
+  places_ = std::move(layout.places);
+  if (!moves_.empty()) Start(moves_.front().clone.device());
 }
 
-at::Tensor HostCopy::TargetFor(const at::Tensor& tensor, std::size_t index, HostCopy* spare) {
-  if (spare != nullptr && index < spare->tensors_.size()) {
-    at::Tensor& used = spare->tensors_[index].tensor;
-    if (used.sizes() == tensor.sizes() && used.scalar_type() == tensor.scalar_type()) return std::move(used);
-  }
-  return at::empty(tensor.sizes(), at::TensorOptions(tensor.scalar_type()).pinned_memory(!tensor.is_cpu()));
-}
-
-void HostCopy::StartMove(c10::Device device) {
+void HostCopy::Start(c10::Device device) {
   const c10::impl::VirtualGuardImpl streams(device.type());
   const c10::Stream stream = streams.getStreamFromGlobalPool(device);
   c10::Event cloned(device.type());
   cloned.record(streams.getStream(device));
   cloned.block(stream);
   const c10::StreamGuard in_its_own(stream);
-  auto clone = clones_.begin();
-  for (const NamedTensor& named : tensors_) {
-    if (!named.tensor.is_pinned()) continue;
-    clone->record_stream(stream);
-    named.tensor.copy_(*clone++, /*non_blocking=*/true);
+  for (Move& move : moves_) {
+    move.clone.record_stream(stream);
+    move.target.copy_(move.clone, /*non_blocking=*/true);
   }
   arrived_ = std::make_unique<c10::Event>(device.type());
   arrived_->record(stream);
 }
 
-const std::vector<NamedTensor>& HostCopy::Await() {
+std::string_view HostCopy::Await() {
   if (arrived_ != nullptr) arrived_->synchronize();
   arrived_.reset();
-  clones_.clear();
-  return tensors_;
+  moves_.clear();
+  return {static_cast<const char*>(shard_.const_data_ptr()), static_cast<std::size_t>(shard_.numel())};
 }
 
 }  // namespace lockstep::checkpoint

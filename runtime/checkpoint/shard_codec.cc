@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "runtime/checkpoint/safetensors.h"
@@ -34,42 +36,54 @@ at::ScalarType TypeOfName(const std::string& name) {
   LOCKSTEP_CHECK(false, "ParseHeader lets only known types through: " + name);
 }
 
-}  // namespace
-
-EncodedShard EncodeShard(const std::vector<NamedTensor>& tensors) {
-  std::vector<TensorEntry> entries;
-  uint64_t offset = 0;
-  for (const NamedTensor& named : tensors) {
-    const uint64_t bytes = named.tensor.nbytes();
-    entries.push_back({named.name, NameOfType(named.tensor.scalar_type()), named.tensor.sizes().vec(), offset,
-                       offset + bytes});
-    offset += bytes;
-  }
-  EncodedShard shard{.content = EncodeHeader(entries, {{"format", "pt"}}), .tensors = {}};
-  const std::size_t data = shard.content.size();
-  shard.content.resize(data + offset);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const TensorEntry& entry = entries[i];
-    const std::size_t bytes = entry.end - entry.begin;
-    if (bytes > 0)
-      std::memcpy(shard.content.data() + data + entry.begin, tensors[i].tensor.const_data_ptr(), bytes);
-    shard.tensors.push_back({entry.name, entry.dtype, entry.shape, static_cast<int64_t>(data + entry.begin),
-                             static_cast<int64_t>(bytes)});
-  }
-  return shard;
+bool IsAligned(const TensorPlace& place) {
+  return static_cast<std::size_t>(place.offset) % at::elementSize(TypeOfName(place.dtype)) == 0;
 }
 
-Result<void> DecodeShard(std::string_view file, const std::vector<TensorPlace>& expected,
+// Of a place that is not aligned.
+at::Tensor CopyOf(const at::Tensor& shard, const TensorPlace& place) {
+  at::Tensor tensor = at::empty(place.shape, TypeOfName(place.dtype));
+  const auto* bytes = shard.const_data_ptr<uint8_t>() + place.offset;
+  if (place.bytes > 0) std::memcpy(tensor.data_ptr(), bytes, static_cast<std::size_t>(place.bytes));
+  return tensor;
+}
+
+}  // namespace
+
+ShardLayout LayOut(std::vector<NamedTensor> tensors) {
+  const auto is_wider = [](const NamedTensor& a, const NamedTensor& b) {
+    return a.tensor.element_size() > b.tensor.element_size();
+  };
+  std::stable_sort(tensors.begin(), tensors.end(), is_wider);
+  SafetensorsHeader header;
+  uint64_t end = 0;
+  for (const NamedTensor& named : tensors) {
+    const uint64_t begin = std::exchange(end, end + named.tensor.nbytes());
+    header.tensors.push_back(
+        {named.name, NameOfType(named.tensor.scalar_type()), named.tensor.sizes().vec(), begin, end});
+  }
+  ShardLayout layout{.header = EncodeHeader(header.tensors, {{"format", "pt"}}),
+                     .tensors = std::move(tensors)};
+  header.data_offset = layout.header.size();
+  layout.places = PlacesIn(header);
+  layout.bytes = static_cast<int64_t>(header.data_offset + end);
+  return layout;
+}
+
+at::Tensor ViewOf(const at::Tensor& shard, const TensorPlace& place) {
+  return shard.narrow(0, place.offset, place.bytes).view(TypeOfName(place.dtype)).view(place.shape);
+}
+
+Result<void> DecodeShard(const at::Tensor& shard, const std::vector<TensorPlace>& expected,
                          std::vector<NamedTensor>& tensors) {
-  LOCKSTEP_TRY(const SafetensorsHeader header, ParseHeader(file, file.size()));
-  LOCKSTEP_TRY(CheckTensors(header, expected));
+  const auto bytes = static_cast<std::size_t>(shard.numel());
+  const std::string_view file(static_cast<const char*>(shard.const_data_ptr()), bytes);
+  LOCKSTEP_TRY(const SafetensorsHeader header, ParseHeader(file, bytes));
+  const std::vector<TensorPlace> places = PlacesIn(header);
+  LOCKSTEP_TRY(CheckTensors(places, expected));
   try {
-    for (const TensorEntry& entry : header.tensors) {
-      const std::size_t bytes = entry.end - entry.begin;
-      at::Tensor tensor = at::empty(entry.shape, TypeOfName(entry.dtype));
-      if (bytes > 0) std::memcpy(tensor.data_ptr(), file.data() + header.data_offset + entry.begin, bytes);
-      tensors.push_back({entry.name, std::move(tensor)});
-    }
+    for (const TensorPlace& place : places)
+      tensors.push_back({place.name, IsAligned(place) ? ViewOf(shard, place) : CopyOf(shard, place)});
   } catch (const std::exception& exception) {  // a shape that LibTorch refuses, or no memory for it
     return Error{ErrorCode::kDataLoss, exception.what()};
   }

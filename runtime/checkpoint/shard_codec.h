@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "runtime/checkpoint/manifest.h"
@@ -17,16 +16,21 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-struct EncodedShard {
-  std::string content;
-  std::vector<TensorPlace> tensors;
+// A shard before it has its tensors' bytes.
+struct ShardLayout {
+  std::string header;                // what it begins with
+  std::vector<NamedTensor> tensors;  // as they lie in it: the widest elements first, so that each is aligned
+  std::vector<TensorPlace> places;   // of each
+  int64_t bytes = 0;                 // of the whole shard
 };
+[[nodiscard]] ShardLayout LayOut(std::vector<NamedTensor> tensors);
 
-// Of tensors that are contiguous, in host memory.
-[[nodiscard]] EncodedShard EncodeShard(const std::vector<NamedTensor>& tensors);
+// The tensor at this place, in the memory of `shard` (bytes; at::kByte). The place has to be aligned.
+[[nodiscard]] at::Tensor ViewOf(const at::Tensor& shard, const TensorPlace& place);
 
-// Adds the shard's tensors, which must be those of the manifest; kDataLoss where they are others.
-[[nodiscard]] Result<void> DecodeShard(std::string_view file, const std::vector<TensorPlace>& expected,
+// Adds the shard's tensors, which must be those of the manifest; kDataLoss where they are others. They lie in
+// the memory of `shard`, but for those which another program did not align.
+[[nodiscard]] Result<void> DecodeShard(const at::Tensor& shard, const std::vector<TensorPlace>& expected,
                                        std::vector<NamedTensor>& tensors);
 
 }  // namespace lockstep::checkpoint

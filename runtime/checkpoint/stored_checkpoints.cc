@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "runtime/checkpoint/parallel_read.h"
 #include "runtime/checkpoint/sha256.h"
 
 namespace lockstep::checkpoint {
@@ -13,12 +14,18 @@ constexpr int64_t kPieceBytes = int64_t{8} << 20;
 
 Error Damaged(const std::string& what) { return {ErrorCode::kDataLoss, what}; }
 
-constexpr const char* kUnlikeTheManifest = ": size or SHA-256 differ from the manifest";
+constexpr const char* kUnlikeTheManifest = "size or SHA-256 differ from the manifest";
 
 const ObjectInfo* FindObject(const StoredStep& stored, const std::string& name) {
   const auto found = std::find_if(stored.objects.begin(), stored.objects.end(),
                                   [&](const ObjectInfo& object) { return object.name == name; });
   return found == stored.objects.end() ? nullptr : &*found;
+}
+
+Result<void> CheckSize(const StoredStep& stored, const std::string& name, int64_t bytes) {
+  const ObjectInfo* object = FindObject(stored, name);
+  if (object == nullptr) return Error{ErrorCode::kNotFound, "is missing"};
+  return object->bytes == bytes ? Result<void>() : Damaged(kUnlikeTheManifest);
 }
 
 // The length field and the header of an object that has the size which the manifest says.
@@ -35,7 +42,7 @@ Result<std::string> ReadHead(ObjectStore& store, const std::string& name, int64_
 Result<void> CheckHead(ObjectStore& store, const std::string& name, const ShardEntry& shard) {
   LOCKSTEP_TRY(const std::string head, ReadHead(store, name, shard.bytes));
   LOCKSTEP_TRY(const SafetensorsHeader header, ParseHeader(head, static_cast<uint64_t>(shard.bytes)));
-  return CheckTensors(header, shard.tensors);
+  return CheckTensors(PlacesIn(header), shard.tensors);
 }
 
 }  // namespace
@@ -94,22 +101,28 @@ std::vector<std::string> MissingFrom(const StoredStep& stored, const Manifest& m
   return missing;
 }
 
-Result<std::string> ReadShard(ObjectStore& store, int64_t step, const ShardEntry& shard) {
-  const std::string name = ObjectOf(step, shard);
-  LOCKSTEP_TRY(std::string content, store.Get(name));
-  if (static_cast<int64_t>(content.size()) != shard.bytes || Sha256(content) != shard.sha256) {
-    return Damaged(store.UriOf(name) + kUnlikeTheManifest);
-  }
-  return content;
+Result<void> ReadShard(ObjectStore& store, const StoredStep& stored, const ShardEntry& shard,
+                       const MakeRoom& make_room) {
+  const std::string name = ObjectOf(stored.step, shard);
+  LOCKSTEP_TRY(CheckSize(stored, name, shard.bytes).WithContext(store.UriOf(name)));
+  LOCKSTEP_TRY(const std::span<char> target, make_room(shard.bytes));
+  Sha256Sum sum;
+  LOCKSTEP_TRY(ReadInPieces(store, name, target, [&](std::string_view piece) { sum.Add(piece); }));
+  if (sum.Finish() != shard.sha256) return Damaged(kUnlikeTheManifest).WithContext(store.UriOf(name));
+  return {};
 }
 
-Result<void> CheckTensors(const SafetensorsHeader& header, std::vector<TensorPlace> expected) {
-  std::vector<TensorPlace> found;
+std::vector<TensorPlace> PlacesIn(const SafetensorsHeader& header) {
+  std::vector<TensorPlace> places;
   for (const TensorEntry& entry : header.tensors) {
-    found.push_back({entry.name, entry.dtype, entry.shape,
-                     static_cast<int64_t>(header.data_offset + entry.begin),
-                     static_cast<int64_t>(entry.end - entry.begin)});
+    places.push_back({entry.name, entry.dtype, entry.shape,
+                      static_cast<int64_t>(header.data_offset + entry.begin),
+                      static_cast<int64_t>(entry.end - entry.begin)});
   }
+  return places;
+}
+
+Result<void> CheckTensors(std::vector<TensorPlace> found, std::vector<TensorPlace> expected) {
   const auto by_name = [](const TensorPlace& a, const TensorPlace& b) { return a.name < b.name; };
   std::sort(found.begin(), found.end(), by_name);
   std::sort(expected.begin(), expected.end(), by_name);
@@ -121,9 +134,7 @@ Result<void> StreamShard(ObjectStore& store, const StoredStep& stored, const Sha
                          const TakePiece& take) {
   const std::string name = ObjectOf(stored.step, shard);
   const std::string uri = store.UriOf(name);
-  const ObjectInfo* object = FindObject(stored, name);
-  if (object == nullptr) return Error{ErrorCode::kNotFound, uri + ": is missing"};
-  if (object->bytes != shard.bytes) return Damaged(uri + kUnlikeTheManifest);
+  LOCKSTEP_TRY(CheckSize(stored, name, shard.bytes).WithContext(uri));
   LOCKSTEP_TRY(CheckHead(store, name, shard).WithContext(uri));
   Sha256Sum sum;
   std::string piece;
@@ -133,7 +144,7 @@ Result<void> StreamShard(ObjectStore& store, const StoredStep& stored, const Sha
     sum.Add(piece);
     LOCKSTEP_TRY(take(offset, piece));
   }
-  if (sum.Finish() != shard.sha256) return Damaged(uri + kUnlikeTheManifest);
+  if (sum.Finish() != shard.sha256) return Damaged(kUnlikeTheManifest).WithContext(uri);
   return {};
 }
 

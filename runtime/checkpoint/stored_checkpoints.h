@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,11 +43,17 @@ struct StoredStep {
 // What the listing lacks of the manifest's shards, or has in another size, in words; empty: it is complete.
 [[nodiscard]] std::vector<std::string> MissingFrom(const StoredStep& stored, const Manifest& manifest);
 
-// The whole object. Its tensors are not yet compared with the manifest's.
-[[nodiscard]] Result<std::string> ReadShard(ObjectStore& store, int64_t step, const ShardEntry& shard);
+// Memory for so many bytes.
+using MakeRoom = std::function<Result<std::span<char>>(int64_t bytes)>;
+// The whole object; room for it is asked for when the listing has confirmed its size. Its tensors are not yet
+// compared with the manifest's.
+[[nodiscard]] Result<void> ReadShard(ObjectStore& store, const StoredStep& stored, const ShardEntry& shard,
+                                     const MakeRoom& make_room);
 
-// Whether the header of a shard has the tensors that the manifest says, at the same places.
-[[nodiscard]] Result<void> CheckTensors(const SafetensorsHeader& header, std::vector<TensorPlace> expected);
+// Where the tensors of a shard lie, as its header says.
+[[nodiscard]] std::vector<TensorPlace> PlacesIn(const SafetensorsHeader& header);
+// Whether these are the tensors that the manifest says, at the same places.
+[[nodiscard]] Result<void> CheckTensors(std::vector<TensorPlace> found, std::vector<TensorPlace> expected);
 
 // Bytes of the object from `offset` on.
 using TakePiece = std::function<Result<void>(int64_t offset, std::string_view piece)>;

@@ -13,6 +13,7 @@
 #include "runtime/common/base/file.h"
 #include "tests/integration/checkpoint/request_recorder.h"
 #include "tests/support/s3_server.h"
+#include "tests/unit/runtime/checkpoint/complete_steps.h"
 #include "tests/unit/runtime/checkpoint/memory_exchange.h"
 
 namespace lockstep::checkpoint {
@@ -199,7 +200,7 @@ TEST_F(S3Test, SavesLoadsAndKeepsTheNewest) {
     for (auto& rank : ranks) ASSERT_TRUE(rank->Wait(kLong).ok());
     for (auto& rank : ranks) ASSERT_FALSE(rank->TakeOutcomes().at(0).error);
   }
-  EXPECT_THAT(*ranks[0]->Steps(), ElementsAre(4, 3));
+  EXPECT_THAT(CompleteSteps(*OpenStore()), ElementsAre(4, 3));
   const auto loaded = ranks[1]->Resume();
   ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
   ASSERT_TRUE(loaded->has_value());

@@ -80,9 +80,8 @@ STAND_INS = ("runtime/comm/gloo_headers/", "runtime/cuda/toolkit_headers/")
 CONFINED = {
     ("torch/", "ATen/", "c10/"): (
         "runtime/comm/", "runtime/cuda/", "runtime/data/", "runtime/models/", "runtime/parallel/", "runtime/pch/", "runtime/plugin/", "runtime/sdk/", "runtime/train/",
-        "runtime/checkpoint/checkpointer.h", "runtime/checkpoint/checkpointer.cc",
-        "runtime/checkpoint/shard_codec.h", "runtime/checkpoint/shard_codec.cc", "runtime/checkpoint/host_copy.h",
-        "runtime/checkpoint/host_copy.cc", "runtime/main.cc"),
+        "runtime/checkpoint/checkpointer.cc", "runtime/checkpoint/host_copy.h", "runtime/checkpoint/host_copy.cc",
+        "runtime/checkpoint/shard_codec.h", "runtime/checkpoint/shard_codec.cc", "runtime/main.cc"),
     ("torch/csrc/distributed/",): ("runtime/comm/communicator.cc", "runtime/comm/device_group.cc", "runtime/comm/open_work.cc", "runtime/cuda/nccl_backend.cc",
                                    "runtime/parallel/data_parallel.cc"),
     ("gloo/",): STAND_INS,

@@ -5,6 +5,7 @@
 #include <rapidcheck.h>
 
 #include <filesystem>
+#include <mutex>
 
 #include "runtime/checkpoint/sha256.h"
 #include "runtime/common/base/file.h"
@@ -17,13 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 ShardEntry EntryOf(int rank, const std::string& content, const SafetensorsHeader& header) {
-  ShardEntry entry{ShardName(rank, 2, 1), static_cast<int64_t>(content.size()), Sha256(content), {}};
-  for (const TensorEntry& tensor : header.tensors) {
-    entry.tensors.push_back({tensor.name, tensor.dtype, tensor.shape,
-                             static_cast<int64_t>(header.data_offset + tensor.begin),
-                             static_cast<int64_t>(tensor.end - tensor.begin)});
-  }
-  return entry;
+  return {ShardName(rank, 2, 1), static_cast<int64_t>(content.size()), Sha256(content), PlacesIn(header)};
 }
 
 // One tensor of `bytes` bytes.
@@ -43,7 +38,10 @@ class RecordingStore final : public ObjectStore {
   }
   Result<std::string> Get(const std::string& name) override { return store_->Get(name); }
   Result<void> Read(const std::string& name, int64_t offset, std::span<char> target) override {
-    longest_read = std::max(longest_read, target.size());
+    {
+      const std::lock_guard lock(mutex_);
+      longest_read = std::max(longest_read, target.size());
+    }
     return store_->Read(name, offset, target);
   }
   Result<std::vector<ObjectInfo>> List() override { return store_->List(); }
@@ -60,6 +58,7 @@ class RecordingStore final : public ObjectStore {
   std::size_t longest_read = 0;
 
  private:
+  std::mutex mutex_;
   const std::unique_ptr<ObjectStore> store_;
 };
 
@@ -100,6 +99,14 @@ class StoredCheckpoints : public ::testing::Test {
       EXPECT_EQ(offset, static_cast<int64_t>(content.size()));
       content += piece;
       return Result<void>();
+    }));
+    return content;
+  }
+  Result<std::string> Read(const StoredStep& stored, const ShardEntry& shard) {
+    std::string content;
+    LOCKSTEP_TRY(ReadShard(*store_, stored, shard, [&](int64_t bytes) -> Result<std::span<char>> {
+      content.resize(static_cast<std::size_t>(bytes));
+      return std::span(content);
     }));
     return content;
   }
@@ -153,7 +160,7 @@ TEST_F(StoredCheckpoints, AShardIsReadInPiecesOfBoundedSize) {
   const auto streamed = Stream(Find(1), manifest.shards[1]);
   ASSERT_TRUE(streamed.ok()) << streamed.error().ToString();
   EXPECT_TRUE(*streamed == ShardOf("b", kLarge));
-  EXPECT_TRUE(*ReadShard(*store_, 1, manifest.shards[1]) == *streamed);
+  EXPECT_TRUE(*Read(Find(1), manifest.shards[1]) == *streamed);
   EXPECT_LE(store_->longest_read, std::size_t{8} << 20);
 }
 
@@ -202,7 +209,7 @@ TEST_F(StoredCheckpoints, AnyChangeOfAShardIsFound) {
     if (*rc::gen::inRange(0, 3) == 0) content.resize(*rc::gen::inRange<std::size_t>(0, content.size() + 20));
     RC_PRE(content != sound);
     RC_ASSERT(WriteFile(folder_ + "/" + name, content).ok());
-    for (const auto& read : {Stream(Find(1), shard), ReadShard(*store_, 1, shard)}) {
+    for (const auto& read : {Stream(Find(1), shard), Read(Find(1), shard)}) {
       RC_ASSERT(!read.ok());
       RC_ASSERT(read.error().code == ErrorCode::kDataLoss);
       RC_ASSERT(read.error().message.find(shard.name) != std::string::npos);

@@ -1,0 +1,221 @@
+#include "runtime/checkpoint/save_writer.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "runtime/checkpoint/retention.h"
+#include "runtime/checkpoint/sha256.h"
+#include "runtime/checkpoint/stored_checkpoints.h"
+#include "runtime/common/base/time_text.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kPatience = 1s;   // between two looks whether the save was abandoned
+constexpr auto kUntilSeen = 5s;  // what is stored has to be there after so long
+constexpr int kLooks = 3;        // for what was refused
+constexpr auto kBetweenLooks = 500ms;
+
+std::string ShardKey(const PendingSave& save, int rank) {
+  std::string key = "checkpoint";
+  for (const int64_t part : {save.place.round, save.place.step, int64_t{save.attempt}, int64_t{rank}}) {
+    key += '/';
+    key += std::to_string(part);
+  }
+  return key;
+}
+
+// No name is used twice, so that no shard is told, taken or removed for another.
+std::string NameOfShard(const PendingSave& save) {
+  const std::string name = ShardName(save.place.rank, save.place.world, save.place.round);
+  if (save.attempt == 0) return name;
+  const std::size_t ending = name.rfind('.');
+  return name.substr(0, ending) + ".again-" + std::to_string(save.attempt) + name.substr(ending);
+}
+
+// What a rank publishes instead of its shard when there will be none.
+std::string EncodeFailure(const Error& error) {
+  return DumpJson({{"code", static_cast<int>(error.code)}, {"error", error.message}});
+}
+
+Result<ShardEntry> DecodePublished(const std::string& text, int rank) {
+  const auto json = ParseJson(text);
+  if (json.ok() && FindJson(*json, {"error"}) != nullptr) {
+    return Error{static_cast<ErrorCode>(IntAt(*json, {"code"})), StringAt(*json, {"error"})}.WithContext(
+        "rank " + std::to_string(rank));
+  }
+  return ParseShardEntry(text);
+}
+
+}  // namespace
+
+Error Abandoned() { return {ErrorCode::kAborted, "the save was given up"}; }
+
+SaveWriter::SaveWriter(const api::CheckpointSpec& spec, const protocol::JobIdentity& job,
+                       const Json& training, ObjectStore& store, const Ownership& ownership,
+                       const Clock& clock, AwaitTurn await_turn)
+    : spec_(spec),
+      job_(job),
+      training_(training),
+      store_(store),
+      ownership_(ownership),
+      clock_(clock),
+      await_turn_(std::move(await_turn)) {}
+
+void SaveWriter::TellReplaced(const PendingSave& save) {
+  const Error error{ErrorCode::kAborted, "a newer save replaced this one"};
+  (void)save.exchange->Publish(ShardKey(save, save.place.rank), EncodeFailure(error));
+}
+
+SaveOutcome SaveWriter::Write(const PendingSave& save) {
+  SaveOutcome outcome{.step = save.place.step, .uri = store_.UriOf(FolderOfStep(save.place.step))};
+  const Result<int64_t> written = WriteAndCatch(save);
+  outcome.seconds = Seconds(clock_.Steady() - save.started).count();
+  if (written.ok()) {
+    outcome.bytes = *written;
+  } else {
+    outcome.error = written.error();
+  }
+  return outcome;
+}
+
+Result<int64_t> SaveWriter::WriteAndCatch(const PendingSave& save) {
+  try {
+    return WriteAll(save);
+  } catch (const std::exception& exception) {  // no memory for the shard, say: training goes on
+    return Error{ErrorCode::kInternal, exception.what()};
+  }
+}
+
+// This rank's shard; on rank 0 then the manifest. Returns the bytes of all shards known here.
+Result<int64_t> SaveWriter::WriteAll(const PendingSave& save) {
+  const auto shard = WriteShard(save);
+  if (save.place.rank == 0) {
+    if (shard.ok()) history_file_.Keep(save.place.history, save.stop.get_token());
+    return Commit(save, shard);
+  }
+  const std::string text = shard.ok() ? EncodeShardEntry(*shard) : EncodeFailure(shard.error());
+  const auto published = save.exchange->Publish(ShardKey(save, save.place.rank), text);
+  if (!shard.ok()) return shard.error();
+  LOCKSTEP_TRY(published);
+  return shard->bytes;
+}
+
+Result<ShardEntry> SaveWriter::WriteShard(const PendingSave& save) {
+  const Snapshot& place = save.place;
+  // Only rank 0 knows, and without its shard there is no checkpoint.
+  if (const auto lost = ownership_.lost(); lost.has_value() && place.rank == 0) return *lost;
+  const std::string_view content = save.share->Await();
+  ShardEntry entry{NameOfShard(save), static_cast<int64_t>(content.size()), Sha256(content),
+                   save.share->places()};
+  if (save.stop.stop_requested()) return Abandoned();
+  LOCKSTEP_TRY(Send(save, ObjectOf(place.step, entry), content));
+  LOCKSTEP_TRY(AwaitObject(ObjectOf(place.step, entry), entry.bytes, save.stop.get_token())
+                   .WithContext("the store took it, but does not have it"));
+  return entry;
+}
+
+Result<void> SaveWriter::Send(const PendingSave& save, const std::string& name, std::string_view content) {
+  if (!spec_.upload_bytes_per_second) return store_.Put(name, content);
+  return store_.PutPaced(name, content, [&](int64_t bytes) { return await_turn_(save, bytes); });
+}
+
+// S3 shows at once what it has taken; a server has been seen to say so of an upload whose parts it was
+// still putting together (the second answer, where the first was lost). A manifest must not name what may
+// not come.
+Result<void> SaveWriter::AwaitObject(const std::string& name, int64_t bytes, const std::stop_token& stop) {
+  const SteadyTime deadline = clock_.Steady() + kUntilSeen;
+  for (Milliseconds pause{10};; pause = std::min<Milliseconds>(2 * pause, 500ms)) {
+    char last = 0;
+    Result<void> seen = store_.Read(name, bytes - 1, {&last, 1});
+    const bool may_come = !seen.ok() && seen.error().code == ErrorCode::kNotFound;
+    if (!may_come || stop.stop_requested() || clock_.Steady() > deadline) return seen;
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+// Rank 0: gathers what the others stored, then makes the checkpoint exist.
+Result<int64_t> SaveWriter::Commit(const PendingSave& save, const Result<ShardEntry>& mine) {
+  const Snapshot& place = save.place;
+  Manifest manifest{.job_uid = job_.uid,
+                    .job_name = job_.name,
+                    .step = place.step,
+                    .epoch = place.epoch,
+                    .round = place.round,
+                    .world = place.world,
+                    .time = FormatTime(clock_.Now()),
+                    .evaluations = place.evaluations,
+                    .shards = {},
+                    .training = training_};
+  LOCKSTEP_TRY(Gather(save, mine, manifest.shards));
+  const std::string name = FolderOfStep(place.step) + "/" + std::string(kManifestName);
+  if (const Result<void> put = store_.Put(name, EncodeManifest(manifest)); !put.ok()) {
+    if (IsSurelyAbsent(name, put.error())) {
+      RemoveShards(save, manifest.shards);
+    } else {
+      in_doubt_.insert(place.step);
+    }
+    return put.error();
+  }
+  RemoveWhatIsNotKept(store_, place.step, spec_.keep_last, spec_.keep_every_steps, in_doubt_);
+  return std::accumulate(manifest.shards.begin(), manifest.shards.end(), int64_t{0},
+                         [](int64_t bytes, const ShardEntry& shard) { return bytes + shard.bytes; });
+}
+
+// The shards of all ranks. Where one lacks, the others are removed: on a full disk they would take the room
+// that the next save needs, and that is what removes them otherwise.
+Result<void> SaveWriter::Gather(const PendingSave& save, const Result<ShardEntry>& mine,
+                                std::vector<ShardEntry>& shards) {
+  std::optional<Error> first;
+  for (int rank = 0; rank < save.place.world; ++rank) {
+    Result<ShardEntry> entry = rank == 0 ? mine : WaitForShard(save, rank);
+    if (entry.ok()) {
+      shards.push_back(std::move(entry).value());
+    } else if (!first.has_value()) {
+      first = entry.error();
+    }
+  }
+  if (save.stop.stop_requested()) return Abandoned();
+  if (!first.has_value()) return {};
+  RemoveShards(save, shards);
+  return *first;
+}
+
+// What a store did that did not answer nobody knows: the manifest may be there, or may yet come. One that
+// refuses may do so to what it takes for a request before this one, when a connection broke, and take this
+// one a moment later.
+bool SaveWriter::IsSurelyAbsent(const std::string& manifest, const Error& put_error) {
+  if (put_error.code == ErrorCode::kUnavailable) return false;
+  for (int look = 0; look < kLooks; ++look) {
+    if (look > 0) std::this_thread::sleep_for(kBetweenLooks);
+    const auto found = store_.Get(manifest);
+    if (found.ok() || found.error().code != ErrorCode::kNotFound) return false;
+  }
+  return true;
+}
+
+// No other attempt uses their names.
+void SaveWriter::RemoveShards(const PendingSave& save, const std::vector<ShardEntry>& shards) {
+  for (const ShardEntry& shard : shards) {
+    if (save.stop.stop_requested() || !store_.Delete(ObjectOf(save.place.step, shard)).ok()) return;
+  }
+}
+
+Result<ShardEntry> SaveWriter::WaitForShard(const PendingSave& save, int rank) {
+  while (!save.stop.stop_requested()) {
+    const auto text = save.exchange->Wait(ShardKey(save, rank), kPatience);
+    if (text.ok()) return DecodePublished(*text, rank);
+    if (text.error().code != ErrorCode::kDeadlineExceeded) return text.error();
+    if (clock_.Steady() - save.started > save.shard_limit) {
+      return text.error().WithContext("rank " + std::to_string(rank) + " has not stored its shard");
+    }
+  }
+  return Abandoned();
+}
+
+}  // namespace lockstep::checkpoint
