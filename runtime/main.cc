@@ -14,7 +14,7 @@
 
 #include "runtime/comm/device_module.h"
 #include "runtime/common/api/profile_window.h"
-#include "runtime/common/api/validate.h"
+#include "runtime/common/api/validate_training.h"
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/processors.h"

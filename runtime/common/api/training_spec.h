@@ -232,8 +232,8 @@ struct TrainingSpec {
 [[nodiscard]] double BaseLearningRate(const TrainingSpec& spec);
 
 // Reads the section found at `path` ("spec.training"); appends every violation, each beginning with the path
-// of its field. Without violations the result is well-formed; ValidateTraining (validate.h) says whether it
-// makes sense.
+// of its field. Without violations the result is well-formed; ValidateTraining (validate_training.h) says
+// whether it makes sense.
 [[nodiscard]] TrainingSpec TrainingSpecFromJson(const Json& json, const std::string& path,
                                                 std::vector<std::string>& violations);
 // Complete: with every default written out.

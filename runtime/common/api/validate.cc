@@ -8,17 +8,13 @@
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/profile_window.h"
 #include "runtime/common/api/program_of.h"
+#include "runtime/common/api/validate_training.h"
+#include "runtime/common/api/violations.h"
 #include "runtime/common/api/worker_config_of.h"
 #include "runtime/common/protocol/environment.h"
 
 namespace lockstep::api {
 namespace {
-
-using Violations = std::vector<std::string>;
-
-void Add(Violations& violations, std::string_view path, std::string_view problem) {
-  violations.push_back(std::string(path) + ": " + std::string(problem));
-}
 
 bool IsLower(char c) { return c >= 'a' && c <= 'z'; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -184,164 +180,6 @@ void CheckRules(const FailurePolicy& policy, Violations& violations) {
   }
 }
 
-void CheckTorchscriptUri(const std::string& uri, const std::string& path, Violations& violations) {
-  static constexpr std::array<std::string_view, 4> kSchemes = {"file:///", "s3://", "gs://", "abfs://"};
-  const bool is_known =
-      std::any_of(kSchemes.begin(), kSchemes.end(), [&](auto scheme) { return uri.starts_with(scheme); });
-  if (uri.find("://") == std::string::npos || is_known) return;
-  Add(violations, path, "must be a path in the container or begin with file:///, not \"" + uri + "\"");
-}
-
-void CheckModel(const ModelSpec& model, const std::string& path, Violations& violations) {
-  if (model.name == ModelName::kTorchscript && !model.torchscript) {
-    Add(violations, path + ".torchscript", "is required where name is torchscript");
-  }
-  if (model.torchscript) CheckTorchscriptUri(model.torchscript->uri, path + ".torchscript.uri", violations);
-  if (model.name == ModelName::kPlugin && !model.plugin) {
-    Add(violations, path + ".plugin", "is required where name is plugin");
-  }
-  const bool has_heads = model.gpt.heads > 0;  // or the reader has said so
-  if (model.name == ModelName::kGpt && has_heads && model.gpt.embedding_size % model.gpt.heads != 0) {
-    Add(violations, path + ".gpt.embeddingSize", "must be a multiple of heads");
-  }
-}
-
-// A folder of the container, or a URI of one.
-void CheckDataPath(const DataSpec& data, const std::string& path, Violations& violations) {
-  const std::size_t scheme_end = data.path.find("://");
-  const bool is_uri = scheme_end != std::string::npos;
-  if (is_uri) {
-    const std::string scheme = data.path.substr(0, scheme_end);
-    const std::string rest = data.path.substr(scheme_end + 3);
-    if (scheme != "s3" && scheme != "gs" && scheme != "abfs")
-      Add(violations, path + ".path",
-          "must be a folder or begin with s3://, gs:// or abfs://, not " + scheme + "://");
-    if (rest.empty() || rest.front() == '/' || rest.find("//") != std::string::npos)
-      Add(violations, path + ".path", "must name a bucket and a folder, as in s3://bucket/folder");
-    if (rest.find("..") != std::string::npos || rest.find('?') != std::string::npos)
-      Add(violations, path + ".path", "must not contain \"..\" or \"?\"");
-  }
-  constexpr const char* kRemoteOnly = "applies only where path is a URI, as in s3://bucket/folder";
-  if (!is_uri && data.secret_ref) Add(violations, path + ".secretRef", kRemoteOnly);
-  if (!is_uri && !data.cache.empty()) Add(violations, path + ".cache", kRemoteOnly);
-  if (!data.cache.empty() && !data.cache.starts_with('/'))
-    Add(violations, path + ".cache", "must be an absolute path in the container");
-}
-
-void CheckData(const DataSpec& data, const std::string& path, Violations& violations) {
-  const bool has_path = data.format != DataFormat::kSynthetic && data.format != DataFormat::kPlugin;
-  const std::string format(NameOf(data.format));
-  if (has_path && data.path.empty()) Add(violations, path + ".path", "is required where format is " + format);
-  if (!has_path && !data.path.empty())
-    Add(violations, path + ".path", "must be absent where format is " + format);
-  if (data.format == DataFormat::kPlugin && !data.plugin)
-    Add(violations, path + ".plugin", "is required where format is plugin");
-  CheckDataPath(data, path, violations);
-  const bool is_weighted = data.sampler == SamplerName::kWeighted;
-  if (!is_weighted && !data.class_weights.empty())
-    Add(violations, path + ".classWeights", "applies only where sampler is weighted");
-  if (is_weighted && !data.shuffle)
-    Add(violations, path + ".shuffle", "must be true where sampler is weighted");
-  const bool names_records = data.format == DataFormat::kCsv || data.format == DataFormat::kImageFolder;
-  if (data.on_corrupt_record == OnCorruptRecord::kSkip && !names_records) {
-    Add(violations, path + ".onCorruptRecord",
-        "Skip applies only where format is csv or imageFolder: the others have no records that could be "
-        "told from the next ones");
-  }
-}
-
-void CheckOptimizer(const OptimizerSpec& optimizer, const std::string& path, Violations& violations) {
-  if (optimizer.nesterov && optimizer.momentum <= 0) {
-    Add(violations, path + ".nesterov", "needs momentum above 0");
-  }
-  if (optimizer.name != OptimizerName::kSgd && (optimizer.momentum > 0 || optimizer.nesterov)) {
-    Add(violations, path + ".momentum", "applies only where name is sgd");
-  }
-}
-
-void CheckSchedule(const TrainingSpec& training, const std::string& path, Violations& violations) {
-  const ScheduleSpec& schedule = training.schedule;
-  if (schedule.name == ScheduleName::kStep && !schedule.decay_every_steps) {
-    Add(violations, path + ".schedule.decayEverySteps", "is required where name is step");
-  }
-  if (schedule.name != ScheduleName::kStep && schedule.decay_every_steps) {
-    Add(violations, path + ".schedule.decayEverySteps", "applies only where name is step");
-  }
-  if (training.steps && schedule.warmup_steps >= *training.steps) {
-    Add(violations, path + ".schedule.warmupSteps", "must be below steps");
-  }
-  if (training.global_batch_size > 0 && schedule.min_learning_rate > BaseLearningRate(training)) {
-    Add(violations, path + ".schedule.minLearningRate",
-        "must not exceed optimizer.learningRate" +
-            std::string(schedule.base_batch_size ? ", times globalBatchSize / baseBatchSize" : ""));
-  }
-}
-
-// How often ranks meet, and what does not go with meeting rarely.
-void CheckSync(const TrainingSpec& training, const std::string& path, Violations& violations) {
-  const SyncSpec& sync = training.sync;
-  const bool is_async = training.strategy == Strategy::kAsync;
-  if (training.strategy != Strategy::kLocalsgd && sync.every_steps != 1)
-    Add(violations, path + ".sync.everySteps", "applies only where strategy is localsgd");
-  if (training.strategy != Strategy::kLocalsgd && !is_async) {
-    if (sync.outer) Add(violations, path + ".sync.outer", "applies only where strategy is localsgd or async");
-    return;
-  }
-  const std::string where = "where strategy is " + std::string(NameOf(training.strategy));
-  if (sync.compression != Compression::kNone)
-    Add(violations, path + ".sync.compression", "must be none " + where + ": it sends no gradients");
-  if (training.determinism == Determinism::kWorld) {
-    Add(violations, path + ".determinism",
-        "must be none " + where + ": what a rank learns alone depends on how many there are");
-  }
-  if (is_async && training.balance != Balance::kEqual) {
-    Add(violations, path + ".balance",
-        "must be equal " + where + ": each rank takes as many samples as it can anyway");
-  }
-}
-
-// What does not go with layers on different ranks.
-void CheckStages(const TrainingSpec& training, const std::string& path, Violations& violations) {
-  if (!DividesLayers(training.strategy)) return;
-  const std::string where = " where strategy is " + std::string(NameOf(training.strategy));
-  if (training.model.name == ModelName::kTorchscript) {
-    Add(violations, path + ".model.name",
-        "must not be torchscript" + where + ": a module does not say what its layers are; use ddp or zero1");
-  }
-  if (training.data.on_corrupt_record == OnCorruptRecord::kSkip) {
-    Add(violations, path + ".data.onCorruptRecord",
-        "must be Fail" + where +
-            ": only the ranks that read know which samples are left out; use ddp or zero1");
-  }
-  if (training.determinism == Determinism::kWorld) {
-    Add(violations, path + ".determinism",
-        "must be none" + where + ": how gradients are added up follows from the number of ranks");
-  }
-  if (training.balance == Balance::kSpeed) {
-    Add(violations, path + ".balance", "must be equal" + where + ": each sample passes through all ranks");
-  }
-  if (training.sync.compression != Compression::kNone)
-    Add(violations, path + ".sync.compression", "must be none" + where);
-  if (training.strategy == Strategy::kPipeline && training.pipeline.stages) {
-    Add(violations, path + ".pipeline.stages",
-        "must be left out" + where + ", which has as many stages as ranks; use hybrid");
-  }
-}
-
-// One process has neither a network nor others to share with.
-void CheckOneProcess(const TrainingSpec& training, const std::string& path, Violations& violations) {
-  if (training.strategy != Strategy::kDataparallel) return;
-  const std::string where = " where strategy is dataparallel: ";
-  if (training.determinism == Determinism::kWorld) {
-    Add(violations, path + ".determinism",
-        "must be none" + where + "how gradients are added up follows from the number of devices");
-  }
-  if (training.balance == Balance::kSpeed)
-    Add(violations, path + ".balance", "must be equal" + where + "each device gets as many samples");
-  if (training.sync.compression != Compression::kNone)
-    Add(violations, path + ".sync.compression", "must be none" + where + "nothing is sent over a network");
-}
-
 // The first reason why there would be more ranks than the one.
 void CheckOneRank(const TrainingJobSpec& spec, Violations& violations) {
   if (!TakesAllDevices(spec)) return;
@@ -357,37 +195,7 @@ void CheckOneRank(const TrainingJobSpec& spec, Violations& violations) {
 
 }  // namespace
 
-std::vector<std::string> ValidateTraining(const TrainingSpec& training, const std::string& path) {
-  Violations violations;
-  if (training.epochs.has_value() == training.steps.has_value()) {
-    Add(violations, path, "must have exactly one of epochs and steps");
-  }
-  if (training.micro_batch_size && *training.micro_batch_size > training.global_batch_size) {
-    Add(violations, path + ".microBatchSize", "must not exceed globalBatchSize");
-  }
-  if (training.early_stop && !training.evaluation) {
-    Add(violations, path + ".earlyStop", "needs evaluation");
-  }
-  if (training.early_stop && !training.early_stop->target && !training.early_stop->patience) {
-    Add(violations, path + ".earlyStop", "must have target, patience or both");
-  }
-  if ((training.model.name == ModelName::kGpt) != (training.data.format == DataFormat::kTokens)) {
-    Add(violations, path + ".data.format", "tokens belongs to the model gpt and to no other");
-  }
-  if (training.determinism == Determinism::kWorld && training.sync.compression != Compression::kNone) {
-    Add(violations, path + ".sync.compression", "must be none where determinism is world");
-  }
-  CheckModel(training.model, path + ".model", violations);
-  CheckData(training.data, path + ".data", violations);
-  CheckOptimizer(training.optimizer, path + ".optimizer", violations);
-  CheckSchedule(training, path, violations);
-  CheckSync(training, path, violations);
-  CheckStages(training, path, violations);
-  CheckOneProcess(training, path, violations);
-  return violations;
-}
-
-std::vector<std::string> Validate(const TrainingJob& job) {
+Violations Validate(const TrainingJob& job) {
   Violations violations;
   CheckName(job.metadata, violations);
   CheckTemplate(job.spec.worker, violations);

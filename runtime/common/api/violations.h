@@ -1,0 +1,16 @@
+#pragma once
+// What is wrong with a manifest, one line each: the path of the field, and what would be right.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::api {
+
+using Violations = std::vector<std::string>;
+
+inline void Add(Violations& violations, std::string_view path, std::string_view problem) {
+  violations.push_back(std::string(path) + ": " + std::string(problem));
+}
+
+}  // namespace lockstep::api
