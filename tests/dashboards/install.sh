@@ -10,12 +10,17 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 site=$cache/dashboards/$(cd "$here" && sha256sum package.json package-lock.json | sha256sum | cut -c1-16)
 
+# Only what is missing: a node that did not come from Debian does not go with Debian's npm.
 install_debian() {
-  command -v chromium >/dev/null && command -v node >/dev/null && command -v npm >/dev/null &&
-    [ -d /usr/share/fonts/opentype/inter ] && return
-  say "dashboards: Debian packages: chromium fonts-inter nodejs npm"
+  local missing=()
+  command -v chromium >/dev/null || missing+=(chromium)
+  command -v node >/dev/null || missing+=(nodejs)
+  command -v npm >/dev/null || missing+=(npm)
+  [ -d /usr/share/fonts/opentype/inter ] || missing+=(fonts-inter)
+  [ ${#missing[@]} != 0 ] || return 0
+  say "dashboards: Debian packages: ${missing[*]}"
   apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-inter nodejs npm >/dev/null
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
 install() {
