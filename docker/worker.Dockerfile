@@ -12,7 +12,7 @@ ARG SOURCE_DATE_EPOCH=0
 # hadolint ignore=DL3008
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-      ca-certificates dataset-fashion-mnist libcpprest2.10 libfmt9 libjpeg62-turbo libpng16-16 \
+      ca-certificates dataset-fashion-mnist libcpprest2.10 libcurl4 libfmt9 libjpeg62-turbo libpng16-16 \
       libprometheus-cpp-core1.0 libspdlog1.10 libssl3 libstdc++6 libyaml-cpp0.7 zlib1g \
  && useradd --uid 65532 --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin lockstep \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/cache/ldconfig/* /var/log/*

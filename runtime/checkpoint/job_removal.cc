@@ -67,6 +67,12 @@ class Remover {
     removal_.checkpoints += stored.has_manifest ? 1 : 0;
     return {};
   }
+  Result<void> AbortUploads() {
+    const auto aborted = store_.AbortUploads([](const std::string& name) { return StepOfObject(name) >= 0; });
+    if (aborted.ok()) return {};
+    if (aborted.error().IsTransient()) return aborted.error();
+    return Leave(aborted.error().message);
+  }
   Result<void> Delete(const std::string& name) {
     LOCKSTEP_TRY(store_.Delete(name));
     ++removal_.objects;
@@ -101,6 +107,7 @@ Result<JobRemoval> RemoveAllOfJob(ObjectStore& store, const std::string& uid) {
   for (const ObjectInfo& object : objects) {
     if (!has_others && IsOfSomeJob(object.name)) LOCKSTEP_TRY(remover.Delete(object.name));
   }
+  if (!has_others) LOCKSTEP_TRY(remover.AbortUploads());
   const bool has_marker = std::any_of(objects.begin(), objects.end(),
                                       [&](const ObjectInfo& object) { return object.name == marker; });
   if (has_marker) LOCKSTEP_TRY(remover.Delete(marker));

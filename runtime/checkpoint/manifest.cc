@@ -17,6 +17,8 @@ std::string Padded(int64_t number, std::size_t width) {
   return digits;
 }
 
+std::string RoundPart(int64_t round) { return ".round-" + std::to_string(round) + "."; }
+
 Error Damaged(const std::string& what) { return {ErrorCode::kDataLoss, "the manifest " + what}; }
 
 bool IsSha256(const std::string& text) {
@@ -146,8 +148,11 @@ int64_t StepOfFolder(std::string_view folder) {
 }
 
 std::string ShardName(int rank, int world, int64_t round) {
-  return "shard-" + Padded(rank, 5) + "-of-" + Padded(world, 5) + ".round-" + std::to_string(round) +
-         ".safetensors";
+  return "shard-" + Padded(rank, 5) + "-of-" + Padded(world, 5) + RoundPart(round) + "safetensors";
+}
+
+bool IsOfRound(std::string_view shard, int64_t round) {
+  return shard.find(RoundPart(round)) != std::string_view::npos;
 }
 
 }  // namespace lockstep::checkpoint

@@ -66,5 +66,6 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 [[nodiscard]] int64_t StepOfFolder(std::string_view folder);
 // "shard-00000-of-00002.round-7.safetensors": the round keeps the shards of two attempts at one step apart.
 [[nodiscard]] std::string ShardName(int rank, int world, int64_t round);
+[[nodiscard]] bool IsOfRound(std::string_view shard, int64_t round);
 
 }  // namespace lockstep::checkpoint

@@ -28,6 +28,9 @@ using Pace = std::function<Result<void>(int64_t bytes)>;
 // The largest piece.
 inline constexpr int64_t kPacedBytes = int64_t{1} << 20;
 
+// Whether nobody puts the object of this name any more.
+using IsOrphan = std::function<bool(const std::string& name)>;
+
 class ObjectStore {
  public:
   virtual ~ObjectStore() = default;
@@ -47,6 +50,10 @@ class ObjectStore {
   // Every object below the URI, in order of name; empty where there are none.
   [[nodiscard]] virtual Result<std::vector<ObjectInfo>> List() = 0;
   [[nodiscard]] virtual Result<void> Delete(const std::string& name) = 0;  // ok where it does not exist
+  // Ends uploads that a Put began and neither completed nor ended, as that of a process that was killed: they
+  // are no objects, but take room. Returns how many; those that no longer count by themselves are none.
+  // kForbidden, kUnsupported: they stay, until the store's own rules remove them.
+  [[nodiscard]] virtual Result<int> AbortUploads(const IsOrphan&) { return 0; }
   [[nodiscard]] virtual std::string UriOf(const std::string& name) const = 0;
 };
 

@@ -6,6 +6,7 @@
 #include "runtime/storage/azure_client.h"
 #include "runtime/storage/gcs_client.h"
 #include "runtime/storage/s3_client.h"
+#include "runtime/storage/s3_uploads.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -21,7 +22,7 @@ constexpr S3Patience kWhenTraining{.silence_seconds = 10, .retries = 3};
 constexpr Seconds kGcsWhenOpening(5);
 constexpr Seconds kGcsWhenTraining(30);
 
-class RemoteStore final : public ObjectStore {
+class RemoteStore : public ObjectStore {
  public:
   // `path` is that of `uri` in the store: "bucket/prefix".
   RemoteStore(StoreClient client, std::string uri, std::string path)
@@ -42,7 +43,7 @@ class RemoteStore final : public ObjectStore {
     std::vector<ObjectInfo> objects;
     objects.reserve(found.size());
     for (const StoredObject& object : found)
-      objects.push_back({object.path.substr(path_.size() + 1), object.bytes, object.changed});
+      objects.push_back({NameOf(object.path), object.bytes, object.changed});
     return objects;
   }
   Result<void> Delete(const std::string& name) override {
@@ -55,12 +56,34 @@ class RemoteStore final : public ObjectStore {
 
   [[nodiscard]] std::string UriOf(const std::string& name) const override { return uri_ + "/" + name; }
 
- private:
+ protected:
   [[nodiscard]] std::string Path(const std::string& name) const { return path_ + "/" + name; }
+  [[nodiscard]] std::string NameOf(const std::string& path) const { return path.substr(path_.size() + 1); }
 
+ private:
   StoreClient client_;
   const std::string uri_;
   const std::string path_;
+};
+
+class S3Store final : public RemoteStore {
+ public:
+  S3Store(StoreClient client, std::string uri, std::string path, S3Settings settings)
+      : RemoteStore(std::move(client), std::move(uri), std::move(path)), settings_(std::move(settings)) {}
+
+  Result<int> AbortUploads(const IsOrphan& is_orphan) override {
+    LOCKSTEP_TRY(const auto uploads, storage::ListUploads(settings_, Path("")));
+    int aborted = 0;
+    for (const storage::UnfinishedUpload& upload : uploads) {
+      if (!is_orphan(NameOf(upload.path))) continue;
+      LOCKSTEP_TRY(storage::AbortUpload(settings_, upload));
+      ++aborted;
+    }
+    return aborted;
+  }
+
+ private:
+  const S3Settings settings_;
 };
 
 // By default the SDK sends a checksum after each body, which makes it an HTTP-chunked one whose last chunk
@@ -80,17 +103,13 @@ storage::StoreUse UseOf(StoreUser user) {
   return {.field = FieldOf(user), .secret_field = is_job ? "spec.checkpoint.secretRef" : ""};
 }
 
-// For a job by an impatient client first, so that what is wrong is found at once.
-template <typename MakeImpatient, typename Make>
-Result<std::unique_ptr<ObjectStore>> OpenFor(StoreUser user, const std::string& uri, const std::string& path,
-                                             MakeImpatient make_impatient, Make make) {
-  if (user == StoreUser::kJob) {
-    LOCKSTEP_TRY(StoreClient impatient, make_impatient());
-    RemoteStore first(std::move(impatient), uri, path);
-    LOCKSTEP_TRY(CheckWritable(first));
-  }
-  LOCKSTEP_TRY(StoreClient client, make());
-  return std::unique_ptr<ObjectStore>(std::make_unique<RemoteStore>(std::move(client), uri, path));
+// Of a job by an impatient client first, so that what is wrong is found at once.
+Result<void> CheckWritable(StoreUser user, const Result<StoreClient>& impatient, const std::string& uri,
+                           const std::string& path) {
+  if (user != StoreUser::kJob) return {};
+  if (!impatient.ok()) return impatient.error();
+  RemoteStore first(*impatient, uri, path);
+  return CheckWritable(first);
 }
 
 }  // namespace
@@ -98,23 +117,27 @@ Result<std::unique_ptr<ObjectStore>> OpenFor(StoreUser user, const std::string& 
 Result<std::unique_ptr<ObjectStore>> OpenS3Store(const std::string& path, StoreUser user) {
   LOCKSTEP_TRY(const S3Settings settings, storage::S3SettingsFromEnvironment(UseOf(user), path));
   if (!settings.endpoint.empty()) LeaveOutTrailingChecksums();
-  return OpenFor(
-      user, "s3://" + path, path, [&] { return storage::MakeS3Client(settings, kWhenOpening); },
-      [&] { return storage::MakeS3Client(settings, kWhenTraining); });
+  const std::string uri = "s3://" + path;
+  LOCKSTEP_TRY(CheckWritable(user, storage::MakeS3Client(settings, kWhenOpening), uri, path));
+  LOCKSTEP_TRY(StoreClient client, storage::MakeS3Client(settings, kWhenTraining));
+  return std::unique_ptr<ObjectStore>(std::make_unique<S3Store>(std::move(client), uri, path, settings));
 }
 
 Result<std::unique_ptr<ObjectStore>> OpenGcsStore(const std::string& path, StoreUser user) {
   LOCKSTEP_TRY(const storage::GcsSettings settings, storage::GcsSettingsFromEnvironment(UseOf(user)));
-  return OpenFor(
-      user, "gs://" + path, path, [&] { return storage::MakeGcsClient(settings, kGcsWhenOpening); },
-      [&] { return storage::MakeGcsClient(settings, kGcsWhenTraining); });
+  const std::string uri = "gs://" + path;
+  LOCKSTEP_TRY(CheckWritable(user, storage::MakeGcsClient(settings, kGcsWhenOpening), uri, path));
+  LOCKSTEP_TRY(StoreClient client, storage::MakeGcsClient(settings, kGcsWhenTraining));
+  return std::unique_ptr<ObjectStore>(std::make_unique<RemoteStore>(std::move(client), uri, path));
 }
 
 Result<std::unique_ptr<ObjectStore>> OpenAzureStore(const std::string& place, StoreUser user) {
   LOCKSTEP_TRY(const storage::AzureSettings settings,
                storage::AzureSettingsFromEnvironment(UseOf(user), place));
-  const auto make = [&] { return storage::MakeAzureClient(settings); };
-  return OpenFor(user, "abfs://" + place, settings.path, make, make);
+  const std::string uri = "abfs://" + place;
+  LOCKSTEP_TRY(StoreClient client, storage::MakeAzureClient(settings));
+  LOCKSTEP_TRY(CheckWritable(user, client, uri, settings.path));
+  return std::unique_ptr<ObjectStore>(std::make_unique<RemoteStore>(std::move(client), uri, settings.path));
 }
 
 }  // namespace lockstep::checkpoint

@@ -67,29 +67,48 @@ void Say(const Result<void>& removed, int64_t step) {
     log::Warning("old checkpoint not removed", {{"step", step}, {"error", removed.error().message}});
 }
 
+// Nobody completes it any more, or should: all ranks had stored their shards of the newest step. Only one
+// that is ahead may be storing another of the same round and step.
+bool IsOrphanOf(const Kept& kept, const std::string& name) {
+  const int64_t step = StepOfObject(name);
+  return (step >= 0 && step < kept.newest) || (step == kept.newest && !IsOfRound(name, kept.round));
+}
+
+void AbortOrphans(ObjectStore& store, const Kept& kept, RetentionMemory& memory) {
+  const auto aborted = store.AbortUploads([&](const std::string& name) { return IsOrphanOf(kept, name); });
+  if (aborted.ok()) {
+    if (*aborted > 0) log::Info("unfinished uploads aborted", {{"uploads", *aborted}});
+    return;
+  }
+  memory.aborts_uploads = aborted.error().IsTransient();
+  log::Warning(memory.aborts_uploads ? "unfinished uploads not aborted"
+                                     : "unfinished uploads stay until a rule of the bucket removes them",
+               {{"error", aborted.error().message}});
+}
+
 }  // namespace
 
-void RemoveWhatIsNotKept(ObjectStore& store, int64_t newest, int keep_last, std::optional<int64_t> keep_every,
-                         std::set<int64_t>& in_doubt) {
+void RemoveWhatIsNotKept(ObjectStore& store, const Kept& kept, RetentionMemory& memory) {
   const auto objects = store.List();
   if (!objects.ok()) return log::Warning("old checkpoints not removed", {{"error", objects.error().message}});
   const std::vector<StoredStep> steps = StepsAmong(*objects);
-  const std::set<int64_t> for_good = KeptForGood(steps, keep_every);
-  int kept = 0;
+  const std::set<int64_t> for_good = KeptForGood(steps, kept.every_steps);
+  int complete = 0;
   for (const StoredStep& stored : steps) {
-    if (stored.step > newest) continue;
+    if (stored.step > kept.newest) continue;
     if (!stored.has_manifest) {
-      if (in_doubt.erase(stored.step) == 0) Say(RemoveStep(store, stored), stored.step);
-    } else if (kept++ >= keep_last && !for_good.contains(stored.step)) {
+      if (memory.in_doubt.erase(stored.step) == 0) Say(RemoveStep(store, stored), stored.step);
+    } else if (complete++ >= kept.last && !for_good.contains(stored.step)) {
       Say(RemoveStep(store, stored), stored.step);
-    } else if (stored.step < newest && HasSeveralAttempts(stored)) {
+    } else if (stored.step < kept.newest && HasSeveralAttempts(stored)) {
       // Not yet of the newest: the manifest of a former attempt may be late, and then it needs its shards.
       Say(RemoveOtherAttempts(store, stored), stored.step);
     }
   }
   for (const ObjectInfo& object : *objects) {
-    if (IsLeftBesideTheSteps(object.name)) Say(store.Delete(object.name), newest);
+    if (IsLeftBesideTheSteps(object.name)) Say(store.Delete(object.name), kept.newest);
   }
+  if (memory.aborts_uploads) AbortOrphans(store, kept, memory);
 }
 
 }  // namespace lockstep::checkpoint

@@ -1,7 +1,8 @@
 #pragma once
-// Which checkpoints stay, and the removal of the others and of what broken saves left. Rank 0 calls it after
-// each manifest, from the thread that stores. What cannot be removed is logged, and tried again after the
-// next.
+// Which checkpoints stay, and the removal of the others and of what broken saves left: objects and unfinished
+// uploads. Rank 0 calls it after each manifest, from the thread that stores. What cannot be removed is
+// logged, and tried again after the next; that the store refuses to abort uploads is logged once, and then
+// left.
 
 #include <cstdint>
 #include <optional>
@@ -11,11 +12,21 @@
 
 namespace lockstep::checkpoint {
 
-// `newest` is the step whose manifest was just written; higher ones stay untouched. The next two are
-// spec.checkpoint.keepLast and keepEverySteps. `in_doubt` has the steps whose manifest the store may have
-// taken without saying so: it has been seen to come after the next one. Those without one are left alone this
-// once, and no longer in doubt.
-void RemoveWhatIsNotKept(ObjectStore& store, int64_t newest, int keep_last, std::optional<int64_t> keep_every,
-                         std::set<int64_t>& in_doubt);
+struct Kept {
+  int64_t newest = 0;  // the step whose manifest was just written; higher ones stay untouched
+  int64_t round = 0;   // that wrote it
+  int last = 1;        // spec.checkpoint.keepLast
+  std::optional<int64_t> every_steps;
+};
+
+// From one save of a process to its next.
+struct RetentionMemory {
+  // Steps whose manifest the store may have taken without saying so: it has been seen to come after the next
+  // one. Those without one are left alone once, and then no longer in doubt.
+  std::set<int64_t> in_doubt;
+  bool aborts_uploads = true;  // until the store has refused to
+};
+
+void RemoveWhatIsNotKept(ObjectStore& store, const Kept& kept, RetentionMemory& memory);
 
 }  // namespace lockstep::checkpoint

@@ -6,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/checkpoint/retention.h"
 #include "runtime/checkpoint/sha256.h"
 #include "runtime/checkpoint/stored_checkpoints.h"
 #include "runtime/common/base/time_text.h"
@@ -158,11 +157,11 @@ Result<int64_t> SaveWriter::Commit(const PendingSave& save, const Result<ShardEn
     if (IsSurelyAbsent(name, put.error())) {
       RemoveShards(save, manifest.shards);
     } else {
-      in_doubt_.insert(place.step);
+      retention_.in_doubt.insert(place.step);
     }
     return put.error();
   }
-  RemoveWhatIsNotKept(store_, place.step, spec_.keep_last, spec_.keep_every_steps, in_doubt_);
+  RemoveWhatIsNotKept(store_, {place.step, place.round, spec_.keep_last, spec_.keep_every_steps}, retention_);
   return std::accumulate(manifest.shards.begin(), manifest.shards.end(), int64_t{0},
                          [](int64_t bytes, const ShardEntry& shard) { return bytes + shard.bytes; });
 }

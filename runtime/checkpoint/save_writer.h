@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -16,6 +15,7 @@
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/object_store.h"
 #include "runtime/checkpoint/ownership.h"
+#include "runtime/checkpoint/retention.h"
 #include "runtime/checkpoint/save.h"
 #include "runtime/common/api/checkpoint_spec.h"
 #include "runtime/common/base/clock.h"
@@ -70,7 +70,7 @@ class SaveWriter {
   const Clock& clock_;
   const AwaitTurn await_turn_;
   HistoryFile history_file_{store_};
-  std::set<int64_t> in_doubt_;  // see RemoveWhatIsNotKept
+  RetentionMemory retention_;
 };
 
 }  // namespace lockstep::checkpoint

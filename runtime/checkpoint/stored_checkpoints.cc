@@ -52,15 +52,19 @@ bool IsDamage(const Error& error) {
          error.code == ErrorCode::kUnsupported;
 }
 
+int64_t StepOfObject(const std::string& name) {
+  const std::size_t slash = name.find('/');
+  return slash == std::string::npos ? -1 : StepOfFolder(name.substr(0, slash));
+}
+
 std::vector<StoredStep> StepsAmong(const std::vector<ObjectInfo>& objects) {
   std::map<int64_t, StoredStep, std::greater<>> steps;
   for (const ObjectInfo& object : objects) {
-    const std::size_t slash = object.name.find('/');
-    const int64_t step = slash == std::string::npos ? -1 : StepOfFolder(object.name.substr(0, slash));
+    const int64_t step = StepOfObject(object.name);
     if (step < 0) continue;
     StoredStep& stored = steps[step];
     stored.step = step;
-    const bool is_manifest = object.name.substr(slash + 1) == kManifestName;
+    const bool is_manifest = object.name.substr(object.name.find('/') + 1) == kManifestName;
     stored.has_manifest |= is_manifest;
     stored.objects.insert(is_manifest ? stored.objects.begin() : stored.objects.end(), object);
   }

@@ -24,6 +24,9 @@ namespace lockstep::checkpoint {
 // Of the objects that CheckWritable writes and removes again.
 inline constexpr std::string_view kProbePrefix = "write-probe-";
 
+// In whose folder it lies; -1: in none.
+[[nodiscard]] int64_t StepOfObject(const std::string& name);
+
 // All that lies in the folder of a step.
 struct StoredStep {
   int64_t step = 0;

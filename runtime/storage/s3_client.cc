@@ -104,8 +104,7 @@ fs::S3Options OptionsOf(const S3Settings& settings, const S3Patience& patience) 
   options.region = settings.region;
   // Without an override the SDK reads the endpoint without the prefix, which is another store's.
   if (settings.endpoint.empty() && !settings.use.variable_prefix.empty()) {
-    const bool is_china = settings.region.starts_with("cn-");
-    options.endpoint_override = "s3." + settings.region + (is_china ? ".amazonaws.com.cn" : ".amazonaws.com");
+    options.endpoint_override = AwsHost(settings.region);
     options.force_virtual_addressing = true;
   }
   options.connect_timeout = kConnectSeconds;

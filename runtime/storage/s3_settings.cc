@@ -45,6 +45,11 @@ Result<void> SetCredentials(const StoreUse& use, const std::string& path, S3Sett
 
 }  // namespace
 
+std::string AwsHost(const std::string& region) {
+  const bool is_china = region.starts_with("cn-");
+  return "s3." + region + (is_china ? ".amazonaws.com.cn" : ".amazonaws.com");
+}
+
 Result<S3Settings> S3SettingsFromEnvironment(const StoreUse& use, const std::string& path) {
   S3Settings settings{.use = use};
   LOCKSTEP_TRY(SetCredentials(use, path, settings));

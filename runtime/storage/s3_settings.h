@@ -20,6 +20,9 @@ struct S3Settings {
 
 inline constexpr const char* kDefaultRegion = "us-east-1";
 
+// AWS's own: "s3.eu-west-1.amazonaws.com".
+[[nodiscard]] std::string AwsHost(const std::string& region);
+
 // AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION and AWS_ENDPOINT_URL, each after
 // the prefix. kInvalidArgument says what the Secret lacks. `path` is "bucket/object".
 [[nodiscard]] Result<S3Settings> S3SettingsFromEnvironment(const StoreUse& use, const std::string& path);

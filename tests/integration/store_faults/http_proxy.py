@@ -31,6 +31,9 @@ class Request:
     def is_part(self):
         return self.method == "PUT" and "partNumber=" in self.target
 
+    def lists_uploads(self):
+        return self.method == "GET" and "uploads=" in self.target
+
     def is_manifest(self):
         return self.method == "PUT" and "/manifest.json" in self.target
 

@@ -3,59 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "runtime/checkpoint/ownership.h"
 #include "runtime/checkpoint/stored_checkpoints.h"
 #include "runtime/common/base/json.h"
 #include "runtime/common/base/time_text.h"
+#include "tests/unit/runtime/checkpoint/aged_store.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
 using namespace std::chrono_literals;
+using lockstep::testing::AgedStore;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-// A store whose objects have the age that the test says.
-class AgedStore final : public ObjectStore {
- public:
-  Result<void> Put(const std::string& name, std::string_view content) override {
-    objects_[name] = {std::string(content), now};
-    return {};
-  }
-  Result<std::string> Get(const std::string& name) override {
-    const auto found = objects_.find(name);
-    if (found == objects_.end()) return Error{ErrorCode::kNotFound, name};
-    return found->second.first;
-  }
-  Result<void> Read(const std::string&, int64_t, std::span<char>) override { return {}; }
-  Result<std::vector<ObjectInfo>> List() override {
-    std::vector<ObjectInfo> found;
-    for (const auto& [name, object] : objects_)
-      found.push_back({name, static_cast<int64_t>(object.first.size()), object.second});
-    return found;
-  }
-  Result<void> Delete(const std::string& name) override {
-    if (deletions_left-- <= 0) return Error{ErrorCode::kUnavailable, "the store is away"};
-    objects_.erase(name);
-    return {};
-  }
-  [[nodiscard]] std::string UriOf(const std::string& name) const override { return "memory://" + name; }
-
-  [[nodiscard]] std::vector<std::string> Names() const {
-    std::vector<std::string> names;
-    for (const auto& [name, object] : objects_) names.push_back(name);
-    return names;
-  }
-
-  WallTime now{1'767'225'600s};
-  int deletions_left = 1000;
-
- private:
-  std::map<std::string, std::pair<std::string, WallTime>> objects_;
-};
 
 class JobsCheckpoints : public ::testing::Test {
  protected:
@@ -120,6 +81,32 @@ TEST_F(JobsCheckpoints, StayWhereAnotherJobWritesIntoTheSameFolder) {
   EXPECT_THAT(removal->left, ElementsAre(HasSubstr("step 20")));
   EXPECT_THAT(store_.Names(), ElementsAre("owners/another.json", FolderOfStep(20) + "/manifest.json",
                                           FolderOfStep(20) + "/" + ShardName(0, 1, 1)));
+}
+
+TEST_F(JobsCheckpoints, GoWithTheUploadsOfTheirStepsWhereNobodyElseIs) {
+  Save(10, "mine");
+  store_.uploads = {FolderOfStep(10) + "/" + ShardName(0, 1, 1), FolderOfStep(20) + "/" + ShardName(0, 1, 1),
+                    "notes.txt"};
+  ASSERT_TRUE(RemoveAllOfJob(store_, "mine").ok());
+  EXPECT_THAT(store_.uploads, ElementsAre("notes.txt"));
+
+  Save(10, "mine");
+  store_.uploads = {FolderOfStep(20) + "/" + ShardName(0, 1, 1)};
+  PutMarker("another");
+  ASSERT_TRUE(RemoveAllOfJob(store_, "mine").ok());
+  EXPECT_THAT(store_.uploads, ::testing::SizeIs(1)) << "it may be the other's, which runs";
+}
+
+TEST_F(JobsCheckpoints, GoWhereTheStoreAbortsNoUploads) {
+  Save(10, "mine");
+  store_.uploads_error = Error{ErrorCode::kForbidden, "no right to abort uploads"};
+  const auto removal = RemoveAllOfJob(store_, "mine");
+  ASSERT_TRUE(removal.ok());
+  EXPECT_THAT(removal->left, ElementsAre("no right to abort uploads"));
+  EXPECT_THAT(store_.Names(), IsEmpty());
+
+  store_.uploads_error = Error{ErrorCode::kUnavailable, "the store is away"};
+  EXPECT_FALSE(RemoveAllOfJob(store_, "mine").ok()) << "another try may abort them";
 }
 
 TEST_F(JobsCheckpoints, AreNotGuessedFromAManifestThatCannotBeRead) {
