@@ -102,11 +102,14 @@ fs::S3Options OptionsOf(const S3Settings& settings, const S3Patience& patience) 
   options.scheme = settings.scheme;
   options.endpoint_override = settings.endpoint;
   options.region = settings.region;
-  // Without an override the SDK reads the endpoint without the prefix, which is another store's.
-  if (settings.endpoint.empty() && !settings.use.variable_prefix.empty()) {
+  options.force_virtual_addressing = settings.addressing == Addressing::kVirtual;
+  // Without an override the SDK reads the endpoint without the prefix, which is another store's, and knows no
+  // paths.
+  if (settings.endpoint.empty() &&
+      (!settings.use.variable_prefix.empty() || settings.addressing == Addressing::kPath)) {
     options.endpoint_override = AwsHost(settings.region);
-    options.force_virtual_addressing = true;
   }
+  options.tls_ca_file_path = settings.ca_file;
   options.connect_timeout = kConnectSeconds;
   options.request_timeout = patience.silence_seconds;
   options.retry_strategy = std::make_shared<BoundedRetries>(patience);

@@ -12,7 +12,7 @@ Error BadEndpoint(const StoreUse& use, const std::string& endpoint) {
                                            "\" is no URL; write it as http://host:port or https://host:port"};
 }
 
-// Path-style addresses follow from an endpoint of one's own; without one it is AWS.
+// Without one it is AWS.
 Result<void> SetEndpoint(const StoreUse& use, S3Settings& settings) {
   const std::string endpoint = use.VariableOr("AWS_ENDPOINT_URL_S3", use.VariableOr("AWS_ENDPOINT_URL", ""));
   if (endpoint.empty()) return {};
@@ -43,6 +43,29 @@ Result<void> SetCredentials(const StoreUse& use, const std::string& path, S3Sett
                    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" + (is_command ? " in the environment" : "")};
 }
 
+// AWS knows buckets by their host's name, most other servers by the path.
+Result<void> SetAddressing(const StoreUse& use, S3Settings& settings) {
+  const std::string style = use.VariableOr("AWS_S3_ADDRESSING_STYLE", "auto");
+  if (style != "auto" && style != "path" && style != "virtual") {
+    return Error{ErrorCode::kInvalidArgument, "AWS_S3_ADDRESSING_STYLE in " + use.place_of_variables() +
+                                                  ": must be auto, path or virtual, not \"" + style + "\""};
+  }
+  const bool is_virtual = style == "virtual" || (style == "auto" && settings.endpoint.empty());
+  settings.addressing = is_virtual ? Addressing::kVirtual : Addressing::kPath;
+  return {};
+}
+
+Result<void> SetAuthority(const StoreUse& use, S3Settings& settings) {
+  settings.ca_file = use.VariableOr("AWS_CA_BUNDLE", "");
+  if (settings.ca_file.empty()) return {};
+  const Result<std::string> content = ReadFile(settings.ca_file);
+  if (content.ok() && content->find("-----BEGIN CERTIFICATE-----") != std::string::npos) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               "AWS_CA_BUNDLE in " + use.place_of_variables() + ": " +
+                   (content.ok() ? settings.ca_file + " has no certificate" : content.error().message) +
+                   "; name a PEM file that is in the container"};
+}
+
 }  // namespace
 
 std::string AwsHost(const std::string& region) {
@@ -54,6 +77,8 @@ Result<S3Settings> S3SettingsFromEnvironment(const StoreUse& use, const std::str
   S3Settings settings{.use = use};
   LOCKSTEP_TRY(SetCredentials(use, path, settings));
   LOCKSTEP_TRY(SetEndpoint(use, settings));
+  LOCKSTEP_TRY(SetAddressing(use, settings));
+  LOCKSTEP_TRY(SetAuthority(use, settings));
   settings.region = use.VariableOr("AWS_REGION", use.VariableOr("AWS_DEFAULT_REGION", kDefaultRegion));
   return settings;
 }

@@ -8,6 +8,9 @@
 
 namespace lockstep::storage {
 
+// Where a request names its bucket: before the path, or before the host's name.
+enum class Addressing { kPath, kVirtual };
+
 struct S3Settings {
   StoreUse use;
   std::string access_key;  // empty: the token of a workload identity
@@ -16,6 +19,8 @@ struct S3Settings {
   std::string region;
   std::string scheme = "https";
   std::string endpoint;  // host:port; empty: AWS
+  Addressing addressing = Addressing::kVirtual;
+  std::string ca_file;  // PEM, of who may vouch for the server; empty: the system's
 };
 
 inline constexpr const char* kDefaultRegion = "us-east-1";
@@ -23,8 +28,8 @@ inline constexpr const char* kDefaultRegion = "us-east-1";
 // AWS's own: "s3.eu-west-1.amazonaws.com".
 [[nodiscard]] std::string AwsHost(const std::string& region);
 
-// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION and AWS_ENDPOINT_URL, each after
-// the prefix. kInvalidArgument says what the Secret lacks. `path` is "bucket/object".
+// The variables of README.md, "S3", each after the prefix. kInvalidArgument says what the Secret lacks, or
+// has wrong. `path` is "bucket/object".
 [[nodiscard]] Result<S3Settings> S3SettingsFromEnvironment(const StoreUse& use, const std::string& path);
 
 }  // namespace lockstep::storage

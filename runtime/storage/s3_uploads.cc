@@ -52,7 +52,8 @@ std::string KeyOf(const std::string& path) { return path.substr(BucketOf(path).s
 // AWS's certificate covers a bucket before its host's name, but for one with dots.
 std::string UrlOf(const S3Settings& settings, const std::string& bucket, const std::string& key) {
   const std::string host = settings.endpoint.empty() ? AwsHost(settings.region) : settings.endpoint;
-  const bool is_in_host = settings.endpoint.empty() && bucket.find('.') == std::string::npos;
+  const bool is_in_host =
+      settings.addressing == Addressing::kVirtual && bucket.find('.') == std::string::npos;
   return settings.scheme + "://" + (is_in_host ? bucket + "." + host : host + "/" + bucket) + "/" +
          EncodedPath(key);
 }
@@ -83,6 +84,7 @@ Result<Answer> Ask(const S3Settings& settings, const char* method, const std::st
   curl_easy_setopt(request.get(), CURLOPT_PASSWORD, settings.secret_key.c_str());
   curl_easy_setopt(request.get(), CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
   curl_easy_setopt(request.get(), CURLOPT_TIMEOUT, kSeconds);
+  if (!settings.ca_file.empty()) curl_easy_setopt(request.get(), CURLOPT_CAINFO, settings.ca_file.c_str());
   curl_easy_setopt(request.get(), CURLOPT_NOSIGNAL, 1L);  // there are threads
   curl_easy_setopt(request.get(), CURLOPT_WRITEFUNCTION, Append);
   curl_easy_setopt(request.get(), CURLOPT_WRITEDATA, &answer.body);

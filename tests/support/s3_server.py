@@ -23,7 +23,7 @@ def missing():
 
 
 @contextlib.contextmanager
-def s3_server():
+def s3_server(*options):
     """(folder of the bucket "bucket", port) of a server that runs until the end"""
     with tempfile.TemporaryDirectory(prefix="lockstep-s3-") as folder:
         bucket = pathlib.Path(folder, "bucket")
@@ -33,7 +33,7 @@ def s3_server():
             port = probe.getsockname()[1]
         server = subprocess.Popen(
             [*ENDS_WITH_US, program(), "--port", f"127.0.0.1:{port}", "--access", KEY, "--secret", SECRET, "--region", "us-east-1",
-             "--keep-alive", "--quiet", "posix", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+             "--keep-alive", "--quiet", *options, "posix", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             def answers():
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):

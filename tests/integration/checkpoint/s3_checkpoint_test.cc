@@ -35,8 +35,8 @@ void SetCredentials(const std::string& key, const std::string& secret, const std
   ::setenv("AWS_ACCESS_KEY_ID", key.c_str(), 1);
   ::setenv("AWS_SECRET_ACCESS_KEY", secret.c_str(), 1);
   ::setenv("AWS_ENDPOINT_URL", endpoint.c_str(), 1);
-  for (const char* other :
-       {"AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_WEB_IDENTITY_TOKEN_FILE"}) {
+  for (const char* other : {"AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN", "AWS_REGION",
+                            "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_S3_ADDRESSING_STYLE"}) {
     ::unsetenv(other);
   }
 }
@@ -127,6 +127,18 @@ TEST(S3Upload, GivesTheLengthOfTheBody) {
   ASSERT_GE(heads.size(), 2U) << "the probe of opening, the object";
   EXPECT_THAT(heads, ::testing::Each(::testing::Not(HasSubstr("chunked"))));
   EXPECT_THAT(heads.back(), HasSubstr("content-length: " + std::to_string(kMegabyte)));
+}
+
+// versitygw finds a bucket in the path, too: only the request tells.
+TEST(S3Upload, NamesTheBucketInTheHostWhereThatIsTold) {
+  RequestRecorder server;
+  const std::string port = server.url().substr(server.url().rfind(':'));
+  SetCredentials(S3Server::kKey, S3Server::kSecret, "http://localhost" + port);
+  ASSERT_TRUE(OpenObjectStore("s3://bucket/prefix").ok());
+  EXPECT_THAT(server.UploadHeads().back(), HasSubstr("host: localhost" + port));
+  ::setenv("AWS_S3_ADDRESSING_STYLE", "virtual", 1);
+  ASSERT_TRUE(OpenObjectStore("s3://bucket/prefix").ok());
+  EXPECT_THAT(server.UploadHeads().back(), HasSubstr("host: bucket.localhost" + port));
 }
 
 TEST_F(S3Test, PutsManyFromTwoThreadsWithoutAFailure) {

@@ -5,6 +5,7 @@ s3.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, 
 """
 import json
 import pathlib
+import subprocess
 import sys
 
 import stored  # first: it finds the modules of tests/support
@@ -53,8 +54,38 @@ def names_what_is_wrong(folder):
         refusal("ls", URI, code=2, says="AWS_ENDPOINT_URL in the environment", environment=s3_server.environment("nowhere"))
 
 
+def certificate(folder):
+    """(PEM file of a certificate for localhost that vouches for itself, file of its key)"""
+    certificate, key = pathlib.Path(folder, "ca.pem"), pathlib.Path(folder, "key.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=an S3 server",
+                    "-addext", "subjectAltName=DNS:localhost,DNS:*.localhost,IP:127.0.0.1", "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    return certificate, key
+
+
+def trusts_the_authority_that_is_named(folder):
+    authority, key = certificate(folder)
+    with s3_server.s3_server("--cert", authority, "--key", key) as (_, port):
+        stranger = s3_server.environment(f"https://127.0.0.1:{port}")
+        environment = {**stranger, "AWS_CA_BUNDLE": str(authority)}
+        train(folder, URI, "ddp", environment)
+        expect([entry["step"] for entry in json.loads(Tool("ls", URI, "--json", environment=environment).out)] == STEPS[::-1], "not all are listed")
+        refusal("ls", URI, code=4, says="no answer from the object store", environment=stranger)
+        says = "AWS_CA_BUNDLE in the environment: "
+        refusal("ls", URI, code=2, says=says, environment={**stranger, "AWS_CA_BUNDLE": "/nowhere.pem"})
+        refusal("ls", URI, code=2, says=says, environment={**stranger, "AWS_CA_BUNDLE": str(key)})
+
+
+def finds_the_bucket_by_its_host(folder):
+    with s3_server.s3_server("--virtual-domain", "localhost") as (_, port):
+        environment = {**s3_server.environment(f"http://localhost:{port}"), "AWS_S3_ADDRESSING_STYLE": "virtual"}
+        train(folder, URI, "ddp", environment)
+        expect([entry["step"] for entry in json.loads(Tool("ls", URI, "--json", environment=environment).out)] == STEPS[::-1], "not all are listed")
+        refusal("ls", URI, code=2, says="AWS_S3_ADDRESSING_STYLE in the environment: must be auto, path or virtual",
+                environment={**environment, "AWS_S3_ADDRESSING_STYLE": "dns"})
+
+
 if __name__ == "__main__":
     if reason := stored.missing() or s3_server.missing():
         print(f"skipped: {reason}")
         sys.exit(77)
-    sys.exit(main([lists_verifies_exports_and_removes, names_what_is_wrong]))
+    sys.exit(main([lists_verifies_exports_and_removes, names_what_is_wrong, trusts_the_authority_that_is_named, finds_the_bucket_by_its_host]))
