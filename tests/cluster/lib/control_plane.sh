@@ -1,7 +1,13 @@
 # etcd, kube-apiserver, kube-controller-manager, kube-scheduler: TLS, RBAC and the node authorizer, as on a real cluster.
 
-# Of a newer Kubernetes these are wanted, and off unless asked for: the groups of scheduling.k8s.io.
-gates() { if $newest; then echo --feature-gates=GenericWorkload=true,GangScheduling=true; fi; }
+# What is off unless asked for: of a newer Kubernetes the groups of scheduling.k8s.io; else the health of a pod's devices in its status.
+gates() {
+  if $newest; then
+    echo --feature-gates=GenericWorkload=true,GangScheduling=true
+  else
+    echo --feature-gates=ResourceHealthStatus=true
+  fi
+}
 groups() { if $newest; then echo --runtime-config=scheduling.k8s.io/v1alpha2=true; fi; }
 
 start_control_plane() {

@@ -16,7 +16,7 @@ newest_oldest_go=1.26
 newest_toolchain=v0.0.1-go1.26.8.linux-amd64
 newest_kubernetes=1.36.3
 helm=3.19.5
-components=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl etcd coredns kwok kube-network-policies)
+components=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl etcd coredns kwok kube-network-policies fake-gpus)
 newest_components=(kube-apiserver kube-controller-manager kube-scheduler)
 
 # hash_of FIND-EXPRESSION…: of the files of this folder that it names
