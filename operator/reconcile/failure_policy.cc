@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "operator/reconcile/progress.h"
 #include "operator/reconcile/restart_budget.h"
 #include "runtime/common/api/conditions.h"
+#include "runtime/common/base/strings.h"
 
 namespace lockstep::reconcile {
 namespace {
@@ -78,10 +80,23 @@ class Decider {
   }
 
   std::optional<NodeFault> FaultAt(const Pod& pod) const {
-    if (!observed_.nodes || pod.deleting || pod.phase == PodPhase::kSucceeded) return std::nullopt;
-    const auto node = observed_.nodes->find(pod.node);
-    if (node == observed_.nodes->end()) return std::nullopt;
-    return FaultOf(node->second, job_.spec.health_policy);
+    if (pod.deleting || pod.phase == PodPhase::kSucceeded) return std::nullopt;
+    if (observed_.nodes) {
+      const auto node = observed_.nodes->find(pod.node);
+      const bool is_known = node != observed_.nodes->end();
+      if (auto fault = is_known ? FaultOf(node->second, job_.spec.health_policy) : std::nullopt) return fault;
+    }
+    if (pod.unhealthy_devices.empty()) return std::nullopt;
+    return NodeFault{.reason = "unhealthy devices: " + UnhealthyDevicesOn(pod.node)};
+  }
+
+  // All of the job there: the status has one reason for each node, and one pod's would push out another's.
+  std::string UnhealthyDevicesOn(const std::string& node) const {
+    std::set<std::string> devices;
+    for (const Pod& pod : observed_.pods) {
+      if (pod.node == node) devices.insert(pod.unhealthy_devices.begin(), pod.unhealthy_devices.end());
+    }
+    return Join({devices.begin(), devices.end()}, ", ");
   }
 
   // False where it is no matter for the pod.

@@ -7,8 +7,9 @@
 // shows it.
 //
 // A rank that dies in a living pod is respawned there and costs nothing, unless a rule says more. Pods of a
-// node at fault go at nobody's expense. On a node that is ill but answers, only those go that were there when
-// the fault was noticed: one that comes later had no other place, and would only come back.
+// node at fault, and those with an unhealthy device, go at nobody's expense. On a node that is ill but
+// answers, only those go that were there when the fault was noticed: one that comes later had no other place,
+// and would only come back.
 
 #include <cstdint>
 #include <optional>

@@ -63,10 +63,21 @@ bool IsStuck(const std::string& reason) {
   return std::find(kReasons.begin(), kReasons.end(), reason) != kReasons.end();
 }
 
+// A cluster whose kubelets do not tell of it (feature gate ResourceHealthStatus) has nothing here.
+void ReadDevices(const Json& container_status, Pod& pod) {
+  for (const Json& resource : ListAt(container_status, {"allocatedResourcesStatus"})) {
+    for (const Json& device : ListAt(resource, {"resources"})) {
+      if (StringAt(device, {"health"}) != "Unhealthy") continue;
+      pod.unhealthy_devices.insert(StringAt(device, {"resourceID"}) + " of " + StringAt(resource, {"name"}));
+    }
+  }
+}
+
 void ReadContainers(const Json& json, const std::string& container, Pod& pod) {
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
     for (const Json& status : ListAt(json, {"status", list})) {
       if (StringAt(status, {"name"}) == api::kLauncherContainer) pod.runs_program = true;
+      ReadDevices(status, pod);
       const std::string waiting = StringAt(status, {"state", "waiting", "reason"});
       if (pod.waiting_reason.empty() && IsStuck(waiting)) {
         pod.waiting_reason = waiting;
@@ -120,6 +131,7 @@ const kube::FieldMask& PodFields() {
       {"status", "initContainerStatuses", "*", "state"},
       {"status", "containerStatuses", "*", "name"},
       {"status", "containerStatuses", "*", "state"},
+      {"status", "containerStatuses", "*", "allocatedResourcesStatus"},
   };
   return mask;
 }

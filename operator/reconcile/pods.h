@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct Pod {
   std::optional<int32_t> attempt;  // its failure is charged to the job as this attempt
   std::string template_hash;       // empty: made before there was one
   std::optional<WallTime> created;
+  // Given to its containers: "gpu-0 of nvidia.com/gpu". The plugin of that resource on the node says so.
+  std::set<std::string> unhealthy_devices;
 
   [[nodiscard]] bool IsActive() const { return phase == PodPhase::kPending || phase == PodPhase::kRunning; }
 };

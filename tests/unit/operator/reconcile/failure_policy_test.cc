@@ -278,6 +278,36 @@ TEST(NodeFaults, DoNotHideAnErrorOfTheUser) {
   EXPECT_TRUE(api::IsFinished(Pass(world).status.conditions));
 }
 
+TEST(NodeFaults, ReplaceAPodWithAnUnhealthyDeviceAsIfItsNodeWereBad) {
+  JobWorld world;
+  world.MaxRestarts(0).Running(0).Running(1);
+  world.observed().nodes.reset();  // which the operator may not read
+  world.observed().pods[1].unhealthy_devices = {"gpu-3 of nvidia.com/gpu"};
+  const Plan first = Pass(world);
+  EXPECT_THAT(ActionsOf(first), IsEmpty());
+  ASSERT_EQ(first.status.avoided_nodes.size(), 1U);
+  EXPECT_EQ(first.status.avoided_nodes[0].name, "node-1");
+  EXPECT_EQ(first.status.avoided_nodes[0].reason, "unhealthy devices: gpu-3 of nvidia.com/gpu");
+  const Plan second = Pass(world);
+  EXPECT_THAT(ActionsOf(second), ElementsAre("delete job-worker-1"));
+  EXPECT_EQ(second.status.attempt, 0);
+}
+
+TEST(NodeFaults, TellOncePerNodeOfTheUnhealthyDevicesOfSeveralPods) {
+  JobWorld world;
+  world.Running(0).Running(1);
+  world.observed().job.spec.health_policy.node_fault = {.action = api::HealthAction::kReport};
+  for (Pod& pod : world.observed().pods) pod.node = "node-0";
+  world.observed().pods[0].unhealthy_devices = {"gpu-0 of nvidia.com/gpu"};
+  world.observed().pods[1].unhealthy_devices = {"gpu-1 of nvidia.com/gpu"};
+  const Plan first = Pass(world);
+  EXPECT_EQ(first.status.avoided_nodes[0].reason,
+            "unhealthy devices: gpu-0 of nvidia.com/gpu, gpu-1 of nvidia.com/gpu");
+  const Plan second = Pass(world);
+  EXPECT_TRUE(second.events.empty());
+  EXPECT_EQ(second.status, first.status) << "and nothing is written";
+}
+
 TEST(NodeFaults, ReplaceAPodOfALostNodeAtOnceAndTellTheRendezvous) {
   JobWorld world;
   world.MaxRestarts(0).Running(0).Running(1);

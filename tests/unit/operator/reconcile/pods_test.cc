@@ -74,6 +74,16 @@ TEST(PodFromJson, TellsStuckContainersFromStartingOnes) {
             "m");
 }
 
+TEST(PodFromJson, NamesTheUnhealthyDevicesOfAllContainers) {
+  const Pod pod = Parsed(R"({"containerStatuses": [
+      {"name": "side", "allocatedResourcesStatus": [
+          {"name": "claim:net", "resources": [{"resourceID": "nic", "health": "Unhealthy"}]}]},
+      {"name": "trainer", "allocatedResourcesStatus": [
+          {"name": "nvidia.com/gpu", "resources": [{"resourceID": "gpu-2", "health": "Unhealthy"},
+              {"resourceID": "gpu-0", "health": "Healthy"}, {"resourceID": "gpu-1", "health": "Unknown"}]}]}]})");
+  EXPECT_EQ(pod.unhealthy_devices, (std::set<std::string>{"gpu-2 of nvidia.com/gpu", "nic of claim:net"}));
+}
+
 TEST(PodFromJson, ReadsLabelsAndAnnotationsOfOurs) {
   const Pod pod = Parsed("{}", R"({"name": "n", "uid": "u", "resourceVersion": "7", "deletionTimestamp": "x",
       "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"lockstep.dev/slot": "12"},
