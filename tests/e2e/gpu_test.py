@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Jobs that ask for GPUs: where their pods go, how many ranks these have, and what becomes of a pod whose device turns bad.
+
+The devices are files, which a device plugin of ours (tests/cluster/programs/kubernetes/fake_gpus.go) tells the kubelet of as nvidia.com/gpu.
+
+gpu_test.py [NAME…]    all cases, or those named
+"""
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+
+import jobs  # first: it finds tests/support
+from cases import expect, until
+
+GPU = "nvidia.com/gpu"
+FALLBACK = "training on the CPU, though the job asks for GPUs"
+
+
+@functools.cache
+def devices(node):
+    """A folder whose files are the node's GPUs, unhealthy where they are not empty; the plugin goes with our namespace."""
+    folder = tempfile.mkdtemp(prefix=f"gpus-{node}-", dir=os.environ["LOCKSTEP_CLUSTER"])
+    jobs.atexit.register(shutil.rmtree, folder)
+    programs = str(pathlib.Path(shutil.which("kubectl")).parent)  # all of the cluster's
+    paths = {"programs": programs, "devices": folder, "plugins": "/var/lib/kubelet/device-plugins"}
+    jobs.kubectl("--namespace", jobs.namespace(), "apply", "--filename=-", stdin=json.dumps(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"gpus-{node}"},
+         "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0,
+                  "containers": [{"name": "plugin", "image": "localhost/busybox:1", "command": [f"{programs}/fake-gpus", folder],
+                                  "volumeMounts": [{"name": name, "mountPath": path} for name, path in paths.items()]}],
+                  "volumes": [{"name": name, "hostPath": {"path": path}} for name, path in paths.items()]}}))
+    return pathlib.Path(folder)
+
+
+def until_allocatable(wanted):
+    """What the scheduler may give away: {node: number of GPUs}."""
+    def offered():
+        return {node: int(jobs.ask(f"/api/v1/nodes/{node}")["status"]["allocatable"].get(GPU, "0")) for node in wanted}
+    until(f"the nodes offer {wanted}", lambda: offered() == wanted, 60, details=lambda: f"{offered()}")
+
+
+def set_gpus(**counts):
+    """Gives the nodes healthy GPUs."""
+    for node, count in counts.items():
+        names = {f"{node}-gpu-{i}" for i in range(count)}
+        for path in devices(node).iterdir():
+            if path.name not in names:
+                path.unlink()
+        for name in names:
+            devices(node).joinpath(name).write_text("")
+    until_allocatable(counts)
+
+
+def manifest(name, gpus, **options):
+    """A job without an end, unless it is told how many epochs."""
+    container = {"resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {GPU: str(gpus)}}}
+    job = jobs.manifest(name, container=container, **{"epochs": 10_000, **options})
+    job["spec"]["nprocPerNode"] = "auto"
+    return job
+
+
+def nodes_of(job):
+    return {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in job.pods()}
+
+
+def waits_for_gpus_and_has_a_rank_on_each():
+    set_gpus(node1=0, node2=2)
+    with contextlib.ExitStack() as rest:
+        with jobs.running(manifest("first", gpus=1), with_ledger=True) as first:
+            first.until_ranks(1)
+            expect(nodes_of(first) == {"first-worker-0": "node2"}, f"{nodes_of(first)}")
+            second = rest.enter_context(jobs.running(manifest("second", gpus=2, epochs=1), with_ledger=True))
+
+            def short_of_gpus(kind):
+                found = second.condition(kind)
+                return found and found["reason"] == "Unschedulable" and f"Insufficient {GPU}" in found["message"]
+            second.until("the job says what it lacks", lambda: short_of_gpus("Scheduled") and short_of_gpus("Progressing"))
+            expect(nodes_of(second) == {"second-worker-0": None}, f"{nodes_of(second)}")
+        second.until_complete(120)
+        expect(nodes_of(second) == {"second-worker-0": "node2"}, f"{nodes_of(second)}")
+        expect({r["rank"] for r in second.commits()} == {0, 1}, "nprocPerNode: auto is not the limit of GPUs")
+        told = [json.loads(line) for line in second.logs()["second-worker-0"].splitlines() if FALLBACK in line]
+        expect(sorted(t["local_rank"] for t in told) == ["0", "1"] and all(t["requested_gpus"] == 2 and t["reason"] for t in told),
+               f"not each rank told once that it takes the CPU: {told}")
+
+
+def device_of(job, name):
+    """The one GPU of a pod, by the kubelet's word."""
+    pod = next(pod for pod in job.pods() if pod["metadata"]["name"] == name)
+    resource, = pod["status"]["containerStatuses"][0]["allocatedResourcesStatus"]
+    device, = resource["resources"]
+    return device["resourceID"]
+
+
+def moves_a_pod_away_from_an_unhealthy_device():
+    set_gpus(node1=2, node2=2)
+    with jobs.running(manifest("ill", gpus=1, replicas=2, elastic=(1, 2)), with_ledger=True) as job:
+        before, pods, nodes = job.until_ranks(2), job.uids(), nodes_of(job)
+        survivor, victim = sorted(pods)
+        device, node = device_of(job, victim), nodes[victim]
+        given = job.kubectl("exec", victim, "--", "printenv", "NVIDIA_VISIBLE_DEVICES").strip()
+        expect(given == device, f"the container was given {given}, not {device}")
+        devices(node).joinpath(device).write_text("a fault of the test")
+        job.until_ranks(2, after=before)
+        expect(job.uids()[survivor] == pods[survivor], "the pod with a healthy device was replaced")
+        expect(job.uids()[victim] != pods[victim], "the pod is still the one with the unhealthy device")
+        expect(nodes_of(job)[victim] not in (None, node), f"the new pod went to {nodes_of(job)}, away from {nodes}")
+        status, reason = job.status(), f"unhealthy devices: {device} of {GPU}"
+        avoided = [(entry["name"], entry["reason"]) for entry in status.get("avoidedNodes", [])]
+        expect(avoided == [(node, reason)], f"avoided nodes: {avoided}")
+        expect(status.get("attempt", 0) == 0, f"it was charged to the budget: {status}")
+        until("an event tells of it", lambda: f"{victim} on node {node}: {reason}" in job.kubectl(
+            "get", "events", f"--field-selector=involvedObject.name={job.name},reason=ReplicaFailed"))
+        until_allocatable({node: 1})
+
+
+CASES = [waits_for_gpus_and_has_a_rank_on_each, moves_a_pod_away_from_an_unhealthy_device]
+
+if __name__ == "__main__":
+    jobs.main(CASES)
