@@ -159,7 +159,9 @@ Result<std::vector<UnfinishedUpload>> ListUploads(const S3Settings& settings, co
   const std::string query = "?prefix=" + EncodedValue(KeyOf(beginning)) + "&uploads=";
   LOCKSTEP_TRY(const Answer answer, AskFor(settings, "GET", UrlOf(settings, bucket, "") + query, what));
   LOCKSTEP_TRY(std::vector<UnfinishedUpload> uploads, ReadList(answer.body, bucket).WithContext(what));
-  std::erase_if(uploads, [&](const auto& upload) { return !upload.path.starts_with(beginning); });
+  // Without an id a DELETE would be one of the object.
+  std::erase_if(uploads,
+                [&](const auto& upload) { return upload.id.empty() || !upload.path.starts_with(beginning); });
   return uploads;
 }
 

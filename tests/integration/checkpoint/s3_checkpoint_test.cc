@@ -299,6 +299,16 @@ TEST_F(S3Test, AbortsAnUploadWhateverItsName) {
   EXPECT_THAT(PathsOfUploads(path), IsEmpty());
 }
 
+TEST_F(S3Test, KeepsTheObjectWhoseUploadIsAborted) {
+  const auto store = OpenStore();
+  ASSERT_TRUE(store->Put("step-1/x", "content").ok());
+  BeginUpload(Uri().substr(5) + "/step-1/x");
+  const auto aborted = store->AbortUploads([](const std::string& name) { return name == "step-1/x"; });
+  ASSERT_TRUE(aborted.ok()) << aborted.error().ToString();
+  EXPECT_EQ(*aborted, 1);
+  EXPECT_EQ(*store->Get("step-1/x"), "content");
+}
+
 TEST_F(S3Test, SaysWhyUploadsAreNotAborted) {
   storage::S3Settings settings = Settings();
   const auto error = [&] { return storage::ListUploads(settings, "bucket/").error(); };
