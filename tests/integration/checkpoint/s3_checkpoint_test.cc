@@ -36,7 +36,7 @@ void SetCredentials(const std::string& key, const std::string& secret, const std
   ::setenv("AWS_SECRET_ACCESS_KEY", secret.c_str(), 1);
   ::setenv("AWS_ENDPOINT_URL", endpoint.c_str(), 1);
   for (const char* other : {"AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN", "AWS_REGION",
-                            "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_S3_ADDRESSING_STYLE"}) {
+                            "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_S3_ADDRESSING_STYLE", "AWS_CA_BUNDLE"}) {
     ::unsetenv(other);
   }
 }
