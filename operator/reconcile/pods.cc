@@ -64,11 +64,14 @@ bool IsStuck(const std::string& reason) {
 }
 
 // A cluster whose kubelets do not tell of it (feature gate ResourceHealthStatus) has nothing here.
-void ReadDevices(const Json& container_status, Pod& pod) {
-  for (const Json& resource : ListAt(container_status, {"allocatedResourcesStatus"})) {
-    for (const Json& device : ListAt(resource, {"resources"})) {
-      if (StringAt(device, {"health"}) != "Unhealthy") continue;
-      pod.unhealthy_devices.insert(StringAt(device, {"resourceID"}) + " of " + StringAt(resource, {"name"}));
+void ReadDevices(const Json& json, Pod& pod) {
+  for (const Json& container : ListAt(json, {"status", "containerStatuses"})) {
+    for (const Json& resource : ListAt(container, {"allocatedResourcesStatus"})) {
+      for (const Json& device : ListAt(resource, {"resources"})) {
+        if (StringAt(device, {"health"}) != "Unhealthy") continue;
+        pod.unhealthy_devices.insert(StringAt(device, {"resourceID"}) + " of " +
+                                     StringAt(resource, {"name"}));
+      }
     }
   }
 }
@@ -77,7 +80,6 @@ void ReadContainers(const Json& json, const std::string& container, Pod& pod) {
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
     for (const Json& status : ListAt(json, {"status", list})) {
       if (StringAt(status, {"name"}) == api::kLauncherContainer) pod.runs_program = true;
-      ReadDevices(status, pod);
       const std::string waiting = StringAt(status, {"state", "waiting", "reason"});
       if (pod.waiting_reason.empty() && IsStuck(waiting)) {
         pod.waiting_reason = waiting;
@@ -156,6 +158,7 @@ Pod PodFromJson(const Json& json, const std::string& container) {
   }
   ReadConditions(json, pod);
   ReadContainers(json, container, pod);
+  ReadDevices(json, pod);
   const std::string reason = StringAt(json, {"status", "reason"});
   pod.disrupted = pod.disrupted || IsDisruption(reason);
   if (pod.message.empty()) pod.message = StringAt(json, {"status", "message"}, reason);

@@ -19,7 +19,6 @@
 #include "runtime/checkpoint/ownership.h"
 #include "runtime/checkpoint/save.h"
 #include "runtime/checkpoint/shard_codec.h"
-#include "runtime/checkpoint/stored_checkpoints.h"
 #include "runtime/common/api/checkpoint_spec.h"
 #include "runtime/common/base/result.h"
 #include "runtime/common/protocol/worker_config.h"

@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/remote_store.h"
 
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "runtime/storage/azure_client.h"
@@ -22,11 +23,12 @@ constexpr S3Patience kWhenTraining{.silence_seconds = 10, .retries = 3};
 constexpr Seconds kGcsWhenOpening(5);
 constexpr Seconds kGcsWhenTraining(30);
 
-class RemoteStore : public ObjectStore {
+class RemoteStore final : public ObjectStore {
  public:
-  // `path` is that of `uri` in the store: "bucket/prefix".
-  RemoteStore(StoreClient client, std::string uri, std::string path)
-      : client_(std::move(client)), uri_(std::move(uri)), path_(std::move(path)) {}
+  // `path` is that of `uri` in the store: "bucket/prefix". `s3`: it is one of S3, where uploads may stay
+  // unfinished.
+  RemoteStore(StoreClient client, std::string uri, std::string path, std::optional<S3Settings> s3)
+      : client_(std::move(client)), uri_(std::move(uri)), path_(std::move(path)), s3_(std::move(s3)) {}
 
   Result<void> Put(const std::string& name, std::string_view content) override {
     return client_.Put(Path(name), content);
@@ -54,36 +56,28 @@ class RemoteStore : public ObjectStore {
                                       : client_.DeleteEmptyFolder(Path(name.substr(0, slash)));
   }
 
-  [[nodiscard]] std::string UriOf(const std::string& name) const override { return uri_ + "/" + name; }
-
- protected:
-  [[nodiscard]] std::string Path(const std::string& name) const { return path_ + "/" + name; }
-  [[nodiscard]] std::string NameOf(const std::string& path) const { return path.substr(path_.size() + 1); }
-
- private:
-  StoreClient client_;
-  const std::string uri_;
-  const std::string path_;
-};
-
-class S3Store final : public RemoteStore {
- public:
-  S3Store(StoreClient client, std::string uri, std::string path, S3Settings settings)
-      : RemoteStore(std::move(client), std::move(uri), std::move(path)), settings_(std::move(settings)) {}
-
   Result<int> AbortUploads(const IsOrphan& is_orphan) override {
-    LOCKSTEP_TRY(const auto uploads, storage::ListUploads(settings_, Path("")));
+    if (!s3_) return 0;
+    LOCKSTEP_TRY(const auto uploads, storage::ListUploads(*s3_, Path("")));
     int aborted = 0;
     for (const storage::UnfinishedUpload& upload : uploads) {
       if (!is_orphan(NameOf(upload.path))) continue;
-      LOCKSTEP_TRY(storage::AbortUpload(settings_, upload));
+      LOCKSTEP_TRY(storage::AbortUpload(*s3_, upload));
       ++aborted;
     }
     return aborted;
   }
 
+  [[nodiscard]] std::string UriOf(const std::string& name) const override { return uri_ + "/" + name; }
+
  private:
-  const S3Settings settings_;
+  [[nodiscard]] std::string Path(const std::string& name) const { return path_ + "/" + name; }
+  [[nodiscard]] std::string NameOf(const std::string& path) const { return path.substr(path_.size() + 1); }
+
+  StoreClient client_;
+  const std::string uri_;
+  const std::string path_;
+  const std::optional<S3Settings> s3_;
 };
 
 // By default the SDK sends a checksum after each body, which makes it an HTTP-chunked one whose last chunk
@@ -103,13 +97,18 @@ storage::StoreUse UseOf(StoreUser user) {
   return {.field = FieldOf(user), .secret_field = is_job ? "spec.checkpoint.secretRef" : ""};
 }
 
-// Of a job by an impatient client first, so that what is wrong is found at once.
-Result<void> CheckWritable(StoreUser user, const Result<StoreClient>& impatient, const std::string& uri,
-                           const std::string& path) {
-  if (user != StoreUser::kJob) return {};
-  if (!impatient.ok()) return impatient.error();
-  RemoteStore first(*impatient, uri, path);
-  return CheckWritable(first);
+// For a job by an impatient client first, so that what is wrong is found at once.
+template <typename MakeImpatient, typename Make>
+Result<std::unique_ptr<ObjectStore>> OpenFor(StoreUser user, const std::string& uri, const std::string& path,
+                                             MakeImpatient make_impatient, Make make,
+                                             const std::optional<S3Settings>& s3 = std::nullopt) {
+  if (user == StoreUser::kJob) {
+    LOCKSTEP_TRY(StoreClient impatient, make_impatient());
+    RemoteStore first(std::move(impatient), uri, path, s3);
+    LOCKSTEP_TRY(CheckWritable(first));
+  }
+  LOCKSTEP_TRY(StoreClient client, make());
+  return std::unique_ptr<ObjectStore>(std::make_unique<RemoteStore>(std::move(client), uri, path, s3));
 }
 
 }  // namespace
@@ -117,27 +116,23 @@ Result<void> CheckWritable(StoreUser user, const Result<StoreClient>& impatient,
 Result<std::unique_ptr<ObjectStore>> OpenS3Store(const std::string& path, StoreUser user) {
   LOCKSTEP_TRY(const S3Settings settings, storage::S3SettingsFromEnvironment(UseOf(user), path));
   if (!settings.endpoint.empty()) LeaveOutTrailingChecksums();
-  const std::string uri = "s3://" + path;
-  LOCKSTEP_TRY(CheckWritable(user, storage::MakeS3Client(settings, kWhenOpening), uri, path));
-  LOCKSTEP_TRY(StoreClient client, storage::MakeS3Client(settings, kWhenTraining));
-  return std::unique_ptr<ObjectStore>(std::make_unique<S3Store>(std::move(client), uri, path, settings));
+  return OpenFor(
+      user, "s3://" + path, path, [&] { return storage::MakeS3Client(settings, kWhenOpening); },
+      [&] { return storage::MakeS3Client(settings, kWhenTraining); }, settings);
 }
 
 Result<std::unique_ptr<ObjectStore>> OpenGcsStore(const std::string& path, StoreUser user) {
   LOCKSTEP_TRY(const storage::GcsSettings settings, storage::GcsSettingsFromEnvironment(UseOf(user)));
-  const std::string uri = "gs://" + path;
-  LOCKSTEP_TRY(CheckWritable(user, storage::MakeGcsClient(settings, kGcsWhenOpening), uri, path));
-  LOCKSTEP_TRY(StoreClient client, storage::MakeGcsClient(settings, kGcsWhenTraining));
-  return std::unique_ptr<ObjectStore>(std::make_unique<RemoteStore>(std::move(client), uri, path));
+  return OpenFor(
+      user, "gs://" + path, path, [&] { return storage::MakeGcsClient(settings, kGcsWhenOpening); },
+      [&] { return storage::MakeGcsClient(settings, kGcsWhenTraining); });
 }
 
 Result<std::unique_ptr<ObjectStore>> OpenAzureStore(const std::string& place, StoreUser user) {
   LOCKSTEP_TRY(const storage::AzureSettings settings,
                storage::AzureSettingsFromEnvironment(UseOf(user), place));
-  const std::string uri = "abfs://" + place;
-  LOCKSTEP_TRY(StoreClient client, storage::MakeAzureClient(settings));
-  LOCKSTEP_TRY(CheckWritable(user, client, uri, settings.path));
-  return std::unique_ptr<ObjectStore>(std::make_unique<RemoteStore>(std::move(client), uri, settings.path));
+  const auto make = [&] { return storage::MakeAzureClient(settings); };
+  return OpenFor(user, "abfs://" + place, settings.path, make, make);
 }
 
 }  // namespace lockstep::checkpoint

@@ -47,6 +47,11 @@ Error FromArrow(const arrow::Status& status, const S3Settings& settings, const s
   if (Mentions(text, {"Response checksums mismatch"})) {
     return {ErrorCode::kDataLoss, what + "damaged in the object store (" + text + ")"};
   }
+  if (Mentions(text, {"SSL peer certificate"})) {
+    return {ErrorCode::kInvalidArgument,
+            what + "the server's certificate is not trusted; set AWS_CA_BUNDLE in " + variables +
+                " to a PEM file of its authority (" + text + ")"};
+  }
   return {ErrorCode::kUnavailable, what + "no answer from the object store; check AWS_ENDPOINT_URL in " +
                                        variables + ", and the network (" + text + ")"};
 }

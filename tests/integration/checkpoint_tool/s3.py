@@ -69,7 +69,7 @@ def trusts_the_authority_that_is_named(folder):
         environment = {**stranger, "AWS_CA_BUNDLE": str(authority)}
         train(folder, URI, "ddp", environment)
         expect([entry["step"] for entry in json.loads(Tool("ls", URI, "--json", environment=environment).out)] == STEPS[::-1], "not all are listed")
-        refusal("ls", URI, code=4, says="no answer from the object store", environment=stranger)
+        refusal("ls", URI, code=2, says="certificate is not trusted; set AWS_CA_BUNDLE in the environment", environment=stranger)
         says = "AWS_CA_BUNDLE in the environment: "
         refusal("ls", URI, code=2, says=says, environment={**stranger, "AWS_CA_BUNDLE": "/nowhere.pem"})
         refusal("ls", URI, code=2, says=says, environment={**stranger, "AWS_CA_BUNDLE": str(key)})

@@ -1,0 +1,131 @@
+// Which checkpoint is loaded: what is damaged, what spec.checkpoint.resume says.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/common/base/file.h"
+#include "tests/unit/runtime/checkpoint/checkpointer_fixture.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+using Break = void (*)(const std::filesystem::path&);
+struct Damage {
+  const char* name;
+  const char* object;
+  Break apply;
+};
+
+void PrintTo(const Damage& damage, std::ostream* out) { *out << damage.name; }
+
+class DamagedCheckpoint : public CheckpointerTest, public ::testing::WithParamInterface<Damage> {};
+
+void FlipLastByte(const std::filesystem::path& path) {
+  std::string content = *ReadFile(path);
+  content.back() = static_cast<char>(content.back() ^ 1);
+  std::ofstream(path) << content;
+}
+void CutInHalf(const std::filesystem::path& path) {
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+}
+void Empty(const std::filesystem::path& path) { std::filesystem::resize_file(path, 0); }
+void Remove(const std::filesystem::path& path) { std::filesystem::remove(path); }
+void ExchangeForOlder(const std::filesystem::path& path) {
+  const auto older = path.parent_path().parent_path() / FolderOfStep(1) / path.filename();
+  std::filesystem::copy_file(older, path, std::filesystem::copy_options::overwrite_existing);
+}
+void WriteByANewerVersion(const std::filesystem::path& path) {
+  std::ofstream(path) << R"({"formatVersion":2,"layout":"unknown"})";
+}
+
+TEST_P(DamagedCheckpoint, IsPassedOverForTheOneBefore) {
+  auto ranks = OpenRanks(2);
+  SaveAll(ranks, 1);
+  SaveAll(ranks, 2);
+  ASSERT_EQ(StepOf(ranks[0]->LoadNewest()), 2);
+  const auto path = PathOf(2, GetParam().object);
+  ASSERT_FALSE(path.empty());
+  GetParam().apply(path);
+  EXPECT_FALSE(ranks[0]->Load(2).ok());
+  for (const auto& loaded : {ranks[0]->LoadNewest(), ranks[0]->Resume()}) {
+    ASSERT_EQ(StepOf(loaded), 1);
+    ExpectEqual((*loaded)->tensors, SomeTensors(1));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, DamagedCheckpoint,
+    ::testing::Values(Damage{"ShardWithAnotherBit", "shard-00001", FlipLastByte},
+                      Damage{"ShardCut", "shard-00000", CutInHalf},
+                      Damage{"ShardEmpty", "shard-00001", Empty}, Damage{"ShardGone", "shard-00000", Remove},
+                      Damage{"ShardOfAnotherStep", "shard-00001", ExchangeForOlder},
+                      Damage{"ManifestCut", "manifest", CutInHalf},
+                      Damage{"ManifestEmpty", "manifest", Empty}, Damage{"ManifestGone", "manifest", Remove},
+                      Damage{"ManifestOfAnotherStep", "manifest", ExchangeForOlder},
+                      Damage{"ManifestOfANewerVersion", "manifest", WriteByANewerVersion}),
+    [](const auto& test) { return test.param.name; });
+
+// Without the newest checkpoint the job would lose what it had learnt: better to wait for the store.
+TEST_F(CheckpointerTest, AStoreThatIsAwayIsAnErrorAndNotAnAbsence) {
+  const auto checkpointer = Open();
+  SaveAlone(*checkpointer, 1);
+  faults_.get_error = ErrorCode::kUnavailable;
+  EXPECT_EQ(checkpointer->LoadNewest().error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(checkpointer->Resume().error().code, ErrorCode::kUnavailable);
+  faults_.get_error.reset();
+  faults_.list_error = ErrorCode::kUnavailable;
+  EXPECT_EQ(checkpointer->LoadNewest().error().code, ErrorCode::kUnavailable);
+}
+
+class ResumeTest : public CheckpointerTest {
+ protected:
+  void SetUp() override {
+    CheckpointerTest::SetUp();
+    const auto former = Open("uid-0");
+    SaveAlone(*former, 10);
+    SaveAlone(*former, 20);
+  }
+  Result<std::optional<LoadedState>> Resume(api::ResumeFrom from) {
+    spec_.resume = from;
+    return Open("uid-1")->Resume();
+  }
+};
+
+TEST_F(ResumeTest, AutoTakesTheNewestOfAnyJob) { EXPECT_EQ(StepOf(Resume({api::ResumeMode::kAuto})), 20); }
+
+TEST_F(ResumeTest, NeverTakesNone) {
+  const auto loaded = Resume({api::ResumeMode::kNever});
+  ASSERT_TRUE(loaded.ok());
+  EXPECT_FALSE(loaded->has_value());
+}
+
+TEST_F(ResumeTest, AStepIsTakenExactly) {
+  EXPECT_EQ(StepOf(Resume({api::ResumeMode::kStep, 10})), 10);
+  const auto absent = Resume({api::ResumeMode::kStep, 15});
+  ASSERT_FALSE(absent.ok());
+  EXPECT_EQ(absent.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(absent.error().message, HasSubstr("spec.checkpoint.resume"));
+}
+
+TEST_F(ResumeTest, ItsOwnComesFirstWhateverIsAsked) {
+  SaveAlone(*Open("uid-1"), 5);
+  EXPECT_EQ(StepOf(Resume({api::ResumeMode::kAuto})), 5);
+  EXPECT_EQ(StepOf(Resume({api::ResumeMode::kNever})), 5);
+  EXPECT_EQ(StepOf(Resume({api::ResumeMode::kStep, 10})), 5);
+}
+
+TEST_F(ResumeTest, AutoOfAnEmptyFolderTakesNone) {
+  std::filesystem::remove_all(folder_);
+  const auto loaded = Resume({api::ResumeMode::kAuto});
+  ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
+  EXPECT_FALSE(loaded->has_value());
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint
