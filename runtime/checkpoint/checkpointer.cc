@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
-#include <span>
 #include <thread>
 #include <utility>
 
@@ -29,22 +28,13 @@ constexpr auto kShardLimit = 120s;
 
 std::shared_ptr<HostCopy> CopyOfShare(const Snapshot& snapshot, HostCopy* spare) {
   const std::vector<int> writers =
-      snapshot.writers.empty() ? WritersOf(snapshot.tensors, snapshot.world) : snapshot.writers;
+      snapshot.writers.empty() ? DivideTensors(snapshot.tensors, snapshot.world) : snapshot.writers;
   std::vector<NamedTensor> share;
   for (std::size_t i = 0; i < writers.size(); ++i) {
     if (writers[i] != snapshot.rank) continue;
     share.push_back(snapshot.tensors[i]);
   }
   return std::make_shared<HostCopy>(share, spare);
-}
-
-Result<std::span<char>> MakeBytes(int64_t bytes, at::Tensor& room) {
-  try {
-    room = at::empty({bytes}, at::kByte);
-  } catch (const std::exception& exception) {
-    return Error{ErrorCode::kInternal, std::string("no memory for a shard: ") + exception.what()};
-  }
-  return std::span(static_cast<char*>(room.data_ptr()), static_cast<std::size_t>(bytes));
 }
 
 int64_t BytesOf(const std::vector<NamedTensor>& tensors) {
@@ -136,16 +126,13 @@ struct Checkpointer::State {
     return save.stop.stop_requested() ? Result<void>(Abandoned()) : Result<void>();
   }
 
-  Result<LoadedState> LoadShards(const StoredStep& stored, const Manifest& manifest) {
-    LoadedState loaded{.manifest = manifest, .uri = store->UriOf(FolderOfStep(manifest.step)), .tensors = {}};
-    for (const ShardEntry& shard : manifest.shards) {
-      at::Tensor content;
-      LOCKSTEP_TRY(
-          ReadShard(*store, stored, shard, [&](int64_t bytes) { return MakeBytes(bytes, content); }));
-      LOCKSTEP_TRY(DecodeShard(content, shard.tensors, loaded.tensors)
-                       .WithContext(store->UriOf(ObjectOf(manifest.step, shard))));
-    }
-    return loaded;
+  // What the listing can tell comes first.
+  Result<void> LoadOne(const StoredStep& stored, const Manifest& manifest, const Load& load) const {
+    const std::vector<std::string> missing = MissingFrom(stored, manifest);
+    if (!missing.empty())
+      return Error{ErrorCode::kDataLoss, missing.front()}.WithContext(
+          store->UriOf(FolderOfStep(manifest.step)));
+    return load(manifest);
   }
 };
 
@@ -219,51 +206,59 @@ std::vector<SaveOutcome> Checkpointer::TakeOutcomes() {
   return std::exchange(state_->outcomes, {});
 }
 
-Result<LoadedState> Checkpointer::Load(int64_t step) {
-  LOCKSTEP_TRY(const Manifest manifest, ReadManifest(*state_->store, step));
-  LOCKSTEP_TRY(const std::vector<StoredStep> steps, ListSteps(*state_->store));
-  const auto stored =
-      std::find_if(steps.begin(), steps.end(), [&](const StoredStep& each) { return each.step == step; });
-  return state_->LoadShards(stored == steps.end() ? StoredStep{.step = step} : *stored, manifest);
+Result<Manifest> Checkpointer::Find(int64_t step) { return ReadManifest(*state_->store, step); }
+
+Result<int64_t> Checkpointer::Read(const Manifest& manifest, const std::vector<WantedPart>& wanted) {
+  return ReadParts(*state_->store, manifest, wanted);
 }
 
-Result<std::optional<LoadedState>> Checkpointer::LoadFirst(
-    const std::function<bool(const Manifest&)>& wanted) {
+std::string Checkpointer::UriOf(int64_t step) const { return state_->store->UriOf(FolderOfStep(step)); }
+
+Result<std::optional<Manifest>> Checkpointer::LoadFirst(const std::function<bool(const Manifest&)>& wanted,
+                                                        const Load& load) {
   LOCKSTEP_TRY(const std::vector<StoredStep> steps, ListSteps(*state_->store));
   for (const StoredStep& stored : steps) {
     if (!stored.has_manifest) continue;
-    const auto manifest = ReadManifest(*state_->store, stored.step);
-    if (manifest.ok() && wanted && !wanted(*manifest)) continue;
-    auto loaded =
-        manifest.ok() ? state_->LoadShards(stored, *manifest) : Result<LoadedState>(manifest.error());
-    if (loaded.ok()) return std::optional<LoadedState>(std::move(loaded).value());
+    const auto manifest = Find(stored.step);
+    if (manifest.ok() && !wanted(*manifest)) continue;
+    const auto loaded =
+        manifest.ok() ? state_->LoadOne(stored, *manifest, load) : Result<void>(manifest.error());
+    if (loaded.ok()) return std::optional<Manifest>(*manifest);
     // Where the store is away, going on without its newest checkpoint would lose work.
     if (!IsDamage(loaded.error())) return loaded.error();
     log::Error("damaged checkpoint passed over", {{"step", stored.step}, {"error", loaded.error().message}});
   }
-  return std::optional<LoadedState>();
+  return std::optional<Manifest>();
 }
 
-Result<std::optional<LoadedState>> Checkpointer::LoadNewest() { return LoadFirst(nullptr); }
-
-Result<std::optional<LoadedState>> Checkpointer::Resume() {
-  LOCKSTEP_TRY(std::optional<LoadedState> found, FindToResume());
-  if (found && !state_->CountsItsEvaluations(found->manifest)) found->manifest.evaluations = {};
+Result<std::optional<Manifest>> Checkpointer::Resume(const Load& load) {
+  LOCKSTEP_TRY(std::optional<Manifest> found, FindToResume(load));
+  if (found && !state_->CountsItsEvaluations(*found)) found->evaluations = {};
   return found;
 }
 
-Result<std::optional<LoadedState>> Checkpointer::FindToResume() {
-  LOCKSTEP_TRY(auto own,
-               LoadFirst([this](const Manifest& found) { return found.job_uid == state_->job.uid; }));
+Result<std::optional<Manifest>> Checkpointer::FindToResume(const Load& load) {
+  const auto is_own = [this](const Manifest& found) { return found.job_uid == state_->job.uid; };
+  LOCKSTEP_TRY(auto own, LoadFirst(is_own, load));
   if (own) return own;
   switch (state_->spec.resume.mode) {
-    case api::ResumeMode::kNever: return std::optional<LoadedState>();
-    case api::ResumeMode::kAuto: return LoadNewest();
+    case api::ResumeMode::kNever: return std::optional<Manifest>();
+    case api::ResumeMode::kAuto:
+      return LoadFirst([&](const Manifest& found) { return !is_own(found); }, load);
     case api::ResumeMode::kStep: break;
   }
-  auto loaded = Load(state_->spec.resume.step).WithContext("spec.checkpoint.resume");
+  auto loaded = LoadExactly(state_->spec.resume.step, load).WithContext("spec.checkpoint.resume");
   if (!loaded.ok()) return loaded.error();
-  return std::optional<LoadedState>(std::move(loaded).value());
+  return std::optional<Manifest>(std::move(loaded).value());
+}
+
+Result<Manifest> Checkpointer::LoadExactly(int64_t step, const Load& load) {
+  LOCKSTEP_TRY(Manifest manifest, Find(step));
+  LOCKSTEP_TRY(const std::vector<StoredStep> steps, ListSteps(*state_->store));
+  const auto stored =
+      std::find_if(steps.begin(), steps.end(), [&](const StoredStep& each) { return each.step == step; });
+  LOCKSTEP_TRY(state_->LoadOne(stored == steps.end() ? StoredStep{.step = step} : *stored, manifest, load));
+  return manifest;
 }
 
 }  // namespace lockstep::checkpoint

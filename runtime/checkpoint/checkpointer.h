@@ -1,10 +1,10 @@
 #pragma once
-// Saves and loads the training state. Saving copies the tensors and returns; a background thread writes this
-// rank's shard (the replicated tensors are divided over the ranks), and rank 0 writes the manifest last,
-// after all shards; before it the history, of which nothing depends. One thread (the step thread) calls
-// everything here; at most one save is in flight, a newer one replaces a waiting one. Killed at any byte,
-// either the new checkpoint or the one before can be loaded. The destructor gives up what is in flight and
-// joins, after at most one request to the store.
+// Saves the training state and finds what to load of it. Saving copies the tensors and returns; a background
+// thread writes this rank's shard (the replicated tensors are divided over the ranks), and rank 0 writes the
+// manifest last, after all shards; before it the history, of which nothing depends. One thread (the step
+// thread) calls everything here; at most one save is in flight, a newer one replaces a waiting one. Killed at
+// any byte, either the new checkpoint or the one before can be loaded. The destructor gives up what is in
+// flight and joins, after at most one request to the store.
 
 #include <chrono>
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/object_store.h"
 #include "runtime/checkpoint/ownership.h"
+#include "runtime/checkpoint/part_reader.h"
 #include "runtime/checkpoint/save.h"
 #include "runtime/checkpoint/shard_codec.h"
 #include "runtime/common/api/checkpoint_spec.h"
@@ -24,12 +25,6 @@
 #include "runtime/common/protocol/worker_config.h"
 
 namespace lockstep::checkpoint {
-
-struct LoadedState {
-  Manifest manifest;
-  std::string uri;
-  std::vector<NamedTensor> tensors;
-};
 
 class Checkpointer {
  public:
@@ -61,22 +56,28 @@ class Checkpointer {
   // store.
   [[nodiscard]] std::vector<SaveOutcome> TakeOutcomes();
 
-  // Verified by size and SHA-256. kDataLoss where it is damaged, kNotFound where it does not exist.
-  [[nodiscard]] Result<LoadedState> Load(int64_t step);
-  // The newest that verifies; damaged ones are logged by name and passed over. nullopt where there is none.
-  // Any other error is the store's: without it nobody knows what the newest is.
-  [[nodiscard]] Result<std::optional<LoadedState>> LoadNewest();
-  // What a job begins from. Its own newest sound checkpoint comes first, whatever spec.checkpoint.resume
+  // Reads what the job needs of a checkpoint; an error of kDataLoss, kNotFound or kUnsupported says that it
+  // is damaged.
+  using Load = std::function<Result<void>(const Manifest& manifest)>;
+  // What a job begins from: the first that `load` could read; damaged ones are logged by name and passed
+  // over, nullopt: there is none. Its own newest checkpoint comes first, whatever spec.checkpoint.resume
   // says: a job that restarts goes on. A job that has written none follows `resume`: the newest of any job
-  // below the URI (Auto), none (Never), or exactly the step it names, whose absence is an error. Evaluations
-  // of another job, or under another spec.training.earlyStop, are not told.
-  [[nodiscard]] Result<std::optional<LoadedState>> Resume();
+  // below the URI (Auto), none (Never), or exactly the step it names, whose absence is an error. Any other
+  // error is the store's, or that of `load`: without it nobody knows what the newest is. Evaluations of
+  // another job, or under another spec.training.earlyStop, are not told.
+  [[nodiscard]] Result<std::optional<Manifest>> Resume(const Load& load);
+  // For a `load`, of any rank: the manifest of a step, and parts of its tensors, as ReadParts.
+  [[nodiscard]] Result<Manifest> Find(int64_t step);
+  [[nodiscard]] Result<int64_t> Read(const Manifest& manifest, const std::vector<WantedPart>& wanted);
+  [[nodiscard]] std::string UriOf(int64_t step) const;
 
  private:
   struct State;
-  Result<std::optional<LoadedState>> FindToResume();
-  // The newest that verifies of those whose manifest `wanted` accepts; null: all.
-  Result<std::optional<LoadedState>> LoadFirst(const std::function<bool(const Manifest&)>& wanted);
+  Result<std::optional<Manifest>> FindToResume(const Load& load);
+  // The newest sound one of those that `wanted` accepts.
+  Result<std::optional<Manifest>> LoadFirst(const std::function<bool(const Manifest&)>& wanted,
+                                            const Load& load);
+  Result<Manifest> LoadExactly(int64_t step, const Load& load);
   std::unique_ptr<State> state_;
 };
 

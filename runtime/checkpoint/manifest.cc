@@ -4,12 +4,15 @@
 #include <charconv>
 #include <set>
 
+#include "runtime/checkpoint/block_sums.h"
+#include "runtime/checkpoint/safetensors.h"
 #include "runtime/common/protocol/fields.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
 constexpr std::string_view kFolderPrefix = "step-";
+constexpr std::size_t kDigitsOfSha256 = 64;
 
 std::string Padded(int64_t number, std::size_t width) {
   std::string digits = std::to_string(number);
@@ -21,14 +24,33 @@ std::string RoundPart(int64_t round) { return ".round-" + std::to_string(round) 
 
 Error Damaged(const std::string& what) { return {ErrorCode::kDataLoss, "the manifest " + what}; }
 
-bool IsSha256(const std::string& text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+bool IsHex(const std::string& text, std::size_t digits) {
+  return text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-bool IsSound(const TensorPlace& tensor, int64_t shard_bytes) {
-  return !tensor.name.empty() && !tensor.dtype.empty() && tensor.offset >= 0 && tensor.bytes >= 0 &&
-         tensor.offset <= shard_bytes && tensor.bytes <= shard_bytes - tensor.offset &&
-         std::all_of(tensor.shape.begin(), tensor.shape.end(), [](int64_t extent) { return extent >= 0; });
+// For each block one, or none at all.
+bool HasSoundBlocks(const ShardEntry& shard) {
+  if (shard.block_bytes == 0) return shard.block_crc32.empty();
+  if (shard.block_bytes < 0) return false;
+  const int64_t blocks = (shard.bytes - 1) / shard.block_bytes + 1;
+  return static_cast<std::size_t>(blocks) <= shard.block_crc32.size() &&
+         IsHex(shard.block_crc32, static_cast<std::size_t>(blocks) * kDigitsOfASum);
+}
+
+bool IsWithin(const TensorPlace& tensor, int64_t shard_bytes) {
+  return tensor.offset >= 0 && tensor.bytes >= 0 && tensor.offset <= shard_bytes &&
+         tensor.bytes <= shard_bytes - tensor.offset;
+}
+
+Result<void> CheckTensor(const TensorPlace& tensor, const ShardEntry& shard) {
+  if (tensor.name.empty()) return Damaged("has a tensor without a name in " + shard.name);
+  if (!IsWithin(tensor, shard.bytes))
+    return Damaged("puts a tensor outside of " + shard.name + ": " + tensor.name);
+  const auto bytes = ByteCount(tensor.dtype, tensor.shape);
+  if (!bytes.ok()) return Damaged("has a bad tensor " + tensor.name + ": " + bytes.error().message);
+  if (*bytes != static_cast<uint64_t>(tensor.bytes))
+    return Damaged("has a bad tensor " + tensor.name + ": its bytes do not match its shape");
+  return {};
 }
 
 Result<void> CheckShard(const ShardEntry& shard, std::set<std::string>& names) {
@@ -37,10 +59,12 @@ Result<void> CheckShard(const ShardEntry& shard, std::set<std::string>& names) {
     return Damaged("names a bad object: \"" + shard.name + "\"");
   }
   if (!names.insert("shard " + shard.name).second) return Damaged("names " + shard.name + " twice");
-  if (shard.bytes <= 0 || !IsSha256(shard.sha256)) return Damaged("has no size or SHA-256 of " + shard.name);
+  if (shard.bytes <= 0 || !IsHex(shard.sha256, kDigitsOfSha256))
+    return Damaged("has no size or SHA-256 of " + shard.name);
+  if (!HasSoundBlocks(shard))
+    return Damaged("has other blockCrc32 of " + shard.name + " than one for each blockBytes");
   for (const TensorPlace& tensor : shard.tensors) {
-    if (!IsSound(tensor, shard.bytes))
-      return Damaged("puts a tensor outside of " + shard.name + ": " + tensor.name);
+    LOCKSTEP_TRY(CheckTensor(tensor, shard));
     if (!names.insert("tensor " + tensor.name).second)
       return Damaged("has the tensor " + tensor.name + " twice");
   }
@@ -73,6 +97,8 @@ void Visit(ShardEntry& m, V& v) {
   v("name", m.name);
   v("bytes", m.bytes);
   v("sha256", m.sha256);
+  v("blockBytes", m.block_bytes);
+  v("blockCrc32", m.block_crc32);
   v("tensors", m.tensors);
 }
 template <class V>

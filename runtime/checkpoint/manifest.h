@@ -29,6 +29,8 @@ struct ShardEntry {
   int64_t bytes = 0;
   std::string sha256;  // hex
   std::vector<TensorPlace> tensors;
+  int64_t block_bytes = 0;    // of block_sums.h; 0: written by a version that had none
+  std::string block_crc32{};  // BlockSums of the object
 };
 
 struct Manifest {

@@ -22,19 +22,13 @@ uint64_t ReadLittleEndian(std::string_view bytes) {
   return value;
 }
 
-// Product of the extents times the element size, refusing what overflows.
-Result<uint64_t> ByteCount(const TensorEntry& tensor) {
-  uint64_t bytes = BytesPerElement(tensor.dtype);
-  if (bytes == 0) return Damaged(tensor.name + ": unknown dtype \"" + tensor.dtype + "\"");
-  for (const int64_t extent : tensor.shape) {
-    if (extent < 0) return Damaged(tensor.name + ": negative extent");
-    const auto factor = static_cast<uint64_t>(extent);
-    if (factor != 0 && bytes > std::numeric_limits<uint64_t>::max() / factor) {
-      return Damaged(tensor.name + ": shape overflows");
-    }
-    bytes *= factor;
-  }
-  return bytes;
+// 0 for an unknown dtype.
+uint64_t BytesPerElement(std::string_view dtype) {
+  static const std::map<std::string_view, uint64_t> kSizes = {{"F64", 8}, {"I64", 8},  {"F32", 4}, {"I32", 4},
+                                                              {"F16", 2}, {"BF16", 2}, {"I16", 2}, {"I8", 1},
+                                                              {"U8", 1},  {"BOOL", 1}};
+  const auto found = kSizes.find(dtype);
+  return found == kSizes.end() ? 0 : found->second;
 }
 
 Result<TensorEntry> ParseTensor(const std::string& name, const Json& json) {
@@ -52,8 +46,9 @@ Result<TensorEntry> ParseTensor(const std::string& name, const Json& json) {
   for (const Json& extent : *shape) tensor.shape.push_back(extent.get<int64_t>());
   tensor.begin = (*offsets)[0].get<uint64_t>();
   tensor.end = (*offsets)[1].get<uint64_t>();
-  LOCKSTEP_TRY(const uint64_t bytes, ByteCount(tensor));
-  if (tensor.end < tensor.begin || tensor.end - tensor.begin != bytes) {
+  const auto bytes = ByteCount(tensor.dtype, tensor.shape);
+  if (!bytes.ok()) return Damaged(name + ": " + bytes.error().message);
+  if (tensor.end < tensor.begin || tensor.end - tensor.begin != *bytes) {
     return Damaged(name + ": offsets do not match the shape");
   }
   return tensor;
@@ -61,12 +56,17 @@ Result<TensorEntry> ParseTensor(const std::string& name, const Json& json) {
 
 }  // namespace
 
-uint64_t BytesPerElement(std::string_view dtype) {
-  static const std::map<std::string_view, uint64_t> kSizes = {{"F64", 8}, {"I64", 8},  {"F32", 4}, {"I32", 4},
-                                                              {"F16", 2}, {"BF16", 2}, {"I16", 2}, {"I8", 1},
-                                                              {"U8", 1},  {"BOOL", 1}};
-  const auto found = kSizes.find(dtype);
-  return found == kSizes.end() ? 0 : found->second;
+Result<uint64_t> ByteCount(const std::string& dtype, const std::vector<int64_t>& shape) {
+  uint64_t bytes = BytesPerElement(dtype);
+  if (bytes == 0) return Error{ErrorCode::kDataLoss, "unknown dtype \"" + dtype + "\""};
+  for (const int64_t extent : shape) {
+    if (extent < 0) return Error{ErrorCode::kDataLoss, "negative extent"};
+    const auto factor = static_cast<uint64_t>(extent);
+    if (factor != 0 && bytes > std::numeric_limits<uint64_t>::max() / factor)
+      return Error{ErrorCode::kDataLoss, "shape overflows"};
+    bytes *= factor;
+  }
+  return bytes;
 }
 
 std::string EncodeHeader(const std::vector<TensorEntry>& tensors,

@@ -29,8 +29,8 @@ struct SafetensorsHeader {
 
 inline constexpr uint64_t kLengthBytes = 8;
 
-// Bytes of one element; 0 for an unknown dtype.
-[[nodiscard]] uint64_t BytesPerElement(std::string_view dtype);
+// Of all elements. kDataLoss for an unknown dtype, and a shape that cannot be.
+[[nodiscard]] Result<uint64_t> ByteCount(const std::string& dtype, const std::vector<int64_t>& shape);
 
 // Header length and header, padded with spaces to a multiple of 8 bytes. Tensors must be laid out without
 // gaps.

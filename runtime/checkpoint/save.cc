@@ -6,7 +6,7 @@ namespace lockstep::checkpoint {
 
 // Rank r of n writes the tensors whose middle byte falls into the r-th n-th of all bytes: contiguous,
 // near-equal shares.
-std::vector<int> WritersOf(const std::vector<NamedTensor>& tensors, int world) {
+std::vector<int> DivideTensors(const std::vector<NamedTensor>& tensors, int world) {
   double total = 0;
   for (const NamedTensor& named : tensors) total += static_cast<double>(named.tensor.nbytes());
   std::vector<int> writers;

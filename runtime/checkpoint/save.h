@@ -35,11 +35,11 @@ struct Snapshot {
   EvaluationRecord evaluations{};
   std::vector<protocol::HistoryRecord> history{};  // of rank 0's process, to be kept beside the checkpoint
   double epoch = -1;                               // passes over the data; -1: not known
-  std::vector<int> writers{};                      // of each tensor; absent: WritersOf
+  std::vector<int> writers{};                      // of each tensor; absent: DivideTensors
 };
 
-// Which rank of `world` writes each tensor, by their sizes alone.
-[[nodiscard]] std::vector<int> WritersOf(const std::vector<NamedTensor>& tensors, int world);
+// Which rank of `world` takes each tensor, to write or to read it, by their sizes alone.
+[[nodiscard]] std::vector<int> DivideTensors(const std::vector<NamedTensor>& tensors, int world);
 
 struct SaveOutcome {
   int64_t step = 0;

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/checkpoint/block_sums.h"
 #include "runtime/checkpoint/sha256.h"
 #include "runtime/checkpoint/stored_checkpoints.h"
 #include "runtime/common/base/time_text.h"
@@ -110,8 +111,9 @@ Result<ShardEntry> SaveWriter::WriteShard(const PendingSave& save) {
   // Only rank 0 knows, and without its shard there is no checkpoint.
   if (const auto lost = ownership_.lost(); lost.has_value() && place.rank == 0) return *lost;
   const std::string_view content = save.share->Await();
-  ShardEntry entry{NameOfShard(save), static_cast<int64_t>(content.size()), Sha256(content),
-                   save.share->places()};
+  ShardEntry entry{NameOfShard(save), static_cast<int64_t>(content.size()),
+                   Sha256(content),   save.share->places(),
+                   kBlockBytes,       BlockSums(content, kBlockBytes)};
   if (save.stop.stop_requested()) return Abandoned();
   LOCKSTEP_TRY(Send(save, ObjectOf(place.step, entry), content));
   LOCKSTEP_TRY(AwaitObject(ObjectOf(place.step, entry), entry.bytes, save.stop.get_token())

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors of LibTorch <-> the bytes of a shard. Pure.
+// How tensors of LibTorch lie in a shard. Pure.
 
 #include <ATen/core/Tensor.h>
 
@@ -28,9 +28,7 @@ struct ShardLayout {
 // The tensor at this place, in the memory of `shard` (bytes; at::kByte). The place has to be aligned.
 [[nodiscard]] at::Tensor ViewOf(const at::Tensor& shard, const TensorPlace& place);
 
-// Adds the shard's tensors, which must be those of the manifest; kDataLoss where they are others. They lie in
-// the memory of `shard`, but for those which another program did not align.
-[[nodiscard]] Result<void> DecodeShard(const at::Tensor& shard, const std::vector<TensorPlace>& expected,
-                                       std::vector<NamedTensor>& tensors);
+// As the dtype of a TensorPlace: "F32".
+[[nodiscard]] std::string DtypeOf(const at::Tensor& tensor);
 
 }  // namespace lockstep::checkpoint

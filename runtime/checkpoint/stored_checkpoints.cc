@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "runtime/checkpoint/parallel_read.h"
 #include "runtime/checkpoint/sha256.h"
 
 namespace lockstep::checkpoint {
@@ -103,17 +102,6 @@ std::vector<std::string> MissingFrom(const StoredStep& stored, const Manifest& m
     }
   }
   return missing;
-}
-
-Result<void> ReadShard(ObjectStore& store, const StoredStep& stored, const ShardEntry& shard,
-                       const MakeRoom& make_room) {
-  const std::string name = ObjectOf(stored.step, shard);
-  LOCKSTEP_TRY(CheckSize(stored, name, shard.bytes).WithContext(store.UriOf(name)));
-  LOCKSTEP_TRY(const std::span<char> target, make_room(shard.bytes));
-  Sha256Sum sum;
-  LOCKSTEP_TRY(ReadInPieces(store, name, target, [&](std::string_view piece) { sum.Add(piece); }));
-  if (sum.Finish() != shard.sha256) return Damaged(kUnlikeTheManifest).WithContext(store.UriOf(name));
-  return {};
 }
 
 std::vector<TensorPlace> PlacesIn(const SafetensorsHeader& header) {

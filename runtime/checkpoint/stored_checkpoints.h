@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,13 +45,6 @@ struct StoredStep {
 // What the listing lacks of the manifest's shards, or has in another size, in words; empty: it is complete.
 [[nodiscard]] std::vector<std::string> MissingFrom(const StoredStep& stored, const Manifest& manifest);
 
-// Memory for so many bytes.
-using MakeRoom = std::function<Result<std::span<char>>(int64_t bytes)>;
-// The whole object; room for it is asked for when the listing has confirmed its size. Its tensors are not yet
-// compared with the manifest's.
-[[nodiscard]] Result<void> ReadShard(ObjectStore& store, const StoredStep& stored, const ShardEntry& shard,
-                                     const MakeRoom& make_room);
-
 // Where the tensors of a shard lie, as its header says.
 [[nodiscard]] std::vector<TensorPlace> PlacesIn(const SafetensorsHeader& header);
 // Whether these are the tensors that the manifest says, at the same places.
@@ -60,7 +52,7 @@ using MakeRoom = std::function<Result<std::span<char>>(int64_t bytes)>;
 
 // Bytes of the object from `offset` on.
 using TakePiece = std::function<Result<void>(int64_t offset, std::string_view piece)>;
-// The same object in pieces of a few MiB, one after another, so that memory does not grow with it. The header
+// The whole shard in pieces of a few MiB, one after another, so that memory does not grow with it. The header
 // is verified before the first piece is given away, the SHA-256 after the last: an error takes all back.
 [[nodiscard]] Result<void> StreamShard(ObjectStore& store, const StoredStep& stored, const ShardEntry& shard,
                                        const TakePiece& take);

@@ -222,8 +222,9 @@ class ElasticLoop {
 
   // False: training begins at step 0, also where this process was further and lost a part of the state.
   Result<bool> Restore() {
-    LOCKSTEP_TRY(saves_.ClaimPlace([this](Milliseconds time) { return PauseBeforeRestore(time); }));
-    LOCKSTEP_TRY(const bool restored, saves_.Restore(state_));
+    if (round_.assignment.rank == 0)
+      LOCKSTEP_TRY(saves_.ClaimPlace([this](Milliseconds time) { return PauseBeforeRestore(time); }));
+    LOCKSTEP_TRY(const bool restored, saves_.Restore(*round_.communicator, state_));
     if (!restored && state_.step > 0) {
       log::Error("there is no checkpoint to go back to: training begins again at step 0",
                  {{"step", state_.step}});

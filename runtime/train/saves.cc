@@ -6,6 +6,7 @@
 
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
+#include "runtime/train/restore.h"
 #include "runtime/train/shard_exchange.h"
 #include "runtime/train/sync.h"
 
@@ -13,52 +14,10 @@ namespace lockstep::train {
 namespace {
 
 using namespace std::chrono_literals;
-using checkpoint::LoadedState;
 
 constexpr auto kAbortPoll = 20ms;
 // Between ranks that are through with a save.
 constexpr auto kMeetLimit = 60s;
-
-Error DoesNotFit(const LoadedState& loaded, const std::string& tensor, const std::string& problem) {
-  return {ErrorCode::kInvalidArgument, "spec.checkpoint.resume: " + loaded.uri +
-                                           " does not fit spec.training: " + tensor + " " + problem +
-                                           "; use Never, or another spec.checkpoint.uri"};
-}
-
-// All or nothing: the state is not touched where anything does not fit.
-Result<void> CopyInto(TrainingState& state, const LoadedState& loaded) {
-  std::map<std::string, at::Tensor> stored;
-  for (const NamedTensor& named : loaded.tensors) stored[named.name] = named.tensor;
-  // The precision may have changed: a scale that is missing stays as it is, one that is not needed is left.
-  for (const NamedTensor& scale : state.loss_scale.state()) stored.emplace(scale.name, scale.tensor);
-  if (state.loss_scale.state().empty()) stored.erase(kLossScaleName);
-  const std::vector<NamedTensor> targets = state.Tensors();
-  for (const NamedTensor& target : targets) {
-    const auto found = stored.find(target.name);
-    if (found == stored.end()) return DoesNotFit(loaded, target.name, "is not in it");
-    if (found->second.sizes() != target.tensor.sizes() ||
-        found->second.scalar_type() != target.tensor.scalar_type()) {
-      return DoesNotFit(loaded, target.name, "has another shape or type");
-    }
-  }
-  if (stored.size() != targets.size())
-    return DoesNotFit(loaded, "it", "has tensors that this training has not");
-  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "restoring the state", [&] {
-    const at::NoGradGuard no_grad;
-    for (const NamedTensor& target : state.Replicated()) target.tensor.copy_(stored.at(target.name));
-    std::vector<at::Tensor> whole;
-    if (state.staged != nullptr) {
-      for (const NamedTensor& tensor : state.staged->tensors()) whole.push_back(stored.at(tensor.name));
-      state.staged->Load(loaded.manifest.step, whole);
-    }
-    if (state.sharded == nullptr) return;
-    for (const NamedTensor& moment : state.sharded->described()) whole.push_back(stored.at(moment.name));
-    state.sharded->Load(loaded.manifest.step, whole);
-  }));
-  state.step = loaded.manifest.step;
-  state.evaluations = loaded.manifest.evaluations;
-  return {};
-}
 
 // Where the optimizer's state begins in Tensors().
 std::ptrdiff_t FirstMoment(const TrainingState& state) {
@@ -84,7 +43,7 @@ std::vector<int> WritersOf(const TrainingState& state, int world) {
 Result<std::vector<NamedTensor>> TensorsToSave(comm::Communicator& communicator, const TrainingState& state) {
   std::vector<NamedTensor> tensors = state.Tensors();
   if (state.sharded == nullptr) return tensors;
-  const std::vector<int> writers = checkpoint::WritersOf(tensors, communicator.world());
+  const std::vector<int> writers = checkpoint::DivideTensors(tensors, communicator.world());
   const auto first = writers.begin() + FirstMoment(state);
   const auto count = static_cast<std::ptrdiff_t>(state.sharded->described().size());
   LOCKSTEP_TRY(const auto moments, state.sharded->Gather(communicator, {first, first + count}));
@@ -253,13 +212,9 @@ void Saves::LeavePlace() {
   if (enabled()) context_.checkpointer->ownership().LetGo();
 }
 
-Result<bool> Saves::Restore(TrainingState& state) {
+Result<bool> Saves::Restore(comm::Communicator& communicator, TrainingState& state) {
   if (!enabled()) return false;
-  LOCKSTEP_TRY(const std::optional<LoadedState> loaded, context_.checkpointer->Resume());
-  if (!loaded.has_value()) return false;
-  LOCKSTEP_TRY(CopyInto(state, *loaded));
-  log::Info("restored a checkpoint", {{"uri", loaded->uri}, {"step", state.step}});
-  return true;
+  return RestoreTogether(communicator, *context_.checkpointer, state);
 }
 
 }  // namespace lockstep::train

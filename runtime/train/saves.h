@@ -74,9 +74,9 @@ class Saves {
   void GiveUpPlace();
   void LeavePlace();
 
-  // Into `state`, as spec.checkpoint.resume says; false where there is nothing to resume from. The job's own
-  // checkpoints come first in any case: after the loss of all ranks they are what training goes on from.
-  [[nodiscard]] Result<bool> Restore(TrainingState& state);
+  // On all ranks of the round: RestoreTogether. The job's own checkpoints come first in any case: after the
+  // loss of all ranks they are what training goes on from.
+  [[nodiscard]] Result<bool> Restore(comm::Communicator& communicator, TrainingState& state);
 
  private:
   [[nodiscard]] Result<void> WaitFor(const comm::Communicator* communicator, std::chrono::milliseconds limit);

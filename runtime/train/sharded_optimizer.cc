@@ -365,16 +365,11 @@ Result<std::vector<Holder>> ShardedOptimizer::TellEachOther(Communicator& commun
   return holders;
 }
 
-void ShardedOptimizer::Load(int64_t step, const std::vector<at::Tensor>& whole) {
+Range ShardedOptimizer::PartOf(int rank, int world) const { return CutEvenly(sizes_, world).at(Index(rank)); }
+
+void ShardedOptimizer::Load(int64_t step, const Range& range, std::vector<at::Tensor> kinds) {
   version_ = {step, round_};
-  std::vector<at::Tensor> kinds;
-  for (auto begin = whole.begin(); begin != whole.end(); begin += static_cast<int64_t>(sizes_.size())) {
-    std::vector<at::Tensor> flat;
-    for (auto tensor = begin; tensor != begin + static_cast<int64_t>(sizes_.size()); ++tensor)
-      flat.push_back(tensor->reshape(-1));
-    kinds.push_back(at::cat(flat));
-  }
-  shards_.push_back({version_, {0, total_}, std::move(kinds), {}, nullptr});
+  shards_.push_back({version_, range, std::move(kinds), {}, nullptr});
 }
 
 void ShardedOptimizer::StartAfresh() { version_ = {0, round_}; }

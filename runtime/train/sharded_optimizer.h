@@ -46,13 +46,20 @@ class ShardedOptimizer {
   // On all ranks, within a round: those that leave it keep nothing.
   [[nodiscard]] Result<void> HandOver(comm::Communicator& communicator, bool leaves);
 
-  // This rank now holds all of it, as it was stored, for the round that was entered last; or all of it as
-  // before the first step.
-  void Load(int64_t step, const std::vector<at::Tensor>& whole);
+  // The part of all elements that a rank is to read of a stored state, so that the ranks together read it
+  // once.
+  [[nodiscard]] Range PartOf(int rank, int world) const;
+  // Elements of a parameter, by its index, that lie in a range.
+  [[nodiscard]] std::vector<std::pair<std::size_t, Range>> PiecesOf(const Range& range) const;
+  // This rank now holds that part of it, as it was stored, for the round that was entered last: flat, one for
+  // each kind of state, in the host's memory. Or all of it as before the first step.
+  void Load(int64_t step, const Range& range, std::vector<at::Tensor> kinds);
   void StartAfresh();
 
-  // What MakeOptimizer's state() would be, by names, shapes and types alone: tensors without data.
+  // What MakeOptimizer's state() would be, by names, shapes and types alone: tensors without data, of one
+  // kind after another, for each parameter.
   [[nodiscard]] const std::vector<NamedTensor>& described() const { return described_; }
+  [[nodiscard]] std::size_t parameters() const { return sizes_.size(); }
   // On all ranks: tensor i with its data on rank ranks[i].
   [[nodiscard]] Result<std::vector<NamedTensor>> Gather(comm::Communicator& communicator,
                                                         const std::vector<int>& ranks) const;
@@ -83,8 +90,6 @@ class ShardedOptimizer {
   ShardedOptimizer(const api::OptimizerSpec& spec, std::vector<NamedTensor> parameters, int copies);
 
   [[nodiscard]] int64_t total() const { return kinds_ == 0 ? 0 : total_; }
-  // Elements of a parameter, by its index, that lie in a range.
-  [[nodiscard]] std::vector<std::pair<std::size_t, Range>> PiecesOf(const Range& range) const;
   [[nodiscard]] std::vector<at::Tensor> ViewsOf(const Range& range) const;
   [[nodiscard]] at::Tensor FlatParameters(const Range& range) const;
   void SetParameters(const Range& range, const at::Tensor& flat) const;

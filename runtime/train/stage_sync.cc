@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <chrono>
 #include <string>
 
 #include "runtime/comm/torch_error.h"
@@ -16,9 +15,6 @@ namespace lockstep::train {
 namespace {
 
 using comm::Communicator;
-
-// Rank 0 may read a large checkpoint first.
-constexpr std::chrono::minutes kRestoreLimit{30};
 
 // Of the state that a rank holds, or of a copy.
 struct Offer {
@@ -108,9 +104,8 @@ Standing Decode(Numbers numbers, std::size_t layers) {
   return standing;
 }
 
-Result<std::vector<Standing>> TellEachOther(Communicator& communicator, const TrainingState& state,
-                                            std::optional<std::chrono::milliseconds> limit = std::nullopt) {
-  LOCKSTEP_TRY(const auto rows, communicator.AllGather(Encode(state), limit));
+Result<std::vector<Standing>> TellEachOther(Communicator& communicator, const TrainingState& state) {
+  LOCKSTEP_TRY(const auto rows, communicator.AllGather(Encode(state)));
   const std::size_t layers = state.staged->Myself().layers.size();
   std::vector<Standing> all;
   for (const auto& row : rows) all.push_back(Decode(Numbers(row), layers));
@@ -207,29 +202,21 @@ Result<StateSource> GoBackTo(const Version& version, TrainingState& state, const
   return StateSource::kCopy;
 }
 
-// Nobody holds state, or not all of it: rank 0 restores or starts afresh, the others learn which.
+// Nobody holds state, or not all of it: all restore, or start afresh.
 Result<StateSource> Begin(Communicator& communicator, TrainingState& state, const Restore& restore) {
-  StagedState& staged = *state.staged;
-  if (communicator.rank() == 0) {
-    LOCKSTEP_TRY(const bool restored, restore(state));
-    if (!restored) state.step = 0;
-  }
-  const std::vector<int64_t> mine = {state.step};
-  LOCKSTEP_TRY(const auto steps, communicator.AllGather(mine, kRestoreLimit));
-  state.step = steps.front().front();
-  const bool is_fresh = state.step == 0;
-  if (is_fresh) {
-    LOCKSTEP_TRY(staged.StartAfresh());
-    state.loss_scale = LossScale(staged.spec().precision, staged.spec().global_batch_size);
+  LOCKSTEP_TRY(const bool restored, restore(state));
+  if (!restored) {
+    state.step = 0;
+    LOCKSTEP_TRY(state.staged->StartAfresh());
+    state.loss_scale = LossScale(state.staged->spec().precision, state.staged->spec().global_batch_size);
     state.evaluations = {};
-  } else if (communicator.rank() != 0) {
-    staged.Forget();
+    return StateSource::kFresh;
   }
   LOCKSTEP_TRY(const auto all, TellEachOther(communicator, state));
   const StepFacts& facts = all.front().state.facts;
   state.loss_scale.Set(facts.loss_scale, facts.good_steps);
   state.evaluations = facts.evaluations;
-  return is_fresh ? StateSource::kFresh : StateSource::kCheckpoint;
+  return StateSource::kCheckpoint;
 }
 
 }  // namespace

@@ -147,8 +147,27 @@ std::vector<int> StagedState::Writers(int world) const {
   return writers;
 }
 
-void StagedState::Load(int64_t step, const std::vector<at::Tensor>& whole) {
-  LoadPart({step, kOfNoRound}, std::vector<bool>(layers_.size(), true), whole);
+std::vector<bool> StagedState::LayersToRead(int rank, int world) const {
+  std::vector<bool> layers(layers_.size(), false);
+  const parallel::Mesh mesh = MeshFor(world);
+  const auto place = mesh.PlaceOf(rank);
+  if (!place.has_value()) return layers;
+  const LayerRange range =
+      parallel::DivideLayers(costs_, mesh.stages).at(static_cast<std::size_t>(place->stage));
+  for (int layer = range.begin + place->pipeline; layer < range.end; layer += mesh.pipelines)
+    layers[static_cast<std::size_t>(layer)] = true;
+  return layers;
+}
+
+std::vector<bool> StagedState::AreOf(const std::vector<bool>& layers) const {
+  std::vector<bool> are;
+  for (const Entry& entry : entries_) are.push_back(IsHeldBy(entry, layers));
+  return are;
+}
+
+void StagedState::Load(int64_t step, const std::vector<bool>& layers,
+                       const std::vector<at::Tensor>& tensors) {
+  LoadPart({step, kOfNoRound}, layers, tensors);
 }
 
 void StagedState::LoadPart(const Version& version, const std::vector<bool>& layers,
@@ -268,13 +287,15 @@ Result<void> StagedState::Deliver(Communicator& communicator, const Version& ver
   return communicator.Barrier();
 }
 
-Result<void> StagedState::Deal(Communicator& communicator, const Version& version) {
+parallel::Mesh StagedState::MeshFor(int world) const {
   const bool is_hybrid = spec_.strategy == api::Strategy::kHybrid;
-  const int layers = static_cast<int>(layers_.size());
-  mesh_ = parallel::MeshOf(
-      communicator.world(),
-      is_hybrid ? std::optional<int>(spec_.pipeline.stages.value_or(kStagesUnlessSaid)) : std::nullopt,
-      layers);
+  return parallel::MeshOf(
+      world, is_hybrid ? std::optional<int>(spec_.pipeline.stages.value_or(kStagesUnlessSaid)) : std::nullopt,
+      static_cast<int>(layers_.size()));
+}
+
+Result<void> StagedState::Deal(Communicator& communicator, const Version& version) {
+  mesh_ = MeshFor(communicator.world());
   ranges_ = parallel::DivideLayers(costs_, mesh_.stages);
   std::vector<LayerRange> wanted;
   for (int rank = 0; rank < communicator.world(); ++rank) {
@@ -290,7 +311,7 @@ Result<void> StagedState::Deal(Communicator& communicator, const Version& versio
     bytes += entry.data.defined() ? static_cast<int64_t>(entry.data.nbytes()) : 0;
   if (!place_.has_value()) {
     log::Warning("this rank is idle: the others make whole pipelines",
-                 {{"pipelines", mesh_.pipelines}, {"stages", mesh_.stages}, {"layers", layers}});
+                 {{"pipelines", mesh_.pipelines}, {"stages", mesh_.stages}, {"layers", layers_.size()}});
     return {};
   }
   log::Info("stage placed", {{"pipeline", place_->pipeline},
@@ -299,7 +320,7 @@ Result<void> StagedState::Deal(Communicator& communicator, const Version& versio
                              {"of_stages", mesh_.stages},
                              {"first_layer", range_.begin},
                              {"layers", range_.end - range_.begin},
-                             {"of_layers", layers},
+                             {"of_layers", layers_.size()},
                              {"bytes", bytes}});
   return {};
 }

@@ -57,10 +57,14 @@ class StagedState {
   [[nodiscard]] std::vector<int> Writers(int world) const;
   [[nodiscard]] bool holds_all() const;
 
-  // This rank now holds all of it, in the CPU's memory: as it was stored, in that order; or as before the
-  // first step. Such a version is of no round.
-  void Load(int64_t step, const std::vector<at::Tensor>& whole);
-  // It now holds some layers of that version, in the CPU's memory: in that order, undefined what is not held.
+  // The layers that a rank is to read of a stored state: of its stage, divided over those that have the same.
+  [[nodiscard]] std::vector<bool> LayersToRead(int rank, int world) const;
+  // Of each of tensors(), whether those layers use it.
+  [[nodiscard]] std::vector<bool> AreOf(const std::vector<bool>& layers) const;
+  // This rank now holds those layers, in the CPU's memory, as they were stored: in that order, undefined what
+  // is not held; or all of it as before the first step. Such a version is of no round.
+  void Load(int64_t step, const std::vector<bool>& layers, const std::vector<at::Tensor>& tensors);
+  // The same of a version.
   void LoadPart(const Version& version, const std::vector<bool>& layers,
                 const std::vector<at::Tensor>& tensors);
   [[nodiscard]] Result<void> StartAfresh();
@@ -132,6 +136,7 @@ class StagedState {
   [[nodiscard]] static bool IsHeldBy(const Entry& entry, const std::vector<bool>& layers);
   [[nodiscard]] std::vector<bool> LayersOf(const parallel::LayerRange& range) const;
   [[nodiscard]] std::vector<int> HoldersOf(const Entry& entry) const;
+  [[nodiscard]] parallel::Mesh MeshFor(int world) const;
   [[nodiscard]] Result<std::vector<StageHolder>> TellEachOther(comm::Communicator& communicator) const;
   void Settle();
   void MakeStageOptimizer();

@@ -4,20 +4,15 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
 
-#include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
+#include "runtime/train/broadcast.h"
 #include "runtime/train/stage_sync.h"
 
 namespace lockstep::train {
 namespace {
 
-using comm::CatchTorch;
 using comm::Communicator;
-
-// Rank 0 may read a large checkpoint first.
-constexpr std::chrono::minutes kRestoreLimit{30};
 
 // What a rank says about itself.
 struct Standing {
@@ -28,8 +23,7 @@ struct Standing {
 
 // `step`: the one whose state this rank offers to the others; -1: none.
 Result<std::vector<Standing>> TellEachOther(Communicator& communicator, const TrainingState& state,
-                                            int64_t step,
-                                            std::optional<std::chrono::milliseconds> limit = std::nullopt) {
+                                            int64_t step) {
   const EvaluationRecord& record = state.evaluations;
   const std::vector<int64_t> mine = {step,
                                      state.Digest(),
@@ -37,7 +31,7 @@ Result<std::vector<Standing>> TellEachOther(Communicator& communicator, const Tr
                                      std::bit_cast<int64_t>(record.newest),
                                      std::bit_cast<int64_t>(record.best),
                                      record.without_improvement};
-  LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine, limit));
+  LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
   std::vector<Standing> all;
   for (const auto& row : rows) {
     all.push_back(
@@ -60,79 +54,19 @@ bool AllHoldTheSame(const std::vector<Standing>& all) {
   });
 }
 
-// A few large buffers, one for each type on each device, instead of many small tensors.
-class FlatTensors {
- public:
-  explicit FlatTensors(const std::vector<NamedTensor>& tensors) {
-    for (const NamedTensor& named : tensors) {
-      groups_[{named.tensor.device().type(), named.tensor.scalar_type()}].push_back(named.tensor);
-    }
-  }
-
-  std::vector<at::Tensor> Pack() const {
-    std::vector<at::Tensor> buffers;
-    for (const auto& [type, tensors] : groups_) {
-      std::vector<at::Tensor> flat;
-      for (const at::Tensor& tensor : tensors) flat.push_back(tensor.reshape(-1));
-      buffers.push_back(at::cat(flat));
-    }
-    return buffers;
-  }
-
-  std::vector<at::Tensor> Empty() const {
-    std::vector<at::Tensor> buffers;
-    for (const auto& [type, tensors] : groups_) {
-      int64_t size = 0;
-      for (const at::Tensor& tensor : tensors) size += tensor.numel();
-      buffers.push_back(at::empty({size}, tensors.front().options()));
-    }
-    return buffers;
-  }
-
-  void Unpack(const std::vector<at::Tensor>& buffers) const {
-    std::size_t i = 0;
-    for (const auto& [type, tensors] : groups_) {
-      int64_t begin = 0;
-      for (const at::Tensor& tensor : tensors) {
-        tensor.copy_(buffers[i].narrow(0, begin, tensor.numel()).view(tensor.sizes()));
-        begin += tensor.numel();
-      }
-      ++i;
-    }
-  }
-
- private:
-  std::map<std::pair<at::DeviceType, at::ScalarType>, std::vector<at::Tensor>> groups_;
-};
-
-Result<void> BroadcastTensors(Communicator& communicator, const std::vector<NamedTensor>& tensors, int root) {
-  const at::NoGradGuard no_grad;
-  const FlatTensors flat(tensors);
-  const bool is_source = communicator.rank() == root;
-  std::vector<at::Tensor> buffers;
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "packing the state",
-                          [&] { buffers = is_source ? flat.Pack() : flat.Empty(); }));
-  LOCKSTEP_TRY(communicator.Broadcast(buffers, root));
-  if (is_source) return {};
-  return CatchTorch(ErrorCode::kInternal, "unpacking the state", [&] { flat.Unpack(buffers); });
+std::vector<FromRank> From(int root, const std::vector<NamedTensor>& tensors) {
+  std::vector<FromRank> all;
+  for (const NamedTensor& named : tensors) all.push_back({named.tensor, root, named.tensor});
+  return all;
 }
 
-// Nobody holds state, or not all of a sharded one: rank 0 restores or starts afresh, the others learn which.
+// Nobody holds state, or not all of a sharded one: all restore, or start afresh.
 Result<StateSource> Begin(Communicator& communicator, TrainingState& state, const Restore& restore,
                           std::vector<Standing>& all) {
-  if (communicator.rank() == 0) {
-    LOCKSTEP_TRY(const bool restored, restore(state));
-    if (!restored) state.step = 0;
-  }
-  const int64_t offered = communicator.rank() == 0 ? state.step : -1;
-  LOCKSTEP_TRY(all, TellEachOther(communicator, state, offered, kRestoreLimit));
-  const bool fresh = all.front().step == 0;
-  // The same seed made the same parameters everywhere; only then is there nothing to send.
-  if (fresh) {
-    for (Standing& standing : all) standing.step = 0;
-    state.step = 0;
-  }
-  return fresh ? StateSource::kFresh : StateSource::kCheckpoint;
+  LOCKSTEP_TRY(const bool restored, restore(state));
+  if (!restored) state.step = 0;
+  LOCKSTEP_TRY(all, TellEachOther(communicator, state, state.step));
+  return restored ? StateSource::kCheckpoint : StateSource::kFresh;
 }
 
 // Those that belong to the state: all ranks must know the same, as what is to be done next follows from them.
@@ -180,7 +114,7 @@ Result<StateSource> SyncState(Communicator& communicator, TrainingState& state, 
   if (!AllHoldTheSame(all)) {
     const bool diverged = best.step == state.step && best.digest != state.Digest();
     if (diverged) log::Warning("state differs at the same step; taking the peer's", {{"step", state.step}});
-    LOCKSTEP_TRY(BroadcastTensors(communicator, state.Replicated(), root));
+    LOCKSTEP_TRY(BroadcastTensors(communicator, From(root, state.Replicated())));
     if (source == StateSource::kKept && communicator.rank() != root) source = StateSource::kPeer;
   }
   state.step = best.step;
@@ -195,7 +129,7 @@ Result<StateSource> SyncState(Communicator& communicator, TrainingState& state, 
 Result<void> SyncBuffers(Communicator& communicator, TrainingState& state) {
   if (state.buffers.empty() || communicator.world() == 1) return {};
   if (state.staged != nullptr) return state.staged->SyncBuffers(communicator);
-  return BroadcastTensors(communicator, state.buffers, 0);
+  return BroadcastTensors(communicator, From(0, state.buffers));
 }
 
 }  // namespace lockstep::train

@@ -16,8 +16,8 @@ namespace lockstep::train {
 enum class StateSource { kKept, kPeer, kCopy, kCheckpoint, kFresh };
 [[nodiscard]] std::string_view NameOf(StateSource source);
 
-// Loads a stored state into `state`; false where there is none. Only rank 0 is asked, and only where nobody
-// holds any.
+// Loads a stored state into `state` (see RestoreTogether), or false: `state` is as before the first step. All
+// ranks are asked, and only where they do not hold one together.
 using Restore = std::function<Result<bool>(TrainingState& state)>;
 
 // Afterwards every rank's state has the same step (>= 0) and the same bits. kAborted: the round broke. Any

@@ -113,6 +113,12 @@ class Run:
         return pathlib.Path(self.log.name).read_text()
 
 
+def logged(folder, message):
+    """The lines of all workers of the run in that folder that say this."""
+    lines = [line for log in pathlib.Path(folder, "run").glob("*.log") for line in log.read_text().splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in lines if json.loads(line)["message"] == message]
+
+
 def expect_complete(run, epochs=EPOCHS, limit=DEADLINE, batch=BATCH):
     code = run.finish(limit)
     expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")

@@ -16,6 +16,7 @@
 #include "tests/support/s3_server.h"
 #include "tests/unit/runtime/checkpoint/complete_steps.h"
 #include "tests/unit/runtime/checkpoint/memory_exchange.h"
+#include "tests/unit/runtime/checkpoint/whole_state.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -202,7 +203,7 @@ TEST_F(S3Test, SavesLoadsAndKeepsTheNewest) {
   const protocol::JobIdentity job{"default", "mnist", "uid-1"};
   std::vector<std::unique_ptr<Checkpointer>> ranks;
   for (int rank = 0; rank < 2; ++rank) ranks.push_back(std::move(Checkpointer::Open(spec, job, {})).value());
-  EXPECT_FALSE(ranks[1]->Resume()->has_value());
+  EXPECT_FALSE(Resume(*ranks[1])->has_value());
   const auto exchange = std::make_shared<MemoryExchange>();
   for (int step = 1; step <= 4; ++step) {
     const std::vector<NamedTensor> tensors = {{"large", torch::full({3'000'000}, step)},
@@ -214,7 +215,7 @@ TEST_F(S3Test, SavesLoadsAndKeepsTheNewest) {
     for (auto& rank : ranks) ASSERT_FALSE(rank->TakeOutcomes().at(0).error);
   }
   EXPECT_THAT(CompleteSteps(*OpenStore()), ElementsAre(4, 3));
-  const auto loaded = ranks[1]->Resume();
+  const auto loaded = Resume(*ranks[1]);
   ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
   ASSERT_TRUE(loaded->has_value());
   EXPECT_EQ((*loaded)->manifest.step, 4);
@@ -238,8 +239,8 @@ TEST_F(S3Test, PassesOverACheckpointThatIsDamagedInTheStore) {
   std::string content = *ReadFile(path);
   content.back() = static_cast<char>(content.back() ^ 1);
   std::ofstream(path) << content;
-  EXPECT_EQ(checkpointer->Load(2).error().code, ErrorCode::kDataLoss);
-  const auto loaded = checkpointer->LoadNewest();
+  EXPECT_EQ(Load(*checkpointer, 2).error().code, ErrorCode::kDataLoss);
+  const auto loaded = Resume(*checkpointer);
   ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
   EXPECT_EQ((*loaded)->manifest.step, 1);
 }

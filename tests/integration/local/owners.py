@@ -11,7 +11,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import checkpoints  # noqa: E402
 from cases import expect, until  # noqa: E402
-from local_run import DEADLINE, Run, expect_complete, main, manifest  # noqa: E402
+from local_run import DEADLINE, Run, expect_complete, logged, main, manifest  # noqa: E402
 
 FOR_EVER = 1_000_000  # epochs
 LEASE = 60  # seconds, as in runtime/checkpoint/ownership.h
@@ -30,12 +30,6 @@ def job(folder, name, **training):
 
 def markers(folder):
     return [json.loads(path.read_text()) for path in pathlib.Path(folder, "checkpoints", "owners").glob("*.json")]
-
-
-def logged(own, message):
-    """The lines of all workers that say this."""
-    lines = [line for log in pathlib.Path(own, "run").glob("*.log") for line in log.read_text().splitlines() if line.startswith("{")]
-    return [json.loads(line) for line in lines if json.loads(line)["message"] == message]
 
 
 def until_it_has_a_checkpoint(run, folder):
@@ -76,7 +70,7 @@ def stops_and_goes_on(folder, strategy):
     own, path = job(folder, "second", epochs=FOR_EVER, strategy=strategy)
     with Run(own, path) as second:
         second.until("a later checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints"))[0] > step)
-        expect([line["step"] for line in logged(own, "restored a checkpoint")] == [step], f"not from step {step}")
+        expect([line["step"] for line in logged(own, "restored a checkpoint")] == [step, step], f"not both ranks from step {step}")
         second.process.terminate()
         expect(second.finish() == 143, second.output()[-4000:])
 

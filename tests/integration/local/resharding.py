@@ -11,13 +11,14 @@ resharding.py BIN_FOLDER every_pair    all 196 pairs, among them each with itsel
 import json
 import math
 import pathlib
+import shutil
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import checkpoints  # noqa: E402
 import ledger  # noqa: E402
 from cases import expect  # noqa: E402
-from local_run import BATCH, SAMPLES, Run, main, manifest  # noqa: E402
+from local_run import BATCH, SAMPLES, Run, logged, main, manifest  # noqa: E402
 
 # No two neighbours have the strategy or the number of ranks in common, the last and the first neither.
 WRITERS = [("ddp", 1), ("zero1", 2), ("pipeline", 3), ("hybrid", 4), ("ddp", 3), ("pipeline", 1), ("zero1", 4),
@@ -27,11 +28,11 @@ STEPS = EPOCHS * -(-SAMPLES // BATCH)
 ROUNDING = 1e-3  # of the length of a tensor, after all steps
 
 
-def train_until(steps, folder, strategy, world):
+def train_until(steps, folder, strategy, world, hidden=(64, 32, 32)):
     """The checkpoint of that step, by that strategy and number of ranks."""
     section = {"pipeline": {"stages": 2}} if strategy == "hybrid" else {}
     path = manifest(folder, replicas=world, minimum=world, strategy=strategy, epochs=None, steps=steps, evaluation=None,
-                    model={"name": "mlp", "mlp": {"hiddenSizes": [64, 32, 32]}},
+                    model={"name": "mlp", "mlp": {"hiddenSizes": hidden}},
                     optimizer={"name": "adamw", "learningRate": 0.002, "weightDecay": 0.1, "clipNorm": 1},
                     schedule={"name": "step", "decayEverySteps": 40, "decayFactor": 0.5},
                     sections={"checkpoint": {"uri": f"file://{folder}/checkpoints"}}, **section)
@@ -72,6 +73,21 @@ def each_reads_what_another_stored(folder):
     expect_what_nothing_interrupted(folder, [*WRITERS, WRITERS[0]])
 
 
+def each_rank_reads_its_part(folder):
+    """Of 28 MB: a share of what all hold, and the moments and layers that it is to have."""
+    large = (900, 900, 900)
+    first = pathlib.Path(folder, "first")
+    first.mkdir()
+    train_until(1, first, "ddp", 2, large)
+    for strategy, world in [("ddp", 3), ("zero1", 3), ("pipeline", 3), ("hybrid", 4)]:
+        own = pathlib.Path(folder, strategy)
+        shutil.copytree(first / "checkpoints", own / "checkpoints")
+        train_until(2, own, strategy, world, large)
+        read = [line["bytes_read"] / line["of_bytes"] for line in logged(own, "restored a checkpoint")]
+        print(f"     {strategy} of {world}: each rank read " + ", ".join(f"{share:.0%}" for share in read))
+        expect(len(read) == world and max(read) < 0.5 and 0.99 < sum(read) < 1.4, f"{strategy}: the ranks read {read} of it")
+
+
 def every_pair(folder):
     path = []
     for number, first in enumerate(WRITERS):  # a walk over each edge once
@@ -84,4 +100,4 @@ def every_pair(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(main([each_reads_what_another_stored, *([every_pair] if sys.argv[2:] else [])]))
+    sys.exit(main([each_reads_what_another_stored, each_rank_reads_its_part, *([every_pair] if sys.argv[2:] else [])]))

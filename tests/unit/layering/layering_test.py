@@ -98,7 +98,7 @@ CONFINED = {
                     "runtime/checkpoint/sha256.cc"),
     ("prometheus/",): ("operator/telemetry/", "runtime/common/telemetry/", "runtime/telemetry/"),
     ("CLI/",): ("operator/config.cc", "runtime/checkpoint_tool/main.cc", "runtime/cli/main.cc", "runtime/kubectl_plugin/main.cc"),
-    ("zlib.h",): ("runtime/data/idx.cc",),
+    ("zlib.h",): ("runtime/data/idx.cc", "runtime/checkpoint/block_sums.cc"),
     ("jpeglib.h", "jerror.h", "png.h"): ("runtime/data/image.cc",),
     ("lockstep/",): ("runtime/sdk/",),  # as a user installs it
     ("sys/", "arpa/", "netinet/", "linux/"): ("operator/", "runtime/"),

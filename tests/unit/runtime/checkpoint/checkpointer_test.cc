@@ -28,7 +28,7 @@ TEST_F(CheckpointerTest, LoadsWhatAnyNumberOfRanksSaved) {
     EXPECT_EQ(outcomes[0].step, 10 * world);
     EXPECT_EQ(outcomes[0].uri, spec_.uri + "/" + FolderOfStep(10 * world));
     EXPECT_GT(outcomes[0].bytes, 0);
-    const auto loaded = Open()->Load(10 * world);
+    const auto loaded = Load(*Open(), 10 * world);
     ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
     EXPECT_EQ(loaded->manifest.world, world);
     EXPECT_EQ(loaded->manifest.job_uid, "uid-1");
@@ -65,7 +65,7 @@ TEST_F(CheckpointerTest, NamesInAManifestOnlyWhatIsThere) {
   ASSERT_TRUE(outcomes.front().error);
   EXPECT_THAT(outcomes.front().error->message, HasSubstr("the store took it, but does not have it"));
   faults_.unseen_reads = 0;
-  EXPECT_EQ(StepOf(checkpointer->Resume()), 1);
+  EXPECT_EQ(StepOf(Resume(*checkpointer)), 1);
 }
 
 TEST_F(CheckpointerTest, DividesTheBytesOverTheRanks) {
@@ -76,7 +76,7 @@ TEST_F(CheckpointerTest, DividesTheBytesOverTheRanks) {
     ranks[static_cast<std::size_t>(rank)]->Save(snapshot, exchange_);
   }
   ASSERT_TRUE(ranks[0]->Wait(kLong).ok());
-  const auto loaded = Open()->Load(1);
+  const auto loaded = Load(*Open(), 1);
   ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
   for (const ShardEntry& shard : loaded->manifest.shards) EXPECT_EQ(shard.tensors.size(), 10U) << shard.name;
 }
@@ -89,7 +89,7 @@ TEST_F(CheckpointerTest, SavesTheStateOfTheMomentOfTheCall) {
   weight.zero_();
   faults_.Set(&Faults::held, "");
   ASSERT_TRUE(checkpointer->Wait(kLong).ok());
-  EXPECT_TRUE(at::equal(checkpointer->Load(1)->tensors.at(0).tensor, torch::ones({4})));
+  EXPECT_TRUE(at::equal(Load(*checkpointer, 1)->tensors.at(0).tensor, torch::ones({4})));
 }
 
 TEST_F(CheckpointerTest, TellsWhatEvaluationsCameToForTheSameJobAndRuleOnly) {
@@ -100,7 +100,7 @@ TEST_F(CheckpointerTest, TellsWhatEvaluationsCameToForTheSameJobAndRuleOnly) {
   checkpointer->Save(snapshot, nullptr);
   ASSERT_TRUE(checkpointer->Wait(kLong).ok());
   const auto resumed_by = [&](const std::string& uid, const Json& training) {
-    return std::move(Open(uid, training)->Resume()).value()->manifest.evaluations;
+    return std::move(Resume(*Open(uid, training))).value()->manifest.evaluations;
   };
   const EvaluationRecord record = resumed_by("uid-1", patient);
   EXPECT_EQ(record.step, 5);
@@ -204,9 +204,9 @@ TEST_F(CheckpointerTest, ExistsOnlyOnceItsManifestDoes) {
     ASSERT_EQ(outcomes.size(), 1U);
     ASSERT_TRUE(outcomes[0].error);
     EXPECT_EQ(outcomes[0].error->code, ErrorCode::kUnavailable);
-    EXPECT_EQ(checkpointer->Load(2).error().code, ErrorCode::kNotFound);
+    EXPECT_EQ(Load(*checkpointer, 2).error().code, ErrorCode::kNotFound);
     EXPECT_THAT(Steps(), ElementsAre(1));
-    EXPECT_EQ(StepOf(checkpointer->LoadNewest()), 1);
+    EXPECT_EQ(StepOf(Resume(*checkpointer)), 1);
   }
 }
 
@@ -222,7 +222,7 @@ TEST_F(CheckpointerTest, AbandonedWhileItWaitsForAShardIsNoCheckpoint) {
   ASSERT_TRUE(ranks[0]->Wait(kLong).ok());
   EXPECT_THAT(ranks[0]->TakeOutcomes(), IsEmpty());
   EXPECT_THAT(Steps(), ElementsAre(1));
-  const auto loaded = ranks[0]->LoadNewest();
+  const auto loaded = Resume(*ranks[0]);
   ASSERT_EQ(StepOf(loaded), 1);
   ExpectEqual((*loaded)->tensors, SomeTensors(1));
 }
@@ -233,7 +233,7 @@ TEST_F(CheckpointerTest, TheNextRoundSavesTheAbandonedStepAnew) {
   ASSERT_TRUE(Eventually([&] { return exchange_->waits() > 0; }));
   ranks[0]->Abandon();
   SaveAlone(*ranks[0], 2, /*round=*/2);
-  const auto loaded = ranks[0]->Load(2);
+  const auto loaded = Load(*ranks[0], 2);
   ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
   EXPECT_EQ(loaded->manifest.round, 2);
   ExpectEqual(loaded->tensors, SomeTensors(2));
@@ -300,7 +300,7 @@ TEST_F(CheckpointerTest, SendsNoMoreInASecondThanItMay) {
   ASSERT_TRUE(Eventually([&] { return !(outcomes = checkpointer->TakeOutcomes()).empty(); }));
   EXPECT_FALSE(outcomes[0].error) << outcomes[0].error->ToString();
   EXPECT_GE(outcomes[0].seconds, 0.5);
-  EXPECT_TRUE(checkpointer->Load(1).ok());
+  EXPECT_TRUE(Load(*checkpointer, 1).ok());
 }
 
 // At the end of the training, and in the grace period of a pod.

@@ -12,10 +12,8 @@ std::map<std::string, at::Tensor> Decoded(HostCopy& copy) {
   const std::string_view content = copy.Await();
   at::Tensor shard = at::empty({static_cast<int64_t>(content.size())}, at::kByte);
   content.copy(static_cast<char*>(shard.data_ptr()), content.size());
-  std::vector<NamedTensor> tensors;
-  EXPECT_TRUE(DecodeShard(shard, copy.places(), tensors).ok());
   std::map<std::string, at::Tensor> by_name;
-  for (const NamedTensor& named : tensors) by_name[named.name] = named.tensor;
+  for (const TensorPlace& place : copy.places()) by_name[place.name] = ViewOf(shard, place);
   return by_name;
 }
 

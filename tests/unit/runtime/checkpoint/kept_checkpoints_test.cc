@@ -23,7 +23,7 @@ TEST_F(CheckpointerTest, KeepsTheNewest) {
   for (int64_t step = 1; step <= 4; ++step) SaveAll(ranks, step);
   EXPECT_THAT(Steps(), ElementsAre(4, 3));
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/" + FolderOfStep(2))) << "its shards go too";
-  ASSERT_TRUE(ranks[0]->Load(3).ok());
+  ASSERT_TRUE(Load(*ranks[0], 3).ok());
 }
 
 TEST_F(CheckpointerTest, KeepsTheFirstOfEachIntervalForGood) {
@@ -32,7 +32,7 @@ TEST_F(CheckpointerTest, KeepsTheFirstOfEachIntervalForGood) {
   const auto checkpointer = Open();
   for (const int64_t step : {3, 6, 11, 14, 20, 29, 45, 46, 47}) SaveAlone(*checkpointer, step);
   EXPECT_THAT(Steps(), ElementsAre(47, 45, 20, 11));
-  ASSERT_TRUE(checkpointer->Load(11).ok());
+  ASSERT_TRUE(Load(*checkpointer, 11).ok());
 }
 
 TEST_F(CheckpointerTest, RemovesTheRestOfAnInterruptedSaveWithTheNextOne) {
@@ -90,7 +90,7 @@ TEST_F(CheckpointerTest, KeepsTheShardsOfAManifestThatWasRejectedAndComes) {
   faults_.late_by = 2;
   faults_.Set(&Faults::rejected, "manifest.json");
   SaveAll(ranks, 1);
-  ASSERT_EQ(StepOf(ranks[0]->LoadNewest()), 1);
+  ASSERT_EQ(StepOf(Resume(*ranks[0])), 1);
 }
 
 TEST_F(CheckpointerTest, SavesAStepOnceMoreInTheSameRound) {
@@ -105,11 +105,11 @@ TEST_F(CheckpointerTest, SavesAStepOnceMoreInTheSameRound) {
       << "rank 0 waits for the new word of rank 1";
   faults_.Set(&Faults::held, "");
   for (auto& rank : ranks) ASSERT_TRUE(rank->Wait(kLong).ok());
-  ASSERT_EQ(StepOf(ranks[0]->LoadNewest()), 1);
+  ASSERT_EQ(StepOf(Resume(*ranks[0])), 1);
   // … and what is complete outlives a further attempt that fails.
   faults_.Set(&Faults::refused, "shard-00001");
   SaveAll(ranks, 1);
-  EXPECT_EQ(StepOf(ranks[0]->LoadNewest()), 1);
+  EXPECT_EQ(StepOf(Resume(*ranks[0])), 1);
 }
 
 TEST_F(CheckpointerTest, RemovesWhatABrokenAttemptLeftAtAStepThatIsKept) {

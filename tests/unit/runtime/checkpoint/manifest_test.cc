@@ -21,7 +21,8 @@ Manifest Sound() {
                     .time = "2026-01-02T03:04:05Z",
                     .shards = {},
                     .training = {{"seed", 7}, {"model", {{"name", "mlp"}}}}};
-  manifest.shards.push_back({ShardName(0, 2, 7), 100, kSomeHash, {{"a", "F32", {2, 3}, 60, 24}}});
+  manifest.shards.push_back(
+      {ShardName(0, 2, 7), 100, kSomeHash, {{"a", "F32", {2, 3}, 60, 24}}, 64, "0123456789abcdef"});
   manifest.shards.push_back(
       {ShardName(1, 2, 7), 90, kSomeHash, {{"b", "I64", {}, 80, 8}, {"c", "F32", {0}, 88, 0}}});
   return manifest;
@@ -32,6 +33,8 @@ void ExpectEqual(const ShardEntry& found, const ShardEntry& expected) {
   EXPECT_EQ(found.bytes, expected.bytes);
   EXPECT_EQ(found.sha256, expected.sha256);
   EXPECT_EQ(found.tensors, expected.tensors);
+  EXPECT_EQ(found.block_bytes, expected.block_bytes);
+  EXPECT_EQ(found.block_crc32, expected.block_crc32);
 }
 
 TEST(Manifest, ReadsWhatItWrote) {
@@ -58,6 +61,11 @@ TEST(Manifest, ReadsOneOfALaterVersionOfTheSameFormat) {
   EXPECT_TRUE(ParseManifest(DumpJson(json)).ok());
   json.erase("epoch");
   EXPECT_EQ(ParseManifest(DumpJson(json))->epoch, -1) << "of an earlier version";
+  for (Json& shard : json["shards"]) {
+    shard.erase("blockBytes");
+    shard.erase("blockCrc32");
+  }
+  EXPECT_EQ(ParseManifest(DumpJson(json))->shards.at(0).block_bytes, 0) << "of an earlier version";
 }
 
 TEST(Manifest, OfAnotherFormatIsUnsupported) {
@@ -118,6 +126,15 @@ INSTANTIATE_TEST_SUITE_P(
         With("TensorHasNoName", "/shards/0/tensors/0/name", ""),
         With("TensorTwice", "/shards/0/tensors/0/name", "b"),
         With("TensorHasNoDtype", "/shards/0/tensors/0/dtype", ""),
+        With("TensorOfAnotherDtype", "/shards/0/tensors/0/dtype", "F64"),
+        With("TensorOfAnotherShape", "/shards/0/tensors/0/shape/0", 3),
+        With("TensorWhoseShapeOverflows", "/shards/0/tensors/0/shape", Json{INT64_MAX, INT64_MAX}),
+        With("BlocksOfNegativeBytes", "/shards/0/blockBytes", -64),
+        With("BlocksOfNoBytes", "/shards/0/blockBytes", 0),
+        With("BlocksOfAnotherNumber", "/shards/0/blockBytes", 32),
+        With("BlocksOfOneByte", "/shards/0/blockBytes", 1),
+        With("BlockSumOfOtherLetters", "/shards/0/blockCrc32", "0123456789ABCDEF"),
+        With("BlockSumsMissing", "/shards/0/blockCrc32", ""),
         With("TensorOfNegativeExtent", "/shards/0/tensors/0/shape/0", -2),
         With("TensorOfWrongExtent", "/shards/0/tensors/0/shape/0", "2"),
         With("TensorOfNegativeOffset", "/shards/0/tensors/0/offset", -1),

@@ -48,15 +48,14 @@ TEST_P(DamagedCheckpoint, IsPassedOverForTheOneBefore) {
   auto ranks = OpenRanks(2);
   SaveAll(ranks, 1);
   SaveAll(ranks, 2);
-  ASSERT_EQ(StepOf(ranks[0]->LoadNewest()), 2);
+  ASSERT_EQ(StepOf(Resume(*ranks[0])), 2);
   const auto path = PathOf(2, GetParam().object);
   ASSERT_FALSE(path.empty());
   GetParam().apply(path);
-  EXPECT_FALSE(ranks[0]->Load(2).ok());
-  for (const auto& loaded : {ranks[0]->LoadNewest(), ranks[0]->Resume()}) {
-    ASSERT_EQ(StepOf(loaded), 1);
-    ExpectEqual((*loaded)->tensors, SomeTensors(1));
-  }
+  EXPECT_FALSE(Load(*ranks[0], 2).ok());
+  const auto loaded = Resume(*ranks[0]);
+  ASSERT_EQ(StepOf(loaded), 1);
+  ExpectEqual((*loaded)->tensors, SomeTensors(1));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -76,11 +75,24 @@ TEST_F(CheckpointerTest, AStoreThatIsAwayIsAnErrorAndNotAnAbsence) {
   const auto checkpointer = Open();
   SaveAlone(*checkpointer, 1);
   faults_.get_error = ErrorCode::kUnavailable;
-  EXPECT_EQ(checkpointer->LoadNewest().error().code, ErrorCode::kUnavailable);
-  EXPECT_EQ(checkpointer->Resume().error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(Resume(*checkpointer).error().code, ErrorCode::kUnavailable);
   faults_.get_error.reset();
   faults_.list_error = ErrorCode::kUnavailable;
-  EXPECT_EQ(checkpointer->LoadNewest().error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(Resume(*checkpointer).error().code, ErrorCode::kUnavailable);
+}
+
+// A load that fails for another reason than the checkpoint says nothing about it.
+TEST_F(CheckpointerTest, EndsWhereALoadFailsThatFoundNoDamage) {
+  const auto checkpointer = Open();
+  SaveAlone(*checkpointer, 1);
+  SaveAlone(*checkpointer, 2);
+  std::vector<int64_t> tried;
+  const auto resumed = checkpointer->Resume([&](const Manifest& manifest) -> Result<void> {
+    tried.push_back(manifest.step);
+    return Error{ErrorCode::kAborted, "the round broke"};
+  });
+  EXPECT_EQ(resumed.error().code, ErrorCode::kAborted);
+  EXPECT_THAT(tried, ::testing::ElementsAre(2));
 }
 
 class ResumeTest : public CheckpointerTest {
@@ -93,7 +105,7 @@ class ResumeTest : public CheckpointerTest {
   }
   Result<std::optional<LoadedState>> Resume(api::ResumeFrom from) {
     spec_.resume = from;
-    return Open("uid-1")->Resume();
+    return checkpoint::Resume(*Open("uid-1"));
   }
 };
 

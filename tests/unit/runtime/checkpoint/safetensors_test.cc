@@ -32,8 +32,7 @@ std::vector<TensorEntry> AnyTensors() {
                        .dtype = *rc::gen::elementOf(kDtypes),
                        .shape = *rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(0, 5))};
     if (tensor.shape.size() > 4) tensor.shape.resize(4);
-    uint64_t bytes = BytesPerElement(tensor.dtype);
-    for (const int64_t extent : tensor.shape) bytes *= static_cast<uint64_t>(extent);
+    const uint64_t bytes = *ByteCount(tensor.dtype, tensor.shape);
     tensor.begin = offset;
     tensor.end = offset += bytes;
     tensors.push_back(tensor);

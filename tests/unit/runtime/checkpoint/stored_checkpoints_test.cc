@@ -5,7 +5,6 @@
 #include <rapidcheck.h>
 
 #include <filesystem>
-#include <mutex>
 
 #include "runtime/checkpoint/sha256.h"
 #include "runtime/common/base/file.h"
@@ -38,10 +37,7 @@ class RecordingStore final : public ObjectStore {
   }
   Result<std::string> Get(const std::string& name) override { return store_->Get(name); }
   Result<void> Read(const std::string& name, int64_t offset, std::span<char> target) override {
-    {
-      const std::lock_guard lock(mutex_);
-      longest_read = std::max(longest_read, target.size());
-    }
+    longest_read = std::max(longest_read, target.size());
     return store_->Read(name, offset, target);
   }
   Result<std::vector<ObjectInfo>> List() override { return store_->List(); }
@@ -58,7 +54,6 @@ class RecordingStore final : public ObjectStore {
   std::size_t longest_read = 0;
 
  private:
-  std::mutex mutex_;
   const std::unique_ptr<ObjectStore> store_;
 };
 
@@ -99,14 +94,6 @@ class StoredCheckpoints : public ::testing::Test {
       EXPECT_EQ(offset, static_cast<int64_t>(content.size()));
       content += piece;
       return Result<void>();
-    }));
-    return content;
-  }
-  Result<std::string> Read(const StoredStep& stored, const ShardEntry& shard) {
-    std::string content;
-    LOCKSTEP_TRY(ReadShard(*store_, stored, shard, [&](int64_t bytes) -> Result<std::span<char>> {
-      content.resize(static_cast<std::size_t>(bytes));
-      return std::span(content);
     }));
     return content;
   }
@@ -160,7 +147,6 @@ TEST_F(StoredCheckpoints, AShardIsReadInPiecesOfBoundedSize) {
   const auto streamed = Stream(Find(1), manifest.shards[1]);
   ASSERT_TRUE(streamed.ok()) << streamed.error().ToString();
   EXPECT_TRUE(*streamed == ShardOf("b", kLarge));
-  EXPECT_TRUE(*Read(Find(1), manifest.shards[1]) == *streamed);
   EXPECT_LE(store_->longest_read, std::size_t{8} << 20);
 }
 
@@ -209,11 +195,10 @@ TEST_F(StoredCheckpoints, AnyChangeOfAShardIsFound) {
     if (*rc::gen::inRange(0, 3) == 0) content.resize(*rc::gen::inRange<std::size_t>(0, content.size() + 20));
     RC_PRE(content != sound);
     RC_ASSERT(WriteFile(folder_ + "/" + name, content).ok());
-    for (const auto& read : {Stream(Find(1), shard), Read(Find(1), shard)}) {
-      RC_ASSERT(!read.ok());
-      RC_ASSERT(read.error().code == ErrorCode::kDataLoss);
-      RC_ASSERT(read.error().message.find(shard.name) != std::string::npos);
-    }
+    const auto streamed = Stream(Find(1), shard);
+    RC_ASSERT(!streamed.ok());
+    RC_ASSERT(streamed.error().code == ErrorCode::kDataLoss);
+    RC_ASSERT(streamed.error().message.find(shard.name) != std::string::npos);
   }));
 }
 

@@ -329,11 +329,18 @@ TEST(ShardedOptimizer, GoesOnFromACopyOrBackToTheCheckpointWhereARankDies) {
         LOCKSTEP_TRY(stored.RunRound(of_one, 1));
         const at::NoGradGuard no_grad;
         const auto from = stored.state().Tensors();
-        std::vector<at::Tensor> whole;
-        for (const NamedTensor& moment : stored.state().optimizer->state()) whole.push_back(moment.tensor);
+        const Range part = state.sharded->PartOf(rank, 2);
+        const std::vector<NamedTensor> moments = stored.state().optimizer->state();
+        std::vector<at::Tensor> kinds;
+        for (auto kind = moments.begin(); kind != moments.end(); kind += std::ssize(state.parameters)) {
+          std::vector<at::Tensor> flat;
+          for (auto moment = kind; moment != kind + std::ssize(state.parameters); ++moment)
+            flat.push_back(moment->tensor.reshape(-1));
+          kinds.push_back(at::cat(flat).narrow(0, part.begin, part.size()));
+        }
         for (std::size_t i = 0; i < state.parameters.size(); ++i)
           state.parameters[i].tensor.copy_(from[i].tensor);
-        state.sharded->Load(1, whole);
+        state.sharded->Load(1, part, std::move(kinds));
         state.step = 1;
         return true;
       });

@@ -1,0 +1,229 @@
+#include "runtime/train/restore.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "runtime/checkpoint/stored_checkpoints.h"
+#include "runtime/comm/torch_error.h"
+#include "runtime/common/base/log.h"
+#include "runtime/train/broadcast.h"
+
+namespace lockstep::train {
+namespace {
+
+using checkpoint::Checkpointer;
+using checkpoint::Manifest;
+using checkpoint::TensorPlace;
+using comm::CatchTorch;
+using comm::Communicator;
+
+// Another rank may have a large part to read, or rank 0 to wait for a job that goes.
+constexpr std::chrono::minutes kLimit{30};
+constexpr int64_t kNoCheckpoint = -1;
+
+// How a rank fared with its part; the worst counts for all.
+enum Standing : int64_t { kRead, kDamaged, kFailed };
+
+// What this rank reads of a checkpoint, and where it is until all have read theirs.
+class Part {
+ public:
+  Part(const TrainingState& state, const Communicator& communicator, const Manifest& manifest) {
+    std::vector<NamedTensor> replicated = state.Replicated();
+    // The precision may have changed: a scale that is missing stays as it is.
+    std::erase_if(replicated, [&](const NamedTensor& named) {
+      return named.name == kLossScaleName && !IsStored(manifest, named.name);
+    });
+    const int me = communicator.rank();
+    const std::vector<int> readers = checkpoint::DivideTensors(replicated, communicator.world());
+    for (std::size_t i = 0; i < replicated.size(); ++i) {
+      const bool is_mine = readers[i] == me;
+      replicated_.push_back(
+          {replicated[i].tensor, readers[i], is_mine ? RoomFor(replicated[i]) : at::Tensor()});
+    }
+    if (state.sharded != nullptr) AddShard(*state.sharded, me, communicator.world());
+    if (state.staged != nullptr) AddLayers(*state.staged, me, communicator.world());
+  }
+
+  [[nodiscard]] const std::vector<checkpoint::WantedPart>& wanted() const { return wanted_; }
+
+  Result<void> MoveInto(TrainingState& state, int64_t step, Communicator& communicator) {
+    LOCKSTEP_TRY(BroadcastTensors(communicator, replicated_));
+    if (state.sharded != nullptr) state.sharded->Load(step, range_, std::move(kinds_));
+    if (state.staged != nullptr) state.staged->Load(step, layers_, tensors_);
+    state.step = step;
+    return {};
+  }
+
+ private:
+  static bool IsStored(const Manifest& manifest, const std::string& name) {
+    return std::any_of(manifest.shards.begin(), manifest.shards.end(), [&](const auto& shard) {
+      return std::any_of(shard.tensors.begin(), shard.tensors.end(),
+                         [&](const TensorPlace& place) { return place.name == name; });
+    });
+  }
+
+  // `room` is filled with what lies from that element of the tensor on.
+  void Want(const std::string& tensor, const at::Tensor& room, int64_t first = 0) {
+    const auto element = static_cast<int64_t>(room.element_size());
+    wanted_.push_back({tensor, first * element, {static_cast<char*>(room.data_ptr()), room.nbytes()}});
+  }
+
+  at::Tensor RoomFor(const NamedTensor& named) {
+    at::Tensor room =
+        at::empty(named.tensor.sizes(), named.tensor.options().device(at::kCPU).requires_grad(false));
+    Want(named.name, room);
+    return room;
+  }
+
+  void AddShard(const ShardedOptimizer& sharded, int rank, int world) {
+    range_ = sharded.PartOf(rank, world);
+    const auto pieces = sharded.PiecesOf(range_);
+    const std::size_t parameters = sharded.parameters();
+    const auto& described = sharded.described();
+    for (std::size_t first = 0; first < described.size(); first += parameters) {
+      const auto options = described[first].tensor.options().device(at::kCPU);
+      const at::Tensor& kind = kinds_.emplace_back(at::empty({range_.size()}, options));
+      int64_t begin = 0;
+      for (const auto& [parameter, piece] : pieces) {
+        Want(described[first + parameter].name, kind.narrow(0, begin, piece.size()), piece.begin);
+        begin += piece.size();
+      }
+    }
+  }
+
+  void AddLayers(const StagedState& staged, int rank, int world) {
+    layers_ = staged.LayersToRead(rank, world);
+    const std::vector<bool> reads = staged.AreOf(layers_);
+    const std::vector<NamedTensor> all = staged.tensors();
+    for (std::size_t i = 0; i < all.size(); ++i)
+      tensors_.push_back(reads[i] ? RoomFor(all[i]) : at::Tensor());
+  }
+
+  std::vector<checkpoint::WantedPart> wanted_;
+  std::vector<FromRank> replicated_;
+  Range range_;                    // of a sharded optimizer
+  std::vector<at::Tensor> kinds_;  // of its state
+  std::vector<bool> layers_;       // of a staged state
+  std::vector<at::Tensor> tensors_;
+};
+
+class Restoring {
+ public:
+  Restoring(Communicator& communicator, Checkpointer& checkpointer, TrainingState& state)
+      : communicator_(communicator), checkpointer_(checkpointer), state_(state) {}
+
+  // Rank 0 tells the others which to read.
+  Result<bool> Lead() {
+    const auto read = [this](const Manifest& manifest) -> Result<void> {
+      LOCKSTEP_TRY(Tell(manifest.step));
+      return ReadTogether(manifest.step, manifest);
+    };
+    LOCKSTEP_TRY(const std::optional<Manifest> found, checkpointer_.Resume(read));
+    if (found.has_value()) return Finish(*found);
+    LOCKSTEP_TRY(Tell(kNoCheckpoint));
+    return false;
+  }
+
+  Result<bool> Follow() {
+    while (true) {
+      LOCKSTEP_TRY(const int64_t step, Tell(kNoCheckpoint));
+      if (step == kNoCheckpoint) return false;
+      const Result<Manifest> manifest = checkpointer_.Find(step);
+      const Result<void> read = ReadTogether(step, manifest);
+      if (read.ok()) return Finish(*manifest);
+      if (!checkpoint::IsDamage(read.error())) return read.error();
+    }
+  }
+
+ private:
+  // Returns what rank 0 tells.
+  Result<int64_t> Tell(int64_t step) {
+    LOCKSTEP_TRY(const auto rows, communicator_.AllGather({&step, 1}, kLimit));
+    return rows.front().front();
+  }
+
+  // The same verdict on all ranks: read by all, damaged, or not read.
+  Result<void> ReadTogether(int64_t step, const Result<Manifest>& manifest) {
+    const Result<void> mine = manifest.ok() ? Read(*manifest) : Result<void>(manifest.error());
+    const int64_t standing = mine.ok() ? kRead : checkpoint::IsDamage(mine.error()) ? kDamaged : kFailed;
+    if (!mine.ok())
+      LOCKSTEP_TRY(communicator_.store()->Set(KeyOf(step, communicator_.rank()), mine.error().message));
+    LOCKSTEP_TRY(const auto rows, communicator_.AllGather({&standing, 1}, kLimit));
+    const auto worst = std::max_element(rows.begin(), rows.end());
+    if (worst->front() == standing) return mine;
+    const auto rank = static_cast<int>(worst - rows.begin());
+    LOCKSTEP_TRY(const auto reason, communicator_.store()->Get(KeyOf(step, rank)));
+    return Error{worst->front() == kDamaged ? ErrorCode::kDataLoss : ErrorCode::kAborted,
+                 "rank " + std::to_string(rank) + ": " + reason.value_or("it could not read its part")};
+  }
+
+  static std::string KeyOf(int64_t step, int rank) {
+    return "restore/" + std::to_string(step) + "/" + std::to_string(rank);
+  }
+
+  Result<void> Read(const Manifest& manifest) {
+    LOCKSTEP_TRY(CheckFits(manifest));
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "memory for the state",
+                            [&] { part_.emplace(state_, communicator_, manifest); }));
+    LOCKSTEP_TRY(bytes_read_, checkpointer_.Read(manifest, part_->wanted()));
+    return {};
+  }
+
+  Result<void> CheckFits(const Manifest& manifest) const {
+    std::map<std::string, const TensorPlace*> stored;
+    for (const auto& shard : manifest.shards) {
+      for (const TensorPlace& place : shard.tensors) stored[place.name] = &place;
+    }
+    for (const NamedTensor& target : state_.Tensors()) {
+      const auto found = stored.find(target.name);
+      if (found == stored.end() && target.name == kLossScaleName) continue;
+      if (found == stored.end()) return DoesNotFit(manifest, target.name, "is not in it");
+      const TensorPlace& place = *found->second;
+      if (target.tensor.sizes() != place.shape || checkpoint::DtypeOf(target.tensor) != place.dtype)
+        return DoesNotFit(manifest, target.name, "has another shape or type");
+      stored.erase(found);
+    }
+    stored.erase(kLossScaleName);  // which this precision does not need
+    if (!stored.empty())
+      return DoesNotFit(manifest, stored.begin()->first, "is in it, but not in this training");
+    return {};
+  }
+
+  Error DoesNotFit(const Manifest& manifest, const std::string& tensor, const std::string& problem) const {
+    return {ErrorCode::kInvalidArgument, "spec.checkpoint.resume: " + checkpointer_.UriOf(manifest.step) +
+                                             " does not fit spec.training: " + tensor + " " + problem +
+                                             "; use Never, or another spec.checkpoint.uri"};
+  }
+
+  Result<bool> Finish(const Manifest& manifest) {
+    LOCKSTEP_TRY(part_->MoveInto(state_, manifest.step, communicator_));
+    state_.evaluations = manifest.evaluations;
+    int64_t bytes = 0;
+    for (const auto& shard : manifest.shards) bytes += shard.bytes;
+    log::Info("restored a checkpoint", {{"uri", checkpointer_.UriOf(manifest.step)},
+                                        {"step", manifest.step},
+                                        {"bytes_read", bytes_read_},
+                                        {"of_bytes", bytes}});
+    return true;
+  }
+
+  Communicator& communicator_;
+  Checkpointer& checkpointer_;
+  TrainingState& state_;
+  std::optional<Part> part_;
+  int64_t bytes_read_ = 0;
+};
+
+}  // namespace
+
+Result<bool> RestoreTogether(Communicator& communicator, Checkpointer& checkpointer, TrainingState& state) {
+  Restoring restoring(communicator, checkpointer, state);
+  return communicator.rank() == 0 ? restoring.Lead() : restoring.Follow();
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,20 @@
+#pragma once
+// The state from a checkpoint, on all ranks of a round together. Each rank reads a part of it from the store:
+// of what all hold, each a share, which the others get from it; of a divided optimizer and of divided layers,
+// its own. What an earlier world or another strategy wrote is read alike: parts of whole tensors. Step
+// thread.
+
+#include "runtime/checkpoint/checkpointer.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/train/training_state.h"
+
+namespace lockstep::train {
+
+// What spec.checkpoint.resume says, which rank 0 finds; all of it, on all ranks, or nothing: the state is
+// changed only when every rank has read its part. A checkpoint that any rank finds damaged is passed over by
+// all. False: there is none to begin from. kInvalidArgument: it does not fit spec.training; kAborted: the
+// round broke, or another rank could not read; any other error is the store's.
+[[nodiscard]] Result<bool> RestoreTogether(comm::Communicator& communicator,
+                                           checkpoint::Checkpointer& checkpointer, TrainingState& state);
+
+}  // namespace lockstep::train

@@ -1,0 +1,268 @@
+#include "runtime/train/restore.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+
+#include "runtime/checkpoint/file_store.h"
+#include "runtime/train/sync.h"
+#include "tests/support/forked_ranks.h"
+#include "tests/unit/runtime/checkpoint/memory_exchange.h"
+
+namespace lockstep::train {
+namespace {
+
+using checkpoint::Checkpointer;
+using testing::ExpectAllSucceed;
+using testing::kPatience;
+using testing::LineChannel;
+using testing::Meeting;
+using testing::StartRanks;
+
+constexpr std::chrono::seconds kLong(60);
+const ModelInput kInput = {{1, 8, 8}, 10};
+
+// With two moments of each parameter about 30 MB, most of them in three layers.
+api::TrainingSpec Training(api::Strategy strategy, int64_t hidden = 900) {
+  api::TrainingSpec spec;
+  spec.model.mlp.hidden_sizes = {hidden, hidden, hidden, hidden};
+  spec.optimizer = {.name = api::OptimizerName::kAdam, .learning_rate = 0.01};
+  spec.pipeline.stages = 2;
+  spec.strategy = strategy;
+  return spec;
+}
+
+// Different numbers in every element of every tensor.
+TrainingState Marked(double step) {
+  TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp), kInput)).value();
+  const at::NoGradGuard no_grad;
+  double first = step;
+  for (const NamedTensor& named : state.Tensors()) {
+    named.tensor.copy_(at::arange(named.tensor.numel()).view(named.tensor.sizes()) + first);
+    first += 0.5;
+  }
+  return state;
+}
+
+// Counts what is read, and fails where the test says.
+class WatchedStore final : public checkpoint::ObjectStore {
+ public:
+  explicit WatchedStore(const std::string& folder)
+      : store_(std::move(checkpoint::OpenFileStore(folder)).value()) {}
+  Result<void> Put(const std::string& name, std::string_view content) override {
+    return store_->Put(name, content);
+  }
+  Result<std::string> Get(const std::string& name) override { return store_->Get(name); }
+  Result<void> Read(const std::string& name, int64_t offset, std::span<char> target) override {
+    if (is_away) return Error{ErrorCode::kUnavailable, "the store is away"};
+    bytes_read += static_cast<int64_t>(target.size());
+    return store_->Read(name, offset, target);
+  }
+  Result<std::vector<checkpoint::ObjectInfo>> List() override { return store_->List(); }
+  Result<void> Delete(const std::string& name) override { return store_->Delete(name); }
+  [[nodiscard]] std::string UriOf(const std::string& name) const override { return store_->UriOf(name); }
+
+  std::atomic<int64_t> bytes_read = 0;
+  std::atomic<bool> is_away = false;
+
+ private:
+  const std::unique_ptr<checkpoint::ObjectStore> store_;
+};
+
+class RestoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_NE(::mkdtemp(folder_.data()), nullptr); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  struct Place {
+    WatchedStore* store = nullptr;
+    std::unique_ptr<Checkpointer> checkpointer;
+  };
+  Place Open() {
+    auto store = std::make_unique<WatchedStore>(folder_);
+    WatchedStore* const watched = store.get();
+    return {watched, std::make_unique<Checkpointer>(spec_, protocol::JobIdentity{"default", "mnist", "uid-1"},
+                                                    Json::object(), std::move(store))};
+  }
+  // As three ranks would.
+  void Save(int64_t step) {
+    const TrainingState state = Marked(static_cast<double>(step));
+    const auto exchange = std::make_shared<checkpoint::MemoryExchange>();
+    std::vector<Place> writers;
+    for (int rank = 0; rank < 3; ++rank) {
+      writers.push_back(Open());
+      writers.back().checkpointer->Save({step, 1, rank, 3, state.Tensors()}, exchange);
+    }
+    for (const Place& writer : writers) LOCKSTEP_CHECK(writer.checkpointer->Wait(kLong).ok());
+  }
+  [[nodiscard]] int64_t BytesOf(int64_t step) const {
+    int64_t bytes = 0;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(folder_ + "/" + checkpoint::FolderOfStep(step)))
+      bytes += static_cast<int64_t>(entry.file_size());
+    return bytes;
+  }
+
+  std::string folder_ = ::testing::TempDir() + "lockstep-restore-XXXXXX";
+  api::CheckpointSpec spec_;
+};
+
+// Whether what this rank holds after SyncState is what was stored; on all ranks of the round.
+bool HoldsWhatWasStored(comm::Communicator& communicator, const TrainingState& state, double step) {
+  std::map<std::string, at::Tensor> stored;
+  const TrainingState marked = Marked(step);
+  for (const NamedTensor& named : marked.Tensors()) stored[named.name] = named.tensor;
+  const auto are_stored = [&](const std::vector<NamedTensor>& tensors) {
+    return std::all_of(tensors.begin(), tensors.end(),
+                       [&](const NamedTensor& named) { return named.tensor.equal(stored.at(named.name)); });
+  };
+  if (state.staged != nullptr) {
+    const std::vector<at::Tensor> held = state.staged->TensorsOf(communicator.rank());
+    std::vector<NamedTensor> mine;
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      if (held[i].defined()) mine.push_back({state.staged->tensors()[i].name, held[i]});
+    }
+    return are_stored(mine);
+  }
+  if (!are_stored(state.Replicated())) return false;
+  if (state.sharded == nullptr) return true;
+  const std::vector<int> to_the_first(state.sharded->described().size(), 0);
+  const auto moments = state.sharded->Gather(communicator, to_the_first);
+  return moments.ok() && (communicator.rank() != 0 || are_stored(*moments));
+}
+
+struct Case {
+  api::Strategy strategy;
+  int world;
+  double most;  // of all bytes, that any rank reads
+};
+
+class Restored : public RestoreTest, public ::testing::WithParamInterface<Case> {};
+
+TEST_P(Restored, ByRanksOfWhichEachReadsItsPart) {
+  const auto& [strategy, world, most] = GetParam();
+  Meeting meeting;
+  auto ranks = StartRanks(world, [&, strategy = strategy, world = world](int rank, LineChannel& parent) {
+    at::set_num_threads(1);
+    if (rank == 0) Save(120);
+    auto communicator = meeting.Enter(1, rank, world);
+    REQUIRE(communicator.ok());
+    Place place = Open();
+    TrainingState state = std::move(MakeTrainingState(Training(strategy), kInput)).value();
+    const auto source = SyncState(**communicator, state, [&](TrainingState& restored) {
+      return RestoreTogether(**communicator, *place.checkpointer, restored);
+    });
+    REQUIRE(source.ok() && *source == StateSource::kCheckpoint);
+    REQUIRE(state.step == 120);
+    REQUIRE(HoldsWhatWasStored(**communicator, state, 120));
+    parent.Send(std::to_string(place.store->bytes_read));
+    return 0;
+  });
+  double sum = 0;
+  std::vector<double> read;
+  for (auto& rank : ranks)
+    sum += read.emplace_back(std::stod(rank.channel().Receive(kPatience).value_or("-1")));
+  ExpectAllSucceed(ranks);
+  const auto all = static_cast<double>(BytesOf(120));
+  for (std::size_t rank = 0; rank < read.size(); ++rank) EXPECT_LE(read[rank], most * all) << "rank " << rank;
+  EXPECT_GE(sum, 0.99 * all);
+  EXPECT_LE(sum, 1.4 * all) << "each byte once, but for the blocks that two ranks need";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Restored,
+    ::testing::Values(Case{api::Strategy::kDdp, 1, 1.01}, Case{api::Strategy::kDdp, 3, 0.4},
+                      Case{api::Strategy::kZero1, 1, 1.01}, Case{api::Strategy::kZero1, 3, 0.5},
+                      Case{api::Strategy::kPipeline, 3, 0.5}, Case{api::Strategy::kHybrid, 4, 0.5}),
+    [](const auto& test) {
+      return std::string(api::NameOf(test.param.strategy)) + "Of" + std::to_string(test.param.world);
+    });
+
+// The last bytes of the largest tensor, which one rank alone reads.
+TEST_F(RestoreTest, PassesOverWhatOneRankFindsDamaged) {
+  Meeting meeting;
+  auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
+    at::set_num_threads(1);
+    if (rank == 0) {
+      Save(110);
+      Save(120);
+      const std::string shard =
+          folder_ + "/" + checkpoint::FolderOfStep(120) + "/" + checkpoint::ShardName(1, 3, 1);
+      std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(-1, std::ios::end).put('!');
+      REQUIRE(file.good());
+    }
+    auto communicator = meeting.Enter(1, rank, 3);
+    REQUIRE(communicator.ok());
+    Place place = Open();
+    TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kZero1), kInput)).value();
+    const auto source = SyncState(**communicator, state, [&](TrainingState& restored) {
+      return RestoreTogether(**communicator, *place.checkpointer, restored);
+    });
+    REQUIRE(source.ok() && state.step == 110);
+    REQUIRE(HoldsWhatWasStored(**communicator, state, 110));
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+TEST_F(RestoreTest, ChangesNothingWhereARankDoesNotReachTheStore) {
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    at::set_num_threads(1);
+    if (rank == 0) Save(120);
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    Place place = Open();
+    place.store->is_away = rank == 1;
+    TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp), kInput)).value();
+    const int64_t before = state.Digest();
+    const auto restored = RestoreTogether(**communicator, *place.checkpointer, state);
+    REQUIRE(!restored.ok());
+    REQUIRE(restored.error().code == (rank == 1 ? ErrorCode::kUnavailable : ErrorCode::kAborted));
+    REQUIRE(restored.error().message.find("the store is away") != std::string::npos);
+    REQUIRE(state.step == -1 && state.Digest() == before);
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+TEST_F(RestoreTest, NamesWhatDoesNotFitOnEveryRank) {
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    at::set_num_threads(1);
+    if (rank == 0) Save(120);
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    Place place = Open();
+    TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp, 1600), kInput)).value();
+    const auto restored = RestoreTogether(**communicator, *place.checkpointer, state);
+    REQUIRE(!restored.ok() && restored.error().code == ErrorCode::kInvalidArgument);
+    REQUIRE(restored.error().message.find("spec.checkpoint.resume: file://" + folder_) != std::string::npos);
+    REQUIRE(restored.error().message.find("has another shape or type") != std::string::npos);
+    REQUIRE(place.store->bytes_read == 0);
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+TEST_F(RestoreTest, IsFalseOnEveryRankWhereNothingIsStored) {
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    Place place = Open();
+    TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp, 8), kInput)).value();
+    const auto restored = RestoreTogether(**communicator, *place.checkpointer, state);
+    REQUIRE(restored.ok() && !*restored);
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+}  // namespace
+}  // namespace lockstep::train
