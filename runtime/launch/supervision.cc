@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/common/base/strings.h"
+#include "runtime/common/protocol/damaged_checkpoints.h"
 #include "runtime/common/protocol/exit_codes.h"
 
 namespace lockstep::launch {
@@ -83,6 +84,8 @@ void Supervision::Handle(const RankMessage& event, SteadyTime now) {
   } else if (const auto* agreed = std::get_if<protocol::ProfileAgreed>(&event.message)) {
     profile_ = *agreed;
     Do(BeatNow{});
+  } else if (const auto* damaged = std::get_if<protocol::CheckpointDamaged>(&event.message)) {
+    if (protocol::KeepNewest(damaged_checkpoints_, *damaged)) Do(BeatNow{});
   } else if (std::holds_alternative<protocol::Finished>(event.message)) {
     rank.finished = !(settings_.is_program && stopping_);  // see Terminate
     Do(BeatNow{});
@@ -466,7 +469,8 @@ protocol::Heartbeat Supervision::CurrentHeartbeat() const {
                            .nproc = settings_.config.nproc,
                            .progress = ranks_.front().progress,
                            .checkpoint = checkpoint_,
-                           .evaluation = evaluation_};
+                           .evaluation = evaluation_,
+                           .damaged_checkpoints = damaged_checkpoints_};
   if (first_rank_ == 0) beat.profile = profile_;
   for (int i = 0; i < settings_.config.nproc; ++i) {
     const Rank& rank = ranks_[static_cast<std::size_t>(i)];

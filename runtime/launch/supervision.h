@@ -208,6 +208,7 @@ class Supervision {
   protocol::ProfileAgreed profile_;
   protocol::Saved checkpoint_;
   protocol::Evaluated evaluation_;
+  std::vector<protocol::CheckpointDamaged> damaged_checkpoints_;
   Actions actions_;  // of the event being handled
 };
 

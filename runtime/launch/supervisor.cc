@@ -283,6 +283,8 @@ class Supervisor {
                                       {"bytes", saved->bytes}});
     } else if (const auto* failed = std::get_if<protocol::SaveFailed>(&event.message)) {
       log::Warning("checkpoint not stored", {{"step", failed->step}, {"reason", failed->reason}});
+    } else if (const auto* damaged = std::get_if<protocol::CheckpointDamaged>(&event.message)) {
+      log::Error("damaged checkpoint passed over", {{"step", damaged->step}, {"reason", damaged->reason}});
     } else if (const auto* end = std::get_if<protocol::Failed>(&event.message)) {
       log::Error("rank failed",
                  {{"local_rank", event.local_rank}, {"exit_code", end->exit_code}, {"reason", end->reason}});

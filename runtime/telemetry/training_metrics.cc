@@ -214,6 +214,7 @@ struct TrainingMetrics::State {
   void Observe(const Labels&, const protocol::Failed&) {}
   void Observe(const Labels&, const protocol::Pong&) {}
   void Observe(const Labels&, const protocol::ProfileAgreed&) {}
+  void Observe(const Labels&, const protocol::CheckpointDamaged&) {}
 };
 
 TrainingMetrics::TrainingMetrics(const protocol::WorkerConfig& config, int slot)

@@ -109,6 +109,13 @@ struct SaveFailed {
   std::string reason;
 };
 
+// By rank 0, which passed it over when it looked for a checkpoint to go on from.
+struct CheckpointDamaged {
+  int64_t step = 0;
+  std::string reason;  // names the object and what is wrong with it
+  friend bool operator==(const CheckpointDamaged&, const CheckpointDamaged&) = default;
+};
+
 // Training reached its end and everything is stored; the process exits 0 next.
 struct Finished {
   int64_t step = 0;
@@ -127,7 +134,7 @@ struct Pong {
 };
 
 using FromRank = std::variant<Ready, Progress, Usage, PhaseChanged, Broken, Synced, Evaluated, Saved,
-                              ProfileAgreed, SaveFailed, Finished, Failed, Pong>;
+                              ProfileAgreed, SaveFailed, CheckpointDamaged, Finished, Failed, Pong>;
 
 // ---- supervisor to rank
 
@@ -247,6 +254,11 @@ void Visit(ProfileAgreed& m, V& v) {
 }
 template <class V>
 void Visit(SaveFailed& m, V& v) {
+  v("step", m.step);
+  v("reason", m.reason);
+}
+template <class V>
+void Visit(CheckpointDamaged& m, V& v) {
   v("step", m.step);
   v("reason", m.reason);
 }

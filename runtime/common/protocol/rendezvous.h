@@ -112,10 +112,11 @@ struct Heartbeat {
   int first_rank = 0;  // so that a restarted service can take the running round over
   int nproc = 1;
   std::vector<RankReport> ranks;
-  Progress progress;      // of the pod's first rank
-  Saved checkpoint;       // newest the pod knows of; empty uri: none
-  Evaluated evaluation;   // newest; step 0: none
-  ProfileAgreed profile;  // newest, where the pod has rank 0
+  Progress progress;                                   // of the pod's first rank
+  Saved checkpoint;                                    // newest the pod knows of; empty uri: none
+  Evaluated evaluation;                                // newest; step 0: none
+  ProfileAgreed profile;                               // newest, where the pod has rank 0
+  std::vector<CheckpointDamaged> damaged_checkpoints;  // that the pod knows of (damaged_checkpoints.h)
 };
 
 struct BrokenReport {
@@ -229,6 +230,7 @@ void Visit(Heartbeat& m, V& v) {
   v("checkpoint", m.checkpoint);
   v("evaluation", m.evaluation);
   v("profile", m.profile);
+  v("damagedCheckpoints", m.damaged_checkpoints);
 }
 template <class V>
 void Visit(BrokenReport& m, V& v) {

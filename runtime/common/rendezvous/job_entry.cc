@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "runtime/common/base/strings.h"
+#include "runtime/common/protocol/damaged_checkpoints.h"
 #include "runtime/common/protocol/exit_codes.h"
 #include "runtime/common/protocol/fields.h"
 #include "runtime/common/rendezvous/round_changes.h"
@@ -274,6 +275,8 @@ void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
   }
   TakeSaved(heartbeat, now);
   TakeProfile(heartbeat);
+  for (const protocol::CheckpointDamaged& damaged : heartbeat.damaged_checkpoints)
+    has_news_ = protocol::KeepNewest(view_.damaged_checkpoints, damaged) || has_news_;
   if (heartbeat.evaluation.step > view_.evaluation.step) view_.evaluation = heartbeat.evaluation;
 }
 

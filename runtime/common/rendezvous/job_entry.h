@@ -115,7 +115,7 @@ class JobEntry {
   std::optional<WantedProfile> wanted_profile_;
   std::string profile_request_;             // newest
   protocol::ProfileAgreed agreed_profile_;  // newest
-  bool has_news_ = false;                   // progress that is worth a reconcile
+  bool has_news_ = false;                   // progress or damage that is worth a reconcile
 };
 
 }  // namespace lockstep::rendezvous

@@ -68,10 +68,11 @@ struct RendezvousView {
   WallTime last_progress_time{};  // when `progress.step` last rose; epoch: never
   protocol::Saved checkpoint;     // newest stored checkpoint
   WallTime checkpoint_time{};
-  std::vector<protocol::Saved> saves;  // newest 32, newest last
-  protocol::Evaluated evaluation;      // newest; step 0: none
-  std::vector<RoundChange> changes;    // newest 10, newest last
-  std::vector<SlowRank> stragglers;    // in the order of the ranks
+  std::vector<protocol::Saved> saves;                            // newest 32, newest last
+  protocol::Evaluated evaluation;                                // newest; step 0: none
+  std::vector<protocol::CheckpointDamaged> damaged_checkpoints;  // newest few, newest first
+  std::vector<RoundChange> changes;                              // newest 10, newest last
+  std::vector<SlowRank> stragglers;                              // in the order of the ranks
 };
 
 }  // namespace lockstep::rendezvous

@@ -516,6 +516,15 @@ TEST_F(SupervisionTest, RankZeroIsToldOfAWantedProfileOnceInARoundAndItsAnswerIs
   EXPECT_EQ(supervision_.CurrentHeartbeat().profile.request, "");
 }
 
+TEST_F(SupervisionTest, EveryHeartbeatTellsOfDamagedCheckpoints) {
+  EnterRound(5, 0);
+  const protocol::CheckpointDamaged damaged{120, "s3://b/p/step-120/shard-0: is missing"};
+  EXPECT_NE(Find<BeatNow>(Say(damaged)), nullptr);
+  EXPECT_EQ(Find<BeatNow>(Say(damaged)), nullptr) << "no news";
+  EnterRound(6, 1);
+  EXPECT_EQ(supervision_.CurrentHeartbeat().damaged_checkpoints, std::vector{damaged});
+}
+
 TEST_F(SupervisionTest, AHeartbeatTellsHowLongEachRankComputed) {
   EnterRound(5);
   (void)Say(protocol::Progress{.round = 5,

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "runtime/common/protocol/damaged_checkpoints.h"
 #include "runtime/common/protocol/fields.h"
 #include "runtime/common/protocol/rank_control.h"
 #include "runtime/common/protocol/rendezvous.h"
@@ -15,6 +16,9 @@ TEST(RankControl, EveryMessageSurvivesTheWire) {
   const auto& back = std::get<Progress>(*decoded);
   EXPECT_EQ(back.step, 7);
   EXPECT_EQ(back.phase_seconds, progress.phase_seconds);
+
+  const CheckpointDamaged damaged{120, "s3://b/p/step-120/shard-0: is missing"};
+  EXPECT_EQ(std::get<CheckpointDamaged>(*DecodeFromRank(Encode(FromRank(damaged)))), damaged);
 
   const auto over = DecodeToRank(Encode(ToRank(RoundOver{.round = 4, .mode = LeaveMode::kYield})));
   ASSERT_TRUE(over.ok());
@@ -34,11 +38,33 @@ TEST(RankControl, RefusesUnknownTypesAndWrongFields) {
 TEST(Rendezvous, NestedListsSurviveTheWire) {
   Heartbeat beat{.round = 9, .world = 3, .nproc = 2};
   beat.ranks = {{.rank = 1, .phase = "train", .step = 40}, {.rank = 2, .phase = "save"}};
+  beat.damaged_checkpoints = {{120, "is missing"}, {100, "cut short"}};
   const auto back = MessageFromJson<Heartbeat>(MessageToJson(beat));
   ASSERT_TRUE(back.ok()) << back.error().ToString();
   EXPECT_EQ(back->round, 9);
   ASSERT_EQ(back->ranks.size(), 2U);
   EXPECT_EQ(back->ranks[0].phase, "train");
+  EXPECT_EQ(back->damaged_checkpoints, beat.damaged_checkpoints);
+}
+
+TEST(DamagedCheckpoints, AreTheNewestFewEachOnceAndNoneComesBackThatFellOut) {
+  std::vector<CheckpointDamaged> kept;
+  EXPECT_TRUE(KeepNewest(kept, CheckpointDamaged{20, "cut short"}));
+  EXPECT_FALSE(KeepNewest(kept, CheckpointDamaged{20, "cut short"}));
+  EXPECT_TRUE(KeepNewest(kept, CheckpointDamaged{20, "is missing"})) << "it was stored anew and damaged anew";
+  EXPECT_TRUE(KeepNewest(kept, CheckpointDamaged{10, "cut short"}));
+  EXPECT_EQ(kept, (std::vector<CheckpointDamaged>{{20, "is missing"}, {20, "cut short"}, {10, "cut short"}}));
+  for (int64_t step = 30; kept.back().step < 30; step += 10)
+    EXPECT_TRUE(KeepNewest(kept, CheckpointDamaged{step, "cut short"}));
+  EXPECT_EQ(kept.size(), kKeptDamages);
+  EXPECT_FALSE(KeepNewest(kept, CheckpointDamaged{20, "cut short"}));
+}
+
+TEST(DamagedCheckpoints, HaveShortReasons) {
+  std::vector<CheckpointDamaged> kept;
+  EXPECT_TRUE(KeepNewest(kept, CheckpointDamaged{20, std::string(5000, 'x')}));
+  EXPECT_EQ(kept[0].reason.size(), kMaxDamageReason);
+  EXPECT_FALSE(KeepNewest(kept, CheckpointDamaged{20, std::string(5000, 'x')}));
 }
 
 TEST(WorkerConfig, KeepsTheManifestsSections) {

@@ -133,6 +133,23 @@ TEST_F(JobEntryTest, DoesNotRepeatAProfileAfterTheHostWasReplaced) {
   EXPECT_EQ(answer->profile.request, "");
 }
 
+TEST_F(JobEntryTest, KnowsTheNewestDamagedCheckpointsWhicheverPodTellsOfThem) {
+  const auto beat = [&](int slot, std::vector<protocol::CheckpointDamaged> damaged) {
+    entry_.Heartbeat(
+        {.member = MemberOf(slot), .round = 1, .damaged_checkpoints = std::move(damaged)}, [](auto) {}, now_,
+        outbox_);
+    return Advance();
+  };
+  EXPECT_TRUE(beat(0, {{30, "cut short"}, {20, "is missing"}}))
+      << "worth a reconcile: somebody should hear of it";
+  EXPECT_FALSE(beat(0, {{30, "cut short"}, {20, "is missing"}}));
+  EXPECT_FALSE(beat(0, {})) << "the supervisor was restarted";
+  EXPECT_TRUE(beat(1, {{40, "cut short"}})) << "rank 0 was in another pod";
+  EXPECT_EQ(
+      entry_.View().damaged_checkpoints,
+      (std::vector<protocol::CheckpointDamaged>{{40, "cut short"}, {30, "cut short"}, {20, "is missing"}}));
+}
+
 // The survivors go back to the begin of the window.
 TEST_F(JobEntryTest, CountsWhatAWindowHadTakenWhenItBroke) {
   (void)Beat({.round = 1, .step = 60, .steps_under_way = 10});
