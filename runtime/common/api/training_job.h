@@ -267,6 +267,13 @@ struct GoodputStatus {
   friend bool operator==(const GoodputStatus&, const GoodputStatus&) = default;
 };
 
+struct DamagedCheckpoint {
+  std::optional<WallTime> time;
+  int64_t step = 0;
+  std::string reason;
+
+  friend bool operator==(const DamagedCheckpoint&, const DamagedCheckpoint&) = default;
+};
 struct RestartRecord {
   std::optional<WallTime> time;
   int64_t round = 0;  // the round that broke
@@ -328,6 +335,7 @@ struct TrainingJobStatus {
   std::optional<RendezvousStatus> rendezvous;
   std::optional<ProgressStatus> progress;
   std::optional<CheckpointStatus> checkpoint;
+  std::vector<DamagedCheckpoint> damaged_checkpoints;  // newest first, at most 8
   std::optional<GoodputStatus> goodput;
   std::vector<RestartRecord> restarts;  // newest first, at most 10
 

@@ -229,6 +229,13 @@ void Describe(A& fields, Of<A, GoodputStatus>& status) {
 }
 
 template <typename A>
+void Describe(A& fields, Of<A, DamagedCheckpoint>& status) {
+  fields.Field("time", status.time);
+  fields.Field("step", status.step);
+  fields.Field("reason", status.reason, {.max_length = 512});
+}
+
+template <typename A>
 void Describe(A& fields, Of<A, RestartRecord>& status) {
   fields.Field("time", status.time);
   fields.Field("round", status.round);
@@ -283,6 +290,7 @@ void Describe(A& fields, Of<A, TrainingJobStatus>& status) {
   fields.Field("rendezvous", status.rendezvous);
   fields.Field("progress", status.progress);
   fields.Field("checkpoint", status.checkpoint);
+  fields.Field("damagedCheckpoints", status.damaged_checkpoints, {.max_items = 8});
   fields.Field("goodput", status.goodput);
   fields.Field("restarts", status.restarts, {.max_items = 10});
 }

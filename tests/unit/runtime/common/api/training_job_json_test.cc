@@ -207,6 +207,7 @@ TEST(TrainingJobStatus, IsRoundedAndHasNoNumberThatJsonLacks) {
                                    .samples_per_second = std::numeric_limits<double>::quiet_NaN(),
                                    .last_progress_time = WallTime(std::chrono::seconds(86400)),
                                    .evaluation = std::nullopt};
+  status.damaged_checkpoints = {{WallTime(std::chrono::seconds(86400)), 7, "is missing"}};
   const Json json = TrainingJobStatusToJson(status);
   EXPECT_EQ(json.at("progress").at("loss"), 0.123457);
   EXPECT_FALSE(json.at("progress").contains("samplesPerSecond"));
@@ -216,6 +217,7 @@ TEST(TrainingJobStatus, IsRoundedAndHasNoNumberThatJsonLacks) {
   const TrainingJobStatus again = TrainingJobStatusFromJson(json, violations);
   EXPECT_EQ(violations, std::vector<std::string>{});
   EXPECT_EQ(TrainingJobStatusToJson(again), json);
+  EXPECT_EQ(again.damaged_checkpoints, status.damaged_checkpoints);
 }
 
 }  // namespace
