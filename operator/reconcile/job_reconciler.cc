@@ -98,7 +98,7 @@ Result<void> JobReconciler::WriteOutcome(const Observed& observed, const api::Tr
 
 Error JobReconciler::WriteRefusal(const Observed& observed, const Plan& plan, const Error& refusal) {
   const api::TrainingJobStatus status = StatusAfterRefusal(observed, plan.status, refusal);
-  const auto written = WriteOutcome(observed, status, NotesOfConditions(observed.job.status, status));
+  const auto written = WriteOutcome(observed, status, NotesOfStatus(observed, status));
   return written.ok() ? refusal : written.error();
 }
 

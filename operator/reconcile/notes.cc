@@ -25,11 +25,27 @@ int64_t Count(const Plan& plan) {
                        [](const PlannedAction& entry) { return std::holds_alternative<T>(entry.action); });
 }
 
-}  // namespace
+EventNote NoteOf(const api::DamagedCheckpoint& damaged, const api::TrainingJobSpec& spec) {
+  const std::string uri = spec.checkpoint ? spec.checkpoint->uri : "URI";
+  return {true, "CheckpointDamaged", "Restore",
+          "the checkpoint of step " + std::to_string(damaged.step) + " is damaged: " + damaged.reason +
+              "; training goes on from the newest sound one before it, or from the beginning where there is "
+              "none. "
+              "`lockstep checkpoint verify " +
+              uri + "` names all that is damaged"};
+}
 
-std::vector<EventNote> NotesOfConditions(const api::TrainingJobStatus& before,
-                                         const api::TrainingJobStatus& after) {
-  std::vector<EventNote> notes;
+void AddDamages(const api::TrainingJob& job, const api::TrainingJobStatus& after,
+                std::vector<EventNote>& notes) {
+  const auto& told = job.status.damaged_checkpoints;
+  for (const api::DamagedCheckpoint& damaged : after.damaged_checkpoints) {
+    if (std::find(told.begin(), told.end(), damaged) == told.end())
+      notes.push_back(NoteOf(damaged, job.spec));
+  }
+}
+
+void AddConditions(const api::TrainingJobStatus& before, const api::TrainingJobStatus& after,
+                   std::vector<EventNote>& notes) {
   for (const api::Condition& now : after.conditions) {
     const api::Condition* old = api::FindCondition(before.conditions, now.type);
     const bool is_new = old == nullptr || old->status != now.status || old->reason != now.reason;
@@ -45,6 +61,17 @@ std::vector<EventNote> NotesOfConditions(const api::TrainingJobStatus& before,
       notes.push_back({false, now.reason, "Reconcile", "its pods may run"});
     }
   }
+}
+
+}  // namespace
+
+std::vector<EventNote> NotesOfStatus(const Observed& observed, const api::TrainingJobStatus& after) {
+  std::vector<EventNote> notes;
+  for (const rendezvous::RoundChange& change : NewChanges(observed)) {
+    notes.push_back({true, "RoundBroken", "Rendezvous", StoryOf(change)});
+  }
+  AddDamages(observed.job, after, notes);
+  AddConditions(observed.job.status, after, notes);
   return notes;
 }
 
@@ -59,17 +86,14 @@ std::vector<EventNote> MakeNotes(const Observed& observed, const Decision& decis
     notes.push_back({true, std::string(api::reason::kReplicaFailed), "ReplacePod", failure});
   }
   if (!decision.gang.note.empty()) notes.push_back({true, "GangReleased", "DeletePods", decision.gang.note});
-  for (const rendezvous::RoundChange& change : NewChanges(observed)) {
-    notes.push_back({true, "RoundBroken", "Rendezvous", StoryOf(change)});
-  }
   // Each time: the recorder writes it once, and counts.
   const auto profile = ProfileRequestOf(observed.job);
   if (decision.mode == Mode::kRun && !profile.ok())
     notes.push_back({true, "ProfileRefused", "Profile", profile.error().message});
   const std::vector<EventNote>& removal = decision.removal.notes;
   notes.insert(notes.end(), removal.begin(), removal.end());
-  const std::vector<EventNote> conditions = NotesOfConditions(observed.job.status, plan.status);
-  notes.insert(notes.end(), conditions.begin(), conditions.end());
+  const std::vector<EventNote> status = NotesOfStatus(observed, plan.status);
+  notes.insert(notes.end(), status.begin(), status.end());
   return notes;
 }
 

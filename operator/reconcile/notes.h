@@ -12,8 +12,9 @@ namespace lockstep::reconcile {
 
 [[nodiscard]] std::vector<kube::EventNote> MakeNotes(const Observed& observed, const Decision& decision,
                                                      const Plan& plan);
-// Of the conditions that became true from `before` to `after`.
-[[nodiscard]] std::vector<kube::EventNote> NotesOfConditions(const api::TrainingJobStatus& before,
-                                                             const api::TrainingJobStatus& after);
+// Those of them that tell what `after` has and the job's status has not: broken rounds, damaged checkpoints,
+// conditions.
+[[nodiscard]] std::vector<kube::EventNote> NotesOfStatus(const Observed& observed,
+                                                         const api::TrainingJobStatus& after);
 
 }  // namespace lockstep::reconcile

@@ -5,6 +5,7 @@
 
 #include "operator/reconcile/failure_rules.h"
 #include "runtime/common/base/strings.h"
+#include "runtime/common/protocol/damaged_checkpoints.h"
 
 namespace lockstep::reconcile {
 namespace {
@@ -111,6 +112,11 @@ void ApplyCheckpoint(const rendezvous::RendezvousView& view, api::TrainingJobSta
   if (!same) status.checkpoint = {view.checkpoint.step, view.checkpoint_time, view.checkpoint.uri};
 }
 
+void ApplyDamages(const Observed& observed, std::vector<api::DamagedCheckpoint>& damages) {
+  for (const protocol::CheckpointDamaged& damaged : observed.rendezvous.damaged_checkpoints)
+    protocol::KeepNewest(damages, api::DamagedCheckpoint{observed.now, damaged.step, damaged.reason});
+}
+
 }  // namespace
 
 bool KnowsTheRound(const Observed& observed) {
@@ -124,6 +130,7 @@ void ApplyRendezvous(const Observed& observed, bool is_final, api::TrainingJobSt
   status.rendezvous = {std::max(view.round, status.rendezvous ? status.rendezvous->round : 0),
                        view.world_size};
   ApplyRestarts(observed, status.restarts);
+  ApplyDamages(observed, status.damaged_checkpoints);
   if (!is_final && !IsDue(observed)) return;
   ApplyCheckpoint(view, status);
   if (view.progress.step > 0) status.progress = ProgressFrom(view);

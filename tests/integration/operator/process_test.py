@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The operator's program on a real API server: hand-over, a leader that was paused, one namespace with no rights elsewhere.
+"""The operator's program on a real API server: hand-over, a leader that was paused, what workers tell it, one namespace with no rights elsewhere.
 
 process_test.py PROGRAM [NAME…]    needs KUBECONFIG of an administrator; prints `N passed, N failed`
 """
 import base64
+import contextlib
 import json
 import pathlib
 import signal
@@ -11,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 from cases import expect, main, until  # noqa: E402
@@ -20,6 +23,7 @@ from operators import JOBS, ROOT, Operator, create, job, make_namespace, pods_of
 PROGRAM = sys.argv[1] if len(sys.argv) > 1 else ""
 HAND_OVER_SECONDS = 2
 PODS = 300
+NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def kubectl(*arguments, stdin=None):
@@ -111,6 +115,60 @@ def one_namespace_needs_no_rights_elsewhere():
             expect("forbidden" not in operator.text().lower(), operator.text())
 
 
+class Worker:
+    """Speaks for the one pod of a job, which nobody runs."""
+
+    def __init__(self, namespace, created, pod):
+        identity = {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+        account = pod["spec"]["serviceAccountName"]
+        status, answer = API.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", {
+            "spec": {"audiences": ["lockstep"], "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", **identity}}})
+        expect(status == 201, answer)
+        self.token = answer["status"]["token"]
+        self.place = {"job": {"namespace": namespace, "name": created["metadata"]["name"], "uid": created["metadata"]["uid"]},
+                      "member": {"pod": identity["name"], "podUid": identity["uid"], "slot": 0, "incarnation": "1"},
+                      "round": 1, "world": 1, "nproc": 1}
+
+    def beat(self, operator, **content):
+        """The operator knows of the pod with its next watch event."""
+        port = operator.await_record("leading")["rendezvous_port"]
+
+        def is_taken():
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/heartbeat", json.dumps({**self.place, **content}).encode(),
+                                             {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"})
+            with contextlib.suppress(urllib.error.HTTPError), NO_PROXY.open(request, timeout=10) as answer:
+                return answer.status == 200
+        until("a heartbeat is taken", is_taken, details=operator.text)
+
+
+def tells_of_a_damaged_checkpoint_once_whoever_leads():
+    namespace = make_namespace(API, "damaged")
+    reason = "s3://bucket/a/step-000000000020/shard-0: size or SHA-256 differ from the manifest"
+    first, second = {"step": 20, "reason": reason}, {"step": 10, "reason": "s3://bucket/a/step-000000000010/shard-0: is missing"}
+
+    def told():
+        events = API.request("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")[1]["items"]
+        return sorted((event["type"], event["note"]) for event in events if event["reason"] == "CheckpointDamaged")
+
+    def is_told(damaged):
+        return any(kind == "Warning" and damaged["reason"] in note for kind, note in told())
+    with Operator(PROGRAM, f"--watch-namespace={namespace}") as operator:
+        created = create(API, namespace, job("a", 1, checkpoint={"uri": "s3://bucket/a"}))
+        pod, = until("its pod", lambda: pods_of(API, namespace, "a"), details=operator.text)
+        worker = Worker(namespace, created, pod)
+        worker.beat(operator, damagedCheckpoints=[first])
+        until("an event tells", lambda: is_told(first), details=operator.text)
+        expect("`lockstep checkpoint verify s3://bucket/a`" in told()[0][1], told())
+        worker.beat(operator, damagedCheckpoints=[first])
+    with Operator(PROGRAM, f"--watch-namespace={namespace}") as operator:
+        worker.beat(operator, damagedCheckpoints=[first])
+        worker.beat(operator, damagedCheckpoints=[first, second])
+        until("another event tells", lambda: is_told(second), details=operator.text)
+        expect(len(told()) == 2, told())
+    described = kubectl("describe", "dtj", "a", "--namespace", namespace)
+    expect(reason in described.split("Events:")[1], described)
+
+
 KINDS = {"Service": "/api/v1/namespaces/{}/services", "ConfigMap": "/api/v1/namespaces/{}/configmaps",
          "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
          "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
@@ -160,7 +218,7 @@ def writes_the_objects_of_a_job_once_and_follows_its_spec():
 
 
 CASES = [writes_the_objects_of_a_job_once_and_follows_its_spec, hands_over_within_two_seconds_in_the_middle_of_a_large_job, a_leader_paused_past_its_lease_ends_and_harms_nothing,
-         one_namespace_needs_no_rights_elsewhere]
+         tells_of_a_damaged_checkpoint_once_whoever_leads, one_namespace_needs_no_rights_elsewhere]
 
 if __name__ == "__main__":
     with connected() as API:

@@ -12,8 +12,10 @@ namespace lockstep::reconcile {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using testing::EventsOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::JobWorld;
 
 TEST(Notes, TellsTheLastLinesOfADeadRankWithinAnEventsLimits) {
@@ -33,6 +35,52 @@ TEST(Notes, TellsTheLastLinesOfADeadRankWithinAnEventsLimits) {
   EXPECT_THAT(note, HasSubstr("; last lines of job-worker-1:\nline "));
   EXPECT_THAT(note, ::testing::EndsWith("line 99 of an error\n"));
   EXPECT_LE(note.size(), 1024U);
+}
+
+std::vector<std::string> DamagesToldBy(const Plan& plan) {
+  std::vector<std::string> notes;
+  for (const kube::EventNote& event : plan.events) {
+    if (event.reason == "CheckpointDamaged" && event.warning) notes.push_back(event.note);
+  }
+  return notes;
+}
+
+TEST(Notes, TellsOfEachDamagedCheckpointOnce) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(3, {0, 1}, 9);
+  world.observed().job.spec.checkpoint = api::CheckpointSpec{.uri = "s3://bucket/job"};
+  auto& damaged = world.observed().rendezvous.damaged_checkpoints;
+  EXPECT_THAT(DamagesToldBy(MakePlan(world.observed())), IsEmpty());
+
+  damaged = {{120, "s3://bucket/job/step-000000000120/shard-0: is missing"}};
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(
+      DamagesToldBy(plan),
+      ElementsAre("the checkpoint of step 120 is damaged: s3://bucket/job/step-000000000120/shard-0: is "
+                  "missing; training goes on from the newest sound one before it, or from the beginning "
+                  "where there is none. `lockstep checkpoint verify s3://bucket/job` names all that is "
+                  "damaged"));
+  world.observed().job.status = plan.status;
+  world.observed().now += std::chrono::seconds(1);
+  EXPECT_THAT(DamagesToldBy(MakePlan(world.observed())), IsEmpty()) << "the next heartbeat says it again";
+
+  world.observed().rendezvous = {};
+  EXPECT_THAT(DamagesToldBy(MakePlan(world.observed())), IsEmpty()) << "a new operator knows nothing yet";
+  world.Round(3, {0, 1}, 9);
+  damaged = {{120, "s3://bucket/job/step-000000000120/shard-0: is missing"}, {100, "cut short"}};
+  EXPECT_THAT(DamagesToldBy(MakePlan(world.observed())),
+              ElementsAre(HasSubstr("step 100 is damaged: cut short")));
+}
+
+TEST(Notes, TellsOfADamagedCheckpointWithinAnEventsLimits) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(3, {0, 1}, 9);
+  world.observed().job.spec.checkpoint = api::CheckpointSpec{.uri = "s3://bucket/" + std::string(200, 'p')};
+  world.observed().rendezvous.damaged_checkpoints = {{120, std::string(5000, 'x')}};
+  const auto notes = DamagesToldBy(MakePlan(world.observed()));
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_LE(notes[0].size(), 1024U);
+  EXPECT_THAT(notes[0], ::testing::EndsWith("names all that is damaged"));
 }
 
 TEST(Notes, SaysWhyThereIsNoProfile) {

@@ -56,7 +56,7 @@ TEST(Status, SaysWhetherItIsReadyInWordsThatProgramsKnow) {
   const auto failed = MakePlan(world.observed()).status;
   EXPECT_EQ(failed.state, "Failed");
   EXPECT_EQ(KstatusOf(failed), "Failed");
-  EXPECT_EQ(NotesOfConditions(world.observed().job.status, failed).size(), 1U) << "one event for one failure";
+  EXPECT_EQ(NotesOfStatus(world.observed(), failed).size(), 1U) << "one event for one failure";
   world.observed().job.status = failed;
   world.observed().now += std::chrono::minutes(1);
   EXPECT_EQ(MakePlan(world.observed()).status.conditions, failed.conditions);
@@ -110,12 +110,12 @@ TEST(Status, NamesAStragglerInAConditionAndOneEvent) {
   EXPECT_EQ(degraded->message,
             "rank 1 (job-worker-1) is a straggler: it computes 2.5 times as long as the median rank");
   EXPECT_EQ(status.state, "Running");
-  const auto notes = NotesOfConditions(before, status);
+  const auto notes = NotesOfStatus(world.observed(), status);
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_EQ(notes[0].reason, "Straggler");
   EXPECT_EQ(notes[0].note, degraded->message);
-  EXPECT_TRUE(NotesOfConditions(status, status).empty());
   world.observed().job.status = status;
+  EXPECT_TRUE(NotesOfStatus(world.observed(), status).empty());
   world.observed().rendezvous.stragglers.clear();
   EXPECT_FALSE(api::IsTrue(MakePlan(world.observed()).status.conditions, condition::kDegraded));
 }
@@ -187,6 +187,23 @@ TEST(Status, KeepsTheNewestTenRestartsAndForgetsGrowth) {
   ASSERT_EQ(status.restarts.size(), 10U);
   EXPECT_EQ(status.restarts.front().round, 12);
   EXPECT_EQ(status.restarts.back().round, 3);
+}
+
+TEST(Status, KeepsTheDamagedCheckpointsOfTheHighestStepsWithTheTimeTheyWereNoticed) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(3, {0, 1}, 9);
+  auto& damaged = world.observed().rendezvous.damaged_checkpoints;
+  damaged = {{20, "cut short"}, {10, "is missing"}};
+  const WallTime begin = world.observed().now;
+  world.observed().job.status = MakePlan(world.observed()).status;
+  world.observed().now += std::chrono::hours(1);
+  damaged.clear();
+  for (int64_t step = 90; step >= 30; step -= 10) damaged.push_back({step, "cut short"});
+  const auto status = MakePlan(world.observed()).status;
+  ASSERT_EQ(status.damaged_checkpoints.size(), 8U);
+  EXPECT_EQ(status.damaged_checkpoints.front(),
+            (api::DamagedCheckpoint{world.observed().now, 90, "cut short"}));
+  EXPECT_EQ(status.damaged_checkpoints.back(), (api::DamagedCheckpoint{begin, 20, "cut short"}));
 }
 
 TEST(Status, TellsARestartInFull) {
