@@ -67,6 +67,7 @@ struct Checkpointer::State {
   // Of the thread that calls Save: the place of the last one.
   int64_t last_round = -1, last_step = -1;
   int attempt = 0;
+  std::vector<protocol::CheckpointDamaged> damaged;  // of the thread that loads
   SaveWriter writer{
       spec, job, training, *store, ownership, clock, [this](const PendingSave& save, int64_t bytes) {
         return AwaitTurn(save, bytes);
@@ -226,9 +227,13 @@ Result<std::optional<Manifest>> Checkpointer::LoadFirst(const std::function<bool
     if (loaded.ok()) return std::optional<Manifest>(*manifest);
     // Where the store is away, going on without its newest checkpoint would lose work.
     if (!IsDamage(loaded.error())) return loaded.error();
-    log::Error("damaged checkpoint passed over", {{"step", stored.step}, {"error", loaded.error().message}});
+    state_->damaged.push_back({stored.step, loaded.error().message});
   }
   return std::optional<Manifest>();
+}
+
+std::vector<protocol::CheckpointDamaged> Checkpointer::TakeDamaged() {
+  return std::exchange(state_->damaged, {});
 }
 
 Result<std::optional<Manifest>> Checkpointer::Resume(const Load& load) {

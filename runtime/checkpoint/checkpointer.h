@@ -22,6 +22,7 @@
 #include "runtime/checkpoint/shard_codec.h"
 #include "runtime/common/api/checkpoint_spec.h"
 #include "runtime/common/base/result.h"
+#include "runtime/common/protocol/rank_control.h"
 #include "runtime/common/protocol/worker_config.h"
 
 namespace lockstep::checkpoint {
@@ -59,13 +60,15 @@ class Checkpointer {
   // Reads what the job needs of a checkpoint; an error of kDataLoss, kNotFound or kUnsupported says that it
   // is damaged.
   using Load = std::function<Result<void>(const Manifest& manifest)>;
-  // What a job begins from: the first that `load` could read; damaged ones are logged by name and passed
-  // over, nullopt: there is none. Its own newest checkpoint comes first, whatever spec.checkpoint.resume
+  // What a job begins from: the first that `load` could read; damaged ones are passed over, nullopt: there
+  // is none. Its own newest checkpoint comes first, whatever spec.checkpoint.resume
   // says: a job that restarts goes on. A job that has written none follows `resume`: the newest of any job
   // below the URI (Auto), none (Never), or exactly the step it names, whose absence is an error. Any other
   // error is the store's, or that of `load`: without it nobody knows what the newest is. Evaluations of
   // another job, or under another spec.training.earlyStop, are not told.
   [[nodiscard]] Result<std::optional<Manifest>> Resume(const Load& load);
+  // What Resume passed over since the last call.
+  [[nodiscard]] std::vector<protocol::CheckpointDamaged> TakeDamaged();
   // For a `load`, of any rank: the manifest of a step, and parts of its tensors, as ReadParts.
   [[nodiscard]] Result<Manifest> Find(int64_t step);
   [[nodiscard]] Result<int64_t> Read(const Manifest& manifest, const std::vector<WantedPart>& wanted);

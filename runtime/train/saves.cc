@@ -214,7 +214,10 @@ void Saves::LeavePlace() {
 
 Result<bool> Saves::Restore(comm::Communicator& communicator, TrainingState& state) {
   if (!enabled()) return false;
-  return RestoreTogether(communicator, *context_.checkpointer, state);
+  const Result<bool> restored = RestoreTogether(communicator, *context_.checkpointer, state);
+  for (const protocol::CheckpointDamaged& damaged : context_.checkpointer->TakeDamaged())
+    context_.link.Send(damaged);
+  return restored;
 }
 
 }  // namespace lockstep::train

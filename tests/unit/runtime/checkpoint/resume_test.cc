@@ -70,6 +70,20 @@ INSTANTIATE_TEST_SUITE_P(
                       Damage{"ManifestOfANewerVersion", "manifest", WriteByANewerVersion}),
     [](const auto& test) { return test.param.name; });
 
+TEST_F(CheckpointerTest, NamesADamagedCheckpointOnce) {
+  const auto checkpointer = Open();
+  SaveAlone(*checkpointer, 1);
+  SaveAlone(*checkpointer, 2);
+  const auto path = PathOf(2, "shard-00000");
+  FlipLastByte(path);
+  ASSERT_EQ(StepOf(Resume(*checkpointer)), 1);
+  const auto damaged = checkpointer->TakeDamaged();
+  ASSERT_EQ(damaged.size(), 1U);
+  EXPECT_EQ(damaged[0].step, 2);
+  EXPECT_NE(damaged[0].reason.find(path.filename().string() + ": "), std::string::npos) << damaged[0].reason;
+  EXPECT_TRUE(checkpointer->TakeDamaged().empty());
+}
+
 // Without the newest checkpoint the job would lose what it had learnt: better to wait for the store.
 TEST_F(CheckpointerTest, AStoreThatIsAwayIsAnErrorAndNotAnAbsence) {
   const auto checkpointer = Open();
