@@ -70,6 +70,30 @@ def restarts_from_the_checkpoint_when_all_ranks_die():
         job.expect_exactly_once()
 
 
+def passes_over_a_damaged_checkpoint_and_says_so():
+    with jobs.running(elastic("damaged"), with_ledger=True) as job:
+        job.until_ranks(3)
+        job.until("two checkpoints", lambda: job.status().get("checkpoint", {}).get("step", 0) > 100)
+        ranks = job.ranks()
+        job.kill(ranks, "STOP")  # so that no newer one is stored meanwhile
+        step, checkpoint = jobs.checkpoints.newest(job.checkpoint_folder())
+        shard = max(checkpoint.glob("shard-*"))
+        content = bytearray(shard.read_bytes())
+        content[-1] ^= 1
+        shard.write_bytes(content)
+        job.kill(ranks)
+
+        def told():
+            return [event["note"] for event in jobs.get("--namespace", job.space, "events.events.k8s.io")["items"]
+                    if event["reason"] == "CheckpointDamaged" and event["regarding"]["uid"] == job.get()["metadata"]["uid"]]
+        note, = job.until("an event tells of it", told)
+        expect(f"step {step} " in note and shard.name in note, note)
+        expect("damaged checkpoint passed over" in "".join(job.logs().values()), "the log of rank 0 does not tell of it")
+        job.until_complete(180)
+        expect(len(told()) == 1, told())
+        job.expect_exactly_once()
+
+
 def trains_on_while_the_operator_restarts():
     with jobs.running(elastic("operator-restart"), with_ledger=True) as job:
         first_round = job.until_ranks(3)
@@ -89,7 +113,7 @@ def trains_on_while_the_operator_restarts():
 
 
 CASES = [survives_a_killed_rank, survives_a_forcibly_deleted_pod, restarts_from_the_checkpoint_when_all_ranks_die,
-         trains_on_while_the_operator_restarts]
+         passes_over_a_damaged_checkpoint_and_says_so, trains_on_while_the_operator_restarts]
 
 if __name__ == "__main__":
     jobs.main(CASES)
