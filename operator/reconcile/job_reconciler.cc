@@ -69,7 +69,7 @@ Result<controller::Outcome> JobReconciler::Reconcile(const std::string& key) {
   }
   if (applied.is_refusal) return WriteRefusal(*observed, plan, *applied.error);
   if (applied.error) return *applied.error;
-  LOCKSTEP_TRY(WriteOutcome(*observed, plan.status, plan.events));
+  LOCKSTEP_TRY(WriteOutcome(*observed, plan.status, plan.gpus, plan.events));
   return controller::Outcome{.requeue_after = plan.requeue_after};
 }
 
@@ -84,7 +84,7 @@ void JobReconciler::ConfigureRendezvous(const Observed& observed, const Plan& pl
 }
 
 Result<void> JobReconciler::WriteOutcome(const Observed& observed, const api::TrainingJobStatus& status,
-                                         const std::vector<kube::EventNote>& notes) {
+                                         const GpuCount& gpus, const std::vector<kube::EventNote>& notes) {
   LOCKSTEP_TRY(const bool written, applier_.WriteStatus(observed, status));
   if (written && status.state != observed.job.status.state) {
     log::Info("job changed state",
@@ -92,13 +92,13 @@ Result<void> JobReconciler::WriteOutcome(const Observed& observed, const api::Tr
                {"state", status.state}});
   }
   for (const kube::EventNote& note : notes) dependencies_.events.Record(ReferenceTo(observed.job), note);
-  dependencies_.observer.OnJob(observed.job, status, observed.rendezvous.changes);
+  dependencies_.observer.OnJob(observed.job, status, gpus, observed.rendezvous.changes);
   return {};
 }
 
 Error JobReconciler::WriteRefusal(const Observed& observed, const Plan& plan, const Error& refusal) {
   const api::TrainingJobStatus status = StatusAfterRefusal(observed, plan.status, refusal);
-  const auto written = WriteOutcome(observed, status, NotesOfStatus(observed, status));
+  const auto written = WriteOutcome(observed, status, plan.gpus, NotesOfStatus(observed, status));
   return written.ok() ? refusal : written.error();
 }
 

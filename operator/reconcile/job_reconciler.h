@@ -8,6 +8,7 @@
 #include "operator/controller/reconciler.h"
 #include "operator/kube/event_recorder.h"
 #include "operator/reconcile/apply.h"
+#include "operator/reconcile/gpus.h"
 #include "operator/reconcile/observe.h"
 #include "runtime/common/rendezvous/service.h"
 
@@ -17,7 +18,7 @@ namespace lockstep::reconcile {
 class JobObserver {
  public:
   virtual ~JobObserver() = default;
-  virtual void OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& status,
+  virtual void OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& status, const GpuCount& gpus,
                      const std::vector<rendezvous::RoundChange>& changes) = 0;
   virtual void OnJobGone(const protocol::JobIdentity& job) = 0;
 };
@@ -42,7 +43,7 @@ class JobReconciler final : public controller::Reconciler {
   void Remember(const std::string& key, const protocol::JobIdentity& job);
   void ConfigureRendezvous(const Observed& observed, const Plan& plan);
   Result<void> WriteOutcome(const Observed& observed, const api::TrainingJobStatus& status,
-                            const std::vector<kube::EventNote>& notes);
+                            const GpuCount& gpus, const std::vector<kube::EventNote>& notes);
   Error WriteRefusal(const Observed& observed, const Plan& plan, const Error& refusal);
 
   Dependencies dependencies_;

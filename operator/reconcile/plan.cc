@@ -8,6 +8,7 @@
 #include "operator/reconcile/desired_pod.h"
 #include "operator/reconcile/force_delete.h"
 #include "operator/reconcile/gang.h"
+#include "operator/reconcile/gpus.h"
 #include "operator/reconcile/launcher.h"
 #include "operator/reconcile/notes.h"
 #include "operator/reconcile/owned_objects.h"
@@ -242,6 +243,7 @@ Plan PlanOf(const Observed& observed, const QueueState& queue) {
   plan.lost = decision.failures.lost;
   PlanRendezvous(observed, decision.mode, plan);
   plan.events = MakeNotes(observed, decision, plan);
+  plan.gpus = CountGpus(observed, groups, decision);
   plan.requeue_after = NextLook(observed, decision, plan.status, next_force);
   return plan;
 }

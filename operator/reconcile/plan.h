@@ -9,6 +9,7 @@
 
 #include "operator/kube/event_recorder.h"
 #include "operator/kube/object.h"
+#include "operator/reconcile/gpus.h"
 #include "operator/reconcile/observed.h"
 #include "runtime/common/rendezvous/round.h"
 #include "runtime/common/rendezvous/settings.h"
@@ -78,6 +79,7 @@ struct Plan {
   bool keeps_rendezvous = false;                      // … they go on by the settings they have
   api::TrainingJobStatus status;                      // written last, where it differs
   std::vector<kube::EventNote> events;                // once the status is written
+  GpuCount gpus;                                      // for metrics
   std::optional<std::chrono::milliseconds> requeue_after;
 };
 

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "runtime/common/api/container_resources.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/base/time_text.h"
 
@@ -122,6 +123,7 @@ const kube::FieldMask& PodFields() {
       {"metadata", "annotations", std::string(api::kAnnotationAttempt)},
       {"metadata", "annotations", std::string(api::kAnnotationTemplate)},
       {"spec", "nodeName"},
+      {"spec", "containers", "*", "resources", "limits"},
       {"status", "phase"},
       {"status", "reason"},
       {"status", "message"},
@@ -151,6 +153,7 @@ Pod PodFromJson(const Json& json, const std::string& container) {
         *deletion - std::chrono::seconds(IntAt(json, {"metadata", "deletionGracePeriodSeconds"}));
   }
   pod.node = StringAt(json, {"spec", "nodeName"});
+  pod.gpus = api::GpusOfPod(json);
   pod.attempt = AttemptOf(json);
   pod.template_hash = StringAt(json, {"metadata", "annotations", api::kAnnotationTemplate});
   if (const auto created = ParseTime(StringAt(json, {"metadata", "creationTimestamp"})); created.ok()) {

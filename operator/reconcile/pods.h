@@ -30,6 +30,7 @@ struct Pod {
   bool deleting = false;  // has a deletionTimestamp: its worker is saving and leaving
   std::optional<WallTime> deletion_requested;
   std::string node;  // empty: not scheduled yet
+  int gpus = 0;      // that its containers ask for
   bool ready = false;
   bool disrupted = false;                         // preempted, evicted or drained: nobody's fault
   std::map<std::string, std::string> conditions;  // status by type

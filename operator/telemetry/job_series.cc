@@ -11,6 +11,11 @@ prometheus::Family<Gauge>& GaugeFamily(prometheus::Registry& registry, const cha
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
 }
 
+prometheus::Labels With(prometheus::Labels labels, const char* name, const char* value) {
+  labels[name] = value;
+  return labels;
+}
+
 // The words of api::StateOf, so that each is there as 0 before its first job.
 constexpr const char* kStates[] = {"Created", "Pending",   "Starting", "Running", "Restarting",
                                    "Stalled", "Suspended", "Complete", "Failed"};
@@ -28,6 +33,8 @@ JobSeries::JobSeries(prometheus::Registry& registry)
           GaugeFamily(registry, "lockstep_job_world_size", "Ranks in the current round; 0 between rounds.")),
       replicas_(GaugeFamily(registry, "lockstep_job_replicas", "Worker pods that have not ended.")),
       ready_replicas_(GaugeFamily(registry, "lockstep_job_ready_replicas", "Worker pods that are ready.")),
+      gpus_(GaugeFamily(registry, "lockstep_job_gpus",
+                        "GPUs by state: held by pods that have a node, waiting for such a pod.")),
       round_(GaugeFamily(registry, "lockstep_job_round", "Number of the newest round.")),
       step_(GaugeFamily(registry, "lockstep_job_step", "Newest finished step, at most ten seconds old.")),
       restarts_(prometheus::BuildCounter()
@@ -51,15 +58,13 @@ JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
   info["uid"] = job.metadata.uid;
   info["model"] = job.spec.training ? std::string(api::NameOf(job.spec.training->model.name)) : "";
   std::vector<Gauge*> lost;
-  for (const char* reason : kLosses) {
-    prometheus::Labels with_reason = labels;
-    with_reason["reason"] = reason;
-    lost.push_back(&lost_seconds_.Add(with_reason));
-  }
+  for (const char* reason : kLosses) lost.push_back(&lost_seconds_.Add(With(labels, "reason", reason)));
   return {.info = &info_.Add(info),
           .world_size = &world_size_.Add(labels),
           .replicas = &replicas_.Add(labels),
           .ready_replicas = &ready_replicas_.Add(labels),
+          .held_gpus = &gpus_.Add(With(labels, "state", "held")),
+          .waiting_gpus = &gpus_.Add(With(labels, "state", "waiting")),
           .round = &round_.Add(labels),
           .step = &step_.Add(labels),
           .restarts = &restarts_.Add(labels),
@@ -69,7 +74,8 @@ JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
           .lost_seconds = std::move(lost)};
 }
 
-void JobSeries::Set(const api::TrainingJob& job, const api::TrainingJobStatus& status) {
+void JobSeries::Set(const api::TrainingJob& job, const api::TrainingJobStatus& status,
+                    const reconcile::GpuCount& gpus) {
   const auto [found, is_new] = series_.try_emplace(job.metadata.uid);
   Series& series = found->second;
   if (is_new) series = Add(job);
@@ -82,6 +88,8 @@ void JobSeries::Set(const api::TrainingJob& job, const api::TrainingJobStatus& s
   series.world_size->Set(status.rendezvous ? status.rendezvous->world_size : 0);
   series.replicas->Set(status.replicas);
   series.ready_replicas->Set(status.ready_replicas);
+  series.held_gpus->Set(gpus.held);
+  series.waiting_gpus->Set(gpus.waiting);
   series.round->Set(status.rendezvous ? static_cast<double>(status.rendezvous->round) : 0);
   series.step->Set(status.progress ? static_cast<double>(status.progress->step) : 0);
   const api::Condition* degraded = api::FindCondition(status.conditions, api::condition::kDegraded);
@@ -107,6 +115,8 @@ void JobSeries::Remove(const std::string& uid) {
   world_size_.Remove(series.world_size);
   replicas_.Remove(series.replicas);
   ready_replicas_.Remove(series.ready_replicas);
+  gpus_.Remove(series.held_gpus);
+  gpus_.Remove(series.waiting_gpus);
   round_.Remove(series.round);
   step_.Remove(series.step);
   restarts_.Remove(series.restarts);

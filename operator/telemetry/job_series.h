@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "operator/reconcile/gpus.h"
 #include "runtime/common/api/training_job.h"
 
 namespace lockstep::telemetry {
@@ -18,7 +19,8 @@ class JobSeries {
  public:
   explicit JobSeries(prometheus::Registry& registry);
 
-  void Set(const api::TrainingJob& job, const api::TrainingJobStatus& status);
+  void Set(const api::TrainingJob& job, const api::TrainingJobStatus& status,
+           const reconcile::GpuCount& gpus);
   void Remove(const std::string& uid);
 
  private:
@@ -28,6 +30,8 @@ class JobSeries {
     prometheus::Gauge* world_size = nullptr;
     prometheus::Gauge* replicas = nullptr;
     prometheus::Gauge* ready_replicas = nullptr;
+    prometheus::Gauge* held_gpus = nullptr;
+    prometheus::Gauge* waiting_gpus = nullptr;
     prometheus::Gauge* round = nullptr;
     prometheus::Gauge* step = nullptr;
     prometheus::Counter* restarts = nullptr;
@@ -43,6 +47,7 @@ class JobSeries {
   prometheus::Family<prometheus::Gauge>& world_size_;
   prometheus::Family<prometheus::Gauge>& replicas_;
   prometheus::Family<prometheus::Gauge>& ready_replicas_;
+  prometheus::Family<prometheus::Gauge>& gpus_;
   prometheus::Family<prometheus::Gauge>& round_;
   prometheus::Family<prometheus::Gauge>& step_;
   prometheus::Family<prometheus::Counter>& restarts_;

@@ -125,9 +125,9 @@ void Metrics::OnFinished(controller::ReconcileResult result, std::chrono::durati
 }
 
 void Metrics::OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& status,
-                    const std::vector<rendezvous::RoundChange>& changes) {
+                    const reconcile::GpuCount& gpus, const std::vector<rendezvous::RoundChange>& changes) {
   const std::lock_guard lock(families_->mutex);
-  families_->jobs.Set(job, status);
+  families_->jobs.Set(job, status, gpus);
   families_->recoveries.Count(job.metadata.uid, changes);
 }
 

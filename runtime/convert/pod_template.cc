@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "runtime/common/api/container_resources.h"
 
 namespace lockstep::convert {
 namespace {
@@ -39,17 +40,6 @@ std::vector<std::string> WordsIn(const Json& container, std::string_view key) {
   if (list == nullptr || !list->is_array()) return words;
   for (const Json& word : *list) words.push_back(word.is_string() ? word.get<std::string>() : DumpJson(word));
   return words;
-}
-
-int GpusOf(const Json& container) {
-  const Json* limits = FindJson(container, {"resources", "limits"});
-  if (limits == nullptr || !limits->is_object()) return 0;
-  for (const auto& [name, quantity] : limits->items()) {
-    if (!name.ends_with(".com/gpu")) continue;
-    return quantity.is_string() ? std::atoi(quantity.get<std::string>().c_str())
-                                : static_cast<int>(quantity.is_number() ? quantity.get<double>() : 0);
-  }
-  return 0;
 }
 
 class Template {
@@ -105,7 +95,7 @@ class Template {
   void ConvertTrainer(Json& trainer) {
     CheckInTable("spec.containers[pytorch].name");
     trainer["name"] = result_.container_name;
-    result_.gpus = GpusOf(trainer);
+    result_.gpus = api::GpusOf(trainer).value_or(0);
     ConvertCommand(trainer);
     ConvertPorts(trainer);
     ConvertEnvironment(trainer);

@@ -55,7 +55,7 @@ class WorldModel {
 
  private:
   class NoObserver final : public reconcile::JobObserver {
-    void OnJob(const api::TrainingJob&, const api::TrainingJobStatus&,
+    void OnJob(const api::TrainingJob&, const api::TrainingJobStatus&, const reconcile::GpuCount&,
                const std::vector<rendezvous::RoundChange>&) override {}
     void OnJobGone(const protocol::JobIdentity&) override {}
   };

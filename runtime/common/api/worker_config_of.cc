@@ -1,9 +1,9 @@
 #include "runtime/common/api/worker_config_of.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 
+#include "runtime/common/api/container_resources.h"
 #include "runtime/common/api/program_of.h"
 
 namespace lockstep::api {
@@ -11,33 +11,11 @@ namespace {
 
 constexpr int kDefaultGraceSeconds = 30;  // Kubernetes' own
 
-// Of the trainer container: its "requests" or "limits".
-const Json* ResourcesOf(const WorkerSpec& worker, std::string_view kind) {
-  const Json* trainer = FindTrainer(worker);
-  return trainer == nullptr ? nullptr : FindJson(*trainer, {"resources", kind});
+const Json& TrainerOf(const WorkerSpec& worker) {
+  static const Json none = Json::object();
+  const Json* found = FindTrainer(worker);
+  return found != nullptr ? *found : none;
 }
-
-// A Kubernetes quantity of whole devices or CPUs: "4", 4, "2500m". Rounded down.
-int CountFromQuantity(const Json& quantity) {
-  if (quantity.is_number()) return static_cast<int>(quantity.get<double>());
-  if (!quantity.is_string()) return 0;
-  const auto text = quantity.get<std::string>();
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  return static_cast<int>(*end == 'm' ? number / 1000 : number);
-}
-
-// Of the resource whose name ends so; absent where the container does not name it.
-std::optional<int> CountOf(const WorkerSpec& worker, std::string_view kind, std::string_view suffix) {
-  const Json* resources = ResourcesOf(worker, kind);
-  if (resources == nullptr || !resources->is_object()) return std::nullopt;
-  for (const auto& [name, quantity] : resources->items()) {
-    if (name.ends_with(suffix)) return CountFromQuantity(quantity);
-  }
-  return std::nullopt;
-}
-
-std::optional<int> GpusOf(const WorkerSpec& worker) { return CountOf(worker, "limits", ".com/gpu"); }
 
 int AtLeastOne(std::optional<int> count) { return std::max(1, count.value_or(0)); }
 
@@ -59,9 +37,9 @@ bool TakesAllDevices(const TrainingJobSpec& spec) {
 int RanksPerPod(const TrainingJobSpec& spec) {
   switch (spec.nproc_per_node.mode) {
     case NprocMode::kCount: return spec.nproc_per_node.count;
-    case NprocMode::kCpu: return AtLeastOne(CountOf(spec.worker, "limits", "cpu"));
+    case NprocMode::kCpu: return AtLeastOne(CountOf(TrainerOf(spec.worker), "limits", "cpu"));
     case NprocMode::kGpu:
-    case NprocMode::kAuto: return TakesAllDevices(spec) ? 1 : AtLeastOne(GpusOf(spec.worker));
+    case NprocMode::kAuto: return TakesAllDevices(spec) ? 1 : AtLeastOne(GpusOf(TrainerOf(spec.worker)));
   }
   return 1;
 }
@@ -74,9 +52,9 @@ protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job) {
   config.rendezvous.heartbeat_timeout_seconds = spec.rendezvous.heartbeat_timeout_seconds;
   config.rendezvous.join_timeout_seconds = spec.rendezvous.join_timeout_seconds;
   config.nproc = RanksPerPod(spec);
-  if (const auto requested = CountOf(spec.worker, "requests", "cpu"))
+  if (const auto requested = CountOf(TrainerOf(spec.worker), "requests", "cpu"))
     config.requested_processors = AtLeastOne(requested);
-  config.requested_gpus = GpusOf(spec.worker).value_or(0);
+  config.requested_gpus = GpusOf(TrainerOf(spec.worker)).value_or(0);
   config.metrics_port = spec.observability.metrics_port;
   config.log_all_ranks = spec.observability.logs == Logs::kAll;
   config.health = {

@@ -84,6 +84,12 @@ TEST(PodFromJson, NamesTheUnhealthyDevicesOfAllContainers) {
   EXPECT_EQ(pod.unhealthy_devices, (std::set<std::string>{"gpu-2 of nvidia.com/gpu", "nic of claim:net"}));
 }
 
+TEST(PodFromJson, CountsItsGpus) {
+  const Json pod = *ParseJson(R"({"spec": {"containers": [
+      {"name": "trainer", "resources": {"limits": {"nvidia.com/gpu": "4"}}}]}})");
+  EXPECT_EQ(PodFromJson(PodFields().Apply(pod), "trainer").gpus, 4);
+}
+
 TEST(PodFromJson, ReadsLabelsAndAnnotationsOfOurs) {
   const Pod pod = Parsed("{}", R"({"name": "n", "uid": "u", "resourceVersion": "7", "deletionTimestamp": "x",
       "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"lockstep.dev/slot": "12"},
