@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Jobs that ask for GPUs: where their pods go, how many ranks these have, and what becomes of a pod whose device turns bad.
+"""Jobs that ask for GPUs: where their pods go, how many ranks these have, what Fleet shows of them, and what becomes of a pod whose device
+turns bad.
 
 The devices are files, which a device plugin of ours (tests/cluster/programs/kubernetes/fake_gpus.go) tells the kubelet of as nvidia.com/gpu.
 
@@ -14,6 +15,7 @@ import shutil
 import tempfile
 
 import jobs  # first: it finds tests/support
+import dashboards
 from cases import expect, until
 
 GPU = "nvidia.com/gpu"
@@ -67,6 +69,17 @@ def nodes_of(job):
     return {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in job.pods()}
 
 
+def until_fleet_shows(**wanted):
+    """What the cluster's Prometheus answers to the numbers of the dashboard, of all jobs of our namespace."""
+    queries = dict(dashboards.queries(dashboards.load()["fleet.json"]))
+
+    def shown(title):
+        return [value for _, value in jobs.prometheus(dashboards.substituted(queries[f"{title} A"], {"namespace": jobs.namespace()}))]
+    def now():
+        return {"held": shown("GPUs held"), "waiting": shown("GPUs waited for")}
+    until(f"Fleet shows {wanted}", lambda: now() == {name: [value] for name, value in wanted.items()}, 60, details=lambda: f"{now()}")
+
+
 def waits_for_gpus_and_has_a_rank_on_each():
     set_gpus(node1=0, node2=2)
     with contextlib.ExitStack() as rest:
@@ -80,8 +93,10 @@ def waits_for_gpus_and_has_a_rank_on_each():
                 return found and found["reason"] == "Unschedulable" and f"Insufficient {GPU}" in found["message"]
             second.until("the job says what it lacks", lambda: short_of_gpus("Scheduled") and short_of_gpus("Progressing"))
             expect(nodes_of(second) == {"second-worker-0": None}, f"{nodes_of(second)}")
+            until_fleet_shows(held=1, waiting=2)
         second.until_complete(120)
         expect(nodes_of(second) == {"second-worker-0": "node2"}, f"{nodes_of(second)}")
+        until_fleet_shows(held=0, waiting=0)
         expect({r["rank"] for r in second.commits()} == {0, 1}, "nprocPerNode: auto is not the limit of GPUs")
         told = [json.loads(line) for line in second.logs()["second-worker-0"].splitlines() if FALLBACK in line]
         expect(sorted(t["local_rank"] for t in told) == ["0", "1"] and all(t["requested_gpus"] == 2 and t["reason"] for t in told),

@@ -346,12 +346,16 @@ TRAINING_JOB = dashboard(
            query(f"max by (reason) (lockstep_job_lost_seconds{{{JOB}}})", "{{reason}}"), width=GRID_WIDTH, looks=STACK, paint=LOST)])
 
 
-def of_each_job(metric):
-    return f"max {BY_JOB} ({metric}{{{JOBS}}})"
+def of_each_job(metric, *more):
+    return f"max {BY_JOB} ({metric}{{{','.join((JOBS, *more))}}})"
 
 
 def over_jobs(function, metric):
     return f"{function}({of_each_job(metric)})"
+
+
+def gpus_of_each_job(state):
+    return of_each_job("lockstep_job_gpus", f'state="{state}"')
 
 
 FLEET = dashboard(
@@ -360,16 +364,21 @@ FLEET = dashboard(
     [annotation("Restarts", "red", changes("lockstep_job_restarts_total", JOBS), "Restart")],
     [link("Training job", "lockstep-training-job"), link("Operator", "lockstep-operator")],
     [row("Overview"),
-     stat("Jobs", "none", "Jobs that exist, whatever their state.", f"count(count {BY_JOB} (lockstep_job_info{{{JOBS}}}))"),
-     stat("Jobs that train", "none", "Jobs with a round that is whole.", f"count({of_each_job('lockstep_job_world_size')} > 0) or vector(0)"),
-     stat("Ranks", "none", "Ranks that train; with one GPU each, the GPUs at work.", over_jobs("sum", "lockstep_job_world_size")),
+     stat("Jobs", "none", "Jobs that exist, whatever their state.", f"count(count {BY_JOB} (lockstep_job_info{{{JOBS}}}))", width=6),
+     stat("Jobs that train", "none", "Jobs with a round that is whole.", f"count({of_each_job('lockstep_job_world_size')} > 0) or vector(0)",
+          width=6),
+     stat("Ranks", "none", "Ranks that train.", over_jobs("sum", "lockstep_job_world_size"), width=6),
      stat("Pods not ready", "none", "Worker pods that are there but wait: for a node, an image, or their program.",
-          f"{over_jobs('sum', 'lockstep_job_replicas')} - {over_jobs('sum', 'lockstep_job_ready_replicas')}"),
+          f"{over_jobs('sum', 'lockstep_job_replicas')} - {over_jobs('sum', 'lockstep_job_ready_replicas')}", width=6),
+     stat("GPUs held", "none", "Of worker pods that have a node and have not ended, whether or not they train.",
+          f"sum({gpus_of_each_job('held')})", width=6),
+     stat("GPUs waited for", "none", "Of worker pods that jobs want and that have no node, pods of jobs that queue among them.",
+          f"sum({gpus_of_each_job('waiting')})", width=6),
      stat("Goodput", "percentunit", "Productive seconds of all jobs, of all since each was admitted.",
           f"{over_jobs('sum', 'lockstep_job_productive_seconds')} / (({over_jobs('sum', 'lockstep_job_productive_seconds')} + "
-          f"sum(max by (namespace, job_name, reason) (lockstep_job_lost_seconds{{{JOBS}}}))) > 0)", **GOOD_IS_HIGH),
+          f"sum(max by (namespace, job_name, reason) (lockstep_job_lost_seconds{{{JOBS}}}))) > 0)", width=6, **GOOD_IS_HIGH),
      stat("Restarts", "none", "Restarts in the time shown.",
-          f"sum(max {BY_JOB} ({happened('lockstep_job_restarts_total', JOBS, '$__range')}))", **ZERO_IS_GOOD),
+          f"sum(max {BY_JOB} ({happened('lockstep_job_restarts_total', JOBS, '$__range')}))", width=6, **ZERO_IS_GOOD),
 
      row("Jobs"),
      counts("Jobs by state", "All namespaces.", query("sum by (state) (lockstep_jobs)", "{{state}}"), looks=STACK, paint=STATES, width=12),
@@ -380,6 +389,8 @@ FLEET = dashboard(
            [("Pods", "none", of_each_job("lockstep_job_replicas")), ("Ready", "none", of_each_job("lockstep_job_ready_replicas")),
             ("Ranks", "none", of_each_job("lockstep_job_world_size")), ("Round", "none", of_each_job("lockstep_job_round")),
             ("Step", "none", of_each_job("lockstep_job_step")), ("Restarts", "none", of_each_job("lockstep_job_restarts_total")),
+            ("GPUs", "none", gpus_of_each_job("held")),
+            ("GPUs waited for", "none", gpus_of_each_job("waiting")),
             ("Straggler", "none", of_each_job("lockstep_job_straggler"), {**YES_OR_NONE, "custom.align": "right"}),
             ("Goodput", "percentunit", of_each_job("lockstep_job_goodput_ratio"))],
            {"namespace": "Namespace", "job_name": "Job"}),
@@ -387,6 +398,10 @@ FLEET = dashboard(
             query(of_each_job("lockstep_job_world_size"), "{{namespace}}/{{job_name}}"), looks=STACK, width=12),
      graph("Goodput by job", "percentunit", "Seconds spent on steps that lasted, of all since the job was first admitted.",
            query(of_each_job("lockstep_job_goodput_ratio"), "{{namespace}}/{{job_name}}"), width=12, min=0, max=1),
+     counts("GPUs held by namespace", "By worker pods that have a node and have not ended, whether or not they train.",
+            query(f"sum by (namespace) ({gpus_of_each_job('held')})", "{{namespace}}"), looks=STACK, width=12),
+     counts("GPUs waited for by job", "For worker pods that have no node: none has so many left, or the job's queue has no quota.",
+            query(gpus_of_each_job("waiting"), "{{namespace}}/{{job_name}}"), looks=STACK, width=12),
      graph("Samples per second by job", "short", "All ranks of a job together, smoothed.",
            query(f"avg {BY_JOB} (lockstep_train_samples_per_second{{{JOBS}}})", "{{namespace}}/{{job_name}}"), width=12),
      graph("Age of the newest checkpoint", "s", "Jobs that train and have stored one.",
