@@ -17,11 +17,12 @@ void CheckTorchscriptUri(const std::string& uri, const std::string& path, Violat
 
 void CheckModel(const ModelSpec& model, const std::string& path, Violations& violations) {
   if (model.name == ModelName::kTorchscript && !model.torchscript) {
-    Add(violations, path + ".torchscript", "is required where name is torchscript");
+    Add(violations, path + ".torchscript", "is required where name is torchscript, with the uri of a module");
   }
   if (model.torchscript) CheckTorchscriptUri(model.torchscript->uri, path + ".torchscript.uri", violations);
   if (model.name == ModelName::kPlugin && !model.plugin) {
-    Add(violations, path + ".plugin", "is required where name is plugin");
+    Add(violations, path + ".plugin",
+        "is required where name is plugin, with the path of a library and the name of a model in it");
   }
   const bool has_heads = model.gpt.heads > 0;  // or the reader has said so
   if (model.name == ModelName::kGpt && has_heads && model.gpt.embedding_size % model.gpt.heads != 0) {
@@ -58,7 +59,8 @@ void CheckData(const DataSpec& data, const std::string& path, Violations& violat
   if (!has_path && !data.path.empty())
     Add(violations, path + ".path", "must be absent where format is " + format);
   if (data.format == DataFormat::kPlugin && !data.plugin)
-    Add(violations, path + ".plugin", "is required where format is plugin");
+    Add(violations, path + ".plugin",
+        "is required where format is plugin, with the path of a library and the name of a data set in it");
   CheckDataPath(data, path, violations);
   const bool is_weighted = data.sampler == SamplerName::kWeighted;
   if (!is_weighted && !data.class_weights.empty())

@@ -115,6 +115,8 @@ CREATE_CASES = [
      {"name": "torchscript", "torchscript": {"uri": "https://host/m.pt"}}, "uri must be a path in the container"),
     ("plugin section", TRAINING + ("model",), {"name": "plugin", "plugin": {"path": "/p.so", "name": "p"}},
      {"name": "mlp", "plugin": {"path": "/p.so", "name": "p"}}, "spec.training.model.plugin"),
+    ("plugin that is missing", TRAINING + ("model",), {"name": "plugin", "plugin": {"path": "/p.so", "name": "p"}}, {"name": "plugin"},
+     "plugin, with its path and name, is required where name is plugin"),
     ("the settings of another strategy", TRAINING, {**BASE["spec"]["training"], "strategy": "zero1", "zero1": {"copies": 2}},
      {**BASE["spec"]["training"], "zero1": {"copies": 2}}, "spec.training.zero1"),
     ("stages belong to hybrid", TRAINING, {**BASE["spec"]["training"], "strategy": "hybrid", "pipeline": {"stages": 4}},

@@ -94,7 +94,9 @@ INSTANTIATE_TEST_SUITE_P(
              R"({"name": "torchscript", "torchscript": {"uri": "file://m.pt"}})",
              "spec.training.model.torchscript.uri: must be a path"},
         Case{"Plugin", "/spec/training/model", R"({"name": "plugin"})",
-             "spec.training.model.plugin: is required"},
+             "spec.training.model.plugin: is required where name is plugin, with the path of a library and "
+             "the name of "
+             "a model in it"},
         Case{"Heads", "/spec/training",
              R"({"model": {"name": "gpt", "gpt": {"embeddingSize": 10, "heads": 4}}, "globalBatchSize": 8,
                  "data": {"format": "tokens", "path": "/d"}, "steps": 8})",
@@ -187,7 +189,9 @@ INSTANTIATE_TEST_SUITE_P(
              R"({"format": "plugin", "path": "/d", "plugin": {"path": "/p.so", "name": "p"}})",
              "spec.training.data.path: must be absent where format is plugin"},
         Case{"DataOfPlugin", "/spec/training/data", R"({"format": "plugin"})",
-             "spec.training.data.plugin: is required where format is plugin"},
+             "spec.training.data.plugin: is required where format is plugin, with the path of a library and "
+             "the name "
+             "of a data set in it"},
         Case{"SchemeOfData", "/spec/training/data", R"({"format": "idx", "path": "http://host/d"})",
              "spec.training.data.path: must be a folder or begin with s3://, gs:// or abfs://, not http://"},
         Case{"BucketOfData", "/spec/training/data", R"({"format": "idx", "path": "s3:///d"})",
