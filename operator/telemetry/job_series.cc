@@ -20,6 +20,14 @@ prometheus::Labels With(prometheus::Labels labels, const char* name, const char*
 constexpr const char* kStates[] = {"Created", "Pending",   "Starting", "Running", "Restarting",
                                    "Stalled", "Suspended", "Complete", "Failed"};
 
+// Of the condition Failed.
+constexpr std::string_view kFailures[] = {
+    api::reason::kInvalidSpec,      api::reason::kNotImplemented,
+    api::reason::kUserError,        api::reason::kBadConfiguration,
+    api::reason::kObjectStore,      api::reason::kMaxRestarts,
+    api::reason::kDeadlineExceeded, api::reason::kStartupDeadlineExceeded,
+    api::reason::kFailurePolicy};
+
 // The fields of api::LostSeconds, in their order.
 constexpr const char* kLosses[] = {"scheduling", "startup",   "rendezvous",
                                    "checkpoint", "recompute", "stalled"};
@@ -28,6 +36,10 @@ constexpr const char* kLosses[] = {"scheduling", "startup",   "rendezvous",
 
 JobSeries::JobSeries(prometheus::Registry& registry)
     : jobs_(GaugeFamily(registry, "lockstep_jobs", "Training jobs by state.")),
+      failed_jobs_(prometheus::BuildCounter()
+                       .Name("lockstep_failed_jobs_total")
+                       .Help("Jobs that have failed, by the reason of their condition.")
+                       .Register(registry)),
       info_(GaugeFamily(registry, "lockstep_job_info", "1 for each job, to join its labels on.")),
       world_size_(
           GaugeFamily(registry, "lockstep_job_world_size", "Ranks in the current round; 0 between rounds.")),
@@ -49,6 +61,7 @@ JobSeries::JobSeries(prometheus::Registry& registry)
           GaugeFamily(registry, "lockstep_job_productive_seconds", "Seconds spent on steps that lasted.")),
       lost_seconds_(GaugeFamily(registry, "lockstep_job_lost_seconds", "Where the other seconds went.")) {
   for (const char* state : kStates) jobs_.Add({{"state", state}});
+  for (const std::string_view reason : kFailures) failed_jobs_.Add({{"reason", std::string(reason)}});
 }
 
 JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
@@ -74,11 +87,18 @@ JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
           .lost_seconds = std::move(lost)};
 }
 
+void JobSeries::CountFailure(const api::TrainingJobStatus& before, const api::TrainingJobStatus& now) {
+  const api::Condition* failed = api::FindCondition(now.conditions, api::condition::kFailed);
+  if (!api::IsTrue(now.conditions, api::condition::kFailed) || api::IsFinished(before.conditions)) return;
+  failed_jobs_.Add({{"reason", failed->reason}}).Increment();
+}
+
 void JobSeries::Set(const api::TrainingJob& job, const api::TrainingJobStatus& status,
                     const reconcile::GpuCount& gpus) {
   const auto [found, is_new] = series_.try_emplace(job.metadata.uid);
   Series& series = found->second;
   if (is_new) series = Add(job);
+  CountFailure(job.status, status);
   if (series.state != status.state) {
     if (!series.state.empty()) jobs_.Add({{"state", series.state}}).Decrement();
     jobs_.Add({{"state", status.state}}).Increment();

@@ -1,6 +1,6 @@
 #pragma once
-// The series of each job, and how many jobs are in which state. Not synchronised: metrics.cc calls it under
-// its lock.
+// The series of each job, how many jobs are in which state, and why jobs failed. Not synchronised: metrics.cc
+// calls it under its lock.
 
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
@@ -41,8 +41,10 @@ class JobSeries {
     std::vector<prometheus::Gauge*> lost_seconds;  // in the order of api::LostSeconds
   };
   Series Add(const api::TrainingJob& job);
+  void CountFailure(const api::TrainingJobStatus& before, const api::TrainingJobStatus& now);
 
   prometheus::Family<prometheus::Gauge>& jobs_;
+  prometheus::Family<prometheus::Counter>& failed_jobs_;
   prometheus::Family<prometheus::Gauge>& info_;
   prometheus::Family<prometheus::Gauge>& world_size_;
   prometheus::Family<prometheus::Gauge>& replicas_;

@@ -8,6 +8,11 @@ constexpr std::array<const char*, 4> kRungs = {"Membership", "Respawn", "Replace
 const prometheus::Histogram::BucketBoundaries kBuckets = {0.05, 0.1, 0.25, 0.5, 1,   2.5,
                                                           5,    10,  30,   60,  300, 1800};
 
+// A worker told it: what it says must not become a series.
+api::FailureCause CauseFrom(std::string_view name) {
+  return api::EnumFromName<api::FailureCause>(name).value_or(api::FailureCause::kInfrastructure);
+}
+
 }  // namespace
 
 RecoverySeries::RecoverySeries(prometheus::Registry& registry) {
@@ -19,9 +24,18 @@ RecoverySeries::RecoverySeries(prometheus::Registry& registry) {
                          .Name("lockstep_lost_steps_total")
                          .Help("Finished steps that had to be made again after a failure.")
                          .Register(registry);
+  auto& recoveries = prometheus::BuildCounter()
+                         .Name("lockstep_recoveries_total")
+                         .Help("Failures that were mended, by their cause and by what it took.")
+                         .Register(registry);
   for (std::size_t i = 0; i < kRungs.size(); ++i) {
-    const prometheus::Labels labels = {{"rung", kRungs.at(i)}};
-    rungs_.at(i) = {&seconds.Add(labels, kBuckets), &lost_steps.Add(labels)};
+    prometheus::Labels labels = {{"rung", kRungs.at(i)}};
+    Series& series = rungs_.at(i);
+    series = {&seconds.Add(labels, kBuckets), &lost_steps.Add(labels)};
+    for (const std::string_view cause : api::EnumNames<api::FailureCause>::values) {
+      labels["cause"] = cause;
+      series.recoveries[CauseFrom(cause)] = &recoveries.Add(labels);
+    }
   }
 }
 
@@ -32,9 +46,10 @@ void RecoverySeries::Count(const std::string& uid, const std::vector<rendezvous:
   for (const rendezvous::RoundChange& change : changes) {
     const bool is_over = change.is_mended && change.recovery_seconds > 0;
     if (change.cause == "Scale" || !is_over || !counted.insert(change.round).second) continue;
-    const Series& series = rungs_.at(static_cast<std::size_t>(change.rung));
+    Series& series = rungs_.at(static_cast<std::size_t>(change.rung));
     series.seconds->Observe(change.recovery_seconds);
     series.lost_steps->Increment(static_cast<double>(change.lost_steps));
+    series.recoveries.at(CauseFrom(change.cause))->Increment();
   }
 }
 

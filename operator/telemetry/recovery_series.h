@@ -1,6 +1,6 @@
 #pragma once
-// How failures were mended, over all jobs: one histogram of seconds for each rung of the ladder. Not
-// synchronised: metrics.cc calls it under its lock.
+// How failures were mended, over all jobs, for each rung of the ladder: how long it took, and what their
+// causes were. Not synchronised: metrics.cc calls it under its lock.
 
 #include <prometheus/counter.h>
 #include <prometheus/histogram.h>
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/common/api/training_job.h"
 #include "runtime/common/rendezvous/view.h"
 
 namespace lockstep::telemetry {
@@ -28,6 +29,7 @@ class RecoverySeries {
   struct Series {
     prometheus::Histogram* seconds = nullptr;
     prometheus::Counter* lost_steps = nullptr;
+    std::map<api::FailureCause, prometheus::Counter*> recoveries;
   };
   std::array<Series, 4> rungs_;                       // by rendezvous::Rung
   std::map<std::string, std::set<int64_t>> counted_;  // by uid: rounds that are still among the changes

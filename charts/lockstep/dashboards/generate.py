@@ -109,6 +109,8 @@ STATES = {"Created": "super-light-yellow", "Pending": "yellow", "Starting": "lig
 PHASES = {"forward": "light-blue", "backward": "blue", "optimizer": "purple", "data": "yellow", "reduce": "orange", "sync": "red",
           "checkpoint": "green", "evaluate": "light-green"}
 RUNGS = {"Membership": "green", "Respawn": "yellow", "ReplacePod": "orange", "Checkpoint": "red"}
+CAUSES = {"UserError": "red", "Infrastructure": "orange", "Preemption": "purple", "Hang": "dark-orange", "Straggler": "yellow",
+          "Rendezvous": "blue"}
 LOST = {"scheduling": "purple", "startup": "blue", "rendezvous": "yellow", "checkpoint": "green", "recompute": "red", "stalled": "orange"}
 METHODS = {"GET": "blue", "WATCH": "light-blue", "PATCH": "green", "PUT": "light-green", "POST": "yellow", "DELETE": "purple"}
 CODES = {"/^2/": "green", "/^[13]/": "blue", "/^4/": "orange", "/^5|error/": "red"}
@@ -416,6 +418,10 @@ FLEET = dashboard(
             "Failures mended in the interval, all namespaces. Membership: the others went on; Respawn: a process was started in place; "
             "ReplacePod; Checkpoint: no rank held the state.",
             query(f"sum by (rung) ({happened('lockstep_recovery_seconds_count', '')})", "{{rung}}"), paint=RUNGS),
+     events("Recoveries by cause", "The same failures by what caused them, all namespaces.",
+            query(f"sum by (cause) ({happened('lockstep_recoveries_total', '')})", "{{cause}}"), paint=CAUSES),
+     events("Failed jobs by reason", "Jobs that failed in the interval, all namespaces, by the reason of the condition Failed.",
+            query(f"sum by (reason) ({happened('lockstep_failed_jobs_total', '')})", "{{reason}}")),
      graph("Recovery time", "s", "From the failure to the next step, over the time shown, all namespaces.",
            query("histogram_quantile(0.5, sum by (le) (rate(lockstep_recovery_seconds_bucket[$__range])))", "median"),
            query("histogram_quantile(0.95, sum by (le) (rate(lockstep_recovery_seconds_bucket[$__range])))", "95 %")),

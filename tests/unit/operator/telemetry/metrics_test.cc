@@ -99,7 +99,29 @@ TEST(Metrics, CountEachRecoveryOnceUnderTheRungThatMendedIt) {
   EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_count{rung=\"Respawn\"} 1"));
   EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_bucket{rung=\"Respawn\",le=\"0.25\"} 1"));
   EXPECT_THAT(text, HasSubstr("lockstep_lost_steps_total{rung=\"Respawn\"} 3"));
+  EXPECT_THAT(text, HasSubstr("lockstep_recoveries_total{cause=\"Hang\",rung=\"Respawn\"} 1"));
+  EXPECT_THAT(text, HasSubstr("lockstep_recoveries_total{cause=\"Preemption\",rung=\"Respawn\"} 0"));
   EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_count{rung=\"Membership\"} 0"));
+}
+
+TEST(Metrics, MakeNoSeriesOfACauseThatIsNone) {
+  Metrics metrics(kClock, 1, "h", "l");
+  metrics.OnJob(Job(), {}, {}, {{.round = 1, .cause = "anything", .is_mended = true, .recovery_seconds = 1}});
+  const std::string text = metrics.Expose(0).body;
+  EXPECT_THAT(text, Not(HasSubstr("anything")));
+  EXPECT_THAT(text, HasSubstr("lockstep_recoveries_total{cause=\"Infrastructure\",rung=\"Membership\"} 1"));
+}
+
+TEST(Metrics, CountAJobThatFailsOnceWithItsReason) {
+  Metrics metrics(kClock, 1, "h", "l");
+  EXPECT_THAT(metrics.Expose(0).body, HasSubstr("lockstep_failed_jobs_total{reason=\"UserError\"} 0"));
+  api::TrainingJob job = Job();
+  api::TrainingJobStatus failed;
+  failed.conditions = {{.type = "Failed", .status = api::ConditionStatus::kTrue, .reason = "UserError"}};
+  metrics.OnJob(job, failed, {}, {});
+  job.status = failed;
+  metrics.OnJob(job, failed, {}, {});
+  EXPECT_THAT(metrics.Expose(0).body, HasSubstr("lockstep_failed_jobs_total{reason=\"UserError\"} 1"));
 }
 
 TEST(Metrics, CountRequestsByCode) {
