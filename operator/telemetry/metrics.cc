@@ -13,6 +13,7 @@
 
 #include "operator/telemetry/job_series.h"
 #include "operator/telemetry/recovery_series.h"
+#include "operator/telemetry/start_series.h"
 #include "runtime/common/telemetry/exposition.h"
 
 namespace lockstep::telemetry {
@@ -91,6 +92,7 @@ struct Metrics::Families {
   Gauge* leading = nullptr;
   std::mutex mutex;
   JobSeries jobs{registry};                       // GUARDED_BY(mutex)
+  StartSeries starts{registry};                   // GUARDED_BY(mutex)
   RecoverySeries recoveries{registry};            // GUARDED_BY(mutex)
   std::map<std::thread::id, SteadyTime> working;  // since when each worker is at its key; GUARDED_BY(mutex)
 };
@@ -128,6 +130,7 @@ void Metrics::OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& s
                     const reconcile::GpuCount& gpus, const std::vector<rendezvous::RoundChange>& changes) {
   const std::lock_guard lock(families_->mutex);
   families_->jobs.Set(job, status, gpus);
+  families_->starts.Count(job.status, status);
   families_->recoveries.Count(job.metadata.uid, changes);
 }
 

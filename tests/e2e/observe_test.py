@@ -21,6 +21,8 @@ MAY_BE_EMPTY = {
     **{f"training-job.json: {query}": "no node of the test cluster has a GPU"
        for query in ("GPU utilisation A", "Model FLOPs utilization (MFU) A", "GPU memory in use A", "GPU memory in use B", "GPU errors since the pods began A",
                      "GPU errors since the pods began B", "GPU power A", "GPU temperature A")},
+    "fleet.json: Time in a queue A": "the test cluster has no Kueue",
+    "fleet.json: Time in a queue B": "the test cluster has no Kueue",
     "fleet.json: annotation Restarts": "a killed process is started in its pod, at no charge",
     "operator.json: annotation Leader": "the leader stays",
 }

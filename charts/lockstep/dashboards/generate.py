@@ -360,6 +360,11 @@ def gpus_of_each_job(state):
     return of_each_job("lockstep_job_gpus", f'state="{state}"')
 
 
+def quantiles_shown(metric):
+    return [query(f"histogram_quantile({q}, sum by (le) (rate({metric}_bucket[$__range])))", name)
+            for q, name in ((0.5, "median"), (0.95, "95 %"))]
+
+
 FLEET = dashboard(
     "lockstep-fleet", "Lockstep / Fleet", "All jobs: their states, their pods, what failures cost.",
     [variable("namespace", "Namespace", "label_values(lockstep_job_info, namespace)", several=True)],
@@ -410,6 +415,11 @@ FLEET = dashboard(
            query(f"time() - {of_each_job('lockstep_checkpoint_last_success_timestamp_seconds')}", "{{namespace}}/{{job_name}}"),
            width=12),
 
+     graph("Time in a queue", "s", "Until the first admission, of jobs that name a queue of Kueue's; over the time shown, all namespaces.",
+           *quantiles_shown("lockstep_queue_seconds"), width=12),
+     graph("Time to start", "s", "From a job's admission, or the end of a suspension, to its round; over the time shown, all namespaces.",
+           *quantiles_shown("lockstep_start_seconds"), width=12),
+
      row("Failures"),
      graph("Time lost, by reason", "s", "By all jobs, of the time since each was admitted, what was not spent on steps that lasted.",
            query(f"sum by (reason) (max by (namespace, job_name, reason) (lockstep_job_lost_seconds{{{JOBS}}}))", "{{reason}}"),
@@ -423,8 +433,7 @@ FLEET = dashboard(
      events("Failed jobs by reason", "Jobs that failed in the interval, all namespaces, by the reason of the condition Failed.",
             query(f"sum by (reason) ({happened('lockstep_failed_jobs_total', '')})", "{{reason}}")),
      graph("Recovery time", "s", "From the failure to the next step, over the time shown, all namespaces.",
-           query("histogram_quantile(0.5, sum by (le) (rate(lockstep_recovery_seconds_bucket[$__range])))", "median"),
-           query("histogram_quantile(0.95, sum by (le) (rate(lockstep_recovery_seconds_bucket[$__range])))", "95 %")),
+           *quantiles_shown("lockstep_recovery_seconds")),
      events("Lost steps by rung", "Finished steps that had to be made again, in the interval, all namespaces.",
             query(f"sum by (rung) ({happened('lockstep_lost_steps_total', '')})", "{{rung}}"), paint=RUNGS),
      events("Restarts by job", "Restarts in the interval that count towards failurePolicy.maxRestarts.",

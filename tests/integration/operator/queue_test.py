@@ -89,19 +89,25 @@ def make_classes():
 
 
 class QueuedJob(OperatedJob):
-    """A job of two pods at least and four at most."""
+    """A job of two pods at least and four at most, each with two GPUs."""
 
     def __init__(self, name, labels=None, annotations=None, **policy):
         document = job("a", 4, schedulingPolicy={"queueName": "research", **policy})
         document["spec"]["elasticPolicy"] = {"minReplicas": 2, "maxReplicas": 4}
         document["metadata"]["labels"] = labels or {}
-        document["spec"]["worker"]["template"]["metadata"] = {"annotations": annotations or {}}
+        template = document["spec"]["worker"]["template"]
+        template["metadata"] = {"annotations": annotations or {}}
+        template["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 2}}
         super().__init__(API, PROGRAM, name, document)
 
     def __enter__(self):
         super().__enter__()
         self.until("its Workload", lambda: workload_of(self.namespace))
         return self
+
+    def until_waits_for_gpus(self, count):
+        series = f'lockstep_job_gpus{{job_name="a",namespace="{self.namespace}",state="waiting"}}'
+        self.until(f"it waits for {count} GPUs", lambda: self.operator.metrics().get(series) == count)
 
 
 def a_job_runs_where_and_with_what_it_was_admitted_and_tells_how_it_ended():
@@ -113,8 +119,11 @@ def a_job_runs_where_and_with_what_it_was_admitted_and_tells_how_it_ended():
         expect(spec["podSets"][0]["minCount"] == 2, f"{spec}")
         queued.until("it says that it waits", lambda: condition(namespace, "QuotaReserved")["status"] == "False")
         expect(not queued.pods(), "pods before it is admitted")
+        queued.until_waits_for_gpus(8)
         admit(namespace, 3)
         queued.until("three pods", lambda: len(queued.pods()) == 3)
+        queued.until_waits_for_gpus(6)
+        expect(queued.operator.metrics()["lockstep_queue_seconds_count"] == 1, "how long it queued was not measured")
         for pod in queued.pods():
             expect(pod["spec"]["nodeSelector"] == {"kind": "spot"}, f"{pod['spec']}")
             expect(any(entry.get("key") == "spot" for entry in pod["spec"]["tolerations"]), f"{pod['spec']}")

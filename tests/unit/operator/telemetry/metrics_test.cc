@@ -104,6 +104,40 @@ TEST(Metrics, CountEachRecoveryOnceUnderTheRungThatMendedIt) {
   EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_count{rung=\"Membership\"} 0"));
 }
 
+api::Condition ConditionAt(const char* type, api::ConditionStatus status, int seconds) {
+  return {.type = type, .status = status, .last_transition_time = WallTime(std::chrono::seconds(seconds))};
+}
+
+TEST(Metrics, CountHowLongAJobQueuedAndStarted) {
+  using api::ConditionStatus;
+  Metrics metrics(kClock, 1, "h", "l");
+  api::TrainingJob job = Job();
+  const auto pass = [&](const api::TrainingJobStatus& status) {
+    metrics.OnJob(job, status, {}, {});
+    job.status = status;
+  };
+  api::TrainingJobStatus status;
+  status.conditions = {ConditionAt("QuotaReserved", ConditionStatus::kFalse, 100)};
+  pass(status);
+  status.conditions = {ConditionAt("QuotaReserved", ConditionStatus::kTrue, 140)};
+  status.goodput.emplace();
+  status.start_time = WallTime(std::chrono::seconds(140));
+  pass(status);
+  status.conditions.push_back(ConditionAt("Initialized", ConditionStatus::kTrue, 147));
+  pass(status);
+  pass(status);
+  const std::string text = metrics.Expose(0).body;
+  for (const char* line : {"lockstep_queue_seconds_sum 40\n", "lockstep_queue_seconds_count 1\n",
+                           "lockstep_start_seconds_sum 7\n", "lockstep_start_seconds_count 1\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  status.conditions[0] = ConditionAt("QuotaReserved", ConditionStatus::kFalse, 200);
+  pass(status);
+  status.conditions[0] = ConditionAt("QuotaReserved", ConditionStatus::kTrue, 300);
+  pass(status);
+  EXPECT_THAT(metrics.Expose(0).body, HasSubstr("lockstep_queue_seconds_count 1\n")) << "evicted in between";
+}
+
 TEST(Metrics, MakeNoSeriesOfACauseThatIsNone) {
   Metrics metrics(kClock, 1, "h", "l");
   metrics.OnJob(Job(), {}, {}, {{.round = 1, .cause = "anything", .is_mended = true, .recovery_seconds = 1}});
