@@ -244,8 +244,7 @@ class Job:
         told["objects"] = self.kubectl("get", "dtj,pods,services,configmaps,events", "--output=yaml")
         addresses = {pod["metadata"]["name"]: pod["status"].get("podIP") for pod in self.pods() if pod["status"]["phase"] == "Running"}
         for pod, address in addresses.items():
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{address}:9400/metrics", timeout=10) as page:
-                told[f"metrics of {pod}"] = page.read().decode()
+            told[f"metrics of {pod}"] = exposition(address, 9400)
         encoded = [base64.b64encode(secret.encode()).decode() for secret in secrets]
         for place, text in told.items():
             expect(not [s for s in (*secrets, *encoded) if s in text], f"a secret stands in {place}")
@@ -339,6 +338,12 @@ def running(job, with_ledger=False):
         yield started
     finally:
         started.delete()
+
+
+def exposition(address, port):
+    """What a pod serves at /metrics."""
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{address}:{port}/metrics", timeout=10) as page:
+        return page.read().decode()
 
 
 def prometheus(query):

@@ -5,6 +5,7 @@ observe_test.py [NAME…]    all cases, or those named
 """
 import math
 import re
+import subprocess
 
 import jobs  # first: it finds tests/support
 import dashboards
@@ -72,6 +73,16 @@ def unanswered(job_name):
     return found
 
 
+def lint_of_metrics(job):
+    """What promtool has against the names, types and HELP of what the operators and the pods of a job export."""
+    operators = jobs.get("--namespace", OPERATOR_NAMESPACE, "pods", "--selector=app.kubernetes.io/name=lockstep")["items"]
+    for pod, port in [*((pod, 8080) for pod in operators), *((pod, 9400) for pod in job.pods())]:
+        done = subprocess.run(["promtool", "check", "metrics"], input=jobs.exposition(pod["status"]["podIP"], port), text=True,
+                              capture_output=True, timeout=60, check=False)
+        if done.returncode != 0:
+            yield f"{pod['metadata']['name']}: {done.stdout}{done.stderr}"
+
+
 def every_panel_has_data_while_a_job_trains():
     job = jobs.manifest("observed", replicas=2, epochs=500)
     with jobs.running(job, with_ledger=True) as observed:
@@ -81,8 +92,12 @@ def every_panel_has_data_while_a_job_trains():
         before, _ = observed.newest_ranks()
         observed.kill({pod: pids})
         observed.until_ranks(2, after=before)
+        with jobs.running(jobs.manifest("later", epochs=1)) as later:  # Prometheus may not have known the operator when the first started
+            later.until_complete(120)
         until("every query has an answer", lambda: not unanswered(observed.name), 120, poll=2,
               details=lambda: "\n".join(f"{where}: {problem}" for where, problem in unanswered(observed.name)))
+        complaints = list(lint_of_metrics(observed))
+        expect(not complaints, "\n".join(complaints))
         exported = dashboards.exported()
         seen = {labels["__name__"] for labels, _ in jobs.prometheus('group by (__name__) ({__name__=~"lockstep_.+"})')}
         unknown = {name for name in seen if not dashboards.family(name, exported)}
