@@ -81,7 +81,8 @@ def stat(title, unit, description, expression, legend="", width=4, shows="auto",
 def table(title, description, columns, labels, width=GRID_WIDTH):
     """columns: [(name, unit, expression, more)], joined by their labels; one row for each set of labels."""
     queries = [query(expression, name, instant=True, format="table") for name, _, expression, *_ in columns]
-    result = panel("table", title, "none", description, *queries, width=width)
+    # Grafana gives a column 150 pixels at least: too many for a dozen on a screen.
+    result = panel("table", title, "none", description, *queries, width=width, custom={"minWidth": 100})
     values = {f"Value #{chr(ord('A') + i)}": name for i, (name, *_) in enumerate(columns)}
     result["transformations"] = [
         {"id": "merge", "options": {}},
