@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 
-import jobs
+import jobs  # first: it finds tests/support
+import documented
 import ledger
 from jobs import expect, until
 
@@ -76,7 +77,18 @@ def helm_test_asks_a_release():
         jobs.kubectl("--namespace", "lockstep-system", "rollout", "status", "deployment", "--timeout=2m", limit=150)
 
 
-CASES = [helm_test_asks_a_release, training_outlives_upgrade_rollback_and_uninstall]
+def commands_of_the_chart_s_page_do_what_they_say():
+    try:
+        for command in documented.IN_A_RELEASE:
+            if command.startswith("helm test"):
+                jobs.kubectl("--namespace", "lockstep-system", "rollout", "status", "deployment", "--timeout=2m", limit=150)
+            done = subprocess.run(["bash", "-c", command], cwd=jobs.ROOT, capture_output=True, text=True, timeout=240, check=False)
+            expect(done.returncode == 0, f"{command}: {done.stdout}{done.stderr}")
+    finally:
+        install()
+
+
+CASES = [helm_test_asks_a_release, training_outlives_upgrade_rollback_and_uninstall, commands_of_the_chart_s_page_do_what_they_say]
 
 if __name__ == "__main__":
     jobs.main(CASES)

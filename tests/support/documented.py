@@ -1,4 +1,4 @@
-"""The commands in README.md and docs/*.md, and where each of them is run as it stands.
+"""The commands in README.md, docs/*.md and the chart's README.md, and where each of them is run as it stands.
 
 Words in capitals stand for a name of the reader's.
 """
@@ -6,7 +6,7 @@ import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "charts" / "lockstep" / "README.md"]
 PROGRAMS = ("./", "lockstep ", "kubectl ", "cmake ", "helm ")
 
 # tests/integration/documents/run.py runs these in a fresh folder, in this order.
@@ -34,8 +34,22 @@ IN_A_CLUSTER = [
     "kubectl get pods -l lockstep.dev/job=JOB",
     "kubectl annotate dtj JOB lockstep.dev/profile=5",
 ]
+# tests/e2e/release_test.py runs these, in this order.
+IN_A_RELEASE = [
+    "kubectl delete dtj --all --all-namespaces",
+    "helm uninstall lockstep --namespace lockstep-system",
+    "kubectl -n lockstep-system delete lease/lockstep-leader secret/lockstep-rendezvous-tls",
+    "kubectl delete crd distributedtrainingjobs.lockstep.dev",
+    "helm install lockstep charts/lockstep --namespace lockstep-system --create-namespace",
+    "kubectl -n lockstep-system get pods",
+    "kubectl -n lockstep-system get lease",
+    "helm test lockstep --namespace lockstep-system",
+]
 # Named in passing, without what they need: tried with --help.
-NAMES = ["kubectl apply", "kubectl lockstep", "lockstep checkpoint", "lockstep convert", "lockstep run", "lockstep validate"]
+NAMES = ["helm install --take-ownership", "helm uninstall", "helm upgrade", "kubectl -n NAMESPACE describe dtj JOB", "kubectl apply",
+         "kubectl cordon NODE", "kubectl delete pod", "kubectl delete pod POD", "kubectl describe dtj", "kubectl describe node",
+         "kubectl get dtj --output=wide", "kubectl get pod POD --output=wide", "kubectl get pod POD --output=yaml", "kubectl logs",
+         "kubectl logs --previous", "kubectl top pod", "kubectl lockstep", "lockstep checkpoint", "lockstep convert", "lockstep run", "lockstep validate"]
 # The others, each with the reason.
 NOT_RUN = {
     "./quickstart": "installs and builds everything, for minutes",
@@ -50,6 +64,8 @@ NOT_RUN = {
     "kubectl get dtj JOB -o jsonpath='{.status.conditions[?(@.type==\"CheckpointsRemoved\")].message}'":
         "wants a removal that fails: tests/integration/operator/removal_test.py reads that condition",
     """kubectl patch dtj JOB --type merge -p '{"spec":{"checkpoint":{"deleteWithJob":false}}}'""": "the same: it lets the job go",
+    "helm upgrade lockstep charts/lockstep --namespace lockstep-system --reuse-values --set dashboards.enabled=true \\":
+        "wants the Prometheus operator: tests/integration/chart holds what these values make against its definitions",
     "kubectl get workloads": "wants Kueue",
     "kubectl describe clusterqueue": "wants Kueue",
 }

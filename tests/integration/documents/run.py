@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What README.md and docs/ tell readers to type does what they say; tests/support/documented.py says where each command is run.
+"""What README.md, docs/ and the chart's README.md tell readers to type does what they say; tests/support/documented.py says where each command is run.
 
 run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
@@ -37,7 +37,7 @@ def shell(line, folder):
 
 
 def every_command_has_its_place():
-    placed = [*documented.IN_A_FOLDER, *documented.IN_A_CLUSTER, *documented.NAMES, *documented.NOT_RUN]
+    placed = [*documented.IN_A_FOLDER, *documented.IN_A_CLUSTER, *documented.IN_A_RELEASE, *documented.NAMES, *documented.NOT_RUN]
     written = documented.written()
     new = {command: sorted(documents) for command, documents in written.items() if command not in placed}
     expect(not new, f"say in tests/support/documented.py where these are run: {new}")
@@ -66,8 +66,9 @@ def commands_work_in_a_fresh_folder():
 
 def names_are_those_of_programs():
     for command in documented.NAMES:
-        if command.startswith("kubectl") and not shutil.which("kubectl"):
-            print(f"SKIPPED {command}: no kubectl here")
+        program = command.split()[0]
+        if program in ("kubectl", "helm") and not shutil.which(program):
+            print(f"SKIPPED {command}: no {program} here")
             continue
         shell(f"{command} --help", ROOT)
 
