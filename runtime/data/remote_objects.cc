@@ -68,8 +68,6 @@ Result<std::unique_ptr<RemoteObjects>> OpenWith(const storage::StoreUse& use, co
 
 }  // namespace
 
-std::string SchemeOf(const api::DataSpec& spec) { return spec.path.substr(0, spec.path.find(':')); }
-
 Result<std::unique_ptr<RemoteObjects>> OpenRemoteObjects(const api::DataSpec& spec) {
   // A Secret of its own arrives under names of its own; else the variables are those of the checkpoints.
   const std::string own_secret = "spec.training.data.secretRef";

@@ -33,7 +33,9 @@ class RemoteObjects {
 };
 
 // "s3", "gs" or "abfs".
-[[nodiscard]] std::string SchemeOf(const api::DataSpec& spec);
+[[nodiscard]] inline std::string SchemeOf(const api::DataSpec& spec) {
+  return spec.path.substr(0, spec.path.find(':'));
+}
 
 // Asks the store nothing yet.
 [[nodiscard]] Result<std::unique_ptr<RemoteObjects>> OpenRemoteObjects(const api::DataSpec& spec);

@@ -20,14 +20,15 @@ struct Meeting {
   comm::Listener listener = std::move(comm::Listener::Open("127.0.0.1")).value();
   int port = listener.port();
 
-  Result<std::shared_ptr<comm::Communicator>> Enter(int64_t round, int rank, int world) {
+  Result<std::shared_ptr<comm::Communicator>> Enter(int64_t round, int rank, int world,
+                                                    const comm::DeviceUse& device = {}) {
     const comm::Place place{.round = round,
                             .rank = rank,
                             .world = world,
                             .address = "127.0.0.1",
                             .store_host = "127.0.0.1",
                             .store_port = port};
-    return comm::Communicator::Connect(place, std::move(listener), comm::Deadlines{});
+    return comm::Communicator::Connect(place, std::move(listener), comm::Deadlines{}, device);
   }
 };
 

@@ -3,15 +3,14 @@
 // abort its group takes it away and hangs. Each process that sums leaves a file in LOCKSTEP_TEST_DEVICE_SUMS.
 // Where LOCKSTEP_TEST_CONNECT_FAILS names a file, no group connects as long as it is there.
 
+#include "tests/support/gloo_device.h"
+
 #include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 #include <string>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <utility>
 
 #include "runtime/comm/device_module.h"
 
@@ -29,40 +28,29 @@ class ToldGloo final : public c10d::ProcessGroupGloo {
   }
 };
 
-class GlooGroup final : public comm::DeviceGroup {
+class HangingGroup final : public testing::GlooGroup {
  public:
-  explicit GlooGroup(c10::intrusive_ptr<c10d::ProcessGroupGloo> group) : group_(std::move(group)) {}
-
-  c10::intrusive_ptr<c10d::Backend> backend() const override { return group_; }
+  using GlooGroup::GlooGroup;
   void Abort() override {
     const char* hangs = std::getenv("LOCKSTEP_TEST_ABORT_HANGS");
     if (hangs == nullptr || ::unlink(hangs) != 0) return;
     while (true) ::pause();
   }
-
- private:
-  const c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
 };
 
-class GlooDevice final : public comm::DeviceBackend {
+class ToldDevice final : public testing::GlooDevice {
  public:
-  std::string_view name() const override { return "second Gloo"; }
-  at::Device device() const override { return at::kCPU; }
-  std::vector<at::Device> devices() const override { return {at::kCPU}; }
-  std::string device_id() const override { return "CPU of process " + std::to_string(::getpid()); }
+  using GlooDevice::GlooDevice;
   std::shared_ptr<comm::DeviceGroup> MakeGroup(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                                int world, std::chrono::milliseconds timeout) override {
     const char* fails = std::getenv("LOCKSTEP_TEST_CONNECT_FAILS");
     if (fails != nullptr && ::access(fails, F_OK) == 0) throw std::runtime_error("no link, says the test");
-    auto options = c10d::ProcessGroupGloo::Options::create(timeout);
-    options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")};
-    const auto own = c10::make_intrusive<c10d::PrefixStore>("device", store);
-    return std::make_shared<GlooGroup>(c10::make_intrusive<ToldGloo>(own, rank, world, options));
+    return std::make_shared<HangingGroup>(Connect<ToldGloo>(store, rank, world, timeout));
   }
 };
 
 Result<std::unique_ptr<comm::DeviceBackend>> Open(int, int) {
-  return std::unique_ptr<comm::DeviceBackend>(std::make_unique<GlooDevice>());
+  return std::unique_ptr<comm::DeviceBackend>(std::make_unique<ToldDevice>(at::kCPU));
 }
 
 }  // namespace

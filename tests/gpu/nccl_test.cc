@@ -1,0 +1,72 @@
+// NCCL, as liblockstep_cuda.so brings it.
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "runtime/comm/bounded_call.h"
+#include "tests/gpu/with_a_device.h"
+
+namespace lockstep::cuda {
+namespace {
+
+using comm::DeviceBackend;
+using std::chrono::milliseconds;
+using testing::Meeting;
+using testing::OnTheGpu;
+
+TEST(NcclGroup, Sums) {
+  Meeting meeting;
+  OnTheGpu(1, [&](DeviceBackend& gpu, int rank) {
+    auto communicator = meeting.Enter(1, rank, 1, {.backend = &gpu});
+    REQUIRE(communicator.ok());
+    at::Tensor sum = at::full({1000}, 3, at::TensorOptions(gpu.device()).dtype(at::kFloat));
+    REQUIRE((*communicator)->SumInPlace(sum).ok());
+    REQUIRE(sum.eq(3).all().item<bool>());
+    (*communicator)->Abort();
+    REQUIRE((*communicator)->SumInPlace(sum).error().code == ErrorCode::kAborted);
+    return 0;
+  });
+}
+
+// NCCL itself would wait for ever.
+TEST(NcclGroup, IsGivenUpWhereAPeerNeverComes) {
+  OnTheGpu(1, [](DeviceBackend& gpu, int) {
+    std::string problem;
+    comm::BoundedCall connect(
+        {"connecting", milliseconds(2'000), [&](const std::string& told) { problem = told; }}, [&gpu] {
+          const auto store = c10::make_intrusive<c10d::HashStore>();
+          (void)gpu.MakeGroup(store, 0, 2, milliseconds(60'000));
+        });
+    REQUIRE(!connect.Wait().ok());
+    REQUIRE(problem == "connecting: no end within 2000 ms");
+    return 0;
+  });
+}
+
+bool Says(const Error& error, std::string_view part) {
+  if (error.message.find(part) != std::string::npos) return true;
+  std::fprintf(stderr, "\"%s\" does not say \"%s\"\n", error.message.c_str(), std::string(part).c_str());
+  return false;
+}
+
+TEST(NcclGroup, IsRefusedToAPodWithMoreRanksThanGpus) {
+  OnTheGpu(1, [](DeviceBackend& gpu, int) {
+    const int ranks = static_cast<int>(gpu.devices().size()) + 1;
+    const auto refused = comm::OpenDevice(testing::kCudaModule, 0, ranks);
+    REQUIRE(!refused.ok() && Says(refused.error(), "NCCL refuses two ranks on one"));
+    return 0;
+  });
+}
+
+// As of two pods to which a node gave the same one.
+TEST(NcclGroup, IsRefusedToTwoRanksOnOneGpu) {
+  Meeting meeting;
+  OnTheGpu(2, [&](DeviceBackend& gpu, int rank) {
+    const auto refused = meeting.Enter(1, rank, 2, {.backend = &gpu});
+    REQUIRE(!refused.ok() && refused.error().code == ErrorCode::kInvalidArgument);
+    REQUIRE(Says(refused.error(), "ranks 0 and 1 are on one device, " + gpu.device_id()));
+    return 0;
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::cuda

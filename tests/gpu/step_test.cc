@@ -1,0 +1,87 @@
+// Steps of a training on a GPU, beside the same steps on the CPU.
+
+#include <ATen/Context.h>
+
+#include "tests/gpu/with_a_device.h"
+#include "tests/support/gloo_device.h"
+#include "tests/unit/runtime/train/trainer.h"
+
+namespace lockstep::train {
+namespace {
+
+using comm::DeviceBackend;
+using testing::GlooDevice;
+using testing::Meeting;
+using testing::OnTheGpu;
+
+// Every device draws its dropout in a way of its own, and Adam makes much of the last bit.
+api::TrainingSpec Training() {
+  api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
+  spec.model.cnn.dropout = 0;
+  spec.optimizer.name = api::OptimizerName::kSgd;
+  spec.optimizer.learning_rate = 0.1;
+  spec.optimizer.momentum = 0.9;
+  return spec;
+}
+
+bool AreClose(const TrainingState& one, const TrainingState& other) {
+  for (std::size_t i = 0; i < one.parameters.size(); ++i) {
+    const at::Tensor mine = one.parameters[i].tensor.cpu();
+    if (!at::allclose(mine, other.parameters[i].tensor.cpu(), 1e-3, 1e-5)) return false;
+  }
+  return true;
+}
+
+// One rank's part in both; what is compared is the sums, so they are those of floats.
+int ExpectTheSame(DeviceBackend& device, Meeting& on_cpu, Meeting& on_device, int rank, int world) {
+  at::globalContext().setAllowTF32CuDNN(false);
+  Trainer expected(Training());
+  auto first = on_cpu.Enter(1, rank, world);
+  REQUIRE(first.ok() && expected.RunRound(*first, Trainer::kTotalSteps).ok());
+  Trainer trainer(Training(), {.devices = {device.device()}});
+  REQUIRE(trainer.state().parameters.front().tensor.device() == device.device());
+  auto second = on_device.Enter(1, rank, world, {.backend = &device});
+  REQUIRE(second.ok() && trainer.RunRound(*second, Trainer::kTotalSteps).ok());
+  REQUIRE(trainer.last().applied && trainer.last().global_count == expected.last().global_count);
+  REQUIRE(std::abs(trainer.last().loss - expected.last().loss) < 1e-3 * expected.last().loss);
+  REQUIRE(AreClose(trainer.state(), expected.state()));
+  return 0;
+}
+
+TEST(StepOnAGpu, ComesToTheSameAsOnTheCpu) {
+  Meeting on_cpu;
+  Meeting on_gpu;
+  OnTheGpu(1, [&](DeviceBackend& gpu, int rank) { return ExpectTheSame(gpu, on_cpu, on_gpu, rank, 1); });
+}
+
+// NCCL refuses them.
+TEST(StepOnAGpu, ComesToTheSameWithTwoRanksOverGloo) {
+  Meeting on_cpu;
+  Meeting on_gpu;
+  OnTheGpu(2, [&](DeviceBackend& gpu, int rank) {
+    GlooDevice shared(gpu.device());
+    return ExpectTheSame(shared, on_cpu, on_gpu, rank, 2);
+  });
+}
+
+TEST(StepOnAGpu, LearnsAlmostTheSameInBf16) {
+  Meeting meeting;
+  Meeting meeting_of_half;
+  OnTheGpu(1, [&](DeviceBackend& gpu, int rank) {
+    api::TrainingSpec half = Training();
+    half.precision = api::Precision::kBf16;
+    Trainer exact(Training(), {.devices = {gpu.device()}});
+    auto first = meeting.Enter(1, rank, 1, {.backend = &gpu});
+    REQUIRE(first.ok() && exact.RunRound(*first, 3).ok());
+    Trainer trainer(half, {.devices = {gpu.device()}});
+    auto second = meeting_of_half.Enter(1, rank, 1, {.backend = &gpu});
+    REQUIRE(second.ok() && trainer.RunRound(*second, 3).ok());
+    REQUIRE(trainer.state().parameters.front().tensor.scalar_type() == at::kFloat);
+    REQUIRE(trainer.last().applied && trainer.last().loss != exact.last().loss);
+    REQUIRE(std::abs(trainer.last().loss - exact.last().loss) < 0.02 * exact.last().loss);
+    return 0;
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::train
