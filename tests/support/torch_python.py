@@ -4,6 +4,7 @@ tests compare with: the release of PyTorch that .ci/install unpacks.
 What .ci/install unpacks is the C++ side without the CUDA libraries, which Python's `import torch` insists on. So this is an
 environment of its own in the cache, made once (about 3 GB to download). The wheel of PyTorch itself is the one already there.
 """
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -30,7 +31,9 @@ def folder():
 
 
 def ensure():
-    """The environment's python."""
+    """The environment's python; where this one has a torch, itself."""
+    if importlib.util.find_spec("torch"):
+        return sys.executable
     if not folder().exists():
         print(f"making {folder()}, once", file=sys.stderr, flush=True)
         partial = folder().with_suffix(".partial")

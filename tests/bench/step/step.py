@@ -6,6 +6,7 @@ step.py [--programs FOLDER] [--turns N] [--seconds S] [--only NAME…] [--beside
 tiny, small, medium   steps per second and CPU seconds per step of 2 ranks over Gloo; samples per CPU second of 2 ranks
                       against those of 1 with the same batch for each rank
 start                 process start -> first finished step, 2 ranks
+gpt2                  only where it is named, for it wants a GPU: tokens per second and MFU of GPT-2 124M in bf16, 1 rank
 
 The systems take turns. In each a training is started, left until it runs evenly, and then measured over some seconds, from one report
 of its steps to another: how many steps, and the processor time of its ranks. What `lockstep run` and the supervisors take beside them does not
@@ -34,18 +35,35 @@ SETTLE_SECONDS = 1.0
 class Case(NamedTuple):
     model: dict
     batch: int  # of each rank
+    device: str = "cpu"
+    ranks: tuple = (2, 1)  # 1: only ours and eager
+    optimizer: dict = {"name": "sgd", "learningRate": 1e-6, "momentum": 0.9}  # batches of one sample diverge at the usual rates
+    precision: str = "fp32"
 
 
 CNN = {"name": "cnn", "cnn": {"channels": [32, 64], "hiddenSize": 256, "dropout": 0}}
 CASES = {"tiny": Case({"name": "mlp", "mlp": {"hiddenSizes": [64]}}, 1),
          "small": Case(CNN, 8),
-         "medium": Case(CNN, 64)}
+         "medium": Case(CNN, 64),
+         "gpt2": Case({"name": "gpt", "gpt": {"layers": 12, "heads": 12, "embeddingSize": 768, "contextLength": 1024, "vocabularySize": 50304}},
+                      32, "cuda", (1,), {"name": "adamw", "learningRate": 6e-4, "weightDecay": 0.1}, "bf16")}
+PEAK_FLOPS = 989.5e12  # of bf16 on an H100 or H200 (SXM), as in runtime/telemetry/gpu_peak.cc
 
 
 class Measured(NamedTuple):
     steps_per_second: float
     cpu_per_step: float
     beside: float  # processors that other processes than the ranks use
+
+
+def gpt_text(case, steps_per_second):
+    """Operations as runtime/common/api/model_flops.cc counts them; a backward pass takes twice those of the forward pass."""
+    gpt, tokens = case.model["gpt"], case.model["gpt"]["contextLength"]
+    width = gpt["embeddingSize"]
+    layer = 2 * width * (3 * width + width + 8 * width) + 2 * 2 * width * tokens
+    of_a_token = 3 * (gpt["layers"] * layer + 2 * width * gpt["vocabularySize"])
+    tokens_per_second = steps_per_second * case.batch * tokens
+    return f"  {tokens_per_second:9.0f} tokens/s  MFU {tokens_per_second * of_a_token / PEAK_FLOPS:.1%}"
 
 
 def wait(system, what, condition, poll=POLL_SECONDS):
@@ -96,18 +114,21 @@ class Bench:
         results = collections.defaultdict(list)
         for turn in range(self.options.turns):
             for name in ["lockstep", *self.options.beside]:
-                for ranks in [2, 1] if name in ("lockstep", "eager") else [2]:
+                for ranks in case.ranks if name in ("lockstep", "eager") else case.ranks[:1]:
                     results[name, ranks].append(self.turn(name, case, ranks))
-        ours = medians(results["lockstep", 2])
+        most = case.ranks[0]
+        ours = medians(results["lockstep", most])
         print(f"{case_name:6} beside the ranks: {ours.beside:.1%} of a processor", flush=True)
         for (name, ranks), all_of_them in results.items():
             rate, cpu, _ = medians(all_of_them)
             text = f"{case_name:6} {name:8} {ranks} ranks  {rate:8.1f} steps/s ({spread(r.steps_per_second for r in all_of_them)})  " \
                    f"{1e3 * cpu:7.3f} CPU ms/step ({spread(1e3 * r.cpu_per_step for r in all_of_them)})"
-            if ranks == 2 and name != "lockstep":
+            if "gpt" in case.model:
+                text += gpt_text(case, rate)
+            if ranks == most and name != "lockstep":
                 text += f"  lockstep: {ours.steps_per_second / rate:.2f} times the steps/s, {cpu / ours.cpu_per_step:.2f} times the steps per CPU second"
-            if ranks == 1:
-                both = medians(results[name, 2])
+            if ranks < most:
+                both = medians(results[name, most])
                 text += f"  samples per CPU second of 2 ranks: {2 * cpu / both.cpu_per_step:.1%} of these"
             print(text, flush=True)
 
@@ -139,7 +160,8 @@ def main():
     parser.add_argument("--programs", default=ROOT / "build/release/bin", help="folder of lockstep and lockstep-rank")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4, help="of one measurement")
-    parser.add_argument("--only", nargs="+", default=[*CASES, "start"], choices=[*CASES, "start"])
+    on_cpu = [*(name for name, case in CASES.items() if case.device == "cpu"), "start"]
+    parser.add_argument("--only", nargs="+", default=on_cpu, choices=[*CASES, "start"])
     parser.add_argument("--beside", nargs="*", default=["eager", "tuned", "compile"], choices=["eager", "tuned", "compile"])
     options = parser.parse_args()
     torch_python.ensure()

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -14,8 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import torch_python  # noqa: E402
 from local_run import children  # noqa: E402
 
-# Batches of one sample diverge at the rates that one would train with, and a training that diverges ends.
-TRAINING = {"samples": 8192, "classes": 10, "seed": 7, "learning_rate": 1e-6, "momentum": 0.9, "threads": 1}
+TRAINING = {"samples": 8192, "classes": 10, "seed": 7, "threads": 1}
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -93,16 +93,26 @@ class Lockstep(System):
         self.ledger.mkdir()
         self.start([f"{programs}/lockstep", "run", job, "--folder", self.folder / "run"], **environment)
 
+    def data(self):
+        if "gpt" not in self.case.model:
+            return {"format": "synthetic", "synthetic": {"samples": TRAINING["samples"], "testSamples": 10, "shape": [1, 28, 28],
+                                                         "classes": TRAINING["classes"]}}
+        folder = self.folder / "tokens"
+        folder.mkdir()
+        length = self.case.model["gpt"]["contextLength"]
+        for name, samples in ("train", TRAINING["samples"]), ("val", 10):
+            (folder / f"{name}.txt").write_bytes(random.Random(TRAINING["seed"]).randbytes(samples * length + 1))
+        return {"format": "tokens", "path": str(folder)}
+
     def manifest(self, training):
         training = {
-            "model": self.case.model,
-            "data": {"format": "synthetic", "synthetic": {"samples": TRAINING["samples"], "testSamples": 10, "shape": [1, 28, 28],
-                                                          "classes": TRAINING["classes"]}},
-            "optimizer": {"name": "sgd", "learningRate": TRAINING["learning_rate"], "momentum": TRAINING["momentum"]},
+            "model": self.case.model, "data": self.data(), "optimizer": self.case.optimizer, "precision": self.case.precision,
             "globalBatchSize": self.case.batch * self.ranks, "steps": 100_000_000, "seed": TRAINING["seed"], **training}
+        container = {"name": "trainer", "image": "none"}
+        if self.case.device == "cuda":
+            container["resources"] = {"limits": {"nvidia.com/gpu": 1}}
         return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "step"},
-                "spec": {"worker": {"replicas": self.ranks, "template": {"spec": {"containers": [{"name": "trainer", "image": "none"}]}}},
-                         "training": training}}
+                "spec": {"worker": {"replicas": self.ranks, "template": {"spec": {"containers": [container]}}}, "training": training}}
 
     def steps(self):
         """As its supervisor exports it: ranks tell it ten times in a second."""
@@ -137,7 +147,7 @@ class Python(System):
         self.may_be_killed = not torchrun
         self.progress = self.folder / "progress"
         settings = self.folder / "settings.json"
-        settings.write_text(json.dumps({**TRAINING, "model": case.model, "batch": case.batch, "variant": variant, "progress": str(self.progress)}))
+        settings.write_text(json.dumps({**TRAINING, **case._asdict(), "variant": variant, "progress": str(self.progress)}))
         python, script = torch_python.ensure(), pathlib.Path(__file__).with_name("ddp.py")
         with socket.socket() as any_port:
             any_port.bind(("127.0.0.1", 0))
