@@ -107,7 +107,9 @@ class Bench:
 
     def turn(self, name, case, ranks):
         with tempfile.TemporaryDirectory(prefix="step-") as folder, self.open(name, folder, case, ranks) as system:
-            return measure(system, self.options.seconds)
+            measured = measure(system, self.options.seconds)
+            system.check_device()
+            return measured
 
     def compare(self, case_name):
         case = CASES[case_name]

@@ -60,6 +60,9 @@ class System:
         if any(process.poll() is not None for process in self.processes):
             raise SystemExit(f"{self.name} ended by itself\n{self.output()}")
 
+    def check_device(self):
+        """That it trains where its case says; DDP would have ended."""
+
     def output(self):
         return pathlib.Path(self.log.name).read_text()[-3000:]
 
@@ -128,6 +131,11 @@ class Lockstep(System):
         except OSError as error:
             raise SystemExit(f"{self.name}: {error}\n{self.output()}\n{log.read_text()[-3000:]}") from None
         return int(float(found.group(1))) if found else 0
+
+    def check_device(self):
+        log = (self.folder / "run/step-worker-0.log").read_text()
+        if self.case.device == "cuda" and '"message":"training on a device"' not in log:
+            raise SystemExit(f"{self.name} does not train on a GPU\n{log[:3000]}")
 
     def first_step(self):
         """When the first step was finished; None: not yet."""
