@@ -80,11 +80,18 @@ class S3Library {
   arrow::Status started_;
 };
 
+// A request that met another one at the same place, which S3 says to send again; the last is what a server on
+// a file system says where an object goes into a folder that is just being removed.
+bool IsConflict(const std::string& text) {
+  return Mentions(text, {"OperationAborted", "ConditionalRequestConflict", "ExistingObjectIsDirectory"});
+}
+
 class BoundedRetries final : public fs::S3RetryStrategy {
  public:
   explicit BoundedRetries(const S3Patience& patience) : patience_(patience) {}
   bool ShouldRetry(const AWSErrorDetail& error, int64_t attempted_retries) override {
-    return error.should_retry && attempted_retries < patience_.retries &&
+    const bool may_help = error.should_retry || IsConflict(error.exception_name + error.message);
+    return may_help && attempted_retries < patience_.retries &&
            Seconds(clock_.Steady() - start_) < patience_.retry_window;
   }
   int64_t CalculateDelayBeforeNextRetry(const AWSErrorDetail&, int64_t attempted_retries) override {

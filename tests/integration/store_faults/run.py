@@ -184,8 +184,9 @@ def server_that_refuses(folder):
                 trial.until_it_saves()
             # Few enough for the retries of one save.
             failed = trial.failures()
-            for of in (Request.is_part, Request.completes, Request.is_manifest):
-                proxy.rule = busy(of, times=2)
+            conflict = Answers("409 Conflict", "OperationAborted", Request.is_manifest, 2)
+            for rule in (busy(Request.is_part, 2), busy(Request.completes, 2), busy(Request.is_manifest, 2), conflict):
+                proxy.rule = rule
                 trial.until_it_saves()
                 trial.until_it_saves()
                 expect(proxy.rule.hits == 2, "nothing was refused")
