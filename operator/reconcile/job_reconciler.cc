@@ -92,7 +92,7 @@ Result<void> JobReconciler::WriteOutcome(const Observed& observed, const api::Tr
                {"state", status.state}});
   }
   for (const kube::EventNote& note : notes) dependencies_.events.Record(ReferenceTo(observed.job), note);
-  dependencies_.observer.OnJob(observed.job, status, gpus, observed.rendezvous.changes);
+  dependencies_.observer.OnJob(observed.job, status, gpus, observed.rendezvous);
   return {};
 }
 

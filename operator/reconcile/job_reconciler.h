@@ -19,7 +19,7 @@ class JobObserver {
  public:
   virtual ~JobObserver() = default;
   virtual void OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& status, const GpuCount& gpus,
-                     const std::vector<rendezvous::RoundChange>& changes) = 0;
+                     const rendezvous::RendezvousView& rendezvous) = 0;
   virtual void OnJobGone(const protocol::JobIdentity& job) = 0;
 };
 

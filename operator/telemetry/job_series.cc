@@ -45,6 +45,9 @@ JobSeries::JobSeries(prometheus::Registry& registry)
           GaugeFamily(registry, "lockstep_job_world_size", "Ranks in the current round; 0 between rounds.")),
       replicas_(GaugeFamily(registry, "lockstep_job_replicas", "Worker pods that have not ended.")),
       ready_replicas_(GaugeFamily(registry, "lockstep_job_ready_replicas", "Worker pods that are ready.")),
+      members_(
+          GaugeFamily(registry, "lockstep_job_members",
+                      "Pods at the rendezvous by state: round, those of the current round, or waiting.")),
       gpus_(GaugeFamily(registry, "lockstep_job_gpus",
                         "GPUs by state: held by pods that have a node, waiting for such a pod.")),
       round_(GaugeFamily(registry, "lockstep_job_round", "Number of the newest round.")),
@@ -76,6 +79,8 @@ JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
           .world_size = &world_size_.Add(labels),
           .replicas = &replicas_.Add(labels),
           .ready_replicas = &ready_replicas_.Add(labels),
+          .members_in_round = &members_.Add(With(labels, "state", "round")),
+          .members_waiting = &members_.Add(With(labels, "state", "waiting")),
           .held_gpus = &gpus_.Add(With(labels, "state", "held")),
           .waiting_gpus = &gpus_.Add(With(labels, "state", "waiting")),
           .round = &round_.Add(labels),
@@ -94,7 +99,7 @@ void JobSeries::CountFailure(const api::TrainingJobStatus& before, const api::Tr
 }
 
 void JobSeries::Set(const api::TrainingJob& job, const api::TrainingJobStatus& status,
-                    const reconcile::GpuCount& gpus) {
+                    const reconcile::GpuCount& gpus, const rendezvous::RendezvousView& rendezvous) {
   const auto [found, is_new] = series_.try_emplace(job.metadata.uid);
   Series& series = found->second;
   if (is_new) series = Add(job);
@@ -108,6 +113,8 @@ void JobSeries::Set(const api::TrainingJob& job, const api::TrainingJobStatus& s
   series.world_size->Set(status.rendezvous ? status.rendezvous->world_size : 0);
   series.replicas->Set(status.replicas);
   series.ready_replicas->Set(status.ready_replicas);
+  series.members_in_round->Set(static_cast<double>(rendezvous.members.size()));
+  series.members_waiting->Set(rendezvous.waiting);
   series.held_gpus->Set(gpus.held);
   series.waiting_gpus->Set(gpus.waiting);
   series.round->Set(status.rendezvous ? static_cast<double>(status.rendezvous->round) : 0);
@@ -135,6 +142,8 @@ void JobSeries::Remove(const std::string& uid) {
   world_size_.Remove(series.world_size);
   replicas_.Remove(series.replicas);
   ready_replicas_.Remove(series.ready_replicas);
+  members_.Remove(series.members_in_round);
+  members_.Remove(series.members_waiting);
   gpus_.Remove(series.held_gpus);
   gpus_.Remove(series.waiting_gpus);
   round_.Remove(series.round);

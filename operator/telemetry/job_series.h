@@ -12,6 +12,7 @@
 
 #include "operator/reconcile/gpus.h"
 #include "runtime/common/api/training_job.h"
+#include "runtime/common/rendezvous/view.h"
 
 namespace lockstep::telemetry {
 
@@ -19,8 +20,8 @@ class JobSeries {
  public:
   explicit JobSeries(prometheus::Registry& registry);
 
-  void Set(const api::TrainingJob& job, const api::TrainingJobStatus& status,
-           const reconcile::GpuCount& gpus);
+  void Set(const api::TrainingJob& job, const api::TrainingJobStatus& status, const reconcile::GpuCount& gpus,
+           const rendezvous::RendezvousView& rendezvous);
   void Remove(const std::string& uid);
 
  private:
@@ -30,6 +31,8 @@ class JobSeries {
     prometheus::Gauge* world_size = nullptr;
     prometheus::Gauge* replicas = nullptr;
     prometheus::Gauge* ready_replicas = nullptr;
+    prometheus::Gauge* members_in_round = nullptr;
+    prometheus::Gauge* members_waiting = nullptr;
     prometheus::Gauge* held_gpus = nullptr;
     prometheus::Gauge* waiting_gpus = nullptr;
     prometheus::Gauge* round = nullptr;
@@ -49,6 +52,7 @@ class JobSeries {
   prometheus::Family<prometheus::Gauge>& world_size_;
   prometheus::Family<prometheus::Gauge>& replicas_;
   prometheus::Family<prometheus::Gauge>& ready_replicas_;
+  prometheus::Family<prometheus::Gauge>& members_;
   prometheus::Family<prometheus::Gauge>& gpus_;
   prometheus::Family<prometheus::Gauge>& round_;
   prometheus::Family<prometheus::Gauge>& step_;

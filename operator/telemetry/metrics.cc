@@ -127,11 +127,11 @@ void Metrics::OnFinished(controller::ReconcileResult result, std::chrono::durati
 }
 
 void Metrics::OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& status,
-                    const reconcile::GpuCount& gpus, const std::vector<rendezvous::RoundChange>& changes) {
+                    const reconcile::GpuCount& gpus, const rendezvous::RendezvousView& rendezvous) {
   const std::lock_guard lock(families_->mutex);
-  families_->jobs.Set(job, status, gpus);
+  families_->jobs.Set(job, status, gpus, rendezvous);
   families_->starts.Count(job.status, status);
-  families_->recoveries.Count(job.metadata.uid, changes);
+  families_->recoveries.Count(job.metadata.uid, rendezvous.changes);
 }
 
 void Metrics::OnJobGone(const protocol::JobIdentity& job) {

@@ -23,7 +23,7 @@ class Metrics final : public controller::ControllerObserver, public reconcile::J
   void OnStarted(std::chrono::duration<double> waited) override;
   void OnFinished(controller::ReconcileResult result, std::chrono::duration<double> worked) override;
   void OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& status,
-             const reconcile::GpuCount& gpus, const std::vector<rendezvous::RoundChange>& changes) override;
+             const reconcile::GpuCount& gpus, const rendezvous::RendezvousView& rendezvous) override;
   void OnJobGone(const protocol::JobIdentity& job) override;
 
   void OnRequest(const std::string& method, int status);  // kube::RequestObserver

@@ -56,7 +56,7 @@ class WorldModel {
  private:
   class NoObserver final : public reconcile::JobObserver {
     void OnJob(const api::TrainingJob&, const api::TrainingJobStatus&, const reconcile::GpuCount&,
-               const std::vector<rendezvous::RoundChange>&) override {}
+               const rendezvous::RendezvousView&) override {}
     void OnJobGone(const protocol::JobIdentity&) override {}
   };
   class NoEvents final : public kube::KubeWriter {  // events are told elsewhere

@@ -175,9 +175,9 @@ def quantile(share, metric):
     return f"histogram_quantile({share}, sum by (le) ({rate(metric + '_bucket')}))"
 
 
-def newest(metric):
+def newest(metric, *labels):
     """A fact of the job that every pod, or every operator that was leader in the time shown, exports."""
-    return f"max({metric}{{{JOB}}})"
+    return f"max({metric}{{{','.join((JOB, *labels))}}})"
 
 
 def by_gpu(metric):
@@ -287,8 +287,11 @@ TRAINING_JOB = dashboard(
           query(f"sum by (rank) ({rate('lockstep_train_communication_bytes_total')})", "{{rank}}"), width=6),
     graph("Memory, by rank", "bytes", "Of the host, that the rank's process holds.",
           query(f"max by (rank) (lockstep_rank_memory_bytes{{{JOB}}})", "{{rank}}"), width=6),
-    counts("Pods", "Worker pods that have not ended, those that are ready, and the ranks that train.",
+    counts("Pods", "Worker pods that have not ended, those that are ready, that are in the round and that wait for the next one, and the ranks "
+           "that train.",
            query(newest("lockstep_job_replicas"), "pods"), query(newest("lockstep_job_ready_replicas"), "ready"),
+           query(newest("lockstep_job_members", 'state="round"'), "in the round"),
+           query(newest("lockstep_job_members", 'state="waiting"'), "waiting for a round"),
            query(newest("lockstep_job_world_size"), "ranks"), width=6),
      graph("Steps held, by rank", "short", "A rank that stays behind others has left the round or hangs.",
            query(f"max by (rank) (lockstep_train_step{{{JOB}}})", "{{rank}}"), width=6),

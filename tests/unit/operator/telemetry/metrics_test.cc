@@ -59,11 +59,13 @@ TEST(Metrics, FollowAJobAndForgetIt) {
   status.rendezvous = api::RendezvousStatus{5, 8};
   status.goodput = api::GoodputStatus{.ratio = 0.75, .productive_seconds = 30};
   status.goodput->lost_seconds.rendezvous = 10;
-  metrics.OnJob(Job(), status, {.held = 16, .waiting = 8}, {});
-  metrics.OnJob(Job(), status, {.held = 16, .waiting = 8}, {});
+  const rendezvous::RendezvousView view{.members = {"a-worker-0", "a-worker-1"}, .waiting = 1};
+  for (int pass = 0; pass < 2; ++pass) metrics.OnJob(Job(), status, {.held = 16, .waiting = 8}, view);
   std::string text = metrics.Expose(0).body;
   EXPECT_THAT(text, HasSubstr("lockstep_jobs{state=\"Running\"} 1"));
   EXPECT_THAT(text, HasSubstr("lockstep_job_world_size{job_name=\"a\",namespace=\"team\"} 8"));
+  EXPECT_THAT(text, HasSubstr("lockstep_job_members{job_name=\"a\",namespace=\"team\",state=\"round\"} 2"));
+  EXPECT_THAT(text, HasSubstr("lockstep_job_members{job_name=\"a\",namespace=\"team\",state=\"waiting\"} 1"));
   EXPECT_THAT(text, HasSubstr("lockstep_job_gpus{job_name=\"a\",namespace=\"team\",state=\"held\"} 16"));
   EXPECT_THAT(text, HasSubstr("lockstep_job_gpus{job_name=\"a\",namespace=\"team\",state=\"waiting\"} 8"));
   EXPECT_THAT(text, HasSubstr("lockstep_job_restarts_total{job_name=\"a\",namespace=\"team\"} 2"));
@@ -86,7 +88,7 @@ TEST(Metrics, CountEachRecoveryOnceUnderTheRungThatMendedIt) {
   Metrics metrics(kClock, 1, "h", "l");
   rendezvous::RoundChange change{.round = 2, .cause = "Hang", .rung = rendezvous::Rung::kMembership};
   change.recovery_seconds = 0.2;
-  metrics.OnJob(Job(), {}, {}, {change});
+  metrics.OnJob(Job(), {}, {}, {.changes = {change}});
   EXPECT_THAT(metrics.Expose(0).body, HasSubstr("lockstep_recovery_seconds_count{rung=\"Membership\"} 0"))
       << "its pod may still come back";
   change.rung = rendezvous::Rung::kRespawn;
@@ -94,7 +96,7 @@ TEST(Metrics, CountEachRecoveryOnceUnderTheRungThatMendedIt) {
   change.lost_steps = 3;
   const rendezvous::RoundChange growth{
       .round = 3, .cause = "Scale", .is_mended = true, .recovery_seconds = 0.1};
-  for (int pass = 0; pass < 3; ++pass) metrics.OnJob(Job(), {}, {}, {change, growth});
+  for (int pass = 0; pass < 3; ++pass) metrics.OnJob(Job(), {}, {}, {.changes = {change, growth}});
   const std::string text = metrics.Expose(0).body;
   EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_count{rung=\"Respawn\"} 1"));
   EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_bucket{rung=\"Respawn\",le=\"0.25\"} 1"));
@@ -140,7 +142,8 @@ TEST(Metrics, CountHowLongAJobQueuedAndStarted) {
 
 TEST(Metrics, MakeNoSeriesOfACauseThatIsNone) {
   Metrics metrics(kClock, 1, "h", "l");
-  metrics.OnJob(Job(), {}, {}, {{.round = 1, .cause = "anything", .is_mended = true, .recovery_seconds = 1}});
+  metrics.OnJob(Job(), {}, {},
+                {.changes = {{.round = 1, .cause = "anything", .is_mended = true, .recovery_seconds = 1}}});
   const std::string text = metrics.Expose(0).body;
   EXPECT_THAT(text, Not(HasSubstr("anything")));
   EXPECT_THAT(text, HasSubstr("lockstep_recoveries_total{cause=\"Infrastructure\",rung=\"Membership\"} 1"));
