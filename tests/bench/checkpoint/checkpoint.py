@@ -24,7 +24,7 @@ import tempfile
 import time
 from typing import NamedTuple
 
-from systems import PYTHON, Peer, Saving, s3_place  # first: it finds tests/support
+from systems import PYTHON, SGD, Peer, Saving, s3_place  # first: it finds tests/support
 import torch_python  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -37,6 +37,9 @@ class Size(NamedTuple):
     batch: int  # of each rank
     every: int  # steps between saves
     saves: int  # that are measured
+    device: str = "cpu"
+    optimizer: dict = SGD
+    precision: str = "fp32"
 
 
 SIZES = {"small": Size({"name": "mlp", "mlp": {"hiddenSizes": [2048, 768]}}, 32, 50, 3),

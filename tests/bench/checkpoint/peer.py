@@ -83,7 +83,8 @@ def seconds_of_memcpy(model):
 
 def model_and_optimizer(settings):
     model = model_of(settings["model"], settings["classes"])
-    return model, torch.optim.SGD(model.parameters(), lr=settings["learning_rate"], momentum=settings["momentum"])
+    return model, torch.optim.SGD(model.parameters(), lr=settings["optimizer"]["learningRate"],
+                                  momentum=settings["optimizer"]["momentum"])
 
 
 def train(settings, model, optimizer, saver):

@@ -16,6 +16,7 @@ _spec = importlib.util.spec_from_file_location("step_systems", pathlib.Path(__fi
 step_systems = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(step_systems)
 
+SGD = step_systems.SGD
 PYTHON = ["torch.save", "dcp.save", "async_save"]
 
 
@@ -80,8 +81,8 @@ class Peer(step_systems.System):
         super().__init__(folder, size, ranks)
         self.name = variant
         settings = self.folder / "settings.json"
-        settings.write_text(json.dumps({**step_systems.TRAINING, "model": size.model, "batch": size.batch, "variant": variant, "steps": steps,
-                                        "every": every, "stored": str(stored), "report": str(self.folder / "report.json")}))
+        settings.write_text(json.dumps({**step_systems.TRAINING, "model": size.model, "batch": size.batch, "optimizer": size.optimizer, "variant": variant,
+                                        "steps": steps, "every": every, "stored": str(stored), "report": str(self.folder / "report.json")}))
         python, script = torch_python.ensure(), pathlib.Path(__file__).with_name("peer.py")
         with socket.socket() as any_port:
             any_port.bind(("127.0.0.1", 0))

@@ -23,7 +23,7 @@ import tempfile
 import time
 from typing import NamedTuple
 
-from systems import Lockstep, Python  # first: it finds tests/support
+from systems import SGD, Lockstep, Python  # first: it finds tests/support
 import torch_python  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -37,7 +37,7 @@ class Case(NamedTuple):
     batch: int  # of each rank
     device: str = "cpu"
     ranks: tuple = (2, 1)  # 1: only ours and eager
-    optimizer: dict = {"name": "sgd", "learningRate": 1e-6, "momentum": 0.9}  # batches of one sample diverge at the usual rates
+    optimizer: dict = SGD
     precision: str = "fp32"
 
 

@@ -16,6 +16,8 @@ import torch_python  # noqa: E402
 from local_run import children  # noqa: E402
 
 TRAINING = {"samples": 8192, "classes": 10, "seed": 7, "threads": 1}
+# Batches of one sample diverge at the rates that one would train with, and a training that diverges ends.
+SGD = {"name": "sgd", "learningRate": 1e-6, "momentum": 0.9}
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
