@@ -60,12 +60,12 @@ class Checkpointer {
   // Reads what the job needs of a checkpoint; an error of kDataLoss, kNotFound or kUnsupported says that it
   // is damaged.
   using Load = std::function<Result<void>(const Manifest& manifest)>;
-  // What a job begins from: the first that `load` could read; damaged ones are passed over, nullopt: there
-  // is none. Its own newest checkpoint comes first, whatever spec.checkpoint.resume
-  // says: a job that restarts goes on. A job that has written none follows `resume`: the newest of any job
-  // below the URI (Auto), none (Never), or exactly the step it names, whose absence is an error. Any other
-  // error is the store's, or that of `load`: without it nobody knows what the newest is. Evaluations of
-  // another job, or under another spec.training.earlyStop, are not told.
+  // What a job begins from: the first that `load` could read; damaged ones are passed over, nullopt: there is
+  // none. Its own newest checkpoint comes first, whatever spec.checkpoint.resume says: a job that restarts
+  // goes on. A job that has written none follows `resume`: the newest of any job below the URI (Auto), none
+  // (Never), or exactly the step it names, whose absence is an error. Any other error is the store's, or that
+  // of `load`: without it nobody knows what the newest is. Evaluations of another job, or under another
+  // spec.training.earlyStop, are not told.
   [[nodiscard]] Result<std::optional<Manifest>> Resume(const Load& load);
   // What Resume passed over since the last call.
   [[nodiscard]] std::vector<protocol::CheckpointDamaged> TakeDamaged();

@@ -108,7 +108,13 @@ class Reading {
 
   Result<void> Fetch(const Request& request, std::string& buffer) const {
     const std::string name = ObjectOf(step_, *request.shard);
-    buffer.resize(static_cast<std::size_t>(request.end - request.begin));
+    const int64_t bytes = request.end - request.begin;
+    try {
+      buffer.resize(static_cast<std::size_t>(bytes));
+    } catch (const std::exception&) {  // on a thread of its own it would end the process
+      return Error{ErrorCode::kInternal,
+                   "no memory for " + std::to_string(bytes) + " bytes of " + store_.UriOf(name)};
+    }
     LOCKSTEP_TRY(store_.Read(name, request.begin, buffer));
     if (!IsSound(request, buffer)) {
       return Error{ErrorCode::kDataLoss, store_.UriOf(name) + ": bytes " + std::to_string(request.begin) +

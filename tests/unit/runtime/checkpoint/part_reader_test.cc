@@ -165,6 +165,17 @@ TEST_F(PartReader, EndsAtTheFirstError) {
   EXPECT_EQ(read.error().code, ErrorCode::kUnavailable);
 }
 
+// As of a shard of an earlier version, which is read as a whole.
+TEST_F(PartReader, SaysThatMemoryIsShort) {
+  Store(300, 300, 0);
+  manifest_.shards[0].bytes = INT64_MAX;
+  const auto read = Read("a", 0, 10);
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code, ErrorCode::kInternal);
+  EXPECT_THAT(read.error().message, HasSubstr("no memory for 9223372036854775807 bytes of memory:///step-"));
+  EXPECT_TRUE(objects_.reads().empty());
+}
+
 TEST_F(PartReader, ReadsNothingWhereNothingIsWanted) {
   Store(300, 0, 64);
   EXPECT_EQ(*ReadParts(objects_, manifest_, {}), 0);
