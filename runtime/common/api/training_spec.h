@@ -216,6 +216,8 @@ struct TrainingSpec {
   std::optional<int64_t> epochs;            // exactly one of epochs and steps
   std::optional<int64_t> steps;
   Precision precision = Precision::kFp32;
+  bool tf32 = false;        // GPUs may round what they multiply in float32 to 10 bits of mantissa
+  bool cuda_graph = false;  // passes of a step are recorded and replayed; without effect on CPUs
   Determinism determinism = Determinism::kNone;
   Balance balance = Balance::kEqual;
   Strategy strategy = Strategy::kDdp;

@@ -185,6 +185,8 @@ void Describe(A& fields, Of<A, TrainingSpec>& spec) {
   fields.Field("epochs", spec.epochs, {.min = 1, .max = 1e6});
   fields.Field("steps", spec.steps, {.min = 1, .max = 1e9});
   fields.Field("precision", spec.precision);
+  fields.Field("tf32", spec.tf32);
+  fields.Field("cudaGraph", spec.cuda_graph);
   fields.Field("determinism", spec.determinism);
   fields.Field("balance", spec.balance);
   fields.Field("strategy", spec.strategy);

@@ -167,6 +167,27 @@ void CheckOneProcess(const TrainingSpec& training, const std::string& path, Viol
     Add(violations, path + ".sync.compression", "must be none" + where + "nothing is sent over a network");
 }
 
+// What is recorded once has one shape, and no answer of the host in its midst.
+void CheckCudaGraph(const TrainingSpec& training, const std::string& path, Violations& violations) {
+  if (!training.cuda_graph) return;
+  const std::string where = " where cudaGraph is true";
+  if (training.strategy != Strategy::kDdp && training.strategy != Strategy::kZero1) {
+    Add(violations, path + ".cudaGraph",
+        "must be false where strategy is " + std::string(NameOf(training.strategy)) +
+            ": only the passes of ddp and zero1 can be recorded");
+  }
+  if (training.determinism == Determinism::kWorld)
+    Add(violations, path + ".determinism", "must be none" + where + ": world is computed on the CPU");
+  if (training.balance == Balance::kSpeed) {
+    Add(violations, path + ".balance",
+        "must be equal" + where + ": a graph does not tell how much of its time was waiting for others");
+  }
+  if (training.data.on_corrupt_record == OnCorruptRecord::kSkip) {
+    Add(violations, path + ".data.onCorruptRecord",
+        "must be Fail" + where + ": with samples left out, batches are not of one shape");
+  }
+}
+
 }  // namespace
 
 Violations ValidateTraining(const TrainingSpec& training, const std::string& path) {
@@ -196,6 +217,7 @@ Violations ValidateTraining(const TrainingSpec& training, const std::string& pat
   CheckSync(training, path, violations);
   CheckStages(training, path, violations);
   CheckOneProcess(training, path, violations);
+  CheckCudaGraph(training, path, violations);
   return violations;
 }
 

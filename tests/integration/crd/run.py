@@ -145,6 +145,10 @@ CREATE_CASES = [
      {**ONE_PROCESS, "nprocPerNode": "cpu"}, "spec.nprocPerNode"),
     *[(f"dataparallel and {field}", ("spec",), ONE_PROCESS, {**ONE_PROCESS, "training": {**ONE_PROCESS["training"], field: value}}, f"spec.training.{field}")
       for field, value in [("determinism", "world"), ("balance", "speed"), ("sync", {"compression": "bf16"})]],
+    *[(f"cudaGraph and {field}", TRAINING, {**training, "cudaGraph": True}, {**training, "cudaGraph": True, field: value}, f"spec.training.{where}")
+      for training in [BASE["spec"]["training"]] for field, value, where in [
+          ("strategy", "localsgd", "cudaGraph"), ("determinism", "world", "determinism"), ("balance", "speed", "balance"),
+          ("data", {"format": "csv", "path": "/d", "csv": {"labelColumn": "y"}, "onCorruptRecord": "Skip"}, "data.onCorruptRecord")]],
     ("compression keeps no bits", TRAINING, {**BASE["spec"]["training"], "determinism": "world"},
      {**BASE["spec"]["training"], "determinism": "world", "sync": {"compression": "bf16"}}, "spec.training.sync.compression"),
     ("everySteps belongs to localsgd", TRAINING, {**BASE["spec"]["training"], "strategy": "localsgd", "sync": {"everySteps": 8}},
