@@ -22,6 +22,7 @@
 #include "runtime/common/protocol/environment.h"
 #include "runtime/common/protocol/worker_config.h"
 #include "runtime/data/local_copy.h"
+#include "runtime/models/precision.h"
 #include "runtime/train/elastic_loop.h"
 #include "runtime/train/exit_code_of.h"
 #include "runtime/train/stack_writer.h"
@@ -102,6 +103,7 @@ std::unique_ptr<comm::DeviceBackend> OpenGpu(const Settings& settings) {
     return nullptr;
   }
   log::Info("training on a device", {{"device", (*device)->device_id()}});
+  models::AllowTf32(settings.training.tf32);
   return std::move(*device);
 }
 
@@ -149,6 +151,7 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
         Report(link, Fail(ExitCode::kInfrastructure, {ErrorCode::kDeviceFault, reason}));
         ExitNow(ExitCode::kInfrastructure);
       }};
+  if (settings.training.cuda_graph && gpu == nullptr) log::Info("no CUDA graph: training on the CPU");
   link.Send(protocol::PhaseChanged{"load"});
   // As long as the process: what is under way between the store and the copy is not waited for at the end.
   static const auto datasets = data::OpenDatasets(settings.training, CopyingFor(link, control));

@@ -1,5 +1,6 @@
 #include "runtime/models/precision.h"
 
+#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 
 namespace lockstep::models {
@@ -17,6 +18,11 @@ Autocast::~Autocast() {
   // What was cast is of weights that the optimizer is about to change.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, false);
+}
+
+void AllowTf32(bool allowed) {
+  at::globalContext().setAllowTF32CuBLAS(allowed);
+  at::globalContext().setAllowTF32CuDNN(allowed);
 }
 
 }  // namespace lockstep::models

@@ -22,4 +22,7 @@ class Autocast {
   const c10::DeviceType device_;
 };
 
+// Of the process: whether GPUs may multiply float32 as TF32, in matrix products and convolutions.
+void AllowTf32(bool allowed);
+
 }  // namespace lockstep::models

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "runtime/models/channels_last.h"
+
 namespace lockstep::models {
 namespace {
 
@@ -99,7 +101,7 @@ Resnet::Resnet(ResnetDepth depth, const api::ResnetSpec& spec, const ModelInput&
 
 std::vector<Layer> Resnet::Layers() {
   const auto stem = [this](const at::Tensor& inputs) {
-    const at::Tensor x = norm_->forward(stem_->forward(inputs)).relu();
+    const at::Tensor x = norm_->forward(stem_->forward(ForTensorCores(inputs))).relu();
     return small_images_ ? x : at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
   };
   std::vector<Layer> layers = {{stem, {stem_.ptr(), norm_.ptr()}}};

@@ -12,7 +12,8 @@ struct Peak {
 
 // NVIDIA's datasheets: "A100 Tensor Core GPU" (312 TFLOPS), "H100 Tensor Core GPU" (SXM 1,979, PCIe 1,513,
 // NVL 1,671) and "H200 Tensor Core GPU" (SXM 1,979, NVL 1,671). The two latter count sparse matrices: the
-// half. Names in full, for a slice or a variant with other clocks begins with the same words.
+// half. TF32 takes twice as long on each. Names in full, for a slice or a variant with other clocks begins
+// with the same words.
 constexpr std::array kPeaks = {
     Peak{"NVIDIA A100-SXM4-40GB", 312e12},   Peak{"NVIDIA A100-SXM4-80GB", 312e12},
     Peak{"NVIDIA A100-PCIE-40GB", 312e12},   Peak{"NVIDIA A100 80GB PCIe", 312e12},
@@ -24,9 +25,10 @@ constexpr std::array kPeaks = {
 }  // namespace
 
 std::optional<double> PeakFlops(std::string_view name, std::string_view precision) {
-  if (precision != "bf16" && precision != "fp16") return std::nullopt;
+  const bool is_tf32 = precision == "tf32";
+  if (!is_tf32 && precision != "bf16" && precision != "fp16") return std::nullopt;
   for (const Peak& peak : kPeaks) {
-    if (peak.name == name) return peak.flops;
+    if (peak.name == name) return is_tf32 ? peak.flops / 2 : peak.flops;
   }
   return std::nullopt;
 }

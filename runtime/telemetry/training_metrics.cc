@@ -223,6 +223,7 @@ TrainingMetrics::TrainingMetrics(const protocol::WorkerConfig& config, int slot)
   state_->slot = slot;
   state_->ranks_here = config.nproc;
   state_->precision = config.training.value("precision", "");
+  if (state_->precision == "fp32" && config.training.value("tf32", false)) state_->precision = "tf32";
   AddBuildInfo(state_->registry, "lockstep");
   // Visible at zero before the first event, so that rates see it.
   state_->Count(metric::kCheckpointsTotal, kSavesHelp, 0);

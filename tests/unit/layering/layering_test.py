@@ -70,7 +70,7 @@ MAY_INCLUDE = {
     "runtime/checkpoint_tool": common("base") | runtime("checkpoint"),
     "runtime/parallel": common("base") | runtime("comm"),
     "runtime/train": common("base", "protocol", "api") | runtime("comm", "data", "models", "checkpoint", "parallel"),
-    "runtime": common("base", "protocol", "api") | runtime("comm", "data", "train"),
+    "runtime": common("base", "protocol", "api") | runtime("comm", "data", "models", "train"),
 }
 
 # Stand-ins for headers of Gloo and CUDA that LibTorch's own headers include: a third party's names, so not in the table above.

@@ -203,6 +203,14 @@ TEST(Autocast, ComputesInBfloat16ForItsScopeOnly) {
   EXPECT_EQ((*model)->Forward(inputs).scalar_type(), at::kFloat);
 }
 
+TEST(AllowTf32, IsForTheWholeProcess) {
+  for (const bool allowed : {true, false}) {
+    AllowTf32(allowed);
+    EXPECT_EQ(at::globalContext().allowTF32CuBLAS(), allowed);
+    EXPECT_EQ(at::globalContext().allowTF32CuDNN(), allowed);
+  }
+}
+
 TEST(MakeModel, TheSeedAloneDecidesTheParameters) {
   for (const auto name : {api::ModelName::kMlp, api::ModelName::kCnn, api::ModelName::kResnet18}) {
     const auto first = MakeModel({.name = name}, kMnist, kSeed);

@@ -120,10 +120,12 @@ TEST(TrainingMetrics, CountsXidsByTheirNumber) {
 }
 
 // Of a pod with two ranks in a world of four, at 100 samples per second of 10^12 operations each.
-std::string MfuText(const std::string& precision, const std::vector<std::string>& gpu_names) {
-  TrainingMetrics metrics(
-      {.job = {.name_space = "lab", .name = "job"}, .nproc = 2, .training = {{"precision", precision}}},
-      /*slot=*/0);
+std::string MfuText(const std::string& precision, const std::vector<std::string>& gpu_names,
+                    bool tf32 = false) {
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"},
+                           .nproc = 2,
+                           .training = {{"precision", precision}, {"tf32", tf32}}},
+                          /*slot=*/0);
   metrics.Observe(0, protocol::Ready{.flops_per_sample = 1e12});
   metrics.SetWorld(4);
   std::vector<GpuReading> gpus;
@@ -137,12 +139,15 @@ constexpr const char* kH200 = "NVIDIA H200";
 constexpr const char* kAchieved =
     "lockstep_model_flops_per_second{job_name=\"job\",namespace=\"lab\"} 100000000000000\n";
 
-TEST(TrainingMetrics, TellsWhatTheModelTakesOfWhatTheGpusCouldDo) {
-  const std::string text = MfuText("bf16", {kH200, kH200});
-  EXPECT_THAT(text, HasSubstr(kAchieved));
+double MfuIn(const std::string& text) {
   const std::string name = "lockstep_mfu_ratio{job_name=\"job\",namespace=\"lab\"} ";
-  ASSERT_THAT(text, HasSubstr(name));
-  EXPECT_DOUBLE_EQ(std::stod(text.substr(text.find(name) + name.size())), 100e12 / (4 * 989.5e12));
+  EXPECT_THAT(text, AllOf(HasSubstr(kAchieved), HasSubstr(name)));
+  return std::stod(text.substr(text.find(name) + name.size()));
+}
+
+TEST(TrainingMetrics, TellsWhatTheModelTakesOfWhatTheGpusCouldDo) {
+  EXPECT_DOUBLE_EQ(MfuIn(MfuText("bf16", {kH200, kH200})), 100e12 / (4 * 989.5e12));
+  EXPECT_DOUBLE_EQ(MfuIn(MfuText("fp32", {kH200, kH200}, /*tf32=*/true)), 100e12 / (4 * 494.75e12));
 }
 
 TEST(TrainingMetrics, ClaimsNoUtilizationWhereThePeakIsNotKnown) {
