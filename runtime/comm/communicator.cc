@@ -216,6 +216,13 @@ Result<void> Communicator::WaitFor(c10d::Work& work, const at::Tensor& moved, st
       work, [this] { return aborted(); }, limit_, operation);
 }
 
+Result<void> Communicator::AwaitQueued(DeviceBackend& device, std::string_view operation) {
+  return Run(operation, [&] {
+    return AwaitDeviceWork(
+        *device.Queued(), [this] { return aborted(); }, limit_, operation);
+  });
+}
+
 Result<void> Communicator::WaitForHost(c10d::Work& collective, std::string_view operation) {
   return CatchTorch(ErrorCode::kAborted, operation, [&] { FutureOf(collective)->waitAndThrow(); });
 }

@@ -88,7 +88,8 @@ class Communicator {
   // them depends on the collective and the world. Any thread.
   [[nodiscard]] int64_t bytes_given() const { return bytes_given_.load(); }
   // For code that drives c10d itself.
-  void CountGiven(const at::Tensor& tensor) { bytes_given_ += static_cast<int64_t>(tensor.nbytes()); }
+  void CountGiven(const at::Tensor& tensor) { CountGiven(static_cast<int64_t>(tensor.nbytes())); }
+  void CountGiven(int64_t bytes) { bytes_given_ += bytes; }
   // For code that drives c10d itself: in such a wait as long as this lives.
   class PeerWait {
    public:
@@ -146,6 +147,8 @@ class Communicator {
   [[nodiscard]] Result<PendingSum> StartSum(at::Tensor tensor);
   // For code that drives c10d itself: until work of a collective on `moved` is known to be good, on the host.
   [[nodiscard]] Result<void> WaitFor(c10d::Work& work, const at::Tensor& moved, std::string_view operation);
+  // Until all is done that this thread has queued on the device, sums of this round among it.
+  [[nodiscard]] Result<void> AwaitQueued(DeviceBackend& device, std::string_view operation);
   // The same of one on tensors of the host, for those who want to be told: it fails when the round is
   // aborted.
   [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> FutureOf(c10d::Work& collective);

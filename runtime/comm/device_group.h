@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/comm/device_graph.h"
 #include "runtime/common/base/result.h"
 
 namespace c10d {
@@ -47,6 +48,12 @@ class DeviceBackend {
   [[nodiscard]] virtual std::shared_ptr<DeviceGroup> MakeGroup(const c10::intrusive_ptr<c10d::Store>& store,
                                                                int rank, int world,
                                                                std::chrono::milliseconds timeout) = 0;
+
+  // What the calling thread queues goes to a stream of its own from here on, as what is to be recorded must.
+  virtual void LeaveDefaultStream() = 0;
+  [[nodiscard]] virtual std::unique_ptr<DeviceGraph> NewGraph() = 0;
+  // Is over when all is done that the calling thread has queued so far.
+  [[nodiscard]] virtual c10::intrusive_ptr<c10d::Work> Queued() = 0;
 };
 
 // Which device a rank moves its tensors with.

@@ -1,6 +1,9 @@
 // liblockstep_cuda.so: one GPU for each rank, and NCCL between them (runtime/comm/device_group.h).
 
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include "runtime/comm/device_module.h"
+#include "runtime/cuda/cuda_graph.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -40,6 +44,17 @@ class NcclGroup final : public DeviceGroup {
   const c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
 };
 
+// All that was queued on the current stream up to here.
+class QueuedWork final : public c10d::Work {
+ public:
+  QueuedWork() { event_.record(); }
+  bool isCompleted() override { return event_.query(); }
+  void synchronize() override { event_.block(c10::cuda::getCurrentCUDAStream()); }
+
+ private:
+  at::cuda::CUDAEvent event_;
+};
+
 class NcclBackend final : public DeviceBackend {
  public:
   NcclBackend(at::Device device, int visible, std::string id)
@@ -67,10 +82,21 @@ class NcclBackend final : public DeviceBackend {
     return std::make_shared<NcclGroup>(group);
   }
 
+  void LeaveDefaultStream() override {
+    at::cuda::CUDAEvent before;
+    before.record();
+    const c10::cuda::CUDAStream own = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device_.index());
+    before.block(own);
+    c10::cuda::setCurrentCUDAStream(own);
+  }
+  std::unique_ptr<comm::DeviceGraph> NewGraph() override { return NewCudaGraph(graph_pool_); }
+  c10::intrusive_ptr<c10d::Work> Queued() override { return c10::make_intrusive<QueuedWork>(); }
+
  private:
   const at::Device device_;
   const int visible_;
   const std::string id_;
+  const c10::MempoolId_t graph_pool_ = at::cuda::graph_pool_handle();
 };
 
 Error None(const std::string& why) { return {ErrorCode::kNotFound, why}; }

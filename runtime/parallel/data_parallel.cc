@@ -157,15 +157,12 @@ class DataParallel final : public Strategy {
       // The sums wait for all gradients: also for those of what this loss did not use.
       if (last && !started_.wait.has_value()) Nothing(Unreached(loss_sum, parameters_)).backward();
     });
-    const Result<void> summed = done.ok() && last ? AwaitSums() : Result<void>();
     started_.wait.reset();
-    if (last) exposed_seconds_ = Seconds(std::chrono::steady_clock::now() - started_.last_start).count();
-    if (done.ok()) return summed;
+    if (last) exposed_seconds_ = SecondsSinceLastStart();
+    if (done.ok()) return {};
     const bool broken = communicator_->aborted() || AnyFailed(started_);
     return broken ? Error{ErrorCode::kAborted, done.error().message} : done.error();
   }
-
-  double exposed_seconds() const override { return exposed_seconds_; }
 
   Result<void> BackwardOfNothing() override {
     const at::AutoGradMode with_gradients(true);
@@ -174,12 +171,20 @@ class DataParallel final : public Strategy {
     return Backward(nothing, /*last=*/true);
   }
 
- private:
   // Gloo's are over when the pass is; those of a device are only queued.
-  Result<void> AwaitSums() {
+  Result<void> AwaitSum() override {
+    const comm::Communicator::PeerWait wait(*communicator_);
     for (const auto& work : started_.works)
       LOCKSTEP_TRY(communicator_->WaitFor(*work, parameters_.front(), "sum of the gradients"));
+    exposed_seconds_ = SecondsSinceLastStart();
     return {};
+  }
+
+  double exposed_seconds() const override { return exposed_seconds_; }
+
+ private:
+  [[nodiscard]] double SecondsSinceLastStart() const {
+    return Seconds(std::chrono::steady_clock::now() - started_.last_start).count();
   }
 
   const std::shared_ptr<comm::Communicator> communicator_;  // shared with the loop, which may abort it

@@ -20,16 +20,20 @@ class Strategy {
   [[nodiscard]] virtual Result<void> BeginStep(std::span<const int64_t> micro_batches) = 0;
 
   // Adds the gradient of `loss_sum`, a sum over samples, to what this rank has gathered in this step. With
-  // `last`, the gradients of all ranks are summed, too; afterwards every parameter's gradient is the sum over
-  // the global batch, the same bits on each rank. kAborted: the round broke;
-  // kInternal: the pass itself failed.
+  // `last`, the gradients of all ranks are summed, too. kAborted: the round broke; kInternal: the pass itself
+  // failed.
   [[nodiscard]] virtual Result<void> Backward(const at::Tensor& loss_sum, bool last) = 0;
-
-  // Of the last Backward(…, last): seconds after this rank's own part was done, waiting for the sum.
-  [[nodiscard]] virtual double exposed_seconds() const = 0;
 
   // Backward(…, last) for a rank that has no sample in this step: it must take part in the sum all the same.
   [[nodiscard]] virtual Result<void> BackwardOfNothing() = 0;
+
+  // After either of them with `last`, until the sum is known to be good on this machine: every parameter's
+  // gradient is then the sum over the global batch, the same bits on each rank. kAborted as above. Not where
+  // a device's graph recorded the pass (comm/device_graph.h): who replays it waits for the whole of it.
+  [[nodiscard]] virtual Result<void> AwaitSum() { return {}; }
+
+  // Of the last step: seconds after this rank's own part was done, waiting for the sum.
+  [[nodiscard]] virtual double exposed_seconds() const = 0;
 };
 
 }  // namespace lockstep::parallel

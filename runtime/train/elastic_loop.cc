@@ -86,7 +86,8 @@ class ElasticLoop {
         saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_,
                 progress_.history(), plan_.steps_per_epoch()}),
         stopping_({inputs.control, progress_, saves_, state_}),
-        runner_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}),
+        runner_(
+            {inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_, inputs.device.backend}),
         local_sgd_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}, runner_),
         pipeline_(state_.staged == nullptr
                       ? nullptr
@@ -102,6 +103,7 @@ class ElasticLoop {
       Result<comm::Listener> listener = comm::Listener::Open(in_.listen_address);
       if (!listener.ok()) return {ExitCode::kInfrastructure, listener.error().message};
       if (round_.communicator != nullptr) {
+        runner_.LeaveRound();
         bytes_before_ += round_.communicator->bytes_given();
         round_.communicator->Close();
       }
@@ -418,6 +420,7 @@ class ElasticLoop {
 
   // After an error in a round. The own communicator goes down at once, so that no peer waits for this rank.
   RoundOutcome Leave(const Error& error) {
+    runner_.LeaveRound();
     if (round_.communicator != nullptr) round_.communicator->Abort();
     // The step that this rank was in.
     const int64_t step = std::max<int64_t>(0, attempting_ > 0 ? attempted_step_ : state_.step);

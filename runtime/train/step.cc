@@ -113,6 +113,8 @@ StepRunner::StepRunner(const StepContext& context)
       cutting_(CuttingOf(context.spec)),
       loader_(ReadOf(context), LoaderWorkers(context), PrefetchOf(context.spec)) {
   for (const NamedTensor& buffer : context_.state.buffers) buffers_before_.push_back(buffer.tensor.clone());
+  if (context_.spec.cuda_graph && context_.device != nullptr)
+    graphs_ = std::make_unique<StepGraphs>(*context_.device, context_.state.trained);
 }
 
 void StepRunner::SetShares(int rank, std::vector<double> speeds, int64_t until_step) {
@@ -146,6 +148,10 @@ Result<StepReport> StepRunner::RunClaim(parallel::Strategy& strategy, const Clai
   return Attempt(nullptr, strategy, share, {}, stop);
 }
 
+void StepRunner::LeaveRound() {
+  if (graphs_ != nullptr) graphs_->Forget();
+}
+
 RankShare StepRunner::NextShare() const {
   return ShareOf(context_.samples.plan().CountOf(context_.state.step), rank_, speeds_, cutting_);
 }
@@ -160,6 +166,7 @@ Result<StepReport> StepRunner::Attempt(Peers peers, parallel::Strategy& strategy
   }
   Result<StepReport> report = RunOrFail(peers, strategy, share, wishes, stop);
   if (report.ok() && report->applied) return report;
+  if (!report.ok()) LeaveRound();  // what is half recorded, too
   for (std::size_t i = 0; i < buffers_before_.size(); ++i) {
     context_.state.buffers[i].tensor.copy_(buffers_before_[i]);
   }
@@ -169,10 +176,19 @@ Result<StepReport> StepRunner::Attempt(Peers peers, parallel::Strategy& strategy
 Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strategy, const RankShare& share,
                                          const Wishes& wishes, const std::stop_token& stop) {
   const int64_t step = context_.state.step;
-  LOCKSTEP_TRY(strategy.BeginStep(share.micro_batches));
+  const double factor = context_.state.loss_scale.factor();
+  const bool has_graphs = graphs_ != nullptr && peers != nullptr;
+  const auto way = has_graphs ? graphs_->Begin(*peers, share.pieces, factor) : StepGraphs::Way::kPassByPass;
+  const bool by_graphs = way != StepGraphs::Way::kPassByPass;
+  if (way != StepGraphs::Way::kReplay) LOCKSTEP_TRY(strategy.BeginStep(share.micro_batches));
   at::Tensor sums = EmptySums(share);
-  LOCKSTEP_TRY(const Forwarded forwarded,
-               ForwardShare(share.pieces, strategy, stop, LossesOf(share, rank_, sums)));
+  const std::span<double> losses = LossesOf(share, rank_, sums);
+  Forwarded forwarded;
+  if (by_graphs) {
+    LOCKSTEP_TRY(TakeByGraphs(share.pieces, strategy, stop, losses));
+  } else {
+    LOCKSTEP_TRY(forwarded, ForwardShare(share.pieces, strategy, stop, losses));
+  }
   if (context_.ledger.enabled())
     context_.ledger.Contribute(step, context_.samples.plan().Ids(step, share.places.begin, share.places.end));
   double* values = sums.data_ptr<double>();
@@ -183,14 +199,18 @@ Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strate
   values[kSave] = wishes.save ? 1 : 0;
   values[kProfileFirst] = static_cast<double>(wishes.profile.first);
   values[kProfileLast] = static_cast<double>(wishes.profile.last);
-  // Started first, so that it travels during the backward pass.
   std::optional<comm::Communicator::PendingSum> pending;
-  if (peers != nullptr) {
+  const auto start_sum = [&]() -> Result<void> {
+    if (peers == nullptr) return {};
     LOCKSTEP_TRY(comm::Communicator::PendingSum started, peers->StartSum(sums));
     pending.emplace(std::move(started));
-  }
-  LOCKSTEP_TRY(share.pieces.empty() ? strategy.BackwardOfNothing()
-                                    : Backward(strategy, forwarded.loss, /*last=*/true));
+    return {};
+  };
+  // Early, so that it travels during the backward pass; but the losses of a graph come after its sums, and
+  // all ranks sum in one order, also those that have nothing to replay in a step.
+  if (graphs_ == nullptr) LOCKSTEP_TRY(start_sum());
+  if (!by_graphs) LOCKSTEP_TRY(Backward(strategy, forwarded.loss, /*last=*/true));
+  if (graphs_ != nullptr) LOCKSTEP_TRY(start_sum());
   if (pending.has_value()) LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return pending->Wait(); }));
   // All sums are known to be good here: nothing below can be undone by another rank's failure.
   return context_.phases.Time("optimizer", [&] { return Apply(sums, peers, share, forwarded.corrupt); });
@@ -211,34 +231,44 @@ Result<StepRunner::Forwarded> StepRunner::ForwardShare(const std::vector<Slice>&
   return all;
 }
 
-// Draws the same random numbers for the same places whoever computes them, and however often. The thread of
-// the part.
-at::Tensor StepRunner::LossOf(const Part& part) const {
+// The same random numbers for the same places whoever draws them, and however often.
+void StepRunner::Seed(const Slice& places, at::Device device) const {
+  SeedGenerator(MicroBatchSeed(context_.spec.seed, context_.state.step, places.begin), device);
+}
+
+at::Tensor StepRunner::LossOf(const Replica& replica, const data::Batch& batch) const {
   const at::AutoGradMode with_gradients(true);
-  const at::Device device = part.replica->device;
-  SeedGenerator(MicroBatchSeed(context_.spec.seed, context_.state.step, part.places.begin), device);
-  const models::Autocast precision(context_.spec.precision, device.type());
-  Model& model = *part.replica->model;
-  return model.LossSum(model.Forward(part.batch.inputs), part.batch.targets);
+  const models::Autocast precision(context_.spec.precision, replica.device.type());
+  return replica.model->LossSum(replica.model->Forward(batch.inputs), batch.targets);
+}
+
+// The thread of the part.
+at::Tensor StepRunner::SeededLossOf(const Part& part) const {
+  Seed(part.places, part.replica->device);
+  return LossOf(*part.replica, part.batch);
+}
+
+Result<data::Batch> StepRunner::NextBatch(const std::stop_token& stop) {
+  Result<data::Batch> batch = Error{};
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "reading data", [&] { batch = loader_.Next(stop); }));
+  return batch;
 }
 
 Result<StepRunner::Forwarded> StepRunner::Forward(const Slice& piece, const std::stop_token& stop) {
   const std::vector<Replica>& replicas = context_.state.replicas;
-  Result<data::Batch> batch = Error{};
+  Forwarded done;
   std::vector<Part> parts;
-  LOCKSTEP_TRY(context_.phases.Time("data", [&] {
-    return CatchTorch(ErrorCode::kInternal, "reading data", [&] {
-      batch = loader_.Next(stop);
-      if (batch.ok()) parts = Scatter(replicas, piece, *batch);
-    });
+  LOCKSTEP_TRY(context_.phases.Time("data", [&]() -> Result<void> {
+    LOCKSTEP_TRY(const data::Batch batch, NextBatch(stop));
+    done.corrupt = batch.left_out;
+    return CatchTorch(ErrorCode::kInternal, "scattering a batch",
+                      [&] { parts = Scatter(replicas, piece, batch); });
   }));
-  if (!batch.ok()) return batch.error();
-  Forwarded done{.corrupt = batch->left_out};
   LOCKSTEP_TRY(context_.phases.Time("forward", [&] {
     return CatchTorch(ErrorCode::kInternal, "forward pass", [&] {
       CopyBuffers(replicas);
       done.loss = parts.empty() ? LossOfNothing(context_.state.trained)
-                                : SumOfLosses(parts, [this](const Part& part) { return LossOf(part); });
+                                : SumOfLosses(parts, [this](const Part& part) { return SeededLossOf(part); });
     });
   }));
   return done;
@@ -248,16 +278,50 @@ Result<void> StepRunner::Backward(parallel::Strategy& strategy, const at::Tensor
   const at::AutoGradMode with_gradients(true);
   Result<void> done = context_.phases.Time("backward", [&]() -> Result<void> {
     const double factor = context_.state.loss_scale.factor();
-    if (factor == 1) return strategy.Backward(loss, last);
-    at::Tensor scaled;
-    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "backward pass", [&] { scaled = loss * factor; }));
-    return strategy.Backward(scaled, last);
+    at::Tensor scaled = loss;
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "backward pass", [&] {
+      if (loss.defined() && factor != 1) scaled = loss * factor;
+    }));
+    LOCKSTEP_TRY(loss.defined() ? strategy.Backward(scaled, last) : strategy.BackwardOfNothing());
+    return last ? strategy.AwaitSum() : Result<void>();
   });
   if (last) {
     context_.phases.Add("backward", -strategy.exposed_seconds());
     context_.phases.Add("reduce", strategy.exposed_seconds());
   }
   return done;
+}
+
+Result<void> StepRunner::TakeByGraphs(const std::vector<Slice>& pieces, parallel::Strategy& strategy,
+                                      const std::stop_token& stop, std::span<double> losses) {
+  std::vector<at::Tensor> of_pieces;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    LOCKSTEP_TRY(const data::Batch batch, context_.phases.Time("data", [&] { return NextBatch(stop); }));
+    const bool last = i + 1 == pieces.size();
+    LOCKSTEP_TRY(at::Tensor loss, context_.phases.Time("graph", [&] {
+      Seed(pieces[i], context_.state.device);
+      return graphs_->Take(batch,
+                           [&](const data::Batch& there) { return PassToRecord(strategy, there, last); });
+    }));
+    of_pieces.push_back(std::move(loss));
+  }
+  LOCKSTEP_TRY(context_.phases.Time("graph", [this] { return graphs_->Await(); }));
+  return CatchTorch(ErrorCode::kInternal, "reading losses", [&] {
+    for (std::size_t i = 0; i < pieces.size(); ++i) losses[i] = of_pieces[i].item<double>();
+  });
+}
+
+Result<at::Tensor> StepRunner::PassToRecord(parallel::Strategy& strategy, const data::Batch& batch,
+                                            bool last) {
+  const at::AutoGradMode with_gradients(true);
+  at::Tensor loss;
+  at::Tensor scaled;
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "forward pass", [&] {
+    loss = LossOf(context_.state.replicas.front(), batch);
+    scaled = loss * graphs_->factor();
+  }));
+  LOCKSTEP_TRY(strategy.Backward(scaled, last));
+  return loss;
 }
 
 Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const RankShare& share,
@@ -317,7 +381,7 @@ Result<std::string> StepRunner::WhereNotFinite(Peers peers, const std::vector<Sl
     for (const Slice& piece : pieces) {
       const data::Batch batch = context_.samples.Get({state.step, piece.begin, piece.end});
       for (const Part& part : Scatter(state.replicas, piece, batch))
-        LookForNotFinite(LossOf(part), part.replica->trained, mine);
+        LookForNotFinite(SeededLossOf(part), part.replica->trained, mine);
     }
   }));
   std::vector<NotFinite> of_ranks(static_cast<std::size_t>(rank_));

@@ -25,6 +25,7 @@
 #include "runtime/train/phase_clock.h"
 #include "runtime/train/replicas.h"
 #include "runtime/train/sample_ledger.h"
+#include "runtime/train/step_graphs.h"
 #include "runtime/train/training_state.h"
 
 namespace lockstep::train {
@@ -73,6 +74,7 @@ struct StepContext {
   TrainingState& state;
   SampleLedger& ledger;
   PhaseClock& phases;
+  comm::DeviceBackend* device = nullptr;  // absent: the CPU
 };
 
 // Threads that make batches ready; none: whoever takes the steps reads by itself.
@@ -103,6 +105,9 @@ class StepRunner {
                                             const std::stop_token& stop);
   void Undone() { not_finite_in_a_row_ = 0; }
 
+  // Before the round's communicator is closed.
+  void LeaveRound();
+
  private:
   // Absent: alone.
   using Peers = comm::Communicator*;
@@ -117,12 +122,21 @@ class StepRunner {
     at::Tensor loss;      // of the last one
     int64_t corrupt = 0;  // samples that were left out, of all
   };
-  [[nodiscard]] at::Tensor LossOf(const Part& part) const;
+  void Seed(const Slice& places, at::Device device) const;
+  [[nodiscard]] at::Tensor LossOf(const Replica& replica, const data::Batch& batch) const;
+  [[nodiscard]] at::Tensor SeededLossOf(const Part& part) const;
+  [[nodiscard]] Result<data::Batch> NextBatch(const std::stop_token& stop);
   [[nodiscard]] Result<Forwarded> Forward(const Slice& piece, const std::stop_token& stop);
-  // The share's micro-batches but for the last one's backward pass. `losses` is what each came to.
+  // The share's micro-batches, but for the last one's backward pass. `losses` is what each came to.
   [[nodiscard]] Result<Forwarded> ForwardShare(const std::vector<Slice>& pieces, parallel::Strategy& strategy,
                                                const std::stop_token& stop, std::span<double> losses);
+  // `loss` is undefined where the share is empty.
   [[nodiscard]] Result<void> Backward(parallel::Strategy& strategy, const at::Tensor& loss, bool last);
+  // All passes of the share, and the sum of the gradients.
+  [[nodiscard]] Result<void> TakeByGraphs(const std::vector<Slice>& pieces, parallel::Strategy& strategy,
+                                          const std::stop_token& stop, std::span<double> losses);
+  [[nodiscard]] Result<at::Tensor> PassToRecord(parallel::Strategy& strategy, const data::Batch& batch,
+                                                bool last);
   [[nodiscard]] Result<StepReport> Apply(const at::Tensor& sums, Peers peers, const RankShare& share,
                                          int64_t corrupt);
   // Of a step that will be skipped; every rank asks. What was summed has swallowed whose part it was, so each
@@ -136,6 +150,7 @@ class StepRunner {
   std::vector<double> speeds_ = {1};  // of the round's ranks
   int not_finite_in_a_row_ = 0;
   std::vector<at::Tensor> buffers_before_;
+  std::unique_ptr<StepGraphs> graphs_;  // absent: each pass is queued kernel by kernel
 };
 
 }  // namespace lockstep::train

@@ -1,7 +1,9 @@
 // Steps of a training on a GPU, beside the same steps on the CPU.
 
-#include <ATen/Context.h>
+#include <ATen/ATen.h>
 
+#include "runtime/models/channels_last.h"
+#include "runtime/models/precision.h"
 #include "tests/gpu/with_a_device.h"
 #include "tests/support/gloo_device.h"
 #include "tests/unit/runtime/train/trainer.h"
@@ -34,7 +36,7 @@ bool AreClose(const TrainingState& one, const TrainingState& other) {
 
 // One rank's part in both; what is compared is the sums, so they are those of floats.
 int ExpectTheSame(DeviceBackend& device, Meeting& on_cpu, Meeting& on_device, int rank, int world) {
-  at::globalContext().setAllowTF32CuDNN(false);
+  models::AllowTf32(false);
   Trainer expected(Training());
   auto first = on_cpu.Enter(1, rank, world);
   REQUIRE(first.ok() && expected.RunRound(*first, Trainer::kTotalSteps).ok());
@@ -79,6 +81,67 @@ TEST(StepOnAGpu, LearnsAlmostTheSameInBf16) {
     REQUIRE(trainer.state().parameters.front().tensor.scalar_type() == at::kFloat);
     REQUIRE(trainer.last().applied && trainer.last().loss != exact.last().loss);
     REQUIRE(std::abs(trainer.last().loss - exact.last().loss) < 0.02 * exact.last().loss);
+    return 0;
+  });
+}
+
+// With what is gathered by the Reducer and summed by NCCL, where `compression` asks for it of one rank, too.
+int ExpectTheSameByGraphs(DeviceBackend& gpu, Meeting& meeting, Meeting& meeting_of_graphs,
+                          api::Compression compression) {
+  constexpr int64_t kSteps = 24;  // from the twelfth on, kinds are recorded
+  api::TrainingSpec spec = Training();
+  spec.model.cnn.dropout = 0.5;  // a graph draws as the passes do
+  spec.micro_batch_size = 10;
+  spec.sync.compression = compression;
+  Trainer passes(spec, {.devices = {gpu.device()}, .total_steps = kSteps});
+  auto first = meeting.Enter(1, 0, 1, {.backend = &gpu});
+  REQUIRE(first.ok() && passes.RunRound(*first, kSteps).ok());
+  spec.cuda_graph = true;
+  Trainer graphs(spec, {.devices = {gpu.device()}, .device = &gpu, .total_steps = kSteps});
+  auto second = meeting_of_graphs.Enter(1, 0, 1, {.backend = &gpu});
+  REQUIRE(second.ok() && graphs.RunRound(*second, kSteps).ok());
+  graphs.LeaveRound();
+  REQUIRE(graphs.last().applied);
+  REQUIRE(std::abs(graphs.last().loss - passes.last().loss) < 1e-3 * passes.last().loss);
+  REQUIRE(AreClose(graphs.state(), passes.state()));
+  return 0;
+}
+
+TEST(StepOnAGpu, ReplaysWhatItRecorded) {
+  Meeting meeting;
+  Meeting meeting_of_graphs;
+  OnTheGpu(1, [&](DeviceBackend& gpu, int) {
+    return ExpectTheSameByGraphs(gpu, meeting, meeting_of_graphs, api::Compression::kNone);
+  });
+}
+
+TEST(StepOnAGpu, ReplaysSumsOverNccl) {
+  Meeting meeting;
+  Meeting meeting_of_graphs;
+  OnTheGpu(1, [&](DeviceBackend& gpu, int) {
+    return ExpectTheSameByGraphs(gpu, meeting, meeting_of_graphs, api::Compression::kBf16);
+  });
+}
+
+TEST(StepOnAGpu, TurnsImagesRoundForTensorCoresOnly) {
+  OnTheGpu(1, [&](DeviceBackend& gpu, int) {
+    const at::Tensor images = at::rand({2, 3, 8, 8}, at::TensorOptions(at::kFloat).device(gpu.device()));
+    REQUIRE(models::ForTensorCores(images).is_contiguous());
+    const models::Autocast in_half(api::Precision::kBf16, at::kCUDA);
+    REQUIRE(models::ForTensorCores(images).is_contiguous(at::MemoryFormat::ChannelsLast));
+    return 0;
+  });
+}
+
+TEST(StepOnAGpu, MultipliesAsTf32WhereAsked) {
+  OnTheGpu(1, [&](DeviceBackend& gpu, int) {
+    const at::Tensor factor = at::rand({256, 256}, at::TensorOptions(at::kFloat).device(gpu.device()));
+    const auto error = [&](bool allowed) {
+      models::AllowTf32(allowed);
+      return (at::mm(factor, factor).cpu() - at::mm(factor.cpu(), factor.cpu())).abs().max().item<double>();
+    };
+    REQUIRE(error(false) < 1e-3);
+    REQUIRE(error(true) > error(false));
     return 0;
   });
 }

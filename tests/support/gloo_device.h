@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/comm/device_group.h"
+#include "tests/support/recorded_graph.h"
 
 namespace lockstep::testing {
 
@@ -42,6 +43,9 @@ class GlooDevice : public comm::DeviceBackend {
                                                int world, std::chrono::milliseconds timeout) override {
     return std::make_shared<GlooGroup>(Connect<c10d::ProcessGroupGloo>(store, rank, world, timeout));
   }
+  void LeaveDefaultStream() override {}
+  std::unique_ptr<comm::DeviceGraph> NewGraph() override { return NewRecordedGraph(); }
+  c10::intrusive_ptr<c10d::Work> Queued() override { return c10::make_intrusive<Done>(); }
 
  protected:
   template <typename Group>
@@ -54,6 +58,13 @@ class GlooDevice : public comm::DeviceBackend {
   }
 
  private:
+  // The CPU has done what was queued.
+  class Done final : public c10d::Work {
+   public:
+    bool isCompleted() override { return true; }
+    void synchronize() override {}
+  };
+
   const at::Device device_;
 };
 

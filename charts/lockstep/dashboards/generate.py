@@ -107,7 +107,7 @@ ONE_IS_GOOD = colours((None, "red"), (1, "green"))
 YES_OR_NONE = {"mappings": [{"type": "value", "options": {"0": {"text": "none"}, "1": {"text": "yes"}}}]}
 STATES = {"Created": "super-light-yellow", "Pending": "yellow", "Starting": "light-blue", "Running": "green", "Restarting": "orange",
           "Stalled": "dark-orange", "Suspended": "purple", "Complete": "blue", "Failed": "red"}
-PHASES = {"forward": "light-blue", "backward": "blue", "optimizer": "purple", "data": "yellow", "reduce": "orange", "sync": "red",
+PHASES = {"forward": "light-blue", "backward": "blue", "optimizer": "purple", "data": "yellow", "reduce": "orange", "graph": "dark-blue", "sync": "red",
           "checkpoint": "green", "evaluate": "light-green"}
 RUNGS = {"Membership": "green", "Respawn": "yellow", "ReplacePod": "orange", "Checkpoint": "red"}
 CAUSES = {"UserError": "red", "Infrastructure": "orange", "Preemption": "purple", "Hang": "dark-orange", "Straggler": "yellow",
@@ -275,7 +275,7 @@ TRAINING_JOB = dashboard(
      graph("Own work per step, by rank", "s",
            "Seconds in data, forward, backward and optimizer. A rank above the others is the straggler: they wait for it in the panel "
            "beside.",
-           query(per_step("data|forward|backward|optimizer"), "{{rank}}"), width=6),
+           query(per_step("data|forward|backward|graph|optimizer"), "{{rank}}"), width=6),
      graph("Waiting for the reduction, by rank", "s",
            "Seconds of a step in the reduction that no computation hides: the network, and waiting for slower ranks. The straggler "
            "waits least.",

@@ -81,7 +81,7 @@ Result<Variant> DecodeLine(const std::string& line) {
 
 double ComputeSeconds(const std::map<std::string, double>& phase_seconds) {
   double seconds = 0;
-  for (const char* phase : {"data", "forward", "backward"}) {
+  for (const char* phase : {"data", "forward", "backward", "graph"}) {
     const auto found = phase_seconds.find(phase);
     if (found != phase_seconds.end()) seconds += found->second;
   }

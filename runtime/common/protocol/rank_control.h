@@ -48,7 +48,7 @@ struct Progress {
   int64_t skipped_steps_total = 0;    // committed without a change: loss or gradient were not finite
   int64_t corrupt_records_total = 0;  // of this rank's samples, in training and evaluations that count
   std::map<std::string, double>
-      phase_seconds;  // data, forward, backward, reduce, optimizer, sync, evaluate, checkpoint
+      phase_seconds;  // data, forward, backward, reduce, graph, optimizer, sync, evaluate, checkpoint
 };
 
 // Sent with Progress, to the supervisor alone; cumulative likewise.

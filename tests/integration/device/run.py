@@ -12,6 +12,7 @@ import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import checkpoints  # noqa: E402
 from cases import expect  # noqa: E402
 from local_run import Run, expect_complete, main, manifest  # noqa: E402
 
@@ -19,9 +20,9 @@ DEVICE_MODULE = sys.argv.pop(2)
 EPOCHS = 12  # long enough to be killed in the middle
 
 
-def job(folder, epochs=EPOCHS):
+def job(folder, epochs=EPOCHS, **training):
     """Of three ranks that ask for a GPU each."""
-    path = manifest(folder, epochs=epochs)
+    path = manifest(folder, epochs=epochs, **training)
     document = json.loads(path.read_text())
     document["spec"]["worker"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 1}}
     path.write_text(json.dumps(document))
@@ -72,6 +73,33 @@ def the_ranks_go_on_when_one_is_killed(folder):
     expect(len(told) == 4, f"not each of the four processes found its device: {told}")
 
 
+def phases_in_the_trace(folder):
+    trace = json.loads(pathlib.Path(folder, "checkpoints/profile/steps-90-92-rank-0.json").read_text())
+    return {event["name"] for event in trace["traceEvents"]} & {"forward", "backward", "graph", "optimizer"}
+
+
+def recorded_steps_learn_the_same(folder):
+    weights = []
+    for name, phases in ("passes", {"forward", "backward", "optimizer"}), ("graphs", {"graph", "optimizer"}):
+        inside = pathlib.Path(folder, name)
+        inside.mkdir()
+        path = job(inside, cudaGraph=name == "graphs")
+        with Run(inside, path, {**with_the_device(inside), "LOCKSTEP_PROFILE": "90-92"}) as run:
+            expect_complete(run, EPOCHS)
+        expect(phases_in_the_trace(inside) == phases, f"{name}: {phases_in_the_trace(inside)}")
+        weights.append(checkpoints.digest_of_tensors(checkpoints.newest(inside / "checkpoints")[1]))
+    expect(weights[0] == weights[1], f"{weights}")
+
+
+def recorded_steps_go_on_when_a_rank_is_killed(folder):
+    epochs = 3 * EPOCHS
+    with Run(folder, job(folder, epochs, cudaGraph=True), with_the_device(folder)) as run:
+        run.until_step(100)
+        os.kill(run.ranks()[1], signal.SIGKILL)
+        expect_complete(run, epochs)
+    expect(len(records(folder, "training on a device")) == 4, "not each of the four processes found its device")
+
+
 def a_rank_whose_abort_hangs_begins_anew(folder):
     hangs = pathlib.Path(folder, "hangs")
     hangs.touch()
@@ -105,7 +133,8 @@ def rounds_that_break_come_ever_more_slowly_and_none_ends_the_job(folder):
     print(f"     eighteen breaks in {took:.1f} s")
 
 
-CASES = [without_one_it_says_so_and_takes_the_cpu, the_ranks_go_on_when_one_is_killed, a_rank_whose_abort_hangs_begins_anew,
+CASES = [without_one_it_says_so_and_takes_the_cpu, the_ranks_go_on_when_one_is_killed, recorded_steps_learn_the_same,
+         recorded_steps_go_on_when_a_rank_is_killed, a_rank_whose_abort_hangs_begins_anew,
          rounds_that_break_come_ever_more_slowly_and_none_ends_the_job]
 
 if __name__ == "__main__":

@@ -143,6 +143,9 @@ struct FakeBackend final : DeviceBackend {
     if (connect_hangs.valid()) connect_hangs.wait();
     return group;
   }
+  void LeaveDefaultStream() override {}
+  std::unique_ptr<DeviceGraph> NewGraph() override { return nullptr; }
+  c10::intrusive_ptr<c10d::Work> Queued() override { return {}; }
 
   std::string id = "GPU-a";
   std::shared_ptr<FakeGroup> group = std::make_shared<FakeGroup>();

@@ -80,7 +80,9 @@ struct TrainerOptions {
   std::string ledger_folder{};
   std::vector<double> speeds{};  // of the ranks; equal where absent
   std::vector<at::Device> devices = {at::kCPU};
-  double loss_scale = 0;  // to begin with; 0: the usual one
+  comm::DeviceBackend* device = nullptr;
+  int64_t total_steps = 7;  // kTotalSteps
+  double loss_scale = 0;    // to begin with; 0: the usual one
   // Of localsgd and async, as in WindowCalls: how many steps are behind it, and that it has no more to do.
   std::function<void(int64_t steps)> taken = [](int64_t) {};
   std::function<void()> waits = [] {};
@@ -99,10 +101,11 @@ class Trainer {
         speeds_(std::move(options.speeds)),
         taken_(std::move(options.taken)),
         waits_(std::move(options.waits)),
+        total_steps_(options.total_steps),
         phases_(clock_),
-        runner_({spec_, samples_, kTotalSteps, state_, ledger_, phases_}),
-        local_sgd_({spec_, samples_, kTotalSteps, state_, ledger_, phases_}, runner_),
-        pipeline_({spec_, samples_, kTotalSteps, state_, ledger_, phases_}) {
+        runner_({spec_, samples_, total_steps_, state_, ledger_, phases_, options.device}),
+        local_sgd_({spec_, samples_, total_steps_, state_, ledger_, phases_}, runner_),
+        pipeline_({spec_, samples_, total_steps_, state_, ledger_, phases_}) {
     if (state_.staged == nullptr) state_.step = 0;
     if (options.loss_scale > 0) state_.loss_scale.state().front().tensor[0] = options.loss_scale;
   }
@@ -117,6 +120,8 @@ class Trainer {
     LOCKSTEP_TRY(const auto strategy, MakeStrategy(spec_, communicator, state_));
     return RunRoundWith(*strategy, *communicator, until_step);
   }
+  // Before its communicator goes, where there are graphs.
+  void LeaveRound() { runner_.LeaveRound(); }
   Result<void> RunRoundWith(parallel::Strategy& strategy, comm::Communicator& communicator,
                             int64_t until_step, const std::stop_token& stop = {}) {
     ledger_.EnterRound(communicator.place().round, communicator.rank());
@@ -125,7 +130,7 @@ class Trainer {
     if (std::exchange(round_, communicator.place().round) != communicator.place().round)
       local_sgd_.EnterRound(communicator);
     if (spec_.strategy != api::Strategy::kAsync)
-      runner_.SetShares(communicator.rank(), std::move(speeds), kTotalSteps);
+      runner_.SetShares(communicator.rank(), std::move(speeds), total_steps_);
     const Windows windows(spec_, {}, samples_.plan().steps_per_epoch(), until_step);
     while (state_.step < until_step) {
       const int64_t end = windows.EndAfter(state_.step);
@@ -184,6 +189,7 @@ class Trainer {
   const std::vector<double> speeds_;
   const std::function<void(int64_t)> taken_;
   const std::function<void()> waits_;
+  const int64_t total_steps_;
   PhaseClock phases_;
   StepRunner runner_;
   LocalSgd local_sgd_;
