@@ -1,0 +1,128 @@
+#include "tests/unit/runtime/launch/supervision_test.h"
+
+namespace lockstep::launch {
+namespace {
+
+class ProgramSupervisionTest : public SupervisionTest {
+ protected:
+  explicit ProgramSupervisionTest(int nproc = 1) : SupervisionTest(nproc) {
+    SupervisionSettings settings = SettingsOf(nproc);
+    settings.is_program = true;
+    settings.config.health.first_step_timeout_seconds = 100;
+    supervision_ = Supervision(settings);
+    (void)supervision_.Start(now_);
+  }
+  Actions Fail(int exit_code) {
+    (void)Say(protocol::Failed{.exit_code = exit_code, .reason = "train.py failed"});
+    return Send(RankExited{.exit_code = exit_code});
+  }
+};
+
+TEST_F(ProgramSupervisionTest, ExitCodesOfOursMeanNothing) {
+  for (const int code : {2, 3, 4, 8}) {
+    supervision_ = Supervision([] {
+      SupervisionSettings settings = SettingsOf(1);
+      settings.is_program = true;
+      return settings;
+    }());
+    (void)supervision_.Start(now_);
+    EnterRound(1);
+    const Actions actions = Fail(code);
+    EXPECT_EQ(Find<Exit>(actions), nullptr) << code;
+    EXPECT_NE(Find<SpawnRank>(actions), nullptr) << code;
+    const protocol::RankFailure& failure = Find<ReportLeave>(actions)->request.failure;
+    EXPECT_EQ(failure.exit_code, code);
+    EXPECT_EQ(failure.cause, "Infrastructure");
+  }
+}
+
+TEST_F(ProgramSupervisionTest, ThePodThatGivesUpEndsWithTheProgramsOwnCode) {
+  for (int round = 1; round <= 2; ++round) {
+    EnterRound(round);
+    ASSERT_EQ(Find<Exit>(Fail(42)), nullptr);
+  }
+  EnterRound(3);
+  const Actions actions = Fail(42);
+  ASSERT_NE(Find<Exit>(actions), nullptr);
+  EXPECT_EQ(Find<Exit>(actions)->code, 42);
+  EXPECT_EQ(Find<Exit>(actions)->reason,
+            "rank process 0 exited with code 42 (train.py failed), 3 times without a round of "
+            "healthPolicy.firstStepTimeoutSeconds, 100, between");
+}
+
+TEST_F(ProgramSupervisionTest, ACodeThatMeansAGoodEndIsNotPassedOn) {
+  for (int round = 1; round <= 2; ++round) {
+    EnterRound(round);
+    (void)Fail(143);
+  }
+  EnterRound(3);
+  EXPECT_EQ(Find<Exit>(Fail(143))->code, static_cast<int>(ExitCode::kInfrastructure));
+}
+
+TEST_F(ProgramSupervisionTest, ALongRoundResetsTheInPlaceLimit) {
+  for (int round = 1; round < 10; ++round) {
+    EnterRound(round);
+    now_ += 100s;
+    (void)Send(Tick{});
+    ASSERT_EQ(Find<Exit>(Fail(1)), nullptr) << round;
+  }
+}
+
+TEST_F(ProgramSupervisionTest, OneThatIsThroughWaitsForTheOthers) {
+  EnterRound(5);
+  (void)Say(protocol::Finished{});
+  const Actions actions = Say(protocol::Ready{.store_port = 8});
+  EXPECT_EQ(Find<Exit>(actions), nullptr);
+  ASSERT_NE(Find<StartJoin>(actions), nullptr);
+  EXPECT_EQ(Find<StartJoin>(actions)->request.finished.round, 5);
+  (void)Assign(6);
+  EXPECT_EQ(Find<StartJoin>(Say(protocol::Ready{}))->request.finished.round, 0)
+      << "another failed: once more";
+  (void)Assign(7);
+  (void)Say(protocol::Finished{});
+  (void)Say(protocol::Ready{});
+  EXPECT_EQ(Find<Exit>(Send(JoinAnswered{JoinAnswer{.state = JoinState::kCompleted}}))->code, 0);
+}
+
+TEST_F(ProgramSupervisionTest, OneThatIsThroughIsNotCompleteWhenItIsToldToGo) {
+  EnterRound(5);
+  (void)Say(protocol::Finished{});
+  (void)Say(protocol::Ready{});
+  (void)Send(Terminate{});
+  const Actions actions = Send(RankExited{.exit_code = 143});
+  EXPECT_EQ(Find<Exit>(actions)->code, static_cast<int>(ExitCode::kPreempted));
+}
+
+TEST_F(ProgramSupervisionTest, NorIsOneThatEndsJustThen) {
+  EnterRound(5);
+  (void)Send(Terminate{});
+  (void)Say(protocol::Finished{});  // it was on its way
+  (void)Say(protocol::Ready{});
+  const Actions actions = Send(RankExited{.exit_code = 143});
+  EXPECT_EQ(Find<Exit>(actions)->code, static_cast<int>(ExitCode::kPreempted));
+}
+
+class TwoProgramsTest : public ProgramSupervisionTest {
+ protected:
+  TwoProgramsTest() : ProgramSupervisionTest(2) {
+    for (int i : {0, 1}) (void)Say(protocol::Ready{}, i);
+    (void)Assign(5);
+  }
+};
+
+TEST_F(TwoProgramsTest, ThePodIsThroughWhenAllItsRanksAre) {
+  (void)Say(protocol::Finished{}, 0);
+  EXPECT_EQ(Find<StartJoin>(Say(protocol::Ready{}, 0)), nullptr) << "the other one still runs";
+  (void)Say(protocol::Finished{}, 1);
+  EXPECT_EQ(Find<StartJoin>(Say(protocol::Ready{}, 1))->request.finished.round, 5);
+}
+
+TEST_F(TwoProgramsTest, OneThatFailsLeavesTheOtherToBeginAnew) {
+  (void)Say(protocol::Finished{}, 0);
+  (void)Say(protocol::Ready{}, 0);
+  EXPECT_NE(Find<SpawnRank>(Send(RankExited{.local_rank = 1, .exit_code = 1})), nullptr);
+  EXPECT_EQ(Find<StartJoin>(Say(protocol::Ready{}, 1))->request.finished.round, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,176 @@
+#include "tests/unit/runtime/launch/supervision_test.h"
+
+namespace lockstep::launch {
+namespace {
+
+class HangTest : public SupervisionTest {
+ protected:
+  explicit HangTest(protocol::HealthAction on_hang = protocol::HealthAction::kRestart) {
+    SupervisionSettings settings = SettingsOf(1);
+    settings.config.health = {.step_timeout_seconds = 5, .on_hang = on_hang};
+    supervision_ = Supervision(settings);
+    (void)supervision_.Start(now_);
+  }
+
+  void TrainAndFallSilent() {
+    EnterRound(5);
+    (void)Say(protocol::PhaseChanged{"train"});
+    (void)Say(protocol::Progress{.round = 5, .step = 5});
+  }
+  // Ticks until it does something other than ask.
+  Actions TickFor(std::chrono::seconds time) {
+    for (const SteadyTime end = now_ + time; now_ < end;) {
+      now_ += 200ms;
+      const Actions actions = Send(Tick{});
+      if (!actions.empty() && Find<TellRank>(actions) == nullptr) return actions;
+    }
+    return {};
+  }
+};
+
+TEST_F(HangTest, ARankThatHangsWritesItsStackIsKilledAndRespawnedWithItsCause) {
+  TrainAndFallSilent();
+  EXPECT_TRUE(TickFor(6s).empty());
+  const Actions found = TickFor(3s);
+  ASSERT_NE(Find<ReportHang>(found), nullptr);
+  EXPECT_NE(Find<WriteStack>(found), nullptr);
+  EXPECT_EQ(Find<KillRank>(found), nullptr) << "not before its stack is written";
+  EXPECT_NE(Find<KillRank>(TickFor(2s)), nullptr);
+  EXPECT_TRUE(TickFor(60s).empty()) << "once";
+  const Actions died = Send(RankExited{.signal = 9, .last_lines = "stack"});
+  EXPECT_NE(Find<SpawnRank>(died), nullptr);
+  const protocol::LeaveRequest& leave = Find<ReportLeave>(died)->request;
+  EXPECT_EQ(leave.failure.cause, "Hang");
+  EXPECT_EQ(leave.failure.ranks, std::vector<int64_t>{1});
+  EXPECT_NEAR(leave.failure.detection_seconds, 7, 0.5);
+  EXPECT_EQ(leave.failure.last_lines, "stack");
+  EXPECT_NE(leave.detail.find("does not answer"), std::string::npos) << leave.detail;
+}
+
+TEST_F(HangTest, ARankThatWaitsForAnotherIsAskedAndLeftAlone) {
+  TrainAndFallSilent();
+  now_ += 5s;
+  for (int i = 0; i < 20; ++i) {
+    now_ += 200ms;
+    for (const Action& action : Send(Tick{})) {
+      ASSERT_TRUE(std::holds_alternative<TellRank>(action));
+      (void)Say(protocol::Pong{.waits_for_peers = true});
+    }
+  }
+}
+
+TEST_F(HangTest, ARoundInWhichNobodyIsAtFaultIsGivenUpWithoutAKill) {
+  TrainAndFallSilent();
+  Actions given_up;
+  for (int i = 0; i < 100 && Find<ReportBroken>(given_up) == nullptr; ++i) {
+    now_ += 200ms;
+    given_up = Send(Tick{});
+    if (Find<TellRank>(given_up) != nullptr) (void)Say(protocol::Pong{.waits_for_peers = true});
+  }
+  ASSERT_NE(Find<ReportBroken>(given_up), nullptr);
+  EXPECT_EQ(Find<ReportBroken>(given_up)->report.round, 5);
+  EXPECT_EQ(std::get<protocol::RoundOver>(Find<TellRank>(given_up)->message).mode, LeaveMode::kAbort);
+  EXPECT_EQ(Find<WriteStack>(given_up), nullptr);
+  (void)Say(protocol::Ready{.step = 5});
+  EXPECT_TRUE(TickFor(60s).empty()) << "it waits for the next round";
+}
+
+// What it is at has no bound yet: an evaluation, which it never did before.
+TEST_F(HangTest, ARankThatIsStoppedWhenItsRoundEndsIsKilled) {
+  TrainAndFallSilent();
+  (void)Say(protocol::PhaseChanged{"evaluate"});
+  EXPECT_TRUE(TickFor(60s).empty());
+  (void)Send(WatchAnswered{5, protocol::WatchAnswer{.over = true, .mode = LeaveMode::kAbort}});
+  EXPECT_TRUE(TickFor(9s).empty());
+  EXPECT_NE(Find<ReportHang>(TickFor(2s)), nullptr);
+  EXPECT_NE(Find<KillRank>(TickFor(2s)), nullptr);
+}
+
+TEST_F(HangTest, NothingHangsDuringTheGracePeriod) {
+  TrainAndFallSilent();
+  (void)Send(Terminate{});
+  EXPECT_TRUE(TickFor(60s).empty());
+}
+
+class ReportHangTest : public HangTest {
+ protected:
+  ReportHangTest() : HangTest(protocol::HealthAction::kReport) {}
+};
+
+TEST_F(ReportHangTest, IsReportedAndLeftAlone) {
+  TrainAndFallSilent();
+  const Actions found = TickFor(9s);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NE(Find<ReportHang>(found), nullptr);
+  EXPECT_TRUE(TickFor(60s).empty());
+}
+
+class ReplacePodOnHangTest : public HangTest {
+ protected:
+  ReplacePodOnHangTest() : HangTest(protocol::HealthAction::kReplacePod) {}
+};
+
+TEST_F(ReplacePodOnHangTest, EndsThePodAfterTheStackIsWritten) {
+  TrainAndFallSilent();
+  EXPECT_NE(Find<WriteStack>(TickFor(9s)), nullptr);
+  const Actions ended = TickFor(3s);
+  ASSERT_NE(Find<Exit>(ended), nullptr);
+  EXPECT_EQ(Find<Exit>(ended)->code, static_cast<int>(ExitCode::kHang));
+  EXPECT_EQ(Find<ReportLeave>(ended)->request.reason, LeaveReason::kStopping);
+}
+
+// Each answer would otherwise break off a long poll and begin another, every two seconds in every pod.
+class StragglerTest : public SupervisionTest {
+ protected:
+  explicit StragglerTest(protocol::HealthAction action = protocol::HealthAction::kRestart) {
+    SupervisionSettings settings = SettingsOf(1);
+    settings.config.health.on_straggler = action;
+    supervision_ = Supervision(settings);
+    (void)supervision_.Start(now_);
+    EnterRound(5);
+  }
+  Actions TellOfIt() { return Send(HeartbeatAnswered{5, protocol::WatchAnswer{.stragglers = {{1, 3.25}}}}); }
+};
+
+TEST_F(StragglerTest, IsKilledOnceAndRespawnedWithItsCause) {
+  EXPECT_NE(Find<KillRank>(TellOfIt()), nullptr);
+  EXPECT_EQ(Find<KillRank>(TellOfIt()), nullptr) << "it is about to die";
+  const Actions died = Send(RankExited{.signal = 9});
+  EXPECT_NE(Find<SpawnRank>(died), nullptr);
+  const protocol::LeaveRequest& leave = Find<ReportLeave>(died)->request;
+  EXPECT_EQ(leave.failure.cause, "Straggler");
+  EXPECT_NE(leave.detail.find("computes 3.2 times as long as the median rank"), std::string::npos)
+      << leave.detail;
+}
+
+TEST_F(StragglerTest, WhatIsSaidOfAnotherPodsRankIsNotForThisOne) {
+  EXPECT_EQ(Find<KillRank>(Send(HeartbeatAnswered{5, protocol::WatchAnswer{.stragglers = {{0, 3}, {2, 3}}}})),
+            nullptr);
+}
+
+class ReportStragglerTest : public StragglerTest {
+ protected:
+  ReportStragglerTest() : StragglerTest(protocol::HealthAction::kReport) {}
+};
+
+TEST_F(ReportStragglerTest, IsLeftAlone) {
+  const Actions actions = TellOfIt();
+  EXPECT_EQ(Find<KillRank>(actions), nullptr);
+  EXPECT_EQ(Find<Exit>(actions), nullptr);
+}
+
+class ReplaceStragglersPodTest : public StragglerTest {
+ protected:
+  ReplaceStragglersPodTest() : StragglerTest(protocol::HealthAction::kReplacePod) {}
+};
+
+TEST_F(ReplaceStragglersPodTest, EndsThePodWithItsCause) {
+  const Actions ended = TellOfIt();
+  ASSERT_NE(Find<Exit>(ended), nullptr);
+  EXPECT_EQ(Find<Exit>(ended)->code, static_cast<int>(ExitCode::kStraggler));
+  EXPECT_EQ(protocol::CauseOf(Find<Exit>(ended)->code), "Straggler");
+  EXPECT_EQ(Find<ReportLeave>(ended)->request.failure.cause, "Straggler") << "so that it is done once";
+}
+
+}  // namespace
+}  // namespace lockstep::launch
