@@ -26,6 +26,7 @@ constexpr int kUnusedTag = 0x5afe;
 constexpr std::chrono::milliseconds kAbortWait{1};
 // What has not ended so long after its connections were closed is left behind.
 constexpr std::chrono::milliseconds kEndLimit{1'000};
+constexpr std::chrono::milliseconds kTraceLimit{1'000};
 constexpr int64_t kDeviceNameBytes = 128;
 constexpr std::string_view kSum = "sum over the ranks";
 
@@ -78,6 +79,8 @@ struct Communicator::Group {
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
   std::shared_ptr<DeviceGroup> device;        // absent: the CPU only; shared with its abort, which may hang
   std::unique_ptr<BoundedCall> device_abort;  // with `device`
+  std::shared_ptr<std::atomic<bool>> keeps_trace = std::make_shared<std::atomic<bool>>(false);  // as `device`
+  std::optional<std::chrono::milliseconds> long_wait;  // absent: nobody keeps a trace
 };
 
 namespace {
@@ -116,6 +119,17 @@ Result<std::shared_ptr<DeviceGroup>> ConnectDevice(const Place& place, const Dev
   return *group;
 }
 
+// What hangs in it must not keep the abort waiting, which may end that.
+void KeepTrace(const Place& place, const DeviceUse& use, const std::shared_ptr<DeviceGroup>& group) {
+  auto trace = std::make_shared<std::string>();
+  BoundedCall read({"reading the flight recorder", kTraceLimit, {}}, [=] { *trace = group->Trace(); });
+  const Result<void> done = read.Wait();
+  if (!done.ok())
+    return log::Warning("no trace of the collectives",
+                        {{"round", place.round}, {"rank", place.rank}, {"reason", done.error().message}});
+  if (!trace->empty()) use.keep_trace(place.round, place.rank, std::move(*trace));
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Communicator>> Communicator::Connect(const Place& place, Listener listener,
@@ -144,7 +158,11 @@ Result<std::shared_ptr<Communicator>> Communicator::Connect(const Place& place, 
     group->device_abort = std::make_unique<BoundedCall>(
         BoundedCall::Terms{"aborting the " + std::string(use.backend->name()) + " group", use.abort_limit,
                            use.give_up},
-        [device = group->device] { device->Abort(); });
+        [place, use, device = group->device, keeps_trace = group->keeps_trace] {
+          if (*keeps_trace) KeepTrace(place, use, device);
+          device->Abort();
+        });
+    if (use.keep_trace) group->long_wait = use.long_wait;
   }
   return std::shared_ptr<Communicator>(new Communicator(place, deadlines.collective, std::move(group)));
 }
@@ -156,7 +174,7 @@ Communicator::Communicator(Place place, std::chrono::milliseconds limit, std::un
 // without a limit. Gloo's waits for its threads.
 Communicator::~Communicator() {
   if (group_->device_abort != nullptr && !is_closed_) {
-    Abort();
+    End(/*is_broken=*/false);
     (void)group_.release();
     return;
   }
@@ -170,7 +188,7 @@ Communicator::~Communicator() {
 
 void Communicator::Close() {
   if (group_->device_abort == nullptr) return;
-  Abort();
+  End(/*is_broken=*/false);
   const Result<void> done = group_->device_abort->Wait();
   is_closed_ = done.ok();
   if (!done.ok())
@@ -184,9 +202,12 @@ c10::intrusive_ptr<c10d::ProcessGroup> Communicator::group() const { return grou
 // operations of this process throw and all sockets close, which tells the peers. A receive from a peer whose
 // connection is already closed throws at once and signals nothing, hence one from each peer; after the first
 // time-out the rest throw at once.
-void Communicator::Abort() {
+void Communicator::End(bool is_broken) {
   if (aborted_.exchange(true)) return;
-  if (group_->device_abort != nullptr) group_->device_abort->Start();
+  if (group_->device_abort != nullptr) {
+    *group_->keeps_trace = is_broken && group_->long_wait.has_value() && NewestWait() >= *group_->long_wait;
+    group_->device_abort->Start();
+  }
   for (int peer = 0; peer < world(); ++peer) {
     if (peer == rank()) continue;
     try {
@@ -197,6 +218,22 @@ void Communicator::Abort() {
     }
   }
   group_->open.End(kEndLimit);
+}
+
+void Communicator::Abort() { End(/*is_broken=*/true); }
+
+void Communicator::BeginWait() {
+  if (waiting_ == 0) wait_began_ = std::chrono::steady_clock::now();
+  ++waiting_;
+}
+
+void Communicator::EndWait() {
+  if (waiting_ == 1) last_wait_ = std::chrono::steady_clock::now() - wait_began_.load();
+  --waiting_;
+}
+
+std::chrono::steady_clock::duration Communicator::NewestWait() const {
+  return waits_for_peers() ? std::chrono::steady_clock::now() - wait_began_.load() : last_wait_.load();
 }
 
 std::shared_ptr<RoundStore> Communicator::store() const { return group_->store; }

@@ -93,13 +93,13 @@ class Communicator {
   // For code that drives c10d itself: in such a wait as long as this lives.
   class PeerWait {
    public:
-    explicit PeerWait(Communicator& communicator) : waiting_(communicator.waiting_) { ++waiting_; }
-    ~PeerWait() { --waiting_; }
+    explicit PeerWait(Communicator& communicator) : communicator_(communicator) { communicator_.BeginWait(); }
+    ~PeerWait() { communicator_.EndWait(); }
     PeerWait(const PeerWait&) = delete;
     PeerWait& operator=(const PeerWait&) = delete;
 
    private:
-    std::atomic<int>& waiting_;
+    Communicator& communicator_;
   };
 
   // Element-wise sum over the ranks, the same bits on each.
@@ -156,6 +156,13 @@ class Communicator {
  private:
   struct Group;
   Communicator(Place place, std::chrono::milliseconds limit, std::unique_ptr<Group> group);
+  // Step thread.
+  void BeginWait();
+  void EndWait();
+  // Of the step thread for its peers: the one that it is in, else the last one. Any thread.
+  [[nodiscard]] std::chrono::steady_clock::duration NewestWait() const;
+  // `is_broken`: not in good order, so the trace of a long wait is kept.
+  void End(bool is_broken);
   template <typename Call>
   Result<void> Run(std::string_view operation, Call&& call);
   // One piece of `tensor` after another.
@@ -171,6 +178,8 @@ class Communicator {
   std::atomic<bool> aborted_ = false;
   std::atomic<bool> is_closed_ = false;
   std::atomic<int> waiting_ = 0;
+  std::atomic<std::chrono::steady_clock::time_point> wait_began_{};
+  std::atomic<std::chrono::steady_clock::duration> last_wait_{};
   std::atomic<int64_t> bytes_given_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -30,6 +31,9 @@ class DeviceGroup {
  public:
   virtual ~DeviceGroup() = default;
   [[nodiscard]] virtual c10::intrusive_ptr<c10d::Backend> backend() const = 0;
+  // What this process's collectives came to, as c10d's flight recorder tells it in JSON; empty: nobody kept
+  // it. Any thread, before Abort: that ends what has not ended. May hang like Abort.
+  [[nodiscard]] virtual std::string Trace() { return {}; }
   // Any thread. Ends whatever runs in the group. May hang; callers bound it.
   virtual void Abort() = 0;
 };
@@ -63,6 +67,11 @@ struct DeviceUse {
   // Aborting the device's group hangs: the process is of no use any more. Gets a sentence.
   std::function<void(const std::string&)> give_up{};
   std::chrono::milliseconds abort_limit{10'000};
+  // Gets the trace of the device's group where a round breaks in which the step thread waited long. Before
+  // the group is aborted, on the thread that does it, which must not wait for a store. May be empty.
+  std::function<void(int64_t round, int rank, std::string trace)> keep_trace{};
+  // A peer that dies is noticed within milliseconds: who recovers from that does not pay for a trace.
+  std::chrono::milliseconds long_wait{1'000};
 };
 
 // What a rank without a device says in place of its id.

@@ -29,6 +29,10 @@ void TakeRecoveryFromC10d() {
       {"TORCH_NCCL_BLOCKING_WAIT", "1"},         // no watchdog thread
       {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"},  // what the watchdog would do
       {"TORCH_NCCL_ENABLE_MONITORING", "0"},     // would end the process when the watchdog hangs
+      // Its flight recorder asks the events of work that is gone, as only the watchdog would tell it that it
+      // is. With the cache they are in use again by younger work (runtime/train/flight_trace.h), else freed
+      // memory.
+      {"TORCH_NCCL_CUDA_EVENT_CACHE", "1"},
   };
   for (const auto& [name, value] : kSettings) ::setenv(name, value, /*overwrite=*/1);
 }
@@ -38,6 +42,9 @@ class NcclGroup final : public DeviceGroup {
   explicit NcclGroup(c10::intrusive_ptr<c10d::ProcessGroupNCCL> group) : group_(std::move(group)) {}
 
   c10::intrusive_ptr<c10d::Backend> backend() const override { return group_; }
+  std::string Trace() override {
+    return c10d::dump_nccl_trace_json(/*includeCollectives=*/true, /*onlyActive=*/false);
+  }
   void Abort() override { group_->abort(); }
 
  private:

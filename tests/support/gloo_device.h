@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <torch/csrc/distributed/c10d/FlightRecorder.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
@@ -22,6 +23,10 @@ class GlooGroup : public comm::DeviceGroup {
   explicit GlooGroup(c10::intrusive_ptr<c10d::ProcessGroupGloo> group) : group_(std::move(group)) {}
 
   c10::intrusive_ptr<c10d::Backend> backend() const override { return group_; }
+  // Of all Gloo groups of the process.
+  std::string Trace() override {
+    return c10d::dump_fr_trace_json(/*includeCollectives=*/true, /*onlyActive=*/false);
+  }
   void Abort() override {}
 
  private:

@@ -123,6 +123,10 @@ struct IdleBackend final : c10d::Backend {
 
 struct FakeGroup final : DeviceGroup {
   c10::intrusive_ptr<c10d::Backend> backend() const override { return made; }
+  std::string Trace() override {
+    if (trace_hangs.valid()) trace_hangs.wait();
+    return "read after " + std::to_string(aborts) + " aborts";
+  }
   void Abort() override {
     ++aborts;
     if (hangs.valid()) hangs.wait();
@@ -131,6 +135,7 @@ struct FakeGroup final : DeviceGroup {
   c10::intrusive_ptr<c10d::Backend> made = c10::make_intrusive<IdleBackend>(0, 1);
   std::atomic<int> aborts = 0;
   std::shared_future<void> hangs;
+  std::shared_future<void> trace_hangs;
 };
 
 struct FakeBackend final : DeviceBackend {
@@ -245,6 +250,98 @@ TEST(CommunicatorWithADevice, LeavesAConnectThatHangsAndStays) {
     REQUIRE(communicator.error().code == ErrorCode::kAborted);
     REQUIRE(communicator.error().message == "connecting the fake group: no end within 500 ms");
     REQUIRE(!is_given_up);
+    wake.set_value();
+    return 0;
+  });
+}
+
+constexpr milliseconds kLongWait{2};
+
+void WaitLong() { std::this_thread::sleep_for(kLongWait); }
+
+// What was kept of a round that `end` ends.
+template <typename End>
+std::vector<std::string> TracesOfRound(Meeting& meeting, FakeBackend& backend, milliseconds long_wait,
+                                       const End& end) {
+  std::vector<std::string> kept;
+  const DeviceUse use{.backend = &backend,
+                      .keep_trace =
+                          [&](int64_t round, int rank, const std::string& trace) {
+                            kept.push_back(std::to_string(round) + "/" + std::to_string(rank) + ": " + trace);
+                          },
+                      .long_wait = long_wait};
+  auto communicator = EnterWith(meeting, 0, 1, use);
+  if (!communicator.ok()) return {communicator.error().message};
+  end(**communicator);
+  (*communicator)->Close();
+  return kept;
+}
+
+TEST(CommunicatorWithADevice, KeepsTheTraceOfARoundThatBreaksInALongWait) {
+  IN_A_RANK({
+    FakeBackend backend;
+    const auto kept = TracesOfRound(meeting, backend, kLongWait, [](Communicator& communicator) {
+      const Communicator::PeerWait wait(communicator);
+      WaitLong();
+      communicator.Abort();
+    });
+    REQUIRE(kept == std::vector<std::string>{"1/0: read after 0 aborts"});
+    return 0;
+  });
+}
+
+// The step thread may have left its wait before it learns that the round is broken.
+TEST(CommunicatorWithADevice, KeepsTheTraceOfARoundThatBreaksAfterALongWait) {
+  IN_A_RANK({
+    FakeBackend backend;
+    const auto kept = TracesOfRound(meeting, backend, kLongWait, [](Communicator& communicator) {
+      {
+        const Communicator::PeerWait wait(communicator);
+        WaitLong();
+      }
+      communicator.Abort();
+    });
+    REQUIRE(kept.size() == 1);
+    return 0;
+  });
+}
+
+TEST(CommunicatorWithADevice, KeepsNoTraceOfAShortWait) {
+  IN_A_RANK({
+    FakeBackend backend;
+    const auto kept = TracesOfRound(meeting, backend, kPatience, [](Communicator& communicator) {
+      const Communicator::PeerWait wait(communicator);
+      communicator.Abort();
+    });
+    REQUIRE(kept.empty());
+    return 0;
+  });
+}
+
+TEST(CommunicatorWithADevice, KeepsNoTraceOfARoundThatEndsInGoodOrder) {
+  IN_A_RANK({
+    FakeBackend backend;
+    const auto kept = TracesOfRound(meeting, backend, kLongWait, [](Communicator& communicator) {
+      const Communicator::PeerWait wait(communicator);
+      WaitLong();
+    });
+    REQUIRE(kept.empty());
+    return 0;
+  });
+}
+
+TEST(CommunicatorWithADevice, AbortsItsGroupThoughReadingTheTraceHangs) {
+  IN_A_RANK({
+    std::promise<void> wake;
+    FakeBackend backend;
+    backend.group->trace_hangs = wake.get_future();
+    const auto kept = TracesOfRound(meeting, backend, kLongWait, [](Communicator& communicator) {
+      const Communicator::PeerWait wait(communicator);
+      WaitLong();
+      communicator.Abort();
+    });
+    REQUIRE(kept.empty());
+    REQUIRE(backend.group->aborts == 1);
     wake.set_value();
     return 0;
   });
