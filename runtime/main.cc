@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <utility>
 
 #include "runtime/comm/device_module.h"
 #include "runtime/common/api/profile_window.h"
@@ -25,6 +26,7 @@
 #include "runtime/models/precision.h"
 #include "runtime/train/elastic_loop.h"
 #include "runtime/train/exit_code_of.h"
+#include "runtime/train/flight_log.h"
 #include "runtime/train/stack_writer.h"
 #include "runtime/train/warm_up.h"
 
@@ -144,13 +146,17 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
                   const Clock& clock) {
   // As long as the process: connects that were given up may use it still.
   static const std::unique_ptr<comm::DeviceBackend> gpu = OpenGpu(settings);
+  static train::FlightLog flights(settings.profile.uri);
   const comm::DeviceUse device{
       .backend = gpu.get(),
       // Whoever hangs in the device's library can only be replaced by another process.
-      .give_up = [&link](const std::string& reason) {
-        Report(link, Fail(ExitCode::kInfrastructure, {ErrorCode::kDeviceFault, reason}));
-        ExitNow(ExitCode::kInfrastructure);
-      }};
+      .give_up =
+          [&link](const std::string& reason) {
+            Report(link, Fail(ExitCode::kInfrastructure, {ErrorCode::kDeviceFault, reason}));
+            ExitNow(ExitCode::kInfrastructure);
+          },
+      .keep_trace = [](int64_t round, int rank,
+                       std::string trace) { flights.Keep(round, rank, std::move(trace)); }};
   if (settings.training.cuda_graph && gpu == nullptr) log::Info("no CUDA graph: training on the CPU");
   link.Send(protocol::PhaseChanged{"load"});
   // As long as the process: what is under way between the store and the copy is not waited for at the end.

@@ -1,8 +1,13 @@
 // NCCL, as liblockstep_cuda.so brings it.
 
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <vector>
 
 #include "runtime/comm/bounded_call.h"
+#include "runtime/train/flight_trace.h"
 #include "tests/gpu/with_a_device.h"
 
 namespace lockstep::cuda {
@@ -23,6 +28,33 @@ TEST(NcclGroup, Sums) {
     REQUIRE(sum.eq(3).all().item<bool>());
     (*communicator)->Abort();
     REQUIRE((*communicator)->SumInPlace(sum).error().code == ErrorCode::kAborted);
+    return 0;
+  });
+}
+
+bool Ends(c10d::Work& work) {
+  return comm::AwaitDeviceWork(
+             work, [] { return false; }, testing::kPatience, "sum")
+      .ok();
+}
+
+// c10d's recorder is not told that the others are over, and their events are in use again.
+TEST(NcclGroup, TellsWhichSumHasNotEnded) {
+  OnTheGpu(1, [](DeviceBackend& gpu, int) {
+    const auto group = gpu.MakeGroup(c10::make_intrusive<c10d::HashStore>(), 0, 1, milliseconds(60'000));
+    std::vector<at::Tensor> sum = {at::ones({1000}, at::TensorOptions(gpu.device()))};
+    for (int i = 0; i < 50; ++i) REQUIRE(Ends(*group->backend()->allreduce(sum)));
+    at::Tensor slow = at::eye(8192, at::TensorOptions(gpu.device()));
+    for (int i = 0; i < 200; ++i) slow = slow.mm(slow);  // seconds, and the sum is queued behind
+    const auto last = group->backend()->allreduce(sum);
+    const auto trace = train::ReadFlightTrace(group->Trace());
+    REQUIRE(!last->isCompleted());
+    REQUIRE(trace.ok());
+    REQUIRE(trace->collective == "nccl:all_reduce" && trace->sizes == "[[1000]]");
+    REQUIRE(trace->sequence == 51 && trace->state == "scheduled");
+    REQUIRE(Ends(*last));
+    REQUIRE(train::ReadFlightTrace(group->Trace())->state == "completed");
+    group->Abort();
     return 0;
   });
 }

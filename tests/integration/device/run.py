@@ -73,6 +73,27 @@ def the_ranks_go_on_when_one_is_killed(folder):
     expect(len(told) == 4, f"not each of the four processes found its device: {told}")
 
 
+def each_survivor_of_a_hang_tells_at_which_collective_it_was(folder):
+    path = job(folder, 3 * EPOCHS)
+    document = json.loads(path.read_text())
+    document["spec"]["healthPolicy"] = {"stepTimeoutSeconds": 3}
+    path.write_text(json.dumps(document))
+    with Run(folder, path, with_the_device(folder)) as run:
+        run.until_step(100)
+        before = run.ranks()
+        os.kill(before[1], signal.SIGSTOP)
+        run.until("a new rank", lambda: before[1] not in run.ranks() and len(run.ranks()) == 3)
+        expect_complete(run, 3 * EPOCHS)
+    told = records(folder, "the round broke at a collective of the device")
+    expect({t["rank"] for t in told} == {0, 2} and len(told) == 2, f"not each of the two that waited, once: {told}")
+    expect(all(t["collective"] == "gloo:all_reduce" and t["sequence"] > 100 for t in told), f"{told}")
+    # What the stopped rank gave last may have reached one of the two only.
+    expect(abs(told[0]["sequence"] - told[1]["sequence"]) <= 1 and told[0]["round"] == told[1]["round"], f"far apart: {told}")
+    for t in told:
+        trace = json.loads(pathlib.Path(folder, "checkpoints", "flight", f"round-{t['round']}-rank-{t['rank']}.json").read_text())
+        expect(t["sequence"] in {entry["collective_seq_id"] for entry in trace["entries"]}, f"{t} is not in its trace")
+
+
 def phases_in_the_trace(folder):
     trace = json.loads(pathlib.Path(folder, "checkpoints/profile/steps-90-92-rank-0.json").read_text())
     return {event["name"] for event in trace["traceEvents"]} & {"forward", "backward", "graph", "optimizer"}
@@ -133,7 +154,8 @@ def rounds_that_break_come_ever_more_slowly_and_none_ends_the_job(folder):
     print(f"     eighteen breaks in {took:.1f} s")
 
 
-CASES = [without_one_it_says_so_and_takes_the_cpu, the_ranks_go_on_when_one_is_killed, recorded_steps_learn_the_same,
+CASES = [without_one_it_says_so_and_takes_the_cpu, the_ranks_go_on_when_one_is_killed,
+         each_survivor_of_a_hang_tells_at_which_collective_it_was, recorded_steps_learn_the_same,
          recorded_steps_go_on_when_a_rank_is_killed, a_rank_whose_abort_hangs_begins_anew,
          rounds_that_break_come_ever_more_slowly_and_none_ends_the_job]
 
