@@ -35,31 +35,50 @@ class Cnn(nn.Module):
         return self.fc2(F.relu(self.fc1(x.flatten(1))))
 
 
-class BasicBlock(nn.Module):
-    def __init__(self, inputs, outputs, stride):
+class Residual(nn.Module):
+    """Convolutions of (channels, kernel, stride), each with a norm, beside a shortcut."""
+
+    def __init__(self, inputs, layers):
         super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs)
-        self.conv2, self.bn2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs)
-        if stride != 1 or inputs != outputs:
-            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        channels, stride = inputs, 1
+        for i, (width, kernel, of_this) in enumerate(layers, start=1):
+            self.add_module(f"conv{i}", nn.Conv2d(channels, width, kernel, of_this, kernel // 2, bias=False))
+            self.add_module(f"bn{i}", nn.BatchNorm2d(width))
+            channels, stride = width, stride * of_this
+        self.convolutions = len(layers)
+        if stride != 1 or channels != inputs:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, channels, 1, stride, bias=False), nn.BatchNorm2d(channels))
 
     def forward(self, x):
-        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        y = x
+        for i in range(1, self.convolutions + 1):
+            y = getattr(self, f"bn{i}")(getattr(self, f"conv{i}")(y))
+            if i < self.convolutions:
+                y = F.relu(y)
         return F.relu(y + (self.downsample(x) if hasattr(self, "downsample") else x))
 
 
-class SmallResnet18(nn.Module):
-    def __init__(self):
+class Resnet(nn.Module):
+    def __init__(self, has_50_layers, small_images, channels=1, classes=10):
         super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(1, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64)
+        self.small_images = small_images
+        kernel, stride, padding = (3, 1, 1) if small_images else (7, 2, 3)
+        self.conv1, self.bn1 = nn.Conv2d(channels, 64, kernel, stride, padding, bias=False), nn.BatchNorm2d(64)
         inputs = 64
-        for i, width in enumerate((64, 128, 256, 512)):
-            self.add_module(f"layer{i + 1}", nn.Sequential(BasicBlock(inputs, width, 1 if i == 0 else 2), BasicBlock(width, width, 1)))
-            inputs = width
-        self.fc = nn.Linear(512, 10)
+        for i, blocks in enumerate((3, 4, 6, 3) if has_50_layers else (2, 2, 2, 2)):
+            width, stage = 64 << i, []
+            for block in range(blocks):
+                stride = 2 if i > 0 and block == 0 else 1
+                layers = [(width, 1, 1), (width, 3, stride), (4 * width, 1, 1)] if has_50_layers else [(width, 3, stride), (width, 3, 1)]
+                stage.append(Residual(inputs, layers))
+                inputs = layers[-1][0]
+            self.add_module(f"layer{i + 1}", nn.Sequential(*stage))
+        self.fc = nn.Linear(inputs, classes)
 
     def forward(self, x):
         x = F.relu(self.bn1(self.conv1(x)))
+        if not self.small_images:
+            x = F.max_pool2d(x, 3, 2, 1)
         for i in range(4):
             x = getattr(self, f"layer{i + 1}")(x)
         return self.fc(x.mean((2, 3)))
@@ -103,18 +122,19 @@ class Gpt(nn.Module):
         self.ln_f = nn.LayerNorm(size)
 
     def forward(self, tokens):
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.h:
             x = block(x)
         return F.linear(self.ln_f(x), self.wte.weight)
 
 
-def make_model(spec):
+def make_model(spec, channels=1, classes=10):
+    """`channels`, `classes`: of a resnet; the others have those of Fashion-MNIST."""
     name = spec["name"]
     if name == "mlp":
         return Mlp(spec["mlp"]["hiddenSizes"])
     if name == "cnn":
         return Cnn(spec["cnn"]["channels"], spec["cnn"]["hiddenSize"])
-    if name == "resnet18":
-        return SmallResnet18()
+    if name in ("resnet18", "resnet50"):
+        return Resnet(name == "resnet50", spec.get("resnet", {}).get("smallImages", False), channels, classes)
     return Gpt(spec["gpt"])

@@ -24,27 +24,25 @@ import tempfile
 import time
 from typing import NamedTuple
 
-from systems import PYTHON, SGD, Peer, Saving, s3_place  # first: it finds tests/support
+from saving import PYTHON, Peer, Saving, s3_place  # first: it finds bench/step and tests/support
 import torch_python  # noqa: E402
+from systems import Case  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEADLINE = 900
-RANKS = 2
 
 
 class Size(NamedTuple):
-    model: dict
-    batch: int  # of each rank
+    case: Case  # with the first of its numbers of ranks
     every: int  # steps between saves
     saves: int  # that are measured
-    device: str = "cpu"
-    optimizer: dict = SGD
-    precision: str = "fp32"
 
 
-SIZES = {"small": Size({"name": "mlp", "mlp": {"hiddenSizes": [2048, 768]}}, 32, 50, 3),
-         "large": Size({"name": "mlp", "mlp": {"hiddenSizes": [7040, 8000]}}, 32, 4, 2),
-         "huge": Size({"name": "mlp", "mlp": {"hiddenSizes": [15920, 15920]}}, 32, 4, 2)}
+def mlp(*hidden_sizes):
+    return Case({"name": "mlp", "mlp": {"hiddenSizes": hidden_sizes}}, 32)
+
+
+SIZES = {"small": Size(mlp(2048, 768), 50, 3), "large": Size(mlp(7040, 8000), 4, 2), "huge": Size(mlp(15920, 15920), 4, 2)}
 SYSTEMS = ["lockstep", "lockstep s3", *PYTHON]
 
 
@@ -112,12 +110,11 @@ class Bench:
         with_saves = size.every if saves else 0
         if name not in PYTHON:
             uri = f"{self.s3_uri}/{self.turns}" if name == "lockstep s3" else None
-            return lambda folder, steps: Saving(folder, size, RANKS, self.options.programs, steps, with_saves,
+            return lambda folder, steps: Saving(folder, size.case, self.options.programs, steps, with_saves,
                                                 uri or f"file://{folder.parent}/stored")
-        return lambda folder, steps: Peer(folder, size, RANKS, name if saves else "none", steps, with_saves, folder.parent / "stored")
+        return lambda folder, steps: Peer(folder, size.case, name if saves else "none", steps, with_saves, folder.parent / "stored")
 
-    def compare(self, size_name):
-        size = SIZES[size_name]
+    def compare(self, size_name, size):
         results = collections.defaultdict(list)
         for _ in range(self.options.turns):
             for name in ["lockstep", "async_save"]:
@@ -158,7 +155,7 @@ def main():
     with s3_place("lockstep s3" in options.systems) as uri:
         bench = Bench(options, uri)
         for name in options.only:
-            bench.compare(name)
+            bench.compare(name, SIZES[name])
 
 
 if __name__ == "__main__":

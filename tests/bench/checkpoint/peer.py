@@ -1,4 +1,4 @@
-"""What checkpoint.py measures Lockstep beside: DistributedDataParallel over Gloo that saves as PyTorch offers it.
+"""What checkpoint.py measures Lockstep beside: DistributedDataParallel over Gloo or NCCL that saves as PyTorch offers it.
 
 peer.py SETTINGS.json    trains, then reads the newest checkpoint into another model; rank 0 writes times into settings["report"]
 
@@ -14,15 +14,14 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "step"))
-from ddp import model_of  # noqa: E402
+import ddp  # noqa: E402
 
 
 class Saver:
     def __init__(self, settings, model, optimizer):
-        self.variant, self.folder = settings["variant"], pathlib.Path(settings["stored"])
+        self.settings, self.variant, self.folder = settings, settings["variant"], pathlib.Path(settings["stored"])
         self.model, self.optimizer = model, optimizer
         self.group = dist.new_group(backend="gloo") if self.variant == "async_save" else None
         self.pending = None
@@ -35,6 +34,7 @@ class Saver:
         return {"model": model, "optimizer": optimizer}
 
     def save(self, step):
+        ddp.finish_queued(self.settings)  # what the training takes is not the save's
         begin = time.monotonic()
         place = self.folder / f"step-{step:06}"
         record = {"step": step}
@@ -69,36 +69,26 @@ class Saver:
         set_state_dict(self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 
-def seconds_of_memcpy(model):
-    """Of as many bytes as weights and momentum have, into memory that was there before; the second time."""
-    tensors = [parameter.detach() for parameter in model.parameters()] * 2
-    copies = [torch.empty_like(tensor) for tensor in tensors]
+def seconds_of_memcpy(settings, model):
+    """Of as many bytes as weights and moments have, into memory that was there before; the second time."""
+    moments = 2 if settings["optimizer"]["name"] == "adamw" else 1
+    tensors = [parameter.detach() for parameter in model.parameters()] * (1 + moments)
+    copies = [torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda) for tensor in tensors]
     for _ in range(2):
         begin = time.monotonic()
         for copy, tensor in zip(copies, tensors):
-            copy.copy_(tensor)
+            copy.copy_(tensor, non_blocking=True)
+        ddp.finish_queued(settings)
         seconds = time.monotonic() - begin
     return seconds
 
 
-def model_and_optimizer(settings):
-    model = model_of(settings["model"], settings["classes"])
-    return model, torch.optim.SGD(model.parameters(), lr=settings["optimizer"]["learningRate"],
-                                  momentum=settings["optimizer"]["momentum"])
-
-
-def train(settings, model, optimizer, saver):
+def train(settings, training, saver):
     """When each step was finished."""
     samples, batch = settings["samples"], settings["batch"]
-    inputs, targets = torch.randn(samples, 1, 28, 28), torch.randint(settings["classes"], (samples,))
-    parallel = DistributedDataParallel(model)
     commits = {}
     for step in range(settings["steps"]):
-        chosen = torch.arange(step * batch, (step + 1) * batch) % samples
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(parallel(inputs[chosen]), targets[chosen])
-        loss.backward()
-        optimizer.step()
+        training.step(torch.arange(step * batch, (step + 1) * batch, device=settings["device"]) % samples)
         commits[step] = time.time()
         if saver and (step + 1) % settings["every"] == 0:
             saver.save(step + 1)
@@ -107,26 +97,29 @@ def train(settings, model, optimizer, saver):
 
 def seconds_of_restore(settings):
     """Until all ranks have it."""
-    other = Saver(settings, *model_and_optimizer(settings))
+    model = ddp.model_of(settings).to(settings["device"])
+    other = Saver(settings, model, ddp.optimizer_of(model.parameters(), settings))
     dist.barrier()
     begin = time.monotonic()
     other.restore()
     dist.barrier()
+    ddp.finish_queued(settings)
     return time.monotonic() - begin
 
 
 def main():
     settings = json.load(open(sys.argv[1]))
-    torch.set_num_threads(settings["threads"])
-    torch.manual_seed(settings["seed"])
-    dist.init_process_group("gloo")
-    model, optimizer = model_and_optimizer(settings)
-    report = {"memcpy": seconds_of_memcpy(model), "saves": []}
-    saver = Saver(settings, model, optimizer) if settings["every"] else None
-    report["commits"] = train(settings, model, optimizer, saver)
-    if saver:
+    ddp.begin(settings)
+    training = ddp.Training(settings)
+    report = {"saves": []}
+    if settings["every"]:
+        saver = Saver(settings, training.model, training.optimizer)
+        report["commits"] = train(settings, training, saver)
         saver.wait()
         report |= {"saves": saver.saves, "restore": seconds_of_restore(settings)}
+    else:
+        report["memcpy"] = seconds_of_memcpy(settings, training.model)
+        report["commits"] = train(settings, training, None)
     if dist.get_rank() == 0:
         pathlib.Path(settings["report"]).write_text(json.dumps(report))
     dist.barrier()

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import venv
 
-from systems import s3_place  # first: it finds tests/support
+from saving import s3_place  # first: it finds tests/support
 import torch_python  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]

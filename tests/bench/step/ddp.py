@@ -4,6 +4,7 @@ ddp.py SETTINGS.json    trains until it is ended; rank 0 writes how many steps a
 """
 import json
 import os
+import pathlib
 import sys
 import time
 
@@ -12,43 +13,19 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from torch_models import make_model  # noqa: E402
+
 REPORT_SECONDS = 0.1  # as often as a rank of ours tells its supervisor
 
 
-class Block(nn.Module):
-    def __init__(self, heads, width):
-        super().__init__()
-        self.heads = heads
-        self.attention_norm, self.norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.inputs, self.projection = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width))
-
-    def forward(self, x):
-        by_head = [part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.inputs(self.attention_norm(x)).chunk(3, -1)]
-        x = x + self.projection(nn.functional.scaled_dot_product_attention(*by_head, is_causal=True).transpose(1, 2).flatten(2))
-        return x + self.feed_forward(self.norm(x))
-
-
-class Gpt(nn.Module):
-    """The layers of runtime/models/gpt.cc."""
-
-    def __init__(self, spec):
-        super().__init__()
-        width = spec["embeddingSize"]
-        self.tokens, self.positions = nn.Embedding(spec["vocabularySize"], width), nn.Embedding(spec["contextLength"], width)
-        self.blocks = nn.Sequential(*(Block(spec["heads"], width) for _ in range(spec["layers"])))
-        self.norm = nn.LayerNorm(width)
-        for embedding in self.tokens, self.positions:
+def model_of(settings):
+    model, classes = settings["model"], settings["classes"]
+    if model["name"] not in ("mlp", "cnn"):
+        made = make_model(model, settings["shape"][0], classes)
+        for embedding in (module for module in made.modules() if isinstance(module, nn.Embedding)):
             nn.init.normal_(embedding.weight, std=0.02)
-
-    def forward(self, tokens):
-        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
-        return nn.functional.linear(self.norm(self.blocks(x)), self.tokens.weight)
-
-
-def model_of(model, classes):
-    if model["name"] == "gpt":
-        return Gpt(model["gpt"])
+        return made
     if model["name"] == "mlp":
         layers, size = [nn.Flatten()], 784
         for hidden in model["mlp"]["hiddenSizes"]:
@@ -65,7 +42,8 @@ def model_of(model, classes):
 
 def parallel_of(model, variant):
     if variant == "tuned":
-        return DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
+        channels_last = model.to(memory_format=torch.channels_last)
+        return DistributedDataParallel(channels_last, gradient_as_bucket_view=True, static_graph=True)
     parallel = DistributedDataParallel(model)
     return torch.compile(parallel) if variant == "compile" else parallel
 
@@ -74,7 +52,7 @@ def samples_of(settings):
     """(inputs, targets) of all samples."""
     samples = settings["samples"]
     if "gpt" not in settings["model"]:
-        return torch.randn(samples, 1, 28, 28), torch.randint(settings["classes"], (samples,))
+        return torch.randn(samples, *settings["shape"]), torch.randint(settings["classes"], (samples,))
     spec = settings["model"]["gpt"]
     tokens = torch.randint(256, (samples, spec["contextLength"] + 1))  # bytes of a text
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
@@ -85,6 +63,39 @@ def optimizer_of(parameters, settings):
     if optimizer["name"] == "adamw":
         return torch.optim.AdamW(parameters, lr=optimizer["learningRate"], weight_decay=optimizer["weightDecay"], fused=fused)
     return torch.optim.SGD(parameters, lr=optimizer["learningRate"], momentum=optimizer["momentum"], fused=fused)
+
+
+class Training:
+    """The model, the samples and the optimizer of a case, on its device; after init_process_group."""
+
+    def __init__(self, settings):
+        device = settings["device"]
+        self.inputs, self.targets = (tensor.to(device) for tensor in samples_of(settings))
+        self.model = model_of(settings).to(device)
+        self.parallel = parallel_of(self.model, settings["variant"])
+        self.optimizer = optimizer_of(self.model.parameters(), settings)
+        self.autocast = torch.autocast(device, torch.bfloat16, enabled=settings["precision"] == "bf16")
+
+    def step(self, chosen):
+        self.optimizer.zero_grad()
+        with self.autocast:
+            outputs = self.parallel(self.inputs[chosen]).flatten(0, -2)
+            loss = nn.functional.cross_entropy(outputs, self.targets[chosen].flatten())
+        loss.backward()
+        self.optimizer.step()
+
+
+def begin(settings):
+    """Before a Training."""
+    torch.set_num_threads(settings["threads"])
+    torch.manual_seed(settings["seed"])
+    dist.init_process_group("nccl" if settings["device"] == "cuda" else "gloo")
+
+
+def finish_queued(settings):
+    """A GPU's work is only queued when a call returns."""
+    if settings["device"] == "cuda":
+        torch.cuda.synchronize()
 
 
 class Progress:
@@ -103,29 +114,20 @@ class Progress:
 
 def main():
     settings = json.load(open(sys.argv[1]))
-    torch.set_num_threads(settings["threads"])
-    torch.manual_seed(settings["seed"])
-    device = settings["device"]
-    dist.init_process_group("nccl" if device == "cuda" else "gloo")
+    begin(settings)
     rank, world = dist.get_rank(), dist.get_world_size()
     samples, batch = settings["samples"], settings["batch"]  # of one rank
-    inputs, targets = (tensor.to(device) for tensor in samples_of(settings))
-    parallel = parallel_of(model_of(settings["model"], settings["classes"]).to(device), settings["variant"])
-    optimizer = optimizer_of(parallel.parameters(), settings)
-    autocast = torch.autocast(device, torch.bfloat16, enabled=settings["precision"] == "bf16")
+    training = Training(settings)
     progress = Progress(settings["progress"]) if rank == 0 else None
-    order = torch.randperm(samples, device=device)
+    order = torch.randperm(samples, device=settings["device"])
     steps_per_epoch = samples // (batch * world)
     step = 0
     while True:
-        begin = (step % steps_per_epoch * world + rank) * batch
-        chosen = order[begin:begin + batch]
-        optimizer.zero_grad()
-        with autocast:
-            loss = nn.functional.cross_entropy(parallel(inputs[chosen]).flatten(0, -2), targets[chosen].flatten())
-        loss.backward()
-        optimizer.step()
+        first = (step % steps_per_epoch * world + rank) * batch
+        training.step(order[first:first + batch])
         step += 1
+        if step == 1:
+            finish_queued(settings)
         if progress:
             progress.finished(step)
 

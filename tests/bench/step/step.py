@@ -6,12 +6,11 @@ step.py [--programs FOLDER] [--turns N] [--seconds S] [--only NAME…] [--beside
 tiny, small, medium   steps per second and CPU seconds per step of 2 ranks over Gloo; samples per CPU second of 2 ranks
                       against those of 1 with the same batch for each rank
 start                 process start -> first finished step, 2 ranks
-gpt2                  only where it is named, for it wants a GPU: tokens per second and MFU of GPT-2 124M in bf16, 1 rank
 
 The systems take turns. In each a training is started, left until it runs evenly, and then measured over some seconds, from one report
 of its steps to another: how many steps, and the processor time of its ranks. What `lockstep run` and the supervisors take beside them does not
 grow with the steps; it is given as a share of a processor. Where others use the machine, only the CPU seconds can be compared. The variants of DDP: eager (as it comes), tuned (gradients as views of the
-buckets, static graph, fused optimizer), compile (torch.compile around eager).
+buckets, static graph, fused optimizer, channels last), compile (torch.compile around eager). The same on a GPU: bench/gpu.
 """
 import argparse
 import collections
@@ -23,47 +22,25 @@ import tempfile
 import time
 from typing import NamedTuple
 
-from systems import SGD, Lockstep, Python  # first: it finds tests/support
+from systems import Case, Lockstep, Python  # first: it finds tests/support
 import torch_python  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEADLINE = 240  # compiling takes most of it
 POLL_SECONDS = 0.004
 SETTLE_SECONDS = 1.0
-
-
-class Case(NamedTuple):
-    model: dict
-    batch: int  # of each rank
-    device: str = "cpu"
-    ranks: tuple = (2, 1)  # 1: only ours and eager
-    optimizer: dict = SGD
-    precision: str = "fp32"
-
+VARIANTS = ["eager", "tuned", "compile"]
 
 CNN = {"name": "cnn", "cnn": {"channels": [32, 64], "hiddenSize": 256, "dropout": 0}}
 CASES = {"tiny": Case({"name": "mlp", "mlp": {"hiddenSizes": [64]}}, 1),
          "small": Case(CNN, 8),
-         "medium": Case(CNN, 64),
-         "gpt2": Case({"name": "gpt", "gpt": {"layers": 12, "heads": 12, "embeddingSize": 768, "contextLength": 1024, "vocabularySize": 50304}},
-                      32, "cuda", (1,), {"name": "adamw", "learningRate": 6e-4, "weightDecay": 0.1}, "bf16")}
-PEAK_FLOPS = 989.5e12  # of bf16 on an H100 or H200 (SXM), as in runtime/telemetry/gpu_peak.cc
+         "medium": Case(CNN, 64)}
 
 
 class Measured(NamedTuple):
     steps_per_second: float
     cpu_per_step: float
     beside: float  # processors that other processes than the ranks use
-
-
-def gpt_text(case, steps_per_second):
-    """Operations as runtime/common/api/model_flops.cc counts them; a backward pass takes twice those of the forward pass."""
-    gpt, tokens = case.model["gpt"], case.model["gpt"]["contextLength"]
-    width = gpt["embeddingSize"]
-    layer = 2 * width * (3 * width + width + 8 * width) + 2 * 2 * width * tokens
-    of_a_token = 3 * (gpt["layers"] * layer + 2 * width * gpt["vocabularySize"])
-    tokens_per_second = steps_per_second * case.batch * tokens
-    return f"  {tokens_per_second:9.0f} tokens/s  MFU {tokens_per_second * of_a_token / PEAK_FLOPS:.1%}"
 
 
 def wait(system, what, condition, poll=POLL_SECONDS):
@@ -97,12 +74,13 @@ def measure(system, seconds):
 
 
 class Bench:
-    def __init__(self, options):
-        self.options = options
+    def __init__(self, options, ours=None, meaning=lambda case, steps_per_second: ""):
+        """`ours`: our variants, each with what its spec.training has beside its case's; `meaning`: what else to say of a rate."""
+        self.options, self.ours, self.meaning = options, ours or {"lockstep": {}}, meaning
 
     def open(self, name, folder, case, ranks):
-        if name == "lockstep":
-            return Lockstep(folder, case, ranks, self.options.programs)
+        if name in self.ours:
+            return Lockstep(folder, case, ranks, self.options.programs, **self.ours[name])
         return Python(folder, case, ranks, name)
 
     def turn(self, name, case, ranks):
@@ -111,41 +89,39 @@ class Bench:
             system.check_device()
             return measured
 
-    def compare(self, case_name):
-        case = CASES[case_name]
+    def compare(self, case_name, case):
         results = collections.defaultdict(list)
-        for turn in range(self.options.turns):
-            for name in ["lockstep", *self.options.beside]:
+        for _ in range(self.options.turns):
+            for name in [*self.ours, *self.options.beside]:
                 for ranks in case.ranks if name in ("lockstep", "eager") else case.ranks[:1]:
                     results[name, ranks].append(self.turn(name, case, ranks))
         most = case.ranks[0]
-        ours = medians(results["lockstep", most])
-        print(f"{case_name:6} beside the ranks: {ours.beside:.1%} of a processor", flush=True)
+        ours = {name: medians(results[name, most]) for name in self.ours}
+        print(f"{case_name:8} beside the ranks: {ours['lockstep'].beside:.1%} of a processor", flush=True)
         for (name, ranks), all_of_them in results.items():
             rate, cpu, _ = medians(all_of_them)
-            text = f"{case_name:6} {name:8} {ranks} ranks  {rate:8.1f} steps/s ({spread(r.steps_per_second for r in all_of_them)})  " \
-                   f"{1e3 * cpu:7.3f} CPU ms/step ({spread(1e3 * r.cpu_per_step for r in all_of_them)})"
-            if "gpt" in case.model:
-                text += gpt_text(case, rate)
-            if ranks == most and name != "lockstep":
-                text += f"  lockstep: {ours.steps_per_second / rate:.2f} times the steps/s, {cpu / ours.cpu_per_step:.2f} times the steps per CPU second"
+            text = f"{case_name:8} {name:14} {ranks} ranks  {rate:8.1f} steps/s ({spread(r.steps_per_second for r in all_of_them)})  " \
+                   f"{1e3 * cpu:7.3f} CPU ms/step ({spread(1e3 * r.cpu_per_step for r in all_of_them)}){self.meaning(case, rate)}"
+            if ranks == most and name not in ours:
+                text += "".join(f"  {our_name}: {our.steps_per_second / rate:.2f} times the steps/s, "
+                                f"{cpu / our.cpu_per_step:.2f} times the steps per CPU second" for our_name, our in ours.items())
             if ranks < most:
                 both = medians(results[name, most])
                 text += f"  samples per CPU second of 2 ranks: {2 * cpu / both.cpu_per_step:.1%} of these"
             print(text, flush=True)
 
-    def start(self):
-        case = CASES["small"]
-        makers = {"lockstep": lambda folder: Lockstep(folder, case, 2, self.options.programs, steps=3),
-                  "plain Python": lambda folder: Python(folder, case, 2),
-                  "torchrun": lambda folder: Python(folder, case, 2, torchrun=True)}
+    def start(self, case):
+        ranks = case.ranks[0]
+        makers = {"lockstep": lambda folder: Lockstep(folder, case, ranks, self.options.programs, steps=3),
+                  "plain Python": lambda folder: Python(folder, case, ranks),
+                  "torchrun": lambda folder: Python(folder, case, ranks, torchrun=True)}
         results = collections.defaultdict(list)
         for _ in range(self.options.turns):
             for name in makers:
                 with tempfile.TemporaryDirectory(prefix="step-") as folder, makers[name](folder) as system:
                     results[name].append(wait(system, "the first step", system.first_step) - system.started)
         for name, seconds in results.items():
-            print(f"start  {name:12} {statistics.median(seconds):.2f} s ({spread(seconds)})", flush=True)
+            print(f"start    {name:14} {statistics.median(seconds):.2f} s ({spread(seconds)})", flush=True)
 
 
 def medians(all_of_them):
@@ -162,15 +138,14 @@ def main():
     parser.add_argument("--programs", default=ROOT / "build/release/bin", help="folder of lockstep and lockstep-rank")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4, help="of one measurement")
-    on_cpu = [*(name for name, case in CASES.items() if case.device == "cpu"), "start"]
-    parser.add_argument("--only", nargs="+", default=on_cpu, choices=[*CASES, "start"])
-    parser.add_argument("--beside", nargs="*", default=["eager", "tuned", "compile"], choices=["eager", "tuned", "compile"])
+    parser.add_argument("--only", nargs="+", default=[*CASES, "start"], choices=[*CASES, "start"])
+    parser.add_argument("--beside", nargs="*", default=VARIANTS, choices=VARIANTS)
     options = parser.parse_args()
     torch_python.ensure()
     print(f"{os.cpu_count()} processors, load before {os.getloadavg()[0]:.1f}", flush=True)
     bench = Bench(options)
     for name in options.only:
-        bench.start() if name == "start" else bench.compare(name)
+        bench.start(CASES["small"]) if name == "start" else bench.compare(name, CASES[name])
 
 
 if __name__ == "__main__":

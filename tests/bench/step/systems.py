@@ -1,4 +1,4 @@
-"""The systems that step.py measures: each starts one training in a folder of its own, says how far it is, and ends all of it again."""
+"""The systems that step.py and gpu/gpu.py measure: each starts one training in a folder of its own, says how far it is, and ends all of it again."""
 import json
 import os
 import pathlib
@@ -10,15 +10,29 @@ import subprocess
 import sys
 import time
 import urllib.request
+from typing import NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import torch_python  # noqa: E402
 from local_run import children  # noqa: E402
 
-TRAINING = {"samples": 8192, "classes": 10, "seed": 7, "threads": 1}
+TRAINING = {"seed": 7, "threads": 1}
 # Batches of one sample diverge at the rates that one would train with, and a training that diverges ends.
 SGD = {"name": "sgd", "learningRate": 1e-6, "momentum": 0.9}
 TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Case(NamedTuple):
+    model: dict
+    batch: int  # of each rank
+    device: str = "cpu"
+    ranks: tuple = (2, 1)  # the second: only ours and eager
+    optimizer: dict = SGD
+    precision: str = "fp32"
+    samples: int = 8192
+    shape: tuple = (1, 28, 28)  # of a sample, where it is no text
+    classes: int = 10
+    workers: int = 1  # threads of our loader
 
 
 def cpu_seconds(pid):
@@ -91,6 +105,7 @@ class Lockstep(System):
         super().__init__(folder, case, ranks)
         job = self.folder / "job.json"
         job.write_text(json.dumps(self.manifest(training)))
+        self.started = time.time()  # making the data is not its matter
         self.ledger = self.folder / "ledger"
         self.port = None
         # A line for each step is for the start alone: otherwise it would be part of what is measured.
@@ -99,13 +114,14 @@ class Lockstep(System):
         self.start([f"{programs}/lockstep", "run", job, "--folder", self.folder / "run"], **environment)
 
     def data(self):
-        if "gpt" not in self.case.model:
-            return {"format": "synthetic", "synthetic": {"samples": TRAINING["samples"], "testSamples": 10, "shape": [1, 28, 28],
-                                                         "classes": TRAINING["classes"]}}
+        case = self.case
+        if "gpt" not in case.model:
+            return {"format": "synthetic", "workers": case.workers,
+                    "synthetic": {"samples": case.samples, "testSamples": 10, "shape": case.shape, "classes": case.classes}}
         folder = self.folder / "tokens"
         folder.mkdir()
-        length = self.case.model["gpt"]["contextLength"]
-        for name, samples in ("train", TRAINING["samples"]), ("val", 10):
+        length = case.model["gpt"]["contextLength"]
+        for name, samples in ("train", case.samples), ("val", 10):
             (folder / f"{name}.txt").write_bytes(random.Random(TRAINING["seed"]).randbytes(samples * length + 1))
         return {"format": "tokens", "path": str(folder)}
 

@@ -1,22 +1,16 @@
 """The systems that checkpoint.py measures: each makes one training with saves, and says afterwards what they took."""
 import contextlib
-import importlib.util
 import json
 import os
 import pathlib
 import socket
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "step"))
+from systems import TRAINING, Lockstep, System  # first: it finds tests/support
 import s3_server  # noqa: E402
 import torch_python  # noqa: E402
 
-# Trainings as those of bench/step.
-_spec = importlib.util.spec_from_file_location("step_systems", pathlib.Path(__file__).resolve().parents[1] / "step/systems.py")
-step_systems = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(step_systems)
-
-SGD = step_systems.SGD
 PYTHON = ["torch.save", "dcp.save", "async_save"]
 
 
@@ -33,12 +27,14 @@ def s3_place(wanted):
         yield "s3://bucket/bench"
 
 
-class Saving(step_systems.Lockstep):
+class Saving(Lockstep):
+    """As those of bench/step, with saves."""
+
     restores_in_another_run = True
 
-    def __init__(self, folder, size, ranks, programs, steps, every, uri):
+    def __init__(self, folder, case, programs, steps, every, uri):
         self.every, self.uri = every, uri
-        super().__init__(folder, size, ranks, programs, steps=steps)
+        super().__init__(folder, case, case.ranks[0], programs, steps=steps)
 
     def start(self, command, **environment):
         super().start([*command, *(["--checkpoint-uri", self.uri] if self.every else [])], **environment)
@@ -72,17 +68,18 @@ class Saving(step_systems.Lockstep):
         return 0
 
 
-class Peer(step_systems.System):
+class Peer(System):
     root_program = rank_program = "python"
     may_be_killed = True
     restores_in_another_run = False
 
-    def __init__(self, folder, size, ranks, variant, steps, every, stored):
-        super().__init__(folder, size, ranks)
+    def __init__(self, folder, case, variant, steps, every, stored):
+        ranks = case.ranks[0]
+        super().__init__(folder, case, ranks)
         self.name = variant
         settings = self.folder / "settings.json"
-        settings.write_text(json.dumps({**step_systems.TRAINING, "model": size.model, "batch": size.batch, "optimizer": size.optimizer, "variant": variant,
-                                        "steps": steps, "every": every, "stored": str(stored), "report": str(self.folder / "report.json")}))
+        settings.write_text(json.dumps({**TRAINING, **case._asdict(), "variant": variant, "steps": steps, "every": every,
+                                        "stored": str(stored), "report": str(self.folder / "report.json")}))
         python, script = torch_python.ensure(), pathlib.Path(__file__).with_name("peer.py")
         with socket.socket() as any_port:
             any_port.bind(("127.0.0.1", 0))
@@ -103,4 +100,4 @@ class Peer(step_systems.System):
         return self.report()["restore"]
 
     def memcpy(self):
-        return self.report()["memcpy"]
+        return self.report().get("memcpy", 0)  # that without saves measures it
