@@ -84,6 +84,7 @@ def turn(make, size):
         steps = size.every * (1 + size.saves) + 1
         with start(make, f"{folder}/train", steps) as system:
             peak = finish(system)
+            system.check_device()
             # Without the one at the end, which nothing trains beside.
             saves = [save for save in system.saves() if save["step"] < steps]
             measured = Measured(rate(system, size), [save["stall_seconds"] for save in saves], [save["seconds"] for save in saves],

@@ -42,7 +42,7 @@ class Saving(Lockstep):
     def manifest(self, training):
         job = super().manifest(training)
         if self.every:
-            job["spec"]["checkpoint"] = {"uri": self.uri, "intervalSteps": self.every}
+            job["spec"]["checkpoint"] = {"uri": self.uri, "intervalSteps": self.every, "keepLast": 1}  # disks are small
         return job
 
     def commits(self):

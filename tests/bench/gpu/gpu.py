@@ -91,7 +91,6 @@ def meaning(case, steps_per_second, peak):
 def run(name, options, bench):
     cases = SMALL if options.small else CASES
     if name == "checkpoint":
-        options.systems = CHECKPOINT_SYSTEMS
         checkpoint.Bench(options, s3_uri=None).compare(name, SMALL_SIZE if options.small else LARGE)
     elif name == "start":
         bench.start(cases["gpt2"])
@@ -111,6 +110,7 @@ def main():
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
     device, driver = ("CPU", "none") if options.small else gpu()
+    options.systems = CHECKPOINT_SYSTEMS
     options.programs = BUILD / ("release/bin" if options.small else "gpu-libraries/bin")
     if not options.small:
         os.environ.setdefault("LOCKSTEP_RANK_PROGRAM", str(BUILD / "gpu-core/bin/lockstep-rank"))
@@ -118,14 +118,13 @@ def main():
     print(f"{device}, driver {driver}, PyTorch {torch}, {os.cpu_count()} processors, load before {os.getloadavg()[0]:.1f}", flush=True)
     bench = step.Bench(options, {"lockstep": {}, **({} if options.small else GRAPH)},
                        lambda case, rate: meaning(case, rate, PEAK_FLOPS.get(device)))
-    failed = []
     for name in options.only:
         try:
             run(name, options, bench)
-        except SystemExit as failure:  # the time on a GPU is short: the others go on
-            failed.append(name)
+        except SystemExit as failure:
+            bench.failed.append(name)
             print(f"{name}: {failure}", flush=True)
-    return f"failed: {' '.join(failed)}" if failed else 0
+    return f"failed: {', '.join(bench.failed)}" if bench.failed else 0
 
 
 if __name__ == "__main__":

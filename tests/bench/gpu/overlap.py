@@ -43,7 +43,7 @@ def milliseconds(intervals):
 
 
 def milliseconds_beside(collectives, computation):
-    """How long at least one of both ran at once."""
+    """How long any of both ran at once."""
     return milliseconds([part for begin, end in merged(collectives) for part in within(computation, begin, end)])
 
 

@@ -9,8 +9,9 @@ start                 process start -> first finished step, 2 ranks
 
 The systems take turns. In each a training is started, left until it runs evenly, and then measured over some seconds, from one report
 of its steps to another: how many steps, and the processor time of its ranks. What `lockstep run` and the supervisors take beside them does not
-grow with the steps; it is given as a share of a processor. Where others use the machine, only the CPU seconds can be compared. The variants of DDP: eager (as it comes), tuned (gradients as views of the
-buckets, static graph, fused optimizer, channels last), compile (torch.compile around eager). The same on a GPU: bench/gpu.
+grow with the steps; it is given as a share of a processor. Where others use the machine, only the CPU seconds can be compared.
+The variants of DDP: eager (as it comes), tuned (gradients as views of the buckets, static graph, fused optimizer, channels last),
+compile (torch.compile around eager). The same on a GPU: bench/gpu.
 """
 import argparse
 import collections
@@ -77,6 +78,7 @@ class Bench:
     def __init__(self, options, ours=None, meaning=lambda case, steps_per_second: ""):
         """`ours`: our variants, each with what its spec.training has beside its case's; `meaning`: what else to say of a rate."""
         self.options, self.ours, self.meaning = options, ours or {"lockstep": {}}, meaning
+        self.failed = []
 
     def open(self, name, folder, case, ranks):
         if name in self.ours:
@@ -94,10 +96,19 @@ class Bench:
         for _ in range(self.options.turns):
             for name in [*self.ours, *self.options.beside]:
                 for ranks in case.ranks if name in ("lockstep", "eager") else case.ranks[:1]:
-                    results[name, ranks].append(self.turn(name, case, ranks))
+                    try:
+                        measured = self.turn(name, case, ranks)
+                        results[name, ranks].append(measured)
+                    except SystemExit as failure:  # the others go on: time on a GPU is short
+                        self.failed.append(f"{case_name} {name}")
+                        print(f"{case_name} {name}: {failure}", flush=True)
+        self.show(case_name, case, results)
+
+    def show(self, case_name, case, results):
         most = case.ranks[0]
-        ours = {name: medians(results[name, most]) for name in self.ours}
-        print(f"{case_name:8} beside the ranks: {ours['lockstep'].beside:.1%} of a processor", flush=True)
+        ours = {name: medians(results[name, most]) for name in self.ours if (name, most) in results}
+        for name, our in ours.items():
+            print(f"{case_name:8} {name:14} beside the ranks: {our.beside:.1%} of a processor", flush=True)
         for (name, ranks), all_of_them in results.items():
             rate, cpu, _ = medians(all_of_them)
             text = f"{case_name:8} {name:14} {ranks} ranks  {rate:8.1f} steps/s ({spread(r.steps_per_second for r in all_of_them)})  " \
@@ -105,7 +116,7 @@ class Bench:
             if ranks == most and name not in ours:
                 text += "".join(f"  {our_name}: {our.steps_per_second / rate:.2f} times the steps/s, "
                                 f"{cpu / our.cpu_per_step:.2f} times the steps per CPU second" for our_name, our in ours.items())
-            if ranks < most:
+            if ranks < most and (name, most) in results:
                 both = medians(results[name, most])
                 text += f"  samples per CPU second of 2 ranks: {2 * cpu / both.cpu_per_step:.1%} of these"
             print(text, flush=True)
@@ -120,6 +131,7 @@ class Bench:
             for name in makers:
                 with tempfile.TemporaryDirectory(prefix="step-") as folder, makers[name](folder) as system:
                     results[name].append(wait(system, "the first step", system.first_step) - system.started)
+                    system.check_device()
         for name, seconds in results.items():
             print(f"start    {name:14} {statistics.median(seconds):.2f} s ({spread(seconds)})", flush=True)
 
@@ -146,6 +158,7 @@ def main():
     bench = Bench(options)
     for name in options.only:
         bench.start(CASES["small"]) if name == "start" else bench.compare(name, CASES[name])
+    return f"failed: {', '.join(bench.failed)}" if bench.failed else 0
 
 
 if __name__ == "__main__":

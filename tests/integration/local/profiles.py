@@ -8,11 +8,14 @@ import os
 import pathlib
 import re
 import signal
+import statistics
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+TESTS = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(TESTS / "support"), str(TESTS / "bench" / "gpu")]
 import checkpoints  # noqa: E402
 import ledger  # noqa: E402
+import overlap  # noqa: E402
 from cases import expect  # noqa: E402
 from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest  # noqa: E402
 
@@ -54,6 +57,22 @@ def records_a_profile(folder):
         saves = [event for event in ranges if event["name"] == "checkpoint"]
         expect(len(saves) == 1, f"rank {rank}: {len(saves)} of checkpoint")
     expect(checkpoints.newest(pathlib.Path(folder, "checkpoints")), "no checkpoint was stored")
+
+
+def hidden_share(step):
+    """Of the time in which gradients travelled, that in which this rank computed, too."""
+    _, *gradients = step.collectives  # the first is of the step's numbers
+    expect(len(gradients) > 1, f"{step.name}: gradients in {len(gradients)} pieces")
+    return overlap.milliseconds_beside(gradients, step.computation) / overlap.milliseconds(gradients)
+
+
+def shows_gradients_travel_during_the_backward_pass(folder):
+    model = {"name": "mlp", "mlp": {"hiddenSizes": [1024, 1024, 1024]}}  # 4 MB a layer: pieces of 4 and 7 MB
+    with Run(folder, manifest(folder, replicas=2, model=model, globalBatchSize=256), {"LOCKSTEP_PROFILE": "20-29"}) as run:
+        expect_complete(run, batch=256)
+    shares = [hidden_share(step) for rank in (0, 1)
+              for step in overlap.read(pathlib.Path(folder, "checkpoints", "profile", f"steps-20-29-rank-{rank}.json"))[0]]
+    expect(len(shares) == 20 and statistics.median(shares) > 0.1, f"hidden behind computation: {[f'{share:.0%}' for share in shares]}")
 
 
 def records_the_last_steps_beside_the_logs(folder):
@@ -146,8 +165,9 @@ def says_which_steps_cannot_be_profiled(folder):
     expect("LOCKSTEP_PROFILE names steps after the last one" in logs_of(folder), logs_of(folder)[-2000:])
 
 
-CASES = [records_a_profile, records_the_last_steps_beside_the_logs, records_on_where_a_rank_died, records_when_asked,
-         records_when_asked_whatever_the_strategy, trains_where_no_profile_can_be_written, says_which_steps_cannot_be_profiled]
+CASES = [records_a_profile, shows_gradients_travel_during_the_backward_pass, records_the_last_steps_beside_the_logs,
+         records_on_where_a_rank_died, records_when_asked, records_when_asked_whatever_the_strategy,
+         trains_where_no_profile_can_be_written, says_which_steps_cannot_be_profiled]
 
 
 if __name__ == "__main__":

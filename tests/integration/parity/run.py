@@ -56,6 +56,11 @@ def resnet_with_sgd(folder):
             optimizer={"name": "sgd", "learningRate": 0.01, "momentum": 0.9})
 
 
+def resnet50_with_its_large_stem(folder):
+    compare(folder, 1e-5, steps=3, model={"name": "resnet50"}, globalBatchSize=8,
+            optimizer={"name": "sgd", "learningRate": 0.001, "momentum": 0.9})
+
+
 def gpt_with_adamw_and_a_cosine(folder):
     text = pathlib.Path("/usr/share/common-licenses/GPL-3").read_bytes()
     for name, part in (("train.txt", text[:-4000]), ("val.txt", text[-4000:])):
@@ -79,7 +84,7 @@ def module_of_python_with_norms(folder):
             optimizer={"name": "sgd", "learningRate": 0.02, "momentum": 0.9})
 
 
-CASES = [mlp_with_sgd_and_a_step_schedule, cnn_with_adam_polynomial_accumulation_and_clipping, resnet_with_sgd,
+CASES = [mlp_with_sgd_and_a_step_schedule, cnn_with_adam_polynomial_accumulation_and_clipping, resnet_with_sgd, resnet50_with_its_large_stem,
          gpt_with_adamw_and_a_cosine, mlp_in_bfloat16, module_of_python_with_norms]
 
 if __name__ == "__main__":
