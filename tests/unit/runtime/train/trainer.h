@@ -83,6 +83,7 @@ struct TrainerOptions {
   comm::DeviceBackend* device = nullptr;
   int64_t total_steps = 7;  // kTotalSteps
   double loss_scale = 0;    // to begin with; 0: the usual one
+  int64_t good_steps = 0;   // of that scale
   // Of localsgd and async, as in WindowCalls: how many steps are behind it, and that it has no more to do.
   std::function<void(int64_t steps)> taken = [](int64_t) {};
   std::function<void()> waits = [] {};
@@ -108,6 +109,7 @@ class Trainer {
         pipeline_({spec_, samples_, total_steps_, state_, ledger_, phases_}) {
     if (state_.staged == nullptr) state_.step = 0;
     if (options.loss_scale > 0) state_.loss_scale.state().front().tensor[0] = options.loss_scale;
+    if (options.good_steps > 0) state_.loss_scale.state().front().tensor[1] = options.good_steps;
   }
 
   Result<StateSource> Sync(
