@@ -90,9 +90,10 @@ class Oracle:
             self._accuse(step, f"step {step}: verify ends with {tool.returncode}: {tool.stdout}{tool.stderr}")
 
     def _accuse(self, step, problem):
-        """Unless it is being removed, as it may be when there are newer ones."""
+        """Unless it is being removed, as it may be when there are newer ones: those with a manifest, be it that the next of them goes
+        while `ls` reads it."""
         listed = self._listed() or {}
-        newer = [other for other, problems in listed.items() if other > step and not problems]
+        newer = [other for other, problems in listed.items() if other > step and "no manifest.json" not in problems]
         being_removed = len(newer) >= KEEP_LAST and ("no manifest.json" in listed.get(step, ["no manifest.json"]))
         if not being_removed:
             self.problems.append(f"{problem}; listed: {listed}")
