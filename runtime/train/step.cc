@@ -39,6 +39,17 @@ std::span<double> LossesOf(const RankShare& share, int rank, at::Tensor& sums) {
   return {sums.data_ptr<double>() + begin, share.pieces.size()};
 }
 
+void PutCounts(int64_t samples, int64_t corrupt, const Wishes& wishes, at::Tensor& sums) {
+  double* values = sums.data_ptr<double>();
+  values[kCount] = static_cast<double>(samples - corrupt);
+  values[kCorrupt] = static_cast<double>(corrupt);
+  values[kYield] = wishes.yield ? 1 : 0;
+  values[kStop] = wishes.stop ? 1 : 0;
+  values[kSave] = wishes.save ? 1 : 0;
+  values[kProfileFirst] = static_cast<double>(wishes.profile.first);
+  values[kProfileLast] = static_cast<double>(wishes.profile.last);
+}
+
 double LossSum(const at::Tensor& sums) {
   const double* values = sums.const_data_ptr<double>();
   return std::accumulate(values + kLosses, values + sums.numel(), 0.0);
@@ -191,14 +202,7 @@ Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strate
   }
   if (context_.ledger.enabled())
     context_.ledger.Contribute(step, context_.samples.plan().Ids(step, share.places.begin, share.places.end));
-  double* values = sums.data_ptr<double>();
-  values[kCount] = static_cast<double>(share.places.size() - forwarded.corrupt);
-  values[kCorrupt] = static_cast<double>(forwarded.corrupt);
-  values[kYield] = wishes.yield ? 1 : 0;
-  values[kStop] = wishes.stop ? 1 : 0;
-  values[kSave] = wishes.save ? 1 : 0;
-  values[kProfileFirst] = static_cast<double>(wishes.profile.first);
-  values[kProfileLast] = static_cast<double>(wishes.profile.last);
+  PutCounts(share.places.size(), forwarded.corrupt, wishes, sums);
   std::optional<comm::Communicator::PendingSum> pending;
   const auto start_sum = [&]() -> Result<void> {
     if (peers == nullptr) return {};

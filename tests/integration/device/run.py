@@ -53,8 +53,9 @@ def records(folder, message):
 
 
 def without_one_it_says_so_and_takes_the_cpu(folder):
-    with Run(folder, job(folder), a_rank_of_its_own(folder)) as run:
+    with Run(folder, job(folder, cudaGraph=True), a_rank_of_its_own(folder)) as run:
         expect_complete(run, EPOCHS)
+    expect(len(records(folder, "no CUDA graph: training on the CPU")) == 3, "cudaGraph was ignored without a word")
     told = records(folder, "training on the CPU, though the job asks for GPUs")
     expect(len(told) == 3 and all(t["requested_gpus"] == 1 and t["reason"] for t in told), f"{told}")
 

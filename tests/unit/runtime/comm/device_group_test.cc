@@ -257,7 +257,17 @@ TEST(CommunicatorWithADevice, LeavesAConnectThatHangsAndStays) {
 
 constexpr milliseconds kLongWait{2};
 
-void WaitLong() { std::this_thread::sleep_for(kLongWait); }
+// The time itself is what is tested: nothing else happens meanwhile, and more of it changes nothing.
+void WaitLong(Communicator& communicator) {
+  const Communicator::PeerWait wait(communicator);
+  std::this_thread::sleep_for(kLongWait);
+}
+
+void BreakInALongWait(Communicator& communicator) {
+  const Communicator::PeerWait wait(communicator);
+  std::this_thread::sleep_for(kLongWait);
+  communicator.Abort();
+}
 
 // What was kept of a round that `end` ends.
 template <typename End>
@@ -280,11 +290,7 @@ std::vector<std::string> TracesOfRound(Meeting& meeting, FakeBackend& backend, m
 TEST(CommunicatorWithADevice, KeepsTheTraceOfARoundThatBreaksInALongWait) {
   IN_A_RANK({
     FakeBackend backend;
-    const auto kept = TracesOfRound(meeting, backend, kLongWait, [](Communicator& communicator) {
-      const Communicator::PeerWait wait(communicator);
-      WaitLong();
-      communicator.Abort();
-    });
+    const auto kept = TracesOfRound(meeting, backend, kLongWait, BreakInALongWait);
     REQUIRE(kept == std::vector<std::string>{"1/0: read after 0 aborts"});
     return 0;
   });
@@ -295,10 +301,7 @@ TEST(CommunicatorWithADevice, KeepsTheTraceOfARoundThatBreaksAfterALongWait) {
   IN_A_RANK({
     FakeBackend backend;
     const auto kept = TracesOfRound(meeting, backend, kLongWait, [](Communicator& communicator) {
-      {
-        const Communicator::PeerWait wait(communicator);
-        WaitLong();
-      }
+      WaitLong(communicator);
       communicator.Abort();
     });
     REQUIRE(kept.size() == 1);
@@ -321,10 +324,7 @@ TEST(CommunicatorWithADevice, KeepsNoTraceOfAShortWait) {
 TEST(CommunicatorWithADevice, KeepsNoTraceOfARoundThatEndsInGoodOrder) {
   IN_A_RANK({
     FakeBackend backend;
-    const auto kept = TracesOfRound(meeting, backend, kLongWait, [](Communicator& communicator) {
-      const Communicator::PeerWait wait(communicator);
-      WaitLong();
-    });
+    const auto kept = TracesOfRound(meeting, backend, kLongWait, WaitLong);
     REQUIRE(kept.empty());
     return 0;
   });
@@ -335,11 +335,7 @@ TEST(CommunicatorWithADevice, AbortsItsGroupThoughReadingTheTraceHangs) {
     std::promise<void> wake;
     FakeBackend backend;
     backend.group->trace_hangs = wake.get_future();
-    const auto kept = TracesOfRound(meeting, backend, kLongWait, [](Communicator& communicator) {
-      const Communicator::PeerWait wait(communicator);
-      WaitLong();
-      communicator.Abort();
-    });
+    const auto kept = TracesOfRound(meeting, backend, kLongWait, BreakInALongWait);
     REQUIRE(kept.empty());
     REQUIRE(backend.group->aborts == 1);
     wake.set_value();
