@@ -27,7 +27,7 @@ constexpr std::chrono::minutes kLimit{30};
 constexpr int64_t kNoCheckpoint = -1;
 
 // How a rank fared with its part; the worst counts for all.
-enum Standing : int64_t { kRead, kDamaged, kFailed };
+enum ReadOutcome : int64_t { kRead, kDamaged, kFailed };
 
 // What this rank reads of a checkpoint, and where it is until all have read theirs.
 class Part {
