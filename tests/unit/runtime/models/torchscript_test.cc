@@ -28,7 +28,8 @@ class TorchscriptTest : public testing::Test {
 
   [[nodiscard]] std::string Path(const std::string& name) const { return folder_ + "/" + name; }
 
-  Result<std::shared_ptr<Model>> Open(const torch::jit::Module& module, const ModelInput& input = kScriptInput,
+  Result<std::shared_ptr<Model>> Open(const torch::jit::Module& module,
+                                      const ModelInput& input = kScriptInput,
                                       api::TorchscriptLoss loss = api::TorchscriptLoss::kCrossEntropy) const {
     module.save(Path("m.pt"));
     return MakeTorchscriptModel({.uri = Path("m.pt"), .loss = loss}, input);
@@ -96,8 +97,9 @@ TEST_F(TorchscriptTest, TrainsToTheSameBitsAsTheMlp) {
 }
 
 TEST_F(TorchscriptTest, TrainsAsTheCnnAndDropsTheSame) {
-  const auto native = MakeModel(
-      {.name = api::ModelName::kCnn, .cnn = {.channels = {4}, .hidden_size = 16, .dropout = 0.5}}, kScriptInput, 7);
+  const auto native =
+      MakeModel({.name = api::ModelName::kCnn, .cnn = {.channels = {4}, .hidden_size = 16, .dropout = 0.5}},
+                kScriptInput, 7);
   ASSERT_TRUE(native.ok());
   const auto weights = (*native)->named_parameters();
   const auto linear = [&](const std::string& name) {

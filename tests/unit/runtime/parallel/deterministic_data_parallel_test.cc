@@ -43,7 +43,8 @@ struct DeterministicNetwork {
   torch::nn::Sequential layers{nullptr};
 };
 
-Result<void> RunStep(Strategy& strategy, DeterministicNetwork& network, int rank, const std::vector<int64_t>& leaves) {
+Result<void> RunStep(Strategy& strategy, DeterministicNetwork& network, int rank,
+                     const std::vector<int64_t>& leaves) {
   LOCKSTEP_TRY(strategy.BeginStep(leaves));
   int64_t leaf = std::accumulate(leaves.begin(), leaves.begin() + rank, int64_t{0});
   const int64_t mine = leaves[static_cast<std::size_t>(rank)];

@@ -34,13 +34,13 @@ TEST_P(UnsupportedTest, IsRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     Fields, UnsupportedTest,
     testing::Values(UnsupportedCase{"RemoteModule", "/spec/training/model",
-                         R"({"name": "torchscript", "torchscript": {"uri": "s3://b/m.pt"}})",
-                         "spec.training.model.torchscript.uri"},
+                                    R"({"name": "torchscript", "torchscript": {"uri": "s3://b/m.pt"}})",
+                                    "spec.training.model.torchscript.uri"},
                     UnsupportedCase{"Compression", "/spec/training/sync", R"({"compression": "topk"})",
-                         "spec.training.sync.compression"},
+                                    "spec.training.sync.compression"},
                     UnsupportedCase{"Gpu", "/spec/nprocPerNode", "\"gpu\"", "spec.nprocPerNode"},
                     UnsupportedCase{"PodMonitor", "/spec/observability", R"({"podMonitor": true})",
-                         "spec.observability.podMonitor"}),
+                                    "spec.observability.podMonitor"}),
     [](const testing::TestParamInfo<UnsupportedCase>& test_case) { return test_case.param.name; });
 
 TEST(FindUnsupported, SaysWhatWorksNow) {
