@@ -204,10 +204,7 @@ def a_copy_runs_where_nothing_else_is(_):
 
 
 def an_unchanged_ddp_script_trains_on(folder):
-    if not torch_python.folder().exists():
-        print(f"     SKIPPED: no {torch_python.folder()}")
-        return
-    path = manifest(folder, [f"{torch_python.folder()}/bin/python", str(DDP), f"{folder}/ledger", "400"], replicas=2)
+    path = manifest(folder, [str(torch_python.python()), str(DDP), f"{folder}/ledger", "400"], replicas=2)
     with Run(folder, path) as run:
         until_step(run, 20, in_round=1, ranks=2)
         os.kill(programs(run)[1], signal.SIGKILL)
