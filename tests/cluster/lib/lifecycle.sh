@@ -3,6 +3,7 @@
 up() {
   local start=$EPOCHREALTIME
   [ -e "$bin/../.complete" ] || "$here/install.sh"
+  if [ "$kwok" -gt 0 ] || $network_policies; then "$here/programs/build.sh" --tests; fi
   choose_folder
   allocate_instance
   trap abandon EXIT
