@@ -17,6 +17,7 @@ import time
 import cases
 import checkpoints
 import ledger
+import processes
 from cases import ENDS_WITH_US, expect
 
 SAMPLES, BATCH, EPOCHS = 2017, 32, 4  # in the last step of an epoch one sample: most ranks have nothing to do
@@ -83,6 +84,8 @@ class Run:
         if self.process.poll() is None:
             self.process.kill()  # its workers and their ranks die with it
             self.process.wait()
+        self.log.close()
+        processes.expect_end("LOCKSTEP_SAMPLE_LEDGER", self.ledger)
 
     def workers(self):
         return [pid for pid, name in children(self.process.pid) if name == "lockstep"]

@@ -21,6 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import cases  # noqa: E402
 import checkpoints  # noqa: E402
 import ledger  # noqa: E402
+import processes  # noqa: E402
 import slurm  # noqa: E402
 from cases import expect, until  # noqa: E402
 from local_run import BATCH, DEADLINE, EPOCHS, SAMPLES, children, manifest  # noqa: E402
@@ -51,6 +52,7 @@ class Site:
         for process in self.processes.values():
             process.kill()  # its worker and its ranks die with it
             process.wait()
+        processes.expect_end("LOCKSTEP_SAMPLE_LEDGER", self.ledger)
 
     def start(self, k, **changes):
         variables = {"NNODES": self.machines, "NODE_RANK": k, "MASTER_ADDR": self.network.address(0), "LOCKSTEP_TOKEN": SECRET,
@@ -310,6 +312,17 @@ def in_a_folder(case, site):
     return run
 
 
+def in_slurm(case, site):
+    @functools.wraps(case)
+    def run(_, folder):
+        try:
+            case(site, folder)
+        finally:
+            site.end_jobs()
+            processes.expect_end("LOCKSTEP_SAMPLE_LEDGER", f"{folder}/ledger")
+    return in_a_folder(run, site)
+
+
 def main(names):
     if not may_make_namespaces():
         print("NOT TESTED: this needs the right to make network namespaces")
@@ -322,7 +335,7 @@ def main(names):
         elif wanted(SLURM):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-slurm-"))
             site = stack.enter_context(slurm.Slurm(network, folder))
-            chosen += [in_a_folder(case, site) for case in wanted(SLURM)]
+            chosen += [in_slurm(case, site) for case in wanted(SLURM)]
         return cases.main(chosen, [])
 
 
