@@ -63,7 +63,7 @@ def variables(folder, restarts, rank):
     return json.loads(pathlib.Path(folder, "ledger", f"variables-{restarts}-{rank}.json").read_text())
 
 
-def expect_complete(run, limit=120):
+def expect_complete(run, limit=300):
     code = run.finish(limit)
     expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}\n{logs(run)[-4000:]}")
 
@@ -117,7 +117,7 @@ def gpu_metrics(run):
     ports = [json.loads(line)["port"] for line in logs(run).splitlines() if '"message":"serving metrics"' in line]
     if not ports:
         return []
-    with urllib.request.urlopen(f"http://127.0.0.1:{ports[0]}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{ports[0]}/metrics", timeout=60) as answer:
         return [line for line in answer.read().decode().splitlines() if line.startswith("lockstep_gpu_")]
 
 
@@ -194,9 +194,9 @@ def a_copy_runs_where_nothing_else_is(_):
         print("     SKIPPED: chroot needs root")
         return
     with tempfile.TemporaryDirectory(prefix="lockstep-copy-") as root:
-        subprocess.run([f"{sys.argv[1]}/lockstep", "copy-to", root], check=True, timeout=60)
+        subprocess.run([f"{sys.argv[1]}/lockstep", "copy-to", root], check=True, timeout=180)
         done = subprocess.run(["chroot", root, "/ld.so", "--library-path", "/", "/lockstep", "--version"], capture_output=True, text=True,
-                              timeout=60, check=False)
+                              timeout=180, check=False)
         expect(done.returncode == 0 and done.stdout.startswith("lockstep "), f"{done}")
         size = sum(entry.stat().st_size for entry in pathlib.Path(root).iterdir()) / 1e6
         expect(size < 60, f"{size:.0f} MB")
