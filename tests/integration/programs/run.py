@@ -16,6 +16,7 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import ledger  # noqa: E402
+import processes  # noqa: E402
 import torch_python  # noqa: E402
 from cases import expect  # noqa: E402
 from local_run import Run, children, main  # noqa: E402
@@ -159,6 +160,21 @@ def who_is_through_waits_and_begins_anew_with_the_one_that_fails(folder):
     expect({r["rank"] for r in commits(run) if r["round"] == 2} == {0, 1, 2}, "the others did not begin anew")
 
 
+def what_a_command_started_ends_with_a_killed_supervisor(folder):
+    child = pathlib.Path(folder, "child")
+    command = ["sh", "-c", f"sleep 1000000 & echo $! > {child}; wait"]
+    started = lambda: child.exists() and child.read_text().strip()
+    with Run(folder, manifest(folder, command, replicas=1)) as run:
+        run.until("the command's child", started)
+        first = child.read_text().strip()
+        os.kill(run.workers()[0], signal.SIGKILL)
+        run.until("its end", lambda: not pathlib.Path("/proc", first).exists())
+        run.until("another one", lambda: started() not in ("", first))
+        run.process.kill()
+        run.process.wait()
+        processes.expect_end("LOCKSTEP_SAMPLE_LEDGER", run.ledger)
+
+
 def passes_sigterm_on(folder):
     with Run(folder, sums(folder, LONG, "tidy")) as run:
         until_step(run, 5, in_round=1)
@@ -219,7 +235,7 @@ def an_unchanged_ddp_script_trains_on(folder):
 CASES = [completes_with_torchruns_environment, begins_anew_in_place_when_one_is_killed, its_pod_tells_of_the_gpus_it_is_shown,
          an_exit_code_is_the_programs_own,
          a_code_that_ends_our_own_ranks_for_good_is_tried_again, who_is_through_waits_and_begins_anew_with_the_one_that_fails,
-         passes_sigterm_on, names_a_command_that_is_not_there, names_what_is_wrong, a_copy_runs_where_nothing_else_is,
+         what_a_command_started_ends_with_a_killed_supervisor, passes_sigterm_on, names_a_command_that_is_not_there, names_what_is_wrong, a_copy_runs_where_nothing_else_is,
          an_unchanged_ddp_script_trains_on]
 
 if __name__ == "__main__":
