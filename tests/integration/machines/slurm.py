@@ -29,7 +29,7 @@ MpiDefault=none
 SchedulerType=sched/builtin
 ReturnToService=2
 SlurmdParameters=config_overrides
-KillWait=120
+KillWait=600
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
