@@ -8,7 +8,7 @@ namespace lockstep::reconcile {
 namespace {
 
 constexpr std::chrono::hours kMemory{1};
-constexpr std::size_t kMaxReason = 400;
+constexpr std::size_t kMaxSuspicion = 400;
 constexpr int kHighestWeight = 100;
 
 bool IsOld(const api::AvoidedNode& node, WallTime now) { return !node.since || now - *node.since >= kMemory; }
@@ -24,7 +24,7 @@ std::vector<std::string> AvoidedNodes(const api::TrainingJobStatus& status, Wall
 }
 
 const api::AvoidedNode* FindSuspicion(const api::TrainingJobStatus& status, const NodeSuspicion& suspicion) {
-  const std::string reason = Truncate(suspicion.reason, kMaxReason);
+  const std::string reason = Truncate(suspicion.reason, kMaxSuspicion);
   const auto found =
       std::find_if(status.avoided_nodes.begin(), status.avoided_nodes.end(),
                    [&](const auto& node) { return node.name == suspicion.node && node.reason == reason; });
@@ -42,7 +42,7 @@ void AvoidNode(api::TrainingJobStatus& status, const NodeSuspicion& suspicion, W
   const std::vector<std::string> avoided = AvoidedNodes(status, now);
   const bool is_avoided = std::find(avoided.begin(), avoided.end(), suspicion.node) != avoided.end();
   std::erase_if(nodes, [&](const auto& node) { return node.name == suspicion.node || IsOld(node, now); });
-  nodes.insert(nodes.begin(), {suspicion.node, now, Truncate(suspicion.reason, kMaxReason),
+  nodes.insert(nodes.begin(), {suspicion.node, now, Truncate(suspicion.reason, kMaxSuspicion),
                                suspicion.may_return && !is_avoided});
   if (nodes.size() > kMostAvoidedNodes) nodes.resize(kMostAvoidedNodes);
 }

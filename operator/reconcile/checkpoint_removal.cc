@@ -15,7 +15,7 @@ namespace condition = api::condition;
 
 // The first pause; the next ones are as long as it was tried before them.
 constexpr Seconds kFirstPause{10};
-constexpr std::size_t kMaxReason = 300;
+constexpr std::size_t kMaxRemovalReason = 300;
 
 bool IsAsked(const api::TrainingJobSpec& spec) { return spec.checkpoint && spec.checkpoint->delete_with_job; }
 
@@ -36,7 +36,7 @@ std::string ProblemOf(const Pod& pod) {
   } else if (pod.node.empty()) {
     text = pod.unschedulable;
   }
-  return text.empty() ? text : "pod " + pod.name + ": " + Truncate(text, kMaxReason);
+  return text.empty() ? text : "pod " + pod.name + ": " + Truncate(text, kMaxRemovalReason);
 }
 
 // Of no pod at all, where the API server refused it.
@@ -44,7 +44,7 @@ std::string ProblemOf(const Observed& observed) {
   if (observed.removal) return ProblemOf(*observed.removal);
   const api::Condition* stalled = api::FindCondition(observed.job.status.conditions, condition::kStalled);
   const bool is_refused = stalled != nullptr && stalled->reason == api::reason::kPodRejected;
-  return is_refused ? Truncate(stalled->message, kMaxReason) : "";
+  return is_refused ? Truncate(stalled->message, kMaxRemovalReason) : "";
 }
 
 kube::EventNote Note(bool warning, std::string reason, std::string note) {

@@ -12,8 +12,8 @@ namespace lockstep::telemetry {
 
 struct HealthSources {
   std::function<http::Response()> metrics;
-  std::function<std::string()>
-      why_not_ready;  // "" where ready; called on the server's thread, must not block
+  // "" where ready; called on the server's thread, must not block.
+  std::function<std::string()> why_not_ready;
 };
 
 [[nodiscard]] Result<std::unique_ptr<http::HttpServer>> StartHealthServer(const std::string& address,

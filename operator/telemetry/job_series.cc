@@ -11,7 +11,7 @@ prometheus::Family<Gauge>& GaugeFamily(prometheus::Registry& registry, const cha
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
 }
 
-prometheus::Labels With(prometheus::Labels labels, const char* name, const char* value) {
+prometheus::Labels WithLabel(prometheus::Labels labels, const char* name, const char* value) {
   labels[name] = value;
   return labels;
 }
@@ -74,15 +74,15 @@ JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
   info["uid"] = job.metadata.uid;
   info["model"] = job.spec.training ? std::string(api::NameOf(job.spec.training->model.name)) : "";
   std::vector<Gauge*> lost;
-  for (const char* reason : kLosses) lost.push_back(&lost_seconds_.Add(With(labels, "reason", reason)));
+  for (const char* reason : kLosses) lost.push_back(&lost_seconds_.Add(WithLabel(labels, "reason", reason)));
   return {.info = &info_.Add(info),
           .world_size = &world_size_.Add(labels),
           .replicas = &replicas_.Add(labels),
           .ready_replicas = &ready_replicas_.Add(labels),
-          .members_in_round = &members_.Add(With(labels, "state", "round")),
-          .members_waiting = &members_.Add(With(labels, "state", "waiting")),
-          .held_gpus = &gpus_.Add(With(labels, "state", "held")),
-          .waiting_gpus = &gpus_.Add(With(labels, "state", "waiting")),
+          .members_in_round = &members_.Add(WithLabel(labels, "state", "round")),
+          .members_waiting = &members_.Add(WithLabel(labels, "state", "waiting")),
+          .held_gpus = &gpus_.Add(WithLabel(labels, "state", "held")),
+          .waiting_gpus = &gpus_.Add(WithLabel(labels, "state", "waiting")),
           .round = &round_.Add(labels),
           .step = &step_.Add(labels),
           .restarts = &restarts_.Add(labels),

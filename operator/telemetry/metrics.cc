@@ -42,7 +42,7 @@ Histogram& OneHistogram(prometheus::Registry& registry, const char* name, const 
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels, buckets);
 }
 
-Labels With(Labels labels, const std::string& name, const std::string& value) {
+Labels WithResult(Labels labels, const std::string& name, const std::string& value) {
   labels[name] = value;
   return labels;
 }
@@ -52,7 +52,7 @@ Labels With(Labels labels, const std::string& name, const std::string& value) {
 struct Metrics::Families {
   explicit Families(const std::string& host) : api_host(host) {
     for (std::size_t i = 0; i < kResults.size(); ++i) {
-      results.at(i) = &reconciles.Add(With(kController, "result", kResults.at(i)));
+      results.at(i) = &reconciles.Add(WithResult(kController, "result", kResults.at(i)));
     }
     AddBuildInfo(registry, "lockstep-operator");
   }

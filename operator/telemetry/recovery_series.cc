@@ -5,8 +5,8 @@ namespace {
 
 // In the order of rendezvous::Rung.
 constexpr std::array<const char*, 4> kRungs = {"Membership", "Respawn", "ReplacePod", "Checkpoint"};
-const prometheus::Histogram::BucketBoundaries kBuckets = {0.05, 0.1, 0.25, 0.5, 1,   2.5,
-                                                          5,    10,  30,   60,  300, 1800};
+const prometheus::Histogram::BucketBoundaries kRecoveryBuckets = {0.05, 0.1, 0.25, 0.5, 1,   2.5,
+                                                                  5,    10,  30,   60,  300, 1800};
 
 // A worker told it: what it says must not become a series.
 api::FailureCause CauseFrom(std::string_view name) {
@@ -31,7 +31,7 @@ RecoverySeries::RecoverySeries(prometheus::Registry& registry) {
   for (std::size_t i = 0; i < kRungs.size(); ++i) {
     prometheus::Labels labels = {{"rung", kRungs.at(i)}};
     Series& series = rungs_.at(i);
-    series = {&seconds.Add(labels, kBuckets), &lost_steps.Add(labels)};
+    series = {&seconds.Add(labels, kRecoveryBuckets), &lost_steps.Add(labels)};
     for (const std::string_view cause : api::EnumNames<api::FailureCause>::values) {
       labels["cause"] = cause;
       series.recoveries[CauseFrom(cause)] = &recoveries.Add(labels);

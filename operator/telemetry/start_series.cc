@@ -6,11 +6,11 @@
 namespace lockstep::telemetry {
 namespace {
 
-const prometheus::Histogram::BucketBoundaries kBuckets = {1,   2,   5,   10,   30,    60,
-                                                          120, 300, 900, 3600, 14400, 86400};
+const prometheus::Histogram::BucketBoundaries kStartBuckets = {1,   2,   5,   10,   30,    60,
+                                                               120, 300, 900, 3600, 14400, 86400};
 
-prometheus::Histogram& OneHistogram(prometheus::Registry& registry, const char* name, const char* help) {
-  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, kBuckets);
+prometheus::Histogram& StartHistogram(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, kStartBuckets);
 }
 
 // The condition that a pass made true.
@@ -23,11 +23,11 @@ const api::Condition* MadeTrue(std::string_view type, const api::TrainingJobStat
 }  // namespace
 
 StartSeries::StartSeries(prometheus::Registry& registry)
-    : queue_seconds_(OneHistogram(registry, "lockstep_queue_seconds",
-                                  "Seconds that jobs with a queue waited for their first admission.")),
+    : queue_seconds_(StartHistogram(registry, "lockstep_queue_seconds",
+                                    "Seconds that jobs with a queue waited for their first admission.")),
       start_seconds_(
-          OneHistogram(registry, "lockstep_start_seconds",
-                       "Seconds from a job's admission, or the end of a suspension, to a round.")) {}
+          StartHistogram(registry, "lockstep_start_seconds",
+                         "Seconds from a job's admission, or the end of a suspension, to a round.")) {}
 
 void StartSeries::Count(const api::TrainingJobStatus& before, const api::TrainingJobStatus& now) {
   const api::Condition* queued = api::FindCondition(before.conditions, api::condition::kQuotaReserved);

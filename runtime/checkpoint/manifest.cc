@@ -22,7 +22,7 @@ std::string Padded(int64_t number, std::size_t width) {
 
 std::string RoundPart(int64_t round) { return ".round-" + std::to_string(round) + "."; }
 
-Error Damaged(const std::string& what) { return {ErrorCode::kDataLoss, "the manifest " + what}; }
+Error DamagedManifest(const std::string& what) { return {ErrorCode::kDataLoss, "the manifest " + what}; }
 
 bool IsHex(const std::string& text, std::size_t digits) {
   return text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -43,39 +43,39 @@ bool IsWithin(const TensorPlace& tensor, int64_t shard_bytes) {
 }
 
 Result<void> CheckTensor(const TensorPlace& tensor, const ShardEntry& shard) {
-  if (tensor.name.empty()) return Damaged("has a tensor without a name in " + shard.name);
+  if (tensor.name.empty()) return DamagedManifest("has a tensor without a name in " + shard.name);
   if (!IsWithin(tensor, shard.bytes))
-    return Damaged("puts a tensor outside of " + shard.name + ": " + tensor.name);
+    return DamagedManifest("puts a tensor outside of " + shard.name + ": " + tensor.name);
   const auto bytes = ByteCount(tensor.dtype, tensor.shape);
-  if (!bytes.ok()) return Damaged("has a bad tensor " + tensor.name + ": " + bytes.error().message);
+  if (!bytes.ok()) return DamagedManifest("has a bad tensor " + tensor.name + ": " + bytes.error().message);
   if (*bytes != static_cast<uint64_t>(tensor.bytes))
-    return Damaged("has a bad tensor " + tensor.name + ": its bytes do not match its shape");
+    return DamagedManifest("has a bad tensor " + tensor.name + ": its bytes do not match its shape");
   return {};
 }
 
 Result<void> CheckShard(const ShardEntry& shard, std::set<std::string>& names) {
   const bool is_folder = shard.name.empty() || shard.name == "." || shard.name == "..";
   if (is_folder || shard.name.find_first_of("/\\") != std::string::npos) {
-    return Damaged("names a bad object: \"" + shard.name + "\"");
+    return DamagedManifest("names a bad object: \"" + shard.name + "\"");
   }
-  if (!names.insert("shard " + shard.name).second) return Damaged("names " + shard.name + " twice");
+  if (!names.insert("shard " + shard.name).second) return DamagedManifest("names " + shard.name + " twice");
   if (shard.bytes <= 0 || !IsHex(shard.sha256, kDigitsOfSha256))
-    return Damaged("has no size or SHA-256 of " + shard.name);
+    return DamagedManifest("has no size or SHA-256 of " + shard.name);
   if (!HasSoundBlocks(shard))
-    return Damaged("has other blockCrc32 of " + shard.name + " than one for each blockBytes");
+    return DamagedManifest("has other blockCrc32 of " + shard.name + " than one for each blockBytes");
   for (const TensorPlace& tensor : shard.tensors) {
     LOCKSTEP_TRY(CheckTensor(tensor, shard));
     if (!names.insert("tensor " + tensor.name).second)
-      return Damaged("has the tensor " + tensor.name + " twice");
+      return DamagedManifest("has the tensor " + tensor.name + " twice");
   }
   return {};
 }
 
 Result<void> CheckManifest(const Manifest& manifest) {
-  if (manifest.step < 0 || manifest.round < 0) return Damaged("has no step or round");
+  if (manifest.step < 0 || manifest.round < 0) return DamagedManifest("has no step or round");
   if (manifest.world < 1 || static_cast<std::size_t>(manifest.world) != manifest.shards.size()) {
-    return Damaged("names " + std::to_string(manifest.shards.size()) + " shards of " +
-                   std::to_string(manifest.world));
+    return DamagedManifest("names " + std::to_string(manifest.shards.size()) + " shards of " +
+                           std::to_string(manifest.world));
   }
   std::set<std::string> names;
   for (const ShardEntry& shard : manifest.shards) LOCKSTEP_TRY(CheckShard(shard, names));
@@ -131,18 +131,18 @@ std::string EncodeManifest(const Manifest& manifest) {
 
 Result<Manifest> ParseManifest(std::string_view text) {
   const auto json = ParseJson(text);
-  if (!json.ok()) return Damaged("is no JSON: " + json.error().message);
+  if (!json.ok()) return DamagedManifest("is no JSON: " + json.error().message);
   const int64_t version = IntAt(*json, {"formatVersion"}, -1);
-  if (version == -1) return Damaged("has no formatVersion");
+  if (version == -1) return DamagedManifest("has no formatVersion");
   if (version != 1) {
     return Error{ErrorCode::kUnsupported,
                  "checkpoint format version " + std::to_string(version) + "; this version reads 1"};
   }
   for (const char* required : {"jobUid", "step", "round", "world", "shards"}) {
-    if (FindJson(*json, {required}) == nullptr) return Damaged(std::string("has no ") + required);
+    if (FindJson(*json, {required}) == nullptr) return DamagedManifest(std::string("has no ") + required);
   }
   auto manifest = protocol::MessageFromJson<Manifest>(*json);
-  if (!manifest.ok()) return Damaged("has wrong fields: " + manifest.error().message);
+  if (!manifest.ok()) return DamagedManifest("has wrong fields: " + manifest.error().message);
   LOCKSTEP_TRY(CheckManifest(*manifest));
   if (const Json* training = FindJson(*json, {"training"})) manifest->training = *training;
   return manifest;

@@ -16,8 +16,8 @@ namespace {
 // answer does not change with the time.
 std::set<int64_t> KeptForGood(const std::vector<StoredStep>& newest_first, std::optional<int64_t> every) {
   std::set<int64_t> kept;
-  int64_t interval =
-      0;  // the newest that has its checkpoint; before the first multiple there is none to keep
+  // The newest that has its checkpoint; before the first multiple there is none to keep.
+  int64_t interval = 0;
   for (auto stored = newest_first.rbegin(); every.has_value() && stored != newest_first.rend(); ++stored) {
     if (!stored->has_manifest || stored->step / *every <= interval) continue;
     interval = stored->step / *every;

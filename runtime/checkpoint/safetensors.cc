@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kLongestHeader = 100'000'000;  // the format's own limit
 
-Error Damaged(const std::string& what) {
+Error DamagedFile(const std::string& what) {
   return {ErrorCode::kDataLoss, "not a sound safetensors file: " + what};
 }
 
@@ -42,14 +42,14 @@ Result<TensorEntry> ParseTensor(const std::string& name, const Json& json) {
            });
   };
   if (!numbers(shape) || !numbers(offsets) || offsets->size() != 2)
-    return Damaged(name + ": bad shape or offsets");
+    return DamagedFile(name + ": bad shape or offsets");
   for (const Json& extent : *shape) tensor.shape.push_back(extent.get<int64_t>());
   tensor.begin = (*offsets)[0].get<uint64_t>();
   tensor.end = (*offsets)[1].get<uint64_t>();
   const auto bytes = ByteCount(tensor.dtype, tensor.shape);
-  if (!bytes.ok()) return Damaged(name + ": " + bytes.error().message);
+  if (!bytes.ok()) return DamagedFile(name + ": " + bytes.error().message);
   if (tensor.end < tensor.begin || tensor.end - tensor.begin != *bytes) {
-    return Damaged(name + ": offsets do not match the shape");
+    return DamagedFile(name + ": offsets do not match the shape");
   }
   return tensor;
 }
@@ -87,10 +87,10 @@ std::string EncodeHeader(const std::vector<TensorEntry>& tensors,
 
 Result<uint64_t> DataOffset(std::string_view head, uint64_t file_bytes) {
   if (head.size() < kLengthBytes || file_bytes < kLengthBytes)
-    return Damaged("shorter than its length field");
+    return DamagedFile("shorter than its length field");
   const uint64_t length = ReadLittleEndian(head);
   if (length > kLongestHeader || length > file_bytes - kLengthBytes)
-    return Damaged("header longer than the file");
+    return DamagedFile("header longer than the file");
   return kLengthBytes + length;
 }
 
@@ -98,13 +98,13 @@ Result<SafetensorsHeader> ParseHeader(std::string_view head, uint64_t file_bytes
   LOCKSTEP_TRY(const uint64_t data_offset, DataOffset(head, file_bytes));
   LOCKSTEP_CHECK(head.size() >= data_offset, "the whole header is needed");
   const auto json = ParseJson(head.substr(kLengthBytes, data_offset - kLengthBytes));
-  if (!json.ok() || !json->is_object()) return Damaged("header is not a JSON object");
+  if (!json.ok() || !json->is_object()) return DamagedFile("header is not a JSON object");
   SafetensorsHeader header{.data_offset = data_offset};
   for (const auto& [name, value] : json->items()) {
     if (name == "__metadata__") {
-      if (!value.is_object()) return Damaged("__metadata__ is not an object");
+      if (!value.is_object()) return DamagedFile("__metadata__ is not an object");
       for (const auto& [key, text] : value.items()) {
-        if (!text.is_string()) return Damaged("__metadata__." + key + " is not a string");
+        if (!text.is_string()) return DamagedFile("__metadata__." + key + " is not a string");
         header.metadata[key] = text.get<std::string>();
       }
       continue;
@@ -117,10 +117,10 @@ Result<SafetensorsHeader> ParseHeader(std::string_view head, uint64_t file_bytes
   });
   uint64_t expected = 0;
   for (const TensorEntry& tensor : header.tensors) {
-    if (tensor.begin != expected) return Damaged(tensor.name + ": overlap or gap");
+    if (tensor.begin != expected) return DamagedFile(tensor.name + ": overlap or gap");
     expected = tensor.end;
   }
-  if (expected != file_bytes - header.data_offset) return Damaged("data section of another length");
+  if (expected != file_bytes - header.data_offset) return DamagedFile("data section of another length");
   return header;
 }
 

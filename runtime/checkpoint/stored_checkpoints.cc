@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kPieceBytes = int64_t{8} << 20;
 
-Error Damaged(const std::string& what) { return {ErrorCode::kDataLoss, what}; }
+Error DataLoss(const std::string& what) { return {ErrorCode::kDataLoss, what}; }
 
 constexpr const char* kUnlikeTheManifest = "size or SHA-256 differ from the manifest";
 
@@ -24,7 +24,7 @@ const ObjectInfo* FindObject(const StoredStep& stored, const std::string& name) 
 Result<void> CheckSize(const StoredStep& stored, const std::string& name, int64_t bytes) {
   const ObjectInfo* object = FindObject(stored, name);
   if (object == nullptr) return Error{ErrorCode::kNotFound, "is missing"};
-  return object->bytes == bytes ? Result<void>() : Damaged(kUnlikeTheManifest);
+  return object->bytes == bytes ? Result<void>() : DataLoss(kUnlikeTheManifest);
 }
 
 // The length field and the header of an object that has the size which the manifest says.
@@ -83,7 +83,7 @@ Result<Manifest> ReadManifest(ObjectStore& store, int64_t step) {
   LOCKSTEP_TRY(const std::string text, store.Get(name));
   LOCKSTEP_TRY(Manifest manifest, ParseManifest(text).WithContext(store.UriOf(name)));
   if (manifest.step != step) {
-    return Damaged(store.UriOf(name) + ": it is of step " + std::to_string(manifest.step));
+    return DataLoss(store.UriOf(name) + ": it is of step " + std::to_string(manifest.step));
   }
   return manifest;
 }
@@ -118,7 +118,7 @@ Result<void> CheckTensors(std::vector<TensorPlace> found, std::vector<TensorPlac
   const auto by_name = [](const TensorPlace& a, const TensorPlace& b) { return a.name < b.name; };
   std::sort(found.begin(), found.end(), by_name);
   std::sort(expected.begin(), expected.end(), by_name);
-  if (found != expected) return Damaged("other tensors than the manifest says");
+  if (found != expected) return DataLoss("other tensors than the manifest says");
   return {};
 }
 
@@ -136,7 +136,7 @@ Result<void> StreamShard(ObjectStore& store, const StoredStep& stored, const Sha
     sum.Add(piece);
     LOCKSTEP_TRY(take(offset, piece));
   }
-  if (sum.Finish() != shard.sha256) return Damaged(kUnlikeTheManifest).WithContext(uri);
+  if (sum.Finish() != shard.sha256) return DataLoss(kUnlikeTheManifest).WithContext(uri);
   return {};
 }
 

@@ -11,8 +11,8 @@ namespace lockstep::cli {
 
 struct LoadedManifest {
   api::TrainingJob job;
-  std::vector<std::string>
-      problems;  // each names its field and says what would be right; empty: the job can run
+  // Each names its field and says what would be right; empty: the job can run.
+  std::vector<std::string> problems;
 };
 
 [[nodiscard]] LoadedManifest LoadManifest(const std::string& path);

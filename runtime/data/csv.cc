@@ -17,7 +17,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr std::size_t kMostColumns = 65536;
-constexpr int64_t kMostClasses = 1 << 20;
+constexpr int64_t kMostCsvClasses = 1 << 20;
 
 struct Table {
   std::vector<std::string> names;  // of all columns; empty without a header
@@ -123,7 +123,7 @@ class Reader {
       const auto quoted = [&] { return "\"" + std::string(fields[column].substr(0, 40)) + "\" "; };
       if (column == label_) {
         const auto label = Number<int64_t>(fields[column]);
-        if (!label.has_value() || *label < 0 || *label >= kMostClasses)
+        if (!label.has_value() || *label < 0 || *label >= kMostCsvClasses)
           return "the label " + quoted() + "is no whole number from 0";
         table_.labels.push_back(*label);
       } else {

@@ -15,7 +15,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int64_t kLargestFile = int64_t{4} << 30;
+constexpr int64_t kLargestIdxFile = int64_t{4} << 30;
 
 struct Normalisation {
   float mean = 0;
@@ -89,7 +89,7 @@ uint32_t BigEndian(const std::array<unsigned char, 4>& bytes) {
 int64_t LargestContent(const std::string& path) {
   std::error_code error;
   const auto size = static_cast<int64_t>(std::filesystem::file_size(path, error));
-  return error ? 0 : std::min(size, kLargestFile) * 1032;
+  return error ? 0 : std::min(size, kLargestIdxFile) * 1032;
 }
 
 // The file under its name or with ".gz" (zlib reads both alike).
@@ -117,7 +117,7 @@ Result<at::Tensor> ReadIdx(const std::string& folder, const std::string& name, u
   for (uint32_t i = 0; i < dimensions; ++i) {
     if (!ReadExactly(file.get(), word.data(), 4)) return damaged;
     shape.push_back(BigEndian(word));
-    if (shape.back() == 0 || shape.back() > kLargestFile / bytes) return damaged;
+    if (shape.back() == 0 || shape.back() > kLargestIdxFile / bytes) return damaged;
     bytes *= shape.back();
   }
   if (bytes > LargestContent(path)) return damaged;
@@ -143,12 +143,12 @@ Normalisation Measure(const at::Tensor& images) {
   return {static_cast<float>(mean), static_cast<float>(variance > 0 ? std::sqrt(variance) : 1.0)};
 }
 
-struct Split {
+struct IdxSplit {
   at::Tensor images;
   at::Tensor labels;
 };
 
-Result<Split> ReadSplit(const std::string& folder, const std::string& prefix) {
+Result<IdxSplit> ReadIdxSplit(const std::string& folder, const std::string& prefix) {
   LOCKSTEP_TRY(at::Tensor images, ReadIdx(folder, prefix + "-images-idx3-ubyte", 3));
   LOCKSTEP_TRY(at::Tensor labels, ReadIdx(folder, prefix + "-labels-idx1-ubyte", 1));
   if (images.size(0) != labels.size(0)) {
@@ -156,7 +156,7 @@ Result<Split> ReadSplit(const std::string& folder, const std::string& prefix) {
                        std::to_string(labels.size(0)) + " labels",
                    "replace the files");
   }
-  return Split{std::move(images), std::move(labels)};
+  return IdxSplit{std::move(images), std::move(labels)};
 }
 
 }  // namespace
@@ -167,8 +167,8 @@ Result<Datasets> OpenIdx(const std::string& folder) {
     return BadPath(folder + " is not a folder on this machine",
                    "name the folder of the data set as the worker container sees it");
   }
-  LOCKSTEP_TRY(Split train, ReadSplit(folder, "train"));
-  LOCKSTEP_TRY(Split test, ReadSplit(folder, "t10k"));
+  LOCKSTEP_TRY(IdxSplit train, ReadIdxSplit(folder, "train"));
+  LOCKSTEP_TRY(IdxSplit test, ReadIdxSplit(folder, "t10k"));
   if (train.images.sizes().slice(1) != test.images.sizes().slice(1)) {
     return BadPath(folder + ": training and test images differ in size", "replace the files");
   }

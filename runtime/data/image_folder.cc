@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uintmax_t kLargestFile = uintmax_t{1} << 28;
+constexpr uintmax_t kLargestImage = uintmax_t{1} << 28;
 constexpr const char* kLayout =
     "format imageFolder needs train/CLASS/ and test/CLASS/ in that folder, with files .jpg, .jpeg or .png";
 
@@ -85,7 +85,7 @@ class ImageFolder final : public Dataset {
   // The error says what is wrong with the content, as DecodeImage's; a file that cannot be read is thrown.
   [[nodiscard]] static Result<Image> Read(const std::string& path) {
     std::error_code error;
-    if (const uintmax_t bytes = fs::file_size(path, error); !error && bytes > kLargestFile)
+    if (const uintmax_t bytes = fs::file_size(path, error); !error && bytes > kLargestImage)
       return Error{ErrorCode::kDataLoss,
                    "has " + std::to_string(bytes) + " bytes, more than any image needs"};
     const Result<std::string> content = ReadFile(path);

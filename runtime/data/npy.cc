@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kLongestHeader = 1 << 16;
 constexpr std::size_t kMostDimensions = 8;
-constexpr int64_t kMostClasses = 1 << 20;
+constexpr int64_t kMostNpyClasses = 1 << 20;
 
 Error Bad(const std::string& path, const std::string& problem, const std::string& right) {
   return BadPath(path + " " + problem, right);
@@ -100,12 +100,12 @@ Result<at::Tensor> ReadNpy(const std::string& path) {
   return content;
 }
 
-struct Split {
+struct NpySplit {
   at::Tensor inputs;
   at::Tensor targets;
 };
 
-Result<Split> ReadSplit(const std::string& folder, const std::string& name) {
+Result<NpySplit> ReadNpySplit(const std::string& folder, const std::string& name) {
   const std::string path = folder + "/" + name + "-targets.npy";
   LOCKSTEP_TRY(const at::Tensor inputs, ReadNpy(folder + "/" + name + "-inputs.npy"));
   LOCKSTEP_TRY(const at::Tensor targets, ReadNpy(path));
@@ -121,18 +121,18 @@ Result<Split> ReadSplit(const std::string& folder, const std::string& name) {
   }
   const auto lowest = targets.min().item<int64_t>();
   const auto highest = targets.max().item<int64_t>();
-  if (lowest < 0 || highest >= kMostClasses) {
+  if (lowest < 0 || highest >= kMostNpyClasses) {
     return Bad(path, "has the label " + std::to_string(lowest < 0 ? lowest : highest),
-               "labels are numbers from 0 to " + std::to_string(kMostClasses - 1));
+               "labels are numbers from 0 to " + std::to_string(kMostNpyClasses - 1));
   }
-  return Split{inputs.to(at::kFloat), targets.to(at::kLong)};
+  return NpySplit{inputs.to(at::kFloat), targets.to(at::kLong)};
 }
 
 }  // namespace
 
 Result<Datasets> OpenNpy(const std::string& folder) {
-  LOCKSTEP_TRY(const Split train, ReadSplit(folder, "train"));
-  LOCKSTEP_TRY(const Split test, ReadSplit(folder, "test"));
+  LOCKSTEP_TRY(const NpySplit train, ReadNpySplit(folder, "train"));
+  LOCKSTEP_TRY(const NpySplit test, ReadNpySplit(folder, "test"));
   if (train.inputs.sizes().slice(1) != test.inputs.sizes().slice(1))
     return Bad(folder, "has training and test inputs of different shapes", "save samples of one shape");
   const int64_t classes =

@@ -31,12 +31,12 @@ constexpr auto kQuietWait = 10s;
 // For the last report; machine 0 may have ended.
 constexpr auto kFarewell = 3s;
 
-struct Interrupted {};
+struct JoinedRunInterrupted {};
 struct Answered {
   MachineReport report;
   Result<MachineAnswer> answer;
 };
-using News = std::variant<Interrupted, ChildExit, Answered>;
+using JoinedRunEvent = std::variant<JoinedRunInterrupted, ChildExit, Answered>;
 
 class JoinedRun {
  public:
@@ -61,7 +61,8 @@ class JoinedRun {
 
   int Run() {
     Say("says " + machines_.said_by + "; joining machine 0 at " + host_);
-    SignalThread signals([this] { news_.Push(Interrupted{}); }, [this](ChildExit exit) { news_.Push(exit); });
+    SignalThread signals([this] { news_.Push(JoinedRunInterrupted{}); },
+                         [this](ChildExit exit) { news_.Push(exit); });
     while (!IsOver()) {
       const SteadyTime now = clock_.Steady();
       const SteadyTime wake = now < kill_at_ ? std::min(now + 500ms, kill_at_) : now + 500ms;
@@ -74,7 +75,7 @@ class JoinedRun {
   }
 
  private:
-  void Handle(const Interrupted&) {
+  void Handle(const JoinedRunInterrupted&) {
     report_.is_leaving = true;
     Finish({static_cast<int>(ExitCode::kPreempted), "interrupted: its worker saves and stops"});
     Report();
@@ -169,7 +170,7 @@ class JoinedRun {
   const Machines& machines_;
   const std::string host_;
   protocol::WorkerConfig config_;
-  Queue<News> news_;
+  Queue<JoinedRunEvent> news_;
   LocalWorkers workers_;
   MachineReport report_;
   bool is_told_ = false;  // machine 0 knows the newest report

@@ -30,14 +30,14 @@ using namespace std::chrono_literals;
 // A signal has no room for a number.
 constexpr int kProfiledSteps = 5;
 
-struct Interrupted {};
+struct LocalRunInterrupted {};
 struct AskedToSave {};
 struct AskedToProfile {};
 struct Reported {
   MachineReport report;
   http::Responder respond;
 };
-using News = std::variant<Interrupted, AskedToSave, AskedToProfile, ChildExit, Reported>;
+using LocalRunEvent = std::variant<LocalRunInterrupted, AskedToSave, AskedToProfile, ChildExit, Reported>;
 
 // In a time that does not tell how much of it is right.
 bool IsSame(const std::string& given, const std::string& token) {
@@ -89,8 +89,9 @@ class LocalRun {
         std::this_thread::sleep_for(20ms);
       }
     });
-    SignalThread signals([this] { news_.Push(Interrupted{}); }, [this](ChildExit exit) { news_.Push(exit); },
-                         [this] { news_.Push(AskedToSave{}); }, [this] { news_.Push(AskedToProfile{}); });
+    SignalThread signals([this] { news_.Push(LocalRunInterrupted{}); },
+                         [this](ChildExit exit) { news_.Push(exit); }, [this] { news_.Push(AskedToSave{}); },
+                         [this] { news_.Push(AskedToProfile{}); });
     for (int slot = 0; slot < OwnWorkers(); ++slot) StartWorker(slot);
     while (!end_.has_value() || !IsOver()) {
       const SteadyTime now = clock_.Steady();
@@ -159,7 +160,7 @@ class LocalRun {
       Finish({static_cast<int>(protocol::ExitCode::kInfrastructure), started.error().message});
   }
 
-  void Handle(const Interrupted&) {
+  void Handle(const LocalRunInterrupted&) {
     Finish({static_cast<int>(protocol::ExitCode::kPreempted), "interrupted: the workers save and stop"});
   }
 
@@ -254,7 +255,7 @@ class LocalRun {
   int profiles_asked_for_ = 0;
   RunPolicy policy_;
   rendezvous::RendezvousService service_;
-  Queue<News> news_;
+  Queue<LocalRunEvent> news_;
   std::unique_ptr<http::HttpServer> server_;
   LocalWorkers workers_;
   MachineRoll roll_;

@@ -19,7 +19,7 @@ constexpr int kFirstSlurmPort = 15'000;
 constexpr int kSlurmPorts = 10'000;
 constexpr std::size_t kShortestToken = 16;
 
-Error Wrong(const std::string& what) { return {ErrorCode::kInvalidArgument, what}; }
+Error WrongMachines(const std::string& what) { return {ErrorCode::kInvalidArgument, what}; }
 
 class Variables {
  public:
@@ -41,8 +41,8 @@ class Variables {
     int number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc() || end != text.data() + text.size() || number < lowest || number > highest) {
-      return Wrong(name + ": must be a number from " + std::to_string(lowest) + " to " +
-                   std::to_string(highest) + ", not \"" + Truncate(text, 80) + "\"");
+      return WrongMachines(name + ": must be a number from " + std::to_string(lowest) + " to " +
+                           std::to_string(highest) + ", not \"" + Truncate(text, 80) + "\"");
     }
     return number;
   }
@@ -68,9 +68,10 @@ Result<Machines> FromTorchrun(const Variables& variables) {
   if (variables.Has("LOCAL_WORLD_SIZE")) {
     LOCKSTEP_TRY(const int local, CountOf(variables, "LOCAL_WORLD_SIZE"));
     if (local > 1) {
-      return Wrong("LOCAL_WORLD_SIZE: " + std::to_string(local) +
-                   " on a machine: start one (torchrun --nproc-per-node 1); spec.nprocPerNode says how many "
-                   "ranks it starts");
+      return WrongMachines(
+          "LOCAL_WORLD_SIZE: " + std::to_string(local) +
+          " on a machine: start one (torchrun --nproc-per-node 1); spec.nprocPerNode says how many "
+          "ranks it starts");
     }
   }
   return FromRanks(variables, "RANK", "WORLD_SIZE");
@@ -81,17 +82,17 @@ Result<Machines> FromSlurm(const Variables& variables) {
   LOCKSTEP_TRY(machines.count, CountOf(variables, "SLURM_STEP_NUM_NODES"));
   LOCKSTEP_TRY(const int tasks, CountOf(variables, "SLURM_STEP_NUM_TASKS"));
   if (tasks != machines.count) {
-    return Wrong("SLURM_STEP_NUM_TASKS: " + std::to_string(tasks) + " tasks on " +
-                 std::to_string(machines.count) +
-                 " nodes: start one on each (srun --ntasks-per-node=1); spec.nprocPerNode says how many "
-                 "ranks it starts");
+    return WrongMachines(
+        "SLURM_STEP_NUM_TASKS: " + std::to_string(tasks) + " tasks on " + std::to_string(machines.count) +
+        " nodes: start one on each (srun --ntasks-per-node=1); spec.nprocPerNode says how many "
+        "ranks it starts");
   }
   LOCKSTEP_TRY(machines.index, variables.Number("SLURM_NODEID", 0, machines.count - 1));
   LOCKSTEP_TRY(const auto names,
                ExpandNodeList(variables.Text("SLURM_STEP_NODELIST")).WithContext("SLURM_STEP_NODELIST"));
   if (static_cast<int>(names.size()) != machines.count) {
-    return Wrong("SLURM_STEP_NODELIST: names " + std::to_string(names.size()) +
-                 " machines, SLURM_STEP_NUM_NODES " + std::to_string(machines.count));
+    return WrongMachines("SLURM_STEP_NODELIST: names " + std::to_string(names.size()) +
+                         " machines, SLURM_STEP_NUM_NODES " + std::to_string(machines.count));
   }
   machines.host = names.front();
   if (names.size() > 1) machines.neighbour = machines.index == 0 ? names[1] : names[0];
@@ -111,9 +112,9 @@ Result<Machines> FromNodeRank(const Variables& variables, const std::string& ind
   LOCKSTEP_TRY(Machines machines, FromRanks(variables, index, count));
   const bool is_step = variables.Has("SLURM_STEP_NODELIST") && variables.Text("SLURM_STEP_NUM_NODES") != "1";
   if (is_step && variables.Text("SLURM_NODEID") != std::to_string(machines.index)) {
-    return Wrong(index + " is " + std::to_string(machines.index) + ", but SLURM_NODEID " +
-                 variables.Text("SLURM_NODEID") + ": leave " + index + " and " + count +
-                 " unset in Slurm's jobs");
+    return WrongMachines(index + " is " + std::to_string(machines.index) + ", but SLURM_NODEID " +
+                         variables.Text("SLURM_NODEID") + ": leave " + index + " and " + count +
+                         " unset in Slurm's jobs");
   }
   return machines;
 }
@@ -130,9 +131,10 @@ Result<std::optional<Machines>> Choose(const Variables& variables) {
   if (variables.Has(index) && variables.Has(count)) return some(FromNodeRank(variables, index, count));
   // Scripts of Slurm's jobs set the other half for all nodes alike.
   if (variables.Has("SLURM_STEP_NODELIST")) return some(FromSlurm(variables));
-  if (variables.Has(index)) return Wrong(index + " is set, but NNODES, how many machines there are, is not");
+  if (variables.Has(index))
+    return WrongMachines(index + " is set, but NNODES, how many machines there are, is not");
   if (variables.Has(count) && variables.Text(count) != "1")
-    return Wrong(count + " is set, but NODE_RANK, which of the machines this is, is not");
+    return WrongMachines(count + " is set, but NODE_RANK, which of the machines this is, is not");
   return std::optional<Machines>();
 }
 
@@ -140,11 +142,11 @@ Result<void> CheckToken(const std::string& token) {
   const std::string name = kTokenVariable;
   const std::string how = "; set it for all machines alike, for example with export " + name +
                           "=$(openssl rand -hex 16) in the batch script";
-  if (token.empty()) return Wrong(name + " is not set: machines know each other by it" + how);
+  if (token.empty()) return WrongMachines(name + " is not set: machines know each other by it" + how);
   const bool is_plain = std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c <= '~'; });
   if (token.size() < kShortestToken || !is_plain) {
-    return Wrong(name + ": must be " + std::to_string(kShortestToken) +
-                 " or more letters, digits and signs without a space" + how);
+    return WrongMachines(name + ": must be " + std::to_string(kShortestToken) +
+                         " or more letters, digits and signs without a space" + how);
   }
   return {};
 }
@@ -154,10 +156,11 @@ Result<void> AddRendezvous(const Variables& variables, Machines& machines) {
   const std::string port = variables.TorchrunName("MASTER_PORT");
   if (variables.Has(address)) machines.host = variables.Text(address);
   if (machines.host.empty())
-    return Wrong("MASTER_ADDR is not set: the address of the machine with rank 0, by which all reach it");
+    return WrongMachines(
+        "MASTER_ADDR is not set: the address of the machine with rank 0, by which all reach it");
   if (machines.host.find_first_of(" /@?#:[]") != std::string::npos) {
-    return Wrong(address + ": must be a name or an IPv4 address, not \"" + Truncate(machines.host, 80) +
-                 "\"");
+    return WrongMachines(address + ": must be a name or an IPv4 address, not \"" +
+                         Truncate(machines.host, 80) + "\"");
   }
   if (variables.Has(port)) {
     LOCKSTEP_TRY(machines.port, variables.Number(port, 1, 65'535));

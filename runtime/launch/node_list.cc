@@ -11,9 +11,9 @@ namespace {
 constexpr std::size_t kMostDigits = 9;
 constexpr std::size_t kLongestName = 253;  // of DNS
 
-Error Wrong(const std::string& what) { return {ErrorCode::kInvalidArgument, what}; }
+Error WrongNodeList(const std::string& what) { return {ErrorCode::kInvalidArgument, what}; }
 
-Error TooMany() { return Wrong("names more than " + std::to_string(kMostMachines) + " machines"); }
+Error TooMany() { return WrongNodeList("names more than " + std::to_string(kMostMachines) + " machines"); }
 
 bool IsNumber(std::string_view text) {
   return !text.empty() && text.size() <= kMostDigits &&
@@ -44,7 +44,7 @@ Result<std::vector<std::string>> ExpandRanges(const std::string& text) {
     const std::string first = range.substr(0, dash);
     const std::string last = dash == std::string::npos ? first : range.substr(dash + 1);
     if (!IsNumber(first) || !IsNumber(last) || NumberOf(first) > NumberOf(last))
-      return Wrong("\"" + range + "\" is not a number or a range of numbers");
+      return WrongNodeList("\"" + range + "\" is not a number or a range of numbers");
     const int count = NumberOf(last) - NumberOf(first) + 1;
     if (numbers.size() + static_cast<std::size_t>(count) > kMostMachines) return TooMany();
     for (int i = 0; i < count; ++i) numbers.push_back(Padded(NumberOf(first) + i, first.size()));
@@ -57,17 +57,18 @@ Result<std::vector<std::string>> SplitNames(std::string_view text) {
   std::vector<std::string> names(1);
   bool in_brackets = false;
   for (const char c : text) {
-    if ((c == '[' && in_brackets) || (c == ']' && !in_brackets)) return Wrong("its brackets do not match");
+    if ((c == '[' && in_brackets) || (c == ']' && !in_brackets))
+      return WrongNodeList("its brackets do not match");
     if (c == '[' || c == ']') in_brackets = c == '[';
     if (c == ',' && !in_brackets) {
       names.emplace_back();
       continue;
     }
     if (c != '[' && c != ']' && c != ',' && !MayBeInAName(c))
-      return Wrong("no machine's name has such characters");
+      return WrongNodeList("no machine's name has such characters");
     names.back() += c;
   }
-  if (in_brackets) return Wrong("its brackets do not match");
+  if (in_brackets) return WrongNodeList("its brackets do not match");
   return names;
 }
 
@@ -75,7 +76,8 @@ Result<std::vector<std::string>> SplitNames(std::string_view text) {
 Result<std::vector<std::string>> Product(const std::vector<std::string>& texts,
                                          const std::vector<std::string>& endings) {
   if (texts.size() * endings.size() > kMostMachines) return TooMany();
-  if (texts.front().size() + endings.front().size() > kLongestName) return Wrong("a name in it is too long");
+  if (texts.front().size() + endings.front().size() > kLongestName)
+    return WrongNodeList("a name in it is too long");
   std::vector<std::string> product;
   for (const std::string& text : texts) {
     for (const std::string& ending : endings) product.push_back(text + ending);
@@ -85,7 +87,7 @@ Result<std::vector<std::string>> Product(const std::vector<std::string>& texts,
 
 Result<std::vector<std::string>> ExpandName(std::string_view name) {
   if (name.empty() || name.front() == '-' || name.front() == '.')
-    return Wrong("a name in it is empty or begins with - or .");
+    return WrongNodeList("a name in it is empty or begins with - or .");
   std::vector<std::string> expanded{""};
   while (!name.empty()) {
     const std::size_t literal = std::min(name.find('['), name.size());

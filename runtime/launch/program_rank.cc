@@ -25,13 +25,13 @@ namespace {
 constexpr int kNotFound = 127;
 
 struct SupervisorGone {};
-using News = std::variant<protocol::ToRank, ChildExit, SupervisorGone>;
+using ProgramRankEvent = std::variant<protocol::ToRank, ChildExit, SupervisorGone>;
 
 class ProgramRank {
  public:
   explicit ProgramRank(ProgramOptions options)
       : options_(std::move(options)),
-        life_(Join(options_.command, " ")),
+        life_(lockstep::Join(options_.command, " ")),
         link_(std::move(options_.control)) {}
 
   int Run() {
@@ -101,7 +101,7 @@ class ProgramRank {
   ReservedPort port_;
   pid_t pid_ = 0;  // of the command; 0: it does not run
   std::optional<int> exit_code_;
-  Queue<News> news_;
+  Queue<ProgramRankEvent> news_;
   protocol::ControlLink link_;
 };
 

@@ -3,9 +3,8 @@
 // in, actions out. No processes, sockets, threads or clock here (supervisor.h has them); one thread calls it.
 //
 //   start ─► ranks warm up ─► all Ready ─► join ─► assignment ─► ranks train, we watch the round
-//              ▲                              round over: ranks leave it and say Ready again
-//              └── a rank died: the pod leaves the round at once, respawns the rank in place, joins when it
-//              is Ready
+//              ▲                              round over: ranks leave it and send Ready again
+//              └── a rank died: the pod leaves the round at once, restarts the rank and joins when it is Ready
 
 #include <cstdint>
 #include <optional>

@@ -41,7 +41,7 @@ struct FromLife {
   RankMessage message;
 };
 // Every thread's news, for the one thread that decides.
-using News = std::variant<Event, FromLife, SocketEnded, ChildExit>;
+using SupervisorEvent = std::variant<Event, FromLife, SocketEnded, ChildExit>;
 
 class Supervisor {
  public:
@@ -300,7 +300,7 @@ class Supervisor {
   telemetry::TrainingMetrics metrics_;
   std::optional<telemetry::GpuWatch> gpu_watch_;
   std::unique_ptr<http::HttpServer> metrics_server_;
-  Queue<News> news_;
+  Queue<SupervisorEvent> news_;
   std::vector<Slot> ranks_;
   Reporter reporter_;
   Poller poller_;

@@ -80,7 +80,7 @@ class BlockImpl final : public torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-void Initialise(torch::nn::Module& model, int64_t layers) {
+void InitialiseGpt(torch::nn::Module& model, int64_t layers) {
   const at::NoGradGuard no_grad;
   const double residual = kDeviation / std::sqrt(2.0 * static_cast<double>(layers));
   for (const auto& parameter : model.named_parameters()) {
@@ -106,7 +106,7 @@ Gpt::Gpt(const api::GptSpec& spec)
   for (int64_t layer = 0; layer < spec.layers; ++layer) blocks_->push_back(Block(spec));
   register_module("h", blocks_);
   norm_ = register_module("ln_f", Norm(spec));
-  Initialise(*this, spec.layers);
+  InitialiseGpt(*this, spec.layers);
 }
 
 std::vector<Layer> Gpt::Layers() {

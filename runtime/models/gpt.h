@@ -1,8 +1,8 @@
 #pragma once
 // A decoder of tokens as GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019):
 // norms before each part, learned positions, the output tied to the token embedding. Parameters are named as
-// in nanoGPT and initialised as there: normal with 0.02, the last projection of each part scaled by 1/sqrt(2
-// * layers).
+// in nanoGPT and initialised as there: normal with 0.02, the last projection of each part scaled by
+// 1/sqrt(2 * layers).
 
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/normalization.h>

@@ -67,7 +67,7 @@ std::array<int, 4> BlocksOf(ResnetDepth depth) {
   return depth == ResnetDepth::k18 ? std::array{2, 2, 2, 2} : std::array{3, 4, 6, 3};
 }
 
-void Initialise(torch::nn::Module& module) {
+void InitialiseResNet(torch::nn::Module& module) {
   if (auto* convolution = module.as<torch::nn::Conv2d>())
     torch::nn::init::kaiming_normal_(convolution->weight, 0, torch::kFanOut, torch::kReLU);
 }
@@ -96,7 +96,7 @@ Resnet::Resnet(ResnetDepth depth, const api::ResnetSpec& spec, const ModelInput&
     width *= 2;
   }
   output_ = register_module("fc", torch::nn::Linear(channels, input.classes));
-  apply(Initialise);
+  apply(InitialiseResNet);
 }
 
 std::vector<Layer> Resnet::Layers() {

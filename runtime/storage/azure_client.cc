@@ -4,15 +4,12 @@
 
 #include <algorithm>
 
+#include "runtime/common/base/strings.h"
+
 namespace lockstep::storage {
 namespace {
 
 namespace fs = arrow::fs;
-
-bool Mentions(const std::string& text, std::initializer_list<const char*> words) {
-  return std::any_of(words.begin(), words.end(),
-                     [&](const char* word) { return text.find(word) != std::string::npos; });
-}
 
 // Azure's code and HTTP's status are in the text, as in "Azure Error: [ContainerNotFound] 404 The …"; a HEAD
 // has the status alone. `path` is "container/object".
@@ -21,22 +18,22 @@ Error FromArrow(const arrow::Status& status, const AzureSettings& settings, cons
   std::replace(text.begin(), text.end(), '\n', ' ');
   const std::string variables = settings.use.place_of_variables();
   const std::string what = settings.use.field + ": abfs://" + path + " of account " + settings.account + ": ";
-  if (Mentions(text, {"[ContainerNotFound]", "[FilesystemNotFound]"})) {
+  if (ContainsAny(text, {"[ContainerNotFound]", "[FilesystemNotFound]"})) {
     return {ErrorCode::kNotFound, settings.use.field + ": container \"" + path.substr(0, path.find('/')) +
                                       "\" does not exist in account " + settings.account +
                                       "; create it, or correct the name"};
   }
-  if (Mentions(text, {"] 404 ", "Path does not exist"}))
+  if (ContainsAny(text, {"] 404 ", "Path does not exist"}))
     return {ErrorCode::kNotFound, what + "not found (" + text + ")"};
-  if (Mentions(text, {"] 403 ", "] 401 "})) {
+  if (ContainsAny(text, {"] 403 ", "] 401 "})) {
     return {ErrorCode::kForbidden, what + "access denied; check AZURE_STORAGE_KEY, or what else gives " +
                                        "access, in " + variables + ", and its rights (" + text + ")"};
   }
-  if (Mentions(text, {"AuthenticationException"})) {
+  if (ContainsAny(text, {"AuthenticationException"})) {
     return {ErrorCode::kForbidden, what + "no credentials; set AZURE_STORAGE_KEY in " + variables +
                                        ", or give the pod a workload identity (" + text + ")"};
   }
-  if (Mentions(text, {"] 400 "})) return {ErrorCode::kInvalidArgument, what + "refused (" + text + ")"};
+  if (ContainsAny(text, {"] 400 "})) return {ErrorCode::kInvalidArgument, what + "refused (" + text + ")"};
   return {ErrorCode::kUnavailable, what + "no answer from the object store; check the account's name, " +
                                        variables + ", and the network (" + text + ")"};
 }

@@ -2,17 +2,12 @@
 
 #include <arrow/filesystem/gcsfs.h>
 
-#include <algorithm>
+#include "runtime/common/base/strings.h"
 
 namespace lockstep::storage {
 namespace {
 
 namespace fs = arrow::fs;
-
-bool Mentions(const std::string& text, std::initializer_list<const char*> words) {
-  return std::any_of(words.begin(), words.end(),
-                     [&](const char* word) { return text.find(word) != std::string::npos; });
-}
 
 // The text holds the code of Google's client, which is the only place that tells failures apart. `path` is
 // "bucket/object".
@@ -20,22 +15,22 @@ Error FromArrow(const arrow::Status& status, const GcsSettings& settings, const 
   const std::string text = status.ToString();
   const std::string variables = settings.use.place_of_variables();
   const std::string what = settings.use.field + ": gs://" + path + ": ";
-  if (Mentions(text, {"(NOT_FOUND", "Path does not exist"})) {
+  if (ContainsAny(text, {"(NOT_FOUND", "Path does not exist"})) {
     // An object that is written needs nothing but its bucket.
-    if (Mentions(text, {"function=CreateResumableUpload", "function=InsertObject"})) {
+    if (ContainsAny(text, {"function=CreateResumableUpload", "function=InsertObject"})) {
       return {ErrorCode::kNotFound, settings.use.field + ": bucket \"" + path.substr(0, path.find('/')) +
                                         "\" does not exist; create it, or correct the name"};
     }
     return {ErrorCode::kNotFound, what + "not found (" + text + ")"};
   }
-  if (Mentions(text, {"(PERMISSION_DENIED", "(UNAUTHENTICATED"})) {
+  if (ContainsAny(text, {"(PERMISSION_DENIED", "(UNAUTHENTICATED"})) {
     return {ErrorCode::kForbidden, what + "access denied; check GOOGLE_CREDENTIALS in " + variables +
                                        ", or the pod's workload identity, and its rights (" + text + ")"};
   }
   // The store keeps a checksum of each object, which Google's client compares.
-  if (Mentions(text, {"(DATA_LOSS"}))
+  if (ContainsAny(text, {"(DATA_LOSS"}))
     return {ErrorCode::kDataLoss, what + "damaged in the object store (" + text + ")"};
-  if (Mentions(text, {"(INVALID_ARGUMENT"}))
+  if (ContainsAny(text, {"(INVALID_ARGUMENT"}))
     return {ErrorCode::kInvalidArgument, what + "refused (" + text + ")"};
   return {ErrorCode::kUnavailable, what + "no answer from the object store; check the credentials in " +
                                        variables + ", and the network (" + text + ")"};

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "runtime/common/base/strings.h"
+
 namespace lockstep::storage {
 namespace {
 
@@ -11,43 +13,38 @@ namespace fs = arrow::fs;
 
 constexpr double kConnectSeconds = 3;
 
-bool Mentions(const std::string& text, std::initializer_list<const char*> words) {
-  return std::any_of(words.begin(), words.end(),
-                     [&](const char* word) { return text.find(word) != std::string::npos; });
-}
-
 // Arrow reports every S3 failure as an IOError; its text is the only place that tells them apart, so this one
 // function reads it. `path` is "bucket/object".
 Error FromArrow(const arrow::Status& status, const S3Settings& settings, const std::string& path) {
   const std::string& text = status.message();
   const std::string variables = settings.use.place_of_variables();
   const std::string what = settings.use.field + ": s3://" + path + ": ";
-  if (Mentions(text, {"NO_SUCH_BUCKET", "NoSuchBucket"})) {
+  if (ContainsAny(text, {"NO_SUCH_BUCKET", "NoSuchBucket"})) {
     return {ErrorCode::kNotFound, settings.use.field + ": bucket \"" + path.substr(0, path.find('/')) +
                                       "\" does not exist; create it, or correct the name"};
   }
   // A HEAD has no body to say it in: then the status is all that is known.
-  if (Mentions(text, {"Looks like the configured region", "HTTP status 301", "PERMANENT_REDIRECT",
-                      "AuthorizationHeaderMalformed", "(HTTP status 400) during HeadObject"})) {
+  if (ContainsAny(text, {"Looks like the configured region", "HTTP status 301", "PERMANENT_REDIRECT",
+                         "AuthorizationHeaderMalformed", "(HTTP status 400) during HeadObject"})) {
     return {ErrorCode::kInvalidArgument, what + "refused in the region " + settings.region +
                                              "; set AWS_REGION in " + variables +
                                              " to the bucket's region (" + text + ")"};
   }
-  if (Mentions(text, {"HTTP status 403", "HTTP status 401", "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID",
-                      "InvalidAccessKeyId", "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID",
-                      "EXPIRED_TOKEN", "ExpiredToken", "UserNotFound"})) {
+  if (ContainsAny(text, {"HTTP status 403", "HTTP status 401", "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID",
+                         "InvalidAccessKeyId", "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID",
+                         "EXPIRED_TOKEN", "ExpiredToken", "UserNotFound"})) {
     return {ErrorCode::kForbidden,
             what + "access denied; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in " + variables +
                 ", and their rights (" + text + ")"};
   }
-  if (Mentions(text, {"HTTP status 404", "Path does not exist", "NO_SUCH_KEY", "RESOURCE_NOT_FOUND"})) {
+  if (ContainsAny(text, {"HTTP status 404", "Path does not exist", "NO_SUCH_KEY", "RESOURCE_NOT_FOUND"})) {
     return {ErrorCode::kNotFound, what + "not found (" + text + ")"};
   }
   // The store keeps a checksum of each object, which the SDK compares.
-  if (Mentions(text, {"Response checksums mismatch"})) {
+  if (ContainsAny(text, {"Response checksums mismatch"})) {
     return {ErrorCode::kDataLoss, what + "damaged in the object store (" + text + ")"};
   }
-  if (Mentions(text, {"SSL peer certificate"})) {
+  if (ContainsAny(text, {"SSL peer certificate"})) {
     return {ErrorCode::kInvalidArgument,
             what + "the server's certificate is not trusted; set AWS_CA_BUNDLE in " + variables +
                 " to a PEM file of its authority (" + text + ")"};
@@ -83,7 +80,7 @@ class S3Library {
 // A request that met another one at the same place, which S3 says to send again; the last is what a server on
 // a file system says where an object goes into a folder that is just being removed.
 bool IsConflict(const std::string& text) {
-  return Mentions(text, {"OperationAborted", "ConditionalRequestConflict", "ExistingObjectIsDirectory"});
+  return ContainsAny(text, {"OperationAborted", "ConditionalRequestConflict", "ExistingObjectIsDirectory"});
 }
 
 class BoundedRetries final : public fs::S3RetryStrategy {

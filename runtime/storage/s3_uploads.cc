@@ -16,7 +16,7 @@ namespace {
 
 namespace xml = boost::property_tree;
 
-constexpr long kConnectSeconds = 3;
+constexpr long kUploadConnectSeconds = 3;
 constexpr long kSeconds = 10;
 constexpr std::size_t kLongestAnswer = std::size_t{4} << 20;  // a thousand uploads have a quarter of it
 constexpr std::size_t kLongestReason = 300;
@@ -82,7 +82,7 @@ Result<Answer> Ask(const S3Settings& settings, const char* method, const std::st
   curl_easy_setopt(request.get(), CURLOPT_AWS_SIGV4, signature.c_str());
   curl_easy_setopt(request.get(), CURLOPT_USERNAME, settings.access_key.c_str());
   curl_easy_setopt(request.get(), CURLOPT_PASSWORD, settings.secret_key.c_str());
-  curl_easy_setopt(request.get(), CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+  curl_easy_setopt(request.get(), CURLOPT_CONNECTTIMEOUT, kUploadConnectSeconds);
   curl_easy_setopt(request.get(), CURLOPT_TIMEOUT, kSeconds);
   if (!settings.ca_file.empty()) curl_easy_setopt(request.get(), CURLOPT_CAINFO, settings.ca_file.c_str());
   curl_easy_setopt(request.get(), CURLOPT_NOSIGNAL, 1L);  // there are threads

@@ -34,8 +34,8 @@ struct TrainingMetrics::State {
   int world = 0;  // 0: no round yet
   double flops_per_sample = 0;
   std::optional<double> peak_flops;  // of this pod's GPUs
-  std::mutex
-      mutex;  // prometheus-cpp's families lock themselves; this guards `reported` and the order of updates
+  // prometheus-cpp's families lock themselves; this guards `reported` and the order of updates.
+  std::mutex mutex;
   // Cumulative values as the current rank processes last reported them, by counter and labels.
   std::map<std::pair<std::string, Labels>, double> reported;
   std::map<Labels, protocol::StepTimes> step_times;

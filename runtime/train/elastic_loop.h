@@ -2,12 +2,12 @@
 // The life of a rank: ready → assigned → connected → synchronised → training, again for every round, in one
 // process, until the training is complete or the process is to stop. What happens between two rounds:
 //
-//   a collective fails, or the supervisor says that the round is over (abort): the own communicator is
-//   aborted at once,
-//     gradients are discarded, parameters and optimizer stay; at most the step in flight is done again
-//   the supervisor says that the round is over (yield): all ranks leave after the same step
-//   stop: the rank leaves after its step. Peers that stay hold the state; where none stays, it is stored
-//   first
+//   abort   A collective fails, or the supervisor reports that the round is over (abort). The rank aborts its
+//           communicator at once and discards the gradients. Parameters and optimizer state are kept; at most
+//           the step in flight is repeated.
+//   yield   The supervisor reports that the round is over (yield). All ranks leave after the same step.
+//   stop    The rank leaves after its step. The remaining peers have the state; if no peer remains, the rank
+//           stores it first.
 //
 // With localsgd and async a window of steps stands for the step in all of this (local_sgd.h).
 //
@@ -34,8 +34,8 @@ namespace lockstep::train {
 struct LoopInputs {
   const api::TrainingSpec& training;
   const api::CheckpointSpec& checkpoint;
-  std::string
-      listen_address;  // for the round's store, should this rank become rank 0; empty: every interface
+  // For the round's store if this rank becomes rank 0; empty: every interface.
+  std::string listen_address;
   std::string ledger_folder;
   std::string process_name;
   bool log_all_ranks = false;

@@ -18,7 +18,7 @@ struct Place {
 };
 
 // Opens the store anew: saves must not wait for a trace.
-Result<std::string> Store(const std::string& uri, const Place& place, const std::string& trace) {
+Result<std::string> StoreFlightTrace(const std::string& uri, const Place& place, const std::string& trace) {
   const std::string name =
       "flight/round-" + std::to_string(place.round) + "-rank-" + std::to_string(place.rank) + ".json";
   LOCKSTEP_TRY(const auto store, checkpoint::OpenObjectStore(uri));
@@ -38,7 +38,7 @@ void SayAndStore(const std::string& uri, const Place& place, const std::string& 
                                                                  {"state", trace->state},
                                                                  {"sizes", trace->sizes}});
   if (uri.empty()) return;
-  const Result<std::string> stored = Store(uri, place, trace->json);
+  const Result<std::string> stored = StoreFlightTrace(uri, place, trace->json);
   if (stored.ok()) return log::Info("trace of the collectives stored", {{"uri", *stored}});
   log::Warning("trace of the collectives not stored", {{"error", stored.error().message}});
 }

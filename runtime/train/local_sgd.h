@@ -86,8 +86,8 @@ class LocalSgd {
   StepContext context_;
   StepRunner& runner_;
   std::optional<Claiming> claiming_;  // of async, in a round
-  std::vector<at::Tensor>
-      before_;  // of the state's tensors, on its device; made for the first window; parameters come first
+  // Of the state's tensors, on its device; made for the first window; parameters come first.
+  std::vector<at::Tensor> before_;
 };
 
 }  // namespace lockstep::train

@@ -37,7 +37,8 @@ Result<std::string> TraceOf(profiler::ProfilerResult& result) {
 }
 
 // Opens the store anew: saves must not wait for a trace.
-Result<std::string> Store(profiler::ProfilerResult& result, const std::string& uri, const std::string& name) {
+Result<std::string> StoreProfile(profiler::ProfilerResult& result, const std::string& uri,
+                                 const std::string& name) {
   LOCKSTEP_TRY(const std::string trace, TraceOf(result));
   LOCKSTEP_TRY(const auto store, checkpoint::OpenObjectStore(uri));
   LOCKSTEP_TRY(store->Put(name, trace));
@@ -46,8 +47,8 @@ Result<std::string> Store(profiler::ProfilerResult& result, const std::string& u
 
 void StoreOrWarn(profiler::ProfilerResult& result, const std::string& uri, const std::string& name) {
   Result<std::string> stored = std::string();
-  const Result<void> called =
-      comm::CatchTorch(ErrorCode::kInternal, "writing the trace", [&] { stored = Store(result, uri, name); });
+  const Result<void> called = comm::CatchTorch(ErrorCode::kInternal, "writing the trace",
+                                               [&] { stored = StoreProfile(result, uri, name); });
   if (called.ok() && stored.ok()) return log::Info("profile stored", {{"uri", *stored}});
   const Error& error = called.ok() ? stored.error() : called.error();
   log::Warning("profile not stored", {{"name", name}, {"error", error.message}});

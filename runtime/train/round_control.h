@@ -63,8 +63,8 @@ class RoundControl {
   bool save_ = false;
   std::optional<protocol::ProfileWanted> profile_;
   std::optional<SteadyTime> stop_deadline_;
-  std::shared_ptr<comm::Communicator>
-      communicator_;  // shared: an abort may run while the step thread drops it
+  // Shared: an abort may run while the step thread drops it.
+  std::shared_ptr<comm::Communicator> communicator_;
 };
 
 }  // namespace lockstep::train

@@ -17,7 +17,7 @@ using comm::CatchTorch;
 using comm::Communicator;
 
 // Of a rank's word about itself: version, number of holdings; then of each version and range.
-constexpr std::size_t kNumbersFirst = 3;
+constexpr std::size_t kNumbersBeforeHoldings = 3;
 constexpr std::size_t kNumbersOfAHolding = 4;
 
 std::size_t Index(int rank) { return static_cast<std::size_t>(rank); }
@@ -30,7 +30,7 @@ Error CannotBeDivided(const std::string& parameter, const std::string& problem) 
 Holder DecodeHolder(const std::vector<int64_t>& row) {
   Holder holder{.version = {row.at(0), row.at(1)}, .held = {}};
   for (int64_t i = 0; i < row.at(2); ++i) {
-    const std::size_t at = kNumbersFirst + static_cast<std::size_t>(i) * kNumbersOfAHolding;
+    const std::size_t at = kNumbersBeforeHoldings + static_cast<std::size_t>(i) * kNumbersOfAHolding;
     holder.held.push_back({{row.at(at), row.at(at + 1)}, {row.at(at + 2), row.at(at + 3)}});
   }
   return holder;
@@ -358,7 +358,7 @@ Result<std::vector<Holder>> ShardedOptimizer::TellEachOther(Communicator& commun
     mine.insert(mine.end(),
                 {holding.version.step, holding.version.round, holding.range.begin, holding.range.end});
   }
-  mine.resize(kNumbersFirst + most * kNumbersOfAHolding);
+  mine.resize(kNumbersBeforeHoldings + most * kNumbersOfAHolding);
   LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
   std::vector<Holder> holders;
   for (const auto& row : rows) holders.push_back(DecodeHolder(row));

@@ -4,12 +4,14 @@
 // part of the elements, updates that part of the parameters, and the ranks gather the parts. Gradients are
 // summed on all ranks as without it, so norm, clipping and loss scale are the same numbers.
 //
-// What replicated state gets for nothing has to be done here:
-//   a step is a transaction   its gathering may fail on some ranks and not on others. Until it has succeeded
-//                             here, this rank keeps its part of before the step, too; the next round says
-//                             which of both all can go on from
-//   a new round               the parts are dealt anew, from whoever holds them; what is not whole is no
-//   state a rank that leaves        hands its part over first
+// Replicated state gets three properties for free. This class has to provide them:
+//   a step is a transaction   Collecting the parts may fail on some ranks and succeed on others. Until it has
+//                             succeeded on this rank, the rank also keeps its part from before the step. The
+//                             next round decides from which of the two states all ranks continue.
+//   a new round               The parts are redistributed from the ranks that have them. If a part is missing,
+//                             there is no state.
+//   a rank that leaves        It hands its part over first.
+//
 // With `copies`, each part is also kept, and computed, by the ranks before the one that gathers it: gradients
 // are everywhere, so that costs no communication.
 //

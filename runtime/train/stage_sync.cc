@@ -23,7 +23,7 @@ struct Offer {
 };
 
 // What a rank says about itself.
-struct Standing {
+struct StageRankState {
   Offer state;
   Version pending;
   std::array<Offer, StageCopies::kMost> copies;
@@ -96,32 +96,33 @@ std::vector<int64_t> Encode(const TrainingState& state) {
   return numbers.row();
 }
 
-Standing Decode(Numbers numbers, std::size_t layers) {
-  Standing standing;
+StageRankState Decode(Numbers numbers, std::size_t layers) {
+  StageRankState standing;
   standing.pending = TakeVersion(numbers);
   standing.state = TakeOffer(numbers, layers);
   for (Offer& copy : standing.copies) copy = TakeOffer(numbers, layers);
   return standing;
 }
 
-Result<std::vector<Standing>> TellEachOther(Communicator& communicator, const TrainingState& state) {
+Result<std::vector<StageRankState>> ExchangeStageRankStates(Communicator& communicator,
+                                                            const TrainingState& state) {
   LOCKSTEP_TRY(const auto rows, communicator.AllGather(Encode(state)));
   const std::size_t layers = state.staged->Myself().layers.size();
-  std::vector<Standing> all;
+  std::vector<StageRankState> all;
   for (const auto& row : rows) all.push_back(Decode(Numbers(row), layers));
   return all;
 }
 
-std::vector<StageHolder> HoldersOf(const std::vector<Standing>& all) {
+std::vector<StageHolder> HoldersOf(const std::vector<StageRankState>& all) {
   std::vector<StageHolder> holders;
-  for (const Standing& standing : all) holders.push_back(standing.holder());
+  for (const StageRankState& standing : all) holders.push_back(standing.holder());
   return holders;
 }
 
 // As holders of their own.
-std::vector<StageHolder> CopiesOf(const std::vector<Standing>& all) {
+std::vector<StageHolder> CopiesOf(const std::vector<StageRankState>& all) {
   std::vector<StageHolder> holders;
-  for (const Standing& standing : all) {
+  for (const StageRankState& standing : all) {
     for (const Offer& copy : standing.copies) holders.push_back({copy.facts.version, {}, copy.layers});
   }
   return holders;
@@ -155,9 +156,10 @@ Result<void> HearTheEnd(TrainingState& state, const StepEnd& end) {
   return {};
 }
 
-Result<StateSource> GoOnFrom(const Version& version, TrainingState& state, const std::vector<Standing>& all) {
+Result<StateSource> GoOnFrom(const Version& version, TrainingState& state,
+                             const std::vector<StageRankState>& all) {
   StagedState& staged = *state.staged;
-  const auto first = std::find_if(all.begin(), all.end(), [&](const Standing& standing) {
+  const auto first = std::find_if(all.begin(), all.end(), [&](const StageRankState& standing) {
     return standing.state.facts.version == version;
   });
   const StepFacts& facts = first->state.facts;
@@ -167,7 +169,7 @@ Result<StateSource> GoOnFrom(const Version& version, TrainingState& state, const
   staged.KnowEnd(facts.end);
   state.loss_scale.Set(facts.loss_scale, facts.good_steps);
   if (state.evaluations.step > version.step) state.evaluations = {};  // of steps that will be made again
-  for (const Standing& standing : all) {
+  for (const StageRankState& standing : all) {
     const StepFacts& theirs = standing.state.facts;
     if (theirs.version == version && theirs.evaluations.step > state.evaluations.step)
       state.evaluations = theirs.evaluations;
@@ -177,9 +179,10 @@ Result<StateSource> GoOnFrom(const Version& version, TrainingState& state, const
   return StateSource::kPeer;
 }
 
-Result<StateSource> GoBackTo(const Version& version, TrainingState& state, const std::vector<Standing>& all) {
+Result<StateSource> GoBackTo(const Version& version, TrainingState& state,
+                             const std::vector<StageRankState>& all) {
   StagedState& staged = *state.staged;
-  for (const Standing& standing : all) {
+  for (const StageRankState& standing : all) {
     for (const Offer& copy : standing.copies) {
       if (copy.facts.version != version) continue;
       staged.KnowEnd(copy.facts.end);
@@ -203,7 +206,8 @@ Result<StateSource> GoBackTo(const Version& version, TrainingState& state, const
 }
 
 // Nobody holds state, or not all of it: all restore, or start afresh.
-Result<StateSource> Begin(Communicator& communicator, TrainingState& state, const Restore& restore) {
+Result<StateSource> SyncStagesAtStart(Communicator& communicator, TrainingState& state,
+                                      const Restore& restore) {
   LOCKSTEP_TRY(const bool restored, restore(state));
   if (!restored) {
     state.step = 0;
@@ -212,7 +216,7 @@ Result<StateSource> Begin(Communicator& communicator, TrainingState& state, cons
     state.evaluations = {};
     return StateSource::kFresh;
   }
-  LOCKSTEP_TRY(const auto all, TellEachOther(communicator, state));
+  LOCKSTEP_TRY(const auto all, ExchangeStageRankStates(communicator, state));
   const StepFacts& facts = all.front().state.facts;
   state.loss_scale.Set(facts.loss_scale, facts.good_steps);
   state.evaluations = facts.evaluations;
@@ -228,7 +232,7 @@ StepFacts FactsOf(const TrainingState& state) {
 
 Result<StateSource> SyncStages(Communicator& communicator, TrainingState& state, const Restore& restore) {
   StagedState& staged = *state.staged;
-  LOCKSTEP_TRY(const std::vector<Standing> all, TellEachOther(communicator, state));
+  LOCKSTEP_TRY(const std::vector<StageRankState> all, ExchangeStageRankStates(communicator, state));
   const std::vector<StageHolder> holders = HoldersOf(all);
   std::optional<Version> whole = NewestHeldWhole(holders);
   const std::optional<Version> copied = NewestHeldWhole(CopiesOf(all));
@@ -243,7 +247,7 @@ Result<StateSource> SyncStages(Communicator& communicator, TrainingState& state,
     version = *copied;
     LOCKSTEP_TRY(source, GoBackTo(version, state, all));
   } else {
-    LOCKSTEP_TRY(source, Begin(communicator, state, restore));
+    LOCKSTEP_TRY(source, SyncStagesAtStart(communicator, state, restore));
     version = {state.step, -1};
   }
   state.step = version.step;

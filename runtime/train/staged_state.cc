@@ -19,7 +19,7 @@ using comm::Communicator;
 using parallel::LayerRange;
 
 // Of a rank's word about itself, before its layers.
-constexpr std::size_t kNumbersFirst = 4;
+constexpr std::size_t kNumbersBeforeLayers = 4;
 constexpr int64_t kOfNoRound = -1;
 constexpr int kStagesUnlessSaid = 2;
 
@@ -235,7 +235,7 @@ Result<std::vector<StageHolder>> StagedState::TellEachOther(Communicator& commun
     holder.version = {row.at(0), row.at(1)};
     holder.pending = {row.at(2), row.at(3)};
     for (std::size_t layer = 0; layer < layers_.size(); ++layer)
-      holder.layers.push_back(row.at(kNumbersFirst + layer) != 0);
+      holder.layers.push_back(row.at(kNumbersBeforeLayers + layer) != 0);
   }
   return holders;
 }

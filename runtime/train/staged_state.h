@@ -3,14 +3,12 @@
 // parameters, buffers and optimizer state of its stage, and of nothing else. In place of the other parameters
 // the model has tensors of one element that look as large.
 //
-// What replicated state gets for nothing has to be done here:
-//   a step is a transaction   it ends with one sum over all ranks, before which every rank has all gradients
-//   of
-//                             its stage. A rank that does not hear the end keeps them: in the next round
-//                             another one tells it how the sum ended, and it makes the step then
-//   a new round               layers travel from who holds them to who needs them; nobody drops one before
-//   all
-//                             have theirs
+// Replicated state gets two properties for free. This class has to provide them:
+//   a step is a transaction   It ends with one sum over all ranks. Before the sum, every rank has all gradients
+//                             of its stage. A rank that does not learn how the sum ended keeps the gradients:
+//                             in the next round another rank reports it, and the rank then makes the step.
+//   a new round               Layers are sent from the ranks that have them to the ranks that need them. No
+//                             rank drops a layer before all ranks have theirs.
 //
 // Step thread. kAborted: the round broke; kInternal: LibTorch failed.
 

@@ -15,15 +15,15 @@ namespace {
 using comm::Communicator;
 
 // What a rank says about itself.
-struct Standing {
+struct RankState {
   int64_t step = -1;
   int64_t digest = 0;
   EvaluationRecord evaluations;
 };
 
 // `step`: the one whose state this rank offers to the others; -1: none.
-Result<std::vector<Standing>> TellEachOther(Communicator& communicator, const TrainingState& state,
-                                            int64_t step) {
+Result<std::vector<RankState>> ExchangeRankStates(Communicator& communicator, const TrainingState& state,
+                                                  int64_t step) {
   const EvaluationRecord& record = state.evaluations;
   const std::vector<int64_t> mine = {step,
                                      state.Digest(),
@@ -32,7 +32,7 @@ Result<std::vector<Standing>> TellEachOther(Communicator& communicator, const Tr
                                      std::bit_cast<int64_t>(record.best),
                                      record.without_improvement};
   LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
-  std::vector<Standing> all;
+  std::vector<RankState> all;
   for (const auto& row : rows) {
     all.push_back(
         {row.at(0),
@@ -42,14 +42,14 @@ Result<std::vector<Standing>> TellEachOther(Communicator& communicator, const Tr
   return all;
 }
 
-int RankOfHighest(const std::vector<Standing>& all) {
-  const auto highest = std::max_element(all.begin(), all.end(),
-                                        [](const Standing& a, const Standing& b) { return a.step < b.step; });
+int RankOfHighest(const std::vector<RankState>& all) {
+  const auto highest = std::max_element(
+      all.begin(), all.end(), [](const RankState& a, const RankState& b) { return a.step < b.step; });
   return static_cast<int>(highest - all.begin());
 }
 
-bool AllHoldTheSame(const std::vector<Standing>& all) {
-  return std::all_of(all.begin(), all.end(), [&](const Standing& standing) {
+bool AllHoldTheSame(const std::vector<RankState>& all) {
+  return std::all_of(all.begin(), all.end(), [&](const RankState& standing) {
     return standing.step == all.front().step && standing.digest == all.front().digest;
   });
 }
@@ -61,16 +61,16 @@ std::vector<FromRank> From(int root, const std::vector<NamedTensor>& tensors) {
 }
 
 // Nobody holds state, or not all of a sharded one: all restore, or start afresh.
-Result<StateSource> Begin(Communicator& communicator, TrainingState& state, const Restore& restore,
-                          std::vector<Standing>& all) {
+Result<StateSource> SyncAtStart(Communicator& communicator, TrainingState& state, const Restore& restore,
+                                std::vector<RankState>& all) {
   LOCKSTEP_TRY(const bool restored, restore(state));
   if (!restored) state.step = 0;
-  LOCKSTEP_TRY(all, TellEachOther(communicator, state, state.step));
+  LOCKSTEP_TRY(all, ExchangeRankStates(communicator, state, state.step));
   return restored ? StateSource::kCheckpoint : StateSource::kFresh;
 }
 
 // Those that belong to the state: all ranks must know the same, as what is to be done next follows from them.
-void TakeEvaluations(StateSource source, const std::vector<Standing>& all, int64_t step,
+void TakeEvaluations(StateSource source, const std::vector<RankState>& all, int64_t step,
                      EvaluationRecord& mine) {
   const bool began = source == StateSource::kFresh || source == StateSource::kCheckpoint;
   if (began) {
@@ -78,7 +78,7 @@ void TakeEvaluations(StateSource source, const std::vector<Standing>& all, int64
     return;
   }
   if (mine.step > step) mine = {};  // of steps that will be made again
-  for (const Standing& standing : all) {
+  for (const RankState& standing : all) {
     if (standing.step == step && standing.evaluations.step > mine.step) mine = standing.evaluations;
   }
 }
@@ -104,13 +104,13 @@ Result<StateSource> SyncState(Communicator& communicator, TrainingState& state, 
     LOCKSTEP_TRY(whole, state.sharded->Agree(communicator));
     if (whole != state.sharded->version()) offered = -1;
   }
-  LOCKSTEP_TRY(std::vector<Standing> all, TellEachOther(communicator, state, offered));
+  LOCKSTEP_TRY(std::vector<RankState> all, ExchangeRankStates(communicator, state, offered));
   StateSource source = StateSource::kKept;
   if (all.at(static_cast<std::size_t>(RankOfHighest(all))).step < 0) {
-    LOCKSTEP_TRY(source, Begin(communicator, state, restore, all));
+    LOCKSTEP_TRY(source, SyncAtStart(communicator, state, restore, all));
   }
   const int root = RankOfHighest(all);
-  const Standing& best = all.at(static_cast<std::size_t>(root));
+  const RankState& best = all.at(static_cast<std::size_t>(root));
   if (!AllHoldTheSame(all)) {
     const bool diverged = best.step == state.step && best.digest != state.Digest();
     if (diverged) log::Warning("state differs at the same step; taking the peer's", {{"step", state.step}});

@@ -1,6 +1,7 @@
 #pragma once
 // Small text helpers that the standard library of our compiler lacks. Pure.
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,7 @@ namespace lockstep {
 
 [[nodiscard]] std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 [[nodiscard]] std::vector<std::string> Split(std::string_view text, char separator);
+[[nodiscard]] bool ContainsAny(std::string_view text, std::initializer_list<std::string_view> words);
 // At most `limit` bytes, cut on a UTF-8 boundary, "…" marking the cut. API messages are limited in length.
 [[nodiscard]] std::string Truncate(std::string_view text, std::size_t limit);
 // 16 random hex digits per 8 bytes, from the system's generator: identities and tokens.

@@ -3,10 +3,11 @@
 // one JSON object per line. The rank's end is the descriptor named by LOCKSTEP_CONTROL_FD. Either end closing
 // it means that the other must end: a rank never outlives its supervisor.
 //
-//   rank ──► Ready(step it holds, port) ──► supervisor joins the rendezvous ──► Assignment ──► rank builds
-//   its group rank ──► Progress, Evaluated, Saved … ──► supervisor: heartbeat, /metrics supervisor ──►
-//   RoundOver(yield | abort) ──► rank leaves the round and says Ready again supervisor ──► Stop ──► rank
-//   saves if it can, says Finished or just exits
+//   rank ──► supervisor   Ready (step it holds, port): the supervisor joins the rendezvous
+//   supervisor ──► rank   Assignment: the rank builds its group
+//   rank ──► supervisor   Progress, Evaluated, Saved …: the supervisor uses them for heartbeat and /metrics
+//   supervisor ──► rank   RoundOver (yield or abort): the rank leaves the round and sends Ready again
+//   supervisor ──► rank   Stop: the rank saves if it can, then sends Finished or only exits
 //
 // Plain values; framing and parsing are pure. Any thread.
 
@@ -26,8 +27,8 @@ namespace lockstep::protocol {
 // "I hold the state after `step` (-1: no state yet) and want a place in the next round."
 struct Ready {
   int64_t step = -1;
-  int store_port =
-      0;  // a port this rank already listens on, for the round's TCPStore should it become rank 0
+  // A port that this rank already listens on, for the round's TCPStore if it becomes rank 0.
+  int store_port = 0;
   double flops_per_sample = 0;  // that training its model takes; 0: not known
 };
 
@@ -47,8 +48,8 @@ struct Progress {
   int64_t repeated_steps_total = 0;   // aborted and done again
   int64_t skipped_steps_total = 0;    // committed without a change: loss or gradient were not finite
   int64_t corrupt_records_total = 0;  // of this rank's samples, in training and evaluations that count
-  std::map<std::string, double>
-      phase_seconds;  // data, forward, backward, reduce, graph, optimizer, sync, evaluate, checkpoint
+  // data, forward, backward, reduce, graph, optimizer, sync, evaluate, checkpoint
+  std::map<std::string, double> phase_seconds;
 };
 
 // Sent with Progress, to the supervisor alone; cumulative likewise.

@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 const std::filesystem::path kFolder =
     std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests/unit/runtime/convert/pytorchjobs";
 
-std::string Read(const std::filesystem::path& path) {
+std::string ReadText(const std::filesystem::path& path) {
   const auto text = ReadFile(path.string());
   EXPECT_TRUE(text.ok()) << path;
   return text.ok() ? *text : "";
@@ -38,11 +38,11 @@ TEST(ConvertManifest, TurnsRealJobsIntoWhatIsExpected) {
   for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
     if (!entry.is_regular_file()) continue;
     ++count;
-    const auto converted = ConvertManifest(Read(entry.path()));
+    const auto converted = ConvertManifest(ReadText(entry.path()));
     ASSERT_TRUE(converted.ok()) << entry.path() << converted.error().message;
     const std::filesystem::path expected = kFolder / "becomes" / entry.path().filename();
-    EXPECT_EQ(converted->text, Read(expected)) << entry.path();
-    EXPECT_EQ(Report(*converted), Read(std::filesystem::path(expected).replace_extension(".txt")))
+    EXPECT_EQ(converted->text, ReadText(expected)) << entry.path();
+    EXPECT_EQ(Report(*converted), ReadText(std::filesystem::path(expected).replace_extension(".txt")))
         << entry.path();
     for (const Json& job : converted->jobs)
       EXPECT_THAT(cli::CheckManifest(job).problems, IsEmpty()) << entry.path();

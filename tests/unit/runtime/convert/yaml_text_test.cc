@@ -8,7 +8,7 @@
 namespace lockstep::convert {
 namespace {
 
-Json Read(const std::string& text) {
+Json ParseYaml(const std::string& text) {
   const auto documents = api::ParseManifest(text);
   EXPECT_TRUE(documents.ok() && documents->size() == 1) << text;
   return documents.ok() && !documents->empty() ? documents->front() : Json();
@@ -88,7 +88,7 @@ TEST(WriteYaml, KeepsEveryText) {
                                           "a\n# b\n"};
   for (const std::string& text : texts) {
     const Json value = {{"key", text}, {"list", {text, "a"}}, {"objects", {{{"name", text}}}}};
-    EXPECT_EQ(Read(WriteYaml(value)), value) << WriteYaml(value);
+    EXPECT_EQ(ParseYaml(WriteYaml(value)), value) << WriteYaml(value);
   }
 }
 
@@ -96,10 +96,10 @@ TEST(WriteYaml, KeepsEveryShape) {
   const Json value =
       Json::parse(R"({"a": [], "b": {}, "c": [[1, 2], [], [[3], {"d": "e\nf\n"}], "g\nh"], "i": [{}, null],
     "j": [{"k": [{"l": {"m": false}}]}], "n": -1.5, "o": 1e-8, "true": "true", "1": {"x: y": 1}})");
-  EXPECT_EQ(Read(WriteYaml(value)), value) << WriteYaml(value);
+  EXPECT_EQ(ParseYaml(WriteYaml(value)), value) << WriteYaml(value);
   Json numbers = Json::array();
   for (int number = 0; number < 100; ++number) numbers.push_back(number);
-  EXPECT_EQ(Read(WriteYaml({{"list", {{{"values", numbers}}}}}))["list"][0]["values"], numbers);
+  EXPECT_EQ(ParseYaml(WriteYaml({{"list", {{{"values", numbers}}}}}))["list"][0]["values"], numbers);
 }
 
 TEST(WriteYaml, ReadsLikeOurExamples) {

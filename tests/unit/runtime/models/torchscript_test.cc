@@ -19,7 +19,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const ModelInput kMnist{.sample_shape = {1, 28, 28}, .classes = 10};
+const ModelInput kScriptInput{.sample_shape = {1, 28, 28}, .classes = 10};
 
 class TorchscriptTest : public testing::Test {
  protected:
@@ -28,7 +28,8 @@ class TorchscriptTest : public testing::Test {
 
   [[nodiscard]] std::string Path(const std::string& name) const { return folder_ + "/" + name; }
 
-  Result<std::shared_ptr<Model>> Open(const torch::jit::Module& module, const ModelInput& input = kMnist,
+  Result<std::shared_ptr<Model>> Open(const torch::jit::Module& module,
+                                      const ModelInput& input = kScriptInput,
                                       api::TorchscriptLoss loss = api::TorchscriptLoss::kCrossEntropy) const {
     module.save(Path("m.pt"));
     return MakeTorchscriptModel({.uri = Path("m.pt"), .loss = loss}, input);
@@ -81,7 +82,7 @@ TEST_F(TorchscriptTest, HasTheNamesOfItsFile) {
 }
 
 TEST_F(TorchscriptTest, TrainsToTheSameBitsAsTheMlp) {
-  const auto native = MakeModel({.mlp = {{32, 16}}}, kMnist, 7);
+  const auto native = MakeModel({.mlp = {{32, 16}}}, kScriptInput, 7);
   ASSERT_TRUE(native.ok());
   const auto weights = (*native)->named_parameters();
   const auto layer = [&](const std::string& name) {
@@ -96,8 +97,9 @@ TEST_F(TorchscriptTest, TrainsToTheSameBitsAsTheMlp) {
 }
 
 TEST_F(TorchscriptTest, TrainsAsTheCnnAndDropsTheSame) {
-  const auto native = MakeModel(
-      {.name = api::ModelName::kCnn, .cnn = {.channels = {4}, .hidden_size = 16, .dropout = 0.5}}, kMnist, 7);
+  const auto native =
+      MakeModel({.name = api::ModelName::kCnn, .cnn = {.channels = {4}, .hidden_size = 16, .dropout = 0.5}},
+                kScriptInput, 7);
   ASSERT_TRUE(native.ok());
   const auto weights = (*native)->named_parameters();
   const auto linear = [&](const std::string& name) {
@@ -188,16 +190,16 @@ TEST_F(TorchscriptTest, RefusesWhatCannotBeTrained) {
       {ScriptModule("return torch.linear(torch.dropout(x.flatten(1), 0.5, True), self.w)", weight),
        "was traced: its dropout cannot change"}};
   for (const auto& [module, words] : cases) ExpectRefused(Open(module), words);
-  ExpectRefused(Open(ScriptModule(linear, weight), kMnist, api::TorchscriptLoss::kMeanSquaredError),
+  ExpectRefused(Open(ScriptModule(linear, weight), kScriptInput, api::TorchscriptLoss::kMeanSquaredError),
                 "meanSquaredError needs one value for each sample");
 }
 
 TEST_F(TorchscriptTest, RefusesWhatIsNoTorchscript) {
   const auto open = [&](const std::string& name) {
-    return MakeTorchscriptModel({.uri = Path(name)}, kMnist);
+    return MakeTorchscriptModel({.uri = Path(name)}, kScriptInput);
   };
   ExpectRefused(open("absent.pt"), "is no file that can be read");
-  ExpectRefused(MakeTorchscriptModel({.uri = "file://" + Path("absent.pt")}, kMnist), "is no file");
+  ExpectRefused(MakeTorchscriptModel({.uri = "file://" + Path("absent.pt")}, kScriptInput), "is no file");
   ExpectRefused(open("."), "is no file that can be read");
   ASSERT_TRUE(WriteFile(Path("text.pt"), "import torch\n").ok());
   ExpectRefused(open("text.pt"), "is no TorchScript that can be loaded");
@@ -213,7 +215,7 @@ TEST_F(TorchscriptTest, NeverCrashesOnADamagedFile) {
   const std::string whole = *ReadFile(Path("whole.pt"));
   const auto open = [&](const std::string& content) {
     EXPECT_TRUE(WriteFile(Path("damaged.pt"), content).ok());
-    return MakeTorchscriptModel({.uri = Path("damaged.pt")}, kMnist);
+    return MakeTorchscriptModel({.uri = Path("damaged.pt")}, kScriptInput);
   };
   for (const std::size_t part : {0, 1, 2, 5, 9})
     ExpectRefused(open(whole.substr(0, whole.size() * part / 10)), "");

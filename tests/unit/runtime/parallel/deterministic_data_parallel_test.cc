@@ -20,8 +20,8 @@ constexpr int64_t kSamples = 3;  // of a leaf, but for the last
 
 // An odd number of parameters, so that no world divides them; values of many magnitudes, so that the order of
 // a sum shows in its bits.
-struct Network {
-  Network() {
+struct DeterministicNetwork {
+  DeterministicNetwork() {
     torch::manual_seed(7);
     layers = torch::nn::Sequential(torch::nn::Linear(37, 53), torch::nn::Tanh(), torch::nn::Linear(53, 9));
   }
@@ -43,7 +43,8 @@ struct Network {
   torch::nn::Sequential layers{nullptr};
 };
 
-Result<void> RunStep(Strategy& strategy, Network& network, int rank, const std::vector<int64_t>& leaves) {
+Result<void> RunStep(Strategy& strategy, DeterministicNetwork& network, int rank,
+                     const std::vector<int64_t>& leaves) {
   LOCKSTEP_TRY(strategy.BeginStep(leaves));
   int64_t leaf = std::accumulate(leaves.begin(), leaves.begin() + rank, int64_t{0});
   const int64_t mine = leaves[static_cast<std::size_t>(rank)];
@@ -60,7 +61,7 @@ std::string GradientsOf(const std::vector<int64_t>& leaves) {
     at::set_num_threads(1);
     auto communicator = meeting.Enter(1, rank, world);
     REQUIRE(communicator.ok());
-    Network network;
+    DeterministicNetwork network;
     auto strategy = MakeDeterministicDataParallel(*communicator, network.layers->parameters());
     REQUIRE(strategy.ok());
     REQUIRE(RunStep(**strategy, network, rank, leaves).ok());
@@ -101,7 +102,7 @@ TEST(DeterministicDataParallel, ForgetsAStepThatBrokeOff) {
   auto ranks = StartRanks(1, [&](int, LineChannel&) {
     auto communicator = meeting.Enter(1, 0, 1);
     REQUIRE(communicator.ok());
-    Network network;
+    DeterministicNetwork network;
     auto strategy = MakeDeterministicDataParallel(*communicator, network.layers->parameters());
     REQUIRE(strategy.ok());
     REQUIRE(RunStep(**strategy, network, 0, {kLeaves}).ok());

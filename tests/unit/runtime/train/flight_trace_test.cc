@@ -28,7 +28,7 @@ struct Collective {
 
 // As c10d of LibTorch 2.11 dumps one of NCCL's where there is no watchdog: never retired, and never
 // "started".
-Json Entry(const Collective& what, std::size_t record) {
+Json TraceEntry(const Collective& what, std::size_t record) {
   return {{"record_id", record},
           {"pg_id", what.group},
           {"process_group", {std::to_string(what.group), "undefined"}},
@@ -53,7 +53,7 @@ Json Entry(const Collective& what, std::size_t record) {
 
 FlightTrace Read(const std::vector<Collective>& collectives) {
   Json entries = Json::array();
-  for (const Collective& what : collectives) entries.push_back(Entry(what, entries.size()));
+  for (const Collective& what : collectives) entries.push_back(TraceEntry(what, entries.size()));
   return ReadFlightTrace(DumpJson({{"version", "2.10"},
                                    {"comm_lib_version", "2.28.9"},
                                    {"pg_config", Json::object()},

@@ -15,14 +15,14 @@ std::vector<std::string> Refused(const Json& json) {
   return lines;
 }
 
-struct Case {
+struct UnsupportedCase {
   std::string name;
   std::string pointer;
   std::string value;
   std::string path;  // of the one refusal
 };
 
-class UnsupportedTest : public testing::TestWithParam<Case> {};
+class UnsupportedTest : public testing::TestWithParam<UnsupportedCase> {};
 
 TEST_P(UnsupportedTest, IsRefusedByName) {
   const std::vector<std::string> refused = Refused(With(ValidJob(), GetParam().pointer, GetParam().value));
@@ -33,15 +33,15 @@ TEST_P(UnsupportedTest, IsRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(
     Fields, UnsupportedTest,
-    testing::Values(Case{"RemoteModule", "/spec/training/model",
-                         R"({"name": "torchscript", "torchscript": {"uri": "s3://b/m.pt"}})",
-                         "spec.training.model.torchscript.uri"},
-                    Case{"Compression", "/spec/training/sync", R"({"compression": "topk"})",
-                         "spec.training.sync.compression"},
-                    Case{"Gpu", "/spec/nprocPerNode", "\"gpu\"", "spec.nprocPerNode"},
-                    Case{"PodMonitor", "/spec/observability", R"({"podMonitor": true})",
-                         "spec.observability.podMonitor"}),
-    [](const testing::TestParamInfo<Case>& test_case) { return test_case.param.name; });
+    testing::Values(UnsupportedCase{"RemoteModule", "/spec/training/model",
+                                    R"({"name": "torchscript", "torchscript": {"uri": "s3://b/m.pt"}})",
+                                    "spec.training.model.torchscript.uri"},
+                    UnsupportedCase{"Compression", "/spec/training/sync", R"({"compression": "topk"})",
+                                    "spec.training.sync.compression"},
+                    UnsupportedCase{"Gpu", "/spec/nprocPerNode", "\"gpu\"", "spec.nprocPerNode"},
+                    UnsupportedCase{"PodMonitor", "/spec/observability", R"({"podMonitor": true})",
+                                    "spec.observability.podMonitor"}),
+    [](const testing::TestParamInfo<UnsupportedCase>& test_case) { return test_case.param.name; });
 
 TEST(FindUnsupported, SaysWhatWorksNow) {
   EXPECT_THAT(Refused(With(ValidJob(), "/spec/training/sync", R"({"compression": "powersgd"})")),

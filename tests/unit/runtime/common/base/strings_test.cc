@@ -5,6 +5,12 @@
 namespace lockstep {
 namespace {
 
+TEST(Strings, ContainsAnyFindsOneOfTheWords) {
+  EXPECT_TRUE(ContainsAny("AWS Error ACCESS_DENIED", {"NO_SUCH_BUCKET", "ACCESS_DENIED"}));
+  EXPECT_FALSE(ContainsAny("AWS Error SLOW_DOWN", {"NO_SUCH_BUCKET", "ACCESS_DENIED"}));
+  EXPECT_FALSE(ContainsAny("text", {}));
+}
+
 TEST(Strings, SplitAndJoinAreInverse) {
   EXPECT_EQ(Split("a,,b", ','), (std::vector<std::string>{"a", "", "b"}));
   EXPECT_EQ(Join(Split("a,,b", ','), ","), "a,,b");
