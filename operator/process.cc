@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -26,6 +24,8 @@
 #include "operator/telemetry/metrics.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/base/log.h"
+#include "runtime/common/base/mutex.h"
+#include "runtime/common/base/pause.h"
 #include "runtime/common/base/strings.h"
 
 namespace lockstep {
@@ -124,15 +124,8 @@ class Process {
       if (code == ErrorCode::kForbidden || code == ErrorCode::kNotFound) return false;
       log::Warning("cannot tell whether a kind may be read; asking again",
                    {{"kind", resource.kind}, {"error", page.error().ToString()}});
-      Pause(std::chrono::seconds(1), stop);
+      PauseFor(std::chrono::seconds(1), stop);
     }
-  }
-
-  static void Pause(std::chrono::milliseconds time, const std::stop_token& stop) {
-    std::mutex mutex;
-    std::condition_variable_any pause;
-    std::unique_lock lock(mutex);
-    pause.wait_for(lock, stop, time, [] { return false; });
   }
 
   // Nodes belong to the cluster: who looks after one namespace may lack the right.
@@ -216,8 +209,7 @@ class Process {
                          [](const auto& informer) { return informer->synced(); });
     };
     while (!synced()) {
-      Pause(std::chrono::milliseconds(5), stop);
-      if (stop.stop_requested()) return false;
+      if (!PauseFor(std::chrono::milliseconds(5), stop)) return false;
     }
     caches_synced_ = true;
     return true;
@@ -282,19 +274,19 @@ class Process {
   // The controller exists only while this process leads; before, keys are of no use: all jobs are queued at
   // the start.
   void SetController(controller::Controller* controller) {
-    const std::lock_guard lock(controller_mutex_);
+    const MutexLock lock(controller_mutex_);
     controller_ = controller;
   }
   void Enqueue(const std::string& key) {
-    const std::lock_guard lock(controller_mutex_);
+    const MutexLock lock(controller_mutex_);
     if (controller_ != nullptr) controller_->Enqueue(key);
   }
   void EnqueueSoon(const std::string& key) {
-    const std::lock_guard lock(controller_mutex_);
+    const MutexLock lock(controller_mutex_);
     if (controller_ != nullptr) controller_->EnqueueSoon(key);
   }
   std::size_t QueueDepth() {
-    const std::lock_guard lock(controller_mutex_);
+    const MutexLock lock(controller_mutex_);
     return controller_ == nullptr ? 0 : controller_->depth();
   }
 
@@ -302,8 +294,8 @@ class Process {
   const std::string name_space_;
   const std::string identity_;
   const SystemClock clock_;
-  std::mutex controller_mutex_;
-  controller::Controller* controller_ = nullptr;  // GUARDED_BY(controller_mutex_)
+  Mutex controller_mutex_;
+  controller::Controller* controller_ LOCKSTEP_GUARDED_BY(controller_mutex_) = nullptr;
   std::atomic<bool> caches_synced_ = false;
   telemetry::Metrics metrics_;
   http::HttpTransport& transport_;

@@ -7,7 +7,7 @@ namespace lockstep::controller {
 
 void WorkQueue::Add(const std::string& key) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     AddLocked(key);
   }
   wake_.notify_one();
@@ -16,7 +16,7 @@ void WorkQueue::Add(const std::string& key) {
 void WorkQueue::AddAfter(const std::string& key, std::chrono::milliseconds delay) {
   if (delay.count() <= 0) return Add(key);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     AddAfterLocked(key, clock_.Steady() + delay);
   }
   wake_.notify_one();
@@ -24,7 +24,7 @@ void WorkQueue::AddAfter(const std::string& key, std::chrono::milliseconds delay
 
 void WorkQueue::AddRateLimited(const std::string& key) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const SteadyTime now = clock_.Steady();
     AddAfterLocked(key, now + std::max(backoff_.Next(key), failures_.Take(now)));
   }
@@ -32,34 +32,36 @@ void WorkQueue::AddRateLimited(const std::string& key) {
 }
 
 void WorkQueue::Forget(const std::string& key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   backoff_.Forget(key);
 }
 
 std::optional<WorkQueue::Item> WorkQueue::Get(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stop.stop_requested()) {
     if (auto item = TakeLocked()) return item;
     if (delayed_.empty()) {
-      wake_.wait(lock, stop, [this] { return !queue_.empty() || !delayed_.empty(); });
+      wake_.wait(lock, stop,
+                 [this]() LOCKSTEP_REQUIRES(mutex_) { return !queue_.empty() || !delayed_.empty(); });
     } else {
       // Also wakes where an earlier key came meanwhile: the wait must become shorter.
       const SteadyTime due = delayed_.begin()->first;
-      wake_.wait_for(lock, stop, due - clock_.Steady(),
-                     [&] { return !queue_.empty() || delayed_.empty() || delayed_.begin()->first != due; });
+      wake_.wait_for(lock, stop, due - clock_.Steady(), [&]() LOCKSTEP_REQUIRES(mutex_) {
+        return !queue_.empty() || delayed_.empty() || delayed_.begin()->first != due;
+      });
     }
   }
   return std::nullopt;
 }
 
 std::optional<WorkQueue::Item> WorkQueue::TryGet() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return TakeLocked();
 }
 
 void WorkQueue::Done(const std::string& key) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     processing_.erase(key);
     if (!dirty_.contains(key)) return;
     queue_.push_back(key);
@@ -68,7 +70,7 @@ void WorkQueue::Done(const std::string& key) {
 }
 
 std::size_t WorkQueue::depth() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return queue_.size();
 }
 

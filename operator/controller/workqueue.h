@@ -10,7 +10,6 @@
 #include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <stop_token>
@@ -20,6 +19,7 @@
 
 #include "operator/controller/backoff.h"
 #include "runtime/common/base/clock.h"
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/base/token_bucket.h"
 
 namespace lockstep::controller {
@@ -48,22 +48,21 @@ class WorkQueue {
   [[nodiscard]] std::size_t depth() const;  // due keys that wait
 
  private:
-  void AddLocked(const std::string& key);                       // requires mutex_
-  void AddAfterLocked(const std::string& key, SteadyTime due);  // requires mutex_
-  [[nodiscard]] std::optional<Item> TakeLocked();               // requires mutex_
-  void MoveDueLocked();                                         // requires mutex_
+  void AddLocked(const std::string& key) LOCKSTEP_REQUIRES(mutex_);
+  void AddAfterLocked(const std::string& key, SteadyTime due) LOCKSTEP_REQUIRES(mutex_);
+  [[nodiscard]] std::optional<Item> TakeLocked() LOCKSTEP_REQUIRES(mutex_);
+  void MoveDueLocked() LOCKSTEP_REQUIRES(mutex_);
 
   const Clock& clock_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any wake_;
-  // All GUARDED_BY(mutex_).
-  std::deque<std::string> queue_;
-  std::unordered_map<std::string, SteadyTime> dirty_;  // since when
-  std::unordered_set<std::string> processing_;
-  std::set<std::pair<SteadyTime, std::string>> delayed_;
-  std::unordered_map<std::string, SteadyTime> due_;  // of each delayed key
-  KeyBackoff backoff_;
-  TokenBucket failures_{10, 100};
+  std::deque<std::string> queue_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, SteadyTime> dirty_ LOCKSTEP_GUARDED_BY(mutex_);  // since when
+  std::unordered_set<std::string> processing_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::set<std::pair<SteadyTime, std::string>> delayed_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, SteadyTime> due_ LOCKSTEP_GUARDED_BY(mutex_);  // of each delayed key
+  KeyBackoff backoff_ LOCKSTEP_GUARDED_BY(mutex_);
+  TokenBucket failures_ LOCKSTEP_GUARDED_BY(mutex_){10, 100};
 };
 
 }  // namespace lockstep::controller

@@ -45,8 +45,8 @@ EventRecorder::EventRecorder(KubeWriter& writer, const Clock& clock, std::string
 
 EventRecorder::~EventRecorder() {
   {
-    std::unique_lock lock(mutex_);
-    wake_.wait_for(lock, kDrainTime, [this] { return queue_.empty(); });
+    MutexLock lock(mutex_);
+    wake_.wait_for(lock, kDrainTime, [this]() LOCKSTEP_REQUIRES(mutex_) { return queue_.empty(); });
   }
   thread_.request_stop();
 }
@@ -54,7 +54,7 @@ EventRecorder::~EventRecorder() {
 void EventRecorder::Record(const Json& regarding, const EventNote& note) {
   bool dropped = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     dropped = queue_.size() >= kMaxQueued;
     if (!dropped) queue_.push_back({regarding, note});
   }
@@ -66,14 +66,14 @@ void EventRecorder::Run(const std::stop_token& stop) {
   while (true) {
     Pending pending;
     {
-      std::unique_lock lock(mutex_);
-      if (!wake_.wait(lock, stop, [this] { return !queue_.empty(); })) return;
+      MutexLock lock(mutex_);
+      if (!wake_.wait(lock, stop, [this]() LOCKSTEP_REQUIRES(mutex_) { return !queue_.empty(); })) return;
       pending = queue_.front();
     }
     Send(pending);
     {
       // Only now, so that the destructor waits for the one being sent too.
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       queue_.pop_front();
     }
     wake_.notify_all();

@@ -6,12 +6,12 @@
 #include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "operator/kube/client.h"
 #include "runtime/common/base/clock.h"
+#include "runtime/common/base/mutex.h"
 
 namespace lockstep::kube {
 
@@ -56,10 +56,10 @@ class EventRecorder {
   const Clock& clock_;
   const std::string instance_;
   std::map<std::string, Series> series_;  // owned by thread_
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any wake_;
-  std::deque<Pending> queue_;  // GUARDED_BY(mutex_)
-  std::jthread thread_;        // last: joins before the rest goes
+  std::deque<Pending> queue_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::jthread thread_;  // last: joins before the rest goes
 };
 
 }  // namespace lockstep::kube

@@ -63,13 +63,13 @@ Result<ExecCredential> ExecCredentialFromText(const std::string& text, const std
 }
 
 Result<void> ExecCredentials::Ensure() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const bool is_good = current_ && (!current_->expires || clock_.Now() + kEarly < *current_->expires);
   return is_good ? Result<void>() : Run();
 }
 
 Result<void> ExecCredentials::Renew() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return Run();
 }
 
@@ -92,7 +92,7 @@ Result<void> ExecCredentials::Run() {
 }
 
 void ExecCredentials::AddTo(http::Endpoint& endpoint) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!current_->token.empty()) endpoint.token_file = folder_.path() + "/" + kTokenFile;
   if (current_->certificate_and_key.empty()) return;
   endpoint.certificate_file = endpoint.key_file = folder_.path() + "/" + kCertificateFile;

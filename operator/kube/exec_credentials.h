@@ -4,12 +4,12 @@
 // know them; what it says is kept in files, which the transport reads again when they change.
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "operator/kube/client_config.h"
 #include "runtime/common/base/clock.h"
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/http/transport.h"
 
 namespace lockstep::kube {
@@ -38,13 +38,13 @@ class ExecCredentials {
   void AddTo(http::Endpoint& endpoint) const;
 
  private:
-  [[nodiscard]] Result<void> Run();  // requires mutex_
+  [[nodiscard]] Result<void> Run() LOCKSTEP_REQUIRES(mutex_);
 
   const ExecPlugin plugin_;
   const PrivateFolder& folder_;
   const Clock& clock_;
-  mutable std::mutex mutex_;
-  std::optional<ExecCredential> current_;  // GUARDED_BY(mutex_)
+  mutable Mutex mutex_;
+  std::optional<ExecCredential> current_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 // The way to the API server that `config` describes; `config` and `clock` must outlive it.

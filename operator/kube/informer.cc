@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/common/base/log.h"
+#include "runtime/common/base/pause.h"
 
 namespace lockstep::kube {
 namespace {
@@ -35,7 +36,7 @@ void Informer::Run(const std::stop_token& stop) {
                {{"resource", options_.resource.plural},
                 {"error", done.error().ToString()},
                 {"delay_ms", delay.count()}});
-    Pause(stop, delay);
+    PauseFor(delay, stop);
   }
 }
 
@@ -97,11 +98,6 @@ void Informer::Apply(StoreChange change) {
   }
   if (!handler_) return;
   for (const ObjectChange& entry : changes) handler_(entry);
-}
-
-void Informer::Pause(const std::stop_token& stop, std::chrono::milliseconds delay) {
-  std::unique_lock lock(pause_mutex_);
-  pause_.wait_for(lock, stop, delay, [] { return false; });
 }
 
 }  // namespace lockstep::kube

@@ -4,9 +4,7 @@
 // back-off; the destructor stops and joins.
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -40,7 +38,6 @@ class Informer {
   [[nodiscard]] Result<void> ListStep(const ListNext& next, const std::stop_token& stop);
   [[nodiscard]] Result<void> WatchStep(const WatchNext& next, const std::stop_token& stop);
   void Apply(StoreChange change);
-  void Pause(const std::stop_token& stop, std::chrono::milliseconds delay);
 
   KubeReader& reader_;
   const InformerOptions options_;
@@ -48,8 +45,6 @@ class Informer {
   const Handler handler_;
   WatchState state_;  // owned by thread_
   std::atomic<bool> synced_ = false;
-  std::mutex pause_mutex_;
-  std::condition_variable_any pause_;
   std::jthread thread_;  // last: joins before the rest goes
 };
 

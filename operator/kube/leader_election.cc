@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/common/base/log.h"
+#include "runtime/common/base/pause.h"
 #include "runtime/common/base/time_text.h"
 
 namespace lockstep::kube {
@@ -24,7 +25,7 @@ bool LeaderElection::Acquire(const std::stop_token& stop) {
     if (!held.ok() && std::exchange(last_error, held.error().ToString()) != held.error().ToString()) {
       log::Warning("cannot take the leader lease yet", {{"lease", lease_.ToString()}, {"error", last_error}});
     }
-    Pause(stop, timings_.look_period);
+    PauseFor(timings_.look_period, stop);
   }
   return false;
 }
@@ -32,8 +33,7 @@ bool LeaderElection::Acquire(const std::stop_token& stop) {
 Result<void> LeaderElection::Keep(const std::stop_token& stop) {
   SteadyTime renewed = clock_.Steady();
   while (!stop.stop_requested()) {
-    Pause(stop, timings_.retry_period);
-    if (stop.stop_requested()) return {};
+    if (!PauseFor(timings_.retry_period, stop)) return {};
     const auto held = Try();
     if (held.ok() && *held) {
       renewed = clock_.Steady();
@@ -85,11 +85,6 @@ Result<Json> LeaderElection::Write(const Json& current, const LeaseRecord& recor
   // The resourceVersion in the metadata makes Replace refuse what another candidate changed meanwhile.
   return lease["metadata"].contains("resourceVersion") ? client_.Replace(kLeases, lease)
                                                        : client_.Create(kLeases, lease);
-}
-
-void LeaderElection::Pause(const std::stop_token& stop, std::chrono::milliseconds time) {
-  std::unique_lock lock(pause_mutex_);
-  pause_.wait_for(lock, stop, time, [] { return false; });
 }
 
 }  // namespace lockstep::kube

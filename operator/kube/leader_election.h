@@ -2,8 +2,6 @@
 // The loop around lease.h: wait for the lease, keep it, give it back. Owned by main; one thread at a time
 // calls it. A process that loses the lease must end (see lease.h), so there is no way back from Keep.
 
-#include <condition_variable>
-#include <mutex>
 #include <stop_token>
 #include <string>
 
@@ -29,7 +27,6 @@ class LeaderElection {
   // True where we hold it now.
   [[nodiscard]] Result<bool> Try();
   [[nodiscard]] Result<Json> Write(const Json& current, const LeaseRecord& record);
-  void Pause(const std::stop_token& stop, std::chrono::milliseconds time);
 
   KubeClient& client_;
   const Clock& clock_;
@@ -37,8 +34,6 @@ class LeaderElection {
   const std::string identity_;
   const LeaseTimings timings_;
   LeaseObserver observer_;
-  std::mutex pause_mutex_;
-  std::condition_variable_any pause_;
 };
 
 }  // namespace lockstep::kube

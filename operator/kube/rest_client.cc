@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <condition_variable>
 #include <optional>
 #include <utility>
 
@@ -29,14 +28,6 @@ std::optional<Milliseconds> RetryAfter(const http::Response& response) {
 
 }  // namespace
 
-bool PauseFor(Milliseconds time, const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex);
-  never.wait_for(lock, stop, time, [] { return false; });
-  return !stop.stop_requested();
-}
-
 RestClient::RestClient(http::HttpTransport& transport, RestClientOptions options)
     : transport_(transport),
       options_(std::move(options)),
@@ -50,7 +41,7 @@ bool RestClient::AwaitTurn(const std::stop_token& stop) {
   if (options_.requests_per_second <= 0) return !stop.stop_requested();
   Milliseconds wait{};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     wait = turns_.Take(std::chrono::steady_clock::now());
   }
   return wait.count() == 0 ? !stop.stop_requested() : options_.pause(wait, stop);

@@ -5,9 +5,10 @@
 // of it.
 
 #include <functional>
-#include <mutex>
 
 #include "operator/kube/client.h"
+#include "runtime/common/base/mutex.h"
+#include "runtime/common/base/pause.h"
 #include "runtime/common/base/token_bucket.h"
 #include "runtime/common/http/transport.h"
 
@@ -19,7 +20,6 @@ using RequestObserver = std::function<void(const std::string& method, int status
 
 // Waits; false where it was stopped meanwhile.
 using Pause = std::function<bool(Milliseconds time, const std::stop_token& stop)>;
-[[nodiscard]] bool PauseFor(Milliseconds time, const std::stop_token& stop);
 
 struct RestClientOptions {
   RequestObserver observer;
@@ -52,8 +52,8 @@ class RestClient final : public KubeClient {
 
   http::HttpTransport& transport_;
   const RestClientOptions options_;
-  std::mutex mutex_;
-  TokenBucket turns_;  // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  TokenBucket turns_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::kube

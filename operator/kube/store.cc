@@ -23,13 +23,13 @@ uint64_t VersionOf(const Json& object) {
 Store::Store(Slim slim, Index index) : slim_(std::move(slim)), index_(std::move(index)) {}
 
 Object Store::Get(const ObjectKey& key) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = entries_.find(key);
   return found == entries_.end() ? nullptr : found->second;
 }
 
 std::vector<Object> Store::ByIndex(const std::string& value) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<Object> objects;
   const auto found = by_index_.find(value);
   if (found == by_index_.end()) return objects;
@@ -38,7 +38,7 @@ std::vector<Object> Store::ByIndex(const std::string& value) const {
 }
 
 std::vector<Object> Store::All() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<Object> objects;
   objects.reserve(entries_.size());
   for (const auto& [key, object] : entries_) objects.push_back(object);
@@ -46,7 +46,7 @@ std::vector<Object> Store::All() const {
 }
 
 std::size_t Store::size() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return entries_.size();
 }
 
@@ -54,7 +54,7 @@ std::vector<ObjectChange> Store::ReplaceAll(std::vector<Json> objects, const std
   std::vector<ObjectChange> changes;
   std::set<ObjectKey> listed;
   const uint64_t version = VersionFromText(resource_version);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Json& object : objects) {
     const ObjectKey key = KeyOf(object);
     listed.insert(key);
@@ -77,7 +77,7 @@ std::vector<ObjectChange> Store::ReplaceAll(std::vector<Json> objects, const std
 }
 
 std::vector<ObjectChange> Store::Put(Json object) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const uint64_t version = VersionOf(object);
   seen_ = std::max(seen_, version);
   const auto known = entries_.find(KeyOf(object));
@@ -88,7 +88,7 @@ std::vector<ObjectChange> Store::Put(Json object) {
 }
 
 std::vector<ObjectChange> Store::Remove(Json object) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const uint64_t version = VersionOf(object);
   seen_ = std::max(seen_, version);
   const ObjectKey key = KeyOf(object);
@@ -102,12 +102,12 @@ std::vector<ObjectChange> Store::Remove(Json object) {
 }
 
 void Store::Seen(const std::string& resource_version) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   seen_ = std::max(seen_, VersionFromText(resource_version));
 }
 
 void Store::Learn(Json object) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const uint64_t version = VersionOf(object);
   if (version <= seen_) return;
   const auto known = entries_.find(KeyOf(object));

@@ -7,13 +7,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "operator/kube/object.h"
 #include "runtime/common/base/json.h"
+#include "runtime/common/base/mutex.h"
 
 namespace lockstep::kube {
 
@@ -56,16 +56,16 @@ class Store {
  private:
   using Entries = std::map<ObjectKey, Object>;
 
-  ObjectChange Set(Json object);                                              // requires mutex_
-  Object Erase(const ObjectKey& key);                                         // requires mutex_
-  void Reindex(const ObjectKey& key, const Json* before, const Json* after);  // requires mutex_
+  ObjectChange Set(Json object) LOCKSTEP_REQUIRES(mutex_);
+  Object Erase(const ObjectKey& key) LOCKSTEP_REQUIRES(mutex_);
+  void Reindex(const ObjectKey& key, const Json* before, const Json* after) LOCKSTEP_REQUIRES(mutex_);
 
   const Slim slim_;
   const Index index_;
-  mutable std::mutex mutex_;
-  Entries entries_;                                      // GUARDED_BY(mutex_)
-  std::map<std::string, std::set<ObjectKey>> by_index_;  // GUARDED_BY(mutex_)
-  uint64_t seen_ = 0;  // newest version the watch has told us of; GUARDED_BY(mutex_)
+  mutable Mutex mutex_;
+  Entries entries_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::map<std::string, std::set<ObjectKey>> by_index_ LOCKSTEP_GUARDED_BY(mutex_);
+  uint64_t seen_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // newest version the watch has told us of
 };
 
 }  // namespace lockstep::kube

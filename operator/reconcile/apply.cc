@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "operator/reconcile/owned_objects.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/training_job_json.h"
+#include "runtime/common/base/mutex.h"
 
 namespace lockstep::reconcile {
 namespace {
@@ -212,8 +212,8 @@ Applied Applier::Apply(const Observed& observed, const std::vector<PlannedAction
   if (NeedsConfirmation(actions)) {
     if (const auto confirmed = executor.ConfirmJob(); !confirmed.ok()) return {.error = confirmed.error()};
   }
-  std::mutex mutex;
-  Applied applied;  // GUARDED_BY(mutex)
+  Mutex mutex;
+  Applied applied;  // by the actions of a stage: with the mutex held
   for (std::size_t begin = 0; begin < actions.size() && !applied.error;) {
     std::size_t end = begin + 1;
     while (end < actions.size() && StageOf(actions[end].action) == StageOf(actions[begin].action)) ++end;
@@ -221,7 +221,7 @@ Applied Applier::Apply(const Observed& observed, const std::vector<PlannedAction
       const Action& action = actions[begin + i].action;
       const auto done = std::visit(executor, action);
       if (done.ok()) return true;
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       if (!applied.error) applied = {WithField(done.error(), action), IsRefusal(done.error(), action)};
       return false;
     });

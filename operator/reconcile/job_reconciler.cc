@@ -105,7 +105,7 @@ Error JobReconciler::WriteRefusal(const Observed& observed, const Plan& plan, co
 void JobReconciler::Remember(const std::string& key, const protocol::JobIdentity& job) {
   std::optional<protocol::JobIdentity> replaced;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     protocol::JobIdentity& known = known_[key];
     if (!known.uid.empty() && known.uid != job.uid) replaced = known;
     known = job;
@@ -116,7 +116,7 @@ void JobReconciler::Remember(const std::string& key, const protocol::JobIdentity
 void JobReconciler::Forget(const std::string& key) {
   protocol::JobIdentity job;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = known_.find(key);
     if (found == known_.end()) return;
     job = found->second;

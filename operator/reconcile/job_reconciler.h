@@ -2,7 +2,6 @@
 // observe → plan → apply for one job. Called from the controller's workers, one job at a time each.
 
 #include <map>
-#include <mutex>
 #include <string>
 
 #include "operator/controller/reconciler.h"
@@ -10,6 +9,7 @@
 #include "operator/reconcile/apply.h"
 #include "operator/reconcile/gpus.h"
 #include "operator/reconcile/observe.h"
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/rendezvous/service.h"
 
 namespace lockstep::reconcile {
@@ -49,8 +49,8 @@ class JobReconciler final : public controller::Reconciler {
   Dependencies dependencies_;
   const ClusterSettings settings_;
   Applier applier_;
-  std::mutex mutex_;
-  std::map<std::string, protocol::JobIdentity> known_;  // by key; GUARDED_BY(mutex_)
+  Mutex mutex_;
+  std::map<std::string, protocol::JobIdentity> known_ LOCKSTEP_GUARDED_BY(mutex_);  // by key
 };
 
 }  // namespace lockstep::reconcile

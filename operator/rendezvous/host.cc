@@ -1,10 +1,9 @@
 #include "operator/rendezvous/host.h"
 
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 
 #include "runtime/common/api/names.h"
+#include "runtime/common/base/pause.h"
 
 namespace lockstep::rendezvous {
 namespace {
@@ -13,12 +12,9 @@ constexpr std::chrono::milliseconds kTick{50};
 constexpr int kServerThreads = 2;
 
 void TickUntil(const std::stop_token& stop, RendezvousService& service) {
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex);
   while (!stop.stop_requested()) {
     service.Tick();
-    never.wait_for(lock, stop, kTick, [] { return false; });
+    PauseFor(kTick, stop);
   }
 }
 

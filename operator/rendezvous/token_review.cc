@@ -47,7 +47,7 @@ void TokenReviewer::Authorize(const std::string& token, const protocol::JobIdent
   Waiting waiting{job, member, std::move(done)};
   std::optional<TokenIdentity> identity;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto known = known_.find(DigestOf(token));
     if (known != known_.end() && clock_.Steady() - known->second.asked < kFresh) {
       identity = known->second.identity;
@@ -67,8 +67,8 @@ void TokenReviewer::Run(const std::stop_token& stop) {
   while (true) {
     std::string token;
     {
-      std::unique_lock lock(mutex_);
-      if (!wake_.wait(lock, stop, [this] { return !queue_.empty(); })) return;
+      MutexLock lock(mutex_);
+      if (!wake_.wait(lock, stop, [this]() LOCKSTEP_REQUIRES(mutex_) { return !queue_.empty(); })) return;
       token = std::move(queue_.front());
       queue_.pop_front();
     }
@@ -81,7 +81,7 @@ void TokenReviewer::Review(const std::string& token) {
   const auto identity = Ask(token);
   std::vector<Waiting> list;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = waiting_.find(token);
     list = std::move(found->second);
     waiting_.erase(found);
@@ -96,14 +96,14 @@ Result<TokenIdentity> TokenReviewer::Ask(const std::string& token) {
   const std::string digest = DigestOf(token);
   if (!review.ok()) {
     log::Warning("token review failed", {{"error", review.error().ToString()}});
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto known = known_.find(digest);
     const bool believed = review.error().IsTransient() && known != known_.end() &&
                           clock_.Steady() - known->second.asked < kBelievedWithoutServer;
     return believed ? Result<TokenIdentity>(known->second.identity) : Result<TokenIdentity>(review.error());
   }
   auto identity = IdentityFromReview(*review);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   DropExpired();
   if (identity.ok()) {
     known_[digest] = {*identity, clock_.Steady()};

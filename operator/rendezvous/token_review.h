@@ -7,7 +7,6 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "operator/kube/store.h"
 #include "operator/rendezvous/token_identity.h"
 #include "runtime/common/base/clock.h"
+#include "runtime/common/base/mutex.h"
 
 namespace lockstep::rendezvous {
 
@@ -44,17 +44,18 @@ class TokenReviewer {
   void Review(const std::string& token);
   [[nodiscard]] Result<TokenIdentity> Ask(const std::string& token);
   [[nodiscard]] Result<void> Check(const TokenIdentity& identity, const Waiting& waiting) const;
-  void DropExpired();  // requires mutex_
+  void DropExpired() LOCKSTEP_REQUIRES(mutex_);
 
   kube::KubeWriter& writer_;
   const kube::Store& pods_;
   const Clock& clock_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any wake_;
-  std::map<std::string, Known> known_;                   // by digest of the token; GUARDED_BY(mutex_)
-  std::map<std::string, std::vector<Waiting>> waiting_;  // by token: one review for all; GUARDED_BY(mutex_)
-  std::deque<std::string> queue_;                        // tokens to review; GUARDED_BY(mutex_)
-  std::vector<std::jthread> threads_;                    // last: join before the rest goes
+  std::map<std::string, Known> known_ LOCKSTEP_GUARDED_BY(mutex_);  // by digest of the token
+  // By token: one review for all.
+  std::map<std::string, std::vector<Waiting>> waiting_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::deque<std::string> queue_ LOCKSTEP_GUARDED_BY(mutex_);  // tokens to review
+  std::vector<std::jthread> threads_;                          // last: join before the rest goes
 };
 
 }  // namespace lockstep::rendezvous

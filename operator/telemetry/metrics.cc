@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <mutex>
 #include <thread>
 
 #include "operator/telemetry/job_series.h"
 #include "operator/telemetry/recovery_series.h"
 #include "operator/telemetry/start_series.h"
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/telemetry/exposition.h"
 
 namespace lockstep::telemetry {
@@ -90,11 +90,12 @@ struct Metrics::Families {
   Family<Counter>& requests = CounterFamily(registry, "rest_client_requests_total",
                                             "Requests to the API server; code <error> where no answer came.");
   Gauge* leading = nullptr;
-  std::mutex mutex;
-  JobSeries jobs{registry};                       // GUARDED_BY(mutex)
-  StartSeries starts{registry};                   // GUARDED_BY(mutex)
-  RecoverySeries recoveries{registry};            // GUARDED_BY(mutex)
-  std::map<std::thread::id, SteadyTime> working;  // since when each worker is at its key; GUARDED_BY(mutex)
+  Mutex mutex;
+  JobSeries jobs LOCKSTEP_GUARDED_BY(mutex){registry};
+  StartSeries starts LOCKSTEP_GUARDED_BY(mutex){registry};
+  RecoverySeries recoveries LOCKSTEP_GUARDED_BY(mutex){registry};
+  // Since when each worker is at its key.
+  std::map<std::thread::id, SteadyTime> working LOCKSTEP_GUARDED_BY(mutex);
 };
 
 Metrics::Metrics(const Clock& clock, int workers, const std::string& api_host, const std::string& lease)
@@ -112,7 +113,7 @@ void Metrics::OnRetry() { families_->retries.Increment(); }
 void Metrics::OnStarted(std::chrono::duration<double> waited) {
   families_->active_workers.Increment();
   families_->queue_seconds.Observe(waited.count());
-  const std::lock_guard lock(families_->mutex);
+  const MutexLock lock(families_->mutex);
   families_->working[std::this_thread::get_id()] = clock_.Steady();
 }
 
@@ -122,20 +123,20 @@ void Metrics::OnFinished(controller::ReconcileResult result, std::chrono::durati
   if (result == controller::ReconcileResult::kError) families_->errors.Increment();
   families_->reconcile_seconds.Observe(worked.count());
   families_->work_seconds.Observe(worked.count());
-  const std::lock_guard lock(families_->mutex);
+  const MutexLock lock(families_->mutex);
   families_->working.erase(std::this_thread::get_id());
 }
 
 void Metrics::OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& status,
                     const reconcile::GpuCount& gpus, const rendezvous::RendezvousView& rendezvous) {
-  const std::lock_guard lock(families_->mutex);
+  const MutexLock lock(families_->mutex);
   families_->jobs.Set(job, status, gpus, rendezvous);
   families_->starts.Count(job.status, status);
   families_->recoveries.Count(job.metadata.uid, rendezvous.changes);
 }
 
 void Metrics::OnJobGone(const protocol::JobIdentity& job) {
-  const std::lock_guard lock(families_->mutex);
+  const MutexLock lock(families_->mutex);
   families_->jobs.Remove(job.uid);
   families_->recoveries.Forget(job.uid);
 }
@@ -155,7 +156,7 @@ http::Response Metrics::Expose(std::size_t queue_depth) {
   Seconds sum{};
   Seconds longest{};
   {
-    const std::lock_guard lock(families_->mutex);
+    const MutexLock lock(families_->mutex);
     for (const auto& [worker, since] : families_->working) {
       const Seconds seconds = clock_.Steady() - since;
       sum += seconds;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "runtime/common/base/clock.h"
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/base/token_bucket.h"
 #include "runtime/common/protocol/environment.h"
 
@@ -53,17 +53,18 @@ struct Checkpointer::State {
   const SystemClock clock{};
   Ownership ownership{*store, job, {.uri = spec.uri, .holder = EnvOr(protocol::env::kPodName, "")}, clock};
 
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable_any changed;
-  std::optional<PendingSave> waiting;  // GUARDED_BY(mutex)
-  std::vector<PendingSave> replaced;   // GUARDED_BY(mutex); without tensors, to be told to rank 0
-  TokenBucket turns{static_cast<double>(spec.upload_bytes_per_second.value_or(1)),
-                    0};               // GUARDED_BY(mutex); bytes
-  int waiting_callers = 0;            // GUARDED_BY(mutex)
-  std::stop_source running;           // GUARDED_BY(mutex); of the save that is being written
-  bool busy = false;                  // GUARDED_BY(mutex)
-  std::shared_ptr<HostCopy> spare;    // GUARDED_BY(mutex); of the save before, for its memory
-  std::vector<SaveOutcome> outcomes;  // GUARDED_BY(mutex)
+  std::optional<PendingSave> waiting LOCKSTEP_GUARDED_BY(mutex);
+  std::vector<PendingSave> replaced LOCKSTEP_GUARDED_BY(mutex);  // without tensors, to be told to rank 0
+  // Bytes.
+  TokenBucket turns LOCKSTEP_GUARDED_BY(mutex){static_cast<double>(spec.upload_bytes_per_second.value_or(1)),
+                                               0};
+  int waiting_callers LOCKSTEP_GUARDED_BY(mutex) = 0;
+  std::stop_source running LOCKSTEP_GUARDED_BY(mutex);  // of the save that is being written
+  bool busy LOCKSTEP_GUARDED_BY(mutex) = false;
+  std::shared_ptr<HostCopy> spare LOCKSTEP_GUARDED_BY(mutex);  // of the save before, for its memory
+  std::vector<SaveOutcome> outcomes LOCKSTEP_GUARDED_BY(mutex);
   // Of the thread that calls Save: the place of the last one.
   int64_t last_round = -1, last_step = -1;
   int attempt = 0;
@@ -85,8 +86,9 @@ struct Checkpointer::State {
 
   void Run(std::stop_token stop) {
     const std::stop_callback give_up(stop, [this] { Abandon(); });
-    std::unique_lock lock(mutex);
-    while (changed.wait(lock, stop, [this] { return waiting.has_value() || !replaced.empty(); })) {
+    MutexLock lock(mutex);
+    while (changed.wait(
+        lock, stop, [this]() LOCKSTEP_REQUIRES(mutex) { return waiting.has_value() || !replaced.empty(); })) {
       const std::vector<PendingSave> dropped = std::exchange(replaced, {});
       const std::optional<PendingSave> save = std::exchange(waiting, std::nullopt);
       if (save) running = save->stop;
@@ -105,12 +107,12 @@ struct Checkpointer::State {
   }
 
   std::shared_ptr<HostCopy> TakeSpare() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     return std::exchange(spare, nullptr);
   }
 
   void Abandon() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     waiting.reset();
     replaced.clear();
     running.request_stop();
@@ -119,10 +121,11 @@ struct Checkpointer::State {
 
   // Holds back what goes on beside training. Whoever waits for it has no other use for the network.
   Result<void> AwaitTurn(const PendingSave& save, int64_t bytes) {
-    std::unique_lock lock(mutex);
+    MutexLock lock(mutex);
     if (waiting_callers == 0) {
       const Milliseconds wait = turns.Take(clock.Steady(), static_cast<double>(bytes));
-      changed.wait_for(lock, save.stop.get_token(), wait, [this] { return waiting_callers > 0; });
+      changed.wait_for(lock, save.stop.get_token(), wait,
+                       [this]() LOCKSTEP_REQUIRES(mutex) { return waiting_callers > 0; });
     }
     return save.stop.stop_requested() ? Result<void>(Abandoned()) : Result<void>();
   }
@@ -177,7 +180,7 @@ void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange>
                    .attempt = state_->attempt,
                    .shard_limit = shard_limit,
                    .stop = {}};
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   if (state_->waiting && state_->waiting->place.rank != 0) {
     state_->waiting->share.reset();
     state_->replaced.push_back(std::move(*state_->waiting));
@@ -191,11 +194,12 @@ Ownership& Checkpointer::ownership() { return state_->ownership; }
 void Checkpointer::Abandon() { state_->Abandon(); }
 
 Result<void> Checkpointer::Wait(std::chrono::milliseconds limit) {
-  std::unique_lock lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   ++state_->waiting_callers;
   state_->changed.notify_all();
-  const bool idle = state_->changed.wait_for(
-      lock, limit, [this] { return !state_->busy && !state_->waiting && state_->replaced.empty(); });
+  const bool idle = state_->changed.wait_for(lock, limit, [this]() LOCKSTEP_REQUIRES(state_->mutex) {
+    return !state_->busy && !state_->waiting && state_->replaced.empty();
+  });
   --state_->waiting_callers;
   return idle ? Result<void>()
               : Error{ErrorCode::kDeadlineExceeded,
@@ -203,7 +207,7 @@ Result<void> Checkpointer::Wait(std::chrono::milliseconds limit) {
 }
 
 std::vector<SaveOutcome> Checkpointer::TakeOutcomes() {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return std::exchange(state_->outcomes, {});
 }
 

@@ -1,11 +1,11 @@
 #include "runtime/checkpoint/ownership.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <utility>
 
 #include "runtime/common/base/json.h"
 #include "runtime/common/base/log.h"
+#include "runtime/common/base/pause.h"
 #include "runtime/common/base/time_text.h"
 
 namespace lockstep::checkpoint {
@@ -160,9 +160,6 @@ Error Ownership::Refusal(const Marker& other) const {
 }
 
 void Ownership::Renew(const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex);
   bool fails = false;
   while (!stop.stop_requested()) {
     const Result<void> renewed = RenewOnce();
@@ -170,7 +167,7 @@ void Ownership::Renew(const std::stop_token& stop) {
     if (!std::exchange(fails, !renewed.ok()) && !renewed.ok())
       log::Warning("this job's marker was not renewed; others may take its place for checkpoints",
                    {{"uri", store_.UriOf(name_)}, {"error", renewed.error().message}});
-    never.wait_for(lock, stop, options_.renewal, [] { return false; });
+    PauseFor(options_.renewal, stop);
   }
 }
 
@@ -187,7 +184,7 @@ Result<void> Ownership::LookWhetherLost() {
   LOCKSTEP_TRY(const std::vector<Marker> markers, ReadMarkers());
   for (const Marker& other : markers) {
     if (other.uid == job_.uid || !other.owns) continue;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     lost_ =
         Error{ErrorCode::kInvalidArgument,
               "spec.checkpoint.uri: " + options_.uri + " was taken over by job \"" + other.job + "\" (uid " +
@@ -198,7 +195,7 @@ Result<void> Ownership::LookWhetherLost() {
 }
 
 std::optional<Error> Ownership::lost() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return lost_;
 }
 

@@ -18,7 +18,6 @@
 
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -26,6 +25,7 @@
 
 #include "runtime/checkpoint/object_store.h"
 #include "runtime/common/base/clock.h"
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/protocol/worker_config.h"
 
 namespace lockstep::checkpoint {
@@ -98,9 +98,9 @@ class Ownership {
   bool owns_ = false;
   std::map<std::string, Seen> seen_;  // by uid
   SteadyTime reached_{};              // the store, of whoever renews
-  mutable std::mutex mutex_;
-  std::optional<Error> lost_;  // GUARDED_BY(mutex_)
-  std::jthread renewing_;      // last: it stops before the rest goes
+  mutable Mutex mutex_;
+  std::optional<Error> lost_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::jthread renewing_;  // last: it stops before the rest goes
 };
 
 }  // namespace lockstep::checkpoint

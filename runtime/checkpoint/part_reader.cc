@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -12,6 +11,7 @@
 #include "runtime/checkpoint/block_sums.h"
 #include "runtime/checkpoint/sha256.h"
 #include "runtime/checkpoint/stored_checkpoints.h"
+#include "runtime/common/base/mutex.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -88,6 +88,7 @@ class Reading {
       for (std::size_t i = 0; i < std::min(kReaders, requests_.size()); ++i)
         readers.emplace_back([this] { FetchAll(); });
     }
+    const MutexLock lock(mutex_);
     if (error_.has_value()) return *error_;
     return bytes_;
   }
@@ -95,7 +96,7 @@ class Reading {
  private:
   void FetchAll() {
     std::string buffer;
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (!error_.has_value() && next_ < requests_.size()) {
       const Request& request = requests_[next_++];
       lock.unlock();
@@ -141,10 +142,10 @@ class Reading {
   ObjectStore& store_;
   const int64_t step_;
   const std::vector<Request>& requests_;
-  std::mutex mutex_;
-  std::size_t next_ = 0;        // GUARDED_BY(mutex_)
-  int64_t bytes_ = 0;           // GUARDED_BY(mutex_)
-  std::optional<Error> error_;  // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  std::size_t next_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  int64_t bytes_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  std::optional<Error> error_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -32,7 +32,7 @@ std::string ShardKey(const PendingSave& save, int rank) {
 
 // No name is used twice, so that no shard is told, taken or removed for another.
 std::string NameOfShard(const PendingSave& save) {
-  const std::string name = ShardName(save.place.rank, save.place.world, save.place.round);
+  std::string name = ShardName(save.place.rank, save.place.world, save.place.round);
   if (save.attempt == 0) return name;
   const std::size_t ending = name.rfind('.');
   return name.substr(0, ending) + ".again-" + std::to_string(save.attempt) + name.substr(ending);
@@ -102,7 +102,7 @@ Result<int64_t> SaveWriter::WriteAll(const PendingSave& save) {
   const std::string text = shard.ok() ? EncodeShardEntry(*shard) : EncodeFailure(shard.error());
   const auto published = save.exchange->Publish(ShardKey(save, save.place.rank), text);
   if (!shard.ok()) return shard.error();
-  LOCKSTEP_TRY(published);
+  if (!published.ok()) return published.error();
   return shard->bytes;
 }
 

@@ -1,12 +1,12 @@
 #include "runtime/comm/bounded_call.h"
 
 #include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "runtime/comm/torch_error.h"
+#include "runtime/common/base/mutex.h"
 
 namespace lockstep::comm {
 
@@ -21,8 +21,10 @@ struct BoundedCall::State {
 
   void Watch() {
     {
-      std::unique_lock lock(mutex);
-      if (ended.wait_for(lock, terms.limit, [this] { return outcome.has_value(); })) return;
+      MutexLock lock(mutex);
+      if (ended.wait_for(lock, terms.limit,
+                         [this]() LOCKSTEP_REQUIRES(mutex) { return outcome.has_value(); }))
+        return;
     }
     const std::string problem = terms.what + ": no end within " + std::to_string(terms.limit.count()) + " ms";
     if (terms.give_up) terms.give_up(problem);
@@ -30,23 +32,23 @@ struct BoundedCall::State {
   }
 
   void End(Result<void> how) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (!outcome.has_value()) outcome = std::move(how);
     ended.notify_all();
   }
 
   Result<void> AwaitEnd() {
-    std::unique_lock lock(mutex);
-    ended.wait(lock, [this] { return outcome.has_value(); });
+    MutexLock lock(mutex);
+    ended.wait(lock, [this]() LOCKSTEP_REQUIRES(mutex) { return outcome.has_value(); });
     return *outcome;
   }
 
   const Terms terms;
   const std::function<void()> call;
-  std::mutex mutex;
-  std::condition_variable ended;
-  bool started = false;
-  std::optional<Result<void>> outcome;
+  Mutex mutex;
+  std::condition_variable_any ended;
+  bool started LOCKSTEP_GUARDED_BY(mutex) = false;
+  std::optional<Result<void>> outcome LOCKSTEP_GUARDED_BY(mutex);
 };
 
 BoundedCall::BoundedCall(Terms terms, std::function<void()> call)
@@ -55,14 +57,14 @@ BoundedCall::BoundedCall(Terms terms, std::function<void()> call)
 BoundedCall::~BoundedCall() {
   bool started = false;
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     started = state_->started;
   }
   if (started) (void)state_->AwaitEnd();
 }
 
 void BoundedCall::Start() {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   if (std::exchange(state_->started, true)) return;
   // Not joined: the one may hang, the other ends with it or at the limit.
   std::thread([state = state_] { state->Watch(); }).detach();

@@ -6,7 +6,6 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -15,6 +14,7 @@
 #include "runtime/comm/single_tensor.h"
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
+#include "runtime/common/base/mutex.h"
 
 namespace lockstep::comm {
 namespace {
@@ -400,10 +400,10 @@ Result<void> Communicator::Barrier() {
 namespace {
 
 struct Attempt {
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable_any done;
-  bool given_up = false;
-  std::optional<Result<std::shared_ptr<Communicator>>> outcome;
+  bool given_up LOCKSTEP_GUARDED_BY(mutex) = false;
+  std::optional<Result<std::shared_ptr<Communicator>>> outcome LOCKSTEP_GUARDED_BY(mutex);
 };
 
 }  // namespace
@@ -415,14 +415,15 @@ Result<std::shared_ptr<Communicator>> ConnectUnlessStopped(const Place& place, L
   auto attempt = std::make_shared<Attempt>();
   std::thread([attempt, place, listener = std::move(listener), deadlines, device]() mutable {
     auto outcome = Communicator::Connect(place, std::move(listener), deadlines, device);
-    const std::lock_guard lock(attempt->mutex);
+    const MutexLock lock(attempt->mutex);
     // Nobody waits any more: close the connections now, or peers take them for a rank that will join them.
     if (attempt->given_up) outcome = Error{ErrorCode::kCancelled, "given up"};
     attempt->outcome = std::move(outcome);
     attempt->done.notify_all();
   }).detach();
-  std::unique_lock lock(attempt->mutex);
-  if (attempt->done.wait(lock, stop, [&] { return attempt->outcome.has_value(); })) {
+  MutexLock lock(attempt->mutex);
+  if (attempt->done.wait(lock, stop,
+                         [&]() LOCKSTEP_REQUIRES(attempt->mutex) { return attempt->outcome.has_value(); })) {
     return std::move(*attempt->outcome);
   }
   attempt->given_up = true;

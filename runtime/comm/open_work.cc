@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <mutex>
 #include <stdexcept>
 #include <utility>
 #include <vector>
+
+#include "runtime/common/base/mutex.h"
 
 namespace lockstep::comm {
 namespace {
@@ -19,16 +20,16 @@ constexpr const char* kGivenUp = "the round was aborted";
 }  // namespace
 
 struct OpenWork::State {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool has_ended = false;                                // GUARDED_BY(mutex)
-  bool gave_up = false;                                  // GUARDED_BY(mutex)
-  std::vector<c10::intrusive_ptr<Future>> collectives;   // GUARDED_BY(mutex)
-  std::vector<c10::intrusive_ptr<c10d::Work>> messages;  // GUARDED_BY(mutex)
+  Mutex mutex;
+  std::condition_variable_any changed;
+  bool has_ended LOCKSTEP_GUARDED_BY(mutex) = false;
+  bool gave_up LOCKSTEP_GUARDED_BY(mutex) = false;
+  std::vector<c10::intrusive_ptr<Future>> collectives LOCKSTEP_GUARDED_BY(mutex);
+  std::vector<c10::intrusive_ptr<c10d::Work>> messages LOCKSTEP_GUARDED_BY(mutex);
 
   // True for one caller only, who then completes the future.
   bool Take(const c10::intrusive_ptr<Future>& future) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     const bool was_open = std::erase(collectives, future) > 0;
     if (collectives.empty()) changed.notify_all();
     return was_open;
@@ -42,7 +43,7 @@ c10::intrusive_ptr<Future> OpenWork::FutureOf(c10d::Work& collective) {
   const auto theirs = collective.getFuture();
   auto ours = c10::make_intrusive<Future>(theirs->elementType());
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (!state_->has_ended) {
       state_->collectives.push_back(ours);
     } else {
@@ -61,12 +62,12 @@ Result<void> OpenWork::Await(const c10::intrusive_ptr<c10d::Work>& message, std:
     State& state;
     const c10::intrusive_ptr<c10d::Work>& message;
     ~Registration() {
-      const std::lock_guard lock(state.mutex);
+      const MutexLock lock(state.mutex);
       std::erase(state.messages, message);
     }
   };
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (state_->has_ended) message->abort();
     state_->messages.push_back(message);
   }
@@ -79,10 +80,11 @@ Result<void> OpenWork::Await(const c10::intrusive_ptr<c10d::Work>& message, std:
 void OpenWork::End(std::chrono::milliseconds limit) {
   std::vector<c10::intrusive_ptr<Future>> given_up;
   {
-    std::unique_lock lock(state_->mutex);
+    MutexLock lock(state_->mutex);
     state_->has_ended = true;
     for (const auto& message : state_->messages) message->abort();
-    state_->changed.wait_for(lock, limit, [this] { return state_->collectives.empty(); });
+    state_->changed.wait_for(
+        lock, limit, [this]() LOCKSTEP_REQUIRES(state_->mutex) { return state_->collectives.empty(); });
     given_up = std::exchange(state_->collectives, {});
     state_->gave_up = state_->gave_up || !given_up.empty();
   }
@@ -90,7 +92,7 @@ void OpenWork::End(std::chrono::milliseconds limit) {
 }
 
 bool OpenWork::gave_up() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->gave_up;
 }
 

@@ -1,9 +1,10 @@
 #include "runtime/comm/shared_counter.h"
 
 #include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <utility>
+
+#include "runtime/common/base/mutex.h"
 
 namespace lockstep::comm {
 
@@ -12,9 +13,9 @@ struct SharedCounter::State {
       : store(std::move(its_store)), key(std::move(its_key)) {}
 
   void Work() {
-    std::unique_lock lock(mutex);
+    MutexLock lock(mutex);
     while (true) {
-      changed.wait(lock, [this] { return is_over || asked.has_value(); });
+      changed.wait(lock, [this]() LOCKSTEP_REQUIRES(mutex) { return is_over || asked.has_value(); });
       if (is_over) return;
       const int64_t amount = *std::exchange(asked, std::nullopt);
       is_in_call = true;
@@ -30,13 +31,12 @@ struct SharedCounter::State {
 
   const std::shared_ptr<RoundStore> store;
   const std::string key;
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable_any changed;
-  // GUARDED_BY(mutex)
-  std::optional<int64_t> asked;
-  std::optional<Result<int64_t>> answer;
-  bool is_in_call = false;
-  bool is_over = false;
+  std::optional<int64_t> asked LOCKSTEP_GUARDED_BY(mutex);
+  std::optional<Result<int64_t>> answer LOCKSTEP_GUARDED_BY(mutex);
+  bool is_in_call LOCKSTEP_GUARDED_BY(mutex) = false;
+  bool is_over LOCKSTEP_GUARDED_BY(mutex) = false;
 };
 
 SharedCounter::SharedCounter(std::shared_ptr<RoundStore> store, std::string key)
@@ -46,7 +46,7 @@ SharedCounter::SharedCounter(std::shared_ptr<RoundStore> store, std::string key)
 SharedCounter::~SharedCounter() {
   bool is_in_call = false;
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->is_over = true;
     is_in_call = state_->is_in_call;
     state_->changed.notify_all();
@@ -59,14 +59,15 @@ SharedCounter::~SharedCounter() {
 }
 
 Result<int64_t> SharedCounter::Add(int64_t amount, const std::stop_token& stop) {
-  std::unique_lock lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   if (state_->is_in_call || state_->asked.has_value())
     return Error{ErrorCode::kAborted, "the round's store has not answered before"};
   state_->answer.reset();
   state_->asked = amount;
   state_->changed.notify_all();
-  const bool answered = state_->changed.wait_for(lock, stop, Deadlines{}.collective,
-                                                 [this] { return state_->answer.has_value(); });
+  const bool answered = state_->changed.wait_for(
+      lock, stop, Deadlines{}.collective,
+      [this]() LOCKSTEP_REQUIRES(state_->mutex) { return state_->answer.has_value(); });
   if (answered) return *state_->answer;
   if (stop.stop_requested())
     return Error{ErrorCode::kCancelled, "not waiting for the round's store any more"};

@@ -7,7 +7,7 @@ namespace lockstep::data {
 void CorruptRecords::Met(int64_t id, const std::string& where, const std::string& problem) {
   std::size_t named = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (named_.size() == kMostNamed || !named_.insert(id).second) return;
     named = named_.size();
   }

@@ -4,9 +4,10 @@
 // thread.
 
 #include <cstdint>
-#include <mutex>
 #include <set>
 #include <string>
+
+#include "runtime/common/base/mutex.h"
 
 namespace lockstep::data {
 
@@ -18,8 +19,8 @@ class CorruptRecords {
   void Met(int64_t id, const std::string& where, const std::string& problem);
 
  private:
-  std::mutex mutex_;
-  std::set<int64_t> named_;  // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  std::set<int64_t> named_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::data

@@ -12,11 +12,11 @@
 #include <deque>
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <span>
 #include <utility>
 
 #include "runtime/common/base/file.h"
+#include "runtime/common/base/mutex.h"
 
 namespace lockstep::data {
 namespace {
@@ -100,7 +100,7 @@ class Fetcher {
       const std::size_t most = std::min(numbers_.count(), static_cast<std::size_t>(options_.threads));
       for (std::size_t i = 0; i < most; ++i) threads.emplace_back([this] { Work(); });
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return failure_.has_value() ? Result<void>(*failure_) : Result<void>();
   }
 
@@ -108,6 +108,7 @@ class Fetcher {
   [[nodiscard]] std::string PathOf(std::size_t object) const { return folder_ + "/" + objects_[object].name; }
 
   Result<void> CountWhatIsLeft() {
+    const MutexLock lock(mutex_);
     for (std::size_t object = 0; object < objects_.size(); ++object) {
       const auto [begin, end] = numbers_.Of(object);
       if (end - begin == 1) continue;
@@ -130,7 +131,7 @@ class Fetcher {
 
   // What somebody waits for, else what comes next.
   std::optional<std::size_t> Next() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (const uint64_t requests = board_.requests(); requests != requests_seen_) {
       requests_seen_ = requests;
       for (std::size_t i = 0; i < numbers_.count(); ++i)
@@ -148,7 +149,7 @@ class Fetcher {
     return std::nullopt;
   }
 
-  bool Take(std::size_t number) {
+  bool Take(std::size_t number) LOCKSTEP_REQUIRES(mutex_) {
     if (taken_[number] || board_.IsThere(number)) return false;
     taken_[number] = true;
     return true;
@@ -183,12 +184,12 @@ class Fetcher {
   }
 
   Result<void> RenameAfterLast(std::size_t object) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return --left_[object] == 0 ? Rename(PathOf(object)) : Result<void>();
   }
 
   void Fail(const Error& error) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!failure_.has_value()) failure_ = error;
     failed_ = true;
   }
@@ -201,14 +202,14 @@ class Fetcher {
   const FetchOptions& options_;
   std::size_t start_ = 0;
   std::atomic<bool> failed_ = false;
-  std::mutex mutex_;
-  // GUARDED_BY(mutex_)
-  std::vector<bool> taken_;
-  std::deque<std::size_t> wanted_;
-  uint64_t requests_seen_ = 0;
-  std::size_t next_ = 0;                     // after start_
-  std::map<std::size_t, std::size_t> left_;  // parts of each object that has several
-  std::optional<Error> failure_;             // the first
+  Mutex mutex_;
+  std::vector<bool> taken_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::deque<std::size_t> wanted_ LOCKSTEP_GUARDED_BY(mutex_);
+  uint64_t requests_seen_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  std::size_t next_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // after start_
+  // Parts of each object that has several.
+  std::map<std::size_t, std::size_t> left_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::optional<Error> failure_ LOCKSTEP_GUARDED_BY(mutex_);  // the first
 };
 
 }  // namespace

@@ -3,8 +3,9 @@
 #include <condition_variable>
 #include <exception>
 #include <map>
-#include <mutex>
 #include <thread>
+
+#include "runtime/common/base/mutex.h"
 
 namespace lockstep::data {
 namespace {
@@ -28,20 +29,19 @@ Made Make(const Loader::Read& read, const Draw& draw) {
 struct Loader::State {
   const Read read;
   const int64_t prefetch;
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable_any changed;
-  // GUARDED_BY(mutex)
-  Source source;
-  uint64_t generation = 0;     // of the source: a batch of an older one is dropped
-  int64_t next_made = 0;       // next n to make
-  int64_t next_taken = 0;      // next n that Next returns
-  std::optional<int64_t> end;  // n after the last
-  std::map<int64_t, Made> ready;
+  Source source LOCKSTEP_GUARDED_BY(mutex);
+  uint64_t generation LOCKSTEP_GUARDED_BY(mutex) = 0;     // of the source: a batch of an older one is dropped
+  int64_t next_made LOCKSTEP_GUARDED_BY(mutex) = 0;       // next n to make
+  int64_t next_taken LOCKSTEP_GUARDED_BY(mutex) = 0;      // next n that Next returns
+  std::optional<int64_t> end LOCKSTEP_GUARDED_BY(mutex);  // n after the last
+  std::map<int64_t, Made> ready LOCKSTEP_GUARDED_BY(mutex);
   std::vector<std::jthread> threads;  // last: they stop before the rest goes
 
   void Work(std::stop_token stop) {
-    std::unique_lock lock(mutex);
-    while (changed.wait(lock, stop, [this] { return CanMake(); })) {
+    MutexLock lock(mutex);
+    while (changed.wait(lock, stop, [this]() LOCKSTEP_REQUIRES(mutex) { return CanMake(); })) {
       const uint64_t mine = generation;
       const int64_t n = next_made++;
       const auto draw = source(n);
@@ -58,7 +58,7 @@ struct Loader::State {
     }
   }
 
-  [[nodiscard]] bool CanMake() const {
+  [[nodiscard]] bool CanMake() const LOCKSTEP_REQUIRES(mutex) {
     return source && !end.has_value() && next_made - next_taken < prefetch;
   }
 };
@@ -73,7 +73,7 @@ Loader::Loader(Read read, int workers, int prefetch)
 Loader::~Loader() = default;
 
 void Loader::Start(Source source) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->source = std::move(source);
   ++state_->generation;
   state_->next_made = 0;
@@ -84,14 +84,14 @@ void Loader::Start(Source source) {
 }
 
 Result<Batch> Loader::Next(std::stop_token stop) {
-  std::unique_lock lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   if (state_->threads.empty()) {
     const auto draw = state_->source(state_->next_made++);
     if (!draw.has_value()) return Error{ErrorCode::kNotFound, "no more batches"};
     return state_->read(*draw);
   }
   const int64_t n = state_->next_taken;
-  const bool there = state_->changed.wait(lock, std::move(stop), [&] {
+  const bool there = state_->changed.wait(lock, std::move(stop), [&]() LOCKSTEP_REQUIRES(state_->mutex) {
     return state_->ready.contains(n) || (state_->end.has_value() && n >= *state_->end);
   });
   if (!there) return Error{ErrorCode::kCancelled, "loading was stopped"};

@@ -9,13 +9,13 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "runtime/common/base/error_exception.h"
 #include "runtime/common/base/log.h"
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/data/cache_folder.h"
 
@@ -42,7 +42,7 @@ class Progress {
   }
 
   void Add(int64_t bytes) {
-    const std::lock_guard guard(mutex_);
+    const MutexLock guard(mutex_);
     fetched_ += bytes;
     const SteadyTime now = clock_.Steady();
     if (now - last_sign_ < kBetweenSigns) return;
@@ -58,11 +58,10 @@ class Progress {
   const std::string& path_;
   const int64_t bytes_;
   const SystemClock clock_;
-  std::mutex mutex_;
-  // GUARDED_BY(mutex_)
-  int64_t fetched_ = 0;
-  SteadyTime last_sign_;
-  SteadyTime last_log_ = clock_.Steady();
+  Mutex mutex_;
+  int64_t fetched_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  SteadyTime last_sign_ LOCKSTEP_GUARDED_BY(mutex_);
+  SteadyTime last_log_ LOCKSTEP_GUARDED_BY(mutex_) = clock_.Steady();
 };
 
 // How long one has waited without that anybody fetched anything.
@@ -222,7 +221,7 @@ class LocalCopy::State {
 
   void ShowLife() {
     {
-      const std::lock_guard guard(mutex_);
+      const MutexLock guard(mutex_);
       if (last_sign_.has_value() && clock_.Steady() - *last_sign_ < kBetweenSigns) return;
       last_sign_ = clock_.Steady();
     }
@@ -230,13 +229,13 @@ class LocalCopy::State {
   }
 
   Result<void> FailedSince(int failures) {
-    const std::lock_guard guard(mutex_);
+    const MutexLock guard(mutex_);
     return failures_ == failures ? Result<void>() : Result<void>(failure_);
   }
 
   // The lock goes with this process, so that another one goes on where it dies.
   Result<void> FetchIfNobodyDoes() {
-    const std::lock_guard guard(mutex_);
+    const MutexLock guard(mutex_);
     if (is_fetching_ || is_whole_) return {};
     LOCKSTEP_TRY(const bool is_mine, TryLock(board_->fd(), LOCK_EX, BoardPath()));
     if (!is_mine) return {};
@@ -246,7 +245,7 @@ class LocalCopy::State {
   }
 
   // False where there is nothing to fetch.
-  Result<bool> Begin() {
+  Result<bool> Begin() LOCKSTEP_REQUIRES(mutex_) {
     if (board_->changed()) return false;  // Wait says so
     std::vector<RemoteObject> missing = MissingIn(folder_, objects_);
     if (missing.empty()) {
@@ -263,13 +262,13 @@ class LocalCopy::State {
     is_fetching_ = true;
     fetching_ = std::jthread([this, bytes = BytesOf(missing)](const std::stop_token& stop) {
       const Result<void> fetched = FetchMissing(bytes, stop);
-      const std::lock_guard end(mutex_);
+      const MutexLock end(mutex_);
       Ended(fetched);
     });
     return true;
   }
 
-  void Ended(const Result<void>& fetched) {
+  void Ended(const Result<void>& fetched) LOCKSTEP_REQUIRES(mutex_) {
     is_whole_ = fetched.ok();
     if (!fetched.ok() && fetched.error().code != ErrorCode::kCancelled) {
       // Perhaps nobody waits, and what comes next is there.
@@ -337,11 +336,10 @@ class LocalCopy::State {
   bool reads_ahead_ = false;
   std::atomic<bool> is_whole_ = false;
   std::atomic<int> failures_ = 0;  // of fetching, by this process
-  std::mutex mutex_;
-  // GUARDED_BY(mutex_)
-  Error failure_;  // the newest
-  bool is_fetching_ = false;
-  std::optional<SteadyTime> last_sign_;
+  Mutex mutex_;
+  Error failure_ LOCKSTEP_GUARDED_BY(mutex_);  // the newest
+  bool is_fetching_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  std::optional<SteadyTime> last_sign_ LOCKSTEP_GUARDED_BY(mutex_);
   std::jthread fetching_;  // last: it ends before the rest goes
 };
 

@@ -29,7 +29,7 @@ HostLink::HostLink(http::HttpTransport& transport, MachineReport first, OnAnswer
 
 void HostLink::Report(const MachineReport& report) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     report_ = report;
     is_new_ = true;
   }
@@ -40,7 +40,7 @@ void HostLink::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     MachineReport report;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       report = report_;
       is_new_ = false;
     }
@@ -48,9 +48,9 @@ void HostLink::Run(const std::stop_token& stop) {
     if (stop.stop_requested()) return;
     const bool failed = !answer.ok();
     on_answer_(std::move(report), std::move(answer));
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     // Not faster where nobody answers, whatever is new.
-    changed_.wait_for(lock, stop, kInterval, [&] { return is_new_ && !failed; });
+    changed_.wait_for(lock, stop, kInterval, [&]() LOCKSTEP_REQUIRES(mutex_) { return is_new_ && !failed; });
   }
 }
 

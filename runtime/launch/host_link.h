@@ -4,9 +4,9 @@
 
 #include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <thread>
 
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/http/transport.h"
 #include "runtime/launch/machine_report.h"
 
@@ -29,10 +29,10 @@ class HostLink {
 
   http::HttpTransport& transport_;
   OnAnswer on_answer_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any changed_;
-  MachineReport report_;  // GUARDED_BY(mutex_)
-  bool is_new_ = true;    // GUARDED_BY(mutex_)
+  MachineReport report_ LOCKSTEP_GUARDED_BY(mutex_);
+  bool is_new_ LOCKSTEP_GUARDED_BY(mutex_) = true;
   std::jthread thread_;
 };
 

@@ -32,7 +32,7 @@ RankOutput::RankOutput(Fd out, Fd err, Fd finished, int local_rank)
       reader_([this] { Read(); }) {}
 
 void RankOutput::SetPlace(int64_t round, int rank) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   place_.round = round;
   place_.rank = rank;
 }
@@ -81,7 +81,7 @@ void RankOutput::Pass(const Stream& stream, const std::string& line) {
   if (stream.target == stderr) last_lines_.Add(line);
   std::string labelled;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     labelled = Labelled(line, place_) + "\n";
   }
   // In one call: stdio's lock keeps the lines of several ranks and of our own log whole.

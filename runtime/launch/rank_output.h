@@ -5,11 +5,11 @@
 
 #include <cstdio>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "runtime/common/base/file.h"
+#include "runtime/common/base/mutex.h"
 #include "runtime/launch/log_lines.h"
 
 namespace lockstep::launch {
@@ -40,8 +40,8 @@ class RankOutput {
   Stream streams_[2];     // the reading thread's
   LastLines last_lines_;  // the reading thread's, then Finish's
   const Fd finished_;     // an eventfd, written by Finish
-  std::mutex mutex_;
-  RankPlace place_;  // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  RankPlace place_ LOCKSTEP_GUARDED_BY(mutex_);
   std::jthread reader_;
 };
 

@@ -49,7 +49,7 @@ class SumHook final : public c10d::CommHookInterface {
     started_.last_start = std::chrono::steady_clock::now();
     if (bucket.isLast()) started_.wait.emplace(communicator_);
     c10d::Work& sum = *started_.works.back();
-    const auto future = sent.front().is_cpu() ? communicator_.FutureOf(sum) : sum.getFuture();
+    auto future = sent.front().is_cpu() ? communicator_.FutureOf(sum) : sum.getFuture();
     if (as_they_are) return future;
     const auto unpack = [sums, samples = format_.samples](c10::ivalue::Future& received) {
       const at::NoGradGuard no_grad;

@@ -6,10 +6,10 @@
 #include <prometheus/registry.h>
 
 #include <map>
-#include <mutex>
 #include <optional>
 
 #include "runtime/common/base/clock.h"
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/protocol/metric_names.h"
 #include "runtime/common/telemetry/exposition.h"
 #include "runtime/telemetry/gpu_peak.h"
@@ -31,14 +31,14 @@ struct TrainingMetrics::State {
   int slot = 0;
   int ranks_here = 1;
   std::string precision;
-  int world = 0;  // 0: no round yet
-  double flops_per_sample = 0;
-  std::optional<double> peak_flops;  // of this pod's GPUs
-  // prometheus-cpp's families lock themselves; this guards `reported` and the order of updates.
-  std::mutex mutex;
+  // prometheus-cpp's families lock themselves; this also guards the order of updates.
+  Mutex mutex;
+  int world LOCKSTEP_GUARDED_BY(mutex) = 0;  // 0: no round yet
+  double flops_per_sample LOCKSTEP_GUARDED_BY(mutex) = 0;
+  std::optional<double> peak_flops LOCKSTEP_GUARDED_BY(mutex);  // of this pod's GPUs
   // Cumulative values as the current rank processes last reported them, by counter and labels.
-  std::map<std::pair<std::string, Labels>, double> reported;
-  std::map<Labels, protocol::StepTimes> step_times;
+  std::map<std::pair<std::string, Labels>, double> reported LOCKSTEP_GUARDED_BY(mutex);
+  std::map<Labels, protocol::StepTimes> step_times LOCKSTEP_GUARDED_BY(mutex);
 
   void Set(const char* name, const char* help, double value, const Labels& labels = {}) {
     prometheus::BuildGauge()
@@ -65,14 +65,16 @@ struct TrainingMetrics::State {
         .Increment(increment);
   }
   // A rank reports totals since its process started; a respawned one starts from zero again.
-  void CountTo(const char* name, const char* help, double total, const Labels& labels) {
+  void CountTo(const char* name, const char* help, double total, const Labels& labels)
+      LOCKSTEP_REQUIRES(mutex) {
     double& last = reported[{name, labels}];
     Count(name, help, total >= last ? total - last : total, labels);
     last = total;
   }
 
   // As CountTo, of each place.
-  void CountTo(const char* name, const char* help, const protocol::StepTimes& times, const Labels& labels) {
+  void CountTo(const char* name, const char* help, const protocol::StepTimes& times, const Labels& labels)
+      LOCKSTEP_REQUIRES(mutex) {
     protocol::StepTimes& last = step_times[labels];
     const bool goes_on = times.seconds >= last.seconds;
     std::vector<double> increments;
@@ -90,20 +92,21 @@ struct TrainingMetrics::State {
   }
 
   // `total` began before this pod did.
-  void CountFromNow(const char* name, const char* help, double total, const Labels& labels) {
+  void CountFromNow(const char* name, const char* help, double total, const Labels& labels)
+      LOCKSTEP_REQUIRES(mutex) {
     reported.try_emplace({name, labels}, total);
     CountTo(name, help, total, labels);
   }
 
   // The sum; absent where that of one is not known.
-  void SetPeak(const std::vector<GpuReading>& gpus) {
+  void SetPeak(const std::vector<GpuReading>& gpus) LOCKSTEP_REQUIRES(mutex) {
     peak_flops = gpus.empty() ? std::nullopt : std::optional(0.0);
     for (const GpuReading& gpu : gpus) {
       const std::optional<double> peak = PeakFlops(gpu.name, precision);
       peak_flops = peak && peak_flops ? std::optional(*peak_flops + *peak) : std::nullopt;
     }
   }
-  void SetModelFlops(double samples_per_second) {
+  void SetModelFlops(double samples_per_second) LOCKSTEP_REQUIRES(mutex) {
     if (flops_per_sample == 0) return;
     const double flops = samples_per_second * flops_per_sample;
     Set(metric::kModelFlops,
@@ -118,7 +121,7 @@ struct TrainingMetrics::State {
                 utilization, {});
   }
 
-  void Observe(const Labels& rank, const GpuReading& m) {
+  void Observe(const Labels& rank, const GpuReading& m) LOCKSTEP_REQUIRES(mutex) {
     Labels labels = rank;
     labels["gpu"] = std::to_string(m.gpu);
     labels["uuid"] = m.uuid;
@@ -141,7 +144,7 @@ struct TrainingMetrics::State {
             "Critical errors that the GPU's driver reported, since the pod began.", 1, error);
     }
   }
-  void Observe(const Labels& rank, const protocol::Progress& m) {
+  void Observe(const Labels& rank, const protocol::Progress& m) LOCKSTEP_REQUIRES(mutex) {
     CountTo(metric::kStepsTotal, "Optimizer steps committed by this rank.",
             static_cast<double>(m.steps_total), rank);
     CountTo(metric::kSamplesTotal, "Samples consumed by this rank.", static_cast<double>(m.samples_total),
@@ -168,7 +171,7 @@ struct TrainingMetrics::State {
     Set(metric::kSamplesPerSecond, "Samples per second of the whole world, smoothed.", m.samples_per_second);
     SetModelFlops(m.samples_per_second);
   }
-  void Observe(const Labels& rank, const protocol::Usage& m) {
+  void Observe(const Labels& rank, const protocol::Usage& m) LOCKSTEP_REQUIRES(mutex) {
     CountTo(metric::kStepSeconds, "Seconds from one committed step to the next.", m.step_times, rank);
     if (m.tokens_total > 0) {
       CountTo(metric::kTokensTotal, "Tokens consumed by this rank.", static_cast<double>(m.tokens_total),
@@ -202,7 +205,7 @@ struct TrainingMetrics::State {
   void Observe(const Labels&, const protocol::SaveFailed&) {
     Count(metric::kCheckpointFailuresTotal, kFailuresHelp, 1);
   }
-  void Observe(const Labels& rank, const protocol::Ready& m) {
+  void Observe(const Labels& rank, const protocol::Ready& m) LOCKSTEP_REQUIRES(mutex) {
     flops_per_sample = m.flops_per_sample;
     // A process that holds nothing has just started.
     if (m.step < 0) Count(metric::kRankStartsTotal, "Rank processes that became ready.", 1, rank);
@@ -238,28 +241,30 @@ TrainingMetrics::Labels TrainingMetrics::RankLabels(int local_rank) const {
 }
 
 void TrainingMetrics::Observe(int local_rank, const protocol::FromRank& message) {
-  const std::lock_guard lock(state_->mutex);
-  std::visit([&](const auto& m) { state_->Observe(RankLabels(local_rank), m); }, message);
+  const MutexLock lock(state_->mutex);
+  std::visit([&](const auto& m)
+                 LOCKSTEP_REQUIRES(state_->mutex) { state_->Observe(RankLabels(local_rank), m); },
+             message);
 }
 
 void TrainingMetrics::SetWorld(int ranks) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->world = ranks;
 }
 
 void TrainingMetrics::SetMemory(int local_rank, double bytes) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->Set(metric::kRankMemory, "Memory of the host that the rank's process holds.", bytes,
               RankLabels(local_rank));
 }
 
 void TrainingMetrics::CountHang(int local_rank) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->Count(metric::kHangsTotal, "Times that a rank was found to hang.", 1, RankLabels(local_rank));
 }
 
 void TrainingMetrics::Observe(const std::vector<GpuReading>& gpus) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->SetPeak(gpus);
   for (const GpuReading& gpu : gpus) state_->Observe(RankLabels(gpu.local_rank), gpu);
 }

@@ -62,8 +62,9 @@ Result<void> BroadcastTensors(comm::Communicator& communicator, const std::vecto
   Groups groups = GroupsOf(tensors);
   for (auto& [key, group] : groups) {
     const int root = std::get<0>(key);
-    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "packing the state",
-                            [&] { communicator.rank() == root ? Pack(group) : MakeRoom(group); }));
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "packing the state", [&, &group = group] {
+      communicator.rank() == root ? Pack(group) : MakeRoom(group);
+    }));
     LOCKSTEP_TRY(communicator.Broadcast({group.flat}, root));
   }
   return CatchTorch(ErrorCode::kInternal, "unpacking the state", [&] {

@@ -93,7 +93,7 @@ Result<Evaluation> Evaluate(const api::TrainingSpec& spec, TrainingState& state,
                               leave);
   });
   state.model->train();
-  LOCKSTEP_TRY(done);
+  if (!done.ok()) return done.error();
   LOCKSTEP_TRY(const Sums sums, std::move(own));
   at::Tensor total =
       at::tensor({sums.loss, sums.correct, sums.count, sums.leaving, sums.corrupt}, at::kDouble);

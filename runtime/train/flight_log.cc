@@ -50,7 +50,7 @@ FlightLog::FlightLog(std::string uri) : uri_(std::move(uri)) {}
 FlightLog::~FlightLog() = default;
 
 void FlightLog::Keep(int64_t round, int rank, std::string dump) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::string uri = ++kept_ <= kMostStored ? uri_ : "";
   store_ = std::jthread(
       [before = std::move(store_), uri, place = Place{round, rank}, dump = std::move(dump)]() mutable {

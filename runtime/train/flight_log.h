@@ -4,9 +4,10 @@
 // others. All of it on a thread of its own: recovery does not wait. Any thread.
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <thread>
+
+#include "runtime/common/base/mutex.h"
 
 namespace lockstep::train {
 
@@ -21,10 +22,9 @@ class FlightLog {
 
  private:
   const std::string uri_;
-  std::mutex mutex_;
-  // GUARDED_BY(mutex_)
-  int kept_ = 0;
-  std::jthread store_;  // one trace after the other
+  Mutex mutex_;
+  int kept_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  std::jthread store_ LOCKSTEP_GUARDED_BY(mutex_);  // one trace after the other
 };
 
 }  // namespace lockstep::train

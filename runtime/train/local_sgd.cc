@@ -172,7 +172,7 @@ Result<LocalSgd::Tally> LocalSgd::TakeClaims(comm::Communicator& communicator, p
   };
   const Result<void> done = take();
   claims->Stop();
-  LOCKSTEP_TRY(done);
+  if (!done.ok()) return done.error();
   mine.asked = claims->asked();
   context_.state.step = end;
   return mine;

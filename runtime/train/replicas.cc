@@ -5,10 +5,11 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <exception>
-#include <mutex>
 #include <thread>
 #include <unordered_map>
 #include <utility>
+
+#include "runtime/common/base/mutex.h"
 
 namespace lockstep::train {
 
@@ -47,14 +48,14 @@ void CopyBuffers(std::span<const Replica> replicas) {
 
 at::Tensor SumOfLosses(std::span<const Part> parts, const std::function<at::Tensor(const Part&)>& loss_of) {
   // A device has one generator of random numbers, so the replicas of one draw in turn.
-  std::unordered_map<at::Device, std::mutex> turns;
+  std::unordered_map<at::Device, Mutex> turns;
   for (const Part& part : parts) turns[part.replica->device];
   std::vector<at::Tensor> losses(parts.size());
   std::vector<std::exception_ptr> thrown(parts.size());
   const auto compute = [&](std::size_t i) {
     try {
       const c10::DeviceGuard on_device(parts[i].replica->device);
-      const std::lock_guard turn(turns.at(parts[i].replica->device));
+      const MutexLock turn(turns.at(parts[i].replica->device));
       losses[i] = loss_of(parts[i]);
     } catch (...) {
       thrown[i] = std::current_exception();

@@ -149,7 +149,7 @@ class Restoring {
 
   // The same verdict on all ranks: read by all, damaged, or not read.
   Result<void> ReadTogether(int64_t step, const Result<Manifest>& manifest) {
-    const Result<void> mine = manifest.ok() ? Read(*manifest) : Result<void>(manifest.error());
+    Result<void> mine = manifest.ok() ? Read(*manifest) : Result<void>(manifest.error());
     const int64_t standing = mine.ok() ? kRead : checkpoint::IsDamage(mine.error()) ? kDamaged : kFailed;
     if (!mine.ok())
       LOCKSTEP_TRY(communicator_.store()->Set(KeyOf(step, communicator_.rank()), mine.error().message));

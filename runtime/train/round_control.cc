@@ -10,7 +10,7 @@ void RoundControl::OnMessage(const protocol::ToRank& message) {
 }
 
 void RoundControl::Handle(const protocol::RankAssignment& assignment) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   next_ = assignment;
   round_ = assignment.round;
   yield_ = false;
@@ -23,7 +23,7 @@ void RoundControl::Handle(const protocol::RoundOver& over) {
   std::shared_ptr<comm::Communicator> to_abort;
   std::stop_source aborted{std::nostopstate};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (over.round != round_) return;  // late news of a round that this rank has left
     if (over.mode == protocol::LeaveMode::kYield) {
       yield_ = true;
@@ -38,40 +38,41 @@ void RoundControl::Handle(const protocol::RoundOver& over) {
 }
 
 void RoundControl::Handle(const protocol::Stop& stop) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stop_deadline_ =
       clock_.Steady() + std::chrono::duration_cast<SteadyTime::duration>(Seconds(stop.grace_seconds));
   changed_.notify_all();
 }
 
 void RoundControl::Handle(const protocol::Save&) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   save_ = true;
 }
 
 void RoundControl::Handle(const protocol::ProfileWanted& wish) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   profile_ = wish;
 }
 
 std::optional<protocol::RankAssignment> RoundControl::WaitForAssignment() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   // No deadline of its own: the supervisor bounds the wait for a round, and its end ends this process.
-  changed_.wait(lock, [this] { return next_.has_value() || stop_deadline_.has_value(); });
+  changed_.wait(
+      lock, [this]() LOCKSTEP_REQUIRES(mutex_) { return next_.has_value() || stop_deadline_.has_value(); });
   if (stop_deadline_.has_value()) return std::nullopt;
   return std::exchange(next_, std::nullopt);
 }
 
 void RoundControl::Pause(Milliseconds time) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, time, [this] { return stop_deadline_.has_value(); });
+  MutexLock lock(mutex_);
+  changed_.wait_for(lock, time, [this]() LOCKSTEP_REQUIRES(mutex_) { return stop_deadline_.has_value(); });
 }
 
 void RoundControl::Attach(std::shared_ptr<comm::Communicator> communicator) {
   const comm::Communicator& joined = *communicator;
   bool late = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     // The supervisor may be a round ahead: then this one is over, whether or not it said so.
     late = aborted_.stop_requested() || joined.place().round != round_;
     communicator_ = communicator;
@@ -81,52 +82,52 @@ void RoundControl::Attach(std::shared_ptr<comm::Communicator> communicator) {
 
 void RoundControl::Detach() {
   std::shared_ptr<comm::Communicator> dropped;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   dropped = std::exchange(communicator_, nullptr);
 }
 
 std::stop_token RoundControl::round_aborted() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return aborted_.get_token();
 }
 
 bool RoundControl::yield_requested() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return yield_;
 }
 
 bool RoundControl::stop_requested() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return stop_deadline_.has_value();
 }
 
 bool RoundControl::save_requested() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return save_;
 }
 
 void RoundControl::SaveBegins() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   save_ = false;
 }
 
 std::optional<protocol::ProfileWanted> RoundControl::profile_wanted() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return profile_;
 }
 
 void RoundControl::ProfileAgreed(const std::string& request) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (profile_.has_value() && profile_->request == request) profile_.reset();
 }
 
 bool RoundControl::waits_for_peers() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return communicator_ != nullptr && communicator_->waits_for_peers();
 }
 
 double RoundControl::grace_seconds_left() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!stop_deadline_.has_value()) return 0;
   return std::max(0.0, Seconds(*stop_deadline_ - clock_.Steady()).count());
 }

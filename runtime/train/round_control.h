@@ -4,12 +4,12 @@
 
 #include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/common/base/clock.h"
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/protocol/rank_control.h"
 
 namespace lockstep::train {
@@ -53,18 +53,17 @@ class RoundControl {
   void Handle(const protocol::Ping&) {}  // for whoever holds the link
 
   const Clock& clock_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  // GUARDED_BY(mutex_)
-  std::optional<protocol::RankAssignment> next_;
-  int64_t round_ = 0;         // of the newest assignment heard
-  bool yield_ = false;        // of that round
-  std::stop_source aborted_;  // of that round
-  bool save_ = false;
-  std::optional<protocol::ProfileWanted> profile_;
-  std::optional<SteadyTime> stop_deadline_;
+  mutable Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::optional<protocol::RankAssignment> next_ LOCKSTEP_GUARDED_BY(mutex_);
+  int64_t round_ LOCKSTEP_GUARDED_BY(mutex_) = 0;         // of the newest assignment heard
+  bool yield_ LOCKSTEP_GUARDED_BY(mutex_) = false;        // of that round
+  std::stop_source aborted_ LOCKSTEP_GUARDED_BY(mutex_);  // of that round
+  bool save_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  std::optional<protocol::ProfileWanted> profile_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::optional<SteadyTime> stop_deadline_ LOCKSTEP_GUARDED_BY(mutex_);
   // Shared: an abort may run while the step thread drops it.
-  std::shared_ptr<comm::Communicator> communicator_;
+  std::shared_ptr<comm::Communicator> communicator_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::train

@@ -123,7 +123,7 @@ void Saves::Learn(double stall_seconds, double store_seconds) {
 Result<void> Saves::WaitFor(const comm::Communicator* communicator, std::chrono::milliseconds limit) {
   const SteadyTime deadline = context_.clock.Steady() + limit;
   while (true) {
-    const Result<void> idle = context_.checkpointer->Wait(kAbortPoll);
+    Result<void> idle = context_.checkpointer->Wait(kAbortPoll);
     if (idle.ok()) return {};
     if (communicator != nullptr && communicator->aborted()) {
       return Error{ErrorCode::kAborted, "the round was aborted while its checkpoint was written"};
@@ -147,7 +147,7 @@ Result<void> Saves::SaveTogether(const std::shared_ptr<comm::Communicator>& comm
   while (true) {
     LOCKSTEP_TRY(Start(communicator, state));
     std::optional<Error> mine;
-    const Result<void> waited =
+    Result<void> waited =
         context_.phases.Time("checkpoint", [&] { return WaitFor(communicator.get(), limit); });
     if (waited.ok()) {
       mine = TakeFailureOf(state.step);
@@ -214,7 +214,7 @@ void Saves::LeavePlace() {
 
 Result<bool> Saves::Restore(comm::Communicator& communicator, TrainingState& state) {
   if (!enabled()) return false;
-  const Result<bool> restored = RestoreTogether(communicator, *context_.checkpointer, state);
+  Result<bool> restored = RestoreTogether(communicator, *context_.checkpointer, state);
   for (const protocol::CheckpointDamaged& damaged : context_.checkpointer->TakeDamaged())
     context_.link.Send(damaged);
   return restored;

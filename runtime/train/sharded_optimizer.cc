@@ -158,7 +158,7 @@ Result<void> ShardedOptimizer::Step(Communicator& communicator, double learning_
     for (const Shard& shard : shards_) Update(shard, learning_rate);
     if (mine.size() > 0) sent.narrow(0, 0, mine.size()).copy_(FlatParameters(mine));
   });
-  const Result<void> gathered = updated.ok() ? communicator.AllGatherInto(all, sent) : updated;
+  Result<void> gathered = updated.ok() ? communicator.AllGatherInto(all, sent) : updated;
   if (!updated.ok()) shards_.clear();
   for (Shard& shard : shards_) shard.version = next;
   if (gathered.ok()) {
@@ -230,6 +230,7 @@ Result<void> ShardedOptimizer::HandOver(Communicator& communicator, bool leaves)
   const std::vector<int64_t> mine = {leaves ? 1 : 0};
   LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
   std::vector<bool> stays;
+  stays.reserve(rows.size());
   for (const auto& row : rows) stays.push_back(row.at(0) == 0);
   const auto staying = std::count(stays.begin(), stays.end(), true);
   if (staying == 0 || staying == communicator.world()) return {};
@@ -284,6 +285,7 @@ Result<std::vector<ShardedOptimizer::Shard>> ShardedOptimizer::Receive(
     int64_t begin = 0;
     for (const Range& range : mine) {
       std::vector<at::Tensor> of_range;
+      of_range.reserve(kinds.size());
       for (const at::Tensor& kind : kinds) of_range.push_back(kind.narrow(0, begin, range.size()));
       shards.push_back(MakeShard(version_, range, std::move(of_range)));
       begin += range.size();
@@ -361,6 +363,7 @@ Result<std::vector<Holder>> ShardedOptimizer::TellEachOther(Communicator& commun
   mine.resize(kNumbersBeforeHoldings + most * kNumbersOfAHolding);
   LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
   std::vector<Holder> holders;
+  holders.reserve(rows.size());
   for (const auto& row : rows) holders.push_back(DecodeHolder(row));
   return holders;
 }

@@ -37,6 +37,7 @@ std::vector<double> SpeedsFrom(const std::vector<int64_t>& measured) {
   const auto middle = known.begin() + static_cast<std::ptrdiff_t>(known.size() / 2);
   std::nth_element(known.begin(), middle, known.end());
   std::vector<double> speeds;
+  speeds.reserve(measured.size());
   for (const int64_t speed : measured) speeds.push_back(static_cast<double>(speed > 0 ? speed : *middle));
   return speeds;
 }
@@ -45,6 +46,7 @@ Result<std::vector<double>> SpeedsOfRanks(comm::Communicator& communicator, int6
   const std::vector<int64_t> told = {mine};
   LOCKSTEP_TRY(const auto rows, communicator.AllGather(told));
   std::vector<int64_t> measured;
+  measured.reserve(rows.size());
   for (const auto& row : rows) measured.push_back(row.at(0));
   return SpeedsFrom(measured);
 }

@@ -109,12 +109,14 @@ Result<std::vector<StageRankState>> ExchangeStageRankStates(Communicator& commun
   LOCKSTEP_TRY(const auto rows, communicator.AllGather(Encode(state)));
   const std::size_t layers = state.staged->Myself().layers.size();
   std::vector<StageRankState> all;
+  all.reserve(rows.size());
   for (const auto& row : rows) all.push_back(Decode(Numbers(row), layers));
   return all;
 }
 
 std::vector<StageHolder> HoldersOf(const std::vector<StageRankState>& all) {
   std::vector<StageHolder> holders;
+  holders.reserve(all.size());
   for (const StageRankState& standing : all) holders.push_back(standing.holder());
   return holders;
 }

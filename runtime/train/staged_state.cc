@@ -49,7 +49,7 @@ Result<std::unique_ptr<StagedState>> StagedState::Make(const api::TrainingSpec& 
   Result<void> found;
   LOCKSTEP_TRY(
       CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [&] { found = state->FindEntries(); }));
-  LOCKSTEP_TRY(found);
+  if (!found.ok()) return found.error();
   return state;
 }
 
@@ -210,6 +210,7 @@ bool StagedState::IsHeldBy(const Entry& entry, const std::vector<bool>& layers) 
 
 std::vector<bool> StagedState::LayersOf(const LayerRange& range) const {
   std::vector<bool> layers;
+  layers.reserve(layers_.size());
   for (int layer = 0; layer < static_cast<int>(layers_.size()); ++layer) layers.push_back(range.Has(layer));
   return layers;
 }
@@ -248,6 +249,7 @@ Result<void> StagedState::Deliver(Communicator& communicator, const Version& ver
   LOCKSTEP_TRY(const std::vector<StageHolder> holders, TellEachOther(communicator));
   const int me = communicator.rank();
   std::vector<std::vector<bool>> wanted_layers;
+  wanted_layers.reserve(wanted.size());
   for (const LayerRange& range : wanted) wanted_layers.push_back(LayersOf(range));
   std::vector<at::Tensor> arrived(entries_.size());
   for (std::size_t i = 0; i < entries_.size(); ++i) {

@@ -52,7 +52,7 @@ std::chrono::milliseconds Stopping::GraceForSave() const {
 
 Result<void> Stopping::SaveBeforeRanksLeave(const Group& group, std::chrono::milliseconds limit) {
   context_.progress.Phase("save");
-  const Result<void> saved = context_.saves.SaveTogether(group, context_.state, limit, 1);
+  Result<void> saved = context_.saves.SaveTogether(group, context_.state, limit, 1);
   if (!saved.ok()) {
     const ErrorCode code = saved.error().code;
     // The others may not know of what failed here alone: they cannot go on together.

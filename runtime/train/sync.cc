@@ -33,6 +33,7 @@ Result<std::vector<RankState>> ExchangeRankStates(Communicator& communicator, co
                                      record.without_improvement};
   LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
   std::vector<RankState> all;
+  all.reserve(rows.size());
   for (const auto& row : rows) {
     all.push_back(
         {row.at(0),
@@ -56,6 +57,7 @@ bool AllHoldTheSame(const std::vector<RankState>& all) {
 
 std::vector<FromRank> From(int root, const std::vector<NamedTensor>& tensors) {
   std::vector<FromRank> all;
+  all.reserve(tensors.size());
   for (const NamedTensor& named : tensors) all.push_back({named.tensor, root, named.tensor});
   return all;
 }

@@ -8,7 +8,7 @@ std::optional<data::Draw> WindowClaims::NextDraw() {
     const bool is_claim = told.ok() && told->has_value();
     if (is_claim) newest_ = **told;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       told_.push_back(told);
       changed_.notify_all();
     }
@@ -31,7 +31,7 @@ WindowClaims::Told WindowClaims::ClaimOne() {
   }
   LOCKSTEP_TRY(const int64_t number, terms_.counter->Add(1, stop));
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ++asked_;
   }
   const int64_t mine = number - terms_.first;
@@ -40,8 +40,8 @@ WindowClaims::Told WindowClaims::ClaimOne() {
 }
 
 Result<std::optional<Claim>> WindowClaims::Next() {
-  std::unique_lock lock(mutex_);
-  if (!changed_.wait(lock, stop_.get_token(), [this] { return !told_.empty(); }))
+  MutexLock lock(mutex_);
+  if (!changed_.wait(lock, stop_.get_token(), [this]() LOCKSTEP_REQUIRES(mutex_) { return !told_.empty(); }))
     return Error{ErrorCode::kCancelled, "the round ended inside a window"};
   Told told = told_.front();
   told_.pop_front();
@@ -49,7 +49,7 @@ Result<std::optional<Claim>> WindowClaims::Next() {
 }
 
 int64_t WindowClaims::asked() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return asked_;
 }
 

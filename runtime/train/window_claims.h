@@ -6,12 +6,12 @@
 #include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <vector>
 
 #include "runtime/comm/shared_counter.h"
+#include "runtime/common/base/mutex.h"
 #include "runtime/data/training_samples.h"
 #include "runtime/train/claims.h"
 
@@ -50,11 +50,10 @@ class WindowClaims {
   std::vector<Slice> pieces_;
   std::size_t next_piece_ = 0;
   int64_t held_ = 0;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any changed_;
-  // GUARDED_BY(mutex_)
-  std::deque<Told> told_;
-  int64_t asked_ = 0;
+  std::deque<Told> told_ LOCKSTEP_GUARDED_BY(mutex_);
+  int64_t asked_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace lockstep::train

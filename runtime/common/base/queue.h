@@ -5,9 +5,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <stop_token>
+
+#include "runtime/common/base/mutex.h"
 
 namespace lockstep {
 
@@ -16,7 +17,7 @@ class Queue {
  public:
   void Push(T item) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       items_.push_back(std::move(item));
     }
     changed_.notify_one();
@@ -25,8 +26,9 @@ class Queue {
   // Waits until an item is there, the deadline passed, or `stop` is requested; nullopt in the latter two.
   [[nodiscard]] std::optional<T> PopUntil(std::chrono::steady_clock::time_point deadline,
                                           std::stop_token stop) {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_until(lock, std::move(stop), deadline, [this] { return !items_.empty(); }))
+    MutexLock lock(mutex_);
+    if (!changed_.wait_until(lock, std::move(stop), deadline,
+                             [this]() LOCKSTEP_REQUIRES(mutex_) { return !items_.empty(); }))
       return std::nullopt;
     T item = std::move(items_.front());
     items_.pop_front();
@@ -34,9 +36,9 @@ class Queue {
   }
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<T> items_;
+  std::deque<T> items_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep

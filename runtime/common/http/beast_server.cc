@@ -12,13 +12,13 @@
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
 #include <charconv>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "runtime/common/base/log.h"
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/http/server.h"
 
 namespace lockstep::http {
@@ -59,21 +59,21 @@ class SessionBase {
 class Sessions {
  public:
   void Add(const std::shared_ptr<SessionBase>& session) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     open_.insert(session);
   }
   void Remove(const std::shared_ptr<SessionBase>& session) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     open_.erase(session);
   }
   std::set<std::shared_ptr<SessionBase>> TakeAll() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return std::move(open_);
   }
 
  private:
-  std::mutex mutex_;
-  std::set<std::shared_ptr<SessionBase>> open_;
+  Mutex mutex_;
+  std::set<std::shared_ptr<SessionBase>> open_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 // What every session needs of its server; outlives the server while a Responder is still held somewhere.

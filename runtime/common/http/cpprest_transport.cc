@@ -8,11 +8,11 @@
 
 #include <boost/asio/ssl/context.hpp>
 #include <future>
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "runtime/common/base/file.h"
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/http/proxy.h"
 
 namespace lockstep::http {
@@ -206,7 +206,7 @@ class CpprestTransport final : public HttpTransport {
   Result<std::shared_ptr<http_client>> Client() {
     const std::string stamp = StampOf(endpoint_.ca_file) + "|" + StampOf(endpoint_.certificate_file) + "|" +
                               StampOf(endpoint_.key_file);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (client_ != nullptr && stamp == client_stamp_) return client_;
     try {
       client_ = NewClient(endpoint_);
@@ -220,7 +220,7 @@ class CpprestTransport final : public HttpTransport {
   Result<std::string> Token() {
     if (endpoint_.token_file.empty()) return endpoint_.token;
     const std::string stamp = StampOf(endpoint_.token_file);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stamp != token_stamp_ || token_.empty()) {
       LOCKSTEP_TRY(token_, ReadFile(endpoint_.token_file));
       while (!token_.empty() && (token_.back() == '\n' || token_.back() == ' ')) token_.pop_back();
@@ -230,11 +230,12 @@ class CpprestTransport final : public HttpTransport {
   }
 
   const Endpoint endpoint_;
-  std::mutex mutex_;
-  std::shared_ptr<http_client> client_;  // shared: a call in flight keeps the old one through a rotation
-  std::string client_stamp_;
-  std::string token_;
-  std::string token_stamp_;
+  Mutex mutex_;
+  // Shared: a call in flight keeps the old one through a rotation.
+  std::shared_ptr<http_client> client_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::string client_stamp_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::string token_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::string token_stamp_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -44,7 +44,7 @@ void ControlLink::Read(const std::stop_token& stop, const Callbacks& callbacks) 
 
 void ControlLink::Send(const FromRank& message) {
   const std::string line = Encode(message) + "\n";
-  const std::lock_guard lock(send_mutex_);
+  const MutexLock lock(send_mutex_);
   std::size_t sent = 0;
   while (sent < line.size()) {
     const ssize_t n = ::send(socket_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);

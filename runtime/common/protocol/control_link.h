@@ -4,10 +4,10 @@
 // `on_end`.
 
 #include <functional>
-#include <mutex>
 #include <thread>
 
 #include "runtime/common/base/file.h"
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/protocol/rank_control.h"
 
 namespace lockstep::protocol {
@@ -30,7 +30,7 @@ class ControlLink {
   void Read(const std::stop_token& stop, const Callbacks& callbacks);
 
   Fd socket_;
-  std::mutex send_mutex_;  // one message is one unbroken line
+  Mutex send_mutex_;  // one message is one unbroken line
   std::jthread reader_;
 };
 

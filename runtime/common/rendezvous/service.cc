@@ -1,10 +1,10 @@
 #include "runtime/common/rendezvous/service.h"
 
 #include <map>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/protocol/fields.h"
 #include "runtime/common/rendezvous/job_entry.h"
 
@@ -37,15 +37,15 @@ struct RendezvousService::State {
   const Clock& clock;
   Authorizer authorize;
   std::function<void(const JobIdentity&)> on_change;
-  mutable std::mutex mutex;
-  std::map<std::string, JobEntry> jobs;  // by uid; GUARDED_BY(mutex)
+  mutable Mutex mutex;
+  std::map<std::string, JobEntry> jobs LOCKSTEP_GUARDED_BY(mutex);  // by uid
 
-  std::optional<SteadyTime> last_event;  // GUARDED_BY(mutex)
+  std::optional<SteadyTime> last_event LOCKSTEP_GUARDED_BY(mutex);
 
   [[nodiscard]] Moment Now() const { return {clock.Steady(), clock.Now()}; }
 
-  // Of all jobs, before any looks at its time-outs. Under the lock.
-  void ForgiveOwnPause(SteadyTime now) {
+  // Of all jobs, before any looks at its time-outs.
+  void ForgiveOwnPause(SteadyTime now) LOCKSTEP_REQUIRES(mutex) {
     const SteadyTime::duration gap = now - std::exchange(last_event, now).value_or(now);
     if (gap < kOwnPause) return;
     for (auto& [uid, entry] : jobs) entry.Forgive(gap);
@@ -58,7 +58,7 @@ struct RendezvousService::State {
     Outbox outbox;
     JobIdentity changed;
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       const Moment now = Now();
       ForgiveOwnPause(now.steady);
       const auto found = jobs.find(uid);
@@ -103,19 +103,19 @@ RendezvousService::~RendezvousService() = default;
 
 void RendezvousService::Configure(const JobIdentity& job, const JobSettings& settings) {
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->jobs.try_emplace(job.uid, job, settings);
   }
   state_->Apply(job.uid, [&](JobEntry& entry, Moment, Outbox&) { entry.Configure(settings); });
 }
 
 void RendezvousService::Forget(const JobIdentity& job) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->jobs.erase(job.uid);
 }
 
 RendezvousView RendezvousService::View(const JobIdentity& job) const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   const auto found = state_->jobs.find(job.uid);
   return found == state_->jobs.end() ? RendezvousView{} : found->second.View();
 }
@@ -138,7 +138,7 @@ void RendezvousService::Handle(http::ServerRequest request, http::Responder resp
 void RendezvousService::Tick() {
   std::vector<std::string> uids;
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     for (const auto& [uid, entry] : state_->jobs) uids.push_back(uid);
   }
   for (const std::string& uid : uids) {
