@@ -23,6 +23,7 @@ BUILD = ROOT / "docker" / "build.sh"
 INSTALL = ROOT / ".ci" / "install"
 CACHE = pathlib.Path(os.environ.get("LOCKSTEP_CACHE") or
                      pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "lockstep")
+VERSION = (ROOT / "VERSION").read_text().strip()
 PROGRAMS = {"operator": {"lockstep-operator", "lockstep"}, "worker": {"lockstep", "lockstep-checkpoint", "lockstep-rank"}}
 ENTRYPOINTS = {"operator": ["/usr/local/bin/lockstep-operator"], "worker": ["/usr/local/bin/lockstep", "worker"]}
 # Compilers, interpreters, anything that an intruder would be glad of.
@@ -104,7 +105,7 @@ class Images(unittest.TestCase):
 
     def test_names_are_those_that_chart_and_examples_use(self):
         for component, image, _ in self.each():
-            self.assertEqual(image.name, f"localhost/lockstep-{component}:0.1.0")
+            self.assertEqual(image.name, f"localhost/lockstep-{component}:{VERSION}")
 
     def test_runs_as_a_number_and_without_a_shell(self):
         for component, image, _ in self.each():
@@ -116,7 +117,7 @@ class Images(unittest.TestCase):
     def test_labels_say_what_it_is(self):
         for component, image, _ in self.each():
             labels = {key.removeprefix("org.opencontainers.image."): value for key, value in image.config["Labels"].items()}
-            self.assertEqual((labels["title"], labels["version"]), (f"lockstep-{component}", "0.1.0"))
+            self.assertEqual((labels["title"], labels["version"]), (f"lockstep-{component}", VERSION))
             self.assertTrue(labels["description"] and labels["base.name"] and labels["revision"])
 
     def test_lists_the_packages_that_dpkg_has(self):
