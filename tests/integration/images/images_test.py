@@ -151,12 +151,10 @@ class Images(unittest.TestCase):
         self.assertEqual(second.contents, first.contents)
         self.assertRegex(first.texts["etc/shadow"], r"(?m)^lockstep:!::", "tells the day of the build")
 
-    def test_dockerfiles_pass_hadolint(self):
+    def test_dockerfile_passes_hadolint(self):
         site = subprocess.run([INSTALL, "--print-image-site"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-        for file in sorted((ROOT / "docker").glob("*.Dockerfile")):
-            with self.subTest(file.name):
-                result = subprocess.run([f"{site}/bin/hadolint", "--no-color", file], stdout=subprocess.PIPE, text=True)
-                self.assertEqual((result.returncode, result.stdout), (0, ""))
+        result = subprocess.run([f"{site}/bin/hadolint", "--no-color", ROOT / "docker" / "Dockerfile"], stdout=subprocess.PIPE, text=True)
+        self.assertEqual((result.returncode, result.stdout), (0, ""))
 
     def test_nvidia_s_libraries_are_those_that_libtorch_s_wheel_asks_for(self):
         site = subprocess.run([INSTALL, "--print-site"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
