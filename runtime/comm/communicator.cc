@@ -12,6 +12,7 @@
 
 #include "runtime/comm/bounded_call.h"
 #include "runtime/comm/open_work.h"
+#include "runtime/comm/single_tensor.h"
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
 
@@ -94,7 +95,7 @@ Result<void> CheckDevicesOf(const Place& place, const DeviceUse& use, c10d::Proc
     std::copy_n(mine.begin(), std::min(mine.size(), std::size_t{kDeviceNameBytes - 1}),
                 name.data_ptr<uint8_t>());
     at::Tensor all = at::empty({place.world, kDeviceNameBytes}, at::kByte);
-    group._allgather_base(all, name)->wait();
+    AllGatherSingle(group, all, name)->wait();
     for (int rank = 0; rank < place.world; ++rank) {
       const uint8_t* const id = all.const_data_ptr<uint8_t>() + rank * kDeviceNameBytes;
       ids.emplace_back(id, std::find(id, id + kDeviceNameBytes, uint8_t{0}));
@@ -381,14 +382,14 @@ Result<void> Communicator::AllToAll(at::Tensor& output, std::vector<int64_t> row
   return Run("all-to-all", [&] {
     CountGiven(input);
     if (sent.empty()) sent.assign(static_cast<std::size_t>(world()), input.size(0) / world());
-    return WaitFor(*group_->process_group->alltoall_base(output, input, rows, sent), output, "all-to-all");
+    return WaitFor(*AllToAllSingle(*group_->process_group, output, input, rows, sent), output, "all-to-all");
   });
 }
 
 Result<void> Communicator::AllGatherInto(at::Tensor& all, at::Tensor& mine) {
   return Run("all-gather", [&] {
     CountGiven(mine);
-    return WaitFor(*group_->process_group->_allgather_base(all, mine), all, "all-gather");
+    return WaitFor(*AllGatherSingle(*group_->process_group, all, mine), all, "all-gather");
   });
 }
 

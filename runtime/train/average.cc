@@ -21,7 +21,7 @@ at::ScalarType SentAs(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-at::Tensor Part(const ToAverage& entry, double weight, bool is_first) {
+at::Tensor WeightedTensor(const ToAverage& entry, double weight, bool is_first) {
   const at::ScalarType type = SentAs(entry.tensor);
   const at::Tensor value = entry.tensor.to(type);
   if (type == at::kLong) return (value * (is_first ? 1 : 0)).reshape(-1);
@@ -40,7 +40,8 @@ Result<void> AveragePiece(comm::Communicator& communicator, std::span<const ToAv
   at::Tensor flat;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "packing an average", [&] {
     std::vector<at::Tensor> parts;
-    for (const ToAverage& entry : piece) parts.push_back(Part(entry, weight, communicator.rank() == 0));
+    for (const ToAverage& entry : piece)
+      parts.push_back(WeightedTensor(entry, weight, communicator.rank() == 0));
     flat = at::cat(parts);
   }));
   LOCKSTEP_TRY(communicator.SumInPlace(flat));

@@ -30,9 +30,9 @@ constexpr int64_t kNoCheckpoint = -1;
 enum ReadOutcome : int64_t { kRead, kDamaged, kFailed };
 
 // What this rank reads of a checkpoint, and where it is until all have read theirs.
-class Part {
+class StatePart {
  public:
-  Part(const TrainingState& state, const Communicator& communicator, const Manifest& manifest) {
+  StatePart(const TrainingState& state, const Communicator& communicator, const Manifest& manifest) {
     std::vector<NamedTensor> replicated = state.Replicated();
     // The precision may have changed: a scale that is missing stays as it is.
     std::erase_if(replicated, [&](const NamedTensor& named) {
@@ -215,7 +215,7 @@ class Restoring {
   Communicator& communicator_;
   Checkpointer& checkpointer_;
   TrainingState& state_;
-  std::optional<Part> part_;
+  std::optional<StatePart> part_;
   int64_t bytes_read_ = 0;
 };
 
