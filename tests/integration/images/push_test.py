@@ -4,55 +4,22 @@
 Takes the images from docker/build.sh, like images_test.py. Exits 77, which ctest counts as skipped, without skopeo, docker-registry
 or what images_test.py needs.
 """
-import contextlib
 import json
 import os
-import pathlib
-import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 import unittest
 
 import images_test
 from images_test import ROOT, VERSION, Image
 
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+from image_registry import registry  # noqa: E402
+
 PUSH = ROOT / "docker" / "push.sh"
 # "user" with the password "secret" (htpasswd -B).
 HTPASSWD = "user:$2b$04$LEYjiVSzI04EsTSEeWyzkecNxstw2SxxhIz0HRA6zIJEqu/LqHxi2\n"
-SECONDS_TO_START = 60
-
-
-@contextlib.contextmanager
-def registry(folder, htpasswd=None):
-    """The host and port of a new registry that keeps its images in the folder."""
-    config = {"version": 0.1, "log": {"level": "info", "formatter": "json"}, "http": {"addr": "127.0.0.1:0"},
-              "storage": {"filesystem": {"rootdirectory": f"{folder}/images"}}}
-    if htpasswd:
-        (folder / "htpasswd").write_text(htpasswd)
-        config["auth"] = {"htpasswd": {"realm": "lockstep", "path": f"{folder}/htpasswd"}}
-    (folder / "config.json").write_text(json.dumps(config))  # JSON is YAML
-    log = folder / "log"
-    with log.open("w") as output:
-        server = subprocess.Popen(["docker-registry", "serve", folder / "config.json"], stdout=output, stderr=output)
-    try:
-        yield f"127.0.0.1:{port_of(server, log)}"
-    finally:
-        server.terminate()
-        server.wait(timeout=30)
-
-
-def port_of(server, log):
-    """It takes a free port and writes into its log which."""
-    end = time.monotonic() + SECONDS_TO_START
-    while time.monotonic() < end and server.poll() is None:
-        found = re.search(r"listening on 127\.0\.0\.1:(\d+)", log.read_text())
-        if found:
-            return found.group(1)
-        time.sleep(0.05)
-    raise AssertionError(f"docker-registry does not listen: {log.read_text()}")
 
 
 def push(*arguments):
@@ -71,7 +38,7 @@ class Push(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.archives = {component: path for component, (path, _) in images_test.build("all").items()}
-        cls.registry = cls.enterClassContext(registry(pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="lockstep-registry-")))))
+        cls.registry, _ = cls.enterClassContext(registry())
 
     def test_the_registry_has_both_images_under_the_digests_of_their_archives(self):
         prefix = f"{self.registry}/team/training"
@@ -86,8 +53,8 @@ class Push(unittest.TestCase):
             self.assertEqual(by_digest, inspect(f"{prefix}/lockstep-{component}:{VERSION}"))
 
     def test_credentials_come_from_a_file(self):
-        with tempfile.TemporaryDirectory(prefix="lockstep-registry-") as name, registry(pathlib.Path(name), HTPASSWD) as host:
-            file = pathlib.Path(name) / "auth.json"
+        with registry(htpasswd=HTPASSWD) as (host, folder):
+            file = folder / "auth.json"
             subprocess.run(["skopeo", "login", "--tls-verify=false", f"--authfile={file}", "--username=user", "--password-stdin", host],
                            input="secret", text=True, check=True, stdout=subprocess.PIPE)
             arguments = ("--plain-http", f"{host}/team", self.archives["operator"])
