@@ -2,8 +2,8 @@
 // Collectives on one tensor a rank, by the names of PyTorch 2.15. Machines with a GPU that tests/gpu uses have PyTorch 2.11,
 // which has older names for the same operators. Called by the threads that may call the process group.
 
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/headeronly/version.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <vector>
 

@@ -26,22 +26,24 @@ using comm::CatchTorch;
 constexpr std::chrono::minutes kMeetLimit{30};
 
 // Places in the row that each rank shows the others.
-enum Row {
-  kSamples,
-  kCorrupt,
-  kApplied,
-  kLossSum,
-  kNormSum,
-  kYield,
-  kStop,
-  kSave,
-  kProfileFirst,
-  kProfileLast,
-  kScale,
-  kGoodSteps,
-  kRate,
-  kAsked,
-  kRowSize
+struct Row {
+  enum {
+    kSamples,
+    kCorrupt,
+    kApplied,
+    kLossSum,
+    kNormSum,
+    kYield,
+    kStop,
+    kSave,
+    kProfileFirst,
+    kProfileLast,
+    kScale,
+    kGoodSteps,
+    kRate,
+    kAsked,
+    kRowSize
+  };
 };
 
 void LogSkipped(int64_t step, const StepReport& report) {
@@ -185,21 +187,21 @@ double LocalSgd::WorkSeconds() const {
 
 Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally& mine, const Wishes& wishes) {
   TrainingState& state = context_.state;
-  std::vector<int64_t> row(kRowSize);
-  row[kSamples] = mine.samples;
-  row[kCorrupt] = mine.corrupt;
-  row[kApplied] = mine.applied_samples;
-  row[kLossSum] = std::bit_cast<int64_t>(mine.loss_sum);
-  row[kNormSum] = std::bit_cast<int64_t>(mine.gradient_norm_sum);
-  row[kYield] = wishes.yield ? 1 : 0;
-  row[kStop] = wishes.stop ? 1 : 0;
-  row[kSave] = wishes.save ? 1 : 0;
-  row[kProfileFirst] = wishes.profile.first;
-  row[kProfileLast] = wishes.profile.last;
-  row[kScale] = std::bit_cast<int64_t>(state.loss_scale.factor());
-  row[kGoodSteps] = state.loss_scale.good_steps();
-  row[kRate] = std::bit_cast<int64_t>(mine.rate);
-  row[kAsked] = mine.asked;
+  std::vector<int64_t> row(Row::kRowSize);
+  row[Row::kSamples] = mine.samples;
+  row[Row::kCorrupt] = mine.corrupt;
+  row[Row::kApplied] = mine.applied_samples;
+  row[Row::kLossSum] = std::bit_cast<int64_t>(mine.loss_sum);
+  row[Row::kNormSum] = std::bit_cast<int64_t>(mine.gradient_norm_sum);
+  row[Row::kYield] = wishes.yield ? 1 : 0;
+  row[Row::kStop] = wishes.stop ? 1 : 0;
+  row[Row::kSave] = wishes.save ? 1 : 0;
+  row[Row::kProfileFirst] = wishes.profile.first;
+  row[Row::kProfileLast] = wishes.profile.last;
+  row[Row::kScale] = std::bit_cast<int64_t>(state.loss_scale.factor());
+  row[Row::kGoodSteps] = state.loss_scale.good_steps();
+  row[Row::kRate] = std::bit_cast<int64_t>(mine.rate);
+  row[Row::kAsked] = mine.asked;
   std::vector<std::vector<int64_t>> rows;
   LOCKSTEP_TRY(rows, context_.phases.Time("reduce", [&] { return communicator.AllGather(row, kMeetLimit); }));
 
@@ -210,20 +212,20 @@ Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally&
   double lowest_scale = std::numeric_limits<double>::infinity();
   int64_t fewest_good_steps = std::numeric_limits<int64_t>::max();
   for (const auto& of_rank : rows) {  // in the order of the ranks: the same numbers on each
-    report.global_count += of_rank.at(kSamples);
-    report.global_corrupt += of_rank.at(kCorrupt);
-    applied += of_rank.at(kApplied);
-    report.loss += std::bit_cast<double>(of_rank.at(kLossSum));
-    report.gradient_norm += std::bit_cast<double>(of_rank.at(kNormSum));
-    report.yielding += static_cast<int>(of_rank.at(kYield));
-    report.stopping += static_cast<int>(of_rank.at(kStop));
-    report.saving += static_cast<int>(of_rank.at(kSave));
-    report.profile.first += of_rank.at(kProfileFirst);
-    report.profile.last += of_rank.at(kProfileLast);
-    lowest_scale = std::min(lowest_scale, std::bit_cast<double>(of_rank.at(kScale)));
-    fewest_good_steps = std::min(fewest_good_steps, of_rank.at(kGoodSteps));
-    rates.push_back(std::bit_cast<double>(of_rank.at(kRate)));
-    asked += of_rank.at(kAsked);
+    report.global_count += of_rank.at(Row::kSamples);
+    report.global_corrupt += of_rank.at(Row::kCorrupt);
+    applied += of_rank.at(Row::kApplied);
+    report.loss += std::bit_cast<double>(of_rank.at(Row::kLossSum));
+    report.gradient_norm += std::bit_cast<double>(of_rank.at(Row::kNormSum));
+    report.yielding += static_cast<int>(of_rank.at(Row::kYield));
+    report.stopping += static_cast<int>(of_rank.at(Row::kStop));
+    report.saving += static_cast<int>(of_rank.at(Row::kSave));
+    report.profile.first += of_rank.at(Row::kProfileFirst);
+    report.profile.last += of_rank.at(Row::kProfileLast);
+    lowest_scale = std::min(lowest_scale, std::bit_cast<double>(of_rank.at(Row::kScale)));
+    fewest_good_steps = std::min(fewest_good_steps, of_rank.at(Row::kGoodSteps));
+    rates.push_back(std::bit_cast<double>(of_rank.at(Row::kRate)));
+    asked += of_rank.at(Row::kAsked);
   }
   if (claiming_.has_value()) {
     const int64_t claimed = report.global_count + report.global_corrupt;

@@ -25,7 +25,9 @@ using comm::Communicator;
 using parallel::PipelineAction;
 
 // Places in the vector that is summed at the end of a step.
-enum Sum { kCount, kYield, kStop, kSave, kProfileFirst, kProfileLast, kLoss, kSquares, kSums };
+struct StageSum {
+  enum { kCount, kYield, kStop, kSave, kProfileFirst, kProfileLast, kLoss, kSquares, kSums };
+};
 
 bool IsFirst(const StagedState& staged) { return staged.place()->stage == 0; }
 bool IsLast(const StagedState& staged) { return staged.place()->stage + 1 == staged.mesh().stages; }
@@ -222,18 +224,18 @@ Result<StepReport> PipelineStep::Attempt(Communicator& communicator, const Wishe
   const bool speaks = staged.place().has_value() && IsFirst(staged);
   if (speaks && context_.ledger.enabled())
     context_.ledger.Contribute(step, context_.samples.plan().Ids(step, share.places.begin, share.places.end));
-  at::Tensor sums = at::zeros({kSums}, at::kDouble);
+  at::Tensor sums = at::zeros({StageSum::kSums}, at::kDouble);
   auto* values = sums.data_ptr<double>();
   const int64_t told = speaks ? share.places.size() : 0;
-  values[kCount] = static_cast<double>(told);
-  values[kYield] = wishes.yield ? 1 : 0;
-  values[kStop] = wishes.stop ? 1 : 0;
-  values[kSave] = wishes.save ? 1 : 0;
-  values[kProfileFirst] = static_cast<double>(wishes.profile.first);
-  values[kProfileLast] = static_cast<double>(wishes.profile.last);
-  values[kLoss] = pass.loss();
+  values[StageSum::kCount] = static_cast<double>(told);
+  values[StageSum::kYield] = wishes.yield ? 1 : 0;
+  values[StageSum::kStop] = wishes.stop ? 1 : 0;
+  values[StageSum::kSave] = wishes.save ? 1 : 0;
+  values[StageSum::kProfileFirst] = static_cast<double>(wishes.profile.first);
+  values[StageSum::kProfileLast] = static_cast<double>(wishes.profile.last);
+  values[StageSum::kLoss] = pass.loss();
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "norm of the gradient",
-                          [&] { values[kSquares] = staged.SquaresOnce(); }));
+                          [&] { values[StageSum::kSquares] = staged.SquaresOnce(); }));
   staged.AwaitEnd(
       communicator.place().round,
       LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), step, context_.total_steps));
@@ -247,17 +249,19 @@ Result<StepReport> PipelineStep::End(Communicator& communicator, const at::Tenso
   TrainingState& state = context_.state;
   const double* values = sums.const_data_ptr<double>();
   StepReport report{
-      .loss = values[kLoss] / values[kCount],
+      .loss = values[StageSum::kLoss] / values[StageSum::kCount],
       .learning_rate = LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), state.step,
                                     context_.total_steps),
-      .global_count = static_cast<int64_t>(values[kCount]),
+      .global_count = static_cast<int64_t>(values[StageSum::kCount]),
       .local_count = local_count,
-      .yielding = static_cast<int>(values[kYield]),
-      .stopping = static_cast<int>(values[kStop]),
-      .saving = static_cast<int>(values[kSave]),
-      .profile = {.first = static_cast<int64_t>(values[kProfileFirst]),
-                  .last = static_cast<int64_t>(values[kProfileLast])}};
-  const StepEnd end{.count = values[kCount], .loss = values[kLoss], .squares = values[kSquares]};
+      .yielding = static_cast<int>(values[StageSum::kYield]),
+      .stopping = static_cast<int>(values[StageSum::kStop]),
+      .saving = static_cast<int>(values[StageSum::kSave]),
+      .profile = {.first = static_cast<int64_t>(values[StageSum::kProfileFirst]),
+                  .last = static_cast<int64_t>(values[StageSum::kProfileLast])}};
+  const StepEnd end{.count = values[StageSum::kCount],
+                    .loss = values[StageSum::kLoss],
+                    .squares = values[StageSum::kSquares]};
   LOCKSTEP_TRY(const StepVerdict verdict, state.staged->EndStep(end, state.loss_scale.factor()));
   report.gradient_norm = verdict.gradient_norm;
   report.applied = verdict.applied;

@@ -21,38 +21,40 @@ namespace {
 
 using comm::CatchTorch;
 
-// Places in the vector that is summed beside the gradients. From kLosses on there is one place for each
+// Places in the vector that is summed beside the gradients. From StepSum::kLosses on there is one place for each
 // micro-batch of the step: only one rank adds to it, so the sum is exact, and adding the places in order
 // gives the loss the same bits in every world that has the same micro-batches.
-enum Sum { kCount, kCorrupt, kYield, kStop, kSave, kProfileFirst, kProfileLast, kLosses };
+struct StepSum {
+  enum { kCount, kCorrupt, kYield, kStop, kSave, kProfileFirst, kProfileLast, kLosses };
+};
 
 at::Tensor EmptySums(const RankShare& share) {
   const int64_t micro_batches =
       std::accumulate(share.micro_batches.begin(), share.micro_batches.end(), int64_t{0});
-  return at::zeros({kLosses + micro_batches}, at::kDouble);
+  return at::zeros({StepSum::kLosses + micro_batches}, at::kDouble);
 }
 
 // The places of this rank's micro-batches in the sums.
 std::span<double> LossesOf(const RankShare& share, int rank, at::Tensor& sums) {
   const auto before = share.micro_batches.begin() + rank;
-  const int64_t begin = std::accumulate(share.micro_batches.begin(), before, int64_t{kLosses});
+  const int64_t begin = std::accumulate(share.micro_batches.begin(), before, int64_t{StepSum::kLosses});
   return {sums.data_ptr<double>() + begin, share.pieces.size()};
 }
 
 void PutCounts(int64_t samples, int64_t corrupt, const Wishes& wishes, at::Tensor& sums) {
   double* values = sums.data_ptr<double>();
-  values[kCount] = static_cast<double>(samples - corrupt);
-  values[kCorrupt] = static_cast<double>(corrupt);
-  values[kYield] = wishes.yield ? 1 : 0;
-  values[kStop] = wishes.stop ? 1 : 0;
-  values[kSave] = wishes.save ? 1 : 0;
-  values[kProfileFirst] = static_cast<double>(wishes.profile.first);
-  values[kProfileLast] = static_cast<double>(wishes.profile.last);
+  values[StepSum::kCount] = static_cast<double>(samples - corrupt);
+  values[StepSum::kCorrupt] = static_cast<double>(corrupt);
+  values[StepSum::kYield] = wishes.yield ? 1 : 0;
+  values[StepSum::kStop] = wishes.stop ? 1 : 0;
+  values[StepSum::kSave] = wishes.save ? 1 : 0;
+  values[StepSum::kProfileFirst] = static_cast<double>(wishes.profile.first);
+  values[StepSum::kProfileLast] = static_cast<double>(wishes.profile.last);
 }
 
 double LossSum(const at::Tensor& sums) {
   const double* values = sums.const_data_ptr<double>();
-  return std::accumulate(values + kLosses, values + sums.numel(), 0.0);
+  return std::accumulate(values + StepSum::kLosses, values + sums.numel(), 0.0);
 }
 
 // A batch that waits ready is claimed, and no other rank can do it.
@@ -333,18 +335,18 @@ Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const 
   TrainingState& state = context_.state;
   const double* values = sums.const_data_ptr<double>();
   StepReport report{
-      .loss = LossSum(sums) / values[kCount],
+      .loss = LossSum(sums) / values[StepSum::kCount],
       .learning_rate = LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), state.step,
                                     context_.total_steps),
-      .global_count = static_cast<int64_t>(values[kCount]),
+      .global_count = static_cast<int64_t>(values[StepSum::kCount]),
       .local_count = share.places.size() - corrupt,
-      .global_corrupt = static_cast<int64_t>(values[kCorrupt]),
+      .global_corrupt = static_cast<int64_t>(values[StepSum::kCorrupt]),
       .local_corrupt = corrupt,
-      .yielding = static_cast<int>(values[kYield]),
-      .stopping = static_cast<int>(values[kStop]),
-      .saving = static_cast<int>(values[kSave]),
-      .profile = {.first = static_cast<int64_t>(values[kProfileFirst]),
-                  .last = static_cast<int64_t>(values[kProfileLast])}};
+      .yielding = static_cast<int>(values[StepSum::kYield]),
+      .stopping = static_cast<int>(values[StepSum::kStop]),
+      .saving = static_cast<int>(values[StepSum::kSave]),
+      .profile = {.first = static_cast<int64_t>(values[StepSum::kProfileFirst]),
+                  .last = static_cast<int64_t>(values[StepSum::kProfileLast])}};
   if (report.global_count == 0 && peers != nullptr)
     return AllCorrupt("step " + std::to_string(state.step), report.global_corrupt);
   if (report.global_count == 0) {  // alone, and without a good sample in this step
@@ -354,7 +356,7 @@ Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const 
   }
   // The same numbers on every rank, so all come to the same verdict.
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
-    report.gradient_norm = AverageAndClip(state.trained, values[kCount] * state.loss_scale.factor(),
+    report.gradient_norm = AverageAndClip(state.trained, values[StepSum::kCount] * state.loss_scale.factor(),
                                           context_.spec.optimizer.clip_norm);
     report.applied = std::isfinite(report.gradient_norm) && std::isfinite(report.loss);
     if (report.applied && state.sharded == nullptr) state.optimizer->Step(state.step, report.learning_rate);
