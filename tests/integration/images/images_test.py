@@ -156,6 +156,24 @@ class Images(unittest.TestCase):
         result = subprocess.run([f"{site}/bin/hadolint", "--no-color", ROOT / "docker" / "Dockerfile"], stdout=subprocess.PIPE, text=True)
         self.assertEqual((result.returncode, result.stdout), (0, ""))
 
+    def test_dockerfile_compiles_what_the_build_has(self):
+        # All but the compiling itself, which takes too long for each run: what .dockerignore leaves configures, and has the targets.
+        with tempfile.TemporaryDirectory() as folder:
+            context = pathlib.Path(folder) / "context"
+            (pathlib.Path(folder) / "Dockerfile").write_text("FROM scratch\nCOPY . /\n")
+            storage = ["--root", f"{folder}/root", "--runroot", f"{folder}/run", "--storage-driver", "vfs"]
+            subprocess.run(["buildah", *storage, "bud", "--quiet", "--isolation", "chroot", "--file", f"{folder}/Dockerfile",
+                            "--output", f"type=local,dest={context}", ROOT], check=True, stdout=subprocess.PIPE)
+            self.assertEqual({path.name for path in context.iterdir()},
+                             {".ci", "CMakeLists.txt", "CMakePresets.json", "VERSION", "docker", "operator", "runtime"})
+            subprocess.run(["cmake", "--preset", "release", "-DLOCKSTEP_BUILD_TESTS=OFF"], cwd=context, check=True, stdout=subprocess.PIPE)
+            targets = subprocess.run(["ninja", "-C", context / "build/release", "-t", "targets", "all"], stdout=subprocess.PIPE, text=True, check=True)
+        recipe = (ROOT / "docker" / "Dockerfile").read_text()
+        components = " ".join(re.findall(r"\.ci/build --programs (.*)", recipe)).split()
+        self.assertEqual(set(components), {"operator", "worker", "kubectl", "cuda"})
+        self.assertEqual({c for c in components if f"component-{c}: phony" not in targets.stdout}, set())
+        self.assertLessEqual({"operator", "worker", "worker-cuda", "cli"}, set(re.findall(r"(?m)^FROM \S+ AS (\S+)$", recipe)))
+
     def test_nvidia_s_libraries_are_those_that_libtorch_s_wheel_asks_for(self):
         site = subprocess.run([INSTALL, "--print-site"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
         metadata = next(pathlib.Path(site).glob("torch-*.dist-info/METADATA")).read_text()
@@ -184,6 +202,26 @@ class Images(unittest.TestCase):
     def test_sizes(self):
         for component, _, size_mb in self.each():
             self.assertLess(size_mb, LIMIT_MB[component])
+
+
+@unittest.skipIf("LOCKSTEP_STAGE" in os.environ, "staged programs have no build")
+class Cli(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="lockstep-cli-")))
+        subprocess.run([ROOT / "docker" / "stage.sh", "cli", self.folder], check=True)
+
+    def test_programs_start_from_any_folder(self):
+        for program in ("lockstep", "kubectl-lockstep"):
+            done = subprocess.run([self.folder / "bin" / program, "--version"], cwd="/", env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn(VERSION, done.stdout)
+
+    def test_programs_take_no_library_from_the_machine(self):
+        lib = self.folder / "lib"
+        for program in ("lockstep", "kubectl-lockstep"):
+            listed = subprocess.run([lib / "ld.so", "--library-path", lib, "--list", lib / program], stdout=subprocess.PIPE, text=True, check=True).stdout
+            outside = [line for line in listed.splitlines() if "=> /" in line and f"=> {lib}/" not in line and "ld-linux" not in line]
+            self.assertEqual(outside, [])
 
 
 def pinned(*wheels):
