@@ -19,10 +19,10 @@ double SumOf(const api::GoodputStatus& goodput) {
          lost.recompute + lost.stalled;
 }
 
-// One pass after `seconds`; the status is written, and read again as the API server keeps it.
-api::GoodputStatus Pass(JobWorld& world, double seconds) {
+// One pass after `passing_seconds`; the status is written, and read again as the API server keeps it.
+api::GoodputStatus Pass(JobWorld& world, double passing_seconds) {
   Observed& observed = world.observed();
-  observed.now += std::chrono::duration_cast<WallTime::duration>(Seconds(seconds));
+  observed.now += std::chrono::duration_cast<WallTime::duration>(Seconds(passing_seconds));
   std::vector<std::string> violations;
   const Json stored = api::TrainingJobStatusToJson(MakePlan(observed).status);
   observed.job.status = api::TrainingJobStatusFromJson(stored, violations);

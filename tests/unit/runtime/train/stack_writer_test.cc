@@ -9,11 +9,11 @@ namespace {
 
 TEST(WriteStackOnSignal, WritesFramesAndGoesOn) {
   WriteStackOnSignal();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   ::raise(SIGUSR1);
-  const std::string written = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(written, testing::StartsWith("stack of the training thread:\n"));
-  EXPECT_THAT(written, testing::HasSubstr("train_plan_test")) << "the program's own frames";
+  const std::string written = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(written, ::testing::StartsWith("stack of the training thread:\n"));
+  EXPECT_THAT(written, ::testing::HasSubstr("train_plan_test")) << "the program's own frames";
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 
 TEST(MakeTrainingState, LaysOutInOrderWhatAFileHasChannelsLast) {
   const at::Tensor weight = torch::randn({4, 3, 3, 3});
-  const std::string path = testing::TempDir() + "channels-last-" + std::to_string(::getpid()) + ".pt";
+  const std::string path = ::testing::TempDir() + "channels-last-" + std::to_string(::getpid()) + ".pt";
   test::ScriptModule("return torch.conv2d(x, self.weight).mean([2, 3])",
                      {{"weight", weight.contiguous(at::MemoryFormat::ChannelsLast)}})
       .save(path);

@@ -25,7 +25,7 @@ TEST(WarmUp, LeavesNoTrace) {
 
 TEST(WarmUp, LetsAParameterBeThatHasNoPartInTheLoss) {
   api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
-  const std::string path = testing::TempDir() + "unused-" + std::to_string(::getpid()) + ".pt";
+  const std::string path = ::testing::TempDir() + "unused-" + std::to_string(::getpid()) + ".pt";
   test::ScriptModule("return torch.linear(x.flatten(1), self.weight)",
                      {{"weight", torch::randn({3, 64})}, {"idle", torch::randn({2})}})
       .save(path);
