@@ -22,10 +22,11 @@ PUSH = ROOT / "docker" / "push.sh"
 HTPASSWD = "user:$2b$04$LEYjiVSzI04EsTSEeWyzkecNxstw2SxxhIz0HRA6zIJEqu/LqHxi2\n"
 
 
-def push(*arguments):
+def push(*arguments, **variables):
     # Without the credentials of the user who runs the test.
     environment = {name: value for name, value in os.environ.items() if name not in ("REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR")}
-    return subprocess.run([PUSH, *arguments], capture_output=True, text=True, timeout=240, env={**environment, "HOME": "/nonexistent"}, check=False)
+    return subprocess.run([PUSH, *arguments], capture_output=True, text=True, timeout=240, check=False,
+                          env={**environment, "HOME": "/nonexistent", **variables})
 
 
 def inspect(reference):
@@ -62,6 +63,11 @@ class Push(unittest.TestCase):
             self.assertEqual(refused.returncode, 1)
             self.assertIn(f"skopeo login {host}", refused.stderr)
             done = push("--authfile", file, *arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_registry_with_tls_needs_no_option(self):
+        with registry(tls=True) as (host, folder):
+            done = push(f"{host}/team", self.archives["operator"], SSL_CERT_FILE=str(folder / "certificate"))
             self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_registry_without_tls_needs_the_option(self):
