@@ -2,11 +2,11 @@
 # docker/build.sh [operator|worker|worker-cuda|all] [--stage DIR]    build the images; prints "ARCHIVE  SIZE MB" for each
 #
 # Compiles nothing: the programs come from the release build (cmake --build --preset release), laid out by
-# cmake --install; with --stage they come from DIR/COMPONENT, laid out likewise (bin/, lib/).
+# docker/stage.sh; with --stage they come from DIR/COMPONENT, laid out likewise (bin/, lib/). The recipe is docker/Dockerfile.
 # Each image ends as an OCI archive, named by the hash of all that went into it, so an unchanged image costs the hashing:
 #   $LOCKSTEP_CACHE/images/HASH/lockstep-COMPONENT.tar
 #   $LOCKSTEP_CACHE/images/HASH/lockstep-COMPONENT.cdx.json    what is in it (docker/sbom.py)
-#   ctr --namespace k8s.io images import ARCHIVE    makes it localhost/lockstep-COMPONENT:0.1.0 on a node
+#   ctr --namespace k8s.io images import ARCHIVE    makes it localhost/lockstep-COMPONENT:VERSION on a node
 # `all` leaves out worker-cuda, which wants `.ci/install --cuda-image` first.
 # Needs root and what .ci/install brings. Everything stays under $LOCKSTEP_CACHE/images, nothing in the machine's own storage.
 #   LOCKSTEP_BUILD_DIR   the release build [build/release]
@@ -19,7 +19,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 images=${LOCKSTEP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep}/images
 build_dir=${LOCKSTEP_BUILD_DIR:-$root/build/release}
 revision=${LOCKSTEP_REVISION:-unknown}
-version=0.1.0
+version=$(cat "$root/VERSION")
 epoch=${SOURCE_DATE_EPOCH:-0}
 suite=bookworm
 worker_limit_mb=900
@@ -75,33 +75,17 @@ stage_programs() {
   if [ -n "$stage_root" ]; then
     stage=$stage_root/$1
   else
-    [ -e "$build_dir/cmake_install.cmake" ] ||
-      fail "no build in $build_dir; run: cmake --preset release && cmake --build --preset release"
     stage=$scratch/$1
-    quietly cmake --install "$build_dir" --component "${1%-cuda}" --prefix "$stage" --strip
-    [ "$1" != worker-cuda ] || stage_cuda
+    LOCKSTEP_BUILD_DIR=$build_dir "$root/docker/stage.sh" "$1" "$stage"
   fi
   [ -d "$stage/bin" ] || fail "component $1 has no programs: $stage/bin is missing"
-}
-
-# Adds the CUDA side to a staged worker: ours, LibTorch's, and NVIDIA's libraries that LibTorch names. The driver comes from the node.
-stage_cuda() {
-  local name
-  [ -d "${wheels[2]}" ] || fail "NVIDIA's libraries are not there; run: .ci/install --cuda-image (1.8 GB to download)"
-  quietly cmake --install "$build_dir" --component cuda --prefix "$stage" --strip
-  for name in c10_cuda torch_cuda torch_cuda_linalg torch_nvshmem caffe2_nvrtc; do
-    cp "${wheels[0]}/torch/lib/lib$name.so" "$stage/lib"
-  done
-  # Without what wants libraries of RDMA or MPI, and what LibTorch does not name.
-  find "${wheels[@]:1}" -path '*/nvidia/*/lib/*.so*' ! -name '*_rdma*' ! -name 'nvshmem_*' ! -name '*.alt.*' \
-    ! -name 'libcusolverMg*' ! -name 'libcufftw*' ! -name 'libnvblas*' -exec cp -t "$stage/lib" {} +
 }
 
 # The hash of everything that decides an image's content: recipe, base, labels, and each staged file's path, mode and bytes.
 content_key() {
   {
     echo "$version $revision $epoch $base ${site##*/}"
-    cat "$root/docker/${1%-cuda}.Dockerfile" "$root/docker/sbom.py"
+    cat "$root/docker/Dockerfile" "$root/docker/sbom.py"
     cd "$stage"
     find . ! -type d -printf '%p %m %l\n' | LC_ALL=C sort
     find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
@@ -181,8 +165,8 @@ build_image() {
   else
     quietly storage bud --isolation chroot --pull-never --layers --format oci --timestamp "$epoch" --tag "$image" \
       --build-arg BASE_IMAGE="$base" --build-arg VERSION="$version" --build-arg REVISION="$revision" \
-      --build-arg SOURCE_DATE_EPOCH="$epoch" --build-arg TITLE="lockstep-$component" \
-      --file "$root/docker/${component%-cuda}.Dockerfile" "$stage"
+      --build-arg SOURCE_DATE_EPOCH="$epoch" --target "$component" --build-context "$component-programs=$stage" \
+      --file "$root/docker/Dockerfile" "$stage"
     container=$(storage from --pull-never "$image")
     check_libraries "$container"
     mkdir -p "${archive%/*}"

@@ -28,7 +28,7 @@ import ledger  # noqa: E402
 import cases  # noqa: E402
 from cases import LIMIT, expect, until  # noqa: E402
 
-IMAGE = "localhost/lockstep-worker:0.1.0"
+IMAGE = "localhost/lockstep-worker:" + (ROOT / "VERSION").read_text().strip()
 LEDGER = "/ledger"
 SAMPLES = 60000  # Fashion-MNIST
 # A step of some 20 milliseconds: what happens to the job in a minute happens while it trains.

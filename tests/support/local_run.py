@@ -31,7 +31,7 @@ def manifest(folder, replicas=3, minimum=1, sections=None, **training):
     spec = {
         "nprocPerNode": 1,
         "worker": {"replicas": replicas, "template": {"spec": {"containers": [
-            {"name": "trainer", "image": "localhost/lockstep-worker:0.1.0"}]}}},
+            {"name": "trainer", "image": "none"}]}}},
         "elasticPolicy": {"minReplicas": minimum, "maxReplicas": max(replicas, 4)},
         "training": {
             "model": {"name": "mlp", "mlp": {"hiddenSizes": [64]}},

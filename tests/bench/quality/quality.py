@@ -35,7 +35,7 @@ def train(build, folder, training, replicas=2):
     """The last evaluation of `lockstep run`."""
     job = {"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "quality"}, "spec": {
         "worker": {"replicas": replicas, "template": {"spec": {"containers": [
-            {"name": "trainer", "image": "localhost/lockstep-worker:0.1.0"}]}}},
+            {"name": "trainer", "image": "none"}]}}},
         "training": training, "checkpoint": {"uri": f"file://{folder}/checkpoints", "resume": "Never"}}}
     manifest = pathlib.Path(folder, "job.json")
     manifest.write_text(json.dumps(job))

@@ -171,7 +171,8 @@ class ChartOnAnApiServer(unittest.TestCase):
         """The chart one version on, with another column in the definition."""
         chart = pathlib.Path(self.folder.name) / "lockstep"
         shutil.copytree(CHART, chart)
-        for file, old, new in (("Chart.yaml", "version: 0.1.0\n", "version: 0.1.1\n"),
+        version = (ROOT / "VERSION").read_text().strip()
+        for file, old, new in (("Chart.yaml", f"version: {version}\n", f"version: {version}1\n"),
                                (f"files/{CRD.split('.')[0]}.yaml", "    - name: State\n", "    - name: Condition\n")):
             text = (chart / file).read_text()
             self.assertIn(old, text)

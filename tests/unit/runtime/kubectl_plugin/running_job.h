@@ -14,7 +14,7 @@ inline Json RunningJob() {
     "spec": {
       "nprocPerNode": 2, "suspend": false,
       "worker": {"replicas": 3, "containerName": "trainer", "template": {"spec": {"containers": [
-        {"name": "trainer", "image": "localhost/lockstep-worker:0.1.0"}]}}},
+        {"name": "trainer", "image": "registry.example/trainer:1"}]}}},
       "elasticPolicy": {"minReplicas": 1, "maxReplicas": 4},
       "training": {"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 128, "steps": 2000},
       "checkpoint": {"uri": "s3://lockstep/fashion", "intervalSteps": 200}},

@@ -1,0 +1,47 @@
+"""A container registry for tests: Debian's docker-registry, on a port that it gets from the system, ended with its context."""
+import contextlib
+import json
+import pathlib
+import re
+import subprocess
+import tempfile
+import time
+
+SECONDS_TO_START = 60
+
+
+@contextlib.contextmanager
+def registry(tls=False, htpasswd=None):
+    """(HOST:PORT, its folder). With tls the folder has `certificate`, which signs itself."""
+    with tempfile.TemporaryDirectory(prefix="lockstep-registry-") as name:
+        folder = pathlib.Path(name)
+        config = {"version": 0.1, "log": {"level": "info"}, "http": {"addr": "127.0.0.1:0"},
+                  "storage": {"filesystem": {"rootdirectory": f"{folder}/images"}}}
+        if tls:
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=registry",
+                            "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key", "-out", folder / "certificate"],
+                           check=True, capture_output=True)
+            config["http"]["tls"] = {"certificate": f"{folder}/certificate", "key": f"{folder}/key"}
+        if htpasswd:
+            (folder / "htpasswd").write_text(htpasswd)
+            config["auth"] = {"htpasswd": {"realm": "lockstep", "path": f"{folder}/htpasswd"}}
+        (folder / "config.json").write_text(json.dumps(config))  # JSON is YAML
+        log = folder / "log"
+        with log.open("w") as output:
+            server = subprocess.Popen(["docker-registry", "serve", folder / "config.json"], stdout=output, stderr=output)
+        try:
+            yield f"127.0.0.1:{port_of(server, log)}", folder
+        finally:
+            server.terminate()
+            server.wait(timeout=30)
+
+
+def port_of(server, log):
+    """It writes into its log which port it has."""
+    end = time.monotonic() + SECONDS_TO_START
+    while time.monotonic() < end and server.poll() is None:
+        found = re.search(r"listening on 127\.0\.0\.1:(\d+)", log.read_text())
+        if found:
+            return found.group(1)
+        time.sleep(0.05)
+    raise AssertionError(f"docker-registry does not listen: {log.read_text()}")
