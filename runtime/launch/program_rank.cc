@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 
 #include <optional>
 #include <variant>
@@ -107,6 +108,9 @@ class ProgramRank {
 }  // namespace
 
 int RunProgramRank(ProgramOptions options) {
+  // Killed together with its supervisor, this process would leave behind what the command has started: the
+  // kernel ends the command alone. The end of the socket reports that the supervisor is gone.
+  ::prctl(PR_SET_PDEATHSIG, 0);
   // Neither is for the command.
   ::fcntl(options.control.get(), F_SETFD, FD_CLOEXEC);
   if (std::freopen("/dev/null", "r", stdin) == nullptr)

@@ -67,7 +67,7 @@ forwarded_port() {
   local forward result=0 port
   kube port-forward pod/server-0 :8080 >"$work/forward" 2>&1 &
   forward=$!
-  within 10 grep -q '^Forwarding from 127' "$work/forward" || result=1
+  within 120 grep -q '^Forwarding from 127' "$work/forward" || result=1
   port=$(sed -n 's/^Forwarding from 127.0.0.1:\([0-9]*\) .*/\1/p' "$work/forward")
   says server-0 fetch "http://127.0.0.1:$port/" || result=1
   kill "$forward"
@@ -91,8 +91,8 @@ check_pods() {
   check "stateful set rolls out" kube rollout status statefulset/server --timeout=90s
   check "caller is ready" kube wait --for=condition=Ready pod/caller --timeout=60s
   check "one server on each node" [ "$(field pod/server-0 .spec.nodeName)" != "$(field pod/server-1 .spec.nodeName)" ]
-  check "memory limit kills" within 30 says OOMKilled field pod/greedy '.status.containerStatuses[0].state.terminated.reason'
-  check "exit code" within 30 says 3 field pod/failing '.status.containerStatuses[0].state.terminated.exitCode'
+  check "memory limit kills" within 180 says OOMKilled field pod/greedy '.status.containerStatuses[0].state.terminated.reason'
+  check "exit code" within 180 says 3 field pod/failing '.status.containerStatuses[0].state.terminated.exitCode'
   check "termination message" says reason field pod/failing '.status.containerStatuses[0].state.terminated.message'
   check "logs" says serving kube logs server-0
   check "exec with input" says hello kube exec -i caller -- cat <<<hello
@@ -104,7 +104,7 @@ check_network() {
   for k in 0 1; do
     check "pod to pod, server-$k" says "server-$k" call_fetch "http://$(field pod/server-$k .status.podIP):8080/"
     check "machine to pod, server-$k" says "server-$k" fetch "http://$(field pod/server-$k .status.podIP):8080/"
-    check "headless name, server-$k" within 5 says "server-$k" call_fetch "http://server-$k.headless:8080/"
+    check "headless name, server-$k" within 120 says "server-$k" call_fetch "http://server-$k.headless:8080/"
   done
   check "full name" says server-0 call_fetch "http://server-0.headless.$space.svc.cluster.local:8080/"
   check "service reaches both" both_backends
@@ -134,7 +134,7 @@ check_servers() {
   check "machine writes an object" s3 curl -f -X PUT --data-binary content "$object"
   check "pod reads it" says content s3 call curl -f "$object"
   check "S3 refuses the unsigned" says 403 curl -s --noproxy '*' -o /dev/null -w '%{http_code}' "$object"
-  check "Prometheus scrapes what is annotated" within 30 scraped
+  check "Prometheus scrapes what is annotated" within 180 scraped
   check "helm reaches the cluster" helm list
 }
 
@@ -142,10 +142,10 @@ check_node_death() {
   local pod
   pod=$(kube get pods --selector app=server --field-selector spec.nodeName=node2 -o name)
   check "kill-node 2" "$here/cluster" kill-node 2
-  check "node2 is found dead" within 90 says Unknown node_condition node2
+  check "node2 is found dead" within 300 says Unknown node_condition node2
   check "start-node 2" "$here/cluster" start-node 2
   check "node2 is ready" says True node_condition node2
-  check "$pod is started again" within 60 says 1 field "$pod" '.status.containerStatuses[0].restartCount'
+  check "$pod is started again" within 300 says 1 field "$pod" '.status.containerStatuses[0].restartCount'
   check "stateful set is whole" kube rollout status statefulset/server --timeout=60s
 }
 

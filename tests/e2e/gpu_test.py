@@ -2,7 +2,8 @@
 """Jobs that ask for GPUs: where their pods go, how many ranks these have, what Fleet shows of them, and what becomes of a pod whose device
 turns bad.
 
-The devices are files, which a device plugin of ours (tests/cluster/programs/kubernetes/fake_gpus.go) tells the kubelet of as nvidia.com/gpu.
+The devices are files, which a device plugin of ours (fake_gpus.go in tests/cluster/programs/kubernetes/for_tests) reports to the kubelet as
+nvidia.com/gpu.
 
 gpu_test.py [NAME…]    all cases, or those named
 """
@@ -12,6 +13,7 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 
 import jobs  # first: it finds tests/support
@@ -25,6 +27,7 @@ FALLBACK = "training on the CPU, though the job asks for GPUs"
 @functools.cache
 def devices(node):
     """A folder whose files are the node's GPUs, unhealthy where they are not empty; the plugin goes with our namespace."""
+    subprocess.run([jobs.ROOT / "tests" / "cluster" / "programs" / "build.sh", "--tests"], check=True)  # nothing where it is built
     folder = tempfile.mkdtemp(prefix=f"gpus-{node}-", dir=os.environ["LOCKSTEP_CLUSTER"])
     jobs.atexit.register(shutil.rmtree, folder)
     programs = str(pathlib.Path(shutil.which("kubectl")).parent)  # all of the cluster's

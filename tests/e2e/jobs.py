@@ -26,7 +26,7 @@ import checkpoints  # noqa: E402
 import kube_api  # noqa: E402
 import ledger  # noqa: E402
 import cases  # noqa: E402
-from cases import expect, until  # noqa: E402
+from cases import LIMIT, expect, until  # noqa: E402
 
 IMAGE = "localhost/lockstep-worker:" + (ROOT / "VERSION").read_text().strip()
 LEDGER = "/ledger"
@@ -44,7 +44,7 @@ class Failure(AssertionError):
         self.text = text
 
 
-def kubectl(*arguments, stdin=None, limit=60):
+def kubectl(*arguments, stdin=None, limit=180):
     done = subprocess.run(["kubectl", *arguments], input=stdin, text=True, capture_output=True, timeout=limit, check=False)
     if done.returncode != 0:
         raise Failure(arguments, done.stderr.strip() or done.stdout.strip())
@@ -156,7 +156,7 @@ class Job:
         return self.kubectl("apply", "--filename=-", stdin=json.dumps(self.job))
 
     def delete(self):
-        self.kubectl("delete", "dtj", self.name, "--ignore-not-found", "--timeout=60s", limit=70)
+        self.kubectl("delete", "dtj", self.name, "--ignore-not-found", "--timeout=300s", limit=320)
         expect(not self.pods(), f"pods are left of {self.name}")
         if self.ledger:
             shutil.rmtree(self.ledger)
@@ -173,7 +173,7 @@ class Job:
     def condition(self, kind):
         return next((c for c in self.status().get("conditions", []) if c["type"] == kind), None)
 
-    def until(self, what, condition, limit=60):
+    def until(self, what, condition, limit=LIMIT):
         """Waits for a condition; not for one that can no longer come, because the job has failed."""
         def reached():
             over = self.condition("Failed")  # asked first: what it waits for may be this very failure
@@ -193,7 +193,7 @@ class Job:
         self.until_condition("Complete", limit)
         return self.status()
 
-    def until_step(self, step, limit=90):
+    def until_step(self, step, limit=LIMIT):
         """A step that all ranks have committed, by the ledger."""
         self.until(f"step {step}", lambda: ledger.newest_commit(self.ledger) >= step, limit)
 
@@ -206,7 +206,7 @@ class Job:
         newest = max((r["round"] for r in commits), default=0)
         return newest, {r["rank"] for r in commits if r["round"] == newest}
 
-    def until_ranks(self, count, limit=60, after=0):
+    def until_ranks(self, count, limit=LIMIT, after=0):
         """Waits for a round later than `after` in which that many ranks make steps; returns its number."""
         def all_in():
             newest, ranks = self.newest_ranks()
@@ -260,7 +260,7 @@ class Job:
         running = [subprocess.Popen(["kubectl", "--namespace", self.space, "exec", pod, "--", "sh", "-c",
                                      f"kill -{signal_name} " + " ".join(map(str, pids))]) for pod, pids in victims.items()]
         for process in running:
-            expect(process.wait(30) == 0, "kubectl exec … kill failed")
+            expect(process.wait(LIMIT) == 0, "kubectl exec … kill failed")
 
     def supervisor(self, pod):
         """Its process id, as this machine sees it."""
@@ -277,7 +277,7 @@ class Job:
         def rules(action):
             for chain, side in (("INPUT", "--source"), ("OUTPUT", "--destination")):
                 subprocess.run(["nsenter", f"--net={supervisor}/ns/net", "iptables", "--wait", action, chain, side,
-                                ",".join(addresses), "--jump", "DROP"], check=True, timeout=30)
+                                ",".join(addresses), "--jump", "DROP"], check=True, timeout=180)
         rules("--append")
         try:
             yield
@@ -342,7 +342,7 @@ def running(job, with_ledger=False):
 
 def exposition(address, port):
     """What a pod serves at /metrics."""
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{address}:{port}/metrics", timeout=10) as page:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{address}:{port}/metrics", timeout=60) as page:
         return page.read().decode()
 
 
@@ -350,7 +350,7 @@ def prometheus(query):
     """The series of an instant query: [(labels, value)]."""
     url = os.environ["LOCKSTEP_PROMETHEUS_URL"] + "/api/v1/query?" + urllib.parse.urlencode({"query": query})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=10) as answer:
+    with opener.open(url, timeout=60) as answer:
         return [(r["metric"], float(r["value"][1])) for r in json.load(answer)["data"]["result"]]
 
 

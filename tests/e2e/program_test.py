@@ -2,8 +2,6 @@
 """Programs that know nothing of Lockstep, as jobs: an ordinary Python DDP script in an image with Debian's Python, one process of
 it killed, and a shell script under the Pod Security Standard "restricted".
 
-PyTorch comes from the Python that tests/support/torch_python.py makes; without it those cases skip aloud.
-
 program_test.py [NAME…]    all cases, or those named
 """
 import subprocess
@@ -28,7 +26,7 @@ def ddp(name, steps):
     """The script and PyTorch are files of this machine, which the nodes of the test cluster see; it saves into its ledger's folder."""
     archive = subprocess.run([jobs.ROOT / "tests/e2e/python-image"], check=True, capture_output=True, text=True, timeout=120).stdout.strip()
     subprocess.run([jobs.ROOT / "tests/cluster/cluster", "load-image", archive], check=True, timeout=120, stdout=subprocess.DEVNULL)
-    folders = {"programs": PROGRAMS, "torch": torch_python.folder() / "lib/python3.11/site-packages"}
+    folders = {"programs": PROGRAMS, "torch": torch_python.packages()}
     job = program(
         name, ["python3", "/programs/ddp.py", jobs.LEDGER, str(steps)], "localhost/python:1", securityContext=RESTRICTED,
         env=[{"name": "PYTHONPATH", "value": "/torch"}],
@@ -44,17 +42,6 @@ def pythons(job, pod):
     return [int(pid) for pid in job.kubectl("exec", pod, "--container=trainer", "--", "sh", "-c", script).split()]
 
 
-def skips_without_torch(case):
-    def run():
-        if torch_python.folder().exists():
-            case()
-        else:
-            print(f"     SKIPPED {case.__name__}: no {torch_python.folder()}")
-    run.__name__ = case.__name__
-    return run
-
-
-@skips_without_torch
 def an_unchanged_ddp_script_completes():
     with jobs.running(ddp("ddp", 200), with_ledger=True) as job:
         job.until_complete(300)
@@ -62,7 +49,6 @@ def an_unchanged_ddp_script_completes():
         expect(made == {(rank, step) for rank in (0, 1) for step in range(200)}, f"{len(made)} steps of two ranks")
 
 
-@skips_without_torch
 def begins_anew_in_its_pods_when_a_process_is_killed():
     steps = 1200  # half a minute: it is killed long before the end
     with jobs.running(ddp("ddp-killed", steps), with_ledger=True) as job:

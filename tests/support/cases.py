@@ -8,12 +8,16 @@ import time
 ENDS_WITH_US = ["setpriv", "--pdeathsig", "TERM", "--"]
 
 
+# Seconds. It ends a wait for what never comes; a machine that is busy with other things may need minutes for what takes a moment.
+LIMIT = 300
+
+
 def expect(condition, message):
     if not condition:
         raise AssertionError(message)
 
 
-def until(what, condition, limit=60, poll=0.1, details=lambda: ""):
+def until(what, condition, limit=LIMIT, poll=0.1, details=lambda: ""):
     """Waits for a condition and returns its first true value."""
     end = time.monotonic() + limit
     while True:

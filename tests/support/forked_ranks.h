@@ -13,7 +13,8 @@
 
 namespace lockstep::testing {
 
-inline constexpr std::chrono::seconds kPatience{60};
+// Ends a hang, and no more.
+inline constexpr std::chrono::seconds kPatience{300};
 
 // Rank 0's listener, opened by the test, so that every child knows its port.
 struct Meeting {

@@ -13,7 +13,7 @@ import time
 from cases import ENDS_WITH_US
 
 KUBECTL = os.environ.get("KUBECTL", "kubectl")
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 120
 MERGE = "application/merge-patch+json"
 
 

@@ -41,6 +41,13 @@ def newest_commit(folder):
     return max((r["step"] for r in read(folder) if r["event"] == "commit"), default=-1)
 
 
+def newest_round(folder):
+    """(number, ranks that committed in it); (0, set()) before the first commit."""
+    commits = [r for r in read(folder) if r["event"] == "commit"]
+    newest = max((r["round"] for r in commits), default=0)
+    return newest, {r["rank"] for r in commits if r["round"] == newest}
+
+
 def history(folder):
     """step -> ids used, of the surviving history."""
     records = read(folder)

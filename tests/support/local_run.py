@@ -17,10 +17,11 @@ import time
 import cases
 import checkpoints
 import ledger
+import processes
 from cases import ENDS_WITH_US, expect
 
 SAMPLES, BATCH, EPOCHS = 2017, 32, 4  # in the last step of an epoch one sample: most ranks have nothing to do
-DEADLINE = 120
+DEADLINE = 300  # ends a hang, and no more
 # Short, so that a few steps feel it alike.
 MOMENT = 0.002
 
@@ -83,6 +84,8 @@ class Run:
         if self.process.poll() is None:
             self.process.kill()  # its workers and their ranks die with it
             self.process.wait()
+        self.log.close()
+        processes.expect_end("LOCKSTEP_SAMPLE_LEDGER", self.ledger)
 
     def workers(self):
         return [pid for pid, name in children(self.process.pid) if name == "lockstep"]
@@ -102,6 +105,14 @@ class Run:
 
     def until_step(self, step):
         self.until(f"step {step}", lambda: ledger.newest_commit(self.ledger) >= step)
+
+    def until_joined(self, ranks, after=0):
+        """The number of a round after that one in which so many ranks commit steps."""
+        def is_there():
+            newest, members = ledger.newest_round(self.ledger)
+            return newest > after and len(members) == ranks
+        self.until(f"a round of {ranks} ranks after round {after}", is_there)
+        return ledger.newest_round(self.ledger)[0]
 
     def finish(self, limit=DEADLINE):
         try:
@@ -135,6 +146,15 @@ def stop(run, folder):
     step, checkpoint = checkpoints.newest(pathlib.Path(folder, "checkpoints")) or (0, None)
     expect(step == reached + 1, f"step {reached} was the last one that counted, but the newest checkpoint is of {step} steps")
     return step, checkpoint
+
+
+def complete_this_epoch(run, folder, job, environment=None):
+    """Ends a job that is longer than any test, after what the test waited for, and completes it with the epoch that it is in: a job of a
+    fixed length may be through before that on a machine where a process starts slowly. `job(epochs)` writes its manifest."""
+    step, _ = stop(run, folder)
+    epochs = step // -(-SAMPLES // BATCH) + 1
+    with Run(folder, job(epochs), environment) as rest:
+        expect_complete(rest, epochs)
 
 
 def seconds_without_commit(run, after):

@@ -7,7 +7,7 @@ import tempfile
 import time
 import urllib.request
 
-from cases import ENDS_WITH_US, until
+from cases import ENDS_WITH_US, LIMIT, until
 from kube_api import MERGE
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -42,7 +42,7 @@ class Operator:
     def __exit__(self, *_):
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(30)
+        self.process.wait(LIMIT)
         self.log.close()
 
     def text(self):
@@ -51,13 +51,13 @@ class Operator:
     def records(self, message):
         return [json.loads(line) for line in self.text().splitlines() if f'"{message}"' in line]
 
-    def await_record(self, message, limit=30):
+    def await_record(self, message, limit=LIMIT):
         return until(f"the operator says: {message}", lambda: self.records(message), limit, 0.005, self.text)[0]
 
     def metrics(self):
         """Series with their labels → value."""
         port = self.await_record("operator started")["metrics_port"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             lines = answer.read().decode().splitlines()
         return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if not line.startswith("#")}
 

@@ -2,11 +2,10 @@
 import contextlib
 import os
 import pathlib
-import socket
 import subprocess
 import tempfile
 
-from cases import ENDS_WITH_US, until
+from servers import listening
 
 KEY, SECRET = "lockstep", "a-secret-of-the-test"
 
@@ -28,21 +27,9 @@ def s3_server(*options):
     with tempfile.TemporaryDirectory(prefix="lockstep-s3-") as folder:
         bucket = pathlib.Path(folder, "bucket")
         bucket.mkdir()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        server = subprocess.Popen(
-            [*ENDS_WITH_US, program(), "--port", f"127.0.0.1:{port}", "--access", KEY, "--secret", SECRET, "--region", "us-east-1",
-             "--keep-alive", "--quiet", *options, "posix", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            def answers():
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                    return True
-            until("the S3 server answers", answers)
+        with listening(lambda port: [program(), "--port", f"127.0.0.1:{port}", "--access", KEY, "--secret", SECRET, "--region", "us-east-1",
+                                     "--keep-alive", "--quiet", *options, "posix", folder]) as port:
             yield bucket, port
-        finally:
-            server.kill()
-            server.wait()
 
 
 def environment(url, secret=SECRET):

@@ -151,7 +151,7 @@ def main():
     parser.add_argument("--only", nargs="+", default=["small", "large"], choices=list(SIZES))
     parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS)
     options = parser.parse_args()
-    torch_python.ensure()
+    torch_python.python_for_benches()
     print(f"{os.cpu_count()} processors, load before {os.getloadavg()[0]:.1f}", flush=True)
     with s3_place("lockstep s3" in options.systems) as uri:
         bench = Bench(options, uri)

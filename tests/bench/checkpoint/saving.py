@@ -80,7 +80,7 @@ class Peer(System):
         settings = self.folder / "settings.json"
         settings.write_text(json.dumps({**TRAINING, **case._asdict(), "variant": variant, "steps": steps, "every": every,
                                         "stored": str(stored), "report": str(self.folder / "report.json")}))
-        python, script = torch_python.ensure(), pathlib.Path(__file__).with_name("peer.py")
+        python, script = torch_python.python_for_benches(), pathlib.Path(__file__).with_name("peer.py")
         with socket.socket() as any_port:
             any_port.bind(("127.0.0.1", 0))
             port = str(any_port.getsockname()[1])

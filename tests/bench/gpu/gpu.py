@@ -114,7 +114,7 @@ def main():
     options.programs = BUILD / ("release/bin" if options.small else "gpu-libraries/bin")
     if not options.small:
         os.environ.setdefault("LOCKSTEP_RANK_PROGRAM", str(BUILD / "gpu-core/bin/lockstep-rank"))
-    torch = output_of(torch_python.ensure(), "-c", "import torch; print(torch.__version__)")
+    torch = output_of(torch_python.python_for_benches(), "-c", "import torch; print(torch.__version__)")
     print(f"{device}, driver {driver}, PyTorch {torch}, {os.cpu_count()} processors, load before {os.getloadavg()[0]:.1f}", flush=True)
     bench = step.Bench(options, {"lockstep": {}, **({} if options.small else GRAPH)},
                        lambda case, rate: meaning(case, rate, PEAK_FLOPS.get(device)))

@@ -5,7 +5,7 @@ quality.py [--build FOLDER] [cnn] [gpt]
   cnn   Fashion-MNIST, a CNN of two convolutions, 2 ranks: test accuracy; 0.92 and more is published for such networks
         (https://github.com/zalandoresearch/fashion-mnist, "2 Conv+pooling": 0.916 to 0.925)
   gpt   the King James Bible byte by byte, a GPT of 0.8 million parameters: loss on the last tenth, beside PyTorch in Python with
-        the same configuration; `apt-get install bible-kjv` has the text. Python is made once in the cache (3 GB)
+        the same configuration; `apt-get install bible-kjv` has the text
 About three minutes for each training on two processors.
 """
 import argparse
@@ -61,7 +61,7 @@ def gpt(build, folder):
     training = {**GPT, "data": {"format": "tokens", "path": folder}, "evaluation": {"everyEpochs": 100, "batchSize": 64}}
     ours = train(build, folder, training)["loss"]
     pathlib.Path(folder, "training.json").write_text(json.dumps(training))
-    done = subprocess.run([torch_python.ensure(), pathlib.Path(__file__).with_name("train.py"), f"{folder}/training.json"],
+    done = subprocess.run([torch_python.python_for_benches(), pathlib.Path(__file__).with_name("train.py"), f"{folder}/training.json"],
                           check=True, stdout=subprocess.PIPE, text=True)
     theirs = json.loads(done.stdout)["loss"]
     print(f"gpt: loss {ours:.4f}, PyTorch {theirs:.4f}: {(ours / theirs - 1) * 100:+.1f} %")

@@ -121,7 +121,7 @@ def main():
                "agent": lambda folder: Torchrun(folder, agents=1)}
     names = options.only or list(systems)
     if names != ["lockstep"]:
-        torch_python.ensure()
+        torch_python.python_for_benches()
     print(f"{os.cpu_count()} processors, load before {os.getloadavg()[0]:.1f}, seed {options.seed}", flush=True)
     dice = random.Random(options.seed)
     results = collections.defaultdict(list)

@@ -92,7 +92,7 @@ class Torchrun(System):
             any_port.bind(("127.0.0.1", 0))
             port = any_port.getsockname()[1]
         for _ in range(agents):
-            self.start([torch_python.ensure(), "-m", "torch.distributed.run", f"--nnodes=1:{agents}", f"--nproc-per-node={RANKS // agents}",
+            self.start([torch_python.python_for_benches(), "-m", "torch.distributed.run", f"--nnodes=1:{agents}", f"--nproc-per-node={RANKS // agents}",
                         "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=recovery",
                         "--local-addr=127.0.0.1", "--max-restarts=1000", *self.tuned,
                         pathlib.Path(__file__).with_name("ddp.py"), settings], **self.environment)

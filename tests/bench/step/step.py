@@ -153,7 +153,7 @@ def main():
     parser.add_argument("--only", nargs="+", default=[*CASES, "start"], choices=[*CASES, "start"])
     parser.add_argument("--beside", nargs="*", default=VARIANTS, choices=VARIANTS)
     options = parser.parse_args()
-    torch_python.ensure()
+    torch_python.python_for_benches()
     print(f"{os.cpu_count()} processors, load before {os.getloadavg()[0]:.1f}", flush=True)
     bench = Bench(options)
     for name in options.only:

@@ -174,7 +174,7 @@ class Python(System):
         self.progress = self.folder / "progress"
         settings = self.folder / "settings.json"
         settings.write_text(json.dumps({**TRAINING, **case._asdict(), "variant": variant, "progress": str(self.progress)}))
-        python, script = torch_python.ensure(), pathlib.Path(__file__).with_name("ddp.py")
+        python, script = torch_python.python_for_benches(), pathlib.Path(__file__).with_name("ddp.py")
         with socket.socket() as any_port:
             any_port.bind(("127.0.0.1", 0))
             port = str(any_port.getsockname()[1])

@@ -13,10 +13,10 @@ groups() { if $newest; then echo --runtime-config=scheduling.k8s.io/v1alpha2=tru
 start_control_plane() {
   start_etcd
   start_apiserver
-  wait_for 90 "API server is ready" kube-apiserver api_get /readyz
+  wait_for 300 "API server is ready" kube-apiserver api_get /readyz
   start_controller_manager
   start_scheduler
-  wait_for 60 "controllers run" kube-controller-manager api_get /api/v1/namespaces/default/serviceaccounts/default
+  wait_for 300 "controllers run" kube-controller-manager api_get /api/v1/namespaces/default/serviceaccounts/default
 }
 
 # api_get PATH: as admin; curl starts in milliseconds, kubectl does not

@@ -3,6 +3,7 @@
 up() {
   local start=$EPOCHREALTIME
   [ -e "$bin/../.complete" ] || "$here/install.sh"
+  if [ "$kwok" -gt 0 ] || $network_policies; then "$here/programs/build.sh" --tests; fi
   choose_folder
   allocate_instance
   trap abandon EXIT
@@ -26,8 +27,8 @@ start_everything() {
   add_images "${archives[@]}"
   if [ "$nodes" -gt 0 ]; then start_nodes $(seq "$nodes"); fi
   if [ "$kwok" -gt 0 ]; then start_kwok "$kwok"; fi
-  if $s3; then wait_for 30 "S3 server answers" versitygw s3_answers; fi
-  if $prometheus; then wait_for 30 "Prometheus is ready" prometheus prometheus_ready; fi
+  if $s3; then wait_for 180 "S3 server answers" versitygw s3_answers; fi
+  if $prometheus; then wait_for 180 "Prometheus is ready" prometheus prometheus_ready; fi
 }
 
 # start_nodes K…: side by side, and the cluster's DNS while they start
@@ -43,7 +44,7 @@ start_nodes() {
   for k in "$@"; do
     wait_for_node "$k" "$since"
   done
-  wait_for 60 "DNS answers" coredns dns_ready
+  wait_for 180 "DNS answers" coredns dns_ready
 }
 
 choose_folder() {

@@ -46,7 +46,7 @@ node_ready() {
 }
 
 wait_for_node() { # wait_for_node K SINCE
-  wait_for 120 "$(node_name "$1") is ready" "$(node_name "$1")" node_ready "$1" "$2"
+  wait_for 300 "$(node_name "$1") is ready" "$(node_name "$1")" node_ready "$1" "$2"
 }
 
 kill_node() { # kill_node K

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # programs/build.sh              compiles the cluster's programs from the Go module proxy, pinned by */go.mod and go.sum,
 #                                into $LOCKSTEP_CACHE/cluster/<hash of this folder>/bin; what is there stays as it is
+# programs/build.sh --tests      compiles what only tests start, into the same folder: kwok, kube-network-policies, fake-gpus
 # programs/build.sh --print-bin  that folder
 # programs/build.sh --newest     compiles the parts of a newer Kubernetes, which tests of its newest resources want: nothing else does
 # programs/build.sh --print-newest-bin  their folder
@@ -8,61 +9,31 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../lib/common.sh"
+. "$here/../lib/go.sh"
 
-oldest_go=1.25
-toolchain=v0.0.1-go1.25.5.linux-amd64
 kubernetes=1.34.4
-newest_oldest_go=1.26
-newest_toolchain=v0.0.1-go1.26.8.linux-amd64
 newest_kubernetes=1.36.3
 helm=3.19.5
-components=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl etcd coredns kwok kube-network-policies fake-gpus)
+components=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl etcd coredns)
+test_components=(kwok kube-network-policies fake-gpus)
 newest_components=(kube-apiserver kube-controller-manager kube-scheduler)
 
-# hash_of FIND-EXPRESSION…: of the files of this folder that it names
-hash_of() { (cd "$here" && find . "$@" -type f -print | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-16); }
+# hash_of FIND-EXPRESSION…: of the files of this folder that it names, and of how they are compiled
+hash_of() { (cd "$here" && find . "$@" -type f -print | LC_ALL=C sort | xargs sha256sum ../lib/go.sh | sha256sum | cut -c1-16); }
 
 home=$cache/cluster/$(hash_of -path ./newest -prune -o)
 bin=$home/bin
 newest_home=$cache/cluster/newest-$(hash_of -path './newest/*')
 newest_bin=$newest_home/bin
 
-go_is_new_enough() {
-  local have
-  have=$(command -v go >/dev/null && go env GOVERSION) || return 1
-  [ "$(printf '%s\n' "$oldest_go" "${have#go}" | sort -V | head -1)" = "$oldest_go" ]
-}
-
-# Debian's Go is too old to compile Kubernetes, but it can fetch a newer one: toolchains are modules of the proxy.
-install_go() {
-  go_is_new_enough && return
-  local sdk=$cache/go/$toolchain start=$EPOCHREALTIME fetched
-  if [ ! -x "$sdk/bin/go" ]; then
-    command -v go >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends golang-go >/dev/null; }
-    fetched=$(cd / && go mod download -json "golang.org/toolchain@$toolchain" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
-    mkdir -p "$cache/go"
-    rm -rf "$sdk.partial"
-    cp -r "$fetched" "$sdk.partial"
-    chmod -R u+w "$sdk.partial"
-    chmod +x "$sdk.partial"/bin/* "$sdk.partial"/pkg/tool/*/*
-    mv "$sdk.partial" "$sdk"
-    say "cluster: Go $toolchain fetched in $(elapsed "$start") s"
-  fi
-  PATH=$sdk/bin:$PATH
-}
-
 # build NAME FOLDER PACKAGE [go build flags…]
-build() {
-  local name=$1 folder=$2 package=$3 start=$EPOCHREALTIME
-  shift 3
-  if [ -x "$bin/$name" ]; then
-    return
-  fi
-  say "cluster: compiling $name"
-  (cd "$here/$folder" && CGO_ENABLED=0 GOFLAGS='' GOTOOLCHAIN=local \
-    nice go build -mod=readonly -buildvcs=false -trimpath "$@" -o "$bin/$name.partial" "$package")
-  mv "$bin/$name.partial" "$bin/$name"
-  say "cluster: $name done in $(elapsed "$start") s"
+build() { [ -x "$bin/$1" ] || compile "$bin/$1" "$here/$2" "${@:3}"; }
+
+link_components() { # link_components PROGRAM COMPONENT…
+  local component
+  for component in "${@:2}"; do
+    ln -sf "$1" "$bin/$component"
+  done
 }
 
 kubernetes_flags() {
@@ -88,12 +59,9 @@ patch_coredns() {
 }
 
 build_kubernetes() {
-  local component
   [ -x "$bin/hyperkube" ] || patch_coredns
   build hyperkube kubernetes . -modfile "$home/go.mod" -ldflags "-s -w $(kubernetes_flags)"
-  for component in "${components[@]}"; do
-    ln -sf hyperkube "$bin/$component"
-  done
+  link_components hyperkube "${components[@]}"
 }
 
 lock() { # lock NAME
@@ -106,30 +74,39 @@ build_all() {
   lock install
   if [ ! -e "$home/.complete" ]; then
     install_go
+    build versitygw versitygw . -ldflags '-s -w'
     build_kubernetes
-    build versitygw versitygw github.com/versity/versitygw/cmd/versitygw -ldflags '-s -w'
-    build helm helm helm.sh/helm/v3/cmd/helm \
+    build helm kubernetes helm.sh/helm/v3/cmd/helm \
       -ldflags "-s -w -X helm.sh/helm/v3/internal/version.version=v$helm"
     touch "$home/.complete"
   fi
   say "cluster: programs: $bin"
 }
 
+build_for_tests() {
+  lock install
+  if [ ! -x "$bin/for-tests" ]; then
+    install_go
+    build for-tests kubernetes ./for_tests -ldflags '-s -w'
+    link_components for-tests "${test_components[@]}"
+  fi
+  say "cluster: programs that only tests start: $bin"
+}
+
 build_newest() {
-  local bin=$newest_bin kubernetes=$newest_kubernetes oldest_go=$newest_oldest_go toolchain=$newest_toolchain component
+  local bin=$newest_bin kubernetes=$newest_kubernetes
   lock newest
   install_go
   build hyperkube newest . -ldflags "-s -w $(kubernetes_flags)"
-  for component in "${newest_components[@]}"; do
-    ln -sf hyperkube "$bin/$component"
-  done
+  link_components hyperkube "${newest_components[@]}"
   say "cluster: parts of Kubernetes $kubernetes: $bin"
 }
 
 case ${1:-} in
   --print-bin) echo "$bin" ;;
+  --tests) build_for_tests ;;
   --newest) build_newest ;;
   --print-newest-bin) echo "$newest_bin" ;;
   '') build_all ;;
-  *) sed -n 2,6p "$0"; exit 2 ;;
+  *) sed -n 2,7p "$0"; exit 2 ;;
 esac

@@ -4,4 +4,4 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../../support/build-go-program.sh"
-toolchain=go1.26.8 build_go_program "$here" metrics-server metrics-server sigs.k8s.io/metrics-server/cmd/metrics-server "$@"
+build_go_program "$here" metrics-server metrics-server sigs.k8s.io/metrics-server/cmd/metrics-server "$@"

@@ -157,9 +157,9 @@ def trains_from_a_container(folder):
 
 
 def names_what_is_wrong(folder):
-    with store() as azure, socket.create_server(("127.0.0.1", 0)) as free:
-        deaf = free.getsockname()[1]
-        free.close()
+    with store() as azure, socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        deaf = held.getsockname()[1]  # it does not listen, and nobody else can
         wrong = base64.b64encode(b"another key").decode()
         place = "in the Secret named by spec.checkpoint.secretRef"
         cases = (

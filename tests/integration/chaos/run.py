@@ -20,6 +20,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import checkpoints  # noqa: E402
 import ledger  # noqa: E402
+import processes  # noqa: E402
 from cases import expect  # noqa: E402
 from local_run import EPOCHS, SAMPLES, BATCH, Run, expect_complete, main, manifest  # noqa: E402
 
@@ -56,24 +57,13 @@ def job(folder, epochs=EPOCHS, model="small", replicas=3, **sections):
                     determinism="world", **(LARGE if model == "large" else {}))
 
 
-def processes_of(folder):
-    """Those whose environment names the folder: supervisors and ranks of its run."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if folder.encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-    return found
-
-
 @contextlib.contextmanager
 def unharmed(folder, epochs=EPOCHS, model="small", limit=300, **sections):
     """Runs the job while the caller does it harm, then judges."""
     with Run(folder, job(folder, epochs, model, **sections)) as run:
         yield run
         expect_complete(run, epochs, limit)
-        left = processes_of(folder)
+        left = processes.with_variable("LOCKSTEP_SAMPLE_LEDGER", run.ledger)
         expect(not left, f"processes are left: {left}")
         expect(final_bits(folder) == quiet_bits(epochs, model), "the final weights differ from those of a quiet run")
 

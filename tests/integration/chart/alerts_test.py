@@ -24,7 +24,7 @@ NAMES = [rule["alert"] for rule in RULES]
 
 
 def promtool(*arguments):
-    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=180, check=False)
     expect(done.returncode == 0, done.stdout + done.stderr)
 
 

@@ -69,7 +69,7 @@ def relabelled(targets, rules):
             "relabel_configs": [{snake(key): value for key, value in rule.items()} for rule in rules]}]}
         (pathlib.Path(folder) / "prometheus.yaml").write_text(yaml.safe_dump(config))
         done = subprocess.run(["promtool", "check", "service-discovery", "--timeout=3s", f"{folder}/prometheus.yaml", "pods"],
-                              capture_output=True, text=True, timeout=60, check=True)
+                              capture_output=True, text=True, timeout=180, check=True)
     return json.loads(done.stdout)
 
 

@@ -24,7 +24,7 @@ CHART = ROOT / "charts" / "lockstep"
 CRD = "distributedtrainingjobs.lockstep.dev"
 HELM = os.environ.get("LOCKSTEP_HELM") or shutil.which("helm")
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 180
 # An operator that runs in the same cluster shall leave the test's job alone.
 MANAGED_BY = "lockstep.dev/chart-test"
 OWNER = "meta.helm.sh/release-name"

@@ -32,7 +32,7 @@ def helm(*arguments, values=None):
             file.write_text(yaml.safe_dump(values))
             arguments += ("--values", str(file))
         environment = {"PATH": os.environ["PATH"], "HOME": folder}
-        return subprocess.run([HELM, *arguments], env=environment, capture_output=True, text=True, timeout=60)
+        return subprocess.run([HELM, *arguments], env=environment, capture_output=True, text=True, timeout=180)
 
 
 def rendered(values=None, release="lockstep", namespace="ml-system"):

@@ -29,7 +29,7 @@ EXAMPLES = sorted((ROOT / "crds/examples").glob("*.yaml"))
 
 
 def run(*command, **options):
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, **options)
 
 
 def suites_of_helm_unittest_pass():

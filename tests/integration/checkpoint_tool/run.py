@@ -220,9 +220,6 @@ def trusts_nothing_that_is_stored(folder):
 
 
 if __name__ == "__main__":
-    if reason := stored.missing():
-        print(f"skipped: {reason}")
-        sys.exit(77)
     sys.exit(main([lists_what_is_there, verifies_every_byte, exports_what_the_shards_hold, exports_nothing_of_a_damaged_one,
                    needs_no_memory_for_the_state, removes_what_is_named_but_not_the_last, removes_all_of_one_job_and_nothing_else,
                    leaves_a_job_that_runs_alone, names_what_is_wrong,

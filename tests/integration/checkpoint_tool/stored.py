@@ -20,11 +20,6 @@ STEPS = [80, 120, 126]
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 
 
-def missing():
-    """Why the cases cannot run here; None where they can."""
-    return None if os.path.exists(f"{SITE}/.complete") else "no safetensors for Python here: .ci/install fetches it"
-
-
 def train(folder, uri, strategy="ddp", environment=None):
     """Stores a checkpoint of each of STEPS: every run goes on from the one before and ends with a save, which nothing replaces."""
     for steps in STEPS:

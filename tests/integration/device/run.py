@@ -14,10 +14,11 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import checkpoints  # noqa: E402
 from cases import expect  # noqa: E402
-from local_run import Run, expect_complete, main, manifest  # noqa: E402
+from local_run import Run, complete_this_epoch, expect_complete, main, manifest  # noqa: E402
 
 DEVICE_MODULE = sys.argv.pop(2)
-EPOCHS = 12  # long enough to be killed in the middle
+EPOCHS = 12
+LONG = 10_000  # epochs: it is stopped before
 
 
 def job(folder, epochs=EPOCHS, **training):
@@ -61,30 +62,36 @@ def without_one_it_says_so_and_takes_the_cpu(folder):
 
 
 def the_ranks_go_on_when_one_is_killed(folder):
-    epochs = 3 * EPOCHS
-    with Run(folder, job(folder, epochs), with_the_device(folder)) as run:
+    environment = with_the_device(folder)
+    with Run(folder, job(folder, LONG), environment) as run:
         run.until_step(100)
-        before = run.ranks()
+        joined, before = run.until_joined(3), run.ranks()
         os.kill(before[1], signal.SIGKILL)
-        run.until("a new rank", lambda: len(set(run.ranks()) - set(before)) == 1 and len(run.ranks()) == 3)
+        run.until_joined(3, after=joined)
         after = run.ranks()
-        expect_complete(run, epochs)
-    expect(processes_that_summed(folder) == {*before, *after}, "gradients were summed beside the device's group")
-    told = records(folder, "training on a device")
-    expect(len(told) == 4, f"not each of the four processes found its device: {told}")
+        expect(len(set(after) - set(before)) == 1, f"{before} became {after}")
+        expect(processes_that_summed(folder) == {*before, *after}, "gradients were summed beside the device's group")
+        told = records(folder, "training on a device")
+        expect(len(told) == 4, f"not each of the four processes found its device: {told}")
+        complete_this_epoch(run, folder, lambda epochs: job(folder, epochs), environment)
 
 
 def each_survivor_of_a_hang_tells_at_which_collective_it_was(folder):
-    path = job(folder, 3 * EPOCHS)
-    document = json.loads(path.read_text())
-    document["spec"]["healthPolicy"] = {"stepTimeoutSeconds": 3}
-    path.write_text(json.dumps(document))
-    with Run(folder, path, with_the_device(folder)) as run:
+    def impatient(epochs):
+        path = job(folder, epochs)
+        document = json.loads(path.read_text())
+        document["spec"]["healthPolicy"] = {"stepTimeoutSeconds": 6}
+        path.write_text(json.dumps(document))
+        return path
+
+    environment = with_the_device(folder)
+    with Run(folder, impatient(LONG), environment) as run:
         run.until_step(100)
-        before = run.ranks()
+        joined, before = run.until_joined(3), run.ranks()
         os.kill(before[1], signal.SIGSTOP)
-        run.until("a new rank", lambda: before[1] not in run.ranks() and len(run.ranks()) == 3)
-        expect_complete(run, 3 * EPOCHS)
+        run.until_joined(3, after=joined)
+        expect(before[1] not in run.ranks(), "the stopped rank is still there")
+        complete_this_epoch(run, folder, impatient, environment)
     told = records(folder, "the round broke at a collective of the device")
     expect({t["rank"] for t in told} == {0, 2} and len(told) == 2, f"not each of the two that waited, once: {told}")
     expect(all(t["collective"] == "gloo:all_reduce" and t["sequence"] > 100 for t in told), f"{told}")
@@ -114,25 +121,29 @@ def recorded_steps_learn_the_same(folder):
 
 
 def recorded_steps_go_on_when_a_rank_is_killed(folder):
-    epochs = 3 * EPOCHS
-    with Run(folder, job(folder, epochs, cudaGraph=True), with_the_device(folder)) as run:
+    environment = with_the_device(folder)
+    with Run(folder, job(folder, LONG, cudaGraph=True), environment) as run:
         run.until_step(100)
+        joined = run.until_joined(3)
         os.kill(run.ranks()[1], signal.SIGKILL)
-        expect_complete(run, epochs)
-    expect(len(records(folder, "training on a device")) == 4, "not each of the four processes found its device")
+        run.until_joined(3, after=joined)
+        expect(len(records(folder, "training on a device")) == 4, "not each of the four processes found its device")
+        complete_this_epoch(run, folder, lambda epochs: job(folder, epochs, cudaGraph=True), environment)
 
 
 def a_rank_whose_abort_hangs_begins_anew(folder):
     hangs = pathlib.Path(folder, "hangs")
     hangs.touch()
-    with Run(folder, job(folder), {**with_the_device(folder), "LOCKSTEP_TEST_ABORT_HANGS": str(hangs)}) as run:
+    environment = {**with_the_device(folder), "LOCKSTEP_TEST_ABORT_HANGS": str(hangs)}
+    with Run(folder, job(folder, LONG), environment) as run:
         run.until_step(100)
-        workers, before = run.workers(), run.ranks()
+        joined, workers, before = run.until_joined(3), run.workers(), run.ranks()
         os.kill(before[1], signal.SIGKILL)
         run.until("two new ranks", lambda: len(set(run.ranks()) - set(before)) == 2 and len(run.ranks()) == 3)
         expect(set(run.ranks()) & {before[0], before[2]}, "nobody was left who holds the state")
         expect(run.workers() == workers, "a pod was replaced")
-        expect_complete(run, EPOCHS)
+        run.until_joined(3, after=joined)
+        complete_this_epoch(run, folder, lambda epochs: job(folder, epochs), environment)
     failures = {(r["pod"], r["reason"]) for r in records(folder, "rank failed")}  # said by the rank and by its supervisor
     expect([reason for _, reason in failures] == ["aborting the second Gloo group: no end within 10000 ms"], f"{failures}")
 

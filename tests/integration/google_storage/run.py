@@ -22,8 +22,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "support"))
 import checkpoints  # noqa: E402
 import ledger  # noqa: E402
-from cases import ENDS_WITH_US, expect, until  # noqa: E402
+from cases import expect  # noqa: E402
 from local_run import Run, expect_complete, main, manifest  # noqa: E402
+from servers import listening  # noqa: E402
 
 JOB = ("--checkpoint-uri", "gs://bucket/jobs/one")
 
@@ -39,20 +40,9 @@ def store():
     with tempfile.TemporaryDirectory(prefix="lockstep-gcs-") as folder:
         bucket = pathlib.Path(folder, "bucket")
         bucket.mkdir()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        server = subprocess.Popen(
-            [*ENDS_WITH_US, program(), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-public-host", f"127.0.0.1:{port}",
-             "-backend", "filesystem", "-filesystem-root", folder, "-log-level", "error"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            def answers():
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                    return True
-            until("the server answers", answers)
+        with listening(lambda port: [program(), "-scheme", "http", "-host", "127.0.0.1", "-port", port, "-public-host", f"127.0.0.1:{port}",
+                                     "-backend", "filesystem", "-filesystem-root", folder, "-log-level", "error"]) as port:
             yield bucket, {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{port}", "GOOGLE_CREDENTIALS": ""}
-        finally:
-            server.kill()
-            server.wait()
 
 
 def upload(environment, name, content):
@@ -143,9 +133,9 @@ def trains_from_a_bucket(folder):
 
 def names_what_is_wrong(folder):
     refusing = Recorder(403)
-    with store() as (_, environment), socket.create_server(("127.0.0.1", 0)) as free:
-        deaf = free.getsockname()[1]
-        free.close()
+    with store() as (_, environment), socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        deaf = held.getsockname()[1]  # it does not listen, and nobody else can
         cases = (
             ("gs://absent/x", environment, 'spec.checkpoint.uri: bucket "absent" does not exist'),
             ("gs://bucket/x", {**environment, "STORAGE_EMULATOR_HOST": refusing.url(), "GOOGLE_CREDENTIALS": service_account()},

@@ -16,8 +16,6 @@ from cases import expect  # noqa: E402
 from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest  # noqa: E402
 
 LONG_RUN = 3 * EPOCHS  # epochs: the hang must come in the middle
-# From the bound to the verdict: the rank has 2 s to answer, and this machine may be busy.
-SECONDS_TO_JUDGE = 5
 
 
 def log_of(run_folder):
@@ -47,7 +45,8 @@ def stop_a_rank(folder, bound, **policy):
     expect(len(hangs) == 1, f"one hang was expected: {hangs}")
     hang = hangs[0]
     expect(hang["why"] == "does not answer", f"{hang}")
-    expect(bound <= hang["silent_seconds"] <= bound + SECONDS_TO_JUDGE, f"{hang}, bound {bound} s")
+    # How soon after its bound: unit/runtime/launch/hang_detector_test.cc. Here the machine may be busy with other things.
+    expect(bound <= hang["bound_seconds"] <= hang["silent_seconds"], f"{hang}, bound {bound} s")
     threads = records(folder, "threads of the rank that hangs")
     expect(len(threads) == 1 and "T (stopped)" in threads[0]["threads"], f"{threads}")
     left = [r["reason"] for r in records(folder, "leaving the round") if "hangs" in r.get("reason", "")]

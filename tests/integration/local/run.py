@@ -352,7 +352,7 @@ def says_where_training_diverged(folder):
 
 def lockstep(*arguments, **environment):
     """(exit code, what it said) of a command that runs no job."""
-    done = subprocess.run([f"{sys.argv[1]}/lockstep", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+    done = subprocess.run([f"{sys.argv[1]}/lockstep", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=180,
                           env={**os.environ, **environment})
     return done.returncode, done.stdout
 

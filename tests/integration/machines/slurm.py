@@ -29,7 +29,7 @@ MpiDefault=none
 SchedulerType=sched/builtin
 ReturnToService=2
 SlurmdParameters=config_overrides
-KillWait=120
+KillWait=600
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
@@ -65,19 +65,19 @@ class Slurm:
         (keys / "key").chmod(0o400)
         self.spawn(0, "munged", "--foreground", "--force", f"--socket={self.folder}/munge.socket", f"--key-file={keys}/key",
                    f"--log-file={keys}/log", f"--pid-file={keys}/pid", f"--seed-file={keys}/seed")
-        until("munge's socket", (self.folder / "munge.socket").exists)
+        until("munge's socket", (self.folder / "munge.socket").exists, 180)
         self.spawn(0, "slurmctld", "-D")
         for k, name in enumerate(self.network.machines):
             self.spawn(k, "slurmd", "-D", "-N", name)
         idle = lambda: self.run("sinfo", "--noheader", "--format=%T %D").split() == ["idle", str(len(self.network.machines))]
-        until("idle nodes", idle, details=lambda: self.run("sinfo") + self.logs())
+        until("idle nodes", idle, 180, details=lambda: self.run("sinfo") + self.logs())
 
     def __exit__(self, *_):
         for process in reversed(self.processes):
             process.terminate()
         for process in reversed(self.processes):
             try:
-                process.wait(10)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -89,13 +89,23 @@ class Slurm:
 
     def run(self, *words):
         done = subprocess.run(self.network.command(0, *words), env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, timeout=60)
+                              text=True, timeout=180)
         return done.stdout
 
     def submit(self, script, *options):
         said = self.run("sbatch", "--parsable", *options, script).strip()
         expect(said.isdigit(), f"sbatch: {said}\n{self.logs()}")
         return said
+
+    def end_jobs(self):
+        """At once, with all that they run: those of a case that failed would write into its folder, and keep the nodes from the next case."""
+        for job in self.queue():
+            self.run("scancel", "--signal=KILL", "--full", job)  # of what runs
+            self.run("scancel", job)  # of what waits
+        until("no job is left", lambda: not self.queue(), 180, details=lambda: self.run("squeue") + self.logs())
+
+    def queue(self):
+        return self.run("squeue", "--noheader", "--format=%A").split()
 
     def state(self, job):
         """(state, exit code of the batch script) as Slurm tells."""

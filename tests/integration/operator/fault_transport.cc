@@ -68,12 +68,13 @@ void WriteLedger::CountStrike(const std::string& job) {
 }
 
 void WriteLedger::CountAnswer(const std::string& job, const http::Request& request,
-                              const Result<http::Response>& response) {
+                              const Result<http::Response>& response, SteadyTime begin) {
   const auto body = ParseJson(response.ok() ? response->body : "");
   const std::lock_guard lock(mutex_);
   JobWrites& writes = jobs_[job];
   --writes.open;
   writes.last = std::chrono::steady_clock::now();
+  writes.slowest = std::max(writes.slowest, std::chrono::duration_cast<Milliseconds>(writes.last - begin));
   if (!response.ok() || response->status >= 300 || !body.ok()) return;
   if (const std::string version = StringAt(*body, {"metadata", "resourceVersion"}); !version.empty()) {
     writes.versions.push_back(version);
@@ -162,8 +163,9 @@ bool FaultTransport::Chance(double probability) {
 // Not to be stopped: what is on its way when the process dies arrives, and counts.
 Result<http::Response> FaultTransport::Pass(const std::string& job, const http::Request& request) {
   ledger_.CountAttempt(job);
+  const SteadyTime begin = std::chrono::steady_clock::now();
   auto response = inner_.Send(request, {});
-  ledger_.CountAnswer(job, request, response);
+  ledger_.CountAnswer(job, request, response, begin);
   return response;
 }
 

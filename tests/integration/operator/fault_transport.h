@@ -41,7 +41,8 @@ struct JobWrites {
   // Versions of the whole store that the answers told, oldest first.
   std::vector<std::string> versions;
   SteadyTime last{};
-  int open = 0;  // not answered yet
+  Milliseconds slowest{};  // from an attempt to its answer
+  int open = 0;            // not answered yet
 
   [[nodiscard]] Milliseconds silence() const;  // since the last answer
 };
@@ -53,7 +54,7 @@ class WriteLedger {
   void CountAttempt(const std::string& job);
   void CountStrike(const std::string& job);
   void CountAnswer(const std::string& job, const http::Request& request,
-                   const Result<http::Response>& response);
+                   const Result<http::Response>& response, SteadyTime begin);
   [[nodiscard]] JobWrites of(const std::string& job) const;
   [[nodiscard]] Milliseconds silence() const;  // of all
 

@@ -155,7 +155,7 @@ class Fuzz:
         document = self.get(name)
         if document.get("spec", {}).get("managedBy", "lockstep.dev/operator") != "lockstep.dev/operator":
             return document
-        return until(f"{name} runs or says why not", look, 30, 0.02, lambda: json.dumps(self.get(name))[:3000])
+        return until(f"{name} runs or says why not", look, poll=0.02, details=lambda: json.dumps(self.get(name))[:3000])
 
     def try_one(self, index, changes):
         name = f"fuzz-{index}"

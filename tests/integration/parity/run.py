@@ -2,11 +2,9 @@
 """The same training in Python: PyTorch of the same release goes on from an early checkpoint of `lockstep run`, on the same samples,
 and must come to the weights of each later one. Models, optimizers, schedules, accumulation and autocast, each at least once.
 
-run.py BIN_FOLDER [NAME…]    all cases, or those named. Needs the Python that tests/support/torch_python.py makes (3 GB); where
-                             it is not there the test is skipped, unless LOCKSTEP_PARITY=1 asks to make it.
+run.py BIN_FOLDER [NAME…]    all cases, or those named
 """
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -29,7 +27,7 @@ def compare(folder, bound, steps=30, **training):
         expect(run.finish(200) == 0, run.output()[-2000:])
         spec = pathlib.Path(folder, "training.json")
         spec.write_text(json.dumps({key: value for key, value in training.items() if value is not None}))
-        done = subprocess.run([torch_python.ensure(), pathlib.Path(__file__).with_name("reference.py"), spec,
+        done = subprocess.run([torch_python.python(), pathlib.Path(__file__).with_name("reference.py"), spec,
                                f"{folder}/checkpoints", run.ledger], capture_output=True, text=True, timeout=200)
     expect(done.returncode == 0, done.stdout + done.stderr)
     *_, last = [json.loads(line) for line in done.stdout.splitlines()]
@@ -79,7 +77,7 @@ def mlp_in_bfloat16(folder):
 
 def module_of_python_with_norms(folder):
     path = pathlib.Path(folder, "norm-cnn.pt")
-    subprocess.run([torch_python.ensure(), pathlib.Path(__file__).with_name("scripted.py"), path], check=True, timeout=200)
+    subprocess.run([torch_python.python(), pathlib.Path(__file__).with_name("scripted.py"), path], check=True, timeout=200)
     compare(folder, 1e-5, steps=8, model={"name": "torchscript", "torchscript": {"uri": str(path)}},
             optimizer={"name": "sgd", "learningRate": 0.02, "momentum": 0.9})
 
@@ -88,7 +86,4 @@ CASES = [mlp_with_sgd_and_a_step_schedule, cnn_with_adam_polynomial_accumulation
          gpt_with_adamw_and_a_cosine, mlp_in_bfloat16, module_of_python_with_norms]
 
 if __name__ == "__main__":
-    if not torch_python.folder().exists() and os.environ.get("LOCKSTEP_PARITY") != "1":
-        print(f"SKIPPED: no {torch_python.folder()}; LOCKSTEP_PARITY=1 makes it")
-        sys.exit(77)
     sys.exit(main(CASES))

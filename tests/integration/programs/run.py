@@ -16,6 +16,7 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import ledger  # noqa: E402
+import processes  # noqa: E402
 import torch_python  # noqa: E402
 from cases import expect  # noqa: E402
 from local_run import Run, children, main  # noqa: E402
@@ -63,7 +64,7 @@ def variables(folder, restarts, rank):
     return json.loads(pathlib.Path(folder, "ledger", f"variables-{restarts}-{rank}.json").read_text())
 
 
-def expect_complete(run, limit=120):
+def expect_complete(run, limit=300):
     code = run.finish(limit)
     expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}\n{logs(run)[-4000:]}")
 
@@ -117,7 +118,7 @@ def gpu_metrics(run):
     ports = [json.loads(line)["port"] for line in logs(run).splitlines() if '"message":"serving metrics"' in line]
     if not ports:
         return []
-    with urllib.request.urlopen(f"http://127.0.0.1:{ports[0]}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{ports[0]}/metrics", timeout=60) as answer:
         return [line for line in answer.read().decode().splitlines() if line.startswith("lockstep_gpu_")]
 
 
@@ -159,6 +160,21 @@ def who_is_through_waits_and_begins_anew_with_the_one_that_fails(folder):
     expect({r["rank"] for r in commits(run) if r["round"] == 2} == {0, 1, 2}, "the others did not begin anew")
 
 
+def what_a_command_started_ends_with_a_killed_supervisor(folder):
+    child = pathlib.Path(folder, "child")
+    command = ["sh", "-c", f"sleep 1000000 & echo $! > {child}; wait"]
+    started = lambda: child.exists() and child.read_text().strip()
+    with Run(folder, manifest(folder, command, replicas=1)) as run:
+        run.until("the command's child", started)
+        first = child.read_text().strip()
+        os.kill(run.workers()[0], signal.SIGKILL)
+        run.until("its end", lambda: not pathlib.Path("/proc", first).exists())
+        run.until("another one", lambda: started() not in ("", first))
+        run.process.kill()
+        run.process.wait()
+        processes.expect_end("LOCKSTEP_SAMPLE_LEDGER", run.ledger)
+
+
 def passes_sigterm_on(folder):
     with Run(folder, sums(folder, LONG, "tidy")) as run:
         until_step(run, 5, in_round=1)
@@ -194,9 +210,9 @@ def a_copy_runs_where_nothing_else_is(_):
         print("     SKIPPED: chroot needs root")
         return
     with tempfile.TemporaryDirectory(prefix="lockstep-copy-") as root:
-        subprocess.run([f"{sys.argv[1]}/lockstep", "copy-to", root], check=True, timeout=60)
+        subprocess.run([f"{sys.argv[1]}/lockstep", "copy-to", root], check=True, timeout=180)
         done = subprocess.run(["chroot", root, "/ld.so", "--library-path", "/", "/lockstep", "--version"], capture_output=True, text=True,
-                              timeout=60, check=False)
+                              timeout=180, check=False)
         expect(done.returncode == 0 and done.stdout.startswith("lockstep "), f"{done}")
         size = sum(entry.stat().st_size for entry in pathlib.Path(root).iterdir()) / 1e6
         expect(size < 60, f"{size:.0f} MB")
@@ -204,10 +220,7 @@ def a_copy_runs_where_nothing_else_is(_):
 
 
 def an_unchanged_ddp_script_trains_on(folder):
-    if not torch_python.folder().exists():
-        print(f"     SKIPPED: no {torch_python.folder()}")
-        return
-    path = manifest(folder, [f"{torch_python.folder()}/bin/python", str(DDP), f"{folder}/ledger", "400"], replicas=2)
+    path = manifest(folder, [str(torch_python.python()), str(DDP), f"{folder}/ledger", "400"], replicas=2)
     with Run(folder, path) as run:
         until_step(run, 20, in_round=1, ranks=2)
         os.kill(programs(run)[1], signal.SIGKILL)
@@ -219,7 +232,7 @@ def an_unchanged_ddp_script_trains_on(folder):
 CASES = [completes_with_torchruns_environment, begins_anew_in_place_when_one_is_killed, its_pod_tells_of_the_gpus_it_is_shown,
          an_exit_code_is_the_programs_own,
          a_code_that_ends_our_own_ranks_for_good_is_tried_again, who_is_through_waits_and_begins_anew_with_the_one_that_fails,
-         passes_sigterm_on, names_a_command_that_is_not_there, names_what_is_wrong, a_copy_runs_where_nothing_else_is,
+         what_a_command_started_ends_with_a_killed_supervisor, passes_sigterm_on, names_a_command_that_is_not_there, names_what_is_wrong, a_copy_runs_where_nothing_else_is,
          an_unchanged_ddp_script_trains_on]
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ def peers():
     if RANK == 0:
         server = socket.create_server(address, backlog=WORLD)
         return [server.accept()[0] for _ in range(WORLD - 1)]
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while True:
         try:
             return [socket.create_connection(address)]

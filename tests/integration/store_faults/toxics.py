@@ -3,11 +3,10 @@ import contextlib
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import urllib.request
 
-from cases import ENDS_WITH_US, until
+from servers import listening
 
 HERE = pathlib.Path(__file__).resolve().parent
 FOREVER = 1 << 30
@@ -31,7 +30,7 @@ class Toxiproxy:
 
     def ask(self, method, path, content=None):
         request = urllib.request.Request(f"{self.api}/{path}", method=method, data=json.dumps(content or {}).encode())
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=120) as answer:
             text = answer.read()
             return json.loads(text) if text else None
 
@@ -48,17 +47,5 @@ class Toxiproxy:
 
 @contextlib.contextmanager
 def toxiproxy(upstream_port):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen([*ENDS_WITH_US, program(), "-host", "127.0.0.1", "-port", str(port)], stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL)
-    try:
-        def answers():
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                return True
-        until("toxiproxy answers", answers)
+    with listening(lambda port: [program(), "-host", "127.0.0.1", "-port", port]) as port:
         yield Toxiproxy(f"http://127.0.0.1:{port}", upstream_port)
-    finally:
-        process.kill()
-        process.wait()

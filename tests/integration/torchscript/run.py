@@ -26,7 +26,7 @@ NAMES = {"conv1.weight", "conv1.bias", "bn1.weight", "bn1.bias", "fc1.weight", "
 def job(folder, replicas=2, uri=None, **training):
     path = pathlib.Path(folder, "model.pt")
     if not path.exists():
-        subprocess.run([WRITE, path], check=True, timeout=60)
+        subprocess.run([WRITE, path], check=True, timeout=180)
     return manifest(folder, replicas=replicas, model={"name": "torchscript", "torchscript": {"uri": uri or str(path)}},
                     optimizer={"name": "sgd", "learningRate": 0.005, "momentum": 0.9}, **training)
 

@@ -12,9 +12,13 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 definitions=$cache/chart-tools/definitions-$(sha256sum <"$here/definitions/go.sum" | cut -c1-16)
 
 fetch_definitions() {
-  local fetched
+  local fetched lock
   [ ! -e "$definitions" ] || return 0
-  PATH=$(printf '%s:' "$cache"/go/*/bin)$PATH
+  install_go
+  mkdir -p "$cache/chart-tools"
+  exec {lock}>"$definitions.lock"
+  flock "$lock"
+  [ ! -e "$definitions" ] || return 0
   fetched=$(cd "$here/definitions" && GOFLAGS='' GOTOOLCHAIN=local go mod download -json github.com/prometheus-operator/prometheus-operator |
     sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
   rm -rf "$definitions.partial"

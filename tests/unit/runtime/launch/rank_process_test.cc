@@ -60,10 +60,10 @@ TEST_F(RankProcessTest, LabelsWhatComesAfterAnAssignmentWithItsPlace) {
 
 TEST_F(RankProcessTest, DoesNotWaitForAChildOfTheRankThatHoldsItsPipes) {
   testing::internal::CaptureStderr();
-  Start("sleep 60 &\necho $! >&2\n");
+  Start("sleep 600 &\necho $! >&2\n");
   (void)WaitForEnd();
   auto last = std::async(std::launch::async, [this] { return rank_->TakeLastLines(); });
-  const bool in_time = last.wait_for(30s) == std::future_status::ready;
+  const bool in_time = last.wait_for(300s) == std::future_status::ready;
   (void)testing::internal::GetCapturedStderr();
   EXPECT_TRUE(in_time);
   KillProcess(std::stoi(last.get()), SIGKILL);

@@ -13,6 +13,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr auto kHang = 300s;
+
 struct Ends {
   Ends() {
     std::array<int, 2> fds{};
@@ -38,11 +40,11 @@ TEST(ControlLink, DeliversMessagesHoweverTheyAreCut) {
   ends.Say(over.substr(0, 9));
   ends.Say(over.substr(9) + "not json\n" + stop.substr(0, 3));
   ends.Say(stop.substr(3));
-  const auto first = heard.PopUntil(std::chrono::steady_clock::now() + 10s, {});
+  const auto first = heard.PopUntil(std::chrono::steady_clock::now() + kHang, {});
   ASSERT_TRUE(first.has_value());
   ASSERT_TRUE(std::holds_alternative<RoundOver>(*first));
   EXPECT_EQ(std::get<RoundOver>(*first).round, 7);
-  const auto second = heard.PopUntil(std::chrono::steady_clock::now() + 10s, {});
+  const auto second = heard.PopUntil(std::chrono::steady_clock::now() + kHang, {});
   ASSERT_TRUE(second.has_value());
   EXPECT_EQ(std::get<Stop>(*second).grace_seconds, 5);
 }
@@ -53,7 +55,7 @@ TEST(ControlLink, TellsWhenTheSupervisorIsGoneAndSendsNothingMore) {
   ControlLink link(std::move(ends.rank));
   link.Start({.on_message = [](const ToRank&) {}, .on_end = [&] { ended.set_value(); }});
   ends.supervisor.Reset();
-  EXPECT_EQ(ended.get_future().wait_for(10s), std::future_status::ready);
+  EXPECT_EQ(ended.get_future().wait_for(kHang), std::future_status::ready);
   link.Send(Finished{1});
 }
 

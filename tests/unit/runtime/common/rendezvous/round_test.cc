@@ -136,6 +136,14 @@ TEST_F(RoundTest, DeletedPodsAndOlderIncarnationsNeverReenter) {
   EXPECT_EQ(round_.Join(RequestOf(MemberOf(2, "", "1")), now_), Admission::kEvicted);
 }
 
+TEST_F(RoundTest, APodThatWasReplacedNeverReenters) {
+  FormFirstRound();
+  ASSERT_EQ(round_.Join(RequestOf(MemberOf(1, "second")), now_), Admission::kAccepted);
+  EXPECT_EQ(round_.Join(RequestOf(MemberOf(1)), now_), Admission::kEvicted);
+  EXPECT_EQ(round_.Heartbeat({.member = MemberOf(1)}, now_), Admission::kEvicted);
+  EXPECT_EQ(round_.SlotOf("second"), 1) << "it keeps the slot";
+}
+
 TEST_F(RoundTest, ALostAnswerIsGivenAgainWithoutBreakingTheRound) {
   FormFirstRound();
   ASSERT_EQ(round_.Join(RequestOf(MemberOf(1), -1, 0), now_), Admission::kAccepted);
@@ -272,6 +280,23 @@ TEST_F(FinishTest, OneThatIsThroughTakesPartAgainWhereAnotherFails) {
   EXPECT_FALSE(round_.completed()) << "the end of an older round is none of this one";
   Finish(2, {.round = 2, .world = 3, .first_rank = 1});
   EXPECT_TRUE(round_.completed());
+}
+
+TEST_F(FinishTest, OneThatFinishedWaitsForAPlaceFromTheEndOfItsRound) {
+  now_ += 100s;
+  for (int slot : {0, 1}) Beat(slot);
+  Finish(2);
+  round_.SetSettings({.min_members = 1, .max_members = 4, .expected_members = 2, .standby_members = 1});
+  (void)round_.Broken({.member = MemberOf(1), .round = 1, .reason = "collective failed"}, now_);
+  for (int slot : {0, 1}) Join(slot);
+  ASSERT_EQ(Members(), (std::vector<std::string>{"pod-0", "pod-1"}));
+  round_.SetSettings({.min_members = 1, .max_members = 4, .expected_members = 4, .grow_delay = 30s});
+  round_.Tick(now_);
+  EXPECT_TRUE(round_.running().has_value()) << "the grow delay begins where the round ended";
+  now_ += 30s;
+  for (int slot : {0, 1, 2}) Beat(slot);
+  round_.Tick(now_);
+  EXPECT_FALSE(round_.running().has_value());
 }
 
 TEST_F(FinishTest, ANewcomerDoesNotUndoWhatIsDone) {
