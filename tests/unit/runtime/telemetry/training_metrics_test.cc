@@ -6,9 +6,9 @@
 namespace lockstep::telemetry {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kSkipped =
     R"(lockstep_train_skipped_steps_total{job_name="job",namespace="lab",rank="2.1"} )";
