@@ -6,6 +6,7 @@ namespace lockstep::train {
 
 std::vector<NamedTensor> MakeOuterMomentum(const std::vector<NamedTensor>& parameters) {
   std::vector<NamedTensor> momentum;
+  momentum.reserve(parameters.size());
   for (const NamedTensor& parameter : parameters) {
     momentum.push_back({"outer.momentum." + parameter.name,
                         at::zeros_like(parameter.tensor, at::MemoryFormat::Preserve).requires_grad_(false)});

@@ -286,6 +286,7 @@ Result<std::string> PipelineStep::WhereNotFinite(Communicator& communicator, boo
                           [&] { mine[1] = context_.state.staged->LastNotFinite(); }));
   LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
   std::vector<NotFinite> of_ranks;
+  of_ranks.reserve(rows.size());
   for (const auto& row : rows) of_ranks.push_back({row.at(0) != 0, row.at(1)});
   return Describe(of_ranks, context_.state.staged->TrainedNames());
 }
