@@ -150,7 +150,7 @@ def without_a_terminal_it_does_not_take_images_for_pushed():
         (machine.state / "secret").touch()
         arguments = ("--kubeconfig", "kubeconfig", "--registry", "example.org/team/")
         code, _, errors = machine.run(*arguments)
-        expect(code == 1 and "Push both archives to example.org/team, then run:" in errors and "--registry example.org/team --pushed" in errors, errors)
+        expect(code == 1 and "Push both with 'docker/push.sh example.org/team', then run:" in errors and "--registry example.org/team --pushed" in errors, errors)
         expect(not any(call.startswith("bin/helm") for call in machine.calls()), machine.calls())
         code, output, errors = machine.run(*arguments, "--pushed")
         expect(code == 0 and "The job is Complete" in output, f"{output}{errors}")

@@ -105,6 +105,10 @@ TEST(Goodput, CountsEachCheckpointsStallOnce) {
   }
   EXPECT_DOUBLE_EQ(world.observed().job.status.goodput->lost_seconds.checkpoint, 3);
   EXPECT_DOUBLE_EQ(world.observed().job.status.goodput->productive_seconds, 27);
+  view.saves.push_back({.step = 15, .uri = "c", .stall_seconds = 4});
+  view.checkpoint = view.saves.back();
+  view.last_progress_time += std::chrono::seconds(10);
+  EXPECT_DOUBLE_EQ(Pass(world, 10).lost_seconds.checkpoint, 7) << "that of step 10 was booked before";
 }
 
 TEST(Goodput, GoesOnWhereAnOperatorThatWasRestartedKnowsNothing) {

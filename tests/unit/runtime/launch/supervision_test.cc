@@ -85,6 +85,7 @@ TEST_F(SupervisionTest, GivesUpAfterTheInPlaceLimitWithoutAStepBetween) {
   ASSERT_NE(Find<Exit>(actions), nullptr);
   EXPECT_EQ(Find<Exit>(actions)->code, static_cast<int>(ExitCode::kInfrastructure));
   EXPECT_EQ(Find<Exit>(actions)->last_lines, "why");
+  EXPECT_EQ(Find<SpawnRank>(actions), nullptr);
 }
 
 TEST_F(SupervisionTest, AStepBetweenResetsTheInPlaceLimit) {
