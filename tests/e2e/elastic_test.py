@@ -1,19 +1,15 @@
-#!/usr/bin/env python3
-"""Jobs whose size changes under way: by `kubectl scale`, by a node that dies, by a network that is cut. Nothing is lost or doubled.
-
-elastic_test.py [NAME…]    all cases, or those named
-"""
+"""Jobs whose size changes under way: by `kubectl scale`, by a node that dies, by a network that is cut. Nothing is lost or doubled."""
 import subprocess
 import time
 
-import jobs  # first: it finds tests/support
+import jobs
 from cases import expect
 
 EPOCHS = 4
 CLUSTER = jobs.ROOT / "tests" / "cluster" / "cluster"
 
 
-def follows_kubectl_scale():
+def test_follows_kubectl_scale():
     manifest = jobs.manifest("scaled", replicas=2, elastic=(1, 4), epochs=EPOCHS, model=jobs.SLOW)
     with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(2)
@@ -29,7 +25,7 @@ def follows_kubectl_scale():
         expect(status.get("attempt", 0) == 0, f"scaling was charged to the budget: {status}")
 
 
-def survives_a_dead_node():
+def test_survives_a_dead_node():
     manifest = jobs.manifest("dead-node", replicas=3, elastic=(1, 4), epochs=EPOCHS, model=jobs.SLOW)
     with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(3)
@@ -62,7 +58,7 @@ def rounds(job):
     return job.status()["rendezvous"]["round"]
 
 
-def survives_a_cut_between_a_pod_and_the_rendezvous():
+def test_survives_a_cut_between_a_pod_and_the_rendezvous():
     manifest = jobs.manifest("cut-rendezvous", replicas=3, elastic=(1, 4), epochs=EPOCHS, model=jobs.SLOW)
     with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(3)
@@ -79,7 +75,7 @@ def survives_a_cut_between_a_pod_and_the_rendezvous():
         job.expect_exactly_once()
 
 
-def survives_a_cut_between_two_ranks():
+def test_survives_a_cut_between_two_ranks():
     manifest = jobs.manifest("cut-peers", replicas=3, elastic=(1, 4), epochs=EPOCHS, model=jobs.SLOW)
     with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(3)
@@ -92,10 +88,3 @@ def survives_a_cut_between_two_ranks():
         job.until_ranks(3)
         job.until_complete(300)
         job.expect_exactly_once()
-
-
-CASES = [follows_kubectl_scale, survives_a_dead_node, survives_a_cut_between_a_pod_and_the_rendezvous,
-         survives_a_cut_between_two_ranks]
-
-if __name__ == "__main__":
-    jobs.main(CASES)

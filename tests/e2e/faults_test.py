@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """Faults against processes in real pods, while three ranks train: each case ends with every sample of every epoch used exactly once
 and, under `determinism: world`, the weights of a quiet run bit for bit.
 
-faults_test.py [NAME…]    all cases but the long ones, or those named; LOCKSTEP_LONG=1 adds the long ones
+LOCKSTEP_LONG=1 adds the long ones.
 """
 import contextlib
 import functools
@@ -12,10 +11,13 @@ import os
 import signal
 import time
 
-import jobs  # first: it finds tests/support
+import pytest
+
+import jobs
 from cases import expect, until
 
 EPOCHS = 3
+LONG = pytest.mark.skipif(os.environ.get("LOCKSTEP_LONG") != "1", reason="LOCKSTEP_LONG=1 runs it")
 OPERATOR = ("--namespace", "lockstep-system")
 # Some 80 MB of parameters, as much of momentum: transfers last long enough to be hit.
 LARGE = {"epochs": 1, "globalBatchSize": 32, "microBatchSize": 11, "model": {"name": "mlp", "mlp": {"hiddenSizes": [4096, 4096]}},
@@ -59,7 +61,7 @@ def newest_restart(job):
     return job.until("the record of the restart", mended)
 
 
-def survives_two_ranks_killed_at_once():
+def test_survives_two_ranks_killed_at_once():
     with unharmed(manifest("two-killed")) as job:
         before, pods = job.newest_ranks()[0], job.uids()
         ranks = job.ranks()
@@ -68,7 +70,7 @@ def survives_two_ranks_killed_at_once():
         expect(job.uids() == pods, "a pod was replaced for the sake of a process")
 
 
-def survives_a_segmentation_fault():
+def test_survives_a_segmentation_fault():
     with unharmed(manifest("segfault")) as job:
         before, ranks = job.newest_ranks()[0], job.ranks()
         victim = sorted(ranks)[1]
@@ -78,7 +80,7 @@ def survives_a_segmentation_fault():
         expect("SIGSEGV" in record["message"], f"the record does not name the signal: {record}")
 
 
-def ends_a_stopped_rank():
+def test_ends_a_stopped_rank():
     bound = 5
     with unharmed(manifest("stopped", healthPolicy={"stepTimeoutSeconds": bound})) as job:
         before, ranks = job.newest_ranks()[0], job.ranks()
@@ -91,7 +93,7 @@ def ends_a_stopped_rank():
         expect(record["cause"] == "Hang", f"the cause is not Hang: {record}")
 
 
-def survives_a_killed_supervisor():
+def test_survives_a_killed_supervisor():
     with unharmed(manifest("supervisor")) as job:
         before, pods = job.newest_ranks()[0], job.uids()
         victim = sorted(pods)[1]
@@ -101,7 +103,7 @@ def survives_a_killed_supervisor():
         expect(status["attempt"] == 1, f"a dead pod is charged once: {status}")
 
 
-def survives_a_failure_while_the_operator_is_away():
+def test_survives_a_failure_while_the_operator_is_away():
     away = manifest("operator-away", training={"epochs": 12})  # 20 s without the operator are 5 epochs on a quick machine
     away["spec"]["elasticPolicy"]["growDelaySeconds"] = 2  # of a member that comes when the others have a round without it
     with unharmed(away) as job:
@@ -118,7 +120,7 @@ def survives_a_failure_while_the_operator_is_away():
                {pod: pids for pod, pids in ranks.items() if pod != victim}, "a survivor's process was replaced")
 
 
-def survives_a_failure_during_a_save():
+def test_survives_a_failure_during_a_save():
     often = manifest("saving")
     often["spec"]["checkpoint"]["intervalSteps"] = 5  # one is always on its way
     with unharmed(often) as job:
@@ -127,7 +129,7 @@ def survives_a_failure_during_a_save():
         job.until_ranks(3, after=before)
 
 
-def survives_a_failure_during_an_evaluation():
+def test_survives_a_failure_during_an_evaluation():
     slow = {"evaluation": {"everyEpochs": 1, "batchSize": 1}}
     with unharmed(manifest("evaluating", training=slow), begin=STEPS_PER_EPOCH - 1) as job:
         before = job.newest_ranks()[0]
@@ -135,7 +137,7 @@ def survives_a_failure_during_an_evaluation():
         job.until_ranks(3, after=before)
 
 
-def survives_a_failure_while_a_round_forms():
+def test_survives_a_failure_while_a_round_forms():
     with unharmed(manifest("forming")) as job:
         before, pods = job.newest_ranks()[0], sorted(job.uids())
         first, second = job.rank_process(pods[1]), job.rank_process(pods[0])
@@ -145,7 +147,8 @@ def survives_a_failure_while_a_round_forms():
         job.until_ranks(3, after=before)
 
 
-def survives_a_failure_during_the_state_transfer():
+@LONG
+def test_survives_a_failure_during_the_state_transfer():
     with unharmed(manifest("transfer", training=LARGE), begin=5) as job:
         pods = sorted(job.uids())
         source, before = job.rank_process(pods[0]), job.status()["rendezvous"]["round"]
@@ -161,7 +164,8 @@ def survives_a_failure_during_the_state_transfer():
         job.until_ranks(3, after=with_it)
 
 
-def follows_a_new_certificate():
+@LONG
+def test_follows_a_new_certificate():
     """The operator comes back with another CA; then ranks must come back through it, once the kubelet has told the pods."""
     with jobs.running(manifest("certificate", training={"epochs": 8}), with_ledger=True) as job:
         before, pods = job.until_ranks(3), job.uids()
@@ -180,7 +184,7 @@ def authority_of(job):
     return jobs.get("--namespace", job.space, "configmap", f"{job.name}-config")["data"]["ca.crt"]
 
 
-def promotes_a_standby():
+def test_promotes_a_standby():
     with unharmed(manifest("standby", standbyReplicas=1)) as job:
         job.until("a standby", lambda: job.status().get("standbyReplicas") == 1)
         before, ranks, logs = job.newest_ranks()[0], job.ranks(), job.logs()
@@ -193,12 +197,3 @@ def promotes_a_standby():
         print(f"     deleted pod -> full strength by the standby: {job.full_after(deleted, 3):.2f} s", flush=True)
         after = job.ranks()
         expect(after.get(standby) == ranks[standby], f"the ranks of {standby} were {ranks[standby]}, are {after}")
-
-
-CASES = [survives_two_ranks_killed_at_once, survives_a_segmentation_fault, ends_a_stopped_rank, survives_a_killed_supervisor,
-         survives_a_failure_while_the_operator_is_away, survives_a_failure_during_a_save, survives_a_failure_during_an_evaluation,
-         survives_a_failure_while_a_round_forms, promotes_a_standby]
-LONG = [survives_a_failure_during_the_state_transfer, follows_a_new_certificate]
-
-if __name__ == "__main__":
-    jobs.main(CASES, LONG)

@@ -1,11 +1,8 @@
-#!/usr/bin/env python3
 """Jobs that ask for GPUs: where their pods go, how many ranks these have, what Fleet shows of them, and what becomes of a pod whose device
 turns bad.
 
 The devices are files, which a device plugin of ours (fake_gpus.go in tests/cluster/programs/kubernetes/for_tests) reports to the kubelet as
 nvidia.com/gpu.
-
-gpu_test.py [NAME…]    all cases, or those named
 """
 import contextlib
 import functools
@@ -16,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 
-import jobs  # first: it finds tests/support
+import jobs
 import dashboards
 from cases import expect, until
 
@@ -83,7 +80,7 @@ def until_fleet_shows(**wanted):
     until(f"Fleet shows {wanted}", lambda: now() == {name: [value] for name, value in wanted.items()}, 60, details=lambda: f"{now()}")
 
 
-def waits_for_gpus_and_has_a_rank_on_each():
+def test_waits_for_gpus_and_has_a_rank_on_each():
     set_gpus(node1=0, node2=2)
     with contextlib.ExitStack() as rest:
         with jobs.running(manifest("first", gpus=1), with_ledger=True) as first:
@@ -114,7 +111,7 @@ def device_of(job, name):
     return device["resourceID"]
 
 
-def moves_a_pod_away_from_an_unhealthy_device():
+def test_moves_a_pod_away_from_an_unhealthy_device():
     set_gpus(node1=2, node2=2)
     with jobs.running(manifest("ill", gpus=1, replicas=2, elastic=(1, 2)), with_ledger=True) as job:
         before, pods, nodes = job.until_ranks(2), job.uids(), nodes_of(job)
@@ -134,9 +131,3 @@ def moves_a_pod_away_from_an_unhealthy_device():
         until("an event tells of it", lambda: f"{victim} on node {node}: {reason}" in job.kubectl(
             "get", "events", f"--field-selector=involvedObject.name={job.name},reason=ReplicaFailed"))
         until_allocatable({node: 1})
-
-
-CASES = [waits_for_gpus_and_has_a_rank_on_each, moves_a_pod_away_from_an_unhealthy_device]
-
-if __name__ == "__main__":
-    jobs.main(CASES)

@@ -23,10 +23,9 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import checkpoints  # noqa: E402
-import kube_api  # noqa: E402
 import ledger  # noqa: E402
-import cases  # noqa: E402
 from cases import LIMIT, expect, until  # noqa: E402
+from kube_api import api  # noqa: E402
 
 IMAGE = "localhost/lockstep-worker:" + (ROOT / "VERSION").read_text().strip()
 LEDGER = "/ledger"
@@ -55,16 +54,6 @@ def get(*arguments):
     return json.loads(kubectl("get", *arguments, "--output=json"))
 
 
-@functools.cache
-def api():
-    """For what is asked again and again: a kubectl for each question would take a processor from the training."""
-    folder = tempfile.mkdtemp(prefix="lockstep-api-")
-    atexit.register(shutil.rmtree, folder)
-    opened = kube_api.Api(folder)
-    atexit.register(opened.close)
-    return opened
-
-
 def ask(path):
     def answered():  # a machine that pauses lets a question run into its time-out
         with contextlib.suppress(OSError, http.client.HTTPException):
@@ -91,7 +80,7 @@ def namespace():
 
 
 def end_in_order(*_):
-    sys.exit(1)  # runs what atexit and the open contexts have to do
+    raise KeyboardInterrupt  # runs what atexit and the open contexts have to do; pytest takes SystemExit for the failure of one case
 
 
 signal.signal(signal.SIGTERM, end_in_order)
@@ -352,17 +341,3 @@ def prometheus(query):
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(url, timeout=60) as answer:
         return [(r["metric"], float(r["value"][1])) for r in json.load(answer)["data"]["result"]]
-
-
-def main(all_cases, long_cases=()):
-    """Runs the cases, or those named on the command line; skips aloud without a cluster. Long ones are minutes that CI does not have:
-    they run when they are named, or with LOCKSTEP_LONG=1."""
-    if "LOCKSTEP_CLUSTER" not in os.environ:
-        print("SKIPPED: no cluster, LOCKSTEP_CLUSTER is not set")
-        sys.exit(77)
-    names = sys.argv[1:]
-    if not names and os.environ.get("LOCKSTEP_LONG") != "1":
-        for case in long_cases:
-            print(f"SKIPPED {case.__name__}: LOCKSTEP_LONG=1 runs it", flush=True)
-        long_cases = ()
-    sys.exit(cases.main([*all_cases, *long_cases], names))

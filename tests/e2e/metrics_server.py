@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import urllib.parse
 
-import jobs  # first: it finds tests/support
+import jobs
 from cases import ENDS_WITH_US
 
 BUILD = jobs.ROOT / "tests" / "e2e" / "metrics-server" / "build.sh"

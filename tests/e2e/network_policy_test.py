@@ -1,8 +1,4 @@
-#!/usr/bin/env python3
-"""Our NetworkPolicies where the network enforces them: a job's and the operator's let through what is needed, and nothing else.
-
-with-cluster --network-policies network_policy_test.py [NAME…]    all cases, or those named
-"""
+"""Our NetworkPolicies where the network enforces them: a job's and the operator's let through what is needed, and nothing else."""
 import atexit
 import functools
 import json
@@ -10,7 +6,9 @@ import os
 import pathlib
 import subprocess
 
-import jobs  # first: it finds tests/support
+import pytest
+
+import jobs
 from cases import expect, until
 
 METRICS, HTTP = 9400, 8080
@@ -25,6 +23,11 @@ PROBE = """for a; do
   { t=$(curl -s -o /dev/null --noproxy '*' --connect-timeout 3 --max-time 4 -w '%{time_connect}' "http://$a/"); echo "$a $? $t"; } &
 done
 wait"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def policies_of_the_operator(cluster):
+    subprocess.run([jobs.ROOT / "tests/e2e/install-lockstep", "--set-json", f"networkPolicy={json.dumps(POLICY)}"], check=True, timeout=300)
 
 
 @functools.cache
@@ -120,7 +123,7 @@ def allow_all():
     jobs.kubectl("--namespace", jobs.namespace(), "delete", "networkpolicy", "deny", "--ignore-not-found")
 
 
-def a_job_runs_to_its_end_where_all_else_is_denied():
+def test_a_job_runs_to_its_end_where_all_else_is_denied():
     deny_all()
     try:
         with jobs.running(isolated("denied")) as job:
@@ -133,7 +136,7 @@ def a_job_runs_to_its_end_where_all_else_is_denied():
         allow_all()
 
 
-def strangers_reach_nothing_of_a_job_but_its_metrics():
+def test_strangers_reach_nothing_of_a_job_but_its_metrics():
     manifest = isolated("guarded", epochs=10_000, model=jobs.SLOW)
     manifest["spec"]["checkpoint"]["intervalSteps"] = 10**6
     near, far = Pod("near", elsewhere(), 1), Pod("far", elsewhere(), 2)
@@ -175,7 +178,7 @@ def set_policy(**values):
          f"networkPolicy={json.dumps({**POLICY, **values})}")
 
 
-def the_operator_is_reached_by_workers_and_scrapers_and_reaches_only_the_api_server():
+def test_the_operator_is_reached_by_workers_and_scrapers_and_reaches_only_the_api_server():
     strangers = [Pod("near", elsewhere(), 1), Pod("far", elsewhere(), 2)]
     worker = Pod("worker", elsewhere(), 1, {**WORKER, "app.kubernetes.io/managed-by": "lockstep"})
     scraper = Pod("scraper", elsewhere(), 2, {"scrapes": "lockstep"})
@@ -201,7 +204,7 @@ def the_operator_is_reached_by_workers_and_scrapers_and_reaches_only_the_api_ser
         set_policy()
 
 
-def jobs_in_the_network_of_their_nodes_need_these_to_be_let_in():
+def test_jobs_in_the_network_of_their_nodes_need_these_to_be_let_in():
     nodes = [Pod(f"host-{node}", elsewhere(), node, host_network=True) for node in (1, 2)]
     until("a node is cut off: its own pods a node always reaches",
           lambda: sorted(pod.tries([RENDEZVOUS])[RENDEZVOUS] for pod in nodes) == ["cut", "open"], 60, poll=1)
@@ -214,13 +217,3 @@ def jobs_in_the_network_of_their_nodes_need_these_to_be_let_in():
             job.until_complete(240)
     finally:
         set_policy()
-
-
-CASES = [a_job_runs_to_its_end_where_all_else_is_denied, strangers_reach_nothing_of_a_job_but_its_metrics,
-         the_operator_is_reached_by_workers_and_scrapers_and_reaches_only_the_api_server,
-         jobs_in_the_network_of_their_nodes_need_these_to_be_let_in]
-
-if __name__ == "__main__":
-    if "LOCKSTEP_CLUSTER" in os.environ:
-        subprocess.run([jobs.ROOT / "tests/e2e/install-lockstep", "--set-json", f"networkPolicy={json.dumps(POLICY)}"], check=True, timeout=300)
-    jobs.main(CASES)

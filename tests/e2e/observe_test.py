@@ -1,13 +1,9 @@
-#!/usr/bin/env python3
-"""What Grafana would show of a real job: every query of every dashboard, asked of the cluster's Prometheus.
-
-observe_test.py [NAME…]    all cases, or those named
-"""
+"""What Grafana would show of a real job: every query of every dashboard, asked of the cluster's Prometheus."""
 import math
 import re
 import subprocess
 
-import jobs  # first: it finds tests/support
+import jobs
 import dashboards
 from cases import expect, until
 
@@ -83,7 +79,7 @@ def lint_of_metrics(job):
             yield f"{pod['metadata']['name']}: {done.stdout}{done.stderr}"
 
 
-def every_panel_has_data_while_a_job_trains():
+def test_every_panel_has_data_while_a_job_trains():
     job = jobs.manifest("observed", replicas=2, epochs=500)
     with jobs.running(job, with_ledger=True) as observed:
         observed.until_ranks(2, 120)
@@ -104,12 +100,6 @@ def every_panel_has_data_while_a_job_trains():
         expect(not unknown, f"exported, but not where the lint of the dashboards looks: {sorted(unknown)}")
 
 
-def no_query_is_excused_that_does_not_exist():
+def test_no_query_is_excused_that_does_not_exist():
     existing = {f"{name}: {where}" for name, dashboard in dashboards.load().items() for where, _ in dashboards.queries(dashboard)}
     expect(set(MAY_BE_EMPTY) <= existing, sorted(set(MAY_BE_EMPTY) - existing))
-
-
-CASES = [no_query_is_excused_that_does_not_exist, every_panel_has_data_while_a_job_trains]
-
-if __name__ == "__main__":
-    jobs.main(CASES)

@@ -1,8 +1,5 @@
-#!/usr/bin/env python3
 """`kubectl lockstep` as people use it: installed beside kubectl, on jobs that train in real pods, by a user who has the role `edit` in one
 namespace and nothing else. With it the commands that README.md and docs/ show on a running job, as they stand.
-
-plugin_test.py [NAME…]    all cases, or those named
 """
 import contextlib
 import functools
@@ -14,12 +11,12 @@ import signal
 import subprocess
 import tempfile
 
-import jobs  # first: it finds tests/support
+import jobs
 import documented
 import metrics_server
+from build_folder import BUILD
 from cases import ENDS_WITH_US, expect, until
 
-BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD_DIR", jobs.ROOT / "build" / "release"))
 NAME = "fashion-mnist"  # as in README.md
 LIMIT = 120  # of one command, on the slowest machine
 STEPS_OF_AN_EPOCH = 469  # 60,000 samples in batches of 128
@@ -214,7 +211,7 @@ def who_may_look_may_not_change():
     expect_in(lockstep(f"status {NAME} --as nobody", code=1), '^kubectl lockstep: not allowed: .*"nobody" cannot get')
 
 
-def all_verbs_on_a_job_that_trains():
+def test_all_verbs_on_a_job_that_trains():
     status, logs, checkpoint, scale = [line for line in documented.IN_A_CLUSTER if line.startswith("kubectl lockstep")]
     with started(endless()) as job, contextlib.ExitStack() as stack:
         watched, watching = stack.enter_context(on_a_screen(status))
@@ -238,7 +235,7 @@ def all_verbs_on_a_job_that_trains():
         expect(watching.poll() is None, f"status --watch has ended before the job:\n{watched()}")
 
 
-def watches_a_job_to_its_end():
+def test_watches_a_job_to_its_end():
     job = jobs.manifest("short", replicas=2)
     with started(job) as short, on_a_screen("kubectl lockstep status short --watch") as (said, watching):
         short.until_complete(2 * LIMIT)
@@ -252,15 +249,9 @@ def watches_a_job_to_its_end():
             expect_in(lockstep(words, code=1), r"^kubectl lockstep: short has ended \(Complete\)")
 
 
-def validates_a_good_and_a_wrong_file():
+def test_validates_a_good_and_a_wrong_file():
     example = (jobs.ROOT / "crds" / "examples" / "fashion-mnist.yaml").read_text()
     (folder() / "good.yaml").write_text(example)
     (folder() / "wrong.yaml").write_text(example.replace("globalBatchSize", "globalBatchsize").replace("name: cnn", "name: cnnn"))
     expect_in(lockstep("validate good.yaml"), "is valid")
     expect_in(lockstep("validate wrong.yaml", code=2), "spec.training.globalBatchsize", "spec.training.model.name")
-
-
-CASES = [validates_a_good_and_a_wrong_file, watches_a_job_to_its_end, all_verbs_on_a_job_that_trains]
-
-if __name__ == "__main__":
-    jobs.main(CASES)

@@ -1,11 +1,7 @@
-#!/usr/bin/env python3
-"""What a job asks of the cluster beside its pods, and a spec that goes wrong while the job trains.
-
-policies_test.py [NAME…]    all cases, or those named
-"""
+"""What a job asks of the cluster beside its pods, and a spec that goes wrong while the job trains."""
 import json
 
-import jobs  # first: it finds tests/support
+import jobs
 from cases import expect, until
 
 KINDS = ("services", "configmaps", "serviceaccounts", "networkpolicies", "poddisruptionbudgets", "horizontalpodautoscalers")
@@ -17,7 +13,7 @@ def objects_of(job):
     return sorted(item["kind"] for item in items)
 
 
-def has_objects_of_its_own_and_takes_them_along():
+def test_has_objects_of_its_own_and_takes_them_along():
     manifest = jobs.manifest("owner", replicas=2, elastic=(1, 3))
     spec = manifest["spec"]
     spec["network"] = {"networkPolicy": "Isolate"}
@@ -37,7 +33,7 @@ def has_objects_of_its_own_and_takes_them_along():
     until("nothing is left of the job", lambda: objects_of(job) == [], 60, details=lambda: str(objects_of(job)))
 
 
-def takes_its_checkpoints_along_where_it_is_told_to():
+def test_takes_its_checkpoints_along_where_it_is_told_to():
     """Two jobs, one after the other, on one place; what the first one stored at its end stays."""
     first = jobs.manifest("stays", epochs=1)
     first["spec"]["checkpoint"]["intervalSteps"] = 10_000
@@ -65,7 +61,7 @@ def names_of_jobs(job):
     return [item["metadata"]["name"] for item in jobs.get("--namespace", job.space, "dtj")["items"]]
 
 
-def trains_on_while_its_spec_is_invalid():
+def test_trains_on_while_its_spec_is_invalid():
     with jobs.running(jobs.manifest("mistaken", replicas=2, epochs=4, model=jobs.SLOW), with_ledger=True) as job:
         job.until_step(20)
         pods = job.uids()
@@ -83,7 +79,3 @@ def trains_on_while_its_spec_is_invalid():
         job.until("it is no longer stalled", lambda: job.condition("Stalled")["status"] == "False")
         job.until_complete(240)
         job.expect_exactly_once()
-
-
-if __name__ == "__main__":
-    jobs.main([has_objects_of_its_own_and_takes_them_along, takes_its_checkpoints_along_where_it_is_told_to, trains_on_while_its_spec_is_invalid])

@@ -1,12 +1,9 @@
-#!/usr/bin/env python3
 """Programs that know nothing of Lockstep, as jobs: an ordinary Python DDP script in an image with Debian's Python, one process of
 it killed, and a shell script under the Pod Security Standard "restricted".
-
-program_test.py [NAME…]    all cases, or those named
 """
 import subprocess
 
-import jobs  # first: it finds tests/support
+import jobs
 import torch_python
 from cases import expect
 
@@ -42,14 +39,14 @@ def pythons(job, pod):
     return [int(pid) for pid in job.kubectl("exec", pod, "--container=trainer", "--", "sh", "-c", script).split()]
 
 
-def an_unchanged_ddp_script_completes():
+def test_an_unchanged_ddp_script_completes():
     with jobs.running(ddp("ddp", 200), with_ledger=True) as job:
         job.until_complete(300)
         made = {(r["rank"], r["step"]) for r in job.commits()}
         expect(made == {(rank, step) for rank in (0, 1) for step in range(200)}, f"{len(made)} steps of two ranks")
 
 
-def begins_anew_in_its_pods_when_a_process_is_killed():
+def test_begins_anew_in_its_pods_when_a_process_is_killed():
     steps = 1200  # half a minute: it is killed long before the end
     with jobs.running(ddp("ddp-killed", steps), with_ledger=True) as job:
         first = job.until_ranks(2, 240)
@@ -67,7 +64,7 @@ def begins_anew_in_its_pods_when_a_process_is_killed():
         expect(made == set(range(steps)), f"{len(made)} steps")
 
 
-def an_exit_code_fails_the_job_by_a_rule():
+def test_an_exit_code_fails_the_job_by_a_rule():
     job = program("coded", ["sh", "-c", "echo the reason >&2; exit 42"], replicas=1)
     job["spec"]["failurePolicy"] = {"rules": [
         {"name": "bad-data", "action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}
@@ -76,7 +73,7 @@ def an_exit_code_fails_the_job_by_a_rule():
         expect(failed["reason"] == "FailurePolicy" and "exited with code 42" in failed["message"], f"{failed}")
 
 
-def runs_under_restricted_pod_security():
+def test_runs_under_restricted_pod_security():
     name = jobs.namespace()
     jobs.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
     try:
@@ -90,10 +87,3 @@ def runs_under_restricted_pod_security():
             expect("0 of 2 by " in logs and "1 of 2 by " in logs, logs)
     finally:
         jobs.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce-")
-
-
-CASES = [runs_under_restricted_pod_security, an_exit_code_fails_the_job_by_a_rule, an_unchanged_ddp_script_completes,
-         begins_anew_in_its_pods_when_a_process_is_killed]
-
-if __name__ == "__main__":
-    jobs.main(CASES)

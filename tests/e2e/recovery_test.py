@@ -1,11 +1,7 @@
-#!/usr/bin/env python3
-"""What jobs survive: each case kills something of a running job and reads in the sample ledger that nothing was lost or doubled.
-
-recovery_test.py [NAME…]    all cases, or those named
-"""
+"""What jobs survive: each case kills something of a running job and reads in the sample ledger that nothing was lost or doubled."""
 import time
 
-import jobs  # first: it finds tests/support
+import jobs
 from cases import expect, until
 
 EPOCHS = 3
@@ -21,7 +17,7 @@ def expect_survivors(job, before, lost):
         expect(pod == lost or after.get(pod) == pids, f"the ranks of {pod} were {pids}, are {after.get(pod)}")
 
 
-def survives_a_killed_rank():
+def test_survives_a_killed_rank():
     with jobs.running(elastic("killed-rank"), with_ledger=True) as job:
         first_round = job.until_ranks(3)
         job.until_step(300)
@@ -39,7 +35,7 @@ def survives_a_killed_rank():
         expect(status["restarts"], "status.restarts names nothing")
 
 
-def survives_a_forcibly_deleted_pod():
+def test_survives_a_forcibly_deleted_pod():
     with jobs.running(elastic("deleted-pod"), with_ledger=True) as job:
         job.until_ranks(3)
         job.until_step(300)
@@ -56,7 +52,7 @@ def survives_a_forcibly_deleted_pod():
         print(f"     deleted pod -> survivors' next step: {job.pause_after(deleted):.2f} s after kubectl returned", flush=True)
 
 
-def restarts_from_the_checkpoint_when_all_ranks_die():
+def test_restarts_from_the_checkpoint_when_all_ranks_die():
     with jobs.running(elastic("all-killed"), with_ledger=True) as job:
         job.until_ranks(3)
         job.until_step(300)
@@ -70,7 +66,7 @@ def restarts_from_the_checkpoint_when_all_ranks_die():
         job.expect_exactly_once()
 
 
-def passes_over_a_damaged_checkpoint_and_says_so():
+def test_passes_over_a_damaged_checkpoint_and_says_so():
     with jobs.running(elastic("damaged"), with_ledger=True) as job:
         job.until_ranks(3)
         job.until("two checkpoints", lambda: job.status().get("checkpoint", {}).get("step", 0) > 100)
@@ -94,7 +90,7 @@ def passes_over_a_damaged_checkpoint_and_says_so():
         job.expect_exactly_once()
 
 
-def trains_on_while_the_operator_restarts():
+def test_trains_on_while_the_operator_restarts():
     with jobs.running(elastic("operator-restart"), with_ledger=True) as job:
         first_round = job.until_ranks(3)
         pods = job.uids()
@@ -110,10 +106,3 @@ def trains_on_while_the_operator_restarts():
         expect(job.until_ranks(3) == first_round, "the round was broken")
         job.until_complete(180)
         job.expect_exactly_once()
-
-
-CASES = [survives_a_killed_rank, survives_a_forcibly_deleted_pod, restarts_from_the_checkpoint_when_all_ranks_die,
-         passes_over_a_damaged_checkpoint_and_says_so, trains_on_while_the_operator_restarts]
-
-if __name__ == "__main__":
-    jobs.main(CASES)

@@ -1,17 +1,13 @@
-#!/usr/bin/env python3
-"""Bad input: refused at apply where the schema sees it; else the job says what is wrong, where, and what would be right.
+"""Bad input: refused at apply where the schema sees it; else the job says what is wrong, where, and what would be right."""
 
-refusal_test.py [NAME…]    all cases, or those named
-"""
-
-import jobs  # first: it finds tests/support
+import jobs
 from cases import expect, until
 
 TRAINER = ("spec", "worker", "template", "spec", "containers", 0)
 TRAINING = ("spec", "training")
 
 
-def apply_refuses():
+def test_apply_refuses():
     base = jobs.manifest("refused", elastic=(1, 4))
     for path, value, words in (
             ((*TRAINING, "globalBatchsize"), 64, "globalBatchsize"),
@@ -43,20 +39,20 @@ def expect_failed(job, reason, *words, limit=90):
     expect(not any(restarts), f"containers were restarted: {restarts}")
 
 
-def an_unknown_path_of_data_fails_the_job():
+def test_an_unknown_path_of_data_fails_the_job():
     job = jobs.manifest("no-data", replicas=2, data={"format": "idx", "path": "/nowhere"})
     with jobs.running(job) as started:
         expect_failed(started, "UserError", "spec.training.data.path", "/nowhere")
 
 
-def a_missing_bucket_fails_the_job():
+def test_a_missing_bucket_fails_the_job():
     job = jobs.manifest("no-bucket", replicas=2)
     job["spec"]["checkpoint"]["uri"] = "s3://no-such-bucket/job"
     with jobs.running(job) as started:
         expect_failed(started, "ObjectStoreUnavailable", "spec.checkpoint.uri", "no-such-bucket")
 
 
-def an_unreachable_store_fails_the_job():
+def test_an_unreachable_store_fails_the_job():
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "nowhere"}, "stringData": {
         "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}}
     jobs.kubectl("--namespace", jobs.namespace(), "apply", "--filename=-", stdin=jobs.json.dumps(secret))
@@ -66,7 +62,7 @@ def an_unreachable_store_fails_the_job():
         expect_failed(started, "ObjectStoreUnavailable", "AWS_ENDPOINT_URL", "spec.checkpoint.uri")
 
 
-def wrong_credentials_fail_the_job_and_are_not_told():
+def test_wrong_credentials_fail_the_job_and_are_not_told():
     wrong = "wrong-and-not-to-be-told"
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "wrong"}, "stringData": {
         "AWS_ACCESS_KEY_ID": jobs.os.environ["AWS_ACCESS_KEY_ID"], "AWS_SECRET_ACCESS_KEY": wrong,
@@ -80,7 +76,7 @@ def wrong_credentials_fail_the_job_and_are_not_told():
         started.expect_untold(wrong)
 
 
-def a_missing_secret_is_waited_for():
+def test_a_missing_secret_is_waited_for():
     job = jobs.manifest("no-secret")
     job["spec"]["checkpoint"]["secretRef"]["name"] = "later"
     with jobs.running(job) as started:
@@ -93,16 +89,8 @@ def a_missing_secret_is_waited_for():
         started.until_complete(180)
 
 
-def what_is_not_there_yet_is_refused_by_name():
+def test_what_is_not_there_yet_is_refused_by_name():
     job = jobs.manifest("not-yet", sync={"compression": "powersgd"})
     with jobs.running(job) as started:
         expect_failed(started, "NotImplemented", "spec.training.sync.compression", "powersgd")
         expect(started.pods() == [], "pods were made")
-
-
-CASES = [apply_refuses, an_unknown_path_of_data_fails_the_job, a_missing_bucket_fails_the_job,
-         an_unreachable_store_fails_the_job, wrong_credentials_fail_the_job_and_are_not_told,
-         a_missing_secret_is_waited_for, what_is_not_there_yet_is_refused_by_name]
-
-if __name__ == "__main__":
-    jobs.main(CASES)

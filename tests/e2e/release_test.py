@@ -1,15 +1,12 @@
-#!/usr/bin/env python3
 """The life of a release of the chart while a job trains: test, upgrade, rollback, uninstall, install again.
 
-release_test.py [NAME…]    all cases, or those named; exits 77, which ctest counts as skipped, without a cluster
 The operator acts with the rights that the chart gives to its service account, as in all these tests.
 """
 import os
 import signal
 import subprocess
-import sys
 
-import jobs  # first: it finds tests/support
+import jobs
 import documented
 import ledger
 from jobs import expect, until
@@ -40,7 +37,7 @@ def goes_on(job, pods, round_number):
     expect(job.uids() == pods, "a pod was replaced")
 
 
-def training_outlives_upgrade_rollback_and_uninstall():
+def test_training_outlives_upgrade_rollback_and_uninstall():
     with jobs.running(jobs.manifest("released", replicas=2, epochs=200, model=jobs.SLOW), with_ledger=True) as job:
         round_number, pods, old = job.until_ranks(2), job.uids(), operators()
         try:
@@ -65,7 +62,7 @@ def training_outlives_upgrade_rollback_and_uninstall():
         expect(job.uids() == pods, "a pod was replaced")
 
 
-def helm_test_asks_a_release():
+def test_helm_test_asks_a_release():
     expect("Succeeded" in helm("test", *RELEASE, "--timeout=3m"), "helm test does not say Succeeded")
     jobs.kubectl("--namespace", "lockstep-system", "scale", "deployment", "lockstep", "--replicas=0")
     try:
@@ -77,7 +74,7 @@ def helm_test_asks_a_release():
         jobs.kubectl("--namespace", "lockstep-system", "rollout", "status", "deployment", "--timeout=2m", limit=150)
 
 
-def commands_of_the_chart_s_page_do_what_they_say():
+def test_commands_of_the_chart_s_page_do_what_they_say():
     try:
         for command in documented.IN_A_RELEASE:
             if command.startswith("helm test"):
@@ -86,9 +83,3 @@ def commands_of_the_chart_s_page_do_what_they_say():
             expect(done.returncode == 0, f"{command}: {done.stdout}{done.stderr}")
     finally:
         install()
-
-
-CASES = [helm_test_asks_a_release, training_outlives_upgrade_rollback_and_uninstall, commands_of_the_chart_s_page_do_what_they_say]
-
-if __name__ == "__main__":
-    jobs.main(CASES)

@@ -1,14 +1,9 @@
-#!/usr/bin/env python3
-"""Jobs that nobody disturbs: they learn, on any number of workers the same, are seen by Prometheus and leave checkpoints.
-
-training_test.py [NAME…]    all cases, or those named
-"""
+"""Jobs that nobody disturbs: they learn, on any number of workers the same, are seen by Prometheus and leave checkpoints."""
 import json
 import os
-import pathlib
 import subprocess
 
-import jobs  # first: it finds tests/support
+import jobs
 from cases import expect, until
 
 EXAMPLE = jobs.ROOT / "crds/examples/fashion-mnist.yaml"
@@ -53,7 +48,7 @@ def expect_checkpoints(job, status):
     expect(status["checkpoint"]["step"] == 1876, status["checkpoint"])
 
 
-def two_workers_reach_0_90():
+def test_two_workers_reach_0_90():
     def looked_at(job):
         def series(metric):
             return jobs.prometheus(f'{metric}{{job_name="{job.name}",namespace="{jobs.namespace()}"}}')
@@ -71,14 +66,14 @@ def two_workers_reach_0_90():
     train(2, looked_at)
 
 
-def one_and_three_workers_learn_the_same():
+def test_one_and_three_workers_learn_the_same():
     train(1)
     train(3)
     spread = max(accuracies.values()) - min(accuracies.values())
     expect(spread <= 0.01, f"test accuracy by workers: {accuracies}")
 
 
-def a_new_job_goes_on_from_the_checkpoint_of_another():
+def test_a_new_job_goes_on_from_the_checkpoint_of_another():
     job = jobs.manifest("resumed", replicas=2, resume="Auto")
     with jobs.running(job) as first:
         first.until_complete(120)
@@ -89,7 +84,7 @@ def a_new_job_goes_on_from_the_checkpoint_of_another():
         expect(steps == list(range(469, 938)), f"{len(steps)} steps from {steps[:1]} to {steps[-1:]}, not the second epoch")
 
 
-def saves_when_asked():
+def test_saves_when_asked():
     job = jobs.changed(jobs.manifest("asked", replicas=2, epochs=100), ["spec", "checkpoint", "intervalSteps"], None)
     with jobs.running(job) as running:
         running.until_condition("Progressing", 60)
@@ -113,7 +108,7 @@ def records_when_asked(running):
     expect(last - first == 2 and traces() == [f"steps-{first}-{last}-rank-{rank}.json" for rank in (0, 1)], traces())
 
 
-def deletion_leaves_nothing():
+def test_deletion_leaves_nothing():
     with jobs.running(jobs.manifest("deleted", replicas=2, epochs=50)) as job:
         job.until_condition("Progressing", 60)
         job.delete()
@@ -121,10 +116,3 @@ def deletion_leaves_nothing():
     left = until("garbage collection", lambda: not [
         item for item in jobs.get("--namespace", jobs.namespace(), kinds, "--selector=lockstep.dev/job=deleted")["items"]], 30)
     expect(left, "objects are left")
-
-
-CASES = [two_workers_reach_0_90, one_and_three_workers_learn_the_same, a_new_job_goes_on_from_the_checkpoint_of_another,
-         saves_when_asked, deletion_leaves_nothing]
-
-if __name__ == "__main__":
-    jobs.main(CASES)

@@ -1,12 +1,13 @@
 """The API server through `kubectl proxy` on a Unix socket: any kubeconfig, and no process is started for a request."""
-import contextlib
+import atexit
+import functools
 import http.client
 import json
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -66,15 +67,11 @@ class Api:
         raise TimeoutError(f"the watch of {path} ended")
 
 
-@contextlib.contextmanager
-def connected():
-    """The API server of KUBECONFIG; without one the test program ends here, skipped."""
-    if "KUBECONFIG" not in os.environ:
-        print("skipped: KUBECONFIG is not set")
-        sys.exit(77)
-    with tempfile.TemporaryDirectory() as sockets:
-        api = Api(sockets)
-        try:
-            yield api
-        finally:
-            api.close()
+@functools.cache
+def api():
+    """That of KUBECONFIG, until this process ends."""
+    folder = tempfile.mkdtemp(prefix="lockstep-api-")
+    atexit.register(shutil.rmtree, folder)
+    opened = Api(folder)
+    atexit.register(opened.close)
+    return opened

@@ -1,23 +1,17 @@
-"""A `lockstep run` of real processes for tests: its manifest, its workers and ranks, its sample ledger.
-
-A case is a function of a folder of its own; `main(cases)` reads BIN_FOLDER [NAME…] from the command line.
-"""
+"""A `lockstep run` of real processes for tests: its manifest, its workers and ranks, its sample ledger."""
 import contextlib
-import functools
 import json
 import os
 import pathlib
 import signal
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 
-import cases
 import checkpoints
 import ledger
 import processes
+from build_folder import BIN
 from cases import ENDS_WITH_US, expect
 
 SAMPLES, BATCH, EPOCHS = 2017, 32, 4  # in the last step of an epoch one sample: most ranks have nothing to do
@@ -74,7 +68,7 @@ class Run:
         os.makedirs(self.ledger, exist_ok=True)
         self.log = open(f"{folder}/output.txt", "a+")
         self.process = subprocess.Popen(
-            [*ENDS_WITH_US, f"{sys.argv[1]}/lockstep", "run", str(path), "--folder", f"{folder}/run", *arguments], stdout=terminal or self.log,
+            [*ENDS_WITH_US, f"{BIN}/lockstep", "run", str(path), "--folder", f"{folder}/run", *arguments], stdout=terminal or self.log,
             stderr=subprocess.STDOUT, env={**os.environ, "LOCKSTEP_SAMPLE_LEDGER": self.ledger, **(environment or {})})
 
     def __enter__(self):
@@ -196,13 +190,3 @@ def slowed(pid, times):
         worker.join()
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
-
-
-def main(all_cases):
-    def in_a_folder(case):
-        @functools.wraps(case)
-        def run():
-            with tempfile.TemporaryDirectory(prefix="lockstep-local-") as folder:
-                case(folder)
-        return run
-    return cases.main([in_a_folder(case) for case in all_cases], sys.argv[2:])

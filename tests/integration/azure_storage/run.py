@@ -1,8 +1,4 @@
-#!/usr/bin/env python3
-"""Checkpoints and training data at abfs://, in Azurite: what is stored comes back, and what is wrong is named.
-
-run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`; exits 77, skipped, without Azurite
-"""
+"""Checkpoints and training data at abfs://, in Azurite: what is stored comes back, and what is wrong is named."""
 import base64
 import contextlib
 import hashlib
@@ -15,19 +11,20 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import urllib.parse
 import urllib.request
 import xml.etree.ElementTree
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "support"))
-import checkpoints  # noqa: E402
-import ledger  # noqa: E402
-from cases import ENDS_WITH_US, expect, until  # noqa: E402
-from local_run import Run, expect_complete, main, manifest  # noqa: E402
+import pytest
 
+import checkpoints
+import ledger
+from build_folder import BIN
+from cases import ENDS_WITH_US, expect, until
+from local_run import Run, expect_complete, manifest
+
+HERE = pathlib.Path(__file__).resolve().parent
 ACCOUNT = "lockstep"
 KEY = base64.b64encode(b"the key of the account of the tests").decode()
 NONE = {name: "" for name in ("AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN")}
@@ -37,6 +34,10 @@ JOB = f"abfs://box@{ACCOUNT}.dfs.core.windows.net/jobs/one"
 def program():
     folder = subprocess.run([HERE / "server/install.sh", "--print-bin"], stdout=subprocess.PIPE, text=True, check=True)
     return pathlib.Path(folder.stdout.strip(), "azurite-blob")
+
+
+pytestmark = pytest.mark.skipif(not os.access(program(), os.X_OK),
+                                reason="no Azurite here: tests/integration/azure_storage/server/install.sh brings it")
 
 
 def shared_access(permissions):
@@ -81,6 +82,10 @@ class Store:
         return {**NONE, "AZURE_STORAGE_CONNECTION_STRING": f"AccountName={ACCOUNT};{access};BlobEndpoint={endpoint or self.endpoint};"}
 
 
+pytestmark = pytest.mark.skipif(not os.access(program(), os.X_OK),
+                                reason="no Azurite here: tests/integration/azure_storage/server/install.sh brings it")
+
+
 @contextlib.contextmanager
 def store():
     with tempfile.TemporaryDirectory(prefix="lockstep-azure-") as folder:
@@ -99,7 +104,7 @@ def store():
             server.wait()
 
 
-def resumes_from_a_container(folder):
+def test_resumes_from_a_container(folder):
     with store() as azure:
         path = manifest(folder, replicas=2, sections={"checkpoint": {"uri": "abfs://elsewhere/x", "intervalSteps": 20, "keepLast": 2}})
         with Run(folder, path, azure.variables(), arguments=("--checkpoint-uri", JOB)) as run:
@@ -125,13 +130,13 @@ def resumes_from_a_container(folder):
         expect(len(kept) == 2, f"keepLast is 2, there are {kept}")
         folders = {name.split("/")[2] for name in left if name.startswith("jobs/one/step-")} - {unwritten}
         expect(folders == kept, f"of checkpoints that were removed there is still something: {left}")
-        tool = subprocess.run([f"{sys.argv[1]}/lockstep", "checkpoint", "verify", JOB], env={**os.environ, **azure.variables()},
+        tool = subprocess.run([f"{BIN}/lockstep", "checkpoint", "verify", JOB], env={**os.environ, **azure.variables()},
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         expect(tool.returncode == 0 and tool.stdout.count("sound") == 2, f"verify ends with {tool.returncode}:\n{tool.stdout}")
         expect((azure.download(f"{folder}/box") / "jobs/one/history.jsonl").stat().st_size > 0, "no history")
 
 
-def trains_from_a_container(folder):
+def test_trains_from_a_container(folder):
     with store() as azure:
         local = pathlib.Path(folder, "text")
         local.mkdir()
@@ -156,7 +161,7 @@ def trains_from_a_container(folder):
         expect(len(copies) == 1 and copies[0].stat().st_size == 20 << 20, f"one copy for both ranks expected: {copies}")
 
 
-def names_what_is_wrong(folder):
+def test_names_what_is_wrong(folder):
     with store() as azure, socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         deaf = held.getsockname()[1]  # it does not listen, and nobody else can
@@ -175,10 +180,3 @@ def names_what_is_wrong(folder):
                 code = run.finish()
                 expect(code == 4 and message in run.output(), f"exit code {code}, not 4 with {message}\n{run.output()[-4000:]}")
             shutil.rmtree(f"{folder}/run", ignore_errors=True)
-
-
-if __name__ == "__main__":
-    if not os.access(program(), os.X_OK):
-        print("skipped: no Azurite here: tests/integration/azure_storage/server/install.sh brings it")
-        sys.exit(77)
-    sys.exit(main([resumes_from_a_container, trains_from_a_container, names_what_is_wrong]))

@@ -1,10 +1,8 @@
-#!/usr/bin/env python3
 """Faults against `lockstep run`, one by one at their worst moments, then at random: whatever fails, the job completes, each sample
 of each epoch is used exactly once, the final weights have the bits of a quiet run of one rank (`determinism: world`), and no
 process is left.
 
-run.py BIN_FOLDER [NAME…]                          all cases, or those named; prints `N passed, N failed`
-LOCKSTEP_CHAOS_EPOCHS=2000 run.py BIN_FOLDER random_faults    the long one; LOCKSTEP_CHAOS_SEED chooses other faults
+LOCKSTEP_CHAOS_EPOCHS=2000 makes test_random_faults long; LOCKSTEP_CHAOS_SEED chooses other faults.
 """
 import contextlib
 import functools
@@ -13,16 +11,14 @@ import pathlib
 import random
 import re
 import signal
-import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import checkpoints  # noqa: E402
-import ledger  # noqa: E402
-import processes  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import EPOCHS, SAMPLES, BATCH, Run, expect_complete, main, manifest  # noqa: E402
+import checkpoints
+import ledger
+import processes
+from cases import expect
+from local_run import EPOCHS, SAMPLES, BATCH, Run, expect_complete, manifest
 
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 # Some 25 MB of parameters, as much of momentum: transfers and saves last long enough to be hit.
@@ -92,26 +88,26 @@ def kill(pid, number=signal.SIGKILL):
         os.kill(pid, number)
 
 
-def rank_zero(folder):
+def test_rank_zero(folder):
     with unharmed(folder) as run:
         run.until_step(60)
         kill(run.ranks()[0])
 
 
-def two_ranks_at_once(folder):
+def test_two_ranks_at_once(folder):
     with unharmed(folder) as run:
         run.until_step(60)
         for pid in run.ranks()[:2]:
             kill(pid)
 
 
-def segmentation_fault(folder):
+def test_segmentation_fault(folder):
     with unharmed(folder) as run:
         run.until_step(60)
         kill(run.ranks()[1], signal.SIGSEGV)
 
 
-def worker_and_rank_of_another(folder):
+def test_worker_and_rank_of_another(folder):
     with unharmed(folder) as run:
         run.until_step(60)
         ranks = run.ranks()
@@ -119,7 +115,7 @@ def worker_and_rank_of_another(folder):
         kill(ranks[2])
 
 
-def while_a_round_forms(folder):
+def test_while_a_round_forms(folder):
     with unharmed(folder, epochs=LONGER) as run:
         run.until_step(60)
         ended = rounds_ended(run)
@@ -128,7 +124,7 @@ def while_a_round_forms(folder):
         kill(run.ranks()[0])
 
 
-def during_the_state_transfer(folder):
+def test_during_the_state_transfer(folder):
     with unharmed(folder, epochs=1, model="large") as run:
         run.until_step(5)
         before = run.ranks()
@@ -140,7 +136,7 @@ def during_the_state_transfer(folder):
         until_full_strength(run)
 
 
-def during_a_save(folder):
+def test_during_a_save(folder):
     often = {"uri": f"file://{folder}/checkpoints", "intervalSteps": 3}
     with unharmed(folder, epochs=1, model="large", checkpoint=often) as run:
         for step in (5, 15, 25):
@@ -149,7 +145,7 @@ def during_a_save(folder):
             kill(run.ranks()[0])
 
 
-def all_ranks_during_a_save(folder):
+def test_all_ranks_during_a_save(folder):
     often = {"uri": f"file://{folder}/checkpoints", "intervalSteps": 3}
     with unharmed(folder, epochs=1, model="large", checkpoint=often) as run:
         run.until("a checkpoint", lambda: any(pathlib.Path(folder, "checkpoints").rglob("manifest.json")))
@@ -157,7 +153,7 @@ def all_ranks_during_a_save(folder):
             kill(pid)
 
 
-def during_an_evaluation(folder):
+def test_during_an_evaluation(folder):
     with unharmed(folder, epochs=LONGER) as run:
         run.until_step(STEPS_PER_EPOCH - 1)
         kill(run.ranks()[1])
@@ -166,7 +162,7 @@ def during_an_evaluation(folder):
         kill(run.ranks()[0])
 
 
-def while_the_rendezvous_is_away(folder):
+def test_while_the_rendezvous_is_away(folder):
     with unharmed(folder, epochs=LONGER) as run:
         run.until_step(60)
         run.process.send_signal(signal.SIGSTOP)
@@ -176,7 +172,7 @@ def while_the_rendezvous_is_away(folder):
         run.process.send_signal(signal.SIGCONT)
 
 
-def silent_worker(folder):
+def test_silent_worker(folder):
     """Its supervisor is stopped for longer than the heartbeat time-out: the others go on without it, then it comes back."""
     with unharmed(folder, rendezvous=QUICK_TO_NOTICE, epochs=2 * LONGER) as run:
         run.until_step(60)
@@ -187,7 +183,7 @@ def silent_worker(folder):
         kill(victim, signal.SIGCONT)
 
 
-def random_faults(folder):
+def test_random_faults(folder):
     """Seeded: the choice of faults and pauses is the same in each run, what they hit is not."""
     dice = random.Random(RANDOM_SEED)
     counts = {}
@@ -220,11 +216,3 @@ def strike(run, fault, dice):
     victims = ranks[:1] if fault == "rank zero" else dice.sample(ranks, min(count, len(ranks)))
     for pid in victims:
         kill(pid)
-
-
-CASES = [rank_zero, two_ranks_at_once, segmentation_fault, worker_and_rank_of_another, while_a_round_forms,
-         during_the_state_transfer, during_a_save, all_ranks_during_a_save, during_an_evaluation, while_the_rendezvous_is_away,
-         silent_worker, random_faults]
-
-if __name__ == "__main__":
-    sys.exit(main(CASES))

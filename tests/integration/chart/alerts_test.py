@@ -1,20 +1,16 @@
-#!/usr/bin/env python3
-"""The alerts: promtool plays alerts_test.yaml; each alert fires and keeps silent in it, has a runbook, names metrics that exist.
-
-alerts_test.py [NAME…]    all cases, or those named; exits 77, which ctest counts as skipped, where there is no promtool
-"""
+"""The alerts: promtool plays alerts_test.yaml; each alert fires and keeps silent in it, has a runbook, names metrics that exist."""
 import pathlib
 import re
 import shutil
 import subprocess
-import sys
 
+import pytest
 import yaml
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import cases  # noqa: E402
-import dashboards  # noqa: E402
-from cases import expect  # noqa: E402
+import dashboards
+from cases import expect
+
+pytestmark = pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool on PATH")
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 CHART = FOLDER.parents[2] / "charts" / "lockstep"
@@ -28,18 +24,18 @@ def promtool(*arguments):
     expect(done.returncode == 0, done.stdout + done.stderr)
 
 
-def rules_fire_and_keep_silent_as_played():
+def test_rules_fire_and_keep_silent_as_played():
     promtool("check", "rules", str(CHART / "alerts.yaml"))
     promtool("test", "rules", str(PLAYS))
 
 
-def every_alert_is_seen_firing_and_silent():
+def test_every_alert_is_seen_firing_and_silent():
     seen = {(test["alertname"], bool(test.get("exp_alerts")))
             for play in yaml.safe_load(PLAYS.read_text())["tests"] for test in play["alert_rule_test"]}
     expect(seen == {(name, fires) for name in NAMES for fires in (True, False)}, sorted(seen))
 
 
-def every_alert_has_words_a_severity_and_a_runbook():
+def test_every_alert_has_words_a_severity_and_a_runbook():
     headings = re.findall(r"^### (\w+)$", (CHART / "README.md").read_text(), re.M)
     expect([h for h in headings if h.startswith("Lockstep")] == NAMES, f"runbooks {headings}, alerts {NAMES}")
     for rule in RULES:
@@ -48,24 +44,14 @@ def every_alert_has_words_a_severity_and_a_runbook():
         expect(rule["labels"]["severity"] in ("critical", "warning"), rule)
 
 
-def alerts_name_only_metrics_that_are_exported():
+def test_alerts_name_only_metrics_that_are_exported():
     known = dashboards.exported()
     for rule in RULES:
         names = dashboards.metrics(rule["expr"])
         expect(names and all(dashboards.family(name, known) for name in names), f"{rule['alert']}: {names}")
 
 
-def values_know_every_alert():
+def test_values_know_every_alert():
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
     known = schema["properties"]["metrics"]["properties"]["prometheusRule"]["properties"]["disabledAlerts"]["items"]["enum"]
     expect(known == NAMES, f"values.schema.json knows {known}")
-
-
-CASES = [rules_fire_and_keep_silent_as_played, every_alert_is_seen_firing_and_silent, every_alert_has_words_a_severity_and_a_runbook,
-         alerts_name_only_metrics_that_are_exported, values_know_every_alert]
-
-if __name__ == "__main__":
-    if not shutil.which("promtool"):
-        print("skipped: no promtool on PATH")
-        sys.exit(77)
-    sys.exit(cases.main(CASES, sys.argv[1:]))

@@ -1,22 +1,22 @@
-#!/usr/bin/env python3
 """The chart as text: lint, the package, rights, what objects say of each other. Needs helm (rendering.py), no cluster.
 
 What single values do is in the suites of helm-unittest, charts/lockstep/tests; tools_test.py runs them.
-Exits 77, which ctest counts as skipped, where there is no helm.
 """
 import json
 import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 import unittest
 
+import pytest
 import yaml
 
 from rendering import CHART, HELM, KUBE_VERSION, LOADER, ROOT, VALUE_SETS, helm, render
+
+pytestmark = pytest.mark.skipif(not HELM, reason="no helm on PATH and LOCKSTEP_HELM is not set")
 
 CRD = ROOT / "crds" / "distributedtrainingjobs.yaml"
 ALERTS = CHART / "alerts.yaml"
@@ -319,10 +319,3 @@ class Versions(unittest.TestCase):
         result = helm("template", "lockstep", str(CHART), "--kube-version", "1.28.9")
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("1.29", result.stderr)
-
-
-if __name__ == "__main__":
-    if not HELM:
-        print("skipped: no helm on PATH and LOCKSTEP_HELM is not set")
-        sys.exit(77)
-    unittest.main()

@@ -1,20 +1,16 @@
-#!/usr/bin/env python3
 """A lint of the dashboards: what Grafana needs to show them, what a reader needs to understand them, no metric that is not there.
 
-dashboards_test.py [NAME…]    all cases, or those named. Needs nothing but Python; with promtool, queries are parsed as well.
+Needs nothing but Python; with promtool, queries are parsed as well.
 """
 import json
-import pathlib
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import cases  # noqa: E402
-import dashboards  # noqa: E402
-from cases import expect  # noqa: E402
+import dashboards
+from cases import expect
 
 ALL = dashboards.load()
 # Grafana's names of units; a wrong one shows bare numbers without a word.
@@ -31,13 +27,13 @@ def problems(check):
     expect(not found, "\n     ".join(["", *found]))
 
 
-def files_are_what_the_generator_makes():
+def test_files_are_what_the_generator_makes():
     done = subprocess.run([sys.executable, dashboards.FOLDER / "generate.py", "--check"], capture_output=True, text=True, check=False)
     expect(done.returncode == 0, done.stderr)
     expect(set(ALL) == {"fleet.json", "operator.json", "training-job.json"}, sorted(ALL))
 
 
-def every_data_source_is_the_variable():
+def test_every_data_source_is_the_variable():
     def check(dashboard):
         expect(dashboard["templating"]["list"][0]["type"] == "datasource", "the first variable is the data source")
         name = dashboard["templating"]["list"][0]["name"]
@@ -57,7 +53,7 @@ def every_data_source_is_the_variable():
     problems(check)
 
 
-def every_panel_has_words_and_a_unit():
+def test_every_panel_has_words_and_a_unit():
     def check(dashboard):
         if not dashboard["description"]:
             yield "no description"
@@ -74,20 +70,20 @@ def every_panel_has_words_and_a_unit():
     problems(check)
 
 
-def every_number_has_colours_of_its_own():
+def test_every_number_has_colours_of_its_own():
     def check(dashboard):  # without, Grafana paints all from 80 on red
         yield from (f"{panel['title']}: no thresholds" for panel in dashboards.panels(dashboard)
                     if panel["type"] == "stat" and "thresholds" not in panel["fieldConfig"]["defaults"])
     problems(check)
 
 
-def tests_dashboards_draws_every_kind_of_panel():
+def test_tests_dashboards_draws_every_kind_of_panel():
     drawn = {path.stem for path in (dashboards.ROOT / "tests" / "dashboards" / "page" / "panels").glob("*.jsx")}
     used = {panel["type"] for dashboard in ALL.values() for panel in dashboards.panels(dashboard)}
     expect(used == drawn, f"in the dashboards: {sorted(used)}; drawn: {sorted(drawn)}")
 
 
-def numbers_are_unique():
+def test_numbers_are_unique():
     uids = [dashboard["uid"] for dashboard in ALL.values()]
     expect(len(set(uids)) == len(uids), uids)
     def check(dashboard):
@@ -101,7 +97,7 @@ def numbers_are_unique():
     problems(check)
 
 
-def panels_lie_in_the_grid_and_on_no_other():
+def test_panels_lie_in_the_grid_and_on_no_other():
     def check(dashboard):
         taken = {}
         for panel in dashboard["panels"]:
@@ -115,7 +111,7 @@ def panels_lie_in_the_grid_and_on_no_other():
     problems(check)
 
 
-def lines_of_the_grid_are_full():
+def test_lines_of_the_grid_are_full():
     def check(dashboard):
         width = {}
         for panel in dashboard["panels"]:
@@ -126,12 +122,12 @@ def lines_of_the_grid_are_full():
     problems(check)
 
 
-def titles_of_numbers_fit():
+def test_titles_of_numbers_fit():
     problems(lambda dashboard: [panel["title"] for panel in dashboards.panels(dashboard)
                                 if panel["type"] == "stat" and len(panel["title"]) > 4.75 * panel["gridPos"]["w"]])
 
 
-def ranges_fit_the_scrape_interval():
+def test_ranges_fit_the_scrape_interval():
     def check(dashboard):
         for where, expression in dashboards.queries(dashboard):
             for interval in re.findall(r"\[[^\]]*\]", expression):
@@ -143,7 +139,7 @@ def ranges_fit_the_scrape_interval():
     problems(check)
 
 
-def variables_are_declared_and_used():
+def test_variables_are_declared_and_used():
     def check(dashboard):
         declared = {v["name"] for v in dashboard["templating"]["list"]}
         used = set(re.findall(r"\$\{?(\w+)", json.dumps([dashboard["panels"], dashboard["annotations"]])))
@@ -153,12 +149,12 @@ def variables_are_declared_and_used():
     problems(check)
 
 
-def links_lead_to_dashboards():
+def test_links_lead_to_dashboards():
     uids = {dashboard["uid"] for dashboard in ALL.values()}
     problems(lambda dashboard: [link["url"] for link in dashboard["links"] if link["url"].removeprefix("/d/") not in uids])
 
 
-def no_query_names_a_metric_that_nobody_exports():
+def test_no_query_names_a_metric_that_nobody_exports():
     known = dashboards.exported()
     expect(len(known) > 40 and "lockstep_train_loss" in known, f"the sources' names were not found: {sorted(known)}")
     def check(dashboard):
@@ -173,14 +169,14 @@ def no_query_names_a_metric_that_nobody_exports():
     problems(check)
 
 
-def every_exported_metric_is_in_a_panel():
+def test_every_exported_metric_is_in_a_panel():
     known = dashboards.exported()
     shown = {dashboards.family(name, known) for dashboard in ALL.values() for panel in dashboards.panels(dashboard)
              for target in panel["targets"] for name in dashboards.metrics(target["expr"])}
     expect(known - shown == set(IN_NO_PANEL), f"in no panel: {sorted(known - shown)}; expected: {sorted(IN_NO_PANEL)}")
 
 
-def queries_are_promql():
+def test_queries_are_promql():
     if not shutil.which("promtool"):
         print("     not parsed: no promtool here")
         return
@@ -193,13 +189,3 @@ def queries_are_promql():
         file.flush()
         done = subprocess.run(["promtool", "check", "rules", file.name], capture_output=True, text=True, check=False)
     expect(done.returncode == 0, done.stdout + done.stderr)
-
-
-CASES = [files_are_what_the_generator_makes, every_data_source_is_the_variable, every_panel_has_words_and_a_unit,
-         every_number_has_colours_of_its_own, tests_dashboards_draws_every_kind_of_panel, numbers_are_unique,
-         panels_lie_in_the_grid_and_on_no_other, lines_of_the_grid_are_full,
-         titles_of_numbers_fit, ranges_fit_the_scrape_interval, variables_are_declared_and_used,
-         links_lead_to_dashboards, no_query_names_a_metric_that_nobody_exports, every_exported_metric_is_in_a_panel, queries_are_promql]
-
-if __name__ == "__main__":
-    sys.exit(cases.main(CASES, sys.argv[1:]))

@@ -1,28 +1,23 @@
-#!/usr/bin/env python3
-"""The chart before the tools of others: helm-unittest, helm-docs, kubeconform, kube-score.
-
-tools_test.py [NAME…]    all cases, or those named; exits 77, which ctest counts as skipped, where tools/build.sh has not run
-"""
+"""The chart before the tools of others: helm-unittest, helm-docs, kubeconform, kube-score."""
 import functools
 import json
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 
+import pytest
 import yaml
 
 import rendering
 import schemas
+from cases import expect
 from rendering import CHART, LOADER, ROOT, VALUE_SETS
-
-sys.path.insert(0, str(ROOT / "tests/support"))
-import cases  # noqa: E402
-from cases import expect  # noqa: E402
 
 BUILD = "tests/integration/chart/tools/build.sh"
 UNITTEST, DOCS, CONFORM, SCORE = (rendering.built(BUILD, name) for name in ("helm-unittest", "helm-docs", "kubeconform", "kube-score"))
+pytestmark = pytest.mark.skipif(not all((UNITTEST, DOCS, CONFORM, SCORE, rendering.HELM, schemas.present())),
+                                reason=f"no helm, or a tool is missing; run: tests/cluster/install.sh && .ci/install && {BUILD}")
 # The oldest that the chart installs on, that of the test cluster, the newest that is published.
 KUBERNETES = ("1.29.0", "1.34.0", "1.37.0")
 EXAMPLES = sorted((ROOT / "crds/examples").glob("*.yaml"))
@@ -32,7 +27,7 @@ def run(*command, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=240, **options)
 
 
-def suites_of_helm_unittest_pass():
+def test_suites_of_helm_unittest_pass():
     result = run(UNITTEST, "--strict", CHART)
     expect(result.returncode == 0, result.stdout + result.stderr)
     suites = re.search(r"Test Suites: (\d+) passed, (\d+) total", result.stdout)
@@ -40,7 +35,7 @@ def suites_of_helm_unittest_pass():
     expect(suites and set(suites.groups()) == {str(files)}, f"{files} files\n{result.stdout}")
 
 
-def readme_has_every_value_and_is_up_to_date():
+def test_readme_has_every_value_and_is_up_to_date():
     command = [DOCS, "--chart-search-root", CHART, "--sort-values-order", "file"]
     made = run(*command, "--dry-run")
     rows = re.findall(r"^\| (\S+) \| \w+ \| `.*` \| (.*) \|$", made.stdout, re.MULTILINE)
@@ -77,7 +72,7 @@ def conform(manifests, kubernetes=KUBERNETES[0]):
     return "\n".join(wrong), answer["summary"]["valid"]
 
 
-def every_value_set_conforms_to_each_kubernetes():
+def test_every_value_set_conforms_to_each_kubernetes():
     manifests = {name: rendering.rendered(values) for name, values in VALUE_SETS.items()}
     objects = sum(1 for text in manifests.values() for document in yaml.load_all(text, LOADER) if document)
     for kubernetes in KUBERNETES:
@@ -86,13 +81,13 @@ def every_value_set_conforms_to_each_kubernetes():
         expect(valid == objects, f"Kubernetes {kubernetes}: {valid} of {objects} objects were looked at")
 
 
-def example_jobs_conform_to_the_definition():
+def test_example_jobs_conform_to_the_definition():
     wrong, valid = conform({path.stem: path.read_text() for path in EXAMPLES})
     expect(not wrong, wrong)
     expect(valid >= len(EXAMPLES) > 10, f"{valid} objects in {len(EXAMPLES)} files")
 
 
-def misspelt_fields_do_not_conform():
+def test_misspelt_fields_do_not_conform():
     objects = rendering.rendered(VALUE_SETS["everything"])
     examples = {path.stem: path.read_text() for path in EXAMPLES}
     for text, right, misspelt in ((objects, "terminationGracePeriodSeconds:", "terminationGraceSeconds:"),
@@ -130,7 +125,7 @@ def critical(values):
             for scored in json.loads(result.stdout) for check in scored["checks"] if not check["skipped"] and check["grade"] == 1}
 
 
-def kube_score_finds_nothing_critical():
+def test_kube_score_finds_nothing_critical():
     ignored = {(check, thing) for check, things in IGNORED.items() for thing in things}
     seen = set()
     for name, values in VALUE_SETS.items():
@@ -138,13 +133,3 @@ def kube_score_finds_nothing_critical():
         expect(found.keys() <= ignored, f"values {name}: { {key: found[key] for key in found.keys() - ignored} }")
         seen |= found.keys()
     expect(seen == ignored, f"ignored for nothing: {ignored - seen}")
-
-
-CASES = [suites_of_helm_unittest_pass, readme_has_every_value_and_is_up_to_date, every_value_set_conforms_to_each_kubernetes,
-         example_jobs_conform_to_the_definition, misspelt_fields_do_not_conform, kube_score_finds_nothing_critical]
-
-if __name__ == "__main__":
-    if not all((UNITTEST, DOCS, CONFORM, SCORE, rendering.HELM, schemas.present())):
-        print(f"skipped: no helm, or a tool is missing; run: tests/cluster/install.sh && .ci/install && {BUILD}")
-        sys.exit(77)
-    sys.exit(cases.main(CASES, sys.argv[1:]))

@@ -1,8 +1,4 @@
-#!/usr/bin/env python3
-"""`lockstep checkpoint` on what two ranks stored in a folder: listed, verified, exported, removed, and damaged in between.
-
-run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`; exits 77, skipped, without safetensors
-"""
+"""`lockstep checkpoint` on what two ranks stored in a folder: listed, verified, exported, removed, and damaged in between."""
 import datetime
 import hashlib
 import json
@@ -10,11 +6,9 @@ import os
 import pathlib
 import shutil
 import struct
-import sys
 
-import stored  # first: it finds the modules of tests/support
+import stored
 from cases import expect
-from local_run import main
 from stored import STEPS, Tool, expect_the_tensors_of, flip_a_byte, newest, refusal, shards, stored_manifest, trained
 
 
@@ -28,7 +22,7 @@ def of_step(copy, step):
     return copy / f"step-{step:012}"
 
 
-def lists_what_is_there(folder):
+def test_lists_what_is_there(folder):
     copy, uri = copied(folder)
     state = lambda: sorted((str(path), path.stat().st_mtime_ns) for path in [copy, *copy.rglob("*")])
     before = state()
@@ -50,7 +44,7 @@ def lists_what_is_there(folder):
     expect("no manifest.json" in states[1] and "shard-00001" in states[2] and "is missing" in states[2] and "complete" == states[3].strip(), states)
 
 
-def verifies_every_byte(folder):
+def test_verifies_every_byte(folder):
     copy, uri = copied(folder)
     expect(Tool("verify", uri).out.count("sound") == len(STEPS), "not all are sound")
     for shard in shards(of_step(copy, 120)):
@@ -69,7 +63,7 @@ def verifies_every_byte(folder):
     expect("step 120: no checkpoint" in Tool("verify", uri).out, "a save without a manifest is no damage")
 
 
-def exports_what_the_shards_hold(folder):
+def test_exports_what_the_shards_hold(folder):
     for strategy in ("ddp", "zero1"):
         uri = f"file://{trained(strategy)}"
         file = pathlib.Path(folder, f"{strategy}.safetensors")
@@ -83,7 +77,7 @@ def exports_what_the_shards_hold(folder):
     expect(len(os.listdir(folder)) == 2, f"something is left: {os.listdir(folder)}")
 
 
-def exports_nothing_of_a_damaged_one(folder):
+def test_exports_nothing_of_a_damaged_one(folder):
     copy, uri = copied(folder)
     flip_a_byte(shards(of_step(copy, 126))[1])
     file = pathlib.Path(folder, "model.safetensors")
@@ -113,7 +107,7 @@ def write_checkpoint(folder, data_bytes, header=None, name="shard-00000-of-00001
     return checkpoint
 
 
-def needs_no_memory_for_the_state(folder):
+def test_needs_no_memory_for_the_state(folder):
     large = 400 << 20
     checkpoint = write_checkpoint(f"{folder}/stored", large)
     file = pathlib.Path(folder, "large.safetensors")
@@ -123,7 +117,7 @@ def needs_no_memory_for_the_state(folder):
     expect(file.stat().st_size > large, "too short")
 
 
-def removes_what_is_named_but_not_the_last(folder):
+def test_removes_what_is_named_but_not_the_last(folder):
     copy, uri = copied(folder)
     Tool("rm", uri, "--step", 120)
     expect(not of_step(copy, 120).exists() and of_step(copy, 80).exists() and of_step(copy, 126).exists(), os.listdir(copy))
@@ -146,7 +140,7 @@ def removes_what_is_named_but_not_the_last(folder):
     expect("there is no checkpoint below" in Tool("ls", uri).out, "says that it is empty")
 
 
-def removes_all_of_one_job_and_nothing_else(folder):
+def test_removes_all_of_one_job_and_nothing_else(folder):
     uri = f"file://{folder}"
     left = write_checkpoint(folder, 1 << 20, uid="theirs")
     for step in (8, 9):
@@ -161,7 +155,7 @@ def removes_all_of_one_job_and_nothing_else(folder):
     expect(not os.listdir(folder), "the last one takes the history along")
 
 
-def leaves_a_job_that_runs_alone(folder):
+def test_leaves_a_job_that_runs_alone(folder):
     uri = f"file://{folder}"
     checkpoint = write_checkpoint(folder, 0, uid="ours")
     marker = pathlib.Path(folder, "owners", "ours.json")
@@ -173,7 +167,7 @@ def leaves_a_job_that_runs_alone(folder):
     expect(not os.listdir(folder), os.listdir(folder))
 
 
-def names_what_is_wrong(folder):
+def test_names_what_is_wrong(folder):
     uri = f"file://{trained()}"
     refusal("ls", "/tmp", code=2, says='URI: "/tmp" is neither s3://bucket/prefix nor gs://bucket/prefix nor abfs://container@account.dfs.core.windows.net/prefix nor file:///folder')
     refusal("ls", f"file://{folder}/absent", code=2, says="absent: No such file or directory")
@@ -190,7 +184,7 @@ def names_what_is_wrong(folder):
             environment=dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_WEB_IDENTITY_TOKEN_FILE"), ""))
 
 
-def trusts_nothing_that_is_stored(folder):
+def test_trusts_nothing_that_is_stored(folder):
     secret = pathlib.Path(folder, "secret")
     secret.write_text("not of a checkpoint")
     for number, (says, fields) in enumerate([
@@ -217,10 +211,3 @@ def trusts_nothing_that_is_stored(folder):
     tool = Tool("ls", f"file://{checkpoint.parent}")
     expect("?[2J?worse" in tool.out and "\x1b" not in tool.out, repr(tool.out))
     expect(not os.path.exists(f"{folder}/exported"), "something was exported")
-
-
-if __name__ == "__main__":
-    sys.exit(main([lists_what_is_there, verifies_every_byte, exports_what_the_shards_hold, exports_nothing_of_a_damaged_one,
-                   needs_no_memory_for_the_state, removes_what_is_named_but_not_the_last, removes_all_of_one_job_and_nothing_else,
-                   leaves_a_job_that_runs_alone, names_what_is_wrong,
-                   trusts_nothing_that_is_stored]))

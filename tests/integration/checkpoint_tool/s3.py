@@ -1,23 +1,20 @@
-#!/usr/bin/env python3
-"""`lockstep checkpoint` on what two ranks stored in a real S3 server.
-
-s3.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`; exits 77, skipped, without versitygw or safetensors
-"""
+"""`lockstep checkpoint` on what two ranks stored in a real S3 server."""
 import json
 import pathlib
 import subprocess
-import sys
 
-import stored  # first: it finds the modules of tests/support
+import pytest
+
 import s3_server
 from cases import expect
-from local_run import main
 from stored import STEPS, Tool, expect_the_tensors_of, flip_a_byte, newest, refusal, shards, train
+
+pytestmark = pytest.mark.skipif(s3_server.missing() is not None, reason=str(s3_server.missing()))
 
 URI = "s3://bucket/jobs/mnist"
 
 
-def lists_verifies_exports_and_removes(folder):
+def test_lists_verifies_exports_and_removes(folder):
     with s3_server.s3_server() as (bucket, port):
         environment = s3_server.environment(f"http://127.0.0.1:{port}")
         call = lambda *arguments, code=0: Tool(*arguments, environment=environment, code=code).out
@@ -45,7 +42,7 @@ def lists_verifies_exports_and_removes(folder):
         expect([entry["step"] for entry in json.loads(call("ls", URI, "--json"))] == [80], "another is left")
 
 
-def names_what_is_wrong(folder):
+def test_names_what_is_wrong(folder):
     with s3_server.s3_server() as (_, port):
         url = f"http://127.0.0.1:{port}"
         refusal("verify", URI, code=1, says=f"there is no checkpoint below {URI}", environment=s3_server.environment(url))
@@ -62,7 +59,7 @@ def certificate(folder):
     return certificate, key
 
 
-def trusts_the_authority_that_is_named(folder):
+def test_trusts_the_authority_that_is_named(folder):
     authority, key = certificate(folder)
     with s3_server.s3_server("--cert", authority, "--key", key) as (_, port):
         stranger = s3_server.environment(f"https://127.0.0.1:{port}")
@@ -75,17 +72,10 @@ def trusts_the_authority_that_is_named(folder):
         refusal("ls", URI, code=2, says=says, environment={**stranger, "AWS_CA_BUNDLE": str(key)})
 
 
-def finds_the_bucket_by_its_host(folder):
+def test_finds_the_bucket_by_its_host(folder):
     with s3_server.s3_server("--virtual-domain", "localhost") as (_, port):
         environment = {**s3_server.environment(f"http://localhost:{port}"), "AWS_S3_ADDRESSING_STYLE": "virtual"}
         train(folder, URI, "ddp", environment)
         expect([entry["step"] for entry in json.loads(Tool("ls", URI, "--json", environment=environment).out)] == STEPS[::-1], "not all are listed")
         refusal("ls", URI, code=2, says="AWS_S3_ADDRESSING_STYLE in the environment: must be auto, path or virtual",
                 environment={**environment, "AWS_S3_ADDRESSING_STYLE": "dns"})
-
-
-if __name__ == "__main__":
-    if reason := s3_server.missing():
-        print(f"skipped: {reason}")
-        sys.exit(77)
-    sys.exit(main([lists_verifies_exports_and_removes, names_what_is_wrong, trusts_the_authority_that_is_named, finds_the_bucket_by_its_host]))

@@ -4,17 +4,12 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-import checkpoints  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import BATCH, DEADLINE, SAMPLES, manifest  # noqa: E402
-
-SITE = subprocess.run([ROOT / ".ci/install", "--print-test-site"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-sys.path.insert(0, SITE)
+import checkpoints
+from build_folder import BIN
+from cases import expect
+from local_run import BATCH, DEADLINE, SAMPLES, manifest
 
 STEPS = [80, 120, 126]
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
@@ -29,7 +24,7 @@ def train(folder, uri, strategy="ddp", environment=None):
 def train_until(steps, folder, uri, strategy, environment):
     path = manifest(folder, replicas=2, minimum=2, strategy=strategy, epochs=None, steps=steps, evaluation=None,
                     optimizer={"name": "adamw", "learningRate": 0.002}, sections={"checkpoint": {"uri": uri, "intervalSteps": 1000}})
-    run = subprocess.run([f"{sys.argv[1]}/lockstep", "run", path, "--folder", f"{folder}/run", "--checkpoint-uri", uri],
+    run = subprocess.run([f"{BIN}/lockstep", "run", path, "--folder", f"{folder}/run", "--checkpoint-uri", uri],
                          env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE)
     expect(run.returncode == 0, f"exit code {run.returncode}\n{run.stdout[-4000:]}")
 
@@ -51,7 +46,7 @@ class Tool:
 
     def __init__(self, *arguments, environment=None, code=0):
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-            process = subprocess.Popen([f"{sys.argv[1]}/lockstep", "checkpoint", *map(str, arguments)], stdout=out, stderr=err,
+            process = subprocess.Popen([f"{BIN}/lockstep", "checkpoint", *map(str, arguments)], stdout=out, stderr=err,
                                        env={**os.environ, **(environment or {})})
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)

@@ -1,18 +1,13 @@
-#!/usr/bin/env python3
-"""`lockstep convert` as a user calls it: what it writes where, its exit codes, and that what it writes is valid and runs.
-
-run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
-"""
+"""`lockstep convert` as a user calls it: what it writes where, its exit codes, and that what it writes is valid and runs."""
 import pathlib
 import subprocess
-import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-from cases import expect, main  # noqa: E402
+from build_folder import BIN
+from cases import expect
 
-LOCKSTEP = pathlib.Path(sys.argv[1]).resolve() / "lockstep"
+LOCKSTEP = BIN / "lockstep"
 JOBS = ROOT / "tests" / "unit" / "runtime" / "convert" / "pytorchjobs"
 SECONDS = 120
 
@@ -37,7 +32,7 @@ def validate(text):
         return lockstep("validate", file.name)
 
 
-def what_it_writes_is_valid():
+def test_what_it_writes_is_valid():
     for job in sorted(JOBS.glob("*.yaml")):
         done = lockstep("convert", str(job))
         expect(done.returncode == 0, f"{job.name}: {done.stderr}")
@@ -48,7 +43,7 @@ def what_it_writes_is_valid():
         expect(piped.stdout == done.stdout, f"{job.name}: from standard input it writes {piped.stdout}")
 
 
-def what_would_do_something_else_needs_force():
+def test_what_would_do_something_else_needs_force():
     job = pytorchjob(["python3", "t.py"], managed_by="kueue.x-k8s.io/multikueue")
     done = lockstep("convert", "-", text=job)
     expect(done.returncode == 1 and done.stdout == "", f"{done.returncode}: {done.stdout}")
@@ -58,13 +53,13 @@ def what_would_do_something_else_needs_force():
     expect(forced.returncode == 0 and validate(forced.stdout).returncode == 0, f"{forced.returncode}: {forced.stderr}")
 
 
-def what_is_not_valid_is_an_error_with_force_too():
+def test_what_is_not_valid_is_an_error_with_force_too():
     done = lockstep("convert", "--force", "-", text=pytorchjob([]))
     expect(done.returncode == 1 and "kind: DistributedTrainingJob" in done.stdout, f"{done.returncode}: {done.stdout}")
     expect("a: what it becomes is not valid: spec.worker.template.spec.containers[trainer].command: is required" in done.stderr, done.stderr)
 
 
-def what_is_no_job_is_refused():
+def test_what_is_no_job_is_refused():
     for text, message in (("kind: [", "not YAML"), ("kind: Pod\n", "holds no PyTorchJob")):
         done = lockstep("convert", "-", text=text)
         expect(done.returncode == 2 and message in done.stderr and not done.stdout, f"{done.returncode}: {done.stderr}")
@@ -72,7 +67,7 @@ def what_is_no_job_is_refused():
     expect(done.returncode == 2 and "/no/such/file" in done.stderr, done.stderr)
 
 
-def what_it_writes_runs():
+def test_what_it_writes_runs():
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder, "script.py")
         script.write_text("import os, sys\nopen(sys.argv[1] + '/' + os.environ['RANK'] + '-of-' + os.environ['WORLD_SIZE'], 'w')\n")
@@ -86,10 +81,3 @@ def what_it_writes_runs():
         ranks = sorted(path.name for path in pathlib.Path(folder).glob("*-of-*"))
         # Rank 0's pod ends the job, as in Kubeflow, so others may not come so far.
         expect({"0-of-4", "1-of-4"} <= set(ranks), f"{ranks}\n{ran.stdout}")
-
-
-CASES = [what_it_writes_is_valid, what_would_do_something_else_needs_force, what_is_not_valid_is_an_error_with_force_too,
-         what_is_no_job_is_refused, what_it_writes_runs]
-
-if __name__ == "__main__":
-    sys.exit(main(CASES, sys.argv[2:]))

@@ -1,9 +1,7 @@
-#!/usr/bin/env python3
 """The custom resource definition on a real API server: each rule has an object that it accepts and one that it refuses,
 and the refusal names the field.
 
-Needs KUBECONFIG with the rights to write custom resource definitions; exit status 77 without it. KUBECTL names the
-kubectl to use. Prints one line for each failure and "N passed, N failed" at the end.
+Needs KUBECONFIG with the rights to write custom resource definitions, else it is skipped. KUBECTL names the kubectl to use.
 """
 
 import copy
@@ -13,13 +11,12 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
-import tempfile
-import time
 import uuid
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-from kube_api import DEADLINE_SECONDS, KUBECTL, MERGE, Api  # noqa: E402
+import pytest
+
+from cases import expect, until
+from kube_api import DEADLINE_SECONDS, KUBECTL, MERGE, api
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 CRD = ROOT / "crds" / "distributedtrainingjobs.yaml"
@@ -378,14 +375,6 @@ RICH_TEMPLATE = {
 }
 
 
-def wait_until(is_true, what):
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not is_true():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"not within {DEADLINE_SECONDS} s: {what}")
-        time.sleep(0.02)
-
-
 def kubectl(*arguments, stdin=None):
     result = subprocess.run(
         [KUBECTL, *arguments], input=stdin, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -410,212 +399,209 @@ def rules_of(schema):
         rule for key, entry in schema.items() if key != "x-kubernetes-validations" for rule in rules_of(entry)]
 
 
-class Suite:
-    def __init__(self, api, namespace):
-        self.api = api
+class Server:
+    """The API server and a namespace of this test's own; what it said is remembered."""
+
+    def __init__(self, namespace):
         self.namespace = namespace
         self.jobs = f"/apis/lockstep.dev/v1alpha1/namespaces/{namespace}/{RESOURCE}"
-        self.passed = 0
-        self.failed = 0
         self.said = []  # messages of all refusals
 
-    def check(self, name, is_right, detail=""):
-        if is_right:
-            self.passed += 1
-        else:
-            self.failed += 1
-            print(f"FAILED {name}: {str(detail)[:1000]}")
-
     def try_create(self, job):
-        status, answer = self.api.request("POST", self.jobs + "?dryRun=All&fieldValidation=Strict", job)
+        status, answer = api().request("POST", self.jobs + "?dryRun=All&fieldValidation=Strict", job)
         self.said.append(answer.get("message") or "")
         return status, answer
 
     def create(self, job, name):
-        status, answer = self.api.request("POST", self.jobs, changed(job, (("metadata", "name"), name)))
-        self.check(f"create {name}", status == 201, answer)
+        status, answer = api().request("POST", self.jobs, changed(job, (("metadata", "name"), name)))
+        expect(status == 201, answer)
         return answer
+
+    def get(self, name):
+        return api().request("GET", f"{self.jobs}/{name}")[1]
 
     def patch(self, name, patch, subresource="", dry_run=False):
         query = "?dryRun=All" if dry_run else ""
-        status, answer = self.api.request(
-            "PATCH", f"{self.jobs}/{name}{subresource}{query}", patch, MERGE)
+        status, answer = api().request("PATCH", f"{self.jobs}/{name}{subresource}{query}", patch, MERGE)
         self.said.append(answer.get("message") or "")
         return status, answer
 
-    def check_create_rules(self):
-        for name, path, good, bad, message in CREATE_CASES:
-            status, answer = self.try_create(changed(BASE, (path, good)))
-            self.check(f"{name}: accepted", status == 201, answer.get("message"))
-            status, answer = self.try_create(changed(BASE, (path, bad)))
-            text = answer.get("message", "")
-            self.check(f"{name}: refused", status in (400, 422) and message in text, f"{status} {text}")
+    def kubectl(self, verb, *arguments, **options):
+        return kubectl(verb, "--namespace", self.namespace, *arguments, **options)
 
-    def check_early_stop(self):
-        evaluated = changed(BASE, (TRAINING + ("evaluation",), {}))
-        for name, early_stop, accepted in (("target", {"target": 0.9}, True), ("neither", {"metric": "loss"}, False)):
-            status, answer = self.try_create(changed(evaluated, (TRAINING + ("earlyStop",), early_stop)))
-            is_right = status == 201 if accepted else "earlyStop must have target" in answer.get("message", "")
-            self.check(f"earlyStop with {name}", is_right, answer.get("message"))
+    def apply_definition(self):
+        status, text = kubectl("apply", "-f", str(CRD))
+        expect(status == 0, text)
 
-    def check_update_rules(self):
-        for index, (name, job, good, bad, message) in enumerate(UPDATE_CASES):
-            job_name = f"update-{index}"
-            self.create(job, job_name)
-            status, answer = self.patch(job_name, {"spec": good}, dry_run=True)
-            self.check(f"{name}: accepted", status == 200, answer.get("message"))
-            if bad is not None:
-                status, answer = self.patch(job_name, {"spec": bad}, dry_run=True)
-                text = answer.get("message", "")
-                self.check(f"{name}: refused", status == 422 and message in text, f"{status} {text}")
-
-    def check_typos(self):
-        """As a user sees them: plain `kubectl apply`."""
-        for name, change, path in TYPO_CASES:
-            status, text = kubectl(
-                "apply", "--namespace", self.namespace, "-f", "-", stdin=json.dumps(changed(BASE, change))
-            )
-            self.check(f"typo {name}", status != 0 and f'unknown field "{path}"' in text, text)
-
-    def check_defaults(self):
-        status, answer = self.try_create(WITH_SECTIONS)
-        self.check("a job with empty sections", status == 201, answer.get("message"))
-        for path, value in DEFAULTS.items():
-            try:
-                found = value_at(answer, path)
-            except KeyError:
-                found = "absent"
-            self.check("default of " + ".".join(path), found == value, f"{found!r}, not {value!r}")
-
-    def check_template_is_kept(self):
-        status, answer = self.try_create(changed(BASE, (at("worker", "template"), RICH_TEMPLATE)))
-        self.check("a rich pod template", status == 201, answer.get("message"))
-        if status == 201:
-            found = value_at(answer, at("worker", "template"))
-            self.check("nothing of the pod template is lost", found == RICH_TEMPLATE, json.dumps(found))
-
-    def check_scale(self):
-        self.create(ELASTIC_JOB, "scaled")
-        self.patch("scaled", {"status": {"replicas": 2, "selector": "lockstep.dev/job=scaled"}}, "/status")
-        scale = self.api.request("GET", f"{self.jobs}/scaled/scale")[1]
-        self.check("scale shows the wanted number", scale["spec"]["replicas"] == 2, scale)
-        self.check("scale shows the present number", scale["status"]["replicas"] == 2, scale)
-        self.check("scale shows the selector", scale["status"]["selector"] == "lockstep.dev/job=scaled", scale)
-        status, text = kubectl("scale", "--namespace", self.namespace, "dtj/scaled", "--replicas=4")
-        self.check("kubectl scale", status == 0, text)
-        job = self.api.request("GET", f"{self.jobs}/scaled")[1]
-        self.check("scale reaches worker.replicas", job["spec"]["worker"]["replicas"] == 4, job["spec"]["worker"])
-        status, text = kubectl("scale", "--namespace", self.namespace, "dtj/scaled", "--replicas=5")
-        self.check("scale beyond maxReplicas", status != 0 and "worker.replicas must lie within" in text, text)
-
-    def check_status(self):
-        self.create(BASE, "status")
-        condition = {"type": "Complete", "status": "True", "reason": "TrainingDone", "message": "",
-                     "lastTransitionTime": "2026-01-02T03:04:05Z"}
-        status_now = {
-            "state": "Complete", "readyReplicas": 2, "attempt": 1, "conditions": [condition],
-            "rendezvous": {"round": 7, "worldSize": 2}, "goodput": {"ratio": 0.93},
-            "progress": {"step": 100, "loss": 0.25}, "checkpoint": {"step": 100, "time": "2026-01-02T03:04:05Z"},
-        }
-        status, answer = self.patch("status", {"status": status_now, "spec": {"suspend": True}}, "/status")
-        self.check("status is written", status == 200 and answer["status"] == status_now, answer)
-        self.check("the spec is not written through status", answer["spec"]["suspend"] is False, answer["spec"])
-        status, answer = self.patch("status", {"status": {"state": "Failed"}})
-        self.check("status is not written through the object", answer["status"]["state"] == "Complete", answer)
-        status, answer = self.patch("status", {"status": {"conditions": [condition, condition]}}, "/status")
-        self.check("one condition of a type", status == 422 and "Duplicate value" in answer["message"], answer)
-        status, text = kubectl("wait", "--namespace", self.namespace, "dtj/status", "--for=condition=Complete",
-                               "--timeout=5s")
-        self.check("kubectl wait", status == 0, text)
-        self.columns()
-
-    def columns(self):
-        status, text = kubectl("get", "--namespace", self.namespace, "dtj", "status", "-o", "wide")
-        header, row = (text.splitlines() + ["", ""])[:2]
-        columns = "NAME STATE READY WORLD STEP LOSS RESTARTS AGE ROUND GOODPUT LAST-CKPT QUEUE"
-        self.check("columns", header.split() == columns.split(), text)
-        self.check("values in columns", row.split()[:7] == ["status", "Complete", "2", "2", "100", "0.25", "1"], text)
-        status, text = kubectl("get", "--namespace", self.namespace, "dtj")
-        self.check("narrow columns", text.splitlines()[0].split() == columns.split()[:8], text)
-        for category in ("all", "training"):
-            status, text = kubectl("get", "--namespace", self.namespace, category, "-o", "name")
-            self.check(f"category {category}", "distributedtrainingjob.lockstep.dev/status" in text, text)
-
-    def check_explain(self):
-        status, text = kubectl("explain", "dtj.spec.training.optimizer.learningRate")
-        self.check("kubectl explain", "Learning rate after the warm-up." in text, text)
-
-    def check_examples(self):
-        for example in sorted((ROOT / "crds" / "examples").glob("*.yaml")):
-            status, text = kubectl(
-                "apply", "--namespace", self.namespace, "--dry-run=server", "--validate=strict", "-f", str(example)
-            )
-            self.check(f"example {example.name}", status == 0, text)
-
-    def each_rule_has_refused_something(self):
-        """Of the served definition, so that no rule is added without its cases."""
-        versions = self.api.request("GET", DEFINITION)[1]["spec"]["versions"]
-        for rule in rules_of(versions[0]["schema"]["openAPIV3Schema"]):
-            message = rule.get("message") or rule["messageExpression"].split("'")[1]
-            self.check(f"a case for the rule \"{message}\"", any(message in said for said in self.said), rule["rule"])
-
-    def check_generated_parts(self):
-        version = self.api.request("GET", "/version")[1]
-        made_for = re.search(r"Kubernetes (\d+)\.(\d+)", CRD.read_text())
-        if made_for and (version["major"], version["minor"].rstrip("+")) != made_for.groups():
-            print(f"skipped: the CRD was made for Kubernetes {'.'.join(made_for.groups())}, this is {version['gitVersion']}")
-            return
-        result = subprocess.run(
-            [str(ROOT / "crds" / "generate.py"), "--check", "--kubectl", KUBECTL],
-            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=4 * DEADLINE_SECONDS,
-        )
-        self.check("the CRD is what generate.py makes", result.returncode == 0, result.stdout)
+        def conditions():  # none yet, right after it was made
+            return {c["type"]: c for c in api().request("GET", DEFINITION)[1].get("status", {}).get("conditions") or []}
+        until("the CRD is established", lambda: conditions().get("Established", {}).get("status") == "True")
+        expect("NonStructuralSchema" not in conditions(), conditions())
+        until("the resource is served", lambda: api().request("GET", self.jobs)[0] == 200)
+        # The served schema follows the stored one a moment later.
+        until("the schema is served", lambda: self.try_create(BASE)[0] == 201)
 
 
-def apply_crd(suite):
-    status, text = kubectl("apply", "-f", str(CRD))
-    suite.check("plain kubectl apply of the CRD", status == 0, text)
-    if status != 0:
-        return False
-
-    def conditions():  # none yet, right after it was made
-        return {c["type"]: c for c in suite.api.request("GET", DEFINITION)[1].get("status", {}).get("conditions") or []}
-    wait_until(lambda: conditions().get("Established", {}).get("status") == "True", "the CRD is established")
-    suite.check("the schema is structural", "NonStructuralSchema" not in conditions(), conditions())
-    wait_until(lambda: suite.api.request("GET", suite.jobs)[0] == 200, "the resource is served")
-    # The served schema follows the stored one a moment later.
-    wait_until(lambda: suite.try_create(BASE)[0] == 201, "the schema is served")
-    return True
-
-
-def main():
+@pytest.fixture(scope="module")
+def server():
     if "KUBECONFIG" not in os.environ:
-        print("skipped: KUBECONFIG is not set")
-        return 77
+        pytest.skip("KUBECONFIG is not set")
     if not shutil.which(KUBECTL):
-        print(f"skipped: there is no {KUBECTL}")
-        return 77
-    namespace = "crd-" + uuid.uuid4().hex[:8]
-    with tempfile.TemporaryDirectory() as folder:
-        api = Api(folder)
-        suite = Suite(api, namespace)
-        was_there = api.request("GET", DEFINITION)[0] == 200
+        pytest.skip(f"there is no {KUBECTL}")
+    made = Server("crd-" + uuid.uuid4().hex[:8])
+    was_there = api().request("GET", DEFINITION)[0] == 200
+    try:
+        status, answer = api().request("POST", "/api/v1/namespaces", {"metadata": {"name": made.namespace}})
+        expect(status == 201, answer)
+        made.apply_definition()
+        yield made
+    finally:
+        api().request("DELETE", made.jobs)
+        api().request("DELETE", f"/api/v1/namespaces/{made.namespace}")
+        if not was_there:  # whoever comes next may want to own it
+            kubectl("delete", f"--filename={CRD}")
+
+
+def named(cases):
+    return pytest.mark.parametrize("case", cases, ids=[case[0] for case in cases])
+
+
+@named(CREATE_CASES)
+def test_creation(server, case):
+    _, path, good, bad, message = case
+    status, answer = server.try_create(changed(BASE, (path, good)))
+    expect(status == 201, f"refused: {answer.get('message')}")
+    status, answer = server.try_create(changed(BASE, (path, bad)))
+    text = answer.get("message", "")
+    expect(status in (400, 422) and message in text, f"not refused so: {status} {text}")
+
+
+def test_early_stop(server):
+    evaluated = changed(BASE, (TRAINING + ("evaluation",), {}))
+    for name, early_stop, accepted in (("target", {"target": 0.9}, True), ("neither", {"metric": "loss"}, False)):
+        status, answer = server.try_create(changed(evaluated, (TRAINING + ("earlyStop",), early_stop)))
+        is_right = status == 201 if accepted else "earlyStop must have target" in answer.get("message", "")
+        expect(is_right, f"earlyStop with {name}: {answer.get('message')}")
+
+
+@named(UPDATE_CASES)
+def test_update(server, case):
+    _, job, good, bad, message = case
+    name = f"update-{UPDATE_CASES.index(case)}"
+    server.create(job, name)
+    status, answer = server.patch(name, {"spec": good}, dry_run=True)
+    expect(status == 200, f"refused: {answer.get('message')}")
+    if bad is not None:
+        status, answer = server.patch(name, {"spec": bad}, dry_run=True)
+        text = answer.get("message", "")
+        expect(status == 422 and message in text, f"not refused so: {status} {text}")
+
+
+@named(TYPO_CASES)
+def test_typo(server, case):
+    """As a user sees it: plain `kubectl apply`."""
+    _, change, path = case
+    status, text = server.kubectl("apply", "-f", "-", stdin=json.dumps(changed(BASE, change)))
+    expect(status != 0 and f'unknown field "{path}"' in text, text)
+
+
+def test_defaults(server):
+    status, answer = server.try_create(WITH_SECTIONS)
+    expect(status == 201, answer.get("message"))
+    wrong = []
+    for path, value in DEFAULTS.items():
         try:
-            status, answer = api.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-            suite.check("create a namespace", status == 201, answer)
-            if apply_crd(suite):
-                for name in sorted(method for method in dir(suite) if method.startswith("check_")):
-                    getattr(suite, name)()
-                suite.each_rule_has_refused_something()
-        finally:
-            api.request("DELETE", suite.jobs)
-            api.request("DELETE", f"/api/v1/namespaces/{namespace}")
-            if not was_there:  # whoever comes next may want to own it
-                kubectl("delete", f"--filename={CRD}")
-            api.close()
-    print(f"{suite.passed} passed, {suite.failed} failed")
-    return 1 if suite.failed else 0
+            found = value_at(answer, path)
+        except KeyError:
+            found = "absent"
+        if found != value:
+            wrong.append(f"{'.'.join(path)}: {found!r}, not {value!r}")
+    expect(not wrong, "\n".join(wrong))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def test_the_pod_template_is_kept(server):
+    status, answer = server.try_create(changed(BASE, (at("worker", "template"), RICH_TEMPLATE)))
+    expect(status == 201, answer.get("message"))
+    found = value_at(answer, at("worker", "template"))
+    expect(found == RICH_TEMPLATE, json.dumps(found))
+
+
+def test_scale(server):
+    server.create(ELASTIC_JOB, "scaled")
+    server.patch("scaled", {"status": {"replicas": 2, "selector": "lockstep.dev/job=scaled"}}, "/status")
+    scale = server.get("scaled/scale")
+    expect(scale["spec"]["replicas"] == 2, f"the wanted number: {scale}")
+    expect(scale["status"]["replicas"] == 2, f"the present number: {scale}")
+    expect(scale["status"]["selector"] == "lockstep.dev/job=scaled", f"the selector: {scale}")
+    status, text = server.kubectl("scale", "dtj/scaled", "--replicas=4")
+    expect(status == 0, text)
+    job = server.get("scaled")
+    expect(job["spec"]["worker"]["replicas"] == 4, f"scale does not reach worker.replicas: {job['spec']['worker']}")
+    status, text = server.kubectl("scale", "dtj/scaled", "--replicas=5")
+    expect(status != 0 and "worker.replicas must lie within" in text, f"scale beyond maxReplicas: {text}")
+
+
+def test_status(server):
+    server.create(BASE, "status")
+    condition = {"type": "Complete", "status": "True", "reason": "TrainingDone", "message": "",
+                 "lastTransitionTime": "2026-01-02T03:04:05Z"}
+    status_now = {
+        "state": "Complete", "readyReplicas": 2, "attempt": 1, "conditions": [condition],
+        "rendezvous": {"round": 7, "worldSize": 2}, "goodput": {"ratio": 0.93},
+        "progress": {"step": 100, "loss": 0.25}, "checkpoint": {"step": 100, "time": "2026-01-02T03:04:05Z"},
+    }
+    status, answer = server.patch("status", {"status": status_now, "spec": {"suspend": True}}, "/status")
+    expect(status == 200 and answer["status"] == status_now, f"status is not written: {answer}")
+    expect(answer["spec"]["suspend"] is False, f"the spec is written through status: {answer['spec']}")
+    status, answer = server.patch("status", {"status": {"state": "Failed"}})
+    expect(answer["status"]["state"] == "Complete", f"status is written through the object: {answer}")
+    status, answer = server.patch("status", {"status": {"conditions": [condition, condition]}}, "/status")
+    expect(status == 422 and "Duplicate value" in answer["message"], f"two conditions of a type: {answer}")
+    status, text = server.kubectl("wait", "dtj/status", "--for=condition=Complete", "--timeout=5s")
+    expect(status == 0, text)
+    expect_columns(server)
+
+
+def expect_columns(server):
+    status, text = server.kubectl("get", "dtj", "status", "-o", "wide")
+    header, row = (text.splitlines() + ["", ""])[:2]
+    columns = "NAME STATE READY WORLD STEP LOSS RESTARTS AGE ROUND GOODPUT LAST-CKPT QUEUE"
+    expect(header.split() == columns.split(), text)
+    expect(row.split()[:7] == ["status", "Complete", "2", "2", "100", "0.25", "1"], text)
+    status, text = server.kubectl("get", "dtj")
+    expect(text.splitlines()[0].split() == columns.split()[:8], f"narrow columns: {text}")
+    for category in ("all", "training"):
+        status, text = server.kubectl("get", category, "-o", "name")
+        expect("distributedtrainingjob.lockstep.dev/status" in text, f"category {category}: {text}")
+
+
+def test_explain(server):
+    status, text = server.kubectl("explain", "dtj.spec.training.optimizer.learningRate")
+    expect("Learning rate after the warm-up." in text, text)
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "crds" / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_example(server, example):
+    status, text = server.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", str(example))
+    expect(status == 0, text)
+
+
+def test_generated_parts(server):
+    version = api().request("GET", "/version")[1]
+    made_for = re.search(r"Kubernetes (\d+)\.(\d+)", CRD.read_text())
+    if made_for and (version["major"], version["minor"].rstrip("+")) != made_for.groups():
+        pytest.skip(f"the CRD was made for Kubernetes {'.'.join(made_for.groups())}, this is {version['gitVersion']}")
+    result = subprocess.run(
+        [str(ROOT / "crds" / "generate.py"), "--check", "--kubectl", KUBECTL],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=4 * DEADLINE_SECONDS,
+    )
+    expect(result.returncode == 0, result.stdout)
+
+
+def test_each_rule_has_refused_something(server):
+    """In the cases above, which must have run: of the served definition, so that no rule is added without its cases."""
+    versions = api().request("GET", DEFINITION)[1]["spec"]["versions"]
+    messages = [rule.get("message") or rule["messageExpression"].split("'")[1]
+                for rule in rules_of(versions[0]["schema"]["openAPIV3Schema"])]
+    unseen = [message for message in messages if not any(message in said for said in server.said)]
+    expect(not unseen, "no case for: " + "; ".join(unseen))

@@ -1,19 +1,12 @@
-#!/usr/bin/env python3
-"""`data.onCorruptRecord`: Fail names the record; with Skip the other samples alone count, each once.
-
-corrupt_records.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
-"""
+"""`data.onCorruptRecord`: Fail names the record; with Skip the other samples alone count, each once."""
 import pathlib
 import re
-import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-import checkpoints  # noqa: E402
-import ledger  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import Run, main, manifest  # noqa: E402
-from run import write_images  # noqa: E402
+import checkpoints
+import ledger
+from cases import expect
+from local_run import Run, manifest
+from run import write_images
 
 IMAGES, BATCH, EPOCHS = 22, 4, 3  # the last step of an epoch has two samples
 CORRUPT = (3, 4, 11)
@@ -63,14 +56,14 @@ def totals(output):
     return re.findall(r'"corrupt records skipped in the epoch that ends".*"records":(\d+)', output)
 
 
-def names_the_file_by_default(folder):
+def test_names_the_file_by_default(folder):
     images = pathlib.Path(folder) / "images"
     paths = write_folder(images, CORRUPT[:1])
     output = ends(folder, "fail", {"format": "imageFolder", "path": str(images)}, 2, code=3)
     expect(f"spec.training.data.path: {paths[0]} is damaged" in output, output[-4000:])
 
 
-def skips_and_counts_each_in_any_world(folder):
+def test_skips_and_counts_each_in_any_world(folder):
     images = pathlib.Path(folder) / "images"
     paths = write_folder(images)
     data = {"format": "imageFolder", "path": str(images), "onCorruptRecord": "Skip"}
@@ -88,7 +81,7 @@ def skips_and_counts_each_in_any_world(folder):
     expect(len(digests) == 1, f"weights differ: {digests}")
 
 
-def learns_what_it_would_without_them(folder):
+def test_learns_what_it_would_without_them(folder):
     """In one step for each epoch, in the order of the files: other samples than the corrupt ones come in the same one."""
     place = pathlib.Path(folder)
     write_folder(place / "with-images")
@@ -110,14 +103,9 @@ def learns_what_it_would_without_them(folder):
         expect(results[0] == results[1], f"{kind}: {results}")
 
 
-def needs_a_good_sample_in_each_step(folder):
+def test_needs_a_good_sample_in_each_step(folder):
     images = pathlib.Path(folder) / "images"
     write_folder(images, range(0, IMAGES, 2))
     data = {"format": "imageFolder", "path": str(images), "onCorruptRecord": "Skip", "shuffle": False}
     output = ends(folder, "run", data, 2, code=3)
     expect("all 4 samples of step 0 are corrupt" in output, output[-4000:])
-
-
-if __name__ == "__main__":
-    sys.exit(main([names_the_file_by_default, skips_and_counts_each_in_any_world, learns_what_it_would_without_them,
-                   needs_a_good_sample_in_each_step]))

@@ -1,8 +1,4 @@
-#!/usr/bin/env python3
-"""Training from s3://: the bits are those of the same files in a folder, and what breaks a download on its way does not end the job.
-
-run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`; exits 77, skipped, without versitygw
-"""
+"""Training from s3://: the bits are those of the same files in a folder, and what breaks a download on its way does not end the job."""
 import contextlib
 import pathlib
 import random
@@ -10,18 +6,19 @@ import re
 import shutil
 import socket
 import struct
-import sys
 import threading
 import time
 import zlib
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-import checkpoints  # noqa: E402
-import ledger  # noqa: E402
-import s3_server  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import SAMPLES, Run, main, manifest  # noqa: E402
+import pytest
+
+import checkpoints
+import ledger
+import s3_server
+from cases import expect
+from local_run import SAMPLES, Run, manifest
+
+pytestmark = pytest.mark.skipif(s3_server.missing() is not None, reason=str(s3_server.missing()))
 
 FEATURES = 10_000  # 20 MB: three parts
 PART = 8 << 20
@@ -148,7 +145,7 @@ def of_inputs(gets):
     return sorted(get for get in gets if get[0] == "train-inputs.npy")
 
 
-def the_bits_are_those_of_local_files(folder):
+def test_the_bits_are_those_of_local_files(folder):
     with store() as (bucket, proxy):
         write_arrays(bucket / "arrays")
         local, _ = complete(f"{folder}/local", {"format": "npy", "path": str(bucket / "arrays")})
@@ -160,7 +157,7 @@ def the_bits_are_those_of_local_files(folder):
         expect(again == local and len(proxy.gets) == asked, "what was there was fetched again")
 
 
-def goes_on_after_a_cut(folder):
+def test_goes_on_after_a_cut(folder):
     with store() as (bucket, proxy):
         write_arrays(bucket / "arrays")
         proxy.cuts = [1 << 20, 10 << 20]
@@ -170,7 +167,7 @@ def goes_on_after_a_cut(folder):
                f"each cut costs one part: {of_inputs(proxy.gets)}")
 
 
-def a_new_process_resumes(folder):
+def test_a_new_process_resumes(folder):
     with store() as (bucket, proxy):
         write_arrays(bucket / "arrays")
         # One byte for each part after a head of 16, and 2 where it is there.
@@ -183,7 +180,7 @@ def a_new_process_resumes(folder):
         expect(of_inputs(proxy.gets) == PARTS[-1:], f"of what was there something was asked for: {of_inputs(proxy.gets)}")
 
 
-def a_long_download_is_no_hang(folder):
+def test_a_long_download_is_no_hang(folder):
     bound = 15  # also of the start of the process
     with store() as (bucket, proxy):
         write_images(bucket / "images", 280)
@@ -195,7 +192,7 @@ def a_long_download_is_no_hang(folder):
         expect("hangs:" not in output, output[-4000:])
 
 
-def trains_before_the_copy_is_whole(folder):
+def test_trains_before_the_copy_is_whole(folder):
     images = 280
     data = {"format": "imageFolder", "imageFolder": {"imageSize": 8}}
     with store() as (bucket, proxy):
@@ -223,7 +220,7 @@ def trains_before_the_copy_is_whole(folder):
 
 
 # Nobody ever gets the last part of the file: steps that do not read it need not wait for it, and neither does the end.
-def trains_on_the_parts_that_are_there(folder):
+def test_trains_on_the_parts_that_are_there(folder):
     gpt = {"name": "gpt", "gpt": {"layers": 1, "heads": 2, "embeddingSize": 16, "contextLength": 32, "vocabularySize": 256}}
     training = {"model": gpt, "epochs": None, "steps": 3, "evaluation": None}
     data = {"format": "tokens", "shuffle": False}
@@ -238,7 +235,7 @@ def trains_on_the_parts_that_are_there(folder):
         expect(proxy.keeps > 0 and not list(pathlib.Path(folder).rglob("data/bucket/text@*/train.txt")), "the copy is whole")
 
 
-def names_what_is_wrong(folder):
+def test_names_what_is_wrong(folder):
     with store() as (bucket, proxy):
         write_arrays(bucket / "arrays")
         absent = {"format": "npy", "path": "s3://bucket/absent"}
@@ -249,11 +246,3 @@ def names_what_is_wrong(folder):
                 got = run.finish()
                 expect(got == code and message in run.output(), f"exit code {got}, not {code} with {message}\n{run.output()[-4000:]}")
             shutil.rmtree(f"{folder}/run", ignore_errors=True)
-
-
-if __name__ == "__main__":
-    if reason := s3_server.missing():
-        print(f"skipped: {reason}")
-        sys.exit(77)
-    sys.exit(main([the_bits_are_those_of_local_files, goes_on_after_a_cut, a_new_process_resumes, a_long_download_is_no_hang,
-                   trains_before_the_copy_is_whole, trains_on_the_parts_that_are_there, names_what_is_wrong]))

@@ -1,18 +1,12 @@
-#!/usr/bin/env python3
-"""`training.determinism: world`: the final weights are the same, bit for bit, for any number of ranks and through failures.
-
-run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
-"""
+"""`training.determinism: world`: the final weights are the same, bit for bit, for any number of ranks and through failures."""
 import os
 import pathlib
 import signal
-import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import checkpoints  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest  # noqa: E402
+import checkpoints
+from cases import expect
+from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, manifest
 
 # Dropout, moments, clipping, changed images; the last of an epoch's steps has one sample.
 CNN = {"data": {"format": "synthetic", "synthetic": {"samples": SAMPLES, "testSamples": 200, "shape": [1, 28, 28], "classes": 10},
@@ -61,13 +55,13 @@ def expect_equal(digests):
     expect(len(set(digests.values())) == 1, f"weights differ: { {name: d[:16] for name, d in digests.items()} }")
 
 
-def any_world_and_a_killed_rank(folder):
+def test_any_world_and_a_killed_rank(folder):
     digests = {f"{n} ranks": final_digest(folder, f"{n} ranks", n, **CNN) for n in (1, 2, 3, 4)}
     digests["a rank killed"] = final_digest(folder, "a rank killed", 3, kill_a_rank, **CNN)
     expect_equal(digests)
 
 
-def repeated_kills_and_a_checkpoint(folder):
+def test_repeated_kills_and_a_checkpoint(folder):
     mlp = {"microBatchSize": 5}
     expect_equal({
         "quiet": final_digest(folder, "quiet", 1, **mlp),
@@ -75,12 +69,8 @@ def repeated_kills_and_a_checkpoint(folder):
         "all killed": final_digest(folder, "all killed", 3, kill_all_ranks, **mlp)})
 
 
-def the_usual_sum_depends_on_the_world(folder):
+def test_the_usual_sum_depends_on_the_world(folder):
     """What the cases above would not notice if this did not hold."""
     usual = {"determinism": "none"}
     expect(final_digest(folder, "1 rank", 1, **usual) != final_digest(folder, "3 ranks", 3, **usual),
            "1 and 3 ranks give the same bits without determinism, too")
-
-
-if __name__ == "__main__":
-    sys.exit(main([any_world_and_a_killed_rank, repeated_kills_and_a_checkpoint, the_usual_sum_depends_on_the_world]))

@@ -1,22 +1,17 @@
-#!/usr/bin/env python3
-"""Ranks that train on a device, in `lockstep run`; the device is the CPU behind the interface of NCCL's (gloo_device.cc).
-
-run.py BIN_FOLDER DEVICE_MODULE [NAME…]    runs all cases, or those named; prints `N passed, N failed`
-"""
+"""Ranks that train on a device, in `lockstep run`; the device is the CPU behind the interface of NCCL's (gloo_device.cc)."""
 import datetime
 import json
 import os
 import pathlib
 import shutil
 import signal
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import checkpoints  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import Run, complete_this_epoch, expect_complete, main, manifest  # noqa: E402
+import checkpoints
+from build_folder import BIN, BUILD
+from cases import expect
+from local_run import Run, complete_this_epoch, expect_complete, manifest
 
-DEVICE_MODULE = sys.argv.pop(2)
+DEVICE_MODULE = BUILD / "tests/integration/device/libgloo_device.so"
 EPOCHS = 12
 LONG = 10_000  # epochs: it is stopped before
 
@@ -34,7 +29,7 @@ def a_rank_of_its_own(folder, *libraries):
     """A copy of lockstep-rank, beside which the libraries lie as in an image."""
     for name in ("bin", "lib", "sums"):
         pathlib.Path(folder, name).mkdir()
-    shutil.copy(f"{sys.argv[1]}/lockstep-rank", f"{folder}/bin/lockstep-rank")
+    shutil.copy(f"{BIN}/lockstep-rank", f"{folder}/bin/lockstep-rank")
     for library in libraries:
         shutil.copy(library, f"{folder}/lib/liblockstep_cuda.so")
     return {"LOCKSTEP_RANK_PROGRAM": f"{folder}/bin/lockstep-rank", "LOCKSTEP_TEST_DEVICE_SUMS": f"{folder}/sums"}
@@ -53,7 +48,7 @@ def records(folder, message):
     return [json.loads(line) for line in lines if f'"message":"{message}"' in line]
 
 
-def without_one_it_says_so_and_takes_the_cpu(folder):
+def test_without_one_it_says_so_and_takes_the_cpu(folder):
     with Run(folder, job(folder, cudaGraph=True), a_rank_of_its_own(folder)) as run:
         expect_complete(run, EPOCHS)
     expect(len(records(folder, "no CUDA graph: training on the CPU")) == 3, "cudaGraph was ignored without a word")
@@ -61,7 +56,7 @@ def without_one_it_says_so_and_takes_the_cpu(folder):
     expect(len(told) == 3 and all(t["requested_gpus"] == 1 and t["reason"] for t in told), f"{told}")
 
 
-def the_ranks_go_on_when_one_is_killed(folder):
+def test_the_ranks_go_on_when_one_is_killed(folder):
     environment = with_the_device(folder)
     with Run(folder, job(folder, LONG), environment) as run:
         run.until_step(100)
@@ -76,7 +71,7 @@ def the_ranks_go_on_when_one_is_killed(folder):
         complete_this_epoch(run, folder, lambda epochs: job(folder, epochs), environment)
 
 
-def each_survivor_of_a_hang_tells_at_which_collective_it_was(folder):
+def test_each_survivor_of_a_hang_tells_at_which_collective_it_was(folder):
     def impatient(epochs):
         path = job(folder, epochs)
         document = json.loads(path.read_text())
@@ -107,7 +102,7 @@ def phases_in_the_trace(folder):
     return {event["name"] for event in trace["traceEvents"]} & {"forward", "backward", "graph", "optimizer"}
 
 
-def recorded_steps_learn_the_same(folder):
+def test_recorded_steps_learn_the_same(folder):
     weights = []
     for name, phases in ("passes", {"forward", "backward", "optimizer"}), ("graphs", {"graph", "optimizer"}):
         inside = pathlib.Path(folder, name)
@@ -120,7 +115,7 @@ def recorded_steps_learn_the_same(folder):
     expect(weights[0] == weights[1], f"{weights}")
 
 
-def recorded_steps_go_on_when_a_rank_is_killed(folder):
+def test_recorded_steps_go_on_when_a_rank_is_killed(folder):
     environment = with_the_device(folder)
     with Run(folder, job(folder, LONG, cudaGraph=True), environment) as run:
         run.until_step(100)
@@ -131,7 +126,7 @@ def recorded_steps_go_on_when_a_rank_is_killed(folder):
         complete_this_epoch(run, folder, lambda epochs: job(folder, epochs, cudaGraph=True), environment)
 
 
-def a_rank_whose_abort_hangs_begins_anew(folder):
+def test_a_rank_whose_abort_hangs_begins_anew(folder):
     hangs = pathlib.Path(folder, "hangs")
     hangs.touch()
     environment = {**with_the_device(folder), "LOCKSTEP_TEST_ABORT_HANGS": str(hangs)}
@@ -148,7 +143,7 @@ def a_rank_whose_abort_hangs_begins_anew(folder):
     expect([reason for _, reason in failures] == ["aborting the second Gloo group: no end within 10000 ms"], f"{failures}")
 
 
-def rounds_that_break_come_ever_more_slowly_and_none_ends_the_job(folder):
+def test_rounds_that_break_come_ever_more_slowly_and_none_ends_the_job(folder):
     def breaks():
         """When ranks broke rounds; what their supervisors say of it has no step."""
         return sorted(datetime.datetime.fromisoformat(r["time"]).timestamp() for r in records(folder, "round broken") if "step" in r)
@@ -164,12 +159,3 @@ def rounds_that_break_come_ever_more_slowly_and_none_ends_the_job(folder):
     took = breaks()[3 * 6 - 1] - breaks()[0]  # one of the three broke six by then: 100, 200 and 400 ms lie between them
     expect(took >= 0.7, f"eighteen breaks in {took:.2f} s")
     print(f"     eighteen breaks in {took:.1f} s")
-
-
-CASES = [without_one_it_says_so_and_takes_the_cpu, the_ranks_go_on_when_one_is_killed,
-         each_survivor_of_a_hang_tells_at_which_collective_it_was, recorded_steps_learn_the_same,
-         recorded_steps_go_on_when_a_rank_is_killed, a_rank_whose_abort_hangs_begins_anew,
-         rounds_that_break_come_ever_more_slowly_and_none_ends_the_job]
-
-if __name__ == "__main__":
-    sys.exit(main(CASES))

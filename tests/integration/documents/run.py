@@ -1,22 +1,16 @@
-#!/usr/bin/env python3
-"""What README.md, docs/ and the chart's README.md tell readers to type does what they say; tests/support/documented.py says where each command is run.
-
-run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
-"""
+"""What README.md, docs/ and the chart's README.md tell readers to type does what they say; tests/support/documented.py says where each command is run."""
 import json
 import os
 import pathlib
 import shutil
 import subprocess
-import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-import documented  # noqa: E402
-from cases import expect, main  # noqa: E402
+import documented
+from build_folder import BIN
+from cases import expect
 
-BIN = pathlib.Path(sys.argv[1]).resolve()
 SECONDS = 300
 JOB = {
     "apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "small"},
@@ -36,7 +30,7 @@ def shell(line, folder):
     return done.stdout + done.stderr
 
 
-def every_command_has_its_place():
+def test_every_command_has_its_place():
     placed = [*documented.IN_A_FOLDER, *documented.IN_A_CLUSTER, *documented.IN_A_RELEASE, *documented.NAMES, *documented.NOT_RUN]
     written = documented.written()
     new = {command: sorted(documents) for command, documents in written.items() if command not in placed}
@@ -46,7 +40,7 @@ def every_command_has_its_place():
     expect(len(placed) == len(set(placed)), "a command has two places")
 
 
-def commands_work_in_a_fresh_folder():
+def test_commands_work_in_a_fresh_folder():
     says = {  # what a reader would look for
         "lockstep models": "resnet50",
         "lockstep run job.yaml": "complete after",
@@ -64,7 +58,7 @@ def commands_work_in_a_fresh_folder():
         expect((folder / "history.svg").read_text().startswith("<svg"), "lockstep plot has drawn nothing")
 
 
-def names_are_those_of_programs():
+def test_names_are_those_of_programs():
     for command in documented.NAMES:
         program = command.split()[0]
         if program in ("kubectl", "helm") and not shutil.which(program):
@@ -73,7 +67,7 @@ def names_are_those_of_programs():
         shell(f"{command} --help", ROOT)
 
 
-def manifests_are_valid():
+def test_manifests_are_valid():
     expect(documented.manifests(), "there is no manifest in the documents")
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         for document, text in documented.manifests():
@@ -82,9 +76,3 @@ def manifests_are_valid():
             file.write(text)
             file.flush()
             expect("is valid" in shell(f"lockstep validate {file.name}", ROOT), f"the manifest in {document} is not valid")
-
-
-CASES = [every_command_has_its_place, commands_work_in_a_fresh_folder, names_are_those_of_programs, manifests_are_valid]
-
-if __name__ == "__main__":
-    sys.exit(main(CASES, sys.argv[2:]))

@@ -1,8 +1,4 @@
-#!/usr/bin/env python3
-"""Checkpoints and training data at gs://, in fake-gcs-server: what is stored comes back, and what is wrong is named.
-
-run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`; exits 77, skipped, without fake-gcs-server
-"""
+"""Checkpoints and training data at gs://, in fake-gcs-server: what is stored comes back, and what is wrong is named."""
 import contextlib
 import http.server
 import json
@@ -13,25 +9,29 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import urllib.request
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "support"))
-import checkpoints  # noqa: E402
-import ledger  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import Run, expect_complete, main, manifest  # noqa: E402
-from servers import listening  # noqa: E402
+import pytest
 
+import checkpoints
+import ledger
+from cases import expect
+from local_run import Run, expect_complete, manifest
+from servers import listening
+
+HERE = pathlib.Path(__file__).resolve().parent
 JOB = ("--checkpoint-uri", "gs://bucket/jobs/one")
 
 
 def program():
     folder = subprocess.run([HERE / "server/build.sh", "--print-bin"], stdout=subprocess.PIPE, text=True, check=True)
     return pathlib.Path(folder.stdout.strip(), "fake-gcs-server")
+
+
+pytestmark = pytest.mark.skipif(not os.access(program(), os.X_OK),
+                                reason="no fake-gcs-server here: tests/integration/google_storage/server/build.sh builds it")
 
 
 @contextlib.contextmanager
@@ -85,7 +85,7 @@ def service_account():
                        "client_email": "trainer@p.iam.gserviceaccount.com", "token_uri": "https://oauth2.googleapis.com/token"})
 
 
-def resumes_from_a_bucket(folder):
+def test_resumes_from_a_bucket(folder):
     with store() as (bucket, environment):
         path = manifest(folder, replicas=2, sections={"checkpoint": {"uri": "gs://elsewhere/x", "intervalSteps": 20, "keepLast": 2}})
         with Run(folder, path, environment, arguments=JOB) as run:
@@ -107,7 +107,7 @@ def resumes_from_a_bucket(folder):
         expect((bucket / "jobs/one/history.jsonl").stat().st_size > 0, "no history")
 
 
-def trains_from_a_bucket(folder):
+def test_trains_from_a_bucket(folder):
     with store() as (_, environment):
         local = pathlib.Path(folder, "text")
         local.mkdir()
@@ -131,7 +131,7 @@ def trains_from_a_bucket(folder):
         expect(len(copies) == 1 and copies[0].stat().st_size == 20 << 20, f"one copy for both ranks expected: {copies}")
 
 
-def names_what_is_wrong(folder):
+def test_names_what_is_wrong(folder):
     refusing = Recorder(403)
     with store() as (_, environment), socket.socket() as held:
         held.bind(("127.0.0.1", 0))
@@ -151,10 +151,3 @@ def names_what_is_wrong(folder):
     expect(refusing.tokens and all(token.startswith("Bearer ey") for token in refusing.tokens),
            f"no token signed by the service account: {refusing.tokens}")
     expect("access denied; check GOOGLE_CREDENTIALS" in pathlib.Path(folder, "output.txt").read_text(), "a refusal is not named")
-
-
-if __name__ == "__main__":
-    if not os.access(program(), os.X_OK):
-        print("skipped: no fake-gcs-server here: tests/integration/google_storage/server/build.sh builds it")
-        sys.exit(77)
-    sys.exit(main([resumes_from_a_bucket, trains_from_a_bucket, names_what_is_wrong]))

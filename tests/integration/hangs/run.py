@@ -1,19 +1,14 @@
-#!/usr/bin/env python3
 """Ranks that stop without dying, in `lockstep run`: found within their bound, written down, ended and replaced; and no alarm where
 a rank is only slow.
-
-run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
 import json
 import os
 import pathlib
 import signal
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import ledger  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest  # noqa: E402
+import ledger
+from cases import expect
+from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, manifest
 
 LONG_RUN = 3 * EPOCHS  # epochs: the hang must come in the middle
 
@@ -54,15 +49,15 @@ def stop_a_rank(folder, bound, **policy):
     print(f"     stopped rank -> found after {hang['silent_seconds']:.1f} s, bound {bound} s")
 
 
-def a_stopped_rank_is_found_within_the_given_bound(folder):
+def test_a_stopped_rank_is_found_within_the_given_bound(folder):
     stop_a_rank(folder, 4, stepTimeoutSeconds=4)
 
 
-def a_stopped_rank_is_found_within_the_learned_bound(folder):
+def test_a_stopped_rank_is_found_within_the_learned_bound(folder):
     stop_a_rank(folder, 10)
 
 
-def a_hang_that_is_only_reported_ends_by_itself(folder):
+def test_a_hang_that_is_only_reported_ends_by_itself(folder):
     path = manifest(folder, sections={"healthPolicy": {"stepTimeoutSeconds": 3, "onHang": "Report"}}, epochs=LONG_RUN,
                     evaluation={"everyEpochs": LONG_RUN})
     with Run(folder, path) as run:
@@ -75,7 +70,7 @@ def a_hang_that_is_only_reported_ends_by_itself(folder):
         expect(not records(folder, "threads of the rank that hangs"), "the rank was to be left alone")
 
 
-def a_rank_writes_its_stack_when_asked(folder):
+def test_a_rank_writes_its_stack_when_asked(folder):
     with Run(folder, manifest(folder)) as run:
         run.until_step(20)
         os.kill(run.ranks()[1], signal.SIGUSR1)
@@ -86,7 +81,7 @@ def a_rank_writes_its_stack_when_asked(folder):
     expect(frames, "no frame of the program is in the log, labelled with its rank")
 
 
-def a_slow_evaluation_is_no_hang(folder):
+def test_a_slow_evaluation_is_no_hang(folder):
     bound = 3
     path = manifest(folder, sections={"healthPolicy": {"stepTimeoutSeconds": bound}},
                     data={"format": "synthetic", "synthetic": {"samples": SAMPLES, "testSamples": 1_000_000, "shape": [1, 8, 8],
@@ -100,11 +95,3 @@ def a_slow_evaluation_is_no_hang(folder):
     expect(seconds > bound, f"the evaluation took {seconds:.1f} s: too quick to show anything")
     expect(not records(folder, "rank hangs"), f"{records(folder, 'rank hangs')}")
     print(f"     evaluation {seconds:.1f} s, bound of a step {bound} s: no alarm")
-
-
-CASES = [a_stopped_rank_is_found_within_the_given_bound, a_stopped_rank_is_found_within_the_learned_bound,
-         a_hang_that_is_only_reported_ends_by_itself, a_rank_writes_its_stack_when_asked, a_slow_evaluation_is_no_hang]
-
-
-if __name__ == "__main__":
-    sys.exit(main(CASES))

@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
 """The images that docker/build.sh makes of this build: who runs, what starts, what is in them and what must not be, whether their
 lists of contents are true, and whether a second build gives the same image.
 
-Takes the programs from LOCKSTEP_BUILD_DIR, or from LOCKSTEP_STAGE laid out for `docker/build.sh --stage`. Exits 77, which
-ctest counts as skipped, without root, buildah, mmdebstrap or a complete build.
+Takes the programs from LOCKSTEP_BUILD_DIR, or from LOCKSTEP_STAGE laid out for `docker/build.sh --stage`.
+Skipped without root, buildah, mmdebstrap or a complete build.
 """
 import hashlib
 import json
@@ -12,14 +11,17 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 import unittest
 import urllib.parse
 
+import pytest
+
+from build_folder import BUILD
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-BUILD = ROOT / "docker" / "build.sh"
+SCRIPT = ROOT / "docker" / "build.sh"
 INSTALL = ROOT / ".ci" / "install"
 CACHE = pathlib.Path(os.environ.get("LOCKSTEP_CACHE") or
                      pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "lockstep")
@@ -31,6 +33,21 @@ UNWANTED = {"gcc", "cc", "g++", "c++", "cc1", "cc1plus", "clang", "ld", "as", "m
 LIMIT_MB = {"operator": 120, "worker": 900}
 HEADERS_ONLY = {"libboost1.74-dev", "libcli11-dev", "nlohmann-json3-dev"}
 DATA_SET = "usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
+
+
+def missing():
+    if os.geteuid() != 0:
+        return "not root"
+    for tool in ("buildah", "mmdebstrap"):
+        if not shutil.which(tool):
+            return f"{tool} is not there"
+    for program in set() if "LOCKSTEP_STAGE" in os.environ else PROGRAMS["operator"] | PROGRAMS["worker"]:
+        if not any((BUILD / place / program).exists() for place in ("bin", "operator", "runtime")):
+            return f"{BUILD} has no {program}"
+    return None
+
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 
 class Image:
@@ -75,7 +92,7 @@ class Image:
 def build(components, cache=CACHE):
     """{component: (archive, size in MB)}"""
     stage = os.environ.get("LOCKSTEP_STAGE")
-    command = [BUILD, components] + (["--stage", stage] if stage else [])
+    command = [SCRIPT, components] + (["--stage", stage] if stage else [])
     # With an empty cache it makes the base first.
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=540,
                             env=dict(os.environ, LOCKSTEP_CACHE=str(cache)))
@@ -228,24 +245,3 @@ def pinned(*wheels):
     """Package URLs of wheels, with the versions of .ci/install."""
     versions = dict(re.findall(r"([\w.-]+)==([\w.]+)", INSTALL.read_text()))
     return [f"pkg:pypi/{wheel}@{versions[wheel]}" for wheel in wheels]
-
-
-def missing():
-    if os.geteuid() != 0:
-        return "not root"
-    for tool in ("buildah", "mmdebstrap"):
-        if not shutil.which(tool):
-            return f"{tool} is not there"
-    folder = pathlib.Path(os.environ.get("LOCKSTEP_BUILD_DIR", ROOT / "build" / "release"))
-    for program in set() if "LOCKSTEP_STAGE" in os.environ else PROGRAMS["operator"] | PROGRAMS["worker"]:
-        if not any((folder / place / program).exists() for place in ("bin", "operator", "runtime")):
-            return f"{folder} has no {program}"
-    return None
-
-
-if __name__ == "__main__":
-    reason = missing()
-    if reason:
-        print(f"skipped: {reason}")
-        sys.exit(77)
-    unittest.main()

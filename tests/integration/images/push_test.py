@@ -1,25 +1,32 @@
-#!/usr/bin/env python3
 """docker/push.sh against Debian's docker-registry on a loopback port: what arrives, by digest; credentials; what it refuses.
 
-Takes the images from docker/build.sh, like images_test.py. Exits 77, which ctest counts as skipped, without skopeo, docker-registry
-or what images_test.py needs.
+Takes the images from docker/build.sh, like images_test.py. Skipped without skopeo, docker-registry or what images_test.py needs.
 """
 import json
 import os
 import shutil
 import subprocess
-import sys
 import unittest
 
-import images_test
-from images_test import ROOT, VERSION, Image
+import pytest
 
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-from image_registry import registry  # noqa: E402
+import images_test
+from image_registry import registry
+from images_test import ROOT, VERSION, Image
 
 PUSH = ROOT / "docker" / "push.sh"
 # "user" with the password "secret" (htpasswd -B).
 HTPASSWD = "user:$2b$04$LEYjiVSzI04EsTSEeWyzkecNxstw2SxxhIz0HRA6zIJEqu/LqHxi2\n"
+
+
+def missing():
+    for tool in ("skopeo", "docker-registry"):
+        if not shutil.which(tool):
+            return f"{tool} is not there; run: .ci/install"
+    return images_test.missing()
+
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 
 def push(*arguments, **variables):
@@ -92,17 +99,3 @@ class Push(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("missing.tar does not exist", done.stderr)
 
-
-def missing():
-    for tool in ("skopeo", "docker-registry"):
-        if not shutil.which(tool):
-            return f"{tool} is not there; run: .ci/install"
-    return images_test.missing()
-
-
-if __name__ == "__main__":
-    reason = missing()
-    if reason:
-        print(f"skipped: {reason}")
-        sys.exit(77)
-    unittest.main()

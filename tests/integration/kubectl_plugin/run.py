@@ -1,9 +1,7 @@
-#!/usr/bin/env python3
 """`kubectl lockstep` as people run it: found by kubectl in PATH, against a real API server.
 
-run.py BIN_FOLDER [NAME…]    all cases, or those named; prints `N passed, N failed`
 
-Needs KUBECONFIG with an administrator's rights and kubectl (KUBECTL or on PATH); exits 77 without them. Nodes are not needed: the
+Needs KUBECONFIG with an administrator's rights and kubectl (KUBECTL or on PATH); skipped without them. Nodes are not needed: the
 test writes the status that an operator would write, and plays what pods log.
 """
 import contextlib
@@ -14,15 +12,15 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
 import tempfile
 import uuid
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests/support"))
-from cases import ENDS_WITH_US, expect, main, until  # noqa: E402
+import pytest
 
-BIN = pathlib.Path(sys.argv[1]).resolve()
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+from build_folder import BIN
+from cases import ENDS_WITH_US, expect, until
+
 KUBECTL = shutil.which(os.environ.get("KUBECTL", "kubectl"))
 LIMIT = 120  # of one command, on the slowest machine
 SPACE = "plugin-" + uuid.uuid4().hex[:6]
@@ -67,6 +65,21 @@ def kubectl(*arguments, stdin=None):
     done = subprocess.run([KUBECTL, "--namespace", SPACE, *arguments], input=stdin, capture_output=True, text=True, timeout=LIMIT)
     expect(done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}")
     return done.stdout
+
+
+@pytest.fixture(scope="module", autouse=True)
+def namespace():
+    if "KUBECONFIG" not in os.environ or KUBECTL is None:
+        pytest.skip("there is no KUBECONFIG, or no kubectl")
+    was_there = subprocess.run([KUBECTL, "get", "crd", KIND], capture_output=True, timeout=LIMIT).returncode == 0
+    if not was_there:
+        kubectl("apply", "--server-side", f"--filename={DEFINITION}")
+        until("our resource is served", lambda: subprocess.run([KUBECTL, "get", KIND], capture_output=True, timeout=LIMIT).returncode == 0)
+    kubectl("create", "namespace", SPACE)
+    yield
+    kubectl("delete", "namespace", SPACE, "--wait=false")
+    if not was_there:
+        kubectl("delete", f"--filename={DEFINITION}")
 
 
 def get_job(name="fashion"):
@@ -165,7 +178,7 @@ def placed(local_rank, rank, round_number):
     return json.dumps({"level": "info", "message": "rank placed", "local_rank": local_rank, "rank": rank, "round": round_number})
 
 
-def status_shows_the_job_and_its_pods():
+def test_status_shows_the_job_and_its_pods():
     expect_in(plugin("status")[0], "no jobs in this namespace")
     with job(running()), worker_pods(2):
         text = plugin("status", "fashion")[0]
@@ -176,7 +189,7 @@ def status_shows_the_job_and_its_pods():
         expect_in(plugin("status", "-A")[0], f"{SPACE}  fashion")
 
 
-def watching_ends_with_the_job():
+def test_watching_ends_with_the_job():
     with job(running()), subprocess.Popen([*ENDS_WITH_US, *command("status", "fashion", "--watch")], stdout=subprocess.PIPE, text=True,
                                           env=environment()) as watching:
         for line in watching.stdout:
@@ -190,7 +203,7 @@ def watching_ends_with_the_job():
         expect_in(last_state, "Complete (TrainingDone)")
 
 
-def scale_keeps_to_the_bounds():
+def test_scale_keeps_to_the_bounds():
     with job(running()):
         expect_in(plugin("scale", "fashion", "4")[0], "scaled from 2 to 4 pods")
         expect(get_job()["spec"]["worker"]["replicas"] == 4, "not scaled")
@@ -200,7 +213,7 @@ def scale_keeps_to_the_bounds():
         expect_in(plugin("scale", "fashion", "0", code=2)[1], "N:", "Usage")
 
 
-def suspend_and_resume():
+def test_suspend_and_resume():
     with job(running()):
         expect_in(plugin("suspend", "fashion")[0], "it saves a checkpoint, then its pods go")
         expect(get_job()["spec"]["suspend"] is True, "not suspended")
@@ -214,7 +227,7 @@ def wish():
     return get_job()["metadata"].get("annotations", {}).get("lockstep.dev/save")
 
 
-def checkpoint_waits_for_a_newer_one():
+def test_checkpoint_waits_for_a_newer_one():
     with job(running()):
         plugin("checkpoint", "fashion")
         first = wish()
@@ -234,7 +247,7 @@ def checkpoint_waits_for_a_newer_one():
         expect_in(refused("checkpoint", "fashion"), "no spec.checkpoint")
 
 
-def logs_of_a_rank_come_from_its_pod():
+def test_logs_of_a_rank_come_from_its_pod():
     moved = {  # the ranks of pod 1 were 2 and 3, until pod 0 left and came back behind it
         "fashion-worker-0": [placed(0, 0, 2), "[rank 0 round 2] early", placed(0, 2, 3), placed(1, 3, 3), "[rank 2 round 3] late"],
         "fashion-worker-1": [placed(0, 2, 2), placed(0, 0, 3), placed(1, 1, 3), '{"message":"serving metrics"}', "[rank 1 round 3] one",
@@ -256,7 +269,7 @@ def logs_of_a_rank_come_from_its_pod():
             expect_in(text, "0-1   fashion-worker-1", "2-3   fashion-worker-0")
 
 
-def top_says_that_nothing_is_measured():
+def test_top_says_that_nothing_is_measured():
     with job(running()):
         done = subprocess.run([KUBECTL, "get", "--raw", "/apis/metrics.k8s.io/v1beta1"], capture_output=True, timeout=LIMIT)
         expect(done.returncode != 0, "this cluster has a metrics-server, which the case is not made for")
@@ -264,7 +277,7 @@ def top_says_that_nothing_is_measured():
         expect_in(plugin("top", "fashion", code=1)[0], "640 samples/s, 100 ms a step")
 
 
-def validate_needs_no_cluster():
+def test_validate_needs_no_cluster():
     example = str(ROOT / "crds/examples/minimal.yaml")
     expect_in(plugin("validate", example, KUBECTL="/no/such/kubectl")[0], "is valid")
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
@@ -278,7 +291,7 @@ def validate_needs_no_cluster():
         expect_in(lines, told.stderr)
 
 
-def failures_are_one_clear_line():
+def test_failures_are_one_clear_line():
     expect_in(refused("status", "nobody"), 'there is no job "nobody" in this namespace')
     with job(running()):
         expect_in(refused("suspend", "fashion", "--as=eve"), "not allowed", 'User "eve" cannot get')
@@ -287,33 +300,7 @@ def failures_are_one_clear_line():
     expect_in(refused("status", KUBECTL="/no/such/kubectl"), "/no/such/kubectl cannot be started")
 
 
-def misuse_shows_the_usage():
+def test_misuse_shows_the_usage():
     for words in ((), ("dance",), ("scale", "fashion"), ("scale", "fashion", "two"), ("logs", "fashion", "--rank=-1"),
                   ("status", "--watch"), ("checkpoint", "fashion", "--timeout=5")):
         expect_in(plugin(*words, code=2)[1], "kubectl lockstep: ", "Usage: kubectl lockstep")
-
-
-CASES = [status_shows_the_job_and_its_pods, watching_ends_with_the_job, scale_keeps_to_the_bounds, suspend_and_resume,
-         checkpoint_waits_for_a_newer_one, logs_of_a_rank_come_from_its_pod, top_says_that_nothing_is_measured, validate_needs_no_cluster,
-         failures_are_one_clear_line, misuse_shows_the_usage]
-
-
-def run():
-    if "KUBECONFIG" not in os.environ or KUBECTL is None:
-        print("skipped: there is no KUBECONFIG, or no kubectl")
-        return 77
-    was_there = subprocess.run([KUBECTL, "get", "crd", KIND], capture_output=True, timeout=LIMIT).returncode == 0
-    if not was_there:
-        kubectl("apply", "--server-side", f"--filename={DEFINITION}")
-        until("our resource is served", lambda: subprocess.run([KUBECTL, "get", KIND], capture_output=True, timeout=LIMIT).returncode == 0)
-    kubectl("create", "namespace", SPACE)
-    try:
-        return main(CASES, sys.argv[2:])
-    finally:
-        kubectl("delete", "namespace", SPACE, "--wait=false")
-        if not was_there:
-            kubectl("delete", f"--filename={DEFINITION}")
-
-
-if __name__ == "__main__":
-    sys.exit(run())

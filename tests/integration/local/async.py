@@ -1,20 +1,14 @@
-#!/usr/bin/env python3
-"""`strategy: async` with real processes: a rank that dies inside a window or stands still, a stop and the way back, and ranks that a slow one does not hold up.
-
-async.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
-"""
+"""`strategy: async` with real processes: a rank that dies inside a window or stands still, a stop and the way back, and ranks that a slow one does not hold up."""
 import collections
 import contextlib
 import os
 import pathlib
 import signal
-import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import ledger  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest, slowed, stop, unfinished  # noqa: E402
+import ledger
+from cases import expect
+from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, manifest, slowed, stop, unfinished
 
 WINDOW = 25
 ASYNC = {"strategy": "async", "sync": {"staleness": WINDOW}, "evaluation": None}
@@ -32,7 +26,7 @@ def rank_of(pid):
     return None
 
 
-def takes_a_window_again_where_a_rank_died_in_it(folder):
+def test_takes_a_window_again_where_a_rank_died_in_it(folder):
     epochs = 5 * EPOCHS  # so many windows that a quick machine is looked at inside one
     with Run(folder, manifest(folder, sections=SAVES(folder), epochs=epochs, **ASYNC)) as run:
         run.until_step(2 * WINDOW)
@@ -59,7 +53,7 @@ def takes_a_window_again_where_a_rank_died_in_it(folder):
     print(f"     killed after {len(found)} batches of the window from {found[0] // WINDOW * WINDOW} on")
 
 
-def resumes_where_it_was_stopped(folder):
+def test_resumes_where_it_was_stopped(folder):
     path = manifest(folder, replicas=2, **ASYNC)
     with Run(folder, path) as run:
         run.until_step(2 * WINDOW)
@@ -68,7 +62,7 @@ def resumes_where_it_was_stopped(folder):
         expect_complete(run)
 
 
-def a_stopped_rank_0_takes_nobody_with_it(folder):
+def test_a_stopped_rank_0_takes_nobody_with_it(folder):
     """Its process has the number that the others add to, so all wait for it."""
     epochs = 3 * EPOCHS
     with Run(folder, manifest(folder, epochs=epochs, sections={"healthPolicy": {"stepTimeoutSeconds": 4}}, **ASYNC)) as run:
@@ -112,7 +106,7 @@ def work_of_rank_0(folder, is_slowed=True, **training):
     return share
 
 
-def a_slow_rank_does_not_hold_the_others(folder):
+def test_a_slow_rank_does_not_hold_the_others(folder):
     # A rate would depend on what else the machine does: a process that is stopped leaves its processor to the other one.
     claims = {"strategy": "async", "sync": {"staleness": 1024}}
     with_ddp = work_of_rank_0(f"{folder}/ddp")
@@ -121,11 +115,3 @@ def a_slow_rank_does_not_hold_the_others(folder):
     print(f"     rank 1 slowed 4 times: rank 0 is at work for {with_claims:.2f} of the time with async, which is {with_claims / unslowed:.2f} "
           f"of what it is where nobody is slowed, and for {with_ddp:.2f} with ddp")
     expect(with_claims >= 0.6 and with_claims >= 2 * with_ddp, f"at work for {with_claims:.2f} with async and {with_ddp:.2f} with ddp")
-
-
-CASES = [takes_a_window_again_where_a_rank_died_in_it, resumes_where_it_was_stopped, a_stopped_rank_0_takes_nobody_with_it,
-         a_slow_rank_does_not_hold_the_others]
-
-
-if __name__ == "__main__":
-    sys.exit(main(CASES))

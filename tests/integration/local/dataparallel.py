@@ -1,19 +1,13 @@
-#!/usr/bin/env python3
-"""`lockstep run` with `strategy: dataparallel` on a machine without a GPU: one device, on which it says so and trains as ddp with one rank.
-
-dataparallel.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
-"""
+"""`lockstep run` with `strategy: dataparallel` on a machine without a GPU: one device, on which it says so and trains as ddp with one rank."""
 import json
 import pathlib
 import signal
-import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import checkpoints  # noqa: E402
-import ledger  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest  # noqa: E402
+import checkpoints
+import ledger
+from cases import expect
+from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, manifest
 
 ONE_DEVICE = "dataparallel finds one device only: training on it as one process does"
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # as bits are compared
@@ -40,7 +34,7 @@ def expect_the_bits_of_ddp(folder):
         expect(checkpoints.digest_of_tensors(ours) == checkpoints.digest_of_tensors(theirs), "other bits than those of ddp")
 
 
-def says_that_there_is_one_device_and_trains_as_ddp(folder):
+def test_says_that_there_is_one_device_and_trains_as_ddp(folder):
     with Run(folder, job(folder), ONE_THREAD) as run:
         expect_complete(run)
     said = [line for line in logged(folder) if line["message"] == ONE_DEVICE]
@@ -48,7 +42,7 @@ def says_that_there_is_one_device_and_trains_as_ddp(folder):
     expect_the_bits_of_ddp(folder)
 
 
-def goes_on_from_its_checkpoint(folder):
+def test_goes_on_from_its_checkpoint(folder):
     path = job(folder)
     with Run(folder, path, ONE_THREAD) as run:
         run.until_step(50)
@@ -65,7 +59,7 @@ def goes_on_from_its_checkpoint(folder):
     expect_the_bits_of_ddp(folder)
 
 
-def more_than_one_rank_is_refused(folder):
+def test_more_than_one_rank_is_refused(folder):
     cases = [("spec.worker.replicas", {"replicas": 2, "maximum": 2}, ()), ("spec.worker.replicas", {}, ("--replicas", "2")),
              ("spec.elasticPolicy.maxReplicas", {"maximum": 2}, ()), ("spec.nprocPerNode", {"nprocPerNode": 2}, ())]
     for field, changes, arguments in cases:
@@ -73,10 +67,3 @@ def more_than_one_rank_is_refused(folder):
             expect(run.finish() == 2, f"{field}: exit code {run.process.returncode}\n{run.output()[-4000:]}")
         last = run.output().splitlines()[-1]
         expect(f": {field}: must be " in last and last.endswith("for more ranks use ddp or hybrid"), last)
-
-
-CASES = [says_that_there_is_one_device_and_trains_as_ddp, goes_on_from_its_checkpoint, more_than_one_rank_is_refused]
-
-
-if __name__ == "__main__":
-    sys.exit(main(CASES))

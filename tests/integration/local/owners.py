@@ -1,17 +1,11 @@
-#!/usr/bin/env python3
-"""Two `lockstep run` whose checkpoints go to one folder: only one of them may train.
-
-owners.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
-"""
+"""Two `lockstep run` whose checkpoints go to one folder: only one of them may train."""
 import json
 import os
 import pathlib
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import checkpoints  # noqa: E402
-from cases import expect, until  # noqa: E402
-from local_run import DEADLINE, Run, expect_complete, logged, main, manifest  # noqa: E402
+import checkpoints
+from cases import expect, until
+from local_run import DEADLINE, Run, expect_complete, logged, manifest
 
 FOR_EVER = 1_000_000  # epochs
 LEASE = 60  # seconds, as in runtime/checkpoint/ownership.h
@@ -36,7 +30,7 @@ def until_it_has_a_checkpoint(run, folder):
     run.until("a checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints")))
 
 
-def refuses_a_second_job_by_name(folder):
+def test_refuses_a_second_job_by_name(folder):
     with Run(*job(folder, "first", epochs=FOR_EVER)) as first:
         until_it_has_a_checkpoint(first, folder)
         expect([(marker["jobName"], marker["owns"]) for marker in markers(folder)] == [("first", True)], f"{markers(folder)}")
@@ -53,7 +47,7 @@ def refuses_a_second_job_by_name(folder):
         expect(first.finish() == 143, first.output()[-4000:])
 
 
-def begins_at_once_where_a_job_was_stopped(folder):
+def test_begins_at_once_where_a_job_was_stopped(folder):
     """And goes on from that job's checkpoint. With zero1 ranks hand over what they hold, and leave one after the other."""
     for strategy in ("ddp", "zero1"):
         os.mkdir(f"{folder}/{strategy}")
@@ -75,14 +69,14 @@ def stops_and_goes_on(folder, strategy):
         expect(second.finish() == 143, second.output()[-4000:])
 
 
-def leaves_no_marker_when_it_is_complete(folder):
+def test_leaves_no_marker_when_it_is_complete(folder):
     own, path = job(folder, "first")
     with Run(own, path) as first:
         expect_complete(first)
     expect(not markers(folder), f"{markers(folder)}")
 
 
-def takes_over_from_a_job_that_was_killed(folder):
+def test_takes_over_from_a_job_that_was_killed(folder):
     with Run(*job(folder, "first", epochs=FOR_EVER)) as first:
         until_it_has_a_checkpoint(first, folder)
         first.process.kill()  # its workers and their ranks die with it
@@ -99,11 +93,3 @@ def takes_over_from_a_job_that_was_killed(folder):
         second.process.terminate()
         expect(second.finish() == 143, second.output()[-4000:])
     expect(not markers(folder), f"{markers(folder)}")
-
-
-CASES = [refuses_a_second_job_by_name, begins_at_once_where_a_job_was_stopped, leaves_no_marker_when_it_is_complete,
-         takes_over_from_a_job_that_was_killed]
-
-
-if __name__ == "__main__":
-    sys.exit(main(CASES))

@@ -1,10 +1,7 @@
-#!/usr/bin/env python3
 """`lockstep run` with the layers of the model divided over the ranks: what it learns, what becomes of it when ranks die, leave and
 come, and what is stored.
 
 Each case ends with the weights and moments of a quiet run under ddp, but for rounding: sums of the same gradients in another order.
-
-pipeline.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
 import functools
 import json
@@ -14,15 +11,13 @@ import pathlib
 import random
 import re
 import signal
-import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import checkpoints  # noqa: E402
-import ledger  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest, stop  # noqa: E402
+import checkpoints
+import ledger
+from cases import expect
+from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, manifest, stop
 
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 LONGER = 12  # epochs, in which ranks may be killed many times
@@ -87,7 +82,7 @@ def kill_one(run, count):
     expect(set(run.ranks()) >= set(before) - {before[1]}, "a survivor's process was replaced")
 
 
-def a_pipeline_learns_what_ddp_does(folder):
+def test_a_pipeline_learns_what_ddp_does(folder):
     with Run(folder, job(folder)) as run:
         expect_complete(run)
     expect_what_ddp_measures(run)
@@ -96,7 +91,7 @@ def a_pipeline_learns_what_ddp_does(folder):
     expect_what_ddp_learns(folder)
 
 
-def hybrid_learns_what_ddp_does(folder):
+def test_hybrid_learns_what_ddp_does(folder):
     with Run(folder, job(folder, strategy="hybrid", replicas=4)) as run:
         expect_complete(run)
     expect_what_ddp_measures(run)
@@ -105,7 +100,7 @@ def hybrid_learns_what_ddp_does(folder):
     expect_what_ddp_learns(folder)
 
 
-def a_pipeline_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
+def test_a_pipeline_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
     with Run(folder, job(folder, replicas=3)) as run:
         run.until("a checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints")))
         run.until_step(60)
@@ -116,7 +111,7 @@ def a_pipeline_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
     expect_what_ddp_learns(folder)
 
 
-def a_pipeline_goes_back_to_copies_in_memory_when_a_rank_is_killed(folder):
+def test_a_pipeline_goes_back_to_copies_in_memory_when_a_rank_is_killed(folder):
     with Run(folder, job(folder, replicas=3, pipeline={"copyEverySteps": 10})) as run:
         run.until_step(60)
         kill_one(run, 3)
@@ -126,7 +121,7 @@ def a_pipeline_goes_back_to_copies_in_memory_when_a_rank_is_killed(folder):
     expect_what_ddp_learns(folder)
 
 
-def hybrid_goes_on_from_the_twin_of_a_killed_rank(folder):
+def test_hybrid_goes_on_from_the_twin_of_a_killed_rank(folder):
     with Run(folder, job(folder, strategy="hybrid", replicas=4)) as run:
         run.until_step(60)
         kill_one(run, 4)
@@ -136,7 +131,7 @@ def hybrid_goes_on_from_the_twin_of_a_killed_rank(folder):
     expect_what_ddp_learns(folder)
 
 
-def survives_ranks_killed_at_random(folder):
+def test_survives_ranks_killed_at_random(folder):
     """Seeded: whom, how many at once and after which pause is the same in each run, what it hits is not."""
     dice = random.Random(1)
     last = LONGER * STEPS_PER_EPOCH // 2
@@ -158,7 +153,7 @@ def survives_ranks_killed_at_random(folder):
         expect_what_ddp_learns(place, LONGER)
 
 
-def loses_nothing_when_a_rank_leaves_in_good_order(folder):
+def test_loses_nothing_when_a_rank_leaves_in_good_order(folder):
     with Run(folder, job(folder, replicas=3)) as run:
         run.until_step(60)
         victim = run.workers()[1]
@@ -170,7 +165,7 @@ def loses_nothing_when_a_rank_leaves_in_good_order(folder):
     expect_what_ddp_learns(folder)
 
 
-def stops_on_sigterm_and_resumes(folder):
+def test_stops_on_sigterm_and_resumes(folder):
     for strategy, replicas, step in [("pipeline", 3, 40), ("hybrid", 4, 90)]:
         with Run(folder, job(folder, strategy=strategy, replicas=replicas)) as run:
             run.until_step(step)
@@ -178,13 +173,3 @@ def stops_on_sigterm_and_resumes(folder):
     with Run(folder, job(folder)) as run:
         expect_complete(run)
     expect_what_ddp_learns(folder)
-
-
-CASES = [a_pipeline_learns_what_ddp_does, hybrid_learns_what_ddp_does,
-         a_pipeline_goes_back_to_the_checkpoint_when_a_rank_is_killed, a_pipeline_goes_back_to_copies_in_memory_when_a_rank_is_killed,
-         hybrid_goes_on_from_the_twin_of_a_killed_rank, survives_ranks_killed_at_random, loses_nothing_when_a_rank_leaves_in_good_order,
-         stops_on_sigterm_and_resumes]
-
-
-if __name__ == "__main__":
-    sys.exit(main(CASES))

@@ -1,8 +1,4 @@
-#!/usr/bin/env python3
-"""Profiles: traces of the steps that were asked for, through a failure, and what is said where there can be none.
-
-profiles.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
-"""
+"""Profiles: traces of the steps that were asked for, through a failure, and what is said where there can be none."""
 import json
 import os
 import pathlib
@@ -12,13 +8,12 @@ import statistics
 import sys
 
 TESTS = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(TESTS / "support"), str(TESTS / "bench" / "gpu")]
+sys.path.insert(0, str(TESTS / "bench" / "gpu"))
 import checkpoints  # noqa: E402
 import ledger  # noqa: E402
 import overlap  # noqa: E402
 from cases import expect  # noqa: E402
-from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest  # noqa: E402
-
+from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, manifest  # noqa: E402
 
 STEPS_OF_AN_EPOCH = -(-SAMPLES // BATCH)
 
@@ -46,7 +41,7 @@ def logs_of(folder):
     return "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.log"))
 
 
-def records_a_profile(folder):
+def test_records_a_profile(folder):
     # With one checkpoint among its steps.
     path = manifest(folder, replicas=2, sections={"checkpoint": {"uri": f"file://{folder}/checkpoints", "intervalSteps": 4}})
     with Run(folder, path, {"LOCKSTEP_PROFILE": "41-45"}) as run:
@@ -66,7 +61,7 @@ def hidden_share(step):
     return overlap.milliseconds_beside(gradients, step.computation) / overlap.milliseconds(gradients)
 
 
-def shows_gradients_travel_during_the_backward_pass(folder):
+def test_shows_gradients_travel_during_the_backward_pass(folder):
     model = {"name": "mlp", "mlp": {"hiddenSizes": [1024, 1024, 1024]}}  # 4 MB a layer: pieces of 4 and 7 MB
     with Run(folder, manifest(folder, replicas=2, model=model, globalBatchSize=256), {"LOCKSTEP_PROFILE": "20-29"}) as run:
         expect_complete(run, batch=256)
@@ -75,7 +70,7 @@ def shows_gradients_travel_during_the_backward_pass(folder):
     expect(len(shares) == 20 and statistics.median(shares) > 0.1, f"hidden behind computation: {[f'{share:.0%}' for share in shares]}")
 
 
-def records_the_last_steps_beside_the_logs(folder):
+def test_records_the_last_steps_beside_the_logs(folder):
     last = EPOCHS * STEPS_OF_AN_EPOCH - 1
     path = manifest(folder, replicas=1, strategy="localsgd", sync={"everySteps": 4})
     job = json.loads(path.read_text())
@@ -89,7 +84,7 @@ def records_the_last_steps_beside_the_logs(folder):
     expect(names >= {"reduce", "evaluate"}, "the end of the window or the evaluation after the last step is missing")
 
 
-def records_on_where_a_rank_died(folder):
+def test_records_on_where_a_rank_died(folder):
     model = {"name": "mlp", "mlp": {"hiddenSizes": [2048]}}  # slow enough to be met in the midst of it
     with Run(folder, manifest(folder, replicas=2, model=model), {"LOCKSTEP_PROFILE": "60-159"}) as run:
         run.until_step(62)
@@ -118,7 +113,7 @@ def ask_for_a_profile(run, folder):
     return first, last
 
 
-def records_when_asked(folder):
+def test_records_when_asked(folder):
     # Never at its end before both are there. Beside the steps that were named before.
     path = manifest(folder, replicas=2, model={"name": "mlp", "mlp": {"hiddenSizes": [1024]}}, epochs=1000 * EPOCHS)
     with Run(folder, path, {"LOCKSTEP_PROFILE": "5-7"}) as run:
@@ -133,7 +128,7 @@ def records_when_asked(folder):
         expect(len(run.ranks()) == 2 and "round 2" not in run.output(), "the profiles disturbed the ranks")
 
 
-def records_when_asked_whatever_the_strategy(folder):
+def test_records_when_asked_whatever_the_strategy(folder):
     for strategy, more in (("localsgd", {"sync": {"everySteps": 4}}), ("pipeline", {"microBatchSize": 8})):
         own = f"{folder}/{strategy}"
         os.mkdir(own)
@@ -146,7 +141,7 @@ def records_when_asked_whatever_the_strategy(folder):
                         ["forward", "backward", "optimizer"])
 
 
-def trains_where_no_profile_can_be_written(folder):
+def test_trains_where_no_profile_can_be_written(folder):
     os.makedirs(f"{folder}/checkpoints")
     pathlib.Path(folder, "checkpoints", "profile").write_text("in the way")
     with Run(folder, manifest(folder, replicas=2), {"LOCKSTEP_PROFILE": "10-12"}) as run:
@@ -155,7 +150,7 @@ def trains_where_no_profile_can_be_written(folder):
     expect(len(said) == 2 and all("profile/steps-10-12-rank-" in line for line in said), f"a warning of each rank expected: {said}")
 
 
-def says_which_steps_cannot_be_profiled(folder):
+def test_says_which_steps_cannot_be_profiled(folder):
     with Run(folder, manifest(folder, replicas=1), {"LOCKSTEP_PROFILE": "soon"}) as run:
         code = run.finish()
         words = 'LOCKSTEP_PROFILE: must name at most 100 steps by the first and the last, as in 100-104, not "soon"'
@@ -163,12 +158,3 @@ def says_which_steps_cannot_be_profiled(folder):
     with Run(folder, manifest(folder, replicas=1), {"LOCKSTEP_PROFILE": "9990-9999"}) as run:
         expect_complete(run)
     expect("LOCKSTEP_PROFILE names steps after the last one" in logs_of(folder), logs_of(folder)[-2000:])
-
-
-CASES = [records_a_profile, shows_gradients_travel_during_the_backward_pass, records_the_last_steps_beside_the_logs,
-         records_on_where_a_rank_died, records_when_asked, records_when_asked_whatever_the_strategy,
-         trains_where_no_profile_can_be_written, says_which_steps_cannot_be_profiled]
-
-
-if __name__ == "__main__":
-    sys.exit(main(CASES))

@@ -1,24 +1,23 @@
-#!/usr/bin/env python3
 """Checkpoints of one strategy and number of ranks, read by others: ddp, zero1 and pipeline of 1 to 4 ranks, hybrid of 3 (one idle) and 4.
 
 A walk goes from one of them to the next. Each first reads what the one before stored and stores it again without a step: the same bits.
 Then it trains on. At the end every sample was used exactly once, and weights and moments are those of a run that nothing interrupted, but
 for the rounding of sums in another order.
 
-resharding.py BIN_FOLDER [NAME…]    visits each of them once, or runs the cases named; prints `N passed, N failed`
-resharding.py BIN_FOLDER every_pair    all 196 pairs, among them each with itself: minutes
+LOCKSTEP_LONG=1 adds all 196 pairs, among them each with itself: minutes.
 """
 import json
 import math
+import os
 import pathlib
 import shutil
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import checkpoints  # noqa: E402
-import ledger  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import BATCH, SAMPLES, Run, logged, main, manifest  # noqa: E402
+import pytest
+
+import checkpoints
+import ledger
+from cases import expect
+from local_run import BATCH, SAMPLES, Run, logged, manifest
 
 # No two neighbours have the strategy or the number of ranks in common, the last and the first neither.
 WRITERS = [("ddp", 1), ("zero1", 2), ("pipeline", 3), ("hybrid", 4), ("ddp", 3), ("pipeline", 1), ("zero1", 4),
@@ -69,11 +68,11 @@ def expect_what_nothing_interrupted(folder, path):
     expect(worst < ROUNDING, f"weights or moments differ from those of a quiet run by {worst}")
 
 
-def each_reads_what_another_stored(folder):
+def test_each_reads_what_another_stored(folder):
     expect_what_nothing_interrupted(folder, [*WRITERS, WRITERS[0]])
 
 
-def each_rank_reads_its_part(folder):
+def test_each_rank_reads_its_part(folder):
     """Of 28 MB: a share of what all hold, and the moments and layers that it is to have."""
     large = (900, 900, 900)
     first = pathlib.Path(folder, "first")
@@ -88,7 +87,8 @@ def each_rank_reads_its_part(folder):
         expect(len(read) == world and max(read) < 0.5 and 0.99 < sum(read) < 1.4, f"{strategy}: the ranks read {read} of it")
 
 
-def every_pair(folder):
+@pytest.mark.skipif(os.environ.get("LOCKSTEP_LONG") != "1", reason="LOCKSTEP_LONG=1 runs it")
+def test_every_pair(folder):
     path = []
     for number, first in enumerate(WRITERS):  # a walk over each edge once
         path.append(first)
@@ -97,7 +97,3 @@ def every_pair(folder):
     path.append(WRITERS[0])
     expect(len(set(zip(path, path[1:]))) == len(path) - 1 == len(WRITERS) ** 2, "some pair is missing or there twice")
     expect_what_nothing_interrupted(folder, path)
-
-
-if __name__ == "__main__":
-    sys.exit(main([each_reads_what_another_stored, each_rank_reads_its_part, *([every_pair] if sys.argv[2:] else [])]))

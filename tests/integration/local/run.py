@@ -1,8 +1,5 @@
-#!/usr/bin/env python3
 """`lockstep run` with real processes: complete, lose a rank, a worker, all ranks at once, one with a standby, stop and resume, a folder of
 images, localsgd, bad input; the history that is left, and the commands that run no job.
-
-run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
 import concurrent.futures
 import contextlib
@@ -17,19 +14,18 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 import time
 import xml.etree.ElementTree
 import zlib
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import checkpoints  # noqa: E402
-import ledger  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import BATCH, EPOCHS, SAMPLES, Run, children, expect_complete, main, manifest, seconds_without_commit, stop, unfinished  # noqa: E402
+import checkpoints
+import ledger
+from build_folder import BIN
+from cases import expect
+from local_run import BATCH, EPOCHS, SAMPLES, Run, children, expect_complete, manifest, seconds_without_commit, stop, unfinished
 
 
-def completes(folder):
+def test_completes(folder):
     with Run(folder, manifest(folder, replicas=2)) as run:
         run.until("two ranks", lambda: len(run.ranks()) == 2)
         threads = [pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"OMP_NUM_THREADS=")[1].split(b"\0")[0] for pid in run.ranks()]
@@ -51,7 +47,7 @@ def logged_lines(folder):
             if line.startswith("{")]
 
 
-def shows_a_bar_on_a_terminal_and_logs_the_same(folder):
+def test_shows_a_bar_on_a_terminal_and_logs_the_same(folder):
     ours, theirs = pty.openpty()
     with concurrent.futures.ThreadPoolExecutor() as reader:
         with Run(folder, manifest(folder, replicas=2), {"TERM": "xterm"}, terminal=theirs) as run:
@@ -70,7 +66,7 @@ def shows_a_bar_on_a_terminal_and_logs_the_same(folder):
     expect([c["globalBatchSize"] for c in configurations] == [BATCH], f"{configurations}")
 
 
-def writes_the_lines_of_all_ranks_where_asked(folder):
+def test_writes_the_lines_of_all_ranks_where_asked(folder):
     with Run(folder, manifest(folder, replicas=2, sections={"observability": {"logs": "all"}})) as run:
         expect_complete(run)
     for message in ("round begins", "training"):
@@ -78,7 +74,7 @@ def writes_the_lines_of_all_ranks_where_asked(folder):
         expect(ranks == {0, 1}, f"{message}: written by ranks {ranks}")
 
 
-def survives_a_killed_rank(folder):
+def test_survives_a_killed_rank(folder):
     with Run(folder, manifest(folder)) as run:
         run.until_step(60)
         before = run.ranks()
@@ -93,7 +89,7 @@ def survives_a_killed_rank(folder):
             print(f"     killed rank -> survivors' next step: {gap:.3f} s")
 
 
-def survives_a_killed_worker(folder):
+def test_survives_a_killed_worker(folder):
     with Run(folder, manifest(folder)) as run:
         run.until_step(60)
         survivors = run.ranks()
@@ -109,7 +105,7 @@ def slot_of(worker):
     return int(pathlib.Path(f"/proc/{worker}/environ").read_bytes().split(b"LOCKSTEP_SLOT=")[1].split(b"\0")[0])
 
 
-def promotes_a_standby(folder):
+def test_promotes_a_standby(folder):
     with Run(folder, manifest(folder, replicas=2, minimum=2, sections={"standbyReplicas": 1})) as run:
         run.until("three ranks", lambda: len(run.ranks()) == 3)
         run.until_step(60)
@@ -127,7 +123,7 @@ def promotes_a_standby(folder):
         expect({r["round"] for r in commits} == {1, 2}, "the dead one's return cost a round")
 
 
-def restarts_from_the_checkpoint_when_all_ranks_die(folder):
+def test_restarts_from_the_checkpoint_when_all_ranks_die(folder):
     with Run(folder, manifest(folder)) as run:
         run.until("a checkpoint", lambda: any(pathlib.Path(folder, "checkpoints").rglob("manifest.json")))
         for pid in run.ranks():
@@ -137,7 +133,7 @@ def restarts_from_the_checkpoint_when_all_ranks_die(folder):
                "no rank says that its state came from a checkpoint")
 
 
-def stops_on_sigterm_and_resumes(folder):
+def test_stops_on_sigterm_and_resumes(folder):
     path = manifest(folder)
     with Run(folder, path) as run:
         run.until_step(50)
@@ -146,7 +142,7 @@ def stops_on_sigterm_and_resumes(folder):
         expect_complete(run)
 
 
-def stops_without_saving_where_told_so(folder):
+def test_stops_without_saving_where_told_so(folder):
     section = {"checkpoint": {"uri": f"file://{folder}/checkpoints", "onTermination": "None"}}
     with Run(folder, manifest(folder, sections=section, epochs=10 * EPOCHS)) as run:
         run.until_step(20)
@@ -155,7 +151,7 @@ def stops_without_saving_where_told_so(folder):
     expect(not checkpoints.newest(pathlib.Path(folder, "checkpoints")), "it saved all the same")
 
 
-def saves_when_asked(folder):
+def test_saves_when_asked(folder):
     stored = pathlib.Path(folder, "checkpoints")
     with Run(folder, manifest(folder, sections={"checkpoint": {"uri": f"file://{stored}"}}, epochs=10 * EPOCHS)) as run:
         run.until_step(20)
@@ -168,7 +164,7 @@ def saves_when_asked(folder):
         run.until_step(step + 1)
 
 
-def ends_when_it_is_good_enough(folder):
+def test_ends_when_it_is_good_enough(folder):
     epochs = 50
     with Run(folder, manifest(folder, replicas=2, epochs=epochs, evaluation={"everyEpochs": 8}, earlyStop={"target": 0.9})) as run:
         run.until_step(20)
@@ -184,7 +180,7 @@ def ends_when_it_is_good_enough(folder):
     print(f"     ended after {done} epochs of {epochs} at an accuracy of {best}")
 
 
-def one_and_three_ranks_learn_the_same(folder):
+def test_one_and_three_ranks_learn_the_same(folder):
     losses = {}
     for replicas in (1, 3):
         place = f"{folder}/{replicas}"
@@ -216,7 +212,7 @@ def kill_inside_a_window(run, victim, steps):
     return found
 
 
-def local_sgd_takes_a_window_again_where_a_rank_died_in_it(folder):
+def test_local_sgd_takes_a_window_again_where_a_rank_died_in_it(folder):
     epochs = 5 * EPOCHS  # so many windows that a quick machine is looked at inside one
     total = epochs * -(-SAMPLES // BATCH)
     training = {**LOCAL_SGD, "sync": {"everySteps": WINDOW}, "epochs": epochs}
@@ -240,7 +236,7 @@ def local_sgd_takes_a_window_again_where_a_rank_died_in_it(folder):
     print(f"     killed after {len(steps)} steps of the window from {steps[0]} on")
 
 
-def local_sgd_resumes_with_its_outer_step(folder):
+def test_local_sgd_resumes_with_its_outer_step(folder):
     training = {**LOCAL_SGD, "sync": {"everySteps": WINDOW, "outer": {"learningRate": 0.7, "momentum": 0.5}}}
     path = manifest(folder, replicas=2, **training)
     with Run(folder, path) as run:
@@ -252,7 +248,7 @@ def local_sgd_resumes_with_its_outer_step(folder):
         expect_complete(run)
 
 
-def localsgd_and_async_learn_what_ddp_does(folder):
+def test_localsgd_and_async_learn_what_ddp_does(folder):
     training = {"data": {"format": "idx", "path": "/usr/share/datasets/fashion-mnist"}, "globalBatchSize": 128, "epochs": 3,
                 "optimizer": {"name": "sgd", "learningRate": 0.05, "momentum": 0.9}, "schedule": {"name": "cosine"}, "evaluation": {"everyEpochs": 3}}
     accuracy = {}
@@ -295,7 +291,7 @@ SMALL_CNN = {"model": {"name": "cnn", "cnn": {"channels": [8, 16], "hiddenSize":
              "optimizer": {"name": "adamw", "learningRate": 0.004}}
 
 
-def learns_from_a_folder_of_images(folder):
+def test_learns_from_a_folder_of_images(folder):
     data = write_images(f"{folder}/images")
     with Run(folder, manifest(folder, replicas=2, data=data, evaluation={"everyEpochs": EPOCHS}, **SMALL_CNN)) as run:
         run.until_step(60)
@@ -308,7 +304,7 @@ def learns_from_a_folder_of_images(folder):
     print(f"     {EPOCHS} epochs of {SAMPLES} images: accuracy {accuracy}")
 
 
-def names_an_image_that_is_damaged(folder):
+def test_names_an_image_that_is_damaged(folder):
     data = write_images(f"{folder}/images", training=320)
     files = sorted(pathlib.Path(folder, "images", "train").rglob("*.png"))
     for damaged in (files[0], files[-1]):  # the first is looked at before the first step
@@ -322,7 +318,7 @@ def names_an_image_that_is_damaged(folder):
         shutil.rmtree(f"{folder}/checkpoints", ignore_errors=True)
 
 
-def names_what_is_wrong(folder):
+def test_names_what_is_wrong(folder):
     cases = {
         "spec.training.data.path": {"data": {"format": "idx", "path": "/nowhere"}},
         "spec.training.globalBatchSize": {"globalBatchSize": -1},
@@ -336,7 +332,7 @@ def names_what_is_wrong(folder):
             expect(field in run.output(), f"{field} is not named:\n{run.output()[-4000:]}")
 
 
-def says_where_training_diverged(folder):
+def test_says_where_training_diverged(folder):
     # Weight decay beyond 2 / learning rate multiplies the weights, here by a million in each step.
     growing = {"name": "sgd", "learningRate": 1000, "weightDecay": 1000}
     with Run(folder, manifest(folder, replicas=2, optimizer=growing)) as run:
@@ -352,12 +348,12 @@ def says_where_training_diverged(folder):
 
 def lockstep(*arguments, **environment):
     """(exit code, what it said) of a command that runs no job."""
-    done = subprocess.run([f"{sys.argv[1]}/lockstep", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=180,
+    done = subprocess.run([f"{BIN}/lockstep", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=180,
                           env={**os.environ, **environment})
     return done.returncode, done.stdout
 
 
-def lists_the_models(folder):
+def test_lists_the_models(folder):
     code, output = lockstep("models")
     expect(code == 0, output)
     entries = {entry.split()[0]: entry for entry in output.split("\n\n")[1:]}
@@ -380,7 +376,7 @@ def history(folder):
     return {kind: [record for record in records if record["kind"] == kind] for kind in ("step", "evaluation", "round")}
 
 
-def leaves_a_history_to_plot(folder):
+def test_leaves_a_history_to_plot(folder):
     def is_stored():
         """A checkpoint behind the round after the kill: what lies beyond a checkpoint is told anew."""
         newest = (checkpoints.newest(pathlib.Path(folder, "checkpoints")) or [0])[0]
@@ -422,7 +418,7 @@ def leaves_a_history_to_plot(folder):
         expect(len(marks) == len(told["round"]) and marks.count("round restart") == 1, f"marks {marks}")
 
 
-def says_what_cannot_be_plotted(folder):
+def test_says_what_cannot_be_plotted(folder):
     good = '{"kind":"step","time":"2026-01-01T00:00:00Z","round":1,"world":1,"step":1,"epoch":0.1,"loss":2,"samplesPerSecond":9}'
     texts = {"bad": f"{good}\n{good[:20]}\n", "typo": f"{good}\n{good}\n" + good.replace('"step":1', '"step":"x"'), "empty": "",
              "rounds": '{"kind":"round","time":"2026-01-01T00:00:00Z","step":0}\n', "good": good}
@@ -457,7 +453,7 @@ def says_what_cannot_be_plotted(folder):
     expect(sorted(path.name for path in pathlib.Path(folder).glob("out.*")) == ["out.png", "out.svg"], "something is left behind")
 
 
-def saves_as_often_as_pays_off(folder):
+def test_saves_as_often_as_pays_off(folder):
     between_failures, seen = 2, set()
 
     def some_checkpoints():
@@ -476,7 +472,7 @@ def saves_as_often_as_pays_off(folder):
         expect(math.isclose(first["interval_seconds"], max(best, first["store_seconds"]), rel_tol=1e-3), f"{first}")
 
 
-def trains_where_no_history_can_be_written(folder):
+def test_trains_where_no_history_can_be_written(folder):
     os.makedirs(f"{folder}/checkpoints/history.jsonl")
     with Run(folder, manifest(folder, replicas=2)) as run:
         expect_complete(run)
@@ -484,16 +480,3 @@ def trains_where_no_history_can_be_written(folder):
     logs = "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.log"))
     said = [line for line in logs.splitlines() if "history not written" in line]
     expect(len(said) == 1 and "history.jsonl" in said[0], f"one warning expected: {said}")
-
-
-CASES = [completes, shows_a_bar_on_a_terminal_and_logs_the_same, writes_the_lines_of_all_ranks_where_asked, survives_a_killed_rank, survives_a_killed_worker, promotes_a_standby,
-         restarts_from_the_checkpoint_when_all_ranks_die, stops_on_sigterm_and_resumes, stops_without_saving_where_told_so, saves_when_asked,
-         ends_when_it_is_good_enough, one_and_three_ranks_learn_the_same, learns_from_a_folder_of_images,
-         names_an_image_that_is_damaged, names_what_is_wrong,
-         says_where_training_diverged, local_sgd_takes_a_window_again_where_a_rank_died_in_it, local_sgd_resumes_with_its_outer_step,
-         localsgd_and_async_learn_what_ddp_does, lists_the_models, leaves_a_history_to_plot, says_what_cannot_be_plotted,
-         saves_as_often_as_pays_off, trains_where_no_history_can_be_written]
-
-
-if __name__ == "__main__":
-    sys.exit(main(CASES))

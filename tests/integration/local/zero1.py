@@ -1,23 +1,18 @@
-#!/usr/bin/env python3
 """`lockstep run` with the optimizer's state divided over the ranks: what becomes of it when ranks die, leave and come, and what is stored.
 
 `determinism: world` makes one comparison of each case: whatever happened, weights and moments have the bits of a quiet run under ddp.
-
-zero1.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
 import functools
 import json
 import os
 import pathlib
 import signal
-import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import checkpoints  # noqa: E402
-import ledger  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, main, manifest, stop  # noqa: E402
+import checkpoints
+import ledger
+from cases import expect
+from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, manifest, stop
 
 LOST = "optimizer state lost with the ranks that held it"
 
@@ -65,13 +60,13 @@ def kill_one(run, step):
     expect(set(run.ranks()) >= {before[0], before[2]}, "a survivor's process was replaced")
 
 
-def gives_the_bits_of_ddp(folder):
+def test_gives_the_bits_of_ddp(folder):
     with Run(folder, job(folder)) as run:
         expect_complete(run)
     expect_the_bits_of_a_quiet_run(folder)
 
 
-def goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
+def test_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
     with Run(folder, job(folder)) as run:
         run.until("a checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints")))
         kill_one(run, 60)
@@ -83,7 +78,7 @@ def goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
     expect_the_bits_of_a_quiet_run(folder)
 
 
-def goes_on_from_a_copy_when_a_rank_is_killed(folder):
+def test_goes_on_from_a_copy_when_a_rank_is_killed(folder):
     with Run(folder, job(folder, copies=2)) as run:
         kill_one(run, 60)
         expect_complete(run)
@@ -92,7 +87,7 @@ def goes_on_from_a_copy_when_a_rank_is_killed(folder):
     expect_the_bits_of_a_quiet_run(folder)
 
 
-def begins_again_without_a_checkpoint(folder):
+def test_begins_again_without_a_checkpoint(folder):
     path = job(folder)
     content = json.loads(path.read_text())
     del content["spec"]["checkpoint"]
@@ -105,7 +100,7 @@ def begins_again_without_a_checkpoint(folder):
     expect(len({r["round"] for r in firsts}) > 1, "the first step was not made again")
 
 
-def loses_nothing_when_a_rank_leaves_in_good_order(folder):
+def test_loses_nothing_when_a_rank_leaves_in_good_order(folder):
     with Run(folder, job(folder)) as run:
         run.until_step(60)
         victim = run.workers()[1]
@@ -117,18 +112,10 @@ def loses_nothing_when_a_rank_leaves_in_good_order(folder):
     expect_the_bits_of_a_quiet_run(folder)
 
 
-def stops_on_sigterm_and_resumes(folder):
+def test_stops_on_sigterm_and_resumes(folder):
     with Run(folder, job(folder)) as run:
         run.until_step(40)
         stop(run, folder)
     with Run(folder, job(folder)) as run:
         expect_complete(run)
     expect_the_bits_of_a_quiet_run(folder)
-
-
-CASES = [gives_the_bits_of_ddp, goes_back_to_the_checkpoint_when_a_rank_is_killed, goes_on_from_a_copy_when_a_rank_is_killed,
-         begins_again_without_a_checkpoint, loses_nothing_when_a_rank_leaves_in_good_order, stops_on_sigterm_and_resumes]
-
-
-if __name__ == "__main__":
-    sys.exit(main(CASES))

@@ -1,11 +1,7 @@
-#!/usr/bin/env python3
 """`lockstep run` on several machines, which are network namespaces: under torchrun's variables, and in jobs of a real Slurm.
 
-run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`. Without the right to make namespaces,
-and for its cases without Slurm (Debian: slurm-wlm), it says NOT TESTED.
+Skipped without the right to make namespaces; its cases for Slurm without that, too (Debian: slurm-wlm).
 """
-import contextlib
-import functools
 import json
 import os
 import pathlib
@@ -15,23 +11,36 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import cases  # noqa: E402
-import checkpoints  # noqa: E402
-import ledger  # noqa: E402
-import processes  # noqa: E402
-import slurm  # noqa: E402
-from cases import expect, until  # noqa: E402
-from local_run import BATCH, DEADLINE, EPOCHS, SAMPLES, children, manifest  # noqa: E402
-from network import Network  # noqa: E402
+import pytest
 
-LOCKSTEP = str(pathlib.Path(sys.argv[1], "lockstep").resolve())
+import checkpoints
+import ledger
+import processes
+import slurm
+from build_folder import BIN
+from cases import expect, until
+from local_run import BATCH, DEADLINE, EPOCHS, SAMPLES, children, manifest
+from network import Network
+
+LOCKSTEP = str(BIN / "lockstep")
 SECRET = "0123456789abcdef"
 DATA = "/usr/share/datasets/fashion-mnist"
-SKIPPED = 77  # for CTest
 LONG = 2000  # epochs: it is stopped before
 UNTIL_SEEN = 40  # epochs: seconds on any machine, in which it is found at work
+
+
+def may_make_namespaces():
+    name = f"lsm{os.getpid()}-try"
+    made = shutil.which("ip") and subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode == 0
+    return bool(made) and subprocess.run(["ip", "netns", "delete", name]).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def network():
+    if not may_make_namespaces():
+        pytest.skip("this needs the right to make network namespaces")
+    with Network(3) as made:
+        yield made
 
 
 class Site:
@@ -117,7 +126,7 @@ def newest_checkpoint(folder):
     return (checkpoints.newest(pathlib.Path(folder, "checkpoints")) or [0])[0]
 
 
-def machines_train_one_job_and_survive_a_killed_rank(network, folder):
+def test_machines_train_one_job_and_survive_a_killed_rank(network, folder):
     with Site(network, folder, machines=3) as site:
         site.start_all()
         site.until_step(30, world=3)
@@ -134,7 +143,7 @@ def machines_train_one_job_and_survive_a_killed_rank(network, folder):
             expect(mode & 0o077 == 0, f"the secret of machine {k} can be read by others")
 
 
-def a_machine_may_die_and_come_back(network, folder):
+def test_a_machine_may_die_and_come_back(network, folder):
     with Site(network, folder, epochs=LONG) as site:
         site.start_all()
         site.until_step(20, world=2)
@@ -153,8 +162,8 @@ def a_machine_may_die_and_come_back(network, folder):
         expect(newest_checkpoint(folder) >= ledger.newest_commit(site.ledger), "the state was not saved")
 
 
-def all_machines_end_as_the_job_does(network, folder):
-    rank = os.environ.get("LOCKSTEP_RANK_PROGRAM", str(pathlib.Path(sys.argv[1], "lockstep-rank").resolve()))
+def test_all_machines_end_as_the_job_does(network, folder):
+    rank = os.environ.get("LOCKSTEP_RANK_PROGRAM", str(BIN / "lockstep-rank"))
     without_data = pathlib.Path(folder, "without-data")
     without_data.write_text(f"#!/bin/sh\nexec unshare --mount sh -c 'mount -t tmpfs none {DATA} && exec {rank}'\n")
     without_data.chmod(0o755)
@@ -168,7 +177,7 @@ def all_machines_end_as_the_job_does(network, folder):
             expect(f"failed: spec.training.data.path: {DATA}" in site.output(k), site.said())
 
 
-def sigterm_to_machine_0_saves_and_the_same_command_goes_on(network, folder):
+def test_sigterm_to_machine_0_saves_and_the_same_command_goes_on(network, folder):
     with Site(network, folder) as site:
         site.start_all()
         site.until_step(30, world=2)
@@ -181,7 +190,7 @@ def sigterm_to_machine_0_saves_and_the_same_command_goes_on(network, folder):
         site.expect_complete()
 
 
-def says_why_machines_do_not_join(network, folder):
+def test_says_why_machines_do_not_join(network, folder):
     with Site(network, folder, epochs=LONG, minimum=1) as site:
         cases_of_one = {
             "LOCKSTEP_TOKEN is not set": {"LOCKSTEP_TOKEN": ""},
@@ -209,6 +218,21 @@ def says_why_machines_do_not_join(network, folder):
 
 
 # ---- Slurm
+
+@pytest.fixture(scope="module")
+def daemons(network):
+    if slurm.missing():
+        pytest.skip(f"Slurm (Debian: slurm-wlm): {', '.join(slurm.missing())} not found")
+    with tempfile.TemporaryDirectory(prefix="lockstep-slurm-") as place, slurm.Slurm(network, place) as started:
+        yield started
+
+
+@pytest.fixture
+def site(daemons, folder):
+    yield daemons
+    daemons.end_jobs()
+    processes.expect_end("LOCKSTEP_SAMPLE_LEDGER", f"{folder}/ledger")
+
 
 def script(folder, job):
     path = pathlib.Path(folder, "job.sh")
@@ -257,7 +281,7 @@ def until_at_work(site, folder, job, step):
     until(f"three ranks at step {step}", are, DEADLINE, 0.05, lambda: said_in(site, folder))
 
 
-def srun_trains_on_all_nodes(site, folder):
+def test_srun_trains_on_all_nodes(site, folder):
     job = submit(site, folder, epochs=UNTIL_SEEN)
     records = f"{folder}/ledger"
     until_at_work(site, folder, job, 10)
@@ -271,7 +295,7 @@ def srun_trains_on_all_nodes(site, folder):
     expect("machine 0 of 3, says Slurm" in output and "complete after" in output, output)
 
 
-def scancel_saves_and_the_same_script_goes_on(site, folder):
+def test_scancel_saves_and_the_same_script_goes_on(site, folder):
     job = submit(site, folder, epochs=UNTIL_SEEN)
     records = f"{folder}/ledger"
     until_at_work(site, folder, job, 30)
@@ -286,57 +310,7 @@ def scancel_saves_and_the_same_script_goes_on(site, folder):
     expect_each_sample_once(records, UNTIL_SEEN)
 
 
-def a_bad_end_is_the_slurm_jobs_end(site, folder):
+def test_a_bad_end_is_the_slurm_jobs_end(site, folder):
     job = submit(site, folder, optimizer={"name": "sgd", "learningRate": 1000, "weightDecay": 1000})
     state = until_state(site, folder, job, "COMPLETED", "FAILED", "CANCELLED")
     expect(state == ("FAILED", "3:0"), f"{state}\n{pathlib.Path(folder, 'output.txt').read_text()}")
-
-
-BARE = [machines_train_one_job_and_survive_a_killed_rank, a_machine_may_die_and_come_back, all_machines_end_as_the_job_does,
-        sigterm_to_machine_0_saves_and_the_same_command_goes_on, says_why_machines_do_not_join]
-SLURM = [srun_trains_on_all_nodes, scancel_saves_and_the_same_script_goes_on, a_bad_end_is_the_slurm_jobs_end]
-
-
-def may_make_namespaces():
-    name = f"lsm{os.getpid()}-try"
-    made = shutil.which("ip") and subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode == 0
-    return bool(made) and subprocess.run(["ip", "netns", "delete", name]).returncode == 0
-
-
-def in_a_folder(case, site):
-    @functools.wraps(case)
-    def run():
-        with tempfile.TemporaryDirectory(prefix="lockstep-machines-") as folder:
-            case(site, folder)
-    return run
-
-
-def in_slurm(case, site):
-    @functools.wraps(case)
-    def run(_, folder):
-        try:
-            case(site, folder)
-        finally:
-            site.end_jobs()
-            processes.expect_end("LOCKSTEP_SAMPLE_LEDGER", f"{folder}/ledger")
-    return in_a_folder(run, site)
-
-
-def main(names):
-    if not may_make_namespaces():
-        print("NOT TESTED: this needs the right to make network namespaces")
-        return SKIPPED
-    wanted = lambda group: [case for case in group if not names or case.__name__ in names]
-    with Network(3) as network, contextlib.ExitStack() as stack:
-        chosen = [in_a_folder(case, network) for case in wanted(BARE)]
-        if wanted(SLURM) and slurm.missing():
-            print(f"NOT TESTED: Slurm (Debian: slurm-wlm); {', '.join(slurm.missing())} not found")
-        elif wanted(SLURM):
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-slurm-"))
-            site = stack.enter_context(slurm.Slurm(network, folder))
-            chosen += [in_slurm(case, site) for case in wanted(SLURM)]
-        return cases.main(chosen, [])
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[2:]))

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """Specs that nobody would write, made from the definition's own schema: each is refused, or its job runs, or says why it does not.
 And changes that nobody should make to a job that runs: it says what is wrong, and goes on once they are taken back.
 
-fuzz_test.py PROGRAM [NAME…]    needs KUBECONFIG; prints `N passed, N failed`
+Needs KUBECONFIG of an administrator.
 LOCKSTEP_TEST_SEED, which is printed, chooses some values of each field; LOCKSTEP_TEST_ALL=1 tries all of them.
 """
 import collections
@@ -11,16 +10,14 @@ import copy
 import itertools
 import json
 import os
-import pathlib
 import random
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-from cases import expect, main, until  # noqa: E402
-from kube_api import connected  # noqa: E402
-from operators import JOBS, Operator, create, job, make_namespace, pods_of  # noqa: E402
+from build_folder import BUILD
+from cases import expect, until
+from kube_api import api
+from operators import JOBS, Operator, create, job, make_namespace, pods_of
 
-PROGRAM = sys.argv[1] if len(sys.argv) > 1 else ""
+PROGRAM = BUILD / "operator/lockstep-operator"
 SEED = int(os.environ.get("LOCKSTEP_TEST_SEED", "7"))
 ALL = bool(os.environ.get("LOCKSTEP_TEST_ALL"))
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/distributedtrainingjobs.lockstep.dev"
@@ -125,15 +122,15 @@ def condition(document, kind):
 
 class Fuzz:
     def __init__(self):
-        self.namespace = make_namespace(API, "fuzz")
+        self.namespace = make_namespace(api(), "fuzz")
         self.path = JOBS.format(self.namespace)
         self.numbers = itertools.count()
 
     def get(self, name):
-        return API.request("GET", f"{self.path}/{name}")[1]
+        return api().request("GET", f"{self.path}/{name}")[1]
 
     def replace_spec(self, name, spec):
-        return API.request("PATCH", f"{self.path}/{name}", [{"op": "replace", "path": "/spec", "value": spec}],
+        return api().request("PATCH", f"{self.path}/{name}", [{"op": "replace", "path": "/spec", "value": spec}],
                            "application/json-patch+json")
 
     def settled(self, name):
@@ -151,7 +148,7 @@ class Fuzz:
                 return document
             managed_elsewhere = document["spec"].get("managedBy", "lockstep.dev/operator") != "lockstep.dev/operator"
             wanted = 0 if document["spec"].get("suspend") else pods_asked(document)
-            return document if managed_elsewhere or len(pods_of(API, self.namespace, name)) == wanted else None
+            return document if managed_elsewhere or len(pods_of(api(), self.namespace, name)) == wanted else None
         document = self.get(name)
         if document.get("spec", {}).get("managedBy", "lockstep.dev/operator") != "lockstep.dev/operator":
             return document
@@ -162,7 +159,7 @@ class Fuzz:
         document = changed({**job(name, 2), "metadata": {"name": name}}, *changes)
         document["spec"].setdefault("suspend", False) if isinstance(document.get("spec"), dict) else None
         query = "?dryRun=All" if pods_asked(document) > MOST_PODS else ""
-        status, answer = API.request("POST", self.path + query, document)
+        status, answer = api().request("POST", self.path + query, document)
         try:
             if status != 201:
                 expect(status in (400, 422) and answer.get("message"), f"{status} {answer}")
@@ -170,14 +167,14 @@ class Fuzz:
             if query:
                 return "accepted, not made"
             outcome = self.settled(name)
-            API.request("DELETE", f"{self.path}/{name}")
+            api().request("DELETE", f"{self.path}/{name}")
             return "said why not" if condition(outcome, "Failed") or condition(outcome, "Stalled") else "ran"
         except AssertionError as problem:
             raise AssertionError(f"{text_of(changes)}: {problem}") from None
 
 
 def spec_schema():
-    return API.request("GET", DEFINITION)[1]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return api().request("GET", DEFINITION)[1]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
 
 
 def expect_no_hot_loop(operator, jobs):
@@ -190,7 +187,7 @@ def reconciles(operator):
     return sum(v for s, v in operator.metrics().items() if s.startswith("controller_runtime_reconcile_total"))
 
 
-def any_spec_is_refused_or_runs_or_says_why_not():
+def test_any_spec_is_refused_or_runs_or_says_why_not():
     chosen = random.Random(SEED)
     single = [(change,) for change in some_fields(chosen)]
     pairs = [tuple(change for change, in chosen.sample(single, 2)) for _ in range(PAIRS)]
@@ -207,7 +204,7 @@ def any_spec_is_refused_or_runs_or_says_why_not():
 
 
 def operator_started(fuzz):
-    create(API, fuzz.namespace, job("first", 1))
+    create(api(), fuzz.namespace, job("first", 1))
     fuzz.settled("first")
 
 
@@ -220,7 +217,7 @@ class Victim:
 
     def begin(self):
         self.name = f"victim-{next(self.fuzz.numbers)}"
-        self.spec = create(API, self.fuzz.namespace, job(self.name, 2))["spec"]
+        self.spec = create(api(), self.fuzz.namespace, job(self.name, 2))["spec"]
         self.fuzz.settled(self.name)
 
     def suffer(self, change):
@@ -250,12 +247,12 @@ class Victim:
         if not failed:
             return False
         expect(failed["reason"] not in ("InvalidSpec", "NotImplemented"), f"{failed['reason']} ended the job")
-        API.request("DELETE", f"{self.fuzz.path}/{self.name}")
+        api().request("DELETE", f"{self.fuzz.path}/{self.name}")
         self.begin()
         return True
 
 
-def a_mistake_in_a_running_job_is_undone_by_taking_it_back():
+def test_a_mistake_in_a_running_job_is_undone_by_taking_it_back():
     chosen = random.Random(SEED)
     tries = chosen.sample(list(fields(spec_schema())), CHANGES)
     fuzz = Fuzz()
@@ -280,10 +277,3 @@ def a_mistake_in_a_running_job_is_undone_by_taking_it_back():
         expect(not wrong, "\n".join(wrong))
         expect_no_hot_loop(operator, len(tries))
         expect(all(counts[kind] for kind in ("refused", "ran", "said why not")), counts)
-
-
-CASES = [any_spec_is_refused_or_runs_or_says_why_not, a_mistake_in_a_running_job_is_undone_by_taking_it_back]
-
-if __name__ == "__main__":
-    with connected() as API:
-        sys.exit(main(CASES, sys.argv[2:]))

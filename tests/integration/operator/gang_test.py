@@ -1,23 +1,28 @@
-#!/usr/bin/env python3
 """Jobs whose pods are placed together, on a real API server: the group that each scheduler wants, and that its pods name it.
 
-gang_test.py PROGRAM [NAME…]    needs KUBECONFIG of an administrator; prints `N passed, N failed`
+Needs KUBECONFIG of an administrator.
 
-Kubernetes' own groups want a newer API server than the usual one, else those cases say NOT TESTED. For all of it:
+Kubernetes' own groups want a newer API server than the usual one, else those cases are skipped. For all of it:
     tests/cluster/programs/build.sh --newest
-    LOCKSTEP_KUBERNETES=newest tests/integration/operator/with-control-plane tests/integration/operator/gang_test.py PROGRAM
+    LOCKSTEP_KUBERNETES=newest tests/integration/operator/with-control-plane tests/pytest tests/integration/operator/gang_test.py
 """
-import pathlib
-import sys
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import definitions  # noqa: E402
-from cases import expect, main  # noqa: E402
-from kube_api import connected  # noqa: E402
-from operators import OperatedJob, job  # noqa: E402
+import definitions
+from build_folder import BUILD
+from cases import expect
+from kube_api import api
+from operators import OperatedJob, job
 
-PROGRAM = sys.argv[1] if len(sys.argv) > 1 else ""
+PROGRAM = BUILD / "operator/lockstep-operator"
 GROUPS = "/apis/{}/namespaces/{}/podgroups"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def groups_of_others(control_plane):
+    definitions.install(api(), ["scheduler-plugins-podgroups", "volcano-podgroups"], [
+        definitions.definition("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"),
+        definitions.definition("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")])
 
 
 class Gang(OperatedJob):
@@ -26,7 +31,7 @@ class Gang(OperatedJob):
     def __init__(self, provider, group, fewest=2, **pod):
         document = job("a", 4, schedulingPolicy={"gang": {"provider": provider, "minCount": fewest}})
         document["spec"]["worker"]["template"]["spec"].update(pod)
-        super().__init__(API, PROGRAM, provider.lower(), document)
+        super().__init__(api(), PROGRAM, provider.lower(), document)
         self.group = group
 
     def __enter__(self):
@@ -35,7 +40,7 @@ class Gang(OperatedJob):
         return self
 
     def groups(self):
-        status, answer = API.request("GET", GROUPS.format(self.group, self.namespace))
+        status, answer = api().request("GET", GROUPS.format(self.group, self.namespace))
         expect(status == 200, f"{answer}")
         return answer["items"]
 
@@ -46,7 +51,7 @@ class Gang(OperatedJob):
         return groups[0]
 
 
-def the_scheduler_plugins_get_a_group_that_follows_the_spec():
+def test_the_scheduler_plugins_get_a_group_that_follows_the_spec():
     with Gang("Coscheduling", "scheduling.x-k8s.io/v1alpha1") as gang:
         expect(gang.the_group()["spec"]["minMember"] == 2, f"{gang.the_group()}")
         expect(all(pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "a" for pod in gang.pods()), f"{gang.pods()}")
@@ -56,7 +61,7 @@ def the_scheduler_plugins_get_a_group_that_follows_the_spec():
         gang.until("the group goes", lambda: not gang.groups())
 
 
-def volcano_gets_a_group_and_the_pods():
+def test_volcano_gets_a_group_and_the_pods():
     with Gang("Volcano", "scheduling.volcano.sh/v1beta1") as gang:
         expect(gang.the_group()["spec"]["minMember"] == 2, f"{gang.the_group()}")
         for pod in gang.pods():
@@ -65,23 +70,20 @@ def volcano_gets_a_group_and_the_pods():
 
 
 def group_of_kubernetes():
-    """The group and its newest version that is served, None where none is."""
+    """The group and its newest version that is served."""
     for version in ("v1beta1", "v1alpha3", "v1alpha2"):
-        if API.request("GET", f"/apis/scheduling.k8s.io/{version}/podgroups")[0] == 200:
+        if api().request("GET", f"/apis/scheduling.k8s.io/{version}/podgroups")[0] == 200:
             return f"scheduling.k8s.io/{version}"
-    print("     NOT TESTED: this API server serves no podgroups of scheduling.k8s.io; run tests/cluster/programs/build.sh --newest, "
-          "then this with LOCKSTEP_KUBERNETES=newest")
-    return None
+    pytest.skip("this API server serves no podgroups of scheduling.k8s.io; run tests/cluster/programs/build.sh --newest, "
+                "then this with LOCKSTEP_KUBERNETES=newest")
 
 
 def is_in_group(pods):
     return len(pods) == 4 and all(pod["spec"].get("schedulingGroup") == {"podGroupName": "a"} for pod in pods)
 
 
-def kubernetes_gets_a_group_that_follows_the_spec_until_it_has_its_places():
+def test_kubernetes_gets_a_group_that_follows_the_spec_until_it_has_its_places():
     group = group_of_kubernetes()
-    if not group:
-        return
     with Gang("Workload", group) as gang:
         before = gang.the_group()
         expect(before["spec"]["schedulingPolicy"] == {"gang": {"minCount": 2}}, f"{before}")
@@ -97,7 +99,7 @@ def kubernetes_gets_a_group_that_follows_the_spec_until_it_has_its_places():
 
 
 def make_node(name):
-    status, answer = API.request("POST", "/api/v1/nodes", {
+    status, answer = api().request("POST", "/api/v1/nodes", {
         "metadata": {"name": name}, "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "10"}}})
     expect(status == 201, f"{answer}")
 
@@ -106,10 +108,8 @@ def is_told_to_wait(pod):
     return any(entry["type"] == "PodScheduled" and entry["status"] == "False" for entry in pod["status"].get("conditions", []))
 
 
-def kubernetes_places_a_gang_all_together_or_not_at_all():
+def test_kubernetes_places_a_gang_all_together_or_not_at_all():
     group = group_of_kubernetes()
-    if not group:
-        return
     trainer = {"name": "trainer", "image": "localhost/none:1", "resources": {"requests": {"cpu": "1"}}}
     make_node("half")
     try:
@@ -121,16 +121,4 @@ def kubernetes_places_a_gang_all_together_or_not_at_all():
             gang.until("all have a node", lambda: sum(1 for pod in gang.pods() if pod["spec"].get("nodeName")) == 4)
     finally:
         for name in ("half", "other-half"):
-            API.request("DELETE", f"/api/v1/nodes/{name}")
-
-
-CASES = [the_scheduler_plugins_get_a_group_that_follows_the_spec, volcano_gets_a_group_and_the_pods,
-         kubernetes_gets_a_group_that_follows_the_spec_until_it_has_its_places, kubernetes_places_a_gang_all_together_or_not_at_all]
-
-if __name__ == "__main__":
-    with connected() as API:
-        definitions.install(API, ["scheduler-plugins-podgroups", "volcano-podgroups"], [
-            definitions.definition("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"),
-            definitions.definition("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")])
-        status = main(CASES, sys.argv[2:])
-    sys.exit(status)
+            api().request("DELETE", f"/api/v1/nodes/{name}")

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """The operator's program on a real API server: hand-over, a leader that was paused, what workers tell it, one namespace with no rights elsewhere.
 
-process_test.py PROGRAM [NAME…]    needs KUBECONFIG of an administrator; prints `N passed, N failed`
+Needs KUBECONFIG of an administrator.
 """
 import base64
 import contextlib
@@ -9,18 +8,17 @@ import json
 import pathlib
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-from cases import LIMIT, expect, main, until  # noqa: E402
-from kube_api import MERGE, connected  # noqa: E402
-from operators import JOBS, ROOT, Operator, create, job, make_namespace, pods_of  # noqa: E402
+from build_folder import BUILD
+from cases import LIMIT, expect, until
+from kube_api import MERGE, api
+from operators import JOBS, ROOT, Operator, create, job, make_namespace, pods_of
 
-PROGRAM = sys.argv[1] if len(sys.argv) > 1 else ""
+PROGRAM = BUILD / "operator/lockstep-operator"
 LEASE_SECONDS = 15  # of an operator that is not told otherwise
 PODS = 300
 NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -34,14 +32,14 @@ def names(api, namespace, name):
     return sorted(pod["metadata"]["name"] for pod in pods_of(api, namespace, name))
 
 
-def hands_over_before_the_lease_ends_in_the_middle_of_a_large_job():
-    namespace = make_namespace(API, "handover")
+def test_hands_over_before_the_lease_ends_in_the_middle_of_a_large_job():
+    namespace = make_namespace(api(), "handover")
     flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}")
     with Operator(PROGRAM, *flags) as first, Operator(PROGRAM, *flags) as second:
         leader, other = until("a leader", lambda: [(a, b) for a, b in ((first, second), (second, first)) if a.records("leading")])[0]
         other.await_record("operator started")
-        create(API, namespace, job("large", PODS))
-        until("it is at work", lambda: len(pods_of(API, namespace, "large")) > PODS // 10, poll=0.005)
+        create(api(), namespace, job("large", PODS))
+        until("it is at work", lambda: len(pods_of(api(), namespace, "large")) > PODS // 10, poll=0.005)
         leader.process.send_signal(signal.SIGTERM)
         begin = time.monotonic()
         other.await_record("leading")
@@ -49,29 +47,29 @@ def hands_over_before_the_lease_ends_in_the_middle_of_a_large_job():
         expect(taken < LEASE_SECONDS, f"handed over after {taken:.2f} s: nobody gave the lease back")
         print(f"     handed over after {taken:.2f} s")
         expect(leader.process.wait(LIMIT) == 0, leader.text())
-        until("all pods", lambda: len(pods_of(API, namespace, "large")) == PODS)
-        expect(len(set(names(API, namespace, "large"))) == PODS, "a pod twice")
+        until("all pods", lambda: len(pods_of(api(), namespace, "large")) == PODS)
+        expect(len(set(names(api(), namespace, "large"))) == PODS, "a pod twice")
 
 
-def a_leader_paused_past_its_lease_ends_and_harms_nothing():
-    namespace = make_namespace(API, "paused")
+def test_a_leader_paused_past_its_lease_ends_and_harms_nothing():
+    namespace = make_namespace(api(), "paused")
     flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", "--lease-duration-seconds=12",
              "--lease-renew-deadline-seconds=10", "--lease-retry-period-seconds=1")
     with Operator(PROGRAM, *flags) as first:
         first.await_record("leading")
-        create(API, namespace, job("a", 4))
-        until("its pods", lambda: len(names(API, namespace, "a")) == 4)
+        create(api(), namespace, job("a", 4))
+        until("its pods", lambda: len(names(api(), namespace, "a")) == 4)
         with Operator(PROGRAM, *flags) as second:
             second.await_record("operator started")
             first.process.send_signal(signal.SIGSTOP)
-            API.request("PATCH", JOBS.format(namespace) + "/a", {"spec": {"worker": {"replicas": 6}}},
+            api().request("PATCH", JOBS.format(namespace) + "/a", {"spec": {"worker": {"replicas": 6}}},
                         MERGE)
             second.await_record("leading")
-            until("the second leader scales", lambda: len(names(API, namespace, "a")) == 6)
-            before = {pod["metadata"]["uid"] for pod in pods_of(API, namespace, "a")}
+            until("the second leader scales", lambda: len(names(api(), namespace, "a")) == 6)
+            before = {pod["metadata"]["uid"] for pod in pods_of(api(), namespace, "a")}
             first.process.send_signal(signal.SIGCONT)
             expect(first.process.wait(LIMIT) == 1, "it must end: " + first.text())
-            expect({pod["metadata"]["uid"] for pod in pods_of(API, namespace, "a")} == before, "pods were touched")
+            expect({pod["metadata"]["uid"] for pod in pods_of(api(), namespace, "a")} == before, "pods were touched")
             expect(second.process.poll() is None, second.text())
 
 
@@ -96,8 +94,8 @@ def restricted_kubeconfig(folder, namespace):
     return str(path)
 
 
-def one_namespace_needs_no_rights_elsewhere():
-    system, ours, theirs = (make_namespace(API, name) for name in ("system", "ours", "theirs"))
+def test_one_namespace_needs_no_rights_elsewhere():
+    system, ours, theirs = (make_namespace(api(), name) for name in ("system", "ours", "theirs"))
     manifest = subprocess.run(["helm", "template", "op", ROOT / "charts/lockstep", "--kube-version=1.34", "--namespace", system, "--set",
                                f"watchNamespace={ours},replicas=0,crds.install=false"], check=True, text=True, capture_output=True).stdout
     kubectl("apply", "--filename=-", stdin=manifest)
@@ -108,10 +106,10 @@ def one_namespace_needs_no_rights_elsewhere():
                       f"--rendezvous-url=https://op-lockstep-rendezvous.{system}.svc:29400", kubeconfig=kubeconfig) as operator:
             operator.await_record("leading")
             for namespace in (theirs, ours):
-                create(API, namespace, job("a", 2))
-            until("pods of ours", lambda: len(names(API, ours, "a")) == 2, details=operator.text)
-            until("its events", lambda: API.request("GET", f"/api/v1/namespaces/{ours}/events")[1]["items"])
-            expect(names(API, theirs, "a") == [], "the other namespace was touched")
+                create(api(), namespace, job("a", 2))
+            until("pods of ours", lambda: len(names(api(), ours, "a")) == 2, details=operator.text)
+            until("its events", lambda: api().request("GET", f"/api/v1/namespaces/{ours}/events")[1]["items"])
+            expect(names(api(), theirs, "a") == [], "the other namespace was touched")
             expect("forbidden" not in operator.text().lower(), operator.text())
 
 
@@ -121,7 +119,7 @@ class Worker:
     def __init__(self, namespace, created, pod):
         identity = {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
         account = pod["spec"]["serviceAccountName"]
-        status, answer = API.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", {
+        status, answer = api().request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", {
             "spec": {"audiences": ["lockstep"], "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", **identity}}})
         expect(status == 201, answer)
         self.token = answer["status"]["token"]
@@ -141,20 +139,20 @@ class Worker:
         until("a heartbeat is taken", is_taken, details=operator.text)
 
 
-def tells_of_a_damaged_checkpoint_once_whoever_leads():
-    namespace = make_namespace(API, "damaged")
+def test_tells_of_a_damaged_checkpoint_once_whoever_leads():
+    namespace = make_namespace(api(), "damaged")
     reason = "s3://bucket/a/step-000000000020/shard-0: size or SHA-256 differ from the manifest"
     first, second = {"step": 20, "reason": reason}, {"step": 10, "reason": "s3://bucket/a/step-000000000010/shard-0: is missing"}
 
     def told():
-        events = API.request("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")[1]["items"]
+        events = api().request("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")[1]["items"]
         return sorted((event["type"], event["note"]) for event in events if event["reason"] == "CheckpointDamaged")
 
     def is_told(damaged):
         return any(kind == "Warning" and damaged["reason"] in note for kind, note in told())
     with Operator(PROGRAM, f"--watch-namespace={namespace}") as operator:
-        created = create(API, namespace, job("a", 1, checkpoint={"uri": "s3://bucket/a"}))
-        pod, = until("its pod", lambda: pods_of(API, namespace, "a"), details=operator.text)
+        created = create(api(), namespace, job("a", 1, checkpoint={"uri": "s3://bucket/a"}))
+        pod, = until("its pod", lambda: pods_of(api(), namespace, "a"), details=operator.text)
         worker = Worker(namespace, created, pod)
         worker.beat(operator, damagedCheckpoints=[first])
         until("an event tells", lambda: is_told(first), details=operator.text)
@@ -179,34 +177,34 @@ KINDS = {"Service": "/api/v1/namespaces/{}/services", "ConfigMap": "/api/v1/name
 def objects_of(namespace, name):
     """Kinds of the objects beside the pods."""
     selector = f"?labelSelector=lockstep.dev%2Fjob%3D{name}"
-    return {kind for kind, path in KINDS.items() if API.request("GET", path.format(namespace) + selector)[1]["items"]}
+    return {kind for kind, path in KINDS.items() if api().request("GET", path.format(namespace) + selector)[1]["items"]}
 
 
 def metric(value):
     return {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": value}}}
 
 
-def writes_the_objects_of_a_job_once_and_follows_its_spec():
-    namespace = make_namespace(API, "objects")
+def test_writes_the_objects_of_a_job_once_and_follows_its_spec():
+    namespace = make_namespace(api(), "objects")
     document = job("a", 2, network={}, schedulingPolicy={"podDisruptionBudget": True})
     document["spec"]["worker"]["createServiceAccount"] = True
     document["spec"]["elasticPolicy"]["metrics"] = [metric("0.5")]  # the API server makes 500m of it
 
     def patch(spec):
-        status, answer = API.request("PATCH", JOBS.format(namespace) + "/a", {"spec": spec}, MERGE)
+        status, answer = api().request("PATCH", JOBS.format(namespace) + "/a", {"spec": spec}, MERGE)
         expect(status == 200, f"{answer}")
         return answer["metadata"]["generation"]
 
     def until_observed(generation):
-        until("the operator has seen it", lambda: API.request("GET", JOBS.format(namespace) + "/a")[1].get("status", {}).get(
+        until("the operator has seen it", lambda: api().request("GET", JOBS.format(namespace) + "/a")[1].get("status", {}).get(
             "observedGeneration") == generation, details=operator.text)
     with Operator(PROGRAM, f"--watch-namespace={namespace}") as operator:
-        create(API, namespace, document)
+        create(api(), namespace, document)
         until("all objects", lambda: objects_of(namespace, "a") == set(KINDS), details=operator.text)
-        until("its pods", lambda: len(names(API, namespace, "a")) == 2, details=operator.text)
+        until("its pods", lambda: len(names(api(), namespace, "a")) == 2, details=operator.text)
         until_observed(1)
         service = f"/api/v1/namespaces/{namespace}/services/a"
-        until("the Service selects them", lambda: API.request("GET", service)[1]["spec"].get("selector"), details=operator.text)
+        until("the Service selects them", lambda: api().request("GET", service)[1]["spec"].get("selector"), details=operator.text)
         planned = len(operator.records("planned"))
         for seconds in (60, 61):  # each makes a pass
             until_observed(patch({"runPolicy": {"ttlSecondsAfterFinished": seconds}}))
@@ -215,11 +213,3 @@ def writes_the_objects_of_a_job_once_and_follows_its_spec():
         until_observed(patch({"network": {"networkPolicy": "None"}, "elasticPolicy": {"metrics": None}}))
         until("they go with the spec", lambda: set(KINDS) - objects_of(namespace, "a") == {
             "NetworkPolicy", "HorizontalPodAutoscaler"}, details=operator.text)
-
-
-CASES = [writes_the_objects_of_a_job_once_and_follows_its_spec, hands_over_before_the_lease_ends_in_the_middle_of_a_large_job, a_leader_paused_past_its_lease_ends_and_harms_nothing,
-         tells_of_a_damaged_checkpoint_once_whoever_leads, one_namespace_needs_no_rights_elsewhere]
-
-if __name__ == "__main__":
-    with connected() as API:
-        sys.exit(main(CASES, sys.argv[2:]))

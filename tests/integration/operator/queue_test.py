@@ -1,39 +1,39 @@
-#!/usr/bin/env python3
 """Jobs that queue, on a real API server; the test writes what Kueue would write into their Workloads.
 
-queue_test.py PROGRAM [NAME…]    needs KUBECONFIG of an administrator; prints `N passed, N failed`
+Needs KUBECONFIG of an administrator.
 """
 import datetime
-import pathlib
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import definitions  # noqa: E402
-from cases import expect, main  # noqa: E402
-from kube_api import MERGE, connected  # noqa: E402
-from operators import JOBS, OperatedJob, job, pods_of  # noqa: E402
+import pytest
 
-PROGRAM = sys.argv[1] if len(sys.argv) > 1 else ""
+import definitions
+from build_folder import BUILD
+from cases import expect
+from kube_api import MERGE, api
+from operators import JOBS, OperatedJob, job, pods_of
+
+PROGRAM = BUILD / "operator/lockstep-operator"
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 WORKLOADS = KUEUE + "/namespaces/{}/workloads"
 
 
-def install_kueue():
+@pytest.fixture(scope="module", autouse=True)
+def kueue(control_plane):
     group = "kueue.x-k8s.io"
-    definitions.install(API, ["kueue-workloads", "kueue-resourceflavors", "kueue-workloadpriorityclasses"], [
+    definitions.install(api(), ["kueue-workloads", "kueue-resourceflavors", "kueue-workloadpriorityclasses"], [
         definitions.definition(group, "v1beta2", "workloads", "Workload"),
         definitions.definition(group, "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", definitions.CLUSTER),
         definitions.definition(group, "v1beta2", "resourceflavors", "ResourceFlavor", definitions.CLUSTER)])
 
 
 def request(method, path, body=None):
-    status, answer = API.request(method, path, body, *([MERGE] if method == "PATCH" else []))
+    status, answer = api().request(method, path, body, *([MERGE] if method == "PATCH" else []))
     expect(status in (200, 201), f"{method} {path}: {answer}")
     return answer
 
 
 def workload_of(namespace):
-    found = API.request("GET", WORKLOADS.format(namespace))[1]["items"]
+    found = api().request("GET", WORKLOADS.format(namespace))[1]["items"]
     return found[0] if found else None
 
 
@@ -62,18 +62,18 @@ def admit(namespace, count, **assignment):
 
 def set_phase(namespace, phase):
     ready = [{"type": "Ready", "status": "True" if phase == "Running" else "False"}]
-    for pod in pods_of(API, namespace, "a"):
+    for pod in pods_of(api(), namespace, "a"):
         request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}/status",
                 {"status": {"phase": phase, "conditions": ready}})
 
 
 def condition(namespace, kind):
-    conditions = API.request("GET", JOBS.format(namespace) + "/a")[1].get("status", {}).get("conditions", [])
+    conditions = api().request("GET", JOBS.format(namespace) + "/a")[1].get("status", {}).get("conditions", [])
     return next((entry for entry in conditions if entry["type"] == kind), {"status": "", "reason": ""})
 
 
 def make_flavor():
-    status, answer = API.request("POST", f"{KUEUE}/resourceflavors", {
+    status, answer = api().request("POST", f"{KUEUE}/resourceflavors", {
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "spot"},
         "spec": {"nodeLabels": {"kind": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}]}})
     expect(status in (201, 409), f"{answer}")
@@ -84,7 +84,7 @@ def make_classes():
                                     (f"{KUEUE}/workloadpriorityclasses", "kueue.x-k8s.io/v1beta2 WorkloadPriorityClass", "urgent", 100),
                                     (f"{KUEUE}/workloadpriorityclasses", "kueue.x-k8s.io/v1beta2 WorkloadPriorityClass", "late", 1)):
         version, kind = kind.split()
-        status, answer = API.request("POST", path, {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "value": value})
+        status, answer = api().request("POST", path, {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "value": value})
         expect(status in (201, 409), f"{answer}")
 
 
@@ -98,7 +98,7 @@ class QueuedJob(OperatedJob):
         template = document["spec"]["worker"]["template"]
         template["metadata"] = {"annotations": annotations or {}}
         template["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 2}}
-        super().__init__(API, PROGRAM, name, document)
+        super().__init__(api(), PROGRAM, name, document)
 
     def __enter__(self):
         super().__enter__()
@@ -110,7 +110,7 @@ class QueuedJob(OperatedJob):
         self.until(f"it waits for {count} GPUs", lambda: self.operator.metrics().get(series) == count)
 
 
-def a_job_runs_where_and_with_what_it_was_admitted_and_tells_how_it_ended():
+def test_a_job_runs_where_and_with_what_it_was_admitted_and_tells_how_it_ended():
     make_flavor()
     with QueuedJob("admitted") as queued:
         namespace = queued.namespace
@@ -134,7 +134,7 @@ def a_job_runs_where_and_with_what_it_was_admitted_and_tells_how_it_ended():
         queued.until("Kueue hears of the end", lambda: says(workload_of(namespace), "Finished", "True", "Succeeded"))
 
 
-def an_evicted_job_gives_its_quota_back_once_its_pods_are_gone_and_runs_again():
+def test_an_evicted_job_gives_its_quota_back_once_its_pods_are_gone_and_runs_again():
     make_flavor()
     with QueuedJob("evicted") as queued:
         namespace = queued.namespace
@@ -150,7 +150,7 @@ def an_evicted_job_gives_its_quota_back_once_its_pods_are_gone_and_runs_again():
         queued.until("its pods are back", lambda: len(queued.pods()) == 4)
 
 
-def a_suspended_job_is_inactive_in_its_queue_and_a_changed_one_queues_anew():
+def test_a_suspended_job_is_inactive_in_its_queue_and_a_changed_one_queues_anew():
     make_flavor()
     with QueuedJob("changed") as queued:
         namespace = queued.namespace
@@ -176,7 +176,7 @@ def label(namespace, value):
     request("PATCH", JOBS.format(namespace) + "/a", {"metadata": {"labels": {"kueue.x-k8s.io/priority-class": value}}})
 
 
-def a_job_queues_with_the_priority_of_its_class_and_follows_its_label():
+def test_a_job_queues_with_the_priority_of_its_class_and_follows_its_label():
     make_flavor()
     make_classes()
     with QueuedJob("pods", priorityClassName="high") as queued:
@@ -197,11 +197,11 @@ def a_job_queues_with_the_priority_of_its_class_and_follows_its_label():
         expect(class_of(namespace)[2] == 50, "what an administrator has set stays")
 
 
-def a_job_whose_class_is_missing_says_so_and_queues_once_it_is_there():
+def test_a_job_whose_class_is_missing_says_so_and_queues_once_it_is_there():
     name = f"new-{datetime.datetime.now().timestamp():.0f}"
     document = job("a", 1, schedulingPolicy={"queueName": "research"})
     document["metadata"]["labels"] = {"kueue.x-k8s.io/priority-class": name}
-    with OperatedJob(API, PROGRAM, "missing", document) as waiting:
+    with OperatedJob(api(), PROGRAM, "missing", document) as waiting:
         namespace = waiting.namespace
         waiting.until("it says that it waits", lambda: condition(namespace, "QuotaReserved")["status"] == "False")
         reserved = condition(namespace, "QuotaReserved")
@@ -212,7 +212,7 @@ def a_job_whose_class_is_missing_says_so_and_queues_once_it_is_there():
         waiting.until("it queues", lambda: workload_of(namespace) and class_of(namespace) == ("WorkloadPriorityClass", name, 3))
 
 
-def a_job_asks_for_its_place_in_the_topology_and_its_pods_wait_for_it():
+def test_a_job_asks_for_its_place_in_the_topology_and_its_pods_wait_for_it():
     make_flavor()
     topology = {"levels": ["rack"], "slices": [{"domainCount": 1, "valuesPerLevel": [{"universal": "r1"}], "podCounts": {"universal": 4}}]}
     with QueuedJob("placed", annotations={"kueue.x-k8s.io/podset-required-topology": "rack"}) as queued:
@@ -226,7 +226,7 @@ def a_job_asks_for_its_place_in_the_topology_and_its_pods_wait_for_it():
             expect(pod["metadata"]["annotations"]["kueue.x-k8s.io/workload"] == workload_of(namespace)["metadata"]["name"], f"{pod}")
             expect(pod["metadata"]["labels"]["kueue.x-k8s.io/podset"] == "main", f"{pod['metadata']}")
             # As Kueue opens the gate: strategic merge, for the list of gates has names.
-            status, answer = API.request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}", {
+            status, answer = api().request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}", {
                 "spec": {"nodeSelector": {"rack": "r1"},
                          "schedulingGates": [{"$patch": "delete", "name": "kueue.x-k8s.io/topology"}]}},
                 "application/strategic-merge-patch+json")
@@ -235,17 +235,3 @@ def a_job_asks_for_its_place_in_the_topology_and_its_pods_wait_for_it():
         set_phase(namespace, "Running")
         queued.until("Kueue hears that they are ready", lambda: says(workload_of(namespace), "PodsReady", "True"))
         expect({pod["metadata"]["uid"] for pod in queued.pods()} == before, "a pod was replaced for what Kueue wrote into it")
-
-
-CASES = [a_job_runs_where_and_with_what_it_was_admitted_and_tells_how_it_ended,
-         an_evicted_job_gives_its_quota_back_once_its_pods_are_gone_and_runs_again,
-         a_suspended_job_is_inactive_in_its_queue_and_a_changed_one_queues_anew,
-         a_job_queues_with_the_priority_of_its_class_and_follows_its_label,
-         a_job_whose_class_is_missing_says_so_and_queues_once_it_is_there,
-         a_job_asks_for_its_place_in_the_topology_and_its_pods_wait_for_it]
-
-if __name__ == "__main__":
-    with connected() as API:
-        install_kueue()
-        status = main(CASES, sys.argv[2:])
-    sys.exit(status)

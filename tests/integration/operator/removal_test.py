@@ -1,18 +1,15 @@
-#!/usr/bin/env python3
 """checkpoint.deleteWithJob on a real API server: the pod that removes the checkpoints, and every way in which a deletion comes to its end.
 
-removal_test.py PROGRAM [NAME…]    needs KUBECONFIG of an administrator; prints `N passed, N failed`
+Needs KUBECONFIG of an administrator.
 Nobody runs the pods: the cases say what becomes of them.
 """
-import pathlib
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-from cases import expect, main, until  # noqa: E402
-from kube_api import MERGE, connected  # noqa: E402
-from operators import JOBS, Operator, create, job, make_namespace, pods_of  # noqa: E402
+from build_folder import BUILD
+from cases import expect, until
+from kube_api import MERGE, api
+from operators import JOBS, Operator, create, job, make_namespace, pods_of
 
-PROGRAM = sys.argv[1] if len(sys.argv) > 1 else ""
+PROGRAM = BUILD / "operator/lockstep-operator"
 URI = "s3://bucket/a"
 
 
@@ -20,10 +17,10 @@ class Case:
     """The job `a` in a namespace of its own, as it is when it has trained and no operator runs."""
 
     def __init__(self, prefix, **checkpoint):
-        self.namespace = make_namespace(API, prefix)
+        self.namespace = make_namespace(api(), prefix)
         with self.operator() as operator:
             document = job("a", 2, checkpoint={"uri": URI, "deleteWithJob": True, **checkpoint})
-            self.uid = create(API, self.namespace, document)["metadata"]["uid"]
+            self.uid = create(api(), self.namespace, document)["metadata"]["uid"]
             until("its pods", lambda: len(self.workers()) == 2, details=operator.text)
         self.patch_status({"rendezvous": {"round": 1}})
 
@@ -34,23 +31,23 @@ class Case:
         return JOBS.format(self.namespace) + "/a"
 
     def job(self):
-        status, answer = API.request("GET", self.path())
+        status, answer = api().request("GET", self.path())
         expect(status in (200, 404), answer)
         return answer if status == 200 else None
 
     def patch_status(self, status):
-        code, answer = API.request("PATCH", self.path() + "/status", {"status": status}, MERGE)
+        code, answer = api().request("PATCH", self.path() + "/status", {"status": status}, MERGE)
         expect(code == 200, answer)
 
     def delete(self, propagation="Background"):
-        code, answer = API.request("DELETE", self.path(), {"propagationPolicy": propagation})
+        code, answer = api().request("DELETE", self.path(), {"propagationPolicy": propagation})
         expect(code == 200, answer)
 
     def workers(self):
-        return [pod for pod in pods_of(API, self.namespace, "a") if "worker" in pod["metadata"]["name"]]
+        return [pod for pod in pods_of(api(), self.namespace, "a") if "worker" in pod["metadata"]["name"]]
 
     def removals(self):
-        return [pod for pod in pods_of(API, self.namespace, "a") if pod["metadata"]["name"] == f"a-removal-{self.uid}"]
+        return [pod for pod in pods_of(api(), self.namespace, "a") if pod["metadata"]["name"] == f"a-removal-{self.uid}"]
 
     def until_removal(self, operator, other_than=None):
         pod, = until("the pod that removes", lambda: [p for p in self.removals() if p["metadata"]["uid"] != other_than], details=operator.text)
@@ -61,19 +58,19 @@ class Case:
         ended = {"name": "trainer", "image": "", "imageID": "", "ready": False, "restartCount": 0,
                  "state": {"terminated": {"exitCode": code, "message": message}}}
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}/status"
-        status, answer = API.request("PATCH", path, {"status": {"phase": phase, "containerStatuses": [ended]}}, MERGE)
+        status, answer = api().request("PATCH", path, {"status": {"phase": phase, "containerStatuses": [ended]}}, MERGE)
         expect(status == 200, answer)
 
     def events(self):
-        items = API.request("GET", f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")[1]["items"]
+        items = api().request("GET", f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")[1]["items"]
         return {event["reason"]: event["note"] for event in items}
 
     def until_gone(self, operator):
         until("the job is gone", lambda: self.job() is None, details=operator.text)
-        until("and its pods", lambda: not pods_of(API, self.namespace, "a"), details=operator.text)
+        until("and its pods", lambda: not pods_of(api(), self.namespace, "a"), details=operator.text)
 
 
-def removes_them_before_the_job_goes_through_failures_and_new_operators():
+def test_removes_them_before_the_job_goes_through_failures_and_new_operators():
     case = Case("removal")
     case.delete()
     with case.operator() as operator:
@@ -94,7 +91,7 @@ def removes_them_before_the_job_goes_through_failures_and_new_operators():
         until("an event tells", lambda: case.events().get("CheckpointsRemoved"), details=operator.text)
 
 
-def goes_without_a_word_where_the_field_is_false():
+def test_goes_without_a_word_where_the_field_is_false():
     case = Case("kept", deleteWithJob=False)
     case.delete()
     with case.operator() as operator:
@@ -102,17 +99,17 @@ def goes_without_a_word_where_the_field_is_false():
         expect("start removal" not in operator.text(), operator.text())
 
 
-def may_be_called_off():
+def test_may_be_called_off():
     case = Case("off")
     case.delete()
     with case.operator() as operator:
         case.until_removal(operator)
-        status, answer = API.request("PATCH", case.path(), {"spec": {"checkpoint": {"deleteWithJob": False}}}, MERGE)
+        status, answer = api().request("PATCH", case.path(), {"spec": {"checkpoint": {"deleteWithJob": False}}}, MERGE)
         expect(status == 200, answer)
         case.until_gone(operator)
 
 
-def gives_up_after_ten_minutes_and_says_what_is_left():
+def test_gives_up_after_ten_minutes_and_says_what_is_left():
     case = Case("late")
     case.delete()
     with case.operator() as operator:
@@ -130,13 +127,13 @@ def gives_up_after_ten_minutes_and_says_what_is_left():
         expect(f"lockstep checkpoint rm {URI} --all-of-job {case.uid}" in note, note)
 
 
-def outlives_a_deletion_that_takes_dependents_first():
+def test_outlives_a_deletion_that_takes_dependents_first():
     case = Case("foreground")
     case.delete("Foreground")
     with case.operator() as operator:
         pod = case.until_removal(operator)
         config = f"/api/v1/namespaces/{case.namespace}/configmaps/a-config"
-        until("the garbage collector has been there", lambda: API.request("GET", config)[0] == 404, details=operator.text)
+        until("the garbage collector has been there", lambda: api().request("GET", config)[0] == 404, details=operator.text)
         expect([p["metadata"]["uid"] for p in case.removals()] == [pod["metadata"]["uid"]], "the pod was collected, too")
         case.end(pod, "Succeeded", 0)
 
@@ -150,20 +147,12 @@ def outlives_a_deletion_that_takes_dependents_first():
         case.until_gone(operator)
 
 
-def does_not_hold_a_namespace():
+def test_does_not_hold_a_namespace():
     case = Case("ending")
-    status, answer = API.request("DELETE", f"/api/v1/namespaces/{case.namespace}")
+    status, answer = api().request("DELETE", f"/api/v1/namespaces/{case.namespace}")
     expect(status == 200, answer)
     until("the job is being deleted", lambda: "deletionTimestamp" in case.job()["metadata"])
-    until("its pods are gone", lambda: not pods_of(API, case.namespace, "a"))
+    until("its pods are gone", lambda: not pods_of(api(), case.namespace, "a"))
     with case.operator() as operator:
-        until("the namespace is gone", lambda: API.request("GET", f"/api/v1/namespaces/{case.namespace}")[0] == 404, details=operator.text)
+        until("the namespace is gone", lambda: api().request("GET", f"/api/v1/namespaces/{case.namespace}")[0] == 404, details=operator.text)
         expect("what this job stored stays" in operator.text(), operator.text())
-
-
-CASES = [removes_them_before_the_job_goes_through_failures_and_new_operators, goes_without_a_word_where_the_field_is_false, may_be_called_off,
-         gives_up_after_ten_minutes_and_says_what_is_left, outlives_a_deletion_that_takes_dependents_first, does_not_hold_a_namespace]
-
-if __name__ == "__main__":
-    with connected() as API:
-        sys.exit(main(CASES, sys.argv[2:]))

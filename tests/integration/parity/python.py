@@ -1,32 +1,25 @@
-#!/usr/bin/env python3
-"""The Python that .ci/make-torch-python makes: PyTorch's own, except that CUDA's libraries are stand-ins.
-
-python.py [NAME…]    all cases, or those named
-"""
+"""The Python that .ci/make-torch-python makes: PyTorch's own, except that CUDA's libraries are stand-ins."""
 import pathlib
 import re
 import subprocess
-import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests/support"))
-import cases  # noqa: E402
-import torch_python  # noqa: E402
-from cases import expect  # noqa: E402
+import torch_python
+from cases import expect
 
 
 def python(script, *options):
     return subprocess.run([torch_python.python(), *options, "-c", script], capture_output=True, text=True, timeout=120, check=False)
 
 
-def imports_the_pinned_release_in_silence_and_without_cuda():
+def test_imports_the_pinned_release_in_silence_and_without_cuda():
     done = python("import torch; print(torch.__version__, torch.cuda.is_available())", "-W", "error")
     pinned = re.search(r"\btorch==(\S+?)[\s)]", (ROOT / ".ci/install").read_text()).group(1)
     expect(done.returncode == 0 and not done.stderr, f"{done}")
     expect(re.fullmatch(rf"{re.escape(pinned)}(\+\S+)? False\n", done.stdout), f"{done.stdout!r}, pinned: {pinned}")
 
 
-def finds_a_compiled_file_for_each_module():
+def test_finds_a_compiled_file_for_each_module():
     """Pods mount the packages read-only: they could not keep what they compile."""
     done = python("import os, sys, torch.nn.parallel, torch.optim\n"
                   "specs = [module.__spec__ for name, module in list(sys.modules.items()) if name.startswith(('torch.', 'numpy.', 'sympy.'))]\n"
@@ -37,12 +30,6 @@ def finds_a_compiled_file_for_each_module():
     expect(int(count) > 500 and not absent, f"of {count} modules: {absent}")
 
 
-def a_call_of_cuda_ends_with_its_name():
+def test_a_call_of_cuda_ends_with_its_name():
     done = python("import ctypes, torch; ctypes.CDLL(torch.__path__[0] + '/lib/libcublas.so.13').cublasCreate_v2()")
     expect(done.returncode < 0 and "cublasCreate_v2 was called, but this PyTorch is for the CPU only" in done.stderr, f"{done}")
-
-
-CASES = [imports_the_pinned_release_in_silence_and_without_cuda, finds_a_compiled_file_for_each_module, a_call_of_cuda_ends_with_its_name]
-
-if __name__ == "__main__":
-    sys.exit(cases.main(CASES, sys.argv[1:]))

@@ -1,19 +1,13 @@
-#!/usr/bin/env python3
 """The same training in Python: PyTorch of the same release goes on from an early checkpoint of `lockstep run`, on the same samples,
 and must come to the weights of each later one. Models, optimizers, schedules, accumulation and autocast, each at least once.
-
-run.py BIN_FOLDER [NAME…]    all cases, or those named
 """
 import json
 import pathlib
 import subprocess
-import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests/support"))
-import torch_python  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import Run, main, manifest  # noqa: E402
+import torch_python
+from cases import expect
+from local_run import Run, manifest
 
 IMAGES = {"format": "idx", "path": "/usr/share/datasets/fashion-mnist"}
 
@@ -36,30 +30,30 @@ def compare(folder, bound, steps=30, **training):
     expect(last["worst"] <= bound, f"weights differ by {last['worst']}: {last}")
 
 
-def mlp_with_sgd_and_a_step_schedule(folder):
+def test_mlp_with_sgd_and_a_step_schedule(folder):
     compare(folder, 1e-5, model={"name": "mlp", "mlp": {"hiddenSizes": [64]}},
             optimizer={"name": "sgd", "learningRate": 0.05, "momentum": 0.9, "nesterov": True, "weightDecay": 0.01},
             schedule={"name": "step", "warmupSteps": 4, "decayEverySteps": 10, "decayFactor": 0.5})
 
 
-def cnn_with_adam_polynomial_accumulation_and_clipping(folder):
+def test_cnn_with_adam_polynomial_accumulation_and_clipping(folder):
     compare(folder, 1e-5, model={"name": "cnn", "cnn": {"channels": [8, 16], "hiddenSize": 32, "dropout": 0}},
             optimizer={"name": "adam", "learningRate": 0.002, "weightDecay": 0.01, "clipNorm": 0.5}, microBatchSize=8,
             schedule={"name": "polynomial", "power": 2, "minLearningRate": 0.0001})
 
 
-def resnet_with_sgd(folder):
+def test_resnet_with_sgd(folder):
     # Norms over small batches double a difference with each step: few steps tell a fault from rounding.
     compare(folder, 1e-6, steps=4, model={"name": "resnet18", "resnet": {"smallImages": True}}, globalBatchSize=16,
             optimizer={"name": "sgd", "learningRate": 0.01, "momentum": 0.9})
 
 
-def resnet50_with_its_large_stem(folder):
+def test_resnet50_with_its_large_stem(folder):
     compare(folder, 1e-5, steps=3, model={"name": "resnet50"}, globalBatchSize=8,
             optimizer={"name": "sgd", "learningRate": 0.001, "momentum": 0.9})
 
 
-def gpt_with_adamw_and_a_cosine(folder):
+def test_gpt_with_adamw_and_a_cosine(folder):
     text = pathlib.Path("/usr/share/common-licenses/GPL-3").read_bytes()
     for name, part in (("train.txt", text[:-4000]), ("val.txt", text[-4000:])):
         pathlib.Path(folder, name).write_bytes(part)
@@ -70,20 +64,13 @@ def gpt_with_adamw_and_a_cosine(folder):
             schedule={"name": "cosine", "warmupSteps": 5, "minLearningRate": 0.0003})
 
 
-def mlp_in_bfloat16(folder):
+def test_mlp_in_bfloat16(folder):
     compare(folder, 1e-4, model={"name": "mlp", "mlp": {"hiddenSizes": [64]}}, precision="bf16",
             optimizer={"name": "adamw", "learningRate": 0.001})
 
 
-def module_of_python_with_norms(folder):
+def test_module_of_python_with_norms(folder):
     path = pathlib.Path(folder, "norm-cnn.pt")
     subprocess.run([torch_python.python(), pathlib.Path(__file__).with_name("scripted.py"), path], check=True, timeout=200)
     compare(folder, 1e-5, steps=8, model={"name": "torchscript", "torchscript": {"uri": str(path)}},
             optimizer={"name": "sgd", "learningRate": 0.02, "momentum": 0.9})
-
-
-CASES = [mlp_with_sgd_and_a_step_schedule, cnn_with_adam_polynomial_accumulation_and_clipping, resnet_with_sgd, resnet50_with_its_large_stem,
-         gpt_with_adamw_and_a_cosine, mlp_in_bfloat16, module_of_python_with_norms]
-
-if __name__ == "__main__":
-    sys.exit(main(CASES))

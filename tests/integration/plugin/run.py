@@ -1,23 +1,17 @@
-#!/usr/bin/env python3
 """A model and samples of one's own: the example of the SDK, built from installed headers alone, trains in `lockstep run`; what does not
 fit is refused by field.
-
-run.py BIN_FOLDER    runs all cases; prints `N passed, N failed`
 """
 import functools
 import os
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests/support"))
-from cases import expect  # noqa: E402
-from local_run import SAMPLES, Run, expect_complete, main, manifest  # noqa: E402
-
-BUILD = pathlib.Path(sys.argv[1]).parent
+from build_folder import BUILD
+from cases import expect
+from local_run import SAMPLES, Run, expect_complete, manifest
 
 
 def run(*command):
@@ -49,7 +43,7 @@ def job_of(folder, model=None, data=None):
     return manifest(folder, replicas=2, model={"name": "plugin", "plugin": wide}, **({"data": data} if data else {}))
 
 
-def the_example_learns(folder):
+def test_the_example_learns(folder):
     with Run(folder, job_of(folder, {"options": {"width": "48"}})) as started:
         expect_complete(started)
         accuracy = float(re.findall(r"test accuracy ([0-9.]+)", started.output())[-1])
@@ -63,7 +57,7 @@ def stripes(**plugin):
     return {"format": "plugin", "plugin": {"path": library(), "name": "stripes", "options": {"samples": str(SAMPLES)}, **plugin}}
 
 
-def it_learns_from_samples_of_its_own(folder):
+def test_it_learns_from_samples_of_its_own(folder):
     with Run(folder, job_of(folder, data=stripes())) as started:
         expect_complete(started)
         accuracy = float(re.findall(r"test accuracy ([0-9.]+)", started.output())[-1])
@@ -71,7 +65,7 @@ def it_learns_from_samples_of_its_own(folder):
     print(f"     accuracy {accuracy}")
 
 
-def what_does_not_fit_is_refused_by_field(folder):
+def test_what_does_not_fit_is_refused_by_field(folder):
     empty = pathlib.Path(folder, "libempty.so")
     run("c++", "-shared", "-o", empty, "-x", "c++", os.devnull)
     for field, words, parts in (
@@ -89,7 +83,7 @@ def what_does_not_fit_is_refused_by_field(folder):
         expect(code != 0 and f"spec.training.{field}" in said and words in said, f"{field}: exit code {code}: {said[-1500:]}")
 
 
-def samples_that_do_not_fit_are_told_apart(folder):
+def test_samples_that_do_not_fit_are_told_apart(folder):
     faulty = library(ROOT / "tests/integration/plugin/faulty", "libfaulty.so")
     for name, words in (
             ("noClass", "noClass has 0 classes"),
@@ -107,8 +101,3 @@ def samples_that_do_not_fit_are_told_apart(folder):
             code = started.finish(120)
             said = started.output()
         expect(code != 0 and f"spec.training.data.plugin: {words}" in said, f"{name}: exit code {code}: {said[-1500:]}")
-
-
-if __name__ == "__main__":
-    sys.exit(main([the_example_learns, it_learns_from_samples_of_its_own, what_does_not_fit_is_refused_by_field,
-                   samples_that_do_not_fit_are_told_apart]))

@@ -1,8 +1,5 @@
-#!/usr/bin/env python3
 """Programs that know nothing of Lockstep, in `lockstep run`: the environment they get, what becomes of them when one fails, and the
 copy of `lockstep` that runs in images without its libraries.
-
-run.py BIN_FOLDER FAKE_NVML [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
 import json
 import os
@@ -10,18 +7,19 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import urllib.request
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import ledger  # noqa: E402
-import processes  # noqa: E402
-import torch_python  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import Run, children, main  # noqa: E402
+import pytest
 
-FAKE_NVML = sys.argv.pop(2)
+import ledger
+import processes
+import torch_python
+from build_folder import BIN, BUILD
+from cases import expect
+from local_run import Run, children
+
+FAKE_NVML = BUILD / "tests/support/libfake_nvml.so"
 HERE = pathlib.Path(__file__).resolve().parent
 SUMS = HERE / "sums.py"
 DDP = HERE / "ddp.py"
@@ -74,7 +72,7 @@ def logs(run):
     return "".join(path.read_text() for path in sorted(folder.glob("*.log")))
 
 
-def completes_with_torchruns_environment(folder):
+def test_completes_with_torchruns_environment(folder):
     env = [{"name": "WHO", "value": "world"}, {"name": "GREETING", "value": "hello $(WHO)"}]
     path = manifest(folder, ["python3", str(SUMS), f"{folder}/ledger", str(SHORT), "$(GREETING) $$(WHO)"], replicas=2, nproc=2, env=env)
     with Run(folder, path) as run:
@@ -97,7 +95,7 @@ def completes_with_torchruns_environment(folder):
     expect(len({v["TORCHELASTIC_RUN_ID"] for v in seen}) == 1, "the ranks have different run ids")
 
 
-def begins_anew_in_place_when_one_is_killed(folder):
+def test_begins_anew_in_place_when_one_is_killed(folder):
     with Run(folder, sums(folder, LONG, "killed")) as run:
         until_step(run, 10, in_round=1)
         workers, before = run.workers(), programs(run)
@@ -122,7 +120,7 @@ def gpu_metrics(run):
         return [line for line in answer.read().decode().splitlines() if line.startswith("lockstep_gpu_")]
 
 
-def its_pod_tells_of_the_gpus_it_is_shown(folder):
+def test_its_pod_tells_of_the_gpus_it_is_shown(folder):
     shutil.copy(FAKE_NVML, f"{folder}/libnvidia-ml.so.1")
     environment = {"LD_LIBRARY_PATH": folder, "CUDA_VISIBLE_DEVICES": "1"}
     with Run(folder, sums(folder, LONG, replicas=1, gpus=2), environment) as run:
@@ -132,7 +130,7 @@ def its_pod_tells_of_the_gpus_it_is_shown(folder):
     expect(temperature in found and not any("GPU-aa-1" in line for line in found), f"{found}")
 
 
-def an_exit_code_is_the_programs_own(folder):
+def test_an_exit_code_is_the_programs_own(folder):
     limits = {"failurePolicy": {"inPlaceLimit": 1, "maxRestarts": 1}}
     with Run(folder, sums(folder, LONG, "fail-always", sections=limits)) as run:
         code = run.finish()
@@ -144,13 +142,13 @@ def an_exit_code_is_the_programs_own(folder):
     expect("the last words of rank 1" in ends, f"its stderr is not in its end: {ends}")
 
 
-def a_code_that_ends_our_own_ranks_for_good_is_tried_again(folder):
+def test_a_code_that_ends_our_own_ranks_for_good_is_tried_again(folder):
     with Run(folder, sums(folder, SHORT, "fail-once")) as run:
         expect_complete(run)
     expect({r["rank"] for r in commits(run) if r["round"] >= 2 and r["step"] == SHORT - 1} == {0, 1, 2}, "not all made the last step")
 
 
-def who_is_through_waits_and_begins_anew_with_the_one_that_fails(folder):
+def test_who_is_through_waits_and_begins_anew_with_the_one_that_fails(folder):
     with Run(folder, sums(folder, SHORT, "late")) as run:
         run.until("the late one", lambda: pathlib.Path(folder, "ledger", "is-late").exists())
         run.until("the end of the others", lambda: len(programs(run)) == 1)
@@ -160,7 +158,7 @@ def who_is_through_waits_and_begins_anew_with_the_one_that_fails(folder):
     expect({r["rank"] for r in commits(run) if r["round"] == 2} == {0, 1, 2}, "the others did not begin anew")
 
 
-def what_a_command_started_ends_with_a_killed_supervisor(folder):
+def test_what_a_command_started_ends_with_a_killed_supervisor(folder):
     child = pathlib.Path(folder, "child")
     command = ["sh", "-c", f"sleep 1000000 & echo $! > {child}; wait"]
     started = lambda: child.exists() and child.read_text().strip()
@@ -175,7 +173,7 @@ def what_a_command_started_ends_with_a_killed_supervisor(folder):
         processes.expect_end("LOCKSTEP_SAMPLE_LEDGER", run.ledger)
 
 
-def passes_sigterm_on(folder):
+def test_passes_sigterm_on(folder):
     with Run(folder, sums(folder, LONG, "tidy")) as run:
         until_step(run, 5, in_round=1)
         run.process.send_signal(signal.SIGTERM)
@@ -185,7 +183,7 @@ def passes_sigterm_on(folder):
     expect(tidied == {"tidied-0", "tidied-1", "tidied-2"}, f"{tidied}")
 
 
-def names_a_command_that_is_not_there(folder):
+def test_names_a_command_that_is_not_there(folder):
     limits = {"failurePolicy": {"inPlaceLimit": 0, "maxRestarts": 0}}
     with Run(folder, manifest(folder, ["no-such-program"], replicas=1, sections=limits)) as run:
         code = run.finish()
@@ -193,7 +191,7 @@ def names_a_command_that_is_not_there(folder):
     expect("command no-such-program: not found in PATH" in run.output(), run.output())
 
 
-def names_what_is_wrong(folder):
+def test_names_what_is_wrong(folder):
     for field, change in (("spec.worker.template.spec.containers[trainer].command", lambda spec: spec["worker"]["template"]["spec"][
             "containers"][0].pop("command")), ("spec.checkpoint", lambda spec: spec.update(checkpoint={"uri": "file:///c"}))):
         path = sums(folder, SHORT)
@@ -205,12 +203,10 @@ def names_what_is_wrong(folder):
             expect(code == 2 and f"{field}: " in run.output(), f"{code}: {run.output()[-2000:]}")
 
 
-def a_copy_runs_where_nothing_else_is(_):
-    if os.geteuid() != 0:
-        print("     SKIPPED: chroot needs root")
-        return
+@pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
+def test_a_copy_runs_where_nothing_else_is():
     with tempfile.TemporaryDirectory(prefix="lockstep-copy-") as root:
-        subprocess.run([f"{sys.argv[1]}/lockstep", "copy-to", root], check=True, timeout=180)
+        subprocess.run([f"{BIN}/lockstep", "copy-to", root], check=True, timeout=180)
         done = subprocess.run(["chroot", root, "/ld.so", "--library-path", "/", "/lockstep", "--version"], capture_output=True, text=True,
                               timeout=180, check=False)
         expect(done.returncode == 0 and done.stdout.startswith("lockstep "), f"{done}")
@@ -219,7 +215,7 @@ def a_copy_runs_where_nothing_else_is(_):
         print(f"     the copy has {size:.0f} MB")
 
 
-def an_unchanged_ddp_script_trains_on(folder):
+def test_an_unchanged_ddp_script_trains_on(folder):
     path = manifest(folder, [str(torch_python.python()), str(DDP), f"{folder}/ledger", "400"], replicas=2)
     with Run(folder, path) as run:
         until_step(run, 20, in_round=1, ranks=2)
@@ -227,13 +223,3 @@ def an_unchanged_ddp_script_trains_on(folder):
         expect_complete(run, 300)
     steps = {r["step"] for r in commits(run) if r["round"] == 2}
     expect(max(steps) == 399 and min(steps) > 0, f"steps {min(steps)} to {max(steps)} after the restart")
-
-
-CASES = [completes_with_torchruns_environment, begins_anew_in_place_when_one_is_killed, its_pod_tells_of_the_gpus_it_is_shown,
-         an_exit_code_is_the_programs_own,
-         a_code_that_ends_our_own_ranks_for_good_is_tried_again, who_is_through_waits_and_begins_anew_with_the_one_that_fails,
-         what_a_command_started_ends_with_a_killed_supervisor, passes_sigterm_on, names_a_command_that_is_not_there, names_what_is_wrong, a_copy_runs_where_nothing_else_is,
-         an_unchanged_ddp_script_trains_on]
-
-if __name__ == "__main__":
-    sys.exit(main(CASES))

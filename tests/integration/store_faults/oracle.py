@@ -7,9 +7,9 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 import threading
 
+from build_folder import BIN
 from cases import expect
 
 KEEP_LAST = 2
@@ -108,7 +108,7 @@ class Oracle:
         self.problems.append(f"{problem}; listed: {listed}")
 
     def _tool(self, *arguments):
-        return subprocess.run([f"{sys.argv[1]}/lockstep", "checkpoint", *arguments], env=self.environment, stdout=subprocess.PIPE,
+        return subprocess.run([f"{BIN}/lockstep", "checkpoint", *arguments], env=self.environment, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False)
 
 

@@ -1,28 +1,27 @@
-#!/usr/bin/env python3
 """Checkpoints in a store that fails, while two ranks write them and an oracle reads past the faults: at every moment the newest complete
 checkpoint is sound and no older than the one before. When the faults are over the job goes on from what is stored, to the bits of a
 quiet run, and what they left behind is gone, unfinished multipart uploads as well.
 
-run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`; exits 77, skipped, without versitygw or toxiproxy
-LOCKSTEP_STORE_KILLS=200 run.py BIN_FOLDER killed_at_any_byte    the long one; LOCKSTEP_STORE_SEED chooses other bytes and ranks
+LOCKSTEP_STORE_KILLS=200 makes test_killed_at_any_byte long; LOCKSTEP_STORE_SEED chooses other bytes and ranks.
 """
 import contextlib
+import ctypes
 import os
 import pathlib
 import random
 import shutil
 import signal
 import subprocess
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import checkpoints  # noqa: E402
-import s3_server  # noqa: E402
-import toxics  # noqa: E402
-from cases import expect  # noqa: E402
-from http_proxy import Answers, At, Cut, HttpProxy, LosesTheAnswer, Request, Rule  # noqa: E402
-from local_run import Run, main, manifest  # noqa: E402
-from oracle import KEEP_LAST, Oracle, unfinished_uploads, unnamed  # noqa: E402
+import pytest
+
+import checkpoints
+import s3_server
+import toxics
+from cases import expect
+from http_proxy import Answers, At, Cut, HttpProxy, LosesTheAnswer, Request, Rule
+from local_run import Run, manifest
+from oracle import KEEP_LAST, Oracle, unfinished_uploads, unnamed
 
 URI = "s3://bucket/jobs/one"
 INTERVAL = 5
@@ -35,7 +34,10 @@ LIMIT = 600  # of the quiet run, which makes as many steps as were made under fa
 CUTS = int(os.environ.get("LOCKSTEP_STORE_CUTS", 10))
 KILLS = int(os.environ.get("LOCKSTEP_STORE_KILLS", 8))
 SEED = int(os.environ.get("LOCKSTEP_STORE_SEED", 1))
-IN_OWN_MOUNTS = "LOCKSTEP_STORE_FAULTS_MOUNTS"
+CLONE_NEWNS = 0x20000  # of <sched.h>
+
+MISSING = s3_server.missing() or toxics.missing()
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 
 def job(folder, uri, steps=1_000_000, interval=INTERVAL):
@@ -123,7 +125,7 @@ def uploads_left(port):
     return unfinished_uploads(f"http://127.0.0.1:{port}", s3_server.KEY, s3_server.SECRET)
 
 
-def network_that_fails(folder):
+def test_network_that_fails(folder):
     """toxiproxy: each connection ends after N bytes, is reset, slow, silent; nobody listens."""
     with s3_server.s3_server() as (bucket, port), toxics.toxiproxy(port) as proxy:
         with Trial(folder, URI, *environments(proxy.url, port)) as trial:
@@ -149,7 +151,7 @@ def network_that_fails(folder):
             judge(trial, bucket / "jobs/one", port)
 
 
-def cut_after_any_byte(folder):
+def test_cut_after_any_byte(folder):
     """The network is gone after N bytes of a save's uploads, for N over a whole save."""
     with s3_server.s3_server() as (bucket, port), HttpProxy(port) as proxy:
         with Trial(folder, URI, *environments(proxy.url, port)) as trial:
@@ -162,7 +164,7 @@ def cut_after_any_byte(folder):
             judge(trial, bucket / "jobs/one", port)
 
 
-def server_that_refuses(folder):
+def test_server_that_refuses(folder):
     """What it answers by mistake, when it is busy and when the credentials have expired, to each kind of request."""
     busy = lambda of, times=1 << 30: Answers("503 Slow Down", "SlowDown", of, times)
     broken = lambda of: Answers("500 Internal Server Error", "InternalError", of)
@@ -194,7 +196,7 @@ def server_that_refuses(folder):
             judge(trial, bucket / "jobs/one", port)
 
 
-def killed_at_any_byte(folder):
+def test_killed_at_any_byte(folder):
     """Ranks are killed when a random part of a save is uploaded: one of them, or both."""
     dice = random.Random(SEED)
     with s3_server.s3_server() as (bucket, port), HttpProxy(port) as proxy:
@@ -217,7 +219,15 @@ def kill(pids):
             os.kill(pid, signal.SIGKILL)
 
 
-def full_disk(folder):
+@pytest.fixture
+def own_mounts():
+    """From here on, what this process mounts goes with it, even where it is killed."""
+    if ctypes.CDLL(None).unshare(CLONE_NEWNS) != 0 or subprocess.run(["mount", "--make-rprivate", "/"], check=False).returncode != 0:
+        pytest.skip("nothing may be mounted here")
+
+
+@pytest.mark.usefixtures("own_mounts")
+def test_full_disk(folder):
     """A disk that holds three checkpoints and a little more is filled by somebody else, so that one rank finds room and the other
     does not; then there is room again."""
     disk = pathlib.Path(folder, "disk")
@@ -243,18 +253,3 @@ def fill(hog, disk, room):
     with open(hog, "ab", buffering=0) as file, contextlib.suppress(OSError):
         while (free := shutil.disk_usage(disk).free) > room:
             file.write(bytes(min(free - room, 1 << 20)))
-
-
-if __name__ == "__main__":
-    if reason := s3_server.missing() or toxics.missing():
-        print(f"skipped: {reason}")
-        sys.exit(77)
-    cases = [network_that_fails, cut_after_any_byte, server_that_refuses, killed_at_any_byte]
-    own = ["unshare", "--mount", "--propagation", "private", "--"]
-    if IN_OWN_MOUNTS in os.environ:
-        cases.append(full_disk)
-    elif subprocess.run([*own, "mount", "-t", "tmpfs", "none", "/mnt"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
-        os.execvpe(own[0], [*own, sys.executable, *sys.argv], {**os.environ, IN_OWN_MOUNTS: "1"})
-    else:
-        print("skipped: full_disk: nothing may be mounted here")
-    sys.exit(main(cases))

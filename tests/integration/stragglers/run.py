@@ -1,18 +1,13 @@
-#!/usr/bin/env python3
 """Ranks that are slower than the others, in `lockstep run`: found, named, and acted on once; no alarm where nobody is; and shares
 that make up for one.
-
-run.py BIN_FOLDER [NAME…]    runs all cases, or those named; prints `N passed, N failed`
 """
 import os
 import pathlib
 import re
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-import ledger  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import BATCH, SAMPLES, Run, expect_complete, main, manifest, slowed  # noqa: E402
+import ledger
+from cases import expect
+from local_run import BATCH, SAMPLES, Run, expect_complete, manifest, slowed
 
 EPOCHS = 40
 FOUND = re.compile(r"rank (\d) \(local-worker-(\d)\) is a straggler: it computes (\S+) times")
@@ -38,7 +33,7 @@ def log_of(folder, slot):
     return pathlib.Path(folder, "run", f"local-worker-{slot}.log").read_text()
 
 
-def a_slow_rank_is_named_and_left_alone(folder):
+def test_a_slow_rank_is_named_and_left_alone(folder):
     with Run(folder, job(folder)) as run:
         run.until_step(20)
         before = sorted(run.ranks())
@@ -51,7 +46,7 @@ def a_slow_rank_is_named_and_left_alone(folder):
     print(f"     slowed 4 times, found at {found[0][2]} times")
 
 
-def a_slow_rank_is_restarted_once(folder):
+def test_a_slow_rank_is_restarted_once(folder):
     with Run(folder, job(folder, action="Restart")) as run:
         run.until_step(20)
         healthy, victim = rank_of(run, 0), rank_of(run, 1)
@@ -70,7 +65,7 @@ def a_slow_rank_is_restarted_once(folder):
     expect(len(left) == 1, f"left the round for it: {left}")
 
 
-def nobody_is_slow_where_ranks_evaluate_and_save(folder):
+def test_nobody_is_slow_where_ranks_evaluate_and_save(folder):
     path = manifest(folder, replicas=2, epochs=EPOCHS, evaluation={"everyEpochs": 1, "batchSize": 1},
                     data={"format": "synthetic", "synthetic": {"samples": SAMPLES, "testSamples": 2000, "shape": [1, 28, 28],
                                                                "classes": 10}},
@@ -90,7 +85,7 @@ def steps_per_second(run, begin, end):
     return (end - begin) / (times[end] - times[begin])
 
 
-def shares_by_speed_make_up_for_a_slow_rank(folder):
+def test_shares_by_speed_make_up_for_a_slow_rank(folder):
     batch = 8 * BATCH  # much to compute in a step, beside what each rank does whatever its share
     steps_per_epoch = -(-SAMPLES // batch)
     # Shares are measured in the first two epochs.
@@ -118,11 +113,3 @@ def shares_by_speed_make_up_for_a_slow_rank(folder):
             expect(fast >= 1.5 * slow > 0, f"shares {fast} and {slow} for a rank that is slowed 4 times")
         print(f"     balance {balance}: shares {fast} and {slow}, {rates[balance]:.1f} steps/s")
     print(f"     one rank slowed 4 times: balance speed makes {rates['speed'] / rates['equal']:.2f} times the steps of equal")
-
-
-CASES = [a_slow_rank_is_named_and_left_alone, a_slow_rank_is_restarted_once, nobody_is_slow_where_ranks_evaluate_and_save,
-         shares_by_speed_make_up_for_a_slow_rank]
-
-
-if __name__ == "__main__":
-    sys.exit(main(CASES))

@@ -1,8 +1,5 @@
-#!/usr/bin/env python3
 """A module that was saved as TorchScript trains in `lockstep run`: through the death of a rank, and on from its checkpoint; in bf16;
 what does not fit is refused by field and file.
-
-run.py BIN_FOLDER WRITE_SCRIPT_MODULE    runs all cases; prints `N passed, N failed`
 """
 import json
 import os
@@ -10,15 +7,13 @@ import pathlib
 import re
 import signal
 import subprocess
-import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests/support"))
-import checkpoints  # noqa: E402
-from cases import expect  # noqa: E402
-from local_run import Run, expect_complete, main, manifest  # noqa: E402
+import checkpoints
+from build_folder import BUILD
+from cases import expect
+from local_run import Run, expect_complete, manifest
 
-WRITE = sys.argv.pop(2)
+WRITE = BUILD / "tests/integration/torchscript/write_script_module"
 NAMES = {"conv1.weight", "conv1.bias", "bn1.weight", "bn1.bias", "fc1.weight", "fc1.bias",
          "bn1.running_mean", "bn1.running_var", "bn1.num_batches_tracked"}
 
@@ -35,7 +30,7 @@ def accuracy(run):
     return float(re.findall(r"test accuracy ([0-9.]+)", run.output())[-1])
 
 
-def learns_through_a_killed_rank(folder):
+def test_learns_through_a_killed_rank(folder):
     with Run(folder, job(folder)) as run:
         run.until_step(60)
         victim = run.ranks()[1]
@@ -50,7 +45,7 @@ def learns_through_a_killed_rank(folder):
     expect(NAMES <= stored, f"the checkpoint has {sorted(stored)}")
 
 
-def goes_on_from_its_checkpoint(folder):
+def test_goes_on_from_its_checkpoint(folder):
     path = job(folder)
     with Run(folder, path) as run:
         run.until_step(50)
@@ -62,13 +57,13 @@ def goes_on_from_its_checkpoint(folder):
         expect("restored a checkpoint" in logs, "it began anew")
 
 
-def trains_in_bfloat16(folder):
+def test_trains_in_bfloat16(folder):
     with Run(folder, job(folder, precision="bf16", uri=f"file://{folder}/model.pt")) as run:
         expect_complete(run)
         expect(accuracy(run) > 0.8, f"accuracy {accuracy(run)}")
 
 
-def what_does_not_fit_is_refused_by_field(folder):
+def test_what_does_not_fit_is_refused_by_field(folder):
     pathlib.Path(folder, "text.pt").write_text("no archive")
     images = {"format": "synthetic", "synthetic": {"samples": 64, "testSamples": 8, "shape": [3, 28, 28], "classes": 10}}
     for field, words, training in (
@@ -83,7 +78,3 @@ def what_does_not_fit_is_refused_by_field(folder):
         expect(code == 2 or code == 3, f"{words}: exit code {code}: {said[-1500:]}")
         expect(f"spec.training.{field}: " in said and words in said, f"{words} is not said: {said[-1500:]}")
         pathlib.Path(folder, "output.txt").write_text("")
-
-
-if __name__ == "__main__":
-    sys.exit(main([learns_through_a_killed_rank, goes_on_from_its_checkpoint, trains_in_bfloat16, what_does_not_fit_is_refused_by_field]))

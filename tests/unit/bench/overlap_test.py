@@ -1,17 +1,13 @@
-#!/usr/bin/env python3
-"""What tests/bench/gpu/overlap.py makes of a GPU's trace, in the format in which LibTorch's profiler writes it.
-
-overlap_test.py [NAME…]    all cases, or those named
-"""
+"""What tests/bench/gpu/overlap.py makes of a GPU's trace, in the format in which LibTorch's profiler writes it."""
 import json
 import pathlib
 import sys
 import tempfile
 
 TESTS = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(TESTS / "support"), str(TESTS / "bench" / "gpu")]
+sys.path.insert(0, str(TESTS / "bench" / "gpu"))
 import overlap  # noqa: E402
-from cases import expect, main  # noqa: E402
+from cases import expect  # noqa: E402
 
 
 def on_cpu(name, begin, milliseconds, category="user_annotation", thread=4321):
@@ -41,7 +37,7 @@ def read(*events):
             for step in steps], words
 
 
-def kernels_of_nccl_beside_those_of_another_stream():
+def test_kernels_of_nccl_beside_those_of_another_stream():
     # In step 7 the first sum lies within computation, the second outlasts it by 3 ms; in step 8 they take turns.
     steps, words = read(kernel(GEMM, 1, 5, 7), kernel(GEMM, 7, 4, 7), kernel(NCCL, 2, 3, 20), kernel(NCCL, 8, 6, 20),
                         kernel(GEMM, 21, 2, 7), kernel(NCCL, 23, 4, 20), kernel(GEMM, 27, 2, 7))
@@ -49,36 +45,27 @@ def kernels_of_nccl_beside_those_of_another_stream():
     expect(words == "NCCL's kernels on streams [20], others on [7]", words)
 
 
-def time_counts_once_however_many_run():
+def test_time_counts_once_however_many_run():
     steps, _ = read(kernel(NCCL, 2, 4, 20), kernel(NCCL, 4, 4, 21), kernel(GEMM, 1, 4, 7), kernel(GEMM, 3, 4, 8))
     expect(steps == [("ProfilerStep#7", 6, 5), ("ProfilerStep#8", 0, 0)], f"{steps}")
 
 
-def a_sum_that_two_steps_share_is_divided():
+def test_a_sum_that_two_steps_share_is_divided():
     steps, _ = read(kernel(NCCL, 18, 5, 20), kernel(GEMM, 19, 2, 7))
     expect(steps == [("ProfilerStep#7", 2, 1), ("ProfilerStep#8", 3, 1)], f"{steps}")
 
 
-def numbers_that_gloo_sums_beside_nccl_are_left_out():
+def test_numbers_that_gloo_sums_beside_nccl_are_left_out():
     steps, _ = read(on_cpu("gloo:all_reduce", 1, 15, thread=4399), kernel(NCCL, 2, 3, 20), kernel(GEMM, 1, 3, 7))
     expect(steps == [("ProfilerStep#7", 3, 2), ("ProfilerStep#8", 0, 0)], f"{steps}")
 
 
-def gloo_beside_kernels_where_there_is_no_nccl():
+def test_gloo_beside_kernels_where_there_is_no_nccl():
     steps, words = read(on_cpu("gloo:all_reduce", 1, 5, thread=4399), kernel(GEMM, 4, 3, 7), on_cpu("aten::mm", 1, 5, "cpu_op"))
     expect(steps == [("ProfilerStep#7", 5, 2), ("ProfilerStep#8", 0, 0)] and words == "Gloo's sums beside kernels", f"{steps} {words}")
 
 
-def gloo_beside_operators_of_the_thread_that_trains():
+def test_gloo_beside_operators_of_the_thread_that_trains():
     steps, _ = read(on_cpu("gloo:all_reduce", 1, 9, thread=4399), on_cpu("aten::mm", 2, 3, "cpu_op"), on_cpu("aten::mm", 4, 3, "cpu_op", 4400),
                     on_cpu("c10d::allreduce_", 6, 1, "cpu_op"))
     expect(steps == [("ProfilerStep#7", 9, 3), ("ProfilerStep#8", 0, 0)], f"{steps}")
-
-
-CASES = [kernels_of_nccl_beside_those_of_another_stream, time_counts_once_however_many_run, a_sum_that_two_steps_share_is_divided,
-         numbers_that_gloo_sums_beside_nccl_are_left_out, gloo_beside_kernels_where_there_is_no_nccl,
-         gloo_beside_operators_of_the_thread_that_trains]
-
-
-if __name__ == "__main__":
-    sys.exit(main(CASES, sys.argv[1:]))

@@ -1,17 +1,10 @@
-#!/usr/bin/env python3
-"""crds/argocd/health.lua, run by Lua as Argo CD runs it: a global `obj`, a table returned.
-
-argocd_health_test.py [NAME…]    all cases, or those named
-"""
+"""crds/argocd/health.lua, run by Lua as Argo CD runs it: a global `obj`, a table returned."""
 import pathlib
 import re
 import subprocess
-import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-import cases  # noqa: E402
-from cases import expect  # noqa: E402
+from cases import expect
 
 SCRIPT = ROOT / "crds" / "argocd" / "health.lua"
 CONDITIONS = ROOT / "runtime" / "common" / "api" / "conditions.h"
@@ -43,7 +36,7 @@ def status_of(*kinds, generation=1, **others):
     return {"observedGeneration": generation, "state": "Starting", "conditions": conditions}
 
 
-def follows_the_conditions():
+def test_follows_the_conditions():
     for kinds, wanted in ((("Scheduled", "Progressing"), "Progressing"), (("Complete",), "Healthy"), (("Failed",), "Degraded"),
                           (("Stalled", "Progressing"), "Degraded"), (("Suspended",), "Suspended"),
                           (("Restarting", "Progressing"), "Progressing"), (("Complete", "Suspended"), "Healthy"), ((), "Progressing")):
@@ -51,24 +44,18 @@ def follows_the_conditions():
         expect(found == wanted, f"{kinds}: {found}, not {wanted}")
 
 
-def says_why():
+def test_says_why():
     expect(health(status_of("Stalled", Suspended="False")) == ("Degraded", "about Stalled"), health(status_of("Stalled")))
     expect(health(status_of(Failed="False", Complete="Unknown")) == ("Progressing", "Starting"), "what is not true counts")
 
 
-def a_status_of_yesterday_is_no_answer():
+def test_a_status_of_yesterday_is_no_answer():
     expect(health(None)[0] == "Progressing", "a job without a status")
     expect(health({"observedGeneration": 1})[0] == "Progressing", "a status without conditions")
     expect(health(status_of("Complete", generation=1), generation=2)[0] == "Progressing", "the status of an older spec")
 
 
-def names_only_conditions_that_there_are():
+def test_names_only_conditions_that_there_are():
     known = re.findall(r'string_view k\w+ = "(\w+)"', CONDITIONS.read_text().split("namespace reason")[0])
     named = re.findall(r'\{ "(\w+)", "\w+" \}', SCRIPT.read_text())
     expect(named and set(named) <= set(known), f"{named}, known: {known}")
-
-
-CASES = [follows_the_conditions, says_why, a_status_of_yesterday_is_no_answer, names_only_conditions_that_there_are]
-
-if __name__ == "__main__":
-    sys.exit(cases.main(CASES, sys.argv[1:]))

@@ -1,15 +1,9 @@
-#!/usr/bin/env python3
-"""What docs/troubleshooting.md quotes is in the source, and its reasons are reasons of conditions.
-
-troubleshooting_test.py [NAME…]    all cases, or those named
-"""
+"""What docs/troubleshooting.md quotes is in the source, and its reasons are reasons of conditions."""
 import pathlib
 import re
-import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-from cases import expect, main  # noqa: E402
+from cases import expect
 
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
@@ -31,7 +25,7 @@ def missing(page, source):
     return [(quote, part) for quote in quotes for part in fragments(quote) if part not in source]
 
 
-def each_quoted_message_is_in_the_source():
+def test_each_quoted_message_is_in_the_source():
     quotes = re.findall(r"^> (.*)$", PAGE, re.MULTILINE)
     expect(len(quotes) > 20, f"only {len(quotes)} messages are quoted")
     expect(all(fragments(quote) for quote in quotes), "a quote without words")
@@ -39,20 +33,14 @@ def each_quoted_message_is_in_the_source():
     expect(not lost, "".join(f'\n  "{part}" of "{quote}"' for quote, part in lost))
 
 
-def a_message_that_nobody_prints_is_found():
+def test_a_message_that_nobody_prints_is_found():
     expect(missing("> nobody prints … this line\n", texts()), "a message that is not in the source was let in")
 
 
-def reasons_are_those_of_conditions():
+def test_reasons_are_those_of_conditions():
     known = set(re.findall(r'= "(\w+)"', (ROOT / "runtime" / "common" / "api" / "conditions.h").read_text()))
     events = set(re.findall(r'\{true, "(\w+)"', (ROOT / "operator" / "reconcile" / "notes.cc").read_text()))
     named = set(re.findall(r"(?:reason|event) `(\w+)`", PAGE))
     named |= {word for row in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", PAGE, re.MULTILINE) for word in re.findall(r"\w+", row)}
     expect(len(named) > 10, f"only {named}")
     expect(named <= known | events, f"no reasons: {sorted(named - known - events)}")
-
-
-CASES = [each_quoted_message_is_in_the_source, a_message_that_nobody_prints_is_found, reasons_are_those_of_conditions]
-
-if __name__ == "__main__":
-    sys.exit(main(CASES, sys.argv[1:]))

@@ -1,19 +1,14 @@
-#!/usr/bin/env python3
 """Who may include whom: the two tables below, compared with the #include lines of operator/ and runtime/.
 
 Libraries link only what their CMakeLists.txt names, but every include starts at the root: a header alone would slip through.
-
-layering_test.py [NAME…]    all cases, or those named
 """
 import graphlib
 import pathlib
 import re
 import subprocess
-import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-from cases import expect, main  # noqa: E402
+from cases import expect
 
 
 def below(folder, *names):
@@ -174,26 +169,26 @@ def expect_none(problems):
     expect(not problems, "\n  " + "\n  ".join(problems))
 
 
-def every_folder_with_sources_is_in_the_table():
+def test_every_folder_with_sources_is_in_the_table():
     sources = read_sources()
     expect_none(wrong_folders(sources))
     empty = set(MAY_INCLUDE) - {folder_of(path) for path in sources}
     expect(not empty, f"in the table, but without sources: {sorted(empty)}")
 
 
-def folders_include_only_what_the_table_allows():
+def test_folders_include_only_what_the_table_allows():
     expect_none(wrong_directions(read_sources()))
 
 
-def libraries_stay_where_the_table_says():
+def test_libraries_stay_where_the_table_says():
     expect_none(wrong_libraries(read_sources()))
 
 
-def the_table_has_no_cycle():
+def test_the_table_has_no_cycle():
     graphlib.TopologicalSorter(MAY_INCLUDE).prepare()  # raises CycleError
 
 
-def what_is_wrong_is_found():
+def test_what_is_wrong_is_found():
     """The checks above would pass as well if they saw nothing."""
     train = {"runtime/train/step.h": ""}
     for check, path, include in (
@@ -212,10 +207,3 @@ def what_is_wrong_is_found():
         found = check({**train, path: f"#pragma once\n#include {include}\n"})
         expect(len(found) == 1 and found[0].startswith(f"{path}:2: "), f"{include} in {path}: {found}")
     expect(wrong_folders({"runtime/new/file.cc": ""}), "a folder that is not in the table was let in")
-
-
-CASES = [every_folder_with_sources_is_in_the_table, folders_include_only_what_the_table_allows,
-         libraries_stay_where_the_table_says, the_table_has_no_cycle, what_is_wrong_is_found]
-
-if __name__ == "__main__":
-    sys.exit(main(CASES, sys.argv[1:]))

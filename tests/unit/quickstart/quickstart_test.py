@@ -1,19 +1,13 @@
-#!/usr/bin/env python3
-"""What ./quickstart and .ci/build do with their arguments, and what they say to a newcomer; each program that they call is a stand-in.
-
-quickstart_test.py [NAME…]    all cases, or those named
-"""
+"""What ./quickstart and .ci/build do with their arguments, and what they say to a newcomer; each program that they call is a stand-in."""
 import os
 import pathlib
 import pty
 import shutil
 import subprocess
-import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-from cases import expect, main  # noqa: E402
+from cases import expect
 
 MANIFEST = "image: localhost/lockstep-worker:1\n"
 KUBECTL = """case "$*" in
@@ -83,7 +77,7 @@ def refused(machine, code, says, *arguments, **options):
     expect(not made, f"{arguments}: {made}")
 
 
-def help_is_no_error():
+def test_help_is_no_error():
     def case(machine):
         for option in ("--help", "-h"):
             code, output, _ = machine.run(option)
@@ -91,7 +85,7 @@ def help_is_no_error():
     on_a_machine(case)
 
 
-def wrong_arguments_are_named():
+def test_wrong_arguments_are_named():
     def case(machine):
         theirs = ("--kubeconfig", "kubeconfig")
         for says, *arguments in [
@@ -106,12 +100,12 @@ def wrong_arguments_are_named():
     on_a_machine(case)
 
 
-def another_system_is_shown_the_dockerfile():
+def test_another_system_is_shown_the_dockerfile():
     on_a_machine(lambda machine: refused(machine, 1, "docker build -f docker/Dockerfile --target worker ."), system="ID=ubuntu\nVERSION_CODENAME=noble")
     on_a_machine(lambda machine: refused(machine, 1, "this machine runs the system", "--local"), system="ID=debian\nVERSION_CODENAME=trixie")
 
 
-def a_cluster_needs_root_and_local_processes_do_not():
+def test_a_cluster_needs_root_and_local_processes_do_not():
     on_a_machine(lambda machine: refused(machine, 1, "./quickstart --local"), user=1000)
 
     def local(machine):
@@ -123,7 +117,7 @@ def a_cluster_needs_root_and_local_processes_do_not():
     on_a_machine(local, user=1000)
 
 
-def a_full_disk_is_noticed_before_anything_is_made():
+def test_a_full_disk_is_noticed_before_anything_is_made():
     def case(machine):
         shutil.rmtree(machine.folder / "build")
         refused(machine, 1, "has 3 GB free; it takes about")
@@ -135,7 +129,7 @@ def a_full_disk_is_noticed_before_anything_is_made():
     on_a_machine(built_before, free=3)
 
 
-def what_a_cluster_of_theirs_lacks_is_said_before_the_build():
+def test_what_a_cluster_of_theirs_lacks_is_said_before_the_build():
     def case(machine):
         refused(machine, 1, "needs a Secret lockstep-s3", "--kubeconfig", "kubeconfig")
         (machine.state / "secret").touch()
@@ -145,7 +139,7 @@ def what_a_cluster_of_theirs_lacks_is_said_before_the_build():
     on_a_machine(case)
 
 
-def without_a_terminal_it_does_not_take_images_for_pushed():
+def test_without_a_terminal_it_does_not_take_images_for_pushed():
     def case(machine):
         (machine.state / "secret").touch()
         arguments = ("--kubeconfig", "kubeconfig", "--registry", "example.org/team/")
@@ -160,7 +154,7 @@ def without_a_terminal_it_does_not_take_images_for_pushed():
     on_a_machine(case)
 
 
-def at_a_terminal_it_waits_for_enter():
+def test_at_a_terminal_it_waits_for_enter():
     def case(machine):
         (machine.state / "secret").touch()
         keyboard, terminal = pty.openpty()
@@ -174,7 +168,7 @@ def at_a_terminal_it_waits_for_enter():
     on_a_machine(case)
 
 
-def its_own_cluster_is_used_again():
+def test_its_own_cluster_is_used_again():
     def case(machine):
         (machine.state / "job").touch()
         code, output, errors = machine.run()
@@ -185,7 +179,7 @@ def its_own_cluster_is_used_again():
     on_a_machine(case)
 
 
-def a_build_shows_errors_whole_and_steps_in_part():
+def test_a_build_shows_errors_whole_and_steps_in_part():
     def case(machine):
         machine.script("bin/cmake", 'case $1 in --build) printf "[lockstep %s/900] Compiling\\n" 1 2 3; echo "x.cc:1: error: no"; exit 3 ;; esac\n')
         code, output, _ = machine.run("release", "lockstep", program=".ci/build")
@@ -194,7 +188,7 @@ def a_build_shows_errors_whole_and_steps_in_part():
     on_a_machine(case)
 
 
-def a_long_build_says_how_far_it_is():
+def test_a_long_build_says_how_far_it_is():
     def case(machine):
         text = (machine.folder / ".ci" / "build").read_text()
         (machine.folder / ".ci" / "build").write_text(text.replace("pause=20", "pause=1"))
@@ -204,7 +198,7 @@ def a_long_build_says_how_far_it_is():
     on_a_machine(case)
 
 
-def only_a_new_folder_is_without_tests():
+def test_only_a_new_folder_is_without_tests():
     def case(machine):
         machine.run("--programs", "--dir", "here", program=".ci/build")
         expect("-DLOCKSTEP_BUILD_TESTS=OFF" in machine.calls()[0] and "-B here" in machine.calls()[0], machine.calls())
@@ -215,12 +209,3 @@ def only_a_new_folder_is_without_tests():
         machine.run("release", program=".ci/build")
         expect("-DLOCKSTEP_BUILD_TESTS=ON" in machine.calls()[4], machine.calls())
     on_a_machine(case)
-
-
-CASES = [help_is_no_error, wrong_arguments_are_named, another_system_is_shown_the_dockerfile, a_cluster_needs_root_and_local_processes_do_not,
-         a_full_disk_is_noticed_before_anything_is_made, what_a_cluster_of_theirs_lacks_is_said_before_the_build,
-         without_a_terminal_it_does_not_take_images_for_pushed, at_a_terminal_it_waits_for_enter, its_own_cluster_is_used_again,
-         a_build_shows_errors_whole_and_steps_in_part, a_long_build_says_how_far_it_is, only_a_new_folder_is_without_tests]
-
-if __name__ == "__main__":
-    sys.exit(main(CASES, sys.argv[1:]))

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """One version: VERSION, and what .ci/version writes it to."""
 import pathlib
 import re
@@ -60,7 +59,3 @@ class Version(unittest.TestCase):
             done = self.script(wrong)
             self.assertEqual(done.returncode, 1)
             self.assertIn(f"{wrong} is no version", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()
