@@ -11,7 +11,11 @@ prometheus::Family<Gauge>& GaugeFamily(prometheus::Registry& registry, const cha
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
 }
 
-prometheus::Labels WithLabel(prometheus::Labels labels, const char* name, const char* value) {
+prometheus::Labels LabelsOf(const api::TrainingJob& job) {
+  return {{"namespace", job.metadata.namespace_name}, {"job_name", job.metadata.name}};
+}
+
+prometheus::Labels WithLabel(prometheus::Labels labels, const char* name, const std::string& value) {
   labels[name] = value;
   return labels;
 }
@@ -41,6 +45,7 @@ JobSeries::JobSeries(prometheus::Registry& registry)
                        .Help("Jobs that have failed, by the reason of their condition.")
                        .Register(registry)),
       info_(GaugeFamily(registry, "lockstep_job_info", "1 for each job, to join its labels on.")),
+      job_state_(GaugeFamily(registry, "lockstep_job_state", "1 for the state that the job is in.")),
       world_size_(
           GaugeFamily(registry, "lockstep_job_world_size", "Ranks in the current round; 0 between rounds.")),
       replicas_(GaugeFamily(registry, "lockstep_job_replicas", "Worker pods that have not ended.")),
@@ -52,6 +57,8 @@ JobSeries::JobSeries(prometheus::Registry& registry)
                         "GPUs by state: held by pods that have a node, waiting for such a pod.")),
       round_(GaugeFamily(registry, "lockstep_job_round", "Number of the newest round.")),
       step_(GaugeFamily(registry, "lockstep_job_step", "Newest finished step, at most ten seconds old.")),
+      checkpoint_step_(GaugeFamily(registry, "lockstep_job_checkpoint_step",
+                                   "Step of the newest stored checkpoint; 0 before the first.")),
       restarts_(prometheus::BuildCounter()
                     .Name("lockstep_job_restarts_total")
                     .Help("Restarts charged to the job's failurePolicy.maxRestarts.")
@@ -68,8 +75,10 @@ JobSeries::JobSeries(prometheus::Registry& registry)
 }
 
 JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
-  const prometheus::Labels labels = {{"namespace", job.metadata.namespace_name},
-                                     {"job_name", job.metadata.name}};
+  const prometheus::Labels labels = LabelsOf(job);
+  // A program of the user's own tells of neither.
+  const bool tells_steps = job.spec.training.has_value();
+  const bool stores = tells_steps && job.spec.checkpoint.has_value();
   prometheus::Labels info = labels;
   info["uid"] = job.metadata.uid;
   info["model"] = job.spec.training ? std::string(api::NameOf(job.spec.training->model.name)) : "";
@@ -84,7 +93,8 @@ JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
           .held_gpus = &gpus_.Add(WithLabel(labels, "state", "held")),
           .waiting_gpus = &gpus_.Add(WithLabel(labels, "state", "waiting")),
           .round = &round_.Add(labels),
-          .step = &step_.Add(labels),
+          .step = tells_steps ? &step_.Add(labels) : nullptr,
+          .checkpoint_step = stores ? &checkpoint_step_.Add(labels) : nullptr,
           .restarts = &restarts_.Add(labels),
           .straggler = &straggler_.Add(labels),
           .goodput = &goodput_.Add(labels),
@@ -98,17 +108,23 @@ void JobSeries::CountFailure(const api::TrainingJobStatus& before, const api::Tr
   failed_jobs_.Add({{"reason", failed->reason}}).Increment();
 }
 
+void JobSeries::SetState(const api::TrainingJob& job, const std::string& state, Series& series) {
+  if (series.state == state) return;
+  if (!series.state.empty()) jobs_.Add({{"state", series.state}}).Decrement();
+  if (series.in_state != nullptr) job_state_.Remove(series.in_state);
+  jobs_.Add({{"state", state}}).Increment();
+  series.in_state = &job_state_.Add(WithLabel(LabelsOf(job), "state", state));
+  series.in_state->Set(1);
+  series.state = state;
+}
+
 void JobSeries::Set(const api::TrainingJob& job, const api::TrainingJobStatus& status,
                     const reconcile::GpuCount& gpus, const rendezvous::RendezvousView& rendezvous) {
   const auto [found, is_new] = series_.try_emplace(job.metadata.uid);
   Series& series = found->second;
   if (is_new) series = Add(job);
   CountFailure(job.status, status);
-  if (series.state != status.state) {
-    if (!series.state.empty()) jobs_.Add({{"state", series.state}}).Decrement();
-    jobs_.Add({{"state", status.state}}).Increment();
-    series.state = status.state;
-  }
+  SetState(job, status.state, series);
   series.info->Set(1);
   series.world_size->Set(status.rendezvous ? status.rendezvous->world_size : 0);
   series.replicas->Set(status.replicas);
@@ -118,7 +134,10 @@ void JobSeries::Set(const api::TrainingJob& job, const api::TrainingJobStatus& s
   series.held_gpus->Set(gpus.held);
   series.waiting_gpus->Set(gpus.waiting);
   series.round->Set(status.rendezvous ? static_cast<double>(status.rendezvous->round) : 0);
-  series.step->Set(status.progress ? static_cast<double>(status.progress->step) : 0);
+  if (series.step != nullptr)
+    series.step->Set(status.progress ? static_cast<double>(status.progress->step) : 0);
+  if (series.checkpoint_step != nullptr)
+    series.checkpoint_step->Set(status.checkpoint ? static_cast<double>(status.checkpoint->step) : 0);
   const api::Condition* degraded = api::FindCondition(status.conditions, api::condition::kDegraded);
   const bool has_straggler = degraded != nullptr && degraded->status == api::ConditionStatus::kTrue &&
                              degraded->reason == api::reason::kStraggler;
@@ -139,6 +158,7 @@ void JobSeries::Remove(const std::string& uid) {
   const Series& series = found->second;
   if (!series.state.empty()) jobs_.Add({{"state", series.state}}).Decrement();
   info_.Remove(series.info);
+  if (series.in_state != nullptr) job_state_.Remove(series.in_state);
   world_size_.Remove(series.world_size);
   replicas_.Remove(series.replicas);
   ready_replicas_.Remove(series.ready_replicas);
@@ -147,7 +167,8 @@ void JobSeries::Remove(const std::string& uid) {
   gpus_.Remove(series.held_gpus);
   gpus_.Remove(series.waiting_gpus);
   round_.Remove(series.round);
-  step_.Remove(series.step);
+  if (series.step != nullptr) step_.Remove(series.step);
+  if (series.checkpoint_step != nullptr) checkpoint_step_.Remove(series.checkpoint_step);
   restarts_.Remove(series.restarts);
   straggler_.Remove(series.straggler);
   goodput_.Remove(series.goodput);

@@ -28,6 +28,7 @@ class JobSeries {
   struct Series {
     std::string state;
     prometheus::Gauge* info = nullptr;
+    prometheus::Gauge* in_state = nullptr;  // absent before the first state
     prometheus::Gauge* world_size = nullptr;
     prometheus::Gauge* replicas = nullptr;
     prometheus::Gauge* ready_replicas = nullptr;
@@ -36,7 +37,8 @@ class JobSeries {
     prometheus::Gauge* held_gpus = nullptr;
     prometheus::Gauge* waiting_gpus = nullptr;
     prometheus::Gauge* round = nullptr;
-    prometheus::Gauge* step = nullptr;
+    prometheus::Gauge* step = nullptr;             // absent without spec.training
+    prometheus::Gauge* checkpoint_step = nullptr;  // absent without spec.training or spec.checkpoint
     prometheus::Counter* restarts = nullptr;
     prometheus::Gauge* straggler = nullptr;
     prometheus::Gauge* goodput = nullptr;
@@ -45,10 +47,12 @@ class JobSeries {
   };
   Series Add(const api::TrainingJob& job);
   void CountFailure(const api::TrainingJobStatus& before, const api::TrainingJobStatus& now);
+  void SetState(const api::TrainingJob& job, const std::string& state, Series& series);
 
   prometheus::Family<prometheus::Gauge>& jobs_;
   prometheus::Family<prometheus::Counter>& failed_jobs_;
   prometheus::Family<prometheus::Gauge>& info_;
+  prometheus::Family<prometheus::Gauge>& job_state_;
   prometheus::Family<prometheus::Gauge>& world_size_;
   prometheus::Family<prometheus::Gauge>& replicas_;
   prometheus::Family<prometheus::Gauge>& ready_replicas_;
@@ -56,6 +60,7 @@ class JobSeries {
   prometheus::Family<prometheus::Gauge>& gpus_;
   prometheus::Family<prometheus::Gauge>& round_;
   prometheus::Family<prometheus::Gauge>& step_;
+  prometheus::Family<prometheus::Gauge>& checkpoint_step_;
   prometheus::Family<prometheus::Counter>& restarts_;
   prometheus::Family<prometheus::Gauge>& straggler_;
   prometheus::Family<prometheus::Gauge>& goodput_;

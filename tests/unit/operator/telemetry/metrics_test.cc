@@ -84,6 +84,38 @@ TEST(Metrics, FollowAJobAndForgetIt) {
   EXPECT_THAT(text, Not(HasSubstr("job_name=")));
 }
 
+TEST(Metrics, TellOfStepsAndCheckpointsOfThoseJobsAloneThatMakeThem) {
+  Metrics metrics(kClock, 1, "h", "l");
+  api::TrainingJobStatus status;
+  status.progress = api::ProgressStatus{.step = 7};
+  metrics.OnJob(Job(), status, {}, {});
+  EXPECT_THAT(metrics.Expose(0).body, Not(HasSubstr("lockstep_job_step{")));
+  EXPECT_THAT(metrics.Expose(0).body, Not(HasSubstr("lockstep_job_checkpoint_step{")));
+  api::TrainingJob trains = Job();
+  trains.metadata.uid = "v";
+  trains.metadata.name = "b";
+  trains.spec.training.emplace();
+  trains.spec.checkpoint.emplace();
+  metrics.OnJob(trains, status, {}, {});
+  EXPECT_THAT(metrics.Expose(0).body, HasSubstr("lockstep_job_step{job_name=\"b\",namespace=\"team\"} 7"));
+  EXPECT_THAT(metrics.Expose(0).body,
+              HasSubstr("lockstep_job_checkpoint_step{job_name=\"b\",namespace=\"team\"} 0"));
+  metrics.OnJobGone({"team", "b", "v"});
+  EXPECT_THAT(metrics.Expose(0).body, Not(HasSubstr("job_name=\"b\"")));
+}
+
+TEST(Metrics, TellOfOneStateOfEachJob) {
+  Metrics metrics(kClock, 1, "h", "l");
+  api::TrainingJobStatus status;
+  for (const char* state : {"Running", "Failed"}) {
+    status.state = state;
+    metrics.OnJob(Job(), status, {}, {});
+  }
+  const std::string text = metrics.Expose(0).body;
+  EXPECT_THAT(text, HasSubstr("lockstep_job_state{job_name=\"a\",namespace=\"team\",state=\"Failed\"} 1"));
+  EXPECT_THAT(text, Not(HasSubstr("namespace=\"team\",state=\"Running\"}")));
+}
+
 TEST(Metrics, CountEachRecoveryOnceUnderTheRungThatMendedIt) {
   Metrics metrics(kClock, 1, "h", "l");
   rendezvous::RoundChange change{.round = 2, .cause = "Hang", .rung = rendezvous::Rung::kMembership};
