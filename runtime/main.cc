@@ -123,11 +123,20 @@ std::vector<at::Device> DevicesOf(const Settings& settings, const comm::DeviceBa
   return devices;
 }
 
+// Of a store that answers, but is slow.
+constexpr Seconds kSilenceOfATransfer(300);
+
 // A download may take hours: to wait for it is no hang, before the first step as in any later one.
-data::CopyOptions CopyingFor(protocol::ControlLink& link, train::RoundControl& control) {
+data::CopyOptions CopyingFor(Seconds patience, protocol::ControlLink& link, train::RoundControl& control) {
+  const auto store_is_away = [&link](const std::optional<Error>& error) {
+    link.Send(error ? protocol::StoreAway{"training data", error->message} : protocol::StoreAway{});
+  };
   return {.fetch = {.is_stopped = [&control] { return control.stop_requested(); },
-                    .pause = [&control](Milliseconds time) { control.Pause(time); }},
-          .alive = [&link] { link.Send(protocol::PhaseChanged{"load"}); }};
+                    .pause = [&control](Milliseconds time) { control.Pause(time); },
+                    .patience = patience,
+                    .store_is_away = store_is_away},
+          .alive = [&link] { link.Send(protocol::PhaseChanged{"load"}); },
+          .longest_silence = patience + kSilenceOfATransfer};
 }
 
 LoopOutcome FailToLoad(const Error& error) {
@@ -160,7 +169,8 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
   if (settings.training.cuda_graph && gpu == nullptr) log::Info("no CUDA graph: training on the CPU");
   link.Send(protocol::PhaseChanged{"load"});
   // As long as the process: what is under way between the store and the copy is not waited for at the end.
-  static const auto datasets = data::OpenDatasets(settings.training, CopyingFor(link, control));
+  static const auto datasets = data::OpenDatasets(
+      settings.training, CopyingFor(Seconds(settings.worker.store_patience_seconds), link, control));
   if (!datasets.ok()) return FailToLoad(datasets.error());
   const auto samples = data::TrainingSamples::Make(settings.training, *datasets->train);
   if (!samples.ok()) return Fail(ExitCode::kBadConfiguration, samples.error());
@@ -177,7 +187,9 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
   if (settings.checkpoint.has_value()) {
     auto opened =
         checkpoint::Checkpointer::Open(*settings.checkpoint, settings.worker.job, settings.worker.training);
-    if (!opened.ok()) return Fail(ExitCode::kStore, opened.error());
+    if (!opened.ok())
+      return Fail(opened.error().IsTransient() ? ExitCode::kInfrastructure : ExitCode::kStore,
+                  opened.error());
     checkpointer = std::move(opened).value();
   }
   const api::CheckpointSpec checkpoint = settings.checkpoint.value_or(api::CheckpointSpec{});
@@ -194,6 +206,7 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
                                 .state = *state,
                                 .device = device,
                                 .checkpointer = checkpointer.get(),
+                                .store_patience = Seconds(settings.worker.store_patience_seconds),
                                 .link = link,
                                 .control = control,
                                 .clock = clock});

@@ -50,13 +50,15 @@ void AddConditions(const api::TrainingJobStatus& before, const api::TrainingJobS
     const api::Condition* old = api::FindCondition(before.conditions, now.type);
     const bool is_new = old == nullptr || old->status != now.status || old->reason != now.reason;
     // Missing replicas have an event of their own.
-    const bool is_straggler = now.type == condition::kDegraded && now.reason == api::reason::kStraggler;
-    const bool is_told_of = IsToldOf(now.type) || is_straggler || now.reason == api::reason::kShrunk;
+    const bool is_trouble =
+        now.type == condition::kDegraded &&
+        (now.reason == api::reason::kStraggler || now.reason == api::reason::kStoreUnavailable);
+    const bool is_told_of = IsToldOf(now.type) || is_trouble || now.reason == api::reason::kShrunk;
     const bool is_told_by_failed =
         now.type == condition::kStalled && api::IsTrue(after.conditions, condition::kFailed);
     if (!is_new || !is_told_of || is_told_by_failed) continue;
     if (now.status == api::ConditionStatus::kTrue) {
-      notes.push_back({is_straggler || IsWarning(now.type), now.reason, "Reconcile", now.message});
+      notes.push_back({is_trouble || IsWarning(now.type), now.reason, "Reconcile", now.message});
     } else if (now.type == condition::kSuspended && old != nullptr) {
       notes.push_back({false, now.reason, "Reconcile", "its pods may run"});
     }

@@ -11,6 +11,7 @@
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/base/strings.h"
+#include "runtime/common/base/time_text.h"
 
 namespace lockstep::reconcile {
 namespace {
@@ -133,27 +134,37 @@ std::string DescribeStragglers(const std::vector<rendezvous::SlowRank>& straggle
   return Join(named, "; ");
 }
 
-void SetMembership(const Observed& observed, Conditions& set) {
+std::string DescribeOutage(const rendezvous::StoreOutage& outage) {
+  return outage.pod + ": " + outage.waiting + " has waited since " + FormatTime(outage.since) +
+         " for a store that does not answer: " + outage.reason;
+}
+
+// Of a job whose replicas train.
+void SetDegraded(const Observed& observed, Conditions& set) {
   const rendezvous::RendezvousView& view = observed.rendezvous;
   const auto wanted = static_cast<std::size_t>(observed.job.spec.worker.replicas);
+  if (view.members.size() < wanted) {
+    const std::string train =
+        CountOf(static_cast<int64_t>(view.members.size()), static_cast<int64_t>(wanted), "replicas train");
+    const auto until_shrunk = UntilShrunk(observed);
+    const bool has_shrunk = until_shrunk && *until_shrunk <= Seconds(0);
+    return has_shrunk ? set.True(condition::kDegraded, reason::kShrunk,
+                                 train + "; the job goes on so until there is room for more")
+                      : set.True(condition::kDegraded, reason::kReplicasMissing, train);
+  }
+  if (!view.stragglers.empty())
+    return set.True(condition::kDegraded, reason::kStraggler, DescribeStragglers(view.stragglers));
+  set.Clear(condition::kDegraded, reason::kAllReplicasIn);
+}
+
+void SetMembership(const Observed& observed, Conditions& set) {
+  const rendezvous::RendezvousView& view = observed.rendezvous;
+  if (view.store_outage)
+    set.True(condition::kDegraded, reason::kStoreUnavailable, DescribeOutage(*view.store_outage));
   if (view.world_size > 0) {
     set.True(condition::kInitialized, reason::kRoundFormed);
     set.Clear(condition::kRestarting, reason::kRecovered);
-    if (view.members.size() < wanted) {
-      const std::string train =
-          CountOf(static_cast<int64_t>(view.members.size()), static_cast<int64_t>(wanted), "replicas train");
-      const auto until_shrunk = UntilShrunk(observed);
-      if (until_shrunk && *until_shrunk <= Seconds(0)) {
-        set.True(condition::kDegraded, reason::kShrunk,
-                 train + "; the job goes on so until there is room for more");
-      } else {
-        set.True(condition::kDegraded, reason::kReplicasMissing, train);
-      }
-    } else if (!view.stragglers.empty()) {
-      set.True(condition::kDegraded, reason::kStraggler, DescribeStragglers(view.stragglers));
-    } else {
-      set.Clear(condition::kDegraded, reason::kAllReplicasIn);
-    }
+    if (!view.store_outage) SetDegraded(observed, set);
   } else if (set.IsTrue(condition::kInitialized) && !view.completed) {
     set.True(condition::kRestarting, reason::kReplicaFailed,
              view.changes.empty() ? "" : view.changes.back().reason);

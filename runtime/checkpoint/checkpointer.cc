@@ -144,7 +144,6 @@ Result<std::unique_ptr<Checkpointer>> Checkpointer::Open(const api::CheckpointSp
                                                          const protocol::JobIdentity& job,
                                                          const Json& training) {
   LOCKSTEP_TRY(auto store, OpenObjectStore(spec.uri));
-  log::Info("checkpoint store reached", {{"uri", spec.uri}});
   return std::make_unique<Checkpointer>(spec, job, training, std::move(store));
 }
 

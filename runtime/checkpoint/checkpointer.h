@@ -29,8 +29,8 @@ namespace lockstep::checkpoint {
 
 class Checkpointer {
  public:
-  // Reaches the store and writes to it once, so that a wrong URI, bucket or secret is found before training
-  // begins.
+  // Writes to the store once, so that a wrong URI, bucket or secret is found before training begins. A store
+  // that does not answer is no error: a rank that has peers needs none yet.
   [[nodiscard]] static Result<std::unique_ptr<Checkpointer>> Open(const api::CheckpointSpec& spec,
                                                                   const protocol::JobIdentity& job,
                                                                   const Json& training);

@@ -57,9 +57,10 @@ class ObjectStore {
   [[nodiscard]] virtual std::string UriOf(const std::string& name) const = 0;
 };
 
-// Reaches the store and writes (and deletes) an object of its own once, so that a wrong bucket, credential or
-// endpoint is found before training begins, within about 15 s (minutes where a server of Google or Azure is
-// silent): kInvalidArgument (no such scheme, no credentials), kNotFound, kForbidden, kUnavailable.
+// Reaches the store and writes (and deletes) an object of its own once, so that a wrong bucket or
+// credential is found before training begins, within about 15 s (minutes where a server of Google or Azure is
+// silent): kInvalidArgument (no such scheme, no credentials), kNotFound, kForbidden. One that does not answer
+// is opened all the same: it may come back.
 // file:///folder (made if absent), or s3://bucket/prefix, gs://bucket/prefix or
 // abfs://container@account.dfs.core.windows.net/prefix with credentials and endpoint from the environment
 // (runtime/storage/s3_settings.h, gcs_settings.h, azure_settings.h).

@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostTries = 6;
 constexpr Milliseconds kFirstPause{500};
+constexpr Milliseconds kLongestPause{8'000};
 
 Error CacheFailed(const std::string& path) {
   const int number = errno;
@@ -214,9 +214,8 @@ class Fetcher {
 
 }  // namespace
 
-std::optional<Milliseconds> PauseBeforeRetry(int failures) {
-  if (failures >= kMostTries) return std::nullopt;
-  return kFirstPause * (1 << (failures - 1));
+Milliseconds PauseBeforeRetry(int failures) {
+  return std::min(kFirstPause * (1 << std::min(failures - 1, 10)), kLongestPause);
 }
 
 std::string PartialOf(const std::string& path) { return path + ".partial"; }

@@ -16,8 +16,8 @@
 
 namespace lockstep::data {
 
-// Before try number `failures` + 1 of the same thing; nothing after the last. Pure.
-[[nodiscard]] std::optional<Milliseconds> PauseBeforeRetry(int failures);
+// Before try number `failures` + 1 of the same thing. Pure.
+[[nodiscard]] Milliseconds PauseBeforeRetry(int failures);
 
 struct FetchOptions {
   int64_t part_bytes = int64_t{8} << 20;
@@ -26,6 +26,10 @@ struct FetchOptions {
   std::function<bool()> is_stopped = [] { return false; };
   // Waits, or returns early where the process is to stop.
   std::function<void(Milliseconds)> pause = [](Milliseconds time) { std::this_thread::sleep_for(time); };
+  // So long the store may be away before it is an error.
+  Seconds patience{15};
+  // It is away, and why; absent: it answers again. From any of the threads.
+  std::function<void(const std::optional<Error>&)> store_is_away = [](const std::optional<Error>&) {};
   // Ask for the version again after each part of several: a part of another one is refused (kConflict).
   bool check_versions = false;
 };
@@ -52,13 +56,15 @@ void Reconcile(const Copying& copying);
 // Asks again while the answer may come to be another one.
 template <typename T>
 [[nodiscard]] Result<T> WithRetries(const FetchOptions& options, const std::function<Result<T>()>& ask) {
-  for (int failures = 1;; ++failures) {
+  Seconds paused{0};
+  for (int failures = 0;; options.pause(PauseBeforeRetry(failures))) {
     Result<T> answer = ask();
+    const bool is_away = !answer.ok() && answer.error().IsTransient();
+    if (is_away != (failures > 0))
+      options.store_is_away(is_away ? std::optional(answer.error()) : std::nullopt);
     if (options.is_stopped()) return Error{ErrorCode::kCancelled, "fetching training data was stopped"};
-    if (answer.ok() || !answer.error().IsTransient()) return answer;
-    const auto wait = PauseBeforeRetry(failures);
-    if (!wait.has_value()) return answer;
-    options.pause(*wait);
+    if (!is_away || paused >= options.patience) return answer;
+    paused += PauseBeforeRetry(++failures);
   }
 }
 

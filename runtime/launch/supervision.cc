@@ -86,6 +86,9 @@ void Supervision::Handle(const RankMessage& event, SteadyTime now) {
     Do(BeatNow{});
   } else if (const auto* damaged = std::get_if<protocol::CheckpointDamaged>(&event.message)) {
     if (protocol::KeepNewest(damaged_checkpoints_, *damaged)) Do(BeatNow{});
+  } else if (const auto* away = std::get_if<protocol::StoreAway>(&event.message)) {
+    rank.store_away = *away;
+    Do(BeatNow{});
   } else if (std::holds_alternative<protocol::Finished>(event.message)) {
     rank.finished = !(settings_.is_program && stopping_);  // see Terminate
     Do(BeatNow{});
@@ -472,6 +475,9 @@ protocol::Heartbeat Supervision::CurrentHeartbeat() const {
                            .evaluation = evaluation_,
                            .damaged_checkpoints = damaged_checkpoints_};
   if (first_rank_ == 0) beat.profile = profile_;
+  const auto waits = std::find_if(ranks_.begin(), ranks_.end(),
+                                  [](const Rank& rank) { return !rank.store_away.waiting.empty(); });
+  if (waits != ranks_.end()) beat.store_away = waits->store_away;
   for (int i = 0; i < settings_.config.nproc; ++i) {
     const Rank& rank = ranks_[static_cast<std::size_t>(i)];
     beat.ranks.push_back({.rank = first_rank_ + i,

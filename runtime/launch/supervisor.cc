@@ -283,6 +283,11 @@ class Supervisor {
                                       {"bytes", saved->bytes}});
     } else if (const auto* failed = std::get_if<protocol::SaveFailed>(&event.message)) {
       log::Warning("checkpoint not stored", {{"step", failed->step}, {"reason", failed->reason}});
+    } else if (const auto* away = std::get_if<protocol::StoreAway>(&event.message)) {
+      if (away->waiting.empty())
+        return log::Info("the store answers again", {{"local_rank", event.local_rank}});
+      log::Warning("the store does not answer",
+                   {{"local_rank", event.local_rank}, {"waiting", away->waiting}, {"reason", away->reason}});
     } else if (const auto* damaged = std::get_if<protocol::CheckpointDamaged>(&event.message)) {
       log::Error("damaged checkpoint passed over", {{"step", damaged->step}, {"reason", damaged->reason}});
     } else if (const auto* end = std::get_if<protocol::Failed>(&event.message)) {

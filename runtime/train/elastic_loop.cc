@@ -83,7 +83,10 @@ class ElasticLoop {
         ledger_(inputs.ledger_folder, inputs.process_name, inputs.clock),
         progress_(inputs.link, phases_, inputs.clock, total_steps_, plan_.steps_per_epoch(),
                   TokensPerSample(inputs), inputs.log_all_ranks),
-        saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_,
+        patience_({inputs.store_patience, inputs.clock,
+                   [&inputs](const protocol::StoreAway& away) { inputs.link.Send(away); },
+                   [this](Milliseconds time) { return PauseInRound(time); }}),
+        saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_, patience_,
                 progress_.history(), plan_.steps_per_epoch()}),
         stopping_({inputs.control, progress_, saves_, state_}),
         runner_(
@@ -224,9 +227,9 @@ class ElasticLoop {
 
   // False: training begins at step 0, also where this process was further and lost a part of the state.
   Result<bool> Restore() {
-    if (round_.assignment.rank == 0)
-      LOCKSTEP_TRY(saves_.ClaimPlace([this](Milliseconds time) { return PauseBeforeRestore(time); }));
-    LOCKSTEP_TRY(const bool restored, saves_.Restore(*round_.communicator, state_));
+    LOCKSTEP_TRY(const bool restored, saves_.Restore(*round_.communicator, state_, [this](Milliseconds time) {
+      return PauseInRound(time);
+    }));
     if (!restored && state_.step > 0) {
       log::Error("there is no checkpoint to go back to: training begins again at step 0",
                  {{"step", state_.step}});
@@ -235,11 +238,10 @@ class ElasticLoop {
     return restored;
   }
 
-  // False: the round is over, or the rank is to stop.
-  bool PauseBeforeRestore(Milliseconds time) {
-    progress_.Phase("sync");  // a sign of life
-    in_.control.Pause(time);
-    return !in_.control.stop_requested() && !round_.aborted.stop_requested();
+  // While something is waited for that is no peer. False: the round is over, or the rank is to stop.
+  bool PauseInRound(Milliseconds time) {
+    progress_.Phase(state_.step >= total_steps_ ? "save" : "sync");  // a sign of life
+    return in_.control.PauseInRound(time);
   }
 
   // Who computes how much of each step from here on. A collective where it goes by speed.
@@ -409,7 +411,13 @@ class ElasticLoop {
   Result<std::optional<RoundEnd>> Finish() {
     progress_.SendNow();
     progress_.Phase("save");
-    LOCKSTEP_TRY(saves_.SaveTogether(round_.communicator, state_, kFinalSaveLimit, kFinalSaveAttempts));
+    while (true) {
+      const Result<void> saved =
+          saves_.SaveTogether(round_.communicator, state_, kFinalSaveLimit, kFinalSaveAttempts);
+      if (saved.ok()) break;
+      if (!saved.error().IsTransient()) return saved.error();
+      LOCKSTEP_TRY(patience_.Await(saved.error(), "the last checkpoint"));
+    }
     LOCKSTEP_TRY(round_.communicator->Barrier());
     profile_.Finish(round_.assignment.rank);
     if (in_.control.profile_wanted().has_value())
@@ -451,6 +459,7 @@ class ElasticLoop {
   ProfileWishes profile_wishes_;
   SampleLedger ledger_;
   ProgressReporter progress_;
+  StorePatience patience_;
   Saves saves_;
   Stopping stopping_;
   StepRunner runner_;

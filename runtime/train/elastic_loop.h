@@ -46,6 +46,7 @@ struct LoopInputs {
   TrainingState& state;
   const comm::DeviceUse& device;                     // that of the state
   checkpoint::Checkpointer* checkpointer = nullptr;  // absent: no checkpoints
+  Seconds store_patience;                            // an outage of that store that is waited out
   protocol::ControlLink& link;
   RoundControl& control;
   const Clock& clock;

@@ -24,10 +24,23 @@ using comm::Communicator;
 
 // Another rank may have a large part to read, or rank 0 to wait for a job that goes.
 constexpr std::chrono::minutes kLimit{30};
+// What rank 0 tells instead of a step.
 constexpr int64_t kNoCheckpoint = -1;
+constexpr int64_t kStoreAway = -2;
 
 // How a rank fared with its part; the worst counts for all.
-enum ReadOutcome : int64_t { kRead, kDamaged, kFailed };
+enum ReadOutcome : int64_t { kRead, kDamaged, kAway, kFailed };
+
+ReadOutcome OutcomeOf(const Result<void>& read) {
+  if (read.ok()) return kRead;
+  if (checkpoint::IsDamage(read.error())) return kDamaged;
+  return read.error().IsTransient() ? kAway : kFailed;
+}
+
+ErrorCode CodeOf(int64_t outcome) {
+  if (outcome == kDamaged) return ErrorCode::kDataLoss;
+  return outcome == kAway ? ErrorCode::kUnavailable : ErrorCode::kAborted;
+}
 
 // What this rank reads of a checkpoint, and where it is until all have read theirs.
 class StatePart {
@@ -118,13 +131,14 @@ class Restoring {
       : communicator_(communicator), checkpointer_(checkpointer), state_(state) {}
 
   // Rank 0 tells the others which to read.
-  Result<bool> Lead() {
-    const auto read = [this](const Manifest& manifest) -> Result<void> {
-      LOCKSTEP_TRY(Tell(manifest.step));
-      return ReadTogether(manifest.step, manifest);
-    };
-    LOCKSTEP_TRY(const std::optional<Manifest> found, checkpointer_.Resume(read));
-    if (found.has_value()) return Finish(*found);
+  Result<bool> Lead(const std::function<Result<void>()>& claim) {
+    const Result<std::optional<Manifest>> found = ClaimAndFind(claim);
+    if (!found.ok() && found.error().IsTransient() && !is_known_to_all_) {
+      LOCKSTEP_TRY(communicator_.store()->Set(KeyOf(kStoreAway, 0), found.error().message));
+      LOCKSTEP_TRY(Tell(kStoreAway));
+    }
+    if (!found.ok()) return found.error();
+    if (found->has_value()) return Finish(**found);
     LOCKSTEP_TRY(Tell(kNoCheckpoint));
     return false;
   }
@@ -133,6 +147,7 @@ class Restoring {
     while (true) {
       LOCKSTEP_TRY(const int64_t step, Tell(kNoCheckpoint));
       if (step == kNoCheckpoint) return false;
+      if (step == kStoreAway) return Error{ErrorCode::kUnavailable, ReasonOf(kStoreAway, 0)};
       const Result<Manifest> manifest = checkpointer_.Find(step);
       const Result<void> read = ReadTogether(step, manifest);
       if (read.ok()) return Finish(*manifest);
@@ -141,6 +156,16 @@ class Restoring {
   }
 
  private:
+  Result<std::optional<Manifest>> ClaimAndFind(const std::function<Result<void>()>& claim) {
+    LOCKSTEP_TRY(claim());
+    return checkpointer_.Resume([this](const Manifest& manifest) -> Result<void> {
+      LOCKSTEP_TRY(Tell(manifest.step));
+      Result<void> read = ReadTogether(manifest.step, manifest);
+      is_known_to_all_ = !read.ok();
+      return read;
+    });
+  }
+
   // Returns what rank 0 tells.
   Result<int64_t> Tell(int64_t step) {
     LOCKSTEP_TRY(const auto rows, communicator_.AllGather({&step, 1}, kLimit));
@@ -150,16 +175,21 @@ class Restoring {
   // The same verdict on all ranks: read by all, damaged, or not read.
   Result<void> ReadTogether(int64_t step, const Result<Manifest>& manifest) {
     Result<void> mine = manifest.ok() ? Read(*manifest) : Result<void>(manifest.error());
-    const int64_t standing = mine.ok() ? kRead : checkpoint::IsDamage(mine.error()) ? kDamaged : kFailed;
+    const int64_t standing = OutcomeOf(mine);
     if (!mine.ok())
       LOCKSTEP_TRY(communicator_.store()->Set(KeyOf(step, communicator_.rank()), mine.error().message));
     LOCKSTEP_TRY(const auto rows, communicator_.AllGather({&standing, 1}, kLimit));
     const auto worst = std::max_element(rows.begin(), rows.end());
     if (worst->front() == standing) return mine;
     const auto rank = static_cast<int>(worst - rows.begin());
-    LOCKSTEP_TRY(const auto reason, communicator_.store()->Get(KeyOf(step, rank)));
-    return Error{worst->front() == kDamaged ? ErrorCode::kDataLoss : ErrorCode::kAborted,
-                 "rank " + std::to_string(rank) + ": " + reason.value_or("it could not read its part")};
+    return Error{CodeOf(worst->front()), ReasonOf(step, rank)};
+  }
+
+  // Why a rank could not read, in its own words.
+  std::string ReasonOf(int64_t step, int rank) {
+    const auto reason = communicator_.store()->Get(KeyOf(step, rank));
+    const bool is_told = reason.ok() && reason->has_value();
+    return "rank " + std::to_string(rank) + ": " + (is_told ? **reason : "it could not read its part");
   }
 
   static std::string KeyOf(int64_t step, int rank) {
@@ -216,14 +246,16 @@ class Restoring {
   Checkpointer& checkpointer_;
   TrainingState& state_;
   std::optional<StatePart> part_;
+  bool is_known_to_all_ = false;  // rank 0: that the newest attempt failed
   int64_t bytes_read_ = 0;
 };
 
 }  // namespace
 
-Result<bool> RestoreTogether(Communicator& communicator, Checkpointer& checkpointer, TrainingState& state) {
+Result<bool> RestoreTogether(Communicator& communicator, Checkpointer& checkpointer, TrainingState& state,
+                             const std::function<Result<void>()>& claim) {
   Restoring restoring(communicator, checkpointer, state);
-  return communicator.rank() == 0 ? restoring.Lead() : restoring.Follow();
+  return communicator.rank() == 0 ? restoring.Lead(claim) : restoring.Follow();
 }
 
 }  // namespace lockstep::train

@@ -4,6 +4,8 @@
 // its own. What an earlier world or another strategy wrote is read alike: parts of whole tensors. Step
 // thread.
 
+#include <functional>
+
 #include "runtime/checkpoint/checkpointer.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/train/training_state.h"
@@ -13,8 +15,11 @@ namespace lockstep::train {
 // What spec.checkpoint.resume says, which rank 0 finds; all of it, on all ranks, or nothing: the state is
 // changed only when every rank has read its part. A checkpoint that any rank finds damaged is passed over by
 // all. False: there is none to begin from. kInvalidArgument: it does not fit spec.training; kAborted: the
-// round broke, or another rank could not read; any other error is the store's.
-[[nodiscard]] Result<bool> RestoreTogether(comm::Communicator& communicator,
-                                           checkpoint::Checkpointer& checkpointer, TrainingState& state);
+// round broke, or another rank could not read; any other error is the store's. That the store does not answer
+// (Error::IsTransient) all ranks say together, whichever of them met it: they may try again in this round.
+// `claim`: what rank 0 does first.
+[[nodiscard]] Result<bool> RestoreTogether(
+    comm::Communicator& communicator, checkpoint::Checkpointer& checkpointer, TrainingState& state,
+    const std::function<Result<void>()>& claim = [] { return Result<void>(); });
 
 }  // namespace lockstep::train

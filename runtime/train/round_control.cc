@@ -86,6 +86,14 @@ void RoundControl::Detach() {
   dropped = std::exchange(communicator_, nullptr);
 }
 
+bool RoundControl::PauseInRound(Milliseconds time) {
+  MutexLock lock(mutex_);
+  const std::stop_token aborted = aborted_.get_token();
+  changed_.wait_for(lock, aborted, time,
+                    [this]() LOCKSTEP_REQUIRES(mutex_) { return stop_deadline_.has_value(); });
+  return !stop_deadline_.has_value() && !aborted.stop_requested();
+}
+
 std::stop_token RoundControl::round_aborted() const {
   const MutexLock lock(mutex_);
   return aborted_.get_token();

@@ -25,6 +25,8 @@ class RoundControl {
   [[nodiscard]] std::optional<protocol::RankAssignment> WaitForAssignment();
   // Returns early where the rank is to stop.
   void Pause(Milliseconds time);
+  // False where the rank is to stop, or the round is aborted, before the time is over.
+  [[nodiscard]] bool PauseInRound(Milliseconds time);
   // From here on an abort of the current round goes to this communicator; at once, where it came before.
   void Attach(std::shared_ptr<comm::Communicator> communicator);
   void Detach();

@@ -19,6 +19,14 @@ constexpr auto kAbortPoll = 20ms;
 // Between ranks that are through with a save.
 constexpr auto kMeetLimit = 60s;
 
+// How a rank fared with its part of a save; the worst counts for all.
+enum SaveStanding : int64_t { kPartStored, kPartWaits, kPartFailed };
+
+SaveStanding StandingOf(const std::optional<Error>& error) {
+  if (!error.has_value()) return kPartStored;
+  return error->IsTransient() ? kPartWaits : kPartFailed;
+}
+
 // Where the optimizer's state begins in Tensors().
 std::ptrdiff_t FirstMoment(const TrainingState& state) {
   return static_cast<std::ptrdiff_t>(state.parameters.size() + state.buffers.size());
@@ -98,6 +106,7 @@ void Saves::Report() {
     if (outcome.error.has_value()) {
       failed_[outcome.step] = *outcome.error;
       context_.link.Send(protocol::SaveFailed{outcome.step, outcome.error->message});
+      if (outcome.error->IsTransient()) context_.patience.Missed(*outcome.error, "the next checkpoint");
     } else if (started.is_reporter) {
       context_.link.Send(protocol::Saved{.step = outcome.step,
                                          .uri = outcome.uri,
@@ -105,7 +114,10 @@ void Saves::Report() {
                                          .stall_seconds = started.stall_seconds,
                                          .bytes = outcome.bytes});
     }
-    if (!outcome.error.has_value()) Learn(started.stall_seconds, outcome.seconds);
+    if (!outcome.error.has_value()) {
+      context_.patience.Answered();
+      Learn(started.stall_seconds, outcome.seconds);
+    }
     // Older ones were replaced before they were written: nothing will come of them.
     started_.erase(started_.begin(), started_.upper_bound(outcome.step));
   }
@@ -156,13 +168,15 @@ Result<void> Saves::SaveTogether(const std::shared_ptr<comm::Communicator>& comm
     } else {
       mine = waited.error();
     }
-    const std::vector<int64_t> failed = {mine.has_value() ? 1 : 0};
+    const int64_t standing = StandingOf(mine);
     // A rank whose part was small has nothing else to do than to wait for the others.
-    LOCKSTEP_TRY(const auto rows, communicator->AllGather(failed, limit + kMeetLimit));
-    const bool any = std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.at(0) != 0; });
-    if (!any) return {};
-    if (--attempts > 0) continue;
-    return mine.has_value() ? *mine : Error{ErrorCode::kUnavailable, "another rank could not store its part"};
+    LOCKSTEP_TRY(const auto rows, communicator->AllGather({&standing, 1}, limit + kMeetLimit));
+    const int64_t worst = std::max_element(rows.begin(), rows.end())->front();
+    if (worst == kPartStored) return {};
+    if (worst == kPartFailed && --attempts > 0) continue;
+    if (standing == worst) return *mine;
+    return Error{worst == kPartWaits ? ErrorCode::kUnavailable : ErrorCode::kAborted,
+                 "another rank could not store its part"};
   }
 }
 
@@ -194,10 +208,6 @@ Result<void> Saves::SaveAlone(TrainingState& state, const LastPlace& last, std::
   return {};
 }
 
-Result<void> Saves::ClaimPlace(const checkpoint::Ownership::Pause& pause) {
-  return enabled() ? context_.checkpointer->ownership().Claim(pause) : Result<void>();
-}
-
 void Saves::HoldPlace(int rank) {
   if (!enabled()) return;
   checkpoint::Ownership& ownership = context_.checkpointer->ownership();
@@ -212,12 +222,19 @@ void Saves::LeavePlace() {
   if (enabled()) context_.checkpointer->ownership().LetGo();
 }
 
-Result<bool> Saves::Restore(comm::Communicator& communicator, TrainingState& state) {
+Result<bool> Saves::Restore(comm::Communicator& communicator, TrainingState& state,
+                            const checkpoint::Ownership::Pause& pause) {
   if (!enabled()) return false;
-  Result<bool> restored = RestoreTogether(communicator, *context_.checkpointer, state);
-  for (const protocol::CheckpointDamaged& damaged : context_.checkpointer->TakeDamaged())
-    context_.link.Send(damaged);
-  return restored;
+  while (true) {
+    const Result<bool> restored = RestoreTogether(communicator, *context_.checkpointer, state, [&] {
+      return context_.checkpointer->ownership().Claim(pause);
+    });
+    for (const protocol::CheckpointDamaged& damaged : context_.checkpointer->TakeDamaged())
+      context_.link.Send(damaged);
+    if (restored.ok()) context_.patience.Answered();
+    if (restored.ok() || !restored.error().IsTransient()) return restored;
+    LOCKSTEP_TRY(context_.patience.Await(restored.error(), "the state to begin from"));
+  }
 }
 
 }  // namespace lockstep::train

@@ -15,6 +15,7 @@
 #include "runtime/common/protocol/history.h"
 #include "runtime/train/phase_clock.h"
 #include "runtime/train/save_interval.h"
+#include "runtime/train/store_patience.h"
 #include "runtime/train/training_state.h"
 
 namespace lockstep::train {
@@ -25,6 +26,7 @@ struct SaveContext {
   const Clock& clock;
   protocol::ControlLink& link;
   PhaseClock& phases;
+  StorePatience& patience;
   const std::vector<protocol::HistoryRecord>& history;  // as it grows
   int64_t steps_per_epoch = 0;
 };
@@ -55,7 +57,9 @@ class Saves {
   // Tells the supervisor what became of earlier saves.
   void Report();
 
-  // On all ranks of the round: returns when the checkpoint is complete. kAborted: the round broke.
+  // On all ranks of the round: returns when the checkpoint is complete. That the store does not answer
+  // (Error::IsTransient) all ranks say together, at once; what else fails is tried `attempts` times. kAborted:
+  // the round broke, or another rank could not store its part.
   [[nodiscard]] Result<void> SaveTogether(const std::shared_ptr<comm::Communicator>& communicator,
                                           TrainingState& state, std::chrono::milliseconds limit,
                                           int attempts);
@@ -65,18 +69,17 @@ class Saves {
   [[nodiscard]] Result<void> SaveAlone(TrainingState& state, const LastPlace& last,
                                        std::chrono::milliseconds limit);
 
-  // That the place for checkpoints is this job's (runtime/checkpoint/ownership.h). Rank 0, before it
-  // restores.
-  [[nodiscard]] Result<void> ClaimPlace(const checkpoint::Ownership::Pause& pause);
   // In each round, on every rank: rank 0 says from now on that the job runs.
   void HoldPlace(int rank);
   // The job ends, or this process leaves it and others go on.
   void GiveUpPlace();
   void LeavePlace();
 
-  // On all ranks of the round: RestoreTogether. The job's own checkpoints come first in any case: after the
-  // loss of all ranks they are what training goes on from.
-  [[nodiscard]] Result<bool> Restore(comm::Communicator& communicator, TrainingState& state);
+  // On all ranks of the round: RestoreTogether, again for as long as the store is away. The job's own
+  // checkpoints come first in any case: after the loss of all ranks they are what training goes on from. Rank
+  // 0 first claims the place for checkpoints for this job (runtime/checkpoint/ownership.h).
+  [[nodiscard]] Result<bool> Restore(comm::Communicator& communicator, TrainingState& state,
+                                     const checkpoint::Ownership::Pause& pause);
 
  private:
   [[nodiscard]] Result<void> WaitFor(const comm::Communicator* communicator, std::chrono::milliseconds limit);

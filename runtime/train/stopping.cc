@@ -4,29 +4,56 @@
 #include <vector>
 
 #include "runtime/common/base/log.h"
+#include "runtime/common/base/pause.h"
 
 namespace lockstep::train {
 namespace {
 
+using namespace std::chrono_literals;
+
 // Of the grace period, kept back for the way out after a save.
 constexpr double kWayOutSeconds = 1;
+// Where the store is away: between two tries, and what must be left of the grace period for another one.
+constexpr Milliseconds kBetweenTries = 1s;
+constexpr Milliseconds kWorthATry = 5s;
 
 }  // namespace
 
 void Stopping::Together(const Group& group) {
   if (!context_.saves.on_termination()) return;
   context_.progress.Phase("save");
-  const Result<void> saved = context_.saves.SaveTogether(group, context_.state, GraceForSave(), 1);
-  if (!saved.ok()) log::Warning("state not stored before stopping", {{"error", saved.error().message}});
+  while (true) {
+    const Result<void> saved = context_.saves.SaveTogether(group, context_.state, GraceForSave(), 1);
+    if (saved.ok()) return;
+    log::Warning("state not stored before stopping", {{"error", saved.error().message}});
+    if (!saved.error().IsTransient() || !AllHaveTime(*group)) return;
+    PauseFor(kBetweenTries, {});
+  }
 }
 
 void Stopping::Alone(const LastPlace& place) {
   if (context_.state.step > 0 && context_.saves.on_termination()) {
     context_.progress.Phase("save");
-    const Result<void> saved = context_.saves.SaveAlone(context_.state, place, GraceForSave());
-    if (!saved.ok()) log::Warning("state not stored before stopping", {{"error", saved.error().message}});
+    SaveAlone(place);
   }
   Drain();  // what an interval began
+}
+
+void Stopping::SaveAlone(const LastPlace& place) {
+  while (true) {
+    const Result<void> saved = context_.saves.SaveAlone(context_.state, place, GraceForSave());
+    if (saved.ok()) return;
+    log::Warning("state not stored before stopping", {{"error", saved.error().message}});
+    if (!saved.error().IsTransient() || GraceForSave() < kWorthATry) return;
+    PauseFor(kBetweenTries, {});
+  }
+}
+
+bool Stopping::AllHaveTime(comm::Communicator& communicator) const {
+  const int64_t mine = GraceForSave().count();
+  const auto rows = communicator.AllGather({&mine, 1});
+  return rows.ok() && std::all_of(rows->begin(), rows->end(),
+                                  [](const auto& row) { return Milliseconds(row.at(0)) >= kWorthATry; });
 }
 
 Result<void> Stopping::HandOver(const Group& group, bool leaves, std::chrono::milliseconds limit) {

@@ -25,9 +25,11 @@ class Stopping {
   using Group = std::shared_ptr<comm::Communicator>;
   explicit Stopping(const StopContext& context) : context_(context) {}
 
-  // All ranks of a round stop after the same step: together they store it.
+  // All ranks of a round stop after the same step: together they store it, again where the store is away and
+  // all have time.
   void Together(const Group& group);
-  // Asked to stop outside of a round: whether any peer holds the state is not known.
+  // Asked to stop outside of a round: whether any peer holds the state is not known. Again for
+  // as long as the store is away and the grace period lasts.
   void Alone(const LastPlace& place);
   // On all ranks where state is divided over them, before some of them may leave for good: what they alone
   // hold goes to the others. It is stored before, as a job that is stopped tells one rank after the other,
@@ -38,6 +40,8 @@ class Stopping {
   void Drain();
 
  private:
+  void SaveAlone(const LastPlace& place);
+  [[nodiscard]] bool AllHaveTime(comm::Communicator& communicator) const;
   [[nodiscard]] std::chrono::milliseconds GraceForSave() const;
   [[nodiscard]] Result<void> SaveBeforeRanksLeave(const Group& group, std::chrono::milliseconds limit);
 

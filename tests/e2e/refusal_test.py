@@ -52,13 +52,16 @@ def test_a_missing_bucket_fails_the_job():
         expect_failed(started, "ObjectStoreUnavailable", "spec.checkpoint.uri", "no-such-bucket")
 
 
-def test_an_unreachable_store_fails_the_job():
+def test_an_unreachable_store_is_waited_for_and_then_fails_the_job():
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "nowhere"}, "stringData": {
         "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}}
     jobs.kubectl("--namespace", jobs.namespace(), "apply", "--filename=-", stdin=jobs.json.dumps(secret))
     job = jobs.manifest("no-store", replicas=2)
     job["spec"]["checkpoint"]["secretRef"]["name"] = "nowhere"
+    job["spec"]["failurePolicy"] = {"storePatienceSeconds": 20}
     with jobs.running(job) as started:
+        degraded = started.until_condition("Degraded", jobs.LIMIT)
+        expect(degraded["reason"] == "StoreUnavailable" and "the state to begin from" in degraded["message"], f"{degraded}")
         expect_failed(started, "ObjectStoreUnavailable", "AWS_ENDPOINT_URL", "spec.checkpoint.uri")
 
 

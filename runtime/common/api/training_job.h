@@ -94,6 +94,7 @@ struct FailurePolicy {
   std::optional<int32_t> restart_window_seconds;
   RestartStrategy restart_strategy = RestartStrategy::kInPlace;
   int32_t in_place_limit = 3;
+  int32_t store_patience_seconds = 1800;
   std::vector<FailureRule> rules;
 };
 

@@ -69,6 +69,7 @@ void Describe(A& fields, Of<A, FailurePolicy>& spec) {
   fields.Field("restartWindowSeconds", spec.restart_window_seconds, {.min = 1, .max = kMaxSeconds});
   fields.Field("restartStrategy", spec.restart_strategy);
   fields.Field("inPlaceLimit", spec.in_place_limit, {.min = 0, .max = 1000});
+  fields.Field("storePatienceSeconds", spec.store_patience_seconds, {.min = 0, .max = kMaxSeconds});
   fields.Field("rules", spec.rules, {.max_items = 20});
 }
 

@@ -66,6 +66,7 @@ protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job) {
     config.health.on_straggler = ActionOf(spec.health_policy.straggler->action);
   const bool recreates = spec.failure_policy.restart_strategy == RestartStrategy::kRecreate;
   config.in_place_limit = recreates ? 0 : spec.failure_policy.in_place_limit;
+  config.store_patience_seconds = spec.failure_policy.store_patience_seconds;
   if (spec.training) config.training = TrainingSpecToJson(*spec.training);
   config.grace_period_seconds = static_cast<double>(
       IntAt(spec.worker.pod_template, {"spec", "terminationGracePeriodSeconds"}, kDefaultGraceSeconds));

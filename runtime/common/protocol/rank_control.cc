@@ -28,6 +28,8 @@ constexpr std::string_view kType<ProfileAgreed> = "profileAgreed";
 template <>
 constexpr std::string_view kType<SaveFailed> = "saveFailed";
 template <>
+constexpr std::string_view kType<StoreAway> = "storeAway";
+template <>
 constexpr std::string_view kType<CheckpointDamaged> = "checkpointDamaged";
 template <>
 constexpr std::string_view kType<Finished> = "finished";

@@ -110,6 +110,14 @@ struct SaveFailed {
   std::string reason;
 };
 
+// A store does not answer; told when that begins and when something else comes to wait for it. With an empty
+// `waiting`: it answers again.
+struct StoreAway {
+  std::string waiting;  // for people: what waits
+  std::string reason;   // as the store's error says it
+  friend bool operator==(const StoreAway&, const StoreAway&) = default;
+};
+
 // By rank 0, which passed it over when it looked for a checkpoint to go on from.
 struct CheckpointDamaged {
   int64_t step = 0;
@@ -134,8 +142,9 @@ struct Pong {
   bool waits_for_peers = false;  // in a collective, to which this rank has given its part
 };
 
-using FromRank = std::variant<Ready, Progress, Usage, PhaseChanged, Broken, Synced, Evaluated, Saved,
-                              ProfileAgreed, SaveFailed, CheckpointDamaged, Finished, Failed, Pong>;
+using FromRank =
+    std::variant<Ready, Progress, Usage, PhaseChanged, Broken, Synced, Evaluated, Saved, ProfileAgreed,
+                 SaveFailed, StoreAway, CheckpointDamaged, Finished, Failed, Pong>;
 
 // ---- supervisor to rank
 
@@ -256,6 +265,11 @@ void Visit(ProfileAgreed& m, V& v) {
 template <class V>
 void Visit(SaveFailed& m, V& v) {
   v("step", m.step);
+  v("reason", m.reason);
+}
+template <class V>
+void Visit(StoreAway& m, V& v) {
+  v("waiting", m.waiting);
   v("reason", m.reason);
 }
 template <class V>

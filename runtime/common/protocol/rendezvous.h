@@ -117,6 +117,7 @@ struct Heartbeat {
   Evaluated evaluation;                                // newest; step 0: none
   ProfileAgreed profile;                               // newest, where the pod has rank 0
   std::vector<CheckpointDamaged> damaged_checkpoints;  // that the pod knows of (damaged_checkpoints.h)
+  StoreAway store_away;  // newest of the pod's first rank to wait; empty: none waits
 };
 
 struct BrokenReport {
@@ -231,6 +232,7 @@ void Visit(Heartbeat& m, V& v) {
   v("evaluation", m.evaluation);
   v("profile", m.profile);
   v("damagedCheckpoints", m.damaged_checkpoints);
+  v("storeAway", m.store_away);
 }
 template <class V>
 void Visit(BrokenReport& m, V& v) {

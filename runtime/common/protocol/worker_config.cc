@@ -34,6 +34,7 @@ void Visit(WorkerConfig& m, V& v) {
   v("logAllRanks", m.log_all_ranks);
   v("gracePeriodSeconds", m.grace_period_seconds);
   v("inPlaceLimit", m.in_place_limit);
+  v("storePatienceSeconds", m.store_patience_seconds);
 }
 
 Json WorkerConfigToJson(const WorkerConfig& config) {

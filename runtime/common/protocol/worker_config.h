@@ -56,8 +56,9 @@ struct WorkerConfig {
   double grace_period_seconds = 120;  // from SIGTERM to SIGKILL
   bool log_all_ranks = false;         // spec.observability.logs
   int in_place_limit = 3;             // respawns of a rank without a new step between, then the pod gives up
-  Json training = Json::object();     // spec.training
-  Json checkpoint = Json::object();   // spec.checkpoint; empty: none
+  double store_patience_seconds = 1800;  // an outage of a store that is waited out
+  Json training = Json::object();        // spec.training
+  Json checkpoint = Json::object();      // spec.checkpoint; empty: none
 };
 
 [[nodiscard]] Json WorkerConfigToJson(const WorkerConfig& config);

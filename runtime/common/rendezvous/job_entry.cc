@@ -171,6 +171,7 @@ RendezvousView JobEntry::View() const {
   view.round = round_.newest_number();
   view.completed = round_.completed();
   view.waiting = round_.waiting();
+  view.store_outage = CurrentOutage();
   if (!round_.running().has_value()) return view;
   view.world_size = round_.running()->world;
   for (const Peer& peer : round_.running()->peers) {
@@ -274,6 +275,7 @@ void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
     view_.progress.steps_under_way = std::max(view_.progress.steps_under_way, progress.steps_under_way);
   }
   TakeSaved(heartbeat, now);
+  TakeStoreAway(heartbeat, now);
   TakeProfile(heartbeat);
   for (const protocol::CheckpointDamaged& damaged : heartbeat.damaged_checkpoints)
     has_news_ = protocol::KeepNewest(view_.damaged_checkpoints, damaged) || has_news_;
@@ -302,6 +304,30 @@ void JobEntry::TakeSaved(const protocol::Heartbeat& heartbeat, Moment now) {
   view_.checkpoint_time = now.wall;
   view_.saves.push_back(saved);
   if (view_.saves.size() > kKeptSaves) view_.saves.erase(view_.saves.begin());
+}
+
+void JobEntry::TakeStoreAway(const protocol::Heartbeat& heartbeat, Moment now) {
+  const protocol::StoreAway& away = heartbeat.store_away;
+  if (away.waiting.empty()) {
+    has_news_ = outages_.erase(heartbeat.member.slot) > 0 || has_news_;
+    return;
+  }
+  const auto [outage, is_new] = outages_.try_emplace(
+      heartbeat.member.slot, StoreOutage{.pod = heartbeat.member.pod, .since = now.wall});
+  has_news_ = has_news_ || is_new || outage->second.waiting != away.waiting;
+  outage->second.pod = heartbeat.member.pod;
+  outage->second.waiting = away.waiting;
+  outage->second.reason = away.reason;
+}
+
+// Of the members of the round; of all where there is none.
+std::optional<StoreOutage> JobEntry::CurrentOutage() const {
+  std::optional<StoreOutage> longest;
+  for (const auto& [slot, outage] : outages_) {
+    if (round_.running().has_value() && !round_.FirstRankOf(slot).has_value()) continue;
+    if (!longest.has_value() || outage.since < longest->since) longest = outage;
+  }
+  return longest;
 }
 
 void JobEntry::RecordChanges(Moment now) {

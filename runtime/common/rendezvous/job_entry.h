@@ -82,6 +82,8 @@ class JobEntry {
   void WishForProfile(const protocol::ProfileWanted& wish);
   void TakeProfile(const protocol::Heartbeat& heartbeat);
   void TakeSaved(const protocol::Heartbeat& heartbeat, Moment now);
+  void TakeStoreAway(const protocol::Heartbeat& heartbeat, Moment now);
+  [[nodiscard]] std::optional<StoreOutage> CurrentOutage() const;
   void TakeProgress(const protocol::Heartbeat& heartbeat, Moment now);
   // Of the member; those to act on.
   [[nodiscard]] std::vector<protocol::Straggler> StragglersOf(const protocol::Heartbeat& heartbeat) const;
@@ -115,6 +117,7 @@ class JobEntry {
   std::optional<WantedProfile> wanted_profile_;
   std::string profile_request_;             // newest
   protocol::ProfileAgreed agreed_profile_;  // newest
+  std::map<int, StoreOutage> outages_;      // by slot of the member that tells of it
   bool has_news_ = false;                   // progress or damage that is worth a reconcile
 };
 

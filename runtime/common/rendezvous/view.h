@@ -57,6 +57,16 @@ struct SlowRank {
   friend bool operator==(const SlowRank&, const SlowRank&) = default;
 };
 
+// Somebody waits for a store that does not answer.
+struct StoreOutage {
+  std::string pod;  // of several, the one that has waited longest
+  std::string waiting;
+  std::string reason;
+  WallTime since{};
+
+  friend bool operator==(const StoreOutage&, const StoreOutage&) = default;
+};
+
 struct RendezvousView {
   int64_t round = 0;                 // newest round ever given out; 0: none
   int world_size = 0;                // ranks in the current round; 0: between rounds
@@ -73,6 +83,7 @@ struct RendezvousView {
   std::vector<protocol::CheckpointDamaged> damaged_checkpoints;  // newest few, newest first
   std::vector<RoundChange> changes;                              // newest 10, newest last
   std::vector<SlowRank> stragglers;                              // in the order of the ranks
+  std::optional<StoreOutage> store_outage;
 };
 
 }  // namespace lockstep::rendezvous

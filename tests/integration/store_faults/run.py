@@ -16,11 +16,12 @@ import subprocess
 import pytest
 
 import checkpoints
+import ledger
 import s3_server
 import toxics
 from cases import expect
 from http_proxy import Answers, At, Cut, HttpProxy, LosesTheAnswer, Request, Rule
-from local_run import Run, manifest
+from local_run import Run, logged, manifest
 from oracle import KEEP_LAST, Oracle, unfinished_uploads, unnamed
 
 URI = "s3://bucket/jobs/one"
@@ -40,21 +41,21 @@ MISSING = s3_server.missing() or toxics.missing()
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 
-def job(folder, uri, steps=1_000_000, interval=INTERVAL):
+def job(folder, uri, steps=1_000_000, interval=INTERVAL, strategy="ddp", policy=None):
     os.makedirs(folder, exist_ok=True)
     return manifest(folder, replicas=2, minimum=2, model=MODEL, globalBatchSize=4, epochs=None, steps=steps, evaluation=None,
-                    optimizer={"name": "sgd", "learningRate": 0.001, "momentum": 0.9},
+                    optimizer={"name": "sgd", "learningRate": 0.001, "momentum": 0.9}, strategy=strategy,
                     sections={"checkpoint": {"uri": uri, "intervalSteps": interval, "keepLast": KEEP_LAST},
-                              "failurePolicy": {"maxRestarts": 100_000}})
+                              "failurePolicy": policy or {"maxRestarts": 100_000}})
 
 
 class Trial:
     """A job under faults and the oracle of its checkpoints."""
 
-    def __init__(self, folder, uri, through, directly):
+    def __init__(self, folder, uri, through, directly, **of_job):
         self.folder, self.uri, self.through = folder, uri, through
         self.oracle = Oracle(uri, directly)
-        self.run = Run(folder, job(folder, uri), through, arguments=("--checkpoint-uri", uri))
+        self.run = Run(folder, job(folder, uri, **of_job), through, arguments=("--checkpoint-uri", uri))
 
     def __enter__(self):
         self.run.__enter__()
@@ -217,6 +218,55 @@ def kill(pids):
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def test_away_while_ranks_die(folder):
+    """The server is gone when a rank dies: it begins anew with its peer's state. Then both die: they wait for the server."""
+    with s3_server.s3_server() as (bucket, port), toxics.toxiproxy(port) as proxy:
+        with Trial(folder, URI, *environments(proxy.url, port)) as trial:
+            trial.until_it_saves()
+            proxy.shut()
+            for victims in ([0], [1]):
+                before, _ = ledger.newest_round(trial.run.ledger)
+                kill([trial.run.ranks()[victim] for victim in victims])
+                trial.run.until_joined(2, before)
+            kill(trial.run.ranks())
+            trial.run.until("a rank that waits for the state", lambda: any(
+                line["waiting"] == "the state to begin from" for line in logged(folder, "the store does not answer")))
+            proxy.reset()
+            trial.run.until("the answer", lambda: logged(folder, "the store answers again"))
+            judge(trial, bucket / "jobs/one", port)
+
+
+def test_away_while_a_divided_state_is_lost(folder):
+    """With zero1 a dead rank takes a part of the state with it: the server, which is gone, has it. Then it is gone at the end."""
+    with s3_server.s3_server() as (bucket, port), toxics.toxiproxy(port) as proxy:
+        with Trial(folder, URI, *environments(proxy.url, port), strategy="zero1", steps=400) as trial:
+            trial.until_it_saves()
+            proxy.shut()
+            kill(trial.run.ranks()[:1])
+            trial.run.until("ranks that wait for the state", lambda: any(
+                line["waiting"] == "the state to begin from" for line in logged(folder, "the store does not answer")))
+            proxy.reset()
+            trial.until_it_saves()
+            proxy.shut()
+            trial.run.until("ranks that wait for the end", lambda: any(
+                line["waiting"] == "the last checkpoint" for line in logged(folder, "the store does not answer")))
+            proxy.reset()
+            code = trial.run.finish()
+            expect(code == 0, f"exit code {code}\n{trial.run.output()[-4000:]}")
+            step, _ = checkpoints.newest(bucket / "jobs/one")
+            expect(step == 400, f"the newest checkpoint is of step {step}")
+
+
+def test_away_for_good(folder):
+    """The patience that the job names is at its end: it fails, and says so."""
+    with s3_server.s3_server() as (_, port), toxics.toxiproxy(port) as proxy:
+        proxy.shut()
+        path = job(folder, URI, policy={"storePatienceSeconds": 1})
+        with Run(folder, path, s3_server.environment(proxy.url), arguments=("--checkpoint-uri", URI)) as run:
+            code = run.finish()
+            expect(code == 4 and "spec.failurePolicy.storePatienceSeconds" in run.output(), f"exit code {code}\n{run.output()[-4000:]}")
 
 
 @pytest.fixture

@@ -97,6 +97,31 @@ TEST(Status, IsDegradedWhileFewerTrainAndRestartingWhileNobodyDoes) {
   EXPECT_EQ(status.restarts[0].cause, api::FailureCause::kInfrastructure);
 }
 
+TEST(Status, TellsOfAStoreThatIsAwayInAConditionAndOneEvent) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(2, {0, 1}, 5);
+  world.observed().job.status = MakePlan(world.observed()).status;
+  world.observed().rendezvous.store_outage = {.pod = "job-worker-0",
+                                              .waiting = "the last checkpoint",
+                                              .reason = "s3://b: connection refused",
+                                              .since = WallTime(std::chrono::seconds(86400))};
+  const auto status = MakePlan(world.observed()).status;
+  const api::Condition* degraded = api::FindCondition(status.conditions, condition::kDegraded);
+  ASSERT_NE(degraded, nullptr);
+  EXPECT_EQ(degraded->reason, "StoreUnavailable");
+  EXPECT_EQ(
+      degraded->message,
+      "job-worker-0: the last checkpoint has waited since 1970-01-02T00:00:00Z for a store that does not "
+      "answer: s3://b: connection refused");
+  EXPECT_EQ(status.state, "Running");
+  const auto notes = NotesOfStatus(world.observed(), status);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes[0].reason, "StoreUnavailable");
+  world.observed().job.status = status;
+  world.observed().rendezvous.store_outage.reset();
+  EXPECT_FALSE(api::IsTrue(MakePlan(world.observed()).status.conditions, condition::kDegraded));
+}
+
 TEST(Status, NamesAStragglerInAConditionAndOneEvent) {
   JobWorld world;
   world.Running(0).Running(1).Round(2, {0, 1}, 5);

@@ -34,11 +34,34 @@ TEST(PartNumbers, TellWhereBytesLie) {
   EXPECT_EQ(numbers.Holding(0, 0, 0), (PartNumbers::Range{0, 1}));
 }
 
-TEST(PauseBeforeRetry, GrowsAndEnds) {
+TEST(PauseBeforeRetry, GrowsToAFewSeconds) {
   EXPECT_EQ(PauseBeforeRetry(1), Milliseconds(500));
   EXPECT_EQ(PauseBeforeRetry(2), Milliseconds(1000));
   EXPECT_EQ(PauseBeforeRetry(5), Milliseconds(8000));
-  EXPECT_EQ(PauseBeforeRetry(6), std::nullopt);
+  EXPECT_EQ(PauseBeforeRetry(60), Milliseconds(8000));
+}
+
+TEST(WithRetries, BearsAStoreThatIsAwayForAsLongAsItIsToldToAndTellsOfIt) {
+  Milliseconds paused{0};
+  std::vector<std::string> told;
+  const FetchOptions options{.pause = [&](Milliseconds time) { paused += time; },
+                             .patience = Seconds(600),
+                             .store_is_away =
+                                 [&](const std::optional<Error>& error) {
+                                   told.push_back(error.has_value() ? error->message : "back");
+                                 }};
+  const auto away_for = [&](Seconds outage) {
+    paused = {};
+    return WithRetries<int>(options, [&]() -> Result<int> {
+      if (paused >= outage) return 7;
+      return Error{ErrorCode::kUnavailable, "refused"};
+    });
+  };
+  EXPECT_EQ(away_for(Seconds(0)).value(), 7);
+  EXPECT_THAT(told, IsEmpty());
+  EXPECT_EQ(away_for(Seconds(590)).value(), 7);
+  EXPECT_THAT(told, ElementsAre("refused", "back"));
+  EXPECT_EQ(away_for(Seconds(700)).error().code, ErrorCode::kUnavailable);
 }
 
 std::string Content(std::size_t bytes) {

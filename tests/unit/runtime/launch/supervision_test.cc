@@ -303,6 +303,17 @@ TEST_F(SupervisionTest, EveryHeartbeatTellsOfDamagedCheckpoints) {
   EXPECT_EQ(supervision_.CurrentHeartbeat().damaged_checkpoints, std::vector{damaged});
 }
 
+TEST_F(SupervisionTest, TellsAtOnceThatAStoreIsAwayAndThatItIsBack) {
+  EnterRound(3);
+  EXPECT_NE(Find<BeatNow>(Say(protocol::StoreAway{"the last checkpoint", "refused"})), nullptr);
+  EXPECT_EQ(supervision_.CurrentHeartbeat().store_away.waiting, "the last checkpoint");
+  EXPECT_NE(Find<BeatNow>(Say(protocol::StoreAway{})), nullptr);
+  EXPECT_EQ(supervision_.CurrentHeartbeat().store_away.waiting, "");
+  (void)Say(protocol::StoreAway{"the last checkpoint", "refused"});
+  (void)Send(RankExited{.signal = 9});
+  EXPECT_EQ(supervision_.CurrentHeartbeat().store_away.waiting, "") << "who waited is gone";
+}
+
 TEST_F(SupervisionTest, AHeartbeatTellsHowLongEachRankComputed) {
   EnterRound(5);
   (void)Say(protocol::Progress{.round = 5,

@@ -150,6 +150,30 @@ TEST_F(JobEntryTest, KnowsTheNewestDamagedCheckpointsWhicheverPodTellsOfThem) {
       (std::vector<protocol::CheckpointDamaged>{{40, "cut short"}, {30, "cut short"}, {20, "is missing"}}));
 }
 
+TEST_F(JobEntryTest, KnowsWhoHasWaitedLongestForAStoreThatIsAway) {
+  const auto beat = [&](int slot, protocol::StoreAway away) {
+    entry_.Heartbeat(
+        {.member = MemberOf(slot), .round = 1, .store_away = std::move(away)}, [](auto) {}, now_, outbox_);
+    return Advance();
+  };
+  const WallTime first = now_.wall;
+  EXPECT_TRUE(beat(0, {"the next checkpoint", "refused"})) << "worth a reconcile";
+  now_.wall += std::chrono::seconds(5);
+  EXPECT_FALSE(beat(0, {"the next checkpoint", "refused by another port"}));
+  EXPECT_TRUE(beat(1, {"the last checkpoint", "refused"}));
+  EXPECT_TRUE(beat(0, {"the last checkpoint", "refused"})) << "something else waits";
+  const auto outage = entry_.View().store_outage;
+  ASSERT_TRUE(outage.has_value());
+  EXPECT_EQ(outage->since, first);
+  EXPECT_EQ(outage->waiting, "the last checkpoint");
+  EXPECT_EQ(outage->pod, MemberOf(0).pod);
+  EXPECT_TRUE(beat(0, {}));
+  EXPECT_EQ(entry_.View().store_outage->pod, MemberOf(1).pod);
+  EXPECT_TRUE(beat(1, {}));
+  EXPECT_FALSE(beat(1, {}));
+  EXPECT_EQ(entry_.View().store_outage, std::nullopt);
+}
+
 // The survivors go back to the begin of the window.
 TEST_F(JobEntryTest, CountsWhatAWindowHadTakenWhenItBroke) {
   (void)Beat({.round = 1, .step = 60, .steps_under_way = 10});
