@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -23,6 +24,14 @@ Error BadFolder(StoreUser user, const std::string& folder, const std::string& pr
                                 ? "a folder that the worker may write to"
                                 : "the folder of spec.checkpoint.uri, which you may read (for rm: write to)";
   return {ErrorCode::kForbidden, FieldOf(user) + ": file://" + folder + ": " + problem + "; name " + right};
+}
+
+// Of a mounted file system whose server is away, or which has no room for now: that it surely did not do it.
+ErrorCode CodeOf(int number, ErrorCode otherwise) {
+  static constexpr std::array kAway = {EIO,        ESTALE,   ETIMEDOUT,    ENOTCONN,   ECONNREFUSED,
+                                       ECONNRESET, ENETDOWN, EHOSTUNREACH, ENETUNREACH};
+  if (std::find(kAway.begin(), kAway.end(), number) != kAway.end()) return ErrorCode::kUnavailable;
+  return number == ENOSPC || number == EDQUOT ? ErrorCode::kThrottled : otherwise;
 }
 
 // Another job may remove a folder that is empty just before this one writes into it.
@@ -43,7 +52,7 @@ class FileStore final : public ObjectStore {
       std::error_code error;
       fs::create_directories(fs::path(path).parent_path(), error);
       if (error) {
-        written = Bad("cannot make a folder in it: " + error.message());
+        written = BadWith("cannot make a folder in it", error);
         continue;
       }
       written = WriteInPieces(path, content, pace);
@@ -72,7 +81,7 @@ class FileStore final : public ObjectStore {
     std::vector<ObjectInfo> objects;
     std::error_code error;
     Collect(folder_, objects, error);
-    if (error) return Bad("cannot be listed: " + error.message());
+    if (error) return BadWith("cannot be listed", error);
     std::sort(objects.begin(), objects.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     return objects;
   }
@@ -80,7 +89,7 @@ class FileStore final : public ObjectStore {
   Result<void> Delete(const std::string& name) override {
     std::error_code error;
     fs::remove(Path(name), error);
-    if (error) return Bad("cannot delete " + name + ": " + error.message());
+    if (error) return BadWith("cannot delete " + name, error);
     const fs::path parent = fs::path(Path(name)).parent_path();
     if (parent != fs::path(folder_))
       fs::remove(parent, error);  // the step's folder goes with its last object
@@ -114,10 +123,17 @@ class FileStore final : public ObjectStore {
     return ::fsync(fd.get()) == 0 ? Result<void>() : BadErrno("writing " + path);
   }
 
+  [[nodiscard]] Error BadWith(const std::string& what, const std::error_code& why) const {
+    Error error = Bad(what + ": " + why.message());
+    error.code = CodeOf(why.value(), error.code);
+    return error;
+  }
+
   Error BadErrno(const std::string& what) const {
     const int number = errno;
     Error error = Bad(what + ": " + std::strerror(number));
     if (number == ENOENT) error.code = ErrorCode::kNotFound;
+    error.code = CodeOf(number, error.code);
     return error;
   }
 
@@ -143,7 +159,7 @@ class FileStore final : public ObjectStore {
   [[nodiscard]] Error ReadError(const std::string& name, int number) const {
     const ErrorCode code = number == ENOENT   ? ErrorCode::kNotFound
                            : number == EACCES ? ErrorCode::kForbidden
-                                              : ErrorCode::kInternal;
+                                              : CodeOf(number, ErrorCode::kInternal);
     return {code, "reading " + UriOf(name) + ": " + std::strerror(number)};
   }
 

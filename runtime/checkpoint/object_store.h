@@ -74,7 +74,8 @@ class ObjectStore {
 enum class StoreUser { kJob, kCommand };
 [[nodiscard]] std::string FieldOf(StoreUser user);  // that holds the URI
 
-// Writes an object and deletes it again: what implementations do when they open for a job.
+// Writes an object and deletes it again: what implementations do when they open for a job. A store that does
+// not answer is logged, and no error.
 [[nodiscard]] Result<void> CheckWritable(ObjectStore& store);
 
 }  // namespace lockstep::checkpoint

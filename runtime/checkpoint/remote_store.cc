@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/common/base/log.h"
 #include "runtime/storage/azure_client.h"
 #include "runtime/storage/gcs_client.h"
 #include "runtime/storage/s3_client.h"
@@ -106,12 +105,7 @@ Result<std::unique_ptr<ObjectStore>> OpenFor(StoreUser user, const std::string& 
   if (user == StoreUser::kJob) {
     LOCKSTEP_TRY(StoreClient impatient, make_impatient());
     RemoteStore first(std::move(impatient), uri, path, s3);
-    const Result<void> writable = CheckWritable(first);
-    if (!writable.ok() && !writable.error().IsTransient()) return writable.error();
-    if (!writable.ok()) {
-      log::Warning("the checkpoint store does not answer; who has peers trains without it meanwhile",
-                   {{"uri", uri}, {"error", writable.error().message}});
-    }
+    LOCKSTEP_TRY(CheckWritable(first));
   }
   LOCKSTEP_TRY(StoreClient client, make());
   return std::unique_ptr<ObjectStore>(std::make_unique<RemoteStore>(std::move(client), uri, path, s3));

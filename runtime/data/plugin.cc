@@ -52,12 +52,16 @@ class PluginSet final : public Dataset {
     try {
       return set_->Get(ids);
     } catch (const std::exception& error) {
-      Refuse(std::string(": ") + error.what());
+      // It may have read what was not there for a moment: the next round asks again.
+      throw ErrorException({ErrorCode::kInternal, Named(std::string(": ") + error.what())});
     }
   }
 
   [[noreturn]] void Refuse(const std::string& problem) const {
-    throw ErrorException({ErrorCode::kDataLoss, std::string(kSection) + ": " + name_ + problem});
+    throw ErrorException({ErrorCode::kDataLoss, Named(problem)});
+  }
+  [[nodiscard]] std::string Named(const std::string& problem) const {
+    return std::string(kSection) + ": " + name_ + problem;
   }
 
   static std::string Text(const at::Tensor& tensor) {

@@ -176,7 +176,8 @@ def test_names_what_is_wrong(folder):
             ("abfs://box/x", NONE, "spec.checkpoint.uri: abfs://box/x names no account"),
             (JOB, {**NONE, "AZURE_STORAGE_KEY": "secret!"}, f"AZURE_STORAGE_KEY {place}: holds no account key"))
         for uri, variables, message in cases:
-            with Run(folder, manifest(folder, replicas=1), variables, arguments=("--checkpoint-uri", uri)) as run:
+            impatient = manifest(folder, replicas=1, sections={"failurePolicy": {"storePatienceSeconds": 0}})
+            with Run(folder, impatient, variables, arguments=("--checkpoint-uri", uri)) as run:
                 code = run.finish()
                 expect(code == 4 and message in run.output(), f"exit code {code}, not 4 with {message}\n{run.output()[-4000:]}")
             shutil.rmtree(f"{folder}/run", ignore_errors=True)

@@ -144,7 +144,8 @@ def test_names_what_is_wrong(folder):
             ("gs://bucket/x", {**environment, "GOOGLE_CREDENTIALS": "/etc/key.json"}, "GOOGLE_CREDENTIALS in the Secret named by "),
             ("gs://bucket/x", {**environment, "STORAGE_EMULATOR_HOST": "ftp://here"}, "STORAGE_EMULATOR_HOST in the Secret named by "))
         for uri, variables, message in cases:
-            with Run(folder, manifest(folder, replicas=1), variables, arguments=("--checkpoint-uri", uri)) as run:
+            impatient = manifest(folder, replicas=1, sections={"failurePolicy": {"storePatienceSeconds": 0}})
+            with Run(folder, impatient, variables, arguments=("--checkpoint-uri", uri)) as run:
                 code = run.finish()
                 expect(code == 4 and message in run.output(), f"exit code {code}, not 4 with {message}\n{run.output()[-4000:]}")
             shutil.rmtree(f"{folder}/run", ignore_errors=True)

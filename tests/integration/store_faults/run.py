@@ -220,6 +220,11 @@ def kill(pids):
             os.kill(pid, signal.SIGKILL)
 
 
+def until_waiting(run, folder, waiting):
+    run.until(f"a rank whose {waiting} waits", lambda: any(
+        line["waiting"] == waiting for line in logged(folder, "the store does not answer")))
+
+
 def test_away_while_ranks_die(folder):
     """The server is gone when a rank dies: it begins anew with its peer's state. Then both die: they wait for the server."""
     with s3_server.s3_server() as (bucket, port), toxics.toxiproxy(port) as proxy:
@@ -231,8 +236,7 @@ def test_away_while_ranks_die(folder):
                 kill([trial.run.ranks()[victim] for victim in victims])
                 trial.run.until_joined(2, before)
             kill(trial.run.ranks())
-            trial.run.until("a rank that waits for the state", lambda: any(
-                line["waiting"] == "the state to begin from" for line in logged(folder, "the store does not answer")))
+            until_waiting(trial.run, folder, "the state to begin from")
             proxy.reset()
             trial.run.until("the answer", lambda: logged(folder, "the store answers again"))
             judge(trial, bucket / "jobs/one", port)
@@ -245,13 +249,11 @@ def test_away_while_a_divided_state_is_lost(folder):
             trial.until_it_saves()
             proxy.shut()
             kill(trial.run.ranks()[:1])
-            trial.run.until("ranks that wait for the state", lambda: any(
-                line["waiting"] == "the state to begin from" for line in logged(folder, "the store does not answer")))
+            until_waiting(trial.run, folder, "the state to begin from")
             proxy.reset()
             trial.until_it_saves()
             proxy.shut()
-            trial.run.until("ranks that wait for the end", lambda: any(
-                line["waiting"] == "the last checkpoint" for line in logged(folder, "the store does not answer")))
+            until_waiting(trial.run, folder, "the last checkpoint")
             proxy.reset()
             code = trial.run.finish()
             expect(code == 0, f"exit code {code}\n{trial.run.output()[-4000:]}")
@@ -294,6 +296,25 @@ def test_full_disk(folder):
                 hog.unlink()
                 trial.until_it_saves()
             judge(trial, place)
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+@pytest.mark.usefixtures("own_mounts")
+def test_full_disk_at_the_end(folder):
+    """The last checkpoint of a job waits for room."""
+    disk = pathlib.Path(folder, "disk")
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SAVE * 2}", "none", disk], check=True)
+    try:
+        hog = disk / "of-somebody-else"
+        fill(hog, disk, SHARD // 2)
+        uri = f"file://{disk}/checkpoints"
+        with Run(folder, job(folder, uri, steps=20, interval=1000), arguments=("--checkpoint-uri", uri)) as run:
+            until_waiting(run, folder, "the last checkpoint")
+            hog.unlink()
+            code = run.finish()
+            expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
     finally:
         subprocess.run(["umount", "--lazy", disk], check=True)
 

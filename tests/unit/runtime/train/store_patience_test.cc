@@ -20,11 +20,12 @@ class StorePatienceTest : public ::testing::Test {
   StorePatience patience_{{.patience = Seconds(60),
                            .clock = clock_,
                            .tell = [this](const protocol::StoreAway& away) { told_.push_back(away); },
-                           .pause = [this](Milliseconds time) {
-                             clock_.Advance(time);
-                             pauses_.push_back(time);
-                             return goes_on_;
-                           }}};
+                           .pause =
+                               [this](Milliseconds time) {
+                                 clock_.Advance(time);
+                                 pauses_.push_back(time);
+                                 return goes_on_;
+                               }}};
 };
 
 TEST_F(StorePatienceTest, AsksEverMoreSeldomUntilThePatienceIsAtItsEnd) {
