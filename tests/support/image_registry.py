@@ -11,15 +11,15 @@ SECONDS_TO_START = 60
 
 
 @contextlib.contextmanager
-def registry(tls=False, htpasswd=None):
+def registry(address="127.0.0.1", tls=False, htpasswd=None):
     """(HOST:PORT, its folder). With tls the folder has `certificate`, which signs itself."""
     with tempfile.TemporaryDirectory(prefix="lockstep-registry-") as name:
         folder = pathlib.Path(name)
-        config = {"version": 0.1, "log": {"level": "info"}, "http": {"addr": "127.0.0.1:0"},
+        config = {"version": 0.1, "log": {"level": "info"}, "http": {"addr": f"{address}:0"},
                   "storage": {"filesystem": {"rootdirectory": f"{folder}/images"}}}
         if tls:
             subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=registry",
-                            "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key", "-out", folder / "certificate"],
+                            "-addext", f"subjectAltName=IP:{address}", "-keyout", folder / "key", "-out", folder / "certificate"],
                            check=True, capture_output=True)
             config["http"]["tls"] = {"certificate": f"{folder}/certificate", "key": f"{folder}/key"}
         if htpasswd:
@@ -30,7 +30,7 @@ def registry(tls=False, htpasswd=None):
         with log.open("w") as output:
             server = subprocess.Popen(["docker-registry", "serve", folder / "config.json"], stdout=output, stderr=output)
         try:
-            yield f"127.0.0.1:{port_of(server, log)}", folder
+            yield f"{address}:{port_of(server, log)}", folder
         finally:
             server.terminate()
             server.wait(timeout=30)
@@ -40,7 +40,7 @@ def port_of(server, log):
     """It writes into its log which port it has."""
     end = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < end and server.poll() is None:
-        found = re.search(r"listening on 127\.0\.0\.1:(\d+)", log.read_text())
+        found = re.search(r"listening on [\d.]+:(\d+)", log.read_text())
         if found:
             return found.group(1)
         time.sleep(0.05)

@@ -21,7 +21,7 @@ write_node_config() {
   node=$(node_name "$1")
   home=$dir/$node
   mkdir -p "$home"/{etc/cni,var-lib,var-log,imported} "$dir/images"
-  export node home pki dns_address pods
+  export dir node home pki dns_address pods
   node_address=$(node_address "$1") pod_range=$(pod_range "$1") cgroup=$(node_namespace "$1")
   export node_address pod_range cgroup
   render "$here/config/containerd.toml" >"$home/etc/containerd.toml"
