@@ -226,9 +226,8 @@ Result<bool> Saves::Restore(comm::Communicator& communicator, TrainingState& sta
                             const checkpoint::Ownership::Pause& pause) {
   if (!enabled()) return false;
   while (true) {
-    const Result<bool> restored = RestoreTogether(communicator, *context_.checkpointer, state, [&] {
-      return context_.checkpointer->ownership().Claim(pause);
-    });
+    Result<bool> restored = RestoreTogether(communicator, *context_.checkpointer, state,
+                                            [&] { return context_.checkpointer->ownership().Claim(pause); });
     for (const protocol::CheckpointDamaged& damaged : context_.checkpointer->TakeDamaged())
       context_.link.Send(damaged);
     if (restored.ok()) context_.patience.Answered();
