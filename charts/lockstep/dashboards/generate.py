@@ -331,7 +331,9 @@ TRAINING_JOB = dashboard(
      graph("Bytes written", "Bps", "Bytes of checkpoints each second.",
            query(f"sum({rate('lockstep_checkpoint_bytes_total')})", "written")),
      graph("Steps since the newest checkpoint", "short", "Steps that would be made again if all pods died now.",
-           query(f"{newest('lockstep_train_step')} - {newest('lockstep_checkpoint_step')}", "steps")),
+           # Pods that are new have stored none yet: the operator knows.
+           query(f"{newest('lockstep_train_step')} - ({newest('lockstep_checkpoint_step')} or {newest('lockstep_job_checkpoint_step')})",
+                 "steps")),
 
      row("Failures"),
      events("Restarts in the interval", "Restarts that count towards failurePolicy.maxRestarts.",
@@ -376,8 +378,8 @@ FLEET = dashboard(
     [link("Training job", "lockstep-training-job"), link("Operator", "lockstep-operator")],
     [row("Overview"),
      stat("Jobs", "none", "Jobs that exist, whatever their state.", f"count(count {BY_JOB} (lockstep_job_info{{{JOBS}}}))", width=6),
-     stat("Jobs that train", "none", "Jobs with a round that is whole.", f"count({of_each_job('lockstep_job_world_size')} > 0) or vector(0)",
-          width=6),
+     stat("Jobs that train", "none", "Jobs in the state Running.",
+          f"count(max {BY_JOB} (lockstep_job_state{{{JOBS},state=\"Running\"}})) or vector(0)", width=6),
      stat("Ranks", "none", "Ranks that train.", over_jobs("sum", "lockstep_job_world_size"), width=6),
      stat("Pods not ready", "none", "Worker pods that are there but wait: for a node, an image, or their program.",
           f"{over_jobs('sum', 'lockstep_job_replicas')} - {over_jobs('sum', 'lockstep_job_ready_replicas')}", width=6),
