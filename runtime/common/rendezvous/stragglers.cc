@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/common/base/strings.h"
-#include "runtime/common/rendezvous/view.h"
-
 namespace lockstep::rendezvous {
 namespace {
 
@@ -19,11 +16,6 @@ double Median(std::vector<double> values) {
 }
 
 }  // namespace
-
-std::string SlowRank::ToString() const {
-  return "rank " + std::to_string(rank) + " (" + pod + ") is a straggler: it computes " +
-         FormatNumber(slowness, 2) + " times as long as the median rank";
-}
 
 void Stragglers::BeginRound(int64_t round, int world) {
   if (std::exchange(round_, round) == round) return;
