@@ -33,7 +33,7 @@ BELONGING = {
     "runtime/common/rendezvous/round.cc": [f"{RENDEZVOUS}/round_test.cc", f"{RENDEZVOUS}/round_property_test.cc"],
     "runtime/launch/supervision.cc": [f"tests/unit/runtime/launch/supervision{of}_test.cc" for of in ("", "_of_programs", "_of_slow_ranks")],
     "operator/reconcile/plan.cc": [f"{RECONCILE}/{of}_test.cc" for of in ("plan", "gang", "launcher", "owned_objects", "queue", "rollout", "status")],
-    "operator/reconcile/failure_policy.cc": [f"{RECONCILE}/failure_policy_test.cc"],
+    "operator/reconcile/failure_policy.cc": [f"{RECONCILE}/{of}_test.cc" for of in ("failure_policy", "plan")],
     "operator/reconcile/goodput.cc": [f"{RECONCILE}/goodput_test.cc"],
     "runtime/data/sampler.cc": ["tests/unit/runtime/data/sampler_test.cc"],
     "runtime/train/batch_math.cc": ["tests/unit/runtime/train/batch_math_test.cc"],

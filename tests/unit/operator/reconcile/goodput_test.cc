@@ -92,6 +92,13 @@ TEST(Goodput, CountsTheTimeOfAHungStepAsStalled) {
   EXPECT_DOUBLE_EQ(goodput.productive_seconds, 21);
 }
 
+TEST(Goodput, CountsTheTimeThatOnlyPeopleCanEndAsStalled) {
+  GoodputLedger ledger({.since = WallTime(), .activity = Activity::kStalled, .productive_seconds = 4});
+  ledger.Book(WallTime(std::chrono::seconds(10)), 0);
+  EXPECT_DOUBLE_EQ(ledger.lost().stalled, 6);
+  EXPECT_DOUBLE_EQ(ledger.status().ratio, 0.4);
+}
+
 TEST(Goodput, CountsEachCheckpointsStallOnce) {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 1);

@@ -144,6 +144,14 @@ TEST_F(RoundTest, APodThatWasReplacedNeverReenters) {
   EXPECT_EQ(round_.SlotOf("second"), 1) << "it keeps the slot";
 }
 
+TEST_F(RoundTest, APodThatWasReplacedDoesNotCompleteTheJob) {
+  FormFirstRound();
+  ASSERT_EQ(round_.Join(RequestOf(MemberOf(1, "second")), now_), Admission::kAccepted);
+  EXPECT_EQ(round_.Leave({.member = MemberOf(1), .round = 1, .reason = LeaveReason::kCompleted}, now_),
+            Admission::kEvicted);
+  EXPECT_FALSE(round_.completed());
+}
+
 TEST_F(RoundTest, ALostAnswerIsGivenAgainWithoutBreakingTheRound) {
   FormFirstRound();
   ASSERT_EQ(round_.Join(RequestOf(MemberOf(1), -1, 0), now_), Admission::kAccepted);
