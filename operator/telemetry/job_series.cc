@@ -76,9 +76,9 @@ JobSeries::JobSeries(prometheus::Registry& registry)
 
 JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
   const prometheus::Labels labels = LabelsOf(job);
-  // A program of the user's own tells of neither.
-  const bool tells_steps = job.spec.training.has_value();
-  const bool stores = tells_steps && job.spec.checkpoint.has_value();
+  // A program of the user's own reports neither.
+  const bool reports_steps = job.spec.training.has_value();
+  const bool stores = reports_steps && job.spec.checkpoint.has_value();
   prometheus::Labels info = labels;
   info["uid"] = job.metadata.uid;
   info["model"] = job.spec.training ? std::string(api::NameOf(job.spec.training->model.name)) : "";
@@ -93,7 +93,7 @@ JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
           .held_gpus = &gpus_.Add(WithLabel(labels, "state", "held")),
           .waiting_gpus = &gpus_.Add(WithLabel(labels, "state", "waiting")),
           .round = &round_.Add(labels),
-          .step = tells_steps ? &step_.Add(labels) : nullptr,
+          .step = reports_steps ? &step_.Add(labels) : nullptr,
           .checkpoint_step = stores ? &checkpoint_step_.Add(labels) : nullptr,
           .restarts = &restarts_.Add(labels),
           .straggler = &straggler_.Add(labels),

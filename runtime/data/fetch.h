@@ -26,9 +26,9 @@ struct FetchOptions {
   std::function<bool()> is_stopped = [] { return false; };
   // Waits, or returns early where the process is to stop.
   std::function<void(Milliseconds)> pause = [](Milliseconds time) { std::this_thread::sleep_for(time); };
-  // So long the store may be away before it is an error.
+  // An outage of the store that is waited out.
   Seconds patience{15};
-  // It is away, and why; absent: it answers again. From any of the threads.
+  // Called when an outage begins, with its reason, and without one when it ends. From any of the threads.
   std::function<void(const std::optional<Error>&)> store_is_away = [](const std::optional<Error>&) {};
   // Ask for the version again after each part of several: a part of another one is refused (kConflict).
   bool check_versions = false;

@@ -238,7 +238,7 @@ class ElasticLoop {
     return restored;
   }
 
-  // While something is waited for that is no peer. False: the round is over, or the rank is to stop.
+  // While the rank waits for something other than a peer. False: the round is over, or the rank is to stop.
   bool PauseInRound(Milliseconds time) {
     progress_.Phase(state_.step >= total_steps_ ? "save" : "sync");  // a sign of life
     return in_.control.PauseInRound(time);

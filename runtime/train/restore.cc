@@ -24,7 +24,7 @@ using comm::Communicator;
 
 // Another rank may have a large part to read, or rank 0 to wait for a job that goes.
 constexpr std::chrono::minutes kLimit{30};
-// What rank 0 tells instead of a step.
+// What rank 0 sends instead of a step.
 constexpr int64_t kNoCheckpoint = -1;
 constexpr int64_t kStoreAway = -2;
 

@@ -17,8 +17,8 @@ constexpr Milliseconds kLongestPause = 10s;
 void StorePatience::Answered() {
   if (!since_.has_value()) return;
   since_.reset();
-  told_.clear();
-  context_.tell({});
+  reported_.clear();
+  context_.report({});
 }
 
 void StorePatience::Missed(const Error& error, std::string_view waiting) {
@@ -26,9 +26,9 @@ void StorePatience::Missed(const Error& error, std::string_view waiting) {
     since_ = context_.clock.Steady();
     next_pause_ = kFirstPause;
   }
-  if (told_ == waiting) return;
-  told_ = waiting;
-  context_.tell({.waiting = told_, .reason = error.message});
+  if (reported_ == waiting) return;
+  reported_ = waiting;
+  context_.report({.waiting = reported_, .reason = error.message});
 }
 
 Result<void> StorePatience::Await(const Error& error, std::string_view waiting) {

@@ -1,6 +1,6 @@
 #pragma once
-// How a rank bears a checkpoint store that does not answer: it asks again, with back-off, for as long as
-// spec.failurePolicy.storePatienceSeconds allows, and tells who waits for what. Step thread.
+// Waits for a checkpoint store that does not answer: with back-off, for spec.failurePolicy.storePatienceSeconds
+// at most, and reports the outage to the supervisor. Step thread.
 
 #include <functional>
 #include <optional>
@@ -18,25 +18,25 @@ class StorePatience {
   struct Context {
     Seconds patience;
     const Clock& clock;
-    std::function<void(const protocol::StoreAway&)> tell;
-    // False where the round is over or the rank is to stop.
+    std::function<void(const protocol::StoreAway&)> report;
+    // Returns false if the round ended, or the rank was asked to stop, before the time was over.
     std::function<bool(Milliseconds)> pause;
   };
   explicit StorePatience(Context context) : context_(std::move(context)) {}
 
-  // The store did what it was asked.
+  // A request succeeded: an outage, if there is one, is over.
   void Answered();
-  // It did not, and training goes on without.
+  // A request failed, and training continues without it.
   void Missed(const Error& error, std::string_view waiting);
-  // It did not, and `waiting` cannot go on without: returns when to ask again. Every rank of a round that
-  // met the same outage pauses as long. kCancelled where the pause was cut short; `error` where the patience
-  // is at its end.
+  // A request failed that `waiting` needs: returns when it should be sent again. The pauses depend on the number
+  // of failures only, so all ranks of a round pause equally long. kCancelled: the pause was cut short; `error`:
+  // the patience is exhausted.
   [[nodiscard]] Result<void> Await(const Error& error, std::string_view waiting);
 
  private:
   const Context context_;
   std::optional<SteadyTime> since_;  // of the outage
-  std::string told_;                 // what was told to wait
+  std::string reported_;             // as waiting, newest
   Milliseconds next_pause_{0};
 };
 

@@ -110,11 +110,11 @@ struct SaveFailed {
   std::string reason;
 };
 
-// A store does not answer; told when that begins and when something else comes to wait for it. With an empty
-// `waiting`: it answers again.
+// The store of checkpoints or of data does not answer. Sent when the outage begins, when another operation starts
+// to wait for the store, and, with an empty `waiting`, when the store answers again.
 struct StoreAway {
-  std::string waiting;  // for people: what waits
-  std::string reason;   // as the store's error says it
+  std::string waiting;  // for people: the operation that waits
+  std::string reason;   // the message of the store's error
   friend bool operator==(const StoreAway&, const StoreAway&) = default;
 };
 

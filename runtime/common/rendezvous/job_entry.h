@@ -117,7 +117,7 @@ class JobEntry {
   std::optional<WantedProfile> wanted_profile_;
   std::string profile_request_;             // newest
   protocol::ProfileAgreed agreed_profile_;  // newest
-  std::map<int, StoreOutage> outages_;      // by slot of the member that tells of it
+  std::map<int, StoreOutage> outages_;      // by slot of the member that reports it
   bool has_news_ = false;                   // progress or damage that is worth a reconcile
 };
 

@@ -57,9 +57,9 @@ struct SlowRank {
   friend bool operator==(const SlowRank&, const SlowRank&) = default;
 };
 
-// Somebody waits for a store that does not answer.
+// A member waits for a store that does not answer.
 struct StoreOutage {
-  std::string pod;  // of several, the one that has waited longest
+  std::string pod;  // the one that has waited longest
   std::string waiting;
   std::string reason;
   WallTime since{};

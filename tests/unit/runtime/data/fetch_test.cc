@@ -41,7 +41,7 @@ TEST(PauseBeforeRetry, GrowsToAFewSeconds) {
   EXPECT_EQ(PauseBeforeRetry(60), Milliseconds(8000));
 }
 
-TEST(WithRetries, BearsAStoreThatIsAwayForAsLongAsItIsToldToAndTellsOfIt) {
+TEST(WithRetries, OutlastsAnOutageWithinThePatienceAndReportsIt) {
   Milliseconds paused{0};
   std::vector<std::string> told;
   const FetchOptions options{.pause = [&](Milliseconds time) { paused += time; },

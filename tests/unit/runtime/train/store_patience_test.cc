@@ -14,12 +14,12 @@ const Error kAway{ErrorCode::kUnavailable, "connection refused"};
 class StorePatienceTest : public ::testing::Test {
  protected:
   testing::FakeClock clock_;
-  std::vector<protocol::StoreAway> told_;
+  std::vector<protocol::StoreAway> reported_;
   std::vector<Milliseconds> pauses_;
   bool goes_on_ = true;
   StorePatience patience_{{.patience = Seconds(60),
                            .clock = clock_,
-                           .tell = [this](const protocol::StoreAway& away) { told_.push_back(away); },
+                           .report = [this](const protocol::StoreAway& away) { reported_.push_back(away); },
                            .pause =
                                [this](Milliseconds time) {
                                  clock_.Advance(time);
@@ -39,13 +39,13 @@ TEST_F(StorePatienceTest, AsksEverMoreSeldomUntilThePatienceIsAtItsEnd) {
   EXPECT_EQ(pauses_[0], Milliseconds(500));
   EXPECT_EQ(pauses_[1], Milliseconds(1'000));
   EXPECT_EQ(pauses_.back(), Milliseconds(10'000));
-  EXPECT_EQ(told_, (std::vector<protocol::StoreAway>{{"the last checkpoint", "connection refused"}}))
+  EXPECT_EQ(reported_, (std::vector<protocol::StoreAway>{{"the last checkpoint", "connection refused"}}))
       << "once";
 }
 
 TEST_F(StorePatienceTest, AnOutageBeginsWithTheFirstMissAndEndsWithTheFirstAnswer) {
   patience_.Answered();
-  EXPECT_TRUE(told_.empty()) << "nothing was missed";
+  EXPECT_TRUE(reported_.empty()) << "nothing was missed";
   patience_.Missed(kAway, "the next checkpoint");
   clock_.Advance(Milliseconds(59'000));
   EXPECT_TRUE(patience_.Await(kAway, "the last checkpoint").ok());
@@ -54,10 +54,10 @@ TEST_F(StorePatienceTest, AnOutageBeginsWithTheFirstMissAndEndsWithTheFirstAnswe
   patience_.Answered();
   EXPECT_TRUE(patience_.Await(kAway, "the last checkpoint").ok()) << "this is another outage";
   EXPECT_EQ(pauses_.back(), Milliseconds(500));
-  EXPECT_EQ(told_, (std::vector<protocol::StoreAway>{{"the next checkpoint", "connection refused"},
-                                                     {"the last checkpoint", "connection refused"},
-                                                     {},
-                                                     {"the last checkpoint", "connection refused"}}));
+  EXPECT_EQ(reported_, (std::vector<protocol::StoreAway>{{"the next checkpoint", "connection refused"},
+                                                         {"the last checkpoint", "connection refused"},
+                                                         {},
+                                                         {"the last checkpoint", "connection refused"}}));
 }
 
 TEST_F(StorePatienceTest, AWaitEndsWithTheRound) {
