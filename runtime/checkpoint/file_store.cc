@@ -26,7 +26,8 @@ Error BadFolder(StoreUser user, const std::string& folder, const std::string& pr
   return {ErrorCode::kForbidden, FieldOf(user) + ": file://" + folder + ": " + problem + "; name " + right};
 }
 
-// Of a mounted file system whose server is away, or which has no room for now: that it surely did not do it.
+// Errors that may pass: the server of a mounted file system is away (kUnavailable: it may have done what it was
+// asked), or the file system is full (kThrottled: it has not).
 ErrorCode CodeOf(int number, ErrorCode otherwise) {
   static constexpr std::array kAway = {EIO,        ESTALE,   ETIMEDOUT,    ENOTCONN,   ECONNREFUSED,
                                        ECONNRESET, ENETDOWN, EHOSTUNREACH, ENETUNREACH};

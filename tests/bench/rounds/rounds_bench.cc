@@ -277,7 +277,7 @@ void Try(const char* what, const std::function<std::string(ReconfiguredRounds&, 
 std::string AbortOfC10d(ReconfiguredRounds& rounds, int) {
   auto values = Values();
   const auto work = rounds.group().allreduce(values);
-  std::this_thread::sleep_for(milliseconds(100));
+  std::this_thread::sleep_for(milliseconds(100));  // c10d does not say when a sum has begun to wait
   const std::string aborted = Outcome([&] { rounds.group().abort(); });
   return "abort: " + aborted + "; the wait: " + Outcome([&] { work->wait(milliseconds(3'000)); });
 }
@@ -287,7 +287,7 @@ std::string ReconfigureDuring(ReconfiguredRounds& rounds, int count) {
   std::vector<std::vector<at::Tensor>> values(static_cast<std::size_t>(count), Values());
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
   for (auto& each : values) works.push_back(rounds.group().allreduce(each));
-  std::this_thread::sleep_for(milliseconds(100));
+  std::this_thread::sleep_for(milliseconds(100));  // as above
   std::string text = "reconfigure: " + Outcome([&] { rounds.Reconfigure(1, 2, std::nullopt); });
   auto next = Values();
   const auto sum = rounds.group().allreduce(next);

@@ -226,7 +226,7 @@ def until_waiting(run, folder, waiting):
 
 
 def test_away_while_ranks_die(folder):
-    """The server is gone when a rank dies: it begins anew with its peer's state. Then both die: they wait for the server."""
+    """The server is gone when a rank is killed: its new process receives the state from its peer. Then both are killed: they wait for the server."""
     with s3_server.s3_server() as (bucket, port), toxics.toxiproxy(port) as proxy:
         with Trial(folder, URI, *environments(proxy.url, port)) as trial:
             trial.until_it_saves()
