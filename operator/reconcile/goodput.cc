@@ -42,16 +42,17 @@ bool HasRecovered(const std::vector<api::RestartRecord>& records, int64_t round)
   });
 }
 
-// The step in flight was thrown away where a round broke: once the next one makes steps, it is known for how
-// long it had been made.
-void TakeBackUnfinished(const Observed& observed, const api::TrainingJobStatus& status,
-                        GoodputLedger& ledger) {
+// What was booked as training and was none, known once the next round makes steps: the step in flight was thrown
+// away where a round broke; and where no operator watched, nothing said that training stood still.
+void TakeBackUnproductive(const Observed& observed, const api::TrainingJobStatus& status,
+                          GoodputLedger& ledger) {
   for (const rendezvous::RoundChange& change : observed.rendezvous.changes) {
     const bool is_news = HasRecovered(status.restarts, change.round) &&
                          !HasRecovered(observed.job.status.restarts, change.round);
     if (!is_news) continue;
     const bool hung = change.cause == api::NameOf(api::FailureCause::kHang);
     ledger.TakeBack(change.unfinished_seconds, hung ? ledger.lost().stalled : ledger.lost().recompute);
+    ledger.TakeBack(change.unwatched_seconds, ledger.lost().rendezvous);
   }
 }
 
@@ -123,7 +124,7 @@ void ApplyGoodput(const Observed& observed, const Decision& decision, api::Train
   if (is_over && decision.finish_as.empty()) return;
   GoodputLedger ledger(*status.goodput);
   ledger.Book(observed.now, NewStallSeconds(observed, status));
-  TakeBackUnfinished(observed, status, ledger);
+  TakeBackUnproductive(observed, status, ledger);
   ledger.Begin(activity);
   status.goodput = ledger.status();
 }

@@ -10,12 +10,12 @@ using namespace std::chrono_literals;
 constexpr auto kReportDeadline = 10s;
 
 // A Broken or Leave matters to the others: try again while the host may come back.
-template <typename Send>
-void SendUntilTaken(Send send, std::string_view what, std::stop_token stop) {
+template <typename Send, typename Wanted>
+void SendUntilTaken(Send send, Wanted is_wanted, std::string_view what, std::stop_token stop) {
   const auto deadline = std::chrono::steady_clock::now() + kReportDeadline;
   auto pause = 50ms;
   Queue<int> never;
-  while (!stop.stop_requested()) {
+  while (!stop.stop_requested() && is_wanted()) {
     const Result<void> sent = send(stop);
     if (sent.ok()) return;
     if (!sent.error().IsTransient() || std::chrono::steady_clock::now() > deadline) {
@@ -46,13 +46,15 @@ void Reporter::Run(std::stop_token stop) {
       mark->done->set_value();
       continue;
     }
-    const Report& report = std::get<Report>(*item);
+    const auto& [report, life] = std::get<Numbered>(*item);
+    const auto is_wanted = [this, life = life] { return life > forgotten_; };
     if (const auto* beat = std::get_if<protocol::Heartbeat>(&report)) {
       on_answer_(beat->round, client_.Heartbeat(*beat, stop));  // the next beat repeats a lost one
     } else if (const auto* broken = std::get_if<protocol::BrokenReport>(&report)) {
-      SendUntilTaken([&](std::stop_token s) { return client_.Broken(*broken, s); }, "broken", stop);
+      SendUntilTaken([&](std::stop_token s) { return client_.Broken(*broken, s); }, is_wanted, "broken",
+                     stop);
     } else if (const auto* leave = std::get_if<protocol::LeaveRequest>(&report)) {
-      SendUntilTaken([&](std::stop_token s) { return client_.Leave(*leave, s); }, "leave", stop);
+      SendUntilTaken([&](std::stop_token s) { return client_.Leave(*leave, s); }, is_wanted, "leave", stop);
     }
   }
 }

@@ -17,8 +17,11 @@ using protocol::LeaveMode;
 using protocol::LeaveReason;
 
 constexpr int kNone = -1;
+constexpr std::size_t kToldRepairs = 3;
 // For a rank that hangs to write its stack. One that is stopped cannot.
 constexpr Milliseconds kStackTime{1'000};
+// Of a host that lives: it answers a heartbeat in milliseconds.
+constexpr Milliseconds kHostSilence{1'000};
 
 // 50 ms, doubling to 2 s: the host answers within seconds of its return, and 1,000 pods do not storm it.
 std::chrono::milliseconds Backoff(int failures) {
@@ -70,7 +73,7 @@ void Supervision::Handle(const RankMessage& event, SteadyTime now) {
   if (const auto* ready = std::get_if<protocol::Ready>(&event.message)) {
     OnReady(rank, *ready, now);
   } else if (const auto* progress = std::get_if<protocol::Progress>(&event.message)) {
-    OnProgress(rank, *progress);
+    OnProgress(rank, *progress, now);
   } else if (const auto* phase = std::get_if<protocol::PhaseChanged>(&event.message)) {
     rank.phase = phase->phase;
   } else if (const auto* broken = std::get_if<protocol::Broken>(&event.message)) {
@@ -111,6 +114,10 @@ void Supervision::JoinIfAllReady(SteadyTime now) {
   standby_ = false;
   join_failures_ = 0;
   Rejoin(std::chrono::milliseconds(0));
+  if (!CanFormAgain()) return;
+  // A join may wait for others for long; the answer to a heartbeat says whether the host is there.
+  Do(BeatNow{});
+  if (host_is_away_) AskMembersToForm(std::chrono::milliseconds(0));
 }
 
 void Supervision::Rejoin(std::chrono::milliseconds delay) {
@@ -122,7 +129,7 @@ void Supervision::Rejoin(std::chrono::milliseconds delay) {
                 .nproc = settings_.config.nproc,
                 .store_port = ranks_.front().ready.store_port,
                 .step = step,
-                .last_round = round_,
+                .last_round = formation_,
                 // A rank that is through is Ready as well: should another fail, it begins anew.
                 .finished = settings_.is_program && AllFinished()
                                 ? protocol::FinishedRound{round_, world_, first_rank_}
@@ -130,9 +137,16 @@ void Supervision::Rejoin(std::chrono::milliseconds delay) {
                delay});
 }
 
-void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress) {
+void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress, SteadyTime now) {
   const bool first_of_round = progress.round > rank.progress.round;
   rank.progress = progress;
+  last_progress_ = now;
+  if (break_.has_value() && progress.round > break_->repair.formation) {
+    break_->repair.seconds = Seconds(now - break_->at).count();
+    repairs_.push_back(std::move(break_->repair));
+    if (repairs_.size() > kToldRepairs) repairs_.erase(repairs_.begin());
+    break_.reset();
+  }
   if (progress.step > best_step_) {
     best_step_ = progress.step;
     failures_without_progress_ = 0;
@@ -142,20 +156,35 @@ void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress) {
 }
 
 void Supervision::OnBroken(int local_rank, const protocol::Broken& broken, SteadyTime now) {
-  if (broken.round != round_ || OnOwnError(broken.failed_step, broken.reason, "") || !in_round_) return;
+  if (broken.round != formation_ || OnOwnError(broken.failed_step, broken.reason, "") || !in_round_) return;
   const bool own = broken.failed_step >= 0;
   if (own && GivesUp("rank process " + std::to_string(local_rank) + ": " + broken.reason, "",
                      static_cast<int>(ExitCode::kInfrastructure)))
     return;
   Do(ReportBroken{{settings_.config.job, settings_.member, round_, broken.reason}});
+  RememberBreak(broken.reason, {}, now);
   EndRoundLocally(LeaveMode::kAbort, local_rank, now);
+}
+
+void Supervision::RememberBreak(const std::string& reason, const protocol::RankFailure& failure,
+                                SteadyTime now) {
+  const bool says_who = break_.has_value() && !break_->repair.failure.ranks.empty();
+  if (formation_ == 0 || says_who) return;
+  // The first break of a formation is when training ended.
+  const SteadyTime at = break_.has_value() ? break_->at : now;
+  const SteadyTime last_step = std::max(last_progress_, round_started_);
+  break_ = Break{{.formation = break_.has_value() ? break_->repair.formation : formation_,
+                  .reason = reason,
+                  .failure = failure,
+                  .unfinished_seconds = std::max(0.0, Seconds(at - last_step).count())},
+                 at};
 }
 
 // The plan is a function of the step, so the same step means the same samples and random numbers.
 bool Supervision::OnOwnError(int64_t step, const std::string& reason, const std::string& last_lines) {
-  if (step < 0 || own_error_.round == round_) return false;
+  if (step < 0 || own_error_.formation == formation_) return false;
   const bool is_same = own_error_.step == step && own_error_.reason == reason;
-  own_error_ = {round_, step, reason};
+  own_error_ = {formation_, step, reason};
   if (!is_same) return false;
   ExitNow(static_cast<int>(ExitCode::kUserError),
           "failed twice at step " + std::to_string(step) + " on the same samples: " + reason,
@@ -166,10 +195,11 @@ bool Supervision::OnOwnError(int64_t step, const std::string& reason, const std:
 void Supervision::EndRoundLocally(LeaveMode mode, int except_local_rank, SteadyTime now) {
   if (!in_round_) return;
   in_round_ = false;
+  LeaveMembersAlone();
   for (int i = 0; i < settings_.config.nproc; ++i) {
     const bool training = ranks_[static_cast<std::size_t>(i)].state == RankState::kTraining;
     if (!training || i == except_local_rank) continue;
-    Do(TellRank{i, protocol::RoundOver{round_, mode}});
+    Do(TellRank{i, protocol::RoundOver{formation_, mode}});
     hang_detectors_[static_cast<std::size_t>(i)].ToldToLeave(now);
   }
 }
@@ -216,8 +246,10 @@ void Supervision::RespawnOrGiveUp(const RankExited& event, const protocol::RankF
   if (round_ > 0 || joining_) {
     Do(ReportLeave{{settings_.config.job, settings_.member, round_, LeaveReason::kRankDied, what, failure}});
   }
+  RememberBreak(what, failure, now);
   joining_ = false;
   Do(StopPolling{});
+  LeaveMembersAlone();
   EndRoundLocally(LeaveMode::kAbort, event.local_rank, now);
   ranks_.at(static_cast<std::size_t>(event.local_rank)) = Rank{};
   hang_detectors_.at(static_cast<std::size_t>(event.local_rank)).ProcessStarted(now);
@@ -238,6 +270,9 @@ bool Supervision::GivesUp(const std::string& what, const std::string& last_lines
 
 void Supervision::Handle(const Tick&, SteadyTime now) {
   if (stopping_) return;  // the grace period bounds what follows
+  const bool is_unheard = heard_ <= join_started_ && now - join_started_ >= kHostSilence;
+  if (joining_ && is_unheard && !asks_members_ && CanFormAgain())
+    AskMembersToForm(std::chrono::milliseconds(0));
   // By then it has made its first step, by the user's own word.
   const bool has_proved_itself =
       settings_.is_program && in_round_ &&
@@ -309,8 +344,10 @@ void Supervision::Handle(const JoinAnswered& event, SteadyTime now) {
                      "no round within rendezvous.joinTimeoutSeconds: " + error.message,
                      LeaveReason::kStopping);
     }
+    if (!asks_members_ && CanFormAgain()) AskMembersToForm(std::chrono::milliseconds(0));
     return Rejoin(Backoff(join_failures_++));
   }
+  HostAnswered(now);
   join_failures_ = 0;
   switch (event.answer->state) {
     case JoinState::kAssigned: return OnAssigned(*event.answer, now);
@@ -330,33 +367,104 @@ void Supervision::Handle(const JoinAnswered& event, SteadyTime now) {
 }
 
 void Supervision::OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now) {
-  joining_ = false;
-  in_round_ = true;
-  round_started_ = now;
   round_ = answer.round;
   world_ = answer.world;
   first_rank_ = answer.first_rank;
+  formations_ = {answer.store_host, answer.form_port, answer.form_key};
+  const bool is_first = first_rank_ == 0;
+  Do(HostFormations{is_first ? round_ : 0, is_first ? world_ : 0});
+  EnterFormation({.round = answer.round,
+                  .store_host = answer.store_host,
+                  .store_port = answer.store_port,
+                  .newest_step = answer.newest_step,
+                  .previous_end = answer.previous_end},
+                 now);
+}
+
+void Supervision::OnFormedAgain(const protocol::FormAnswer& answer, SteadyTime now) {
+  Do(StopPolling{});
+  Do(ForgetReports{});
+  EnterFormation({.round = answer.formation,
+                  .store_host = formations_.host,
+                  .store_port = answer.store_port,
+                  .newest_step = answer.newest_step,
+                  .previous_end = "Rendezvous: formed again by its members, the host is away"},
+                 now);
+  WatchMembers(std::chrono::milliseconds(0));
+}
+
+void Supervision::EnterFormation(const protocol::RankAssignment& place, SteadyTime now) {
+  LeaveMembersAlone();
+  joining_ = false;
+  in_round_ = true;
+  round_started_ = now;
+  formation_ = place.round;
   watch_failures_ = 0;
   for (int i = 0; i < settings_.config.nproc; ++i) {
     ranks_[static_cast<std::size_t>(i)].state = RankState::kTraining;
     ranks_[static_cast<std::size_t>(i)].finished = false;
     hang_detectors_[static_cast<std::size_t>(i)].Assigned(now);
-    Do(TellRank{i, protocol::RankAssignment{.round = answer.round,
-                                            .rank = answer.first_rank + i,
-                                            .world = answer.world,
-                                            .local_rank = i,
-                                            .address = settings_.address,
-                                            .store_host = answer.store_host,
-                                            .store_port = answer.store_port,
-                                            .newest_step = answer.newest_step,
-                                            .previous_end = answer.previous_end}});
+    protocol::RankAssignment mine = place;
+    mine.rank = first_rank_ + i;
+    mine.world = world_;
+    mine.local_rank = i;
+    mine.address = settings_.address;
+    Do(TellRank{i, std::move(mine)});
   }
   Do(StartWatch{{settings_.config.job, settings_.member, round_}});
+}
+
+bool Supervision::CanFormAgain() const {
+  return round_ > 0 && formations_.port > 0 && !stopping_ && !(settings_.is_program && AllFinished());
+}
+
+void Supervision::AskMembersToForm(std::chrono::milliseconds delay) {
+  if (!std::exchange(asks_members_, true)) member_failures_ = 0;
+  int64_t step = -1;
+  for (const Rank& rank : ranks_) step = std::max(step, rank.ready.step);
+  Do(StartForming{formations_,
+                  {.job = settings_.config.job,
+                   .round = round_,
+                   .formation = formation_,
+                   .first_rank = first_rank_,
+                   .nproc = settings_.config.nproc,
+                   .store_port = ranks_.front().ready.store_port,
+                   .step = step},
+                  delay});
+}
+
+void Supervision::WatchMembers(std::chrono::milliseconds delay) {
+  if (!std::exchange(asks_members_, true)) member_failures_ = 0;
+  Do(StartFormationWatch{formations_, {settings_.config.job, round_, formation_}, delay});
+}
+
+void Supervision::LeaveMembersAlone() {
+  if (std::exchange(asks_members_, false)) Do(StopAskingMembers{});
+}
+
+// Then it decides.
+void Supervision::HostAnswered(SteadyTime now) {
+  heard_ = now;
+  LeaveMembersAlone();
+}
+
+void Supervision::Handle(const FormAnswered& event, SteadyTime now) {
+  if (!joining_ || !asks_members_) return;
+  if (event.answer.ok() && event.answer->formed) return OnFormedAgain(*event.answer, now);
+  AskMembersToForm(event.answer.ok() ? std::chrono::milliseconds(0) : Backoff(member_failures_++));
+}
+
+void Supervision::Handle(const FormationWatchAnswered& event, SteadyTime now) {
+  if (!in_round_ || !asks_members_ || event.formation != formation_) return;
+  if (event.answer.ok() && event.answer->over) return EndRoundLocally(event.answer->mode, kNone, now);
+  WatchMembers(event.answer.ok() ? std::chrono::milliseconds(0) : Backoff(member_failures_++));
 }
 
 void Supervision::Handle(const WatchAnswered& event, SteadyTime now) {
   if (EndsIt(event.round, event.answer, now) || !in_round_ || event.round != round_) return;
   // Where the host is away, training goes on: the data plane does not need it.
+  if (event.answer.ok()) HostAnswered(now);
+  if (!event.answer.ok() && !asks_members_ && CanFormAgain()) WatchMembers(std::chrono::milliseconds(0));
   watch_failures_ = event.answer.ok() ? 0 : watch_failures_ + 1;
   const auto delay = event.answer.ok() ? std::chrono::milliseconds(0) : Backoff(watch_failures_ - 1);
   Do(StartWatch{{settings_.config.job, settings_.member, round_}, delay});
@@ -366,6 +474,9 @@ void Supervision::Handle(const WatchAnswered& event, SteadyTime now) {
 void Supervision::Handle(const HeartbeatAnswered& event, SteadyTime now) {
   const bool is_back = std::exchange(host_is_away_, !event.answer.ok()) && event.answer.ok();
   if (EndsIt(event.round, event.answer, now)) return;
+  if (event.answer.ok()) HostAnswered(now);
+  if (host_is_away_ && in_round_ && !asks_members_ && CanFormAgain())
+    WatchMembers(std::chrono::milliseconds(0));
   if (is_back) PollAnew();
   if (!in_round_ || event.round != round_ || !event.answer.ok()) return;
   for (const protocol::Straggler& straggler : event.answer->stragglers) {
@@ -411,6 +522,7 @@ void Supervision::Handle(const Terminate&, SteadyTime) {
   if (stopping_) return;
   stopping_ = true;
   joining_ = false;
+  LeaveMembersAlone();
   // One that is through but had to wait for the others is not complete.
   if (settings_.is_program)
     for (Rank& rank : ranks_) rank.finished = false;
@@ -439,6 +551,7 @@ void Supervision::ExitWhenAllEnded() {
 void Supervision::ExitNow(int code, std::string reason, LeaveReason leave, std::string last_lines) {
   exiting_ = true;
   Do(StopPolling{});
+  LeaveMembersAlone();
   for (int i = 0; i < settings_.config.nproc; ++i) {
     if (ranks_[static_cast<std::size_t>(i)].state != RankState::kExited) Do(DropRank{i});
   }
@@ -463,6 +576,12 @@ bool Supervision::AllRanks(RankState state) const {
   return std::all_of(ranks_.begin(), ranks_.end(), [state](const Rank& rank) { return rank.state == state; });
 }
 
+// The host knows of no formation but its own, which has the round's number.
+protocol::Progress Supervision::OfRound(protocol::Progress progress) const {
+  progress.round = std::min(progress.round, round_);
+  return progress;
+}
+
 protocol::Heartbeat Supervision::CurrentHeartbeat() const {
   protocol::Heartbeat beat{.job = settings_.config.job,
                            .member = settings_.member,
@@ -470,10 +589,11 @@ protocol::Heartbeat Supervision::CurrentHeartbeat() const {
                            .world = world_,
                            .first_rank = first_rank_,
                            .nproc = settings_.config.nproc,
-                           .progress = ranks_.front().progress,
+                           .progress = OfRound(ranks_.front().progress),
                            .checkpoint = checkpoint_,
                            .evaluation = evaluation_,
-                           .damaged_checkpoints = damaged_checkpoints_};
+                           .damaged_checkpoints = damaged_checkpoints_,
+                           .repairs = repairs_};
   if (first_rank_ == 0) beat.profile = profile_;
   const auto waits = std::find_if(ranks_.begin(), ranks_.end(),
                                   [](const Rank& rank) { return !rank.store_away.waiting.empty(); });
@@ -483,7 +603,7 @@ protocol::Heartbeat Supervision::CurrentHeartbeat() const {
     beat.ranks.push_back({.rank = first_rank_ + i,
                           .phase = rank.phase,
                           .step = rank.progress.step,
-                          .work_round = rank.progress.round,
+                          .work_round = OfRound(rank.progress).round,
                           .steps = rank.progress.steps_total,
                           .samples = rank.progress.samples_total,
                           .compute_seconds = protocol::ComputeSeconds(rank.progress.phase_seconds)});

@@ -4,6 +4,7 @@
 //
 //   start ─► ranks warm up ─► all Ready ─► join ─► assignment ─► ranks train, we watch the round
 //              ▲                              round over: ranks leave it and send Ready again
+//              │                              nobody answers: the members form the round again among themselves
 //              └── a rank died: the pod leaves the round at once, restarts the rank and joins when it is Ready
 
 #include <cstdint>
@@ -44,11 +45,19 @@ struct HeartbeatAnswered {
   int64_t round = 0;
   Result<protocol::WatchAnswer> answer;
 };
+// By the supervisor that hosts the round's formations.
+struct FormAnswered {
+  Result<protocol::FormAnswer> answer;
+};
+struct FormationWatchAnswered {
+  int64_t formation = 0;
+  Result<protocol::WatchAnswer> answer;
+};
 struct Terminate {};  // SIGTERM or SIGINT
 struct GraceOver {};  // the grace period is nearly used up
 struct Tick {};       // several times a second
-using Event = std::variant<RankMessage, RankExited, JoinAnswered, WatchAnswered, HeartbeatAnswered, Terminate,
-                           GraceOver, Tick>;
+using Event = std::variant<RankMessage, RankExited, JoinAnswered, WatchAnswered, HeartbeatAnswered,
+                           FormAnswered, FormationWatchAnswered, Terminate, GraceOver, Tick>;
 
 // ---- actions, executed in order
 struct SpawnRank {
@@ -84,12 +93,37 @@ struct StartWatch {
   std::chrono::milliseconds delay{0};
 };
 struct StopPolling {};
+// Where the members of the newest round form it again: its rank 0's supervisor.
+struct FormationAddress {
+  std::string host;
+  int port = 0;  // 0: there is none
+  std::string key;
+};
+// Serve them here, if the round's rank 0 is here.
+struct HostFormations {
+  int64_t round = 0;  // 0: it is not
+  int world = 0;
+};
+// Replace whatever poll of the members is running.
+struct StartForming {
+  FormationAddress at;
+  protocol::FormRequest request;
+  std::chrono::milliseconds delay{0};
+};
+struct StartFormationWatch {
+  FormationAddress at;
+  protocol::FormationWatch request;
+  std::chrono::milliseconds delay{0};
+};
+struct StopAskingMembers {};
 struct ReportBroken {
   protocol::BrokenReport report;
 };
 struct ReportLeave {
   protocol::LeaveRequest request;
 };
+// Those that the host has not taken are of a formation that is over.
+struct ForgetReports {};
 struct BeatNow {};
 struct StartGrace {
   double seconds = 0;
@@ -99,8 +133,10 @@ struct Exit {
   std::string reason;
   std::string last_lines;  // of the rank at fault, where there is one
 };
-using Action = std::variant<SpawnRank, DropRank, KillRank, ReportHang, WriteStack, TellRank, StartJoin,
-                            StartWatch, StopPolling, ReportBroken, ReportLeave, BeatNow, StartGrace, Exit>;
+using Action =
+    std::variant<SpawnRank, DropRank, KillRank, ReportHang, WriteStack, TellRank, StartJoin, StartWatch,
+                 StopPolling, HostFormations, StartForming, StartFormationWatch, StopAskingMembers,
+                 ReportBroken, ReportLeave, ForgetReports, BeatNow, StartGrace, Exit>;
 using Actions = std::vector<Action>;
 
 struct SupervisionSettings {
@@ -131,7 +167,7 @@ class Supervision {
   };
   // The newest that a rank met by itself, whichever process it was.
   struct OwnError {
-    int64_t round = 0;
+    int64_t formation = 0;
     int64_t step = -1;
     std::string reason;
   };
@@ -153,17 +189,30 @@ class Supervision {
   void Handle(const HeartbeatAnswered& event, SteadyTime now);
   // True where it ended the round, or the pod.
   bool EndsIt(int64_t round, const Result<protocol::WatchAnswer>& answer, SteadyTime now);
+  void Handle(const FormAnswered& event, SteadyTime now);
+  void Handle(const FormationWatchAnswered& event, SteadyTime now);
   void Handle(const Terminate& event, SteadyTime now);
   void Handle(const GraceOver& event, SteadyTime now);
   void Handle(const Tick& event, SteadyTime now);
 
   [[nodiscard]] bool AllFinished() const;
   void OnReady(Rank& rank, const protocol::Ready& ready, SteadyTime now);
-  void OnProgress(Rank& rank, const protocol::Progress& progress);
+  void OnProgress(Rank& rank, const protocol::Progress& progress, SteadyTime now);
   void OnBroken(int local_rank, const protocol::Broken& broken, SteadyTime now);
   // By itself, in the round. True: the pod ends, as trying again cannot help.
   bool OnOwnError(int64_t step, const std::string& reason, const std::string& last_lines);
   void OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now);
+  // The formation is over, for a reason that the host may not come to know.
+  void RememberBreak(const std::string& reason, const protocol::RankFailure& failure, SteadyTime now);
+  void OnFormedAgain(const protocol::FormAnswer& answer, SteadyTime now);
+  // `place`: of the first rank.
+  void EnterFormation(const protocol::RankAssignment& place, SteadyTime now);
+  // Of the newest round, while the host is away.
+  [[nodiscard]] bool CanFormAgain() const;
+  void AskMembersToForm(std::chrono::milliseconds delay);
+  void WatchMembers(std::chrono::milliseconds delay);
+  void LeaveMembersAlone();
+  void HostAnswered(SteadyTime now);
   void LookForHang(int local_rank, SteadyTime now);
   void OnHang(int local_rank, const HangFinding& finding, SteadyTime now);
   void PollAnew();
@@ -181,12 +230,15 @@ class Supervision {
   void ExitWhenAllEnded();
   void ExitNow(int code, std::string reason, protocol::LeaveReason leave, std::string last_lines = "");
   [[nodiscard]] bool AllRanks(RankState state) const;
+  [[nodiscard]] protocol::Progress OfRound(protocol::Progress progress) const;
   void Do(Action action) { actions_.push_back(std::move(action)); }
 
   SupervisionSettings settings_;
   std::vector<Rank> ranks_;
   std::vector<HangDetector> hang_detectors_;  // by local rank; know more than one process of it
   int64_t round_ = 0;                         // newest round this pod was given
+  int64_t formation_ = 0;                     // of round_; what the ranks know as their round
+  FormationAddress formations_;               // of round_
   bool in_round_ = false;
   int world_ = 0;
   int first_rank_ = 0;
@@ -196,12 +248,22 @@ class Supervision {
   int join_failures_ = 0;
   int watch_failures_ = 0;
   bool host_is_away_ = false;  // by the newest heartbeat
+  SteadyTime heard_{};         // when the host last answered anything
+  bool asks_members_ = false;  // to form the round, or, in it, whether it is over
+  int member_failures_ = 0;
   bool stopping_ = false;
   bool exiting_ = false;
   int failures_without_progress_ = 0;
   SteadyTime round_started_{};
   OwnError own_error_;
   int64_t best_step_ = 0;
+  SteadyTime last_progress_{};  // of any rank
+  struct Break {
+    protocol::Repair repair;
+    SteadyTime at{};
+  };
+  std::optional<Break> break_;  // until the next step
+  std::vector<protocol::Repair> repairs_;
   // The newest wish for a checkpoint that a rank was told of, and in which round: in another it may be lost.
   std::pair<std::string, int64_t> told_to_save_;
   std::pair<std::string, int64_t> told_to_profile_;  // the same

@@ -13,7 +13,9 @@
 #include "runtime/common/base/queue.h"
 #include "runtime/common/base/resident_memory.h"
 #include "runtime/common/base/strings.h"
+#include "runtime/common/http/cpprest_transport.h"
 #include "runtime/common/http/server.h"
+#include "runtime/launch/formation_host.h"
 #include "runtime/launch/gpu_selection.h"
 #include "runtime/launch/oom_watch.h"
 #include "runtime/launch/poller.h"
@@ -40,6 +42,11 @@ struct FromLife {
   uint64_t life = 0;
   RankMessage message;
 };
+std::string UrlOf(const FormationAddress& at) {
+  const bool is_ipv6 = at.host.find(':') != std::string::npos;
+  return "http://" + (is_ipv6 ? "[" + at.host + "]" : at.host) + ":" + std::to_string(at.port);
+}
+
 // Every thread's news, for the one thread that decides.
 using SupervisorEvent = std::variant<Event, FromLife, SocketEnded, ChildExit>;
 
@@ -49,6 +56,7 @@ class Supervisor {
       : options_(options),
         client_(transport),
         supervision_({options.config, options.member, options.address, options.is_program}),
+        formations_(clock_),
         metrics_(options.config, options.member.slot),
         ranks_(static_cast<std::size_t>(options.config.nproc)),
         reporter_(client_, [this](int64_t round, Result<protocol::WatchAnswer> answer) {
@@ -56,7 +64,7 @@ class Supervisor {
         }) {}
 
   int Run() {
-    if (const Result<void> served = ServeMetrics(); !served.ok()) {
+    if (const Result<void> served = Serve(); !served.ok()) {
       log::Error("metrics cannot be served", {{"error", served.error().ToString()}});
       return 1;
     }
@@ -72,6 +80,7 @@ class Supervisor {
       if (now >= next_beat_) Beat();
       if (now >= next_tick_) {
         next_tick_ = now + kTick;
+        formations_.Tick();
         Decide(Tick{});
       }
       if (now >= grace_end_) {
@@ -175,7 +184,10 @@ class Supervisor {
     if (const auto& process = slot(action.local_rank).process) process->Tell(action.message);
   }
   void Do(const StartJoin& action) {
-    poller_.Start(action.delay, [this, request = action.request](std::stop_token stop) {
+    protocol::JoinRequest request = action.request;
+    request.form_port = server_->port();
+    request.form_key = formations_.key();
+    poller_.Start(action.delay, [this, request = std::move(request)](std::stop_token stop) {
       auto answer = client_.Join(request, stop);
       if (!stop.stop_requested()) news_.Push(Event(JoinAnswered{std::move(answer)}));
     });
@@ -187,6 +199,30 @@ class Supervisor {
     });
   }
   void Do(const StopPolling&) { poller_.Stop(); }
+  void Do(const HostFormations& action) { formations_.Host(action.round, action.world); }
+  void Do(const StartForming& action) {
+    if (action.delay.count() == 0) {
+      log::Warning("the rendezvous does not answer: asking the members to form the round again",
+                   {{"round", action.request.round}, {"at", action.at.host}});
+    }
+    member_poller_.Start(action.delay, [this, action](std::stop_token stop) {
+      auto answer = AskMembers<protocol::FormAnswer>(action.at, [&](rendezvous::RendezvousClient& members) {
+        return members.Form(action.request, stop);
+      });
+      if (!stop.stop_requested()) news_.Push(Event(FormAnswered{std::move(answer)}));
+    });
+  }
+  void Do(const StartFormationWatch& action) {
+    member_poller_.Start(action.delay, [this, action](std::stop_token stop) {
+      auto answer = AskMembers<protocol::WatchAnswer>(action.at, [&](rendezvous::RendezvousClient& members) {
+        return members.WatchFormation(action.request, stop);
+      });
+      if (!stop.stop_requested())
+        news_.Push(Event(FormationWatchAnswered{action.request.formation, std::move(answer)}));
+    });
+  }
+  void Do(const StopAskingMembers&) { member_poller_.Stop(); }
+  void Do(const ForgetReports&) { reporter_.Forget(); }
   void Do(const ReportBroken& action) {
     log::Warning("round broken", {{"round", action.report.round}, {"reason", action.report.reason}});
     reporter_.Send(action.report);
@@ -243,15 +279,25 @@ class Supervisor {
     }
   }
 
-  Result<void> ServeMetrics() {
+  template <typename Answer, typename Ask>
+  static Result<Answer> AskMembers(const FormationAddress& at, Ask ask) {
+    LOCKSTEP_TRY(const auto transport,
+                 http::MakeTransport({.url = UrlOf(at), .token = at.key, .use_proxy_environment = false}));
+    rendezvous::RendezvousClient members(*transport);
+    return ask(members);
+  }
+
+  Result<void> Serve() {
     http::ServerOptions server{.address = "0.0.0.0:" + std::to_string(options_.config.metrics_port)};
-    LOCKSTEP_TRY(metrics_server_,
+    LOCKSTEP_TRY(server_,
                  http::StartServer(server, [this](http::ServerRequest request, http::Responder respond) {
+                   if (request.path == protocol::kFormPath || request.path == protocol::kFormationWatchPath)
+                     return formations_.Handle(request, respond);
                    if (request.path == "/metrics") return respond(metrics_.Scrape());
                    if (request.path == "/healthz") return respond(http::TextResponse(200, "ok\n"));
                    respond(http::TextResponse(404, "try /metrics\n"));
                  }));
-    log::Info("serving metrics", {{"port", metrics_server_->port()}});
+    log::Info("serving metrics", {{"port", server_->port()}});
     return {};
   }
 
@@ -302,13 +348,15 @@ class Supervisor {
   const SystemClock clock_;
   rendezvous::RendezvousClient client_;
   Supervision supervision_;
+  FormationHost formations_;
   telemetry::TrainingMetrics metrics_;
   std::optional<telemetry::GpuWatch> gpu_watch_;
-  std::unique_ptr<http::HttpServer> metrics_server_;
+  std::unique_ptr<http::HttpServer> server_;  // of metrics, and of formations
   Queue<SupervisorEvent> news_;
   std::vector<Slot> ranks_;
   Reporter reporter_;
   Poller poller_;
+  Poller member_poller_;
   SteadyTime next_beat_{};
   SteadyTime next_tick_{};
   SteadyTime grace_end_ = SteadyTime::max();

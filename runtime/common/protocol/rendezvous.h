@@ -19,6 +19,9 @@ inline constexpr std::string_view kWatchPath = "/v1/watch";          // long pol
 inline constexpr std::string_view kHeartbeatPath = "/v1/heartbeat";  // → WatchAnswer, at once
 inline constexpr std::string_view kBrokenPath = "/v1/broken";        // → {}
 inline constexpr std::string_view kLeavePath = "/v1/leave";          // → {}
+// Served by the supervisor of a round's rank 0, for the members of the round, while the service is away:
+inline constexpr std::string_view kFormPath = "/v1/form";                       // long poll → FormAnswer
+inline constexpr std::string_view kFormationWatchPath = "/v1/watch-formation";  // long poll → WatchAnswer
 // The server answers a long poll after this time at the latest; the client asks again.
 inline constexpr double kLongPollSeconds = 20;
 
@@ -44,7 +47,9 @@ struct JoinRequest {
   int nproc = 1;
   int store_port = 0;      // a port the first rank listens on
   int64_t step = -1;       // highest step that a rank of this pod holds; -1: none
-  int64_t last_round = 0;  // newest round this member was given: tells a lost answer from a broken round
+  int64_t last_round = 0;  // newest formation this member was in: tells a lost answer from a broken round
+  int form_port = 0;       // where its supervisor serves kFormPath
+  std::string form_key;    // bearer token there
   // It keeps its place there: the job is complete when all have, and begins anew where one fails before.
   FinishedRound finished{};
 };
@@ -64,6 +69,8 @@ struct JoinAnswer {
   int first_rank = 0;  // of this member; it has first_rank … first_rank + nproc - 1
   std::string store_host;
   int store_port = 0;
+  int form_port = 0;  // at store_host, as in the join of the first member
+  std::string form_key;
   int64_t newest_step = -1;
   std::string reason;        // why the round closed like this
   std::string previous_end;  // how the round before ended; empty: there was none, or the service began since
@@ -103,6 +110,25 @@ struct RankReport {
   double compute_seconds = 0;
 };
 
+// What the supervisor knows of the death of its rank; becomes an entry of status.restarts[].
+struct RankFailure {
+  std::string cause = "Infrastructure";  // a FailureCause (api/training_job.h)
+  std::vector<int64_t> ranks;            // in the round that it broke
+  int exit_code = 0;                     // 128 + signal where a signal ended it
+  double detection_seconds = 0;          // from the last sign of life to the decision; 0: seen at once
+  std::string last_lines;                // of its stderr
+};
+
+// A formation that broke and was followed by another, as its member saw it. The host may know of it: it records
+// what it does not, because it was away, or has begun since.
+struct Repair {
+  int64_t formation = 0;          // that broke
+  std::string reason;             // for people
+  RankFailure failure;            // of a rank of the member; without `ranks`: none of its ranks died
+  double unfinished_seconds = 0;  // from the last completed step to the break; made in vain
+  double seconds = 0;             // from the break to the first step of the next formation
+};
+
 // Also carries what the operator shows in the job's status.
 struct Heartbeat {
   JobIdentity job;
@@ -117,7 +143,8 @@ struct Heartbeat {
   Evaluated evaluation;                                // newest; step 0: none
   ProfileAgreed profile;                               // newest, where the pod has rank 0
   std::vector<CheckpointDamaged> damaged_checkpoints;  // that the pod knows of (damaged_checkpoints.h)
-  StoreAway store_away;  // newest of the pod's first rank to wait; empty: none waits
+  StoreAway store_away;         // newest of the pod's first rank to wait; empty: none waits
+  std::vector<Repair> repairs;  // newest few, newest last; repeated, for the host may have been away
 };
 
 struct BrokenReport {
@@ -133,15 +160,6 @@ enum class LeaveReason {
   kCompleted,  // training reached its end on this pod
 };
 
-// What the supervisor knows of the death of its rank; becomes an entry of status.restarts[].
-struct RankFailure {
-  std::string cause = "Infrastructure";  // a FailureCause (api/training_job.h)
-  std::vector<int64_t> ranks;            // in the round that it broke
-  int exit_code = 0;                     // 128 + signal where a signal ended it
-  double detection_seconds = 0;          // from the last sign of life to the decision; 0: seen at once
-  std::string last_lines;                // of its stderr
-};
-
 struct LeaveRequest {
   JobIdentity job;
   Member member;
@@ -151,6 +169,55 @@ struct LeaveRequest {
   RankFailure failure;  // of kRankDied
 };
 
+// *Forming a round again*: nobody answers for the service, and the members of a round that broke build their
+// group anew among themselves. The round keeps its number, its members and their ranks, so that it cannot
+// contradict what the service decides meanwhile; only the formation has another number, which rises.
+struct FormRequest {
+  JobIdentity job;
+  int64_t round = 0;
+  int64_t formation = 0;  // newest that this member was in; the round's number where the service formed it
+  int first_rank = 0;
+  int nproc = 1;
+  int store_port = 0;
+  int64_t step = -1;
+};
+
+struct FormAnswer {
+  bool formed = false;  // false: ask again
+  int64_t formation = 0;
+  int store_port = 0;
+  int64_t newest_step = -1;
+};
+
+struct FormationWatch {
+  JobIdentity job;
+  int64_t round = 0;
+  int64_t formation = 0;
+};
+
+template <class V>
+void Visit(FormRequest& m, V& v) {
+  v("job", m.job);
+  v("round", m.round);
+  v("formation", m.formation);
+  v("firstRank", m.first_rank);
+  v("nproc", m.nproc);
+  v("storePort", m.store_port);
+  v("step", m.step);
+}
+template <class V>
+void Visit(FormAnswer& m, V& v) {
+  v("formed", m.formed);
+  v("formation", m.formation);
+  v("storePort", m.store_port);
+  v("newestStep", m.newest_step);
+}
+template <class V>
+void Visit(FormationWatch& m, V& v) {
+  v("job", m.job);
+  v("round", m.round);
+  v("formation", m.formation);
+}
 template <class V>
 void Visit(Member& m, V& v) {
   v("pod", m.pod);
@@ -173,6 +240,8 @@ void Visit(JoinRequest& m, V& v) {
   v("storePort", m.store_port);
   v("step", m.step);
   v("lastRound", m.last_round);
+  v("formPort", m.form_port);
+  v("formKey", m.form_key);
   v("finished", m.finished);
 }
 template <class V>
@@ -183,6 +252,8 @@ void Visit(JoinAnswer& m, V& v) {
   v("firstRank", m.first_rank);
   v("storeHost", m.store_host);
   v("storePort", m.store_port);
+  v("formPort", m.form_port);
+  v("formKey", m.form_key);
   v("newestStep", m.newest_step);
   v("reason", m.reason);
   v("previousEnd", m.previous_end);
@@ -219,6 +290,22 @@ void Visit(RankReport& m, V& v) {
   v("computeSeconds", m.compute_seconds);
 }
 template <class V>
+void Visit(RankFailure& m, V& v) {
+  v("cause", m.cause);
+  v("ranks", m.ranks);
+  v("exitCode", m.exit_code);
+  v("detectionSeconds", m.detection_seconds);
+  v("lastLines", m.last_lines);
+}
+template <class V>
+void Visit(Repair& m, V& v) {
+  v("formation", m.formation);
+  v("reason", m.reason);
+  v("failure", m.failure);
+  v("unfinishedSeconds", m.unfinished_seconds);
+  v("seconds", m.seconds);
+}
+template <class V>
 void Visit(Heartbeat& m, V& v) {
   v("job", m.job);
   v("member", m.member);
@@ -233,6 +320,7 @@ void Visit(Heartbeat& m, V& v) {
   v("profile", m.profile);
   v("damagedCheckpoints", m.damaged_checkpoints);
   v("storeAway", m.store_away);
+  v("repairs", m.repairs);
 }
 template <class V>
 void Visit(BrokenReport& m, V& v) {
@@ -240,14 +328,6 @@ void Visit(BrokenReport& m, V& v) {
   v("member", m.member);
   v("round", m.round);
   v("reason", m.reason);
-}
-template <class V>
-void Visit(RankFailure& m, V& v) {
-  v("cause", m.cause);
-  v("ranks", m.ranks);
-  v("exitCode", m.exit_code);
-  v("detectionSeconds", m.detection_seconds);
-  v("lastLines", m.last_lines);
 }
 template <class V>
 void Visit(LeaveRequest& m, V& v) {

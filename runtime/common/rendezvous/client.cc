@@ -52,6 +52,20 @@ Result<protocol::WatchAnswer> RendezvousClient::Watch(const protocol::WatchReque
   return protocol::MessageFromJson<protocol::WatchAnswer>(json);
 }
 
+Result<protocol::FormAnswer> RendezvousClient::Form(const protocol::FormRequest& request,
+                                                    std::stop_token stop) {
+  LOCKSTEP_TRY(const Json json,
+               Post(transport_, protocol::kFormPath, request, kLongPollTimeout, std::move(stop)));
+  return protocol::MessageFromJson<protocol::FormAnswer>(json);
+}
+
+Result<protocol::WatchAnswer> RendezvousClient::WatchFormation(const protocol::FormationWatch& request,
+                                                               std::stop_token stop) {
+  LOCKSTEP_TRY(const Json json,
+               Post(transport_, protocol::kFormationWatchPath, request, kLongPollTimeout, std::move(stop)));
+  return protocol::MessageFromJson<protocol::WatchAnswer>(json);
+}
+
 Result<protocol::WatchAnswer> RendezvousClient::Heartbeat(const protocol::Heartbeat& heartbeat,
                                                           std::stop_token stop) {
   LOCKSTEP_TRY(const Json json,

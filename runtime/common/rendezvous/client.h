@@ -26,6 +26,11 @@ class RendezvousClient {
   [[nodiscard]] Result<void> Broken(const protocol::BrokenReport& report, std::stop_token stop);
   [[nodiscard]] Result<void> Leave(const protocol::LeaveRequest& request, std::stop_token stop);
 
+  // Long polls, of the supervisor that has the round's rank 0.
+  [[nodiscard]] Result<protocol::FormAnswer> Form(const protocol::FormRequest& request, std::stop_token stop);
+  [[nodiscard]] Result<protocol::WatchAnswer> WatchFormation(const protocol::FormationWatch& request,
+                                                             std::stop_token stop);
+
  private:
   http::HttpTransport& transport_;
 };

@@ -198,6 +198,8 @@ protocol::JoinAnswer JobEntry::AnswerFor(const protocol::Member& member) const {
           .first_rank = *first_rank,
           .store_host = round.store_host,
           .store_port = round.store_port,
+          .form_port = round.form_port,
+          .form_key = round.form_key,
           .newest_step = round.newest_step,
           .reason = round.reason,
           .previous_end = PreviousEnd()};
@@ -252,7 +254,7 @@ protocol::WatchAnswer JobEntry::AnswerFor(int64_t round) const {
 void JobEntry::TakeHeldStep(int64_t step) {
   const auto& ending = round_.last_ending();
   if (step <= view_.progress.step || !ending.has_value() || ending->round != view_.progress.round) return;
-  const auto ended = unrecovered_.find(ending->round);
+  const auto ended = unrecovered_.find(EndingOfFormation().round);
   if (ended == unrecovered_.end()) return;
   view_.progress.step = step;
   view_.progress.steps_under_way = 0;
@@ -277,9 +279,23 @@ void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
   TakeSaved(heartbeat, now);
   TakeStoreAway(heartbeat, now);
   TakeProfile(heartbeat);
+  TakeRepairs(heartbeat);
   for (const protocol::CheckpointDamaged& damaged : heartbeat.damaged_checkpoints)
     has_news_ = protocol::KeepNewest(view_.damaged_checkpoints, damaged) || has_news_;
   if (heartbeat.evaluation.step > view_.evaluation.step) view_.evaluation = heartbeat.evaluation;
+}
+
+void JobEntry::TakeRepairs(const protocol::Heartbeat& heartbeat) {
+  for (const protocol::Repair& repair : heartbeat.repairs) {
+    repaired_to_ = std::max(repaired_to_, repair.formation + 1);
+    has_news_ = RecordRepair(heartbeat.member, repair, view_.changes) || has_news_;
+  }
+}
+
+Ending JobEntry::EndingOfFormation() const {
+  Ending ending = round_.last_ending().value();
+  ending.round = std::max(ending.round, repaired_to_);
+  return ending;
 }
 
 void JobEntry::TakeProfile(const protocol::Heartbeat& heartbeat) {
@@ -331,20 +347,20 @@ std::optional<StoreOutage> JobEntry::CurrentOutage() const {
 }
 
 void JobEntry::RecordChanges(Moment now) {
-  const auto& ending = round_.last_ending();
-  if (!ending.has_value()) return;
-  const bool is_new = view_.changes.empty() || view_.changes.back().round != ending->round;
-  if (is_new) unrecovered_[ending->round] = now;
-  RecordEnding(*ending, view_.changes);
+  if (!round_.last_ending().has_value()) return;
+  const Ending ending = EndingOfFormation();
+  const bool is_new = view_.changes.empty() || view_.changes.back().round != ending.round;
+  if (is_new) unrecovered_[ending.round] = now;
+  RecordEnding(ending, view_.changes);
   const auto& running = round_.running();
   if (!running.has_value() || running->number == recorded_round_) return;
   recorded_round_ = running->number;
   const bool is_full = static_cast<int>(running->peers.size()) >= round_.places();
-  RecordClosing(*ending, *running, is_full, view_.changes);
-  const auto ended = unrecovered_.find(ending->round);
+  RecordClosing(ending, *running, is_full, view_.changes);
+  const auto ended = unrecovered_.find(ending.round);
   // A program of the user's own tells of no steps: what it kept is not known.
-  const bool made_steps = view_.progress.round == ending->round && view_.progress.step > 0;
-  if (!made_steps || ended == unrecovered_.end() || ending->mode == protocol::LeaveMode::kYield) return;
+  const bool made_steps = view_.progress.round == round_.last_ending()->round && view_.progress.step > 0;
+  if (!made_steps || ended == unrecovered_.end() || ending.mode == protocol::LeaveMode::kYield) return;
   view_.changes.back().unfinished_seconds =
       std::max(0.0, Seconds(ended->second.wall - view_.last_progress_time).count());
 }

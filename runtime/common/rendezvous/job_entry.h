@@ -85,6 +85,9 @@ class JobEntry {
   void TakeStoreAway(const protocol::Heartbeat& heartbeat, Moment now);
   [[nodiscard]] std::optional<StoreOutage> CurrentOutage() const;
   void TakeProgress(const protocol::Heartbeat& heartbeat, Moment now);
+  void TakeRepairs(const protocol::Heartbeat& heartbeat);
+  // Of the newest round that ended, by the number under which it is recorded.
+  [[nodiscard]] Ending EndingOfFormation() const;
   // Of the member; those to act on.
   [[nodiscard]] std::vector<protocol::Straggler> StragglersOf(const protocol::Heartbeat& heartbeat) const;
   void RecordChanges(Moment now);
@@ -101,6 +104,7 @@ class JobEntry {
   std::map<int, PendingJoin> joins_;  // by slot
   std::vector<PendingWatch> watches_;
   int64_t recorded_round_ = 0;             // running, and entered into view_.changes
+  int64_t repaired_to_ = 0;                // newest formation that members made by themselves
   std::map<int64_t, Moment> unrecovered_;  // rounds that ended, until the next step, and when
   // A checkpoint that somebody wants, and the step it must have reached: known with the next heartbeat.
   struct WantedSave {

@@ -385,6 +385,8 @@ std::vector<Round::Record*> Round::ChooseMembers() {
 
 void Round::Close(std::string reason) {
   const std::vector<Record*> members = ChooseMembers();
+  // They may have formed a round again while no host answered: their count is ahead.
+  for (const Record* record : members) next_round_ = std::max(next_round_, record->request.last_round + 1);
   for (auto& [slot, record] : records_) {
     record.last_rank = -1;
     record.is_standby = record.standing == kWaiting;
@@ -406,6 +408,8 @@ void Round::Close(std::string reason) {
   }
   closed.store_host = members.front()->request.address;
   closed.store_port = members.front()->request.store_port;
+  closed.form_port = members.front()->request.form_port;
+  closed.form_key = members.front()->request.form_key;
   running_ = std::move(closed);
   ++revision_;
 }

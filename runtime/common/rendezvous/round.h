@@ -49,6 +49,8 @@ struct ClosedRound {
   std::vector<Peer> peers;  // in rank order
   std::string store_host;
   int store_port = 0;
+  int form_port = 0;
+  std::string form_key;
   int64_t newest_step = -1;
   std::string reason;
 };

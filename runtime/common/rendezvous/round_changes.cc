@@ -43,6 +43,21 @@ void Climb(const ClosedRound& closed, RoundChange& change) {
   }
 }
 
+Departure DepartureFrom(const protocol::Member& member, const protocol::Repair& repair) {
+  const protocol::RankFailure& failure = repair.failure;
+  Departure departure{.pod = member.pod,
+                      .pod_uid = member.pod_uid,
+                      .slot = member.slot,
+                      .ranks = failure.ranks,
+                      .cause = failure.cause,
+                      .reason = repair.reason,
+                      .detection_seconds = failure.detection_seconds,
+                      .last_lines = failure.last_lines,
+                      .is_back = true};
+  if (failure.exit_code != 0) departure.exit_code = failure.exit_code;
+  return departure;
+}
+
 }  // namespace
 
 void RecordEnding(const Ending& ending, std::vector<RoundChange>& changes) {
@@ -67,6 +82,35 @@ void RecordClosing(const Ending& ending, const ClosedRound& closed, bool is_full
     change.is_mended = is_full || std::all_of(change.departures.begin(), change.departures.end(),
                                               [](const Departure& entry) { return entry.is_back; });
   }
+}
+
+bool RecordRepair(const protocol::Member& member, const protocol::Repair& repair,
+                  std::vector<RoundChange>& changes) {
+  // Told again and again, also when ten newer ones have taken its place.
+  if (changes.size() == kKeptChanges && repair.formation < changes.front().round) return false;
+  auto change = std::find_if(changes.begin(), changes.end(),
+                             [&](const RoundChange& entry) { return entry.round >= repair.formation; });
+  const bool is_new = change == changes.end() || change->round != repair.formation;
+  if (is_new) {
+    change = changes.insert(change, {.round = repair.formation,
+                                     .cause = repair.failure.cause,
+                                     .reason = member.pod + ": " + repair.reason,
+                                     .is_mended = true,
+                                     .recovery_seconds = repair.seconds,
+                                     .unfinished_seconds = repair.unfinished_seconds,
+                                     .unwatched_seconds = repair.seconds});
+  }
+  const bool is_known = std::any_of(change->departures.begin(), change->departures.end(),
+                                    [&](const Departure& entry) { return entry.pod_uid == member.pod_uid; });
+  const bool names_rank = !repair.failure.ranks.empty() && !is_known;
+  if (names_rank) {
+    change->rung = std::max(change->rung, Rung::kRespawn);
+    change->departures.push_back(DepartureFrom(member, repair));
+    change->cause = change->departures.front().cause;
+    change->reason = ReasonOf(change->departures);
+  }
+  if (changes.size() > kKeptChanges) changes.erase(changes.begin());
+  return is_new || names_rank;
 }
 
 }  // namespace lockstep::rendezvous

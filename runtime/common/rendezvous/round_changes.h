@@ -14,5 +14,8 @@ void RecordEnding(const Ending& ending, std::vector<RoundChange>& changes);
 // A new round is running. `is_full`: nobody else will get a place in it.
 void RecordClosing(const Ending& ending, const ClosedRound& closed, bool is_full,
                    std::vector<RoundChange>& changes);
+// A member says how the members mended a formation by themselves. False: nothing that was not known.
+bool RecordRepair(const protocol::Member& member, const protocol::Repair& repair,
+                  std::vector<RoundChange>& changes);
 
 }  // namespace lockstep::rendezvous

@@ -33,7 +33,8 @@ enum class Rung { kMembership, kRespawn, kReplacePod, kCheckpoint };
 
 // One round that ended other than by completion: becomes an event and an entry of status.restarts[].
 struct RoundChange {
-  int64_t round = 0;   // the round that ended
+  int64_t round =
+      0;  // the formation that ended: the round's number, or a later one where its members formed it again
   std::string cause;   // a FailureCause, or "Scale" where the job grew or shrank as it was told
   std::string reason;  // for people
   std::vector<Departure> departures;
@@ -42,6 +43,7 @@ struct RoundChange {
   double recovery_seconds = 0;    // from its end to the next completed step; 0: not yet
   int64_t lost_steps = 0;
   double unfinished_seconds = 0;  // from its last completed step to its end: made in vain
+  double unwatched_seconds = 0;   // of recovery_seconds, those in which no host answered the members
 
   friend bool operator==(const RoundChange&, const RoundChange&) = default;
 };

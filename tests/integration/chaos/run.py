@@ -172,6 +172,32 @@ def test_while_the_rendezvous_is_away(folder):
         run.process.send_signal(signal.SIGCONT)
 
 
+@contextlib.contextmanager
+def frozen(run):
+    """The process that hosts the rendezvous stands still."""
+    run.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        run.process.send_signal(signal.SIGCONT)
+
+
+def test_ranks_die_while_the_rendezvous_is_away(folder):
+    """Nobody but the members can form the round again: one rank dies, rank 0 with the store, then two at once."""
+    with unharmed(folder, epochs=5 * LONGER) as run:
+        run.until_step(60)
+        until_full_strength(run)
+        round_before = ledger.newest_round(run.ledger)[0]
+        with frozen(run):
+            for victims in ([1], [0], [0, 2]):
+                formation = ledger.newest_round(run.ledger)[0]
+                ranks = run.ranks()
+                for victim in victims:
+                    kill(ranks[victim])
+                run.until_joined(3, after=formation)
+        expect(ledger.newest_round(run.ledger)[0] > round_before, "the ranks trained in the round that they had")
+
+
 def test_silent_worker(folder):
     """Its supervisor is stopped for longer than the heartbeat time-out: the others go on without it, then it comes back."""
     with unharmed(folder, rendezvous=QUICK_TO_NOTICE, epochs=2 * LONGER) as run:

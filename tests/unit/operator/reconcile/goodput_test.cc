@@ -76,6 +76,23 @@ TEST(Goodput, CountsAStepThatWasThrownAwayAndStepsMadeAgainAsRecomputed) {
   EXPECT_DOUBLE_EQ(goodput.lost_seconds.recompute, 10);
 }
 
+TEST(Goodput, TakesBackTheTimeInWhichNobodyWatchedAndNobodyTrained) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 1);
+  (void)Pass(world, 0);
+  world.Round(1, {0, 1}, 90);  // the operator was away for 60 s
+  world.observed().rendezvous.changes = {{.round = 1,
+                                          .cause = "Infrastructure",
+                                          .departures = {{.slot = 1}},
+                                          .recovery_seconds = 30,
+                                          .unfinished_seconds = 2,
+                                          .unwatched_seconds = 30}};
+  const api::GoodputStatus goodput = Pass(world, 60);
+  EXPECT_DOUBLE_EQ(goodput.lost_seconds.rendezvous, 30);
+  EXPECT_DOUBLE_EQ(goodput.lost_seconds.recompute, 2);
+  EXPECT_DOUBLE_EQ(goodput.productive_seconds, 28);
+}
+
 TEST(Goodput, CountsTheTimeOfAHungStepAsStalled) {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 1);

@@ -6,7 +6,7 @@
 namespace lockstep::launch {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(LineCutter, JoinsWhatComesInPieces) {
   LineCutter cutter;

@@ -6,13 +6,13 @@ namespace lockstep::launch {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr SteadyTime kStart = SteadyTime() + 1h;
 
-class Roll : public testing::Test {
+class Roll : public ::testing::Test {
  protected:
   MachineAnswer Tell(MachineReport report, SteadyTime now = kStart) { return roll.On(report, ended, now); }
 

@@ -7,7 +7,7 @@
 namespace lockstep::launch {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const std::string kSecret = "0123456789abcdef";
 

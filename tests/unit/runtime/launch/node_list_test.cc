@@ -5,8 +5,8 @@
 namespace lockstep::launch {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(ExpandNodeList, NamesEveryMachine) {
   EXPECT_THAT(*ExpandNodeList("gpu-05"), ElementsAre("gpu-05"));

@@ -16,7 +16,7 @@ TEST(OomKillsOf, ReadsTheCounterOfThisGroupAndNotItsNeighbours) {
 }
 
 TEST(OomWatch, SeesEachRiseOnce) {
-  const std::string file = testing::TempDir() + "/memory.events";
+  const std::string file = ::testing::TempDir() + "/memory.events";
   ASSERT_TRUE(WriteFile(file, "oom_kill 4\n").ok());
   OomWatch watch(file);
   EXPECT_FALSE(watch.TookSomething()) << "that was before its time";

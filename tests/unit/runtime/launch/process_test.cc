@@ -19,7 +19,7 @@ int WaitFor(pid_t pid) {
 }
 
 TEST(FindProgram, LooksWhereAShellWould) {
-  const std::string folder = testing::TempDir() + "/find-program-" + std::to_string(::getpid());
+  const std::string folder = ::testing::TempDir() + "/find-program-" + std::to_string(::getpid());
   std::filesystem::create_directories(folder);
   ASSERT_TRUE(WriteFile(folder + "/tool", "#!/bin/sh\n").ok());
   EXPECT_FALSE(FindProgram("tool", folder).ok()) << "not executable";
@@ -60,7 +60,7 @@ TEST(ReservedPort, IsNobodyElsesUntilItIsReleased) {
 }
 
 TEST(CopyRunningProgram, RunsFromTheFolderAlone) {
-  const std::string folder = testing::TempDir() + "/self-copy-" + std::to_string(::getpid());
+  const std::string folder = ::testing::TempDir() + "/self-copy-" + std::to_string(::getpid());
   std::filesystem::create_directories(folder);
   for (int i = 0; i < 2; ++i) {
     const auto copied = CopyRunningProgram(folder);

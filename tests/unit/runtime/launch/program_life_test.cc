@@ -129,14 +129,14 @@ TEST(ProgramEnvironment, IsTorchrunsOfTheRound) {
   const std::vector<std::string> environment = ProgramEnvironment(
       {.round = 3, .rank = 5, .world = 6, .local_rank = 1, .store_host = "10.0.0.1", .store_port = 29501},
       config, 4);
-  EXPECT_THAT(
-      environment,
-      testing::IsSupersetOf({"MASTER_ADDR=10.0.0.1", "MASTER_PORT=29501", "RANK=5", "WORLD_SIZE=6",
-                             "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=2", "GROUP_WORLD_SIZE=3",
-                             "NODE_RANK=2", "TORCHELASTIC_RUN_ID=uid", "TORCHELASTIC_RESTART_COUNT=2",
-                             "TORCHELASTIC_USE_AGENT_STORE=False", "LOCKSTEP_ROUND=3", "OMP_NUM_THREADS=4"}));
+  EXPECT_THAT(environment,
+              ::testing::IsSupersetOf({"MASTER_ADDR=10.0.0.1", "MASTER_PORT=29501", "RANK=5", "WORLD_SIZE=6",
+                                       "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=2",
+                                       "GROUP_WORLD_SIZE=3", "NODE_RANK=2", "TORCHELASTIC_RUN_ID=uid",
+                                       "TORCHELASTIC_RESTART_COUNT=2", "TORCHELASTIC_USE_AGENT_STORE=False",
+                                       "LOCKSTEP_ROUND=3", "OMP_NUM_THREADS=4"}));
   const std::vector<std::string> chosen = ProgramEnvironment({.round = 1}, config, 0);
-  EXPECT_THAT(chosen, testing::Not(testing::Contains(testing::StartsWith("OMP_NUM_THREADS="))));
+  EXPECT_THAT(chosen, ::testing::Not(::testing::Contains(::testing::StartsWith("OMP_NUM_THREADS="))));
 }
 
 }  // namespace

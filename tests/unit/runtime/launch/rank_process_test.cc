@@ -13,9 +13,9 @@ namespace {
 using namespace std::chrono_literals;
 
 // A shell script in the place of lockstep-rank.
-class RankProcessTest : public testing::Test {
+class RankProcessTest : public ::testing::Test {
  protected:
-  RankProcessTest() : script_(testing::TempDir() + "/rank-" + std::to_string(::getpid())) {}
+  RankProcessTest() : script_(::testing::TempDir() + "/rank-" + std::to_string(::getpid())) {}
   ~RankProcessTest() override { std::filesystem::remove(script_); }
 
   void Start(const std::string& body) {
@@ -37,34 +37,34 @@ class RankProcessTest : public testing::Test {
 };
 
 TEST_F(RankProcessTest, KeepsTheLastLinesOfStderr) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   Start(
       "echo to stdout\nfor i in $(seq 3000); do echo line $i >&2; done\nprintf 'the end' >&2\nkill -9 $$\n");
   EXPECT_TRUE(WIFSIGNALED(WaitForEnd()));
   const std::string last = rank_->TakeLastLines();
-  const std::string passed_on = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(last, testing::StartsWith("line 2982\n"));
-  EXPECT_THAT(last, testing::EndsWith("\nline 3000\nthe end"));
-  EXPECT_THAT(passed_on, testing::StartsWith("[local rank 0] line 1\n"));
-  EXPECT_THAT(passed_on, testing::EndsWith("[local rank 0] line 3000\n[local rank 0] the end\n"));
+  const std::string passed_on = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(last, ::testing::StartsWith("line 2982\n"));
+  EXPECT_THAT(last, ::testing::EndsWith("\nline 3000\nthe end"));
+  EXPECT_THAT(passed_on, ::testing::StartsWith("[local rank 0] line 1\n"));
+  EXPECT_THAT(passed_on, ::testing::EndsWith("[local rank 0] line 3000\n[local rank 0] the end\n"));
 }
 
 TEST_F(RankProcessTest, LabelsWhatComesAfterAnAssignmentWithItsPlace) {
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   Start("read line <&$LOCKSTEP_CONTROL_FD\necho hello\n");
   ASSERT_TRUE(rank_->Tell(protocol::RankAssignment{.round = 5, .rank = 2}));
   (void)WaitForEnd();
   EXPECT_EQ(rank_->TakeLastLines(), "") << "stdout is not stderr";
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "[rank 2 round 5] hello\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "[rank 2 round 5] hello\n");
 }
 
 TEST_F(RankProcessTest, DoesNotWaitForAChildOfTheRankThatHoldsItsPipes) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   Start("sleep 600 &\necho $! >&2\n");
   (void)WaitForEnd();
   auto last = std::async(std::launch::async, [this] { return rank_->TakeLastLines(); });
   const bool in_time = last.wait_for(300s) == std::future_status::ready;
-  (void)testing::internal::GetCapturedStderr();
+  (void)::testing::internal::GetCapturedStderr();
   EXPECT_TRUE(in_time);
   KillProcess(std::stoi(last.get()), SIGKILL);
 }

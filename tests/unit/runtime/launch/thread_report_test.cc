@@ -17,7 +17,7 @@ TEST(DescribeThreads, SaysThatAProcessIsStopped) {
   KillProcess(*pid, SIGSTOP);
   int status = 0;
   ASSERT_EQ(::waitpid(*pid, &status, WUNTRACED), *pid);
-  EXPECT_THAT(DescribeThreads(*pid), testing::HasSubstr(": T (stopped)"));
+  EXPECT_THAT(DescribeThreads(*pid), ::testing::HasSubstr(": T (stopped)"));
   KillProcess(*pid, SIGKILL);
   ASSERT_EQ(::waitpid(*pid, &status, 0), *pid);
   EXPECT_EQ(DescribeThreads(*pid), "");

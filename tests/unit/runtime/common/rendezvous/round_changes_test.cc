@@ -176,5 +176,47 @@ TEST_F(RoundChangesTest, KeepsTheNewestTenAndNamesThreeOfMany) {
   EXPECT_EQ(changes_.back().reason, "a: gone; b: gone; c: gone; and 2 more");
 }
 
+TEST_F(RoundChangesTest, RecordsWhatTheMembersMendedByThemselves) {
+  const protocol::Repair seen{
+      .formation = 1, .reason = "connection reset", .unfinished_seconds = 2, .seconds = 3};
+  protocol::Repair died = seen;
+  died.reason = "rank process 0 was ended by signal 9 (SIGKILL)";
+  died.failure = {.ranks = {3}, .exit_code = 137};
+  EXPECT_TRUE(RecordRepair(MemberOf(0, ""), seen, changes_));
+  EXPECT_EQ(first().reason, "pod-0: connection reset");
+  EXPECT_TRUE(RecordRepair(MemberOf(1, ""), died, changes_)) << "this says who";
+  EXPECT_FALSE(RecordRepair(MemberOf(1, ""), died, changes_)) << "told again";
+  EXPECT_FALSE(RecordRepair(MemberOf(2, ""), seen, changes_));
+  ASSERT_EQ(changes_.size(), 1U);
+  EXPECT_EQ(first().round, 1);
+  EXPECT_EQ(first().departures[0].ranks, std::vector<int64_t>{3});
+  EXPECT_EQ(first().departures[0].exit_code, 137);
+  EXPECT_EQ(first().reason, "pod-1: rank process 0 was ended by signal 9 (SIGKILL)");
+  EXPECT_EQ(first().rung, Rung::kRespawn);
+  EXPECT_TRUE(first().is_mended);
+  EXPECT_EQ(first().recovery_seconds, 3);
+  EXPECT_EQ(first().unfinished_seconds, 2);
+  EXPECT_EQ(first().unwatched_seconds, 3);
+}
+
+TEST_F(RoundChangesTest, WhatTheHostSawOfABreakStays) {
+  RankDies(1);
+  for (int slot : {0, 1, 2}) Join(slot);
+  const RoundChange seen = first();
+  EXPECT_FALSE(
+      RecordRepair(MemberOf(1, ""), {.formation = 1, .failure = {.ranks = {3}}, .seconds = 3}, changes_));
+  EXPECT_EQ(first(), seen);
+}
+
+TEST_F(RoundChangesTest, ARepairThatIsToldForEverDoesNotComeBack) {
+  const protocol::Repair repair{.formation = 1, .seconds = 1};
+  EXPECT_TRUE(RecordRepair(MemberOf(0, ""), repair, changes_));
+  for (int64_t formation = 2; formation <= 11; ++formation)
+    EXPECT_TRUE(RecordRepair(MemberOf(0, ""), {.formation = formation}, changes_));
+  EXPECT_EQ(changes_.size(), 10U);
+  EXPECT_FALSE(RecordRepair(MemberOf(0, ""), repair, changes_));
+  EXPECT_EQ(changes_.front().round, 2);
+}
+
 }  // namespace
 }  // namespace lockstep::rendezvous
