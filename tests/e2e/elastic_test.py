@@ -79,7 +79,7 @@ def test_survives_a_cut_between_two_ranks():
     manifest = jobs.manifest("cut-peers", replicas=3, elastic=(1, 4), epochs=EPOCHS, model=jobs.SLOW)
     with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(3)
-        pods = {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in job.pods()}
+        pods = job.addresses()
         one, other = sorted(pods)[:2]
         reached = jobs.ledger.newest_commit(job.ledger)
         with job.cut_off(one, pods[other]):

@@ -205,6 +205,13 @@ class Job:
     def uids(self):
         return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in self.pods()}
 
+    def addresses(self):
+        """pod name -> its address. A rank can train before the kubelet has reported the address of its pod."""
+        def reported():
+            found = {pod["metadata"]["name"]: pod["status"].get("podIP") for pod in self.pods()}
+            return all(found.values()) and found
+        return self.until("an address of each pod", reported)
+
     def checkpoint_folder(self):
         """The test cluster's S3 server keeps its objects in a folder."""
         return pathlib.Path(os.environ["LOCKSTEP_CLUSTER"], "s3", self.job["spec"]["checkpoint"]["uri"].removeprefix("s3://"))

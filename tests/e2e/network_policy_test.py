@@ -149,11 +149,11 @@ def test_strangers_reach_nothing_of_a_job_but_its_metrics():
         with jobs.running(manifest, with_ledger=True) as job:
             job.until_ranks(2, limit=120)
             ranks, metrics, pods = [], [], job.uids()
-            for pod in job.pods():
-                address, ports = pod["status"]["podIP"], listening(pod["metadata"]["name"])
+            for pod, address in job.addresses().items():
+                ports = listening(pod)
                 metrics.append(f"{address}:{METRICS}")
                 ranks += [f"{address}:{port}" for port in ports - {METRICS}]
-                expect(METRICS in ports and len(ports) > 1, f"{pod['metadata']['name']} listens on {ports}")
+                expect(METRICS in ports and len(ports) > 1, f"{pod} listens on {ports}")
             expect_reach("isolated", outsiders, reached=controls + metrics, cut=[*ranks, bystander])
 
             job.kubectl("patch", "dtj", job.name, "--type=merge", "--patch", '{"spec": {"network": {"networkPolicy": "None"}}}')

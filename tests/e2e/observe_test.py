@@ -72,11 +72,13 @@ def unanswered(job_name):
 def lint_of_metrics(job):
     """What promtool has against the names, types and HELP of what the operators and the pods of a job export."""
     operators = jobs.get("--namespace", OPERATOR_NAMESPACE, "pods", "--selector=app.kubernetes.io/name=lockstep")["items"]
-    for pod, port in [*((pod, 8080) for pod in operators), *((pod, 9400) for pod in job.pods())]:
-        done = subprocess.run(["promtool", "check", "metrics"], input=jobs.exposition(pod["status"]["podIP"], port), text=True,
+    addresses = {pod["metadata"]["name"]: (pod["status"]["podIP"], 8080) for pod in operators}
+    addresses |= {pod: (address, 9400) for pod, address in job.addresses().items()}
+    for pod, (address, port) in addresses.items():
+        done = subprocess.run(["promtool", "check", "metrics"], input=jobs.exposition(address, port), text=True,
                               capture_output=True, timeout=60, check=False)
         if done.returncode != 0:
-            yield f"{pod['metadata']['name']}: {done.stdout}{done.stderr}"
+            yield f"{pod}: {done.stdout}{done.stderr}"
 
 
 def test_every_panel_has_data_while_a_job_trains():
