@@ -11,6 +11,8 @@ namespace {
 
 using api::Activity;
 
+constexpr double kSameSeconds = 1e-3;  // the status is rounded to six digits
+
 double SumOf(const api::LostSeconds& lost) {
   return lost.scheduling + lost.startup + lost.rendezvous + lost.checkpoint + lost.recompute + lost.stalled;
 }
@@ -36,23 +38,66 @@ double NewStallSeconds(const Observed& observed, const api::TrainingJobStatus& s
   return seconds;
 }
 
-bool HasRecovered(const std::vector<api::RestartRecord>& records, int64_t round) {
-  return std::any_of(records.begin(), records.end(), [round](const api::RestartRecord& record) {
-    return record.round == round && record.recovery_seconds.has_value();
-  });
+const api::RestartRecord* RecordOf(const rendezvous::RoundChange& change,
+                                   const std::vector<api::RestartRecord>& records) {
+  const auto found = std::find_if(records.begin(), records.end(),
+                                  [&](const auto& record) { return record.round == change.round; });
+  return found == records.end() ? nullptr : &*found;
 }
 
-// What was booked as training and was none, known once the next round makes steps: the step in flight was thrown
-// away where a round broke; and where no operator watched, nothing said that training stood still.
-void TakeBackUnproductive(const Observed& observed, const api::TrainingJobStatus& status,
-                          GoodputLedger& ledger) {
+// Seconds without training whose end, or whose correction, is new in this pass, minus the seconds that were booked
+// while they lasted. The rendezvous measures from the break of a round to the next step; the members report the
+// breaks that no operator observed. No value: nothing is new.
+std::optional<double> NewStandstillSeconds(const Observed& observed, const api::TrainingJobStatus& status,
+                                           const GoodputLedger& ledger) {
+  const WallTime booked_until = ledger.booked_until(observed.now);
+  const bool was_training = status.goodput->activity == Activity::kTraining;
+  std::optional<double> seconds;
   for (const rendezvous::RoundChange& change : observed.rendezvous.changes) {
-    const bool is_news = HasRecovered(status.restarts, change.round) &&
-                         !HasRecovered(observed.job.status.restarts, change.round);
+    if (RecordOf(change, status.restarts) == nullptr) continue;  // a resize, not a failure
+    const api::RestartRecord* before = RecordOf(change, observed.job.status.restarts);
+    const double known = before == nullptr ? 0 : before->recovery_seconds.value_or(0);
+    if (change.recovery_seconds <= known + kSameSeconds) continue;
+    const auto ended = change.ended || before == nullptr ? change.ended : before->time;
+    const bool is_part_booked = known == 0 && !was_training && ended && *ended < booked_until;
+    const double booked = is_part_booked ? Seconds(booked_until - *ended).count() : known;
+    seconds = seconds.value_or(0) + std::max(0.0, change.recovery_seconds - booked);
+  }
+  return seconds;
+}
+
+// Seconds since a round broke after the last booking, where no rank has trained since.
+double SecondsSinceTheBreak(const Observed& observed, Activity now, WallTime booked_until) {
+  const auto& changes = observed.rendezvous.changes;
+  const bool is_standing = now != Activity::kTraining && now != Activity::kRecompute && !changes.empty() &&
+                           changes.back().recovery_seconds == 0 && changes.back().ended.has_value();
+  if (!is_standing) return 0;
+  return std::max(0.0, Seconds(observed.now - std::max(*changes.back().ended, booked_until)).count());
+}
+
+GoodputLedger::Passed PassedSince(const Observed& observed, Activity now,
+                                  const api::TrainingJobStatus& status, const GoodputLedger& ledger) {
+  GoodputLedger::Passed passed{.standstill_seconds = NewStandstillSeconds(observed, status, ledger),
+                               .checkpoint_stall_seconds = NewStallSeconds(observed, status)};
+  const bool was_training = status.goodput->activity == Activity::kTraining;
+  if (was_training || passed.standstill_seconds) {
+    passed.standstill_seconds = passed.standstill_seconds.value_or(0) +
+                                SecondsSinceTheBreak(observed, now, ledger.booked_until(observed.now));
+  }
+  return passed;
+}
+
+// The step in flight is lost where a round breaks. That is known when the next round makes steps.
+void TakeBackUnfinished(const Observed& observed, const api::TrainingJobStatus& status,
+                        GoodputLedger& ledger) {
+  for (const rendezvous::RoundChange& change : observed.rendezvous.changes) {
+    const api::RestartRecord* before = RecordOf(change, observed.job.status.restarts);
+    const api::RestartRecord* after = RecordOf(change, status.restarts);
+    const bool is_news = after != nullptr && after->recovery_seconds.has_value() &&
+                         (before == nullptr || !before->recovery_seconds.has_value());
     if (!is_news) continue;
     const bool hung = change.cause == api::NameOf(api::FailureCause::kHang);
     ledger.TakeBack(change.unfinished_seconds, hung ? ledger.lost().stalled : ledger.lost().recompute);
-    ledger.TakeBack(change.unwatched_seconds, ledger.lost().rendezvous);
   }
 }
 
@@ -64,20 +109,39 @@ bool IsWrittenAlike(const api::TrainingJobStatus& a, const api::TrainingJobStatu
 
 }  // namespace
 
-void GoodputLedger::Book(WallTime now, double checkpoint_stall_seconds) {
-  const double booked = status_.productive_seconds + SumOf(status_.lost_seconds);
-  const double seconds = std::max(0.0, Seconds(now - status_.since.value_or(now)).count() - booked);
+WallTime GoodputLedger::booked_until(WallTime now) const {
+  return status_.since.value_or(now) +
+         std::chrono::duration_cast<WallTime::duration>(Seconds(booked_seconds()));
+}
+
+double GoodputLedger::booked_seconds() const {
+  return status_.productive_seconds + SumOf(status_.lost_seconds);
+}
+
+double* GoodputLedger::LostOfActivity() {
+  api::LostSeconds& lost = status_.lost_seconds;
   switch (status_.activity) {
-    case Activity::kScheduling: status_.lost_seconds.scheduling += seconds; return;
-    case Activity::kStartup: status_.lost_seconds.startup += seconds; return;
-    case Activity::kRendezvous: status_.lost_seconds.rendezvous += seconds; return;
-    case Activity::kRecompute: status_.lost_seconds.recompute += seconds; return;
-    case Activity::kStalled: status_.lost_seconds.stalled += seconds; return;
+    case Activity::kScheduling: return &lost.scheduling;
+    case Activity::kStartup: return &lost.startup;
+    case Activity::kRendezvous: return &lost.rendezvous;
+    case Activity::kRecompute: return &lost.recompute;
+    case Activity::kStalled: return &lost.stalled;
     case Activity::kTraining: break;
   }
-  const double stalled = std::clamp(checkpoint_stall_seconds, 0.0, seconds);
+  return nullptr;
+}
+
+void GoodputLedger::Book(WallTime now, const Passed& passed) {
+  const double seconds = std::max(0.0, Seconds(now - booked_until(now)).count());
+  double* lost = LostOfActivity();
+  const double standstill = passed.standstill_seconds.value_or(lost == nullptr ? 0 : seconds);
+  const double stood = std::min(standstill, seconds);
+  (lost == nullptr ? status_.lost_seconds.rendezvous : *lost) += stood;
+  const double stalled =
+      lost == nullptr ? std::clamp(passed.checkpoint_stall_seconds, 0.0, seconds - stood) : 0;
   status_.lost_seconds.checkpoint += stalled;
-  status_.productive_seconds += seconds - stalled;
+  status_.productive_seconds += seconds - stood - stalled;
+  TakeBack(standstill - stood, status_.lost_seconds.rendezvous);
 }
 
 void GoodputLedger::TakeBack(double seconds, double& lost) {
@@ -88,7 +152,7 @@ void GoodputLedger::TakeBack(double seconds, double& lost) {
 
 api::GoodputStatus GoodputLedger::status() const {
   api::GoodputStatus status = status_;
-  const double all = status.productive_seconds + SumOf(status.lost_seconds);
+  const double all = booked_seconds();
   status.ratio = all > 0 ? status.productive_seconds / all : 0;
   return status;
 }
@@ -123,8 +187,8 @@ void ApplyGoodput(const Observed& observed, const Decision& decision, api::Train
   if (activity == status.goodput->activity && IsWrittenAlike(status, observed.job.status)) return;
   if (is_over && decision.finish_as.empty()) return;
   GoodputLedger ledger(*status.goodput);
-  ledger.Book(observed.now, NewStallSeconds(observed, status));
-  TakeBackUnproductive(observed, status, ledger);
+  ledger.Book(observed.now, PassedSince(observed, activity, status, ledger));
+  TakeBackUnfinished(observed, status, ledger);
   ledger.Begin(activity);
   status.goodput = ledger.status();
 }

@@ -91,8 +91,8 @@ void ApplyRestarts(const Observed& observed, std::vector<api::RestartRecord>& re
     auto found = std::find_if(records.begin(), records.end(),
                               [&](const auto& record) { return record.round == change.round; });
     if (found == records.end()) {
-      found =
-          records.insert(records.begin(), api::RestartRecord{.time = observed.now, .round = change.round});
+      found = records.insert(records.begin(), api::RestartRecord{.time = change.ended.value_or(observed.now),
+                                                                 .round = change.round});
     }
     found->cause =
         api::EnumFromName<api::FailureCause>(change.cause).value_or(api::FailureCause::kInfrastructure);

@@ -17,7 +17,6 @@ using protocol::LeaveMode;
 using protocol::LeaveReason;
 
 constexpr int kNone = -1;
-constexpr std::size_t kToldRepairs = 3;
 // For a rank that hangs to write its stack. One that is stopped cannot.
 constexpr Milliseconds kStackTime{1'000};
 // Of a host that lives: it answers a heartbeat in milliseconds.
@@ -144,7 +143,7 @@ void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress, Ste
   if (break_.has_value() && progress.round > break_->repair.formation) {
     break_->repair.seconds = Seconds(now - break_->at).count();
     repairs_.push_back(std::move(break_->repair));
-    if (repairs_.size() > kToldRepairs) repairs_.erase(repairs_.begin());
+    if (repairs_.size() > protocol::kKeptRepairs) repairs_.erase(repairs_.begin());
     break_.reset();
   }
   if (progress.step > best_step_) {

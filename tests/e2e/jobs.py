@@ -303,14 +303,15 @@ class Job:
         return min(max(t for k, t in first.items() if k[0] == n) for n in rounds) - moment
 
 
-def processes(program):
-    """pod name -> [(process id as this machine sees it, the same inside the pod)] of all that run the program in a pod."""
+def processes(program, variable="LOCKSTEP_POD_NAME"):
+    """pod name -> [(process id as this machine sees it, the same inside the pod)] of all that run the program in a pod, by the
+    environment variable that names the pod."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         with contextlib.suppress(OSError):  # most are no processes, some end meanwhile
             if (entry / "comm").read_text().strip() != program:
                 continue
-            pod = re.search(rb"LOCKSTEP_POD_NAME=([^\0]+)", (entry / "environ").read_bytes())
+            pod = re.search(rb"(?:^|\0)%s=([^\0]+)" % variable.encode(), (entry / "environ").read_bytes())
             inner = re.search(r"^NSpid:.*\s(\d+)$", (entry / "status").read_text(), re.MULTILINE)
             if pod:
                 found.setdefault(pod[1].decode(), []).append((int(entry.name), int(inner[1])))

@@ -62,6 +62,20 @@ def history(folder):
     return used
 
 
+def productive_seconds(folder):
+    """Seconds between the commits of each round, without the steps that a later round repeated."""
+    final, times = {}, collections.defaultdict(dict)  # times: round -> step -> time of the last rank's commit
+    for r in read(folder):
+        if r["event"] == "commit":
+            final[r["step"]] = max(final.get(r["step"], 0), r["round"])
+            times[r["round"]][r["step"]] = max(times[r["round"]].get(r["step"], 0), r["time"])
+    seconds = 0.0
+    for number, commits in times.items():
+        steps = sorted(commits)
+        seconds += sum(commits[b] - commits[a] for a, b in zip(steps, steps[1:]) if final[b] == number)
+    return seconds
+
+
 def check_exactly_once(folder, samples, global_batch, epochs):
     """Returns what is wrong, empty where each sample of each epoch was used exactly once."""
     used = history(folder)

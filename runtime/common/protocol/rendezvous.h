@@ -129,6 +129,8 @@ struct Repair {
   double seconds = 0;             // from the break to the first step of the next formation
 };
 
+constexpr std::size_t kKeptRepairs = 10;  // status.restarts has as many
+
 // Also carries what the operator shows in the job's status.
 struct Heartbeat {
   JobIdentity job;
@@ -144,7 +146,7 @@ struct Heartbeat {
   ProfileAgreed profile;                               // newest, where the pod has rank 0
   std::vector<CheckpointDamaged> damaged_checkpoints;  // that the pod knows of (damaged_checkpoints.h)
   StoreAway store_away;         // newest of the pod's first rank to wait; empty: none waits
-  std::vector<Repair> repairs;  // newest few, newest last; repeated, for the host may have been away
+  std::vector<Repair> repairs;  // newest last; repeated, because the host may have been away
 };
 
 struct BrokenReport {

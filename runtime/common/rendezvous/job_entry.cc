@@ -352,6 +352,7 @@ void JobEntry::RecordChanges(Moment now) {
   const bool is_new = view_.changes.empty() || view_.changes.back().round != ending.round;
   if (is_new) unrecovered_[ending.round] = now;
   RecordEnding(ending, view_.changes);
+  if (is_new) view_.changes.back().ended = now.wall;
   const auto& running = round_.running();
   if (!running.has_value() || running->number == recorded_round_) return;
   recorded_round_ = running->number;

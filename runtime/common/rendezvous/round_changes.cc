@@ -1,12 +1,14 @@
 #include "runtime/common/rendezvous/round_changes.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace lockstep::rendezvous {
 namespace {
 
 constexpr std::size_t kKeptChanges = 10;
 constexpr std::size_t kNamedDepartures = 3;  // the others are counted
+constexpr double kSameSeconds = 0.5;  // two measurements of one recovery differ by the time of messages
 
 std::string ReasonOf(const std::vector<Departure>& departures) {
   std::string reason;
@@ -41,6 +43,16 @@ void Climb(const ClosedRound& closed, RoundChange& change) {
       change.rung = std::max(change.rung, Rung::kRespawn);
     }  // else it was only out of reach
   }
+}
+
+// The members measure from the break to the next step. A host that was stopped meanwhile has measured its own pause.
+bool Correct(double seconds, RoundChange& change) {
+  if (change.recovery_seconds == 0) return false;
+  const double more = seconds - change.recovery_seconds;
+  if (change.members_measured ? more <= kSameSeconds : std::abs(more) <= kSameSeconds) return false;
+  change.recovery_seconds = seconds;
+  change.members_measured = true;
+  return true;
 }
 
 Departure DepartureFrom(const protocol::Member& member, const protocol::Repair& repair) {
@@ -97,9 +109,10 @@ bool RecordRepair(const protocol::Member& member, const protocol::Repair& repair
                                      .reason = member.pod + ": " + repair.reason,
                                      .is_mended = true,
                                      .recovery_seconds = repair.seconds,
-                                     .unfinished_seconds = repair.unfinished_seconds,
-                                     .unwatched_seconds = repair.seconds});
+                                     .members_measured = true,
+                                     .unfinished_seconds = repair.unfinished_seconds});
   }
+  const bool is_corrected = Correct(repair.seconds, *change);
   const bool is_known = std::any_of(change->departures.begin(), change->departures.end(),
                                     [&](const Departure& entry) { return entry.pod_uid == member.pod_uid; });
   const bool names_rank = !repair.failure.ranks.empty() && !is_known;
@@ -110,7 +123,7 @@ bool RecordRepair(const protocol::Member& member, const protocol::Repair& repair
     change->reason = ReasonOf(change->departures);
   }
   if (changes.size() > kKeptChanges) changes.erase(changes.begin());
-  return is_new || names_rank;
+  return is_new || names_rank || is_corrected;
 }
 
 }  // namespace lockstep::rendezvous

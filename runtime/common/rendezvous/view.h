@@ -41,9 +41,11 @@ struct RoundChange {
   Rung rung = Rung::kMembership;  // so far
   bool is_mended = false;         // the world is full again, or as full as it will be: the rung is final
   double recovery_seconds = 0;    // from its end to the next completed step; 0: not yet
+  bool members_measured =
+      false;  // recovery_seconds is the longest that a member reports, not the host's measurement
   int64_t lost_steps = 0;
   double unfinished_seconds = 0;  // from its last completed step to its end: made in vain
-  double unwatched_seconds = 0;   // of recovery_seconds, those in which no host answered the members
+  std::optional<WallTime> ended;  // when the host observed its end; no value: only members reported it
 
   friend bool operator==(const RoundChange&, const RoundChange&) = default;
 };

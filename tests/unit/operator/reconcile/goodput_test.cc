@@ -85,8 +85,7 @@ TEST(Goodput, TakesBackTheTimeInWhichNobodyWatchedAndNobodyTrained) {
                                           .cause = "Infrastructure",
                                           .departures = {{.slot = 1}},
                                           .recovery_seconds = 30,
-                                          .unfinished_seconds = 2,
-                                          .unwatched_seconds = 30}};
+                                          .unfinished_seconds = 2}};
   const api::GoodputStatus goodput = Pass(world, 60);
   EXPECT_DOUBLE_EQ(goodput.lost_seconds.rendezvous, 30);
   EXPECT_DOUBLE_EQ(goodput.lost_seconds.recompute, 2);
@@ -106,12 +105,13 @@ TEST(Goodput, CountsTheTimeOfAHungStepAsStalled) {
                                           .unfinished_seconds = 30}};
   const api::GoodputStatus goodput = Pass(world, 1);
   EXPECT_DOUBLE_EQ(goodput.lost_seconds.stalled, 30);
-  EXPECT_DOUBLE_EQ(goodput.productive_seconds, 21);
+  EXPECT_DOUBLE_EQ(goodput.lost_seconds.rendezvous, 1);
+  EXPECT_DOUBLE_EQ(goodput.productive_seconds, 20);
 }
 
 TEST(Goodput, CountsTheTimeThatOnlyPeopleCanEndAsStalled) {
   GoodputLedger ledger({.since = WallTime(), .activity = Activity::kStalled, .productive_seconds = 4});
-  ledger.Book(WallTime(std::chrono::seconds(10)), 0);
+  ledger.Book(WallTime(std::chrono::seconds(10)), {});
   EXPECT_DOUBLE_EQ(ledger.lost().stalled, 6);
   EXPECT_DOUBLE_EQ(ledger.status().ratio, 0.4);
 }

@@ -196,7 +196,22 @@ TEST_F(RoundChangesTest, RecordsWhatTheMembersMendedByThemselves) {
   EXPECT_TRUE(first().is_mended);
   EXPECT_EQ(first().recovery_seconds, 3);
   EXPECT_EQ(first().unfinished_seconds, 2);
-  EXPECT_EQ(first().unwatched_seconds, 3);
+  EXPECT_FALSE(first().ended.has_value()) << "no host saw it";
+}
+
+TEST_F(RoundChangesTest, BelievesTheMembersWhereTheHostMeasuredItsOwnPause) {
+  RankDies(1);
+  for (int slot : {0, 1, 2}) Join(slot);
+  changes_[0].recovery_seconds = 40;
+  const auto says = [&](double seconds) {
+    return RecordRepair(MemberOf(0, ""), {.formation = 1, .seconds = seconds}, changes_);
+  };
+  EXPECT_FALSE(says(40.1)) << "the same, as far as messages allow to say";
+  EXPECT_TRUE(says(2));
+  EXPECT_EQ(first().recovery_seconds, 2);
+  EXPECT_TRUE(says(3)) << "one that waited for longer";
+  EXPECT_FALSE(says(2)) << "both say so in each heartbeat";
+  EXPECT_EQ(first().recovery_seconds, 3);
 }
 
 TEST_F(RoundChangesTest, WhatTheHostSawOfABreakStays) {
