@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
+#include <random>
 
 #include "runtime/common/protocol/fields.h"
 #include "tests/support/fake_clock.h"
@@ -68,6 +71,26 @@ TEST_F(FormationHostTest, FormsTheRoundAgainOnceAllOfItAreIn) {
     EXPECT_EQ(answer->form.formation, 6);
     EXPECT_EQ(answer->form.store_port, 70) << "of rank 0";
     EXPECT_EQ(answer->form.newest_step, 10);
+  }
+}
+
+TEST_F(FormationHostTest, TenThousandMembersFormTheirRoundInAnyOrder) {
+  constexpr int kMembers = 10'000;
+  std::vector<int> ranks(kMembers);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::shuffle(ranks.begin(), ranks.end(), std::mt19937(1));
+  host_.Host(5, kMembers);
+  std::vector<Pending> answers;
+  for (const int rank : ranks) {
+    EXPECT_TRUE(answers.empty() || answers.back()->status == 0) << "not all members have asked";
+    answers.push_back(
+        Send(protocol::kFormPath,
+             protocol::FormRequest{
+                 .round = 5, .formation = 5, .first_rank = rank, .nproc = 1, .store_port = rank}));
+  }
+  for (const Pending& answer : answers) {
+    ASSERT_EQ(answer->form.formation, 6);
+    ASSERT_EQ(answer->form.store_port, 0) << "of rank 0";
   }
 }
 
