@@ -24,11 +24,13 @@
 #include "runtime/common/protocol/worker_config.h"
 #include "runtime/data/local_copy.h"
 #include "runtime/models/precision.h"
+#include "runtime/train/collective_limit.h"
 #include "runtime/train/elastic_loop.h"
 #include "runtime/train/exit_code_of.h"
 #include "runtime/train/flight_log.h"
 #include "runtime/train/stack_writer.h"
 #include "runtime/train/warm_up.h"
+#include "runtime/train/windows.h"
 
 namespace lockstep {
 namespace {
@@ -207,6 +209,8 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
                                 .device = device,
                                 .checkpointer = checkpointer.get(),
                                 .store_patience = Seconds(settings.worker.store_patience_seconds),
+                                .collective_limit = train::CollectiveLimit(
+                                    settings.worker.health, train::StepsOfAWindow(settings.training)),
                                 .link = link,
                                 .control = control,
                                 .clock = clock});

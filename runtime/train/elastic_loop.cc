@@ -30,7 +30,6 @@ using protocol::ExitCode;
 
 constexpr auto kFinalSaveLimit = 600s;
 constexpr int kFinalSaveAttempts = 3;
-constexpr auto kStagedLimit = 30min;
 // At most: speeds change, and asking for them costs a fraction of a step.
 constexpr int64_t kStepsOfAShare = 100;
 
@@ -191,11 +190,6 @@ class ElasticLoop {
     }
   }
 
-  // Where layers are divided, a rank waits in a collective for as long as others compute, or are sent theirs.
-  [[nodiscard]] comm::Deadlines LimitsOfRound() const {
-    return state_.staged == nullptr ? comm::Deadlines{} : comm::Deadlines{.collective = kStagedLimit};
-  }
-
   Result<void> EnterRound(comm::Listener listener, SteadyTime start) {
     const protocol::RankAssignment& assignment = round_.assignment;
     const comm::Place place{.round = assignment.round,
@@ -204,8 +198,9 @@ class ElasticLoop {
                             .address = assignment.address,
                             .store_host = assignment.store_host,
                             .store_port = assignment.store_port};
-    LOCKSTEP_TRY(round_.communicator, comm::ConnectUnlessStopped(place, std::move(listener), LimitsOfRound(),
-                                                                 round_.aborted, in_.device));
+    LOCKSTEP_TRY(round_.communicator,
+                 comm::ConnectUnlessStopped(place, std::move(listener), {.collective = in_.collective_limit},
+                                            round_.aborted, in_.device));
     in_.control.Attach(round_.communicator);
     LOCKSTEP_TRY(const StateSource source,
                  SyncState(*round_.communicator, state_, [this](TrainingState&) { return Restore(); }));
