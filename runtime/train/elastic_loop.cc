@@ -93,8 +93,9 @@ class ElasticLoop {
         local_sgd_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}, runner_),
         pipeline_(state_.staged == nullptr
                       ? nullptr
-                      : std::make_unique<PipelineStep>(StepContext{
-                            inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_})) {}
+                      : std::make_unique<PipelineStep>(StepContext{inputs.training, inputs.samples,
+                                                                   total_steps_, state_, ledger_, phases_})),
+        evaluator_(inputs.training, state_, inputs.test) {}
 
   LoopOutcome Run() {
     if (in_.profile.planned.has_value() && in_.profile.planned->first >= total_steps_) {
@@ -205,6 +206,7 @@ class ElasticLoop {
     LOCKSTEP_TRY(const StateSource source,
                  SyncState(*round_.communicator, state_, [this](TrainingState&) { return Restore(); }));
     saves_.HoldPlace(assignment.rank);
+    speeds_.assign(static_cast<std::size_t>(assignment.world), 1);
     if (state_.staged != nullptr) {
       pipeline_->EnterRound();
     } else {
@@ -244,15 +246,14 @@ class ElasticLoop {
     shares_until_ = total_steps_;
     if (in_.training.strategy == api::Strategy::kAsync) return {};  // each takes what it can
     const protocol::RankAssignment& assignment = round_.assignment;
-    std::vector<double> speeds(static_cast<std::size_t>(assignment.world), 1);
     if (in_.training.balance == api::Balance::kSpeed) {
-      LOCKSTEP_TRY(speeds, SpeedsOfRanks(*round_.communicator, speed_.Measure()));
+      LOCKSTEP_TRY(speeds_, SpeedsOfRanks(*round_.communicator, speed_.Measure()));
       // The same steps in every round, so that all ranks come here together.
       const int64_t interval = std::min(kStepsOfAShare, plan_.steps_per_epoch());
       const int64_t due = std::min(total_steps_, state_.step + interval - state_.step % interval);
       shares_until_ = windows_.EndAfter(due - 1);
     }
-    runner_.SetShares(assignment.rank, std::move(speeds), shares_until_);
+    runner_.SetShares(assignment.rank, speeds_, shares_until_);
     return {};
   }
 
@@ -377,8 +378,9 @@ class ElasticLoop {
   Result<std::optional<RoundEnd>> RunEvaluation() {
     progress_.Phase("evaluate");
     LOCKSTEP_TRY(const Evaluation result, phases_.Time("evaluate", [this] {
-      return Evaluate(in_.training, state_, in_.test, *round_.communicator,
-                      [this] { return in_.control.yield_requested() || in_.control.stop_requested(); });
+      return evaluator_.Run(
+          *round_.communicator, speeds_,
+          [this] { return in_.control.yield_requested() || in_.control.stop_requested(); }, round_.aborted);
     }));
     progress_.Phase("train");
     // Done again in the next round. A rank that is to stop goes there, too, and stops outside of a round.
@@ -460,8 +462,10 @@ class ElasticLoop {
   StepRunner runner_;
   LocalSgd local_sgd_;
   std::unique_ptr<PipelineStep> pipeline_;  // absent where all ranks have all layers
+  Evaluator evaluator_;
   SpeedMeter speed_{phases_};
-  int64_t shares_until_ = 0;  // step
+  std::vector<double> speeds_;  // of the round's ranks
+  int64_t shares_until_ = 0;    // step
   Round round_;
   LastPlace last_place_;
   BrokenRounds broken_rounds_;
