@@ -24,11 +24,13 @@
 #include "runtime/common/protocol/worker_config.h"
 #include "runtime/data/local_copy.h"
 #include "runtime/models/precision.h"
+#include "runtime/train/collective_limit.h"
 #include "runtime/train/elastic_loop.h"
 #include "runtime/train/exit_code_of.h"
 #include "runtime/train/flight_log.h"
 #include "runtime/train/stack_writer.h"
 #include "runtime/train/warm_up.h"
+#include "runtime/train/windows.h"
 
 namespace lockstep {
 namespace {
@@ -131,10 +133,10 @@ data::CopyOptions CopyingFor(Seconds patience, protocol::ControlLink& link, trai
   const auto store_is_away = [&link](const std::optional<Error>& error) {
     link.Send(error ? protocol::StoreAway{"training data", error->message} : protocol::StoreAway{});
   };
-  return {.fetch = {.is_stopped = [&control] { return control.stop_requested(); },
-                    .pause = [&control](Milliseconds time) { control.Pause(time); },
-                    .patience = patience,
-                    .store_is_away = store_is_away},
+  return {.fetch = {.retries = {.is_stopped = [&control] { return control.stop_requested(); },
+                                .pause = [&control](Milliseconds time) { control.Pause(time); },
+                                .patience = patience,
+                                .store_is_away = store_is_away}},
           .alive = [&link] { link.Send(protocol::PhaseChanged{"load"}); },
           .longest_silence = patience + kSilenceOfATransfer};
 }
@@ -146,9 +148,10 @@ LoopOutcome FailToLoad(const Error& error) {
   return Fail(train::ExitCodeOf(error), error);
 }
 
-bool IsOfTheStore(const Error& error) {
-  return error.code == ErrorCode::kAborted || error.code == ErrorCode::kUnauthorized ||
-         error.code == ErrorCode::kForbidden || error.code == ErrorCode::kConflict;
+bool IsOfTheData(const Error& error) {
+  return error.code == ErrorCode::kAborted || error.code == ErrorCode::kCancelled ||
+         error.code == ErrorCode::kUnauthorized || error.code == ErrorCode::kForbidden ||
+         error.code == ErrorCode::kConflict;
 }
 
 LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::RoundControl& control,
@@ -180,8 +183,8 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
   if (!state.ok()) return FailToStart(state.error(), gpu != nullptr);
   const auto warm = train::WarmUp(settings.training, *datasets->train, *state);
   if (!warm.ok()) {
-    // Where the data is still on its way, it reads the first samples of it.
-    return IsOfTheStore(warm.error()) ? FailToLoad(warm.error()) : FailToStart(warm.error(), gpu != nullptr);
+    // It reads the first samples.
+    return IsOfTheData(warm.error()) ? FailToLoad(warm.error()) : FailToStart(warm.error(), gpu != nullptr);
   }
   std::unique_ptr<checkpoint::Checkpointer> checkpointer;
   if (settings.checkpoint.has_value()) {
@@ -207,6 +210,8 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
                                 .device = device,
                                 .checkpointer = checkpointer.get(),
                                 .store_patience = Seconds(settings.worker.store_patience_seconds),
+                                .collective_limit = train::CollectiveLimit(
+                                    settings.worker.health, train::StepsOfAWindow(settings.training)),
                                 .link = link,
                                 .control = control,
                                 .clock = clock});

@@ -269,4 +269,8 @@ Result<Manifest> Checkpointer::LoadExactly(int64_t step, const Load& load) {
   return manifest;
 }
 
+bool Checkpointer::TakesOnlyWeightsOf(const Manifest& manifest) const {
+  return state_->spec.restore == api::RestoredPart::kWeights && manifest.job_uid != state_->job.uid;
+}
+
 }  // namespace lockstep::checkpoint

@@ -73,6 +73,8 @@ class Checkpointer {
   [[nodiscard]] Result<Manifest> Find(int64_t step);
   [[nodiscard]] Result<int64_t> Read(const Manifest& manifest, const std::vector<WantedPart>& wanted);
   [[nodiscard]] std::string UriOf(int64_t step) const;
+  // Whether spec.checkpoint.restore leaves all but the weights of this checkpoint, which is another job's.
+  [[nodiscard]] bool TakesOnlyWeightsOf(const Manifest& manifest) const;
 
  private:
   struct State;

@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <algorithm>
 #include <condition_variable>
 #include <optional>
 #include <thread>
@@ -144,14 +145,15 @@ Result<std::shared_ptr<Communicator>> Communicator::Connect(const Place& place, 
     auto options = c10d::ProcessGroupGloo::Options::create(deadlines.connect);
     options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(place.address)};
     group->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, place.rank, place.world, options);
-    group->gloo->setTimeout(deadlines.collective);
     group->process_group = c10::make_intrusive<c10d::ProcessGroup>(store, place.rank, place.world);
     group->process_group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO,
                                      c10::intrusive_ptr<c10d::Backend>(group->gloo));
     group->process_group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
     group->store = std::make_shared<PrefixedStore>(store);
   }));
+  // Part of connecting: nobody has work to do first, and no supervisor watches a wait in here yet.
   LOCKSTEP_TRY(CheckDevicesOf(place, use, *group->process_group));
+  group->gloo->setTimeout(deadlines.collective);
   if (use.backend != nullptr) {
     LOCKSTEP_TRY(group->device, ConnectDevice(place, use, store, deadlines));
     group->process_group->setBackend(use.backend->device().type(), c10d::ProcessGroup::BackendType::NCCL,
@@ -367,7 +369,7 @@ Result<std::vector<std::vector<int64_t>>> Communicator::AllGather(
     std::vector<at::Tensor> input = {mine};
     CountGiven(mine);
     c10d::AllgatherOptions options;
-    if (limit.has_value()) options.timeout = *limit;
+    options.timeout = std::max(limit.value_or(limit_), limit_);
     LOCKSTEP_TRY(WaitForHost(*group_->process_group->allgather(all, input, options), "all-gather"));
     for (const at::Tensor& row : all[0]) {
       rows.emplace_back(row.data_ptr<int64_t>(), row.data_ptr<int64_t>() + count);

@@ -44,8 +44,8 @@ struct Place {
 
 struct Deadlines {
   std::chrono::milliseconds connect{30'000};
-  // A backstop for a hang that nobody saw: recovery never waits for it.
-  std::chrono::milliseconds collective{60'000};
+  // Longer than any wait for a rank that is only late; recovery never waits for it. For a hang that nobody found.
+  std::chrono::milliseconds collective;
 };
 
 // Keys and values of one round, kept by its rank 0. Any thread; outlives the communicator, so that work in
@@ -106,7 +106,8 @@ class Communicator {
   [[nodiscard]] Result<void> SumInPlace(at::Tensor& tensor);
   // Copies the root's tensors into everyone's; shapes and types agree. Large tensors travel in pieces.
   [[nodiscard]] Result<void> Broadcast(std::vector<at::Tensor> tensors, int root);
-  // Row r is what rank r passed; all pass as many. `limit` where a rank may have long work to do first.
+  // Row r is what rank r passed; all pass as many. `limit` where a rank may have work to do first that takes longer
+  // than the limit of other collectives allows; a shorter one changes nothing.
   [[nodiscard]] Result<std::vector<std::vector<int64_t>>> AllGather(
       std::span<const int64_t> values, std::optional<std::chrono::milliseconds> limit = std::nullopt);
   // `input` is one block of rows for each rank, of `sent[r]` rows for rank r; all of one height where `sent`

@@ -1,5 +1,6 @@
 #include "runtime/comm/shared_counter.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <optional>
 #include <utility>
@@ -7,6 +8,12 @@
 #include "runtime/common/base/mutex.h"
 
 namespace lockstep::comm {
+namespace {
+
+// A thread of its own serves the store: an answer does not wait for what rank 0 has to do first.
+constexpr std::chrono::seconds kLongestSilence{60};
+
+}  // namespace
 
 struct SharedCounter::State {
   State(std::shared_ptr<RoundStore> its_store, std::string its_key)
@@ -66,7 +73,7 @@ Result<int64_t> SharedCounter::Add(int64_t amount, const std::stop_token& stop) 
   state_->asked = amount;
   state_->changed.notify_all();
   const bool answered = state_->changed.wait_for(
-      lock, stop, Deadlines{}.collective,
+      lock, stop, kLongestSilence,
       [this]() LOCKSTEP_REQUIRES(state_->mutex) { return state_->answer.has_value(); });
   if (answered) return *state_->answer;
   if (stop.stop_requested())

@@ -21,8 +21,8 @@ class SharedCounter {
   SharedCounter(const SharedCounter&) = delete;
   SharedCounter& operator=(const SharedCounter&) = delete;
 
-  // What it was before `amount` was added. kCancelled: `stop`; kAborted: the store is gone, or silent for as
-  // long as a collective may be. After an error it is not known whether anything was added.
+  // What it was before `amount` was added. kCancelled: `stop`; kAborted: the store is gone, or silent for a
+  // minute. After an error it is not known whether anything was added.
   [[nodiscard]] Result<int64_t> Add(int64_t amount, const std::stop_token& stop);
 
  private:

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <fstream>
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::size_t kMostColumns = 65536;
 constexpr int64_t kMostCsvClasses = 1 << 20;
+constexpr const char* kCsvFiles = "format csv needs train.csv and test.csv in that folder";
 
 struct Table {
   std::vector<std::string> names;  // of all columns; empty without a header
@@ -61,12 +63,7 @@ class Reader {
 
   Result<Table> Read() {
     std::ifstream file(path_);
-    if (!file) {
-      return Error{ErrorCode::kInvalidArgument,
-                   "spec.training.data.path: " + path_ +
-                       " cannot be read; format csv needs train.csv and test.csv in "
-                       "that folder"};
-    }
+    if (!file) return UnreadablePath(path_, errno, kCsvFiles);
     for (std::string text; std::getline(file, text);) {
       ++line_;
       if (text.empty() || text == "\r") continue;
@@ -84,7 +81,7 @@ class Reader {
       }
       ++rows_;
     }
-    if (file.bad()) return Bad(path_, line_, "cannot be read");
+    if (file.bad()) return UnreadablePath(path_, errno, kCsvFiles);
     if (table_.labels.empty()) return Bad(path_, line_, "there are no samples");
     if (table_.labels.size() == table_.corrupt.size()) return Bad(path_, line_, "all lines are corrupt");
     table_.columns = *columns_ - 1;

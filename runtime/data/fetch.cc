@@ -23,9 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr Milliseconds kFirstPause{500};
-constexpr Milliseconds kLongestPause{8'000};
-
 Error CacheFailed(const std::string& path) {
   const int number = errno;
   const std::string right = number == ENOSPC || number == EDQUOT
@@ -122,6 +119,8 @@ class Fetcher {
   void Work() {
     std::vector<char> buffer(static_cast<std::size_t>(options_.part_bytes));
     while (!failed_) {
+      if (options_.retries.is_stopped())
+        return Fail({ErrorCode::kCancelled, "fetching training data was stopped"});
       const std::optional<std::size_t> number = Next();
       if (!number.has_value()) return;
       const Result<void> stored = FetchPart(*number, buffer);
@@ -161,8 +160,8 @@ class Fetcher {
     const std::span<char> content = buffer.first(static_cast<std::size_t>(part.bytes));
     const bool is_all = part.bytes == object.bytes;
     if (!content.empty()) {
-      LOCKSTEP_TRY(
-          WithRetries<void>(options_, [&] { return source_.Read(object.name, part.offset, content); }));
+      LOCKSTEP_TRY(WithRetries<void>(options_.retries,
+                                     [&] { return source_.Read(object.name, part.offset, content); }));
     }
     if (options_.check_versions && !is_all) LOCKSTEP_TRY(CheckVersion(object));
     const std::string path = PathOf(part.object);
@@ -178,7 +177,7 @@ class Fetcher {
   // It was read after the version was found, and before it is found again.
   Result<void> CheckVersion(const RemoteObject& object) {
     LOCKSTEP_TRY(const RemoteObject now,
-                 WithRetries<RemoteObject>(options_, [&] { return source_.Find(object.name); }));
+                 WithRetries<RemoteObject>(options_.retries, [&] { return source_.Find(object.name); }));
     if (now == object) return {};
     return Error{ErrorCode::kConflict, "spec.training.data.path: " + object.name + " has changed"};
   }
@@ -213,10 +212,6 @@ class Fetcher {
 };
 
 }  // namespace
-
-Milliseconds PauseBeforeRetry(int failures) {
-  return std::min(kFirstPause * (1 << std::min(failures - 1, 10)), kLongestPause);
-}
 
 std::string PartialOf(const std::string& path) { return path + ".partial"; }
 

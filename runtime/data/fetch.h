@@ -10,26 +10,17 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/common/base/clock.h"
 #include "runtime/data/part_board.h"
 #include "runtime/data/remote_objects.h"
+#include "runtime/data/retries.h"
 
 namespace lockstep::data {
-
-// Before try number `failures` + 1 of the same thing. Pure.
-[[nodiscard]] Milliseconds PauseBeforeRetry(int failures);
 
 struct FetchOptions {
   int64_t part_bytes = int64_t{8} << 20;
   int threads = 8;                                              // each holds one part in memory
   std::function<void(int64_t bytes)> fetched = [](int64_t) {};  // after each part, from any of the threads
-  std::function<bool()> is_stopped = [] { return false; };
-  // Waits, or returns early where the process is to stop.
-  std::function<void(Milliseconds)> pause = [](Milliseconds time) { std::this_thread::sleep_for(time); };
-  // An outage of the store that is waited out.
-  Seconds patience{15};
-  // Called when an outage begins, with its reason, and without one when it ends. From any of the threads.
-  std::function<void(const std::optional<Error>&)> store_is_away = [](const std::optional<Error>&) {};
+  Retries retries{};
   // Ask for the version again after each part of several: a part of another one is refused (kConflict).
   bool check_versions = false;
 };
@@ -52,20 +43,5 @@ void Reconcile(const Copying& copying);
 
 // Makes files of the objects. One process at a time. kCancelled where it was stopped.
 [[nodiscard]] Result<void> Fetch(RemoteObjects& source, const Copying& copying, const FetchOptions& options);
-
-// Asks again while the answer may come to be another one.
-template <typename T>
-[[nodiscard]] Result<T> WithRetries(const FetchOptions& options, const std::function<Result<T>()>& ask) {
-  Seconds paused{0};
-  for (int failures = 0;; options.pause(PauseBeforeRetry(failures))) {
-    Result<T> answer = ask();
-    const bool is_away = !answer.ok() && answer.error().IsTransient();
-    if (is_away != (failures > 0))
-      options.store_is_away(is_away ? std::optional(answer.error()) : std::nullopt);
-    if (options.is_stopped()) return Error{ErrorCode::kCancelled, "fetching training data was stopped"};
-    if (!is_away || paused >= options.patience) return answer;
-    paused += PauseBeforeRetry(++failures);
-  }
-}
 
 }  // namespace lockstep::data

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <utility>
@@ -16,6 +17,9 @@ namespace lockstep::data {
 namespace {
 
 constexpr int64_t kLargestIdxFile = int64_t{4} << 30;
+constexpr const char* kIdxFiles =
+    "format idx needs the four files train-images-idx3-ubyte, train-labels-idx1-ubyte, "
+    "t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte in that folder";
 
 struct Normalisation {
   float mean = 0;
@@ -84,12 +88,22 @@ uint32_t BigEndian(const std::array<unsigned char, 4>& bytes) {
          uint32_t{bytes[3]};
 }
 
+// What is wrong after a read that did not succeed.
+Error NotRead(gzFile file, const std::string& path) {
+  const int number = errno;
+  int problem = Z_OK;
+  (void)gzerror(file, &problem);
+  if (problem == Z_ERRNO) return UnreadablePath(path, number, "check the disk");
+  return BadPath(path + " is not an IDX file of unsigned bytes", "replace the file");
+}
+
 // Deflate makes at most 1032 bytes of one: counts that promise more are wrong, and nothing is allocated by
 // them.
-int64_t LargestContent(const std::string& path) {
+Result<int64_t> LargestContent(const std::string& path) {
   std::error_code error;
   const auto size = static_cast<int64_t>(std::filesystem::file_size(path, error));
-  return error ? 0 : std::min(size, kLargestIdxFile) * 1032;
+  if (error) return UnreadablePath(path, error.value(), kIdxFiles);
+  return std::min(size, kLargestIdxFile) * 1032;
 }
 
 // The file under its name or with ".gz" (zlib reads both alike).
@@ -97,32 +111,32 @@ Result<std::string> Locate(const std::string& folder, const std::string& name) {
   for (const std::string& candidate : {folder + "/" + name, folder + "/" + name + ".gz"}) {
     std::error_code error;  // without it what may not be looked at throws
     if (std::filesystem::is_regular_file(candidate, error)) return candidate;
+    if (MayPass(error.value())) return UnreadablePath(candidate, error.value(), kIdxFiles);
   }
-  return BadPath(folder + " has no " + name + " (or .gz)",
-                 "format idx needs the four files train-images-idx3-ubyte, train-labels-idx1-ubyte, "
-                 "t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte in that folder");
+  return BadPath(folder + " has no " + name + " (or .gz)", kIdxFiles);
 }
 
 // An unsigned-byte IDX file of `dimensions` dimensions.
 Result<at::Tensor> ReadIdx(const std::string& folder, const std::string& name, uint32_t dimensions) {
   LOCKSTEP_TRY(const std::string path, Locate(folder, name));
-  const Error damaged = BadPath(path + " is not an IDX file of unsigned bytes", "replace the file");
   const GzFile file(gzopen(path.c_str(), "rb"));
-  if (file == nullptr) return BadPath(path + " cannot be read", "check its permissions");
+  if (file == nullptr) return UnreadablePath(path, errno, "check its permissions");
   std::array<unsigned char, 4> word{};
   if (!ReadExactly(file.get(), word.data(), 4) || BigEndian(word) != (0x00000800U | dimensions))
-    return damaged;
+    return NotRead(file.get(), path);
   std::vector<int64_t> shape;
   int64_t bytes = 1;
   for (uint32_t i = 0; i < dimensions; ++i) {
-    if (!ReadExactly(file.get(), word.data(), 4)) return damaged;
+    if (!ReadExactly(file.get(), word.data(), 4)) return NotRead(file.get(), path);
     shape.push_back(BigEndian(word));
-    if (shape.back() == 0 || shape.back() > kLargestIdxFile / bytes) return damaged;
+    if (shape.back() == 0 || shape.back() > kLargestIdxFile / bytes) return NotRead(file.get(), path);
     bytes *= shape.back();
   }
-  if (bytes > LargestContent(path)) return damaged;
+  LOCKSTEP_TRY(const int64_t most, LargestContent(path));
+  if (bytes > most) return NotRead(file.get(), path);
   at::Tensor content = at::empty(shape, at::kByte);
-  if (!ReadExactly(file.get(), content.data_ptr(), bytes) || !IsAtItsEnd(file.get())) return damaged;
+  if (!ReadExactly(file.get(), content.data_ptr(), bytes) || !IsAtItsEnd(file.get()))
+    return NotRead(file.get(), path);
   return content;
 }
 
@@ -164,6 +178,7 @@ Result<IdxSplit> ReadIdxSplit(const std::string& folder, const std::string& pref
 Result<Datasets> OpenIdx(const std::string& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
+    if (MayPass(error.value())) return UnreadablePath(folder, error.value(), kIdxFiles);
     return BadPath(folder + " is not a folder on this machine",
                    "name the folder of the data set as the worker container sees it");
   }

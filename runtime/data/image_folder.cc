@@ -25,8 +25,8 @@ constexpr const char* kLayout =
 
 struct Listing {
   std::string folder;
-  std::string name;                  // of the folder: "train"
-  std::shared_ptr<LocalCopy> copy;   // of which it is a part, shared with the other one; absent: of none
+  std::string name;  // of the folder: "train"
+  FileAccess access;
   std::vector<std::string> classes;  // sorted
   std::vector<std::string> files;    // names in their class's folder, class after class, sorted in each
   std::vector<int64_t> labels;       // of each file
@@ -47,7 +47,7 @@ class ImageFolder final : public Dataset {
 
   [[nodiscard]] Batch Get(std::span<const int64_t> ids) const override {
     const at::NoGradGuard guard;
-    if (listing_.copy != nullptr) WaitFor(ids);
+    if (listing_.access.copy != nullptr) WaitFor(ids);
     // A corrupt image is black.
     const at::Tensor inputs = at::zeros({static_cast<int64_t>(ids.size()), 3, side_, side_}, at::kFloat);
     Batch batch{inputs, labels_.index_select(0, IndexOf(ids))};
@@ -79,17 +79,18 @@ class ImageFolder final : public Dataset {
   void WaitFor(std::span<const int64_t> ids) const {
     std::vector<Stretch> images;
     for (const int64_t id : ids) images.push_back({.object = NameOf(static_cast<std::size_t>(id))});
-    listing_.copy->Need(images);
+    listing_.access.copy->Need(images);
   }
 
   // The error says what is wrong with the content, as DecodeImage's; a file that cannot be read is thrown.
-  [[nodiscard]] static Result<Image> Read(const std::string& path) {
+  [[nodiscard]] Result<Image> Read(const std::string& path) const {
     std::error_code error;
     if (const uintmax_t bytes = fs::file_size(path, error); !error && bytes > kLargestImage)
       return Error{ErrorCode::kDataLoss,
                    "has " + std::to_string(bytes) + " bytes, more than any image needs"};
-    const Result<std::string> content = ReadFile(path);
-    if (!content.ok()) throw Unreadable(content.error());
+    const Result<std::string> content =
+        WithRetries<std::string>(listing_.access.retries, [&] { return ReadFile(path); });
+    if (!content.ok()) ThrowUnreadable(CodedForBatches(content.error()));
     return DecodeImage(*content);
   }
 
@@ -111,10 +112,12 @@ class ImageFolder final : public Dataset {
     }
   }
 
-  // A file that may not be read will not be read by the next process either.
-  static ErrorException Unreadable(const Error& error) {
-    return ErrorException({error.code == ErrorCode::kForbidden ? ErrorCode::kDataLoss : ErrorCode::kInternal,
-                           "spec.training.data.path: " + error.message});
+  // A file that may not be read will not be read by the next process either. One that is not there may be
+  // there in the next round.
+  static Error CodedForBatches(Error error) {
+    if (error.code == ErrorCode::kForbidden) error.code = ErrorCode::kDataLoss;
+    if (error.code == ErrorCode::kNotFound) error.code = ErrorCode::kInternal;
+    return error.WithContext("spec.training.data.path");
   }
 
   static ErrorException Unusable(const std::string& path, const std::string& problem) {
@@ -153,11 +156,12 @@ Result<std::vector<Entry>> EntriesOnDisk(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator();
        at.increment(error)) {
-    std::error_code ignored;  // without it what may not be looked at throws
+    std::error_code of_entry;  // without it what may not be looked at throws
     entries.push_back(
-        {at->path().filename().string(), at->is_directory(ignored), at->is_regular_file(ignored)});
+        {at->path().filename().string(), at->is_directory(of_entry), at->is_regular_file(of_entry)});
+    if (MayPass(of_entry.value())) return UnreadablePath(at->path().string(), of_entry.value(), kLayout);
   }
-  if (error) return BadPath(folder + " cannot be read (" + error.message() + ")", kLayout);
+  if (error) return UnreadablePath(folder, error.value(), kLayout);
   return entries;
 }
 
@@ -183,8 +187,8 @@ Result<std::vector<std::string>> NamesIn(const Listing& listing, const std::stri
                                          const Wanted& wanted) {
   const std::string folder = listing.folder + "/" + name;
   std::vector<Entry> entries;
-  if (listing.copy != nullptr) {
-    entries = EntriesAmong(listing.copy->objects(), name);
+  if (listing.access.copy != nullptr) {
+    entries = EntriesAmong(listing.access.copy->objects(), name);
   } else {
     LOCKSTEP_TRY(entries, EntriesOnDisk(folder));
   }
@@ -213,9 +217,9 @@ Result<Listing> List(Listing listing) {
 }  // namespace
 
 Result<Datasets> OpenImageFolder(const std::string& folder, const api::ImageFolderSpec& spec,
-                                 api::OnCorruptRecord on_corrupt, const std::shared_ptr<LocalCopy>& copy) {
-  LOCKSTEP_TRY(Listing train, List({.folder = folder, .name = "train", .copy = copy}));
-  LOCKSTEP_TRY(Listing test, List({.folder = folder, .name = "test", .copy = copy}));
+                                 api::OnCorruptRecord on_corrupt, const FileAccess& access) {
+  LOCKSTEP_TRY(Listing train, List({.folder = folder, .name = "train", .access = access}));
+  LOCKSTEP_TRY(Listing test, List({.folder = folder, .name = "test", .access = access}));
   std::vector<std::string> differing;
   std::set_symmetric_difference(train.classes.begin(), train.classes.end(), test.classes.begin(),
                                 test.classes.end(), std::back_inserter(differing));

@@ -11,10 +11,10 @@
 namespace lockstep::data {
 
 // Samples are [3, size, size], from 0 to 1. Get throws ErrorException: kDataLoss where a file holds no image
-// that can be used, unless those are skipped, or that may not be read, kInternal where reading fails, which
-// may be over when it is tried again. `copy` fetches the folder: what it throws passes.
+// that can be used, unless those are skipped, or that may not be read; kAborted where the file system is away for
+// longer than the retries last, kInternal where reading fails otherwise: both may be over in the next round.
 [[nodiscard]] Result<Datasets> OpenImageFolder(const std::string& folder, const api::ImageFolderSpec& spec,
                                                api::OnCorruptRecord on_corrupt = api::OnCorruptRecord::kFail,
-                                               const std::shared_ptr<LocalCopy>& copy = nullptr);
+                                               const FileAccess& access = {});
 
 }  // namespace lockstep::data

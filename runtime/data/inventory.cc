@@ -35,7 +35,8 @@ std::vector<Names> FilesOf(api::DataFormat format) {
 Result<RemoteObject> FindOne(const api::DataSpec& spec, RemoteObjects& source, const FetchOptions& options,
                              const Names& names) {
   for (const std::string& name : names) {
-    Result<RemoteObject> found = WithRetries<RemoteObject>(options, [&] { return source.Find(name); });
+    Result<RemoteObject> found =
+        WithRetries<RemoteObject>(options.retries, [&] { return source.Find(name); });
     if (found.ok() || found.error().code != ErrorCode::kNotFound) return found;
   }
   return BadPath(spec.path + " has no " + Join(names, " or "),
@@ -47,7 +48,7 @@ Result<RemoteObject> FindOne(const api::DataSpec& spec, RemoteObjects& source, c
 Result<std::vector<RemoteObject>> ListImages(const api::DataSpec& spec, RemoteObjects& source,
                                              const FetchOptions& options) {
   LOCKSTEP_TRY(std::vector<RemoteObject> objects,
-               WithRetries<std::vector<RemoteObject>>(options, [&] { return source.List(); }));
+               WithRetries<std::vector<RemoteObject>>(options.retries, [&] { return source.List(); }));
   std::erase_if(objects, [](const RemoteObject& object) {
     const bool is_data = object.name.starts_with("train/") || object.name.starts_with("test/");
     return !is_data || object.name.find("/.") != std::string::npos;  // as of local folders

@@ -157,7 +157,8 @@ class LocalCopy::State {
         }
         (void)::flock(lock_.get(), LOCK_UN);  // whoever removed the folder has just left
       }
-      if (options_.fetch.is_stopped()) return Error{ErrorCode::kCancelled, "waiting for data was stopped"};
+      if (options_.fetch.retries.is_stopped())
+        return Error{ErrorCode::kCancelled, "waiting for data was stopped"};
       if (silence.Length() > options_.longest_silence) return IsSilent(folder_ + ".lock");
       ShowLife();
       std::this_thread::sleep_for(kBetweenLooks);
@@ -204,7 +205,7 @@ class LocalCopy::State {
       LOCKSTEP_TRY(FailedSince(failures));
       // Whoever did may be gone.
       LOCKSTEP_TRY(FetchIfNobodyDoes());
-      if (may_stop && options_.fetch.is_stopped())
+      if (may_stop && options_.fetch.retries.is_stopped())
         return Error{ErrorCode::kCancelled, "waiting for data was stopped"};
       if (silence.Length() > options_.longest_silence) return IsSilent(BoardPath());
       ShowLife();
@@ -284,7 +285,7 @@ class LocalCopy::State {
     const SteadyTime start = clock_.Steady();
     Progress progress(lock_, spec_.path, bytes);
     FetchOptions fetch = options_.fetch;
-    fetch.is_stopped = [&stop] { return stop.stop_requested(); };
+    fetch.retries.is_stopped = [&stop] { return stop.stop_requested(); };
     fetch.fetched = [&](int64_t part) { progress.Add(part); };
     // Before a step is made of it. The versions of images are those of a listing, which are no ETags.
     fetch.check_versions = reads_ahead_ && spec_.format != api::DataFormat::kImageFolder;
@@ -364,10 +365,8 @@ Fd LocalCopy::InUse() const { return Fd(::fcntl(state_->lock().get(), F_DUPFD_CL
 Result<void> LocalCopy::WaitFor(std::span<const Stretch> stretches) { return state_->WaitFor(stretches); }
 
 void LocalCopy::Need(std::span<const Stretch> stretches) {
-  Result<void> there = WaitFor(stretches);
-  if (there.ok()) return;
-  const Error& error = there.error();
-  throw ErrorException({error.IsTransient() ? ErrorCode::kAborted : error.code, error.message});
+  const Result<void> there = WaitFor(stretches);
+  if (!there.ok()) ThrowUnreadable(there.error());
 }
 
 Fd LocalCopy::OpenFile(const std::string& object) const {

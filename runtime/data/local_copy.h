@@ -23,7 +23,7 @@
 namespace lockstep::data {
 
 struct CopyOptions {
-  FetchOptions fetch;  // is_stopped and pause are those of Open; a reader that waits later is not stopped
+  FetchOptions fetch;  // its retries are those of Open; a reader that waits later is not stopped
   // At most once a second while somebody waits for what is fetched, by whichever process. Any thread.
   std::function<void()> alive = [] {};
   // So long nothing may arrive.
@@ -62,6 +62,12 @@ class LocalCopy {
 
  private:
   std::unique_ptr<State> state_;
+};
+
+// How the files of a data set are read.
+struct FileAccess {
+  std::shared_ptr<LocalCopy> copy{};  // fetches them; shared by both sets; absent: they are nobody's copy
+  Retries retries{};                  // of a batch
 };
 
 }  // namespace lockstep::data

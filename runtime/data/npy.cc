@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +19,9 @@ namespace {
 constexpr std::size_t kLongestHeader = 1 << 16;
 constexpr std::size_t kMostDimensions = 8;
 constexpr int64_t kMostNpyClasses = 1 << 20;
+constexpr const char* kNpyFiles =
+    "format npy needs train-inputs.npy, train-targets.npy, test-inputs.npy and test-targets.npy in that "
+    "folder";
 
 Error Bad(const std::string& path, const std::string& problem, const std::string& right) {
   return BadPath(path + " " + problem, right);
@@ -60,25 +64,22 @@ std::optional<std::vector<int64_t>> ShapeOf(std::string_view text, int64_t most)
 
 Result<at::Tensor> ReadNpy(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
+  if (!file) return UnreadablePath(path, errno, kNpyFiles);
   std::error_code failed;
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path, failed));
-  if (!file || failed) {
-    return Bad(
-        path, "cannot be read",
-        "format npy needs train-inputs.npy, train-targets.npy, test-inputs.npy and test-targets.npy in that "
-        "folder");
-  }
+  if (failed) return UnreadablePath(path, failed.value(), kNpyFiles);
   const Error damaged = Bad(path, "is not a .npy file", "write it with numpy.save");
+  const auto not_read = [&] { return file.bad() ? UnreadablePath(path, errno, kNpyFiles) : damaged; };
   std::string start(8, '\0');
-  if (!file.read(start.data(), 8) || !start.starts_with("\x93NUMPY")) return damaged;
+  if (!file.read(start.data(), 8) || !start.starts_with("\x93NUMPY")) return not_read();
   std::string length(start[6] == 1 ? 2 : 4, '\0');
-  if (!file.read(length.data(), static_cast<std::streamsize>(length.size()))) return damaged;
+  if (!file.read(length.data(), static_cast<std::streamsize>(length.size()))) return not_read();
   std::size_t header_bytes = 0;
   for (std::size_t i = length.size(); i-- > 0;)
     header_bytes = header_bytes * 256 + static_cast<unsigned char>(length[i]);
   if (header_bytes > kLongestHeader) return damaged;
   std::string header(header_bytes, '\0');
-  if (!file.read(header.data(), static_cast<std::streamsize>(header_bytes))) return damaged;
+  if (!file.read(header.data(), static_cast<std::streamsize>(header_bytes))) return not_read();
   const auto type = TypeOf(ValueOf(header, "'descr':"));
   if (!type.has_value()) {
     return Bad(path, "has elements of " + std::string(ValueOf(header, "'descr':").substr(0, 6)),
@@ -96,7 +97,7 @@ Result<at::Tensor> ReadNpy(const std::string& path) {
     return Bad(path, "has not the length that its shape says", "write it again");
   }
   content = at::empty(*shape, *type);
-  if (!file.read(static_cast<char*>(content.data_ptr()), content_bytes)) return damaged;
+  if (!file.read(static_cast<char*>(content.data_ptr()), content_bytes)) return not_read();
   return content;
 }
 

@@ -8,28 +8,28 @@
 #include "runtime/data/local_copy.h"
 #include "runtime/data/npy.h"
 #include "runtime/data/plugin.h"
+#include "runtime/data/retries.h"
 #include "runtime/data/synthetic.h"
 #include "runtime/data/tokens.h"
 
 namespace lockstep::data {
 namespace {
 
-// With the copy that the folder is, where the data is remote.
-// Shared: both sets of a pair read it, and the later one ends it.
 Result<Datasets> OpenFolder(const api::TrainingSpec& spec, const std::string& folder,
-                            const std::shared_ptr<LocalCopy>& copy) {
+                            const FileAccess& access) {
   const api::DataSpec& data = spec.data;
   switch (data.format) {
     case api::DataFormat::kIdx: return OpenIdx(folder);
     case api::DataFormat::kCsv: return OpenCsv(folder, data.csv, data.on_corrupt_record);
     case api::DataFormat::kNpy: return OpenNpy(folder);
     case api::DataFormat::kImageFolder:
-      return OpenImageFolder(folder, data.image_folder, data.on_corrupt_record, copy);
+      return OpenImageFolder(folder, data.image_folder, data.on_corrupt_record, access);
     case api::DataFormat::kTokens:
-      return OpenTokens(folder, spec.model.gpt.context_length, spec.model.gpt.vocabulary_size, copy);
+      return OpenTokens(folder, spec.model.gpt.context_length, spec.model.gpt.vocabulary_size, access);
     case api::DataFormat::kSynthetic: return MakeSynthetic(data.synthetic, spec.seed);
     case api::DataFormat::kPlugin:
-      return OpenPlugin(data.plugin.value_or(api::PluginSpec{}), static_cast<uint64_t>(spec.seed));
+      return OpenPlugin(data.plugin.value_or(api::PluginSpec{}), static_cast<uint64_t>(spec.seed),
+                        access.retries);
   }
   LOCKSTEP_CHECK(false, "a format without a case");
 }
@@ -37,11 +37,14 @@ Result<Datasets> OpenFolder(const api::TrainingSpec& spec, const std::string& fo
 }  // namespace
 
 Result<Datasets> OpenDatasets(const api::TrainingSpec& spec, const CopyOptions& copying) {
-  if (!api::IsRemote(spec.data)) return OpenFolder(spec, spec.data.path, nullptr);
+  FileAccess access{.retries = RetriesOfFiles(copying.fetch.retries, copying.alive)};
+  if (!api::IsRemote(spec.data)) {
+    return WithRetries<Datasets>(access.retries, [&] { return OpenFolder(spec, spec.data.path, access); });
+  }
   LOCKSTEP_TRY(std::unique_ptr<RemoteObjects> source, OpenRemoteObjects(spec.data));
-  LOCKSTEP_TRY(const std::shared_ptr<LocalCopy> copy, LocalCopy::Open(spec.data, std::move(source), copying));
-  LOCKSTEP_TRY(Datasets sets, OpenFolder(spec, copy->folder(), copy));
-  sets.in_use = copy->InUse();
+  LOCKSTEP_TRY(access.copy, LocalCopy::Open(spec.data, std::move(source), copying));
+  LOCKSTEP_TRY(Datasets sets, OpenFolder(spec, access.copy->folder(), access));
+  sets.in_use = access.copy->InUse();
   return sets;
 }
 

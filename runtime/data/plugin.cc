@@ -3,9 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <exception>
+#include <functional>
+#include <system_error>
 #include <utility>
 
 #include "runtime/common/base/error_exception.h"
+#include "runtime/common/base/file.h"
+#include "runtime/common/base/log.h"
 #include "runtime/plugin/library.h"
 
 namespace lockstep::data {
@@ -13,17 +17,25 @@ namespace {
 
 constexpr const char* kSection = "spec.training.data.plugin";
 
+// That of a mounted file system whose server is away, as std::filesystem throws it.
+bool IsOfFiles(const std::exception& error) {
+  const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
+  return of_system != nullptr && MayPass(of_system->code().default_error_condition().value()) &&
+         of_system->code().default_error_condition().category() == std::generic_category();
+}
+
 class PluginSet final : public Dataset {
  public:
   // Throws ErrorException where the set cannot be used.
-  PluginSet(std::string name, std::unique_ptr<lockstep::Dataset> set)
+  PluginSet(std::string name, std::unique_ptr<lockstep::Dataset> set, Retries retries)
       : name_(std::move(name)),
         set_(std::move(set)),
+        retries_(std::move(retries)),
         shape_(set_->sample_shape()),
         classes_(set_->classes()) {
     if (classes_ < 1) Refuse(" has " + std::to_string(classes_) + " classes");
     if (size() < 0) Refuse(" has " + std::to_string(size()) + " samples");
-    if (size() > 0) (void)Get(std::vector<int64_t>{0});
+    if (size() > 0) LookAtFirst();
     const at::Tensor of_samples = labels();
     if (!of_samples.defined()) return;
     if (of_samples.scalar_type() != at::kLong || of_samples.dim() != 1 || of_samples.numel() != size())
@@ -37,24 +49,35 @@ class PluginSet final : public Dataset {
   at::Tensor labels() const override { return set_->labels(); }
 
   Batch Get(std::span<const int64_t> ids) const override {
-    const Samples samples = Ask(ids);
-    const auto count = static_cast<int64_t>(ids.size());
+    const Result<Samples> samples = WithRetries<Samples>(retries_, [&] { return Ask(ids); });
+    if (!samples.ok()) ThrowUnreadable(samples.error());
+    return Checked(*samples, static_cast<int64_t>(ids.size()));
+  }
+
+ private:
+  void LookAtFirst() const {
+    const Result<Samples> first = Ask(std::vector<int64_t>{0});
+    if (!first.ok()) throw ErrorException(first.error());
+    (void)Checked(*first, 1);
+  }
+
+  // An exception may be of what was not there for a moment: kInternal, so that the next round asks again.
+  [[nodiscard]] Result<Samples> Ask(std::span<const int64_t> ids) const {
+    try {
+      return set_->Get(ids);
+    } catch (const std::exception& error) {
+      return Error{IsOfFiles(error) ? ErrorCode::kUnavailable : ErrorCode::kInternal,
+                   Named(std::string(": ") + error.what())};
+    }
+  }
+
+  [[nodiscard]] Batch Checked(const Samples& samples, int64_t count) const {
     std::vector<int64_t> shape = shape_;
     shape.insert(shape.begin(), count);
     Check("inputs", samples.inputs, at::kFloat, shape);
     Check("targets", samples.targets, at::kLong, {count});
     CheckClasses(samples.targets);
     return {samples.inputs, samples.targets};
-  }
-
- private:
-  [[nodiscard]] Samples Ask(std::span<const int64_t> ids) const {
-    try {
-      return set_->Get(ids);
-    } catch (const std::exception& error) {
-      // It may have read what was not there for a moment: the next round asks again.
-      throw ErrorException({ErrorCode::kInternal, Named(std::string(": ") + error.what())});
-    }
   }
 
   [[noreturn]] void Refuse(const std::string& problem) const {
@@ -92,30 +115,43 @@ class PluginSet final : public Dataset {
 
   const std::string name_;
   const std::unique_ptr<lockstep::Dataset> set_;
+  const Retries retries_;
   const std::vector<int64_t> shape_;
   const int64_t classes_;
 };
 
-}  // namespace
+using MakeSet = std::function<std::unique_ptr<lockstep::Dataset>(bool is_test)>;
 
-Result<Datasets> OpenPlugin(const api::PluginSpec& spec, uint64_t seed) {
-  LOCKSTEP_TRY(const PluginPart* const part, plugin::Find(spec, plugin::Kind::kDataset, kSection));
-  const auto make = [&](bool is_test) {
-    std::unique_ptr<lockstep::Dataset> set =
-        part->make_dataset({.is_test = is_test, .seed = seed}, spec.options);
-    return std::make_unique<PluginSet>(spec.name, std::move(set));
-  };
+// kInternal: another try may succeed.
+Result<Datasets> OpenOnce(const api::PluginSpec& spec, const Retries& retries, const MakeSet& make) {
   try {
     Datasets sets;
-    sets.train = make(/*is_test=*/false);
-    sets.test = make(/*is_test=*/true);
+    sets.train = std::make_unique<PluginSet>(spec.name, make(/*is_test=*/false), retries);
+    sets.test = std::make_unique<PluginSet>(spec.name, make(/*is_test=*/true), retries);
     return sets;
   } catch (const ErrorException& refused) {
-    return Error{ErrorCode::kInvalidArgument, refused.error().message};
+    return refused.error();
   } catch (const std::exception& error) {
-    return Error{ErrorCode::kInvalidArgument,
+    return Error{IsOfFiles(error) ? ErrorCode::kUnavailable : ErrorCode::kInternal,
                  std::string(kSection) + ".options: " + spec.name + ": " + error.what()};
   }
+}
+
+}  // namespace
+
+Result<Datasets> OpenPlugin(const api::PluginSpec& spec, uint64_t seed, const Retries& retries) {
+  LOCKSTEP_TRY(const PluginPart* const part, plugin::Find(spec, plugin::Kind::kDataset, kSection));
+  const MakeSet make = [&](bool is_test) {
+    return part->make_dataset({.is_test = is_test, .seed = seed}, spec.options);
+  };
+  Result<Datasets> sets = OpenOnce(spec, retries, make);
+  if (!sets.ok() && sets.error().code == ErrorCode::kInternal) {
+    log::Warning("opening the data set failed, and is tried once more", {{"reason", sets.error().message}});
+    retries.pause(PauseBeforeRetry(1));
+    sets = OpenOnce(spec, retries, make);
+  }
+  if (sets.ok() || sets.error().IsTransient()) return sets;
+  return Error{ErrorCode::kInvalidArgument, sets.error().message};
 }
 
 }  // namespace lockstep::data

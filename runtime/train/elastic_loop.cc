@@ -30,7 +30,6 @@ using protocol::ExitCode;
 
 constexpr auto kFinalSaveLimit = 600s;
 constexpr int kFinalSaveAttempts = 3;
-constexpr auto kStagedLimit = 30min;
 // At most: speeds change, and asking for them costs a fraction of a step.
 constexpr int64_t kStepsOfAShare = 100;
 
@@ -94,8 +93,9 @@ class ElasticLoop {
         local_sgd_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}, runner_),
         pipeline_(state_.staged == nullptr
                       ? nullptr
-                      : std::make_unique<PipelineStep>(StepContext{
-                            inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_})) {}
+                      : std::make_unique<PipelineStep>(StepContext{inputs.training, inputs.samples,
+                                                                   total_steps_, state_, ledger_, phases_})),
+        evaluator_(inputs.training, state_, inputs.test) {}
 
   LoopOutcome Run() {
     if (in_.profile.planned.has_value() && in_.profile.planned->first >= total_steps_) {
@@ -191,11 +191,6 @@ class ElasticLoop {
     }
   }
 
-  // Where layers are divided, a rank waits in a collective for as long as others compute, or are sent theirs.
-  [[nodiscard]] comm::Deadlines LimitsOfRound() const {
-    return state_.staged == nullptr ? comm::Deadlines{} : comm::Deadlines{.collective = kStagedLimit};
-  }
-
   Result<void> EnterRound(comm::Listener listener, SteadyTime start) {
     const protocol::RankAssignment& assignment = round_.assignment;
     const comm::Place place{.round = assignment.round,
@@ -204,12 +199,14 @@ class ElasticLoop {
                             .address = assignment.address,
                             .store_host = assignment.store_host,
                             .store_port = assignment.store_port};
-    LOCKSTEP_TRY(round_.communicator, comm::ConnectUnlessStopped(place, std::move(listener), LimitsOfRound(),
-                                                                 round_.aborted, in_.device));
+    LOCKSTEP_TRY(round_.communicator,
+                 comm::ConnectUnlessStopped(place, std::move(listener), {.collective = in_.collective_limit},
+                                            round_.aborted, in_.device));
     in_.control.Attach(round_.communicator);
     LOCKSTEP_TRY(const StateSource source,
                  SyncState(*round_.communicator, state_, [this](TrainingState&) { return Restore(); }));
     saves_.HoldPlace(assignment.rank);
+    speeds_.assign(static_cast<std::size_t>(assignment.world), 1);
     if (state_.staged != nullptr) {
       pipeline_->EnterRound();
     } else {
@@ -249,15 +246,14 @@ class ElasticLoop {
     shares_until_ = total_steps_;
     if (in_.training.strategy == api::Strategy::kAsync) return {};  // each takes what it can
     const protocol::RankAssignment& assignment = round_.assignment;
-    std::vector<double> speeds(static_cast<std::size_t>(assignment.world), 1);
     if (in_.training.balance == api::Balance::kSpeed) {
-      LOCKSTEP_TRY(speeds, SpeedsOfRanks(*round_.communicator, speed_.Measure()));
+      LOCKSTEP_TRY(speeds_, SpeedsOfRanks(*round_.communicator, speed_.Measure()));
       // The same steps in every round, so that all ranks come here together.
       const int64_t interval = std::min(kStepsOfAShare, plan_.steps_per_epoch());
       const int64_t due = std::min(total_steps_, state_.step + interval - state_.step % interval);
       shares_until_ = windows_.EndAfter(due - 1);
     }
-    runner_.SetShares(assignment.rank, std::move(speeds), shares_until_);
+    runner_.SetShares(assignment.rank, speeds_, shares_until_);
     return {};
   }
 
@@ -382,8 +378,9 @@ class ElasticLoop {
   Result<std::optional<RoundEnd>> RunEvaluation() {
     progress_.Phase("evaluate");
     LOCKSTEP_TRY(const Evaluation result, phases_.Time("evaluate", [this] {
-      return Evaluate(in_.training, state_, in_.test, *round_.communicator,
-                      [this] { return in_.control.yield_requested() || in_.control.stop_requested(); });
+      return evaluator_.Run(
+          *round_.communicator, speeds_,
+          [this] { return in_.control.yield_requested() || in_.control.stop_requested(); }, round_.aborted);
     }));
     progress_.Phase("train");
     // Done again in the next round. A rank that is to stop goes there, too, and stops outside of a round.
@@ -465,8 +462,10 @@ class ElasticLoop {
   StepRunner runner_;
   LocalSgd local_sgd_;
   std::unique_ptr<PipelineStep> pipeline_;  // absent where all ranks have all layers
+  Evaluator evaluator_;
   SpeedMeter speed_{phases_};
-  int64_t shares_until_ = 0;  // step
+  std::vector<double> speeds_;  // of the round's ranks
+  int64_t shares_until_ = 0;    // step
   Round round_;
   LastPlace last_place_;
   BrokenRounds broken_rounds_;

@@ -47,6 +47,7 @@ struct LoopInputs {
   const comm::DeviceUse& device;                     // that of the state
   checkpoint::Checkpointer* checkpointer = nullptr;  // absent: no checkpoints
   Seconds store_patience;                            // an outage of that store that is waited out
+  Milliseconds collective_limit;                     // CollectiveLimit
   protocol::ControlLink& link;
   RoundControl& control;
   const Clock& clock;

@@ -2,11 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "runtime/comm/torch_error.h"
 #include "runtime/models/precision.h"
-#include "runtime/train/batch_math.h"
 #include "runtime/train/pipeline_step.h"
 #include "runtime/train/step.h"
 #include "runtime/train/sync.h"
@@ -14,85 +15,43 @@
 namespace lockstep::train {
 namespace {
 
-struct Sums {
-  double loss = 0;
-  double correct = 0;
-  double count = 0;
-  double leaving = 0;
-  double corrupt = 0;
-};
-
-// This rank's share. Stops between two batches when the round is over or somebody must leave.
-Sums EvaluateShare(const api::TrainingSpec& spec, const TrainingState& state, const data::Dataset& test,
-                   Slice share, const comm::Communicator& communicator, const std::function<bool()>& leave) {
-  const models::Autocast precision(spec.precision, state.device.type());
-  Model& model = *state.model;
-  Sums sums;
-  for (const Slice& piece : MicroBatches(share, spec.evaluation->batch_size)) {
-    if (communicator.aborted()) break;
-    if (leave()) {
-      sums.leaving = 1;
-      break;
-    }
-    std::vector<int64_t> ids(static_cast<std::size_t>(piece.size()));
-    std::iota(ids.begin(), ids.end(), piece.begin);
-    const data::Batch batch = test.Get(ids).WithoutCorrupt().To(state.device);
-    sums.corrupt += static_cast<double>(batch.left_out);
-    if (batch.left_out == piece.size()) continue;
-    const at::Tensor logits = model.Forward(batch.inputs);
-    sums.loss += model.LossSum(logits, batch.targets).item<double>();
-    sums.correct += model.CountRight(logits, batch.targets);
-    sums.count += static_cast<double>(piece.size() - batch.left_out);
-  }
-  return sums;
+// Copying numbers takes less time than waking a thread for it.
+int WorkersFor(const api::TrainingSpec& spec, const data::Dataset& test) {
+  return test.is_in_memory() ? 0 : std::max(1, spec.data.workers);
 }
 
-// That of this rank's pipeline. Its first stage says when all stop early, so the others need not agree.
-Result<Sums> EvaluateInPipeline(const api::TrainingSpec& spec, const TrainingState& state,
-                                const data::Dataset& test, comm::Communicator& communicator,
-                                const std::function<bool()>& leave) {
-  Sums sums;
-  const StagedState& staged = *state.staged;
-  if (!staged.place().has_value()) return sums;
-  const models::Autocast precision(spec.precision, state.device.type());
-  const bool is_first = staged.place()->stage == 0;
-  const bool is_last = staged.place()->stage + 1 == staged.mesh().stages;
-  const Slice share = SliceOf(test.size(), staged.place()->pipeline, staged.mesh().pipelines);
-  for (const Slice& piece : MicroBatches(share, spec.evaluation->batch_size)) {
-    data::Batch batch;
-    if (is_first && leave()) {
-      sums.leaving = 1;
-    } else if (is_first || is_last) {
-      std::vector<int64_t> ids(static_cast<std::size_t>(piece.size()));
-      std::iota(ids.begin(), ids.end(), piece.begin);
-      batch = test.Get(ids).To(state.device);
-    }
-    LOCKSTEP_TRY(const at::Tensor outputs, ForwardThroughStage(communicator, staged, batch.inputs));
-    if (!outputs.defined()) break;
-    if (!is_last) continue;
-    sums.loss += state.model->LossSum(outputs, batch.targets).item<double>();
-    sums.correct += state.model->CountRight(outputs, batch.targets);
-    sums.count += static_cast<double>(piece.size());
-  }
-  return sums;
+data::Loader::Read ReaderOf(const data::Dataset& test, bool pins) {
+  return [&test, pins](const data::Draw& draw) {
+    std::vector<int64_t> ids(static_cast<std::size_t>(draw.end - draw.begin));
+    std::iota(ids.begin(), ids.end(), draw.begin);
+    data::Batch batch = test.Get(ids).WithoutCorrupt();
+    return pins ? batch.Pinned() : batch;
+  };
 }
 
 }  // namespace
 
-Result<Evaluation> Evaluate(const api::TrainingSpec& spec, TrainingState& state, const data::Dataset& test,
-                            comm::Communicator& communicator, const std::function<bool()>& leave) {
-  LOCKSTEP_TRY(SyncBuffers(communicator, state));
+Evaluator::Evaluator(const api::TrainingSpec& spec, TrainingState& state, const data::Dataset& test)
+    : spec_(spec),
+      state_(state),
+      test_(test),
+      loader_(ReaderOf(test, !state.device.is_cpu()), WorkersFor(spec, test), spec.data.prefetch) {}
+
+Result<Evaluation> Evaluator::Run(comm::Communicator& communicator, std::span<const double> speeds,
+                                  const std::function<bool()>& leave, const std::stop_token& stop) {
+  LOCKSTEP_TRY(SyncBuffers(communicator, state_));
   Result<Sums> own = Sums{};
   const Result<void> done = comm::CatchTorch(ErrorCode::kInternal, "evaluation", [&] {
     const at::NoGradGuard no_grad;
-    state.model->eval();
-    own = state.staged != nullptr
-              ? EvaluateInPipeline(spec, state, test, communicator, leave)
-              : EvaluateShare(spec, state, test,
-                              SliceOf(test.size(), communicator.rank(), communicator.world()), communicator,
-                              leave);
+    state_.model->eval();
+    own =
+        state_.staged != nullptr
+            ? RunInPipeline(communicator, leave, stop)
+            : RunShare(SlicesBySpeed(test_.size(), speeds).at(static_cast<std::size_t>(communicator.rank())),
+                       communicator, leave, stop);
   });
-  state.model->train();
+  state_.model->train();
+  loader_.Start({});  // what was read ahead takes memory
   if (!done.ok()) return done.error();
   LOCKSTEP_TRY(const Sums sums, std::move(own));
   at::Tensor total =
@@ -107,6 +66,77 @@ Result<Evaluation> Evaluate(const api::TrainingSpec& spec, TrainingState& state,
                     .corrupt = corrupt,
                     .local_corrupt = static_cast<int64_t>(sums.corrupt),
                     .complete = is_complete};
+}
+
+Result<Evaluator::Sums> Evaluator::RunShare(Slice share, const comm::Communicator& communicator,
+                                            const std::function<bool()>& leave, const std::stop_token& stop) {
+  const models::Autocast precision(spec_.precision, state_.device.type());
+  Model& model = *state_.model;
+  Sums sums;
+  for (const Slice& piece : Load(share)) {
+    if (communicator.aborted()) break;
+    if (leave()) {
+      sums.leaving = 1;
+      break;
+    }
+    LOCKSTEP_TRY(const data::Batch batch, Next(stop));
+    sums.corrupt += static_cast<double>(batch.left_out);
+    if (batch.left_out == piece.size()) continue;
+    const at::Tensor logits = model.Forward(batch.inputs);
+    sums.loss += model.LossSum(logits, batch.targets).item<double>();
+    sums.correct += model.CountRight(logits, batch.targets);
+    sums.count += static_cast<double>(piece.size() - batch.left_out);
+  }
+  return sums;
+}
+
+// The share of this rank's pipeline. Its first stage decides when all of them stop early, so the others need
+// not agree.
+Result<Evaluator::Sums> Evaluator::RunInPipeline(comm::Communicator& communicator,
+                                                 const std::function<bool()>& leave,
+                                                 const std::stop_token& stop) {
+  Sums sums;
+  const StagedState& staged = *state_.staged;
+  if (!staged.place().has_value()) return sums;
+  const models::Autocast precision(spec_.precision, state_.device.type());
+  const bool is_first = staged.place()->stage == 0;
+  const bool is_last = staged.place()->stage + 1 == staged.mesh().stages;
+  const bool reads = is_first || is_last;
+  const Slice share = SliceOf(test_.size(), staged.place()->pipeline, staged.mesh().pipelines);
+  for (const Slice& piece : reads ? Load(share) : Batches(share)) {
+    data::Batch batch;
+    if (is_first && leave()) {
+      sums.leaving = 1;
+    } else if (reads) {
+      LOCKSTEP_TRY(batch, Next(stop));
+    }
+    LOCKSTEP_TRY(const at::Tensor outputs, ForwardThroughStage(communicator, staged, batch.inputs));
+    if (!outputs.defined()) break;
+    if (!is_last) continue;
+    sums.loss += state_.model->LossSum(outputs, batch.targets).item<double>();
+    sums.correct += state_.model->CountRight(outputs, batch.targets);
+    sums.count += static_cast<double>(piece.size());
+  }
+  return sums;
+}
+
+std::vector<Slice> Evaluator::Batches(Slice share) const {
+  return MicroBatches(share, spec_.evaluation->batch_size);
+}
+
+std::vector<Slice> Evaluator::Load(Slice share) {
+  std::vector<Slice> batches = Batches(share);
+  loader_.Start([batches](int64_t n) -> std::optional<data::Draw> {
+    if (n >= static_cast<int64_t>(batches.size())) return std::nullopt;
+    const Slice& batch = batches[static_cast<std::size_t>(n)];
+    return data::Draw{.begin = batch.begin, .end = batch.end};
+  });
+  return batches;
+}
+
+Result<data::Batch> Evaluator::Next(const std::stop_token& stop) {
+  LOCKSTEP_TRY(const data::Batch batch, loader_.Next(stop));
+  return batch.To(state_.device);
 }
 
 }  // namespace lockstep::train

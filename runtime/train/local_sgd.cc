@@ -21,10 +21,6 @@ namespace {
 
 using comm::CatchTorch;
 
-// A backstop: for a window's length a rank may be slower than another by any factor, and whoever hangs is
-// found by its supervisor.
-constexpr std::chrono::minutes kMeetLimit{30};
-
 // Places in the row that each rank shows the others.
 struct Row {
   enum {
@@ -203,7 +199,7 @@ Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally&
   row[Row::kRate] = std::bit_cast<int64_t>(mine.rate);
   row[Row::kAsked] = mine.asked;
   std::vector<std::vector<int64_t>> rows;
-  LOCKSTEP_TRY(rows, context_.phases.Time("reduce", [&] { return communicator.AllGather(row, kMeetLimit); }));
+  LOCKSTEP_TRY(rows, context_.phases.Time("reduce", [&] { return communicator.AllGather(row); }));
 
   StepReport report{.local_count = mine.samples, .local_corrupt = mine.corrupt, .skipped = mine.skipped};
   std::vector<double> rates;

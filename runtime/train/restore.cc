@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "runtime/checkpoint/stored_checkpoints.h"
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
+#include "runtime/common/base/strings.h"
 #include "runtime/train/broadcast.h"
 
 namespace lockstep::train {
@@ -42,11 +45,34 @@ ErrorCode CodeOf(int64_t outcome) {
   return outcome == kAway ? ErrorCode::kUnavailable : ErrorCode::kAborted;
 }
 
+// Parameters and buffers, by name.
+std::set<std::string> WeightsOf(const TrainingState& state) {
+  std::set<std::string> names;
+  for (const auto* tensors : {&state.parameters, &state.buffers}) {
+    for (const NamedTensor& named : *tensors) names.insert(named.name);
+  }
+  return names;
+}
+
+// "optimizer.exp_avg" of "optimizer.exp_avg.hidden.weight"; empty: it belongs to no optimizer.
+std::string KindOf(const std::string& tensor) {
+  if (tensor == kLossScaleName) return tensor;
+  for (const std::string_view prefix : {"optimizer.", "outer."}) {
+    if (tensor.starts_with(prefix)) return tensor.substr(0, tensor.find('.', prefix.size()));
+  }
+  return {};
+}
+
 // What this rank reads of a checkpoint, and where it is until all have read theirs.
 class StatePart {
  public:
-  StatePart(const TrainingState& state, const Communicator& communicator, const Manifest& manifest) {
+  // With `only_weights` optimizer and step are as before the first step: no rank has made one, or it lost a part of the
+  // state.
+  StatePart(const TrainingState& state, const Communicator& communicator, const Manifest& manifest,
+            bool only_weights)
+      : only_weights_(only_weights), weights_(WeightsOf(state)) {
     std::vector<NamedTensor> replicated = state.Replicated();
+    std::erase_if(replicated, [&](const NamedTensor& named) { return !IsTaken(named.name); });
     // The precision may have changed: a scale that is missing stays as it is.
     std::erase_if(replicated, [&](const NamedTensor& named) {
       return named.name == kLossScaleName && !IsStored(manifest, named.name);
@@ -58,7 +84,7 @@ class StatePart {
       replicated_.push_back(
           {replicated[i].tensor, readers[i], is_mine ? RoomFor(replicated[i]) : at::Tensor()});
     }
-    if (state.sharded != nullptr) AddShard(*state.sharded, me, communicator.world());
+    if (state.sharded != nullptr && !only_weights_) AddShard(*state.sharded, me, communicator.world());
     if (state.staged != nullptr) AddLayers(*state.staged, me, communicator.world());
   }
 
@@ -66,13 +92,18 @@ class StatePart {
 
   Result<void> MoveInto(TrainingState& state, int64_t step, Communicator& communicator) {
     LOCKSTEP_TRY(BroadcastTensors(communicator, replicated_));
-    if (state.sharded != nullptr) state.sharded->Load(step, range_, std::move(kinds_));
+    if (state.sharded != nullptr && only_weights_) state.sharded->StartAfresh();
+    if (state.sharded != nullptr && !only_weights_) state.sharded->Load(step, range_, std::move(kinds_));
     if (state.staged != nullptr) state.staged->Load(step, layers_, tensors_);
     state.step = step;
     return {};
   }
 
  private:
+  [[nodiscard]] bool IsTaken(const std::string& name) const {
+    return !only_weights_ || weights_.contains(name);
+  }
+
   static bool IsStored(const Manifest& manifest, const std::string& name) {
     return std::any_of(manifest.shards.begin(), manifest.shards.end(), [&](const auto& shard) {
       return std::any_of(shard.tensors.begin(), shard.tensors.end(),
@@ -114,9 +145,11 @@ class StatePart {
     const std::vector<bool> reads = staged.AreOf(layers_);
     const std::vector<NamedTensor> all = staged.tensors();
     for (std::size_t i = 0; i < all.size(); ++i)
-      tensors_.push_back(reads[i] ? RoomFor(all[i]) : at::Tensor());
+      tensors_.push_back(reads[i] && IsTaken(all[i].name) ? RoomFor(all[i]) : at::Tensor());
   }
 
+  const bool only_weights_;
+  const std::set<std::string> weights_;
   std::vector<checkpoint::WantedPart> wanted_;
   std::vector<FromRank> replicated_;
   Range range_;                    // of a sharded optimizer
@@ -198,48 +231,71 @@ class Restoring {
 
   Result<void> Read(const Manifest& manifest) {
     LOCKSTEP_TRY(CheckFits(manifest));
-    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "memory for the state",
-                            [&] { part_.emplace(state_, communicator_, manifest); }));
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "memory for the state", [&] {
+      part_.emplace(state_, communicator_, manifest, checkpointer_.TakesOnlyWeightsOf(manifest));
+    }));
     LOCKSTEP_TRY(bytes_read_, checkpointer_.Read(manifest, part_->wanted()));
     return {};
   }
 
   Result<void> CheckFits(const Manifest& manifest) const {
+    const bool only_weights = checkpointer_.TakesOnlyWeightsOf(manifest);
+    const std::set<std::string> weights = WeightsOf(state_);
     std::map<std::string, const TensorPlace*> stored;
     for (const auto& shard : manifest.shards) {
       for (const TensorPlace& place : shard.tensors) stored[place.name] = &place;
     }
     for (const NamedTensor& target : state_.Tensors()) {
       const auto found = stored.find(target.name);
+      const bool is_weight = weights.contains(target.name);
+      if (only_weights && !is_weight) continue;
       if (found == stored.end() && target.name == kLossScaleName) continue;
-      if (found == stored.end()) return DoesNotFit(manifest, target.name, "is not in it");
+      if (found == stored.end()) return DoesNotFit(manifest, target.name, "is not in it", is_weight);
       const TensorPlace& place = *found->second;
       if (target.tensor.sizes() != place.shape || checkpoint::DtypeOf(target.tensor) != place.dtype)
-        return DoesNotFit(manifest, target.name, "has another shape or type");
+        return DoesNotFit(manifest, target.name, "has another shape or type", is_weight);
       stored.erase(found);
     }
     stored.erase(kLossScaleName);  // which this precision does not need
-    if (!stored.empty())
-      return DoesNotFit(manifest, stored.begin()->first, "is in it, but not in this training");
-    return {};
+    if (only_weights) std::erase_if(stored, [](const auto& entry) { return !KindOf(entry.first).empty(); });
+    if (stored.empty()) return {};
+    const std::string& name = stored.begin()->first;
+    return DoesNotFit(manifest, name, "is in it, but not in this training", KindOf(name).empty());
   }
 
-  Error DoesNotFit(const Manifest& manifest, const std::string& tensor, const std::string& problem) const {
+  Error DoesNotFit(const Manifest& manifest, const std::string& tensor, const std::string& problem,
+                   bool is_weight) const {
+    const std::string right =
+        is_weight ? "" : "set spec.checkpoint.restore: Weights to begin at step 0 from its weights, or ";
     return {ErrorCode::kInvalidArgument, "spec.checkpoint.resume: " + checkpointer_.UriOf(manifest.step) +
-                                             " does not fit spec.training: " + tensor + " " + problem +
-                                             "; use Never, or another spec.checkpoint.uri"};
+                                             " does not fit spec.training: " + tensor + " " + problem + "; " +
+                                             right + "use Never, or another spec.checkpoint.uri"};
   }
 
   Result<bool> Finish(const Manifest& manifest) {
-    LOCKSTEP_TRY(part_->MoveInto(state_, manifest.step, communicator_));
-    state_.evaluations = manifest.evaluations;
+    const bool only_weights = checkpointer_.TakesOnlyWeightsOf(manifest);
+    LOCKSTEP_TRY(part_->MoveInto(state_, only_weights ? 0 : manifest.step, communicator_));
+    state_.evaluations = {};
+    if (!only_weights) state_.evaluations = manifest.evaluations;
     int64_t bytes = 0;
     for (const auto& shard : manifest.shards) bytes += shard.bytes;
     log::Info("restored a checkpoint", {{"uri", checkpointer_.UriOf(manifest.step)},
                                         {"step", manifest.step},
                                         {"bytes_read", bytes_read_},
                                         {"of_bytes", bytes}});
+    if (only_weights && communicator_.rank() == 0) LogWhatIsNotTaken(manifest);
     return true;
+  }
+
+  void LogWhatIsNotTaken(const Manifest& manifest) const {
+    std::set<std::string> left = {"evaluations", "step"};
+    for (const auto& shard : manifest.shards) {
+      for (const TensorPlace& place : shard.tensors) left.insert(KindOf(place.name));
+    }
+    left.erase("");
+    log::Warning(
+        "spec.checkpoint.restore is Weights: training begins at step 0 with the weights of a checkpoint",
+        {{"uri", checkpointer_.UriOf(manifest.step)}, {"not_taken", Join({left.begin(), left.end()}, ", ")}});
   }
 
   Communicator& communicator_;

@@ -13,7 +13,8 @@
 namespace lockstep::train {
 
 // What spec.checkpoint.resume says, which rank 0 finds; all of it, on all ranks, or nothing: the state is
-// changed only when every rank has read its part. A checkpoint that any rank finds damaged is passed over by
+// changed only when every rank has read its part. Of another job's checkpoint it is the weights alone, at step 0,
+// where spec.checkpoint.restore says so. A checkpoint that any rank finds damaged is passed over by
 // all. False: there is none to begin from. kInvalidArgument: it does not fit spec.training; kAborted: the
 // round broke, or another rank could not read; any other error is the store's. That the store does not answer
 // (Error::IsTransient) all ranks say together, whichever of them met it: they may try again in this round.

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace lockstep::train {
-namespace {
 
 int64_t StepsOfAWindow(const api::TrainingSpec& training) {
   switch (training.strategy) {
@@ -12,8 +11,6 @@ int64_t StepsOfAWindow(const api::TrainingSpec& training) {
     default: return 1;
   }
 }
-
-}  // namespace
 
 Windows::Windows(const api::TrainingSpec& training, const std::optional<int64_t>& save_interval_steps,
                  int64_t steps_per_epoch, int64_t total_steps)

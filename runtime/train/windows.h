@@ -16,6 +16,9 @@ namespace lockstep::train {
   return training.strategy == api::Strategy::kLocalsgd || training.strategy == api::Strategy::kAsync;
 }
 
+// Most steps of a window; 1 without windows.
+[[nodiscard]] int64_t StepsOfAWindow(const api::TrainingSpec& training);
+
 class Windows {
  public:
   Windows(const api::TrainingSpec& training, const std::optional<int64_t>& save_interval_steps,

@@ -15,6 +15,8 @@ namespace lockstep::testing {
 
 // Ends a hang, and no more.
 inline constexpr std::chrono::seconds kPatience{300};
+// A wait that ends by this limit is a failure of the test.
+inline constexpr std::chrono::seconds kCollectiveLimit{60};
 
 // Rank 0's listener, opened by the test, so that every child knows its port.
 struct Meeting {
@@ -22,14 +24,15 @@ struct Meeting {
   int port = listener.port();
 
   Result<std::shared_ptr<comm::Communicator>> Enter(int64_t round, int rank, int world,
-                                                    const comm::DeviceUse& device = {}) {
+                                                    const comm::DeviceUse& device = {},
+                                                    std::chrono::milliseconds limit = kCollectiveLimit) {
     const comm::Place place{.round = round,
                             .rank = rank,
                             .world = world,
                             .address = "127.0.0.1",
                             .store_host = "127.0.0.1",
                             .store_port = port};
-    return comm::Communicator::Connect(place, std::move(listener), comm::Deadlines{}, device);
+    return comm::Communicator::Connect(place, std::move(listener), {.collective = limit}, device);
   }
 };
 

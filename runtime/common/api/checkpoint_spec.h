@@ -13,6 +13,7 @@
 namespace lockstep::api {
 
 enum class ResumeMode { kAuto, kNever, kStep };
+enum class RestoredPart { kAll, kWeights };
 enum class OnTermination { kSave, kNone };
 enum class CheckpointInterval { kFixed, kAuto };
 
@@ -44,6 +45,7 @@ struct CheckpointSpec {
   std::optional<int64_t> upload_bytes_per_second;  // of each rank, while it trains
   bool delete_with_job = false;                    // all that this job, by its uid, stored below the URI
   ResumeFrom resume;
+  RestoredPart restore = RestoredPart::kAll;  // of another job's checkpoint
   OnTermination on_termination = OnTermination::kSave;
   int32_t grace_period_seconds = 120;
 };
@@ -55,6 +57,11 @@ struct CheckpointSpec {
 template <>
 struct EnumNames<CheckpointInterval> {
   static constexpr std::string_view values[] = {"Fixed", "Auto"};
+};
+
+template <>
+struct EnumNames<RestoredPart> {
+  static constexpr std::string_view values[] = {"All", "Weights"};
 };
 
 template <>

@@ -28,6 +28,7 @@ void Describe(A& fields, Of<A, CheckpointSpec>& spec) {
   fields.Field("uploadBytesPerSecond", spec.upload_bytes_per_second, {.min = 1000, .max = 1e12});
   fields.Field("deleteWithJob", spec.delete_with_job);
   fields.Field("resume", spec.resume);
+  fields.Field("restore", spec.restore);
   fields.Field("onTermination", spec.on_termination);
   fields.Field("gracePeriodSeconds", spec.grace_period_seconds, {.min = 0, .max = 86400});
 }

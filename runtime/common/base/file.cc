@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -17,6 +18,7 @@ Error FromErrno(const std::string& path, std::string_view operation) {
   const int number = errno;
   const ErrorCode code = number == ENOENT   ? ErrorCode::kNotFound
                          : number == EACCES ? ErrorCode::kForbidden
+                         : MayPass(number)  ? ErrorCode::kUnavailable
                                             : ErrorCode::kInternal;
   return {code, std::string(operation) + " " + path + ": " + std::strerror(number)};
 }
@@ -32,6 +34,13 @@ bool WriteAll(int fd, std::string_view content) {
 }
 
 }  // namespace
+
+bool MayPass(int error_number) {
+  static constexpr std::array kAway = {EIO,          ESTALE,     ETIMEDOUT, ENOTCONN,     ECONNABORTED,
+                                       ECONNREFUSED, ECONNRESET, ENETDOWN,  EHOSTUNREACH, ENETUNREACH,
+                                       EHOSTDOWN,    ESHUTDOWN,  EREMOTEIO};
+  return std::find(kAway.begin(), kAway.end(), error_number) != kAway.end();
+}
 
 Result<std::string> ReadFile(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

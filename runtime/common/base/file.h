@@ -9,6 +9,9 @@
 
 namespace lockstep {
 
+// Whether an error of the system may pass by itself: the server of a mounted file system is away.
+[[nodiscard]] bool MayPass(int error_number);
+// kUnavailable where the error may pass.
 [[nodiscard]] Result<std::string> ReadFile(const std::string& path);
 // Writes beside the target, syncs, renames.
 [[nodiscard]] Result<void> WriteFile(const std::string& path, std::string_view content);

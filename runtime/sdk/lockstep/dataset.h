@@ -22,7 +22,9 @@ struct DatasetInput {
 };
 
 // Made once in each process. The same id gives the same sample in each process, each time; several threads
-// may call Get at once. It may throw a std::exception, which ends the job with its words.
+// may call Get at once. It may throw a std::exception, which ends the job with its words
+// when it comes again; one that is a std::system_error with an errno of a file system that is away (EIO, ESTALE,
+// ETIMEDOUT, …) is waited out for spec.failurePolicy.storePatienceSeconds.
 class Dataset {
  public:
   virtual ~Dataset() = default;

@@ -93,7 +93,8 @@ class OwnRounds final : public Rounds {
                       .address = kLocal,
                       .store_host = kLocal,
                       .store_port = listener.port()};
-    auto connected = Communicator::Connect(place, std::move(listener), {});
+    auto connected =
+        Communicator::Connect(place, std::move(listener), {.collective = std::chrono::minutes(1)});
     if (!connected.ok()) Fail(connected.error().ToString());
     communicator_ = *connected;
   }

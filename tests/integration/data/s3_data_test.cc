@@ -122,7 +122,7 @@ TEST_F(S3DataTest, CopiesLargeObjectsInParts) {
   Put("train.bin", Content(40 * kMegabyte + 5, 1));
   Put("val.bin", Content(100, 2));
   std::atomic<int64_t> waits = 0;
-  options_.fetch.pause = [&](Milliseconds) { ++waits; };
+  options_.fetch.retries.pause = [&](Milliseconds) { ++waits; };
   const auto copy = Make();
   ASSERT_TRUE(copy.ok()) << copy.error().ToString();
   EXPECT_TRUE(*ReadFile((*copy)->folder() + "/train.bin") == Content(40 * kMegabyte + 5, 1));
@@ -213,7 +213,7 @@ TEST_F(S3DataTest, GivesUpAStoreThatNeverAnswers) {
   const DeafPort port(/*held=*/false);
   SetCredentials("", S3Server::kKey, S3Server::kSecret, port.url());
   int pauses = 0;
-  options_.fetch.pause = [&](Milliseconds) { ++pauses; };
+  options_.fetch.retries.pause = [&](Milliseconds) { ++pauses; };
   const Error error = ErrorOf();
   EXPECT_EQ(error.code, ErrorCode::kUnavailable);
   EXPECT_THAT(error.message,

@@ -5,10 +5,11 @@ import json
 import os
 import pathlib
 import signal
+import time
 
 import ledger
 from cases import expect
-from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, manifest
+from local_run import BATCH, DEADLINE, EPOCHS, SAMPLES, Run, expect_complete, manifest
 
 LONG_RUN = 3 * EPOCHS  # epochs: the hang must come in the middle
 
@@ -55,6 +56,22 @@ def test_a_stopped_rank_is_found_within_the_given_bound(folder):
 
 def test_a_stopped_rank_is_found_within_the_learned_bound(folder):
     stop_a_rank(folder, 10)
+
+
+def test_a_rank_that_is_late_by_more_than_a_minute_breaks_no_round(folder):
+    path = manifest(folder, sections={"healthPolicy": {"stepTimeoutSeconds": DEADLINE}}, epochs=LONG_RUN,
+                    evaluation={"everyEpochs": LONG_RUN})
+    with Run(folder, path) as run:
+        run.until_step(80)
+        before = sorted(run.ranks())
+        late_until = time.monotonic() + 65
+        os.kill(before[1], signal.SIGSTOP)
+        # The time is what is tested: no limit but that of healthPolicy ends the wait of the others.
+        run.until("that it is late", lambda: time.monotonic() >= late_until)
+        os.kill(before[1], signal.SIGCONT)
+        expect(sorted(run.ranks()) == before, "a process was replaced")
+        expect_complete(run, LONG_RUN, 400)
+    expect(not records(folder, "round broken"), f"{records(folder, 'round broken')}")
 
 
 def test_a_hang_that_is_only_reported_ends_by_itself(folder):

@@ -101,3 +101,17 @@ def test_samples_that_do_not_fit_are_told_apart(folder):
             code = started.finish(120)
             said = started.output()
         expect(code != 0 and f"spec.training.data.plugin: {words}" in said, f"{name}: exit code {code}: {said[-1500:]}")
+
+
+def test_exceptions_that_pass_end_nothing(folder):
+    faulty = library(ROOT / "tests/integration/plugin/faulty", "libfaulty.so")
+    for name, words in (("onceException", "not there for a moment"), ("away", "reading sample 600")):
+        place = pathlib.Path(folder, name)
+        place.mkdir()
+        data = {"format": "plugin", "plugin": {"path": faulty, "name": name}}
+        with Run(str(place), job_of(str(place), data=data)) as started:
+            code = started.finish()
+            expect(code == 0, f"{name}: exit code {code}: {started.output()[-1500:]}")
+        logs = "".join(log.read_text() for log in (place / "run").glob("*.log"))
+        expect("round broken" not in logs, f"{name}: {logs[-1500:]}")
+        expect(name == "away" or words in logs, f"{name}: nothing was thrown: {logs[-1500:]}")

@@ -5,11 +5,25 @@
 #include <lockstep/plugin.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <stdexcept>
+#include <system_error>
 
 namespace {
 
-enum class Fault { kNoClass, kSize, kShape, kType, kClass, kLabels, kLateClass, kLateException };
+enum class Fault {
+  kNoClass,
+  kSize,
+  kShape,
+  kType,
+  kClass,
+  kLabels,
+  kLateClass,
+  kLateException,
+  kOnceException,
+  kAway
+};
 
 template <Fault fault>
 class Faulty final : public lockstep::Dataset {
@@ -17,7 +31,10 @@ class Faulty final : public lockstep::Dataset {
   Faulty(const lockstep::DatasetInput& input, const lockstep::PluginOptions&)
       : size_(fault == Fault::kSize ? -1
               : input.is_test       ? 0
-                                    : 640) {}
+                                    : 640) {
+    static std::atomic<int> made = 0;
+    if (fault == Fault::kOnceException && made++ == 0) throw std::runtime_error("not there for a moment");
+  }
 
   int64_t size() const override { return size_; }
   int64_t classes() const override { return fault == Fault::kNoClass ? 0 : 3; }
@@ -26,6 +43,9 @@ class Faulty final : public lockstep::Dataset {
     const auto count = static_cast<int64_t>(ids.size());
     const bool is_late = std::find(ids.begin(), ids.end(), 600) != ids.end();
     if (fault == Fault::kLateException && is_late) throw std::runtime_error("sample 600 cannot be read");
+    static std::atomic<int> tries = 0;
+    if (fault == Fault::kAway && is_late && tries++ < 3)
+      throw std::system_error(EIO, std::generic_category(), "reading sample 600");
     const bool has_bad_class = fault == Fault::kClass || (fault == Fault::kLateClass && is_late);
     return {at::zeros({count, fault == Fault::kShape ? 5 : 4}),
             at::full({count}, has_bad_class ? 3 : 1, fault == Fault::kType ? at::kInt : at::kLong)};
@@ -47,4 +67,6 @@ LOCKSTEP_PLUGIN(lockstep::PluginDataset<Faulty<Fault::kNoClass>>("noClass"),
                 lockstep::PluginDataset<Faulty<Fault::kClass>>("class"),
                 lockstep::PluginDataset<Faulty<Fault::kLabels>>("labels"),
                 lockstep::PluginDataset<Faulty<Fault::kLateClass>>("lateClass"),
-                lockstep::PluginDataset<Faulty<Fault::kLateException>>("lateException"))
+                lockstep::PluginDataset<Faulty<Fault::kLateException>>("lateException"),
+                lockstep::PluginDataset<Faulty<Fault::kOnceException>>("onceException"),
+                lockstep::PluginDataset<Faulty<Fault::kAway>>("away"))

@@ -247,6 +247,43 @@ TEST(Communicator, SurvivorsOfAKillFormTheNextRoundInTheSameProcess) {
   EXPECT_LT(MillisecondsSince(killed), 30'000);  // far below the time-outs that this must not wait for
 }
 
+// Two rounds at once: the sum of one ends by its limit while the other round still waits.
+TEST(Communicator, ARankThatIsLateWithinTheLimitBreaksNoRound) {
+  Meeting hasty;
+  Meeting patient;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
+    auto short_limit = hasty.Enter(1, rank, 2, {}, milliseconds(300));
+    auto long_limit = patient.Enter(2, rank, 2, {}, kPatience);
+    REQUIRE(short_limit.ok() && long_limit.ok());
+    Result<void> ended;
+    std::jthread other_round;
+    if (rank == 0) {
+      other_round = std::jthread([&] {
+        at::Tensor sum = at::ones({3});
+        ended = (*short_limit)->SumInPlace(sum);
+        parent.Send("the short limit is over");
+      });
+    } else {
+      REQUIRE(parent.Receive(kPatience) == "be late no longer");
+    }
+    at::Tensor sum = at::ones({3});
+    auto pending = (*long_limit)->StartSum(sum);
+    REQUIRE(pending.ok());
+    // A limit of its own only lengthens the round's.
+    const std::vector<int64_t> mine = {rank};
+    REQUIRE((*long_limit)->AllGather(mine, milliseconds(1)).ok());
+    REQUIRE(pending->Wait().ok());
+    REQUIRE(at::equal(sum, at::full({3}, 2.0F)));
+    if (rank == 1) return 0;
+    other_round.join();
+    REQUIRE(!ended.ok() && ended.error().code == ErrorCode::kAborted);
+    return 0;
+  });
+  ASSERT_EQ(ranks[0].channel().Receive(kPatience), "the short limit is over");
+  ranks[1].channel().Send("be late no longer");
+  ExpectAllSucceed(ranks);
+}
+
 // Nor does the process wait when it ends.
 TEST(ConnectUnlessStopped, GivesUpAtOnceWhenTheRoundIsOver) {
   Meeting meeting;

@@ -20,6 +20,7 @@ using ::testing::AnyOf;
 using testing::ExpectAllSucceed;
 using testing::ForkedProcess;
 using ::testing::HasSubstr;
+using testing::kCollectiveLimit;
 using testing::kPatience;
 using testing::LineChannel;
 using testing::Meeting;
@@ -158,7 +159,8 @@ struct FakeBackend final : DeviceBackend {
 };
 
 Result<std::shared_ptr<Communicator>> EnterWith(Meeting& meeting, int rank, int world, const DeviceUse& use,
-                                                const Deadlines& deadlines = {}) {
+                                                const Deadlines& deadlines = {
+                                                    .collective = kCollectiveLimit}) {
   const Place place{.round = 1,
                     .rank = rank,
                     .world = world,
@@ -251,7 +253,8 @@ TEST(CommunicatorWithADevice, LeavesAConnectThatHangsAndStays) {
     backend.connect_hangs = wake.get_future();
     bool is_given_up = false;
     const DeviceUse use{.backend = &backend, .give_up = [&](const std::string&) { is_given_up = true; }};
-    const auto communicator = EnterWith(meeting, 0, 1, use, {.connect = milliseconds(500)});
+    const auto communicator =
+        EnterWith(meeting, 0, 1, use, {.connect = milliseconds(500), .collective = kCollectiveLimit});
     REQUIRE(!communicator.ok());
     REQUIRE(communicator.error().code == ErrorCode::kAborted);
     REQUIRE(communicator.error().message == "connecting the fake group: no end within 500 ms");

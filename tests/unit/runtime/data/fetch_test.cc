@@ -34,36 +34,6 @@ TEST(PartNumbers, TellWhereBytesLie) {
   EXPECT_EQ(numbers.Holding(0, 0, 0), (PartNumbers::Range{0, 1}));
 }
 
-TEST(PauseBeforeRetry, GrowsToAFewSeconds) {
-  EXPECT_EQ(PauseBeforeRetry(1), Milliseconds(500));
-  EXPECT_EQ(PauseBeforeRetry(2), Milliseconds(1000));
-  EXPECT_EQ(PauseBeforeRetry(5), Milliseconds(8000));
-  EXPECT_EQ(PauseBeforeRetry(60), Milliseconds(8000));
-}
-
-TEST(WithRetries, OutlastsAnOutageWithinThePatienceAndReportsIt) {
-  Milliseconds paused{0};
-  std::vector<std::string> told;
-  const FetchOptions options{.pause = [&](Milliseconds time) { paused += time; },
-                             .patience = Seconds(600),
-                             .store_is_away =
-                                 [&](const std::optional<Error>& error) {
-                                   told.push_back(error.has_value() ? error->message : "back");
-                                 }};
-  const auto away_for = [&](Seconds outage) {
-    paused = {};
-    return WithRetries<int>(options, [&]() -> Result<int> {
-      if (paused >= outage) return 7;
-      return Error{ErrorCode::kUnavailable, "refused"};
-    });
-  };
-  EXPECT_EQ(away_for(Seconds(0)).value(), 7);
-  EXPECT_THAT(told, IsEmpty());
-  EXPECT_EQ(away_for(Seconds(590)).value(), 7);
-  EXPECT_THAT(told, ElementsAre("refused", "back"));
-  EXPECT_EQ(away_for(Seconds(700)).error().code, ErrorCode::kUnavailable);
-}
-
 std::string Content(std::size_t bytes) {
   std::string content(bytes, '\0');
   for (std::size_t i = 0; i < bytes; ++i) content[i] = static_cast<char>(i * 7 + i / 251);
@@ -76,7 +46,7 @@ class FetchTest : public ::testing::Test {
     LOCKSTEP_CHECK(::mkdtemp(folder_.data()) != nullptr, "no folder");
     options_.part_bytes = 100;
     options_.threads = 4;
-    options_.pause = [this](Milliseconds) { ++pauses_; };
+    options_.retries.pause = [this](Milliseconds) { ++pauses_; };
     options_.fetched = [this](int64_t bytes) { fetched_ += bytes; };
     source_.contents = {{"large", Content(1050)}, {"train/a/1.jpg", Content(100)}, {"empty", ""}};
   }
@@ -200,7 +170,7 @@ TEST_F(FetchTest, DoesNotRepeatWhatCannotHelp) {
 }
 
 TEST_F(FetchTest, EndsSoonWhereItIsStopped) {
-  options_.is_stopped = [this] { return fetched_ > 0; };
+  options_.retries.is_stopped = [this] { return fetched_ > 0; };
   const Result<void> stopped = FetchWhatIsMissing();
   ASSERT_FALSE(stopped.ok());
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);

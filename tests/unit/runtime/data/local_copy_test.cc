@@ -54,7 +54,7 @@ class LocalCopyTest : public ::testing::Test {
     spec_.cache = cache_;
     source_.contents = {{"train.csv", std::string(1000, 'a')}, {"test.csv", "b"}, {"other", "c"}};
     options_.fetch.part_bytes = 100;
-    options_.fetch.pause = [](Milliseconds) { std::this_thread::sleep_for(1ms); };
+    options_.fetch.retries.pause = [](Milliseconds) { std::this_thread::sleep_for(1ms); };
   }
   ~LocalCopyTest() override { fs::remove_all(cache_); }
 

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "runtime/train/collective_limit.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -342,6 +346,31 @@ TEST_F(HangDetectorTest, ARespawnedProcessStartsUpAgainAndTheStepsStayKnown) {
   EXPECT_FALSE(Hangs(600s));
   Train(1, 100ms);
   EXPECT_TRUE(Hangs(20s));
+}
+
+// Or a rank that is only late would break its round.
+TEST_F(HangDetectorTest, EndsAWaitForPeersBeforeACollectiveDoes) {
+  const std::vector<protocol::HealthConfig> policies = {
+      {},
+      {.step_timeout_seconds = 3600},
+      {.first_step_timeout_seconds = 1, .step_timeout_factor = 1.5},
+      {.first_step_timeout_seconds = 20, .step_timeout_factor = 100}};
+  for (const protocol::HealthConfig& config : policies) {
+    const std::chrono::seconds longest(static_cast<int64_t>(config.first_step_timeout_seconds));
+    const auto limit = train::CollectiveLimit(config, 1);
+    Use(config);
+    // The longest evaluation that is allowed, and the wait for a rank that hangs in the next one.
+    Phase("evaluate");
+    ASSERT_FALSE(Hangs(longest - 2 * kTick));
+    Phase("train");
+    Phase("evaluate");
+    EXPECT_EQ(Pass(limit, protocol::Pong{.waits_for_peers = true}).kind, Kind::kRoundIsStuck)
+        << limit.count();
+    // The same of a step, whose bound may be given.
+    Train(1, 100ms);
+    EXPECT_EQ(Pass(limit, protocol::Pong{.waits_for_peers = true}).kind, Kind::kRoundIsStuck)
+        << limit.count();
+  }
 }
 
 }  // namespace

@@ -85,10 +85,10 @@ class RestoreTest : public ::testing::Test {
     WatchedStore* store = nullptr;
     std::unique_ptr<Checkpointer> checkpointer;
   };
-  Place Open() {
+  Place Open(const std::string& job_uid = "uid-1") {
     auto store = std::make_unique<WatchedStore>(folder_);
     WatchedStore* const watched = store.get();
-    return {watched, std::make_unique<Checkpointer>(spec_, protocol::JobIdentity{"default", "mnist", "uid-1"},
+    return {watched, std::make_unique<Checkpointer>(spec_, protocol::JobIdentity{"default", "mnist", job_uid},
                                                     Json::object(), std::move(store))};
   }
   // As three ranks would.
@@ -266,6 +266,125 @@ TEST_F(RestoreTest, IsFalseOnEveryRankWhereNothingIsStored) {
     TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp, 8), kInput)).value();
     const auto restored = RestoreTogether(**communicator, *place.checkpointer, state);
     REQUIRE(restored.ok() && !*restored);
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+struct OtherTraining {
+  std::string name;
+  api::TrainingSpec spec;
+  std::string missing;  // the first tensor that the checkpoint has not
+};
+
+std::vector<OtherTraining> OtherTrainings() {
+  std::vector<OtherTraining> all;
+  for (const auto strategy : {api::Strategy::kDdp, api::Strategy::kZero1, api::Strategy::kPipeline}) {
+    all.push_back({std::string(api::NameOf(strategy)), Training(strategy), "optimizer.momentum."});
+    all.back().spec.optimizer = {.name = api::OptimizerName::kSgd, .learning_rate = 0.01, .momentum = 0.9};
+  }
+  all.push_back({"outer", Training(api::Strategy::kLocalsgd), "outer.momentum."});
+  all.back().spec.sync.outer = api::OuterSpec{};
+  return all;
+}
+
+bool IsOfTheOptimizer(const std::string& name) {
+  return name.starts_with("optimizer.") || name.starts_with("outer.");
+}
+
+// What the rank holds: the weights as they were stored, and zeros for the optimizer.
+bool HoldsTheWeightsAlone(comm::Communicator& communicator, const TrainingState& state, double step) {
+  std::map<std::string, at::Tensor> stored;
+  const TrainingState marked = Marked(step);
+  for (const NamedTensor& named : marked.Tensors()) stored[named.name] = named.tensor;
+  std::vector<NamedTensor> held = state.Replicated();
+  if (state.staged != nullptr) {
+    const std::vector<at::Tensor> mine = state.staged->TensorsOf(communicator.rank());
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      if (mine[i].defined()) held.push_back({state.staged->tensors()[i].name, mine[i]});
+    }
+  }
+  if (state.sharded != nullptr) {
+    const auto moments =
+        state.sharded->Gather(communicator, std::vector<int>(state.sharded->described().size(), 0));
+    if (!moments.ok()) return false;
+    if (communicator.rank() == 0) held.insert(held.end(), moments->begin(), moments->end());
+  }
+  return !held.empty() && std::all_of(held.begin(), held.end(), [&](const NamedTensor& named) {
+    if (IsOfTheOptimizer(named.name)) return named.tensor.count_nonzero().item<int64_t>() == 0;
+    return named.tensor.equal(stored.at(named.name));
+  });
+}
+
+TEST_F(RestoreTest, TakesTheWeightsAloneOfAnotherJobsCheckpointWhereTheSpecSaysSo) {
+  for (const OtherTraining& other : OtherTrainings()) {
+    SCOPED_TRACE(other.name);
+    Meeting meeting;
+    auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+      at::set_num_threads(1);
+      if (rank == 0 && !std::filesystem::exists(folder_ + "/" + checkpoint::FolderOfStep(120))) Save(120);
+      auto communicator = meeting.Enter(1, rank, 2);
+      REQUIRE(communicator.ok());
+      TrainingState state = std::move(MakeTrainingState(other.spec, kInput)).value();
+      Place place = Open("uid-2");
+      const auto refused = RestoreTogether(**communicator, *place.checkpointer, state);
+      REQUIRE(!refused.ok() && refused.error().code == ErrorCode::kInvalidArgument);
+      REQUIRE(refused.error().message.find(other.missing) != std::string::npos);
+      REQUIRE(refused.error().message.find("set spec.checkpoint.restore: Weights") != std::string::npos);
+
+      spec_.restore = api::RestoredPart::kWeights;
+      place = Open("uid-2");
+      ::testing::internal::CaptureStderr();
+      const auto source = SyncState(**communicator, state, [&](TrainingState& restored) {
+        return RestoreTogether(**communicator, *place.checkpointer, restored);
+      });
+      const std::string log = ::testing::internal::GetCapturedStderr();
+      REQUIRE(source.ok() && *source == StateSource::kCheckpoint);
+      REQUIRE(state.step == 0);
+      REQUIRE(HoldsTheWeightsAlone(**communicator, state, 120));
+      const bool is_said =
+          log.find("\"not_taken\":\"evaluations, optimizer.exp_avg, optimizer.exp_avg_sq, step\"") !=
+          std::string::npos;
+      REQUIRE(is_said == (rank == 0));
+      return 0;
+    });
+    ExpectAllSucceed(ranks);
+  }
+}
+
+// The job that has begun so goes on from its own checkpoints.
+TEST_F(RestoreTest, TakesAllOfAnOwnCheckpoint) {
+  Meeting meeting;
+  auto ranks = StartRanks(1, [&](int rank, LineChannel&) {
+    at::set_num_threads(1);
+    Save(120);
+    auto communicator = meeting.Enter(1, rank, 1);
+    REQUIRE(communicator.ok());
+    spec_.restore = api::RestoredPart::kWeights;
+    Place place = Open();
+    TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp), kInput)).value();
+    const auto restored = RestoreTogether(**communicator, *place.checkpointer, state);
+    REQUIRE(restored.ok() && *restored && state.step == 120);
+    REQUIRE(HoldsWhatWasStored(**communicator, state, 120));
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+// Another model's weights are no weights of this one.
+TEST_F(RestoreTest, RefusesTheWeightsOfAnotherModel) {
+  Meeting meeting;
+  auto ranks = StartRanks(1, [&](int rank, LineChannel&) {
+    at::set_num_threads(1);
+    Save(120);
+    auto communicator = meeting.Enter(1, rank, 1);
+    REQUIRE(communicator.ok());
+    spec_.restore = api::RestoredPart::kWeights;
+    Place place = Open("uid-2");
+    TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp, 1600), kInput)).value();
+    const auto restored = RestoreTogether(**communicator, *place.checkpointer, state);
+    REQUIRE(!restored.ok() && restored.error().code == ErrorCode::kInvalidArgument);
+    REQUIRE(restored.error().message.find("has another shape or type; use Never") != std::string::npos);
     return 0;
   });
   ExpectAllSucceed(ranks);

@@ -62,7 +62,7 @@ TEST(FindUnsupported, PassesWhatIsBuilt) {
   json = With(
       json, "/spec/checkpoint",
       R"({"uri": "abfs://box@acct.dfs.core.windows.net/c", "secretRef": {"name": "s"}, "interval": "Fixed", "meanTimeBetweenFailuresSeconds": 60, "intervalSteps": 5,
-                  "intervalSeconds": 5, "keepLast": 1, "keepEverySteps": 10, "uploadBytesPerSecond": 100000, "deleteWithJob": true, "resume": 5, "onTermination": "None",
+                  "intervalSeconds": 5, "keepLast": 1, "keepEverySteps": 10, "uploadBytesPerSecond": 100000, "deleteWithJob": true, "resume": 5, "restore": "Weights", "onTermination": "None",
                   "gracePeriodSeconds": 5})");
   json = With(json, "/spec/rendezvous", R"({"joinTimeoutSeconds": 5, "lastCallSeconds": 0})");
   json = With(json, "/spec/elasticPolicy",
