@@ -115,7 +115,7 @@ def test_trains_on_through_ten_minutes_without_them():
 
 
 def test_books_the_standstill_of_a_pod_that_nobody_could_replace():
-    with jobs.running(manifest("unreplaced"), with_ledger=True) as job:
+    with jobs.running(manifest("unreplaced", epochs=4), with_ledger=True) as job:
         before = job.until_ranks(3)
         job.until_step(200)
         victim = sorted(job.uids())[1]

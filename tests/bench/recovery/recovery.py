@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""How long training stands still when a rank is killed with SIGKILL, and how long until it is replaced: Lockstep beside torchrun.
+"""How long training stands still when a rank is killed with SIGKILL, and how long until it is replaced: Lockstep beside torchrun,
+and beside itself while the rendezvous or the store of the checkpoints is away.
 
 recovery.py [--programs FOLDER] [--turns N] [--kills N] [--only NAME…]    prints medians and ratios
 
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import time
 
-from systems import RANKS, TRAINING, Lockstep, Torchrun  # first: it finds tests/support
+from systems import RANKS, TRAINING, Lockstep, Torchrun, WithoutHost, WithoutStore  # first: it finds tests/support
 import torch_python  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -97,6 +98,7 @@ def turn(make, kills, dice):
     with tempfile.TemporaryDirectory(prefix="recovery-") as folder, make(folder) as system:
         commits = Commits(system.ledger)
         settle(system, commits, 0, SETTLED + dice.randrange(TRAINING["checkpoint_steps"]))
+        system.take_away()
         return [kill_one(system, commits, i % RANKS, SETTLED + dice.randrange(TRAINING["checkpoint_steps"]))
                 for i in range(kills)]
 
@@ -114,13 +116,15 @@ def main():
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--kills", type=int, default=3, help="in each turn")
     parser.add_argument("--seed", type=int, default=1, help="of the steps at which ranks are killed")
-    parser.add_argument("--only", nargs="+", help="of: lockstep, agents, agent")
+    parser.add_argument("--only", nargs="+", help="of: lockstep, no-host, no-store, agents, agent")
     options = parser.parse_args()
     systems = {"lockstep": lambda folder: Lockstep(folder, options.programs),
+               "no-host": lambda folder: WithoutHost(folder, options.programs),
+               "no-store": lambda folder: WithoutStore(folder, options.programs),
                "agents": lambda folder: Torchrun(folder, agents=RANKS),
                "agent": lambda folder: Torchrun(folder, agents=1)}
     names = options.only or list(systems)
-    if names != ["lockstep"]:
+    if {"agents", "agent"} & set(names):
         torch_python.python_for_benches()
     print(f"{os.cpu_count()} processors, load before {os.getloadavg()[0]:.1f}, seed {options.seed}", flush=True)
     dice = random.Random(options.seed)

@@ -1,4 +1,5 @@
 """The systems that recovery.py kills ranks of: each starts the same training in a folder of its own and ends all of it again."""
+import contextlib
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import s3_server  # noqa: E402
 import torch_python  # noqa: E402
 from local_run import children  # noqa: E402
 
@@ -32,6 +34,9 @@ class System:
         self.processes.append(subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, process_group=0,
                                                env={**ENVIRONMENT, **environment}))
 
+    def take_away(self):
+        """Called once when all ranks train: what is not to be there while they are killed."""
+
     def output(self):
         return pathlib.Path(self.log.name).read_text()[-3000:]
 
@@ -55,8 +60,14 @@ class Lockstep(System):
     def __init__(self, folder, programs):
         super().__init__(folder)
         job = pathlib.Path(folder, "job.json")
+        self.uri, environment = self.store()
         job.write_text(json.dumps(self.manifest()))
-        self.start([f"{programs}/lockstep", "run", job, "--folder", f"{folder}/run"], LOCKSTEP_SAMPLE_LEDGER=self.ledger)
+        self.start([f"{programs}/lockstep", "run", job, "--folder", f"{folder}/run", "--checkpoint-uri", self.uri],
+                   LOCKSTEP_SAMPLE_LEDGER=self.ledger, **environment)
+
+    def store(self):
+        """The URI of the checkpoints, and the environment of its clients."""
+        return f"file://{self.folder}/checkpoints", {}
 
     def manifest(self):
         training = {
@@ -68,12 +79,42 @@ class Lockstep(System):
         return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "recovery"},
                 "spec": {"worker": {"replicas": RANKS, "template": {"spec": {"containers": [{"name": "trainer", "image": "none"}]}}},
                          "elasticPolicy": {"minReplicas": 1, "maxReplicas": RANKS}, "training": training,
-                         "checkpoint": {"uri": f"file://{self.folder}/checkpoints",
-                                        "intervalSteps": TRAINING["checkpoint_steps"]}}}
+                         "checkpoint": {"uri": self.uri, "intervalSteps": TRAINING["checkpoint_steps"]}}}
 
     def ranks(self):
         workers = [pid for pid, name in children(self.processes[0].pid) if name == "lockstep"]
         return [pid for worker in workers for pid, name in children(worker) if name == "lockstep-rank"]
+
+
+class WithoutHost(Lockstep):
+    """The process that hosts the rendezvous is stopped: what an operator is worth while the API server is away."""
+
+    name = "lockstep run, rendezvous away"
+
+    def take_away(self):
+        self.processes[0].send_signal(signal.SIGSTOP)
+
+    def __exit__(self, *exception):
+        self.processes[0].send_signal(signal.SIGCONT)
+        super().__exit__(*exception)
+
+
+class WithoutStore(Lockstep):
+    """The S3 server of the checkpoints is ended."""
+
+    name = "lockstep run, store away"
+
+    def store(self):
+        self.server = contextlib.ExitStack()
+        _, port = self.server.enter_context(s3_server.s3_server())
+        return "s3://bucket/recovery", s3_server.environment(f"http://127.0.0.1:{port}")
+
+    def take_away(self):
+        self.server.close()
+
+    def __exit__(self, *exception):
+        super().__exit__(*exception)
+        self.server.close()
 
 
 class Torchrun(System):
