@@ -23,8 +23,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Rank 0 waits so long for the shards of the others, and for what the rate holds back.
-constexpr auto kShardLimit = 120s;
+// Between two signs of life of a rank that the rate holds back.
+constexpr Milliseconds kBetweenSigns = 1s;
 
 std::shared_ptr<HostCopy> CopyOfShare(const Snapshot& snapshot, HostCopy* spare) {
   const std::vector<int> writers =
@@ -35,12 +35,6 @@ std::shared_ptr<HostCopy> CopyOfShare(const Snapshot& snapshot, HostCopy* spare)
     share.push_back(snapshot.tensors[i]);
   }
   return std::make_shared<HostCopy>(share, spare);
-}
-
-int64_t BytesOf(const std::vector<NamedTensor>& tensors) {
-  int64_t bytes = 0;
-  for (const NamedTensor& named : tensors) bytes += static_cast<int64_t>(named.tensor.nbytes());
-  return bytes;
 }
 
 }  // namespace
@@ -69,10 +63,15 @@ struct Checkpointer::State {
   int64_t last_round = -1, last_step = -1;
   int attempt = 0;
   std::vector<protocol::CheckpointDamaged> damaged;  // of the thread that loads
-  SaveWriter writer{
-      spec, job, training, *store, ownership, clock, [this](const PendingSave& save, int64_t bytes) {
-        return AwaitTurn(save, bytes);
-      }};
+  SaveWriter writer{spec,
+                    job,
+                    training,
+                    *store,
+                    ownership,
+                    clock,
+                    [this](const PendingSave& save, int64_t bytes, const std::function<void()>& held_back) {
+                      AwaitTurn(save, bytes, held_back);
+                    }};
   std::jthread thread;  // last: it stops before the rest goes
 
   // What evaluations came to under another rule, or in another job, says nothing about this one.
@@ -120,14 +119,19 @@ struct Checkpointer::State {
   }
 
   // Holds back what goes on beside training. Whoever waits for it has no other use for the network.
-  Result<void> AwaitTurn(const PendingSave& save, int64_t bytes) {
+  void AwaitTurn(const PendingSave& save, int64_t bytes, const std::function<void()>& held_back) {
     MutexLock lock(mutex);
-    if (waiting_callers == 0) {
-      const Milliseconds wait = turns.Take(clock.Steady(), static_cast<double>(bytes));
-      changed.wait_for(lock, save.stop.get_token(), wait,
-                       [this]() LOCKSTEP_REQUIRES(mutex) { return waiting_callers > 0; });
+    if (waiting_callers > 0) return;
+    const SteadyTime turn = clock.Steady() + turns.Take(clock.Steady(), static_cast<double>(bytes));
+    while (!save.stop.stop_requested() && clock.Steady() < turn) {
+      const auto left = std::chrono::ceil<Milliseconds>(turn - clock.Steady());
+      if (changed.wait_for(lock, save.stop.get_token(), std::min(left, kBetweenSigns),
+                           [this]() LOCKSTEP_REQUIRES(mutex) { return waiting_callers > 0; }))
+        return;
+      lock.unlock();
+      held_back();
+      lock.lock();
     }
-    return save.stop.stop_requested() ? Result<void>(Abandoned()) : Result<void>();
   }
 
   // What the listing can tell comes first.
@@ -162,9 +166,6 @@ void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange>
   state_->attempt = again ? state_->attempt + 1 : 0;
   state_->last_round = snapshot.round;
   state_->last_step = snapshot.step;
-  SteadyTime::duration shard_limit = kShardLimit;
-  if (const auto rate = state_->spec.upload_bytes_per_second)
-    shard_limit += std::chrono::seconds(BytesOf(snapshot.tensors) / *rate);
   PendingSave save{.place = {snapshot.step,
                              snapshot.round,
                              snapshot.rank,
@@ -177,7 +178,6 @@ void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange>
                    .exchange = std::move(exchange),
                    .started = state_->clock.Steady(),
                    .attempt = state_->attempt,
-                   .shard_limit = shard_limit,
                    .stop = {}};
   const MutexLock lock(state_->mutex);
   if (state_->waiting && state_->waiting->place.rank != 0) {
@@ -204,6 +204,8 @@ Result<void> Checkpointer::Wait(std::chrono::milliseconds limit) {
               : Error{ErrorCode::kDeadlineExceeded,
                       "the checkpoint was not stored within " + std::to_string(limit.count()) + " ms"};
 }
+
+int64_t Checkpointer::progress() const { return state_->writer.progress(); }
 
 std::vector<SaveOutcome> Checkpointer::TakeOutcomes() {
   const MutexLock lock(state_->mutex);

@@ -49,6 +49,8 @@ class Checkpointer {
   // Waits until nothing is in flight; meanwhile uploadBytesPerSecond holds nothing back.
   // kDeadlineExceeded where that takes longer.
   [[nodiscard]] Result<void> Wait(std::chrono::milliseconds limit);
+  // Rises while what is in flight makes progress; on rank 0 that of a rank for whose shard it waits, too.
+  [[nodiscard]] int64_t progress() const;
   // The round broke: what is in flight becomes no checkpoint, unless it already is one, and its end is no
   // outcome. Returns at once.
   void Abandon();

@@ -16,8 +16,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kAbortPoll = 20ms;
+// Of a rank that waits for its save in a round: the supervisor takes a silent one for one that hangs.
+constexpr auto kBetweenSigns = 5s;
 // Between ranks that are through with a save.
 constexpr auto kMeetLimit = 60s;
+// The same where the save may take as long as it needs: what makes no progress is given up by its own rank.
+constexpr auto kSlowestSave = 24h;
 
 // How a rank fared with its part of a save; the worst counts for all.
 enum SaveStanding : int64_t { kPartStored, kPartWaits, kPartFailed };
@@ -132,15 +136,24 @@ void Saves::Learn(double stall_seconds, double store_seconds) {
                                                       {"store_seconds", store_seconds}});
 }
 
-Result<void> Saves::WaitFor(const comm::Communicator* communicator, std::chrono::milliseconds limit) {
-  const SteadyTime deadline = context_.clock.Steady() + limit;
+Result<void> Saves::WaitFor(const comm::Communicator* communicator,
+                            std::optional<std::chrono::milliseconds> limit) {
+  const SteadyTime start = context_.clock.Steady();
+  SteadyTime signed_at = start;
+  int64_t progress = context_.checkpointer->progress();
   while (true) {
     Result<void> idle = context_.checkpointer->Wait(kAbortPoll);
     if (idle.ok()) return {};
     if (communicator != nullptr && communicator->aborted()) {
       return Error{ErrorCode::kAborted, "the round was aborted while its checkpoint was written"};
     }
-    if (context_.clock.Steady() >= deadline) return idle;
+    const SteadyTime now = context_.clock.Steady();
+    if (limit.has_value() && now - start >= *limit) return idle;
+    const int64_t reached = context_.checkpointer->progress();
+    if (communicator == nullptr || reached == progress || now - signed_at < kBetweenSigns) continue;
+    progress = reached;
+    signed_at = now;
+    context_.link.Send(protocol::PhaseChanged{"save"});
   }
 }
 
@@ -154,7 +167,8 @@ std::optional<Error> Saves::TakeFailureOf(int64_t step) {
 }
 
 Result<void> Saves::SaveTogether(const std::shared_ptr<comm::Communicator>& communicator,
-                                 TrainingState& state, std::chrono::milliseconds limit, int attempts) {
+                                 TrainingState& state, std::optional<std::chrono::milliseconds> limit,
+                                 int attempts) {
   if (!enabled()) return {};
   while (true) {
     LOCKSTEP_TRY(Start(communicator, state));
@@ -170,7 +184,8 @@ Result<void> Saves::SaveTogether(const std::shared_ptr<comm::Communicator>& comm
     }
     const int64_t standing = StandingOf(mine);
     // A rank whose part was small has nothing else to do than to wait for the others.
-    LOCKSTEP_TRY(const auto rows, communicator->AllGather({&standing, 1}, limit + kMeetLimit));
+    LOCKSTEP_TRY(const auto rows,
+                 communicator->AllGather({&standing, 1}, limit.value_or(kSlowestSave) + kMeetLimit));
     const int64_t worst = std::max_element(rows.begin(), rows.end())->front();
     if (worst == kPartStored) return {};
     if (worst == kPartFailed && --attempts > 0) continue;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/checkpoint/checkpointer.h"
@@ -59,10 +60,11 @@ class Saves {
 
   // On all ranks of the round: returns when the checkpoint is complete. That the store does not answer
   // (Error::IsTransient) all ranks say together, at once; what else fails is tried `attempts` times. kAborted:
-  // the round broke, or another rank could not store its part.
+  // the round broke, or another rank could not store its part. Without a limit: as long as the save makes
+  // progress.
   [[nodiscard]] Result<void> SaveTogether(const std::shared_ptr<comm::Communicator>& communicator,
-                                          TrainingState& state, std::chrono::milliseconds limit,
-                                          int attempts);
+                                          TrainingState& state,
+                                          std::optional<std::chrono::milliseconds> limit, int attempts);
   // Lets what is being written come to its end, so that it was not in vain.
   void Drain(std::chrono::milliseconds limit);
   // By this rank alone, outside of a round. The history is rank 0's: another may be far behind it.
@@ -82,7 +84,8 @@ class Saves {
                                      const checkpoint::Ownership::Pause& pause);
 
  private:
-  [[nodiscard]] Result<void> WaitFor(const comm::Communicator* communicator, std::chrono::milliseconds limit);
+  [[nodiscard]] Result<void> WaitFor(const comm::Communicator* communicator,
+                                     std::optional<std::chrono::milliseconds> limit);
   [[nodiscard]] std::optional<Error> TakeFailureOf(int64_t step);
   [[nodiscard]] std::vector<protocol::HistoryRecord> HistoryOf(int rank) const;
   void Learn(double stall_seconds, double store_seconds);

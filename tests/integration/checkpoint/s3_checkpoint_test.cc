@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -188,6 +189,29 @@ TEST_F(S3Test, PutsInPieces) {
   });
   EXPECT_EQ(ended.error().code, ErrorCode::kAborted);
   EXPECT_THAT(NamesOf(*store), ElementsAre("step-1/x"));
+}
+
+int64_t BytesBelow(const std::string& folder) {
+  int64_t bytes = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    bytes += entry.is_regular_file() ? static_cast<int64_t>(entry.file_size()) : 0;
+  return bytes;
+}
+
+// Or an upload that makes no progress would look like one that does, and memory would hold all of it.
+TEST_F(S3Test, AsksForThePieceAfterAPartOnlyOnceThePartIsThere) {
+  constexpr int64_t kPart = 10 * int64_t{kMegabyte};
+  const auto store = OpenStore();
+  const int64_t before = BytesBelow(server_->folder());
+  int64_t given = 0;
+  const auto put = store->PutPaced("x", Content(2 * kPart, 3), [&](int64_t bytes) {
+    if (given == kPart) {
+      EXPECT_GE(BytesBelow(server_->folder()) - before, kPart);
+    }
+    given += bytes;
+    return Result<void>();
+  });
+  EXPECT_TRUE(put.ok()) << put.error().ToString();
 }
 
 TEST_F(S3Test, TellsWhenAnObjectChanged) {
