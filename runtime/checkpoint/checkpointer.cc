@@ -50,7 +50,7 @@ struct Checkpointer::State {
   Mutex mutex;
   std::condition_variable_any changed;
   std::optional<PendingSave> waiting LOCKSTEP_GUARDED_BY(mutex);
-  std::vector<PendingSave> replaced LOCKSTEP_GUARDED_BY(mutex);  // without tensors, to be told to rank 0
+  std::vector<PendingSave> dropped LOCKSTEP_GUARDED_BY(mutex);  // without tensors, for the writer
   // Bytes.
   TokenBucket turns LOCKSTEP_GUARDED_BY(mutex){static_cast<double>(spec.upload_bytes_per_second.value_or(1)),
                                                0};
@@ -87,13 +87,13 @@ struct Checkpointer::State {
     const std::stop_callback give_up(stop, [this] { Abandon(); });
     MutexLock lock(mutex);
     while (changed.wait(
-        lock, stop, [this]() LOCKSTEP_REQUIRES(mutex) { return waiting.has_value() || !replaced.empty(); })) {
-      const std::vector<PendingSave> dropped = std::exchange(replaced, {});
+        lock, stop, [this]() LOCKSTEP_REQUIRES(mutex) { return waiting.has_value() || !dropped.empty(); })) {
+      const std::vector<PendingSave> others = std::exchange(dropped, {});
       const std::optional<PendingSave> save = std::exchange(waiting, std::nullopt);
       if (save) running = save->stop;
       busy = true;
       lock.unlock();
-      for (const PendingSave& other : dropped) SaveWriter::TellReplaced(other);
+      for (const PendingSave& other : others) writer.Drop(other);
       std::optional<SaveOutcome> outcome;
       if (save) outcome = writer.Write(*save);
       lock.lock();
@@ -112,10 +112,17 @@ struct Checkpointer::State {
 
   void Abandon() {
     const MutexLock lock(mutex);
-    waiting.reset();
-    replaced.clear();
+    DropWaiting();
+    // Those ranks whose round broke have nobody to tell.
+    std::erase_if(dropped, [](const PendingSave& save) { return save.place.rank != 0; });
     running.request_stop();
     changed.notify_all();
+  }
+
+  void DropWaiting() LOCKSTEP_REQUIRES(mutex) {
+    if (!waiting) return;
+    waiting->share.reset();
+    dropped.push_back(*std::exchange(waiting, std::nullopt));
   }
 
   // Holds back what goes on beside training. Whoever waits for it has no other use for the network.
@@ -180,10 +187,7 @@ void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange>
                    .attempt = state_->attempt,
                    .stop = {}};
   const MutexLock lock(state_->mutex);
-  if (state_->waiting && state_->waiting->place.rank != 0) {
-    state_->waiting->share.reset();
-    state_->replaced.push_back(std::move(*state_->waiting));
-  }
+  state_->DropWaiting();
   state_->waiting = std::move(save);
   state_->changed.notify_all();
 }
@@ -197,7 +201,7 @@ Result<void> Checkpointer::Wait(std::chrono::milliseconds limit) {
   ++state_->waiting_callers;
   state_->changed.notify_all();
   const bool idle = state_->changed.wait_for(lock, limit, [this]() LOCKSTEP_REQUIRES(state_->mutex) {
-    return !state_->busy && !state_->waiting && state_->replaced.empty();
+    return !state_->busy && !state_->waiting && state_->dropped.empty();
   });
   --state_->waiting_callers;
   return idle ? Result<void>()

@@ -14,6 +14,8 @@ namespace {
 constexpr std::string_view kFolderPrefix = "step-";
 constexpr std::size_t kDigitsOfSha256 = 64;
 
+const std::string kShardPrefix = "shard-";
+
 std::string Padded(int64_t number, std::size_t width) {
   std::string digits = std::to_string(number);
   if (digits.size() < width) digits.insert(0, width - digits.size(), '0');
@@ -21,6 +23,12 @@ std::string Padded(int64_t number, std::size_t width) {
 }
 
 std::string RoundPart(int64_t round) { return ".round-" + std::to_string(round) + "."; }
+
+// Of all shards of an attempt, after the rank.
+std::string EndingOfShard(int world, int64_t round, int attempt) {
+  const std::string again = attempt == 0 ? "" : "again-" + std::to_string(attempt) + ".";
+  return "-of-" + Padded(world, 5) + RoundPart(round) + again + "safetensors";
+}
 
 Error DamagedManifest(const std::string& what) { return {ErrorCode::kDataLoss, "the manifest " + what}; }
 
@@ -173,8 +181,12 @@ int64_t StepOfFolder(std::string_view folder) {
   return parsed.ec == std::errc() && step >= 0 && FolderOfStep(step) == folder ? step : -1;
 }
 
-std::string ShardName(int rank, int world, int64_t round) {
-  return "shard-" + Padded(rank, 5) + "-of-" + Padded(world, 5) + RoundPart(round) + "safetensors";
+std::string ShardName(int rank, int world, int64_t round, int attempt) {
+  return kShardPrefix + Padded(rank, 5) + EndingOfShard(world, round, attempt);
+}
+
+bool IsOfAttempt(std::string_view shard, int world, int64_t round, int attempt) {
+  return shard.starts_with(kShardPrefix) && shard.ends_with(EndingOfShard(world, round, attempt));
 }
 
 bool IsOfRound(std::string_view shard, int64_t round) {

@@ -66,8 +66,11 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // "step-000000000120" and back; -1 for other names.
 [[nodiscard]] std::string FolderOfStep(int64_t step);
 [[nodiscard]] int64_t StepOfFolder(std::string_view folder);
-// "shard-00000-of-00002.round-7.safetensors": the round keeps the shards of two attempts at one step apart.
-[[nodiscard]] std::string ShardName(int rank, int world, int64_t round);
+// "shard-00000-of-00002.round-7.safetensors", of a later attempt of this round at the step
+// "shard-00000-of-00002.round-7.again-1.safetensors": no two attempts at one step share a name.
+[[nodiscard]] std::string ShardName(int rank, int world, int64_t round, int attempt = 0);
+// Whether ShardName gives this to a rank, whichever it is.
+[[nodiscard]] bool IsOfAttempt(std::string_view shard, int world, int64_t round, int attempt);
 [[nodiscard]] bool IsOfRound(std::string_view shard, int64_t round);
 
 }  // namespace lockstep::checkpoint

@@ -20,14 +20,6 @@ constexpr auto kUntilSeen = 5s;  // what is stored has to be there after so long
 constexpr int kLooks = 3;        // for what was refused
 constexpr auto kBetweenLooks = 500ms;
 
-// No name is used twice, so that no shard is told, taken or removed for another.
-std::string NameOfShard(const PendingSave& save) {
-  std::string name = ShardName(save.place.rank, save.place.world, save.place.round);
-  if (save.attempt == 0) return name;
-  const std::size_t ending = name.rfind('.');
-  return name.substr(0, ending) + ".again-" + std::to_string(save.attempt) + name.substr(ending);
-}
-
 // In pieces, as both sums of a large shard take long: between them the rank reports its progress.
 Result<void> AddSums(const PendingSave& save, std::string_view content, ShardReporter& reporter,
                      ShardEntry& entry) {
@@ -57,14 +49,15 @@ SaveWriter::SaveWriter(const api::CheckpointSpec& spec, const protocol::JobIdent
       clock_(clock),
       await_turn_(std::move(await_turn)) {}
 
-void SaveWriter::TellReplaced(const PendingSave& save) {
+void SaveWriter::Drop(const PendingSave& save) {
+  if (save.place.rank == 0) return Lose(save);
   (void)PublishShard(*save.exchange, save.key(), save.place.rank,
                      Error{ErrorCode::kAborted, "a newer save replaced this one"});
 }
 
 SaveOutcome SaveWriter::Write(const PendingSave& save) {
   SaveOutcome outcome{.step = save.place.step, .uri = store_.UriOf(FolderOfStep(save.place.step))};
-  const Result<int64_t> written = WriteAll(save);
+  const Result<int64_t> written = WriteAndCatch(save);
   outcome.seconds = Seconds(clock_.Steady() - save.started).count();
   if (written.ok()) {
     outcome.bytes = *written;
@@ -72,6 +65,14 @@ SaveOutcome SaveWriter::Write(const PendingSave& save) {
     outcome.error = written.error();
   }
   return outcome;
+}
+
+Result<int64_t> SaveWriter::WriteAndCatch(const PendingSave& save) {
+  try {
+    return WriteAll(save);
+  } catch (const std::exception& exception) {  // no memory for the manifest, say: training goes on
+    return Error{ErrorCode::kInternal, exception.what()};
+  }
 }
 
 // This rank's shard; on rank 0 then the manifest. Returns the bytes of all shards known here.
@@ -101,7 +102,7 @@ Result<ShardEntry> SaveWriter::WriteShard(const PendingSave& save) {
   // Only rank 0 knows, and without its shard there is no checkpoint.
   if (const auto lost = ownership_.lost(); lost.has_value() && place.rank == 0) return *lost;
   const std::string_view content = save.share->Await();
-  ShardEntry entry{.name = NameOfShard(save),
+  ShardEntry entry{.name = ShardName(place.rank, place.world, place.round, save.attempt),
                    .bytes = static_cast<int64_t>(content.size()),
                    .sha256 = {},
                    .tensors = save.share->places()};
@@ -149,11 +150,16 @@ Result<int64_t> SaveWriter::Commit(const PendingSave& save, const Result<ShardEn
                     .evaluations = place.evaluations,
                     .shards = {},
                     .training = training_};
-  LOCKSTEP_TRY(Gather(save, mine, manifest.shards));
+  if (const Result<void> gathered = Gather(save, mine, manifest.shards); !gathered.ok()) {
+    GiveUp(save, manifest.shards);
+    if (mine.ok() || mine.error().code != ErrorCode::kUnavailable)
+      RemoveLostSaves(store_, retention_, save.stop.get_token());
+    return gathered.error();
+  }
   const std::string name = FolderOfStep(place.step) + "/" + std::string(kManifestName);
   if (const Result<void> put = store_.Put(name, EncodeManifest(manifest)); !put.ok()) {
     if (IsSurelyAbsent(name, put.error())) {
-      RemoveShards(save, manifest.shards);
+      GiveUp(save, manifest.shards);
     } else {
       retention_.in_doubt.insert(place.step);
     }
@@ -164,8 +170,7 @@ Result<int64_t> SaveWriter::Commit(const PendingSave& save, const Result<ShardEn
                          [](int64_t bytes, const ShardEntry& shard) { return bytes + shard.bytes; });
 }
 
-// The shards of all ranks. Where one lacks, the others are removed: on a full disk they would take the room
-// that the next save needs, and that is what removes them otherwise.
+// The shards of all ranks, or those that there are.
 Result<void> SaveWriter::Gather(const PendingSave& save, const Result<ShardEntry>& mine,
                                 std::vector<ShardEntry>& shards) {
   std::optional<Error> first;
@@ -181,9 +186,7 @@ Result<void> SaveWriter::Gather(const PendingSave& save, const Result<ShardEntry
     }
   }
   if (save.stop.stop_requested()) return Abandoned();
-  if (!first.has_value()) return {};
-  RemoveShards(save, shards);
-  return *first;
+  return first.has_value() ? Result<void>(*first) : Result<void>();
 }
 
 // What a store did that did not answer nobody knows: the manifest may be there, or may yet come. One that
@@ -199,11 +202,18 @@ bool SaveWriter::IsSurelyAbsent(const std::string& manifest, const Error& put_er
   return true;
 }
 
-// No other attempt uses their names.
-void SaveWriter::RemoveShards(const PendingSave& save, const std::vector<ShardEntry>& shards) {
+// On a full disk its shards would take the room that the next save needs. No other attempt uses their names.
+void SaveWriter::GiveUp(const PendingSave& save, const std::vector<ShardEntry>& shards) {
+  Lose(save);
   for (const ShardEntry& shard : shards) {
     if (save.stop.stop_requested() || !store_.Delete(ObjectOf(save.place.step, shard)).ok()) return;
   }
+}
+
+void SaveWriter::Lose(const PendingSave& save) {
+  const Snapshot& place = save.place;
+  // Alone, this rank has nobody whose shard could come late; another may save this step alone, too.
+  if (place.world > 1) retention_.lost.push_back({place.step, place.round, place.world, save.attempt});
 }
 
 }  // namespace lockstep::checkpoint

@@ -48,10 +48,12 @@ class SaveWriter {
   [[nodiscard]] SaveOutcome Write(const PendingSave& save);
   // Rises while Write makes progress. Any thread.
   [[nodiscard]] int64_t progress() const { return progress_.load(); }
-  // Rank 0 may have begun the save that this rank replaced: it must not wait for the shard.
-  static void TellReplaced(const PendingSave& save);
+  // A save that will not be written: a newer one replaced it, or the round broke. Rank 0 may have begun it: it
+  // must not wait for the shard of another rank. On rank 0: the others may have stored theirs.
+  void Drop(const PendingSave& save);
 
  private:
+  [[nodiscard]] Result<int64_t> WriteAndCatch(const PendingSave& save);
   [[nodiscard]] Result<int64_t> WriteAll(const PendingSave& save);
   [[nodiscard]] Result<ShardEntry> WriteShardAndCatch(const PendingSave& save);
   [[nodiscard]] Result<ShardEntry> WriteShard(const PendingSave& save);
@@ -62,7 +64,8 @@ class SaveWriter {
   [[nodiscard]] Result<void> Gather(const PendingSave& save, const Result<ShardEntry>& mine,
                                     std::vector<ShardEntry>& shards);
   [[nodiscard]] bool IsSurelyAbsent(const std::string& manifest, const Error& put_error);
-  void RemoveShards(const PendingSave& save, const std::vector<ShardEntry>& shards);
+  void GiveUp(const PendingSave& save, const std::vector<ShardEntry>& shards);
+  void Lose(const PendingSave& save);
 
   const api::CheckpointSpec& spec_;
   const protocol::JobIdentity& job_;
