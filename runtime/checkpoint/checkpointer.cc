@@ -59,9 +59,10 @@ struct Checkpointer::State {
   bool busy LOCKSTEP_GUARDED_BY(mutex) = false;
   std::shared_ptr<HostCopy> spare LOCKSTEP_GUARDED_BY(mutex);  // of the save before, for its memory
   std::vector<SaveOutcome> outcomes LOCKSTEP_GUARDED_BY(mutex);
-  // Of the thread that calls Save: the place of the last one.
+  // Of the thread that calls Copy: the place of the last one, and what it took.
   int64_t last_round = -1, last_step = -1;
   int attempt = 0;
+  std::optional<PendingSave> copied;
   std::vector<protocol::CheckpointDamaged> damaged;  // of the thread that loads
   SaveWriter writer{spec,
                     job,
@@ -105,8 +106,11 @@ struct Checkpointer::State {
     }
   }
 
+  // Memory for a new share. That of a save that waits comes first: what waits is dropped in any case.
   std::shared_ptr<HostCopy> TakeSpare() {
     const MutexLock lock(mutex);
+    if (waiting) spare = waiting->share;
+    DropWaiting();
     return std::exchange(spare, nullptr);
   }
 
@@ -167,30 +171,36 @@ Checkpointer::Checkpointer(const api::CheckpointSpec& spec, const protocol::JobI
 
 Checkpointer::~Checkpointer() = default;
 
-void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange) {
+void Checkpointer::Copy(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange) {
   LOCKSTEP_CHECK(snapshot.world == 1 || exchange != nullptr, "ranks that cannot meet cannot save together");
   const bool again = snapshot.round == state_->last_round && snapshot.step == state_->last_step;
   state_->attempt = again ? state_->attempt + 1 : 0;
   state_->last_round = snapshot.round;
   state_->last_step = snapshot.step;
-  PendingSave save{.place = {snapshot.step,
-                             snapshot.round,
-                             snapshot.rank,
-                             snapshot.world,
-                             {},
-                             snapshot.evaluations,
-                             snapshot.history,
-                             snapshot.epoch},
-                   .share = CopyOfShare(snapshot, state_->TakeSpare().get()),
-                   .exchange = std::move(exchange),
-                   .started = state_->clock.Steady(),
-                   .attempt = state_->attempt,
-                   .stop = {}};
+  state_->copied.reset();
+  state_->copied = PendingSave{.place = {snapshot.step,
+                                         snapshot.round,
+                                         snapshot.rank,
+                                         snapshot.world,
+                                         {},
+                                         snapshot.evaluations,
+                                         snapshot.history,
+                                         snapshot.epoch},
+                               .share = CopyOfShare(snapshot, state_->TakeSpare().get()),
+                               .exchange = std::move(exchange),
+                               .started = state_->clock.Steady(),
+                               .attempt = state_->attempt,
+                               .stop = {}};
+}
+
+void Checkpointer::Begin() {
+  LOCKSTEP_CHECK(state_->copied.has_value(), "there is nothing to store");
   const MutexLock lock(state_->mutex);
-  state_->DropWaiting();
-  state_->waiting = std::move(save);
+  state_->waiting = std::exchange(state_->copied, std::nullopt);
   state_->changed.notify_all();
 }
+
+void Checkpointer::Forget() { state_->copied.reset(); }
 
 Ownership& Checkpointer::ownership() { return state_->ownership; }
 

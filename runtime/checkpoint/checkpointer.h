@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/checkpoint/manifest.h"
@@ -44,8 +45,18 @@ class Checkpointer {
   [[nodiscard]] Ownership& ownership();
 
   // Takes this rank's share of the tensors as they are now (host_copy.h). Every rank of the round calls it
-  // with the same snapshot. `exchange` is kept until the save ends; a world of one needs none.
-  void Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange);
+  // with the same snapshot. `exchange` is kept until the save ends; a world of one needs none. Throws what
+  // LibTorch throws: no memory, say. A save that waits is dropped before, so that this host holds two shares at
+  // most, one of which is being written.
+  void Copy(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange);
+  // Stores what Copy took, in the background.
+  void Begin();
+  // Or frees it: another rank could not take its share.
+  void Forget();
+  void Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange) {
+    Copy(snapshot, std::move(exchange));
+    Begin();
+  }
   // Waits until nothing is in flight; meanwhile uploadBytesPerSecond holds nothing back.
   // kDeadlineExceeded where that takes longer.
   [[nodiscard]] Result<void> Wait(std::chrono::milliseconds limit);

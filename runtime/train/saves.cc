@@ -18,6 +18,8 @@ using namespace std::chrono_literals;
 constexpr auto kAbortPoll = 20ms;
 // Of a rank that waits for its save in a round: the supervisor takes a silent one for one that hangs.
 constexpr auto kBetweenSigns = 5s;
+// Between ranks that copy a large state, some of them into memory that is new.
+constexpr auto kCopyLimit = 10min;
 // Between ranks that are through with a save.
 constexpr auto kMeetLimit = 60s;
 // The same where the save may take as long as it needs: what makes no progress is given up by its own rank.
@@ -76,22 +78,47 @@ bool Saves::IsDue(int64_t step) const {
 
 Result<void> Saves::Start(const std::shared_ptr<comm::Communicator>& communicator, TrainingState& state) {
   if (!enabled()) return {};
-  const SteadyTime start = context_.clock.Steady();
-  const comm::Place& place = communicator->place();
-  LOCKSTEP_TRY(context_.phases.Time("checkpoint", [&]() -> Result<void> {
-    LOCKSTEP_TRY(SyncBuffers(*communicator, state));
-    LOCKSTEP_TRY(const std::vector<NamedTensor> tensors, TensorsToSave(*communicator, state));
-    return comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
-      context_.checkpointer->Save(
-          {state.step, place.round, place.rank, place.world, tensors, state.evaluations,
-           HistoryOf(place.rank), EpochOf(state.step), WritersOf(state, place.world)},
-          std::make_shared<RoundExchange>(communicator, context_.clock));
-    });
-  }));
-  last_start_ = start;
-  const double stall = Seconds(context_.clock.Steady() - start).count();
-  started_[state.step] = {place.rank == 0, stall};
+  LOCKSTEP_TRY(Begin(communicator, state));
   return {};
+}
+
+Result<std::optional<Error>> Saves::Begin(const std::shared_ptr<comm::Communicator>& communicator,
+                                          TrainingState& state) {
+  const SteadyTime start = context_.clock.Steady();
+  last_start_ = start;  // also of one that fails: what fails once is not tried again after each step
+  LOCKSTEP_TRY(std::optional<Error> failure,
+               context_.phases.Time("checkpoint", [&] { return CopyTogether(communicator, state); }));
+  if (failure.has_value()) {
+    context_.checkpointer->Forget();
+    return failure;
+  }
+  context_.checkpointer->Begin();
+  const double stall = Seconds(context_.clock.Steady() - start).count();
+  started_[state.step] = {communicator->rank() == 0, stall};
+  return std::optional<Error>();
+}
+
+// A rank alone would not know that another has no memory, and write for nothing.
+Result<std::optional<Error>> Saves::CopyTogether(const std::shared_ptr<comm::Communicator>& communicator,
+                                                 TrainingState& state) {
+  const comm::Place& place = communicator->place();
+  LOCKSTEP_TRY(SyncBuffers(*communicator, state));
+  LOCKSTEP_TRY(const std::vector<NamedTensor> tensors, TensorsToSave(*communicator, state));
+  const Result<void> mine = comm::CatchTorch(ErrorCode::kThrottled, "copying the state", [&] {
+    context_.checkpointer->Copy({state.step, place.round, place.rank, place.world, tensors, state.evaluations,
+                                 HistoryOf(place.rank), EpochOf(state.step), WritersOf(state, place.world)},
+                                std::make_shared<RoundExchange>(communicator, context_.clock));
+  });
+  if (!mine.ok() && mine.error().code != ErrorCode::kThrottled) return mine.error();  // the device's
+  const int64_t failed = mine.ok() ? 0 : 1;
+  LOCKSTEP_TRY(const auto rows, communicator->AllGather({&failed, 1}, kCopyLimit));
+  const auto first = std::find_if(rows.begin(), rows.end(), [](const auto& row) { return row.front() > 0; });
+  if (first == rows.end()) return std::optional<Error>();
+  Error error{ErrorCode::kThrottled,
+              "rank " + std::to_string(first - rows.begin()) + " could not copy its part of the state"};
+  if (!mine.ok()) error = mine.error();
+  if (!mine.ok() || place.rank == 0) context_.link.Send(protocol::SaveFailed{state.step, error.message});
+  return std::optional<Error>(std::move(error));
 }
 
 // Rank 0 writes it; the others need not copy theirs.
@@ -171,7 +198,8 @@ Result<void> Saves::SaveTogether(const std::shared_ptr<comm::Communicator>& comm
                                  int attempts) {
   if (!enabled()) return {};
   while (true) {
-    LOCKSTEP_TRY(Start(communicator, state));
+    LOCKSTEP_TRY(const std::optional<Error> not_begun, Begin(communicator, state));
+    if (not_begun.has_value()) return *not_begun;
     std::optional<Error> mine;
     Result<void> waited =
         context_.phases.Time("checkpoint", [&] { return WaitFor(communicator.get(), limit); });
@@ -211,7 +239,7 @@ Result<void> Saves::SaveAlone(TrainingState& state, const LastPlace& last, std::
     LOCKSTEP_TRY(const auto moments, state.sharded->Whole());
     tensors = WithMoments(state, moments);
   }
-  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
+  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kThrottled, "copying the state", [&] {
     context_.checkpointer->Save(
         {state.step, last.round, 0, 1, tensors, state.evaluations, HistoryOf(last.rank), EpochOf(state.step)},
         nullptr);
