@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -23,6 +24,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// What a save that was given up has begun to ask of the store.
+constexpr auto kLastRequest = 60s;
 // Between two signs of life of a rank that the rate holds back.
 constexpr Milliseconds kBetweenSigns = 1s;
 
@@ -117,7 +120,7 @@ struct Checkpointer::State {
   void Abandon() {
     const MutexLock lock(mutex);
     DropWaiting();
-    // Those ranks whose round broke have nobody to tell.
+    // After the end of the round, ranks other than 0 have nobody to report to.
     std::erase_if(dropped, [](const PendingSave& save) { return save.place.rank != 0; });
     running.request_stop();
     changed.notify_all();
@@ -236,26 +239,50 @@ std::string Checkpointer::UriOf(int64_t step) const { return state_->store->UriO
 
 Result<std::optional<Manifest>> Checkpointer::LoadFirst(const std::function<bool(const Manifest&)>& wanted,
                                                         const Load& load) {
-  LOCKSTEP_TRY(const std::vector<StoredStep> steps, ListSteps(*state_->store));
-  for (const StoredStep& stored : steps) {
-    if (!stored.has_manifest) continue;
-    const auto manifest = Find(stored.step);
-    if (manifest.ok() && !wanted(*manifest)) continue;
-    const auto loaded =
-        manifest.ok() ? state_->LoadOne(stored, *manifest, load) : Result<void>(manifest.error());
-    if (loaded.ok()) return std::optional<Manifest>(*manifest);
-    // Where the store is away, going on without its newest checkpoint would lose work.
-    if (!IsDamage(loaded.error())) return loaded.error();
-    state_->damaged.push_back({stored.step, loaded.error().message});
+  std::set<int64_t> passed_over;
+  while (true) {
+    LOCKSTEP_TRY(const std::vector<StoredStep> steps, ListSteps(*state_->store));
+    bool has_damaged = false;
+    for (const StoredStep& stored : steps) {
+      if (!stored.has_manifest || passed_over.contains(stored.step)) continue;
+      const auto manifest = Find(stored.step);
+      if (manifest.ok() && !wanted(*manifest)) continue;
+      const auto loaded =
+          manifest.ok() ? state_->LoadOne(stored, *manifest, load) : Result<void>(manifest.error());
+      if (loaded.ok()) return std::optional<Manifest>(*manifest);
+      // Where the store is away, going on without its newest checkpoint would lose work.
+      if (!IsDamage(loaded.error())) return loaded.error();
+      LOCKSTEP_TRY(PassOver(stored.step, loaded.error()));
+      passed_over.insert(stored.step);
+      has_damaged = true;
+      break;
+    }
+    // A process of this job that is about to leave may have put a newer one, and removed this one for it.
+    if (!has_damaged) return std::optional<Manifest>();
   }
-  return std::optional<Manifest>();
+}
+
+// One that is no longer there was removed, and is not damaged.
+Result<void> Checkpointer::PassOver(int64_t step, const Error& damage) {
+  const auto manifest = Find(step);
+  if (!manifest.ok() && !IsDamage(manifest.error())) return manifest.error();
+  if (manifest.ok() || manifest.error().code != ErrorCode::kNotFound)
+    state_->damaged.push_back({step, damage.message});
+  return {};
 }
 
 std::vector<protocol::CheckpointDamaged> Checkpointer::TakeDamaged() {
   return std::exchange(state_->damaged, {});
 }
 
-Result<std::optional<Manifest>> Checkpointer::Resume(const Load& load) {
+Result<void> Checkpointer::Settle(std::chrono::milliseconds patience) {
+  if (Wait(patience).ok()) return {};
+  Abandon();
+  return Wait(kLastRequest).WithContext("a save that was given up");
+}
+
+Result<std::optional<Manifest>> Checkpointer::Resume(const Load& load, std::chrono::milliseconds patience) {
+  LOCKSTEP_TRY(Settle(patience));
   LOCKSTEP_TRY(std::optional<Manifest> found, FindToResume(load));
   if (found && !state_->CountsItsEvaluations(*found)) found->evaluations = {};
   return found;

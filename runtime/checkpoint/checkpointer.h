@@ -73,13 +73,16 @@ class Checkpointer {
   // Reads what the job needs of a checkpoint; an error of kDataLoss, kNotFound or kUnsupported says that it
   // is damaged.
   using Load = std::function<Result<void>(const Manifest& manifest)>;
-  // What a job begins from: the first that `load` could read; damaged ones are passed over, nullopt: there is
-  // none. Its own newest checkpoint comes first, whatever spec.checkpoint.resume says: a job that restarts
+  // What a job begins from: the first checkpoint that `load` could read; damaged ones are passed over. nullopt:
+  // a listing after the last one that was passed over has no other. First it waits for what this process is
+  // storing, for `patience` at most, and abandons it then: its manifest would remove what is being read. The
+  // job's own newest checkpoint comes first, whatever spec.checkpoint.resume says: a job that restarts
   // goes on. A job that has written none follows `resume`: the newest of any job below the URI (Auto), none
   // (Never), or exactly the step it names, whose absence is an error. Any other error is the store's, or that
   // of `load`: without it nobody knows what the newest is. Evaluations of another job, or under another
   // spec.training.earlyStop, are not told.
-  [[nodiscard]] Result<std::optional<Manifest>> Resume(const Load& load);
+  [[nodiscard]] Result<std::optional<Manifest>> Resume(
+      const Load& load, std::chrono::milliseconds patience = std::chrono::minutes(1));
   // What Resume passed over since the last call.
   [[nodiscard]] std::vector<protocol::CheckpointDamaged> TakeDamaged();
   // For a `load`, of any rank: the manifest of a step, and parts of its tensors, as ReadParts.
@@ -89,10 +92,13 @@ class Checkpointer {
 
  private:
   struct State;
+  // Nothing is in flight any more.
+  Result<void> Settle(std::chrono::milliseconds patience);
   Result<std::optional<Manifest>> FindToResume(const Load& load);
   // The newest sound one of those that `wanted` accepts.
   Result<std::optional<Manifest>> LoadFirst(const std::function<bool(const Manifest&)>& wanted,
                                             const Load& load);
+  Result<void> PassOver(int64_t step, const Error& damage);
   Result<Manifest> LoadExactly(int64_t step, const Load& load);
   std::unique_ptr<State> state_;
 };

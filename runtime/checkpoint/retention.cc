@@ -77,7 +77,7 @@ bool IsOrphanOf(const Kept& kept, const std::string& name) {
 bool IsOfALostSave(const RetentionMemory& memory, const std::string& name) {
   const int64_t step = StepOfObject(name);
   return std::any_of(memory.lost.begin(), memory.lost.end(), [&](const LostSave& lost) {
-    return lost.step == step && IsOfAttempt(BesideTheManifest(name), lost.world, lost.round, lost.attempt);
+    return lost.step == step && IsOneOf(lost.shards, BesideTheManifest(name));
   });
 }
 

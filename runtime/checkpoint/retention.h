@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/object_store.h"
 
 namespace lockstep::checkpoint {
@@ -23,9 +24,7 @@ struct Kept {
 // A save of several ranks that became no checkpoint and never will. Another rank may yet store its shard.
 struct LostSave {
   int64_t step = 0;
-  int64_t round = 0;
-  int world = 1;
-  int attempt = 0;
+  ShardSet shards;
 };
 
 // From one save of a process to its next.

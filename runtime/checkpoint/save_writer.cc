@@ -102,7 +102,7 @@ Result<ShardEntry> SaveWriter::WriteShard(const PendingSave& save) {
   // Only rank 0 knows, and without its shard there is no checkpoint.
   if (const auto lost = ownership_.lost(); lost.has_value() && place.rank == 0) return *lost;
   const std::string_view content = save.share->Await();
-  ShardEntry entry{.name = ShardName(place.rank, place.world, place.round, save.attempt),
+  ShardEntry entry{.name = ShardName(place.rank, ShardsOf(save)),
                    .bytes = static_cast<int64_t>(content.size()),
                    .sha256 = {},
                    .tensors = save.share->places()};
@@ -210,10 +210,14 @@ void SaveWriter::GiveUp(const PendingSave& save, const std::vector<ShardEntry>& 
   }
 }
 
+ShardSet SaveWriter::ShardsOf(const PendingSave& save) const {
+  return {job_.uid, save.place.world, save.place.round, save.attempt};
+}
+
 void SaveWriter::Lose(const PendingSave& save) {
   const Snapshot& place = save.place;
-  // Alone, this rank has nobody whose shard could come late; another may save this step alone, too.
-  if (place.world > 1) retention_.lost.push_back({place.step, place.round, place.world, save.attempt});
+  // In a world of one no shard can come late, and another process may save this step alone, too.
+  if (place.world > 1) retention_.lost.push_back({place.step, ShardsOf(save)});
 }
 
 }  // namespace lockstep::checkpoint

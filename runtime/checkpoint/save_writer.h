@@ -48,8 +48,8 @@ class SaveWriter {
   [[nodiscard]] SaveOutcome Write(const PendingSave& save);
   // Rises while Write makes progress. Any thread.
   [[nodiscard]] int64_t progress() const { return progress_.load(); }
-  // A save that will not be written: a newer one replaced it, or the round broke. Rank 0 may have begun it: it
-  // must not wait for the shard of another rank. On rank 0: the others may have stored theirs.
+  // A save that will not be written: a newer one replaced it, or the round broke. Another rank reports that to
+  // rank 0, which may wait for its shard; rank 0 remembers that the others may have stored theirs.
   void Drop(const PendingSave& save);
 
  private:
@@ -66,6 +66,7 @@ class SaveWriter {
   [[nodiscard]] bool IsSurelyAbsent(const std::string& manifest, const Error& put_error);
   void GiveUp(const PendingSave& save, const std::vector<ShardEntry>& shards);
   void Lose(const PendingSave& save);
+  [[nodiscard]] ShardSet ShardsOf(const PendingSave& save) const;
 
   const api::CheckpointSpec& spec_;
   const protocol::JobIdentity& job_;

@@ -259,7 +259,7 @@ TEST_F(S3Test, PassesOverACheckpointThatIsDamagedInTheStore) {
     ASSERT_TRUE(checkpointer->Wait(kLong).ok());
   }
   const std::string path =
-      server_->folder() + Uri().substr(4) + "/" + FolderOfStep(2) + "/" + ShardName(0, 1, 1);
+      server_->folder() + Uri().substr(4) + "/" + FolderOfStep(2) + "/" + ShardName(0, {"uid-1", 1, 1});
   std::string content = *ReadFile(path);
   content.back() = static_cast<char>(content.back() ^ 1);
   std::ofstream(path) << content;
@@ -298,11 +298,11 @@ std::vector<std::string> PathsOfUploads(const std::string& beginning) {
 TEST_F(S3Test, ASaveAbortsUploadsThatWereBrokenOff) {
   ::setenv("http_proxy", "http://127.0.0.1:1", 1);  // of others: the store is asked directly
   const std::string place = Uri().substr(5);
-  const std::string next = place + "/" + FolderOfStep(3) + "/" + ShardName(0, 1, 1);
+  const std::string next = place + "/" + FolderOfStep(3) + "/" + ShardName(0, {"uid-1", 1, 1});
   for (const char* of_another : {"/notes", "-2/step-000000000001/x"}) BeginUpload(place + of_another);
   BeginUpload(next);
   for (int step = 1; step <= 2; ++step)
-    BeginUpload(place + "/" + FolderOfStep(step) + "/" + ShardName(0, 1, 1));
+    BeginUpload(place + "/" + FolderOfStep(step) + "/" + ShardName(0, {"uid-1", 1, 1}));
   const auto checkpointer =
       std::move(Checkpointer::Open({.uri = Uri()}, {"default", "mnist", "uid-1"}, {})).value();
   checkpointer->Save({2, 2, 0, 1, {{"weight", torch::ones({100})}}}, nullptr);

@@ -157,19 +157,20 @@ TEST_F(CheckpointerTest, RemovesWhatABrokenAttemptLeftAtAStepThatIsKept) {
   ASSERT_TRUE(WriteFile(folder_ + "/history.jsonl.tmp7", "{").ok());
   ASSERT_TRUE(WriteFile(folder_ + "/write-probe-0123456789abcdef", "").ok());
   SaveAll(ranks, 2, /*round=*/2);
-  EXPECT_TRUE(std::filesystem::exists(folder_ + "/" + FolderOfStep(2) + "/" + ShardName(0, 2, 1)))
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/" + FolderOfStep(2) + "/" + ShardName(0, {"uid-1", 2, 1})))
       << "the manifest of the first attempt may be late";
   SaveAll(ranks, 3, /*round=*/2);
   std::vector<std::string> left;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
     if (!entry.is_directory()) left.push_back(entry.path().lexically_relative(folder_).string());
   }
-  EXPECT_THAT(left,
-              ::testing::UnorderedElementsAre(
-                  FolderOfStep(2) + "/notes.txt", FolderOfStep(2) + "/manifest.json",
-                  FolderOfStep(2) + "/" + ShardName(0, 2, 2), FolderOfStep(2) + "/" + ShardName(1, 2, 2),
-                  FolderOfStep(3) + "/manifest.json", FolderOfStep(3) + "/" + ShardName(0, 2, 2),
-                  FolderOfStep(3) + "/" + ShardName(1, 2, 2)));
+  EXPECT_THAT(left, ::testing::UnorderedElementsAre(FolderOfStep(2) + "/notes.txt",
+                                                    FolderOfStep(2) + "/manifest.json",
+                                                    FolderOfStep(2) + "/" + ShardName(0, {"uid-1", 2, 2}),
+                                                    FolderOfStep(2) + "/" + ShardName(1, {"uid-1", 2, 2}),
+                                                    FolderOfStep(3) + "/manifest.json",
+                                                    FolderOfStep(3) + "/" + ShardName(0, {"uid-1", 2, 2}),
+                                                    FolderOfStep(3) + "/" + ShardName(1, {"uid-1", 2, 2})));
 }
 
 // Steps above its own belong to a job that shares the folder, or to a save that has just begun.

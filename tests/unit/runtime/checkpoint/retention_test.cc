@@ -12,7 +12,9 @@ namespace {
 using lockstep::testing::AgedStore;
 using ::testing::UnorderedElementsAre;
 
-std::string Shard(int64_t step, int64_t round) { return FolderOfStep(step) + "/" + ShardName(1, 2, round); }
+std::string Shard(int64_t step, int64_t round) {
+  return FolderOfStep(step) + "/" + ShardName(1, {"uid-1", 2, round});
+}
 
 constexpr Kept kTwentiethOfRoundEight{.newest = 20, .round = 8, .last = 3, .every_steps = {}};
 
@@ -29,20 +31,21 @@ TEST(RemoveWhatIsNotKept, AbortsUploadsThatNobodyCompletes) {
 }
 
 std::string Shard(int64_t step, int rank, int world, int attempt = 0) {
-  return FolderOfStep(step) + "/" + ShardName(rank, world, 8, attempt);
+  return FolderOfStep(step) + "/" + ShardName(rank, {"uid-1", world, 8, attempt});
 }
 
 // Of steps 20 and 30 in round 8.
 RetentionMemory WithTwoLostSaves() {
   RetentionMemory memory;
-  memory.lost = {{20, 8, 2, 0}, {30, 8, 2, 1}};
+  memory.lost = {{20, {"uid-1", 2, 8, 0}}, {30, {"uid-1", 2, 8, 1}}};
   return memory;
 }
 
 TEST(RemoveLostSaves, RemovesNothingButTheirShardsAndUploads) {
   AgedStore store;
   RetentionMemory memory = WithTwoLostSaves();
-  const std::vector<std::string> others = {Shard(20, 7),
+  const std::vector<std::string> others = {FolderOfStep(20) + "/" + ShardName(0, {"uid-2", 2, 8}),
+                                           Shard(20, 7),
                                            Shard(20, 0, 1),
                                            Shard(20, 0, 2, 1),
                                            Shard(30, 0, 2),

@@ -95,7 +95,7 @@ class SaveWriterTest : public ::testing::Test {
     return writer.Write(save);
   }
   static std::string ShardOfRank1() {
-    return EncodeShardEntry({ShardName(1, 2, 3), 8, std::string(64, '0'), {}});
+    return EncodeShardEntry({ShardName(1, {"uid-1", 2, 3}), 8, std::string(64, '0'), {}});
   }
   static bool IsProgress(const std::string& key) { return key.ends_with("/progress"); }
 
@@ -155,10 +155,10 @@ TEST_F(SaveWriterTest, WaitsForNoOtherRankOnceOneWasGivenUp) {
   save.place.world = 9;
   exchange_->tell = [](const std::string& key, Seconds) {
     return key.ends_with("/5")
-               ? std::optional(EncodeShardEntry({ShardName(5, 9, 3), 8, std::string(64, '0'), {}}))
+               ? std::optional(EncodeShardEntry({ShardName(5, {"uid-1", 9, 3}), 8, std::string(64, '0'), {}}))
                : std::nullopt;
   };
-  ASSERT_TRUE(store_.Put(FolderOfStep(7) + "/" + ShardName(5, 9, 3), "shard").ok());
+  ASSERT_TRUE(store_.Put(FolderOfStep(7) + "/" + ShardName(5, {"uid-1", 9, 3}), "shard").ok());
   EXPECT_EQ(Write(store_, save).error->code, ErrorCode::kDeadlineExceeded);
   EXPECT_LT(exchange_->waited(), kStallLimit + 5s);
   EXPECT_THAT(store_.Names(), IsEmpty()) << "what is stored already is removed, too";
