@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -23,8 +24,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Rank 0 waits so long for the shards of the others, and for what the rate holds back.
-constexpr auto kShardLimit = 120s;
+// What a save that was given up has begun to ask of the store.
+constexpr auto kLastRequest = 60s;
+// Between two signs of life of a rank that the rate holds back.
+constexpr Milliseconds kBetweenSigns = 1s;
 
 std::shared_ptr<HostCopy> CopyOfShare(const Snapshot& snapshot, HostCopy* spare) {
   const std::vector<int> writers =
@@ -35,12 +38,6 @@ std::shared_ptr<HostCopy> CopyOfShare(const Snapshot& snapshot, HostCopy* spare)
     share.push_back(snapshot.tensors[i]);
   }
   return std::make_shared<HostCopy>(share, spare);
-}
-
-int64_t BytesOf(const std::vector<NamedTensor>& tensors) {
-  int64_t bytes = 0;
-  for (const NamedTensor& named : tensors) bytes += static_cast<int64_t>(named.tensor.nbytes());
-  return bytes;
 }
 
 }  // namespace
@@ -56,7 +53,7 @@ struct Checkpointer::State {
   Mutex mutex;
   std::condition_variable_any changed;
   std::optional<PendingSave> waiting LOCKSTEP_GUARDED_BY(mutex);
-  std::vector<PendingSave> replaced LOCKSTEP_GUARDED_BY(mutex);  // without tensors, to be told to rank 0
+  std::vector<PendingSave> dropped LOCKSTEP_GUARDED_BY(mutex);  // without tensors, for the writer
   // Bytes.
   TokenBucket turns LOCKSTEP_GUARDED_BY(mutex){static_cast<double>(spec.upload_bytes_per_second.value_or(1)),
                                                0};
@@ -65,14 +62,20 @@ struct Checkpointer::State {
   bool busy LOCKSTEP_GUARDED_BY(mutex) = false;
   std::shared_ptr<HostCopy> spare LOCKSTEP_GUARDED_BY(mutex);  // of the save before, for its memory
   std::vector<SaveOutcome> outcomes LOCKSTEP_GUARDED_BY(mutex);
-  // Of the thread that calls Save: the place of the last one.
+  // Of the thread that calls Copy: the place of the last one, and what it took.
   int64_t last_round = -1, last_step = -1;
   int attempt = 0;
+  std::optional<PendingSave> copied;
   std::vector<protocol::CheckpointDamaged> damaged;  // of the thread that loads
-  SaveWriter writer{
-      spec, job, training, *store, ownership, clock, [this](const PendingSave& save, int64_t bytes) {
-        return AwaitTurn(save, bytes);
-      }};
+  SaveWriter writer{spec,
+                    job,
+                    training,
+                    *store,
+                    ownership,
+                    clock,
+                    [this](const PendingSave& save, int64_t bytes, const std::function<void()>& held_back) {
+                      AwaitTurn(save, bytes, held_back);
+                    }};
   std::jthread thread;  // last: it stops before the rest goes
 
   // What evaluations came to under another rule, or in another job, says nothing about this one.
@@ -88,13 +91,13 @@ struct Checkpointer::State {
     const std::stop_callback give_up(stop, [this] { Abandon(); });
     MutexLock lock(mutex);
     while (changed.wait(
-        lock, stop, [this]() LOCKSTEP_REQUIRES(mutex) { return waiting.has_value() || !replaced.empty(); })) {
-      const std::vector<PendingSave> dropped = std::exchange(replaced, {});
+        lock, stop, [this]() LOCKSTEP_REQUIRES(mutex) { return waiting.has_value() || !dropped.empty(); })) {
+      const std::vector<PendingSave> others = std::exchange(dropped, {});
       const std::optional<PendingSave> save = std::exchange(waiting, std::nullopt);
       if (save) running = save->stop;
       busy = true;
       lock.unlock();
-      for (const PendingSave& other : dropped) SaveWriter::TellReplaced(other);
+      for (const PendingSave& other : others) writer.Drop(other);
       std::optional<SaveOutcome> outcome;
       if (save) outcome = writer.Write(*save);
       lock.lock();
@@ -106,28 +109,43 @@ struct Checkpointer::State {
     }
   }
 
+  // Memory for a new share. That of a save that waits comes first: what waits is dropped in any case.
   std::shared_ptr<HostCopy> TakeSpare() {
     const MutexLock lock(mutex);
+    if (waiting) spare = waiting->share;
+    DropWaiting();
     return std::exchange(spare, nullptr);
   }
 
   void Abandon() {
     const MutexLock lock(mutex);
-    waiting.reset();
-    replaced.clear();
+    DropWaiting();
+    // After the end of the round, ranks other than 0 have nobody to report to.
+    std::erase_if(dropped, [](const PendingSave& save) { return save.place.rank != 0; });
     running.request_stop();
     changed.notify_all();
   }
 
+  void DropWaiting() LOCKSTEP_REQUIRES(mutex) {
+    if (!waiting) return;
+    waiting->share.reset();
+    dropped.push_back(*std::exchange(waiting, std::nullopt));
+  }
+
   // Holds back what goes on beside training. Whoever waits for it has no other use for the network.
-  Result<void> AwaitTurn(const PendingSave& save, int64_t bytes) {
+  void AwaitTurn(const PendingSave& save, int64_t bytes, const std::function<void()>& held_back) {
     MutexLock lock(mutex);
-    if (waiting_callers == 0) {
-      const Milliseconds wait = turns.Take(clock.Steady(), static_cast<double>(bytes));
-      changed.wait_for(lock, save.stop.get_token(), wait,
-                       [this]() LOCKSTEP_REQUIRES(mutex) { return waiting_callers > 0; });
+    if (waiting_callers > 0) return;
+    const SteadyTime turn = clock.Steady() + turns.Take(clock.Steady(), static_cast<double>(bytes));
+    while (!save.stop.stop_requested() && clock.Steady() < turn) {
+      const auto left = std::chrono::ceil<Milliseconds>(turn - clock.Steady());
+      if (changed.wait_for(lock, save.stop.get_token(), std::min(left, kBetweenSigns),
+                           [this]() LOCKSTEP_REQUIRES(mutex) { return waiting_callers > 0; }))
+        return;
+      lock.unlock();
+      held_back();
+      lock.lock();
     }
-    return save.stop.stop_requested() ? Result<void>(Abandoned()) : Result<void>();
   }
 
   // What the listing can tell comes first.
@@ -156,37 +174,36 @@ Checkpointer::Checkpointer(const api::CheckpointSpec& spec, const protocol::JobI
 
 Checkpointer::~Checkpointer() = default;
 
-void Checkpointer::Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange) {
+void Checkpointer::Copy(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange) {
   LOCKSTEP_CHECK(snapshot.world == 1 || exchange != nullptr, "ranks that cannot meet cannot save together");
   const bool again = snapshot.round == state_->last_round && snapshot.step == state_->last_step;
   state_->attempt = again ? state_->attempt + 1 : 0;
   state_->last_round = snapshot.round;
   state_->last_step = snapshot.step;
-  SteadyTime::duration shard_limit = kShardLimit;
-  if (const auto rate = state_->spec.upload_bytes_per_second)
-    shard_limit += std::chrono::seconds(BytesOf(snapshot.tensors) / *rate);
-  PendingSave save{.place = {snapshot.step,
-                             snapshot.round,
-                             snapshot.rank,
-                             snapshot.world,
-                             {},
-                             snapshot.evaluations,
-                             snapshot.history,
-                             snapshot.epoch},
-                   .share = CopyOfShare(snapshot, state_->TakeSpare().get()),
-                   .exchange = std::move(exchange),
-                   .started = state_->clock.Steady(),
-                   .attempt = state_->attempt,
-                   .shard_limit = shard_limit,
-                   .stop = {}};
+  state_->copied.reset();
+  state_->copied = PendingSave{.place = {snapshot.step,
+                                         snapshot.round,
+                                         snapshot.rank,
+                                         snapshot.world,
+                                         {},
+                                         snapshot.evaluations,
+                                         snapshot.history,
+                                         snapshot.epoch},
+                               .share = CopyOfShare(snapshot, state_->TakeSpare().get()),
+                               .exchange = std::move(exchange),
+                               .started = state_->clock.Steady(),
+                               .attempt = state_->attempt,
+                               .stop = {}};
+}
+
+void Checkpointer::Begin() {
+  LOCKSTEP_CHECK(state_->copied.has_value(), "there is nothing to store");
   const MutexLock lock(state_->mutex);
-  if (state_->waiting && state_->waiting->place.rank != 0) {
-    state_->waiting->share.reset();
-    state_->replaced.push_back(std::move(*state_->waiting));
-  }
-  state_->waiting = std::move(save);
+  state_->waiting = std::exchange(state_->copied, std::nullopt);
   state_->changed.notify_all();
 }
+
+void Checkpointer::Forget() { state_->copied.reset(); }
 
 Ownership& Checkpointer::ownership() { return state_->ownership; }
 
@@ -197,13 +214,15 @@ Result<void> Checkpointer::Wait(std::chrono::milliseconds limit) {
   ++state_->waiting_callers;
   state_->changed.notify_all();
   const bool idle = state_->changed.wait_for(lock, limit, [this]() LOCKSTEP_REQUIRES(state_->mutex) {
-    return !state_->busy && !state_->waiting && state_->replaced.empty();
+    return !state_->busy && !state_->waiting && state_->dropped.empty();
   });
   --state_->waiting_callers;
   return idle ? Result<void>()
               : Error{ErrorCode::kDeadlineExceeded,
                       "the checkpoint was not stored within " + std::to_string(limit.count()) + " ms"};
 }
+
+int64_t Checkpointer::progress() const { return state_->writer.progress(); }
 
 std::vector<SaveOutcome> Checkpointer::TakeOutcomes() {
   const MutexLock lock(state_->mutex);
@@ -220,26 +239,50 @@ std::string Checkpointer::UriOf(int64_t step) const { return state_->store->UriO
 
 Result<std::optional<Manifest>> Checkpointer::LoadFirst(const std::function<bool(const Manifest&)>& wanted,
                                                         const Load& load) {
-  LOCKSTEP_TRY(const std::vector<StoredStep> steps, ListSteps(*state_->store));
-  for (const StoredStep& stored : steps) {
-    if (!stored.has_manifest) continue;
-    const auto manifest = Find(stored.step);
-    if (manifest.ok() && !wanted(*manifest)) continue;
-    const auto loaded =
-        manifest.ok() ? state_->LoadOne(stored, *manifest, load) : Result<void>(manifest.error());
-    if (loaded.ok()) return std::optional<Manifest>(*manifest);
-    // Where the store is away, going on without its newest checkpoint would lose work.
-    if (!IsDamage(loaded.error())) return loaded.error();
-    state_->damaged.push_back({stored.step, loaded.error().message});
+  std::set<int64_t> passed_over;
+  while (true) {
+    LOCKSTEP_TRY(const std::vector<StoredStep> steps, ListSteps(*state_->store));
+    bool has_damaged = false;
+    for (const StoredStep& stored : steps) {
+      if (!stored.has_manifest || passed_over.contains(stored.step)) continue;
+      const auto manifest = Find(stored.step);
+      if (manifest.ok() && !wanted(*manifest)) continue;
+      const auto loaded =
+          manifest.ok() ? state_->LoadOne(stored, *manifest, load) : Result<void>(manifest.error());
+      if (loaded.ok()) return std::optional<Manifest>(*manifest);
+      // Where the store is away, going on without its newest checkpoint would lose work.
+      if (!IsDamage(loaded.error())) return loaded.error();
+      LOCKSTEP_TRY(PassOver(stored.step, loaded.error()));
+      passed_over.insert(stored.step);
+      has_damaged = true;
+      break;
+    }
+    // A process of this job that is about to leave may have put a newer one, and removed this one for it.
+    if (!has_damaged) return std::optional<Manifest>();
   }
-  return std::optional<Manifest>();
+}
+
+// One that is no longer there was removed, and is not damaged.
+Result<void> Checkpointer::PassOver(int64_t step, const Error& damage) {
+  const auto manifest = Find(step);
+  if (!manifest.ok() && !IsDamage(manifest.error())) return manifest.error();
+  if (manifest.ok() || manifest.error().code != ErrorCode::kNotFound)
+    state_->damaged.push_back({step, damage.message});
+  return {};
 }
 
 std::vector<protocol::CheckpointDamaged> Checkpointer::TakeDamaged() {
   return std::exchange(state_->damaged, {});
 }
 
-Result<std::optional<Manifest>> Checkpointer::Resume(const Load& load) {
+Result<void> Checkpointer::Settle(std::chrono::milliseconds patience) {
+  if (Wait(patience).ok()) return {};
+  Abandon();
+  return Wait(kLastRequest).WithContext("a save that was given up");
+}
+
+Result<std::optional<Manifest>> Checkpointer::Resume(const Load& load, std::chrono::milliseconds patience) {
+  LOCKSTEP_TRY(Settle(patience));
   LOCKSTEP_TRY(std::optional<Manifest> found, FindToResume(load));
   if (found && !state_->CountsItsEvaluations(*found)) found->evaluations = {};
   return found;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/checkpoint/manifest.h"
@@ -44,11 +45,23 @@ class Checkpointer {
   [[nodiscard]] Ownership& ownership();
 
   // Takes this rank's share of the tensors as they are now (host_copy.h). Every rank of the round calls it
-  // with the same snapshot. `exchange` is kept until the save ends; a world of one needs none.
-  void Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange);
+  // with the same snapshot. `exchange` is kept until the save ends; a world of one needs none. Throws what
+  // LibTorch throws: no memory, say. A save that waits is dropped before, so that this host holds two shares at
+  // most, one of which is being written.
+  void Copy(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange);
+  // Stores what Copy took, in the background.
+  void Begin();
+  // Or frees it: another rank could not take its share.
+  void Forget();
+  void Save(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange) {
+    Copy(snapshot, std::move(exchange));
+    Begin();
+  }
   // Waits until nothing is in flight; meanwhile uploadBytesPerSecond holds nothing back.
   // kDeadlineExceeded where that takes longer.
   [[nodiscard]] Result<void> Wait(std::chrono::milliseconds limit);
+  // Rises while what is in flight makes progress; on rank 0 that of a rank for whose shard it waits, too.
+  [[nodiscard]] int64_t progress() const;
   // The round broke: what is in flight becomes no checkpoint, unless it already is one, and its end is no
   // outcome. Returns at once.
   void Abandon();
@@ -60,13 +73,16 @@ class Checkpointer {
   // Reads what the job needs of a checkpoint; an error of kDataLoss, kNotFound or kUnsupported says that it
   // is damaged.
   using Load = std::function<Result<void>(const Manifest& manifest)>;
-  // What a job begins from: the first that `load` could read; damaged ones are passed over, nullopt: there is
-  // none. Its own newest checkpoint comes first, whatever spec.checkpoint.resume says: a job that restarts
+  // What a job begins from: the first checkpoint that `load` could read; damaged ones are passed over. nullopt:
+  // a listing after the last one that was passed over has no other. First it waits for what this process is
+  // storing, for `patience` at most, and abandons it then: its manifest would remove what is being read. The
+  // job's own newest checkpoint comes first, whatever spec.checkpoint.resume says: a job that restarts
   // goes on. A job that has written none follows `resume`: the newest of any job below the URI (Auto), none
   // (Never), or exactly the step it names, whose absence is an error. Any other error is the store's, or that
   // of `load`: without it nobody knows what the newest is. Evaluations of another job, or under another
   // spec.training.earlyStop, are not told.
-  [[nodiscard]] Result<std::optional<Manifest>> Resume(const Load& load);
+  [[nodiscard]] Result<std::optional<Manifest>> Resume(
+      const Load& load, std::chrono::milliseconds patience = std::chrono::minutes(1));
   // What Resume passed over since the last call.
   [[nodiscard]] std::vector<protocol::CheckpointDamaged> TakeDamaged();
   // For a `load`, of any rank: the manifest of a step, and parts of its tensors, as ReadParts.
@@ -78,10 +94,13 @@ class Checkpointer {
 
  private:
   struct State;
+  // Nothing is in flight any more.
+  Result<void> Settle(std::chrono::milliseconds patience);
   Result<std::optional<Manifest>> FindToResume(const Load& load);
   // The newest sound one of those that `wanted` accepts.
   Result<std::optional<Manifest>> LoadFirst(const std::function<bool(const Manifest&)>& wanted,
                                             const Load& load);
+  Result<void> PassOver(int64_t step, const Error& damage);
   Result<Manifest> LoadExactly(int64_t step, const Load& load);
   std::unique_ptr<State> state_;
 };

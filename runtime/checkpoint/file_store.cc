@@ -50,12 +50,8 @@ class FileStore final : public ObjectStore {
     const std::string path = Path(name);
     Result<void> written;
     for (int i = 0; i < kTries; ++i) {
-      std::error_code error;
-      fs::create_directories(fs::path(path).parent_path(), error);
-      if (error) {
-        written = BadWith("cannot make a folder in it", error);
-        continue;
-      }
+      written = MakeFolder(fs::path(path).parent_path());
+      if (!written.ok()) continue;
       written = WriteInPieces(path, content, pace);
       if (written.ok() || written.error().code != ErrorCode::kNotFound) return written;
     }
@@ -99,6 +95,16 @@ class FileStore final : public ObjectStore {
 
   [[nodiscard]] std::string UriOf(const std::string& name) const override { return "file://" + Path(name); }
 
+  // With those above it, of which each is on the disk before what lies in it.
+  Result<void> MakeFolder(const fs::path& folder) const {
+    std::error_code error;
+    if (fs::is_directory(folder, error)) return {};
+    if (folder.has_relative_path()) LOCKSTEP_TRY(MakeFolder(folder.parent_path()));
+    fs::create_directory(folder, error);
+    if (error) return BadWith("cannot make the folder " + folder.string(), error);
+    return SyncFolder(folder.parent_path());
+  }
+
  private:
   // kNotFound: its folder is gone.
   Result<void> WriteInPieces(const std::string& path, std::string_view content, const Pace& pace) const {
@@ -107,7 +113,16 @@ class FileStore final : public ObjectStore {
     if (written.ok() && std::rename(temporary.c_str(), path.c_str()) != 0)
       written = BadErrno("renaming to " + path);
     if (!written.ok()) ::unlink(temporary.c_str());
-    return written;
+    return written.ok() ? SyncFolder(fs::path(path).parent_path()) : written;
+  }
+
+  // Until then a loss of power may take the names in it away, of files that are on the disk.
+  Result<void> SyncFolder(const fs::path& folder) const {
+    const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd.valid()) return BadErrno("opening " + folder.string());
+    // Some file systems cannot, and do not need to.
+    if (::fsync(fd.get()) == 0 || errno == EINVAL || errno == ENOTSUP) return {};
+    return BadErrno("writing " + folder.string());
   }
 
   Result<void> FillFile(const std::string& path, std::string_view content, const Pace& pace) const {
@@ -181,8 +196,9 @@ Result<std::unique_ptr<ObjectStore>> OpenFileStore(const std::string& folder, St
     }
     return std::unique_ptr<ObjectStore>(std::move(store));
   }
-  fs::create_directories(folder, error);
-  if (error) return BadFolder(user, folder, error.message());
+  // One that is away may come back, as CheckWritable says.
+  const Result<void> made = store->MakeFolder(folder);
+  if (!made.ok() && !made.error().IsTransient()) return made.error();
   LOCKSTEP_TRY(CheckWritable(*store));
   return std::unique_ptr<ObjectStore>(std::move(store));
 }

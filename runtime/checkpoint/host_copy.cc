@@ -18,12 +18,16 @@ bool IsOnADevice(const NamedTensor& named) { return !named.tensor.is_cpu(); }
 HostCopy::HostCopy(const std::vector<NamedTensor>& tensors, HostCopy* spare) {
   const at::NoGradGuard no_grad;
   ShardLayout layout = LayOut(tensors);
-  if (spare != nullptr && spare->shard_.numel() == layout.bytes) {
-    shard_ = std::move(spare->shard_);
-  } else {
+  if (spare != nullptr) {
+    (void)spare->Await();  // nothing travels into its memory any more
+    if (spare->shard_.numel() == layout.bytes) shard_ = spare->shard_;
+    spare->shard_.reset();
+  }
+  if (!shard_.defined()) {
     const bool is_pinned = std::any_of(tensors.begin(), tensors.end(), IsOnADevice);
     shard_ = at::empty({layout.bytes}, at::TensorOptions(at::kByte).pinned_memory(is_pinned));
   }
+  std::vector<Move> moves;
   std::memcpy(shard_.data_ptr(), layout.header.data(), layout.header.size());
   for (std::size_t i = 0; i < layout.tensors.size(); ++i) {
     at::Tensor target = ViewOf(shard_, layout.places[i]);
@@ -31,22 +35,23 @@ HostCopy::HostCopy(const std::vector<NamedTensor>& tensors, HostCopy* spare) {
     if (source.is_cpu()) {
       target.copy_(source);
     } else {
-      moves_.push_back({source.detach().clone(at::MemoryFormat::Contiguous), std::move(target)});
+      moves.push_back({source.detach().clone(at::MemoryFormat::Contiguous), std::move(target)});
     }
   }
   places_ = std::move(layout.places);
-  if (!moves_.empty()) Start(moves_.front().clone.device());
+  if (!moves.empty()) Start(moves);
 }
 
-void HostCopy::Start(c10::Device device) {
+void HostCopy::Start(const std::vector<Move>& moves) {
+  const c10::Device device = moves.front().clone.device();
   const c10::impl::VirtualGuardImpl streams(device.type());
   const c10::Stream stream = streams.getStreamFromGlobalPool(device);
   c10::Event cloned(device.type());
   cloned.record(streams.getStream(device));
   cloned.block(stream);
   const c10::StreamGuard in_its_own(stream);
-  for (Move& move : moves_) {
-    move.clone.record_stream(stream);
+  for (const Move& move : moves) {
+    move.clone.record_stream(stream);  // the allocator gives its memory to others once the stream has passed
     move.target.copy_(move.clone, /*non_blocking=*/true);
   }
   arrived_ = std::make_unique<c10::Event>(device.type());
@@ -56,7 +61,6 @@ void HostCopy::Start(c10::Device device) {
 std::string_view HostCopy::Await() {
   if (arrived_ != nullptr) arrived_->synchronize();
   arrived_.reset();
-  moves_.clear();
   return {static_cast<const char*>(shard_.const_data_ptr()), static_cast<std::size_t>(shard_.numel())};
 }
 

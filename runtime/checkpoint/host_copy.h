@@ -1,7 +1,8 @@
 #pragma once
 // A shard made of tensors as they are now, in host memory. Those of the CPU are copied at once. Those of a
 // device are cloned there, in the order of the caller's work, and travel to pinned memory in a stream of
-// their own while the caller computes; the clones are gone when they have arrived.
+// their own while the caller computes. The device has the memory of each clone back when it has travelled,
+// whether or not anybody waits for the copy.
 
 #include <c10/core/Event.h>
 
@@ -17,7 +18,7 @@ class HostCopy {
  public:
   // The thread whose work the tensors come from. Throws what LibTorch throws: no memory, say. `spare`: one
   // that nobody needs any more, or null; its memory is used again, for new memory costs as much as the
-  // copying.
+  // copying, or freed before other memory is taken.
   HostCopy(const std::vector<NamedTensor>& tensors, HostCopy* spare);
 
   // The bytes of the shard, when all have arrived. One thread, which may be another.
@@ -29,11 +30,10 @@ class HostCopy {
     at::Tensor clone;  // on the device
     at::Tensor target;
   };
-  void Start(c10::Device device);
+  void Start(const std::vector<Move>& moves);
 
   at::Tensor shard_;
   std::vector<TensorPlace> places_;
-  std::vector<Move> moves_;  // under way
   std::unique_ptr<c10::Event> arrived_;
 };
 

@@ -6,13 +6,16 @@
 
 #include "runtime/checkpoint/block_sums.h"
 #include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/sha256.h"
 #include "runtime/common/protocol/fields.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
 constexpr std::string_view kFolderPrefix = "step-";
+constexpr std::string_view kShardPrefix = "shard-";
 constexpr std::size_t kDigitsOfSha256 = 64;
+constexpr std::size_t kDigitsOfAJob = 12;
 
 std::string Padded(int64_t number, std::size_t width) {
   std::string digits = std::to_string(number);
@@ -21,6 +24,13 @@ std::string Padded(int64_t number, std::size_t width) {
 }
 
 std::string RoundPart(int64_t round) { return ".round-" + std::to_string(round) + "."; }
+
+// After the rank.
+std::string EndingOf(const ShardSet& set) {
+  const std::string again = set.attempt == 0 ? "" : "again-" + std::to_string(set.attempt) + ".";
+  const std::string job = "job-" + Sha256(set.job_uid).substr(0, kDigitsOfAJob);
+  return "-of-" + Padded(set.world, 5) + RoundPart(set.round) + again + job + ".safetensors";
+}
 
 Error DamagedManifest(const std::string& what) { return {ErrorCode::kDataLoss, "the manifest " + what}; }
 
@@ -173,8 +183,12 @@ int64_t StepOfFolder(std::string_view folder) {
   return parsed.ec == std::errc() && step >= 0 && FolderOfStep(step) == folder ? step : -1;
 }
 
-std::string ShardName(int rank, int world, int64_t round) {
-  return "shard-" + Padded(rank, 5) + "-of-" + Padded(world, 5) + RoundPart(round) + "safetensors";
+std::string ShardName(int rank, const ShardSet& set) {
+  return std::string(kShardPrefix) + Padded(rank, 5) + EndingOf(set);
+}
+
+bool IsOneOf(const ShardSet& set, std::string_view shard) {
+  return shard.starts_with(kShardPrefix) && shard.ends_with(EndingOf(set));
 }
 
 bool IsOfRound(std::string_view shard, int64_t round) {

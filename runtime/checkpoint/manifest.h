@@ -66,8 +66,20 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // "step-000000000120" and back; -1 for other names.
 [[nodiscard]] std::string FolderOfStep(int64_t step);
 [[nodiscard]] int64_t StepOfFolder(std::string_view folder);
-// "shard-00000-of-00002.round-7.safetensors": the round keeps the shards of two attempts at one step apart.
-[[nodiscard]] std::string ShardName(int rank, int world, int64_t round);
+
+// The shards of one save: no other save gives its shards their names, of whichever job.
+struct ShardSet {
+  std::string job_uid;
+  int world = 1;
+  int64_t round = 0;
+  int attempt = 0;  // at the step in this round
+};
+// "shard-00000-of-00002.round-7.job-1f0c39a5b2d4.safetensors", of a later attempt of this round
+// "shard-00000-of-00002.round-7.again-1.job-1f0c39a5b2d4.safetensors"; the job by 12 digits of its uid's
+// SHA-256. Earlier versions left the job out.
+[[nodiscard]] std::string ShardName(int rank, const ShardSet& set);
+// Whether it is the name of one of them, of whichever rank.
+[[nodiscard]] bool IsOneOf(const ShardSet& set, std::string_view shard);
 [[nodiscard]] bool IsOfRound(std::string_view shard, int64_t round);
 
 }  // namespace lockstep::checkpoint

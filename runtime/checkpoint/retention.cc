@@ -74,8 +74,15 @@ bool IsOrphanOf(const Kept& kept, const std::string& name) {
   return (step >= 0 && step < kept.newest) || (step == kept.newest && !IsOfRound(name, kept.round));
 }
 
-void AbortOrphans(ObjectStore& store, const Kept& kept, RetentionMemory& memory) {
-  const auto aborted = store.AbortUploads([&](const std::string& name) { return IsOrphanOf(kept, name); });
+bool IsOfALostSave(const RetentionMemory& memory, const std::string& name) {
+  const int64_t step = StepOfObject(name);
+  return std::any_of(memory.lost.begin(), memory.lost.end(), [&](const LostSave& lost) {
+    return lost.step == step && IsOneOf(lost.shards, BesideTheManifest(name));
+  });
+}
+
+void AbortOrphans(ObjectStore& store, RetentionMemory& memory, const IsOrphan& is_orphan) {
+  const auto aborted = store.AbortUploads(is_orphan);
   if (aborted.ok()) {
     if (*aborted > 0) log::Info("unfinished uploads aborted", {{"uploads", *aborted}});
     return;
@@ -108,7 +115,21 @@ void RemoveWhatIsNotKept(ObjectStore& store, const Kept& kept, RetentionMemory& 
   for (const ObjectInfo& object : *objects) {
     if (IsLeftBesideTheSteps(object.name)) Say(store.Delete(object.name), kept.newest);
   }
-  if (memory.aborts_uploads) AbortOrphans(store, kept, memory);
+  if (memory.aborts_uploads)
+    AbortOrphans(store, memory, [&](const std::string& name) { return IsOrphanOf(kept, name); });
+  std::erase_if(memory.lost, [&](const LostSave& lost) { return lost.step < kept.newest; });
+}
+
+void RemoveLostSaves(ObjectStore& store, RetentionMemory& memory, const std::stop_token& stop) {
+  if (memory.lost.empty() || stop.stop_requested()) return;
+  const auto objects = store.List();
+  if (!objects.ok()) return log::Warning("lost shards not removed", {{"error", objects.error().message}});
+  for (const ObjectInfo& object : *objects) {
+    if (stop.stop_requested()) return;
+    if (IsOfALostSave(memory, object.name)) Say(store.Delete(object.name), StepOfObject(object.name));
+  }
+  if (memory.aborts_uploads)
+    AbortOrphans(store, memory, [&](const std::string& name) { return IsOfALostSave(memory, name); });
 }
 
 }  // namespace lockstep::checkpoint

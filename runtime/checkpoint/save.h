@@ -23,6 +23,8 @@ class ShardExchange {
   // Blocks until the key is there, at most for `limit` (about a second: between two calls the save looks
   // whether it was abandoned). kDeadlineExceeded: not yet there; any other error ends the save.
   [[nodiscard]] virtual Result<std::string> Wait(const std::string& key, std::chrono::milliseconds limit) = 0;
+  // The round has ended: a rank that has not published its shard may be dead.
+  [[nodiscard]] virtual bool IsOver() = 0;
 };
 
 // The same on every rank of the round.

@@ -16,45 +16,27 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kPatience = 1s;   // between two looks whether the save was abandoned
 constexpr auto kUntilSeen = 5s;  // what is stored has to be there after so long
 constexpr int kLooks = 3;        // for what was refused
 constexpr auto kBetweenLooks = 500ms;
 
-std::string ShardKey(const PendingSave& save, int rank) {
-  std::string key = "checkpoint";
-  for (const int64_t part : {save.place.round, save.place.step, int64_t{save.attempt}, int64_t{rank}}) {
-    key += '/';
-    key += std::to_string(part);
+// In pieces, as both sums of a large shard take long: between them the rank reports its progress.
+Result<void> AddSums(const PendingSave& save, std::string_view content, ShardReporter& reporter,
+                     ShardEntry& entry) {
+  Sha256Sum sum;
+  entry.block_bytes = kBlockBytes;
+  for (std::size_t begin = 0; begin < content.size(); begin += kBlockBytes) {
+    if (save.stop.stop_requested()) return Abandoned();
+    const std::string_view block = content.substr(begin, kBlockBytes);
+    sum.Add(block);
+    entry.block_crc32 += BlockSums(block, kBlockBytes);
+    reporter.Advanced(static_cast<int64_t>(block.size()));
   }
-  return key;
-}
-
-// No name is used twice, so that no shard is told, taken or removed for another.
-std::string NameOfShard(const PendingSave& save) {
-  std::string name = ShardName(save.place.rank, save.place.world, save.place.round);
-  if (save.attempt == 0) return name;
-  const std::size_t ending = name.rfind('.');
-  return name.substr(0, ending) + ".again-" + std::to_string(save.attempt) + name.substr(ending);
-}
-
-// What a rank publishes instead of its shard when there will be none.
-std::string EncodeFailure(const Error& error) {
-  return DumpJson({{"code", static_cast<int>(error.code)}, {"error", error.message}});
-}
-
-Result<ShardEntry> DecodePublished(const std::string& text, int rank) {
-  const auto json = ParseJson(text);
-  if (json.ok() && FindJson(*json, {"error"}) != nullptr) {
-    return Error{static_cast<ErrorCode>(IntAt(*json, {"code"})), StringAt(*json, {"error"})}.WithContext(
-        "rank " + std::to_string(rank));
-  }
-  return ParseShardEntry(text);
+  entry.sha256 = sum.Finish();
+  return {};
 }
 
 }  // namespace
-
-Error Abandoned() { return {ErrorCode::kAborted, "the save was given up"}; }
 
 SaveWriter::SaveWriter(const api::CheckpointSpec& spec, const protocol::JobIdentity& job,
                        const Json& training, ObjectStore& store, const Ownership& ownership,
@@ -67,9 +49,10 @@ SaveWriter::SaveWriter(const api::CheckpointSpec& spec, const protocol::JobIdent
       clock_(clock),
       await_turn_(std::move(await_turn)) {}
 
-void SaveWriter::TellReplaced(const PendingSave& save) {
-  const Error error{ErrorCode::kAborted, "a newer save replaced this one"};
-  (void)save.exchange->Publish(ShardKey(save, save.place.rank), EncodeFailure(error));
+void SaveWriter::Drop(const PendingSave& save) {
+  if (save.place.rank == 0) return Lose(save);
+  (void)PublishShard(*save.exchange, save.key(), save.place.rank,
+                     Error{ErrorCode::kAborted, "a newer save replaced this one"});
 }
 
 SaveOutcome SaveWriter::Write(const PendingSave& save) {
@@ -87,43 +70,57 @@ SaveOutcome SaveWriter::Write(const PendingSave& save) {
 Result<int64_t> SaveWriter::WriteAndCatch(const PendingSave& save) {
   try {
     return WriteAll(save);
-  } catch (const std::exception& exception) {  // no memory for the shard, say: training goes on
+  } catch (const std::exception& exception) {  // no memory for the manifest, say: training goes on
     return Error{ErrorCode::kInternal, exception.what()};
   }
 }
 
 // This rank's shard; on rank 0 then the manifest. Returns the bytes of all shards known here.
 Result<int64_t> SaveWriter::WriteAll(const PendingSave& save) {
-  const auto shard = WriteShard(save);
+  const auto shard = WriteShardAndCatch(save);
   if (save.place.rank == 0) {
     if (shard.ok()) history_file_.Keep(save.place.history, save.stop.get_token());
     return Commit(save, shard);
   }
-  const std::string text = shard.ok() ? EncodeShardEntry(*shard) : EncodeFailure(shard.error());
-  const auto published = save.exchange->Publish(ShardKey(save, save.place.rank), text);
+  const auto published = PublishShard(*save.exchange, save.key(), save.place.rank, shard);
   if (!shard.ok()) return shard.error();
   if (!published.ok()) return published.error();
   return shard->bytes;
 }
 
+Result<ShardEntry> SaveWriter::WriteShardAndCatch(const PendingSave& save) {
+  try {
+    return WriteShard(save);
+  } catch (const std::exception& exception) {  // no memory for a part of it, say: training goes on
+    return Error{ErrorCode::kInternal, exception.what()};
+  }
+}
+
 Result<ShardEntry> SaveWriter::WriteShard(const PendingSave& save) {
   const Snapshot& place = save.place;
+  ShardReporter reporter(save.exchange.get(), save.key(), place.rank, clock_, progress_);
   // Only rank 0 knows, and without its shard there is no checkpoint.
   if (const auto lost = ownership_.lost(); lost.has_value() && place.rank == 0) return *lost;
   const std::string_view content = save.share->Await();
-  ShardEntry entry{NameOfShard(save), static_cast<int64_t>(content.size()),
-                   Sha256(content),   save.share->places(),
-                   kBlockBytes,       BlockSums(content, kBlockBytes)};
-  if (save.stop.stop_requested()) return Abandoned();
-  LOCKSTEP_TRY(Send(save, ObjectOf(place.step, entry), content));
+  ShardEntry entry{.name = ShardName(place.rank, ShardsOf(save)),
+                   .bytes = static_cast<int64_t>(content.size()),
+                   .sha256 = {},
+                   .tensors = save.share->places()};
+  LOCKSTEP_TRY(AddSums(save, content, reporter, entry));
+  LOCKSTEP_TRY(Send(save, ObjectOf(place.step, entry), content, reporter));
   LOCKSTEP_TRY(AwaitObject(ObjectOf(place.step, entry), entry.bytes, save.stop.get_token())
                    .WithContext("the store took it, but does not have it"));
   return entry;
 }
 
-Result<void> SaveWriter::Send(const PendingSave& save, const std::string& name, std::string_view content) {
-  if (!spec_.upload_bytes_per_second) return store_.Put(name, content);
-  return store_.PutPaced(name, content, [&](int64_t bytes) { return await_turn_(save, bytes); });
+Result<void> SaveWriter::Send(const PendingSave& save, const std::string& name, std::string_view content,
+                              ShardReporter& reporter) {
+  return store_.PutPaced(name, content, [&](int64_t bytes) -> Result<void> {
+    if (spec_.upload_bytes_per_second) await_turn_(save, bytes, [&] { reporter.HeldBack(); });
+    if (save.stop.stop_requested()) return Abandoned();
+    reporter.Advanced(bytes);
+    return {};
+  });
 }
 
 // S3 shows at once what it has taken; a server has been seen to say so of an upload whose parts it was
@@ -153,11 +150,16 @@ Result<int64_t> SaveWriter::Commit(const PendingSave& save, const Result<ShardEn
                     .evaluations = place.evaluations,
                     .shards = {},
                     .training = training_};
-  LOCKSTEP_TRY(Gather(save, mine, manifest.shards));
+  if (const Result<void> gathered = Gather(save, mine, manifest.shards); !gathered.ok()) {
+    GiveUp(save, manifest.shards);
+    if (mine.ok() || mine.error().code != ErrorCode::kUnavailable)
+      RemoveLostSaves(store_, retention_, save.stop.get_token());
+    return gathered.error();
+  }
   const std::string name = FolderOfStep(place.step) + "/" + std::string(kManifestName);
   if (const Result<void> put = store_.Put(name, EncodeManifest(manifest)); !put.ok()) {
     if (IsSurelyAbsent(name, put.error())) {
-      RemoveShards(save, manifest.shards);
+      GiveUp(save, manifest.shards);
     } else {
       retention_.in_doubt.insert(place.step);
     }
@@ -168,13 +170,15 @@ Result<int64_t> SaveWriter::Commit(const PendingSave& save, const Result<ShardEn
                          [](int64_t bytes, const ShardEntry& shard) { return bytes + shard.bytes; });
 }
 
-// The shards of all ranks. Where one lacks, the others are removed: on a full disk they would take the room
-// that the next save needs, and that is what removes them otherwise.
+// The shards of all ranks, or those that there are.
 Result<void> SaveWriter::Gather(const PendingSave& save, const Result<ShardEntry>& mine,
                                 std::vector<ShardEntry>& shards) {
   std::optional<Error> first;
+  std::optional<ShardWait> others;
+  if (save.exchange != nullptr)
+    others.emplace(*save.exchange, save.key(), save.stop.get_token(), clock_, progress_);
   for (int rank = 0; rank < save.place.world; ++rank) {
-    Result<ShardEntry> entry = rank == 0 ? mine : WaitForShard(save, rank);
+    Result<ShardEntry> entry = rank == 0 ? mine : others->Await(rank);
     if (entry.ok()) {
       shards.push_back(std::move(entry).value());
     } else if (!first.has_value()) {
@@ -182,9 +186,7 @@ Result<void> SaveWriter::Gather(const PendingSave& save, const Result<ShardEntry
     }
   }
   if (save.stop.stop_requested()) return Abandoned();
-  if (!first.has_value()) return {};
-  RemoveShards(save, shards);
-  return *first;
+  return first.has_value() ? Result<void>(*first) : Result<void>();
 }
 
 // What a store did that did not answer nobody knows: the manifest may be there, or may yet come. One that
@@ -200,23 +202,22 @@ bool SaveWriter::IsSurelyAbsent(const std::string& manifest, const Error& put_er
   return true;
 }
 
-// No other attempt uses their names.
-void SaveWriter::RemoveShards(const PendingSave& save, const std::vector<ShardEntry>& shards) {
+// On a full disk its shards would take the room that the next save needs. No other attempt uses their names.
+void SaveWriter::GiveUp(const PendingSave& save, const std::vector<ShardEntry>& shards) {
+  Lose(save);
   for (const ShardEntry& shard : shards) {
     if (save.stop.stop_requested() || !store_.Delete(ObjectOf(save.place.step, shard)).ok()) return;
   }
 }
 
-Result<ShardEntry> SaveWriter::WaitForShard(const PendingSave& save, int rank) {
-  while (!save.stop.stop_requested()) {
-    const auto text = save.exchange->Wait(ShardKey(save, rank), kPatience);
-    if (text.ok()) return DecodePublished(*text, rank);
-    if (text.error().code != ErrorCode::kDeadlineExceeded) return text.error();
-    if (clock_.Steady() - save.started > save.shard_limit) {
-      return text.error().WithContext("rank " + std::to_string(rank) + " has not stored its shard");
-    }
-  }
-  return Abandoned();
+ShardSet SaveWriter::ShardsOf(const PendingSave& save) const {
+  return {job_.uid, save.place.world, save.place.round, save.attempt};
+}
+
+void SaveWriter::Lose(const PendingSave& save) {
+  const Snapshot& place = save.place;
+  // In a world of one no shard can come late, and another process may save this step alone, too.
+  if (place.world > 1) retention_.lost.push_back({place.step, ShardsOf(save)});
 }
 
 }  // namespace lockstep::checkpoint

@@ -17,50 +17,56 @@
 #include "runtime/checkpoint/ownership.h"
 #include "runtime/checkpoint/retention.h"
 #include "runtime/checkpoint/save.h"
+#include "runtime/checkpoint/shard_messages.h"
 #include "runtime/common/api/checkpoint_spec.h"
 #include "runtime/common/base/clock.h"
 #include "runtime/common/protocol/worker_config.h"
 
 namespace lockstep::checkpoint {
 
-// What a save that was given up ends with.
-[[nodiscard]] Error Abandoned();
-
 struct PendingSave {
   Snapshot place;  // without tensors
   std::shared_ptr<HostCopy> share;
   std::shared_ptr<ShardExchange> exchange;
   SteadyTime started;
-  int attempt = 0;                   // at this step in this round
-  SteadyTime::duration shard_limit;  // how long rank 0 waits for the shards of the others
-  std::stop_source stop{};           // abandoned
+  int attempt = 0;          // at this step in this round
+  std::stop_source stop{};  // abandoned
+
+  [[nodiscard]] SaveKey key() const { return {place.round, place.step, attempt}; }
 };
 
 class SaveWriter {
  public:
-  // Asked before each piece of a shard is sent, where spec.checkpoint.uploadBytesPerSecond is set. The
-  // references outlive the writer.
-  using AwaitTurn = std::function<Result<void>(const PendingSave& save, int64_t bytes)>;
+  // Asked before each piece of a shard is sent, where spec.checkpoint.uploadBytesPerSecond is set; calls
+  // `held_back` each second until the piece may be sent. The references outlive the writer.
+  using AwaitTurn =
+      std::function<void(const PendingSave& save, int64_t bytes, const std::function<void()>& held_back)>;
 
   SaveWriter(const api::CheckpointSpec& spec, const protocol::JobIdentity& job, const Json& training,
              ObjectStore& store, const Ownership& ownership, const Clock& clock, AwaitTurn await_turn);
 
   [[nodiscard]] SaveOutcome Write(const PendingSave& save);
-  // Rank 0 may have begun the save that this rank replaced: it must not wait for the shard.
-  static void TellReplaced(const PendingSave& save);
+  // Rises while Write makes progress. Any thread.
+  [[nodiscard]] int64_t progress() const { return progress_.load(); }
+  // A save that will not be written: a newer one replaced it, or the round broke. Another rank reports that to
+  // rank 0, which may wait for its shard; rank 0 remembers that the others may have stored theirs.
+  void Drop(const PendingSave& save);
 
  private:
   [[nodiscard]] Result<int64_t> WriteAndCatch(const PendingSave& save);
   [[nodiscard]] Result<int64_t> WriteAll(const PendingSave& save);
+  [[nodiscard]] Result<ShardEntry> WriteShardAndCatch(const PendingSave& save);
   [[nodiscard]] Result<ShardEntry> WriteShard(const PendingSave& save);
-  [[nodiscard]] Result<void> Send(const PendingSave& save, const std::string& name, std::string_view content);
+  [[nodiscard]] Result<void> Send(const PendingSave& save, const std::string& name, std::string_view content,
+                                  ShardReporter& reporter);
   [[nodiscard]] Result<void> AwaitObject(const std::string& name, int64_t bytes, const std::stop_token& stop);
   [[nodiscard]] Result<int64_t> Commit(const PendingSave& save, const Result<ShardEntry>& mine);
   [[nodiscard]] Result<void> Gather(const PendingSave& save, const Result<ShardEntry>& mine,
                                     std::vector<ShardEntry>& shards);
-  [[nodiscard]] Result<ShardEntry> WaitForShard(const PendingSave& save, int rank);
   [[nodiscard]] bool IsSurelyAbsent(const std::string& manifest, const Error& put_error);
-  void RemoveShards(const PendingSave& save, const std::vector<ShardEntry>& shards);
+  void GiveUp(const PendingSave& save, const std::vector<ShardEntry>& shards);
+  void Lose(const PendingSave& save);
+  [[nodiscard]] ShardSet ShardsOf(const PendingSave& save) const;
 
   const api::CheckpointSpec& spec_;
   const protocol::JobIdentity& job_;
@@ -69,6 +75,7 @@ class SaveWriter {
   const Ownership& ownership_;
   const Clock& clock_;
   const AwaitTurn await_turn_;
+  Progress progress_ = 0;
   HistoryFile history_file_{store_};
   RetentionMemory retention_;
 };

@@ -136,7 +136,7 @@ Result<StoreClient> MakeS3Client(const S3Settings& settings, const S3Patience& p
   };
   const auto filesystem = fs::S3FileSystem::Make(OptionsOf(settings, patience));
   if (!filesystem.ok()) return to_error(filesystem.status(), "");
-  return StoreClient(*filesystem, to_error);
+  return StoreClient(*filesystem, to_error, Traces::kNone, Sending::kInBackground);
 }
 
 }  // namespace lockstep::storage

@@ -33,8 +33,24 @@ arrow::Status StatusOf(Operation operation) {
 
 }  // namespace
 
-StoreClient::StoreClient(std::shared_ptr<fs::FileSystem> filesystem, ToError to_error, Traces traces)
-    : filesystem_(std::move(filesystem)), to_error_(std::move(to_error)), traces_(traces) {}
+bool SendWindow::Fill(int64_t bytes) {
+  given_ += bytes;
+  if (given_ < size_) return false;
+  given_ = 0;
+  return true;
+}
+
+void SendWindow::Waited(Seconds time) {
+  if (time < Seconds(1)) size_ = std::min(2 * size_, kMost);
+  if (time > Seconds(4)) size_ = std::max(size_ / 2, kPart);
+}
+
+StoreClient::StoreClient(std::shared_ptr<fs::FileSystem> filesystem, ToError to_error, Traces traces,
+                         Sending sending)
+    : filesystem_(std::move(filesystem)),
+      to_error_(std::move(to_error)),
+      traces_(traces),
+      sending_(sending) {}
 
 Result<void> StoreClient::Put(const std::string& path, std::string_view content) {
   return PutPaced(path, content, static_cast<int64_t>(content.size()),
@@ -45,6 +61,8 @@ Result<void> StoreClient::PutPaced(const std::string& path, std::string_view con
                                    const Pace& pace) {
   std::shared_ptr<arrow::io::OutputStream> stream;
   Result<void> may;
+  SendWindow window;
+  const SystemClock clock;
   const arrow::Status status = StatusOf([&]() -> arrow::Status {
     ARROW_ASSIGN_OR_RAISE(stream, filesystem_->OpenOutputStream(path));
     const auto size = static_cast<int64_t>(content.size());
@@ -53,6 +71,10 @@ Result<void> StoreClient::PutPaced(const std::string& path, std::string_view con
       may = pace(bytes);
       if (!may.ok()) return arrow::Status::Cancelled(path);
       ARROW_RETURN_NOT_OK(stream->Write(content.data() + begin, bytes));
+      if (sending_ == Sending::kWhileWriting || !window.Fill(bytes)) continue;
+      const SteadyTime start = clock.Steady();
+      ARROW_RETURN_NOT_OK(stream->Flush());
+      window.Waited(clock.Steady() - start);
     }
     return stream->Close();
   });

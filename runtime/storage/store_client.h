@@ -38,6 +38,26 @@ struct StoredObject {
 // where it deletes the last one. What is empty there is taken for not yet written.
 enum class Traces { kNone, kEmptyOnes };
 
+// S3's: Arrow returns from a write at once, copies what it was given and sends it in threads of its own.
+enum class Sending { kWhileWriting, kInBackground };
+
+// How many bytes of an object to give to a client that sends in the background before waiting for them. A wait
+// takes between one and four seconds where the size of the store's parts allows it. This bounds what Arrow
+// copies, and `Pace` is asked only when the pieces before have been sent. Pure.
+class SendWindow {
+ public:
+  // More bytes were given. Returns whether to wait now.
+  [[nodiscard]] bool Fill(int64_t bytes);
+  void Waited(Seconds time);
+
+ private:
+  int64_t given_ = 0;
+  int64_t size_ = kPart;
+
+  static constexpr int64_t kPart = int64_t{10} << 20;  // of Arrow
+  static constexpr int64_t kMost = 16 * kPart;
+};
+
 // Asked before each piece of an object is sent: returns once it may be, or why the rest is not to be.
 using Pace = std::function<Result<void>(int64_t bytes)>;
 
@@ -47,7 +67,7 @@ class StoreClient {
 
   // By s3_client.h, gcs_client.h and azure_client.h. Shared, as Arrow makes it so.
   StoreClient(std::shared_ptr<arrow::fs::FileSystem> filesystem, ToError to_error,
-              Traces traces = Traces::kNone);
+              Traces traces = Traces::kNone, Sending sending = Sending::kWhileWriting);
 
   // A reader sees the whole object or none (of one that is there already in Azure: the old one, none, then
   // the new one).
@@ -70,6 +90,7 @@ class StoreClient {
   std::shared_ptr<arrow::fs::FileSystem> filesystem_;
   ToError to_error_;
   Traces traces_;
+  Sending sending_;
 };
 
 }  // namespace lockstep::storage

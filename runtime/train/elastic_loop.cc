@@ -28,7 +28,7 @@ namespace {
 using namespace std::chrono_literals;
 using protocol::ExitCode;
 
-constexpr auto kFinalSaveLimit = 600s;
+constexpr auto kHandOverLimit = 600s;
 constexpr int kFinalSaveAttempts = 3;
 // At most: speeds change, and asking for them costs a fraction of a step.
 constexpr int64_t kStepsOfAShare = 100;
@@ -334,7 +334,7 @@ class ElasticLoop {
       return std::optional(RoundEnd::kStopped);
     }
     if (!hands_over && CopyIsDue(report.saving > 0)) LOCKSTEP_TRY(CopyStages());
-    if (hands_over) LOCKSTEP_TRY(stopping_.HandOver(round_.communicator, wishes.stop, kFinalSaveLimit));
+    if (hands_over) LOCKSTEP_TRY(stopping_.HandOver(round_.communicator, wishes.stop, kHandOverLimit));
     // Those who stay hold the state of this step, too.
     if (wishes.stop) return std::optional(RoundEnd::kStopped);
     if (report.yielding + report.stopping > 0) return std::optional(RoundEnd::kLeft);
@@ -386,7 +386,7 @@ class ElasticLoop {
     // Done again in the next round. A rank that is to stop goes there, too, and stops outside of a round.
     if (!result.complete) {
       if (!IsReplicated()) {
-        LOCKSTEP_TRY(stopping_.HandOver(round_.communicator, in_.control.stop_requested(), kFinalSaveLimit));
+        LOCKSTEP_TRY(stopping_.HandOver(round_.communicator, in_.control.stop_requested(), kHandOverLimit));
       }
       return std::optional(RoundEnd::kLeft);
     }
@@ -410,7 +410,7 @@ class ElasticLoop {
     progress_.Phase("save");
     while (true) {
       const Result<void> saved =
-          saves_.SaveTogether(round_.communicator, state_, kFinalSaveLimit, kFinalSaveAttempts);
+          saves_.SaveTogether(round_.communicator, state_, std::nullopt, kFinalSaveAttempts);
       if (saved.ok()) break;
       if (!saved.error().IsTransient()) return saved.error();
       LOCKSTEP_TRY(patience_.Await(saved.error(), "the last checkpoint"));

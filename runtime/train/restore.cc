@@ -194,7 +194,8 @@ class Restoring {
     return checkpointer_.Resume([this](const Manifest& manifest) -> Result<void> {
       LOCKSTEP_TRY(Tell(manifest.step));
       Result<void> read = ReadTogether(manifest.step, manifest);
-      is_known_to_all_ = !read.ok();
+      // Where it is damaged, the others wait for the next.
+      is_known_to_all_ = !read.ok() && !checkpoint::IsDamage(read.error());
       return read;
     });
   }

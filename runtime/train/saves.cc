@@ -16,8 +16,14 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kAbortPoll = 20ms;
+// Of a rank that waits for its save in a round: the supervisor takes a silent one for one that hangs.
+constexpr auto kBetweenSigns = 5s;
+// Between ranks that copy a large state, some of them into memory that is new.
+constexpr auto kCopyLimit = 10min;
 // Between ranks that are through with a save.
 constexpr auto kMeetLimit = 60s;
+// The same where the save may take as long as it needs: what makes no progress is given up by its own rank.
+constexpr auto kSlowestSave = 24h;
 
 // How a rank fared with its part of a save; the worst counts for all.
 enum SaveStanding : int64_t { kPartStored, kPartWaits, kPartFailed };
@@ -72,22 +78,47 @@ bool Saves::IsDue(int64_t step) const {
 
 Result<void> Saves::Start(const std::shared_ptr<comm::Communicator>& communicator, TrainingState& state) {
   if (!enabled()) return {};
-  const SteadyTime start = context_.clock.Steady();
-  const comm::Place& place = communicator->place();
-  LOCKSTEP_TRY(context_.phases.Time("checkpoint", [&]() -> Result<void> {
-    LOCKSTEP_TRY(SyncBuffers(*communicator, state));
-    LOCKSTEP_TRY(const std::vector<NamedTensor> tensors, TensorsToSave(*communicator, state));
-    return comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
-      context_.checkpointer->Save(
-          {state.step, place.round, place.rank, place.world, tensors, state.evaluations,
-           HistoryOf(place.rank), EpochOf(state.step), WritersOf(state, place.world)},
-          std::make_shared<RoundExchange>(communicator, context_.clock));
-    });
-  }));
-  last_start_ = start;
-  const double stall = Seconds(context_.clock.Steady() - start).count();
-  started_[state.step] = {place.rank == 0, stall};
+  LOCKSTEP_TRY(Begin(communicator, state));
   return {};
+}
+
+Result<std::optional<Error>> Saves::Begin(const std::shared_ptr<comm::Communicator>& communicator,
+                                          TrainingState& state) {
+  const SteadyTime start = context_.clock.Steady();
+  last_start_ = start;  // also of one that fails: what fails once is not tried again after each step
+  LOCKSTEP_TRY(std::optional<Error> failure,
+               context_.phases.Time("checkpoint", [&] { return CopyTogether(communicator, state); }));
+  if (failure.has_value()) {
+    context_.checkpointer->Forget();
+    return failure;
+  }
+  context_.checkpointer->Begin();
+  const double stall = Seconds(context_.clock.Steady() - start).count();
+  started_[state.step] = {communicator->rank() == 0, stall};
+  return std::optional<Error>();
+}
+
+// A rank alone would not know that another has no memory, and write for nothing.
+Result<std::optional<Error>> Saves::CopyTogether(const std::shared_ptr<comm::Communicator>& communicator,
+                                                 TrainingState& state) {
+  const comm::Place& place = communicator->place();
+  LOCKSTEP_TRY(SyncBuffers(*communicator, state));
+  LOCKSTEP_TRY(const std::vector<NamedTensor> tensors, TensorsToSave(*communicator, state));
+  const Result<void> mine = comm::CatchTorch(ErrorCode::kThrottled, "copying the state", [&] {
+    context_.checkpointer->Copy({state.step, place.round, place.rank, place.world, tensors, state.evaluations,
+                                 HistoryOf(place.rank), EpochOf(state.step), WritersOf(state, place.world)},
+                                std::make_shared<RoundExchange>(communicator, context_.clock));
+  });
+  if (!mine.ok() && mine.error().code != ErrorCode::kThrottled) return mine.error();  // the device's
+  const int64_t failed = mine.ok() ? 0 : 1;
+  LOCKSTEP_TRY(const auto rows, communicator->AllGather({&failed, 1}, kCopyLimit));
+  const auto first = std::find_if(rows.begin(), rows.end(), [](const auto& row) { return row.front() > 0; });
+  if (first == rows.end()) return std::optional<Error>();
+  Error error{ErrorCode::kThrottled,
+              "rank " + std::to_string(first - rows.begin()) + " could not copy its part of the state"};
+  if (!mine.ok()) error = mine.error();
+  if (!mine.ok() || place.rank == 0) context_.link.Send(protocol::SaveFailed{state.step, error.message});
+  return std::optional<Error>(std::move(error));
 }
 
 // Rank 0 writes it; the others need not copy theirs.
@@ -132,15 +163,24 @@ void Saves::Learn(double stall_seconds, double store_seconds) {
                                                       {"store_seconds", store_seconds}});
 }
 
-Result<void> Saves::WaitFor(const comm::Communicator* communicator, std::chrono::milliseconds limit) {
-  const SteadyTime deadline = context_.clock.Steady() + limit;
+Result<void> Saves::WaitFor(const comm::Communicator* communicator,
+                            std::optional<std::chrono::milliseconds> limit) {
+  const SteadyTime start = context_.clock.Steady();
+  SteadyTime signed_at = start;
+  int64_t progress = context_.checkpointer->progress();
   while (true) {
     Result<void> idle = context_.checkpointer->Wait(kAbortPoll);
     if (idle.ok()) return {};
     if (communicator != nullptr && communicator->aborted()) {
       return Error{ErrorCode::kAborted, "the round was aborted while its checkpoint was written"};
     }
-    if (context_.clock.Steady() >= deadline) return idle;
+    const SteadyTime now = context_.clock.Steady();
+    if (limit.has_value() && now - start >= *limit) return idle;
+    const int64_t reached = context_.checkpointer->progress();
+    if (communicator == nullptr || reached == progress || now - signed_at < kBetweenSigns) continue;
+    progress = reached;
+    signed_at = now;
+    context_.link.Send(protocol::PhaseChanged{"save"});
   }
 }
 
@@ -154,10 +194,12 @@ std::optional<Error> Saves::TakeFailureOf(int64_t step) {
 }
 
 Result<void> Saves::SaveTogether(const std::shared_ptr<comm::Communicator>& communicator,
-                                 TrainingState& state, std::chrono::milliseconds limit, int attempts) {
+                                 TrainingState& state, std::optional<std::chrono::milliseconds> limit,
+                                 int attempts) {
   if (!enabled()) return {};
   while (true) {
-    LOCKSTEP_TRY(Start(communicator, state));
+    LOCKSTEP_TRY(const std::optional<Error> not_begun, Begin(communicator, state));
+    if (not_begun.has_value()) return *not_begun;
     std::optional<Error> mine;
     Result<void> waited =
         context_.phases.Time("checkpoint", [&] { return WaitFor(communicator.get(), limit); });
@@ -170,7 +212,8 @@ Result<void> Saves::SaveTogether(const std::shared_ptr<comm::Communicator>& comm
     }
     const int64_t standing = StandingOf(mine);
     // A rank whose part was small has nothing else to do than to wait for the others.
-    LOCKSTEP_TRY(const auto rows, communicator->AllGather({&standing, 1}, limit + kMeetLimit));
+    LOCKSTEP_TRY(const auto rows,
+                 communicator->AllGather({&standing, 1}, limit.value_or(kSlowestSave) + kMeetLimit));
     const int64_t worst = std::max_element(rows.begin(), rows.end())->front();
     if (worst == kPartStored) return {};
     if (worst == kPartFailed && --attempts > 0) continue;
@@ -196,7 +239,7 @@ Result<void> Saves::SaveAlone(TrainingState& state, const LastPlace& last, std::
     LOCKSTEP_TRY(const auto moments, state.sharded->Whole());
     tensors = WithMoments(state, moments);
   }
-  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "copying the state", [&] {
+  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kThrottled, "copying the state", [&] {
     context_.checkpointer->Save(
         {state.step, last.round, 0, 1, tensors, state.evaluations, HistoryOf(last.rank), EpochOf(state.step)},
         nullptr);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/checkpoint/checkpointer.h"
@@ -51,18 +52,20 @@ class Saves {
   }
   // Whether the state after `step` steps should be stored. One rank is asked and tells the others.
   [[nodiscard]] bool IsDue(int64_t step) const;
-  // On all ranks of the round at the same step. Training goes on while it is written.
+  // On all ranks of the round at the same step. Training goes on while it is written, and where a rank has no
+  // memory for its copy: then no rank writes, and the next save is due as if this one had begun.
   [[nodiscard]] Result<void> Start(const std::shared_ptr<comm::Communicator>& communicator,
                                    TrainingState& state);
   // Tells the supervisor what became of earlier saves.
   void Report();
 
-  // On all ranks of the round: returns when the checkpoint is complete. That the store does not answer
-  // (Error::IsTransient) all ranks say together, at once; what else fails is tried `attempts` times. kAborted:
-  // the round broke, or another rank could not store its part.
+  // On all ranks of the round: returns when the checkpoint is complete. That the store does not answer, or a
+  // rank has no memory (Error::IsTransient) all ranks say together, at once; what else fails is tried `attempts` times. kAborted:
+  // the round broke, or another rank could not store its part. Without a limit: as long as the save makes
+  // progress.
   [[nodiscard]] Result<void> SaveTogether(const std::shared_ptr<comm::Communicator>& communicator,
-                                          TrainingState& state, std::chrono::milliseconds limit,
-                                          int attempts);
+                                          TrainingState& state,
+                                          std::optional<std::chrono::milliseconds> limit, int attempts);
   // Lets what is being written come to its end, so that it was not in vain.
   void Drain(std::chrono::milliseconds limit);
   // By this rank alone, outside of a round. The history is rank 0's: another may be far behind it.
@@ -82,7 +85,13 @@ class Saves {
                                      const checkpoint::Ownership::Pause& pause);
 
  private:
-  [[nodiscard]] Result<void> WaitFor(const comm::Communicator* communicator, std::chrono::milliseconds limit);
+  // The same verdict on all ranks: what kept one of them from copying its part (kThrottled: it may pass).
+  [[nodiscard]] Result<std::optional<Error>> Begin(const std::shared_ptr<comm::Communicator>& communicator,
+                                                   TrainingState& state);
+  [[nodiscard]] Result<std::optional<Error>> CopyTogether(
+      const std::shared_ptr<comm::Communicator>& communicator, TrainingState& state);
+  [[nodiscard]] Result<void> WaitFor(const comm::Communicator* communicator,
+                                     std::optional<std::chrono::milliseconds> limit);
   [[nodiscard]] std::optional<Error> TakeFailureOf(int64_t step);
   [[nodiscard]] std::vector<protocol::HistoryRecord> HistoryOf(int rank) const;
   void Learn(double stall_seconds, double store_seconds);

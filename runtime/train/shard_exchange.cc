@@ -1,5 +1,6 @@
 #include "runtime/train/shard_exchange.h"
 
+#include <optional>
 #include <thread>
 
 namespace lockstep::train {
@@ -8,7 +9,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kPoll = 20ms;
-constexpr auto kPatienceAfterTheRound = 10s;
 
 }  // namespace
 
@@ -21,7 +21,6 @@ Result<std::string> RoundExchange::Wait(const std::string& key, std::chrono::mil
   while (true) {
     LOCKSTEP_TRY(const std::optional<std::string> value, store_->Get(key));
     if (value.has_value()) return *value;
-    if (IsGivenUp()) return Error{ErrorCode::kAborted, "the round ended before all shards were stored"};
     if (clock_.Steady() >= deadline) {
       return Error{ErrorCode::kDeadlineExceeded, "another rank's shard was not stored in time"};
     }
@@ -29,11 +28,9 @@ Result<std::string> RoundExchange::Wait(const std::string& key, std::chrono::mil
   }
 }
 
-bool RoundExchange::IsGivenUp() {
+bool RoundExchange::IsOver() {
   const auto communicator = communicator_.lock();
-  if (communicator != nullptr && !communicator->aborted()) return false;
-  if (!over_since_) over_since_ = clock_.Steady();
-  return clock_.Steady() - *over_since_ > kPatienceAfterTheRound;
+  return communicator == nullptr || communicator->aborted();
 }
 
 }  // namespace lockstep::train

@@ -1,10 +1,8 @@
 #pragma once
 // How the ranks of a round tell each other that their shards of a checkpoint are stored: through the round's
-// store. An upload may outlive the round; once the round is broken, though, a shard that is still missing is
-// given up soon, for its writer is likely dead. Called from the checkpointer's thread.
+// store. An upload may outlive the round. Called from the checkpointer's thread.
 
 #include <memory>
-#include <optional>
 
 #include "runtime/checkpoint/checkpointer.h"
 #include "runtime/comm/communicator.h"
@@ -20,14 +18,12 @@ class RoundExchange final : public checkpoint::ShardExchange {
 
   [[nodiscard]] Result<void> Publish(const std::string& key, const std::string& value) override;
   [[nodiscard]] Result<std::string> Wait(const std::string& key, std::chrono::milliseconds limit) override;
+  [[nodiscard]] bool IsOver() override;
 
  private:
-  [[nodiscard]] bool IsGivenUp();
-
   const std::shared_ptr<comm::RoundStore> store_;
   const std::weak_ptr<comm::Communicator> communicator_;
   const Clock& clock_;
-  std::optional<SteadyTime> over_since_;
 };
 
 }  // namespace lockstep::train

@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -190,6 +191,29 @@ TEST_F(S3Test, PutsInPieces) {
   EXPECT_THAT(NamesOf(*store), ElementsAre("step-1/x"));
 }
 
+int64_t BytesBelow(const std::string& folder) {
+  int64_t bytes = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    bytes += entry.is_regular_file() ? static_cast<int64_t>(entry.file_size()) : 0;
+  return bytes;
+}
+
+// Or an upload that makes no progress would look like one that does, and memory would hold all of it.
+TEST_F(S3Test, AsksForThePieceAfterAPartOnlyOnceThePartIsThere) {
+  constexpr int64_t kPart = 10 * int64_t{kMegabyte};
+  const auto store = OpenStore();
+  const int64_t before = BytesBelow(server_->folder());
+  int64_t given = 0;
+  const auto put = store->PutPaced("x", Content(2 * kPart, 3), [&](int64_t bytes) {
+    if (given == kPart) {
+      EXPECT_GE(BytesBelow(server_->folder()) - before, kPart);
+    }
+    given += bytes;
+    return Result<void>();
+  });
+  EXPECT_TRUE(put.ok()) << put.error().ToString();
+}
+
 TEST_F(S3Test, TellsWhenAnObjectChanged) {
   const auto store = OpenStore();
   ASSERT_TRUE(store->Put("owners/a.json", "{}").ok());
@@ -235,7 +259,7 @@ TEST_F(S3Test, PassesOverACheckpointThatIsDamagedInTheStore) {
     ASSERT_TRUE(checkpointer->Wait(kLong).ok());
   }
   const std::string path =
-      server_->folder() + Uri().substr(4) + "/" + FolderOfStep(2) + "/" + ShardName(0, 1, 1);
+      server_->folder() + Uri().substr(4) + "/" + FolderOfStep(2) + "/" + ShardName(0, {"uid-1", 1, 1});
   std::string content = *ReadFile(path);
   content.back() = static_cast<char>(content.back() ^ 1);
   std::ofstream(path) << content;
@@ -274,11 +298,11 @@ std::vector<std::string> PathsOfUploads(const std::string& beginning) {
 TEST_F(S3Test, ASaveAbortsUploadsThatWereBrokenOff) {
   ::setenv("http_proxy", "http://127.0.0.1:1", 1);  // of others: the store is asked directly
   const std::string place = Uri().substr(5);
-  const std::string next = place + "/" + FolderOfStep(3) + "/" + ShardName(0, 1, 1);
+  const std::string next = place + "/" + FolderOfStep(3) + "/" + ShardName(0, {"uid-1", 1, 1});
   for (const char* of_another : {"/notes", "-2/step-000000000001/x"}) BeginUpload(place + of_another);
   BeginUpload(next);
   for (int step = 1; step <= 2; ++step)
-    BeginUpload(place + "/" + FolderOfStep(step) + "/" + ShardName(0, 1, 1));
+    BeginUpload(place + "/" + FolderOfStep(step) + "/" + ShardName(0, {"uid-1", 1, 1}));
   const auto checkpointer =
       std::move(Checkpointer::Open({.uri = Uri()}, {"default", "mnist", "uid-1"}, {})).value();
   checkpointer->Save({2, 2, 0, 1, {{"weight", torch::ones({100})}}}, nullptr);

@@ -8,6 +8,7 @@
 
 #include "runtime/common/base/file.h"
 #include "tests/support/eventually.h"
+#include "tests/support/limited_memory.h"
 #include "tests/unit/runtime/checkpoint/checkpointer_fixture.h"
 
 namespace lockstep::checkpoint {
@@ -290,6 +291,38 @@ Snapshot LargeAt(int64_t step) {
   Snapshot snapshot{.step = step, .round = 1, .tensors = {}};
   snapshot.tensors.push_back({"large", torch::ones({int64_t{1} << 19})});
   return snapshot;
+}
+
+// One that is written, one that waits.
+TEST_F(CheckpointerTest, HoldsTwoSharesAtMost) {
+  lockstep::testing::LimitedMemory memory;
+  const auto checkpointer = Open();
+  std::vector<Snapshot> snapshots;
+  for (int64_t step = 1; step <= 4; ++step) snapshots.push_back(LargeAt(step));
+  // Too large for the memory of the one that waits.
+  snapshots[3].tensors.push_back({"more", snapshots[0].tensors[0].tensor});
+  const int before = memory.most_pieces;
+  faults_.Set(&Faults::held, "shard-");
+  checkpointer->Save(snapshots[0], nullptr);
+  ASSERT_TRUE(Eventually([&] { return faults_.IsHolding(); }));
+  for (const std::size_t i : {1, 2, 3}) checkpointer->Save(snapshots[i], nullptr);
+  faults_.Set(&Faults::held, "");
+  ASSERT_TRUE(checkpointer->Wait(kLong).ok());
+  EXPECT_EQ(memory.most_pieces, before + 2);
+  EXPECT_THAT(Steps(), ElementsAre(4, 1));
+  ExpectEqual(Load(*checkpointer, 4)->tensors, snapshots[3].tensors);
+}
+
+TEST_F(CheckpointerTest, FreesWhatItForgets) {
+  const Snapshot snapshot = LargeAt(1);
+  lockstep::testing::LimitedMemory memory;
+  const auto checkpointer = Open();
+  checkpointer->Copy(snapshot, nullptr);
+  EXPECT_EQ(memory.pieces(), 1);
+  checkpointer->Forget();
+  EXPECT_EQ(memory.pieces(), 0);
+  EXPECT_TRUE(checkpointer->Wait(kLong).ok());
+  EXPECT_THAT(Steps(), IsEmpty());
 }
 
 TEST_F(CheckpointerTest, SendsNoMoreInASecondThanItMay) {

@@ -23,13 +23,17 @@ class JobsCheckpoints : public ::testing::Test {
   void Put(const std::string& name, const std::string& content = "x") {
     ASSERT_TRUE(store_.Put(name, content).ok());
   }
-  void PutShard(int64_t step, int64_t round) { Put(FolderOfStep(step) + "/" + ShardName(0, 1, round)); }
+  void PutShard(int64_t step, int64_t round) {
+    Put(FolderOfStep(step) + "/" + ShardName(0, {"uid-1", 1, round}));
+  }
   void Save(int64_t step, const std::string& uid) {
     PutShard(step, 1);
-    const Manifest manifest{
-        .job_uid = uid,
-        .step = step,
-        .shards = {{.name = ShardName(0, 1, 1), .bytes = 1, .sha256 = std::string(64, '0'), .tensors = {}}}};
+    const Manifest manifest{.job_uid = uid,
+                            .step = step,
+                            .shards = {{.name = ShardName(0, {"uid-1", 1, 1}),
+                                        .bytes = 1,
+                                        .sha256 = std::string(64, '0'),
+                                        .tensors = {}}}};
     store_.now += 1s;
     Put(FolderOfStep(step) + "/manifest.json", EncodeManifest(manifest));
   }
@@ -66,8 +70,8 @@ TEST_F(JobsCheckpoints, GoAloneWhereAnotherJobHasCheckpoints) {
   EXPECT_EQ(removal->checkpoints, 1);
   EXPECT_THAT(removal->left, ElementsAre(HasSubstr("step 30 has no manifest")));
   EXPECT_THAT(store_.Names(), ElementsAre("history.jsonl", FolderOfStep(20) + "/manifest.json",
-                                          FolderOfStep(20) + "/" + ShardName(0, 1, 1),
-                                          FolderOfStep(30) + "/" + ShardName(0, 1, 1)));
+                                          FolderOfStep(20) + "/" + ShardName(0, {"uid-1", 1, 1}),
+                                          FolderOfStep(30) + "/" + ShardName(0, {"uid-1", 1, 1})));
 }
 
 TEST_F(JobsCheckpoints, StayWhereAnotherJobWritesIntoTheSameFolder) {
@@ -80,18 +84,18 @@ TEST_F(JobsCheckpoints, StayWhereAnotherJobWritesIntoTheSameFolder) {
   ASSERT_TRUE(removal.ok());
   EXPECT_THAT(removal->left, ElementsAre(HasSubstr("step 20")));
   EXPECT_THAT(store_.Names(), ElementsAre("owners/another.json", FolderOfStep(20) + "/manifest.json",
-                                          FolderOfStep(20) + "/" + ShardName(0, 1, 1)));
+                                          FolderOfStep(20) + "/" + ShardName(0, {"uid-1", 1, 1})));
 }
 
 TEST_F(JobsCheckpoints, GoWithTheUploadsOfTheirStepsWhereNobodyElseIs) {
   Save(10, "mine");
-  store_.uploads = {FolderOfStep(10) + "/" + ShardName(0, 1, 1), FolderOfStep(20) + "/" + ShardName(0, 1, 1),
-                    "notes.txt"};
+  store_.uploads = {FolderOfStep(10) + "/" + ShardName(0, {"uid-1", 1, 1}),
+                    FolderOfStep(20) + "/" + ShardName(0, {"uid-1", 1, 1}), "notes.txt"};
   ASSERT_TRUE(RemoveAllOfJob(store_, "mine").ok());
   EXPECT_THAT(store_.uploads, ElementsAre("notes.txt"));
 
   Save(10, "mine");
-  store_.uploads = {FolderOfStep(20) + "/" + ShardName(0, 1, 1)};
+  store_.uploads = {FolderOfStep(20) + "/" + ShardName(0, {"uid-1", 1, 1})};
   PutMarker("another");
   ASSERT_TRUE(RemoveAllOfJob(store_, "mine").ok());
   EXPECT_THAT(store_.uploads, ::testing::SizeIs(1)) << "it may be the other's, which runs";
@@ -129,8 +133,8 @@ TEST_F(JobsCheckpoints, GoTheSecondTimeWhereTheFirstWasBrokenOff) {
     ASSERT_FALSE(RemoveAllOfJob(store_, "mine").ok());
     store_.deletions_left = 1000;
     ASSERT_TRUE(RemoveAllOfJob(store_, "mine").ok());
-    EXPECT_THAT(store_.Names(),
-                ElementsAre(FolderOfStep(30) + "/manifest.json", FolderOfStep(30) + "/" + ShardName(0, 1, 1)))
+    EXPECT_THAT(store_.Names(), ElementsAre(FolderOfStep(30) + "/manifest.json",
+                                            FolderOfStep(30) + "/" + ShardName(0, {"uid-1", 1, 1})))
         << deletions;
   }
 }

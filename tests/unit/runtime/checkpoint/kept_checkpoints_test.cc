@@ -68,6 +68,41 @@ TEST_F(CheckpointerTest, RemovesTheShardsOfASaveThatFailed) {
   }
 }
 
+// Or a store in which no save succeeds would fill up.
+TEST_F(CheckpointerTest, RemovesAShardThatCameTooLateWithTheNextSaveThatFails) {
+  auto ranks = OpenRanks(2);
+  faults_.Set(&Faults::held, "shard-00001");
+  for (int rank = 0; rank < 2; ++rank) ranks[static_cast<std::size_t>(rank)]->Save(At(1, rank, 2), exchange_);
+  ASSERT_TRUE(Eventually([&] { return faults_.IsHolding() && exchange_->waits() > 0; }));
+  ranks[0]->Abandon();
+  ASSERT_TRUE(ranks[0]->Wait(kLong).ok());
+  faults_.Set(&Faults::held, "");
+  ASSERT_TRUE(ranks[1]->Wait(kLong).ok());
+  EXPECT_FALSE(PathOf(1, "shard-00001").empty());
+  faults_.Set(&Faults::refused, "shard-00001");
+  SaveAll(ranks, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/" + FolderOfStep(1)));
+}
+
+// Rank 1 has stored its shard of a save that rank 0 never began.
+TEST_F(CheckpointerTest, RemovesTheShardsOfASaveThatWasReplacedWithTheNextThatFails) {
+  auto ranks = OpenRanks(2);
+  faults_.Set(&Faults::held, "shard-00000");
+  ranks[0]->Save(At(1, 0, 2), exchange_);
+  ASSERT_TRUE(Eventually([&] { return faults_.IsHolding(); }));
+  for (const int64_t step : {2, 3}) {
+    ranks[0]->Save(At(step, 0, 2), exchange_);
+    if (step == 2) ranks[1]->Save(At(step, 1, 2), exchange_);
+  }
+  ASSERT_TRUE(ranks[1]->Wait(kLong).ok());
+  EXPECT_FALSE(PathOf(2, "shard-00001").empty());
+  faults_.Set(&Faults::refused, "shard-00001");
+  for (const int64_t step : {1, 3}) ranks[1]->Save(At(step, 1, 2), exchange_);
+  faults_.Set(&Faults::held, "");
+  for (auto& rank : ranks) ASSERT_TRUE(rank->Wait(kLong).ok());
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/" + FolderOfStep(2)));
+}
+
 // The store did not answer: the manifest may yet come.
 TEST_F(CheckpointerTest, KeepsTheShardsOfAManifestWhoseFateIsNotKnown) {
   auto ranks = OpenRanks(2);
@@ -122,19 +157,20 @@ TEST_F(CheckpointerTest, RemovesWhatABrokenAttemptLeftAtAStepThatIsKept) {
   ASSERT_TRUE(WriteFile(folder_ + "/history.jsonl.tmp7", "{").ok());
   ASSERT_TRUE(WriteFile(folder_ + "/write-probe-0123456789abcdef", "").ok());
   SaveAll(ranks, 2, /*round=*/2);
-  EXPECT_TRUE(std::filesystem::exists(folder_ + "/" + FolderOfStep(2) + "/" + ShardName(0, 2, 1)))
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/" + FolderOfStep(2) + "/" + ShardName(0, {"uid-1", 2, 1})))
       << "the manifest of the first attempt may be late";
   SaveAll(ranks, 3, /*round=*/2);
   std::vector<std::string> left;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
     if (!entry.is_directory()) left.push_back(entry.path().lexically_relative(folder_).string());
   }
-  EXPECT_THAT(left,
-              ::testing::UnorderedElementsAre(
-                  FolderOfStep(2) + "/notes.txt", FolderOfStep(2) + "/manifest.json",
-                  FolderOfStep(2) + "/" + ShardName(0, 2, 2), FolderOfStep(2) + "/" + ShardName(1, 2, 2),
-                  FolderOfStep(3) + "/manifest.json", FolderOfStep(3) + "/" + ShardName(0, 2, 2),
-                  FolderOfStep(3) + "/" + ShardName(1, 2, 2)));
+  EXPECT_THAT(left, ::testing::UnorderedElementsAre(FolderOfStep(2) + "/notes.txt",
+                                                    FolderOfStep(2) + "/manifest.json",
+                                                    FolderOfStep(2) + "/" + ShardName(0, {"uid-1", 2, 2}),
+                                                    FolderOfStep(2) + "/" + ShardName(1, {"uid-1", 2, 2}),
+                                                    FolderOfStep(3) + "/manifest.json",
+                                                    FolderOfStep(3) + "/" + ShardName(0, {"uid-1", 2, 2}),
+                                                    FolderOfStep(3) + "/" + ShardName(1, {"uid-1", 2, 2})));
 }
 
 // Steps above its own belong to a job that shares the folder, or to a save that has just begun.

@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 
 #include <functional>
+#include <set>
 
 namespace lockstep::checkpoint {
 namespace {
@@ -21,10 +22,14 @@ Manifest Sound() {
                     .time = "2026-01-02T03:04:05Z",
                     .shards = {},
                     .training = {{"seed", 7}, {"model", {{"name", "mlp"}}}}};
+  manifest.shards.push_back({ShardName(0, {"uid-1", 2, 7}),
+                             100,
+                             kSomeHash,
+                             {{"a", "F32", {2, 3}, 60, 24}},
+                             64,
+                             "0123456789abcdef"});
   manifest.shards.push_back(
-      {ShardName(0, 2, 7), 100, kSomeHash, {{"a", "F32", {2, 3}, 60, 24}}, 64, "0123456789abcdef"});
-  manifest.shards.push_back(
-      {ShardName(1, 2, 7), 90, kSomeHash, {{"b", "I64", {}, 80, 8}, {"c", "F32", {0}, 88, 0}}});
+      {ShardName(1, {"uid-1", 2, 7}), 90, kSomeHash, {{"b", "I64", {}, 80, 8}, {"c", "F32", {0}, 88, 0}}});
   return manifest;
 }
 
@@ -118,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
         With("ShardIsAnAbsolutePath", "/shards/0/name", "/etc/passwd"),
         With("ShardIsTheFolderAbove", "/shards/0/name", ".."),
         With("ShardIsTheFolder", "/shards/0/name", "."), With("ShardOfABackslash", "/shards/0/name", "..\\x"),
-        With("ShardTwice", "/shards/0/name", ShardName(1, 2, 7)),
+        With("ShardTwice", "/shards/0/name", ShardName(1, {"uid-1", 2, 7})),
         With("ShardOfNoBytes", "/shards/0/bytes", 0), With("ShardOfNegativeBytes", "/shards/0/bytes", -5),
         With("HashTooShort", "/shards/0/sha256", "abc"),
         With("HashOfOtherLetters", "/shards/0/sha256", std::string(64, 'g')),
@@ -203,9 +208,18 @@ TEST(StepFolder, OtherNamesAreNoSteps) {
   }
 }
 
-TEST(ShardName, TellsAttemptsAtOneStepApart) {
-  EXPECT_EQ(ShardName(0, 2, 7), "shard-00000-of-00002.round-7.safetensors");
-  EXPECT_NE(ShardName(0, 2, 7), ShardName(0, 2, 8));
+TEST(ShardName, TellsSavesOfOneStepApart) {
+  const std::string name = ShardName(0, {"uid-1", 2, 7});
+  EXPECT_EQ(name, "shard-00000-of-00002.round-7.job-4a49acf8a6bd.safetensors");
+  std::set<std::string> names = {name, ShardName(1, {"uid-1", 2, 7})};
+  for (const ShardSet& other : {ShardSet{"uid-2", 2, 7}, ShardSet{"uid-1", 1, 7}, ShardSet{"uid-1", 2, 70},
+                                ShardSet{"uid-1", 2, 7, 1}, ShardSet{"uid-1", 2, 7, 11}}) {
+    names.insert(ShardName(0, other));
+    EXPECT_FALSE(IsOneOf(other, name));
+    EXPECT_TRUE(IsOneOf(other, ShardName(1, other)));
+    EXPECT_EQ(IsOfRound(ShardName(0, other), 7), other.round == 7);
+  }
+  EXPECT_EQ(names.size(), 7U);
 }
 
 }  // namespace

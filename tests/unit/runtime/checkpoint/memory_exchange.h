@@ -26,6 +26,7 @@ class MemoryExchange final : public ShardExchange {
     }
     return values_[key];
   }
+  bool IsOver() override { return false; }
   [[nodiscard]] int waits() {
     const std::lock_guard lock(mutex_);
     return waits_;

@@ -109,6 +109,80 @@ TEST_F(CheckpointerTest, EndsWhereALoadFailsThatFoundNoDamage) {
   EXPECT_THAT(tried, ::testing::ElementsAre(2));
 }
 
+// Its manifest would remove the one that is read. The rate holds it back until somebody waits for it.
+TEST_F(CheckpointerTest, CompletesWhatItStoresBeforeItResumes) {
+  spec_.keep_last = 1;
+  spec_.upload_bytes_per_second = 1000;
+  const auto checkpointer = Open();
+  SaveAlone(*checkpointer, 50);
+  Snapshot large{.step = 100, .round = 1, .tensors = {}};
+  large.tensors.push_back({"large", torch::ones({int64_t{1} << 19})});
+  checkpointer->Save(large, nullptr);
+  EXPECT_EQ(StepOf(Resume(*checkpointer)), 100);
+}
+
+TEST_F(CheckpointerTest, AbandonsWhatDoesNotBecomeCompleteBeforeItResumes) {
+  spec_.keep_last = 1;
+  auto ranks = OpenRanks(2);
+  SaveAll(ranks, 50);
+  ranks[0]->Save(At(100, 0, 2), exchange_);  // rank 1 is dead
+  const auto resumed = ranks[0]->Resume([](const Manifest&) { return Result<void>(); }, 10ms);
+  ASSERT_TRUE(resumed.ok() && resumed->has_value());
+  EXPECT_EQ((*resumed)->step, 50);
+  ranks[1]->Save(At(100, 1, 2), exchange_);
+  EXPECT_TRUE(ranks[1]->Wait(kLong).ok());
+  EXPECT_TRUE(ranks[0]->Wait(1ms).ok()) << "nobody waits for that shard any more";
+  EXPECT_THAT(Steps(), ::testing::ElementsAre(50));
+}
+
+// By the process that led the round before, and still stores what it had begun.
+TEST_F(CheckpointerTest, ResumesFromWhatAnotherProcessPutsInThePlaceOfWhatItReads) {
+  for (const api::ResumeMode mode : {api::ResumeMode::kAuto, api::ResumeMode::kNever}) {
+    std::filesystem::remove_all(folder_);
+    spec_.keep_last = 1;
+    spec_.resume = {mode};
+    SaveAlone(*Open("uid-2"), 40);
+    spec_.keep_every_steps = 40;  // that of the other job stays
+    const auto leaving = Open();
+    SaveAlone(*leaving, 50);
+    const auto checkpointer = Open();
+    std::vector<NamedTensor> tensors;
+    const auto resumed = checkpointer->Resume([&](const Manifest& manifest) {
+      if (manifest.step == 50) SaveAlone(*leaving, 100);
+      return ReadAll(*checkpointer, manifest, tensors);
+    });
+    ASSERT_TRUE(resumed.ok()) << resumed.error().ToString();
+    ASSERT_TRUE(resumed->has_value());
+    EXPECT_EQ((*resumed)->step, 100);
+    EXPECT_TRUE(checkpointer->TakeDamaged().empty()) << "it was removed, as it should be";
+  }
+}
+
+// A name without the job.
+TEST_F(CheckpointerTest, ReadsTheShardsOfEarlierVersions) {
+  const auto checkpointer = Open();
+  SaveAlone(*checkpointer, 7);
+  const auto manifest = PathOf(7, "manifest.json");
+  const auto shard = PathOf(7, "shard-");
+  const std::string former = "shard-00000-of-00001.round-1.safetensors";
+  std::filesystem::rename(shard, shard.parent_path() / former);
+  std::string text = *ReadFile(manifest);
+  text.replace(text.find(shard.filename().string()), shard.filename().string().size(), former);
+  ASSERT_TRUE(WriteFile(manifest, text).ok());
+  const auto loaded = Resume(*checkpointer);
+  ASSERT_EQ(StepOf(loaded), 7);
+  ExpectEqual((*loaded)->tensors, SomeTensors(7));
+}
+
+TEST_F(CheckpointerTest, OverwritesNoShardOfAnotherJob) {
+  SaveAlone(*Open("uid-1"), 7);
+  faults_.Set(&Faults::refused, "manifest.json");
+  const auto other = Open("uid-2");
+  other->Save({.step = 7, .round = 1, .tensors = {{"weight", torch::ones({4})}}}, nullptr);
+  ASSERT_TRUE(other->Wait(kLong).ok());
+  ExpectEqual(Load(*other, 7)->tensors, SomeTensors(7));
+}
+
 class ResumeTest : public CheckpointerTest {
  protected:
   void SetUp() override {

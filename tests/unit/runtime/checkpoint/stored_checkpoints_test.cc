@@ -17,7 +17,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 ShardEntry EntryOf(int rank, const std::string& content, const SafetensorsHeader& header) {
-  return {ShardName(rank, 2, 1), static_cast<int64_t>(content.size()), Sha256(content), PlacesIn(header)};
+  return {ShardName(rank, {"uid-1", 2, 1}), static_cast<int64_t>(content.size()), Sha256(content),
+          PlacesIn(header)};
 }
 
 // One tensor of `bytes` bytes.

@@ -194,7 +194,7 @@ TEST_F(RestoreTest, PassesOverWhatOneRankFindsDamaged) {
       Save(110);
       Save(120);
       const std::string shard =
-          folder_ + "/" + checkpoint::FolderOfStep(120) + "/" + checkpoint::ShardName(1, 3, 1);
+          folder_ + "/" + checkpoint::FolderOfStep(120) + "/" + checkpoint::ShardName(1, {"uid-1", 3, 1});
       std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary);
       file.seekp(-1, std::ios::end).put('!');
       REQUIRE(file.good());
