@@ -55,6 +55,20 @@ TEST(Manifest, ReadsWhatItWrote) {
   for (std::size_t i = 0; i < 2; ++i) ExpectEqual(parsed->shards[i], expected.shards[i]);
 }
 
+TEST(Manifest, ReadsTheEvaluationsThatItWrote) {
+  Manifest manifest = Sound();
+  manifest.evaluations.step = 100;
+  manifest.evaluations.newest = 0.5;
+  manifest.evaluations.best = 0.75;
+  manifest.evaluations.without_improvement = 3;
+  const auto parsed = ParseManifest(EncodeManifest(manifest));
+  ASSERT_TRUE(parsed.ok()) << parsed.error().ToString();
+  EXPECT_EQ(parsed->evaluations.step, 100);
+  EXPECT_EQ(parsed->evaluations.newest, 0.5);
+  EXPECT_EQ(parsed->evaluations.best, 0.75);
+  EXPECT_EQ(parsed->evaluations.without_improvement, 3);
+}
+
 TEST(Manifest, ReadsOneOfALaterVersionOfTheSameFormat) {
   Json json = *ParseJson(EncodeManifest(Sound()));
   json["somethingNew"] = {1, 2};
@@ -201,6 +215,11 @@ TEST(StepFolder, OtherNamesAreNoSteps) {
         "step-0000000000005", "Step-000000000005", "step-99999999999999999999", "logs"}) {
     EXPECT_EQ(StepOfFolder(name), -1) << name;
   }
+}
+
+TEST(ShardName, SaysOfWhichRoundItIs) {
+  EXPECT_TRUE(IsOfRound(ShardName(0, 2, 7), 7));
+  for (const int64_t round : {0, 17, 77}) EXPECT_FALSE(IsOfRound(ShardName(0, 2, round), 7)) << round;
 }
 
 TEST(ShardName, TellsAttemptsAtOneStepApart) {
