@@ -138,7 +138,7 @@ def deletions(found, closes, inside):
         if not inside[index] or not begins_statement(found, opens, index):
             continue
         end = index
-        while end < len(found) and found[end].text not in {";", "}"}:
+        while end < len(found) and found[end].text not in {";", *CLOSING.values()}:
             end = closes.get(end, end) + 1
         if end < len(found) and found[end].text == ";" and end > index and is_expression(found[index:end]):
             yield Mutant("deletion", token.begin, found[end].begin, "")

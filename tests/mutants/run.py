@@ -31,8 +31,11 @@ KEPT = ROOT / "build" / "mutants"
 RENDEZVOUS, RECONCILE = "tests/unit/runtime/common/rendezvous", "tests/unit/operator/reconcile"
 BELONGING = {
     "runtime/common/rendezvous/round.cc": [f"{RENDEZVOUS}/round_test.cc", f"{RENDEZVOUS}/round_property_test.cc"],
-    "runtime/launch/supervision.cc": [f"tests/unit/runtime/launch/supervision{of}_test.cc" for of in ("", "_of_programs", "_of_slow_ranks")],
-    "operator/reconcile/plan.cc": [f"{RECONCILE}/{of}_test.cc" for of in ("plan", "gang", "launcher", "owned_objects", "queue", "rollout", "status")],
+    "runtime/launch/supervision.cc": [f"tests/unit/runtime/launch/supervision{of}_test.cc"
+                                      for of in ("", "_of_programs", "_of_slow_ranks", "_without_host")],
+    "operator/reconcile/plan.cc": [f"{RECONCILE}/{of}_test.cc" for of in (
+        "plan", "failure_policy", "force_delete", "gang", "goodput", "gpus", "launcher", "notes", "owned_objects", "queue", "rollout", "status",
+        "waiting")],
     "operator/reconcile/failure_policy.cc": [f"{RECONCILE}/{of}_test.cc" for of in ("failure_policy", "plan")],
     "operator/reconcile/goodput.cc": [f"{RECONCILE}/goodput_test.cc"],
     "runtime/data/sampler.cc": ["tests/unit/runtime/data/sampler_test.cc"],

@@ -56,6 +56,11 @@ def test_statements_are_deleted_but_not_declarations_or_results():
     expect_changes("const int c = a;\nMap<int> map(c);\nauto& all = map;\nMember& member = all;\nreturn a;", "deletion")
 
 
+def test_what_a_loop_does_between_its_turns_is_no_statement():
+    expect_changes("for (int i = 0; Next(i); ++i) {\n  Call(i);\n}\nreturn a;", "deletion", "for (int i = 0; ; ++i) {\n  Call(i);\n}\nreturn a;",
+                   "for (int i = 0; Next(i); ++i) {\n  ;\n}\nreturn a;")
+
+
 def test_statements_of_a_lambda_and_of_a_case_are_deleted():
     expect_changes("Each([&](int i) { Call(i); });", "deletion", ";", "Each([&](int i) { ; });")
     expect_changes("switch (a) {\n  case Color::kRed: Call(a); break;\n}", "deletion", "switch (a) {\n  case Color::kRed: ; break;\n}",

@@ -64,6 +64,17 @@ TEST(FailurePolicy, FailsTheJobForARankThatDiedInALivingPodWhereARuleSaysSo) {
   EXPECT_EQ(plan.status.restarts[0].rule, "no-hangs");
 }
 
+TEST(FailurePolicy, FailsTheJobForTheFirstOfSeveralRanks) {
+  JobWorld world = WorldWithAHang(FailureAction::kFailJob);
+  std::vector<rendezvous::Departure>& departures = world.observed().rendezvous.changes[0].departures;
+  departures.push_back(departures[0]);
+  departures[1].pod = "job-worker-0";
+  departures[1].pod_uid = "uid-0";
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(api::FindCondition(plan.status.conditions, api::condition::kFailed)->message,
+              ::testing::HasSubstr("job-worker-1"));
+}
+
 TEST(FailurePolicy, LeavesThePodAloneWhereNoRuleSaysMore) {
   JobWorld world = WorldWithAHang(FailureAction::kRestart);
   const Plan plan = Pass(world);
@@ -146,6 +157,14 @@ TEST(FailurePolicy, DoesNotShrinkBelowTheLeastNumberOfReplicas) {
   EXPECT_THAT(plan.status.given_up_slots, IsEmpty());
 }
 
+TEST(FailurePolicy, ChargesNoOtherFailureOfAJobThatFails) {
+  JobWorld world;
+  world.Failed(0, 3, "no such folder").Failed(1, 1);
+  const Plan plan = Pass(world);
+  EXPECT_TRUE(api::IsFinished(plan.status.conditions));
+  EXPECT_EQ(plan.status.attempt, 0);
+}
+
 TEST(FailurePolicy, RestartIgnoringLimitNeedsNoBudget) {
   JobWorld world;
   world.MaxRestarts(0).Running(0).Failed(1, 42);
@@ -219,6 +238,14 @@ TEST(NodeFaults, ReplaceALivingPodOnceTheStatusSaysToAvoidItsNode) {
   EXPECT_EQ(second.status.attempt, 0);
 }
 
+// Kubernetes keeps whole seconds: a pod of that second may be older than the suspicion.
+TEST(NodeFaults, ReplaceAPodThatWasCreatedInTheSecondOfTheSuspicion) {
+  JobWorld world = WorldWithABadNode();
+  Pass(world);
+  world.observed().pods[1].created = world.observed().now;
+  EXPECT_THAT(ActionsOf(Pass(world)), ElementsAre("delete job-worker-1"));
+}
+
 TEST(NodeFaults, LeaveAPodThatFoundNoOtherPlace) {
   JobWorld world = WorldWithABadNode();
   Pass(world);
@@ -276,6 +303,16 @@ TEST(NodeFaults, DoNotHideAnErrorOfTheUser) {
   world.observed().pods[1].phase = PodPhase::kFailed;
   world.observed().pods[1].exit_code = 3;
   EXPECT_TRUE(api::IsFinished(Pass(world).status.conditions));
+}
+
+TEST(NodeFaults, CostNoRestartWhereThePodFailedToo) {
+  JobWorld world = WorldWithABadNode();
+  world.observed().pods[1].phase = PodPhase::kFailed;
+  world.observed().pods[1].exit_code = 1;
+  EXPECT_FALSE(api::IsFinished(Pass(world).status.conditions)) << "it has no restarts";
+  const Plan second = Pass(world);
+  EXPECT_THAT(ActionsOf(second), ElementsAre("delete job-worker-1"));
+  EXPECT_EQ(second.status.attempt, 0);
 }
 
 TEST(NodeFaults, ReplaceAPodWithAnUnhealthyDeviceAsIfItsNodeWereBad) {

@@ -51,6 +51,21 @@ TEST(Goodput, FollowsAJobThroughItsLife) {
   EXPECT_DOUBLE_EQ(goodput.ratio, 0.86);
 }
 
+TEST(Goodput, WaitsForAPlaceUntilEveryPodThatStaysHasANode) {
+  JobWorld world;
+  world.Pending(0).Pending(1);
+  EXPECT_EQ(Pass(world, 0).activity, Activity::kScheduling);
+  for (Pod& pod : world.observed().pods) pod.node = "n";
+  world.observed().pods[1].deleting = true;
+  EXPECT_EQ(Pass(world, 1).activity, Activity::kScheduling);
+  world.observed().pods[1].deleting = false;
+  EXPECT_EQ(Pass(world, 1).activity, Activity::kStartup);
+}
+
+TEST(Goodput, IsNothingBeforeAnyTimeHasPassed) {
+  EXPECT_EQ(GoodputLedger({.since = WallTime()}).status().ratio, 0);
+}
+
 TEST(Goodput, CountsAStepThatWasThrownAwayAndStepsMadeAgainAsRecomputed) {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 1);

@@ -88,6 +88,12 @@ TEST(MakePlan, HasNothingToDoForAJobAsItShouldBe) {
   EXPECT_EQ(second.requeue_after, std::chrono::seconds(10)) << "to mirror the progress";
 }
 
+TEST(MakePlan, LooksForProgressOnlyWhileARoundRuns) {
+  JobWorld world;
+  world.Running(0).Running(1);
+  EXPECT_FALSE(MakePlan(world.observed()).requeue_after.has_value());
+}
+
 TEST(MakePlan, DoesNotDependOnTheOrderOfThePods) {
   JobWorld world;
   world.Replicas(4).Running(0).Failed(1, 1).Failed(2, 1).Pending(3).Running(7).Running(5);

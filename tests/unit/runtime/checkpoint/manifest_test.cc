@@ -60,6 +60,20 @@ TEST(Manifest, ReadsWhatItWrote) {
   for (std::size_t i = 0; i < 2; ++i) ExpectEqual(parsed->shards[i], expected.shards[i]);
 }
 
+TEST(Manifest, ReadsTheEvaluationsThatItWrote) {
+  Manifest manifest = Sound();
+  manifest.evaluations.step = 100;
+  manifest.evaluations.newest = 0.5;
+  manifest.evaluations.best = 0.75;
+  manifest.evaluations.without_improvement = 3;
+  const auto parsed = ParseManifest(EncodeManifest(manifest));
+  ASSERT_TRUE(parsed.ok()) << parsed.error().ToString();
+  EXPECT_EQ(parsed->evaluations.step, 100);
+  EXPECT_EQ(parsed->evaluations.newest, 0.5);
+  EXPECT_EQ(parsed->evaluations.best, 0.75);
+  EXPECT_EQ(parsed->evaluations.without_improvement, 3);
+}
+
 TEST(Manifest, ReadsOneOfALaterVersionOfTheSameFormat) {
   Json json = *ParseJson(EncodeManifest(Sound()));
   json["somethingNew"] = {1, 2};
@@ -220,6 +234,12 @@ TEST(ShardName, TellsSavesOfOneStepApart) {
     EXPECT_EQ(IsOfRound(ShardName(0, other), 7), other.round == 7);
   }
   EXPECT_EQ(names.size(), 7U);
+}
+
+TEST(ShardName, SaysOfWhichRoundItIs) {
+  EXPECT_TRUE(IsOfRound(ShardName(0, {"uid-1", 2, 7}), 7));
+  for (const int64_t round : {0, 17, 77})
+    EXPECT_FALSE(IsOfRound(ShardName(0, {"uid-1", 2, round}), 7)) << round;
 }
 
 }  // namespace

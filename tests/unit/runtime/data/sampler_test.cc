@@ -144,6 +144,11 @@ TEST(SamplePlan, DrawsClassesByWeightWhereAsked) {
   }
 }
 
+TEST(ClassDraw, DrawsEverySampleOfAClassAndNoneWithoutALabel) {
+  EXPECT_EQ(ClassDraw(std::vector<int64_t>{0}, std::vector<double>{1}).At(7, 0), 0);
+  EXPECT_EQ(ClassDraw(std::vector<int64_t>{-1, 0}, std::vector<double>{1}).At(7, 0), 1);
+}
+
 // A checkpoint says only the step: what it means must be the same in every version.
 TEST(SamplePlan, TheOrderOfASeedNeverChanges) {
   const SamplePlan plan({.size = 10, .global_batch = 10, .seed = 42});

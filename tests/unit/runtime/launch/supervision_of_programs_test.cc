@@ -68,6 +68,20 @@ TEST_F(ProgramSupervisionTest, ALongRoundResetsTheInPlaceLimit) {
   }
 }
 
+TEST_F(ProgramSupervisionTest, AShortRoundAndTimeWithoutARoundDoNotResetIt) {
+  for (int round = 1; round <= 2; ++round) {
+    EnterRound(round);
+    now_ += 99s;
+    (void)Send(Tick{});
+    (void)Say(protocol::Ready{});
+    now_ += 100s;
+    (void)Send(Tick{});
+    ASSERT_EQ(Find<Exit>(Fail(1)), nullptr);
+  }
+  EnterRound(3);
+  EXPECT_NE(Find<Exit>(Fail(1)), nullptr);
+}
+
 TEST_F(ProgramSupervisionTest, OneThatIsThroughWaitsForTheOthers) {
   EnterRound(5);
   (void)Say(protocol::Finished{});

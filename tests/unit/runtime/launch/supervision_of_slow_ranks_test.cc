@@ -92,6 +92,28 @@ TEST_F(HangTest, NothingHangsDuringTheGracePeriod) {
   EXPECT_TRUE(TickFor(60s).empty());
 }
 
+TEST_F(HangTest, ARankThatHasEndedIsNotAsked) {
+  SupervisionSettings settings = SettingsOf(2);
+  settings.config.health = {.step_timeout_seconds = 5};
+  supervision_ = Supervision(settings);
+  (void)supervision_.Start(now_);
+  for (int i : {0, 1}) (void)Say(protocol::Ready{}, i);
+  (void)Assign(5, 0);
+  for (int i : {0, 1}) {
+    (void)Say(protocol::PhaseChanged{"train"}, i);
+    (void)Say(protocol::Progress{.round = 5, .step = 5}, i);
+  }
+  (void)Say(protocol::Finished{.step = 5}, 0);
+  (void)Send(RankExited{.local_rank = 0});
+  Actions actions;
+  for (int i = 0; i < 100 && Find<TellRank>(actions) == nullptr; ++i) {
+    now_ += 200ms;
+    actions = Send(Tick{});
+  }
+  ASSERT_NE(Find<TellRank>(actions), nullptr);
+  EXPECT_EQ(Find<TellRank>(actions)->local_rank, 1);
+}
+
 class ReportHangTest : public HangTest {
  protected:
   ReportHangTest() : HangTest(protocol::HealthAction::kReport) {}

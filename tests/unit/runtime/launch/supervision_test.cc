@@ -1,5 +1,9 @@
 #include "tests/unit/runtime/launch/supervision_test.h"
 
+#include <algorithm>
+#include <functional>
+#include <utility>
+
 namespace lockstep::launch {
 namespace {
 
@@ -94,6 +98,17 @@ TEST_F(SupervisionTest, AStepBetweenResetsTheInPlaceLimit) {
     (void)Say(protocol::Progress{.round = i, .step = i});
     ASSERT_EQ(Find<Exit>(Send(RankExited{.signal = 11})), nullptr) << i;
   }
+}
+
+TEST_F(SupervisionTest, ALongRoundWithoutAStepDoesNotResetTheInPlaceLimit) {
+  for (int round = 1; round <= 2; ++round) {
+    EnterRound(round);
+    now_ += 1h;
+    (void)Send(Tick{});
+    ASSERT_EQ(Find<Exit>(Send(RankExited{.signal = 11})), nullptr);
+  }
+  EnterRound(3);
+  EXPECT_NE(Find<Exit>(Send(RankExited{.signal = 11})), nullptr);
 }
 
 TEST_F(SupervisionTest, AUsersErrorEndsThePodWithTheRanksReason) {
@@ -222,6 +237,84 @@ TEST_F(SupervisionTest, ACleanExitWithoutHavingFinishedIsAFailure) {
   EXPECT_NE(Find<SpawnRank>(Send(RankExited{.exit_code = 0})), nullptr);
 }
 
+TEST_F(SupervisionTest, EndsAsCompletedWhereTheOthersCompletedTheJob) {
+  (void)Say(protocol::Ready{});
+  const Actions actions = Send(JoinAnswered{JoinAnswer{.state = JoinState::kCompleted}});
+  EXPECT_EQ(Find<Exit>(actions)->code, 0);
+  EXPECT_EQ(Find<ReportLeave>(actions)->request.reason, LeaveReason::kCompleted);
+}
+
+// The host completes the job of a pod that leaves as completed.
+TEST_F(SupervisionTest, ReportsNoOtherEndAsCompleted) {
+  const auto fail_at_step_7 = [&](int64_t round) {
+    EnterRound(round);
+    return Say(protocol::Broken{.round = round, .reason = "bad shape", .failed_step = 7});
+  };
+  const struct {
+    const char* name;
+    ExitCode code;
+    std::function<Actions()> end;
+  } cases[] = {
+      {"a user's error", ExitCode::kUserError,
+       [&] {
+         EnterRound(1);
+         return Send(RankExited{.exit_code = 3});
+       }},
+      {"the same error twice", ExitCode::kUserError,
+       [&] {
+         (void)fail_at_step_7(1);
+         return fail_at_step_7(2);
+       }},
+      {"too many failures", ExitCode::kInfrastructure,
+       [&] {
+         for (int i = 0; i < 2; ++i) (void)Send(RankExited{.signal = 11});
+         return Send(RankExited{.signal = 11});
+       }},
+      {"no round in time", ExitCode::kRendezvous,
+       [&] {
+         (void)Say(protocol::Ready{});
+         now_ += 61s;
+         return Send(JoinAnswered{JoinAnswer{}});
+       }},
+      {"no host in time", ExitCode::kRendezvous,
+       [&] {
+         (void)Say(protocol::Ready{});
+         now_ += 61s;
+         return Send(JoinAnswered{Error{ErrorCode::kUnavailable, "refused"}});
+       }},
+      {"the end of the grace period", ExitCode::kPreempted,
+       [&] {
+         EnterRound(1);
+         (void)Send(Terminate{});
+         return Send(GraceOver{});
+       }},
+      {"a stop", ExitCode::kPreempted,
+       [&] {
+         EnterRound(1);
+         (void)Send(Terminate{});
+         return Send(RankExited{.exit_code = 143});
+       }},
+  };
+  for (const auto& test : cases) {
+    SCOPED_TRACE(test.name);
+    supervision_ = Supervision(SettingsOf(1));
+    (void)supervision_.Start(now_);
+    const Actions actions = test.end();
+    ASSERT_NE(Find<Exit>(actions), nullptr);
+    EXPECT_EQ(Find<Exit>(actions)->code, static_cast<int>(test.code));
+    ASSERT_NE(Find<ReportLeave>(actions), nullptr);
+    EXPECT_EQ(Find<ReportLeave>(actions)->request.reason, LeaveReason::kStopping);
+  }
+}
+
+TEST_F(SupervisionTest, DoesNothingAfterItsExit) {
+  EnterRound(5);
+  const Actions actions = Send(WatchAnswered{5, Error{ErrorCode::kGone, "replaced"}});
+  ASSERT_FALSE(actions.empty());
+  EXPECT_TRUE(std::holds_alternative<Exit>(actions.back()));
+  EXPECT_TRUE(Send(Terminate{}).empty());
+}
+
 TEST_F(SupervisionTest, SigtermLetsTheRanksSaveThenExitsAsPreempted) {
   EnterRound(1);
   const Actions asked = Send(Terminate{});
@@ -241,6 +334,46 @@ TEST_F(SupervisionTest, AHeartbeatsAnswerLeavesTheWatchAlone) {
       << "an older round";
   EXPECT_NE(Find<TellRank>(Send(HeartbeatAnswered{5, protocol::WatchAnswer{.over = true}})), nullptr)
       << "it may be first";
+}
+
+TEST_F(SupervisionTest, BeatsAtOnceAfterTheFirstStepOfARoundAndAtTheEnd) {
+  EnterRound(5);
+  EXPECT_NE(Find<BeatNow>(Say(protocol::Progress{.round = 5, .step = 1})), nullptr);
+  EXPECT_EQ(Find<BeatNow>(Say(protocol::Progress{.round = 5, .step = 2})), nullptr) << "not for each step";
+  EXPECT_NE(Find<BeatNow>(Say(protocol::Finished{.step = 2})), nullptr);
+}
+
+TEST_F(SupervisionTest, AHeartbeatNamesTheRoundWhileThePodIsInIt) {
+  EnterRound(5);
+  EXPECT_EQ(supervision_.CurrentHeartbeat().round, 5);
+  (void)Say(protocol::Ready{});
+  EXPECT_EQ(supervision_.CurrentHeartbeat().round, 0);
+}
+
+TEST_F(SupervisionTest, BacksOffFromAHostThatIsAwayAndBeginsAgainOnceItAnswers) {
+  const Error away{ErrorCode::kUnavailable, "connection refused"};
+  const auto watch_again = [&](int64_t round) {
+    return Find<StartWatch>(Send(WatchAnswered{round, away}))->delay;
+  };
+  const auto join_again = [&] { return Find<StartJoin>(Send(JoinAnswered{away}))->delay; };
+  (void)Say(protocol::Ready{});
+  for (const auto delay : {50ms, 100ms, 200ms, 400ms, 800ms, 1600ms, 2000ms, 2000ms})
+    EXPECT_EQ(join_again(), delay);
+  EXPECT_EQ(Find<StartJoin>(Send(JoinAnswered{JoinAnswer{}}))->delay, 0ms);
+  EXPECT_EQ(join_again(), 50ms);
+  (void)Assign(1);
+  for (const auto delay : {50ms, 100ms, 200ms}) EXPECT_EQ(watch_again(1), delay);
+  EXPECT_EQ(Find<StartWatch>(Send(WatchAnswered{1, protocol::WatchAnswer{}}))->delay, 0ms);
+  for (const auto delay : {50ms, 100ms}) EXPECT_EQ(watch_again(1), delay);
+  EnterRound(2);
+  EXPECT_EQ(watch_again(2), 50ms) << "of another round";
+}
+
+TEST_F(SupervisionTest, ARankThatDiesBeforeTheFirstRoundBreaksNone) {
+  (void)Send(RankExited{.signal = 9});
+  EnterRound(1);
+  (void)Say(protocol::Progress{.round = 1, .step = 1});
+  EXPECT_TRUE(supervision_.CurrentHeartbeat().repairs.empty());
 }
 
 // The host's machine may have died without a word to those who ask it.
@@ -334,10 +467,85 @@ TEST_F(SupervisionTest, AHeartbeatTellsHowLongEachRankComputed) {
   EXPECT_EQ(report.compute_seconds, 7) << "neither waiting for others, nor evaluating, nor saving";
 }
 
+TEST_F(SupervisionTest, AHeartbeatTellsOfThePlaceAndOfTheNewestResults) {
+  EnterRound(5);
+  EXPECT_NE(Find<BeatNow>(Say(protocol::Evaluated{.step = 8, .accuracy = 0.5})), nullptr);
+  EXPECT_NE(Find<BeatNow>(Say(protocol::Saved{.step = 9, .uri = "file:///a"})), nullptr);
+  (void)Say(protocol::PhaseChanged{"train"});
+  const protocol::Heartbeat beat = supervision_.CurrentHeartbeat();
+  EXPECT_EQ(beat.member.pod, "p");
+  EXPECT_EQ(beat.world, 3);
+  EXPECT_EQ(beat.first_rank, 1);
+  EXPECT_EQ(beat.nproc, 1);
+  EXPECT_EQ(beat.evaluation.step, 8);
+  EXPECT_EQ(beat.checkpoint.step, 9);
+  ASSERT_EQ(beat.ranks.size(), 1U);
+  EXPECT_EQ(beat.ranks[0].rank, 1);
+  EXPECT_EQ(beat.ranks[0].phase, "train");
+}
+
+TEST_F(SupervisionTest, LeavesTheRanksAllButThreeSecondsOfTheGracePeriod) {
+  for (const auto& [period, grace] : {std::pair(30.0, 27.0), std::pair(2.0, 1.0)}) {
+    SupervisionSettings settings = SettingsOf(1);
+    settings.config.grace_period_seconds = period;
+    supervision_ = Supervision(settings);
+    (void)supervision_.Start(now_);
+    const Actions actions = Send(Terminate{});
+    EXPECT_EQ(Find<StartGrace>(actions)->seconds, grace);
+    EXPECT_EQ(std::get<protocol::Stop>(Find<TellRank>(actions)->message).grace_seconds, grace);
+  }
+}
+
 class TwoRanksTest : public SupervisionTest {
  protected:
   TwoRanksTest() : SupervisionTest(2) {}
 };
+
+TEST_F(TwoRanksTest, EachRankGetsItsOwnPlace) {
+  for (int i : {0, 1}) (void)Say(protocol::Ready{.step = i, .store_port = 70 + i}, i);
+  const Actions actions = Assign(1, 4);
+  std::vector<int> told;
+  for (const Action& action : actions) {
+    const auto* tell = std::get_if<TellRank>(&action);
+    if (tell == nullptr) continue;
+    const auto& place = std::get<protocol::RankAssignment>(tell->message);
+    EXPECT_EQ(place.rank, 4 + tell->local_rank);
+    EXPECT_EQ(place.local_rank, tell->local_rank);
+    EXPECT_EQ(place.world, 3);
+    EXPECT_EQ(place.address, "10.0.0.1");
+    told.push_back(tell->local_rank);
+  }
+  EXPECT_EQ(told, (std::vector<int>{0, 1}));
+}
+
+TEST_F(TwoRanksTest, ThePodThatEndsDropsTheRankThatStillRuns) {
+  for (int i : {0, 1}) (void)Say(protocol::Ready{}, i);
+  const Actions joining = Say(protocol::Ready{.step = 3, .store_port = 7}, 0);
+  const protocol::JoinRequest& request = Find<StartJoin>(joining)->request;
+  EXPECT_EQ(request.nproc, 2);
+  EXPECT_EQ(request.address, "10.0.0.1");
+  EXPECT_EQ(request.store_port, 7) << "of the first rank";
+  (void)Assign(1, 0);
+  const Actions ended = Send(RankExited{.local_rank = 0, .exit_code = 3});
+  ASSERT_NE(Find<Exit>(ended), nullptr);
+  ASSERT_NE(Find<DropRank>(ended), nullptr);
+  EXPECT_EQ(Find<DropRank>(ended)->local_rank, 1);
+  EXPECT_EQ(std::count_if(ended.begin(), ended.end(),
+                          [](const Action& action) { return std::holds_alternative<DropRank>(action); }),
+            1);
+  EXPECT_NE(Find<StopPolling>(ended), nullptr);
+  EXPECT_NE(Find<BeatNow>(ended), nullptr);
+}
+
+TEST_F(TwoRanksTest, ThePodIsCompleteWhenBothHaveFinished) {
+  for (int i : {0, 1}) (void)Say(protocol::Ready{}, i);
+  (void)Assign(1, 0);
+  for (int i : {0, 1}) (void)Say(protocol::Finished{.step = 9}, i);
+  EXPECT_TRUE(Send(RankExited{.local_rank = 1}).empty());
+  const Actions ended = Send(RankExited{.local_rank = 0});
+  EXPECT_EQ(Find<Exit>(ended)->code, 0);
+  EXPECT_EQ(Find<DropRank>(ended), nullptr);
+}
 
 TEST_F(TwoRanksTest, TheOtherRankIsToldAndThePodJoinsWhenBothAreReady) {
   (void)Say(protocol::Ready{.step = 3}, 0);

@@ -130,6 +130,53 @@ TEST_F(SupervisionWithoutHostTest, TellsTheHostAfterwardsWhatHappened) {
   EXPECT_EQ(repairs[0].seconds, 2);
 }
 
+TEST_F(SupervisionWithoutHostTest, ReportsTheDeathThatBrokeTheFormationAndNoLaterOne) {
+  (void)Send(RankExited{.signal = SIGKILL});
+  (void)Send(RankExited{.exit_code = 1});  // it did not even start
+  (void)Say(protocol::Ready{.step = -1, .store_port = 8});
+  (void)RefuseJoin();
+  (void)FormAgain(6);
+  (void)Say(protocol::Progress{.round = 6, .step = 10});
+  const std::vector<protocol::Repair> repairs = supervision_.CurrentHeartbeat().repairs;
+  ASSERT_EQ(repairs.size(), 1U);
+  EXPECT_EQ(repairs[0].failure.exit_code, 128 + SIGKILL);
+}
+
+TEST_F(SupervisionWithoutHostTest, BacksOffFromMembersThatDoNotAnswerAndBeginsAgainTheNextTime) {
+  const Error away{ErrorCode::kUnavailable, "connection refused"};
+  const auto form_again = [&] { return Find<StartForming>(Send(FormAnswered{away}))->delay; };
+  const auto watch_again = [&] {
+    return Find<StartFormationWatch>(Send(FormationWatchAnswered{6, away}))->delay;
+  };
+  (void)Break(5);
+  EXPECT_EQ(Find<StartForming>(RefuseJoin())->delay, 0ms);
+  for (const auto delay : {50ms, 100ms}) EXPECT_EQ(form_again(), delay);
+  EXPECT_EQ(Find<StartForming>(Send(FormAnswered{protocol::FormAnswer{}}))->delay, 0ms)
+      << "not all are there";
+  (void)Send(HeartbeatAnswered{0, protocol::WatchAnswer{}});
+  (void)RefuseJoin();
+  EXPECT_EQ(form_again(), 50ms);
+  EXPECT_EQ(Find<StartFormationWatch>(FormAgain(6))->delay, 0ms);
+  for (const auto delay : {50ms, 100ms}) EXPECT_EQ(watch_again(), delay);
+  EXPECT_EQ(Find<StartFormationWatch>(Send(FormationWatchAnswered{6, protocol::WatchAnswer{}}))->delay, 0ms);
+  (void)Send(HeartbeatAnswered{5, protocol::WatchAnswer{}});
+  (void)Send(HeartbeatAnswered{5, away});
+  EXPECT_EQ(watch_again(), 50ms);
+}
+
+TEST_F(SupervisionWithoutHostTest, RepeatsTheThreeNewestRepairs) {
+  for (int64_t formation = 5; formation < 9; ++formation) {
+    (void)Break(formation);
+    (void)RefuseJoin();
+    (void)FormAgain(formation + 1);
+    (void)Say(protocol::Progress{.round = formation + 1, .step = formation});
+  }
+  std::vector<int64_t> formations;
+  for (const protocol::Repair& repair : supervision_.CurrentHeartbeat().repairs)
+    formations.push_back(repair.formation);
+  EXPECT_EQ(formations, (std::vector<int64_t>{6, 7, 8}));
+}
+
 TEST_F(SupervisionWithoutHostTest, AnErrorThatComesBackInTheNextFormationIsTheUsers) {
   (void)Say(protocol::Broken{.round = 5, .reason = "bad shape", .failed_step = 9});
   (void)Say(protocol::Ready{.step = 9});

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace lockstep::rendezvous {
 namespace {
 
@@ -127,6 +129,103 @@ TEST_F(RoundTest, SilenceCountsAsADeath) {
   EXPECT_EQ(round_.last_ending()->departures[0].detection_seconds, 11);
 }
 
+TEST_F(RoundTest, AMemberThatAsksAgainOrReportsABreakIsNotSilent) {
+  FormFirstRound();
+  now_ += 8s;
+  for (int slot : {0, 2}) Beat(slot);
+  ASSERT_EQ(round_.Join(RequestOf(MemberOf(1)), now_), Admission::kAccepted) << "its answer was lost";
+  now_ += 3s;
+  round_.Tick(now_);
+  ASSERT_TRUE(round_.running().has_value());
+  now_ += 5s;
+  for (int slot : {0, 2}) Beat(slot);
+  (void)round_.Broken({.member = MemberOf(1), .round = 1, .reason = "collective failed"}, now_);
+  now_ += 3s;
+  round_.Tick(now_);
+  EXPECT_TRUE(round_.last_ending()->departures.empty());
+}
+
+TEST_F(RoundTest, ReportsOfOtherMembersAreAcceptedButNotThoseOfAReplacedPod) {
+  FormFirstRound();
+  const auto broken = [&](int slot) { return round_.Broken({.member = MemberOf(slot), .round = 1}, now_); };
+  EXPECT_EQ(broken(1), Admission::kAccepted);
+  EXPECT_EQ(broken(2), Admission::kAccepted) << "the round is over already";
+  EXPECT_EQ(broken(7), Admission::kAccepted) << "the host was restarted and does not know it yet";
+  EXPECT_EQ(round_.Leave({.member = MemberOf(7), .round = 1}, now_), Admission::kAccepted);
+  EXPECT_EQ(round_.Leave({.member = MemberOf(2), .round = 1}, now_), Admission::kAccepted);
+  ASSERT_EQ(round_.Join(RequestOf(MemberOf(1, "second")), now_), Admission::kAccepted);
+  EXPECT_EQ(broken(1), Admission::kEvicted);
+}
+
+TEST_F(RoundTest, RecordsWhichRanksDeparted) {
+  FormFirstRound();
+  for (int slot : {0, 2}) {
+    (void)round_.Leave({.member = MemberOf(slot), .round = 1, .reason = LeaveReason::kRankDied}, now_);
+  }
+  const std::vector<Departure>& departures = round_.last_ending()->departures;
+  ASSERT_EQ(departures.size(), 2U);
+  EXPECT_EQ(departures[0].ranks, std::vector<int64_t>{0});
+  EXPECT_EQ(departures[1].ranks, std::vector<int64_t>{2});
+}
+
+TEST_F(RoundTest, ThePodsEndDoesNotReplaceWhatItsMemberReported) {
+  FormFirstRound();
+  (void)round_.Leave(
+      {.member = MemberOf(1),
+       .round = 1,
+       .reason = LeaveReason::kRankDied,
+       .detail = "rank process 0 does not answer",
+       .failure =
+           {.cause = "Hang", .ranks = {1}, .exit_code = 137, .detection_seconds = 7, .last_lines = "stack"}},
+      now_);
+  round_.PodGone({.pod_uid = "pod-1-uid", .reason = "exit code 1", .exit_code = 1, .node = "node-1"}, now_);
+  const Departure& departure = round_.last_ending()->departures.at(0);
+  EXPECT_EQ(departure.cause, "Hang");
+  EXPECT_EQ(departure.reason, "rank process 0 does not answer");
+  EXPECT_EQ(departure.exit_code, 137);
+  EXPECT_EQ(departure.detection_seconds, 7);
+  EXPECT_EQ(departure.last_lines, "stack");
+  EXPECT_EQ(departure.node, "node-1");
+}
+
+TEST_F(RoundTest, ThePodsEndExplainsADepartureWithoutAnExitCode) {
+  FormFirstRound();
+  for (int slot : {1, 2}) {
+    (void)round_.Leave({.member = MemberOf(slot), .round = 1, .detail = "asked to stop"}, now_);
+  }
+  round_.PodGone({.pod_uid = "pod-1-uid", .reason = "deleted"}, now_);
+  round_.PodGone({.pod_uid = "pod-2-uid", .reason = "exit code 6", .cause = "Hang", .exit_code = 6}, now_);
+  const std::vector<Departure>& departures = round_.last_ending()->departures;
+  ASSERT_EQ(departures.size(), 2U);
+  EXPECT_EQ(departures[0].reason, "asked to stop") << "its end says no more";
+  EXPECT_EQ(departures[1].reason, "exit code 6");
+  EXPECT_EQ(departures[1].cause, "Hang");
+  EXPECT_EQ(departures[1].exit_code, 6);
+}
+
+TEST_F(RoundTest, AFormerMemberThatStandsByDepartsFromNoRound) {
+  FormFirstRound();
+  round_.SetSettings({.min_members = 1, .max_members = 4, .expected_members = 2, .standby_members = 1});
+  (void)round_.Broken({.member = MemberOf(1), .round = 1, .reason = "collective failed"}, now_);
+  for (int slot : {0, 1, 2}) Join(slot);
+  ASSERT_EQ(Members(), (std::vector<std::string>{"pod-0", "pod-1"}));
+  round_.PodGone({.pod_uid = "pod-2-uid"}, now_);
+  EXPECT_TRUE(round_.last_ending()->departures.empty());
+}
+
+TEST_F(RoundTest, ANewcomerOfARoundThatIsNotFullIsNoStandby) {
+  round_.SetSettings({.min_members = 1, .max_members = 4, .expected_members = 4, .grow_delay = 30s});
+  for (int slot : {0, 1}) Join(slot);
+  now_ += 3s;
+  round_.Tick(now_);
+  ASSERT_EQ(Members(), (std::vector<std::string>{"pod-0", "pod-1"}));
+  Join(3);
+  ASSERT_TRUE(round_.running().has_value()) << "the grow delay has not passed";
+  (void)round_.Broken({.member = MemberOf(0), .round = 1, .reason = "collective failed"}, now_);
+  for (int slot : {2, 0, 1}) Join(slot);
+  EXPECT_EQ(Members(), (std::vector<std::string>{"pod-0", "pod-1", "pod-2", "pod-3"}));
+}
+
 TEST_F(RoundTest, DeletedPodsAndOlderIncarnationsNeverReenter) {
   FormFirstRound();
   round_.PodGone({.pod_uid = "pod-1-uid", .reason = "deleted"}, now_);
@@ -244,6 +343,104 @@ TEST_F(RoundTest, DoesNotTakeOverARoundThatItSawEnd) {
   // What the others sent before they knew.
   (void)round_.Heartbeat({.member = MemberOf(0), .round = 7, .world = 3, .first_rank = 0}, now_);
   EXPECT_FALSE(round_.running().has_value());
+}
+
+TEST_F(RoundTest, WaitsAfterARestartOfItsHostForTheHeartbeatsOfARoundThatMayRun) {
+  round_ = Round(JobSettings{.min_members = 1, .max_members = 4, .expected_members = 3, .first_round = 8});
+  Join(0);
+  now_ += 9s;
+  Beat(0);
+  round_.Tick(now_);
+  EXPECT_FALSE(round_.running().has_value()) << "the last call of 3 s is too short for a heartbeat";
+  now_ += 1s;
+  round_.Tick(now_);
+  EXPECT_TRUE(round_.running().has_value());
+}
+
+TEST_F(RoundTest, ContinuesAboveTheFormationsThatMembersMadeWithoutAHost) {
+  FormFirstRound();
+  (void)round_.Broken({.member = MemberOf(1), .round = 1, .reason = "collective failed"}, now_);
+  for (int slot : {0, 1, 2}) (void)round_.Join(RequestOf(MemberOf(slot), 5, slot == 1 ? 6 : 1), now_);
+  round_.Tick(now_);
+  EXPECT_EQ(round_.running()->number, 7);
+}
+
+TEST_F(RoundTest, PassesOnWhereTheFirstRankListensAndWhoHoldsState) {
+  for (int slot : {0, 1, 2}) {
+    protocol::JoinRequest request = RequestOf(MemberOf(slot), slot == 1 ? 0 : -1);
+    request.nproc = 2;
+    request.form_port = 200 + slot;
+    request.form_key = "key-" + std::to_string(slot);
+    (void)round_.Join(request, now_);
+  }
+  round_.Tick(now_);
+  const ClosedRound& round = *round_.running();
+  EXPECT_EQ(round.form_port, 200);
+  EXPECT_EQ(round.form_key, "key-0");
+  EXPECT_EQ(round.newest_step, 0);
+  EXPECT_EQ(round.world, 6);
+  for (int slot : {0, 1, 2}) {
+    const Peer& peer = round.peers.at(static_cast<std::size_t>(slot));
+    EXPECT_EQ(peer.pod_uid, MemberOf(slot).pod_uid);
+    EXPECT_EQ(peer.slot, slot);
+    EXPECT_EQ(peer.first_rank, 2 * slot);
+    EXPECT_EQ(peer.nproc, 2);
+    EXPECT_EQ(peer.holds_state, slot == 1);
+    EXPECT_EQ(round_.FirstRankOf(slot), 2 * slot);
+  }
+  EXPECT_EQ(round_.FirstRankOf(3), std::nullopt);
+  (void)round_.Leave({.member = MemberOf(1), .round = 1, .detail = "asked to stop"}, now_);
+  EXPECT_EQ(round_.last_ending()->departures.at(0).ranks, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(round_.last_ending()->members, 3);
+  EXPECT_EQ(round_.last_ending()->reason, "pod-1: asked to stop");
+}
+
+TEST_F(RoundTest, SaysHowManyNewcomersWait) {
+  FormFirstRound();
+  round_.SetSettings({.min_members = 1, .max_members = 8, .expected_members = 4});
+  Join(3);
+  EXPECT_EQ(round_.last_ending()->reason, "1 newcomer waiting");
+  for (int slot : {0, 1, 2}) Join(slot);
+  round_.SetSettings({.min_members = 1, .max_members = 8, .expected_members = 6, .grow_delay = 30s});
+  for (int slot : {4, 5}) Join(slot);
+  EXPECT_EQ(round_.last_ending()->reason, "2 newcomers waiting");
+}
+
+// While the host stands still it reads nothing, and the clock goes on.
+TEST_F(RoundTest, AHostThatStoodStillTakesNobodyForSilent) {
+  Join(0);
+  now_ += 60s;
+  round_.Forgive(60s);
+  round_.Tick(now_);
+  EXPECT_FALSE(round_.running().has_value()) << "the last call has not passed either";
+  EXPECT_EQ(round_.waiting(), 1);
+  now_ += 3s;
+  round_.Tick(now_);
+  EXPECT_TRUE(round_.running().has_value());
+}
+
+// Who waits for news asks for what is newer than the revision that it knows.
+TEST_F(RoundTest, EachEventThatOthersMustLearnRaisesTheRevision) {
+  int64_t known = round_.revision();
+  const auto has_risen = [&] { return std::exchange(known, round_.revision()) < round_.revision(); };
+  FormFirstRound();
+  EXPECT_TRUE(has_risen()) << "a round begins";
+  for (int slot : {0, 1, 2}) Beat(slot);
+  EXPECT_FALSE(has_risen());
+  Join(3);
+  EXPECT_TRUE(has_risen()) << "one waits outside of it";
+  (void)round_.Leave({.member = MemberOf(3), .reason = LeaveReason::kStopping}, now_);
+  EXPECT_TRUE(has_risen()) << "and leaves";
+  (void)round_.Broken({.member = MemberOf(1), .round = 1, .reason = "collective failed"}, now_);
+  EXPECT_TRUE(has_risen()) << "the round ends";
+  (void)round_.Leave({.member = MemberOf(1), .round = 1, .reason = LeaveReason::kRankDied}, now_);
+  EXPECT_TRUE(has_risen()) << "one of its members is missing";
+  round_.PodGone({.pod_uid = "pod-1-uid", .reason = "exit code 6", .exit_code = 6}, now_);
+  EXPECT_TRUE(has_risen()) << "its end is known";
+  round_.PodGone({.pod_uid = "pod-1-uid", .reason = "exit code 6", .exit_code = 6}, now_);
+  EXPECT_FALSE(has_risen());
+  (void)round_.Leave({.member = MemberOf(0), .round = 1, .reason = LeaveReason::kCompleted}, now_);
+  EXPECT_TRUE(has_risen()) << "the job is complete";
 }
 
 // ---- members that reach their end one after another
