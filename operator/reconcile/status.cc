@@ -118,10 +118,9 @@ void SetProgressing(const Observed& observed, const std::optional<WaitingReason>
   if (waiting) return set.False(condition::kProgressing, waiting->reason, waiting->message);
   if (view.world_size > 0)
     return set.False(condition::kProgressing, reason::kRoundFormed, "waiting for the first step");
-  const bool runs = std::any_of(observed.pods.begin(), observed.pods.end(),
-                                [](const Pod& pod) { return pod.phase == PodPhase::kRunning; });
-  set.False(condition::kProgressing, runs ? reason::kRendezvous : reason::kPodsStarting,
-            runs ? "waiting for workers to meet" : "waiting for pods to start");
+  const bool starts = !PodsNotStarted(observed).empty();
+  set.False(condition::kProgressing, starts ? reason::kPodsStarting : reason::kRendezvous,
+            starts ? "waiting for pods to start" : "waiting for workers to meet");
 }
 
 std::string DescribeStragglers(const std::vector<rendezvous::SlowRank>& stragglers) {
