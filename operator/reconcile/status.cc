@@ -182,11 +182,12 @@ void SetUpdated(const Observed& observed, const PodGroups& groups, Conditions& s
   if (set.IsFalse(condition::kUpdated)) set.True(condition::kUpdated, reason::kPodsReplaced);
 }
 
-void SetRunning(const Observed& observed, const PodGroups& groups, Conditions& set) {
+void SetRunning(const Observed& observed, const PodGroups& groups, const Decision& decision,
+                Conditions& set) {
   const std::optional<WaitingReason> waiting = FindWaitingReason(observed);
   set.Clear(condition::kSuspended, reason::kResumed);
   SetScheduled(observed, groups, waiting, set);
-  SetStalled(waiting, set);
+  if (!decision.gang.is_refused) SetStalled(waiting, set);
   SetUpdated(observed, groups, set);
   const bool was_running = set.IsTrue(condition::kInitialized) && set.IsTrue(condition::kProgressing);
   if (!KnowsTheRound(observed) && was_running) return;  // see KnowsTheRound
@@ -257,7 +258,8 @@ api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& gro
   if (decision.mode == Mode::kFinished) SetFinished(set, decision);
   if (decision.mode == Mode::kSuspend) SetSuspended(decision, set);
   if (decision.mode == Mode::kHold) set.True(condition::kStalled, decision.reason, decision.message);
-  if (decision.mode == Mode::kRun || decision.mode == Mode::kDrain) SetRunning(observed, groups, set);
+  if (decision.mode == Mode::kRun || decision.mode == Mode::kDrain)
+    SetRunning(observed, groups, decision, set);
   if (decision.mode == Mode::kRun || decision.mode == Mode::kSuspend) SetQueue(queue, decision, set);
   if (status.rendezvous && (decision.mode == Mode::kFinished || decision.mode == Mode::kSuspend)) {
     status.rendezvous->world_size = 0;
