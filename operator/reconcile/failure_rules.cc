@@ -26,6 +26,7 @@ std::optional<int> MeaningOf(const Pod& pod) {
 std::string MessageOf(const Pod& pod) {
   std::string message = "pod " + pod.name;
   if (pod.exit_code) message += ": exit code " + std::to_string(*pod.exit_code);
+  if (pod.overstepped) message += ": evicted for going over a limit of its own";
   if (!pod.message.empty()) message += ": " + pod.message;
   while (message.ends_with('\n') || message.ends_with(' ')) message.pop_back();
   return message;
@@ -33,6 +34,7 @@ std::string MessageOf(const Pod& pod) {
 
 // Whoever is told to go may fail on the way out with any code.
 bool WasToldToGo(const Pod& pod) {
+  if (pod.overstepped) return false;
   return pod.disrupted || pod.deleting || pod.exit_code == static_cast<int>(ExitCode::kPreempted);
 }
 
@@ -79,6 +81,8 @@ Failure FailureOf(const Pod& pod) {
   Failure failure{.exit_code = pod.exit_code, .conditions = pod.conditions};
   if (WasToldToGo(pod)) {
     failure.cause = api::FailureCause::kPreemption;
+  } else if (pod.overstepped) {
+    failure.cause = api::FailureCause::kUserError;
   } else if (const auto meaning = MeaningOf(pod)) {
     failure.cause = api::EnumFromName<api::FailureCause>(protocol::CauseOf(*meaning))
                         .value_or(api::FailureCause::kInfrastructure);

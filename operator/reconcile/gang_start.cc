@@ -11,6 +11,17 @@ namespace {
 
 constexpr Seconds kFirstBackoff{10};
 constexpr int kMostDoublings = 6;
+// Another job whose pods are refused tries again at least this often (controller/backoff.h). A job that gave
+// its pods back waits for longer, so that the other one finds the quota free.
+constexpr Seconds kLongestRetry{60};
+
+// Since when the API server refuses pods of the job, for lack of quota above all; nullopt: it does not.
+std::optional<WallTime> RefusedSince(const api::TrainingJobStatus& status) {
+  const api::Condition* stalled = api::FindCondition(status.conditions, api::condition::kStalled);
+  const bool is_refused = stalled != nullptr && stalled->status == api::ConditionStatus::kTrue &&
+                          stalled->reason == api::reason::kPodRejected;
+  return is_refused ? std::optional(stalled->last_transition_time) : std::nullopt;
+}
 
 // Jobs that gave way to each other must not come back in step: half to once and a half of the time, by uid.
 Seconds BackoffOf(const api::TrainingJob& job, int32_t releases) {
@@ -20,25 +31,67 @@ Seconds BackoffOf(const api::TrainingJob& job, int32_t releases) {
   return kFirstBackoff * static_cast<double>(1 << std::clamp(releases - 1, 0, kMostDoublings)) * spread;
 }
 
+// After places were given back.
+struct Pause {
+  WallTime end{};
+  bool is_refused = false;  // by the API server; else there were no nodes
+};
+
+// The newest one; nullopt: nothing was ever given back.
+std::optional<Pause> FindPause(const api::TrainingJob& job) {
+  const auto& gang = job.status.gang;
+  if (!gang || !gang->released_at) return std::nullopt;
+  const auto refused = RefusedSince(job.status);
+  const bool is_refused = refused && *refused <= *gang->released_at;
+  const Seconds length = BackoffOf(job, gang->releases) + (is_refused ? kLongestRetry : Seconds(0));
+  return Pause{*gang->released_at + std::chrono::ceil<WallTime::duration>(length), is_refused};
+}
+
 bool IsAtStart(const Observed& observed) {
   const auto& gang = observed.job.spec.scheduling_policy.gang;
   return gang && gang->schedule_timeout_seconds &&
-         GangBackendOf(observed.job, observed.served) == api::GangProvider::kNone &&
          !api::IsTrue(observed.job.status.conditions, api::condition::kInitialized);
 }
 
-// nullopt: enough of them have their places.
-std::optional<Seconds> UntilTimeout(const Observed& observed, const PodGroups& groups) {
+// Why a gang is incomplete, and since when.
+struct Shortage {
+  WallTime since{};
+  bool is_refused = false;  // pods are missing; else they have no node
+};
+
+std::optional<Shortage> FindShortage(const Observed& observed, const PodGroups& groups) {
+  const int32_t wanted = GangSize(observed.job.spec);
+  int32_t made = 0;
   int32_t placed = 0;
-  std::optional<WallTime> oldest;
+  std::optional<WallTime> first;   // of all
+  std::optional<WallTime> oldest;  // of those without a node
   for (const auto& [slot, pod] : groups.slots) {
     if (pod.deleting || !pod.IsActive()) continue;
+    ++made;
     placed += pod.node.empty() ? 0 : 1;
+    if (pod.created) first = std::min(first.value_or(*pod.created), *pod.created);
     if (pod.node.empty() && pod.created) oldest = std::min(oldest.value_or(*pod.created), *pod.created);
   }
-  if (!oldest || placed >= GangSize(observed.job.spec)) return std::nullopt;
-  return Seconds(*observed.job.spec.scheduling_policy.gang->schedule_timeout_seconds) -
-         Seconds(observed.now - *oldest);
+  const auto refused = RefusedSince(observed.job.status);
+  if (refused && made > 0 && made < wanted) {
+    // As long as it holds nothing it keeps nobody waiting.
+    return Shortage{.since = std::max(*refused, first.value_or(*refused)), .is_refused = true};
+  }
+  const bool has_scheduler = GangBackendOf(observed.job, observed.served) != api::GangProvider::kNone;
+  if (has_scheduler || !oldest || placed >= wanted) return std::nullopt;
+  return Shortage{.since = *oldest};
+}
+
+std::string ReleaseNote(const api::TrainingJob& job, bool is_refused) {
+  const std::string fewer = "fewer than " + std::to_string(GangSize(job.spec));
+  if (!is_refused)
+    return fewer +
+           " pods found a node within schedulingPolicy.gang.scheduleTimeoutSeconds; all places are given "
+           "back";
+  const api::Condition* stalled = api::FindCondition(job.status.conditions, api::condition::kStalled);
+  return fewer +
+         " pods were admitted within schedulingPolicy.gang.scheduleTimeoutSeconds; all are given back: " +
+         stalled->message;
 }
 
 }  // namespace
@@ -46,27 +99,26 @@ std::optional<Seconds> UntilTimeout(const Observed& observed, const PodGroups& g
 GangStart DecideGangStart(const Observed& observed, const PodGroups& groups) {
   if (!IsAtStart(observed)) return {};
   GangStart start{.status = observed.job.status.gang};
-  if (start.status && start.status->released_at) {
-    const Seconds left =
-        BackoffOf(observed.job, start.status->releases) - Seconds(observed.now - *start.status->released_at);
-    if (left > Seconds(0)) {
-      start.holds_back = true;
-      start.next = left;
-      for (const auto& [slot, pod] : groups.slots) {
-        if (!pod.deleting) start.to_delete.push_back(pod);
-      }
-      return start;
+  if (const auto pause = FindPause(observed.job); pause && pause->end > observed.now) {
+    start.holds_back = true;
+    start.is_refused = pause->is_refused;
+    start.next = Seconds(pause->end - observed.now);
+    for (const auto& [slot, pod] : groups.slots) {
+      if (!pod.deleting) start.to_delete.push_back(pod);
     }
+    return start;
   }
-  start.next = UntilTimeout(observed, groups);
-  if (!start.next || *start.next > Seconds(0)) return start;
+  const auto shortage = FindShortage(observed, groups);
+  if (!shortage) return start;
+  start.next = Seconds(*observed.job.spec.scheduling_policy.gang->schedule_timeout_seconds) -
+               Seconds(observed.now - shortage->since);
+  if (*start.next > Seconds(0)) return start;
   start.next.reset();
   start.holds_back = true;
+  start.is_refused = shortage->is_refused;
   const int32_t releases = start.status ? start.status->releases + 1 : 1;
   start.status = {.releases = releases, .released_at = observed.now};
-  start.note =
-      "fewer than " + std::to_string(GangSize(observed.job.spec)) +
-      " pods found a node within schedulingPolicy.gang.scheduleTimeoutSeconds; all places are given back";
+  start.note = ReleaseNote(observed.job, shortage->is_refused);
   return start;
 }
 

@@ -179,6 +179,7 @@ rendezvous::JobSettings SettingsFor(const Observed& observed, Mode mode) {
   const auto& round = observed.job.status.rendezvous;
   const bool has_trained = api::IsTrue(observed.job.status.conditions, api::condition::kInitialized);
   if (!has_trained) settings.min_members = std::max(settings.min_members, GangSize(observed.job.spec));
+  settings.waits_for = PodsNotStarted(observed);
   settings.first_round = (round ? round->round : 0) + 1;
   return settings;
 }

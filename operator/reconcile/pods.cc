@@ -49,10 +49,12 @@ void ReadConditions(const Json& json, Pod& pod) {
   }
 }
 
-// What the kubelet and the scheduler write to status.reason where they end a pod themselves.
+// What the kubelet and the scheduler write to status.reason where they end a pod themselves. Not "Evicted":
+// where a node lacks something the kubelet sets the condition DisruptionTarget, too. Without it the pod went
+// over the limit of an emptyDir or of its own ephemeral storage.
 bool IsDisruption(const std::string& reason) {
-  static constexpr std::array<std::string_view, 6> kReasons = {"Evicted",      "Preempting", "Shutdown",
-                                                               "NodeShutdown", "NodeLost",   "Terminated"};
+  static constexpr std::array<std::string_view, 5> kReasons = {"Preempting", "Shutdown", "NodeShutdown",
+                                                               "NodeLost", "Terminated"};
   return std::find(kReasons.begin(), kReasons.end(), reason) != kReasons.end();
 }
 
@@ -164,7 +166,8 @@ Pod PodFromJson(const Json& json, const std::string& container) {
   ReadDevices(json, pod);
   const std::string reason = StringAt(json, {"status", "reason"});
   pod.disrupted = pod.disrupted || IsDisruption(reason);
-  if (pod.message.empty()) pod.message = StringAt(json, {"status", "message"}, reason);
+  pod.overstepped = reason == "Evicted" && !pod.disrupted;
+  if (pod.overstepped || pod.message.empty()) pod.message = StringAt(json, {"status", "message"}, reason);
   pod.phase = PhaseOf(json, pod);
   return pod;
 }

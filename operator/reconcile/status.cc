@@ -118,10 +118,9 @@ void SetProgressing(const Observed& observed, const std::optional<WaitingReason>
   if (waiting) return set.False(condition::kProgressing, waiting->reason, waiting->message);
   if (view.world_size > 0)
     return set.False(condition::kProgressing, reason::kRoundFormed, "waiting for the first step");
-  const bool runs = std::any_of(observed.pods.begin(), observed.pods.end(),
-                                [](const Pod& pod) { return pod.phase == PodPhase::kRunning; });
-  set.False(condition::kProgressing, runs ? reason::kRendezvous : reason::kPodsStarting,
-            runs ? "waiting for workers to meet" : "waiting for pods to start");
+  const bool starts = !PodsNotStarted(observed).empty();
+  set.False(condition::kProgressing, starts ? reason::kPodsStarting : reason::kRendezvous,
+            starts ? "waiting for pods to start" : "waiting for workers to meet");
 }
 
 std::string DescribeStragglers(const std::vector<rendezvous::SlowRank>& stragglers) {
@@ -183,11 +182,12 @@ void SetUpdated(const Observed& observed, const PodGroups& groups, Conditions& s
   if (set.IsFalse(condition::kUpdated)) set.True(condition::kUpdated, reason::kPodsReplaced);
 }
 
-void SetRunning(const Observed& observed, const PodGroups& groups, Conditions& set) {
+void SetRunning(const Observed& observed, const PodGroups& groups, const Decision& decision,
+                Conditions& set) {
   const std::optional<WaitingReason> waiting = FindWaitingReason(observed);
   set.Clear(condition::kSuspended, reason::kResumed);
   SetScheduled(observed, groups, waiting, set);
-  SetStalled(waiting, set);
+  if (!decision.gang.is_refused) SetStalled(waiting, set);
   SetUpdated(observed, groups, set);
   const bool was_running = set.IsTrue(condition::kInitialized) && set.IsTrue(condition::kProgressing);
   if (!KnowsTheRound(observed) && was_running) return;  // see KnowsTheRound
@@ -258,7 +258,8 @@ api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& gro
   if (decision.mode == Mode::kFinished) SetFinished(set, decision);
   if (decision.mode == Mode::kSuspend) SetSuspended(decision, set);
   if (decision.mode == Mode::kHold) set.True(condition::kStalled, decision.reason, decision.message);
-  if (decision.mode == Mode::kRun || decision.mode == Mode::kDrain) SetRunning(observed, groups, set);
+  if (decision.mode == Mode::kRun || decision.mode == Mode::kDrain)
+    SetRunning(observed, groups, decision, set);
   if (decision.mode == Mode::kRun || decision.mode == Mode::kSuspend) SetQueue(queue, decision, set);
   if (status.rendezvous && (decision.mode == Mode::kFinished || decision.mode == Mode::kSuspend)) {
     status.rendezvous->world_size = 0;

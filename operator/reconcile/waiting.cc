@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "operator/reconcile/failure_policy.h"
 #include "operator/reconcile/gang.h"
 #include "runtime/common/api/conditions.h"
 
@@ -55,6 +56,18 @@ std::optional<WaitingReason> FindWaitingReason(const Observed& observed) {
     }
   }
   return std::nullopt;
+}
+
+std::string PodsNotStarted(const Observed& observed) {
+  const auto has_started = [&](const Pod& pod) {
+    const bool runs = pod.phase == PodPhase::kRunning || pod.phase == PodPhase::kSucceeded;
+    return runs && !pod.deleting && pod.slot && *pod.slot < observed.job.spec.pod_count();
+  };
+  const int64_t wanted =
+      observed.job.spec.worker.replicas - static_cast<int64_t>(GivenUpSlots(observed.job).size());
+  const auto started = std::count_if(observed.pods.begin(), observed.pods.end(), has_started);
+  if (started >= wanted) return "";
+  return std::to_string(wanted - started) + " of " + std::to_string(wanted) + " pods have not started";
 }
 
 std::optional<Seconds> UntilShrunk(const Observed& observed) {

@@ -18,6 +18,10 @@ struct WaitingReason {
 // The most telling one over all pods, in their order by name; nullopt where every pod starts as it should.
 [[nodiscard]] std::optional<WaitingReason> FindWaitingReason(const Observed& observed);
 
+// Pods that a full round needs and that have not started: they wait for a node, quota, an image, or are to be
+// made. In words for their peers, which are not to be blamed for it; empty: there are none.
+[[nodiscard]] std::string PodsNotStarted(const Observed& observed);
+
 // Until an elastic job settles for fewer replicas because a pod of it found no node for
 // elasticPolicy.shrinkAfterSeconds; not above 0: it has. Its members never waited for it: they train on, the
 // pod goes on asking for room, and the job grows when it gets some. nullopt: every pod has a node.

@@ -125,7 +125,7 @@ constexpr std::array kLaunchFlags = {
 
 constexpr std::array kRendezvousKeys = {
     Field{"join_timeout", kBecomes, "spec.rendezvous.joinTimeoutSeconds",
-          "counted from the start of the container, without the image's pull"},
+          "counts only while all expected pods run, not while one waits for a node, quota or image"},
     Field{"last_call_timeout", kBecomes, "spec.rendezvous.lastCallSeconds", ""},
     Field{"keep_alive_interval", kBecomes, "spec.rendezvous.heartbeatIntervalSeconds", ""},
     Field{"keep_alive_max_attempt", kBecomes, "spec.rendezvous.heartbeatTimeoutSeconds",

@@ -110,7 +110,8 @@ void Supervision::JoinIfAllReady(SteadyTime now) {
   in_round_ = false;
   joining_ = true;
   join_started_ = now;
-  standby_ = false;
+  join_clock_ = now;
+  waits_for_others_ = false;
   join_failures_ = 0;
   Rejoin(std::chrono::milliseconds(0));
   if (!CanFormAgain()) return;
@@ -338,7 +339,7 @@ void Supervision::Handle(const JoinAnswered& event, SteadyTime now) {
     if (error.code == ErrorCode::kGone) {
       return ExitNow(static_cast<int>(ExitCode::kEvicted), error.message, LeaveReason::kStopping);
     }
-    if (!standby_ && now - join_started_ > Seconds(settings_.config.rendezvous.join_timeout_seconds)) {
+    if (!waits_for_others_ && JoinTimedOut(now)) {
       return ExitNow(static_cast<int>(ExitCode::kRendezvous),
                      "no round within rendezvous.joinTimeoutSeconds: " + error.message,
                      LeaveReason::kStopping);
@@ -353,16 +354,24 @@ void Supervision::Handle(const JoinAnswered& event, SteadyTime now) {
     case JoinState::kCompleted:
       return ExitNow(static_cast<int>(ExitCode::kCompleted), "training was completed by the other workers",
                      LeaveReason::kCompleted);
-    case JoinState::kWaiting:
-      if (standby_ || event.answer->standby) join_started_ = now;
-      standby_ = event.answer->standby;
-      if (now - join_started_ > Seconds(settings_.config.rendezvous.join_timeout_seconds)) {
-        return ExitNow(static_cast<int>(ExitCode::kRendezvous),
-                       "no round formed within rendezvous.joinTimeoutSeconds: too few workers joined",
-                       LeaveReason::kStopping);
-      }
-      return Rejoin(std::chrono::milliseconds(0));
+    case JoinState::kWaiting: return OnWaiting(*event.answer, now);
   }
+}
+
+void Supervision::OnWaiting(const protocol::JoinAnswer& answer, SteadyTime now) {
+  const bool waited = std::exchange(waits_for_others_, answer.standby || !answer.waits_for.empty());
+  if (waited || waits_for_others_) join_clock_ = now;
+  if (!waited && !answer.waits_for.empty()) Do(ReportWaiting{answer.waits_for});
+  if (JoinTimedOut(now)) {
+    return ExitNow(static_cast<int>(ExitCode::kRendezvous),
+                   "no round formed within rendezvous.joinTimeoutSeconds: too few workers joined",
+                   LeaveReason::kStopping);
+  }
+  Rejoin(std::chrono::milliseconds(0));
+}
+
+bool Supervision::JoinTimedOut(SteadyTime now) const {
+  return now - join_clock_ > Seconds(settings_.config.rendezvous.join_timeout_seconds);
 }
 
 void Supervision::OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now) {

@@ -92,6 +92,10 @@ struct StartWatch {
   protocol::WatchRequest request;
   std::chrono::milliseconds delay{0};
 };
+// Into the log, once: the job waits, and not for this pod.
+struct ReportWaiting {
+  std::string waits_for;
+};
 struct StopPolling {};
 // Where the members of the newest round form it again: its rank 0's supervisor.
 struct FormationAddress {
@@ -135,8 +139,8 @@ struct Exit {
 };
 using Action =
     std::variant<SpawnRank, DropRank, KillRank, ReportHang, WriteStack, TellRank, StartJoin, StartWatch,
-                 StopPolling, HostFormations, StartForming, StartFormationWatch, StopAskingMembers,
-                 ReportBroken, ReportLeave, ForgetReports, BeatNow, StartGrace, Exit>;
+                 ReportWaiting, StopPolling, HostFormations, StartForming, StartFormationWatch,
+                 StopAskingMembers, ReportBroken, ReportLeave, ForgetReports, BeatNow, StartGrace, Exit>;
 using Actions = std::vector<Action>;
 
 struct SupervisionSettings {
@@ -222,6 +226,8 @@ class Supervision {
   void EndRank(int local_rank);
   void JoinIfAllReady(SteadyTime now);
   void Rejoin(std::chrono::milliseconds delay);
+  void OnWaiting(const protocol::JoinAnswer& answer, SteadyTime now);
+  [[nodiscard]] bool JoinTimedOut(SteadyTime now) const;
   void EndRoundLocally(protocol::LeaveMode mode, int except_local_rank, SteadyTime now);
   void RespawnOrGiveUp(const RankExited& event, const protocol::RankFailure& failure, SteadyTime now);
   // One more failure; true: too many without progress between, so the pod ends.
@@ -243,7 +249,10 @@ class Supervision {
   int world_ = 0;
   int first_rank_ = 0;
   SteadyTime join_started_{};
-  bool standby_ = false;  // a round runs without us: the join clock stands still
+  SteadyTime join_clock_{};  // rendezvous.joinTimeoutSeconds counts from here
+  // By the newest answer: a round runs without us, or pods of the job have not started. This pod cannot be
+  // blamed for either: the join clock stands still.
+  bool waits_for_others_ = false;
   bool joining_ = false;
   int join_failures_ = 0;
   int watch_failures_ = 0;

@@ -198,6 +198,9 @@ class Supervisor {
       if (!stop.stop_requested()) news_.Push(Event(WatchAnswered{request.round, std::move(answer)}));
     });
   }
+  void Do(const ReportWaiting& action) {
+    log::Info("waiting for other pods to start", {{"waits_for", action.waits_for}});
+  }
   void Do(const StopPolling&) { poller_.Stop(); }
   void Do(const HostFormations& action) { formations_.Host(action.round, action.world); }
   void Do(const StartForming& action) {

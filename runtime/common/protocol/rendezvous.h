@@ -75,6 +75,8 @@ struct JoinAnswer {
   std::string reason;        // why the round closed like this
   std::string previous_end;  // how the round before ended; empty: there was none, or the service began since
   bool standby = false;      // of kWaiting: a round runs without this member, which is to stay warm
+  // Of kWaiting: pods of the job that have not started, in words; empty: all have, and the join clock runs.
+  std::string waits_for;
 };
 
 struct WatchRequest {
@@ -260,6 +262,7 @@ void Visit(JoinAnswer& m, V& v) {
   v("reason", m.reason);
   v("previousEnd", m.previous_end);
   v("standby", m.standby);
+  v("waitsFor", m.waits_for);
 }
 template <class V>
 void Visit(WatchRequest& m, V& v) {

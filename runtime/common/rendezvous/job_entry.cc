@@ -40,6 +40,7 @@ JobEntry::JobEntry(protocol::JobIdentity job, const JobSettings& settings)
 
 void JobEntry::Configure(const JobSettings& settings) {
   round_.SetSettings(settings);
+  waits_for_ = settings.waits_for;
   if (!settings.straggler.has_value()) {
     stragglers_.reset();
   } else if (!stragglers_.has_value() || stragglers_->settings() != *settings.straggler) {
@@ -189,7 +190,10 @@ protocol::JoinAnswer JobEntry::AnswerFor(const protocol::Member& member) const {
   if (round_.completed()) return {.state = protocol::JoinState::kCompleted};
   const std::optional<int> first_rank = round_.FirstRankOf(member.slot);
   if (!first_rank.has_value()) {
-    return {.state = protocol::JoinState::kWaiting, .standby = round_.running().has_value()};
+    const bool is_standby = round_.running().has_value();
+    return {.state = protocol::JoinState::kWaiting,
+            .standby = is_standby,
+            .waits_for = is_standby ? "" : waits_for_};
   }
   const ClosedRound& round = *round_.running();
   return {.state = protocol::JoinState::kAssigned,

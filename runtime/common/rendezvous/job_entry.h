@@ -96,8 +96,9 @@ class JobEntry {
   protocol::JobIdentity job_;
   Round round_;
   std::optional<Stragglers> stragglers_;
-  std::set<int> spared_;  // slots that were restarted for being slow: once must do
-  RendezvousView view_;   // without what View() takes from round_
+  std::string waits_for_;  // by the settings
+  std::set<int> spared_;   // slots that were restarted for being slow: once must do
+  RendezvousView view_;    // without what View() takes from round_
   int64_t seen_revision_ = 0;
   Rounds answered_;
   SteadyTime next_sweep_{};           // of the long polls, for those that have waited long enough

@@ -31,6 +31,9 @@ struct JobSettings {
   std::string save_request{};     // asks for one checkpoint, beside those that are due, whenever it changes
   std::string profile_request{};  // asks for a profile of so many steps, whenever it changes
   int profile_steps = 0;
+  // What the job itself waits for: pods that have not started. In words for the members that wait with it;
+  // empty: all that are expected have.
+  std::string waits_for{};
   int64_t first_round = 1;  // rounds start here or above: status.rendezvous.round + 1 after a restart
 };
 

@@ -64,6 +64,21 @@ TEST(FailureRules, MayRestartWhatWouldFailTheJob) {
   EXPECT_EQ(JudgeFailure(FailedPod(4), policy).remedy, Remedy::kCharge);
 }
 
+TEST(FailureRules, ChargeAPodThatWasEvictedForItsOwnUseOfStorage) {
+  for (const int exit_code : {137, 143}) {
+    Pod pod = FailedPod(exit_code);
+    pod.overstepped = true;
+    pod.message = "Usage of EmptyDir volume \"scratch\" exceeds the limit \"1Gi\". ";
+    const FailureVerdict verdict = JudgeFailure(pod, {});
+    EXPECT_EQ(verdict.remedy, Remedy::kCharge) << exit_code;
+    EXPECT_FALSE(verdict.suspects_node) << "it would be the same on any other";
+    EXPECT_EQ(verdict.cause, FailureCause::kUserError);
+    EXPECT_EQ(verdict.message, "pod job-worker-1: exit code " + std::to_string(exit_code) +
+                                   ": evicted for going over a limit of its own: Usage of EmptyDir volume "
+                                   "\"scratch\" exceeds the limit \"1Gi\".");
+  }
+}
+
 TEST(FailureRules, MatchConditionsOfThePodByTheirStatus) {
   const api::FailurePolicy policy{
       .rules = {{.action = FailureAction::kRestartIgnoringLimit,

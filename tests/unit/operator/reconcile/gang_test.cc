@@ -11,7 +11,6 @@ namespace lockstep::reconcile {
 namespace {
 
 using api::GangProvider;
-using std::chrono::seconds;
 using testing::ActionsOf;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -154,82 +153,6 @@ TEST(Gang, IsStalledWithoutPodsWhereItsBackEndIsMissing) {
   const api::Condition* stalled = api::FindCondition(plan.status.conditions, api::condition::kStalled);
   ASSERT_NE(stalled, nullptr);
   EXPECT_EQ(stalled->reason, "GangUnavailable");
-}
-
-// ---- the time-out that works with any scheduler
-
-// Three pods of four have a node; the fourth has waited for so long.
-JobWorld PartialGang(int seconds_waited) {
-  JobWorld world;
-  world.Replicas(4).Running(0).Running(1).Running(2).Pending(3);
-  world.observed().pods[3].created = world.observed().now - seconds(seconds_waited);
-  world.observed().job.spec.scheduling_policy.gang = api::GangPolicy{.schedule_timeout_seconds = 60};
-  return world;
-}
-
-TEST(GangStart, GivesAllPlacesBackOnceTheTimeHasPassed) {
-  JobWorld world = PartialGang(59);
-  const Plan early = MakePlan(world.observed());
-  EXPECT_THAT(ActionsOf(early), IsEmpty());
-  EXPECT_EQ(early.requeue_after, seconds(1));
-  EXPECT_FALSE(early.status.gang.has_value());
-  world.observed().now += seconds(1);
-  const Plan plan = MakePlan(world.observed());
-  EXPECT_THAT(ActionsOf(plan), IsEmpty()) << "the status first";
-  EXPECT_EQ(plan.status.gang, (api::GangStatus{1, world.observed().now}));
-  world.observed().job.status = plan.status;
-  EXPECT_THAT(ActionsOf(MakePlan(world.observed())),
-              ElementsAre("delete job-worker-0", "delete job-worker-1", "delete job-worker-2",
-                          "delete job-worker-3"));
-}
-
-TEST(GangStart, TriesAgainAfterAWhileThatGrowsAndDiffersBetweenJobs) {
-  JobWorld world;
-  world.observed().job.spec.scheduling_policy.gang = api::GangPolicy{.schedule_timeout_seconds = 60};
-  std::set<std::chrono::milliseconds> waits;
-  for (const char* uid : {"a", "b", "c"}) {
-    world.observed().job.metadata.uid = uid;
-    world.SyncObjects();
-    world.observed().job.status.gang = api::GangStatus{1, world.observed().now};
-    const Plan plan = MakePlan(world.observed());
-    EXPECT_THAT(ActionsOf(plan), IsEmpty()) << "no pod is created";
-    ASSERT_TRUE(plan.requeue_after.has_value());
-    waits.insert(*plan.requeue_after);
-    world.observed().job.status.gang = api::GangStatus{2, world.observed().now};
-    EXPECT_GE(*MakePlan(world.observed()).requeue_after, seconds(10));
-  }
-  EXPECT_EQ(waits.size(), 3U);
-  EXPECT_GE(*waits.begin(), seconds(5));
-  EXPECT_LE(*waits.rbegin(), seconds(15));
-  world.observed().now += seconds(31);
-  EXPECT_THAT(ActionsOf(MakePlan(world.observed())),
-              ElementsAre("create job-worker-0", "create job-worker-1"));
-}
-
-TEST(GangStart, TheFirstRoundIsOfTheWholeGang) {
-  JobWorld world;
-  world.Elastic(1, 4).Replicas(4);
-  world.observed().job.spec.scheduling_policy.gang = api::GangPolicy{.min_count = 3};
-  EXPECT_EQ(MakePlan(world.observed()).rendezvous->min_members, 3);
-  world.observed().job.status.conditions = {
-      {.type = std::string(api::condition::kInitialized), .status = api::ConditionStatus::kTrue}};
-  EXPECT_EQ(MakePlan(world.observed()).rendezvous->min_members, 1);
-}
-
-TEST(GangStart, IsNoMatterOnceEnoughPodsHaveTheirPlaces) {
-  JobWorld world = PartialGang(9999);
-  world.observed().job.spec.scheduling_policy.gang->min_count = 3;
-  EXPECT_FALSE(MakePlan(world.observed()).status.gang.has_value());
-}
-
-TEST(GangStart, NeverTakesPlacesFromAJobThatHasTrained) {
-  JobWorld world = PartialGang(9999);
-  world.Round(1, {0, 1, 2}, 5);
-  world.observed().job.status.conditions = {
-      {.type = std::string(api::condition::kInitialized), .status = api::ConditionStatus::kTrue}};
-  const Plan plan = MakePlan(world.observed());
-  EXPECT_THAT(ActionsOf(plan), IsEmpty());
-  EXPECT_FALSE(plan.status.gang.has_value());
 }
 
 }  // namespace

@@ -58,9 +58,25 @@ TEST(PodFromJson, FindsTheWordsThatExplain) {
 }
 
 TEST(PodFromJson, KnowsWhatWasNobodysFault) {
-  EXPECT_TRUE(Parsed(R"({"phase": "Failed", "reason": "Evicted"})").disrupted);
+  const Pod evicted =
+      Parsed(R"({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory",
+      "conditions": [{"type": "DisruptionTarget", "status": "True"}]})");
+  EXPECT_TRUE(evicted.disrupted);
+  EXPECT_FALSE(evicted.overstepped);
+  EXPECT_TRUE(Parsed(R"({"phase": "Failed", "reason": "Terminated"})").disrupted) << "its node is shut down";
   EXPECT_TRUE(Parsed(R"({"conditions": [{"type": "DisruptionTarget", "status": "True"}]})").disrupted);
   EXPECT_FALSE(Parsed(R"({"phase": "Failed", "reason": "OutOfcpu"})").disrupted);
+}
+
+TEST(PodFromJson, KnowsAnEvictionForItsOwnUseOfStorage) {
+  const Pod pod = Parsed(R"({"phase": "Failed", "reason": "Evicted",
+      "message": "Usage of EmptyDir volume \"scratch\" exceeds the limit \"1Gi\". ",
+      "containerStatuses": [{"name": "trainer", "state": {"terminated":
+          {"exitCode": 143, "reason": "Error", "message": "SIGTERM"}}}]})");
+  EXPECT_TRUE(pod.overstepped);
+  EXPECT_FALSE(pod.disrupted);
+  EXPECT_EQ(pod.message, "Usage of EmptyDir volume \"scratch\" exceeds the limit \"1Gi\". ")
+      << "not what the worker wrote";
 }
 
 TEST(PodFromJson, TellsStuckContainersFromStartingOnes) {

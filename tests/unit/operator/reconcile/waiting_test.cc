@@ -85,5 +85,43 @@ TEST(Waiting, TellsWhyPodsHaveNoNode) {
   EXPECT_EQ(plan.status.state, "Pending");
 }
 
+TEST(Waiting, TheRendezvousSaysWhichPodsHaveNotStarted) {
+  const auto waits_for = [](JobWorld world) { return MakePlan(world.observed()).rendezvous->waits_for; };
+  const struct {
+    const char* name;
+    JobWorld world;
+    const char* expected;
+  } cases[] = {
+      {"all run", JobWorld().Running(0).Running(1), ""},
+      {"no node", JobWorld().Running(0).Pending(1), "1 of 2 pods have not started"},
+      {"refused by the quota", JobWorld().Running(0), "1 of 2 pods have not started"},
+      {"to be replaced", JobWorld().Running(0).Failed(1, 1), "1 of 2 pods have not started"},
+      {"leaving", JobWorld().Running(0).Running(1).Set([](Observed& o) { o.pods[1].deleting = true; }),
+       "1 of 2 pods have not started"},
+      {"a standby is no matter",
+       JobWorld().Running(0).Running(1).Pending(2).Set([](Observed& o) { o.job.spec.standby_replicas = 1; }),
+       ""},
+      {"a standby takes a place",
+       JobWorld().Pending(0).Running(1).Running(2).Set([](Observed& o) { o.job.spec.standby_replicas = 1; }),
+       ""},
+      {"given up", JobWorld().Elastic(1, 2).Running(0).Set([](Observed& o) {
+         o.job.status.observed_generation = 1;
+         o.job.status.given_up_slots = {1};
+       }),
+       ""},
+      {"surplus", JobWorld().Running(0).Running(5), "1 of 2 pods have not started"},
+      {"one has reached the end", JobWorld().Running(0).Succeeded(1), ""},
+  };
+  for (const auto& test : cases) EXPECT_EQ(waits_for(test.world), test.expected) << test.name;
+}
+
+TEST(Waiting, SaysThatPodsStartWhileAnyHasNotStarted) {
+  JobWorld world;
+  world.Running(0).Pending(1);
+  EXPECT_EQ(ConditionOf(MakePlan(world.observed()), condition::kProgressing).reason, "PodsStarting");
+  world.observed().pods[1].phase = PodPhase::kRunning;
+  EXPECT_EQ(ConditionOf(MakePlan(world.observed()), condition::kProgressing).reason, "Rendezvous");
+}
+
 }  // namespace
 }  // namespace lockstep::reconcile

@@ -52,6 +52,8 @@ TEST(LossFrom, TellsWhereAndWhyForTheRecord) {
   EXPECT_EQ(failed->end.exit_code, 1);
   EXPECT_EQ(failed->end.cause, "Infrastructure");
   pod["status"]["reason"] = "Evicted";
+  EXPECT_EQ(LossFrom({nullptr, std::make_shared<const Json>(pod)}, "trainer")->end.cause, "UserError");
+  pod["status"]["conditions"] = Json::array({{{"type", "DisruptionTarget"}, {"status", "True"}}});
   EXPECT_EQ(LossFrom({nullptr, std::make_shared<const Json>(pod)}, "trainer")->end.cause, "Preemption");
 }
 

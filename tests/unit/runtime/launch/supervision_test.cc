@@ -215,13 +215,36 @@ TEST_F(SupervisionTest, TrainingGoesOnWhileTheHostIsAway) {
   }
 }
 
-TEST_F(SupervisionTest, ThereIsADeadlineForJoining) {
+TEST_F(SupervisionTest, ThereIsADeadlineForJoiningOnceAllPodsHaveStarted) {
   (void)Say(protocol::Ready{});
   now_ += 59s;
   EXPECT_NE(Find<StartJoin>(Send(JoinAnswered{JoinAnswer{}})), nullptr);
   now_ += 2s;
   const Actions actions = Send(JoinAnswered{JoinAnswer{}});
+  ASSERT_NE(Find<Exit>(actions), nullptr);
   EXPECT_EQ(Find<Exit>(actions)->code, static_cast<int>(ExitCode::kRendezvous));
+}
+
+TEST_F(SupervisionTest, WaitingForPodsThatHaveNotStartedHasNoDeadline) {
+  const JoinAnswer incomplete{.waits_for = "1 of 3 pods have not started"};
+  (void)Say(protocol::Ready{.step = 12});
+  const Actions first = Send(JoinAnswered{incomplete});
+  ASSERT_NE(Find<ReportWaiting>(first), nullptr);
+  EXPECT_EQ(Find<ReportWaiting>(first)->waits_for, "1 of 3 pods have not started");
+  for (int i = 0; i < 10; ++i) {
+    now_ += 50s;
+    const Actions actions = Send(JoinAnswered{incomplete});
+    ASSERT_NE(Find<StartJoin>(actions), nullptr);
+    EXPECT_EQ(Find<StartJoin>(actions)->request.step, 12) << "it keeps its state";
+    EXPECT_EQ(Find<ReportWaiting>(actions), nullptr) << "said once";
+  }
+  now_ += 1h;
+  EXPECT_EQ(Find<Exit>(Send(JoinAnswered{Error{ErrorCode::kUnavailable, "away"}})), nullptr);
+  EXPECT_EQ(Find<Exit>(Send(JoinAnswered{JoinAnswer{}})), nullptr) << "all have started: the clock starts";
+  now_ += 59s;
+  EXPECT_EQ(Find<Exit>(Send(JoinAnswered{JoinAnswer{}})), nullptr);
+  now_ += 2s;
+  EXPECT_NE(Find<Exit>(Send(JoinAnswered{JoinAnswer{}})), nullptr);
 }
 
 TEST_F(SupervisionTest, FinishesWhenEveryRankFinished) {

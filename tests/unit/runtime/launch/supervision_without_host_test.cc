@@ -66,6 +66,14 @@ TEST_F(SupervisionWithoutHostTest, AHostThatAnswersIsWaitedFor) {
   EXPECT_EQ(Find<StartForming>(Send(Tick{})), nullptr);
 }
 
+TEST_F(SupervisionWithoutHostTest, AHostThatSaysWhatItWaitsForIsWaitedFor) {
+  (void)Break(5);
+  now_ += 20s;
+  (void)Send(JoinAnswered{JoinAnswer{.waits_for = "1 of 2 pods have not started"}});
+  now_ += 2s;
+  EXPECT_EQ(Find<StartForming>(Send(Tick{})), nullptr);
+}
+
 TEST_F(SupervisionWithoutHostTest, EntersTheNextFormationOfTheSameRound) {
   (void)Break(5);
   (void)RefuseJoin();

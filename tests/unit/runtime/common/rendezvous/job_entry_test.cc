@@ -51,6 +51,33 @@ class JobEntryTest : public ::testing::Test {
   JobEntry entry_{{"ns", "job", "uid"}, {.min_members = 1, .max_members = 2, .expected_members = 2}};
 };
 
+TEST_F(JobEntryTest, SaysWhatTheJobWaitsForWhileNoRoundRuns) {
+  JobSettings settings{.min_members = 2, .max_members = 2, .expected_members = 2};
+  settings.waits_for = "1 of 2 pods have not started";
+  entry_.Configure(settings);
+  const auto ask = [&](int slot) {
+    std::string body;
+    entry_.Join(
+        {.member = MemberOf(slot), .last_round = entry_.View().round},
+        [&](const http::Response& response) { body = response.body; }, now_, outbox_);
+    for (int i = 0; i < 3; ++i) {  // longer than a long poll; all the time they are there
+      Pass(7s);
+      for (int alive : {0, 1, 2})
+        entry_.Heartbeat(
+            {.member = MemberOf(alive)}, [](auto) {}, now_, outbox_);
+      (void)Advance();
+    }
+    for (auto& [respond, response] : std::exchange(outbox_, {})) respond(response);
+    return protocol::MessageFromJson<protocol::JoinAnswer>(*ParseJson(body)).value();
+  };
+  const protocol::JoinAnswer standby = ask(2);
+  EXPECT_TRUE(standby.standby);
+  EXPECT_EQ(standby.waits_for, "") << "a round runs";
+  for (const char* uid : {"pod-1-uid", "pod-2-uid"})
+    entry_.PodGone({.pod_uid = uid, .reason = "evicted"}, now_, outbox_);
+  EXPECT_EQ(ask(0).waits_for, "1 of 2 pods have not started");
+}
+
 TEST_F(JobEntryTest, TimesTheStepThatWasThrownAwayAndTheRecovery) {
   Pass(5s);
   RankDies(1);
