@@ -230,7 +230,7 @@ class ElasticLoop {
     LOCKSTEP_TRY(const bool restored, saves_.Restore(*round_.communicator, state_, [this](Milliseconds time) {
       return PauseInRound(time);
     }));
-    if (!restored && state_.step > 0) {
+    if (!restored && (state_.step > 0 || state_.is_torn)) {
       log::Error("there is no checkpoint to go back to: training begins again at step 0",
                  {{"step", state_.step}});
       LOCKSTEP_TRY(StartAfresh(in_.training, state_));
