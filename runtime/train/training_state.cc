@@ -22,6 +22,11 @@ int64_t BitSum(const at::Tensor& tensor) {
   return sum.item<int64_t>();
 }
 
+// The spec has made this state before, so what fails now is not its fault: memory is short, say.
+Error AgainError(const Error& error) {
+  return {error.code == ErrorCode::kInvalidArgument ? ErrorCode::kInternal : error.code, error.message};
+}
+
 void Append(std::vector<NamedTensor>& all, const std::vector<NamedTensor>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
@@ -143,7 +148,9 @@ Result<void> StartAfresh(const api::TrainingSpec& spec, TrainingState& state) {
     state.evaluations = {};
     return {};
   }
-  LOCKSTEP_TRY(const TrainingState fresh, MakeTrainingState(spec, state.input, std::span(&state.device, 1)));
+  const Result<TrainingState> made = MakeTrainingState(spec, state.input, std::span(&state.device, 1));
+  if (!made.ok()) return AgainError(made.error());
+  const TrainingState& fresh = *made;
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "starting afresh", [&] {
     const at::NoGradGuard no_grad;
     const std::vector<NamedTensor> from = fresh.Replicated();
