@@ -97,6 +97,13 @@ class ElasticLoop {
                                                                    total_steps_, state_, ledger_, phases_})),
         evaluator_(inputs.training, state_, inputs.test) {}
 
+  // The step at which an error of this rank's own occurs. -1 while it enters a round: no samples are used there, so
+  // memory that is short for a state that arrives or is restored is never their fault.
+  [[nodiscard]] int64_t StepUnderWay() const {
+    if (!has_entered_) return -1;
+    return std::max<int64_t>(0, attempting_ > 0 ? attempted_step_ : state_.step);
+  }
+
   LoopOutcome Run() {
     if (in_.profile.planned.has_value() && in_.profile.planned->first >= total_steps_) {
       log::Warning("no profile: LOCKSTEP_PROFILE names steps after the last one",
@@ -179,10 +186,12 @@ class ElasticLoop {
   }
 
   RoundOutcome RunRound(comm::Listener listener) {
+    has_entered_ = false;
     const SteadyTime start = in_.clock.Steady();
     progress_.Phase("sync");
     if (const auto entered = EnterRound(std::move(listener), start); !entered.ok())
       return Leave(entered.error());
+    has_entered_ = true;
     progress_.Phase("train");
     while (true) {
       const Result<std::optional<RoundEnd>> end = Advance();
@@ -227,7 +236,7 @@ class ElasticLoop {
     LOCKSTEP_TRY(const bool restored, saves_.Restore(*round_.communicator, state_, [this](Milliseconds time) {
       return PauseInRound(time);
     }));
-    if (!restored && state_.step > 0) {
+    if (!restored && (state_.step > 0 || state_.is_torn)) {
       log::Error("there is no checkpoint to go back to: training begins again at step 0",
                  {{"step", state_.step}});
       LOCKSTEP_TRY(StartAfresh(in_.training, state_));
@@ -427,14 +436,12 @@ class ElasticLoop {
   RoundOutcome Leave(const Error& error) {
     runner_.LeaveRound();
     if (round_.communicator != nullptr) round_.communicator->Abort();
-    // The step that this rank was in.
-    const int64_t step = std::max<int64_t>(0, attempting_ > 0 ? attempted_step_ : state_.step);
+    const int64_t failed_step = IsOwn(error) ? StepUnderWay() : -1;
     progress_.Repeating(std::exchange(attempting_, 0));
     const bool told = round_.aborted.stop_requested();
     if (error.code == ErrorCode::kCancelled || (told && error.code == ErrorCode::kAborted))
       return {RoundEnd::kLeft};
     const bool repairable = error.code == ErrorCode::kAborted || error.code == ErrorCode::kInternal;
-    const int64_t failed_step = IsOwn(error) ? step : -1;
     if (!repairable) return {RoundEnd::kFailed, error, failed_step};
     in_.link.Send(protocol::Broken{round_.assignment.round, error.message, failed_step});
     return {RoundEnd::kBroken, error, failed_step};
@@ -467,6 +474,7 @@ class ElasticLoop {
   std::vector<double> speeds_;  // of the round's ranks
   int64_t shares_until_ = 0;    // step
   Round round_;
+  bool has_entered_ = false;  // that round: its state is whole
   LastPlace last_place_;
   BrokenRounds broken_rounds_;
   int64_t bytes_before_ = 0;    // given in earlier rounds
@@ -477,12 +485,14 @@ class ElasticLoop {
 }  // namespace
 
 LoopOutcome RunElasticLoop(const LoopInputs& inputs) {
+  std::optional<ElasticLoop> loop;
   try {
-    return ElasticLoop(inputs).Run();
+    loop.emplace(inputs);
+    return loop->Run();
   } catch (...) {
     // Out of memory or of threads, where nobody expected it.
     const Error error = comm::CurrentException(ErrorCode::kInternal, "training");
-    return {ExitCode::kInfrastructure, error.message, std::max<int64_t>(0, inputs.state.step)};
+    return {ExitCode::kInfrastructure, error.message, loop.has_value() ? loop->StepUnderWay() : -1};
   }
 }
 

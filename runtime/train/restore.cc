@@ -80,22 +80,26 @@ class StatePart {
     const int me = communicator.rank();
     const std::vector<int> readers = checkpoint::DivideTensors(replicated, communicator.world());
     for (std::size_t i = 0; i < replicated.size(); ++i) {
-      const bool is_mine = readers[i] == me;
-      replicated_.push_back(
-          {replicated[i].tensor, readers[i], is_mine ? RoomFor(replicated[i]) : at::Tensor()});
+      const at::Tensor& target = replicated[i].tensor;
+      at::Tensor source;
+      if (readers[i] == me)
+        source = MayWriteInto(target, state) ? InPlace(replicated[i]) : RoomFor(replicated[i]);
+      replicated_.push_back({target, readers[i], source});
     }
     if (state.sharded != nullptr && !only_weights_) AddShard(*state.sharded, me, communicator.world());
     if (state.staged != nullptr) AddLayers(*state.staged, me, communicator.world());
   }
 
   [[nodiscard]] const std::vector<checkpoint::WantedPart>& wanted() const { return wanted_; }
+  // Whether reading writes into the state.
+  [[nodiscard]] bool is_in_place() const { return is_in_place_; }
 
   Result<void> MoveInto(TrainingState& state, int64_t step, Communicator& communicator) {
-    LOCKSTEP_TRY(BroadcastTensors(communicator, replicated_));
+    LOCKSTEP_TRY(BroadcastTensors(communicator, replicated_, Receiving::kInPlace, [&] { state.Tear(); }));
     if (state.sharded != nullptr && only_weights_) state.sharded->StartAfresh();
     if (state.sharded != nullptr && !only_weights_) state.sharded->Load(step, range_, std::move(kinds_));
     if (state.staged != nullptr) state.staged->Load(step, layers_, tensors_);
-    state.step = step;
+    state.Complete(step);
     return {};
   }
 
@@ -115,6 +119,17 @@ class StatePart {
   void Want(const std::string& tensor, const at::Tensor& room, int64_t first = 0) {
     const auto element = static_cast<int64_t>(room.element_size());
     wanted_.push_back({tensor, first * element, {static_cast<char*>(room.data_ptr()), room.nbytes()}});
+  }
+
+  // It is nobody's state, and the reader's threads can fill it.
+  static bool MayWriteInto(const at::Tensor& target, const TrainingState& state) {
+    return state.step < 0 && state.staged == nullptr && target.is_cpu();
+  }
+
+  at::Tensor InPlace(const NamedTensor& named) {
+    is_in_place_ = true;
+    Want(named.name, named.tensor);
+    return named.tensor;
   }
 
   at::Tensor RoomFor(const NamedTensor& named) {
@@ -152,6 +167,7 @@ class StatePart {
   const std::set<std::string> weights_;
   std::vector<checkpoint::WantedPart> wanted_;
   std::vector<FromRank> replicated_;
+  bool is_in_place_ = false;
   Range range_;                    // of a sharded optimizer
   std::vector<at::Tensor> kinds_;  // of its state
   std::vector<bool> layers_;       // of a staged state
@@ -235,6 +251,7 @@ class Restoring {
     LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "memory for the state", [&] {
       part_.emplace(state_, communicator_, manifest, checkpointer_.TakesOnlyWeightsOf(manifest));
     }));
+    if (part_->is_in_place()) state_.Tear();
     LOCKSTEP_TRY(bytes_read_, checkpointer_.Read(manifest, part_->wanted()));
     return {};
   }

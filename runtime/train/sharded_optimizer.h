@@ -57,6 +57,8 @@ class ShardedOptimizer {
   // each kind of state, in the host's memory. Or all of it as before the first step.
   void Load(int64_t step, const Range& range, std::vector<at::Tensor> kinds);
   void StartAfresh();
+  // The parameters are of no version: something else is written over them. Its parts are kept.
+  void ForgetParameters() { version_ = {}; }
 
   // What MakeOptimizer's state() would be, by names, shapes and types alone: tensors without data, of one
   // kind after another, for each parameter.

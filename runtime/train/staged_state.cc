@@ -183,10 +183,12 @@ Result<void> StagedState::StartAfresh() {
   version_ = {0, kOfNoRound};
   pending_ = {};
   if (is_as_made) return {};
-  LOCKSTEP_TRY(const std::shared_ptr<Model> fresh, models::MakeModel(spec_.model, input_, spec_.seed));
+  const Result<std::shared_ptr<Model>> fresh = models::MakeModel(spec_.model, input_, spec_.seed);
+  // The spec has made this model before, so what fails now is not its fault: memory is short, say.
+  if (!fresh.ok()) return Error{ErrorCode::kInternal, fresh.error().message};
   return CatchTorch(ErrorCode::kInternal, "starting afresh", [&] {
-    const auto parameters = fresh->named_parameters();
-    const auto buffers = fresh->named_buffers();
+    const auto parameters = (*fresh)->named_parameters();
+    const auto buffers = (*fresh)->named_buffers();
     for (Entry& entry : entries_) {
       if (entry.kind == Kind::kMoment) entry.data.reset();
       if (entry.kind == Kind::kParameter) entry.data = parameters[entry.name].detach().contiguous();

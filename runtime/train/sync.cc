@@ -66,9 +66,16 @@ std::vector<FromRank> From(int root, const std::vector<NamedTensor>& tensors) {
 Result<StateSource> SyncAtStart(Communicator& communicator, TrainingState& state, const Restore& restore,
                                 std::vector<RankState>& all) {
   LOCKSTEP_TRY(const bool restored, restore(state));
-  if (!restored) state.step = 0;
+  if (!restored) state.Complete(0);
   LOCKSTEP_TRY(all, ExchangeRankStates(communicator, state, state.step));
   return restored ? StateSource::kCheckpoint : StateSource::kFresh;
+}
+
+// See sync.h.
+Receiving HowToReceive(const TrainingState& state, const RankState& mine, const RankState& best) {
+  const bool is_level = mine.step == best.step && mine.digest == best.digest;
+  if (is_level) return Receiving::kScratch;
+  return state.step < 0 ? Receiving::kInPlace : Receiving::kStaged;
 }
 
 // Those that belong to the state: all ranks must know the same, as what is to be done next follows from them.
@@ -114,12 +121,15 @@ Result<StateSource> SyncState(Communicator& communicator, TrainingState& state, 
   const int root = RankOfHighest(all);
   const RankState& best = all.at(static_cast<std::size_t>(root));
   if (!AllHoldTheSame(all)) {
-    const bool diverged = best.step == state.step && best.digest != state.Digest();
+    const RankState& mine = all.at(static_cast<std::size_t>(communicator.rank()));
+    const bool diverged = best.step == mine.step && best.digest != mine.digest;
     if (diverged) log::Warning("state differs at the same step; taking the peer's", {{"step", state.step}});
-    LOCKSTEP_TRY(BroadcastTensors(communicator, From(root, state.Replicated())));
-    if (source == StateSource::kKept && communicator.rank() != root) source = StateSource::kPeer;
+    const Receiving receiving = HowToReceive(state, mine, best);
+    LOCKSTEP_TRY(
+        BroadcastTensors(communicator, From(root, state.Replicated()), receiving, [&] { state.Tear(); }));
+    if (source == StateSource::kKept && receiving != Receiving::kScratch) source = StateSource::kPeer;
   }
-  state.step = best.step;
+  state.Complete(best.step);
   TakeEvaluations(source, all, best.step, state.evaluations);
   if (state.sharded != nullptr) {
     const Version restored{best.step, communicator.place().round};
@@ -131,7 +141,9 @@ Result<StateSource> SyncState(Communicator& communicator, TrainingState& state, 
 Result<void> SyncBuffers(Communicator& communicator, TrainingState& state) {
   if (state.buffers.empty() || communicator.world() == 1) return {};
   if (state.staged != nullptr) return state.staged->SyncBuffers(communicator);
-  return BroadcastTensors(communicator, From(0, state.buffers));
+  // Small, and those of one step belong together.
+  const Receiving receiving = communicator.rank() == 0 ? Receiving::kScratch : Receiving::kStaged;
+  return BroadcastTensors(communicator, From(0, state.buffers), receiving);
 }
 
 }  // namespace lockstep::train

@@ -1,5 +1,7 @@
 #include "runtime/train/training_state.h"
 
+#include <algorithm>
+
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/mix.h"
 #include "runtime/train/outer_step.h"
@@ -7,11 +9,22 @@
 namespace lockstep::train {
 namespace {
 
+// LibTorch widens all that it is to add up to 8 bytes before it does so.
+constexpr int64_t kSummedAtOnce = int64_t{1} << 20;
+
 // The sum of the bits, as integers: one pass over the memory, and any single changed value changes it.
 int64_t BitSum(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.detach().reshape(-1);
   const at::Tensor bits = flat.element_size() == 4 ? flat.view(at::kInt) : flat.view(at::kByte);
-  return bits.sum(at::kLong).item<int64_t>();
+  at::Tensor sum = at::zeros({}, bits.options().dtype(at::kLong));
+  for (int64_t begin = 0; begin < bits.numel(); begin += kSummedAtOnce)
+    sum += bits.narrow(0, begin, std::min(kSummedAtOnce, bits.numel() - begin)).sum(at::kLong);
+  return sum.item<int64_t>();
+}
+
+// The spec has made this state before, so what fails now is not its fault: memory is short, say.
+Error AgainError(const Error& error) {
+  return {error.code == ErrorCode::kInvalidArgument ? ErrorCode::kInternal : error.code, error.message};
 }
 
 void Append(std::vector<NamedTensor>& all, const std::vector<NamedTensor>& more) {
@@ -76,6 +89,18 @@ int64_t TrainingState::Digest() const {
   return static_cast<int64_t>(digest);
 }
 
+void TrainingState::Tear() {
+  if (staged != nullptr) return;
+  step = -1;
+  is_torn = true;
+  if (sharded != nullptr) sharded->ForgetParameters();
+}
+
+void TrainingState::Complete(int64_t completed_steps) {
+  step = completed_steps;
+  is_torn = false;
+}
+
 Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const ModelInput& input,
                                         std::span<const at::Device> devices) {
   const at::Device device = devices.front();
@@ -123,14 +148,16 @@ Result<void> StartAfresh(const api::TrainingSpec& spec, TrainingState& state) {
     state.evaluations = {};
     return {};
   }
-  LOCKSTEP_TRY(const TrainingState fresh, MakeTrainingState(spec, state.input, std::span(&state.device, 1)));
+  const Result<TrainingState> made = MakeTrainingState(spec, state.input, std::span(&state.device, 1));
+  if (!made.ok()) return AgainError(made.error());
+  const TrainingState& fresh = *made;
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "starting afresh", [&] {
     const at::NoGradGuard no_grad;
     const std::vector<NamedTensor> from = fresh.Replicated();
     const std::vector<NamedTensor> to = state.Replicated();
     for (std::size_t i = 0; i < to.size(); ++i) to[i].tensor.copy_(from[i].tensor);
   }));
-  state.step = 0;
+  state.Complete(0);
   state.evaluations = {};
   if (state.sharded != nullptr) state.sharded->StartAfresh();
   return {};

@@ -20,7 +20,8 @@
 namespace lockstep::train {
 
 struct TrainingState {
-  int64_t step = -1;                // completed steps; -1: freshly made, nobody has agreed to start from it
+  int64_t step = -1;  // completed steps; -1: none that anybody may continue from, it is freshly made or torn
+  bool is_torn = false;             // see Tear
   EvaluationRecord evaluations;     // up to this step
   at::Device device = at::kCPU;     // of all tensors but the loss scale
   ModelInput input;                 // what the model was made for
@@ -48,6 +49,12 @@ struct TrainingState {
   // (or window of steps), since all apply the same gradient; buffers are left out: their
   // statistics come from each rank's own samples.
   [[nodiscard]] int64_t Digest() const;
+
+  // Before another state is written over this one, piece by piece: from here on it is a mixture that counts
+  // as no step, and is not as it was made. Complete ends that. Not where layers are divided: `staged` knows
+  // what it holds.
+  void Tear();
+  void Complete(int64_t completed_steps);
 };
 
 // On the first of the devices, with a replica on each of the others. The error names the field. The same

@@ -213,7 +213,7 @@ TEST_F(RestoreTest, PassesOverWhatOneRankFindsDamaged) {
   ExpectAllSucceed(ranks);
 }
 
-TEST_F(RestoreTest, ChangesNothingWhereARankDoesNotReachTheStoreAndSucceedsInTheSameRoundOnceItDoes) {
+TEST_F(RestoreTest, HoldsNoStepWhereARankDoesNotReachTheStoreAndSucceedsInTheSameRoundOnceItDoes) {
   Meeting meeting;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
@@ -222,17 +222,36 @@ TEST_F(RestoreTest, ChangesNothingWhereARankDoesNotReachTheStoreAndSucceedsInThe
     REQUIRE(communicator.ok());
     Place place = Open();
     TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp), kInput)).value();
-    const int64_t before = state.Digest();
     for (const int without_store : {1, 0}) {
       place.store->is_away = rank == without_store;
       const auto restored = RestoreTogether(**communicator, *place.checkpointer, state);
       REQUIRE(!restored.ok() && restored.error().code == ErrorCode::kUnavailable);
       REQUIRE(restored.error().message.find("the store is away") != std::string::npos);
-      REQUIRE(state.step == -1 && state.Digest() == before);
+      REQUIRE(state.step == -1);
     }
     place.store->is_away = false;
     const auto restored = RestoreTogether(**communicator, *place.checkpointer, state);
-    REQUIRE(restored.ok() && *restored && state.step == 120);
+    REQUIRE(restored.ok() && *restored && state.step == 120 && !state.is_torn);
+    REQUIRE(HoldsWhatWasStored(**communicator, state, 120));
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+TEST_F(RestoreTest, LeavesWhatARankHoldsAloneUntilAllHaveReadTheirPart) {
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    at::set_num_threads(1);
+    if (rank == 0) Save(120);
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    Place place = Open();
+    TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kZero1), kInput)).value();
+    state.step = 130;  // of which moments were lost
+    const int64_t before = state.Digest();
+    place.store->is_away = rank == 1;
+    REQUIRE(!RestoreTogether(**communicator, *place.checkpointer, state).ok());
+    REQUIRE(state.step == 130 && !state.is_torn && state.Digest() == before);
     return 0;
   });
   ExpectAllSucceed(ranks);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "runtime/train/broadcast.h"
 #include "tests/support/forked_ranks.h"
 
 namespace lockstep::train {
@@ -17,6 +18,13 @@ TrainingState NewState(int64_t seed = 1) {
   api::TrainingSpec spec;
   spec.model.mlp.hidden_sizes = {50};
   spec.seed = seed;
+  return std::move(MakeTrainingState(spec, {{1, 8, 8}, 10})).value();
+}
+
+// Of more than two chunks.
+TrainingState NewLargeState() {
+  api::TrainingSpec spec;
+  spec.model.mlp.hidden_sizes = {2500, 2500};
   return std::move(MakeTrainingState(spec, {{1, 8, 8}, 10})).value();
 }
 
@@ -161,26 +169,68 @@ TEST(SyncState, GoesOnFromWhatAllRestored) {
   ExpectAllSucceed(ranks);
 }
 
+// The part of a source, rank 1, that dies with its first chunk sent.
+int DieHalfWay(comm::Communicator& communicator, TrainingState& state) {
+  Fill(state, 41, 8);
+  const std::vector<int64_t> standing = {state.step, state.Digest(), -1, 0, 0, 0};
+  REQUIRE(communicator.AllGather(standing).ok());
+  REQUIRE(communicator.Broadcast({at::full({kBroadcastChunkBytes / 4}, 8.0)}, 1).ok());
+  return ::raise(SIGKILL);
+}
+
 // A source that dies half-way must not cost the others what they hold.
 TEST(SyncState, LeavesTheOwnStateAloneWhereTheSourceDies) {
   Meeting meeting;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     auto communicator = meeting.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
-    TrainingState state = NewState();
-    Fill(state, 40 + rank, 7);
-    if (rank == 1) {
-      const std::vector<int64_t> standing = {state.step, state.Digest(), -1, 0, 0};
-      REQUIRE((*communicator)->AllGather(standing).ok());
-      ::raise(SIGKILL);
-    }
+    TrainingState state = NewLargeState();
+    if (rank == 1) return DieHalfWay(**communicator, state);
+    Fill(state, 40, 7);
     const auto source = SyncState(**communicator, state, MustNotRestore);
     REQUIRE(!source.ok());
     REQUIRE(source.error().code == ErrorCode::kAborted);
-    REQUIRE(state.step == 40 && IsFilledWith(state, 7));
+    REQUIRE(state.step == 40 && !state.is_torn && IsFilledWith(state, 7));
     return 0;
   });
   EXPECT_EQ(ranks[0].Wait(testing::kPatience), 0);
+  EXPECT_EQ(ranks[1].Wait(testing::kPatience), 128 + SIGKILL) << "it has sent a chunk";
+}
+
+// What it holds then is neither the source's state nor one as it was made.
+TEST(SyncState, LeavesANewcomerWithoutAStepWhereTheSourceDies) {
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    TrainingState state = NewLargeState();
+    if (rank == 1) return DieHalfWay(**communicator, state);
+    const int64_t as_made = state.Digest();
+    const auto source = SyncState(**communicator, state, MustNotRestore);
+    REQUIRE(!source.ok());
+    REQUIRE(source.error().code == ErrorCode::kAborted);
+    REQUIRE(state.Digest() != as_made && !IsFilledWith(state, 8));
+    REQUIRE(state.step == -1 && state.is_torn);
+    return 0;
+  });
+  EXPECT_EQ(ranks[0].Wait(testing::kPatience), 0);
+  EXPECT_EQ(ranks[1].Wait(testing::kPatience), 128 + SIGKILL) << "it has sent a chunk";
+}
+
+TEST(SyncState, MakesATornRankWholeFromAPeer) {
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    TrainingState state = NewState();
+    Fill(state, 40, rank == 0 ? 6 : 7);
+    if (rank == 0) state.Tear();
+    const auto source = SyncState(**communicator, state, MustNotRestore);
+    REQUIRE(source.ok() && *source == (rank == 0 ? StateSource::kPeer : StateSource::kKept));
+    REQUIRE(state.step == 40 && !state.is_torn && IsFilledWith(state, 7));
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
 }
 
 }  // namespace

@@ -1,0 +1,226 @@
+// What recovery may cost: ranks with a state of some hundred megabytes, each in a memory cgroup whose limit is
+// what this is to take.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "runtime/checkpoint/checkpointer.h"
+#include "runtime/train/restore.h"
+#include "runtime/train/sync.h"
+#include "tests/integration/memory/memory_budget.h"
+#include "tests/support/forked_ranks.h"
+
+namespace lockstep::train {
+namespace {
+
+using testing::kPatience;
+using testing::LineChannel;
+using testing::Meeting;
+using testing::MemoryBudget;
+using testing::MemoryGroup;
+using testing::StartRanks;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+// Beside the state.
+constexpr int64_t kOfALevelRank = 64 * kMiB;
+constexpr double kOfAReceiver = 0.1;  // of it
+const ModelInput kInput = {{1, 8, 8}, 10};
+
+// Most of it is one layer: 12 bytes for each of its width² elements.
+api::TrainingSpec Training(int64_t width, api::Strategy strategy = api::Strategy::kDdp) {
+  api::TrainingSpec spec;
+  spec.model.mlp.hidden_sizes = {width, width};
+  spec.optimizer = {.name = api::OptimizerName::kAdam, .learning_rate = 0.01};
+  spec.strategy = strategy;
+  return spec;
+}
+
+TrainingState NewState(const api::TrainingSpec& spec) {
+  return std::move(MakeTrainingState(spec, kInput)).value();
+}
+
+int64_t BytesOf(const std::vector<NamedTensor>& tensors) {
+  int64_t bytes = 0;
+  for (const NamedTensor& named : tensors) bytes += static_cast<int64_t>(named.tensor.nbytes());
+  return bytes;
+}
+
+int64_t OfAReceiver(int64_t bytes) { return static_cast<int64_t>(kOfAReceiver * static_cast<double>(bytes)); }
+
+void Fill(TrainingState& state, int64_t step, double value) {
+  const at::NoGradGuard no_grad;
+  state.step = step;
+  for (const NamedTensor& named : state.Tensors()) named.tensor.fill_(value);
+}
+
+bool IsFilledWith(const TrainingState& state, double value) {
+  bool all = true;
+  for (const NamedTensor& named : state.Tensors()) all = all && named.tensor.eq(value).all().item<bool>();
+  return all;
+}
+
+// Loads the code that is measured: its pages are resident memory, too.
+bool Rehearse(comm::Communicator& communicator) {
+  TrainingState state = NewState(Training(8));
+  Fill(state, communicator.rank() == 0 ? 2 : 1, 0);
+  return SyncState(communicator, state, [](TrainingState&) { return Result<bool>(false); }).ok();
+}
+
+Result<bool> MustNotRestore(TrainingState&) { return Error{ErrorCode::kInternal, "not expected"}; }
+
+class MemoryTest : public ::testing::Test {
+ protected:
+  void MakeGroups(int count) {
+    for (int i = 0; i < count; ++i) groups_.push_back(MemoryGroup::Make(std::to_string(i)));
+    if (!groups_.front().has_value())
+      std::printf("no memory cgroup can be made here: nothing but the peak of resident memory is tested\n");
+  }
+  // Each rank says how much it had at its peak beside its state, and how much it may have.
+  static void ExpectWithin(testing::ForkedProcess& rank, const std::string& who) {
+    const auto peak = rank.channel().Receive(kPatience);
+    ASSERT_TRUE(peak.has_value()) << who << " ended: the kernel kills a process at its cgroup's limit";
+    const int64_t allowed = std::stoll(rank.channel().Receive(kPatience).value_or("0"));
+    std::printf("%s: %lld of %lld MiB\n", who.c_str(), std::stoll(*peak) / kMiB,
+                static_cast<long long>(allowed / kMiB));
+    EXPECT_LE(std::stoll(*peak), allowed) << who;
+    EXPECT_EQ(rank.Wait(kPatience), 0) << who;
+  }
+  static void Report(LineChannel& parent, int64_t peak, int64_t allowed) {
+    parent.Send(std::to_string(peak));
+    parent.Send(std::to_string(allowed));
+  }
+
+  std::vector<std::optional<MemoryGroup>> groups_;  // of the processes, which end first
+};
+
+TEST_F(MemoryTest, ARankThatIsKilledAndJoinsAgainReceivesInPlaceAndTheOthersNeedOneChunk) {
+  MakeGroups(4);
+  Meeting first;
+  Meeting second;
+  auto processes = StartRanks(4, [&](int process, LineChannel& parent) {
+    at::set_num_threads(1);
+    MemoryBudget budget(groups_[static_cast<std::size_t>(process)]);
+    TrainingState state = NewState(Training(5000));
+    const bool is_new = process == 3;  // in the place of process 2
+    if (!is_new) {
+      Fill(state, 40, 7);
+      auto communicator = first.Enter(1, process, 3);
+      REQUIRE(communicator.ok());
+      REQUIRE(SyncState(**communicator, state, MustNotRestore).ok());
+      parent.Send("trains");
+      if (process == 2) (void)parent.Receive(kPatience);  // killed here
+      REQUIRE(!(*communicator)->Barrier().ok());
+      (*communicator)->Abort();
+    }
+    REQUIRE(parent.Receive(kPatience) == "join");
+    auto communicator = second.Enter(2, is_new ? 2 : process, 3);
+    REQUIRE(communicator.ok());
+    const int64_t size = BytesOf(state.Tensors());
+    const int64_t allowed = is_new ? OfAReceiver(size) : kOfALevelRank;
+    REQUIRE(Rehearse(**communicator));
+    budget.Allow(allowed);
+    const auto source = SyncState(**communicator, state, MustNotRestore);
+    const int64_t peak = budget.TakePeak();
+    REQUIRE(source.ok());
+    REQUIRE(*source == (is_new ? StateSource::kPeer : StateSource::kKept));
+    REQUIRE(state.step == 40 && !state.is_torn && IsFilledWith(state, 7));
+    Report(parent, peak, allowed);
+    return 0;
+  });
+  for (const std::size_t process : {0, 1, 2})
+    ASSERT_EQ(processes[process].channel().Receive(kPatience), "trains");
+  processes[2].Signal(SIGKILL);
+  EXPECT_EQ(processes[2].Wait(kPatience), 128 + SIGKILL);
+  for (const std::size_t process : {0, 1, 3}) processes[process].channel().Send("join");
+  ExpectWithin(processes[0], "the source");
+  ExpectWithin(processes[1], "a rank that is level");
+  ExpectWithin(processes[3], "the newcomer");
+}
+
+// Its own state is the newest one if the others die, so it is kept until all of theirs has arrived.
+TEST_F(MemoryTest, ALaggardKeepsItsStateInHostMemoryAndTheOthersNeedOneChunk) {
+  MakeGroups(3);
+  Meeting meeting;
+  auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
+    at::set_num_threads(1);
+    MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
+    TrainingState state = NewState(Training(5000));
+    const bool is_behind = rank == 2;
+    Fill(state, is_behind ? 40 : 41, is_behind ? 7 : 8);
+    auto communicator = meeting.Enter(1, rank, 3);
+    REQUIRE(communicator.ok());
+    const int64_t size = BytesOf(state.Tensors());
+    const int64_t allowed = is_behind ? size + OfAReceiver(size) : kOfALevelRank;
+    REQUIRE(Rehearse(**communicator));
+    budget.Allow(allowed);
+    const auto source = SyncState(**communicator, state, MustNotRestore);
+    const int64_t peak = budget.TakePeak();
+    REQUIRE(source.ok());
+    REQUIRE(*source == (is_behind ? StateSource::kPeer : StateSource::kKept));
+    REQUIRE(state.step == 41 && !state.is_torn && IsFilledWith(state, 8));
+    Report(parent, peak, allowed);
+    return 0;
+  });
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    ExpectWithin(ranks[rank], rank == 2 ? "the laggard" : "a rank that is ahead");
+}
+
+class Folder {
+ public:
+  Folder() { LOCKSTEP_CHECK(::mkdtemp(path_.data()) != nullptr); }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = ::testing::TempDir() + "lockstep-memory-XXXXXX";
+};
+
+// Large, as reading takes 64 MiB whatever the state is (part_reader.cc).
+TEST_F(MemoryTest, RanksRestoreIntoTheirOwnTensors) {
+  const int64_t width = 10000;
+  MakeGroups(2);
+  const Folder folder;
+  api::CheckpointSpec spec;
+  spec.uri = "file://" + folder.path();
+  const auto open = [&] {
+    return std::move(checkpoint::Checkpointer::Open(spec, {"default", "mnist", "uid-1"}, Json::object()))
+        .value();
+  };
+  testing::ForkedProcess writer([&](LineChannel&) {
+    at::set_num_threads(1);
+    TrainingState state = NewState(Training(width));
+    Fill(state, 120, 3);
+    const auto checkpointer = open();
+    checkpointer->Save({120, 1, 0, 1, state.Tensors()}, nullptr);
+    REQUIRE(checkpointer->Wait(kPatience).ok());
+    return 0;
+  });
+  ASSERT_EQ(writer.Wait(kPatience), 0);
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
+    at::set_num_threads(1);
+    MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
+    TrainingState state = NewState(Training(width));
+    const auto checkpointer = open();
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    const int64_t allowed = OfAReceiver(BytesOf(state.Tensors()));
+    REQUIRE(Rehearse(**communicator));
+    budget.Allow(allowed);
+    const auto source = SyncState(**communicator, state, [&](TrainingState& restored) {
+      return RestoreTogether(**communicator, *checkpointer, restored);
+    });
+    const int64_t peak = budget.TakePeak();
+    REQUIRE(source.ok() && *source == StateSource::kCheckpoint);
+    REQUIRE(state.step == 120 && !state.is_torn && IsFilledWith(state, 3));
+    Report(parent, peak, allowed);
+    return 0;
+  });
+  for (auto& rank : ranks) ExpectWithin(rank, "a rank that restores");
+}
+
+}  // namespace
+}  // namespace lockstep::train

@@ -1,0 +1,157 @@
+#include "runtime/train/elastic_loop.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "runtime/checkpoint/file_store.h"
+#include "tests/support/forked_ranks.h"
+
+namespace lockstep::train {
+namespace {
+
+using checkpoint::Checkpointer;
+using protocol::ExitCode;
+using testing::ForkedProcess;
+using testing::kPatience;
+using testing::LineChannel;
+
+api::TrainingSpec Training(int64_t steps) {
+  api::TrainingSpec spec;
+  spec.model.mlp.hidden_sizes = {8};
+  spec.data.synthetic = {.samples = 20, .test_samples = 10, .shape = {1, 8, 8}, .classes = 3};
+  spec.global_batch_size = 10;
+  spec.steps = steps;
+  return spec;
+}
+
+TrainingState NewState(const api::TrainingSpec& spec) {
+  return std::move(MakeTrainingState(spec, {spec.data.synthetic.shape, 3})).value();
+}
+
+// The process of a rank, whose supervisor is the test.
+LoopOutcome RunLoop(const api::TrainingSpec& spec, TrainingState& state, Checkpointer* checkpointer,
+                    const LineChannel& supervisor) {
+  const SystemClock clock;
+  RoundControl control(clock);
+  protocol::ControlLink link{Fd(::dup(supervisor.fd()))};
+  link.Start({.on_message = [&](const protocol::ToRank& message) { control.OnMessage(message); },
+              .on_end = [] { ::_exit(2); }});
+  const data::Datasets datasets = std::move(data::OpenDatasets(spec)).value();
+  const data::TrainingSamples samples = std::move(data::TrainingSamples::Make(spec, *datasets.train)).value();
+  return RunElasticLoop({.training = spec,
+                         .checkpoint = {},
+                         .listen_address = "127.0.0.1",
+                         .ledger_folder = "",
+                         .process_name = "test",
+                         .samples = samples,
+                         .test = *datasets.test,
+                         .state = state,
+                         .device = {},
+                         .checkpointer = checkpointer,
+                         .store_patience = Seconds(1),
+                         .link = link,
+                         .control = control,
+                         .clock = clock});
+}
+
+// The next message of that type.
+template <typename Message>
+std::optional<Message> Await(ForkedProcess& rank) {
+  while (const auto line = rank.channel().Receive(kPatience)) {
+    const auto message = protocol::DecodeFromRank(*line);
+    if (!message.ok()) return std::nullopt;
+    if (const auto* wanted = std::get_if<Message>(&*message)) return *wanted;
+  }
+  return std::nullopt;
+}
+
+void Assign(ForkedProcess& rank, int64_t round, const protocol::Ready& ready) {
+  rank.channel().Send(protocol::Encode(protocol::ToRank(protocol::RankAssignment{
+      .round = round, .address = "127.0.0.1", .store_host = "127.0.0.1", .store_port = ready.store_port})));
+}
+
+class ElasticLoopTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_NE(::mkdtemp(folder_.data()), nullptr); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<Checkpointer> Open(std::unique_ptr<checkpoint::ObjectStore> store) {
+    return std::make_unique<Checkpointer>(spec_, protocol::JobIdentity{"default", "mnist", "uid-1"},
+                                          Json::object(), std::move(store));
+  }
+
+  std::string folder_ = ::testing::TempDir() + "lockstep-loop-XXXXXX";
+  api::CheckpointSpec spec_;
+};
+
+// Reads of tensors say what part_reader.cc says where memory is short.
+class ShortOfMemory final : public checkpoint::ObjectStore {
+ public:
+  explicit ShortOfMemory(std::unique_ptr<checkpoint::ObjectStore> store) : store_(std::move(store)) {}
+  Result<void> Put(const std::string& name, std::string_view content) override {
+    return store_->Put(name, content);
+  }
+  Result<std::string> Get(const std::string& name) override { return store_->Get(name); }
+  Result<void> Read(const std::string&, int64_t, std::span<char>) override {
+    return Error{ErrorCode::kInternal, "no memory for 8388608 bytes"};
+  }
+  Result<std::vector<checkpoint::ObjectInfo>> List() override { return store_->List(); }
+  Result<void> Delete(const std::string& name) override { return store_->Delete(name); }
+  [[nodiscard]] std::string UriOf(const std::string& name) const override { return store_->UriOf(name); }
+
+ private:
+  const std::unique_ptr<checkpoint::ObjectStore> store_;
+};
+
+TEST_F(ElasticLoopTest, PutsNoStepToMemoryThatIsShortWhileItRestores) {
+  ForkedProcess rank([&](LineChannel& supervisor) {
+    const api::TrainingSpec spec = Training(4);
+    TrainingState state = NewState(spec);
+    const auto writer = Open(std::move(checkpoint::OpenFileStore(folder_)).value());
+    writer->Save({2, 1, 0, 1, state.Tensors()}, nullptr);
+    REQUIRE(writer->Wait(kPatience).ok());
+    const auto reader =
+        Open(std::make_unique<ShortOfMemory>(std::move(checkpoint::OpenFileStore(folder_)).value()));
+    return static_cast<int>(RunLoop(spec, state, reader.get(), supervisor).code);
+  });
+  for (const int64_t round : {2, 3}) {
+    const auto ready = Await<protocol::Ready>(rank);
+    ASSERT_TRUE(ready.has_value());
+    EXPECT_EQ(ready->step, -1);
+    Assign(rank, round, *ready);
+    const auto broken = Await<protocol::Broken>(rank);
+    ASSERT_TRUE(broken.has_value());
+    EXPECT_NE(broken->reason.find("no memory for 8388608 bytes"), std::string::npos) << broken->reason;
+    EXPECT_EQ(broken->failed_step, -1)
+        << "the supervisor takes the same words at the same step for the user's";
+  }
+  rank.channel().Send(protocol::Encode(protocol::ToRank(protocol::Stop{})));
+  EXPECT_EQ(rank.Wait(kPatience), static_cast<int>(ExitCode::kPreempted));
+}
+
+// A newcomer whose source died half-way, and nothing is stored.
+TEST_F(ElasticLoopTest, BeginsWithAStateAsItWasMadeWhereItsOwnIsTorn) {
+  ForkedProcess rank([&](LineChannel& supervisor) {
+    const api::TrainingSpec spec = Training(0);  // all that is to do is to begin
+    TrainingState state = NewState(spec);
+    state.Tear();
+    const at::NoGradGuard no_grad;
+    state.parameters.back().tensor.fill_(8);
+    const LoopOutcome outcome = RunLoop(spec, state, nullptr, supervisor);
+    REQUIRE(outcome.code == ExitCode::kCompleted);
+    REQUIRE(state.step == 0 && !state.is_torn);
+    REQUIRE(state.Digest() == NewState(spec).Digest());
+    return 0;
+  });
+  const auto ready = Await<protocol::Ready>(rank);
+  ASSERT_TRUE(ready.has_value());
+  Assign(rank, 2, *ready);
+  EXPECT_TRUE(Await<protocol::Finished>(rank).has_value());
+  EXPECT_EQ(rank.Wait(kPatience), 0);
+}
+
+}  // namespace
+}  // namespace lockstep::train
