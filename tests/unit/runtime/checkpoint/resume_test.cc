@@ -180,7 +180,9 @@ TEST_F(CheckpointerTest, OverwritesNoShardOfAnotherJob) {
   const auto other = Open("uid-2");
   other->Save({.step = 7, .round = 1, .tensors = {{"weight", torch::ones({4})}}}, nullptr);
   ASSERT_TRUE(other->Wait(kLong).ok());
-  ExpectEqual(Load(*other, 7)->tensors, SomeTensors(7));
+  const auto loaded = Load(*other, 7);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
+  ExpectEqual(loaded->tensors, SomeTensors(7));
 }
 
 class ResumeTest : public CheckpointerTest {
