@@ -157,12 +157,10 @@ TEST(FailurePolicy, DoesNotShrinkBelowTheLeastNumberOfReplicas) {
   EXPECT_THAT(plan.status.given_up_slots, IsEmpty());
 }
 
-TEST(FailurePolicy, ChargesNoOtherFailureOfAJobThatFails) {
+TEST(FailurePolicy, FailsTheJobForTheFirstOfSeveralPods) {
   JobWorld world;
-  world.Failed(0, 3, "no such folder").Failed(1, 1);
-  const Plan plan = Pass(world);
-  EXPECT_TRUE(api::IsFinished(plan.status.conditions));
-  EXPECT_EQ(plan.status.attempt, 0);
+  world.Failed(0, 3, "no such folder").Failed(1, 4, "no object store");
+  EXPECT_EQ(api::FindCondition(Pass(world).status.conditions, api::condition::kFailed)->reason, "UserError");
 }
 
 TEST(FailurePolicy, RestartIgnoringLimitNeedsNoBudget) {

@@ -261,6 +261,13 @@ TEST(MakePlan, LetsAJobTrainOnWhoseSpecBecameInvalid) {
   EXPECT_EQ(MakePlan(world.observed()).status, plan.status) << "and nothing is written";
 }
 
+TEST(MakePlan, LooksForTheProgressOfAJobThatTrainsOnButNotOfASuspendedOne) {
+  JobWorld world = WorldThatBecameInvalid();
+  EXPECT_EQ(MakePlan(world.observed()).requeue_after, std::chrono::seconds(10));
+  world.observed().job.spec.suspend = true;
+  EXPECT_FALSE(MakePlan(world.observed()).requeue_after.has_value());
+}
+
 TEST(MakePlan, RecoversOnceTheSpecIsMended) {
   JobWorld world = WorldThatBecameInvalid();
   world.observed().job.status = MakePlan(world.observed()).status;
@@ -512,6 +519,15 @@ TEST(MakePlan, DeletesAFinishedJobAfterItsTime) {
   world.observed().job.status = plan.status;
   world.observed().now += std::chrono::seconds(100);
   EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("delete the job"));
+}
+
+TEST(MakePlan, LooksAtNothingAgainWhoseTimeHasJustCome) {
+  JobWorld world;
+  world.Succeeded(0).Succeeded(1);
+  world.observed().job.spec.run_policy.ttl_seconds_after_finished = 100;
+  world.observed().job.status = MakePlan(world.observed()).status;
+  world.observed().now += std::chrono::seconds(100);
+  EXPECT_FALSE(MakePlan(world.observed()).requeue_after.has_value());
 }
 
 // ---- deletion

@@ -199,6 +199,13 @@ TEST(ShardEntryText, ReadsWhatItWroteAndNothingElse) {
   EXPECT_FALSE(ParseShardEntry("[]").ok());
 }
 
+TEST(ShardEntryText, OfAShardWithoutBytesIsRejected) {
+  ShardEntry entry{.name = ShardName(0, 1, 7), .bytes = 1, .sha256 = kSomeHash};
+  EXPECT_TRUE(ParseShardEntry(EncodeShardEntry(entry)).ok());
+  entry.bytes = 0;
+  EXPECT_FALSE(ParseShardEntry(EncodeShardEntry(entry)).ok());
+}
+
 TEST(IsOfModel, TellsWeightsFromWhatOnlyTrainingNeeds) {
   for (const char* name : {"conv1.weight", "bn.running_mean", "optimizers.weight", "loss_scale.weight"})
     EXPECT_TRUE(IsOfModel(name)) << name;

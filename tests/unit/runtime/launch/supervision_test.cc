@@ -83,6 +83,13 @@ TEST_F(SupervisionTest, ARankThatDiesOutsideOfARoundBrokeNone) {
   EXPECT_EQ(Find<ReportLeave>(actions)->request.failure.exit_code, 1);
 }
 
+TEST_F(SupervisionTest, AnExitCodeSaysWhyARankEndedAndASignalDoesNot) {
+  EnterRound(1);
+  EXPECT_EQ(Find<ReportLeave>(Send(RankExited{.exit_code = 143}))->request.failure.cause, "Preemption");
+  EnterRound(2);
+  EXPECT_EQ(Find<ReportLeave>(Send(RankExited{.signal = 15}))->request.failure.cause, "Infrastructure");
+}
+
 TEST_F(SupervisionTest, GivesUpAfterTheInPlaceLimitWithoutAStepBetween) {
   for (int i = 0; i < 2; ++i) ASSERT_EQ(Find<Exit>(Send(RankExited{.signal = 11})), nullptr);
   const Actions actions = Send(RankExited{.signal = 11, .last_lines = "why"});
@@ -523,6 +530,15 @@ class TwoRanksTest : public SupervisionTest {
  protected:
   TwoRanksTest() : SupervisionTest(2) {}
 };
+
+TEST_F(TwoRanksTest, OnlyRankZeroIsToldWhatTheHostWants) {
+  for (int i : {0, 1}) (void)Say(protocol::Ready{}, i);
+  (void)Assign(5, 0);
+  const Actions actions =
+      Send(HeartbeatAnswered{5, protocol::WatchAnswer{.save = "now", .profile = {"now", 5}}});
+  ASSERT_EQ(actions.size(), 2U);
+  for (const Action& action : actions) EXPECT_EQ(std::get<TellRank>(action).local_rank, 0);
+}
 
 TEST_F(TwoRanksTest, EachRankGetsItsOwnPlace) {
   for (int i : {0, 1}) (void)Say(protocol::Ready{.step = i, .store_port = 70 + i}, i);

@@ -58,6 +58,31 @@ TEST_F(SupervisionWithoutHostTest, AsksTheMembersAfterASecondOfSilence) {
   EXPECT_NE(Find<StartForming>(Send(Tick{})), nullptr);
 }
 
+TEST_F(SupervisionWithoutHostTest, AsksTheMembersAtOnceWhereTheHostIsKnownToBeAway) {
+  (void)Send(HeartbeatAnswered{5, Error{ErrorCode::kUnavailable, "connection refused"}});
+  const Actions actions = Break(5);
+  ASSERT_NE(Find<StartForming>(actions), nullptr);
+  EXPECT_EQ(Find<StartForming>(actions)->delay, 0ms);
+}
+
+TEST_F(SupervisionWithoutHostTest, AsksTheMembersWithoutADelayAtFirst) {
+  (void)Break(5);
+  now_ += 1s;
+  EXPECT_EQ(Find<StartForming>(Send(Tick{}))->delay, 0ms);
+  EXPECT_EQ(Find<StartForming>(Send(Tick{})), nullptr) << "once";
+}
+
+TEST_F(SupervisionWithoutHostTest, WatchesTheMembersOnceTheHostNoLongerAnswersTheWatch) {
+  const Error away{ErrorCode::kUnavailable, "connection refused"};
+  EXPECT_EQ(Find<StartFormationWatch>(Send(WatchAnswered{5, protocol::WatchAnswer{}})), nullptr);
+  const Actions actions = Send(WatchAnswered{5, away});
+  ASSERT_NE(Find<StartFormationWatch>(actions), nullptr);
+  EXPECT_EQ(Find<StartFormationWatch>(actions)->delay, 0ms);
+  EXPECT_NE(Find<StartWatch>(actions), nullptr);
+  EXPECT_EQ(Find<StartFormationWatch>(Send(WatchAnswered{5, away})), nullptr) << "once";
+  EXPECT_NE(Find<StopAskingMembers>(Send(WatchAnswered{5, protocol::WatchAnswer{}})), nullptr);
+}
+
 TEST_F(SupervisionWithoutHostTest, AHostThatAnswersIsWaitedFor) {
   (void)Break(5);
   now_ += 500ms;

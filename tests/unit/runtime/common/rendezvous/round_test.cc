@@ -257,6 +257,15 @@ TEST_F(RoundTest, ALostAnswerIsGivenAgainWithoutBreakingTheRound) {
   EXPECT_TRUE(round_.running().has_value());
 }
 
+TEST_F(RoundTest, AMemberThatAsksForAnotherRoundHasBrokenThisOne) {
+  FormFirstRound();
+  Join(1);
+  ASSERT_FALSE(round_.running().has_value());
+  EXPECT_EQ(round_.last_ending()->mode, LeaveMode::kAbort);
+  EXPECT_EQ(round_.last_ending()->cause, "Infrastructure");
+  EXPECT_EQ(round_.last_ending()->reason, "pod-1 left the round without saying why");
+}
+
 TEST_F(RoundTest, AStoppingPodLetsTheStepFinish) {
   FormFirstRound();
   (void)round_.Leave({.member = MemberOf(2), .round = 1, .reason = LeaveReason::kStopping}, now_);
