@@ -1,4 +1,4 @@
-"""Jobs whose pods are placed together, on a real API server: the group that each scheduler wants, and that its pods name it.
+"""Jobs whose pods are placed together, on a real API server: the group that each scheduler wants, and that its pods name it; gangs that share a quota.
 
 Needs KUBECONFIG of an administrator.
 
@@ -10,9 +10,9 @@ import pytest
 
 import definitions
 from build_folder import BUILD
-from cases import expect
-from kube_api import api
-from operators import OperatedJob, job
+from cases import expect, until
+from kube_api import MERGE, api
+from operators import JOBS, OperatedJob, create, job, pods_of
 
 PROGRAM = BUILD / "operator/lockstep-operator"
 GROUPS = "/apis/{}/namespaces/{}/podgroups"
@@ -122,3 +122,49 @@ def test_kubernetes_places_a_gang_all_together_or_not_at_all():
     finally:
         for name in ("half", "other-half"):
             api().request("DELETE", f"/api/v1/nodes/{name}")
+
+
+def set_quota(namespace, pods):
+    """Of pods, as soon as the API server counts them."""
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    quota = {"metadata": {"name": "pods"}, "spec": {"hard": {"pods": str(pods)}}}
+    if api().request("GET", path + "/pods")[0] == 200:
+        status, answer = api().request("PATCH", path + "/pods", {"spec": quota["spec"]}, MERGE)
+        expect(status == 200, f"{answer}")
+    else:
+        status, answer = api().request("POST", path, quota)
+        expect(status == 201, f"{answer}")
+    until("the quota is counted", lambda: api().request("GET", path + "/pods")[1].get("status", {}).get("hard") == {"pods": str(pods)})
+
+
+class QuotaGangs(OperatedJob):
+    """Two gangs of three pods; the quota holds four."""
+
+    def __init__(self):
+        super().__init__(api(), PROGRAM, "quota", self.gang("a"))
+
+    @staticmethod
+    def gang(name):
+        gang = {"provider": "None", "minCount": 3, "scheduleTimeoutSeconds": 2}
+        return job(name, 3, schedulingPolicy={"gang": gang})
+
+    def __enter__(self):
+        set_quota(self.namespace, 2)
+        super().__enter__()
+        self.until("a holds a part of the quota", lambda: self.numbers()["a"] == 2)
+        create(self.api, self.namespace, self.gang("b"))
+        set_quota(self.namespace, 4)
+        return self
+
+    def numbers(self):
+        return {name: len(pods_of(self.api, self.namespace, name)) for name in ("a", "b")}
+
+    def releases(self):
+        jobs = self.api.request("GET", JOBS.format(self.namespace))[1]["items"]
+        return {found["metadata"]["name"]: found.get("status", {}).get("gang", {}).get("releases", 0) for found in jobs}
+
+
+def test_a_gang_that_got_a_part_of_a_quota_gives_it_back_so_that_the_other_one_starts():
+    with QuotaGangs() as gangs:
+        gangs.until("a part is given back", lambda: max(gangs.releases().values()) > 0)
+        gangs.until("one gang is complete", lambda: max(gangs.numbers().values()) == 3)
