@@ -82,7 +82,7 @@ class AwayFiles : public ::testing::Test {
   std::vector<std::string> told_;
 };
 
-std::optional<Error> FirstErrorOf(const Dataset& dataset, int64_t id) {
+std::optional<Error> ThrownBy(const Dataset& dataset, int64_t id) {
   try {
     (void)dataset.Get(std::vector<int64_t>{id});
     return std::nullopt;
@@ -109,7 +109,7 @@ TEST_F(AwayFiles, AnImageThatStaysAwayBreaksTheRound) {
         OpenImageFolder(folder_, {.image_size = 2}, on_corrupt, {.retries = Patient()}).value();
     paused_ = {};
     TakeAway("train/dog/1.png", Seconds(1000));
-    const std::optional<Error> error = FirstErrorOf(*sets.train, 1);
+    const std::optional<Error> error = ThrownBy(*sets.train, 1);
     ASSERT_TRUE(error.has_value());
     EXPECT_EQ(error->code, ErrorCode::kAborted);
     EXPECT_THAT(error->message, HasSubstr("spec.training.data.path: reading " + folder_));
@@ -136,7 +136,7 @@ TEST_F(AwayFiles, TokensAreReadFromTheFileThatIsOpenedAgain) {
 TEST_F(AwayFiles, ATokensFileThatWasCutIsNamed) {
   const Datasets sets = OpenTokens(folder_, 4, 256, {.retries = Patient()}).value();
   std::filesystem::resize_file(folder_ + "/train.txt", 3);
-  const std::optional<Error> error = FirstErrorOf(*sets.train, 2);
+  const std::optional<Error> error = ThrownBy(*sets.train, 2);
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->code, ErrorCode::kInternal);
   EXPECT_THAT(error->message, HasSubstr("train.txt was cut"));

@@ -182,6 +182,7 @@ int DieHalfWay(comm::Communicator& communicator, TrainingState& state) {
 TEST(SyncState, LeavesTheOwnStateAloneWhereTheSourceDies) {
   Meeting meeting;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    at::set_num_threads(1);
     auto communicator = meeting.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     TrainingState state = NewLargeState();
@@ -201,6 +202,7 @@ TEST(SyncState, LeavesTheOwnStateAloneWhereTheSourceDies) {
 TEST(SyncState, LeavesANewcomerWithoutAStepWhereTheSourceDies) {
   Meeting meeting;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    at::set_num_threads(1);
     auto communicator = meeting.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     TrainingState state = NewLargeState();
