@@ -200,7 +200,7 @@ TEST(ShardEntryText, ReadsWhatItWroteAndNothingElse) {
 }
 
 TEST(ShardEntryText, OfAShardWithoutBytesIsRejected) {
-  ShardEntry entry{.name = ShardName(0, 1, 7), .bytes = 1, .sha256 = kSomeHash};
+  ShardEntry entry{.name = ShardName(0, {"uid-1", 1, 7}), .bytes = 1, .sha256 = kSomeHash};
   EXPECT_TRUE(ParseShardEntry(EncodeShardEntry(entry)).ok());
   entry.bytes = 0;
   EXPECT_FALSE(ParseShardEntry(EncodeShardEntry(entry)).ok());
