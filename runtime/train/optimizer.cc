@@ -4,6 +4,8 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 
+#include <utility>
+
 namespace lockstep::train {
 namespace {
 
@@ -23,8 +25,9 @@ std::vector<at::Tensor> GradientsOf(const std::vector<at::Tensor>& parameters) {
 
 class Sgd final : public Optimizer {
  public:
-  Sgd(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters)
-      : spec_(spec), parameters_(TensorsOf(parameters)) {
+  Sgd(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters,
+      std::vector<at::Tensor> state)
+      : Optimizer(std::move(state)), spec_(spec), parameters_(TensorsOf(parameters)) {
     if (spec.momentum != 0) momentum_ = AddState("momentum", parameters);
   }
 
@@ -45,8 +48,10 @@ class Sgd final : public Optimizer {
 
 class Adam final : public Optimizer {
  public:
-  Adam(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters)
-      : spec_(spec),
+  Adam(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters,
+       std::vector<at::Tensor> state)
+      : Optimizer(std::move(state)),
+        spec_(spec),
         parameters_(TensorsOf(parameters)),
         mean_(AddState("exp_avg", parameters)),
         square_(AddState("exp_avg_sq", parameters)) {}
@@ -81,16 +86,19 @@ std::vector<at::Tensor> Optimizer::AddState(const std::string& kind,
                                             const std::vector<NamedTensor>& parameters) {
   std::vector<at::Tensor> tensors;
   for (const NamedTensor& parameter : parameters) {
-    tensors.push_back(at::zeros_like(parameter.tensor, at::MemoryFormat::Preserve).requires_grad_(false));
+    tensors.push_back(given_.empty()
+                          ? at::zeros_like(parameter.tensor, at::MemoryFormat::Preserve).requires_grad_(false)
+                          : given_.at(state_.size()));
     state_.push_back({"optimizer." + kind + "." + parameter.name, tensors.back()});
   }
   return tensors;
 }
 
 std::unique_ptr<Optimizer> MakeOptimizer(const api::OptimizerSpec& spec,
-                                         const std::vector<NamedTensor>& parameters) {
-  if (spec.name == api::OptimizerName::kSgd) return std::make_unique<Sgd>(spec, parameters);
-  return std::make_unique<Adam>(spec, parameters);
+                                         const std::vector<NamedTensor>& parameters,
+                                         std::vector<at::Tensor> state) {
+  if (spec.name == api::OptimizerName::kSgd) return std::make_unique<Sgd>(spec, parameters, std::move(state));
+  return std::make_unique<Adam>(spec, parameters, std::move(state));
 }
 
 }  // namespace lockstep::train

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "runtime/checkpoint/shard_codec.h"
@@ -24,15 +25,19 @@ class Optimizer {
   [[nodiscard]] const std::vector<NamedTensor>& state() const { return state_; }
 
  protected:
-  // One zero tensor per parameter.
+  explicit Optimizer(std::vector<at::Tensor> given) : given_(std::move(given)) {}
+  // One tensor per parameter: zeros, or what was given.
   std::vector<at::Tensor> AddState(const std::string& kind, const std::vector<NamedTensor>& parameters);
 
  private:
+  const std::vector<at::Tensor> given_;
   std::vector<NamedTensor> state_;
 };
 
-// `parameters` are those to train, each with a gradient whenever Step is called.
+// `parameters` are those to train, each with a gradient whenever Step is called. `state`: its tensors, in the
+// order of state(); where empty, they are made.
 [[nodiscard]] std::unique_ptr<Optimizer> MakeOptimizer(const api::OptimizerSpec& spec,
-                                                       const std::vector<NamedTensor>& parameters);
+                                                       const std::vector<NamedTensor>& parameters,
+                                                       std::vector<at::Tensor> state = {});
 
 }  // namespace lockstep::train

@@ -26,6 +26,18 @@ std::vector<Range> Common(const std::vector<Range>& a, const std::vector<Range>&
   return common;
 }
 
+std::vector<Range> Section(const std::vector<Range>& ranges, int64_t begin, int64_t size) {
+  std::vector<Range> section;
+  int64_t before = 0;  // elements of the ranges before
+  for (const Range& range : ranges) {
+    const Range piece{range.begin + std::max<int64_t>(0, begin - before),
+                      std::min(range.end, range.begin + begin + size - before)};
+    if (piece.begin < piece.end) section.push_back(piece);
+    before += range.size();
+  }
+  return section;
+}
+
 std::vector<Range> Without(const std::vector<Range>& ranges, const Range& taken) {
   std::vector<Range> left;
   for (const Range& range : ranges) {

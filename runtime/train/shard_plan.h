@@ -21,6 +21,8 @@ struct Range {
 [[nodiscard]] int64_t SizeOf(const std::vector<Range>& ranges);
 // What lies in both, in the order of `a`; a piece lies in one range of each.
 [[nodiscard]] std::vector<Range> Common(const std::vector<Range>& a, const std::vector<Range>& b);
+// Of their elements, in their order, `size` from the `begin`th on; fewer at the end.
+[[nodiscard]] std::vector<Range> Section(const std::vector<Range>& ranges, int64_t begin, int64_t size);
 [[nodiscard]] std::vector<Range> Without(const std::vector<Range>& ranges, const Range& taken);
 
 // Near-equal parts. A cut within a tensor is at a multiple of 16 elements of it: kernels compute the rest of

@@ -22,6 +22,19 @@ constexpr std::size_t kNumbersOfAHolding = 4;
 
 std::size_t Index(int rank) { return static_cast<std::size_t>(rank); }
 
+// Of each part the elements that travel together, from its `begin`th on.
+Range PieceOf(const Range& part, int64_t begin, int64_t size) {
+  return {std::min(part.begin + begin, part.end), std::min(part.begin + begin + size, part.end)};
+}
+
+void CopyInto(const std::vector<at::Tensor>& views, const at::Tensor& flat) {
+  int64_t begin = 0;
+  for (const at::Tensor& view : views) {
+    view.copy_(flat.narrow(0, begin, view.numel()));
+    begin += view.numel();
+  }
+}
+
 Error CannotBeDivided(const std::string& parameter, const std::string& problem) {
   return {ErrorCode::kInvalidArgument,
           "spec.training.strategy: zero1 cannot divide " + parameter + ", which " + problem + "; use ddp"};
@@ -54,6 +67,7 @@ ShardedOptimizer::ShardedOptimizer(const api::OptimizerSpec& spec, std::vector<N
                                    int copies)
     : spec_(spec), parameters_(std::move(parameters)), copies_(copies) {
   for (const NamedTensor& parameter : parameters_) {
+    begins_.push_back(total_);
     sizes_.push_back(parameter.tensor.numel());
     total_ += sizes_.back();
   }
@@ -70,11 +84,12 @@ ShardedOptimizer::ShardedOptimizer(const api::OptimizerSpec& spec, std::vector<N
 
 std::vector<std::pair<std::size_t, Range>> ShardedOptimizer::PiecesOf(const Range& range) const {
   std::vector<std::pair<std::size_t, Range>> pieces;
-  int64_t begin = 0;
-  for (std::size_t i = 0; i < sizes_.size(); ++i) {
-    for (const Range& piece : Common({{begin, begin + sizes_[i]}}, {range}))
-      pieces.push_back({i, {piece.begin - begin, piece.end - begin}});
-    begin += sizes_[i];
+  const auto after = std::upper_bound(begins_.begin(), begins_.end(), range.begin);
+  for (auto i = static_cast<std::size_t>(after - begins_.begin()) - 1; i < sizes_.size(); ++i) {
+    const int64_t begin = begins_[i];
+    const Range piece{std::max(range.begin, begin), std::min(range.end, begin + sizes_[i])};
+    if (begin >= range.end) break;
+    if (piece.size() > 0) pieces.push_back({i, {piece.begin - begin, piece.end - begin}});
   }
   return pieces;
 }
@@ -88,12 +103,11 @@ std::vector<at::Tensor> ShardedOptimizer::ViewsOf(const Range& range) const {
 
 at::Tensor ShardedOptimizer::FlatParameters(const Range& range) const { return at::cat(ViewsOf(range)); }
 
-void ShardedOptimizer::SetParameters(const Range& range, const at::Tensor& flat) const {
-  int64_t begin = 0;
-  for (const at::Tensor& view : ViewsOf(range)) {
-    view.copy_(flat.narrow(0, begin, view.numel()));
-    begin += view.numel();
-  }
+std::vector<at::Tensor> ShardedOptimizer::GradientsOf(const Range& range) const {
+  std::vector<at::Tensor> views;
+  for (const auto& [i, piece] : PiecesOf(range))
+    views.push_back(parameters_[i].tensor.grad().view(-1).narrow(0, piece.begin, piece.size()));
+  return views;
 }
 
 ShardedOptimizer::Shard ShardedOptimizer::MakeShard(const Version& version, const Range& range,
@@ -102,27 +116,22 @@ ShardedOptimizer::Shard ShardedOptimizer::MakeShard(const Version& version, cons
   if (shard.parameters.empty()) return shard;
   std::vector<NamedTensor> named;
   for (const at::Tensor& view : shard.parameters) named.push_back({"", view});
-  shard.optimizer = MakeOptimizer(spec_, named);
-  // It has made its own, for each kind one after another: from here on they are views of the flat ones.
-  auto own = shard.optimizer->state().begin();
+  std::vector<at::Tensor> state;  // views of the flat ones
   for (const at::Tensor& kind : shard.kinds) {
     int64_t begin = 0;
     for (const at::Tensor& view : shard.parameters) {
-      (own++)->tensor.set_(kind.narrow(0, begin, view.numel()));
+      state.push_back(kind.narrow(0, begin, view.numel()));
       begin += view.numel();
     }
   }
+  shard.optimizer = MakeOptimizer(spec_, named, std::move(state));
   return shard;
 }
 
 void ShardedOptimizer::Update(const Shard& shard, double learning_rate) const {
   if (shard.optimizer == nullptr) return;
-  const auto pieces = PiecesOf(shard.range);
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const auto& [parameter, piece] = pieces[i];
-    shard.parameters[i].mutable_grad() =
-        parameters_[parameter].tensor.grad().view(-1).narrow(0, piece.begin, piece.size());
-  }
+  const std::vector<at::Tensor> gradients = GradientsOf(shard.range);
+  for (std::size_t i = 0; i < gradients.size(); ++i) shard.parameters[i].mutable_grad() = gradients[i];
   shard.optimizer->Step(version_.step, learning_rate);
   for (const at::Tensor& view : shard.parameters) view.mutable_grad().reset();
 }
@@ -131,22 +140,42 @@ void ShardedOptimizer::KeepOnly(const Version& version) {
   std::erase_if(shards_, [&](const Shard& shard) { return shard.version != version; });
 }
 
+Result<void> ShardedOptimizer::GatherIntoGradients(Communicator& communicator) const {
+  const int64_t world = communicator.world();
+  const Range& mine = parts_.at(Index(communicator.rank()));
+  int64_t largest = 0;
+  for (const Range& part : parts_) largest = std::max(largest, part.size());
+  const auto options = parameters_.front().tensor.options().requires_grad(false);
+  const int64_t most = kGatherChunkBytes / static_cast<int64_t>(options.dtype().itemsize()) / world;
+  at::Tensor sent;
+  at::Tensor all;
+  for (int64_t begin = 0; begin < largest; begin += most) {
+    const int64_t size = std::min(most, largest - begin);
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
+      sent = begin == 0 ? at::zeros({size}, options) : sent.narrow(0, 0, size);
+      all = begin == 0 ? at::empty({size * world}, options) : all.narrow(0, 0, size * world);
+      const Range piece = PieceOf(mine, begin, size);
+      if (piece.size() == 0) return;
+      at::Tensor flat = sent.narrow(0, 0, piece.size());
+      at::cat_out(flat, ViewsOf(piece));
+    }));
+    LOCKSTEP_TRY(communicator.AllGatherInto(all, sent));
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "collecting the parameters", [&] {
+      for (std::size_t rank = 0; rank < parts_.size(); ++rank)
+        CopyInto(GradientsOf(PieceOf(parts_[rank], begin, size)),
+                 all.narrow(0, static_cast<int64_t>(rank) * size, size));
+    }));
+  }
+  return {};
+}
+
 Result<void> ShardedOptimizer::Step(Communicator& communicator, double learning_rate) {
   const at::NoGradGuard no_grad;
   KeepOnly(version_);  // this far a rank comes only when all have committed the step before
   const Version next{version_.step + 1, round_};
-  const Range& mine = parts_.at(Index(communicator.rank()));
-  const int64_t largest = std::max_element(parts_.begin(), parts_.end(), [](const Range& a, const Range& b) {
-                            return a.size() < b.size();
-                          })->size();
   std::vector<Shard> before;
   std::vector<at::Tensor> parameters_before;
-  at::Tensor sent;
-  at::Tensor all;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
-    const auto options = parameters_.front().tensor.options().requires_grad(false);
-    sent = at::zeros({largest}, options);
-    all = at::empty({largest * communicator.world()}, options);
     for (const Shard& shard : shards_) {
       std::vector<at::Tensor> kinds;
       for (const at::Tensor& kind : shard.kinds) kinds.push_back(kind.clone());
@@ -156,22 +185,20 @@ Result<void> ShardedOptimizer::Step(Communicator& communicator, double learning_
   }));
   const Result<void> updated = CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
     for (const Shard& shard : shards_) Update(shard, learning_rate);
-    if (mine.size() > 0) sent.narrow(0, 0, mine.size()).copy_(FlatParameters(mine));
   });
-  Result<void> gathered = updated.ok() ? communicator.AllGatherInto(all, sent) : updated;
+  Result<void> gathered = updated.ok() ? GatherIntoGradients(communicator) : updated;
   if (!updated.ok()) shards_.clear();
   for (Shard& shard : shards_) shard.version = next;
   if (gathered.ok()) {
     Result<void> taken = CatchTorch(ErrorCode::kInternal, "taking the parameters", [&] {
-      for (std::size_t rank = 0; rank < parts_.size(); ++rank)
-        SetParameters(parts_[rank], all.narrow(0, static_cast<int64_t>(rank) * largest, largest));
+      for (const NamedTensor& parameter : parameters_) parameter.tensor.copy_(parameter.tensor.grad());
     });
     version_ = taken.ok() ? next : Version{};  // half of a step is nobody's state
     return taken;
   }
   // Others may have got all parts: then this one's is needed as it is now, else as it was.
   const Result<void> undone = CatchTorch(ErrorCode::kInternal, "taking the parameters back", [&] {
-    for (std::size_t i = 0; i < before.size(); ++i) SetParameters(before[i].range, parameters_before[i]);
+    for (std::size_t i = 0; i < before.size(); ++i) CopyInto(ViewsOf(before[i].range), parameters_before[i]);
   });
   if (!undone.ok()) version_ = {};
   std::move(before.begin(), before.end(), std::back_inserter(shards_));
@@ -295,6 +322,25 @@ Result<std::vector<ShardedOptimizer::Shard>> ShardedOptimizer::Receive(
 }
 
 Result<at::Tensor> ShardedOptimizer::Exchange(Communicator& communicator, const Move& move) const {
+  at::Tensor mine;
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer state", [&] {
+    mine = at::empty({SizeOf(move.wanted[Index(communicator.rank())])},
+                     parameters_.front().tensor.options().requires_grad(false));
+  }));
+  int64_t most = 0;  // that a rank gives
+  for (const Ranges& given : move.given) most = std::max(most, SizeOf(given));
+  const int64_t size = kExchangeChunkBytes / parameters_.front().tensor.element_size() / communicator.world();
+  for (int64_t begin = 0; begin < most; begin += size) {
+    std::vector<Ranges> given;
+    given.reserve(move.given.size());
+    for (const Ranges& of_rank : move.given) given.push_back(Section(of_rank, begin, size));
+    LOCKSTEP_TRY(ExchangeChunk(communicator, {move.kind, move.version, given, move.wanted}, mine));
+  }
+  return mine;
+}
+
+Result<void> ShardedOptimizer::ExchangeChunk(Communicator& communicator, const Move& move,
+                                             at::Tensor& mine) const {
   const std::size_t me = Index(communicator.rank());
   const Ranges& wanted = move.wanted[me];
   std::vector<int64_t> sent_rows;
@@ -302,7 +348,6 @@ Result<at::Tensor> ShardedOptimizer::Exchange(Communicator& communicator, const 
   Ranges incoming;
   at::Tensor sent;
   at::Tensor received;
-  at::Tensor mine;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "packing the optimizer state", [&] {
     const auto options = parameters_.front().tensor.options().requires_grad(false);
     std::vector<at::Tensor> outgoing = {at::empty({0}, options)};
@@ -316,10 +361,9 @@ Result<at::Tensor> ShardedOptimizer::Exchange(Communicator& communicator, const 
     }
     sent = at::cat(outgoing);
     received = at::empty({SizeOf(incoming)}, options);
-    mine = at::empty({SizeOf(wanted)}, options);
   }));
   LOCKSTEP_TRY(communicator.AllToAll(received, rows, sent, sent_rows));
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "unpacking the optimizer state", [&] {
+  return CatchTorch(ErrorCode::kInternal, "unpacking the optimizer state", [&] {
     int64_t read = 0;
     for (const Range& piece : incoming) {
       int64_t begin = 0;
@@ -331,8 +375,7 @@ Result<at::Tensor> ShardedOptimizer::Exchange(Communicator& communicator, const 
       }
       read += piece.size();
     }
-  }));
-  return mine;
+  });
 }
 
 at::Tensor ShardedOptimizer::SliceOf(std::size_t kind, const Version& version, const Range& range) const {

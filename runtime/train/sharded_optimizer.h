@@ -31,12 +31,18 @@ namespace lockstep::train {
 
 class ShardedOptimizer {
  public:
+  // Most bytes that the ranks together send at once in a step.
+  static constexpr int64_t kGatherChunkBytes = int64_t{16} << 20;
+  // Most bytes that the ranks together give at once of a kind of state.
+  static constexpr int64_t kExchangeChunkBytes = int64_t{16} << 20;
+
   // As MakeOptimizer. kInvalidArgument where the parameters cannot be divided by elements.
   [[nodiscard]] static Result<std::unique_ptr<ShardedOptimizer>> Make(const api::OptimizerSpec& spec,
                                                                       std::vector<NamedTensor> parameters,
                                                                       int copies);
 
-  // On all ranks together. Updates all parameters from their gradients.
+  // On all ranks together. Updates all parameters from their gradients, which are used up: the parts of the
+  // other ranks arrive in their memory, chunk by chunk, before they become the parameters.
   [[nodiscard]] Result<void> Step(comm::Communicator& communicator, double learning_rate);
   // A step that changes nothing, as it was not finite: by each rank alone, so others may not know of it yet.
   void Skip();
@@ -96,10 +102,12 @@ class ShardedOptimizer {
   [[nodiscard]] int64_t total() const { return kinds_ == 0 ? 0 : total_; }
   [[nodiscard]] std::vector<at::Tensor> ViewsOf(const Range& range) const;
   [[nodiscard]] at::Tensor FlatParameters(const Range& range) const;
-  void SetParameters(const Range& range, const at::Tensor& flat) const;
+  [[nodiscard]] std::vector<at::Tensor> GradientsOf(const Range& range) const;
   [[nodiscard]] Shard MakeShard(const Version& version, const Range& range,
                                 std::vector<at::Tensor> kinds) const;
   void Update(const Shard& shard, double learning_rate) const;
+  // On all ranks: the updated parameters of all parts, in the place of the gradients.
+  [[nodiscard]] Result<void> GatherIntoGradients(comm::Communicator& communicator) const;
   void KeepOnly(const Version& version);
   // What each rank is to hold, where those that stay share all of it.
   [[nodiscard]] std::vector<Ranges> DealFor(const std::vector<bool>& stays) const;
@@ -112,13 +120,17 @@ class ShardedOptimizer {
   void LogWhatIsLost(const std::vector<Holder>& holders, const std::optional<Version>& whole) const;
   // What this rank wants, range after range.
   [[nodiscard]] Result<at::Tensor> Exchange(comm::Communicator& communicator, const Move& move) const;
+  // Of that what is in this chunk of what is given.
+  [[nodiscard]] Result<void> ExchangeChunk(comm::Communicator& communicator, const Move& move,
+                                           at::Tensor& mine) const;
   [[nodiscard]] at::Tensor SliceOf(std::size_t kind, const Version& version, const Range& range) const;
 
   const api::OptimizerSpec spec_;
   const std::vector<NamedTensor> parameters_;
   const int copies_;
-  std::vector<int64_t> sizes_;  // of the parameters
-  int64_t total_ = 0;           // elements of them
+  std::vector<int64_t> sizes_;   // of the parameters
+  std::vector<int64_t> begins_;  // of the parameters, in all elements
+  int64_t total_ = 0;            // elements of them
   std::size_t kinds_ = 0;
   std::vector<NamedTensor> described_;
   int64_t round_ = -1;  // entered last

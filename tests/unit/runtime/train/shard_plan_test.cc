@@ -34,6 +34,15 @@ TEST(CutEvenly, GivesEachElementToOnePartAndEachPartNearlyAsMany) {
   }
 }
 
+TEST(Section, HasEachElementOnceInItsOrder) {
+  const Ranges ranges = {{10, 14}, {3, 3}, {20, 21}, {0, 3}};
+  EXPECT_EQ(Section(ranges, 0, 8), (Ranges{{10, 14}, {20, 21}, {0, 3}}));
+  EXPECT_EQ(Section(ranges, 0, 3), (Ranges{{10, 13}}));
+  EXPECT_EQ(Section(ranges, 3, 3), (Ranges{{13, 14}, {20, 21}, {0, 1}}));
+  EXPECT_EQ(Section(ranges, 6, 3), (Ranges{{1, 3}}));
+  EXPECT_EQ(Section(ranges, 8, 3), Ranges{});
+}
+
 TEST(CutEvenly, CutsATensorAtMultiplesOfSixteenOfItsOwnElements) {
   const std::vector<int64_t> sizes = {5, 1000, 37};
   for (const int parts : {2, 3, 5}) {

@@ -152,9 +152,9 @@ TEST(ShardedOptimizer, KeepsOnEachRankItsPartAlone) {
 // A rank's own optimizer over two parameters, with gradients that are the same on all ranks.
 class Twin {
  public:
-  explicit Twin(bool sharded) {
+  explicit Twin(bool sharded, int64_t size_of_a = 100) {
     torch::manual_seed(3);
-    for (const auto& [name, size] : {std::pair("a", 100), std::pair("b", 37)})
+    for (const auto& [name, size] : {std::pair("a", size_of_a), std::pair("b", int64_t{37})})
       parameters_.push_back({name, torch::randn({size}).requires_grad_(true)});
     const api::OptimizerSpec spec{.weight_decay = 0.1};
     if (sharded) {
@@ -193,6 +193,32 @@ class Twin {
   std::unique_ptr<ShardedOptimizer> sharded_;
   std::unique_ptr<Optimizer> replicated_;
 };
+
+TEST(ShardedOptimizer, AStepOfSeveralChunksChangesNothingBeforeTheLastOneHasArrived) {
+  constexpr int64_t kElementsOfAChunk = ShardedOptimizer::kGatherChunkBytes / 4;
+  Meeting meeting;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    at::set_num_threads(1);
+    Twin reference(false, kElementsOfAChunk + 1000);
+    Twin twin(true, kElementsOfAChunk + 1000);
+    auto communicator = meeting.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    REQUIRE(twin.Sync(**communicator, 0).ok());
+    REQUIRE(twin.Step(0, communicator->get()).ok() && reference.Step(0).ok());
+    REQUIRE(twin.HasWeightsOf(reference));
+    if (rank == 1) {  // dies with its first chunk sent
+      at::Tensor mine = at::zeros({kElementsOfAChunk / 2});
+      at::Tensor all = at::empty({kElementsOfAChunk});
+      REQUIRE((*communicator)->AllGatherInto(all, mine).ok());
+      (*communicator)->Abort();
+      return 0;
+    }
+    REQUIRE(twin.Step(1, communicator->get()).error().code == ErrorCode::kAborted);
+    REQUIRE(twin.HasWeightsOf(reference));
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
 
 constexpr int64_t kStepsBefore = 3;
 
