@@ -20,6 +20,7 @@ int64_t PlaceFor(const at::Tensor& tensor) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// In host memory, from where it is sent and where it arrives: a device need not have room for a second stage.
 at::Tensor BufferFor(const std::vector<at::Tensor>& tensors) {
   int64_t bytes = 0;
   for (const at::Tensor& tensor : tensors) bytes += tensor.defined() ? PlaceFor(tensor) : 0;
@@ -58,13 +59,12 @@ Result<void> StageCopies::Take(comm::Communicator& communicator, const StagedSta
   at::Tensor received;
   StageCopy copy{.facts = facts, .layers = staged.LayersOf(communicator.rank()), .tensors = {}};
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "copying the stage", [&] {
-    const at::Tensor buffer = BufferFor(own);
-    copy.tensors = ViewsOf(buffer, own);
+    sent = BufferFor(own);
+    copy.tensors = ViewsOf(sent, own);
     for (std::size_t i = 0; i < own.size(); ++i) {
       if (own[i].defined()) copy.tensors[i].copy_(own[i]);
     }
-    sent = buffer.to(staged.device());
-    received = BufferFor(others).to(staged.device());
+    received = BufferFor(others);
   }));
   std::vector<int64_t> rows(static_cast<std::size_t>(world), 0);
   std::vector<int64_t> sent_rows = rows;
@@ -72,7 +72,7 @@ Result<void> StageCopies::Take(comm::Communicator& communicator, const StagedSta
   sent_rows[static_cast<std::size_t>(to)] = sent.numel();
   LOCKSTEP_TRY(communicator.AllToAll(received, rows, sent, sent_rows));
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "copying a neighbour's stage", [&] {
-    const std::vector<at::Tensor> arrived = ViewsOf(received.to(at::kCPU), others);
+    const std::vector<at::Tensor> arrived = ViewsOf(received, others);
     for (std::size_t i = 0; i < arrived.size(); ++i) {
       if (!copy.tensors[i].defined()) copy.tensors[i] = arrived[i];
     }
