@@ -103,7 +103,7 @@ TEST_F(MemoryTest, ARankThatIsKilledAndJoinsAgainReceivesInPlaceAndTheOthersNeed
   auto processes = StartRanks(4, [&](int process, LineChannel& parent) {
     at::set_num_threads(1);
     MemoryBudget budget(groups_[static_cast<std::size_t>(process)]);
-    TrainingState state = NewState(Training(5000));
+    TrainingState state = NewState(Training(8000));
     const bool is_new = process == 3;  // in the place of process 2
     if (!is_new) {
       Fill(state, 40, 7);
@@ -147,7 +147,7 @@ TEST_F(MemoryTest, ALaggardKeepsItsStateInHostMemoryAndTheOthersNeedOneChunk) {
   auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
-    TrainingState state = NewState(Training(5000));
+    TrainingState state = NewState(Training(8000));
     const bool is_behind = rank == 2;
     Fill(state, is_behind ? 40 : 41, is_behind ? 7 : 8);
     auto communicator = meeting.Enter(1, rank, 3);
@@ -180,7 +180,7 @@ class Folder {
 
 // Large, as reading takes 64 MiB whatever the state is (part_reader.cc).
 TEST_F(MemoryTest, RanksRestoreIntoTheirOwnTensors) {
-  const int64_t width = 10000;
+  const int64_t width = 12000;
   MakeGroups(2);
   const Folder folder;
   api::CheckpointSpec spec;
