@@ -197,8 +197,9 @@ TEST_F(SupervisionWithoutHostTest, BacksOffFromMembersThatDoNotAnswerAndBeginsAg
   EXPECT_EQ(watch_again(), 50ms);
 }
 
-TEST_F(SupervisionWithoutHostTest, RepeatsTheThreeNewestRepairs) {
-  for (int64_t formation = 5; formation < 9; ++formation) {
+TEST_F(SupervisionWithoutHostTest, RepeatsTheNewestRepairs) {
+  constexpr auto kRepairs = static_cast<int64_t>(protocol::kKeptRepairs) + 1;
+  for (int64_t formation = 5; formation < 5 + kRepairs; ++formation) {
     (void)Break(formation);
     (void)RefuseJoin();
     (void)FormAgain(formation + 1);
@@ -207,7 +208,9 @@ TEST_F(SupervisionWithoutHostTest, RepeatsTheThreeNewestRepairs) {
   std::vector<int64_t> formations;
   for (const protocol::Repair& repair : supervision_.CurrentHeartbeat().repairs)
     formations.push_back(repair.formation);
-  EXPECT_EQ(formations, (std::vector<int64_t>{6, 7, 8}));
+  std::vector<int64_t> newest(protocol::kKeptRepairs);
+  std::iota(newest.begin(), newest.end(), 6);
+  EXPECT_EQ(formations, newest);
 }
 
 TEST_F(SupervisionWithoutHostTest, AnErrorThatComesBackInTheNextFormationIsTheUsers) {
