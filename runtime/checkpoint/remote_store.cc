@@ -17,10 +17,10 @@ using storage::S3Settings;
 using storage::StoreClient;
 using storage::StoredObject;
 
-// 15 s at most, and yet a store that is just being restarted is waited for.
-constexpr S3Patience kWhenOpening{.silence_seconds = 4, .retries = 5, .retry_window = Seconds(7)};
+// A store that is away is not waited for: a rank that has peers needs none, and the others wait when they restore.
+constexpr S3Patience kWhenOpening{.silence_seconds = 4, .retries = 1, .retry_window = Seconds(1)};
 constexpr S3Patience kWhenTraining{.silence_seconds = 10, .retries = 3};
-constexpr Seconds kGcsWhenOpening(5);
+constexpr Seconds kGcsWhenOpening(1);
 constexpr Seconds kGcsWhenTraining(30);
 
 class RemoteStore final : public ObjectStore {
