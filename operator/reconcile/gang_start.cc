@@ -14,6 +14,8 @@ constexpr int kMostDoublings = 6;
 // Another job whose pods are refused tries again at least this often (controller/backoff.h). A job that gave
 // its pods back waits for longer, so that the other one finds the quota free.
 constexpr Seconds kLongestRetry{60};
+// Of any job of which the API server admits only some pods, where the spec names no time.
+constexpr Seconds kRefusedAtMost{300};
 
 // Since when the API server refuses pods of the job, for lack of quota above all; nullopt: it does not.
 std::optional<WallTime> RefusedSince(const api::TrainingJobStatus& status) {
@@ -47,10 +49,11 @@ std::optional<Pause> FindPause(const api::TrainingJob& job) {
   return Pause{*gang->released_at + std::chrono::ceil<WallTime::duration>(length), is_refused};
 }
 
-bool IsAtStart(const Observed& observed) {
-  const auto& gang = observed.job.spec.scheduling_policy.gang;
-  return gang && gang->schedule_timeout_seconds &&
-         !api::IsTrue(observed.job.status.conditions, api::condition::kInitialized);
+// nullopt: the job waits for nodes without a limit.
+std::optional<Seconds> TimeoutOf(const api::TrainingJobSpec& spec, bool is_refused) {
+  const auto& gang = spec.scheduling_policy.gang;
+  if (gang && gang->schedule_timeout_seconds) return Seconds(*gang->schedule_timeout_seconds);
+  return is_refused ? std::optional(kRefusedAtMost) : std::nullopt;
 }
 
 // Why a gang is incomplete, and since when.
@@ -89,15 +92,15 @@ std::string ReleaseNote(const api::TrainingJob& job, bool is_refused) {
            " pods found a node within schedulingPolicy.gang.scheduleTimeoutSeconds; all places are given "
            "back";
   const api::Condition* stalled = api::FindCondition(job.status.conditions, api::condition::kStalled);
-  return fewer +
-         " pods were admitted within schedulingPolicy.gang.scheduleTimeoutSeconds; all are given back: " +
-         stalled->message;
+  const auto seconds = static_cast<int64_t>(TimeoutOf(job.spec, is_refused)->count());
+  return fewer + " pods were admitted within " + std::to_string(seconds) +
+         " s (schedulingPolicy.gang.scheduleTimeoutSeconds); all are given back: " + stalled->message;
 }
 
 }  // namespace
 
 GangStart DecideGangStart(const Observed& observed, const PodGroups& groups) {
-  if (!IsAtStart(observed)) return {};
+  if (api::IsTrue(observed.job.status.conditions, api::condition::kInitialized)) return {};
   GangStart start{.status = observed.job.status.gang};
   if (const auto pause = FindPause(observed.job); pause && pause->end > observed.now) {
     start.holds_back = true;
@@ -110,8 +113,9 @@ GangStart DecideGangStart(const Observed& observed, const PodGroups& groups) {
   }
   const auto shortage = FindShortage(observed, groups);
   if (!shortage) return start;
-  start.next = Seconds(*observed.job.spec.scheduling_policy.gang->schedule_timeout_seconds) -
-               Seconds(observed.now - shortage->since);
+  const auto timeout = TimeoutOf(observed.job.spec, shortage->is_refused);
+  if (!timeout) return start;
+  start.next = *timeout - Seconds(observed.now - shortage->since);
   if (*start.next > Seconds(0)) return start;
   start.next.reset();
   start.holds_back = true;

@@ -1,8 +1,8 @@
 #pragma once
 // All or nothing: a job of which not enough pods found a node within
 // schedulingPolicy.gang.scheduleTimeoutSeconds gives all their places back, and tries again after a while. So
-// does one of which the API server admits only some pods, for lack of quota above all; its time counts from
-// the first refusal. So two jobs that each hold half of what they need do not wait for each other for ever.
+// does any job of which the API server admits only some pods, for lack of quota above all, after five minutes
+// where the spec names no time; it counts from the first refusal. So two jobs that each hold half of what they need do not wait for each other for ever.
 // Schedulers that know gangs look after the nodes themselves, but no scheduler knows of pods that were never
 // made. Pure.
 //

@@ -105,11 +105,10 @@ TEST(GangStart, NeverTakesPlacesFromAJobThatHasTrained) {
 const Error kQuota{ErrorCode::kForbidden, "403 exceeded quota: gpus"};
 
 // Three pods of four were made, and have a node; the fourth is refused as of now.
-JobWorld RefusedGang(GangProvider provider) {
+JobWorld RefusedGang(std::optional<api::GangPolicy> gang) {
   JobWorld world;
   world.observed().served = {KeyOfKind(kCoschedulingGroups)};
-  world.observed().job.spec.scheduling_policy.gang =
-      api::GangPolicy{.provider = provider, .schedule_timeout_seconds = 60};
+  world.observed().job.spec.scheduling_policy.gang = std::move(gang);
   world.Replicas(4).Running(0).Running(1).Running(2);
   if (const auto group = DesiredPodGroup(world.observed().job, world.observed().served))
     world.observed().owned[KeyOfKind(group->resource)] = group->object;
@@ -120,7 +119,7 @@ JobWorld RefusedGang(GangProvider provider) {
 
 TEST(GangStart, GivesAllPodsBackOnceTheRestHasBeenRefusedForTooLong) {
   for (const GangProvider provider : {GangProvider::kNone, GangProvider::kCoscheduling}) {
-    JobWorld world = RefusedGang(provider);
+    JobWorld world = RefusedGang(api::GangPolicy{.provider = provider, .schedule_timeout_seconds = 60});
     world.observed().now += seconds(59);
     const Plan early = MakePlan(world.observed());
     EXPECT_THAT(ActionsOf(early), ElementsAre("create job-worker-3"));
@@ -137,8 +136,21 @@ TEST(GangStart, GivesAllPodsBackOnceTheRestHasBeenRefusedForTooLong) {
   }
 }
 
+TEST(GangStart, JobsThatNameNoTimeGiveTheirPodsBackAfterFiveMinutesOfRefusal) {
+  for (const auto& gang : {std::optional<api::GangPolicy>(), std::optional(api::GangPolicy{})}) {
+    JobWorld world = RefusedGang(gang);
+    world.observed().now += seconds(299);
+    EXPECT_FALSE(MakePlan(world.observed()).status.gang.has_value());
+    world.observed().now += seconds(1);
+    const Plan plan = MakePlan(world.observed());
+    EXPECT_EQ(plan.status.gang, (api::GangStatus{1, world.observed().now}));
+    EXPECT_THAT(plan.events.at(0).note, HasSubstr("within 300 s"));
+  }
+}
+
 TEST(GangStart, SaysWhatItWasRefusedUntilItTriesAgainAfterAMinuteOrMore) {
-  JobWorld world = RefusedGang(GangProvider::kNone);
+  JobWorld world =
+      RefusedGang(api::GangPolicy{.provider = GangProvider::kNone, .schedule_timeout_seconds = 60});
   world.observed().now += seconds(60);
   world.observed().job.status = MakePlan(world.observed()).status;
   world.observed().pods.clear();
@@ -161,7 +173,8 @@ TEST(GangStart, SaysWhatItWasRefusedUntilItTriesAgainAfterAMinuteOrMore) {
 }
 
 TEST(GangStart, GivesNothingBackWhereEnoughPodsWereAdmitted) {
-  JobWorld world = RefusedGang(GangProvider::kNone);
+  JobWorld world =
+      RefusedGang(api::GangPolicy{.provider = GangProvider::kNone, .schedule_timeout_seconds = 60});
   world.observed().job.spec.scheduling_policy.gang->min_count = 3;
   world.observed().now += seconds(9999);
   EXPECT_FALSE(MakePlan(world.observed()).status.gang.has_value());
