@@ -58,7 +58,7 @@ class ObjectStore {
 };
 
 // Reaches the store and writes (and deletes) an object of its own once, so that a wrong bucket or
-// credential is found before training begins, within about 9 s (minutes where a server of Google or Azure is
+// credential is found before training begins, within about 5 s (minutes where a server of Google or Azure is
 // silent): kInvalidArgument (no such scheme, no credentials), kNotFound, kForbidden. One that does not answer
 // is opened all the same: it may come back.
 // file:///folder (made if absent), or s3://bucket/prefix, gs://bucket/prefix or

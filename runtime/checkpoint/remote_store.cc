@@ -18,7 +18,8 @@ using storage::StoreClient;
 using storage::StoredObject;
 
 // A store that is away is not waited for: a rank that has peers needs none, and the others wait when they restore.
-constexpr S3Patience kWhenOpening{.silence_seconds = 4, .retries = 1, .retry_window = Seconds(1)};
+// The retries are for ranks that open one place at the same time.
+constexpr S3Patience kWhenOpening{.silence_seconds = 4, .retries = 5, .retry_window = Seconds(1)};
 constexpr S3Patience kWhenTraining{.silence_seconds = 10, .retries = 3};
 constexpr Seconds kGcsWhenOpening(1);
 constexpr Seconds kGcsWhenTraining(30);
