@@ -228,6 +228,7 @@ class Supervision {
   void Rejoin(std::chrono::milliseconds delay);
   void OnWaiting(const protocol::JoinAnswer& answer, SteadyTime now);
   [[nodiscard]] bool JoinTimedOut(SteadyTime now) const;
+  static constexpr int kNoRank = -1;
   void EndRoundLocally(protocol::LeaveMode mode, int except_local_rank, SteadyTime now);
   void RespawnOrGiveUp(const RankExited& event, const protocol::RankFailure& failure, SteadyTime now);
   // One more failure; true: too many without progress between, so the pod ends.

@@ -27,12 +27,14 @@ import mutate
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "mutants"
 
-# What is mutated, and the tests that should notice. What else a program of them needs is found by its headers: for a/b.h, a/b.cc.
+# What is mutated, and the tests that should notice. What else a program of them needs is found by its headers: for a/b.h, a/b.cc, and these.
+FURTHER = {"runtime/launch/supervision.h": ["runtime/launch/supervision_rounds.cc"]}
 RENDEZVOUS, RECONCILE = "tests/unit/runtime/common/rendezvous", "tests/unit/operator/reconcile"
+SUPERVISION = [f"tests/unit/runtime/launch/supervision{of}_test.cc" for of in ("", "_of_programs", "_of_slow_ranks", "_without_host")]
 BELONGING = {
-    "runtime/common/rendezvous/round.cc": [f"{RENDEZVOUS}/round_test.cc", f"{RENDEZVOUS}/round_property_test.cc"],
-    "runtime/launch/supervision.cc": [f"tests/unit/runtime/launch/supervision{of}_test.cc"
-                                      for of in ("", "_of_programs", "_of_slow_ranks", "_without_host")],
+    "runtime/common/rendezvous/round.cc": [f"{RENDEZVOUS}/round{of}_test.cc" for of in ("", "_finish", "_standby", "_property")],
+    "runtime/launch/supervision.cc": SUPERVISION,
+    "runtime/launch/supervision_rounds.cc": SUPERVISION,
     "operator/reconcile/plan.cc": [f"{RECONCILE}/{of}_test.cc" for of in (
         "plan", "failure_policy", "force_delete", "gang", "goodput", "gpus", "launcher", "notes", "owned_objects", "queue", "rollout", "status",
         "waiting")],
@@ -97,7 +99,7 @@ class Tree:
         """Of a program: its tests, and what defines the contents of the headers that they and it include."""
         def following(path):
             beside = path[:-2] + ".cc"
-            return self.includes(path) + ([beside] if path.endswith(".h") and (self.folder / beside).exists() else [])
+            return self.includes(path) + ([beside] if path.endswith(".h") and (self.folder / beside).exists() else []) + FURTHER.get(path, [])
         return [path for path in self.reached(tests, following) if path.endswith(".cc")]
 
     def key(self, paths):

@@ -54,6 +54,7 @@ class LocalCopyTest : public ::testing::Test {
     spec_.cache = cache_;
     source_.contents = {{"train.csv", std::string(1000, 'a')}, {"test.csv", "b"}, {"other", "c"}};
     options_.fetch.part_bytes = 100;
+    // Nothing waits for this time: it only keeps a store that is away from being asked without a pause.
     options_.fetch.retries.pause = [](Milliseconds) { std::this_thread::sleep_for(1ms); };
   }
   ~LocalCopyTest() override { fs::remove_all(cache_); }
