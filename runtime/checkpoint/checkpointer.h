@@ -46,8 +46,8 @@ class Checkpointer {
 
   // Takes this rank's share of the tensors as they are now (host_copy.h). Every rank of the round calls it
   // with the same snapshot. `exchange` is kept until the save ends; a world of one needs none. Throws what
-  // LibTorch throws: no memory, say. A save that waits is dropped before, so that this host holds two shares at
-  // most, one of which is being written.
+  // LibTorch throws, such as a lack of memory. A save that waits is dropped before, so that this host holds two
+  // shares at most, one of which is being written.
   void Copy(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange);
   // Stores what Copy took, in the background.
   void Begin();

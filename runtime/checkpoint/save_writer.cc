@@ -70,7 +70,7 @@ SaveOutcome SaveWriter::Write(const PendingSave& save) {
 Result<int64_t> SaveWriter::WriteAndCatch(const PendingSave& save) {
   try {
     return WriteAll(save);
-  } catch (const std::exception& exception) {  // no memory for the manifest, say: training goes on
+  } catch (const std::exception& exception) {  // for example no memory for the manifest: training continues
     return Error{ErrorCode::kInternal, exception.what()};
   }
 }
@@ -91,7 +91,7 @@ Result<int64_t> SaveWriter::WriteAll(const PendingSave& save) {
 Result<ShardEntry> SaveWriter::WriteShardAndCatch(const PendingSave& save) {
   try {
     return WriteShard(save);
-  } catch (const std::exception& exception) {  // no memory for a part of it, say: training goes on
+  } catch (const std::exception& exception) {  // for example no memory for a part of it: training continues
     return Error{ErrorCode::kInternal, exception.what()};
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Tensors that some ranks have, to all, in chunks: whatever their size, a rank needs one chunk beside them.
-// Step thread.
+// Sends tensors that some ranks have to all ranks, in chunks: whatever their size, a rank needs memory for one
+// chunk more. Step thread.
 
 #include <ATen/core/Tensor.h>
 
@@ -29,7 +29,7 @@ inline constexpr int64_t kBroadcastChunkBytes = int64_t{16} << 20;
 
 // On all ranks together; targets and roots agree, how a rank receives is its own choice. `before_writing` is
 // called before the first write to a target, and not where nothing is written. kAborted: the round broke;
-// kInternal: LibTorch failed, memory is short, say.
+// kInternal: LibTorch failed, for example for lack of memory.
 [[nodiscard]] Result<void> BroadcastTensors(
     comm::Communicator& communicator, const std::vector<FromRank>& tensors, Receiving receiving,
     const std::function<void()>& before_writing = [] {});

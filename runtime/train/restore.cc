@@ -66,8 +66,7 @@ std::string KindOf(const std::string& tensor) {
 // What this rank reads of a checkpoint, and where it is until all have read theirs.
 class StatePart {
  public:
-  // With `only_weights` optimizer and step are as before the first step: no rank has made one, or it lost a part of the
-  // state.
+  // With `only_weights` the optimizer becomes as before the first step.
   StatePart(const TrainingState& state, const Communicator& communicator, const Manifest& manifest,
             bool only_weights)
       : only_weights_(only_weights), weights_(WeightsOf(state)) {
@@ -96,7 +95,7 @@ class StatePart {
 
   Result<void> MoveInto(TrainingState& state, int64_t step, Communicator& communicator) {
     LOCKSTEP_TRY(BroadcastTensors(communicator, replicated_, Receiving::kInPlace, [&] { state.Tear(); }));
-    if (state.sharded != nullptr && only_weights_) state.sharded->StartAfresh();
+    if (only_weights_) LOCKSTEP_TRY(ClearOptimizer(state));
     if (state.sharded != nullptr && !only_weights_) state.sharded->Load(step, range_, std::move(kinds_));
     if (state.staged != nullptr) state.staged->Load(step, layers_, tensors_);
     state.Complete(step);
@@ -106,6 +105,17 @@ class StatePart {
  private:
   [[nodiscard]] bool IsTaken(const std::string& name) const {
     return !only_weights_ || weights_.contains(name);
+  }
+
+  // A rank may hold a mixture there: a source of its state died half-way.
+  Result<void> ClearOptimizer(TrainingState& state) const {
+    if (state.sharded != nullptr) state.sharded->StartAfresh();
+    return CatchTorch(ErrorCode::kInternal, "clearing the optimizer", [&] {
+      const at::NoGradGuard no_grad;
+      for (const NamedTensor& named : state.Replicated()) {
+        if (!IsTaken(named.name) && named.name != kLossScaleName) named.tensor.zero_();
+      }
+    });
   }
 
   static bool IsStored(const Manifest& manifest, const std::string& name) {

@@ -19,7 +19,7 @@ namespace lockstep::train {
 // checkpoint it is the weights alone, at step 0, where spec.checkpoint.restore says so. A checkpoint that any
 // rank finds damaged is passed over by all. False: there is none to begin from; the state may be torn.
 // kInvalidArgument: it does not fit spec.training; kAborted: the round broke, or another rank could not read;
-// kInternal: memory is short, say; any other error is the store's. That the store does not answer
+// kInternal: lack of memory, for example; any other error is the store's. That the store does not answer
 // (Error::IsTransient) all ranks say together, whichever of them met it: they may try again in this round.
 // `claim`: what rank 0 does first.
 [[nodiscard]] Result<bool> RestoreTogether(

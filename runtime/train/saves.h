@@ -52,17 +52,17 @@ class Saves {
   }
   // Whether the state after `step` steps should be stored. One rank is asked and tells the others.
   [[nodiscard]] bool IsDue(int64_t step) const;
-  // On all ranks of the round at the same step. Training goes on while it is written, and where a rank has no
+  // On all ranks of the round at the same step. Training continues while it is written, and where a rank has no
   // memory for its copy: then no rank writes, and the next save is due as if this one had begun.
   [[nodiscard]] Result<void> Start(const std::shared_ptr<comm::Communicator>& communicator,
                                    TrainingState& state);
   // Tells the supervisor what became of earlier saves.
   void Report();
 
-  // On all ranks of the round: returns when the checkpoint is complete. That the store does not answer, or a
-  // rank has no memory (Error::IsTransient) all ranks say together, at once; what else fails is tried `attempts` times. kAborted:
-  // the round broke, or another rank could not store its part. Without a limit: as long as the save makes
-  // progress.
+  // On all ranks of the round: returns when the checkpoint is complete. That the store does not answer, or that
+  // a rank has no memory (Error::IsTransient), all ranks report together, at once; what else fails is tried
+  // `attempts` times. kAborted: the round broke, or another rank could not store its part. Without a limit: as
+  // long as the save makes progress.
   [[nodiscard]] Result<void> SaveTogether(const std::shared_ptr<comm::Communicator>& communicator,
                                           TrainingState& state,
                                           std::optional<std::chrono::milliseconds> limit, int attempts);

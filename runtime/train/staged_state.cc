@@ -184,7 +184,7 @@ Result<void> StagedState::StartAfresh() {
   pending_ = {};
   if (is_as_made) return {};
   const Result<std::shared_ptr<Model>> fresh = models::MakeModel(spec_.model, input_, spec_.seed);
-  // The spec has made this model before, so what fails now is not its fault: memory is short, say.
+  // The spec has made this model before, so what fails now is not its fault, for example lack of memory.
   if (!fresh.ok()) return Error{ErrorCode::kInternal, fresh.error().message};
   return CatchTorch(ErrorCode::kInternal, "starting afresh", [&] {
     const auto parameters = (*fresh)->named_parameters();

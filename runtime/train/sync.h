@@ -3,7 +3,7 @@
 // same, otherwise everything comes, chunk by chunk, from a rank that holds the highest step. A source that
 // dies half-way must cost nobody a state that training could continue from, and memory has to suffice for
 // one state. So what a rank does with a chunk depends on what it holds:
-//   the same state     Drops it: it takes part because a broadcast is one operation of all ranks.
+//   the same state     Drops it: it participates because a broadcast is one operation of all ranks.
 //   no step            Writes it into its own tensors. If the source dies, they are a mixture. The step is -1
 //                      from the first write to the last, so no rank continues from them, and `is_torn` is set
 //                      until then, so they are not taken for a fresh state either.
@@ -29,7 +29,7 @@ enum class StateSource { kKept, kPeer, kCopy, kCheckpoint, kFresh };
 using Restore = std::function<Result<bool>(TrainingState& state)>;
 
 // Afterwards every rank's state has the same step (>= 0) and the same bits. kAborted: the round broke.
-// kInternal: LibTorch failed, memory is short, say. Any other error is `restore`'s.
+// kInternal: LibTorch failed, for example for lack of memory. Any other error is `restore`'s.
 [[nodiscard]] Result<StateSource> SyncState(comm::Communicator& communicator, TrainingState& state,
                                             const Restore& restore);
 

@@ -22,7 +22,7 @@ int64_t BitSum(const at::Tensor& tensor) {
   return sum.item<int64_t>();
 }
 
-// The spec has made this state before, so what fails now is not its fault: memory is short, say.
+// The spec has made this state before, so what fails now is not its fault, for example lack of memory.
 Error AgainError(const Error& error) {
   return {error.code == ErrorCode::kInvalidArgument ? ErrorCode::kInternal : error.code, error.message};
 }

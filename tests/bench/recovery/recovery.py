@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""How long training stands still when a rank is killed with SIGKILL, and how long until it is replaced: Lockstep beside torchrun,
-and beside itself while the rendezvous or the store of the checkpoints is away.
+"""How long training stands still when a rank is killed with SIGKILL, and how long until it is replaced: Lockstep compared with torchrun,
+and with itself while the rendezvous or the store of the checkpoints is away.
 
 recovery.py [--programs FOLDER] [--turns N] [--kills N] [--only NAME…]    prints medians and ratios
 

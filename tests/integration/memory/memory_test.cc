@@ -11,11 +11,14 @@
 #include "runtime/train/restore.h"
 #include "runtime/train/sync.h"
 #include "tests/integration/memory/memory_budget.h"
+#include "tests/support/filled_state.h"
 #include "tests/support/forked_ranks.h"
 
 namespace lockstep::train {
 namespace {
 
+using testing::Fill;
+using testing::IsFilledWith;
 using testing::kPatience;
 using testing::LineChannel;
 using testing::Meeting;
@@ -49,18 +52,6 @@ int64_t BytesOf(const std::vector<NamedTensor>& tensors) {
 }
 
 int64_t OfAReceiver(int64_t bytes) { return static_cast<int64_t>(kOfAReceiver * static_cast<double>(bytes)); }
-
-void Fill(TrainingState& state, int64_t step, double value) {
-  const at::NoGradGuard no_grad;
-  state.step = step;
-  for (const NamedTensor& named : state.Tensors()) named.tensor.fill_(value);
-}
-
-bool IsFilledWith(const TrainingState& state, double value) {
-  bool all = true;
-  for (const NamedTensor& named : state.Tensors()) all = all && named.tensor.eq(value).all().item<bool>();
-  return all;
-}
 
 // Loads the code that is measured: its pages are resident memory, too.
 bool Rehearse(comm::Communicator& communicator) {

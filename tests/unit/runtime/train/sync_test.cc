@@ -3,13 +3,18 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <functional>
+
 #include "runtime/train/broadcast.h"
+#include "tests/support/filled_state.h"
 #include "tests/support/forked_ranks.h"
 
 namespace lockstep::train {
 namespace {
 
 using testing::ExpectAllSucceed;
+using testing::Fill;
+using testing::IsFilledWith;
 using testing::LineChannel;
 using testing::Meeting;
 using testing::StartRanks;
@@ -26,19 +31,6 @@ TrainingState NewLargeState() {
   api::TrainingSpec spec;
   spec.model.mlp.hidden_sizes = {2500, 2500};
   return std::move(MakeTrainingState(spec, {{1, 8, 8}, 10})).value();
-}
-
-// Puts every tensor of the state on one value.
-void Fill(TrainingState& state, int64_t step, double value) {
-  const at::NoGradGuard no_grad;
-  state.step = step;
-  for (const NamedTensor& named : state.Tensors()) named.tensor.fill_(value);
-}
-
-bool IsFilledWith(const TrainingState& state, double value) {
-  bool all = true;
-  for (const NamedTensor& named : state.Tensors()) all = all && named.tensor.eq(value).all().item<bool>();
-  return all;
 }
 
 Result<bool> MustNotRestore(TrainingState&) { return Error{ErrorCode::kInternal, "not expected"}; }
@@ -178,8 +170,9 @@ int DieHalfWay(comm::Communicator& communicator, TrainingState& state) {
   return ::raise(SIGKILL);
 }
 
-// A source that dies half-way must not cost the others what they hold.
-TEST(SyncState, LeavesTheOwnStateAloneWhereTheSourceDies) {
+// Rank 0 synchronises with a source that dies half-way, and then looks at what it holds.
+void SyncWithADyingSource(const std::function<void(TrainingState&)>& prepare,
+                          const std::function<bool(const TrainingState&)>& is_right) {
   Meeting meeting;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
@@ -187,36 +180,33 @@ TEST(SyncState, LeavesTheOwnStateAloneWhereTheSourceDies) {
     REQUIRE(communicator.ok());
     TrainingState state = NewLargeState();
     if (rank == 1) return DieHalfWay(**communicator, state);
-    Fill(state, 40, 7);
+    prepare(state);
     const auto source = SyncState(**communicator, state, MustNotRestore);
     REQUIRE(!source.ok());
     REQUIRE(source.error().code == ErrorCode::kAborted);
-    REQUIRE(state.step == 40 && !state.is_torn && IsFilledWith(state, 7));
+    REQUIRE(is_right(state));
     return 0;
   });
   EXPECT_EQ(ranks[0].Wait(testing::kPatience), 0);
   EXPECT_EQ(ranks[1].Wait(testing::kPatience), 128 + SIGKILL) << "it has sent a chunk";
 }
 
+// A source that dies half-way must not cost the others what they hold.
+TEST(SyncState, LeavesTheOwnStateAloneWhereTheSourceDies) {
+  SyncWithADyingSource([](TrainingState& state) { Fill(state, 40, 7); },
+                       [](const TrainingState& state) {
+                         return state.step == 40 && !state.is_torn && IsFilledWith(state, 7);
+                       });
+}
+
 // What it holds then is neither the source's state nor one as it was made.
 TEST(SyncState, LeavesANewcomerWithoutAStepWhereTheSourceDies) {
-  Meeting meeting;
-  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
-    at::set_num_threads(1);
-    auto communicator = meeting.Enter(1, rank, 2);
-    REQUIRE(communicator.ok());
-    TrainingState state = NewLargeState();
-    if (rank == 1) return DieHalfWay(**communicator, state);
-    const int64_t as_made = state.Digest();
-    const auto source = SyncState(**communicator, state, MustNotRestore);
-    REQUIRE(!source.ok());
-    REQUIRE(source.error().code == ErrorCode::kAborted);
-    REQUIRE(state.Digest() != as_made && !IsFilledWith(state, 8));
-    REQUIRE(state.step == -1 && state.is_torn);
-    return 0;
-  });
-  EXPECT_EQ(ranks[0].Wait(testing::kPatience), 0);
-  EXPECT_EQ(ranks[1].Wait(testing::kPatience), 128 + SIGKILL) << "it has sent a chunk";
+  int64_t as_made = 0;  // of the process of the rank
+  SyncWithADyingSource([&](TrainingState& state) { as_made = state.Digest(); },
+                       [&](const TrainingState& state) {
+                         const bool is_a_mixture = state.Digest() != as_made && !IsFilledWith(state, 8);
+                         return is_a_mixture && state.step == -1 && state.is_torn;
+                       });
 }
 
 TEST(SyncState, MakesATornRankWholeFromAPeer) {
