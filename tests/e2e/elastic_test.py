@@ -50,8 +50,8 @@ def test_survives_a_dead_node():
 
 def addresses_of_the_rendezvous():
     space = ("--namespace", "lockstep-system")
-    pods = [pod["status"]["podIP"] for pod in jobs.get(*space, "pods")["items"]]
-    return pods + [s["spec"]["clusterIP"] for s in jobs.get(*space, "services")["items"] if s["spec"]["clusterIP"] != "None"]
+    services = [service["spec"]["clusterIP"] for service in jobs.get(*space, "services")["items"]]
+    return [*jobs.addresses(*space).values(), *(address for address in services if address != "None")]
 
 
 def rounds(job):

@@ -104,9 +104,11 @@ def test_waits_for_gpus_and_has_a_rank_on_each():
 
 
 def device_of(job, name):
-    """The one GPU of a pod, by the kubelet's word."""
-    pod = next(pod for pod in job.pods() if pod["metadata"]["name"] == name)
-    resource, = pod["status"]["containerStatuses"][0]["allocatedResourcesStatus"]
+    """The one GPU of a pod, as the kubelet reports it; a rank can train before that."""
+    def reported():
+        pod = next(pod for pod in job.pods() if pod["metadata"]["name"] == name)
+        return [resource for status in pod["status"].get("containerStatuses", []) for resource in status.get("allocatedResourcesStatus", [])]
+    resource, = job.until(f"the resources of {name}", reported)
     device, = resource["resources"]
     return device["resourceID"]
 

@@ -54,6 +54,14 @@ def get(*arguments):
     return json.loads(kubectl("get", *arguments, "--output=json"))
 
 
+def addresses(*selection):
+    """pod name -> its address. A container can run before the kubelet has reported the address of its pod."""
+    def reported():
+        found = {pod["metadata"]["name"]: pod["status"].get("podIP") for pod in get(*selection, "pods")["items"]}
+        return all(found.values()) and found
+    return until("an address of each pod", reported, 60)
+
+
 def ask(path):
     def answered():  # a machine that pauses lets a question run into its time-out
         with contextlib.suppress(OSError, http.client.HTTPException):
@@ -206,11 +214,7 @@ class Job:
         return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in self.pods()}
 
     def addresses(self):
-        """pod name -> its address. A rank can train before the kubelet has reported the address of its pod."""
-        def reported():
-            found = {pod["metadata"]["name"]: pod["status"].get("podIP") for pod in self.pods()}
-            return all(found.values()) and found
-        return self.until("an address of each pod", reported)
+        return addresses("--namespace", self.space, f"--selector=lockstep.dev/job={self.name}")
 
     def checkpoint_folder(self):
         """The test cluster's S3 server keeps its objects in a folder."""

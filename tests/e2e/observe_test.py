@@ -71,8 +71,8 @@ def unanswered(job_name):
 
 def lint_of_metrics(job):
     """What promtool has against the names, types and HELP of what the operators and the pods of a job export."""
-    operators = jobs.get("--namespace", OPERATOR_NAMESPACE, "pods", "--selector=app.kubernetes.io/name=lockstep")["items"]
-    addresses = {pod["metadata"]["name"]: (pod["status"]["podIP"], 8080) for pod in operators}
+    operators = jobs.addresses("--namespace", OPERATOR_NAMESPACE, "--selector=app.kubernetes.io/name=lockstep")
+    addresses = {pod: (address, 8080) for pod, address in operators.items()}
     addresses |= {pod: (address, 9400) for pod, address in job.addresses().items()}
     for pod, (address, port) in addresses.items():
         done = subprocess.run(["promtool", "check", "metrics"], input=jobs.exposition(address, port), text=True,

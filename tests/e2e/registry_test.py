@@ -61,8 +61,9 @@ def test_chart_and_job_run_what_was_pushed():
             job = yaml.safe_load(textwrap.dedent(re.search(r"<<'JOB'\n(.*?)\n *JOB\n", notes, re.DOTALL)[1]))
             job["spec"]["runPolicy"] = {"cleanPodPolicy": "None"}
             with jobs.running(job) as first:
-                first.until_complete(240)
-                ran = images("--namespace", first.space, f"--selector=lockstep.dev/job={first.name}")
-                expect(ran == {(worker, pushed[worker])}, f"the worker ran {ran}, pushed was {pushed}")
+                first.until_complete(240)  # which the ranks report; the kubelet reports the image later
+                ran = lambda: images("--namespace", first.space, f"--selector=lockstep.dev/job={first.name}")
+                until("the worker ran what was pushed", lambda: ran() == {(worker, pushed[worker])}, 60,
+                      details=lambda: f"it ran {ran()}, pushed was {pushed}")
         finally:
             run("tests/e2e/install-lockstep")
