@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "runtime/common/base/log.h"
+#include "runtime/common/base/strings.h"
 #include "runtime/train/broadcast.h"
 #include "runtime/train/stage_sync.h"
 
@@ -18,8 +19,17 @@ using comm::Communicator;
 struct RankState {
   int64_t step = -1;
   int64_t digest = 0;
+  int64_t host = 0;  // a hash of its address
   EvaluationRecord evaluations;
+
+  [[nodiscard]] bool IsLevelWith(const RankState& other) const {
+    return step == other.step && digest == other.digest;
+  }
 };
+
+int64_t HostOf(const Communicator& communicator) {
+  return std::bit_cast<int64_t>(std::stoull(StableHash(communicator.place().address), nullptr, 16));
+}
 
 // `step`: the one whose state this rank offers to the others; -1: none.
 Result<std::vector<RankState>> ExchangeRankStates(Communicator& communicator, const TrainingState& state,
@@ -27,6 +37,7 @@ Result<std::vector<RankState>> ExchangeRankStates(Communicator& communicator, co
   const EvaluationRecord& record = state.evaluations;
   const std::vector<int64_t> mine = {step,
                                      state.Digest(),
+                                     HostOf(communicator),
                                      record.step,
                                      std::bit_cast<int64_t>(record.newest),
                                      std::bit_cast<int64_t>(record.best),
@@ -38,7 +49,8 @@ Result<std::vector<RankState>> ExchangeRankStates(Communicator& communicator, co
     all.push_back(
         {row.at(0),
          row.at(1),
-         {row.at(2), std::bit_cast<double>(row.at(3)), std::bit_cast<double>(row.at(4)), row.at(5)}});
+         row.at(2),
+         {row.at(3), std::bit_cast<double>(row.at(4)), std::bit_cast<double>(row.at(5)), row.at(6)}});
   }
   return all;
 }
@@ -50,9 +62,8 @@ int RankOfHighest(const std::vector<RankState>& all) {
 }
 
 bool AllHoldTheSame(const std::vector<RankState>& all) {
-  return std::all_of(all.begin(), all.end(), [&](const RankState& standing) {
-    return standing.step == all.front().step && standing.digest == all.front().digest;
-  });
+  return std::all_of(all.begin(), all.end(),
+                     [&](const RankState& each) { return each.IsLevelWith(all.front()); });
 }
 
 std::vector<FromRank> From(int root, const std::vector<NamedTensor>& tensors) {
@@ -71,11 +82,16 @@ Result<StateSource> SyncAtStart(Communicator& communicator, TrainingState& state
   return restored ? StateSource::kCheckpoint : StateSource::kFresh;
 }
 
+bool IsHeldOnTwoHosts(const std::vector<RankState>& all, const RankState& best) {
+  return std::any_of(all.begin(), all.end(),
+                     [&](const RankState& each) { return each.IsLevelWith(best) && each.host != best.host; });
+}
+
 // See sync.h.
-Receiving HowToReceive(const TrainingState& state, const RankState& mine, const RankState& best) {
-  const bool is_level = mine.step == best.step && mine.digest == best.digest;
-  if (is_level) return Receiving::kScratch;
-  return state.step < 0 ? Receiving::kInPlace : Receiving::kStaged;
+Receiving HowToReceive(const TrainingState& state, const std::vector<RankState>& all, int rank,
+                       const RankState& best) {
+  if (all.at(static_cast<std::size_t>(rank)).IsLevelWith(best)) return Receiving::kScratch;
+  return state.step < 0 || IsHeldOnTwoHosts(all, best) ? Receiving::kInPlace : Receiving::kStaged;
 }
 
 // Those that belong to the state: all ranks must know the same, as what is to be done next follows from them.
@@ -124,7 +140,7 @@ Result<StateSource> SyncState(Communicator& communicator, TrainingState& state, 
     const RankState& mine = all.at(static_cast<std::size_t>(communicator.rank()));
     const bool diverged = best.step == mine.step && best.digest != mine.digest;
     if (diverged) log::Warning("state differs at the same step; taking the peer's", {{"step", state.step}});
-    const Receiving receiving = HowToReceive(state, mine, best);
+    const Receiving receiving = HowToReceive(state, all, communicator.rank(), best);
     LOCKSTEP_TRY(
         BroadcastTensors(communicator, From(root, state.Replicated()), receiving, [&] { state.Tear(); }));
     if (source == StateSource::kKept && receiving != Receiving::kScratch) source = StateSource::kPeer;

@@ -7,10 +7,13 @@
 //   no step            Writes it into its own tensors. If the source dies, they are a mixture. The step is -1
 //                      from the first write to the last, so no rank continues from them, and `is_torn` is set
 //                      until then, so they are not taken for a fresh state either.
-//   another state      Keeps it in host memory, as its own state is the newest one if all sources die. Its
-//                      tensors are written when the last chunk has arrived, and the step is -1 meanwhile.
-// So a rank that is level needs one chunk (broadcast.h), a newcomer its state and one chunk, and a laggard in
-// addition the host memory for one state, but no memory of its device. Step thread.
+//   another state      The same where ranks on two hosts hold the best state: the next round has it from the
+//                      other one. Otherwise keeps each chunk in host memory, as its own state is the newest
+//                      one if the source dies. Its tensors are written when the last chunk has arrived, and
+//                      the step is -1 meanwhile.
+// So a rank that is level needs one chunk (broadcast.h), and any other its state and one chunk; a laggard whose
+// peers could lose the best state with one host needs in addition host memory for one state, but no memory of
+// its device. Step thread.
 
 #include <cstdint>
 #include <functional>

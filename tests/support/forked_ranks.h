@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
@@ -25,14 +26,19 @@ struct Meeting {
 
   Result<std::shared_ptr<comm::Communicator>> Enter(int64_t round, int rank, int world,
                                                     const comm::DeviceUse& device = {},
-                                                    std::chrono::milliseconds limit = kCollectiveLimit) {
+                                                    std::chrono::milliseconds limit = kCollectiveLimit,
+                                                    const std::string& address = "127.0.0.1") {
     const comm::Place place{.round = round,
                             .rank = rank,
                             .world = world,
-                            .address = "127.0.0.1",
+                            .address = address,
                             .store_host = "127.0.0.1",
                             .store_port = port};
     return comm::Communicator::Connect(place, std::move(listener), {.collective = limit}, device);
+  }
+  // As on that host of a cluster; numbers from 1 on.
+  Result<std::shared_ptr<comm::Communicator>> EnterOnHost(int host, int64_t round, int rank, int world) {
+    return Enter(round, rank, world, {}, kCollectiveLimit, "127.0.0." + std::to_string(host));
   }
 };
 

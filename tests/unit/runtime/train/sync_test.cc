@@ -161,10 +161,10 @@ TEST(SyncState, GoesOnFromWhatAllRestored) {
   ExpectAllSucceed(ranks);
 }
 
-// The part of a source, rank 1, that dies with its first chunk sent.
+// The part of a source, rank 1, that dies with its first chunk sent. Its host has the number 0.
 int DieHalfWay(comm::Communicator& communicator, TrainingState& state) {
   Fill(state, 41, 8);
-  const std::vector<int64_t> standing = {state.step, state.Digest(), -1, 0, 0, 0};
+  const std::vector<int64_t> standing = {state.step, state.Digest(), 0, -1, 0, 0, 0};
   REQUIRE(communicator.AllGather(standing).ok());
   REQUIRE(communicator.Broadcast({at::full({kBroadcastChunkBytes / 4}, 8.0)}, 1).ok());
   return ::raise(SIGKILL);
@@ -207,6 +207,33 @@ TEST(SyncState, LeavesANewcomerWithoutAStepWhereTheSourceDies) {
                          const bool is_a_mixture = state.Digest() != as_made && !IsFilledWith(state, 8);
                          return is_a_mixture && state.step == -1 && state.is_torn;
                        });
+}
+
+// Its own state is not kept where it is not needed: that takes as much memory again.
+TEST(SyncState, WritesIntoALaggardWhereTwoHostsHoldTheBestState) {
+  Meeting meeting;
+  Meeting after;
+  auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
+    at::set_num_threads(1);
+    auto communicator = meeting.EnterOnHost(rank + 1, 1, rank, 3);
+    REQUIRE(communicator.ok());
+    TrainingState state = NewLargeState();
+    if (rank == 1) return DieHalfWay(**communicator, state);
+    const bool is_behind = rank == 0;
+    Fill(state, is_behind ? 40 : 41, is_behind ? 7 : 8);
+    REQUIRE(!SyncState(**communicator, state, MustNotRestore).ok());
+    (*communicator)->Abort();
+    REQUIRE(state.is_torn == is_behind && state.step == (is_behind ? -1 : 41));
+    auto next = after.EnterOnHost(rank + 1, 2, is_behind ? 0 : 1, 2);
+    REQUIRE(next.ok());
+    const auto source = SyncState(**next, state, MustNotRestore);
+    REQUIRE(source.ok() && *source == (is_behind ? StateSource::kPeer : StateSource::kKept));
+    REQUIRE(state.step == 41 && !state.is_torn && IsFilledWith(state, 8));
+    return 0;
+  });
+  EXPECT_EQ(ranks[0].Wait(testing::kPatience), 0);
+  EXPECT_EQ(ranks[1].Wait(testing::kPatience), 128 + SIGKILL) << "it has sent a chunk";
+  EXPECT_EQ(ranks[2].Wait(testing::kPatience), 0);
 }
 
 TEST(SyncState, MakesATornRankWholeFromAPeer) {
