@@ -35,16 +35,32 @@ Rule FinishedBefore(const Observed& observed, const QueueState&) {
   return Decision{.mode = Mode::kFinished};
 }
 
+struct SpecProblem {
+  std::string_view reason;
+  std::string message;
+};
+
+SpecProblem ProblemOfSpec(const Observed& observed) {
+  if (!observed.unreadable.empty())
+    return {reason::kVersionMismatch,
+            Join(observed.unreadable, "; ") +
+                "; the definition of jobs in this cluster is of another version than "
+                "the operator: bring both to one version with helm upgrade"};
+  if (!observed.violations.empty()) return {reason::kInvalidSpec, Join(observed.violations, "; ")};
+  return {reason::kNotImplemented, Join(observed.unsupported, "; ")};
+}
+
 // A job that was never valid fails. Of one that was, the pods go on by the spec they were made from, and the
-// job goes on with them once its spec is valid again. To suspend or to evict it, its spec need not be.
+// job goes on with them once its spec is valid again; the same holds where the operator is of the wrong
+// version to tell. To suspend or to evict a job, its spec need not be valid.
 Rule Invalid(const Observed& observed, const QueueState& queue) {
   if (IsValid(observed)) return std::nullopt;
-  const bool is_read = observed.violations.empty();
-  const std::string_view why = is_read ? reason::kNotImplemented : reason::kInvalidSpec;
-  std::string message = Join(is_read ? observed.unsupported : observed.violations, "; ");
-  if (observed.job.status.observed_generation == 0) return Fail(why, std::move(message));
+  SpecProblem problem = ProblemOfSpec(observed);
+  const bool was_valid = observed.job.status.observed_generation > 0;
+  if (!was_valid && problem.reason != reason::kVersionMismatch)
+    return Fail(problem.reason, std::move(problem.message));
   if (observed.job.spec.suspend || queue.reason == reason::kEvicted) return std::nullopt;
-  return Decision{.mode = Mode::kHold, .reason = why, .message = std::move(message)};
+  return Decision{.mode = Mode::kHold, .reason = problem.reason, .message = std::move(problem.message)};
 }
 
 bool ReachedTheEnd(const Observed& observed) {

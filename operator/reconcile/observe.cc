@@ -146,9 +146,9 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   const kube::Object object = caches.jobs.Get(key);
   if (object == nullptr) return std::nullopt;
   Observed observed;
-  observed.job = api::TrainingJobFromJson(*object, observed.violations);
+  observed.job = api::TrainingJobFromJson(*object, observed.unreadable);
   // Rules between fields make sense only where each field could be read.
-  if (observed.violations.empty()) observed.violations = api::Validate(observed.job);
+  if (observed.unreadable.empty()) observed.violations = api::Validate(observed.job);
   for (const auto& field : api::FindUnsupported(observed.job.spec))
     observed.unsupported.push_back(field.ToString());
   if (!observed.job.spec.training && settings.launcher_image.empty()) {

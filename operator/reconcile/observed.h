@@ -28,8 +28,11 @@ struct ClusterSettings {
 
 struct Observed {
   api::TrainingJob job;
-  std::vector<std::string> violations;   // of its spec, each naming its field; empty: valid
-  std::vector<std::string> unsupported;  // the same, for what this version does not do
+  // Of its spec, each naming its field; all three are empty where it is valid. What cannot be read has passed
+  // the definition in the cluster, which therefore is of another version than this operator.
+  std::vector<std::string> unreadable;
+  std::vector<std::string> violations;   // of rules between fields
+  std::vector<std::string> unsupported;  // what this version does not do
   std::vector<Pod> pods;                 // owned by this job by uid
   std::optional<Pod> removal;            // the pod that removes the checkpoints of a deleted job
   bool namespace_ends = false;           // nothing can be made in it any more
@@ -47,7 +50,7 @@ struct Observed {
 };
 
 [[nodiscard]] inline bool IsValid(const Observed& observed) {
-  return observed.violations.empty() && observed.unsupported.empty();
+  return observed.unreadable.empty() && observed.violations.empty() && observed.unsupported.empty();
 }
 
 [[nodiscard]] inline bool HasFinalizer(const api::TrainingJob& job) {

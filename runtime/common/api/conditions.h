@@ -43,6 +43,7 @@ inline constexpr std::string_view kDeadlineExceeded = "DeadlineExceeded";
 inline constexpr std::string_view kStartupDeadlineExceeded = "StartupDeadlineExceeded";
 inline constexpr std::string_view kFailurePolicy = "FailurePolicy";
 // Stalled, Scheduled=False
+inline constexpr std::string_view kVersionMismatch = "VersionMismatch";  // of the definition and the operator
 inline constexpr std::string_view kSecretMissing = "SecretMissing";
 inline constexpr std::string_view kUnschedulable = "Unschedulable";
 inline constexpr std::string_view kGangUnavailable = "GangUnavailable";

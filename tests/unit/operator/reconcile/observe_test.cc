@@ -1,5 +1,6 @@
 #include "operator/reconcile/observe.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/fake_clock.h"
@@ -15,8 +16,8 @@ Json NodeJson(const std::string& name, const std::string& ready) {
 class ObserveTest : public ::testing::Test {
  protected:
   ObserveTest() {
-    caches_.jobs.Put(
-        *ParseJson(R"({"metadata": {"name": "job", "namespace": "team", "uid": "j", "resourceVersion": "1"},
+    caches_.jobs.Put(*ParseJson(R"({"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob",
+      "metadata": {"name": "job", "namespace": "team", "uid": "j", "resourceVersion": "1"},
       "spec": {"worker": {"template": {"spec": {"containers": [{"name": "trainer"}]}}}}})"));
     caches_.pods.Put(*ParseJson(R"({"metadata": {"name": "job-worker-0", "namespace": "team", "uid": "p",
       "resourceVersion": "2", "ownerReferences": [{"uid": "j", "controller": true}]}, "spec": {"nodeName": "a"}})"));
@@ -59,6 +60,20 @@ TEST_F(ObserveTest, RefusesProgramsWhereNoImageBringsWhatRunsThem) {
             std::vector<std::string>{
                 "spec.training: is required, for this operator runs without --launcher-image"});
   EXPECT_TRUE(Now({.launcher_image = "lockstep"}).unsupported.empty());
+}
+
+TEST_F(ObserveTest, TellsAFieldThatItDoesNotKnowFromARuleThatIsBroken) {
+  Json job = *caches_.jobs.Get({"team", "job"});
+  job["metadata"]["resourceVersion"] = "2";
+  job["spec"]["elasticPolicy"] = {{"minReplicas", 2}, {"maxReplicas", 1}};
+  caches_.jobs.Put(job);
+  EXPECT_TRUE(Now().unreadable.empty());
+  EXPECT_THAT(Now().violations, ::testing::Contains(::testing::HasSubstr("minReplicas")));
+  job["metadata"]["resourceVersion"] = "3";
+  job["spec"]["worker"]["newField"] = 1;
+  caches_.jobs.Put(job);
+  EXPECT_EQ(Now().unreadable, std::vector<std::string>{"spec.worker.newField: unknown field"});
+  EXPECT_TRUE(Now().violations.empty());
 }
 
 Json ClassJson(const std::string& name, int32_t value, bool is_default = false) {

@@ -226,6 +226,21 @@ TEST(MakePlan, FailsAnInvalidJobWithoutStartingPods) {
   EXPECT_THAT(EventsOf(plan), ElementsAre("InvalidSpec"));
 }
 
+// `helm upgrade` changes the definition before the operator, and a rollback of the image alone leaves it.
+TEST(MakePlan, HoldsAJobThatTheDefinitionAllowsAndTheOperatorCannotRead) {
+  JobWorld world;
+  world.observed().unreadable = {"spec.worker.newField: unknown field"};
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_THAT(ActionsOf(plan), ::testing::Not(::testing::Contains("create job-worker-0")));
+  EXPECT_EQ(plan.status.state, "Stalled");
+  const api::Condition stalled = ConditionOf(plan, condition::kStalled);
+  EXPECT_EQ(stalled.reason, "VersionMismatch");
+  EXPECT_THAT(stalled.message, ::testing::StartsWith("spec.worker.newField: unknown field; the definition"));
+  world.observed().job.status = plan.status;
+  world.observed().unreadable.clear();
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ::testing::Contains("create job-worker-0"));
+}
+
 TEST(MakePlan, FailsAJobThatAsksForWhatIsNotThereYet) {
   JobWorld world;
   world.observed().unsupported = {"spec.strategy: zero1 is not implemented yet; use ddp"};
