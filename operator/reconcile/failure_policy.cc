@@ -44,7 +44,12 @@ class Decider {
       decision_.job_failure = std::move(verdict);
       return;
     }
-    if (const auto fault = FaultAt(pod); fault && FollowFault(pod, *fault)) return;
+    const auto fault = FaultAt(pod);
+    if (fault && fault->is_lost && MayTrainOn(pod)) {
+      decision_.wait = std::max(decision_.wait.value_or(Seconds(0)), HeartbeatTimeout());
+    } else if (fault && FollowFault(pod, *fault)) {
+      return;
+    }
     if (!verdict || pod.deleting) return;
     if (verdict->remedy == Remedy::kShrink && !MayShrink()) verdict->remedy = Remedy::kCharge;
     switch (verdict->remedy) {
@@ -88,6 +93,17 @@ class Decider {
     }
     if (pod.unhealthy_devices.empty()) return std::nullopt;
     return NodeFault{.reason = "unhealthy devices: " + UnhealthyDevicesOn(pod.node)};
+  }
+
+  // On a node whose kubelet is cut off, or has not come back to the API server after its outage.
+  bool MayTrainOn(const Pod& pod) const {
+    const auto& heard = observed_.rendezvous.heard;
+    const bool is_too_early = observed_.rendezvous.listening < HeartbeatTimeout();
+    return is_too_early || std::find(heard.begin(), heard.end(), pod.uid) != heard.end();
+  }
+
+  Seconds HeartbeatTimeout() const {
+    return std::chrono::seconds(job_.spec.rendezvous.heartbeat_timeout_seconds);
   }
 
   // All of the job there: the status has one reason for each node, and one pod's would push out another's.

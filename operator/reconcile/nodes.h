@@ -1,10 +1,10 @@
 #pragma once
 // A node as the decisions see it, and what counts as its fault. Pure.
 //
-// A node is *lost* once the node controller has no contact with it: its pods are replaced at once, though
-// they still say Running. One that only says NotReady is not: kubelets say so for seconds when they start
-// again, while their pods train on; the heartbeats tell whether they do. healthPolicy.nodeFault can name
-// that, too.
+// A node is *lost* once the node controller has no contact with it: those of its pods that the rendezvous does
+// not hear either are replaced at once, though they still say Running. One that only says NotReady is not:
+// kubelets say so for seconds when they start again, while their pods train on; the heartbeats tell whether
+// they do. healthPolicy.nodeFault can name that, too.
 
 #include <map>
 #include <optional>

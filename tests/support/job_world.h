@@ -30,6 +30,7 @@ class JobWorld {
     LOCKSTEP_CHECK(violations.empty(), violations.empty() ? "" : violations.front());
     observed_.settings = {.rendezvous_url = "https://rendezvous.system.svc:29400", .ca_pem = "pem"};
     observed_.now = WallTime(std::chrono::seconds(1'767'225'600));
+    observed_.rendezvous.listening = std::chrono::hours(1);
     SyncObjects();
   }
 

@@ -33,8 +33,8 @@ http::Response EvictedReply(const protocol::Member& member) {
 
 }  // namespace
 
-JobEntry::JobEntry(protocol::JobIdentity job, const JobSettings& settings)
-    : job_(std::move(job)), round_(settings) {
+JobEntry::JobEntry(protocol::JobIdentity job, const JobSettings& settings, SteadyTime began)
+    : job_(std::move(job)), began_(began), round_(settings) {
   Configure(settings);
 }
 
@@ -169,6 +169,7 @@ JobEntry::Rounds JobEntry::CurrentRounds() const {
 
 RendezvousView JobEntry::View() const {
   RendezvousView view = view_;
+  view.heard = round_.Heard();
   view.round = round_.newest_number();
   view.completed = round_.completed();
   view.waiting = round_.waiting();

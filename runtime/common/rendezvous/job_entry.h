@@ -28,7 +28,7 @@ struct Moment {
 
 class JobEntry {
  public:
-  JobEntry(protocol::JobIdentity job, const JobSettings& settings);
+  JobEntry(protocol::JobIdentity job, const JobSettings& settings, SteadyTime began = {});
 
   void Configure(const JobSettings& settings);
 
@@ -46,7 +46,8 @@ class JobEntry {
   bool Advance(Moment now, Outbox& outbox);
 
   [[nodiscard]] const protocol::JobIdentity& job() const { return job_; }
-  [[nodiscard]] RendezvousView View() const;
+  [[nodiscard]] SteadyTime began() const { return began_; }
+  [[nodiscard]] RendezvousView View() const;  // but for `listening`
 
  private:
   struct PendingJoin {
@@ -94,6 +95,7 @@ class JobEntry {
   void RecordRecovery(const protocol::Progress& progress, Moment now);
 
   protocol::JobIdentity job_;
+  SteadyTime began_;
   Round round_;
   std::optional<Stragglers> stragglers_;
   std::string waits_for_;  // by the settings

@@ -313,6 +313,14 @@ void Round::Tick(SteadyTime now) {
   }
 }
 
+std::vector<std::string> Round::Heard() const {
+  std::vector<std::string> pods;
+  for (const auto& [slot, record] : records_) {
+    if (record.standing != kDead) pods.push_back(record.request.member.pod_uid);
+  }
+  return pods;
+}
+
 void Round::ExpireSilent(SteadyTime now) {
   if (now < next_expiry_) return;
   next_expiry_ = now + settings_.heartbeat_timeout;

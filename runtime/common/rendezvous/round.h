@@ -116,6 +116,8 @@ class Round {
   [[nodiscard]] int64_t newest_number() const { return next_round_ - 1; }
   // Members without a place that live and want one.
   [[nodiscard]] int waiting() const { return Count(kWaiting) + Count(kLeft); }
+  // Uids of the pods of all members that are not silent.
+  [[nodiscard]] std::vector<std::string> Heard() const;
   // Members that a round has room for.
   [[nodiscard]] int places() const { return std::min(settings_.expected_members, settings_.max_members); }
 

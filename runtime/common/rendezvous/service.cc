@@ -104,7 +104,7 @@ RendezvousService::~RendezvousService() = default;
 void RendezvousService::Configure(const JobIdentity& job, const JobSettings& settings) {
   {
     const MutexLock lock(state_->mutex);
-    state_->jobs.try_emplace(job.uid, job, settings);
+    state_->jobs.try_emplace(job.uid, job, settings, state_->Now().steady);
   }
   state_->Apply(job.uid, [&](JobEntry& entry, Moment, Outbox&) { entry.Configure(settings); });
 }
@@ -117,7 +117,10 @@ void RendezvousService::Forget(const JobIdentity& job) {
 RendezvousView RendezvousService::View(const JobIdentity& job) const {
   const MutexLock lock(state_->mutex);
   const auto found = state_->jobs.find(job.uid);
-  return found == state_->jobs.end() ? RendezvousView{} : found->second.View();
+  if (found == state_->jobs.end()) return {};
+  RendezvousView view = found->second.View();
+  view.listening = state_->Now().steady - found->second.began();
+  return view;
 }
 
 void RendezvousService::PodGone(const JobIdentity& job, const PodEnd& end) {

@@ -76,8 +76,10 @@ struct RendezvousView {
   int world_size = 0;                // ranks in the current round; 0: between rounds
   std::vector<std::string> members;  // pod names in the current round
   int waiting = 0;                   // members that want a place; standbys while a round runs
-  bool completed = false;            // a member reported the end of training
-  protocol::Progress progress;       // newest of any member
+  std::vector<std::string> heard;    // uids of the pods of all members that are not silent
+  Seconds listening{};     // for so long; before heartbeatTimeoutSeconds a member that lives may be unheard
+  bool completed = false;  // a member reported the end of training
+  protocol::Progress progress;    // newest of any member
   int64_t best_step = 0;          // highest that any progress told of; above progress.step: it is made again
   WallTime last_progress_time{};  // when `progress.step` last rose; epoch: never
   protocol::Saved checkpoint;     // newest stored checkpoint

@@ -361,5 +361,26 @@ TEST(NodeFaults, ReplaceAPodOfALostNodeAtOnceAndTellTheRendezvous) {
   EXPECT_THAT(next.lost, IsEmpty());
 }
 
+// As after an outage of the API server, when the kubelets come back to it one after the other.
+TEST(NodeFaults, LeaveAPodOfALostNodeThatIsHeardOrMayYetBe) {
+  JobWorld world;
+  world.Running(0).Running(1);
+  world.observed().nodes = {{"node-0", {.conditions = {{"Ready", "True"}}}},
+                            {"node-1", {.conditions = {{"Ready", "Unknown"}}}}};
+  world.observed().rendezvous.heard = {"uid-0", "uid-1"};
+  const auto expect_left_alone = [&] {
+    const Plan plan = Pass(world);
+    EXPECT_THAT(ActionsOf(plan), IsEmpty());
+    EXPECT_THAT(plan.lost, IsEmpty());
+    EXPECT_THAT(plan.status.avoided_nodes, IsEmpty());
+    EXPECT_LE(plan.requeue_after, std::chrono::seconds(10));
+  };
+  expect_left_alone();
+  world.observed().rendezvous = {.heard = {"uid-0"}, .listening = std::chrono::seconds(9)};
+  expect_left_alone();
+  world.observed().rendezvous.listening = std::chrono::seconds(10);
+  EXPECT_THAT(ActionsOf(Pass(world)), ElementsAre("delete job-worker-1"));
+}
+
 }  // namespace
 }  // namespace lockstep::reconcile

@@ -97,6 +97,16 @@ TEST_F(ServiceTest, AWatchEndsAtOnceWhenAPodIsGone) {
   EXPECT_EQ(service_.View(job_).changes.back().departures.at(0).pod, "pod-1");
 }
 
+TEST_F(ServiceTest, TheViewNamesThePodsThatAreHeardAndForHowLongItListens) {
+  FormRound();
+  EXPECT_EQ(service_.View(job_).heard, (std::vector<std::string>{"pod-0-uid", "pod-1-uid"}));
+  service_.PodGone(job_, {.pod_uid = "pod-1-uid", .reason = "deleted"});
+  EXPECT_EQ(service_.View(job_).heard, std::vector<std::string>{"pod-0-uid"});
+  const Seconds before = service_.View(job_).listening;
+  clock_.Advance(3s);
+  EXPECT_EQ(service_.View(job_).listening - before, Seconds(3));
+}
+
 TEST_F(ServiceTest, ALostAnswerIsGivenAgainAtOnce) {
   FormRound();
   protocol::JoinRequest again = RequestOf(1);
