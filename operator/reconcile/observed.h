@@ -30,7 +30,7 @@ struct Observed {
   api::TrainingJob job;
   std::vector<std::string> violations;   // of its spec, each naming its field; empty: valid
   std::vector<std::string> unsupported;  // the same, for what this version does not do
-  std::vector<Pod> pods;                 // owned by this job by uid
+  std::vector<Pod> pods;                 // that belong to this job (owner.h)
   std::optional<Pod> removal;            // the pod that removes the checkpoints of a deleted job
   bool namespace_ends = false;           // nothing can be made in it any more
   // Of its pods, by name; absent where nothing is known of nodes.

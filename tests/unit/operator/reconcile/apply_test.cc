@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/reconcile/owned_objects.h"
+#include "operator/reconcile/owner.h"
 #include "operator/reconcile/queue.h"
 #include "runtime/common/api/names.h"
 #include "tests/support/fake_kube.h"
@@ -50,8 +51,9 @@ TEST_F(ApplyTest, WritesAndLearnsWhatItWrote) {
                                  {Desired(kube::kConfigMaps), ""},
                                  {CreatePod{PodOwnedBy(own_uid(), 0)}, ""}});
   ASSERT_FALSE(applied.error.has_value()) << applied.error->ToString();
-  EXPECT_EQ(caches_.pods.ByIndex(own_uid()).size(), 1U);
-  EXPECT_EQ(caches_.owned.at("services.v1").ByIndex(own_uid()).size(), 1U);
+  const std::string index = IndexOf(IdentityOf(world_.observed().job));
+  EXPECT_EQ(caches_.pods.ByIndex(index).size(), 1U);
+  EXPECT_EQ(caches_.owned.at("services.v1").ByIndex(index).size(), 1U);
   EXPECT_EQ((*caches_.jobs.Get({"team", "job"}))["metadata"]["finalizers"][0], api::kFinalizer);
 }
 
@@ -73,6 +75,20 @@ TEST_F(ApplyTest, DoesNotTakeAPodOfThatNameForItsOwn) {
   ASSERT_TRUE(applied.error.has_value());
   EXPECT_TRUE(applied.is_refusal);
   EXPECT_THAT(applied.error->message, HasSubstr("does not belong to this job"));
+}
+
+TEST_F(ApplyTest, TakesNothingForItsOwnThatOnlyHasTheJobsUid) {
+  Json pod = PodOwnedBy(own_uid(), 0);
+  Json service = world_.Owned(kube::kServices);
+  for (Json* object : {&pod, &service}) (*object)["metadata"]["ownerReferences"][0]["kind"] = "Job";
+  ASSERT_TRUE(kube_.Create(kube::kPods, pod).ok());
+  ASSERT_TRUE(kube_.Create(kube::kServices, service).ok());
+  for (const Action& action :
+       {Action(CreatePod{PodOwnedBy(own_uid(), 0)}), Action(Desired(kube::kServices))}) {
+    const Applied applied = Apply({{action, ""}});
+    ASSERT_TRUE(applied.error.has_value());
+    EXPECT_THAT(applied.error->message, HasSubstr("does not belong to this job"));
+  }
 }
 
 TEST_F(ApplyTest, DoesNotTakeOverAServiceOfThatName) {
