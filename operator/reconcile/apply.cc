@@ -66,10 +66,11 @@ Error WithField(const Error& error, const Action& action) {
   return error.WithContext(field + ": the API server refuses the " + std::string(apply->resource.kind));
 }
 
-// Of something that the job asks for: its status is to say so. The other writes are ours.
+// Of something that the job asks for: its status is to say so. The other writes are ours, deletions among
+// them: that one of them is refused says nothing about the job, and a job that is complete stays so.
 bool IsRefusal(const Error& error, const Action& action) {
-  if (std::holds_alternative<PatchStatus>(action) || std::holds_alternative<AddFinalizer>(action) ||
-      std::holds_alternative<RemoveFinalizer>(action))
+  if (!std::holds_alternative<ApplyObject>(action) && !std::holds_alternative<CreatePod>(action) &&
+      !std::holds_alternative<StartRemoval>(action))
     return false;
   return error.code == ErrorCode::kInvalidArgument || error.code == ErrorCode::kForbidden ||
          error.code == ErrorCode::kAlreadyExists;

@@ -125,6 +125,19 @@ TEST_F(ApplyTest, ARefusedWordToKueueIsNoRefusalOfTheJob) {
   EXPECT_FALSE(applied.is_refusal) << "what Lockstep writes there is its own business, no user's";
 }
 
+// A role that lacks a verb is the installation's fault, and a job that has completed is not Stalled by it.
+TEST_F(ApplyTest, ARefusedDeletionIsNoRefusalOfTheJob) {
+  kube_.fault = [](const auto&...) { return Error{ErrorCode::kForbidden, "403 cannot delete"}; };
+  for (const Action& action :
+       {Action(DeleteJob{own_uid(), "1"}), Action(DeleteObject{kube::kServices, "job", "u"}),
+        Action(DeletePod{"job-worker-0", "u", "1"}), Action(EndRemoval{"job-removal", "u"})}) {
+    const Applied applied = Apply({{action, ""}});
+    ASSERT_TRUE(applied.error.has_value());
+    EXPECT_FALSE(applied.is_refusal) << action.index();
+  }
+  EXPECT_TRUE(Apply({{CreatePod{PodOwnedBy(own_uid(), 0)}, ""}}).is_refusal);
+}
+
 TEST_F(ApplyTest, DeletesOnlyWhatItSawAsItSawIt) {
   const Json pod = *kube_.Create(kube::kPods, PodOwnedBy(own_uid(), 0));
   const std::string version = StringAt(pod, {"metadata", "resourceVersion"});
