@@ -12,6 +12,7 @@
 #include "operator/kube/informer.h"
 #include "operator/kube/leader_election.h"
 #include "operator/kube/rest_client.h"
+#include "operator/reconcile/false_owners.h"
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/job_reconciler.h"
 #include "operator/reconcile/owned_objects.h"
@@ -96,21 +97,21 @@ class Process {
   }
 
   void StartInformers(const std::stop_token& stop) {
-    const auto enqueue_owner = [this](const kube::ObjectChange& change) { EnqueueSoon(KeyOfOwner(change)); };
     const auto on_pod = [this](const kube::ObjectChange& change) {
       pod_feed_.OnChange(change);  // first: the round must not wait for a reconcile
-      EnqueueSoon(KeyOfOwner(change));
+      OnOwned(reconcile::KeyOfKind(kube::kPods), change);
     };
     const std::string ours =
         Label(api::kLabelManagedBy, api::kManagedByValue) + "," + std::string(api::kLabelJob);
     Add(reconcile::kJobs, "", caches_.jobs, [this](const auto& change) { Enqueue(KeyOfJob(change)); });
     Add(kube::kPods, Label(api::kLabelName, api::kWorkerNameValue), caches_.pods, on_pod);
-    Add(kube::kPods, Label(api::kLabelName, api::kRemovalNameValue), caches_.removals, enqueue_owner);
+    Add(kube::kPods, Label(api::kLabelName, api::kRemovalNameValue), caches_.removals,
+        [this](const auto& change) { EnqueueSoon(KeyOfOwner(change)); });
     for (const kube::Resource& resource : reconcile::kOwnedKinds) {
-      Add(resource, ours, caches_.owned.at(reconcile::KeyOfKind(resource)), enqueue_owner);
+      AddOwned(resource, ours);
     }
-    AddGangKinds(ours, enqueue_owner, stop);
-    AddQueue(ours, enqueue_owner, stop);
+    AddGangKinds(ours, stop);
+    AddQueue(ours, stop);
     AddNodes(stop);
     for (const auto& informer : informers_) informer->Start();
   }
@@ -139,8 +140,7 @@ class Process {
   }
 
   // Of the cluster's schedulers; what is installed later is found at the next start.
-  void AddGangKinds(const std::string& selector, const kube::Informer::Handler& handler,
-                    const std::stop_token& stop) {
+  void AddGangKinds(const std::string& selector, const std::stop_token& stop) {
     for (const kube::Resource& resource : reconcile::kGangKinds) {
       const bool has_newer = std::any_of(
           reconcile::kGangKinds.begin(), reconcile::kGangKinds.end(), [&](const kube::Resource& other) {
@@ -149,20 +149,18 @@ class Process {
       if (has_newer || !MayList(resource, config_.watch_namespace, stop)) continue;
       log::Info("gang scheduling found", {{"kind", reconcile::KeyOfKind(resource)}});
       caches_.AddOwned(resource);
-      Add(resource, selector, caches_.owned.at(reconcile::KeyOfKind(resource)), handler);
+      AddOwned(resource, selector);
     }
   }
 
   // Kueue's, in the same way. Flavors and classes belong to the cluster, as nodes do.
-  void AddQueue(const std::string& selector, const kube::Informer::Handler& handler,
-                const std::stop_token& stop) {
+  void AddQueue(const std::string& selector, const std::stop_token& stop) {
     if (!MayList(reconcile::kWorkloads, config_.watch_namespace, stop) ||
         !MayList(reconcile::kFlavors, "", stop))
       return;
     log::Info("queueing found", {{"kind", reconcile::KeyOfKind(reconcile::kWorkloads)}});
     caches_.AddOwned(reconcile::kWorkloads);
-    Add(reconcile::kWorkloads, selector, caches_.owned.at(reconcile::KeyOfKind(reconcile::kWorkloads)),
-        handler);
+    AddOwned(reconcile::kWorkloads, selector);
     const auto enqueue_all = [this](const auto&) {
       for (const kube::Object& job : caches_.jobs.All()) Enqueue(kube::KeyOf(*job).ToString());
     };
@@ -189,6 +187,26 @@ class Process {
     const std::string name = kube::KeyOf(*change.before).name;
     for (const kube::Object& pod : caches_.pods.All()) {
       if (StringAt(*pod, {"spec", "nodeName"}) == name) Enqueue(KeyOfOwner({pod, pod}));
+    }
+  }
+
+  void AddOwned(const kube::Resource& resource, const std::string& selector) {
+    const std::string kind = reconcile::KeyOfKind(resource);
+    Add(resource, selector, caches_.owned.at(kind),
+        [this, kind](const kube::ObjectChange& change) { OnOwned(kind, change); });
+  }
+
+  void OnOwned(const std::string& kind, const kube::ObjectChange& change) {
+    EnqueueSoon(KeyOfOwner(change));
+    if (change.after != nullptr && Leads()) false_owners_.Check(kind, *change.after);
+  }
+
+  // What came before this process led, or before the cache had the job.
+  void CheckOwners() {
+    for (const kube::Object& pod : caches_.pods.All())
+      false_owners_.Check(reconcile::KeyOfKind(kube::kPods), *pod);
+    for (const auto& [kind, store] : caches_.owned) {
+      for (const kube::Object& object : store.All()) false_owners_.Check(kind, *object);
     }
   }
 
@@ -236,6 +254,7 @@ class Process {
     controller::Controller controller(clock_, reconciler, metrics_);
     SetController(&controller);  // first: or a job that comes between the two is in neither
     for (const kube::Object& job : caches_.jobs.All()) controller.Enqueue(kube::KeyOf(*job).ToString());
+    CheckOwners();
     controller.Start(config_.workers);
     const auto kept = config_.leader_elect ? election_.Keep(stop) : AwaitStop(stop);
     SetController(nullptr);
@@ -285,6 +304,10 @@ class Process {
     const MutexLock lock(controller_mutex_);
     if (controller_ != nullptr) controller_->EnqueueSoon(key);
   }
+  bool Leads() {
+    const MutexLock lock(controller_mutex_);
+    return controller_ != nullptr;
+  }
   std::size_t QueueDepth() {
     const MutexLock lock(controller_mutex_);
     return controller_ == nullptr ? 0 : controller_->depth();
@@ -303,6 +326,7 @@ class Process {
   kube::LeaderElection election_;
   kube::EventRecorder events_;
   reconcile::Caches caches_;
+  reconcile::FalseOwners false_owners_{caches_.jobs, clock_};
   rendezvous::RendezvousService service_;
   rendezvous::TokenReviewer reviewer_;  // its threads call back into service_, so it ends first
   rendezvous::PodFeed pod_feed_;

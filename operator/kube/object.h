@@ -49,14 +49,14 @@ struct ObjectKey {
 
 [[nodiscard]] inline std::string UidOf(const Json& object) { return StringAt(object, {"metadata", "uid"}); }
 
-// The uid of the controller in ownerReferences, or "".
-[[nodiscard]] inline std::string ControllerUidOf(const Json& object) {
+// The controller among the ownerReferences, as the object names it; absent: none.
+[[nodiscard]] inline const Json* ControllerOf(const Json& object) {
   const Json* owners = FindJson(object, {"metadata", "ownerReferences"});
-  if (owners == nullptr || !owners->is_array()) return "";
+  if (owners == nullptr || !owners->is_array()) return nullptr;
   for (const Json& owner : *owners) {
-    if (BoolAt(owner, {"controller"})) return StringAt(owner, {"uid"});
+    if (BoolAt(owner, {"controller"})) return &owner;
   }
-  return "";
+  return nullptr;
 }
 
 }  // namespace lockstep::kube

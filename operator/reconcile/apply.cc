@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "operator/reconcile/owned_objects.h"
+#include "operator/reconcile/owner.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/training_job_json.h"
 #include "runtime/common/base/mutex.h"
@@ -65,10 +66,11 @@ Error WithField(const Error& error, const Action& action) {
   return error.WithContext(field + ": the API server refuses the " + std::string(apply->resource.kind));
 }
 
-// Of something that the job asks for: its status is to say so. The other writes are ours.
+// Of something that the job asks for: its status is to say so. The other writes are ours, deletions among
+// them: that one of them is refused says nothing about the job, and a job that is complete stays so.
 bool IsRefusal(const Error& error, const Action& action) {
-  if (std::holds_alternative<PatchStatus>(action) || std::holds_alternative<AddFinalizer>(action) ||
-      std::holds_alternative<RemoveFinalizer>(action))
+  if (!std::holds_alternative<ApplyObject>(action) && !std::holds_alternative<CreatePod>(action) &&
+      !std::holds_alternative<StartRemoval>(action))
     return false;
   return error.code == ErrorCode::kInvalidArgument || error.code == ErrorCode::kForbidden ||
          error.code == ErrorCode::kAlreadyExists;
@@ -177,8 +179,7 @@ class Applier::Executor {
       created = client_.Get(kube::kPods, kube::KeyOf(pod));
       if (!created.ok() && created.error().code == ErrorCode::kNotFound)
         return Error{ErrorCode::kConflict, "the pod went meanwhile"};
-      if (created.ok() && kube::ControllerUidOf(*created) != kube::ControllerUidOf(pod))
-        return Foreign(kube::kPods, kube::KeyOf(pod));
+      if (created.ok() && JobOf(*created) != JobOf(pod)) return Foreign(kube::kPods, kube::KeyOf(pod));
     }
     if (!created.ok()) return created.error();
     return Learn(cache, std::move(created).value());
@@ -197,7 +198,7 @@ class Applier::Executor {
     const kube::ObjectKey key = kube::KeyOf(object);
     const auto existing = client_.Get(resource, key);
     if (!existing.ok() && existing.error().code != ErrorCode::kNotFound) return existing.error();
-    if (existing.ok() && kube::ControllerUidOf(*existing) != job_.metadata.uid) return Foreign(resource, key);
+    if (existing.ok() && JobOf(*existing) != IdentityOf(job_)) return Foreign(resource, key);
     LOCKSTEP_TRY(Json applied, client_.Patch(resource, key, object, Ours(kube::PatchKind::kApply)));
     return Learn(cache, std::move(applied));
   }

@@ -5,6 +5,7 @@
 
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/owned_objects.h"
+#include "operator/reconcile/owner.h"
 #include "operator/reconcile/queue.h"
 #include "operator/reconcile/queue_priority.h"
 #include "runtime/common/api/names.h"
@@ -121,8 +122,8 @@ std::optional<std::map<std::string, Node>> NodesOf(const std::vector<Pod>& pods,
 }  // namespace
 
 Caches::Caches()
-    : jobs(WithoutManagedFields),
-      pods(SlimPod, kube::ControllerUidOf),
+    : jobs(WithoutManagedFields, kube::UidOf),
+      pods(SlimPod, IndexByJob),
       removals(SlimPod),
       nodes([](Json node) { return NodeFields().Apply(std::move(node)); }),
       flavors(SlimFlavor),
@@ -132,8 +133,7 @@ Caches::Caches()
 }
 
 void Caches::AddOwned(const kube::Resource& resource) {
-  owned.try_emplace(KeyOfKind(resource), resource == kWorkloads ? SlimWorkload : SlimOwned,
-                    kube::ControllerUidOf);
+  owned.try_emplace(KeyOfKind(resource), resource == kWorkloads ? SlimWorkload : SlimOwned, IndexByJob);
 }
 
 protocol::JobIdentity IdentityOf(const api::TrainingJob& job) {
@@ -155,15 +155,15 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
     observed.unsupported.emplace_back(
         "spec.training: is required, for this operator runs without --launcher-image");
   }
-  const std::string& uid = observed.job.metadata.uid;
-  for (const kube::Object& pod : caches.pods.ByIndex(uid)) {
+  const std::string index = IndexOf(IdentityOf(observed.job));
+  for (const kube::Object& pod : caches.pods.ByIndex(index)) {
     observed.pods.push_back(PodFromJson(*pod, observed.job.spec.worker.container_name));
   }
-  const std::string removal = api::RemovalPodName(observed.job.metadata.name, uid);
+  const std::string removal = api::RemovalPodName(observed.job.metadata.name, observed.job.metadata.uid);
   if (const kube::Object pod = caches.removals.Get({observed.job.metadata.namespace_name, removal}))
     observed.removal = PodFromJson(*pod, observed.job.spec.worker.container_name);
   for (const auto& [kind, store] : caches.owned) {
-    for (const kube::Object& owned : store.ByIndex(uid)) observed.owned.emplace(kind, *owned);
+    for (const kube::Object& owned : store.ByIndex(index)) observed.owned.emplace(kind, *owned);
   }
   for (const kube::Resource& resource : kGangKinds) {
     if (caches.owned.contains(KeyOfKind(resource))) observed.served.insert(KeyOfKind(resource));

@@ -11,8 +11,8 @@
 
 namespace lockstep::reconcile {
 
-// The caches; pods and the other objects of jobs are indexed by the uid of their controller. That of the
-// nodes is empty where the operator may not read them.
+// The caches; jobs are indexed by uid, pods and the other objects of jobs by the job that they belong to
+// (owner.h). That of the nodes is empty where the operator may not read them.
 struct Caches {
   Caches();
   kube::Store jobs;

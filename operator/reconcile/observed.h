@@ -33,7 +33,7 @@ struct Observed {
   std::vector<std::string> unreadable;
   std::vector<std::string> violations;   // of rules between fields
   std::vector<std::string> unsupported;  // what this version does not do
-  std::vector<Pod> pods;                 // owned by this job by uid
+  std::vector<Pod> pods;                 // that belong to this job (owner.h)
   std::optional<Pod> removal;            // the pod that removes the checkpoints of a deleted job
   bool namespace_ends = false;           // nothing can be made in it any more
   // Of its pods, by name; absent where nothing is known of nodes.

@@ -1,18 +1,17 @@
 #include "operator/rendezvous/pod_feed.h"
 
 #include "operator/reconcile/failure_rules.h"
+#include "operator/reconcile/owner.h"
 #include "operator/reconcile/pods.h"
-#include "runtime/common/api/names.h"
 
 namespace lockstep::rendezvous {
 
 std::optional<PodLoss> LossFrom(const kube::ObjectChange& change, const std::string& container) {
   const bool is_gone = change.after == nullptr;
   const Json& json = is_gone ? *change.before : *change.after;
-  PodLoss loss{.job = {StringAt(json, {"metadata", "namespace"}),
-                       StringAt(json, {"metadata", "labels", api::kLabelJob}), kube::ControllerUidOf(json)},
-               .end = {.pod_uid = kube::UidOf(json)}};
-  if (loss.job.uid.empty() || loss.end.pod_uid.empty()) return std::nullopt;
+  const auto job = reconcile::JobOf(json);
+  if (!job) return std::nullopt;
+  PodLoss loss{.job = *job, .end = {.pod_uid = kube::UidOf(json)}};
   const reconcile::Pod pod = reconcile::PodFromJson(json, container);
   loss.end.cause = std::string(api::NameOf(reconcile::FailureOf(pod).cause));
   loss.end.exit_code = pod.exit_code;
@@ -31,9 +30,8 @@ std::optional<PodLoss> LossFrom(const kube::ObjectChange& change, const std::str
 
 void PodFeed::OnChange(const kube::ObjectChange& change) {
   const Json& json = change.after == nullptr ? *change.before : *change.after;
-  const kube::ObjectKey job{StringAt(json, {"metadata", "namespace"}),
-                            StringAt(json, {"metadata", "labels", api::kLabelJob})};
-  const kube::Object owner = jobs_.Get(job);
+  const auto job = reconcile::JobOf(json);
+  const kube::Object owner = job ? jobs_.Get({job->name_space, job->name}) : nullptr;
   const std::string container =
       owner == nullptr ? "trainer" : StringAt(*owner, {"spec", "worker", "containerName"}, "trainer");
   if (const auto loss = LossFrom(change, container)) service_.PodGone(loss->job, loss->end);

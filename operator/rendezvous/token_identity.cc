@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "operator/reconcile/owner.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/base/strings.h"
 
@@ -54,7 +55,7 @@ Result<void> CheckMember(const TokenIdentity& identity, const protocol::JobIdent
   }
   if (pod == nullptr || kube::UidOf(*pod) != member.pod_uid)
     return Forbidden("pod " + member.pod + " is not known");
-  if (kube::ControllerUidOf(*pod) != job.uid) {
+  if (reconcile::JobOf(*pod) != job) {
     return Forbidden("pod " + member.pod + " does not belong to job " + job.name);
   }
   if (StringAt(*pod, {"metadata", "labels", api::kLabelSlot}) != std::to_string(member.slot)) {

@@ -23,7 +23,8 @@ struct TokenIdentity {
 // kUnauthorized where the review says that the token is invalid, of another audience, or bound to no pod.
 [[nodiscard]] Result<TokenIdentity> IdentityFromReview(const Json& review);
 
-// kForbidden unless the token's pod is the member, and `pod` (as cached) is a worker of the job by its owner.
+// kForbidden unless the token's pod is the member, and `pod` (as cached) is a worker of the job by its owner
+// reference and namespace.
 [[nodiscard]] Result<void> CheckMember(const TokenIdentity& identity, const protocol::JobIdentity& job,
                                        const protocol::Member& member, const kube::Object& pod);
 

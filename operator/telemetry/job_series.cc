@@ -80,7 +80,6 @@ JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
   const bool reports_steps = job.spec.training.has_value();
   const bool stores = reports_steps && job.spec.checkpoint.has_value();
   prometheus::Labels info = labels;
-  info["uid"] = job.metadata.uid;
   info["model"] = job.spec.training ? std::string(api::NameOf(job.spec.training->model.name)) : "";
   std::vector<Gauge*> lost;
   for (const char* reason : kLosses) lost.push_back(&lost_seconds_.Add(WithLabel(labels, "reason", reason)));

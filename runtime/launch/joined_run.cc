@@ -97,7 +97,7 @@ class JoinedRun {
       return Finish({static_cast<int>(ExitCode::kRendezvous),
                      "machine 0 was started again: start this one again, too"});
     }
-    config_.job.uid = answer.job_uid;
+    config_.job = LocalIdentity(config_.job.name, answer.job_uid);
     if (answer.order == Order::kEnd) OnEnd({answer.code, answer.reason});
     // What stood in an older report says nothing of what to do now.
     if (!Equals(answered.report, report_)) return;

@@ -51,7 +51,7 @@ class LocalRun {
  public:
   LocalRun(const LocalRunOptions& options, std::string address)
       : options_(options),
-        job_{"local", options.job.metadata.name, RandomHex(8)},
+        job_(LocalIdentity(options.job.metadata.name, RandomHex(8))),
         token_(IsOneOfSeveral() ? options.machines.token : RandomHex(16)),
         config_(WorkerConfigOn(options.machines, options.job)),
         policy_(options.job.spec.failure_policy.max_restarts, !options.job.spec.training),

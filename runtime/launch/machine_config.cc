@@ -18,6 +18,10 @@ protocol::WorkerConfig WorkerConfigOn(const Machines& machines, const api::Train
   return config;
 }
 
+protocol::JobIdentity LocalIdentity(const std::string& name, const std::string& uid) {
+  return {"local", name, uid};
+}
+
 std::string ManifestHash(const api::TrainingJob& job) {
   const api::TrainingJobSpec& spec = job.spec;
   const std::vector<std::string> program =

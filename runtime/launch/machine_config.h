@@ -13,6 +13,9 @@ namespace lockstep::launch {
 // container.
 [[nodiscard]] protocol::WorkerConfig WorkerConfigOn(const Machines& machines, const api::TrainingJob& job);
 
+// How the messages of all machines name the job. Machine 0 chooses the uid.
+[[nodiscard]] protocol::JobIdentity LocalIdentity(const std::string& name, const std::string& uid);
+
 // The same on all machines that run the same.
 [[nodiscard]] std::string ManifestHash(const api::TrainingJob& job);
 

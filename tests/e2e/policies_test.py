@@ -53,6 +53,24 @@ def test_takes_its_checkpoints_along_where_it_is_told_to():
         until("no pod is left", lambda: not job.pods(), 60)
 
 
+def test_is_deleted_when_its_time_after_the_end_has_passed():
+    """With the rights that the chart gives the operator."""
+    manifest = jobs.manifest("expires", epochs=1)
+    manifest["spec"]["runPolicy"] = {"ttlSecondsAfterFinished": 20}
+    with jobs.running(manifest) as job:
+        seen = []
+
+        def gone():
+            found = [item for item in jobs.get("--namespace", job.space, "dtj")["items"] if item["metadata"]["name"] == job.name]
+            seen.extend(condition for item in found for condition in item.get("status", {}).get("conditions", [])
+                        if condition["status"] == "True")
+            return not found
+        until("the job has completed and is gone", gone, 300, poll=0.5, details=lambda: f"{seen[-8:]}")
+        kinds = {condition["type"] for condition in seen}
+        expect("Complete" in kinds and not kinds & {"Stalled", "Failed"}, f"its conditions were {kinds}")
+    until("nothing is left of the job", lambda: objects_of(job) == [] and not job.pods(), 60, details=lambda: str(objects_of(job)))
+
+
 def stored_in(place):
     return {path.parent.name for path in place.glob("step-*/manifest.json")}
 

@@ -49,7 +49,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "lockstep.jobRules" -}}
 - apiGroups: [lockstep.dev]
   resources: [distributedtrainingjobs]
-  verbs: [get, list, watch, patch, update]
+  verbs: [get, list, watch, patch, update, delete]  # delete: ttlSecondsAfterFinished
 - apiGroups: [lockstep.dev]
   resources: [distributedtrainingjobs/status]
   verbs: [get, patch, update]

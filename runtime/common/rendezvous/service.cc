@@ -4,7 +4,10 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/common/base/log.h"
 #include "runtime/common/base/mutex.h"
+#include "runtime/common/base/once_per_key.h"
+#include "runtime/common/base/strings.h"
 #include "runtime/common/protocol/fields.h"
 #include "runtime/common/rendezvous/job_entry.h"
 
@@ -22,10 +25,19 @@ std::string BearerToken(const http::ServerRequest& request) {
 
 // Without an event, though Tick is one every 50 ms: this process was stopped, or starved.
 constexpr std::chrono::seconds kOwnPause{2};
+// In the log, of what a refused message says.
+constexpr std::size_t kLongestField = 300;
 
 http::Response ErrorReply(int status, const std::string& message) {
   return http::JsonResponse(status, DumpJson({{"error", message}}));
 }
+
+// What became of a message or of an event.
+enum class Delivery {
+  kDone,
+  kUnknownJob,
+  kOtherJob,  // the job of that uid has another namespace or name
+};
 
 void SendAll(Outbox& outbox) {
   for (auto& [respond, response] : outbox) respond(std::move(response));
@@ -41,6 +53,7 @@ struct RendezvousService::State {
   std::map<std::string, JobEntry> jobs LOCKSTEP_GUARDED_BY(mutex);  // by uid
 
   std::optional<SteadyTime> last_event LOCKSTEP_GUARDED_BY(mutex);
+  OncePerKey logged_refusals LOCKSTEP_GUARDED_BY(mutex);
 
   [[nodiscard]] Moment Now() const { return {clock.Steady(), clock.Now()}; }
 
@@ -51,30 +64,54 @@ struct RendezvousService::State {
     for (auto& [uid, entry] : jobs) entry.Forgive(gap);
   }
 
-  // Runs `event` on the job's entry, moves it forward, then answers and notifies with the lock released.
-  // False where the job is unknown.
+  // Runs `event` on the job's entry, moves it forward, then answers and notifies with the lock released. The
+  // uid alone does not name the job: whoever sends a message can write any uid into it, but its namespace is
+  // the one that was authorized.
   template <typename Event>
-  bool Apply(const std::string& uid, Event event) {
+  Delivery Apply(const JobIdentity& job, Event event) {
     Outbox outbox;
-    JobIdentity changed;
+    bool is_changed = false;
     {
       const MutexLock lock(mutex);
       const Moment now = Now();
       ForgiveOwnPause(now.steady);
-      const auto found = jobs.find(uid);
-      if (found == jobs.end()) return false;
+      const auto found = jobs.find(job.uid);
+      if (found == jobs.end()) return Delivery::kUnknownJob;
+      if (found->second.job() != job) return Delivery::kOtherJob;
       event(found->second, now, outbox);
-      if (found->second.Advance(now, outbox)) changed = found->second.job();
+      is_changed = found->second.Advance(now, outbox);
     }
     SendAll(outbox);
-    if (!changed.uid.empty()) on_change(changed);
-    return true;
+    if (is_changed) on_change(job);
+    return Delivery::kDone;
   }
 
-  // Parses, authorizes, applies.
+  // One line for each sender and kind of message: what is sent again adds nothing.
   template <typename Message>
-  void Serve(const http::ServerRequest& request, http::Responder respond,
-             void (JobEntry::*apply)(const Message&, http::Responder, Moment, Outbox&)) {
+  http::Response Refuse(const std::string& path, const Message& message, const std::string& why) {
+    bool is_first = false;
+    {
+      const MutexLock lock(mutex);
+      is_first = logged_refusals.IsFirst(path + " " + message.member.pod_uid, clock.Steady());
+    }
+    if (is_first) {
+      log::Warning("a message to the rendezvous was refused",
+                   {{"path", path},
+                    {"job", Truncate(message.job.name_space + "/" + message.job.name, kLongestField)},
+                    {"job_uid", Truncate(message.job.uid, kLongestField)},
+                    {"pod", Truncate(message.member.pod, kLongestField)},
+                    {"pod_uid", Truncate(message.member.pod_uid, kLongestField)},
+                    {"reason", Truncate(why, kLongestField)}});
+    }
+    return ErrorReply(403, why);
+  }
+
+  template <typename Message>
+  using Method = void (JobEntry::*)(const Message&, http::Responder, Moment, Outbox&);
+
+  // Parses, authorizes, delivers.
+  template <typename Message>
+  void Serve(const http::ServerRequest& request, http::Responder respond, Method<Message> method) {
     const auto json = ParseJson(request.body);
     if (!json.ok()) return respond(ErrorReply(400, json.error().message));
     auto message = protocol::MessageFromJson<Message>(*json);
@@ -82,22 +119,31 @@ struct RendezvousService::State {
     const JobIdentity job = message->job;
     const protocol::Member member = message->member;
     authorize(BearerToken(request), job, member,
-              [this, apply, respond, message = std::move(message).value()](Result<void> allowed) {
-                if (!allowed.ok()) {
-                  const bool unknown = allowed.error().code == ErrorCode::kUnauthorized;
-                  return respond(ErrorReply(unknown ? 401 : 403, allowed.error().message));
-                }
-                const bool known = Apply(message.job.uid, [&](JobEntry& entry, Moment now, Outbox& outbox) {
-                  (entry.*apply)(message, respond, now, outbox);
-                });
-                if (!known) respond(ErrorReply(404, "this job has no rendezvous yet: ask again"));
-              });
+              [this, method, respond, path = request.path, message = std::move(message).value()](
+                  const Result<void>& allowed) { Deliver(path, message, allowed, respond, method); });
+  }
+
+  template <typename Message>
+  void Deliver(const std::string& path, const Message& message, const Result<void>& allowed,
+               const http::Responder& respond, Method<Message> method) {
+    if (!allowed.ok() && allowed.error().code == ErrorCode::kUnauthorized)
+      return respond(ErrorReply(401, allowed.error().message));
+    if (!allowed.ok()) return respond(Refuse(path, message, allowed.error().message));
+    const Delivery delivery = Apply(message.job, [&](JobEntry& entry, Moment now, Outbox& outbox) {
+      (entry.*method)(message, respond, now, outbox);
+    });
+    if (delivery == Delivery::kUnknownJob)
+      respond(ErrorReply(404, "this job has no rendezvous yet: ask again"));
+    if (delivery == Delivery::kOtherJob) {
+      const JobIdentity& job = message.job;
+      respond(Refuse(path, message, "the job of this uid is not " + job.name_space + "/" + job.name));
+    }
   }
 };
 
 RendezvousService::RendezvousService(const Clock& clock, Authorizer authorize,
                                      std::function<void(const JobIdentity&)> on_change)
-    : state_(new State{clock, std::move(authorize), std::move(on_change), {}, {}}) {}
+    : state_(new State{clock, std::move(authorize), std::move(on_change), {}, {}, {}, {}}) {}
 
 RendezvousService::~RendezvousService() = default;
 
@@ -106,26 +152,26 @@ void RendezvousService::Configure(const JobIdentity& job, const JobSettings& set
     const MutexLock lock(state_->mutex);
     state_->jobs.try_emplace(job.uid, job, settings, state_->Now().steady);
   }
-  state_->Apply(job.uid, [&](JobEntry& entry, Moment, Outbox&) { entry.Configure(settings); });
+  state_->Apply(job, [&](JobEntry& entry, Moment, Outbox&) { entry.Configure(settings); });
 }
 
 void RendezvousService::Forget(const JobIdentity& job) {
   const MutexLock lock(state_->mutex);
-  state_->jobs.erase(job.uid);
+  const auto found = state_->jobs.find(job.uid);
+  if (found != state_->jobs.end() && found->second.job() == job) state_->jobs.erase(found);
 }
 
 RendezvousView RendezvousService::View(const JobIdentity& job) const {
   const MutexLock lock(state_->mutex);
   const auto found = state_->jobs.find(job.uid);
-  if (found == state_->jobs.end()) return {};
+  if (found == state_->jobs.end() || found->second.job() != job) return {};
   RendezvousView view = found->second.View();
   view.listening = state_->Now().steady - found->second.began();
   return view;
 }
 
 void RendezvousService::PodGone(const JobIdentity& job, const PodEnd& end) {
-  state_->Apply(job.uid,
-                [&](JobEntry& entry, Moment now, Outbox& outbox) { entry.PodGone(end, now, outbox); });
+  state_->Apply(job, [&](JobEntry& entry, Moment now, Outbox& outbox) { entry.PodGone(end, now, outbox); });
 }
 
 void RendezvousService::Handle(http::ServerRequest request, http::Responder respond) {
@@ -139,13 +185,13 @@ void RendezvousService::Handle(http::ServerRequest request, http::Responder resp
 }
 
 void RendezvousService::Tick() {
-  std::vector<std::string> uids;
+  std::vector<JobIdentity> jobs;
   {
     const MutexLock lock(state_->mutex);
-    for (const auto& [uid, entry] : state_->jobs) uids.push_back(uid);
+    for (const auto& [uid, entry] : state_->jobs) jobs.push_back(entry.job());
   }
-  for (const std::string& uid : uids) {
-    state_->Apply(uid, [](JobEntry&, Moment, Outbox&) {});
+  for (const JobIdentity& job : jobs) {
+    state_->Apply(job, [](JobEntry&, Moment, Outbox&) {});
   }
 }
 

@@ -79,13 +79,13 @@ void RaiseFileLimit(int files) {
 
 kube::ObjectChange DeletionOf(int slot) {
   const std::string pod = "bench-worker-" + std::to_string(slot);
-  const Json owners = Json::array({{{"uid", "bench-uid"}, {"controller", true}}});
+  const Json owners = Json::array({{{"apiVersion", "lockstep.dev/v1alpha1"},
+                                    {"kind", "DistributedTrainingJob"},
+                                    {"name", "bench"},
+                                    {"uid", "bench-uid"},
+                                    {"controller", true}}});
   Json json = {{"metadata",
-                {{"namespace", "bench"},
-                 {"name", pod},
-                 {"uid", pod + "-uid"},
-                 {"labels", {{"lockstep.dev/job", "bench"}}},
-                 {"ownerReferences", owners}}},
+                {{"namespace", "bench"}, {"name", pod}, {"uid", pod + "-uid"}, {"ownerReferences", owners}}},
                {"status", {{"phase", "Running"}}}};
   return {.before = std::make_shared<const Json>(std::move(json)), .after = nullptr};
 }

@@ -24,7 +24,7 @@ ALERTS = CHART / "alerts.yaml"
 SUBJECT = {"kind": "ServiceAccount", "name": "lockstep", "namespace": "ml-system"}
 # (API group, resource, verbs, names) of everything that the operator may do.
 JOB_RIGHTS = {
-    ("lockstep.dev", "distributedtrainingjobs", "get list patch update watch", ""),
+    ("lockstep.dev", "distributedtrainingjobs", "delete get list patch update watch", ""),
     ("lockstep.dev", "distributedtrainingjobs/status", "get patch update", ""),
     ("lockstep.dev", "distributedtrainingjobs/finalizers", "update", ""),
     ("", "pods", "create delete get list patch watch", ""),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/reconcile/owned_objects.h"
+#include "operator/reconcile/owner.h"
 #include "operator/reconcile/queue.h"
 #include "runtime/common/api/names.h"
 #include "tests/support/fake_kube.h"
@@ -50,8 +51,9 @@ TEST_F(ApplyTest, WritesAndLearnsWhatItWrote) {
                                  {Desired(kube::kConfigMaps), ""},
                                  {CreatePod{PodOwnedBy(own_uid(), 0)}, ""}});
   ASSERT_FALSE(applied.error.has_value()) << applied.error->ToString();
-  EXPECT_EQ(caches_.pods.ByIndex(own_uid()).size(), 1U);
-  EXPECT_EQ(caches_.owned.at("services.v1").ByIndex(own_uid()).size(), 1U);
+  const std::string index = IndexOf(IdentityOf(world_.observed().job));
+  EXPECT_EQ(caches_.pods.ByIndex(index).size(), 1U);
+  EXPECT_EQ(caches_.owned.at("services.v1").ByIndex(index).size(), 1U);
   EXPECT_EQ((*caches_.jobs.Get({"team", "job"}))["metadata"]["finalizers"][0], api::kFinalizer);
 }
 
@@ -73,6 +75,20 @@ TEST_F(ApplyTest, DoesNotTakeAPodOfThatNameForItsOwn) {
   ASSERT_TRUE(applied.error.has_value());
   EXPECT_TRUE(applied.is_refusal);
   EXPECT_THAT(applied.error->message, HasSubstr("does not belong to this job"));
+}
+
+TEST_F(ApplyTest, TakesNothingForItsOwnThatOnlyHasTheJobsUid) {
+  Json pod = PodOwnedBy(own_uid(), 0);
+  Json service = world_.Owned(kube::kServices);
+  for (Json* object : {&pod, &service}) (*object)["metadata"]["ownerReferences"][0]["kind"] = "Job";
+  ASSERT_TRUE(kube_.Create(kube::kPods, pod).ok());
+  ASSERT_TRUE(kube_.Create(kube::kServices, service).ok());
+  for (const Action& action :
+       {Action(CreatePod{PodOwnedBy(own_uid(), 0)}), Action(Desired(kube::kServices))}) {
+    const Applied applied = Apply({{action, ""}});
+    ASSERT_TRUE(applied.error.has_value());
+    EXPECT_THAT(applied.error->message, HasSubstr("does not belong to this job"));
+  }
 }
 
 TEST_F(ApplyTest, DoesNotTakeOverAServiceOfThatName) {
@@ -107,6 +123,19 @@ TEST_F(ApplyTest, ARefusedWordToKueueIsNoRefusalOfTheJob) {
   const Applied applied = Apply({{PatchStatus{kWorkloads, "job", "1", Json::object()}, ""}});
   ASSERT_TRUE(applied.error.has_value());
   EXPECT_FALSE(applied.is_refusal) << "what Lockstep writes there is its own business, no user's";
+}
+
+// A role that lacks a verb is the installation's fault, and a job that has completed is not Stalled by it.
+TEST_F(ApplyTest, ARefusedDeletionIsNoRefusalOfTheJob) {
+  kube_.fault = [](const auto&...) { return Error{ErrorCode::kForbidden, "403 cannot delete"}; };
+  for (const Action& action :
+       {Action(DeleteJob{own_uid(), "1"}), Action(DeleteObject{kube::kServices, "job", "u"}),
+        Action(DeletePod{"job-worker-0", "u", "1"}), Action(EndRemoval{"job-removal", "u"})}) {
+    const Applied applied = Apply({{action, ""}});
+    ASSERT_TRUE(applied.error.has_value());
+    EXPECT_FALSE(applied.is_refusal) << action.index();
+  }
+  EXPECT_TRUE(Apply({{CreatePod{PodOwnedBy(own_uid(), 0)}, ""}}).is_refusal);
 }
 
 TEST_F(ApplyTest, DeletesOnlyWhatItSawAsItSawIt) {

@@ -20,7 +20,17 @@ class ObserveTest : public ::testing::Test {
       "metadata": {"name": "job", "namespace": "team", "uid": "j", "resourceVersion": "1"},
       "spec": {"worker": {"template": {"spec": {"containers": [{"name": "trainer"}]}}}}})"));
     caches_.pods.Put(*ParseJson(R"({"metadata": {"name": "job-worker-0", "namespace": "team", "uid": "p",
-      "resourceVersion": "2", "ownerReferences": [{"uid": "j", "controller": true}]}, "spec": {"nodeName": "a"}})"));
+      "resourceVersion": "2", "ownerReferences": [{"apiVersion": "lockstep.dev/v1alpha1",
+        "kind": "DistributedTrainingJob", "name": "job", "uid": "j", "controller": true}]},
+      "spec": {"nodeName": "a"}})"));
+  }
+  // What somebody else made with the labels and the owner's uid of the job's own, as far as `changes` goes.
+  Json Forged(const char* uid, const char* name_space, const Json& changes) {
+    Json object = *caches_.pods.Get({"team", "job-worker-0"});
+    object["metadata"].update({{"uid", uid}, {"name", uid}, {"namespace", name_space}});
+    object["metadata"]["resourceVersion"] = "3";
+    object["metadata"]["ownerReferences"][0].update(changes);
+    return object;
   }
   Observed Now(const ClusterSettings& settings = {}) {
     return *Observe({"team", "job"}, caches_, rendezvous_, settings, clock_.Now());
@@ -32,6 +42,27 @@ class ObserveTest : public ::testing::Test {
       clock_, [](const auto&, const auto&, const auto&, auto done) { done({}); },
       [](const protocol::JobIdentity&) {}};
 };
+
+TEST_F(ObserveTest, TakesNothingForTheJobsThatOnlyHasItsUid) {
+  const Json forged[] = {
+      Forged("1", "aaa", Json::object()),          Forged("2", "zzz", Json::object()),
+      Forged("3", "team", {{"kind", "Job"}}),      Forged("4", "team", {{"apiVersion", "lockstep.dev/v9"}}),
+      Forged("5", "team", {{"name", "other"}}),    Forged("6", "team", {{"uid", "older"}}),
+      Forged("7", "team", {{"controller", false}})};
+  for (const Json& object : forged) {
+    caches_.pods.Put(object);
+    for (auto& [kind, store] : caches_.owned) store.Put(object);
+  }
+  const Observed observed = Now();
+  ASSERT_EQ(observed.pods.size(), 1U);
+  EXPECT_EQ(observed.pods[0].uid, "p");
+  EXPECT_TRUE(observed.owned.empty());
+
+  Json own = forged[0];
+  own["metadata"]["namespace"] = "team";
+  caches_.owned.at("services.v1").Put(own);
+  EXPECT_EQ(Now().owned.at("services.v1")["metadata"]["uid"], "1");
+}
 
 TEST_F(ObserveTest, SeesTheNodesOfItsPods) {
   caches_.nodes.ReplaceAll({NodeJson("a", "Unknown"), NodeJson("b", "True")}, "5");

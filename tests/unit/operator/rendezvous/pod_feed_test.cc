@@ -7,7 +7,8 @@ namespace {
 
 kube::Object Pod(const std::string& status, const std::string& metadata = "{}") {
   Json pod = *ParseJson(R"({"metadata": {"namespace": "team", "name": "job-worker-0", "uid": "pod-uid",
-      "labels": {"lockstep.dev/job": "job"}, "ownerReferences": [{"uid": "job-uid", "controller": true}]}})");
+      "ownerReferences": [{"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob",
+                           "name": "job", "uid": "job-uid", "controller": true}]}})");
   pod["metadata"].update(*ParseJson(metadata));
   pod["status"] = *ParseJson(status);
   return std::make_shared<const Json>(std::move(pod));
@@ -34,6 +35,11 @@ TEST(LossFrom, TellsALostPodFromOneThatLeavesByItself) {
       {"is gone", {Pod(kRunning), nullptr}, "the pod was deleted"},
       {"completed and is gone", {Pod(kSucceeded), nullptr}, ""},
       {"is nobody's", {Pod(kRunning, R"({"ownerReferences": []})"), nullptr}, ""},
+      {"has an owner of another kind",
+       {Pod(kRunning, R"({"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "job",
+                                               "uid": "job-uid", "controller": true}]})"),
+        nullptr},
+       ""},
   };
   for (const auto& test : cases) {
     const auto loss = LossFrom(test.change, "trainer");

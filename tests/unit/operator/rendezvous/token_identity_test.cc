@@ -41,14 +41,20 @@ TEST(CheckMember, LetsAPodSpeakForItselfOnly) {
   const TokenIdentity identity{"team", "job-worker-1", "pod-uid"};
   const protocol::JobIdentity job{"team", "job", "job-uid"};
   const protocol::Member member{.pod = "job-worker-1", .pod_uid = "pod-uid", .slot = 1};
-  const auto pod = [](const std::string& uid, const std::string& owner, const std::string& slot) {
-    return std::make_shared<const Json>(
-        Json{{"metadata",
-              {{"uid", uid},
-               {"labels", {{"lockstep.dev/slot", slot}}},
-               {"ownerReferences", Json::array({{{"uid", owner}, {"controller", true}}})}}}});
+  const auto pod = [](const std::string& uid, const std::string& slot, const Json& changes = Json::object()) {
+    Json owner = {{"apiVersion", "lockstep.dev/v1alpha1"},
+                  {"kind", "DistributedTrainingJob"},
+                  {"name", "job"},
+                  {"uid", "job-uid"},
+                  {"controller", true}};
+    owner.update(changes);
+    return std::make_shared<const Json>(Json{{"metadata",
+                                              {{"uid", uid},
+                                               {"namespace", "team"},
+                                               {"labels", {{"lockstep.dev/slot", slot}}},
+                                               {"ownerReferences", Json::array({std::move(owner)})}}}});
   };
-  const kube::Object good = pod("pod-uid", "job-uid", "1");
+  const kube::Object good = pod("pod-uid", "1");
   EXPECT_TRUE(CheckMember(identity, job, member, good).ok());
   const struct {
     const char* name;
@@ -60,9 +66,13 @@ TEST(CheckMember, LetsAPodSpeakForItselfOnly) {
       {"an older incarnation", job, {.pod = "job-worker-1", .pod_uid = "older", .slot = 1}, good},
       {"a job elsewhere", {"other", "job", "job-uid"}, member, good},
       {"an unknown pod", job, member, nullptr},
-      {"a replaced pod", job, member, pod("newer", "job-uid", "1")},
-      {"another job's pod", job, member, pod("pod-uid", "other-job", "1")},
-      {"another slot", job, member, pod("pod-uid", "job-uid", "0")},
+      {"another job of that uid", {"team", "other", "job-uid"}, member, good},
+      {"a replaced pod", job, member, pod("newer", "1")},
+      {"another job's pod", job, member, pod("pod-uid", "1", {{"uid", "other-job"}})},
+      {"an owner of another kind", job, member, pod("pod-uid", "1", {{"kind", "Job"}})},
+      {"an owner of another API", job, member, pod("pod-uid", "1", {{"apiVersion", "batch/v1"}})},
+      {"an owner that is no controller", job, member, pod("pod-uid", "1", {{"controller", false}})},
+      {"another slot", job, member, pod("pod-uid", "0")},
   };
   for (const auto& test : cases) {
     const auto allowed = CheckMember(identity, test.job, test.member, test.pod);

@@ -40,7 +40,8 @@ class TokenReviewTest : public ::testing::Test {
   void SetUp() override {
     pods_.Put(
         *ParseJson(R"({"metadata": {"namespace": "team", "name": "p", "uid": "u", "resourceVersion": "1",
-        "labels": {"lockstep.dev/slot": "0"}, "ownerReferences": [{"uid": "j", "controller": true}]}})"));
+        "labels": {"lockstep.dev/slot": "0"}, "ownerReferences": [{"apiVersion": "lockstep.dev/v1alpha1",
+          "kind": "DistributedTrainingJob", "name": "job", "uid": "j", "controller": true}]}})"));
   }
   std::future<Result<void>> Start(const std::string& token) {
     auto promise = std::make_shared<std::promise<Result<void>>>();

@@ -84,6 +84,17 @@ TEST(Metrics, FollowAJobAndForgetIt) {
   EXPECT_THAT(text, Not(HasSubstr("job_name=")));
 }
 
+// Whoever reaches the port can read them, and a uid is what owner references and messages name a job by.
+TEST(Metrics, NameNoUid) {
+  Metrics metrics(kClock, 1, "h", "l");
+  api::TrainingJob job = Job();
+  job.metadata.uid = "0f8e2c5d";
+  metrics.OnJob(job, {}, {}, {});
+  const std::string text = metrics.Expose(0).body;
+  EXPECT_THAT(text, HasSubstr("lockstep_job_info{job_name=\"a\",model=\"\",namespace=\"team\"} 1"));
+  EXPECT_THAT(text, Not(HasSubstr("0f8e2c5d")));
+}
+
 TEST(Metrics, TellOfStepsAndCheckpointsOfThoseJobsAloneThatMakeThem) {
   Metrics metrics(kClock, 1, "h", "l");
   api::TrainingJobStatus status;

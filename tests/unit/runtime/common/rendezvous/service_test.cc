@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
+#include <iterator>
 #include <thread>
 
+#include "runtime/common/base/strings.h"
 #include "runtime/common/http/cpprest_transport.h"
 #include "runtime/common/rendezvous/client.h"
 #include "tests/support/fake_clock.h"
@@ -184,6 +187,62 @@ TEST_F(ServiceTest, RefusesStrangersUnknownJobsAndBadMessages) {
   EXPECT_EQ(client().Join(other, {}).error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(transport_->Send({.method = "POST", .target = "/v1/join", .body = "{"}, {})->status, 400);
   EXPECT_EQ(transport_->Send({.method = "POST", .target = "/v2/join", .body = "{}"}, {})->status, 404);
+}
+
+// What the authorizer allows is a pod of the namespace that the message names. The uid can be read by others.
+TEST_F(ServiceTest, AMessageThatNamesAnotherJobWithTheSameUidIsRefused) {
+  FormRound();
+  for (const protocol::JobIdentity& other :
+       {protocol::JobIdentity{"aaa", job_.name, job_.uid}, {job_.name_space, "other", job_.uid}}) {
+    protocol::JoinRequest join = RequestOf(0);
+    join.job = other;
+    join.member.incarnation = "2";
+    const protocol::Member member = MemberOf(0);
+    EXPECT_EQ(client().Join(join, {}).error().code, ErrorCode::kForbidden);
+    EXPECT_EQ(client().Watch({.job = other, .member = member}, {}).error().code, ErrorCode::kForbidden);
+    protocol::Heartbeat beat{.job = other, .member = member, .round = 1};
+    beat.progress = {.round = 1, .step = 1000};
+    EXPECT_EQ(client().Heartbeat(beat, {}).error().code, ErrorCode::kForbidden);
+    EXPECT_EQ(client().Broken({.job = other, .member = member, .round = 1}, {}).error().code,
+              ErrorCode::kForbidden);
+    const protocol::LeaveRequest leave{
+        .job = other, .member = member, .round = 1, .reason = LeaveReason::kCompleted};
+    const auto left = client().Leave(leave, {});
+    EXPECT_EQ(left.error().code, ErrorCode::kForbidden);
+    EXPECT_NE(left.error().message.find("the job of this uid is not"), std::string::npos)
+        << left.error().message;
+
+    service_.PodGone(other, {.pod_uid = "pod-1-uid", .reason = "deleted"});
+    service_.Configure(other, {.min_members = 5, .max_members = 5, .expected_members = 5});
+    service_.Forget(other);
+    EXPECT_EQ(service_.View(other).round, 0);
+  }
+  const RendezvousView view = service_.View(job_);
+  EXPECT_EQ(view.round, 1);
+  EXPECT_EQ(view.world_size, 2);
+  EXPECT_EQ(view.progress.step, 0);
+  EXPECT_FALSE(view.completed);
+  EXPECT_TRUE(view.changes.empty());
+  EXPECT_TRUE(client().Heartbeat({.job = job_, .member = MemberOf(0), .round = 1}, {}).ok());
+}
+
+TEST_F(ServiceTest, ARefusedSenderIsOneLineOfTheLogForEachKindOfMessage) {
+  protocol::JoinRequest join = RequestOf(0);
+  join.job.name_space = "aaa";
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(client().Join(join, {}).ok());
+  EXPECT_FALSE(client().Watch({.job = join.job, .member = MemberOf(0)}, {}).ok());
+  EXPECT_FALSE(client().Join(RequestOf(9), {}).ok());
+  const std::vector<std::string> lines = Split(::testing::internal::GetCapturedStderr(), '\n');
+  std::vector<std::string> refusals;
+  std::copy_if(lines.begin(), lines.end(), std::back_inserter(refusals), [](const std::string& line) {
+    return line.find("a message to the rendezvous was refused") != std::string::npos;
+  });
+  ASSERT_EQ(refusals.size(), 3U);
+  EXPECT_NE(refusals[0].find(R"("path":"/v1/join","job":"aaa/job","job_uid":"job-uid","pod":"pod-0")"),
+            std::string::npos)
+      << refusals[0];
+  EXPECT_NE(refusals[2].find("not your job"), std::string::npos) << refusals[2];
 }
 
 }  // namespace
