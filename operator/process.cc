@@ -57,7 +57,13 @@ class Process {
         metrics_(clock_, config.workers, client_config.endpoint.url, config.lease_name),
         transport_(transport),
         client_(transport, {.observer = Observer()}),
-        election_(client_, clock_, {name_space_, config.lease_name}, identity_, config.lease),
+        lease_client_(transport,
+                      {.observer = Observer(), .time_left = [this] { return election_.RequestTime(); }}),
+        election_(lease_client_, clock_,
+                  {.lease = {name_space_, config.lease_name},
+                   .identity = identity_,
+                   .on_expired = [] { EndAtOnce("the lease was not renewed within the renew deadline"); },
+                   .timings = config.lease}),
         events_(client_, clock_, identity_),
         service_(
             clock_,
@@ -240,12 +246,14 @@ class Process {
     const auto kept = config_.leader_elect ? election_.Keep(stop) : AwaitStop(stop);
     SetController(nullptr);
     metrics_.SetLeading(false);
-    // A leader that lost the lease must not write once more, not even to finish a reconcile.
-    if (!kept.ok()) {
-      log::Error("lost the leader lease, ending at once", {{"error", kept.error().ToString()}});
-      std::_Exit(1);
-    }
+    if (!kept.ok()) EndAtOnce(kept.error().ToString());
     return {};
+  }
+
+  // A leader that lost the lease must not write once more, not even to finish a reconcile.
+  [[noreturn]] static void EndAtOnce(const std::string& error) {
+    log::Error("lost the leader lease, ending at once", {{"error", error}});
+    std::_Exit(1);
   }
 
   Result<rendezvous::ServerIdentity> ServerIdentity() {
@@ -299,7 +307,8 @@ class Process {
   std::atomic<bool> caches_synced_ = false;
   telemetry::Metrics metrics_;
   http::HttpTransport& transport_;
-  kube::RestClient client_;  // of all but the reconciler
+  kube::RestClient client_;  // of all but the reconciler and the election
+  kube::RestClient lease_client_;
   kube::LeaderElection election_;
   kube::EventRecorder events_;
   reconcile::Caches caches_;
