@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "operator/reconcile/queue.h"
 #include "operator/reconcile/queue_priority.h"
 #include "operator/rendezvous/host.h"
+#include "operator/rendezvous/leader_label.h"
 #include "operator/rendezvous/pod_feed.h"
 #include "operator/rendezvous/token_review.h"
 #include "operator/telemetry/health.h"
@@ -80,12 +82,13 @@ class Process {
                                    {"identity", identity_},
                                    {"metrics_port", health->port()},
                                    {"namespace", name_space_}});
-    Unlabel();
+    // A label left by a process that died in this pod would draw workers here.
+    if (!config_.pod_name.empty()) rendezvous::RemoveLeaderLabel(client_, OwnPod(), stop, PauseFor);
     StartInformers(stop);
     if (!AwaitCaches(stop)) return {};
     if (config_.leader_elect && !election_.Acquire(stop)) return {};
     auto led = Lead(stop);
-    Unlabel();
+    if (!config_.pod_name.empty()) Unlabel();
     if (config_.leader_elect) election_.Release();
     return led;
   }
@@ -224,8 +227,13 @@ class Process {
   Result<void> Lead(const std::stop_token& stop) {
     LOCKSTEP_TRY(const rendezvous::ServerIdentity identity, ServerIdentity());
     LOCKSTEP_TRY(const auto host, rendezvous::Host::Start({config_.rendezvous_address, identity}, service_));
-    if (!config_.pod_name.empty())
-      LOCKSTEP_TRY(rendezvous::LabelLeader(client_, {name_space_, config_.pod_name}, true));
+    std::jthread labels;
+    if (!config_.pod_name.empty()) {
+      LOCKSTEP_TRY(rendezvous::LabelLeader(client_, OwnPod(), true));
+      labels = std::jthread([this](const std::stop_token& over) {
+        rendezvous::KeepLeaderLabel(client_, OwnPod(), over, PauseFor);
+      });
+    }
     metrics_.SetLeading(true);
     log::Info("leading", {{"rendezvous_port", host->port()}, {"jobs", caches_.jobs.size()}});
     // A client of its own: many jobs must not keep the lease from being renewed, and an end that was asked
@@ -272,10 +280,11 @@ class Process {
     return {};
   }
 
-  // A label left by a process that died in this pod would draw workers here.
+  [[nodiscard]] kube::ObjectKey OwnPod() const { return {name_space_, config_.pod_name}; }
+
+  // Once: the next leader removes what is left.
   void Unlabel() {
-    if (config_.pod_name.empty()) return;
-    const auto done = rendezvous::LabelLeader(client_, {name_space_, config_.pod_name}, false);
+    const auto done = rendezvous::LabelLeader(client_, OwnPod(), false);
     if (!done.ok()) log::Warning("could not remove the leader's label", {{"error", done.error().ToString()}});
   }
 
