@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "operator/reconcile/queue.h"
 #include "operator/reconcile/queue_priority.h"
 #include "operator/rendezvous/host.h"
+#include "operator/rendezvous/leader_label.h"
 #include "operator/rendezvous/pod_feed.h"
 #include "operator/rendezvous/token_review.h"
 #include "operator/telemetry/health.h"
@@ -58,7 +60,13 @@ class Process {
         metrics_(clock_, config.workers, client_config.endpoint.url, config.lease_name),
         transport_(transport),
         client_(transport, {.observer = Observer()}),
-        election_(client_, clock_, {name_space_, config.lease_name}, identity_, config.lease),
+        lease_client_(transport,
+                      {.observer = Observer(), .time_left = [this] { return election_.RequestTime(); }}),
+        election_(lease_client_, clock_,
+                  {.lease = {name_space_, config.lease_name},
+                   .identity = identity_,
+                   .on_expired = [] { EndAtOnce("the lease was not renewed within the renew deadline"); },
+                   .timings = config.lease}),
         events_(client_, clock_, identity_),
         service_(
             clock_,
@@ -75,12 +83,13 @@ class Process {
                                    {"identity", identity_},
                                    {"metrics_port", health->port()},
                                    {"namespace", name_space_}});
-    Unlabel();
+    // A label left by a process that died in this pod would draw workers here.
+    if (!config_.pod_name.empty()) rendezvous::RemoveLeaderLabel(client_, OwnPod(), stop, PauseFor);
     StartInformers(stop);
     if (!AwaitCaches(stop)) return {};
     if (config_.leader_elect && !election_.Acquire(stop)) return {};
     auto led = Lead(stop);
-    Unlabel();
+    if (!config_.pod_name.empty()) Unlabel();
     if (config_.leader_elect) election_.Release();
     return led;
   }
@@ -236,8 +245,13 @@ class Process {
   Result<void> Lead(const std::stop_token& stop) {
     LOCKSTEP_TRY(const rendezvous::ServerIdentity identity, ServerIdentity());
     LOCKSTEP_TRY(const auto host, rendezvous::Host::Start({config_.rendezvous_address, identity}, service_));
-    if (!config_.pod_name.empty())
-      LOCKSTEP_TRY(rendezvous::LabelLeader(client_, {name_space_, config_.pod_name}, true));
+    std::jthread labels;
+    if (!config_.pod_name.empty()) {
+      LOCKSTEP_TRY(rendezvous::LabelLeader(client_, OwnPod(), true));
+      labels = std::jthread([this](const std::stop_token& over) {
+        rendezvous::KeepLeaderLabel(client_, OwnPod(), over, PauseFor);
+      });
+    }
     metrics_.SetLeading(true);
     log::Info("leading", {{"rendezvous_port", host->port()}, {"jobs", caches_.jobs.size()}});
     // A client of its own: many jobs must not keep the lease from being renewed, and an end that was asked
@@ -259,12 +273,14 @@ class Process {
     const auto kept = config_.leader_elect ? election_.Keep(stop) : AwaitStop(stop);
     SetController(nullptr);
     metrics_.SetLeading(false);
-    // A leader that lost the lease must not write once more, not even to finish a reconcile.
-    if (!kept.ok()) {
-      log::Error("lost the leader lease, ending at once", {{"error", kept.error().ToString()}});
-      std::_Exit(1);
-    }
+    if (!kept.ok()) EndAtOnce(kept.error().ToString());
     return {};
+  }
+
+  // A leader that lost the lease must not write once more, not even to finish a reconcile.
+  [[noreturn]] static void EndAtOnce(const std::string& error) {
+    log::Error("lost the leader lease, ending at once", {{"error", error}});
+    std::_Exit(1);
   }
 
   Result<rendezvous::ServerIdentity> ServerIdentity() {
@@ -283,10 +299,11 @@ class Process {
     return {};
   }
 
-  // A label left by a process that died in this pod would draw workers here.
+  [[nodiscard]] kube::ObjectKey OwnPod() const { return {name_space_, config_.pod_name}; }
+
+  // Once: the next leader removes what is left.
   void Unlabel() {
-    if (config_.pod_name.empty()) return;
-    const auto done = rendezvous::LabelLeader(client_, {name_space_, config_.pod_name}, false);
+    const auto done = rendezvous::LabelLeader(client_, OwnPod(), false);
     if (!done.ok()) log::Warning("could not remove the leader's label", {{"error", done.error().ToString()}});
   }
 
@@ -322,7 +339,8 @@ class Process {
   std::atomic<bool> caches_synced_ = false;
   telemetry::Metrics metrics_;
   http::HttpTransport& transport_;
-  kube::RestClient client_;  // of all but the reconciler
+  kube::RestClient client_;  // of all but the reconciler and the election
+  kube::RestClient lease_client_;
   kube::LeaderElection election_;
   kube::EventRecorder events_;
   reconcile::Caches caches_;

@@ -47,15 +47,27 @@ bool RestClient::AwaitTurn(const std::stop_token& stop) {
   return wait.count() == 0 ? !stop.stop_requested() : options_.pause(wait, stop);
 }
 
-// A pooled connection that the server closed while idle fails without an answer.
-Result<http::Response> RestClient::Send(const http::Request& request, const std::stop_token& stop) {
-  auto response = transport_.Send(request, stop);
-  if (!response.ok() && response.error().code == ErrorCode::kUnavailable) {
-    Observe(request.method, 0);
-    response = transport_.Send(request, stop);
+Result<http::Response> RestClient::SendOnce(http::Request& request, const std::stop_token& stop) {
+  if (options_.time_left) {
+    request.timeout = std::min(request.timeout, options_.time_left());
+    if (request.timeout <= Milliseconds::zero()) {
+      return Error{ErrorCode::kDeadlineExceeded, "no time is left for " + request.method};
+    }
   }
+  auto response = transport_.Send(request, stop);
   Observe(request.method, response.ok() ? response->status : 0);
   return response;
+}
+
+// A pooled connection that the server closed while idle fails without an answer.
+Result<http::Response> RestClient::Send(http::Request request, const std::stop_token& stop) {
+  auto response = SendOnce(request, stop);
+  if (response.ok() || response.error().code != ErrorCode::kUnavailable) return response;
+  return SendOnce(request, stop);
+}
+
+bool RestClient::MayWait(Milliseconds wait, Milliseconds waited) const {
+  return waited + wait <= kRetryAfterLimit && (!options_.time_left || wait < options_.time_left());
 }
 
 Result<Json> RestClient::Exchange(http::Request request, const std::stop_token& stop) {
@@ -67,10 +79,11 @@ Result<Json> RestClient::Exchange(http::Request request, const std::stop_token& 
     auto response = Send(request, stop);
     if (!response.ok()) return response.error();
     const auto wait = RetryAfter(*response);
-    if (!wait || (waited += *wait) > kRetryAfterLimit) {
+    if (!wait || !MayWait(*wait, waited)) {
       return BodyOrError(*response).WithContext(request.method + " " +
                                                 request.target.substr(0, request.target.find('?')));
     }
+    waited += *wait;
     if (!options_.pause(*wait, stop)) return stopped;
   }
 }

@@ -1,8 +1,8 @@
 #pragma once
 // KubeClient over HTTP. Any thread; the transport must outlive it.
 //
-// Where the API server says Retry-After, that is what happens, for ten seconds in all; then the caller hears
-// of it.
+// Where the API server says Retry-After, the client waits so long, for ten seconds in all; then it returns the
+// refusal.
 
 #include <functional>
 
@@ -26,6 +26,9 @@ struct RestClientOptions {
   double requests_per_second = 0;  // of all but watches, on average; 0: no limit
   double burst = 1;                // so many at once
   std::stop_token stop;            // ends every call with kCancelled
+  // How long a call may take from now on, its repeats and its waits for Retry-After included. It is asked
+  // before each of them. None: fifteen seconds for each exchange.
+  std::function<Milliseconds()> time_left;
   Pause pause = PauseFor;
 };
 
@@ -46,7 +49,10 @@ class RestClient final : public KubeClient {
  private:
   Result<Json> Exchange(http::Request request, const std::stop_token& stop);
   // Observed; sent once more where no answer came.
-  Result<http::Response> Send(const http::Request& request, const std::stop_token& stop);
+  Result<http::Response> Send(http::Request request, const std::stop_token& stop);
+  // Within the time that is left.
+  Result<http::Response> SendOnce(http::Request& request, const std::stop_token& stop);
+  [[nodiscard]] bool MayWait(Milliseconds wait, Milliseconds waited) const;
   [[nodiscard]] bool AwaitTurn(const std::stop_token& stop);
   void Observe(const std::string& method, int status) const;
 

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "runtime/common/api/names.h"
 #include "runtime/common/base/pause.h"
 
 namespace lockstep::rendezvous {
@@ -34,14 +33,5 @@ Result<std::unique_ptr<Host>> Host::Start(const HostOptions& options, Rendezvous
 Host::Host(std::unique_ptr<http::HttpServer> server, RendezvousService& service)
     : server_(std::move(server)),
       ticker_([&service](const std::stop_token& stop) { TickUntil(stop, service); }) {}
-
-Result<void> LabelLeader(kube::KubeWriter& writer, const kube::ObjectKey& pod, bool leads) {
-  const Json value = leads ? Json("true") : Json(nullptr);
-  const Json patch = {{"metadata", {{"labels", {{api::kLabelLeader, value}}}}}};
-  const auto patched =
-      writer.Patch(kube::kPods, pod, patch, {.field_manager = std::string(api::kFieldManager)});
-  if (patched.ok() || patched.error().code == ErrorCode::kNotFound) return {};
-  return patched.error().WithContext("labelling the leader's pod");
-}
 
 }  // namespace lockstep::rendezvous

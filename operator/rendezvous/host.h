@@ -1,13 +1,11 @@
 #pragma once
-// Serves the rendezvous while this process leads: an HTTP(S) server in front of RendezvousService, a thread
-// that moves time on, and the label by which the Service finds the leader's pod. Built by main when
-// leadership begins; the destructor stops serving.
+// Serves the rendezvous while this process leads: an HTTP(S) server in front of RendezvousService, and a
+// thread that moves time on. Built by main when leadership begins; the destructor stops serving.
 
 #include <memory>
 #include <string>
 #include <thread>
 
-#include "operator/kube/client.h"
 #include "operator/rendezvous/certificates.h"
 #include "runtime/common/http/server.h"
 #include "runtime/common/rendezvous/service.h"
@@ -30,9 +28,5 @@ class Host {
   std::unique_ptr<http::HttpServer> server_;
   std::jthread ticker_;  // first to end
 };
-
-// Sets or removes the leader's label on a pod of the operator. NotFound is no error: it may run outside of a
-// pod.
-[[nodiscard]] Result<void> LabelLeader(kube::KubeWriter& writer, const kube::ObjectKey& pod, bool leads);
 
 }  // namespace lockstep::rendezvous

@@ -27,10 +27,11 @@ def job(name, replicas, **sections):
 class Operator:
     """The program, from its start until the end of the `with`."""
 
-    def __init__(self, program, *flags, kubeconfig=None):
+    def __init__(self, program, *flags, kubeconfig=None, pod=None):
         self.log = tempfile.NamedTemporaryFile(prefix="operator-", suffix=".log")
         # As in the image, where OpenSSL finds no file of public authorities: reading one costs 20 ms for each connection.
-        environment = dict(os.environ, SSL_CERT_FILE="/dev/null", **({"KUBECONFIG": kubeconfig} if kubeconfig else {}))
+        environment = dict(os.environ, SSL_CERT_FILE="/dev/null", **({"KUBECONFIG": kubeconfig} if kubeconfig else {}),
+                           **({"POD_NAME": pod} if pod else {}))
         self.process = subprocess.Popen(
             [*ENDS_WITH_US, program, "--metrics-address=127.0.0.1:0", "--rendezvous-address=127.0.0.1:0",
              *([] if any(f.startswith("--rendezvous-url") for f in flags) else ["--rendezvous-url=http://127.0.0.1:1"]), *flags],

@@ -54,7 +54,7 @@ RELEASE_RIGHTS = {
     ("coordination.k8s.io", "leases", "get update", "lockstep-leader"),
     ("", "secrets", "create", ""),
     ("", "secrets", "get update", "lockstep-rendezvous-tls"),
-    ("", "pods", "get patch", ""),
+    ("", "pods", "get list patch", ""),
 }
 
 

@@ -100,6 +100,28 @@ TEST_F(RestClientWaits, OnlyWhereItIsAsked) {
   EXPECT_TRUE(waits_.empty());
 }
 
+TEST_F(RestClientWaits, NotBeyondTheTimeThatIsLeft) {
+  RestClientOptions options = Options();
+  options.time_left = [this] { return Milliseconds(5000 - 3000 * static_cast<int64_t>(waits_.size())); };
+  transport_.answer = [&](const auto&) { return Overloaded(429, "3"); };
+  const auto refused = RestClient(transport_, std::move(options)).Get(kPods, {"team", "a"});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kThrottled);
+  EXPECT_EQ(waits_, (std::vector<int64_t>{3000}));
+  ASSERT_EQ(transport_.requests.size(), 2U);
+  EXPECT_EQ(transport_.requests[0].timeout, Milliseconds(5000));
+  EXPECT_EQ(transport_.requests[1].timeout, Milliseconds(2000));
+}
+
+TEST(RestClient, SendsNothingOnceNoTimeIsLeft) {
+  testing::FakeTransport transport;
+  const auto got =
+      RestClient(transport, {.time_left = [] { return Milliseconds(0); }}).Get(kPods, {"team", "a"});
+  ASSERT_FALSE(got.ok());
+  EXPECT_EQ(got.error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_TRUE(transport.requests.empty());
+}
+
 TEST_F(RestClientWaits, ForItsTurn) {
   RestClientOptions options = Options();
   options.requests_per_second = 0.001;

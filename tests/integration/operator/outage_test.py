@@ -1,0 +1,70 @@
+"""The operator's program while the API server fails in one part or another.
+
+Needs KUBECONFIG of an administrator.
+"""
+from build_folder import BUILD
+from cases import expect, until
+from failing_api import HANG, FailingApi
+from kube_api import api
+from operators import Operator, make_namespace
+
+PROGRAM = BUILD / "operator/lockstep-operator"
+LEADER = "lockstep.dev/leader"
+
+
+def test_a_leader_whose_requests_hang_ends_before_another_leads():
+    namespace = make_namespace(api(), "hanging")
+    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", "--lease-duration-seconds=12",
+             "--lease-renew-deadline-seconds=4", "--lease-retry-period-seconds=1")
+    with FailingApi() as network, Operator(PROGRAM, *flags, kubeconfig=network.kubeconfig) as first:
+        first.await_record("leading")
+        with Operator(PROGRAM, *flags) as second:
+            second.await_record("operator started")
+            network.fault = lambda method, path: HANG if "/leases/" in path else None
+            second.await_record("leading")
+            expect(first.process.poll() == 1, "two lead: " + first.text())
+            expect(first.records("lost the leader lease, ending at once"), first.text())
+            expect(second.process.poll() is None, second.text())
+
+
+def make_pod(namespace, name, instance="lockstep", leads=True):
+    labels = {"app.kubernetes.io/name": "lockstep", "app.kubernetes.io/instance": instance, **({LEADER: "true"} if leads else {})}
+    status, answer = api().request("POST", f"/api/v1/namespaces/{namespace}/pods", {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"schedulerName": "nobody", "containers": [{"name": "operator", "image": "localhost/none:1"}]}})
+    expect(status == 201, answer)
+
+
+def labelled(namespace):
+    return sorted(pod["metadata"]["name"] for pod in api().request("GET", f"/api/v1/namespaces/{namespace}/pods")[1]["items"]
+                  if LEADER in pod["metadata"]["labels"])
+
+
+def test_a_label_left_behind_goes_once_the_api_server_answers():
+    namespace = make_namespace(api(), "label")
+    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}")
+    attempts = []
+
+    def patches_fail(method, _path):
+        if method == "PATCH":
+            attempts.append(method)
+            return 503
+        return None
+    with FailingApi() as network, Operator(PROGRAM, *flags) as leader:
+        leader.await_record("leading")
+        make_pod(namespace, "a")
+        network.fault = patches_fail
+        with Operator(PROGRAM, *flags, kubeconfig=network.kubeconfig, pod="a") as other:
+            until("it has tried again", lambda: len(attempts) > 1, details=other.text)
+            expect(labelled(namespace) == ["a"], other.text())
+            network.fault = lambda method, path: None
+            until("the label is gone", lambda: not labelled(namespace), details=other.text)
+
+
+def test_the_leader_alone_bears_the_label():
+    namespace = make_namespace(api(), "labels")
+    make_pod(namespace, "a")
+    make_pod(namespace, "b", leads=False)
+    make_pod(namespace, "c", instance="another")
+    with Operator(PROGRAM, "--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", pod="b") as leader:
+        until("the others lose it", lambda: labelled(namespace) == ["b", "c"], details=leader.text)
