@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
@@ -15,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "runtime/common/base/log.h"
@@ -32,6 +34,8 @@ using BeastResponse = beast::http::response<beast::http::string_body>;
 
 constexpr auto kIdleTimeout = std::chrono::seconds(120);
 constexpr auto kIoTimeout = std::chrono::seconds(20);
+// Without open files or memory left, an accept fails at once; the connection waits in the kernel meanwhile.
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
 ServerRequest FromBeast(const BeastRequest& request) {
   ServerRequest out;
@@ -188,6 +192,7 @@ class BeastServer final : public HttpServer {
     asio::post(acceptor_.get_executor(), [this] {
       stopping_ = true;
       acceptor_.close();
+      accept_pause_.cancel();
       for (const auto& session : shared_->sessions.TakeAll()) session->Close();
     });
     threads_.clear();  // joins: with the acceptor and the sessions closed the context runs out of work
@@ -200,13 +205,20 @@ class BeastServer final : public HttpServer {
     acceptor_.async_accept(asio::make_strand(shared_->io),
                            [this](beast::error_code error, Tcp::socket socket) {
                              if (stopping_ || error == asio::error::operation_aborted) return;
-                             if (error) {
-                               log::Warning("accepting a connection failed", {{"error", error.message()}});
-                             } else {
-                               Open(std::move(socket));
-                             }
+                             if (error) return AcceptLater(error);
+                             accept_fails_ = false;
+                             Open(std::move(socket));
                              Accept();
                            });
+  }
+
+  void AcceptLater(const beast::error_code& error) {
+    if (!std::exchange(accept_fails_, true))
+      log::Warning("connections cannot be accepted; trying until it works", {{"error", error.message()}});
+    accept_pause_.expires_after(kAcceptPause);
+    accept_pause_.async_wait([this](beast::error_code) {
+      if (!stopping_) Accept();
+    });
   }
 
   void Open(Tcp::socket socket) {
@@ -223,7 +235,10 @@ class BeastServer final : public HttpServer {
   std::shared_ptr<Shared> shared_;
   Tcp::acceptor acceptor_;
   const int port_;
-  bool stopping_ = false;  // touched on the acceptor's strand only
+  // Touched on the acceptor's strand only.
+  asio::steady_timer accept_pause_{acceptor_.get_executor()};
+  bool accept_fails_ = false;  // and the log says so
+  bool stopping_ = false;
   std::vector<std::jthread> threads_;
 };
 

@@ -20,6 +20,7 @@
 #include "operator/rendezvous/pod_feed.h"
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
+#include "runtime/common/base/open_files.h"
 #include "tests/bench/rendezvous/members.h"
 
 namespace lockstep::bench {
@@ -67,14 +68,10 @@ double SecondsBetween(int64_t begin_ns, int64_t end_ns) {
   return static_cast<double>(end_ns - begin_ns) / 1e9;
 }
 
-void RaiseFileLimit(int files) {
-  rlimit limit{};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-  if (limit.rlim_cur < static_cast<rlim_t>(files)) {
-    Fail("needs " + std::to_string(files) + " open files, allowed are " + std::to_string(limit.rlim_cur));
-  }
+void RequireOpenFiles(std::size_t files) {
+  const std::size_t allowed = RaiseOpenFileLimit();
+  if (allowed < files)
+    Fail("needs " + std::to_string(files) + " open files, allowed are " + std::to_string(allowed));
 }
 
 kube::ObjectChange DeletionOf(int slot) {
@@ -180,7 +177,7 @@ int Main(int argc, char** argv) {
   if (plan.members < 2 || plan.deaths < 1 || plan.deaths > plan.members / 2) {
     Fail("usage: rendezvous_bench [MEMBERS [DEATHS]], at most half of the members");
   }
-  RaiseFileLimit(ConnectionsOf(plan.members) + 100);
+  RequireOpenFiles(static_cast<std::size_t>(ConnectionsOf(plan.members)) + 100);
   Scoreboard& board = MapScoreboard();
   const pid_t child = ::fork();  // before the first thread
   if (child == 0) return RunChild(plan, board);

@@ -2,9 +2,13 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdio>
 #include <filesystem>
 #include <mutex>
 #include <thread>
@@ -13,6 +17,7 @@
 #include "runtime/common/http/cpprest_transport.h"
 #include "runtime/common/http/proxy.h"
 #include "runtime/common/http/server.h"
+#include "tests/support/eventually.h"
 
 namespace lockstep::http {
 namespace {
@@ -240,6 +245,72 @@ TEST_F(HttpTest, RefusesABodyOverTheLimit) {
   EXPECT_TRUE(!answer.ok() || answer->status == 413);
   server_.reset();
   EXPECT_FALSE(handled);
+}
+
+// What goes to stderr meanwhile. Reading it opens no file.
+class CapturedStderr {
+ public:
+  CapturedStderr() : file_(std::tmpfile()), before_(::dup(STDERR_FILENO)) {
+    EXPECT_GE(::dup2(::fileno(file_), STDERR_FILENO), 0);
+  }
+  ~CapturedStderr() {
+    ::dup2(before_.get(), STDERR_FILENO);
+    std::fclose(file_);
+  }
+  CapturedStderr(const CapturedStderr&) = delete;
+  CapturedStderr& operator=(const CapturedStderr&) = delete;
+  [[nodiscard]] std::ptrdiff_t lines() const {
+    std::string text(1 << 20, '\0');
+    const ssize_t got = ::pread(::fileno(file_), text.data(), text.size(), 0);
+    return std::count(text.begin(), text.begin() + std::max<ssize_t>(got, 0), '\n');
+  }
+
+ private:
+  std::FILE* file_;
+  Fd before_;
+};
+
+// No further file can be opened meanwhile.
+class NoOpenFileLeft {
+ public:
+  NoOpenFileLeft() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const Fd next(::dup(STDERR_FILENO));
+    const rlimit used_up{.rlim_cur = static_cast<rlim_t>(next.get()), .rlim_max = before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &used_up), 0);
+  }
+  ~NoOpenFileLeft() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoOpenFileLeft(const NoOpenFileLeft&) = delete;
+  NoOpenFileLeft& operator=(const NoOpenFileLeft&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+Fd Socket() { return Fd(::socket(AF_INET, SOCK_STREAM, 0)); }
+
+int ConnectTo(int port, const Fd& socket) {
+  sockaddr_in server{};
+  server.sin_family = AF_INET;
+  server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  server.sin_port = htons(static_cast<uint16_t>(port));
+  return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&server), sizeof(server));
+}
+
+TEST_F(HttpTest, WithoutFilesLeftAConnectionWaitsAndTheLogSaysSoOnce) {
+  Serve([](ServerRequest, Responder respond) { respond(TextResponse(200, "served")); });
+  const Fd client = Socket();
+  const CapturedStderr captured;
+  {
+    const NoOpenFileLeft none;
+    ASSERT_EQ(ConnectTo(server_->port(), client), 0);
+    ASSERT_TRUE(lockstep::testing::Eventually([&] { return captured.lines() > 0; }));
+  }
+  constexpr std::string_view kRequest = "GET / HTTP/1.1\r\nConnection: close\r\n\r\n";
+  ASSERT_EQ(::send(client.get(), kRequest.data(), kRequest.size(), 0), static_cast<ssize_t>(kRequest.size()));
+  std::array<char, 1024> answer{};
+  EXPECT_GT(::recv(client.get(), answer.data(), answer.size(), 0), 0) << "served once there are files again";
+  EXPECT_EQ(captured.lines(), 1);
 }
 
 TEST(StartServer, NamesAnAddressThatDoesNotParse) {
