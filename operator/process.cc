@@ -60,12 +60,12 @@ class Process {
         election_(client_, clock_, {name_space_, config.lease_name}, identity_, config.lease),
         events_(client_, clock_, identity_),
         service_(
-            clock_,
-            [this](const auto& token, const auto& job, const auto& member, auto done) {
-              reviewer_.Authorize(token, job, member, std::move(done));
-            },
+            clock_, [this](const auto& claim, auto done) { reviewer_.Authorize(claim, std::move(done)); },
             [this](const protocol::JobIdentity& job) { Enqueue(job.name_space + "/" + job.name); }),
-        reviewer_(client_, caches_.pods, clock_),
+        review_client_(transport, {.observer = Observer(),
+                                   .pause = [](auto, const auto&) { return false; },  // the member asks again
+                                   .timeout = rendezvous::kReviewDeadline}),
+        reviewer_(review_client_, caches_.pods, clock_),
         pod_feed_(caches_.jobs, service_) {}
 
   Result<void> Run(const std::stop_token& stop) {
@@ -299,11 +299,12 @@ class Process {
   std::atomic<bool> caches_synced_ = false;
   telemetry::Metrics metrics_;
   http::HttpTransport& transport_;
-  kube::RestClient client_;  // of all but the reconciler
+  kube::RestClient client_;  // of all but the reconciler and the reviewer
   kube::LeaderElection election_;
   kube::EventRecorder events_;
   reconcile::Caches caches_;
   rendezvous::RendezvousService service_;
+  kube::RestClient review_client_;
   rendezvous::TokenReviewer reviewer_;  // its threads call back into service_, so it ends first
   rendezvous::PodFeed pod_feed_;
   std::vector<std::unique_ptr<kube::Informer>> informers_;

@@ -27,6 +27,7 @@ struct RestClientOptions {
   double burst = 1;                // so many at once
   std::stop_token stop;            // ends every call with kCancelled
   Pause pause = PauseFor;
+  Milliseconds timeout{15'000};  // of an exchange, except lists and watches
 };
 
 class RestClient final : public KubeClient {

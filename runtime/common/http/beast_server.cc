@@ -53,6 +53,14 @@ ServerRequest FromBeast(const BeastRequest& request) {
   return out;
 }
 
+std::string PeerOf(const Tcp::socket& socket) {
+  beast::error_code error;  // the peer may be gone already
+  const asio::ip::address address = socket.remote_endpoint(error).address();
+  return address.is_v6() && address.to_v6().is_v4_mapped()
+             ? asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string()
+             : address.to_string();
+}
+
 class SessionBase {
  public:
   virtual ~SessionBase() = default;
@@ -92,8 +100,8 @@ struct Shared {
 template <typename Stream>
 class Session final : public SessionBase, public std::enable_shared_from_this<Session<Stream>> {
  public:
-  Session(std::shared_ptr<Shared> shared, Stream stream)
-      : shared_(std::move(shared)), stream_(std::move(stream)) {}
+  Session(std::shared_ptr<Shared> shared, std::string peer, Stream stream)
+      : shared_(std::move(shared)), peer_(std::move(peer)), stream_(std::move(stream)) {}
 
   void Start() {
     shared_->sessions.Add(this->shared_from_this());
@@ -142,7 +150,9 @@ class Session final : public SessionBase, public std::enable_shared_from_this<Se
     keep_alive_ = parser_->get().keep_alive();
     auto pending = std::make_shared<Pending>();
     pending->session = this->weak_from_this();
-    shared_->handler(FromBeast(parser_->get()),
+    ServerRequest request = FromBeast(parser_->get());
+    request.peer = peer_;
+    shared_->handler(std::move(request),
                      [pending](Response response) { pending->Answer(std::move(response)); });
   }
 
@@ -173,6 +183,7 @@ class Session final : public SessionBase, public std::enable_shared_from_this<Se
   }
 
   std::shared_ptr<Shared> shared_;
+  const std::string peer_;
   Stream stream_;
   beast::flat_buffer buffer_;
   std::optional<beast::http::request_parser<beast::http::string_body>> parser_;
@@ -222,13 +233,15 @@ class BeastServer final : public HttpServer {
   }
 
   void Open(Tcp::socket socket) {
+    const std::string peer = PeerOf(socket);
     beast::error_code ignored;  // a missing option only costs latency
     socket.set_option(Tcp::no_delay(true), ignored);
     if (shared_->tls.has_value()) {
       using Stream = beast::ssl_stream<beast::tcp_stream>;
-      std::make_shared<Session<Stream>>(shared_, Stream(std::move(socket), *shared_->tls))->Start();
+      std::make_shared<Session<Stream>>(shared_, peer, Stream(std::move(socket), *shared_->tls))->Start();
     } else {
-      std::make_shared<Session<beast::tcp_stream>>(shared_, beast::tcp_stream(std::move(socket)))->Start();
+      std::make_shared<Session<beast::tcp_stream>>(shared_, peer, beast::tcp_stream(std::move(socket)))
+          ->Start();
     }
   }
 

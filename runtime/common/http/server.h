@@ -18,6 +18,7 @@ struct ServerRequest {
   std::string query;
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
+  std::string peer;  // the address that it came from, without the port
 };
 
 // Answers one request, once; a second call is ignored. Dropping it unanswered sends 503. Copyable, any

@@ -23,6 +23,11 @@ std::string BearerToken(const http::ServerRequest& request) {
 // Without an event, though Tick is one every 50 ms: this process was stopped, or starved.
 constexpr std::chrono::seconds kOwnPause{2};
 
+int StatusOfRefusal(ErrorCode code) {
+  if (code == ErrorCode::kUnauthorized) return 401;
+  return code == ErrorCode::kForbidden ? 403 : 503;
+}
+
 http::Response ErrorReply(int status, const std::string& message) {
   return http::JsonResponse(status, DumpJson({{"error", message}}));
 }
@@ -79,19 +84,15 @@ struct RendezvousService::State {
     if (!json.ok()) return respond(ErrorReply(400, json.error().message));
     auto message = protocol::MessageFromJson<Message>(*json);
     if (!message.ok()) return respond(ErrorReply(400, message.error().message));
-    const JobIdentity job = message->job;
-    const protocol::Member member = message->member;
-    authorize(BearerToken(request), job, member,
-              [this, apply, respond, message = std::move(message).value()](Result<void> allowed) {
-                if (!allowed.ok()) {
-                  const bool unknown = allowed.error().code == ErrorCode::kUnauthorized;
-                  return respond(ErrorReply(unknown ? 401 : 403, allowed.error().message));
-                }
-                const bool known = Apply(message.job.uid, [&](JobEntry& entry, Moment now, Outbox& outbox) {
-                  (entry.*apply)(message, respond, now, outbox);
-                });
-                if (!known) respond(ErrorReply(404, "this job has no rendezvous yet: ask again"));
-              });
+    const Claim claim{BearerToken(request), request.peer, message->job, message->member};
+    authorize(claim, [this, apply, respond, message = std::move(message).value()](Result<void> allowed) {
+      if (!allowed.ok())
+        return respond(ErrorReply(StatusOfRefusal(allowed.error().code), allowed.error().message));
+      const bool known = Apply(message.job.uid, [&](JobEntry& entry, Moment now, Outbox& outbox) {
+        (entry.*apply)(message, respond, now, outbox);
+      });
+      if (!known) respond(ErrorReply(404, "this job has no rendezvous yet: ask again"));
+    });
   }
 };
 

@@ -155,8 +155,7 @@ class Service {
   Scoreboard& board_;
   const SystemClock clock_;
   const protocol::JobIdentity job_{"bench", "bench", "bench-uid"};
-  rendezvous::RendezvousService service_{clock_,
-                                         [](const auto&, const auto&, const auto&, auto done) { done({}); },
+  rendezvous::RendezvousService service_{clock_, [](const auto&, auto done) { done({}); },
                                          [](const protocol::JobIdentity&) {}};
   const kube::Store jobs_;
   rendezvous::PodFeed feed_{jobs_, service_};

@@ -44,12 +44,12 @@ class HttpTest : public ::testing::Test {
 TEST_F(HttpTest, CarriesMethodPathQueryBodyTokenAndAnswer) {
   auto transport = Serve([](ServerRequest request, Responder respond) {
     respond(TextResponse(201, request.method + " " + request.path + "?" + request.query + " " + request.body +
-                                  " " + request.headers["authorization"]));
+                                  " " + request.headers["authorization"] + " " + request.peer));
   });
   const auto answer = transport->Send({.method = "POST", .target = "/a/b?x=1", .body = "hello"}, {});
   ASSERT_TRUE(answer.ok()) << answer.error().ToString();
   EXPECT_EQ(answer->status, 201);
-  EXPECT_EQ(answer->body, "POST /a/b?x=1 hello Bearer secret");
+  EXPECT_EQ(answer->body, "POST /a/b?x=1 hello Bearer secret 127.0.0.1");
 }
 
 TEST_F(HttpTest, ALongPollIsAnsweredLaterFromAnotherThread) {
