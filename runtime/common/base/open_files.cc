@@ -21,8 +21,10 @@ std::size_t RaiseOpenFileLimit() {
   raised.rlim_cur = raised.rlim_max;
   if (::setrlimit(RLIMIT_NOFILE, &raised) != 0)
     log::Warning("the limit of open files stays as it is", {{"error", std::strerror(errno)}});
-  return CurrentLimit().rlim_cur;
+  return OpenFileLimit();
 }
+
+std::size_t OpenFileLimit() { return CurrentLimit().rlim_cur; }
 
 const rlimit& OpenFileLimitAtStart() {
   static const rlimit at_start = CurrentLimit();

@@ -11,6 +11,8 @@ namespace lockstep {
 
 // Raises the soft limit to the hard limit and returns it.
 std::size_t RaiseOpenFileLimit();
+// The soft limit, as it is now.
+[[nodiscard]] std::size_t OpenFileLimit();
 
 // The limit that this process was started with: what its child processes get. A program that is not ours may
 // close every descriptor up to its limit, or call select().

@@ -21,6 +21,8 @@
 
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/mutex.h"
+#include "runtime/common/base/open_files.h"
+#include "runtime/common/http/connection_ledger.h"
 #include "runtime/common/http/server.h"
 
 namespace lockstep::http {
@@ -90,23 +92,34 @@ class Sessions {
 
 // What every session needs of its server; outlives the server while a Responder is still held somewhere.
 struct Shared {
+  explicit Shared(const ServerOptions& options)
+      : max_body_bytes(options.max_body_bytes),
+        limits(options.limits),
+        ledger(options.limits, OpenFileLimit()) {}
+
   asio::io_context io;
   std::optional<asio::ssl::context> tls;
   Handler handler;
-  std::size_t max_body_bytes = 0;
+  const std::size_t max_body_bytes;
+  const ConnectionLimits limits;
+  ConnectionLedger ledger;
   Sessions sessions;
 };
 
 template <typename Stream>
 class Session final : public SessionBase, public std::enable_shared_from_this<Session<Stream>> {
  public:
-  Session(std::shared_ptr<Shared> shared, std::string peer, Stream stream)
-      : shared_(std::move(shared)), peer_(std::move(peer)), stream_(std::move(stream)) {}
+  Session(std::shared_ptr<Shared> shared, ConnectionLedger::Place place, std::string peer, Stream stream)
+      : shared_(std::move(shared)),
+        place_(std::move(place)),
+        peer_(std::move(peer)),
+        stream_(std::move(stream)),
+        trust_deadline_(std::chrono::steady_clock::now() + shared_->limits.until_trusted) {}
 
   void Start() {
     shared_->sessions.Add(this->shared_from_this());
     if constexpr (kTls) {
-      beast::get_lowest_layer(stream_).expires_after(kIoTimeout);
+      beast::get_lowest_layer(stream_).expires_at(trust_deadline_);
       stream_.async_handshake(asio::ssl::stream_base::server, [self = this->shared_from_this()](auto error) {
         error ? self->End() : self->Read();
       });
@@ -135,8 +148,9 @@ class Session final : public SessionBase, public std::enable_shared_from_this<Se
 
   void Read() {
     parser_.emplace();
-    parser_->body_limit(shared_->max_body_bytes);
-    beast::get_lowest_layer(stream_).expires_after(kIdleTimeout);
+    parser_->body_limit(place_.is_trusted() ? shared_->max_body_bytes : shared_->limits.untrusted_body_bytes);
+    beast::get_lowest_layer(stream_).expires_at(
+        place_.is_trusted() ? std::chrono::steady_clock::now() + kIdleTimeout : trust_deadline_);
     beast::http::async_read(stream_, buffer_, *parser_,
                             [self = this->shared_from_this()](auto error, std::size_t) {
                               if (error == beast::http::error::body_limit)
@@ -164,6 +178,7 @@ class Session final : public SessionBase, public std::enable_shared_from_this<Se
   }
 
   void Write(Response response) {
+    if (response.status < 400) place_.Trust();
     response_.emplace(static_cast<beast::http::status>(response.status), 11);
     for (const auto& [name, value] : response.headers) response_->set(name, value);
     response_->keep_alive(keep_alive_);
@@ -183,8 +198,10 @@ class Session final : public SessionBase, public std::enable_shared_from_this<Se
   }
 
   std::shared_ptr<Shared> shared_;
+  ConnectionLedger::Place place_;  // in the ledger of shared_
   const std::string peer_;
   Stream stream_;
+  const std::chrono::steady_clock::time_point trust_deadline_;
   beast::flat_buffer buffer_;
   std::optional<beast::http::request_parser<beast::http::string_body>> parser_;
   std::optional<BeastResponse> response_;
@@ -234,13 +251,18 @@ class BeastServer final : public HttpServer {
 
   void Open(Tcp::socket socket) {
     const std::string peer = PeerOf(socket);
-    beast::error_code ignored;  // a missing option only costs latency
+    ConnectionLedger::Place place = shared_->ledger.Admit(peer);
+    if (!place.has_value()) return;  // which closes it
+    beast::error_code ignored;       // a missing option only costs latency
     socket.set_option(Tcp::no_delay(true), ignored);
     if (shared_->tls.has_value()) {
       using Stream = beast::ssl_stream<beast::tcp_stream>;
-      std::make_shared<Session<Stream>>(shared_, peer, Stream(std::move(socket), *shared_->tls))->Start();
+      std::make_shared<Session<Stream>>(shared_, std::move(place), peer,
+                                        Stream(std::move(socket), *shared_->tls))
+          ->Start();
     } else {
-      std::make_shared<Session<beast::tcp_stream>>(shared_, peer, beast::tcp_stream(std::move(socket)))
+      std::make_shared<Session<beast::tcp_stream>>(shared_, std::move(place), peer,
+                                                   beast::tcp_stream(std::move(socket)))
           ->Start();
     }
   }
@@ -294,9 +316,8 @@ Response TextResponse(int status, std::string body) {
 }
 
 Result<std::unique_ptr<HttpServer>> StartServer(const ServerOptions& options, Handler handler) {
-  auto shared = std::make_shared<Shared>();
+  auto shared = std::make_shared<Shared>(options);
   shared->handler = std::move(handler);
-  shared->max_body_bytes = options.max_body_bytes;
   LOCKSTEP_TRY(LoadCertificate(options, shared->tls));
   LOCKSTEP_TRY(const Tcp::endpoint endpoint, ParseAddress(options.address));
   try {

@@ -30,6 +30,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kDeadline = 180s;
 constexpr auto kSteadyTime = 10s;
+constexpr std::size_t kAnyNumber = 1'000'000;
 
 [[noreturn]] void Fail(const std::string& what) {
   std::fprintf(stderr, "rendezvous_bench: %s\n", what.c_str());
@@ -96,7 +97,10 @@ class Service {
         {.min_members = plan.members / 2, .max_members = plan.members, .expected_members = plan.members});
     auto identity = rendezvous::MakeServerIdentity({"localhost"}, clock_.Now());
     if (!identity.ok()) Fail(identity.error().ToString());
-    auto host = rendezvous::Host::Start({"127.0.0.1:0", *identity}, service_);
+    // All members have one address here, and the last one waits before it joins.
+    const http::ConnectionLimits limits{
+        .per_peer = kAnyNumber, .untrusted_per_peer = kAnyNumber, .until_trusted = kDeadline};
+    auto host = rendezvous::Host::Start({"127.0.0.1:0", *identity, limits}, service_);
     if (!host.ok()) Fail(host.error().ToString());
     host_ = std::move(host).value();
     std::strncpy(board.ca.data(), identity->ca.c_str(), board.ca.size() - 1);

@@ -28,8 +28,8 @@ class HttpTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { InitializeHttpThreads(2); }
 
-  std::unique_ptr<HttpTransport> Serve(Handler handler) {
-    auto server = StartServer({}, std::move(handler));
+  std::unique_ptr<HttpTransport> Serve(Handler handler, const ConnectionLimits& limits = {}) {
+    auto server = StartServer({.limits = limits}, std::move(handler));
     EXPECT_TRUE(server.ok());
     server_ = std::move(server).value();
     auto transport =
@@ -311,6 +311,74 @@ TEST_F(HttpTest, WithoutFilesLeftAConnectionWaitsAndTheLogSaysSoOnce) {
   std::array<char, 1024> answer{};
   EXPECT_GT(::recv(client.get(), answer.data(), answer.size(), 0), 0) << "served once there are files again";
   EXPECT_EQ(captured.lines(), 1);
+}
+
+// A connection from an address of this machine's own network.
+class Connection {
+ public:
+  Connection(int port, const char* from) : socket_(Socket()) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    ::inet_pton(AF_INET, from, &address.sin_addr);
+    EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(ConnectTo(port, socket_), 0);
+  }
+  // The status, 0 where the server closed the connection instead.
+  [[nodiscard]] int Get(const std::string& path, std::size_t body_bytes = 0) const {
+    const std::string length = "Content-Length: " + std::to_string(body_bytes);
+    const std::string request =
+        "GET " + path + " HTTP/1.1\r\n" + length + "\r\n\r\n" + std::string(body_bytes, 'x');
+    (void)::send(socket_.get(), request.data(), request.size(), MSG_NOSIGNAL);
+    std::array<char, 1024> answer{};
+    const ssize_t got = ::recv(socket_.get(), answer.data(), answer.size() - 1, 0);
+    int status = 0;
+    return got > 0 && std::sscanf(answer.data(), "HTTP/1.1 %d", &status) == 1 ? status : 0;
+  }
+  // Waits for the server to close it.
+  void AwaitEnd() const {
+    char byte = 0;
+    EXPECT_LE(::recv(socket_.get(), &byte, 1, 0), 0);
+  }
+
+ private:
+  Fd socket_;
+};
+
+// As a rendezvous does: one path is for those that are entitled.
+void ServePath(const ServerRequest& request, const Responder& respond) {
+  respond(TextResponse(request.path == "/good" ? 200 : 401, ""));
+}
+
+TEST_F(HttpTest, AnAddressOverItsLimitIsRefusedAndOthersAreServed) {
+  Serve(ServePath, {.untrusted_per_peer = 2});
+  const Connection first(server_->port(), "127.0.0.2");
+  const Connection second(server_->port(), "127.0.0.2");
+  EXPECT_EQ(first.Get("/bad"), 401);
+  EXPECT_EQ(second.Get("/bad"), 401);
+  Connection(server_->port(), "127.0.0.2").AwaitEnd();
+  EXPECT_EQ(Connection(server_->port(), "127.0.0.1").Get("/good"), 200);
+  EXPECT_EQ(first.Get("/good"), 200) << "what it has is left alone";
+  EXPECT_EQ(Connection(server_->port(), "127.0.0.2").Get("/good"), 200) << "a trusted one leaves room";
+}
+
+TEST_F(HttpTest, AConnectionWithoutASuccessfulRequestEndsSoon) {
+  Serve(ServePath, {.until_trusted = 3s});
+  const Connection trusted(server_->port(), "127.0.0.1");
+  ASSERT_EQ(trusted.Get("/good"), 200);
+  const Connection silent(server_->port(), "127.0.0.1");
+  const Connection refused(server_->port(), "127.0.0.1");
+  (void)refused.Get("/bad");
+  silent.AwaitEnd();
+  refused.AwaitEnd();
+  EXPECT_EQ(trusted.Get("/good"), 200) << "it may wait for long";
+}
+
+TEST_F(HttpTest, TheFirstRequestIsSmall) {
+  Serve(ServePath, {.untrusted_body_bytes = 1'000});
+  EXPECT_NE(Connection(server_->port(), "127.0.0.1").Get("/good", 100'000), 200);
+  const Connection trusted(server_->port(), "127.0.0.1");
+  EXPECT_EQ(trusted.Get("/good", 1'000), 200);
+  EXPECT_EQ(trusted.Get("/good", 100'000), 200);
 }
 
 TEST(StartServer, NamesAnAddressThatDoesNotParse) {
