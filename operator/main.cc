@@ -14,6 +14,7 @@
 #include "operator/process.h"
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
+#include "runtime/common/base/open_files.h"
 #include "runtime/common/http/cpprest_transport.h"
 
 namespace {
@@ -50,6 +51,7 @@ void ForwardSignals(const std::stop_token& over, const sigset_t& signals, std::s
 
 int main(int argc, char** argv) {
   LimitHeaps();
+  lockstep::RaiseOpenFileLimit();
   const sigset_t signals = BlockSignals();  // before the first thread, so that all inherit it
   lockstep::http::InitializeHttpThreads(kHttpThreads);
   const auto parsed = lockstep::ParseConfig(argc, argv);

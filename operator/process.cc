@@ -69,12 +69,12 @@ class Process {
                    .timings = config.lease}),
         events_(client_, clock_, identity_),
         service_(
-            clock_,
-            [this](const auto& token, const auto& job, const auto& member, auto done) {
-              reviewer_.Authorize(token, job, member, std::move(done));
-            },
+            clock_, [this](const auto& claim, auto done) { reviewer_.Authorize(claim, std::move(done)); },
             [this](const protocol::JobIdentity& job) { Enqueue(job.name_space + "/" + job.name); }),
-        reviewer_(client_, caches_.pods, clock_),
+        review_client_(transport, {.observer = Observer(),
+                                   .pause = [](auto, const auto&) { return false; },  // the member asks again
+                                   .timeout = rendezvous::kReviewDeadline}),
+        reviewer_(review_client_, caches_.pods, clock_),
         pod_feed_(caches_.jobs, service_) {}
 
   Result<void> Run(const std::stop_token& stop) {
@@ -339,13 +339,14 @@ class Process {
   std::atomic<bool> caches_synced_ = false;
   telemetry::Metrics metrics_;
   http::HttpTransport& transport_;
-  kube::RestClient client_;  // of all but the reconciler and the election
+  kube::RestClient client_;  // of all but the reconciler, the reviewer and the election
   kube::RestClient lease_client_;
   kube::LeaderElection election_;
   kube::EventRecorder events_;
   reconcile::Caches caches_;
   reconcile::FalseOwners false_owners_{caches_.jobs, clock_};
   rendezvous::RendezvousService service_;
+  kube::RestClient review_client_;
   rendezvous::TokenReviewer reviewer_;  // its threads call back into service_, so it ends first
   rendezvous::PodFeed pod_feed_;
   std::vector<std::unique_ptr<kube::Informer>> informers_;

@@ -10,7 +10,6 @@
 namespace lockstep::kube {
 namespace {
 
-constexpr std::chrono::milliseconds kExchangeTimeout{15'000};
 constexpr std::chrono::milliseconds kListTimeout{60'000};
 constexpr std::chrono::seconds kRetryAfterLimit{10};
 constexpr std::size_t kMaxEventBytes = 8U << 20U;  // etcd refuses objects above 1.5 MiB
@@ -71,7 +70,7 @@ bool RestClient::MayWait(Milliseconds wait, Milliseconds waited) const {
 }
 
 Result<Json> RestClient::Exchange(http::Request request, const std::stop_token& stop) {
-  if (request.timeout == http::Request{}.timeout) request.timeout = kExchangeTimeout;
+  if (request.timeout == http::Request{}.timeout) request.timeout = options_.timeout;
   const Error stopped{ErrorCode::kCancelled, "stopped"};
   if (!AwaitTurn(stop)) return stopped;
   Milliseconds waited{};

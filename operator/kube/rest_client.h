@@ -30,6 +30,7 @@ struct RestClientOptions {
   // before each of them. None: fifteen seconds for each exchange.
   std::function<Milliseconds()> time_left;
   Pause pause = PauseFor;
+  Milliseconds timeout{15'000};  // of an exchange, except lists and watches
 };
 
 class RestClient final : public KubeClient {

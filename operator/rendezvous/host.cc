@@ -20,7 +20,7 @@ void TickUntil(const std::stop_token& stop, RendezvousService& service) {
 }  // namespace
 
 Result<std::unique_ptr<Host>> Host::Start(const HostOptions& options, RendezvousService& service) {
-  http::ServerOptions server{.address = options.address, .threads = kServerThreads};
+  http::ServerOptions server{.address = options.address, .threads = kServerThreads, .limits = options.limits};
   server.certificate_pem = options.identity.certificate;
   server.key_pem = options.identity.key;
   LOCKSTEP_TRY(auto started,

@@ -15,6 +15,7 @@ namespace lockstep::rendezvous {
 struct HostOptions {
   std::string address;      // host:port to listen on
   ServerIdentity identity;  // empty: plain HTTP
+  http::ConnectionLimits limits;
 };
 
 class Host {

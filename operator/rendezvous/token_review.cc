@@ -10,9 +10,13 @@ namespace lockstep::rendezvous {
 namespace {
 
 constexpr int kThreads = 4;
-constexpr std::size_t kMaxWaiting = 20'000;
-constexpr std::chrono::seconds kFresh{60};
-constexpr std::chrono::minutes kBelievedWithoutServer{10};
+constexpr int kUnknownEvery = 4;                  // reviews
+constexpr std::size_t kMaxUnknown = 20'000;       // tokens
+constexpr std::size_t kMaxRequestsOfToken = 32;   // a member has a handful under way, and repeats some
+constexpr std::chrono::seconds kFresh{60};        // then it is reviewed again
+constexpr std::chrono::seconds kRetry{10};        // after a review that failed
+constexpr std::chrono::minutes kBelieved{10};     // without a review that succeeds
+constexpr std::chrono::seconds kLongestWait{10};  // then the member has given up on this request
 
 // Tokens are secrets: what is kept beyond a request is a digest.
 std::string DigestOf(const std::string& token) {
@@ -22,6 +26,10 @@ std::string DigestOf(const std::string& token) {
              EVP_sha256(), nullptr);
   digest.resize(length);
   return digest;
+}
+
+bool WasReviewed(const Result<TokenIdentity>& identity) {
+  return identity.ok() || identity.error().code == ErrorCode::kUnauthorized;
 }
 
 }  // namespace
@@ -36,92 +44,136 @@ TokenReviewer::TokenReviewer(kube::KubeWriter& writer, const kube::Store& pods, 
 TokenReviewer::~TokenReviewer() {
   for (std::jthread& thread : threads_) thread.request_stop();
   threads_.clear();
-  for (auto& [token, list] : waiting_) {
-    for (Waiting& waiting : list) waiting.done(Error{ErrorCode::kCancelled, "the operator is stopping"});
+  for (auto& [token, unknown] : unknown_) {
+    for (Waiting& waiting : unknown.waiting)
+      waiting.done(Error{ErrorCode::kCancelled, "the operator is stopping"});
   }
 }
 
-void TokenReviewer::Authorize(const std::string& token, const protocol::JobIdentity& job,
-                              const protocol::Member& member, Done done) {
-  if (token.empty()) return done(Error{ErrorCode::kUnauthorized, "no bearer token"});
-  Waiting waiting{job, member, std::move(done)};
-  std::optional<TokenIdentity> identity;
+void TokenReviewer::Authorize(const Claim& claim, Done done) {
+  if (claim.token.empty()) return done(Error{ErrorCode::kUnauthorized, "no bearer token"});
+  const std::string digest = DigestOf(claim.token);
+  std::optional<Result<TokenIdentity>> answer;
   {
     const MutexLock lock(mutex_);
-    const auto known = known_.find(DigestOf(token));
-    if (known != known_.end() && clock_.Steady() - known->second.asked < kFresh) {
-      identity = known->second.identity;
-    } else if (waiting_.size() < kMaxWaiting) {
-      std::vector<Waiting>& list = waiting_[token];
-      if (list.empty()) queue_.push_back(token);
-      list.push_back(std::move(waiting));
-      wake_.notify_one();
-      return;
-    }
+    answer = AnswerNow(claim, digest);
+    if (!answer.has_value()) unknown_.at(claim.token).waiting.push_back({claim, std::move(done)});
   }
-  if (identity) return waiting.done(Check(*identity, waiting));
-  waiting.done(Error{ErrorCode::kThrottled, "too many tokens wait for review"});
+  if (answer.has_value()) done(Check(*answer, claim));
+}
+
+std::optional<Result<TokenIdentity>> TokenReviewer::AnswerNow(const Claim& claim, const std::string& digest) {
+  const SteadyTime now = clock_.Steady();
+  const auto found = known_.find(digest);
+  if (found != known_.end() && now - found->second.confirmed < kBelieved) {
+    Known& known = found->second;
+    if (now >= known.next_review && !std::exchange(known.is_queued, true)) {
+      known_queue_.push_back(claim.token);
+      wake_.notify_one();
+    }
+    return known.identity;
+  }
+  if (const auto why = refused_.Find(digest, now)) return *why;
+  const auto waits = unknown_.find(claim.token);
+  if (waits != unknown_.end()) {
+    if (waits->second.waiting.size() < kMaxRequestsOfToken) return std::nullopt;
+    return Error{ErrorCode::kThrottled, "too many requests with this token wait for its review"};
+  }
+  if (unknown_.size() >= kMaxUnknown || !budget_.Take(claim.peer, now))
+    return Error{ErrorCode::kThrottled, "too many unknown tokens from " + claim.peer + ": try again"};
+  unknown_[claim.token] = {.source = claim.peer, .since = now, .waiting = {}};
+  unknown_queue_.push_back(claim.token);
+  wake_.notify_one();
+  return std::nullopt;
 }
 
 void TokenReviewer::Run(const std::stop_token& stop) {
   while (true) {
-    std::string token;
+    Task task;
     {
       MutexLock lock(mutex_);
-      if (!wake_.wait(lock, stop, [this]() LOCKSTEP_REQUIRES(mutex_) { return !queue_.empty(); })) return;
-      token = std::move(queue_.front());
-      queue_.pop_front();
+      const auto has_task = [this]() LOCKSTEP_REQUIRES(mutex_) {
+        return !known_queue_.empty() || !unknown_queue_.empty();
+      };
+      if (!wake_.wait(lock, stop, has_task)) return;
+      task = NextTask();
     }
-    Review(token);
+    task.is_known ? ReviewKnown(task.token) : ReviewUnknown(task.token);
     if (stop.stop_requested()) return;
   }
 }
 
-void TokenReviewer::Review(const std::string& token) {
+// Known tokens go first. Where the API server is too slow for these alone, new members get every fourth review.
+TokenReviewer::Task TokenReviewer::NextTask() {
+  const bool prefers_unknown = ++tasks_ % kUnknownEvery == 0;
+  const bool takes_known = unknown_queue_.empty() || (!known_queue_.empty() && !prefers_unknown);
+  std::deque<std::string>& queue = takes_known ? known_queue_ : unknown_queue_;
+  Task task{.token = std::move(queue.front()), .is_known = takes_known};
+  queue.pop_front();
+  return task;
+}
+
+void TokenReviewer::ReviewKnown(const std::string& token) {
+  const SteadyTime asked = clock_.Steady();
   const auto identity = Ask(token);
+  const MutexLock lock(mutex_);
+  Remember(DigestOf(token), identity, asked);
+}
+
+void TokenReviewer::ReviewUnknown(const std::string& token) {
+  const SteadyTime asked = clock_.Steady();
+  bool is_late = false;
+  {
+    const MutexLock lock(mutex_);
+    is_late = asked - unknown_.at(token).since >= kLongestWait;
+  }
+  const Result<TokenIdentity> identity =
+      is_late ? Error{ErrorCode::kUnavailable, "the token waited too long for its review"} : Ask(token);
   std::vector<Waiting> list;
   {
     const MutexLock lock(mutex_);
-    const auto found = waiting_.find(token);
-    list = std::move(found->second);
-    waiting_.erase(found);
+    const auto found = unknown_.find(token);
+    if (identity.ok()) budget_.GiveBack(found->second.source);
+    if (!is_late) Remember(DigestOf(token), identity, asked);
+    list = std::move(found->second.waiting);
+    unknown_.erase(found);
   }
-  for (Waiting& waiting : list) {
-    waiting.done(identity.ok() ? Check(*identity, waiting) : Result<void>(identity.error()));
-  }
+  for (Waiting& waiting : list) waiting.done(Check(identity, waiting.claim));
 }
 
 Result<TokenIdentity> TokenReviewer::Ask(const std::string& token) {
   const auto review = writer_.Create(kube::kTokenReviews, TokenReviewFor(token));
-  const std::string digest = DigestOf(token);
-  if (!review.ok()) {
-    log::Warning("token review failed", {{"error", review.error().ToString()}});
-    const MutexLock lock(mutex_);
-    const auto known = known_.find(digest);
-    const bool believed = review.error().IsTransient() && known != known_.end() &&
-                          clock_.Steady() - known->second.asked < kBelievedWithoutServer;
-    return believed ? Result<TokenIdentity>(known->second.identity) : Result<TokenIdentity>(review.error());
-  }
-  auto identity = IdentityFromReview(*review);
-  const MutexLock lock(mutex_);
-  DropExpired();
+  if (review.ok()) return IdentityFromReview(*review);
+  // Whatever it is, it says nothing about the token.
+  return Error{ErrorCode::kUnavailable, "token review failed: " + review.error().ToString()};
+}
+
+void TokenReviewer::Remember(const std::string& digest, const Result<TokenIdentity>& identity,
+                             SteadyTime asked) {
+  LogChange(identity);
   if (identity.ok()) {
-    known_[digest] = {*identity, clock_.Steady()};
-  } else {
+    std::erase_if(known_, [&](const auto& entry) { return asked - entry.second.confirmed >= kBelieved; });
+    known_[digest] = {.identity = *identity, .confirmed = asked, .next_review = asked + kFresh};
+  } else if (WasReviewed(identity)) {
     known_.erase(digest);
+    refused_.Add(digest, identity.error(), asked);
+  } else if (const auto found = known_.find(digest); found != known_.end()) {
+    found->second.next_review = asked + kRetry;
+    found->second.is_queued = false;
   }
-  return identity;
 }
 
-Result<void> TokenReviewer::Check(const TokenIdentity& identity, const Waiting& waiting) const {
-  return CheckMember(identity, waiting.job, waiting.member,
-                     pods_.Get({waiting.job.name_space, waiting.member.pod}));
+void TokenReviewer::LogChange(const Result<TokenIdentity>& identity) {
+  const bool fails = !WasReviewed(identity);
+  if (std::exchange(reviews_fail_, fails) == fails) return;
+  fails ? log::Warning("token reviews fail: known members stay for ten minutes, new ones have to wait",
+                       {{"error", identity.error().message}})
+        : log::Info("token reviews succeed again");
 }
 
-void TokenReviewer::DropExpired() {
-  const SteadyTime now = clock_.Steady();
-  std::erase_if(known_,
-                [&](const auto& entry) { return now - entry.second.asked >= kBelievedWithoutServer; });
+Result<void> TokenReviewer::Check(const Result<TokenIdentity>& identity, const Claim& claim) const {
+  if (!identity.ok()) return identity.error();
+  return CheckMember(*identity, claim.job, claim.member, pods_.Get({claim.job.name_space, claim.member.pod}));
 }
 
 }  // namespace lockstep::rendezvous

@@ -1,23 +1,30 @@
 #pragma once
 // The rendezvous' Authorizer: asks the API server whose token a worker presents (TokenReview), on threads of
-// its own. An answer holds for a minute; while the API server is away a good one is believed for longer,
-// because training must not need it. Any thread calls Authorize; the destructor refuses what waits and joins.
+// its own. A token that was found good is answered at once for ten minutes and reviewed again after each,
+// because training must need the API server neither to be there nor to be fast. Only requests with an unknown
+// token wait. Any thread calls Authorize; the destructor refuses what waits and joins.
 
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "operator/kube/client.h"
 #include "operator/kube/store.h"
+#include "operator/rendezvous/review_limits.h"
 #include "operator/rendezvous/token_identity.h"
 #include "runtime/common/base/clock.h"
 #include "runtime/common/base/mutex.h"
+#include "runtime/common/rendezvous/service.h"
 
 namespace lockstep::rendezvous {
+
+// For the client that the reviewer writes with: an API server that does not answer must not hold its threads.
+inline constexpr std::chrono::seconds kReviewDeadline{5};
 
 class TokenReviewer {
  public:
@@ -26,25 +33,42 @@ class TokenReviewer {
   TokenReviewer(kube::KubeWriter& writer, const kube::Store& pods, const Clock& clock);
   ~TokenReviewer();
 
-  void Authorize(const std::string& token, const protocol::JobIdentity& job, const protocol::Member& member,
-                 Done done);
+  // kUnauthorized: the token is not good; kForbidden: it is another member's; every other error may pass.
+  void Authorize(const Claim& claim, Done done);
 
  private:
   struct Known {
     TokenIdentity identity;
-    SteadyTime asked{};
+    SteadyTime confirmed{};    // when the API server was asked
+    SteadyTime next_review{};  // not before
+    bool is_queued = false;
   };
   struct Waiting {
-    protocol::JobIdentity job;
-    protocol::Member member;
+    Claim claim;
     Done done;
   };
+  struct Unknown {
+    std::string source;  // pays for the review
+    SteadyTime since{};
+    std::vector<Waiting> waiting;
+  };
+  struct Task {
+    std::string token;
+    bool is_known = false;
+  };
 
+  // The answer that needs no review; nothing where the request has to wait for one.
+  [[nodiscard]] std::optional<Result<TokenIdentity>> AnswerNow(const Claim& claim, const std::string& digest)
+      LOCKSTEP_REQUIRES(mutex_);
   void Run(const std::stop_token& stop);
-  void Review(const std::string& token);
+  [[nodiscard]] Task NextTask() LOCKSTEP_REQUIRES(mutex_);
+  void ReviewKnown(const std::string& token);
+  void ReviewUnknown(const std::string& token);
   [[nodiscard]] Result<TokenIdentity> Ask(const std::string& token);
-  [[nodiscard]] Result<void> Check(const TokenIdentity& identity, const Waiting& waiting) const;
-  void DropExpired() LOCKSTEP_REQUIRES(mutex_);
+  void Remember(const std::string& digest, const Result<TokenIdentity>& identity, SteadyTime asked)
+      LOCKSTEP_REQUIRES(mutex_);
+  void LogChange(const Result<TokenIdentity>& identity) LOCKSTEP_REQUIRES(mutex_);
+  [[nodiscard]] Result<void> Check(const Result<TokenIdentity>& identity, const Claim& claim) const;
 
   kube::KubeWriter& writer_;
   const kube::Store& pods_;
@@ -52,10 +76,14 @@ class TokenReviewer {
   Mutex mutex_;
   std::condition_variable_any wake_;
   std::map<std::string, Known> known_ LOCKSTEP_GUARDED_BY(mutex_);  // by digest of the token
-  // By token: one review for all.
-  std::map<std::string, std::vector<Waiting>> waiting_ LOCKSTEP_GUARDED_BY(mutex_);
-  std::deque<std::string> queue_ LOCKSTEP_GUARDED_BY(mutex_);  // tokens to review
-  std::vector<std::jthread> threads_;                          // last: join before the rest goes
+  RefusedTokens refused_ LOCKSTEP_GUARDED_BY(mutex_);
+  ReviewBudget budget_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::map<std::string, Unknown> unknown_ LOCKSTEP_GUARDED_BY(mutex_);  // by token: one review for all
+  std::deque<std::string> known_queue_ LOCKSTEP_GUARDED_BY(mutex_);     // tokens to review
+  std::deque<std::string> unknown_queue_ LOCKSTEP_GUARDED_BY(mutex_);   // of unknown_
+  int64_t tasks_ LOCKSTEP_GUARDED_BY(mutex_) = 0;                       // taken so far
+  bool reviews_fail_ LOCKSTEP_GUARDED_BY(mutex_) = false;               // and the log says so
+  std::vector<std::jthread> threads_;                                   // last: join before the rest goes
 };
 
 }  // namespace lockstep::rendezvous

@@ -3,6 +3,12 @@
 #include <utility>
 
 namespace lockstep::telemetry {
+namespace {
+
+// The kubelet, and a few scrapers of metrics. Everybody may ask, so these limits are all that bounds them.
+constexpr http::ConnectionLimits kLimits{.all = 2'048, .per_peer = 64, .untrusted_per_peer = 64};
+
+}  // namespace
 
 Result<std::unique_ptr<http::HttpServer>> StartHealthServer(const std::string& address,
                                                             HealthSources sources) {
@@ -14,7 +20,7 @@ Result<std::unique_ptr<http::HttpServer>> StartHealthServer(const std::string& a
     const std::string why = sources.why_not_ready();
     respond(why.empty() ? http::TextResponse(200, "ok\n") : http::TextResponse(503, why + "\n"));
   };
-  return http::StartServer({.address = address}, handle).WithContext("metrics server");
+  return http::StartServer({.address = address, .limits = kLimits}, handle).WithContext("metrics server");
 }
 
 }  // namespace lockstep::telemetry

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "runtime/cli/commands.h"
+#include "runtime/common/base/open_files.h"
 #include "runtime/common/http/cpprest_transport.h"
 #include "runtime/launch/process.h"
 #include "runtime/launch/signals.h"
@@ -16,6 +17,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == kCheckpoint)
     return lockstep::cli::BecomeCheckpointTool(argv + 1);
   lockstep::launch::BlockSignals();
+  lockstep::RaiseOpenFileLimit();
   lockstep::http::InitializeHttpThreads(2);
   CLI::App app("Lockstep: elastic, fault-tolerant distributed training");
   app.set_version_flag("--version", std::string("lockstep ") + LOCKSTEP_VERSION);

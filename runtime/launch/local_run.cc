@@ -57,8 +57,8 @@ class LocalRun {
         policy_(options.job.spec.failure_policy.max_restarts, !options.job.spec.training),
         service_(
             clock_,
-            [this](const std::string& token, const auto&, const auto&, auto done) {
-              IsSame(token, token_) ? done({}) : done(Error{ErrorCode::kUnauthorized, "wrong token"});
+            [this](const rendezvous::Claim& claim, auto done) {
+              IsSame(claim.token, token_) ? done({}) : done(Error{ErrorCode::kUnauthorized, "wrong token"});
             },
             [](const protocol::JobIdentity&) {}),
         workers_({.job = options.job,

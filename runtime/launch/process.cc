@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "runtime/common/base/open_files.h"
 #include "runtime/common/base/strings.h"
 
 namespace lockstep::launch {
@@ -45,6 +47,7 @@ struct ChildSetup {
   int out = -1;
   int err = -1;
   bool own_group = false;
+  rlimit open_files = OpenFileLimitAtStart();
 };
 
 // Runs between fork and exec: async-signal-safe calls only.
@@ -53,6 +56,7 @@ struct ChildSetup {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);  // the parent died before prctl took effect
   if (setup.own_group) ::setpgid(0, 0);
+  ::setrlimit(RLIMIT_NOFILE, &setup.open_files);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

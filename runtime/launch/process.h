@@ -23,7 +23,8 @@ struct Command {
 };
 
 // The child dies with the thread that started it (PR_SET_PDEATHSIG), so call from a thread that lives as long
-// as the child should. Signals are unblocked in the child.
+// as the child should. Signals are unblocked in the child, and it has the limit of open files that this
+// process was started with.
 [[nodiscard]] Result<pid_t> StartProcess(const Command& command);
 void KillProcess(pid_t pid, int signal);
 // All processes of the group that `leader` was started with, also after the leader's end.

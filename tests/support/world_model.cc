@@ -37,8 +37,7 @@ void Fill(kube::Store& store, FakeKube& kube, const kube::Resource& resource) {
 struct WorldModel::Operator {
   explicit Operator(WorldModel& world)
       : rendezvous(
-            world.clock_, [](const auto&, const auto&, const auto&, auto done) { done({}); },
-            [](const protocol::JobIdentity&) {}),
+            world.clock_, [](const auto&, auto done) { done({}); }, [](const protocol::JobIdentity&) {}),
         reconciler({world.kube_, caches, rendezvous, world.events_, world.observer_, world.clock_},
                    {"http://rendezvous", ""}) {}
   reconcile::Caches caches;

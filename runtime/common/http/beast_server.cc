@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
@@ -15,10 +16,13 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/mutex.h"
+#include "runtime/common/base/open_files.h"
+#include "runtime/common/http/connection_ledger.h"
 #include "runtime/common/http/server.h"
 
 namespace lockstep::http {
@@ -32,6 +36,8 @@ using BeastResponse = beast::http::response<beast::http::string_body>;
 
 constexpr auto kIdleTimeout = std::chrono::seconds(120);
 constexpr auto kIoTimeout = std::chrono::seconds(20);
+// Without open files or memory left, an accept fails at once; the connection waits in the kernel meanwhile.
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
 ServerRequest FromBeast(const BeastRequest& request) {
   ServerRequest out;
@@ -47,6 +53,14 @@ ServerRequest FromBeast(const BeastRequest& request) {
   }
   out.body = request.body();
   return out;
+}
+
+std::string PeerOf(const Tcp::socket& socket) {
+  beast::error_code error;  // the peer may be gone already
+  const asio::ip::address address = socket.remote_endpoint(error).address();
+  return address.is_v6() && address.to_v6().is_v4_mapped()
+             ? asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string()
+             : address.to_string();
 }
 
 class SessionBase {
@@ -78,23 +92,34 @@ class Sessions {
 
 // What every session needs of its server; outlives the server while a Responder is still held somewhere.
 struct Shared {
+  explicit Shared(const ServerOptions& options)
+      : max_body_bytes(options.max_body_bytes),
+        limits(options.limits),
+        ledger(options.limits, OpenFileLimit()) {}
+
   asio::io_context io;
   std::optional<asio::ssl::context> tls;
   Handler handler;
-  std::size_t max_body_bytes = 0;
+  const std::size_t max_body_bytes;
+  const ConnectionLimits limits;
+  ConnectionLedger ledger;
   Sessions sessions;
 };
 
 template <typename Stream>
 class Session final : public SessionBase, public std::enable_shared_from_this<Session<Stream>> {
  public:
-  Session(std::shared_ptr<Shared> shared, Stream stream)
-      : shared_(std::move(shared)), stream_(std::move(stream)) {}
+  Session(std::shared_ptr<Shared> shared, ConnectionLedger::Place place, std::string peer, Stream stream)
+      : shared_(std::move(shared)),
+        place_(std::move(place)),
+        peer_(std::move(peer)),
+        stream_(std::move(stream)),
+        trust_deadline_(std::chrono::steady_clock::now() + shared_->limits.until_trusted) {}
 
   void Start() {
     shared_->sessions.Add(this->shared_from_this());
     if constexpr (kTls) {
-      beast::get_lowest_layer(stream_).expires_after(kIoTimeout);
+      beast::get_lowest_layer(stream_).expires_at(trust_deadline_);
       stream_.async_handshake(asio::ssl::stream_base::server, [self = this->shared_from_this()](auto error) {
         error ? self->End() : self->Read();
       });
@@ -123,8 +148,9 @@ class Session final : public SessionBase, public std::enable_shared_from_this<Se
 
   void Read() {
     parser_.emplace();
-    parser_->body_limit(shared_->max_body_bytes);
-    beast::get_lowest_layer(stream_).expires_after(kIdleTimeout);
+    parser_->body_limit(place_.is_trusted() ? shared_->max_body_bytes : shared_->limits.untrusted_body_bytes);
+    beast::get_lowest_layer(stream_).expires_at(
+        place_.is_trusted() ? std::chrono::steady_clock::now() + kIdleTimeout : trust_deadline_);
     beast::http::async_read(stream_, buffer_, *parser_,
                             [self = this->shared_from_this()](auto error, std::size_t) {
                               if (error == beast::http::error::body_limit)
@@ -138,7 +164,9 @@ class Session final : public SessionBase, public std::enable_shared_from_this<Se
     keep_alive_ = parser_->get().keep_alive();
     auto pending = std::make_shared<Pending>();
     pending->session = this->weak_from_this();
-    shared_->handler(FromBeast(parser_->get()),
+    ServerRequest request = FromBeast(parser_->get());
+    request.peer = peer_;
+    shared_->handler(std::move(request),
                      [pending](Response response) { pending->Answer(std::move(response)); });
   }
 
@@ -150,6 +178,7 @@ class Session final : public SessionBase, public std::enable_shared_from_this<Se
   }
 
   void Write(Response response) {
+    if (response.status < 400) place_.Trust();
     response_.emplace(static_cast<beast::http::status>(response.status), 11);
     for (const auto& [name, value] : response.headers) response_->set(name, value);
     response_->keep_alive(keep_alive_);
@@ -169,7 +198,10 @@ class Session final : public SessionBase, public std::enable_shared_from_this<Se
   }
 
   std::shared_ptr<Shared> shared_;
+  ConnectionLedger::Place place_;  // in the ledger of shared_
+  const std::string peer_;
   Stream stream_;
+  const std::chrono::steady_clock::time_point trust_deadline_;
   beast::flat_buffer buffer_;
   std::optional<beast::http::request_parser<beast::http::string_body>> parser_;
   std::optional<BeastResponse> response_;
@@ -188,6 +220,7 @@ class BeastServer final : public HttpServer {
     asio::post(acceptor_.get_executor(), [this] {
       stopping_ = true;
       acceptor_.close();
+      accept_pause_.cancel();
       for (const auto& session : shared_->sessions.TakeAll()) session->Close();
     });
     threads_.clear();  // joins: with the acceptor and the sessions closed the context runs out of work
@@ -200,30 +233,47 @@ class BeastServer final : public HttpServer {
     acceptor_.async_accept(asio::make_strand(shared_->io),
                            [this](beast::error_code error, Tcp::socket socket) {
                              if (stopping_ || error == asio::error::operation_aborted) return;
-                             if (error) {
-                               log::Warning("accepting a connection failed", {{"error", error.message()}});
-                             } else {
-                               Open(std::move(socket));
-                             }
+                             if (error) return AcceptLater(error);
+                             accept_fails_ = false;
+                             Open(std::move(socket));
                              Accept();
                            });
   }
 
+  void AcceptLater(const beast::error_code& error) {
+    if (!std::exchange(accept_fails_, true))
+      log::Warning("connections cannot be accepted; trying until it works", {{"error", error.message()}});
+    accept_pause_.expires_after(kAcceptPause);
+    accept_pause_.async_wait([this](beast::error_code) {
+      if (!stopping_) Accept();
+    });
+  }
+
   void Open(Tcp::socket socket) {
-    beast::error_code ignored;  // a missing option only costs latency
+    const std::string peer = PeerOf(socket);
+    ConnectionLedger::Place place = shared_->ledger.Admit(peer);
+    if (!place.has_value()) return;  // which closes it
+    beast::error_code ignored;       // a missing option only costs latency
     socket.set_option(Tcp::no_delay(true), ignored);
     if (shared_->tls.has_value()) {
       using Stream = beast::ssl_stream<beast::tcp_stream>;
-      std::make_shared<Session<Stream>>(shared_, Stream(std::move(socket), *shared_->tls))->Start();
+      std::make_shared<Session<Stream>>(shared_, std::move(place), peer,
+                                        Stream(std::move(socket), *shared_->tls))
+          ->Start();
     } else {
-      std::make_shared<Session<beast::tcp_stream>>(shared_, beast::tcp_stream(std::move(socket)))->Start();
+      std::make_shared<Session<beast::tcp_stream>>(shared_, std::move(place), peer,
+                                                   beast::tcp_stream(std::move(socket)))
+          ->Start();
     }
   }
 
   std::shared_ptr<Shared> shared_;
   Tcp::acceptor acceptor_;
   const int port_;
-  bool stopping_ = false;  // touched on the acceptor's strand only
+  // Touched on the acceptor's strand only.
+  asio::steady_timer accept_pause_{acceptor_.get_executor()};
+  bool accept_fails_ = false;  // and the log says so
+  bool stopping_ = false;
   std::vector<std::jthread> threads_;
 };
 
@@ -266,9 +316,8 @@ Response TextResponse(int status, std::string body) {
 }
 
 Result<std::unique_ptr<HttpServer>> StartServer(const ServerOptions& options, Handler handler) {
-  auto shared = std::make_shared<Shared>();
+  auto shared = std::make_shared<Shared>(options);
   shared->handler = std::move(handler);
-  shared->max_body_bytes = options.max_body_bytes;
   LOCKSTEP_TRY(LoadCertificate(options, shared->tls));
   LOCKSTEP_TRY(const Tcp::endpoint endpoint, ParseAddress(options.address));
   try {

@@ -2,6 +2,8 @@
 // Serving HTTP(S): routes, deferred answers (long polls), port 0. Handlers run on the server's own threads
 // and must not block; they may keep the Responder and answer later from any thread.
 
+#include <chrono>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,6 +20,7 @@ struct ServerRequest {
   std::string query;
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
+  std::string peer;  // the address that it came from, without the port
 };
 
 // Answers one request, once; a second call is ignored. Dropping it unanswered sends 503. Copyable, any
@@ -25,12 +28,31 @@ struct ServerRequest {
 using Responder = std::function<void(Response response)>;
 using Handler = std::function<void(ServerRequest request, Responder respond)>;
 
+// How many connections a server takes. A connection is trusted once one of its requests was answered with
+// success (a status below 400). The defaults are those of a rendezvous of 10,000 members.
+struct ConnectionLimits {
+  // Two for each member, its long poll and its reports, and a fifth more for those that replace others. Never
+  // more than the limit of open files leaves.
+  std::size_t all = 24'000;
+  // From one address: half, so that none takes the place of all others. 5,000 members may share an address
+  // behind NAT; in a cluster it is one pod's, or one node's with host networking.
+  std::size_t per_peer = 12'000;
+  // From one address and not trusted: what anybody may cause. More of one address than this may not connect
+  // in the same moment; those that are refused try again.
+  std::size_t untrusted_per_peer = 1'000;
+  // A connection ends where it is not trusted so long after it was accepted and no request is being answered.
+  std::chrono::milliseconds until_trusted{10'000};
+  // Of a request before the connection is trusted. Joins and heartbeats take less.
+  std::size_t untrusted_body_bytes = 64 << 10;
+};
+
 struct ServerOptions {
   std::string address = "127.0.0.1:0";  // host:port; port 0 lets the system choose
   std::string certificate_pem;          // chain and key, PEM text; both empty: plain HTTP
   std::string key_pem;
   std::size_t max_body_bytes = 1 << 20;
   int threads = 1;
+  ConnectionLimits limits;
 };
 
 class HttpServer {

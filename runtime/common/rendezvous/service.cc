@@ -28,6 +28,11 @@ constexpr std::chrono::seconds kOwnPause{2};
 // In the log, of what a refused message says.
 constexpr std::size_t kLongestField = 300;
 
+int StatusOfRefusal(ErrorCode code) {
+  if (code == ErrorCode::kUnauthorized) return 401;
+  return code == ErrorCode::kForbidden ? 403 : 503;
+}
+
 http::Response ErrorReply(int status, const std::string& message) {
   return http::JsonResponse(status, DumpJson({{"error", message}}));
 }
@@ -116,19 +121,19 @@ struct RendezvousService::State {
     if (!json.ok()) return respond(ErrorReply(400, json.error().message));
     auto message = protocol::MessageFromJson<Message>(*json);
     if (!message.ok()) return respond(ErrorReply(400, message.error().message));
-    const JobIdentity job = message->job;
-    const protocol::Member member = message->member;
-    authorize(BearerToken(request), job, member,
-              [this, method, respond, path = request.path, message = std::move(message).value()](
-                  const Result<void>& allowed) { Deliver(path, message, allowed, respond, method); });
+    const Claim claim{BearerToken(request), request.peer, message->job, message->member};
+    authorize(claim, [this, method, respond, path = request.path, message = std::move(message).value()](
+                         const Result<void>& allowed) { Deliver(path, message, allowed, respond, method); });
   }
 
   template <typename Message>
   void Deliver(const std::string& path, const Message& message, const Result<void>& allowed,
                const http::Responder& respond, Method<Message> method) {
-    if (!allowed.ok() && allowed.error().code == ErrorCode::kUnauthorized)
-      return respond(ErrorReply(401, allowed.error().message));
-    if (!allowed.ok()) return respond(Refuse(path, message, allowed.error().message));
+    if (!allowed.ok()) {
+      const int status = StatusOfRefusal(allowed.error().code);
+      if (status != 403) return respond(ErrorReply(status, allowed.error().message));
+      return respond(Refuse(path, message, allowed.error().message));
+    }
     const Delivery delivery = Apply(message.job, [&](JobEntry& entry, Moment now, Outbox& outbox) {
       (entry.*method)(message, respond, now, outbox);
     });

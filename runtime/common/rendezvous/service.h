@@ -17,12 +17,18 @@
 
 namespace lockstep::rendezvous {
 
-// Decides whether the bearer of `token` may speak for this member of this job, and calls `done` once, from
-// any thread: kUnauthorized or kForbidden refuse the request. It is called on the server's thread and must
-// not block.
-using Authorizer =
-    std::function<void(const std::string& token, const protocol::JobIdentity& job,
-                       const protocol::Member& member, std::function<void(Result<void>)> done)>;
+// Who says to be which member.
+struct Claim {
+  std::string token;
+  std::string peer;  // the address that the request came from
+  protocol::JobIdentity job;
+  protocol::Member member;
+};
+
+// Decides whether a claim is true, and calls `done` once, from any thread. kUnauthorized (401) and kForbidden
+// (403) refuse the request; every other error says that it could not be decided now (503: try again). It is
+// called on the server's thread and must not block.
+using Authorizer = std::function<void(const Claim& claim, std::function<void(Result<void>)> done)>;
 
 class RendezvousService {
  public:

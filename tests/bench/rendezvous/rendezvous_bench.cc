@@ -20,6 +20,7 @@
 #include "operator/rendezvous/pod_feed.h"
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
+#include "runtime/common/base/open_files.h"
 #include "tests/bench/rendezvous/members.h"
 
 namespace lockstep::bench {
@@ -29,6 +30,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kDeadline = 180s;
 constexpr auto kSteadyTime = 10s;
+constexpr std::size_t kAnyNumber = 1'000'000;
 
 [[noreturn]] void Fail(const std::string& what) {
   std::fprintf(stderr, "rendezvous_bench: %s\n", what.c_str());
@@ -67,14 +69,10 @@ double SecondsBetween(int64_t begin_ns, int64_t end_ns) {
   return static_cast<double>(end_ns - begin_ns) / 1e9;
 }
 
-void RaiseFileLimit(int files) {
-  rlimit limit{};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-  if (limit.rlim_cur < static_cast<rlim_t>(files)) {
-    Fail("needs " + std::to_string(files) + " open files, allowed are " + std::to_string(limit.rlim_cur));
-  }
+void RequireOpenFiles(std::size_t files) {
+  const std::size_t allowed = RaiseOpenFileLimit();
+  if (allowed < files)
+    Fail("needs " + std::to_string(files) + " open files, allowed are " + std::to_string(allowed));
 }
 
 kube::ObjectChange DeletionOf(int slot) {
@@ -99,7 +97,10 @@ class Service {
         {.min_members = plan.members / 2, .max_members = plan.members, .expected_members = plan.members});
     auto identity = rendezvous::MakeServerIdentity({"localhost"}, clock_.Now());
     if (!identity.ok()) Fail(identity.error().ToString());
-    auto host = rendezvous::Host::Start({"127.0.0.1:0", *identity}, service_);
+    // All members have one address here, and the last one waits before it joins.
+    const http::ConnectionLimits limits{
+        .per_peer = kAnyNumber, .untrusted_per_peer = kAnyNumber, .until_trusted = kDeadline};
+    auto host = rendezvous::Host::Start({"127.0.0.1:0", *identity, limits}, service_);
     if (!host.ok()) Fail(host.error().ToString());
     host_ = std::move(host).value();
     std::strncpy(board.ca.data(), identity->ca.c_str(), board.ca.size() - 1);
@@ -158,8 +159,7 @@ class Service {
   Scoreboard& board_;
   const SystemClock clock_;
   const protocol::JobIdentity job_{"bench", "bench", "bench-uid"};
-  rendezvous::RendezvousService service_{clock_,
-                                         [](const auto&, const auto&, const auto&, auto done) { done({}); },
+  rendezvous::RendezvousService service_{clock_, [](const auto&, auto done) { done({}); },
                                          [](const protocol::JobIdentity&) {}};
   const kube::Store jobs_;
   rendezvous::PodFeed feed_{jobs_, service_};
@@ -180,7 +180,7 @@ int Main(int argc, char** argv) {
   if (plan.members < 2 || plan.deaths < 1 || plan.deaths > plan.members / 2) {
     Fail("usage: rendezvous_bench [MEMBERS [DEATHS]], at most half of the members");
   }
-  RaiseFileLimit(ConnectionsOf(plan.members) + 100);
+  RequireOpenFiles(static_cast<std::size_t>(ConnectionsOf(plan.members)) + 100);
   Scoreboard& board = MapScoreboard();
   const pid_t child = ::fork();  // before the first thread
   if (child == 0) return RunChild(plan, board);

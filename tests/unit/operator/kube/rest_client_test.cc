@@ -89,6 +89,12 @@ TEST_F(RestClientWaits, NotForEver) {
   EXPECT_EQ(waits_, (std::vector<int64_t>{4000, 4000}));
 }
 
+TEST(RestClient, EndsAnExchangeWhenTheCallerSays) {
+  testing::FakeTransport transport;
+  EXPECT_TRUE(RestClient(transport, {.timeout = Milliseconds(5'000)}).Get(kPods, {"team", "a"}).ok());
+  EXPECT_EQ(transport.requests.at(0).timeout, Milliseconds(5'000));
+}
+
 TEST_F(RestClientWaits, OnlyWhereItIsAsked) {
   const std::pair<int, std::string> cases[] = {{429, ""}, {503, "soon"}, {409, "1"}};
   for (const auto& [status, after] : cases) {

@@ -38,9 +38,8 @@ class ObserveTest : public ::testing::Test {
 
   testing::FakeClock clock_;
   Caches caches_;
-  rendezvous::RendezvousService rendezvous_{
-      clock_, [](const auto&, const auto&, const auto&, auto done) { done({}); },
-      [](const protocol::JobIdentity&) {}};
+  rendezvous::RendezvousService rendezvous_{clock_, [](const auto&, auto done) { done({}); },
+                                            [](const protocol::JobIdentity&) {}};
 };
 
 TEST_F(ObserveTest, TakesNothingForTheJobsThatOnlyHasItsUid) {

@@ -97,7 +97,7 @@ class Model {
 
   void BeginService(int64_t first_round) {
     service_ = std::make_unique<rendezvous::RendezvousService>(
-        clock_, [](const auto&, const auto&, const auto&, auto done) { done({}); }, [](const auto&) {});
+        clock_, [](const auto&, auto done) { done({}); }, [](const auto&) {});
     service_->Configure(
         kJob, {.min_members = 1, .max_members = 2, .expected_members = 2, .first_round = first_round});
     has_service_ = true;

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "runtime/common/base/open_files.h"
 #include "runtime/launch/reserved_port.h"
 #include "runtime/launch/self_copy.h"
 
@@ -44,6 +45,18 @@ TEST(KillGroup, ReachesWhatTheLeaderStartedAndLeftBehind) {
   KillGroup(*pid, SIGKILL);
   char byte = 0;
   EXPECT_EQ(::read(pipe->reading.get(), &byte, 1), 0) << "the pipe closes when the last of them is gone";
+}
+
+TEST(StartProcess, GivesAChildTheLimitOfOpenFilesThatWeWereStartedWith) {
+  const rlimit at_start = OpenFileLimitAtStart();
+  rlimit changed = at_start;
+  changed.rlim_cur = at_start.rlim_cur - 1;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &changed), 0);
+  const std::string test = "test $(ulimit -S -n) = " + std::to_string(at_start.rlim_cur);
+  const auto pid = StartProcess({.arguments = {"/bin/sh", "-c", test}});
+  ::setrlimit(RLIMIT_NOFILE, &at_start);
+  ASSERT_TRUE(pid.ok());
+  EXPECT_EQ(WEXITSTATUS(WaitFor(*pid)), 0);
 }
 
 TEST(OwnCommand, IsThisProgram) {

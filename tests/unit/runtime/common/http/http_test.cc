@@ -2,9 +2,13 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdio>
 #include <filesystem>
 #include <mutex>
 #include <thread>
@@ -13,6 +17,7 @@
 #include "runtime/common/http/cpprest_transport.h"
 #include "runtime/common/http/proxy.h"
 #include "runtime/common/http/server.h"
+#include "tests/support/eventually.h"
 
 namespace lockstep::http {
 namespace {
@@ -23,8 +28,8 @@ class HttpTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { InitializeHttpThreads(2); }
 
-  std::unique_ptr<HttpTransport> Serve(Handler handler) {
-    auto server = StartServer({}, std::move(handler));
+  std::unique_ptr<HttpTransport> Serve(Handler handler, const ConnectionLimits& limits = {}) {
+    auto server = StartServer({.limits = limits}, std::move(handler));
     EXPECT_TRUE(server.ok());
     server_ = std::move(server).value();
     auto transport =
@@ -39,12 +44,12 @@ class HttpTest : public ::testing::Test {
 TEST_F(HttpTest, CarriesMethodPathQueryBodyTokenAndAnswer) {
   auto transport = Serve([](ServerRequest request, Responder respond) {
     respond(TextResponse(201, request.method + " " + request.path + "?" + request.query + " " + request.body +
-                                  " " + request.headers["authorization"]));
+                                  " " + request.headers["authorization"] + " " + request.peer));
   });
   const auto answer = transport->Send({.method = "POST", .target = "/a/b?x=1", .body = "hello"}, {});
   ASSERT_TRUE(answer.ok()) << answer.error().ToString();
   EXPECT_EQ(answer->status, 201);
-  EXPECT_EQ(answer->body, "POST /a/b?x=1 hello Bearer secret");
+  EXPECT_EQ(answer->body, "POST /a/b?x=1 hello Bearer secret 127.0.0.1");
 }
 
 TEST_F(HttpTest, ALongPollIsAnsweredLaterFromAnotherThread) {
@@ -240,6 +245,140 @@ TEST_F(HttpTest, RefusesABodyOverTheLimit) {
   EXPECT_TRUE(!answer.ok() || answer->status == 413);
   server_.reset();
   EXPECT_FALSE(handled);
+}
+
+// What goes to stderr meanwhile. Reading it opens no file.
+class CapturedStderr {
+ public:
+  CapturedStderr() : file_(std::tmpfile()), before_(::dup(STDERR_FILENO)) {
+    EXPECT_GE(::dup2(::fileno(file_), STDERR_FILENO), 0);
+  }
+  ~CapturedStderr() {
+    ::dup2(before_.get(), STDERR_FILENO);
+    std::fclose(file_);
+  }
+  CapturedStderr(const CapturedStderr&) = delete;
+  CapturedStderr& operator=(const CapturedStderr&) = delete;
+  [[nodiscard]] std::ptrdiff_t lines() const {
+    std::string text(1 << 20, '\0');
+    const ssize_t got = ::pread(::fileno(file_), text.data(), text.size(), 0);
+    return std::count(text.begin(), text.begin() + std::max<ssize_t>(got, 0), '\n');
+  }
+
+ private:
+  std::FILE* file_;
+  Fd before_;
+};
+
+// No further file can be opened meanwhile.
+class NoOpenFileLeft {
+ public:
+  NoOpenFileLeft() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const Fd next(::dup(STDERR_FILENO));
+    const rlimit used_up{.rlim_cur = static_cast<rlim_t>(next.get()), .rlim_max = before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &used_up), 0);
+  }
+  ~NoOpenFileLeft() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoOpenFileLeft(const NoOpenFileLeft&) = delete;
+  NoOpenFileLeft& operator=(const NoOpenFileLeft&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+Fd Socket() { return Fd(::socket(AF_INET, SOCK_STREAM, 0)); }
+
+int ConnectTo(int port, const Fd& socket) {
+  sockaddr_in server{};
+  server.sin_family = AF_INET;
+  server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  server.sin_port = htons(static_cast<uint16_t>(port));
+  return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&server), sizeof(server));
+}
+
+TEST_F(HttpTest, WithoutFilesLeftAConnectionWaitsAndTheLogSaysSoOnce) {
+  Serve([](ServerRequest, Responder respond) { respond(TextResponse(200, "served")); });
+  const Fd client = Socket();
+  const CapturedStderr captured;
+  {
+    const NoOpenFileLeft none;
+    ASSERT_EQ(ConnectTo(server_->port(), client), 0);
+    ASSERT_TRUE(lockstep::testing::Eventually([&] { return captured.lines() > 0; }));
+  }
+  constexpr std::string_view kRequest = "GET / HTTP/1.1\r\nConnection: close\r\n\r\n";
+  ASSERT_EQ(::send(client.get(), kRequest.data(), kRequest.size(), 0), static_cast<ssize_t>(kRequest.size()));
+  std::array<char, 1024> answer{};
+  EXPECT_GT(::recv(client.get(), answer.data(), answer.size(), 0), 0) << "served once there are files again";
+  EXPECT_EQ(captured.lines(), 1);
+}
+
+// A connection from an address of this machine's own network.
+class Connection {
+ public:
+  Connection(int port, const char* from) : socket_(Socket()) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    ::inet_pton(AF_INET, from, &address.sin_addr);
+    EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(ConnectTo(port, socket_), 0);
+  }
+  // The status, 0 where the server closed the connection instead.
+  [[nodiscard]] int Get(const std::string& path, std::size_t body_bytes = 0) const {
+    const std::string length = "Content-Length: " + std::to_string(body_bytes);
+    const std::string request =
+        "GET " + path + " HTTP/1.1\r\n" + length + "\r\n\r\n" + std::string(body_bytes, 'x');
+    (void)::send(socket_.get(), request.data(), request.size(), MSG_NOSIGNAL);
+    std::array<char, 1024> answer{};
+    const ssize_t got = ::recv(socket_.get(), answer.data(), answer.size() - 1, 0);
+    int status = 0;
+    return got > 0 && std::sscanf(answer.data(), "HTTP/1.1 %d", &status) == 1 ? status : 0;
+  }
+  // Waits for the server to close it.
+  void AwaitEnd() const {
+    char byte = 0;
+    EXPECT_LE(::recv(socket_.get(), &byte, 1, 0), 0);
+  }
+
+ private:
+  Fd socket_;
+};
+
+// As a rendezvous does: one path is for those that are entitled.
+void ServePath(const ServerRequest& request, const Responder& respond) {
+  respond(TextResponse(request.path == "/good" ? 200 : 401, ""));
+}
+
+TEST_F(HttpTest, AnAddressOverItsLimitIsRefusedAndOthersAreServed) {
+  Serve(ServePath, {.untrusted_per_peer = 2});
+  const Connection first(server_->port(), "127.0.0.2");
+  const Connection second(server_->port(), "127.0.0.2");
+  EXPECT_EQ(first.Get("/bad"), 401);
+  EXPECT_EQ(second.Get("/bad"), 401);
+  Connection(server_->port(), "127.0.0.2").AwaitEnd();
+  EXPECT_EQ(Connection(server_->port(), "127.0.0.1").Get("/good"), 200);
+  EXPECT_EQ(first.Get("/good"), 200) << "what it has is left alone";
+  EXPECT_EQ(Connection(server_->port(), "127.0.0.2").Get("/good"), 200) << "a trusted one leaves room";
+}
+
+TEST_F(HttpTest, AConnectionWithoutASuccessfulRequestEndsSoon) {
+  Serve(ServePath, {.until_trusted = 3s});
+  const Connection trusted(server_->port(), "127.0.0.1");
+  ASSERT_EQ(trusted.Get("/good"), 200);
+  const Connection silent(server_->port(), "127.0.0.1");
+  const Connection refused(server_->port(), "127.0.0.1");
+  (void)refused.Get("/bad");
+  silent.AwaitEnd();
+  refused.AwaitEnd();
+  EXPECT_EQ(trusted.Get("/good"), 200) << "it may wait for long";
+}
+
+TEST_F(HttpTest, TheFirstRequestIsSmall) {
+  Serve(ServePath, {.untrusted_body_bytes = 1'000});
+  EXPECT_NE(Connection(server_->port(), "127.0.0.1").Get("/good", 100'000), 200);
+  const Connection trusted(server_->port(), "127.0.0.1");
+  EXPECT_EQ(trusted.Get("/good", 1'000), 200);
+  EXPECT_EQ(trusted.Get("/good", 100'000), 200);
 }
 
 TEST(StartServer, NamesAnAddressThatDoesNotParse) {

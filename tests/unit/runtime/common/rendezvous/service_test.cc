@@ -11,6 +11,7 @@
 
 #include "runtime/common/base/strings.h"
 #include "runtime/common/http/cpprest_transport.h"
+#include "runtime/common/protocol/fields.h"
 #include "runtime/common/rendezvous/client.h"
 #include "tests/support/fake_clock.h"
 
@@ -63,11 +64,13 @@ class ServiceTest : public ::testing::Test {
   const protocol::JobIdentity job_{"ns", "job", "job-uid"};
   std::atomic<int> changes_{0};
   RendezvousService service_{clock_,
-                             [](const std::string& token, const auto&, const auto& member, auto done) {
-                               if (token != "good")
+                             [](const Claim& claim, auto done) {
+                               if (claim.token != "good")
                                  return done(Error{ErrorCode::kUnauthorized, "who are you"});
-                               if (member.slot == 9)
+                               if (claim.member.slot == 9)
                                  return done(Error{ErrorCode::kForbidden, "not your job"});
+                               if (claim.member.slot == 8)
+                                 return done(Error{ErrorCode::kThrottled, "too many ask"});
                                done({});
                              },
                              [this](const protocol::JobIdentity&) { ++changes_; }};
@@ -175,6 +178,15 @@ TEST_F(ServiceTest, AfterCompletionAJoinIsToldToExit) {
           .ok());
   EXPECT_TRUE(service_.View(job_).completed);
   EXPECT_EQ(client().Join(RequestOf(1), {})->state, JoinState::kCompleted);
+}
+
+TEST_F(ServiceTest, WhatCannotBeDecidedNowIsNoRefusal) {
+  const Json beat = protocol::MessageToJson(protocol::Heartbeat{.job = job_, .member = MemberOf(8)});
+  const auto answer =
+      transport_->Send({.method = "POST", .target = "/v1/heartbeat", .body = DumpJson(beat)}, {});
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->status, 503);
+  EXPECT_TRUE(client().Broken({.job = job_, .member = MemberOf(8)}, {}).error().IsTransient());
 }
 
 TEST_F(ServiceTest, RefusesStrangersUnknownJobsAndBadMessages) {
