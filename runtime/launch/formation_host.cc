@@ -70,8 +70,7 @@ void FormationHost::Handle(const http::ServerRequest& request, const http::Respo
 
 void FormationHost::Form(const protocol::FormRequest& request, const http::Responder& respond,
                          Outbox& outbox) {
-  const bool is_member = request.first_rank >= 0 && request.nproc > 0 && request.nproc <= world_ &&
-                         request.first_rank <= world_ - request.nproc;
+  const bool is_member = request.first_rank + request.nproc <= world_;
   if (round_ == 0 || request.round != round_ || request.formation > formation_ || !is_member)
     return outbox.emplace_back(respond, Refusal(409, "this pod forms another round")), void();
   // The answer to its last request was lost.

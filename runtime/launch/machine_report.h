@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "runtime/common/protocol/fields.h"
+#include "runtime/common/protocol/message_limits.h"
 #include "runtime/common/protocol/worker_config.h"
 
 namespace lockstep::launch {
@@ -47,26 +48,26 @@ struct MachineAnswer {
 
 template <class V>
 void Visit(WorkerEnd& m, V& v) {
-  v("exitCode", m.exit_code);
-  v("signal", m.signal);
-  v("reason", m.reason);
+  v("exitCode", m.exit_code, protocol::limits::kExitCode);
+  v("signal", m.signal, protocol::limits::kExitCode);
+  v("reason", m.reason, protocol::limits::kText);
 }
 template <class V>
 void Visit(MachineReport& m, V& v) {
-  v("machine", m.machine);
-  v("incarnation", m.incarnation);
-  v("manifest", m.manifest);
-  v("state", m.state);
-  v("worker", m.worker);
+  v("machine", m.machine, protocol::limits::kSlot);
+  v("incarnation", m.incarnation, protocol::limits::kName);
+  v("manifest", m.manifest, protocol::limits::kName);
+  v("state", m.state, protocol::limits::UpTo(WorkerState::kEnded));
+  v("worker", m.worker, protocol::limits::kName);
   v("end", m.end);
   v("isLeaving", m.is_leaving);
 }
 template <class V>
 void Visit(MachineAnswer& m, V& v) {
-  v("order", m.order);
-  v("jobUid", m.job_uid);
-  v("code", m.code);
-  v("reason", m.reason);
+  v("order", m.order, protocol::limits::UpTo(Order::kEnd));
+  v("jobUid", m.job_uid, protocol::limits::kName);
+  v("code", m.code, protocol::limits::kExitCode);
+  v("reason", m.reason, protocol::limits::kText);
 }
 
 }  // namespace lockstep::launch

@@ -24,6 +24,7 @@
 #include "runtime/common/api/enum_text.h"
 #include "runtime/common/base/clock.h"
 #include "runtime/common/base/json.h"
+#include "runtime/common/base/limits.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/base/time_text.h"
 
@@ -31,16 +32,6 @@ namespace lockstep::api {
 
 template <typename A, typename T>
 using Of = std::conditional_t<A::kReading, T, const T>;
-
-// Bounds of a number (of each entry, in a list of numbers), of a list's length, of a text's length.
-struct Limits {
-  std::optional<double> min;
-  std::optional<double> above;  // an exclusive minimum
-  std::optional<double> max;
-  std::optional<std::size_t> min_items;
-  std::optional<std::size_t> max_items;
-  std::optional<std::size_t> max_length;
-};
 
 template <typename T>
 struct IsOptional : std::false_type {};
@@ -152,9 +143,9 @@ class FieldReader {
         continue;
       }
       target[name] = value.get<std::string>();
-      CheckLength(std::string(key) + "." + Truncate(name, 80), target[name], limits);
+      reader_.CheckLength(std::string(key) + "." + Truncate(name, 80), target[name], limits);
     }
-    CheckCount(key, target.size(), limits);
+    reader_.CheckCount(key, target.size(), limits);
   }
 
   template <typename T>
@@ -177,7 +168,7 @@ class FieldReader {
         ReadItem(items[index], Indexed(key, index), target.emplace_back());
       }
     }
-    CheckCount(key, target.size(), limits);
+    reader_.CheckCount(key, target.size(), limits);
   }
 
   template <typename T>
@@ -195,34 +186,9 @@ class FieldReader {
   template <typename T>
   void Check(const std::string_view key, const T& value, const Limits& limits) {
     if constexpr (std::is_same_v<T, std::string>) {
-      CheckLength(key, value, limits);
+      reader_.CheckLength(key, value, limits);
     } else if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
-      const double number = static_cast<double>(value);
-      const std::string but = ", not " + FormatNumber(number, 10);
-      if (limits.min && number < *limits.min) {
-        reader_.Violation(key, "must be at least " + FormatNumber(*limits.min, 10) + but);
-      }
-      if (limits.above && number <= *limits.above) {
-        reader_.Violation(key, "must be above " + FormatNumber(*limits.above, 10) + but);
-      }
-      if (limits.max && number > *limits.max) {
-        reader_.Violation(key, "must be at most " + FormatNumber(*limits.max, 10) + but);
-      }
-    }
-  }
-
-  void CheckLength(std::string_view key, const std::string& text, const Limits& limits) {
-    if (limits.max_length && text.size() > *limits.max_length) {
-      reader_.Violation(key, "must have at most " + std::to_string(*limits.max_length) + " characters");
-    }
-  }
-
-  void CheckCount(std::string_view key, std::size_t count, const Limits& limits) {
-    if (limits.min_items && count < *limits.min_items) {
-      reader_.Violation(key, "must have at least " + std::to_string(*limits.min_items) + " entries");
-    }
-    if (limits.max_items && count > *limits.max_items) {
-      reader_.Violation(key, "must have at most " + std::to_string(*limits.max_items) + " entries");
+      reader_.CheckNumber(key, static_cast<double>(value), limits);
     }
   }
 

@@ -26,6 +26,7 @@ rendezvous::JobSettings RendezvousSettingsOf(const TrainingJobSpec& spec) {
       .grow_delay = std::chrono::seconds(spec.elastic_policy ? spec.elastic_policy->grow_delay_seconds : 0),
       .heartbeat_timeout = std::chrono::seconds(spec.rendezvous.heartbeat_timeout_seconds),
       .success = RuleOf(spec.success_policy)};
+  if (spec.nproc_per_node.mode == NprocMode::kCount) settings.nproc = spec.nproc_per_node.count;
   if (const auto& policy = spec.health_policy.straggler)
     settings.straggler = rendezvous::StragglerSettings{policy->factor, policy->window_steps};
   return settings;

@@ -18,9 +18,37 @@ const Json& EmptyArray() {
   return empty;
 }
 
+// Of an integer: one above the largest int64_t would become a negative number.
+bool FitsInto64Bits(const Json& value) {
+  return !value.is_number_unsigned() ||
+         value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+}
+
+bool IsTooDeep(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (in_string && c == '\\') {
+      ++at;
+    } else if (c == '"') {
+      in_string = !in_string;
+    } else if (!in_string && (c == '[' || c == '{')) {
+      if (++depth > kMaxJsonNesting) return true;
+    } else if (!in_string && (c == ']' || c == '}')) {
+      --depth;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<Json> ParseJson(std::string_view text) {
+  if (IsTooDeep(text)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "not JSON: nested deeper than " + std::to_string(kMaxJsonNesting) + " levels"};
+  }
   try {
     return Json::parse(text);
   } catch (const Json::exception& exception) {
@@ -71,6 +99,28 @@ void JsonReader::Violation(std::string_view key, std::string_view problem) {
   violations_.push_back(PathOf(key) + ": " + std::string(problem));
 }
 
+void JsonReader::CheckNumber(std::string_view key, double number, const Limits& limits) {
+  const std::string but = ", not " + FormatNumber(number, 10);
+  if (limits.min && number < *limits.min)
+    Violation(key, "must be at least " + FormatNumber(*limits.min, 10) + but);
+  if (limits.above && number <= *limits.above)
+    Violation(key, "must be above " + FormatNumber(*limits.above, 10) + but);
+  if (limits.max && number > *limits.max)
+    Violation(key, "must be at most " + FormatNumber(*limits.max, 10) + but);
+}
+
+void JsonReader::CheckLength(std::string_view key, std::string_view text, const Limits& limits) {
+  if (limits.max_length && text.size() > *limits.max_length)
+    Violation(key, "must have at most " + std::to_string(*limits.max_length) + " characters");
+}
+
+void JsonReader::CheckCount(std::string_view key, std::size_t count, const Limits& limits) {
+  if (limits.min_items && count < *limits.min_items)
+    Violation(key, "must have at least " + std::to_string(*limits.min_items) + " entries");
+  if (limits.max_items && count > *limits.max_items)
+    Violation(key, "must have at most " + std::to_string(*limits.max_items) + " entries");
+}
+
 bool JsonReader::Has(std::string_view key) const {
   known_keys_.emplace_back(key);
   const auto found = object_.find(key);
@@ -95,7 +145,10 @@ void JsonReader::Read(std::string_view key, bool& target) {
 }
 
 void JsonReader::Read(std::string_view key, int64_t& target) {
-  if (const Json* value = Find(key, &Json::is_number_integer, "an integer")) target = value->get<int64_t>();
+  const Json* value = Find(key, &Json::is_number_integer, "an integer");
+  if (value == nullptr) return;
+  if (!FitsInto64Bits(*value)) return Violation(key, "must fit into 64 bits");
+  target = value->get<int64_t>();
 }
 
 void JsonReader::Read(std::string_view key, int32_t& target) {
@@ -118,6 +171,7 @@ void JsonReader::Read(std::string_view key, std::vector<int64_t>& target) {
   target.clear();
   for (const Json& value : *values) {
     if (!value.is_number_integer()) return Violation(key, "must be a list of integers");
+    if (!FitsInto64Bits(value)) return Violation(key, "must fit into 64 bits");
     target.push_back(value.get<int64_t>());
   }
 }

@@ -9,12 +9,15 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/common/base/limits.h"
 #include "runtime/common/base/result.h"
 
 namespace lockstep {
 
 using Json = nlohmann::json;
 
+// Refuses also what is nested deeper than kMaxJsonNesting: to write such a value overflows the stack.
+inline constexpr int kMaxJsonNesting = 256;
 [[nodiscard]] Result<Json> ParseJson(std::string_view text);
 [[nodiscard]] std::string DumpJson(const Json& value);  // one line; invalid UTF-8 is replaced, never thrown
 
@@ -57,6 +60,10 @@ class JsonReader {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::string PathOf(std::string_view key) const;
   void Violation(std::string_view key, std::string_view problem);
+  // Violations of `limits`, each of which the message names.
+  void CheckNumber(std::string_view key, double number, const Limits& limits);
+  void CheckLength(std::string_view key, std::string_view text, const Limits& limits);
+  void CheckCount(std::string_view key, std::size_t count, const Limits& limits);
   // Names every key that no Read, Has, Object or Array asked for.
   void RejectUnknownKeys();
 

@@ -1,6 +1,7 @@
 #pragma once
 // Reads and writes protocol structs field by field: a struct states its fields once, in
-// `template <class V> void Visit(Struct&, V&)`, and both directions follow from it. Pure.
+// `template <class V> void Visit(Struct&, V&)`, with what each may hold (message_limits.h), and both directions
+// follow from it. A message with a field outside of its limits is refused as a whole. Pure.
 
 #include <map>
 #include <string>
@@ -9,14 +10,20 @@
 #include <vector>
 
 #include "runtime/common/base/json.h"
+#include "runtime/common/base/limits.h"
+#include "runtime/common/base/strings.h"
 
 namespace lockstep::protocol {
 
 class FieldWriter {
  public:
+  // A text that is too long is cut: the reader would refuse the message, and with it all else that it says.
   template <typename T>
-  void operator()(std::string_view key, T& value) {
-    json_[std::string(key)] = ToJson(value);
+  void operator()(std::string_view key, T& value, const Limits& limits = {}) {
+    Json& json = json_[std::string(key)] = ToJson(value);
+    if constexpr (std::is_same_v<T, std::string>) {
+      if (limits.max_length && value.size() > *limits.max_length) json = Truncate(value, *limits.max_length);
+    }
   }
   [[nodiscard]] Json Take() { return std::move(json_); }
 
@@ -48,22 +55,23 @@ class FieldReader {
       : reader_(json, std::move(path), violations), violations_(violations) {}
 
   template <typename T>
-  void operator()(std::string_view key, T& value) {
+  void operator()(std::string_view key, T& value, const Limits& limits = {}) {
     if constexpr (std::is_enum_v<T>) {
       int32_t number = static_cast<int32_t>(value);
-      reader_.Read(key, number);
+      (*this)(key, number, limits);
       value = static_cast<T>(number);
     } else if constexpr (std::is_same_v<T, std::map<std::string, double>>) {
-      for (const auto& [name, number] : reader_.Object(key).json().items()) {
-        if (number.is_number()) value[name] = number.template get<double>();
-      }
+      ReadNumbers(key, value, limits);
     } else if constexpr (requires(FieldReader & reader) { Visit(value, reader); }) {
       FieldReader nested(reader_.Object(key).json(), reader_.PathOf(key), violations_);
       Visit(value, nested);
     } else if constexpr (requires(JsonReader & reader) { reader.Read(key, value); }) {
       reader_.Read(key, value);
+      Check(key, value, limits);
     } else {
-      for (const Json& item : reader_.Array(key)) {
+      const Json& items = reader_.Array(key);
+      reader_.CheckCount(key, items.size(), limits);
+      for (const Json& item : items) {
         FieldReader nested(item, reader_.PathOf(key) + "[]", violations_);
         Visit(value.emplace_back(), nested);
       }
@@ -71,6 +79,29 @@ class FieldReader {
   }
 
  private:
+  // A number that is not finite was written as null.
+  void ReadNumbers(std::string_view key, std::map<std::string, double>& value, const Limits& limits) {
+    for (const auto& [name, number] : reader_.Object(key).json().items()) {
+      reader_.CheckLength(key, name, limits);
+      if (!number.is_number()) continue;
+      value[name] = number.template get<double>();
+      reader_.CheckNumber(key, value[name], limits);
+    }
+    reader_.CheckCount(key, value.size(), limits);
+  }
+
+  template <typename T>
+  void Check(std::string_view key, const T& value, const Limits& limits) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      reader_.CheckLength(key, value, limits);
+    } else if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+      reader_.CheckNumber(key, static_cast<double>(value), limits);
+    } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
+      for (const int64_t number : value) reader_.CheckNumber(key, static_cast<double>(number), limits);
+      reader_.CheckCount(key, value.size(), limits);
+    }
+  }
+
   JsonReader reader_;
   std::vector<std::string>& violations_;
 };

@@ -18,6 +18,7 @@
 
 #include "runtime/common/base/json.h"
 #include "runtime/common/base/result.h"
+#include "runtime/common/protocol/message_limits.h"
 #include "runtime/common/protocol/step_times.h"
 
 namespace lockstep::protocol {
@@ -196,96 +197,96 @@ using ToRank = std::variant<RankAssignment, RoundOver, Stop, Ping, Save, Profile
 
 template <class V>
 void Visit(Ready& m, V& v) {
-  v("step", m.step);
-  v("storePort", m.store_port);
+  v("step", m.step, limits::kStep);
+  v("storePort", m.store_port, limits::kPortOrNone);
   v("flopsPerSample", m.flops_per_sample);
 }
 template <class V>
 void Visit(Progress& m, V& v) {
-  v("round", m.round);
-  v("step", m.step);
-  v("stepsUnderWay", m.steps_under_way);
-  v("totalSteps", m.total_steps);
+  v("round", m.round, limits::kRound);
+  v("step", m.step, limits::kStep);
+  v("stepsUnderWay", m.steps_under_way, limits::kCount);
+  v("totalSteps", m.total_steps, limits::kCount);
   v("epoch", m.epoch);
   v("loss", m.loss);
   v("learningRate", m.learning_rate);
   v("gradientNorm", m.gradient_norm);
   v("samplesPerSecond", m.samples_per_second);
-  v("stepsTotal", m.steps_total);
-  v("samplesTotal", m.samples_total);
-  v("repeatedStepsTotal", m.repeated_steps_total);
-  v("skippedStepsTotal", m.skipped_steps_total);
-  v("corruptRecordsTotal", m.corrupt_records_total);
-  v("phaseSeconds", m.phase_seconds);
+  v("stepsTotal", m.steps_total, limits::kCount);
+  v("samplesTotal", m.samples_total, limits::kCount);
+  v("repeatedStepsTotal", m.repeated_steps_total, limits::kCount);
+  v("skippedStepsTotal", m.skipped_steps_total, limits::kCount);
+  v("corruptRecordsTotal", m.corrupt_records_total, limits::kCount);
+  v("phaseSeconds", m.phase_seconds, limits::kPhaseSeconds);
 }
 template <class V>
 void Visit(Usage& m, V& v) {
   v("stepTimes", m.step_times);
-  v("tokensTotal", m.tokens_total);
-  v("communicationBytesTotal", m.communication_bytes_total);
+  v("tokensTotal", m.tokens_total, limits::kCount);
+  v("communicationBytesTotal", m.communication_bytes_total, limits::kBytes);
 }
 template <class V>
 void Visit(PhaseChanged& m, V& v) {
-  v("phase", m.phase);
+  v("phase", m.phase, limits::kWord);
 }
 template <class V>
 void Visit(Broken& m, V& v) {
-  v("round", m.round);
-  v("reason", m.reason);
-  v("failedStep", m.failed_step);
+  v("round", m.round, limits::kRound);
+  v("reason", m.reason, limits::kText);
+  v("failedStep", m.failed_step, limits::kStep);
 }
 template <class V>
 void Visit(Synced& m, V& v) {
-  v("round", m.round);
-  v("step", m.step);
-  v("source", m.source);
-  v("seconds", m.seconds);
+  v("round", m.round, limits::kRound);
+  v("step", m.step, limits::kStep);
+  v("source", m.source, limits::kWord);
+  v("seconds", m.seconds, limits::kSeconds);
 }
 template <class V>
 void Visit(Evaluated& m, V& v) {
-  v("step", m.step);
+  v("step", m.step, limits::kStep);
   v("epoch", m.epoch);
   v("loss", m.loss);
   v("accuracy", m.accuracy);
 }
 template <class V>
 void Visit(Saved& m, V& v) {
-  v("step", m.step);
-  v("uri", m.uri);
-  v("seconds", m.seconds);
-  v("stallSeconds", m.stall_seconds);
-  v("bytes", m.bytes);
+  v("step", m.step, limits::kStep);
+  v("uri", m.uri, limits::kText);
+  v("seconds", m.seconds, limits::kSeconds);
+  v("stallSeconds", m.stall_seconds, limits::kSeconds);
+  v("bytes", m.bytes, limits::kBytes);
 }
 template <class V>
 void Visit(ProfileAgreed& m, V& v) {
-  v("request", m.request);
-  v("first", m.first);
-  v("last", m.last);
+  v("request", m.request, limits::kText);
+  v("first", m.first, limits::kStep);
+  v("last", m.last, limits::kStep);
 }
 template <class V>
 void Visit(SaveFailed& m, V& v) {
-  v("step", m.step);
-  v("reason", m.reason);
+  v("step", m.step, limits::kStep);
+  v("reason", m.reason, limits::kText);
 }
 template <class V>
 void Visit(StoreAway& m, V& v) {
-  v("waiting", m.waiting);
-  v("reason", m.reason);
+  v("waiting", m.waiting, limits::kText);
+  v("reason", m.reason, limits::kText);
 }
 template <class V>
 void Visit(CheckpointDamaged& m, V& v) {
-  v("step", m.step);
-  v("reason", m.reason);
+  v("step", m.step, limits::kStep);
+  v("reason", m.reason, limits::kText);
 }
 template <class V>
 void Visit(Finished& m, V& v) {
-  v("step", m.step);
+  v("step", m.step, limits::kStep);
 }
 template <class V>
 void Visit(Failed& m, V& v) {
-  v("exitCode", m.exit_code);
-  v("reason", m.reason);
-  v("failedStep", m.failed_step);
+  v("exitCode", m.exit_code, limits::kExitCode);
+  v("reason", m.reason, limits::kText);
+  v("failedStep", m.failed_step, limits::kStep);
 }
 template <class V>
 void Visit(Pong& m, V& v) {
@@ -318,8 +319,8 @@ template <class V>
 void Visit(Save&, V&) {}
 template <class V>
 void Visit(ProfileWanted& m, V& v) {
-  v("request", m.request);
-  v("steps", m.steps);
+  v("request", m.request, limits::kText);
+  v("steps", m.steps, limits::kCount);
 }
 
 }  // namespace lockstep::protocol

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/common/protocol/damaged_checkpoints.h"
+#include "runtime/common/protocol/message_limits.h"
 #include "runtime/common/protocol/rank_control.h"
 #include "runtime/common/protocol/worker_config.h"
 
@@ -202,145 +204,145 @@ struct FormationWatch {
 template <class V>
 void Visit(FormRequest& m, V& v) {
   v("job", m.job);
-  v("round", m.round);
-  v("formation", m.formation);
-  v("firstRank", m.first_rank);
-  v("nproc", m.nproc);
-  v("storePort", m.store_port);
-  v("step", m.step);
+  v("round", m.round, limits::kRound);
+  v("formation", m.formation, limits::kRound);
+  v("firstRank", m.first_rank, limits::kRank);
+  v("nproc", m.nproc, limits::kRanksOfMember);
+  v("storePort", m.store_port, limits::kPort);
+  v("step", m.step, limits::kStep);
 }
 template <class V>
 void Visit(FormAnswer& m, V& v) {
   v("formed", m.formed);
-  v("formation", m.formation);
-  v("storePort", m.store_port);
-  v("newestStep", m.newest_step);
+  v("formation", m.formation, limits::kRound);
+  v("storePort", m.store_port, limits::kPortOrNone);
+  v("newestStep", m.newest_step, limits::kStep);
 }
 template <class V>
 void Visit(FormationWatch& m, V& v) {
   v("job", m.job);
-  v("round", m.round);
-  v("formation", m.formation);
+  v("round", m.round, limits::kRound);
+  v("formation", m.formation, limits::kRound);
 }
 template <class V>
 void Visit(Member& m, V& v) {
-  v("pod", m.pod);
-  v("podUid", m.pod_uid);
-  v("slot", m.slot);
-  v("incarnation", m.incarnation);
+  v("pod", m.pod, limits::kName);
+  v("podUid", m.pod_uid, limits::kName);
+  v("slot", m.slot, limits::kSlot);
+  v("incarnation", m.incarnation, limits::kName);
 }
 template <class V>
 void Visit(FinishedRound& m, V& v) {
-  v("round", m.round);
-  v("world", m.world);
-  v("firstRank", m.first_rank);
+  v("round", m.round, limits::kRound);
+  v("world", m.world, limits::kWorld);
+  v("firstRank", m.first_rank, limits::kRank);
 }
 template <class V>
 void Visit(JoinRequest& m, V& v) {
   v("job", m.job);
   v("member", m.member);
-  v("address", m.address);
-  v("nproc", m.nproc);
-  v("storePort", m.store_port);
-  v("step", m.step);
-  v("lastRound", m.last_round);
-  v("formPort", m.form_port);
-  v("formKey", m.form_key);
+  v("address", m.address, limits::kName);
+  v("nproc", m.nproc, limits::kRanksOfMember);
+  v("storePort", m.store_port, limits::kPort);
+  v("step", m.step, limits::kStep);
+  v("lastRound", m.last_round, limits::kRound);
+  v("formPort", m.form_port, limits::kPortOrNone);
+  v("formKey", m.form_key, limits::kName);
   v("finished", m.finished);
 }
 template <class V>
 void Visit(JoinAnswer& m, V& v) {
-  v("state", m.state);
-  v("round", m.round);
-  v("world", m.world);
-  v("firstRank", m.first_rank);
-  v("storeHost", m.store_host);
-  v("storePort", m.store_port);
-  v("formPort", m.form_port);
-  v("formKey", m.form_key);
-  v("newestStep", m.newest_step);
-  v("reason", m.reason);
-  v("previousEnd", m.previous_end);
+  v("state", m.state, limits::UpTo(JoinState::kCompleted));
+  v("round", m.round, limits::kRound);
+  v("world", m.world, limits::kWorld);
+  v("firstRank", m.first_rank, limits::kRank);
+  v("storeHost", m.store_host, limits::kName);
+  v("storePort", m.store_port, limits::kPortOrNone);
+  v("formPort", m.form_port, limits::kPortOrNone);
+  v("formKey", m.form_key, limits::kName);
+  v("newestStep", m.newest_step, limits::kStep);
+  v("reason", m.reason, limits::kText);
+  v("previousEnd", m.previous_end, limits::kText);
   v("standby", m.standby);
-  v("waitsFor", m.waits_for);
+  v("waitsFor", m.waits_for, limits::kText);
 }
 template <class V>
 void Visit(WatchRequest& m, V& v) {
   v("job", m.job);
   v("member", m.member);
-  v("round", m.round);
+  v("round", m.round, limits::kRound);
 }
 template <class V>
 void Visit(Straggler& m, V& v) {
-  v("rank", m.rank);
-  v("slowness", m.slowness);
+  v("rank", m.rank, limits::kRank);
+  v("slowness", m.slowness, limits::kCount);
 }
 template <class V>
 void Visit(WatchAnswer& m, V& v) {
   v("over", m.over);
-  v("mode", m.mode);
-  v("reason", m.reason);
-  v("stragglers", m.stragglers);
-  v("save", m.save);
+  v("mode", m.mode, limits::UpTo(LeaveMode::kAbort));
+  v("reason", m.reason, limits::kText);
+  v("stragglers", m.stragglers, limits::kOfEachRank);
+  v("save", m.save, limits::kText);
   v("profile", m.profile);
 }
 template <class V>
 void Visit(RankReport& m, V& v) {
-  v("rank", m.rank);
-  v("phase", m.phase);
-  v("step", m.step);
-  v("workRound", m.work_round);
-  v("steps", m.steps);
-  v("samples", m.samples);
-  v("computeSeconds", m.compute_seconds);
+  v("rank", m.rank, limits::kRank);
+  v("phase", m.phase, limits::kWord);
+  v("step", m.step, limits::kStep);
+  v("workRound", m.work_round, limits::kRound);
+  v("steps", m.steps, limits::kCount);
+  v("samples", m.samples, limits::kCount);
+  v("computeSeconds", m.compute_seconds, limits::kSeconds);
 }
 template <class V>
 void Visit(RankFailure& m, V& v) {
-  v("cause", m.cause);
-  v("ranks", m.ranks);
-  v("exitCode", m.exit_code);
-  v("detectionSeconds", m.detection_seconds);
-  v("lastLines", m.last_lines);
+  v("cause", m.cause, limits::kWord);
+  v("ranks", m.ranks, limits::kRanks);
+  v("exitCode", m.exit_code, limits::kExitCode);
+  v("detectionSeconds", m.detection_seconds, limits::kSeconds);
+  v("lastLines", m.last_lines, limits::kText);
 }
 template <class V>
 void Visit(Repair& m, V& v) {
-  v("formation", m.formation);
-  v("reason", m.reason);
+  v("formation", m.formation, limits::kRound);
+  v("reason", m.reason, limits::kText);
   v("failure", m.failure);
-  v("unfinishedSeconds", m.unfinished_seconds);
-  v("seconds", m.seconds);
+  v("unfinishedSeconds", m.unfinished_seconds, limits::kSeconds);
+  v("seconds", m.seconds, limits::kSeconds);
 }
 template <class V>
 void Visit(Heartbeat& m, V& v) {
   v("job", m.job);
   v("member", m.member);
-  v("round", m.round);
-  v("world", m.world);
-  v("firstRank", m.first_rank);
-  v("nproc", m.nproc);
-  v("ranks", m.ranks);
+  v("round", m.round, limits::kRound);
+  v("world", m.world, limits::kWorld);
+  v("firstRank", m.first_rank, limits::kRank);
+  v("nproc", m.nproc, limits::kRanksOfMember);
+  v("ranks", m.ranks, limits::kOfEachRank);
   v("progress", m.progress);
   v("checkpoint", m.checkpoint);
   v("evaluation", m.evaluation);
   v("profile", m.profile);
-  v("damagedCheckpoints", m.damaged_checkpoints);
+  v("damagedCheckpoints", m.damaged_checkpoints, {.max_items = kKeptDamages});
   v("storeAway", m.store_away);
-  v("repairs", m.repairs);
+  v("repairs", m.repairs, {.max_items = kKeptRepairs});
 }
 template <class V>
 void Visit(BrokenReport& m, V& v) {
   v("job", m.job);
   v("member", m.member);
-  v("round", m.round);
-  v("reason", m.reason);
+  v("round", m.round, limits::kRound);
+  v("reason", m.reason, limits::kText);
 }
 template <class V>
 void Visit(LeaveRequest& m, V& v) {
   v("job", m.job);
   v("member", m.member);
-  v("round", m.round);
-  v("reason", m.reason);
-  v("detail", m.detail);
+  v("round", m.round, limits::kRound);
+  v("reason", m.reason, limits::UpTo(LeaveReason::kCompleted));
+  v("detail", m.detail, limits::kText);
   v("failure", m.failure);
 }
 

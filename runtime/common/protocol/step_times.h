@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/common/protocol/message_limits.h"
+
 namespace lockstep::protocol {
 
 // Upper ends, seconds; one more count for what is longer.
@@ -30,8 +32,9 @@ struct StepTimes {
 
 template <class V>
 void Visit(StepTimes& m, V& v) {
-  v("counts", m.counts);
-  v("seconds", m.seconds);
+  constexpr std::size_t kCounts = kStepTimeBounds.size() + 1;
+  v("counts", m.counts, {.min = 0, .max = 1e15, .min_items = kCounts, .max_items = kCounts});
+  v("seconds", m.seconds, limits::kSeconds);
 }
 
 }  // namespace lockstep::protocol

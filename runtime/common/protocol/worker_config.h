@@ -8,6 +8,7 @@
 
 #include "runtime/common/base/json.h"
 #include "runtime/common/base/result.h"
+#include "runtime/common/protocol/message_limits.h"
 
 namespace lockstep::protocol {
 
@@ -67,9 +68,9 @@ struct WorkerConfig {
 
 template <class V>
 void Visit(JobIdentity& m, V& v) {
-  v("namespace", m.name_space);
-  v("name", m.name);
-  v("uid", m.uid);
+  v("namespace", m.name_space, limits::kName);
+  v("name", m.name, limits::kName);
+  v("uid", m.uid, limits::kName);
 }
 
 }  // namespace lockstep::protocol

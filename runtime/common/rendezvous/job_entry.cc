@@ -8,6 +8,7 @@
 #include "runtime/common/protocol/exit_codes.h"
 #include "runtime/common/protocol/fields.h"
 #include "runtime/common/rendezvous/round_changes.h"
+#include "runtime/common/rendezvous/spec_check.h"
 
 namespace lockstep::rendezvous {
 namespace {
@@ -62,12 +63,31 @@ void JobEntry::WishForProfile(const protocol::ProfileWanted& wish) {
   if (!wish.request.empty()) wanted_profile_ = WantedProfile{wish, agreed_profile_};
 }
 
+template <typename Message>
+bool JobEntry::Refuses(const Message& message, http::Responder& respond, Outbox& outbox) const {
+  if (round_.Check(message.member) == Admission::kEvicted) {
+    outbox.emplace_back(std::move(respond), EvictedReply(message.member));
+    return true;
+  }
+  KnownOfJob known{.settings = round_.settings(), .newest_round = round_.newest_number()};
+  if constexpr (requires { IsNewcomer(message); }) known.is_newcomer = IsNewcomer(message);
+  const Result<void> checked = CheckMessage(message, known);
+  if (checked.ok()) return false;
+  outbox.emplace_back(std::move(respond),
+                      http::JsonResponse(400, DumpJson({{"error", checked.error().message}})));
+  return true;
+}
+
+bool JobEntry::IsNewcomer(const protocol::JoinRequest& request) const {
+  return !round_.Knows(request.member);
+}
+
+bool JobEntry::IsNewcomer(const protocol::Heartbeat& heartbeat) const { return round_.CanAdopt(heartbeat); }
+
 void JobEntry::Join(const protocol::JoinRequest& request, http::Responder respond, Moment now,
                     Outbox& outbox) {
-  if (round_.Join(request, now.steady) == Admission::kEvicted) {
-    outbox.emplace_back(std::move(respond), EvictedReply(request.member));
-    return;
-  }
+  if (Refuses(request, respond, outbox)) return;
+  (void)round_.Join(request, now.steady);
   TakeHeldStep(request.step);
   PendingJoin& pending = joins_[request.member.slot];
   if (pending.respond) {
@@ -83,10 +103,7 @@ void JobEntry::Join(const protocol::JoinRequest& request, http::Responder respon
 
 void JobEntry::Watch(const protocol::WatchRequest& request, http::Responder respond, Moment now,
                      Outbox& outbox) {
-  if (round_.Check(request.member) == Admission::kEvicted) {
-    outbox.emplace_back(std::move(respond), EvictedReply(request.member));
-    return;
-  }
+  if (Refuses(request, respond, outbox)) return;
   if (IsOver(request.round)) {
     outbox.emplace_back(std::move(respond), Reply(AnswerFor(request.round)));
     return;
@@ -96,12 +113,12 @@ void JobEntry::Watch(const protocol::WatchRequest& request, http::Responder resp
 
 void JobEntry::Heartbeat(const protocol::Heartbeat& heartbeat, http::Responder respond, Moment now,
                          Outbox& outbox) {
-  if (round_.Heartbeat(heartbeat, now.steady) == Admission::kEvicted) {
-    outbox.emplace_back(std::move(respond), EvictedReply(heartbeat.member));
-    return;
-  }
+  if (Refuses(heartbeat, respond, outbox)) return;
+  (void)round_.Heartbeat(heartbeat, now.steady);
   TakeProgress(heartbeat, now);
-  if (stragglers_.has_value() && stragglers_->Heard(heartbeat.round, heartbeat.ranks)) has_news_ = true;
+  const bool has_place = round_.FirstRankOf(heartbeat.member.slot) == heartbeat.first_rank;
+  if (stragglers_.has_value() && has_place && stragglers_->Heard(heartbeat.round, heartbeat.ranks))
+    has_news_ = true;
   protocol::WatchAnswer answer = AnswerFor(heartbeat.round);
   answer.stragglers = StragglersOf(heartbeat);
   if (wanted_save_.has_value()) answer.save = wanted_save_->request;
@@ -121,17 +138,17 @@ std::vector<protocol::Straggler> JobEntry::StragglersOf(const protocol::Heartbea
 
 void JobEntry::Broken(const protocol::BrokenReport& report, http::Responder respond, Moment now,
                       Outbox& outbox) {
-  const Admission admission = round_.Broken(report, now.steady);
-  admission == Admission::kEvicted ? outbox.emplace_back(std::move(respond), EvictedReply(report.member))
-                                   : outbox.emplace_back(std::move(respond), http::JsonResponse(200, "{}"));
+  if (Refuses(report, respond, outbox)) return;
+  (void)round_.Broken(report, now.steady);
+  outbox.emplace_back(std::move(respond), http::JsonResponse(200, "{}"));
 }
 
 void JobEntry::Leave(const protocol::LeaveRequest& request, http::Responder respond, Moment now,
                      Outbox& outbox) {
+  if (Refuses(request, respond, outbox)) return;
   if (request.failure.cause == kStragglerCause) spared_.insert(request.member.slot);
-  const Admission admission = round_.Leave(request, now.steady);
-  admission == Admission::kEvicted ? outbox.emplace_back(std::move(respond), EvictedReply(request.member))
-                                   : outbox.emplace_back(std::move(respond), http::JsonResponse(200, "{}"));
+  (void)round_.Leave(request, now.steady);
+  outbox.emplace_back(std::move(respond), http::JsonResponse(200, "{}"));
 }
 
 void JobEntry::PodGone(const PodEnd& end, Moment now, Outbox& outbox) {
@@ -179,10 +196,10 @@ RendezvousView JobEntry::View() const {
   for (const Peer& peer : round_.running()->peers) {
     view.members.push_back(peer.pod);
     if (!stragglers_.has_value()) continue;
-    for (int rank = peer.first_rank; rank < peer.first_rank + peer.nproc; ++rank) {
-      const auto found = stragglers_->found().find(rank);
-      if (found != stragglers_->found().end()) view.stragglers.push_back({peer.pod, rank, found->second});
-    }
+    const auto& found = stragglers_->found();
+    const auto end = found.lower_bound(peer.first_rank + peer.nproc);
+    for (auto slow = found.lower_bound(peer.first_rank); slow != end; ++slow)
+      view.stragglers.push_back({peer.pod, slow->first, slow->second});
   }
   return view;
 }

@@ -70,6 +70,11 @@ class JobEntry {
     friend bool operator==(const Rounds&, const Rounds&) = default;
   };
 
+  // True where it has refused the message: its sender must exit, or it says what cannot be of this job.
+  template <typename Message>
+  [[nodiscard]] bool Refuses(const Message& message, http::Responder& respond, Outbox& outbox) const;
+  [[nodiscard]] bool IsNewcomer(const protocol::JoinRequest& request) const;
+  [[nodiscard]] bool IsNewcomer(const protocol::Heartbeat& heartbeat) const;
   [[nodiscard]] Rounds CurrentRounds() const;
   // What a member is to do now: wait, enter the running round, or exit.
   [[nodiscard]] protocol::JoinAnswer AnswerFor(const protocol::Member& member) const;

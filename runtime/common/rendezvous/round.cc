@@ -76,13 +76,19 @@ Admission Round::Admit(const protocol::Member& member) {
   return Admission::kAccepted;
 }
 
-Round::Record* Round::Find(const protocol::Member& member) {
+const Round::Record* Round::Find(const protocol::Member& member) const {
   const auto found = records_.find(member.slot);
   if (found == records_.end()) return nullptr;
   const protocol::Member& known = found->second.request.member;
   return known.pod_uid == member.pod_uid && known.incarnation == member.incarnation ? &found->second
                                                                                     : nullptr;
 }
+
+Round::Record* Round::Find(const protocol::Member& member) {
+  return const_cast<Record*>(std::as_const(*this).Find(member));
+}
+
+bool Round::Knows(const protocol::Member& member) const { return Find(member) != nullptr; }
 
 Round::Record& Round::RecordOf(int slot) {
   const auto [found, is_new] = records_.try_emplace(slot);

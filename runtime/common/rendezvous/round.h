@@ -99,6 +99,11 @@ class Round {
   void Tick(SteadyTime now);
 
   [[nodiscard]] Admission Check(const protocol::Member& member) const;
+  // It has joined, or its heartbeat was taken over.
+  [[nodiscard]] bool Knows(const protocol::Member& member) const;
+  // This heartbeat would be taken over as one of a running round that this Round has not seen.
+  [[nodiscard]] bool CanAdopt(const protocol::Heartbeat& heartbeat) const;
+  [[nodiscard]] const JobSettings& settings() const { return settings_; }
   // The slot of the pod, unless another pod has taken it over since.
   [[nodiscard]] std::optional<int> SlotOf(const std::string& pod_uid) const;
   // The round that is running, if one is.
@@ -138,6 +143,7 @@ class Round {
     SteadyTime joined_at{};
   };
 
+  [[nodiscard]] const Record* Find(const protocol::Member& member) const;
   Record* Find(const protocol::Member& member);
   Record& RecordOf(int slot);
   void TakeFinish(const protocol::JoinRequest& request);
@@ -155,7 +161,6 @@ class Round {
   void Close(std::string reason);
   [[nodiscard]] std::vector<Record*> Waiting();
   [[nodiscard]] std::vector<Record*> ChooseMembers();
-  [[nodiscard]] bool CanAdopt(const protocol::Heartbeat& heartbeat) const;
   // Slots from here on are to go after a scale down.
   [[nodiscard]] int wanted_slots() const { return settings_.expected_members + settings_.standby_members; }
   [[nodiscard]] std::chrono::milliseconds LastCall() const;

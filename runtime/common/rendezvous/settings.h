@@ -21,8 +21,9 @@ enum class SuccessRule { kAll, kAny, kRank0 };
 struct JobSettings {
   int min_members = 1;  // fewer never form a round
   int max_members = 1;
-  int expected_members = 1;  // spec.worker.replicas: a round has no more places; 0: none forms
-  int standby_members = 0;   // spec.standbyReplicas: wait outside until a place is free
+  int expected_members = 1;    // spec.worker.replicas: a round has no more places; 0: none forms
+  int standby_members = 0;     // spec.standbyReplicas: wait outside until a place is free
+  std::optional<int> nproc{};  // ranks of a member, where spec.nprocPerNode is a number
   std::chrono::milliseconds last_call{3'000};           // how long a round waits for those nobody saw die
   std::chrono::milliseconds grow_delay{0};              // how long a newcomer waits for other newcomers
   std::chrono::milliseconds heartbeat_timeout{10'000};  // silence that counts as a death

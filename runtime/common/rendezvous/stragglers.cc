@@ -15,26 +15,37 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
+// Another process has the rank: the members formed the round again, and its counters began again. Steps that are
+// subtracted from it would be none, and divided by.
+bool IsBehind(const protocol::RankReport& report, const protocol::RankReport& newest) {
+  return report.steps < newest.steps || report.samples < newest.samples ||
+         report.compute_seconds < newest.compute_seconds;
+}
+
 }  // namespace
 
 void Stragglers::BeginRound(int64_t round, int world) {
   if (std::exchange(round_, round) == round) return;
-  ranks_.assign(static_cast<std::size_t>(world), {});
+  world_ = world;
+  ranks_.clear();
   made_part_ = 0;
   found_.clear();
 }
 
 bool Stragglers::Heard(int64_t round, const std::vector<protocol::RankReport>& ranks) {
-  if (round != round_ || ranks_.size() < 2) return false;
+  if (round != round_ || world_ < 2) return false;
   for (const protocol::RankReport& report : ranks) Take(report);
-  return made_part_ == ranks_.size() && Compare();
+  return made_part_ == static_cast<std::size_t>(world_) && Compare();
 }
 
 void Stragglers::Take(const protocol::RankReport& report) {
-  const auto rank = static_cast<std::size_t>(report.rank);
   // A report may still be of the round before.
-  if (report.work_round != round_ || report.rank < 0 || rank >= ranks_.size()) return;
-  Work& work = ranks_[rank];
+  if (report.work_round != round_ || report.rank < 0 || report.rank >= world_) return;
+  Work& work = ranks_[report.rank];
+  if (IsBehind(report, work.newest)) {
+    made_part_ -= work.has_made_part ? 1 : 0;
+    work = {.parts_in_a_row = work.parts_in_a_row};
+  }
   work.newest = report;
   if (!work.at_begin.has_value()) work.at_begin = report;
   const int64_t steps = report.steps - work.at_begin->steps;
@@ -46,7 +57,7 @@ void Stragglers::Take(const protocol::RankReport& report) {
 bool Stragglers::Compare() {
   std::vector<double> per_step;
   std::vector<double> per_sample;
-  for (Work& work : ranks_) {
+  for (auto& [rank, work] : ranks_) {
     const double seconds = work.newest.compute_seconds - work.at_begin->compute_seconds;
     const int64_t samples = work.newest.samples - work.at_begin->samples;
     per_step.push_back(seconds / static_cast<double>(work.newest.steps - work.at_begin->steps));
@@ -58,16 +69,18 @@ bool Stragglers::Compare() {
   const double step = Median(per_step);
   const double sample = Median(per_sample);
   bool has_changed = false;
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    const int rank = static_cast<int>(i);
-    const bool is_slow = per_step[i] > settings_.factor * step && per_sample[i] > settings_.factor * sample;
-    int& parts = ranks_[i].parts_in_a_row;
+  std::size_t i = 0;
+  for (auto& [rank, work] : ranks_) {
+    const double own = per_step[i];
+    const bool is_slow = own > settings_.factor * step && per_sample[i] > settings_.factor * sample;
+    ++i;
+    int& parts = work.parts_in_a_row;
     parts = is_slow == found_.contains(rank) ? 0 : parts + 1;
     if (parts < kParts) continue;
     parts = 0;
     has_changed = true;
     if (is_slow) {
-      found_[rank] = per_step[i] / step;
+      found_[rank] = own / step;
     } else {
       found_.erase(rank);
     }

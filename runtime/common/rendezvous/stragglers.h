@@ -43,7 +43,8 @@ class Stragglers {
 
   StragglerSettings settings_;
   int64_t round_ = 0;
-  std::vector<Work> ranks_;
+  int world_ = 0;
+  std::map<int, Work> ranks_;  // that have reported: a world may be larger than what its members say
   std::size_t made_part_ = 0;  // how many
   std::map<int, double> found_;
 };

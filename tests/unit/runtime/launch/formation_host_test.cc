@@ -86,11 +86,11 @@ TEST_F(FormationHostTest, TenThousandMembersFormTheirRoundInAnyOrder) {
     answers.push_back(
         Send(protocol::kFormPath,
              protocol::FormRequest{
-                 .round = 5, .formation = 5, .first_rank = rank, .nproc = 1, .store_port = rank}));
+                 .round = 5, .formation = 5, .first_rank = rank, .nproc = 1, .store_port = 1 + rank}));
   }
   for (const Pending& answer : answers) {
     ASSERT_EQ(answer->form.formation, 6);
-    ASSERT_EQ(answer->form.store_port, 0) << "of rank 0";
+    ASSERT_EQ(answer->form.store_port, 1) << "of rank 0";
   }
 }
 
@@ -134,14 +134,21 @@ TEST_F(FormationHostTest, LongPollsEndAndDoNotCountAnyMore) {
 TEST_F(FormationHostTest, RefusesWhoDoesNotBelongToTheRound) {
   EXPECT_EQ(Send(protocol::kFormPath, protocol::FormRequest{.round = 5, .formation = 5}, "guess")->status,
             401);
-  EXPECT_EQ(Send(protocol::kFormPath, protocol::FormRequest{.round = 4, .formation = 4})->status, 409);
+  EXPECT_EQ(
+      Send(protocol::kFormPath, protocol::FormRequest{.round = 4, .formation = 4, .store_port = 70})->status,
+      409);
   EXPECT_EQ(Form(0, 6)->status, 409) << "a formation that never was";
+  const auto form_as = [this](int first_rank, int nproc) {
+    return Send(protocol::kFormPath,
+                protocol::FormRequest{
+                    .round = 5, .formation = 5, .first_rank = first_rank, .nproc = nproc, .store_port = 70})
+        ->status;
+  };
+  for (const auto& [first_rank, nproc] : std::vector<std::pair<int, int>>{{3, 1}, {2, 2}})
+    EXPECT_EQ(form_as(first_rank, nproc), 409) << first_rank << " " << nproc;
   for (const auto& [first_rank, nproc] : std::vector<std::pair<int, int>>{
-           {-1, 1}, {0, 0}, {0, -1}, {3, 1}, {2, 2}, {0, 2'000'000'000}, {2'000'000'000, 2'000'000'000}}) {
-    const protocol::FormRequest request{.round = 5, .formation = 5, .first_rank = first_rank, .nproc = nproc};
-    EXPECT_EQ(Send(protocol::kFormPath, request)->status, 409) << first_rank << " " << nproc;
-  }
-  EXPECT_EQ(Send(protocol::kFormPath, protocol::Member{})->status, 409);
+           {-1, 1}, {0, 0}, {0, -1}, {0, 2'000'000'000}, {2'000'000'000, 2'000'000'000}})
+    EXPECT_EQ(form_as(first_rank, nproc), 400) << first_rank << " " << nproc << " in no round";
 }
 
 TEST_F(FormationHostTest, ANewRoundEndsWhatWaitsForTheOldOne) {

@@ -19,5 +19,12 @@ TEST(RendezvousSettingsOf, KnowsWhoseEndCompletesTheJob) {
   }
 }
 
+TEST(RendezvousSettingsOf, KnowsHowManyRanksAMemberHasWhereTheSpecSaysIt) {
+  TrainingJobSpec spec;
+  EXPECT_EQ(RendezvousSettingsOf(spec).nproc, std::nullopt);
+  spec.nproc_per_node = {.mode = NprocMode::kCount, .count = 8};
+  EXPECT_EQ(RendezvousSettingsOf(spec).nproc, 8);
+}
+
 }  // namespace
 }  // namespace lockstep::api

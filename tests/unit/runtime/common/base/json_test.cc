@@ -7,6 +7,22 @@ namespace {
 
 TEST(Json, ParseErrorIsAValue) { EXPECT_EQ(ParseJson("{").error().code, ErrorCode::kInvalidArgument); }
 
+TEST(Json, NumbersThatAreNoneAreNoJson) {
+  EXPECT_FALSE(ParseJson(R"({"seconds":NaN})").ok());
+  EXPECT_FALSE(ParseJson(R"({"seconds":Infinity})").ok());
+  EXPECT_FALSE(ParseJson(R"({"seconds":1e999})").ok());
+}
+
+TEST(Json, WhatIsNestedTooDeepIsRefused) {
+  const auto nested = [](int levels) {
+    return ParseJson(std::string(levels, '[') + R"("[[\"[")" + std::string(levels, ']'));
+  };
+  EXPECT_TRUE(nested(kMaxJsonNesting).ok());
+  EXPECT_EQ(nested(kMaxJsonNesting + 1).error().message, "not JSON: nested deeper than 256 levels");
+  // To write it into an error would overflow the stack.
+  EXPECT_FALSE(nested(500'000).ok());
+}
+
 TEST(Json, LenientReadersFallBackOnOtherTypes) {
   const Json value = *ParseJson(R"({"a":{"b":3,"c":"x","n":null}})");
   EXPECT_EQ(IntAt(value, {"a", "b"}), 3);
@@ -33,6 +49,23 @@ TEST(JsonReader, CollectsEveryViolationWithItsPath) {
                             "spec.extra: unknown field",
                         }));
   EXPECT_EQ(replicas, 1);
+}
+
+TEST(JsonReader, RefusesWhatDoesNotFitIntoItsInteger) {
+  const Json value =
+      *ParseJson(R"({"port":4294967296,"step":18446744073709551615,"ranks":[18446744073709551615]})");
+  std::vector<std::string> violations;
+  JsonReader reader(value, "", violations);
+  int32_t port = 1;
+  int64_t step = 2;
+  std::vector<int64_t> ranks;
+  reader.Read("port", port);
+  reader.Read("step", step);
+  reader.Read("ranks", ranks);
+  EXPECT_EQ(violations,
+            (std::vector<std::string>{"port: must fit into 32 bits", "step: must fit into 64 bits",
+                                      "ranks: must fit into 64 bits"}));
+  EXPECT_EQ(step, 2) << "not -1, which means something";
 }
 
 }  // namespace

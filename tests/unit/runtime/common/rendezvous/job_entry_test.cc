@@ -52,7 +52,7 @@ class JobEntryTest : public ::testing::Test {
 };
 
 TEST_F(JobEntryTest, SaysWhatTheJobWaitsForWhileNoRoundRuns) {
-  JobSettings settings{.min_members = 2, .max_members = 2, .expected_members = 2};
+  JobSettings settings{.min_members = 2, .max_members = 2, .expected_members = 2, .standby_members = 1};
   settings.waits_for = "1 of 2 pods have not started";
   entry_.Configure(settings);
   const auto ask = [&](int slot) {

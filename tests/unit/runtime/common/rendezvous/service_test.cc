@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <future>
 #include <iterator>
+#include <limits>
 #include <thread>
 
 #include "runtime/common/base/strings.h"
@@ -255,6 +256,63 @@ TEST_F(ServiceTest, ARefusedSenderIsOneLineOfTheLogForEachKindOfMessage) {
             std::string::npos)
       << refusals[0];
   EXPECT_NE(refusals[2].find("not your job"), std::string::npos) << refusals[2];
+}
+
+// From a pod of the job, whose token is good.
+TEST_F(ServiceTest, NumbersThatCannotBeAreRefusedByNameAndChangeNothing) {
+  FormRound();
+  const Json join = protocol::MessageToJson(RequestOf(1));
+  const Json beat = protocol::MessageToJson(
+      protocol::Heartbeat{.job = job_, .member = MemberOf(1), .round = 1, .world = 2, .first_rank = 1});
+  const Json leave = protocol::MessageToJson(protocol::LeaveRequest{.job = job_, .member = MemberOf(1)});
+  struct Case {
+    std::string_view path;
+    const Json& message;
+    std::string pointer;
+    Json value;
+  };
+  const int64_t largest = std::numeric_limits<int64_t>::max();
+  const std::vector<Case> cases{{protocol::kJoinPath, join, "/nproc", -1},
+                                {protocol::kJoinPath, join, "/nproc", 0},
+                                {protocol::kJoinPath, join, "/nproc", 2'000'000'000},
+                                {protocol::kJoinPath, join, "/nproc", largest},
+                                {protocol::kJoinPath, join, "/storePort", 65'536},
+                                {protocol::kJoinPath, join, "/lastRound", largest},
+                                {protocol::kJoinPath, join, "/step", largest},
+                                {protocol::kJoinPath, join, "/member/slot", -1},
+                                {protocol::kJoinPath, join, "/address", std::string(100'000, 'x')},
+                                {protocol::kHeartbeatPath, beat, "/round", largest},
+                                {protocol::kHeartbeatPath, beat, "/round", 2'000'000'000},
+                                {protocol::kHeartbeatPath, beat, "/world", 2'000'000'000},
+                                {protocol::kHeartbeatPath, beat, "/firstRank", -1},
+                                {protocol::kHeartbeatPath, beat, "/progress/step", largest},
+                                {protocol::kLeavePath, leave, "/failure/detectionSeconds", 1e300},
+                                {protocol::kLeavePath, leave, "/reason", 77}};
+  for (const Case& c : cases) {
+    Json message = c.message;
+    message[Json::json_pointer(c.pointer)] = c.value;
+    const auto answer =
+        transport_->Send({.method = "POST", .target = std::string(c.path), .body = DumpJson(message)}, {});
+    ASSERT_TRUE(answer.ok()) << answer.error().ToString();
+    EXPECT_EQ(answer->status, 400) << c.pointer << " = " << c.value.dump().substr(0, 40);
+    const std::string key = c.pointer.substr(c.pointer.rfind('/') + 1);
+    EXPECT_NE(answer->body.find(key), std::string::npos) << answer->body << " does not name " << key;
+  }
+  const std::string deep = R"({"member":)" + std::string(500'000, '[') + std::string(500'000, ']') + "}";
+  EXPECT_EQ(transport_->Send({.method = "POST", .target = "/v1/join", .body = deep}, {})->status, 400);
+  const RendezvousView view = service_.View(job_);
+  EXPECT_EQ(view.round, 1);
+  EXPECT_EQ(view.world_size, 2);
+  EXPECT_EQ(view.progress.step, 0);
+  EXPECT_TRUE(view.changes.empty());
+}
+
+TEST_F(ServiceTest, APodOfAnotherSlotOrSizeThanTheSpecHasIsRefused) {
+  service_.Configure(job_, {.min_members = 1, .max_members = 2, .expected_members = 2, .nproc = 4});
+  EXPECT_NE(client().Join(RequestOf(7), {}).error().message.find("member.slot: must be below 2"),
+            std::string::npos);
+  EXPECT_NE(client().Join(RequestOf(1), {}).error().message.find("nproc: must be 4"), std::string::npos);
+  EXPECT_EQ(service_.View(job_).waiting, 0);
 }
 
 }  // namespace

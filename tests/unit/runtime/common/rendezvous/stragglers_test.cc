@@ -51,6 +51,17 @@ TEST_F(StragglersTest, OneThatIsSlowForAWindowIsFoundOnce) {
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(Part({{2, 4.0}})) << "known";
 }
 
+// The members formed the round again with a new process, whose counters begin with zero.
+TEST_F(StragglersTest, ARankWhoseCountersBeginAgainIsMeasuredFromThere) {
+  for (int i = 0; i < 4; ++i) (void)Part({{2, 3.0}});
+  ranks_[2].steps += 25;
+  EXPECT_FALSE(stragglers_.Heard(round_, {ranks_[2]})) << "its part is made, the others' are not";
+  ranks_[2] = {.rank = 2, .work_round = round_};
+  EXPECT_FALSE(Part({{2, 3.0}})) << "without a part of its own it would be divided by no steps";
+  for (int i = 0; i < 6; ++i) (void)Part({{2, 3.0}});
+  EXPECT_EQ(found(), (std::map<int, double>{{2, 3.0}}));
+}
+
 TEST_F(StragglersTest, OneSlowStepIsNone) {
   for (int i = 0; i < 50; ++i) EXPECT_FALSE(Part({{2, i % 4 == 0 ? 100.0 : 1.0}})) << i;
 }

@@ -1,0 +1,42 @@
+#pragma once
+// What the fields of messages may hold. Whoever sends them may be wrong or hostile: a number that is parsed can be
+// added to others of its kind and multiplied by a count of ranks without an overflow. Plain values.
+
+#include "runtime/common/base/limits.h"
+
+namespace lockstep::protocol {
+
+inline constexpr int kMaxMembers = 10'000;        // of a round: spec.worker.replicas has no more
+inline constexpr int kMaxRanksPerMember = 1'024;  // `nprocPerNode: cpu` on the largest machines
+inline constexpr int kMaxRanks = kMaxMembers * kMaxRanksPerMember;
+
+namespace limits {
+
+inline constexpr Limits kName{.max_length = 253};  // of Kubernetes' objects; also uids, hosts, keys
+inline constexpr Limits kWord{.max_length = 64};
+inline constexpr Limits kText{.max_length = 16'384};  // for people; also addresses of stores
+// Those that stand by have slots as well.
+inline constexpr Limits kSlot{.min = 0, .max = 2 * kMaxMembers - 1};
+inline constexpr Limits kRanksOfMember{.min = 1, .max = kMaxRanksPerMember};
+inline constexpr Limits kRank{.min = 0, .max = kMaxRanks - 1};
+inline constexpr Limits kRanks{.min = 0, .max = kMaxRanks - 1, .max_items = kMaxRanksPerMember};
+inline constexpr Limits kWorld{.min = 0, .max = kMaxRanks};
+inline constexpr Limits kPort{.min = 1, .max = 65'535};
+inline constexpr Limits kPortOrNone{.min = 0, .max = 65'535};
+inline constexpr Limits kRound{.min = 0, .max = 1e15};
+inline constexpr Limits kStep{.min = -1, .max = 1e15};  // -1: none
+inline constexpr Limits kCount{.min = 0, .max = 1e15};
+inline constexpr Limits kBytes{.min = 0, .max = 1e18};
+inline constexpr Limits kSeconds{.min = 0, .max = 1e9};
+inline constexpr Limits kExitCode{.min = 0, .max = 255};
+inline constexpr Limits kOfEachRank{.max_items = kMaxRanksPerMember};
+// Each entry, and the length of its name.
+inline constexpr Limits kPhaseSeconds{.min = 0, .max = 1e9, .max_items = 64, .max_length = 64};
+
+template <typename E>
+constexpr Limits UpTo(E last) {
+  return {.min = 0, .max = static_cast<double>(last)};
+}
+
+}  // namespace limits
+}  // namespace lockstep::protocol
