@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/common/base/guard.h"
+#include "runtime/common/base/log.h"
 #include "runtime/common/base/mutex.h"
 #include "runtime/common/protocol/fields.h"
 #include "runtime/common/rendezvous/job_entry.h"
@@ -87,11 +89,21 @@ struct RendezvousService::State {
                   const bool unknown = allowed.error().code == ErrorCode::kUnauthorized;
                   return respond(ErrorReply(unknown ? 401 : 403, allowed.error().message));
                 }
-                const bool known = Apply(message.job.uid, [&](JobEntry& entry, Moment now, Outbox& outbox) {
-                  (entry.*apply)(message, respond, now, outbox);
-                });
-                if (!known) respond(ErrorReply(404, "this job has no rendezvous yet: ask again"));
+                // This may be a thread of the authorizer.
+                const auto applied = Guarded([&] { ApplyMessage(message, respond, apply); });
+                if (applied.ok()) return;
+                log::Error("message failed", {{"job", message.job.name}, {"error", applied.error().message}});
+                respond(ErrorReply(500, "internal error"));
               });
+  }
+
+  template <typename Message>
+  void ApplyMessage(const Message& message, const http::Responder& respond,
+                    void (JobEntry::*apply)(const Message&, http::Responder, Moment, Outbox&)) {
+    const bool known = Apply(message.job.uid, [&](JobEntry& entry, Moment now, Outbox& outbox) {
+      (entry.*apply)(message, respond, now, outbox);
+    });
+    if (!known) respond(ErrorReply(404, "this job has no rendezvous yet: ask again"));
   }
 };
 
@@ -142,7 +154,8 @@ void RendezvousService::Tick() {
     for (const auto& [uid, entry] : state_->jobs) uids.push_back(uid);
   }
   for (const std::string& uid : uids) {
-    state_->Apply(uid, [](JobEntry&, Moment, Outbox&) {});
+    const auto moved = Guarded([&] { state_->Apply(uid, [](JobEntry&, Moment, Outbox&) {}); });
+    if (!moved.ok()) log::Error("tick failed", {{"job_uid", uid}, {"error", moved.error().message}});
   }
 }
 
