@@ -1,5 +1,6 @@
 #include "operator/controller/controller.h"
 
+#include "runtime/common/base/guard.h"
 #include "runtime/common/base/log.h"
 
 namespace lockstep::controller {
@@ -40,7 +41,9 @@ void Controller::Work(const std::stop_token& stop) {
 void Controller::ReconcileOnce(const WorkQueue::Item& item) {
   observer_.OnStarted(item.waited);
   const SteadyTime begin = clock_.Steady();
-  const auto outcome = reconciler_.Reconcile(item.key);
+  Result<Outcome> outcome = Error{};
+  if (const auto ran = Guarded([&] { outcome = reconciler_.Reconcile(item.key); }); !ran.ok())
+    outcome = ran.error();
   const Seconds worked = clock_.Steady() - begin;
   if (!outcome.ok()) {
     // Conflicts are the normal fate of a stale cache, not news.

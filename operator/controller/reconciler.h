@@ -16,7 +16,7 @@ struct Outcome {
 class Reconciler {
  public:
   virtual ~Reconciler() = default;
-  // Called from several threads, never for one key twice at once. An error means: again, with back-off.
+  // Called from several threads, never for one key twice at once. An error or an exception means: again, with back-off.
   [[nodiscard]] virtual Result<Outcome> Reconcile(const std::string& key) = 0;
 };
 

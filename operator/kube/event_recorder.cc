@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/common/base/guard.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/base/time_text.h"
@@ -70,7 +71,8 @@ void EventRecorder::Run(const std::stop_token& stop) {
       if (!wake_.wait(lock, stop, [this]() LOCKSTEP_REQUIRES(mutex_) { return !queue_.empty(); })) return;
       pending = queue_.front();
     }
-    Send(pending);
+    const auto sent = Guarded([&] { Send(pending); });
+    if (!sent.ok()) log::Error("event not sent", {{"error", sent.error().message}});
     {
       // Only now, so that the destructor waits for the one being sent too.
       const MutexLock lock(mutex_);

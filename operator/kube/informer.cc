@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/common/base/guard.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/pause.h"
 
@@ -26,7 +27,8 @@ void Informer::Start() {
 
 void Informer::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    const auto done = Step(stop);
+    Result<void> done;
+    if (const auto ran = Guarded([&] { done = Step(stop); }); !ran.ok()) done = ran.error();
     if (stop.stop_requested()) return;
     if (done.ok()) continue;
     state_.OnFailure(done.error());

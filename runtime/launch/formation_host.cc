@@ -107,6 +107,11 @@ void FormationHost::Watch(const protocol::FormationWatch& request, const http::R
     return outbox.emplace_back(respond, Refusal(409, "this pod forms another round")), void();
   if (!pending_.empty() || request.formation < formation_)
     return outbox.emplace_back(respond, Reply(Over())), void();
+  // A watch does not say whose it is. Twice: the answer to one of each member may have been lost.
+  if (watchers_.size() >= 2 * static_cast<std::size_t>(world_)) {
+    outbox.emplace_back(std::move(watchers_.front().respond), Reply(protocol::WatchAnswer{}));
+    watchers_.erase(watchers_.begin());
+  }
   watchers_.push_back({respond, clock_.Steady() + kLongPoll});
 }
 

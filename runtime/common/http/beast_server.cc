@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/common/base/guard.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/mutex.h"
 #include "runtime/common/base/open_files.h"
@@ -164,10 +165,16 @@ class Session final : public SessionBase, public std::enable_shared_from_this<Se
     keep_alive_ = parser_->get().keep_alive();
     auto pending = std::make_shared<Pending>();
     pending->session = this->weak_from_this();
-    ServerRequest request = FromBeast(parser_->get());
-    request.peer = peer_;
-    shared_->handler(std::move(request),
-                     [pending](Response response) { pending->Answer(std::move(response)); });
+    const auto handled = Guarded([&] {
+      ServerRequest request = FromBeast(parser_->get());
+      request.peer = peer_;
+      shared_->handler(std::move(request),
+                       [pending](Response response) { pending->Answer(std::move(response)); });
+    });
+    if (handled.ok()) return;
+    log::Error("request failed",
+               {{"path", std::string(parser_->get().target())}, {"error", handled.error().message}});
+    pending->Answer(TextResponse(500, "internal error\n"));
   }
 
   void PostWrite(Response response) {
@@ -213,7 +220,7 @@ class BeastServer final : public HttpServer {
   BeastServer(std::shared_ptr<Shared> shared, Tcp::acceptor acceptor, int threads)
       : shared_(std::move(shared)), acceptor_(std::move(acceptor)), port_(acceptor_.local_endpoint().port()) {
     Accept();
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { shared_->io.run(); });
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
   }
 
   ~BeastServer() override {
@@ -229,6 +236,15 @@ class BeastServer final : public HttpServer {
   [[nodiscard]] int port() const override { return port_; }
 
  private:
+  // A connection whose own code throws is given up; the thread serves the others.
+  void Run() {
+    while (true) {
+      const auto ran = Guarded([this] { shared_->io.run(); });
+      if (ran.ok()) return;
+      log::Error("connection failed", {{"error", ran.error().message}});
+    }
+  }
+
   void Accept() {
     acceptor_.async_accept(asio::make_strand(shared_->io),
                            [this](beast::error_code error, Tcp::socket socket) {

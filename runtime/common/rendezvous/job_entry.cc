@@ -108,7 +108,9 @@ void JobEntry::Watch(const protocol::WatchRequest& request, http::Responder resp
     outbox.emplace_back(std::move(respond), Reply(AnswerFor(request.round)));
     return;
   }
-  watches_.push_back({request.member, request.round, std::move(respond), now.steady + kLongPoll});
+  PendingWatch& pending = watches_[request.member.pod_uid];
+  if (pending.respond) outbox.emplace_back(std::move(pending.respond), Reply(protocol::WatchAnswer{}));
+  pending = {request.round, std::move(respond), now.steady + kLongPoll};
 }
 
 void JobEntry::Heartbeat(const protocol::Heartbeat& heartbeat, http::Responder respond, Moment now,
@@ -247,7 +249,8 @@ void JobEntry::AnswerJoins(SteadyTime now, Outbox& outbox) {
 
 void JobEntry::AnswerWatches(SteadyTime now, Outbox& outbox) {
   std::map<int64_t, http::Response> replies;  // the same for all who watch a round
-  std::erase_if(watches_, [&](const PendingWatch& watch) {
+  std::erase_if(watches_, [&](const auto& entry) {
+    const PendingWatch& watch = entry.second;
     if (!IsOver(watch.round) && now < watch.deadline) return false;
     const auto [reply, is_new] = replies.try_emplace(watch.round);
     if (is_new) reply->second = Reply(AnswerFor(watch.round));

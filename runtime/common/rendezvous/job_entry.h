@@ -56,7 +56,6 @@ class JobEntry {
     SteadyTime deadline;
   };
   struct PendingWatch {
-    protocol::Member member;
     int64_t round = 0;
     http::Responder respond;
     SteadyTime deadline;
@@ -108,12 +107,12 @@ class JobEntry {
   RendezvousView view_;    // without what View() takes from round_
   int64_t seen_revision_ = 0;
   Rounds answered_;
-  SteadyTime next_sweep_{};           // of the long polls, for those that have waited long enough
-  std::map<int, PendingJoin> joins_;  // by slot
-  std::vector<PendingWatch> watches_;
-  int64_t recorded_round_ = 0;             // running, and entered into view_.changes
-  int64_t repaired_to_ = 0;                // newest formation that members made by themselves
-  std::map<int64_t, Moment> unrecovered_;  // rounds that ended, until the next step, and when
+  SteadyTime next_sweep_{};                      // of the long polls, for those that have waited long enough
+  std::map<int, PendingJoin> joins_;             // by slot
+  std::map<std::string, PendingWatch> watches_;  // by uid of the pod: the newest of each
+  int64_t recorded_round_ = 0;                   // running, and entered into view_.changes
+  int64_t repaired_to_ = 0;                      // newest formation that members made by themselves
+  std::map<int64_t, Moment> unrecovered_;        // rounds that ended, until the next step, and when
   // A checkpoint that somebody wants, and the step it must have reached: known with the next heartbeat.
   struct WantedSave {
     std::string request;

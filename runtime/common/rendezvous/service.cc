@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/common/base/guard.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/mutex.h"
 #include "runtime/common/base/once_per_key.h"
@@ -122,8 +123,14 @@ struct RendezvousService::State {
     auto message = protocol::MessageFromJson<Message>(*json);
     if (!message.ok()) return respond(ErrorReply(400, message.error().message));
     const Claim claim{BearerToken(request), request.peer, message->job, message->member};
-    authorize(claim, [this, method, respond, path = request.path, message = std::move(message).value()](
-                         const Result<void>& allowed) { Deliver(path, message, allowed, respond, method); });
+    authorize(claim, [this, method, respond, path = request.path,
+                      message = std::move(message).value()](const Result<void>& allowed) {
+      // This may be a thread of the authorizer.
+      const auto delivered = Guarded([&] { Deliver(path, message, allowed, respond, method); });
+      if (delivered.ok()) return;
+      log::Error("message failed", {{"job", message.job.name}, {"error", delivered.error().message}});
+      respond(ErrorReply(500, "internal error"));
+    });
   }
 
   template <typename Message>
@@ -196,7 +203,8 @@ void RendezvousService::Tick() {
     for (const auto& [uid, entry] : state_->jobs) jobs.push_back(entry.job());
   }
   for (const JobIdentity& job : jobs) {
-    state_->Apply(job, [](JobEntry&, Moment, Outbox&) {});
+    const auto moved = Guarded([&] { state_->Apply(job, [](JobEntry&, Moment, Outbox&) {}); });
+    if (!moved.ok()) log::Error("tick failed", {{"job", job.name}, {"error", moved.error().message}});
   }
 }
 

@@ -50,7 +50,8 @@ class RendezvousService {
 
   // The HTTP handler (POST /v1/…).
   void Handle(http::ServerRequest request, http::Responder respond);
-  // Moves time-outs and long polls forward; call about every 50 ms from one thread.
+  // Moves time-outs and long polls forward; call about every 50 ms from one thread. An exception over one job is
+  // logged, and the others move on.
   void Tick();
 
  private:

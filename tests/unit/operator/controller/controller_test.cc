@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <stdexcept>
 
 #include "tests/support/eventually.h"
 
@@ -67,6 +68,25 @@ TEST(Controller, RetriesErrorsAndComesBackWhenAsked) {
   EXPECT_EQ(counts.results[static_cast<std::size_t>(ReconcileResult::kError)], 2);
   EXPECT_EQ(counts.results[static_cast<std::size_t>(ReconcileResult::kRequeueAfter)], 3);
   EXPECT_EQ(counts.results[static_cast<std::size_t>(ReconcileResult::kSuccess)], 2);
+}
+
+TEST(Controller, AnExceptionEndsOnePassAndIsTriedAgain) {
+  const SystemClock clock;
+  ScriptedReconciler reconciler;
+  reconciler.script = [](const std::string& key, int run) -> Result<Outcome> {
+    if (key == "throws" && run < 3) throw std::runtime_error("thrown");
+    return Outcome{};
+  };
+  Counts counts;
+  {
+    Controller controller(clock, reconciler, counts);
+    controller.Start(1);
+    controller.Enqueue("throws");
+    controller.Enqueue("good");
+    EXPECT_TRUE(
+        testing::Eventually([&] { return reconciler.runs("throws") == 3 && reconciler.runs("good") == 1; }));
+  }
+  EXPECT_EQ(counts.results[static_cast<std::size_t>(ReconcileResult::kError)], 2);
 }
 
 TEST(Controller, GathersChangesThatComeTogether) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <stdexcept>
 
 #include "tests/support/eventually.h"
 #include "tests/support/fake_kube.h"
@@ -25,10 +26,14 @@ class InformerTest : public ::testing::Test {
   testing::FakeKube kube_;
   Store store_;
   std::atomic<int> heard_ = 0;
+  std::atomic<bool> throws_ = false;
   Informer informer_{kube_,
                      {.resource = kPods, .backoff = {.base = std::chrono::milliseconds(1)}},
                      store_,
-                     [this](const ObjectChange&) { ++heard_; }};
+                     [this](const ObjectChange&) {
+                       ++heard_;
+                       if (throws_) throw std::runtime_error("thrown");
+                     }};
 };
 
 TEST_F(InformerTest, ListsThenFollows) {
@@ -40,6 +45,16 @@ TEST_F(InformerTest, ListsThenFollows) {
   ASSERT_TRUE(kube_.Delete(kPods, {"ns", "a"}, {}).ok());
   ASSERT_TRUE(Eventually([&] { return !Has("a"); }));
   EXPECT_TRUE(Eventually([&] { return heard_ == 3; }));
+}
+
+TEST_F(InformerTest, AnExceptionOfTheHandlerEndsNoFollowing) {
+  Start();
+  throws_ = true;
+  ASSERT_TRUE(kube_.Create(kPods, Pod("a")).ok());
+  ASSERT_TRUE(Eventually([&] { return heard_ > 0; }));
+  throws_ = false;
+  ASSERT_TRUE(kube_.Create(kPods, Pod("b")).ok());
+  EXPECT_TRUE(Eventually([&] { return Has("a") && Has("b"); }));
 }
 
 TEST_F(InformerTest, ReadsAllPages) {

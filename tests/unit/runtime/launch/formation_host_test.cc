@@ -131,6 +131,13 @@ TEST_F(FormationHostTest, LongPollsEndAndDoNotCountAnyMore) {
   EXPECT_EQ(Form(0)->status, 0) << "one member is missing";
 }
 
+TEST_F(FormationHostTest, KeepsTwoWatchesForEachRankAndAnswersTheOldest) {
+  std::vector<Pending> watches;
+  for (int i = 0; i < 8; ++i) watches.push_back(Watch(5));
+  for (std::size_t i = 0; i < watches.size(); ++i) EXPECT_EQ(watches[i]->status, i < 2 ? 200 : 0) << i;
+  EXPECT_FALSE(watches[0]->watch.over);
+}
+
 TEST_F(FormationHostTest, RefusesWhoDoesNotBelongToTheRound) {
   EXPECT_EQ(Send(protocol::kFormPath, protocol::FormRequest{.round = 5, .formation = 5}, "guess")->status,
             401);

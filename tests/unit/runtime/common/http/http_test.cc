@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 
 #include "runtime/common/base/file.h"
@@ -73,6 +74,18 @@ TEST_F(HttpTest, ALongPollIsAnsweredLaterFromAnotherThread) {
 TEST_F(HttpTest, ADroppedResponderIsAnswered503) {
   auto transport = Serve([](ServerRequest, Responder) {});
   EXPECT_EQ(transport->Send({.target = "/"}, {})->status, 503);
+}
+
+TEST_F(HttpTest, AnExceptionOfTheHandlerEndsItsRequestAndNoOther) {
+  auto transport = Serve([](ServerRequest request, Responder respond) {
+    if (request.path == "/number") throw 7;
+    if (request.path == "/error") throw std::length_error("vector::_M_default_append");
+    respond(TextResponse(200, "good"));
+  });
+  for (const char* path : {"/error", "/number", "/error"}) {
+    EXPECT_EQ(transport->Send({.target = path}, {})->status, 500);
+    EXPECT_EQ(transport->Send({.target = "/"}, {})->body, "good");
+  }
 }
 
 TEST_F(HttpTest, TheDeadlineEndsAWaitThatNobodyAnswers) {

@@ -78,6 +78,21 @@ TEST_F(JobEntryTest, SaysWhatTheJobWaitsForWhileNoRoundRuns) {
   EXPECT_EQ(ask(0).waits_for, "1 of 2 pods have not started");
 }
 
+TEST_F(JobEntryTest, KeepsOneWatchOfAMemberAndAnswersTheOneBeforeIt) {
+  outbox_.clear();
+  for (int i = 0; i < 1000; ++i) {
+    for (int slot : {0, 1})
+      entry_.Watch(
+          {.member = MemberOf(slot), .round = 1}, [](auto) {}, now_, outbox_);
+  }
+  const auto answers = std::exchange(outbox_, {});
+  EXPECT_EQ(answers.size(), 2 * 999U);
+  EXPECT_FALSE(
+      protocol::MessageFromJson<protocol::WatchAnswer>(*ParseJson(answers.back().second.body))->over);
+  RankDies(1);
+  EXPECT_EQ(outbox_.size(), 3U) << "the leave, and both watches";
+}
+
 TEST_F(JobEntryTest, TimesTheStepThatWasThrownAwayAndTheRecovery) {
   Pass(5s);
   RankDies(1);

@@ -8,6 +8,7 @@
 #include <future>
 #include <iterator>
 #include <limits>
+#include <stdexcept>
 #include <thread>
 
 #include "runtime/common/base/strings.h"
@@ -64,6 +65,7 @@ class ServiceTest : public ::testing::Test {
   FakeClock clock_;
   const protocol::JobIdentity job_{"ns", "job", "job-uid"};
   std::atomic<int> changes_{0};
+  std::atomic<bool> throws_{false};
   RendezvousService service_{clock_,
                              [](const Claim& claim, auto done) {
                                if (claim.token != "good")
@@ -74,7 +76,10 @@ class ServiceTest : public ::testing::Test {
                                  return done(Error{ErrorCode::kThrottled, "too many ask"});
                                done({});
                              },
-                             [this](const protocol::JobIdentity&) { ++changes_; }};
+                             [this](const protocol::JobIdentity&) {
+                               ++changes_;
+                               if (throws_) throw std::runtime_error("thrown");
+                             }};
   std::unique_ptr<http::HttpServer> server_;
   std::unique_ptr<http::HttpTransport> transport_;
 };
@@ -256,6 +261,39 @@ TEST_F(ServiceTest, ARefusedSenderIsOneLineOfTheLogForEachKindOfMessage) {
             std::string::npos)
       << refusals[0];
   EXPECT_NE(refusals[2].find("not your job"), std::string::npos) << refusals[2];
+}
+
+TEST_F(ServiceTest, AnExceptionOverAMessageOrAJobEndsThatOneAlone) {
+  const protocol::JobIdentity other{"ns", "other", "other-uid"};
+  service_.Configure(other, {.min_members = 1, .max_members = 1, .expected_members = 1});
+  throws_ = true;
+  EXPECT_EQ(FormRound().round, 1);
+  protocol::JoinRequest request = RequestOf(0);
+  request.job = other;
+  EXPECT_EQ(client().Join(request, {})->state, JoinState::kAssigned);
+  const auto start = clock_.Steady();
+  for (; clock_.Steady() < start + 11s; service_.Tick()) clock_.Advance(500ms);
+  for (const protocol::JobIdentity& job : {job_, other})
+    EXPECT_FALSE(service_.View(job).changes.empty()) << job.name << ": its members were silent";
+}
+
+TEST_F(ServiceTest, AnExceptionOnAThreadOfTheAuthorizerIsAnswered) {
+  // As a review does, whose thread calls back.
+  std::vector<std::jthread> threads;
+  RendezvousService service(
+      clock_, [&](const Claim&, auto done) { threads.emplace_back([done = std::move(done)] { done({}); }); },
+      [](const auto&) { throw std::runtime_error("thrown"); });
+  service.Configure(job_, {.min_members = 1, .max_members = 1, .expected_members = 1});
+  std::promise<int> status;
+  const http::Responder respond = [&, is_first = std::make_shared<std::atomic<bool>>(true)](auto response) {
+    if (is_first->exchange(false)) status.set_value(response.status);
+  };
+  service.Handle({.method = "POST",
+                  .path = std::string(protocol::kJoinPath),
+                  .body = DumpJson(protocol::MessageToJson(RequestOf(0)))},
+                 respond);
+  EXPECT_EQ(status.get_future().get(), 200) << "it has its place before others are notified";
+  threads.clear();  // joins: the exception came after the answer
 }
 
 // From a pod of the job, whose token is good.
