@@ -110,7 +110,9 @@ void JobReconciler::Remember(const std::string& key, const protocol::JobIdentity
     if (!known.uid.empty() && known.uid != job.uid) replaced = known;
     known = job;
   }
-  if (replaced) dependencies_.rendezvous.Forget(*replaced);
+  if (!replaced) return;
+  dependencies_.rendezvous.Forget(*replaced);
+  dependencies_.observer.OnJobGone(*replaced);
 }
 
 void JobReconciler::Forget(const std::string& key) {

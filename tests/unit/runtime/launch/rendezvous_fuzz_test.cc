@@ -351,7 +351,7 @@ class RendezvousFuzz : public ::testing::Test {
   std::array<std::atomic<int64_t>, 6> answers_{};  // by the first digit of the status
   FormationHost formations_{clock_};
   rendezvous::RendezvousService service_{
-      clock_, [](const auto&, const auto&, const auto&, auto done) { done({}); }, [](const auto&) {}};
+      clock_, [](const rendezvous::Claim&, auto done) { done({}); }, [](const auto&) {}};
   std::unique_ptr<http::HttpServer> server_;
   std::unique_ptr<http::HttpTransport> transport_;
   std::unique_ptr<http::HttpTransport> former_;  // has the key of the formations
