@@ -26,8 +26,7 @@ TEST(JobReconciler, ReportsTheEndOfAJobThatAnotherOfItsNameReplaced) {
   GoneJobs observer;
   kube::EventRecorder events(kube, clock, "operator");
   rendezvous::RendezvousService rendezvous(
-      clock, [](const auto&, const auto&, const auto&, auto done) { done({}); },
-      [](const protocol::JobIdentity&) {});
+      clock, [](const rendezvous::Claim&, auto done) { done({}); }, [](const protocol::JobIdentity&) {});
   JobReconciler reconciler({kube, caches, rendezvous, events, observer, clock}, {});
   const Json manifest =
       *ParseJson(R"({"metadata": {"name": "job", "namespace": "team"}, "spec": {"suspend": true,
