@@ -199,6 +199,7 @@ void WorldModel::DeleteJob() {
 bool WorldModel::Settle() {
   next_fault_.reset();
   lose_next_ = false;
+  int quiet = 0;  // an operator that has just begun waits in its first pass for pods to be heard
   for (int pass = 0; pass < kMaxPasses; ++pass) {
     const std::size_t before = writes();
     SyncCaches();
@@ -206,7 +207,8 @@ bool WorldModel::Settle() {
     StartPods();
     FinishDeletions();
     Advance(std::chrono::seconds(15));
-    if (writes() == before) return true;
+    quiet = writes() == before ? quiet + 1 : 0;
+    if (quiet == 2) return true;
   }
   return false;
 }
