@@ -1,7 +1,6 @@
 #include "operator/process.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <memory>
@@ -13,12 +12,10 @@
 #include "operator/kube/informer.h"
 #include "operator/kube/leader_election.h"
 #include "operator/kube/rest_client.h"
+#include "operator/optional_kinds.h"
 #include "operator/reconcile/false_owners.h"
-#include "operator/reconcile/gang.h"
 #include "operator/reconcile/job_reconciler.h"
 #include "operator/reconcile/owned_objects.h"
-#include "operator/reconcile/queue.h"
-#include "operator/reconcile/queue_priority.h"
 #include "operator/rendezvous/host.h"
 #include "operator/rendezvous/leader_label.h"
 #include "operator/rendezvous/pod_feed.h"
@@ -33,6 +30,9 @@
 
 namespace lockstep {
 namespace {
+
+// So long a start waits for the kinds that a cluster may lack.
+constexpr Milliseconds kFirstLook{10'000};
 
 std::string KeyOfOwner(const kube::ObjectChange& change) {
   const Json& object = change.after == nullptr ? *change.before : *change.after;
@@ -119,10 +119,15 @@ class Process {
     for (const kube::Resource& resource : reconcile::kOwnedKinds) {
       AddOwned(resource, ours);
     }
-    AddGangKinds(ours, stop);
-    AddQueue(ours, stop);
     AddNodes(stop);
     for (const auto& informer : informers_) informer->Start();
+    optional_kinds_ =
+        std::make_unique<OptionalKinds>(client_, caches_,
+                                        OptionalKindsOptions{.name_space = config_.watch_namespace,
+                                                             .selector = ours,
+                                                             .on_owned = enqueue_owner,
+                                                             .on_served = [this] { EnqueueAll(); }});
+    optional_kinds_->Start();
   }
 
   // Whether the kind is there and may be read; asks until the API server answers.
@@ -146,44 +151,6 @@ class Process {
     log::Info(
         "may not read nodes: pods on dead nodes are left to Kubernetes, and healthPolicy.nodeFault and "
         "runPolicy.forceDeleteAfterSeconds do not act");
-  }
-
-  // Of the cluster's schedulers; what is installed later is found at the next start.
-  void AddGangKinds(const std::string& selector, const std::stop_token& stop) {
-    for (const kube::Resource& resource : reconcile::kGangKinds) {
-      const bool has_newer = std::any_of(
-          reconcile::kGangKinds.begin(), reconcile::kGangKinds.end(), [&](const kube::Resource& other) {
-            return other.group == resource.group && caches_.owned.contains(reconcile::KeyOfKind(other));
-          });
-      if (has_newer || !MayList(resource, config_.watch_namespace, stop)) continue;
-      log::Info("gang scheduling found", {{"kind", reconcile::KeyOfKind(resource)}});
-      caches_.AddOwned(resource);
-      AddOwned(resource, selector);
-    }
-  }
-
-  // Kueue's, in the same way. Flavors and classes belong to the cluster, as nodes do.
-  void AddQueue(const std::string& selector, const std::stop_token& stop) {
-    if (!MayList(reconcile::kWorkloads, config_.watch_namespace, stop) ||
-        !MayList(reconcile::kFlavors, "", stop))
-      return;
-    log::Info("queueing found", {{"kind", reconcile::KeyOfKind(reconcile::kWorkloads)}});
-    caches_.AddOwned(reconcile::kWorkloads);
-    AddOwned(reconcile::kWorkloads, selector);
-    const auto enqueue_all = [this](const auto&) {
-      for (const kube::Object& job : caches_.jobs.All()) Enqueue(kube::KeyOf(*job).ToString());
-    };
-    Add(reconcile::kFlavors, "", caches_.flavors, enqueue_all);
-    const std::pair<kube::Resource, kube::Store&> classes[] = {
-        {reconcile::kPriorityClasses, caches_.priority_classes},
-        {reconcile::kWorkloadPriorityClasses, caches_.workload_priority_classes}};
-    for (const auto& [resource, store] : classes) {
-      if (MayList(resource, "", stop)) {
-        Add(resource, "", store, enqueue_all);
-      } else {
-        log::Info("may not read these: jobs that name one do not queue", {{"kind", resource.kind}});
-      }
-    }
   }
 
   // New ones have no pods yet, and most changes of others are no news to us.
@@ -221,10 +188,7 @@ class Process {
 
   void Add(const kube::Resource& resource, std::string selector, kube::Store& store,
            kube::Informer::Handler handler) {
-    const std::array of_cluster = {kube::kNodes, reconcile::kFlavors, reconcile::kPriorityClasses,
-                                   reconcile::kWorkloadPriorityClasses};
-    const bool is_of_cluster = std::find(of_cluster.begin(), of_cluster.end(), resource) != of_cluster.end();
-    const std::string name_space = is_of_cluster ? "" : config_.watch_namespace;
+    const std::string name_space = resource == kube::kNodes ? "" : config_.watch_namespace;
     informers_.push_back(std::make_unique<kube::Informer>(
         client_, kube::InformerOptions{resource, name_space, std::move(selector), {}}, store,
         std::move(handler)));
@@ -236,6 +200,11 @@ class Process {
                          [](const auto& informer) { return informer->synced(); });
     };
     while (!synced()) {
+      if (!PauseFor(std::chrono::milliseconds(5), stop)) return false;
+    }
+    // No longer: a kind that does not answer must not delay the jobs that do not use it.
+    const SteadyTime end = clock_.Steady() + kFirstLook;
+    while (!optional_kinds_->has_looked() && clock_.Steady() < end) {
       if (!PauseFor(std::chrono::milliseconds(5), stop)) return false;
     }
     caches_synced_ = true;
@@ -267,7 +236,7 @@ class Process {
                                          .launcher_pull_policy = config_.launcher_pull_policy});
     controller::Controller controller(clock_, reconciler, metrics_);
     SetController(&controller);  // first: or a job that comes between the two is in neither
-    for (const kube::Object& job : caches_.jobs.All()) controller.Enqueue(kube::KeyOf(*job).ToString());
+    EnqueueAll();
     CheckOwners();
     controller.Start(config_.workers);
     const auto kept = config_.leader_elect ? election_.Keep(stop) : AwaitStop(stop);
@@ -317,6 +286,9 @@ class Process {
     const MutexLock lock(controller_mutex_);
     if (controller_ != nullptr) controller_->Enqueue(key);
   }
+  void EnqueueAll() {
+    for (const kube::Object& job : caches_.jobs.All()) Enqueue(kube::KeyOf(*job).ToString());
+  }
   void EnqueueSoon(const std::string& key) {
     const MutexLock lock(controller_mutex_);
     if (controller_ != nullptr) controller_->EnqueueSoon(key);
@@ -350,6 +322,7 @@ class Process {
   rendezvous::TokenReviewer reviewer_;  // its threads call back into service_, so it ends first
   rendezvous::PodFeed pod_feed_;
   std::vector<std::unique_ptr<kube::Informer>> informers_;
+  std::unique_ptr<OptionalKinds> optional_kinds_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 // schedulingPolicy.gang: pods that are placed all together or not at all, by whatever the cluster has for it.
-// One interface, several back ends; which of them are there is found out when the operator starts. Pure.
+// One interface, several back ends; optional_kinds.h finds out which of them are there. Pure.
 //
 //   None          the time-out of gang_start.h, with any scheduler
 //   Workload      PodGroup of Kubernetes itself, from 1.36 on, where its feature gates GenericWorkload (API

@@ -129,11 +129,23 @@ Caches::Caches()
       flavors(SlimFlavor),
       priority_classes(SlimPriorityClass),
       workload_priority_classes(SlimPriorityClass) {
-  for (const kube::Resource& resource : kOwnedKinds) AddOwned(resource);
+  const auto add = [this](const kube::Resource& resource) {
+    owned.try_emplace(KeyOfKind(resource), resource == kWorkloads ? SlimWorkload : SlimOwned,
+                      kube::ControllerUidOf);
+  };
+  for (const kube::Resource& resource : kOwnedKinds) add(resource);
+  for (const kube::Resource& resource : kGangKinds) add(resource);
+  add(kWorkloads);
 }
 
-void Caches::AddOwned(const kube::Resource& resource) {
-  owned.try_emplace(KeyOfKind(resource), resource == kWorkloads ? SlimWorkload : SlimOwned, IndexByJob);
+void Caches::Serve(const kube::Resource& resource) {
+  const MutexLock lock(mutex_);
+  served_.insert(KeyOfKind(resource));
+}
+
+std::set<std::string> Caches::served() const {
+  const MutexLock lock(mutex_);
+  return served_;
 }
 
 protocol::JobIdentity IdentityOf(const api::TrainingJob& job) {
@@ -162,13 +174,12 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   const std::string removal = api::RemovalPodName(observed.job.metadata.name, observed.job.metadata.uid);
   if (const kube::Object pod = caches.removals.Get({observed.job.metadata.namespace_name, removal}))
     observed.removal = PodFromJson(*pod, observed.job.spec.worker.container_name);
-  for (const auto& [kind, store] : caches.owned) {
-    for (const kube::Object& owned : store.ByIndex(index)) observed.owned.emplace(kind, *owned);
+  observed.served = caches.served();
+  std::set<std::string> kinds = observed.served;
+  for (const kube::Resource& resource : kOwnedKinds) kinds.insert(KeyOfKind(resource));
+  for (const std::string& kind : kinds) {
+    for (const kube::Object& owned : caches.owned.at(kind).ByIndex(index)) observed.owned.emplace(kind, *owned);
   }
-  for (const kube::Resource& resource : kGangKinds) {
-    if (caches.owned.contains(KeyOfKind(resource))) observed.served.insert(KeyOfKind(resource));
-  }
-  if (caches.owned.contains(KeyOfKind(kWorkloads))) observed.served.insert(KeyOfKind(kWorkloads));
   observed.flavors = FlavorsOfJob(observed, caches.flavors);
   observed.priority_class = PriorityClassOfJob(observed.job, caches);
   observed.nodes = NodesOf(observed.pods, caches.nodes);

@@ -3,10 +3,12 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "operator/kube/store.h"
 #include "operator/reconcile/observed.h"
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/rendezvous/service.h"
 
 namespace lockstep::reconcile {
@@ -22,11 +24,16 @@ struct Caches {
   kube::Store flavors;  // of Kueue
   kube::Store priority_classes;
   kube::Store workload_priority_classes;  // of Kueue
-  // By KeyOfKind: kOwnedKinds, and of kGangKinds and kWorkloads those that are served.
+  // By KeyOfKind: kOwnedKinds, kGangKinds and kWorkloads.
   std::map<std::string, kube::Store> owned;
 
-  // Before the first reader.
-  void AddOwned(const kube::Resource& resource);
+  // From now on passes see the objects of a kind that the cluster may lack: its cache is filled. Any thread.
+  void Serve(const kube::Resource& resource);
+  [[nodiscard]] std::set<std::string> served() const;
+
+ private:
+  mutable Mutex mutex_;
+  std::set<std::string> served_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 inline constexpr kube::Resource kJobs{api::kGroup, api::kVersion, api::kPlural, api::kKind};

@@ -228,7 +228,7 @@ QueueState QueueStateOf(const Observed& observed) {
   if (!observed.served.contains(KeyOfKind(kWorkloads))) {
     return Unknown("spec.schedulingPolicy.queueName: the cluster does not serve " + KeyOfKind(kWorkloads) +
                    ", or the operator may not read it and " + KeyOfKind(kFlavors) +
-                   "; install Kueue and restart the operator");
+                   "; install Kueue: the operator looks for it every minute");
   }
   const Json* workload = WorkloadOf(observed);
   if (workload == nullptr) {

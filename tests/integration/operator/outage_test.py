@@ -2,11 +2,12 @@
 
 Needs KUBECONFIG of an administrator.
 """
+import definitions
 from build_folder import BUILD
 from cases import expect, until
 from failing_api import HANG, FailingApi
 from kube_api import api
-from operators import Operator, make_namespace
+from operators import Operator, create, job, make_namespace, pods_of
 
 PROGRAM = BUILD / "operator/lockstep-operator"
 LEADER = "lockstep.dev/leader"
@@ -68,3 +69,22 @@ def test_the_leader_alone_bears_the_label():
     make_pod(namespace, "c", instance="another")
     with Operator(PROGRAM, "--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", pod="b") as leader:
         until("the others lose it", lambda: labelled(namespace) == ["b", "c"], details=leader.text)
+
+
+def test_a_kind_that_a_cluster_may_lack_delays_nobody_and_is_found_later():
+    namespace = make_namespace(api(), "kueue")
+    group, path = "kueue.x-k8s.io", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads"
+    with FailingApi() as network:
+        network.fault = lambda method, path: 500 if group in path else None  # as where a conversion webhook is down
+        with Operator(PROGRAM, f"--watch-namespace={namespace}", kubeconfig=network.kubeconfig) as operator:
+            operator.await_record("leading")
+            create(api(), namespace, job("plain", 2))
+            create(api(), namespace, job("queued", 2, schedulingPolicy={"queueName": "q"}))
+            until("its pods", lambda: len(pods_of(api(), namespace, "plain")) == 2, details=operator.text)
+            network.fault = lambda method, path: None
+            definitions.install(api(), ["kueue-workloads", "kueue-resourceflavors", "kueue-workloadpriorityclasses"], [
+                definitions.definition(group, "v1beta2", "workloads", "Workload"),
+                definitions.definition(group, "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", definitions.CLUSTER),
+                definitions.definition(group, "v1beta2", "resourceflavors", "ResourceFlavor", definitions.CLUSTER)])
+            until("the other job queues", lambda: api().request("GET", path)[1]["items"], details=operator.text)
+            expect(not pods_of(api(), namespace, "queued"), operator.text())
