@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "runtime/common/base/guard.h"
 #include "runtime/common/base/log.h"
 
 namespace lockstep::rendezvous {
@@ -72,13 +73,18 @@ void TokenReviewer::Run(const std::stop_token& stop) {
       token = std::move(queue_.front());
       queue_.pop_front();
     }
-    Review(token);
+    const auto reviewed = Guarded([&] { Review(token); });
+    if (!reviewed.ok()) log::Error("token review failed", {{"error", reviewed.error().message}});
     if (stop.stop_requested()) return;
   }
 }
 
 void TokenReviewer::Review(const std::string& token) {
-  const auto identity = Ask(token);
+  Result<TokenIdentity> identity = Error{};
+  if (const auto asked = Guarded([&] { identity = Ask(token); }); !asked.ok()) {
+    log::Error("token review failed", {{"error", asked.error().message}});
+    identity = asked.error();
+  }
   std::vector<Waiting> list;
   {
     const MutexLock lock(mutex_);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <stdexcept>
 
 #include "tests/support/fake_clock.h"
 
@@ -19,6 +20,7 @@ class ReviewServer final : public kube::KubeWriter {
   std::atomic<bool> away = false;
   Result<Json> Create(const kube::Resource&, const Json& review) override {
     ++asked;
+    if (StringAt(review, {"spec", "token"}) == "throws") throw std::runtime_error("thrown");
     if (away) return Error{ErrorCode::kUnavailable, "away"};
     if (StringAt(review, {"spec", "token"}) != "good") return *ParseJson(R"({"status": {"error": "bad"}})");
     return *ParseJson(R"({"status": {"authenticated": true, "audiences": ["lockstep"],
@@ -68,6 +70,17 @@ TEST_F(TokenReviewTest, AsksOnceAMinute) {
 TEST_F(TokenReviewTest, RefusesBadAndMissingTokens) {
   EXPECT_EQ(Start("bad").get().error().code, ErrorCode::kUnauthorized);
   EXPECT_EQ(Start("").get().error().code, ErrorCode::kUnauthorized);
+}
+
+TEST_F(TokenReviewTest, AnExceptionRefusesItsTokenAndEndsNoThread) {
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(Start("throws").get().error().code, ErrorCode::kInternal);
+  std::promise<void> called;
+  reviewer_.Authorize("good", {"team", "job", "j"}, {.pod = "p", .pod_uid = "u", .slot = 0}, [&](auto) {
+    called.set_value();
+    throw std::runtime_error("thrown");
+  });
+  called.get_future().wait();
+  EXPECT_TRUE(Allowed("good"));
 }
 
 TEST_F(TokenReviewTest, BelievesAGoodTokenForAWhileWhenTheApiServerIsAway) {
