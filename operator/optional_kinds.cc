@@ -66,7 +66,7 @@ bool OptionalKinds::LookForGangKinds(const std::stop_token& stop) {
     is_all_known = is_all_known && presence == Presence::kServed;
     if (presence != Presence::kServed) continue;
     Found found{.kind = resource};
-    Add(found, resource, options_.name_space, options_.selector, caches_.owned.at(key), options_.on_owned);
+    Add(found, resource, options_.name_space, options_.selector, caches_.owned.at(key), OnOwned(key));
     Begin(std::move(found));
   }
   return is_all_known;
@@ -97,10 +97,15 @@ bool OptionalKinds::LookForQueue(const std::stop_token& stop) {
     }
   }
   Add(found, reconcile::kFlavors, "", "", caches_.flavors, changed);
-  Add(found, reconcile::kWorkloads, options_.name_space, options_.selector,
-      caches_.owned.at(reconcile::KeyOfKind(reconcile::kWorkloads)), options_.on_owned);
+  const std::string key = reconcile::KeyOfKind(reconcile::kWorkloads);
+  Add(found, reconcile::kWorkloads, options_.name_space, options_.selector, caches_.owned.at(key),
+      OnOwned(key));
   Begin(std::move(found));
   return true;
+}
+
+kube::Informer::Handler OptionalKinds::OnOwned(const std::string& kind) const {
+  return [this, kind](const kube::ObjectChange& change) { options_.on_owned(kind, change); };
 }
 
 void OptionalKinds::Add(Found& found, const kube::Resource& resource, const std::string& name_space,

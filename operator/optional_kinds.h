@@ -19,9 +19,10 @@
 namespace lockstep {
 
 struct OptionalKindsOptions {
-  std::string name_space;              // of the jobs; empty: all
-  std::string selector;                // of the objects of jobs
-  kube::Informer::Handler on_owned;    // an object of a job has changed
+  std::string name_space;  // of the jobs; empty: all
+  std::string selector;    // of the objects of jobs
+  // An object of a job has changed; its kind as KeyOfKind writes it.
+  std::function<void(const std::string& kind, const kube::ObjectChange& change)> on_owned;
   std::function<void()> on_served;     // what all jobs depend on has changed
   Milliseconds retry{10'000};          // after an attempt that could not tell
   Milliseconds period{60'000};         // Kueue that is not there is looked for again
@@ -52,6 +53,7 @@ class OptionalKinds {
   Presence Look(const kube::Resource& resource, const std::string& name_space, const std::stop_token& stop);
   void Add(Found& found, const kube::Resource& resource, const std::string& name_space, std::string selector,
            kube::Store& store, kube::Informer::Handler handler);
+  [[nodiscard]] kube::Informer::Handler OnOwned(const std::string& kind) const;
   void Begin(Found found);
   void Serve(const std::stop_token& stop);
 

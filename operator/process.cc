@@ -121,12 +121,13 @@ class Process {
     }
     AddNodes(stop);
     for (const auto& informer : informers_) informer->Start();
-    optional_kinds_ =
-        std::make_unique<OptionalKinds>(client_, caches_,
-                                        OptionalKindsOptions{.name_space = config_.watch_namespace,
-                                                             .selector = ours,
-                                                             .on_owned = enqueue_owner,
-                                                             .on_served = [this] { EnqueueAll(); }});
+    optional_kinds_ = std::make_unique<OptionalKinds>(
+        client_, caches_,
+        OptionalKindsOptions{
+            .name_space = config_.watch_namespace,
+            .selector = ours,
+            .on_owned = [this](const auto& kind, const auto& change) { OnOwned(kind, change); },
+            .on_served = [this] { EnqueueAll(); }});
     optional_kinds_->Start();
   }
 

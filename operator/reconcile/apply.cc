@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -21,19 +23,28 @@ constexpr std::size_t kParallelWrites = 8;
 // and all objects beside the pods are there before the first pod is.
 int StageOf(const Action& action) { return std::max(static_cast<int>(action.index()), 2); }
 
-// Calls `work` for each index from several threads, until one call fails.
+// Calls `work` for each index from several threads, until one call fails. Throws what the first of them threw.
 template <typename Work>
 void ForEachInParallel(std::size_t count, Work work) {
   std::atomic<std::size_t> next = 0;
   std::atomic<bool> failed = false;
+  std::exception_ptr thrown;
+  std::once_flag is_first;
   const auto worker = [&] {
-    for (std::size_t i = next++; i < count && !failed; i = next++) {
-      if (!work(i)) failed = true;
+    try {
+      for (std::size_t i = next++; i < count && !failed; i = next++) {
+        if (!work(i)) failed = true;
+      }
+    } catch (...) {
+      failed = true;
+      std::call_once(is_first, [&] { thrown = std::current_exception(); });
     }
   };
   std::vector<std::jthread> helpers;
   for (std::size_t i = 1; i < std::min(count, kParallelWrites); ++i) helpers.emplace_back(worker);
   worker();
+  helpers.clear();  // joins
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 // Whether pods come or go, and nothing else of the plan looks first whether the job is still as it was seen.

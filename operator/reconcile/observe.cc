@@ -130,8 +130,7 @@ Caches::Caches()
       priority_classes(SlimPriorityClass),
       workload_priority_classes(SlimPriorityClass) {
   const auto add = [this](const kube::Resource& resource) {
-    owned.try_emplace(KeyOfKind(resource), resource == kWorkloads ? SlimWorkload : SlimOwned,
-                      kube::ControllerUidOf);
+    owned.try_emplace(KeyOfKind(resource), resource == kWorkloads ? SlimWorkload : SlimOwned, IndexByJob);
   };
   for (const kube::Resource& resource : kOwnedKinds) add(resource);
   for (const kube::Resource& resource : kGangKinds) add(resource);
@@ -178,7 +177,8 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   std::set<std::string> kinds = observed.served;
   for (const kube::Resource& resource : kOwnedKinds) kinds.insert(KeyOfKind(resource));
   for (const std::string& kind : kinds) {
-    for (const kube::Object& owned : caches.owned.at(kind).ByIndex(index)) observed.owned.emplace(kind, *owned);
+    for (const kube::Object& owned : caches.owned.at(kind).ByIndex(index))
+      observed.owned.emplace(kind, *owned);
   }
   observed.flavors = FlavorsOfJob(observed, caches.flavors);
   observed.priority_class = PriorityClassOfJob(observed.job, caches);

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "runtime/common/base/guard.h"
 #include "runtime/common/base/log.h"
 
 namespace lockstep::rendezvous {
@@ -98,7 +99,9 @@ void TokenReviewer::Run(const std::stop_token& stop) {
       if (!wake_.wait(lock, stop, has_task)) return;
       task = NextTask();
     }
-    task.is_known ? ReviewKnown(task.token) : ReviewUnknown(task.token);
+    const auto reviewed =
+        Guarded([&] { task.is_known ? ReviewKnown(task.token) : ReviewUnknown(task.token); });
+    if (!reviewed.ok()) log::Error("token review failed", {{"error", reviewed.error().message}});
     if (stop.stop_requested()) return;
   }
 }
@@ -142,7 +145,9 @@ void TokenReviewer::ReviewUnknown(const std::string& token) {
 }
 
 Result<TokenIdentity> TokenReviewer::Ask(const std::string& token) {
-  const auto review = writer_.Create(kube::kTokenReviews, TokenReviewFor(token));
+  Result<Json> review = Error{};
+  const auto asked = Guarded([&] { review = writer_.Create(kube::kTokenReviews, TokenReviewFor(token)); });
+  if (!asked.ok()) review = asked.error();
   if (review.ok()) return IdentityFromReview(*review);
   // Whatever it is, it says nothing about the token.
   return Error{ErrorCode::kUnavailable, "token review failed: " + review.error().ToString()};

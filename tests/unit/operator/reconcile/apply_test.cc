@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "operator/reconcile/owned_objects.h"
 #include "operator/reconcile/owner.h"
 #include "operator/reconcile/queue.h"
@@ -55,6 +57,17 @@ TEST_F(ApplyTest, WritesAndLearnsWhatItWrote) {
   EXPECT_EQ(caches_.pods.ByIndex(index).size(), 1U);
   EXPECT_EQ(caches_.owned.at("services.v1").ByIndex(index).size(), 1U);
   EXPECT_EQ((*caches_.jobs.Get({"team", "job"}))["metadata"]["finalizers"][0], api::kFinalizer);
+}
+
+TEST_F(ApplyTest, AnExceptionOfAWriteReachesTheCallerFromWhicheverThread) {
+  std::vector<PlannedAction> actions;
+  for (int slot = 0; slot < 50; ++slot) actions.push_back({CreatePod{PodOwnedBy(own_uid(), slot)}, ""});
+  kube_.fault = [](const std::string&, const std::string&, const kube::ObjectKey&) -> std::optional<Error> {
+    throw std::runtime_error("thrown");
+  };
+  EXPECT_THROW((void)Apply(actions), std::runtime_error);
+  kube_.fault = {};
+  EXPECT_FALSE(Apply(actions).error.has_value());
 }
 
 TEST_F(ApplyTest, CreatesManyPodsAtOnce) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <future>
 #include <mutex>
+#include <stdexcept>
 
 #include "tests/support/eventually.h"
 #include "tests/support/fake_clock.h"
@@ -33,6 +34,7 @@ class ReviewServer final : public kube::KubeWriter {
     const bool is_good = token.starts_with("good") && !refuses_all;
     ++asked;
     is_held_.wait(true);
+    if (token == "throws") throw std::runtime_error("thrown");
     if (is_away) return Error{failure, "away"};
     if (!is_good) return *ParseJson(R"({"status": {"error": "bad"}})");
     return *ParseJson(R"({"status": {"authenticated": true, "audiences": ["lockstep"],
@@ -146,6 +148,21 @@ TEST_F(TokenReviewTest, AReviewThatFailsLeavesWhatIsKnownAndARefusalEndsIt) {
   clock_.Advance(10s);
   EXPECT_TRUE(testing::Eventually([&] { return !Allowed("good"); }));
   EXPECT_EQ(server_.asked, 3);
+}
+
+TEST_F(TokenReviewTest, AnExceptionAnswersItsTokenAndEndsNoThread) {
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(Refusal("throws"), ErrorCode::kUnavailable);
+  std::promise<void> called;
+  reviewer_.Authorize({.token = "good",
+                       .peer = "10.0.0.1",
+                       .job = {"team", "job", "j"},
+                       .member = {.pod = "p", .pod_uid = "u", .slot = 0}},
+                      [&](auto) {
+                        called.set_value();
+                        throw std::runtime_error("thrown");
+                      });
+  called.get_future().wait();
+  EXPECT_TRUE(Allowed("good"));
 }
 
 TEST_F(TokenReviewTest, BelievesAGoodTokenForAWhileWhenTheApiServerIsAway) {
