@@ -350,8 +350,8 @@ class RendezvousFuzz : public ::testing::Test {
   std::atomic<int64_t> sent_ = 0;
   std::array<std::atomic<int64_t>, 6> answers_{};  // by the first digit of the status
   FormationHost formations_{clock_};
-  rendezvous::RendezvousService service_{
-      clock_, [](const rendezvous::Claim&, auto done) { done({}); }, [](const auto&) {}};
+  rendezvous::RendezvousService service_{clock_, [](const rendezvous::Claim&, auto done) { done({}); },
+                                         [](const auto&) {}};
   std::unique_ptr<http::HttpServer> server_;
   std::unique_ptr<http::HttpTransport> transport_;
   std::unique_ptr<http::HttpTransport> former_;  // has the key of the formations
