@@ -61,8 +61,8 @@ class HttpServer {
   [[nodiscard]] virtual int port() const = 0;
 };
 
-// Routes every request to `handler`; an exception of it is logged and answered 500. Fails where the address cannot be bound or the certificate does not
-// parse.
+// Routes every request to `handler`; an exception of it is logged and answered 500. Fails where the address
+// cannot be bound or the certificate does not parse.
 [[nodiscard]] Result<std::unique_ptr<HttpServer>> StartServer(const ServerOptions& options, Handler handler);
 
 [[nodiscard]] Response JsonResponse(int status, std::string body);
