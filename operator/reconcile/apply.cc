@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -28,8 +27,8 @@ template <typename Work>
 void ForEachInParallel(std::size_t count, Work work) {
   std::atomic<std::size_t> next = 0;
   std::atomic<bool> failed = false;
+  std::atomic<bool> has_thrown = false;
   std::exception_ptr thrown;
-  std::once_flag is_first;
   const auto worker = [&] {
     try {
       for (std::size_t i = next++; i < count && !failed; i = next++) {
@@ -37,7 +36,7 @@ void ForEachInParallel(std::size_t count, Work work) {
       }
     } catch (...) {
       failed = true;
-      std::call_once(is_first, [&] { thrown = std::current_exception(); });
+      if (!has_thrown.exchange(true)) thrown = std::current_exception();
     }
   };
   std::vector<std::jthread> helpers;

@@ -2,6 +2,7 @@
 
 #include "operator/kube/object.h"
 #include "runtime/common/api/names.h"
+#include "runtime/common/api/training_job.h"
 
 namespace lockstep::reconcile {
 

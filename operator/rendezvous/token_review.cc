@@ -58,9 +58,9 @@ void TokenReviewer::Authorize(const Claim& claim, Done done) {
   {
     const MutexLock lock(mutex_);
     answer = AnswerNow(claim, digest);
-    if (!answer.has_value()) unknown_.at(claim.token).waiting.push_back({claim, std::move(done)});
+    if (!answer.has_value()) return unknown_.at(claim.token).waiting.push_back({claim, std::move(done)});
   }
-  if (answer.has_value()) done(Check(*answer, claim));
+  done(Check(*answer, claim));
 }
 
 std::optional<Result<TokenIdentity>> TokenReviewer::AnswerNow(const Claim& claim, const std::string& digest) {
