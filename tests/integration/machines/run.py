@@ -209,9 +209,11 @@ def test_says_why_machines_do_not_join(network, folder):
         with other:
             other.start(1)
             expect(other.codes(1) == {1: 2} and "is not that of machine 0" in other.output(1), other.said())
+        member = {"pod": "machine-1", "podUid": "uid", "slot": 1, "incarnation": "1"}
+        message = json.dumps({"job": {}, "member": member, "address": network.address(1), "nproc": 1, "storePort": 1})
         for path in ("machine", "join"):
             post = f"import http.client as h; c = h.HTTPConnection('{network.address(0)}', 29500); c.request('POST', '/v1/{path}', " \
-                   "'{\"job\": {}, \"member\": {}}'); print(c.getresponse().status)"
+                   f"'{message}'); print(c.getresponse().status)"
             refused = subprocess.run(network.command(1, sys.executable, "-c", post), capture_output=True, text=True)
             expect(refused.stdout.strip() == "401", f"without the token {path} is answered with {refused}")
         expect(site.processes[0].poll() is None, site.said())
