@@ -263,7 +263,7 @@ class StormTest : public ::testing::Test {
 
 TEST_F(StormTest, NoRoundBreaksThatWasNotMeantTo) {
   ASSERT_TRUE(AllAreIn(1));
-  const double memory_before = ResidentBytes(::getpid()).value_or(0);
+  [[maybe_unused]] const double memory_before = ResidentBytes(::getpid()).value_or(0);
   const SteadyTime begin = clock_.Steady();
   testing::TokenFlood tokens(kAttacker, host_->port(), kBadTokensPerSecond);
   testing::ConnectionFlood connections(kAttacker, host_->port(), kConnections);

@@ -8,6 +8,7 @@
 
 #include "operator/reconcile/false_owners.h"
 #include "runtime/common/api/names.h"
+#include "runtime/common/api/training_job.h"
 #include "runtime/common/base/log.h"
 #include "tests/support/fake_clock.h"
 
