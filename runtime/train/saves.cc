@@ -233,7 +233,7 @@ void Saves::Drain(std::chrono::milliseconds limit) {
 Result<void> Saves::SaveAlone(TrainingState& state, const LastPlace& last, std::chrono::milliseconds limit) {
   if (!enabled()) return {};
   if (state.staged != nullptr && !state.staged->holds_all())
-    return Error{ErrorCode::kUnavailable, "this rank holds the layers of its stage only"};
+    return Error{ErrorCode::kNotFound, "this rank holds the layers of its stage only"};
   std::vector<NamedTensor> tensors = state.Tensors();
   if (state.sharded != nullptr) {
     LOCKSTEP_TRY(const auto moments, state.sharded->Whole());

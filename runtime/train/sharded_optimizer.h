@@ -73,7 +73,7 @@ class ShardedOptimizer {
   // On all ranks: tensor i with its data on rank ranks[i].
   [[nodiscard]] Result<std::vector<NamedTensor>> Gather(comm::Communicator& communicator,
                                                         const std::vector<int>& ranks) const;
-  // All of it, by this rank alone. kUnavailable where it does not hold all of it.
+  // All of it, by this rank alone. kNotFound where it does not hold all of it.
   [[nodiscard]] Result<std::vector<NamedTensor>> Whole() const;
 
   // Of the parameters. The step is -1 where this process has no state.

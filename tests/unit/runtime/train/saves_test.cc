@@ -1,5 +1,6 @@
 #include "runtime/train/saves.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -80,7 +81,9 @@ class SlowStore final : public checkpoint::ObjectStore {
 
 // A rank that saves, and its supervisor's end of the link.
 struct Saver {
-  explicit Saver(const std::string& folder, bool is_slow = false) {
+  explicit Saver(const std::string& folder, bool is_slow = false,
+                 const api::TrainingSpec& training = Training())
+      : state(std::move(MakeTrainingState(training, {{1, 8, 8}, 10})).value()) {
     spec.uri = "file://" + folder;
     spec.interval_seconds = 60;
     std::unique_ptr<checkpoint::ObjectStore> store;
@@ -121,7 +124,7 @@ struct Saver {
   StorePatience patience{
       {Seconds(60), clock, [](const protocol::StoreAway&) {}, [](Milliseconds) { return true; }}};
   std::vector<protocol::HistoryRecord> history;
-  TrainingState state = std::move(MakeTrainingState(Training(), {{1, 8, 8}, 10})).value();
+  TrainingState state;
   std::unique_ptr<checkpoint::Checkpointer> checkpointer;
   std::unique_ptr<Saves> saves;
 };
@@ -201,6 +204,23 @@ TEST_F(SavesTest, WaitsForASaveThatMakesProgressAndShowsThatItLives) {
   });
   ExpectAllSucceed(ranks);
   EXPECT_TRUE(IsStored(0));
+}
+
+// The others have the rest, and handed theirs over or stored it: no other try within the grace period helps.
+TEST_F(SavesTest, SavesNoPartOfAStateAloneAndNeverWill) {
+  api::TrainingSpec training = Training();
+  training.strategy = api::Strategy::kZero1;
+  Saver divided(folder_, /*is_slow=*/false, training);
+  divided.state.sharded->Load(5, {0, 100}, {at::zeros({100}), at::zeros({100})});
+  training.strategy = api::Strategy::kPipeline;
+  Saver staged(folder_, /*is_slow=*/false, training);
+  staged.state.staged->Forget();
+  for (Saver* saver : {&divided, &staged}) {
+    const auto saved = saver->saves->SaveAlone(saver->state, {}, kLong);
+    ASSERT_FALSE(saved.ok());
+    EXPECT_FALSE(saved.error().IsTransient()) << saved.error().message;
+    EXPECT_THAT(saved.error().message, ::testing::StartsWith("this rank holds"));
+  }
 }
 
 }  // namespace
