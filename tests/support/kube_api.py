@@ -30,10 +30,13 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class Api:
-    def __init__(self, folder):
+    """As the user of `kubeconfig`, or of $KUBECONFIG."""
+
+    def __init__(self, folder, kubeconfig=None):
         self.path = os.path.join(folder, "api.sock")
         self.proxy = subprocess.Popen(
-            [*ENDS_WITH_US, KUBECTL, "proxy", "--unix-socket", self.path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*ENDS_WITH_US, KUBECTL, "proxy", "--unix-socket", self.path], env={**os.environ, **({"KUBECONFIG": kubeconfig} if kubeconfig else {})},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         end = time.monotonic() + DEADLINE_SECONDS
         while not pathlib.Path(self.path).exists():

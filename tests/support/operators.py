@@ -1,4 +1,4 @@
-"""What tests of the operator program share: operators as processes, jobs whose pods nobody schedules."""
+"""What tests of the operator program share: operators as processes, with the chart's rights; jobs whose pods nobody schedules."""
 import json
 import os
 import pathlib
@@ -7,6 +7,7 @@ import tempfile
 import time
 import urllib.request
 
+import rights
 from cases import ENDS_WITH_US, LIMIT, until
 from kube_api import MERGE
 
@@ -24,13 +25,20 @@ def job(name, replicas, **sections):
                                   "steps": 10}, **sections}}
 
 
+def kubeconfig_for(*flags, whole_cluster=False):
+    """Of an account of the operator's own namespace with the rights of the chart for these flags, or for a release that watches all namespaces."""
+    values = dict(flag.split("=", 1) for flag in flags if "=" in flag)
+    watched = values.get("--watch-namespace")
+    return rights.kubeconfig(values.get("--namespace", watched or "default"), None if whole_cluster else watched)
+
+
 class Operator:
-    """The program, from its start until the end of the `with`."""
+    """The program, from its start until the end of the `with`, as the account that `kubeconfig_for` makes unless one is given."""
 
     def __init__(self, program, *flags, kubeconfig=None, pod=None):
         self.log = tempfile.NamedTemporaryFile(prefix="operator-", suffix=".log")
         # As in the image, where OpenSSL finds no file of public authorities: reading one costs 20 ms for each connection.
-        environment = dict(os.environ, SSL_CERT_FILE="/dev/null", **({"KUBECONFIG": kubeconfig} if kubeconfig else {}),
+        environment = dict(os.environ, SSL_CERT_FILE="/dev/null", KUBECONFIG=kubeconfig or kubeconfig_for(*flags),
                            **({"POD_NAME": pod} if pod else {}))
         self.process = subprocess.Popen(
             [*ENDS_WITH_US, program, "--metrics-address=127.0.0.1:0", "--rendezvous-address=127.0.0.1:0",
@@ -70,9 +78,10 @@ class Operator:
 class OperatedJob:
     """The job `a` in a namespace of its own, and an operator for it."""
 
-    def __init__(self, api, program, prefix, document):
+    def __init__(self, api, program, prefix, document, whole_cluster=False):
         self.api, self.document, self.namespace = api, document, make_namespace(api, prefix)
-        self.operator = Operator(program, f"--watch-namespace={self.namespace}")
+        flag = f"--watch-namespace={self.namespace}"
+        self.operator = Operator(program, flag, kubeconfig=kubeconfig_for(flag, whole_cluster=whole_cluster))
 
     def __enter__(self):
         self.operator.__enter__()

@@ -339,7 +339,7 @@ def with_cluster(options, cluster, folder):
     server = subprocess.run(["kubectl", "config", "view", "--output=jsonpath={.clusters[0].cluster.server}"], check=True,
                             capture_output=True, text=True).stdout
     host, port = server.removeprefix("https://").split(":")
-    with tempfile.TemporaryDirectory() as sockets, Operator(f"{options.build}/operator/lockstep-operator") as operator:
+    with tempfile.TemporaryDirectory() as sockets, Operator(f"{options.build}/operator/lockstep-operator", kubeconfig=os.environ["KUBECONFIG"]) as operator:
         api = Api(sockets)
         try:
             print(f"load of the machine before: {os.getloadavg()[0]:.1f}", flush=True)

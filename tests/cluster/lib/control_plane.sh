@@ -39,7 +39,8 @@ start_apiserver() {
     --service-account-issuer=https://kubernetes.default.svc.cluster.local \
     --service-account-key-file="$pki/service-account.pub" \
     --service-account-signing-key-file="$pki/service-account.key" \
-    --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction \
+    --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement \
+    --audit-policy-file="$here/config/audit.yaml" --audit-log-path="$dir/log/audit.log" \
     --kubelet-certificate-authority="$pki/ca.crt" --kubelet-preferred-address-types=InternalIP \
     --kubelet-client-certificate="$pki/apiserver-kubelet.crt" --kubelet-client-key="$pki/apiserver-kubelet.key" \
     --requestheader-client-ca-file="$pki/front-proxy-ca.crt" --requestheader-allowed-names=front-proxy-client \

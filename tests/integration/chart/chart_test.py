@@ -14,6 +14,7 @@ import unittest
 import pytest
 import yaml
 
+import rights
 from rendering import CHART, HELM, KUBE_VERSION, LOADER, ROOT, VALUE_SETS, helm, render
 
 pytestmark = pytest.mark.skipif(not HELM, reason="no helm on PATH and LOCKSTEP_HELM is not set")
@@ -22,40 +23,10 @@ CRD = ROOT / "crds" / "distributedtrainingjobs.yaml"
 ALERTS = CHART / "alerts.yaml"
 
 SUBJECT = {"kind": "ServiceAccount", "name": "lockstep", "namespace": "ml-system"}
-# (API group, resource, verbs, names) of everything that the operator may do.
-JOB_RIGHTS = {
-    ("lockstep.dev", "distributedtrainingjobs", "delete get list patch update watch", ""),
-    ("lockstep.dev", "distributedtrainingjobs/status", "get patch update", ""),
-    ("lockstep.dev", "distributedtrainingjobs/finalizers", "update", ""),
-    ("", "pods", "create delete get list patch watch", ""),
-    ("", "services", "create delete get list patch watch", ""),
-    ("", "configmaps", "create delete get list patch watch", ""),
-    ("", "serviceaccounts", "create delete get list patch watch", ""),
-    ("networking.k8s.io", "networkpolicies", "create delete get list patch watch", ""),
-    ("policy", "poddisruptionbudgets", "create delete get list patch watch", ""),
-    ("autoscaling", "horizontalpodautoscalers", "create delete get list patch watch", ""),
-    ("scheduling.k8s.io", "podgroups", "create delete get list patch watch", ""),
-    ("scheduling.x-k8s.io", "podgroups", "create delete get list patch watch", ""),
-    ("scheduling.volcano.sh", "podgroups", "create delete get list patch watch", ""),
-    ("kueue.x-k8s.io", "workloads", "create delete get list patch watch", ""),
-    ("kueue.x-k8s.io", "workloads/status", "get patch", ""),
-    ("", "events", "create patch", ""),
-    ("events.k8s.io", "events", "create patch", ""),
-}
-CLUSTER_RIGHTS = {
-    ("", "nodes", "get list watch", ""),
-    ("kueue.x-k8s.io", "resourceflavors", "get list watch", ""),
-    ("kueue.x-k8s.io", "workloadpriorityclasses", "get list watch", ""),
-    ("scheduling.k8s.io", "priorityclasses", "get list watch", ""),
-}
-REVIEW_RIGHTS = {("authentication.k8s.io", "tokenreviews", "create", "")}
-RELEASE_RIGHTS = {
-    ("coordination.k8s.io", "leases", "create", ""),
-    ("coordination.k8s.io", "leases", "get update", "lockstep-leader"),
-    ("", "secrets", "create", ""),
-    ("", "secrets", "get update", "lockstep-rendezvous-tls"),
-    ("", "pods", "get list patch", ""),
-}
+# What an operator for one namespace does without: the cluster's own kinds, and what is of no use without them.
+FOR_ALL_NAMESPACES = {"nodes", "resourceflavors.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io", "priorityclasses.scheduling.k8s.io",
+                      "workloads.kueue.x-k8s.io", "workloads.kueue.x-k8s.io/status"}
+REVIEWS = rights.Right(rights.EVERYWHERE, "create", "tokenreviews.authentication.k8s.io", ())
 
 
 def relabelled(targets, rules):
@@ -83,26 +54,16 @@ def one(objects, kind):
     return found[0]
 
 
-def rights(role):
-    return {(group, resource, " ".join(sorted(rule["verbs"])), " ".join(rule.get("resourceNames", [])))
-            for rule in role["rules"] for group in rule["apiGroups"] for resource in rule["resources"]}
+def bound_rights(values=None):
+    """What the operator may do."""
+    objects = render(values)
+    for binding in rights.bindings(objects):
+        assert binding["subjects"] == [SUBJECT], binding
+    return rights.all_of(objects)
 
 
-def bound_rights(objects, subject=SUBJECT):
-    """{(scope, right)} for the subject; the scope is a namespace, or "*" for the cluster."""
-    found = set()
-    for binding in of_kind(objects, "RoleBinding") + of_kind(objects, "ClusterRoleBinding"):
-        assert binding["subjects"] == [subject], binding
-        namespace = binding["metadata"].get("namespace")
-        roles = [r for r in of_kind(objects, binding["roleRef"]["kind"])
-                 if r["metadata"]["name"] == binding["roleRef"]["name"] and r["metadata"].get("namespace") == namespace]
-        assert len(roles) == 1, f"binding {binding['metadata']['name']} names {len(roles)} roles"
-        found |= {(namespace or "*", right) for right in rights(roles[0])}
-    return found
-
-
-def in_scope(scope, *tables):
-    return {(scope, right) for table in tables for right in table}
+def of_scope(found, scope):
+    return {right._replace(scope=None) for right in found if right.scope == scope}
 
 
 def operator_pod(objects):
@@ -159,18 +120,25 @@ class Definition(unittest.TestCase):
 
 
 class Rights(unittest.TestCase):
-    def test_whole_cluster(self):
-        self.assertEqual(bound_rights(render()),
-                         in_scope("*", JOB_RIGHTS, CLUSTER_RIGHTS, REVIEW_RIGHTS) | in_scope("ml-system", RELEASE_RIGHTS))
+    """Which verbs and kinds: tests/integration/operator/rights_test.py compares those with what the operator does."""
 
     def test_one_namespace_needs_only_token_reviews_from_the_cluster(self):
-        self.assertEqual(bound_rights(render({"watchNamespace": "team-a"})),
-                         in_scope("*", REVIEW_RIGHTS) | in_scope("team-a", JOB_RIGHTS)
-                         | in_scope("ml-system", RELEASE_RIGHTS))
+        wide, narrow = bound_rights(), bound_rights({"watchNamespace": "team-a"})
+        self.assertEqual({right for right in narrow if right.scope not in ("team-a", "ml-system")}, {REVIEWS})
+        self.assertEqual(of_scope(narrow, "ml-system"), of_scope(wide, "ml-system"))
+        left_out = of_scope(wide - {REVIEWS}, rights.EVERYWHERE) - of_scope(narrow, "team-a")
+        self.assertEqual({right.resource for right in left_out}, FOR_ALL_NAMESPACES)
+        self.assertEqual({right.resource for right in narrow} & FOR_ALL_NAMESPACES, set())
 
     def test_watching_the_release_namespace_keeps_both_roles(self):
-        self.assertEqual(bound_rights(render({"watchNamespace": "ml-system"})),
-                         in_scope("*", REVIEW_RIGHTS) | in_scope("ml-system", JOB_RIGHTS, RELEASE_RIGHTS))
+        apart, together = bound_rights({"watchNamespace": "team-a"}), bound_rights({"watchNamespace": "ml-system"})
+        self.assertEqual(together, {right._replace(scope="ml-system") if right.scope == "team-a" else right for right in apart})
+
+    def test_secrets_and_leases_are_those_of_the_release_by_name(self):
+        found = {right for right in bound_rights() if right.resource in ("secrets", "leases.coordination.k8s.io")}
+        self.assertEqual({right.scope for right in found}, {"ml-system"})
+        self.assertEqual({(right.verb, *right.names) for right in found},
+                         {("create",), *((verb, name) for verb in ("get", "update") for name in ("lockstep-leader", "lockstep-rendezvous-tls"))})
 
     def test_no_wildcard_anywhere(self):
         for name, values in VALUE_SETS.items():

@@ -143,7 +143,7 @@ class ChartOnAnApiServer(unittest.TestCase):
         here, there = ("--namespace", self.namespace), ("--namespace", self.team)
         tls, lease = f"secrets/{self.name}-rendezvous-tls", f"leases.coordination.k8s.io/{self.name}-leader"
         granted = [("list", "distributedtrainingjobs", *there), ("patch", "distributedtrainingjobs/x", "--subresource=status", *there),
-                   ("delete", "distributedtrainingjobs", *there), ("create", "pods", *there), ("delete", "pods", *there), ("watch", "nodes"), ("create", "events", *there),
+                   ("delete", "distributedtrainingjobs", *there), ("create", "pods", *there), ("delete", "pods", *there), ("watch", "nodes"), ("create", "events.events.k8s.io", *there),
                    ("create", "tokenreviews.authentication.k8s.io"), ("create", "leases.coordination.k8s.io", *here),
                    ("update", lease, *here), ("create", "secrets", *here), ("get", tls, *here), ("patch", "pods", *here)]
         refused = [("list", "secrets", *here), ("get", "secrets/other", *here), ("get", "secrets", *there), ("create", "secrets", *there),

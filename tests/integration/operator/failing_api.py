@@ -1,21 +1,24 @@
 """The API server behind an address of its own at which requests fail as a test says."""
+import http.client
 import http.server
 import json
 import pathlib
 import tempfile
 import threading
 
-from kube_api import UnixConnection, api
+from kube_api import Api, UnixConnection
 
 HANG = "hang"  # what `fault` returns for a request that never gets an answer
 
 
 class FailingApi:
-    """`fault(method, path)`: None passes a request on, a number is the status of its answer, HANG leaves it without one."""
+    """Of whom the kubeconfig is. `fault(method, path)`: None passes a request on, a number is the status of its answer, HANG leaves it without one."""
 
-    def __init__(self):
+    def __init__(self, kubeconfig):
         self.fault = lambda method, path: None
         self.over = threading.Event()
+        self.folder = tempfile.TemporaryDirectory()
+        self.api = Api(self.folder.name, kubeconfig)
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -29,7 +32,6 @@ class FailingApi:
                 pass
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
-        self.folder = tempfile.TemporaryDirectory()
         self.kubeconfig = str(pathlib.Path(self.folder.name, "config"))
         pathlib.Path(self.kubeconfig).write_text(json.dumps({
             "apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "u", "user": {}}],
@@ -44,6 +46,7 @@ class FailingApi:
         self.over.set()
         self.server.shutdown()
         self.server.server_close()
+        self.api.close()
         self.folder.cleanup()
 
     def answer(self, request):
@@ -66,9 +69,8 @@ class FailingApi:
         request.end_headers()
         request.wfile.write(text)
 
-    @staticmethod
-    def forward(request, body):
-        connection = UnixConnection(api().path)
+    def forward(self, request, body):
+        connection = UnixConnection(self.api.path)
         connection.request(request.command, request.path, body or None,
                            {name: request.headers[name] for name in ("Content-Type", "Accept") if name in request.headers})
         with connection.getresponse() as response:
@@ -80,6 +82,6 @@ class FailingApi:
                 while chunk := response.read1(65536):
                     request.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
                 request.wfile.write(b"0\r\n\r\n")
-            except OSError:  # the operator has ended the watch
+            except (OSError, http.client.HTTPException):  # the operator has ended the watch, or the case ends
                 request.close_connection = True
         connection.close()

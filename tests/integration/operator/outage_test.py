@@ -7,7 +7,7 @@ from build_folder import BUILD
 from cases import expect, until
 from failing_api import HANG, FailingApi
 from kube_api import api
-from operators import Operator, create, job, make_namespace, pods_of
+from operators import Operator, create, job, kubeconfig_for, make_namespace, pods_of
 
 PROGRAM = BUILD / "operator/lockstep-operator"
 LEADER = "lockstep.dev/leader"
@@ -17,7 +17,7 @@ def test_a_leader_whose_requests_hang_ends_before_another_leads():
     namespace = make_namespace(api(), "hanging")
     flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", "--lease-duration-seconds=12",
              "--lease-renew-deadline-seconds=4", "--lease-retry-period-seconds=1")
-    with FailingApi() as network, Operator(PROGRAM, *flags, kubeconfig=network.kubeconfig) as first:
+    with FailingApi(kubeconfig_for(*flags)) as network, Operator(PROGRAM, *flags, kubeconfig=network.kubeconfig) as first:
         first.await_record("leading")
         with Operator(PROGRAM, *flags) as second:
             second.await_record("operator started")
@@ -51,7 +51,7 @@ def test_a_label_left_behind_goes_once_the_api_server_answers():
             attempts.append(method)
             return 503
         return None
-    with FailingApi() as network, Operator(PROGRAM, *flags) as leader:
+    with FailingApi(kubeconfig_for(*flags)) as network, Operator(PROGRAM, *flags) as leader:
         leader.await_record("leading")
         make_pod(namespace, "a")
         network.fault = patches_fail
@@ -74,9 +74,10 @@ def test_the_leader_alone_bears_the_label():
 def test_a_kind_that_a_cluster_may_lack_delays_nobody_and_is_found_later():
     namespace = make_namespace(api(), "kueue")
     group, path = "kueue.x-k8s.io", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads"
-    with FailingApi() as network:
+    flag = f"--watch-namespace={namespace}"
+    with FailingApi(kubeconfig_for(flag, whole_cluster=True)) as network:
         network.fault = lambda method, path: 500 if group in path else None  # as where a conversion webhook is down
-        with Operator(PROGRAM, f"--watch-namespace={namespace}", kubeconfig=network.kubeconfig) as operator:
+        with Operator(PROGRAM, flag, kubeconfig=network.kubeconfig) as operator:
             operator.await_record("leading")
             create(api(), namespace, job("plain", 2))
             create(api(), namespace, job("queued", 2, schedulingPolicy={"queueName": "q"}))

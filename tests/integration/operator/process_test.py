@@ -1,31 +1,24 @@
-"""The operator's program on a real API server: hand-over, a leader that was paused, what workers tell it, one namespace with no rights elsewhere.
+"""The operator's program on a real API server: hand-over, a leader that was paused, what workers tell it, one namespace.
 
 Needs KUBECONFIG of an administrator.
 """
-import base64
-import contextlib
-import json
-import pathlib
 import signal
 import subprocess
-import tempfile
 import time
-import urllib.error
-import urllib.request
 
 from build_folder import BUILD
 from cases import LIMIT, expect, until
 from kube_api import MERGE, api
-from operators import JOBS, ROOT, Operator, create, job, make_namespace, pods_of
+from operators import JOBS, Operator, create, job, make_namespace, pods_of
+from workers import Worker
 
 PROGRAM = BUILD / "operator/lockstep-operator"
 LEASE_SECONDS = 15  # of an operator that is not told otherwise
 PODS = 300
-NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def kubectl(*arguments, stdin=None):
-    return subprocess.run(["kubectl", *arguments], input=stdin, check=True, text=True, capture_output=True).stdout
+def kubectl(*arguments):
+    return subprocess.run(["kubectl", *arguments], check=True, text=True, capture_output=True).stdout
 
 
 def names(api, namespace, name):
@@ -73,70 +66,14 @@ def test_a_leader_paused_past_its_lease_ends_and_harms_nothing():
             expect(second.process.poll() is None, second.text())
 
 
-def restricted_kubeconfig(folder, namespace):
-    """Of the chart's service account, whose token a command hands out."""
-    token = kubectl("create", "token", "op-lockstep", "--namespace", namespace).strip()
-    plugin = pathlib.Path(folder, "login")
-    plugin.write_text("#!/bin/sh\nprintf '%s' '" + json.dumps(
-        {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}}) + "'\n")
-    plugin.chmod(0o700)
-    admin = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
-    cluster = admin["clusters"][0]["cluster"]
-    if "certificate-authority" in cluster:
-        cluster["certificate-authority-data"] = base64.b64encode(
-            pathlib.Path(cluster.pop("certificate-authority")).read_bytes()).decode()
-    path = pathlib.Path(folder, "config")
-    path.write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": cluster}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "users": [{"name": "u", "user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./login",
-                                                  "interactiveMode": "Never"}}}]}))
-    return str(path)
-
-
-def test_one_namespace_needs_no_rights_elsewhere():
+def test_an_operator_of_one_namespace_leaves_the_others_alone():
     system, ours, theirs = (make_namespace(api(), name) for name in ("system", "ours", "theirs"))
-    manifest = subprocess.run(["helm", "template", "op", ROOT / "charts/lockstep", "--kube-version=1.34", "--namespace", system, "--set",
-                               f"watchNamespace={ours},replicas=0,crds.install=false"], check=True, text=True, capture_output=True).stdout
-    kubectl("apply", "--filename=-", stdin=manifest)
-    with tempfile.TemporaryDirectory() as folder:
-        kubeconfig = restricted_kubeconfig(folder, system)
-        with Operator(PROGRAM, "--leader-elect", "--lease-name=op-lockstep-leader", f"--namespace={system}",
-                      f"--watch-namespace={ours}", "--tls-secret=op-lockstep-rendezvous-tls",
-                      f"--rendezvous-url=https://op-lockstep-rendezvous.{system}.svc:29400", kubeconfig=kubeconfig) as operator:
-            operator.await_record("leading")
-            for namespace in (theirs, ours):
-                create(api(), namespace, job("a", 2))
-            until("pods of ours", lambda: len(names(api(), ours, "a")) == 2, details=operator.text)
-            until("its events", lambda: api().request("GET", f"/api/v1/namespaces/{ours}/events")[1]["items"])
-            expect(names(api(), theirs, "a") == [], "the other namespace was touched")
-            expect("forbidden" not in operator.text().lower(), operator.text())
-
-
-class Worker:
-    """Speaks for the one pod of a job, which nobody runs."""
-
-    def __init__(self, namespace, created, pod):
-        identity = {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
-        account = pod["spec"]["serviceAccountName"]
-        status, answer = api().request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", {
-            "spec": {"audiences": ["lockstep"], "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", **identity}}})
-        expect(status == 201, answer)
-        self.token = answer["status"]["token"]
-        self.place = {"job": {"namespace": namespace, "name": created["metadata"]["name"], "uid": created["metadata"]["uid"]},
-                      "member": {"pod": identity["name"], "podUid": identity["uid"], "slot": 0, "incarnation": "1"},
-                      "round": 1, "world": 1, "nproc": 1}
-
-    def beat(self, operator, **content):
-        """The operator knows of the pod with its next watch event."""
-        port = operator.await_record("leading")["rendezvous_port"]
-
-        def is_taken():
-            request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/heartbeat", json.dumps({**self.place, **content}).encode(),
-                                             {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"})
-            with contextlib.suppress(urllib.error.HTTPError), NO_PROXY.open(request, timeout=60) as answer:
-                return answer.status == 200
-        until("a heartbeat is taken", is_taken, details=operator.text)
+    with Operator(PROGRAM, f"--namespace={system}", f"--watch-namespace={ours}") as operator:
+        operator.await_record("leading")
+        for namespace in (theirs, ours):
+            create(api(), namespace, job("a", 2))
+        until("pods of ours", lambda: len(names(api(), ours, "a")) == 2, details=operator.text)
+        expect(names(api(), theirs, "a") == [], "the other namespace was touched")
 
 
 def test_tells_of_a_damaged_checkpoint_once_whoever_leads():

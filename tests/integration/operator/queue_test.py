@@ -98,7 +98,7 @@ class QueuedJob(OperatedJob):
         template = document["spec"]["worker"]["template"]
         template["metadata"] = {"annotations": annotations or {}}
         template["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 2}}
-        super().__init__(api(), PROGRAM, name, document)
+        super().__init__(api(), PROGRAM, name, document, whole_cluster=True)
 
     def __enter__(self):
         super().__enter__()
@@ -201,7 +201,7 @@ def test_a_job_whose_class_is_missing_says_so_and_queues_once_it_is_there():
     name = f"new-{datetime.datetime.now().timestamp():.0f}"
     document = job("a", 1, schedulingPolicy={"queueName": "research"})
     document["metadata"]["labels"] = {"kueue.x-k8s.io/priority-class": name}
-    with OperatedJob(api(), PROGRAM, "missing", document) as waiting:
+    with OperatedJob(api(), PROGRAM, "missing", document, whole_cluster=True) as waiting:
         namespace = waiting.namespace
         waiting.until("it says that it waits", lambda: condition(namespace, "QuotaReserved")["status"] == "False")
         reserved = condition(namespace, "QuotaReserved")

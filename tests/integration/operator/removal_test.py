@@ -7,7 +7,7 @@ Nobody runs the pods: the cases say what becomes of them.
 from build_folder import BUILD
 from cases import expect, until
 from kube_api import MERGE, api
-from operators import JOBS, Operator, create, job, make_namespace, pods_of
+from operators import JOBS, Operator, create, job, kubeconfig_for, make_namespace, pods_of
 
 PROGRAM = BUILD / "operator/lockstep-operator"
 URI = "s3://bucket/a"
@@ -16,8 +16,11 @@ URI = "s3://bucket/a"
 class Case:
     """The job `a` in a namespace of its own, as it is when it has trained and no operator runs."""
 
-    def __init__(self, prefix, **checkpoint):
+    def __init__(self, prefix, system=None, **checkpoint):
+        """`system`: where the operator is, with the rights for all namespaces; else in the job's namespace, for that one."""
         self.namespace = make_namespace(api(), prefix)
+        self.flags = [f"--watch-namespace={self.namespace}", *([f"--namespace={system}"] if system else [])]
+        self.kubeconfig = kubeconfig_for(*self.flags, whole_cluster=system is not None)
         with self.operator() as operator:
             document = job("a", 2, checkpoint={"uri": URI, "deleteWithJob": True, **checkpoint})
             self.uid = create(api(), self.namespace, document)["metadata"]["uid"]
@@ -25,7 +28,7 @@ class Case:
         self.patch_status({"rendezvous": {"round": 1}})
 
     def operator(self):
-        return Operator(PROGRAM, f"--watch-namespace={self.namespace}")
+        return Operator(PROGRAM, *self.flags, kubeconfig=self.kubeconfig)
 
     def path(self):
         return JOBS.format(self.namespace) + "/a"
@@ -148,7 +151,7 @@ def test_outlives_a_deletion_that_takes_dependents_first():
 
 
 def test_does_not_hold_a_namespace():
-    case = Case("ending")
+    case = Case("ending", make_namespace(api(), "system"))  # with the namespace go the account and the roles in it
     status, answer = api().request("DELETE", f"/api/v1/namespaces/{case.namespace}")
     expect(status == 200, answer)
     until("the job is being deleted", lambda: "deletionTimestamp" in case.job()["metadata"])
