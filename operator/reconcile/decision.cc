@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "operator/reconcile/last_reports.h"
 #include "operator/reconcile/waiting.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/base/strings.h"
@@ -80,7 +81,8 @@ Rule Completed(const Observed& observed, const QueueState&) {
   return Decision{.mode = Mode::kFinished,
                   .finish_as = condition::kComplete,
                   .reason = reason::kTrainingDone,
-                  .message = "training reached its end"};
+                  .message = "training reached its end",
+                  .ended = EndOfTraining(observed.pods, observed.now)};
 }
 
 Rule Suspended(const Observed& observed, const QueueState&) {

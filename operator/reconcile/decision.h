@@ -30,6 +30,7 @@ struct Decision {
   std::string_view finish_as;
   std::string_view reason;  // of api::reason: why it finishes, is suspended, or is held
   std::string message;
+  std::optional<WallTime> ended;    // of Complete: when the training did
   FailureDecision failures;         // of kRun
   GangStart gang;                   // of kRun
   RemovalDecision removal;          // of kDelete

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "operator/reconcile/gang.h"
+#include "operator/reconcile/last_reports.h"
 #include "operator/reconcile/owned_objects.h"
 #include "operator/reconcile/owner.h"
 #include "operator/reconcile/queue.h"
@@ -184,6 +185,7 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   observed.priority_class = PriorityClassOfJob(observed.job, caches);
   observed.nodes = NodesOf(observed.pods, caches.nodes);
   observed.rendezvous = rendezvous.View(IdentityOf(observed.job));
+  TakeLastReports(IdentityOf(observed.job), observed.pods, observed.rendezvous);
   observed.settings = settings;
   observed.now = now;
   return observed;

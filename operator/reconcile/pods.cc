@@ -91,6 +91,7 @@ void ReadContainers(const Json& json, const std::string& container, Pod& pod) {
       const Json* ended = FindJson(status, {"state", "terminated"});
       if (ended == nullptr || StringAt(status, {"name"}) != container) continue;
       pod.exit_code = static_cast<int>(IntAt(*ended, {"exitCode"}));
+      if (const auto time = ParseTime(StringAt(*ended, {"finishedAt"})); time.ok()) pod.ended = *time;
       pod.message = StringAt(*ended, {"message"});
       const std::string reason = StringAt(*ended, {"reason"});
       if (pod.message.empty() && reason != "Error" && reason != "Completed")

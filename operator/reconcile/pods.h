@@ -35,9 +35,11 @@ struct Pod {
   bool disrupted = false;                         // preempted, evicted or drained: nobody's fault
   std::map<std::string, std::string> conditions;  // status by type
   std::optional<int> exit_code;                   // of the trainer container
-  bool runs_program = false;   // of the user's own: but for 0 and 143, its exit codes are not ours
-  bool overstepped = false;    // evicted for more storage than its own limits allow: no disruption
-  std::string message;         // why it ended, as the worker wrote it or as Kubernetes says
+  bool runs_program = false;      // of the user's own: but for 0 and 143, its exit codes are not ours
+  bool overstepped = false;       // evicted for more storage than its own limits allow: no disruption
+  std::optional<WallTime> ended;  // of the trainer container
+  std::string
+      message;  // why it ended, as the worker wrote it or as Kubernetes says; its last report where that was the training's end
   std::string waiting_reason;  // of the first container that cannot start: ImagePullBackOff, …
   std::string waiting_message;
   std::string unschedulable;       // the scheduler's message

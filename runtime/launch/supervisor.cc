@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "runtime/common/base/strings.h"
 #include "runtime/common/http/cpprest_transport.h"
 #include "runtime/common/http/server.h"
+#include "runtime/common/protocol/last_report.h"
 #include "runtime/launch/formation_host.h"
 #include "runtime/launch/gpu_selection.h"
 #include "runtime/launch/oom_watch.h"
@@ -242,15 +244,24 @@ class Supervisor {
 
   void Finish(int code, const std::string& reason, const std::string& last_lines = "") {
     log::Info("worker ends", {{"exit_code", code}, {"reason", reason}});
-    if (code != 0) {
-      // The kubelet keeps at most 4096 bytes of it.
-      const std::string lines = last_lines.empty() ? "" : "\nlast lines of its stderr:\n" + last_lines;
-      const Result<void> written = WriteTerminationLog(Truncate(Truncate(reason, 1900) + lines, 4000));
-      if (!written.ok())
-        log::Warning("termination message not written", {{"error", written.error().message}});
-    }
+    const Result<void> written = code == 0 ? WriteLastReport() : WriteReasonOfEnd(reason, last_lines);
+    if (!written.ok()) log::Warning("termination message not written", {{"error", written.error().message}});
     reporter_.Flush(3s);
     exit_code_ = code;
+  }
+
+  // What a program of the user's own has written there is not replaced.
+  Result<void> WriteLastReport() const {
+    std::error_code none;
+    const auto size = std::filesystem::file_size(options_.termination_log, none);
+    if (!none && size > 0) return {};
+    return WriteTerminationLog(protocol::EncodeLastReport(supervision_.CurrentHeartbeat()));
+  }
+
+  Result<void> WriteReasonOfEnd(const std::string& reason, const std::string& last_lines) const {
+    // The kubelet keeps at most 4096 bytes of it.
+    const std::string lines = last_lines.empty() ? "" : "\nlast lines of its stderr:\n" + last_lines;
+    return WriteTerminationLog(Truncate(Truncate(reason, 1900) + lines, 4000));
   }
 
   // In a pod the file is a mount of its own: it can be written but not renamed over.

@@ -68,8 +68,7 @@ def expect_true_goodput(job):
     status = job.status()
     goodput = status["goodput"]
     booked = goodput["productiveSeconds"] + sum(goodput["lostSeconds"].values())
-    complete = next(c for c in status["conditions"] if c["type"] == "Complete")
-    wall = seconds(complete["lastTransitionTime"]) - seconds(goodput["since"])
+    wall = seconds(status["completionTime"]) - seconds(goodput["since"])
     trained = ledger.productive_seconds(job.ledger)
     print(f"     goodput: {goodput}, wall {wall}, by the ledger {trained:.1f}", flush=True)
     expect(abs(booked - wall) <= 0.01 * wall + 1, f"{booked} s are booked of {wall} s")  # the times in the status are whole seconds
@@ -140,4 +139,23 @@ def test_books_the_standstill_of_a_pod_that_nobody_could_replace():
         job.expect_exactly_once()
         records = job.status()["restarts"]
         expect(any(r.get("recoverySeconds", 0) >= 15 for r in records), f"no record has the 15 s: {records}")
+        expect_true_goodput(job)
+
+
+def test_reports_the_end_of_a_job_that_no_operator_saw():
+    epochs = 4
+    with jobs.running(manifest("unseen", epochs), with_ledger=True) as job:
+        job.until_ranks(3)
+        job.until_step(200)
+        victim = sorted(job.uids())[1]
+        with jobs.no_operator():
+            kill_a_rank(job, victim)
+            until("the end of all pods", lambda: {pod["status"]["phase"] for pod in job.pods()} == {"Succeeded"}, 600)
+        job.until_complete(300)
+        job.expect_exactly_once()
+        status = job.status()
+        last = epochs * -(-jobs.SAMPLES // 128)
+        expect(status["progress"]["step"] == last, f"the last step is {last}: {status['progress']}")
+        expect(status["checkpoint"]["step"] == last, f"the last step is {last}: {status['checkpoint']}")
+        expect_records(job, victim)
         expect_true_goodput(job)

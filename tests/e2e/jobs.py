@@ -127,6 +127,17 @@ def changed(job, path, value):
     return job
 
 
+@contextlib.contextmanager
+def no_operator():
+    operator = ("--namespace", "lockstep-system")
+    kubectl(*operator, "scale", "deployment", "--all", "--replicas=0")
+    try:
+        until("the operator is gone", lambda: not get(*operator, "pods")["items"])
+        yield
+    finally:
+        kubectl(*operator, "scale", "deployment", "--all", "--replicas=2")
+
+
 class Job:
     """A job in the cluster, and the sample ledger of its ranks."""
 
