@@ -38,8 +38,9 @@ struct Pod {
   bool runs_program = false;      // of the user's own: but for 0 and 143, its exit codes are not ours
   bool overstepped = false;       // evicted for more storage than its own limits allow: no disruption
   std::optional<WallTime> ended;  // of the trainer container
-  std::string
-      message;  // why it ended, as the worker wrote it or as Kubernetes says; its last report where that was the training's end
+  // Why it ended, as the worker wrote it or as Kubernetes says; of one that reached the end of the training its
+  // last report.
+  std::string message;
   std::string waiting_reason;  // of the first container that cannot start: ImagePullBackOff, …
   std::string waiting_message;
   std::string unschedulable;       // the scheduler's message
