@@ -18,7 +18,10 @@ void TakeLastReport(const protocol::Heartbeat& report, WallTime ended, Rendezvou
     view.progress = report.progress;
     view.best_step = std::max(view.best_step, report.progress.step);
     view.last_progress_time = ended;
+    view.seconds_since_step = 0;
   }
+  if (reached(report.progress) == reached(view.progress))
+    view.seconds_since_step = std::max(view.seconds_since_step, report.seconds_since_step);
   if (report.checkpoint.step > view.checkpoint.step) {
     view.checkpoint = report.checkpoint;
     view.checkpoint_time = ended;
