@@ -17,8 +17,8 @@ import time
 import checkpoints
 import ledger
 import processes
-from cases import expect
-from local_run import EPOCHS, SAMPLES, BATCH, Run, expect_complete, manifest
+from cases import LIMIT, expect
+from local_run import SAMPLES, BATCH, Run, expect_complete, manifest
 
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 # Some 25 MB of parameters, as much of momentum: transfers and saves last long enough to be hit.
@@ -48,13 +48,13 @@ def quiet_bits(epochs, model):
             return final_bits(folder)
 
 
-def job(folder, epochs=EPOCHS, model="small", replicas=3, **sections):
+def job(folder, epochs=LONGER, model="small", replicas=3, **sections):
     return manifest(folder, replicas, sections={"failurePolicy": PATIENT, **sections}, epochs=epochs, evaluation={"everyEpochs": 1},
                     determinism="world", **(LARGE if model == "large" else {}))
 
 
 @contextlib.contextmanager
-def unharmed(folder, epochs=EPOCHS, model="small", limit=300, **sections):
+def unharmed(folder, epochs=LONGER, model="small", limit=LIMIT, **sections):
     """Runs the job while the caller does it harm, then judges."""
     with Run(folder, job(folder, epochs, model, **sections)) as run:
         yield run
@@ -116,7 +116,7 @@ def test_worker_and_rank_of_another(folder):
 
 
 def test_while_a_round_forms(folder):
-    with unharmed(folder, epochs=LONGER) as run:
+    with unharmed(folder) as run:
         run.until_step(60)
         ended = rounds_ended(run)
         kill(run.ranks()[1])
@@ -148,13 +148,13 @@ def test_during_a_save(folder):
 def test_all_ranks_during_a_save(folder):
     often = {"uri": f"file://{folder}/checkpoints", "intervalSteps": 3}
     with unharmed(folder, epochs=1, model="large", checkpoint=often) as run:
-        run.until("a checkpoint", lambda: any(pathlib.Path(folder, "checkpoints").rglob("manifest.json")))
+        run.until("a checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints")))
         for pid in run.ranks():
             kill(pid)
 
 
 def test_during_an_evaluation(folder):
-    with unharmed(folder, epochs=LONGER) as run:
+    with unharmed(folder) as run:
         run.until_step(STEPS_PER_EPOCH - 1)
         kill(run.ranks()[1])
         until_full_strength(run)
@@ -163,7 +163,7 @@ def test_during_an_evaluation(folder):
 
 
 def test_while_the_rendezvous_is_away(folder):
-    with unharmed(folder, epochs=LONGER) as run:
+    with unharmed(folder) as run:
         run.until_step(60)
         run.process.send_signal(signal.SIGSTOP)
         run.until_step(100)  # it goes on without

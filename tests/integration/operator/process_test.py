@@ -134,7 +134,7 @@ class Worker:
         def is_taken():
             request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/heartbeat", json.dumps({**self.place, **content}).encode(),
                                              {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"})
-            with contextlib.suppress(urllib.error.HTTPError), NO_PROXY.open(request, timeout=60) as answer:
+            with contextlib.suppress(urllib.error.HTTPError), NO_PROXY.open(request, timeout=LIMIT) as answer:
                 return answer.status == 200
         until("a heartbeat is taken", is_taken, details=operator.text)
 
