@@ -1,11 +1,8 @@
-"""Jobs whose size changes under way: by `kubectl scale`, by a node that dies, by a network that is cut. Nothing is lost or doubled."""
-import subprocess
+"""Jobs whose size changes under way: by `kubectl scale`, by a network that is cut. Nothing is lost or doubled."""
 import time
 
 import jobs
-from cases import LIMIT, expect, until
-
-CLUSTER = jobs.ROOT / "tests" / "cluster" / "cluster"
+from cases import expect
 
 
 def test_follows_kubectl_scale():
@@ -22,33 +19,6 @@ def test_follows_kubectl_scale():
         status = job.complete_this_epoch()
         job.expect_exactly_once()
         expect(status.get("attempt", 0) == 0, f"scaling was charged to the budget: {status}")
-
-
-def test_survives_a_dead_node():
-    manifest = jobs.manifest("dead-node", replicas=3, elastic=(1, 4), epochs=jobs.LONG, model=jobs.SLOW)
-    manifest["spec"]["worker"]["template"]["spec"]["topologySpreadConstraints"] = [
-        {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
-         "labelSelector": {"matchLabels": {"lockstep.dev/job": "dead-node"}}}]
-    with jobs.running(manifest, with_ledger=True) as job:
-        job.until_ranks(3)
-        leader = until("a leader", lambda: jobs.get("--namespace", "lockstep-system", "pods", "--selector=lockstep.dev/leader=true")["items"])[0]
-        operator = leader["spec"]["nodeName"]
-        on_node = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in job.pods()}
-        victims = [pod for pod, node in on_node.items() if node != operator]
-        expect(0 < len(victims) < 3, f"the scheduler put the pods badly for this test: {on_node}, operator on {operator}")
-        number = on_node[victims[0]].removeprefix("node")
-        survivors = {pod: pids for pod, pids in job.ranks().items() if pod not in victims}
-        subprocess.run([CLUSTER, "kill-node", number], check=True, timeout=LIMIT)
-        died = time.time()
-        try:
-            job.until_ranks(3 - len(victims))
-            after = job.ranks()
-            expect(all(after[pod] == pids for pod, pids in survivors.items()), f"survivors were {survivors}, are {after}")
-        finally:
-            subprocess.run([CLUSTER, "start-node", number], check=True, timeout=LIMIT)
-        job.complete_this_epoch()
-        job.expect_exactly_once()
-        print(f"     dead node -> survivors' next step: {job.pause_after(died + 1):.1f} s", flush=True)
 
 
 def addresses_of_the_rendezvous():

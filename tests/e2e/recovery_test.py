@@ -2,7 +2,7 @@
 import time
 
 import jobs
-from cases import expect, until
+from cases import expect
 
 def elastic(name):
     return jobs.manifest(name, replicas=3, elastic=(1, 4), epochs=jobs.LONG, model=jobs.SLOW)
@@ -84,22 +84,4 @@ def test_passes_over_a_damaged_checkpoint_and_says_so():
         expect("damaged checkpoint passed over" in "".join(job.logs().values()), "the log of rank 0 does not tell of it")
         job.complete_this_epoch()
         expect(len(told()) == 1, told())
-        job.expect_exactly_once()
-
-
-def test_trains_on_while_the_operator_restarts():
-    with jobs.running(elastic("operator-restart"), with_ledger=True) as job:
-        first_round = job.until_ranks(3)
-        pods = job.uids()
-        operator = ("--namespace", "lockstep-system")
-        before = {p["metadata"]["uid"] for p in jobs.get(*operator, "pods")["items"]}
-        jobs.kubectl(*operator, "delete", "pods", "--selector=app.kubernetes.io/name=lockstep", "--force", "--grace-period=0")
-        reached = jobs.ledger.newest_commit(job.ledger)
-        until("a new operator", lambda: any(
-            p["metadata"]["uid"] not in before and all(c["ready"] for c in p["status"].get("containerStatuses", [{"ready": False}]))
-            for p in jobs.get(*operator, "pods")["items"]))
-        job.until_step(reached + 100)
-        expect(job.uids() == pods, "pods were replaced")
-        expect(job.until_ranks(3) == first_round, "the round was broken")
-        job.complete_this_epoch()
         job.expect_exactly_once()

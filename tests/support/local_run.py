@@ -146,11 +146,12 @@ def stop(run, folder):
 
 def complete_this_epoch(run, folder, job, environment=None):
     """Ends a job that is longer than any test, after what the test waited for, and completes it with the epoch that it is in: a job of a
-    fixed length may be through before that on a machine where a process starts slowly. `job(epochs)` writes its manifest."""
+    fixed length may be through before that on a machine where a process starts slowly. `job(epochs)` writes its manifest. Returns the epochs."""
     step, _ = stop(run, folder)
     epochs = step // -(-SAMPLES // BATCH) + 1
     with Run(folder, job(epochs), environment) as rest:
         expect_complete(rest, epochs)
+    return epochs
 
 
 def seconds_without_commit(run, after):

@@ -18,14 +18,13 @@ import checkpoints
 import ledger
 import processes
 from cases import LIMIT, expect
-from local_run import SAMPLES, BATCH, Run, expect_complete, manifest
+from local_run import BATCH, LONGER, SAMPLES, Run, complete_this_epoch, expect_complete, manifest
 
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 # Some 25 MB of parameters, as much of momentum: transfers and saves last long enough to be hit.
 LARGE = {"model": {"name": "mlp", "mlp": {"hiddenSizes": [2048, 2048]}}, "microBatchSize": 11}
 QUICK_TO_NOTICE = {"heartbeatIntervalSeconds": 1, "heartbeatTimeoutSeconds": 3}
-# Seconds on a machine that makes 300 steps a second: a process that is killed is back before the end.
-LONGER = 20
+LONG = 10_000  # epochs: it is stopped before
 # A job in which many things fail must not run out of its budget.
 PATIENT = {"maxRestarts": 1000}
 RANDOM_EPOCHS = int(os.environ.get("LOCKSTEP_CHAOS_EPOCHS", 40))
@@ -55,10 +54,13 @@ def job(folder, epochs=LONGER, model="small", replicas=3, **sections):
 
 @contextlib.contextmanager
 def unharmed(folder, epochs=LONGER, model="small", limit=LIMIT, **sections):
-    """Runs the job while the caller does it harm, then judges."""
+    """Runs the job while the caller does it harm, then judges. A LONG one must be whole again then."""
     with Run(folder, job(folder, epochs, model, **sections)) as run:
         yield run
-        expect_complete(run, epochs, limit)
+        if epochs == LONG:
+            epochs = complete_this_epoch(run, folder, lambda wanted: job(folder, wanted, model, **sections))
+        else:
+            expect_complete(run, epochs, limit)
         left = processes.with_variable("LOCKSTEP_SAMPLE_LEDGER", run.ledger)
         expect(not left, f"processes are left: {left}")
         expect(final_bits(folder) == quiet_bits(epochs, model), "the final weights differ from those of a quiet run")
@@ -184,7 +186,7 @@ def frozen(run):
 
 def test_ranks_die_while_the_rendezvous_is_away(folder):
     """Nobody but the members can form the round again: one rank dies, rank 0 with the store, then two at once."""
-    with unharmed(folder, epochs=5 * LONGER) as run:
+    with unharmed(folder, epochs=LONG) as run:
         run.until_step(60)
         until_full_strength(run)
         round_before = ledger.newest_round(run.ledger)[0]
@@ -200,13 +202,15 @@ def test_ranks_die_while_the_rendezvous_is_away(folder):
 
 def test_silent_worker(folder):
     """Its supervisor is stopped for longer than the heartbeat time-out: the others go on without it, then it comes back."""
-    with unharmed(folder, rendezvous=QUICK_TO_NOTICE, epochs=2 * LONGER) as run:
+    with unharmed(folder, rendezvous=QUICK_TO_NOTICE, epochs=LONG) as run:
         run.until_step(60)
         victim = run.workers()[1]
         ended = rounds_ended(run)
         kill(victim, signal.SIGSTOP)
         run.until("a round without it", lambda: rounds_ended(run) > ended)
+        without = run.until_joined(2)
         kill(victim, signal.SIGCONT)
+        run.until_joined(3, after=without)
 
 
 def test_random_faults(folder):
