@@ -26,7 +26,7 @@ LOCKSTEP = str(BIN / "lockstep")
 SECRET = "0123456789abcdef"
 DATA = "/usr/share/datasets/fashion-mnist"
 LONG = 2000  # epochs: it is stopped before
-UNTIL_SEEN = 40  # epochs: seconds on any machine, in which it is found at work
+UNTIL_SEEN = 20  # epochs: seconds on any machine, in which it is found at work
 
 
 def may_make_namespaces():
