@@ -9,20 +9,20 @@ import subprocess
 import jobs
 import documented
 import ledger
-from jobs import expect, until
+from cases import LIMIT, expect, until
 
 RELEASE = ("lockstep", "--namespace", "lockstep-system")
 CHART = str(jobs.ROOT / "charts" / "lockstep")
 
 
 def helm(verb, *arguments):
-    done = subprocess.run(["helm", verb, *arguments], capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(["helm", verb, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False)
     expect(done.returncode == 0, f"helm {verb}: {done.stdout}{done.stderr}")
     return done.stdout
 
 
 def install():
-    subprocess.run([jobs.ROOT / "tests" / "e2e" / "install-lockstep"], check=True, timeout=300)
+    subprocess.run([jobs.ROOT / "tests" / "e2e" / "install-lockstep"], check=True, timeout=LIMIT)
 
 
 def operators():
@@ -42,15 +42,15 @@ def test_training_outlives_upgrade_rollback_and_uninstall():
         round_number, pods, old = job.until_ranks(2), job.uids(), operators()
         try:
             helm("upgrade", *RELEASE[:1], CHART, *RELEASE[1:], "--reuse-values", "--set-string", "podAnnotations.version=next",
-                 "--wait", "--timeout=3m")
-            until("the operators before have gone", lambda: not operators() & old, 60)
+                 "--wait", "--timeout=10m")
+            until("the operators before have gone", lambda: not operators() & old)
             goes_on(job, pods, round_number)
 
-            helm("rollback", *RELEASE, "--wait", "--timeout=3m")
+            helm("rollback", *RELEASE, "--wait", "--timeout=10m")
             goes_on(job, pods, round_number)
 
-            helm("uninstall", *RELEASE, "--wait", "--timeout=3m")
-            until("no operator is left", lambda: not operators(), 60)
+            helm("uninstall", *RELEASE, "--wait", "--timeout=10m")
+            until("no operator is left", lambda: not operators())
             expect(job.get()["metadata"]["uid"], "the job went with the release")
             goes_on(job, pods, round_number)
         finally:
@@ -58,28 +58,28 @@ def test_training_outlives_upgrade_rollback_and_uninstall():
         goes_on(job, pods, round_number)
         # The new operator knows the job: it mends it.
         os.kill(job.rank_process(sorted(pods)[0]), signal.SIGKILL)
-        job.until_ranks(2, after=round_number, limit=120)
+        job.until_ranks(2, after=round_number)
         expect(job.uids() == pods, "a pod was replaced")
 
 
 def test_helm_test_asks_a_release():
-    expect("Succeeded" in helm("test", *RELEASE, "--timeout=3m"), "helm test does not say Succeeded")
+    expect("Succeeded" in helm("test", *RELEASE, "--timeout=10m"), "helm test does not say Succeeded")
     jobs.kubectl("--namespace", "lockstep-system", "scale", "deployment", "lockstep", "--replicas=0")
     try:
-        until("no operator is left", lambda: not operators(), 60)
-        done = subprocess.run(["helm", "test", *RELEASE, "--timeout=3m"], capture_output=True, text=True, timeout=240, check=False)
+        until("no operator is left", lambda: not operators())
+        done = subprocess.run(["helm", "test", *RELEASE, "--timeout=10m"], capture_output=True, text=True, timeout=LIMIT, check=False)
         expect(done.returncode != 0, "helm test passes without an operator")
     finally:
         jobs.kubectl("--namespace", "lockstep-system", "scale", "deployment", "lockstep", "--replicas=2")
-        jobs.kubectl("--namespace", "lockstep-system", "rollout", "status", "deployment", "--timeout=2m", limit=150)
+        jobs.kubectl("--namespace", "lockstep-system", "rollout", "status", "deployment", "--timeout=10m")
 
 
 def test_commands_of_the_chart_s_page_do_what_they_say():
     try:
         for command in documented.IN_A_RELEASE:
             if command.startswith("helm test"):
-                jobs.kubectl("--namespace", "lockstep-system", "rollout", "status", "deployment", "--timeout=2m", limit=150)
-            done = subprocess.run(["bash", "-c", command], cwd=jobs.ROOT, capture_output=True, text=True, timeout=240, check=False)
+                jobs.kubectl("--namespace", "lockstep-system", "rollout", "status", "deployment", "--timeout=10m")
+            done = subprocess.run(["bash", "-c", command], cwd=jobs.ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
             expect(done.returncode == 0, f"{command}: {done.stdout}{done.stderr}")
     finally:
         install()

@@ -50,7 +50,7 @@ class Operator:
         return pathlib.Path(self.log.name).read_text()
 
     def records(self, message):
-        return [json.loads(line) for line in self.text().splitlines() if f'"{message}"' in line]
+        return [json.loads(line) for line in self.text().rpartition("\n")[0].splitlines() if f'"{message}"' in line]
 
     def await_record(self, message, limit=LIMIT):
         return until(f"the operator says: {message}", lambda: self.records(message), limit, 0.005, self.text)[0]
@@ -58,7 +58,7 @@ class Operator:
     def metrics(self):
         """Series with their labels → value."""
         port = self.await_record("operator started")["metrics_port"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=LIMIT) as answer:
             lines = answer.read().decode().splitlines()
         return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if not line.startswith("#")}
 

@@ -14,6 +14,7 @@ import unittest
 import pytest
 import yaml
 
+from cases import LIMIT
 from rendering import CHART, HELM, KUBE_VERSION, LOADER, ROOT, VALUE_SETS, helm, render
 
 pytestmark = pytest.mark.skipif(not HELM, reason="no helm on PATH and LOCKSTEP_HELM is not set")
@@ -69,7 +70,7 @@ def relabelled(targets, rules):
             "relabel_configs": [{snake(key): value for key, value in rule.items()} for rule in rules]}]}
         (pathlib.Path(folder) / "prometheus.yaml").write_text(yaml.safe_dump(config))
         done = subprocess.run(["promtool", "check", "service-discovery", "--timeout=3s", f"{folder}/prometheus.yaml", "pods"],
-                              capture_output=True, text=True, timeout=180, check=True)
+                              capture_output=True, text=True, timeout=LIMIT, check=True)
     return json.loads(done.stdout)
 
 

@@ -11,7 +11,7 @@ import yaml
 
 import rendering
 import schemas
-from cases import expect
+from cases import LIMIT, expect
 from rendering import CHART, LOADER, ROOT, VALUE_SETS
 
 BUILD = "tests/integration/chart/tools/build.sh"
@@ -24,7 +24,7 @@ EXAMPLES = sorted((ROOT / "crds/examples").glob("*.yaml"))
 
 
 def run(*command, **options):
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, **options)
 
 
 def test_suites_of_helm_unittest_pass():

@@ -15,8 +15,8 @@ import uuid
 
 import pytest
 
-from cases import expect, until
-from kube_api import DEADLINE_SECONDS, KUBECTL, MERGE, api
+from cases import LIMIT, expect, until
+from kube_api import KUBECTL, MERGE, api
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 CRD = ROOT / "crds" / "distributedtrainingjobs.yaml"
@@ -380,7 +380,7 @@ RICH_TEMPLATE = {
 def kubectl(*arguments, stdin=None):
     result = subprocess.run(
         [KUBECTL, *arguments], input=stdin, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        timeout=4 * DEADLINE_SECONDS,
+        timeout=LIMIT,
     )
     return result.returncode, result.stdout
 
@@ -559,7 +559,7 @@ def test_status(server):
     expect(answer["status"]["state"] == "Complete", f"status is written through the object: {answer}")
     status, answer = server.patch("status", {"status": {"conditions": [condition, condition]}}, "/status")
     expect(status == 422 and "Duplicate value" in answer["message"], f"two conditions of a type: {answer}")
-    status, text = server.kubectl("wait", "dtj/status", "--for=condition=Complete", "--timeout=5s")
+    status, text = server.kubectl("wait", "dtj/status", "--for=condition=Complete", f"--timeout={LIMIT}s")
     expect(status == 0, text)
     expect_columns(server)
 
@@ -595,7 +595,7 @@ def test_generated_parts(server):
         pytest.skip(f"the CRD was made for Kubernetes {'.'.join(made_for.groups())}, this is {version['gitVersion']}")
     result = subprocess.run(
         [str(ROOT / "crds" / "generate.py"), "--check", "--kubectl", KUBECTL],
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=4 * DEADLINE_SECONDS,
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT,
     )
     expect(result.returncode == 0, result.stdout)
 

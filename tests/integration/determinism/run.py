@@ -6,14 +6,14 @@ import time
 
 import checkpoints
 from cases import expect
-from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, manifest
+from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, manifest
 
 # Dropout, moments, clipping, changed images; the last of an epoch's steps has one sample.
 CNN = {"data": {"format": "synthetic", "synthetic": {"samples": SAMPLES, "testSamples": 200, "shape": [1, 28, 28], "classes": 10},
                 "augmentation": {"horizontalFlip": True, "cropPadding": 2}},
        "model": {"name": "cnn", "cnn": {"channels": [4], "hiddenSize": 16, "dropout": 0.3}},
        "optimizer": {"name": "adamw", "learningRate": 0.002, "clipNorm": 1}}
-LAST_STEP = EPOCHS * -(-SAMPLES // BATCH)
+LAST_STEP = LONGER * -(-SAMPLES // BATCH)
 
 
 def final_digest(folder, name, replicas, harm=lambda run: None, **training):
@@ -21,9 +21,9 @@ def final_digest(folder, name, replicas, harm=lambda run: None, **training):
     place = pathlib.Path(folder) / name
     place.mkdir()
     start = time.monotonic()
-    with Run(place, manifest(place, replicas=replicas, **{"determinism": "world", **training})) as run:
+    with Run(place, manifest(place, replicas=replicas, epochs=LONGER, **{"determinism": "world", **training})) as run:
         harm(run)
-        expect_complete(run)
+        expect_complete(run, LONGER)
     step, checkpoint = checkpoints.newest(place / "checkpoints")
     expect(step == LAST_STEP, f"{name}: the newest checkpoint is of step {step}, not {LAST_STEP}")
     digest = checkpoints.digest_of_tensors(checkpoint)

@@ -10,8 +10,8 @@ import subprocess
 
 import checkpoints
 from build_folder import BUILD
-from cases import expect
-from local_run import Run, expect_complete, manifest
+from cases import LIMIT, expect
+from local_run import LONGER, Run, expect_complete, manifest
 
 WRITE = BUILD / "tests/integration/torchscript/write_script_module"
 NAMES = {"conv1.weight", "conv1.bias", "bn1.weight", "bn1.bias", "fc1.weight", "fc1.bias",
@@ -21,7 +21,7 @@ NAMES = {"conv1.weight", "conv1.bias", "bn1.weight", "bn1.bias", "fc1.weight", "
 def job(folder, replicas=2, uri=None, **training):
     path = pathlib.Path(folder, "model.pt")
     if not path.exists():
-        subprocess.run([WRITE, path], check=True, timeout=180)
+        subprocess.run([WRITE, path], check=True, timeout=LIMIT)
     return manifest(folder, replicas=replicas, model={"name": "torchscript", "torchscript": {"uri": uri or str(path)}},
                     optimizer={"name": "sgd", "learningRate": 0.005, "momentum": 0.9}, **training)
 
@@ -31,12 +31,12 @@ def accuracy(run):
 
 
 def test_learns_through_a_killed_rank(folder):
-    with Run(folder, job(folder)) as run:
+    with Run(folder, job(folder, epochs=LONGER)) as run:
         run.until_step(60)
         victim = run.ranks()[1]
         os.kill(victim, signal.SIGKILL)
         run.until("the rank's return", lambda: len(run.ranks()) == 2 and victim not in run.ranks())
-        expect_complete(run)
+        expect_complete(run, LONGER)
         expect(accuracy(run) > 0.8, f"accuracy {accuracy(run)}")
         print(f"     accuracy {accuracy(run)}")
     _, newest = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
@@ -46,7 +46,7 @@ def test_learns_through_a_killed_rank(folder):
 
 
 def test_goes_on_from_its_checkpoint(folder):
-    path = job(folder)
+    path = job(folder, epochs=LONGER)
     with Run(folder, path) as run:
         run.until_step(50)
         run.process.send_signal(signal.SIGTERM)
