@@ -12,11 +12,12 @@ namespace {
 
 parallel::GradientFormat FormatOf(const api::TrainingSpec& spec) {
   const auto samples = static_cast<double>(spec.global_batch_size);
-  switch (spec.sync.compression) {
+  if (!spec.sync.compression) return {};
+  switch (*spec.sync.compression) {
     case api::Compression::kBf16: return {at::kBFloat16, samples};
     case api::Compression::kFp16: return {at::kHalf, samples};
-    default: return {};
   }
+  return {};
 }
 
 std::vector<std::vector<at::Tensor>> ParametersOf(const std::vector<Replica>& replicas) {

@@ -26,7 +26,7 @@ inline constexpr std::string_view kManagedByLockstep = "lockstep.dev/operator";
 
 // ---- spec ----
 
-enum class NprocMode { kAuto, kGpu, kCpu, kCount };
+enum class NprocMode { kAuto, kCpu, kCount };
 enum class RestartStrategy { kInPlace, kRecreate };
 enum class FailureAction { kFailJob, kRestart, kRestartIgnoringLimit, kReplacePod, kShrinkJob };
 enum class FailureCause { kUserError, kInfrastructure, kPreemption, kHang, kStraggler, kRendezvous };
@@ -40,7 +40,7 @@ enum class TopologyMode { kPreferred, kRequired };
 enum class NetworkPolicy { kIsolate, kNone };
 enum class Logs { kRank0, kAll };
 
-// auto = GPU limit of the trainer container, else 1. Written as "auto", "gpu", "cpu" or an integer.
+// auto = GPU limit of the trainer container, else 1. Written as "auto", "cpu" or an integer.
 struct NprocPerNode {
   NprocMode mode = NprocMode::kAuto;
   int32_t count = 0;  // where mode is kCount
@@ -159,7 +159,6 @@ struct NetworkSpec {
 struct ObservabilitySpec {
   int32_t metrics_port = 9400;
   Logs logs = Logs::kRank0;
-  bool pod_monitor = false;
 };
 
 struct TrainingJobSpec {

@@ -144,7 +144,6 @@ template <typename A>
 void Describe(A& fields, Of<A, ObservabilitySpec>& spec) {
   fields.Field("metricsPort", spec.metrics_port, {.min = 1024, .max = 65535});
   fields.Field("logs", spec.logs);
-  fields.Field("podMonitor", spec.pod_monitor);
 }
 
 template <typename A>

@@ -358,14 +358,14 @@ def test_lists_the_models(folder):
     expect(code == 0, output)
     entries = {entry.split()[0]: entry for entry in output.split("\n\n")[1:]}
     # Each that it lists can be named in a manifest, and what cannot be named is not listed.
-    sections = {"plugin": {"path": "/models/libmine.so", "name": "mine"}, "torchscript": {"uri": "/models/m.pt"}}
+    sections = {"plugin": {"path": "/models/libmine.so", "name": "mine"}, "torchscript": {"path": "/models/m.pt"}}
     for name in [*entries, "alexnet"]:
         section = {name: sections[name]} if name in sections else {}
         data = {"data": {"format": "tokens", "path": "/data"}} if name == "gpt" else {}
         code, said = lockstep("validate", manifest(folder, model={"name": name, **section}, **data))
         expect((code == 0) == (name in entries), f"{name}: {said}")
     for name, default in {"mlp.hiddenSizes": "[128]", "cnn.dropout": "0.25", "gpt.contextLength": "1024", "plugin.path": "(required)",
-                          "torchscript.uri": "(required)"}.items():
+                          "torchscript.path": "(required)"}.items():
         lines = [line.split() for line in entries[name.partition(".")[0]].splitlines()]
         expect([name, default] in lines, f"{name} {default} is not in:\n{output}")
 
