@@ -50,8 +50,8 @@ Result<std::unique_ptr<parallel::Strategy>> MakeStrategy(const api::TrainingSpec
   // Running statistics come from the samples that a rank happens to see, in their order.
   if (!state.buffers.empty()) {
     return Error{ErrorCode::kInvalidArgument,
-                 "spec.training.determinism: world cannot keep " + state.buffers.front().name +
-                     " equal, which changes outside of the gradients; use none, or a model without running "
+                 "spec.training.determinism: World cannot keep " + state.buffers.front().name +
+                     " equal, which changes outside of the gradients; use None, or a model without running "
                      "statistics"};
   }
   return parallel::MakeDeterministicDataParallel(std::move(communicator), state.trained);

@@ -1,5 +1,5 @@
 """Faults against processes in real pods, while three ranks train: each case ends with every sample of every epoch used exactly once
-and, under `determinism: world`, the weights of a quiet run bit for bit.
+and, under `determinism: World`, the weights of a quiet run bit for bit.
 
 LOCKSTEP_LONG=1 adds the long ones.
 """
@@ -26,7 +26,7 @@ STEPS_PER_EPOCH = -(-jobs.SAMPLES // 128)
 
 
 def manifest(name, replicas=3, training=None, **sections):
-    job = jobs.manifest(name, replicas=replicas, elastic=(1, 4), **{"determinism": "world", "epochs": EPOCHS, **(training or {})})
+    job = jobs.manifest(name, replicas=replicas, elastic=(1, 4), **{"determinism": "World", "epochs": EPOCHS, **(training or {})})
     job["spec"].update(sections)
     return job
 

@@ -34,7 +34,7 @@ enum class ExitCodeOperator { kIn, kNotIn };
 enum class ConditionStatus { kTrue, kFalse, kUnknown };
 enum class HealthAction { kReport, kRestart, kReplacePod };
 enum class CleanPodPolicy { kAll, kRunning, kNone };
-enum class SuccessPolicy { kAll, kAny, kRank0 };
+enum class SuccessType { kAll, kAny, kRank0 };
 enum class GangProvider { kAuto, kNone, kWorkload, kCoscheduling, kVolcano };
 enum class TopologyMode { kPreferred, kRequired };
 enum class NetworkPolicy { kIsolate, kNone };
@@ -132,6 +132,10 @@ struct RunPolicy {
   int32_t force_delete_after_seconds = 120;
 };
 
+struct SuccessPolicy {
+  SuccessType type = SuccessType::kAll;
+};
+
 struct GangPolicy {
   GangProvider provider = GangProvider::kAuto;
   std::optional<int32_t> min_count;
@@ -174,7 +178,7 @@ struct TrainingJobSpec {
   FailurePolicy failure_policy;
   HealthPolicy health_policy;
   RunPolicy run_policy;
-  SuccessPolicy success_policy = SuccessPolicy::kAll;
+  SuccessPolicy success_policy;
   SchedulingPolicy scheduling_policy;
   std::optional<NetworkSpec> network;
   ObservabilitySpec observability;
@@ -394,7 +398,7 @@ struct EnumNames<CleanPodPolicy> {
   static constexpr std::string_view values[] = {"All", "Running", "None"};
 };
 template <>
-struct EnumNames<SuccessPolicy> {
+struct EnumNames<SuccessType> {
   static constexpr std::string_view values[] = {"All", "Any", "Rank0"};
 };
 template <>
@@ -411,7 +415,7 @@ struct EnumNames<NetworkPolicy> {
 };
 template <>
 struct EnumNames<Logs> {
-  static constexpr std::string_view values[] = {"rank0", "all"};
+  static constexpr std::string_view values[] = {"Rank0", "All"};
 };
 template <>
 struct EnumNames<Activity> {

@@ -113,7 +113,7 @@ struct DataSpec {
   bool shuffle = true;
   bool drop_last = false;  // leave out the samples of an epoch that do not fill a global batch
   SamplerName sampler = SamplerName::kUniform;
-  std::vector<double> class_weights;  // weighted: how often each class comes up; empty: all equally often
+  std::vector<double> class_weights;  // Weighted: how often each class comes up; empty: all equally often
   OnCorruptRecord on_corrupt_record = OnCorruptRecord::kFail;
   int32_t workers = 1;   // loader threads per rank
   int32_t prefetch = 2;  // micro-batches made ready ahead
@@ -257,7 +257,7 @@ struct EnumNames<DataFormat> {
 };
 template <>
 struct EnumNames<SamplerName> {
-  static constexpr std::string_view values[] = {"uniform", "weighted"};
+  static constexpr std::string_view values[] = {"Uniform", "Weighted"};
 };
 template <>
 struct EnumNames<OnCorruptRecord> {
@@ -277,11 +277,11 @@ struct EnumNames<Precision> {
 };
 template <>
 struct EnumNames<Determinism> {
-  static constexpr std::string_view values[] = {"none", "world"};
+  static constexpr std::string_view values[] = {"None", "World"};
 };
 template <>
 struct EnumNames<Balance> {
-  static constexpr std::string_view values[] = {"equal", "speed"};
+  static constexpr std::string_view values[] = {"Equal", "Speed"};
 };
 template <>
 struct EnumNames<Strategy> {

@@ -58,9 +58,9 @@ void CheckData(const DataSpec& data, const std::string& path, Violations& violat
   CheckDataPath(data, path, violations);
   const bool is_weighted = data.sampler == SamplerName::kWeighted;
   if (!is_weighted && !data.class_weights.empty())
-    Add(violations, path + ".classWeights", "applies only where sampler is weighted");
+    Add(violations, path + ".classWeights", "applies only where sampler is Weighted");
   if (is_weighted && !data.shuffle)
-    Add(violations, path + ".shuffle", "must be true where sampler is weighted");
+    Add(violations, path + ".shuffle", "must be true where sampler is Weighted");
   const bool names_records = data.format == DataFormat::kCsv || data.format == DataFormat::kImageFolder;
   if (data.on_corrupt_record == OnCorruptRecord::kSkip && !names_records) {
     Add(violations, path + ".onCorruptRecord",
@@ -111,11 +111,11 @@ void CheckSync(const TrainingSpec& training, const std::string& path, Violations
     Add(violations, path + ".sync.compression", "must be absent " + where + ": it sends no gradients");
   if (training.determinism == Determinism::kWorld) {
     Add(violations, path + ".determinism",
-        "must be none " + where + ": what a rank learns alone depends on how many there are");
+        "must be None " + where + ": what a rank learns alone depends on how many there are");
   }
   if (is_async && training.balance != Balance::kEqual) {
     Add(violations, path + ".balance",
-        "must be equal " + where + ": each rank takes as many samples as it can anyway");
+        "must be Equal " + where + ": each rank takes as many samples as it can anyway");
   }
 }
 
@@ -134,10 +134,10 @@ void CheckStages(const TrainingSpec& training, const std::string& path, Violatio
   }
   if (training.determinism == Determinism::kWorld) {
     Add(violations, path + ".determinism",
-        "must be none" + where + ": how gradients are added up follows from the number of ranks");
+        "must be None" + where + ": how gradients are added up follows from the number of ranks");
   }
   if (training.balance == Balance::kSpeed) {
-    Add(violations, path + ".balance", "must be equal" + where + ": each sample passes through all ranks");
+    Add(violations, path + ".balance", "must be Equal" + where + ": each sample passes through all ranks");
   }
   if (training.sync.compression) Add(violations, path + ".sync.compression", "must be absent" + where);
   if (training.strategy == Strategy::kPipeline && training.pipeline.stages) {
@@ -152,10 +152,10 @@ void CheckOneProcess(const TrainingSpec& training, const std::string& path, Viol
   const std::string where = " where strategy is dataparallel: ";
   if (training.determinism == Determinism::kWorld) {
     Add(violations, path + ".determinism",
-        "must be none" + where + "how gradients are added up follows from the number of devices");
+        "must be None" + where + "how gradients are added up follows from the number of devices");
   }
   if (training.balance == Balance::kSpeed)
-    Add(violations, path + ".balance", "must be equal" + where + "each device gets as many samples");
+    Add(violations, path + ".balance", "must be Equal" + where + "each device gets as many samples");
   if (training.sync.compression)
     Add(violations, path + ".sync.compression", "must be absent" + where + "nothing is sent over a network");
 }
@@ -170,10 +170,10 @@ void CheckCudaGraph(const TrainingSpec& training, const std::string& path, Viola
             ": only the passes of ddp and zero1 can be recorded");
   }
   if (training.determinism == Determinism::kWorld)
-    Add(violations, path + ".determinism", "must be none" + where + ": world is computed on the CPU");
+    Add(violations, path + ".determinism", "must be None" + where + ": World is computed on the CPU");
   if (training.balance == Balance::kSpeed) {
     Add(violations, path + ".balance",
-        "must be equal" + where + ": a graph does not tell how much of its time was waiting for others");
+        "must be Equal" + where + ": a graph does not tell how much of its time was waiting for others");
   }
   if (training.data.on_corrupt_record == OnCorruptRecord::kSkip) {
     Add(violations, path + ".data.onCorruptRecord",
@@ -201,7 +201,7 @@ Violations ValidateTraining(const TrainingSpec& training, const std::string& pat
     Add(violations, path + ".data.format", "tokens belongs to the model gpt and to no other");
   }
   if (training.determinism == Determinism::kWorld && training.sync.compression) {
-    Add(violations, path + ".sync.compression", "must be absent where determinism is world");
+    Add(violations, path + ".sync.compression", "must be absent where determinism is World");
   }
   CheckModel(training.model, path + ".model", violations);
   CheckData(training.data, path + ".data", violations);

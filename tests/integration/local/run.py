@@ -67,7 +67,7 @@ def test_shows_a_bar_on_a_terminal_and_logs_the_same(folder):
 
 
 def test_writes_the_lines_of_all_ranks_where_asked(folder):
-    with Run(folder, manifest(folder, replicas=2, sections={"observability": {"logs": "all"}})) as run:
+    with Run(folder, manifest(folder, replicas=2, sections={"observability": {"logs": "All"}})) as run:
         expect_complete(run)
     for message in ("round begins", "training"):
         ranks = {line["rank"] for line in logged_lines(folder) if line["message"] == message}

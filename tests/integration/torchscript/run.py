@@ -71,7 +71,7 @@ def test_what_does_not_fit_is_refused_by_field(folder):
             ("model.torchscript.path", "text.pt is no TorchScript that can be loaded", {"path": f"{folder}/text.pt"}),
             ("model.torchscript.path", "must be a path in the container", {"path": "s3://bucket/model.pt"}),
             ("model.torchscript.path", "does not take a batch of float32 [2, 3, 28, 28]", {"data": images}),
-            ("determinism", "world cannot keep bn1.running_mean equal", {"determinism": "world"})):
+            ("determinism", "World cannot keep bn1.running_mean equal", {"determinism": "World"})):
         with Run(folder, job(folder, **training)) as run:
             code = run.finish()
             said = run.output()

@@ -82,6 +82,17 @@ TEST(TrainingJobFromJson, SaysOnlyOnceThatATypeIsWrong) {
               ElementsAre("spec.training.model.cnn.channels: must be a list of integers"));
 }
 
+TEST(TrainingJobFromJson, NamesTheRightWordAndShapeForAnother) {
+  EXPECT_THAT(ViolationsOf(With(ValidJob(), "/spec/training/determinism", "\"world\"")),
+              ElementsAre("spec.training.determinism: must be None or World, not \"world\""));
+  EXPECT_THAT(ViolationsOf(With(ValidJob(), "/spec/training/sync", R"({"compression": "powersgd"})")),
+              ElementsAre("spec.training.sync.compression: must be fp16 or bf16, not \"powersgd\""));
+  EXPECT_THAT(ViolationsOf(With(ValidJob(), "/spec/nprocPerNode", "\"gpu\"")),
+              ElementsAre("spec.nprocPerNode: must be auto, cpu or a number from 1 to 64, not \"gpu\""));
+  EXPECT_THAT(ViolationsOf(With(ValidJob(), "/spec/successPolicy", "\"Rank0\"")),
+              ElementsAre("spec.successPolicy: must be an object"));
+}
+
 TEST(TrainingJobFromJson, ChecksEntriesAndLengthsOfLists) {
   const auto hidden = [](const char* text) {
     return ViolationsOf(
