@@ -191,8 +191,12 @@ class Process {
            kube::Informer::Handler handler) {
     const std::string name_space = resource == kube::kNodes ? "" : config_.watch_namespace;
     informers_.push_back(std::make_unique<kube::Informer>(
-        client_, kube::InformerOptions{resource, name_space, std::move(selector), {}}, store,
-        std::move(handler)));
+        client_,
+        kube::InformerOptions{.resource = resource,
+                              .name_space = name_space,
+                              .label_selector = std::move(selector),
+                              .definition_may_change = resource == reconcile::kJobs},
+        store, std::move(handler)));
   }
 
   bool AwaitCaches(const std::stop_token& stop) {

@@ -83,7 +83,9 @@ Result<void> Informer::WatchStep(const WatchNext& next, const std::stop_token& s
                              on_event, stop);
   if (refused) return *refused;
   if (!ended.ok()) return ended;
-  if (std::chrono::steady_clock::now() - begin >= kShortestWatch) return {};
+  const auto taken = std::chrono::steady_clock::now() - begin;
+  if (options_.definition_may_change && taken < timeout) state_.OnEarlyEnd();
+  if (taken >= kShortestWatch) return {};
   return Error{ErrorCode::kUnavailable, "the watch ended as soon as it had begun"};
 }
 

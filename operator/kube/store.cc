@@ -59,8 +59,9 @@ std::vector<ObjectChange> Store::ReplaceAll(std::vector<Json> objects, const std
     const ObjectKey key = KeyOf(object);
     listed.insert(key);
     const auto known = entries_.find(key);
-    // Learnt from our own write, perhaps, and the list comes in place of the event: the handlers hear of it.
-    if (known != entries_.end() && VersionOf(*known->second) >= VersionOf(object)) {
+    // Newer: learnt from our own write, and the list comes in place of the event: the handlers hear of it. The
+    // same version may read otherwise than before, where the definition of the kind has changed.
+    if (known != entries_.end() && VersionOf(*known->second) > VersionOf(object)) {
       changes.push_back({known->second, known->second});
     } else {
       changes.push_back(Set(std::move(object)));

@@ -47,8 +47,7 @@ SpecProblem ProblemOfSpec(const Observed& observed) {
             Join(observed.unreadable, "; ") +
                 "; the definition of jobs in this cluster is of another version than "
                 "the operator: bring both to one version with helm upgrade"};
-  if (!observed.violations.empty()) return {reason::kInvalidSpec, Join(observed.violations, "; ")};
-  return {reason::kNotImplemented, Join(observed.unsupported, "; ")};
+  return {reason::kInvalidSpec, Join(observed.violations, "; ")};
 }
 
 // A job that was never valid fails. Of one that was, the pods go on by the spec they were made from, and the

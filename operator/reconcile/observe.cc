@@ -11,7 +11,6 @@
 #include "operator/reconcile/queue_priority.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/training_job_json.h"
-#include "runtime/common/api/unsupported.h"
 #include "runtime/common/api/validate.h"
 
 namespace lockstep::reconcile {
@@ -160,12 +159,12 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   Observed observed;
   observed.job = api::TrainingJobFromJson(*object, observed.unreadable);
   // Rules between fields make sense only where each field could be read.
-  if (observed.unreadable.empty()) observed.violations = api::Validate(observed.job);
-  for (const auto& field : api::FindUnsupported(observed.job.spec))
-    observed.unsupported.push_back(field.ToString());
-  if (!observed.job.spec.training && settings.launcher_image.empty()) {
-    observed.unsupported.emplace_back(
-        "spec.training: is required, for this operator runs without --launcher-image");
+  if (observed.unreadable.empty()) {
+    observed.violations = api::Validate(observed.job);
+    if (!observed.job.spec.training && settings.launcher_image.empty()) {
+      observed.violations.emplace_back(
+          "spec.training: is required, for this operator runs without --launcher-image");
+    }
   }
   const std::string index = IndexOf(IdentityOf(observed.job));
   for (const kube::Object& pod : caches.pods.ByIndex(index)) {

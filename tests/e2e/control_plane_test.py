@@ -102,6 +102,8 @@ def check_outage(name, epochs, outage_seconds):
         until_nodes_are_ready()
         job.until_step(ledger.newest_commit(job.ledger) + 50)
         expect(job.uids() == uids, f"pods were replaced: they were {uids}, are {job.uids()}")
+        last = epochs * jobs.STEPS_PER_EPOCH - 1
+        until("the last step", lambda: ledger.newest_commit(job.ledger) == last, 3 * outage_seconds + LIMIT)
         job.until_complete()
         job.expect_exactly_once()
         expect_records(job, *pods)

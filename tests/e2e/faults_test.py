@@ -1,5 +1,5 @@
 """Faults against processes in real pods, while three ranks train: each case ends with every sample of every epoch used exactly once
-and, under `determinism: world`, the weights of a quiet run bit for bit.
+and, under `determinism: World`, the weights of a quiet run bit for bit.
 
 LOCKSTEP_LONG=1 adds the long ones.
 """

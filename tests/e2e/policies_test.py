@@ -83,16 +83,17 @@ def test_trains_on_while_its_spec_is_invalid():
         job.until_step(20)
         pods = job.uids()
 
-        def monitor(wanted):
-            job.kubectl("patch", "dtj", job.name, "--type=merge", "--patch",
-                        json.dumps({"spec": {"observability": {"podMonitor": wanted}}}))
-        monitor(True)  # known to the schema, and not implemented
+        environment = "/spec/worker/template/spec/containers/0/env"
+
+        def patch(operation):
+            job.kubectl("patch", "dtj", job.name, "--type=json", "--patch", json.dumps([operation]))
+        patch({"op": "add", "path": environment + "/0", "value": {"name": "LOCKSTEP_RANK", "value": "0"}})
         stalled = job.until_condition("Stalled")
-        expect("spec.observability.podMonitor" in stalled["message"], f"{stalled}")
+        expect("LOCKSTEP_RANK is set by the operator" in stalled["message"], f"{stalled}")
         step = jobs.ledger.newest_commit(job.ledger)
         job.until_step(step + 50)
         expect(job.uids() == pods, f"pods were {pods}, are {job.uids()}")
-        monitor(False)
+        patch({"op": "remove", "path": environment + "/0"})
         job.until("it is no longer stalled", lambda: job.condition("Stalled")["status"] == "False")
         job.until_complete()
         job.expect_exactly_once()

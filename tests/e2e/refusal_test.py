@@ -92,8 +92,8 @@ def test_a_missing_secret_is_waited_for():
         started.until_complete()
 
 
-def test_what_is_not_there_yet_is_refused_by_name():
-    job = jobs.manifest("not-yet", sync={"compression": "powersgd"})
+def test_what_no_schema_can_refuse_fails_by_name():
+    job = jobs.manifest("refused-later", schedule={"minLearningRate": 1})
     with jobs.running(job) as started:
-        expect_failed(started, "NotImplemented", "spec.training.sync.compression", "powersgd")
+        expect_failed(started, "InvalidSpec", "spec.training.schedule.minLearningRate", "must not exceed optimizer.learningRate")
         expect(started.pods() == [], "pods were made")

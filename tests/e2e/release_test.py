@@ -3,6 +3,9 @@
 The operator acts with the rights that the chart gives to its service account, as in all these tests.
 """
 import os
+import pathlib
+import re
+import shutil
 import signal
 import subprocess
 
@@ -37,17 +40,44 @@ def goes_on(job, pods, round_number):
     expect(job.uids() == pods, "a pod was replaced")
 
 
-def test_training_outlives_upgrade_rollback_and_uninstall():
+def newer_chart(folder):
+    """The chart of a release that is newer than the operator: the runPolicy of its definition has one field more."""
+    chart = pathlib.Path(folder, "lockstep")
+    shutil.copytree(CHART, chart)
+    definition = chart / "files" / "distributedtrainingjobs.yaml"
+    text, count = re.subn(r"^( +)startupDeadlineSeconds:", r"\1futureSeconds: {type: integer}\n\g<0>", definition.read_text(), flags=re.MULTILINE)
+    expect(count == 1, f"startupDeadlineSeconds is {count} times a field")
+    definition.write_text(text)
+    return str(chart)
+
+
+def history(job):
+    """What of the job's status no change of the release may touch."""
+    status = job.status()
+    return {key: status.get(key) for key in ("startTime", "attempt", "rendezvous", "restarts")}
+
+
+def test_training_outlives_upgrade_rollback_and_uninstall(folder):
+    """The upgrade brings a field that the operator does not know: a job that uses it is held until the rollback, and trains."""
     with jobs.running(jobs.manifest("released", replicas=2, epochs=200, model=jobs.SLOW), with_ledger=True) as job:
         round_number, pods, old = job.until_ranks(2), job.uids(), operators()
+        job.until("the round in its status", lambda: job.status().get("rendezvous", {}).get("round") == round_number)
+        before = history(job)
         try:
-            helm("upgrade", *RELEASE[:1], CHART, *RELEASE[1:], "--reuse-values", "--set-string", "podAnnotations.version=next",
+            helm("upgrade", *RELEASE[:1], newer_chart(folder), *RELEASE[1:], "--reuse-values", "--set-string", "podAnnotations.version=next",
                  "--wait", "--timeout=10m")
             until("the operators before have gone", lambda: not operators() & old)
             goes_on(job, pods, round_number)
+            expect((job.condition("Stalled") or {}).get("status") != "True", f"{job.condition('Stalled')}")
+            job.kubectl("patch", "dtj", job.name, "--type=merge", '--patch={"spec": {"runPolicy": {"futureSeconds": 1}}}')
+            stalled = job.until_condition("Stalled")
+            expect(stalled["reason"] == "VersionMismatch" and "spec.runPolicy.futureSeconds" in stalled["message"], f"{stalled}")
+            goes_on(job, pods, round_number)
 
             helm("rollback", *RELEASE, "--wait", "--timeout=10m")
+            job.until("it is no longer held", lambda: job.condition("Stalled")["status"] == "False")
             goes_on(job, pods, round_number)
+            expect(history(job) == before, f"{history(job)}, before: {before}")
 
             helm("uninstall", *RELEASE, "--wait", "--timeout=10m")
             until("no operator is left", lambda: not operators())

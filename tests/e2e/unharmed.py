@@ -1,5 +1,5 @@
 """Jobs that are to end as a quiet run does, whatever is done to them: every sample of every epoch used exactly once, and, by
-`determinism: world`, the same weights bit for bit."""
+`determinism: World`, the same weights bit for bit."""
 import contextlib
 import functools
 import hashlib
@@ -10,7 +10,7 @@ from cases import expect
 
 
 def manifest(name, replicas=3, training=None, **sections):
-    job = jobs.manifest(name, replicas=replicas, elastic=(1, 4), **{"determinism": "world", "epochs": jobs.LONG, **(training or {})})
+    job = jobs.manifest(name, replicas=replicas, elastic=(1, 4), **{"determinism": "World", "epochs": jobs.LONG, **(training or {})})
     job["spec"].update(sections)
     return job
 

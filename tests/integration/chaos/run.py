@@ -1,5 +1,5 @@
 """Faults against `lockstep run`, one by one at their worst moments, then at random: whatever fails, the job completes, each sample
-of each epoch is used exactly once, the final weights have the bits of a quiet run of one rank (`determinism: world`), and no
+of each epoch is used exactly once, the final weights have the bits of a quiet run of one rank (`determinism: World`), and no
 process is left.
 
 LOCKSTEP_CHAOS_EPOCHS=2000 makes test_random_faults long; LOCKSTEP_CHAOS_SEED chooses other faults.
@@ -49,7 +49,7 @@ def quiet_bits(epochs, model):
 
 def job(folder, epochs=LONGER, model="small", replicas=3, **sections):
     return manifest(folder, replicas, sections={"failurePolicy": PATIENT, **sections}, epochs=epochs, evaluation={"everyEpochs": 1},
-                    determinism="world", **(LARGE if model == "large" else {}))
+                    determinism="World", **(LARGE if model == "large" else {}))
 
 
 @contextlib.contextmanager

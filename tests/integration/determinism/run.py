@@ -1,4 +1,4 @@
-"""`training.determinism: world`: the final weights are the same, bit for bit, for any number of ranks and through failures."""
+"""`training.determinism: World`: the final weights are the same, bit for bit, for any number of ranks and through failures."""
 import os
 import pathlib
 import signal
@@ -21,7 +21,7 @@ def final_digest(folder, name, replicas, harm=lambda run: None, **training):
     place = pathlib.Path(folder) / name
     place.mkdir()
     start = time.monotonic()
-    with Run(place, manifest(place, replicas=replicas, epochs=LONGER, **{"determinism": "world", **training})) as run:
+    with Run(place, manifest(place, replicas=replicas, epochs=LONGER, **{"determinism": "World", **training})) as run:
         harm(run)
         expect_complete(run, LONGER)
     step, checkpoint = checkpoints.newest(place / "checkpoints")
@@ -71,6 +71,6 @@ def test_repeated_kills_and_a_checkpoint(folder):
 
 def test_the_usual_sum_depends_on_the_world(folder):
     """What the cases above would not notice if this did not hold."""
-    usual = {"determinism": "none"}
+    usual = {"determinism": "None"}
     expect(final_digest(folder, "1 rank", 1, **usual) != final_digest(folder, "3 ranks", 3, **usual),
            "1 and 3 ranks give the same bits without determinism, too")

@@ -121,7 +121,7 @@ def test_trains_from_a_bucket(folder):
             os.mkdir(run_folder)
             model = {"name": "gpt", "gpt": {"layers": 1, "heads": 2, "embeddingSize": 16, "contextLength": 16, "vocabularySize": 256, "dropout": 0}}
             path = manifest(run_folder, replicas=2, minimum=2, model=model, data={"format": "tokens", "path": place}, epochs=None, steps=20,
-                            evaluation=None, determinism="world")
+                            evaluation=None, determinism="World")
             with Run(run_folder, path, environment) as run:
                 code = run.finish()
                 expect(code == 0, f"{name}: exit code {code}\n{run.output()[-4000:]}")

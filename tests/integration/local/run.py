@@ -61,7 +61,7 @@ def test_shows_a_bar_on_a_terminal_and_logs_the_same(folder):
 
 
 def test_writes_the_lines_of_all_ranks_where_asked(folder):
-    with Run(folder, manifest(folder, replicas=2, sections={"observability": {"logs": "all"}})) as run:
+    with Run(folder, manifest(folder, replicas=2, sections={"observability": {"logs": "All"}})) as run:
         expect_complete(run)
     for message in ("round begins", "training"):
         ranks = {line["rank"] for line in logged(folder, message)}
@@ -352,14 +352,14 @@ def test_lists_the_models(folder):
     expect(code == 0, output)
     entries = {entry.split()[0]: entry for entry in output.split("\n\n")[1:]}
     # Each that it lists can be named in a manifest, and what cannot be named is not listed.
-    sections = {"plugin": {"path": "/models/libmine.so", "name": "mine"}, "torchscript": {"uri": "/models/m.pt"}}
+    sections = {"plugin": {"path": "/models/libmine.so", "name": "mine"}, "torchscript": {"path": "/models/m.pt"}}
     for name in [*entries, "alexnet"]:
         section = {name: sections[name]} if name in sections else {}
         data = {"data": {"format": "tokens", "path": "/data"}} if name == "gpt" else {}
         code, said = lockstep("validate", manifest(folder, model={"name": name, **section}, **data))
         expect((code == 0) == (name in entries), f"{name}: {said}")
     for name, default in {"mlp.hiddenSizes": "[128]", "cnn.dropout": "0.25", "gpt.contextLength": "1024", "plugin.path": "(required)",
-                          "torchscript.uri": "(required)"}.items():
+                          "torchscript.path": "(required)"}.items():
         lines = [line.split() for line in entries[name.partition(".")[0]].splitlines()]
         expect([name, default] in lines, f"{name} {default} is not in:\n{output}")
 

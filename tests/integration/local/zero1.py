@@ -1,6 +1,6 @@
 """`lockstep run` with the optimizer's state divided over the ranks: what becomes of it when ranks die, leave and come, and what is stored.
 
-`determinism: world` makes one comparison of each case: whatever happened, weights and moments have the bits of a quiet run under ddp.
+`determinism: World` makes one comparison of each case: whatever happened, weights and moments have the bits of a quiet run under ddp.
 """
 import functools
 import json
@@ -19,7 +19,7 @@ LOST = "optimizer state lost with the ranks that held it"
 
 def job(folder, copies=1, strategy="zero1", replicas=3):
     section = {"zero1": {"copies": copies}} if strategy == "zero1" else {}
-    return manifest(folder, replicas=replicas, strategy=strategy, determinism="world", epochs=LONGER,
+    return manifest(folder, replicas=replicas, strategy=strategy, determinism="World", epochs=LONGER,
                     optimizer={"name": "adamw", "learningRate": 0.002, "weightDecay": 0.1, "clipNorm": 1}, **section)
 
 

@@ -72,5 +72,5 @@ def test_mlp_in_bfloat16(folder):
 def test_module_of_python_with_norms(folder):
     path = pathlib.Path(folder, "norm-cnn.pt")
     subprocess.run([torch_python.python(), pathlib.Path(__file__).with_name("scripted.py"), path], check=True, timeout=LIMIT)
-    compare(folder, 1e-5, steps=8, model={"name": "torchscript", "torchscript": {"uri": str(path)}},
+    compare(folder, 1e-5, steps=8, model={"name": "torchscript", "torchscript": {"path": str(path)}},
             optimizer={"name": "sgd", "learningRate": 0.02, "momentum": 0.9})

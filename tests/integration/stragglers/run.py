@@ -92,7 +92,7 @@ def test_shares_by_speed_make_up_for_a_slow_rank(folder):
     # Shares are measured in the first two epochs.
     begin, end, epochs = 2 * steps_per_epoch, 3 * steps_per_epoch, 4
     rates = {}
-    for balance in ("equal", "speed"):
+    for balance in ("Equal", "Speed"):
         place = f"{folder}/{balance}"
         os.makedirs(place)
         # Much to compute for a sample, little for a step.
@@ -108,9 +108,9 @@ def test_shares_by_speed_make_up_for_a_slow_rank(folder):
         expect(shares[(0, 0)] == shares[(0, 1)] == batch // 2, f"at first nobody's speed is known: {shares[(0, 0)]}")
         fast, slow = shares[(end - 2, 0)], shares[(end - 2, 1)]
         expect(fast + slow == batch, f"shares {fast} and {slow} of {batch}")
-        if balance == "equal":
+        if balance == "Equal":
             expect(fast == slow, f"shares {fast} and {slow}")
         else:
             expect(fast >= 1.5 * slow > 0, f"shares {fast} and {slow} for a rank that is slowed 4 times")
         print(f"     balance {balance}: shares {fast} and {slow}, {rates[balance]:.1f} steps/s")
-    print(f"     one rank slowed 4 times: balance speed makes {rates['speed'] / rates['equal']:.2f} times the steps of equal")
+    print(f"     one rank slowed 4 times: balance Speed makes {rates['Speed'] / rates['Equal']:.2f} times the steps of Equal")

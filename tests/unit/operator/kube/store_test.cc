@@ -45,6 +45,13 @@ TEST(Store, AListReplacesEverythingAtOnce) {
   EXPECT_EQ(VersionAt(store, "new"), 3);
 }
 
+TEST(Store, AListMayReadAVersionOtherwiseThanBefore) {
+  Store store({}, ByGroup());
+  store.Put(Pod("a", 5));
+  store.ReplaceAll({Pod("a", 5, "other")}, "7");
+  EXPECT_EQ(store.ByIndex("other").size(), 1U);
+}
+
 TEST(Store, ShowsOurOwnWritesBeforeTheWatchDoes) {
   Store store;
   store.ReplaceAll({}, "5");

@@ -241,12 +241,6 @@ TEST(MakePlan, HoldsAJobThatTheDefinitionAllowsAndTheOperatorCannotRead) {
   EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ::testing::Contains("create job-worker-0"));
 }
 
-TEST(MakePlan, FailsAJobThatAsksForWhatIsNotThereYet) {
-  JobWorld world;
-  world.observed().unsupported = {"spec.strategy: zero1 is not implemented yet; use ddp"};
-  EXPECT_EQ(ConditionOf(MakePlan(world.observed()), condition::kFailed).reason, "NotImplemented");
-}
-
 // Two that train; then the user asks for what cannot be.
 JobWorld WorldThatBecameInvalid() {
   JobWorld world;

@@ -14,7 +14,7 @@ TEST(RanksPerPod, ReadsTheLimitsOfTheTrainer) {
       {NprocMode::kAuto, "{}", 1},
       {NprocMode::kAuto, R"({"nvidia.com/gpu": 8, "cpu": "4"})", 8},
       {NprocMode::kAuto, R"({"nvidia.com/gpu": "2"})", 2},
-      {NprocMode::kGpu, R"({"amd.com/gpu": "4"})", 4},
+      {NprocMode::kAuto, R"({"amd.com/gpu": "4"})", 4},
       {NprocMode::kCpu, R"({"cpu": "3"})", 3},
       {NprocMode::kCpu, R"({"cpu": "2500m"})", 2},
       {NprocMode::kCpu, R"({"cpu": "250m"})", 1},
