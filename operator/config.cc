@@ -17,6 +17,8 @@ void AddSeconds(CLI::App& app, const std::string& flag, Milliseconds& target, co
 }
 
 void AddOptions(CLI::App& app, OperatorConfig& config) {
+  // The chart's extraArgs come last and may repeat a flag that a value sets.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--kubeconfig", config.kubeconfig,
                  "Kubeconfig file; without it the pod's service account is used");
   app.add_flag("--leader-elect", config.leader_elect,

@@ -25,6 +25,12 @@ TEST(OperatorConfig, TakesTheFlagsOfTheChart) {
   EXPECT_EQ(parsed->config.workers, 8);
 }
 
+TEST(OperatorConfig, TakesTheLastOfAFlagThatIsRepeated) {
+  const auto parsed = Parse({"--rendezvous-url=http://x", "--workers=4", "--workers=8"});
+  ASSERT_TRUE(parsed.ok()) << parsed.error().ToString();
+  EXPECT_EQ(parsed->config.workers, 8);
+}
+
 TEST(OperatorConfig, RefusesWhatCannotWork) {
   const struct {
     std::vector<const char*> flags;
