@@ -120,11 +120,15 @@ class Process {
       AddOwned(resource, ours);
     }
     AddNodes(stop);
+    if (!config_.namespace_selector.empty()) {
+      Add(kube::kNamespaces, config_.namespace_selector, caches_.name_spaces,
+          [this](const auto& change) { OnNamespace(change); });
+    }
     for (const auto& informer : informers_) informer->Start();
     optional_kinds_ = std::make_unique<OptionalKinds>(
         client_, caches_,
         OptionalKindsOptions{
-            .name_space = config_.watch_namespace,
+            .name_spaces = WatchedNamespaces(),
             .selector = ours,
             .on_owned = [this](const auto& kind, const auto& change) { OnOwned(kind, change); },
             .on_served = [this] { EnqueueAll(); }});
@@ -152,6 +156,16 @@ class Process {
     log::Info(
         "may not read nodes: pods on dead nodes are left to Kubernetes, and healthPolicy.nodeFault and "
         "runPolicy.forceDeleteAfterSeconds do not act");
+  }
+
+  // Its jobs are ours from now on, or no longer.
+  void OnNamespace(const kube::ObjectChange& change) {
+    if (change.before != nullptr && change.after != nullptr) return;
+    const std::string name = kube::KeyOf(change.after == nullptr ? *change.before : *change.after).name;
+    for (const kube::Object& job : caches_.jobs.All()) {
+      const kube::ObjectKey key = kube::KeyOf(*job);
+      if (key.name_space == name) Enqueue(key.ToString());
+    }
   }
 
   // New ones have no pods yet, and most changes of others are no news to us.
@@ -187,12 +201,18 @@ class Process {
     }
   }
 
-  void Add(const kube::Resource& resource, std::string selector, kube::Store& store,
-           kube::Informer::Handler handler) {
-    const std::string name_space = resource == kube::kNodes ? "" : config_.watch_namespace;
-    informers_.push_back(std::make_unique<kube::Informer>(
-        client_, kube::InformerOptions{resource, name_space, std::move(selector), {}}, store,
-        std::move(handler)));
+  // A watch for each namespace that is listed: so a Role in each is right enough.
+  [[nodiscard]] std::vector<std::string> WatchedNamespaces() const {
+    return config_.watch_namespaces.empty() ? std::vector<std::string>{""} : config_.watch_namespaces;
+  }
+
+  void Add(const kube::Resource& resource, const std::string& selector, kube::Store& store,
+           const kube::Informer::Handler& handler) {
+    const bool is_of_cluster = resource == kube::kNodes || resource == kube::kNamespaces;
+    for (const std::string& name_space : is_of_cluster ? std::vector<std::string>{""} : WatchedNamespaces()) {
+      informers_.push_back(std::make_unique<kube::Informer>(
+          client_, kube::InformerOptions{resource, name_space, selector, {}}, store, handler));
+    }
   }
 
   bool AwaitCaches(const std::stop_token& stop) {
@@ -234,7 +254,9 @@ class Process {
                                         {.rendezvous_url = config_.rendezvous_url,
                                          .ca_pem = identity.ca,
                                          .launcher_image = config_.launcher_image,
-                                         .launcher_pull_policy = config_.launcher_pull_policy});
+                                         .launcher_pull_policy = config_.launcher_pull_policy,
+                                         .managed_by = config_.managed_by,
+                                         .selects_namespaces = !config_.namespace_selector.empty()});
     controller::Controller controller(clock_, reconciler, metrics_);
     SetController(&controller);  // first: or a job that comes between the two is in neither
     EnqueueAll();

@@ -21,6 +21,7 @@ struct Resource {
 
 inline constexpr Resource kPods{"", "v1", "pods", "Pod"};
 inline constexpr Resource kNodes{"", "v1", "nodes", "Node"};
+inline constexpr Resource kNamespaces{"", "v1", "namespaces", "Namespace"};
 inline constexpr Resource kServices{"", "v1", "services", "Service"};
 inline constexpr Resource kConfigMaps{"", "v1", "configmaps", "ConfigMap"};
 inline constexpr Resource kSecrets{"", "v1", "secrets", "Secret"};

@@ -34,7 +34,7 @@ def names(api, namespace, name):
 
 def test_hands_over_before_the_lease_ends_in_the_middle_of_a_large_job():
     namespace = make_namespace(api(), "handover")
-    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}")
+    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespaces={namespace}")
     with Operator(PROGRAM, *flags) as first, Operator(PROGRAM, *flags) as second:
         leader, other = until("a leader", lambda: [(a, b) for a, b in ((first, second), (second, first)) if a.records("leading")])[0]
         other.await_record("operator started")
@@ -53,7 +53,7 @@ def test_hands_over_before_the_lease_ends_in_the_middle_of_a_large_job():
 
 def test_a_leader_paused_past_its_lease_ends_and_harms_nothing():
     namespace = make_namespace(api(), "paused")
-    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", "--lease-duration-seconds=12",
+    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespaces={namespace}", "--lease-duration-seconds=12",
              "--lease-renew-deadline-seconds=10", "--lease-retry-period-seconds=1")
     with Operator(PROGRAM, *flags) as first:
         first.await_record("leading")
@@ -94,21 +94,22 @@ def restricted_kubeconfig(folder, namespace):
     return str(path)
 
 
-def test_one_namespace_needs_no_rights_elsewhere():
-    system, ours, theirs = (make_namespace(api(), name) for name in ("system", "ours", "theirs"))
+def test_listed_namespaces_need_no_rights_elsewhere():
+    system, ours, others, theirs = (make_namespace(api(), name) for name in ("system", "ours", "others", "theirs"))
     manifest = subprocess.run(["helm", "template", "op", ROOT / "charts/lockstep", "--kube-version=1.34", "--namespace", system, "--set",
-                               f"watchNamespace={ours},replicas=0,crds.install=false"], check=True, text=True, capture_output=True).stdout
+                               f"watchNamespaces={{{ours},{others}}},replicas=0,crds.install=false"], check=True, text=True, capture_output=True).stdout
     kubectl("apply", "--filename=-", stdin=manifest)
     with tempfile.TemporaryDirectory() as folder:
         kubeconfig = restricted_kubeconfig(folder, system)
         with Operator(PROGRAM, "--leader-elect", "--lease-name=op-lockstep-leader", f"--namespace={system}",
-                      f"--watch-namespace={ours}", "--tls-secret=op-lockstep-rendezvous-tls",
+                      f"--watch-namespaces={ours},{others}", "--tls-secret=op-lockstep-rendezvous-tls",
                       f"--rendezvous-url=https://op-lockstep-rendezvous.{system}.svc:29400", kubeconfig=kubeconfig) as operator:
             operator.await_record("leading")
-            for namespace in (theirs, ours):
+            for namespace in (theirs, ours, others):
                 create(api(), namespace, job("a", 2))
-            until("pods of ours", lambda: len(names(api(), ours, "a")) == 2, details=operator.text)
-            until("its events", lambda: api().request("GET", f"/api/v1/namespaces/{ours}/events")[1]["items"])
+            for namespace in (ours, others):
+                until("pods of ours", lambda: len(names(api(), namespace, "a")) == 2, details=operator.text)
+                until("its events", lambda: api().request("GET", f"/api/v1/namespaces/{namespace}/events")[1]["items"])
             expect(names(api(), theirs, "a") == [], "the other namespace was touched")
             expect("forbidden" not in operator.text().lower(), operator.text())
 
@@ -150,7 +151,7 @@ def test_tells_of_a_damaged_checkpoint_once_whoever_leads():
 
     def is_told(damaged):
         return any(kind == "Warning" and damaged["reason"] in note for kind, note in told())
-    with Operator(PROGRAM, f"--watch-namespace={namespace}") as operator:
+    with Operator(PROGRAM, f"--watch-namespaces={namespace}") as operator:
         created = create(api(), namespace, job("a", 1, checkpoint={"uri": "s3://bucket/a"}))
         pod, = until("its pod", lambda: pods_of(api(), namespace, "a"), details=operator.text)
         worker = Worker(namespace, created, pod)
@@ -158,7 +159,7 @@ def test_tells_of_a_damaged_checkpoint_once_whoever_leads():
         until("an event tells", lambda: is_told(first), details=operator.text)
         expect("`lockstep checkpoint verify s3://bucket/a`" in told()[0][1], told())
         worker.beat(operator, damagedCheckpoints=[first])
-    with Operator(PROGRAM, f"--watch-namespace={namespace}") as operator:
+    with Operator(PROGRAM, f"--watch-namespaces={namespace}") as operator:
         worker.beat(operator, damagedCheckpoints=[first])
         worker.beat(operator, damagedCheckpoints=[first, second])
         until("another event tells", lambda: is_told(second), details=operator.text)
@@ -198,7 +199,7 @@ def test_writes_the_objects_of_a_job_once_and_follows_its_spec():
     def until_observed(generation):
         until("the operator has seen it", lambda: api().request("GET", JOBS.format(namespace) + "/a")[1].get("status", {}).get(
             "observedGeneration") == generation, details=operator.text)
-    with Operator(PROGRAM, f"--watch-namespace={namespace}") as operator:
+    with Operator(PROGRAM, f"--watch-namespaces={namespace}") as operator:
         create(api(), namespace, document)
         until("all objects", lambda: objects_of(namespace, "a") == set(KINDS), details=operator.text)
         until("its pods", lambda: len(names(api(), namespace, "a")) == 2, details=operator.text)
