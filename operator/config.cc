@@ -36,6 +36,9 @@ void AddOptions(CLI::App& app, OperatorConfig& config) {
       ->capture_default_str();
   app.add_option("--metrics-address", config.metrics_address, "Where to serve /metrics, /healthz and /readyz")
       ->capture_default_str();
+  app.add_option(
+      "--secure-metrics-address", config.secure_metrics_address,
+      "Where to serve /metrics, and there only: over HTTPS, to those whom the API server lets get it");
   app.add_option("--rendezvous-address", config.rendezvous_address, "Where to serve the rendezvous")
       ->capture_default_str();
   app.add_option("--rendezvous-url", config.rendezvous_url, "URL by which workers reach the rendezvous")

@@ -19,6 +19,7 @@ struct OperatorConfig {
   std::string namespace_selector;                   // of labels; whose jobs are run; empty: all
   std::string managed_by{api::kManagedByLockstep};  // the value of spec.managedBy of the jobs that are run
   std::string metrics_address = ":8080";
+  std::string secure_metrics_address;  // of /metrics alone, for those who may; empty: everybody may
   std::string rendezvous_address = ":29400";
   std::string rendezvous_url;        // as workers reach it
   std::string tls_secret;            // empty: plain HTTP, only with an http:// URL

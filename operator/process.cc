@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "operator/kube/informer.h"
 #include "operator/kube/leader_election.h"
 #include "operator/kube/rest_client.h"
+#include "operator/metrics_access.h"
 #include "operator/optional_kinds.h"
 #include "operator/reconcile/false_owners.h"
 #include "operator/reconcile/job_reconciler.h"
@@ -75,13 +77,17 @@ class Process {
                                    .pause = [](auto, const auto&) { return false; },  // the member asks again
                                    .timeout = rendezvous::kReviewDeadline}),
         reviewer_(review_client_, caches_.pods, clock_),
-        pod_feed_(caches_.jobs, service_) {}
+        pod_feed_(caches_.jobs, service_) {
+    if (!config.secure_metrics_address.empty()) metrics_access_.emplace(review_client_, clock_);
+  }
 
   Result<void> Run(const std::stop_token& stop) {
     LOCKSTEP_TRY(const auto health, telemetry::StartHealthServer(config_.metrics_address, HealthSources()));
+    LOCKSTEP_TRY(const auto secure_metrics, StartSecureMetrics());
     log::Info("operator started", {{"version", LOCKSTEP_VERSION},
                                    {"identity", identity_},
-                                   {"metrics_port", health->port()},
+                                   {"metrics_port", (secure_metrics ? secure_metrics : health)->port()},
+                                   {"health_port", health->port()},
                                    {"namespace", name_space_}});
     // A label left by a process that died in this pod would draw workers here.
     if (!config_.pod_name.empty()) rendezvous::RemoveLeaderLabel(client_, OwnPod(), stop, PauseFor);
@@ -99,10 +105,30 @@ class Process {
     return [this](const std::string& method, int status) { metrics_.OnRequest(method, status); };
   }
 
+  http::Response ExposeMetrics() { return metrics_.Expose(QueueDepth()); }
+
+  // None where everybody may read them. The certificate lives as long as the process: what protects the metrics
+  // is the token of who reads them.
+  Result<std::unique_ptr<http::HttpServer>> StartSecureMetrics() {
+    if (config_.secure_metrics_address.empty()) return std::unique_ptr<http::HttpServer>();
+    LOCKSTEP_TRY(
+        rendezvous::ServerIdentity identity,
+        rendezvous::MakeServerIdentity(rendezvous::DnsNamesOf(config_.rendezvous_url), clock_.Now()));
+    return telemetry::StartSecureMetricsServer(
+        {.address = config_.secure_metrics_address,
+         .certificate_pem = std::move(identity.certificate),
+         .key_pem = std::move(identity.key),
+         .metrics = [this] { return ExposeMetrics(); },
+         .authorize = [this](const auto& token, const auto& peer,
+                             auto done) { metrics_access_->Authorize(token, peer, std::move(done)); }});
+  }
+
   telemetry::HealthSources HealthSources() {
-    return {.metrics = [this] { return metrics_.Expose(QueueDepth()); },
-            .why_not_ready =
-                [this] { return caches_synced_ ? std::string() : std::string("caches are not filled yet"); }};
+    std::function<http::Response()> metrics;
+    if (config_.secure_metrics_address.empty()) metrics = [this] { return ExposeMetrics(); };
+    return {.metrics = std::move(metrics), .why_not_ready = [this] {
+              return caches_synced_ ? std::string() : std::string("caches are not filled yet");
+            }};
   }
 
   void StartInformers(const std::stop_token& stop) {
@@ -342,7 +368,8 @@ class Process {
   reconcile::FalseOwners false_owners_{caches_.jobs, clock_};
   rendezvous::RendezvousService service_;
   kube::RestClient review_client_;
-  rendezvous::TokenReviewer reviewer_;  // its threads call back into service_, so it ends first
+  rendezvous::TokenReviewer reviewer_;           // its threads call back into service_, so it ends first
+  std::optional<MetricsAccess> metrics_access_;  // where metrics are not for everybody
   rendezvous::PodFeed pod_feed_;
   std::vector<std::unique_ptr<kube::Informer>> informers_;
   std::unique_ptr<OptionalKinds> optional_kinds_;

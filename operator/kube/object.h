@@ -27,6 +27,8 @@ inline constexpr Resource kConfigMaps{"", "v1", "configmaps", "ConfigMap"};
 inline constexpr Resource kSecrets{"", "v1", "secrets", "Secret"};
 inline constexpr Resource kLeases{"coordination.k8s.io", "v1", "leases", "Lease"};
 inline constexpr Resource kEvents{"events.k8s.io", "v1", "events", "Event"};
+inline constexpr Resource kSubjectAccessReviews{"authorization.k8s.io", "v1", "subjectaccessreviews",
+                                                "SubjectAccessReview"};
 inline constexpr Resource kTokenReviews{"authentication.k8s.io", "v1", "tokenreviews", "TokenReview"};
 
 struct ObjectKey {

@@ -68,6 +68,8 @@ NOT_RUN = {
         "wants the Prometheus operator: tests/integration/chart holds what these values make against its definitions",
     "helm install research charts/lockstep --namespace research-system --create-namespace \\":
         "a second installation: tests/integration/operator/installations_test.py lets two share an API server",
+    "kubectl create clusterrolebinding lockstep-metrics --clusterrole=lockstep-system:lockstep-metrics-reader --serviceaccount=monitoring:prometheus":
+        "wants a Prometheus: tests/integration/operator/process_test.py binds such an account",
     "kubectl get workloads": "wants Kueue",
     "kubectl describe clusterqueue": "wants Kueue",
 }

@@ -49,6 +49,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- join "," $terms -}}
 {{- end -}}
 
+{{/* The name of the port of /healthz and /readyz: that of the metrics, too, where these are for everybody. */}}
+{{- define "lockstep.healthPort" -}}
+{{- ternary "health" "metrics" .Values.metrics.authorization -}}
+{{- end -}}
+
 {{- define "lockstep.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "lockstep.fullname" .) .Values.serviceAccount.name -}}

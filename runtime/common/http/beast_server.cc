@@ -323,6 +323,13 @@ Result<Tcp::endpoint> ParseAddress(const std::string& address) {
 
 }  // namespace
 
+std::string BearerTokenOf(const ServerRequest& request) {
+  static constexpr std::string_view kPrefix = "Bearer ";
+  const auto found = request.headers.find("authorization");
+  if (found == request.headers.end() || !found->second.starts_with(kPrefix)) return "";
+  return found->second.substr(kPrefix.size());
+}
+
 Response JsonResponse(int status, std::string body) {
   return {status, {{"Content-Type", "application/json"}}, std::move(body)};
 }

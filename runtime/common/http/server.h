@@ -65,6 +65,9 @@ class HttpServer {
 // cannot be bound or the certificate does not parse.
 [[nodiscard]] Result<std::unique_ptr<HttpServer>> StartServer(const ServerOptions& options, Handler handler);
 
+// Of "Authorization: Bearer …"; empty where there is none.
+[[nodiscard]] std::string BearerTokenOf(const ServerRequest& request);
+
 [[nodiscard]] Response JsonResponse(int status, std::string body);
 [[nodiscard]] Response TextResponse(int status, std::string body);
 

@@ -182,6 +182,10 @@ class Rights(unittest.TestCase):
                          in_scope("*", JOB_RIGHTS, CLUSTER_RIGHTS, REVIEW_RIGHTS, {("", "namespaces", "list watch", "")})
                          | in_scope("ml-system", RELEASE_RIGHTS))
 
+    def test_authorized_metrics_need_access_reviews(self):
+        self.assertEqual(bound_rights(render({"metrics": {"authorization": True}})) - bound_rights(render()),
+                         in_scope("*", {("authorization.k8s.io", "subjectaccessreviews", "create", "")}))
+
     def test_no_wildcard_anywhere(self):
         for name, values in VALUE_SETS.items():
             objects = render(values)

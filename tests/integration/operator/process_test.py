@@ -7,6 +7,7 @@ import contextlib
 import json
 import pathlib
 import signal
+import ssl
 import subprocess
 import tempfile
 import time
@@ -114,6 +115,48 @@ def test_listed_namespaces_need_no_rights_elsewhere():
             expect("forbidden" not in operator.text().lower(), operator.text())
 
 
+def scraped(port, token=None, path="/metrics", scheme="https", host="127.0.0.1"):
+    """Status and body."""
+    request = urllib.request.Request(f"{scheme}://{host}:{port}{path}", headers={"Authorization": f"Bearer {token}"} if token else {})
+    # The certificate is made at the start of the process.
+    trusting = urllib.request.HTTPSHandler(context=ssl._create_unverified_context())
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({}), trusting).open(request, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+def test_metrics_are_for_those_whom_the_api_server_lets_get_them():
+    system = make_namespace(api(), "scraped")
+    manifest = subprocess.run(["helm", "template", "op", ROOT / "charts/lockstep", "--kube-version=1.34", "--namespace", system, "--set",
+                               f"watchNamespaces={{{system}}},replicas=0,crds.install=false,metrics.authorization=true"],
+                              check=True, text=True, capture_output=True).stdout
+    kubectl("apply", "--filename=-", stdin=manifest)
+    for account in ("prometheus", "somebody"):
+        kubectl("create", "serviceaccount", account, "--namespace", system)
+    kubectl("create", "clusterrolebinding", f"{system}-prometheus", f"--clusterrole={system}:op-lockstep-metrics-reader",
+            f"--serviceaccount={system}:prometheus")
+    token = {account: kubectl("create", "token", account, "--namespace", system).strip() for account in ("prometheus", "somebody")}
+    with tempfile.TemporaryDirectory() as folder, Operator(
+            PROGRAM, f"--watch-namespaces={system}", f"--namespace={system}", "--secure-metrics-address=127.0.0.1:0",
+            kubeconfig=restricted_kubeconfig(folder, system)) as operator:
+        started = operator.await_record("operator started")
+        port = started["metrics_port"]
+        # The authorizer of the API server takes its time to see a new binding; a no holds for a minute here.
+        until("the API server knows of the binding", lambda: subprocess.run(
+            ["kubectl", "auth", "can-i", "get", "/metrics", "--as", f"system:serviceaccount:{system}:prometheus"], capture_output=True).returncode == 0)
+        status, text = scraped(port, token["prometheus"])
+        expect(status == 200 and "lockstep_build_info" in text, text)
+        for bearer, wanted, says in ((None, 401, "no bearer token"), ("rubbish", 401, ""),
+                                     (token["somebody"], 403, f"system:serviceaccount:{system}:somebody may not get /metrics")):
+            status, text = scraped(port, bearer)
+            expect(status == wanted and says in text, f"{status} instead of {wanted}: {text}")
+        health = started["health_port"]
+        expect(scraped(health, scheme="http")[0] == 404, "the metrics are on the port of the health, too")
+        expect(scraped(health, path="/healthz", scheme="http")[0] == 200, "no health")
+
+
 class Worker:
     """Speaks for the one pod of a job, which nobody runs."""
 
@@ -128,12 +171,12 @@ class Worker:
                       "member": {"pod": identity["name"], "podUid": identity["uid"], "slot": 0, "incarnation": "1"},
                       "round": 1, "world": 1, "nproc": 1}
 
-    def beat(self, operator, **content):
+    def beat(self, operator, host="127.0.0.1", **content):
         """The operator knows of the pod with its next watch event."""
         port = operator.await_record("leading")["rendezvous_port"]
 
         def is_taken():
-            request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/heartbeat", json.dumps({**self.place, **content}).encode(),
+            request = urllib.request.Request(f"http://{host}:{port}/v1/heartbeat", json.dumps({**self.place, **content}).encode(),
                                              {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"})
             with contextlib.suppress(urllib.error.HTTPError), NO_PROXY.open(request, timeout=60) as answer:
                 return answer.status == 200
