@@ -47,8 +47,10 @@ struct ConnectionLimits {
 };
 
 struct ServerOptions {
-  std::string address = "127.0.0.1:0";  // host:port; port 0 lets the system choose
-  std::string certificate_pem;          // chain and key, PEM text; both empty: plain HTTP
+  // host:port, IPv6 addresses in brackets; without a host all addresses, IPv4 and IPv6. Port 0 lets the system
+  // choose.
+  std::string address = "127.0.0.1:0";
+  std::string certificate_pem;  // chain and key, PEM text; both empty: plain HTTP
   std::string key_pem;
   std::size_t max_body_bytes = 1 << 20;
   int threads = 1;

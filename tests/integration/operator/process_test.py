@@ -16,6 +16,7 @@ import urllib.request
 
 from build_folder import BUILD
 from cases import LIMIT, expect, until
+from failing_api import FailingApi
 from kube_api import MERGE, api
 from operators import JOBS, ROOT, Operator, create, job, make_namespace, pods_of
 
@@ -209,6 +210,18 @@ def test_tells_of_a_damaged_checkpoint_once_whoever_leads():
         expect(len(told()) == 2, told())
     described = kubectl("describe", "dtj", "a", "--namespace", namespace)
     expect(reason in described.split("Events:")[1], described)
+
+
+def test_reaches_the_api_server_and_serves_workers_over_ipv6():
+    namespace = make_namespace(api(), "ipv6")
+    with FailingApi("::1") as network, Operator(
+            PROGRAM, f"--watch-namespaces={namespace}", "--rendezvous-address=[::1]:0", "--metrics-address=[::1]:0",
+            kubeconfig=network.kubeconfig) as operator:
+        created = create(api(), namespace, job("a", 1))
+        pod, = until("its pod", lambda: pods_of(api(), namespace, "a"), details=operator.text)
+        Worker(namespace, created, pod).beat(operator, host="[::1]")
+        port = operator.await_record("operator started")["metrics_port"]
+        expect(scraped(port, host="[::1]", scheme="http")[0] == 200, operator.text())
 
 
 KINDS = {"Service": "/api/v1/namespaces/{}/services", "ConfigMap": "/api/v1/namespaces/{}/configmaps",
