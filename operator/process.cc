@@ -227,7 +227,7 @@ class Process {
     }
   }
 
-  // A watch for each namespace that is listed: so a Role in each is right enough.
+  // Each namespace that is listed has watches of its own, for which a Role there is enough.
   [[nodiscard]] std::vector<std::string> WatchedNamespaces() const {
     return config_.watch_namespaces.empty() ? std::vector<std::string>{""} : config_.watch_namespaces;
   }
