@@ -50,7 +50,8 @@ std::size_t Store::size() const {
   return entries_.size();
 }
 
-std::vector<ObjectChange> Store::ReplaceAll(std::vector<Json> objects, const std::string& resource_version) {
+std::vector<ObjectChange> Store::ReplaceAll(std::vector<Json> objects, const std::string& resource_version,
+                                            const std::string& name_space) {
   std::vector<ObjectChange> changes;
   std::set<ObjectKey> listed;
   const uint64_t version = VersionFromText(resource_version);
@@ -69,19 +70,23 @@ std::vector<ObjectChange> Store::ReplaceAll(std::vector<Json> objects, const std
   }
   std::vector<ObjectKey> gone;
   for (const auto& [key, object] : entries_) {
+    if (!name_space.empty() && key.name_space != name_space) continue;
     // Learnt after the list was taken: the watch will tell.
     if (!listed.contains(key) && VersionOf(*object) <= version) gone.push_back(key);
   }
   for (const ObjectKey& key : gone) changes.push_back({Erase(key), nullptr});
-  seen_ = std::max(seen_, version);
+  uint64_t& seen = seen_[name_space];
+  seen = std::max(seen, version);
   return changes;
 }
 
 std::vector<ObjectChange> Store::Put(Json object) {
   const MutexLock lock(mutex_);
   const uint64_t version = VersionOf(object);
-  seen_ = std::max(seen_, version);
-  const auto known = entries_.find(KeyOf(object));
+  const ObjectKey key = KeyOf(object);
+  uint64_t& seen = SeenIn(key.name_space);
+  seen = std::max(seen, version);
+  const auto known = entries_.find(key);
   // Learnt from our own write already, or newer: the handlers still hear of it.
   if (known != entries_.end() && VersionOf(*known->second) >= version)
     return {{known->second, known->second}};
@@ -91,8 +96,9 @@ std::vector<ObjectChange> Store::Put(Json object) {
 std::vector<ObjectChange> Store::Remove(Json object) {
   const MutexLock lock(mutex_);
   const uint64_t version = VersionOf(object);
-  seen_ = std::max(seen_, version);
   const ObjectKey key = KeyOf(object);
+  uint64_t& seen = SeenIn(key.name_space);
+  seen = std::max(seen, version);
   const auto known = entries_.find(key);
   // Another incarnation of the name, learnt from our own write.
   if (known != entries_.end() && VersionOf(*known->second) > version)
@@ -102,18 +108,25 @@ std::vector<ObjectChange> Store::Remove(Json object) {
   return {{std::move(before), nullptr}};
 }
 
-void Store::Seen(const std::string& resource_version) {
+void Store::Seen(const std::string& resource_version, const std::string& name_space) {
   const MutexLock lock(mutex_);
-  seen_ = std::max(seen_, VersionFromText(resource_version));
+  uint64_t& seen = SeenIn(name_space);
+  seen = std::max(seen, VersionFromText(resource_version));
 }
 
 void Store::Learn(Json object) {
   const MutexLock lock(mutex_);
   const uint64_t version = VersionOf(object);
-  if (version <= seen_) return;
-  const auto known = entries_.find(KeyOf(object));
+  const ObjectKey key = KeyOf(object);
+  if (version <= SeenIn(key.name_space)) return;
+  const auto known = entries_.find(key);
   if (known != entries_.end() && VersionOf(*known->second) >= version) return;
   Set(std::move(object));
+}
+
+uint64_t& Store::SeenIn(const std::string& name_space) {
+  const auto own = seen_.find(name_space);
+  return own == seen_.end() ? seen_[""] : own->second;
 }
 
 ObjectChange Store::Set(Json object) {

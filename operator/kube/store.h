@@ -44,10 +44,12 @@ class Store {
   }
 
   // From the watch, in its order.
-  std::vector<ObjectChange> ReplaceAll(std::vector<Json> objects, const std::string& resource_version);
+  // What a list or a bookmark says holds for one namespace where each has a watch of its own; "": for all.
+  std::vector<ObjectChange> ReplaceAll(std::vector<Json> objects, const std::string& resource_version,
+                                       const std::string& name_space = "");
   std::vector<ObjectChange> Put(Json object);
   std::vector<ObjectChange> Remove(Json object);
-  void Seen(const std::string& resource_version);
+  void Seen(const std::string& resource_version, const std::string& name_space = "");
 
   // From the answer to a write of our own. Ignored where the watch is already past it: it has told us of this
   // object, perhaps of its end.
@@ -57,6 +59,8 @@ class Store {
   using Entries = std::map<ObjectKey, Object>;
 
   ObjectChange Set(Json object) LOCKSTEP_REQUIRES(mutex_);
+  // The newest version that the watch of objects of this namespace has told us of.
+  uint64_t& SeenIn(const std::string& name_space) LOCKSTEP_REQUIRES(mutex_);
   Object Erase(const ObjectKey& key) LOCKSTEP_REQUIRES(mutex_);
   void Reindex(const ObjectKey& key, const Json* before, const Json* after) LOCKSTEP_REQUIRES(mutex_);
 
@@ -65,7 +69,7 @@ class Store {
   mutable Mutex mutex_;
   Entries entries_ LOCKSTEP_GUARDED_BY(mutex_);
   std::map<std::string, std::set<ObjectKey>> by_index_ LOCKSTEP_GUARDED_BY(mutex_);
-  uint64_t seen_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // newest version the watch has told us of
+  std::map<std::string, uint64_t> seen_ LOCKSTEP_GUARDED_BY(mutex_);  // of each watch; "": of all namespaces
 };
 
 }  // namespace lockstep::kube

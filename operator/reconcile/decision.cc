@@ -21,8 +21,9 @@ Decision Fail(std::string_view why, std::string message) {
 }
 
 Rule IgnoreForeign(const Observed& observed, const QueueState&) {
-  const std::string& manager = observed.job.spec.managed_by;
-  if (manager.empty() || manager == api::kManagedByLockstep) return std::nullopt;
+  const std::string& named = observed.job.spec.managed_by;
+  const std::string_view manager = named.empty() ? api::kManagedByLockstep : std::string_view(named);
+  if (manager == observed.settings.managed_by && observed.is_namespace_ours) return std::nullopt;
   return Decision{.mode = Mode::kIgnore};
 }
 

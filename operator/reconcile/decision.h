@@ -15,7 +15,7 @@
 namespace lockstep::reconcile {
 
 enum class Mode {
-  kIgnore,    // another controller's job
+  kIgnore,    // a job of another controller, or of another installation of this one
   kDelete,    // the object is going away
   kFinished,  // Complete or Failed, now or before
   kSuspend,

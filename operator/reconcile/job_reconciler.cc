@@ -56,7 +56,10 @@ Result<controller::Outcome> JobReconciler::Reconcile(const std::string& key) {
     return controller::Outcome{};
   }
   Plan plan = MakePlan(*observed);
-  if (plan.ignored) return controller::Outcome{};
+  if (plan.ignored) {
+    Forget(key);  // its namespace may have been ours until now
+    return controller::Outcome{};
+  }
   Remember(key, IdentityOf(observed->job));
   ConfigureRendezvous(*observed, plan);
   LogActions(key, plan);

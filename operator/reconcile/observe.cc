@@ -26,6 +26,11 @@ Json WithoutManagedFields(Json job) {
   return job;
 }
 
+Json SlimNamespace(Json name_space) {
+  static const kube::FieldMask mask{{"metadata", "name"}, {"metadata", "resourceVersion"}};
+  return mask.Apply(std::move(name_space));
+}
+
 Json SlimPod(Json pod) { return PodFields().Apply(std::move(pod)); }
 
 Json SlimOwned(Json object) {
@@ -125,6 +130,7 @@ Caches::Caches()
     : jobs(WithoutManagedFields, kube::UidOf),
       pods(SlimPod, IndexByJob),
       removals(SlimPod),
+      name_spaces(SlimNamespace),
       nodes([](Json node) { return NodeFields().Apply(std::move(node)); }),
       flavors(SlimFlavor),
       priority_classes(SlimPriorityClass),
@@ -186,6 +192,8 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   observed.rendezvous = rendezvous.View(IdentityOf(observed.job));
   TakeLastReports(IdentityOf(observed.job), observed.pods, observed.rendezvous);
   observed.settings = settings;
+  observed.is_namespace_ours =
+      !settings.selects_namespaces || caches.name_spaces.Get({"", key.name_space}) != nullptr;
   observed.now = now;
   return observed;
 }

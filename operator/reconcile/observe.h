@@ -19,7 +19,8 @@ struct Caches {
   Caches();
   kube::Store jobs;
   kube::Store pods;
-  kube::Store removals;  // pods that remove checkpoints
+  kube::Store removals;     // pods that remove checkpoints
+  kube::Store name_spaces;  // whose jobs are run, where a selector says so
   kube::Store nodes;
   kube::Store flavors;  // of Kueue
   kube::Store priority_classes;

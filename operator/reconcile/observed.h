@@ -24,6 +24,8 @@ struct ClusterSettings {
   std::string ca_pem;                // empty: plain HTTP, for development
   std::string launcher_image;        // holds `lockstep`, for pods whose image does not; empty: there is none
   std::string launcher_pull_policy;  // empty: Kubernetes' default
+  std::string managed_by{api::kManagedByLockstep};  // spec.managedBy of the jobs of this installation
+  bool selects_namespaces = false;                  // those in Caches::name_spaces, else all that are watched
 };
 
 struct Observed {
@@ -34,6 +36,7 @@ struct Observed {
   std::vector<std::string> violations;  // of rules between fields
   std::vector<Pod> pods;                // that belong to this job (owner.h)
   std::optional<Pod> removal;           // the pod that removes the checkpoints of a deleted job
+  bool is_namespace_ours = true;        // false: this installation does not look after its jobs
   bool namespace_ends = false;          // nothing can be made in it any more
   // Of its pods, by name; absent where nothing is known of nodes.
   std::optional<std::map<std::string, Node>> nodes;

@@ -14,6 +14,7 @@
 #include "runtime/common/base/queue.h"
 #include "runtime/common/base/resident_memory.h"
 #include "runtime/common/base/strings.h"
+#include "runtime/common/http/address.h"
 #include "runtime/common/http/cpprest_transport.h"
 #include "runtime/common/http/server.h"
 #include "runtime/common/protocol/last_report.h"
@@ -44,10 +45,7 @@ struct FromLife {
   uint64_t life = 0;
   RankMessage message;
 };
-std::string UrlOf(const FormationAddress& at) {
-  const bool is_ipv6 = at.host.find(':') != std::string::npos;
-  return "http://" + (is_ipv6 ? "[" + at.host + "]" : at.host) + ":" + std::to_string(at.port);
-}
+std::string UrlOf(const FormationAddress& at) { return "http://" + http::JoinHostPort(at.host, at.port); }
 
 // Every thread's news, for the one thread that decides.
 using SupervisorEvent = std::variant<Event, FromLife, SocketEnded, ChildExit>;
@@ -302,7 +300,7 @@ class Supervisor {
   }
 
   Result<void> Serve() {
-    http::ServerOptions server{.address = "0.0.0.0:" + std::to_string(options_.config.metrics_port)};
+    http::ServerOptions server{.address = ":" + std::to_string(options_.config.metrics_port)};
     LOCKSTEP_TRY(server_,
                  http::StartServer(server, [this](http::ServerRequest request, http::Responder respond) {
                    if (request.path == protocol::kFormPath || request.path == protocol::kFormationWatchPath)

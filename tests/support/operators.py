@@ -72,7 +72,7 @@ class OperatedJob:
 
     def __init__(self, api, program, prefix, document):
         self.api, self.document, self.namespace = api, document, make_namespace(api, prefix)
-        self.operator = Operator(program, f"--watch-namespace={self.namespace}")
+        self.operator = Operator(program, f"--watch-namespaces={self.namespace}")
 
     def __enter__(self):
         self.operator.__enter__()

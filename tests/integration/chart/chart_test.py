@@ -165,13 +165,27 @@ class Rights(unittest.TestCase):
                          in_scope("*", JOB_RIGHTS, CLUSTER_RIGHTS, REVIEW_RIGHTS) | in_scope("ml-system", RELEASE_RIGHTS))
 
     def test_one_namespace_needs_only_token_reviews_from_the_cluster(self):
-        self.assertEqual(bound_rights(render({"watchNamespace": "team-a"})),
+        self.assertEqual(bound_rights(render({"watchNamespaces": ["team-a"]})),
                          in_scope("*", REVIEW_RIGHTS) | in_scope("team-a", JOB_RIGHTS)
                          | in_scope("ml-system", RELEASE_RIGHTS))
 
     def test_watching_the_release_namespace_keeps_both_roles(self):
-        self.assertEqual(bound_rights(render({"watchNamespace": "ml-system"})),
+        self.assertEqual(bound_rights(render({"watchNamespaces": ["ml-system"]})),
                          in_scope("*", REVIEW_RIGHTS) | in_scope("ml-system", JOB_RIGHTS, RELEASE_RIGHTS))
+
+    def test_listed_namespaces_have_the_same_role_each(self):
+        self.assertEqual(bound_rights(render({"watchNamespaces": ["team-a", "team-b"]})),
+                         in_scope("*", REVIEW_RIGHTS) | in_scope("team-a", JOB_RIGHTS) | in_scope("team-b", JOB_RIGHTS)
+                         | in_scope("ml-system", RELEASE_RIGHTS))
+
+    def test_selected_namespaces_need_the_cluster_and_the_labels_of_namespaces(self):
+        self.assertEqual(bound_rights(render({"namespaceSelector": {"matchLabels": {"team": "a"}}})),
+                         in_scope("*", JOB_RIGHTS, CLUSTER_RIGHTS, REVIEW_RIGHTS, {("", "namespaces", "list watch", "")})
+                         | in_scope("ml-system", RELEASE_RIGHTS))
+
+    def test_authorized_metrics_need_access_reviews(self):
+        self.assertEqual(bound_rights(render({"metrics": {"authorization": True}})) - bound_rights(render()),
+                         in_scope("*", {("authorization.k8s.io", "subjectaccessreviews", "create", "")}))
 
     def test_no_wildcard_anywhere(self):
         for name, values in VALUE_SETS.items():
@@ -179,7 +193,7 @@ class Rights(unittest.TestCase):
             for role in of_kind(objects, "Role") + of_kind(objects, "ClusterRole"):
                 for rule in role["rules"]:
                     with self.subTest(values=name, role=role["metadata"]["name"], rule=rule):
-                        self.assertNotIn("*", rule["verbs"] + rule["resources"] + rule["apiGroups"])
+                        self.assertNotIn("*", rule["verbs"] + rule.get("resources", []) + rule.get("apiGroups", []) + rule.get("nonResourceURLs", []))
 
     def test_people_get_rights_on_jobs_through_the_built_in_roles(self):
         aggregate = "rbac.authorization.k8s.io/aggregate-to-"

@@ -103,7 +103,7 @@ class ChartOnAnApiServer(unittest.TestCase):
     def every_value_set_passes_strict_validation(self):
         settings = {
             "defaults": [],
-            "one namespace": ["--set", f"watchNamespace={self.team}"],
+            "one namespace": ["--set", f"watchNamespaces={{{self.team}}}"],
             "three replicas, all about pods": [
                 "--set", "replicas=3", "--set", "priorityClassName=system-cluster-critical", "--set", "nodeSelector.pool=system",
                 "--set", "tolerations[0].operator=Exists", "--set-json",
@@ -192,7 +192,7 @@ class ChartOnAnApiServer(unittest.TestCase):
         self.assertIn("State", self.columns())
 
     def upgrade_to_one_namespace(self):
-        self.helm("upgrade", "--set", f"watchNamespace={self.team}")
+        self.helm("upgrade", "--set", f"watchNamespaces={{{self.team}}}")
         self.assertTrue(may(self.operator, "create", "pods", "--namespace", self.team))
         for question in (("list", "pods", "--namespace", "default"), ("list", "nodes"), ("list", "distributedtrainingjobs", "--all-namespaces")):
             self.assertFalse(may(self.operator, *question), question)

@@ -70,9 +70,9 @@ class Site:
             words = self.network.command(k, LOCKSTEP, "run", self.manifest, "--folder", f"{self.folder}/run")
             self.processes[k] = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
 
-    def start_all(self):
+    def start_all(self, **changes):
         for k in reversed(range(self.machines)):  # whoever comes first waits for machine 0
-            self.start(k)
+            self.start(k, **changes)
 
     def worker(self, k):
         return next((pid for pid, name in children(self.processes[k].pid) if name == "lockstep"), None)
@@ -141,6 +141,17 @@ def test_machines_train_one_job_and_survive_a_killed_rank(network, folder):
             expect(config["job"]["uid"], f"machine {k} has no job")
             mode = pathlib.Path(folder, "run", f"machine-{k}", "secret").stat().st_mode
             expect(mode & 0o077 == 0, f"the secret of machine {k} can be read by others")
+
+
+def test_machines_meet_over_ipv6(network, folder):
+    with Site(network, folder) as site:
+        site.start_all(MASTER_ADDR=network.ipv6_address(0))
+        site.until_step(5, world=2)
+        expect(f"the others join it at [{network.ipv6_address(0)}]:" in site.output(0), site.output(0))
+        connected = "".join(subprocess.run(["nsenter", f"--net=/run/netns/{network.space('m1')}", "ss", "--tcp", "--numeric", "--no-header"],
+                                           check=True, capture_output=True, text=True).stdout)
+        expect("[fd90::1]:" in connected and "10.90.0.1:" not in connected, connected)
+        site.expect_complete()
 
 
 def test_a_machine_may_die_and_come_back(network, folder):

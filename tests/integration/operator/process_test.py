@@ -7,6 +7,7 @@ import contextlib
 import json
 import pathlib
 import signal
+import ssl
 import subprocess
 import tempfile
 import time
@@ -15,6 +16,7 @@ import urllib.request
 
 from build_folder import BUILD
 from cases import LIMIT, expect, until
+from failing_api import FailingApi
 from kube_api import MERGE, api
 from operators import JOBS, ROOT, Operator, create, job, make_namespace, pods_of
 
@@ -34,7 +36,7 @@ def names(api, namespace, name):
 
 def test_hands_over_before_the_lease_ends_in_the_middle_of_a_large_job():
     namespace = make_namespace(api(), "handover")
-    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", f"--lease-duration-seconds={LEASE_SECONDS}",
+    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespaces={namespace}", f"--lease-duration-seconds={LEASE_SECONDS}",
              f"--lease-renew-deadline-seconds={LEASE_SECONDS - 10}")
     with Operator(PROGRAM, *flags) as first, Operator(PROGRAM, *flags) as second:
         leader, other = until("a leader", lambda: [(a, b) for a, b in ((first, second), (second, first)) if a.records("leading")])[0]
@@ -54,7 +56,7 @@ def test_hands_over_before_the_lease_ends_in_the_middle_of_a_large_job():
 
 def test_a_leader_paused_past_its_lease_ends_and_harms_nothing():
     namespace = make_namespace(api(), "paused")
-    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", "--lease-duration-seconds=20",
+    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespaces={namespace}", "--lease-duration-seconds=20",
              "--lease-renew-deadline-seconds=16", "--lease-retry-period-seconds=1")
     with Operator(PROGRAM, *flags) as first:
         first.await_record("leading")
@@ -95,23 +97,66 @@ def restricted_kubeconfig(folder, namespace):
     return str(path)
 
 
-def test_one_namespace_needs_no_rights_elsewhere():
-    system, ours, theirs = (make_namespace(api(), name) for name in ("system", "ours", "theirs"))
+def test_listed_namespaces_need_no_rights_elsewhere():
+    system, ours, others, theirs = (make_namespace(api(), name) for name in ("system", "ours", "others", "theirs"))
     manifest = subprocess.run(["helm", "template", "op", ROOT / "charts/lockstep", "--kube-version=1.34", "--namespace", system, "--set",
-                               f"watchNamespace={ours},replicas=0,crds.install=false"], check=True, text=True, capture_output=True).stdout
+                               f"watchNamespaces={{{ours},{others}}},replicas=0,crds.install=false"], check=True, text=True, capture_output=True).stdout
     kubectl("apply", "--filename=-", stdin=manifest)
     with tempfile.TemporaryDirectory() as folder:
         kubeconfig = restricted_kubeconfig(folder, system)
         with Operator(PROGRAM, "--leader-elect", "--lease-name=op-lockstep-leader", f"--namespace={system}",
-                      f"--watch-namespace={ours}", "--tls-secret=op-lockstep-rendezvous-tls",
+                      f"--watch-namespaces={ours},{others}", "--tls-secret=op-lockstep-rendezvous-tls",
                       f"--rendezvous-url=https://op-lockstep-rendezvous.{system}.svc:29400", kubeconfig=kubeconfig) as operator:
             operator.await_record("leading")
-            for namespace in (theirs, ours):
+            for namespace in (theirs, ours, others):
                 create(api(), namespace, job("a", 2))
-            until("pods of ours", lambda: len(names(api(), ours, "a")) == 2, details=operator.text)
-            until("its events", lambda: api().request("GET", f"/api/v1/namespaces/{ours}/events")[1]["items"])
+            for namespace in (ours, others):
+                until("pods of ours", lambda: len(names(api(), namespace, "a")) == 2, details=operator.text)
+                until("its events", lambda: api().request("GET", f"/api/v1/namespaces/{namespace}/events")[1]["items"])
             expect(names(api(), theirs, "a") == [], "the other namespace was touched")
             expect("forbidden" not in operator.text().lower(), operator.text())
+
+
+def scraped(port, token=None, path="/metrics", scheme="https", host="127.0.0.1"):
+    """Status and body."""
+    request = urllib.request.Request(f"{scheme}://{host}:{port}{path}", headers={"Authorization": f"Bearer {token}"} if token else {})
+    # The certificate is made at the start of the process.
+    trusting = urllib.request.HTTPSHandler(context=ssl._create_unverified_context())
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({}), trusting).open(request, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+def test_metrics_are_for_those_whom_the_api_server_lets_get_them():
+    system = make_namespace(api(), "scraped")
+    manifest = subprocess.run(["helm", "template", "op", ROOT / "charts/lockstep", "--kube-version=1.34", "--namespace", system, "--set",
+                               f"watchNamespaces={{{system}}},replicas=0,crds.install=false,metrics.authorization=true"],
+                              check=True, text=True, capture_output=True).stdout
+    kubectl("apply", "--filename=-", stdin=manifest)
+    for account in ("prometheus", "somebody"):
+        kubectl("create", "serviceaccount", account, "--namespace", system)
+    kubectl("create", "clusterrolebinding", f"{system}-prometheus", f"--clusterrole={system}:op-lockstep-metrics-reader",
+            f"--serviceaccount={system}:prometheus")
+    token = {account: kubectl("create", "token", account, "--namespace", system).strip() for account in ("prometheus", "somebody")}
+    with tempfile.TemporaryDirectory() as folder, Operator(
+            PROGRAM, f"--watch-namespaces={system}", f"--namespace={system}", "--secure-metrics-address=127.0.0.1:0",
+            kubeconfig=restricted_kubeconfig(folder, system)) as operator:
+        started = operator.await_record("operator started")
+        port = started["metrics_port"]
+        # The authorizer of the API server takes its time to see a new binding; a no holds for a minute here.
+        until("the API server knows of the binding", lambda: subprocess.run(
+            ["kubectl", "auth", "can-i", "get", "/metrics", "--as", f"system:serviceaccount:{system}:prometheus"], capture_output=True).returncode == 0)
+        status, text = scraped(port, token["prometheus"])
+        expect(status == 200 and "lockstep_build_info" in text, text)
+        for bearer, wanted, says in ((None, 401, "no bearer token"), ("rubbish", 401, ""),
+                                     (token["somebody"], 403, f"system:serviceaccount:{system}:somebody may not get /metrics")):
+            status, text = scraped(port, bearer)
+            expect(status == wanted and says in text, f"{status} instead of {wanted}: {text}")
+        health = started["health_port"]
+        expect(scraped(health, scheme="http")[0] == 404, "the metrics are on the port of the health, too")
+        expect(scraped(health, path="/healthz", scheme="http")[0] == 200, "no health")
 
 
 class Worker:
@@ -128,12 +173,12 @@ class Worker:
                       "member": {"pod": identity["name"], "podUid": identity["uid"], "slot": 0, "incarnation": "1"},
                       "round": 1, "world": 1, "nproc": 1}
 
-    def beat(self, operator, **content):
+    def beat(self, operator, host="127.0.0.1", **content):
         """The operator knows of the pod with its next watch event."""
         port = operator.await_record("leading")["rendezvous_port"]
 
         def is_taken():
-            request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/heartbeat", json.dumps({**self.place, **content}).encode(),
+            request = urllib.request.Request(f"http://{host}:{port}/v1/heartbeat", json.dumps({**self.place, **content}).encode(),
                                              {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"})
             with contextlib.suppress(urllib.error.HTTPError), NO_PROXY.open(request, timeout=LIMIT) as answer:
                 return answer.status == 200
@@ -151,7 +196,7 @@ def test_tells_of_a_damaged_checkpoint_once_whoever_leads():
 
     def is_told(damaged):
         return any(kind == "Warning" and damaged["reason"] in note for kind, note in told())
-    with Operator(PROGRAM, f"--watch-namespace={namespace}") as operator:
+    with Operator(PROGRAM, f"--watch-namespaces={namespace}") as operator:
         created = create(api(), namespace, job("a", 1, checkpoint={"uri": "s3://bucket/a"}))
         pod, = until("its pod", lambda: pods_of(api(), namespace, "a"), details=operator.text)
         worker = Worker(namespace, created, pod)
@@ -159,13 +204,25 @@ def test_tells_of_a_damaged_checkpoint_once_whoever_leads():
         until("an event tells", lambda: is_told(first), details=operator.text)
         expect("`lockstep checkpoint verify s3://bucket/a`" in told()[0][1], told())
         worker.beat(operator, damagedCheckpoints=[first])
-    with Operator(PROGRAM, f"--watch-namespace={namespace}") as operator:
+    with Operator(PROGRAM, f"--watch-namespaces={namespace}") as operator:
         worker.beat(operator, damagedCheckpoints=[first])
         worker.beat(operator, damagedCheckpoints=[first, second])
         until("another event tells", lambda: is_told(second), details=operator.text)
         expect(len(told()) == 2, told())
     described = kubectl("describe", "dtj", "a", "--namespace", namespace)
     expect(reason in described.split("Events:")[1], described)
+
+
+def test_reaches_the_api_server_and_serves_workers_over_ipv6():
+    namespace = make_namespace(api(), "ipv6")
+    with FailingApi("::1") as network, Operator(
+            PROGRAM, f"--watch-namespaces={namespace}", "--rendezvous-address=[::1]:0", "--metrics-address=[::1]:0",
+            kubeconfig=network.kubeconfig) as operator:
+        created = create(api(), namespace, job("a", 1))
+        pod, = until("its pod", lambda: pods_of(api(), namespace, "a"), details=operator.text)
+        Worker(namespace, created, pod).beat(operator, host="[::1]")
+        port = operator.await_record("operator started")["metrics_port"]
+        expect(scraped(port, host="[::1]", scheme="http")[0] == 200, operator.text())
 
 
 KINDS = {"Service": "/api/v1/namespaces/{}/services", "ConfigMap": "/api/v1/namespaces/{}/configmaps",
@@ -199,7 +256,7 @@ def test_writes_the_objects_of_a_job_once_and_follows_its_spec():
     def until_observed(generation):
         until("the operator has seen it", lambda: api().request("GET", JOBS.format(namespace) + "/a")[1].get("status", {}).get(
             "observedGeneration") == generation, details=operator.text)
-    with Operator(PROGRAM, f"--watch-namespace={namespace}") as operator:
+    with Operator(PROGRAM, f"--watch-namespaces={namespace}") as operator:
         create(api(), namespace, document)
         until("all objects", lambda: objects_of(namespace, "a") == set(KINDS), details=operator.text)
         until("its pods", lambda: len(names(api(), namespace, "a")) == 2, details=operator.text)

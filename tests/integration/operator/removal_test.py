@@ -25,7 +25,7 @@ class Case:
         self.patch_status({"rendezvous": {"round": 1}})
 
     def operator(self):
-        return Operator(PROGRAM, f"--watch-namespace={self.namespace}")
+        return Operator(PROGRAM, f"--watch-namespaces={self.namespace}")
 
     def path(self):
         return JOBS.format(self.namespace) + "/a"

@@ -55,7 +55,7 @@ class Team:
 
     def __init__(self):
         self.namespace = make_namespace(api(), "versions")
-        self.flag = f"--watch-namespace={self.namespace}"
+        self.flag = f"--watch-namespaces={self.namespace}"
 
     def create(self, name, replicas, **sections):
         create(api(), self.namespace, job(name, replicas, **sections))

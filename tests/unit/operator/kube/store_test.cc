@@ -52,6 +52,29 @@ TEST(Store, AListMayReadAVersionOtherwiseThanBefore) {
   EXPECT_EQ(store.ByIndex("other").size(), 1U);
 }
 
+TEST(Store, AListOfANamespaceReplacesWhatIsInIt) {
+  Store store;
+  const Json elsewhere = {{"metadata", {{"namespace", "other"}, {"name", "a"}, {"resourceVersion", "4"}}}};
+  store.ReplaceAll({Pod("old", 1)}, "1", "ns");
+  store.ReplaceAll({elsewhere}, "9", "other");
+  EXPECT_EQ(store.ReplaceAll({Pod("new", 3)}, "5", "ns").size(), 2U) << "the old one and the new one";
+  EXPECT_EQ(VersionAt(store, "old"), 0);
+  EXPECT_EQ(VersionAt(store, "new"), 3);
+  EXPECT_NE(store.Get({"other", "a"}), nullptr);
+}
+
+TEST(Store, AWatchOfAnotherNamespaceDoesNotHideOurOwnWrite) {
+  Store store;
+  store.ReplaceAll({}, "5", "ns");
+  store.ReplaceAll({}, "9", "other");
+  store.Seen("20", "other");
+  store.Learn(Pod("a", 7));
+  EXPECT_EQ(VersionAt(store, "a"), 7);
+  store.Seen("30", "ns");
+  store.Learn(Pod("b", 29));
+  EXPECT_EQ(VersionAt(store, "b"), 0) << "the watch has told of its end";
+}
+
 TEST(Store, ShowsOurOwnWritesBeforeTheWatchDoes) {
   Store store;
   store.ReplaceAll({}, "5");

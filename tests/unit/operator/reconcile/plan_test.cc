@@ -212,6 +212,26 @@ TEST(MakePlan, LeavesJobsOfOtherControllersAlone) {
   EXPECT_FALSE(MakePlan(world.observed()).ignored);
 }
 
+TEST(MakePlan, LeavesJobsOfOtherInstallationsAlone) {
+  constexpr const char* kDefault = "lockstep.dev/operator";
+  constexpr const char* kTeam = "example.com/team-a";
+  for (const auto& [of_job, of_operator, is_ours] :
+       {std::tuple("", kDefault, true), std::tuple(kDefault, kDefault, true),
+        std::tuple(kTeam, kDefault, false), std::tuple("", kTeam, false), std::tuple(kDefault, kTeam, false),
+        std::tuple(kTeam, kTeam, true)}) {
+    JobWorld world;
+    world.observed().job.spec.managed_by = of_job;
+    world.observed().settings.managed_by = of_operator;
+    EXPECT_EQ(MakePlan(world.observed()).ignored, !is_ours) << of_job << " seen by " << of_operator;
+  }
+}
+
+TEST(MakePlan, LeavesJobsOfOtherNamespacesAlone) {
+  JobWorld world;
+  world.observed().is_namespace_ours = false;
+  EXPECT_TRUE(MakePlan(world.observed()).ignored);
+}
+
 TEST(MakePlan, FailsAnInvalidJobWithoutStartingPods) {
   JobWorld world;
   world.observed().job.metadata.finalizers.clear();

@@ -191,6 +191,11 @@ INSTANTIATE_TEST_SUITE_P(
              "spec.nprocPerNode: must be auto or 1 where strategy is dataparallel"},
         Case{"RanksForProcessors", "/spec", OneProcess(R"({"nprocPerNode": "cpu"})"),
              "spec.nprocPerNode: must be auto or 1 where strategy is dataparallel"},
+        Case{"RanksForClaims", "/spec/worker/template/spec/containers/0/resources",
+             R"({"claims": [{"name": "gpus"}]})",
+             "spec.nprocPerNode: must be a number, not auto, where the container \"trainer\" has "
+             "resources.claims: how "
+             "many devices a claim brings is in the ResourceClaim, not in the pod template"},
         Case{
             "StagesOfAModule", "/spec/training",
             R"({"model": {"name": "torchscript", "torchscript": {"path": "/m.pt"}}, "data": {"format": "synthetic"},

@@ -14,6 +14,8 @@ TEST(RanksPerPod, ReadsTheLimitsOfTheTrainer) {
       {NprocMode::kAuto, "{}", 1},
       {NprocMode::kAuto, R"({"nvidia.com/gpu": 8, "cpu": "4"})", 8},
       {NprocMode::kAuto, R"({"nvidia.com/gpu": "2"})", 2},
+      {NprocMode::kAuto, R"({"nvidia.com/mig-1g.5gb": 2})", 2},
+      {NprocMode::kAuto, R"({"deviceclass.resource.kubernetes.io/gpu.nvidia.com": "4"})", 4},
       {NprocMode::kAuto, R"({"amd.com/gpu": "4"})", 4},
       {NprocMode::kCpu, R"({"cpu": "3"})", 3},
       {NprocMode::kCpu, R"({"cpu": "2500m"})", 2},
