@@ -202,9 +202,8 @@ class Process {
       return;
     }
     const std::string name = kube::KeyOf(*change.before).name;
-    for (const kube::Object& pod : caches_.pods.All()) {
-      if (StringAt(*pod, {"spec", "nodeName"}) == name) Enqueue(KeyOfOwner({pod, pod}));
-    }
+    for (const kube::Object& pod : caches_.pods.ByIndex(reconcile::IndexOfNode(name)))
+      Enqueue(KeyOfOwner({pod, pod}));
   }
 
   void AddOwned(const kube::Resource& resource, const std::string& selector) {

@@ -20,7 +20,7 @@ uint64_t VersionOf(const Json& object) {
 
 }  // namespace
 
-Store::Store(Slim slim, Index index) : slim_(std::move(slim)), index_(std::move(index)) {}
+Store::Store(Slim slim, std::vector<Index> indexes) : slim_(std::move(slim)), indexes_(std::move(indexes)) {}
 
 Object Store::Get(const ObjectKey& key) const {
   const MutexLock lock(mutex_);
@@ -147,16 +147,17 @@ Object Store::Erase(const ObjectKey& key) {
 }
 
 void Store::Reindex(const ObjectKey& key, const Json* before, const Json* after) {
-  if (!index_) return;
-  const std::string old_value = before == nullptr ? "" : index_(*before);
-  const std::string new_value = after == nullptr ? "" : index_(*after);
-  if (old_value == new_value) return;
-  if (!old_value.empty()) {
-    const auto group = by_index_.find(old_value);
-    group->second.erase(key);
-    if (group->second.empty()) by_index_.erase(group);
+  for (const Index& index : indexes_) {
+    const std::string old_value = before == nullptr ? "" : index(*before);
+    const std::string new_value = after == nullptr ? "" : index(*after);
+    if (old_value == new_value) continue;
+    if (!old_value.empty()) {
+      const auto group = by_index_.find(old_value);
+      group->second.erase(key);
+      if (group->second.empty()) by_index_.erase(group);
+    }
+    if (!new_value.empty()) by_index_[new_value].insert(key);
   }
-  if (!new_value.empty()) by_index_[new_value].insert(key);
 }
 
 }  // namespace lockstep::kube

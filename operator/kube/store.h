@@ -29,10 +29,11 @@ class Store {
  public:
   // Applied once more, it must change nothing.
   using Slim = std::function<Json(Json)>;
-  // Groups objects for ByIndex, for instance by the uid of their controller; "" leaves one out.
+  // Groups objects for ByIndex, for instance by the uid of their controller; "" leaves one out. The values of
+  // a store's indexes must differ from each other.
   using Index = std::function<std::string(const Json&)>;
 
-  explicit Store(Slim slim = {}, Index index = {});
+  explicit Store(Slim slim = {}, std::vector<Index> indexes = {});
 
   [[nodiscard]] Object Get(const ObjectKey& key) const;
   [[nodiscard]] std::vector<Object> ByIndex(const std::string& value) const;
@@ -65,7 +66,7 @@ class Store {
   void Reindex(const ObjectKey& key, const Json* before, const Json* after) LOCKSTEP_REQUIRES(mutex_);
 
   const Slim slim_;
-  const Index index_;
+  const std::vector<Index> indexes_;
   mutable Mutex mutex_;
   Entries entries_ LOCKSTEP_GUARDED_BY(mutex_);
   std::map<std::string, std::set<ObjectKey>> by_index_ LOCKSTEP_GUARDED_BY(mutex_);

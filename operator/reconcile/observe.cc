@@ -127,8 +127,8 @@ std::optional<std::map<std::string, Node>> NodesOf(const std::vector<Pod>& pods,
 }  // namespace
 
 Caches::Caches()
-    : jobs(WithoutManagedFields, kube::UidOf),
-      pods(SlimPod, IndexByJob),
+    : jobs(WithoutManagedFields, {kube::UidOf}),
+      pods(SlimPod, {IndexByJob, IndexByNode}),
       removals(SlimPod),
       name_spaces(SlimNamespace),
       nodes([](Json node) { return NodeFields().Apply(std::move(node)); }),
@@ -136,7 +136,8 @@ Caches::Caches()
       priority_classes(SlimPriorityClass),
       workload_priority_classes(SlimPriorityClass) {
   const auto add = [this](const kube::Resource& resource) {
-    owned.try_emplace(KeyOfKind(resource), resource == kWorkloads ? SlimWorkload : SlimOwned, IndexByJob);
+    owned.try_emplace(KeyOfKind(resource), resource == kWorkloads ? SlimWorkload : SlimOwned,
+                      std::vector<kube::Store::Index>{IndexByJob});
   };
   for (const kube::Resource& resource : kOwnedKinds) add(resource);
   for (const kube::Resource& resource : kGangKinds) add(resource);

@@ -176,6 +176,13 @@ Pod PodFromJson(const Json& json, const std::string& container) {
   return pod;
 }
 
+std::string IndexOfNode(const std::string& node) { return "node " + node; }
+
+std::string IndexByNode(const Json& pod) {
+  const std::string node = StringAt(pod, {"spec", "nodeName"});
+  return node.empty() ? "" : IndexOfNode(node);
+}
+
 PodGroups GroupPods(const std::vector<Pod>& pods, int32_t replicas) {
   PodGroups groups;
   for (const Pod& pod : pods) {

@@ -57,6 +57,10 @@ struct Pod {
 [[nodiscard]] const kube::FieldMask& PodFields();
 [[nodiscard]] Pod PodFromJson(const Json& json, const std::string& container);
 
+// By what the cache finds the pods of a node; "" for one that has none yet.
+[[nodiscard]] std::string IndexOfNode(const std::string& node);
+[[nodiscard]] std::string IndexByNode(const Json& pod);
+
 struct PodGroups {
   std::map<int32_t, Pod> slots;  // the pod of each wanted slot
   std::vector<Pod> surplus;      // slots beyond the wanted number, and pods without one

@@ -23,7 +23,7 @@ int VersionAt(const Store& store, const std::string& name) {
 }
 
 TEST(Store, FollowsTheWatchAndItsIndex) {
-  Store store({}, ByGroup());
+  Store store({}, {ByGroup()});
   store.Put(Pod("a", 1));
   store.Put(Pod("b", 2));
   EXPECT_EQ(store.ByIndex("g").size(), 2U);
@@ -33,6 +33,19 @@ TEST(Store, FollowsTheWatchAndItsIndex) {
   store.Remove(Pod("b", 4, "other"));
   EXPECT_TRUE(store.ByIndex("other").empty());
   EXPECT_EQ(store.size(), 1U);
+}
+
+TEST(Store, FindsAnObjectByEachOfItsIndexes) {
+  const Store::Index by_name = [](const Json& object) { return "name " + KeyOf(object).name; };
+  Store store({}, {ByGroup(), by_name});
+  store.Put(Pod("a", 1));
+  store.Put(Pod("b", 2));
+  EXPECT_EQ(store.ByIndex("g").size(), 2U);
+  ASSERT_EQ(store.ByIndex("name b").size(), 1U);
+  EXPECT_EQ(KeyOf(*store.ByIndex("name b")[0]).name, "b");
+  store.Remove(Pod("b", 3));
+  EXPECT_EQ(store.ByIndex("g").size(), 1U);
+  EXPECT_TRUE(store.ByIndex("name b").empty());
 }
 
 TEST(Store, AListReplacesEverythingAtOnce) {

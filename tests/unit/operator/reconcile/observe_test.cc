@@ -65,6 +65,20 @@ TEST_F(ObserveTest, TakesNothingForTheJobsThatOnlyHasItsUid) {
   EXPECT_EQ(Now().owned.at("services.v1")["metadata"]["uid"], "1");
 }
 
+TEST_F(ObserveTest, TheCacheFindsThePodsOfANode) {
+  Json waiting = *caches_.pods.Get({"team", "job-worker-0"});
+  waiting["metadata"].update({{"name", "job-worker-1"}, {"uid", "q"}, {"resourceVersion", "3"}});
+  waiting["spec"].erase("nodeName");
+  caches_.pods.Put(waiting);
+  ASSERT_EQ(caches_.pods.ByIndex(IndexOfNode("a")).size(), 1U);
+  EXPECT_EQ(kube::UidOf(*caches_.pods.ByIndex(IndexOfNode("a"))[0]), "p");
+  EXPECT_TRUE(caches_.pods.ByIndex(IndexOfNode("b")).empty());
+  waiting["metadata"]["resourceVersion"] = "4";
+  waiting["spec"]["nodeName"] = "a";
+  caches_.pods.Put(waiting);
+  EXPECT_EQ(caches_.pods.ByIndex(IndexOfNode("a")).size(), 2U);
+}
+
 TEST_F(ObserveTest, SeesTheNodesOfItsPods) {
   caches_.nodes.ReplaceAll({NodeJson("a", "Unknown"), NodeJson("b", "True")}, "5");
   const Observed observed = Now();
