@@ -352,6 +352,11 @@ Result<std::unique_ptr<HttpServer>> StartServer(const ServerOptions& options, Ha
   shared->handler = std::move(handler);
   LOCKSTEP_TRY(LoadCertificate(options, shared->tls));
   LOCKSTEP_TRY(const HostPort address, SplitHostPort(options.address));
+  beast::error_code no_address;
+  if (!address.host.empty()) asio::ip::make_address(address.host, no_address);
+  if (no_address)
+    return Error{ErrorCode::kInvalidArgument,
+                 "\"" + options.address + "\": \"" + address.host + "\" is no IP address"};
   try {
     return std::unique_ptr<HttpServer>(
         std::make_unique<BeastServer>(shared, Listen(shared->io, address), options.threads));

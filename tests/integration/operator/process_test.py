@@ -148,8 +148,8 @@ def test_metrics_are_for_those_whom_the_api_server_lets_get_them():
         # The authorizer of the API server takes its time to see a new binding; a no holds for a minute here.
         until("the API server knows of the binding", lambda: subprocess.run(
             ["kubectl", "auth", "can-i", "get", "/metrics", "--as", f"system:serviceaccount:{system}:prometheus"], capture_output=True).returncode == 0)
-        status, text = scraped(port, token["prometheus"])
-        expect(status == 200 and "lockstep_build_info" in text, text)
+        until("its account may scrape", lambda: scraped(port, token["prometheus"])[0] == 200, details=operator.text)
+        expect("lockstep_build_info" in scraped(port, token["prometheus"])[1], "no metrics")
         for bearer, wanted, says in ((None, 401, "no bearer token"), ("rubbish", 401, ""),
                                      (token["somebody"], 403, f"system:serviceaccount:{system}:somebody may not get /metrics")):
             status, text = scraped(port, bearer)

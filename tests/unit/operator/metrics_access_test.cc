@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <memory>
 #include <mutex>
 
 #include "tests/support/fake_clock.h"
@@ -59,9 +60,9 @@ class MetricsAccessTest : public ::testing::Test {
  protected:
   // The code of the answer, or nothing for a yes.
   std::optional<ErrorCode> Ask(const std::string& token, const std::string& peer = "10.0.0.1") {
-    std::promise<Result<void>> answer;
-    access_.Authorize(token, peer, [&](const Result<void>& given) { answer.set_value(given); });
-    const Result<void> given = answer.get_future().get();
+    const auto answer = std::make_shared<std::promise<Result<void>>>();  // its thread may outlast the wait
+    access_.Authorize(token, peer, [answer](const Result<void>& given) { answer->set_value(given); });
+    const Result<void> given = answer->get_future().get();
     return given.ok() ? std::nullopt : std::optional(given.error().code);
   }
 

@@ -30,6 +30,32 @@ class JobReconcilerTest : public ::testing::Test {
   JobReconciler reconciler_{{kube_, caches_, rendezvous_, events_, observer_, clock_}, {}};
 };
 
+TEST(JobReconciler, ReportsTheEndOfAJobWhoseNamespaceIsNoLongerOurs) {
+  testing::FakeKube kube;
+  testing::FakeClock clock;
+  Caches caches;
+  GoneJobs observer;
+  kube::EventRecorder events(kube, clock, "operator");
+  rendezvous::RendezvousService rendezvous(
+      clock, [](const rendezvous::Claim&, auto done) { done({}); }, [](const protocol::JobIdentity&) {});
+  JobReconciler reconciler({kube, caches, rendezvous, events, observer, clock}, {.selects_namespaces = true});
+  const Json job = *kube.Create(kJobs, *ParseJson(R"({"metadata": {"name": "job", "namespace": "team"},
+    "spec": {"suspend": true, "worker": {"template": {"spec": {"containers": [{"name": "trainer", "image": "w"}]}}}}})"));
+  caches.jobs.Put(job);
+  const Json team = {{"metadata", {{"name", "team"}, {"resourceVersion", "1"}}}};
+  (void)reconciler.Reconcile("team/job");
+  EXPECT_EQ(kube.writes().size(), 1U) << "nothing but the creation of the job: the namespace is not ours";
+  caches.name_spaces.Put(team);
+  (void)reconciler.Reconcile("team/job");
+  const std::size_t writes = kube.writes().size();
+  EXPECT_GT(writes, 1U);
+  EXPECT_TRUE(observer.uids.empty());
+  caches.name_spaces.Remove(team);
+  (void)reconciler.Reconcile("team/job");
+  EXPECT_EQ(observer.uids, std::vector<std::string>{kube::UidOf(job)});
+  EXPECT_EQ(kube.writes().size(), writes);
+}
+
 // Deleted and made again between two passes: the reconciler sees only another uid.
 TEST_F(JobReconcilerTest, ReportsTheEndOfAJobThatAnotherOfItsNameReplaced) {
   const Json manifest =

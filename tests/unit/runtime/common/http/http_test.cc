@@ -417,6 +417,7 @@ TEST_F(HttpTest, TheFirstRequestIsSmall) {
 
 TEST(StartServer, NamesAnAddressThatDoesNotParse) {
   EXPECT_EQ(StartServer({.address = "here"}, {}).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(StartServer({.address = "here:80"}, {}).error().code, ErrorCode::kInvalidArgument);
 }
 
 TEST(ProxyFor, FollowsTheEnvironment) {
