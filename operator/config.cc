@@ -32,7 +32,7 @@ void AddOptions(CLI::App& app, OperatorConfig& config) {
   app.add_option("--namespace-selector", config.namespace_selector,
                  "Look after jobs of namespaces with these labels only, as in kubectl get --selector");
   app.add_option("--managed-by", config.managed_by,
-                 "Look after jobs with this spec.managedBy only; the default has those without, too")
+                 "Look after jobs with this spec.managedBy only; the default includes jobs without it")
       ->capture_default_str();
   app.add_option("--metrics-address", config.metrics_address, "Where to serve /metrics, /healthz and /readyz")
       ->capture_default_str();

@@ -60,7 +60,7 @@ class Store {
   using Entries = std::map<ObjectKey, Object>;
 
   ObjectChange Set(Json object) LOCKSTEP_REQUIRES(mutex_);
-  // The newest version that the watch of objects of this namespace has told us of.
+  // The newest version that the watch of objects of this namespace has reported.
   uint64_t& SeenIn(const std::string& name_space) LOCKSTEP_REQUIRES(mutex_);
   Object Erase(const ObjectKey& key) LOCKSTEP_REQUIRES(mutex_);
   void Reindex(const ObjectKey& key, const Json* before, const Json* after) LOCKSTEP_REQUIRES(mutex_);

@@ -90,7 +90,7 @@ TEST(TrainingJobFromJson, NamesTheRightWordAndShapeForAnother) {
   EXPECT_THAT(ViolationsOf(With(ValidJob(), "/spec/nprocPerNode", "\"gpu\"")),
               ElementsAre("spec.nprocPerNode: must be auto, cpu or a number from 1 to 64, not \"gpu\""));
   EXPECT_THAT(ViolationsOf(With(ValidJob(), "/spec/successPolicy", "\"Rank0\"")),
-              ElementsAre("spec.successPolicy: must be an object"));
+              ElementsAre("spec.successPolicy: must be an object, not \"Rank0\""));
 }
 
 TEST(TrainingJobFromJson, ChecksEntriesAndLengthsOfLists) {
