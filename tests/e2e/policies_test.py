@@ -56,7 +56,9 @@ def test_takes_its_checkpoints_along_where_it_is_told_to():
 def test_is_deleted_when_its_time_after_the_end_has_passed():
     """With the rights that the chart gives the operator."""
     manifest = jobs.manifest("expires", epochs=1)
-    manifest["spec"]["runPolicy"] = {"ttlSecondsAfterFinished": 5}
+    manifest["spec"]["runPolicy"] = {"ttlSecondsAfterFinished": 1}
+    all_jobs = f"/apis/lockstep.dev/v1alpha1/namespaces/{jobs.namespace()}/distributedtrainingjobs"
+    before = jobs.ask(all_jobs)["metadata"]["resourceVersion"]  # so that nothing is missed, however short its life
     with jobs.running(manifest) as job:
         seen = set()
 
@@ -65,7 +67,7 @@ def test_is_deleted_when_its_time_after_the_end_has_passed():
                 seen.update(c["type"] for c in event["object"].get("status", {}).get("conditions", []) if c["status"] == "True")
                 return event["type"] == "DELETED"
             return False
-        jobs.api().watch(f"/apis/lockstep.dev/v1alpha1/namespaces/{job.space}/distributedtrainingjobs?watch=1", is_gone)
+        jobs.api().watch(f"{all_jobs}?watch=1&resourceVersion={before}", is_gone)
         expect("Complete" in seen and not seen & {"Stalled", "Failed"}, f"its conditions were {seen}")
     until("nothing is left of the job", lambda: objects_of(job) == [] and not job.pods(), details=lambda: str(objects_of(job)))
 
