@@ -59,7 +59,7 @@ TEST(Store, AListReplacesEverythingAtOnce) {
 }
 
 TEST(Store, AListMayReadAVersionOtherwiseThanBefore) {
-  Store store({}, ByGroup());
+  Store store({}, {ByGroup()});
   store.Put(Pod("a", 5));
   store.ReplaceAll({Pod("a", 5, "other")}, "7");
   EXPECT_EQ(store.ByIndex("other").size(), 1U);
