@@ -17,6 +17,8 @@ void AddSeconds(CLI::App& app, const std::string& flag, Milliseconds& target, co
 }
 
 void AddOptions(CLI::App& app, OperatorConfig& config) {
+  // The chart's extraArgs come last and may repeat a flag that a value sets.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--kubeconfig", config.kubeconfig,
                  "Kubeconfig file; without it the pod's service account is used");
   app.add_flag("--leader-elect", config.leader_elect,
@@ -24,9 +26,19 @@ void AddOptions(CLI::App& app, OperatorConfig& config) {
   app.add_option("--lease-name", config.lease_name, "Name of the leader election's Lease")
       ->capture_default_str();
   app.add_option("--namespace", config.name_space, "Namespace of the Lease and of the TLS Secret");
-  app.add_option("--watch-namespace", config.watch_namespace, "Look after jobs of this namespace only");
+  app.add_option("--watch-namespaces", config.watch_namespaces,
+                 "Look after jobs of these namespaces only, separated by commas")
+      ->delimiter(',');
+  app.add_option("--namespace-selector", config.namespace_selector,
+                 "Look after jobs of namespaces with these labels only, as in kubectl get --selector");
+  app.add_option("--managed-by", config.managed_by,
+                 "Look after jobs with this spec.managedBy only; the default includes jobs without it")
+      ->capture_default_str();
   app.add_option("--metrics-address", config.metrics_address, "Where to serve /metrics, /healthz and /readyz")
       ->capture_default_str();
+  app.add_option(
+      "--secure-metrics-address", config.secure_metrics_address,
+      "Where to serve /metrics, and there only: over HTTPS, to those whom the API server lets get it");
   app.add_option("--rendezvous-address", config.rendezvous_address, "Where to serve the rendezvous")
       ->capture_default_str();
   app.add_option("--rendezvous-url", config.rendezvous_url, "URL by which workers reach the rendezvous")
@@ -83,6 +95,10 @@ Result<void> ValidateConfig(const OperatorConfig& config) {
   if (is_https && config.tls_secret.empty())
     return wrong("--tls-secret is required with an https:// --rendezvous-url");
   if (is_http && !config.tls_secret.empty()) return wrong("--tls-secret needs an https:// --rendezvous-url");
+  if (!config.watch_namespaces.empty() && !config.namespace_selector.empty())
+    return wrong("--watch-namespaces and --namespace-selector exclude each other: leave one out");
+  if (config.managed_by.find('/') == std::string::npos)
+    return wrong("--managed-by must be a name with a domain in front, as in lockstep.dev/operator");
   if (config.workers < 1 || config.workers > kMaxWorkers) {
     return wrong("--workers must be from 1 to " + std::to_string(kMaxWorkers));
   }

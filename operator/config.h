@@ -2,8 +2,10 @@
 // What the operator is told on its command line and by its pod. Read once, by main.
 
 #include <string>
+#include <vector>
 
 #include "operator/kube/lease.h"
+#include "runtime/common/api/training_job.h"
 #include "runtime/common/base/result.h"
 
 namespace lockstep {
@@ -12,10 +14,13 @@ struct OperatorConfig {
   std::string kubeconfig;  // empty: in-cluster, else $KUBECONFIG or ~/.kube/config
   bool leader_elect = false;
   std::string lease_name = "lockstep-leader";
-  std::string name_space;       // of the operator's own objects; empty: the client's
-  std::string watch_namespace;  // empty: all
-  std::string metrics_address = "0.0.0.0:8080";
-  std::string rendezvous_address = "0.0.0.0:29400";
+  std::string name_space;                           // of the operator's own objects; empty: the client's
+  std::vector<std::string> watch_namespaces;        // whose jobs are run; empty: all
+  std::string namespace_selector;                   // of labels; whose jobs are run; empty: all
+  std::string managed_by{api::kManagedByLockstep};  // the value of spec.managedBy of the jobs that are run
+  std::string metrics_address = ":8080";
+  std::string secure_metrics_address;  // of /metrics alone, for those who may; empty: everybody may
+  std::string rendezvous_address = ":29400";
   std::string rendezvous_url;        // as workers reach it
   std::string tls_secret;            // empty: plain HTTP, only with an http:// URL
   std::string launcher_image;        // of pods that run a program of the user's own

@@ -57,7 +57,7 @@ bool OptionalKinds::LookForGangKinds(const std::stop_token& stop) {
   for (const kube::Resource& resource : reconcile::kGangKinds) {
     const std::string key = reconcile::KeyOfKind(resource);
     if (absent_.contains(key) || known_groups.contains(std::string(resource.group))) continue;
-    const Presence presence = Look(resource, options_.name_space, stop);
+    const Presence presence = Look(resource, options_.name_spaces.front(), stop);
     if (presence == Presence::kAbsent) {
       absent_.insert(key);
       continue;
@@ -66,7 +66,7 @@ bool OptionalKinds::LookForGangKinds(const std::stop_token& stop) {
     is_all_known = is_all_known && presence == Presence::kServed;
     if (presence != Presence::kServed) continue;
     Found found{.kind = resource};
-    Add(found, resource, options_.name_space, options_.selector, caches_.owned.at(key), OnOwned(key));
+    AddOwned(found, resource);
     Begin(std::move(found));
   }
   return is_all_known;
@@ -77,7 +77,7 @@ bool OptionalKinds::LookForQueue(const std::stop_token& stop) {
   const bool is_found = std::any_of(found_.begin(), found_.end(),
                                     [](const Found& found) { return found.kind == reconcile::kWorkloads; });
   if (is_found) return true;
-  for (const auto& [resource, name_space] : {std::pair(reconcile::kWorkloads, options_.name_space),
+  for (const auto& [resource, name_space] : {std::pair(reconcile::kWorkloads, options_.name_spaces.front()),
                                              std::pair(reconcile::kFlavors, std::string())}) {
     const Presence presence = Look(resource, name_space, stop);
     if (presence != Presence::kServed) return presence == Presence::kAbsent;
@@ -91,28 +91,30 @@ bool OptionalKinds::LookForQueue(const std::stop_token& stop) {
     const Presence presence = Look(resource, "", stop);
     if (presence == Presence::kUnknown) return false;
     if (presence == Presence::kServed) {
-      Add(found, resource, "", "", store, changed);
+      Add(found, resource, store, changed);
     } else {
       log::Info("may not read these: jobs that name one do not queue", {{"kind", resource.kind}});
     }
   }
-  Add(found, reconcile::kFlavors, "", "", caches_.flavors, changed);
-  const std::string key = reconcile::KeyOfKind(reconcile::kWorkloads);
-  Add(found, reconcile::kWorkloads, options_.name_space, options_.selector, caches_.owned.at(key),
-      OnOwned(key));
+  Add(found, reconcile::kFlavors, caches_.flavors, changed);
+  AddOwned(found, reconcile::kWorkloads);
   Begin(std::move(found));
   return true;
 }
 
-kube::Informer::Handler OptionalKinds::OnOwned(const std::string& kind) const {
-  return [this, kind](const kube::ObjectChange& change) { options_.on_owned(kind, change); };
+void OptionalKinds::Add(Found& found, const kube::Resource& resource, kube::Store& store,
+                        const kube::Informer::Handler& handler) {
+  found.informers.push_back(
+      std::make_unique<kube::Informer>(reader_, kube::InformerOptions{.resource = resource}, store, handler));
 }
 
-void OptionalKinds::Add(Found& found, const kube::Resource& resource, const std::string& name_space,
-                        std::string selector, kube::Store& store, kube::Informer::Handler handler) {
-  found.informers.push_back(std::make_unique<kube::Informer>(
-      reader_, kube::InformerOptions{resource, name_space, std::move(selector), {}}, store,
-      std::move(handler)));
+void OptionalKinds::AddOwned(Found& found, const kube::Resource& resource) {
+  const std::string key = reconcile::KeyOfKind(resource);
+  for (const std::string& name_space : options_.name_spaces) {
+    found.informers.push_back(std::make_unique<kube::Informer>(
+        reader_, kube::InformerOptions{resource, name_space, options_.selector, {}}, caches_.owned.at(key),
+        [this, key](const kube::ObjectChange& change) { options_.on_owned(key, change); }));
+  }
 }
 
 void OptionalKinds::Begin(Found found) {

@@ -19,8 +19,8 @@
 namespace lockstep {
 
 struct OptionalKindsOptions {
-  std::string name_space;  // of the jobs; empty: all
-  std::string selector;    // of the objects of jobs
+  std::vector<std::string> name_spaces{""};  // of the jobs; "": all
+  std::string selector;                      // of the objects of jobs
   // An object of a job has changed; its kind as KeyOfKind writes it.
   std::function<void(const std::string& kind, const kube::ObjectChange& change)> on_owned;
   std::function<void()> on_served;     // what all jobs depend on has changed
@@ -51,9 +51,11 @@ class OptionalKinds {
   bool LookForGangKinds(const std::stop_token& stop);
   bool LookForQueue(const std::stop_token& stop);
   Presence Look(const kube::Resource& resource, const std::string& name_space, const std::stop_token& stop);
-  void Add(Found& found, const kube::Resource& resource, const std::string& name_space, std::string selector,
-           kube::Store& store, kube::Informer::Handler handler);
-  [[nodiscard]] kube::Informer::Handler OnOwned(const std::string& kind) const;
+  // A kind of the cluster.
+  void Add(Found& found, const kube::Resource& resource, kube::Store& store,
+           const kube::Informer::Handler& handler);
+  // A kind whose objects belong to jobs.
+  void AddOwned(Found& found, const kube::Resource& resource);
   void Begin(Found found);
   void Serve(const std::stop_token& stop);
 

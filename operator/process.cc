@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "operator/kube/informer.h"
 #include "operator/kube/leader_election.h"
 #include "operator/kube/rest_client.h"
+#include "operator/metrics_access.h"
 #include "operator/optional_kinds.h"
 #include "operator/reconcile/false_owners.h"
 #include "operator/reconcile/job_reconciler.h"
@@ -75,13 +77,17 @@ class Process {
                                    .pause = [](auto, const auto&) { return false; },  // the member asks again
                                    .timeout = rendezvous::kReviewDeadline}),
         reviewer_(review_client_, caches_.pods, clock_),
-        pod_feed_(caches_.jobs, service_) {}
+        pod_feed_(caches_.jobs, service_) {
+    if (!config.secure_metrics_address.empty()) metrics_access_.emplace(review_client_, clock_);
+  }
 
   Result<void> Run(const std::stop_token& stop) {
     LOCKSTEP_TRY(const auto health, telemetry::StartHealthServer(config_.metrics_address, HealthSources()));
+    LOCKSTEP_TRY(const auto secure_metrics, StartSecureMetrics());
     log::Info("operator started", {{"version", LOCKSTEP_VERSION},
                                    {"identity", identity_},
-                                   {"metrics_port", health->port()},
+                                   {"metrics_port", (secure_metrics ? secure_metrics : health)->port()},
+                                   {"health_port", health->port()},
                                    {"namespace", name_space_}});
     // A label left by a process that died in this pod would draw workers here.
     if (!config_.pod_name.empty()) rendezvous::RemoveLeaderLabel(client_, OwnPod(), stop, PauseFor);
@@ -99,10 +105,30 @@ class Process {
     return [this](const std::string& method, int status) { metrics_.OnRequest(method, status); };
   }
 
+  http::Response ExposeMetrics() { return metrics_.Expose(QueueDepth()); }
+
+  // None where everybody may read them. The certificate lives as long as the process: what protects the metrics
+  // is the token of who reads them.
+  Result<std::unique_ptr<http::HttpServer>> StartSecureMetrics() {
+    if (config_.secure_metrics_address.empty()) return std::unique_ptr<http::HttpServer>();
+    LOCKSTEP_TRY(
+        rendezvous::ServerIdentity identity,
+        rendezvous::MakeServerIdentity(rendezvous::DnsNamesOf(config_.rendezvous_url), clock_.Now()));
+    return telemetry::StartSecureMetricsServer(
+        {.address = config_.secure_metrics_address,
+         .certificate_pem = std::move(identity.certificate),
+         .key_pem = std::move(identity.key),
+         .metrics = [this] { return ExposeMetrics(); },
+         .authorize = [this](const auto& token, const auto& peer,
+                             auto done) { metrics_access_->Authorize(token, peer, std::move(done)); }});
+  }
+
   telemetry::HealthSources HealthSources() {
-    return {.metrics = [this] { return metrics_.Expose(QueueDepth()); },
-            .why_not_ready =
-                [this] { return caches_synced_ ? std::string() : std::string("caches are not filled yet"); }};
+    std::function<http::Response()> metrics;
+    if (config_.secure_metrics_address.empty()) metrics = [this] { return ExposeMetrics(); };
+    return {.metrics = std::move(metrics), .why_not_ready = [this] {
+              return caches_synced_ ? std::string() : std::string("caches are not filled yet");
+            }};
   }
 
   void StartInformers(const std::stop_token& stop) {
@@ -120,11 +146,15 @@ class Process {
       AddOwned(resource, ours);
     }
     AddNodes(stop);
+    if (!config_.namespace_selector.empty()) {
+      Add(kube::kNamespaces, config_.namespace_selector, caches_.name_spaces,
+          [this](const auto& change) { OnNamespace(change); });
+    }
     for (const auto& informer : informers_) informer->Start();
     optional_kinds_ = std::make_unique<OptionalKinds>(
         client_, caches_,
         OptionalKindsOptions{
-            .name_space = config_.watch_namespace,
+            .name_spaces = WatchedNamespaces(),
             .selector = ours,
             .on_owned = [this](const auto& kind, const auto& change) { OnOwned(kind, change); },
             .on_served = [this] { EnqueueAll(); }});
@@ -154,6 +184,16 @@ class Process {
         "runPolicy.forceDeleteAfterSeconds do not act");
   }
 
+  // Its jobs are ours from now on, or no longer.
+  void OnNamespace(const kube::ObjectChange& change) {
+    if (change.before != nullptr && change.after != nullptr) return;
+    const std::string name = kube::KeyOf(change.after == nullptr ? *change.before : *change.after).name;
+    for (const kube::Object& job : caches_.jobs.All()) {
+      const kube::ObjectKey key = kube::KeyOf(*job);
+      if (key.name_space == name) Enqueue(key.ToString());
+    }
+  }
+
   // New ones have no pods yet, and most changes of others are no news to us.
   void OnNode(const kube::ObjectChange& change) {
     if (change.before == nullptr) return;
@@ -162,9 +202,8 @@ class Process {
       return;
     }
     const std::string name = kube::KeyOf(*change.before).name;
-    for (const kube::Object& pod : caches_.pods.All()) {
-      if (StringAt(*pod, {"spec", "nodeName"}) == name) Enqueue(KeyOfOwner({pod, pod}));
-    }
+    for (const kube::Object& pod : caches_.pods.ByIndex(reconcile::IndexOfNode(name)))
+      Enqueue(KeyOfOwner({pod, pod}));
   }
 
   void AddOwned(const kube::Resource& resource, const std::string& selector) {
@@ -187,12 +226,23 @@ class Process {
     }
   }
 
-  void Add(const kube::Resource& resource, std::string selector, kube::Store& store,
-           kube::Informer::Handler handler) {
-    const std::string name_space = resource == kube::kNodes ? "" : config_.watch_namespace;
-    informers_.push_back(std::make_unique<kube::Informer>(
-        client_, kube::InformerOptions{resource, name_space, std::move(selector), {}}, store,
-        std::move(handler)));
+  // Each namespace that is listed has watches of its own, for which a Role there is enough.
+  [[nodiscard]] std::vector<std::string> WatchedNamespaces() const {
+    return config_.watch_namespaces.empty() ? std::vector<std::string>{""} : config_.watch_namespaces;
+  }
+
+  void Add(const kube::Resource& resource, const std::string& selector, kube::Store& store,
+           const kube::Informer::Handler& handler) {
+    const bool is_of_cluster = resource == kube::kNodes || resource == kube::kNamespaces;
+    for (const std::string& name_space : is_of_cluster ? std::vector<std::string>{""} : WatchedNamespaces()) {
+      informers_.push_back(std::make_unique<kube::Informer>(
+          client_,
+          kube::InformerOptions{.resource = resource,
+                                .name_space = name_space,
+                                .label_selector = selector,
+                                .definition_may_change = resource == reconcile::kJobs},
+          store, handler));
+    }
   }
 
   bool AwaitCaches(const std::stop_token& stop) {
@@ -234,7 +284,9 @@ class Process {
                                         {.rendezvous_url = config_.rendezvous_url,
                                          .ca_pem = identity.ca,
                                          .launcher_image = config_.launcher_image,
-                                         .launcher_pull_policy = config_.launcher_pull_policy});
+                                         .launcher_pull_policy = config_.launcher_pull_policy,
+                                         .managed_by = config_.managed_by,
+                                         .selects_namespaces = !config_.namespace_selector.empty()});
     controller::Controller controller(clock_, reconciler, metrics_);
     SetController(&controller);  // first: or a job that comes between the two is in neither
     EnqueueAll();
@@ -320,7 +372,8 @@ class Process {
   reconcile::FalseOwners false_owners_{caches_.jobs, clock_};
   rendezvous::RendezvousService service_;
   kube::RestClient review_client_;
-  rendezvous::TokenReviewer reviewer_;  // its threads call back into service_, so it ends first
+  rendezvous::TokenReviewer reviewer_;           // its threads call back into service_, so it ends first
+  std::optional<MetricsAccess> metrics_access_;  // where metrics are not for everybody
   rendezvous::PodFeed pod_feed_;
   std::vector<std::unique_ptr<kube::Informer>> informers_;
   std::unique_ptr<OptionalKinds> optional_kinds_;

@@ -96,7 +96,7 @@ std::unique_ptr<comm::DeviceBackend> OpenGpu(const Settings& settings) {
   const protocol::WorkerConfig& worker = settings.worker;
   if (worker.requested_gpus == 0) return nullptr;
   Result<std::unique_ptr<comm::DeviceBackend>> device =
-      Error{ErrorCode::kInvalidArgument, "spec.training.determinism: world is computed on the CPU"};
+      Error{ErrorCode::kInvalidArgument, "spec.training.determinism: World is computed on the CPU"};
   if (settings.training.determinism != api::Determinism::kWorld) {
     const int local_rank = std::atoi(EnvOr(env::kLocalRank, "0").c_str());
     device = comm::OpenDevice(comm::DefaultDeviceModule(), local_rank, worker.nproc);

@@ -23,12 +23,12 @@ void Controller::Start(int workers) {
 
 void Controller::Enqueue(const std::string& key) {
   observer_.OnAdded();
-  queue_.Add(key);
+  queue_.Add(key, reconciler_.PriorityOf(key));
 }
 
 void Controller::EnqueueSoon(const std::string& key) {
   observer_.OnAdded();
-  queue_.AddAfter(key, kGathering);
+  queue_.AddAfter(key, kGathering, reconciler_.PriorityOf(key));
 }
 
 void Controller::Work(const std::stop_token& stop) {
@@ -52,11 +52,12 @@ void Controller::ReconcileOnce(const WorkQueue::Item& item) {
                {{"object", item.key}, {"error", outcome.error().ToString()}});
     observer_.OnFinished(ReconcileResult::kError, worked);
     observer_.OnRetry();
-    queue_.AddRateLimited(item.key);
+    queue_.AddRateLimited(item.key, reconciler_.PriorityOf(item.key));
     return;
   }
   queue_.Forget(item.key);
-  if (outcome->requeue_after) queue_.AddAfter(item.key, *outcome->requeue_after);
+  if (outcome->requeue_after)
+    queue_.AddAfter(item.key, *outcome->requeue_after, reconciler_.PriorityOf(item.key));
   observer_.OnFinished(outcome->requeue_after ? ReconcileResult::kRequeueAfter : ReconcileResult::kSuccess,
                        worked);
 }

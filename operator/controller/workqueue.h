@@ -2,12 +2,15 @@
 // Keys waiting to be reconciled, with client-go's contract: a key waits at most once; it is never handed out
 // twice at once; added again while it is worked on, it is handed out once more afterwards; delayed keys come
 // when their earliest time has passed; failures come back no faster than 10 a second over all keys, after a
-// first 100. Any thread.
+// first 100. Keys of low priority wait for the others, but every fourth turn is theirs. A key that is added with
+// both priorities has the normal one. Any thread.
 //
-// Each key is in one of these: queue_ (also in dirty_), processing_ (in dirty_ too if it was added again),
+// Each key is in one of these: queues_ (also in dirty_), processing_ (in dirty_ too if it was added again),
 // delayed_.
 
+#include <array>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
@@ -18,6 +21,7 @@
 #include <unordered_set>
 
 #include "operator/controller/backoff.h"
+#include "operator/controller/reconciler.h"
 #include "runtime/common/base/clock.h"
 #include "runtime/common/base/mutex.h"
 #include "runtime/common/base/token_bucket.h"
@@ -33,10 +37,11 @@ class WorkQueue {
 
   explicit WorkQueue(const Clock& clock) : clock_(clock) {}
 
-  void Add(const std::string& key);
-  void AddAfter(const std::string& key, std::chrono::milliseconds delay);
+  void Add(const std::string& key, Priority priority = Priority::kNormal);
+  void AddAfter(const std::string& key, std::chrono::milliseconds delay,
+                Priority priority = Priority::kNormal);
   // After a failure: with the key's back-off, which Forget resets, and in turn with all that failed.
-  void AddRateLimited(const std::string& key);
+  void AddRateLimited(const std::string& key, Priority priority = Priority::kNormal);
   void Forget(const std::string& key);
 
   // Blocks until a key is due or `stop`; the caller must call Done with it.
@@ -48,19 +53,32 @@ class WorkQueue {
   [[nodiscard]] std::size_t depth() const;  // due keys that wait
 
  private:
-  void AddLocked(const std::string& key) LOCKSTEP_REQUIRES(mutex_);
-  void AddAfterLocked(const std::string& key, SteadyTime due) LOCKSTEP_REQUIRES(mutex_);
+  // A key with its priority, and since when, or until when, it waits.
+  struct Waiting {
+    SteadyTime time;
+    Priority priority;
+  };
+
+  void AddLocked(const std::string& key, Priority priority) LOCKSTEP_REQUIRES(mutex_);
+  void AddAfterLocked(const std::string& key, SteadyTime due, Priority priority) LOCKSTEP_REQUIRES(mutex_);
+  void Raise(const std::string& key, Waiting& waiting) LOCKSTEP_REQUIRES(mutex_);
+  [[nodiscard]] bool IsEmpty() const LOCKSTEP_REQUIRES(mutex_);
+  [[nodiscard]] std::deque<std::string>& NextQueue() LOCKSTEP_REQUIRES(mutex_);
+  [[nodiscard]] std::deque<std::string>& QueueOf(Priority priority) LOCKSTEP_REQUIRES(mutex_) {
+    return queues_[static_cast<std::size_t>(priority)];
+  }
   [[nodiscard]] std::optional<Item> TakeLocked() LOCKSTEP_REQUIRES(mutex_);
   void MoveDueLocked() LOCKSTEP_REQUIRES(mutex_);
 
   const Clock& clock_;
   mutable Mutex mutex_;
   std::condition_variable_any wake_;
-  std::deque<std::string> queue_ LOCKSTEP_GUARDED_BY(mutex_);
-  std::unordered_map<std::string, SteadyTime> dirty_ LOCKSTEP_GUARDED_BY(mutex_);  // since when
+  std::array<std::deque<std::string>, 2> queues_ LOCKSTEP_GUARDED_BY(mutex_);  // by priority
+  uint64_t turns_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<std::string, Waiting> dirty_ LOCKSTEP_GUARDED_BY(mutex_);
   std::unordered_set<std::string> processing_ LOCKSTEP_GUARDED_BY(mutex_);
   std::set<std::pair<SteadyTime, std::string>> delayed_ LOCKSTEP_GUARDED_BY(mutex_);
-  std::unordered_map<std::string, SteadyTime> due_ LOCKSTEP_GUARDED_BY(mutex_);  // of each delayed key
+  std::unordered_map<std::string, Waiting> due_ LOCKSTEP_GUARDED_BY(mutex_);  // of each delayed key
   KeyBackoff backoff_ LOCKSTEP_GUARDED_BY(mutex_);
   TokenBucket failures_ LOCKSTEP_GUARDED_BY(mutex_){10, 100};
 };

@@ -83,20 +83,22 @@ Result<void> Informer::WatchStep(const WatchNext& next, const std::stop_token& s
                              on_event, stop);
   if (refused) return *refused;
   if (!ended.ok()) return ended;
-  if (std::chrono::steady_clock::now() - begin >= kShortestWatch) return {};
+  const auto taken = std::chrono::steady_clock::now() - begin;
+  if (options_.definition_may_change && taken < timeout) state_.OnEarlyEnd();
+  if (taken >= kShortestWatch) return {};
   return Error{ErrorCode::kUnavailable, "the watch ended as soon as it had begun"};
 }
 
 void Informer::Apply(StoreChange change) {
   std::vector<ObjectChange> changes;
   if (auto* all = std::get_if<ReplaceAll>(&change)) {
-    changes = store_.ReplaceAll(std::move(all->items), all->resource_version);
+    changes = store_.ReplaceAll(std::move(all->items), all->resource_version, options_.name_space);
   } else if (auto* put = std::get_if<Put>(&change)) {
     changes = store_.Put(std::move(put->object));
   } else if (auto* remove = std::get_if<Remove>(&change)) {
     changes = store_.Remove(std::move(remove->object));
   } else if (const auto* seen = std::get_if<Seen>(&change)) {
-    store_.Seen(seen->resource_version);
+    store_.Seen(seen->resource_version, options_.name_space);
   }
   if (!handler_) return;
   for (const ObjectChange& entry : changes) handler_(entry);

@@ -21,11 +21,14 @@ struct Resource {
 
 inline constexpr Resource kPods{"", "v1", "pods", "Pod"};
 inline constexpr Resource kNodes{"", "v1", "nodes", "Node"};
+inline constexpr Resource kNamespaces{"", "v1", "namespaces", "Namespace"};
 inline constexpr Resource kServices{"", "v1", "services", "Service"};
 inline constexpr Resource kConfigMaps{"", "v1", "configmaps", "ConfigMap"};
 inline constexpr Resource kSecrets{"", "v1", "secrets", "Secret"};
 inline constexpr Resource kLeases{"coordination.k8s.io", "v1", "leases", "Lease"};
 inline constexpr Resource kEvents{"events.k8s.io", "v1", "events", "Event"};
+inline constexpr Resource kSubjectAccessReviews{"authorization.k8s.io", "v1", "subjectaccessreviews",
+                                                "SubjectAccessReview"};
 inline constexpr Resource kTokenReviews{"authentication.k8s.io", "v1", "tokenreviews", "TokenReview"};
 
 struct ObjectKey {

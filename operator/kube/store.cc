@@ -20,7 +20,7 @@ uint64_t VersionOf(const Json& object) {
 
 }  // namespace
 
-Store::Store(Slim slim, Index index) : slim_(std::move(slim)), index_(std::move(index)) {}
+Store::Store(Slim slim, std::vector<Index> indexes) : slim_(std::move(slim)), indexes_(std::move(indexes)) {}
 
 Object Store::Get(const ObjectKey& key) const {
   const MutexLock lock(mutex_);
@@ -50,7 +50,8 @@ std::size_t Store::size() const {
   return entries_.size();
 }
 
-std::vector<ObjectChange> Store::ReplaceAll(std::vector<Json> objects, const std::string& resource_version) {
+std::vector<ObjectChange> Store::ReplaceAll(std::vector<Json> objects, const std::string& resource_version,
+                                            const std::string& name_space) {
   std::vector<ObjectChange> changes;
   std::set<ObjectKey> listed;
   const uint64_t version = VersionFromText(resource_version);
@@ -59,8 +60,9 @@ std::vector<ObjectChange> Store::ReplaceAll(std::vector<Json> objects, const std
     const ObjectKey key = KeyOf(object);
     listed.insert(key);
     const auto known = entries_.find(key);
-    // Learnt from our own write, perhaps, and the list comes in place of the event: the handlers hear of it.
-    if (known != entries_.end() && VersionOf(*known->second) >= VersionOf(object)) {
+    // Newer: learnt from our own write, and the list comes in place of the event: the handlers hear of it. The
+    // same version may read otherwise than before, where the definition of the kind has changed.
+    if (known != entries_.end() && VersionOf(*known->second) > VersionOf(object)) {
       changes.push_back({known->second, known->second});
     } else {
       changes.push_back(Set(std::move(object)));
@@ -68,19 +70,23 @@ std::vector<ObjectChange> Store::ReplaceAll(std::vector<Json> objects, const std
   }
   std::vector<ObjectKey> gone;
   for (const auto& [key, object] : entries_) {
+    if (!name_space.empty() && key.name_space != name_space) continue;
     // Learnt after the list was taken: the watch will tell.
     if (!listed.contains(key) && VersionOf(*object) <= version) gone.push_back(key);
   }
   for (const ObjectKey& key : gone) changes.push_back({Erase(key), nullptr});
-  seen_ = std::max(seen_, version);
+  uint64_t& seen = seen_[name_space];
+  seen = std::max(seen, version);
   return changes;
 }
 
 std::vector<ObjectChange> Store::Put(Json object) {
   const MutexLock lock(mutex_);
   const uint64_t version = VersionOf(object);
-  seen_ = std::max(seen_, version);
-  const auto known = entries_.find(KeyOf(object));
+  const ObjectKey key = KeyOf(object);
+  uint64_t& seen = SeenIn(key.name_space);
+  seen = std::max(seen, version);
+  const auto known = entries_.find(key);
   // Learnt from our own write already, or newer: the handlers still hear of it.
   if (known != entries_.end() && VersionOf(*known->second) >= version)
     return {{known->second, known->second}};
@@ -90,8 +96,9 @@ std::vector<ObjectChange> Store::Put(Json object) {
 std::vector<ObjectChange> Store::Remove(Json object) {
   const MutexLock lock(mutex_);
   const uint64_t version = VersionOf(object);
-  seen_ = std::max(seen_, version);
   const ObjectKey key = KeyOf(object);
+  uint64_t& seen = SeenIn(key.name_space);
+  seen = std::max(seen, version);
   const auto known = entries_.find(key);
   // Another incarnation of the name, learnt from our own write.
   if (known != entries_.end() && VersionOf(*known->second) > version)
@@ -101,18 +108,25 @@ std::vector<ObjectChange> Store::Remove(Json object) {
   return {{std::move(before), nullptr}};
 }
 
-void Store::Seen(const std::string& resource_version) {
+void Store::Seen(const std::string& resource_version, const std::string& name_space) {
   const MutexLock lock(mutex_);
-  seen_ = std::max(seen_, VersionFromText(resource_version));
+  uint64_t& seen = SeenIn(name_space);
+  seen = std::max(seen, VersionFromText(resource_version));
 }
 
 void Store::Learn(Json object) {
   const MutexLock lock(mutex_);
   const uint64_t version = VersionOf(object);
-  if (version <= seen_) return;
-  const auto known = entries_.find(KeyOf(object));
+  const ObjectKey key = KeyOf(object);
+  if (version <= SeenIn(key.name_space)) return;
+  const auto known = entries_.find(key);
   if (known != entries_.end() && VersionOf(*known->second) >= version) return;
   Set(std::move(object));
+}
+
+uint64_t& Store::SeenIn(const std::string& name_space) {
+  const auto own = seen_.find(name_space);
+  return own == seen_.end() ? seen_[""] : own->second;
 }
 
 ObjectChange Store::Set(Json object) {
@@ -133,16 +147,17 @@ Object Store::Erase(const ObjectKey& key) {
 }
 
 void Store::Reindex(const ObjectKey& key, const Json* before, const Json* after) {
-  if (!index_) return;
-  const std::string old_value = before == nullptr ? "" : index_(*before);
-  const std::string new_value = after == nullptr ? "" : index_(*after);
-  if (old_value == new_value) return;
-  if (!old_value.empty()) {
-    const auto group = by_index_.find(old_value);
-    group->second.erase(key);
-    if (group->second.empty()) by_index_.erase(group);
+  for (const Index& index : indexes_) {
+    const std::string old_value = before == nullptr ? "" : index(*before);
+    const std::string new_value = after == nullptr ? "" : index(*after);
+    if (old_value == new_value) continue;
+    if (!old_value.empty()) {
+      const auto group = by_index_.find(old_value);
+      group->second.erase(key);
+      if (group->second.empty()) by_index_.erase(group);
+    }
+    if (!new_value.empty()) by_index_[new_value].insert(key);
   }
-  if (!new_value.empty()) by_index_[new_value].insert(key);
 }
 
 }  // namespace lockstep::kube

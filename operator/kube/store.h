@@ -29,10 +29,11 @@ class Store {
  public:
   // Applied once more, it must change nothing.
   using Slim = std::function<Json(Json)>;
-  // Groups objects for ByIndex, for instance by the uid of their controller; "" leaves one out.
+  // Groups objects for ByIndex, for instance by the uid of their controller; "" leaves one out. The values of
+  // a store's indexes must differ from each other.
   using Index = std::function<std::string(const Json&)>;
 
-  explicit Store(Slim slim = {}, Index index = {});
+  explicit Store(Slim slim = {}, std::vector<Index> indexes = {});
 
   [[nodiscard]] Object Get(const ObjectKey& key) const;
   [[nodiscard]] std::vector<Object> ByIndex(const std::string& value) const;
@@ -44,10 +45,12 @@ class Store {
   }
 
   // From the watch, in its order.
-  std::vector<ObjectChange> ReplaceAll(std::vector<Json> objects, const std::string& resource_version);
+  // What a list or a bookmark says holds for one namespace where each has a watch of its own; "": for all.
+  std::vector<ObjectChange> ReplaceAll(std::vector<Json> objects, const std::string& resource_version,
+                                       const std::string& name_space = "");
   std::vector<ObjectChange> Put(Json object);
   std::vector<ObjectChange> Remove(Json object);
-  void Seen(const std::string& resource_version);
+  void Seen(const std::string& resource_version, const std::string& name_space = "");
 
   // From the answer to a write of our own. Ignored where the watch is already past it: it has told us of this
   // object, perhaps of its end.
@@ -57,15 +60,17 @@ class Store {
   using Entries = std::map<ObjectKey, Object>;
 
   ObjectChange Set(Json object) LOCKSTEP_REQUIRES(mutex_);
+  // The newest version that the watch of objects of this namespace has reported.
+  uint64_t& SeenIn(const std::string& name_space) LOCKSTEP_REQUIRES(mutex_);
   Object Erase(const ObjectKey& key) LOCKSTEP_REQUIRES(mutex_);
   void Reindex(const ObjectKey& key, const Json* before, const Json* after) LOCKSTEP_REQUIRES(mutex_);
 
   const Slim slim_;
-  const Index index_;
+  const std::vector<Index> indexes_;
   mutable Mutex mutex_;
   Entries entries_ LOCKSTEP_GUARDED_BY(mutex_);
   std::map<std::string, std::set<ObjectKey>> by_index_ LOCKSTEP_GUARDED_BY(mutex_);
-  uint64_t seen_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // newest version the watch has told us of
+  std::map<std::string, uint64_t> seen_ LOCKSTEP_GUARDED_BY(mutex_);  // of each watch; "": of all namespaces
 };
 
 }  // namespace lockstep::kube

@@ -4,7 +4,7 @@
 //
 //   Listing ──page…last page──► Watching ──end, cut──► Watching (from the newest version seen)
 //      ▲                            │
-//      └────────── 410 Gone ────────┘
+//      └──── 410 Gone, early end ───┘
 //
 // The shape follows kube-rs' watcher: the new list replaces the store in one step, so that readers never see
 // a half.
@@ -50,6 +50,8 @@ class WatchState {
   [[nodiscard]] StoreChange OnPage(ListPage page);
   // An ERROR event is returned as the error; hand it to OnFailure once the stream is closed.
   [[nodiscard]] Result<StoreChange> OnEvent(WatchEvent event);
+  // A watch that ended in good order, but sooner than it was asked to: lists again.
+  void OnEarlyEnd() { watching_ = false; }
   // A list or watch that failed.
   void OnFailure(const Error& error);
 

@@ -22,6 +22,10 @@ constexpr std::size_t kParallelWrites = 8;
 // and all objects beside the pods are there before the first pod is.
 int StageOf(const Action& action) { return std::max(static_cast<int>(action.index()), 2); }
 
+// Of pods to create: first one, then twice as many each time, as Kubernetes' own controllers do. Where the API
+// server refuses them all, for lack of quota, say, that costs one request and not one for each pod.
+constexpr std::size_t kFirstBatch = 1;
+
 // Calls `work` for each index from several threads, until one call fails. Throws what the first of them threw.
 template <typename Work>
 void ForEachInParallel(std::size_t count, Work work) {
@@ -228,15 +232,20 @@ Applied Applier::Apply(const Observed& observed, const std::vector<PlannedAction
   for (std::size_t begin = 0; begin < actions.size() && !applied.error;) {
     std::size_t end = begin + 1;
     while (end < actions.size() && StageOf(actions[end].action) == StageOf(actions[begin].action)) ++end;
-    ForEachInParallel(end - begin, [&](std::size_t i) {
-      const Action& action = actions[begin + i].action;
-      const auto done = std::visit(executor, action);
-      if (done.ok()) return true;
-      const MutexLock lock(mutex);
-      if (!applied.error) applied = {WithField(done.error(), action), IsRefusal(done.error(), action)};
-      return false;
-    });
-    begin = end;
+    const bool starts_slowly = std::holds_alternative<CreatePod>(actions[begin].action);
+    std::size_t batch = starts_slowly ? kFirstBatch : end - begin;
+    for (; begin < end && !applied.error; batch *= 2) {
+      const std::size_t count = std::min(batch, end - begin);
+      ForEachInParallel(count, [&](std::size_t i) {
+        const Action& action = actions[begin + i].action;
+        const auto done = std::visit(executor, action);
+        if (done.ok()) return true;
+        const MutexLock lock(mutex);
+        if (!applied.error) applied = {WithField(done.error(), action), IsRefusal(done.error(), action)};
+        return false;
+      });
+      begin += count;
+    }
   }
   return applied;
 }

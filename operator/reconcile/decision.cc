@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "operator/reconcile/last_reports.h"
 #include "operator/reconcile/waiting.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/base/strings.h"
@@ -20,8 +21,9 @@ Decision Fail(std::string_view why, std::string message) {
 }
 
 Rule IgnoreForeign(const Observed& observed, const QueueState&) {
-  const std::string& manager = observed.job.spec.managed_by;
-  if (manager.empty() || manager == api::kManagedByLockstep) return std::nullopt;
+  const std::string& named = observed.job.spec.managed_by;
+  const std::string_view manager = named.empty() ? api::kManagedByLockstep : std::string_view(named);
+  if (manager == observed.settings.managed_by && observed.is_namespace_ours) return std::nullopt;
   return Decision{.mode = Mode::kIgnore};
 }
 
@@ -46,8 +48,7 @@ SpecProblem ProblemOfSpec(const Observed& observed) {
             Join(observed.unreadable, "; ") +
                 "; the definition of jobs in this cluster is of another version than "
                 "the operator: bring both to one version with helm upgrade"};
-  if (!observed.violations.empty()) return {reason::kInvalidSpec, Join(observed.violations, "; ")};
-  return {reason::kNotImplemented, Join(observed.unsupported, "; ")};
+  return {reason::kInvalidSpec, Join(observed.violations, "; ")};
 }
 
 // A job that was never valid fails. Of one that was, the pods go on by the spec they were made from, and the
@@ -80,7 +81,8 @@ Rule Completed(const Observed& observed, const QueueState&) {
   return Decision{.mode = Mode::kFinished,
                   .finish_as = condition::kComplete,
                   .reason = reason::kTrainingDone,
-                  .message = "training reached its end"};
+                  .message = "training reached its end",
+                  .ended = EndOfTraining(observed.pods, observed.now)};
 }
 
 Rule Suspended(const Observed& observed, const QueueState&) {

@@ -15,7 +15,7 @@
 namespace lockstep::reconcile {
 
 enum class Mode {
-  kIgnore,    // another controller's job
+  kIgnore,    // a job of another controller, or of another installation of this one
   kDelete,    // the object is going away
   kFinished,  // Complete or Failed, now or before
   kSuspend,
@@ -30,6 +30,7 @@ struct Decision {
   std::string_view finish_as;
   std::string_view reason;  // of api::reason: why it finishes, is suspended, or is held
   std::string message;
+  std::optional<WallTime> ended;    // of Complete: when the training did
   FailureDecision failures;         // of kRun
   GangStart gang;                   // of kRun
   RemovalDecision removal;          // of kDelete

@@ -187,8 +187,11 @@ void ApplyGoodput(const Observed& observed, const Decision& decision, api::Train
   if (activity == status.goodput->activity && IsWrittenAlike(status, observed.job.status)) return;
   if (is_over && decision.finish_as.empty()) return;
   GoodputLedger ledger(*status.goodput);
-  ledger.Book(observed.now, PassedSince(observed, activity, status, ledger));
+  ledger.Book(decision.ended.value_or(observed.now), PassedSince(observed, activity, status, ledger));
   TakeBackUnfinished(observed, status, ledger);
+  // After the last step come an evaluation and the last checkpoint.
+  if (decision.finish_as == api::condition::kComplete && status.goodput->activity == Activity::kTraining)
+    ledger.TakeBack(observed.rendezvous.seconds_since_step, ledger.lost().checkpoint);
   ledger.Begin(activity);
   status.goodput = ledger.status();
 }

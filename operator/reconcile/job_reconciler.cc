@@ -7,6 +7,7 @@
 #include "operator/reconcile/notes.h"
 #include "operator/reconcile/plan.h"
 #include "operator/reconcile/status.h"
+#include "runtime/common/api/conditions.h"
 #include "runtime/common/base/log.h"
 
 namespace lockstep::reconcile {
@@ -56,7 +57,10 @@ Result<controller::Outcome> JobReconciler::Reconcile(const std::string& key) {
     return controller::Outcome{};
   }
   Plan plan = MakePlan(*observed);
-  if (plan.ignored) return controller::Outcome{};
+  if (plan.ignored) {
+    Forget(key);  // its namespace may have been ours until now
+    return controller::Outcome{};
+  }
   Remember(key, IdentityOf(observed->job));
   ConfigureRendezvous(*observed, plan);
   LogActions(key, plan);
@@ -71,6 +75,19 @@ Result<controller::Outcome> JobReconciler::Reconcile(const std::string& key) {
   if (applied.error) return *applied.error;
   LOCKSTEP_TRY(WriteOutcome(*observed, plan.status, plan.gpus, plan.events));
   return controller::Outcome{.requeue_after = plan.requeue_after};
+}
+
+controller::Priority JobReconciler::PriorityOf(const std::string& key) const {
+  const kube::Object job = dependencies_.caches.jobs.Get(kube::KeyFromString(key));
+  if (job == nullptr || job->at("metadata").contains("deletionTimestamp"))
+    return controller::Priority::kNormal;
+  const Json* conditions = FindJson(*job, {"status", "conditions"});
+  const bool has_started =
+      conditions != nullptr && std::any_of(conditions->begin(), conditions->end(), [](const Json& entry) {
+        return StringAt(entry, {"type"}) == api::condition::kInitialized &&
+               StringAt(entry, {"status"}) == "True";
+      });
+  return has_started ? controller::Priority::kNormal : controller::Priority::kLow;
 }
 
 void JobReconciler::ConfigureRendezvous(const Observed& observed, const Plan& plan) {

@@ -37,6 +37,9 @@ class JobReconciler final : public controller::Reconciler {
   JobReconciler(Dependencies dependencies, ClusterSettings settings);
 
   Result<controller::Outcome> Reconcile(const std::string& key) override;
+  // Low until a first round has formed: where many jobs start at once, those that run get their replacements
+  // first.
+  [[nodiscard]] controller::Priority PriorityOf(const std::string& key) const override;
 
  private:
   void Forget(const std::string& key);

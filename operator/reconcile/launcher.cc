@@ -10,7 +10,6 @@ namespace {
 
 constexpr const char* kVolume = "lockstep-launcher";
 constexpr const char* kFolder = "/opt/lockstep";
-constexpr int kUser = 65532;  // of the operator's image
 
 // As much as the trainer, so that neither what the pod requests nor its quality of service changes; but no
 // devices.
@@ -25,8 +24,10 @@ Json ResourcesLike(const Json& trainer) {
   return resources;
 }
 
-// Fit for the Pod Security Standard "restricted", whatever the rest of the pod is.
-Json InitContainer(const ClusterSettings& settings, const Json& trainer) {
+// It runs as the pod's user, else as that of its image, and meets the Pod Security Standard "restricted" unless
+// the pod itself asks for root.
+Json InitContainer(const ClusterSettings& settings, const Json& pod_spec, const Json& trainer) {
+  const bool is_root = IntAt(pod_spec, {"securityContext", "runAsUser"}, -1) == 0;
   Json container = {{"name", api::kLauncherContainer},
                     {"image", settings.launcher_image},
                     {"command", {"/usr/local/bin/lockstep", "copy-to", kFolder}},
@@ -35,8 +36,7 @@ Json InitContainer(const ClusterSettings& settings, const Json& trainer) {
                      {{"allowPrivilegeEscalation", false},
                       {"capabilities", {{"drop", {"ALL"}}}},
                       {"readOnlyRootFilesystem", true},
-                      {"runAsNonRoot", true},
-                      {"runAsUser", kUser},
+                      {"runAsNonRoot", !is_root},
                       {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
                     {"volumeMounts", Json::array({{{"name", kVolume}, {"mountPath", kFolder}}})}};
   if (!settings.launcher_pull_policy.empty()) container["imagePullPolicy"] = settings.launcher_pull_policy;
@@ -61,7 +61,7 @@ void AddLauncher(Json& pod, const api::TrainingJob& job, const ClusterSettings& 
   for (Json& container : ListIn(spec, "containers")) {
     if (StringAt(container, {"name"}) != job.spec.worker.container_name) continue;
     Json& init = ListIn(spec, "initContainers");
-    init.insert(init.begin(), InitContainer(settings, container));
+    init.insert(init.begin(), InitContainer(settings, spec, container));
     Wrap(container);
   }
   ListIn(spec, "volumes").push_back({{"name", kVolume}, {"emptyDir", Json::object()}});

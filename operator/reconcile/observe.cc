@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "operator/reconcile/gang.h"
+#include "operator/reconcile/last_reports.h"
 #include "operator/reconcile/owned_objects.h"
 #include "operator/reconcile/owner.h"
 #include "operator/reconcile/queue.h"
 #include "operator/reconcile/queue_priority.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/training_job_json.h"
-#include "runtime/common/api/unsupported.h"
 #include "runtime/common/api/validate.h"
 
 namespace lockstep::reconcile {
@@ -24,6 +24,11 @@ Json WithoutManagedFields(Json job) {
     annotations->erase("kubectl.kubernetes.io/last-applied-configuration");
   }
   return job;
+}
+
+Json SlimNamespace(Json name_space) {
+  static const kube::FieldMask mask{{"metadata", "name"}, {"metadata", "resourceVersion"}};
+  return mask.Apply(std::move(name_space));
 }
 
 Json SlimPod(Json pod) { return PodFields().Apply(std::move(pod)); }
@@ -122,15 +127,17 @@ std::optional<std::map<std::string, Node>> NodesOf(const std::vector<Pod>& pods,
 }  // namespace
 
 Caches::Caches()
-    : jobs(WithoutManagedFields, kube::UidOf),
-      pods(SlimPod, IndexByJob),
+    : jobs(WithoutManagedFields, {kube::UidOf}),
+      pods(SlimPod, {IndexByJob, IndexByNode}),
       removals(SlimPod),
+      name_spaces(SlimNamespace),
       nodes([](Json node) { return NodeFields().Apply(std::move(node)); }),
       flavors(SlimFlavor),
       priority_classes(SlimPriorityClass),
       workload_priority_classes(SlimPriorityClass) {
   const auto add = [this](const kube::Resource& resource) {
-    owned.try_emplace(KeyOfKind(resource), resource == kWorkloads ? SlimWorkload : SlimOwned, IndexByJob);
+    owned.try_emplace(KeyOfKind(resource), resource == kWorkloads ? SlimWorkload : SlimOwned,
+                      std::vector<kube::Store::Index>{IndexByJob});
   };
   for (const kube::Resource& resource : kOwnedKinds) add(resource);
   for (const kube::Resource& resource : kGangKinds) add(resource);
@@ -159,12 +166,12 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   Observed observed;
   observed.job = api::TrainingJobFromJson(*object, observed.unreadable);
   // Rules between fields make sense only where each field could be read.
-  if (observed.unreadable.empty()) observed.violations = api::Validate(observed.job);
-  for (const auto& field : api::FindUnsupported(observed.job.spec))
-    observed.unsupported.push_back(field.ToString());
-  if (!observed.job.spec.training && settings.launcher_image.empty()) {
-    observed.unsupported.emplace_back(
-        "spec.training: is required, for this operator runs without --launcher-image");
+  if (observed.unreadable.empty()) {
+    observed.violations = api::Validate(observed.job);
+    if (!observed.job.spec.training && settings.launcher_image.empty()) {
+      observed.violations.emplace_back(
+          "spec.training: is required, for this operator runs without --launcher-image");
+    }
   }
   const std::string index = IndexOf(IdentityOf(observed.job));
   for (const kube::Object& pod : caches.pods.ByIndex(index)) {
@@ -184,7 +191,10 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   observed.priority_class = PriorityClassOfJob(observed.job, caches);
   observed.nodes = NodesOf(observed.pods, caches.nodes);
   observed.rendezvous = rendezvous.View(IdentityOf(observed.job));
+  TakeLastReports(IdentityOf(observed.job), observed.pods, observed.rendezvous);
   observed.settings = settings;
+  observed.is_namespace_ours =
+      !settings.selects_namespaces || caches.name_spaces.Get({"", key.name_space}) != nullptr;
   observed.now = now;
   return observed;
 }

@@ -14,12 +14,13 @@
 namespace lockstep::reconcile {
 
 // The caches; jobs are indexed by uid, pods and the other objects of jobs by the job that they belong to
-// (owner.h). That of the nodes is empty where the operator may not read them.
+// (owner.h), pods also by their node (pods.h). That of the nodes is empty where the operator may not read them.
 struct Caches {
   Caches();
   kube::Store jobs;
   kube::Store pods;
-  kube::Store removals;  // pods that remove checkpoints
+  kube::Store removals;     // pods that remove checkpoints
+  kube::Store name_spaces;  // whose jobs are run, where a selector says so
   kube::Store nodes;
   kube::Store flavors;  // of Kueue
   kube::Store priority_classes;

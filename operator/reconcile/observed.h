@@ -24,18 +24,20 @@ struct ClusterSettings {
   std::string ca_pem;                // empty: plain HTTP, for development
   std::string launcher_image;        // holds `lockstep`, for pods whose image does not; empty: there is none
   std::string launcher_pull_policy;  // empty: Kubernetes' default
+  std::string managed_by{api::kManagedByLockstep};  // spec.managedBy of the jobs of this installation
+  bool selects_namespaces = false;                  // those in Caches::name_spaces, else all that are watched
 };
 
 struct Observed {
   api::TrainingJob job;
-  // Of its spec, each naming its field; all three are empty where it is valid. What cannot be read has passed
+  // Of its spec, each naming its field; both are empty where it is valid. What cannot be read has passed
   // the definition in the cluster, which therefore is of another version than this operator.
   std::vector<std::string> unreadable;
-  std::vector<std::string> violations;   // of rules between fields
-  std::vector<std::string> unsupported;  // what this version does not do
-  std::vector<Pod> pods;                 // that belong to this job (owner.h)
-  std::optional<Pod> removal;            // the pod that removes the checkpoints of a deleted job
-  bool namespace_ends = false;           // nothing can be made in it any more
+  std::vector<std::string> violations;  // of rules between fields
+  std::vector<Pod> pods;                // that belong to this job (owner.h)
+  std::optional<Pod> removal;           // the pod that removes the checkpoints of a deleted job
+  bool is_namespace_ours = true;        // false: this installation does not look after its jobs
+  bool namespace_ends = false;          // nothing can be made in it any more
   // Of its pods, by name; absent where nothing is known of nodes.
   std::optional<std::map<std::string, Node>> nodes;
   std::map<std::string, Json> owned;    // objects beside the pods, by KeyOfKind
@@ -50,7 +52,7 @@ struct Observed {
 };
 
 [[nodiscard]] inline bool IsValid(const Observed& observed) {
-  return observed.unreadable.empty() && observed.violations.empty() && observed.unsupported.empty();
+  return observed.unreadable.empty() && observed.violations.empty();
 }
 
 [[nodiscard]] inline bool HasFinalizer(const api::TrainingJob& job) {

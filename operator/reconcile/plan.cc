@@ -92,18 +92,32 @@ void PlanFinished(const Observed& observed, const api::TrainingJobStatus& status
   }
 }
 
+// Stops once there are more than a pass takes (LimitPods). The lowest slot comes first: where a job grows, lost
+// pods are replaced before new slots are filled.
 void CreateMissing(const Observed& observed, const PodGroups& groups, const QueueState& queue,
                    Actions& actions) {
   const bool in_gang = JoinsGang(observed);
   const std::vector<std::string> avoided = AvoidedNodes(observed.job.status, observed.now);
-  for (int32_t slot = 0; slot < observed.job.spec.pod_count(); ++slot) {
+  std::size_t created = 0;
+  for (int32_t slot = 0; slot < observed.job.spec.pod_count() && created <= kPodsPerPass; ++slot) {
     if (groups.slots.contains(slot) || IsGivenUp(observed.job, slot)) continue;
     Json pod = DesiredPod(observed.job, slot, avoided);
     if (in_gang) JoinGang(pod, observed.job, observed.served);
     if (queue.admission) JoinQueue(pod, *queue.admission);
     AddLauncher(pod, observed.job, observed.settings);
     actions.push_back({CreatePod{std::move(pod)}, "the slot is free"});
+    ++created;
   }
+}
+
+// Leaves to the next pass what goes beyond kPodsPerPass; true: there is such.
+bool LimitPods(Actions& actions) {
+  std::size_t created = 0;
+  std::size_t deleted = 0;
+  return std::erase_if(actions, [&](const PlannedAction& entry) {
+           if (std::holds_alternative<CreatePod>(entry.action)) return ++created > kPodsPerPass;
+           return std::holds_alternative<DeletePod>(entry.action) && ++deleted > kPodsPerPass;
+         }) > 0;
 }
 
 void DeleteOthers(const PodGroups& groups, const FailureDecision& failures, Actions& actions) {
@@ -241,11 +255,13 @@ Plan PlanOf(const Observed& observed, const QueueState& queue) {
     case Mode::kIgnore: break;
   }
   const auto next_force = PlanForceDeletions(observed, plan.actions);
+  const bool has_more = LimitPods(plan.actions);
   plan.lost = decision.failures.lost;
   PlanRendezvous(observed, decision.mode, plan);
   plan.events = MakeNotes(observed, decision, plan);
   plan.gpus = CountGpus(observed, groups, decision);
-  plan.requeue_after = NextLook(observed, decision, plan.status, next_force);
+  plan.requeue_after =
+      has_more ? std::chrono::milliseconds(0) : NextLook(observed, decision, plan.status, next_force);
   return plan;
 }
 

@@ -2,6 +2,7 @@
 // The decision of a whole pass: Observed → what to write, why, and what to tell. A short conductor over the
 // policies; pure, so the same input gives the same plan, and repeating a plan is harmless.
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <variant>
@@ -82,6 +83,10 @@ struct Plan {
   GpuCount gpus;                                      // for metrics
   std::optional<std::chrono::milliseconds> requeue_after;
 };
+
+// How many pods a pass creates, and how many it deletes, at most. A job of a thousand pods takes ten passes, so
+// that it does not hold one of the few workers while other jobs wait for a single replacement.
+inline constexpr std::size_t kPodsPerPass = 100;
 
 [[nodiscard]] Plan MakePlan(const Observed& observed);
 

@@ -21,8 +21,15 @@ void Delete(const Observed& observed, const kube::Resource& resource, const std:
 
 // A Service that selects pods which come by the hundred has its endpoints written again every few of them,
 // whole: a quarter of all the work that a thousand pods are (tests/bench/README.md). So it learns whom to
-// select once they are there; until then it holds the name, for which the job is refused where it is
-// another's. One that selects already is left alone.
+// select with the last of them, or with the job's first round, where some are not to be had; until then it
+// holds the name, for which the job is refused where it is another's. One that selects already is left alone.
+bool MaySelect(const Observed& observed) {
+  const auto missing =
+      static_cast<int64_t>(observed.job.spec.pod_count()) - static_cast<int64_t>(observed.pods.size());
+  return !observed.pods.empty() &&
+         (missing <= static_cast<int64_t>(kPodsPerPass) || observed.job.status.rendezvous);
+}
+
 void HoldSelectorBack(std::vector<OwnedObject>& objects) {
   for (OwnedObject& desired : objects) {
     if (desired.resource == kube::kServices) desired.object["spec"].erase("selector");
@@ -33,7 +40,7 @@ void HoldSelectorBack(std::vector<OwnedObject>& objects) {
 
 void PlanObjects(const Observed& observed, std::vector<PlannedAction>& actions) {
   std::vector<OwnedObject> objects = DesiredOwnedObjects(observed.job, observed.settings);
-  if (observed.pods.empty()) HoldSelectorBack(objects);
+  if (!MaySelect(observed)) HoldSelectorBack(objects);
   if (auto group = DesiredPodGroup(observed.job, observed.served)) objects.push_back(*std::move(group));
   std::set<std::string> wanted;
   for (OwnedObject& desired : objects) {

@@ -91,6 +91,7 @@ void ReadContainers(const Json& json, const std::string& container, Pod& pod) {
       const Json* ended = FindJson(status, {"state", "terminated"});
       if (ended == nullptr || StringAt(status, {"name"}) != container) continue;
       pod.exit_code = static_cast<int>(IntAt(*ended, {"exitCode"}));
+      if (const auto time = ParseTime(StringAt(*ended, {"finishedAt"})); time.ok()) pod.ended = *time;
       pod.message = StringAt(*ended, {"message"});
       const std::string reason = StringAt(*ended, {"reason"});
       if (pod.message.empty() && reason != "Error" && reason != "Completed")
@@ -173,6 +174,13 @@ Pod PodFromJson(const Json& json, const std::string& container) {
   if (pod.overstepped || pod.message.empty()) pod.message = StringAt(json, {"status", "message"}, reason);
   pod.phase = PhaseOf(json, pod);
   return pod;
+}
+
+std::string IndexOfNode(const std::string& node) { return "node " + node; }
+
+std::string IndexByNode(const Json& pod) {
+  const std::string node = StringAt(pod, {"spec", "nodeName"});
+  return node.empty() ? "" : IndexOfNode(node);
 }
 
 PodGroups GroupPods(const std::vector<Pod>& pods, int32_t replicas) {

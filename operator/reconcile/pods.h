@@ -35,9 +35,12 @@ struct Pod {
   bool disrupted = false;                         // preempted, evicted or drained: nobody's fault
   std::map<std::string, std::string> conditions;  // status by type
   std::optional<int> exit_code;                   // of the trainer container
-  bool runs_program = false;   // of the user's own: but for 0 and 143, its exit codes are not ours
-  bool overstepped = false;    // evicted for more storage than its own limits allow: no disruption
-  std::string message;         // why it ended, as the worker wrote it or as Kubernetes says
+  bool runs_program = false;      // of the user's own: but for 0 and 143, its exit codes are not ours
+  bool overstepped = false;       // evicted for more storage than its own limits allow: no disruption
+  std::optional<WallTime> ended;  // of the trainer container
+  // Why it ended, as the worker wrote it or as Kubernetes says; of one that reached the end of the training its
+  // last report.
+  std::string message;
   std::string waiting_reason;  // of the first container that cannot start: ImagePullBackOff, …
   std::string waiting_message;
   std::string unschedulable;       // the scheduler's message
@@ -53,6 +56,10 @@ struct Pod {
 // The fields that PodFromJson reads: what the cache keeps of a pod.
 [[nodiscard]] const kube::FieldMask& PodFields();
 [[nodiscard]] Pod PodFromJson(const Json& json, const std::string& container);
+
+// By what the cache finds the pods of a node; "" for one that has none yet.
+[[nodiscard]] std::string IndexOfNode(const std::string& node);
+[[nodiscard]] std::string IndexByNode(const Json& pod);
 
 struct PodGroups {
   std::map<int32_t, Pod> slots;  // the pod of each wanted slot

@@ -213,10 +213,11 @@ void CountPods(const Observed& observed, api::TrainingJobStatus& status) {
   status.selector = api::WorkerSelector(observed.job.metadata.name);
 }
 
-void SetTimes(const Observed& observed, Mode mode, api::TrainingJobStatus& status) {
-  if (mode == Mode::kSuspend) status.start_time.reset();
-  if (mode == Mode::kRun && !status.start_time) status.start_time = observed.now;
-  if (mode == Mode::kFinished && !status.completion_time) status.completion_time = observed.now;
+void SetTimes(const Observed& observed, const Decision& decision, api::TrainingJobStatus& status) {
+  if (decision.mode == Mode::kSuspend) status.start_time.reset();
+  if (decision.mode == Mode::kRun && !status.start_time) status.start_time = observed.now;
+  if (decision.mode == Mode::kFinished && !status.completion_time)
+    status.completion_time = decision.ended.value_or(observed.now);
 }
 
 void ApplyFailures(const Observed& observed, const FailureDecision& failures,
@@ -244,7 +245,7 @@ api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& gro
   status.given_up_slots = GivenUpSlots(observed.job);  // those of another generation are not of this one
   status.observed_generation = observed.job.metadata.generation;
   CountPods(observed, status);
-  SetTimes(observed, decision.mode, status);
+  SetTimes(observed, decision, status);
   const bool finishes_now = decision.mode == Mode::kFinished && !decision.finish_as.empty();
   if (decision.mode != Mode::kFinished || finishes_now) {
     const bool is_ending = decision.mode == Mode::kDrain || decision.mode == Mode::kSuspend;

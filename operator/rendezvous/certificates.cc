@@ -4,6 +4,7 @@
 #include "operator/rendezvous/x509.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/strings.h"
+#include "runtime/common/http/address.h"
 
 namespace lockstep::rendezvous {
 namespace {
@@ -65,8 +66,7 @@ std::string WhyUnusable(const ServerIdentity& identity, const std::vector<std::s
 }
 
 std::vector<std::string> DnsNamesOf(const std::string& url) {
-  std::string host = url.substr(url.find("//") == std::string::npos ? 0 : url.find("//") + 2);
-  host = host.substr(0, host.find_first_of(":/"));
+  const std::string host = http::HostOfUrl(url);
   std::vector<std::string> names = {host};
   if (host.ends_with(".svc")) names.push_back(host + ".cluster.local");
   if (host != "localhost") names.emplace_back("localhost");

@@ -19,7 +19,12 @@ constexpr std::chrono::seconds kRetry{10};        // after a review that failed
 constexpr std::chrono::minutes kBelieved{10};     // without a review that succeeds
 constexpr std::chrono::seconds kLongestWait{10};  // then the member has given up on this request
 
-// Tokens are secrets: what is kept beyond a request is a digest.
+bool WasReviewed(const Result<TokenIdentity>& identity) {
+  return identity.ok() || identity.error().code == ErrorCode::kUnauthorized;
+}
+
+}  // namespace
+
 std::string DigestOf(const std::string& token) {
   std::string digest(EVP_MAX_MD_SIZE, '\0');
   unsigned int length = 0;
@@ -28,12 +33,6 @@ std::string DigestOf(const std::string& token) {
   digest.resize(length);
   return digest;
 }
-
-bool WasReviewed(const Result<TokenIdentity>& identity) {
-  return identity.ok() || identity.error().code == ErrorCode::kUnauthorized;
-}
-
-}  // namespace
 
 TokenReviewer::TokenReviewer(kube::KubeWriter& writer, const kube::Store& pods, const Clock& clock)
     : writer_(writer), pods_(pods), clock_(clock) {

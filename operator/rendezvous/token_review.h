@@ -26,6 +26,9 @@ namespace lockstep::rendezvous {
 // For the client that the reviewer writes with: an API server that does not answer must not hold its threads.
 inline constexpr std::chrono::seconds kReviewDeadline{5};
 
+// Tokens are secrets: what is kept beyond a request is this.
+[[nodiscard]] std::string DigestOf(const std::string& token);
+
 class TokenReviewer {
  public:
   using Done = std::function<void(Result<void>)>;

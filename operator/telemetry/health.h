@@ -1,5 +1,6 @@
 #pragma once
-// /metrics, /healthz and /readyz on one server, from the process' first moment to its last.
+// /healthz and /readyz, and /metrics: on the same server for everybody, or on one of its own, over TLS, for those
+// who may. From the process' first moment to its last.
 
 #include <functional>
 #include <memory>
@@ -11,12 +12,26 @@
 namespace lockstep::telemetry {
 
 struct HealthSources {
-  std::function<http::Response()> metrics;
+  std::function<http::Response()> metrics;  // none: they have a server of their own
   // "" where ready; called on the server's thread, must not block.
   std::function<std::string()> why_not_ready;
 };
 
 [[nodiscard]] Result<std::unique_ptr<http::HttpServer>> StartHealthServer(const std::string& address,
                                                                           HealthSources sources);
+
+struct SecureMetrics {
+  std::string address;
+  std::string certificate_pem;
+  std::string key_pem;
+  std::function<http::Response()> metrics;
+  // Whether the bearer of this token, who asks from this address, may read them. Must not block; `done` may be
+  // called later, from any thread.
+  std::function<void(const std::string& token, const std::string& peer,
+                     std::function<void(Result<void>)> done)>
+      authorize;
+};
+
+[[nodiscard]] Result<std::unique_ptr<http::HttpServer>> StartSecureMetricsServer(SecureMetrics options);
 
 }  // namespace lockstep::telemetry

@@ -25,12 +25,14 @@ constexpr const char* kStates[] = {"Created", "Pending",   "Starting", "Running"
                                    "Stalled", "Suspended", "Complete", "Failed"};
 
 // Of the condition Failed.
-constexpr std::string_view kFailures[] = {
-    api::reason::kInvalidSpec,      api::reason::kNotImplemented,
-    api::reason::kUserError,        api::reason::kBadConfiguration,
-    api::reason::kObjectStore,      api::reason::kMaxRestarts,
-    api::reason::kDeadlineExceeded, api::reason::kStartupDeadlineExceeded,
-    api::reason::kFailurePolicy};
+constexpr std::string_view kFailures[] = {api::reason::kInvalidSpec,
+                                          api::reason::kUserError,
+                                          api::reason::kBadConfiguration,
+                                          api::reason::kObjectStore,
+                                          api::reason::kMaxRestarts,
+                                          api::reason::kDeadlineExceeded,
+                                          api::reason::kStartupDeadlineExceeded,
+                                          api::reason::kFailurePolicy};
 
 // The fields of api::LostSeconds, in their order.
 constexpr const char* kLosses[] = {"scheduling", "startup",   "rendezvous",

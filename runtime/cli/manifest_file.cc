@@ -2,7 +2,6 @@
 
 #include "runtime/common/api/manifest.h"
 #include "runtime/common/api/training_job_json.h"
-#include "runtime/common/api/unsupported.h"
 #include "runtime/common/api/validate.h"
 #include "runtime/common/base/file.h"
 
@@ -28,9 +27,6 @@ LoadedManifest CheckManifest(const Json& object) {
   loaded.job = api::TrainingJobFromJson(object, loaded.problems);
   if (!loaded.problems.empty()) return loaded;
   loaded.problems = api::Validate(loaded.job);
-  for (const api::UnsupportedField& field : api::FindUnsupported(loaded.job.spec)) {
-    loaded.problems.push_back(field.ToString());
-  }
   return loaded;
 }
 

@@ -463,7 +463,7 @@ class Converter {
   // Its controller looks at the pod of the master; at any pod of an elastic job without one.
   void ConvertSuccess() {
     if (replicas_ < 2 || (!has_master_ && !is_elastic_)) return;
-    Spec()["successPolicy"] = has_master_ ? "Rank0" : "Any";
+    Spec()["successPolicy"]["type"] = has_master_ ? "Rank0" : "Any";
     Comment("spec.successPolicy", std::string("As in Kubeflow: the end of ") +
                                       (has_master_ ? "the master" : "any pod") +
                                       " completes the job. All waits for everybody.");

@@ -25,7 +25,7 @@ Result<std::shared_ptr<const ClassDraw>> ClassDrawOf(const api::DataSpec& spec, 
   const at::Tensor labels = dataset.labels();
   if (!labels.defined())
     return DoesNotFit("sampler",
-                      "weighted needs samples of one class each, which this data has not; use uniform");
+                      "Weighted needs samples of one class each, which this data has not; use Uniform");
   const auto classes = static_cast<std::size_t>(dataset.classes());
   if (!spec.class_weights.empty() && spec.class_weights.size() != classes) {
     return DoesNotFit("classWeights", "has " + std::to_string(spec.class_weights.size()) +

@@ -46,8 +46,12 @@ std::string ReasonText(const api::Condition& entry) {
 std::string StateLine(const api::TrainingJob& job) {
   const api::Condition* why = ConditionOf(job);
   if (why != nullptr) return StateWord(job) + " (" + ReasonText(*why) + ")";
-  const bool is_seen = job.status.observed_generation > 0 || !job.spec.managed_by.empty();
-  return StateWord(job) + (is_seen ? "" : " (the operator has not looked at it yet: does it run?)");
+  if (job.status.observed_generation > 0) return StateWord(job);
+  const std::string& manager = job.spec.managed_by;
+  return StateWord(job) + (manager.empty()
+                               ? " (the operator has not looked at it yet: does it run?)"
+                               : " (no operator with managedBy " + manager +
+                                     " has looked at it yet: does one run, and watch this namespace?)");
 }
 
 // What somebody may want to act on, beside what the state's own line says.

@@ -11,6 +11,7 @@
 #include "runtime/common/base/clock.h"
 #include "runtime/common/base/queue.h"
 #include "runtime/common/base/strings.h"
+#include "runtime/common/http/address.h"
 #include "runtime/common/http/cpprest_transport.h"
 #include "runtime/common/protocol/exit_codes.h"
 #include "runtime/launch/host_link.h"
@@ -42,7 +43,7 @@ class JoinedRun {
  public:
   JoinedRun(const LocalRunOptions& options, std::string address, http::HttpTransport& transport)
       : machines_(options.machines),
-        host_(machines_.host + ":" + std::to_string(machines_.port)),
+        host_(http::JoinHostPort(machines_.host, machines_.port)),
         config_(WorkerConfigOn(options.machines, options.job)),
         workers_({.job = options.job,
                   .folder = options.folder,
@@ -187,7 +188,7 @@ Result<int> Join(const LocalRunOptions& options) {
   LOCKSTEP_TRY(std::string address,
                OwnAddressTowards(machines.host).WithContext("the address of machine 0, MASTER_ADDR"));
   LOCKSTEP_TRY(const auto transport,
-               http::MakeTransport({.url = "http://" + machines.host + ":" + std::to_string(machines.port),
+               http::MakeTransport({.url = "http://" + http::JoinHostPort(machines.host, machines.port),
                                     .token = machines.token,
                                     .use_proxy_environment = false}));
   return JoinedRun(options, std::move(address), *transport).Run();

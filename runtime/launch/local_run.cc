@@ -11,6 +11,7 @@
 #include "runtime/common/api/rendezvous_settings_of.h"
 #include "runtime/common/base/queue.h"
 #include "runtime/common/base/strings.h"
+#include "runtime/common/http/address.h"
 #include "runtime/common/http/server.h"
 #include "runtime/common/protocol/exit_codes.h"
 #include "runtime/common/rendezvous/service.h"
@@ -116,7 +117,7 @@ class LocalRun {
     for (const std::string& name : workers_.LeftOut())
       Say(name + " is not set: its valueFrom needs a cluster");
     http::ServerOptions server;
-    if (IsOneOfSeveral()) server.address = "0.0.0.0:" + std::to_string(options_.machines.port);
+    if (IsOneOfSeveral()) server.address = ":" + std::to_string(options_.machines.port);
     auto started = http::StartServer(server, [this](http::ServerRequest request, http::Responder respond) {
       if (request.path == kMachinePath) return TakeReport(request, respond);
       service_.Handle(std::move(request), std::move(respond));
@@ -135,7 +136,7 @@ class LocalRun {
     LOCKSTEP_TRY(workers_.Prepare(config_, token_));
     if (IsOneOfSeveral()) {
       Say("machine 0 of " + std::to_string(options_.machines.count) + ", says " + options_.machines.said_by +
-          "; the others join it at " + options_.machines.host + ":" + std::to_string(server_->port()));
+          "; the others join it at " + http::JoinHostPort(options_.machines.host, server_->port()));
     }
     return {};
   }

@@ -73,7 +73,8 @@ std::optional<LocalWorkers::Ended> LocalWorkers::TakeEnd(const ChildExit& exit) 
   found->pid = 0;
   const int slot = options_.first_slot + static_cast<int>(found - workers_.begin());
   const Result<std::string> reason = ReadFile(Path(NameOf(slot) + ".end"));
-  return Ended{slot, found->uid, {exit.exit_code, exit.signal, reason.ok() ? *reason : ""}};
+  return Ended{
+      slot, found->uid, {exit.exit_code, exit.signal, exit.exit_code != 0 && reason.ok() ? *reason : ""}};
 }
 
 std::string LocalWorkers::NameOf(int slot) const { return api::PodName(options_.job.metadata.name, slot); }

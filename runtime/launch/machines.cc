@@ -1,5 +1,7 @@
 #include "runtime/launch/machines.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -151,6 +153,11 @@ Result<void> CheckToken(const std::string& token) {
   return {};
 }
 
+bool IsIpv6Address(const std::string& text) {
+  in6_addr ignored{};
+  return ::inet_pton(AF_INET6, text.c_str(), &ignored) == 1;
+}
+
 Result<void> AddRendezvous(const Variables& variables, Machines& machines) {
   const std::string address = variables.TorchrunName("MASTER_ADDR");
   const std::string port = variables.TorchrunName("MASTER_PORT");
@@ -158,8 +165,9 @@ Result<void> AddRendezvous(const Variables& variables, Machines& machines) {
   if (machines.host.empty())
     return WrongMachines(
         "MASTER_ADDR is not set: the address of the machine with rank 0, by which all reach it");
-  if (machines.host.find_first_of(" /@?#:[]") != std::string::npos) {
-    return WrongMachines(address + ": must be a name or an IPv4 address, not \"" +
+  if (machines.host.find_first_of(" /@?#:[]") != std::string::npos && !IsIpv6Address(machines.host)) {
+    return WrongMachines(address +
+                         ": must be a name, an IPv4 address or an IPv6 address without brackets, not \"" +
                          Truncate(machines.host, 80) + "\"");
   }
   if (variables.Has(port)) {

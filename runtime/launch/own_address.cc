@@ -15,39 +15,73 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr in_port_t kAnyPort = 9;  // nothing is sent there
+constexpr const char* kAnyPort = "9";  // nothing is sent there
 
-Result<sockaddr_in> Resolve(const std::string& host) {
+using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+Result<Addresses> Resolve(const std::string& host) {
   addrinfo hints{};
-  hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
-  const int code = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
-  if (code != 0)
-    return Error{ErrorCode::kUnavailable, "no IPv4 address: " + std::string(::gai_strerror(code))};
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  sockaddr_in address{};
-  std::memcpy(&address, found->ai_addr, sizeof address);
-  address.sin_port = htons(kAnyPort);
-  return address;
+  const int code = ::getaddrinfo(host.c_str(), kAnyPort, &hints, &found);
+  if (code != 0) return Error{ErrorCode::kUnavailable, "no address: " + std::string(::gai_strerror(code))};
+  return Addresses(found, &::freeaddrinfo);
 }
 
-Result<std::string> AddressTowards(const std::string& host) {
-  LOCKSTEP_TRY(sockaddr_in address, Resolve(host));
-  auto* const raw = reinterpret_cast<sockaddr*>(&address);
-  socklen_t size = sizeof address;
-  const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket.valid() || ::connect(socket.get(), raw, size) != 0 ||
-      ::getsockname(socket.get(), raw, &size) != 0) {
+// The end of a socket that leads to `peer`.
+Result<sockaddr_storage> SourceTowards(const addrinfo& peer) {
+  const Fd socket(::socket(peer.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage source{};
+  socklen_t size = sizeof source;
+  if (!socket.valid() || ::connect(socket.get(), peer.ai_addr, peer.ai_addrlen) != 0 ||
+      ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&source), &size) != 0) {
     return Error{ErrorCode::kUnavailable, std::strerror(errno)};
   }
-  std::array<char, INET_ADDRSTRLEN> text{};
-  ::inet_ntop(AF_INET, &address.sin_addr, text.data(), text.size());
-  const bool is_meant = host.starts_with("127.") || host == "localhost";
-  if ((ntohl(address.sin_addr.s_addr) >> 24) == IN_LOOPBACKNET && !is_meant)
-    return Error{ErrorCode::kInvalidArgument,
-                 std::string(text.data()) + ", which other machines cannot reach"};
-  return std::string(text.data());
+  return source;
+}
+
+bool IsLoopback(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
+  const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address).sin_addr;
+  return (ntohl(ipv4.s_addr) >> 24) == IN_LOOPBACKNET;
+}
+
+std::string TextOf(const sockaddr_storage& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* const bytes =
+      address.ss_family == AF_INET6
+          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr)
+          : &reinterpret_cast<const sockaddr_in&>(address).sin_addr;
+  ::inet_ntop(address.ss_family, bytes, text.data(), text.size());
+  return text.data();
+}
+
+// An address that is of use on one link only has to name its interface, which is another one on each machine.
+bool IsLinkLocal(const sockaddr_storage& address) {
+  return address.ss_family == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
+}
+
+// IPv6 only where no IPv4 address leads there.
+Result<std::string> AddressTowards(const std::string& host) {
+  LOCKSTEP_TRY(const Addresses addresses, Resolve(host));
+  const bool is_meant = host.starts_with("127.") || host == "localhost" || host == "::1";
+  Error last{ErrorCode::kUnavailable, "no address"};
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const addrinfo* peer = addresses.get(); peer != nullptr; peer = peer->ai_next) {
+      if (peer->ai_family != family) continue;
+      const auto source = SourceTowards(*peer);
+      if (!source.ok()) {
+        last = source.error();
+      } else if (IsLinkLocal(*source) || (IsLoopback(*source) && !is_meant)) {
+        last = {ErrorCode::kInvalidArgument, TextOf(*source) + ", which other machines cannot reach"};
+      } else {
+        return TextOf(*source);
+      }
+    }
+  }
+  return last;
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace lockstep::launch {
 
-// The IPv4 address from which this machine would speak to `host`, a name or an address. Sends nothing. Fails
-// where the name is not known, and where a name means this machine alone (127.…); who writes 127.0.0.1 plays
+// The address from which this machine would speak to `host`, a name or an address. Sends nothing. Fails
+// where the name is not known, and where a name means this machine alone (127.…, ::1); who writes 127.0.0.1 or ::1 plays
 // several machines on one.
 [[nodiscard]] Result<std::string> OwnAddressTowards(const std::string& host);
 

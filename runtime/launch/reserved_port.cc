@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <random>
+#include <utility>
 
 namespace lockstep::launch {
 namespace {
@@ -15,11 +16,25 @@ constexpr int kFirstPort = 20'000;
 constexpr int kLastPort = 29'999;
 constexpr int kAttempts = 100;
 
-bool Bind(int socket, int port) {
+// Of both families, where the kernel has IPv6; an invalid one where the port is taken.
+Fd BoundTo(int port) {
+  const auto number = htons(static_cast<uint16_t>(port));
+  Fd socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (socket.valid()) {
+    const int off = 0;
+    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_port = number;
+    const int bound = ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    return bound == 0 ? std::move(socket) : Fd();
+  }
+  socket = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  return ::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  address.sin_port = number;
+  const int bound = ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  return bound == 0 ? std::move(socket) : Fd();
 }
 
 }  // namespace
@@ -28,9 +43,8 @@ Result<ReservedPort> ReservedPort::Reserve() {
   std::random_device random;
   std::uniform_int_distribution<int> ports(kFirstPort, kLastPort);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int port = ports(random);
-    if (socket.valid() && Bind(socket.get(), port)) return ReservedPort(std::move(socket), port);
+    if (Fd socket = BoundTo(port); socket.valid()) return ReservedPort(std::move(socket), port);
   }
   return Error{ErrorCode::kInternal, std::string("no free port: ") + std::strerror(errno)};
 }

@@ -55,6 +55,7 @@ Actions Supervision::Start(SteadyTime now) {
 }
 
 Actions Supervision::On(const Event& event, SteadyTime now) {
+  now_ = now;
   if (!exiting_) std::visit([&](const auto& e) { Handle(e, now); }, event);
   return std::exchange(actions_, {});
 }
@@ -142,6 +143,7 @@ void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress, Ste
   }
   if (progress.step > best_step_) {
     best_step_ = progress.step;
+    best_step_made_ = now;
     failures_without_progress_ = 0;
   }
   // The host times the recovery by this beat.
@@ -401,6 +403,7 @@ protocol::Heartbeat Supervision::CurrentHeartbeat() const {
                            .evaluation = evaluation_,
                            .damaged_checkpoints = damaged_checkpoints_,
                            .repairs = repairs_};
+  if (best_step_ > 0) beat.seconds_since_step = Seconds(now_ - best_step_made_).count();
   if (first_rank_ == 0) beat.profile = profile_;
   const auto waits = std::find_if(ranks_.begin(), ranks_.end(),
                                   [](const Rank& rank) { return !rank.store_away.waiting.empty(); });

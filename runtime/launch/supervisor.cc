@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <vector>
 
@@ -13,8 +14,10 @@
 #include "runtime/common/base/queue.h"
 #include "runtime/common/base/resident_memory.h"
 #include "runtime/common/base/strings.h"
+#include "runtime/common/http/address.h"
 #include "runtime/common/http/cpprest_transport.h"
 #include "runtime/common/http/server.h"
+#include "runtime/common/protocol/last_report.h"
 #include "runtime/launch/formation_host.h"
 #include "runtime/launch/gpu_selection.h"
 #include "runtime/launch/oom_watch.h"
@@ -42,10 +45,7 @@ struct FromLife {
   uint64_t life = 0;
   RankMessage message;
 };
-std::string UrlOf(const FormationAddress& at) {
-  const bool is_ipv6 = at.host.find(':') != std::string::npos;
-  return "http://" + (is_ipv6 ? "[" + at.host + "]" : at.host) + ":" + std::to_string(at.port);
-}
+std::string UrlOf(const FormationAddress& at) { return "http://" + http::JoinHostPort(at.host, at.port); }
 
 // Every thread's news, for the one thread that decides.
 using SupervisorEvent = std::variant<Event, FromLife, SocketEnded, ChildExit>;
@@ -242,15 +242,24 @@ class Supervisor {
 
   void Finish(int code, const std::string& reason, const std::string& last_lines = "") {
     log::Info("worker ends", {{"exit_code", code}, {"reason", reason}});
-    if (code != 0) {
-      // The kubelet keeps at most 4096 bytes of it.
-      const std::string lines = last_lines.empty() ? "" : "\nlast lines of its stderr:\n" + last_lines;
-      const Result<void> written = WriteTerminationLog(Truncate(Truncate(reason, 1900) + lines, 4000));
-      if (!written.ok())
-        log::Warning("termination message not written", {{"error", written.error().message}});
-    }
+    const Result<void> written = code == 0 ? WriteLastReport() : WriteReasonOfEnd(reason, last_lines);
+    if (!written.ok()) log::Warning("termination message not written", {{"error", written.error().message}});
     reporter_.Flush(3s);
     exit_code_ = code;
+  }
+
+  // What a program of the user's own has written there is not replaced.
+  Result<void> WriteLastReport() const {
+    std::error_code none;
+    const auto size = std::filesystem::file_size(options_.termination_log, none);
+    if (!none && size > 0) return {};
+    return WriteTerminationLog(protocol::EncodeLastReport(supervision_.CurrentHeartbeat()));
+  }
+
+  Result<void> WriteReasonOfEnd(const std::string& reason, const std::string& last_lines) const {
+    // The kubelet keeps at most 4096 bytes of it.
+    const std::string lines = last_lines.empty() ? "" : "\nlast lines of its stderr:\n" + last_lines;
+    return WriteTerminationLog(Truncate(Truncate(reason, 1900) + lines, 4000));
   }
 
   // In a pod the file is a mount of its own: it can be written but not renamed over.
@@ -291,7 +300,7 @@ class Supervisor {
   }
 
   Result<void> Serve() {
-    http::ServerOptions server{.address = "0.0.0.0:" + std::to_string(options_.config.metrics_port)};
+    http::ServerOptions server{.address = ":" + std::to_string(options_.config.metrics_port)};
     LOCKSTEP_TRY(server_,
                  http::StartServer(server, [this](http::ServerRequest request, http::Responder respond) {
                    if (request.path == protocol::kFormPath || request.path == protocol::kFormationWatchPath)

@@ -17,8 +17,9 @@ struct SupervisorOptions {
   std::string address;  // where peers reach this pod
   // Starts a rank: lockstep-rank's path, or `lockstep program` for one of the user's own.
   std::vector<std::string> rank_command;
-  bool is_program = false;      // the latter
-  std::string termination_log;  // where the reason of a bad end is written for the operator
+  bool is_program = false;  // the latter
+  std::string
+      termination_log;  // where the reason of a bad end, or the last report, is written for the operator
 };
 
 // Blocks until the pod's work is over; returns the process's exit code (protocol/exit_codes.h).

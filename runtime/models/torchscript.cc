@@ -116,10 +116,7 @@ std::optional<std::string> FindFixedMode(jit::Block& block, std::set<const jit::
 // The checks on one file.
 class File {
  public:
-  File(const api::TorchscriptSpec& spec, const ModelInput& input) : spec_(spec), input_(input) {
-    constexpr std::string_view kFile = "file://";
-    path_ = spec.uri.starts_with(kFile) ? spec.uri.substr(kFile.size()) : spec.uri;
-  }
+  File(const api::TorchscriptSpec& spec, const ModelInput& input) : spec_(spec), input_(input) {}
 
   Result<std::shared_ptr<Model>> Open() const {
     LOCKSTEP_TRY(const jit::Module module, Load());
@@ -136,16 +133,16 @@ class File {
 
   [[nodiscard]] Error Bad(const std::string& problem, const std::string& right) const {
     return {ErrorCode::kInvalidArgument,
-            "spec.training.model.torchscript.uri: " + path_ + " " + problem + "; " + right};
+            "spec.training.model.torchscript.path: " + spec_.path + " " + problem + "; " + right};
   }
 
  private:
   Result<jit::Module> Load() const {
     std::error_code error;
-    if (!std::filesystem::is_regular_file(path_, error))
+    if (!std::filesystem::is_regular_file(spec_.path, error))
       return Bad("is no file that can be read", "name one that torch.jit.script(model).save(path) wrote");
     try {
-      return jit::load(path_, at::Device(at::kCPU));
+      return jit::load(spec_.path, at::Device(at::kCPU));
     } catch (const std::exception& exception) {
       return Bad("is no TorchScript that can be loaded (" + ReasonOf(exception) + ")",
                  "write it with torch.jit.script(model).save(path); torch.save writes another format");
@@ -216,7 +213,6 @@ class File {
 
   const api::TorchscriptSpec& spec_;
   const ModelInput& input_;
-  std::string path_;
 };
 
 }  // namespace

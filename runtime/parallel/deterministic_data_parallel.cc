@@ -192,7 +192,7 @@ Result<std::unique_ptr<Strategy>> MakeDeterministicDataParallel(
   });
   if (!is_of_one_type)
     return Error{ErrorCode::kInvalidArgument,
-                 "spec.training.determinism: world needs parameters of one type; use none"};
+                 "spec.training.determinism: World needs parameters of one type; use None"};
   std::unique_ptr<Strategy> strategy;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "preparing data parallelism", [&] {
     strategy = std::make_unique<DeterministicDataParallel>(std::move(communicator), std::move(parameters));

@@ -39,7 +39,7 @@ struct Cutting {
   bool same_in_any_world = false;
 };
 
-// Without spec.microBatchSize, `determinism: world` cuts a full step into 16 pieces: ranks beyond those have
+// Without spec.microBatchSize, `determinism: World` cuts a full step into 16 pieces: ranks beyond those have
 // nothing to do, and more pieces cost more passes. So do `pipeline` and `hybrid`, for whose stages there must
 // be something to pass on; and random numbers are then the same in any world.
 [[nodiscard]] Cutting CuttingOf(const api::TrainingSpec& spec);

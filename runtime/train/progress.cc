@@ -85,7 +85,8 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
   record.samples_per_second = progress_.samples_per_second;
   protocol::Append(history_, std::move(record));
   if (Logs() && (step == progress_.total_steps || now - last_logged_ >= kLogInterval)) LogStep();
-  if (first_of_round_ || now - last_sent_ >= kInterval) SendNow();
+  const bool is_last = step == progress_.total_steps;  // an evaluation and a save follow
+  if (first_of_round_ || is_last || now - last_sent_ >= kInterval) SendNow();
 }
 
 void ProgressReporter::CountCorrupt(int64_t step, const StepReport& report) {

@@ -449,7 +449,7 @@ Result<std::vector<NamedTensor>> ShardedOptimizer::Whole() const {
   Ranges held = GivenBy({Myself()}, version_, total()).front();
   if (SizeOf(held) < total()) {
     return Error{ErrorCode::kNotFound, "this rank holds " + std::to_string(SizeOf(held)) + " of " +
-                                              std::to_string(total()) + " elements of the optimizer's state"};
+                                           std::to_string(total()) + " elements of the optimizer's state"};
   }
   std::sort(held.begin(), held.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
   std::vector<NamedTensor> tensors = described_;

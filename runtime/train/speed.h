@@ -1,5 +1,5 @@
 #pragma once
-// How fast each rank of a round computes, for `training.balance: speed`. Step thread.
+// How fast each rank of a round computes, for `training.balance: Speed`. Step thread.
 
 #include <cstdint>
 #include <vector>

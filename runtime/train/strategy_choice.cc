@@ -12,11 +12,12 @@ namespace {
 
 parallel::GradientFormat FormatOf(const api::TrainingSpec& spec) {
   const auto samples = static_cast<double>(spec.global_batch_size);
-  switch (spec.sync.compression) {
+  if (!spec.sync.compression) return {};
+  switch (*spec.sync.compression) {
     case api::Compression::kBf16: return {at::kBFloat16, samples};
     case api::Compression::kFp16: return {at::kHalf, samples};
-    default: return {};
   }
+  return {};
 }
 
 std::vector<std::vector<at::Tensor>> ParametersOf(const std::vector<Replica>& replicas) {
@@ -49,8 +50,8 @@ Result<std::unique_ptr<parallel::Strategy>> MakeStrategy(const api::TrainingSpec
   // Running statistics come from the samples that a rank happens to see, in their order.
   if (!state.buffers.empty()) {
     return Error{ErrorCode::kInvalidArgument,
-                 "spec.training.determinism: world cannot keep " + state.buffers.front().name +
-                     " equal, which changes outside of the gradients; use none, or a model without running "
+                 "spec.training.determinism: World cannot keep " + state.buffers.front().name +
+                     " equal, which changes outside of the gradients; use None, or a model without running "
                      "statistics"};
   }
   return parallel::MakeDeterministicDataParallel(std::move(communicator), state.trained);

@@ -40,26 +40,26 @@ says() {
 
 kube() { kubectl --namespace "$space" "$@"; }
 field() { kube get "$1" -o "jsonpath={$2}"; }
-fetch() { curl -fsS --noproxy '*' --max-time 5 "$@"; }
+fetch() { curl -fsS --noproxy '*' --max-time 60 "$@"; }
 call() { kube exec caller -- "$@"; }
-call_fetch() { call curl -fsS --max-time 5 "$@"; }
+call_fetch() { call curl -fsS --max-time 60 "$@"; }
 
 # call_api PATH: the status that the API server gives to the pod's own token
 call_api() {
   # shellcheck disable=SC2016
-  call sh -c 'cd /var/run/secrets/kubernetes.io/serviceaccount && curl -s --max-time 5 --cacert ca.crt -o /dev/null \
+  call sh -c 'cd /var/run/secrets/kubernetes.io/serviceaccount && curl -s --max-time 60 --cacert ca.crt -o /dev/null \
     -w "%{http_code}" -H "Authorization: Bearer $(cat token)" "https://kubernetes.default.svc$0"' "$1"
 }
 
 s3() { # s3 COMMAND… of a curl that signs
-  "$@" -sS --max-time 10 --aws-sigv4 "aws:amz:$AWS_REGION:s3" --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
+  "$@" -sS --max-time 60 --aws-sigv4 "aws:amz:$AWS_REGION:s3" --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
     -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD'
 }
 
 both_backends() {
   local answers
   # shellcheck disable=SC2016
-  answers=$(call sh -c 'for i in $(seq 30); do curl -fsS --max-time 5 http://balanced/ || exit 1; done | sort -u | wc -l')
+  answers=$(call sh -c 'for i in $(seq 30); do curl -fsS --max-time 60 http://balanced/ || exit 1; done | sort -u | wc -l')
   [ "$answers" = 2 ]
 }
 
@@ -67,7 +67,7 @@ forwarded_port() {
   local forward result=0 port
   kube port-forward pod/server-0 :8080 >"$work/forward" 2>&1 &
   forward=$!
-  within 120 grep -q '^Forwarding from 127' "$work/forward" || result=1
+  within 600 grep -q '^Forwarding from 127' "$work/forward" || result=1
   port=$(sed -n 's/^Forwarding from 127.0.0.1:\([0-9]*\) .*/\1/p' "$work/forward")
   says server-0 fetch "http://127.0.0.1:$port/" || result=1
   kill "$forward"
@@ -88,11 +88,11 @@ no_way_out_of_pods() { ! call curl -s --max-time 3 -o /dev/null http://198.51.10
 node_condition() { kubectl get node "$1" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'; }
 
 check_pods() {
-  check "stateful set rolls out" kube rollout status statefulset/server --timeout=90s
-  check "caller is ready" kube wait --for=condition=Ready pod/caller --timeout=60s
+  check "stateful set rolls out" kube rollout status statefulset/server --timeout=600s
+  check "caller is ready" kube wait --for=condition=Ready pod/caller --timeout=600s
   check "one server on each node" [ "$(field pod/server-0 .spec.nodeName)" != "$(field pod/server-1 .spec.nodeName)" ]
-  check "memory limit kills" within 180 says OOMKilled field pod/greedy '.status.containerStatuses[0].state.terminated.reason'
-  check "exit code" within 180 says 3 field pod/failing '.status.containerStatuses[0].state.terminated.exitCode'
+  check "memory limit kills" within 600 says OOMKilled field pod/greedy '.status.containerStatuses[0].state.terminated.reason'
+  check "exit code" within 600 says 3 field pod/failing '.status.containerStatuses[0].state.terminated.exitCode'
   check "termination message" says reason field pod/failing '.status.containerStatuses[0].state.terminated.message'
   check "logs" says serving kube logs server-0
   check "exec with input" says hello kube exec -i caller -- cat <<<hello
@@ -102,15 +102,15 @@ check_pods() {
 check_network() {
   local k
   for k in 0 1; do
-    check "pod to pod, server-$k" says "server-$k" call_fetch "http://$(field pod/server-$k .status.podIP):8080/"
-    check "machine to pod, server-$k" says "server-$k" fetch "http://$(field pod/server-$k .status.podIP):8080/"
-    check "headless name, server-$k" within 120 says "server-$k" call_fetch "http://server-$k.headless:8080/"
+    check "pod to pod, server-$k" within 600 says "server-$k" call_fetch "http://$(field pod/server-$k .status.podIP):8080/"
+    check "machine to pod, server-$k" within 600 says "server-$k" fetch "http://$(field pod/server-$k .status.podIP):8080/"
+    check "headless name, server-$k" within 600 says "server-$k" call_fetch "http://server-$k.headless:8080/"
   done
   check "full name" says server-0 call_fetch "http://server-0.headless.$space.svc.cluster.local:8080/"
-  check "service reaches both" both_backends
-  check "machine to service" says server- fetch "http://$(field service/balanced .spec.clusterIP)/"
+  check "service reaches both" within 600 both_backends
+  check "machine to service" within 600 says server- fetch "http://$(field service/balanced .spec.clusterIP)/"
   check "pod reaches itself through its service" kube exec server-0 -- sh -c \
-    'for i in 1 2 3 4 5 6 7 8; do curl -fsS --max-time 5 http://balanced/ || exit 1; done'
+    'for i in 1 2 3 4 5 6 7 8; do curl -fsS --max-time 60 http://balanced/ || exit 1; done'
   check "no way out of pods" no_way_out_of_pods
 }
 
@@ -134,7 +134,7 @@ check_servers() {
   check "machine writes an object" s3 curl -f -X PUT --data-binary content "$object"
   check "pod reads it" says content s3 call curl -f "$object"
   check "S3 refuses the unsigned" says 403 curl -s --noproxy '*' -o /dev/null -w '%{http_code}' "$object"
-  check "Prometheus scrapes what is annotated" within 180 scraped
+  check "Prometheus scrapes what is annotated" within 600 scraped
   check "helm reaches the cluster" helm list
 }
 
@@ -142,11 +142,11 @@ check_node_death() {
   local pod
   pod=$(kube get pods --selector app=server --field-selector spec.nodeName=node2 -o name)
   check "kill-node 2" "$here/cluster" kill-node 2
-  check "node2 is found dead" within 300 says Unknown node_condition node2
+  check "node2 is found dead" within 600 says Unknown node_condition node2
   check "start-node 2" "$here/cluster" start-node 2
   check "node2 is ready" says True node_condition node2
-  check "$pod is started again" within 300 says 1 field "$pod" '.status.containerStatuses[0].restartCount'
-  check "stateful set is whole" kube rollout status statefulset/server --timeout=60s
+  check "$pod is started again" within 600 says 1 field "$pod" '.status.containerStatuses[0].restartCount'
+  check "stateful set is whole" kube rollout status statefulset/server --timeout=600s
 }
 
 main() {

@@ -13,7 +13,7 @@ import pytest
 
 import jobs
 import ledger
-from cases import expect, until
+from cases import LIMIT, expect, until
 
 EPOCHS = 6
 
@@ -68,8 +68,7 @@ def expect_true_goodput(job):
     status = job.status()
     goodput = status["goodput"]
     booked = goodput["productiveSeconds"] + sum(goodput["lostSeconds"].values())
-    complete = next(c for c in status["conditions"] if c["type"] == "Complete")
-    wall = seconds(complete["lastTransitionTime"]) - seconds(goodput["since"])
+    wall = seconds(status["completionTime"]) - seconds(goodput["since"])
     trained = ledger.productive_seconds(job.ledger)
     print(f"     goodput: {goodput}, wall {wall}, by the ledger {trained:.1f}", flush=True)
     expect(abs(booked - wall) <= 0.01 * wall + 1, f"{booked} s are booked of {wall} s")  # the times in the status are whole seconds
@@ -97,13 +96,15 @@ def check_outage(name, epochs, outage_seconds):
             end = time.monotonic() + outage_seconds
             for victim in (pods[1], pods[0]):
                 kill_a_rank(job, victim)
-            until("the end of the outage", lambda: time.monotonic() >= end, outage_seconds + 60)
+            until("the end of the outage", lambda: time.monotonic() >= end, outage_seconds + LIMIT)
             kill_a_rank(job, pods[2])
-        expect(job.status()["rendezvous"]["worldSize"] == 3, "the job has ended before the API server is back")
+        expect(ledger.newest_commit(job.ledger) < epochs * jobs.STEPS_PER_EPOCH - 1, "the job has ended before the API server is back")
         until_nodes_are_ready()
         job.until_step(ledger.newest_commit(job.ledger) + 50)
         expect(job.uids() == uids, f"pods were replaced: they were {uids}, are {job.uids()}")
-        job.until_complete(3000)
+        last = epochs * jobs.STEPS_PER_EPOCH - 1
+        until("the last step", lambda: ledger.newest_commit(job.ledger) == last, 3 * outage_seconds + LIMIT)
+        job.until_complete()
         job.expect_exactly_once()
         expect_records(job, *pods)
         expect_true_goodput(job)
@@ -112,7 +113,7 @@ def check_outage(name, epochs, outage_seconds):
 def until_nodes_are_ready():
     """The node controller takes nodes for lost after a long outage, until their kubelets are back."""
     def ready():
-        conditions = [c for node in jobs.get("nodes")["items"] for c in node["status"]["conditions"] if c["type"] == "Ready"]
+        conditions = [c for node in jobs.ask("/api/v1/nodes")["items"] for c in node["status"]["conditions"] if c["type"] == "Ready"]
         return all(c["status"] == "True" for c in conditions)
     until("all nodes are ready", ready)
 
@@ -134,10 +135,29 @@ def test_books_the_standstill_of_a_pod_that_nobody_could_replace():
         with no_control_plane():
             os.kill(job.supervisor(victim), signal.SIGKILL)
             stopped = time.monotonic()
-            until("15 s without training", lambda: time.monotonic() > stopped + 15, 60)
+            until("15 s without training", lambda: time.monotonic() > stopped + 15)
         job.until_ranks(3, after=before)
-        job.until_complete(600)
+        job.until_complete()
         job.expect_exactly_once()
         records = job.status()["restarts"]
         expect(any(r.get("recoverySeconds", 0) >= 15 for r in records), f"no record has the 15 s: {records}")
+        expect_true_goodput(job)
+
+
+def test_reports_the_end_of_a_job_that_no_operator_saw():
+    epochs = 4
+    with jobs.running(manifest("unseen", epochs), with_ledger=True) as job:
+        job.until_ranks(3)
+        job.until_step(200)
+        victim = sorted(job.uids())[1]
+        with jobs.no_operator():
+            kill_a_rank(job, victim)
+            until("the end of all pods", lambda: {pod["status"]["phase"] for pod in job.pods()} == {"Succeeded"})
+        job.until_complete()
+        job.expect_exactly_once()
+        status = job.status()
+        last = epochs * jobs.STEPS_PER_EPOCH
+        expect(status["progress"]["step"] == last, f"the last step is {last}: {status['progress']}")
+        expect(status["checkpoint"]["step"] == last, f"the last step is {last}: {status['checkpoint']}")
+        expect_records(job, victim)
         expect_true_goodput(job)

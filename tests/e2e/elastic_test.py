@@ -1,16 +1,12 @@
-"""Jobs whose size changes under way: by `kubectl scale`, by a node that dies, by a network that is cut. Nothing is lost or doubled."""
-import subprocess
+"""Jobs whose size changes under way: by `kubectl scale`, by a network that is cut. Nothing is lost or doubled."""
 import time
 
 import jobs
 from cases import expect
 
-EPOCHS = 4
-CLUSTER = jobs.ROOT / "tests" / "cluster" / "cluster"
-
 
 def test_follows_kubectl_scale():
-    manifest = jobs.manifest("scaled", replicas=2, elastic=(1, 4), epochs=EPOCHS, model=jobs.SLOW)
+    manifest = jobs.manifest("scaled", replicas=2, elastic=(1, 4), epochs=jobs.LONG, model=jobs.SLOW)
     with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(2)
         first_pods = job.uids()
@@ -20,32 +16,9 @@ def test_follows_kubectl_scale():
             job.until(f"{replicas} pods", lambda count=replicas: len(job.pods()) == count)
         kept = job.uids()
         expect(kept["scaled-worker-0"] == first_pods["scaled-worker-0"], "the first pod was replaced")
-        status = job.until_complete(240)
+        status = job.complete_this_epoch()
         job.expect_exactly_once()
         expect(status.get("attempt", 0) == 0, f"scaling was charged to the budget: {status}")
-
-
-def test_survives_a_dead_node():
-    manifest = jobs.manifest("dead-node", replicas=3, elastic=(1, 4), epochs=EPOCHS, model=jobs.SLOW)
-    with jobs.running(manifest, with_ledger=True) as job:
-        job.until_ranks(3)
-        operator = jobs.get("--namespace", "lockstep-system", "pods")["items"][0]["spec"]["nodeName"]
-        on_node = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in job.pods()}
-        victims = [pod for pod, node in on_node.items() if node != operator]
-        expect(0 < len(victims) < 3, f"the scheduler put the pods badly for this test: {on_node}, operator on {operator}")
-        number = on_node[victims[0]].removeprefix("node")
-        survivors = {pod: pids for pod, pids in job.ranks().items() if pod not in victims}
-        subprocess.run([CLUSTER, "kill-node", number], check=True, timeout=60)
-        died = time.time()
-        try:
-            job.until_ranks(3 - len(victims))
-            print(f"     dead node -> survivors' next step: {job.pause_after(died + 1):.1f} s", flush=True)
-            after = job.ranks()
-            expect(all(after[pod] == pids for pod, pids in survivors.items()), f"survivors were {survivors}, are {after}")
-        finally:
-            subprocess.run([CLUSTER, "start-node", number], check=True, timeout=120)
-        job.until_complete(300)
-        job.expect_exactly_once()
 
 
 def addresses_of_the_rendezvous():
@@ -54,29 +27,23 @@ def addresses_of_the_rendezvous():
     return [*jobs.addresses(*space).values(), *(address for address in services if address != "None")]
 
 
-def rounds(job):
-    return job.status()["rendezvous"]["round"]
-
-
 def test_survives_a_cut_between_a_pod_and_the_rendezvous():
-    manifest = jobs.manifest("cut-rendezvous", replicas=3, elastic=(1, 4), epochs=EPOCHS, model=jobs.SLOW)
+    manifest = jobs.manifest("cut-rendezvous", replicas=3, elastic=(1, 4), epochs=jobs.LONG, model=jobs.SLOW)
     with jobs.running(manifest, with_ledger=True) as job:
-        job.until_ranks(3)
-        first = rounds(job)
+        whole = job.until_ranks(3)
         before = {pod["metadata"]["name"]: job.rank_process(pod["metadata"]["name"]) for pod in job.pods()}
         victim = sorted(before)[1]
         with job.cut_off(victim, *addresses_of_the_rendezvous()):  # until it counts as dead
-            job.until("a round without it", lambda: rounds(job) > first)
-            job.until_ranks(2)
-        job.until_ranks(3)
+            without = job.until_ranks(2, after=whole)
+        job.until_ranks(3, after=without)
         after = {pod: job.rank_process(pod) for pod in before}
         expect(after == before, f"rank processes were {before}, are {after}\n{job.describe()}")
-        job.until_complete(300)
+        job.complete_this_epoch()
         job.expect_exactly_once()
 
 
 def test_survives_a_cut_between_two_ranks():
-    manifest = jobs.manifest("cut-peers", replicas=3, elastic=(1, 4), epochs=EPOCHS, model=jobs.SLOW)
+    manifest = jobs.manifest("cut-peers", replicas=3, elastic=(1, 4), epochs=jobs.LONG, model=jobs.SLOW)
     with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(3)
         pods = job.addresses()
@@ -86,5 +53,5 @@ def test_survives_a_cut_between_two_ranks():
             time.sleep(15)  # the fault: how long the network is cut
         job.until_step(reached + 200)
         job.until_ranks(3)
-        job.until_complete(300)
+        job.complete_this_epoch()
         job.expect_exactly_once()

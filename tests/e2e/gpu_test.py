@@ -42,7 +42,7 @@ def until_allocatable(wanted):
     """What the scheduler may give away: {node: number of GPUs}."""
     def offered():
         return {node: int(jobs.ask(f"/api/v1/nodes/{node}")["status"]["allocatable"].get(GPU, "0")) for node in wanted}
-    until(f"the nodes offer {wanted}", lambda: offered() == wanted, 60, details=lambda: f"{offered()}")
+    until(f"the nodes offer {wanted}", lambda: offered() == wanted, details=lambda: f"{offered()}")
 
 
 def set_gpus(**counts):
@@ -77,7 +77,7 @@ def until_fleet_shows(**wanted):
         return [value for _, value in jobs.prometheus(dashboards.substituted(queries[f"{title} A"], {"namespace": jobs.namespace()}))]
     def now():
         return {"held": shown("GPUs held"), "waiting": shown("GPUs waited for")}
-    until(f"Fleet shows {wanted}", lambda: now() == {name: [value] for name, value in wanted.items()}, 60, details=lambda: f"{now()}")
+    until(f"Fleet shows {wanted}", lambda: now() == {name: [value] for name, value in wanted.items()}, details=lambda: f"{now()}")
 
 
 def test_waits_for_gpus_and_has_a_rank_on_each():
@@ -94,7 +94,7 @@ def test_waits_for_gpus_and_has_a_rank_on_each():
             second.until("the job says what it lacks", lambda: short_of_gpus("Scheduled") and short_of_gpus("Progressing"))
             expect(nodes_of(second) == {"second-worker-0": None}, f"{nodes_of(second)}")
             until_fleet_shows(held=1, waiting=2)
-        second.until_complete(120)
+        second.until_complete()
         expect(nodes_of(second) == {"second-worker-0": "node2"}, f"{nodes_of(second)}")
         until_fleet_shows(held=0, waiting=0)
         expect({r["rank"] for r in second.commits()} == {0, 1}, "nprocPerNode: auto is not the limit of GPUs")
@@ -126,10 +126,10 @@ def test_moves_a_pod_away_from_an_unhealthy_device():
         expect(job.uids()[survivor] == pods[survivor], "the pod with a healthy device was replaced")
         expect(job.uids()[victim] != pods[victim], "the pod is still the one with the unhealthy device")
         expect(nodes_of(job)[victim] not in (None, node), f"the new pod went to {nodes_of(job)}, away from {nodes}")
-        status, reason = job.status(), f"unhealthy devices: {device} of {GPU}"
-        avoided = [(entry["name"], entry["reason"]) for entry in status.get("avoidedNodes", [])]
-        expect(avoided == [(node, reason)], f"avoided nodes: {avoided}")
-        expect(status.get("attempt", 0) == 0, f"it was charged to the budget: {status}")
+        reason = f"unhealthy devices: {device} of {GPU}"
+        avoided = job.until("a node that is avoided", lambda: job.status().get("avoidedNodes"))
+        expect([(entry["name"], entry["reason"]) for entry in avoided] == [(node, reason)], f"avoided nodes: {avoided}")
+        expect(job.status().get("attempt", 0) == 0, f"it was charged to the budget: {job.status()}")
         until("an event tells of it", lambda: f"{victim} on node {node}: {reason}" in job.kubectl(
             "get", "events", f"--field-selector=involvedObject.name={job.name},reason=ReplicaFailed"))
         until_allocatable({node: 1})

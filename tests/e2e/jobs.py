@@ -28,11 +28,15 @@ from cases import LIMIT, expect, until  # noqa: E402
 from kube_api import api  # noqa: E402
 
 IMAGE = "localhost/lockstep-worker:" + (ROOT / "VERSION").read_text().strip()
+SYSTEM = ("--namespace", "lockstep-system")
+OPERATORS = (*SYSTEM, "pods", "--selector=app.kubernetes.io/name=lockstep")
 LEDGER = "/ledger"
-SAMPLES = 60000  # Fashion-MNIST
+SAMPLES, BATCH = 60000, 128  # Fashion-MNIST
+STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 # A step of some 20 milliseconds: what happens to the job in a minute happens while it trains.
 SLOW = {"name": "mlp", "mlp": {"hiddenSizes": [1024, 512]}}
 SECRET = "lockstep-s3"
+LONG = 10_000  # epochs: it ends by complete_this_epoch, or by its deletion
 
 
 class Failure(AssertionError):
@@ -43,7 +47,7 @@ class Failure(AssertionError):
         self.text = text
 
 
-def kubectl(*arguments, stdin=None, limit=180):
+def kubectl(*arguments, stdin=None, limit=LIMIT):
     done = subprocess.run(["kubectl", *arguments], input=stdin, text=True, capture_output=True, timeout=limit, check=False)
     if done.returncode != 0:
         raise Failure(arguments, done.stderr.strip() or done.stdout.strip())
@@ -59,7 +63,7 @@ def addresses(*selection):
     def reported():
         found = {pod["metadata"]["name"]: pod["status"].get("podIP") for pod in get(*selection, "pods")["items"]}
         return all(found.values()) and found
-    return until("an address of each pod", reported, 60)
+    return until("an address of each pod", reported)
 
 
 def ask(path):
@@ -68,7 +72,7 @@ def ask(path):
             code, answer = api().request("GET", path)
             return (code, answer) if code < 500 and code != 429 else None
         return None
-    code, answer = until(f"an answer to {path}", answered, 120, poll=0.5)
+    code, answer = until(f"an answer to {path}", answered, poll=0.5)
     if code != 200:
         raise Failure(["get", path], answer.get("message", str(answer)))
     return answer
@@ -105,7 +109,7 @@ def manifest(name, replicas=1, elastic=None, resume="Never", container=None, **t
             "model": {"name": "mlp", "mlp": {"hiddenSizes": [64]}},
             "data": {"format": "idx", "path": "/usr/share/datasets/fashion-mnist"},
             "optimizer": {"name": "sgd", "learningRate": 0.05, "momentum": 0.9},
-            "globalBatchSize": 128, "epochs": 1, "seed": 3, "evaluation": {"everyEpochs": 1}, **training},
+            "globalBatchSize": BATCH, "epochs": 1, "seed": 3, "evaluation": {"everyEpochs": 1}, **training},
         "checkpoint": {"uri": f"s3://lockstep/e2e-{os.getpid()}/{name}", "secretRef": {"name": SECRET},
                        "intervalSteps": 100, "resume": resume},
     }
@@ -125,6 +129,16 @@ def changed(job, path, value):
     else:
         parent[path[-1]] = value
     return job
+
+
+@contextlib.contextmanager
+def no_operator():
+    kubectl(*SYSTEM, "scale", "deployment", "--all", "--replicas=0")
+    try:
+        until("the operator is gone", lambda: not get(*OPERATORS)["items"])
+        yield
+    finally:
+        kubectl(*SYSTEM, "scale", "deployment", "--all", "--replicas=2")
 
 
 class Job:
@@ -153,10 +167,16 @@ class Job:
         return self.kubectl("apply", "--filename=-", stdin=json.dumps(self.job))
 
     def delete(self):
-        self.kubectl("delete", "dtj", self.name, "--ignore-not-found", "--timeout=300s", limit=320)
+        self.kubectl("delete", "dtj", self.name, "--ignore-not-found", f"--timeout={LIMIT}s", limit=LIMIT + 60)
         expect(not self.pods(), f"pods are left of {self.name}")
         if self.ledger:
             shutil.rmtree(self.ledger)
+
+    def patch(self, spec):
+        self.kubectl("patch", "dtj", self.name, "--type=merge", "--patch", json.dumps({"spec": spec}))
+
+    def samples(self):
+        return self.job["spec"]["training"]["data"].get("synthetic", {}).get("samples", SAMPLES)
 
     def get(self):
         return ask(f"/apis/lockstep.dev/v1alpha1/namespaces/{self.space}/distributedtrainingjobs/{self.name}")
@@ -170,7 +190,7 @@ class Job:
     def condition(self, kind):
         return next((c for c in self.status().get("conditions", []) if c["type"] == kind), None)
 
-    def until(self, what, condition, limit=LIMIT):
+    def until(self, what, condition):
         """Waits for a condition; not for one that can no longer come, because the job has failed."""
         def reached():
             over = self.condition("Failed")  # asked first: what it waits for may be this very failure
@@ -178,21 +198,31 @@ class Job:
             if not value and over:
                 raise AssertionError(f"the job failed before: {what}\n{self.describe()}")
             return value
-        return until(what, reached, limit, poll=0.2, details=self.describe)
+        return until(what, reached, poll=0.2, details=self.describe)
 
-    def until_condition(self, kind, limit):
+    def until_condition(self, kind):
         def reached():
             found = self.condition(kind)
             return found if found and found["status"] == "True" else None
-        return self.until(f"{self.name} is {kind}", reached, limit)
+        return self.until(f"{self.name} is {kind}", reached)
 
-    def until_complete(self, limit):
-        self.until_condition("Complete", limit)
+    def until_complete(self):
+        self.until_condition("Complete")
         return self.status()
 
-    def until_step(self, step, limit=LIMIT):
-        """A step that all ranks have committed, by the ledger."""
-        self.until(f"step {step}", lambda: ledger.newest_commit(self.ledger) >= step, limit)
+    def complete_this_epoch(self):
+        """Ends a job of LONG epochs, after what the test waited for, and completes it with the epoch that it is in. A job of a fixed length
+        may be complete before that on a machine where the test gets its turn slowly."""
+        self.patch({"suspend": True})
+        self.until("its pods are gone", lambda: not self.pods())
+        training = self.job["spec"]["training"]
+        training["epochs"] = (ledger.newest_commit(self.ledger) + 1) // -(-self.samples() // training["globalBatchSize"]) + 1
+        self.patch({"suspend": False, "training": {"epochs": training["epochs"]}})
+        return self.until_complete()
+
+    def until_step(self, step):
+        """A step that a rank has committed, by the ledger."""
+        self.until(f"step {step}", lambda: ledger.newest_commit(self.ledger) >= step)
 
     def commits(self):
         return [r for r in ledger.read(self.ledger) if r["event"] == "commit"]
@@ -203,12 +233,12 @@ class Job:
         newest = max((r["round"] for r in commits), default=0)
         return newest, {r["rank"] for r in commits if r["round"] == newest}
 
-    def until_ranks(self, count, limit=LIMIT, after=0):
+    def until_ranks(self, count, after=0):
         """Waits for a round later than `after` in which that many ranks make steps; returns its number."""
         def all_in():
             newest, ranks = self.newest_ranks()
             return newest > after and ranks == set(range(count)) and newest
-        return self.until(f"{count} ranks train", all_in, limit)
+        return self.until(f"{count} ranks train", all_in)
 
     def uids(self):
         return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in self.pods()}
@@ -277,7 +307,7 @@ class Job:
         def rules(action):
             for chain, side in (("INPUT", "--source"), ("OUTPUT", "--destination")):
                 subprocess.run(["nsenter", f"--net={supervisor}/ns/net", "iptables", "--wait", action, chain, side,
-                                ",".join(addresses), "--jump", "DROP"], check=True, timeout=180)
+                                ",".join(addresses), "--jump", "DROP"], check=True, timeout=LIMIT)
         rules("--append")
         try:
             yield
@@ -287,8 +317,7 @@ class Job:
 
     def expect_exactly_once(self):
         training = self.job["spec"]["training"]
-        samples = training["data"].get("synthetic", {}).get("samples", SAMPLES)
-        problems = ledger.check_exactly_once(self.ledger, samples, training["globalBatchSize"], training["epochs"])
+        problems = ledger.check_exactly_once(self.ledger, self.samples(), training["globalBatchSize"], training["epochs"])
         expect(not problems, "; ".join(problems))
 
     def pause_after(self, moment):
@@ -343,7 +372,7 @@ def running(job, with_ledger=False):
 
 def exposition(address, port):
     """What a pod serves at /metrics."""
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{address}:{port}/metrics", timeout=60) as page:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{address}:{port}/metrics", timeout=LIMIT) as page:
         return page.read().decode()
 
 
@@ -351,5 +380,5 @@ def prometheus(query):
     """The series of an instant query: [(labels, value)]."""
     url = os.environ["LOCKSTEP_PROMETHEUS_URL"] + "/api/v1/query?" + urllib.parse.urlencode({"query": query})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=60) as answer:
+    with opener.open(url, timeout=LIMIT) as answer:
         return [(r["metric"], float(r["value"][1])) for r in json.load(answer)["data"]["result"]]

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 import jobs
-from cases import expect, until
+from cases import LIMIT, expect, until
 
 METRICS, HTTP = 9400, 8080
 SYSTEM = "lockstep-system"
@@ -27,7 +27,7 @@ wait"""
 
 @pytest.fixture(scope="module", autouse=True)
 def policies_of_the_operator(cluster):
-    subprocess.run([jobs.ROOT / "tests/e2e/install-lockstep", "--set-json", f"networkPolicy={json.dumps(POLICY)}"], check=True, timeout=300)
+    subprocess.run([jobs.ROOT / "tests/e2e/install-lockstep", "--set-json", f"networkPolicy={json.dumps(POLICY)}"], check=True, timeout=LIMIT)
 
 
 @functools.cache
@@ -54,7 +54,7 @@ class Pod:
     def address(self):
         def of_running():
             status = jobs.get("--namespace", self.space, "pod", self.name)["status"]
-            return status["phase"] == "Running" and status["podIP"]
+            return status["phase"] == "Running" and status.get("podIP")
         return until(f"{self.name} runs", of_running)
 
     def page(self):
@@ -95,7 +95,7 @@ def expect_reach(what, pods, reached=(), cut=()):
         def is_so(pod=pod, seen=seen):
             seen.update(pod.tries(wanted))
             return seen == wanted
-        until(f"{what}: {pod.name} reaches {list(reached)}, not {list(cut)}", is_so, 60, poll=1, details=lambda seen=seen: f"{seen}")
+        until(f"{what}: {pod.name} reaches {list(reached)}, not {list(cut)}", is_so, poll=1, details=lambda seen=seen: f"{seen}")
 
 
 def listening(pod):
@@ -127,7 +127,7 @@ def test_a_job_runs_to_its_end_where_all_else_is_denied():
     deny_all()
     try:
         with jobs.running(isolated("denied")) as job:
-            status = job.until_complete(240)
+            status = job.until_complete()
             nodes = {pod["spec"]["nodeName"] for pod in job.pods()}
             expect(len(nodes) == 2, f"its workers were on {nodes}")
             expect(status["rendezvous"]["round"] == 1 and status.get("restarts", []) == [], f"it was disturbed: {status}")
@@ -147,7 +147,7 @@ def test_strangers_reach_nothing_of_a_job_but_its_metrics():
     deny_all()
     try:
         with jobs.running(manifest, with_ledger=True) as job:
-            job.until_ranks(2, limit=120)
+            job.until_ranks(2)
             ranks, metrics, pods = [], [], job.uids()
             for pod, address in job.addresses().items():
                 ports = listening(pod)
@@ -167,7 +167,7 @@ def test_strangers_reach_nothing_of_a_job_but_its_metrics():
 
 
 def helm(*arguments):
-    done = subprocess.run(["helm", *arguments, "--namespace", SYSTEM, "--timeout=3m"], capture_output=True, text=True, timeout=240,
+    done = subprocess.run(["helm", *arguments, "--namespace", SYSTEM, "--timeout=10m"], capture_output=True, text=True, timeout=LIMIT,
                           check=False)
     expect(done.returncode == 0, f"helm {arguments[0]}: {done.stdout}{done.stderr}")
     return done.stdout
@@ -207,13 +207,13 @@ def test_the_operator_is_reached_by_workers_and_scrapers_and_reaches_only_the_ap
 def test_jobs_in_the_network_of_their_nodes_need_these_to_be_let_in():
     nodes = [Pod(f"host-{node}", elsewhere(), node, host_network=True) for node in (1, 2)]
     until("a node is cut off: its own pods a node always reaches",
-          lambda: sorted(pod.tries([RENDEZVOUS])[RENDEZVOUS] for pod in nodes) == ["cut", "open"], 60, poll=1)
+          lambda: sorted(pod.tries([RENDEZVOUS])[RENDEZVOUS] for pod in nodes) == ["cut", "open"], poll=1)
     set_policy(rendezvousFrom=[{"ipBlock": {"cidr": f"{pod.address}/32"}} for pod in nodes])
     try:
         expect_reach("nodes", nodes, reached=[RENDEZVOUS])
         job = isolated("on-hosts")
         job["spec"]["network"] = {"networkPolicy": "None", "hostNetwork": True}
         with jobs.running(job) as job:
-            job.until_complete(240)
+            job.until_complete()
     finally:
         set_policy()

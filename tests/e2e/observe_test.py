@@ -5,7 +5,7 @@ import subprocess
 
 import jobs
 import dashboards
-from cases import expect, until
+from cases import LIMIT, expect, until
 
 OPERATOR_NAMESPACE = "lockstep-system"
 # Queries without an answer while a job trains of which one rank was killed, each with the reason.
@@ -76,7 +76,7 @@ def lint_of_metrics(job):
     addresses |= {pod: (address, 9400) for pod, address in job.addresses().items()}
     for pod, (address, port) in addresses.items():
         done = subprocess.run(["promtool", "check", "metrics"], input=jobs.exposition(address, port), text=True,
-                              capture_output=True, timeout=60, check=False)
+                              capture_output=True, timeout=LIMIT, check=False)
         if done.returncode != 0:
             yield f"{pod}: {done.stdout}{done.stderr}"
 
@@ -84,15 +84,15 @@ def lint_of_metrics(job):
 def test_every_panel_has_data_while_a_job_trains():
     job = jobs.manifest("observed", replicas=2, epochs=500)
     with jobs.running(job, with_ledger=True) as observed:
-        observed.until_ranks(2, 120)
+        observed.until_ranks(2)
         observed.until_step(500)  # an evaluation and checkpoints lie behind it
         pod, pids = sorted(observed.ranks().items())[0]
         before, _ = observed.newest_ranks()
         observed.kill({pod: pids})
         observed.until_ranks(2, after=before)
         with jobs.running(jobs.manifest("later", epochs=1)) as later:  # Prometheus may not have known the operator when the first started
-            later.until_complete(120)
-        until("every query has an answer", lambda: not unanswered(observed.name), 120, poll=2,
+            later.until_complete()
+        until("every query has an answer", lambda: not unanswered(observed.name), poll=2,
               details=lambda: "\n".join(f"{where}: {problem}" for where, problem in unanswered(observed.name)))
         complaints = list(lint_of_metrics(observed))
         expect(not complaints, "\n".join(complaints))

@@ -27,10 +27,10 @@ def test_has_objects_of_its_own_and_takes_them_along():
         job.until("its pods", lambda: len(job.pods()) == 2)
         accounts = {pod["spec"]["serviceAccountName"] for pod in job.pods()}
         expect(accounts == {"owner-worker"}, f"accounts: {accounts}")
-        status = job.until_complete(240)
+        status = job.until_complete()
         expect(status["rendezvous"]["round"] == 1 and status.get("restarts", []) == [], f"it was disturbed: {status}")
         job.until("nothing scales a finished job", lambda: "HorizontalPodAutoscaler" not in objects_of(job))
-    until("nothing is left of the job", lambda: objects_of(job) == [], 60, details=lambda: str(objects_of(job)))
+    until("nothing is left of the job", lambda: objects_of(job) == [], details=lambda: str(objects_of(job)))
 
 
 def test_takes_its_checkpoints_along_where_it_is_told_to():
@@ -40,35 +40,36 @@ def test_takes_its_checkpoints_along_where_it_is_told_to():
     second = jobs.manifest("goes", replicas=2, epochs=2)
     second["spec"]["checkpoint"].update(uri=first["spec"]["checkpoint"]["uri"], keepLast=20, deleteWithJob=True)
     with jobs.running(first) as job:
-        job.until_complete(240)
+        job.until_complete()
         place = job.checkpoint_folder()
     kept = stored_in(place)
     expect(len(kept) == 1, f"{place} has {kept}")
     with jobs.running(second) as job:
-        job.until_complete(240)
+        job.until_complete()
         expect(stored_in(place) > kept, f"{stored_in(place)} after the second job")
         job.kubectl("delete", "dtj", job.name, "--wait=false")
-        until("the job is gone", lambda: job.name not in names_of_jobs(job), 120, details=lambda: str(names_of_jobs(job)))
+        until("the job is gone", lambda: job.name not in names_of_jobs(job), details=lambda: str(names_of_jobs(job)))
         expect(stored_in(place) == kept, f"{stored_in(place)} after its end, {kept} before")
-        until("no pod is left", lambda: not job.pods(), 60)
+        until("no pod is left", lambda: not job.pods())
 
 
 def test_is_deleted_when_its_time_after_the_end_has_passed():
     """With the rights that the chart gives the operator."""
     manifest = jobs.manifest("expires", epochs=1)
-    manifest["spec"]["runPolicy"] = {"ttlSecondsAfterFinished": 20}
+    manifest["spec"]["runPolicy"] = {"ttlSecondsAfterFinished": 1}
+    all_jobs = f"/apis/lockstep.dev/v1alpha1/namespaces/{jobs.namespace()}/distributedtrainingjobs"
+    before = jobs.ask(all_jobs)["metadata"]["resourceVersion"]  # so that nothing is missed, however short its life
     with jobs.running(manifest) as job:
-        seen = []
+        seen = set()
 
-        def gone():
-            found = [item for item in jobs.get("--namespace", job.space, "dtj")["items"] if item["metadata"]["name"] == job.name]
-            seen.extend(condition for item in found for condition in item.get("status", {}).get("conditions", [])
-                        if condition["status"] == "True")
-            return not found
-        until("the job has completed and is gone", gone, 300, poll=0.5, details=lambda: f"{seen[-8:]}")
-        kinds = {condition["type"] for condition in seen}
-        expect("Complete" in kinds and not kinds & {"Stalled", "Failed"}, f"its conditions were {kinds}")
-    until("nothing is left of the job", lambda: objects_of(job) == [] and not job.pods(), 60, details=lambda: str(objects_of(job)))
+        def is_gone(event):
+            if event["object"]["metadata"]["name"] == job.name:
+                seen.update(c["type"] for c in event["object"].get("status", {}).get("conditions", []) if c["status"] == "True")
+                return event["type"] == "DELETED"
+            return False
+        jobs.api().watch(f"{all_jobs}?watch=1&resourceVersion={before}", is_gone)
+        expect("Complete" in seen and not seen & {"Stalled", "Failed"}, f"its conditions were {seen}")
+    until("nothing is left of the job", lambda: objects_of(job) == [] and not job.pods(), details=lambda: str(objects_of(job)))
 
 
 def stored_in(place):
@@ -84,16 +85,17 @@ def test_trains_on_while_its_spec_is_invalid():
         job.until_step(20)
         pods = job.uids()
 
-        def monitor(wanted):
-            job.kubectl("patch", "dtj", job.name, "--type=merge", "--patch",
-                        json.dumps({"spec": {"observability": {"podMonitor": wanted}}}))
-        monitor(True)  # known to the schema, and not implemented
-        stalled = job.until_condition("Stalled", 30)
-        expect("spec.observability.podMonitor" in stalled["message"], f"{stalled}")
+        environment = "/spec/worker/template/spec/containers/0/env"
+
+        def patch(operation):
+            job.kubectl("patch", "dtj", job.name, "--type=json", "--patch", json.dumps([operation]))
+        patch({"op": "add", "path": environment + "/0", "value": {"name": "LOCKSTEP_RANK", "value": "0"}})
+        stalled = job.until_condition("Stalled")
+        expect("LOCKSTEP_RANK is set by the operator" in stalled["message"], f"{stalled}")
         step = jobs.ledger.newest_commit(job.ledger)
         job.until_step(step + 50)
         expect(job.uids() == pods, f"pods were {pods}, are {job.uids()}")
-        monitor(False)
+        patch({"op": "remove", "path": environment + "/0"})
         job.until("it is no longer stalled", lambda: job.condition("Stalled")["status"] == "False")
-        job.until_complete(240)
+        job.until_complete()
         job.expect_exactly_once()

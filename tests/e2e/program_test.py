@@ -5,7 +5,7 @@ import subprocess
 
 import jobs
 import torch_python
-from cases import expect
+from cases import LIMIT, expect
 
 PROGRAMS = jobs.ROOT / "tests" / "integration" / "programs"
 RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True, "runAsUser": 1000,
@@ -21,8 +21,8 @@ def program(name, command, image="localhost/busybox:1", replicas=2, **container)
 
 def ddp(name, steps):
     """The script and PyTorch are files of this machine, which the nodes of the test cluster see; it saves into its ledger's folder."""
-    archive = subprocess.run([jobs.ROOT / "tests/e2e/python-image"], check=True, capture_output=True, text=True, timeout=120).stdout.strip()
-    subprocess.run([jobs.ROOT / "tests/cluster/cluster", "load-image", archive], check=True, timeout=120, stdout=subprocess.DEVNULL)
+    archive = subprocess.run([jobs.ROOT / "tests/e2e/python-image"], check=True, capture_output=True, text=True, timeout=LIMIT).stdout.strip()
+    subprocess.run([jobs.ROOT / "tests/cluster/cluster", "load-image", archive], check=True, timeout=LIMIT, stdout=subprocess.DEVNULL)
     folders = {"programs": PROGRAMS, "torch": torch_python.packages()}
     job = program(
         name, ["python3", "/programs/ddp.py", jobs.LEDGER, str(steps)], "localhost/python:1", securityContext=RESTRICTED,
@@ -41,7 +41,7 @@ def pythons(job, pod):
 
 def test_an_unchanged_ddp_script_completes():
     with jobs.running(ddp("ddp", 200), with_ledger=True) as job:
-        job.until_complete(300)
+        job.until_complete()
         made = {(r["rank"], r["step"]) for r in job.commits()}
         expect(made == {(rank, step) for rank in (0, 1) for step in range(200)}, f"{len(made)} steps of two ranks")
 
@@ -49,17 +49,17 @@ def test_an_unchanged_ddp_script_completes():
 def test_begins_anew_in_its_pods_when_a_process_is_killed():
     steps = 1200  # half a minute: it is killed long before the end
     with jobs.running(ddp("ddp-killed", steps), with_ledger=True) as job:
-        first = job.until_ranks(2, 240)
+        first = job.until_ranks(2)
         job.until_step(50)
         uids = job.uids()
         victim = sorted(uids)[1]
         job.kill({victim: pythons(job, victim)})
-        job.until_ranks(2, 240, after=first)
+        job.until_ranks(2, after=first)
         expect(job.uids() == uids, "pods were replaced")
         records = job.until("its record in status.restarts", lambda: job.status().get("restarts"))
         expect(len(records) == 1 and records[0]["exitCode"] == 137 and records[0]["rung"] in ("Respawn", "Checkpoint"), f"{records}")
-        expect(job.condition("Progressing")["status"] == "True", f"{job.status()['conditions']}")
-        job.until_complete(300)
+        job.until_condition("Progressing")
+        job.until_complete()
         made = {r["step"] for r in job.commits()}
         expect(made == set(range(steps)), f"{len(made)} steps")
 
@@ -69,7 +69,7 @@ def test_an_exit_code_fails_the_job_by_a_rule():
     job["spec"]["failurePolicy"] = {"rules": [
         {"name": "bad-data", "action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}
     with jobs.running(job) as started:
-        failed = started.until_condition("Failed", 90)
+        failed = started.until_condition("Failed")
         expect(failed["reason"] == "FailurePolicy" and "exited with code 42" in failed["message"], f"{failed}")
 
 
@@ -81,8 +81,8 @@ def test_runs_under_restricted_pod_security():
         job = program("restricted", ["sh", "-c", script], securityContext=RESTRICTED)
         job["spec"]["runPolicy"] = {"cleanPodPolicy": "None"}
         with jobs.running(job) as started:
-            started.until_complete(90)  # which the ranks say; the kubelet says later what became of the pods
-            started.until("pods that succeeded", lambda: all(pod["status"]["phase"] == "Succeeded" for pod in started.pods()), 30)
+            started.until_complete()  # which the ranks say; the kubelet says later what became of the pods
+            started.until("pods that succeeded", lambda: all(pod["status"]["phase"] == "Succeeded" for pod in started.pods()))
             logs = "".join(started.logs().values())
             expect("0 of 2 by " in logs and "1 of 2 by " in logs, logs)
     finally:

@@ -16,7 +16,7 @@ import yaml
 
 import jobs
 from image_registry import registry
-from jobs import expect, until
+from cases import LIMIT, expect, until
 
 VERSION = jobs.IMAGE.rpartition(":")[2]
 LACKING = [tool for tool in ("docker-registry", "skopeo") if not shutil.which(tool)]
@@ -25,7 +25,7 @@ OPERATORS = ("--namespace", "lockstep-system", "--selector=app.kubernetes.io/nam
 
 
 def run(*command, **variables):
-    done = subprocess.run(command, cwd=jobs.ROOT, env={**os.environ, **variables}, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=jobs.ROOT, env={**os.environ, **variables}, capture_output=True, text=True, timeout=LIMIT, check=False)
     expect(done.returncode == 0, f"{' '.join(map(str, command))}: {done.stdout}{done.stderr}")
     return done.stdout
 
@@ -55,15 +55,15 @@ def test_chart_and_job_run_what_was_pushed():
         run("helm", "uninstall", "lockstep", "--namespace", "lockstep-system", "--ignore-not-found", "--wait")
         try:
             notes = run("helm", "install", "lockstep", "charts/lockstep", "--namespace", "lockstep-system", "--create-namespace",
-                        "--set", f"image.registry={prefix}", "--wait", "--timeout=3m")
-            until("all operators run what was pushed", lambda: images(*OPERATORS) == {(operator, pushed[operator])}, 60)
+                        "--set", f"image.registry={prefix}", "--wait", "--timeout=10m")
+            until("all operators run what was pushed", lambda: images(*OPERATORS) == {(operator, pushed[operator])})
 
             job = yaml.safe_load(textwrap.dedent(re.search(r"<<'JOB'\n(.*?)\n *JOB\n", notes, re.DOTALL)[1]))
             job["spec"]["runPolicy"] = {"cleanPodPolicy": "None"}
             with jobs.running(job) as first:
-                first.until_complete(240)  # which the ranks report; the kubelet reports the image later
+                first.until_complete()  # which the ranks report; the kubelet reports the image later
                 ran = lambda: images("--namespace", first.space, f"--selector=lockstep.dev/job={first.name}")
-                until("the worker ran what was pushed", lambda: ran() == {(worker, pushed[worker])}, 60,
+                until("the worker ran what was pushed", lambda: ran() == {(worker, pushed[worker])},
                       details=lambda: f"it ran {ran()}, pushed was {pushed}")
         finally:
             run("tests/e2e/install-lockstep")

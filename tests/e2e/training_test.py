@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import jobs
-from cases import expect, until
+from cases import LIMIT, expect, until
 
 EXAMPLE = jobs.ROOT / "crds/examples/fashion-mnist.yaml"
 accuracies = {}
@@ -22,9 +22,9 @@ def example(replicas):
 
 def train(replicas, meanwhile=lambda job: None):
     with jobs.running(example(replicas)) as job:
-        job.until_condition("Progressing", 60)
+        job.until_condition("Progressing")
         meanwhile(job)
-        status = job.until_complete(420)
+        status = job.until_complete()
         accuracies[replicas] = status["progress"]["evaluation"]["accuracy"]
         print(f"     {replicas} workers: test accuracy {accuracies[replicas]}, "
               f"{status['progress']['samplesPerSecond']:.0f} samples/s", flush=True)
@@ -32,9 +32,9 @@ def train(replicas, meanwhile=lambda job: None):
         expect(status["progress"]["step"] == status["progress"]["totalSteps"] == 1876, status["progress"])
         expect(status.get("restarts", []) == [] and status["rendezvous"]["round"] == 1, f"it was disturbed: {status}")
         expect_checkpoints(job, status)
-        reasons = {event["reason"] for event in jobs.get("--namespace", jobs.namespace(), "events")["items"]
-                   if event["involvedObject"]["name"] == job.name}
-        expect({"PodsCreated", "TrainingDone"} <= reasons, f"events: {reasons}")
+        reasons = lambda: {event["reason"] for event in jobs.get("--namespace", jobs.namespace(), "events")["items"]
+                           if event["involvedObject"]["name"] == job.name}
+        job.until("its events", lambda: {"PodsCreated", "TrainingDone"} <= reasons())
 
 
 def expect_checkpoints(job, status):
@@ -61,7 +61,7 @@ def test_two_workers_reach_0_90():
         job.expect_untold(os.environ["AWS_SECRET_ACCESS_KEY"])
         # The API server looks at the pods that are there, and warns of those that the standard forbids.
         label = subprocess.run(["kubectl", "label", "namespace", jobs.namespace(), "--dry-run=server",
-                                "pod-security.kubernetes.io/enforce=restricted"], capture_output=True, text=True, timeout=60, check=True)
+                                "pod-security.kubernetes.io/enforce=restricted"], capture_output=True, text=True, timeout=LIMIT, check=True)
         expect("Warning" not in label.stderr, label.stderr)
     train(2, looked_at)
 
@@ -76,10 +76,10 @@ def test_one_and_three_workers_learn_the_same():
 def test_a_new_job_goes_on_from_the_checkpoint_of_another():
     job = jobs.manifest("resumed", replicas=2, resume="Auto")
     with jobs.running(job) as first:
-        first.until_complete(120)
+        first.until_complete()
     job["spec"]["training"]["epochs"] = 2
     with jobs.running(job, with_ledger=True) as second:
-        second.until_complete(120)
+        second.until_complete()
         steps = sorted(jobs.ledger.history(second.ledger))
         expect(steps == list(range(469, 938)), f"{len(steps)} steps from {steps[:1]} to {steps[-1:]}, not the second epoch")
 
@@ -87,7 +87,7 @@ def test_a_new_job_goes_on_from_the_checkpoint_of_another():
 def test_saves_when_asked():
     job = jobs.changed(jobs.manifest("asked", replicas=2, epochs=100), ["spec", "checkpoint", "intervalSteps"], None)
     with jobs.running(job) as running:
-        running.until_condition("Progressing", 60)
+        running.until_condition("Progressing")
         reached = running.until("some steps in the status", lambda: running.status().get("progress", {}).get("step"))
         running.kubectl("annotate", "dtj", running.name, "lockstep.dev/save=before the upgrade")
         stored = running.until("a checkpoint in the status", lambda: running.status().get("checkpoint"))
@@ -110,9 +110,9 @@ def records_when_asked(running):
 
 def test_deletion_leaves_nothing():
     with jobs.running(jobs.manifest("deleted", replicas=2, epochs=50)) as job:
-        job.until_condition("Progressing", 60)
+        job.until_condition("Progressing")
         job.delete()
     kinds = "pods,services,configmaps"
     left = until("garbage collection", lambda: not [
-        item for item in jobs.get("--namespace", jobs.namespace(), kinds, "--selector=lockstep.dev/job=deleted")["items"]], 30)
+        item for item in jobs.get("--namespace", jobs.namespace(), kinds, "--selector=lockstep.dev/job=deleted")["items"]])
     expect(left, "objects are left")

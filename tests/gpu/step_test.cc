@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <optional>
+
 #include "runtime/models/channels_last.h"
 #include "runtime/models/precision.h"
 #include "tests/gpu/with_a_device.h"
@@ -87,7 +89,7 @@ TEST(StepOnAGpu, LearnsAlmostTheSameInBf16) {
 
 // With what is gathered by the Reducer and summed by NCCL, where `compression` asks for it of one rank, too.
 int ExpectTheSameByGraphs(DeviceBackend& gpu, Meeting& meeting, Meeting& meeting_of_graphs,
-                          api::Compression compression) {
+                          std::optional<api::Compression> compression) {
   constexpr int64_t kSteps = 24;  // from the twelfth on, kinds are recorded
   api::TrainingSpec spec = Training();
   spec.model.cnn.dropout = 0.5;  // a graph draws as the passes do
@@ -111,7 +113,7 @@ TEST(StepOnAGpu, ReplaysWhatItRecorded) {
   Meeting meeting;
   Meeting meeting_of_graphs;
   OnTheGpu(1, [&](DeviceBackend& gpu, int) {
-    return ExpectTheSameByGraphs(gpu, meeting, meeting_of_graphs, api::Compression::kNone);
+    return ExpectTheSameByGraphs(gpu, meeting, meeting_of_graphs, std::nullopt);
   });
 }
 

@@ -6,7 +6,7 @@ ENDS_WITH_US = ["setpriv", "--pdeathsig", "TERM", "--"]
 
 
 # Seconds. It ends a wait for what never comes; a machine that is busy with other things may need minutes for what takes a moment.
-LIMIT = 300
+LIMIT = 600
 
 
 def expect(condition, message):

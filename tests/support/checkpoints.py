@@ -1,14 +1,21 @@
 """Reads stored checkpoints (runtime/checkpoint/README.md has the layout)."""
 import array
+import contextlib
 import hashlib
 import json
+import os
 import pathlib
 
 
 def newest(folder):
-    """(step, folder of the checkpoint) of the newest complete one anywhere below `folder`, None before the first."""
-    found = [(json.loads(path.read_text())["step"], path.parent)
-             for path in pathlib.Path(folder).rglob("step-*/manifest.json")]
+    """(step, folder of the checkpoint) of the newest complete one anywhere below `folder`, None before the first. Older ones may be
+    removed meanwhile."""
+    found = []
+    for name, _, files in os.walk(folder):
+        place = pathlib.Path(name)
+        if place.name.startswith("step-") and "manifest.json" in files:
+            with contextlib.suppress(FileNotFoundError):
+                found.append((json.loads((place / "manifest.json").read_text())["step"], place))
     return max(found, default=None)
 
 

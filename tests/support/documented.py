@@ -46,7 +46,7 @@ IN_A_RELEASE = [
     "helm test lockstep --namespace lockstep-system",
 ]
 # Named in passing, without what they need: tried with --help.
-NAMES = ["helm install --take-ownership", "helm uninstall", "helm upgrade", "kubectl -n NAMESPACE describe dtj JOB", "kubectl apply",
+NAMES = ["helm install --take-ownership", "helm test", "helm uninstall", "helm upgrade", "kubectl -n NAMESPACE describe dtj JOB", "kubectl apply",
          "kubectl cordon NODE", "kubectl delete pod", "kubectl delete pod POD", "kubectl describe dtj", "kubectl describe node",
          "kubectl get dtj --output=wide", "kubectl get pod POD --output=wide", "kubectl get pod POD --output=yaml", "kubectl logs",
          "kubectl logs --previous", "kubectl top pod", "kubectl lockstep", "lockstep checkpoint", "lockstep convert", "lockstep run", "lockstep validate"]
@@ -66,6 +66,10 @@ NOT_RUN = {
     """kubectl patch dtj JOB --type merge -p '{"spec":{"checkpoint":{"deleteWithJob":false}}}'""": "the same: it lets the job go",
     "helm upgrade lockstep charts/lockstep --namespace lockstep-system --reuse-values --set dashboards.enabled=true \\":
         "wants the Prometheus operator: tests/integration/chart holds what these values make against its definitions",
+    "helm install research charts/lockstep --namespace research-system --create-namespace \\":
+        "a second installation: tests/integration/operator/installations_test.py lets two share an API server",
+    "kubectl create clusterrolebinding lockstep-metrics --clusterrole=lockstep-system:lockstep-metrics-reader --serviceaccount=monitoring:prometheus":
+        "wants a Prometheus: tests/integration/operator/process_test.py binds such an account",
     "kubectl get workloads": "wants Kueue",
     "kubectl describe clusterqueue": "wants Kueue",
 }

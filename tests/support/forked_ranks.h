@@ -17,7 +17,7 @@ namespace lockstep::testing {
 // Ends a hang, and no more.
 inline constexpr std::chrono::seconds kPatience{300};
 // A wait that ends by this limit is a failure of the test.
-inline constexpr std::chrono::seconds kCollectiveLimit{60};
+inline constexpr std::chrono::seconds kCollectiveLimit{240};
 
 // Rank 0's listener, opened by the test, so that every child knows its port.
 struct Meeting {

@@ -5,9 +5,8 @@ import pathlib
 import re
 import subprocess
 import tempfile
-import time
 
-SECONDS_TO_START = 60
+from cases import LIMIT, until
 
 
 @contextlib.contextmanager
@@ -33,15 +32,13 @@ def registry(address="127.0.0.1", tls=False, htpasswd=None):
             yield f"{address}:{port_of(server, log)}", folder
         finally:
             server.terminate()
-            server.wait(timeout=30)
+            server.wait(timeout=LIMIT)
 
 
 def port_of(server, log):
     """It writes into its log which port it has."""
-    end = time.monotonic() + SECONDS_TO_START
-    while time.monotonic() < end and server.poll() is None:
-        found = re.search(r"listening on [\d.]+:(\d+)", log.read_text())
-        if found:
-            return found.group(1)
-        time.sleep(0.05)
-    raise AssertionError(f"docker-registry does not listen: {log.read_text()}")
+    def told():
+        if server.poll() is not None:
+            raise AssertionError(f"docker-registry has ended: {log.read_text()}")
+        return re.search(r"listening on [\d.]+:(\d+)", log.read_text())
+    return until("docker-registry listens", told, details=log.read_text).group(1)

@@ -9,18 +9,16 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 
-from cases import ENDS_WITH_US
+from cases import ENDS_WITH_US, LIMIT, until
 
 KUBECTL = os.environ.get("KUBECTL", "kubectl")
-DEADLINE_SECONDS = 120
 MERGE = "application/merge-patch+json"
 
 
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path):
-        super().__init__("localhost", timeout=DEADLINE_SECONDS)
+        super().__init__("localhost", timeout=LIMIT)
         self.path = path
 
     def connect(self):
@@ -38,15 +36,11 @@ class Api:
             [*ENDS_WITH_US, KUBECTL, "proxy", "--unix-socket", self.path], env={**os.environ, **({"KUBECONFIG": kubeconfig} if kubeconfig else {})},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        end = time.monotonic() + DEADLINE_SECONDS
-        while not pathlib.Path(self.path).exists():
-            if time.monotonic() > end:
-                raise TimeoutError("kubectl proxy does not listen")
-            time.sleep(0.02)
+        until("kubectl proxy listens", pathlib.Path(self.path).exists, poll=0.02)
 
     def close(self):
         self.proxy.terminate()
-        self.proxy.wait(DEADLINE_SECONDS)
+        self.proxy.wait(LIMIT)
 
     def request(self, method, path, body=None, content_type="application/json", accept="application/json"):
         connection = UnixConnection(self.path)
@@ -59,14 +53,14 @@ class Api:
         return response.status, answer
 
     def watch(self, path, is_enough):
-        """Reads watch events until `is_enough(event)`; returns the time of that one (time.monotonic)."""
+        """Reads watch events until `is_enough(event)`."""
         connection = UnixConnection(self.path)
         connection.request("GET", path)
         with connection.getresponse() as response:
             for line in response:
                 if is_enough(json.loads(line)):
                     connection.close()
-                    return time.monotonic()
+                    return
         raise TimeoutError(f"the watch of {path} ended")
 
 

@@ -12,10 +12,11 @@ import checkpoints
 import ledger
 import processes
 from build_folder import BIN
-from cases import ENDS_WITH_US, expect
+from cases import ENDS_WITH_US, LIMIT, expect
 
 SAMPLES, BATCH, EPOCHS = 2017, 32, 4  # in the last step of an epoch one sample: most ranks have nothing to do
-DEADLINE = 300  # ends a hang, and no more
+# Epochs of a job that something is done to: seconds on a quick machine, so that it is not complete before the test gets its turn.
+LONGER = 3 * EPOCHS
 # Short, so that a few steps feel it alike.
 MOMENT = 0.002
 
@@ -88,14 +89,14 @@ class Run:
         return [pid for worker in self.workers() for pid, name in children(worker) if name == "lockstep-rank"]
 
     def until(self, what, condition):
-        end = time.monotonic() + DEADLINE
+        end = time.monotonic() + LIMIT
         while time.monotonic() < end:
             if condition():
                 return
             if self.process.poll() is not None:
                 raise AssertionError(f"the run ended with {self.process.returncode} before: {what}\n{self.output()[-4000:]}")
             time.sleep(0.02)
-        raise AssertionError(f"not within {DEADLINE} s: {what}\n{self.output()[-4000:]}")
+        raise AssertionError(f"not within {LIMIT} s: {what}\n{self.output()[-4000:]}")
 
     def until_step(self, step):
         self.until(f"step {step}", lambda: ledger.newest_commit(self.ledger) >= step)
@@ -108,7 +109,7 @@ class Run:
         self.until(f"a round of {ranks} ranks after round {after}", is_there)
         return ledger.newest_round(self.ledger)[0]
 
-    def finish(self, limit=DEADLINE):
+    def finish(self, limit=LIMIT):
         try:
             return self.process.wait(limit)
         except subprocess.TimeoutExpired:
@@ -118,13 +119,14 @@ class Run:
         return pathlib.Path(self.log.name).read_text()
 
 
-def logged(folder, message):
-    """The lines of all workers of the run in that folder that say this."""
-    lines = [line for log in pathlib.Path(folder, "run").glob("*.log") for line in log.read_text().splitlines() if line.startswith("{")]
-    return [json.loads(line) for line in lines if json.loads(line)["message"] == message]
+def logged(folder, message=""):
+    """What all workers of the run in that folder have logged, or only the records with this message."""
+    texts = [path.read_text().rpartition("\n")[0] for path in pathlib.Path(folder, "run").glob("*.log")]  # the last line may be only begun
+    lines = [line for text in texts for line in text.splitlines() if line.startswith("{") and message in line]
+    return [record for record in map(json.loads, lines) if message in ("", record["message"])]
 
 
-def expect_complete(run, epochs=EPOCHS, limit=DEADLINE, batch=BATCH):
+def expect_complete(run, epochs=EPOCHS, limit=LIMIT, batch=BATCH):
     code = run.finish(limit)
     expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
     problems = ledger.check_exactly_once(run.ledger, SAMPLES, batch, epochs)
@@ -144,11 +146,12 @@ def stop(run, folder):
 
 def complete_this_epoch(run, folder, job, environment=None):
     """Ends a job that is longer than any test, after what the test waited for, and completes it with the epoch that it is in: a job of a
-    fixed length may be through before that on a machine where a process starts slowly. `job(epochs)` writes its manifest."""
+    fixed length may be through before that on a machine where a process starts slowly. `job(epochs)` writes its manifest. Returns the epochs."""
     step, _ = stop(run, folder)
     epochs = step // -(-SAMPLES // BATCH) + 1
     with Run(folder, job(epochs), environment) as rest:
         expect_complete(rest, epochs)
+    return epochs
 
 
 def seconds_without_commit(run, after):
@@ -157,11 +160,20 @@ def seconds_without_commit(run, after):
     return times[0] - after if times else None
 
 
+def ledger_of(pid):
+    """The sample ledger that a rank writes, None where it has none yet."""
+    for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # others come and go
+            name = os.readlink(link)
+            if name.endswith(".jsonl"):
+                return pathlib.Path(name)
+    return None
+
+
 def unfinished(pid):
     """The steps that a rank, which is stopped, has worked on since its last commit, in this round."""
-    files = [os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
-    path = next((name for name in files if name.endswith(".jsonl")), None)
-    records = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()] if path else []
+    path = ledger_of(pid)
+    records = ledger.File(path).read() if path else []
     if not records:
         return []
     mine = [r for r in records if r["round"] == records[-1]["round"]]

@@ -2,9 +2,11 @@
 import json
 import os
 import pathlib
+import ssl
 import subprocess
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 import rights
@@ -25,11 +27,20 @@ def job(name, replicas, **sections):
                                   "steps": 10}, **sections}}
 
 
+def release_of(*flags, whole_cluster=False):
+    """That whose operator has these flags, as far as its roles go; with `whole_cluster` it has the roles for all namespaces all the same."""
+    given = dict(flag.split("=", 1) for flag in flags if "=" in flag)
+    watched = given.get("--watch-namespaces", "")
+    values = {f"watchNamespaces={{{watched}}}": watched and not whole_cluster,
+              "namespaceSelector.matchLabels.any=label": "--namespace-selector" in given,
+              "metrics.authorization=true": "--secure-metrics-address" in given}
+    return rights.Release(given.get("--namespace") or watched.split(",")[0], given.get("--lease-name", "lockstep-leader").removesuffix("-leader"),
+                          tuple(value for value, is_set in values.items() if is_set))
+
+
 def kubeconfig_for(*flags, whole_cluster=False):
-    """Of an account of the operator's own namespace with the rights of the chart for these flags, or for a release that watches all namespaces."""
-    values = dict(flag.split("=", 1) for flag in flags if "=" in flag)
-    watched = values.get("--watch-namespace")
-    return rights.kubeconfig(values.get("--namespace", watched or "default"), None if whole_cluster else watched)
+    """Of an account of the operator's own namespace with the rights of the chart for these flags."""
+    return rights.kubeconfig(release_of(*flags, whole_cluster=whole_cluster))
 
 
 class Operator:
@@ -40,10 +51,11 @@ class Operator:
         # As in the image, where OpenSSL finds no file of public authorities: reading one costs 20 ms for each connection.
         environment = dict(os.environ, SSL_CERT_FILE="/dev/null", KUBECONFIG=kubeconfig or kubeconfig_for(*flags),
                            **({"POD_NAME": pod} if pod else {}))
+        # In a group of its own: when the shell that started the test ends first, the kernel sends SIGHUP and SIGCONT to a group with a stopped process.
         self.process = subprocess.Popen(
             [*ENDS_WITH_US, program, "--metrics-address=127.0.0.1:0", "--rendezvous-address=127.0.0.1:0",
              *([] if any(f.startswith("--rendezvous-url") for f in flags) else ["--rendezvous-url=http://127.0.0.1:1"]), *flags],
-            stdout=self.log, stderr=subprocess.STDOUT, env=environment)
+            stdout=self.log, stderr=subprocess.STDOUT, env=environment, process_group=0)
 
     def __enter__(self):
         return self
@@ -58,7 +70,7 @@ class Operator:
         return pathlib.Path(self.log.name).read_text()
 
     def records(self, message):
-        return [json.loads(line) for line in self.text().splitlines() if f'"{message}"' in line]
+        return [json.loads(line) for line in self.text().rpartition("\n")[0].splitlines() if f'"{message}"' in line]
 
     def await_record(self, message, limit=LIMIT):
         return until(f"the operator says: {message}", lambda: self.records(message), limit, 0.005, self.text)[0]
@@ -66,7 +78,7 @@ class Operator:
     def metrics(self):
         """Series with their labels → value."""
         port = self.await_record("operator started")["metrics_port"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=LIMIT) as answer:
             lines = answer.read().decode().splitlines()
         return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if not line.startswith("#")}
 
@@ -75,12 +87,24 @@ class Operator:
                    if series.startswith("rest_client_requests_total") and 'method="GET"' not in series and 'WATCH' not in series)
 
 
+def scraped(port, token=None, path="/metrics", scheme="https", host="127.0.0.1"):
+    """Status and body."""
+    request = urllib.request.Request(f"{scheme}://{host}:{port}{path}", headers={"Authorization": f"Bearer {token}"} if token else {})
+    # The certificate is made at the start of the process.
+    trusting = urllib.request.HTTPSHandler(context=ssl._create_unverified_context())
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({}), trusting).open(request, timeout=LIMIT) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
 class OperatedJob:
     """The job `a` in a namespace of its own, and an operator for it."""
 
     def __init__(self, api, program, prefix, document, whole_cluster=False):
         self.api, self.document, self.namespace = api, document, make_namespace(api, prefix)
-        flag = f"--watch-namespace={self.namespace}"
+        flag = f"--watch-namespaces={self.namespace}"
         self.operator = Operator(program, flag, kubeconfig=kubeconfig_for(flag, whole_cluster=whole_cluster))
 
     def __enter__(self):

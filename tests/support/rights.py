@@ -17,13 +17,12 @@ from kube_api import KUBECTL, api
 
 CHART = pathlib.Path(__file__).resolve().parents[2] / "charts/lockstep"
 TEMPLATES = ("serviceaccount", "rbac-release", "rbac-jobs")
-RELEASE, WATCHED = "release-namespace", "watched-namespace"  # in the rendered text, in place of real names
-ACCOUNT = "lockstep"
 RBAC = "rbac.authorization.k8s.io"
 PATHS = {"ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts", "Role": f"/apis/{RBAC}/v1/namespaces/{{}}/roles",
          "RoleBinding": f"/apis/{RBAC}/v1/namespaces/{{}}/rolebindings", "ClusterRole": f"/apis/{RBAC}/v1/clusterroles",
          "ClusterRoleBinding": f"/apis/{RBAC}/v1/clusterrolebindings"}
 EVERYWHERE = "*"
+TOKEN_SECONDS = 86400  # longer than a suite takes on any machine: nobody renews it
 FORBIDDEN = "forbid"  # what the log says of a request for which a right was missing
 # An operator for one namespace looks whether it may read these, and does without: nodes belong to the cluster, as do the flavors without which
 # Workloads are of no use.
@@ -53,17 +52,21 @@ def resource_text(group, resource):
     return plural + (f".{group}" if group else "") + slash + subresource
 
 
+class Release(collections.namedtuple("Release", "namespace name values")):
+    """`values` as `helm --set` takes them. Its objects have its name, as has its account."""
+
+    @property
+    def user(self):
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+
 @functools.cache
-def rendered(is_for_one_namespace):
-    command = ["helm", "template", ACCOUNT, CHART, "--kube-version=1.34", f"--namespace={RELEASE}",
+def chart_objects(release):
+    """The account, its roles and bindings."""
+    command = ["helm", "template", release.name, CHART, "--kube-version=1.34", f"--namespace={release.namespace}",
                *(f"--show-only=templates/{name}.yaml" for name in TEMPLATES),
-               *([f"--set=watchNamespace={WATCHED}"] if is_for_one_namespace else [])]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
-def chart_objects(release, watched):
-    """The account, its roles and bindings, for jobs of the namespace `watched`, or of all where that is None."""
-    text = rendered(watched is not None).replace(RELEASE, release).replace(WATCHED, watched or "")
+               *(f"--set={value}" for value in (f"fullnameOverride={release.name}", *release.values))]
+    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return [document for document in yaml.safe_load_all(text) if document]
 
 
@@ -72,9 +75,11 @@ def bindings(documents):
 
 
 def rights_of(documents, binding):
-    named = binding["roleRef"]["kind"], binding["roleRef"]["name"]
-    role, = (document for document in documents if (document["kind"], document["metadata"]["name"]) == named)
-    return {Right(binding["metadata"].get("namespace", EVERYWHERE), verb, resource_text(group, resource), tuple(rule.get("resourceNames", [])))
+    namespace = binding["metadata"].get("namespace")
+    named = binding["roleRef"]["kind"], binding["roleRef"]["name"], namespace
+    role, = (document for document in documents
+             if (document["kind"], document["metadata"]["name"], document["metadata"].get("namespace")) == named)
+    return {Right(namespace or EVERYWHERE, verb, resource_text(group, resource), tuple(rule.get("resourceNames", [])))
             for rule in role["rules"] for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]}
 
 
@@ -82,28 +87,24 @@ def all_of(documents):
     return set().union(*(rights_of(documents, binding) for binding in bindings(documents)))
 
 
-def granted(release, watched):
-    return all_of(chart_objects(release, watched))
+def granted(release):
+    return all_of(chart_objects(release))
 
 
 def create(document):
     path = PATHS[document["kind"]].format(document["metadata"].get("namespace"))
     status, answer = api().request("POST", path, document)
-    assert status in (201, 409), answer
+    assert status == 201, answer
 
 
-def user_of(release):
-    return f"system:serviceaccount:{release}:{ACCOUNT}"
-
-
-def is_permitted(release, right):
+def is_permitted(user, right):
     """By the API server, which learns of roles and bindings a moment after they are made."""
     resource, _, subresource = right.resource.partition("/")
     plural, _, group = resource.partition(".")
     attributes = {"verb": right.verb, "group": group, "resource": plural, "subresource": subresource,
                   "namespace": "" if right.scope == EVERYWHERE else right.scope, "name": right.names[0] if right.names else ""}
     status, answer = api().request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {
-        "spec": {"user": user_of(release), "resourceAttributes": attributes}})
+        "spec": {"user": user, "resourceAttributes": attributes}})
     assert status == 201, answer
     return answer["status"]["allowed"]
 
@@ -116,24 +117,25 @@ def folder():
 
 
 @functools.cache
-def kubeconfig(release, watched):
-    """That of the account of a release in the namespace `release`, made with its rights; a command says who it is, as clouds have it."""
-    documents = chart_objects(release, watched)
+def kubeconfig(release):
+    """That of the account of a release, made with its rights; a command says who it is, as clouds have it."""
+    documents = chart_objects(release)
     for document in documents:
         create(document)
     for right in (min(rights_of(documents, binding)) for binding in bindings(documents)):
-        until(f"the account may {right}", lambda right=right: is_permitted(release, right), poll=0.005)
+        until(f"the account may {right}", lambda right=right: is_permitted(release.user, right), poll=0.005)
     return write_kubeconfig(release)
 
 
 def write_kubeconfig(release):
-    status, answer = api().request("POST", PATHS["ServiceAccount"].format(release) + f"/{ACCOUNT}/token", {"spec": {}})
+    status, answer = api().request("POST", PATHS["ServiceAccount"].format(release.namespace) + f"/{release.name}/token",
+                                   {"spec": {"expirationSeconds": TOKEN_SECONDS}})
     assert status == 201, answer
     credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": answer["status"]["token"]}}
-    login = folder() / f"login-{release}"
+    login = folder() / f"login-{release.namespace}-{release.name}"
     login.write_text(f"#!/bin/sh\nprintf '%s' '{json.dumps(credential)}'\n")
     login.chmod(0o700)
-    path = folder() / f"{release}.kubeconfig"
+    path = folder() / f"{release.namespace}-{release.name}.kubeconfig"
     path.write_text(json.dumps({
         "apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": cluster()}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
@@ -165,10 +167,12 @@ def requests(since=0, mark=""):
     """What service accounts have asked for, from lines with `mark` after the first bytes of the log."""
     if not log_size():
         return set()
-    with log().open() as file:
-        file.seek(since)
-        lines = file.read().split("\n")[:-1]  # the last may be half written
-    return {request_of(json.loads(line)) for line in lines if mark in line}
+    with log().open("rb") as file:
+        if since:  # which may have been in the middle of a line
+            file.seek(since - 1)
+            file.readline()
+        lines = file.read().split(b"\n")[:-1]  # the last may be half written
+    return {request_of(json.loads(line)) for line in lines if mark.encode() in line}
 
 
 def request_of(event):
@@ -178,15 +182,14 @@ def request_of(event):
                    what.get("name", ""), event.get("annotations", {}).get("authorization.k8s.io/decision") == FORBIDDEN)
 
 
-def used(release, watched):
-    """Those of its rights without which a request of the account would have been refused."""
-    asked = [request for request in requests() if request.user == user_of(release)]
-    return {right for right in granted(release, watched) if any(right.permits(request) for request in asked)}
+def used(release):
+    """Those of its rights without which a request of the account would have been refused. The log has a request a moment after its answer."""
+    asked = [request for request in requests() if request.user == release.user]
+    return {right for right in granted(release) if any(right.permits(request) for request in asked)}
 
 
 def may_do_without(request):
-    release = request.user.split(":")[2]
-    return (request.verb, request.resource) in MAY_BE_REFUSED and not is_permitted(release, Right(EVERYWHERE, "list", "pods", ()))
+    return (request.verb, request.resource) in MAY_BE_REFUSED and not is_permitted(request.user, Right(EVERYWHERE, "list", "pods", ()))
 
 
 def missing(since):

@@ -31,6 +31,29 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{/* The value namespaceSelector as text, as in `kubectl get --selector`. */}}
+{{- define "lockstep.namespaceSelector" -}}
+{{- $terms := list -}}
+{{- range $key, $value := .Values.namespaceSelector.matchLabels -}}
+{{- $terms = append $terms (printf "%s=%s" $key $value) -}}
+{{- end -}}
+{{- range .Values.namespaceSelector.matchExpressions -}}
+{{- $text := .key -}}
+{{- if has .operator (list "In" "NotIn") -}}
+{{- $text = printf "%s %s (%s)" .key (lower .operator) (join "," .values) -}}
+{{- else if eq .operator "DoesNotExist" -}}
+{{- $text = printf "!%s" .key -}}
+{{- end -}}
+{{- $terms = append $terms $text -}}
+{{- end -}}
+{{- join "," $terms -}}
+{{- end -}}
+
+{{/* The name of the port of /healthz and /readyz: that of the metrics, too, where these are for everybody. */}}
+{{- define "lockstep.healthPort" -}}
+{{- ternary "health" "metrics" .Values.metrics.authorization -}}
+{{- end -}}
+
 {{- define "lockstep.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "lockstep.fullname" .) .Values.serviceAccount.name -}}

@@ -34,7 +34,6 @@ inline constexpr std::string_view kReconciling = "Reconciling";  // is on its wa
 namespace reason {
 // Failed
 inline constexpr std::string_view kInvalidSpec = "InvalidSpec";
-inline constexpr std::string_view kNotImplemented = "NotImplemented";
 inline constexpr std::string_view kUserError = "UserError";  // training or data
 inline constexpr std::string_view kBadConfiguration = "BadConfiguration";
 inline constexpr std::string_view kObjectStore = "ObjectStoreUnavailable";

@@ -15,18 +15,31 @@ int CountFromQuantity(const Json& quantity) {
   return static_cast<int>(*end == 'm' ? number / 1000 : number);
 }
 
-}  // namespace
-
-std::optional<int> CountOf(const Json& container, std::string_view kind, std::string_view suffix) {
-  const Json* resources = FindJson(container, {"resources", kind});
-  if (resources == nullptr || !resources->is_object()) return std::nullopt;
-  for (const auto& [name, quantity] : resources->items()) {
-    if (name.ends_with(suffix)) return CountFromQuantity(quantity);
-  }
-  return std::nullopt;
+// The drivers of NVIDIA, AMD and Intel name their device classes gpu.nvidia.com, mig.nvidia.com and so on.
+bool IsGpu(std::string_view resource) {
+  constexpr std::string_view kDeviceClass = "deviceclass.resource.kubernetes.io/";
+  if (resource.ends_with(".com/gpu") || resource.starts_with("nvidia.com/mig-")) return true;
+  if (!resource.starts_with(kDeviceClass)) return false;
+  resource.remove_prefix(kDeviceClass.size());
+  return resource.starts_with("gpu.") || resource.starts_with("mig.");
 }
 
-std::optional<int> GpusOf(const Json& container) { return CountOf(container, "limits", ".com/gpu"); }
+}  // namespace
+
+std::optional<int> CountOf(const Json& container, std::string_view kind, std::string_view resource) {
+  const Json* quantity = FindJson(container, {"resources", kind, resource});
+  return quantity == nullptr ? std::nullopt : std::optional(CountFromQuantity(*quantity));
+}
+
+std::optional<int> GpusOf(const Json& container) {
+  const Json* limits = FindJson(container, {"resources", "limits"});
+  if (limits == nullptr || !limits->is_object()) return std::nullopt;
+  std::optional<int> gpus;
+  for (const auto& [name, quantity] : limits->items()) {
+    if (IsGpu(name)) gpus = gpus.value_or(0) + CountFromQuantity(quantity);
+  }
+  return gpus;
+}
 
 int GpusOfPod(const Json& pod) {
   const Json* containers = FindJson(pod, {"spec", "containers"});
@@ -34,6 +47,11 @@ int GpusOfPod(const Json& pod) {
   int gpus = 0;
   for (const Json& container : *containers) gpus += GpusOf(container).value_or(0);
   return gpus;
+}
+
+bool HasClaims(const Json& container) {
+  const Json* claims = FindJson(container, {"resources", "claims"});
+  return claims != nullptr && claims->is_array() && !claims->empty();
 }
 
 }  // namespace lockstep::api

@@ -9,14 +9,20 @@
 
 namespace lockstep::api {
 
-// kind: "requests" or "limits". Of the resource whose name ends so; absent where the container names none.
+// kind: "requests" or "limits"; absent where the container does not name the resource.
 [[nodiscard]] std::optional<int> CountOf(const Json& container, std::string_view kind,
-                                         std::string_view suffix);
+                                         std::string_view resource);
 
-// A limit of nvidia.com/gpu, amd.com/gpu or another vendor's.
+// The sum of its limits of nvidia.com/gpu, amd.com/gpu or another vendor's, of MIG instances
+// (nvidia.com/mig-1g.5gb), and of device classes of GPUs (deviceclass.resource.kubernetes.io/gpu.nvidia.com);
+// absent where it names none.
 [[nodiscard]] std::optional<int> GpusOf(const Json& container);
 
 // Of all containers of a pod, or of a pod template.
 [[nodiscard]] int GpusOfPod(const Json& pod);
+
+// Whether it uses resource claims (dynamic resource allocation). Of which devices, and how many, is in the
+// claims, not in the pod.
+[[nodiscard]] bool HasClaims(const Json& container);
 
 }  // namespace lockstep::api

@@ -26,7 +26,7 @@ inline constexpr std::string_view kManagedByLockstep = "lockstep.dev/operator";
 
 // ---- spec ----
 
-enum class NprocMode { kAuto, kGpu, kCpu, kCount };
+enum class NprocMode { kAuto, kCpu, kCount };
 enum class RestartStrategy { kInPlace, kRecreate };
 enum class FailureAction { kFailJob, kRestart, kRestartIgnoringLimit, kReplacePod, kShrinkJob };
 enum class FailureCause { kUserError, kInfrastructure, kPreemption, kHang, kStraggler, kRendezvous };
@@ -34,13 +34,13 @@ enum class ExitCodeOperator { kIn, kNotIn };
 enum class ConditionStatus { kTrue, kFalse, kUnknown };
 enum class HealthAction { kReport, kRestart, kReplacePod };
 enum class CleanPodPolicy { kAll, kRunning, kNone };
-enum class SuccessPolicy { kAll, kAny, kRank0 };
+enum class SuccessType { kAll, kAny, kRank0 };
 enum class GangProvider { kAuto, kNone, kWorkload, kCoscheduling, kVolcano };
 enum class TopologyMode { kPreferred, kRequired };
 enum class NetworkPolicy { kIsolate, kNone };
 enum class Logs { kRank0, kAll };
 
-// auto = GPU limit of the trainer container, else 1. Written as "auto", "gpu", "cpu" or an integer.
+// auto = GPU limit of the trainer container, else 1. Written as "auto", "cpu" or an integer.
 struct NprocPerNode {
   NprocMode mode = NprocMode::kAuto;
   int32_t count = 0;  // where mode is kCount
@@ -132,6 +132,10 @@ struct RunPolicy {
   int32_t force_delete_after_seconds = 120;
 };
 
+struct SuccessPolicy {
+  SuccessType type = SuccessType::kAll;
+};
+
 struct GangPolicy {
   GangProvider provider = GangProvider::kAuto;
   std::optional<int32_t> min_count;
@@ -159,7 +163,6 @@ struct NetworkSpec {
 struct ObservabilitySpec {
   int32_t metrics_port = 9400;
   Logs logs = Logs::kRank0;
-  bool pod_monitor = false;
 };
 
 struct TrainingJobSpec {
@@ -175,7 +178,7 @@ struct TrainingJobSpec {
   FailurePolicy failure_policy;
   HealthPolicy health_policy;
   RunPolicy run_policy;
-  SuccessPolicy success_policy = SuccessPolicy::kAll;
+  SuccessPolicy success_policy;
   SchedulingPolicy scheduling_policy;
   std::optional<NetworkSpec> network;
   ObservabilitySpec observability;
@@ -395,7 +398,7 @@ struct EnumNames<CleanPodPolicy> {
   static constexpr std::string_view values[] = {"All", "Running", "None"};
 };
 template <>
-struct EnumNames<SuccessPolicy> {
+struct EnumNames<SuccessType> {
   static constexpr std::string_view values[] = {"All", "Any", "Rank0"};
 };
 template <>
@@ -412,7 +415,7 @@ struct EnumNames<NetworkPolicy> {
 };
 template <>
 struct EnumNames<Logs> {
-  static constexpr std::string_view values[] = {"rank0", "all"};
+  static constexpr std::string_view values[] = {"Rank0", "All"};
 };
 template <>
 struct EnumNames<Activity> {

@@ -113,6 +113,11 @@ void Describe(A& fields, Of<A, RunPolicy>& spec) {
 }
 
 template <typename A>
+void Describe(A& fields, Of<A, SuccessPolicy>& spec) {
+  fields.Field("type", spec.type);
+}
+
+template <typename A>
 void Describe(A& fields, Of<A, GangPolicy>& spec) {
   fields.Field("provider", spec.provider);
   fields.Field("minCount", spec.min_count, {.min = 1, .max = kMaxReplicas});
@@ -144,7 +149,6 @@ template <typename A>
 void Describe(A& fields, Of<A, ObservabilitySpec>& spec) {
   fields.Field("metricsPort", spec.metrics_port, {.min = 1024, .max = 65535});
   fields.Field("logs", spec.logs);
-  fields.Field("podMonitor", spec.pod_monitor);
 }
 
 template <typename A>

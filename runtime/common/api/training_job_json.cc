@@ -48,7 +48,6 @@ ObjectMeta MetadataFromJson(const Json& json) {
 Json IntOrWordToJson(const NprocPerNode& nproc) {
   switch (nproc.mode) {
     case NprocMode::kAuto: return "auto";
-    case NprocMode::kGpu: return "gpu";
     case NprocMode::kCpu: return "cpu";
     case NprocMode::kCount: return nproc.count;
   }
@@ -58,15 +57,13 @@ Json IntOrWordToJson(const NprocPerNode& nproc) {
 std::string IntOrWordFromJson(const Json& json, NprocPerNode& nproc) {
   if (json == "auto") {
     nproc = {.mode = NprocMode::kAuto, .count = 0};
-  } else if (json == "gpu") {
-    nproc = {.mode = NprocMode::kGpu, .count = 0};
   } else if (json == "cpu") {
     nproc = {.mode = NprocMode::kCpu, .count = 0};
   } else if (json.is_number_integer() && json.get<int64_t>() >= 1 &&
              json.get<int64_t>() <= kMaxNprocPerNode) {
     nproc = {.mode = NprocMode::kCount, .count = json.get<int32_t>()};
   } else {
-    return "must be auto, gpu, cpu or a number from 1 to " + std::to_string(kMaxNprocPerNode) + ", not " +
+    return "must be auto, cpu or a number from 1 to " + std::to_string(kMaxNprocPerNode) + ", not " +
            Truncate(DumpJson(json), 80);
   }
   return {};

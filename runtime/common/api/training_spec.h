@@ -3,7 +3,7 @@
 // operator, the command line and every rank (which gets it through its configuration file). Values, any
 // thread.
 //
-// A value that parses need not be possible or built yet: validate.h and unsupported.h say so.
+// A value that parses need not be possible: validate.h says so.
 
 #include <cstdint>
 #include <map>
@@ -28,7 +28,7 @@ enum class Precision { kFp32, kBf16, kFp16 };
 enum class Determinism { kNone, kWorld };
 enum class Balance { kEqual, kSpeed };
 enum class Strategy { kDdp, kZero1, kPipeline, kHybrid, kDataparallel, kLocalsgd, kAsync };
-enum class Compression { kNone, kFp16, kBf16, kPowersgd, kTopk };
+enum class Compression { kFp16, kBf16 };
 enum class EarlyStopMetric { kLoss, kAccuracy };
 
 // Fully connected layers with ReLU between them; inputs are flattened, the output has one value per class.
@@ -58,7 +58,7 @@ struct GptSpec {
 };
 
 struct TorchscriptSpec {
-  std::string uri;
+  std::string path;
   TorchscriptLoss loss = TorchscriptLoss::kCrossEntropy;
 };
 
@@ -113,7 +113,7 @@ struct DataSpec {
   bool shuffle = true;
   bool drop_last = false;  // leave out the samples of an epoch that do not fill a global batch
   SamplerName sampler = SamplerName::kUniform;
-  std::vector<double> class_weights;  // weighted: how often each class comes up; empty: all equally often
+  std::vector<double> class_weights;  // Weighted: how often each class comes up; empty: all equally often
   OnCorruptRecord on_corrupt_record = OnCorruptRecord::kFail;
   int32_t workers = 1;   // loader threads per rank
   int32_t prefetch = 2;  // micro-batches made ready ahead
@@ -171,10 +171,10 @@ struct OuterSpec {
 };
 
 struct SyncSpec {
-  int64_t every_steps = 1;         // localsgd: steps between two averages
-  std::optional<OuterSpec> outer;  // localsgd and async; absent: the average itself
-  int64_t staleness = 16;          // async: steps between two averages
-  Compression compression = Compression::kNone;
+  int64_t every_steps = 1;                 // localsgd: steps between two averages
+  std::optional<OuterSpec> outer;          // localsgd and async; absent: the average itself
+  int64_t staleness = 16;                  // async: steps between two averages
+  std::optional<Compression> compression;  // of gradients; absent: none
 };
 
 // The layers of the model are placed on different ranks.
@@ -257,7 +257,7 @@ struct EnumNames<DataFormat> {
 };
 template <>
 struct EnumNames<SamplerName> {
-  static constexpr std::string_view values[] = {"uniform", "weighted"};
+  static constexpr std::string_view values[] = {"Uniform", "Weighted"};
 };
 template <>
 struct EnumNames<OnCorruptRecord> {
@@ -277,11 +277,11 @@ struct EnumNames<Precision> {
 };
 template <>
 struct EnumNames<Determinism> {
-  static constexpr std::string_view values[] = {"none", "world"};
+  static constexpr std::string_view values[] = {"None", "World"};
 };
 template <>
 struct EnumNames<Balance> {
-  static constexpr std::string_view values[] = {"equal", "speed"};
+  static constexpr std::string_view values[] = {"Equal", "Speed"};
 };
 template <>
 struct EnumNames<Strategy> {
@@ -290,7 +290,7 @@ struct EnumNames<Strategy> {
 };
 template <>
 struct EnumNames<Compression> {
-  static constexpr std::string_view values[] = {"none", "fp16", "bf16", "powersgd", "topk"};
+  static constexpr std::string_view values[] = {"fp16", "bf16"};
 };
 template <>
 struct EnumNames<EarlyStopMetric> {

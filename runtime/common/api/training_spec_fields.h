@@ -38,7 +38,7 @@ void Describe(A& fields, Of<A, GptSpec>& spec) {
 
 template <typename A>
 void Describe(A& fields, Of<A, TorchscriptSpec>& spec) {
-  fields.Required("uri", spec.uri, {.max_length = 1024});
+  fields.Required("path", spec.path, {.max_length = 1024});
   fields.Field("loss", spec.loss);
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "runtime/common/api/container_resources.h"
 #include "runtime/common/api/kueue.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/profile_window.h"
@@ -193,6 +194,17 @@ void CheckOneRank(const TrainingJobSpec& spec, Violations& violations) {
     Add(violations, "spec.nprocPerNode", "must be auto or 1" + one);
 }
 
+// One rank where there are many GPUs would leave them idle without a word.
+void CheckRanksAreKnown(const TrainingJobSpec& spec, Violations& violations) {
+  const Json* trainer = FindTrainer(spec.worker);
+  if (spec.nproc_per_node.mode != NprocMode::kAuto || TakesAllDevices(spec) || trainer == nullptr) return;
+  if (!HasClaims(*trainer) || GpusOf(*trainer)) return;
+  Add(violations, "spec.nprocPerNode",
+      "must be a number, not auto, where the container \"" + spec.worker.container_name +
+          "\" has resources.claims: how many devices a claim brings is in the ResourceClaim, not in the pod "
+          "template");
+}
+
 }  // namespace
 
 Violations Validate(const TrainingJob& job) {
@@ -202,6 +214,7 @@ Violations Validate(const TrainingJob& job) {
   CheckSize(job.spec, violations);
   CheckGang(job.spec, violations);
   CheckOneRank(job.spec, violations);
+  CheckRanksAreKnown(job.spec, violations);
   if (!job.spec.scheduling_policy.queue_name.empty()) {
     const Violations topology = ValidateTopology(job.spec.worker.pod_template, job.spec.pod_count());
     violations.insert(violations.end(), topology.begin(), topology.end());

@@ -1,25 +1,19 @@
 #include "runtime/common/api/validate_training.h"
 
-#include <algorithm>
-#include <array>
 #include <string_view>
 
 namespace lockstep::api {
 namespace {
 
-void CheckTorchscriptUri(const std::string& uri, const std::string& path, Violations& violations) {
-  static constexpr std::array<std::string_view, 4> kSchemes = {"file:///", "s3://", "gs://", "abfs://"};
-  const bool is_known =
-      std::any_of(kSchemes.begin(), kSchemes.end(), [&](auto scheme) { return uri.starts_with(scheme); });
-  if (uri.find("://") == std::string::npos || is_known) return;
-  Add(violations, path, "must be a path in the container or begin with file:///, not \"" + uri + "\"");
-}
-
 void CheckModel(const ModelSpec& model, const std::string& path, Violations& violations) {
   if (model.name == ModelName::kTorchscript && !model.torchscript) {
-    Add(violations, path + ".torchscript", "is required where name is torchscript, with the uri of a module");
+    Add(violations, path + ".torchscript",
+        "is required where name is torchscript, with the path of a module");
   }
-  if (model.torchscript) CheckTorchscriptUri(model.torchscript->uri, path + ".torchscript.uri", violations);
+  if (model.torchscript && model.torchscript->path.find("://") != std::string::npos) {
+    Add(violations, path + ".torchscript.path",
+        "must be a path in the container, not \"" + model.torchscript->path + "\"");
+  }
   if (model.name == ModelName::kPlugin && !model.plugin) {
     Add(violations, path + ".plugin",
         "is required where name is plugin, with the path of a library and the name of a model in it");
@@ -64,9 +58,9 @@ void CheckData(const DataSpec& data, const std::string& path, Violations& violat
   CheckDataPath(data, path, violations);
   const bool is_weighted = data.sampler == SamplerName::kWeighted;
   if (!is_weighted && !data.class_weights.empty())
-    Add(violations, path + ".classWeights", "applies only where sampler is weighted");
+    Add(violations, path + ".classWeights", "applies only where sampler is Weighted");
   if (is_weighted && !data.shuffle)
-    Add(violations, path + ".shuffle", "must be true where sampler is weighted");
+    Add(violations, path + ".shuffle", "must be true where sampler is Weighted");
   const bool names_records = data.format == DataFormat::kCsv || data.format == DataFormat::kImageFolder;
   if (data.on_corrupt_record == OnCorruptRecord::kSkip && !names_records) {
     Add(violations, path + ".onCorruptRecord",
@@ -113,15 +107,15 @@ void CheckSync(const TrainingSpec& training, const std::string& path, Violations
     return;
   }
   const std::string where = "where strategy is " + std::string(NameOf(training.strategy));
-  if (sync.compression != Compression::kNone)
-    Add(violations, path + ".sync.compression", "must be none " + where + ": it sends no gradients");
+  if (sync.compression)
+    Add(violations, path + ".sync.compression", "must be absent " + where + ": it sends no gradients");
   if (training.determinism == Determinism::kWorld) {
     Add(violations, path + ".determinism",
-        "must be none " + where + ": what a rank learns alone depends on how many there are");
+        "must be None " + where + ": what a rank learns alone depends on how many there are");
   }
   if (is_async && training.balance != Balance::kEqual) {
     Add(violations, path + ".balance",
-        "must be equal " + where + ": each rank takes as many samples as it can anyway");
+        "must be Equal " + where + ": each rank takes as many samples as it can anyway");
   }
 }
 
@@ -140,13 +134,12 @@ void CheckStages(const TrainingSpec& training, const std::string& path, Violatio
   }
   if (training.determinism == Determinism::kWorld) {
     Add(violations, path + ".determinism",
-        "must be none" + where + ": how gradients are added up follows from the number of ranks");
+        "must be None" + where + ": how gradients are added up follows from the number of ranks");
   }
   if (training.balance == Balance::kSpeed) {
-    Add(violations, path + ".balance", "must be equal" + where + ": each sample passes through all ranks");
+    Add(violations, path + ".balance", "must be Equal" + where + ": each sample passes through all ranks");
   }
-  if (training.sync.compression != Compression::kNone)
-    Add(violations, path + ".sync.compression", "must be none" + where);
+  if (training.sync.compression) Add(violations, path + ".sync.compression", "must be absent" + where);
   if (training.strategy == Strategy::kPipeline && training.pipeline.stages) {
     Add(violations, path + ".pipeline.stages",
         "must be left out" + where + ", which has as many stages as ranks; use hybrid");
@@ -159,12 +152,12 @@ void CheckOneProcess(const TrainingSpec& training, const std::string& path, Viol
   const std::string where = " where strategy is dataparallel: ";
   if (training.determinism == Determinism::kWorld) {
     Add(violations, path + ".determinism",
-        "must be none" + where + "how gradients are added up follows from the number of devices");
+        "must be None" + where + "how gradients are added up follows from the number of devices");
   }
   if (training.balance == Balance::kSpeed)
-    Add(violations, path + ".balance", "must be equal" + where + "each device gets as many samples");
-  if (training.sync.compression != Compression::kNone)
-    Add(violations, path + ".sync.compression", "must be none" + where + "nothing is sent over a network");
+    Add(violations, path + ".balance", "must be Equal" + where + "each device gets as many samples");
+  if (training.sync.compression)
+    Add(violations, path + ".sync.compression", "must be absent" + where + "nothing is sent over a network");
 }
 
 // What is recorded once has one shape, and no answer of the host in its midst.
@@ -177,10 +170,10 @@ void CheckCudaGraph(const TrainingSpec& training, const std::string& path, Viola
             ": only the passes of ddp and zero1 can be recorded");
   }
   if (training.determinism == Determinism::kWorld)
-    Add(violations, path + ".determinism", "must be none" + where + ": world is computed on the CPU");
+    Add(violations, path + ".determinism", "must be None" + where + ": World is computed on the CPU");
   if (training.balance == Balance::kSpeed) {
     Add(violations, path + ".balance",
-        "must be equal" + where + ": a graph does not tell how much of its time was waiting for others");
+        "must be Equal" + where + ": a graph does not tell how much of its time was waiting for others");
   }
   if (training.data.on_corrupt_record == OnCorruptRecord::kSkip) {
     Add(violations, path + ".data.onCorruptRecord",
@@ -207,8 +200,8 @@ Violations ValidateTraining(const TrainingSpec& training, const std::string& pat
   if ((training.model.name == ModelName::kGpt) != (training.data.format == DataFormat::kTokens)) {
     Add(violations, path + ".data.format", "tokens belongs to the model gpt and to no other");
   }
-  if (training.determinism == Determinism::kWorld && training.sync.compression != Compression::kNone) {
-    Add(violations, path + ".sync.compression", "must be none where determinism is world");
+  if (training.determinism == Determinism::kWorld && training.sync.compression) {
+    Add(violations, path + ".sync.compression", "must be absent where determinism is World");
   }
   CheckModel(training.model, path + ".model", violations);
   CheckData(training.data, path + ".data", violations);

@@ -38,7 +38,6 @@ int RanksPerPod(const TrainingJobSpec& spec) {
   switch (spec.nproc_per_node.mode) {
     case NprocMode::kCount: return spec.nproc_per_node.count;
     case NprocMode::kCpu: return AtLeastOne(CountOf(TrainerOf(spec.worker), "limits", "cpu"));
-    case NprocMode::kGpu:
     case NprocMode::kAuto: return TakesAllDevices(spec) ? 1 : AtLeastOne(GpusOf(TrainerOf(spec.worker)));
   }
   return 1;

@@ -6,13 +6,13 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
-#include <charconv>
 #include <optional>
 #include <set>
 #include <thread>
@@ -23,6 +23,7 @@
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/mutex.h"
 #include "runtime/common/base/open_files.h"
+#include "runtime/common/http/address.h"
 #include "runtime/common/http/connection_ledger.h"
 #include "runtime/common/http/server.h"
 
@@ -307,21 +308,36 @@ Result<void> LoadCertificate(const ServerOptions& options, std::optional<asio::s
   }
 }
 
-Result<Tcp::endpoint> ParseAddress(const std::string& address) {
-  const Error bad{ErrorCode::kInvalidArgument, "\"" + address + "\" is not an address such as 0.0.0.0:8080"};
-  const std::size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return bad;
+// Without a host: all addresses of this machine, of both families where the kernel has IPv6.
+Tcp::acceptor Listen(asio::io_context& io, const HostPort& address) {
+  const auto port = static_cast<unsigned short>(address.port);
+  // The acceptor's own strand also guards `stopping_`.
+  Tcp::acceptor acceptor(asio::make_strand(io));
+  Tcp::endpoint endpoint(Tcp::v6(), port);
+  if (!address.host.empty()) endpoint = {asio::ip::make_address(address.host), port};
   beast::error_code error;
-  const std::string host = address.substr(0, colon);
-  const auto ip = asio::ip::make_address(host.empty() ? "0.0.0.0" : host, error);
-  int port = -1;
-  const char* end = address.data() + address.size();
-  const auto parsed = std::from_chars(address.data() + colon + 1, end, port);
-  if (error || parsed.ptr != end || port < 0 || port > 65535) return bad;
-  return Tcp::endpoint(ip, static_cast<unsigned short>(port));
+  acceptor.open(endpoint.protocol(), error);
+  if (error == asio::error::address_family_not_supported && address.host.empty()) {
+    endpoint = {Tcp::v4(), port};
+    acceptor.open(endpoint.protocol());
+  } else if (error) {
+    throw beast::system_error(error);
+  }
+  if (endpoint.address() == asio::ip::address_v6::any()) acceptor.set_option(asio::ip::v6_only(false));
+  acceptor.set_option(Tcp::acceptor::reuse_address(true));
+  acceptor.bind(endpoint);
+  acceptor.listen();
+  return acceptor;
 }
 
 }  // namespace
+
+std::string BearerTokenOf(const ServerRequest& request) {
+  static constexpr std::string_view kPrefix = "Bearer ";
+  const auto found = request.headers.find("authorization");
+  if (found == request.headers.end() || !found->second.starts_with(kPrefix)) return "";
+  return found->second.substr(kPrefix.size());
+}
 
 Response JsonResponse(int status, std::string body) {
   return {status, {{"Content-Type", "application/json"}}, std::move(body)};
@@ -335,12 +351,15 @@ Result<std::unique_ptr<HttpServer>> StartServer(const ServerOptions& options, Ha
   auto shared = std::make_shared<Shared>(options);
   shared->handler = std::move(handler);
   LOCKSTEP_TRY(LoadCertificate(options, shared->tls));
-  LOCKSTEP_TRY(const Tcp::endpoint endpoint, ParseAddress(options.address));
+  LOCKSTEP_TRY(const HostPort address, SplitHostPort(options.address));
+  beast::error_code no_address;
+  if (!address.host.empty()) asio::ip::make_address(address.host, no_address);
+  if (no_address)
+    return Error{ErrorCode::kInvalidArgument,
+                 "\"" + options.address + "\": \"" + address.host + "\" is no IP address"};
   try {
-    // The acceptor's own strand also guards `stopping_`.
-    Tcp::acceptor acceptor(asio::make_strand(shared->io), endpoint, /*reuse_addr=*/true);
     return std::unique_ptr<HttpServer>(
-        std::make_unique<BeastServer>(shared, std::move(acceptor), options.threads));
+        std::make_unique<BeastServer>(shared, Listen(shared->io, address), options.threads));
   } catch (const std::exception& exception) {
     return Error{ErrorCode::kUnavailable, "listening on " + options.address + ": " + exception.what()};
   }

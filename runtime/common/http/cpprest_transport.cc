@@ -46,6 +46,17 @@ void ConfigureTls(const Endpoint& endpoint, boost::asio::ssl::context& context) 
   }
 }
 
+// The library gives the host to the resolver as the URL has it, and no resolver knows an address in brackets. It
+// takes what follows the last colon for the port, so that one is always there.
+std::string WithoutBrackets(const std::string& url) {
+  const std::size_t open = url.find("://[");
+  const std::size_t close = url.find(']', open);
+  if (open == std::string::npos || close == std::string::npos) return url;
+  std::string rest = url.substr(close + 1);
+  if (!rest.starts_with(':')) rest = (url.starts_with("https:") ? ":443" : ":80") + rest;
+  return url.substr(0, open + 3) + url.substr(open + 4, close - open - 4) + rest;
+}
+
 std::string ProxyOf(const Endpoint& endpoint) {
   if (!endpoint.proxy_url.empty() || !endpoint.use_proxy_environment) return endpoint.proxy_url;
   return ProxyFor(endpoint.url, [](const char* name) { return EnvOr(name, ""); });
@@ -56,10 +67,10 @@ std::shared_ptr<http_client> NewClient(const Endpoint& endpoint) {
   // Deadlines are ours (see Exchange): the library's timer covers neither a connect nor a whole exchange.
   config.set_timeout(std::chrono::hours(24));
   const std::string proxy = ProxyOf(endpoint);
-  if (!proxy.empty()) config.set_proxy(web::web_proxy(web::uri(proxy)));
+  if (!proxy.empty()) config.set_proxy(web::web_proxy(web::uri(WithoutBrackets(proxy))));
   config.set_ssl_context_callback(
       [endpoint](boost::asio::ssl::context& context) { ConfigureTls(endpoint, context); });
-  return std::make_shared<http_client>(web::uri(endpoint.url), config);
+  return std::make_shared<http_client>(web::uri(WithoutBrackets(endpoint.url)), config);
 }
 
 http_request BuildRequest(const Request& request, const std::string& server_name, const std::string& token) {

@@ -3,17 +3,10 @@
 #include <vector>
 
 #include "runtime/common/base/strings.h"
+#include "runtime/common/http/address.h"
 
 namespace lockstep::http {
 namespace {
-
-std::string HostOf(std::string_view url) {
-  const std::size_t scheme = url.find("://");
-  std::string_view rest = scheme == std::string_view::npos ? url : url.substr(scheme + 3);
-  rest = rest.substr(0, rest.find('/'));
-  if (!rest.empty() && rest.front() == '[') return std::string(rest.substr(1, rest.find(']') - 1));
-  return std::string(rest.substr(0, rest.rfind(':')));
-}
 
 bool Covers(std::string_view entry, std::string_view host) {
   while (!entry.empty() && entry.front() == ' ') entry.remove_prefix(1);
@@ -32,7 +25,7 @@ std::string FirstSet(const Environment& environment, const char* lower, const ch
 }  // namespace
 
 std::string ProxyFor(std::string_view url, const Environment& environment) {
-  const std::string host = HostOf(url);
+  const std::string host = HostOfUrl(url);
   if (host == "localhost" || host == "::1" || host.starts_with("127.")) return "";
   for (const std::string& entry : Split(FirstSet(environment, "no_proxy", "NO_PROXY"), ',')) {
     if (Covers(entry, host)) return "";

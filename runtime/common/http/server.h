@@ -47,8 +47,10 @@ struct ConnectionLimits {
 };
 
 struct ServerOptions {
-  std::string address = "127.0.0.1:0";  // host:port; port 0 lets the system choose
-  std::string certificate_pem;          // chain and key, PEM text; both empty: plain HTTP
+  // host:port, IPv6 addresses in brackets; without a host all addresses, IPv4 and IPv6. Port 0 lets the system
+  // choose.
+  std::string address = "127.0.0.1:0";
+  std::string certificate_pem;  // chain and key, PEM text; both empty: plain HTTP
   std::string key_pem;
   std::size_t max_body_bytes = 1 << 20;
   int threads = 1;
@@ -64,6 +66,9 @@ class HttpServer {
 // Routes every request to `handler`; an exception of it is logged and answered 500. Fails where the address
 // cannot be bound or the certificate does not parse.
 [[nodiscard]] Result<std::unique_ptr<HttpServer>> StartServer(const ServerOptions& options, Handler handler);
+
+// Of "Authorization: Bearer …"; empty where there is none.
+[[nodiscard]] std::string BearerTokenOf(const ServerRequest& request);
 
 [[nodiscard]] Response JsonResponse(int status, std::string body);
 [[nodiscard]] Response TextResponse(int status, std::string body);

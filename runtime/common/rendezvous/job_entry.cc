@@ -297,9 +297,11 @@ void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
     view_.progress = progress;
     view_.best_step = std::max(view_.best_step, progress.step);
     view_.last_progress_time = now.wall;
+    view_.seconds_since_step = heartbeat.seconds_since_step;
     has_news_ = has_news_ || (was_behind && progress.step >= view_.best_step);
   } else if (progress.round == view_.progress.round && progress.step == view_.progress.step) {
     view_.progress.steps_under_way = std::max(view_.progress.steps_under_way, progress.steps_under_way);
+    view_.seconds_since_step = std::max(view_.seconds_since_step, heartbeat.seconds_since_step);
   }
   TakeSaved(heartbeat, now);
   TakeStoreAway(heartbeat, now);

@@ -17,13 +17,6 @@ namespace {
 
 using protocol::JobIdentity;
 
-std::string BearerToken(const http::ServerRequest& request) {
-  static constexpr std::string_view kPrefix = "Bearer ";
-  const auto found = request.headers.find("authorization");
-  if (found == request.headers.end() || !found->second.starts_with(kPrefix)) return "";
-  return found->second.substr(kPrefix.size());
-}
-
 // Without an event, though Tick is one every 50 ms: this process was stopped, or starved.
 constexpr std::chrono::seconds kOwnPause{2};
 // In the log, of what a refused message says.
@@ -122,7 +115,7 @@ struct RendezvousService::State {
     if (!json.ok()) return respond(ErrorReply(400, json.error().message));
     auto message = protocol::MessageFromJson<Message>(*json);
     if (!message.ok()) return respond(ErrorReply(400, message.error().message));
-    const Claim claim{BearerToken(request), request.peer, message->job, message->member};
+    const Claim claim{http::BearerTokenOf(request), request.peer, message->job, message->member};
     authorize(claim, [this, method, respond, path = request.path,
                       message = std::move(message).value()](const Result<void>& allowed) {
       // This may be a thread of the authorizer.

@@ -15,7 +15,7 @@ struct StragglerSettings {
   friend bool operator==(const StragglerSettings&, const StragglerSettings&) = default;
 };
 
-// spec.successPolicy: whose end is the end of a job of programs. Ranks of lockstep-rank reach it together.
+// spec.successPolicy.type: whose end is the end of a job of programs. Ranks of lockstep-rank reach it together.
 enum class SuccessRule { kAll, kAny, kRank0 };
 
 struct JobSettings {

@@ -33,7 +33,7 @@ class Dataset {
   [[nodiscard]] virtual std::vector<int64_t> sample_shape() const = 0;  // without the batch dimension
   // Every id is in [0, size()). One row for each, in their order.
   [[nodiscard]] virtual Samples Get(std::span<const int64_t> ids) const = 0;
-  // int64 [size()], the class of each: `sampler: weighted` needs it. Undefined: not known beforehand.
+  // int64 [size()], the class of each: `sampler: Weighted` needs it. Undefined: not known beforehand.
   [[nodiscard]] virtual at::Tensor labels() const { return {}; }
 };
 

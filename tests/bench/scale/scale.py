@@ -223,9 +223,7 @@ def at_rest(bench):
 
 
 def many_jobs(bench):
-    namespace = make_namespace(bench.api, "jobs")
-    bench.measure("1000 jobs x 4 pods", namespace, 4000, lambda: bench.create_jobs(namespace, 1000, 4))
-    bench.clear(namespace)
+    many_pods(bench, jobs=1000, replicas=10)
 
 
 def one_large(bench, pods=1000):

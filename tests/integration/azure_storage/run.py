@@ -22,7 +22,7 @@ import checkpoints
 import ledger
 from build_folder import BIN
 from cases import ENDS_WITH_US, expect, until
-from local_run import Run, expect_complete, manifest
+from local_run import LONGER, Run, expect_complete, manifest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ACCOUNT = "lockstep"
@@ -106,7 +106,7 @@ def store():
 
 def test_resumes_from_a_container(folder):
     with store() as azure:
-        path = manifest(folder, replicas=2, sections={"checkpoint": {"uri": "abfs://elsewhere/x", "intervalSteps": 20, "keepLast": 2}})
+        path = manifest(folder, replicas=2, sections={"checkpoint": {"uri": "abfs://elsewhere/x", "intervalSteps": 20, "keepLast": 2}}, epochs=LONGER)
         with Run(folder, path, azure.variables(), arguments=("--checkpoint-uri", JOB)) as run:
             run.until_step(50)
             run.process.send_signal(signal.SIGTERM)
@@ -119,7 +119,7 @@ def test_resumes_from_a_container(folder):
         azure.upload(f"jobs/one/{unwritten}/manifest.json", b"")
         begun = len(ledger.read(f"{folder}/ledger"))
         with Run(folder, path, azure.variables(), arguments=("--checkpoint-uri", JOB)) as run:
-            expect_complete(run)
+            expect_complete(run, LONGER)
         steps = [record["step"] for record in ledger.read(run.ledger)[begun:] if record["event"] == "commit"]
         logs = "".join(log.read_text() for log in pathlib.Path(folder, "run").glob("*.log"))
         expect(f'"uri":"{JOB}/step-{stored:012}"' in logs, f"no rank says that it resumed from step {stored}")
@@ -151,7 +151,7 @@ def test_trains_from_a_container(folder):
             os.mkdir(run_folder)
             model = {"name": "gpt", "gpt": {"layers": 1, "heads": 2, "embeddingSize": 16, "contextLength": 16, "vocabularySize": 256, "dropout": 0}}
             path = manifest(run_folder, replicas=2, minimum=2, model=model, data={"format": "tokens", "path": place}, epochs=None, steps=20,
-                            evaluation=None, determinism="world")
+                            evaluation=None, determinism="World")
             with Run(run_folder, path, may_read) as run:
                 code = run.finish()
                 expect(code == 0, f"{name}: exit code {code}\n{run.output()[-4000:]}")

@@ -1,5 +1,5 @@
 """Faults against `lockstep run`, one by one at their worst moments, then at random: whatever fails, the job completes, each sample
-of each epoch is used exactly once, the final weights have the bits of a quiet run of one rank (`determinism: world`), and no
+of each epoch is used exactly once, the final weights have the bits of a quiet run of one rank (`determinism: World`), and no
 process is left.
 
 LOCKSTEP_CHAOS_EPOCHS=2000 makes test_random_faults long; LOCKSTEP_CHAOS_SEED chooses other faults.
@@ -17,15 +17,14 @@ import time
 import checkpoints
 import ledger
 import processes
-from cases import expect
-from local_run import EPOCHS, SAMPLES, BATCH, Run, expect_complete, manifest
+from cases import LIMIT, expect
+from local_run import BATCH, LONGER, SAMPLES, Run, complete_this_epoch, expect_complete, manifest
 
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 # Some 25 MB of parameters, as much of momentum: transfers and saves last long enough to be hit.
 LARGE = {"model": {"name": "mlp", "mlp": {"hiddenSizes": [2048, 2048]}}, "microBatchSize": 11}
 QUICK_TO_NOTICE = {"heartbeatIntervalSeconds": 1, "heartbeatTimeoutSeconds": 3}
-# Seconds on a machine that makes 300 steps a second: a process that is killed is back before the end.
-LONGER = 20
+LONG = 10_000  # epochs: it is stopped before
 # A job in which many things fail must not run out of its budget.
 PATIENT = {"maxRestarts": 1000}
 RANDOM_EPOCHS = int(os.environ.get("LOCKSTEP_CHAOS_EPOCHS", 40))
@@ -48,17 +47,20 @@ def quiet_bits(epochs, model):
             return final_bits(folder)
 
 
-def job(folder, epochs=EPOCHS, model="small", replicas=3, **sections):
+def job(folder, epochs=LONGER, model="small", replicas=3, **sections):
     return manifest(folder, replicas, sections={"failurePolicy": PATIENT, **sections}, epochs=epochs, evaluation={"everyEpochs": 1},
-                    determinism="world", **(LARGE if model == "large" else {}))
+                    determinism="World", **(LARGE if model == "large" else {}))
 
 
 @contextlib.contextmanager
-def unharmed(folder, epochs=EPOCHS, model="small", limit=300, **sections):
-    """Runs the job while the caller does it harm, then judges."""
+def unharmed(folder, epochs=LONGER, model="small", limit=LIMIT, **sections):
+    """Runs the job while the caller does it harm, then judges. A LONG one must be whole again then."""
     with Run(folder, job(folder, epochs, model, **sections)) as run:
         yield run
-        expect_complete(run, epochs, limit)
+        if epochs == LONG:
+            epochs = complete_this_epoch(run, folder, lambda wanted: job(folder, wanted, model, **sections))
+        else:
+            expect_complete(run, epochs, limit)
         left = processes.with_variable("LOCKSTEP_SAMPLE_LEDGER", run.ledger)
         expect(not left, f"processes are left: {left}")
         expect(final_bits(folder) == quiet_bits(epochs, model), "the final weights differ from those of a quiet run")
@@ -116,7 +118,7 @@ def test_worker_and_rank_of_another(folder):
 
 
 def test_while_a_round_forms(folder):
-    with unharmed(folder, epochs=LONGER) as run:
+    with unharmed(folder) as run:
         run.until_step(60)
         ended = rounds_ended(run)
         kill(run.ranks()[1])
@@ -148,13 +150,13 @@ def test_during_a_save(folder):
 def test_all_ranks_during_a_save(folder):
     often = {"uri": f"file://{folder}/checkpoints", "intervalSteps": 3}
     with unharmed(folder, epochs=1, model="large", checkpoint=often) as run:
-        run.until("a checkpoint", lambda: any(pathlib.Path(folder, "checkpoints").rglob("manifest.json")))
+        run.until("a checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints")))
         for pid in run.ranks():
             kill(pid)
 
 
 def test_during_an_evaluation(folder):
-    with unharmed(folder, epochs=LONGER) as run:
+    with unharmed(folder) as run:
         run.until_step(STEPS_PER_EPOCH - 1)
         kill(run.ranks()[1])
         until_full_strength(run)
@@ -163,7 +165,7 @@ def test_during_an_evaluation(folder):
 
 
 def test_while_the_rendezvous_is_away(folder):
-    with unharmed(folder, epochs=LONGER) as run:
+    with unharmed(folder) as run:
         run.until_step(60)
         run.process.send_signal(signal.SIGSTOP)
         run.until_step(100)  # it goes on without
@@ -184,7 +186,7 @@ def frozen(run):
 
 def test_ranks_die_while_the_rendezvous_is_away(folder):
     """Nobody but the members can form the round again: one rank dies, rank 0 with the store, then two at once."""
-    with unharmed(folder, epochs=5 * LONGER) as run:
+    with unharmed(folder, epochs=LONG) as run:
         run.until_step(60)
         until_full_strength(run)
         round_before = ledger.newest_round(run.ledger)[0]
@@ -200,13 +202,15 @@ def test_ranks_die_while_the_rendezvous_is_away(folder):
 
 def test_silent_worker(folder):
     """Its supervisor is stopped for longer than the heartbeat time-out: the others go on without it, then it comes back."""
-    with unharmed(folder, rendezvous=QUICK_TO_NOTICE, epochs=2 * LONGER) as run:
+    with unharmed(folder, rendezvous=QUICK_TO_NOTICE, epochs=LONG) as run:
         run.until_step(60)
         victim = run.workers()[1]
         ended = rounds_ended(run)
         kill(victim, signal.SIGSTOP)
         run.until("a round without it", lambda: rounds_ended(run) > ended)
+        without = run.until_joined(2)
         kill(victim, signal.SIGCONT)
+        run.until_joined(3, after=without)
 
 
 def test_random_faults(folder):

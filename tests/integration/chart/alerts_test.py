@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import dashboards
-from cases import expect
+from cases import LIMIT, expect
 
 pytestmark = pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool on PATH")
 
@@ -20,7 +20,7 @@ NAMES = [rule["alert"] for rule in RULES]
 
 
 def promtool(*arguments):
-    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=LIMIT, check=False)
     expect(done.returncode == 0, done.stdout + done.stderr)
 
 

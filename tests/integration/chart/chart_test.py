@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 import rights
+from cases import LIMIT
 from rendering import CHART, HELM, KUBE_VERSION, LOADER, ROOT, VALUE_SETS, helm, render
 
 pytestmark = pytest.mark.skipif(not HELM, reason="no helm on PATH and LOCKSTEP_HELM is not set")
@@ -40,7 +41,7 @@ def relabelled(targets, rules):
             "relabel_configs": [{snake(key): value for key, value in rule.items()} for rule in rules]}]}
         (pathlib.Path(folder) / "prometheus.yaml").write_text(yaml.safe_dump(config))
         done = subprocess.run(["promtool", "check", "service-discovery", "--timeout=3s", f"{folder}/prometheus.yaml", "pods"],
-                              capture_output=True, text=True, timeout=180, check=True)
+                              capture_output=True, text=True, timeout=LIMIT, check=True)
     return json.loads(done.stdout)
 
 
@@ -123,7 +124,7 @@ class Rights(unittest.TestCase):
     """Which verbs and kinds: tests/integration/operator/rights_test.py compares those with what the operator does."""
 
     def test_one_namespace_needs_only_token_reviews_from_the_cluster(self):
-        wide, narrow = bound_rights(), bound_rights({"watchNamespace": "team-a"})
+        wide, narrow = bound_rights(), bound_rights({"watchNamespaces": ["team-a"]})
         self.assertEqual({right for right in narrow if right.scope not in ("team-a", "ml-system")}, {REVIEWS})
         self.assertEqual(of_scope(narrow, "ml-system"), of_scope(wide, "ml-system"))
         left_out = of_scope(wide - {REVIEWS}, rights.EVERYWHERE) - of_scope(narrow, "team-a")
@@ -131,7 +132,7 @@ class Rights(unittest.TestCase):
         self.assertEqual({right.resource for right in narrow} & FOR_ALL_NAMESPACES, set())
 
     def test_watching_the_release_namespace_keeps_both_roles(self):
-        apart, together = bound_rights({"watchNamespace": "team-a"}), bound_rights({"watchNamespace": "ml-system"})
+        apart, together = bound_rights({"watchNamespaces": ["team-a"]}), bound_rights({"watchNamespaces": ["ml-system"]})
         self.assertEqual(together, {right._replace(scope="ml-system") if right.scope == "team-a" else right for right in apart})
 
     def test_secrets_and_leases_are_those_of_the_release_by_name(self):
@@ -140,13 +141,26 @@ class Rights(unittest.TestCase):
         self.assertEqual({(right.verb, *right.names) for right in found},
                          {("create",), *((verb, name) for verb in ("get", "update") for name in ("lockstep-leader", "lockstep-rendezvous-tls"))})
 
+    def test_listed_namespaces_have_the_same_role_each(self):
+        one_of_them, both = bound_rights({"watchNamespaces": ["team-a"]}), bound_rights({"watchNamespaces": ["team-a", "team-b"]})
+        self.assertEqual(both, one_of_them | {right._replace(scope="team-b") for right in one_of_them if right.scope == "team-a"})
+
+    def test_selected_namespaces_need_the_cluster_and_the_labels_of_namespaces(self):
+        labels = {rights.Right(rights.EVERYWHERE, verb, "namespaces", ()) for verb in ("list", "watch")}
+        self.assertEqual(bound_rights({"namespaceSelector": {"matchLabels": {"team": "a"}}}), bound_rights() | labels)
+
+    def test_authorized_metrics_need_access_reviews(self):
+        review = rights.Right(rights.EVERYWHERE, "create", "subjectaccessreviews.authorization.k8s.io", ())
+        for values in ({}, {"watchNamespaces": ["team-a"]}):
+            self.assertEqual(bound_rights({**values, "metrics": {"authorization": True}}), bound_rights(values) | {review})
+
     def test_no_wildcard_anywhere(self):
         for name, values in VALUE_SETS.items():
             objects = render(values)
             for role in of_kind(objects, "Role") + of_kind(objects, "ClusterRole"):
                 for rule in role["rules"]:
                     with self.subTest(values=name, role=role["metadata"]["name"], rule=rule):
-                        self.assertNotIn("*", rule["verbs"] + rule["resources"] + rule["apiGroups"])
+                        self.assertNotIn("*", rule["verbs"] + rule.get("resources", []) + rule.get("apiGroups", []) + rule.get("nonResourceURLs", []))
 
     def test_people_get_rights_on_jobs_through_the_built_in_roles(self):
         aggregate = "rbac.authorization.k8s.io/aggregate-to-"

@@ -17,19 +17,20 @@ import uuid
 
 import yaml
 
+from cases import LIMIT, until
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "lockstep"
 CRD = "distributedtrainingjobs.lockstep.dev"
 HELM = os.environ.get("LOCKSTEP_HELM") or shutil.which("helm")
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
-DEADLINE_SECONDS = 180
 # An operator that runs in the same cluster shall leave the test's job alone.
 MANAGED_BY = "lockstep.dev/chart-test"
 OWNER = "meta.helm.sh/release-name"
 
 
 def run(*command, stdin=None, check=True):
-    result = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
+    result = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=LIMIT)
     if check and result.returncode != 0:
         raise AssertionError(f"{' '.join(command)}: {result.stderr or result.stdout}")
     return result
@@ -43,14 +44,6 @@ def get(*arguments):
     """The object, or None where there is none."""
     result = kubectl("get", *arguments, "--output=json", "--ignore-not-found")
     return json.loads(result.stdout) if result.stdout else None
-
-
-def wait_until(what, predicate):
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not predicate():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"in vain waited {DEADLINE_SECONDS} s until {what}")
-        time.sleep(0.1)
 
 
 def may(user, verb, resource, *arguments):
@@ -110,7 +103,7 @@ class ChartOnAnApiServer(unittest.TestCase):
     def every_value_set_passes_strict_validation(self):
         settings = {
             "defaults": [],
-            "one namespace": ["--set", f"watchNamespace={self.team}"],
+            "one namespace": ["--set", f"watchNamespaces={{{self.team}}}"],
             "three replicas, all about pods": [
                 "--set", "replicas=3", "--set", "priorityClassName=system-cluster-critical", "--set", "nodeSelector.pool=system",
                 "--set", "tolerations[0].operator=Exists", "--set-json",
@@ -136,7 +129,7 @@ class ChartOnAnApiServer(unittest.TestCase):
         self.helm("install")
         crd = get("crd", CRD)
         self.assertEqual(crd["metadata"]["annotations"]["helm.sh/resource-policy"], "keep")
-        kubectl("wait", "crd", CRD, "--for=condition=Established", f"--timeout={DEADLINE_SECONDS}s")
+        kubectl("wait", "crd", CRD, "--for=condition=Established", f"--timeout={LIMIT}s")
         self.assertIsNotNone(get("service", f"{self.name}-rendezvous", "--namespace", self.namespace))
 
     def rights(self):
@@ -159,14 +152,14 @@ class ChartOnAnApiServer(unittest.TestCase):
         for role in ("view", "edit", "admin"):
             kubectl("create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}er", *there)
         # The controller-manager adds our roles to the built-in ones in its own time.
-        wait_until("edit may create jobs", lambda: may("editer", "create", "distributedtrainingjobs", *there))
-        wait_until("view may see jobs", lambda: may("viewer", "list", "distributedtrainingjobs", *there))
-        wait_until("admin may scale jobs", lambda: may("adminer", "patch", "distributedtrainingjobs/x", "--subresource=scale", *there))
+        until("edit may create jobs", lambda: may("editer", "create", "distributedtrainingjobs", *there))
+        until("view may see jobs", lambda: may("viewer", "list", "distributedtrainingjobs", *there))
+        until("admin may scale jobs", lambda: may("adminer", "patch", "distributedtrainingjobs/x", "--subresource=scale", *there))
         self.assertFalse(may("viewer", "create", "distributedtrainingjobs", *there))
 
     def pod_passes_the_restricted_standard(self):
         pods = lambda: get("pods", "--namespace", self.namespace, "--selector", f"app.kubernetes.io/instance={self.release}")["items"]
-        wait_until("the operator's pod was admitted", pods)
+        until("the operator's pod was admitted", pods)
         self.assertEqual(pods()[0]["spec"]["serviceAccountName"], self.name)
 
     def first_job_of_the_notes(self):
@@ -199,7 +192,7 @@ class ChartOnAnApiServer(unittest.TestCase):
         self.assertIn("State", self.columns())
 
     def upgrade_to_one_namespace(self):
-        self.helm("upgrade", "--set", f"watchNamespace={self.team}")
+        self.helm("upgrade", "--set", f"watchNamespaces={{{self.team}}}")
         self.assertTrue(may(self.operator, "create", "pods", "--namespace", self.team))
         for question in (("list", "pods", "--namespace", "default"), ("list", "nodes"), ("list", "distributedtrainingjobs", "--all-namespaces")):
             self.assertFalse(may(self.operator, *question), question)

@@ -7,6 +7,8 @@ import tempfile
 
 import yaml
 
+from cases import LIMIT
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "lockstep"
 KUBE_VERSION = ("--kube-version", "1.34.0")  # a helm built from source believes in a cluster of years ago
@@ -32,7 +34,7 @@ def helm(*arguments, values=None):
             file.write_text(yaml.safe_dump(values))
             arguments += ("--values", str(file))
         environment = {"PATH": os.environ["PATH"], "HOME": folder}
-        return subprocess.run([HELM, *arguments], env=environment, capture_output=True, text=True, timeout=180)
+        return subprocess.run([HELM, *arguments], env=environment, capture_output=True, text=True, timeout=LIMIT)
 
 
 def rendered(values=None, release="lockstep", namespace="ml-system"):

@@ -8,8 +8,8 @@ import tempfile
 
 import checkpoints
 from build_folder import BIN
-from cases import expect
-from local_run import BATCH, DEADLINE, SAMPLES, manifest
+from cases import LIMIT, expect
+from local_run import BATCH, SAMPLES, manifest
 
 STEPS = [80, 120, 126]
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
@@ -25,7 +25,7 @@ def train_until(steps, folder, uri, strategy, environment):
     path = manifest(folder, replicas=2, minimum=2, strategy=strategy, epochs=None, steps=steps, evaluation=None,
                     optimizer={"name": "adamw", "learningRate": 0.002}, sections={"checkpoint": {"uri": uri, "intervalSteps": 1000}})
     run = subprocess.run([f"{BIN}/lockstep", "run", path, "--folder", f"{folder}/run", "--checkpoint-uri", uri],
-                         env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE)
+                         env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
     expect(run.returncode == 0, f"exit code {run.returncode}\n{run.stdout[-4000:]}")
 
 

@@ -69,7 +69,7 @@ def test_skips_and_counts_each_in_any_world(folder):
     data = {"format": "imageFolder", "path": str(images), "onCorruptRecord": "Skip"}
     digests = set()
     for world in (1, 2):
-        output = ends(folder, f"world-{world}", data, world, determinism="world")
+        output = ends(folder, f"world-{world}", data, world, determinism="World")
         problems = ledger.check_exactly_once(f"{folder}/world-{world}/ledger", IMAGES, BATCH, EPOCHS)
         expect(not problems, "; ".join(problems))
         expect(totals(output) == [str(len(CORRUPT))] * EPOCHS, f"{totals(output)}\n{output[-4000:]}")

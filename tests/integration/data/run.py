@@ -123,7 +123,7 @@ def write_images(folder, count):
 
 def job(folder, data, **more):
     training = {"data": data, "model": {"name": "mlp", "mlp": {"hiddenSizes": [16]}}, "optimizer": {"name": "sgd", "learningRate": 0.001},
-                "epochs": 1, "evaluation": {"everyEpochs": 1}, "determinism": "world", **more.pop("training", {})}
+                "epochs": 1, "evaluation": {"everyEpochs": 1}, "determinism": "World", **more.pop("training", {})}
     return manifest(folder, replicas=2, minimum=2, **more, **training)
 
 

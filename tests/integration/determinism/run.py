@@ -1,4 +1,4 @@
-"""`training.determinism: world`: the final weights are the same, bit for bit, for any number of ranks and through failures."""
+"""`training.determinism: World`: the final weights are the same, bit for bit, for any number of ranks and through failures."""
 import os
 import pathlib
 import signal
@@ -6,14 +6,14 @@ import time
 
 import checkpoints
 from cases import expect
-from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, manifest
+from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, manifest
 
 # Dropout, moments, clipping, changed images; the last of an epoch's steps has one sample.
 CNN = {"data": {"format": "synthetic", "synthetic": {"samples": SAMPLES, "testSamples": 200, "shape": [1, 28, 28], "classes": 10},
                 "augmentation": {"horizontalFlip": True, "cropPadding": 2}},
        "model": {"name": "cnn", "cnn": {"channels": [4], "hiddenSize": 16, "dropout": 0.3}},
        "optimizer": {"name": "adamw", "learningRate": 0.002, "clipNorm": 1}}
-LAST_STEP = EPOCHS * -(-SAMPLES // BATCH)
+LAST_STEP = LONGER * -(-SAMPLES // BATCH)
 
 
 def final_digest(folder, name, replicas, harm=lambda run: None, **training):
@@ -21,9 +21,9 @@ def final_digest(folder, name, replicas, harm=lambda run: None, **training):
     place = pathlib.Path(folder) / name
     place.mkdir()
     start = time.monotonic()
-    with Run(place, manifest(place, replicas=replicas, **{"determinism": "world", **training})) as run:
+    with Run(place, manifest(place, replicas=replicas, epochs=LONGER, **{"determinism": "World", **training})) as run:
         harm(run)
-        expect_complete(run)
+        expect_complete(run, LONGER)
     step, checkpoint = checkpoints.newest(place / "checkpoints")
     expect(step == LAST_STEP, f"{name}: the newest checkpoint is of step {step}, not {LAST_STEP}")
     digest = checkpoints.digest_of_tensors(checkpoint)
@@ -71,6 +71,6 @@ def test_repeated_kills_and_a_checkpoint(folder):
 
 def test_the_usual_sum_depends_on_the_world(folder):
     """What the cases above would not notice if this did not hold."""
-    usual = {"determinism": "none"}
+    usual = {"determinism": "None"}
     expect(final_digest(folder, "1 rank", 1, **usual) != final_digest(folder, "3 ranks", 3, **usual),
            "1 and 3 ranks give the same bits without determinism, too")

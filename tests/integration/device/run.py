@@ -9,7 +9,7 @@ import signal
 import checkpoints
 from build_folder import BIN, BUILD
 from cases import expect
-from local_run import Run, complete_this_epoch, expect_complete, manifest
+from local_run import Run, complete_this_epoch, expect_complete, logged, manifest
 
 DEVICE_MODULE = BUILD / "tests/integration/device/libgloo_device.so"
 EPOCHS = 12
@@ -43,16 +43,11 @@ def processes_that_summed(folder):
     return {int(path.name) for path in pathlib.Path(folder, "sums").iterdir()}
 
 
-def records(folder, message):
-    lines = [line for path in pathlib.Path(folder, "run").glob("*.log") for line in path.read_text().splitlines()]
-    return [json.loads(line) for line in lines if f'"message":"{message}"' in line]
-
-
 def test_without_one_it_says_so_and_takes_the_cpu(folder):
     with Run(folder, job(folder, cudaGraph=True), a_rank_of_its_own(folder)) as run:
         expect_complete(run, EPOCHS)
-    expect(len(records(folder, "no CUDA graph: training on the CPU")) == 3, "cudaGraph was ignored without a word")
-    told = records(folder, "training on the CPU, though the job asks for GPUs")
+    expect(len(logged(folder, "no CUDA graph: training on the CPU")) == 3, "cudaGraph was ignored without a word")
+    told = logged(folder, "training on the CPU, though the job asks for GPUs")
     expect(len(told) == 3 and all(t["requested_gpus"] == 1 and t["reason"] for t in told), f"{told}")
 
 
@@ -66,7 +61,7 @@ def test_the_ranks_go_on_when_one_is_killed(folder):
         after = run.ranks()
         expect(len(set(after) - set(before)) == 1, f"{before} became {after}")
         expect(processes_that_summed(folder) == {*before, *after}, "gradients were summed beside the device's group")
-        told = records(folder, "training on a device")
+        told = logged(folder, "training on a device")
         expect(len(told) == 4, f"not each of the four processes found its device: {told}")
         complete_this_epoch(run, folder, lambda epochs: job(folder, epochs), environment)
 
@@ -87,7 +82,7 @@ def test_each_survivor_of_a_hang_tells_at_which_collective_it_was(folder):
         run.until_joined(3, after=joined)
         expect(before[1] not in run.ranks(), "the stopped rank is still there")
         complete_this_epoch(run, folder, impatient, environment)
-    told = records(folder, "the round broke at a collective of the device")
+    told = logged(folder, "the round broke at a collective of the device")
     expect({t["rank"] for t in told} == {0, 2} and len(told) == 2, f"not each of the two that waited, once: {told}")
     expect(all(t["collective"] == "gloo:all_reduce" and t["sequence"] > 100 for t in told), f"{told}")
     # What the stopped rank gave last may have reached one of the two only.
@@ -122,7 +117,7 @@ def test_recorded_steps_go_on_when_a_rank_is_killed(folder):
         joined = run.until_joined(3)
         os.kill(run.ranks()[1], signal.SIGKILL)
         run.until_joined(3, after=joined)
-        expect(len(records(folder, "training on a device")) == 4, "not each of the four processes found its device")
+        expect(len(logged(folder, "training on a device")) == 4, "not each of the four processes found its device")
         complete_this_epoch(run, folder, lambda epochs: job(folder, epochs, cudaGraph=True), environment)
 
 
@@ -139,14 +134,14 @@ def test_a_rank_whose_abort_hangs_begins_anew(folder):
         expect(run.workers() == workers, "a pod was replaced")
         run.until_joined(3, after=joined)
         complete_this_epoch(run, folder, lambda epochs: job(folder, epochs), environment)
-    failures = {(r["pod"], r["reason"]) for r in records(folder, "rank failed")}  # said by the rank and by its supervisor
+    failures = {(r["pod"], r["reason"]) for r in logged(folder, "rank failed")}  # said by the rank and by its supervisor
     expect([reason for _, reason in failures] == ["aborting the second Gloo group: no end within 10000 ms"], f"{failures}")
 
 
 def test_rounds_that_break_come_ever_more_slowly_and_none_ends_the_job(folder):
     def breaks():
         """When ranks broke rounds; what their supervisors say of it has no step."""
-        return sorted(datetime.datetime.fromisoformat(r["time"]).timestamp() for r in records(folder, "round broken") if "step" in r)
+        return sorted(datetime.datetime.fromisoformat(r["time"]).timestamp() for r in logged(folder, "round broken") if "step" in r)
 
     fails = pathlib.Path(folder, "fails")
     fails.touch()

@@ -9,9 +9,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 import documented
 from build_folder import BIN
-from cases import expect
+from cases import LIMIT, expect
 
-SECONDS = 300
 JOB = {
     "apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "small"},
     "spec": {
@@ -25,7 +24,7 @@ PYTORCHJOB = ROOT / "tests" / "unit" / "runtime" / "convert" / "pytorchjobs" / "
 
 def shell(line, folder):
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = subprocess.run(["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
     expect(done.returncode == 0, f"{line}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.stdout + done.stderr
 

@@ -18,7 +18,7 @@ import pytest
 import checkpoints
 import ledger
 from cases import expect
-from local_run import Run, expect_complete, manifest
+from local_run import LONGER, Run, expect_complete, manifest
 from servers import listening
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -87,7 +87,7 @@ def service_account():
 
 def test_resumes_from_a_bucket(folder):
     with store() as (bucket, environment):
-        path = manifest(folder, replicas=2, sections={"checkpoint": {"uri": "gs://elsewhere/x", "intervalSteps": 20, "keepLast": 2}})
+        path = manifest(folder, replicas=2, sections={"checkpoint": {"uri": "gs://elsewhere/x", "intervalSteps": 20, "keepLast": 2}}, epochs=LONGER)
         with Run(folder, path, environment, arguments=JOB) as run:
             run.until_step(50)
             run.process.send_signal(signal.SIGTERM)
@@ -97,7 +97,7 @@ def test_resumes_from_a_bucket(folder):
         expect(stored >= 50, f"the newest checkpoint is of step {stored}")
         begun = len(ledger.read(f"{folder}/ledger"))
         with Run(folder, path, environment, arguments=JOB) as run:
-            expect_complete(run)
+            expect_complete(run, LONGER)
         steps = [record["step"] for record in ledger.read(run.ledger)[begun:] if record["event"] == "commit"]
         logs = "".join(log.read_text() for log in pathlib.Path(folder, "run").glob("*.log"))
         expect(f'"uri":"gs://bucket/jobs/one/step-{stored:012}"' in logs, f"no rank says that it resumed from step {stored}")
@@ -121,7 +121,7 @@ def test_trains_from_a_bucket(folder):
             os.mkdir(run_folder)
             model = {"name": "gpt", "gpt": {"layers": 1, "heads": 2, "embeddingSize": 16, "contextLength": 16, "vocabularySize": 256, "dropout": 0}}
             path = manifest(run_folder, replicas=2, minimum=2, model=model, data={"format": "tokens", "path": place}, epochs=None, steps=20,
-                            evaluation=None, determinism="world")
+                            evaluation=None, determinism="World")
             with Run(run_folder, path, environment) as run:
                 code = run.finish()
                 expect(code == 0, f"{name}: exit code {code}\n{run.output()[-4000:]}")

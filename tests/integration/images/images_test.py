@@ -19,6 +19,7 @@ import urllib.parse
 import pytest
 
 from build_folder import BUILD
+from cases import LIMIT
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "docker" / "build.sh"
@@ -94,7 +95,7 @@ def build(components, cache=CACHE):
     stage = os.environ.get("LOCKSTEP_STAGE")
     command = [SCRIPT, components] + (["--stage", stage] if stage else [])
     # With an empty cache it makes the base first.
-    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=540,
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT,
                             env=dict(os.environ, LOCKSTEP_CACHE=str(cache)))
     print(result.stdout, end="", flush=True)
     lines = [line.split() for line in result.stdout.splitlines()]

@@ -11,6 +11,7 @@ import unittest
 import pytest
 
 import images_test
+from cases import LIMIT
 from image_registry import registry
 from images_test import ROOT, VERSION, Image
 
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def push(*arguments, **variables):
     # Without the credentials of the user who runs the test.
     environment = {name: value for name, value in os.environ.items() if name not in ("REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR")}
-    return subprocess.run([PUSH, *arguments], capture_output=True, text=True, timeout=240, check=False,
+    return subprocess.run([PUSH, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False,
                           env={**environment, "HOME": "/nonexistent", **variables})
 
 

@@ -19,10 +19,9 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 from build_folder import BIN
-from cases import ENDS_WITH_US, expect, until
+from cases import ENDS_WITH_US, LIMIT, expect, until
 
 KUBECTL = shutil.which(os.environ.get("KUBECTL", "kubectl"))
-LIMIT = 120  # of one command, on the slowest machine
 SPACE = "plugin-" + uuid.uuid4().hex[:6]
 DEFINITION = ROOT / "crds" / "distributedtrainingjobs.yaml"
 KIND = "distributedtrainingjobs.lockstep.dev"
@@ -142,7 +141,7 @@ def worker_pods(count):
     def is_made():  # the namespace's service account comes a moment after it
         return subprocess.run([KUBECTL, "--namespace", SPACE, "apply", "--filename=-"], input=text, text=True, capture_output=True,
                               timeout=LIMIT).returncode == 0
-    until("the pods are made", is_made, LIMIT, poll=0.5)
+    until("the pods are made", is_made, poll=0.5)
     try:
         yield
     finally:
@@ -236,7 +235,7 @@ def test_checkpoint_waits_for_a_newer_one():
         second = wish()
         with subprocess.Popen([*ENDS_WITH_US, *command("checkpoint", "fashion", "--wait")], stdout=subprocess.PIPE, text=True,
                               env=environment()) as waiting:
-            until("a new wish", lambda: wish() != second, LIMIT)
+            until("a new wish", lambda: wish() != second)
             write_status(running(step=260))  # no answer
             stored = {"step": 260, "time": now(), "uri": "s3://bucket/fashion/step-000000000260"}
             write_status({"checkpoint": stored})

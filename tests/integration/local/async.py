@@ -8,7 +8,7 @@ import time
 
 import ledger
 from cases import expect
-from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, manifest, slowed, stop, unfinished
+from local_run import BATCH, EPOCHS, LONGER, SAMPLES, Run, expect_complete, ledger_of, manifest, slowed, stop, unfinished
 
 WINDOW = 25
 ASYNC = {"strategy": "async", "sync": {"staleness": WINDOW}, "evaluation": None}
@@ -17,13 +17,8 @@ SAVES = lambda folder: {"checkpoint": {"uri": f"file://{folder}/checkpoints", "i
 
 
 def rank_of(pid):
-    """By the name of its ledger."""
-    for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # others come and go
-            name = os.readlink(link)
-            if name.endswith(".jsonl"):
-                return int(pathlib.Path(name).stem.rpartition("-")[2])
-    return None
+    path = ledger_of(pid)
+    return int(path.stem.rpartition("-")[2]) if path else None
 
 
 def test_takes_a_window_again_where_a_rank_died_in_it(folder):
@@ -54,18 +49,17 @@ def test_takes_a_window_again_where_a_rank_died_in_it(folder):
 
 
 def test_resumes_where_it_was_stopped(folder):
-    path = manifest(folder, replicas=2, **ASYNC)
+    path = manifest(folder, replicas=2, epochs=LONGER, **ASYNC)
     with Run(folder, path) as run:
         run.until_step(2 * WINDOW)
         stop(run, folder)
     with Run(folder, path) as run:
-        expect_complete(run)
+        expect_complete(run, LONGER)
 
 
 def test_a_stopped_rank_0_takes_nobody_with_it(folder):
     """Its process has the number that the others add to, so all wait for it."""
-    epochs = 3 * EPOCHS
-    with Run(folder, manifest(folder, epochs=epochs, sections={"healthPolicy": {"stepTimeoutSeconds": 4}}, **ASYNC)) as run:
+    with Run(folder, manifest(folder, epochs=LONGER, sections={"healthPolicy": {"stepTimeoutSeconds": 4}}, **ASYNC)) as run:
         run.until_step(2 * WINDOW)
         before = run.ranks()
         victim = next(pid for pid in before if rank_of(pid) == 0)
@@ -73,12 +67,14 @@ def test_a_stopped_rank_0_takes_nobody_with_it(folder):
         run.until("the end of the stopped rank", lambda: victim not in run.ranks())
         run.until("a new rank", lambda: len(run.ranks()) == 3)
         expect(set(run.ranks()) >= set(before) - {victim}, "a survivor's process was replaced")
-        expect_complete(run, epochs)
+        expect_complete(run, LONGER)
 
 
 # Much to compute for a sample, and windows that last long beside the mean, which a process takes that is stopped most of the time.
 HEAVY = {"model": {"name": "cnn", "cnn": {"channels": [32, 32], "hiddenSize": 16}}, "evaluation": None}
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
+
+
 def at_work(pid, done):
     """The share of the time in which its main thread, that of the steps, has something to do, on a processor or in line for one."""
     seen = collections.Counter()

@@ -7,14 +7,14 @@ import tempfile
 import checkpoints
 import ledger
 from cases import expect
-from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, manifest
+from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, manifest
 
 ONE_DEVICE = "dataparallel finds one device only: training on it as one process does"
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # as bits are compared
 
 
 def job(folder, strategy="dataparallel", replicas=1, maximum=1, **sections):
-    return manifest(folder, replicas=replicas, strategy=strategy,
+    return manifest(folder, replicas=replicas, strategy=strategy, epochs=LONGER,
                     sections={"elasticPolicy": {"minReplicas": 1, "maxReplicas": maximum}, **sections})
 
 
@@ -26,17 +26,17 @@ def logged(folder):
 def expect_the_bits_of_ddp(folder):
     with tempfile.TemporaryDirectory(prefix="lockstep-quiet-") as quiet:
         with Run(quiet, job(quiet, strategy="ddp"), ONE_THREAD) as run:
-            expect_complete(run)
+            expect_complete(run, LONGER)
         expect(not any(line["message"] == ONE_DEVICE for line in logged(quiet)), "ddp speaks of it, too")
         _, theirs = checkpoints.newest(pathlib.Path(quiet, "checkpoints"))
         step, ours = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
-        expect(step == EPOCHS * -(-SAMPLES // BATCH), f"the newest checkpoint is of step {step}")
+        expect(step == LONGER * -(-SAMPLES // BATCH), f"the newest checkpoint is of step {step}")
         expect(checkpoints.digest_of_tensors(ours) == checkpoints.digest_of_tensors(theirs), "other bits than those of ddp")
 
 
 def test_says_that_there_is_one_device_and_trains_as_ddp(folder):
     with Run(folder, job(folder), ONE_THREAD) as run:
-        expect_complete(run)
+        expect_complete(run, LONGER)
     said = [line for line in logged(folder) if line["message"] == ONE_DEVICE]
     expect([line["device"] for line in said] == ["cpu"], f"{said}")
     expect_the_bits_of_ddp(folder)
@@ -54,7 +54,7 @@ def test_goes_on_from_its_checkpoint(folder):
         expect(run.finish() == 0, run.output()[-4000:])
     sources = [line["state_from"] for line in logged(folder) if line["message"] == "rank entered the round"]
     expect("checkpoint" in sources, f"states came from {sources}")
-    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, EPOCHS)
+    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, LONGER)
     expect(not problems, "; ".join(problems))
     expect_the_bits_of_ddp(folder)
 

@@ -4,8 +4,8 @@ import os
 import pathlib
 
 import checkpoints
-from cases import expect, until
-from local_run import DEADLINE, Run, expect_complete, logged, manifest
+from cases import LIMIT, expect, until
+from local_run import Run, expect_complete, logged, manifest
 
 FOR_EVER = 1_000_000  # epochs
 LEASE = 60  # seconds, as in runtime/checkpoint/ownership.h
@@ -86,7 +86,7 @@ def test_takes_over_from_a_job_that_was_killed(folder):
     own, path = job(folder, "second", epochs=FOR_EVER)
     with Run(own, path) as second:
         until("its marker alone", lambda: [marker["jobName"] for marker in markers(folder)] == ["second"],
-              limit=DEADLINE + LEASE, details=second.output)
+              limit=LIMIT + LEASE, details=second.output)
         second.until("a later checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints"))[0] > step)
         said = logged(own, "the marker of a job that no longer runs is removed: its place is taken over")
         expect([line["other_job"] for line in said] == ["first"], f"{said}")

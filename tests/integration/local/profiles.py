@@ -85,7 +85,7 @@ def test_records_the_last_steps_beside_the_logs(folder):
 
 
 def test_records_on_where_a_rank_died(folder):
-    model = {"name": "mlp", "mlp": {"hiddenSizes": [2048]}}  # slow enough to be met in the midst of it
+    model = {"name": "mlp", "mlp": {"hiddenSizes": [2048, 2048]}}  # slow enough to be met in the midst of it
     with Run(folder, manifest(folder, replicas=2, model=model), {"LOCKSTEP_PROFILE": "60-159"}) as run:
         run.until_step(62)
         os.kill(run.ranks()[1], signal.SIGKILL)

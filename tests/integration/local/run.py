@@ -21,8 +21,8 @@ import zlib
 import checkpoints
 import ledger
 from build_folder import BIN
-from cases import expect
-from local_run import BATCH, EPOCHS, SAMPLES, Run, children, expect_complete, manifest, seconds_without_commit, stop, unfinished
+from cases import LIMIT, expect
+from local_run import BATCH, EPOCHS, LONGER, SAMPLES, Run, children, expect_complete, logged, manifest, seconds_without_commit, stop, unfinished
 
 
 def test_completes(folder):
@@ -31,7 +31,7 @@ def test_completes(folder):
         threads = [pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"OMP_NUM_THREADS=")[1].split(b"\0")[0] for pid in run.ranks()]
         expect(sum(map(int, threads)) <= max(2, os.cpu_count()), f"ranks that share this machine use {threads} threads")
         expect_complete(run)
-        expect(any(pathlib.Path(folder, "checkpoints").rglob("manifest.json")), "no checkpoint was stored")
+        expect(checkpoints.newest(pathlib.Path(folder, "checkpoints")), "no checkpoint was stored")
 
 
 def read_all(descriptor):
@@ -40,11 +40,6 @@ def read_all(descriptor):
         while chunk := os.read(descriptor, 4096):
             content += chunk
     return content.decode()
-
-
-def logged_lines(folder):
-    return [json.loads(line) for log in pathlib.Path(folder, "run").glob("*.log") for line in log.read_text().splitlines()
-            if line.startswith("{")]
 
 
 def test_shows_a_bar_on_a_terminal_and_logs_the_same(folder):
@@ -58,24 +53,23 @@ def test_shows_a_bar_on_a_terminal_and_logs_the_same(folder):
     last = shown.result().replace("\r\n", "\n").splitlines()[-2:]
     expect(re.search(rf"\repoch {EPOCHS}/{EPOCHS} \[=+\] 100 %  loss \S+  \S+ samples/s", "\r" + last[0].replace("\x1b[K", "")), f"{last}")
     expect(last[1].startswith("complete after"), f"{last}")
-    logged = logged_lines(folder)
-    steps = [line for line in logged if line["message"] == "training"]
+    steps = logged(folder, "training")
     expect({line["rank"] for line in steps} == {0}, f"{steps}")
     expect(steps[-1]["step"] == steps[-1]["total_steps"] and steps[-1]["epoch"] == EPOCHS, f"{steps}")
-    configurations = [json.loads(line["training"]) for line in logged if line["message"] == "configuration"]
+    configurations = [json.loads(line["training"]) for line in logged(folder, "configuration")]
     expect([c["globalBatchSize"] for c in configurations] == [BATCH], f"{configurations}")
 
 
 def test_writes_the_lines_of_all_ranks_where_asked(folder):
-    with Run(folder, manifest(folder, replicas=2, sections={"observability": {"logs": "all"}})) as run:
+    with Run(folder, manifest(folder, replicas=2, sections={"observability": {"logs": "All"}})) as run:
         expect_complete(run)
     for message in ("round begins", "training"):
-        ranks = {line["rank"] for line in logged_lines(folder) if line["message"] == message}
+        ranks = {line["rank"] for line in logged(folder, message)}
         expect(ranks == {0, 1}, f"{message}: written by ranks {ranks}")
 
 
 def test_survives_a_killed_rank(folder):
-    with Run(folder, manifest(folder)) as run:
+    with Run(folder, manifest(folder, epochs=LONGER)) as run:
         run.until_step(60)
         before = run.ranks()
         expect(len(before) == 3, f"3 rank processes expected, {len(before)} found")
@@ -83,14 +77,14 @@ def test_survives_a_killed_rank(folder):
         os.kill(before[1], signal.SIGKILL)
         run.until("the rank's return", lambda: len(run.ranks()) == 3 and before[1] not in run.ranks())
         expect(set(run.ranks()) >= {before[0], before[2]}, "a survivor's process was replaced")
-        expect_complete(run)
+        expect_complete(run, LONGER)
         gap = seconds_without_commit(run, killed_at)
         if gap is not None:
             print(f"     killed rank -> survivors' next step: {gap:.3f} s")
 
 
 def test_survives_a_killed_worker(folder):
-    with Run(folder, manifest(folder)) as run:
+    with Run(folder, manifest(folder, epochs=LONGER)) as run:
         run.until_step(60)
         survivors = run.ranks()
         victim = run.workers()[2]
@@ -98,7 +92,7 @@ def test_survives_a_killed_worker(folder):
         os.kill(victim, signal.SIGKILL)
         run.until("the worker's return", lambda: victim not in run.workers() and len(run.ranks()) == 3)
         expect(set(run.ranks()) >= set(survivors), "a survivor's process was replaced")
-        expect_complete(run)
+        expect_complete(run, LONGER)
 
 
 def slot_of(worker):
@@ -106,7 +100,7 @@ def slot_of(worker):
 
 
 def test_promotes_a_standby(folder):
-    with Run(folder, manifest(folder, replicas=2, minimum=2, sections={"standbyReplicas": 1})) as run:
+    with Run(folder, manifest(folder, replicas=2, minimum=2, sections={"standbyReplicas": 1}, epochs=LONGER)) as run:
         run.until("three ranks", lambda: len(run.ranks()) == 3)
         run.until_step(60)
         entered = {slot: pathlib.Path(folder, "run", f"local-worker-{slot}.log") for slot in range(3)}
@@ -117,29 +111,29 @@ def test_promotes_a_standby(folder):
         victim = next(worker for worker in run.workers() if slot_of(worker) != outside[0])
         os.kill(children(victim)[0][0], signal.SIGKILL)
         run.until("the standby's entry", lambda: "rank entered the round" in entered[outside[0]].read_text())
-        expect_complete(run)
+        expect_complete(run, LONGER)
         commits = [r for r in ledger.read(run.ledger) if r["event"] == "commit"]
         expect({r["rank"] for r in commits} == {0, 1}, "the world grew beyond its places")
         expect({r["round"] for r in commits} == {1, 2}, "the dead one's return cost a round")
 
 
 def test_restarts_from_the_checkpoint_when_all_ranks_die(folder):
-    with Run(folder, manifest(folder)) as run:
-        run.until("a checkpoint", lambda: any(pathlib.Path(folder, "checkpoints").rglob("manifest.json")))
+    with Run(folder, manifest(folder, epochs=LONGER)) as run:
+        run.until("a checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints")))
         for pid in run.ranks():
             os.kill(pid, signal.SIGKILL)
-        expect_complete(run)
+        expect_complete(run, LONGER)
         expect('"checkpoint"' in "".join(p.read_text() for p in pathlib.Path(folder, "run").glob("*.log")),
                "no rank says that its state came from a checkpoint")
 
 
 def test_stops_on_sigterm_and_resumes(folder):
-    path = manifest(folder)
+    path = manifest(folder, epochs=LONGER)
     with Run(folder, path) as run:
         run.until_step(50)
         stop(run, folder)
     with Run(folder, path) as run:
-        expect_complete(run)
+        expect_complete(run, LONGER)
 
 
 def test_stops_without_saving_where_told_so(folder):
@@ -238,14 +232,14 @@ def test_local_sgd_takes_a_window_again_where_a_rank_died_in_it(folder):
 
 def test_local_sgd_resumes_with_its_outer_step(folder):
     training = {**LOCAL_SGD, "sync": {"everySteps": WINDOW, "outer": {"learningRate": 0.7, "momentum": 0.5}}}
-    path = manifest(folder, replicas=2, **training)
+    path = manifest(folder, replicas=2, epochs=LONGER, **training)
     with Run(folder, path) as run:
         run.until_step(2 * WINDOW)
         _, checkpoint = stop(run, folder)
     stored = b"".join(shard.read_bytes() for shard in checkpoint.glob("*.safetensors"))
     expect(b"outer.momentum.fc" in stored, "the outer momentum is not in the checkpoint")
     with Run(folder, path) as run:
-        expect_complete(run)
+        expect_complete(run, LONGER)
 
 
 def test_localsgd_and_async_learn_what_ddp_does(folder):
@@ -293,15 +287,15 @@ SMALL_CNN = {"model": {"name": "cnn", "cnn": {"channels": [8, 16], "hiddenSize":
 
 def test_learns_from_a_folder_of_images(folder):
     data = write_images(f"{folder}/images")
-    with Run(folder, manifest(folder, replicas=2, data=data, evaluation={"everyEpochs": EPOCHS}, **SMALL_CNN)) as run:
+    with Run(folder, manifest(folder, replicas=2, data=data, epochs=LONGER, evaluation={"everyEpochs": LONGER}, **SMALL_CNN)) as run:
         run.until_step(60)
         victim = run.ranks()[1]
         os.kill(victim, signal.SIGKILL)
         run.until("the rank's return", lambda: len(run.ranks()) == 2 and victim not in run.ranks())
-        expect_complete(run)
+        expect_complete(run, LONGER)
         accuracy = float(run.output().rpartition("test accuracy ")[2].partition(",")[0])
     expect(accuracy >= 0.6, f"the accuracy is {accuracy}; chance has 0.1")
-    print(f"     {EPOCHS} epochs of {SAMPLES} images: accuracy {accuracy}")
+    print(f"     {LONGER} epochs of {SAMPLES} images: accuracy {accuracy}")
 
 
 def test_names_an_image_that_is_damaged(folder):
@@ -348,7 +342,7 @@ def test_says_where_training_diverged(folder):
 
 def lockstep(*arguments, **environment):
     """(exit code, what it said) of a command that runs no job."""
-    done = subprocess.run([f"{BIN}/lockstep", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=180,
+    done = subprocess.run([f"{BIN}/lockstep", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT,
                           env={**os.environ, **environment})
     return done.returncode, done.stdout
 
@@ -358,14 +352,14 @@ def test_lists_the_models(folder):
     expect(code == 0, output)
     entries = {entry.split()[0]: entry for entry in output.split("\n\n")[1:]}
     # Each that it lists can be named in a manifest, and what cannot be named is not listed.
-    sections = {"plugin": {"path": "/models/libmine.so", "name": "mine"}, "torchscript": {"uri": "/models/m.pt"}}
+    sections = {"plugin": {"path": "/models/libmine.so", "name": "mine"}, "torchscript": {"path": "/models/m.pt"}}
     for name in [*entries, "alexnet"]:
         section = {name: sections[name]} if name in sections else {}
         data = {"data": {"format": "tokens", "path": "/data"}} if name == "gpt" else {}
         code, said = lockstep("validate", manifest(folder, model={"name": name, **section}, **data))
         expect((code == 0) == (name in entries), f"{name}: {said}")
     for name, default in {"mlp.hiddenSizes": "[128]", "cnn.dropout": "0.25", "gpt.contextLength": "1024", "plugin.path": "(required)",
-                          "torchscript.uri": "(required)"}.items():
+                          "torchscript.path": "(required)"}.items():
         lines = [line.split() for line in entries[name.partition(".")[0]].splitlines()]
         expect([name, default] in lines, f"{name} {default} is not in:\n{output}")
 
@@ -382,16 +376,16 @@ def test_leaves_a_history_to_plot(folder):
         newest = (checkpoints.newest(pathlib.Path(folder, "checkpoints")) or [0])[0]
         return newest >= 80 and any("signal 9" in r.get("cause", "") and r["step"] <= newest for r in history(folder)["round"])
 
-    with Run(folder, manifest(folder)) as run:
+    with Run(folder, manifest(folder, epochs=LONGER, evaluation={"everyEpochs": LONGER // 2})) as run:
         run.until_step(5)
         os.kill(run.ranks()[1], signal.SIGKILL)
         run.until("the rank's return", lambda: len(run.ranks()) == 3)
         run.until("a checkpoint of step 80 or later, and the round before it", is_stored)
         for pid in run.ranks():
             os.kill(pid, signal.SIGKILL)
-        expect_complete(run)
+        expect_complete(run, LONGER)
     told = history(folder)
-    total = EPOCHS * -(-SAMPLES // BATCH)
+    total = LONGER * -(-SAMPLES // BATCH)
     steps = [record["step"] for record in told["step"]]
     # A step that a killed rank alone had finished is told by nobody.
     expect(steps == sorted(set(steps)) and steps[0] == 1 and steps[-1] == total and len(steps) >= total - 1,
@@ -399,7 +393,7 @@ def test_leaves_a_history_to_plot(folder):
     expect(told["step"][-1]["loss"] < told["step"][0]["loss"], "the loss did not fall")
     expect(all(record["samplesPerSecond"] > 0 for record in told["step"]), "a step without a speed")
     evaluations = [(record["step"], record["epoch"]) for record in told["evaluation"]]
-    expect(evaluations == [(total // 2, EPOCHS / 2), (total, EPOCHS)], f"evaluations {evaluations}")
+    expect(evaluations == [(total // 2, LONGER / 2), (total, LONGER)], f"evaluations {evaluations}")
     expect(told["evaluation"][-1]["accuracy"] > 0.5, told["evaluation"])
     restarts = [record for record in told["round"] if record["source"] == "checkpoint"]
     expect(len(restarts) == 1 and restarts[0]["step"] >= 80, f"rounds from a checkpoint: {restarts}")

@@ -1,6 +1,6 @@
 """`lockstep run` with the optimizer's state divided over the ranks: what becomes of it when ranks die, leave and come, and what is stored.
 
-`determinism: world` makes one comparison of each case: whatever happened, weights and moments have the bits of a quiet run under ddp.
+`determinism: World` makes one comparison of each case: whatever happened, weights and moments have the bits of a quiet run under ddp.
 """
 import functools
 import json
@@ -12,20 +12,20 @@ import tempfile
 import checkpoints
 import ledger
 from cases import expect
-from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, manifest, stop
+from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, manifest, stop
 
 LOST = "optimizer state lost with the ranks that held it"
 
 
 def job(folder, copies=1, strategy="zero1", replicas=3):
     section = {"zero1": {"copies": copies}} if strategy == "zero1" else {}
-    return manifest(folder, replicas=replicas, strategy=strategy, determinism="world",
+    return manifest(folder, replicas=replicas, strategy=strategy, determinism="World", epochs=LONGER,
                     optimizer={"name": "adamw", "learningRate": 0.002, "weightDecay": 0.1, "clipNorm": 1}, **section)
 
 
 def digest(folder):
     step, checkpoint = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
-    expect(step == EPOCHS * -(-SAMPLES // BATCH), f"the newest checkpoint is of step {step}")
+    expect(step == LONGER * -(-SAMPLES // BATCH), f"the newest checkpoint is of step {step}")
     return checkpoints.digest_of_tensors(checkpoint)
 
 
@@ -33,7 +33,7 @@ def digest(folder):
 def quiet_digest():
     with tempfile.TemporaryDirectory(prefix="lockstep-quiet-") as folder:
         with Run(folder, job(folder, strategy="ddp", replicas=1)) as run:
-            expect_complete(run)
+            expect_complete(run, LONGER)
         return digest(folder)
 
 
@@ -62,7 +62,7 @@ def kill_one(run, step):
 
 def test_gives_the_bits_of_ddp(folder):
     with Run(folder, job(folder)) as run:
-        expect_complete(run)
+        expect_complete(run, LONGER)
     expect_the_bits_of_a_quiet_run(folder)
 
 
@@ -70,7 +70,7 @@ def test_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
     with Run(folder, job(folder)) as run:
         run.until("a checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints")))
         kill_one(run, 60)
-        expect_complete(run)
+        expect_complete(run, LONGER)
     said = [json.loads(line) for line in logs(folder).splitlines() if LOST in line]
     # Each of the survivors says it, and of whom.
     expect(len(said) >= 2 and all(line["lost_with_ranks"] in ("0", "1", "2") for line in said), f"what was said: {said}")
@@ -81,7 +81,7 @@ def test_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
 def test_goes_on_from_a_copy_when_a_rank_is_killed(folder):
     with Run(folder, job(folder, copies=2)) as run:
         kill_one(run, 60)
-        expect_complete(run)
+        expect_complete(run, LONGER)
     expect(LOST not in logs(folder), "optimizer state was lost")
     expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
     expect_the_bits_of_a_quiet_run(folder)
@@ -94,7 +94,7 @@ def test_begins_again_without_a_checkpoint(folder):
     path.write_text(json.dumps(content))
     with Run(folder, path) as run:
         kill_one(run, 60)
-        expect_complete(run)
+        expect_complete(run, LONGER)
     expect("there is no checkpoint to go back to: training begins again at step 0" in logs(folder), "nothing is said of it")
     firsts = [r for r in ledger.read(run.ledger) if r["event"] == "commit" and r["step"] == 0]
     expect(len({r["round"] for r in firsts}) > 1, "the first step was not made again")
@@ -106,7 +106,7 @@ def test_loses_nothing_when_a_rank_leaves_in_good_order(folder):
         victim = run.workers()[1]
         os.kill(victim, signal.SIGTERM)
         run.until("the worker's return", lambda: victim not in run.workers() and len(run.ranks()) == 3)
-        expect_complete(run)
+        expect_complete(run, LONGER)
     expect(LOST not in logs(folder), "optimizer state was lost")
     expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
     expect_the_bits_of_a_quiet_run(folder)
@@ -117,5 +117,5 @@ def test_stops_on_sigterm_and_resumes(folder):
         run.until_step(40)
         stop(run, folder)
     with Run(folder, job(folder)) as run:
-        expect_complete(run)
+        expect_complete(run, LONGER)
     expect_the_bits_of_a_quiet_run(folder)

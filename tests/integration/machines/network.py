@@ -1,4 +1,4 @@
-"""Network namespaces as machines: m0, m1, … with an address each on a switch of their own, which reaches nothing else."""
+"""Network namespaces as machines: m0, m1, … with an IPv4 and an IPv6 address each on a switch of their own, which reaches nothing else."""
 import contextlib
 import os
 import pathlib
@@ -42,6 +42,7 @@ class Network:
             ip("link", "add", "eth0", "netns", space, "type", "veth", "peer", "name", f"port{k}", "netns", switch)
             ip("-n", switch, "link", "set", f"port{k}", "master", "br0", "up")
             ip("-n", space, "address", "add", f"{self.address(k)}/24", "dev", "eth0")
+            ip("-n", space, "address", "add", f"{self.ipv6_address(k)}/64", "dev", "eth0", "nodad")
             ip("-n", space, "link", "set", "eth0", "up")
             # Its own name means 127.0.1.1 to a Debian machine.
             lines = ["127.0.0.1 localhost"] + [f"{'127.0.1.1' if other == k else self.address(other)} m{other}"
@@ -65,6 +66,9 @@ class Network:
 
     def address(self, k):
         return f"10.90.0.{k + 1}"
+
+    def ipv6_address(self, k):
+        return f"fd90::{k + 1}"
 
     def command(self, k, *words):
         """Runs in machine k, which knows its own name, and ends with this test."""

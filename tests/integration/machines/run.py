@@ -18,15 +18,15 @@ import ledger
 import processes
 import slurm
 from build_folder import BIN
-from cases import expect, until
-from local_run import BATCH, DEADLINE, EPOCHS, SAMPLES, children, manifest
+from cases import LIMIT, expect, until
+from local_run import BATCH, SAMPLES, children, manifest
 from network import Network
 
 LOCKSTEP = str(BIN / "lockstep")
 SECRET = "0123456789abcdef"
 DATA = "/usr/share/datasets/fashion-mnist"
 LONG = 2000  # epochs: it is stopped before
-UNTIL_SEEN = 40  # epochs: seconds on any machine, in which it is found at work
+UNTIL_SEEN = 20  # epochs: seconds on any machine, in which it is found at work
 
 
 def may_make_namespaces():
@@ -70,9 +70,9 @@ class Site:
             words = self.network.command(k, LOCKSTEP, "run", self.manifest, "--folder", f"{self.folder}/run")
             self.processes[k] = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
 
-    def start_all(self):
+    def start_all(self, **changes):
         for k in reversed(range(self.machines)):  # whoever comes first waits for machine 0
-            self.start(k)
+            self.start(k, **changes)
 
     def worker(self, k):
         return next((pid for pid, name in children(self.processes[k].pid) if name == "lockstep"), None)
@@ -89,7 +89,7 @@ class Site:
         return "\n".join([self.output(k) for k in self.processes] + logs)
 
     def until(self, what, condition):
-        until(what, condition, DEADLINE, 0.02, self.said)
+        until(what, condition, LIMIT, 0.02, self.said)
 
     def until_step(self, step, world=None):
         self.until(f"step {step} with {world or 'any number of'} ranks", lambda: any(
@@ -100,15 +100,15 @@ class Site:
         found = {}
         for k in machines or sorted(self.processes):
             try:
-                found[k] = self.processes[k].wait(DEADLINE)
+                found[k] = self.processes[k].wait(LIMIT)
             except subprocess.TimeoutExpired:
                 raise AssertionError(f"machine {k} does not end\n{self.said()}") from None
         return found
 
-    def expect_complete(self, epochs=EPOCHS):
+    def expect_complete(self):
         codes = self.codes()
         expect(set(codes.values()) == {0}, f"exit codes {codes}\n{self.said()}")
-        expect_each_sample_once(self.ledger, epochs)
+        expect_each_sample_once(self.ledger, UNTIL_SEEN)
 
 
 def expect_each_sample_once(records, epochs):
@@ -127,7 +127,7 @@ def newest_checkpoint(folder):
 
 
 def test_machines_train_one_job_and_survive_a_killed_rank(network, folder):
-    with Site(network, folder, machines=3) as site:
+    with Site(network, folder, machines=3, epochs=UNTIL_SEEN) as site:
         site.start_all()
         site.until_step(30, world=3)
         before = [site.ranks(k) for k in range(3)]
@@ -141,6 +141,17 @@ def test_machines_train_one_job_and_survive_a_killed_rank(network, folder):
             expect(config["job"]["uid"], f"machine {k} has no job")
             mode = pathlib.Path(folder, "run", f"machine-{k}", "secret").stat().st_mode
             expect(mode & 0o077 == 0, f"the secret of machine {k} can be read by others")
+
+
+def test_machines_meet_over_ipv6(network, folder):
+    with Site(network, folder) as site:
+        site.start_all(MASTER_ADDR=network.ipv6_address(0))
+        site.until_step(5, world=2)
+        expect(f"the others join it at [{network.ipv6_address(0)}]:" in site.output(0), site.output(0))
+        connected = "".join(subprocess.run(["nsenter", f"--net=/run/netns/{network.space('m1')}", "ss", "--tcp", "--numeric", "--no-header"],
+                                           check=True, capture_output=True, text=True).stdout)
+        expect("[fd90::1]:" in connected and "10.90.0.1:" not in connected, connected)
+        site.expect_complete()
 
 
 def test_a_machine_may_die_and_come_back(network, folder):
@@ -178,7 +189,7 @@ def test_all_machines_end_as_the_job_does(network, folder):
 
 
 def test_sigterm_to_machine_0_saves_and_the_same_command_goes_on(network, folder):
-    with Site(network, folder) as site:
+    with Site(network, folder, epochs=UNTIL_SEEN) as site:
         site.start_all()
         site.until_step(30, world=2)
         site.processes[0].terminate()
@@ -271,7 +282,7 @@ def said_in(site, folder):
 
 
 def until_state(site, folder, job, *states):
-    until(f"state {states}", lambda: site.state(job)[0] in states, DEADLINE, 0.2, lambda: said_in(site, folder))
+    until(f"state {states}", lambda: site.state(job)[0] in states, LIMIT, 0.2, lambda: said_in(site, folder))
     return site.state(job)
 
 
@@ -280,7 +291,7 @@ def until_at_work(site, folder, job, step):
         if site.state(job)[0] not in ("PENDING", "CONFIGURING", "RUNNING"):
             raise AssertionError(f"the job ended\n{said_in(site, folder)}")
         return ledger.newest_commit(f"{folder}/ledger") >= step and len(ranks_of_newest_round(f"{folder}/ledger")) == 3
-    until(f"three ranks at step {step}", are, DEADLINE, 0.05, lambda: said_in(site, folder))
+    until(f"three ranks at step {step}", are, LIMIT, 0.05, lambda: said_in(site, folder))
 
 
 def test_srun_trains_on_all_nodes(site, folder):
@@ -302,7 +313,7 @@ def test_scancel_saves_and_the_same_script_goes_on(site, folder):
     records = f"{folder}/ledger"
     until_at_work(site, folder, job, 30)
     site.run("scancel", job)
-    until("the end of all tasks", lambda: not tasks(records), DEADLINE, 0.1, lambda: said_in(site, folder))
+    until("the end of all tasks", lambda: not tasks(records), LIMIT, 0.1, lambda: said_in(site, folder))
     expect("interrupted: the workers save and stop" in said_in(site, folder), f"they were killed, not asked\n{said_in(site, folder)}")
     reached = ledger.newest_commit(records)
     expect(newest_checkpoint(folder) >= reached, f"step {reached} was committed, {newest_checkpoint(folder)} saved\n{said_in(site, folder)}")

@@ -4,7 +4,7 @@ import pathlib
 import shutil
 import subprocess
 
-from cases import expect, until
+from cases import LIMIT, expect, until
 
 PROGRAMS = ["munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel", "squeue", "scontrol"]
 
@@ -65,19 +65,19 @@ class Slurm:
         (keys / "key").chmod(0o400)
         self.spawn(0, "munged", "--foreground", "--force", f"--socket={self.folder}/munge.socket", f"--key-file={keys}/key",
                    f"--log-file={keys}/log", f"--pid-file={keys}/pid", f"--seed-file={keys}/seed")
-        until("munge's socket", (self.folder / "munge.socket").exists, 180)
+        until("munge's socket", (self.folder / "munge.socket").exists)
         self.spawn(0, "slurmctld", "-D")
         for k, name in enumerate(self.network.machines):
             self.spawn(k, "slurmd", "-D", "-N", name)
         idle = lambda: self.run("sinfo", "--noheader", "--format=%T %D").split() == ["idle", str(len(self.network.machines))]
-        until("idle nodes", idle, 180, details=lambda: self.run("sinfo") + self.logs())
+        until("idle nodes", idle, details=lambda: self.run("sinfo") + self.logs())
 
     def __exit__(self, *_):
         for process in reversed(self.processes):
             process.terminate()
         for process in reversed(self.processes):
             try:
-                process.wait(60)
+                process.wait(LIMIT)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -89,7 +89,7 @@ class Slurm:
 
     def run(self, *words):
         done = subprocess.run(self.network.command(0, *words), env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, timeout=180)
+                              text=True, timeout=LIMIT)
         return done.stdout
 
     def submit(self, script, *options):
@@ -102,7 +102,7 @@ class Slurm:
         for job in self.queue():
             self.run("scancel", "--signal=KILL", "--full", job)  # of what runs
             self.run("scancel", job)  # of what waits
-        until("no job is left", lambda: not self.queue(), 180, details=lambda: self.run("squeue") + self.logs())
+        until("no job is left", lambda: not self.queue(), details=lambda: self.run("squeue") + self.logs())
 
     def queue(self):
         return self.run("squeue", "--noheader", "--format=%A").split()

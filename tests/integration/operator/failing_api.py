@@ -3,6 +3,7 @@ import http.client
 import http.server
 import json
 import pathlib
+import socket
 import tempfile
 import threading
 
@@ -14,7 +15,7 @@ HANG = "hang"  # what `fault` returns for a request that never gets an answer
 class FailingApi:
     """Of whom the kubeconfig is. `fault(method, path)`: None passes a request on, a number is the status of its answer, HANG leaves it without one."""
 
-    def __init__(self, kubeconfig):
+    def __init__(self, kubeconfig, address="127.0.0.1"):
         self.fault = lambda method, path: None
         self.over = threading.Event()
         self.folder = tempfile.TemporaryDirectory()
@@ -30,12 +31,16 @@ class FailingApi:
 
             def log_message(self, *_):
                 pass
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+        class Server(http.server.ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self.server = Server((address, 0), Handler)
+        host = f"[{address}]" if ":" in address else address
         self.server.daemon_threads = True
         self.kubeconfig = str(pathlib.Path(self.folder.name, "config"))
         pathlib.Path(self.kubeconfig).write_text(json.dumps({
             "apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "u", "user": {}}],
-            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{self.server.server_port}"}}],
+            "clusters": [{"name": "c", "cluster": {"server": f"http://{host}:{self.server.server_port}"}}],
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}))
 
     def __enter__(self):

@@ -15,7 +15,7 @@ LEADER = "lockstep.dev/leader"
 
 def test_a_leader_whose_requests_hang_ends_before_another_leads():
     namespace = make_namespace(api(), "hanging")
-    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", "--lease-duration-seconds=12",
+    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespaces={namespace}", "--lease-duration-seconds=12",
              "--lease-renew-deadline-seconds=4", "--lease-retry-period-seconds=1")
     with FailingApi(kubeconfig_for(*flags)) as network, Operator(PROGRAM, *flags, kubeconfig=network.kubeconfig) as first:
         first.await_record("leading")
@@ -43,7 +43,7 @@ def labelled(namespace):
 
 def test_a_label_left_behind_goes_once_the_api_server_answers():
     namespace = make_namespace(api(), "label")
-    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}")
+    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespaces={namespace}")
     attempts = []
 
     def patches_fail(method, _path):
@@ -67,14 +67,14 @@ def test_the_leader_alone_bears_the_label():
     make_pod(namespace, "a")
     make_pod(namespace, "b", leads=False)
     make_pod(namespace, "c", instance="another")
-    with Operator(PROGRAM, "--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", pod="b") as leader:
+    with Operator(PROGRAM, "--leader-elect", f"--namespace={namespace}", f"--watch-namespaces={namespace}", pod="b") as leader:
         until("the others lose it", lambda: labelled(namespace) == ["b", "c"], details=leader.text)
 
 
 def test_a_kind_that_a_cluster_may_lack_delays_nobody_and_is_found_later():
     namespace = make_namespace(api(), "kueue")
     group, path = "kueue.x-k8s.io", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads"
-    flag = f"--watch-namespace={namespace}"
+    flag = f"--watch-namespaces={namespace}"
     with FailingApi(kubeconfig_for(flag, whole_cluster=True)) as network:
         network.fault = lambda method, path: 500 if group in path else None  # as where a conversion webhook is down
         with Operator(PROGRAM, flag, kubeconfig=network.kubeconfig) as operator:

@@ -1,4 +1,4 @@
-"""The operator's program on a real API server: hand-over, a leader that was paused, what workers tell it, one namespace.
+"""The operator's program on a real API server: hand-over, a leader that was paused, what workers tell it, listed namespaces.
 
 Needs KUBECONFIG of an administrator.
 """
@@ -8,12 +8,13 @@ import time
 
 from build_folder import BUILD
 from cases import LIMIT, expect, until
+from failing_api import FailingApi
 from kube_api import MERGE, api
-from operators import JOBS, Operator, create, job, make_namespace, pods_of
+from operators import JOBS, Operator, create, job, kubeconfig_for, make_namespace, pods_of, scraped
 from workers import Worker
 
 PROGRAM = BUILD / "operator/lockstep-operator"
-LEASE_SECONDS = 15  # of an operator that is not told otherwise
+LEASE_SECONDS = LIMIT  # so that a lease which nobody gives back is seen as such on any machine
 PODS = 300
 
 
@@ -27,7 +28,8 @@ def names(api, namespace, name):
 
 def test_hands_over_before_the_lease_ends_in_the_middle_of_a_large_job():
     namespace = make_namespace(api(), "handover")
-    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}")
+    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespaces={namespace}", f"--lease-duration-seconds={LEASE_SECONDS}",
+             f"--lease-renew-deadline-seconds={LEASE_SECONDS - 10}")
     with Operator(PROGRAM, *flags) as first, Operator(PROGRAM, *flags) as second:
         leader, other = until("a leader", lambda: [(a, b) for a, b in ((first, second), (second, first)) if a.records("leading")])[0]
         other.await_record("operator started")
@@ -46,8 +48,8 @@ def test_hands_over_before_the_lease_ends_in_the_middle_of_a_large_job():
 
 def test_a_leader_paused_past_its_lease_ends_and_harms_nothing():
     namespace = make_namespace(api(), "paused")
-    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespace={namespace}", "--lease-duration-seconds=12",
-             "--lease-renew-deadline-seconds=10", "--lease-retry-period-seconds=1")
+    flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespaces={namespace}", "--lease-duration-seconds=20",
+             "--lease-renew-deadline-seconds=16", "--lease-retry-period-seconds=1")
     with Operator(PROGRAM, *flags) as first:
         first.await_record("leading")
         create(api(), namespace, job("a", 4))
@@ -66,14 +68,39 @@ def test_a_leader_paused_past_its_lease_ends_and_harms_nothing():
             expect(second.process.poll() is None, second.text())
 
 
-def test_an_operator_of_one_namespace_leaves_the_others_alone():
-    system, ours, theirs = (make_namespace(api(), name) for name in ("system", "ours", "theirs"))
-    with Operator(PROGRAM, f"--namespace={system}", f"--watch-namespace={ours}") as operator:
+def test_an_operator_of_listed_namespaces_leaves_the_others_alone():
+    system, ours, others, theirs = (make_namespace(api(), name) for name in ("system", "ours", "others", "theirs"))
+    with Operator(PROGRAM, f"--namespace={system}", f"--watch-namespaces={ours},{others}") as operator:
         operator.await_record("leading")
-        for namespace in (theirs, ours):
+        for namespace in (theirs, ours, others):
             create(api(), namespace, job("a", 2))
-        until("pods of ours", lambda: len(names(api(), ours, "a")) == 2, details=operator.text)
+        for namespace in (ours, others):
+            until("pods of ours", lambda: len(names(api(), namespace, "a")) == 2, details=operator.text)
         expect(names(api(), theirs, "a") == [], "the other namespace was touched")
+
+
+def test_metrics_are_for_those_whom_the_api_server_lets_get_them():
+    system = make_namespace(api(), "scraped")
+    for account in ("prometheus", "somebody"):
+        kubectl("create", "serviceaccount", account, "--namespace", system)
+    kubectl("create", "clusterrolebinding", f"{system}-prometheus", f"--clusterrole={system}:lockstep-metrics-reader",
+            f"--serviceaccount={system}:prometheus")
+    token = {account: kubectl("create", "token", account, "--namespace", system).strip() for account in ("prometheus", "somebody")}
+    with Operator(PROGRAM, f"--watch-namespaces={system}", f"--namespace={system}", "--secure-metrics-address=127.0.0.1:0") as operator:
+        started = operator.await_record("operator started")
+        port = started["metrics_port"]
+        # The authorizer of the API server takes its time to see a new binding; a no holds for a minute here.
+        until("the API server knows of the binding", lambda: subprocess.run(
+            ["kubectl", "auth", "can-i", "get", "/metrics", "--as", f"system:serviceaccount:{system}:prometheus"], capture_output=True).returncode == 0)
+        until("its account may scrape", lambda: scraped(port, token["prometheus"])[0] == 200, details=operator.text)
+        expect("lockstep_build_info" in scraped(port, token["prometheus"])[1], "no metrics")
+        for bearer, wanted, says in ((None, 401, "no bearer token"), ("rubbish", 401, ""),
+                                     (token["somebody"], 403, f"system:serviceaccount:{system}:somebody may not get /metrics")):
+            status, text = scraped(port, bearer)
+            expect(status == wanted and says in text, f"{status} instead of {wanted}: {text}")
+        health = started["health_port"]
+        expect(scraped(health, scheme="http")[0] == 404, "the metrics are on the port of the health, too")
+        expect(scraped(health, path="/healthz", scheme="http")[0] == 200, "no health")
 
 
 def test_tells_of_a_damaged_checkpoint_once_whoever_leads():
@@ -87,7 +114,7 @@ def test_tells_of_a_damaged_checkpoint_once_whoever_leads():
 
     def is_told(damaged):
         return any(kind == "Warning" and damaged["reason"] in note for kind, note in told())
-    with Operator(PROGRAM, f"--watch-namespace={namespace}") as operator:
+    with Operator(PROGRAM, f"--watch-namespaces={namespace}") as operator:
         created = create(api(), namespace, job("a", 1, checkpoint={"uri": "s3://bucket/a"}))
         pod, = until("its pod", lambda: pods_of(api(), namespace, "a"), details=operator.text)
         worker = Worker(namespace, created, pod)
@@ -95,13 +122,25 @@ def test_tells_of_a_damaged_checkpoint_once_whoever_leads():
         until("an event tells", lambda: is_told(first), details=operator.text)
         expect("`lockstep checkpoint verify s3://bucket/a`" in told()[0][1], told())
         worker.beat(operator, damagedCheckpoints=[first])
-    with Operator(PROGRAM, f"--watch-namespace={namespace}") as operator:
+    with Operator(PROGRAM, f"--watch-namespaces={namespace}") as operator:
         worker.beat(operator, damagedCheckpoints=[first])
         worker.beat(operator, damagedCheckpoints=[first, second])
         until("another event tells", lambda: is_told(second), details=operator.text)
         expect(len(told()) == 2, told())
     described = kubectl("describe", "dtj", "a", "--namespace", namespace)
     expect(reason in described.split("Events:")[1], described)
+
+
+def test_reaches_the_api_server_and_serves_workers_over_ipv6():
+    namespace = make_namespace(api(), "ipv6")
+    flag = f"--watch-namespaces={namespace}"
+    with FailingApi(kubeconfig_for(flag), "::1") as network, Operator(
+            PROGRAM, flag, "--rendezvous-address=[::1]:0", "--metrics-address=[::1]:0", kubeconfig=network.kubeconfig) as operator:
+        created = create(api(), namespace, job("a", 1))
+        pod, = until("its pod", lambda: pods_of(api(), namespace, "a"), details=operator.text)
+        Worker(namespace, created, pod).beat(operator, host="[::1]")
+        port = operator.await_record("operator started")["metrics_port"]
+        expect(scraped(port, host="[::1]", scheme="http")[0] == 200, operator.text())
 
 
 KINDS = {"Service": "/api/v1/namespaces/{}/services", "ConfigMap": "/api/v1/namespaces/{}/configmaps",
@@ -135,7 +174,7 @@ def test_writes_the_objects_of_a_job_once_and_follows_its_spec():
     def until_observed(generation):
         until("the operator has seen it", lambda: api().request("GET", JOBS.format(namespace) + "/a")[1].get("status", {}).get(
             "observedGeneration") == generation, details=operator.text)
-    with Operator(PROGRAM, f"--watch-namespace={namespace}") as operator:
+    with Operator(PROGRAM, f"--watch-namespaces={namespace}") as operator:
         create(api(), namespace, document)
         until("all objects", lambda: objects_of(namespace, "a") == set(KINDS), details=operator.text)
         until("its pods", lambda: len(names(api(), namespace, "a")) == 2, details=operator.text)

@@ -19,7 +19,7 @@ class Case:
     def __init__(self, prefix, system=None, **checkpoint):
         """`system`: where the operator is, with the rights for all namespaces; else in the job's namespace, for that one."""
         self.namespace = make_namespace(api(), prefix)
-        self.flags = [f"--watch-namespace={self.namespace}", *([f"--namespace={system}"] if system else [])]
+        self.flags = [f"--watch-namespaces={self.namespace}", *([f"--namespace={system}"] if system else [])]
         self.kubeconfig = kubeconfig_for(*self.flags, whole_cluster=system is not None)
         with self.operator() as operator:
             document = job("a", 2, checkpoint={"uri": URI, "deleteWithJob": True, **checkpoint})

@@ -14,7 +14,7 @@ import rights
 from build_folder import BUILD
 from cases import LIMIT, expect, until
 from kube_api import MERGE, Api, api
-from operators import JOBS, Operator, create, job, make_namespace, pods_of
+from operators import JOBS, Operator, create, job, make_namespace, pods_of, release_of, scraped
 from workers import Worker
 
 PROGRAM = BUILD / "operator/lockstep-operator"
@@ -68,11 +68,15 @@ def serves_kubernetes_groups():
 
 
 class Release:
-    """An operator as the chart starts it, with a pod of its own and one that has led before, for one namespace or for all."""
+    """An operator as the chart starts it, with a pod of its own and one that has led before: for one namespace, with metrics for those only who may
+    get them, or for all, with metrics for everybody."""
 
     def __init__(self, is_for_one_namespace):
         self.system, self.namespace = make_namespace(api(), "system"), make_namespace(api(), "jobs")
-        self.watched = self.namespace if is_for_one_namespace else None
+        self.is_for_one_namespace = is_for_one_namespace
+        self.flags = ["--leader-elect", f"--namespace={self.system}", "--tls-secret=lockstep-rendezvous-tls",
+                      f"--rendezvous-url=https://lockstep-rendezvous.{self.system}.svc:29400",
+                      *([f"--watch-namespaces={self.namespace}", "--secure-metrics-address=127.0.0.1:0"] if is_for_one_namespace else [])]
         for name in ("own", "former"):
             labels = {"app.kubernetes.io/name": "lockstep", "lockstep.dev/leader": "true"}
             post(f"/api/v1/namespaces/{self.system}/pods", {
@@ -80,9 +84,7 @@ class Release:
                 "spec": {"schedulerName": "nobody", "containers": [{"name": "operator", "image": "localhost/none:1"}]}})
 
     def operator(self):
-        host = f"lockstep-rendezvous.{self.system}.svc"
-        return Operator(PROGRAM, "--leader-elect", f"--namespace={self.system}", "--tls-secret=lockstep-rendezvous-tls",
-                        f"--rendezvous-url=https://{host}:29400", *([f"--watch-namespace={self.watched}"] if self.watched else []), pod="own")
+        return Operator(PROGRAM, *self.flags, pod="own")
 
     def job(self, name):
         return JOBS.format(self.namespace) + f"/{name}"
@@ -174,6 +176,14 @@ class Release:
         trusted = ssl.create_default_context(cadata=config["data"]["ca.crt"])
         Worker(self.namespace, created, pod, trusted).beat(self.running)
 
+    def be_scraped(self):
+        """By itself, which may not."""
+        status, answer = api().request("POST", f"/api/v1/namespaces/{self.system}/serviceaccounts/lockstep/token", {"spec": {}})
+        expect(status == 201, answer)
+        port = self.running.await_record("operator started")["metrics_port"]
+        status, text = scraped(port, answer["status"]["token"])
+        expect(status == 403, text)
+
     def outlive_no_job(self):
         self.create(job("d", 1, runPolicy={"ttlSecondsAfterFinished": 0}))
         pod, = self.until("its pod", lambda: self.pods("d"))
@@ -192,7 +202,9 @@ class Release:
             self.await_label()
             self.keep_objects()
             self.keep_gangs()
-            if not self.watched:
+            if self.is_for_one_namespace:
+                self.be_scraped()
+            else:
                 self.queue()
             self.replace_a_failed_pod()
             self.hear_from_a_worker()
@@ -201,16 +213,25 @@ class Release:
 
     def unused(self):
         unseen = {ASKED_BY_ADMISSION, TAKES_TOO_LONG} | (set() if serves_kubernetes_groups() else OF_NEWER_KUBERNETES)
-        spare = rights.granted(self.system, self.watched) - rights.used(self.system, self.watched)
-        return {right for right in spare if (right.verb, right.resource) not in unseen}
+        release = release_of(*self.flags)
+        spare = rights.granted(release) - rights.used(release)
+        return sorted(str(right) for right in spare if (right.verb, right.resource) not in unseen)
 
 
 @pytest.mark.parametrize("is_for_one_namespace", (True, False), ids=("one_namespace", "all_namespaces"))
 def test_a_release_uses_every_right(is_for_one_namespace):
     release = Release(is_for_one_namespace)
     release.make_every_request()
-    unused = sorted(map(str, release.unused()))
-    expect(not unused, "\n".join(["the chart's role has rights that the operator does not use:", *unused]))
+    until("the operator has used each right of the chart's roles", lambda: not release.unused(), details=lambda: "\n".join(release.unused()))
+
+
+def test_a_selector_of_namespaces_uses_the_rights_that_it_adds():
+    system = f"--namespace={make_namespace(api(), 'system')}"
+    flags = (system, "--namespace-selector=team=none")
+    added = rights.granted(release_of(*flags)) - rights.granted(release_of(system))
+    expect({right.resource for right in added} == {"namespaces"}, added)
+    with Operator(PROGRAM, *flags) as operator:
+        until("the operator has used them", lambda: added <= rights.used(release_of(*flags)), details=operator.text)
 
 
 def rule(right):
@@ -219,22 +240,24 @@ def rule(right):
     return {"apiGroups": [group], "resources": [plural + slash + subresource], "verbs": [right.verb]}
 
 
-def take_away(namespace, verb, resource):
+def take_away(release, verb, resource):
     """From the account in its own namespace, which is the one that it watches."""
-    kept = [right for right in rights.granted(namespace, namespace) if (right.verb, right.resource) != (verb, resource) and not right.names]
-    patch(ROLE.format(namespace), {"rules": [rule(right) for right in kept]})
-    until(f"it may not {verb} {resource}", lambda: not rights.is_permitted(namespace, rights.Right(namespace, verb, resource, ())), poll=0.005)
+    right = rights.Right(release.namespace, verb, resource, ())
+    kept = [other for other in rights.granted(release) if other != right and other.scope == release.namespace and not other.names]
+    patch(ROLE.format(release.namespace), {"rules": [rule(other) for other in kept]})
+    until(f"it may not {right}", lambda: not rights.is_permitted(release.user, right), poll=0.005)
 
 
 def test_admission_asks_for_the_right_that_no_request_shows(folder):
     namespace = make_namespace(api(), "admission")
-    account = Api(folder, rights.kubeconfig(namespace, namespace))
+    release = release_of(f"--watch-namespaces={namespace}")
+    account = Api(folder, rights.kubeconfig(release))
     job_uid = create(api(), namespace, job("a", 1))["metadata"]["uid"]
     owner = {"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "name": "a", "uid": job_uid, "blockOwnerDeletion": True}
 
     def make(name):
         return account.request("POST", f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": name, "ownerReferences": [owner]}})[0]
     expect(make("with") == 201, "with the right")
-    take_away(namespace, *ASKED_BY_ADMISSION)
+    take_away(release, *ASKED_BY_ADMISSION)
     expect(make("without") == 403, "without it")
     account.close()

@@ -16,7 +16,8 @@ constexpr Milliseconds kStale{100};  // until the watches tell of the present
 RunningOperator::RunningOperator(const kube::ClientConfig& client, http::HttpTransport& api,
                                  const std::string& name_space, WriteLedger& ledger)
     : network(api, ledger) {
-  config_.name_space = config_.watch_namespace = name_space;
+  config_.name_space = name_space;
+  config_.watch_namespaces = {name_space};
   config_.metrics_address = config_.rendezvous_address = "127.0.0.1:0";
   config_.rendezvous_url = "http://127.0.0.1:1";
   config_.workers = 2;

@@ -58,9 +58,9 @@ void ReplaceText(std::string& text, const std::string& from, const std::string& 
 TestNamespace::TestNamespace(http::HttpTransport& transport, std::string name_space)
     : name(std::move(name_space)),
       client(transport),
-      pods({}, JobOf),
-      services({}, JobOf),
-      config_maps({}, JobOf) {
+      pods({}, {JobOf}),
+      services({}, {JobOf}),
+      config_maps({}, {JobOf}) {
   (void)Must(client.Create(kNamespaces, {{"metadata", {{"name", name}}}}));
   Watch(kJobs, jobs);
   Watch(kube::kPods, pods);

@@ -4,7 +4,7 @@ import json
 import urllib.error
 import urllib.request
 
-from cases import expect, until
+from cases import LIMIT, expect, until
 from kube_api import api
 
 
@@ -24,13 +24,13 @@ class Worker:
         self.scheme = "https" if trusted else "http"
         self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusted))
 
-    def beat(self, operator, **content):
+    def beat(self, operator, host="localhost", **content):
         """The operator knows of the pod with its next watch event."""
         port = operator.await_record("leading")["rendezvous_port"]
 
         def is_taken():
-            request = urllib.request.Request(f"{self.scheme}://localhost:{port}/v1/heartbeat", json.dumps({**self.place, **content}).encode(),
+            request = urllib.request.Request(f"{self.scheme}://{host}:{port}/v1/heartbeat", json.dumps({**self.place, **content}).encode(),
                                              {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"})
-            with contextlib.suppress(urllib.error.HTTPError), self.opener.open(request, timeout=60) as answer:
+            with contextlib.suppress(urllib.error.HTTPError), self.opener.open(request, timeout=LIMIT) as answer:
                 return answer.status == 200
         until("a heartbeat is taken", is_taken, details=operator.text)

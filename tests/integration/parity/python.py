@@ -5,11 +5,11 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 import torch_python
-from cases import expect
+from cases import LIMIT, expect
 
 
 def python(script, *options):
-    return subprocess.run([torch_python.python(), *options, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([torch_python.python(), *options, "-c", script], capture_output=True, text=True, timeout=LIMIT, check=False)
 
 
 def test_imports_the_pinned_release_in_silence_and_without_cuda():

@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 
 import torch_python
-from cases import expect
+from cases import LIMIT, expect
 from local_run import Run, manifest
 
 IMAGES = {"format": "idx", "path": "/usr/share/datasets/fashion-mnist"}
@@ -22,7 +22,7 @@ def compare(folder, bound, steps=30, **training):
         spec = pathlib.Path(folder, "training.json")
         spec.write_text(json.dumps({key: value for key, value in training.items() if value is not None}))
         done = subprocess.run([torch_python.python(), pathlib.Path(__file__).with_name("reference.py"), spec,
-                               f"{folder}/checkpoints", run.ledger], capture_output=True, text=True, timeout=200)
+                               f"{folder}/checkpoints", run.ledger], capture_output=True, text=True, timeout=LIMIT)
     expect(done.returncode == 0, done.stdout + done.stderr)
     *_, last = [json.loads(line) for line in done.stdout.splitlines()]
     print(f"     steps {last['from']} to {last['to']}, {last['compared']} checkpoints: weights differ by {last['worst']:.1e} at most")
@@ -71,6 +71,6 @@ def test_mlp_in_bfloat16(folder):
 
 def test_module_of_python_with_norms(folder):
     path = pathlib.Path(folder, "norm-cnn.pt")
-    subprocess.run([torch_python.python(), pathlib.Path(__file__).with_name("scripted.py"), path], check=True, timeout=200)
-    compare(folder, 1e-5, steps=8, model={"name": "torchscript", "torchscript": {"uri": str(path)}},
+    subprocess.run([torch_python.python(), pathlib.Path(__file__).with_name("scripted.py"), path], check=True, timeout=LIMIT)
+    compare(folder, 1e-5, steps=8, model={"name": "torchscript", "torchscript": {"path": str(path)}},
             optimizer={"name": "sgd", "learningRate": 0.02, "momentum": 0.9})

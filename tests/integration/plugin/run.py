@@ -10,12 +10,12 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 from build_folder import BUILD
-from cases import expect
+from cases import LIMIT, expect
 from local_run import SAMPLES, Run, expect_complete, manifest
 
 
 def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
     expect(done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_refused_by_field(folder):
             ("data.plugin.options", "samples must be at least 1, not 0", {"data": stripes(options={"samples": "0"})})):
         place = pathlib.Path(tempfile.mkdtemp(dir=folder))
         with Run(str(place), job_of(str(place), **parts)) as started:
-            code = started.finish(120)
+            code = started.finish()
             said = started.output()
         expect(code != 0 and f"spec.training.{field}" in said and words in said, f"{field}: exit code {code}: {said[-1500:]}")
 
@@ -98,7 +98,7 @@ def test_samples_that_do_not_fit_are_told_apart(folder):
         place.mkdir()
         data = {"format": "plugin", "plugin": {"path": faulty, "name": name}}
         with Run(str(place), job_of(str(place), data=data)) as started:
-            code = started.finish(120)
+            code = started.finish()
             said = started.output()
         expect(code != 0 and f"spec.training.data.plugin: {words}" in said, f"{name}: exit code {code}: {said[-1500:]}")
 

@@ -16,8 +16,8 @@ import ledger
 import processes
 import torch_python
 from build_folder import BIN, BUILD
-from cases import expect
-from local_run import Run, children
+from cases import LIMIT, expect
+from local_run import Run, children, logged
 
 FAKE_NVML = BUILD / "tests/support/libfake_nvml.so"
 HERE = pathlib.Path(__file__).resolve().parent
@@ -62,8 +62,8 @@ def variables(folder, restarts, rank):
     return json.loads(pathlib.Path(folder, "ledger", f"variables-{restarts}-{rank}.json").read_text())
 
 
-def expect_complete(run, limit=300):
-    code = run.finish(limit)
+def expect_complete(run):
+    code = run.finish()
     expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}\n{logs(run)[-4000:]}")
 
 
@@ -113,10 +113,10 @@ def test_begins_anew_in_place_when_one_is_killed(folder):
 
 def gpu_metrics(run):
     """Of the first pod."""
-    ports = [json.loads(line)["port"] for line in logs(run).splitlines() if '"message":"serving metrics"' in line]
+    ports = [record["port"] for record in logged(pathlib.Path(run.log.name).parent, "serving metrics")]
     if not ports:
         return []
-    with urllib.request.urlopen(f"http://127.0.0.1:{ports[0]}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{ports[0]}/metrics", timeout=LIMIT) as answer:
         return [line for line in answer.read().decode().splitlines() if line.startswith("lockstep_gpu_")]
 
 
@@ -206,9 +206,9 @@ def test_names_what_is_wrong(folder):
 @pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
 def test_a_copy_runs_where_nothing_else_is():
     with tempfile.TemporaryDirectory(prefix="lockstep-copy-") as root:
-        subprocess.run([f"{BIN}/lockstep", "copy-to", root], check=True, timeout=180)
+        subprocess.run([f"{BIN}/lockstep", "copy-to", root], check=True, timeout=LIMIT)
         done = subprocess.run(["chroot", root, "/ld.so", "--library-path", "/", "/lockstep", "--version"], capture_output=True, text=True,
-                              timeout=180, check=False)
+                              timeout=LIMIT, check=False)
         expect(done.returncode == 0 and done.stdout.startswith("lockstep "), f"{done}")
         size = sum(entry.stat().st_size for entry in pathlib.Path(root).iterdir()) / 1e6
         expect(size < 60, f"{size:.0f} MB")
@@ -220,6 +220,6 @@ def test_an_unchanged_ddp_script_trains_on(folder):
     with Run(folder, path) as run:
         until_step(run, 20, in_round=1, ranks=2)
         os.kill(programs(run)[1], signal.SIGKILL)
-        expect_complete(run, 300)
+        expect_complete(run)
     steps = {r["step"] for r in commits(run) if r["round"] == 2}
     expect(max(steps) == 399 and min(steps) > 0, f"steps {min(steps)} to {max(steps)} after the restart")

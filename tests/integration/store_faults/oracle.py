@@ -10,12 +10,11 @@ import subprocess
 import threading
 
 from build_folder import BIN
-from cases import expect
+from cases import LIMIT, expect
 
 KEEP_LAST = 2
 PAUSE = 0.3
 NO_MANIFEST = "no manifest.json"
-LIMIT = 300
 
 
 class Oracle:

@@ -31,7 +31,6 @@ MODEL = {"name": "mlp", "mlp": {"hiddenSizes": [1400, 1200]}}
 SHARD = 11_200_000
 SAVE = 2 * SHARD
 MORE_STEPS = 2 * INTERVAL  # of the run that goes on
-LIMIT = 600  # of the quiet run, which makes as many steps as were made under faults
 CUTS = int(os.environ.get("LOCKSTEP_STORE_CUTS", 10))
 KILLS = int(os.environ.get("LOCKSTEP_STORE_KILLS", 8))
 SEED = int(os.environ.get("LOCKSTEP_STORE_SEED", 1))
@@ -104,7 +103,7 @@ class Trial:
 
 def finish(folder, path, uri, environment):
     with Run(folder, path, environment, arguments=("--checkpoint-uri", uri)) as run:
-        code = run.finish(LIMIT)
+        code = run.finish()
         expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
 
 

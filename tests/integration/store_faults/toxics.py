@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import urllib.request
 
+from cases import LIMIT
 from servers import listening
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -30,7 +31,7 @@ class Toxiproxy:
 
     def ask(self, method, path, content=None):
         request = urllib.request.Request(f"{self.api}/{path}", method=method, data=json.dumps(content or {}).encode())
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=120) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=LIMIT) as answer:
             text = answer.read()
             return json.loads(text) if text else None
 

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 
 from build_folder import BIN, BUILD
-from cases import ENDS_WITH_US, expect, until
+from cases import ENDS_WITH_US, LIMIT, expect, until
 
 SOFT = 300
 HARD = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -49,6 +49,6 @@ def test_the_supervisor_raises_its_limit_and_a_program_keeps_its_own(tmp_path):
                {"name": "trainer", "image": "none", "command": ["sh", "-c", f"cd {tmp_path}; {script}"]}]}}}}}
     manifest = tmp_path / "job.json"
     manifest.write_text(json.dumps(job))
-    subprocess.run([*LIMITED, BIN / "lockstep", "run", manifest, "--folder", tmp_path / "run"], check=True, timeout=300)
+    subprocess.run([*LIMITED, BIN / "lockstep", "run", manifest, "--folder", tmp_path / "run"], check=True, timeout=LIMIT)
     found = {name: soft_limit((tmp_path / name).read_text()) for name in ("own", "parent", "supervisor")}
     expect(found == {"own": SOFT, "parent": HARD, "supervisor": HARD}, f"limits are {found}, the hard one is {HARD}")

@@ -10,19 +10,19 @@ import subprocess
 
 import checkpoints
 from build_folder import BUILD
-from cases import expect
-from local_run import Run, expect_complete, manifest
+from cases import LIMIT, expect
+from local_run import LONGER, Run, expect_complete, manifest
 
 WRITE = BUILD / "tests/integration/torchscript/write_script_module"
 NAMES = {"conv1.weight", "conv1.bias", "bn1.weight", "bn1.bias", "fc1.weight", "fc1.bias",
          "bn1.running_mean", "bn1.running_var", "bn1.num_batches_tracked"}
 
 
-def job(folder, replicas=2, uri=None, **training):
-    path = pathlib.Path(folder, "model.pt")
-    if not path.exists():
-        subprocess.run([WRITE, path], check=True, timeout=180)
-    return manifest(folder, replicas=replicas, model={"name": "torchscript", "torchscript": {"uri": uri or str(path)}},
+def job(folder, replicas=2, path=None, **training):
+    written = pathlib.Path(folder, "model.pt")
+    if not written.exists():
+        subprocess.run([WRITE, written], check=True, timeout=LIMIT)
+    return manifest(folder, replicas=replicas, model={"name": "torchscript", "torchscript": {"path": path or str(written)}},
                     optimizer={"name": "sgd", "learningRate": 0.005, "momentum": 0.9}, **training)
 
 
@@ -31,12 +31,12 @@ def accuracy(run):
 
 
 def test_learns_through_a_killed_rank(folder):
-    with Run(folder, job(folder)) as run:
+    with Run(folder, job(folder, epochs=LONGER)) as run:
         run.until_step(60)
         victim = run.ranks()[1]
         os.kill(victim, signal.SIGKILL)
         run.until("the rank's return", lambda: len(run.ranks()) == 2 and victim not in run.ranks())
-        expect_complete(run)
+        expect_complete(run, LONGER)
         expect(accuracy(run) > 0.8, f"accuracy {accuracy(run)}")
         print(f"     accuracy {accuracy(run)}")
     _, newest = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
@@ -46,7 +46,7 @@ def test_learns_through_a_killed_rank(folder):
 
 
 def test_goes_on_from_its_checkpoint(folder):
-    path = job(folder)
+    path = job(folder, epochs=LONGER)
     with Run(folder, path) as run:
         run.until_step(50)
         run.process.send_signal(signal.SIGTERM)
@@ -58,7 +58,7 @@ def test_goes_on_from_its_checkpoint(folder):
 
 
 def test_trains_in_bfloat16(folder):
-    with Run(folder, job(folder, precision="bf16", uri=f"file://{folder}/model.pt")) as run:
+    with Run(folder, job(folder, precision="bf16")) as run:
         expect_complete(run)
         expect(accuracy(run) > 0.8, f"accuracy {accuracy(run)}")
 
@@ -67,11 +67,11 @@ def test_what_does_not_fit_is_refused_by_field(folder):
     pathlib.Path(folder, "text.pt").write_text("no archive")
     images = {"format": "synthetic", "synthetic": {"samples": 64, "testSamples": 8, "shape": [3, 28, 28], "classes": 10}}
     for field, words, training in (
-            ("model.torchscript.uri", "/nowhere.pt is no file that can be read", {"uri": "/nowhere.pt"}),
-            ("model.torchscript.uri", "text.pt is no TorchScript that can be loaded", {"uri": f"{folder}/text.pt"}),
-            ("model.torchscript.uri", "s3:// is not implemented yet", {"uri": "s3://bucket/model.pt"}),
-            ("model.torchscript.uri", "does not take a batch of float32 [2, 3, 28, 28]", {"data": images}),
-            ("determinism", "world cannot keep bn1.running_mean equal", {"determinism": "world"})):
+            ("model.torchscript.path", "/nowhere.pt is no file that can be read", {"path": "/nowhere.pt"}),
+            ("model.torchscript.path", "text.pt is no TorchScript that can be loaded", {"path": f"{folder}/text.pt"}),
+            ("model.torchscript.path", "must be a path in the container", {"path": "s3://bucket/model.pt"}),
+            ("model.torchscript.path", "does not take a batch of float32 [2, 3, 28, 28]", {"data": images}),
+            ("determinism", "World cannot keep bn1.running_mean equal", {"determinism": "World"})):
         with Run(folder, job(folder, **training)) as run:
             code = run.finish()
             said = run.output()

@@ -4,7 +4,7 @@ import re
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-from cases import expect
+from cases import LIMIT, expect
 
 SCRIPT = ROOT / "crds" / "argocd" / "health.lua"
 CONDITIONS = ROOT / "runtime" / "common" / "api" / "conditions.h"
@@ -24,7 +24,7 @@ def health(status, generation=1):
     job = {"metadata": {"generation": generation}} | ({} if status is None else {"status": status})
     program = (f"obj = {lua_of(job)}\nlocal health = dofile('{SCRIPT}')\n"
                "io.write(health.status, '|', health.message or '')")
-    done = subprocess.run([LUA, "-"], input=program, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([LUA, "-"], input=program, capture_output=True, text=True, timeout=LIMIT, check=False)
     expect(done.returncode == 0, done.stderr)
     return tuple(done.stdout.split("|"))
 

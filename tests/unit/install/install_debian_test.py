@@ -4,7 +4,7 @@ import pathlib
 import subprocess
 import tempfile
 
-from cases import expect
+from cases import LIMIT, expect
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -31,7 +31,7 @@ def install(*packages, policy="", apt_result=0):
             ls /usr/sbin >{folder}/left
             exit $result"""
         user = [] if os.geteuid() == 0 else ["--map-root-user"]
-        done = subprocess.run(["unshare", *user, "--mount", "bash", "-c", script], timeout=60, check=False, text=True,
+        done = subprocess.run(["unshare", *user, "--mount", "bash", "-c", script], timeout=LIMIT, check=False, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               env={"PATH": f"{folder}:{os.environ['PATH']}", "CALLS": str(folder / "calls"), "APT_RESULT": str(apt_result)})
         calls = folder / "calls"

@@ -14,14 +14,21 @@ Result<ParsedConfig> Parse(std::vector<const char*> flags) {
 
 TEST(OperatorConfig, TakesTheFlagsOfTheChart) {
   const auto parsed =
-      Parse({"--leader-elect", "--lease-name=a-leader", "--namespace=system", "--watch-namespace=team",
+      Parse({"--leader-elect", "--lease-name=a-leader", "--namespace=system", "--watch-namespaces=team,other",
              "--metrics-address=0.0.0.0:8080", "--rendezvous-address=0.0.0.0:29400",
              "--rendezvous-url=https://a-rendezvous.system.svc:29400", "--tls-secret=a-tls", "--workers=8",
-             "--log-level=debug"});
+             "--log-level=debug", "--managed-by=example.com/lockstep"});
   ASSERT_TRUE(parsed.ok()) << parsed.error().ToString();
   EXPECT_TRUE(parsed->config.leader_elect);
-  EXPECT_EQ(parsed->config.watch_namespace, "team");
+  EXPECT_EQ(parsed->config.watch_namespaces, (std::vector<std::string>{"team", "other"}));
   EXPECT_EQ(parsed->config.tls_secret, "a-tls");
+  EXPECT_EQ(parsed->config.managed_by, "example.com/lockstep");
+  EXPECT_EQ(parsed->config.workers, 8);
+}
+
+TEST(OperatorConfig, TakesTheLastOfAFlagThatIsRepeated) {
+  const auto parsed = Parse({"--rendezvous-url=http://x", "--workers=4", "--workers=8"});
+  ASSERT_TRUE(parsed.ok()) << parsed.error().ToString();
   EXPECT_EQ(parsed->config.workers, 8);
 }
 
@@ -36,6 +43,8 @@ TEST(OperatorConfig, RefusesWhatCannotWork) {
       {{"--rendezvous-url=http://x", "--tls-secret=s"}, "needs an https://"},
       {{"--rendezvous-url=http://x", "--workers=0"}, "--workers must be from 1"},
       {{"--rendezvous-url=http://x", "--log-level=loud"}, "log-level"},
+      {{"--rendezvous-url=http://x", "--managed-by=mine"}, "--managed-by must be a name with a domain"},
+      {{"--rendezvous-url=http://x", "--watch-namespaces=a", "--namespace-selector=b"}, "exclude each other"},
       {{"--rendezvous-url=http://x", "--what"}, "--what"},
       {{"--rendezvous-url=http://x", "--kube-api-qps=0"}, "--kube-api-qps"},
       {{"--rendezvous-url=http://x", "--lease-renew-deadline-seconds=15"}, "lease timings must satisfy"},

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-from cases import expect
+from cases import LIMIT, expect
 
 MANIFEST = "image: localhost/lockstep-worker:1\n"
 KUBECTL = """case "$*" in
@@ -55,7 +55,7 @@ class Machine:
         # `.` reads the system's description from here instead of /etc.
         (self.folder / "environment").write_text(
             f'.() {{ if [ "$1" = /etc/os-release ]; then builtin . "{self.folder}/os-release"; else builtin . "$@"; fi; }}\n')
-        done = subprocess.run([program, *arguments], cwd=self.folder, env=environment, stdin=stdin, capture_output=True, text=True, timeout=50, check=False)
+        done = subprocess.run([program, *arguments], cwd=self.folder, env=environment, stdin=stdin, capture_output=True, text=True, timeout=LIMIT, check=False)
         return done.returncode, done.stdout, done.stderr
 
     def calls(self):

@@ -6,6 +6,8 @@
 #include <map>
 #include <mutex>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "tests/support/eventually.h"
 
@@ -22,6 +24,9 @@ class ScriptedReconciler final : public Reconciler {
       run = ++runs_[key];
     }
     return script(key, run);
+  }
+  Priority PriorityOf(const std::string& key) const override {
+    return key.starts_with("low") ? Priority::kLow : Priority::kNormal;
   }
   int runs(const std::string& key) {
     const std::lock_guard lock(mutex_);
@@ -87,6 +92,24 @@ TEST(Controller, AnExceptionEndsOnePassAndIsTriedAgain) {
         testing::Eventually([&] { return reconciler.runs("throws") == 3 && reconciler.runs("good") == 1; }));
   }
   EXPECT_EQ(counts.results[static_cast<std::size_t>(ReconcileResult::kError)], 2);
+}
+
+TEST(Controller, TakesKeysByTheirPriority) {
+  const SystemClock clock;
+  ScriptedReconciler reconciler;
+  std::vector<std::string> order;  // one worker
+  reconciler.script = [&](const std::string& key, int) -> Result<Outcome> {
+    order.push_back(key);
+    return Outcome{};
+  };
+  Counts counts;
+  {
+    Controller controller(clock, reconciler, counts);
+    for (const char* key : {"low 1", "low 2", "a", "b"}) controller.Enqueue(key);
+    controller.Start(1);
+    EXPECT_TRUE(testing::Eventually([&] { return reconciler.runs("low 2") == 1; }));
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{"a", "b", "low 1", "low 2"}));
 }
 
 TEST(Controller, GathersChangesThatComeTogether) {

@@ -96,6 +96,35 @@ TEST_F(WorkQueueTest, BacksOffPerKeyUntilForgotten) {
   EXPECT_EQ(Take(), "a");
 }
 
+TEST_F(WorkQueueTest, KeysOfLowPriorityWaitForTheOthersButGetEveryFourthTurn) {
+  for (const char* key : {"low 1", "low 2", "low 3"}) queue_.Add(key, Priority::kLow);
+  for (const char* key : {"1", "2", "3", "4"}) queue_.Add(key);
+  EXPECT_EQ(queue_.depth(), 7U);
+  std::vector<std::string> taken;
+  while (const auto item = queue_.TryGet()) taken.push_back(item->key);
+  EXPECT_EQ(taken, (std::vector<std::string>{"1", "2", "3", "low 1", "4", "low 2", "low 3"}));
+}
+
+TEST_F(WorkQueueTest, AKeyAddedWithBothPrioritiesHasTheNormalOne) {
+  queue_.Add("low", Priority::kLow);
+  queue_.Add("a", Priority::kLow);
+  queue_.Add("a");
+  queue_.Add("a", Priority::kLow);
+  EXPECT_EQ(queue_.depth(), 2U);
+  EXPECT_EQ(Take(), "a");
+  queue_.Add("a", Priority::kLow);
+  queue_.Add("a");
+  queue_.Done("a");
+  EXPECT_EQ(Take(), "a") << "while it was worked on";
+  queue_.Done("a");
+  queue_.AddAfter("b", 1s, Priority::kLow);
+  queue_.AddAfter("b", 2s);
+  clock_.Advance(1s);
+  EXPECT_EQ(Take(), "b") << "while it waited for its time";
+  EXPECT_EQ(Take(), "low");
+  EXPECT_EQ(Take(), "");
+}
+
 TEST_F(WorkQueueTest, TellsHowLongAKeyWaited) {
   queue_.Add("a");
   clock_.Advance(3s);

@@ -4,6 +4,7 @@
 
 #include <mutex>
 #include <stdexcept>
+#include <utility>
 
 #include "tests/support/eventually.h"
 #include "tests/support/fake_kube.h"
@@ -95,6 +96,39 @@ TEST(Informer, KeepsNoPageAsItCame) {
   informer.Start();
   ASSERT_TRUE(Eventually([&] { return informer.synced(); }));
   EXPECT_EQ(reader.slim_before_second_page, 2);
+}
+
+// As by an older definition, which has no field, and then by a newer one. Its watches end at once.
+class TwoDefinitions final : public KubeReader {
+ public:
+  Result<Json> Get(const Resource&, const ObjectKey&) override { return Error{}; }
+  Result<ListPage> List(const Resource&, const ListOptions&, std::stop_token) override {
+    Json object = Pod("a");
+    object["metadata"]["resourceVersion"] = "5";
+    if (std::exchange(is_newer_, true)) object["spec"]["field"] = 1;
+    return ListPage{{object}, "", "5"};
+  }
+  Result<void> Watch(const Resource&, const WatchOptions&, const std::function<bool(WatchEvent)>&,
+                     std::stop_token) override {
+    return {};
+  }
+
+ private:
+  bool is_newer_ = false;
+};
+
+TEST(Informer, ReadsObjectsAgainWhoseDefinitionHasChanged) {
+  TwoDefinitions reader;
+  Store store;
+  Informer informer(
+      reader,
+      {.resource = kPods, .backoff = {.base = std::chrono::milliseconds(1)}, .definition_may_change = true},
+      store, {});
+  informer.Start();
+  EXPECT_TRUE(Eventually([&] {
+    const Object object = store.Get({"ns", "a"});
+    return object != nullptr && object->contains("spec");
+  }));
 }
 
 TEST_F(InformerTest, ListsAgainAfterACompactionAndMissesNothing) {

@@ -23,7 +23,7 @@ int VersionAt(const Store& store, const std::string& name) {
 }
 
 TEST(Store, FollowsTheWatchAndItsIndex) {
-  Store store({}, ByGroup());
+  Store store({}, {ByGroup()});
   store.Put(Pod("a", 1));
   store.Put(Pod("b", 2));
   EXPECT_EQ(store.ByIndex("g").size(), 2U);
@@ -35,6 +35,19 @@ TEST(Store, FollowsTheWatchAndItsIndex) {
   EXPECT_EQ(store.size(), 1U);
 }
 
+TEST(Store, FindsAnObjectByEachOfItsIndexes) {
+  const Store::Index by_name = [](const Json& object) { return "name " + KeyOf(object).name; };
+  Store store({}, {ByGroup(), by_name});
+  store.Put(Pod("a", 1));
+  store.Put(Pod("b", 2));
+  EXPECT_EQ(store.ByIndex("g").size(), 2U);
+  ASSERT_EQ(store.ByIndex("name b").size(), 1U);
+  EXPECT_EQ(KeyOf(*store.ByIndex("name b")[0]).name, "b");
+  store.Remove(Pod("b", 3));
+  EXPECT_EQ(store.ByIndex("g").size(), 1U);
+  EXPECT_TRUE(store.ByIndex("name b").empty());
+}
+
 TEST(Store, AListReplacesEverythingAtOnce) {
   Store store;
   store.Put(Pod("old", 1));
@@ -43,6 +56,36 @@ TEST(Store, AListReplacesEverythingAtOnce) {
   EXPECT_EQ(changes.size(), 3U) << "with the one that stays";
   EXPECT_EQ(VersionAt(store, "old"), 0);
   EXPECT_EQ(VersionAt(store, "new"), 3);
+}
+
+TEST(Store, AListMayReadAVersionOtherwiseThanBefore) {
+  Store store({}, {ByGroup()});
+  store.Put(Pod("a", 5));
+  store.ReplaceAll({Pod("a", 5, "other")}, "7");
+  EXPECT_EQ(store.ByIndex("other").size(), 1U);
+}
+
+TEST(Store, AListOfANamespaceReplacesWhatIsInIt) {
+  Store store;
+  const Json elsewhere = {{"metadata", {{"namespace", "other"}, {"name", "a"}, {"resourceVersion", "4"}}}};
+  store.ReplaceAll({Pod("old", 1)}, "1", "ns");
+  store.ReplaceAll({elsewhere}, "9", "other");
+  EXPECT_EQ(store.ReplaceAll({Pod("new", 3)}, "5", "ns").size(), 2U) << "the old one and the new one";
+  EXPECT_EQ(VersionAt(store, "old"), 0);
+  EXPECT_EQ(VersionAt(store, "new"), 3);
+  EXPECT_NE(store.Get({"other", "a"}), nullptr);
+}
+
+TEST(Store, AWatchOfAnotherNamespaceDoesNotHideOurOwnWrite) {
+  Store store;
+  store.ReplaceAll({}, "5", "ns");
+  store.ReplaceAll({}, "9", "other");
+  store.Seen("20", "other");
+  store.Learn(Pod("a", 7));
+  EXPECT_EQ(VersionAt(store, "a"), 7);
+  store.Seen("30", "ns");
+  store.Learn(Pod("b", 29));
+  EXPECT_EQ(VersionAt(store, "b"), 0) << "the watch has told of its end";
 }
 
 TEST(Store, ShowsOurOwnWritesBeforeTheWatchDoes) {

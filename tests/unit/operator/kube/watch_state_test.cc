@@ -55,6 +55,13 @@ TEST(WatchState, ListsAgainWhenItsVersionIsGone) {
   EXPECT_TRUE(state.synced()) << "the store still holds the old list";
 }
 
+TEST(WatchState, ListsAgainAfterAnEarlyEnd) {
+  WatchState state = Watching("5");
+  state.OnEarlyEnd();
+  EXPECT_EQ(WatchVersion(state), "listing");
+  EXPECT_EQ(state.failures(), 0);
+}
+
 TEST(WatchState, StartsAListThatFailedHalfwayFromItsFirstPage) {
   WatchState state;
   (void)state.OnPage({.items = {At("1")}, .continue_token = "more", .resource_version = "5"});

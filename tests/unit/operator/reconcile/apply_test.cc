@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <set>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "operator/reconcile/owned_objects.h"
 #include "operator/reconcile/owner.h"
@@ -62,8 +66,10 @@ TEST_F(ApplyTest, WritesAndLearnsWhatItWrote) {
 TEST_F(ApplyTest, AnExceptionOfAWriteReachesTheCallerFromWhicheverThread) {
   std::vector<PlannedAction> actions;
   for (int slot = 0; slot < 50; ++slot) actions.push_back({CreatePod{PodOwnedBy(own_uid(), slot)}, ""});
-  kube_.fault = [](const std::string&, const std::string&, const kube::ObjectKey&) -> std::optional<Error> {
-    throw std::runtime_error("thrown");
+  std::atomic<int> asked = 0;
+  kube_.fault = [&](const std::string&, const std::string&, const kube::ObjectKey&) -> std::optional<Error> {
+    if (++asked > 20) throw std::runtime_error("thrown");  // where several threads are at work
+    return std::nullopt;
   };
   EXPECT_THROW((void)Apply(actions), std::runtime_error);
   kube_.fault = {};
@@ -75,6 +81,34 @@ TEST_F(ApplyTest, CreatesManyPodsAtOnce) {
   for (int slot = 0; slot < 50; ++slot) actions.push_back({CreatePod{PodOwnedBy(own_uid(), slot)}, ""});
   EXPECT_FALSE(Apply(actions).error.has_value());
   EXPECT_EQ(caches_.pods.size(), 50U);
+}
+
+TEST_F(ApplyTest, OnePodIsRefusedWhereAllWouldBe) {
+  std::vector<PlannedAction> actions;
+  for (int slot = 0; slot < 50; ++slot) actions.push_back({CreatePod{PodOwnedBy(own_uid(), slot)}, ""});
+  std::atomic<int> asked = 0;
+  kube_.fault = [&](const std::string&, const std::string&, const kube::ObjectKey&) {
+    ++asked;
+    return std::optional(Error{ErrorCode::kForbidden, "exceeded quota"});
+  };
+  EXPECT_TRUE(Apply(actions).is_refusal);
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(ApplyTest, CreatesTwiceAsManyPodsEachTime) {
+  std::vector<PlannedAction> actions;
+  for (int slot = 0; slot < 7; ++slot) actions.push_back({CreatePod{PodOwnedBy(own_uid(), slot)}, ""});
+  ASSERT_FALSE(Apply(actions).error.has_value());
+  std::vector<std::set<std::string>> batches(3);
+  const std::vector<std::string> writes = kube_.writes();
+  for (std::size_t i = 1; i < writes.size(); ++i)  // the first one is the job
+    batches[i == 1 ? 0 : i <= 3 ? 1 : 2].insert(writes[i]);
+  const auto pods = [](int first, int last) {
+    std::set<std::string> names;
+    for (int slot = first; slot <= last; ++slot) names.insert("POST pods/" + api::PodName("job", slot));
+    return names;
+  };
+  EXPECT_THAT(batches, ElementsAre(pods(0, 0), pods(1, 2), pods(3, 6)));
 }
 
 TEST_F(ApplyTest, CreatingTwiceIsCreatingOnce) {

@@ -187,6 +187,20 @@ TEST(Goodput, IsNotWrittenForDigitsThatTheStatusDoesNotKeep) {
   EXPECT_EQ(world.observed().job.status, before);
 }
 
+TEST(Goodput, CountsTheTimeAfterTheLastStepAsWaitingForTheLastCheckpoint) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 1);
+  (void)Pass(world, 0);
+  world.observed().pods.clear();
+  world.observed().rendezvous.completed = true;
+  world.observed().rendezvous.world_size = 0;
+  world.observed().rendezvous.seconds_since_step = 4;
+  const api::GoodputStatus goodput = Pass(world, 60);
+  EXPECT_DOUBLE_EQ(goodput.productive_seconds, 56);
+  EXPECT_DOUBLE_EQ(goodput.lost_seconds.checkpoint, 4);
+  EXPECT_DOUBLE_EQ(Pass(world, 60).productive_seconds, 56);
+}
+
 TEST(Goodput, EndsWithTheJob) {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 1);

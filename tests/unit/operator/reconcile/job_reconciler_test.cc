@@ -18,8 +18,19 @@ class GoneJobs final : public JobObserver {
   std::vector<std::string> uids;
 };
 
-// Deleted and made again between two passes: the reconciler sees only another uid.
-TEST(JobReconciler, ReportsTheEndOfAJobThatAnotherOfItsNameReplaced) {
+class JobReconcilerTest : public ::testing::Test {
+ protected:
+  testing::FakeKube kube_;
+  testing::FakeClock clock_;
+  Caches caches_;
+  GoneJobs observer_;
+  kube::EventRecorder events_{kube_, clock_, "operator"};
+  rendezvous::RendezvousService rendezvous_{clock_, [](const rendezvous::Claim&, auto done) { done({}); },
+                                            [](const protocol::JobIdentity&) {}};
+  JobReconciler reconciler_{{kube_, caches_, rendezvous_, events_, observer_, clock_}, {}};
+};
+
+TEST(JobReconciler, ReportsTheEndOfAJobWhoseNamespaceIsNoLongerOurs) {
   testing::FakeKube kube;
   testing::FakeClock clock;
   Caches caches;
@@ -27,22 +38,56 @@ TEST(JobReconciler, ReportsTheEndOfAJobThatAnotherOfItsNameReplaced) {
   kube::EventRecorder events(kube, clock, "operator");
   rendezvous::RendezvousService rendezvous(
       clock, [](const rendezvous::Claim&, auto done) { done({}); }, [](const protocol::JobIdentity&) {});
-  JobReconciler reconciler({kube, caches, rendezvous, events, observer, clock}, {});
+  JobReconciler reconciler({kube, caches, rendezvous, events, observer, clock}, {.selects_namespaces = true});
+  const Json job = *kube.Create(kJobs, *ParseJson(R"({"metadata": {"name": "job", "namespace": "team"},
+    "spec": {"suspend": true, "worker": {"template": {"spec": {"containers": [{"name": "trainer", "image": "w"}]}}}}})"));
+  caches.jobs.Put(job);
+  const Json team = {{"metadata", {{"name", "team"}, {"resourceVersion", "1"}}}};
+  (void)reconciler.Reconcile("team/job");
+  EXPECT_EQ(kube.writes().size(), 1U) << "nothing but the creation of the job: the namespace is not ours";
+  caches.name_spaces.Put(team);
+  (void)reconciler.Reconcile("team/job");
+  const std::size_t writes = kube.writes().size();
+  EXPECT_GT(writes, 1U);
+  EXPECT_TRUE(observer.uids.empty());
+  caches.name_spaces.Remove(team);
+  (void)reconciler.Reconcile("team/job");
+  EXPECT_EQ(observer.uids, std::vector<std::string>{kube::UidOf(job)});
+  EXPECT_EQ(kube.writes().size(), writes);
+}
+
+// Deleted and made again between two passes: the reconciler sees only another uid.
+TEST_F(JobReconcilerTest, ReportsTheEndOfAJobThatAnotherOfItsNameReplaced) {
   const Json manifest =
       *ParseJson(R"({"metadata": {"name": "job", "namespace": "team"}, "spec": {"suspend": true,
     "worker": {"template": {"spec": {"containers": [{"name": "trainer", "image": "worker"}]}}}}})");
   std::vector<std::string> uids;
   for (int i = 0; i < 2; ++i) {
-    Json job = *kube.Create(kJobs, manifest);
+    Json job = *kube_.Create(kJobs, manifest);
     uids.push_back(kube::UidOf(job));
-    caches.jobs.Put(std::move(job));
-    (void)reconciler.Reconcile("team/job");
-    job = *kube.Get(kJobs, {"team", "job"});
+    caches_.jobs.Put(std::move(job));
+    (void)reconciler_.Reconcile("team/job");
+    job = *kube_.Get(kJobs, {"team", "job"});
     job["metadata"].erase("finalizers");
-    ASSERT_TRUE(kube.Replace(kJobs, job).ok());
-    ASSERT_TRUE(kube.Delete(kJobs, {"team", "job"}, {.grace_seconds = 0}).ok());
+    ASSERT_TRUE(kube_.Replace(kJobs, job).ok());
+    ASSERT_TRUE(kube_.Delete(kJobs, {"team", "job"}, {.grace_seconds = 0}).ok());
   }
-  EXPECT_EQ(observer.uids, std::vector<std::string>{uids[0]});
+  EXPECT_EQ(observer_.uids, std::vector<std::string>{uids[0]});
+}
+
+TEST_F(JobReconcilerTest, AJobThatHasYetToStartWaitsForThoseThatRun) {
+  EXPECT_EQ(reconciler_.PriorityOf("team/job"), controller::Priority::kNormal) << "it is gone";
+  Json job = *ParseJson(R"({"metadata": {"name": "job", "namespace": "team", "resourceVersion": "1"}})");
+  caches_.jobs.Put(job);
+  EXPECT_EQ(reconciler_.PriorityOf("team/job"), controller::Priority::kLow);
+  job["metadata"]["resourceVersion"] = "2";
+  job["status"]["conditions"] = *ParseJson(R"([{"type": "Initialized", "status": "False"}])");
+  caches_.jobs.Put(job);
+  EXPECT_EQ(reconciler_.PriorityOf("team/job"), controller::Priority::kLow);
+  job["metadata"]["resourceVersion"] = "3";
+  job["status"]["conditions"][0]["status"] = "True";
+  caches_.jobs.Put(job);
+  EXPECT_EQ(reconciler_.PriorityOf("team/job"), controller::Priority::kNormal);
 }
 
 }  // namespace

@@ -59,7 +59,20 @@ TEST(Launcher, ChangesNeitherWhatThePodRequestsNorItsRights) {
             *ParseJson(R"({"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "4Gi"}})"));
   EXPECT_EQ(launcher["securityContext"], *ParseJson(R"({
     "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": true,
-    "runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}})"));
+    "runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}})"));
+}
+
+TEST(Launcher, RunsAsThePodsUser) {
+  JobWorld world;
+  world.observed().job.spec.training.reset();
+  for (const auto& [user, is_non_root] : {std::pair(1000680000, true), std::pair(0, false)}) {
+    Json pod = ProgramPod();
+    pod["spec"]["securityContext"]["runAsUser"] = user;
+    AddLauncher(pod, world.observed().job, {.launcher_image = kImage, .launcher_pull_policy = ""});
+    const Json& context = pod["spec"]["initContainers"][0]["securityContext"];
+    EXPECT_FALSE(context.contains("runAsUser")) << user;
+    EXPECT_EQ(context["runAsNonRoot"], is_non_root) << user;
+  }
 }
 
 TEST(Launcher, LeavesATrainingAlone) {

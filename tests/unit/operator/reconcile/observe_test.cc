@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/common/base/time_text.h"
+#include "runtime/common/protocol/last_report.h"
 #include "tests/support/fake_clock.h"
 
 namespace lockstep::reconcile {
@@ -63,6 +65,20 @@ TEST_F(ObserveTest, TakesNothingForTheJobsThatOnlyHasItsUid) {
   EXPECT_EQ(Now().owned.at("services.v1")["metadata"]["uid"], "1");
 }
 
+TEST_F(ObserveTest, TheCacheFindsThePodsOfANode) {
+  Json waiting = *caches_.pods.Get({"team", "job-worker-0"});
+  waiting["metadata"].update({{"name", "job-worker-1"}, {"uid", "q"}, {"resourceVersion", "3"}});
+  waiting["spec"].erase("nodeName");
+  caches_.pods.Put(waiting);
+  ASSERT_EQ(caches_.pods.ByIndex(IndexOfNode("a")).size(), 1U);
+  EXPECT_EQ(kube::UidOf(*caches_.pods.ByIndex(IndexOfNode("a"))[0]), "p");
+  EXPECT_TRUE(caches_.pods.ByIndex(IndexOfNode("b")).empty());
+  waiting["metadata"]["resourceVersion"] = "4";
+  waiting["spec"]["nodeName"] = "a";
+  caches_.pods.Put(waiting);
+  EXPECT_EQ(caches_.pods.ByIndex(IndexOfNode("a")).size(), 2U);
+}
+
 TEST_F(ObserveTest, SeesTheNodesOfItsPods) {
   caches_.nodes.ReplaceAll({NodeJson("a", "Unknown"), NodeJson("b", "True")}, "5");
   const Observed observed = Now();
@@ -85,11 +101,57 @@ TEST_F(ObserveTest, TellsANodeThatWasRemovedFromOneThatIsUnknown) {
   EXPECT_TRUE(observed.nodes->empty());
 }
 
+// All of it happened while no operator took the heartbeats of the job.
+TEST_F(ObserveTest, KnowsHowAJobEndedByTheLastReportsOfItsPods) {
+  const protocol::JobIdentity job{"team", "job", "j"};
+  protocol::Heartbeat report{.job = job,
+                             .member = {.pod = "job-worker-0", .pod_uid = "p"},
+                             .progress = {.round = 4, .step = 480, .total_steps = 480},
+                             .checkpoint = {.step = 480, .uri = "s3://bucket/step-480", .stall_seconds = 1},
+                             .evaluation = {.step = 480, .accuracy = 0.9},
+                             .damaged_checkpoints = {{400, "cut short"}},
+                             .repairs = {{.formation = 4,
+                                          .reason = "rank process 0 was killed",
+                                          .failure = {.ranks = {1}, .exit_code = 137},
+                                          .seconds = 3}}};
+  Json pod = *caches_.pods.Get({"team", "job-worker-0"});
+  int version = 10;
+  const auto end_with = [&](int exit_code, const std::string& message) {
+    pod["metadata"]["resourceVersion"] = std::to_string(++version);
+    pod["status"]["containerStatuses"] = Json::array(
+        {{{"name", "trainer"},
+          {"state",
+           {{"terminated",
+             {{"exitCode", exit_code}, {"finishedAt", "2026-01-02T03:04:05Z"}, {"message", message}}}}}}});
+    caches_.pods.Put(pod);
+    return Now().rendezvous;
+  };
+  const rendezvous::RendezvousView view = end_with(0, protocol::EncodeLastReport(report));
+  EXPECT_TRUE(view.completed);
+  EXPECT_EQ(view.progress.step, 480);
+  EXPECT_EQ(view.checkpoint.uri, "s3://bucket/step-480");
+  EXPECT_EQ(view.saves.size(), 1U);
+  EXPECT_EQ(view.evaluation.accuracy, 0.9);
+  EXPECT_EQ(view.damaged_checkpoints.size(), 1U);
+  ASSERT_EQ(view.changes.size(), 1U);
+  EXPECT_EQ(view.changes[0].recovery_seconds, 3);
+  EXPECT_EQ(view.changes[0].departures.at(0).pod, "job-worker-0");
+  EXPECT_EQ(view.last_progress_time, *ParseTime("2026-01-02T03:04:05Z"));
+
+  EXPECT_FALSE(end_with(1, protocol::EncodeLastReport(report)).completed) << "it failed";
+  EXPECT_FALSE(end_with(0, "accuracy 0.9").completed) << "of the user's own";
+  report.job.uid = "another";
+  EXPECT_FALSE(end_with(0, protocol::EncodeLastReport(report)).completed) << "of another job";
+  report.job = job;
+  report.member.pod_uid = "another";
+  EXPECT_FALSE(end_with(0, protocol::EncodeLastReport(report)).completed) << "of another pod";
+}
+
 TEST_F(ObserveTest, RefusesProgramsWhereNoImageBringsWhatRunsThem) {
-  EXPECT_EQ(Now().unsupported,
-            std::vector<std::string>{
-                "spec.training: is required, for this operator runs without --launcher-image"});
-  EXPECT_TRUE(Now({.launcher_image = "lockstep"}).unsupported.empty());
+  const auto refused =
+      ::testing::Contains("spec.training: is required, for this operator runs without --launcher-image");
+  EXPECT_THAT(Now().violations, refused);
+  EXPECT_THAT(Now({.launcher_image = "lockstep"}).violations, ::testing::Not(refused));
 }
 
 TEST_F(ObserveTest, TellsAFieldThatItDoesNotKnowFromARuleThatIsBroken) {

@@ -72,7 +72,7 @@ class FalseOwnersTest : public ::testing::Test {
   }
 
   testing::FakeClock clock_;
-  kube::Store jobs_{{}, kube::UidOf};
+  kube::Store jobs_{{}, {kube::UidOf}};
   FalseOwners false_owners_{jobs_, clock_};
 };
 

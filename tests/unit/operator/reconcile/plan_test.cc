@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runtime/common/api/conditions.h"
+#include "runtime/common/api/names.h"
 #include "tests/support/job_world.h"
 #include "tests/support/plan_text.h"
 
@@ -114,6 +115,33 @@ TEST(MakePlan, ScalesUpByCreatingTheMissingSlots) {
               ElementsAre("create job-worker-1", "create job-worker-3"));
 }
 
+TEST(MakePlan, TakesManyPodsInSeveralPasses) {
+  JobWorld world;
+  world.Replicas(250);
+  for (const auto& [first, last] : {std::pair(0, 99), std::pair(100, 199), std::pair(200, 249)}) {
+    const Plan plan = MakePlan(world.observed());
+    ASSERT_EQ(ActionsOf(plan).size(), static_cast<std::size_t>(last + 1 - first));
+    EXPECT_EQ(ActionsOf(plan).front(), "create " + api::PodName("job", first));
+    EXPECT_EQ(ActionsOf(plan).back(), "create " + api::PodName("job", last));
+    EXPECT_EQ(plan.requeue_after, last < 249 ? std::optional(std::chrono::milliseconds(0)) : std::nullopt);
+    for (int slot = first; slot <= last; ++slot) world.Running(slot);
+  }
+  world.observed().job.spec.suspend = true;
+  const Plan plan = MakePlan(world.observed());
+  EXPECT_EQ(ActionsOf(plan).size(), 100U);
+  EXPECT_EQ(ActionsOf(plan).front(), "delete " + api::PodName("job", 249));
+  EXPECT_EQ(plan.requeue_after, std::chrono::milliseconds(0));
+}
+
+TEST(MakePlan, ReplacesLostPodsBeforeItStartsNewOnes) {
+  JobWorld world;
+  world.Elastic(1, 400).Replicas(400);
+  for (int slot = 0; slot < 200; ++slot) {
+    if (slot != 150) world.Running(slot);
+  }
+  EXPECT_EQ(ActionsOf(MakePlan(world.observed())).front(), "create " + api::PodName("job", 150));
+}
+
 TEST(MakePlan, ScalesDownByDeletingTheHighestSlots) {
   JobWorld world;
   world.Elastic(1, 4).Replicas(2).Running(0).Running(1).Running(2).Running(3);
@@ -189,6 +217,18 @@ TEST(MakePlan, TellsTheServiceWhomToSelectOnceThereArePods) {
   EXPECT_TRUE(ServiceOf(plan).at("spec").contains("selector"));
 }
 
+TEST(MakePlan, TellsTheServiceWhomToSelectWithTheLastPodsOrTheFirstRound) {
+  JobWorld world;
+  world.Replicas(250).Owned(kube::kServices)["spec"].erase("selector");
+  for (int slot = 0; slot < 149; ++slot) world.Running(slot);
+  EXPECT_TRUE(ServiceOf(MakePlan(world.observed())).is_null()) << "more pods are to come than a pass creates";
+  world.observed().job.status.rendezvous = api::RendezvousStatus{1, 149};
+  EXPECT_TRUE(ServiceOf(MakePlan(world.observed())).at("spec").contains("selector"));
+  world.observed().job.status.rendezvous.reset();
+  world.Running(149);
+  EXPECT_TRUE(ServiceOf(MakePlan(world.observed())).at("spec").contains("selector"));
+}
+
 TEST(MakePlan, LeavesAServiceThatSelectsAloneWhenItsPodsAreGone) {
   JobWorld world;
   EXPECT_THAT(ActionsOf(MakePlan(world.observed())),
@@ -210,6 +250,26 @@ TEST(MakePlan, LeavesJobsOfOtherControllersAlone) {
   EXPECT_TRUE(MakePlan(world.observed()).ignored);
   world.observed().job.spec.managed_by = api::kManagedByLockstep;
   EXPECT_FALSE(MakePlan(world.observed()).ignored);
+}
+
+TEST(MakePlan, LeavesJobsOfOtherInstallationsAlone) {
+  constexpr const char* kDefault = "lockstep.dev/operator";
+  constexpr const char* kTeam = "example.com/team-a";
+  for (const auto& [of_job, of_operator, is_ours] :
+       {std::tuple("", kDefault, true), std::tuple(kDefault, kDefault, true),
+        std::tuple(kTeam, kDefault, false), std::tuple("", kTeam, false), std::tuple(kDefault, kTeam, false),
+        std::tuple(kTeam, kTeam, true)}) {
+    JobWorld world;
+    world.observed().job.spec.managed_by = of_job;
+    world.observed().settings.managed_by = of_operator;
+    EXPECT_EQ(MakePlan(world.observed()).ignored, !is_ours) << of_job << " seen by " << of_operator;
+  }
+}
+
+TEST(MakePlan, LeavesJobsOfOtherNamespacesAlone) {
+  JobWorld world;
+  world.observed().is_namespace_ours = false;
+  EXPECT_TRUE(MakePlan(world.observed()).ignored);
 }
 
 TEST(MakePlan, FailsAnInvalidJobWithoutStartingPods) {
@@ -239,12 +299,6 @@ TEST(MakePlan, HoldsAJobThatTheDefinitionAllowsAndTheOperatorCannotRead) {
   world.observed().job.status = plan.status;
   world.observed().unreadable.clear();
   EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ::testing::Contains("create job-worker-0"));
-}
-
-TEST(MakePlan, FailsAJobThatAsksForWhatIsNotThereYet) {
-  JobWorld world;
-  world.observed().unsupported = {"spec.strategy: zero1 is not implemented yet; use ddp"};
-  EXPECT_EQ(ConditionOf(MakePlan(world.observed()), condition::kFailed).reason, "NotImplemented");
 }
 
 // Two that train; then the user asks for what cannot be.

@@ -179,6 +179,26 @@ TEST(Status, WritesTheLastProgressAtTheEndWhateverThePeriod) {
   EXPECT_EQ(status.state, "Complete");
 }
 
+// The operator comes back an hour after the end.
+TEST(Status, EndsAJobWhenItsPodsEnded) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 50);
+  world.observed().job.status = MakePlan(world.observed()).status;
+  const WallTime last_look = world.observed().now;
+  world.observed().pods.clear();
+  world.Succeeded(0).Succeeded(1);
+  for (Pod& pod : world.observed().pods) pod.ended = last_look + std::chrono::seconds(99);
+  world.observed().rendezvous = {.completed = true};
+  world.observed().now += std::chrono::hours(1);
+  const auto status = MakePlan(world.observed()).status;
+  EXPECT_EQ(status.state, "Complete");
+  const auto end = last_look + std::chrono::seconds(100);  // the kubelet says whole seconds
+  EXPECT_EQ(status.completion_time, end);
+  const double booked = status.goodput->productive_seconds + status.goodput->lost_seconds.startup +
+                        status.goodput->lost_seconds.scheduling + status.goodput->lost_seconds.rendezvous;
+  EXPECT_NEAR(booked, Seconds(end - *status.goodput->since).count(), 1);
+}
+
 TEST(Status, TellsOfTheCheckpointThatASuspensionMadeWhateverThePeriod) {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 50);

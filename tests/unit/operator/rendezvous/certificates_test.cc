@@ -32,6 +32,7 @@ TEST(ServerIdentity, TheNamesFollowTheUrl) {
   EXPECT_EQ(DnsNamesOf("https://a.system.svc:29400"),
             (std::vector<std::string>{"a.system.svc", "a.system.svc.cluster.local", "localhost"}));
   EXPECT_EQ(DnsNamesOf("https://127.0.0.1:1"), (std::vector<std::string>{"127.0.0.1", "localhost"}));
+  EXPECT_EQ(DnsNamesOf("https://[fd00::1]:29400"), (std::vector<std::string>{"fd00::1", "localhost"}));
 }
 
 TEST(EnsureServerIdentity, TheNextLeaderServesTheSame) {
@@ -69,6 +70,27 @@ TEST(EnsureServerIdentity, ReplacesWhatCannotBeUsed) {
   const auto identity = EnsureServerIdentity(kube, kSecret, kNames, kNow);
   ASSERT_TRUE(identity.ok()) << identity.error().ToString();
   EXPECT_EQ(WhyUnusable(*identity, kNames, kNow), "");
+}
+
+TEST(ServerIdentity, IsGoodForAnIpv6Address) {
+  http::InitializeHttpThreads(2);
+  const auto identity = MakeServerIdentity({"::1"}, kNow);
+  const auto other = MakeServerIdentity({"fd00::2"}, kNow);
+  ASSERT_TRUE(identity.ok() && other.ok());
+  std::string folder = (std::filesystem::temp_directory_path() / "certificates-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  ASSERT_TRUE(WriteFile(folder + "/ca", identity->ca + other->ca).ok());
+  for (const auto& [served, is_trusted] : {std::pair(*identity, true), std::pair(*other, false)}) {
+    const auto server = http::StartServer(
+        {.address = "[::1]:0", .certificate_pem = served.certificate, .key_pem = served.key},
+        [](const auto&, const auto& respond) { respond(http::TextResponse(200, "ok")); });
+    ASSERT_TRUE(server.ok()) << server.error().ToString();
+    const auto client = http::MakeTransport(
+        {.url = "https://[::1]:" + std::to_string((*server)->port()), .ca_file = folder + "/ca"});
+    const auto answer = (*client)->Send({.target = "/"}, {});
+    EXPECT_EQ(answer.ok(), is_trusted) << answer.error().ToString();
+  }
+  std::filesystem::remove_all(folder);
 }
 
 // The certificates as OpenSSL's own verification sees them, on a real connection.

@@ -254,10 +254,10 @@ TEST(CommunicatorWithADevice, LeavesAConnectThatHangsAndStays) {
     bool is_given_up = false;
     const DeviceUse use{.backend = &backend, .give_up = [&](const std::string&) { is_given_up = true; }};
     const auto communicator =
-        EnterWith(meeting, 0, 1, use, {.connect = milliseconds(500), .collective = kCollectiveLimit});
+        EnterWith(meeting, 0, 1, use, {.connect = milliseconds(2000), .collective = kCollectiveLimit});
     REQUIRE(!communicator.ok());
     REQUIRE(communicator.error().code == ErrorCode::kAborted);
-    REQUIRE(communicator.error().message == "connecting the fake group: no end within 500 ms");
+    REQUIRE(communicator.error().message == "connecting the fake group: no end within 2000 ms");
     REQUIRE(!is_given_up);
     wake.set_value();
     return 0;

@@ -265,9 +265,9 @@ TEST(ConvertPyTorchJob, KeepsKubeflowsDefaults) {
   EXPECT_EQ(job[Pointer("/spec/failurePolicy/maxRestarts")], 1'000'000);
   EXPECT_EQ(job[Pointer("/spec/runPolicy/cleanPodPolicy")], "None");
   EXPECT_FALSE(job[Pointer("/spec")].contains("successPolicy"));
-  EXPECT_EQ(At(WithMaster(), "/spec/successPolicy"), "Rank0");
+  EXPECT_EQ(At(WithMaster(), "/spec/successPolicy/type"), "Rank0");
   EXPECT_EQ(At(With({{"/spec/elasticPolicy/minReplicas", 1}, {"/spec/elasticPolicy/maxReplicas", 2}}),
-               "/spec/successPolicy"),
+               "/spec/successPolicy/type"),
             "Any");
   EXPECT_EQ(At(With({{"/spec/elasticPolicy/maxReplicas", 2}}), "/spec/elasticPolicy/minReplicas"), 2);
   EXPECT_THAT(cli::CheckManifest(job).problems, IsEmpty());

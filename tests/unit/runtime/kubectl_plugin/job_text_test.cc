@@ -62,6 +62,10 @@ TEST(JobText, SaysWhyAJobIsInItsState) {
   Json fresh = RunningJob();
   fresh.erase("status");
   EXPECT_EQ(TextOf(fresh).at(1), "State  Created (the operator has not looked at it yet: does it run?)");
+  fresh["spec"]["managedBy"] = "example.com/team";
+  EXPECT_EQ(TextOf(fresh).at(1),
+            "State  Created (no operator with managedBy example.com/team has looked at it yet: does one run, "
+            "and watch this namespace?)");
 }
 
 TEST(JobText, NamesAConditionOnlyOnce) {

@@ -29,7 +29,7 @@ TEST(GpusOf, TakesThoseThatTheRanksOpen) {
 TEST(GpusOf, TakesNoneWhereTheRanksUseNone) {
   EXPECT_EQ(Watched(PodWith(0, 2)), 0U);
   EXPECT_EQ(Watched(PodWith(0, 2), /*is_program=*/true), 0U);
-  EXPECT_EQ(Watched(PodWith(2, 2, {{"determinism", "world"}})), 0U);
+  EXPECT_EQ(Watched(PodWith(2, 2, {{"determinism", "World"}})), 0U);
 }
 
 TEST(GpusOf, KeepsWhatTheContainerIsShown) {

@@ -119,6 +119,10 @@ TEST(MachinesFrom, LeavesTorchrunItsOwnPort) {
   EXPECT_EQ(Found(torchrun).port, 29'401);
 }
 
+TEST(MachinesFrom, TakesAnIpv6Address) {
+  EXPECT_EQ(Found(Bare({{"MASTER_ADDR", "fd00::1"}})).host, "fd00::1");
+}
+
 TEST(MachinesFrom, SaysWhatIsWrong) {
   const struct {
     Environment environment;
@@ -141,7 +145,12 @@ TEST(MachinesFrom, SaysWhatIsWrong) {
       {Bare({{"NNODES", ""}}), "NODE_RANK is set, but NNODES"},
       {Bare({{"NODE_RANK", ""}}), "NNODES is set, but NODE_RANK"},
       {Bare({{"MASTER_ADDR", ""}}), "MASTER_ADDR is not set"},
-      {Bare({{"MASTER_ADDR", "http://a"}}), "MASTER_ADDR: must be a name or an IPv4 address"},
+      {Bare({{"MASTER_ADDR", "http://a"}}),
+       "MASTER_ADDR: must be a name, an IPv4 address or an IPv6 address"},
+      {Bare({{"MASTER_ADDR", "[fd00::1]"}}),
+       "MASTER_ADDR: must be a name, an IPv4 address or an IPv6 address without brackets"},
+      {Bare({{"MASTER_ADDR", "10.0.0.7:80"}}),
+       "MASTER_ADDR: must be a name, an IPv4 address or an IPv6 address"},
       {Bare({{"MASTER_PORT", "0"}}), "MASTER_PORT: must be a number from 1 to 65535"},
       {Bare({{"MASTER_PORT", "80x"}}), "MASTER_PORT: must be a number from 1 to 65535"},
       {{{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "4"}}, "torchrun --nproc-per-node 1"},

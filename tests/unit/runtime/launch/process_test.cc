@@ -1,7 +1,9 @@
 #include "runtime/launch/process.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <filesystem>
@@ -70,6 +72,22 @@ TEST(ReservedPort, IsNobodyElsesUntilItIsReleased) {
   EXPECT_NE(first->number(), second->number());
   EXPECT_GE(first->number(), 20'000);
   EXPECT_LT(first->number(), 30'000);
+}
+
+TEST(ReservedPort, IsReservedForBothFamilies) {
+  const auto reserved = ReservedPort::Reserve();
+  ASSERT_TRUE(reserved.ok());
+  sockaddr_in6 ipv6{};
+  ipv6.sin6_family = AF_INET6;
+  ipv6.sin6_addr = in6addr_loopback;
+  sockaddr_in ipv4{};
+  ipv4.sin_family = AF_INET;
+  ipv4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ipv6.sin6_port = ipv4.sin_port = htons(static_cast<uint16_t>(reserved->number()));
+  const Fd with_ipv6(::socket(AF_INET6, SOCK_STREAM, 0));
+  const Fd with_ipv4(::socket(AF_INET, SOCK_STREAM, 0));
+  EXPECT_NE(::bind(with_ipv6.get(), reinterpret_cast<const sockaddr*>(&ipv6), sizeof ipv6), 0);
+  EXPECT_NE(::bind(with_ipv4.get(), reinterpret_cast<const sockaddr*>(&ipv4), sizeof ipv4), 0);
 }
 
 TEST(CopyRunningProgram, RunsFromTheFolderAlone) {

@@ -7,6 +7,19 @@
 namespace lockstep::launch {
 namespace {
 
+TEST_F(SupervisionTest, MeasuresTheTimeSinceTheHighestStep) {
+  EnterRound(5);
+  EXPECT_EQ(supervision_.CurrentHeartbeat().seconds_since_step, 0);
+  (void)Say(protocol::Progress{.round = 5, .step = 8});
+  now_ += 3s;
+  (void)Say(protocol::PhaseChanged{"save"});
+  EXPECT_EQ(supervision_.CurrentHeartbeat().seconds_since_step, 3);
+  (void)Say(protocol::Progress{.round = 5, .step = 8});
+  EXPECT_EQ(supervision_.CurrentHeartbeat().seconds_since_step, 3) << "told again";
+  (void)Say(protocol::Progress{.round = 5, .step = 9});
+  EXPECT_EQ(supervision_.CurrentHeartbeat().seconds_since_step, 0);
+}
+
 TEST_F(SupervisionTest, StandsByForAsLongAsARoundRunsWithoutIt) {
   (void)Say(protocol::Ready{});
   for (int i = 0; i < 10; ++i) {

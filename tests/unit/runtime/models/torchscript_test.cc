@@ -32,13 +32,13 @@ class TorchscriptTest : public testing::Test {
                                       const ModelInput& input = kScriptInput,
                                       api::TorchscriptLoss loss = api::TorchscriptLoss::kCrossEntropy) const {
     module.save(Path("m.pt"));
-    return MakeTorchscriptModel({.uri = Path("m.pt"), .loss = loss}, input);
+    return MakeTorchscriptModel({.path = Path("m.pt"), .loss = loss}, input);
   }
 
   void ExpectRefused(const Result<std::shared_ptr<Model>>& model, const std::string& words) const {
     ASSERT_FALSE(model.ok()) << words;
     EXPECT_EQ(model.error().code, ErrorCode::kInvalidArgument);
-    EXPECT_THAT(model.error().message, AllOf(HasSubstr("spec.training.model.torchscript.uri: " + folder_),
+    EXPECT_THAT(model.error().message, AllOf(HasSubstr("spec.training.model.torchscript.path: " + folder_),
                                              HasSubstr(words), HasSubstr("; ")));
     EXPECT_EQ(model.error().message.find('\n'), std::string::npos) << model.error().message;
   }
@@ -196,10 +196,10 @@ TEST_F(TorchscriptTest, RefusesWhatCannotBeTrained) {
 
 TEST_F(TorchscriptTest, RefusesWhatIsNoTorchscript) {
   const auto open = [&](const std::string& name) {
-    return MakeTorchscriptModel({.uri = Path(name)}, kScriptInput);
+    return MakeTorchscriptModel({.path = Path(name)}, kScriptInput);
   };
   ExpectRefused(open("absent.pt"), "is no file that can be read");
-  ExpectRefused(MakeTorchscriptModel({.uri = "file://" + Path("absent.pt")}, kScriptInput), "is no file");
+  ExpectRefused(MakeTorchscriptModel({.path = Path("absent.pt")}, kScriptInput), "is no file");
   ExpectRefused(open("."), "is no file that can be read");
   ASSERT_TRUE(WriteFile(Path("text.pt"), "import torch\n").ok());
   ExpectRefused(open("text.pt"), "is no TorchScript that can be loaded");
@@ -215,7 +215,7 @@ TEST_F(TorchscriptTest, NeverCrashesOnADamagedFile) {
   const std::string whole = *ReadFile(Path("whole.pt"));
   const auto open = [&](const std::string& content) {
     EXPECT_TRUE(WriteFile(Path("damaged.pt"), content).ok());
-    return MakeTorchscriptModel({.uri = Path("damaged.pt")}, kScriptInput);
+    return MakeTorchscriptModel({.path = Path("damaged.pt")}, kScriptInput);
   };
   for (const std::size_t part : {0, 1, 2, 5, 9})
     ExpectRefused(open(whole.substr(0, whole.size() * part / 10)), "");

@@ -104,7 +104,7 @@ TEST(ShardedOptimizer, GivesTheBitsOfAReplicatedOneInEachPrecisionAndWithUnevenS
   }
 }
 
-// With `determinism: world` no bit depends on the world: so it shows that nothing is lost on the way.
+// With `determinism: World` no bit depends on the world: so it shows that nothing is lost on the way.
 TEST(ShardedOptimizer, LosesNothingWhereRanksLeaveAndJoin) {
   const api::TrainingSpec spec = SmallTraining(api::Determinism::kWorld);
   const std::string alone = WeightsAfter(spec, {{1, Trainer::kTotalSteps}});

@@ -20,7 +20,7 @@ TEST(MakeTrainingState, LaysOutInOrderWhatAFileHasChannelsLast) {
       .save(path);
   api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
   spec.model.name = api::ModelName::kTorchscript;
-  spec.model.torchscript.emplace().uri = path;
+  spec.model.torchscript.emplace().path = path;
   const auto state = MakeTrainingState(spec, {{3, 8, 8}, 4});
   std::filesystem::remove(path);
   ASSERT_TRUE(state.ok()) << state.error().message;

@@ -30,7 +30,7 @@ TEST(WarmUp, LetsAParameterBeThatHasNoPartInTheLoss) {
                      {{"weight", torch::randn({3, 64})}, {"idle", torch::randn({2})}})
       .save(path);
   spec.model.name = api::ModelName::kTorchscript;
-  spec.model.torchscript.emplace().uri = path;
+  spec.model.torchscript.emplace().path = path;
   const auto datasets = data::OpenDatasets(spec);
   auto state = MakeTrainingState(spec, {spec.data.synthetic.shape, 3});
   std::filesystem::remove(path);

@@ -239,6 +239,27 @@ TEST(Crd, EveryFieldOfOursHasASentence) {
   ExpectDescriptions(SchemaOf("status"), "status");
 }
 
+// Their words name models, formats, algorithms and figures, as those who train write them (crds/README.md).
+const std::set<std::string> kNamesOfTraining = {
+    "spec.training.model.name",     "spec.training.model.torchscript.loss", "spec.training.data.format",
+    "spec.training.optimizer.name", "spec.training.schedule.name",          "spec.training.precision",
+    "spec.training.strategy",       "spec.training.sync.compression",       "spec.training.earlyStop.metric"};
+
+void ExpectCamelCase(const Json& schema, const std::string& path) {
+  if (kForeign.contains(path) || kNamesOfTraining.contains(path)) return;
+  for (const Json& word : ObjectAt(schema, "enum"))
+    EXPECT_TRUE(word.get<std::string>().front() >= 'A' && word.get<std::string>().front() <= 'Z')
+        << path << ": " << word;
+  for (const auto& [key, value] : ObjectAt(schema, "properties").items())
+    ExpectCamelCase(value, path + "." + key);
+  if (schema.contains("items")) ExpectCamelCase(schema.at("items"), path + "[]");
+}
+
+TEST(Crd, WordsAreCamelCase) {
+  ExpectCamelCase(SchemaOf("spec"), "spec");
+  ExpectCamelCase(SchemaOf("status"), "status");
+}
+
 TEST(Crd, IsSmallEnoughForAPlainApply) { EXPECT_LT(ReadFile(kCrdPath)->size(), 262144u); }
 
 TEST(Crd, NamesWhatTheCodeNames) {

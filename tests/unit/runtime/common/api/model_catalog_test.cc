@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "runtime/common/api/training_job_json.h"
-#include "runtime/common/api/unsupported.h"
 
 namespace lockstep::api {
 namespace {
@@ -31,7 +30,7 @@ TEST(ModelCatalog, HasTheFieldsOfEachModelWithTheirDefaults) {
                           IsField("cnn.dropout", "0.25")));
   EXPECT_THAT(EntryOf(ModelName::kResnet50).fields, ElementsAre(IsField("resnet.smallImages", "false")));
   EXPECT_THAT(EntryOf(ModelName::kTorchscript).fields,
-              ElementsAre(IsField("torchscript.uri", ""), IsField("torchscript.loss", "\"crossEntropy\"")));
+              ElementsAre(IsField("torchscript.path", ""), IsField("torchscript.loss", "\"crossEntropy\"")));
   EXPECT_THAT(
       EntryOf(ModelName::kPlugin).fields,
       ElementsAre(IsField("plugin.path", ""), IsField("plugin.name", ""), IsField("plugin.options", "{}")));

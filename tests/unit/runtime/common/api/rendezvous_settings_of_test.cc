@@ -7,15 +7,15 @@ namespace {
 
 TEST(RendezvousSettingsOf, KnowsWhoseEndCompletesTheJob) {
   const struct {
-    SuccessPolicy policy;
+    SuccessType type;
     rendezvous::SuccessRule rule;
-  } cases[] = {{SuccessPolicy::kAll, rendezvous::SuccessRule::kAll},
-               {SuccessPolicy::kAny, rendezvous::SuccessRule::kAny},
-               {SuccessPolicy::kRank0, rendezvous::SuccessRule::kRank0}};
+  } cases[] = {{SuccessType::kAll, rendezvous::SuccessRule::kAll},
+               {SuccessType::kAny, rendezvous::SuccessRule::kAny},
+               {SuccessType::kRank0, rendezvous::SuccessRule::kRank0}};
   for (const auto& test : cases) {
     TrainingJobSpec spec;
-    spec.success_policy = test.policy;
-    EXPECT_EQ(RendezvousSettingsOf(spec).success, test.rule) << NameOf(test.policy);
+    spec.success_policy.type = test.type;
+    EXPECT_EQ(RendezvousSettingsOf(spec).success, test.rule) << NameOf(test.type);
   }
 }
 

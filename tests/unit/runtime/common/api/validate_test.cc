@@ -88,11 +88,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"EarlyStopWithoutEvaluation", "/spec/training/earlyStop", R"({"target": 0.9})",
              "spec.training.earlyStop: needs evaluation"},
         Case{"ModuleScheme", "/spec/training/model",
-             R"({"name": "torchscript", "torchscript": {"uri": "https://host/m.pt"}})",
-             "spec.training.model.torchscript.uri: must be a path in the container or begin with file:///"},
-        Case{"ModuleOfTwoSlashes", "/spec/training/model",
-             R"({"name": "torchscript", "torchscript": {"uri": "file://m.pt"}})",
-             "spec.training.model.torchscript.uri: must be a path"},
+             R"({"name": "torchscript", "torchscript": {"path": "https://host/m.pt"}})",
+             "spec.training.model.torchscript.path: must be a path in the container"},
         Case{"Plugin", "/spec/training/model", R"({"name": "plugin"})",
              "spec.training.model.plugin: is required where name is plugin, with the path of a library and "
              "the name of "
@@ -107,8 +104,8 @@ INSTANTIATE_TEST_SUITE_P(
              "spec.training.data.format: tokens belongs to the model gpt"},
         Case{"CompressionOfTheSameBits", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
-                 "determinism": "world", "sync": {"compression": "bf16"}})",
-             "spec.training.sync.compression: must be none"},
+                 "determinism": "World", "sync": {"compression": "bf16"}})",
+             "spec.training.sync.compression: must be absent"},
         Case{"EveryStepsOfDdp", "/spec/training/sync", R"({"everySteps": 8})",
              "spec.training.sync.everySteps: applies only where strategy is localsgd"},
         Case{"OuterStepOfDdp", "/spec/training/sync", R"({"outer": {}})",
@@ -116,11 +113,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"CompressionOfLocalsgd", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
                  "strategy": "localsgd", "sync": {"compression": "bf16"}})",
-             "spec.training.sync.compression: must be none where strategy is localsgd"},
+             "spec.training.sync.compression: must be absent where strategy is localsgd"},
         Case{"SameBitsOfLocalsgd", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
-                 "strategy": "localsgd", "determinism": "world"})",
-             "spec.training.determinism: must be none where strategy is localsgd"},
+                 "strategy": "localsgd", "determinism": "World"})",
+             "spec.training.determinism: must be None where strategy is localsgd"},
         Case{"EveryStepsOfAsync", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
                  "strategy": "async", "sync": {"everySteps": 2}})",
@@ -128,19 +125,19 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"CompressionOfAsync", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
                  "strategy": "async", "sync": {"compression": "bf16"}})",
-             "spec.training.sync.compression: must be none where strategy is async"},
+             "spec.training.sync.compression: must be absent where strategy is async"},
         Case{"SameBitsOfAsync", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
-                 "strategy": "async", "determinism": "world"})",
-             "spec.training.determinism: must be none where strategy is async"},
+                 "strategy": "async", "determinism": "World"})",
+             "spec.training.determinism: must be None where strategy is async"},
         Case{"BalanceOfAsync", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
-                 "strategy": "async", "balance": "speed"})",
-             "spec.training.balance: must be equal where strategy is async"},
+                 "strategy": "async", "balance": "Speed"})",
+             "spec.training.balance: must be Equal where strategy is async"},
         Case{"SameBitsOfStages", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
-                 "strategy": "pipeline", "determinism": "world"})",
-             "spec.training.determinism: must be none where strategy is pipeline"},
+                 "strategy": "pipeline", "determinism": "World"})",
+             "spec.training.determinism: must be None where strategy is pipeline"},
         Case{"RecordsThatCannotBeToldApart", "/spec/training/data",
              R"({"format": "idx", "path": "/d", "onCorruptRecord": "Skip"})",
              "spec.training.data.onCorruptRecord: Skip applies only where format is csv or imageFolder"},
@@ -154,36 +151,36 @@ INSTANTIATE_TEST_SUITE_P(
              "spec.training.pipeline.stages: must be left out where strategy is pipeline"},
         Case{"SharesBySpeedOfStages", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
-                 "strategy": "hybrid", "balance": "speed"})",
-             "spec.training.balance: must be equal where strategy is hybrid"},
+                 "strategy": "hybrid", "balance": "Speed"})",
+             "spec.training.balance: must be Equal where strategy is hybrid"},
         Case{"CompressionOfStages", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
                  "strategy": "hybrid", "sync": {"compression": "fp16"}})",
-             "spec.training.sync.compression: must be none where strategy is hybrid"},
+             "spec.training.sync.compression: must be absent where strategy is hybrid"},
         Case{"GraphOfStages", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
                  "strategy": "hybrid", "cudaGraph": true})",
              "spec.training.cudaGraph: must be false where strategy is hybrid"},
         Case{"GraphWithTheSameBits", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
-                 "determinism": "world", "cudaGraph": true})",
-             "spec.training.determinism: must be none where cudaGraph is true"},
+                 "determinism": "World", "cudaGraph": true})",
+             "spec.training.determinism: must be None where cudaGraph is true"},
         Case{"GraphWithSharesBySpeed", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
-                 "balance": "speed", "cudaGraph": true})",
-             "spec.training.balance: must be equal where cudaGraph is true"},
+                 "balance": "Speed", "cudaGraph": true})",
+             "spec.training.balance: must be Equal where cudaGraph is true"},
         Case{
             "GraphOfBatchesOfAnySize", "/spec/training",
             R"({"model": {"name": "mlp"}, "data": {"format": "csv", "path": "/d", "csv": {"labelColumn": "y"},
                  "onCorruptRecord": "Skip"}, "globalBatchSize": 8, "steps": 8, "cudaGraph": true})",
             "spec.training.data.onCorruptRecord: must be Fail where cudaGraph is true"},
-        Case{"SameBitsOfDevices", "/spec", OneProcess(R"({"training": {"determinism": "world"}})"),
-             "spec.training.determinism: must be none where strategy is dataparallel"},
-        Case{"SharesBySpeedOfDevices", "/spec", OneProcess(R"({"training": {"balance": "speed"}})"),
-             "spec.training.balance: must be equal where strategy is dataparallel"},
+        Case{"SameBitsOfDevices", "/spec", OneProcess(R"({"training": {"determinism": "World"}})"),
+             "spec.training.determinism: must be None where strategy is dataparallel"},
+        Case{"SharesBySpeedOfDevices", "/spec", OneProcess(R"({"training": {"balance": "Speed"}})"),
+             "spec.training.balance: must be Equal where strategy is dataparallel"},
         Case{"CompressionOfDevices", "/spec",
              OneProcess(R"({"training": {"sync": {"compression": "bf16"}}})"),
-             "spec.training.sync.compression: must be none where strategy is dataparallel"},
+             "spec.training.sync.compression: must be absent where strategy is dataparallel"},
         Case{"PodsOfOneProcess", "/spec", OneProcess(R"({"worker": {"replicas": 2}})"),
              "spec.worker.replicas: must be 1 where strategy is dataparallel, which is one process on all "
              "devices that it sees; for more ranks use ddp or hybrid"},
@@ -194,9 +191,14 @@ INSTANTIATE_TEST_SUITE_P(
              "spec.nprocPerNode: must be auto or 1 where strategy is dataparallel"},
         Case{"RanksForProcessors", "/spec", OneProcess(R"({"nprocPerNode": "cpu"})"),
              "spec.nprocPerNode: must be auto or 1 where strategy is dataparallel"},
+        Case{"RanksForClaims", "/spec/worker/template/spec/containers/0/resources",
+             R"({"claims": [{"name": "gpus"}]})",
+             "spec.nprocPerNode: must be a number, not auto, where the container \"trainer\" has "
+             "resources.claims: how "
+             "many devices a claim brings is in the ResourceClaim, not in the pod template"},
         Case{
             "StagesOfAModule", "/spec/training",
-            R"({"model": {"name": "torchscript", "torchscript": {"uri": "/m.pt"}}, "data": {"format": "synthetic"},
+            R"({"model": {"name": "torchscript", "torchscript": {"path": "/m.pt"}}, "data": {"format": "synthetic"},
                  "globalBatchSize": 8, "steps": 8, "strategy": "pipeline"})",
             "spec.training.model.name: must not be torchscript where strategy is pipeline"},
         Case{"NoPath", "/spec/training/data", R"({"format": "idx"})", "spec.training.data.path: is required"},
@@ -282,6 +284,62 @@ TEST(Validate, RefusesAnnotationsOfATopologyThatKueueWouldRefuse) {
 }
 
 TEST(Validate, AcceptsAValidJob) { EXPECT_EQ(Validate(Parsed(ValidJob())), std::vector<std::string>{}); }
+
+TEST(Validate, AcceptsWhatFitsTogether) {
+  Json json =
+      With(ValidJob(), "/spec/training",
+           R"({"model": {"name": "cnn", "cnn": {"channels": [8]}}, "data": {"format": "idx", "path": "/d",
+                       "sampler": "Weighted", "classWeights": [1, 3], "augmentation": {"horizontalFlip": true, "cropPadding": 4}, "dropLast": true, "workers": 8, "prefetch": 8}, "optimizer": {"name": "sgd", "momentum": 0.9, "nesterov": true,
+                       "weightDecay": 0.01, "clipNorm": 1}, "schedule": {"name": "step", "warmupSteps": 5,
+                       "decayEverySteps": 5}, "globalBatchSize": 8, "microBatchSize": 4, "epochs": 2, "seed": 3,
+                       "precision": "fp16", "determinism": "World", "balance": "Speed", "strategy": "zero1", "zero1": {"copies": 2}, "evaluation": {"batchSize": 9},
+                       "earlyStop": {"metric": "loss", "patience": 2}})");
+  json = With(
+      json, "/spec/checkpoint",
+      R"({"uri": "abfs://box@acct.dfs.core.windows.net/c", "secretRef": {"name": "s"}, "interval": "Fixed", "meanTimeBetweenFailuresSeconds": 60, "intervalSteps": 5,
+                  "intervalSeconds": 5, "keepLast": 1, "keepEverySteps": 10, "uploadBytesPerSecond": 100000, "deleteWithJob": true, "resume": 5, "restore": "Weights", "onTermination": "None",
+                  "gracePeriodSeconds": 5})");
+  json = With(json, "/spec/rendezvous", R"({"joinTimeoutSeconds": 5, "lastCallSeconds": 0})");
+  json = With(json, "/spec/elasticPolicy",
+              R"({"minReplicas": 1, "maxReplicas": 4, "growDelaySeconds": 0, "shrinkAfterSeconds": 5,
+                  "metrics": [{"type": "Pods"}]})");
+  json = With(
+      json, "/spec/failurePolicy",
+      R"({"maxRestarts": 0, "inPlaceLimit": 0, "restartWindowSeconds": 60, "restartStrategy": "Recreate", "rules": [{"action": "FailJob", "onExitCodes": {"operator": "In",
+                  "values": [42]}}, {"action": "Restart", "onCauses": ["UserError"]},
+                  {"action": "RestartIgnoringLimit", "onPodConditions": [{"type": "DisruptionTarget"}]},
+                  {"action": "ReplacePod", "onCauses": ["Hang"]}, {"action": "ShrinkJob", "onCauses": ["Rendezvous"]}]})");
+  json = With(json, "/spec/healthPolicy",
+              R"({"firstStepTimeoutSeconds": 5, "stepTimeoutSeconds": 5, "stepTimeoutFactor": 5,
+                  "onHang": "ReplacePod", "straggler": {"factor": 2, "windowSteps": 5, "action": "Restart"},
+                  "nodeFault": {"conditions": [{"type": "GpuBad"}], "taints": [{"key": "bad"}], "action": "Restart"}})");
+  json = With(
+      json, "/spec/runPolicy",
+      R"({"activeDeadlineSeconds": 5, "startupDeadlineSeconds": 5, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "None",
+                  "forceDeleteAfterSeconds": 5})");
+  json = With(json, "/spec/schedulingPolicy",
+              R"({"priorityClassName": "high", "topology": {"key": "rack"},
+                  "gang": {"provider": "Workload", "minCount": 1, "scheduleTimeoutSeconds": 5}})");
+  json = With(json, "/spec/network", R"({"networkPolicy": "None", "hostNetwork": true})");
+  json = With(json, "/spec/observability", R"({"metricsPort": 9500})");
+  json = With(json, "/spec/nprocPerNode", "2");
+  json = With(json, "/spec/standbyReplicas", "1");
+  json = With(json, "/spec/successPolicy", R"({"type": "Rank0"})");
+  json = With(json, "/spec/suspend", "true");
+  json = With(json, "/spec/managedBy", "\"kueue.x-k8s.io/multikueue\"");
+  EXPECT_THAT(Validate(Parsed(json)), testing::IsEmpty());
+  json = With(With(ValidJob(), "/spec/training/strategy", "\"localsgd\""), "/spec/training/sync",
+              R"({"everySteps": 8, "outer": {"learningRate": 0.7, "momentum": 0.9}})");
+  EXPECT_THAT(Validate(Parsed(json)), testing::IsEmpty());
+  json = With(With(ValidJob(), "/spec/training/strategy", "\"async\""), "/spec/training/sync",
+              R"({"staleness": 1024, "outer": {"learningRate": 0.7, "momentum": 0.9}})");
+  EXPECT_THAT(Validate(Parsed(json)), testing::IsEmpty());
+  json = With(With(ValidJob(), "/spec/training/strategy", "\"dataparallel\""), "/spec/worker/replicas", "1");
+  EXPECT_THAT(Validate(Parsed(json)), testing::IsEmpty());
+  json = With(ValidJob(), "/spec/training/model",
+              R"({"name": "torchscript", "torchscript": {"path": "models/m.pt"}})");
+  EXPECT_THAT(Validate(Parsed(json)), testing::IsEmpty());
+}
 
 TEST(Validate, ReportsAllViolationsAtOnce) {
   Json json = With(ValidJob(), "/metadata/name", "\"A\"");

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "runtime/common/base/file.h"
+#include "runtime/common/http/address.h"
 #include "runtime/common/http/cpprest_transport.h"
 #include "runtime/common/http/proxy.h"
 #include "runtime/common/http/server.h"
@@ -51,6 +52,26 @@ TEST_F(HttpTest, CarriesMethodPathQueryBodyTokenAndAnswer) {
   ASSERT_TRUE(answer.ok()) << answer.error().ToString();
   EXPECT_EQ(answer->status, 201);
   EXPECT_EQ(answer->body, "POST /a/b?x=1 hello Bearer secret 127.0.0.1");
+}
+
+std::string PeerSeenBy(const std::string& address, const std::string& host) {
+  const auto server =
+      StartServer({.address = address}, [](const ServerRequest& request, const Responder& respond) {
+        respond(TextResponse(200, request.peer));
+      });
+  if (!server.ok()) return server.error().ToString();
+  const auto transport = MakeTransport({.url = "http://" + JoinHostPort(host, (*server)->port())});
+  const auto answer = (*transport)->Send({.target = "/"}, {});
+  return answer.ok() ? answer->body : answer.error().ToString();
+}
+
+TEST_F(HttpTest, ServesAndReachesIpv6Addresses) { EXPECT_EQ(PeerSeenBy("[::1]:0", "::1"), "::1"); }
+
+TEST_F(HttpTest, WithoutAHostServesBothFamilies) {
+  for (const char* address : {":0", "[::]:0"}) {
+    EXPECT_EQ(PeerSeenBy(address, "::1"), "::1") << address;
+    EXPECT_EQ(PeerSeenBy(address, "127.0.0.1"), "127.0.0.1") << address;
+  }
 }
 
 TEST_F(HttpTest, ALongPollIsAnsweredLaterFromAnotherThread) {
@@ -396,6 +417,7 @@ TEST_F(HttpTest, TheFirstRequestIsSmall) {
 
 TEST(StartServer, NamesAnAddressThatDoesNotParse) {
   EXPECT_EQ(StartServer({.address = "here"}, {}).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(StartServer({.address = "here:80"}, {}).error().code, ErrorCode::kInvalidArgument);
 }
 
 TEST(ProxyFor, FollowsTheEnvironment) {

@@ -2,6 +2,7 @@
 
 #include "runtime/common/protocol/damaged_checkpoints.h"
 #include "runtime/common/protocol/fields.h"
+#include "runtime/common/protocol/last_report.h"
 #include "runtime/common/protocol/rank_control.h"
 #include "runtime/common/protocol/rendezvous.h"
 #include "runtime/common/protocol/worker_config.h"
@@ -45,6 +46,33 @@ TEST(Rendezvous, NestedListsSurviveTheWire) {
   ASSERT_EQ(back->ranks.size(), 2U);
   EXPECT_EQ(back->ranks[0].phase, "train");
   EXPECT_EQ(back->damaged_checkpoints, beat.damaged_checkpoints);
+}
+
+TEST(LastReport, FitsIntoATerminationMessageAndKeepsTheNewestRepairs) {
+  Heartbeat beat{.member = {.pod = "job-worker-0", .pod_uid = "p"}, .progress = {.round = 3, .step = 480}};
+  beat.ranks.resize(8);
+  for (int64_t round = 1; round <= 10; ++round) {
+    beat.repairs.push_back({.formation = round,
+                            .reason = std::string(900, 'r'),
+                            .failure = {.ranks = {1}, .last_lines = std::string(4000, 'l')},
+                            .seconds = 2});
+  }
+  for (int64_t step = 1; step <= 8; ++step) beat.damaged_checkpoints.push_back({step, std::string(500, 'd')});
+  const std::string text = EncodeLastReport(beat);
+  EXPECT_LE(text.size(), kMaxLastReport);
+  const auto back = DecodeLastReport(text);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->progress.step, 480);
+  EXPECT_EQ(back->member.pod_uid, "p");
+  ASSERT_GE(back->repairs.size(), 5U);
+  EXPECT_EQ(back->repairs.back().formation, 10);
+  EXPECT_EQ(back->repairs.back().failure.ranks, std::vector<int64_t>{1});
+}
+
+TEST(LastReport, IsNotFoundInOtherTexts) {
+  for (const char* text :
+       {"", "done", "{", "{\"accuracy\": ", "[1]", R"({"round": -7})", R"({"progress": 3})"})
+    EXPECT_FALSE(DecodeLastReport(text).has_value()) << text;
 }
 
 TEST(DamagedCheckpoints, AreTheNewestFewEachOnceAndNoneComesBackThatFellOut) {

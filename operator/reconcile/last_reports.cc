@@ -1,0 +1,34 @@
+#include "operator/reconcile/last_reports.h"
+
+#include <algorithm>
+
+#include "runtime/common/protocol/last_report.h"
+#include "runtime/common/rendezvous/last_report.h"
+
+namespace lockstep::reconcile {
+namespace {
+
+constexpr std::chrono::seconds kPrecision{1};  // the kubelet cuts the time of an end to whole seconds
+
+}  // namespace
+
+void TakeLastReports(const protocol::JobIdentity& job, const std::vector<Pod>& pods,
+                     rendezvous::RendezvousView& view) {
+  for (const Pod& pod : pods) {
+    if (pod.phase != PodPhase::kSucceeded || !pod.ended) continue;
+    const auto report = protocol::DecodeLastReport(pod.message);
+    if (report && report->job == job && report->member.pod_uid == pod.uid)
+      rendezvous::TakeLastReport(*report, *pod.ended, view);
+  }
+}
+
+WallTime EndOfTraining(const std::vector<Pod>& pods, WallTime now) {
+  std::optional<WallTime> newest;
+  for (const Pod& pod : pods) {
+    if (pod.phase == PodPhase::kSucceeded && pod.ended)
+      newest = std::max(newest.value_or(*pod.ended), *pod.ended);
+  }
+  return newest ? std::min(now, *newest + kPrecision) : now;
+}
+
+}  // namespace lockstep::reconcile

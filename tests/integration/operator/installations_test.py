@@ -1,0 +1,93 @@
+"""Several installations of the operator on one real API server: each runs the jobs that name it, in the namespaces that are its own.
+
+Needs KUBECONFIG of an administrator.
+"""
+import contextlib
+
+from build_folder import BUILD
+from cases import expect, until
+from kube_api import MERGE, api
+from operators import JOBS, Operator, create, job, make_namespace, pods_of
+
+PROGRAM = BUILD / "operator/lockstep-operator"
+TEAM = "example.com/team"
+
+
+def rendezvous_of(namespace, name):
+    """Of the operator that has made the job's configuration; nothing where there is none."""
+    status, config = api().request("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}-config")
+    return "".join(config["data"].values()) if status == 200 else ""
+
+
+def finalizers(namespace, name):
+    status, found = api().request("GET", JOBS.format(namespace) + "/" + name)
+    return found["metadata"].get("finalizers", []) if status == 200 else None
+
+
+def pod_count(namespace, name):
+    return len(pods_of(api(), namespace, name))
+
+
+def jobs_counted(operator):
+    return sum(value for series, value in operator.metrics().items() if series.startswith("lockstep_job_info{"))
+
+
+def test_two_installations_share_a_cluster():
+    system, first, second = (make_namespace(api(), name) for name in ("system", "first", "second"))
+    flags = ("--leader-elect", f"--namespace={system}", f"--watch-namespaces={first},{second}")
+    with (Operator(PROGRAM, *flags, "--lease-name=a-leader", "--rendezvous-url=http://rendezvous-a:1") as default,
+          Operator(PROGRAM, *flags, "--lease-name=b-leader", "--rendezvous-url=http://rendezvous-b:1", f"--managed-by={TEAM}") as team):
+        for operator in (default, team):
+            operator.await_record("leading")
+        named = {"absent": {}, "default": {"managedBy": "lockstep.dev/operator"}, "team": {"managedBy": TEAM}, "other": {"managedBy": "example.com/other"}}
+        for namespace in (first, second):
+            for name, section in named.items():
+                create(api(), namespace, job(name, 2, **section))
+        for namespace in (first, second):
+            for name, url in (("absent", "rendezvous-a"), ("default", "rendezvous-a"), ("team", "rendezvous-b")):
+                until(f"pods of {name}", lambda: pod_count(namespace, name) == 2, details=lambda: default.text() + team.text())
+                expect(url in rendezvous_of(namespace, name), f"{name}: {rendezvous_of(namespace, name)}")
+            expect(pod_count(namespace, "other") == 0 and finalizers(namespace, "other") == [], "a job of another controller was touched")
+        until("its own jobs in the metrics", lambda: (jobs_counted(default), jobs_counted(team)) == (4, 2), details=default.text)
+
+        # What one has made stays as it is whatever the other does: nobody writes a second time.
+        status, _ = api().request("PATCH", JOBS.format(first) + "/team", {"spec": {"worker": {"replicas": 3}}}, MERGE)
+        expect(status == 200, status)
+        until("its own operator scales", lambda: pod_count(first, "team") == 3, details=team.text)
+        planned = {record["job"] for record in default.records("planned")}
+        expect(planned == {f"{namespace}/{name}" for namespace in (first, second) for name in ("absent", "default")}, planned)
+        planned = {record["job"] for record in team.records("planned")}
+        expect(planned == {f"{namespace}/team" for namespace in (first, second)}, planned)
+
+        # Both still lead, each by its own Lease, and each lets its own jobs go.
+        leases = api().request("GET", f"/apis/coordination.k8s.io/v1/namespaces/{system}/leases")[1]["items"]
+        expect({lease["metadata"]["name"] for lease in leases} == {"a-leader", "b-leader"}, leases)
+        for name in named:
+            api().request("DELETE", JOBS.format(first) + "/" + name)
+        for name in named:
+            until(f"{name} is gone", lambda: finalizers(first, name) is None, details=lambda: default.text() + team.text())
+        expect(pod_count(second, "team") == 2 and pod_count(second, "absent") == 2, "jobs of another namespace were touched")
+
+
+def label(namespace, value):
+    status, answer = api().request("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {"team": value}}}, MERGE)
+    expect(status == 200, answer)
+
+
+def test_runs_the_jobs_of_the_namespaces_that_its_selector_finds():
+    system, ours, late, theirs = (make_namespace(api(), name) for name in ("system", "ours", "late", "theirs"))
+    label(ours, ours)
+    with contextlib.ExitStack() as stack:
+        operator = stack.enter_context(Operator(PROGRAM, f"--namespace={system}", f"--namespace-selector=team in ({ours})"))
+        operator.await_record("leading")
+        for namespace in (theirs, late, ours):
+            create(api(), namespace, job("a", 2))
+        until("pods of ours", lambda: pod_count(ours, "a") == 2, details=operator.text)
+        expect(finalizers(late, "a") == [] and pod_count(late, "a") == 0, "a namespace without the label was touched")
+        label(late, ours)
+        until("pods of the namespace that was labelled", lambda: pod_count(late, "a") == 2, details=operator.text)
+        until("two jobs in the metrics", lambda: jobs_counted(operator) == 2, details=operator.text)
+        label(late, None)
+        until("its job leaves the metrics", lambda: jobs_counted(operator) == 1, details=operator.text)
+        expect(pod_count(late, "a") == 2, "pods were deleted with the label")
+        expect(finalizers(theirs, "a") == [] and pod_count(theirs, "a") == 0, "a namespace without the label was touched")
