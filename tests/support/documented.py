@@ -46,7 +46,7 @@ IN_A_RELEASE = [
     "helm test lockstep --namespace lockstep-system",
 ]
 # Named in passing, without what they need: tried with --help.
-NAMES = ["helm install --take-ownership", "helm test", "helm uninstall", "helm upgrade", "kubectl -n NAMESPACE describe dtj JOB", "kubectl apply",
+NAMES = ["helm install --take-ownership", "helm rollback", "helm test", "helm uninstall", "helm upgrade", "kubectl -n NAMESPACE describe dtj JOB", "kubectl apply",
          "kubectl cordon NODE", "kubectl delete pod", "kubectl delete pod POD", "kubectl describe dtj", "kubectl describe node",
          "kubectl get dtj --output=wide", "kubectl get pod POD --output=wide", "kubectl get pod POD --output=yaml", "kubectl logs",
          "kubectl logs --previous", "kubectl top pod", "kubectl lockstep", "lockstep checkpoint", "lockstep convert", "lockstep run", "lockstep validate"]

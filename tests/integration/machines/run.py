@@ -144,7 +144,7 @@ def test_machines_train_one_job_and_survive_a_killed_rank(network, folder):
 
 
 def test_machines_meet_over_ipv6(network, folder):
-    with Site(network, folder) as site:
+    with Site(network, folder, epochs=UNTIL_SEEN) as site:
         site.start_all(MASTER_ADDR=network.ipv6_address(0))
         site.until_step(5, world=2)
         expect(f"the others join it at [{network.ipv6_address(0)}]:" in site.output(0), site.output(0))

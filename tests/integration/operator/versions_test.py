@@ -79,8 +79,10 @@ class Team:
         return until(f"{count} pods of {name}", found, details=lambda: str(self.get(name).get("status")))
 
     def until_held(self, name, field):
-        until(f"{name} is held", lambda: self.condition(name, "Stalled")["status"] == "True", details=lambda: str(self.get(name)))
-        stalled = self.condition(name, "Stalled")
+        def held():
+            stalled = self.condition(name, "Stalled")
+            return stalled["status"] == "True" and stalled
+        stalled = until(f"{name} is held", held, details=lambda: str(self.get(name)))
         expect(stalled["reason"] == "VersionMismatch" and stalled["message"].startswith(f"spec.{field}: unknown field"), stalled)
 
     def until_it_continues(self, name):

@@ -72,8 +72,12 @@ TEST(EnsureServerIdentity, ReplacesWhatCannotBeUsed) {
   EXPECT_EQ(WhyUnusable(*identity, kNames, kNow), "");
 }
 
-TEST(ServerIdentity, IsGoodForAnIpv6Address) {
-  http::InitializeHttpThreads(2);
+class ServedIdentity : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { http::InitializeHttpThreads(2); }
+};
+
+TEST_F(ServedIdentity, IsGoodForAnIpv6Address) {
   const auto identity = MakeServerIdentity({"::1"}, kNow);
   const auto other = MakeServerIdentity({"fd00::2"}, kNow);
   ASSERT_TRUE(identity.ok() && other.ok());
@@ -94,8 +98,7 @@ TEST(ServerIdentity, IsGoodForAnIpv6Address) {
 }
 
 // The certificates as OpenSSL's own verification sees them, on a real connection.
-TEST(ServerIdentity, IsTrustedByAClientThatKnowsTheCa) {
-  http::InitializeHttpThreads(2);
+TEST_F(ServedIdentity, IsTrustedByAClientThatKnowsTheCa) {
   const auto identity = MakeServerIdentity(kNames, kNow);
   const auto stranger = MakeServerIdentity(kNames, kNow);
   ASSERT_TRUE(identity.ok() && stranger.ok());
