@@ -35,9 +35,8 @@ def relabelled(targets, rules):
     def snake(key):
         return re.sub("[A-Z]", lambda letter: "_" + letter.group().lower(), key)
     with tempfile.TemporaryDirectory() as folder:
-        (pathlib.Path(folder) / "targets.json").write_text(json.dumps(targets))
         config = {"scrape_configs": [{
-            "job_name": "pods", "file_sd_configs": [{"files": [f"{folder}/targets.json"]}],
+            "job_name": "pods", "static_configs": targets,
             "relabel_configs": [{snake(key): value for key, value in rule.items()} for rule in rules]}]}
         (pathlib.Path(folder) / "prometheus.yaml").write_text(yaml.safe_dump(config))
         done = subprocess.run(["promtool", "check", "service-discovery", "--timeout=3s", f"{folder}/prometheus.yaml", "pods"],
