@@ -242,18 +242,23 @@ class Supervisor {
 
   void Finish(int code, const std::string& reason, const std::string& last_lines = "") {
     log::Info("worker ends", {{"exit_code", code}, {"reason", reason}});
-    const Result<void> written = code == 0 ? WriteLastReport() : WriteReasonOfEnd(reason, last_lines);
-    if (!written.ok()) log::Warning("termination message not written", {{"error", written.error().message}});
+    const SteadyTime begun = clock_.Steady();
     reporter_.Flush(3s);
+    const Seconds flushed = clock_.Steady() - begun;
+    const Result<void> written = code == 0 ? WriteLastReport(flushed) : WriteReasonOfEnd(reason, last_lines);
+    if (!written.ok()) log::Warning("termination message not written", {{"error", written.error().message}});
     exit_code_ = code;
   }
 
-  // What a program of the user's own has written there is not replaced.
-  Result<void> WriteLastReport() const {
+  // `flushed`: how long the host was tried to be reached with the last messages. What a program of the user's
+  // own has written there is not replaced.
+  Result<void> WriteLastReport(Seconds flushed) const {
     std::error_code none;
     const auto size = std::filesystem::file_size(options_.termination_log, none);
     if (!none && size > 0) return {};
-    return WriteTerminationLog(protocol::EncodeLastReport(supervision_.CurrentHeartbeat()));
+    protocol::Heartbeat heartbeat = supervision_.CurrentHeartbeat();
+    if (heartbeat.progress.step > 0) heartbeat.seconds_since_step += flushed.count();
+    return WriteTerminationLog(protocol::EncodeLastReport(heartbeat));
   }
 
   Result<void> WriteReasonOfEnd(const std::string& reason, const std::string& last_lines) const {
