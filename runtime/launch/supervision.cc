@@ -133,6 +133,7 @@ void Supervision::Rejoin(std::chrono::milliseconds delay) {
 
 void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress, SteadyTime now) {
   const bool first_of_round = progress.round > rank.progress.round;
+  if (progress.step != rank.progress.step) step_made_ = now;
   rank.progress = progress;
   last_progress_ = now;
   if (break_.has_value() && progress.round > break_->repair.formation) {
@@ -143,7 +144,6 @@ void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress, Ste
   }
   if (progress.step > best_step_) {
     best_step_ = progress.step;
-    best_step_made_ = now;
     failures_without_progress_ = 0;
   }
   // The host times the recovery by this beat.
@@ -403,7 +403,7 @@ protocol::Heartbeat Supervision::CurrentHeartbeat() const {
                            .evaluation = evaluation_,
                            .damaged_checkpoints = damaged_checkpoints_,
                            .repairs = repairs_};
-  if (best_step_ > 0) beat.seconds_since_step = Seconds(now_ - best_step_made_).count();
+  if (best_step_ > 0) beat.seconds_since_step = Seconds(now_ - step_made_).count();
   if (first_rank_ == 0) beat.profile = profile_;
   const auto waits = std::find_if(ranks_.begin(), ranks_.end(),
                                   [](const Rank& rank) { return !rank.store_away.waiting.empty(); });

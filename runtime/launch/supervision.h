@@ -267,7 +267,7 @@ class Supervision {
   SteadyTime round_started_{};
   OwnError own_error_;
   int64_t best_step_ = 0;
-  SteadyTime best_step_made_{};
+  SteadyTime step_made_{};      // when a rank last reported another step than before
   SteadyTime now_{};            // of the newest event
   SteadyTime last_progress_{};  // of any rank
   struct Break {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <vector>
 
@@ -242,38 +243,38 @@ class Supervisor {
 
   void Finish(int code, const std::string& reason, const std::string& last_lines = "") {
     log::Info("worker ends", {{"exit_code", code}, {"reason", reason}});
+    // Before the flush: when the grace period is over, the kubelet may kill the process during it.
+    if (code != 0) WriteReasonOfEnd(reason, last_lines);
     const SteadyTime begun = clock_.Steady();
     reporter_.Flush(3s);
-    const Seconds flushed = clock_.Steady() - begun;
-    const Result<void> written = code == 0 ? WriteLastReport(flushed) : WriteReasonOfEnd(reason, last_lines);
-    if (!written.ok()) log::Warning("termination message not written", {{"error", written.error().message}});
+    if (code == 0) WriteLastReport(clock_.Steady() - begun);
     exit_code_ = code;
   }
 
-  // `flushed`: how long the host was tried to be reached with the last messages. What a program of the user's
-  // own has written there is not replaced.
-  Result<void> WriteLastReport(Seconds flushed) const {
+  // `flushed`: how long the last messages waited for the host. A message that the user's program has written is
+  // not replaced.
+  void WriteLastReport(Seconds flushed) const {
     std::error_code none;
     const auto size = std::filesystem::file_size(options_.termination_log, none);
-    if (!none && size > 0) return {};
+    if (!none && size > 0) return;
     protocol::Heartbeat heartbeat = supervision_.CurrentHeartbeat();
     if (heartbeat.progress.step > 0) heartbeat.seconds_since_step += flushed.count();
-    return WriteTerminationLog(protocol::EncodeLastReport(heartbeat));
+    WriteTerminationLog(protocol::EncodeLastReport(heartbeat));
   }
 
-  Result<void> WriteReasonOfEnd(const std::string& reason, const std::string& last_lines) const {
+  void WriteReasonOfEnd(const std::string& reason, const std::string& last_lines) const {
     // The kubelet keeps at most 4096 bytes of it.
     const std::string lines = last_lines.empty() ? "" : "\nlast lines of its stderr:\n" + last_lines;
-    return WriteTerminationLog(Truncate(Truncate(reason, 1900) + lines, 4000));
+    WriteTerminationLog(Truncate(Truncate(reason, 1900) + lines, 4000));
   }
 
   // In a pod the file is a mount of its own: it can be written but not renamed over.
-  Result<void> WriteTerminationLog(const std::string& text) const {
-    if (options_.termination_log.empty()) return {};
-    std::FILE* file = std::fopen(options_.termination_log.c_str(), "w");
-    if (file == nullptr) return Error{ErrorCode::kInternal, options_.termination_log + ": cannot be opened"};
-    const bool ok = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    return std::fclose(file) == 0 && ok ? Result<void>() : Error{ErrorCode::kInternal, "short write"};
+  void WriteTerminationLog(const std::string& text) const {
+    if (options_.termination_log.empty()) return;
+    std::ofstream file(options_.termination_log, std::ios::binary);
+    file << text;
+    file.close();
+    if (!file) log::Warning("termination message not written", {{"file", options_.termination_log}});
   }
 
   void Signal(int local_rank, int signal) {

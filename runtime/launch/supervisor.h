@@ -18,8 +18,8 @@ struct SupervisorOptions {
   // Starts a rank: lockstep-rank's path, or `lockstep program` for one of the user's own.
   std::vector<std::string> rank_command;
   bool is_program = false;  // the latter
-  std::string
-      termination_log;  // where the reason of a bad end, or the last report, is written for the operator
+  // File for the operator: why the worker failed, or its last report (protocol/last_report.h).
+  std::string termination_log;
 };
 
 // Blocks until the pod's work is over; returns the process's exit code (protocol/exit_codes.h).

@@ -144,11 +144,11 @@ struct Heartbeat {
   int first_rank = 0;  // so that a restarted service can take the running round over
   int nproc = 1;
   std::vector<RankReport> ranks;
-  Progress progress;              // of the pod's first rank
-  double seconds_since_step = 0;  // since the highest step of the pod's ranks, by its clock
-  Saved checkpoint;               // newest the pod knows of; empty uri: none
-  Evaluated evaluation;           // newest; step 0: none
-  ProfileAgreed profile;          // newest, where the pod has rank 0
+  Progress progress;                                   // of the pod's first rank
+  double seconds_since_step = 0;                       // since a rank of the pod last made a step
+  Saved checkpoint;                                    // newest the pod knows of; empty uri: none
+  Evaluated evaluation;                                // newest; step 0: none
+  ProfileAgreed profile;                               // newest, where the pod has rank 0
   std::vector<CheckpointDamaged> damaged_checkpoints;  // that the pod knows of (damaged_checkpoints.h)
   StoreAway store_away;         // newest of the pod's first rank to wait; empty: none waits
   std::vector<Repair> repairs;  // newest last; repeated, because the host may have been away

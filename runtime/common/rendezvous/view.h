@@ -82,8 +82,8 @@ struct RendezvousView {
   protocol::Progress progress;    // newest of any member
   int64_t best_step = 0;          // highest that any progress told of; above progress.step: it is made again
   WallTime last_progress_time{};  // when `progress.step` last rose; epoch: never
-  double seconds_since_step =
-      0;                       // since then, as the members measure it; at the end without training any more
+  // Since the step of `progress` was made, measured by the members.
+  double seconds_since_step = 0;
   protocol::Saved checkpoint;  // newest stored checkpoint
   WallTime checkpoint_time{};
   std::vector<protocol::Saved> saves;                            // newest 32, newest last
