@@ -255,7 +255,8 @@ Plan PlanOf(const Observed& observed, const QueueState& queue) {
     case Mode::kIgnore: break;
   }
   const auto next_force = PlanForceDeletions(observed, plan.actions);
-  const bool has_more = LimitPods(plan.actions);
+  // A gang is released within its pause, so that another gang finds all places free.
+  const bool has_more = decision.gang.to_delete.empty() && LimitPods(plan.actions);
   plan.lost = decision.failures.lost;
   PlanRendezvous(observed, decision.mode, plan);
   plan.events = MakeNotes(observed, decision, plan);

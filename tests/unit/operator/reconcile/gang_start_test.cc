@@ -51,6 +51,16 @@ TEST(GangStart, GivesAllPlacesBackOnceTheTimeHasPassed) {
                           "delete job-worker-3"));
 }
 
+TEST(GangStart, GivesAllPlacesOfALargeGangBackInOnePass) {
+  JobWorld world;
+  const auto replicas = static_cast<int32_t>(3 * kPodsPerPass);
+  world.Replicas(replicas);
+  for (int32_t slot = 0; slot < replicas; ++slot) world.Pending(slot);
+  world.observed().job.spec.scheduling_policy.gang = api::GangPolicy{.schedule_timeout_seconds = 60};
+  world.observed().job.status.gang = api::GangStatus{1, world.observed().now};
+  EXPECT_EQ(ActionsOf(MakePlan(world.observed())).size(), 3 * kPodsPerPass);
+}
+
 TEST(GangStart, TriesAgainAfterAWhileThatGrowsAndDiffersBetweenJobs) {
   JobWorld world;
   world.observed().job.spec.scheduling_policy.gang = api::GangPolicy{.schedule_timeout_seconds = 60};
