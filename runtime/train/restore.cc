@@ -206,7 +206,7 @@ class Restoring {
     while (true) {
       LOCKSTEP_TRY(const int64_t step, Tell(kNoCheckpoint));
       if (step == kNoCheckpoint) return false;
-      if (step == kStoreAway) return Error{ErrorCode::kUnavailable, ReasonOf(kStoreAway, 0)};
+      if (step == kStoreAway) return Error{ErrorCode::kUnavailable, "rank 0: " + ReasonOf(kStoreAway, 0)};
       const Result<Manifest> manifest = checkpointer_.Find(step);
       const Result<void> read = ReadTogether(step, manifest);
       if (read.ok()) return Finish(*manifest);
@@ -242,14 +242,16 @@ class Restoring {
     const auto worst = std::max_element(rows.begin(), rows.end());
     if (worst->front() == standing) return mine;
     const auto rank = static_cast<int>(worst - rows.begin());
-    return Error{CodeOf(worst->front()), ReasonOf(step, rank)};
+    std::string reason = ReasonOf(step, rank);
+    // Damage is reported once, whichever rank reads the damaged object, so its reason names no rank.
+    if (worst->front() != kDamaged) reason = "rank " + std::to_string(rank) + ": " + reason;
+    return Error{CodeOf(worst->front()), std::move(reason)};
   }
 
-  // Why a rank could not read, in its own words.
+  // Why a rank could not read its part, in that rank's words.
   std::string ReasonOf(int64_t step, int rank) {
     const auto reason = communicator_.store()->Get(KeyOf(step, rank));
-    const bool is_told = reason.ok() && reason->has_value();
-    return "rank " + std::to_string(rank) + ": " + (is_told ? **reason : "it could not read its part");
+    return reason.ok() && reason->has_value() ? **reason : "a rank could not read its part";
   }
 
   static std::string KeyOf(int64_t step, int rank) {

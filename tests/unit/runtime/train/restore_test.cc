@@ -208,6 +208,9 @@ TEST_F(RestoreTest, PassesOverWhatOneRankFindsDamaged) {
     });
     REQUIRE(source.ok() && state.step == 110);
     REQUIRE(HoldsWhatWasStored(**communicator, state, 110));
+    const std::vector<protocol::CheckpointDamaged> damaged = place.checkpointer->TakeDamaged();
+    REQUIRE(damaged.size() == (rank == 0 ? 1U : 0U));
+    for (const auto& entry : damaged) REQUIRE(entry.reason.starts_with("file://"));
     return 0;
   });
   ExpectAllSucceed(ranks);
