@@ -9,6 +9,7 @@
 #include <string>
 
 #include "operator/reconcile/job_reconciler.h"
+#include "tests/support/creating_writer.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_kube.h"
 
@@ -59,16 +60,8 @@ class WorldModel {
                const rendezvous::RendezvousView&) override {}
     void OnJobGone(const protocol::JobIdentity&) override {}
   };
-  class NoEvents final : public kube::KubeWriter {  // events are told elsewhere
+  class NoEvents final : public CreatingWriter {
     Result<Json> Create(const kube::Resource&, const Json& object) override { return object; }
-    Result<Json> Replace(const kube::Resource&, const Json& object) override { return object; }
-    Result<Json> Patch(const kube::Resource&, const kube::ObjectKey&, const Json& patch,
-                       const kube::PatchOptions&) override {
-      return patch;
-    }
-    Result<Json> Delete(const kube::Resource&, const kube::ObjectKey&, const kube::DeleteOptions&) override {
-      return Json();
-    }
   };
   struct Operator;
 

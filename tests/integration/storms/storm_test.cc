@@ -23,6 +23,7 @@
 #include "runtime/common/http/cpprest_transport.h"
 #include "runtime/common/rendezvous/client.h"
 #include "tests/integration/storms/attackers.h"
+#include "tests/support/creating_writer.h"
 #include "tests/support/eventually.h"
 
 namespace lockstep {
@@ -51,7 +52,7 @@ class MovedClock final : public Clock {
 };
 
 // Reviews tokens, slowly. A good one is "namespace:pod:uid".
-class SlowApiServer final : public kube::KubeWriter {
+class SlowApiServer final : public testing::CreatingWriter {
  public:
   Result<Json> Create(const kube::Resource&, const Json& review) override {
     PauseFor(20ms, {});
@@ -68,14 +69,6 @@ class SlowApiServer final : public kube::KubeWriter {
          {{"authenticated", true},
           {"audiences", {"lockstep"}},
           {"user", {{"username", "system:serviceaccount:" + parts[0] + ":default"}, {"extra", extra}}}}}};
-  }
-  Result<Json> Replace(const kube::Resource&, const Json&) override { return Json(); }
-  Result<Json> Patch(const kube::Resource&, const kube::ObjectKey&, const Json&,
-                     const kube::PatchOptions&) override {
-    return Json();
-  }
-  Result<Json> Delete(const kube::Resource&, const kube::ObjectKey&, const kube::DeleteOptions&) override {
-    return Json();
   }
   [[nodiscard]] int bad() const { return bad_; }
   [[nodiscard]] int good() const { return good_; }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "tests/support/creating_writer.h"
 #include "tests/support/fake_clock.h"
 
 namespace lockstep {
@@ -15,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // Answers reviews: tokens name their user, of whom prometheus may get the metrics.
-class ReviewServer final : public kube::KubeWriter {
+class ReviewServer final : public testing::CreatingWriter {
  public:
   std::atomic<int> asked = 0;
   std::atomic<bool> is_away = false;
@@ -36,14 +37,6 @@ class ReviewServer final : public kube::KubeWriter {
     access_review_ = review;
     return Json{
         {"status", {{"allowed", StringAt(review, {"spec", "user"}) == "prometheus" && !allows_nobody}}}};
-  }
-  Result<Json> Replace(const kube::Resource&, const Json&) override { return Json(); }
-  Result<Json> Patch(const kube::Resource&, const kube::ObjectKey&, const Json&,
-                     const kube::PatchOptions&) override {
-    return Json();
-  }
-  Result<Json> Delete(const kube::Resource&, const kube::ObjectKey&, const kube::DeleteOptions&) override {
-    return Json();
   }
 
   Json access_review() const {

@@ -187,13 +187,19 @@ TEST(Goodput, IsNotWrittenForDigitsThatTheStatusDoesNotKeep) {
   EXPECT_EQ(world.observed().job.status, before);
 }
 
-TEST(Goodput, CountsTheTimeAfterTheLastStepAsWaitingForTheLastCheckpoint) {
+// All pods have reported the end of the training and are gone.
+JobWorld AtItsEnd() {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 1);
   (void)Pass(world, 0);
   world.observed().pods.clear();
   world.observed().rendezvous.completed = true;
   world.observed().rendezvous.world_size = 0;
+  return world;
+}
+
+TEST(Goodput, CountsTheTimeAfterTheLastStepAsWaitingForTheLastCheckpoint) {
+  JobWorld world = AtItsEnd();
   world.observed().rendezvous.seconds_since_step = 4;
   const api::GoodputStatus goodput = Pass(world, 60);
   EXPECT_DOUBLE_EQ(goodput.productive_seconds, 56);
@@ -202,12 +208,7 @@ TEST(Goodput, CountsTheTimeAfterTheLastStepAsWaitingForTheLastCheckpoint) {
 }
 
 TEST(Goodput, EndsWithTheJob) {
-  JobWorld world;
-  world.Running(0).Running(1).Round(1, {0, 1}, 1);
-  (void)Pass(world, 0);
-  world.observed().pods.clear();
-  world.observed().rendezvous.completed = true;
-  world.observed().rendezvous.world_size = 0;
+  JobWorld world = AtItsEnd();
   EXPECT_DOUBLE_EQ(SumOf(Pass(world, 60)), 60);
   EXPECT_DOUBLE_EQ(SumOf(Pass(world, 600)), 60);
 }

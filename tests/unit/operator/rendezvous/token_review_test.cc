@@ -8,6 +8,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "tests/support/creating_writer.h"
 #include "tests/support/eventually.h"
 #include "tests/support/fake_clock.h"
 
@@ -17,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // Answers token reviews, and counts them. Tokens that begin with "good" are those of the pod p.
-class ReviewServer final : public kube::KubeWriter {
+class ReviewServer final : public testing::CreatingWriter {
  public:
   std::atomic<int> asked = 0;
   std::atomic<bool> away = false;
@@ -40,14 +41,6 @@ class ReviewServer final : public kube::KubeWriter {
     return *ParseJson(R"({"status": {"authenticated": true, "audiences": ["lockstep"],
       "user": {"username": "system:serviceaccount:team:default", "extra": {
         "authentication.kubernetes.io/pod-name": ["p"], "authentication.kubernetes.io/pod-uid": ["u"]}}}})");
-  }
-  Result<Json> Replace(const kube::Resource&, const Json&) override { return Json(); }
-  Result<Json> Patch(const kube::Resource&, const kube::ObjectKey&, const Json&,
-                     const kube::PatchOptions&) override {
-    return Json();
-  }
-  Result<Json> Delete(const kube::Resource&, const kube::ObjectKey&, const kube::DeleteOptions&) override {
-    return Json();
   }
 
   // Reviews that begin from now on do not end before Release.
