@@ -33,7 +33,7 @@ Result<void> Review(kube::KubeWriter& writer, const std::string& token) {
   const Json* user = FindJson(*token_review, {"status", "user"});
   if (!BoolAt(*token_review, {"status", "authenticated"}) || user == nullptr) {
     return Error{ErrorCode::kUnauthorized,
-                 StringAt(*token_review, {"status", "error"}, "the token is not good")};
+                 StringAt(*token_review, {"status", "error"}, "the token is not valid")};
   }
   const auto access_review = writer.Create(kube::kSubjectAccessReviews, AccessReviewFor(*user));
   if (!access_review.ok()) return unavailable(access_review.error());

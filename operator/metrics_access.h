@@ -27,7 +27,7 @@ class MetricsAccess {
   MetricsAccess(kube::KubeWriter& writer, const Clock& clock);
   ~MetricsAccess();
 
-  // kUnauthorized: the token is not good; kForbidden: its user may not; every other error may pass. `peer` is
+  // kUnauthorized: the token is not valid; kForbidden: its user may not; every other error may pass. `peer` is
   // the address that the request came from.
   void Authorize(const std::string& token, const std::string& peer, Done done);
 

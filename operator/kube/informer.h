@@ -20,8 +20,8 @@ struct InformerOptions {
   std::string name_space;  // empty: all
   std::string label_selector;
   BackoffPolicy backoff;
-  // A change of our definition ends the watches of the kind: what they sent last was read by the definition
-  // before, without the fields that it lacks, and no version tells. So the kind is listed again.
+  // A change of our definition ends the watches of the kind. Their last events were read by the old definition,
+  // without the new fields, and have the same resource version. So the kind is listed again.
   bool definition_may_change = false;
 };
 

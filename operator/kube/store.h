@@ -44,8 +44,8 @@ class Store {
     return slim_ ? slim_(std::move(object)) : std::move(object);
   }
 
-  // From the watch, in its order.
-  // What a list or a bookmark says holds for one namespace where each has a watch of its own; "": for all.
+  // From the watch, in its order. If each namespace has a watch of its own, a list or a bookmark is about that
+  // namespace; "": about all.
   std::vector<ObjectChange> ReplaceAll(std::vector<Json> objects, const std::string& resource_version,
                                        const std::string& name_space = "");
   std::vector<ObjectChange> Put(Json object);

@@ -1,5 +1,5 @@
 #pragma once
-// How a job ended, by its pods: what they reported last (protocol/last_report.h), and when. Pure.
+// The end of a job as its pods report it: their last reports (protocol/last_report.h) and their time. Pure.
 
 #include <vector>
 
@@ -10,13 +10,12 @@
 
 namespace lockstep::reconcile {
 
-// Adds to the view what the pods reported that have reached the end of the training. A report that names
-// another job or pod than the one that wrote it counts for nothing.
+// Adds the last reports of the pods that completed the training to the view. A report that names another job
+// or pod than the one that wrote it is ignored.
 void TakeLastReports(const protocol::JobIdentity& job, const std::vector<Pod>& pods,
                      rendezvous::RendezvousView& view);
 
-// When the last of the pods ended that have reached the end of the training; `now` where none says so, and at the
-// latest.
+// When the last pod that completed the training ended; `now` if no pod reports it. Never after `now`.
 [[nodiscard]] WallTime EndOfTraining(const std::vector<Pod>& pods, WallTime now);
 
 }  // namespace lockstep::reconcile

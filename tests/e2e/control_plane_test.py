@@ -161,4 +161,4 @@ def test_reports_the_end_of_a_job_that_no_operator_saw():
         expect(status["progress"]["step"] == last, f"the last step is {last}: {status['progress']}")
         expect(status["checkpoint"]["step"] == last, f"the last step is {last}: {status['checkpoint']}")
         expect_records(job, victim)
-        expect_true_goodput(job, precision=1)  # the kubelet tells whole seconds
+        expect_true_goodput(job, precision=1)  # the kubelet reports whole seconds

@@ -54,7 +54,7 @@ def test_survives_a_failure_while_the_operator_is_away():
 
 @pytest.mark.skipif(os.environ.get("LOCKSTEP_LONG") != "1", reason="LOCKSTEP_LONG=1 runs it")
 def test_follows_a_new_certificate():
-    """The operator comes back with another CA; then ranks must come back through it, once the kubelet has told the pods."""
+    """The operator restarts with another CA. Ranks recover through it once the kubelet has updated the ConfigMap in the pods."""
     with jobs.running(manifest("certificate"), with_ledger=True) as job:
         before, pods = job.until_ranks(3), job.uids()
         first = authority_of(job)

@@ -37,8 +37,8 @@ def registry(address="127.0.0.1", tls=False, htpasswd=None):
 
 def port_of(server, log):
     """It writes into its log which port it has."""
-    def told():
+    def reported():
         if server.poll() is not None:
             raise AssertionError(f"docker-registry has ended: {log.read_text()}")
         return re.search(r"listening on [\d.]+:(\d+)", log.read_text())
-    return until("docker-registry listens", told, details=log.read_text).group(1)
+    return until("docker-registry listens", reported, details=log.read_text).group(1)

@@ -173,7 +173,7 @@ void CheckCudaGraph(const TrainingSpec& training, const std::string& path, Viola
     Add(violations, path + ".determinism", "must be None" + where + ": World is computed on the CPU");
   if (training.balance == Balance::kSpeed) {
     Add(violations, path + ".balance",
-        "must be Equal" + where + ": a graph does not tell how much of its time was waiting for others");
+        "must be Equal" + where + ": a recorded graph does not show how long the rank waited for the others");
   }
   if (training.data.on_corrupt_record == OnCorruptRecord::kSkip) {
     Add(violations, path + ".data.onCorruptRecord",

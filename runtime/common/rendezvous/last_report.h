@@ -1,5 +1,5 @@
 #pragma once
-// What the last report of a pod adds to a view: of a job that ended while no service took its heartbeats. Pure.
+// Adds the last report of a pod to a view, for a job that ended while no service received its heartbeats. Pure.
 
 #include "runtime/common/base/clock.h"
 #include "runtime/common/protocol/rendezvous.h"
@@ -7,7 +7,7 @@
 
 namespace lockstep::rendezvous {
 
-// `ended`: when the pod's container ended. What the view knows already stays as it is.
+// `ended`: when the pod's container ended. Never replaces newer values of the view.
 void TakeLastReport(const protocol::Heartbeat& report, WallTime ended, RendezvousView& view);
 
 }  // namespace lockstep::rendezvous

@@ -14,7 +14,7 @@ def control_plane():
 
 @pytest.fixture(autouse=True)
 def rights_suffice(control_plane, request):
-    """The next cases would wait in vain for what this one has waited for."""
+    """The next cases would wait for the same thing, which never comes."""
     since = rights.log_size()
     yield
     missing = rights.missing(since)

@@ -50,7 +50,7 @@ def test_two_installations_share_a_cluster():
             expect(pod_count(namespace, "other") == 0 and finalizers(namespace, "other") == [], "a job of another controller was touched")
         until("its own jobs in the metrics", lambda: (jobs_counted(default), jobs_counted(team)) == (4, 2), details=default.text)
 
-        # What one has made stays as it is whatever the other does: nobody writes a second time.
+        # The objects of one installation are not written again, whatever the other one does.
         status, _ = api().request("PATCH", JOBS.format(first) + "/team", {"spec": {"worker": {"replicas": 3}}}, MERGE)
         expect(status == 200, status)
         until("its own operator scales", lambda: pod_count(first, "team") == 3, details=team.text)

@@ -1,4 +1,4 @@
-"""The operator's program on a real API server: hand-over, a leader that was paused, what workers tell it, listed namespaces.
+"""The operator's program on a real API server: hand-over, a leader that was paused, what workers report, listed namespaces.
 
 Needs KUBECONFIG of an administrator.
 """

@@ -85,7 +85,7 @@ TEST(Store, AWatchOfAnotherNamespaceDoesNotHideOurOwnWrite) {
   EXPECT_EQ(VersionAt(store, "a"), 7);
   store.Seen("30", "ns");
   store.Learn(Pod("b", 29));
-  EXPECT_EQ(VersionAt(store, "b"), 0) << "the watch has told of its end";
+  EXPECT_EQ(VersionAt(store, "b"), 0) << "the watch has reported its end";
 }
 
 TEST(Store, ShowsOurOwnWritesBeforeTheWatchDoes) {
