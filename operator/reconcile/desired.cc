@@ -6,6 +6,9 @@
 #include "runtime/common/api/worker_config_of.h"
 
 namespace lockstep::reconcile {
+// Without blockOwnerDeletion. The job's finalizer waits for the pods, and everything else may go after the job. An
+// API server with the admission plugin OwnerReferencesPermissionEnforcement, as in OpenShift, would refuse such
+// objects for up to a minute after the definition of jobs is installed, until it can map the owner's kind.
 Json OwnedMetadata(const api::TrainingJob& job, const std::string& name) {
   return {{"name", name},
           {"namespace", job.metadata.namespace_name},
@@ -14,8 +17,7 @@ Json OwnedMetadata(const api::TrainingJob& job, const std::string& name) {
                                             {"kind", api::kKind},
                                             {"name", job.metadata.name},
                                             {"uid", job.metadata.uid},
-                                            {"controller", true},
-                                            {"blockOwnerDeletion", true}}})}};
+                                            {"controller", true}}})}};
 }
 
 Json DesiredService(const api::TrainingJob& job) {

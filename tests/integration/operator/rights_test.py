@@ -13,7 +13,7 @@ import definitions
 import rights
 from build_folder import BUILD
 from cases import LIMIT, expect, until
-from kube_api import MERGE, Api, api
+from kube_api import MERGE, api
 from operators import JOBS, Operator, create, job, make_namespace, pods_of, release_of, scraped
 from workers import Worker
 
@@ -25,11 +25,8 @@ OBJECTS = ["/api/v1/namespaces/{}/services/a", "/api/v1/namespaces/{}/configmaps
            "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies/a", "/apis/policy/v1/namespaces/{}/poddisruptionbudgets/a",
            "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers/a"]
 WORKLOAD = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads/distributedtrainingjob-"
-# No request shows it: the admission plugin OwnerReferencesPermissionEnforcement asks for it where an object blocks its owner's deletion.
-ASKED_BY_ADMISSION = ("update", "distributedtrainingjobs.lockstep.dev/finalizers")
 # A repeated event is counted up half a minute after the first: tests/unit/operator/kube/event_recorder_test.cc.
 TAKES_TOO_LONG = ("patch", "events.events.k8s.io")
-ROLE = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/lockstep-jobs"
 # Where the API server does not serve Kubernetes' own groups the operator can only list them, to find that out.
 OF_NEWER_KUBERNETES = {(verb, "podgroups.scheduling.k8s.io") for verb in ("create", "delete", "get", "patch", "watch")}
 
@@ -212,7 +209,7 @@ class Release:
             self.delete_jobs()
 
     def unused(self):
-        unseen = {ASKED_BY_ADMISSION, TAKES_TOO_LONG} | (set() if serves_kubernetes_groups() else OF_NEWER_KUBERNETES)
+        unseen = {TAKES_TOO_LONG} | (set() if serves_kubernetes_groups() else OF_NEWER_KUBERNETES)
         release = release_of(*self.flags)
         spare = rights.granted(release) - rights.used(release)
         return sorted(str(right) for right in spare if (right.verb, right.resource) not in unseen)
@@ -235,32 +232,3 @@ def test_a_selector_of_namespaces_uses_the_rights_that_it_adds():
         return sorted(map(str, added - rights.used(release_of(*flags))))
     with Operator(PROGRAM, *flags):
         until("the operator has used them", lambda: not unused(), details=lambda: "\n".join(unused()))
-
-
-def rule(right):
-    resource, slash, subresource = right.resource.partition("/")
-    plural, _, group = resource.partition(".")
-    return {"apiGroups": [group], "resources": [plural + slash + subresource], "verbs": [right.verb]}
-
-
-def take_away(release, verb, resource):
-    """From the account in its own namespace, which is the one that it watches."""
-    right = rights.Right(release.namespace, verb, resource, ())
-    kept = [other for other in rights.granted(release) if other != right and other.scope == release.namespace and not other.names]
-    patch(ROLE.format(release.namespace), {"rules": [rule(other) for other in kept]})
-    until(f"it may not {right}", lambda: not rights.is_permitted(release.user, right), poll=0.005)
-
-
-def test_admission_asks_for_the_right_that_no_request_shows(folder):
-    namespace = make_namespace(api(), "admission")
-    release = release_of(f"--watch-namespaces={namespace}")
-    account = Api(folder, rights.kubeconfig(release))
-    job_uid = create(api(), namespace, job("a", 1))["metadata"]["uid"]
-    owner = {"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "name": "a", "uid": job_uid, "blockOwnerDeletion": True}
-
-    def make(name):
-        return account.request("POST", f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": name, "ownerReferences": [owner]}})[0]
-    expect(make("with") == 201, "with the right")
-    take_away(release, *ASKED_BY_ADMISSION)
-    expect(make("without") == 403, "without it")
-    account.close()

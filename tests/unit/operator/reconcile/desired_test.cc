@@ -38,6 +38,7 @@ TEST(DesiredPod, AddsWhatAWorkerNeedsAndKeepsWhatTheUserWrote) {
   EXPECT_EQ(pod["metadata"]["annotations"]["note"], "x");
   EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], "job-uid");
   EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["controller"], true);
+  EXPECT_FALSE(pod["metadata"]["ownerReferences"][0].contains("blockOwnerDeletion"));
   const Json& spec = pod["spec"];
   EXPECT_EQ(spec["restartPolicy"], "Never");
   EXPECT_EQ(spec["hostname"], "job-worker-1");
