@@ -179,7 +179,7 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
   if (!samples.ok()) return Fail(ExitCode::kBadConfiguration, samples.error());
   auto state = train::MakeTrainingState(settings.training,
                                         {datasets->train->sample_shape(), datasets->train->classes()},
-                                        DevicesOf(settings, gpu.get()));
+                                        DevicesOf(settings, gpu.get()), settings.worker.nproc);
   if (!state.ok()) return FailToStart(state.error(), gpu != nullptr);
   const auto warm = train::WarmUp(settings.training, *datasets->train, *state);
   if (!warm.ok()) {

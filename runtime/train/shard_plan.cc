@@ -49,6 +49,18 @@ std::vector<Range> Without(const std::vector<Range>& ranges, const Range& taken)
   return left;
 }
 
+std::vector<int> PartsHeldBy(int position, int holders, int copies, int ranks_in_pod) {
+  // While ranks leave, a pod may have fewer than the others: then neighbours have to do.
+  const int stride = holders % ranks_in_pod == 0 ? ranks_in_pod : 1;
+  std::vector<int> parts;
+  for (int copy = 0; copy < std::min(copies, holders); ++copy) {
+    const int distance = copy * stride;
+    // After one turn over all pods the next rank of each pod follows.
+    parts.push_back((position + distance + distance / holders) % holders);
+  }
+  return parts;
+}
+
 std::vector<Range> CutEvenly(std::span<const int64_t> sizes, int parts) {
   const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   std::vector<Range> cut;

@@ -29,6 +29,11 @@ struct Range {
 // a tensor that fills no vector apart, and so round each element as they do with the whole tensor.
 [[nodiscard]] std::vector<Range> CutEvenly(std::span<const int64_t> sizes, int parts);
 
+// Which of the parts, one for each of `holders`, the rank in a position holds: its own first, then copies of the parts of
+// ranks in the pods after its own, so that copies outlive a pod where there are enough pods. Each part is held `copies`
+// times, or by all holders if they are fewer. Positions are by pod, `ranks_in_pod` in each.
+[[nodiscard]] std::vector<int> PartsHeldBy(int position, int holders, int copies, int ranks_in_pod);
+
 // The state after `step` steps, the last of which was made in `round`: a step that is made again in a later
 // round is another, as it may round differently.
 struct Version {

@@ -53,7 +53,7 @@ Holder DecodeHolder(const std::vector<int64_t>& row) {
 
 Result<std::unique_ptr<ShardedOptimizer>> ShardedOptimizer::Make(const api::OptimizerSpec& spec,
                                                                  std::vector<NamedTensor> parameters,
-                                                                 int copies) {
+                                                                 Copies copies) {
   if (parameters.empty()) return Error{ErrorCode::kInvalidArgument, "the model has no parameter to train"};
   for (const NamedTensor& parameter : parameters) {
     if (!parameter.tensor.is_contiguous()) return CannotBeDivided(parameter.name, "is not contiguous");
@@ -64,7 +64,7 @@ Result<std::unique_ptr<ShardedOptimizer>> ShardedOptimizer::Make(const api::Opti
 }
 
 ShardedOptimizer::ShardedOptimizer(const api::OptimizerSpec& spec, std::vector<NamedTensor> parameters,
-                                   int copies)
+                                   Copies copies)
     : spec_(spec), parameters_(std::move(parameters)), copies_(copies) {
   for (const NamedTensor& parameter : parameters_) {
     begins_.push_back(total_);
@@ -271,9 +271,9 @@ std::vector<ShardedOptimizer::Ranges> ShardedOptimizer::DealFor(const std::vecto
   int place = 0;
   for (const bool is_holder : stays) {
     Ranges& of_rank = deal.emplace_back();
-    for (int copy = 0; is_holder && copy < std::min(copies_, holders); ++copy)
-      of_rank.push_back(parts.at(Index((place + copy) % holders)));
-    if (is_holder) ++place;
+    if (!is_holder) continue;
+    for (const int part : PartsHeldBy(place++, holders, copies_.copies, copies_.ranks_in_pod))
+      of_rank.push_back(parts.at(Index(part)));
   }
   return deal;
 }

@@ -12,8 +12,8 @@
 //                             there is no state.
 //   a rank that leaves        It hands its part over first.
 //
-// With `copies`, each part is also kept, and computed, by the ranks before the one that gathers it: gradients
-// are everywhere, so that costs no communication.
+// With `copies`, each part is also kept, and computed, by ranks in the pods before that of the rank that gathers it:
+// gradients are everywhere, so that costs no communication.
 //
 // Step thread. kAborted: the round broke; kInternal: LibTorch failed. After either this object still holds
 // all that it held before.
@@ -36,10 +36,14 @@ class ShardedOptimizer {
   // Most bytes that the ranks together give at once of a kind of state.
   static constexpr int64_t kExchangeChunkBytes = int64_t{16} << 20;
 
+  struct Copies {
+    int copies = 1;        // ranks that hold each part
+    int ranks_in_pod = 1;  // which may all be lost at once
+  };
   // As MakeOptimizer. kInvalidArgument where the parameters cannot be divided by elements.
   [[nodiscard]] static Result<std::unique_ptr<ShardedOptimizer>> Make(const api::OptimizerSpec& spec,
                                                                       std::vector<NamedTensor> parameters,
-                                                                      int copies);
+                                                                      Copies copies);
 
   // On all ranks together. Updates all parameters from their gradients, which are used up: the parts of the
   // other ranks arrive in their memory, chunk by chunk, before they become the parameters.
@@ -97,7 +101,7 @@ class ShardedOptimizer {
     const std::vector<Ranges>& wanted;  // by each rank
   };
 
-  ShardedOptimizer(const api::OptimizerSpec& spec, std::vector<NamedTensor> parameters, int copies);
+  ShardedOptimizer(const api::OptimizerSpec& spec, std::vector<NamedTensor> parameters, Copies copies);
 
   [[nodiscard]] int64_t total() const { return kinds_ == 0 ? 0 : total_; }
   [[nodiscard]] std::vector<at::Tensor> ViewsOf(const Range& range) const;
@@ -127,7 +131,7 @@ class ShardedOptimizer {
 
   const api::OptimizerSpec spec_;
   const std::vector<NamedTensor> parameters_;
-  const int copies_;
+  const Copies copies_;
   std::vector<int64_t> sizes_;   // of the parameters
   std::vector<int64_t> begins_;  // of the parameters, in all elements
   int64_t total_ = 0;            // elements of them

@@ -102,7 +102,7 @@ void TrainingState::Complete(int64_t completed_steps) {
 }
 
 Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const ModelInput& input,
-                                        std::span<const at::Device> devices) {
+                                        std::span<const at::Device> devices, int ranks_in_pod) {
   const at::Device device = devices.front();
   TrainingState state;
   state.device = device;
@@ -131,8 +131,8 @@ Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const Mod
     LOCKSTEP_TRY(state.staged, StagedState::Make(spec, input, state.model, device));
   }
   if (spec.strategy == api::Strategy::kZero1) {
-    LOCKSTEP_TRY(state.sharded,
-                 ShardedOptimizer::Make(spec.optimizer, std::move(to_train), spec.zero1.copies));
+    LOCKSTEP_TRY(state.sharded, ShardedOptimizer::Make(spec.optimizer, std::move(to_train),
+                                                       {spec.zero1.copies, ranks_in_pod}));
   }
   return state;
 }

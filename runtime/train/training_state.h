@@ -58,9 +58,10 @@ struct TrainingState {
 };
 
 // On the first of the devices, with a replica on each of the others. The error names the field. The same
-// parameters on every device.
+// parameters on every device. `ranks_in_pod`: copies of zero1 are kept in other pods.
 [[nodiscard]] Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const ModelInput& input,
-                                                      std::span<const at::Device> devices);
+                                                      std::span<const at::Device> devices,
+                                                      int ranks_in_pod = 1);
 // On the CPU.
 [[nodiscard]] Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const ModelInput& input);
 // As it was made, before the first step.

@@ -17,9 +17,9 @@ from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, manifest, st
 LOST = "optimizer state lost with the ranks that held it"
 
 
-def job(folder, copies=1, strategy="zero1", replicas=3):
+def job(folder, copies=1, strategy="zero1", replicas=3, nproc=1):
     section = {"zero1": {"copies": copies}} if strategy == "zero1" else {}
-    return manifest(folder, replicas=replicas, strategy=strategy, determinism="World", epochs=LONGER,
+    return manifest(folder, replicas=replicas, sections={"nprocPerNode": nproc}, strategy=strategy, determinism="World", epochs=LONGER,
                     optimizer={"name": "adamw", "learningRate": 0.002, "weightDecay": 0.1, "clipNorm": 1}, **section)
 
 
@@ -81,6 +81,18 @@ def test_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
 def test_goes_on_from_a_copy_when_a_rank_is_killed(folder):
     with Run(folder, job(folder, copies=2)) as run:
         kill_one(run, 60)
+        expect_complete(run, LONGER)
+    expect(LOST not in logs(folder), "optimizer state was lost")
+    expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
+    expect_the_bits_of_a_quiet_run(folder)
+
+
+def test_goes_on_from_copies_in_the_other_pods_when_a_pod_with_two_ranks_is_killed(folder):
+    with Run(folder, job(folder, copies=2, replicas=2, nproc=2)) as run:
+        run.until_step(60)
+        victim = run.workers()[0]
+        os.kill(victim, signal.SIGKILL)
+        run.until("the pod's return", lambda: victim not in run.workers() and len(run.ranks()) == 4)
         expect_complete(run, LONGER)
     expect(LOST not in logs(folder), "optimizer state was lost")
     expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ostream>
+#include <set>
 
 namespace lockstep::train {
 
@@ -32,6 +33,34 @@ TEST(CutEvenly, GivesEachElementToOnePartAndEachPartNearlyAsMany) {
       EXPECT_EQ(end, total);
     }
   }
+}
+
+TEST(PartsHeldBy, KeepsEachPartInAsManyPodsAsThereAreCopies) {
+  for (const int pods : {1, 2, 3, 5}) {
+    for (const int ranks_in_pod : {1, 2, 4}) {
+      for (const int copies : {1, 2, 3, 4}) {
+        const int holders = pods * ranks_in_pod;
+        std::vector<std::set<int>> ranks(static_cast<std::size_t>(holders));  // that hold a part
+        std::vector<std::set<int>> in_pods(static_cast<std::size_t>(holders));
+        for (int rank = 0; rank < holders; ++rank) {
+          const std::vector<int> parts = PartsHeldBy(rank, holders, copies, ranks_in_pod);
+          EXPECT_EQ(parts.front(), rank);
+          for (const int part : parts) {
+            ranks.at(static_cast<std::size_t>(part)).insert(rank);
+            in_pods.at(static_cast<std::size_t>(part)).insert(rank / ranks_in_pod);
+          }
+        }
+        for (const auto& holding : ranks) EXPECT_EQ(std::ssize(holding), std::min(copies, holders));
+        for (const auto& holding : in_pods)
+          EXPECT_EQ(std::ssize(holding), std::min(copies, pods)) << pods << " pods of " << ranks_in_pod;
+      }
+    }
+  }
+}
+
+TEST(PartsHeldBy, TakesNeighboursWhereAPodHasFewerRanks) {
+  EXPECT_EQ(PartsHeldBy(2, 3, 2, 2), (std::vector<int>{2, 0}));
+  EXPECT_EQ(PartsHeldBy(0, 3, 4, 2), (std::vector<int>{0, 1, 2}));
 }
 
 TEST(Section, HasEachElementOnceInItsOrder) {

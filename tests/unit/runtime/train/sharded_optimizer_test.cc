@@ -158,7 +158,7 @@ class Twin {
       parameters_.push_back({name, torch::randn({size}).requires_grad_(true)});
     const api::OptimizerSpec spec{.weight_decay = 0.1};
     if (sharded) {
-      sharded_ = std::move(ShardedOptimizer::Make(spec, parameters_, 1)).value();
+      sharded_ = std::move(ShardedOptimizer::Make(spec, parameters_, {})).value();
     } else {
       replicated_ = MakeOptimizer(spec, parameters_);
     }
@@ -393,7 +393,7 @@ TEST(ShardedOptimizer, RefusesParametersThatCannotBeCut) {
   const api::OptimizerSpec spec;
   const at::Tensor whole = at::zeros({4, 6});
   for (const at::Tensor& odd : {at::zeros({4, 6}).t(), at::zeros({4, 6}, at::kDouble)}) {
-    const auto made = ShardedOptimizer::Make(spec, {{"fc1.weight", whole}, {"fc2.weight", odd}}, 1);
+    const auto made = ShardedOptimizer::Make(spec, {{"fc1.weight", whole}, {"fc2.weight", odd}}, {});
     ASSERT_FALSE(made.ok());
     EXPECT_EQ(made.error().code, ErrorCode::kInvalidArgument);
     EXPECT_NE(made.error().message.find("spec.training.strategy: zero1 cannot divide fc2.weight"),
