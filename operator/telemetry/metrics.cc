@@ -132,7 +132,7 @@ void Metrics::OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& s
   const MutexLock lock(families_->mutex);
   families_->jobs.Set(job, status, gpus, rendezvous);
   families_->starts.Count(job.status, status);
-  families_->recoveries.Count(job.metadata.uid, rendezvous.changes);
+  families_->recoveries.Count(job, rendezvous.changes);
 }
 
 void Metrics::OnJobGone(const protocol::JobIdentity& job) {

@@ -15,7 +15,11 @@ api::FailureCause CauseFrom(std::string_view name) {
 
 }  // namespace
 
-RecoverySeries::RecoverySeries(prometheus::Registry& registry) {
+RecoverySeries::RecoverySeries(prometheus::Registry& registry)
+    : of_jobs_(prometheus::BuildCounter()
+                   .Name("lockstep_job_recoveries_total")
+                   .Help("Failures of the job that were repaired, by what it took.")
+                   .Register(registry)) {
   auto& seconds = prometheus::BuildHistogram()
                       .Name("lockstep_recovery_seconds")
                       .Help("Seconds from the end of a round by a failure to the next step.")
@@ -39,18 +43,39 @@ RecoverySeries::RecoverySeries(prometheus::Registry& registry) {
   }
 }
 
-void RecoverySeries::Count(const std::string& uid, const std::vector<rendezvous::RoundChange>& changes) {
+RecoverySeries::Job& RecoverySeries::JobOf(const api::TrainingJob& job) {
+  const auto [found, is_new] = jobs_.try_emplace(job.metadata.uid);
+  if (is_new) {
+    for (std::size_t i = 0; i < kRungs.size(); ++i) {
+      found->second.recoveries.at(i) = &of_jobs_.Add({{"namespace", job.metadata.namespace_name},
+                                                      {"job_name", job.metadata.name},
+                                                      {"rung", kRungs.at(i)}});
+    }
+  }
+  return found->second;
+}
+
+void RecoverySeries::Count(const api::TrainingJob& job, const std::vector<rendezvous::RoundChange>& changes) {
+  Job& known = JobOf(job);
   if (changes.empty()) return;
-  std::set<int64_t>& counted = counted_[uid];
-  counted.erase(counted.begin(), counted.lower_bound(changes.front().round));
+  known.counted.erase(known.counted.begin(), known.counted.lower_bound(changes.front().round));
   for (const rendezvous::RoundChange& change : changes) {
     const bool is_over = change.is_mended && change.recovery_seconds > 0;
-    if (change.cause == "Scale" || !is_over || !counted.insert(change.round).second) continue;
-    Series& series = rungs_.at(static_cast<std::size_t>(change.rung));
+    if (change.cause == "Scale" || !is_over || !known.counted.insert(change.round).second) continue;
+    const auto rung = static_cast<std::size_t>(change.rung);
+    Series& series = rungs_.at(rung);
     series.seconds->Observe(change.recovery_seconds);
     series.lost_steps->Increment(static_cast<double>(change.lost_steps));
     series.recoveries.at(CauseFrom(change.cause))->Increment();
+    known.recoveries.at(rung)->Increment();
   }
+}
+
+void RecoverySeries::Forget(const std::string& uid) {
+  const auto found = jobs_.find(uid);
+  if (found == jobs_.end()) return;
+  for (prometheus::Counter* counter : found->second.recoveries) of_jobs_.Remove(counter);
+  jobs_.erase(found);
 }
 
 }  // namespace lockstep::telemetry

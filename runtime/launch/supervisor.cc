@@ -180,7 +180,7 @@ class Supervisor {
     if (const auto* place = std::get_if<protocol::RankAssignment>(&action.message)) {
       log::Info("rank placed",
                 {{"local_rank", action.local_rank}, {"rank", place->rank}, {"round", place->round}});
-      metrics_.SetWorld(place->world);
+      metrics_.SetPlace(action.local_rank, place->rank, place->world);
     }
     if (const auto& process = slot(action.local_rank).process) process->Tell(action.message);
   }

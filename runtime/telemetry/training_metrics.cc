@@ -189,10 +189,11 @@ struct TrainingMetrics::State {
     labels["state_from"] = m.source;
     Count(metric::kRoundsTotal, "Rounds entered, by where the state came from.", 1, labels);
   }
-  void Observe(const Labels&, const protocol::Evaluated& m) {
-    Set(metric::kEvaluationLoss, "Mean loss of the newest evaluation.", m.loss);
-    Set(metric::kEvaluationAccuracy, "Accuracy of the newest evaluation, 0 to 1.", m.accuracy);
+  void SetEvaluation(std::optional<double> loss, std::optional<double> accuracy) {
+    SetOrRemove(metric::kEvaluationLoss, "Mean loss of the newest evaluation.", loss, {});
+    SetOrRemove(metric::kEvaluationAccuracy, "Accuracy of the newest evaluation, 0 to 1.", accuracy, {});
   }
+  void Observe(const Labels&, const protocol::Evaluated& m) { SetEvaluation(m.loss, m.accuracy); }
   void Observe(const Labels&, const protocol::Saved& m) {
     Count(metric::kCheckpointsTotal, kSavesHelp, 1);
     Count(metric::kCheckpointBytesTotal, "Bytes of the stored checkpoints.", static_cast<double>(m.bytes));
@@ -248,9 +249,10 @@ void TrainingMetrics::Observe(int local_rank, const protocol::FromRank& message)
              message);
 }
 
-void TrainingMetrics::SetWorld(int ranks) {
+void TrainingMetrics::SetPlace(int local_rank, int rank, int world_size) {
   const MutexLock lock(state_->mutex);
-  state_->world = ranks;
+  state_->world = world_size;
+  if (local_rank == 0 && rank != 0) state_->SetEvaluation({}, {});
 }
 
 void TrainingMetrics::SetMemory(int local_rank, double bytes) {

@@ -21,7 +21,8 @@ class TrainingMetrics {
   ~TrainingMetrics();
 
   void Observe(int local_rank, const protocol::FromRank& message);
-  void SetWorld(int ranks);
+  // A local rank's place in the new round. A pod that no longer holds rank 0, which evaluates, removes its evaluation.
+  void SetPlace(int local_rank, int rank, int world_size);
   void SetMemory(int local_rank, double bytes);
   void CountHang(int local_rank);
   void Observe(const std::vector<GpuReading>& gpus);

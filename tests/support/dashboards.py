@@ -21,8 +21,13 @@ def load():
 
 
 def panels(dashboard):
-    """Those that show something; rows only group them."""
-    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    """Those that show something, also in closed rows; rows only group them."""
+    return [panel for panel in everything(dashboard) if panel["type"] != "row"]
+
+
+def everything(dashboard):
+    """Rows and panels, those of closed rows included."""
+    return [one for panel in dashboard["panels"] for one in (panel, *panel.get("panels", []))]
 
 
 def queries(dashboard):

@@ -6,6 +6,7 @@ A panel is one call here and forty lines of JSON there; ids, places on the grid 
     charts/lockstep/dashboards/generate.py            writes the files
     charts/lockstep/dashboards/generate.py --check    writes nothing; exit status 1 if a file would change
 """
+import itertools
 import json
 import pathlib
 import sys
@@ -28,8 +29,9 @@ def query(expression, legend="", **options):
     return {"expr": expression, "legendFormat": legend, **options}
 
 
-def row(title):
-    return {"type": "row", "title": title, "collapsed": False, "panels": []}
+def row(title, *hidden):
+    """A heading for the panels after it, or, with panels of its own, one that is closed until somebody opens it."""
+    return {"type": "row", "title": title, "collapsed": bool(hidden), "panels": list(hidden)}
 
 
 def panel(kind, title, unit, description, *queries, width, height=HEIGHT, custom=None, options=None, **defaults):
@@ -133,22 +135,25 @@ def link(title, uid):
     return {"type": "link", "title": title, "url": f"/d/{uid}", "keepTime": True, "includeVars": False, "icon": "dashboard"}
 
 
-def placed(panels):
-    """Numbers the panels and puts them from left to right; a row, or one that does not fit, begins a new line. Lines are filled."""
+def placed(panels, y=0, numbers=None):
+    """Numbers the panels and puts them from left to right; a row, or one that does not fit, begins a new line. Lines are filled.
+    The panels of a closed row get the places that they have once it is open."""
+    numbers = numbers or itertools.count(1)
     lines = [[]]
-    for number, one in enumerate(panels, 1):
-        one = {**one, "id": number, "gridPos": {"w": GRID_WIDTH, "h": 1, **one.get("gridPos", {})}}
+    for one in panels:
+        one = {**one, "id": next(numbers), "gridPos": {"w": GRID_WIDTH, "h": 1, **one.get("gridPos", {})}}
         if sum(other["gridPos"]["w"] for other in lines[-1]) + one["gridPos"]["w"] > GRID_WIDTH:
             lines.append([])
         lines[-1].append(one)
-    y = 0
     for line in lines:
         missing = GRID_WIDTH - sum(one["gridPos"]["w"] for one in line)
         x = 0
         for i, one in enumerate(line):
             width = one["gridPos"]["w"] + missing // len(line) + (i < missing % len(line))
-            height = one["gridPos"]["h"]
-            yield {**one, "gridPos": {"x": x, "y": y, "w": width, "h": height}}
+            one["gridPos"] = {"x": x, "y": y, "w": width, "h": one["gridPos"]["h"]}
+            if one.get("panels"):
+                one["panels"] = list(placed(one["panels"], y + 1, numbers))
+            yield one
             x += width
         y += max(one["gridPos"]["h"] for one in line)
 
@@ -217,8 +222,10 @@ TRAINING_JOB = dashboard(
           f"avg(lockstep_train_samples_per_second{{{JOB}}})"),
      stat("Goodput", "percentunit", "Seconds spent on steps that lasted, of all since the job was first admitted.",
           newest("lockstep_job_goodput_ratio"), **GOOD_IS_HIGH),
-     stat("Restarts", "none", "Restarts that count towards failurePolicy.maxRestarts, since the job was made.",
-          newest("lockstep_job_restarts_total"), **ZERO_IS_GOOD),
+     stat("Recoveries", "none", "Failures that were repaired since this operator began to lead, whether or not they were charged.",
+          f"sum(max by (rung) (lockstep_job_recoveries_total{{{JOB}}}))", width=3),
+     stat("Charged", "none", "Restarts that count towards failurePolicy.maxRestarts, since the job was made.",
+          newest("lockstep_job_restarts_total"), width=3, **ZERO_IS_GOOD),
      stat("Step", "none", "The newest finished step, as the operator knows it: at most ten seconds old.", newest("lockstep_job_step")),
      stat("Epoch", "none", "Passes over the data, fraction included.", newest("lockstep_train_epoch"), decimals=2),
      stat("Round", "none", "Number of the newest round. Each failure, and each change of size, makes a new one.",
@@ -233,12 +240,11 @@ TRAINING_JOB = dashboard(
      row("Learning"),
      graph("Loss", "short", "Mean training loss over the global batch of the last step.",
            query(f"avg(lockstep_train_loss{{{JOB}}})", "training"), from_zero=False),
-     graph("Evaluation loss", "short",
-           "Mean loss of the newest evaluation, by the pod that had rank 0 in it; one that has it no longer keeps its last value.",
-           query(f"lockstep_evaluation_loss{{{JOB}}}", "{{pod}}"), from_zero=False),
+     graph("Evaluation loss", "short", "Mean loss of the newest evaluation. Empty from a change of rank 0 to the next evaluation.",
+           query(newest("lockstep_evaluation_loss"), "evaluation"), from_zero=False),
      graph("Evaluation accuracy", "percentunit",
-           "Accuracy of the newest evaluation, by the pod that had rank 0 in it; one that has it no longer keeps its last value.",
-           query(f"lockstep_evaluation_accuracy_ratio{{{JOB}}}", "{{pod}}"), from_zero=False),
+           "Accuracy of the newest evaluation. Empty from a change of rank 0 to the next evaluation.",
+           query(newest("lockstep_evaluation_accuracy_ratio"), "evaluation"), from_zero=False),
      graph("Gradient norm", "short", "Global norm before clipping. A leap often comes before a loss that is not finite.",
            query(f"avg(lockstep_train_gradient_norm{{{JOB}}})", "norm"), width=6),
      graph("Learning rate", "sci", "Learning rate of the last step, after warm-up and schedule.",
@@ -257,11 +263,10 @@ TRAINING_JOB = dashboard(
      row("Throughput"),
      graph("Steps per second", "short", "Optimizer steps that the ranks commit; equal on all while a round is whole.",
            query(f"max({rate('lockstep_train_steps_total')})", "steps")),
-     graph("Counted samples per second", "short", "All ranks together.",
-           query(f"sum({rate('lockstep_train_samples_total')})", "samples")),
-     graph("Tokens per second", "short", "All ranks together; for models of text.",
-          query(f"sum({rate('lockstep_train_tokens_total')})", "tokens")),
-    graph("Seconds per step", "s", "From one committed step to the next, of all ranks: the middle one, and the one that 99 of 100 are below.",
+     graph("Counted samples per second", "short", "All ranks together; for models of text their tokens, too.",
+           query(f"sum({rate('lockstep_train_samples_total')})", "samples"),
+           query(f"sum({rate('lockstep_train_tokens_total')})", "tokens")),
+     graph("Seconds per step", "s", "From one committed step to the next, of all ranks: the middle one, and the one that 99 of 100 are below.",
           query(quantile(0.5, "lockstep_train_step_seconds"), "median"), query(quantile(0.99, "lockstep_train_step_seconds"), "99th percentile")),
     graph("Model operations per second", "flops",
            "What the model takes at this speed, forward and backward, of all ranks together; for models that know it: mlp, cnn, resnet18, "
@@ -271,72 +276,76 @@ TRAINING_JOB = dashboard(
            "Share of a second in each phase, mean over ranks. What is missing to 100 % is between phases: rounds, starting, waiting.",
            query(f"avg by (phase) ({rate('lockstep_train_phase_seconds_total')})", "{{phase}}"), looks=STACK, up_to=1, paint=PHASES),
 
-     row("Ranks and communication"),
-     graph("Own work per step, by rank", "s",
-           "Seconds in data, forward, backward and optimizer. A rank above the others is the straggler: they wait for it in the panel "
-           "beside.",
-           query(per_step("data|forward|backward|graph|optimizer"), "{{rank}}"), width=6),
-     graph("Waiting for the reduction, by rank", "s",
-           "Seconds of a step in the reduction that no computation hides: the network, and waiting for slower ranks. The straggler "
-           "waits least.",
-           query(per_step("reduce"), "{{rank}}"), width=6),
-     graph("Waiting for data, by rank", "s", "Seconds of a step until the next batch was there.", query(per_step("data"), "{{rank}}"), width=6),
-     graph("Given to other ranks, by rank", "Bps",
-          "Bytes of the tensors that a rank gives to collectives and messages. What its network carries for them depends on the collective: a "
-          "ring sends almost twice as many.",
-          query(f"sum by (rank) ({rate('lockstep_train_communication_bytes_total')})", "{{rank}}"), width=6),
-    graph("Memory, by rank", "bytes", "Of the host, that the rank's process holds.",
-          query(f"max by (rank) (lockstep_rank_memory_bytes{{{JOB}}})", "{{rank}}"), width=6),
-    counts("Pods", "Worker pods that have not ended, those that are ready, that are in the round and that wait for the next one, and the ranks "
-           "that train.",
-           query(newest("lockstep_job_replicas"), "pods"), query(newest("lockstep_job_ready_replicas"), "ready"),
-           query(newest("lockstep_job_members", 'state="round"'), "in the round"),
-           query(newest("lockstep_job_members", 'state="waiting"'), "waiting for a round"),
-           query(newest("lockstep_job_world_size"), "ranks"), width=6),
-     graph("Steps held, by rank", "short", "A rank that stays behind others has left the round or hangs.",
-           query(f"max by (rank) (lockstep_train_step{{{JOB}}})", "{{rank}}"), width=6),
-     events("Hangs", "Times that a rank was found to hang, in the interval.",
-            query(f"sum by (rank) ({happened('lockstep_rank_hangs_total')})", "{{rank}}"),
-            query(f"vector(0) unless on () lockstep_rank_hangs_total{{{JOB}}}", "none so far"), width=6),
+     row("Ranks and communication",
+         graph("Own work per step, by rank", "s",
+               "Seconds in data, forward, backward and optimizer. A rank above the others is the straggler: they wait for it in the panel "
+               "beside.",
+               query(per_step("data|forward|backward|graph|optimizer"), "{{rank}}"), width=6),
+         graph("Waiting for the reduction, by rank", "s",
+               "Seconds of a step in the reduction that no computation hides: the network, and waiting for slower ranks. The straggler "
+               "waits least.",
+               query(per_step("reduce"), "{{rank}}"), width=6),
+         graph("Waiting for data, by rank", "s", "Seconds of a step until the next batch was there.", query(per_step("data"), "{{rank}}"), width=6),
+         graph("Given to other ranks, by rank", "Bps",
+              "Bytes of the tensors that a rank gives to collectives and messages. What its network carries for them depends on the collective: a "
+              "ring sends almost twice as many.",
+              query(f"sum by (rank) ({rate('lockstep_train_communication_bytes_total')})", "{{rank}}"), width=6),
+        graph("Memory, by rank", "bytes", "Of the host, that the rank's process holds.",
+              query(f"max by (rank) (lockstep_rank_memory_bytes{{{JOB}}})", "{{rank}}"), width=6),
+        counts("Pods", "Worker pods that have not ended, those that are ready, that are in the round and that wait for the next one, and the ranks "
+               "that train.",
+               query(newest("lockstep_job_replicas"), "pods"), query(newest("lockstep_job_ready_replicas"), "ready"),
+               query(newest("lockstep_job_members", 'state="round"'), "in the round"),
+               query(newest("lockstep_job_members", 'state="waiting"'), "waiting for a round"),
+               query(newest("lockstep_job_world_size"), "ranks"), width=6),
+         graph("Steps held, by rank", "short", "A rank that stays behind others has left the round or hangs.",
+               query(f"max by (rank) (lockstep_train_step{{{JOB}}})", "{{rank}}"), width=6),
+         events("Hangs", "Times that a rank was found to hang, in the interval.",
+                query(f"sum by (rank) ({happened('lockstep_rank_hangs_total')})", "{{rank}}"),
+                query(f"vector(0) unless on () lockstep_rank_hangs_total{{{JOB}}}", "none so far"), width=6)),
 
-     row("GPUs"),
-     graph("GPU utilisation", "percentunit",
-           "Share of time in which a kernel ran, by rank and its GPU; how much of the GPU the kernel used it does not say. Low with high "
-           "waiting for data: the data is the limit.",
-           query(by_gpu("lockstep_gpu_utilization_ratio"), OF_GPU), min=0, max=1),
-     graph("Model FLOPs utilization (MFU)", "percentunit",
-           "What the model takes at this speed, of the most that the GPUs could do by their datasheet. Only with bf16 or fp16, and on GPUs "
-           "whose peak is known: A100, H100, H200.",
-           query(f"avg(lockstep_mfu_ratio{{{JOB}}})", "MFU")),
-     graph("GPU memory in use", "bytes", "The driver's own part included; and what the largest GPU has.",
-           query(by_gpu("lockstep_gpu_memory_used_bytes"), OF_GPU), query(newest("lockstep_gpu_memory_total_bytes"), "there is")),
-     counts("GPU errors since the pods began",
-            "XID: critical errors by the driver's number for them; ECC: errors in memory that could not be corrected. Any is worth a look at "
-            "the runbook of LockstepGpuXidError.",
-            query(f"max by (rank, gpu, xid) (lockstep_gpu_xid_errors_total{{{JOB}}})", OF_GPU + ", XID {{xid}}"),
-            query(by_gpu("lockstep_gpu_ecc_errors_total"), OF_GPU + ", ECC")),
-     graph("GPU power", "watt", "A GPU below the others at the same work is throttled, or waits.",
-           query(by_gpu("lockstep_gpu_power_watts"), OF_GPU)),
-     graph("GPU temperature", "celsius", "A GPU above the others is cooled badly, and slows down at its limit.",
-           query(by_gpu("lockstep_gpu_temperature_celsius"), OF_GPU)),
+     row("GPUs",
+         graph("GPU utilisation", "percentunit",
+               "Share of time in which a kernel ran, by rank and its GPU; how much of the GPU the kernel used it does not say. Low with high "
+               "waiting for data: the data is the limit.",
+               query(by_gpu("lockstep_gpu_utilization_ratio"), OF_GPU), min=0, max=1),
+         graph("Model FLOPs utilization (MFU)", "percentunit",
+               "What the model takes at this speed, of the most that the GPUs could do by their datasheet. Only with bf16 or fp16, and on GPUs "
+               "whose peak is known: A100, H100, H200.",
+               query(f"avg(lockstep_mfu_ratio{{{JOB}}})", "MFU")),
+         graph("GPU memory in use", "bytes", "The driver's own part included; and what the largest GPU has.",
+               query(by_gpu("lockstep_gpu_memory_used_bytes"), OF_GPU), query(newest("lockstep_gpu_memory_total_bytes"), "there is")),
+         counts("GPU errors since the pods began",
+                "XID: critical errors by the driver's number for them; ECC: errors in memory that could not be corrected. Any is worth a look at "
+                "the runbook of LockstepGpuXidError.",
+                query(f"max by (rank, gpu, xid) (lockstep_gpu_xid_errors_total{{{JOB}}})", OF_GPU + ", XID {{xid}}"),
+                query(by_gpu("lockstep_gpu_ecc_errors_total"), OF_GPU + ", ECC")),
+         graph("GPU power", "watt", "A GPU below the others at the same work is throttled, or waits.",
+               query(by_gpu("lockstep_gpu_power_watts"), OF_GPU)),
+         graph("GPU temperature", "celsius", "A GPU above the others is cooled badly, and slows down at its limit.",
+               query(by_gpu("lockstep_gpu_temperature_celsius"), OF_GPU))),
 
-     row("Checkpoints"),
-     events("Stored and failed", "Checkpoints in the interval. Any failure is worth a look at the worker's log.",
-            query(f"sum({happened('lockstep_checkpoint_saves_total')})", "stored"),
-            query(f"sum({happened('lockstep_checkpoint_failures_total')})", "failed"), paint={"stored": "green", "failed": "red"}),
-     graph("Duration", "s", "From the snapshot to the manifest, newest checkpoint. Training goes on meanwhile, except for the stall.",
-           query(newest("lockstep_checkpoint_seconds"), "duration")),
-     graph("Stall", "percentunit", "Share of time that training waited for checkpoints.",
-           query(f"sum({rate('lockstep_checkpoint_stall_seconds_total')})", "stall")),
-     graph("Bytes written", "Bps", "Bytes of checkpoints each second.",
-           query(f"sum({rate('lockstep_checkpoint_bytes_total')})", "written")),
-     graph("Steps since the newest checkpoint", "short", "Steps that would be made again if all pods died now.",
-           # Pods that are new have stored none yet: the operator knows.
-           query(f"{newest('lockstep_train_step')} - ({newest('lockstep_checkpoint_step')} or {newest('lockstep_job_checkpoint_step')})",
-                 "steps")),
+     row("Checkpoints",
+         events("Stored and failed", "Checkpoints in the interval. Any failure is worth a look at the worker's log.",
+                query(f"sum({happened('lockstep_checkpoint_saves_total')})", "stored"),
+                query(f"sum({happened('lockstep_checkpoint_failures_total')})", "failed"), paint={"stored": "green", "failed": "red"}),
+         graph("Duration", "s", "From the snapshot to the manifest, newest checkpoint. Training goes on meanwhile, except for the stall.",
+               query(newest("lockstep_checkpoint_seconds"), "duration")),
+         graph("Stall", "percentunit", "Share of time that training waited for checkpoints.",
+               query(f"sum({rate('lockstep_checkpoint_stall_seconds_total')})", "stall")),
+         graph("Bytes written", "Bps", "Bytes of checkpoints each second.",
+               query(f"sum({rate('lockstep_checkpoint_bytes_total')})", "written")),
+         graph("Steps since the newest checkpoint", "short", "Steps that would be made again if all pods died now.",
+               # Pods that are new have stored none yet: the operator knows.
+               query(f"{newest('lockstep_train_step')} - ({newest('lockstep_checkpoint_step')} or {newest('lockstep_job_checkpoint_step')})",
+                     "steps"))),
 
      row("Failures"),
-     events("Restarts in the interval", "Restarts that count towards failurePolicy.maxRestarts.",
+     events("Recoveries by rung",
+            "Failures repaired in the interval. Membership: the others continued; Respawn: a process was started in place; ReplacePod; "
+            "Checkpoint: no rank held the state.",
+            query(f"max by (rung) ({happened('lockstep_job_recoveries_total')})", "{{rung}}"), paint=RUNGS),
+     events("Charged restarts", "Restarts in the interval that count towards failurePolicy.maxRestarts.",
             query(f"max({happened('lockstep_job_restarts_total')})", "restarts"), paint={"restarts": "red"}),
      events("Rounds entered, by where the state came from",
             "In the interval: kept (the rank's own), peer (copied from another rank), checkpoint, fresh (from nothing).",
@@ -486,34 +495,34 @@ OPERATOR = dashboard(
            query(f"sum(controller_runtime_active_workers{{{CONTROLLER}}})", "active"),
            query(f"max(controller_runtime_max_concurrent_reconciles{{{CONTROLLER}}})", "most")),
 
-     row("Work queue"),
-     counts("Keys that wait, by process", "Jobs in the queue of each process; a queue that only grows wants more --workers.",
-           query(f"workqueue_depth{{{QUEUE}}}", "{{instance}}")),
-     graph("Added", "ops", "Keys added, and those among them that were added after a failure.",
-           query(f"sum({rate('workqueue_adds_total', QUEUE)})", "added"),
-           query(f"sum({rate('workqueue_retries_total', QUEUE)})", "after a failure")),
-     graph("Time in the queue", "s", "From the change of an object to the begin of the reconciliation.",
-           *quantiles("workqueue_queue_duration_seconds", QUEUE)),
-     graph("Time at work", "s", "From the begin of the reconciliation to its end.",
-           *quantiles("workqueue_work_duration_seconds", QUEUE)),
-     graph("Seconds of unfinished work", "s", "Summed over the keys being worked on.",
-           query(f"sum(workqueue_unfinished_work_seconds{{{QUEUE}}})", "unfinished")),
+     row("Work queue",
+         counts("Keys that wait, by process", "Jobs in the queue of each process; a queue that only grows wants more --workers.",
+               query(f"workqueue_depth{{{QUEUE}}}", "{{instance}}")),
+         graph("Added", "ops", "Keys added, and those among them that were added after a failure.",
+               query(f"sum({rate('workqueue_adds_total', QUEUE)})", "added"),
+               query(f"sum({rate('workqueue_retries_total', QUEUE)})", "after a failure")),
+         graph("Time in the queue", "s", "From the change of an object to the begin of the reconciliation.",
+               *quantiles("workqueue_queue_duration_seconds", QUEUE)),
+         graph("Time at work", "s", "From the begin of the reconciliation to its end.",
+               *quantiles("workqueue_work_duration_seconds", QUEUE)),
+         graph("Seconds of unfinished work", "s", "Summed over the keys being worked on.",
+               query(f"sum(workqueue_unfinished_work_seconds{{{QUEUE}}})", "unfinished"))),
 
-     row("API server"),
-     graph("Requests by code", "reqps", "409: two writers, harmless; 429: the server defends itself; <error>: no answer came.",
-           query(f'sum by (code) (rate(rest_client_requests_total{{namespace=~"$namespace"}}[$__rate_interval]) {OF_OPERATOR})', "{{code}}"),
-           looks=STACK, paint=CODES, width=12),
-     graph("Requests by method", "reqps", "PATCH of status is the most frequent while jobs train.",
-           query(f'sum by (method) (rate(rest_client_requests_total{{namespace=~"$namespace"}}[$__rate_interval]) {OF_OPERATOR})',
-                 "{{method}}"), looks=STACK, paint=METHODS, width=12),
+     row("API server",
+         graph("Requests by code", "reqps", "409: two writers, harmless; 429: the server defends itself; <error>: no answer came.",
+               query(f'sum by (code) (rate(rest_client_requests_total{{namespace=~"$namespace"}}[$__rate_interval]) {OF_OPERATOR})', "{{code}}"),
+               looks=STACK, paint=CODES, width=12),
+         graph("Requests by method", "reqps", "PATCH of status is the most frequent while jobs train.",
+               query(f'sum by (method) (rate(rest_client_requests_total{{namespace=~"$namespace"}}[$__rate_interval]) {OF_OPERATOR})',
+                     "{{method}}"), looks=STACK, paint=METHODS, width=12)),
 
-     row("Process"),
-     graph("Memory", "bytes", "Resident memory; it grows with the number of jobs and pods.",
-           query(f'process_resident_memory_bytes{{namespace=~"$namespace"}} {OF_OPERATOR}', "{{instance}}")),
-     graph("Processor", "none", "Cores in use.",
-           query(f'rate(process_cpu_seconds_total{{namespace=~"$namespace"}}[$__rate_interval]) {OF_OPERATOR}', "{{instance}}")),
-     counts("Open file descriptors", "One for each worker pod that waits at the rendezvous, and a few.",
-           query(f'process_open_fds{{namespace=~"$namespace"}} {OF_OPERATOR}', "{{instance}}"))])
+     row("Process",
+         graph("Memory", "bytes", "Resident memory; it grows with the number of jobs and pods.",
+               query(f'process_resident_memory_bytes{{namespace=~"$namespace"}} {OF_OPERATOR}', "{{instance}}")),
+         graph("Processor", "none", "Cores in use.",
+               query(f'rate(process_cpu_seconds_total{{namespace=~"$namespace"}}[$__rate_interval]) {OF_OPERATOR}', "{{instance}}")),
+         counts("Open file descriptors", "One for each worker pod that waits at the rendezvous, and a few.",
+               query(f'process_open_fds{{namespace=~"$namespace"}} {OF_OPERATOR}', "{{instance}}")))])
 
 
 def main():

@@ -87,7 +87,7 @@ def test_numbers_are_unique():
     uids = [dashboard["uid"] for dashboard in ALL.values()]
     expect(len(set(uids)) == len(uids), uids)
     def check(dashboard):
-        ids = [panel["id"] for panel in dashboard["panels"]]
+        ids = [panel["id"] for panel in dashboards.everything(dashboard)]
         if len(set(ids)) != len(ids) or dashboard["id"] is not None:
             yield f"ids {ids}"
         for panel in dashboards.panels(dashboard):

@@ -144,9 +144,13 @@ TEST(Metrics, CountEachRecoveryOnceUnderTheRungThatMendedIt) {
   EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_count{rung=\"Respawn\"} 1"));
   EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_bucket{rung=\"Respawn\",le=\"0.25\"} 1"));
   EXPECT_THAT(text, HasSubstr("lockstep_lost_steps_total{rung=\"Respawn\"} 3"));
+  EXPECT_THAT(
+      text, HasSubstr("lockstep_job_recoveries_total{job_name=\"a\",namespace=\"team\",rung=\"Respawn\"} 1"));
   EXPECT_THAT(text, HasSubstr("lockstep_recoveries_total{cause=\"Hang\",rung=\"Respawn\"} 1"));
   EXPECT_THAT(text, HasSubstr("lockstep_recoveries_total{cause=\"Preemption\",rung=\"Respawn\"} 0"));
   EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_count{rung=\"Membership\"} 0"));
+  metrics.OnJobGone({"team", "a", Job().metadata.uid});
+  EXPECT_THAT(metrics.Expose(0).body, Not(HasSubstr("job_name=\"a\"")));
 }
 
 api::Condition ConditionAt(const char* type, api::ConditionStatus status, int seconds) {

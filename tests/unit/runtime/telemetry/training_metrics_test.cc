@@ -104,6 +104,19 @@ TEST(TrainingMetrics, CountsErrorsOfAGpusMemorySinceThePodBegan) {
   }
 }
 
+TEST(TrainingMetrics, RemovesTheEvaluationOfAPodThatNoLongerHoldsRankZero) {
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
+  const auto evaluation =
+      HasSubstr("lockstep_evaluation_accuracy_ratio{job_name=\"job\",namespace=\"lab\"} 0.5");
+  metrics.SetPlace(/*local_rank=*/0, /*rank=*/0, /*world_size=*/4);
+  metrics.Observe(0, protocol::Evaluated{.loss = 2, .accuracy = 0.5});
+  metrics.SetPlace(/*local_rank=*/1, /*rank=*/1, /*world_size=*/4);
+  metrics.SetPlace(/*local_rank=*/0, /*rank=*/0, /*world_size=*/2);
+  EXPECT_THAT(metrics.Scrape().body, evaluation);
+  metrics.SetPlace(/*local_rank=*/0, /*rank=*/1, /*world_size=*/4);
+  EXPECT_THAT(metrics.Scrape().body, Not(evaluation));
+}
+
 TEST(TrainingMetrics, CountsXidsByTheirNumber) {
   TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   GpuReading gpu = Reading();
@@ -127,7 +140,7 @@ std::string MfuText(const std::string& precision, const std::vector<std::string>
                            .training = {{"precision", precision}, {"tf32", tf32}}},
                           /*slot=*/0);
   metrics.Observe(0, protocol::Ready{.flops_per_sample = 1e12});
-  metrics.SetWorld(4);
+  metrics.SetPlace(/*local_rank=*/0, /*rank=*/0, /*world_size=*/4);
   std::vector<GpuReading> gpus;
   for (const std::string& name : gpu_names) gpus.push_back({.name = name});
   metrics.Observe(gpus);
