@@ -75,6 +75,17 @@ def debian_packages(name, version, root, serial, time):
     return Bom.from_json(json.loads(result.stdout))
 
 
+def add_licences(root, components):
+    """Each library that dpkg does not know has its licence in the image, and no other is there."""
+    folder = root / "usr/local/share/licenses"
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        component = components[path.relative_to(folder).parts[0]]
+        component.components.add(file_component(path, root, component.version))
+    missing = [name for name in components if not (folder / name).is_dir()]
+    if missing:
+        sys.exit(f"docker/sbom.py: no licence of {', '.join(missing)} in {folder}: docker/stage.sh copies them")
+
+
 def main(name, version, digest, root, *wheels):
     root = pathlib.Path(root)
     time = datetime.datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", 0)), datetime.timezone.utc)
@@ -99,6 +110,7 @@ def main(name, version, digest, root, *wheels):
         else:
             sys.exit(f"docker/sbom.py: {path.name} is in no wheel of {' '.join(wheels)}: what is it, and of which version?")
     headers = [header_component(package) for package in HEADERS]
+    add_licences(root, {component.name: component for component in [*bundled.values(), *headers]})
     for component in own + list(bundled.values()) + headers:
         bom.components.add(component)
     bom.register_dependency(image, own + list(bundled.values()))

@@ -159,6 +159,16 @@ class Images(unittest.TestCase):
         libraries = {part.get("purl") for part in self.images["worker"][0].contents["components"]}
         self.assertEqual(set(pinned("torch", "pyarrow")) - libraries, set())
 
+    def test_holds_the_licence_of_each_library(self):
+        for component, image, _ in self.each():
+            licences = {name.removeprefix("usr/local/share/licenses/") for name in image.files if name.startswith("usr/local/share/licenses/")}
+            wheels = {"torch/licenses/LICENSE", "pyarrow/licenses/LICENSE.txt", "pyarrow/licenses/NOTICE.txt"} if component == "worker" else set()
+            self.assertLessEqual({f"{package}/copyright" for package in HEADERS_ONLY} | wheels, licences)
+            for name, _ in image.debian_packages():
+                folder = image.files.get(f"usr/share/doc/{name}")  # that of the package it is built with, for some
+                package = folder.linkname if folder and folder.issym() else name
+                self.assertIn(f"usr/share/doc/{package}/copyright", image.files)
+
     def test_a_second_build_gives_the_same_image(self):
         first = self.images["operator"][0]
         second = build_anew("operator")
