@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes crds/distributedtrainingjobs.yaml, its copy in the chart, and docs/fields.md from crds/schema.yaml and Kubernetes' own OpenAPI.
+"""Writes crds/distributedtrainingjobs.yaml, its copy in the chart, and docs/reference/fields.md from crds/schema.yaml and Kubernetes' own OpenAPI.
 
 schema.yaml is ours, written by hand. Where it says `generated:`, the named definition of the API server's OpenAPI v3
 takes its place, made structural as a custom resource needs it: references put in place, descriptions left out (the
@@ -30,7 +30,7 @@ SCHEMA = FOLDER / "schema.yaml"
 TARGET = FOLDER / "distributedtrainingjobs.yaml"
 # A chart cannot reach outside its folder.
 CHART_COPY = FOLDER.parent / "charts" / "lockstep" / "files" / TARGET.name
-FIELDS = FOLDER.parent / "docs" / "fields.md"
+FIELDS = FOLDER.parent / "docs" / "reference" / "fields.md"
 MAX_BYTES = 262144  # limit of the annotation that `kubectl apply` keeps the object in
 HEADER = """\
 # Made by crds/generate.py from crds/schema.yaml and the OpenAPI of Kubernetes {version}; do not edit.
@@ -270,7 +270,7 @@ def field_rows(schema, path, is_required):
 
 
 def field_reference(crd):
-    """docs/fields.md: a section for each part of the spec, and one for the status."""
+    """docs/reference/fields.md: a section for each part of the spec, and one for the status."""
     (version,) = crd["spec"]["versions"]
     properties = version["schema"]["openAPIV3Schema"]["properties"]
     spec = properties["spec"]

@@ -1,12 +1,15 @@
-"""The commands in README.md, docs/*.md and the chart's README.md, and where each of them is run as it stands.
+"""The commands in README.md, the pages of docs/ and the chart's README.md, and where each of them is run as it stands.
 
+A command is a line of a fence marked `sh` or `bash`, a line behind `$ ` in a fence marked `console` (the rest is output), a line of an
+indented block, or code within a sentence that begins with one of PROGRAMS. A line that ends with a backslash continues in the next one.
 Words in capitals stand for a name of the reader's.
 """
 import pathlib
 import re
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "charts" / "lockstep" / "README.md"]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "charts" / "lockstep" / "README.md"]
 PROGRAMS = ("./", "lockstep ", "kubectl ", "cmake ", "helm ")
 
 # tests/integration/documents/run.py runs these in a fresh folder, in this order.
@@ -64,9 +67,12 @@ NOT_RUN = {
     "kubectl get dtj JOB -o jsonpath='{.status.conditions[?(@.type==\"CheckpointsRemoved\")].message}'":
         "wants a removal that fails: tests/integration/operator/removal_test.py reads that condition",
     """kubectl patch dtj JOB --type merge -p '{"spec":{"checkpoint":{"deleteWithJob":false}}}'""": "the same: it lets the job go",
-    "helm upgrade lockstep charts/lockstep --namespace lockstep-system --reuse-values --set dashboards.enabled=true \\":
+    "helm upgrade lockstep charts/lockstep --namespace lockstep-system --reuse-values --set dashboards.enabled=true "
+    "--set metrics.scrapeAnnotations=false --set metrics.serviceMonitor.enabled=true --set metrics.podMonitor.enabled=true "
+    "--set metrics.prometheusRule.enabled=true":
         "wants the Prometheus operator: tests/integration/chart holds what these values make against its definitions",
-    "helm install research charts/lockstep --namespace research-system --create-namespace \\":
+    "helm install research charts/lockstep --namespace research-system --create-namespace "
+    "--set crds.install=false --set managedBy=example.com/research":
         "a second installation: tests/integration/operator/installations_test.py lets two share an API server",
     "kubectl create clusterrolebinding lockstep-metrics --clusterrole=lockstep-system:lockstep-metrics-reader --serviceaccount=monitoring:prometheus":
         "wants a Prometheus: tests/integration/operator/process_test.py binds such an account",
@@ -75,17 +81,57 @@ NOT_RUN = {
 }
 
 
-def outside_fences(text):
-    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+def blocks(text):
+    """(kind, line) of each line of a page: the language of its fence (`text` for one without), INDENTED or PROSE.
+
+    What is indented below an item of a list is prose unless it is fenced.
+    """
+    fence, in_list, after_blank, kind = None, False, True, PROSE
+    for line in text.splitlines():
+        opening = re.match(r"( *)```+ *(\w*)", line)
+        if fence:
+            if line.strip() == "```":
+                fence = None
+            else:
+                yield fence[1], line[fence[0]:] if not line[:fence[0]].strip() else line
+        elif opening:
+            fence = (len(opening[1]), opening[2] or "text")
+        else:
+            is_indented = line.startswith("    ")
+            if line.strip() and not line.startswith(" "):
+                in_list = bool(re.match(r"([-*+]|\d+\.) ", line))
+            if is_indented and not in_list and (after_blank or kind == INDENTED):
+                kind = INDENTED
+            else:
+                kind = PROSE
+            yield kind, line[4:] if kind == INDENTED else line
+            after_blank = not line.strip()
+
+
+INDENTED, PROSE = "indented", "prose"
+
+
+def without_remark(line):
+    return re.sub(r"\s+#\s.*$", "", line).rstrip()
 
 
 def commands(text):
-    """Lines of indented blocks without their comments, and code within sentences that begins with one of our programs."""
-    plain = outside_fences(text)
-    for line in re.findall(r"^ {4}(\S.*)$", plain, re.MULTILINE):
-        if not line.startswith("#"):  # such as #SBATCH
-            yield re.sub(r"\s+#\s.*$", "", line)
-    for line in re.findall(r"`([^`]+)`", re.sub(r"^ {4}.*$", "", plain, flags=re.MULTILINE)):
+    prose, begun = [], ""
+    for kind, line in blocks(text):
+        if kind == PROSE:
+            prose.append(line)
+            continue
+        if kind == "console" and not begun:
+            if not line.startswith("$ "):
+                continue
+            line = line[2:]
+        if kind not in ("console", "sh", "bash", INDENTED) or line.lstrip().startswith("#"):  # such as #SBATCH
+            continue
+        line = begun + without_remark(line).strip()
+        begun = line[:-1].rstrip() + " " if line.endswith("\\") else ""
+        if line and not begun:
+            yield line
+    for line in re.findall(r"`([^`]+)`", "\n".join(prose)):
         line = " ".join(line.split())  # it may go on in the next line
         if line.startswith(PROGRAMS):
             yield line
@@ -102,8 +148,8 @@ def written():
 
 def manifests():
     """[(document, text)] of all whole objects in fences."""
-    return [(document.name, text) for document in DOCUMENTS
-            for text in re.findall(r"^```yaml\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL) if "kind:" in text]
+    fence = re.compile(r"^( *)```yaml\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+    return [(document.name, textwrap.dedent(text)) for document in DOCUMENTS for _, text in fence.findall(document.read_text()) if "kind:" in text]
 
 
 def filled_in(command, **names):
