@@ -1,8 +1,10 @@
 """The commands in README.md, the pages of docs/ and the chart's README.md, and where each of them is run as it stands.
 
-A command is a line of a fence marked `sh` or `bash`, a line behind `$ ` in a fence marked `console` (the rest is output), a line of an
-indented block, or code within a sentence that begins with one of PROGRAMS. A line that ends with a backslash continues in the next one.
-Words in capitals stand for a name of the reader's.
+A command is a line of a fence marked `sh` or `bash`, a line behind `$ ` in a fence marked `console` (the rest is output), or a line of an
+indented block. A line that ends with a backslash continues in the next one. Words in capitals stand for a name of the reader's. Each command stands in one of
+the tables below.
+
+Code within a sentence that begins with one of PROGRAMS and stands in no table is a mention: tests/integration/documents/run.py tries it with --help.
 """
 import pathlib
 import re
@@ -56,12 +58,6 @@ IN_A_TUTORIAL = [
     "lockstep checkpoint verify file://$PWD/run/first/checkpoints",
     "lockstep checkpoint export file://$PWD/run/first/checkpoints weights.safetensors --weights-only",
 ]
-# Named in passing, without what they need: tried with --help.
-NAMES = ["helm install --take-ownership", "helm rollback", "helm test", "helm uninstall", "helm upgrade", "kubectl -n NAMESPACE describe dtj JOB", "kubectl apply",
-         "kubectl cordon NODE", "kubectl delete pod", "kubectl delete pod POD", "kubectl describe dtj", "kubectl describe node",
-         "kubectl get dtj --output=wide", "kubectl get pod POD --output=wide", "kubectl get pod POD --output=yaml", "kubectl logs",
-         "kubectl logs --previous", "kubectl top pod", "kubectl lockstep", "lockstep checkpoint", "lockstep checkpoint verify", "lockstep convert", "lockstep run", "lockstep validate",
-         "kubectl explain dtj.spec.training", "kubectl get crd", "kubectl get dtj --all-namespaces"]
 # The others, each with the reason.
 NOT_RUN = {
     "./quickstart": "installs and builds everything, for minutes",
@@ -70,6 +66,7 @@ NOT_RUN = {
     "./quickstart --down": "ends what ./quickstart has started",
     "./verify": "runs the tests, this one among them",
     "export LOCKSTEP_TOKEN=$(openssl rand -hex 16)": "part of a script for Slurm: tests/integration/machines runs one",
+    "cmake --install build/release --component sdk --prefix ~/lockstep": "tests/integration/plugin installs it into a folder of its own",
     "srun --ntasks-per-node=1 lockstep run job.yaml --checkpoint-uri file:///scratch/$USER/job": "the same",
     "kubectl get pytorchjobs -o yaml | lockstep convert - > jobs.yaml":
         "wants Kubeflow: tests/integration/convert gives a list to standard input",
@@ -98,7 +95,7 @@ NOT_RUN = {
     ], "on a job of the reader's: tests/e2e does the same to jobs of its own"),
     **dict.fromkeys([
         "kubectl -n lockstep-system rollout status deployment/lockstep", "helm history lockstep --namespace lockstep-system",
-        "helm rollback lockstep --namespace lockstep-system",
+        "kubectl get crd", "kubectl get dtj --all-namespaces", "helm rollback lockstep --namespace lockstep-system",
     ], "tests/e2e/release_test.py upgrades, rolls back and waits for operators"),
     "kubectl --namespace lockstep-system port-forward deploy/lockstep 8080": "lasts until it is ended; tests/e2e/observe_test.py reads these metrics",
     "curl localhost:8080/metrics": "the same",
@@ -171,6 +168,7 @@ def without_remark(line):
 
 
 def commands(text):
+    """(command, whether it is a mention)"""
     prose, begun = [], ""
     for kind, line in blocks(text):
         if kind == PROSE:
@@ -185,20 +183,23 @@ def commands(text):
         line = begun + without_remark(line).strip()
         begun = line[:-1].rstrip() + " " if line.endswith("\\") else ""
         if line and not begun:
-            yield line
+            yield line, False
     for line in re.findall(r"`([^`]+)`", "\n".join(prose)):
         line = " ".join(line.split())  # it may go on in the next line
         if line.startswith(PROGRAMS):
-            yield line
+            yield line, True
 
 
 def written():
-    """command -> the documents that it stands in."""
-    found = {}
+    """({command: the documents that it stands in}, the same of mentions)"""
+    found, mentions = {}, {}
     for document in DOCUMENTS:
-        for command in commands(document.read_text()):
-            found.setdefault(command, set()).add(str(document.relative_to(ROOT)))
-    return found
+        for command, is_mention in commands(document.read_text()):
+            (mentions if is_mention else found).setdefault(command, set()).add(str(document.relative_to(ROOT)))
+    placed = {*IN_A_FOLDER, *IN_A_TUTORIAL, *IN_A_CLUSTER, *IN_A_RELEASE, *NOT_RUN}
+    for command in placed & set(mentions):
+        found.setdefault(command, set()).update(mentions.pop(command))
+    return found, {command: names for command, names in mentions.items() if command not in found}
 
 
 def manifests():
@@ -209,12 +210,12 @@ def manifests():
 
 def rendered():
     """Commands that install or upgrade our chart: tests/integration/documents/run.py renders each with its values."""
-    return [command for command in written() if re.match(r"helm (install|upgrade) \S+ charts/lockstep\b", command) and command not in IN_A_RELEASE]
+    return [command for command in written()[0] if re.match(r"helm (install|upgrade) \S+ charts/lockstep\b", command) and command not in IN_A_RELEASE]
 
 
 def secrets():
     """Commands that create a Secret: tests/integration/documents/run.py has kubectl make each without a cluster."""
-    return [command for command in written() if command.startswith("kubectl create secret ")]
+    return [command for command in written()[0] if command.startswith("kubectl create secret ")]
 
 
 def filled_in(command, **names):

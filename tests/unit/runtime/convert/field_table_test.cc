@@ -43,8 +43,9 @@ TEST(MigrationGuide, HasEveryFieldThatConvertKnows) {
   for (const auto& [heading, fields] : tables) {
     std::vector<std::string> expected;
     for (const Field& field : fields) expected.push_back(Row(field));
-    EXPECT_EQ(RowsBelow(heading), expected) << "docs/how-to/migration.md, below " << heading << ", must have:\n"
-                                            << Join(expected, "\n");
+    EXPECT_EQ(RowsBelow(heading), expected)
+        << "docs/how-to/migration.md, below " << heading << ", must have:\n"
+        << Join(expected, "\n");
   }
 }
 
