@@ -50,6 +50,14 @@ IN_A_RELEASE = [
     "kubectl -n lockstep-system get lease",
     "helm test lockstep --namespace lockstep-system",
 ]
+# tests/integration/documents/tutorials_test.py types these in the folder of the laptop tutorial.
+IN_A_TUTORIAL = [
+    "lockstep run script.yaml",
+    "lockstep plot run/first/checkpoints",
+    "lockstep checkpoint ls file://$PWD/run/first/checkpoints",
+    "lockstep checkpoint verify file://$PWD/run/first/checkpoints",
+    "lockstep checkpoint export file://$PWD/run/first/checkpoints weights.safetensors --weights-only",
+]
 # The others, each with the reason.
 NOT_RUN = {
     "./quickstart": "installs and builds everything, for minutes",
@@ -65,15 +73,61 @@ NOT_RUN = {
     "kubectl get dtj JOB -o jsonpath='{.status.conditions[?(@.type==\"CheckpointsRemoved\")].message}'":
         "wants a removal that fails: tests/integration/operator/removal_test.py reads that condition",
     """kubectl patch dtj JOB --type merge -p '{"spec":{"checkpoint":{"deleteWithJob":false}}}'""": "the same: it lets the job go",
-    "helm upgrade lockstep charts/lockstep --namespace lockstep-system --reuse-values --set dashboards.enabled=true "
-    "--set metrics.scrapeAnnotations=false --set metrics.serviceMonitor.enabled=true --set metrics.podMonitor.enabled=true "
-    "--set metrics.prometheusRule.enabled=true":
-        "wants the Prometheus operator: tests/integration/chart holds what these values make against its definitions",
-    "helm install research charts/lockstep --namespace research-system --create-namespace "
-    "--set crds.install=false --set managedBy=example.com/research":
-        "a second installation: tests/integration/operator/installations_test.py lets two share an API server",
     "kubectl create clusterrolebinding lockstep-metrics --clusterrole=lockstep-system:lockstep-metrics-reader --serviceaccount=monitoring:prometheus":
         "wants a Prometheus: tests/integration/operator/process_test.py binds such an account",
+    # The tutorials.
+    "export PATH=$PWD/build/release/bin:$PATH": "tests/integration/documents/tutorials_test.py has the programs in PATH",
+    "kill -9 $(pgrep --newest lockstep-rank)": "would end ranks of other tests: tests/integration/documents/tutorials_test.py ends one of its own",
+    'kill -9 $(pgrep --newest --full "^python3 train.py")': "the same",
+    'eval "$(tests/cluster/cluster env --dir ~/.cache/lockstep/quickstart)"': "wants the cluster of ./quickstart",
+    **dict.fromkeys([
+        "kubectl apply -f second.yaml", "kubectl lockstep status second", "kubectl lockstep status second --watch", "kubectl lockstep logs second --rank 1",
+        "kubectl delete pod second-worker-1", "kubectl lockstep scale second 4", "kubectl lockstep checkpoint second --wait",
+        "kubectl lockstep suspend second", "kubectl get pods -l lockstep.dev/job=second", "kubectl lockstep resume second", "kubectl delete dtj second",
+        "kubectl apply -f script.yaml", "kubectl logs script-worker-0",
+    ], "on a job of the tutorial: tests/e2e/plugin_test.py does the same to a job of its own"),
+    # The how-to guides.
+    **dict.fromkeys([
+        "kubectl apply -f minimal.yaml", "kubectl wait --for=condition=Complete dtj/minimal --timeout=5m", "kubectl delete dtj minimal",
+        "kubectl describe dtj minimal", "kubectl apply -f job.yaml", "kubectl lockstep status JOB", "kubectl lockstep status JOB --watch",
+        "kubectl lockstep logs JOB --rank 1", "kubectl lockstep checkpoint JOB", "kubectl get dtj JOB -o jsonpath='{.status.checkpoint}'",
+        "kubectl annotate --overwrite dtj JOB lockstep.dev/profile=5", 'kubectl annotate --overwrite dtj JOB lockstep.dev/profile="5 $(date)"',
+    ], "on a job of the reader's: tests/e2e does the same to jobs of its own"),
+    **dict.fromkeys([
+        "kubectl -n lockstep-system rollout status deployment/lockstep", "helm history lockstep --namespace lockstep-system",
+        "kubectl get crd", "kubectl get dtj --all-namespaces", "helm rollback lockstep --namespace lockstep-system",
+    ], "tests/e2e/release_test.py upgrades, rolls back and waits for operators"),
+    "kubectl --namespace lockstep-system port-forward deploy/lockstep 8080": "lasts until it is ended; tests/e2e/observe_test.py reads these metrics",
+    "curl localhost:8080/metrics": "the same",
+    "kubectl get clusterroles,clusterrolebindings --selector app.kubernetes.io/name=lockstep":
+        "tests/integration/chart/install_test.py looks for what an uninstallation leaves",
+    """kubectl patch dtj JOB --type merge -p '{"metadata":{"finalizers":null}}'""": "the last resort, where no operator runs",
+    **dict.fromkeys([
+        ".ci/install", ".ci/install --cuda-image", ".ci/build --programs", "docker/build.sh all", "docker/build.sh worker-cuda",
+        "docker/push.sh registry.example/team", "docker/push.sh registry.example/team ARCHIVE",
+    ], "build and push for minutes: tests/integration/images does it, but for the GPU image"),
+    **dict.fromkeys([
+        "version=$(cat VERSION)",
+        "docker build -f docker/Dockerfile --target operator --build-arg VERSION=$version --tag registry.example/team/lockstep-operator:$version .",
+        "docker build -f docker/Dockerfile --target worker --build-arg VERSION=$version --tag registry.example/team/lockstep-worker:$version .",
+        "docker push registry.example/team/lockstep-operator:$version", "docker push registry.example/team/lockstep-worker:$version",
+    ], "want Docker; the page says that it was not tried"),
+    "skopeo copy --preserve-digests oci-archive:lockstep-operator.tar docker://registry.internal/lockstep/lockstep-operator:0.1.0":
+        "wants a registry: tests/integration/images/push_test.py pushes by the same command",
+    "skopeo copy --preserve-digests oci-archive:lockstep-worker.tar docker://registry.internal/lockstep/lockstep-worker:0.1.0": "the same",
+    "ctr --namespace k8s.io images import lockstep-worker.tar": "wants a node: `cluster load-image` does the same",
+    "cmake --install build/release --component kubectl --prefix FOLDER": "as with /usr/local",
+    "cmake --install build/release --component worker --prefix FOLDER": "tests/integration/images looks at what it installs",
+    **dict.fromkeys([
+        "cmake --install build/release --component sdk --prefix ~/lockstep",
+        "cmake -S runtime/sdk/example -B build/wide -DCMAKE_PREFIX_PATH=~/lockstep -DLOCKSTEP_TORCH=$(.ci/install --print-site)/torch",
+        "cmake --build build/wide",
+    ], "tests/integration/plugin builds the example in the same way"),
+    "LOCKSTEP_PROFILE=100-104 lockstep run job.yaml": "tests/integration/local has a profile of steps named in advance",
+    "kill -USR2 PID": "the same, of a process of its own",
+    **dict.fromkeys([
+        "export NNODES=2 MASTER_ADDR=10.0.0.7 LOCKSTEP_TOKEN=SECRET", "NODE_RANK=0 lockstep run job.yaml", "NODE_RANK=1 lockstep run job.yaml",
+    ], "want two machines: tests/integration/machines has them"),
     "kubectl get workloads": "wants Kueue",
     "kubectl describe clusterqueue": "wants Kueue",
 }
@@ -142,7 +196,7 @@ def written():
     for document in DOCUMENTS:
         for command, is_mention in commands(document.read_text()):
             (mentions if is_mention else found).setdefault(command, set()).add(str(document.relative_to(ROOT)))
-    placed = {*IN_A_FOLDER, *IN_A_CLUSTER, *IN_A_RELEASE, *NOT_RUN}
+    placed = {*IN_A_FOLDER, *IN_A_TUTORIAL, *IN_A_CLUSTER, *IN_A_RELEASE, *NOT_RUN}
     for command in placed & set(mentions):
         found.setdefault(command, set()).update(mentions.pop(command))
     return found, {command: names for command, names in mentions.items() if command not in found}
@@ -152,6 +206,16 @@ def manifests():
     """[(document, text)] of all whole objects in fences."""
     fence = re.compile(r"^( *)```yaml\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
     return [(document.name, textwrap.dedent(text)) for document in DOCUMENTS for _, text in fence.findall(document.read_text()) if "kind:" in text]
+
+
+def rendered():
+    """Commands that install or upgrade our chart: tests/integration/documents/run.py renders each with its values."""
+    return [command for command in written()[0] if re.match(r"helm (install|upgrade) \S+ charts/lockstep\b", command) and command not in IN_A_RELEASE]
+
+
+def secrets():
+    """Commands that create a Secret: tests/integration/documents/run.py has kubectl make each without a cluster."""
+    return [command for command in written()[0] if command.startswith("kubectl create secret ")]
 
 
 def filled_in(command, **names):

@@ -2,9 +2,12 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
+
+import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 import documented
@@ -19,6 +22,7 @@ JOB = {
         "checkpoint": {"uri": "s3://somewhere/small", "intervalSteps": 20},
     },
 }
+STORAGE_PAGE = (ROOT / "docs/how-to/storage.md").read_text()
 PYTORCHJOB = ROOT / "tests" / "unit" / "runtime" / "convert" / "pytorchjobs" / "mnist.yaml"
 
 
@@ -30,7 +34,8 @@ def shell(line, folder, where=""):
 
 
 def test_every_command_has_its_place():
-    placed = [*documented.IN_A_FOLDER, *documented.IN_A_CLUSTER, *documented.IN_A_RELEASE, *documented.NOT_RUN]
+    placed = [*documented.IN_A_FOLDER, *documented.IN_A_TUTORIAL, *documented.IN_A_CLUSTER, *documented.IN_A_RELEASE, *documented.NOT_RUN,
+              *documented.rendered(), *documented.secrets()]
     written, _ = documented.written()
     new = {command: sorted(documents) for command, documents in written.items() if command not in placed}
     expect(not new, f"say in tests/support/documented.py where these are run: {new}")
@@ -68,6 +73,33 @@ def test_mentions_are_commands_of_programs():
         shell(f"{command} --help", ROOT, f" in {sorted(documents)}")
     if missing:
         print(f"SKIPPED those of programs that are not here: {sorted(missing)}")
+
+
+def program(name):
+    """That of PATH, or the one that tests/cluster has built."""
+    built = subprocess.run([ROOT / "tests/cluster/programs/build.sh", "--print-bin"], capture_output=True, text=True, timeout=LIMIT, check=True)
+    found = shutil.which(name) or shutil.which(name, path=built.stdout.strip())
+    return found or pytest.skip(f"no {name}; run: tests/cluster/install.sh")
+
+
+def test_the_chart_has_the_values_that_commands_set():
+    """The chart's schema refuses what it does not know."""
+    helm, found = program("helm"), documented.rendered()
+    expect(len(found) > 4, found)
+    for command in found:
+        line = re.sub(r"^helm (install|upgrade)", f"{helm} template --kube-version 1.34.0", command)
+        shell(re.sub(r" --(reset-then-reuse-values|create-namespace|take-ownership)\b", "", line), ROOT)
+
+
+def test_secrets_are_made_as_written():
+    kubectl, found = program("kubectl"), documented.secrets()
+    expect(len(found) > 3, found)
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "key.json").write_text("{}")
+        for command in found:
+            secret = json.loads(shell(f"{kubectl} {command.removeprefix('kubectl ')} --dry-run=client --output=json", folder))
+            unknown = [name for name in secret["data"] if name not in STORAGE_PAGE]
+            expect(not unknown, f"{command}: the page does not explain {unknown}")
 
 
 def test_manifests_are_valid():
