@@ -222,6 +222,23 @@ FIELDS_HEADER = """\
 
 API version `lockstep.dev/v1alpha1`. `kubectl explain dtj.spec` shows the same in a terminal. A field in **bold** is required if the object that contains
 it is present. The rules between fields are below each table.
+
+| section | what it is about | without it |
+|---|---|---|
+| `managedBy`, `suspend` | which installation runs the job; whether it is suspended | the default installation; not suspended |
+| `worker`, `nprocPerNode`, `standbyReplicas` | the pods and the processes in each | one pod; one process for each GPU, else one |
+| `elasticPolicy` | the numbers of pods with which the job may train | the number is fixed |
+| `training` | model, data, optimizer, schedule, batch, end, evaluation | the command of the trainer container runs: a program of your own |
+| `checkpoint` | where and when to save, where to start | nothing is saved |
+| `rendezvous` | time-outs of rounds and heartbeats | the defaults below |
+| `failurePolicy` | how many restarts, and rules for particular failures | 3 restarts, in place first |
+| `healthPolicy` | hangs, slow ranks, nodes that fail | hangs are detected; pods of nodes that do not answer are replaced |
+| `runPolicy`, `successPolicy` | deadlines; what remains of a finished job; when it is complete | no deadline; running pods are deleted; all ranks must succeed |
+| `schedulingPolicy` | gang, queue, priority, topology | as the scheduler decides |
+| `network`, `observability` | network of the pods; metrics and logs | the cluster's network; port 9400; rank 0 logs its progress |
+
+The operator uses the whole pod template in `worker.template` and adds names, labels, environment variables, volumes for its configuration, and
+`restartPolicy: Never`.
 """
 
 
