@@ -89,9 +89,9 @@ NOT_RUN = {
     # The how-to guides.
     **dict.fromkeys([
         "kubectl apply -f minimal.yaml", "kubectl wait --for=condition=Complete dtj/minimal --timeout=5m", "kubectl delete dtj minimal",
-        "kubectl describe dtj minimal", "kubectl apply -f job.yaml",
-        "kubectl wait dtj/JOB --for=condition=Complete --timeout=2h", "kubectl wait dtj/JOB --for=condition=Ready", "kubectl lockstep status JOB", "kubectl lockstep status JOB --watch",
+        "kubectl describe dtj minimal", "kubectl apply -f job.yaml", "kubectl lockstep status JOB", "kubectl lockstep status JOB --watch",
         "kubectl lockstep logs JOB --rank 1", "kubectl lockstep checkpoint JOB", "kubectl get dtj JOB -o jsonpath='{.status.checkpoint}'",
+        "kubectl wait dtj/JOB --for=condition=Complete --timeout=2h", "kubectl wait dtj/JOB --for=condition=Ready",
         "kubectl annotate --overwrite dtj JOB lockstep.dev/profile=5", 'kubectl annotate --overwrite dtj JOB lockstep.dev/profile="5 $(date)"',
     ], "on a job of the reader's: tests/e2e does the same to jobs of its own"),
     **dict.fromkeys([
@@ -113,9 +113,9 @@ NOT_RUN = {
         "docker build -f docker/Dockerfile --target worker --build-arg VERSION=$version --tag registry.example/team/lockstep-worker:$version .",
         "docker push registry.example/team/lockstep-operator:$version", "docker push registry.example/team/lockstep-worker:$version",
     ], "want Docker; the page says that it was not tried"),
-    "skopeo copy --preserve-digests oci-archive:lockstep-operator.tar docker://registry.internal/lockstep/lockstep-operator:0.1.0":
+    "skopeo copy --preserve-digests oci-archive:lockstep-operator.tar docker://registry.internal/lockstep/lockstep-operator:$version":
         "wants a registry: tests/integration/images/push_test.py pushes by the same command",
-    "skopeo copy --preserve-digests oci-archive:lockstep-worker.tar docker://registry.internal/lockstep/lockstep-worker:0.1.0": "the same",
+    "skopeo copy --preserve-digests oci-archive:lockstep-worker.tar docker://registry.internal/lockstep/lockstep-worker:$version": "the same",
     "ctr --namespace k8s.io images import lockstep-worker.tar": "wants a node: `cluster load-image` does the same",
     "cmake --install build/release --component kubectl --prefix FOLDER": "as with /usr/local",
     "cmake --install build/release --component worker --prefix FOLDER": "tests/integration/images looks at what it installs",

@@ -22,7 +22,7 @@ JOB = {
         "checkpoint": {"uri": "s3://somewhere/small", "intervalSteps": 20},
     },
 }
-STORAGE_PAGE = (ROOT / "docs/how-to/storage.md").read_text()
+VARIABLES = (ROOT / "docs/reference/environment.md").read_text()
 PYTORCHJOB = ROOT / "tests" / "unit" / "runtime" / "convert" / "pytorchjobs" / "mnist.yaml"
 
 
@@ -98,8 +98,8 @@ def test_secrets_are_made_as_written():
         pathlib.Path(folder, "key.json").write_text("{}")
         for command in found:
             secret = json.loads(shell(f"{kubectl} {command.removeprefix('kubectl ')} --dry-run=client --output=json", folder))
-            unknown = [name for name in secret["data"] if name not in STORAGE_PAGE]
-            expect(not unknown, f"{command}: the page does not explain {unknown}")
+            unknown = [name for name in secret["data"] if f"`{name}`" not in VARIABLES]
+            expect(not unknown, f"{command}: docs/reference/environment.md does not have {unknown}")
 
 
 def test_manifests_are_valid():

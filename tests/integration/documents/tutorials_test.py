@@ -104,7 +104,8 @@ def test_laptop(folder):
 
 def test_your_own_script(folder):
     script, = fences("your-own-script.md", "python")
-    pathlib.Path(folder, "train.py").write_text(script)
+    # Short: on a busy machine each of its steps takes long.
+    pathlib.Path(folder, "train.py").write_text(script.replace("STEPS = 400", "STEPS = 15").replace("step % 50", "step % 5"))
     pathlib.Path(folder, "script.yaml").write_text(fences("your-own-script.md", "yaml")[0])
     pathlib.Path(folder, "bin").mkdir()
     pathlib.Path(folder, "bin", "python3").write_text(f'#!/bin/sh\nexec {torch_python.python()} "$@"\n')
@@ -116,4 +117,4 @@ def test_your_own_script(folder):
         expect("round 2: 2 ranks" in run.output() and "exited with code 137" in run.output(), run.output())
     log = pathlib.Path(folder, "run", "script", "script-worker-0.log").read_text()
     resumed, = re.findall(r"^\[rank 0 round 2\] rank 0 of 2 starts at step (\d+)$", log, re.MULTILINE)
-    expect(int(resumed) >= 50 and "[rank 0 round 2] step 400  loss " in log, log)
+    expect(int(resumed) >= 5 and "[rank 0 round 2] step 15  loss " in log, log)
