@@ -125,7 +125,8 @@ def test_your_own_script(folder):
 
 def test_a_torchscript_model(folder):
     script, = fences("how-to/models-and-plugins.md", "python")
-    subprocess.run([torch_python.python(), "-c", script], cwd=folder, capture_output=True, timeout=LIMIT, check=True)
+    pathlib.Path(folder, "cnn.py").write_text(script)
+    subprocess.run([torch_python.python(), "cnn.py"], cwd=folder, capture_output=True, timeout=LIMIT, check=True)
     training = {"model": {"name": "torchscript", "torchscript": {"path": f"{folder}/cnn.pt", "loss": "crossEntropy"}},
                 "data": {"format": "idx", "path": "/usr/share/datasets/fashion-mnist"}, "globalBatchSize": 64, "steps": 3}
     worker = {"template": {"spec": {"containers": [{"name": "trainer", "image": "none"}]}}}
