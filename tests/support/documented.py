@@ -89,8 +89,7 @@ NOT_RUN = {
     # The how-to guides.
     **dict.fromkeys([
         "kubectl apply -f minimal.yaml", "kubectl wait --for=condition=Complete dtj/minimal --timeout=5m", "kubectl delete dtj minimal",
-        "kubectl describe dtj minimal", "kubectl apply -f job.yaml",
-        "kubectl wait dtj/JOB --for=condition=Complete --timeout=2h", "kubectl wait dtj/JOB --for=condition=Ready", "kubectl lockstep status JOB", "kubectl lockstep status JOB --watch",
+        "kubectl describe dtj minimal", "kubectl apply -f job.yaml", "kubectl lockstep status JOB", "kubectl lockstep status JOB --watch",
         "kubectl lockstep logs JOB --rank 1", "kubectl lockstep checkpoint JOB", "kubectl get dtj JOB -o jsonpath='{.status.checkpoint}'",
         "kubectl wait dtj/JOB --for=condition=Complete --timeout=2h", "kubectl wait dtj/JOB --for=condition=Ready",
         "kubectl annotate --overwrite dtj JOB lockstep.dev/profile=5", 'kubectl annotate --overwrite dtj JOB lockstep.dev/profile="5 $(date)"',
