@@ -1,10 +1,12 @@
-"""What the tutorials that need no cluster let a newcomer type, with the manifests and the script of their pages."""
+"""What the tutorials that need no cluster let a newcomer type, with the manifests and the script of their pages; and the TorchScript model of its guide."""
 import contextlib
+import json
 import os
 import pathlib
 import re
 import signal
 import subprocess
+import textwrap
 
 import documented
 import processes
@@ -13,11 +15,12 @@ from build_folder import BIN
 from cases import ENDS_WITH_US, LIMIT, expect, until
 from local_run import children
 
-TUTORIALS = documented.ROOT / "docs" / "tutorials"
+DOCS = documented.ROOT / "docs"
 
 
 def fences(page, language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", (TUTORIALS / page).read_text(), re.MULTILINE | re.DOTALL)
+    found = re.findall(rf"^( *)```{language}\n(.*?)^\1```$", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+    return [textwrap.dedent(text) for _, text in found]
 
 
 def environment(folder):
@@ -73,8 +76,8 @@ def stored(run):
 
 
 def test_laptop(folder):
-    page = (TUTORIALS / "laptop.md").read_text()
-    manifest, = fences("laptop.md", "yaml")
+    page = (DOCS / "tutorials/laptop.md").read_text()
+    manifest, = fences("tutorials/laptop.md", "yaml")
     # Long enough for what is done to it, however busy the machine is; saving often, so that there is something to wait for.
     pathlib.Path(folder, "job.yaml").write_text(manifest.replace("epochs: 2", "epochs: 40").replace("intervalSteps: 200", "intervalSteps: 20"))
     commands = [command for command, is_mention in documented.commands(page) if not is_mention]
@@ -103,10 +106,10 @@ def test_laptop(folder):
 
 
 def test_your_own_script(folder):
-    script, = fences("your-own-script.md", "python")
+    script, = fences("tutorials/your-own-script.md", "python")
     # Short: on a busy machine each of its steps takes long.
     pathlib.Path(folder, "train.py").write_text(script.replace("STEPS = 400", "STEPS = 15").replace("step % 50", "step % 5"))
-    pathlib.Path(folder, "script.yaml").write_text(fences("your-own-script.md", "yaml")[0])
+    pathlib.Path(folder, "script.yaml").write_text(fences("tutorials/your-own-script.md", "yaml")[0])
     pathlib.Path(folder, "bin").mkdir()
     pathlib.Path(folder, "bin", "python3").write_text(f'#!/bin/sh\nexec {torch_python.python()} "$@"\n')
     pathlib.Path(folder, "bin", "python3").chmod(0o755)
@@ -118,3 +121,17 @@ def test_your_own_script(folder):
     log = pathlib.Path(folder, "run", "script", "script-worker-0.log").read_text()
     resumed, = re.findall(r"^\[rank 0 round 2\] rank 0 of 2 starts at step (\d+)$", log, re.MULTILINE)
     expect(int(resumed) >= 5 and "[rank 0 round 2] step 15  loss " in log, log)
+
+
+def test_a_torchscript_model(folder):
+    script, = fences("how-to/models-and-plugins.md", "python")
+    pathlib.Path(folder, "cnn.py").write_text(script)
+    subprocess.run([torch_python.python(), "cnn.py"], cwd=folder, capture_output=True, timeout=LIMIT, check=True)
+    training = {"model": {"name": "torchscript", "torchscript": {"path": f"{folder}/cnn.pt", "loss": "crossEntropy"}},
+                "data": {"format": "idx", "path": "/usr/share/datasets/fashion-mnist"}, "globalBatchSize": 64, "steps": 3}
+    worker = {"template": {"spec": {"containers": [{"name": "trainer", "image": "none"}]}}}
+    job = {"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "scripted"},
+           "spec": {"worker": worker, "training": training}}
+    pathlib.Path(folder, "job.yaml").write_text(json.dumps(job))
+    said = typed("lockstep run job.yaml", folder)
+    expect("complete after" in said and re.search(r"loss 2\.[0-9]+", said), said)
