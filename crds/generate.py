@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes crds/distributedtrainingjobs.yaml, its copy in the chart, and docs/fields.md from crds/schema.yaml and Kubernetes' own OpenAPI.
+"""Writes crds/distributedtrainingjobs.yaml, its copy in the chart, and docs/reference/fields.md from crds/schema.yaml and Kubernetes' own OpenAPI.
 
 schema.yaml is ours, written by hand. Where it says `generated:`, the named definition of the API server's OpenAPI v3
 takes its place, made structural as a custom resource needs it: references put in place, descriptions left out (the
@@ -30,7 +30,7 @@ SCHEMA = FOLDER / "schema.yaml"
 TARGET = FOLDER / "distributedtrainingjobs.yaml"
 # A chart cannot reach outside its folder.
 CHART_COPY = FOLDER.parent / "charts" / "lockstep" / "files" / TARGET.name
-FIELDS = FOLDER.parent / "docs" / "fields.md"
+FIELDS = FOLDER.parent / "docs" / "reference" / "fields.md"
 MAX_BYTES = 262144  # limit of the annotation that `kubectl apply` keeps the object in
 HEADER = """\
 # Made by crds/generate.py from crds/schema.yaml and the OpenAPI of Kubernetes {version}; do not edit.
@@ -220,8 +220,25 @@ FIELDS_HEADER = """\
 <!-- Made by crds/generate.py from crds/schema.yaml; do not edit. -->
 # Fields of a DistributedTrainingJob
 
-`lockstep.dev/v1alpha1`. `kubectl explain dtj.spec` says the same in a terminal. A field in **bold** is required where the object
-that holds it is there. Below each table stand the rules between fields.
+API version `lockstep.dev/v1alpha1`. `kubectl explain dtj.spec` shows the same in a terminal. A field in **bold** is required if the object that contains
+it is present. The rules between fields are below each table.
+
+| section | what it is about | without it |
+|---|---|---|
+| `managedBy`, `suspend` | which installation runs the job; whether it is suspended | the default installation; not suspended |
+| `worker`, `nprocPerNode`, `standbyReplicas` | the pods and the processes in each | one pod; one process for each GPU, else one |
+| `elasticPolicy` | the numbers of pods with which the job may train | the number is fixed |
+| `training` | model, data, optimizer, schedule, batch, end, evaluation | the command of the trainer container runs: a program of your own |
+| `checkpoint` | where and when to save, where to start | nothing is saved |
+| `rendezvous` | time-outs of rounds and heartbeats | the defaults below |
+| `failurePolicy` | how many restarts, and rules for particular failures | 3 restarts, in place first |
+| `healthPolicy` | hangs, slow ranks, nodes that fail | hangs are detected; pods of nodes that do not answer are replaced |
+| `runPolicy`, `successPolicy` | deadlines; what remains of a finished job; when it is complete | no deadline; running pods are deleted; all ranks must succeed |
+| `schedulingPolicy` | gang, queue, priority, topology | as the scheduler decides |
+| `network`, `observability` | network of the pods; metrics and logs | the cluster's network; port 9400; rank 0 logs its progress |
+
+The operator uses the whole pod template in `worker.template` and adds names, labels, environment variables, volumes for its configuration, and
+`restartPolicy: Never`.
 """
 
 
@@ -255,9 +272,10 @@ def limits_of(schema):
 
 def field_rows(schema, path, is_required):
     """A row for the field, then those below it, and the messages of all their rules."""
-    default = "" if "default" not in schema else f"`{json.dumps(schema['default']).strip(chr(34))}`"
+    default = "" if "default" not in schema else f"default `{json.dumps(schema['default']).strip(chr(34))}`"
     name = f"**`{path}`**" if is_required else f"`{path}`"
-    cells = (name, type_of(schema), default, limits_of(schema), schema.get("description", ""))
+    kind = "; ".join(part for part in (type_of(schema), limits_of(schema), default) if part)
+    cells = (name, kind, schema.get("description", ""))
     rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"]
     rules = [f"- `{path}`: {rule['message']}" for rule in schema.get("x-kubernetes-validations", []) if "message" in rule]
     below, at = (schema["items"], path + "[]") if schema.get("type") == "array" else (schema, path)
@@ -270,7 +288,7 @@ def field_rows(schema, path, is_required):
 
 
 def field_reference(crd):
-    """docs/fields.md: a section for each part of the spec, and one for the status."""
+    """docs/reference/fields.md: a section for each part of the spec, and one for the status."""
     (version,) = crd["spec"]["versions"]
     properties = version["schema"]["openAPIV3Schema"]["properties"]
     spec = properties["spec"]
@@ -280,7 +298,7 @@ def field_reference(crd):
         sections.setdefault(path if "properties" in child else "spec", []).append((child, path, key in spec["required"]))
     sections["status"] = [(properties["status"], "status", False)]
     text = FIELDS_HEADER
-    table = "\n| field | type | default | limits | what it is |\n|---|---|---|---|---|\n"
+    table = "\n| field | type, limits, default | meaning |\n|---|---|---|\n"
     for path, fields in sections.items():
         rows, rules = [], []
         for field in fields:

@@ -20,7 +20,7 @@ void Delete(const Observed& observed, const kube::Resource& resource, const std:
 }
 
 // A Service that selects pods which come by the hundred has its endpoints written again every few of them,
-// whole: a quarter of all the work that a thousand pods are (tests/bench/README.md). So it learns whom to
+// whole: a quarter of all the work that a thousand pods are (tests/bench/HISTORY.md). So it learns whom to
 // select with the last of them, or with the job's first round, where some are not to be had; until then it
 // holds the name, for which the job is refused where it is another's. One that selects already is left alone.
 bool MaySelect(const Observed& observed) {

@@ -1,7 +1,7 @@
 #pragma once
 // Every field of Kubeflow's PyTorchJob (kubeflow.org/v1, Training Operator 1.9) and every flag of torchrun
 // that `lockstep convert` knows, with what becomes of it. The conversion reads no field that is not here, and
-// docs/migration.md shows the same rows: a test compares them. Pure.
+// docs/how-to/migration.md shows the same rows: a test compares them. Pure.
 
 #include <span>
 #include <string_view>
@@ -18,7 +18,7 @@ struct Field {
   std::string_view theirs;
   Fate fate;
   std::string_view ours;    // of kBecomes
-  std::string_view remark;  // in docs/migration.md; of the other fates also the message
+  std::string_view remark;  // in docs/how-to/migration.md; of the other fates also the message
 };
 
 [[nodiscard]] std::span<const Field> JobFields();

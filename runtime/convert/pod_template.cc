@@ -26,7 +26,7 @@ const Field& Known(std::string_view field) {
   return *found;
 }
 
-// Of a field that is kept: docs/migration.md must say so.
+// Of a field that is kept: docs/how-to/migration.md must say so.
 void CheckInTable(std::string_view field) { static_cast<void>(Known(field)); }
 
 bool IsRankVariable(std::string_view name) {

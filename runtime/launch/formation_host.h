@@ -1,6 +1,6 @@
 #pragma once
-// Where the members of a round form it again while the rendezvous service is away (README.md, "While nobody
-// answers"). Hosted by the supervisor that has the round's rank 0, for the one round that the service gave it
+// Where the members of a round form it again while the rendezvous service is away (README.md, "While the
+// service does not answer"). Hosted by the supervisor that has the round's rank 0, for the one round that the service gave it
 // last. A round is formed again by all of its members or not at all: so it keeps its number, and no second
 // round of that number with other members can come to be. Any thread; long polls hold none.
 

@@ -1,4 +1,4 @@
-"""Reads stored checkpoints (runtime/checkpoint/README.md has the layout)."""
+"""Reads stored checkpoints (docs/reference/file-formats.md has the layout)."""
 import array
 import contextlib
 import hashlib

@@ -1,6 +1,6 @@
 #pragma once
 // What the exit code of `lockstep worker` and `lockstep-rank` means; the operator's failure policy reads it.
-// Documented in runtime/README.md. Values are part of the protocol: add, never renumber.
+// Documented in docs/reference/environment.md. Values are part of the protocol: add, never renumber.
 
 #include <string_view>
 

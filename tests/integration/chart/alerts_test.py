@@ -14,6 +14,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("promtool"), reason="no promtoo
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 CHART = FOLDER.parents[2] / "charts" / "lockstep"
+RUNBOOKS = FOLDER.parents[2] / "docs" / "how-to" / "monitoring.md"
 PLAYS = FOLDER / "alerts_test.yaml"
 RULES = [rule for group in yaml.safe_load((CHART / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
 NAMES = [rule["alert"] for rule in RULES]
@@ -36,11 +37,11 @@ def test_every_alert_is_seen_firing_and_silent():
 
 
 def test_every_alert_has_words_a_severity_and_a_runbook():
-    headings = re.findall(r"^### (\w+)$", (CHART / "README.md").read_text(), re.M)
+    headings = re.findall(r"^### (\w+)$", RUNBOOKS.read_text(), re.M)
     expect([h for h in headings if h.startswith("Lockstep")] == NAMES, f"runbooks {headings}, alerts {NAMES}")
     for rule in RULES:
         expect(set(rule["annotations"]) == {"summary", "description", "runbook_url"}, rule)
-        expect(rule["annotations"]["runbook_url"] == f"charts/lockstep/README.md#{rule['alert'].lower()}", rule)
+        expect(rule["annotations"]["runbook_url"] == f"docs/how-to/monitoring.md#{rule['alert'].lower()}", rule)
         expect(rule["labels"]["severity"] in ("critical", "warning"), rule)
 
 

@@ -2,9 +2,12 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
+
+import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 import documented
@@ -19,19 +22,21 @@ JOB = {
         "checkpoint": {"uri": "s3://somewhere/small", "intervalSteps": 20},
     },
 }
+VARIABLES = (ROOT / "docs/reference/environment.md").read_text()
 PYTORCHJOB = ROOT / "tests" / "unit" / "runtime" / "convert" / "pytorchjobs" / "mnist.yaml"
 
 
-def shell(line, folder):
+def shell(line, folder, where=""):
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
-    expect(done.returncode == 0, f"{line}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    expect(done.returncode == 0, f"{line}{where}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.stdout + done.stderr
 
 
 def test_every_command_has_its_place():
-    placed = [*documented.IN_A_FOLDER, *documented.IN_A_CLUSTER, *documented.IN_A_RELEASE, *documented.NAMES, *documented.NOT_RUN]
-    written = documented.written()
+    placed = [*documented.IN_A_FOLDER, *documented.IN_A_TUTORIAL, *documented.IN_A_CLUSTER, *documented.IN_A_RELEASE, *documented.NOT_RUN,
+              *documented.rendered(), *documented.secrets()]
+    written, _ = documented.written()
     new = {command: sorted(documents) for command, documents in written.items() if command not in placed}
     expect(not new, f"say in tests/support/documented.py where these are run: {new}")
     gone = sorted(set(placed) - set(written))
@@ -57,13 +62,44 @@ def test_commands_work_in_a_fresh_folder():
         expect((folder / "history.svg").read_text().startswith("<svg"), "lockstep plot has drawn nothing")
 
 
-def test_names_are_those_of_programs():
-    for command in documented.NAMES:
-        program = command.split()[0]
-        if program in ("kubectl", "helm") and not shutil.which(program):
-            print(f"SKIPPED {command}: no {program} here")
+def test_mentions_are_commands_of_programs():
+    _, mentions = documented.written()
+    missing = set()
+    for command, documents in mentions.items():
+        program = ROOT / command.split()[0] if command.startswith("./") else command.split()[0]
+        if not (BIN / program).exists() and not shutil.which(program):
+            missing.add(str(program))
             continue
-        shell(f"{command} --help", ROOT)
+        shell(f"{command} --help", ROOT, f" in {sorted(documents)}")
+    if missing:
+        print(f"SKIPPED those of programs that are not here: {sorted(missing)}")
+
+
+def program(name):
+    """That of PATH, or the one that tests/cluster has built."""
+    built = subprocess.run([ROOT / "tests/cluster/programs/build.sh", "--print-bin"], capture_output=True, text=True, timeout=LIMIT, check=True)
+    found = shutil.which(name) or shutil.which(name, path=built.stdout.strip())
+    return found or pytest.skip(f"no {name}; run: tests/cluster/install.sh")
+
+
+def test_the_chart_has_the_values_that_commands_set():
+    """The chart's schema refuses what it does not know."""
+    helm, found = program("helm"), documented.rendered()
+    expect(len(found) > 4, found)
+    for command in found:
+        line = re.sub(r"^helm (install|upgrade)", f"{helm} template --kube-version 1.34.0", command)
+        shell(re.sub(r" --(reset-then-reuse-values|create-namespace|take-ownership)\b", "", line), ROOT)
+
+
+def test_secrets_are_made_as_written():
+    kubectl, found = program("kubectl"), documented.secrets()
+    expect(len(found) > 3, found)
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "key.json").write_text("{}")
+        for command in found:
+            secret = json.loads(shell(f"{kubectl} {command.removeprefix('kubectl ')} --dry-run=client --output=json", folder))
+            unknown = [name for name in secret["data"] if f"`{name}`" not in VARIABLES]
+            expect(not unknown, f"{command}: docs/reference/environment.md does not have {unknown}")
 
 
 def test_manifests_are_valid():

@@ -1,11 +1,11 @@
-"""What docs/troubleshooting.md quotes is in the source, and its reasons are reasons of conditions."""
+"""What docs/how-to/troubleshooting.md quotes is in the source, and its reasons are reasons of conditions."""
 import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 from cases import expect
 
-PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "troubleshooting.md").read_text()
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 BETWEEN_PARTS = re.compile(r'"\s*\n\s*"')  # one text in two literals
 

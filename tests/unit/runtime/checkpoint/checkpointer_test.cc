@@ -38,12 +38,12 @@ TEST_F(CheckpointerTest, LoadsWhatAnyNumberOfRanksSaved) {
   }
 }
 
-TEST_F(CheckpointerTest, IsReadByTheProgramOfTheReadme) {
+TEST_F(CheckpointerTest, IsReadByTheProgramOfTheReference) {
   auto ranks = OpenRanks(2);
   SaveAll(ranks, 120);
-  const std::string readme = *ReadFile(LOCKSTEP_SOURCE_DIR "/runtime/checkpoint/README.md");
-  const std::size_t begin = readme.find("```python\n") + 10;
-  ASSERT_TRUE(WriteFile(folder_ + "/read.py", readme.substr(begin, readme.find("```", begin) - begin)).ok());
+  const std::string page = *ReadFile(LOCKSTEP_SOURCE_DIR "/docs/reference/file-formats.md");
+  const std::size_t begin = page.find("```python\n") + 10;
+  ASSERT_TRUE(WriteFile(folder_ + "/read.py", page.substr(begin, page.find("```", begin) - begin)).ok());
   const std::string run =
       "python3 " + folder_ + "/read.py " + folder_ + "/" + FolderOfStep(120) + " >" + folder_ + "/output";
   ASSERT_EQ(std::system(run.c_str()), 0);

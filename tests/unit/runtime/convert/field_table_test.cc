@@ -19,9 +19,9 @@ std::string Row(const Field& field) {
   return "| `" + std::string(field.theirs) + "` | " + ours + " | " + std::string(field.remark) + " |";
 }
 
-// In docs/migration.md: the rows of the table below a heading, without its head.
+// In docs/how-to/migration.md: the rows of the table below a heading, without its head.
 std::vector<std::string> RowsBelow(const std::string& heading) {
-  const auto text = ReadFile(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/migration.md");
+  const auto text = ReadFile(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/how-to/migration.md");
   EXPECT_TRUE(text.ok());
   std::vector<std::string> rows;
   bool is_there = false;
@@ -43,8 +43,9 @@ TEST(MigrationGuide, HasEveryFieldThatConvertKnows) {
   for (const auto& [heading, fields] : tables) {
     std::vector<std::string> expected;
     for (const Field& field : fields) expected.push_back(Row(field));
-    EXPECT_EQ(RowsBelow(heading), expected) << "docs/migration.md, below " << heading << ", must have:\n"
-                                            << Join(expected, "\n");
+    EXPECT_EQ(RowsBelow(heading), expected)
+        << "docs/how-to/migration.md, below " << heading << ", must have:\n"
+        << Join(expected, "\n");
   }
 }
 
