@@ -64,6 +64,7 @@ NOT_RUN = {
     "./quickstart --local": "the same",
     "./quickstart --kubeconfig FILE --registry PREFIX": "wants a registry",
     "./quickstart --down": "ends what ./quickstart has started",
+    "kubectl apply -f crds/examples/fashion-mnist.yaml": "./quickstart applies it; tests/e2e trains the same manifest",
     "./verify": "runs the tests, this one among them",
     "export LOCKSTEP_TOKEN=$(openssl rand -hex 16)": "part of a script for Slurm: tests/integration/machines runs one",
     "cmake --install build/release --component sdk --prefix ~/lockstep": "tests/integration/plugin installs it into a folder of its own",
