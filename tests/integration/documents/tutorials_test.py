@@ -134,4 +134,4 @@ def test_a_torchscript_model(folder):
            "spec": {"worker": worker, "training": training}}
     pathlib.Path(folder, "job.yaml").write_text(json.dumps(job))
     said = typed("lockstep run job.yaml", folder)
-    expect("complete after" in said and re.search(r"loss 2\.[0-9]+", said), said)
+    expect("complete after" in said and re.search(r"loss [0-9.]+", said), said)
