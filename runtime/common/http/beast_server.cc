@@ -222,6 +222,11 @@ class Session final : public std::enable_shared_from_this<Session> {
     keep_alive_ = parser_->get().keep_alive();
     ServerRequest request = FromBeast(parser_->get());
     request.peer = peer_;
+    if (!place_->is_trusted()) {
+      request.trust = [weak = weak_from_this()] {
+        if (const auto self = weak.lock()) self->place_->Trust();
+      };
+    }
     // What a connection holds while a handler keeps the Responder.
     parser_.reset();
     if (unread_.empty()) unread_ = std::string();
@@ -365,7 +370,9 @@ class BeastServer final : public HttpServer {
     socket.set_option(Tcp::no_delay(true), ignored);
     const std::string peer = PeerOf(socket);
     const auto session = std::make_shared<Session>(shared_, peer, std::move(socket));
-    auto place = shared_->ledger.Admit(peer);
+    auto place = shared_->ledger.Admit(peer, [weak = std::weak_ptr(session)] {
+      if (const auto displaced = weak.lock()) displaced->Close();
+    });
     if (place.has_value()) session->Start(std::move(place));  // else its end closes it
   }
 

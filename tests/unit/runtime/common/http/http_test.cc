@@ -424,6 +424,49 @@ TEST_F(HttpTest, AConnectionWithoutASuccessfulRequestEndsSoon) {
   EXPECT_EQ(trusted.Get("/good"), 200) << "it may wait for long";
 }
 
+// From many addresses, and each is within its limits.
+TEST_F(HttpTest, ConnectionsThatSayNothingKeepNobodyOut) {
+  Serve(ServePath, {.all = 8});
+  const Connection member(server_->port(), "127.0.0.1");
+  ASSERT_EQ(member.Get("/good"), 200);
+  std::vector<std::unique_ptr<Connection>> silent;
+  for (int i = 0; i < 50; ++i) {
+    silent.push_back(
+        std::make_unique<Connection>(server_->port(), ("127.0.1." + std::to_string(i + 1)).c_str()));
+  }
+  EXPECT_EQ(Connection(server_->port(), "127.0.0.2").Get("/good"), 200);
+  EXPECT_EQ(member.Get("/good"), 200);
+  silent.front()->AwaitEnd();
+}
+
+TEST_F(HttpTest, AnAuthorisedRequestThatWaitsIsNotDisplaced) {
+  std::mutex mutex;
+  Responder held;
+  Serve(
+      [&](const ServerRequest& request, Responder respond) {
+        if (request.path != "/poll") return ServePath(request, respond);
+        request.trust();
+        const std::lock_guard lock(mutex);
+        held = std::move(respond);
+      },
+      {.all = 8});
+  const Connection member(server_->port(), "127.0.0.1");
+  std::jthread poll([&] { EXPECT_EQ(member.Get("/poll"), 200); });
+  ASSERT_TRUE(lockstep::testing::Eventually([&] {
+    const std::lock_guard lock(mutex);
+    return held != nullptr;
+  }));
+  std::vector<std::unique_ptr<Connection>> silent;
+  for (int i = 0; i < 50; ++i) {
+    silent.push_back(
+        std::make_unique<Connection>(server_->port(), ("127.0.1." + std::to_string(i + 1)).c_str()));
+  }
+  silent.front()->AwaitEnd();
+  EXPECT_EQ(Connection(server_->port(), "127.0.0.2").Get("/good"), 200);
+  const std::lock_guard lock(mutex);
+  held(TextResponse(200, "at last"));
+}
+
 TEST_F(HttpTest, ReadsRequestsThatArriveInPiecesOrTogether) {
   Serve([](const ServerRequest& request, const Responder& respond) {
     respond(TextResponse(200, request.body));
