@@ -53,6 +53,7 @@ void FormationHost::Handle(const http::ServerRequest& request, const http::Respo
   const auto token = request.headers.find("authorization");
   if (token == request.headers.end() || token->second != "Bearer " + key_)
     return respond(Refusal(401, "this is not the key of the round"));
+  request.trust();
   Outbox outbox;
   if (request.path == protocol::kFormPath) {
     const auto message = Parse<protocol::FormRequest>(request.body);

@@ -1,18 +1,21 @@
 // HttpServer over Boost.Beast. (cpprestsdk's listener cannot tell which port the system chose for port 0.)
 //
-// Each connection is a Session; the io_context's threads run all of them. While a handler holds a Responder
-// nothing is pending on the connection, so a long poll costs memory only.
+// One thread accepts. Each connection is a Session; the io_context's threads run all of them. While a handler holds a
+// Responder nothing is pending on the connection, so a long poll costs memory only.
 
+#include <sys/socket.h>
+
+#include <array>
 #include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
-#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
-#include <boost/beast/ssl.hpp>
 #include <optional>
 #include <set>
 #include <thread>
@@ -23,7 +26,9 @@
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/mutex.h"
 #include "runtime/common/base/open_files.h"
+#include "runtime/common/base/pause.h"
 #include "runtime/common/http/address.h"
+#include "runtime/common/http/channel.h"
 #include "runtime/common/http/connection_ledger.h"
 #include "runtime/common/http/server.h"
 
@@ -34,12 +39,12 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 using Tcp = asio::ip::tcp;
 using BeastRequest = beast::http::request<beast::http::string_body>;
-using BeastResponse = beast::http::response<beast::http::string_body>;
 
 constexpr auto kIdleTimeout = std::chrono::seconds(120);
 constexpr auto kIoTimeout = std::chrono::seconds(20);
 // Without open files or memory left, an accept fails at once; the connection waits in the kernel meanwhile.
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+constexpr std::size_t kChunkBytes = 16 << 10;  // of the stack: what a record of TLS holds
 
 ServerRequest FromBeast(const BeastRequest& request) {
   ServerRequest out;
@@ -57,6 +62,16 @@ ServerRequest FromBeast(const BeastRequest& request) {
   return out;
 }
 
+std::string TextOf(const Response& response, bool keep_alive) {
+  const auto status = static_cast<beast::http::status>(response.status);
+  std::string text = "HTTP/1.1 " + std::to_string(response.status) + " " +
+                     std::string(beast::http::obsolete_reason(status)) + "\r\n";
+  for (const auto& [name, value] : response.headers) text += name + ": " + value + "\r\n";
+  if (!keep_alive) text += "Connection: close\r\n";
+  text += "Content-Length: " + std::to_string(response.body.size()) + "\r\n\r\n";
+  return text + response.body;
+}
+
 std::string PeerOf(const Tcp::socket& socket) {
   beast::error_code error;  // the peer may be gone already
   const asio::ip::address address = socket.remote_endpoint(error).address();
@@ -65,31 +80,31 @@ std::string PeerOf(const Tcp::socket& socket) {
              : address.to_string();
 }
 
-class SessionBase {
- public:
-  virtual ~SessionBase() = default;
-  virtual void Close() = 0;
-};
+class Session;
 
 // The sessions that are open, so that the server can close them.
 class Sessions {
  public:
-  void Add(const std::shared_ptr<SessionBase>& session) {
+  // False where the server ends.
+  [[nodiscard]] bool Add(const std::shared_ptr<Session>& session) {
     const MutexLock lock(mutex_);
-    open_.insert(session);
+    if (!is_closed_) open_.insert(session);
+    return !is_closed_;
   }
-  void Remove(const std::shared_ptr<SessionBase>& session) {
+  void Remove(const std::shared_ptr<Session>& session) {
     const MutexLock lock(mutex_);
     open_.erase(session);
   }
-  std::set<std::shared_ptr<SessionBase>> TakeAll() {
+  [[nodiscard]] std::set<std::shared_ptr<Session>> TakeAll() {
     const MutexLock lock(mutex_);
+    is_closed_ = true;
     return std::move(open_);
   }
 
  private:
   Mutex mutex_;
-  std::set<std::shared_ptr<SessionBase>> open_ LOCKSTEP_GUARDED_BY(mutex_);
+  bool is_closed_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  std::set<std::shared_ptr<Session>> open_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 // What every session needs of its server; outlives the server while a Responder is still held somewhere.
@@ -100,7 +115,7 @@ struct Shared {
         ledger(options.limits, OpenFileLimit()) {}
 
   asio::io_context io;
-  std::optional<asio::ssl::context> tls;
+  TlsContext tls;  // null: plain HTTP
   Handler handler;
   const std::size_t max_body_bytes;
   const ConnectionLimits limits;
@@ -108,211 +123,176 @@ struct Shared {
   Sessions sessions;
 };
 
-template <typename Stream>
-class Session final : public SessionBase, public std::enable_shared_from_this<Session<Stream>> {
+// All private methods but those that say otherwise run on the strand of the socket, as a Step.
+class Session final : public std::enable_shared_from_this<Session> {
  public:
-  Session(std::shared_ptr<Shared> shared, ConnectionLedger::Place place, std::string peer, Stream stream)
+  Session(std::shared_ptr<Shared> shared, std::string peer, Tcp::socket socket)
       : shared_(std::move(shared)),
-        place_(std::move(place)),
         peer_(std::move(peer)),
-        stream_(std::move(stream)),
+        socket_(std::move(socket)),
+        channel_(socket_.native_handle(), shared_->tls.get()),
         trust_deadline_(std::chrono::steady_clock::now() + shared_->limits.until_trusted) {}
 
-  void Start() {
-    shared_->sessions.Add(this->shared_from_this());
-    if constexpr (kTls) {
-      beast::get_lowest_layer(stream_).expires_at(trust_deadline_);
-      stream_.async_handshake(asio::ssl::stream_base::server, [self = this->shared_from_this()](auto error) {
-        error ? self->End() : self->Read();
-      });
-    } else {
-      Read();
-    }
+  void Start(ConnectionLedger::Place place) {
+    place_.emplace(std::move(place));
+    Post([](Session& self) {
+      self.shared_->sessions.Add(self.shared_from_this()) ? self.Begin() : self.End();
+    });
   }
 
-  void Close() override {
-    asio::post(stream_.get_executor(), [self = this->shared_from_this()] { self->End(); });
+  // From any thread.
+  void Close() {
+    Post([](Session& self) { self.End(); });
   }
 
  private:
-  static constexpr bool kTls = !std::is_same_v<Stream, beast::tcp_stream>;
-
   // Sends 503 if every copy of the Responder is dropped unanswered.
   struct Pending {
     std::weak_ptr<Session> session;
     std::atomic<bool> answered{false};
     void Answer(Response response) {
       if (answered.exchange(true)) return;
-      if (auto alive = session.lock()) alive->PostWrite(std::move(response));
+      const auto alive = session.lock();
+      if (alive == nullptr) return;
+      alive->Post([response = std::move(response)](Session& self) { self.Write(response); });
     }
     ~Pending() { Answer(TextResponse(503, "the server is stopping\n")); }
   };
 
-  void Read() {
+  // Work on an open connection. One whose own code throws is closed.
+  template <typename Work>
+  void Step(Work&& work) {
+    if (!socket_.is_open()) return;  // its descriptor may be another connection's by now
+    const auto done = Guarded([&] { work(*this); });
+    if (done.ok()) return;
+    End();
+    log::Error("connection failed", {{"error", done.error().message}});
+  }
+
+  // From any thread.
+  template <typename Work>
+  void Post(Work work) {
+    asio::post(socket_.get_executor(),
+               [self = shared_from_this(), work = std::move(work)] { self->Step(work); });
+  }
+
+  void Await(Channel::Wait wait, void (Session::*next)()) {
+    const auto event = wait == Channel::Wait::kReadable ? Tcp::socket::wait_read : Tcp::socket::wait_write;
+    socket_.async_wait(event, [self = shared_from_this(), next](beast::error_code error) {
+      self->Step([&](Session& session) { error ? session.End() : (session.*next)(); });
+    });
+  }
+
+  void EndAt(std::chrono::steady_clock::time_point when) {
+    deadline_.expires_at(when);
+    deadline_.async_wait([self = shared_from_this()](beast::error_code) {
+      // It may have moved since.
+      if (self->deadline_.expiry() <= std::chrono::steady_clock::now()) self->End();
+    });
+  }
+  void EndNever() { deadline_.expires_at(std::chrono::steady_clock::time_point::max()); }
+
+  // Waits for the next request.
+  void Begin() {
     parser_.emplace();
-    parser_->body_limit(place_.is_trusted() ? shared_->max_body_bytes : shared_->limits.untrusted_body_bytes);
-    beast::get_lowest_layer(stream_).expires_at(
-        place_.is_trusted() ? std::chrono::steady_clock::now() + kIdleTimeout : trust_deadline_);
-    beast::http::async_read(stream_, buffer_, *parser_,
-                            [self = this->shared_from_this()](auto error, std::size_t) {
-                              if (error == beast::http::error::body_limit)
-                                return self->Write(TextResponse(413, "body too large\n"));
-                              error ? self->End() : self->Serve();
-                            });
+    parser_->eager(true);
+    parser_->body_limit(place_->is_trusted() ? shared_->max_body_bytes
+                                             : shared_->limits.untrusted_body_bytes);
+    EndAt(place_->is_trusted() ? std::chrono::steady_clock::now() + kIdleTimeout : trust_deadline_);
+    Read();
+  }
+
+  void Read() {
+    std::array<char, kChunkBytes> chunk;
+    while (true) {
+      beast::error_code error = beast::http::error::need_more;
+      if (!unread_.empty()) unread_.erase(0, parser_->put(asio::buffer(unread_), error));
+      if (error == beast::http::error::body_limit) return Refuse(TextResponse(413, "body too large\n"));
+      if (error && error != beast::http::error::need_more) return End();
+      if (parser_->is_done()) return Serve();
+      const Channel::Progress got = channel_.Read(chunk);
+      if (got.wait != Channel::Wait::kNothing) return Await(got.wait, &Session::Read);
+      if (got.bytes == 0) return End();
+      unread_.append(chunk.data(), got.bytes);
+    }
   }
 
   void Serve() {
-    beast::get_lowest_layer(stream_).expires_never();
+    EndNever();
     keep_alive_ = parser_->get().keep_alive();
+    ServerRequest request = FromBeast(parser_->get());
+    request.peer = peer_;
+    if (!place_->is_trusted()) {
+      request.trust = [weak = weak_from_this()] {
+        if (const auto self = weak.lock()) self->place_->Trust();
+      };
+    }
+    // What a connection holds while a handler keeps the Responder.
+    parser_.reset();
+    if (unread_.empty()) unread_ = std::string();
     auto pending = std::make_shared<Pending>();
-    pending->session = this->weak_from_this();
+    pending->session = weak_from_this();
+    const std::string path = request.path;
     const auto handled = Guarded([&] {
-      ServerRequest request = FromBeast(parser_->get());
-      request.peer = peer_;
       shared_->handler(std::move(request),
                        [pending](Response response) { pending->Answer(std::move(response)); });
     });
     if (handled.ok()) return;
-    log::Error("request failed",
-               {{"path", std::string(parser_->get().target())}, {"error", handled.error().message}});
+    log::Error("request failed", {{"path", path}, {"error", handled.error().message}});
     pending->Answer(TextResponse(500, "internal error\n"));
   }
 
-  void PostWrite(Response response) {
-    asio::post(stream_.get_executor(),
-               [self = this->shared_from_this(), response = std::move(response)]() mutable {
-                 self->Write(std::move(response));
-               });
+  // Without reading the rest of the request.
+  void Refuse(const Response& response) {
+    keep_alive_ = false;
+    Write(response);
   }
 
-  void Write(Response response) {
-    if (response.status < 400) place_.Trust();
-    response_.emplace(static_cast<beast::http::status>(response.status), 11);
-    for (const auto& [name, value] : response.headers) response_->set(name, value);
-    response_->keep_alive(keep_alive_);
-    response_->body() = std::move(response.body);
-    response_->prepare_payload();
-    beast::get_lowest_layer(stream_).expires_after(kIoTimeout);
-    beast::http::async_write(stream_, *response_, [self = this->shared_from_this()](auto error, std::size_t) {
-      error || !self->keep_alive_ ? self->End() : self->Read();
-    });
+  void Write(const Response& response) {
+    if (response.status < 400) place_->Trust();
+    answer_ = TextOf(response, keep_alive_);
+    written_ = 0;
+    EndAt(std::chrono::steady_clock::now() + kIoTimeout);
+    Send();
+  }
+
+  void Send() {
+    while (written_ < answer_.size()) {
+      const Channel::Progress sent = channel_.Write(std::string_view(answer_).substr(written_));
+      if (sent.wait != Channel::Wait::kNothing) return Await(sent.wait, &Session::Send);
+      if (sent.bytes == 0) return End();
+      written_ += sent.bytes;
+    }
+    answer_ = std::string();
+    keep_alive_ ? Begin() : End();
   }
 
   void End() {
     beast::error_code ignored;  // the peer may have closed first; there is nobody left to tell
-    beast::get_lowest_layer(stream_).socket().shutdown(Tcp::socket::shutdown_both, ignored);
-    beast::get_lowest_layer(stream_).close();
-    shared_->sessions.Remove(this->shared_from_this());
+    socket_.shutdown(Tcp::socket::shutdown_both, ignored);
+    socket_.close(ignored);
+    deadline_.cancel();
+    shared_->sessions.Remove(shared_from_this());
   }
 
   std::shared_ptr<Shared> shared_;
-  ConnectionLedger::Place place_;  // in the ledger of shared_
+  std::optional<ConnectionLedger::Place> place_;  // in the ledger of shared_
   const std::string peer_;
-  Stream stream_;
+  Tcp::socket socket_;
+  Channel channel_;
+  asio::steady_timer deadline_{socket_.get_executor()};
   const std::chrono::steady_clock::time_point trust_deadline_;
-  beast::flat_buffer buffer_;
+  std::string unread_;  // received, and not parsed yet
   std::optional<beast::http::request_parser<beast::http::string_body>> parser_;
-  std::optional<BeastResponse> response_;
+  std::string answer_;
+  std::size_t written_ = 0;  // of it
   bool keep_alive_ = false;
 };
-
-class BeastServer final : public HttpServer {
- public:
-  BeastServer(std::shared_ptr<Shared> shared, Tcp::acceptor acceptor, int threads)
-      : shared_(std::move(shared)), acceptor_(std::move(acceptor)), port_(acceptor_.local_endpoint().port()) {
-    Accept();
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
-  }
-
-  ~BeastServer() override {
-    asio::post(acceptor_.get_executor(), [this] {
-      stopping_ = true;
-      acceptor_.close();
-      accept_pause_.cancel();
-      for (const auto& session : shared_->sessions.TakeAll()) session->Close();
-    });
-    threads_.clear();  // joins: with the acceptor and the sessions closed the context runs out of work
-  }
-
-  [[nodiscard]] int port() const override { return port_; }
-
- private:
-  // A connection whose own code throws is given up; the thread serves the others.
-  void Run() {
-    while (true) {
-      const auto ran = Guarded([this] { shared_->io.run(); });
-      if (ran.ok()) return;
-      log::Error("connection failed", {{"error", ran.error().message}});
-    }
-  }
-
-  void Accept() {
-    acceptor_.async_accept(asio::make_strand(shared_->io),
-                           [this](beast::error_code error, Tcp::socket socket) {
-                             if (stopping_ || error == asio::error::operation_aborted) return;
-                             if (error) return AcceptLater(error);
-                             accept_fails_ = false;
-                             Open(std::move(socket));
-                             Accept();
-                           });
-  }
-
-  void AcceptLater(const beast::error_code& error) {
-    if (!std::exchange(accept_fails_, true))
-      log::Warning("connections cannot be accepted; trying until it works", {{"error", error.message()}});
-    accept_pause_.expires_after(kAcceptPause);
-    accept_pause_.async_wait([this](beast::error_code) {
-      if (!stopping_) Accept();
-    });
-  }
-
-  void Open(Tcp::socket socket) {
-    const std::string peer = PeerOf(socket);
-    ConnectionLedger::Place place = shared_->ledger.Admit(peer);
-    if (!place.has_value()) return;  // which closes it
-    beast::error_code ignored;       // a missing option only costs latency
-    socket.set_option(Tcp::no_delay(true), ignored);
-    if (shared_->tls.has_value()) {
-      using Stream = beast::ssl_stream<beast::tcp_stream>;
-      std::make_shared<Session<Stream>>(shared_, std::move(place), peer,
-                                        Stream(std::move(socket), *shared_->tls))
-          ->Start();
-    } else {
-      std::make_shared<Session<beast::tcp_stream>>(shared_, std::move(place), peer,
-                                                   beast::tcp_stream(std::move(socket)))
-          ->Start();
-    }
-  }
-
-  std::shared_ptr<Shared> shared_;
-  Tcp::acceptor acceptor_;
-  const int port_;
-  // Touched on the acceptor's strand only.
-  asio::steady_timer accept_pause_{acceptor_.get_executor()};
-  bool accept_fails_ = false;  // and the log says so
-  bool stopping_ = false;
-  std::vector<std::jthread> threads_;
-};
-
-Result<void> LoadCertificate(const ServerOptions& options, std::optional<asio::ssl::context>& tls) {
-  if (options.certificate_pem.empty() && options.key_pem.empty()) return {};
-  try {
-    tls.emplace(asio::ssl::context::tls_server);
-    tls->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
-                     asio::ssl::context::no_tlsv1_1);
-    tls->use_certificate_chain(asio::buffer(options.certificate_pem));
-    tls->use_private_key(asio::buffer(options.key_pem), asio::ssl::context::pem);
-    return {};
-  } catch (const std::exception& exception) {
-    return Error{ErrorCode::kInvalidArgument, std::string("server certificate: ") + exception.what()};
-  }
-}
 
 // Without a host: all addresses of this machine, of both families where the kernel has IPv6.
 Tcp::acceptor Listen(asio::io_context& io, const HostPort& address) {
   const auto port = static_cast<unsigned short>(address.port);
-  // The acceptor's own strand also guards `stopping_`.
-  Tcp::acceptor acceptor(asio::make_strand(io));
+  Tcp::acceptor acceptor(io);
   Tcp::endpoint endpoint(Tcp::v6(), port);
   if (!address.host.empty()) endpoint = {asio::ip::make_address(address.host), port};
   beast::error_code error;
@@ -329,6 +309,81 @@ Tcp::acceptor Listen(asio::io_context& io, const HostPort& address) {
   acceptor.listen();
   return acceptor;
 }
+
+class BeastServer final : public HttpServer {
+ public:
+  BeastServer(std::shared_ptr<Shared> shared, const HostPort& address, int threads)
+      : shared_(std::move(shared)),
+        acceptor_(Listen(listening_, address)),
+        port_(acceptor_.local_endpoint().port()) {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+    acceptor_thread_ = std::jthread([this](const std::stop_token& stop) { Accept(stop); });
+  }
+
+  ~BeastServer() override {
+    acceptor_thread_.request_stop();
+    ::shutdown(acceptor_.native_handle(), SHUT_RDWR);  // its accept fails
+    acceptor_thread_.join();
+    for (const auto& session : shared_->sessions.TakeAll()) session->Close();
+    work_.reset();
+    threads_.clear();  // joins: with the sessions closed the context runs out of work
+  }
+
+  [[nodiscard]] int port() const override { return port_; }
+
+ private:
+  void Run() {
+    while (true) {
+      const auto ran = Guarded([this] { shared_->io.run(); });
+      if (ran.ok()) return;
+      log::Error("connection failed", {{"error", ran.error().message}});
+    }
+  }
+
+  // Without open files or memory left, a connection waits in the kernel or is given up, and the next ones are served
+  // once there are some.
+  void Accept(const std::stop_token& stop) {
+    bool fails = false;  // and the log says so
+    while (!stop.stop_requested()) {
+      const Result<void> accepted = AcceptOne();
+      if (!accepted.ok() && !stop.stop_requested()) {
+        if (!std::exchange(fails, true))
+          log::Warning("connections cannot be accepted; trying until it works",
+                       {{"error", accepted.error().message}});
+        PauseFor(kAcceptPause, stop);
+      }
+      fails = fails && !accepted.ok();
+    }
+  }
+
+  Result<void> AcceptOne() {
+    beast::error_code error;
+    LOCKSTEP_TRY(Guarded([&] {
+      Tcp::socket socket = acceptor_.accept(asio::make_strand(shared_->io), error);
+      if (!error) Open(std::move(socket));
+    }));
+    return error ? Error{ErrorCode::kUnavailable, error.message()} : Result<void>();
+  }
+
+  void Open(Tcp::socket socket) {
+    beast::error_code ignored;  // a missing option only costs latency
+    socket.set_option(Tcp::no_delay(true), ignored);
+    const std::string peer = PeerOf(socket);
+    const auto session = std::make_shared<Session>(shared_, peer, std::move(socket));
+    auto place = shared_->ledger.Admit(peer, [weak = std::weak_ptr(session)] {
+      if (const auto displaced = weak.lock()) displaced->Close();
+    });
+    if (place.has_value()) session->Start(std::move(place));  // else its end closes it
+  }
+
+  std::shared_ptr<Shared> shared_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_{shared_->io.get_executor()};
+  asio::io_context listening_;  // nobody runs it
+  Tcp::acceptor acceptor_;
+  const int port_;
+  std::vector<std::jthread> threads_;
+  std::jthread acceptor_thread_;
+};
 
 }  // namespace
 
@@ -350,7 +405,9 @@ Response TextResponse(int status, std::string body) {
 Result<std::unique_ptr<HttpServer>> StartServer(const ServerOptions& options, Handler handler) {
   auto shared = std::make_shared<Shared>(options);
   shared->handler = std::move(handler);
-  LOCKSTEP_TRY(LoadCertificate(options, shared->tls));
+  if (!options.certificate_pem.empty() || !options.key_pem.empty()) {
+    LOCKSTEP_TRY(shared->tls, MakeTlsContext(options.certificate_pem, options.key_pem));
+  }
   LOCKSTEP_TRY(const HostPort address, SplitHostPort(options.address));
   beast::error_code no_address;
   if (!address.host.empty()) asio::ip::make_address(address.host, no_address);
@@ -358,8 +415,7 @@ Result<std::unique_ptr<HttpServer>> StartServer(const ServerOptions& options, Ha
     return Error{ErrorCode::kInvalidArgument,
                  "\"" + options.address + "\": \"" + address.host + "\" is no IP address"};
   try {
-    return std::unique_ptr<HttpServer>(
-        std::make_unique<BeastServer>(shared, Listen(shared->io, address), options.threads));
+    return std::unique_ptr<HttpServer>(std::make_unique<BeastServer>(shared, address, options.threads));
   } catch (const std::exception& exception) {
     return Error{ErrorCode::kUnavailable, "listening on " + options.address + ": " + exception.what()};
   }

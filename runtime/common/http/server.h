@@ -21,6 +21,8 @@ struct ServerRequest {
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
   std::string peer;  // the address that it came from, without the port
+  // The sender is authorised: its connection is trusted before the answer. Any thread.
+  std::function<void()> trust = [] {};
 };
 
 // Answers one request, once; a second call is ignored. Dropping it unanswered sends 503. Copyable, any
@@ -28,11 +30,12 @@ struct ServerRequest {
 using Responder = std::function<void(Response response)>;
 using Handler = std::function<void(ServerRequest request, Responder respond)>;
 
-// How many connections a server takes. A connection is trusted once one of its requests was answered with
-// success (a status below 400). The defaults are those of a rendezvous of 10,000 members.
+// How many connections a server takes. A connection is trusted once the handler says so of one of its requests, or
+// answers one with success (a status below 400). The defaults are those of a rendezvous of 10,000 members.
 struct ConnectionLimits {
   // Two for each member, its long poll and its reports, and a fifth more for those that replace others. Never
-  // more than the limit of open files leaves.
+  // more than the limit of open files leaves. Those that are not trusted have what the trusted ones leave: a new
+  // connection takes the place of the oldest of them.
   std::size_t all = 24'000;
   // From one address: half, so that none takes the place of all others. 5,000 members may share an address
   // behind NAT; in a cluster it is one pod's, or one node's with host networking.

@@ -379,6 +379,7 @@ void JobEntry::RecordChanges(Moment now) {
   const bool is_new = view_.changes.empty() || view_.changes.back().round != ending.round;
   if (is_new) unrecovered_[ending.round] = now;
   RecordEnding(ending, view_.changes);
+  unrecovered_.erase(unrecovered_.begin(), unrecovered_.lower_bound(view_.changes.front().round));
   if (is_new) view_.changes.back().ended = now.wall;
   const auto& running = round_.running();
   if (!running.has_value() || running->number == recorded_round_) return;

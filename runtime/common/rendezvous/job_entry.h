@@ -112,7 +112,7 @@ class JobEntry {
   std::map<std::string, PendingWatch> watches_;  // by uid of the pod: the newest of each
   int64_t recorded_round_ = 0;                   // running, and entered into view_.changes
   int64_t repaired_to_ = 0;                      // newest formation that members made by themselves
-  std::map<int64_t, Moment> unrecovered_;        // rounds that ended, until the next step, and when
+  std::map<int64_t, Moment> unrecovered_;        // rounds of view_.changes until the next step: their ends
   // A checkpoint that somebody wants, and the step it must have reached: known with the next heartbeat.
   struct WantedSave {
     std::string request;

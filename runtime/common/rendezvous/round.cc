@@ -12,10 +12,6 @@ namespace {
 using protocol::LeaveMode;
 using protocol::LeaveReason;
 
-std::string IncarnationKey(const protocol::Member& member) {
-  return member.pod_uid + "/" + member.incarnation;
-}
-
 std::string CountOf(int count, const char* noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
@@ -58,8 +54,7 @@ void Round::SetSettings(const JobSettings& settings) {
 }
 
 Admission Round::Check(const protocol::Member& member) const {
-  const bool evicted = evicted_.contains(member.pod_uid) || evicted_.contains(IncarnationKey(member));
-  return evicted ? Admission::kEvicted : Admission::kAccepted;
+  return evictions_.Contains(member) ? Admission::kEvicted : Admission::kAccepted;
 }
 
 // Pod names are unique per slot, so another uid or incarnation in the slot replaces the one before it for
@@ -69,9 +64,10 @@ Admission Round::Admit(const protocol::Member& member) {
   const auto found = records_.find(member.slot);
   if (found == records_.end()) return Admission::kAccepted;
   const protocol::Member& known = found->second.request.member;
-  if (known.pod_uid != member.pod_uid) evicted_.insert(known.pod_uid);
-  if (known.pod_uid == member.pod_uid && known.incarnation != member.incarnation) {
-    evicted_.insert(IncarnationKey(known));
+  if (known.pod_uid != member.pod_uid) {
+    evictions_.AddPod(known.pod_uid, MostEvictions());
+  } else if (known.incarnation != member.incarnation) {
+    evictions_.AddSupervisor(known, MostEvictions());
   }
   return Admission::kAccepted;
 }
@@ -124,6 +120,8 @@ Admission Round::Join(const protocol::JoinRequest& request, SteadyTime now) {
   Record& record = RecordOf(request.member.slot);
   if (known == nullptr) {
     Lose(record, LeaveMode::kAbort, {.cause = "Infrastructure", .reason = "it was replaced"}, now);
+    if (SlotOf(record.request.member.pod_uid) == request.member.slot)
+      slot_of_pod_.erase(record.request.member.pod_uid);
   }
   if (known == nullptr || record.standing != kWaiting) {
     record.joined_at = now;
@@ -244,13 +242,11 @@ Admission Round::Leave(const protocol::LeaveRequest& request, SteadyTime now) {
 
 std::optional<int> Round::SlotOf(const std::string& pod_uid) const {
   const auto slot = slot_of_pod_.find(pod_uid);
-  if (slot == slot_of_pod_.end()) return std::nullopt;
-  const bool is_replaced = records_.at(slot->second).request.member.pod_uid != pod_uid;
-  return is_replaced ? std::nullopt : std::optional(slot->second);
+  return slot == slot_of_pod_.end() ? std::nullopt : std::optional(slot->second);
 }
 
 void Round::PodGone(const PodEnd& end, SteadyTime now) {
-  if (!evicted_.insert(end.pod_uid).second) return;
+  if (!evictions_.AddPod(end.pod_uid, MostEvictions())) return;
   if (const auto slot = SlotOf(end.pod_uid)) {
     Record& record = records_.at(*slot);
     if (record.standing != kDead)

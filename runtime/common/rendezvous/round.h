@@ -27,6 +27,7 @@
 
 #include "runtime/common/base/clock.h"
 #include "runtime/common/protocol/rendezvous.h"
+#include "runtime/common/rendezvous/evictions.h"
 #include "runtime/common/rendezvous/settings.h"
 #include "runtime/common/rendezvous/view.h"
 
@@ -77,7 +78,7 @@ struct PodEnd {
 
 enum class Admission {
   kAccepted,
-  kEvicted,  // a deleted pod or an older incarnation: must exit, never comes back
+  kEvicted,  // a deleted pod or an older incarnation (evictions.h): must exit, never comes back
 };
 
 class Round {
@@ -163,6 +164,9 @@ class Round {
   [[nodiscard]] std::vector<Record*> ChooseMembers();
   // Slots from here on are to go after a scale down.
   [[nodiscard]] int wanted_slots() const { return settings_.expected_members + settings_.standby_members; }
+  [[nodiscard]] std::size_t MostEvictions() const {
+    return Evictions::Most(static_cast<std::size_t>(wanted_slots()));
+  }
   [[nodiscard]] std::chrono::milliseconds LastCall() const;
   [[nodiscard]] int Count(Standing standing) const { return counts_[standing]; }
   [[nodiscard]] int MissingAlive() const;   // kLeft: their supervisors still answer
@@ -172,12 +176,12 @@ class Round {
   int64_t next_round_;
   int64_t revision_ = 0;
   std::map<int, Record> records_;           // by slot
-  std::map<std::string, int> slot_of_pod_;  // by uid; a pod that was replaced stays in it
+  std::map<std::string, int> slot_of_pod_;  // by uid
   std::array<int, kStandings> counts_{};
-  int seen_wanted_ = 0;            // records with a slot below wanted_slots()
-  SteadyTime next_expiry_{};       // nobody is silent for too long before
-  SteadyTime next_growth_{};       // no newcomer has waited for grow_delay before
-  std::set<std::string> evicted_;  // pod uids, and "uid/incarnation"
+  int seen_wanted_ = 0;       // records with a slot below wanted_slots()
+  SteadyTime next_expiry_{};  // nobody is silent for too long before
+  SteadyTime next_growth_{};  // no newcomer has waited for grow_delay before
+  Evictions evictions_;
   std::optional<ClosedRound> running_;
   bool adopted_ = false;  // running_ was taken over from heartbeats
   std::optional<Ending> last_ending_;

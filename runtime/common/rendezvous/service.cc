@@ -116,8 +116,9 @@ struct RendezvousService::State {
     auto message = protocol::MessageFromJson<Message>(*json);
     if (!message.ok()) return respond(ErrorReply(400, message.error().message));
     const Claim claim{http::BearerTokenOf(request), request.peer, message->job, message->member};
-    authorize(claim, [this, method, respond, path = request.path,
+    authorize(claim, [this, method, respond, path = request.path, trust = request.trust,
                       message = std::move(message).value()](const Result<void>& allowed) {
+      if (allowed.ok()) trust();
       // This may be a thread of the authorizer.
       const auto delivered = Guarded([&] { Deliver(path, message, allowed, respond, method); });
       if (delivered.ok()) return;

@@ -130,5 +130,34 @@ TEST_F(ServedIdentity, IsTrustedByAClientThatKnowsTheCa) {
   std::filesystem::remove_all(folder);
 }
 
+// More than a socket takes at once, in both directions.
+TEST_F(ServedIdentity, CarriesLargeBodies) {
+  const auto identity = MakeServerIdentity(kNames, kNow);
+  ASSERT_TRUE(identity.ok());
+  constexpr std::size_t kRequestBytes = 900'000;
+  const std::string large(6'000'000, 'x');
+  const auto server = http::StartServer(
+      {.certificate_pem = identity->certificate,
+       .key_pem = identity->key,
+       .limits = {.untrusted_body_bytes = kRequestBytes}},
+      [&](const http::ServerRequest& request, const http::Responder& respond) {
+        respond(http::TextResponse(request.body.size() == kRequestBytes ? 200 : 400, large));
+      });
+  ASSERT_TRUE(server.ok());
+  std::string folder = (std::filesystem::temp_directory_path() / "certificates-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  ASSERT_TRUE(WriteFile(folder + "/ca", identity->ca).ok());
+  const auto client = http::MakeTransport(
+      {.url = "https://localhost:" + std::to_string((*server)->port()), .ca_file = folder + "/ca"});
+  for (int turn = 0; turn < 3; ++turn) {
+    const auto answer =
+        (*client)->Send({.method = "POST", .target = "/", .body = std::string(kRequestBytes, 'y')}, {});
+    ASSERT_TRUE(answer.ok()) << answer.error().ToString();
+    EXPECT_EQ(answer->status, 200);
+    EXPECT_TRUE(answer->body == large);
+  }
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace lockstep::rendezvous

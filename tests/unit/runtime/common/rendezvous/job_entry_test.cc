@@ -1,6 +1,7 @@
 #include "runtime/common/rendezvous/job_entry.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include "runtime/common/protocol/fields.h"
 
@@ -369,6 +370,48 @@ TEST_F(StragglerEntryTest, AsksForOneRestartOfAReplica) {
   MakeSteps(2);
   EXPECT_EQ(entry_.View().stragglers.size(), 1U) << "it is still shown";
   EXPECT_TRUE(Work(1, 5, 2).empty());
+}
+
+// Supervisors and pods that come and go without a step.
+class EndlessIncarnations {
+ public:
+  void Repeat(int times) {
+    for (int i = 0; i < times; ++i) {
+      ++count_;
+      now_.steady += 1s;
+      const std::string number = std::to_string(1'000'000 + count_);
+      Join({.pod = "pod-0", .pod_uid = "pod-0-uid", .slot = 0, .incarnation = "incarnation-" + number});
+      Join({.pod = "pod-1", .pod_uid = "pod-1-uid-" + number, .slot = 1, .incarnation = "1"});
+      if (count_ % 2 == 0)
+        entry_.PodGone({.pod_uid = "pod-1-uid-" + number, .reason = "gone"}, now_, outbox_);
+      (void)entry_.Advance(now_, outbox_);
+      outbox_.clear();
+    }
+  }
+  [[nodiscard]] int64_t rounds() const { return entry_.View().round; }
+
+ private:
+  void Join(const protocol::Member& member) {
+    entry_.Join(
+        {.member = member}, [](auto) {}, now_, outbox_);
+    (void)entry_.Advance(now_, outbox_);
+  }
+
+  int count_ = 0;
+  Moment now_{SteadyTime(1h), WallTime(1h)};
+  Outbox outbox_;
+  JobEntry entry_{{"ns", "job", "uid"}, {.min_members = 1, .max_members = 2, .expected_members = 2}};
+};
+
+TEST(JobEntry, KeepsItsSizeHoweverManyIncarnationsCome) {
+  EndlessIncarnations incarnations;
+  incarnations.Repeat(1'000);
+  const std::size_t before = ::mallinfo2().uordblks;
+  if (before == 0) GTEST_SKIP() << "the allocator of a sanitizer does not count";
+  incarnations.Repeat(10'000);
+  const std::size_t after = ::mallinfo2().uordblks;
+  EXPECT_GT(incarnations.rounds(), 10'000);
+  EXPECT_LT(after, before + 50'000) << "bytes";
 }
 
 }  // namespace
