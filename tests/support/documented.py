@@ -52,6 +52,7 @@ NAMES = ["helm install --take-ownership", "helm rollback", "helm test", "helm un
          "kubectl logs --previous", "kubectl top pod", "kubectl lockstep", "lockstep checkpoint", "lockstep convert", "lockstep run", "lockstep validate"]
 # The others, each with the reason.
 NOT_RUN = {
+    "kubectl annotate dtj JOB lockstep.dev/installation-": "wants two installations: tests/integration/operator/installations_test.py has them, and makes this request",
     "./quickstart": "installs and builds everything, for minutes",
     "./quickstart --local": "the same",
     "./quickstart --kubeconfig FILE --registry PREFIX": "wants a registry",
