@@ -95,7 +95,7 @@ Rule Completed(const Observed& observed, const QueueState&) {
                   .finish_as = condition::kComplete,
                   .reason = reason::kTrainingDone,
                   .message = "training reached its end",
-                  .ended = EndOfTraining(observed.pods, observed.now)};
+                  .ended = EndOfTraining(observed.pods, observed.job.status, observed.now)};
 }
 
 Rule Suspended(const Observed& observed, const QueueState&) {
