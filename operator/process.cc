@@ -286,7 +286,8 @@ class Process {
                                          .launcher_image = config_.launcher_image,
                                          .launcher_pull_policy = config_.launcher_pull_policy,
                                          .managed_by = config_.managed_by,
-                                         .selects_namespaces = !config_.namespace_selector.empty()});
+                                         .selects_namespaces = !config_.namespace_selector.empty(),
+                                         .installation = name_space_ + "/" + config_.lease_name});
     controller::Controller controller(clock_, reconciler, metrics_);
     SetController(&controller);  // first: or a job that comes between the two is in neither
     EnqueueAll();

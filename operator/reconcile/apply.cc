@@ -18,9 +18,13 @@ namespace {
 // As many requests of one stage at once: more do not make the API server faster (measured with bare clients).
 constexpr std::size_t kParallelWrites = 8;
 
-// Actions of one stage do not depend on each other; a later stage waits for the ones before. The finalizer
-// and all objects beside the pods are there before the first pod is.
-int StageOf(const Action& action) { return std::max(static_cast<int>(action.index()), 2); }
+// Actions of one stage do not depend on each other; a later stage waits for the ones before. Nothing is written
+// for a job that another installation claims first, and all objects beside the pods are there before the first
+// pod is.
+int StageOf(const Action& action) {
+  if (std::holds_alternative<ClaimJob>(action)) return 0;
+  return std::max(static_cast<int>(action.index()), 2);
+}
 
 // Of pods to create: first one, then twice as many each time, as Kubernetes' own controllers do. Where the API
 // server refuses them all, for lack of quota, say, that costs one request and not one for each pod.
@@ -53,7 +57,7 @@ void ForEachInParallel(std::size_t count, Work work) {
 // Whether pods come or go, and nothing else of the plan looks first whether the job is still as it was seen.
 bool NeedsConfirmation(const std::vector<PlannedAction>& actions) {
   const auto is_any = [&](auto matches) { return std::any_of(actions.begin(), actions.end(), matches); };
-  return !is_any([](const auto& entry) { return std::holds_alternative<AddFinalizer>(entry.action); }) &&
+  return !is_any([](const auto& entry) { return std::holds_alternative<ClaimJob>(entry.action); }) &&
          is_any([](const auto& entry) {
            return std::holds_alternative<CreatePod>(entry.action) ||
                   std::holds_alternative<DeletePod>(entry.action) ||
@@ -94,18 +98,22 @@ bool IsRefusal(const Error& error, const Action& action) {
 
 class Applier::Executor {
  public:
-  Executor(Applier& applier, const api::TrainingJob& job)
-      : client_(applier.client_), caches_(applier.caches_), job_(job) {}
+  Executor(Applier& applier, const Observed& observed)
+      : client_(applier.client_),
+        caches_(applier.caches_),
+        job_(observed.job),
+        installation_(observed.settings.installation) {}
 
-  Result<void> operator()(const AddFinalizer&) {
-    Json finalizers = job_.metadata.finalizers;
-    finalizers.push_back(api::kFinalizer);
-    return PatchFinalizers(std::move(finalizers));
+  Result<void> operator()(const ClaimJob&) {
+    std::vector<std::string> finalizers = job_.metadata.finalizers;
+    if (!HasFinalizer(job_)) finalizers.emplace_back(api::kFinalizer);
+    return PatchMetadata(
+        {{"finalizers", finalizers}, {"annotations", {{api::kAnnotationInstallation, installation_}}}});
   }
   Result<void> operator()(const RemoveFinalizer&) {
     std::vector<std::string> finalizers = job_.metadata.finalizers;
     std::erase(finalizers, api::kFinalizer);
-    return PatchFinalizers(Json(finalizers));
+    return PatchMetadata({{"finalizers", finalizers}});
   }
   // What nobody has seen yet is created: one request where to look and to apply are two.
   Result<void> operator()(const ApplyObject& action) {
@@ -199,10 +207,9 @@ class Applier::Executor {
     return Learn(cache, std::move(created).value());
   }
 
-  Result<void> PatchFinalizers(Json finalizers) {
-    const Json patch = {
-        {"metadata",
-         {{"resourceVersion", job_.metadata.resource_version}, {"finalizers", std::move(finalizers)}}}};
+  Result<void> PatchMetadata(Json metadata) {
+    metadata["resourceVersion"] = job_.metadata.resource_version;
+    const Json patch = {{"metadata", std::move(metadata)}};
     LOCKSTEP_TRY(Json job, client_.Patch(kJobs, KeyIn(job_.metadata.name), patch, Ours()));
     return Learn(caches_.jobs, std::move(job));
   }
@@ -220,10 +227,11 @@ class Applier::Executor {
   kube::KubeClient& client_;
   Caches& caches_;
   const api::TrainingJob& job_;
+  const std::string& installation_;
 };
 
 Applied Applier::Apply(const Observed& observed, const std::vector<PlannedAction>& actions) {
-  Executor executor(*this, observed.job);
+  Executor executor(*this, observed);
   if (NeedsConfirmation(actions)) {
     if (const auto confirmed = executor.ConfirmJob(); !confirmed.ok()) return {.error = confirmed.error()};
   }

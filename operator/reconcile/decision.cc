@@ -27,6 +27,19 @@ Rule IgnoreForeign(const Observed& observed, const QueueState&) {
   return Decision{.mode = Mode::kIgnore};
 }
 
+Rule ClaimedByAnother(const Observed& observed, const QueueState&) {
+  const std::string holder = InstallationOf(observed.job);
+  const std::string& own = observed.settings.installation;
+  if (holder.empty() || holder == own) return std::nullopt;
+  return Decision{.mode = Mode::kIgnore,
+                  .reason = reason::kInstallationConflict,
+                  .message = "the installation with the Lease " + holder +
+                             " runs this job; that with the Lease " + own +
+                             " leaves it alone: give them different values of managedBy or different " +
+                             "namespaces. Where the first is gone for good, remove the job's annotation " +
+                             std::string(api::kAnnotationInstallation)};
+}
+
 Rule Deleted(const Observed& observed, const QueueState&) {
   if (!observed.job.metadata.deletion_timestamp) return std::nullopt;
   return Decision{.mode = Mode::kDelete, .removal = DecideRemoval(observed)};
@@ -82,7 +95,7 @@ Rule Completed(const Observed& observed, const QueueState&) {
                   .finish_as = condition::kComplete,
                   .reason = reason::kTrainingDone,
                   .message = "training reached its end",
-                  .ended = EndOfTraining(observed.pods, observed.now)};
+                  .ended = EndOfTraining(observed.pods, observed.job.status, observed.now)};
 }
 
 Rule Suspended(const Observed& observed, const QueueState&) {
@@ -151,8 +164,8 @@ Decision Run(const Observed& observed, const PodGroups& groups) {
 }  // namespace
 
 Decision Decide(const Observed& observed, const PodGroups& groups, const QueueState& queue) {
-  for (const auto rule : {IgnoreForeign, Deleted, FinishedBefore, Completed, Invalid, Suspended, Queued,
-                          PastDeadline, PastStartupDeadline}) {
+  for (const auto rule : {IgnoreForeign, ClaimedByAnother, Deleted, FinishedBefore, Completed, Invalid,
+                          Suspended, Queued, PastDeadline, PastStartupDeadline}) {
     if (Rule decision = rule(observed, queue)) return *std::move(decision);
   }
   return Run(observed, groups);

@@ -25,8 +25,8 @@ void LogActions(const std::string& key, const Plan& plan) {
   std::map<std::string, int64_t> counts;  // a job of a thousand pods is one line, not a thousand
   for (const PlannedAction& entry : plan.actions) {
     static constexpr std::array<std::string_view, std::variant_size_v<Action>> kNames = {
-        "add finalizer", "apply object",  "delete object", "patch status", "mark pod",        "delete pod",
-        "create pod",    "start removal", "end removal",   "delete job",   "remove finalizer"};
+        "claim job",  "apply object",  "delete object", "patch status", "mark pod",        "delete pod",
+        "create pod", "start removal", "end removal",   "delete job",   "remove finalizer"};
     ++counts[std::string(kNames.at(entry.action.index())) + ": " + entry.reason];
   }
   for (const auto& [action, count] : counts) {
@@ -59,6 +59,7 @@ Result<controller::Outcome> JobReconciler::Reconcile(const std::string& key) {
   Plan plan = MakePlan(*observed);
   if (plan.ignored) {
     Forget(key);  // its namespace may have been ours until now
+    ReportIgnored(observed->job, plan.events);
     return controller::Outcome{};
   }
   Remember(key, IdentityOf(observed->job));
@@ -117,6 +118,19 @@ Error JobReconciler::WriteRefusal(const Observed& observed, const Plan& plan, co
   const api::TrainingJobStatus status = StatusAfterRefusal(observed, plan.status, refusal);
   const auto written = WriteOutcome(observed, status, plan.gpus, NotesOfStatus(observed, status));
   return written.ok() ? refusal : written.error();
+}
+
+// Once: the installation that runs the job changes its status every few seconds.
+void JobReconciler::ReportIgnored(const api::TrainingJob& job, const std::vector<kube::EventNote>& notes) {
+  for (const kube::EventNote& note : notes) {
+    {
+      const MutexLock lock(mutex_);
+      if (!reported_.IsFirst(job.metadata.uid + note.note, dependencies_.clock.Steady())) continue;
+    }
+    log::Warning("ignored a job of another installation",
+                 {{"job", job.metadata.namespace_name + "/" + job.metadata.name}, {"reason", note.note}});
+    dependencies_.events.Record(ReferenceTo(job), note);
+  }
 }
 
 void JobReconciler::Remember(const std::string& key, const protocol::JobIdentity& job) {

@@ -10,6 +10,7 @@
 #include "operator/reconcile/gpus.h"
 #include "operator/reconcile/observe.h"
 #include "runtime/common/base/mutex.h"
+#include "runtime/common/base/once_per_key.h"
 #include "runtime/common/rendezvous/service.h"
 
 namespace lockstep::reconcile {
@@ -44,6 +45,7 @@ class JobReconciler final : public controller::Reconciler {
  private:
   void Forget(const std::string& key);
   void Remember(const std::string& key, const protocol::JobIdentity& job);
+  void ReportIgnored(const api::TrainingJob& job, const std::vector<kube::EventNote>& notes);
   void ConfigureRendezvous(const Observed& observed, const Plan& plan);
   Result<void> WriteOutcome(const Observed& observed, const api::TrainingJobStatus& status,
                             const GpuCount& gpus, const std::vector<kube::EventNote>& notes);
@@ -54,6 +56,7 @@ class JobReconciler final : public controller::Reconciler {
   Applier applier_;
   Mutex mutex_;
   std::map<std::string, protocol::JobIdentity> known_ LOCKSTEP_GUARDED_BY(mutex_);  // by key
+  OncePerKey reported_ LOCKSTEP_GUARDED_BY(mutex_);  // jobs of other installations
 };
 
 }  // namespace lockstep::reconcile

@@ -10,6 +10,14 @@ namespace {
 
 constexpr std::chrono::seconds kPrecision{1};  // the kubelet cuts the time of an end to whole seconds
 
+// When an operator last saw something change in the job.
+WallTime LastSeen(const api::TrainingJobStatus& status) {
+  WallTime last = status.start_time.value_or(WallTime{});
+  for (const api::Condition& seen : status.conditions) last = std::max(last, seen.last_transition_time);
+  if (status.progress) last = std::max(last, status.progress->last_progress_time.value_or(WallTime{}));
+  return last;
+}
+
 }  // namespace
 
 void TakeLastReports(const protocol::JobIdentity& job, const std::vector<Pod>& pods,
@@ -22,13 +30,13 @@ void TakeLastReports(const protocol::JobIdentity& job, const std::vector<Pod>& p
   }
 }
 
-WallTime EndOfTraining(const std::vector<Pod>& pods, WallTime now) {
+WallTime EndOfTraining(const std::vector<Pod>& pods, const api::TrainingJobStatus& status, WallTime now) {
   std::optional<WallTime> newest;
   for (const Pod& pod : pods) {
     if (pod.phase == PodPhase::kSucceeded && pod.ended)
       newest = std::max(newest.value_or(*pod.ended), *pod.ended);
   }
-  return newest ? std::min(now, *newest + kPrecision) : now;
+  return newest ? std::min(now, std::max(LastSeen(status), *newest + kPrecision)) : now;
 }
 
 }  // namespace lockstep::reconcile

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "operator/reconcile/pods.h"
+#include "runtime/common/api/training_job.h"
 #include "runtime/common/base/clock.h"
 #include "runtime/common/protocol/worker_config.h"
 #include "runtime/common/rendezvous/view.h"
@@ -15,7 +16,9 @@ namespace lockstep::reconcile {
 void TakeLastReports(const protocol::JobIdentity& job, const std::vector<Pod>& pods,
                      rendezvous::RendezvousView& view);
 
-// When the last pod that completed the training ended; `now` if no pod reports it. Never after `now`.
-[[nodiscard]] WallTime EndOfTraining(const std::vector<Pod>& pods, WallTime now);
+// When the last pod that completed the training ended; `now` if no pod reports it. Nodes have clocks of their own:
+// the result is not before what an operator has seen of the job, by `status`, and not after `now`.
+[[nodiscard]] WallTime EndOfTraining(const std::vector<Pod>& pods, const api::TrainingJobStatus& status,
+                                     WallTime now);
 
 }  // namespace lockstep::reconcile

@@ -26,6 +26,7 @@ struct ClusterSettings {
   std::string launcher_pull_policy;  // empty: Kubernetes' default
   std::string managed_by{api::kManagedByLockstep};  // spec.managedBy of the jobs of this installation
   bool selects_namespaces = false;                  // those in Caches::name_spaces, else all that are watched
+  std::string installation;                         // see kAnnotationInstallation
 };
 
 struct Observed {
@@ -58,6 +59,12 @@ struct Observed {
 [[nodiscard]] inline bool HasFinalizer(const api::TrainingJob& job) {
   const auto& finalizers = job.metadata.finalizers;
   return std::find(finalizers.begin(), finalizers.end(), api::kFinalizer) != finalizers.end();
+}
+
+// The installation that has claimed the job; empty: none has.
+[[nodiscard]] inline std::string InstallationOf(const api::TrainingJob& job) {
+  const auto found = job.metadata.annotations.find(std::string(api::kAnnotationInstallation));
+  return found == job.metadata.annotations.end() ? "" : found->second;
 }
 
 }  // namespace lockstep::reconcile

@@ -134,7 +134,8 @@ void PlanRun(const Observed& observed, const PodGroups& groups, const Decision& 
              const QueueState& queue, Actions& actions) {
   const FailureDecision& failures = decision.failures;
   const GangStart& gang = decision.gang;
-  if (!HasFinalizer(observed.job)) actions.push_back({AddFinalizer{}, "pods must be gone before the job is"});
+  if (!HasFinalizer(observed.job) || InstallationOf(observed.job) != observed.settings.installation)
+    actions.push_back({ClaimJob{}, "the job is ours, and its pods must be gone before it is"});
   PlanObjects(observed, actions);
   if (GangIsOutdated(observed)) return DeletePods(observed.pods, Any, "the gang has another size", actions);
   for (const Pod& pod : failures.to_mark) {
@@ -240,7 +241,11 @@ Plan PlanOf(const Observed& observed, const QueueState& queue) {
   const Decision decision = Decide(observed, groups, queue);
   Plan plan;
   plan.ignored = decision.mode == Mode::kIgnore;
-  if (plan.ignored) return plan;
+  if (plan.ignored) {
+    if (!decision.message.empty())
+      plan.events.push_back({true, std::string(decision.reason), "Ignore", decision.message});
+    return plan;
+  }
   plan.status = MakeStatus(observed, groups, decision, queue);
   switch (decision.mode) {
     case Mode::kDelete: PlanDelete(observed, decision.removal, plan.actions); break;

@@ -17,7 +17,8 @@
 
 namespace lockstep::reconcile {
 
-struct AddFinalizer {};
+// Adds the finalizer, and the annotation with which other installations leave the job alone.
+struct ClaimJob {};
 struct RemoveFinalizer {};
 // One of kOwnedKinds, kGangKinds or kWorkloads.
 struct ApplyObject {
@@ -64,8 +65,8 @@ struct DeleteJob {
   std::string uid;
   std::string resource_version;
 };
-using Action = std::variant<AddFinalizer, ApplyObject, DeleteObject, PatchStatus, MarkPod, DeletePod,
-                            CreatePod, StartRemoval, EndRemoval, DeleteJob, RemoveFinalizer>;
+using Action = std::variant<ClaimJob, ApplyObject, DeleteObject, PatchStatus, MarkPod, DeletePod, CreatePod,
+                            StartRemoval, EndRemoval, DeleteJob, RemoveFinalizer>;
 
 struct PlannedAction {
   Action action;

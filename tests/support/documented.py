@@ -73,6 +73,7 @@ IN_A_CLUSTER_TUTORIAL = [
 ]
 # The others, each with the reason.
 NOT_RUN = {
+    "kubectl annotate dtj JOB lockstep.dev/installation-": "wants two installations: tests/integration/operator/installations_test.py has them, and makes this request",
     "./quickstart": "installs and builds everything, for minutes",
     "./quickstart --local": "the same",
     "./quickstart --kubeconfig FILE --registry PREFIX": "wants a registry",

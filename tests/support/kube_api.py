@@ -1,10 +1,10 @@
 """The API server through `kubectl proxy` on a Unix socket: any kubeconfig, and no process is started for a request."""
 import atexit
+import contextlib
 import functools
 import http.client
 import json
 import os
-import pathlib
 import shutil
 import socket
 import subprocess
@@ -36,7 +36,14 @@ class Api:
             [*ENDS_WITH_US, KUBECTL, "proxy", "--unix-socket", self.path], env={**os.environ, **({"KUBECONFIG": kubeconfig} if kubeconfig else {})},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        until("kubectl proxy listens", pathlib.Path(self.path).exists, poll=0.02)
+        until("kubectl proxy listens", self._listens, poll=0.02)
+
+    def _listens(self):
+        """Its socket is there before it does."""
+        with contextlib.suppress(FileNotFoundError, ConnectionRefusedError), contextlib.closing(UnixConnection(self.path)) as connection:
+            connection.connect()
+            return True
+        return False
 
     def close(self):
         self.proxy.terminate()

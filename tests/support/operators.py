@@ -131,6 +131,19 @@ def pods_of(api, namespace, name):
     return api.request("GET", f"/api/v1/namespaces/{namespace}/pods?{selector}")[1]["items"]
 
 
+def set_pod_quota(api, namespace, pods):
+    """It holds as soon as the API server counts the pods."""
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    quota = {"metadata": {"name": "pods"}, "spec": {"hard": {"pods": str(pods)}}}
+    if api.request("GET", path + "/pods")[0] == 200:
+        status, answer = api.request("PATCH", path + "/pods", {"spec": quota["spec"]}, MERGE)
+        assert status == 200, answer
+    else:
+        status, answer = api.request("POST", path, quota)
+        assert status == 201, answer
+    until("the quota is counted", lambda: api.request("GET", path + "/pods")[1].get("status", {}).get("hard") == {"pods": str(pods)})
+
+
 def make_namespace(api, prefix):
     name = f"{prefix}-{time.monotonic_ns() % 10**9}"
     status, answer = api.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})

@@ -12,7 +12,7 @@ namespace lockstep::testing {
 
 inline std::string TextOf(const reconcile::Action& action) {
   struct Text {
-    std::string operator()(const reconcile::AddFinalizer&) const { return "add finalizer"; }
+    std::string operator()(const reconcile::ClaimJob&) const { return "claim the job"; }
     std::string operator()(const reconcile::RemoveFinalizer&) const { return "remove finalizer"; }
     std::string operator()(const reconcile::ApplyObject& a) const {
       return "apply " + std::string(a.resource.kind);

@@ -29,6 +29,7 @@ class S3Server {
   void MakeBucket(const std::string& name) const;
   // Where the server keeps the objects, as "bucket/object".
   [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] int port() const { return port_; }
   [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
 
  private:

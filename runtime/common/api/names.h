@@ -26,6 +26,10 @@ inline constexpr std::string_view kAnnotationMetrics = "lockstep.dev/metrics-has
 // On a job, set by people: a text that was not there before asks for a checkpoint now.
 inline constexpr std::string_view kAnnotationSave = "lockstep.dev/save";
 
+// On a job, set by the operator: the installation that runs it, by the namespace and name of its Lease. Others
+// whose managedBy and namespaces are the same leave the job alone.
+inline constexpr std::string_view kAnnotationInstallation = "lockstep.dev/installation";
+
 // The init container that brings the supervisor to a program of the user's own.
 inline constexpr std::string_view kLauncherContainer = "lockstep-launcher";
 

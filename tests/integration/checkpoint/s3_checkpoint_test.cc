@@ -11,9 +11,12 @@
 
 #include "runtime/checkpoint/checkpointer.h"
 #include "runtime/checkpoint/object_store.h"
+#include "runtime/checkpoint/save_writer.h"
 #include "runtime/common/base/file.h"
 #include "runtime/storage/s3_uploads.h"
 #include "tests/integration/checkpoint/request_recorder.h"
+#include "tests/integration/checkpoint/slow_link.h"
+#include "tests/support/fake_clock.h"
 #include "tests/support/s3_server.h"
 #include "tests/unit/runtime/checkpoint/complete_steps.h"
 #include "tests/unit/runtime/checkpoint/memory_exchange.h"
@@ -24,8 +27,10 @@ namespace {
 
 using namespace std::chrono_literals;
 using lockstep::testing::DeafPort;
+using lockstep::testing::FakeClock;
 using lockstep::testing::RequestRecorder;
 using lockstep::testing::S3Server;
+using lockstep::testing::SlowLink;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -248,6 +253,43 @@ TEST_F(S3Test, SavesLoadsAndKeepsTheNewest) {
     EXPECT_TRUE(at::all(named.tensor.floor() == 4).item<bool>()) << named.name;
   }
   EXPECT_THAT(NamesOf(*OpenStore()), ::testing::SizeIs(6)) << "two shards and a manifest each";
+}
+
+// By the clock of the ranks, which the link moves, each part of the shard takes a third of the limit. By real time a
+// part takes more than a second, so that the client waits for each of them (SendWindow).
+TEST_F(S3Test, StoresASaveThatUploadsForLongerThanTheStallLimit) {
+  constexpr int64_t kPart = 10 * int64_t{kMegabyte};
+  constexpr int64_t kParts = 6;
+  FakeClock clock;
+  const SteadyTime begin = clock.Steady();
+  SlowLink link(server_->port(), kPart / 2, [&clock](int64_t bytes) {
+    clock.Advance(std::chrono::duration_cast<Milliseconds>(kStallLimit) * bytes / (3 * kPart));
+  });
+  SetCredentials(S3Server::kKey, S3Server::kSecret, link.url());
+  const api::CheckpointSpec spec{.uri = Uri()};
+  const protocol::JobIdentity job{"default", "mnist", "uid-1"};
+  const auto exchange = std::make_shared<MemoryExchange>();
+  const auto write = [&](int rank, int64_t bytes) {
+    const auto store = OpenStore();
+    const Ownership ownership(*store, job, {.uri = Uri(), .holder = "test"}, clock);
+    const Json training = Json::object();
+    SaveWriter writer(spec, job, training, *store, ownership, clock,
+                      [](const PendingSave&, int64_t, const std::function<void()>&) {});
+    const std::vector<NamedTensor> share = {{"weight", torch::zeros({bytes}, at::kByte)}};
+    return writer.Write({.place = {.step = 7, .round = 3, .rank = rank, .world = 2, .tensors = {}},
+                         .share = std::make_shared<HostCopy>(share, nullptr),
+                         .exchange = exchange,
+                         .started = clock.Steady()});
+  };
+  SaveOutcome of_rank_1;
+  std::jthread rank_1([&] { of_rank_1 = write(1, kParts * kPart); });
+  const SaveOutcome of_rank_0 = write(0, 8);
+  rank_1.join();
+  EXPECT_FALSE(of_rank_1.error) << of_rank_1.error->ToString();
+  EXPECT_FALSE(of_rank_0.error) << of_rank_0.error->ToString();
+  EXPECT_GT(clock.Steady() - begin, 1.5 * kStallLimit) << "the upload was too short for this test";
+  SetCredentials(S3Server::kKey, S3Server::kSecret, server_->url());
+  EXPECT_THAT(CompleteSteps(*OpenStore()), ElementsAre(7));
 }
 
 // The store has a checksum of its own, which fails before that of the manifest can.

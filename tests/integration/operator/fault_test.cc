@@ -3,6 +3,9 @@
 //
 // Each write of each scenario meets some of the faults, others with another LOCKSTEP_TEST_SEED, which is
 // printed; with LOCKSTEP_TEST_ALL=1 it meets all of them.
+//
+// The test is the administrator of KUBECONFIG. The operators are the account of LOCKSTEP_FAULTS_KUBECONFIG, with
+// the chart's roles in LOCKSTEP_FAULTS_NAMESPACES; faults_test.py makes all of them.
 
 #include <gtest/gtest.h>
 
@@ -11,9 +14,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <thread>
 
-#include "operator/kube/exec_credentials.h"
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/strings.h"
@@ -185,28 +188,31 @@ struct Case {
 class Cluster : public ::testing::Environment {
  public:
   void SetUp() override {
-    if (EnvOr("KUBECONFIG", "").empty()) return;
+    const std::string kubeconfig = EnvOr("LOCKSTEP_FAULTS_KUBECONFIG", "");
+    if (kubeconfig.empty()) return;
     // Each of the many connections would read hundreds of authorities, none of which this API server needs.
     ::setenv("SSL_CERT_FILE", "/dev/null", 1);
     log::SetLevel("error");
     http::InitializeHttpThreads(4);
-    config_ =
-        kube::LoadClientConfig(EnvOr("KUBECONFIG", ""), [](const char*) { return std::string(); }).value();
-    api_ = kube::MakeTransport(config_, clock_).value();
+    admin_.emplace(EnvOr("KUBECONFIG", ""));
+    operators_.emplace(kubeconfig);
+    namespaces_ = Split(EnvOr("LOCKSTEP_FAULTS_NAMESPACES", ""), ',');
     seed = static_cast<unsigned>(std::stoul(EnvOr("LOCKSTEP_TEST_SEED", "7")));
     std::cout << "LOCKSTEP_TEST_SEED=" << seed << "\n";
     RunQuietly();
+    if (::testing::Test::HasFailure()) FAIL() << "no run without faults to compare with";
     for (int i = 0; i < kSites; ++i) sites.push_back(NewSite());
   }
   void TearDown() override {
     sites.clear();
     quiet_site.reset();
-    api_.reset();
+    operators_.reset();
+    admin_.reset();
   }
 
-  [[nodiscard]] bool is_there() const { return api_ != nullptr; }
+  [[nodiscard]] bool is_there() const { return operators_.has_value(); }
   [[nodiscard]] std::unique_ptr<Site> NewSite() {
-    return std::make_unique<Site>(config_, *api_, prefix_ + std::to_string(++sites_));
+    return std::make_unique<Site>(*admin_, *operators_, namespaces_.at(sites_++));
   }
 
   // Of one scenario, in a site that nobody else disturbs.
@@ -233,11 +239,10 @@ class Cluster : public ::testing::Environment {
     }
   }
 
-  kube::ClientConfig config_;
-  SystemClock clock_;
-  std::unique_ptr<http::HttpTransport> api_;
-  const std::string prefix_ = "faults-" + RandomHex(4) + "-";
-  std::atomic<int> sites_ = 0;
+  std::optional<Account> admin_;
+  std::optional<Account> operators_;
+  std::vector<std::string> namespaces_;
+  std::size_t sites_ = 0;
   std::atomic<int> jobs_ = 0;
 };
 

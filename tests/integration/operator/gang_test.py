@@ -11,8 +11,8 @@ import pytest
 import definitions
 from build_folder import BUILD
 from cases import expect, until
-from kube_api import MERGE, api
-from operators import JOBS, OperatedJob, create, job, pods_of
+from kube_api import api
+from operators import JOBS, OperatedJob, create, job, pods_of, set_pod_quota
 
 PROGRAM = BUILD / "operator/lockstep-operator"
 GROUPS = "/apis/{}/namespaces/{}/podgroups"
@@ -124,19 +124,6 @@ def test_kubernetes_places_a_gang_all_together_or_not_at_all():
             api().request("DELETE", f"/api/v1/nodes/{name}")
 
 
-def set_quota(namespace, pods):
-    """Of pods, as soon as the API server counts them."""
-    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
-    quota = {"metadata": {"name": "pods"}, "spec": {"hard": {"pods": str(pods)}}}
-    if api().request("GET", path + "/pods")[0] == 200:
-        status, answer = api().request("PATCH", path + "/pods", {"spec": quota["spec"]}, MERGE)
-        expect(status == 200, f"{answer}")
-    else:
-        status, answer = api().request("POST", path, quota)
-        expect(status == 201, f"{answer}")
-    until("the quota is counted", lambda: api().request("GET", path + "/pods")[1].get("status", {}).get("hard") == {"pods": str(pods)})
-
-
 class QuotaGangs(OperatedJob):
     """Two gangs of three pods; the quota holds four."""
 
@@ -149,11 +136,11 @@ class QuotaGangs(OperatedJob):
         return job(name, 3, schedulingPolicy={"gang": gang})
 
     def __enter__(self):
-        set_quota(self.namespace, 2)
+        set_pod_quota(api(), self.namespace, 2)
         super().__enter__()
         self.until("a holds a part of the quota", lambda: self.numbers()["a"] == 2)
         create(self.api, self.namespace, self.gang("b"))
-        set_quota(self.namespace, 4)
+        set_pod_quota(api(), self.namespace, 4)
         return self
 
     def numbers(self):

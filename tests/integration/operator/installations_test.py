@@ -11,6 +11,7 @@ from operators import JOBS, Operator, create, job, make_namespace, pods_of
 
 PROGRAM = BUILD / "operator/lockstep-operator"
 TEAM = "example.com/team"
+INSTALLATION = "lockstep.dev/installation"
 
 
 def rendezvous_of(namespace, name):
@@ -67,6 +68,57 @@ def test_two_installations_share_a_cluster():
         for name in named:
             until(f"{name} is gone", lambda: finalizers(first, name) is None, details=lambda: default.text() + team.text())
         expect(pod_count(second, "team") == 2 and pod_count(second, "absent") == 2, "jobs of another namespace were touched")
+
+
+def installation_of(namespace, name):
+    return api().request("GET", JOBS.format(namespace) + "/" + name)[1]["metadata"].get("annotations", {}).get(INSTALLATION)
+
+
+def conflicts(namespace):
+    """Jobs with an event about them."""
+    events = api().request("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")[1]["items"]
+    return sorted(event["regarding"]["name"] for event in events if event["reason"] == "InstallationConflict")
+
+
+def test_two_installations_for_the_same_jobs_do_not_fight():
+    jobs = make_namespace(api(), "jobs")
+    names = [f"job{i}" for i in range(8)]
+    with contextlib.ExitStack() as stack:
+        operators = {}
+        for letter in ("a", "b"):
+            system = make_namespace(api(), letter)
+            operators[f"{system}/{letter}-leader"] = letter, stack.enter_context(Operator(
+                PROGRAM, "--leader-elect", f"--namespace={system}", f"--lease-name={letter}-leader", f"--watch-namespaces={jobs}",
+                f"--rendezvous-url=http://rendezvous-{letter}:1"))
+
+        def text():
+            return "\n".join(operator.text() for _, operator in operators.values())
+        for _, operator in operators.values():
+            operator.await_record("leading")
+        for name in names:  # both see each of them at the same time
+            create(api(), jobs, job(name, 2))
+        for name in names:
+            until(f"pods of {name}", lambda name=name: pod_count(jobs, name) == 2, details=text)
+        until("an event for each job", lambda: conflicts(jobs) == names, details=text)
+        taken = {name: installation_of(jobs, name) for name in names}
+        for holder, (letter, operator) in operators.items():
+            others = [f"{jobs}/{name}" for name in names if taken[name] != holder]
+            left = operator.records("ignored a job of another installation")
+            expect(sorted(record["job"] for record in left) == others, f"{others}: {left}")
+            for name in names:
+                if taken[name] == holder:
+                    expect(f"rendezvous-{letter}:" in rendezvous_of(jobs, name), rendezvous_of(jobs, name))
+
+        # Where the one that has claimed a job is gone, the annotation keeps the other from it, until somebody removes that.
+        gone = taken["job0"]
+        operators.pop(gone)[1].process.kill()
+        (heir, (letter, operator)), = operators.items()
+        status, _ = api().request("PATCH", JOBS.format(jobs) + "/job0", {"metadata": {"annotations": {INSTALLATION: None}}}, MERGE)
+        expect(status == 200, status)
+        until("the other runs it", lambda: installation_of(jobs, "job0") == heir, details=text)
+        until("its workers are sent to the other", lambda: f"rendezvous-{letter}:" in rendezvous_of(jobs, "job0"), details=text)
+        api().request("DELETE", JOBS.format(jobs) + "/job0")
+        until("and lets it go", lambda: finalizers(jobs, "job0") is None, details=text)
 
 
 def label(namespace, value):

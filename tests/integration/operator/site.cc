@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "operator/kube/exec_credentials.h"
 #include "tests/support/eventually.h"
 
 namespace lockstep::testing {
@@ -13,16 +14,19 @@ constexpr Milliseconds kStale{100};  // until the watches tell of the present
 
 }  // namespace
 
-RunningOperator::RunningOperator(const kube::ClientConfig& client, http::HttpTransport& api,
-                                 const std::string& name_space, WriteLedger& ledger)
-    : network(api, ledger) {
+Account::Account(const std::string& kubeconfig)
+    : config(kube::LoadClientConfig(kubeconfig, [](const char*) { return std::string(); }).value()),
+      transport(kube::MakeTransport(config, clock).value()) {}
+
+RunningOperator::RunningOperator(const Account& account, const std::string& name_space, WriteLedger& ledger)
+    : network(*account.transport, ledger) {
   config_.name_space = name_space;
   config_.watch_namespaces = {name_space};
   config_.metrics_address = config_.rendezvous_address = "127.0.0.1:0";
   config_.rendezvous_url = "http://127.0.0.1:1";
   config_.workers = 2;
-  start_ = [this, &client](const std::stop_token& stop) {
-    const auto ended = RunOperator(config_, client, network, stop);
+  start_ = [this, &account](const std::stop_token& stop) {
+    const auto ended = RunOperator(config_, account.config, network, stop);
     if (!ended.ok() && !network.crashed()) ADD_FAILURE() << ended.error().ToString();
   };
 }
@@ -36,8 +40,8 @@ void RunningOperator::Kill() {
   thread_ = {};
 }
 
-Site::Site(const kube::ClientConfig& client, http::HttpTransport& api, const std::string& name)
-    : home(api, name), client_(client), api_(api) {
+Site::Site(const Account& admin, const Account& operators, const std::string& name)
+    : home(*admin.transport, name), operators_(operators) {
   Begin();
 }
 
@@ -77,7 +81,7 @@ bool Site::EndPause() {
 }
 
 void Site::Begin() {
-  running_ = std::make_unique<RunningOperator>(client_, api_, home.name, ledger);
+  running_ = std::make_unique<RunningOperator>(operators_, home.name, ledger);
   if (past_) running_->network.ServeThePast(past_(), kStale);
   running_->Start();
 }

@@ -10,6 +10,7 @@
 
 #include "operator/kube/client_config.h"
 #include "operator/process.h"
+#include "runtime/common/base/clock.h"
 #include "tests/integration/operator/fault_transport.h"
 #include "tests/integration/operator/test_job.h"
 
@@ -18,11 +19,19 @@ namespace lockstep::testing {
 // Of a step. It ends a hang: a busy machine takes long for each of the hundreds of steps.
 constexpr Milliseconds kDeadline{300'000};
 
+// On the API server, by a kubeconfig.
+struct Account {
+  explicit Account(const std::string& kubeconfig);
+
+  const SystemClock clock;
+  const kube::ClientConfig config;
+  const std::unique_ptr<http::HttpTransport> transport;
+};
+
 // The whole operator in threads of this process.
 class RunningOperator {
  public:
-  RunningOperator(const kube::ClientConfig& client, http::HttpTransport& api, const std::string& name_space,
-                  WriteLedger& ledger);
+  RunningOperator(const Account& account, const std::string& name_space, WriteLedger& ledger);
   ~RunningOperator();
   RunningOperator(const RunningOperator&) = delete;
   RunningOperator& operator=(const RunningOperator&) = delete;
@@ -41,7 +50,7 @@ class RunningOperator {
 
 class Site {
  public:
-  Site(const kube::ClientConfig& client, http::HttpTransport& api, const std::string& name);
+  Site(const Account& admin, const Account& operators, const std::string& name);
 
   FaultTransport& network();
   // Where one dies from now on, the caches of its successor begin with this version.
@@ -57,8 +66,7 @@ class Site {
  private:
   void Begin();  // requires mutex_
 
-  const kube::ClientConfig& client_;
-  http::HttpTransport& api_;
+  const Account& operators_;
   std::mutex mutex_;
   // All GUARDED_BY(mutex_).
   std::function<std::string()> past_;

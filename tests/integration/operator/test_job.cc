@@ -12,8 +12,6 @@ namespace {
 
 using reconcile::kJobs;
 
-constexpr kube::Resource kNamespaces{"", "v1", "namespaces", "Namespace"};
-
 Json Must(Result<Json> answer) {
   LOCKSTEP_CHECK(answer.ok(), answer.ok() ? "" : answer.error().ToString());
   return std::move(answer).value();
@@ -61,7 +59,6 @@ TestNamespace::TestNamespace(http::HttpTransport& transport, std::string name_sp
       pods({}, {JobOf}),
       services({}, {JobOf}),
       config_maps({}, {JobOf}) {
-  (void)Must(client.Create(kNamespaces, {{"metadata", {{"name", name}}}}));
   Watch(kJobs, jobs);
   Watch(kube::kPods, pods);
   Watch(kube::kServices, services);

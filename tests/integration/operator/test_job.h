@@ -12,7 +12,7 @@
 
 namespace lockstep::testing {
 
-// A namespace, made by the constructor, and all that is in it.
+// A namespace and all that is in it.
 class TestNamespace {
  public:
   TestNamespace(http::HttpTransport& transport, std::string name);

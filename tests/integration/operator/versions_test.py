@@ -129,7 +129,8 @@ def test_an_older_definition_under_a_newer_operator_and_back(team):
     with Operator(PROGRAM, team.flag):
         team.create("a", 2)
         pods = team.pods("a", 2)
-        expect("goodput" not in team.get("a")["status"], "the older definition has no goodput")
+        written = until("its status", lambda: team.get("a").get("status"))
+        expect("goodput" not in written, "the older definition has no goodput")
 
         team.apply(DEFINITION, SINCE_THEN, True)
         team.patch("a", runPolicy=SINCE_THEN, worker={"replicas": 3})

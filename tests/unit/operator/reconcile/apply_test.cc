@@ -52,7 +52,8 @@ class ApplyTest : public ::testing::Test {
 };
 
 TEST_F(ApplyTest, WritesAndLearnsWhatItWrote) {
-  const Applied applied = Apply({{AddFinalizer{}, ""},
+  world_.observed().settings.installation = "system/lockstep-leader";
+  const Applied applied = Apply({{ClaimJob{}, ""},
                                  {Desired(kube::kServices), ""},
                                  {Desired(kube::kConfigMaps), ""},
                                  {CreatePod{PodOwnedBy(own_uid(), 0)}, ""}});
@@ -60,7 +61,22 @@ TEST_F(ApplyTest, WritesAndLearnsWhatItWrote) {
   const std::string index = IndexOf(IdentityOf(world_.observed().job));
   EXPECT_EQ(caches_.pods.ByIndex(index).size(), 1U);
   EXPECT_EQ(caches_.owned.at("services.v1").ByIndex(index).size(), 1U);
-  EXPECT_EQ((*caches_.jobs.Get({"team", "job"}))["metadata"]["finalizers"][0], api::kFinalizer);
+  const Json metadata = (*caches_.jobs.Get({"team", "job"}))["metadata"];
+  EXPECT_EQ(metadata["finalizers"], Json::array({api::kFinalizer}));
+  EXPECT_EQ(metadata["annotations"][api::kAnnotationInstallation], "system/lockstep-leader");
+}
+
+TEST_F(ApplyTest, WritesNothingForAJobThatAnotherInstallationClaimsMeanwhile) {
+  const auto claimed = kube_.Patch(
+      kJobs, {"team", "job"},
+      {{"metadata", {{"annotations", {{api::kAnnotationInstallation, "other/lockstep-leader"}}}}}}, {});
+  ASSERT_TRUE(claimed.ok());
+  const std::size_t writes = kube_.writes().size();
+  const Applied applied =
+      Apply({{ClaimJob{}, ""}, {Desired(kube::kServices), ""}, {Desired(kube::kConfigMaps), ""}});
+  ASSERT_TRUE(applied.error.has_value());
+  EXPECT_EQ(applied.error->code, ErrorCode::kConflict);
+  EXPECT_EQ(kube_.writes().size(), writes + 1) << "the claim, which was refused";
 }
 
 TEST_F(ApplyTest, AnExceptionOfAWriteReachesTheCallerFromWhicheverThread) {

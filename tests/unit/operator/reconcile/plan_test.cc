@@ -30,7 +30,7 @@ TEST(MakePlan, CreatesEverythingOfANewJobInTheOrderInWhichItIsNeeded) {
   world.observed().job.metadata.finalizers.clear();
   world.observed().owned.clear();
   const Plan plan = MakePlan(world.observed());
-  EXPECT_THAT(ActionsOf(plan), ElementsAre("add finalizer", "apply Service", "apply ConfigMap",
+  EXPECT_THAT(ActionsOf(plan), ElementsAre("claim the job", "apply Service", "apply ConfigMap",
                                            "create job-worker-0", "create job-worker-1"))
       << "nothing that the spec does not ask for";
   EXPECT_THAT(EventsOf(plan), ElementsAre("PodsCreated"));
@@ -264,6 +264,32 @@ TEST(MakePlan, LeavesJobsOfOtherInstallationsAlone) {
     world.observed().settings.managed_by = of_operator;
     EXPECT_EQ(MakePlan(world.observed()).ignored, !is_ours) << of_job << " seen by " << of_operator;
   }
+}
+
+TEST(MakePlan, LeavesAJobThatAnotherInstallationHasClaimedAlone) {
+  JobWorld world;
+  auto& installation = world.observed().job.metadata.annotations[std::string(api::kAnnotationInstallation)];
+  world.observed().settings.installation = "team-b/lockstep-leader";
+  installation = "team-b/lockstep-leader";
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())),
+              ElementsAre("create job-worker-0", "create job-worker-1"));
+  installation = "team-a/lockstep-leader";
+  for (const bool is_deleted : {false, true}) {
+    if (is_deleted) world.observed().job.metadata.deletion_timestamp = world.observed().now;
+    const Plan plan = MakePlan(world.observed());
+    EXPECT_TRUE(plan.ignored);
+    EXPECT_THAT(plan.actions, IsEmpty());
+    ASSERT_THAT(EventsOf(plan), ElementsAre("InstallationConflict"));
+    EXPECT_THAT(plan.events[0].note,
+                HasSubstr("the installation with the Lease team-a/lockstep-leader runs this job"));
+  }
+}
+
+TEST(MakePlan, ClaimsARunningJobThatNoInstallationHasClaimed) {
+  JobWorld world;
+  world.Running(0).Running(1);
+  world.observed().settings.installation = "team-b/lockstep-leader";
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), Contains("claim the job"));
 }
 
 TEST(MakePlan, LeavesJobsOfOtherNamespacesAlone) {

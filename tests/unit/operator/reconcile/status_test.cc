@@ -199,6 +199,28 @@ TEST(Status, EndsAJobWhenItsPodsEnded) {
   EXPECT_NEAR(booked, Seconds(end - *status.goodput->since).count(), 1);
 }
 
+// The clocks of its nodes are an hour behind or ahead of the operator's.
+TEST(Status, EndsAJobBetweenItsLastProgressAndNowWhateverItsNodesSay) {
+  for (const auto skew : {std::chrono::hours(-1), std::chrono::hours(1)}) {
+    JobWorld world;
+    world.Running(0).Running(1).Round(1, {0, 1}, 50);
+    world.observed().job.status = MakePlan(world.observed()).status;
+    world.observed().now += std::chrono::minutes(5);
+    world.Round(1, {0, 1}, 90);
+    world.observed().rendezvous.last_progress_time = world.observed().now;
+    world.observed().job.status = MakePlan(world.observed()).status;
+    const WallTime last_progress = world.observed().now;
+    world.observed().pods.clear();
+    world.Succeeded(0).Succeeded(1);
+    for (Pod& pod : world.observed().pods) pod.ended = last_progress + skew;
+    world.observed().rendezvous = {.completed = true};
+    world.observed().now += std::chrono::minutes(1);
+    const auto status = MakePlan(world.observed()).status;
+    EXPECT_EQ(status.state, "Complete");
+    EXPECT_EQ(status.completion_time, skew.count() < 0 ? last_progress : world.observed().now);
+  }
+}
+
 TEST(Status, TellsOfTheCheckpointThatASuspensionMadeWhateverThePeriod) {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 50);
