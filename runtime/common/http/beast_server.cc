@@ -28,6 +28,11 @@
 #include "runtime/common/http/server.h"
 
 namespace lockstep::http {
+
+struct ServerCertificate::Context {
+  boost::asio::ssl::context tls{boost::asio::ssl::context::tls_server};
+};
+
 namespace {
 
 namespace asio = boost::asio;
@@ -95,13 +100,14 @@ class Sessions {
 // What every session needs of its server; outlives the server while a Responder is still held somewhere.
 struct Shared {
   explicit Shared(const ServerOptions& options)
-      : max_body_bytes(options.max_body_bytes),
+      : certificate(options.certificate),
+        max_body_bytes(options.max_body_bytes),
         limits(options.limits),
         ledger(options.limits, OpenFileLimit()) {}
 
   asio::io_context io;
-  std::optional<asio::ssl::context> tls;
   Handler handler;
+  const ServerCertificate* const certificate;
   const std::size_t max_body_bytes;
   const ConnectionLimits limits;
   ConnectionLedger ledger;
@@ -272,10 +278,12 @@ class BeastServer final : public HttpServer {
     if (!place.has_value()) return;  // which closes it
     beast::error_code ignored;       // a missing option only costs latency
     socket.set_option(Tcp::no_delay(true), ignored);
-    if (shared_->tls.has_value()) {
+    if (shared_->certificate != nullptr) {
+      const auto context = shared_->certificate->context();
+      if (context == nullptr) return;
       using Stream = beast::ssl_stream<beast::tcp_stream>;
       std::make_shared<Session<Stream>>(shared_, std::move(place), peer,
-                                        Stream(std::move(socket), *shared_->tls))
+                                        Stream(std::move(socket), context->tls))
           ->Start();
     } else {
       std::make_shared<Session<beast::tcp_stream>>(shared_, std::move(place), peer,
@@ -293,20 +301,6 @@ class BeastServer final : public HttpServer {
   bool stopping_ = false;
   std::vector<std::jthread> threads_;
 };
-
-Result<void> LoadCertificate(const ServerOptions& options, std::optional<asio::ssl::context>& tls) {
-  if (options.certificate_pem.empty() && options.key_pem.empty()) return {};
-  try {
-    tls.emplace(asio::ssl::context::tls_server);
-    tls->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
-                     asio::ssl::context::no_tlsv1_1);
-    tls->use_certificate_chain(asio::buffer(options.certificate_pem));
-    tls->use_private_key(asio::buffer(options.key_pem), asio::ssl::context::pem);
-    return {};
-  } catch (const std::exception& exception) {
-    return Error{ErrorCode::kInvalidArgument, std::string("server certificate: ") + exception.what()};
-  }
-}
 
 // Without a host: all addresses of this machine, of both families where the kernel has IPv6.
 Tcp::acceptor Listen(asio::io_context& io, const HostPort& address) {
@@ -332,6 +326,26 @@ Tcp::acceptor Listen(asio::io_context& io, const HostPort& address) {
 
 }  // namespace
 
+Result<void> ServerCertificate::Use(const std::string& chain_pem, const std::string& key_pem) {
+  try {
+    auto context = std::make_shared<Context>();
+    context->tls.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
+                             asio::ssl::context::no_tlsv1_1);
+    context->tls.use_certificate_chain(asio::buffer(chain_pem));
+    context->tls.use_private_key(asio::buffer(key_pem), asio::ssl::context::pem);
+    const MutexLock lock(mutex_);
+    context_ = std::move(context);
+    return {};
+  } catch (const std::exception& exception) {
+    return Error{ErrorCode::kInvalidArgument, std::string("server certificate: ") + exception.what()};
+  }
+}
+
+std::shared_ptr<ServerCertificate::Context> ServerCertificate::context() const {
+  const MutexLock lock(mutex_);
+  return context_;
+}
+
 std::string BearerTokenOf(const ServerRequest& request) {
   static constexpr std::string_view kPrefix = "Bearer ";
   const auto found = request.headers.find("authorization");
@@ -350,7 +364,6 @@ Response TextResponse(int status, std::string body) {
 Result<std::unique_ptr<HttpServer>> StartServer(const ServerOptions& options, Handler handler) {
   auto shared = std::make_shared<Shared>(options);
   shared->handler = std::move(handler);
-  LOCKSTEP_TRY(LoadCertificate(options, shared->tls));
   LOCKSTEP_TRY(const HostPort address, SplitHostPort(options.address));
   beast::error_code no_address;
   if (!address.host.empty()) asio::ip::make_address(address.host, no_address);
