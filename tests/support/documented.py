@@ -66,6 +66,9 @@ NOT_RUN = {
     """kubectl patch dtj JOB --type merge -p '{"spec":{"checkpoint":{"deleteWithJob":false}}}'""": "the same: it lets the job go",
     "helm upgrade lockstep charts/lockstep --namespace lockstep-system --reuse-values --set dashboards.enabled=true \\":
         "wants the Prometheus operator: tests/integration/chart holds what these values make against its definitions",
+    "helm upgrade lockstep charts/lockstep --namespace lockstep-system --reuse-values \\":
+        "wants cert-manager: tests/integration/operator/certificate_test.py writes such a Secret, tests/integration/chart holds the Certificate against its definition",
+    "kubectl -n lockstep-system describe certificate": "the same",
     "helm install research charts/lockstep --namespace research-system --create-namespace \\":
         "a second installation: tests/integration/operator/installations_test.py lets two share an API server",
     "kubectl create clusterrolebinding lockstep-metrics --clusterrole=lockstep-system:lockstep-metrics-reader --serviceaccount=monitoring:prometheus":
