@@ -43,7 +43,15 @@ void AddOptions(CLI::App& app, OperatorConfig& config) {
       ->capture_default_str();
   app.add_option("--rendezvous-url", config.rendezvous_url, "URL by which workers reach the rendezvous")
       ->required();
-  app.add_option("--tls-secret", config.tls_secret, "Secret of the rendezvous' certificate, made if absent");
+  app.add_option("--tls-secret", config.tls_secret,
+                 "Secret of the rendezvous' certificate, which the operator makes and renews");
+  app.add_option(
+      "--certificate-secret", config.certificate_secret,
+      "Secret of the rendezvous' certificate (tls.crt, tls.key, ca.crt), which somebody else keeps, such as "
+      "cert-manager; instead of --tls-secret");
+  AddSeconds(app, "--certificate-overlap-seconds", config.certificate_overlap,
+             "How long workers trust the authority of a new certificate, besides the one before, until that "
+             "certificate is served");
   app.add_option(
       "--launcher-image", config.launcher_image,
       "Image with lockstep, which an init container puts into pods that run a program of the user's own");
@@ -63,6 +71,24 @@ void AddOptions(CLI::App& app, OperatorConfig& config) {
   app.add_option("--log-level", config.log_level, "debug, info, warning or error")
       ->capture_default_str()
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
+}
+
+Error Wrong(const std::string& message) { return {ErrorCode::kInvalidArgument, message}; }
+
+Result<void> ValidateCertificate(const OperatorConfig& config, bool is_https) {
+  const bool has_own = !config.tls_secret.empty();
+  const bool has_other = !config.certificate_secret.empty();
+  if (has_own && has_other)
+    return Wrong("--tls-secret and --certificate-secret exclude each other: leave one out");
+  if (is_https && !has_own && !has_other)
+    return Wrong("--tls-secret or --certificate-secret is required with an https:// --rendezvous-url");
+  if (!is_https && (has_own || has_other)) {
+    return Wrong(std::string(has_own ? "--tls-secret" : "--certificate-secret") +
+                 " needs an https:// --rendezvous-url");
+  }
+  if (config.certificate_overlap < Milliseconds(0))
+    return Wrong("--certificate-overlap-seconds must be at least 0");
+  return {};
 }
 
 }  // namespace
@@ -87,23 +113,20 @@ Result<ParsedConfig> ParseConfig(int argc, const char* const* argv) {
 }
 
 Result<void> ValidateConfig(const OperatorConfig& config) {
-  const auto wrong = [](const std::string& message) { return Error{ErrorCode::kInvalidArgument, message}; };
   const bool is_https = config.rendezvous_url.starts_with("https://");
   const bool is_http = config.rendezvous_url.starts_with("http://");
   if (!is_https && !is_http)
-    return wrong("--rendezvous-url must begin with https:// (or http:// for development)");
-  if (is_https && config.tls_secret.empty())
-    return wrong("--tls-secret is required with an https:// --rendezvous-url");
-  if (is_http && !config.tls_secret.empty()) return wrong("--tls-secret needs an https:// --rendezvous-url");
+    return Wrong("--rendezvous-url must begin with https:// (or http:// for development)");
+  LOCKSTEP_TRY(ValidateCertificate(config, is_https));
   if (!config.watch_namespaces.empty() && !config.namespace_selector.empty())
-    return wrong("--watch-namespaces and --namespace-selector exclude each other: leave one out");
+    return Wrong("--watch-namespaces and --namespace-selector exclude each other: leave one out");
   if (config.managed_by.find('/') == std::string::npos)
-    return wrong("--managed-by must be a name with a domain in front, as in lockstep.dev/operator");
+    return Wrong("--managed-by must be a name with a domain in front, as in lockstep.dev/operator");
   if (config.workers < 1 || config.workers > kMaxWorkers) {
-    return wrong("--workers must be from 1 to " + std::to_string(kMaxWorkers));
+    return Wrong("--workers must be from 1 to " + std::to_string(kMaxWorkers));
   }
   if (config.api_qps < 1 || config.api_burst < 1) {
-    return wrong("--kube-api-qps and --kube-api-burst must be at least 1");
+    return Wrong("--kube-api-qps and --kube-api-burst must be at least 1");
   }
   return kube::ValidateTimings(config.lease);
 }

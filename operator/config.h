@@ -6,6 +6,7 @@
 
 #include "operator/kube/lease.h"
 #include "runtime/common/api/training_job.h"
+#include "runtime/common/base/clock.h"
 #include "runtime/common/base/result.h"
 
 namespace lockstep {
@@ -21,8 +22,11 @@ struct OperatorConfig {
   std::string metrics_address = ":8080";
   std::string secure_metrics_address;  // of /metrics alone, for those who may; empty: everybody may
   std::string rendezvous_address = ":29400";
-  std::string rendezvous_url;        // as workers reach it
-  std::string tls_secret;            // empty: plain HTTP, only with an http:// URL
+  std::string rendezvous_url;  // as workers reach it
+  // At most one; neither: plain HTTP, only with an http:// URL.
+  std::string tls_secret;          // of the operator's own certificate
+  std::string certificate_secret;  // of a certificate that somebody else keeps
+  Milliseconds certificate_overlap{600'000};
   std::string launcher_image;        // of pods that run a program of the user's own
   std::string launcher_pull_policy;  // empty: as Kubernetes does by the image's tag
   int workers = 4;

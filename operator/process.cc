@@ -18,6 +18,7 @@
 #include "operator/reconcile/false_owners.h"
 #include "operator/reconcile/job_reconciler.h"
 #include "operator/reconcile/owned_objects.h"
+#include "operator/rendezvous/certificate_keeper.h"
 #include "operator/rendezvous/host.h"
 #include "operator/rendezvous/leader_label.h"
 #include "operator/rendezvous/pod_feed.h"
@@ -79,6 +80,16 @@ class Process {
         reviewer_(review_client_, caches_.pods, clock_),
         pod_feed_(caches_.jobs, service_) {
     if (!config.secure_metrics_address.empty()) metrics_access_.emplace(review_client_, clock_);
+    const bool has_own = !config.tls_secret.empty();
+    if (!has_own && config.certificate_secret.empty()) return;
+    certificates_.emplace(
+        client_, clock_,
+        rendezvous::CertificateOptions{
+            .secret = {name_space_, has_own ? config.tls_secret : config.certificate_secret},
+            .kept_by = has_own ? rendezvous::SecretKeeper::kOperator : rendezvous::SecretKeeper::kOther,
+            .rendezvous_url = config.rendezvous_url,
+            .overlap = config.certificate_overlap},
+        [this] { EnqueueAll(); });
   }
 
   Result<void> Run(const std::stop_token& stop) {
@@ -92,7 +103,8 @@ class Process {
     // A label left by a process that died in this pod would draw workers here.
     if (!config_.pod_name.empty()) rendezvous::RemoveLeaderLabel(client_, OwnPod(), stop, PauseFor);
     StartInformers(stop);
-    if (!AwaitCaches(stop)) return {};
+    if (certificates_) certificates_->Start();
+    if (!AwaitCaches(stop) || !AwaitCertificate(stop)) return {};
     if (config_.leader_elect && !election_.Acquire(stop)) return {};
     auto led = Lead(stop);
     if (!config_.pod_name.empty()) Unlabel();
@@ -107,17 +119,19 @@ class Process {
 
   http::Response ExposeMetrics() { return metrics_.Expose(QueueDepth()); }
 
-  // None where everybody may read them. The certificate lives as long as the process: what protects the metrics
-  // is the token of who reads them.
+  // None where everybody may read them. Without a certificate of the rendezvous they have one that nobody can
+  // verify: what protects them is the token of who reads them.
   Result<std::unique_ptr<http::HttpServer>> StartSecureMetrics() {
     if (config_.secure_metrics_address.empty()) return std::unique_ptr<http::HttpServer>();
-    LOCKSTEP_TRY(
-        rendezvous::ServerIdentity identity,
-        rendezvous::MakeServerIdentity(rendezvous::DnsNamesOf(config_.rendezvous_url), clock_.Now()));
+    if (!certificates_) {
+      LOCKSTEP_TRY(
+          const rendezvous::ServerIdentity identity,
+          rendezvous::MakeServerIdentity(rendezvous::DnsNamesOf(config_.rendezvous_url), clock_.Now()));
+      LOCKSTEP_TRY(made_certificate_.Use(identity.certificate, identity.key));
+    }
     return telemetry::StartSecureMetricsServer(
         {.address = config_.secure_metrics_address,
-         .certificate_pem = std::move(identity.certificate),
-         .key_pem = std::move(identity.key),
+         .certificate = certificates_ ? certificates_->newest() : made_certificate_,
          .metrics = [this] { return ExposeMetrics(); },
          .authorize = [this](const auto& token, const auto& peer,
                              auto done) { metrics_access_->Authorize(token, peer, std::move(done)); }});
@@ -127,7 +141,8 @@ class Process {
     std::function<http::Response()> metrics;
     if (config_.secure_metrics_address.empty()) metrics = [this] { return ExposeMetrics(); };
     return {.metrics = std::move(metrics), .why_not_ready = [this] {
-              return caches_synced_ ? std::string() : std::string("caches are not filled yet");
+              if (!caches_synced_) return std::string("caches are not filled yet");
+              return certificates_ ? certificates_->WhyNoneIsServed() : std::string();
             }};
   }
 
@@ -262,9 +277,28 @@ class Process {
     return true;
   }
 
+  // Before the lease: who cannot serve the rendezvous must not lead.
+  bool AwaitCertificate(const std::stop_token& stop) {
+    while (certificates_ && !certificates_->WhyNoneIsServed().empty()) {
+      if (!PauseFor(std::chrono::milliseconds(20), stop)) return false;
+    }
+    return true;
+  }
+
+  reconcile::ClusterSettings Settings() const {
+    return {.rendezvous_url = config_.rendezvous_url,
+            .ca_pem = certificates_ ? certificates_->Trusted() : "",
+            .launcher_image = config_.launcher_image,
+            .launcher_pull_policy = config_.launcher_pull_policy,
+            .managed_by = config_.managed_by,
+            .selects_namespaces = !config_.namespace_selector.empty(),
+            .installation = name_space_ + "/" + config_.lease_name};
+  }
+
   Result<void> Lead(const std::stop_token& stop) {
-    LOCKSTEP_TRY(const rendezvous::ServerIdentity identity, ServerIdentity());
-    LOCKSTEP_TRY(const auto host, rendezvous::Host::Start({config_.rendezvous_address, identity}, service_));
+    const http::ServerCertificate* certificate = certificates_ ? &certificates_->served() : nullptr;
+    LOCKSTEP_TRY(const auto host,
+                 rendezvous::Host::Start({config_.rendezvous_address, certificate}, service_));
     std::jthread labels;
     if (!config_.pod_name.empty()) {
       LOCKSTEP_TRY(rendezvous::LabelLeader(client_, OwnPod(), true));
@@ -281,13 +315,7 @@ class Process {
                                          .burst = config_.api_burst,
                                          .stop = stop});
     reconcile::JobReconciler reconciler({writer, caches_, service_, events_, metrics_, clock_},
-                                        {.rendezvous_url = config_.rendezvous_url,
-                                         .ca_pem = identity.ca,
-                                         .launcher_image = config_.launcher_image,
-                                         .launcher_pull_policy = config_.launcher_pull_policy,
-                                         .managed_by = config_.managed_by,
-                                         .selects_namespaces = !config_.namespace_selector.empty(),
-                                         .installation = name_space_ + "/" + config_.lease_name});
+                                        [this] { return Settings(); });
     controller::Controller controller(clock_, reconciler, metrics_);
     SetController(&controller);  // first: or a job that comes between the two is in neither
     EnqueueAll();
@@ -304,12 +332,6 @@ class Process {
   [[noreturn]] static void EndAtOnce(const std::string& error) {
     log::Error("lost the leader lease, ending at once", {{"error", error}});
     std::_Exit(1);
-  }
-
-  Result<rendezvous::ServerIdentity> ServerIdentity() {
-    if (config_.tls_secret.empty()) return rendezvous::ServerIdentity{};
-    return rendezvous::EnsureServerIdentity(client_, {name_space_, config_.tls_secret},
-                                            rendezvous::DnsNamesOf(config_.rendezvous_url), clock_.Now());
   }
 
   static Result<void> AwaitStop(const std::stop_token& stop) {
@@ -375,6 +397,8 @@ class Process {
   kube::RestClient review_client_;
   rendezvous::TokenReviewer reviewer_;           // its threads call back into service_, so it ends first
   std::optional<MetricsAccess> metrics_access_;  // where metrics are not for everybody
+  http::ServerCertificate made_certificate_;     // of these metrics, where the rendezvous has none
+  std::optional<rendezvous::CertificateKeeper> certificates_;  // where the rendezvous is served over TLS
   rendezvous::PodFeed pod_feed_;
   std::vector<std::unique_ptr<kube::Informer>> informers_;
   std::unique_ptr<OptionalKinds> optional_kinds_;

@@ -44,14 +44,14 @@ bool NamespaceEnds(const Plan& plan, const Applied& applied) {
 
 }  // namespace
 
-JobReconciler::JobReconciler(Dependencies dependencies, ClusterSettings settings)
+JobReconciler::JobReconciler(Dependencies dependencies, std::function<ClusterSettings()> settings)
     : dependencies_(dependencies),
       settings_(std::move(settings)),
       applier_(dependencies.client, dependencies.caches) {}
 
 Result<controller::Outcome> JobReconciler::Reconcile(const std::string& key) {
-  auto observed = Observe(kube::KeyFromString(key), dependencies_.caches, dependencies_.rendezvous, settings_,
-                          dependencies_.clock.Now());
+  auto observed = Observe(kube::KeyFromString(key), dependencies_.caches, dependencies_.rendezvous,
+                          settings_(), dependencies_.clock.Now());
   if (!observed) {
     Forget(key);
     return controller::Outcome{};

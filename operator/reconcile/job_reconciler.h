@@ -1,6 +1,7 @@
 #pragma once
 // observe → plan → apply for one job. Called from the controller's workers, one job at a time each.
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -35,7 +36,8 @@ class JobReconciler final : public controller::Reconciler {
     const Clock& clock;
   };
 
-  JobReconciler(Dependencies dependencies, ClusterSettings settings);
+  // `settings` is called in each pass, from the threads of the controller.
+  JobReconciler(Dependencies dependencies, std::function<ClusterSettings()> settings);
 
   Result<controller::Outcome> Reconcile(const std::string& key) override;
   // Low until a first round has formed: where many jobs start at once, those that run get their replacements
@@ -52,7 +54,7 @@ class JobReconciler final : public controller::Reconciler {
   Error WriteRefusal(const Observed& observed, const Plan& plan, const Error& refusal);
 
   Dependencies dependencies_;
-  const ClusterSettings settings_;
+  const std::function<ClusterSettings()> settings_;
   Applier applier_;
   Mutex mutex_;
   std::map<std::string, protocol::JobIdentity> known_ LOCKSTEP_GUARDED_BY(mutex_);  // by key

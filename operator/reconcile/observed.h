@@ -18,10 +18,10 @@
 
 namespace lockstep::reconcile {
 
-// What the operator was started with and jobs need to know.
+// What jobs need to know of the operator.
 struct ClusterSettings {
   std::string rendezvous_url;
-  std::string ca_pem;                // empty: plain HTTP, for development
+  std::string ca_pem;                // changes; empty: plain HTTP, for development
   std::string launcher_image;        // holds `lockstep`, for pods whose image does not; empty: there is none
   std::string launcher_pull_policy;  // empty: Kubernetes' default
   std::string managed_by{api::kManagedByLockstep};  // spec.managedBy of the jobs of this installation

@@ -256,7 +256,7 @@ Plan PlanOf(const Observed& observed, const QueueState& queue) {
     case Mode::kSuspend: DeletePods(observed.pods, Any, decision.message, plan.actions); break;
     case Mode::kRun: PlanRun(observed, groups, decision, queue, plan.actions); break;
     case Mode::kDrain:
-    case Mode::kHold:
+    case Mode::kHold: PlanAuthority(observed, plan.actions); break;
     case Mode::kIgnore: break;
   }
   const auto next_force = PlanForceDeletions(observed, plan.actions);

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "operator/reconcile/desired.h"
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/owned_objects.h"
 
@@ -64,6 +65,19 @@ void PlanObjects(const Observed& observed, std::vector<PlannedAction>& actions) 
   };
   std::for_each(kOwnedKinds.begin(), kOwnedKinds.end(), delete_unwanted);
   std::for_each(kGangKinds.begin(), kGangKinds.end(), delete_unwanted);
+}
+
+// The rest stays as it is: the spec may be invalid.
+void PlanAuthority(const Observed& observed, std::vector<PlannedAction>& actions) {
+  const std::string& authority = observed.settings.ca_pem;
+  const auto found = observed.owned.find(KeyOfKind(kube::kConfigMaps));
+  if (authority.empty() || found == observed.owned.end()) return;
+  if (StringAt(found->second, {"data", kCaKey}) == authority) return;
+  Json data = found->second.value("data", Json::object());
+  data[kCaKey] = authority;
+  const Json metadata = OwnedMetadata(observed.job, kube::KeyOf(found->second).name);
+  actions.push_back({ApplyObject{kube::kConfigMaps, {{"metadata", metadata}, {"data", std::move(data)}}},
+                     "the authority of the rendezvous has changed"});
 }
 
 void PlanObjectsOfFinished(const Observed& observed, std::vector<PlannedAction>& actions) {

@@ -20,9 +20,10 @@ void TickUntil(const std::stop_token& stop, RendezvousService& service) {
 }  // namespace
 
 Result<std::unique_ptr<Host>> Host::Start(const HostOptions& options, RendezvousService& service) {
-  http::ServerOptions server{.address = options.address, .threads = kServerThreads, .limits = options.limits};
-  server.certificate_pem = options.identity.certificate;
-  server.key_pem = options.identity.key;
+  const http::ServerOptions server{.address = options.address,
+                                   .certificate = options.certificate,
+                                   .threads = kServerThreads,
+                                   .limits = options.limits};
   LOCKSTEP_TRY(auto started,
                http::StartServer(server, [&service](http::ServerRequest request, http::Responder respond) {
                  service.Handle(std::move(request), std::move(respond));

@@ -6,15 +6,14 @@
 #include <string>
 #include <thread>
 
-#include "operator/rendezvous/certificates.h"
 #include "runtime/common/http/server.h"
 #include "runtime/common/rendezvous/service.h"
 
 namespace lockstep::rendezvous {
 
 struct HostOptions {
-  std::string address;      // host:port to listen on
-  ServerIdentity identity;  // empty: plain HTTP
+  std::string address;                                   // host:port to listen on
+  const http::ServerCertificate* certificate = nullptr;  // outlives the host; null: plain HTTP
   http::ConnectionLimits limits;
 };
 

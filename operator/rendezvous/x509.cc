@@ -10,6 +10,8 @@
 #include <openssl/x509v3.h>
 
 #include <array>
+#include <ctime>
+#include <utility>
 
 namespace lockstep::rendezvous::x509 {
 namespace {
@@ -21,6 +23,9 @@ constexpr int kSerialBits = 127;
 using Bio = std::unique_ptr<BIO, decltype(&BIO_free)>;
 using Extension = std::unique_ptr<X509_EXTENSION, decltype(&X509_EXTENSION_free)>;
 using Number = std::unique_ptr<BIGNUM, decltype(&BN_free)>;
+using CertificateStack = std::unique_ptr<STACK_OF(X509), void (*)(STACK_OF(X509)*)>;
+using Store = std::unique_ptr<X509_STORE, decltype(&X509_STORE_free)>;
+using Verification = std::unique_ptr<X509_STORE_CTX, decltype(&X509_STORE_CTX_free)>;
 
 Error Failed(const std::string& what) {
   std::array<char, 200> text{};
@@ -81,6 +86,12 @@ bool IsAddress(const std::string& name) {
          ::inet_pton(AF_INET6, name.c_str(), bytes.data()) == 1;
 }
 
+WallTime TimeFrom(const ASN1_TIME* time) {
+  std::tm parts{};
+  ASN1_TIME_to_tm(time, &parts);
+  return std::chrono::system_clock::from_time_t(::timegm(&parts));
+}
+
 }  // namespace
 
 void KeyDeleter::operator()(evp_pkey_st* key) const { EVP_PKEY_free(key); }
@@ -122,11 +133,27 @@ Result<Certificate> MakeServerCertificate(const std::vector<std::string>& dns_na
   return Sign(std::move(made), authority_key);
 }
 
-Result<Certificate> CertificateFromPem(const std::string& pem) {
+Result<std::vector<Certificate>> CertificatesFromPem(const std::string& pem) {
   const Bio bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), &BIO_free);
-  Certificate certificate(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
-  if (certificate == nullptr) return Error{ErrorCode::kInvalidArgument, "not a certificate in PEM form"};
-  return certificate;
+  std::vector<Certificate> certificates;
+  while (Certificate next{PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)})
+    certificates.push_back(std::move(next));
+  const bool is_at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
+  ERR_clear_error();
+  if (certificates.empty() || !is_at_end)
+    return Error{ErrorCode::kInvalidArgument, "is not a list of certificates in PEM form"};
+  return certificates;
+}
+
+Result<Key> KeyFromPem(const std::string& pem) {
+  const Bio bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), &BIO_free);
+  // The empty password keeps OpenSSL from asking a terminal for that of an encrypted key.
+  std::string password;
+  Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, password.data()));
+  ERR_clear_error();
+  if (key == nullptr)
+    return Error{ErrorCode::kInvalidArgument, "is not a private key in PEM form without a password"};
+  return key;
 }
 
 std::string ToPem(const Certificate& certificate) {
@@ -141,15 +168,38 @@ std::string ToPem(const Key& key) {
   return TextOf(bio);
 }
 
-bool IsValidAt(const Certificate& certificate, WallTime time) {
-  std::time_t seconds = std::chrono::system_clock::to_time_t(time);
-  return X509_cmp_time(X509_get0_notBefore(certificate.get()), &seconds) < 0 &&
-         X509_cmp_time(X509_get0_notAfter(certificate.get()), &seconds) > 0;
+bool BelongsTo(const Key& key, const Certificate& certificate) {
+  const bool belongs = X509_check_private_key(certificate.get(), key.get()) == 1;
+  ERR_clear_error();
+  return belongs;
 }
+
+WallTime BeginOf(const Certificate& certificate) { return TimeFrom(X509_get0_notBefore(certificate.get())); }
+WallTime EndOf(const Certificate& certificate) { return TimeFrom(X509_get0_notAfter(certificate.get())); }
 
 bool IsForName(const Certificate& certificate, const std::string& name) {
   if (IsAddress(name)) return X509_check_ip_asc(certificate.get(), name.c_str(), 0) == 1;
   return X509_check_host(certificate.get(), name.data(), name.size(), 0, nullptr) == 1;
+}
+
+Result<void> VerifyServer(const std::vector<Certificate>& chain, const std::vector<Certificate>& authorities,
+                          WallTime time) {
+  const Store store(X509_STORE_new(), &X509_STORE_free);
+  const Verification verification(X509_STORE_CTX_new(), &X509_STORE_CTX_free);
+  const CertificateStack sent(sk_X509_new_null(), [](STACK_OF(X509) * stack) { sk_X509_free(stack); });
+  bool done = store != nullptr && verification != nullptr && sent != nullptr;
+  for (const Certificate& authority : authorities)
+    done = done && X509_STORE_add_cert(store.get(), authority.get()) == 1;
+  for (const Certificate& certificate : chain) done = done && sk_X509_push(sent.get(), certificate.get()) > 0;
+  done = done && X509_STORE_CTX_init(verification.get(), store.get(), chain.front().get(), sent.get()) == 1 &&
+         X509_STORE_CTX_set_default(verification.get(), "ssl_server") == 1;
+  if (!done) return Failed("preparing a verification");
+  X509_STORE_CTX_set_time(verification.get(), 0, std::chrono::system_clock::to_time_t(time));
+  const bool is_good = X509_verify_cert(verification.get()) == 1;
+  ERR_clear_error();
+  if (is_good) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               X509_verify_cert_error_string(X509_STORE_CTX_get_error(verification.get()))};
 }
 
 }  // namespace lockstep::rendezvous::x509

@@ -37,10 +37,8 @@ Result<std::unique_ptr<http::HttpServer>> StartHealthServer(const std::string& a
 }
 
 Result<std::unique_ptr<http::HttpServer>> StartSecureMetricsServer(SecureMetrics options) {
-  const http::ServerOptions server{.address = options.address,
-                                   .certificate_pem = options.certificate_pem,
-                                   .key_pem = options.key_pem,
-                                   .limits = kLimits};
+  const http::ServerOptions server{
+      .address = options.address, .certificate = &options.certificate, .limits = kLimits};
   const auto handle = [options = std::move(options)](const http::ServerRequest& request,
                                                      const http::Responder& respond) {
     if (request.path != "/metrics") return respond(http::TextResponse(404, "no such path\n"));

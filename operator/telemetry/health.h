@@ -22,8 +22,7 @@ struct HealthSources {
 
 struct SecureMetrics {
   std::string address;
-  std::string certificate_pem;
-  std::string key_pem;
+  const http::ServerCertificate& certificate;  // outlives the server
   std::function<http::Response()> metrics;
   // Whether the bearer of this token, who asks from this address, may read them. Must not block; `done` may be
   // called later, from any thread.

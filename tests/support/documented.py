@@ -88,6 +88,7 @@ NOT_RUN = {
     "kubectl get dtj JOB -o jsonpath='{.status.conditions[?(@.type==\"CheckpointsRemoved\")].message}'":
         "wants a removal that fails: tests/integration/operator/removal_test.py reads that condition",
     """kubectl patch dtj JOB --type merge -p '{"spec":{"checkpoint":{"deleteWithJob":false}}}'""": "the same: it lets the job go",
+    "kubectl -n lockstep-system describe certificate": "wants cert-manager: tests/integration/operator/certificate_test.py writes such a Secret",
     "kubectl create clusterrolebinding lockstep-metrics --clusterrole=lockstep-system:lockstep-metrics-reader --serviceaccount=monitoring:prometheus":
         "wants a Prometheus: tests/integration/operator/process_test.py binds such an account",
     # The tutorials.

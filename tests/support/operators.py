@@ -33,7 +33,8 @@ def release_of(*flags, whole_cluster=False):
     watched = given.get("--watch-namespaces", "")
     values = {f"watchNamespaces={{{watched}}}": watched and not whole_cluster,
               "namespaceSelector.matchLabels.any=label": "--namespace-selector" in given,
-              "metrics.authorization=true": "--secure-metrics-address" in given}
+              "metrics.authorization=true": "--secure-metrics-address" in given,
+              f"certificate.secretName={given.get('--certificate-secret')}": "--certificate-secret" in given}
     return rights.Release(given.get("--namespace") or watched.split(",")[0], given.get("--lease-name", "lockstep-leader").removesuffix("-leader"),
                           tuple(value for value, is_set in values.items() if is_set))
 

@@ -39,7 +39,7 @@ struct WorldModel::Operator {
       : rendezvous(
             world.clock_, [](const auto&, auto done) { done({}); }, [](const protocol::JobIdentity&) {}),
         reconciler({world.kube_, caches, rendezvous, world.events_, world.observer_, world.clock_},
-                   {"http://rendezvous", ""}) {}
+                   [] { return reconcile::ClusterSettings{.rendezvous_url = "http://rendezvous"}; }) {}
   reconcile::Caches caches;
   rendezvous::RendezvousService rendezvous;
   reconcile::JobReconciler reconciler;

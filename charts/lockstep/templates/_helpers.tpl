@@ -49,6 +49,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- join "," $terms -}}
 {{- end -}}
 
+{{/* The Secret of a certificate that somebody else keeps; empty: the operator keeps its own. */}}
+{{- define "lockstep.certificateSecret" -}}
+{{- if .Values.certificate.issuerRef -}}
+{{- include "lockstep.fullname" . }}-rendezvous-certificate
+{{- else -}}
+{{- .Values.certificate.secretName -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The name of the port of /healthz and /readyz: that of the metrics, too, where these are for everybody. */}}
 {{- define "lockstep.healthPort" -}}
 {{- ternary "health" "metrics" .Values.metrics.authorization -}}

@@ -33,6 +33,7 @@
 #include "runtime/common/http/server.h"
 
 namespace lockstep::http {
+
 namespace {
 
 namespace asio = boost::asio;
@@ -110,13 +111,14 @@ class Sessions {
 // What every session needs of its server; outlives the server while a Responder is still held somewhere.
 struct Shared {
   explicit Shared(const ServerOptions& options)
-      : max_body_bytes(options.max_body_bytes),
+      : certificate(options.certificate),
+        max_body_bytes(options.max_body_bytes),
         limits(options.limits),
         ledger(options.limits, OpenFileLimit()) {}
 
   asio::io_context io;
-  TlsContext tls;  // null: plain HTTP
   Handler handler;
+  const ServerCertificate* const certificate;
   const std::size_t max_body_bytes;
   const ConnectionLimits limits;
   ConnectionLedger ledger;
@@ -126,11 +128,12 @@ struct Shared {
 // All private methods but those that say otherwise run on the strand of the socket, as a Step.
 class Session final : public std::enable_shared_from_this<Session> {
  public:
-  Session(std::shared_ptr<Shared> shared, std::string peer, Tcp::socket socket)
+  // Without a context: plain.
+  Session(std::shared_ptr<Shared> shared, std::string peer, Tcp::socket socket, ssl_ctx_st* context)
       : shared_(std::move(shared)),
         peer_(std::move(peer)),
         socket_(std::move(socket)),
-        channel_(socket_.native_handle(), shared_->tls.get()),
+        channel_(socket_.native_handle(), context),
         trust_deadline_(std::chrono::steady_clock::now() + shared_->limits.until_trusted) {}
 
   void Start(ConnectionLedger::Place place) {
@@ -369,7 +372,12 @@ class BeastServer final : public HttpServer {
     beast::error_code ignored;  // a missing option only costs latency
     socket.set_option(Tcp::no_delay(true), ignored);
     const std::string peer = PeerOf(socket);
-    const auto session = std::make_shared<Session>(shared_, peer, std::move(socket));
+    std::shared_ptr<ssl_ctx_st> context;
+    if (shared_->certificate != nullptr) {
+      context = shared_->certificate->context();
+      if (context == nullptr) return;  // which closes it
+    }
+    const auto session = std::make_shared<Session>(shared_, peer, std::move(socket), context.get());
     auto place = shared_->ledger.Admit(peer, [weak = std::weak_ptr(session)] {
       if (const auto displaced = weak.lock()) displaced->Close();
     });
@@ -386,6 +394,18 @@ class BeastServer final : public HttpServer {
 };
 
 }  // namespace
+
+Result<void> ServerCertificate::Use(const std::string& chain_pem, const std::string& key_pem) {
+  LOCKSTEP_TRY(TlsContext context, MakeTlsContext(chain_pem, key_pem));
+  const MutexLock lock(mutex_);
+  context_ = std::move(context);
+  return {};
+}
+
+std::shared_ptr<ssl_ctx_st> ServerCertificate::context() const {
+  const MutexLock lock(mutex_);
+  return context_;
+}
 
 std::string BearerTokenOf(const ServerRequest& request) {
   static constexpr std::string_view kPrefix = "Bearer ";
@@ -405,9 +425,6 @@ Response TextResponse(int status, std::string body) {
 Result<std::unique_ptr<HttpServer>> StartServer(const ServerOptions& options, Handler handler) {
   auto shared = std::make_shared<Shared>(options);
   shared->handler = std::move(handler);
-  if (!options.certificate_pem.empty() || !options.key_pem.empty()) {
-    LOCKSTEP_TRY(shared->tls, MakeTlsContext(options.certificate_pem, options.key_pem));
-  }
   LOCKSTEP_TRY(const HostPort address, SplitHostPort(options.address));
   beast::error_code no_address;
   if (!address.host.empty()) asio::ip::make_address(address.host, no_address);

@@ -9,8 +9,11 @@
 #include <memory>
 #include <string>
 
+#include "runtime/common/base/mutex.h"
 #include "runtime/common/base/result.h"
 #include "runtime/common/http/transport.h"
+
+struct ssl_ctx_st;  // of OpenSSL
 
 namespace lockstep::http {
 
@@ -49,12 +52,26 @@ struct ConnectionLimits {
   std::size_t untrusted_body_bytes = 64 << 10;
 };
 
+// What servers present over TLS, and may be replaced at any time: connections that are open keep the one that they
+// began with. Before the first Use connections are closed. Any thread.
+class ServerCertificate {
+ public:
+  // Chain and key, PEM text. Fails where they do not parse or do not belong together; what was used before stays.
+  [[nodiscard]] Result<void> Use(const std::string& chain_pem, const std::string& key_pem);
+
+  [[nodiscard]] std::shared_ptr<ssl_ctx_st> context() const;
+
+ private:
+  mutable Mutex mutex_;
+  // Shared: a connection that is being accepted may outlive the replacement.
+  std::shared_ptr<ssl_ctx_st> context_ LOCKSTEP_GUARDED_BY(mutex_);
+};
+
 struct ServerOptions {
   // host:port, IPv6 addresses in brackets; without a host all addresses, IPv4 and IPv6. Port 0 lets the system
   // choose.
   std::string address = "127.0.0.1:0";
-  std::string certificate_pem;  // chain and key, PEM text; both empty: plain HTTP
-  std::string key_pem;
+  const ServerCertificate* certificate = nullptr;  // outlives the server; null: plain HTTP
   std::size_t max_body_bytes = 1 << 20;
   int threads = 1;
   ConnectionLimits limits;
@@ -67,7 +84,7 @@ class HttpServer {
 };
 
 // Routes every request to `handler`; an exception of it is logged and answered 500. Fails where the address
-// cannot be bound or the certificate does not parse.
+// cannot be bound.
 [[nodiscard]] Result<std::unique_ptr<HttpServer>> StartServer(const ServerOptions& options, Handler handler);
 
 // Of "Authorization: Bearer …"; empty where there is none.

@@ -100,7 +100,9 @@ class Service {
     // All members have one address here, and the last one waits before it joins.
     const http::ConnectionLimits limits{
         .per_peer = kAnyNumber, .untrusted_per_peer = kAnyNumber, .until_trusted = kDeadline};
-    auto host = rendezvous::Host::Start({"127.0.0.1:0", *identity, limits}, service_);
+    if (const auto used = certificate_.Use(identity->certificate, identity->key); !used.ok())
+      Fail(used.error().ToString());
+    auto host = rendezvous::Host::Start({"127.0.0.1:0", &certificate_, limits}, service_);
     if (!host.ok()) Fail(host.error().ToString());
     host_ = std::move(host).value();
     std::strncpy(board.ca.data(), identity->ca.c_str(), board.ca.size() - 1);
@@ -163,6 +165,7 @@ class Service {
                                          [](const protocol::JobIdentity&) {}};
   const kube::Store jobs_;
   rendezvous::PodFeed feed_{jobs_, service_};
+  http::ServerCertificate certificate_;
   std::unique_ptr<rendezvous::Host> host_;
 };
 

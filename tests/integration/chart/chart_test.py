@@ -140,6 +140,11 @@ class Rights(unittest.TestCase):
         self.assertEqual({(right.verb, *right.names) for right in found},
                          {("create",), *((verb, name) for verb in ("get", "update") for name in ("lockstep-leader", "lockstep-rendezvous-tls"))})
 
+    def test_a_certificate_of_somebody_else_is_only_read(self):
+        for certificate, secret in (({"secretName": "mine"}, "mine"), ({"issuerRef": {"name": "a"}}, "lockstep-rendezvous-certificate")):
+            found = {right for right in bound_rights({"certificate": certificate}) if right.resource == "secrets"}
+            self.assertEqual(found, {rights.Right("ml-system", "get", "secrets", (secret,))})
+
     def test_listed_namespaces_have_the_same_role_each(self):
         one_of_them, both = bound_rights({"watchNamespaces": ["team-a"]}), bound_rights({"watchNamespaces": ["team-a", "team-b"]})
         self.assertEqual(both, one_of_them | {right._replace(scope="team-b") for right in one_of_them if right.scope == "team-a"})

@@ -1,5 +1,5 @@
 """Schemas for kubeconform, in which an unknown field is an error: those of Kubernetes from the wheel kubernetes-validate (.ci/install),
-those of definitions (ours, the Prometheus operator's) from their own YAML.
+those of definitions (ours, the Prometheus operator's, cert-manager's) from their own YAML.
 """
 import json
 import pathlib
@@ -15,12 +15,12 @@ def printed(*command):
 
 
 WHEEL = pathlib.Path(printed(ROOT / ".ci/install", "--print-test-site"), "kubernetes_validate/kubernetes-json-schema")
-PROMETHEUS = pathlib.Path(printed(ROOT / "tests/integration/chart/tools/build.sh", "--print-definitions"))
+OTHERS = pathlib.Path(printed(ROOT / "tests/integration/chart/tools/build.sh", "--print-definitions"))
 OURS = ROOT / "crds/distributedtrainingjobs.yaml"
 
 
 def present():
-    return WHEEL.is_dir() and PROMETHEUS.is_dir()
+    return WHEEL.is_dir() and OTHERS.is_dir()
 
 
 def name(kind, group, version):
@@ -46,7 +46,7 @@ def closed(schema):
 
 
 def write_definitions(folder):
-    for path in (OURS, *PROMETHEUS.glob("*.yaml")):
+    for path in (OURS, *OTHERS.glob("*.yaml")):
         spec = yaml.load(path.read_text(), LOADER)["spec"]
         for version in spec["versions"]:
             file = folder / name(spec["names"]["kind"], spec["group"], version["name"])

@@ -232,3 +232,11 @@ def test_a_selector_of_namespaces_uses_the_rights_that_it_adds():
         return sorted(map(str, added - rights.used(release_of(*flags))))
     with Operator(PROGRAM, *flags):
         until("the operator has used them", lambda: not unused(), details=lambda: "\n".join(unused()))
+
+
+def test_a_certificate_of_somebody_else_is_read_and_nothing_more():
+    flags = (f"--namespace={make_namespace(api(), 'system')}", "--certificate-secret=issued", "--rendezvous-url=https://localhost:1")
+    secrets = {right for right in rights.granted(release_of(*flags)) if right.resource == "secrets"}
+    expect({(right.verb, right.names) for right in secrets} == {("get", ("issued",))}, secrets)
+    with Operator(PROGRAM, *flags) as operator:
+        until("it is used", lambda: secrets <= rights.used(release_of(*flags)), details=operator.text)

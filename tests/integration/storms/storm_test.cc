@@ -195,7 +195,8 @@ class StormTest : public ::testing::Test {
     }
     const auto identity = rendezvous::MakeServerIdentity({"localhost"}, clock_.Now());
     ASSERT_TRUE(identity.ok());
-    auto host = rendezvous::Host::Start({"127.0.0.1:0", *identity}, service_);
+    ASSERT_TRUE(certificate_.Use(identity->certificate, identity->key).ok());
+    auto host = rendezvous::Host::Start({"127.0.0.1:0", &certificate_}, service_);
     ASSERT_TRUE(host.ok());
     host_ = std::move(host).value();
     folder_ = ::testing::TempDir() + "/storm-" + std::to_string(::getpid());
@@ -249,6 +250,7 @@ class StormTest : public ::testing::Test {
       clock_, [this](const auto& claim, auto done) { reviewer_->Authorize(claim, std::move(done)); },
       [](const protocol::JobIdentity&) {}};
   rendezvous::PodFeed feed_{jobs_, service_};
+  http::ServerCertificate certificate_;
   std::unique_ptr<rendezvous::Host> host_;
   std::string folder_;
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # build.sh                      compiles helm-unittest, helm-docs, kubeconform and kube-score, see tests/support/build-go-program.sh, and
-#                               fetches the definitions of ServiceMonitor, PodMonitor and PrometheusRule
+#                               fetches the definitions of ServiceMonitor, PodMonitor, PrometheusRule and Certificate
 # build.sh --print-bin          the folders of the programs, as in PATH
 # build.sh --print-definitions  the folder of the definitions
 # helm-unittest is the newest with the Helm that tests/cluster/programs has, kubeconform the newest that its Go compiles; kube-score has
@@ -11,20 +11,27 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 definitions=$cache/chart-tools/definitions-$(sha256sum <"$here/definitions/go.sum" | cut -c1-16)
 
+# The folder of a module of definitions/go.mod.
+fetched() {
+  (cd "$here/definitions" && GOFLAGS='' GOTOOLCHAIN=local go mod download -json "$1") | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p'
+}
+
 fetch_definitions() {
-  local fetched lock
+  local prometheus certmanager lock
   [ ! -e "$definitions" ] || return 0
   install_go
   mkdir -p "$cache/chart-tools"
   exec {lock}>"$definitions.lock"
   flock "$lock"
   [ ! -e "$definitions" ] || return 0
-  fetched=$(cd "$here/definitions" && GOFLAGS='' GOTOOLCHAIN=local go mod download -json github.com/prometheus-operator/prometheus-operator |
-    sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+  prometheus=$(fetched github.com/prometheus-operator/prometheus-operator)
+  certmanager=$(fetched github.com/cert-manager/cert-manager)
   rm -rf "$definitions.partial"
   mkdir -p "$definitions.partial"
-  install -m 644 "$fetched"/example/prometheus-operator-crd/monitoring.coreos.com_{servicemonitors,podmonitors,prometheusrules}.yaml \
+  install -m 644 "$prometheus"/example/prometheus-operator-crd/monitoring.coreos.com_{servicemonitors,podmonitors,prometheusrules}.yaml \
     "$definitions.partial"
+  # A template of Helm, of whose lines only those of the metadata are not YAML.
+  grep -v '{{' "$certmanager/deploy/crds/crd-certificates.yaml" >"$definitions.partial/cert-manager.io_certificates.yaml"
   mv "$definitions.partial" "$definitions"
 }
 

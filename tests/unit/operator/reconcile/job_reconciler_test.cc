@@ -27,7 +27,8 @@ class JobReconcilerTest : public ::testing::Test {
   kube::EventRecorder events_{kube_, clock_, "operator"};
   rendezvous::RendezvousService rendezvous_{clock_, [](const rendezvous::Claim&, auto done) { done({}); },
                                             [](const protocol::JobIdentity&) {}};
-  JobReconciler reconciler_{{kube_, caches_, rendezvous_, events_, observer_, clock_}, {}};
+  JobReconciler reconciler_{{kube_, caches_, rendezvous_, events_, observer_, clock_},
+                            [] { return ClusterSettings{}; }};
 };
 
 TEST(JobReconciler, ReportsTheEndOfAJobWhoseNamespaceIsNoLongerOurs) {
@@ -38,7 +39,8 @@ TEST(JobReconciler, ReportsTheEndOfAJobWhoseNamespaceIsNoLongerOurs) {
   kube::EventRecorder events(kube, clock, "operator");
   rendezvous::RendezvousService rendezvous(
       clock, [](const rendezvous::Claim&, auto done) { done({}); }, [](const protocol::JobIdentity&) {});
-  JobReconciler reconciler({kube, caches, rendezvous, events, observer, clock}, {.selects_namespaces = true});
+  JobReconciler reconciler({kube, caches, rendezvous, events, observer, clock},
+                           [] { return ClusterSettings{.selects_namespaces = true}; });
   const Json job = *kube.Create(kJobs, *ParseJson(R"({"metadata": {"name": "job", "namespace": "team"},
     "spec": {"suspend": true, "worker": {"template": {"spec": {"containers": [{"name": "trainer", "image": "w"}]}}}}})"));
   caches.jobs.Put(job);

@@ -356,6 +356,19 @@ TEST(MakePlan, LetsAJobTrainOnWhoseSpecBecameInvalid) {
   EXPECT_EQ(MakePlan(world.observed()).status, plan.status) << "and nothing is written";
 }
 
+TEST(MakePlan, BringsAnotherAuthorityToPodsOfAJobWhoseSpecBecameInvalid) {
+  JobWorld world = WorldThatBecameInvalid();
+  world.observed().settings.ca_pem = "pem and another";
+  const Plan plan = MakePlan(world.observed());
+  ASSERT_THAT(ActionsOf(plan), ElementsAre("apply ConfigMap"));
+  Json& current = world.Owned(kube::kConfigMaps);
+  Json wanted = current["data"];
+  wanted["ca.crt"] = "pem and another";
+  const Json applied = std::get<ApplyObject>(plan.actions.front().action).object;
+  EXPECT_EQ(applied["data"], wanted) << "what pods were started with stays";
+  EXPECT_EQ(applied["metadata"], current["metadata"]);
+}
+
 TEST(MakePlan, LooksForTheProgressOfAJobThatTrainsOnButNotOfASuspendedOne) {
   JobWorld world = WorldThatBecameInvalid();
   EXPECT_EQ(MakePlan(world.observed()).requeue_after, std::chrono::seconds(10));
