@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "runtime/common/base/file.h"
+#include "runtime/common/command_line/usage.h"
 
 namespace lockstep {
 namespace {
@@ -76,7 +77,8 @@ Result<ParsedConfig> ParseConfig(int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) return Error{ErrorCode::kInvalidArgument, error.what()};
+    if (error.get_exit_code() != 0)
+      return Error{ErrorCode::kInvalidArgument, command_line::UsageProblem(app, error)};
     (void)app.exit(error);  // prints the help or the version
     parsed.outcome = ConfigOutcome::kExit;
     return parsed;
