@@ -122,10 +122,10 @@ int main(int argc, char** argv) {
                    [&](const auto& kubectl) { return plugin::Top(kubectl, job); });
   add_job(job);
 
-  std::string manifest;
+  std::vector<std::string> manifests;
   verb = verbs.Add("validate", "Say what is wrong with a manifest, or that it is valid; needs no cluster",
-                   [&](const auto&) { return lockstep::cli::Validate(manifest); });
-  verb->add_option("FILE", manifest, "DistributedTrainingJob manifest (YAML or JSON)")->required();
+                   [&](const auto&) { return lockstep::cli::Validate(manifests); });
+  verb->add_option("FILE", manifests, "DistributedTrainingJob manifest (YAML or JSON)")->required();
 
   try {
     app.parse(argc, argv);
