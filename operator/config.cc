@@ -73,6 +73,9 @@ Result<ParsedConfig> ParseConfig(int argc, const char* const* argv) {
   OperatorConfig& config = parsed.config;
   CLI::App app("Lockstep operator: runs DistributedTrainingJobs", "lockstep-operator");
   app.set_version_flag("--version", LOCKSTEP_VERSION);
+  app.footer(
+      "Example, outside of a cluster; HOST is this machine, as the pods reach it:\n"
+      "  lockstep-operator --kubeconfig ~/.kube/config --rendezvous-url http://HOST:29400");
   AddOptions(app, config);
   try {
     app.parse(argc, argv);

@@ -181,7 +181,7 @@ void AddRequestCommands(Commands& commands, Arguments& arguments) {
     return plugin::Checkpoint(kubectl, checkpoint);
   });
   AddJob(command, checkpoint.job)->required();
-  CLI::Option* wait = command->add_flag("--wait", checkpoint.wait, "until it is stored");
+  CLI::Option* wait = command->add_flag("--wait", checkpoint.wait, "wait until it is stored");
   command
       ->add_option_function<std::string>(
           "--timeout", [&](const std::string& text) { checkpoint.timeout = *lockstep::ParseDuration(text); },

@@ -138,11 +138,14 @@ complete -o default -F _PROGRAM PROGRAM
 constexpr std::string_view kZsh = R"(#compdef PROGRAM
 _PROGRAM() {
   local -a candidates
-  local line directive
+  local line name directive tab=$'\t'
   while IFS= read -r line; do
     case $line in
       :*) directive=$line ;;
-      *) candidates+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}") ;;
+      *)
+        name=${line%%$tab*}
+        candidates+=("${name//:/\\:}:${line#*$tab}")
+        ;;
     esac
   done < <(PROGRAM __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
   if (( ${#candidates} )); then
@@ -155,10 +158,11 @@ compdef _PROGRAM PROGRAM
 )";
 
 constexpr std::string_view kFish = R"(function __PROGRAM_complete
-  set -l typed (commandline -opc)[2..] (commandline -ct)
+  set -l current (commandline -ct)
+  set -l typed (commandline -opc)[2..] "$current"
   set -l lines (PROGRAM __complete $typed 2>/dev/null)
   if test "$lines" = :0
-    __fish_complete_path (commandline -ct)
+    __fish_complete_path "$current"
   else
     string match --invert --regex '^:' -- $lines
   end

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from build_folder import BIN
+from build_folder import BIN, BUILD
 from cases import LIMIT, expect
 
 JOB = {
@@ -21,7 +21,8 @@ JOB = {
 
 def run(program, *arguments, code=0, stdin=None):
     """What it wrote: (stdout, stderr)."""
-    done = subprocess.run([f"{BIN}/{program}", *map(str, arguments)], input=stdin, capture_output=True, text=True, timeout=LIMIT)
+    folder = BUILD / "operator" if program == "lockstep-operator" else BIN
+    done = subprocess.run([folder / program, *map(str, arguments)], input=stdin, capture_output=True, text=True, timeout=LIMIT)
     expect(done.returncode == code, f"{program} {arguments}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout, done.stderr
 
