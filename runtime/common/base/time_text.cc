@@ -108,7 +108,7 @@ Result<WallTime> ParseTime(std::string_view text) {
 }
 
 Result<std::chrono::seconds> ParseDuration(std::string_view text) {
-  constexpr int64_t kMostSeconds = 365 * 86'400;
+  constexpr int64_t kMostSeconds = int64_t{365} * 86'400;
   const Error bad{ErrorCode::kInvalidArgument,
                   "\"" + std::string(text) + "\" is not a duration such as 90s, 5m, 1h or 1h30m"};
   int64_t total = 0;
