@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/mutex.h"
