@@ -70,6 +70,7 @@ stage_cli() {
   mkdir -p "$folder/bin" "$folder/lib"
   "$folder/made/bin/lockstep" copy-to "$folder/lib"
   cp "$folder/made/bin/kubectl-lockstep" "$folder/lib"
+  cp "$folder/made/bin/kubectl_complete-lockstep" "$folder/bin"
   ldd "$folder/lib/kubectl-lockstep" | awk '$3 ~ "^/" { print $3 }' | xargs cp -Lt "$folder/lib"
   for program in lockstep kubectl-lockstep; do
     cat >"$folder/bin/$program" <<'SCRIPT'

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "runtime/common/base/file.h"
+#include "runtime/common/command_line/usage.h"
 
 namespace lockstep {
 namespace {
@@ -98,11 +99,15 @@ Result<ParsedConfig> ParseConfig(int argc, const char* const* argv) {
   OperatorConfig& config = parsed.config;
   CLI::App app("Lockstep operator: runs DistributedTrainingJobs", "lockstep-operator");
   app.set_version_flag("--version", LOCKSTEP_VERSION);
+  app.footer(
+      "Example, outside of a cluster; HOST is this machine, as the pods reach it:\n"
+      "  lockstep-operator --kubeconfig ~/.kube/config --rendezvous-url http://HOST:29400");
   AddOptions(app, config);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) return Error{ErrorCode::kInvalidArgument, error.what()};
+    if (error.get_exit_code() != 0)
+      return Error{ErrorCode::kInvalidArgument, command_line::UsageProblem(app, error)};
     (void)app.exit(error);  // prints the help or the version
     parsed.outcome = ConfigOutcome::kExit;
     return parsed;

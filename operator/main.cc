@@ -15,12 +15,13 @@
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/open_files.h"
+#include "runtime/common/command_line/usage.h"
 #include "runtime/common/http/cpprest_transport.h"
 
 namespace {
 
 constexpr int kHttpThreads = 2;
-constexpr int kUsageError = 2;
+constexpr int kUsageError = lockstep::command_line::kUsageError;
 
 // Threads of short life would each leave a heap of their own behind.
 void LimitHeaps() { ::mallopt(M_ARENA_MAX, 2); }
@@ -56,7 +57,8 @@ int main(int argc, char** argv) {
   lockstep::http::InitializeHttpThreads(kHttpThreads);
   const auto parsed = lockstep::ParseConfig(argc, argv);
   if (!parsed.ok()) {
-    std::fprintf(stderr, "lockstep-operator: %s\n", parsed.error().message.c_str());
+    std::fprintf(stderr, "lockstep-operator: %s\nRun `lockstep-operator --help` for usage.\n",
+                 parsed.error().message.c_str());
     return kUsageError;
   }
   if (parsed->outcome == lockstep::ConfigOutcome::kExit) return 0;

@@ -3,86 +3,123 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "runtime/checkpoint_tool/commands.h"
+#include "runtime/common/command_line/completion.h"
+#include "runtime/common/command_line/usage.h"
 
 namespace {
 
-using lockstep::checkpoint_tool::Place;
+namespace command_line = lockstep::command_line;
+namespace tool = lockstep::checkpoint_tool;
+using tool::Place;
 
 int Run(const std::string& uri, const std::function<int(const Place&)>& command) {
   const auto store = lockstep::checkpoint::OpenForCommand(uri);
-  if (!store.ok()) return lockstep::checkpoint_tool::Refuse(store.error());
+  if (!store.ok()) return tool::Refuse(store.error());
   return command({**store, uri});
 }
 
-CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& what, std::string& uri) {
-  CLI::App* command = app.add_subcommand(name, what);
-  command->add_option("URI", uri, "spec.checkpoint.uri of the job: file:///folder or s3://bucket/prefix")
-      ->required();
-  return command;
-}
+constexpr const char* kUri =
+    "spec.checkpoint.uri of the job: s3://bucket/prefix, gs://bucket/prefix,\n"
+    "abfs://container@account.dfs.core.windows.net/prefix or file:///folder";
+
+// What the flags write to, for as long as the commands may run.
+struct Arguments {
+  std::string uri;
+  std::optional<int64_t> step;
+  bool as_json = false;
+  tool::ExportArguments exporting;
+  tool::RemoveJobArguments job;
+};
+
+// The commands; `chosen` is the one that was typed, to be run after all flags are read.
+struct Commands {
+  CLI::App& app;
+  Arguments& arguments;
+  std::function<int(const Place&)> chosen{};
+
+  CLI::App* Add(const char* name, const char* what, std::function<int(const Place&)> body) {
+    CLI::App* command = app.add_subcommand(name, what);
+    command->add_option("URI", arguments.uri, kUri)->type_name("")->required();
+    command->callback([this, body = std::move(body)] { chosen = body; });
+    return command;
+  }
+  void AddStep(CLI::App* command, const char* what) const {
+    command->add_option("--step", arguments.step, what)
+        ->type_name("N")
+        ->check(command_line::MustNotBeNegative);
+  }
+};
 
 std::string IsNotEmpty(const std::string& text) { return text.empty() ? "must not be empty" : ""; }
+
+void AddReadingCommands(Commands& commands, Arguments& arguments) {
+  CLI::App* list = commands.Add("ls", "List the checkpoints below a URI, newest first",
+                                [&](const Place& place) { return tool::List(place, arguments.as_json); });
+  list->add_flag("--json", arguments.as_json, "for programs");
+  list->footer("Example:\n  lockstep checkpoint ls s3://bucket/fashion-mnist");
+
+  CLI::App* verify = commands.Add("verify", "Read everything that is stored and say what is damaged",
+                                  [&](const Place& place) { return tool::Verify(place, arguments.step); });
+  commands.AddStep(verify, "this checkpoint only [all]");
+  verify->footer("Example:\n  lockstep checkpoint verify gs://bucket/fashion-mnist --step 400");
+
+  CLI::App* exporting =
+      commands.Add("export", "Write a checkpoint as one safetensors file", [&](const Place& place) {
+        arguments.exporting.step = arguments.step;
+        return tool::Export(place, arguments.exporting);
+      });
+  exporting->add_option("FILE", arguments.exporting.file, "the file to write")->type_name("")->required();
+  commands.AddStep(exporting, "which [the newest]");
+  exporting->add_flag("--weights-only", arguments.exporting.weights_only,
+                      "exclude the state of the optimizer");
+  exporting->footer(
+      "Example:\n  lockstep checkpoint export file:///data/fashion-mnist model.safetensors --weights-only");
+}
+
+void AddRemove(Commands& commands, Arguments& arguments) {
+  CLI::App* remove = commands.Add(
+      "rm", "Remove a checkpoint, what is left of a save, or all that a job stored", [&](const Place& place) {
+        return arguments.step ? tool::Remove(place, {*arguments.step, arguments.job.force})
+                              : tool::RemoveJob(place, arguments.job);
+      });
+  CLI::Option_group* what = remove->add_option_group("what");
+  commands.AddStep(what, "which");
+  what->add_option("--all-of-job", arguments.job.uid,
+                   "all of the job of this uid (`ls --json`: jobUid), and nothing else")
+      ->type_name("UID")
+      ->check(IsNotEmpty);
+  what->require_option(1);
+  remove->add_flag("--force", arguments.job.force,
+                   "even the only sound one, a save that may be under way, or those of a job that runs");
+  remove->footer("Example:\n  lockstep checkpoint rm s3://bucket/fashion-mnist --step 400");
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  namespace tool = lockstep::checkpoint_tool;
-  CLI::App app(
-      "List, verify, export and remove checkpoints. For s3:// the environment has AWS_ACCESS_KEY_ID,\n"
-      "AWS_SECRET_ACCESS_KEY and, where it is not AWS, AWS_ENDPOINT_URL.",
-      "lockstep checkpoint");
+  CLI::App app("List, verify, export and remove checkpoints in S3, Google Cloud Storage, Azure or a folder.",
+               "lockstep checkpoint");
+  app.footer(
+      "Credentials come from the environment: for s3:// from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, "
+      "for\n"
+      "a server that is not Amazon's, AWS_ENDPOINT_URL; for gs:// from GOOGLE_CREDENTIALS; for abfs:// from\n"
+      "AZURE_STORAGE_KEY.\n"
+      "`lockstep checkpoint COMMAND --help` has the arguments of a command and an example.");
   app.require_subcommand(1);
-  std::string uri;
-  std::optional<int64_t> step;
-  int exit_code = 0;
-  const auto runs = [&](CLI::App* command, const std::function<int(const Place&)>& body) {
-    command->callback([&exit_code, &uri, body] { exit_code = Run(uri, body); });
-  };
-  const auto add_step = [&](CLI::App* command, const char* what) {
-    return command->add_option("--step", step, what)->check(CLI::NonNegativeNumber);
-  };
-
-  CLI::App* list = AddCommand(app, "ls", "What is there, newest first", uri);
-  bool as_json = false;
-  list->add_flag("--json", as_json, "for programs");
-  runs(list, [&](const Place& place) { return tool::List(place, as_json); });
-
-  CLI::App* verify = AddCommand(app, "verify", "Read everything and say what is damaged", uri);
-  add_step(verify, "this checkpoint only [all]");
-  runs(verify, [&](const Place& place) { return tool::Verify(place, step); });
-
-  CLI::App* exporting = AddCommand(app, "export", "Write a checkpoint as one safetensors file", uri);
-  tool::ExportArguments export_arguments;
-  exporting->add_option("FILE", export_arguments.file, "the file to write")->required();
-  add_step(exporting, "[the newest]");
-  exporting->add_flag("--weights-only", export_arguments.weights_only, "without what the optimizer keeps");
-  runs(exporting, [&](const Place& place) {
-    export_arguments.step = step;
-    return tool::Export(place, export_arguments);
-  });
-
-  CLI::App* remove =
-      AddCommand(app, "rm", "Remove a checkpoint, what is left of a save, or all that a job stored", uri);
-  std::string job_uid;
-  bool by_force = false;
-  CLI::Option_group* what = remove->add_option_group("what");
-  what->add_option("--step", step, "which")->check(CLI::NonNegativeNumber);
-  what->add_option("--all-of-job", job_uid,
-                   "all of the job of this uid (`ls --json`: jobUid), and nothing else")
-      ->check(IsNotEmpty);
-  what->require_option(1);
-  remove->add_flag("--force", by_force,
-                   "even the only sound one, a save that may be under way, or those of a job that runs");
-  runs(remove, [&](const Place& place) {
-    return step ? tool::Remove(place, {*step, by_force}) : tool::RemoveJob(place, {job_uid, by_force});
-  });
-
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? tool::kDone : tool::kBadArguments;
+  Arguments arguments;
+  Commands commands{app, arguments};
+  AddReadingCommands(commands, arguments);
+  AddRemove(commands, arguments);
+  if (argc > 1 && argv[1] == command_line::kCompleteCommand) {
+    std::cout << command_line::CompletionsFor(app, {argv + 2, argv + argc});
+    return tool::kDone;
   }
-  return exit_code;
+  if (const auto code = command_line::ParseArguments(app, argc, argv)) return *code;
+  return Run(arguments.uri, commands.chosen);
 }

@@ -22,14 +22,18 @@ struct WorkerArguments {
 [[nodiscard]] int CopyTo(const std::string& folder);
 
 struct RunArguments {
-  std::string manifest;
+  std::string manifest;              // or …
+  std::vector<std::string> command;  // … a program of the user's own, `nproc` times in each worker
+  std::optional<int> nproc;
   std::optional<int> replicas;
   std::string folder;          // default: run/<job name>
   std::string checkpoint_uri;  // default: the manifest's if it is file://, else <folder>/checkpoints
+  bool no_prefix = false;
 };
 [[nodiscard]] int Run(const RunArguments& arguments);
 
-[[nodiscard]] int Validate(const std::string& manifest);
+// Every job of these files, "-" being standard input. 1 where one of them is not valid.
+[[nodiscard]] int Validate(const std::vector<std::string>& files);
 
 struct ConvertArguments {
   std::string manifest;  // of PyTorchJobs; "-": standard input

@@ -2,7 +2,6 @@
 
 #include "runtime/cli/commands.h"
 #include "runtime/cli/manifest_file.h"
-#include "runtime/common/base/file.h"
 #include "runtime/convert/manifest.h"
 
 namespace lockstep::cli {
@@ -24,9 +23,8 @@ bool AreValid(const std::vector<Json>& jobs, const std::string& file) {
 }  // namespace
 
 int Convert(const ConvertArguments& arguments) {
-  const bool is_piped = arguments.manifest == "-";
-  const std::string file = is_piped ? "standard input" : arguments.manifest;
-  const Result<std::string> text = ReadFile(is_piped ? "/dev/stdin" : file);
+  const std::string file = NameOfInput(arguments.manifest);
+  const Result<std::string> text = ReadInput(arguments.manifest);
   if (!text.ok()) {
     std::cerr << file << ": " << text.error().message << "\n";
     return 2;

@@ -2,94 +2,204 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <functional>
 #include <iostream>
 #include <string_view>
+#include <utility>
 
 #include "runtime/cli/commands.h"
 #include "runtime/common/base/open_files.h"
+#include "runtime/common/command_line/completion.h"
+#include "runtime/common/command_line/usage.h"
 #include "runtime/common/http/cpprest_transport.h"
 #include "runtime/launch/process.h"
 #include "runtime/launch/signals.h"
 
+namespace {
+
+namespace cli = lockstep::cli;
+namespace command_line = lockstep::command_line;
+
+constexpr const char* kCheckpoint = "checkpoint";
+constexpr const char* kRun = "run";
+constexpr const char* kWorker = "worker";
+constexpr const char* kProgram = "program";
+constexpr const char* kHidden = "";
+constexpr const char* kManifest = "DistributedTrainingJob manifest, YAML or JSON";
+
+// What the flags write to, for as long as the commands may run.
+struct Arguments {
+  cli::RunArguments run;
+  std::vector<std::string> files;
+  cli::ConvertArguments convert;
+  cli::PlotArguments plot;
+  std::string shell;
+  std::string folder;
+};
+
+// The commands; `chosen` is the one that was typed, to be run after all flags are read.
+struct Commands {
+  CLI::App& app;
+  std::function<int()> chosen{};
+
+  CLI::App* Add(const std::string& name, const std::string& what, std::function<int()> body) {
+    CLI::App* command = app.add_subcommand(name, what);
+    command->callback([this, body = std::move(body)] { chosen = body; });
+    return command;
+  }
+};
+
+void AddRun(Commands& commands, cli::RunArguments& arguments) {
+  CLI::App* run = commands.Add(
+      kRun,
+      "Train without Kubernetes, on this machine or on each node of a Slurm job: a manifest, or `-- COMMAND`",
+      [&] { return cli::Run(arguments); });
+  run->add_option("FILE", arguments.manifest, kManifest)->type_name("");
+  run->add_option("--replicas", arguments.replicas, "worker processes, instead of spec.worker.replicas")
+      ->type_name("N")
+      ->check(CLI::Range(1, 10'000).description(""));
+  run->add_option("--folder", arguments.folder, "logs and checkpoints [run/<name of the job>]")
+      ->type_name("FOLDER");
+  run->add_option("--checkpoint-uri", arguments.checkpoint_uri,
+                  "where checkpoints go, instead of spec.checkpoint.uri [in the folder]")
+      ->type_name("URI");
+  run->add_option("--nproc", arguments.nproc,
+                  "processes of a COMMAND in each worker; a manifest has spec.nprocPerNode [1]")
+      ->type_name("N")
+      ->check(CLI::Range(1, 64).description(""));
+  run->add_flag("--no-prefix", arguments.no_prefix,
+                "show what a program writes without \"[rank N]\" before each line");
+  run->footer(
+      "A program of your own gets torchrun's environment; what it writes is shown here and kept in the "
+      "logs.\n\n"
+      "Examples:\n"
+      "  lockstep run crds/examples/minimal.yaml\n"
+      "  lockstep run --nproc 4 -- python train.py --epochs 3");
+}
+
+void AddManifestCommands(Commands& commands, Arguments& arguments) {
+  CLI::App* validate = commands.Add("validate", "Check manifests and say what is wrong with them",
+                                    [&] { return cli::Validate(arguments.files); });
+  validate->add_option("FILE", arguments.files, std::string(kManifest) + "; - for standard input")
+      ->type_name("")
+      ->required();
+  validate->footer(
+      "Exits with 0 where all jobs are valid, else with 1.\n\n"
+      "Examples:\n"
+      "  lockstep validate job.yaml other.yaml\n"
+      "  kubectl get dtj --output=yaml | lockstep validate -");
+
+  CLI::App* convert =
+      commands.Add("convert", "Turn PyTorchJobs of Kubeflow into DistributedTrainingJobs, on standard output",
+                   [&] { return cli::Convert(arguments.convert); });
+  convert
+      ->add_option("FILE", arguments.convert.manifest,
+                   "PyTorchJob manifest, YAML or JSON; - for standard input")
+      ->type_name("")
+      ->required();
+  convert->add_flag("--force", arguments.convert.force,
+                    "write the jobs even where they would do something else");
+  convert->footer("Example:\n  lockstep convert pytorchjob.yaml > job.yaml");
+
+  commands
+      .Add("models", "List the models that a manifest can name, with their fields and defaults",
+           [] { return cli::Models(); })
+      ->footer("Example:\n  lockstep models");
+}
+
+void AddResultCommands(Commands& commands, Arguments& arguments) {
+  CLI::App* plot =
+      commands.Add("plot", "Draw loss, accuracy and speed of a training, with its rounds, as SVG or PNG",
+                   [&] { return cli::Plot(arguments.plot); });
+  plot->add_option("HISTORY", arguments.plot.history,
+                   "history.jsonl, or the folder of checkpoints that has it")
+      ->type_name("")
+      ->required();
+  plot->add_option("-o,--output", arguments.plot.output, "the picture to write, *.svg or *.png [history.svg]")
+      ->type_name("FILE");
+  plot->footer("Example:\n  lockstep plot run/minimal/checkpoints --output loss.png");
+
+  // A program of its own, with its own help; it has no body here.
+  commands.app.add_subcommand(
+      kCheckpoint,
+      "List, verify, export and remove checkpoints in S3, Google Cloud Storage, Azure or a folder");
+}
+
+void AddCompletion(Commands& commands, Arguments& arguments) {
+  CLI::App* completion =
+      commands.Add("completion", "Print a script that completes commands and flags in a shell", [&] {
+        std::cout << *command_line::CompletionScript(arguments.shell, "lockstep");
+        return 0;
+      });
+  completion->add_option("SHELL", arguments.shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->footer(
+      "Examples, each for the shell that runs:\n"
+      "  source <(lockstep completion bash)\n"
+      "  source <(lockstep completion zsh)\n"
+      "  lockstep completion fish | source");
+}
+
+// What the operator writes into pods; nobody types them.
+void AddInternalCommands(Commands& commands, Arguments& arguments, int argc,
+                         const std::vector<std::string>& command) {
+  commands
+      .Add(kWorker, "Supervise the rank processes of a worker pod (started by the operator)",
+           [&command, argc] {
+             return cli::Worker({lockstep::launch::OwnCommand(argc - 1), command});
+           })
+      ->group(kHidden);
+  commands
+      .Add(kProgram, "Run a command as a rank (started by lockstep worker)",
+           [&command] { return cli::Program(command); })
+      ->group(kHidden);
+  CLI::App* copy =
+      commands.Add("copy-to", "Copy this program with its libraries (run in a pod's init container)",
+                   [&] { return cli::CopyTo(arguments.folder); });
+  copy->group(kHidden);
+  copy->add_option("FOLDER", arguments.folder)->required();
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  constexpr const char* kCheckpoint = "checkpoint";
+  const std::vector<std::string_view> words(argv, argv + argc);
+  const auto is = [&](std::size_t i, std::string_view word) { return i < words.size() && words[i] == word; };
   // First: what is changed here for signals would last.
-  if (argc > 1 && std::string_view(argv[1]) == kCheckpoint)
-    return lockstep::cli::BecomeCheckpointTool(argv + 1);
+  if (is(1, kCheckpoint)) return cli::BecomeCheckpointTool(argv + 1);
+  const bool completes = is(1, command_line::kCompleteCommand);
+  if (completes && argc > 3 && is(2, kCheckpoint)) {
+    std::swap(argv[1], argv[2]);
+    return cli::BecomeCheckpointTool(argv + 1);
+  }
   lockstep::launch::BlockSignals();
   lockstep::RaiseOpenFileLimit();
   lockstep::http::InitializeHttpThreads(2);
-  CLI::App app("Lockstep: elastic, fault-tolerant distributed training");
-  app.set_version_flag("--version", std::string("lockstep ") + LOCKSTEP_VERSION);
-  app.require_subcommand(1);
 
   // What follows "--" is a command of the user's, whatever it looks like.
-  constexpr std::string_view kWorker = "worker";
-  constexpr std::string_view kProgram = "program";
-  const bool takes_command = argc > 1 && (argv[1] == kWorker || argv[1] == kProgram);
+  const bool takes_command = is(1, kRun) || is(1, kWorker) || is(1, kProgram);
   char** const end = argv + argc;
   char** const separator = takes_command ? std::find(argv, end, std::string_view("--")) : end;
   const std::vector<std::string> command(separator == end ? end : separator + 1, end);
 
-  int exit_code = 0;
-  app.add_subcommand(std::string(kWorker),
-                     "Supervise the rank processes of a worker pod (started by the operator)")
-      ->callback([&] {
-        exit_code = lockstep::cli::Worker({lockstep::launch::OwnCommand(argc - 1), command});
-      });
-  constexpr const char* kHidden = "";
-  app.add_subcommand(std::string(kProgram), "Run a command as a rank (started by lockstep worker)")
-      ->group(kHidden)
-      ->callback([&] { exit_code = lockstep::cli::Program(command); });
-  std::string folder;
-  CLI::App* copy =
-      app.add_subcommand("copy-to", "Copy this program with its libraries (run in a pod's init container)");
-  copy->group(kHidden);
-  copy->add_option("folder", folder)->required();
-  copy->callback([&] { exit_code = lockstep::cli::CopyTo(folder); });
-
-  lockstep::cli::RunArguments run_arguments;
-  CLI::App* run = app.add_subcommand(
-      "run", "Train a manifest without Kubernetes: on this machine, or on each node of a Slurm job");
-  run->add_option("manifest", run_arguments.manifest, "DistributedTrainingJob manifest (YAML or JSON)")
-      ->required();
-  run->add_option("--replicas", run_arguments.replicas, "worker processes, instead of spec.worker.replicas");
-  run->add_option("--folder", run_arguments.folder, "logs and checkpoints [run/<job name>]");
-  run->add_option("--checkpoint-uri", run_arguments.checkpoint_uri, "where checkpoints go [the folder]");
-  run->callback([&] { exit_code = lockstep::cli::Run(run_arguments); });
-
-  std::string manifest;
-  CLI::App* validate =
-      app.add_subcommand("validate", "Say what is wrong with a manifest, or that it is valid");
-  validate->add_option("manifest", manifest, "DistributedTrainingJob manifest (YAML or JSON)")->required();
-  validate->callback([&] { exit_code = lockstep::cli::Validate(manifest); });
-
-  lockstep::cli::ConvertArguments convert_arguments;
-  CLI::App* convert = app.add_subcommand(
-      "convert", "Turn a PyTorchJob of Kubeflow into a DistributedTrainingJob, on standard output");
-  convert
-      ->add_option("manifest", convert_arguments.manifest,
-                   "PyTorchJob manifest (YAML or JSON); - for standard input")
-      ->required();
-  convert->add_flag("--force", convert_arguments.force,
-                    "write it also where the job would do something else");
-  convert->callback([&] { exit_code = lockstep::cli::Convert(convert_arguments); });
-
-  app.add_subcommand("models", "List the models that a manifest can name, with their fields")->callback([&] {
-    exit_code = lockstep::cli::Models();
-  });
-
-  lockstep::cli::PlotArguments plot_arguments;
-  CLI::App* plot = app.add_subcommand(
-      "plot", "Draw loss, accuracy and speed of a training, with its rounds, as SVG or PNG");
-  plot->add_option("history", plot_arguments.history,
-                   "history.jsonl, or the folder of checkpoints that it lies in")
-      ->required();
-  plot->add_option("-o,--output", plot_arguments.output, "the picture, *.svg or *.png [history.svg]");
-  plot->callback([&] { exit_code = lockstep::cli::Plot(plot_arguments); });
-
-  app.add_subcommand(kCheckpoint, "List, verify, export and remove stored checkpoints");
-
-  CLI11_PARSE(app, static_cast<int>(separator - argv), argv);
-  return exit_code;
+  CLI::App app("Lockstep: elastic, fault-tolerant distributed training", "lockstep");
+  app.set_version_flag("--version", std::string("lockstep ") + LOCKSTEP_VERSION);
+  app.require_subcommand(1);
+  app.footer("`lockstep COMMAND --help` has the arguments of a command and an example.");
+  Arguments arguments;
+  arguments.run.command = command;
+  Commands commands{app};
+  AddRun(commands, arguments.run);
+  AddManifestCommands(commands, arguments);
+  AddResultCommands(commands, arguments);
+  AddCompletion(commands, arguments);
+  AddInternalCommands(commands, arguments, argc, command);
+  if (completes) {
+    std::cout << command_line::CompletionsFor(app, {argv + 2, argv + argc});
+    return 0;
+  }
+  if (const auto code = command_line::ParseArguments(app, static_cast<int>(separator - argv), argv))
+    return *code;
+  return commands.chosen();
 }

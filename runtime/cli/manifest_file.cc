@@ -7,6 +7,12 @@
 
 namespace lockstep::cli {
 
+std::string NameOfInput(const std::string& file) { return file == kStandardInput ? "standard input" : file; }
+
+Result<std::string> ReadInput(const std::string& file) {
+  return ReadFile(file == kStandardInput ? "/dev/stdin" : file);
+}
+
 LoadedManifest LoadManifest(const std::string& path) {
   LoadedManifest loaded;
   const Result<std::string> text = ReadFile(path);

@@ -1,9 +1,11 @@
 #include <filesystem>
 #include <iostream>
 
+#include "runtime/cli/command_job.h"
 #include "runtime/cli/commands.h"
 #include "runtime/cli/manifest_file.h"
 #include "runtime/common/api/validate.h"
+#include "runtime/common/command_line/usage.h"
 #include "runtime/launch/local_run.h"
 #include "runtime/launch/machines.h"
 #include "runtime/launch/process.h"
@@ -61,14 +63,35 @@ void KeepCopiesLocal(api::TrainingJob& job, const std::string& folder) {
   if (data.cache.empty()) data.cache = folder + "/data";
 }
 
+// The manifest's job, or one made for the command.
+LoadedManifest LoadJob(const RunArguments& arguments) {
+  if (arguments.command.empty()) return LoadManifest(arguments.manifest);
+  return CheckManifest(JobOfCommand(arguments.command, arguments.nproc.value_or(1)));
+}
+
+// What the flags cannot say together; empty: nothing.
+std::string Contradiction(const RunArguments& arguments) {
+  if (arguments.manifest.empty() && arguments.command.empty())
+    return "FILE is required, or `-- COMMAND` for a program without a manifest";
+  if (!arguments.manifest.empty() && !arguments.command.empty())
+    return "FILE and `-- COMMAND` exclude each other: a manifest names its own command";
+  if (!arguments.manifest.empty() && arguments.nproc)
+    return "--nproc needs `-- COMMAND`: a manifest has spec.nprocPerNode";
+  return "";
+}
+
 }  // namespace
 
 int Run(const RunArguments& arguments) {
-  LoadedManifest loaded = LoadManifest(arguments.manifest);
+  if (const std::string wrong = Contradiction(arguments); !wrong.empty()) {
+    std::cerr << "lockstep run: " << wrong << "\nRun `lockstep run --help` for usage.\n";
+    return command_line::kUsageError;
+  }
+  LoadedManifest loaded = LoadJob(arguments);
   const auto machines = launch::MachinesFrom(launch::OwnEnvironment());
   if (!machines.ok()) {
     std::cerr << "lockstep run: " << machines.error().message << "\n";
-    return 2;
+    return command_line::kUsageError;
   }
   const launch::Machines here = machines->value_or(launch::Machines{});
   if (machines->has_value()) TakeMachines(here, arguments, loaded);
@@ -80,8 +103,9 @@ int Run(const RunArguments& arguments) {
     loaded.problems.emplace_back("--checkpoint-uri needs spec.training: a program saves by itself");
   }
   for (const std::string& problem : loaded.problems)
-    std::cerr << arguments.manifest << ": " << problem << "\n";
-  if (!loaded.problems.empty()) return 2;
+    std::cerr << (arguments.manifest.empty() ? "lockstep run" : arguments.manifest) << ": " << problem
+              << "\n";
+  if (!loaded.problems.empty()) return command_line::kUsageError;
   const std::string name = loaded.job.metadata.name;
   std::string folder =
       std::filesystem::absolute(arguments.folder.empty() ? "run/" + name : arguments.folder).string();
@@ -92,7 +116,8 @@ int Run(const RunArguments& arguments) {
   return launch::RunLocally({.job = loaded.job,
                              .folder = folder,
                              .program = launch::ProgramFolder() + "/lockstep",
-                             .machines = here});
+                             .machines = here,
+                             .prefix_ranks = !arguments.no_prefix});
 }
 
 }  // namespace lockstep::cli

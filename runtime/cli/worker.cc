@@ -1,4 +1,8 @@
+#include <fcntl.h>
+
 #include <cstdlib>
+#include <memory>
+#include <utility>
 
 #include "runtime/cli/commands.h"
 #include "runtime/common/base/file.h"
@@ -15,7 +19,17 @@ namespace {
 
 namespace env = protocol::env;
 
-Result<launch::SupervisorOptions> OptionsFrom(const WorkerArguments& arguments) {
+// Absent in pods, and where the ranks are ours.
+std::unique_ptr<launch::ProgramOutputSender> OutputFromEnvironment() {
+  const std::string number = EnvOr(env::kOutputFd, "");
+  if (number.empty()) return nullptr;
+  Fd pipe(std::atoi(number.c_str()));
+  ::fcntl(pipe.get(), F_SETFD, FD_CLOEXEC);  // its end says that this process has ended, not its ranks
+  return std::make_unique<launch::ProgramOutputSender>(std::move(pipe));
+}
+
+Result<launch::SupervisorOptions> OptionsFrom(const WorkerArguments& arguments,
+                                              launch::ProgramOutputSender* output) {
   launch::SupervisorOptions options;
   LOCKSTEP_TRY(options.config, protocol::ReadWorkerConfig(EnvOr(env::kConfig, "/etc/lockstep/config.json")));
   options.member = {.pod = EnvOr(env::kPodName, ""),
@@ -38,6 +52,7 @@ Result<launch::SupervisorOptions> OptionsFrom(const WorkerArguments& arguments) 
   } else {
     options.rank_command = {EnvOr(env::kRankProgram, launch::ProgramFolder() + "/lockstep-rank")};
   }
+  options.output = output;
   options.termination_log = EnvOr(env::kTerminationLog, "/dev/termination-log");
   return options;
 }
@@ -46,7 +61,8 @@ Result<launch::SupervisorOptions> OptionsFrom(const WorkerArguments& arguments) 
 
 int Worker(const WorkerArguments& arguments) {
   log::SetLevel(EnvOr(env::kLogLevel, "info"));
-  const auto options = OptionsFrom(arguments);
+  const auto output = OutputFromEnvironment();
+  const auto options = OptionsFrom(arguments, output.get());
   if (!options.ok()) {
     log::Error("the worker cannot start", {{"error", options.error().message}});
     return static_cast<int>(protocol::ExitCode::kBadConfiguration);

@@ -57,6 +57,14 @@ Result<void> MayCheckpoint(const api::TrainingJob& job) {
   return {};
 }
 
+Result<void> MayProfile(const api::TrainingJob& job) {
+  LOCKSTEP_TRY(MustNotHaveEnded(job));
+  if (!job.spec.training) return Refused(job, "runs a program of your own, whose steps are not known");
+  if (!job.spec.checkpoint) return Refused(job, "has no spec.checkpoint: there is no place for the traces");
+  if (job.spec.suspend) return Refused(job, "is suspended: it makes no steps");
+  return {};
+}
+
 WallTime TimeOfWish(const Json& object, WallTime fallback) {
   const Json* fields = FindJson(object, {"metadata", "managedFields"});
   if (fields == nullptr) return fallback;

@@ -12,6 +12,7 @@ namespace lockstep::kubectl_plugin {
 [[nodiscard]] Result<bool> MayResume(const api::TrainingJob& job);
 [[nodiscard]] Result<bool> MayScale(const api::TrainingJob& job, int32_t replicas);
 [[nodiscard]] Result<void> MayCheckpoint(const api::TrainingJob& job);
+[[nodiscard]] Result<void> MayProfile(const api::TrainingJob& job);
 
 // When the API server wrote the newest wish for a checkpoint, by its own clock (metadata.managedFields);
 // `fallback` where it does not tell.

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "runtime/kubectl_plugin/kubectl.h"
 
@@ -13,8 +14,17 @@ struct StatusArguments {
   std::string job;  // empty: a table of all
   bool watch = false;
   bool all_namespaces = false;
+  bool as_json = false;
 };
 [[nodiscard]] Result<int> Status(const Kubectl& kubectl, const StatusArguments& arguments);
+
+struct SubmitArguments {
+  std::vector<std::string> files;  // "-": standard input
+  bool wait = false;
+};
+[[nodiscard]] Result<int> Submit(const Kubectl& kubectl, const SubmitArguments& arguments);
+
+[[nodiscard]] Result<int> Events(const Kubectl& kubectl, const std::string& job);
 
 struct LogsArguments {
   std::string job;
@@ -35,6 +45,9 @@ struct CheckpointArguments {
   std::chrono::seconds timeout{300};
 };
 [[nodiscard]] Result<int> Checkpoint(const Kubectl& kubectl, const CheckpointArguments& arguments);
+
+[[nodiscard]] Result<int> Profile(const Kubectl& kubectl, const std::string& job, int steps);
+[[nodiscard]] Result<int> Delete(const Kubectl& kubectl, const std::vector<std::string>& jobs);
 
 [[nodiscard]] Result<int> Top(const Kubectl& kubectl, const std::string& job);
 

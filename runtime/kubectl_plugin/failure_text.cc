@@ -61,6 +61,10 @@ Error ExplainFailure(std::string_view said) {
   if (Contains(said, "Unable to connect to the server") || Contains(said, "The connection to the server")) {
     return {ErrorCode::kUnavailable, "no connection to the API server: " + essence};
   }
+  if (Contains(said, "field not declared in schema")) {
+    return {ErrorCode::kInvalidArgument,
+            essence + "; `kubectl lockstep validate` says which field was probably meant"};
+  }
   return {ErrorCode::kInternal, essence.empty() ? "kubectl failed without saying why" : essence};
 }
 

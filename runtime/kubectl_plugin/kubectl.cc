@@ -40,11 +40,14 @@ Result<Pipe> MakePipe() {
   return Pipe{Fd(ends[0]), Fd(ends[1])};
 }
 
-[[noreturn]] void Become(std::vector<char*>& words, pid_t parent, int output, int errors) {
+[[noreturn]] void Become(std::vector<char*>& words, pid_t parent, Kubectl::Input input, int output,
+                         int errors) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(kNotStarted);
-  const int nothing = ::open("/dev/null", O_RDONLY);
-  if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
+  if (input == Kubectl::Input::kNone) {
+    const int nothing = ::open("/dev/null", O_RDONLY);
+    if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
+  }
   ::dup2(output, STDOUT_FILENO);
   ::dup2(errors, STDERR_FILENO);
   ::execvp(words.front(), words.data());
@@ -54,7 +57,7 @@ Result<Pipe> MakePipe() {
 // A running kubectl; its end is waited for here or in the destructor.
 class Child {
  public:
-  static Result<Child> Start(std::vector<std::string> words) {
+  static Result<Child> Start(std::vector<std::string> words, Kubectl::Input input) {
     std::vector<char*> pointers;
     pointers.reserve(words.size() + 1);
     for (std::string& word : words) pointers.push_back(word.data());
@@ -64,7 +67,7 @@ class Child {
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
     if (pid < 0) return LastError("fork");
-    if (pid == 0) Become(pointers, parent, output.writing.get(), errors.writing.get());
+    if (pid == 0) Become(pointers, parent, input, output.writing.get(), errors.writing.get());
     return Child(pid, std::move(output.reading), std::move(errors.reading));
   }
   Child(Child&& other) noexcept
@@ -131,22 +134,22 @@ class Child {
 
 }  // namespace
 
-Result<std::string> Kubectl::Run(const std::vector<std::string>& words) const {
+Result<std::string> Kubectl::Run(const std::vector<std::string>& words, Input input) const {
   std::string output;
   const auto take = [&output](std::string_view bytes) {
     output += bytes;
     return true;
   };
-  LOCKSTEP_TRY(Stream(words, take, std::chrono::steady_clock::now() + kRunTime));
+  LOCKSTEP_TRY(Stream(words, take, std::chrono::steady_clock::now() + kRunTime, input));
   return output;
 }
 
 Result<void> Kubectl::Stream(const std::vector<std::string>& words, const OnOutput& on_output,
-                             std::optional<SteadyTime> deadline) const {
+                             std::optional<SteadyTime> deadline, Input input) const {
   std::vector<std::string> all = {program_};
   all.insert(all.end(), words.begin(), words.end());
   all.insert(all.end(), flags_.begin(), flags_.end());
-  LOCKSTEP_TRY(Child child, Child::Start(std::move(all)));
+  LOCKSTEP_TRY(Child child, Child::Start(std::move(all), input));
   LOCKSTEP_TRY(const bool ended, child.Pump(on_output, deadline));
   if (!ended) return {};
   const int status = child.Wait();

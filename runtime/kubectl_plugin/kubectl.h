@@ -20,14 +20,18 @@ class Kubectl {
   Kubectl(std::string program, std::vector<std::string> flags)
       : program_(std::move(program)), flags_(std::move(flags)) {}
 
-  // What it wrote to its standard output, after its end; within a minute.
-  [[nodiscard]] Result<std::string> Run(const std::vector<std::string>& words) const;
+  enum class Input { kNone, kOurs };
+
+  // What it wrote to its standard output, after its end; within a minute. Its input is empty, or ours.
+  [[nodiscard]] Result<std::string> Run(const std::vector<std::string>& words,
+                                        Input input = Input::kNone) const;
 
   // Hands on what it writes as it comes, until it ends, `on_output` says false, or the deadline
   // (kDeadlineExceeded). Without a deadline for what a person watches until they have enough.
   using OnOutput = std::function<bool(std::string_view bytes)>;
   [[nodiscard]] Result<void> Stream(const std::vector<std::string>& words, const OnOutput& on_output,
-                                    std::optional<SteadyTime> deadline = {}) const;
+                                    std::optional<SteadyTime> deadline = {},
+                                    Input input = Input::kNone) const;
 
  private:
   std::string program_;

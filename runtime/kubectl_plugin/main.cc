@@ -5,17 +5,25 @@
 #include <functional>
 #include <iostream>
 #include <optional>
+#include <utility>
 
 #include "runtime/cli/commands.h"
 #include "runtime/common/base/file.h"
+#include "runtime/common/base/strings.h"
+#include "runtime/common/base/time_text.h"
+#include "runtime/common/command_line/completion.h"
+#include "runtime/common/command_line/usage.h"
 #include "runtime/kubectl_plugin/commands.h"
+#include "runtime/kubectl_plugin/lookup.h"
 
 namespace {
 
+namespace command_line = lockstep::command_line;
 namespace plugin = lockstep::kubectl_plugin;
 
 constexpr int kFailed = 1;
-constexpr int kMisuse = 2;
+constexpr const char* kJob = "JOB";
+constexpr const char* kManifest = "DistributedTrainingJob manifest, YAML or JSON; - for standard input";
 
 // kubectl's own flags, handed on as they came (`kubectl options`).
 void AddGlobalFlags(CLI::App& app, std::vector<std::string>& flags) {
@@ -35,22 +43,165 @@ void AddGlobalFlags(CLI::App& app, std::vector<std::string>& flags) {
     app.add_flag_callback(name, [&flags, name] { flags.emplace_back(name); })->group(kHidden);
   }
   app.footer(
-      "Flags of kubectl are handed on to it: --namespace (-n), --context, --kubeconfig, --as and so on.");
+      "Flags of kubectl are handed on to it: --namespace (-n), --context, --kubeconfig, --as and so on.\n"
+      "`kubectl lockstep COMMAND --help` has the arguments of a command and an example.");
 }
 
-// One verb with its arguments; `body` runs after all flags are read.
+// What the flags write to, for as long as the commands may run.
+struct Arguments {
+  plugin::SubmitArguments submit;
+  plugin::StatusArguments status;
+  plugin::LogsArguments logs;
+  plugin::CheckpointArguments checkpoint;
+  std::string job;
+  std::vector<std::string> jobs;
+  std::vector<std::string> files;
+  int32_t replicas = 0;
+  int steps = 5;
+};
+
 using Body = std::function<lockstep::Result<int>(const plugin::Kubectl&)>;
 
-struct Verbs {
+// The commands; `chosen` is the one that was typed, to be run after all flags are read.
+struct Commands {
   CLI::App& app;
-  Body chosen;
+  Body chosen{};
 
   CLI::App* Add(const char* name, const char* what, Body body) {
-    CLI::App* verb = app.add_subcommand(name, what);
-    verb->callback([this, body = std::move(body)] { chosen = body; });
-    return verb;
+    CLI::App* command = app.add_subcommand(name, what);
+    command->callback([this, body = std::move(body)] { chosen = body; });
+    return command;
   }
 };
+
+CLI::Option* AddJob(CLI::App* command, std::string& job) {
+  return command->add_option(kJob, job, "name of the job")->type_name("");
+}
+
+std::string IsDuration(const std::string& text) {
+  const auto duration = lockstep::ParseDuration(text);
+  return duration.ok() ? "" : duration.error().message;
+}
+
+void AddManifestCommands(Commands& commands, Arguments& arguments) {
+  CLI::App* submit =
+      commands.Add("submit", "Create the jobs of manifests, or update them",
+                   [&](const auto& kubectl) { return plugin::Submit(kubectl, arguments.submit); });
+  submit->add_option("FILE", arguments.submit.files, "manifest, YAML or JSON; - for standard input")
+      ->type_name("")
+      ->required();
+  submit->add_flag("--wait", arguments.submit.wait, "show each job until it ends");
+  submit->footer(
+      "As kubectl apply --server-side does it, for all objects of the files. With --wait it exits with 0\n"
+      "where all jobs are complete, with 1 where one failed.\n\n"
+      "Example:\n  kubectl lockstep submit job.yaml --wait");
+
+  CLI::App* validate =
+      commands.Add("validate", "Check manifests and say what is wrong with them; needs no cluster",
+                   [&](const auto&) { return lockstep::cli::Validate(arguments.files); });
+  validate->add_option("FILE", arguments.files, kManifest)->type_name("")->required();
+  validate->footer("Example:\n  kubectl lockstep validate job.yaml other.yaml");
+}
+
+void AddViewCommands(Commands& commands, Arguments& arguments) {
+  plugin::StatusArguments& status = arguments.status;
+  CLI::App* command = commands.Add("status", "Show a job, or all jobs as a table",
+                                   [&](const auto& kubectl) { return plugin::Status(kubectl, status); });
+  CLI::Option* job = AddJob(command, status.job);
+  CLI::Option* watch =
+      command->add_flag("-w,--watch", status.watch, "show it again when it changes, until it ends")
+          ->needs(job);
+  command->add_flag("-A,--all-namespaces", status.all_namespaces, "jobs of all namespaces")->excludes(job);
+  command
+      ->add_option_function<std::string>(
+          "-o,--output", [&](const std::string& format) { status.as_json = format == "json"; },
+          "for programs: the object, and its pods with their ranks")
+      ->check(CLI::IsMember({"json"}))
+      ->excludes(watch);
+  command->footer(
+      "With --watch it exits with 0 where the job is complete, with 1 where it failed.\n\n"
+      "Examples:\n  kubectl lockstep status\n  kubectl lockstep status fashion-mnist --watch");
+
+  command = commands.Add("events", "Show the events of a job and of its pods, oldest first",
+                         [&](const auto& kubectl) { return plugin::Events(kubectl, arguments.job); });
+  AddJob(command, arguments.job)->required();
+  command->footer("Example:\n  kubectl lockstep events fashion-mnist");
+
+  plugin::LogsArguments& logs = arguments.logs;
+  command = commands.Add("logs", "Print what a rank wrote, or all pods",
+                         [&](const auto& kubectl) { return plugin::Logs(kubectl, logs); });
+  AddJob(command, logs.job)->required();
+  CLI::Option* rank = command->add_option("--rank", logs.rank, "which [0]")
+                          ->type_name("N")
+                          ->check(command_line::MustNotBeNegative);
+  command->add_flag("--all", logs.all, "all pods, each line with its pod")->excludes(rank);
+  command->add_flag("-f,--follow", logs.follow, "print what comes, too, until the pod ends");
+  command->add_flag("-p,--previous", logs.previous, "of the container before, where it was restarted");
+  command->footer("Example:\n  kubectl lockstep logs fashion-mnist --rank 1 --follow");
+
+  command = commands.Add("top", "Show CPU and memory of each pod, and the speed of the job",
+                         [&](const auto& kubectl) { return plugin::Top(kubectl, arguments.job); });
+  AddJob(command, arguments.job)->required();
+  command->footer("Needs a metrics-server in the cluster.\n\nExample:\n  kubectl lockstep top fashion-mnist");
+}
+
+void AddChangeCommands(Commands& commands, Arguments& arguments) {
+  CLI::App* command =
+      commands.Add("suspend", "Save a checkpoint and remove the pods, until the job is resumed",
+                   [&](const auto& kubectl) { return plugin::Suspend(kubectl, arguments.job); });
+  AddJob(command, arguments.job)->required();
+  command->footer("Example:\n  kubectl lockstep suspend fashion-mnist");
+
+  command = commands.Add("resume", "Start a suspended job again, from its checkpoint",
+                         [&](const auto& kubectl) { return plugin::Resume(kubectl, arguments.job); });
+  AddJob(command, arguments.job)->required();
+  command->footer("Example:\n  kubectl lockstep resume fashion-mnist");
+
+  command = commands.Add(
+      "scale", "Change the number of pods, within spec.elasticPolicy",
+      [&](const auto& kubectl) { return plugin::Scale(kubectl, arguments.job, arguments.replicas); });
+  AddJob(command, arguments.job)->required();
+  command->add_option("N", arguments.replicas, "worker pods")
+      ->type_name("")
+      ->required()
+      ->check(CLI::Range(1, 10'000).description(""));
+  command->footer("Example:\n  kubectl lockstep scale fashion-mnist 4");
+
+  command = commands.Add("delete", "Delete jobs and wait until their pods have ended",
+                         [&](const auto& kubectl) { return plugin::Delete(kubectl, arguments.jobs); });
+  command->add_option(kJob, arguments.jobs, "names of the jobs")->type_name("")->required();
+  command->footer(
+      "Checkpoints stay, unless spec.checkpoint.deleteWithJob is true.\n\n"
+      "Example:\n  kubectl lockstep delete fashion-mnist");
+}
+
+void AddRequestCommands(Commands& commands, Arguments& arguments) {
+  plugin::CheckpointArguments& checkpoint = arguments.checkpoint;
+  CLI::App* command = commands.Add("checkpoint", "Save a checkpoint now", [&](const auto& kubectl) {
+    return plugin::Checkpoint(kubectl, checkpoint);
+  });
+  AddJob(command, checkpoint.job)->required();
+  CLI::Option* wait = command->add_flag("--wait", checkpoint.wait, "wait until it is stored");
+  command
+      ->add_option_function<std::string>(
+          "--timeout", [&](const std::string& text) { checkpoint.timeout = *lockstep::ParseDuration(text); },
+          "how long to wait at most, such as 90s, 5m or 1h [5m]")
+      ->type_name("DURATION")
+      ->check(IsDuration)
+      ->needs(wait);
+  command->footer("Example:\n  kubectl lockstep checkpoint fashion-mnist --wait --timeout 10m");
+
+  command = commands.Add("profile", "Record the next steps of all ranks as traces", [&](const auto& kubectl) {
+    return plugin::Profile(kubectl, arguments.job, arguments.steps);
+  });
+  AddJob(command, arguments.job)->required();
+  command->add_option("--steps", arguments.steps, "how many, at most 100 [5]")
+      ->type_name("N")
+      ->check(CLI::Range(1, 100).description(""));
+  command->footer(
+      "The traces are stored beside the checkpoints; chrome://tracing and Perfetto show them.\n\n"
+      "Example:\n  kubectl lockstep profile fashion-mnist --steps 10");
+}
 
 int Run(const Body& body, std::vector<std::string> flags) {
   const plugin::Kubectl kubectl(lockstep::EnvOr("KUBECTL", "kubectl"), std::move(flags));
@@ -61,78 +212,50 @@ int Run(const Body& body, std::vector<std::string> flags) {
   return kFailed;
 }
 
+// Of the namespace and cluster that the flags name. A person waits for them: none where kubectl is slow.
+std::vector<std::string> NamesOfJobs(const std::vector<std::string>& flags) {
+  using namespace std::chrono_literals;
+  std::string output;
+  const auto listed = plugin::Kubectl(lockstep::EnvOr("KUBECTL", "kubectl"), flags)
+                          .Stream(
+                              {"get", plugin::kJobs, "--output=jsonpath={.items[*].metadata.name}"},
+                              [&](std::string_view bytes) {
+                                output += bytes;
+                                return true;
+                              },
+                              std::chrono::steady_clock::now() + 3s);
+  return listed.ok() && !output.empty() ? lockstep::Split(output, ' ') : std::vector<std::string>();
+}
+
+int Complete(CLI::App& app, const std::vector<std::string>& words, const std::vector<std::string>& flags) {
+  try {  // fills `flags` with what was typed so far, which need not be complete
+    std::vector<std::string> typed(words.rbegin() + (words.empty() ? 0 : 1), words.rend());
+    app.parse(typed);
+  } catch (const CLI::ParseError&) {
+  }
+  std::cout << command_line::CompletionsFor(app, words, [&](const std::string& argument) {
+    return argument == kJob ? std::optional(NamesOfJobs(flags)) : std::nullopt;
+  });
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Look at training jobs of Lockstep, and tell them what to do.", "kubectl lockstep");
+  CLI::App app("Submit training jobs of Lockstep, watch them and change them.", "kubectl lockstep");
   app.set_version_flag("--version", std::string("kubectl lockstep ") + LOCKSTEP_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
   std::vector<std::string> flags;
   AddGlobalFlags(app, flags);
-  Verbs verbs{app, {}};
-
-  plugin::StatusArguments status;
-  CLI::App* verb = verbs.Add("status", "How a job does; without a name, a table of all",
-                             [&](const auto& kubectl) { return plugin::Status(kubectl, status); });
-  auto* status_job = verb->add_option("JOB", status.job, "name of the job");
-  verb->add_flag("-w,--watch", status.watch, "draw it anew when it changes, until it ends")
-      ->needs(status_job);
-  verb->add_flag("-A,--all-namespaces", status.all_namespaces, "jobs of all namespaces")
-      ->excludes(status_job);
-
-  const auto add_job = [&](std::string& job) { verb->add_option("JOB", job, "name of the job")->required(); };
-
-  plugin::LogsArguments logs;
-  verb = verbs.Add("logs", "What a rank wrote, or all pods",
-                   [&](const auto& kubectl) { return plugin::Logs(kubectl, logs); });
-  add_job(logs.job);
-  auto* rank =
-      verb->add_option("--rank", logs.rank, "which [0]")->check(CLI::NonNegativeNumber)->type_name("N");
-  verb->add_flag("--all", logs.all, "all pods, each line with its pod")->excludes(rank);
-  verb->add_flag("-f,--follow", logs.follow, "go on with what comes");
-  verb->add_flag("-p,--previous", logs.previous, "of the pod's container before, where it was started again");
-
-  std::string job;
-  verb = verbs.Add("suspend", "Save a checkpoint and take the pods away, until it is resumed",
-                   [&](const auto& kubectl) { return plugin::Suspend(kubectl, job); });
-  add_job(job);
-  verb = verbs.Add("resume", "Let a suspended job go on",
-                   [&](const auto& kubectl) { return plugin::Resume(kubectl, job); });
-  add_job(job);
-
-  int32_t replicas = 0;
-  verb = verbs.Add("scale", "Change the number of pods, within spec.elasticPolicy",
-                   [&](const auto& kubectl) { return plugin::Scale(kubectl, job, replicas); });
-  add_job(job);
-  verb->add_option("N", replicas, "worker pods")->required()->check(CLI::Range(1, 10'000));
-
-  plugin::CheckpointArguments checkpoint;
-  verb = verbs.Add("checkpoint", "Save a checkpoint now",
-                   [&](const auto& kubectl) { return plugin::Checkpoint(kubectl, checkpoint); });
-  add_job(checkpoint.job);
-  auto* wait = verb->add_flag("--wait", checkpoint.wait, "until it is stored");
-  verb->add_option_function<int>(
-          "--timeout", [&](const int& seconds) { checkpoint.timeout = std::chrono::seconds(seconds); },
-          "seconds to wait at most [300]")
-      ->check(CLI::PositiveNumber)
-      ->needs(wait);
-
-  verb = verbs.Add("top", "CPU and memory of each pod, and how fast the job is",
-                   [&](const auto& kubectl) { return plugin::Top(kubectl, job); });
-  add_job(job);
-
-  std::string manifest;
-  verb = verbs.Add("validate", "Say what is wrong with a manifest, or that it is valid; needs no cluster",
-                   [&](const auto&) { return lockstep::cli::Validate(manifest); });
-  verb->add_option("FILE", manifest, "DistributedTrainingJob manifest (YAML or JSON)")->required();
-
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    std::cerr << "kubectl lockstep: " << error.what() << "\n\n" << app.help();
-    return kMisuse;
-  }
-  return Run(verbs.chosen, std::move(flags));
+  Arguments arguments;
+  Commands commands{app};
+  AddManifestCommands(commands, arguments);
+  AddViewCommands(commands, arguments);
+  AddChangeCommands(commands, arguments);
+  AddRequestCommands(commands, arguments);
+  if (argc > 1 && argv[1] == command_line::kCompleteCommand)
+    return Complete(app, {argv + 2, argv + argc}, flags);
+  if (const auto code = command_line::ParseArguments(app, argc, argv)) return *code;
+  return Run(commands.chosen, std::move(flags));
 }

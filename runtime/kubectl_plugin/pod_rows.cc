@@ -71,4 +71,17 @@ void SortByRank(std::vector<PodRow>& pods, const RankPlaces& places) {
   std::sort(pods.begin(), pods.end(), [&](const PodRow& a, const PodRow& b) { return place(a) < place(b); });
 }
 
+Json PodsToJson(std::vector<PodRow> pods, const RankPlaces& places) {
+  SortByRank(pods, places);
+  Json list = Json::array();
+  for (const PodRow& pod : pods) {
+    list.push_back({{"name", pod.name},
+                    {"ranks", places.RanksOf(pod.name)},
+                    {"state", pod.state},
+                    {"ready", pod.is_ready},
+                    {"node", pod.node}});
+  }
+  return list;
+}
+
 }  // namespace lockstep::kubectl_plugin

@@ -23,6 +23,8 @@ struct PodRow {
 [[nodiscard]] std::vector<PodRow> PodRowsFrom(const Json& list, const std::string& container);
 // "0", "4-7", "1,5"; empty: none.
 [[nodiscard]] std::string RanksText(const std::set<int64_t>& ranks);
+// For programs: a list of {"name", "ranks", "state", "ready", "node"}, by rank.
+[[nodiscard]] Json PodsToJson(std::vector<PodRow> pods, const RankPlaces& places);
 // By rank; pods without one come last, by slot.
 void SortByRank(std::vector<PodRow>& pods, const RankPlaces& places);
 

@@ -50,7 +50,8 @@ class JoinedRun {
                   .program = options.program,
                   .address = std::move(address),
                   .node = "machine " + std::to_string(machines_.index),
-                  .first_slot = machines_.index}),
+                  .first_slot = machines_.index,
+                  .prefix_ranks = options.prefix_ranks}),
         report_{
             .machine = machines_.index, .incarnation = RandomHex(8), .manifest = ManifestHash(options.job)},
         link_(transport, report_, [this](MachineReport report, Result<MachineAnswer> answer) {

@@ -13,10 +13,11 @@
 namespace lockstep::launch {
 
 struct LocalRunOptions {
-  api::TrainingJob job;  // validated
-  std::string folder;    // worker logs, config and, by default, checkpoints
-  std::string program;   // path of `lockstep`, started as `lockstep worker`
-  Machines machines{};   // count 1: all replicas are on this one
+  api::TrainingJob job;      // validated
+  std::string folder;        // worker logs, config and, by default, checkpoints
+  std::string program;       // path of `lockstep`, started as `lockstep worker`
+  Machines machines{};       // count 1: all replicas are on this one
+  bool prefix_ranks = true;  // before each line of a program that has several
 };
 
 // Blocks until the job is complete, failed or interrupted; returns the exit code (protocol/exit_codes.h).

@@ -47,15 +47,29 @@ Result<void> LocalWorkers::Start(int slot) {
                                           set(env::kSlot, std::to_string(slot)),
                                           set(env::kTerminationLog, Path(name + ".end")),
                                           set(env::kRunFolder, options_.folder)};
+  Fd output;
+  if (!options_.job.spec.training) {
+    LOCKSTEP_TRY(output, ShowOutputOf(worker));
+  }
+  environment.push_back(set(env::kOutputFd, output.valid() ? std::to_string(output.get()) : ""));
   if (EnvOr("OMP_NUM_THREADS", "").empty()) environment.push_back(set("OMP_NUM_THREADS", ThreadsPerRank()));
   std::vector<std::string> arguments = {options_.program, "worker"};
   if (!options_.job.spec.training) AddProgram(environment, arguments);
   const auto pid = StartProcess({.arguments = std::move(arguments),
                                  .environment = std::move(environment),
+                                 .inherited_fd = output.get(),
                                  .log_file = Path(name + ".log")});
   if (!pid.ok()) return pid.error().WithContext("starting a worker");
   worker.pid = *pid;
   return {};
+}
+
+Result<Fd> LocalWorkers::ShowOutputOf(Worker& worker) const {
+  LOCKSTEP_TRY(Pipe pipe, MakePipe());
+  const bool has_several = options_.job.spec.worker.replicas * nproc_ > 1;
+  worker.output =
+      std::make_unique<ProgramOutputPrinter>(std::move(pipe.reading), has_several && options_.prefix_ranks);
+  return std::move(pipe.writing);
 }
 
 void LocalWorkers::SignalAll(int signal) {
@@ -71,6 +85,7 @@ std::optional<LocalWorkers::Ended> LocalWorkers::TakeEnd(const ChildExit& exit) 
                                   [&](const Worker& worker) { return worker.pid == exit.pid; });
   if (found == workers_.end()) return std::nullopt;
   found->pid = 0;
+  found->output.reset();  // what it wrote last is shown before what follows from its end
   const int slot = options_.first_slot + static_cast<int>(found - workers_.begin());
   const Result<std::string> reason = ReadFile(Path(NameOf(slot) + ".end"));
   return Ended{

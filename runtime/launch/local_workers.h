@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "runtime/common/api/training_job.h"
 #include "runtime/common/protocol/worker_config.h"
 #include "runtime/launch/machine_report.h"
+#include "runtime/launch/program_output.h"
 #include "runtime/launch/signals.h"
 
 namespace lockstep::launch {
@@ -23,6 +25,7 @@ struct LocalWorkersOptions {
   std::string node = "local";
   int first_slot = 0;
   int count = 1;
+  bool prefix_ranks = true;  // before each line of a program that has several
 };
 
 class LocalWorkers {
@@ -53,8 +56,11 @@ class LocalWorkers {
   struct Worker {
     pid_t pid = 0;  // 0: none
     std::string uid;
+    std::unique_ptr<ProgramOutputPrinter> output;  // of a program
   };
 
+  // What the worker inherits to send the lines of a program by.
+  [[nodiscard]] Result<Fd> ShowOutputOf(Worker& worker) const;
   void AddProgram(std::vector<std::string>& environment, std::vector<std::string>& arguments) const;
   [[nodiscard]] std::string ThreadsPerRank() const;
   [[nodiscard]] std::string Path(const std::string& name) const { return options_.folder + "/" + name; }

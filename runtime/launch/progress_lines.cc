@@ -71,7 +71,8 @@ void ProgressLines::DrawBar(const protocol::Progress& progress, SteadyTime now) 
 }
 
 void ProgressLines::Say(const std::string& text) {
-  std::cout << (std::exchange(is_bar_drawn_, false) ? kLineAgain : "") << text << std::endl;
+  // In one piece: a program's lines may come from another thread.
+  std::cout << (std::exchange(is_bar_drawn_, false) ? kLineAgain : "") + text + "\n" << std::flush;
 }
 
 void ProgressLines::End() {

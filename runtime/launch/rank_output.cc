@@ -17,17 +17,19 @@ constexpr std::size_t kMostPerTurn = 1 << 20;
 
 }  // namespace
 
-Result<std::unique_ptr<RankOutput>> RankOutput::Start(Fd out, Fd err, int local_rank) {
+Result<std::unique_ptr<RankOutput>> RankOutput::Start(Fd out, Fd err, int local_rank,
+                                                      ProgramOutputSender* sender) {
   Fd finished(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!finished.valid()) return Error{ErrorCode::kInternal, std::string("eventfd: ") + std::strerror(errno)};
   for (const Fd* fd : {&out, &err}) ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
   return std::unique_ptr<RankOutput>(
-      new RankOutput(std::move(out), std::move(err), std::move(finished), local_rank));
+      new RankOutput(std::move(out), std::move(err), std::move(finished), local_rank, sender));
 }
 
-RankOutput::RankOutput(Fd out, Fd err, Fd finished, int local_rank)
+RankOutput::RankOutput(Fd out, Fd err, Fd finished, int local_rank, ProgramOutputSender* sender)
     : streams_{{std::move(out), stdout}, {std::move(err), stderr}},
       finished_(std::move(finished)),
+      sender_(sender),
       place_{.local_rank = local_rank},
       reader_([this] { Read(); }) {}
 
@@ -78,15 +80,20 @@ void RankOutput::TakeAll(Stream& stream) {
 }
 
 void RankOutput::Pass(const Stream& stream, const std::string& line) {
-  if (stream.target == stderr) last_lines_.Add(line);
-  std::string labelled;
+  const bool is_error = stream.target == stderr;
+  if (is_error) last_lines_.Add(line);
+  RankPlace place;
   {
     const MutexLock lock(mutex_);
-    labelled = Labelled(line, place_) + "\n";
+    place = place_;
   }
+  const std::string labelled = Labelled(line, place) + "\n";
   // In one call: stdio's lock keeps the lines of several ranks and of our own log whole.
   std::fwrite(labelled.data(), 1, labelled.size(), stream.target);
   std::fflush(stream.target);
+  // Before its first round, no program of a rank runs.
+  if (sender_ != nullptr && place.round > 0)
+    sender_->Send(place.rank, is_error ? OutputStream::kError : OutputStream::kOutput, line);
 }
 
 }  // namespace lockstep::launch

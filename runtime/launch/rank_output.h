@@ -1,6 +1,6 @@
 #pragma once
 // Reads what one rank process writes to stdout and stderr, writes it on to this process's own, labelled with
-// the rank's place, and keeps the last lines of stderr. A thread of its own reads at once, so a rank waits
+// the rank's place, sends it to the person at `lockstep run`, and keeps the last lines of stderr. A thread of its own reads at once, so a rank waits
 // for it only where the pod's log is not taken off.
 
 #include <cstdio>
@@ -11,13 +11,15 @@
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/mutex.h"
 #include "runtime/launch/log_lines.h"
+#include "runtime/launch/program_output.h"
 
 namespace lockstep::launch {
 
 class RankOutput {
  public:
-  // The reading ends of two pipes.
-  static Result<std::unique_ptr<RankOutput>> Start(Fd out, Fd err, int local_rank);
+  // The reading ends of two pipes. `sender`: absent where nobody but the log shall have the lines.
+  static Result<std::unique_ptr<RankOutput>> Start(Fd out, Fd err, int local_rank,
+                                                   ProgramOutputSender* sender);
   ~RankOutput() { (void)Finish(); }
 
   // From now on lines are labelled with this place. Any thread.
@@ -32,7 +34,7 @@ class RankOutput {
     std::FILE* target = nullptr;
     LineCutter cutter{};
   };
-  RankOutput(Fd out, Fd err, Fd finished, int local_rank);
+  RankOutput(Fd out, Fd err, Fd finished, int local_rank, ProgramOutputSender* sender);
   void Read();
   void TakeAll(Stream& stream);
   void Pass(const Stream& stream, const std::string& line);
@@ -40,6 +42,7 @@ class RankOutput {
   Stream streams_[2];     // the reading thread's
   LastLines last_lines_;  // the reading thread's, then Finish's
   const Fd finished_;     // an eventfd, written by Finish
+  ProgramOutputSender* const sender_;
   Mutex mutex_;
   RankPlace place_ LOCKSTEP_GUARDED_BY(mutex_);
   std::jthread reader_;

@@ -46,7 +46,7 @@ void ReadUntilEnd(int fd, const RankProcess::Callbacks& callbacks) {
 }  // namespace
 
 Result<std::unique_ptr<RankProcess>> RankProcess::Start(std::vector<std::string> command, int local_rank,
-                                                        Callbacks callbacks) {
+                                                        Callbacks callbacks, ProgramOutputSender* sender) {
   LOCKSTEP_TRY(SocketPair sockets, MakeSocketPair());
   LOCKSTEP_TRY(Pipe out, MakePipe());
   LOCKSTEP_TRY(Pipe err, MakePipe());
@@ -63,7 +63,7 @@ Result<std::unique_ptr<RankProcess>> RankProcess::Start(std::vector<std::string>
            .inherited_fd = fd,
            .stdout_fd = out.writing.get(),
            .stderr_fd = err.writing.get()}));
-  auto output = RankOutput::Start(std::move(out.reading), std::move(err.reading), local_rank);
+  auto output = RankOutput::Start(std::move(out.reading), std::move(err.reading), local_rank, sender);
   if (!output.ok()) {
     KillProcess(pid, SIGKILL);
     return output.error();

@@ -21,9 +21,10 @@ class RankProcess {
   };
 
   // `command`: lockstep-rank's path, or what starts the rank of a program (program_rank.h). Owned and used by
-  // one thread (which must outlive the process).
+  // one thread (which must outlive the process). `sender`: as RankOutput's.
   static Result<std::unique_ptr<RankProcess>> Start(std::vector<std::string> command, int local_rank,
-                                                    Callbacks callbacks);
+                                                    Callbacks callbacks,
+                                                    ProgramOutputSender* sender = nullptr);
   ~RankProcess();  // kills the process; its exit is still reported to the signal thread
 
   [[nodiscard]] pid_t pid() const { return pid_; }

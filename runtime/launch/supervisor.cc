@@ -152,7 +152,8 @@ class Supervisor {
                                        .on_socket_end =
                                            [this, life, i = action.local_rank] {
                                              news_.Push(SocketEnded{i, life});
-                                           }});
+                                           }},
+                                      options_.output);
     if (!process.ok()) return Finish(1, "starting a rank process: " + process.error().message);
     at.process = std::move(process).value();
     log::Info("rank process started", {{"local_rank", action.local_rank}, {"pid", at.process->pid()}});

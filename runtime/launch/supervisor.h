@@ -8,6 +8,7 @@
 
 #include "runtime/common/protocol/worker_config.h"
 #include "runtime/common/rendezvous/client.h"
+#include "runtime/launch/program_output.h"
 
 namespace lockstep::launch {
 
@@ -17,7 +18,8 @@ struct SupervisorOptions {
   std::string address;  // where peers reach this pod
   // Starts a rank: lockstep-rank's path, or `lockstep program` for one of the user's own.
   std::vector<std::string> rank_command;
-  bool is_program = false;  // the latter
+  bool is_program = false;                // the latter
+  ProgramOutputSender* output = nullptr;  // beside the log; absent in pods
   // File for the operator: why the worker failed, or its last report (protocol/last_report.h).
   std::string termination_log;
 };

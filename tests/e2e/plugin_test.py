@@ -256,4 +256,4 @@ def test_validates_a_good_and_a_wrong_file():
     (folder() / "good.yaml").write_text(example)
     (folder() / "wrong.yaml").write_text(example.replace("globalBatchSize", "globalBatchsize").replace("name: cnn", "name: cnnn"))
     expect_in(lockstep("validate good.yaml"), "is valid")
-    expect_in(lockstep("validate wrong.yaml", code=2), "spec.training.globalBatchsize", "spec.training.model.name")
+    expect_in(lockstep("validate wrong.yaml", code=1), 'did you mean "globalBatchSize"', "spec.training.model.name")

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "runtime/common/base/strings.h"
+#include "runtime/common/base/suggestion.h"
 
 namespace lockstep {
 namespace {
@@ -199,7 +200,7 @@ const Json& JsonReader::Array(std::string_view key) {
 void JsonReader::RejectUnknownKeys() {
   for (const auto& [key, value] : object_.items()) {
     if (std::find(known_keys_.begin(), known_keys_.end(), key) == known_keys_.end()) {
-      Violation(key, "unknown field");
+      Violation(key, "unknown field" + DidYouMean(key, known_keys_));
     }
   }
 }

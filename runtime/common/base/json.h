@@ -64,7 +64,7 @@ class JsonReader {
   void CheckNumber(std::string_view key, double number, const Limits& limits);
   void CheckLength(std::string_view key, std::string_view text, const Limits& limits);
   void CheckCount(std::string_view key, std::size_t count, const Limits& limits);
-  // Names every key that no Read, Has, Object or Array asked for.
+  // Names every key that no Read, Has, Object or Array asked for, with the known key that is closest to it.
   void RejectUnknownKeys();
 
  private:

@@ -3,6 +3,8 @@
 #include <array>
 #include <charconv>
 #include <ctime>
+#include <limits>
+#include <optional>
 
 namespace lockstep {
 namespace {
@@ -73,6 +75,14 @@ bool ReadZone(std::string_view text, std::size_t& at, std::chrono::minutes& offs
   return at == text.size();
 }
 
+// "h", "m" or "s" at the begin of `text`; nothing: no unit.
+std::optional<int64_t> SecondsOfUnit(std::string_view text) {
+  if (text.starts_with('h')) return 3600;
+  if (text.starts_with('m')) return 60;
+  if (text.starts_with('s')) return 1;
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string FormatTime(WallTime time) { return FormatSeconds(time) + "Z"; }
@@ -95,6 +105,28 @@ Result<WallTime> ParseTime(std::string_view text) {
   std::chrono::minutes offset{};
   if (!ReadZone(text, at, offset)) return bad;
   return std::chrono::system_clock::from_time_t(timegm(&parts)) + fraction - offset;
+}
+
+Result<std::chrono::seconds> ParseDuration(std::string_view text) {
+  constexpr int64_t kMostSeconds = int64_t{365} * 86'400;
+  const Error bad{ErrorCode::kInvalidArgument,
+                  "\"" + std::string(text) + "\" is not a duration such as 90s, 5m, 1h or 1h30m"};
+  int64_t total = 0;
+  int64_t last_unit = std::numeric_limits<int64_t>::max();  // from hours to seconds, each once
+  for (std::string_view rest = text; !rest.empty();) {
+    uint32_t number = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+    if (error != std::errc()) return bad;
+    const bool is_plain = end == text.data() + text.size() && rest.size() == text.size();
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    const auto unit = is_plain ? 1 : SecondsOfUnit(rest);
+    if (!unit || *unit >= last_unit) return bad;
+    last_unit = *unit;
+    if (!is_plain) rest.remove_prefix(1);
+    total += int64_t{number} * *unit;
+  }
+  if (total < 1 || total > kMostSeconds) return bad;
+  return std::chrono::seconds(total);
 }
 
 }  // namespace lockstep

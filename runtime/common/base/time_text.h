@@ -1,6 +1,7 @@
 #pragma once
-// RFC 3339 times in UTC, as Kubernetes writes them. Pure.
+// RFC 3339 times in UTC, as Kubernetes writes them, and durations, as its commands read them. Pure.
 
+#include <chrono>
 #include <string>
 #include <string_view>
 
@@ -13,5 +14,8 @@ namespace lockstep {
 [[nodiscard]] std::string FormatMicroTime(WallTime time);  // 2026-01-02T03:04:05.123456Z (metav1.MicroTime)
 // Accepts a fraction of any length and the zone Z or +hh:mm.
 [[nodiscard]] Result<WallTime> ParseTime(std::string_view text);
+
+// "90s", "5m", "1h", "1h30m", or "90": seconds. Above zero, at most a year.
+[[nodiscard]] Result<std::chrono::seconds> ParseDuration(std::string_view text);
 
 }  // namespace lockstep

@@ -20,6 +20,8 @@ inline constexpr const char* kRankProgram =
 
 // Of `lockstep run`: where logs go. Absent in pods.
 inline constexpr const char* kRunFolder = "LOCKSTEP_RUN_FOLDER";
+// The descriptor of the pipe by which a worker of `lockstep run` sends what a program writes.
+inline constexpr const char* kOutputFd = "LOCKSTEP_OUTPUT_FD";
 
 // Set by the supervisor for each rank process.
 inline constexpr const char* kControlFd = "LOCKSTEP_CONTROL_FD";  // the rank's end of the local socket

@@ -180,6 +180,8 @@ def test_names_what_is_wrong(folder):
     refusal("rm", uri, "--step", 7, code=1, says="there is no step 7 below")
     for arguments in (["rm", uri], ["rm", uri, "--all-of-job", ""], ["rm", uri, "--step", "80", "--all-of-job", "x"], ["ls"], ["export", uri], ["nonsense"], [], ["verify", uri, "--step", "-1"]):
         Tool(*arguments, code=2)
+    expect('unknown command "verfy": did you mean "verify"?' in Tool("verfy", uri, code=2).err, "no word of what was meant")
+    expect("--step: must be 0 or more, not -1\n" in Tool("verify", uri, "--step", "-1", code=2).err, "no clear word on the step")
     refusal("ls", "s3://bucket/job", code=2, says="s3://bucket/job needs credentials; set AWS_ACCESS_KEY_ID",
             environment=dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_WEB_IDENTITY_TOKEN_FILE"), ""))
 

@@ -243,6 +243,9 @@ class Cli(unittest.TestCase):
             done = subprocess.run([self.folder / "bin" / program, "--version"], cwd="/", env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn(VERSION, done.stdout)
+        path = {"PATH": f"{self.folder}/bin:/usr/bin:/bin"}
+        done = subprocess.run(["kubectl_complete-lockstep", "stat"], cwd="/", env=path, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr, done.stdout.split()[0]), (0, "", "status"))
 
     def test_programs_take_no_library_from_the_machine(self):
         lib = self.folder / "lib"

@@ -188,6 +188,16 @@ def test_status_shows_the_job_and_its_pods():
         expect_in(plugin("status", "-A")[0], f"{SPACE}  fashion")
 
 
+def test_status_for_programs():
+    with job(running()), worker_pods(2), played_logs({"fashion-worker-1": [placed(0, 1, 3), placed(1, 0, 3)]}) as (played, _):
+        shown = json.loads(plugin("status", "fashion", "-o", "json", KUBECTL=played)[0])
+        expect(shown["status"]["progress"]["step"] == 250, shown)
+        expect([(pod["name"], pod["ranks"], pod["ready"]) for pod in shown["pods"]] ==
+               [("fashion-worker-1", [0, 1], False), ("fashion-worker-0", [], False)], shown["pods"])
+        listed = json.loads(plugin("status", "--output=json")[0])
+        expect([item["metadata"]["name"] for item in listed["items"]] == ["fashion"], listed)
+
+
 def test_watching_ends_with_the_job():
     with job(running()), subprocess.Popen([*ENDS_WITH_US, *command("status", "fashion", "--watch")], stdout=subprocess.PIPE, text=True,
                                           env=environment()) as watching:
@@ -209,7 +219,7 @@ def test_scale_keeps_to_the_bounds():
         expect_in(plugin("scale", "fashion", "4")[0], "has 4 pods already")
         expect_in(refused("scale", "fashion", "5"), "maxReplicas 4")
         expect(get_job()["spec"]["worker"]["replicas"] == 4, "scaled beyond its bounds")
-        expect_in(plugin("scale", "fashion", "0", code=2)[1], "N:", "Usage")
+        expect_in(plugin("scale", "fashion", "0", code=2)[1], "N: ")
 
 
 def test_suspend_and_resume():
@@ -222,8 +232,8 @@ def test_suspend_and_resume():
         expect(get_job()["spec"]["suspend"] is False, "not resumed")
 
 
-def wish():
-    return get_job()["metadata"].get("annotations", {}).get("lockstep.dev/save")
+def wish(annotation="lockstep.dev/save"):
+    return get_job()["metadata"].get("annotations", {}).get(annotation)
 
 
 def test_checkpoint_waits_for_a_newer_one():
@@ -231,7 +241,7 @@ def test_checkpoint_waits_for_a_newer_one():
         plugin("checkpoint", "fashion")
         first = wish()
         expect(first, "no annotation")
-        expect_in(refused("checkpoint", "fashion", "--wait", "--timeout=1"), "no checkpoint within 1 s")
+        expect_in(refused("checkpoint", "fashion", "--wait", "--timeout=1s"), "no checkpoint within 1 s")
         second = wish()
         with subprocess.Popen([*ENDS_WITH_US, *command("checkpoint", "fashion", "--wait")], stdout=subprocess.PIPE, text=True,
                               env=environment()) as waiting:
@@ -244,6 +254,105 @@ def test_checkpoint_waits_for_a_newer_one():
         expect_in(said, "stored step 260: s3://bucket/fashion/step-000000000260")
     with job(running(), checkpoint=None):
         expect_in(refused("checkpoint", "fashion"), "no spec.checkpoint")
+
+
+def test_profile_asks_for_a_trace():
+    with job(running()):
+        expect_in(plugin("profile", "fashion", "--steps", "7")[0], "its next 7 steps", "s3://bucket/fashion/profile")
+        first = wish("lockstep.dev/profile")
+        expect(first.startswith("7 "), first)
+        expect_in(plugin("profile", "fashion")[0], "its next 5 steps")
+        expect(wish("lockstep.dev/profile") != first, "the second request is the first")
+        expect_in(plugin("profile", "fashion", "--steps=101", code=2)[1], "--steps")
+    with job(running(), checkpoint=None):
+        expect_in(refused("profile", "fashion"), "no spec.checkpoint")
+
+
+def written(folder, *jobs):
+    """A manifest of these jobs and of a ConfigMap."""
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "beside"}}
+    path = pathlib.Path(folder, "jobs.yaml")
+    path.write_text("\n---\n".join(map(json.dumps, [other, *jobs])))
+    return path
+
+
+def named(name, **spec):
+    return {**JOB, "metadata": {"name": name}, "spec": {**JOB["spec"], **spec}}
+
+
+def test_submit_applies_and_follows(folder):
+    path = written(folder, named("first"), named("second"))
+    try:
+        said = plugin("submit", str(path))[0]
+        expect_in(said, f"first is submitted to namespace {SPACE}", f"second is submitted to namespace {SPACE}")
+        expect(get_job("second")["spec"]["worker"]["replicas"] == 2, "not as written")
+        kubectl("get", "configmap", "beside")
+        one = written(folder, named("first", nprocPerNode=1))
+        with one.open() as text:  # the newest manifest wins, also from standard input
+            done = subprocess.run(command("submit", "-"), stdin=text, capture_output=True, text=True, timeout=LIMIT, env=environment())
+        expect(done.returncode == 0 and get_job("first")["spec"]["nprocPerNode"] == 1, f"{done.stdout}{done.stderr}")
+        one = written(folder, named("first", nprocPerNode=1), named("second"))
+        with subprocess.Popen([*ENDS_WITH_US, *command("submit", str(one), "--wait")], stdout=subprocess.PIPE, text=True,
+                              env=environment()) as waiting:
+            for line in waiting.stdout:
+                if f"first in {SPACE}" in line:
+                    write_status({"state": "Complete", "conditions": [condition("Complete", reason="TrainingDone")]}, "first")
+                if f"second in {SPACE}" in line:
+                    write_status({"state": "Failed", "conditions": [condition("Failed", reason="UserError")]}, "second")
+            expect(waiting.wait(LIMIT) == 1, f"exit code {waiting.returncode}, though the second job failed")
+        wrong = written(folder, named("first", globalBatchsize=3))
+        expect_in(refused("submit", str(wrong)), ".spec.globalBatchsize: field not declared in schema", "`kubectl lockstep validate`")
+        expect_in(refused("submit", f"{folder}/absent.yaml"), "absent.yaml")
+    finally:
+        kubectl("delete", KIND, "first", "second", "--ignore-not-found")
+        kubectl("delete", "configmap", "beside", "--ignore-not-found")
+
+
+def test_delete_says_what_becomes_of_the_checkpoints():
+    with job(running()):
+        expect_in(refused("delete", "fashion", "nobody"), 'there is no job "nobody"')
+        expect(get_job(), "deleted, though the other is not there")
+        expect_in(plugin("delete", "fashion")[0], "fashion is deleted; its checkpoints stay below s3://bucket/fashion")
+        expect_in(refused("status", "fashion"), "there is no job")
+
+
+def event(name, reason, message, kind="Pod", uid=None, kept=0):
+    return {"apiVersion": "v1", "kind": "Event", "metadata": {"name": f"{name}.{reason.lower()}"}, "type": "Warning", "reason": reason,
+            "message": message, "involvedObject": {"kind": kind, "namespace": SPACE, "name": name, **({"uid": uid} if uid else {})},
+            "firstTimestamp": f"2026-01-02T03:04:0{kept}Z", "lastTimestamp": f"2026-01-02T03:04:0{kept}Z", "count": 3}
+
+
+def test_events_are_those_of_the_job_and_its_pods():
+    with job(running()):
+        expect_in(plugin("events", "fashion")[0], "no events of fashion")
+        events = [event("fashion-worker-1", "FailedScheduling", "no node fits", kept=2),
+                  event("fashion", "Restarting", "a rank is gone", kind="DistributedTrainingJob", uid=get_job()["metadata"]["uid"], kept=1),
+                  event("fashion-worker-x", "Other", "not ours"), event("other", "Other", "not ours"),
+                  event("fashion", "Before", "of a job before", kind="DistributedTrainingJob", uid="another")]
+        kubectl("create", "--filename=-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": events}))
+        try:
+            lines = plugin("events", "fashion")[0].splitlines()
+        finally:
+            kubectl("delete", "events", "--all")
+        expect(len(lines) == 3, f"{lines}")
+        expect_in(lines[1], "Restarting", "fashion", "a rank is gone")
+        expect_in(lines[2], "FailedScheduling", "fashion-worker-1", "3", "no node fits")
+
+
+def test_kubectl_completes_commands_flags_and_jobs():
+    def completed(*words, **more):
+        done = subprocess.run([ROOT / "runtime/kubectl_plugin/kubectl_complete-lockstep", *words], capture_output=True, text=True,
+                              timeout=LIMIT, env=environment(**more))
+        expect(done.returncode == 0, done.stderr)
+        return [line.split("\t")[0] for line in done.stdout.splitlines()]
+    expect(completed("su") == ["submit", "suspend", ":4"], completed("su"))
+    expect(completed("status", "--w") == ["--watch", ":4"], completed("status", "--w"))
+    expect(completed("status", "-o", "") == ["json", ":4"], completed("status", "-o", ""))
+    expect(completed("submit", "") == [":0"], completed("submit", ""))
+    with job(running()):
+        expect(completed("--namespace", SPACE, "status", "") == ["fashion", ":4"], completed("--namespace", SPACE, "status", ""))
+        expect(completed("-n", SPACE, "delete", "x") == [":4"], completed("-n", SPACE, "delete", "x"))
+    expect(completed("status", "", KUBECTL="/no/such/kubectl") == [":4"], "a failure of kubectl is shown")
 
 
 def test_logs_of_a_rank_come_from_its_pod():
@@ -284,8 +393,8 @@ def test_validate_needs_no_cluster():
         wrong["spec"]["worker"]["replicas"] = 9
         json.dump(wrong, file)
         file.flush()
-        lines = plugin("validate", file.name, code=2)[1]
-        told = subprocess.run([BIN / "kubectl-lockstep", "validate", file.name], capture_output=True, text=True, timeout=LIMIT)
+        lines = plugin("validate", file.name, example, code=1)[1]
+        told = subprocess.run([BIN / "lockstep", "validate", file.name], capture_output=True, text=True, timeout=LIMIT)
         expect_in(lines, "spec.worker.replicas")
         expect_in(lines, told.stderr)
 
@@ -299,7 +408,14 @@ def test_failures_are_one_clear_line():
     expect_in(refused("status", KUBECTL="/no/such/kubectl"), "/no/such/kubectl cannot be started")
 
 
-def test_misuse_shows_the_usage():
-    for words in ((), ("dance",), ("scale", "fashion"), ("scale", "fashion", "two"), ("logs", "fashion", "--rank=-1"),
-                  ("status", "--watch"), ("checkpoint", "fashion", "--timeout=5")):
-        expect_in(plugin(*words, code=2)[1], "kubectl lockstep: ", "Usage: kubectl lockstep")
+def test_misuse_names_the_mistake_and_the_help():
+    for words, says in {(): "a command is required", ("stauts",): 'unknown command "stauts": did you mean "status"?',
+                        ("scale", "fashion"): "N is required", ("scale", "fashion", "two"): "two",
+                        ("logs", "fashion", "--rank=-1"): "--rank", ("status", "--watch"): "--watch requires JOB",
+                        ("logs", "fashion", "--folow"): 'unknown flag "--folow": did you mean "--follow"?',
+                        ("status", "--namspace=x"): 'unknown flag "--namspace": did you mean "--namespace"?',
+                        ("checkpoint", "fashion", "--timeout=5m"): "--timeout requires --wait",
+                        ("checkpoint", "fashion", "--wait", "--timeout=5d"): '"5d" is not a duration such as 90s, 5m'}.items():
+        lines = plugin(*words, code=2)[1].splitlines()
+        expect(len(lines) == 2 and says in lines[0] and lines[0].startswith("kubectl lockstep"), f"{words}: {lines}")
+        expect_in(lines[1], "Run `kubectl lockstep", "--help` for usage.")

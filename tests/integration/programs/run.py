@@ -95,6 +95,43 @@ def test_completes_with_torchruns_environment(folder):
     expect(len({v["TORCHELASTIC_RUN_ID"] for v in seen}) == 1, "the ranks have different run ids")
 
 
+LINES = 200
+# Longer than what a pipe takes in one piece.
+WRITER = f"""
+import os, sys
+for line in range({LINES}):
+    print("x" * 5000, os.environ["RANK"], line)
+print("words of rank", os.environ["RANK"], *sys.argv[1:], file=sys.stderr)
+"""
+
+
+def shown(folder, *arguments, nproc=3):
+    """What `lockstep run` of that program, without a manifest, writes: (lines of stdout, lines of stderr)."""
+    script = pathlib.Path(folder, "Say_it.py")
+    script.write_text(WRITER)
+    done = subprocess.run([f"{BIN}/lockstep", "run", "--nproc", str(nproc), "--folder", f"{folder}/run", *arguments, "--", "python3",
+                           str(script), "$(HOME)"], capture_output=True, text=True, timeout=LIMIT)
+    expect(done.returncode == 0, f"exit code {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+    return done.stdout.splitlines(), done.stderr.splitlines()
+
+
+def test_runs_a_command_without_a_manifest_and_shows_what_its_ranks_write(folder):
+    out, err = shown(folder)
+    long = [line for line in out if "x" in line]
+    whole = {f"[rank {rank}] {'x' * 5000} {rank} {line}" for rank in range(3) for line in range(LINES)}
+    expect(len(long) == len(whole) and set(long) == whole, f"{len(long)} lines, of which {len(set(long) - whole)} are not whole")
+    expect(sorted(line for line in err if "words" in line) == [f"[rank {rank}] words of rank {rank} $(HOME)" for rank in range(3)], f"{err}")
+    expect(out[-1].startswith("complete after"), f"lines behind the last: {out[-3:]}")
+    expect("[rank 1 round 1] words of rank 1" in pathlib.Path(folder, "run", "say-it-worker-0.log").read_text(), "the log lacks them")
+
+
+def test_shows_lines_as_they_are_where_asked_and_of_one_rank(folder):
+    for arguments, nproc in ((["--no-prefix"], 2), ([], 1)):
+        out, err = shown(folder, *arguments, nproc=nproc)
+        expect(sum(line.startswith("xxx") for line in out) == nproc * LINES, f"{arguments}: {out[0][:40]}")
+        expect("words of rank 0 $(HOME)" in err, f"{arguments}: {err}")
+
+
 def test_begins_anew_in_place_when_one_is_killed(folder):
     with Run(folder, sums(folder, LONG, "killed")) as run:
         until_step(run, 10, in_round=1)

@@ -31,6 +31,7 @@ def runtime(*names):
 MAY_INCLUDE = {
     # Shared by all programs: no LibTorch, nothing of theirs.
     "runtime/common/base": set(),
+    "runtime/common/command_line": common("base"),
     "runtime/common/http": common("base"),
     "runtime/common/protocol": common("base"),
     "runtime/common/telemetry": common("base", "http"),
@@ -42,14 +43,14 @@ MAY_INCLUDE = {
     "operator/reconcile": common("base", "protocol", "rendezvous", "api") | operator("kube", "controller"),
     "operator/rendezvous": common("base", "http", "protocol", "rendezvous", "api") | operator("kube", "reconcile"),
     "operator/telemetry": common("base", "http", "telemetry", "api", "rendezvous") | operator("controller", "reconcile"),
-    "operator": common("base", "http", "api") | operator("kube", "controller", "reconcile", "rendezvous", "telemetry"),
+    "operator": common("base", "command_line", "http", "api") | operator("kube", "controller", "reconcile", "rendezvous", "telemetry"),
     # lockstep: starts in milliseconds, so never LibTorch, and nothing of a rank.
     "runtime/telemetry": common("base", "http", "protocol", "telemetry"),
     "runtime/launch": common("base", "http", "protocol", "rendezvous", "api") | runtime("telemetry"),
     "runtime/convert": common("base", "api"),
-    "runtime/cli": common("base", "http", "protocol", "api") | runtime("convert", "launch"),
+    "runtime/cli": common("base", "command_line", "http", "protocol", "api") | runtime("convert", "launch"),
     # kubectl-lockstep: on people's machines; the cluster through kubectl alone.
-    "runtime/kubectl_plugin": common("base", "api") | runtime("cli"),
+    "runtime/kubectl_plugin": common("base", "command_line", "api") | runtime("cli"),
     # lockstep-rank: meets its supervisor through runtime/common/protocol only.
     "runtime/pch": set(),
     "runtime/comm": common("base"),
@@ -62,7 +63,7 @@ MAY_INCLUDE = {
     "runtime/sdk/example": set(),
     "runtime/checkpoint": common("base", "protocol", "api") | runtime("storage"),
     # lockstep-checkpoint: what is stored, without LibTorch.
-    "runtime/checkpoint_tool": common("base") | runtime("checkpoint"),
+    "runtime/checkpoint_tool": common("base", "command_line") | runtime("checkpoint"),
     "runtime/parallel": common("base") | runtime("comm"),
     "runtime/train": common("base", "protocol", "api") | runtime("comm", "data", "models", "checkpoint", "parallel"),
     "runtime": common("base", "protocol", "api") | runtime("comm", "data", "models", "train"),
@@ -92,7 +93,7 @@ CONFINED = {
                     "runtime/common/http/channel.cc", "runtime/common/http/cpprest_transport.cc",
                     "runtime/checkpoint/sha256.cc"),
     ("prometheus/",): ("operator/telemetry/", "runtime/common/telemetry/", "runtime/telemetry/"),
-    ("CLI/",): ("operator/config.cc", "runtime/checkpoint_tool/main.cc", "runtime/cli/main.cc", "runtime/kubectl_plugin/main.cc"),
+    ("CLI/",): ("operator/config.cc", "runtime/checkpoint_tool/main.cc", "runtime/cli/main.cc", "runtime/common/command_line/", "runtime/kubectl_plugin/main.cc"),
     ("zlib.h",): ("runtime/data/idx.cc", "runtime/checkpoint/block_sums.cc"),
     ("jpeglib.h", "jerror.h", "png.h"): ("runtime/data/image.cc",),
     ("lockstep/",): ("runtime/sdk/",),  # as a user installs it

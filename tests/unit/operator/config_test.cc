@@ -49,7 +49,9 @@ TEST(OperatorConfig, RefusesWhatCannotWork) {
       {{"--rendezvous-url=http://x", "--log-level=loud"}, "log-level"},
       {{"--rendezvous-url=http://x", "--managed-by=mine"}, "--managed-by must be a name with a domain"},
       {{"--rendezvous-url=http://x", "--watch-namespaces=a", "--namespace-selector=b"}, "exclude each other"},
-      {{"--rendezvous-url=http://x", "--what"}, "--what"},
+      {{"--rendezvous-url=http://x", "--what"}, "unknown flag \"--what\""},
+      {{"--rendezvous-url=http://x", "--leader-elct"},
+       "unknown flag \"--leader-elct\": did you mean \"--leader-elect\"?"},
       {{"--rendezvous-url=http://x", "--kube-api-qps=0"}, "--kube-api-qps"},
       {{"--rendezvous-url=http://x", "--lease-renew-deadline-seconds=15"}, "lease timings must satisfy"},
   };

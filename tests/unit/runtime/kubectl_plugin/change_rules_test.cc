@@ -65,6 +65,19 @@ TEST(MayCheckpoint, NeedsAPlaceAndATraining) {
             "fashion is suspended: it saved a checkpoint before its pods went");
 }
 
+TEST(MayProfile, NeedsStepsAndAPlaceForTheTraces) {
+  const auto refused = [](const Json& job) {
+    const auto may = MayProfile(Read(job));
+    return may.ok() ? "" : may.error().message;
+  };
+  EXPECT_EQ(refused(RunningJob()), "");
+  EXPECT_EQ(refused(Without(RunningJob(), "checkpoint")),
+            "fashion has no spec.checkpoint: there is no place for the traces");
+  EXPECT_EQ(refused(Without(RunningJob(), "training")),
+            "fashion runs a program of your own, whose steps are not known");
+  EXPECT_EQ(refused(With(RunningJob(), "/spec/suspend", "true")), "fashion is suspended: it makes no steps");
+}
+
 TEST(TimeOfWish, IsWhatTheApiServerWrote) {
   const Json object = Json::parse(R"({"metadata": {"managedFields": [
     {"manager": "kubectl-client-side-apply", "time": "2026-01-02T03:00:00Z", "fieldsV1": {"f:metadata": {"f:annotations": {".": {}}}}},

@@ -50,6 +50,10 @@ TEST(ExplainFailure, IsOneClearLine) {
       {"Error from server (NotFound): distributedtrainingjobs.lockstep.dev \"fashion\" not found\n",
        ErrorCode::kNotFound,
        "there is no job \"fashion\" in this namespace; `kubectl lockstep status -A` lists all jobs"},
+      {"Error: failed to create typed patch object (team/a; …): .spec.x: field not declared in schema\n",
+       ErrorCode::kInvalidArgument,
+       "Error: failed to create typed patch object (team/a; …): .spec.x: field not declared in schema; "
+       "`kubectl lockstep validate` says which field was probably meant"},
       {"Error from server (NotFound): pods \"x\" not found\n", ErrorCode::kNotFound, "pods \"x\" not found"},
       {"error: the server doesn't have a resource type \"distributedtrainingjobs\"\n",
        ErrorCode::kUnsupported,

@@ -74,6 +74,11 @@ TEST(TrainingJobFromJson, CollectsEveryViolation) {
           "spec.replicas: unknown field"));
 }
 
+TEST(TrainingJobFromJson, SuggestsTheFieldThatWasMeant) {
+  EXPECT_THAT(ViolationsOf(With(ValidJob(), "/spec/training/globalBatchsize", "64")),
+              ElementsAre("spec.training.globalBatchsize: unknown field: did you mean \"globalBatchSize\"?"));
+}
+
 TEST(TrainingJobFromJson, SaysOnlyOnceThatATypeIsWrong) {
   EXPECT_THAT(ViolationsOf(With(ValidJob(), "/spec/training/steps", "\"yes\"")),
               ElementsAre("spec.training.steps: must be an integer, not \"yes\""));

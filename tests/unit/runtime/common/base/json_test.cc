@@ -32,7 +32,7 @@ TEST(Json, LenientReadersFallBackOnOtherTypes) {
 }
 
 TEST(JsonReader, CollectsEveryViolationWithItsPath) {
-  const Json value = *ParseJson(R"({"replicas":"two","seed":1.5,"extra":1,"inner":{"on":3}})");
+  const Json value = *ParseJson(R"({"replicas":"two","seed":1.5,"extra":1,"inner":{"on":3,"On":1}})");
   std::vector<std::string> violations;
   JsonReader reader(value, "spec", violations);
   int32_t replicas = 1;
@@ -40,12 +40,15 @@ TEST(JsonReader, CollectsEveryViolationWithItsPath) {
   bool on = false;
   reader.Read("replicas", replicas);
   reader.Read("seed", seed);
-  reader.Object("inner").Read("on", on);
+  JsonReader inner = reader.Object("inner");
+  inner.Read("on", on);
+  inner.RejectUnknownKeys();
   reader.RejectUnknownKeys();
   EXPECT_EQ(violations, (std::vector<std::string>{
                             "spec.replicas: must be an integer, not \"two\"",
                             "spec.seed: must be an integer, not 1.5",
                             "spec.inner.on: must be true or false, not 3",
+                            "spec.inner.On: unknown field: did you mean \"on\"?",
                             "spec.extra: unknown field",
                         }));
   EXPECT_EQ(replicas, 1);
