@@ -187,6 +187,8 @@ class Session final : public SessionBase, public std::enable_shared_from_this<Se
 
   void Write(Response response) {
     if (response.status < 400) place_.Trust();
+    // Over this connection the client would come to the same server again.
+    if (response.status == static_cast<int>(beast::http::status::misdirected_request)) keep_alive_ = false;
     response_.emplace(static_cast<beast::http::status>(response.status), 11);
     for (const auto& [name, value] : response.headers) response_->set(name, value);
     response_->keep_alive(keep_alive_);
