@@ -1,6 +1,7 @@
 #pragma once
 // observe → plan → apply for one job. Called from the controller's workers, one job at a time each.
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -41,8 +42,12 @@ class JobReconciler final : public controller::Reconciler {
   // first.
   [[nodiscard]] controller::Priority PriorityOf(const std::string& key) const override;
 
- private:
+  [[nodiscard]] bool Knows(const std::string& key) const;
+  // Ends what this process has of a job, its rendezvous and its series: another looks after it, or nobody does.
   void Forget(const std::string& key);
+  void ForgetThose(const std::function<bool(const std::string& uid)>& which);
+
+ private:
   void Remember(const std::string& key, const protocol::JobIdentity& job);
   void ConfigureRendezvous(const Observed& observed, const Plan& plan);
   Result<void> WriteOutcome(const Observed& observed, const api::TrainingJobStatus& status,
@@ -52,7 +57,7 @@ class JobReconciler final : public controller::Reconciler {
   Dependencies dependencies_;
   const ClusterSettings settings_;
   Applier applier_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<std::string, protocol::JobIdentity> known_ LOCKSTEP_GUARDED_BY(mutex_);  // by key
 };
 
