@@ -42,7 +42,7 @@ IN_A_RELEASE = [
     "kubectl delete crd distributedtrainingjobs.lockstep.dev",
     "helm install lockstep charts/lockstep --namespace lockstep-system --create-namespace",
     "kubectl -n lockstep-system get pods",
-    "kubectl -n lockstep-system get lease",
+    "kubectl -n lockstep-system get lease --output=yaml",
     "helm test lockstep --namespace lockstep-system",
 ]
 # Named in passing, without what they need: tried with --help.
