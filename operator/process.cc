@@ -71,6 +71,7 @@ class Process {
         lease_(lease_client_, clock_,
                {.lease = {name_space_, config.lease_name},
                 .identity = identity_,
+                .is_pod = !config.pod_name.empty(),
                 .work_on = [this](const auto& shards) { return WorkOn(shards); },
                 .on_expired = [] { EndAtOnce("the lease was not renewed within the renew deadline"); },
                 .timings = config.lease}),
@@ -351,11 +352,9 @@ class Process {
     return host.empty() ? "" : http::JoinHostPort(host, rendezvous_port_);
   }
 
-  // Their identities are their pods' names with a suffix.
   [[nodiscard]] std::set<std::string> PodsOfReplicas() const {
     std::set<std::string> pods;
-    for (const std::string& identity : lease_.Replicas())
-      pods.insert(identity.substr(0, identity.rfind('_')));
+    for (const std::string& identity : lease_.Replicas()) pods.insert(sharding::PodOf(identity));
     return pods;
   }
 

@@ -43,6 +43,15 @@ ShardTable WithoutTheDead(const ShardTable& table, const ReplicaObserver& observ
   return next;
 }
 
+void Inherit(const std::string& identity, ShardTable& table) {
+  std::erase_if(table.replicas, [&](const auto& entry) {
+    return entry.first != identity && PodOf(entry.first) == PodOf(identity);
+  });
+  for (std::string& holder : table.holders) {
+    if (!holder.empty() && !table.replicas.contains(holder)) holder = identity;
+  }
+}
+
 ShardSet SurplusOf(const ShardTable& table, const std::string& identity) {
   ShardSet surplus = ShardsOf(table, identity);
   std::size_t kept = 0;

@@ -34,6 +34,9 @@ class ReplicaObserver {
 
 // `identity` must be a replica of the table in what follows.
 
+// Gives it what earlier processes of its pod held: they have ended, for the kubelet starts a container again only
+// after its end. So the restart of an operator moves no shards, and nobody waits for the expiry.
+void Inherit(const std::string& identity, ShardTable& table);
 // What it holds beyond its share.
 [[nodiscard]] ShardSet SurplusOf(const ShardTable& table, const std::string& identity);
 // Takes free shards up to its share.

@@ -117,6 +117,7 @@ Result<bool> ShardLease::Try() {
     return false;
   }
   next.replicas.try_emplace(options_.identity);
+  if (options_.is_pod && !is_replica_) Inherit(options_.identity, next);
   const ShardSet surplus = SurplusOf(next, options_.identity);
   WorkOn(open_ & ~surplus);
   Free(surplus & ~worked_on_, next);

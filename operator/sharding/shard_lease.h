@@ -24,6 +24,7 @@ namespace lockstep::sharding {
 struct ShardLeaseOptions {
   kube::ObjectKey lease;
   std::string identity;
+  bool is_pod = false;  // the identity is that of a pod: none but the newest process of it is alive
   // Works on these shards and on no others from now on. Returns those that are still worked on: these, and
   // others until the last work on them has ended. Called by the thread that calls Join and Keep; must not block.
   std::function<ShardSet(const ShardSet&)> work_on;

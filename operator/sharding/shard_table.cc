@@ -60,6 +60,8 @@ std::size_t ShardOf(std::string_view job_uid) {
   return static_cast<std::size_t>((number ^ (number >> 32U)) % kShards);
 }
 
+std::string PodOf(const std::string& identity) { return identity.substr(0, identity.rfind('_')); }
+
 ShardSet ShardsOf(const ShardTable& table, const std::string& identity) {
   ShardSet shards;
   for (std::size_t shard = 0; shard < kShards; ++shard) shards[shard] = table.holders.at(shard) == identity;

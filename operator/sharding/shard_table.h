@@ -41,6 +41,9 @@ struct ShardTable {
   friend bool operator==(const ShardTable&, const ShardTable&) = default;
 };
 
+// The pod of a replica: its identity is the pod's name with a suffix for each process, "name_1f2e".
+[[nodiscard]] std::string PodOf(const std::string& identity);
+
 [[nodiscard]] ShardSet ShardsOf(const ShardTable& table, const std::string& identity);
 
 [[nodiscard]] ShardTable TableFromLease(const Json& lease);

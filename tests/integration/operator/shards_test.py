@@ -7,7 +7,7 @@ import signal
 import time
 
 from build_folder import BUILD
-from cases import expect, until
+from cases import LIMIT, expect, until
 from kube_api import MERGE, api
 from operators import JOBS, Operator, create, job, make_namespace, pods_of
 from shards import Table
@@ -142,6 +142,23 @@ def test_a_replica_that_joins_gets_its_share_and_one_that_ends_gives_it_back():
             print(f"     handed over after {taken:.2f} s", flush=True)
         site.until_all_beat(first)
         expect(set(site.rounds().values()) == {1}, f"a round was broken: {site.rounds()}")
+
+
+def test_an_operator_that_starts_again_in_its_pod_has_its_jobs_at_once():
+    site = Site("again")
+    with site.replica("b") as other:
+        with site.replica("a") as killed:
+            site.until_even(2, killed, other)
+            killed.process.send_signal(signal.SIGKILL)
+            killed.process.wait(LIMIT)
+        before = [identity.rpartition("_")[0] for identity in site.table().holders]
+        begin = time.monotonic()
+        with site.replica("a") as again:
+            until("it leads its shards", lambda: shards_of(again) == 8, poll=0.02, details=again.text)
+            taken = time.monotonic() - begin
+            expect(taken < LEASE_SECONDS, f"after {taken:.2f} s: it has waited for the expiry")
+            expect([identity.rpartition("_")[0] for identity in site.table().holders] == before, "shards have moved")
+            expect(other.records("leading")[-1]["shards"] == 8, other.text())
 
 
 def test_waits_for_an_operator_that_is_older_than_shards():

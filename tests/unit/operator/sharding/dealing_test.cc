@@ -102,6 +102,18 @@ TEST(Dealing, WhatAReplicaThatLeavesHeldIsTakenWithTheNextLook) {
   EXPECT_EQ(cluster.Counts({"b", "c"}), (Counts{8, 8}));
 }
 
+TEST(Dealing, TheNextProcessOfAPodHasWhatTheOneBeforeItHeld) {
+  Cluster cluster;
+  for (int i = 0; i < 3; ++i) cluster.LookAll({"a_1", "a-b_1"});
+  ShardTable table = cluster.table();
+  table.replicas.try_emplace("a_2");
+  Inherit("a_2", table);
+  EXPECT_EQ(ShardsOf(table, "a_2"), ShardsOf(cluster.table(), "a_1"));
+  EXPECT_EQ(ShardsOf(table, "a-b_1"), ShardsOf(cluster.table(), "a-b_1"));
+  EXPECT_FALSE(table.replicas.contains("a_1"));
+  EXPECT_EQ(SurplusOf(table, "a_2"), ShardSet());
+}
+
 TEST(Dealing, MoreReplicasThanShardsLeaveSomeWithoutAny) {
   Cluster cluster;
   std::vector<std::string> replicas;

@@ -134,6 +134,22 @@ TEST(ShardLease, AWriteOfAnotherReplicaInBetweenCostsOneMoreLook) {
   EXPECT_EQ(conflicts, 4);
 }
 
+TEST(ShardLease, AProcessThatStartsAgainInItsPodGoesOnAtOnce) {
+  testing::FakeKube kube;
+  const SystemClock clock;
+  const std::stop_token never;
+  {
+    ShardLease killed(kube, clock, Options("pod_1"));
+    ASSERT_TRUE(killed.Join("", never));
+  }
+  ShardLeaseOptions options = Options("pod_2");
+  options.is_pod = true;
+  ShardLease next(kube, clock, options);
+  ASSERT_TRUE(next.Join("", never));
+  EXPECT_TRUE(ShardsOf(TableIn(kube), "pod_2").all());
+  EXPECT_EQ(next.Replicas(), std::vector<std::string>{"pod_2"});
+}
+
 // It is in the table, and the answer that says so never came.
 TEST(ShardLease, KeepsWhatAWriteTookWhoseAnswerWasLost) {
   testing::FakeKube kube;
