@@ -23,8 +23,8 @@ void AddOptions(CLI::App& app, OperatorConfig& config) {
   app.add_option("--kubeconfig", config.kubeconfig,
                  "Kubeconfig file; without it the pod's service account is used");
   app.add_flag("--leader-elect", config.leader_elect,
-               "Take part in leader election; needed with several replicas");
-  app.add_option("--lease-name", config.lease_name, "Name of the leader election's Lease")
+               "Share the jobs with other replicas by a Lease; needed with several replicas");
+  app.add_option("--lease-name", config.lease_name, "Name of the Lease by which replicas share the jobs")
       ->capture_default_str();
   app.add_option("--namespace", config.name_space, "Namespace of the Lease and of the TLS Secret");
   app.add_option("--watch-namespaces", config.watch_namespaces,
@@ -67,8 +67,8 @@ void AddOptions(CLI::App& app, OperatorConfig& config) {
   AddSeconds(app, "--lease-duration-seconds", config.lease.duration,
              "How long others wait after the last renewal");
   AddSeconds(app, "--lease-renew-deadline-seconds", config.lease.renew_deadline,
-             "After so long without renewal the leader ends");
-  AddSeconds(app, "--lease-retry-period-seconds", config.lease.retry_period, "How often the leader renews");
+             "After so long without renewal a replica ends");
+  AddSeconds(app, "--lease-retry-period-seconds", config.lease.retry_period, "How often a replica renews");
   app.add_option("--log-level", config.log_level, "debug, info, warning or error")
       ->capture_default_str()
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
@@ -113,6 +113,7 @@ Result<ParsedConfig> ParseConfig(int argc, const char* const* argv) {
     return parsed;
   }
   config.pod_name = EnvOr("POD_NAME", "");
+  config.pod_ip = EnvOr("POD_IP", "");
   LOCKSTEP_TRY(ValidateConfig(config));
   return parsed;
 }

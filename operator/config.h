@@ -35,6 +35,7 @@ struct OperatorConfig {
   kube::LeaseTimings lease;
   std::string log_level = "info";
   std::string pod_name;  // from POD_NAME; empty: not in a pod
+  std::string pod_ip;    // from POD_IP: where workers reach this replica by itself
 };
 
 enum class ConfigOutcome { kRun, kExit };

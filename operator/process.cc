@@ -5,13 +5,13 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "operator/controller/controller.h"
 #include "operator/kube/informer.h"
-#include "operator/kube/leader_election.h"
 #include "operator/kube/rest_client.h"
 #include "operator/metrics_access.h"
 #include "operator/optional_kinds.h"
@@ -23,6 +23,9 @@
 #include "operator/rendezvous/leader_label.h"
 #include "operator/rendezvous/pod_feed.h"
 #include "operator/rendezvous/token_review.h"
+#include "operator/shard_reconciler.h"
+#include "operator/sharding/shard_gate.h"
+#include "operator/sharding/shard_lease.h"
 #include "operator/telemetry/health.h"
 #include "operator/telemetry/metrics.h"
 #include "runtime/common/api/names.h"
@@ -30,6 +33,7 @@
 #include "runtime/common/base/mutex.h"
 #include "runtime/common/base/pause.h"
 #include "runtime/common/base/strings.h"
+#include "runtime/common/http/address.h"
 
 namespace lockstep {
 namespace {
@@ -64,16 +68,19 @@ class Process {
         transport_(transport),
         client_(transport, {.observer = Observer()}),
         lease_client_(transport,
-                      {.observer = Observer(), .time_left = [this] { return election_.RequestTime(); }}),
-        election_(lease_client_, clock_,
-                  {.lease = {name_space_, config.lease_name},
-                   .identity = identity_,
-                   .on_expired = [] { EndAtOnce("the lease was not renewed within the renew deadline"); },
-                   .timings = config.lease}),
+                      {.observer = Observer(), .time_left = [this] { return lease_.RequestTime(); }}),
+        lease_(lease_client_, clock_,
+               {.lease = {name_space_, config.lease_name},
+                .identity = identity_,
+                .is_pod = !config.pod_name.empty(),
+                .work_on = [this](const auto& shards) { return WorkOn(shards); },
+                .on_expired = [] { EndAtOnce("the lease was not renewed within the renew deadline"); },
+                .timings = config.lease}),
         events_(client_, clock_, identity_),
         service_(
             clock_, [this](const auto& claim, auto done) { reviewer_.Authorize(claim, std::move(done)); },
-            [this](const protocol::JobIdentity& job) { Enqueue(job.name_space + "/" + job.name); }),
+            [this](const protocol::JobIdentity& job) { Enqueue(job.name_space + "/" + job.name); },
+            [this](const protocol::JobIdentity& job) { return HostOf(job); }),
         review_client_(transport, {.observer = Observer(),
                                    .pause = [](auto, const auto&) { return false; },  // the member asks again
                                    .timeout = rendezvous::kReviewDeadline}),
@@ -105,10 +112,9 @@ class Process {
     StartInformers(stop);
     if (certificates_) certificates_->Start();
     if (!AwaitCaches(stop) || !AwaitCertificate(stop)) return {};
-    if (config_.leader_elect && !election_.Acquire(stop)) return {};
     auto led = Lead(stop);
     if (!config_.pod_name.empty()) Unlabel();
-    if (config_.leader_elect) election_.Release();
+    if (config_.leader_elect) lease_.Leave();
     return led;
   }
 
@@ -229,16 +235,21 @@ class Process {
 
   void OnOwned(const std::string& kind, const kube::ObjectChange& change) {
     EnqueueSoon(KeyOfOwner(change));
-    if (change.after != nullptr && Leads()) false_owners_.Check(kind, *change.after);
+    if (change.after != nullptr) CheckOwner(kind, *change.after);
   }
 
   // What came before this process led, or before the cache had the job.
   void CheckOwners() {
-    for (const kube::Object& pod : caches_.pods.All())
-      false_owners_.Check(reconcile::KeyOfKind(kube::kPods), *pod);
+    for (const kube::Object& pod : caches_.pods.All()) CheckOwner(reconcile::KeyOfKind(kube::kPods), *pod);
     for (const auto& [kind, store] : caches_.owned) {
-      for (const kube::Object& object : store.All()) false_owners_.Check(kind, *object);
+      for (const kube::Object& object : store.All()) CheckOwner(kind, *object);
     }
+  }
+
+  // One replica logs it: that which leads the job that the object names.
+  void CheckOwner(const std::string& kind, const Json& object) {
+    const Json* owner = kube::ControllerOf(object);
+    if (owner != nullptr && gate_.IsOpenTo(StringAt(*owner, {"uid"}))) false_owners_.Check(kind, object);
   }
 
   // Each namespace that is listed has watches of its own, for which a Role there is enough.
@@ -299,36 +310,84 @@ class Process {
     const http::ServerCertificate* certificate = certificates_ ? &certificates_->served() : nullptr;
     LOCKSTEP_TRY(const auto host,
                  rendezvous::Host::Start({config_.rendezvous_address, certificate}, service_));
-    std::jthread labels;
-    if (!config_.pod_name.empty()) {
-      LOCKSTEP_TRY(rendezvous::LabelLeader(client_, OwnPod(), true));
-      labels = std::jthread([this](const std::stop_token& over) {
-        rendezvous::KeepLeaderLabel(client_, OwnPod(), over, PauseFor);
-      });
-    }
-    metrics_.SetLeading(true);
-    log::Info("leading", {{"rendezvous_port", host->port()}, {"jobs", caches_.jobs.size()}});
+    rendezvous_port_ = host->port();
     // A client of its own: many jobs must not keep the lease from being renewed, and an end that was asked
     // for must not wait for a thousand pods.
     kube::RestClient writer(transport_, {.observer = Observer(),
                                          .requests_per_second = config_.api_qps,
                                          .burst = config_.api_burst,
                                          .stop = stop});
-    reconcile::JobReconciler reconciler({writer, caches_, service_, events_, metrics_, clock_},
-                                        [this] { return Settings(); });
+    reconcile::JobReconciler jobs({writer, caches_, service_, events_, metrics_, clock_},
+                                  [this] { return Settings(); });
+    ShardReconciler reconciler(jobs, caches_.jobs, gate_);
     controller::Controller controller(clock_, reconciler, metrics_);
-    SetController(&controller);  // first: or a job that comes between the two is in neither
-    EnqueueAll();
-    CheckOwners();
+    SetWork({&controller, &reconciler});  // first: or a job that comes between the two is in neither
+    auto led = LeadShards(controller, stop);
+    SetWork({});
+    metrics_.SetShards(0);
+    return led;
+  }
+
+  Result<void> LeadShards(controller::Controller& controller, const std::stop_token& stop) {
+    if (!config_.leader_elect) {
+      (void)WorkOn(sharding::ShardSet().set());
+    } else if (!lease_.Join(AdvertisedAddress(), stop)) {
+      return {};
+    }
+    std::jthread labels;
+    if (!config_.pod_name.empty()) {
+      LOCKSTEP_TRY(rendezvous::LabelLeader(client_, OwnPod(), true));
+      labels = std::jthread([this](const std::stop_token& over) {
+        rendezvous::KeepLeaderLabel(
+            client_, OwnPod(), [this] { return PodsOfReplicas(); }, over, PauseFor);
+      });
+    }
     controller.Start(config_.workers);
-    const auto kept = config_.leader_elect ? election_.Keep(stop) : AwaitStop(stop);
-    SetController(nullptr);
-    metrics_.SetLeading(false);
+    const auto kept = config_.leader_elect ? lease_.Keep(stop) : AwaitStop(stop);
     if (!kept.ok()) EndAtOnce(kept.error().ToString());
     return {};
   }
 
-  // A leader that lost the lease must not write once more, not even to finish a reconcile.
+  // Called by the one thread that looks after the lease.
+  sharding::ShardSet WorkOn(const sharding::ShardSet& shards) {
+    const sharding::ShardSet before = gate_.open();
+    const sharding::ShardSet worked_on = gate_.Open(shards);
+    // The jobs of what was handed over are another replica's: their series and rendezvous end here.
+    if (const auto ended = hosted_ & ~worked_on; ended.any()) ForgetJobs(ended);
+    hosted_ = (hosted_ & worked_on) | shards;
+    if (shards == before) return worked_on;
+    metrics_.SetShards(shards.count());
+    log::Info("leading", {{"rendezvous_port", rendezvous_port_},
+                          {"shards", shards.count()},
+                          {"of", sharding::kShards},
+                          {"jobs", caches_.jobs.size()}});
+    if ((shards & ~before).any()) {
+      EnqueueAll();
+      CheckOwners();
+    }
+    return worked_on;
+  }
+
+  rendezvous::HostedAt HostOf(const protocol::JobIdentity& job) const {
+    if (gate_.IsOpenTo(job.uid)) return {};
+    return {.is_here = false, .address = lease_.AddressOf(sharding::ShardOf(job.uid))};
+  }
+
+  // Where workers that came to another replica reach the rendezvous of this one. Empty: they have to try the
+  // common address again until it leads here.
+  [[nodiscard]] std::string AdvertisedAddress() const {
+    const auto served = http::SplitHostPort(config_.rendezvous_address);
+    const std::string host = config_.pod_ip.empty() && served.ok() ? served->host : config_.pod_ip;
+    return host.empty() ? "" : http::JoinHostPort(host, rendezvous_port_);
+  }
+
+  [[nodiscard]] std::set<std::string> PodsOfReplicas() const {
+    std::set<std::string> pods;
+    for (const std::string& identity : lease_.Replicas()) pods.insert(sharding::PodOf(identity));
+    return pods;
+  }
+
+  // A replica that lost the lease must not write once more, not even to finish a reconcile.
   [[noreturn]] static void EndAtOnce(const std::string& error) {
     log::Error("lost the leader lease, ending at once", {{"error", error}});
     std::_Exit(1);
@@ -352,44 +411,52 @@ class Process {
     if (!done.ok()) log::Warning("could not remove the leader's label", {{"error", done.error().ToString()}});
   }
 
-  // The controller exists only while this process leads; before, keys are of no use: all jobs are queued at
-  // the start.
-  void SetController(controller::Controller* controller) {
-    const MutexLock lock(controller_mutex_);
-    controller_ = controller;
+  // What exists only while this process leads. Before, keys are of no use: all jobs of a shard are queued once it
+  // is led.
+  struct Work {
+    controller::Controller* controller = nullptr;
+    ShardReconciler* reconciler = nullptr;
+  };
+
+  void SetWork(const Work& work) {
+    const MutexLock lock(work_mutex_);
+    work_ = work;
   }
   void Enqueue(const std::string& key) {
-    const MutexLock lock(controller_mutex_);
-    if (controller_ != nullptr) controller_->Enqueue(key);
+    const MutexLock lock(work_mutex_);
+    if (work_.controller != nullptr && work_.reconciler->IsOurs(key)) work_.controller->Enqueue(key);
   }
   void EnqueueAll() {
     for (const kube::Object& job : caches_.jobs.All()) Enqueue(kube::KeyOf(*job).ToString());
   }
   void EnqueueSoon(const std::string& key) {
-    const MutexLock lock(controller_mutex_);
-    if (controller_ != nullptr) controller_->EnqueueSoon(key);
+    const MutexLock lock(work_mutex_);
+    if (work_.controller != nullptr && work_.reconciler->IsOurs(key)) work_.controller->EnqueueSoon(key);
   }
-  bool Leads() {
-    const MutexLock lock(controller_mutex_);
-    return controller_ != nullptr;
+  void ForgetJobs(const sharding::ShardSet& shards) {
+    const MutexLock lock(work_mutex_);
+    if (work_.reconciler != nullptr) work_.reconciler->Forget(shards);
   }
   std::size_t QueueDepth() {
-    const MutexLock lock(controller_mutex_);
-    return controller_ == nullptr ? 0 : controller_->depth();
+    const MutexLock lock(work_mutex_);
+    return work_.controller == nullptr ? 0 : work_.controller->depth();
   }
 
   const OperatorConfig& config_;
   const std::string name_space_;
   const std::string identity_;
   const SystemClock clock_;
-  Mutex controller_mutex_;
-  controller::Controller* controller_ LOCKSTEP_GUARDED_BY(controller_mutex_) = nullptr;
+  Mutex work_mutex_;
+  Work work_ LOCKSTEP_GUARDED_BY(work_mutex_);
+  sharding::ShardGate gate_;
+  sharding::ShardSet hosted_;  // whose jobs the reconciler may know; of the thread that looks after the lease
+  int rendezvous_port_ = 0;    // set before that thread looks
   std::atomic<bool> caches_synced_ = false;
   telemetry::Metrics metrics_;
   http::HttpTransport& transport_;
-  kube::RestClient client_;  // of all but the reconciler, the reviewer and the election
+  kube::RestClient client_;  // of all but the reconciler, the reviewer and the lease
   kube::RestClient lease_client_;
-  kube::LeaderElection election_;
+  sharding::ShardLease lease_;
   kube::EventRecorder events_;
   reconcile::Caches caches_;
   reconcile::FalseOwners false_owners_{caches_.jobs, clock_};

@@ -1,7 +1,5 @@
 #include "operator/kube/lease.h"
 
-#include "runtime/common/base/time_text.h"
-
 namespace lockstep::kube {
 
 Result<void> ValidateTimings(const LeaseTimings& timings) {
@@ -28,27 +26,6 @@ Json LeaseSpecToJson(const LeaseRecord& record) {
                {"renewTime", record.renew_time}};
   if (!record.acquire_time.empty()) spec["acquireTime"] = record.acquire_time;
   return spec;
-}
-
-LeaseDecision LeaseObserver::Decide(const LeaseRecord& record, SteadyTime now, WallTime wall) {
-  if (!has_observed_ || record != observed_) {
-    observed_ = record;
-    observed_at_ = now;
-    has_observed_ = true;
-  }
-  LeaseRecord next{
-      .holder = identity_,
-      .renew_time = FormatMicroTime(wall),
-      .duration_seconds = std::chrono::duration_cast<std::chrono::seconds>(timings_.duration).count(),
-      .transitions = record.transitions,
-      .acquire_time = record.acquire_time};
-  if (record.holder == identity_) return {LeaseMove::kRenew, next};
-  const bool is_free =
-      record.holder.empty() || now - observed_at_ > std::chrono::seconds(record.duration_seconds);
-  if (!is_free) return {LeaseMove::kWait, record};
-  next.acquire_time = next.renew_time;
-  if (!record.renew_time.empty()) ++next.transitions;
-  return {LeaseMove::kTake, next};
 }
 
 }  // namespace lockstep::kube

@@ -146,6 +146,22 @@ void JobReconciler::Remember(const std::string& key, const protocol::JobIdentity
   dependencies_.observer.OnJobGone(*replaced);
 }
 
+bool JobReconciler::Knows(const std::string& key) const {
+  const MutexLock lock(mutex_);
+  return known_.contains(key);
+}
+
+void JobReconciler::ForgetThose(const std::function<bool(const std::string& uid)>& which) {
+  std::vector<std::string> keys;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [key, job] : known_) {
+      if (which(job.uid)) keys.push_back(key);
+    }
+  }
+  for (const std::string& key : keys) Forget(key);
+}
+
 void JobReconciler::Forget(const std::string& key) {
   protocol::JobIdentity job;
   {

@@ -44,8 +44,12 @@ class JobReconciler final : public controller::Reconciler {
   // first.
   [[nodiscard]] controller::Priority PriorityOf(const std::string& key) const override;
 
- private:
+  [[nodiscard]] bool Knows(const std::string& key) const;
+  // Ends what this process has of a job, its rendezvous and its series: another looks after it, or nobody does.
   void Forget(const std::string& key);
+  void ForgetThose(const std::function<bool(const std::string& uid)>& which);
+
+ private:
   void Remember(const std::string& key, const protocol::JobIdentity& job);
   void ReportIgnored(const api::TrainingJob& job, const std::vector<kube::EventNote>& notes);
   void ConfigureRendezvous(const Observed& observed, const Plan& plan);
@@ -56,7 +60,7 @@ class JobReconciler final : public controller::Reconciler {
   Dependencies dependencies_;
   const std::function<ClusterSettings()> settings_;
   Applier applier_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<std::string, protocol::JobIdentity> known_ LOCKSTEP_GUARDED_BY(mutex_);  // by key
   OncePerKey reported_ LOCKSTEP_GUARDED_BY(mutex_);  // jobs of other installations
 };

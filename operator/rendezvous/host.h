@@ -1,6 +1,6 @@
 #pragma once
-// Serves the rendezvous while this process leads: an HTTP(S) server in front of RendezvousService, and a
-// thread that moves time on. Built by main when leadership begins; the destructor stops serving.
+// Serves the rendezvous of the jobs that this process leads: an HTTP(S) server in front of RendezvousService,
+// and a thread that moves time on. Built by main before the process takes jobs; the destructor stops serving.
 
 #include <memory>
 #include <string>

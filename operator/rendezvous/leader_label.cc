@@ -11,7 +11,7 @@ namespace lockstep::rendezvous {
 namespace {
 
 constexpr kube::BackoffPolicy kLabelBackoff{.base = Milliseconds(500), .cap = Milliseconds(10'000)};
-constexpr Milliseconds kLabelPeriod{30'000};
+constexpr Milliseconds kLabelPeriod{10'000};
 constexpr const char* kLabelled = "true";
 
 std::string LabelOf(const Json& pod, std::string_view label) {
@@ -43,7 +43,8 @@ Result<void> LabelLeader(kube::KubeWriter& writer, const kube::ObjectKey& pod, b
   return patched.error().WithContext("labelling the pod " + pod.ToString());
 }
 
-Result<void> LabelLeaderOnly(kube::KubeClient& client, const kube::ObjectKey& leader) {
+Result<void> LabelLeadersOnly(kube::KubeClient& client, const kube::ObjectKey& leader,
+                              const std::set<std::string>& leaders) {
   const auto own = client.Get(kube::kPods, leader);
   if (!own.ok() && own.error().code == ErrorCode::kNotFound) return {};
   if (!own.ok()) return own.error();
@@ -54,7 +55,8 @@ Result<void> LabelLeaderOnly(kube::KubeClient& client, const kube::ObjectKey& le
     LOCKSTEP_TRY(const kube::ListPage page, client.List(kube::kPods, labelled, {}));
     for (const Json& pod : page.items) {
       const kube::ObjectKey key = kube::KeyOf(pod);
-      if (key == leader || LabelOf(pod, api::kLabelLeader) != kLabelled || !AreOfOneInstallation(pod, *own))
+      if (key == leader || leaders.contains(key.name) || LabelOf(pod, api::kLabelLeader) != kLabelled ||
+          !AreOfOneInstallation(pod, *own))
         continue;
       LOCKSTEP_TRY(LabelLeader(client, key, false));
       log::Info("removed the leader's label from a pod that does not lead", {{"pod", key.ToString()}});
@@ -75,11 +77,12 @@ void RemoveLeaderLabel(kube::KubeWriter& writer, const kube::ObjectKey& pod, con
   }
 }
 
-void KeepLeaderLabel(kube::KubeClient& client, const kube::ObjectKey& leader, const std::stop_token& stop,
+void KeepLeaderLabel(kube::KubeClient& client, const kube::ObjectKey& leader,
+                     const std::function<std::set<std::string>()>& leaders, const std::stop_token& stop,
                      const LabelPause& pause) {
   int failures = 0;
   while (!stop.stop_requested()) {
-    const auto done = LabelLeaderOnly(client, leader);
+    const auto done = LabelLeadersOnly(client, leader, leaders());
     const Milliseconds delay = DelayAfter(done, failures);
     pause(done.ok() ? kLabelPeriod : delay, stop);
   }

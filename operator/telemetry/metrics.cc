@@ -90,6 +90,7 @@ struct Metrics::Families {
   Family<Counter>& requests = CounterFamily(registry, "rest_client_requests_total",
                                             "Requests to the API server; code <error> where no answer came.");
   Gauge* leading = nullptr;
+  Gauge* shards = nullptr;
   Mutex mutex;
   JobSeries jobs LOCKSTEP_GUARDED_BY(mutex){registry};
   StartSeries starts LOCKSTEP_GUARDED_BY(mutex){registry};
@@ -102,7 +103,9 @@ Metrics::Metrics(const Clock& clock, int workers, const std::string& api_host, c
     : clock_(clock), families_(std::make_unique<Families>(api_host)) {
   families_->max_workers.Set(workers);
   families_->leading = &OneGauge(families_->registry, "leader_election_master_status",
-                                 "1 where this process leads.", {{"name", lease}});
+                                 "1 where this process leads a shard of the jobs.", {{"name", lease}});
+  families_->shards = &OneGauge(families_->registry, "lockstep_shards",
+                                "Shards of the jobs, of 16, that this process leads.", {{"name", lease}});
 }
 
 Metrics::~Metrics() = default;
@@ -149,7 +152,10 @@ void Metrics::OnRequest(const std::string& method, int status) {
       .Increment();
 }
 
-void Metrics::SetLeading(bool leads) { families_->leading->Set(leads ? 1 : 0); }
+void Metrics::SetShards(std::size_t count) {
+  families_->leading->Set(count > 0 ? 1 : 0);
+  families_->shards->Set(static_cast<double>(count));
+}
 
 http::Response Metrics::Expose(std::size_t queue_depth) {
   families_->depth.Set(static_cast<double>(queue_depth));

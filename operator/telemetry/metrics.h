@@ -27,7 +27,7 @@ class Metrics final : public controller::ControllerObserver, public reconcile::J
   void OnJobGone(const protocol::JobIdentity& job) override;
 
   void OnRequest(const std::string& method, int status);  // kube::RequestObserver
-  void SetLeading(bool leads);
+  void SetShards(std::size_t count);                      // of which this process leads the jobs
 
   // The exposition; `queue_depth` is read by the caller, now.
   [[nodiscard]] http::Response Expose(std::size_t queue_depth);

@@ -8,9 +8,9 @@
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/strings.h"
-#include "runtime/common/http/cpprest_transport.h"
 #include "runtime/common/protocol/environment.h"
 #include "runtime/common/protocol/exit_codes.h"
+#include "runtime/common/rendezvous/following_transport.h"
 #include "runtime/launch/process.h"
 #include "runtime/launch/supervisor.h"
 
@@ -68,10 +68,10 @@ int Worker(const WorkerArguments& arguments) {
     return static_cast<int>(protocol::ExitCode::kBadConfiguration);
   }
   log::Bind({{"job", options->config.job.name}, {"pod", options->member.pod}});
-  const auto transport = http::MakeTransport({.url = options->config.rendezvous.url,
-                                              .ca_file = options->config.rendezvous.ca_file,
-                                              .token_file = EnvOr(env::kTokenFile, ""),
-                                              .use_proxy_environment = false});
+  const auto transport = rendezvous::FollowingTransport::Make({.url = options->config.rendezvous.url,
+                                                               .ca_file = options->config.rendezvous.ca_file,
+                                                               .token_file = EnvOr(env::kTokenFile, ""),
+                                                               .use_proxy_environment = false});
   if (!transport.ok()) {
     log::Error("the rendezvous cannot be reached", {{"error", transport.error().message}});
     return static_cast<int>(protocol::ExitCode::kBadConfiguration);

@@ -26,6 +26,7 @@ import checkpoints  # noqa: E402
 import ledger  # noqa: E402
 from cases import LIMIT, expect, until  # noqa: E402
 from kube_api import api  # noqa: E402
+from shards import Table  # noqa: E402
 
 IMAGE = "localhost/lockstep-worker:" + (ROOT / "VERSION").read_text().strip()
 SYSTEM = ("--namespace", "lockstep-system")
@@ -139,6 +140,14 @@ def no_operator():
         yield
     finally:
         kubectl(*SYSTEM, "scale", "deployment", "--all", "--replicas=2")
+
+
+def leader_of(job):
+    """The operator's pod that leads the job and hosts its rendezvous."""
+    uid = get("--namespace", job.space, "distributedtrainingjob", job.name)["metadata"]["uid"]
+    lease = (*SYSTEM, "leases.coordination.k8s.io", "lockstep-leader")
+    identity = until("a leader of the job", lambda: Table(get(*lease)).leader_of(uid))
+    return get(*SYSTEM, "pods", identity.rpartition("_")[0])
 
 
 class Job:

@@ -21,7 +21,7 @@ MAY_BE_EMPTY = {
     "fleet.json: Time in a queue A": "the test cluster has no Kueue",
     "fleet.json: Time in a queue B": "the test cluster has no Kueue",
     "fleet.json: annotation Restarts": "a killed process is started in its pod, at no charge",
-    "operator.json: annotation Leader": "the leader stays",
+    "operator.json: annotation Shards": "the shards stay where they are",
 }
 
 

@@ -79,8 +79,7 @@ def test_survives_a_dead_node():
          "labelSelector": {"matchLabels": {"lockstep.dev/job": "dead-node"}}}]
     with jobs.running(spread, with_ledger=True) as job:
         job.until_ranks(3)
-        leader = until("a leader", lambda: jobs.get(*jobs.SYSTEM, "pods", "--selector=lockstep.dev/leader=true")["items"])[0]
-        operator = leader["spec"]["nodeName"]
+        operator = jobs.leader_of(job)["spec"]["nodeName"]
         on_node = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in job.pods()}
         victims = [pod for pod, node in on_node.items() if node != operator]
         expect(0 < len(victims) < 3, f"the scheduler put the pods badly for this test: {on_node}, operator on {operator}")

@@ -75,9 +75,7 @@ class Rendezvous:
     def __init__(self, job):
         config = json.loads(job.kubectl("get", "configmap", f"{job.name}-config", "--output=json"))
         self.trusted = ssl.create_default_context(cadata=config["data"]["ca.crt"])
-        leaders = jobs.get("--namespace", SYSTEM, "pods", "--selector=lockstep.dev/leader=true")["items"]
-        expect(len(leaders) == 1, f"{len(leaders)} pods lead")
-        self.address = leaders[0]["status"]["podIP"]
+        self.address = jobs.leader_of(job)["status"]["podIP"]
 
     def send(self, token, path, message):
         """The status and the text of the answer."""

@@ -47,7 +47,7 @@ IN_A_RELEASE = [
     "kubectl delete crd distributedtrainingjobs.lockstep.dev",
     "helm install lockstep charts/lockstep --namespace lockstep-system --create-namespace",
     "kubectl -n lockstep-system get pods",
-    "kubectl -n lockstep-system get lease",
+    "kubectl -n lockstep-system get lease --output=yaml",
     "helm test lockstep --namespace lockstep-system",
 ]
 # tests/integration/documents/tutorials_test.py types these in the folder of the laptop tutorial.

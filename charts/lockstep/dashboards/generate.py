@@ -463,17 +463,18 @@ def quantiles(metric, labels):
 
 
 OPERATOR = dashboard(
-    "lockstep-operator", "Lockstep / Operator", "The operator's processes: who leads, how fast it reconciles, what it asks of the API server.",
+    "lockstep-operator", "Lockstep / Operator", "The operator's processes: which lead how many shards of the jobs, how fast it reconciles, what it asks of the API server.",
     [variable("namespace", "Namespace", 'label_values(lockstep_build_info{program="lockstep-operator"}, namespace)', several=True)],
-    [annotation("Leader", "orange",
-                f'(leader_election_master_status{{namespace=~"$namespace"}} == 1 unless '
-                f'leader_election_master_status{{namespace=~"$namespace"}} offset $__interval == 1) {OF_OPERATOR}',
-                "Another leader", "{{instance}}")],
+    [annotation("Shards", "orange",
+                'lockstep_shards{namespace=~"$namespace"} > lockstep_shards{namespace=~"$namespace"} offset $__interval',
+                "More shards", "{{instance}}")],
     [link("Fleet", "lockstep-fleet"), link("Training job", "lockstep-training-job")],
     [row("Overview"),
-     stat("Operators", "none", "Processes that Prometheus sees, leader and stand-bys.",
+     stat("Operators", "none", "Processes that Prometheus sees; they share the jobs.",
           'count(lockstep_build_info{program="lockstep-operator",namespace=~"$namespace"})', **ONE_IS_GOOD),
-     stat("Leaders", "none", "Of each release exactly one leads.",
+     stat("Shards led", "none", "Of the 16 shards of the jobs, in the release that leads the fewest.",
+          'min(sum by (namespace, name) (lockstep_shards{namespace=~"$namespace"}))', **colours((None, "red"), (16, "green"))),
+     stat("Leaders", "none", "Operators that lead shards of the jobs.",
           f'sum(leader_election_master_status{{namespace=~"$namespace"}} {OF_OPERATOR})', **ONE_IS_GOOD),
      stat("Reconcile errors", "percentunit", "Share of the reconciliations in the last moments that ended with an error.",
           f"sum({rate('controller_runtime_reconcile_errors_total', CONTROLLER)}) / "
@@ -517,6 +518,8 @@ OPERATOR = dashboard(
                      "{{method}}"), looks=STACK, paint=METHODS, width=12)),
 
      row("Process",
+         counts("Shards by process", "Each leads its share of the 16, even within one.",
+                query('lockstep_shards{namespace=~"$namespace"}', "{{instance}}")),
          graph("Memory", "bytes", "Resident memory; it grows with the number of jobs and pods.",
                query(f'process_resident_memory_bytes{{namespace=~"$namespace"}} {OF_OPERATOR}', "{{instance}}")),
          graph("Processor", "none", "Cores in use.",

@@ -253,6 +253,8 @@ class Session final : public std::enable_shared_from_this<Session> {
 
   void Write(const Response& response) {
     if (response.status < 400) place_->Trust();
+    // Over this connection the client would come to the same server again.
+    if (response.status == static_cast<int>(beast::http::status::misdirected_request)) keep_alive_ = false;
     answer_ = TextOf(response, keep_alive_);
     written_ = 0;
     EndAt(std::chrono::steady_clock::now() + kIoTimeout);

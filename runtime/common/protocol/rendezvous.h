@@ -24,6 +24,9 @@ inline constexpr std::string_view kLeavePath = "/v1/leave";          // → {}
 // Served by the supervisor of a round's rank 0, for the members of the round, while the service is away:
 inline constexpr std::string_view kFormPath = "/v1/form";                       // long poll → FormAnswer
 inline constexpr std::string_view kFormationWatchPath = "/v1/watch-formation";  // long poll → WatchAnswer
+// The status of an answer that says where the job is hosted instead: host:port, in this field.
+inline constexpr int kMisdirected = 421;
+inline constexpr const char* kHostField = "host";
 // The server answers a long poll after this time at the latest; the client asks again.
 inline constexpr double kLongPollSeconds = 20;
 

@@ -48,6 +48,7 @@ struct RendezvousService::State {
   const Clock& clock;
   Authorizer authorize;
   std::function<void(const JobIdentity&)> on_change;
+  HostLookup host_of;
   mutable Mutex mutex;
   std::map<std::string, JobEntry> jobs LOCKSTEP_GUARDED_BY(mutex);  // by uid
 
@@ -108,6 +109,15 @@ struct RendezvousService::State {
   template <typename Message>
   using Method = void (JobEntry::*)(const Message&, http::Responder, Moment, Outbox&);
 
+  // None where this is the job's host. Says nothing that only those who are authorized may know.
+  [[nodiscard]] std::optional<http::Response> Redirect(const JobIdentity& job) const {
+    const HostedAt host = host_of ? host_of(job) : HostedAt{};
+    if (host.is_here) return std::nullopt;
+    if (host.address.empty()) return ErrorReply(503, "no replica hosts this job yet");
+    return http::JsonResponse(protocol::kMisdirected, DumpJson({{"error", "another replica hosts this job"},
+                                                                {protocol::kHostField, host.address}}));
+  }
+
   // Parses, authorizes, delivers.
   template <typename Message>
   void Serve(const http::ServerRequest& request, http::Responder respond, Method<Message> method) {
@@ -115,6 +125,7 @@ struct RendezvousService::State {
     if (!json.ok()) return respond(ErrorReply(400, json.error().message));
     auto message = protocol::MessageFromJson<Message>(*json);
     if (!message.ok()) return respond(ErrorReply(400, message.error().message));
+    if (auto elsewhere = Redirect(message->job)) return respond(std::move(*elsewhere));
     const Claim claim{http::BearerTokenOf(request), request.peer, message->job, message->member};
     authorize(claim, [this, method, respond, path = request.path, trust = request.trust,
                       message = std::move(message).value()](const Result<void>& allowed) {
@@ -148,8 +159,9 @@ struct RendezvousService::State {
 };
 
 RendezvousService::RendezvousService(const Clock& clock, Authorizer authorize,
-                                     std::function<void(const JobIdentity&)> on_change)
-    : state_(new State{clock, std::move(authorize), std::move(on_change), {}, {}, {}, {}}) {}
+                                     std::function<void(const JobIdentity&)> on_change, HostLookup host_of)
+    : state_(
+          new State{clock, std::move(authorize), std::move(on_change), std::move(host_of), {}, {}, {}, {}}) {}
 
 RendezvousService::~RendezvousService() = default;
 

@@ -1,7 +1,7 @@
 #pragma once
 // The rendezvous service: the wire protocol over any HttpServer handler, one Round per job. Hosted by the
-// operator (operator/rendezvous, leader only) and in-process by `lockstep run`. All methods are safe to call
-// from any thread; long polls hold no thread.
+// operator (operator/rendezvous; each replica for the jobs that it leads) and in-process by `lockstep run`. All
+// methods are safe to call from any thread; long polls hold no thread.
 
 #include <functional>
 #include <memory>
@@ -30,12 +30,21 @@ struct Claim {
 // called on the server's thread and must not block.
 using Authorizer = std::function<void(const Claim& claim, std::function<void(Result<void>)> done)>;
 
+// Where a job's rendezvous is, and where none else hosts any: here.
+struct HostedAt {
+  bool is_here = true;
+  std::string address;  // host:port of the other host; empty: nobody hosts it now, or that is not known
+};
+// Called on the server's thread; must not block.
+using HostLookup = std::function<HostedAt(const protocol::JobIdentity& job)>;
+
 class RendezvousService {
  public:
   // `on_change(job)` is called, never under a lock, when a view changed in a way worth a reconcile: round,
   // membership, a round's first step, completion. Further progress does not call it.
+  // `host_of`: where jobs are shared between hosts; messages for others' jobs are answered with the address.
   RendezvousService(const Clock& clock, Authorizer authorize,
-                    std::function<void(const protocol::JobIdentity&)> on_change);
+                    std::function<void(const protocol::JobIdentity&)> on_change, HostLookup host_of = {});
   ~RendezvousService();
 
   // Creates the job's rendezvous or changes its settings. Messages for unknown jobs are answered 404 ("ask

@@ -11,6 +11,7 @@ from cases import LIMIT, expect, until
 from failing_api import FailingApi
 from kube_api import MERGE, api
 from operators import JOBS, Operator, create, job, kubeconfig_for, make_namespace, pods_of, scraped
+from shards import Table
 from workers import Worker
 
 PROGRAM = BUILD / "operator/lockstep-operator"
@@ -26,18 +27,28 @@ def names(api, namespace, name):
     return sorted(pod["metadata"]["name"] for pod in pods_of(api, namespace, name))
 
 
+def shards(operator):
+    """How many it leads."""
+    return next((record["shards"] for record in reversed(operator.records("leading"))), 0)
+
+
+def leader_first(namespace, created, *operators):
+    """The two operators, that which leads the job first."""
+    table = Table(api().request("GET", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/lockstep-leader")[1])
+    return sorted(operators, key=lambda operator: operator.await_record("operator started")["identity"] != table.leader_of(created["metadata"]["uid"]))
+
+
 def test_hands_over_before_the_lease_ends_in_the_middle_of_a_large_job():
     namespace = make_namespace(api(), "handover")
     flags = ("--leader-elect", f"--namespace={namespace}", f"--watch-namespaces={namespace}", f"--lease-duration-seconds={LEASE_SECONDS}",
              f"--lease-renew-deadline-seconds={LEASE_SECONDS - 10}")
     with Operator(PROGRAM, *flags) as first, Operator(PROGRAM, *flags) as second:
-        leader, other = until("a leader", lambda: [(a, b) for a, b in ((first, second), (second, first)) if a.records("leading")])[0]
-        other.await_record("operator started")
-        create(api(), namespace, job("large", PODS))
+        until("both lead their shares", lambda: shards(first) == shards(second) == 8, details=lambda: first.text() + second.text())
+        leader, other = leader_first(namespace, create(api(), namespace, job("large", PODS)), first, second)
         until("it is at work", lambda: len(pods_of(api(), namespace, "large")) > PODS // 10, poll=0.005)
         leader.process.send_signal(signal.SIGTERM)
         begin = time.monotonic()
-        other.await_record("leading")
+        until("the other leads all jobs", lambda: shards(other) == 16, poll=0.005, details=other.text)
         taken = time.monotonic() - begin
         expect(taken < LEASE_SECONDS, f"handed over after {taken:.2f} s: nobody gave the lease back")
         print(f"     handed over after {taken:.2f} s")
@@ -52,20 +63,21 @@ def test_a_leader_paused_past_its_lease_ends_and_harms_nothing():
              "--lease-renew-deadline-seconds=16", "--lease-retry-period-seconds=1")
     with Operator(PROGRAM, *flags) as first:
         first.await_record("leading")
-        create(api(), namespace, job("a", 4))
+        created = create(api(), namespace, job("a", 4))
         until("its pods", lambda: len(names(api(), namespace, "a")) == 4)
         with Operator(PROGRAM, *flags) as second:
-            second.await_record("operator started")
-            first.process.send_signal(signal.SIGSTOP)
+            until("both lead their shares", lambda: shards(first) == shards(second) == 8, details=lambda: first.text() + second.text())
+            leader, other = leader_first(namespace, created, first, second)
+            leader.process.send_signal(signal.SIGSTOP)
             api().request("PATCH", JOBS.format(namespace) + "/a", {"spec": {"worker": {"replicas": 6}}},
                         MERGE)
-            second.await_record("leading")
-            until("the second leader scales", lambda: len(names(api(), namespace, "a")) == 6)
+            until("the other leads all jobs", lambda: shards(other) == 16, details=other.text)
+            until("it scales", lambda: len(names(api(), namespace, "a")) == 6)
             before = {pod["metadata"]["uid"] for pod in pods_of(api(), namespace, "a")}
-            first.process.send_signal(signal.SIGCONT)
-            expect(first.process.wait(LIMIT) == 1, "it must end: " + first.text())
+            leader.process.send_signal(signal.SIGCONT)
+            expect(leader.process.wait(LIMIT) == 1, "it must end: " + leader.text())
             expect({pod["metadata"]["uid"] for pod in pods_of(api(), namespace, "a")} == before, "pods were touched")
-            expect(second.process.poll() is None, second.text())
+            expect(other.process.poll() is None, other.text())
 
 
 def test_an_operator_of_listed_namespaces_leaves_the_others_alone():

@@ -40,15 +40,17 @@ MAY_INCLUDE = {
     # lockstep-operator: of runtime/ it sees runtime/common only.
     "operator/kube": common("base", "http"),
     "operator/controller": common("base"),
+    "operator/sharding": common("base") | operator("kube"),
     "operator/reconcile": common("base", "protocol", "rendezvous", "api") | operator("kube", "controller"),
     "operator/rendezvous": common("base", "http", "protocol", "rendezvous", "api") | operator("kube", "reconcile"),
     "operator/telemetry": common("base", "http", "telemetry", "api", "rendezvous") | operator("controller", "reconcile"),
-    "operator": common("base", "command_line", "http", "api") | operator("kube", "controller", "reconcile", "rendezvous", "telemetry"),
+    "operator": common("base", "command_line", "http", "api")
+                | operator("kube", "controller", "reconcile", "rendezvous", "sharding", "telemetry"),
     # lockstep: starts in milliseconds, so never LibTorch, and nothing of a rank.
     "runtime/telemetry": common("base", "http", "protocol", "telemetry"),
     "runtime/launch": common("base", "http", "protocol", "rendezvous", "api") | runtime("telemetry"),
     "runtime/convert": common("base", "api"),
-    "runtime/cli": common("base", "command_line", "http", "protocol", "api") | runtime("convert", "launch"),
+    "runtime/cli": common("base", "command_line", "http", "protocol", "api", "rendezvous") | runtime("convert", "launch"),
     # kubectl-lockstep: on people's machines; the cluster through kubectl alone.
     "runtime/kubectl_plugin": common("base", "command_line", "api") | runtime("cli"),
     # lockstep-rank: meets its supervisor through runtime/common/protocol only.

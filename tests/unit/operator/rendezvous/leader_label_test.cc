@@ -75,22 +75,23 @@ TEST_F(LeaderLabel, AStopEndsTheAttempts) {
   EXPECT_EQ(pauses_.size(), 2U);
 }
 
-TEST_F(LeaderLabel, IsOfTheLeaderOnly) {
+TEST_F(LeaderLabel, IsOfTheLeadersOnly) {
   AddPod("a", false);
   AddPod("b", true);
+  AddPod("e", true);
   AddPod("c", true, "of another installation");
   AddPod("d", true);
-  ASSERT_TRUE(LabelLeaderOnly(kube_, kLeader).ok());
-  EXPECT_EQ(Labelled(), (std::vector<std::string>{"a", "c"}));
+  ASSERT_TRUE(LabelLeadersOnly(kube_, kLeader, {"a", "e"}).ok());
+  EXPECT_EQ(Labelled(), (std::vector<std::string>{"a", "c", "e"}));
   const std::size_t writes = kube_.writes().size();
-  ASSERT_TRUE(LabelLeaderOnly(kube_, kLeader).ok());
+  ASSERT_TRUE(LabelLeadersOnly(kube_, kLeader, {"a", "e"}).ok());
   EXPECT_EQ(kube_.writes().size(), writes) << "nothing is written again";
 }
 
 TEST_F(LeaderLabel, AnOperatorOutsideOfAPodLabelsNone) {
   AddPod("b", true);
   EXPECT_TRUE(LabelLeader(kube_, kLeader, true).ok());
-  EXPECT_TRUE(LabelLeaderOnly(kube_, kLeader).ok());
+  EXPECT_TRUE(LabelLeadersOnly(kube_, kLeader, {"a", "e"}).ok());
   EXPECT_EQ(Labelled(), std::vector<std::string>{"b"});
 }
 
@@ -98,7 +99,8 @@ TEST_F(LeaderLabel, IsKeptWhileTheLeaderLeads) {
   AddPod("a", false);
   AddPod("b", true);
   Fail(ErrorCode::kUnavailable, 2);
-  KeepLeaderLabel(kube_, kLeader, stop_.get_token(), [this](Milliseconds time, const std::stop_token&) {
+  const auto none = [] { return std::set<std::string>(); };
+  KeepLeaderLabel(kube_, kLeader, none, stop_.get_token(), [this](Milliseconds time, const std::stop_token&) {
     pauses_.push_back(time);
     if (pauses_.size() == 3) {
       EXPECT_EQ(Labelled(), std::vector<std::string>{"a"}) << "after two failures";

@@ -27,8 +27,8 @@ TEST(Metrics, ExistFromTheStart) {
   for (const char* line :
        {"controller_runtime_reconcile_total{controller=\"distributedtrainingjob\",result=\"error\"} 0",
         "controller_runtime_max_concurrent_reconciles{controller=\"distributedtrainingjob\"} 4",
-        "leader_election_master_status{name=\"leader\"} 0", "lockstep_jobs{state=\"Running\"} 0",
-        "lockstep_build_info"}) {
+        "leader_election_master_status{name=\"leader\"} 0", "lockstep_shards{name=\"leader\"} 0",
+        "lockstep_jobs{state=\"Running\"} 0", "lockstep_build_info"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   EXPECT_THAT(text, HasSubstr("} 3\n")) << "workqueue_depth";

@@ -94,6 +94,16 @@ TEST_F(HttpTest, ALongPollIsAnsweredLaterFromAnotherThread) {
   EXPECT_EQ(answer->body, "late");
 }
 
+// Over the same connection it would come to the same server: behind a Service another one may take the next.
+TEST_F(HttpTest, AConnectionEndsWithTheAnswerThatAnotherServerIsMeant) {
+  int status = 200;
+  auto transport = Serve(
+      [&](const ServerRequest&, const Responder& respond) { respond(TextResponse(status, "an answer")); });
+  EXPECT_FALSE(transport->Send({}, {})->headers.contains("connection"));
+  status = 421;
+  EXPECT_EQ(transport->Send({}, {})->headers["connection"], "close");
+}
+
 TEST_F(HttpTest, ADroppedResponderIsAnswered503) {
   auto transport = Serve([](ServerRequest, Responder) {});
   EXPECT_EQ(transport->Send({.target = "/"}, {})->status, 503);

@@ -207,6 +207,25 @@ TEST_F(ServiceTest, RefusesStrangersUnknownJobsAndBadMessages) {
   EXPECT_EQ(transport_->Send({.method = "POST", .target = "/v2/join", .body = "{}"}, {})->status, 404);
 }
 
+TEST_F(ServiceTest, NamesTheHostOfAJobThatAnotherReplicaHosts) {
+  HostedAt host{.is_here = false, .address = "10.0.0.7:29400"};
+  RendezvousService service(
+      clock_, [](const Claim&, auto) { ADD_FAILURE() << "nobody has to be asked who this is"; },
+      [](const protocol::JobIdentity&) {}, [&](const protocol::JobIdentity&) { return host; });
+  service.Configure(job_, {});
+  http::Response answer;
+  const http::ServerRequest request{.method = "POST",
+                                    .path = std::string(protocol::kJoinPath),
+                                    .body = DumpJson(protocol::MessageToJson(RequestOf(0)))};
+  const auto respond = [&](http::Response response) { answer = std::move(response); };
+  service.Handle(request, respond);
+  EXPECT_EQ(answer.status, 421);
+  EXPECT_EQ(StringAt(*ParseJson(answer.body), {"host"}), "10.0.0.7:29400");
+  host.address.clear();
+  service.Handle(request, respond);
+  EXPECT_EQ(answer.status, 503) << "nobody hosts it: it is asked again";
+}
+
 // What the authorizer allows is a pod of the namespace that the message names. The uid can be read by others.
 TEST_F(ServiceTest, AMessageThatNamesAnotherJobWithTheSameUidIsRefused) {
   FormRound();
