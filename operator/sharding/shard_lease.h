@@ -1,6 +1,6 @@
 #pragma once
-// The loop around dealing.h: enter the table of the replicas, stay in it, take and hand over shards, leave.
-// Owned by main; one thread at a time calls it. A process that is out of the table must end (see dealing.h), so
+// The loop around shard_assignment.h: enter the table of the replicas, stay in it, take and hand over shards, leave.
+// Owned by main; one thread at a time calls it. A process that is out of the table must end (see shard_assignment.h), so
 // there is no way back from Keep.
 //
 // From Join to Leave a separate thread watches the renew deadline, so that a request that hangs cannot keep a
@@ -16,7 +16,7 @@
 
 #include "operator/kube/client.h"
 #include "operator/kube/lease.h"
-#include "operator/sharding/dealing.h"
+#include "operator/sharding/shard_assignment.h"
 #include "runtime/common/base/mutex.h"
 
 namespace lockstep::sharding {

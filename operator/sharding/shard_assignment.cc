@@ -1,4 +1,4 @@
-#include "operator/sharding/dealing.h"
+#include "operator/sharding/shard_assignment.h"
 
 #include <algorithm>
 #include <chrono>

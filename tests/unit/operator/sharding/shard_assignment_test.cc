@@ -1,4 +1,4 @@
-#include "operator/sharding/dealing.h"
+#include "operator/sharding/shard_assignment.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -48,7 +48,7 @@ class Cluster {
 
 using Counts = std::vector<std::size_t>;
 
-TEST(Dealing, TheFirstReplicaTakesAllAndOthersGetTheirShares) {
+TEST(ShardAssignment, TheFirstReplicaTakesAllAndOthersGetTheirShares) {
   Cluster cluster;
   cluster.LookAll({"b"});
   EXPECT_EQ(cluster.Counts({"b"}), Counts{16});
@@ -60,7 +60,7 @@ TEST(Dealing, TheFirstReplicaTakesAllAndOthersGetTheirShares) {
   EXPECT_EQ(cluster.Counts({"a", "b", "c"}), (Counts{6, 5, 5}));
 }
 
-TEST(Dealing, NothingMovesOnceTheSharesAreEven) {
+TEST(ShardAssignment, NothingMovesOnceTheSharesAreEven) {
   Cluster cluster;
   for (int i = 0; i < 3; ++i) cluster.LookAll({"a", "b", "c"});
   const auto holders = cluster.table().holders;
@@ -68,7 +68,7 @@ TEST(Dealing, NothingMovesOnceTheSharesAreEven) {
   EXPECT_EQ(cluster.table().holders, holders);
 }
 
-TEST(Dealing, TheLossOfAReplicaMovesItsShardsOnly) {
+TEST(ShardAssignment, TheLossOfAReplicaMovesItsShardsOnly) {
   Cluster cluster;
   for (int i = 0; i < 3; ++i) cluster.LookAll({"a", "b", "c"});
   const auto before = cluster.table().holders;
@@ -83,7 +83,7 @@ TEST(Dealing, TheLossOfAReplicaMovesItsShardsOnly) {
   }
 }
 
-TEST(Dealing, AReplicaThatRenewsSlowlyKeepsItsShards) {
+TEST(ShardAssignment, AReplicaThatRenewsSlowlyKeepsItsShards) {
   Cluster cluster;
   for (int i = 0; i < 3; ++i) cluster.LookAll({"a", "b"});
   const auto before = cluster.table().holders;
@@ -94,7 +94,7 @@ TEST(Dealing, AReplicaThatRenewsSlowlyKeepsItsShards) {
   EXPECT_EQ(cluster.table().holders, before);
 }
 
-TEST(Dealing, WhatAReplicaThatLeavesHeldIsTakenWithTheNextLook) {
+TEST(ShardAssignment, WhatAReplicaThatLeavesHeldIsTakenWithTheNextLook) {
   Cluster cluster;
   for (int i = 0; i < 3; ++i) cluster.LookAll({"a", "b", "c"});
   cluster.Leave("a");
@@ -102,7 +102,7 @@ TEST(Dealing, WhatAReplicaThatLeavesHeldIsTakenWithTheNextLook) {
   EXPECT_EQ(cluster.Counts({"b", "c"}), (Counts{8, 8}));
 }
 
-TEST(Dealing, TheNextProcessOfAPodHasWhatTheOneBeforeItHeld) {
+TEST(ShardAssignment, TheNextProcessOfAPodHasWhatTheOneBeforeItHeld) {
   Cluster cluster;
   for (int i = 0; i < 3; ++i) cluster.LookAll({"a_1", "a-b_1"});
   ShardTable table = cluster.table();
@@ -114,7 +114,7 @@ TEST(Dealing, TheNextProcessOfAPodHasWhatTheOneBeforeItHeld) {
   EXPECT_EQ(SurplusOf(table, "a_2"), ShardSet());
 }
 
-TEST(Dealing, MoreReplicasThanShardsLeaveSomeWithoutAny) {
+TEST(ShardAssignment, MoreReplicasThanShardsLeaveSomeWithoutAny) {
   Cluster cluster;
   std::vector<std::string> replicas;
   for (char c = 'a'; c < 'a' + 20; ++c) replicas.emplace_back(1, c);
@@ -123,7 +123,7 @@ TEST(Dealing, MoreReplicasThanShardsLeaveSomeWithoutAny) {
   EXPECT_EQ(std::count(counts.begin(), counts.end(), 1U), 16);
 }
 
-TEST(Dealing, ASoleLeaderIsWaitedForUntilItsLeaseEnds) {
+TEST(ShardAssignment, ASoleLeaderIsWaitedForUntilItsLeaseEnds) {
   ShardTable table{.replicas = {{"old", {"t1", 15, ""}}}, .is_sole_leader = true};
   table.holders.fill("old");
   ReplicaObserver observer;
@@ -140,7 +140,7 @@ TEST(Dealing, ASoleLeaderIsWaitedForUntilItsLeaseEnds) {
 
 // However replicas come, look, leave and die: a shard of a living replica moves only by its own look, and
 // once the rest has looked for long enough, all shards are held, even within one.
-TEST(Dealing, EndsEvenWhateverHappens) {
+TEST(ShardAssignment, EndsEvenWhateverHappens) {
   EXPECT_TRUE(rc::check([] {
     const std::vector<std::string> names = {"a", "b", "c", "d", "e"};
     Cluster cluster;
