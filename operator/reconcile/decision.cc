@@ -32,7 +32,6 @@ Rule ClaimedByAnother(const Observed& observed, const QueueState&) {
   const std::string& own = observed.settings.installation;
   if (holder.empty() || holder == own) return std::nullopt;
   return Decision{.mode = Mode::kIgnore,
-                  .reason = reason::kInstallationConflict,
                   .message = "the installation with the Lease " + holder +
                              " runs this job; that with the Lease " + own +
                              " leaves it alone: give them different values of managedBy or different " +

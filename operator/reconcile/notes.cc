@@ -77,6 +77,10 @@ std::vector<EventNote> NotesOfStatus(const Observed& observed, const api::Traini
   return notes;
 }
 
+EventNote NoteOfConflict(const std::string& message) {
+  return {true, "InstallationConflict", "Ignore", message};
+}
+
 std::vector<EventNote> MakeNotes(const Observed& observed, const Decision& decision, const Plan& plan) {
   std::vector<EventNote> notes;
   if (const int64_t created = Count<CreatePod>(plan); created > 0) {

@@ -242,8 +242,7 @@ Plan PlanOf(const Observed& observed, const QueueState& queue) {
   Plan plan;
   plan.ignored = decision.mode == Mode::kIgnore;
   if (plan.ignored) {
-    if (!decision.message.empty())
-      plan.events.push_back({true, std::string(decision.reason), "Ignore", decision.message});
+    if (!decision.message.empty()) plan.events = {NoteOfConflict(decision.message)};
     return plan;
   }
   plan.status = MakeStatus(observed, groups, decision, queue);

@@ -73,7 +73,6 @@ inline constexpr std::string_view kRecovered = "Recovered";
 inline constexpr std::string_view kTrainingDone = "TrainingDone";
 inline constexpr std::string_view kJobFinished = "JobFinished";
 inline constexpr std::string_view kRemoving = "Removing";
-inline constexpr std::string_view kInstallationConflict = "InstallationConflict";
 }  // namespace reason
 
 struct ConditionChange {

@@ -47,7 +47,8 @@ class ShardReconcilerTest : public ::testing::Test {
   kube::EventRecorder events_{kube_, clock_, "operator"};
   rendezvous::RendezvousService rendezvous_{clock_, [](const rendezvous::Claim&, auto done) { done({}); },
                                             [](const protocol::JobIdentity&) {}};
-  reconcile::JobReconciler jobs_{{kube_, caches_, rendezvous_, events_, observer_, clock_}, {}};
+  reconcile::JobReconciler jobs_{{kube_, caches_, rendezvous_, events_, observer_, clock_},
+                                 [] { return reconcile::ClusterSettings{}; }};
   sharding::ShardGate gate_;
   ShardReconciler reconciler_{jobs_, caches_.jobs, gate_};
 };
