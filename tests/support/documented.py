@@ -37,7 +37,7 @@ IN_A_CLUSTER = [
     "kubectl logs JOB-worker-0",
     "kubectl get dtj JOB -o jsonpath='{.status.restarts}'",
     "kubectl get pods -l lockstep.dev/job=JOB",
-    "kubectl annotate dtj JOB lockstep.dev/profile=5",
+    "kubectl annotate --overwrite dtj JOB lockstep.dev/profile=5",
 ]
 # tests/e2e/release_test.py runs these, in this order.
 IN_A_RELEASE = [
@@ -104,7 +104,7 @@ NOT_RUN = {
         "kubectl describe dtj minimal", "kubectl apply -f job.yaml", "kubectl lockstep status JOB", "kubectl lockstep status JOB --watch",
         "kubectl lockstep logs JOB --rank 1", "kubectl lockstep checkpoint JOB", "kubectl get dtj JOB -o jsonpath='{.status.checkpoint}'",
         "kubectl wait dtj/JOB --for=condition=Complete --timeout=2h", "kubectl wait dtj/JOB --for=condition=Ready",
-        "kubectl annotate --overwrite dtj JOB lockstep.dev/profile=5", 'kubectl annotate --overwrite dtj JOB lockstep.dev/profile="5 $(date)"',
+        'kubectl annotate --overwrite dtj JOB lockstep.dev/profile="5 $(date)"',
     ], "on a job of the reader's: tests/e2e does the same to jobs of its own"),
     **dict.fromkeys([
         "kubectl -n lockstep-system rollout status deployment/lockstep", "helm history lockstep --namespace lockstep-system",

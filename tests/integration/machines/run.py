@@ -273,7 +273,7 @@ def submit(site, folder, **job):
     os.environ["LOCKSTEP_SAMPLE_LEDGER"] = f"{folder}/ledger"
     site.environment["LOCKSTEP_SAMPLE_LEDGER"] = f"{folder}/ledger"
     # All three nodes: one alone would be through before slow ones have joined.
-    path = manifest(folder, replicas=1, minimum=3, **job)
+    path = manifest(folder, minimum=3, **job)
     return site.submit(script(folder, path), "--nodes=3", f"--output={folder}/output.txt", f"--chdir={folder}")
 
 
