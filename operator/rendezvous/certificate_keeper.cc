@@ -103,7 +103,7 @@ Result<void> CertificateKeeper::Take(const Result<ServerIdentity>& found) {
     const MutexLock lock(mutex_);
     before = certificates_;
   }
-  const Result<void> result = found.ok() ? Result<void>() : found.error();
+  Result<void> result = found.ok() ? Result<void>() : found.error();
   if (!found.ok() && !before.next) return result;
   const Certificates after =
       Follow(before, found.ok() ? *found : *before.next, clock_.Now(), options_.overlap);
