@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/common/base/json.h"
+#include "tests/support/eventually.h"
 #include "tests/support/forked_ranks.h"
 
 namespace lockstep::train {
@@ -118,11 +119,12 @@ TEST(ReadFlightTrace, ReadsWhatTheRecorderOfThisLibTorchDumps) {
     REQUIRE(communicator.ok());
     const std::vector<int64_t> numbers = {1, 2, 3};
     REQUIRE((*communicator)->AllGather(numbers).ok());
-    const auto trace =
-        ReadFlightTrace(c10d::dump_fr_trace_json(/*includeCollectives=*/true, /*onlyActive=*/false));
-    REQUIRE(trace.ok());
-    REQUIRE(trace->collective == "gloo:all_gather");
-    REQUIRE(trace->sizes == "[[3]]");
+    // c10d notes the end of a collective after it has woken who waits for it: until then the one before is shown.
+    REQUIRE(testing::Eventually([] {
+      const auto trace =
+          ReadFlightTrace(c10d::dump_fr_trace_json(/*includeCollectives=*/true, /*onlyActive=*/false));
+      return trace.ok() && trace->collective == "gloo:all_gather" && trace->sizes == "[[3]]";
+    }));
     return 0;
   });
   ExpectAllSucceed(ranks);
