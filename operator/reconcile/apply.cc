@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kParallelWrites = 8;
 
 // Actions of one stage do not depend on each other; a later stage waits for the ones before. Nothing is written
-// for a job that another installation claims first, and all objects beside the pods are there before the first
+// for a job that another installation claims first, and all other objects are there before the first
 // pod is.
 int StageOf(const Action& action) {
   if (std::holds_alternative<ClaimJob>(action)) return 0;

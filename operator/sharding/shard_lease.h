@@ -75,8 +75,8 @@ class ShardLease {
   ReplicaObserver observer_;
   std::string waited_for_;  // an operator older than shards
   bool is_replica_ = false;
-  ShardSet open_;       // as work_on was told
-  ShardSet worked_on_;  // as work_on has answered
+  ShardSet open_;       // as passed to work_on
+  ShardSet worked_on_;  // as returned by work_on
   SteadyTime renewed_at_{};
   mutable Mutex mutex_;
   ShardTable published_ LOCKSTEP_GUARDED_BY(mutex_);

@@ -22,7 +22,7 @@ std::vector<Json> ObjectsIn(const std::vector<Json>& documents) {
   return objects;
 }
 
-// Also one whose kind is misspelt: others may stand beside a job and are not ours to check.
+// Also one whose kind is misspelt: a file may hold other objects, which are not ours to check.
 bool IsJob(const Json& object) {
   return StringAt(object, {"kind"}) == api::kKind || StringAt(object, {"apiVersion"}) == api::kApiVersion;
 }

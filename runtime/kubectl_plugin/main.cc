@@ -199,7 +199,7 @@ void AddRequestCommands(Commands& commands, Arguments& arguments) {
       ->type_name("N")
       ->check(CLI::Range(1, 100).description(""));
   command->footer(
-      "The traces are stored beside the checkpoints; chrome://tracing and Perfetto show them.\n\n"
+      "The traces are stored with the checkpoints; chrome://tracing and Perfetto show them.\n\n"
       "Example:\n  kubectl lockstep profile fashion-mnist --steps 10");
 }
 

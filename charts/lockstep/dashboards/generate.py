@@ -278,8 +278,8 @@ TRAINING_JOB = dashboard(
 
      row("Ranks and communication",
          graph("Own work per step, by rank", "s",
-               "Seconds in data, forward, backward and optimizer. A rank above the others is the straggler: they wait for it in the panel "
-               "beside.",
+               "Seconds in data, forward, backward and optimizer. A rank above the others is the straggler: they wait for it in the next "
+               "panel.",
                query(per_step("data|forward|backward|graph|optimizer"), "{{rank}}"), width=6),
          graph("Waiting for the reduction, by rank", "s",
                "Seconds of a step in the reduction that no computation hides: the network, and waiting for slower ranks. The straggler "
@@ -329,7 +329,7 @@ TRAINING_JOB = dashboard(
          events("Stored and failed", "Checkpoints in the interval. Any failure is worth a look at the worker's log.",
                 query(f"sum({happened('lockstep_checkpoint_saves_total')})", "stored"),
                 query(f"sum({happened('lockstep_checkpoint_failures_total')})", "failed"), paint={"stored": "green", "failed": "red"}),
-         graph("Duration", "s", "From the snapshot to the manifest, newest checkpoint. Training goes on meanwhile, except for the stall.",
+         graph("Duration", "s", "From the snapshot to the manifest, newest checkpoint. Training continues meanwhile, except for the stall.",
                query(newest("lockstep_checkpoint_seconds"), "duration")),
          graph("Stall", "percentunit", "Share of time that training waited for checkpoints.",
                query(f"sum({rate('lockstep_checkpoint_stall_seconds_total')})", "stall")),

@@ -75,6 +75,7 @@ void SlowLink::Upwards(const Connection& connection) {
   for (ssize_t got = 0; (got = ::read(connection.client.get(), piece.data(), piece.size())) > 0;) {
     const std::lock_guard lock(link_);
     sent_(got);
+    // This sleep is the speed of the link; nothing is synchronised by it.
     std::this_thread::sleep_for(Seconds(static_cast<double>(got) / static_cast<double>(bytes_per_second_)));
     if (!SendAll(connection.server.get(), {piece.data(), static_cast<std::size_t>(got)})) break;
   }

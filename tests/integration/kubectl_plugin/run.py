@@ -232,20 +232,20 @@ def test_suspend_and_resume():
         expect(get_job()["spec"]["suspend"] is False, "not resumed")
 
 
-def wish(annotation="lockstep.dev/save"):
+def requested(annotation="lockstep.dev/save"):
     return get_job()["metadata"].get("annotations", {}).get(annotation)
 
 
 def test_checkpoint_waits_for_a_newer_one():
     with job(running()):
         plugin("checkpoint", "fashion")
-        first = wish()
+        first = requested()
         expect(first, "no annotation")
         expect_in(refused("checkpoint", "fashion", "--wait", "--timeout=1s"), "no checkpoint within 1 s")
-        second = wish()
+        second = requested()
         with subprocess.Popen([*ENDS_WITH_US, *command("checkpoint", "fashion", "--wait")], stdout=subprocess.PIPE, text=True,
                               env=environment()) as waiting:
-            until("a new wish", lambda: wish() != second)
+            until("a new request", lambda: requested() != second)
             write_status(running(step=260))  # no answer
             stored = {"step": 260, "time": now(), "uri": "s3://bucket/fashion/step-000000000260"}
             write_status({"checkpoint": stored})
@@ -259,10 +259,10 @@ def test_checkpoint_waits_for_a_newer_one():
 def test_profile_asks_for_a_trace():
     with job(running()):
         expect_in(plugin("profile", "fashion", "--steps", "7")[0], "its next 7 steps", "s3://bucket/fashion/profile")
-        first = wish("lockstep.dev/profile")
+        first = requested("lockstep.dev/profile")
         expect(first.startswith("7 "), first)
         expect_in(plugin("profile", "fashion")[0], "its next 5 steps")
-        expect(wish("lockstep.dev/profile") != first, "the second request is the first")
+        expect(requested("lockstep.dev/profile") != first, "the second request is the first")
         expect_in(plugin("profile", "fashion", "--steps=101", code=2)[1], "--steps")
     with job(running(), checkpoint=None):
         expect_in(refused("profile", "fashion"), "no spec.checkpoint")
