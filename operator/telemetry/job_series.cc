@@ -78,7 +78,7 @@ JobSeries::JobSeries(prometheus::Registry& registry)
 
 JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
   const prometheus::Labels labels = LabelsOf(job);
-  // A program of the user's own reports neither.
+  // A program of the user's own may report neither.
   const bool reports_steps = job.spec.training.has_value();
   const bool stores = reports_steps && job.spec.checkpoint.has_value();
   prometheus::Labels info = labels;
@@ -135,6 +135,8 @@ void JobSeries::Set(const api::TrainingJob& job, const api::TrainingJobStatus& s
   series.held_gpus->Set(gpus.held);
   series.waiting_gpus->Set(gpus.waiting);
   series.round->Set(status.rendezvous ? static_cast<double>(status.rendezvous->round) : 0);
+  // Of a program: once a witness has reported a step.
+  if (series.step == nullptr && status.progress) series.step = &step_.Add(LabelsOf(job));
   if (series.step != nullptr)
     series.step->Set(status.progress ? static_cast<double>(status.progress->step) : 0);
   if (series.checkpoint_step != nullptr)

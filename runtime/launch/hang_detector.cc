@@ -168,6 +168,10 @@ HangFinding HangDetector::Judge(double silent, double bound, SteadyTime now) {
     answer_.reset();
     return {.kind = Kind::kAsk};
   }
+  if (answer_.has_value() && answer_->may_take_long && silent < config_.first_step_timeout_seconds) {
+    AskAgain(now);
+    return {};
+  }
   const bool is_victim = answer_.has_value() && answer_->waits_for_peers;
   if (is_victim && !gave_round_up_ && silent >= VictimBound(bound)) {
     gave_round_up_ = true;
@@ -176,8 +180,7 @@ HangFinding HangDetector::Judge(double silent, double bound, SteadyTime now) {
     return finding;
   }
   if (is_victim && silent < 2 * VictimBound(bound)) {
-    // Asked again: freed by its peers, it may come to hang itself before it says a word.
-    if (now - *asked_ >= kAnswerTime) asked_.reset();
+    AskAgain(now);
     return {};
   }
   if (answer_.has_value()) {
@@ -187,6 +190,11 @@ HangFinding HangDetector::Judge(double silent, double bound, SteadyTime now) {
   }
   found_ = true;
   return finding;
+}
+
+// After its answer the rank may come to hang itself before it reports anything.
+void HangDetector::AskAgain(SteadyTime now) {
+  if (now - *asked_ >= kAnswerTime) asked_.reset();
 }
 
 HangFinding HangDetector::JudgeLeaving(SteadyTime now) {

@@ -10,12 +10,13 @@
 //   load in one of those phases                      none: it waits for data, says so again and again, and
 //                                                    goes on with the phase
 //   waiting for a place in a round                   none: rendezvous.joinTimeoutSeconds bounds that
-//   program (one of the user's own runs)             none: it tells of no steps
+//   program (one of the user's own runs)             none, until a witness reports its first step
 //
 // Learned: the median of the newest times, by stepTimeoutFactor, 10 s at least. A rank past its bound is
 // asked. One that does not answer hangs, and so does one that computes. One that waits for its peers is the
 // victim of another, whose supervisor finds it. Where none is found, as with a broken network, the round is
 // given up past twice the bound, and not within 10 s of it; a rank that does not leave it then hangs, too.
+// A program that answers that it may take long has the bound of the first step.
 // At the end of a round each rank is asked, whatever it is at: no other can train before it leaves. One that
 // does not answer within 10 s hangs.
 
@@ -84,6 +85,7 @@ class HangDetector {
   [[nodiscard]] std::optional<double> Bound() const;
   [[nodiscard]] double Learned(const std::optional<double>& typical) const;
   [[nodiscard]] HangFinding Judge(double silent, double bound, SteadyTime now);
+  void AskAgain(SteadyTime now);
   [[nodiscard]] HangFinding JudgeLeaving(SteadyTime now);
 
   protocol::HealthConfig config_;

@@ -36,7 +36,7 @@ ProgramActions ProgramLife::On(const protocol::ToRank& message, SteadyTime now) 
   if (const auto* assignment = std::get_if<protocol::RankAssignment>(&message)) {
     state_ = State::kRunning;
     round_ = assignment->round;
-    // The beginning of a round is all the progress that can be told of.
+    // The beginning of a round is the only progress of a program that no witness observes.
     actions = {StartProgram{*assignment}, Say{protocol::PhaseChanged{std::string(kProgramPhase)}},
                Say{protocol::Progress{.round = round_}}};
   } else if (const auto* over = std::get_if<protocol::RoundOver>(&message)) {
@@ -47,7 +47,9 @@ ProgramActions ProgramLife::On(const protocol::ToRank& message, SteadyTime now) 
   } else if (const auto* stop = std::get_if<protocol::Stop>(&message)) {
     Stop(*stop, now, actions);
   } else if (std::holds_alternative<protocol::Ping>(message)) {
-    actions = {Say{protocol::Pong{}}};
+    // One that is about to end is this process's to kill in time.
+    if (state_ != State::kRunning) return {Say{protocol::Pong{}}};
+    actions = {AnswerForProgram{}};
   }
   return actions;
 }

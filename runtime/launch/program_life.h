@@ -42,7 +42,9 @@ struct Say {
 struct EndRank {
   int exit_code = 0;
 };
-using ProgramAction = std::variant<Announce, StartProgram, SignalProgram, Say, EndRank>;
+// With what the witness observes; a program that is stopped does not answer.
+struct AnswerForProgram {};
+using ProgramAction = std::variant<Announce, StartProgram, SignalProgram, Say, EndRank, AnswerForProgram>;
 using ProgramActions = std::vector<ProgramAction>;
 
 class ProgramLife {
@@ -56,6 +58,7 @@ class ProgramLife {
   // To be called often, and at the latest when `deadline` is reached.
   [[nodiscard]] ProgramActions Tick(SteadyTime now);
   [[nodiscard]] std::optional<SteadyTime> deadline() const { return deadline_; }
+  [[nodiscard]] bool is_running() const { return state_ == State::kRunning; }
 
  private:
   enum class State { kIdle, kRunning, kLeaving, kStopping };

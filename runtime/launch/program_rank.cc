@@ -15,6 +15,7 @@
 #include "runtime/common/protocol/exit_codes.h"
 #include "runtime/launch/process.h"
 #include "runtime/launch/program_life.h"
+#include "runtime/launch/program_witness.h"
 #include "runtime/launch/reserved_port.h"
 #include "runtime/launch/signals.h"
 
@@ -23,6 +24,7 @@ namespace {
 
 // What shells answer for a command that they do not find.
 constexpr int kNotFound = 127;
+constexpr Milliseconds kObservationPeriod{100};
 
 struct SupervisorGone {};
 using ProgramRankEvent = std::variant<protocol::ToRank, ChildExit, SupervisorGone>;
@@ -41,8 +43,8 @@ class ProgramRank {
                  .on_end = [this] { news_.Push(SupervisorGone{}); }});
     Execute(life_.Start());
     while (!exit_code_.has_value()) {
-      if (auto news = news_.PopUntil(life_.deadline().value_or(SteadyTime::max()), {}))
-        std::visit([this](const auto& n) { Handle(n); }, *news);
+      if (auto news = news_.PopUntil(NextWake(), {})) std::visit([this](const auto& n) { Handle(n); }, *news);
+      Observe();
       Execute(life_.Tick(clock_.Steady()));
     }
     return *exit_code_;
@@ -54,6 +56,8 @@ class ProgramRank {
     if (exit.pid != pid_) return;
     KillGroup(pid_, SIGKILL);  // what it left behind would hold the devices that its successor needs
     pid_ = 0;
+    next_observation_ = {};
+    Observe();  // its last steps
     Execute(life_.On(ProgramEnd{exit.exit_code, exit.signal, ""}));
   }
   void Handle(const SupervisorGone&) {
@@ -79,16 +83,31 @@ class ProgramRank {
     if (!program.ok()) return Execute(life_.On(ProgramEnd{kNotFound, 0, program.error().message}));
     std::vector<std::string> arguments = options_.command;
     arguments.front() = *program;
-    const auto pid =
-        StartProcess({.arguments = std::move(arguments),
-                      .environment = ProgramEnvironment(action.assignment, options_.config, omp_num_threads),
-                      .own_group = true});
+    std::vector<std::string> environment =
+        ProgramEnvironment(action.assignment, options_.config, omp_num_threads);
+    witness_.Begin(action.assignment.round, environment);
+    const auto pid = StartProcess(
+        {.arguments = std::move(arguments), .environment = std::move(environment), .own_group = true});
     if (!pid.ok()) return Execute(life_.On(ProgramEnd{kNotFound, 0, pid.error().message}));
     pid_ = *pid;
   }
   void Do(const SignalProgram& action) { KillGroup(pid_, action.signal); }
   void Do(const Say& action) { link_.Send(action.message); }
   void Do(const EndRank& action) { exit_code_ = action.exit_code; }
+  void Do(const AnswerForProgram&) {
+    if (const auto answer = witness_.Answer()) link_.Send(*answer);
+  }
+
+  SteadyTime NextWake() const {
+    const SteadyTime deadline = life_.deadline().value_or(SteadyTime::max());
+    return witness_.is_present() ? std::min(deadline, next_observation_) : deadline;
+  }
+  void Observe() {
+    const SteadyTime now = clock_.Steady();
+    if (!life_.is_running() || now < next_observation_) return;
+    next_observation_ = now + kObservationPeriod;
+    for (const protocol::FromRank& message : witness_.Observe(now)) link_.Send(message);
+  }
 
   void Fail(const Error& error) {
     link_.Send(protocol::Failed{static_cast<int>(protocol::ExitCode::kInfrastructure), error.message});
@@ -101,6 +120,8 @@ class ProgramRank {
   ReservedPort port_;
   pid_t pid_ = 0;  // of the command; 0: it does not run
   std::optional<int> exit_code_;
+  ProgramWitness witness_;
+  SteadyTime next_observation_{};
   Queue<ProgramRankEvent> news_;
   protocol::ControlLink link_;
 };

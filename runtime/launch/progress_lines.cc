@@ -52,10 +52,11 @@ void ProgressLines::ShowRounds(const rendezvous::RendezvousView& view) {
 }
 
 void ProgressLines::ShowStep(const protocol::Progress& progress, SteadyTime now) {
-  if (is_terminal_) return DrawBar(progress, now);
+  if (is_terminal_ && !progress.HasOnlySteps()) return DrawBar(progress, now);
   if (progress.step <= shown_step_ || now - last_line_ <= 2s) return;
   shown_step_ = progress.step;
   last_line_ = now;
+  if (progress.HasOnlySteps()) return Say("step " + std::to_string(shown_step_));
   Say("step " + std::to_string(shown_step_) + "/" + std::to_string(progress.total_steps) + "  epoch " +
       FormatNumber(progress.epoch, 3) + "  loss " + FormatNumber(progress.loss) + "  " +
       FormatNumber(progress.samples_per_second) + " samples/s");

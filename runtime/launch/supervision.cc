@@ -132,6 +132,9 @@ void Supervision::Rejoin(std::chrono::milliseconds delay) {
 }
 
 void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress, SteadyTime now) {
+  // A program reports the start of its round as progress without a step. Once it has reported steps, only the next
+  // step shows that it has recovered.
+  if (progress.IsStart() && best_step_ > 0) return;
   const bool first_of_round = progress.round > rank.progress.round;
   if (progress.step != rank.progress.step) step_made_ = now;
   rank.progress = progress;

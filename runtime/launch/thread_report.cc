@@ -39,6 +39,12 @@ std::string DescribeThread(const std::string& folder) {
 
 }  // namespace
 
+bool IsStopped(pid_t pid) {
+  if (pid <= 0) return false;
+  const std::string state = StateOf("/proc/" + std::to_string(pid));
+  return state.starts_with('T') || state.starts_with('t');
+}
+
 std::string DescribeThreads(pid_t pid) {
   std::error_code error;
   std::vector<std::string> ids;

@@ -12,4 +12,7 @@ namespace lockstep::launch {
 // main thread first. Empty where the process is gone.
 [[nodiscard]] std::string DescribeThreads(pid_t pid);
 
+// Whether the kernel does not let the process run: SIGSTOP, or a debugger. False where it is gone.
+[[nodiscard]] bool IsStopped(pid_t pid);
+
 }  // namespace lockstep::launch

@@ -163,6 +163,7 @@ struct TrainingMetrics::State {
     }
     Set(metric::kStep, "Completed optimizer steps of the job, as this rank holds them.",
         static_cast<double>(m.step), rank);
+    if (m.HasOnlySteps()) return;
     Set(metric::kTotalSteps, "Optimizer steps the job will take.", static_cast<double>(m.total_steps));
     Set(metric::kEpoch, "Passes over the data, fraction included.", m.epoch);
     Set(metric::kLoss, "Mean training loss over the global batch of the last step.", m.loss);

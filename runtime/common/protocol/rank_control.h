@@ -51,6 +51,11 @@ struct Progress {
   int64_t corrupt_records_total = 0;  // of this rank's samples, in training and evaluations that count
   // data, forward, backward, reduce, graph, optimizer, sync, evaluate, checkpoint
   std::map<std::string, double> phase_seconds;
+
+  // A program has started, and has taken no step.
+  [[nodiscard]] bool IsStart() const { return step == 0 && steps_under_way == 0 && steps_total == 0; }
+  // Of a program that a witness observes, the number of the step is known and nothing else about it.
+  [[nodiscard]] bool HasOnlySteps() const { return total_steps == 0; }
 };
 
 // Sent with Progress, to the supervisor alone; cumulative likewise.
@@ -141,6 +146,8 @@ struct Failed {
 // To Ping, at once, whatever the training thread does.
 struct Pong {
   bool waits_for_peers = false;  // in a collective, to which this rank has given its part
+  // What a program does is not known in full, and may take as long as its first step.
+  bool may_take_long = false;
 };
 
 using FromRank =
@@ -291,6 +298,7 @@ void Visit(Failed& m, V& v) {
 template <class V>
 void Visit(Pong& m, V& v) {
   v("waitsForPeers", m.waits_for_peers);
+  v("mayTakeLong", m.may_take_long);
 }
 template <class V>
 void Visit(RankAssignment& m, V& v) {

@@ -289,8 +289,11 @@ void JobEntry::TakeHeldStep(int64_t step) {
 
 void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
   const protocol::Progress& progress = heartbeat.progress;
-  if (!unrecovered_.empty() && progress.round > unrecovered_.rbegin()->first) RecordRecovery(progress, now);
-  const bool newer_round = progress.round > view_.progress.round;
+  // The start of a program, which is no recovery of a job that has reported steps.
+  const bool is_start = progress.IsStart() && view_.best_step > 0;
+  if (!is_start && !unrecovered_.empty() && progress.round > unrecovered_.rbegin()->first)
+    RecordRecovery(progress, now);
+  const bool newer_round = !is_start && progress.round > view_.progress.round;
   has_news_ = has_news_ || newer_round;
   if (newer_round || (progress.round == view_.progress.round && progress.step > view_.progress.step)) {
     const bool was_behind = view_.progress.step < view_.best_step;
@@ -387,7 +390,7 @@ void JobEntry::RecordChanges(Moment now) {
   const bool is_full = static_cast<int>(running->peers.size()) >= round_.places();
   RecordClosing(ending, *running, is_full, view_.changes);
   const auto ended = unrecovered_.find(ending.round);
-  // A program of the user's own tells of no steps: what it kept is not known.
+  // Of a program that reports no steps it is not known what was lost.
   const bool made_steps = view_.progress.round == round_.last_ending()->round && view_.progress.step > 0;
   if (!made_steps || ended == unrecovered_.end() || ending.mode == protocol::LeaveMode::kYield) return;
   view_.changes.back().unfinished_seconds =

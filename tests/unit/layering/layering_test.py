@@ -48,7 +48,8 @@ MAY_INCLUDE = {
                 | operator("kube", "controller", "reconcile", "rendezvous", "sharding", "telemetry"),
     # lockstep: starts in milliseconds, so never LibTorch, and nothing of a rank.
     "runtime/telemetry": common("base", "http", "protocol", "telemetry"),
-    "runtime/launch": common("base", "http", "protocol", "rendezvous", "api") | runtime("telemetry"),
+    "runtime/witness": common("base", "protocol"),
+    "runtime/launch": common("base", "http", "protocol", "rendezvous", "api") | runtime("telemetry", "witness"),
     "runtime/convert": common("base", "api"),
     "runtime/cli": common("base", "command_line", "http", "protocol", "api", "rendezvous") | runtime("convert", "launch"),
     # kubectl-lockstep: on people's machines; the cluster through kubectl alone.

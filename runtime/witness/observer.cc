@@ -1,0 +1,80 @@
+#include "runtime/witness/observer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::witness {
+namespace {
+
+// A loader that takes longer is waited for.
+constexpr Milliseconds kSlowData{1'000};
+
+std::string PhaseOf(Activity activity) {
+  switch (activity) {
+    case Activity::kEvaluate: return "evaluate";
+    case Activity::kSave: return "snapshot";
+    case Activity::kStep:
+    case Activity::kData:
+    case Activity::kBackward:
+    case Activity::kOptimizer:
+    case Activity::kCollective: break;
+  }
+  return "train";
+}
+
+// Seconds by the names that lockstep-rank uses. A backward pass of DistributedDataParallel waits for the other ranks
+// inside itself, so its time is not counted as computing (ComputeSeconds).
+std::map<std::string, double> PhaseSeconds(const Observation& seen) {
+  const auto of = [&seen](Activity activity) { return seen.seconds.at(static_cast<std::size_t>(activity)); };
+  return {{"data", of(Activity::kData)},
+          {"forward", of(Activity::kStep)},
+          {"backward_reduce", of(Activity::kBackward)},
+          {"optimizer", of(Activity::kOptimizer)},
+          {"reduce", of(Activity::kCollective)},
+          {"evaluate", of(Activity::kEvaluate)},
+          {"checkpoint", of(Activity::kSave)}};
+}
+
+}  // namespace
+
+std::vector<protocol::FromRank> Observer::Observe(const Observation& seen, bool is_stopped, SteadyTime now) {
+  std::vector<protocol::FromRank> messages;
+  if (seen.pid == 0 || seen.steps == 0) return messages;
+  ReportPhase(seen, is_stopped, now, messages);
+  ReportSteps(seen, messages);
+  return messages;
+}
+
+void Observer::ReportPhase(const Observation& seen, bool is_stopped, SteadyTime now,
+                           std::vector<protocol::FromRank>& messages) {
+  const std::string phase = PhaseOf(seen.activity);
+  if (std::exchange(phase_, phase) != phase) messages.emplace_back(protocol::PhaseChanged{phase});
+  if (seen.activity != Activity::kData || is_stopped) {
+    data_since_ = SteadyTime::max();
+  } else if (data_since_ == SteadyTime::max()) {
+    data_since_ = now;
+  } else if (now - data_since_ >= kSlowData) {
+    data_since_ = now;
+    messages.emplace_back(protocol::PhaseChanged{"load"});
+  }
+}
+
+void Observer::ReportSteps(const Observation& seen, std::vector<protocol::FromRank>& messages) {
+  const int64_t steps = seen.steps - reported_steps_;
+  if (steps <= 0) return;
+  if (reported_steps_ > 0) step_times_.Add(steps, std::max(0.0, seen.newest_step_at - reported_step_at_));
+  reported_steps_ = seen.steps;
+  reported_step_at_ = seen.newest_step_at;
+  messages.emplace_back(protocol::Progress{.round = round_,
+                                           .step = std::max<int64_t>(0, seen.resumed_step) + seen.steps,
+                                           .steps_total = seen.steps,
+                                           .phase_seconds = PhaseSeconds(seen)});
+  messages.emplace_back(protocol::Usage{.step_times = step_times_});
+}
+
+protocol::Pong AnswerFor(const Observation& seen) {
+  return {.waits_for_peers = seen.activity == Activity::kBackward || seen.activity == Activity::kCollective,
+          .may_take_long = true};
+}
+
+}  // namespace lockstep::witness

@@ -1,0 +1,81 @@
+#include "runtime/witness/page.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace lockstep::witness {
+namespace {
+
+constexpr std::size_t kBytes = 4096;
+constexpr std::size_t kErrorBytes = 256;
+constexpr int64_t kMagic = 0x31305353454E5457;  // "WTNESS01"
+enum Word : std::size_t {
+  kMagicWord,
+  kPid,
+  kSteps,
+  kResumedStep,
+  kActivity,
+  kActivitySince,
+  kNewestStepAt,
+  kNanoseconds = 8,
+  kError = 16
+};
+
+Error SystemError(const char* what) {
+  return {ErrorCode::kInternal, std::string(what) + ": " + std::strerror(errno)};
+}
+
+double SecondsOf(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
+
+}  // namespace
+
+Result<Fd> MakeMemoryFile(const char* name) {
+  Fd file(::memfd_create(name, MFD_CLOEXEC));
+  if (!file.valid()) return SystemError("memfd_create");
+  return file;
+}
+
+std::string PathOf(const Fd& file) {
+  return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file.get());
+}
+
+Result<Page> Page::Create() {
+  LOCKSTEP_TRY(Fd file, MakeMemoryFile("lockstep-witness-page"));
+  if (::ftruncate(file.get(), kBytes) != 0) return SystemError("ftruncate");
+  void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) return SystemError("mmap");
+  auto* const words = static_cast<int64_t*>(memory);
+  words[kResumedStep] = -1;
+  words[kMagicWord] = kMagic;
+  return Page(std::move(file), words);
+}
+
+Page::Page(Page&& other) noexcept
+    : file_(std::move(other.file_)), words_(std::exchange(other.words_, nullptr)) {}
+
+Page::~Page() {
+  if (words_ != nullptr) ::munmap(words_, kBytes);
+}
+
+std::string Page::path() const { return PathOf(file_); }
+
+Observation Page::Read() const {
+  const auto word = [this](std::size_t i) { return __atomic_load_n(words_ + i, __ATOMIC_RELAXED); };
+  Observation seen{.pid = static_cast<pid_t>(word(kPid)),
+                   .steps = word(kSteps),
+                   .resumed_step = word(kResumedStep),
+                   .newest_step_at = SecondsOf(word(kNewestStepAt))};
+  const int64_t activity = word(kActivity);
+  if (activity >= 0 && activity < static_cast<int64_t>(kActivities))
+    seen.activity = static_cast<Activity>(activity);
+  for (std::size_t i = 0; i < kActivities; ++i) seen.seconds.at(i) = SecondsOf(word(kNanoseconds + i));
+  const char* const error = reinterpret_cast<const char*>(words_ + kError);
+  seen.error.assign(error, ::strnlen(error, kErrorBytes));
+  return seen;
+}
+
+}  // namespace lockstep::witness

@@ -1,0 +1,192 @@
+"""Programs without a changed line, observed from outside: their steps, what a stopped one and a busy one look like, and that the witness harms none."""
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+import torch_python
+from build_folder import BIN
+from cases import ENDS_WITH_US, LIMIT, expect
+from local_run import Run, children, logged
+
+HERE = pathlib.Path(__file__).resolve().parent
+TRAIN = HERE / "train.py"
+LONG = 100_000  # steps: it is stopped before
+STALL = 13  # longer than the least bound of a step, 10 s, and what it takes to ask
+
+
+class ProgramRun(Run):
+    """`lockstep run --nproc N -- command`."""
+
+    def __init__(self, folder, *command, nproc=1):
+        self.ledger = f"{folder}/ledger"
+        os.makedirs(self.ledger, exist_ok=True)
+        self.log = open(f"{folder}/output.txt", "a+")
+        self.process = subprocess.Popen(
+            [*ENDS_WITH_US, f"{BIN}/lockstep", "run", "--nproc", str(nproc), "--folder", f"{folder}/run", "--", *map(str, command)],
+            stdout=self.log, stderr=subprocess.STDOUT, env={**os.environ, "LOCKSTEP_SAMPLE_LEDGER": self.ledger})
+
+    def programs(self):
+        ranks = [pid for worker in self.workers() for pid, name in children(worker) if name == "lockstep"]
+        return [pid for rank in ranks for pid, _ in children(rank)]
+
+
+def train(folder, steps, *pauses, nproc=1):
+    return ProgramRun(folder, torch_python.python(), TRAIN, folder, steps, *pauses, nproc=nproc)
+
+
+def steps_of(folder, rank, in_round):
+    path = pathlib.Path(folder, f"steps-{rank}")
+    lines = [line.split() for line in path.read_text().rpartition("\n")[0].splitlines()] if path.exists() else []
+    return [int(step) for number, step, _ in lines if number == str(in_round)]
+
+
+def until_step(run, folder, step, rank=0, in_round=1):
+    run.until(f"step {step} of rank {rank} in round {in_round}", lambda: step in steps_of(folder, rank, in_round))
+
+
+def metrics(folder):
+    ports = [record["port"] for record in logged(folder, "serving metrics")]
+    if not ports:
+        return {}
+    with urllib.request.urlopen(f"http://127.0.0.1:{ports[0]}/metrics", timeout=LIMIT) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+def metric(folder, name, *labels):
+    found = [value for series, value in metrics(folder).items() if series.startswith(name + "{") and all(label in series for label in labels)]
+    return max(found) if found else None
+
+
+def test_its_steps_and_phases_are_seen(folder):
+    with train(folder, LONG, nproc=2) as run:
+        until_step(run, folder, 50)
+        run.until("50 steps in the metrics", lambda: (metric(folder, "lockstep_train_step") or 0) >= 50)
+        run.until("a line with the step", lambda: "\nstep " in run.output())
+        for phase in ("data", "forward", "backward_reduce", "optimizer", "checkpoint"):
+            expect(metric(folder, "lockstep_train_phase_seconds_total", f'phase="{phase}"') > 0, f"no seconds of phase {phase}")
+        expect(metric(folder, "lockstep_train_loss") is None, "a loss that nobody has reported")
+
+
+def test_a_restart_continues_the_count_of_its_checkpoint(folder):
+    with train(folder, LONG, nproc=2) as run:
+        until_step(run, folder, 45)
+        os.kill(run.programs()[1], signal.SIGKILL)
+        until_step(run, folder, 60, in_round=2)
+        first = min(steps_of(folder, 0, 2))
+        expect(first % 20 == 1 and first > 20, f"the program continued at step {first}")
+        run.until("step 60 in the metrics", lambda: (metric(folder, "lockstep_train_step") or 0) >= 60)
+        counted = metric(folder, "lockstep_train_step")
+        taken = max(max(steps_of(folder, rank, 2)) for rank in range(2))
+        expect(counted <= taken + 1, f"step {counted} was reported when {taken} were taken")
+
+
+def test_a_stopped_rank_is_found_and_restarted(folder):
+    with train(folder, LONG, nproc=2) as run:
+        until_step(run, folder, 30)
+        stopped = run.programs()[1]
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            until_step(run, folder, 60, in_round=2)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(stopped, signal.SIGKILL)
+        hangs = logged(folder, "rank hangs")
+        expect(len(hangs) == 1 and hangs[0]["local_rank"] == 1 and hangs[0]["why"] == "does not answer", f"{hangs}")
+
+
+@pytest.mark.parametrize("where", ["evaluation", "loader", "save", "elsewhere"])
+def test_a_long_pause_is_no_hang(folder, where):
+    with train(folder, 60, f"{where}:{STALL}", nproc=2) as run:
+        code = run.finish()
+        expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
+    expect(not logged(folder, "rank hangs"), "it was taken for a hang")
+    expect(len(steps_of(folder, 0, 1)) == 60, "not all steps were taken in the first round")
+
+
+def run_python(folder, code, *options, python=None, **environment):
+    """What a program under the witness writes, by `lockstep run`."""
+    script = pathlib.Path(folder, "program.py")
+    script.write_text(code)
+    done = subprocess.run([f"{BIN}/lockstep", "run", "--nproc", "1", "--no-prefix", "--folder", f"{folder}/run", "--", str(python or sys.executable),
+                           *options, str(script)], capture_output=True, text=True, timeout=LIMIT, env={**os.environ, **environment})
+    expect(done.returncode == 0, f"exit code {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+    return done.stdout
+
+
+def test_the_programs_path_is_its_own(folder):
+    code = "import sys; print('PATH', [entry for entry in sys.path if '/fd/' in entry], 'torch' in sys.modules)"
+    expect("PATH [] False" in run_python(folder, code), "the witness is on the program's path, or imports PyTorch")
+
+
+def test_calls_the_sitecustomize_that_was_there(folder):
+    own = pathlib.Path(folder, "own")
+    own.mkdir()
+    own.joinpath("sitecustomize.py").write_text("import builtins; builtins.was_called = True\n")
+    code = "import lockstep_witness, sitecustomize, builtins; print('OWN', builtins.was_called, sitecustomize.__file__)"
+    expect(f"OWN True {own}/sitecustomize.py" in run_python(folder, code, PYTHONPATH=str(own)), "its own sitecustomize was not called")
+
+
+@pytest.mark.parametrize("code", [
+    "import os; os.environ.clear(); import subprocess; subprocess.run(['/bin/true'], check=True)",
+    "import sys; sys.path[:] = [p for p in sys.path if 'python' in p]; sys.meta_path[:] = sys.meta_path[1:]; import json",
+    "import os; pid = os.fork(); os._exit(0) if pid == 0 else os.waitpid(pid, 0)",
+    "raise SystemExit(0)",
+], ids=["clears the environment", "changes the paths", "forks", "ends at once"])
+def test_a_program_that_does_as_it_likes_runs(folder, code):
+    run_python(folder, code)
+
+
+@pytest.mark.parametrize("option", ["-I", "-S", "-E"])
+def test_an_interpreter_that_ignores_the_witness_runs(folder, option):
+    expect("False" in run_python(folder, "import sys; print('lockstep_witness' in sys.modules)", option) or option == "-S", "it was observed")
+
+
+STEPS = """
+import torch
+parameter = torch.nn.Parameter(torch.zeros(1))
+optimizer = torch.optim.SGD([parameter], lr=0.1)
+for _ in range(5):
+    (parameter ** 2).sum().backward()
+    optimizer.step()
+print("DONE")
+"""
+
+
+def test_a_witness_that_fails_harms_nothing(folder):
+    fails = "import lockstep_witness; lockstep_witness.Witness._claim = lambda *_: 1 / 0\n"
+    expect("DONE" in run_python(folder, fails + STEPS, python=torch_python.python()), "the program did not end well")
+    expect([record["reason"] for record in logged(folder, "the program is no longer observed")] == ["ZeroDivisionError: division by zero"], "not said once")
+
+
+def test_a_page_that_is_none_is_left_alone(folder):
+    text = pathlib.Path(folder, "text")
+    text.write_text("x" * 5000)
+    for page in (text, "/nonexistent"):
+        out = subprocess.run([torch_python.python(), "-c", STEPS], capture_output=True, text=True, timeout=LIMIT,
+                             env={**os.environ, "LOCKSTEP_WITNESS_PAGE": str(page), "PYTHONPATH": str(HERE.parents[2] / "runtime/witness/python")})
+        expect(out.returncode == 0 and "DONE" in out.stdout and out.stderr == "", f"{page}: {out}")
+    expect(text.read_text() == "x" * 5000, "it was written to")
+
+
+def test_compiled_and_traced_code_has_no_hooks_in_it(folder):
+    code = """
+import torch
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+@torch.compile(backend="eager", fullgraph=True)
+def forward(x):
+    return model(x).sum()
+for _ in range(3):
+    forward(torch.ones(1, 2)).backward()
+    optimizer.step()
+torch.export.export(model, (torch.ones(1, 2),))
+print("DONE")
+"""
+    expect("DONE" in run_python(folder, code, python=torch_python.python()), "it did not end well")
