@@ -42,7 +42,7 @@ TEST(WithRetries, OutlastsAnOutageWithinThePatienceAndReportsIt) {
   EXPECT_EQ(away_for(Seconds(700)).error().code, ErrorCode::kUnavailable);
 }
 
-// Or a process that is to stop could not end its step.
+// Otherwise a process that should stop could not end its step.
 TEST(WithRetries, IsStoppedOnlyWhileItWaits) {
   const Retries retries{.is_stopped = [] { return true; }};
   EXPECT_EQ(WithRetries<int>(retries, [] { return 7; }).value(), 7);
