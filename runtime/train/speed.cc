@@ -8,7 +8,7 @@
 namespace lockstep::train {
 namespace {
 
-// Before so many steps, a pause of the machine would count for too much.
+// With fewer steps, a pause of the machine would distort the result.
 constexpr int64_t kEnoughSteps = 10;
 
 }  // namespace

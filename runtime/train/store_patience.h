@@ -24,7 +24,7 @@ class StorePatience {
   };
   explicit StorePatience(Context context) : context_(std::move(context)) {}
 
-  // A request succeeded: an outage, if there is one, is over.
+  // A request succeeded, so an outage, if there is one, is over.
   void Answered();
   // A request failed, and training continues without it.
   void Missed(const Error& error, std::string_view waiting);

@@ -1,4 +1,4 @@
-// How long a save waits for shards, by a clock that the test moves: no thread, no real time.
+// How long a save waits for shards, with a clock that the test advances: no threads, no real time.
 
 #include "runtime/checkpoint/save_writer.h"
 
