@@ -65,6 +65,6 @@ struct Datasets {
 // sequences. For remote data this waits for the parts that are needed immediately.
 [[nodiscard]] Result<Datasets> OpenDatasets(const api::TrainingSpec& spec, const CopyOptions& copying);
 [[nodiscard]] Result<Datasets> OpenDatasets(
-    const api::TrainingSpec& spec);  // shows no life, cannot be stopped
+    const api::TrainingSpec& spec);  // reports no signs of life, cannot be stopped
 
 }  // namespace lockstep::data

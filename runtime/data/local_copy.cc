@@ -155,7 +155,7 @@ class LocalCopy::State {
           board_.emplace(std::move(*board));
           return {};
         }
-        (void)::flock(lock_.get(), LOCK_UN);  // whoever removed the folder has just left
+        (void)::flock(lock_.get(), LOCK_UN);  // another process has just removed the folder
       }
       if (options_.fetch.retries.is_stopped())
         return Error{ErrorCode::kCancelled, "waiting for data was stopped"};

@@ -4,7 +4,7 @@
 // kept. One thread.
 //
 //   init, load, sync, save, first step of a round    healthPolicy.firstStepTimeoutSeconds
-//   train                                            stepTimeoutSeconds; where absent, learned
+//   train                                            stepTimeoutSeconds; learned if absent
 //   evaluate, snapshot                               learned; the first time firstStepTimeoutSeconds
 //   average                                          learned from the times of whole windows: it ends when
 //                                                    the slowest rank has finished its own

@@ -101,7 +101,7 @@ class Saves {
   [[nodiscard]] double EpochOf(int64_t step) const;
 
   SaveContext context_;
-  SaveInterval interval_;  // where it is Auto
+  SaveInterval interval_;  // used if it is Auto
   SteadyTime last_start_;
   struct Started {
     bool is_reporter = false;  // rank 0 reports for all

@@ -1,5 +1,5 @@
 #pragma once
-// SyncState (sync.h) where the layers of the model are divided over the ranks. Step thread.
+// SyncState (sync.h) for models whose layers are divided over the ranks. Step thread.
 
 #include "runtime/train/sync.h"
 

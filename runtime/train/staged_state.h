@@ -1,7 +1,7 @@
 #pragma once
 // What a rank holds of a model whose layers are divided over the ranks (strategies pipeline and hybrid):
 // parameters, buffers and optimizer state of its stage, and of nothing else. In place of the other parameters
-// the model has tensors of one element that look as large.
+// the model has placeholders of the same shape with the memory of one element.
 //
 // Replicated state gets two properties for free. This class has to provide them:
 //   a step is a transaction   It ends with one sum over all ranks. Before the sum, every rank has all gradients
