@@ -84,8 +84,8 @@ Result<bool> Ownership::IsFree() {
   bool is_free = true;
   for (const Marker& other : markers) {
     if (other.uid == job_.uid) continue;
-    LOCKSTEP_TRY(const bool is_in_the_way, IsBlockedBy(other, mine));
-    is_free = is_free && !is_in_the_way;
+    LOCKSTEP_TRY(const bool is_blocked, IsBlockedBy(other, mine));
+    is_free = is_free && !is_blocked;
   }
   return is_free;
 }

@@ -76,10 +76,10 @@ struct TrainingMetrics::State {
   void CountTo(const char* name, const char* help, const protocol::StepTimes& times, const Labels& labels)
       LOCKSTEP_REQUIRES(mutex) {
     protocol::StepTimes& last = step_times[labels];
-    const bool goes_on = times.seconds >= last.seconds;
+    const bool continues = times.seconds >= last.seconds;
     std::vector<double> increments;
     for (std::size_t i = 0; i < last.counts.size() && i < times.counts.size(); ++i)
-      increments.push_back(static_cast<double>(times.counts[i] - (goes_on ? last.counts[i] : 0)));
+      increments.push_back(static_cast<double>(times.counts[i] - (continues ? last.counts[i] : 0)));
     prometheus::BuildHistogram()
         .Name(name)
         .Help(help)
@@ -87,7 +87,7 @@ struct TrainingMetrics::State {
         .Register(registry)
         .Add(labels, prometheus::Histogram::BucketBoundaries(protocol::kStepTimeBounds.begin(),
                                                              protocol::kStepTimeBounds.end()))
-        .ObserveMultiple(increments, times.seconds - (goes_on ? last.seconds : 0));
+        .ObserveMultiple(increments, times.seconds - (continues ? last.seconds : 0));
     last = times;
   }
 

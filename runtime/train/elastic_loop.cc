@@ -440,8 +440,8 @@ class ElasticLoop {
     if (round_.communicator != nullptr) round_.communicator->Abort();
     const int64_t failed_step = IsOwn(error) ? StepUnderWay() : -1;
     progress_.Repeating(std::exchange(attempting_, 0));
-    const bool told = round_.aborted.stop_requested();
-    if (error.code == ErrorCode::kCancelled || (told && error.code == ErrorCode::kAborted))
+    const bool is_over = round_.aborted.stop_requested();
+    if (error.code == ErrorCode::kCancelled || (is_over && error.code == ErrorCode::kAborted))
       return {RoundEnd::kLeft};
     const bool repairable = error.code == ErrorCode::kAborted || error.code == ErrorCode::kInternal;
     if (!repairable) return {RoundEnd::kFailed, error, failed_step};

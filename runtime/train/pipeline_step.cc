@@ -222,14 +222,14 @@ Result<StepReport> PipelineStep::Attempt(Communicator& communicator, const Reque
   if (staged.coordinate().has_value()) LOCKSTEP_TRY(pass.Run());
   LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return staged.SumGradients(communicator); }));
   // One rank per pipeline counts the pipeline's samples.
-  const bool speaks = staged.coordinate().has_value() && IsFirst(staged);
-  if (speaks && context_.ledger.enabled())
+  const bool counts_samples = staged.coordinate().has_value() && IsFirst(staged);
+  if (counts_samples && context_.ledger.enabled())
     context_.ledger.Contribute(step,
                                context_.samples.plan().Ids(step, share.positions.begin, share.positions.end));
   at::Tensor sums = at::zeros({StageSum::kSums}, at::kDouble);
   auto* values = sums.data_ptr<double>();
-  const int64_t told = speaks ? share.positions.size() : 0;
-  values[StageSum::kCount] = static_cast<double>(told);
+  const int64_t counted = counts_samples ? share.positions.size() : 0;
+  values[StageSum::kCount] = static_cast<double>(counted);
   values[StageSum::kYield] = requests.yield ? 1 : 0;
   values[StageSum::kStop] = requests.stop ? 1 : 0;
   values[StageSum::kSave] = requests.save ? 1 : 0;
@@ -243,7 +243,7 @@ Result<StepReport> PipelineStep::Attempt(Communicator& communicator, const Reque
       LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), step, context_.total_steps));
   LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return communicator.SumInPlace(sums); }));
   return context_.phases.Time("optimizer",
-                              [&] { return End(communicator, sums, told, std::isfinite(pass.loss())); });
+                              [&] { return End(communicator, sums, counted, std::isfinite(pass.loss())); });
 }
 
 Result<StepReport> PipelineStep::End(Communicator& communicator, const at::Tensor& sums, int64_t local_count,

@@ -396,8 +396,8 @@ Result<std::string> StepRunner::WhereNotFinite(Peers peers, const std::vector<Sl
   std::vector<NotFinite> of_ranks(static_cast<std::size_t>(rank_));
   of_ranks.push_back(mine);
   if (peers != nullptr) {
-    const std::vector<int64_t> told = {mine.loss ? 1 : 0, mine.parameter};
-    LOCKSTEP_TRY(const auto rows, peers->AllGather(told));
+    const std::vector<int64_t> findings = {mine.loss ? 1 : 0, mine.parameter};
+    LOCKSTEP_TRY(const auto rows, peers->AllGather(findings));
     of_ranks.clear();
     for (const auto& row : rows) of_ranks.push_back({row.at(0) != 0, row.at(1)});
   }

@@ -53,7 +53,7 @@ class FakeWork final : public c10d::Work {
   bool isCompleted() override { return completed; }
   std::exception_ptr exception() const override { return problem; }
   void synchronize() override { ++synchronized; }
-  bool isSuccess() const override { throw std::logic_error("NCCL's work does not tell"); }
+  bool isSuccess() const override { throw std::logic_error("NCCL's work does not report it"); }
   bool wait(milliseconds) override {
     ADD_FAILURE() << "c10d's wait aborts the group where it times out, on this thread";
     return true;
@@ -229,8 +229,8 @@ TEST(CommunicatorWithADevice, GivesUpAnAbortThatHangs) {
       auto communicator = EnterWith(connector, 0, 1,
                                     {.backend = &backend,
                                      .give_up =
-                                         [&](const std::string& told) {
-                                           problem = told;
+                                         [&](const std::string& reason) {
+                                           problem = reason;
                                            returned_before_the_limit = has_returned.load();
                                          },
                                      .abort_limit = milliseconds(2'000)});

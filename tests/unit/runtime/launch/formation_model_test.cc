@@ -190,9 +190,9 @@ class Model {
         pod.form.reset();
       } else if (std::holds_alternative<StopPolling>(action) || std::holds_alternative<StartWatch>(action)) {
         pod.join.reset();
-      } else if (const auto* tell = std::get_if<SendToRank>(&action)) {
-        if (const auto* place = std::get_if<protocol::RankAssignment>(&tell->message)) Enter(pod, *place);
-        if (std::holds_alternative<protocol::RoundOver>(tell->message)) is_over = true;
+      } else if (const auto* sent = std::get_if<SendToRank>(&action)) {
+        if (const auto* place = std::get_if<protocol::RankAssignment>(&sent->message)) Enter(pod, *place);
+        if (std::holds_alternative<protocol::RoundOver>(sent->message)) is_over = true;
       }
     }
     if (is_over) Ready(pod);

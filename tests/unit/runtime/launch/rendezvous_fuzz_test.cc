@@ -364,10 +364,10 @@ TEST_F(RendezvousFuzz, NoSequenceOfMessagesReachesBeyondItsJob) {
   const std::chrono::seconds given(std::stoll(EnvOr("LOCKSTEP_FUZZ_SECONDS", "0")));
   const auto start = std::chrono::steady_clock::now();
   int batch = 0;
-  const auto goes_on = [&] {
+  const auto continues = [&] {
     return given.count() > 0 ? std::chrono::steady_clock::now() - start < given : batch < kBatches;
   };
-  for (; goes_on() && !HasFailure(); ++batch) {
+  for (; continues() && !HasFailure(); ++batch) {
     SCOPED_TRACE("LOCKSTEP_FUZZ_SEED=" + std::to_string(seed + static_cast<uint64_t>(batch)));
     Batch(seed + static_cast<uint64_t>(batch), batch);
   }

@@ -49,9 +49,9 @@ TEST_F(SupervisionTest, JoinsWithTheRanksStepAndPortOnceItIsReady) {
 TEST_F(SupervisionTest, PassesTheAssignmentOnAndWatchesTheRound) {
   (void)Say(protocol::Ready{});
   const Actions actions = Assign(5);
-  const auto* tell = Find<SendToRank>(actions);
-  ASSERT_NE(tell, nullptr);
-  const auto& assignment = std::get<protocol::RankAssignment>(tell->message);
+  const auto* sent = Find<SendToRank>(actions);
+  ASSERT_NE(sent, nullptr);
+  const auto& assignment = std::get<protocol::RankAssignment>(sent->message);
   EXPECT_EQ(assignment.round, 5);
   EXPECT_EQ(assignment.rank, 1);
   EXPECT_EQ(assignment.world, 3);
@@ -451,8 +451,8 @@ TEST_F(SupervisionTest, RankZeroGetsARequestForACheckpointOnceInARound) {
 TEST_F(SupervisionTest, RankZeroGetsARequestForAProfileOnceInARoundAndItsAnswerIsPassedOn) {
   const auto requested = [&](int64_t round, const std::string& request) {
     const Actions actions = Send(HeartbeatAnswered{round, protocol::WatchAnswer{.profile = {request, 5}}});
-    const SendToRank* tell = Find<SendToRank>(actions);
-    const auto* wanted = tell == nullptr ? nullptr : std::get_if<protocol::ProfileWanted>(&tell->message);
+    const SendToRank* sent = Find<SendToRank>(actions);
+    const auto* wanted = sent == nullptr ? nullptr : std::get_if<protocol::ProfileWanted>(&sent->message);
     return wanted == nullptr ? 0 : wanted->steps;
   };
   EnterRound(5, 0);
@@ -558,14 +558,14 @@ TEST_F(TwoRanksTest, EachRankGetsItsOwnPlace) {
   const Actions actions = Assign(1, 4);
   std::vector<int> requested;
   for (const Action& action : actions) {
-    const auto* tell = std::get_if<SendToRank>(&action);
-    if (tell == nullptr) continue;
-    const auto& place = std::get<protocol::RankAssignment>(tell->message);
-    EXPECT_EQ(place.rank, 4 + tell->local_rank);
-    EXPECT_EQ(place.local_rank, tell->local_rank);
+    const auto* sent = std::get_if<SendToRank>(&action);
+    if (sent == nullptr) continue;
+    const auto& place = std::get<protocol::RankAssignment>(sent->message);
+    EXPECT_EQ(place.rank, 4 + sent->local_rank);
+    EXPECT_EQ(place.local_rank, sent->local_rank);
     EXPECT_EQ(place.world, 3);
     EXPECT_EQ(place.address, "10.0.0.1");
-    requested.push_back(tell->local_rank);
+    requested.push_back(sent->local_rank);
   }
   EXPECT_EQ(requested, (std::vector<int>{0, 1}));
 }

@@ -61,7 +61,7 @@ struct Simulated {
 Simulated Simulate(const std::vector<double>& rates, int64_t batches) {
   struct Rank {
     bool has_ready = false;
-    bool is_through = false;
+    bool has_finished = false;
     double free_at = 0;
   };
   std::vector<Rank> ranks(rates.size());
@@ -75,7 +75,7 @@ Simulated Simulate(const std::vector<double>& rates, int64_t batches) {
   while (true) {
     std::optional<std::size_t> next;
     for (std::size_t i = 0; i < ranks.size(); ++i) {
-      if (!ranks[i].is_through && (!next.has_value() || ranks[i].free_at < ranks[*next].free_at)) next = i;
+      if (!ranks[i].has_finished && (!next.has_value() || ranks[i].free_at < ranks[*next].free_at)) next = i;
     }
     if (!next.has_value()) break;
     Rank& rank = ranks[*next];
@@ -85,7 +85,7 @@ Simulated Simulate(const std::vector<double>& rates, int64_t batches) {
       claim(*next, 1);
       continue;
     }
-    rank.is_through = true;
+    rank.has_finished = true;
     result.end = std::max(result.end, rank.free_at);
     if (IsFastest(rates, static_cast<int>(*next))) result.end_of_fastest = rank.free_at;
   }
