@@ -19,8 +19,8 @@ struct NamedTensor {
 // The layout of a shard, without the tensors' bytes.
 struct ShardLayout {
   std::string header;  // the first bytes of the shard
-  std::vector<NamedTensor>
-      tensors;  // in the order of the layout: the widest elements first, so that each tensor is aligned
+  // In the order of the layout: the widest elements first, so that each tensor is aligned.
+  std::vector<NamedTensor> tensors;
   std::vector<TensorPlace> places;  // of each
   int64_t bytes = 0;                // of the whole shard
 };

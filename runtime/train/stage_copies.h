@@ -25,8 +25,8 @@ struct StepFacts {
 struct StageCopy {
   StepFacts facts;
   std::vector<bool> layers;  // of both stages
-  std::vector<at::Tensor>
-      tensors;  // in the order of StagedState::tensors(); undefined: part of neither stage
+  // In the order of StagedState::tensors(); undefined: part of neither stage.
+  std::vector<at::Tensor> tensors;
 };
 
 class StageCopies {

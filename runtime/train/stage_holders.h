@@ -13,8 +13,8 @@ namespace lockstep::train {
 // What the other ranks know about a rank.
 struct StageHolder {
   Version version;  // of the layers it holds; step -1: none
-  Version
-      pending;  // the version it can complete once it learns the outcome of the broken step; step -1: none
+  // The version it can complete once it learns the outcome of the interrupted step; step -1: none.
+  Version pending;
   std::vector<bool> layers;  // that it holds
 
   [[nodiscard]] bool CanHave(const Version& wanted) const { return version == wanted || pending == wanted; }

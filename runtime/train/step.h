@@ -36,8 +36,8 @@ struct Requests {
   bool yield = false;  // leave the round
   bool stop = false;   // leave the job
   bool save = false;   // store a checkpoint
-  api::ProfileWindow
-      profile{};  // later steps to record; set by rank 0 only; a window that ends at step 0 means none
+  // Later steps to record. Only rank 0 sets it; a window that ends at step 0 means none.
+  api::ProfileWindow profile{};
 };
 
 // The result of a step, or of the steps of a window with localsgd and async. It is the same on all ranks

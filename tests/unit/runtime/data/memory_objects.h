@@ -24,8 +24,8 @@ class MemoryObjects final : public RemoteObjects {
   // (name, offset) of answered reads.
   std::multiset<std::pair<std::string, int64_t>> reads;
   std::vector<std::pair<std::string, int64_t>> order;  // the same, one after the other
-  std::map<std::string, int64_t>
-      listed_bytes;  // sizes that the store reports if they differ from the true ones
+  // Sizes that the store reports if they differ from the true ones.
+  std::map<std::string, int64_t> listed_bytes;
 
   // A read of it is answered when it is released.
   void Hold(const std::string& name, int64_t offset) {
