@@ -49,7 +49,7 @@ struct TrainingMetrics::State {
         .Add(labels)
         .Set(value);
   }
-  // Absent: no series, rather than one that stays at what was true once.
+  // Without a value the series is removed, so that no outdated value remains.
   void SetOrRemove(const char* name, const char* help, std::optional<double> value, const Labels& labels) {
     auto& family = prometheus::BuildGauge().Name(name).Help(help).Labels(job_labels).Register(registry);
     prometheus::Gauge& gauge = family.Add(labels);
@@ -64,7 +64,7 @@ struct TrainingMetrics::State {
         .Add(labels)
         .Increment(increment);
   }
-  // A rank reports totals since its process started; a respawned one starts from zero again.
+  // A rank reports totals since its process started; they restart from zero with the process.
   void CountTo(const char* name, const char* help, double total, const Labels& labels)
       LOCKSTEP_REQUIRES(mutex) {
     double& last = reported[{name, labels}];
@@ -72,14 +72,14 @@ struct TrainingMetrics::State {
     last = total;
   }
 
-  // As CountTo, of each place.
+  // CountTo for each bucket.
   void CountTo(const char* name, const char* help, const protocol::StepTimes& times, const Labels& labels)
       LOCKSTEP_REQUIRES(mutex) {
     protocol::StepTimes& last = step_times[labels];
-    const bool goes_on = times.seconds >= last.seconds;
+    const bool continues = times.seconds >= last.seconds;
     std::vector<double> increments;
     for (std::size_t i = 0; i < last.counts.size() && i < times.counts.size(); ++i)
-      increments.push_back(static_cast<double>(times.counts[i] - (goes_on ? last.counts[i] : 0)));
+      increments.push_back(static_cast<double>(times.counts[i] - (continues ? last.counts[i] : 0)));
     prometheus::BuildHistogram()
         .Name(name)
         .Help(help)
@@ -87,18 +87,18 @@ struct TrainingMetrics::State {
         .Register(registry)
         .Add(labels, prometheus::Histogram::BucketBoundaries(protocol::kStepTimeBounds.begin(),
                                                              protocol::kStepTimeBounds.end()))
-        .ObserveMultiple(increments, times.seconds - (goes_on ? last.seconds : 0));
+        .ObserveMultiple(increments, times.seconds - (continues ? last.seconds : 0));
     last = times;
   }
 
-  // `total` began before this pod did.
+  // `total` includes counts from before this pod started; only the increase is counted.
   void CountFromNow(const char* name, const char* help, double total, const Labels& labels)
       LOCKSTEP_REQUIRES(mutex) {
     reported.try_emplace({name, labels}, total);
     CountTo(name, help, total, labels);
   }
 
-  // The sum; absent where that of one is not known.
+  // The sum over the GPUs; absent if the peak of one is unknown.
   void SetPeak(const std::vector<GpuReading>& gpus) LOCKSTEP_REQUIRES(mutex) {
     peak_flops = gpus.empty() ? std::nullopt : std::optional(0.0);
     for (const GpuReading& gpu : gpus) {
@@ -114,7 +114,7 @@ struct TrainingMetrics::State {
         "and backward.",
         flops);
     std::optional<double> utilization;
-    // The other pods' GPUs are taken to be like those of this one.
+    // Assumes that the other pods have the same GPUs as this one.
     if (peak_flops.has_value() && world > 0) utilization = flops / (*peak_flops / ranks_here * world);
     SetOrRemove(metric::kMfu,
                 "Model FLOPs utilization: those operations, of all that the world's GPUs could do.",
@@ -208,10 +208,10 @@ struct TrainingMetrics::State {
   }
   void Observe(const Labels& rank, const protocol::Ready& m) LOCKSTEP_REQUIRES(mutex) {
     flops_per_sample = m.flops_per_sample;
-    // A process that holds nothing has just started.
+    // A process without state has just started.
     if (m.step < 0) Count(metric::kRankStartsTotal, "Rank processes that became ready.", 1, rank);
   }
-  // Nothing to export.
+  // These messages have no metrics.
   void Observe(const Labels&, const protocol::PhaseChanged&) {}
   void Observe(const Labels&, const protocol::Broken&) {}
   void Observe(const Labels&, const protocol::Finished&) {}
@@ -230,14 +230,14 @@ TrainingMetrics::TrainingMetrics(const protocol::WorkerConfig& config, int slot)
   state_->precision = config.training.value("precision", "");
   if (state_->precision == "fp32" && config.training.value("tf32", false)) state_->precision = "tf32";
   AddBuildInfo(state_->registry, "lockstep");
-  // Visible at zero before the first event, so that rates see it.
+  // Visible at zero before the first event, so that rate() works.
   state_->Count(metric::kCheckpointsTotal, kSavesHelp, 0);
   state_->Count(metric::kCheckpointFailuresTotal, kFailuresHelp, 0);
 }
 
 TrainingMetrics::~TrainingMetrics() = default;
 
-// Stable over rounds, unlike the rank: dashboards follow one process.
+// Stable across rounds, unlike the rank, so that dashboards follow one process.
 TrainingMetrics::Labels TrainingMetrics::RankLabels(int local_rank) const {
   return {{"rank", std::to_string(state_->slot) + "." + std::to_string(local_rank)}};
 }

@@ -13,7 +13,7 @@ using ::testing::Not;
 constexpr const char* kSkipped =
     R"(lockstep_train_skipped_steps_total{job_name="job",namespace="lab",rank="2.1"} )";
 
-// A respawned rank counts from zero again; the pod's counter goes on.
+// A restarted rank counts from zero again; the pod's counter continues.
 TEST(TrainingMetrics, CountsSkippedStepsOverTheLivesOfARank) {
   TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   metrics.Observe(1, protocol::Progress{});
@@ -32,7 +32,7 @@ TEST(TrainingMetrics, CountsCorruptRecords) {
       HasSubstr("lockstep_train_corrupt_records_total{job_name=\"job\",namespace=\"lab\",rank=\"2.1\"} 5\n"));
 }
 
-// Two steps of 0.03 s and one of 200 s; then, of a new process, one of 0.03 s.
+// Two steps of 0.03 s and one of 200 s; then one of 0.03 s in a new process.
 TEST(TrainingMetrics, KeepsTheTimesOfStepsOverTheLivesOfARank) {
   TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   protocol::Usage usage;
@@ -51,7 +51,7 @@ TEST(TrainingMetrics, KeepsTheTimesOfStepsOverTheLivesOfARank) {
                                            HasSubstr(line("150", "3")), HasSubstr(line("+Inf", "4"))));
 }
 
-TEST(TrainingMetrics, CountsTokensOfTextAloneAndWhatRanksTellEachOther) {
+TEST(TrainingMetrics, CountsTokensOfTextAloneAndCommunicatedBytes) {
   TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   metrics.Observe(1, protocol::Usage{.communication_bytes_total = 512});
   const std::string labels = R"({job_name="job",namespace="lab",rank="2.1"} )";
@@ -66,7 +66,7 @@ constexpr const char* kOfGpu = R"({job_name="job",namespace="lab",gpu="3",rank="
 
 GpuReading Reading() { return {.gpu = 3, .local_rank = 1, .uuid = "GPU-aa"}; }
 
-TEST(TrainingMetrics, TellsOfTheGpusOfEachRank) {
+TEST(TrainingMetrics, ReportsTheGpusOfEachRank) {
   TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   GpuReading gpu = Reading();
   gpu.utilization = 0.75;
@@ -92,7 +92,7 @@ TEST(TrainingMetrics, AGpuThatNoLongerAnswersKeepsNoOldNumbers) {
   EXPECT_THAT(metrics.Scrape().body, Not(HasSubstr("lockstep_gpu_utilization_ratio{")));
 }
 
-// A GPU keeps its count from pod to pod, until its driver is loaded anew.
+// A GPU keeps its count across pods until its driver is loaded again.
 TEST(TrainingMetrics, CountsErrorsOfAGpusMemorySinceThePodBegan) {
   TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   GpuReading gpu = Reading();
@@ -132,7 +132,7 @@ TEST(TrainingMetrics, CountsXidsByTheirNumber) {
   EXPECT_THAT(metrics.Scrape().body, AllOf(HasSubstr(line("48", "2")), HasSubstr(line("79", "1"))));
 }
 
-// Of a pod with two ranks in a world of four, at 100 samples per second of 10^12 operations each.
+// For a pod with two ranks in a world of four, at 100 samples per second of 10^12 operations each.
 std::string MfuText(const std::string& precision, const std::vector<std::string>& gpu_names,
                     bool tf32 = false) {
   TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"},
@@ -158,7 +158,7 @@ double MfuIn(const std::string& text) {
   return std::stod(text.substr(text.find(name) + name.size()));
 }
 
-TEST(TrainingMetrics, TellsWhatTheModelTakesOfWhatTheGpusCouldDo) {
+TEST(TrainingMetrics, ReportsTheModelFlopsUtilization) {
   EXPECT_DOUBLE_EQ(MfuIn(MfuText("bf16", {kH200, kH200})), 100e12 / (4 * 989.5e12));
   EXPECT_DOUBLE_EQ(MfuIn(MfuText("fp32", {kH200, kH200}, /*tf32=*/true)), 100e12 / (4 * 494.75e12));
 }
