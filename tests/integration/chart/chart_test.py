@@ -2,6 +2,7 @@
 
 What single values do is in the suites of helm-unittest, charts/lockstep/tests; tools_test.py runs them.
 """
+import base64
 import json
 import pathlib
 import re
@@ -10,6 +11,7 @@ import subprocess
 import tarfile
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 import pytest
 import yaml
@@ -76,6 +78,15 @@ class Lint(unittest.TestCase):
             with self.subTest(name):
                 result = helm("lint", "--strict", *KUBE_VERSION, str(CHART), values=values)
                 self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+
+class Metadata(unittest.TestCase):
+    def test_the_icon_is_a_picture_that_needs_no_download(self):
+        chart = yaml.load((CHART / "Chart.yaml").read_text(), LOADER)
+        kind, data = chart["icon"].split(",", 1)
+        self.assertEqual(kind, "data:image/svg+xml;base64")
+        self.assertEqual(xml.etree.ElementTree.fromstring(base64.b64decode(data)).tag, "{http://www.w3.org/2000/svg}svg")
+        self.assertEqual(chart["maintainers"], [{"name": "The Lockstep authors"}])
 
 
 class Package(unittest.TestCase):
