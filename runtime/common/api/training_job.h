@@ -163,6 +163,7 @@ struct NetworkSpec {
 struct ObservabilitySpec {
   int32_t metrics_port = 9400;
   Logs logs = Logs::kRank0;
+  int32_t rank_metrics_limit = 1024;
 };
 
 struct TrainingJobSpec {

@@ -55,6 +55,7 @@ protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job) {
     config.requested_processors = AtLeastOne(requested);
   config.requested_gpus = GpusOf(TrainerOf(spec.worker)).value_or(0);
   config.metrics_port = spec.observability.metrics_port;
+  config.rank_metrics_limit = spec.observability.rank_metrics_limit;
   config.log_all_ranks = spec.observability.logs == Logs::kAll;
   config.health = {
       .first_step_timeout_seconds = static_cast<double>(spec.health_policy.first_step_timeout_seconds),

@@ -56,6 +56,7 @@ struct WorkerConfig {
   int metrics_port = 9400;            // 0: let the system choose (local runs)
   double grace_period_seconds = 120;  // from SIGTERM to SIGKILL
   bool log_all_ranks = false;         // spec.observability.logs
+  int rank_metrics_limit = 1024;      // spec.observability.rankMetricsLimit
   int in_place_limit = 3;             // respawns of a rank without a new step between, then the pod gives up
   double store_patience_seconds = 1800;  // an outage of a store that is waited out
   Json training = Json::object();        // spec.training

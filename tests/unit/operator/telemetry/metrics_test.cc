@@ -72,7 +72,8 @@ TEST(Metrics, FollowAJobAndForgetIt) {
   EXPECT_THAT(text, HasSubstr("lockstep_job_goodput_ratio{job_name=\"a\",namespace=\"team\"} 0.75"));
   EXPECT_THAT(
       text,
-      HasSubstr("lockstep_job_lost_seconds{job_name=\"a\",namespace=\"team\",reason=\"rendezvous\"} 10"));
+      HasSubstr(
+          "lockstep_job_lost_seconds_total{job_name=\"a\",namespace=\"team\",reason=\"rendezvous\"} 10"));
   EXPECT_THAT(text, HasSubstr("lockstep_job_straggler{job_name=\"a\",namespace=\"team\"} 0"));
   status.conditions = {{.type = "Degraded", .status = api::ConditionStatus::kTrue, .reason = "Straggler"}};
   metrics.OnJob(Job(), status, {}, {});
@@ -82,6 +83,19 @@ TEST(Metrics, FollowAJobAndForgetIt) {
   text = metrics.Expose(0).body;
   EXPECT_THAT(text, HasSubstr("lockstep_jobs{state=\"Running\"} 0"));
   EXPECT_THAT(text, Not(HasSubstr("job_name=")));
+}
+
+// The seconds since the newest checkpoint turn out to be lost; a counter that fell would read as a restart.
+TEST(Metrics, CountProductiveSecondsThatNeverDecrease) {
+  Metrics metrics(kClock, 1, "h", "l");
+  api::TrainingJobStatus status;
+  for (const auto& [seconds, counted] : {std::pair{100, 100}, {70, 100}, {95, 100}, {130, 130}}) {
+    status.goodput = api::GoodputStatus{.productive_seconds = static_cast<double>(seconds)};
+    metrics.OnJob(Job(), status, {}, {});
+    EXPECT_THAT(metrics.Expose(0).body,
+                HasSubstr("lockstep_job_productive_seconds_total{job_name=\"a\",namespace=\"team\"} " +
+                          std::to_string(counted) + "\n"));
+  }
 }
 
 // Whoever reaches the port can read them, and a uid is what owner references and messages name a job by.

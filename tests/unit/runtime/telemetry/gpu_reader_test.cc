@@ -151,8 +151,8 @@ TEST_F(GpuReaderTest, AWatchedGpuIsInTheMetrics) {
   const GpuWatch watch(metrics, LOCKSTEP_FAKE_NVML, {.most = 1});
   EXPECT_TRUE(testing::Eventually([&] {
     return metrics.Scrape().body.find(
-               "lockstep_gpu_power_watts{job_name=\"job\",namespace=\"lab\",gpu=\"0\",rank=\"2.0\",uuid="
-               "\"GPU-aa-1\"} "
+               "lockstep_gpu_power_watts{job_name=\"job\",namespace=\"lab\",gpu=\"0\",local_rank="
+               "\"0\",replica=\"2\",uuid=\"GPU-aa-1\"} "
                "612.5\n") != std::string::npos;
   })) << metrics.Scrape().body;
 }
