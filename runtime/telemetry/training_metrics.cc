@@ -218,7 +218,7 @@ struct TrainingMetrics::State {
   void Observe(const Labels&, const protocol::Failed&) {}
   void Observe(const Labels&, const protocol::Pong&) {}
   void Observe(const Labels&, const protocol::ProfileAgreed&) {}
-  void Observe(const Labels&, const protocol::StoreAway&) {}
+  void Observe(const Labels&, const protocol::StoreUnavailable&) {}
   void Observe(const Labels&, const protocol::CheckpointDamaged&) {}
 };
 

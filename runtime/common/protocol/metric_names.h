@@ -1,7 +1,7 @@
 #pragma once
-// Names of the metrics that workers export; dashboards, alerts and their tests use the same names. Labels:
-// namespace, job_name (never `job`: a scrape sets that), rank where it says so. Base units; counters end in
-// _total.
+// Names of the metrics that workers export; dashboards, alerts and their tests use the same names. All have
+// the labels namespace and job_name (not `job`, which a scrape sets); further labels are in the comments.
+// Base units; counters end in _total.
 
 namespace lockstep::protocol::metric {
 
@@ -38,7 +38,7 @@ inline constexpr const char* kCheckpointTimestamp = "lockstep_checkpoint_last_su
 inline constexpr const char* kCheckpointStep = "lockstep_checkpoint_step";
 inline constexpr const char* kModelFlops = "lockstep_model_flops_per_second";
 inline constexpr const char* kMfu = "lockstep_mfu_ratio";
-// Labels of all that follow: gpu (its number in the pod, as CUDA counts), uuid, rank.
+// Labels of the metrics below: gpu (its number in the pod, as CUDA counts), uuid, rank.
 inline constexpr const char* kGpuUtilization = "lockstep_gpu_utilization_ratio";
 inline constexpr const char* kGpuMemoryUsed = "lockstep_gpu_memory_used_bytes";
 inline constexpr const char* kGpuMemoryTotal = "lockstep_gpu_memory_total_bytes";
