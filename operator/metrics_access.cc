@@ -101,7 +101,7 @@ Result<void> MetricsAccess::Answer(const Waiting& waiting) {
   const auto asked = Guarded([&] { answer = Review(writer_, waiting.token); });
   if (!asked.ok()) answer = Error{ErrorCode::kUnavailable, asked.error().message};
   const MutexLock lock(mutex_);
-  if (answer.ok()) budget_.GiveBack(waiting.peer);
+  if (answer.ok()) budget_.Refund(waiting.peer);
   if (WasReviewed(answer)) {
     Remember(digest, answer);
     return answer;

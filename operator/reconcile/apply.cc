@@ -126,7 +126,7 @@ class Applier::Executor {
   }
   Result<void> operator()(const DeleteObject& action) {
     const auto deleted = client_.Delete(action.resource, KeyIn(action.name), {.uid = action.uid});
-    return deleted.ok() ? Result<void>() : GoneIsFine(deleted.error());
+    return deleted.ok() ? Result<void>() : IgnoreNotFound(deleted.error());
   }
   Result<void> operator()(const PatchStatus& action) {
     const Json patch = {{"metadata", {{"resourceVersion", action.resource_version}}},
@@ -134,14 +134,14 @@ class Applier::Executor {
     kube::PatchOptions options = Ours();
     options.subresource = "status";
     auto patched = client_.Patch(action.resource, KeyIn(action.name), patch, options);
-    if (!patched.ok()) return GoneIsFine(patched.error());
+    if (!patched.ok()) return IgnoreNotFound(patched.error());
     return Learn(caches_.owned.at(KeyOfKind(action.resource)), std::move(patched).value());
   }
   Result<void> operator()(const CreatePod& action) { return MakePod(action.object, caches_.pods); }
   Result<void> operator()(const StartRemoval& action) { return MakePod(action.pod, caches_.removals); }
   Result<void> operator()(const EndRemoval& action) {
     auto deleted = client_.Delete(kube::kPods, KeyIn(action.name), {.uid = action.uid});
-    if (!deleted.ok()) return GoneIsFine(deleted.error());
+    if (!deleted.ok()) return IgnoreNotFound(deleted.error());
     if (StringAt(*deleted, {"kind"}) == kube::kPods.kind) caches_.removals.Learn(std::move(deleted).value());
     return {};
   }
@@ -156,14 +156,14 @@ class Applier::Executor {
     kube::DeleteOptions options{.uid = action.uid, .resource_version = action.resource_version};
     if (action.by_force) options.grace_seconds = 0;
     auto deleted = client_.Delete(kube::kPods, KeyIn(action.name), options);
-    if (!deleted.ok()) return GoneIsFine(deleted.error());
+    if (!deleted.ok()) return IgnoreNotFound(deleted.error());
     if (StringAt(*deleted, {"kind"}) == kube::kPods.kind) caches_.pods.Learn(std::move(deleted).value());
     return {};
   }
   Result<void> operator()(const DeleteJob& action) {
     const auto deleted = client_.Delete(kJobs, KeyIn(job_.metadata.name),
                                         {.uid = action.uid, .resource_version = action.resource_version});
-    return deleted.ok() ? Result<void>() : GoneIsFine(deleted.error());
+    return deleted.ok() ? Result<void>() : IgnoreNotFound(deleted.error());
   }
 
   // The cache may be far behind, above all after a restart. Without this check an outdated spec could create
@@ -184,7 +184,7 @@ class Applier::Executor {
   }
   // NotFound is success for a deletion. A conflict is not: the cache is behind, and a later pass decides
   // whether the object must still be deleted.
-  static Result<void> GoneIsFine(const Error& error) {
+  static Result<void> IgnoreNotFound(const Error& error) {
     return error.code == ErrorCode::kNotFound ? Result<void>() : Result<void>(error);
   }
   static kube::PatchOptions Ours(kube::PatchKind kind = kube::PatchKind::kMerge) {

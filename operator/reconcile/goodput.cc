@@ -88,8 +88,8 @@ GoodputLedger::Passed PassedSince(const Observed& observed, Activity now,
 }
 
 // The step in flight is lost when a round breaks. It is subtracted when the next round completes steps.
-void TakeBackUnfinished(const Observed& observed, const api::TrainingJobStatus& status,
-                        GoodputLedger& ledger) {
+void CountUnfinishedAsLost(const Observed& observed, const api::TrainingJobStatus& status,
+                           GoodputLedger& ledger) {
   for (const rendezvous::RoundChange& change : observed.rendezvous.changes) {
     const api::RestartRecord* before = RecordOf(change, observed.job.status.restarts);
     const api::RestartRecord* after = RecordOf(change, status.restarts);
@@ -97,7 +97,7 @@ void TakeBackUnfinished(const Observed& observed, const api::TrainingJobStatus& 
                         (before == nullptr || !before->recovery_seconds.has_value());
     if (!is_new) continue;
     const bool hung = change.cause == api::NameOf(api::FailureCause::kHang);
-    ledger.TakeBack(change.unfinished_seconds, hung ? ledger.lost().stalled : ledger.lost().recompute);
+    ledger.CountAsLost(change.unfinished_seconds, hung ? ledger.lost().stalled : ledger.lost().recompute);
   }
 }
 
@@ -141,10 +141,10 @@ void GoodputLedger::Book(WallTime now, const Passed& passed) {
       lost == nullptr ? std::clamp(passed.checkpoint_stall_seconds, 0.0, seconds - stood) : 0;
   status_.lost_seconds.checkpoint += stalled;
   status_.productive_seconds += seconds - stood - stalled;
-  TakeBack(standstill - stood, status_.lost_seconds.rendezvous);
+  CountAsLost(standstill - stood, status_.lost_seconds.rendezvous);
 }
 
-void GoodputLedger::TakeBack(double seconds, double& lost) {
+void GoodputLedger::CountAsLost(double seconds, double& lost) {
   const double taken = std::clamp(seconds, 0.0, status_.productive_seconds);
   status_.productive_seconds -= taken;
   lost += taken;
@@ -188,10 +188,10 @@ void ApplyGoodput(const Observed& observed, const Decision& decision, api::Train
   if (is_over && decision.finish_as.empty()) return;
   GoodputLedger ledger(*status.goodput);
   ledger.Book(decision.ended.value_or(observed.now), PassedSince(observed, activity, status, ledger));
-  TakeBackUnfinished(observed, status, ledger);
+  CountUnfinishedAsLost(observed, status, ledger);
   // The time after the last step is for an evaluation and the last checkpoint.
   if (decision.finish_as == api::condition::kComplete && status.goodput->activity == Activity::kTraining)
-    ledger.TakeBack(observed.rendezvous.seconds_since_step, ledger.lost().checkpoint);
+    ledger.CountAsLost(observed.rendezvous.seconds_since_step, ledger.lost().checkpoint);
   ledger.Begin(activity);
   status.goodput = ledger.status();
 }

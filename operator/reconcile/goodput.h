@@ -26,7 +26,7 @@ class GoodputLedger {
   void Book(WallTime now, const Passed& passed);
   void Begin(api::Activity activity) { status_.activity = activity; }
   // Moves seconds that were counted as productive to `lost`.
-  void TakeBack(double seconds, double& lost);
+  void CountAsLost(double seconds, double& lost);
 
   [[nodiscard]] api::LostSeconds& lost() { return status_.lost_seconds; }
   [[nodiscard]] WallTime booked_until(WallTime now) const;

@@ -36,7 +36,7 @@ class ReviewBudget {
  public:
   // False: this source has to wait.
   [[nodiscard]] bool Take(const std::string& source, SteadyTime now);
-  void GiveBack(const std::string& source);
+  void Refund(const std::string& source);
   [[nodiscard]] std::size_t size() const { return spent_.size(); }
 
  private:

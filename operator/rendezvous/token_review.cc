@@ -136,7 +136,7 @@ void TokenReviewer::ReviewUnknown(const std::string& token) {
   {
     const MutexLock lock(mutex_);
     const auto found = unknown_.find(token);
-    if (identity.ok()) budget_.GiveBack(found->second.source);
+    if (identity.ok()) budget_.Refund(found->second.source);
     if (!is_late) Remember(DigestOf(token), identity, asked);
     list = std::move(found->second.waiting);
     unknown_.erase(found);

@@ -6,7 +6,7 @@
 namespace lockstep::kubectl_plugin {
 namespace {
 
-std::string WhatBecomesOfCheckpoints(const api::TrainingJob& job) {
+std::string CheckpointsText(const api::TrainingJob& job) {
   if (!job.spec.checkpoint) return "";
   const api::CheckpointSpec& checkpoint = *job.spec.checkpoint;
   return checkpoint.delete_with_job ? ", and its checkpoints below " + checkpoint.uri
@@ -23,7 +23,7 @@ Result<int> Delete(const Kubectl& kubectl, const std::vector<std::string>& names
   for (const api::TrainingJob& job : jobs) {
     // Without a deadline: waits until the job's pods have ended, up to their grace period.
     LOCKSTEP_TRY(kubectl.Stream({"delete", kJobs, job.metadata.name}, [](std::string_view) { return true; }));
-    std::cout << job.metadata.name << " is deleted" << WhatBecomesOfCheckpoints(job) << std::endl;
+    std::cout << job.metadata.name << " is deleted" << CheckpointsText(job) << std::endl;
   }
   return 0;
 }

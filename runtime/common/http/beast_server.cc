@@ -195,7 +195,7 @@ class Session final : public std::enable_shared_from_this<Session> {
       if (self->deadline_.expiry() <= std::chrono::steady_clock::now()) self->End();
     });
   }
-  void EndNever() { deadline_.expires_at(std::chrono::steady_clock::time_point::max()); }
+  void ClearDeadline() { deadline_.expires_at(std::chrono::steady_clock::time_point::max()); }
 
   // Waits for the next request.
   void Begin() {
@@ -223,7 +223,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   }
 
   void Serve() {
-    EndNever();
+    ClearDeadline();
     keep_alive_ = parser_->get().keep_alive();
     ServerRequest request = FromBeast(parser_->get());
     request.peer = peer_;

@@ -366,7 +366,7 @@ void Round::CloseIfReady(SteadyTime now) {
     return Close("all expected members are in");
   }
   if (waiting < settings_.min_members) return;
-  if (MissingUnseen() == 0) return Close("every missing member is known to be gone");
+  if (MissingUnobserved() == 0) return Close("every missing member is known to be gone");
   if (now - last_change_ >= LastCall()) Close("the last call has passed");
 }
 
@@ -441,6 +441,6 @@ std::optional<int> Round::FirstRankOf(int slot) const {
 
 int Round::MissingAlive() const { return Count(kLeft); }
 
-int Round::MissingUnseen() const { return wanted_slots() - seen_wanted_; }
+int Round::MissingUnobserved() const { return wanted_slots() - seen_wanted_; }
 
 }  // namespace lockstep::rendezvous

@@ -172,8 +172,8 @@ class Round {
   }
   [[nodiscard]] std::chrono::milliseconds LastCall() const;
   [[nodiscard]] int Count(MemberState state) const { return counts_[state]; }
-  [[nodiscard]] int MissingAlive() const;   // kLeft: their supervisors still answer
-  [[nodiscard]] int MissingUnseen() const;  // wanted slots whose member was never observed alive or dead
+  [[nodiscard]] int MissingAlive() const;       // kLeft: their supervisors still answer
+  [[nodiscard]] int MissingUnobserved() const;  // wanted slots whose member was never observed alive or dead
 
   JobSettings settings_;
   int64_t next_round_;

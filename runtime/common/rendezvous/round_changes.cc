@@ -31,7 +31,7 @@ void TakeDeparture(const Departure& departure, std::vector<Departure>& known) {
   found->is_back = is_back;
 }
 
-void Climb(const ClosedRound& closed, RoundChange& change) {
+void RaiseLevel(const ClosedRound& closed, RoundChange& change) {
   for (Departure& departure : change.departures) {
     const auto peer = std::find_if(closed.peers.begin(), closed.peers.end(),
                                    [&](const Peer& entry) { return entry.slot == departure.slot; });
@@ -91,7 +91,7 @@ void RecordClosing(const Ending& ending, const ClosedRound& closed, bool is_full
     if (change.is_repaired) continue;
     const auto departed = static_cast<int>(change.departures.size());
     if (change.round == ending.round && departed == ending.members) change.level = RecoveryLevel::kCheckpoint;
-    Climb(closed, change);
+    RaiseLevel(closed, change);
     change.is_repaired = is_full || std::all_of(change.departures.begin(), change.departures.end(),
                                                 [](const Departure& entry) { return entry.is_back; });
   }

@@ -59,7 +59,7 @@ struct RendezvousService::State {
   [[nodiscard]] Moment Now() const { return {clock.Steady(), clock.Now()}; }
 
   // Extends the time-outs of all jobs before any of them is checked.
-  void ForgiveOwnPause(SteadyTime now) LOCKSTEP_REQUIRES(mutex) {
+  void ExtendTimeoutsByOwnPause(SteadyTime now) LOCKSTEP_REQUIRES(mutex) {
     const SteadyTime::duration gap = now - std::exchange(last_event, now).value_or(now);
     if (gap < kOwnPause) return;
     for (auto& [uid, entry] : jobs) entry.ExtendTimeouts(gap);
@@ -75,7 +75,7 @@ struct RendezvousService::State {
     {
       const MutexLock lock(mutex);
       const Moment now = Now();
-      ForgiveOwnPause(now.steady);
+      ExtendTimeoutsByOwnPause(now.steady);
       const auto found = jobs.find(job.uid);
       if (found == jobs.end()) return Delivery::kUnknownJob;
       if (found->second.job() != job) return Delivery::kOtherJob;

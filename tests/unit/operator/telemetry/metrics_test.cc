@@ -147,7 +147,7 @@ TEST(Metrics, CountsEachRecoveryOnceUnderItsLevel) {
   EXPECT_THAT(text, HasSubstr("lockstep_lost_steps_total{level=\"Respawn\"} 3"));
   EXPECT_THAT(
       text,
-      HasSubstr("lockstep_job_recoveries_total{job_name=\"a\",namespace=\"team\",level=\"Respawn\"} 1"));
+      HasSubstr("lockstep_job_recoveries_total{job_name=\"a\",level=\"Respawn\",namespace=\"team\"} 1"));
   EXPECT_THAT(text, HasSubstr("lockstep_recoveries_total{cause=\"Hang\",level=\"Respawn\"} 1"));
   EXPECT_THAT(text, HasSubstr("lockstep_recoveries_total{cause=\"Preemption\",level=\"Respawn\"} 0"));
   EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_count{level=\"Membership\"} 0"));
