@@ -252,8 +252,8 @@ TEST(ConvertPyTorchJob, SaysWhatHasNoCounterpart) {
 
 TEST(ConvertPyTorchJob, RefusesFieldsThatItDoesNotKnow) {
   EXPECT_THAT(Errors(With({{"/spec/runPolicy/newField", 1}, {"/extra", 1}})),
-              testing::UnorderedElementsAre(HasSubstr("spec.runPolicy.newField: is no field"),
-                                            HasSubstr("extra: is no field")));
+              testing::UnorderedElementsAre(HasSubstr("spec.runPolicy.newField: is not a field"),
+                                            HasSubstr("extra: is not a field")));
   EXPECT_THAT(Errors(With({{"/status", {{"a", 1}}}, {"/metadata/uid", "u"}})), IsEmpty());
   EXPECT_THAT(Errors(With({{"/spec/runPolicy/backoffLimit", "many"}})),
               Contains(HasSubstr("must be an integer")));
@@ -302,7 +302,7 @@ TEST(ConvertPyTorchJob, CountsProcessesAsKubeflowDoes) {
   EXPECT_EQ(At(with("4", Torchrun({"--nproc_per_node=$PET_NPROC_PER_NODE"}), gpus), "/spec/nprocPerNode"), 4);
   EXPECT_EQ(At(with("auto", {"python3", "t.py"}, gpus), "/spec/nprocPerNode"), 1);
   EXPECT_THAT(Errors(with("4", {"python3", "t.py"}, gpus)),
-              Contains(HasSubstr("is 4, but the command is no torchrun")));
+              Contains(HasSubstr("is 4, but the command is not torchrun")));
   EXPECT_THAT(Errors(with("gpu", Torchrun({}), none)), Contains(HasSubstr("no limit of GPUs")));
   EXPECT_THAT(Errors(with("auto", Torchrun({"--nproc_per_node=$N"}), gpus)),
               Contains(HasSubstr("known only in the pod")));
