@@ -30,11 +30,11 @@ prometheus::Labels WithLabel(prometheus::Labels labels, const char* name, const 
   return labels;
 }
 
-// The words of api::StateOf, so that each is there as 0 before its first job.
+// The values of api::StateOf, so that each exists as 0 before the first job has it.
 constexpr const char* kStates[] = {"Created", "Pending",   "Starting", "Running", "Restarting",
                                    "Stalled", "Suspended", "Complete", "Failed"};
 
-// Of the condition Failed.
+// Reasons of the condition Failed.
 constexpr std::string_view kFailures[] = {api::reason::kInvalidSpec,
                                           api::reason::kUserError,
                                           api::reason::kBadConfiguration,
@@ -72,9 +72,9 @@ JobSeries::JobSeries(prometheus::Registry& registry)
       restarts_(NewCounterFamily(registry, "lockstep_job_restarts_total",
                                  "Restarts charged to the job's failurePolicy.maxRestarts.")),
       straggler_(GaugeFamily(registry, "lockstep_job_straggler",
-                             "1 where a rank is slower than the others, by healthPolicy.straggler.")),
+                             "1 if a rank is slower than the others, by healthPolicy.straggler.")),
       goodput_(GaugeFamily(registry, "lockstep_job_goodput_ratio",
-                           "Productive seconds divided by all since the job was first admitted.")),
+                           "Productive seconds divided by all seconds since the job was first admitted.")),
       productive_seconds_(NewCounterFamily(registry, "lockstep_job_productive_seconds_total",
                                            "Seconds spent on steps that were kept.")),
       lost_seconds_(

@@ -1,6 +1,6 @@
 #pragma once
-// The series of each job, how many jobs are in which state, and why jobs failed. Not synchronised: metrics.cc
-// calls it under its lock.
+// The time series of each job, the number of jobs by state, and the reasons of failed jobs. Not synchronised:
+// metrics.cc calls it under its lock.
 
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>

@@ -84,8 +84,8 @@ void Supervision::Handle(const RankMessage& event, SteadyTime now) {
     Do(BeatNow{});
   } else if (const auto* damaged = std::get_if<protocol::CheckpointDamaged>(&event.message)) {
     if (protocol::KeepNewest(damaged_checkpoints_, *damaged)) Do(BeatNow{});
-  } else if (const auto* away = std::get_if<protocol::StoreAway>(&event.message)) {
-    rank.store_away = *away;
+  } else if (const auto* away = std::get_if<protocol::StoreUnavailable>(&event.message)) {
+    rank.store_unavailable = *away;
     Do(BeatNow{});
   } else if (std::holds_alternative<protocol::Finished>(event.message)) {
     rank.finished = !(settings_.is_program && stopping_);  // see Terminate
@@ -409,8 +409,8 @@ protocol::Heartbeat Supervision::CurrentHeartbeat() const {
   if (best_step_ > 0) beat.seconds_since_step = Seconds(now_ - step_made_).count();
   if (first_rank_ == 0) beat.profile = profile_;
   const auto waits = std::find_if(ranks_.begin(), ranks_.end(),
-                                  [](const Rank& rank) { return !rank.store_away.waiting.empty(); });
-  if (waits != ranks_.end()) beat.store_away = waits->store_away;
+                                  [](const Rank& rank) { return !rank.store_unavailable.waiting.empty(); });
+  if (waits != ranks_.end()) beat.store_unavailable = waits->store_unavailable;
   for (int i = 0; i < settings_.config.nproc; ++i) {
     const Rank& rank = ranks_[static_cast<std::size_t>(i)];
     beat.ranks.push_back({.rank = first_rank_ + i,

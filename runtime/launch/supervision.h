@@ -182,7 +182,7 @@ class Supervision {
     std::string phase = "init";
     protocol::Progress progress;
     protocol::Failed failure{.exit_code = 0};  // 0: it reported none
-    protocol::StoreAway store_away;
+    protocol::StoreUnavailable store_unavailable;
     bool finished = false;
     std::optional<Ending> ending;
   };

@@ -348,7 +348,7 @@ class Supervisor {
                                       {"bytes", saved->bytes}});
     } else if (const auto* failed = std::get_if<protocol::SaveFailed>(&event.message)) {
       log::Warning("checkpoint not stored", {{"step", failed->step}, {"reason", failed->reason}});
-    } else if (const auto* away = std::get_if<protocol::StoreAway>(&event.message)) {
+    } else if (const auto* away = std::get_if<protocol::StoreUnavailable>(&event.message)) {
       if (away->waiting.empty())
         return log::Info("the store answers again", {{"local_rank", event.local_rank}});
       log::Warning("the store does not answer",

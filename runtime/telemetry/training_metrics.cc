@@ -266,7 +266,7 @@ struct TrainingMetrics::State {
   void Observe(const Rank&, const protocol::Failed&) {}
   void Observe(const Rank&, const protocol::Pong&) {}
   void Observe(const Rank&, const protocol::ProfileAgreed&) {}
-  void Observe(const Rank&, const protocol::StoreAway&) {}
+  void Observe(const Rank&, const protocol::StoreUnavailable&) {}
   void Observe(const Rank&, const protocol::CheckpointDamaged&) {}
 };
 

@@ -84,7 +84,7 @@ class ElasticLoop {
         progress_(inputs.link, phases_, inputs.clock, total_steps_, plan_.steps_per_epoch(),
                   TokensPerSample(inputs), inputs.log_all_ranks),
         patience_({inputs.store_patience, inputs.clock,
-                   [&inputs](const protocol::StoreAway& away) { inputs.link.Send(away); },
+                   [&inputs](const protocol::StoreUnavailable& away) { inputs.link.Send(away); },
                    [this](Milliseconds time) { return PauseInRound(time); }}),
         saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_, patience_,
                 progress_.history(), plan_.steps_per_epoch()}),

@@ -18,7 +18,7 @@ class StorePatience {
   struct Context {
     Seconds patience;
     const Clock& clock;
-    std::function<void(const protocol::StoreAway&)> report;
+    std::function<void(const protocol::StoreUnavailable&)> report;
     // Returns false if the round ended, or the rank was asked to stop, before the time was over.
     std::function<bool(Milliseconds)> pause;
   };

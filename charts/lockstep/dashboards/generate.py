@@ -120,7 +120,7 @@ STATES = {"Created": "super-light-yellow", "Pending": "yellow", "Starting": "lig
           "Stalled": "dark-orange", "Suspended": "purple", "Complete": "blue", "Failed": "red"}
 PHASES = {"forward": "light-blue", "backward": "blue", "optimizer": "purple", "data": "yellow", "reduce": "orange", "graph": "dark-blue", "sync": "red",
           "checkpoint": "green", "evaluate": "light-green"}
-RUNGS = {"Membership": "green", "Respawn": "yellow", "ReplacePod": "orange", "Checkpoint": "red"}
+RECOVERY_LEVELS = {"Membership": "green", "Respawn": "yellow", "ReplacePod": "orange", "Checkpoint": "red"}
 CAUSES = {"UserError": "red", "Infrastructure": "orange", "Preemption": "purple", "Hang": "dark-orange", "Straggler": "yellow",
           "Rendezvous": "blue"}
 LOST = {"scheduling": "purple", "startup": "blue", "rendezvous": "yellow", "checkpoint": "green", "recompute": "red", "stalled": "orange"}
@@ -250,10 +250,10 @@ TRAINING_JOB = dashboard(
           f"{STEPS_LEFT} / ({newest(STEP_RATE)} > 0)"),
      stat("Ranks", "none", "Ranks in the current round; 0 between rounds.", newest("lockstep_job_world_size")),
      stat("Samples per second", "short", "Of all ranks together, in the last two minutes.", newest(SAMPLE_RATE)),
-     stat("Goodput", "percentunit", "Seconds spent on steps that lasted, of all since the job was first admitted.",
+     stat("Goodput", "percentunit", "Productive seconds as a share of all seconds since the job was first admitted.",
           newest("lockstep_job_goodput_ratio"), **GOOD_IS_HIGH),
      stat("Recoveries", "none", "Failures that were repaired since this operator began to lead, whether or not they were charged.",
-          f"sum(max by (rung) (lockstep_job_recoveries_total{{{JOB}}}))"),
+          f"sum(max by (level) (lockstep_job_recoveries_total{{{JOB}}}))"),
      stat("Charged", "none", "Restarts that count towards failurePolicy.maxRestarts, since the job was made.",
           newest("lockstep_job_restarts_total"), width=3, **ZERO_IS_GOOD),
      stat("Step", "none", "The newest finished step, as the operator knows it: at most ten seconds old.", newest("lockstep_job_step"),
@@ -372,10 +372,10 @@ TRAINING_JOB = dashboard(
                      "steps"))),
 
      row("Failures"),
-     events("Recoveries by rung",
+     events("Recoveries by level",
             "Failures repaired in the interval. Membership: the others continued; Respawn: a process was started in place; ReplacePod; "
             "Checkpoint: no rank held the state.",
-            query(f"max by (rung) ({happened('lockstep_job_recoveries_total')})", "{{rung}}"), paint=RUNGS),
+            query(f"max by (level) ({happened('lockstep_job_recoveries_total')})", "{{level}}"), paint=RECOVERY_LEVELS),
      events("Charged restarts", "Restarts in the interval that count towards failurePolicy.maxRestarts.",
             query(f"max({happened('lockstep_job_restarts_total')})", "restarts"), paint={"restarts": "red"}),
      events("Rounds entered, by where the state came from",
@@ -389,7 +389,7 @@ TRAINING_JOB = dashboard(
      events("Started rank processes",
             f"In the interval. Above the pods' own start: processes that were started in place. The {SHOWN} ranks with most.",
             ranks_query(f"sum {BY_RANK} ({happened('lockstep_rank_starts_total')})")),
-     graph("Goodput so far", "percentunit", "Seconds spent on steps that lasted, of all since the job was first admitted.",
+     graph("Goodput so far", "percentunit", "Productive seconds as a share of all seconds since the job was first admitted.",
            query(newest("lockstep_job_goodput_ratio"), "goodput"), min=0, max=1),
      graph("Time lost, by reason", "s", "Of the time since the job was first admitted, what was not spent on steps that lasted.",
            query(f"max by (reason) (lockstep_job_lost_seconds_total{{{JOB}}})", "{{reason}}"), width=16, looks=STACK, paint=LOST)])
@@ -453,7 +453,7 @@ FLEET = dashboard(
             ("Goodput", "percentunit", of_each_job("lockstep_job_goodput_ratio"))],
            {"namespace": "Namespace", "job_name": "Job"}),
      counts("Ranks by job", f"Ranks in the current round. The {SHOWN} largest jobs.", jobs_query(of_each_job("lockstep_job_world_size")), looks=STACK, width=12),
-     graph("Goodput by job", "percentunit", f"Seconds spent on steps that lasted, of all since the job was first admitted. The {SHOWN} lowest.",
+     graph("Goodput by job", "percentunit", f"Productive seconds as a share of all seconds since the job was first admitted. The {SHOWN} lowest.",
            jobs_query(of_each_job("lockstep_job_goodput_ratio"), lowest=True), width=12, min=0, max=1),
      counts("GPUs held by namespace", "By worker pods that have a node and have not ended, whether or not they train.",
             query(f"sum by (namespace) ({gpus_of_each_job('held')})", "{{namespace}}"), looks=STACK, width=12),
@@ -473,18 +473,18 @@ FLEET = dashboard(
      graph("Time lost, by reason", "s", "By all jobs, of the time since each was admitted, what was not spent on steps that lasted.",
            query(f"sum by (reason) (max by (namespace, job_name, reason) (lockstep_job_lost_seconds_total{{{JOBS}}}))", "{{reason}}"),
            looks=STACK, paint=LOST),
-     events("Recoveries by rung",
+     events("Recoveries by level",
             "Failures mended in the interval, all namespaces. Membership: the others went on; Respawn: a process was started in place; "
             "ReplacePod; Checkpoint: no rank held the state.",
-            query(f"sum by (rung) ({happened('lockstep_recovery_seconds_count', '')})", "{{rung}}"), paint=RUNGS),
+            query(f"sum by (level) ({happened('lockstep_recovery_seconds_count', '')})", "{{level}}"), paint=RECOVERY_LEVELS),
      events("Recoveries by cause", "The same failures by what caused them, all namespaces.",
             query(f"sum by (cause) ({happened('lockstep_recoveries_total', '')})", "{{cause}}"), paint=CAUSES),
      events("Failed jobs by reason", "Jobs that failed in the interval, all namespaces, by the reason of the condition Failed.",
             query(f"sum by (reason) ({happened('lockstep_failed_jobs_total', '')})", "{{reason}}")),
      graph("Recovery time", "s", "From the failure to the next step, over the time shown, all namespaces.",
            *quantiles_shown("lockstep_recovery_seconds")),
-     events("Lost steps by rung", "Finished steps that had to be made again, in the interval, all namespaces.",
-            query(f"sum by (rung) ({happened('lockstep_lost_steps_total', '')})", "{{rung}}"), paint=RUNGS),
+     events("Lost steps by recovery level", "Completed steps that had to be repeated, in the interval, all namespaces.",
+            query(f"sum by (level) ({happened('lockstep_lost_steps_total', '')})", "{{level}}"), paint=RECOVERY_LEVELS),
      events("Restarts by job", f"Restarts in the interval that count towards failurePolicy.maxRestarts. The {SHOWN} jobs with most.",
             jobs_query(f"max {BY_JOB} ({happened('lockstep_job_restarts_total', JOBS)})")),
      events("Checkpoint failures by job", f"Checkpoints that could not be stored, in the interval. The {SHOWN} jobs with most.",
@@ -540,7 +540,7 @@ OPERATOR = dashboard(
                *quantiles("workqueue_queue_duration_seconds", QUEUE)),
          graph("Time at work", "s", "From the begin of the reconciliation to its end.",
                *quantiles("workqueue_work_duration_seconds", QUEUE)),
-         graph("Seconds of unfinished work", "s", "Summed over the keys being worked on.",
+         graph("Seconds of unfinished work", "s", "Summed over the keys in progress.",
                query(f"sum(workqueue_unfinished_work_seconds{{{QUEUE}}})", "unfinished"))),
 
      row("API server",

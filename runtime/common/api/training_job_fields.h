@@ -250,7 +250,7 @@ void Describe(A& fields, Of<A, RestartRecord>& status) {
   fields.Field("ranks", status.ranks, {.max_items = 64});
   fields.Field("node", status.node, {.max_length = 253});
   fields.Field("exitCode", status.exit_code);
-  fields.Field("rung", status.rung);
+  fields.Field("level", status.level);
   fields.Field("detectionSeconds", status.detection_seconds);
   fields.Field("recoverySeconds", status.recovery_seconds);
   fields.Field("lostSteps", status.lost_steps);

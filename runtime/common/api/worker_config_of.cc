@@ -9,7 +9,7 @@
 namespace lockstep::api {
 namespace {
 
-constexpr int kDefaultGraceSeconds = 30;  // Kubernetes' own
+constexpr int kDefaultGraceSeconds = 30;  // the default of Kubernetes
 
 const Json& TrainerOf(const WorkerSpec& worker) {
   static const Json none = Json::object();

@@ -82,7 +82,7 @@ CREATE_CASES = [
     ("min <= max", at("elasticPolicy"), ELASTIC, {"minReplicas": 3, "maxReplicas": 2},
      'spec.elasticPolicy.minReplicas: Invalid value: "object": minReplicas must not exceed maxReplicas'),
     ("replicas within elasticPolicy", at("elasticPolicy"), {"minReplicas": 2, "maxReplicas": 2},
-     {"minReplicas": 3, "maxReplicas": 4}, 'spec.worker.replicas: Invalid value: "object": worker.replicas must lie within'),
+     {"minReplicas": 3, "maxReplicas": 4}, 'spec.worker.replicas: Invalid value: "object": worker.replicas must be within'),
     ("elasticPolicy is complete", at("elasticPolicy"), ELASTIC, {"minReplicas": 1}, "spec.elasticPolicy.maxReplicas"),
     ("replicas is positive", at("worker", "replicas"), 1, 0, "spec.worker.replicas"),
     ("replicas is a number", at("worker", "replicas"), 3, "three", "spec.worker.replicas"),
@@ -310,7 +310,7 @@ UPDATE_CASES = [
     ("replicas of a suspended job", SUSPENDED, {"worker": {"replicas": 3}}, {"worker": {"replicas": -3}},
      "spec.worker.replicas"),
     ("replicas of an elastic job", ELASTIC_JOB, {"worker": {"replicas": 4}}, {"worker": {"replicas": 5}},
-     "worker.replicas must lie within"),
+     "worker.replicas must be within"),
     ("training is fixed", SUSPENDED, {"training": {"steps": 7}}, None, None),
     ("training is fixed while running", RUNNING, {"suspend": True, "training": {"steps": 7}},
      {"training": {"steps": 7}}, "training is fixed while the job runs"),
@@ -594,7 +594,7 @@ def test_scale(server):
     job = server.get("scaled")
     expect(job["spec"]["worker"]["replicas"] == 4, f"scale does not reach worker.replicas: {job['spec']['worker']}")
     status, text = server.kubectl("scale", "dtj/scaled", "--replicas=5")
-    expect(status != 0 and "worker.replicas must lie within" in text, f"scale beyond maxReplicas: {text}")
+    expect(status != 0 and "worker.replicas must be within" in text, f"scale beyond maxReplicas: {text}")
 
 
 def test_status(server):

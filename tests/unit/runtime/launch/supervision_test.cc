@@ -481,13 +481,13 @@ TEST_F(SupervisionTest, EveryHeartbeatReportsDamagedCheckpoints) {
 
 TEST_F(SupervisionTest, TellsAtOnceThatAStoreIsAwayAndThatItIsBack) {
   EnterRound(3);
-  EXPECT_NE(Find<BeatNow>(Say(protocol::StoreAway{"the last checkpoint", "refused"})), nullptr);
-  EXPECT_EQ(supervision_.CurrentHeartbeat().store_away.waiting, "the last checkpoint");
-  EXPECT_NE(Find<BeatNow>(Say(protocol::StoreAway{})), nullptr);
-  EXPECT_EQ(supervision_.CurrentHeartbeat().store_away.waiting, "");
-  (void)Say(protocol::StoreAway{"the last checkpoint", "refused"});
+  EXPECT_NE(Find<BeatNow>(Say(protocol::StoreUnavailable{"the last checkpoint", "refused"})), nullptr);
+  EXPECT_EQ(supervision_.CurrentHeartbeat().store_unavailable.waiting, "the last checkpoint");
+  EXPECT_NE(Find<BeatNow>(Say(protocol::StoreUnavailable{})), nullptr);
+  EXPECT_EQ(supervision_.CurrentHeartbeat().store_unavailable.waiting, "");
+  (void)Say(protocol::StoreUnavailable{"the last checkpoint", "refused"});
   (void)Send(RankExited{.signal = 9});
-  EXPECT_EQ(supervision_.CurrentHeartbeat().store_away.waiting, "") << "who waited is gone";
+  EXPECT_EQ(supervision_.CurrentHeartbeat().store_unavailable.waiting, "") << "who waited is gone";
 }
 
 TEST_F(SupervisionTest, AHeartbeatReportsHowLongEachRankComputed) {

@@ -122,7 +122,7 @@ struct Saver {
   Fd supervisor{ends[1]};
   PhaseClock phases{clock};
   StorePatience patience{
-      {Seconds(60), clock, [](const protocol::StoreAway&) {}, [](Milliseconds) { return true; }}};
+      {Seconds(60), clock, [](const protocol::StoreUnavailable&) {}, [](Milliseconds) { return true; }}};
   std::vector<protocol::HistoryRecord> history;
   TrainingState state;
   std::unique_ptr<checkpoint::Checkpointer> checkpointer;
