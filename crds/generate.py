@@ -49,7 +49,7 @@ KEPT = {
     "type", "format", "enum", "required", "nullable", "pattern", "minimum", "maximum", "maxLength", "minLength",
     "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type",
 }
-# What a template may say of a pod's metadata; the operator sets the rest. Tools write the null time.
+# The metadata that a pod template may set; the operator sets the rest. Tools write the null time.
 TEMPLATE_META = {
     "type": "object",
     "properties": {
@@ -102,7 +102,7 @@ class Inliner:
         return result
 
     def complete_map_keys(self, result, items):
-        """A key of a list map must be required or have a default; the other defaults are the API server's business."""
+        """A key of a list map must be required or have a default; the API server handles the other defaults."""
         if result.get("x-kubernetes-list-type") != "map":
             return
         target = items["allOf"][0] if "allOf" in items else items
@@ -315,7 +315,7 @@ def check(path, text):
     committed = path.read_text() if path.exists() else ""
     if committed == text:
         return 0
-    difference = list(difflib.unified_diff(committed.splitlines(), text.splitlines(), "committed", "made anew", n=0))
+    difference = list(difflib.unified_diff(committed.splitlines(), text.splitlines(), "committed", "regenerated", n=0))
     print("\n".join(line[:200] for line in difference[:40]))
     print(f"{path.relative_to(FOLDER.parent)} differs from what crds/generate.py makes")
     return 1

@@ -18,7 +18,7 @@ void AddSeconds(CLI::App& app, const std::string& flag, Milliseconds& target, co
 }
 
 void AddOptions(CLI::App& app, OperatorConfig& config) {
-  // The chart's extraArgs come last and may repeat a flag that a value sets.
+  // The chart's extraArgs come last and may repeat a flag.
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--kubeconfig", config.kubeconfig,
                  "Kubeconfig file; without it the pod's service account is used");
@@ -28,34 +28,32 @@ void AddOptions(CLI::App& app, OperatorConfig& config) {
       ->capture_default_str();
   app.add_option("--namespace", config.name_space, "Namespace of the Lease and of the TLS Secret");
   app.add_option("--watch-namespaces", config.watch_namespaces,
-                 "Look after jobs of these namespaces only, separated by commas")
+                 "Run only the jobs of these namespaces, separated by commas")
       ->delimiter(',');
   app.add_option("--namespace-selector", config.namespace_selector,
-                 "Look after jobs of namespaces with these labels only, as in kubectl get --selector");
+                 "Run only the jobs of namespaces with these labels, as in kubectl get --selector");
   app.add_option("--managed-by", config.managed_by,
-                 "Look after jobs with this spec.managedBy only; the default includes jobs without it")
+                 "Run only the jobs with this spec.managedBy; the default includes jobs without it")
       ->capture_default_str();
-  app.add_option("--metrics-address", config.metrics_address, "Where to serve /metrics, /healthz and /readyz")
+  app.add_option("--metrics-address", config.metrics_address, "Address for /metrics, /healthz and /readyz")
       ->capture_default_str();
-  app.add_option(
-      "--secure-metrics-address", config.secure_metrics_address,
-      "Where to serve /metrics, and there only: over HTTPS, to those whom the API server lets get it");
-  app.add_option("--rendezvous-address", config.rendezvous_address, "Where to serve the rendezvous")
+  app.add_option("--secure-metrics-address", config.secure_metrics_address,
+                 "Separate address for /metrics: over HTTPS, for users whom the API server allows to get it");
+  app.add_option("--rendezvous-address", config.rendezvous_address, "Address for the rendezvous")
       ->capture_default_str();
   app.add_option("--rendezvous-url", config.rendezvous_url, "URL by which workers reach the rendezvous")
       ->required();
   app.add_option("--tls-secret", config.tls_secret,
                  "Secret of the rendezvous' certificate, which the operator makes and renews");
-  app.add_option(
-      "--certificate-secret", config.certificate_secret,
-      "Secret of the rendezvous' certificate (tls.crt, tls.key, ca.crt), which somebody else keeps, such as "
-      "cert-manager; instead of --tls-secret");
+  app.add_option("--certificate-secret", config.certificate_secret,
+                 "Secret of the rendezvous' certificate (tls.crt, tls.key, ca.crt), which is managed by "
+                 "others, such as cert-manager; instead of --tls-secret");
   AddSeconds(app, "--certificate-overlap-seconds", config.certificate_overlap,
-             "How long workers trust the authority of a new certificate, besides the one before, until that "
-             "certificate is served");
+             "How long workers trust the authority of a new certificate in addition to the previous one "
+             "before the new certificate is served");
   app.add_option(
       "--launcher-image", config.launcher_image,
-      "Image with lockstep, which an init container puts into pods that run a program of the user's own");
+      "Image from which an init container copies lockstep into pods that run a program of the user's own");
   app.add_option("--launcher-pull-policy", config.launcher_pull_policy,
                  "When that image is pulled: Always, IfNotPresent or Never")
       ->check(CLI::IsMember({"Always", "IfNotPresent", "Never"}));
@@ -65,9 +63,9 @@ void AddOptions(CLI::App& app, OperatorConfig& config) {
   app.add_option("--kube-api-burst", config.api_burst, "Requests of the reconciler at once")
       ->capture_default_str();
   AddSeconds(app, "--lease-duration-seconds", config.lease.duration,
-             "How long others wait after the last renewal");
+             "How long other replicas wait after the last renewal");
   AddSeconds(app, "--lease-renew-deadline-seconds", config.lease.renew_deadline,
-             "After so long without renewal a replica ends");
+             "A replica exits after this long without a renewal");
   AddSeconds(app, "--lease-retry-period-seconds", config.lease.retry_period, "How often a replica renews");
   app.add_option("--log-level", config.log_level, "debug, info, warning or error")
       ->capture_default_str()

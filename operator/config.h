@@ -1,5 +1,5 @@
 #pragma once
-// What the operator is told on its command line and by its pod. Read once, by main.
+// The settings of the operator: command line, environment of its pod and defaults. Read once, by main.
 
 #include <string>
 #include <vector>
@@ -12,30 +12,33 @@
 namespace lockstep {
 
 struct OperatorConfig {
-  std::string kubeconfig;  // empty: in-cluster, else $KUBECONFIG or ~/.kube/config
+  std::string kubeconfig;  // empty: the service account of the pod, else $KUBECONFIG or ~/.kube/config
   bool leader_elect = false;
   std::string lease_name = "lockstep-leader";
-  std::string name_space;                           // of the operator's own objects; empty: the client's
-  std::vector<std::string> watch_namespaces;        // whose jobs are run; empty: all
-  std::string namespace_selector;                   // of labels; whose jobs are run; empty: all
+  std::string name_space;  // namespace of the operator's own objects; empty: that of the client configuration
+  std::vector<std::string> watch_namespaces;  // the operator runs the jobs of these namespaces; empty: all
+  std::string namespace_selector;  // label selector of namespaces whose jobs the operator runs; empty: all
   std::string managed_by{api::kManagedByLockstep};  // the value of spec.managedBy of the jobs that are run
   std::string metrics_address = ":8080";
-  std::string secure_metrics_address;  // of /metrics alone, for those who may; empty: everybody may
+  // host:port of a separate TLS server for /metrics that checks tokens; empty: /metrics needs no token
+  std::string secure_metrics_address;
   std::string rendezvous_address = ":29400";
-  std::string rendezvous_url;  // as workers reach it
-  // At most one; neither: plain HTTP, only with an http:// URL.
-  std::string tls_secret;          // of the operator's own certificate
-  std::string certificate_secret;  // of a certificate that somebody else keeps
+  std::string rendezvous_url;  // the URL by which workers reach the rendezvous
+  // Set at most one of the next two. With neither the rendezvous serves plain HTTP, which needs an http://
+  // URL.
+  std::string tls_secret;  // Secret of a certificate that the operator makes and renews
+  // Secret of a certificate that is managed outside of the operator, for example by cert-manager
+  std::string certificate_secret;
   Milliseconds certificate_overlap{600'000};
-  std::string launcher_image;        // of pods that run a program of the user's own
-  std::string launcher_pull_policy;  // empty: as Kubernetes does by the image's tag
+  std::string launcher_image;        // image with `lockstep`, for pods whose own image does not contain it
+  std::string launcher_pull_policy;  // empty: the default of Kubernetes, which depends on the image's tag
   int workers = 4;
-  double api_qps = 1000;  // of the reconciler, on average and at once
+  double api_qps = 1000;  // limit of the reconciler's requests: average per second, and burst
   double api_burst = 2000;
   kube::LeaseTimings lease;
   std::string log_level = "info";
-  std::string pod_name;  // from POD_NAME; empty: not in a pod
-  std::string pod_ip;    // from POD_IP: where workers reach this replica by itself
+  std::string pod_name;  // from POD_NAME; empty: the operator does not run in a pod
+  std::string pod_ip;    // from POD_IP: the address by which workers reach this replica
 };
 
 enum class ConfigOutcome { kRun, kExit };
@@ -45,7 +48,7 @@ struct ParsedConfig {
   OperatorConfig config;
 };
 
-// Fails with what is wrong and what would be right.
+// An error says which flag is wrong and which values are valid.
 [[nodiscard]] Result<ParsedConfig> ParseConfig(int argc, const char* const* argv);
 [[nodiscard]] Result<void> ValidateConfig(const OperatorConfig& config);
 

@@ -1,5 +1,4 @@
-// Entry of lockstep-operator: flags, signals, and the one place that knows which configuration the process
-// runs with.
+// Entry of lockstep-operator: parses flags, handles signals and loads the configuration.
 
 #include <malloc.h>
 #include <pthread.h>
@@ -23,7 +22,7 @@ namespace {
 constexpr int kHttpThreads = 2;
 constexpr int kUsageError = lockstep::command_line::kUsageError;
 
-// Threads of short life would each leave a heap of their own behind.
+// Without a limit each short-lived thread would leave an allocation arena behind.
 void LimitHeaps() { ::mallopt(M_ARENA_MAX, 2); }
 
 sigset_t BlockSignals() {
@@ -36,7 +35,7 @@ sigset_t BlockSignals() {
   return signals;
 }
 
-// The first signal asks for an orderly end, the second ends at once.
+// The first signal requests an orderly end; the second ends the process at once.
 void ForwardSignals(const std::stop_token& over, const sigset_t& signals, std::stop_source stop) {
   const timespec poll{.tv_sec = 0, .tv_nsec = 200'000'000};
   while (!over.stop_requested()) {
@@ -66,13 +65,15 @@ int main(int argc, char** argv) {
   const auto client = lockstep::kube::LoadClientConfig(
       parsed->config.kubeconfig, [](const char* name) { return lockstep::EnvOr(name, ""); });
   if (!client.ok()) {
-    lockstep::log::Error("no way to the API server", {{"error", client.error().ToString()}});
+    lockstep::log::Error("cannot set up the client of the API server",
+                         {{"error", client.error().ToString()}});
     return kUsageError;
   }
   const lockstep::SystemClock clock;
   const auto api_server = lockstep::kube::MakeTransport(*client, clock);
   if (!api_server.ok()) {
-    lockstep::log::Error("no way to the API server", {{"error", api_server.error().ToString()}});
+    lockstep::log::Error("cannot set up the client of the API server",
+                         {{"error", api_server.error().ToString()}});
     return kUsageError;
   }
   std::stop_source stop;

@@ -10,7 +10,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::chrono::minutes kFresh{1};
-constexpr std::chrono::minutes kBelieved{10};  // a yes, without a review that succeeds
+constexpr std::chrono::minutes kBelieved{10};  // validity of a positive answer while reviews fail
 constexpr std::size_t kMaxKnown = 1'000;       // tokens
 constexpr std::size_t kMaxQueued = 100;        // requests
 
@@ -23,7 +23,7 @@ Json AccessReviewFor(const Json& user) {
   return {{"spec", std::move(spec)}};
 }
 
-// kUnavailable where the API server does not say.
+// kUnavailable if the API server does not decide.
 Result<void> Review(kube::KubeWriter& writer, const std::string& token) {
   const auto unavailable = [](const Error& error) {
     return Error{ErrorCode::kUnavailable, "the API server cannot be asked: " + error.ToString()};
@@ -95,13 +95,13 @@ Result<void> MetricsAccess::Answer(const Waiting& waiting) {
   const std::string digest = rendezvous::DigestOf(waiting.token);
   {
     const MutexLock lock(mutex_);
-    if (auto known = Find(digest, kFresh)) return *known;  // since a request before this one
+    if (auto known = Find(digest, kFresh)) return *known;  // cached by a review for an earlier request
   }
   Result<void> answer = Error{};
   const auto asked = Guarded([&] { answer = Review(writer_, waiting.token); });
   if (!asked.ok()) answer = Error{ErrorCode::kUnavailable, asked.error().message};
   const MutexLock lock(mutex_);
-  if (answer.ok()) budget_.GiveBack(waiting.peer);
+  if (answer.ok()) budget_.Refund(waiting.peer);
   if (WasReviewed(answer)) {
     Remember(digest, answer);
     return answer;

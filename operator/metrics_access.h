@@ -1,8 +1,9 @@
 #pragma once
-// Who may read the metrics: those whom the API server lets GET the path /metrics (TokenReview, then
-// SubjectAccessReview), as for every controller built with controller-runtime. An answer holds for a minute;
-// while the API server does not answer, a yes holds for ten minutes, because metrics are needed most then. Any
-// thread calls Authorize; a thread of its own asks. The destructor refuses what waits and joins.
+// Restricts /metrics to users that the API server allows to GET the path /metrics (TokenReview, then
+// SubjectAccessReview), like every controller built with controller-runtime. An answer is cached for a
+// minute. While the API server does not answer, a positive answer is valid for ten minutes, because metrics
+// are most needed then. Any thread calls Authorize; a separate thread sends the reviews. The destructor
+// rejects waiting requests and joins.
 
 #include <condition_variable>
 #include <deque>
@@ -27,8 +28,8 @@ class MetricsAccess {
   MetricsAccess(kube::KubeWriter& writer, const Clock& clock);
   ~MetricsAccess();
 
-  // kUnauthorized: the token is not valid; kForbidden: its user may not; every other error may pass. `peer` is
-  // the address that the request came from.
+  // kUnauthorized: the token is not valid. kForbidden: its user has no permission. Other errors are
+  // temporary. `peer` is the address that the request came from.
   void Authorize(const std::string& token, const std::string& peer, Done done);
 
  private:
@@ -55,7 +56,7 @@ class MetricsAccess {
   std::map<std::string, Known> known_ LOCKSTEP_GUARDED_BY(mutex_);  // by digest of the token
   rendezvous::ReviewBudget budget_ LOCKSTEP_GUARDED_BY(mutex_);
   std::deque<Waiting> queue_ LOCKSTEP_GUARDED_BY(mutex_);
-  std::jthread thread_;  // last: joins before the rest goes
+  std::jthread thread_;  // last: joins before the other members are destroyed
 };
 
 }  // namespace lockstep

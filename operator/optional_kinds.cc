@@ -41,15 +41,15 @@ OptionalKinds::Presence OptionalKinds::Look(const kube::Resource& resource, cons
     return page.ok() ? Presence::kServed : Presence::kAbsent;
   }
   if (!stop.stop_requested() && warned_.insert(key).second) {
-    log::Warning("cannot tell whether a kind may be read; asking again",
+    log::Warning("cannot determine whether a kind may be read; trying again",
                  {{"kind", key}, {"error", page.error().ToString()}});
   }
   return Presence::kUnknown;
 }
 
-// Of one group only the newest version that is served counts, so that an older one waits for the answer about
-// a newer. What is absent is not looked for again: a gang that begins to exist while pods of a job run would
-// have only some of them as members.
+// Only the newest served version of a group counts, so an older version is decided after a newer one. A
+// kind that is absent is not looked for again: if a gang appeared while pods of a job run, only some of the
+// pods would be members.
 bool OptionalKinds::LookForGangKinds(const std::stop_token& stop) {
   std::set<std::string> known_groups;
   bool is_all_known = true;
@@ -72,7 +72,7 @@ bool OptionalKinds::LookForGangKinds(const std::stop_token& stop) {
   return is_all_known;
 }
 
-// Flavors and classes belong to the cluster, as nodes do.
+// Flavors and classes are cluster-scoped, like nodes.
 bool OptionalKinds::LookForQueue(const std::stop_token& stop) {
   const bool is_found = std::any_of(found_.begin(), found_.end(),
                                     [](const Found& found) { return found.kind == reconcile::kWorkloads; });
@@ -122,7 +122,7 @@ void OptionalKinds::Begin(Found found) {
   found_.push_back(std::move(found));
 }
 
-// A kind whose first list does not come in time is served after a later look.
+// A kind whose first list is late is served after a later attempt.
 void OptionalKinds::Serve(const std::stop_token& stop) {
   constexpr Milliseconds kPoll{5};
   for (Milliseconds waited{}; waited < options_.sync_patience && !stop.stop_requested(); waited += kPoll) {
@@ -132,7 +132,7 @@ void OptionalKinds::Serve(const std::stop_token& stop) {
                                          [](const auto& informer) { return informer->synced(); });
       is_all_served = is_all_served && is_filled;
       if (!is_filled || std::exchange(found.is_served, true)) continue;
-      log::Info("found a kind that a cluster may lack", {{"kind", reconcile::KeyOfKind(found.kind)}});
+      log::Info("found an optional kind", {{"kind", reconcile::KeyOfKind(found.kind)}});
       caches_.Serve(found.kind);
       options_.on_served();
     }

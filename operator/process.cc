@@ -38,7 +38,7 @@
 namespace lockstep {
 namespace {
 
-// So long a start waits for the kinds that a cluster may lack.
+// How long the start waits for the kinds that a cluster may lack.
 constexpr Milliseconds kFirstLook{10'000};
 
 std::string KeyOfOwner(const kube::ObjectChange& change) {
@@ -55,8 +55,8 @@ std::string Label(std::string_view name, std::string_view value) {
   return std::string(name) + "=" + std::string(value);
 }
 
-// Everything that lives as long as the process. Members are in the order of their start; the destructors stop
-// them in reverse.
+// All objects that live as long as the process. Members are in the order of their start; the destructors stop
+// them in reverse order.
 class Process {
  public:
   Process(const OperatorConfig& config, const kube::ClientConfig& client_config,
@@ -82,7 +82,8 @@ class Process {
             [this](const protocol::JobIdentity& job) { Enqueue(job.name_space + "/" + job.name); },
             [this](const protocol::JobIdentity& job) { return HostOf(job); }),
         review_client_(transport, {.observer = Observer(),
-                                   .pause = [](auto, const auto&) { return false; },  // the member asks again
+                                   // no wait: the member repeats its request
+                                   .pause = [](auto, const auto&) { return false; },
                                    .timeout = rendezvous::kReviewDeadline}),
         reviewer_(review_client_, caches_.pods, clock_),
         pod_feed_(caches_.jobs, service_) {
@@ -107,7 +108,7 @@ class Process {
                                    {"metrics_port", (secure_metrics ? secure_metrics : health)->port()},
                                    {"health_port", health->port()},
                                    {"namespace", name_space_}});
-    // A label left by a process that died in this pod would draw workers here.
+    // A label left by an earlier process of this pod would direct workers to this replica.
     if (!config_.pod_name.empty()) rendezvous::RemoveLeaderLabel(client_, OwnPod(), stop, PauseFor);
     StartInformers(stop);
     if (certificates_) certificates_->Start();
@@ -125,8 +126,8 @@ class Process {
 
   http::Response ExposeMetrics() { return metrics_.Expose(QueueDepth()); }
 
-  // None where everybody may read them. Without a certificate of the rendezvous they have one that nobody can
-  // verify: what protects them is the token of who reads them.
+  // Null if metrics need no authorisation. Without a certificate of the rendezvous it uses a self-signed one
+  // that clients cannot verify: the protection is the token of the reader.
   Result<std::unique_ptr<http::HttpServer>> StartSecureMetrics() {
     if (config_.secure_metrics_address.empty()) return std::unique_ptr<http::HttpServer>();
     if (!certificates_) {
@@ -182,20 +183,21 @@ class Process {
     optional_kinds_->Start();
   }
 
-  // Whether the kind is there and may be read; asks until the API server answers.
+  // Whether the kind exists and may be read. Repeats the request until the API server answers.
   bool MayList(const kube::Resource& resource, const std::string& name_space, const std::stop_token& stop) {
     while (true) {
       const auto page = client_.List(resource, {.name_space = name_space, .limit = 1}, stop);
       if (page.ok() || stop.stop_requested()) return page.ok();
       const ErrorCode code = page.error().code;
       if (code == ErrorCode::kForbidden || code == ErrorCode::kNotFound) return false;
-      log::Warning("cannot tell whether a kind may be read; asking again",
+      log::Warning("cannot determine whether a kind may be read; trying again",
                    {{"kind", resource.kind}, {"error", page.error().ToString()}});
       PauseFor(std::chrono::seconds(1), stop);
     }
   }
 
-  // Nodes belong to the cluster: who looks after one namespace may lack the right.
+  // Nodes are cluster-scoped: an operator that is limited to one namespace may have no permission to read
+  // them.
   void AddNodes(const std::stop_token& stop) {
     if (MayList(kube::kNodes, "", stop)) {
       return Add(kube::kNodes, "", caches_.nodes, [this](const auto& change) { OnNode(change); });
@@ -205,7 +207,7 @@ class Process {
         "runPolicy.forceDeleteAfterSeconds do not act");
   }
 
-  // Its jobs are ours from now on, or no longer.
+  // A change of its labels may start or end this installation's responsibility for its jobs.
   void OnNamespace(const kube::ObjectChange& change) {
     if (change.before != nullptr && change.after != nullptr) return;
     const std::string name = kube::KeyOf(change.after == nullptr ? *change.before : *change.after).name;
@@ -215,7 +217,7 @@ class Process {
     }
   }
 
-  // New ones have no pods yet, and most changes of others are no news to us.
+  // New nodes have no pods yet, and most changes of other nodes are irrelevant.
   void OnNode(const kube::ObjectChange& change) {
     if (change.before == nullptr) return;
     if (change.after != nullptr &&
@@ -238,7 +240,7 @@ class Process {
     if (change.after != nullptr) CheckOwner(kind, *change.after);
   }
 
-  // What came before this process led, or before the cache had the job.
+  // Checks objects that were observed before this process led or before the cache contained the job.
   void CheckOwners() {
     for (const kube::Object& pod : caches_.pods.All()) CheckOwner(reconcile::KeyOfKind(kube::kPods), *pod);
     for (const auto& [kind, store] : caches_.owned) {
@@ -246,13 +248,13 @@ class Process {
     }
   }
 
-  // One replica logs it: that which leads the job that the object names.
+  // Only the replica that leads the named job logs it.
   void CheckOwner(const std::string& kind, const Json& object) {
     const Json* owner = kube::ControllerOf(object);
     if (owner != nullptr && gate_.IsOpenTo(StringAt(*owner, {"uid"}))) false_owners_.Check(kind, object);
   }
 
-  // Each namespace that is listed has watches of its own, for which a Role there is enough.
+  // Each listed namespace has watches of its own, so that a Role in it is sufficient.
   [[nodiscard]] std::vector<std::string> WatchedNamespaces() const {
     return config_.watch_namespaces.empty() ? std::vector<std::string>{""} : config_.watch_namespaces;
   }
@@ -279,7 +281,7 @@ class Process {
     while (!synced()) {
       if (!PauseFor(std::chrono::milliseconds(5), stop)) return false;
     }
-    // No longer: a kind that does not answer must not delay the jobs that do not use it.
+    // Not longer: a kind that does not answer must not delay jobs that do not use it.
     const SteadyTime end = clock_.Steady() + kFirstLook;
     while (!optional_kinds_->has_looked() && clock_.Steady() < end) {
       if (!PauseFor(std::chrono::milliseconds(5), stop)) return false;
@@ -288,7 +290,7 @@ class Process {
     return true;
   }
 
-  // Before the lease: who cannot serve the rendezvous must not lead.
+  // Before the lease: a replica that cannot serve the rendezvous must not lead.
   bool AwaitCertificate(const std::stop_token& stop) {
     while (certificates_ && !certificates_->WhyNoneIsServed().empty()) {
       if (!PauseFor(std::chrono::milliseconds(20), stop)) return false;
@@ -311,8 +313,8 @@ class Process {
     LOCKSTEP_TRY(const auto host,
                  rendezvous::Host::Start({config_.rendezvous_address, certificate}, service_));
     rendezvous_port_ = host->port();
-    // A client of its own: many jobs must not keep the lease from being renewed, and an end that was asked
-    // for must not wait for a thousand pods.
+    // A separate client: many jobs must not delay the renewal of the lease, and a shutdown must not wait for
+    // the writes of a thousand pods.
     kube::RestClient writer(transport_, {.observer = Observer(),
                                          .requests_per_second = config_.api_qps,
                                          .burst = config_.api_burst,
@@ -321,7 +323,8 @@ class Process {
                                   [this] { return Settings(); });
     ShardReconciler reconciler(jobs, caches_.jobs, gate_);
     controller::Controller controller(clock_, reconciler, metrics_);
-    SetWork({&controller, &reconciler});  // first: or a job that comes between the two is in neither
+    // first: otherwise a job that arrives between the two calls would be in neither
+    SetWork({&controller, &reconciler});
     auto led = LeadShards(controller, stop);
     SetWork({});
     metrics_.SetShards(0);
@@ -348,11 +351,11 @@ class Process {
     return {};
   }
 
-  // Called by the one thread that looks after the lease.
+  // Called by the thread that keeps the lease.
   sharding::ShardSet WorkOn(const sharding::ShardSet& shards) {
     const sharding::ShardSet before = gate_.open();
     const sharding::ShardSet worked_on = gate_.Open(shards);
-    // The jobs of what was handed over are another replica's: their series and rendezvous end here.
+    // Jobs of shards that were handed over belong to another replica: their metrics and rendezvous end here.
     if (const auto ended = hosted_ & ~worked_on; ended.any()) ForgetJobs(ended);
     hosted_ = (hosted_ & worked_on) | shards;
     if (shards == before) return worked_on;
@@ -373,8 +376,8 @@ class Process {
     return {.is_here = false, .address = lease_.AddressOf(sharding::ShardOf(job.uid))};
   }
 
-  // Where workers that came to another replica reach the rendezvous of this one. Empty: they have to try the
-  // common address again until it leads here.
+  // The address that other replicas return to workers of jobs that this one leads. Empty: these workers retry
+  // the common address until they reach this replica.
   [[nodiscard]] std::string AdvertisedAddress() const {
     const auto served = http::SplitHostPort(config_.rendezvous_address);
     const std::string host = config_.pod_ip.empty() && served.ok() ? served->host : config_.pod_ip;
@@ -387,7 +390,7 @@ class Process {
     return pods;
   }
 
-  // A replica that lost the lease must not write once more, not even to finish a reconcile.
+  // A replica that lost the lease must not write again, not even to complete a reconcile.
   [[noreturn]] static void EndAtOnce(const std::string& error) {
     log::Error("lost the leader lease, ending at once", {{"error", error}});
     std::_Exit(1);
@@ -405,14 +408,14 @@ class Process {
 
   [[nodiscard]] kube::ObjectKey OwnPod() const { return {name_space_, config_.pod_name}; }
 
-  // Once: the next leader removes what is left.
+  // One attempt: the next leader removes a label that remains.
   void Unlabel() {
     const auto done = rendezvous::LabelLeader(client_, OwnPod(), false);
     if (!done.ok()) log::Warning("could not remove the leader's label", {{"error", done.error().ToString()}});
   }
 
-  // What exists only while this process leads. Before, keys are of no use: all jobs of a shard are queued once it
-  // is led.
+  // Exists only while this process leads. Keys that arrive before are not needed: all jobs of a shard are
+  // queued once the shard is led.
   struct Work {
     controller::Controller* controller = nullptr;
     ShardReconciler* reconciler = nullptr;
@@ -449,12 +452,13 @@ class Process {
   Mutex work_mutex_;
   Work work_ LOCKSTEP_GUARDED_BY(work_mutex_);
   sharding::ShardGate gate_;
-  sharding::ShardSet hosted_;  // whose jobs the reconciler may know; of the thread that looks after the lease
-  int rendezvous_port_ = 0;    // set before that thread looks
+  // shards whose jobs the reconciler may track; used by the thread that keeps the lease
+  sharding::ShardSet hosted_;
+  int rendezvous_port_ = 0;  // set before the thread that keeps the lease starts
   std::atomic<bool> caches_synced_ = false;
   telemetry::Metrics metrics_;
   http::HttpTransport& transport_;
-  kube::RestClient client_;  // of all but the reconciler, the reviewer and the lease
+  kube::RestClient client_;  // for everything except the reconciler, the reviewer and the lease
   kube::RestClient lease_client_;
   sharding::ShardLease lease_;
   kube::EventRecorder events_;
@@ -462,10 +466,10 @@ class Process {
   reconcile::FalseOwners false_owners_{caches_.jobs, clock_};
   rendezvous::RendezvousService service_;
   kube::RestClient review_client_;
-  rendezvous::TokenReviewer reviewer_;           // its threads call back into service_, so it ends first
-  std::optional<MetricsAccess> metrics_access_;  // where metrics are not for everybody
-  http::ServerCertificate made_certificate_;     // of these metrics, where the rendezvous has none
-  std::optional<rendezvous::CertificateKeeper> certificates_;  // where the rendezvous is served over TLS
+  rendezvous::TokenReviewer reviewer_;           // its threads call service_, so it ends first
+  std::optional<MetricsAccess> metrics_access_;  // only if metrics need authorisation
+  http::ServerCertificate made_certificate_;     // for these metrics, if the rendezvous has no certificate
+  std::optional<rendezvous::CertificateKeeper> certificates_;  // only if the rendezvous is served over TLS
   rendezvous::PodFeed pod_feed_;
   std::vector<std::unique_ptr<kube::Informer>> informers_;
   std::unique_ptr<OptionalKinds> optional_kinds_;

@@ -1,6 +1,6 @@
 #pragma once
-// The operator's life: serve health, fill caches, wait for leadership, then serve the rendezvous and
-// reconcile until a signal or the loss of the lease. Built by main.
+// The life of the operator's process: serve health, fill caches, wait for leadership, then serve the
+// rendezvous and reconcile until a signal or the loss of the lease. Called by main.
 
 #include <stop_token>
 
@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// `client` says where `api_server` leads to. Blocks until `stop` (then the lease is released) or a failure
-// that ends the process.
+// `client` describes the API server behind `api_server`. Blocks until `stop` (then the lease is released) or
+// a failure that ends the process.
 [[nodiscard]] Result<void> RunOperator(const OperatorConfig& config, const kube::ClientConfig& client,
                                        http::HttpTransport& api_server, const std::stop_token& stop);
 

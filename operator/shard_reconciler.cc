@@ -6,13 +6,13 @@ Result<controller::Outcome> ShardReconciler::Reconcile(const std::string& key) {
   const kube::Object job = jobs_.Get(kube::KeyFromString(key));
   const auto pass = job == nullptr ? std::nullopt : gate_.Enter(kube::UidOf(*job));
   if (pass) return reconciler_.Reconcile(key);
-  reconciler_.Forget(key);  // it is gone, or one of that name and of another shard has taken its place
+  reconciler_.Forget(key);  // the job is gone, or another job with its name is in another shard
   return controller::Outcome{};
 }
 
 bool ShardReconciler::IsOurs(const std::string& key) const {
   const kube::Object job = jobs_.Get(kube::KeyFromString(key));
-  return job == nullptr || gate_.IsOpenTo(kube::UidOf(*job)) || reconciler_.Knows(key);
+  return job == nullptr || gate_.IsOpenTo(kube::UidOf(*job)) || reconciler_.IsTracked(key);
 }
 
 void ShardReconciler::Forget(const sharding::ShardSet& shards) {

@@ -1,6 +1,6 @@
 #pragma once
-// Lets the controller work on the jobs of open shards only, and knows when work on a shard is under way. Built by
-// main before the process takes jobs. Any thread.
+// Restricts the controller to jobs of open shards, and tracks which shards have work in progress. Built by
+// main before the process leads jobs. Any thread.
 
 #include <string>
 
@@ -21,9 +21,9 @@ class ShardReconciler final : public controller::Reconciler {
     return reconciler_.PriorityOf(key);
   }
 
-  // Whether something is to be done for the key here: a job of an open shard, or one that is gone.
+  // Whether this process has work for the key: a job of an open shard, or a job that is gone.
   [[nodiscard]] bool IsOurs(const std::string& key) const;
-  // Call once nothing works on these shards.
+  // Drops the jobs of these shards. Call once no work on them is in progress.
   void Forget(const sharding::ShardSet& shards);
 
  private:

@@ -131,7 +131,8 @@ constexpr Seconds kSilenceOfATransfer(300);
 // A download may take hours: to wait for it is no hang, before the first step as in any later one.
 data::CopyOptions CopyingFor(Seconds patience, protocol::ControlLink& link, train::RoundControl& control) {
   const auto store_is_away = [&link](const std::optional<Error>& error) {
-    link.Send(error ? protocol::StoreAway{"training data", error->message} : protocol::StoreAway{});
+    link.Send(error ? protocol::StoreUnavailable{"training data", error->message}
+                    : protocol::StoreUnavailable{});
   };
   return {.fetch = {.retries = {.is_stopped = [&control] { return control.stop_requested(); },
                                 .pause = [&control](Milliseconds time) { control.Pause(time); },

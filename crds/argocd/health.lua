@@ -4,7 +4,7 @@
 local status = obj.status
 if status == nil or status.conditions == nil or
     (status.observedGeneration ~= nil and status.observedGeneration < obj.metadata.generation) then
-  return { status = "Progressing", message = "The operator has not looked at it yet" }
+  return { status = "Progressing", message = "The operator has not reconciled it yet" }
 end
 
 -- The first that is true decides.

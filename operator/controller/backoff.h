@@ -1,7 +1,7 @@
 #pragma once
-// Failures in a row of each key, and the delay they ask for: 5 ms · 2^n up to a minute, as controller-runtime
-// does with a lower cap: a job whose quota was raised should not wait a quarter of an hour. Pure; not
-// synchronised.
+// Counts the consecutive failures of each key and derives the delay: 5 ms · 2^n, at most one minute.
+// controller-runtime uses the same formula with a higher cap; here a job should not wait a quarter of an hour
+// after its quota was raised. Pure; not synchronised.
 
 #include <chrono>
 #include <string>

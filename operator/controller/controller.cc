@@ -6,8 +6,8 @@
 namespace lockstep::controller {
 namespace {
 
-// Long enough to gather what a busy API server tells of one job, too short for people to notice.
-constexpr std::chrono::milliseconds kGathering{50};
+// Long enough to batch the events of a busy API server for one job, too short to be noticed.
+constexpr std::chrono::milliseconds kBatchWindow{50};
 
 }  // namespace
 
@@ -28,7 +28,7 @@ void Controller::Enqueue(const std::string& key) {
 
 void Controller::EnqueueSoon(const std::string& key) {
   observer_.OnAdded();
-  queue_.AddAfter(key, kGathering, reconciler_.PriorityOf(key));
+  queue_.AddAfter(key, kBatchWindow, reconciler_.PriorityOf(key));
 }
 
 void Controller::Work(const std::stop_token& stop) {
@@ -46,7 +46,7 @@ void Controller::ReconcileOnce(const WorkQueue::Item& item) {
     outcome = ran.error();
   const Seconds worked = clock_.Steady() - begin;
   if (!outcome.ok()) {
-    // Conflicts are the normal fate of a stale cache, not news.
+    // A conflict only means that the cache was stale; it is not worth a warning.
     const bool is_stale = outcome.error().code == ErrorCode::kConflict;
     log::Write(is_stale ? log::Level::kDebug : log::Level::kWarning, "reconcile failed, will retry",
                {{"object", item.key}, {"error", outcome.error().ToString()}});

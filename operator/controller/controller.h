@@ -1,6 +1,6 @@
 #pragma once
-// One queue, N workers, one reconciler. Built and owned by main; Start once; the destructor stops the workers
-// and waits for the reconciles under way.
+// One queue, N worker threads, one reconciler. Owned by main, which calls Start once. The destructor stops
+// the workers and waits for reconciles in progress.
 
 #include <string>
 #include <thread>
@@ -19,9 +19,9 @@ class Controller {
   ~Controller();
 
   void Start(int workers);
-  // Something about this object may have changed. Any thread, also before Start.
+  // Call when something about this object may have changed. Any thread, also before Start.
   void Enqueue(const std::string& key);
-  // The same where changes come by the hundred: a short wait, and one reconcile for all of them.
+  // Like Enqueue, but waits briefly first, so that a burst of changes causes one reconcile.
   void EnqueueSoon(const std::string& key);
   [[nodiscard]] std::size_t depth() const { return queue_.depth(); }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Told what the controller does, for metrics. Called from its threads, must not block.
+// Receives what the controller does, for metrics. The controller calls it from its threads; it must not
+// block.
 
 #include <chrono>
 #include <string_view>

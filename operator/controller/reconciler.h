@@ -1,5 +1,5 @@
 #pragma once
-// What a controller calls for a key. Level-based: the key says which object, never what changed.
+// What a controller calls for a key. It is level-based: the key names the object, not the change.
 
 #include <chrono>
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace lockstep::controller {
 
-// Which keys the queue hands out first.
+// The order in which the queue returns keys.
 enum class Priority { kNormal, kLow };
 
 struct Outcome {
@@ -19,9 +19,10 @@ struct Outcome {
 class Reconciler {
  public:
   virtual ~Reconciler() = default;
-  // Called from several threads, never for one key twice at once. An error or an exception means: again, with back-off.
+  // Called from several threads, but never for the same key at the same time. After an error or an exception
+  // the controller calls it again, with back-off.
   [[nodiscard]] virtual Result<Outcome> Reconcile(const std::string& key) = 0;
-  // Asked whenever the key is queued, from any thread: it must be cheap.
+  // Called each time the key is queued, from any thread: it must be cheap.
   [[nodiscard]] virtual Priority PriorityOf(const std::string& key) const = 0;
 };
 

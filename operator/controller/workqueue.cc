@@ -6,7 +6,7 @@
 namespace lockstep::controller {
 namespace {
 
-// One turn of so many is one of low priority, where such keys wait.
+// One in this many calls returns a key of low priority, if there is one.
 constexpr uint64_t kTurnsPerLow = 4;
 
 }  // namespace
@@ -49,7 +49,7 @@ std::optional<WorkQueue::Item> WorkQueue::Get(const std::stop_token& stop) {
     if (delayed_.empty()) {
       wake_.wait(lock, stop, [this]() LOCKSTEP_REQUIRES(mutex_) { return !IsEmpty() || !delayed_.empty(); });
     } else {
-      // Also wakes where an earlier key came meanwhile: the wait must become shorter.
+      // Also wakes when an earlier key was added meanwhile, because the wait must become shorter.
       const SteadyTime due = delayed_.begin()->first;
       wake_.wait_for(lock, stop, due - clock_.Steady(), [&]() LOCKSTEP_REQUIRES(mutex_) {
         return !IsEmpty() || delayed_.empty() || delayed_.begin()->first != due;
@@ -132,7 +132,7 @@ std::optional<WorkQueue::Item> WorkQueue::TakeLocked() {
   const auto waited = clock_.Steady() - dirty->second.time;
   dirty_.erase(dirty);
   processing_.insert(key);
-  // Several keys may have become due at once, and one notice went out.
+  // Several keys may have become due at once, but only one waiter was notified.
   if (!IsEmpty()) wake_.notify_one();
   return Item{std::move(key), waited};
 }

@@ -1,11 +1,13 @@
 #pragma once
-// Keys waiting to be reconciled, with client-go's contract: a key waits at most once; it is never handed out
-// twice at once; added again while it is worked on, it is handed out once more afterwards; delayed keys come
-// when their earliest time has passed; failures come back no faster than 10 a second over all keys, after a
-// first 100. Keys of low priority wait for the others, but every fourth turn is theirs. A key that is added with
-// both priorities has the normal one. Any thread.
+// The queue of keys to reconcile, with the contract of client-go's work queue:
+//   - a key is in the queue at most once, and never returned to two workers at the same time;
+//   - a key that is added while it is processed is returned once more afterwards;
+//   - a delayed key is returned once its earliest time has passed;
+//   - failed keys are returned at most 10 times a second over all keys, after a first burst of 100.
+// Keys of low priority wait for the others, except for every fourth call. A key that is added with both
+// priorities has the normal one. Any thread.
 //
-// Each key is in one of these: queues_ (also in dirty_), processing_ (in dirty_ too if it was added again),
+// Each key is in one of: queues_ (also in dirty_), processing_ (also in dirty_ if it was added again),
 // delayed_.
 
 #include <array>
@@ -40,20 +42,21 @@ class WorkQueue {
   void Add(const std::string& key, Priority priority = Priority::kNormal);
   void AddAfter(const std::string& key, std::chrono::milliseconds delay,
                 Priority priority = Priority::kNormal);
-  // After a failure: with the key's back-off, which Forget resets, and in turn with all that failed.
+  // After a failure: delayed by the key's back-off (reset by Forget) and by the rate limit over all failed
+  // keys.
   void AddRateLimited(const std::string& key, Priority priority = Priority::kNormal);
   void Forget(const std::string& key);
 
-  // Blocks until a key is due or `stop`; the caller must call Done with it.
+  // Blocks until a key is due or `stop`. The caller must call Done with the key.
   [[nodiscard]] std::optional<Item> Get(const std::stop_token& stop);
   // Like Get, without waiting.
   [[nodiscard]] std::optional<Item> TryGet();
   void Done(const std::string& key);
 
-  [[nodiscard]] std::size_t depth() const;  // due keys that wait
+  [[nodiscard]] std::size_t depth() const;  // due keys that no worker has taken
 
  private:
-  // A key with its priority, and since when, or until when, it waits.
+  // A queued key with its priority and the time since which, or until which, it waits.
   struct Waiting {
     SteadyTime time;
     Priority priority;
@@ -78,7 +81,7 @@ class WorkQueue {
   std::unordered_map<std::string, Waiting> dirty_ LOCKSTEP_GUARDED_BY(mutex_);
   std::unordered_set<std::string> processing_ LOCKSTEP_GUARDED_BY(mutex_);
   std::set<std::pair<SteadyTime, std::string>> delayed_ LOCKSTEP_GUARDED_BY(mutex_);
-  std::unordered_map<std::string, Waiting> due_ LOCKSTEP_GUARDED_BY(mutex_);  // of each delayed key
+  std::unordered_map<std::string, Waiting> due_ LOCKSTEP_GUARDED_BY(mutex_);  // due time of each delayed key
   KeyBackoff backoff_ LOCKSTEP_GUARDED_BY(mutex_);
   TokenBucket failures_ LOCKSTEP_GUARDED_BY(mutex_){10, 100};
 };

@@ -1,5 +1,5 @@
 #pragma once
-// How long to wait after the n-th failure in a row. Pure; the random part is a parameter.
+// How long to wait after the n-th consecutive failure. Pure; the random part is a parameter.
 
 #include <chrono>
 
@@ -10,8 +10,9 @@ struct BackoffPolicy {
   std::chrono::milliseconds cap{30'000};
 };
 
-// base · 2^(failures-1), at most cap, of which the upper half is spread by `random` in [0, 1): a fleet that
-// lost the API server together does not come back together. No failures: no delay.
+// base · 2^(failures-1), at most cap. The upper half of the delay is multiplied by `random` in [0, 1), so
+// that clients that lost the API server at the same time do not return at the same time. Zero without
+// failures.
 [[nodiscard]] std::chrono::milliseconds BackoffDelay(const BackoffPolicy& policy, int failures,
                                                      double random);
 

@@ -9,6 +9,6 @@
 namespace lockstep::kube {
 
 [[nodiscard]] std::string EncodeBase64(std::string_view bytes);
-[[nodiscard]] Result<std::string> DecodeBase64(std::string_view text);  // line breaks are allowed
+[[nodiscard]] Result<std::string> DecodeBase64(std::string_view text);  // accepts line breaks
 
 }  // namespace lockstep::kube

@@ -1,8 +1,8 @@
 #pragma once
-// Reading from and writing to the API server: the interfaces that everything above uses, so that tests put a
-// fake behind them. Implementations are safe to call from any thread; each call blocks until the answer or
-// its deadline. Every write here may be sent twice (a connection can die after the server acted), so callers
-// use deterministic names and preconditions.
+// Interfaces for reading from and writing to the API server; tests put a fake behind them. Implementations
+// are safe to call from any thread. Each call blocks until the answer or its deadline. A write may be sent
+// twice, because a connection can fail after the server acted: callers use deterministic names and
+// preconditions.
 
 #include <functional>
 #include <stop_token>
@@ -18,7 +18,7 @@ namespace lockstep::kube {
 
 struct ListPage {
   std::vector<Json> items;
-  std::string continue_token;  // empty: the last page
+  std::string continue_token;  // empty: this is the last page
   std::string resource_version;
 };
 
@@ -28,8 +28,8 @@ class KubeReader {
   [[nodiscard]] virtual Result<Json> Get(const Resource& resource, const ObjectKey& key) = 0;
   [[nodiscard]] virtual Result<ListPage> List(const Resource& resource, const ListOptions& options,
                                               std::stop_token stop) = 0;
-  // Calls `on_event` for each event as it arrives, on the calling thread; false ends the watch. Returns once
-  // the stream has ended in good order.
+  // Calls `on_event` for each event as it arrives, on the calling thread; if it returns false, the watch
+  // ends. Returns without an error once the server has closed the stream in good order.
   [[nodiscard]] virtual Result<void> Watch(const Resource& resource, const WatchOptions& options,
                                            const std::function<bool(WatchEvent)>& on_event,
                                            std::stop_token stop) = 0;
@@ -38,13 +38,13 @@ class KubeReader {
 class KubeWriter {
  public:
   virtual ~KubeWriter() = default;
-  // Each returns the object as stored.
+  // Each write returns the object as stored.
   [[nodiscard]] virtual Result<Json> Create(const Resource& resource, const Json& object) = 0;
-  // Fails with kConflict where the object's resourceVersion is not the newest.
+  // kConflict: the object's resourceVersion is not the newest.
   [[nodiscard]] virtual Result<Json> Replace(const Resource& resource, const Json& object) = 0;
   [[nodiscard]] virtual Result<Json> Patch(const Resource& resource, const ObjectKey& key, const Json& patch,
                                            const PatchOptions& options) = 0;
-  // The object with its deletionTimestamp, or a Status where it is gone already.
+  // Returns the object with its deletionTimestamp, or a Status if the object is already gone.
   [[nodiscard]] virtual Result<Json> Delete(const Resource& resource, const ObjectKey& key,
                                             const DeleteOptions& options) = 0;
 };

@@ -24,7 +24,7 @@ std::string TextAt(const YAML::Node& node, const char* key) {
   return value && value.IsScalar() ? value.as<std::string>() : std::string();
 }
 
-// The entry named `name` of the list `kind`s, its own section.
+// In the list `kind`s, the `kind` section of the entry named `name`.
 Result<YAML::Node> FindNamed(const YAML::Node& config, const std::string& kind, const std::string& name) {
   const YAML::Node list = config[kind + "s"];
   if (list && list.IsSequence()) {
@@ -35,13 +35,13 @@ Result<YAML::Node> FindNamed(const YAML::Node& config, const std::string& kind, 
   return Error{ErrorCode::kInvalidArgument, "no " + kind + " is named \"" + name + "\""};
 }
 
-// Paths in a kubeconfig are relative to it.
+// Relative paths in a kubeconfig refer to its own folder.
 std::string Absolute(const std::string& path, const std::string& kubeconfig) {
   if (path.empty() || path.front() == '/') return path;
   return (std::filesystem::path(kubeconfig).parent_path() / path).string();
 }
 
-// "<key>-data" inside the kubeconfig, else the file that `key` names, else "".
+// The content of "<key>-data" in the kubeconfig, else of the file that `key` names, else "".
 Result<std::string> FileAt(const YAML::Node& node, const std::string& key, const std::string& kubeconfig,
                            const PrivateFolder& files) {
   const std::string data = TextAt(node, (key + "-data").c_str());
@@ -77,7 +77,8 @@ Result<ExecPlugin> ExecFromYaml(const YAML::Node& exec, const std::string& kubec
   if (plugin.api_version != kExecVersion && plugin.api_version != kExecBetaVersion) {
     return wrong(std::string("apiVersion must be ") + kExecVersion + " or " + kExecBetaVersion);
   }
-  if (TextAt(exec, "interactiveMode") == "Always") return wrong("interactiveMode Always: nobody is here");
+  if (TextAt(exec, "interactiveMode") == "Always")
+    return wrong("interactiveMode Always: the operator has no terminal");
   if (TextAt(exec, "provideClusterInfo") == "true") return wrong("provideClusterInfo is not supported");
   const std::string program = TextAt(exec, "command");
   if (program.empty()) return wrong("command is missing");
@@ -121,7 +122,7 @@ Result<ClientConfig> ConfigFromYaml(const YAML::Node& config, const std::string&
 Result<std::unique_ptr<PrivateFolder>> PrivateFolder::Make() {
   std::string path = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
   if (::mkdtemp(path.data()) == nullptr)
-    return Error{ErrorCode::kUnavailable, "cannot make a folder like " + path};
+    return Error{ErrorCode::kUnavailable, "cannot create a folder like " + path};
   return std::unique_ptr<PrivateFolder>(new PrivateFolder(std::move(path)));
 }
 
@@ -149,7 +150,8 @@ Result<ClientConfig> InClusterConfig(const Environment& environment, const std::
   result.endpoint.url = "https://" + (is_ipv6 ? "[" + host + "]" : host) + ":" + port;
   result.endpoint.ca_file = folder + "/ca.crt";
   result.endpoint.token_file = folder + "/token";
-  result.endpoint.use_proxy_environment = false;  // the API server of one's own cluster is never behind one
+  // the API server of the operator's own cluster is reached without a proxy
+  result.endpoint.use_proxy_environment = false;
   LOCKSTEP_TRY(const std::string token, ReadFile(result.endpoint.token_file));
   const auto name_space = ReadFile(folder + "/namespace");
   result.name_space = name_space.ok() ? *name_space : "default";

@@ -29,7 +29,7 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
   return pointers;
 }
 
-// Of two of a name, programs do not agree which one counts.
+// Replaces variables instead of adding a second one: programs differ in which of two equal names they use.
 std::vector<std::string> OursAnd(const std::vector<std::string>& added) {
   std::vector<std::string> all = added;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -54,7 +54,8 @@ Result<pid_t> Start(const Command& command, int output) {
   ::posix_spawnattr_init(&attributes);
   sigset_t none;
   sigemptyset(&none);
-  ::posix_spawnattr_setsigmask(&attributes, &none);  // the operator blocks the signals that end it
+  // the operator blocks the signals that end it; the command must not
+  ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   pid_t pid = 0;
   const int failure = ::posix_spawnp(&pid, words.front().c_str(), &actions, &attributes,
@@ -76,7 +77,7 @@ Result<void> AwaitReadable(int fd, SteadyTime deadline) {
   }
 }
 
-// Until the other end is closed.
+// Reads until the other end is closed.
 Result<std::string> ReadAll(int fd, SteadyTime deadline) {
   std::string output;
   std::array<char, 4096> piece{};
@@ -103,7 +104,7 @@ Result<std::string> RunCommand(const Command& command) {
   writer.Reset();
   const SteadyTime deadline = std::chrono::steady_clock::now() + command.timeout;
   auto output = ReadAll(reader.get(), deadline);
-  if (output.ok()) {  // it has closed its output, but need not have ended
+  if (output.ok()) {  // the command has closed its output but may still run
     const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, *pid, 0)));
     const auto ended = process.valid() ? AwaitReadable(process.get(), deadline)
                                        : Result<void>(Error{ErrorCode::kUnavailable, std::strerror(errno)});

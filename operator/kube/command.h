@@ -1,6 +1,6 @@
 #pragma once
-// Runs a command to its end and takes what it writes to its standard output; its standard error is ours. Any
-// thread; blocks the caller until then or the deadline, at which the command is killed.
+// Runs a command to its end and returns its standard output; its standard error is inherited. Blocks the
+// caller until the command ends or the deadline passes, when the command is killed. Any thread.
 
 #include <string>
 #include <vector>
@@ -12,11 +12,12 @@ namespace lockstep::kube {
 
 struct Command {
   std::vector<std::string> words;        // the program first, looked up in PATH
-  std::vector<std::string> environment;  // "NAME=value", added to ours
+  std::vector<std::string> environment;  // "NAME=value", added to the operator's environment
   Milliseconds timeout{60'000};
 };
 
-// An error where it could not be started, ran too long, wrote more than a megabyte, or did not end with 0.
+// Fails if the command cannot be started, exceeds its deadline, writes more than 1 MB, or exits with a code
+// other than 0.
 [[nodiscard]] Result<std::string> RunCommand(const Command& command);
 
 }  // namespace lockstep::kube

@@ -25,7 +25,7 @@ std::string SeriesKey(const Json& regarding, const EventNote& note) {
 
 Json EventToJson(const Json& regarding, const EventNote& note, const std::string& instance, WallTime now) {
   const std::string name = StringAt(regarding, {"name"});
-  // Events about what belongs to the cluster live in "default".
+  // Events about cluster-scoped objects are stored in the namespace "default".
   return {{"metadata",
            {{"namespace", StringAt(regarding, {"namespace"}, "default")},
             {"name", name.substr(0, 200) + "." + RandomHex(8)}}},
@@ -74,7 +74,7 @@ void EventRecorder::Run(const std::stop_token& stop) {
     const auto sent = Guarded([&] { Send(pending); });
     if (!sent.ok()) log::Error("event not sent", {{"error", sent.error().message}});
     {
-      // Only now, so that the destructor waits for the one being sent too.
+      // Only here, so that the destructor also waits for an event that is being sent.
       const MutexLock lock(mutex_);
       queue_.pop_front();
     }
@@ -99,7 +99,7 @@ void EventRecorder::SendFirst(const Pending& pending, const std::string& series_
         "event not written",
         {{"reason", pending.note.reason}, {"note", pending.note.note}, {"error", sent.error().ToString()}});
   }
-  if (series_.size() >= kMaxSeries) series_.clear();  // forgetting costs a second event at worst
+  if (series_.size() >= kMaxSeries) series_.clear();  // at worst an event is then recorded a second time
   series_[series_key] = {KeyOf(event), 1, clock_.Steady()};
 }
 

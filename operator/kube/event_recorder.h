@@ -1,7 +1,7 @@
 #pragma once
-// Kubernetes events (events.k8s.io/v1) for what a user should act on. Record never blocks: a thread of its
-// own sends, the same event again raises a counter, and what does not fit the queue is dropped and counted in
-// the log.
+// Records Kubernetes events (events.k8s.io/v1) that a user should act on. Record never blocks: a separate
+// thread sends the events. An identical event raises a counter. Events that do not fit the queue are dropped,
+// and the log counts them.
 
 #include <condition_variable>
 #include <deque>
@@ -19,7 +19,7 @@ struct EventNote {
   bool warning = false;
   std::string reason;  // CamelCase, from a closed set
   std::string action;  // what the controller did: "CreatePods"
-  std::string note;    // for people, cut to 1 kB
+  std::string note;    // for people, truncated to 1 kB
 
   friend auto operator<=>(const EventNote&, const EventNote&) = default;
 };
@@ -31,7 +31,7 @@ struct EventNote {
 class EventRecorder {
  public:
   EventRecorder(KubeWriter& writer, const Clock& clock, std::string instance);
-  // Sends what is queued, for at most two seconds, then stops.
+  // Sends queued events for at most two seconds, then stops.
   ~EventRecorder();
 
   void Record(const Json& regarding, const EventNote& note);
@@ -59,7 +59,7 @@ class EventRecorder {
   Mutex mutex_;
   std::condition_variable_any wake_;
   std::deque<Pending> queue_ LOCKSTEP_GUARDED_BY(mutex_);
-  std::jthread thread_;  // last: joins before the rest goes
+  std::jthread thread_;  // last: joins before the other members are destroyed
 };
 
 }  // namespace lockstep::kube

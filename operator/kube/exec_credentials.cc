@@ -52,7 +52,8 @@ Result<ExecCredential> ExecCredentialFromText(const std::string& text, const std
   }
   const std::string certificate = StringAt(json, {"status", "clientCertificateData"});
   const std::string key = StringAt(json, {"status", "clientKeyData"});
-  if (certificate.empty() != key.empty()) return wrong("a certificate and its key come together");
+  if (certificate.empty() != key.empty())
+    return wrong("clientCertificateData and clientKeyData must both be given");
   ExecCredential credential{.token = StringAt(json, {"status", "token"})};
   if (!key.empty()) credential.certificate_and_key = certificate + "\n" + key;
   if (credential.token.empty() && key.empty()) return wrong("it gave neither a token nor a certificate");

@@ -1,7 +1,7 @@
 #pragma once
-// Credentials from a command, as the kubeconfigs of clouds ask for (client.authentication.k8s.io). The
-// command runs when there are none yet, when theirs expire within a minute, and when the API server does not
-// know them; what it says is kept in files, which the transport reads again when they change.
+// Credentials from a command, as in the kubeconfigs of cloud providers (client.authentication.k8s.io). The
+// command runs when there are no credentials, when they expire within a minute, and when the API server
+// rejects them. The credentials are kept in files, which the transport reads again when they change.
 
 #include <memory>
 #include <optional>
@@ -16,11 +16,11 @@ namespace lockstep::kube {
 
 struct ExecCredential {
   std::string token;
-  std::string certificate_and_key;  // PEM, both in one, so that they are replaced at once
+  std::string certificate_and_key;  // PEM of both in one file, so that they are replaced atomically
   std::optional<WallTime> expires;
 };
 
-// What the command wrote. Pure.
+// Parses the output of the command. Pure.
 [[nodiscard]] Result<ExecCredential> ExecCredentialFromText(const std::string& text,
                                                             const std::string& api_version);
 
@@ -30,11 +30,11 @@ class ExecCredentials {
   ExecCredentials(ExecPlugin plugin, const PrivateFolder& folder, const Clock& clock)
       : plugin_(std::move(plugin)), folder_(folder), clock_(clock) {}
 
-  // Runs the command where that is due.
+  // Runs the command if the credentials are missing or about to expire.
   [[nodiscard]] Result<void> Ensure();
-  // The API server refused what Ensure gave it: runs the command again.
+  // Runs the command again, because the API server rejected the current credentials.
   [[nodiscard]] Result<void> Renew();
-  // Points to the files; call once after the first Ensure.
+  // Makes the endpoint use the files. Call once, after the first Ensure.
   void AddTo(http::Endpoint& endpoint) const;
 
  private:
@@ -47,7 +47,7 @@ class ExecCredentials {
   std::optional<ExecCredential> current_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
-// The way to the API server that `config` describes; `config` and `clock` must outlive it.
+// The transport to the API server that `config` describes. `config` and `clock` must outlive it.
 [[nodiscard]] Result<std::unique_ptr<http::HttpTransport>> MakeTransport(const ClientConfig& config,
                                                                          const Clock& clock);
 

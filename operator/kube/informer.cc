@@ -10,9 +10,10 @@
 namespace lockstep::kube {
 namespace {
 
-// A watch that ends in good order sooner than this is treated as failing: a proxy may cut each one at once.
+// A watch that ends in good order sooner than this counts as a failure, because a proxy may end each watch at
+// once.
 constexpr std::chrono::seconds kShortestWatch{1};
-// Short, because a connection that died in silence is noticed only ten seconds after it.
+// Short, because a connection that failed silently is noticed only ten seconds after this.
 constexpr std::chrono::seconds kWatchTimeout{30};
 constexpr double kWatchTimeoutSpread = 15;
 
@@ -54,7 +55,7 @@ Result<void> Informer::ListStep(const ListNext& next, const std::stop_token& sto
                                             .label_selector = options_.label_selector,
                                             .continue_token = next.continue_token},
                                            stop));
-  // Now, not with the last page: a list of 10,000 pods is then never in memory as a whole.
+  // Each page at once, so that a list of 10,000 pods is never in memory as a whole.
   for (Json& item : page.items) item = store_.Slimmed(std::move(item));
   Apply(state_.OnPage(std::move(page)));
   synced_ = state_.synced();
@@ -98,7 +99,7 @@ void Informer::Apply(StoreChange change) {
   } else if (auto* remove = std::get_if<Remove>(&change)) {
     changes = store_.Remove(std::move(remove->object));
   } else if (const auto* seen = std::get_if<Seen>(&change)) {
-    store_.Seen(seen->resource_version, options_.name_space);
+    store_.AdvanceTo(seen->resource_version, options_.name_space);
   }
   if (!handler_) return;
   for (const ObjectChange& entry : changes) handler_(entry);

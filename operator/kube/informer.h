@@ -1,7 +1,7 @@
 #pragma once
-// Keeps one Store level with the API server: a thread that drives WatchState. Handlers run on that thread,
-// with no lock held, after the store has changed; they must not block. Failures are retried for ever with
-// back-off; the destructor stops and joins.
+// Keeps one Store in sync with the API server, with a thread that drives WatchState. Handlers run on that
+// thread after the store has changed, with no lock held; they must not block. Failures are retried without
+// limit, with back-off. The destructor stops and joins.
 
 #include <atomic>
 #include <functional>
@@ -20,8 +20,9 @@ struct InformerOptions {
   std::string name_space;  // empty: all
   std::string label_selector;
   BackoffPolicy backoff;
-  // A change of our definition ends the watches of the kind. Their last events were read by the old definition,
-  // without the new fields, and have the same resource version. So the kind is listed again.
+  // When the definition (CRD) of a kind changes, its watches end. Their last events were decoded with the old
+  // definition, without its new fields, but with the same resource version. Therefore the kind is listed
+  // again.
   bool definition_may_change = false;
 };
 
@@ -32,7 +33,7 @@ class Informer {
   Informer(KubeReader& reader, InformerOptions options, Store& store, Handler handler);
 
   void Start();
-  // True once the first list is in the store and every handler has heard of it.
+  // True once the first list is in the store and every handler has processed it.
   [[nodiscard]] bool synced() const { return synced_; }
 
  private:
@@ -48,7 +49,7 @@ class Informer {
   const Handler handler_;
   WatchState state_;  // owned by thread_
   std::atomic<bool> synced_ = false;
-  std::jthread thread_;  // last: joins before the rest goes
+  std::jthread thread_;  // last: joins before the other members are destroyed
 };
 
 }  // namespace lockstep::kube

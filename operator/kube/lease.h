@@ -1,5 +1,5 @@
 #pragma once
-// A coordination.k8s.io Lease as values, and how long it lasts. Pure.
+// A coordination.k8s.io Lease as values, and its timings. Pure.
 
 #include <chrono>
 #include <string>
@@ -10,14 +10,17 @@
 namespace lockstep::kube {
 
 struct LeaseTimings {
-  std::chrono::milliseconds duration{15'000};        // others wait this long after the last observed renewal
-  std::chrono::milliseconds renew_deadline{10'000};  // a holder gives up when it could not renew for so long
-  std::chrono::milliseconds retry_period{2'000};     // how often it renews
-  // It looks more often: that is one read, and makes a hand-over quick.
+  // other replicas wait this long after the last observed renewal
+  std::chrono::milliseconds duration{15'000};
+  std::chrono::milliseconds renew_deadline{10'000};  // a holder gives up after this long without a renewal
+  std::chrono::milliseconds retry_period{2'000};     // how often a holder renews
+  // How often a replica reads the Lease. More often than it renews, because a read is cheap and makes a
+  // hand-over fast.
   std::chrono::milliseconds look_period{500};
 };
 
-// duration > renew_deadline > 1.2 × retry_period, or two may hold it at once.
+// Requires duration > renew_deadline > 1.2 × retry_period; otherwise two replicas may hold the lease at the
+// same time.
 [[nodiscard]] Result<void> ValidateTimings(const LeaseTimings& timings);
 
 struct LeaseRecord {

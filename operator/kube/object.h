@@ -1,5 +1,5 @@
 #pragma once
-// What every Kubernetes object has, read from its JSON. Pure.
+// The fields that every Kubernetes object has, read from its JSON. Pure.
 
 #include <compare>
 #include <string>
@@ -32,10 +32,10 @@ inline constexpr Resource kSubjectAccessReviews{"authorization.k8s.io", "v1", "s
 inline constexpr Resource kTokenReviews{"authentication.k8s.io", "v1", "tokenreviews", "TokenReview"};
 
 struct ObjectKey {
-  std::string name_space;  // empty for what belongs to the cluster
+  std::string name_space;  // empty for cluster-scoped objects
   std::string name;
 
-  // "namespace/name", the form in queues and logs.
+  // "namespace/name", the form used in queues and logs.
   [[nodiscard]] std::string ToString() const { return name_space + "/" + name; }
   friend auto operator<=>(const ObjectKey&, const ObjectKey&) = default;
 };
@@ -52,7 +52,7 @@ struct ObjectKey {
 
 [[nodiscard]] inline std::string UidOf(const Json& object) { return StringAt(object, {"metadata", "uid"}); }
 
-// The controller among the ownerReferences, as the object names it; absent: none.
+// The ownerReference with controller=true, as the object states it; null if there is none.
 [[nodiscard]] inline const Json* ControllerOf(const Json& object) {
   const Json* owners = FindJson(object, {"metadata", "ownerReferences"});
   if (owners == nullptr || !owners->is_array()) return nullptr;

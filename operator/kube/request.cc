@@ -84,7 +84,7 @@ http::Request WatchRequest(const Resource& resource, const WatchOptions& options
                              {"labelSelector", options.label_selector},
                              {"resourceVersion", options.resource_version},
                              {"timeoutSeconds", std::to_string(options.timeout.count())}}));
-  // Silence beyond the server's own end means a connection that nobody will ever answer on.
+  // No data beyond the server's own time-out means that the connection has failed.
   request.timeout = options.timeout + std::chrono::seconds(10);
   return request;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Verb + resource + options → HTTP request. Pure: tests assert method, path, query and body.
+// Verb + resource + options → HTTP request. Pure.
 
 #include <chrono>
 #include <cstdint>
@@ -13,9 +13,9 @@
 namespace lockstep::kube {
 
 struct ListOptions {
-  std::string name_space;  // empty: all
+  std::string name_space;  // empty: all namespaces
   std::string label_selector;
-  std::string continue_token;  // of the page before
+  std::string continue_token;  // from the previous page
   int limit = 500;
 };
 
@@ -23,12 +23,12 @@ struct WatchOptions {
   std::string name_space;
   std::string label_selector;
   std::string resource_version;
-  std::chrono::seconds timeout{90};  // the server ends the stream in good order after this
+  std::chrono::seconds timeout{90};  // the server ends the stream in good order after this time
 };
 
 struct DeleteOptions {
-  std::string uid;               // deletes only this incarnation of the name
-  std::string resource_version;  // and only what was looked at
+  std::string uid;               // precondition: delete only the object with this uid
+  std::string resource_version;  // precondition: delete only this version
   std::optional<int64_t> grace_seconds;
   std::string propagation = "Background";
 };
@@ -38,13 +38,13 @@ enum class PatchKind { kMerge, kApply };
 struct PatchOptions {
   PatchKind kind = PatchKind::kMerge;
   std::string subresource;    // "status"
-  std::string field_manager;  // required by kApply, which takes fields over from other managers
+  std::string field_manager;  // required for kApply, which takes fields over from other managers
 };
 
 [[nodiscard]] http::Request GetRequest(const Resource& resource, const ObjectKey& key);
 [[nodiscard]] http::Request ListRequest(const Resource& resource, const ListOptions& options);
 [[nodiscard]] http::Request WatchRequest(const Resource& resource, const WatchOptions& options);
-// The key comes from the object's metadata; apiVersion and kind are filled in.
+// The key comes from the object's metadata; apiVersion and kind are added.
 [[nodiscard]] http::Request CreateRequest(const Resource& resource, const Json& object);
 [[nodiscard]] http::Request ReplaceRequest(const Resource& resource, const Json& object);
 [[nodiscard]] http::Request PatchRequest(const Resource& resource, const ObjectKey& key, const Json& patch,

@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kListTimeout{60'000};
 constexpr std::chrono::seconds kRetryAfterLimit{10};
-constexpr std::size_t kMaxEventBytes = 8U << 20U;  // etcd refuses objects above 1.5 MiB
+constexpr std::size_t kMaxEventBytes = 8U << 20U;  // larger than any object: etcd's limit is 1.5 MiB
 
-// What the API server asks of those that it turns away, in seconds; nothing where it does not.
+// The value of Retry-After; nullopt if the answer has none.
 std::optional<Milliseconds> RetryAfter(const http::Response& response) {
   const auto header = response.headers.find("retry-after");
   if (header == response.headers.end() || (response.status != 429 && response.status < 500)) return {};
@@ -58,7 +58,8 @@ Result<http::Response> RestClient::SendOnce(http::Request& request, const std::s
   return response;
 }
 
-// A pooled connection that the server closed while idle fails without an answer.
+// An idle pooled connection that the server has closed fails without an answer, so the request is repeated
+// once.
 Result<http::Response> RestClient::Send(http::Request request, const std::stop_token& stop) {
   auto response = SendOnce(request, stop);
   if (response.ok() || response.error().code != ErrorCode::kUnavailable) return response;

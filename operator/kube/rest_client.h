@@ -1,8 +1,8 @@
 #pragma once
 // KubeClient over HTTP. Any thread; the transport must outlive it.
 //
-// Where the API server says Retry-After, the client waits so long, for ten seconds in all; then it returns the
-// refusal.
+// If the API server answers with Retry-After, the client waits that long and repeats the request, for ten
+// seconds in total. After that it returns the rejection.
 
 #include <functional>
 
@@ -14,23 +14,23 @@
 
 namespace lockstep::kube {
 
-// Told after each exchange: the method and the status, 0 where no answer came. For
+// Called after each exchange with the method and the status; the status is 0 without an answer. For
 // rest_client_requests_total.
 using RequestObserver = std::function<void(const std::string& method, int status)>;
 
-// Waits; false where it was stopped meanwhile.
+// Waits; returns false if it was stopped meanwhile.
 using Pause = std::function<bool(Milliseconds time, const std::stop_token& stop)>;
 
 struct RestClientOptions {
   RequestObserver observer;
-  double requests_per_second = 0;  // of all but watches, on average; 0: no limit
-  double burst = 1;                // so many at once
-  std::stop_token stop;            // ends every call with kCancelled
-  // How long a call may take from now on, its repeats and its waits for Retry-After included. It is asked
-  // before each of them. None: fifteen seconds for each exchange.
+  double requests_per_second = 0;  // average over all requests except watches; 0: no limit
+  double burst = 1;                // requests that may be sent at once
+  std::stop_token stop;            // a stop request ends every call with kCancelled
+  // How long a call may take from now on, including its repeats and its waits for Retry-After. Called before
+  // each of them. Not set: fifteen seconds for each exchange.
   std::function<Milliseconds()> time_left;
   Pause pause = PauseFor;
-  Milliseconds timeout{15'000};  // of an exchange, except lists and watches
+  Milliseconds timeout{15'000};  // of one exchange, except lists and watches
 };
 
 class RestClient final : public KubeClient {
@@ -49,9 +49,9 @@ class RestClient final : public KubeClient {
 
  private:
   Result<Json> Exchange(http::Request request, const std::stop_token& stop);
-  // Observed; sent once more where no answer came.
+  // Calls the observer. Repeats the request once if there was no answer.
   Result<http::Response> Send(http::Request request, const std::stop_token& stop);
-  // Within the time that is left.
+  // Limited to the time that is left.
   Result<http::Response> SendOnce(http::Request& request, const std::stop_token& stop);
   [[nodiscard]] bool MayWait(Milliseconds wait, Milliseconds waited) const;
   [[nodiscard]] bool AwaitTurn(const std::stop_token& stop);

@@ -1,5 +1,5 @@
 #pragma once
-// Keeps of an object only the fields that the operator reads: that is what makes its caches small. Pure.
+// Removes from an object the fields that the operator does not read, which keeps the caches small. Pure.
 
 #include <initializer_list>
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace lockstep::kube {
 
-// A set of paths. "*" stands for every entry of a list; a path keeps everything below it.
+// A set of paths. "*" matches every entry of a list; a path keeps everything below it.
 class FieldMask {
  public:
   FieldMask(std::initializer_list<std::vector<std::string>> paths);
@@ -19,7 +19,7 @@ class FieldMask {
 
  private:
   struct Node {
-    std::map<std::string, Node> children;  // none: keep everything
+    std::map<std::string, Node> children;  // empty: keep everything
   };
   static Json Keep(Json& value, const Node& node);
 

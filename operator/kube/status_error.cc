@@ -10,7 +10,7 @@
 namespace lockstep::kube {
 namespace {
 
-// metav1.StatusReason says more than the number: 409 is either of two things.
+// metav1.StatusReason is more specific than the HTTP status: 409 means either of two things.
 constexpr std::array<std::pair<std::string_view, ErrorCode>, 5> kReasons = {{
     {"AlreadyExists", ErrorCode::kAlreadyExists},
     {"Conflict", ErrorCode::kConflict},
@@ -36,7 +36,7 @@ ErrorCode CodeFromNumber(int status) {
   }
 }
 
-// Of a namespace that is being deleted, in which nothing can be made any more: as good as gone.
+// True for the rejection of a create in a namespace that is being deleted.
 bool NamespaceEnds(const Json& status) {
   const Json* causes = FindJson(status, {"details", "causes"});
   return causes != nullptr && causes->is_array() &&

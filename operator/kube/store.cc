@@ -7,7 +7,7 @@
 namespace lockstep::kube {
 namespace {
 
-// Versions of one API server are numbers that rise with every write, across all kinds.
+// Versions of one API server are numbers that increase with every write, across all kinds.
 uint64_t VersionFromText(std::string_view text) {
   uint64_t version = 0;
   std::from_chars(text.data(), text.data() + text.size(), version);
@@ -60,8 +60,9 @@ std::vector<ObjectChange> Store::ReplaceAll(std::vector<Json> objects, const std
     const ObjectKey key = KeyOf(object);
     listed.insert(key);
     const auto known = entries_.find(key);
-    // Newer: learnt from our own write, and the list comes in place of the event: the handlers hear of it. The
-    // same version may read otherwise than before, where the definition of the kind has changed.
+    // The entry is newer if it comes from a write of our own; handlers are then called with it, because the
+    // list replaces the event. An object of the same version may still differ if the definition of its kind
+    // has changed.
     if (known != entries_.end() && VersionOf(*known->second) > VersionOf(object)) {
       changes.push_back({known->second, known->second});
     } else {
@@ -71,7 +72,7 @@ std::vector<ObjectChange> Store::ReplaceAll(std::vector<Json> objects, const std
   std::vector<ObjectKey> gone;
   for (const auto& [key, object] : entries_) {
     if (!name_space.empty() && key.name_space != name_space) continue;
-    // Learnt after the list was taken: the watch will tell.
+    // Entries newer than the list come from our own writes and are kept: the watch reports their state.
     if (!listed.contains(key) && VersionOf(*object) <= version) gone.push_back(key);
   }
   for (const ObjectKey& key : gone) changes.push_back({Erase(key), nullptr});
@@ -84,10 +85,10 @@ std::vector<ObjectChange> Store::Put(Json object) {
   const MutexLock lock(mutex_);
   const uint64_t version = VersionOf(object);
   const ObjectKey key = KeyOf(object);
-  uint64_t& seen = SeenIn(key.name_space);
+  uint64_t& seen = NewestVersionIn(key.name_space);
   seen = std::max(seen, version);
   const auto known = entries_.find(key);
-  // Learnt from our own write already, or newer: the handlers still hear of it.
+  // The entry is already this version or newer because of a write of our own. Handlers must still be called.
   if (known != entries_.end() && VersionOf(*known->second) >= version)
     return {{known->second, known->second}};
   return {Set(std::move(object))};
@@ -97,10 +98,10 @@ std::vector<ObjectChange> Store::Remove(Json object) {
   const MutexLock lock(mutex_);
   const uint64_t version = VersionOf(object);
   const ObjectKey key = KeyOf(object);
-  uint64_t& seen = SeenIn(key.name_space);
+  uint64_t& seen = NewestVersionIn(key.name_space);
   seen = std::max(seen, version);
   const auto known = entries_.find(key);
-  // Another incarnation of the name, learnt from our own write.
+  // Another object of this name exists, known from a write of our own.
   if (known != entries_.end() && VersionOf(*known->second) > version)
     return {{std::make_shared<const Json>(Slimmed(std::move(object))), nullptr}};
   Object before =
@@ -108,9 +109,9 @@ std::vector<ObjectChange> Store::Remove(Json object) {
   return {{std::move(before), nullptr}};
 }
 
-void Store::Seen(const std::string& resource_version, const std::string& name_space) {
+void Store::AdvanceTo(const std::string& resource_version, const std::string& name_space) {
   const MutexLock lock(mutex_);
-  uint64_t& seen = SeenIn(name_space);
+  uint64_t& seen = NewestVersionIn(name_space);
   seen = std::max(seen, VersionFromText(resource_version));
 }
 
@@ -118,13 +119,13 @@ void Store::Learn(Json object) {
   const MutexLock lock(mutex_);
   const uint64_t version = VersionOf(object);
   const ObjectKey key = KeyOf(object);
-  if (version <= SeenIn(key.name_space)) return;
+  if (version <= NewestVersionIn(key.name_space)) return;
   const auto known = entries_.find(key);
   if (known != entries_.end() && VersionOf(*known->second) >= version) return;
   Set(std::move(object));
 }
 
-uint64_t& Store::SeenIn(const std::string& name_space) {
+uint64_t& Store::NewestVersionIn(const std::string& name_space) {
   const auto own = seen_.find(name_space);
   return own == seen_.end() ? seen_[""] : own->second;
 }

@@ -36,7 +36,7 @@ Result<StoreChange> WatchState::OnEvent(WatchEvent event) {
 
 void WatchState::OnFailure(const Error& error) {
   ++failures_;
-  // A list under way cannot be continued either: its snapshot may be compacted.
+  // A list in progress cannot continue either: its snapshot may be compacted.
   if (error.code != ErrorCode::kGone && watching_) return;
   watching_ = false;
   pages_.clear();

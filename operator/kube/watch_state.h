@@ -1,13 +1,13 @@
 #pragma once
-// List, then watch from there, for ever: the state machine without the network. Pure; one owner
+// List, then watch from that version, without end: the state machine without the network. Pure; one owner
 // (informer.cc).
 //
 //   Listing ──page…last page──► Watching ──end, cut──► Watching (from the newest version seen)
 //      ▲                            │
 //      └──── 410 Gone, early end ───┘
 //
-// The shape follows kube-rs' watcher: the new list replaces the store in one step, so that readers never see
-// a half.
+// The design follows kube-rs' watcher: a new list replaces the store in one step, so that readers never see a
+// partial list.
 
 #include <optional>
 #include <string>
@@ -48,21 +48,21 @@ class WatchState {
   [[nodiscard]] std::variant<ListNext, WatchNext> next() const;
 
   [[nodiscard]] StoreChange OnPage(ListPage page);
-  // An ERROR event is returned as the error; hand it to OnFailure once the stream is closed.
+  // An ERROR event is returned as the error. Pass it to OnFailure once the stream is closed.
   [[nodiscard]] Result<StoreChange> OnEvent(WatchEvent event);
-  // A watch that ended in good order, but sooner than it was asked to: lists again.
+  // The watch ended in good order, but sooner than requested: the kind is listed again.
   void OnEarlyEnd() { watching_ = false; }
-  // A list or watch that failed.
+  // A list or watch failed.
   void OnFailure(const Error& error);
 
-  // Since the last page or event: the back-off's input.
+  // Consecutive failures since the last page or event; the input of the back-off.
   [[nodiscard]] int failures() const { return failures_; }
   [[nodiscard]] bool synced() const { return synced_; }
 
  private:
   bool watching_ = false;
-  bool synced_ = false;      // a first list is complete
-  std::vector<Json> pages_;  // of the list under way
+  bool synced_ = false;      // the first list is complete
+  std::vector<Json> pages_;  // of the list in progress
   std::string continue_token_;
   std::string resource_version_;  // newest seen
   int failures_ = 0;

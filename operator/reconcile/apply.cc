@@ -15,22 +15,21 @@
 namespace lockstep::reconcile {
 namespace {
 
-// As many requests of one stage at once: more do not make the API server faster (measured with bare clients).
+// Concurrent requests of one stage. Measured with bare clients: more do not make the API server faster.
 constexpr std::size_t kParallelWrites = 8;
 
-// Actions of one stage do not depend on each other; a later stage waits for the ones before. Nothing is written
-// for a job that another installation claims first, and all other objects are there before the first
-// pod is.
+// Actions of one stage are independent; a stage starts after the ones before. The claim of the job comes
+// first, so that nothing is written for a job of another installation. Pods come after all other objects.
 int StageOf(const Action& action) {
   if (std::holds_alternative<ClaimJob>(action)) return 0;
   return std::max(static_cast<int>(action.index()), 2);
 }
 
-// Of pods to create: first one, then twice as many each time, as Kubernetes' own controllers do. Where the API
-// server refuses them all, for lack of quota, say, that costs one request and not one for each pod.
+// Pods are created in batches: first one, then twice as many each time, as Kubernetes' own controllers do. If
+// the API server rejects them all, for example for lack of quota, that costs one request and not one per pod.
 constexpr std::size_t kFirstBatch = 1;
 
-// Calls `work` for each index from several threads, until one call fails. Throws what the first of them threw.
+// Calls `work` for each index from several threads, until one call fails. Rethrows the first exception.
 template <typename Work>
 void ForEachInParallel(std::size_t count, Work work) {
   std::atomic<std::size_t> next = 0;
@@ -50,16 +49,18 @@ void ForEachInParallel(std::size_t count, Work work) {
   std::vector<std::jthread> helpers;
   for (std::size_t i = 1; i < std::min(count, kParallelWrites); ++i) helpers.emplace_back(worker);
   worker();
-  helpers.clear();  // joins
+  helpers.clear();  // joins the threads
   if (thrown) std::rethrow_exception(thrown);
 }
 
-// Whether pods come or go, and nothing else of the plan looks first whether the job is still as it was seen.
+// True if the plan creates, charges or deletes pods and no other action of it verifies that the job is unchanged. A
+// failure that is charged by an outdated status would get a number that was used before, and cost nothing.
 bool NeedsConfirmation(const std::vector<PlannedAction>& actions) {
   const auto is_any = [&](auto matches) { return std::any_of(actions.begin(), actions.end(), matches); };
   return !is_any([](const auto& entry) { return std::holds_alternative<ClaimJob>(entry.action); }) &&
          is_any([](const auto& entry) {
            return std::holds_alternative<CreatePod>(entry.action) ||
+                  std::holds_alternative<MarkPod>(entry.action) ||
                   std::holds_alternative<DeletePod>(entry.action) ||
                   std::holds_alternative<StartRemoval>(entry.action) ||
                   std::holds_alternative<EndRemoval>(entry.action);
@@ -72,7 +73,7 @@ Error Foreign(const kube::Resource& resource, const kube::ObjectKey& key) {
               " exists and does not belong to this job; delete or rename one of the two"};
 }
 
-// Says which field of the job is to be mended where an object made from it is not valid.
+// Adds the field of the job to correct if an object made from it is invalid.
 Error WithField(const Error& error, const Action& action) {
   if (error.code != ErrorCode::kInvalidArgument) return error;
   if (std::holds_alternative<CreatePod>(action) || std::holds_alternative<StartRemoval>(action)) {
@@ -84,8 +85,8 @@ Error WithField(const Error& error, const Action& action) {
   return error.WithContext(field + ": the API server refuses the " + std::string(apply->resource.kind));
 }
 
-// Of something that the job asks for: its status is to say so. The other writes are ours, deletions among
-// them: that one of them is refused says nothing about the job, and a job that is complete stays so.
+// True if the rejected write is for an object that the job asks for: its status must report that. Rejections
+// of other writes, such as deletions, say nothing about the job, and a complete job stays complete.
 bool IsRefusal(const Error& error, const Action& action) {
   if (!std::holds_alternative<ApplyObject>(action) && !std::holds_alternative<CreatePod>(action) &&
       !std::holds_alternative<StartRemoval>(action))
@@ -115,7 +116,7 @@ class Applier::Executor {
     std::erase(finalizers, api::kFinalizer);
     return PatchMetadata({{"finalizers", finalizers}});
   }
-  // What nobody has seen yet is created: one request where to look and to apply are two.
+  // An object that is not in the cache is created: one request, while reading and applying would be two.
   Result<void> operator()(const ApplyObject& action) {
     kube::Store& cache = caches_.owned.at(KeyOfKind(action.resource));
     if (cache.Get(kube::KeyOf(action.object)) == nullptr) {
@@ -127,7 +128,7 @@ class Applier::Executor {
   }
   Result<void> operator()(const DeleteObject& action) {
     const auto deleted = client_.Delete(action.resource, KeyIn(action.name), {.uid = action.uid});
-    return deleted.ok() ? Result<void>() : GoneIsFine(deleted.error());
+    return deleted.ok() ? Result<void>() : IgnoreNotFound(deleted.error());
   }
   Result<void> operator()(const PatchStatus& action) {
     const Json patch = {{"metadata", {{"resourceVersion", action.resource_version}}},
@@ -135,14 +136,14 @@ class Applier::Executor {
     kube::PatchOptions options = Ours();
     options.subresource = "status";
     auto patched = client_.Patch(action.resource, KeyIn(action.name), patch, options);
-    if (!patched.ok()) return GoneIsFine(patched.error());
+    if (!patched.ok()) return IgnoreNotFound(patched.error());
     return Learn(caches_.owned.at(KeyOfKind(action.resource)), std::move(patched).value());
   }
   Result<void> operator()(const CreatePod& action) { return MakePod(action.object, caches_.pods); }
   Result<void> operator()(const StartRemoval& action) { return MakePod(action.pod, caches_.removals); }
   Result<void> operator()(const EndRemoval& action) {
     auto deleted = client_.Delete(kube::kPods, KeyIn(action.name), {.uid = action.uid});
-    if (!deleted.ok()) return GoneIsFine(deleted.error());
+    if (!deleted.ok()) return IgnoreNotFound(deleted.error());
     if (StringAt(*deleted, {"kind"}) == kube::kPods.kind) caches_.removals.Learn(std::move(deleted).value());
     return {};
   }
@@ -157,18 +158,18 @@ class Applier::Executor {
     kube::DeleteOptions options{.uid = action.uid, .resource_version = action.resource_version};
     if (action.by_force) options.grace_seconds = 0;
     auto deleted = client_.Delete(kube::kPods, KeyIn(action.name), options);
-    if (!deleted.ok()) return GoneIsFine(deleted.error());
+    if (!deleted.ok()) return IgnoreNotFound(deleted.error());
     if (StringAt(*deleted, {"kind"}) == kube::kPods.kind) caches_.pods.Learn(std::move(deleted).value());
     return {};
   }
   Result<void> operator()(const DeleteJob& action) {
     const auto deleted = client_.Delete(kJobs, KeyIn(job_.metadata.name),
                                         {.uid = action.uid, .resource_version = action.resource_version});
-    return deleted.ok() ? Result<void>() : GoneIsFine(deleted.error());
+    return deleted.ok() ? Result<void>() : IgnoreNotFound(deleted.error());
   }
 
-  // The cache may be far behind, after a restart above all: what a user wanted once must not make pods, or
-  // end them, that a later pass takes back.
+  // The cache may be far behind, above all after a restart. Without this check an outdated spec could create
+  // or end pods that a later pass reverts.
   Result<void> ConfirmJob() {
     auto job = client_.Get(kJobs, KeyIn(job_.metadata.name));
     if (!job.ok() && job.error().code != ErrorCode::kNotFound) return job.error();
@@ -183,8 +184,9 @@ class Applier::Executor {
     cache.Learn(std::move(object));
     return {};
   }
-  // Not so a conflict: the cache is behind, and only a later pass knows whether it is still to go.
-  static Result<void> GoneIsFine(const Error& error) {
+  // NotFound is success for a deletion. A conflict is not: the cache is behind, and a later pass decides
+  // whether the object must still be deleted.
+  static Result<void> IgnoreNotFound(const Error& error) {
     return error.code == ErrorCode::kNotFound ? Result<void>() : Result<void>(error);
   }
   static kube::PatchOptions Ours(kube::PatchKind kind = kube::PatchKind::kMerge) {
@@ -197,7 +199,8 @@ class Applier::Executor {
   Result<void> MakePod(const Json& pod, kube::Store& cache) {
     auto created = client_.Create(kube::kPods, pod);
     if (!created.ok() && created.error().code == ErrorCode::kAlreadyExists) {
-      // Ours, from a pass that this cache has not seen yet; or another's, which must not be taken for ours.
+      // Either ours, from a pass that the cache does not contain yet, or a foreign object, which must not be
+      // adopted.
       created = client_.Get(kube::kPods, kube::KeyOf(pod));
       if (!created.ok() && created.error().code == ErrorCode::kNotFound)
         return Error{ErrorCode::kConflict, "the pod went meanwhile"};
@@ -214,7 +217,7 @@ class Applier::Executor {
     return Learn(caches_.jobs, std::move(job));
   }
 
-  // Apply takes fields over by force, so look first whose object it is.
+  // Apply takes fields over by force, so verify first that the object belongs to the job.
   Result<void> ApplyOwned(const kube::Resource& resource, const Json& object, kube::Store& cache) {
     const kube::ObjectKey key = kube::KeyOf(object);
     const auto existing = client_.Get(resource, key);
@@ -236,7 +239,7 @@ Applied Applier::Apply(const Observed& observed, const std::vector<PlannedAction
     if (const auto confirmed = executor.ConfirmJob(); !confirmed.ok()) return {.error = confirmed.error()};
   }
   Mutex mutex;
-  Applied applied;  // by the actions of a stage: with the mutex held
+  Applied applied;  // results of the actions of a stage; accessed with the mutex held
   for (std::size_t begin = 0; begin < actions.size() && !applied.error;) {
     std::size_t end = begin + 1;
     while (end < actions.size() && StageOf(actions[end].action) == StageOf(actions[begin].action)) ++end;
@@ -263,8 +266,8 @@ Result<bool> Applier::WriteStatus(const Observed& observed, const api::TrainingJ
                                        api::TrainingJobStatusToJson(status));
   if (patch.empty()) return false;
   const kube::ObjectKey key{observed.job.metadata.namespace_name, observed.job.metadata.name};
-  // Our finalizer may just have moved the version: take the newest that we know of, if it is still that
-  // status.
+  // Adding our finalizer may just have changed the version: use the newest one in the cache if its status is
+  // the observed one.
   const kube::Object newest = caches_.jobs.Get(key);
   if (newest == nullptr || kube::UidOf(*newest) != observed.job.metadata.uid) return false;
   std::vector<std::string> ignored;

@@ -1,7 +1,7 @@
 #pragma once
-// The only writer: carries out a plan through KubeClient and teaches the caches what it wrote. Stops at the
-// first stage that fails: the next pass sees what is done and plans the rest. No pod comes or goes for a job
-// that is no longer as it was observed. Any thread.
+// The only writer: carries out a plan through KubeClient and adds what it wrote to the caches. Stops at the
+// first stage that fails; the next pass observes what was done and plans the rest. Creates and deletes pods
+// only if the job is still as it was observed. Any thread.
 
 #include <optional>
 
@@ -13,9 +13,8 @@ namespace lockstep::reconcile {
 
 struct Applied {
   std::optional<Error> error;
-  // The error is the API server's refusal of an object (quota, admission, an invalid template, a foreign
-  // object of that name): the job's status must tell. Where the spec is to be mended, the error names the
-  // field.
+  // The API server rejected an object (quota, admission, an invalid template, a foreign object of that name),
+  // so the job's status must report the error. If the spec has to be corrected, the error names the field.
   bool is_refusal = false;
 };
 
@@ -24,8 +23,8 @@ class Applier {
   Applier(kube::KubeClient& client, Caches& caches) : client_(client), caches_(caches) {}
 
   [[nodiscard]] Applied Apply(const Observed& observed, const std::vector<PlannedAction>& actions);
-  // Writes `status` where it differs from the observed one. kConflict where somebody changed the job since.
-  // True where something was written.
+  // Writes `status` if it differs from the observed one, and returns true if it wrote. kConflict: the job was
+  // changed meanwhile.
   [[nodiscard]] Result<bool> WriteStatus(const Observed& observed, const api::TrainingJobStatus& status);
 
  private:
@@ -35,8 +34,7 @@ class Applier {
   Caches& caches_;
 };
 
-// RFC 7396: the smallest document that turns `before` into `after`; an empty object where they are equal.
-// Pure.
+// The smallest RFC 7396 document that turns `before` into `after`; an empty object if they are equal. Pure.
 [[nodiscard]] Json MergePatchBetween(const Json& before, const Json& after);
 
 }  // namespace lockstep::reconcile

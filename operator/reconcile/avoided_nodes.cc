@@ -49,14 +49,14 @@ void AvoidNode(api::TrainingJobStatus& status, const NodeSuspicion& suspicion, W
 
 void PreferOtherNodes(Json& pod_spec, const std::vector<std::string>& nodes) {
   if (nodes.empty()) return;
-  // By field, not by label: a node's host name label need not be its name.
+  // By field, not by label: the host name label of a node may differ from its name.
   Json fields = Json::array();
-  for (const std::string& node : nodes) {  // the API takes one value in each
+  for (const std::string& node : nodes) {  // the API accepts one value in each
     fields.push_back({{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", Json::array({node})}});
   }
-  Json& wishes = pod_spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
-  if (!wishes.is_array()) wishes = Json::array();
-  wishes.push_back({{"weight", kHighestWeight}, {"preference", {{"matchFields", std::move(fields)}}}});
+  Json& preferences = pod_spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+  if (!preferences.is_array()) preferences = Json::array();
+  preferences.push_back({{"weight", kHighestWeight}, {"preference", {{"matchFields", std::move(fields)}}}});
 }
 
 }  // namespace lockstep::reconcile

@@ -1,8 +1,8 @@
 #pragma once
-// Nodes that new pods of a job go round: status.avoidedNodes. Pure.
+// Nodes that new pods of a job avoid: status.avoidedNodes. Pure.
 //
-// It is a wish, not a demand: a node may be suspected wrongly, and a job must not wait for ever on a small
-// cluster.
+// It is a scheduling preference, not a requirement: the suspicion may be wrong, and on a small cluster a job
+// must not wait without end.
 
 #include <string>
 #include <vector>
@@ -16,23 +16,23 @@ inline constexpr std::size_t kMostAvoidedNodes = 64;
 struct NodeSuspicion {
   std::string node;
   std::string reason;
-  bool may_return = false;  // only noted: new pods may go there
+  bool may_return = false;  // only recorded: new pods may be scheduled there
 };
 
-// Those still suspected at `now`, but for those to which pods may return.
+// Nodes that are still suspected at `now`, except those with may_return.
 [[nodiscard]] std::vector<std::string> AvoidedNodes(const api::TrainingJobStatus& status, WallTime now);
 
-// What the status says of that very suspicion; null: nothing. However old.
+// The entry of the status for this suspicion, whatever its age; null: there is none.
 [[nodiscard]] const api::AvoidedNode* FindSuspicion(const api::TrainingJobStatus& status,
                                                     const NodeSuspicion& suspicion);
 
-// Whether one more can be added without pushing out another that still counts.
+// Whether the status has room for one more without dropping an entry that still counts.
 [[nodiscard]] bool MaySuspectMore(const api::TrainingJobStatus& status, std::size_t added, WallTime now);
 
-// Adds a node or renews its suspicion, and drops what is old; what was added first where there are too many.
+// Adds a node or renews its suspicion. Drops expired entries, then the oldest if there are too many.
 void AvoidNode(api::TrainingJobStatus& status, const NodeSuspicion& suspicion, WallTime now);
 
-// Adds the wish to a pod's spec, beside what its template says.
+// Adds the preference to a pod's spec, in addition to the affinity of its template.
 void PreferOtherNodes(Json& pod_spec, const std::vector<std::string>& nodes);
 
 }  // namespace lockstep::reconcile

@@ -13,19 +13,19 @@ namespace {
 
 namespace condition = api::condition;
 
-// The first pause; the next ones are as long as it was tried before them.
+// The first pause; later pauses are as long as all attempts before them.
 constexpr Seconds kFirstPause{10};
 constexpr std::size_t kMaxRemovalReason = 300;
 
 bool IsAsked(const api::TrainingJobSpec& spec) { return spec.checkpoint && spec.checkpoint->delete_with_job; }
 
-// Ranks store in rounds only.
+// Ranks store only in rounds.
 bool MayHaveStored(const Observed& observed) {
   const auto& round = observed.job.status.rendezvous;
   return (round && round->round > 0) || observed.rendezvous.round > 0;
 }
 
-// Why it does not come to its end; empty: nothing is known to be wrong.
+// Why the pod does not finish; empty: no problem is known.
 std::string ProblemOf(const Pod& pod) {
   std::string text;
   if (pod.phase == PodPhase::kFailed) {
@@ -39,7 +39,7 @@ std::string ProblemOf(const Pod& pod) {
   return text.empty() ? text : "pod " + pod.name + ": " + Truncate(text, kMaxRemovalReason);
 }
 
-// Of no pod at all, where the API server refused it.
+// Also covers the case without a pod, because the API server rejected it.
 std::string ProblemOf(const Observed& observed) {
   if (observed.removal) return ProblemOf(*observed.removal);
   const api::Condition* stalled = api::FindCondition(observed.job.status.conditions, condition::kStalled);
@@ -52,8 +52,8 @@ kube::EventNote Note(bool warning, std::string reason, std::string note) {
 }
 
 RemovalDecision GiveUp(const Observed& observed, const std::string& why) {
-  // The command first: long events are cut.
-  std::string story = "what this job stored stays; `" + Join(RemovalCommand(observed.job), " ") +
+  // The command comes first, because long events are truncated.
+  std::string story = "what this job stored remains; `" + Join(RemovalCommand(observed.job), " ") +
                       "` removes it, with the credentials of the job. Not removed, because " + why;
   RemovalDecision decision{.to_delete = observed.removal, .is_over = true, .reason = story};
   decision.notes.push_back(Note(true, "CheckpointsLeft", std::move(story)));
@@ -64,15 +64,15 @@ RemovalDecision Over(const Observed& observed, std::string reason) {
   return {.to_delete = observed.removal, .is_over = true, .reason = std::move(reason)};
 }
 
-RemovalDecision GoOn(const Observed& observed, WallTime begin, WallTime deadline) {
+RemovalDecision Continue(const Observed& observed, WallTime begin, WallTime deadline) {
   RemovalDecision decision{.next = Seconds(deadline - observed.now)};
   const std::string problem = ProblemOf(observed);
-  const api::Condition* told =
+  const api::Condition* reported =
       api::FindCondition(observed.job.status.conditions, condition::kCheckpointsRemoved);
-  // Between two pods nothing is known, and what was wrong with the last one stays to be read.
+  // Between two pods nothing new is known, so the problem of the last one stays in the message.
   decision.waits_for = !problem.empty() ? problem
-                       : told != nullptr
-                           ? told->message
+                       : reported != nullptr
+                           ? reported->message
                            : "removing what this job stored below " + observed.job.spec.checkpoint->uri;
   if (!observed.removal) {
     decision.starts = true;
@@ -81,7 +81,7 @@ RemovalDecision GoOn(const Observed& observed, WallTime begin, WallTime deadline
   }
   const Pod& pod = *observed.removal;
   if (pod.phase != PodPhase::kFailed || pod.deleting) return decision;
-  if (told == nullptr || told->message != problem)
+  if (reported == nullptr || reported->message != problem)
     decision.notes.push_back(
         Note(true, "CheckpointRemovalFailed", problem + "; tried again until " + FormatTime(deadline)));
   const WallTime created = std::max(pod.created.value_or(begin), begin);
@@ -109,11 +109,11 @@ RemovalDecision DecideRemoval(const Observed& observed) {
     return decision;
   }
   if (observed.namespace_ends) return GiveUp(observed, "the namespace is being deleted and takes no pod");
-  const api::Condition* told =
+  const api::Condition* reported =
       api::FindCondition(observed.job.status.conditions, condition::kCheckpointsRemoved);
-  const WallTime begin = told != nullptr ? told->last_transition_time : observed.now;
+  const WallTime begin = reported != nullptr ? reported->last_transition_time : observed.now;
   const WallTime deadline = begin + kRemovalPatience;
-  if (observed.now < deadline) return GoOn(observed, begin, deadline);
+  if (observed.now < deadline) return Continue(observed, begin, deadline);
   const std::string problem = ProblemOf(observed);
   return GiveUp(observed, problem.empty()
                               ? "it was not done within " + std::to_string(kRemovalPatience.count()) + " s"

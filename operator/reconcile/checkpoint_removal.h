@@ -1,8 +1,8 @@
 #pragma once
-// checkpoint.deleteWithJob: what a deleted job whose workers are gone still waits for. A pod removes what the
-// job stored; where it fails another one is tried, after pauses that double, for kRemovalPatience in all.
-// Then the job goes nevertheless, and an event says what stays and how to remove it: a deletion never hangs
-// for ever. Pure; what it has to know of the passes before stands in the condition CheckpointsRemoved.
+// checkpoint.deleteWithJob: what a deleted job without workers still waits for. A pod removes the files that
+// the job stored. If it fails, another one is tried after pauses that double, for kRemovalPatience in total.
+// Then the job is released anyway, with an event that says what remains and how to remove it, so that a
+// deletion always ends. Pure; the state of earlier passes is in the condition CheckpointsRemoved.
 
 #include <optional>
 #include <string>
@@ -14,9 +14,9 @@
 namespace lockstep::reconcile {
 
 struct RemovalDecision {
-  bool starts = false;           // a pod is to be made
-  std::optional<Pod> to_delete;  // one that has done its work, or failed
-  bool is_over = false;          // the job may go, and why:
+  bool starts = false;           // create the removal pod
+  std::optional<Pod> to_delete;  // a removal pod that has succeeded or failed
+  bool is_over = false;          // the job may be released; `reason` says why
   std::string reason;
   std::optional<std::string> waits_for;  // message of the condition
   std::vector<kube::EventNote> notes;

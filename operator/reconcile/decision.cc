@@ -35,7 +35,7 @@ Rule ClaimedByAnother(const Observed& observed, const QueueState&) {
                   .message = "the installation with the Lease " + holder +
                              " runs this job; that with the Lease " + own +
                              " leaves it alone: give them different values of managedBy or different " +
-                             "namespaces. Where the first is gone for good, remove the job's annotation " +
+                             "namespaces. If the first no longer exists, remove the job's annotation " +
                              std::string(api::kAnnotationInstallation)};
 }
 
@@ -63,9 +63,9 @@ SpecProblem ProblemOfSpec(const Observed& observed) {
   return {reason::kInvalidSpec, Join(observed.violations, "; ")};
 }
 
-// A job that was never valid fails. Of one that was, the pods go on by the spec they were made from, and the
-// job goes on with them once its spec is valid again; the same holds where the operator is of the wrong
-// version to tell. To suspend or to evict a job, its spec need not be valid.
+// A job that was never valid fails. If it was valid before, its pods continue with the spec that they were
+// created from, and the job continues once its spec is valid again. The same applies if the operator is of
+// the wrong version to decide. Suspension and eviction do not need a valid spec.
 Rule Invalid(const Observed& observed, const QueueState& queue) {
   if (IsValid(observed)) return std::nullopt;
   SpecProblem problem = ProblemOfSpec(observed);
@@ -81,9 +81,9 @@ bool ReachedTheEnd(const Observed& observed) {
   return observed.rendezvous.completed || std::any_of(observed.pods.begin(), observed.pods.end(), succeeded);
 }
 
-// One worker that came to the end speaks for the job: the others hold the same weights, and a program's comes
-// to it when the rendezvous says so. Starting one again would begin from nothing. Those still running are
-// given the time to leave.
+// One worker that completed is sufficient: the others hold the same weights, and in a program of the user's
+// own a worker completes only when the rendezvous says so. A replacement would start from nothing. Workers
+// that still run get time to leave.
 Rule Completed(const Observed& observed, const QueueState&) {
   if (!ReachedTheEnd(observed)) return std::nullopt;
   const auto leaving = [](const Pod& pod) { return pod.phase == PodPhase::kRunning; };
@@ -123,7 +123,7 @@ Rule PastDeadline(const Observed& observed, const QueueState&) {
               "active for longer than runPolicy.activeDeadlineSeconds, " + std::to_string(*limit));
 }
 
-// A program of the user's own tells of no steps: its first round counts.
+// A program of the user's own reports no steps: its first round counts.
 bool HasStarted(const Observed& observed) {
   if (!observed.job.spec.training)
     return api::IsTrue(observed.job.status.conditions, condition::kInitialized);

@@ -1,5 +1,5 @@
 #pragma once
-// What a job should be doing now, and why: a chain of rules of which the first that applies wins. Pure.
+// What a job should do now, and why: a chain of rules; the first that applies wins. Pure.
 
 #include <optional>
 #include <string>
@@ -15,26 +15,26 @@
 namespace lockstep::reconcile {
 
 enum class Mode {
-  kIgnore,    // a job of another controller, or of another installation of this one
-  kDelete,    // the object is going away
-  kFinished,  // Complete or Failed, now or before
+  kIgnore,    // the job belongs to another controller or another installation
+  kDelete,    // the object is being deleted
+  kFinished,  // Complete or Failed, now or earlier
   kSuspend,
-  kHold,   // its spec has become invalid: what runs goes on as it is until the spec is mended
-  kDrain,  // training has reached its end; the last workers are leaving
+  kHold,   // the spec has become invalid: what runs continues unchanged until the spec is corrected
+  kDrain,  // training has ended; the last workers are leaving
   kRun,
 };
 
 struct Decision {
   Mode mode = Mode::kRun;
-  // Of kFinished, where this pass finishes it: Complete or Failed. Empty: it was before.
+  // For kFinished: the condition that this pass sets, Complete or Failed. Empty: it was set earlier.
   std::string_view finish_as;
-  std::string_view reason;  // of api::reason: why it finishes, is suspended, or is held
+  std::string_view reason;  // from api::reason: why the job finishes, is suspended or is held
   std::string message;
-  std::optional<WallTime> ended;    // of Complete: when the training did
-  FailureDecision failures;         // of kRun
-  GangStart gang;                   // of kRun
-  RemovalDecision removal;          // of kDelete
-  std::optional<Seconds> deadline;  // until the rule that waits for time may apply
+  std::optional<WallTime> ended;    // for Complete: when the training ended
+  FailureDecision failures;         // for kRun
+  GangStart gang;                   // for kRun
+  RemovalDecision removal;          // for kDelete
+  std::optional<Seconds> deadline;  // time until a rule with a time limit may apply
 };
 
 [[nodiscard]] Decision Decide(const Observed& observed, const PodGroups& groups, const QueueState& queue);

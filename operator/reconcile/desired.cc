@@ -6,9 +6,10 @@
 #include "runtime/common/api/worker_config_of.h"
 
 namespace lockstep::reconcile {
-// Without blockOwnerDeletion. The job's finalizer waits for the pods, and everything else may go after the job. An
-// API server with the admission plugin OwnerReferencesPermissionEnforcement, as in OpenShift, would refuse such
-// objects for up to a minute after the definition of jobs is installed, until it can map the owner's kind.
+// Without blockOwnerDeletion: the job's finalizer waits for the pods, and all other objects may be deleted
+// after the job. With it, an API server with the admission plugin OwnerReferencesPermissionEnforcement, as in
+// OpenShift, would reject such objects for up to a minute after the definition of jobs is installed, until it
+// can map the owner's kind.
 Json OwnedMetadata(const api::TrainingJob& job, const std::string& name) {
   return {{"name", name},
           {"namespace", job.metadata.namespace_name},
@@ -24,8 +25,8 @@ Json DesiredService(const api::TrainingJob& job) {
   return {{"metadata", OwnedMetadata(job, api::ServiceName(job.metadata.name))},
           {"spec",
            {{"clusterIP", "None"},
-            // The default of Services that select. One that selects nobody would get two families, on
-            // clusters of one family, too, and never be allowed to select.
+            // The default of Services with a selector. A Service without one would get two IP families even
+            // on a cluster with one, and could then never get a selector.
             {"ipFamilyPolicy", "SingleStack"},
             // A worker must find its peers before any of them is ready.
             {"publishNotReadyAddresses", true},

@@ -1,6 +1,6 @@
 #pragma once
-// What should exist beside the pods: the Service that gives them names, and the ConfigMap with their
-// configuration. Complete but for apiVersion and kind, which the client adds. Pure.
+// The objects that every job has in addition to its pods: the Service that gives pods their names, and the
+// ConfigMap with their configuration. Complete except for apiVersion and kind, which the client adds. Pure.
 
 #include <string>
 
@@ -17,11 +17,11 @@ inline constexpr const char* kCaKey = "ca.crt";
 [[nodiscard]] protocol::WorkerConfig DesiredWorkerConfig(const api::TrainingJob& job,
                                                          const ClusterSettings& settings);
 
-// namespace, name, labels and the owner reference of an object that belongs to the job.
+// Namespace, name, labels and owner reference of an object that belongs to the job.
 [[nodiscard]] Json OwnedMetadata(const api::TrainingJob& job, const std::string& name);
 
-// True where `actual` has every field of `desired`, whatever else it has: what the API server fills in does
-// not count.
+// True if `actual` has every field of `desired`. Additional fields, such as those that the API server sets,
+// do not matter.
 [[nodiscard]] bool Covers(const Json& actual, const Json& desired);
 
 }  // namespace lockstep::reconcile

@@ -68,15 +68,16 @@ void CompleteTrainer(Json& trainer, const api::TrainingJobSpec& spec, int32_t sl
     mounts.push_back({{"name", kCacheVolume}, {"mountPath", api::kDataCacheFolder}});
   mounts.push_back({{"name", kConfigVolume}, {"mountPath", kConfigFolder}, {"readOnly", true}});
   mounts.push_back({{"name", kTokenVolume}, {"mountPath", kTokenFolder}, {"readOnly", true}});
-  // A program of the user's own says nothing about its end: its last log lines do.
+  // A program of the user's own writes no termination message: its last log lines replace it.
   SetDefault(trainer, "terminationMessagePolicy", "FallbackToLogsOnError");
 }
 
-// Workers of one node would meet on the metrics' port: the scheduler must know of it. Of ports that are
-// listed the API server makes ports of the host by itself.
+// Workers on one node would conflict on the metrics' port, so the scheduler must know it. The API server
+// turns listed ports into host ports by itself.
 void UseHostNetwork(Json& pod_spec, Json& trainer, int64_t metrics_port) {
   pod_spec["hostNetwork"] = true;
-  SetDefault(pod_spec, "dnsPolicy", "ClusterFirstWithHostNet");  // or the rendezvous has no name
+  // otherwise the name of the rendezvous does not resolve
+  SetDefault(pod_spec, "dnsPolicy", "ClusterFirstWithHostNet");
   Json& ports = ListIn(trainer, "ports");
   const bool is_listed = std::any_of(ports.begin(), ports.end(), [&](const Json& port) {
     return port.value("containerPort", int64_t{0}) == metrics_port;
@@ -99,7 +100,7 @@ void CompleteSpec(Json& pod_spec, const api::TrainingJob& job, int32_t slot) {
   pod_spec["restartPolicy"] = "Never";
   pod_spec["hostname"] = api::PodName(job.metadata.name, slot);
   pod_spec["subdomain"] = api::ServiceName(job.metadata.name);
-  // The worker needs a token for the rendezvous only, which it gets by its own volume.
+  // The worker needs only the token for the rendezvous, which a separate volume provides.
   SetDefault(pod_spec, "automountServiceAccountToken", false);
   if (HasOwnAccount(job)) pod_spec["serviceAccountName"] = api::ServiceAccountName(job.metadata.name);
   SetDefault(pod_spec, "enableServiceLinks", false);
@@ -110,7 +111,7 @@ void CompleteSpec(Json& pod_spec, const api::TrainingJob& job, int32_t slot) {
   AddVolumes(pod_spec, spec, job.metadata.name);
   for (Json& container : ListIn(pod_spec, "containers")) {
     if (StringAt(container, {"name"}) != spec.worker.container_name) continue;
-    // A program of the user's own is left as it is: many images run as root.
+    // A program of the user's own is not restricted: many images run as root.
     if (spec.training) Restrict(container, pod_spec);
     CompleteTrainer(container, spec, slot);
     if (spec.network && spec.network->host_network)

@@ -1,5 +1,5 @@
 #pragma once
-// job + slot → Pod: the user's template with what a worker needs. Pure.
+// Job and slot → Pod: the user's template and what a worker needs. Pure.
 
 #include <cstdint>
 #include <string>
@@ -13,12 +13,12 @@ namespace lockstep::reconcile {
 [[nodiscard]] Json DesiredPod(const api::TrainingJob& job, int32_t slot,
                               const std::vector<std::string>& avoided = {});
 
-// The list under a key, made where there is none.
+// The list at a key, created if it is missing.
 Json& ListIn(Json& object, const char* key);
 void SetDefault(Json& object, const char* key, Json value);
 
-// A container that runs our own program, as the Pod Security standard "restricted" asks, where the template
-// says nothing of its own.
+// Sets the security context of a container that runs one of our programs as the Pod Security Standard
+// "restricted" requires, unless the template sets it.
 void Restrict(Json& container, const Json& pod_spec);
 
 }  // namespace lockstep::reconcile

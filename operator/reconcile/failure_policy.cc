@@ -13,7 +13,8 @@
 namespace lockstep::reconcile {
 namespace {
 
-// An uncharged failure has no budget, so one that comes at once would loop: its slot waits this long.
+// An uncharged failure has no budget, so one that recurs at once would loop. Its slot waits until the pod
+// would be this old.
 constexpr Seconds kShortestUnchargedLife{10};
 constexpr std::size_t kMostGivenUp = 64;
 
@@ -60,7 +61,7 @@ class Decider {
     }
   }
 
-  // Ranks that died in pods that live on; told of once, as long as the status does not know.
+  // Ranks that died in pods that still run; reported once, while the status has no record of them.
   void JudgeDepartures() {
     for (const rendezvous::RoundChange& change : NewChanges(observed_)) {
       for (const rendezvous::Departure& departure : change.departures) {
@@ -79,7 +80,7 @@ class Decider {
     if (pod.phase == PodPhase::kFailed) return JudgeFailure(pod, job_.spec.failure_policy);
     if (!pod.IsActive()) return std::nullopt;
     if (const auto found = by_uid_.find(pod.uid); found != by_uid_.end()) return found->second;
-    // Only ReplacePod marks a pod that lives.
+    // Only ReplacePod marks a running pod.
     if (pod.attempt) return FailureVerdict{.suspects_node = true, .message = "pod " + pod.name};
     return std::nullopt;
   }
@@ -95,18 +96,20 @@ class Decider {
     return NodeFault{.reason = "unhealthy devices: " + UnhealthyDevicesOn(pod.node)};
   }
 
-  // On a node whose kubelet is cut off, or has not come back to the API server after its outage.
+  // True for a pod on a node whose kubelet is cut off or has not reconnected to the API server after an
+  // outage.
   bool MayTrainOn(const Pod& pod) const {
-    const auto& heard = observed_.rendezvous.heard;
+    const auto& pods = observed_.rendezvous.responsive_pods;
     const bool is_too_early = observed_.rendezvous.listening < HeartbeatTimeout();
-    return is_too_early || std::find(heard.begin(), heard.end(), pod.uid) != heard.end();
+    return is_too_early || std::find(pods.begin(), pods.end(), pod.uid) != pods.end();
   }
 
   Seconds HeartbeatTimeout() const {
     return std::chrono::seconds(job_.spec.rendezvous.heartbeat_timeout_seconds);
   }
 
-  // All of the job there: the status has one reason for each node, and one pod's would push out another's.
+  // For all pods of the job on the node together: the status has one reason per node, and a reason per pod
+  // would replace that of another pod.
   std::string UnhealthyDevicesOn(const std::string& node) const {
     std::set<std::string> devices;
     for (const Pod& pod : observed_.pods) {
@@ -115,24 +118,25 @@ class Decider {
     return Join({devices.begin(), devices.end()}, ", ");
   }
 
-  // False where it is no matter for the pod.
+  // False if the pod is to be kept.
   bool FollowFault(const Pod& pod, const NodeFault& fault) {
     const auto& policy = job_.spec.health_policy.node_fault;
     const NodeSuspicion suspicion{pod.node, fault.reason,
                                   policy && policy->action == api::HealthAction::kRestart};
     const api::AvoidedNode* known = FindSuspicion(job_.status, suspicion);
-    // More than the status holds would push each other out of it, and their pods would go again and again.
-    const bool is_news =
+    // Beyond the limit of the status, entries would replace each other, and their pods would be replaced
+    // repeatedly.
+    const bool is_new =
         known == nullptr && MaySuspectMore(job_.status, decision_.suspects.size(), observed_.now);
-    if (is_news) {
+    if (is_new) {
       decision_.suspects.push_back(suspicion);
       decision_.notes.push_back("pod " + pod.name + " on node " + pod.node + ": " + fault.reason);
     }
     if (policy && policy->action == api::HealthAction::kReport) return false;
     if (fault.is_lost) {
       decision_.lost.push_back({.pod_uid = pod.uid, .reason = fault.reason, .node = pod.node});
-    } else if (is_news) {
-      return true;  // the status first
+    } else if (is_new) {
+      return true;  // the status must be written first
     } else if (known == nullptr || known->since < pod.created) {
       return false;
     }
@@ -152,7 +156,7 @@ class Decider {
 
   void GiveUp(const Pod& pod, const FailureVerdict& verdict) {
     decision_.to_give_up.push_back(*pod.slot);
-    decision_.notes.push_back(verdict.message + "; the job goes on without it");
+    decision_.notes.push_back(verdict.message + "; the job continues without it");
   }
 
   void Forgive(const Pod& pod, const FailureVerdict& verdict) {
@@ -167,7 +171,7 @@ class Decider {
 
   void Charge(const Pod& pod, FailureVerdict verdict) {
     if (IsCharged(pod)) return decision_.to_delete.push_back(pod);
-    if (recreates_ && is_charged_) return;  // it goes with the others
+    if (recreates_ && is_charged_) return;  // it is deleted with the others
     const int32_t counted = job_.status.attempt;
     if (!pod.attempt) {
       const int32_t used = UsedRestarts(job_.status, job_.spec.failure_policy, observed_.now);
@@ -182,7 +186,7 @@ class Decider {
       decision_.to_mark.push_back(pod);
       decision_.notes.push_back(verdict.message);
     }
-    // Pods that fail together are one attempt.
+    // Pods that fail together count as one attempt.
     decision_.attempt = std::max(decision_.attempt, pod.attempt.value_or(counted + 1));
     if (verdict.suspects_node && !pod.node.empty()) {
       decision_.suspects.push_back({pod.node, verdict.message});
@@ -192,8 +196,8 @@ class Decider {
   const Observed& observed_;
   const api::TrainingJob& job_;
   const bool recreates_;
-  const bool is_charged_;                         // some pod's failure
-  std::map<std::string, FailureVerdict> by_uid_;  // of living pods, by the departures of their ranks
+  const bool is_charged_;                         // the failure of some pod is charged
+  std::map<std::string, FailureVerdict> by_uid_;  // verdicts on running pods, by the failures of their ranks
   FailureDecision decision_;
 };
 

@@ -26,14 +26,14 @@ std::optional<int> MeaningOf(const Pod& pod) {
 std::string MessageOf(const Pod& pod) {
   std::string message = "pod " + pod.name;
   if (pod.exit_code) message += ": exit code " + std::to_string(*pod.exit_code);
-  if (pod.overstepped) message += ": evicted for going over a limit of its own";
+  if (pod.overstepped) message += ": evicted because it exceeded a limit of its own";
   if (!pod.message.empty()) message += ": " + pod.message;
   while (message.ends_with('\n') || message.ends_with(' ')) message.pop_back();
   return message;
 }
 
-// Whoever is told to go may fail on the way out with any code.
-bool WasToldToGo(const Pod& pod) {
+// A pod that was asked to stop may exit with any code.
+bool WasAskedToStop(const Pod& pod) {
   if (pod.overstepped) return false;
   return pod.disrupted || pod.deleting || pod.exit_code == static_cast<int>(ExitCode::kPreempted);
 }
@@ -79,7 +79,7 @@ void FollowRule(const api::FailureRule& rule, FailureVerdict& verdict) {
 
 Failure FailureOf(const Pod& pod) {
   Failure failure{.exit_code = pod.exit_code, .conditions = pod.conditions};
-  if (WasToldToGo(pod)) {
+  if (WasAskedToStop(pod)) {
     failure.cause = api::FailureCause::kPreemption;
   } else if (pod.overstepped) {
     failure.cause = api::FailureCause::kUserError;
@@ -108,14 +108,14 @@ FailureVerdict JudgeFailure(const Pod& pod, const api::FailurePolicy& policy) {
   FailureVerdict verdict{.cause = failure.cause, .message = MessageOf(pod)};
   if (const api::FailureRule* rule = FindRule(policy, failure)) {
     FollowRule(*rule, verdict);
-  } else if (WasToldToGo(pod)) {
+  } else if (WasAskedToStop(pod)) {
     verdict.remedy = Remedy::kForgive;
   } else if (const auto meaning = MeaningOf(pod); meaning && protocol::IsPermanent(*meaning)) {
     verdict.remedy = Remedy::kFailJob;
     verdict.reason = PermanentReason(*meaning);
   } else {
-    // Among these are the pods in which ranks failed failurePolicy.inPlaceLimit times without a step between.
-    // A program of the user's own that fails says nothing about its node.
+    // This includes pods in which ranks failed failurePolicy.inPlaceLimit times without a step between. The
+    // failure of a program of the user's own says nothing about its node.
     verdict.suspects_node = !pod.runs_program && (failure.cause == api::FailureCause::kInfrastructure ||
                                                   failure.cause == api::FailureCause::kHang);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// What one failure means for its job: failurePolicy.rules first, then what everybody would expect. Pure.
+// What one failure means for its job: failurePolicy.rules first, then the defaults. Pure.
 
 #include <map>
 #include <optional>
@@ -12,11 +12,11 @@
 
 namespace lockstep::reconcile {
 
-// What a pod or a rank in it ended of, as failurePolicy.rules see it.
+// How a pod, or a rank in it, ended, as failurePolicy.rules match it.
 struct Failure {
   api::FailureCause cause = api::FailureCause::kInfrastructure;
   std::optional<int> exit_code;
-  std::map<std::string, std::string> conditions;  // of the pod: status by type
+  std::map<std::string, std::string> conditions;  // pod conditions: status by type
 };
 
 [[nodiscard]] Failure FailureOf(const Pod& pod);
@@ -24,24 +24,25 @@ struct Failure {
 
 enum class Remedy {
   kFailJob,
-  kCharge,   // the pod is replaced on the budget of maxRestarts
-  kForgive,  // the pod is replaced: nobody's fault
-  kShrink,   // the job goes on without the pod
+  kCharge,   // the pod is replaced, which uses up one of maxRestarts
+  kForgive,  // the pod is replaced at no charge
+  kShrink,   // the job continues without the pod
 };
 
 struct FailureVerdict {
   Remedy remedy = Remedy::kCharge;
-  bool suspects_node = false;  // the next pod had better be elsewhere
+  bool suspects_node = false;  // the next pod should avoid this node
   api::FailureCause cause = api::FailureCause::kInfrastructure;
-  std::string_view reason;  // of kFailJob: api::reason::…
+  std::string_view reason;  // for kFailJob: from api::reason
   std::string message;      // "pod a-worker-1: exit code 3: no such data set"
 };
 
-// The first rule that matches; null: none does.
+// The first rule that matches; null if none does.
 [[nodiscard]] const api::FailureRule* FindRule(const api::FailurePolicy& policy, const Failure& failure);
-// Of a pod that failed.
+// For a pod that failed.
 [[nodiscard]] FailureVerdict JudgeFailure(const Pod& pod, const api::FailurePolicy& policy);
-// Of a rank that died in a pod that lives on, where it is respawned at no cost; nullopt: leave it at that.
+// For a rank that died in a running pod, where it is respawned at no charge. nullopt: nothing else is to be
+// done.
 [[nodiscard]] std::optional<FailureVerdict> JudgeDeparture(const rendezvous::Departure& departure,
                                                            const api::FailurePolicy& policy);
 

@@ -1,6 +1,6 @@
 #pragma once
-// Logs objects that claim to belong to a job and do not (owner.h): somebody may be trying to reach a job of
-// another namespace. Nothing else follows, since such an object counts nowhere. Any thread.
+// Logs objects with an owner reference to a job that they do not belong to (owner.h), which may be an attempt
+// to reach a job of another namespace. It only logs: such objects are ignored everywhere. Any thread.
 
 #include <string>
 
@@ -16,7 +16,7 @@ class FalseOwners {
   // `jobs` is indexed by uid.
   FalseOwners(const kube::Store& jobs, const Clock& clock) : jobs_(jobs), clock_(clock) {}
 
-  // One line for each uid of an object. `kind`: as KeyOfKind writes it.
+  // Logs one line for each uid of an object. `kind`: in the form of KeyOfKind.
   void Check(const std::string& kind, const Json& object);
 
  private:

@@ -5,7 +5,7 @@
 namespace lockstep::reconcile {
 namespace {
 
-// One that was deleted from the cluster is as dead.
+// A node that was deleted from the cluster counts as dead.
 bool IsDead(const Observed& observed, const std::string& name) {
   if (!observed.nodes || name.empty()) return false;
   const auto node = observed.nodes->find(name);

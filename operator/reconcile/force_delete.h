@@ -1,8 +1,8 @@
 #pragma once
-// Pods that were told to go on a node from which nobody answers: runPolicy.forceDeleteAfterSeconds. Pure.
+// Pods with a deletionTimestamp on a node that does not answer: runPolicy.forceDeleteAfterSeconds. Pure.
 //
-// The time counts from the request: on a dead node nobody uses the grace period. A worker that comes back
-// after all is fenced by the rendezvous.
+// The time counts from the deletion request, because on a dead node no process uses the grace period. If the
+// worker is still alive, the rendezvous fences it.
 
 #include <optional>
 #include <vector>
@@ -13,7 +13,7 @@ namespace lockstep::reconcile {
 
 struct ForceDeletion {
   std::vector<Pod> due;
-  std::optional<Seconds> next;  // until another one is
+  std::optional<Seconds> next;  // time until the next pod may be deleted
 };
 
 [[nodiscard]] ForceDeletion FindForceDeletions(const Observed& observed);

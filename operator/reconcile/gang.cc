@@ -11,7 +11,7 @@ using api::GangProvider;
 
 constexpr const char* kVolcano = "volcano";
 constexpr const char* kCoschedulingLabel = "scheduling.x-k8s.io/pod-group";
-// From v1alpha3 on minCount can be changed.
+// minCount is immutable in this version, and mutable from v1alpha3 on.
 constexpr std::string_view kFixedVersion = "v1alpha2";
 constexpr const char* kVolcanoAnnotation = "scheduling.k8s.io/group-name";
 
@@ -22,7 +22,7 @@ std::optional<kube::Resource> CoreGroups(const std::set<std::string>& served) {
   return std::nullopt;
 }
 
-// Of the kinds that serve the back end the first that is there, else the first.
+// The first served kind of the back end; the first kind if none is served.
 std::optional<kube::Resource> KindOf(GangProvider backend, const std::set<std::string>& served) {
   switch (backend) {
     case GangProvider::kCoscheduling: return kCoschedulingGroups;

@@ -11,13 +11,13 @@ namespace {
 
 constexpr Seconds kFirstBackoff{10};
 constexpr int kMostDoublings = 6;
-// Another job whose pods are refused tries again at least this often (controller/backoff.h). A job that gave
-// its pods back waits for longer, so that the other one finds the quota free.
+// Another job with rejected pods tries again at least this often (controller/backoff.h). A job that released
+// its pods waits longer, so that the other job finds the quota free.
 constexpr Seconds kLongestRetry{60};
-// Of any job of which the API server admits only some pods, where the spec names no time.
+// For any job of which the API server admits only some pods, if the spec sets no time.
 constexpr Seconds kRefusedAtMost{300};
 
-// Since when the API server refuses pods of the job, for lack of quota above all; nullopt: it does not.
+// Since when the API server rejects pods of the job, mostly for lack of quota; nullopt: it does not.
 std::optional<WallTime> RefusedSince(const api::TrainingJobStatus& status) {
   const api::Condition* stalled = api::FindCondition(status.conditions, api::condition::kStalled);
   const bool is_refused = stalled != nullptr && stalled->status == api::ConditionStatus::kTrue &&
@@ -25,7 +25,8 @@ std::optional<WallTime> RefusedSince(const api::TrainingJobStatus& status) {
   return is_refused ? std::optional(stalled->last_transition_time) : std::nullopt;
 }
 
-// Jobs that gave way to each other must not come back in step: half to once and a half of the time, by uid.
+// Jobs that released their pods for each other must not retry in step: the pause varies by uid, from half to
+// one and a half times.
 Seconds BackoffOf(const api::TrainingJob& job, int32_t releases) {
   const std::string hash = StableHash(job.metadata.uid + std::to_string(releases));
   const double spread =
@@ -33,13 +34,13 @@ Seconds BackoffOf(const api::TrainingJob& job, int32_t releases) {
   return kFirstBackoff * static_cast<double>(1 << std::clamp(releases - 1, 0, kMostDoublings)) * spread;
 }
 
-// After places were given back.
+// The pause after a release.
 struct Pause {
   WallTime end{};
-  bool is_refused = false;  // by the API server; else there were no nodes
+  bool is_refused = false;  // by the API server; otherwise there were no nodes
 };
 
-// The newest one; nullopt: nothing was ever given back.
+// The newest one; nullopt: there was no release.
 std::optional<Pause> FindPause(const api::TrainingJob& job) {
   const auto& gang = job.status.gang;
   if (!gang || !gang->released_at) return std::nullopt;
@@ -59,15 +60,15 @@ std::optional<Seconds> TimeoutOf(const api::TrainingJobSpec& spec, bool is_refus
 // Why a gang is incomplete, and since when.
 struct Shortage {
   WallTime since{};
-  bool is_refused = false;  // pods are missing; else they have no node
+  bool is_refused = false;  // pods could not be created; otherwise they have no node
 };
 
 std::optional<Shortage> FindShortage(const Observed& observed, const PodGroups& groups) {
   const int32_t wanted = GangSize(observed.job.spec);
   int32_t made = 0;
   int32_t placed = 0;
-  std::optional<WallTime> first;   // of all
-  std::optional<WallTime> oldest;  // of those without a node
+  std::optional<WallTime> first;   // oldest pod of the job
+  std::optional<WallTime> oldest;  // oldest pod without a node
   for (const auto& [slot, pod] : groups.slots) {
     if (pod.deleting || !pod.IsActive()) continue;
     ++made;
@@ -77,7 +78,7 @@ std::optional<Shortage> FindShortage(const Observed& observed, const PodGroups& 
   }
   const auto refused = RefusedSince(observed.job.status);
   if (refused && made > 0 && made < wanted) {
-    // As long as it holds nothing it keeps nobody waiting.
+    // A job without pods blocks no other job, so the time counts from its first pod.
     return Shortage{.since = std::max(*refused, first.value_or(*refused)), .is_refused = true};
   }
   const bool has_scheduler = GangBackendOf(observed.job, observed.served) != api::GangProvider::kNone;
@@ -89,12 +90,11 @@ std::string ReleaseNote(const api::TrainingJob& job, bool is_refused) {
   const std::string fewer = "fewer than " + std::to_string(GangSize(job.spec));
   if (!is_refused)
     return fewer +
-           " pods found a node within schedulingPolicy.gang.scheduleTimeoutSeconds; all places are given "
-           "back";
+           " pods found a node within schedulingPolicy.gang.scheduleTimeoutSeconds; all pods are released";
   const api::Condition* stalled = api::FindCondition(job.status.conditions, api::condition::kStalled);
   const auto seconds = static_cast<int64_t>(TimeoutOf(job.spec, is_refused)->count());
   return fewer + " pods were admitted within " + std::to_string(seconds) +
-         " s (schedulingPolicy.gang.scheduleTimeoutSeconds); all are given back: " + stalled->message;
+         " s (schedulingPolicy.gang.scheduleTimeoutSeconds); all are released: " + stalled->message;
 }
 
 }  // namespace

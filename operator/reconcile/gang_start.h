@@ -1,13 +1,13 @@
 #pragma once
-// All or nothing: a job of which not enough pods found a node within
-// schedulingPolicy.gang.scheduleTimeoutSeconds gives all their places back, and tries again after a while. So
-// does any job of which the API server admits only some pods, for lack of quota above all, after five minutes
-// where the spec names no time; it counts from the first refusal. So two jobs that each hold half of what they need do not wait for each other for ever.
-// Schedulers that know gangs look after the nodes themselves, but no scheduler knows of pods that were never
-// made. Pure.
+// All-or-nothing start. If not enough pods of a job find a node within
+// schedulingPolicy.gang.scheduleTimeoutSeconds, the job deletes all of its pods and tries again after a
+// pause, so that two jobs that each hold half of what they need do not block each other. The same applies to
+// any job if the API server admits only some of its pods, mostly for lack of quota: after five minutes if the
+// spec sets no time, counted from the first rejection. Schedulers with gang support handle the nodes
+// themselves, but no scheduler handles pods that were never created. Pure.
 //
-// Only before the first round: later on, members hold the state. Crash-safe as a charge is: first the status
-// says that the places are given back, then the pods go.
+// Applies only before the first round: later, members hold the state. Crash-safe: the status records the
+// release before the pods are deleted.
 
 #include <optional>
 #include <vector>
@@ -17,12 +17,13 @@
 namespace lockstep::reconcile {
 
 struct GangStart {
-  bool holds_back = false;      // no pod is created
-  bool is_refused = false;      // it does because the API server refuses some of them: Stalled stays
-  std::vector<Pod> to_delete;   // while it does
-  std::optional<Seconds> next;  // until it changes
-  std::optional<api::GangStatus> status;  // for status.gang; absent: there is nothing to remember
-  std::string note;                       // for an event: what was just given back
+  bool holds_back = false;  // no pod is created
+  // the reason is that the API server rejects some pods: the condition Stalled remains
+  bool is_refused = false;
+  std::vector<Pod> to_delete;             // pods to delete while holds_back
+  std::optional<Seconds> next;            // time until the decision changes
+  std::optional<api::GangStatus> status;  // for status.gang; absent: nothing to record
+  std::string note;                       // for an event: what was just released
 };
 
 [[nodiscard]] GangStart DecideGangStart(const Observed& observed, const PodGroups& groups);

@@ -17,7 +17,7 @@ double SumOf(const api::LostSeconds& lost) {
   return lost.scheduling + lost.startup + lost.rendezvous + lost.checkpoint + lost.recompute + lost.stalled;
 }
 
-// Of a job without a round: what the members that are missing are waiting for.
+// For a job without a round: what the missing members wait for.
 Activity ActivityBeforeARound(const Observed& observed) {
   const int32_t needed = observed.job.spec.min_replicas();
   if (observed.rendezvous.waiting >= needed) return Activity::kRendezvous;
@@ -27,7 +27,7 @@ Activity ActivityBeforeARound(const Observed& observed) {
   return placed < needed ? Activity::kScheduling : Activity::kStartup;
 }
 
-// Of the checkpoints that this pass tells of for the first time.
+// The stall of checkpoints that are new in this pass.
 double NewStallSeconds(const Observed& observed, const api::TrainingJobStatus& status) {
   const auto& before = observed.job.status.checkpoint;
   if (!status.checkpoint || status.checkpoint == before) return 0;
@@ -45,16 +45,16 @@ const api::RestartRecord* RecordOf(const rendezvous::RoundChange& change,
   return found == records.end() ? nullptr : &*found;
 }
 
-// Seconds without training whose end, or whose correction, is new in this pass, minus the seconds that were booked
-// while they lasted. The rendezvous measures from the break of a round to the next step; the members report the
-// breaks that no operator observed. No value: nothing is new.
+// Seconds without training whose end or correction is new in this pass, minus the seconds that were already
+// counted while they lasted. The rendezvous measures from the break of a round to the next step; the members
+// report breaks that no operator observed. No value: nothing is new.
 std::optional<double> NewStandstillSeconds(const Observed& observed, const api::TrainingJobStatus& status,
                                            const GoodputLedger& ledger) {
   const WallTime booked_until = ledger.booked_until(observed.now);
   const bool was_training = status.goodput->activity == Activity::kTraining;
   std::optional<double> seconds;
   for (const rendezvous::RoundChange& change : observed.rendezvous.changes) {
-    if (RecordOf(change, status.restarts) == nullptr) continue;  // a resize, not a failure
+    if (RecordOf(change, status.restarts) == nullptr) continue;  // a change of size, not a failure
     const api::RestartRecord* before = RecordOf(change, observed.job.status.restarts);
     const double known = before == nullptr ? 0 : before->recovery_seconds.value_or(0);
     if (change.recovery_seconds <= known + kSameSeconds) continue;
@@ -66,7 +66,7 @@ std::optional<double> NewStandstillSeconds(const Observed& observed, const api::
   return seconds;
 }
 
-// Seconds since a round broke after the last booking, where no rank has trained since.
+// Seconds since a round broke after the last accounting, if no rank has trained since.
 double SecondsSinceTheBreak(const Observed& observed, Activity now, WallTime booked_until) {
   const auto& changes = observed.rendezvous.changes;
   const bool is_standing = now != Activity::kTraining && now != Activity::kRecompute && !changes.empty() &&
@@ -87,22 +87,22 @@ GoodputLedger::Passed PassedSince(const Observed& observed, Activity now,
   return passed;
 }
 
-// The step in flight is lost where a round breaks. That is known when the next round makes steps.
-void TakeBackUnfinished(const Observed& observed, const api::TrainingJobStatus& status,
-                        GoodputLedger& ledger) {
+// The step in flight is lost when a round breaks. It is subtracted when the next round completes steps.
+void CountUnfinishedAsLost(const Observed& observed, const api::TrainingJobStatus& status,
+                           GoodputLedger& ledger) {
   for (const rendezvous::RoundChange& change : observed.rendezvous.changes) {
     const api::RestartRecord* before = RecordOf(change, observed.job.status.restarts);
     const api::RestartRecord* after = RecordOf(change, status.restarts);
-    const bool is_news = after != nullptr && after->recovery_seconds.has_value() &&
-                         (before == nullptr || !before->recovery_seconds.has_value());
-    if (!is_news) continue;
+    const bool is_new = after != nullptr && after->recovery_seconds.has_value() &&
+                        (before == nullptr || !before->recovery_seconds.has_value());
+    if (!is_new) continue;
     const bool hung = change.cause == api::NameOf(api::FailureCause::kHang);
-    ledger.TakeBack(change.unfinished_seconds, hung ? ledger.lost().stalled : ledger.lost().recompute);
+    ledger.CountAsLost(change.unfinished_seconds, hung ? ledger.lost().stalled : ledger.lost().recompute);
   }
 }
 
-// As the API server keeps it, in rounded numbers: what a pass makes anew of the rendezvous never equals what
-// it reads to the last bit, and each write is followed by a pass.
+// Compares as the API server stores them, with rounded numbers. The exact value that a pass computes never
+// equals the stored one, and each write causes another pass.
 bool IsWrittenAlike(const api::TrainingJobStatus& a, const api::TrainingJobStatus& b) {
   return api::TrainingJobStatusToJson(a) == api::TrainingJobStatusToJson(b);
 }
@@ -141,10 +141,10 @@ void GoodputLedger::Book(WallTime now, const Passed& passed) {
       lost == nullptr ? std::clamp(passed.checkpoint_stall_seconds, 0.0, seconds - stood) : 0;
   status_.lost_seconds.checkpoint += stalled;
   status_.productive_seconds += seconds - stood - stalled;
-  TakeBack(standstill - stood, status_.lost_seconds.rendezvous);
+  CountAsLost(standstill - stood, status_.lost_seconds.rendezvous);
 }
 
-void GoodputLedger::TakeBack(double seconds, double& lost) {
+void GoodputLedger::CountAsLost(double seconds, double& lost) {
   const double taken = std::clamp(seconds, 0.0, status_.productive_seconds);
   status_.productive_seconds -= taken;
   lost += taken;
@@ -160,16 +160,16 @@ api::GoodputStatus GoodputLedger::status() const {
 Activity ActivityOf(const Observed& observed, Mode mode, const api::TrainingJobStatus& status) {
   const rendezvous::RendezvousView& view = observed.rendezvous;
   if (mode == Mode::kSuspend) return Activity::kScheduling;
-  // What is held goes on training.
+  // A held job continues to train.
   const bool is_stalled = mode != Mode::kHold && api::IsTrue(status.conditions, api::condition::kStalled);
   if (is_stalled) return Activity::kStalled;
   if (view.world_size > 0) {
     if (view.progress.round != view.round) return Activity::kRendezvous;
     return view.progress.step < view.best_step ? Activity::kRecompute : Activity::kTraining;
   }
-  // The workers leave at their end; or this operator was just started and they have not told it of their
-  // round.
-  if (view.completed || !KnowsTheRound(observed)) {
+  // The workers leave at the end of the training, or this operator was just started and has not received
+  // their round yet.
+  if (view.completed || !IsRoundKnown(observed)) {
     const auto& before = observed.job.status.goodput;
     if (before && before->activity == Activity::kTraining) return Activity::kTraining;
   }
@@ -179,7 +179,7 @@ Activity ActivityOf(const Observed& observed, Mode mode, const api::TrainingJobS
 void ApplyGoodput(const Observed& observed, const Decision& decision, api::TrainingJobStatus& status) {
   if (!status.goodput) {
     if (decision.mode != Mode::kRun) return;
-    // Whole seconds, as the API server keeps them: the sum counts from here.
+    // Whole seconds, as the API server stores them: the sum counts from here.
     status.goodput = api::GoodputStatus{.since = std::chrono::floor<std::chrono::seconds>(observed.now)};
   }
   const bool is_over = decision.mode == Mode::kFinished;
@@ -188,10 +188,10 @@ void ApplyGoodput(const Observed& observed, const Decision& decision, api::Train
   if (is_over && decision.finish_as.empty()) return;
   GoodputLedger ledger(*status.goodput);
   ledger.Book(decision.ended.value_or(observed.now), PassedSince(observed, activity, status, ledger));
-  TakeBackUnfinished(observed, status, ledger);
-  // After the last step come an evaluation and the last checkpoint.
+  CountUnfinishedAsLost(observed, status, ledger);
+  // The time after the last step is for an evaluation and the last checkpoint.
   if (decision.finish_as == api::condition::kComplete && status.goodput->activity == Activity::kTraining)
-    ledger.TakeBack(observed.rendezvous.seconds_since_step, ledger.lost().checkpoint);
+    ledger.CountAsLost(observed.rendezvous.seconds_since_step, ledger.lost().checkpoint);
   ledger.Begin(activity);
   status.goodput = ledger.status();
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Where a job's time goes: status.goodput. Pure. Everything it needs to go on is in the status, so that an
-// operator that is restarted goes on with it; it is written where the activity changes or the status is
+// How a job spends its time: status.goodput. Pure. The status contains everything that is needed to continue,
+// so that a restarted operator continues. It is written when the activity changes, and whenever the status is
 // written anyway.
 
 #include <optional>
@@ -10,29 +10,30 @@
 
 namespace lockstep::reconcile {
 
-// Books each second of a job once, so that productive and lost seconds sum to the time since its first
-// admission, up to the newest Book.
+// Assigns each second of a job once, so that productive and lost seconds add up to the time from its first
+// admission to the newest call of Book.
 class GoodputLedger {
  public:
   explicit GoodputLedger(const api::GoodputStatus& status) : status_(status) {}
 
-  // What is known about the time since the last booking.
+  // What is known about the time since the last call.
   struct Passed {
-    // Without training. No value: nothing new is known, and all of the time belongs to the current activity.
+    // Seconds without training. No value: nothing new is known, and all of the time belongs to the current
+    // activity.
     std::optional<double> standstill_seconds;
     double checkpoint_stall_seconds = 0;  // training waited for a checkpoint
   };
   void Book(WallTime now, const Passed& passed);
   void Begin(api::Activity activity) { status_.activity = activity; }
-  // What was booked as productive turns out to be lost.
-  void TakeBack(double seconds, double& lost);
+  // Moves seconds that were counted as productive to `lost`.
+  void CountAsLost(double seconds, double& lost);
 
   [[nodiscard]] api::LostSeconds& lost() { return status_.lost_seconds; }
   [[nodiscard]] WallTime booked_until(WallTime now) const;
   [[nodiscard]] api::GoodputStatus status() const;
 
  private:
-  // The counter of lost seconds of the current activity; null: its seconds are productive.
+  // The counter of lost seconds for the current activity; null: its seconds are productive.
   [[nodiscard]] double* LostOfActivity();
   [[nodiscard]] double booked_seconds() const;
 
@@ -43,7 +44,7 @@ class GoodputLedger {
 [[nodiscard]] api::Activity ActivityOf(const Observed& observed, Mode mode,
                                        const api::TrainingJobStatus& status);
 
-// `status`: of this pass, complete but for its goodput.
+// `status`: that of this pass, complete except for its goodput.
 void ApplyGoodput(const Observed& observed, const Decision& decision, api::TrainingJobStatus& status);
 
 }  // namespace lockstep::reconcile

@@ -1,5 +1,5 @@
 #pragma once
-// How many GPUs a job has and how many it waits for: told in its metrics. Pure.
+// How many GPUs a job holds and how many it waits for, for its metrics. Pure.
 
 #include "operator/reconcile/observed.h"
 #include "operator/reconcile/pods.h"
@@ -9,8 +9,8 @@ namespace lockstep::reconcile {
 struct Decision;
 
 struct GpuCount {
-  int held = 0;     // by pods that have a node and have not ended
-  int waiting = 0;  // for pods that the job wants and that have no node, those that queue among them
+  int held = 0;     // of pods that have a node and have not ended
+  int waiting = 0;  // of wanted pods without a node, including queued ones
 };
 
 [[nodiscard]] GpuCount CountGpus(const Observed& observed, const PodGroups& groups, const Decision& decision);

@@ -22,7 +22,7 @@ Json ReferenceTo(const api::TrainingJob& job) {
 }
 
 void LogActions(const std::string& key, const Plan& plan) {
-  std::map<std::string, int64_t> counts;  // a job of a thousand pods is one line, not a thousand
+  std::map<std::string, int64_t> counts;  // for a job of a thousand pods one line, not a thousand
   for (const PlannedAction& entry : plan.actions) {
     static constexpr std::array<std::string_view, std::variant_size_v<Action>> kNames = {
         "claim job",  "apply object",  "delete object", "patch status", "mark pod",        "delete pod",
@@ -34,7 +34,7 @@ void LogActions(const std::string& key, const Plan& plan) {
   }
 }
 
-// A namespace that is being deleted is in no cache: it says so where something is to be made in it.
+// Caches do not show that a namespace is being deleted; the rejection of a create does.
 bool NamespaceEnds(const Plan& plan, const Applied& applied) {
   const bool starts = std::any_of(plan.actions.begin(), plan.actions.end(), [](const PlannedAction& entry) {
     return std::holds_alternative<StartRemoval>(entry.action);
@@ -58,7 +58,7 @@ Result<controller::Outcome> JobReconciler::Reconcile(const std::string& key) {
   }
   Plan plan = MakePlan(*observed);
   if (plan.ignored) {
-    Forget(key);  // its namespace may have been ours until now
+    Forget(key);  // until now its namespace may have been ours
     ReportIgnored(observed->job, plan.events);
     return controller::Outcome{};
   }
@@ -120,7 +120,7 @@ Error JobReconciler::WriteRefusal(const Observed& observed, const Plan& plan, co
   return written.ok() ? refusal : written.error();
 }
 
-// Once: the installation that runs the job changes its status every few seconds.
+// Logs once, because the installation that runs the job changes its status every few seconds.
 void JobReconciler::ReportIgnored(const api::TrainingJob& job, const std::vector<kube::EventNote>& notes) {
   for (const kube::EventNote& note : notes) {
     {
@@ -146,7 +146,7 @@ void JobReconciler::Remember(const std::string& key, const protocol::JobIdentity
   dependencies_.observer.OnJobGone(*replaced);
 }
 
-bool JobReconciler::Knows(const std::string& key) const {
+bool JobReconciler::IsTracked(const std::string& key) const {
   const MutexLock lock(mutex_);
   return known_.contains(key);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// observe → plan → apply for one job. Called from the controller's workers, one job at a time each.
+// observe → plan → apply for one job. Called from the controller's workers, for each job by one at a time.
 
 #include <functional>
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace lockstep::reconcile {
 
-// Told the outcome of each pass, for metrics. Must not block.
+// Receives the outcome of each pass, for metrics. Must not block.
 class JobObserver {
  public:
   virtual ~JobObserver() = default;
@@ -40,12 +40,12 @@ class JobReconciler final : public controller::Reconciler {
   JobReconciler(Dependencies dependencies, std::function<ClusterSettings()> settings);
 
   Result<controller::Outcome> Reconcile(const std::string& key) override;
-  // Low until a first round has formed: where many jobs start at once, those that run get their replacements
+  // Low until a first round has formed: if many jobs start at once, running jobs get their replacements
   // first.
   [[nodiscard]] controller::Priority PriorityOf(const std::string& key) const override;
 
-  [[nodiscard]] bool Knows(const std::string& key) const;
-  // Ends what this process has of a job, its rendezvous and its series: another looks after it, or nobody does.
+  [[nodiscard]] bool IsTracked(const std::string& key) const;
+  // Drops the rendezvous and the metrics of a job that this process no longer leads or that no longer exists.
   void Forget(const std::string& key);
   void ForgetThose(const std::function<bool(const std::string& uid)>& which);
 

@@ -8,9 +8,9 @@
 namespace lockstep::reconcile {
 namespace {
 
-constexpr std::chrono::seconds kPrecision{1};  // the kubelet cuts the time of an end to whole seconds
+constexpr std::chrono::seconds kPrecision{1};  // the kubelet truncates the end time to whole seconds
 
-// When an operator last saw something change in the job.
+// The newest time in the status at which an operator observed a change.
 WallTime LastSeen(const api::TrainingJobStatus& status) {
   WallTime last = status.start_time.value_or(WallTime{});
   for (const api::Condition& seen : status.conditions) last = std::max(last, seen.last_transition_time);

@@ -1,5 +1,5 @@
 #pragma once
-// The end of a job as its pods report it: their last reports (protocol/last_report.h) and their time. Pure.
+// The end of a job according to the last reports of its pods (protocol/last_report.h). Pure.
 
 #include <vector>
 
@@ -11,13 +11,13 @@
 
 namespace lockstep::reconcile {
 
-// Adds the last reports of the pods that completed the training to the view. A report that names another job
-// or pod than the one that wrote it is ignored.
+// Adds the last reports of the pods that completed the training to the view. Ignores a report that names
+// another job or pod than the one that wrote it.
 void TakeLastReports(const protocol::JobIdentity& job, const std::vector<Pod>& pods,
                      rendezvous::RendezvousView& view);
 
-// When the last pod that completed the training ended; `now` if no pod reports it. Nodes have clocks of their own:
-// the result is not before what an operator has seen of the job, by `status`, and not after `now`.
+// When the last pod that completed the training ended; `now` if no pod reports it. Clocks of nodes differ:
+// the result is limited to the time between the operator's last observation, from `status`, and `now`.
 [[nodiscard]] WallTime EndOfTraining(const std::vector<Pod>& pods, const api::TrainingJobStatus& status,
                                      WallTime now);
 

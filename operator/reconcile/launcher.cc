@@ -11,8 +11,8 @@ namespace {
 constexpr const char* kVolume = "lockstep-launcher";
 constexpr const char* kFolder = "/opt/lockstep";
 
-// As much as the trainer, so that neither what the pod requests nor its quality of service changes; but no
-// devices.
+// The trainer's requests and limits without devices, so that neither the pod's requests nor its quality of
+// service change.
 Json ResourcesLike(const Json& trainer) {
   Json resources = Json::object();
   for (const char* kind : {"requests", "limits"}) {
@@ -24,8 +24,8 @@ Json ResourcesLike(const Json& trainer) {
   return resources;
 }
 
-// It runs as the pod's user, else as that of its image, and meets the Pod Security Standard "restricted" unless
-// the pod itself asks for root.
+// Runs as the pod's user, else as that of its image, and complies with the Pod Security Standard "restricted"
+// unless the pod itself asks for root.
 Json InitContainer(const ClusterSettings& settings, const Json& pod_spec, const Json& trainer) {
   const bool is_root = IntAt(pod_spec, {"securityContext", "runAsUser"}, -1) == 0;
   Json container = {{"name", api::kLauncherContainer},
@@ -43,7 +43,7 @@ Json InitContainer(const ClusterSettings& settings, const Json& pod_spec, const 
   return container;
 }
 
-// The user's words stay arguments of the container, so that the kubelet puts in variables as ever.
+// The user's command stays in the container's arguments, so that the kubelet still expands variables in it.
 void Wrap(Json& trainer) {
   const std::string folder(kFolder);
   Json words = std::move(ListIn(trainer, "command"));

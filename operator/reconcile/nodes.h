@@ -1,10 +1,10 @@
 #pragma once
-// A node as the decisions see it, and what counts as its fault. Pure.
+// A node as the decisions need it, and which states count as a fault. Pure.
 //
-// A node is *lost* once the node controller has no contact with it: those of its pods that the rendezvous does
-// not hear either are replaced at once, though they still say Running. One that only says NotReady is not:
-// kubelets say so for seconds when they start again, while their pods train on; the heartbeats tell whether
-// they do. healthPolicy.nodeFault can name that, too.
+// A node is *lost* once the node controller has no contact with it. Pods there that send no heartbeats either
+// are replaced at once, although they still have the phase Running. A node that is only NotReady is not lost:
+// a kubelet reports that for seconds when it restarts, while its pods continue to train, as their heartbeats
+// show. healthPolicy.nodeFault can name that condition, too.
 
 #include <map>
 #include <optional>
@@ -31,7 +31,7 @@ struct Node {
   friend bool operator==(const Node&, const Node&) = default;
 };
 
-// The fields that NodeFromJson reads: what the cache keeps of a node.
+// The fields that NodeFromJson reads, which the cache keeps.
 [[nodiscard]] const kube::FieldMask& NodeFields();
 [[nodiscard]] Node NodeFromJson(const Json& json);
 
@@ -39,7 +39,7 @@ struct Node {
 
 struct NodeFault {
   bool is_lost = false;
-  std::string reason;  // for people; the same as long as the fault is
+  std::string reason;  // for people; does not change while the fault lasts
 };
 
 [[nodiscard]] std::optional<NodeFault> FaultOf(const Node& node, const api::HealthPolicy& policy);

@@ -12,7 +12,7 @@ namespace {
 namespace condition = api::condition;
 using kube::EventNote;
 
-bool IsToldOf(std::string_view type) {
+bool HasEvent(std::string_view type) {
   return type == condition::kComplete || type == condition::kFailed || type == condition::kStalled ||
          type == condition::kSuspended;
 }
@@ -27,19 +27,19 @@ int64_t Count(const Plan& plan) {
 
 EventNote NoteOf(const api::DamagedCheckpoint& damaged, const api::TrainingJobSpec& spec) {
   const std::string uri = spec.checkpoint ? spec.checkpoint->uri : "URI";
-  return {true, "CheckpointDamaged", "Restore",
-          "the checkpoint of step " + std::to_string(damaged.step) + " is damaged: " + damaged.reason +
-              "; training goes on from the newest sound one before it, or from the beginning where there is "
-              "none. "
-              "`lockstep checkpoint verify " +
-              uri + "` names all that is damaged"};
+  const std::string text =
+      "the checkpoint of step " + std::to_string(damaged.step) + " is damaged: " + damaged.reason +
+      "; training continues from the newest valid one before it, or from the beginning if "
+      "there is none. `lockstep checkpoint verify " +
+      uri + "` lists all damage";
+  return {true, "CheckpointDamaged", "Restore", text};
 }
 
 void AddDamages(const api::TrainingJob& job, const api::TrainingJobStatus& after,
                 std::vector<EventNote>& notes) {
-  const auto& told = job.status.damaged_checkpoints;
+  const auto& reported = job.status.damaged_checkpoints;
   for (const api::DamagedCheckpoint& damaged : after.damaged_checkpoints) {
-    if (std::find(told.begin(), told.end(), damaged) == told.end())
+    if (std::find(reported.begin(), reported.end(), damaged) == reported.end())
       notes.push_back(NoteOf(damaged, job.spec));
   }
 }
@@ -49,14 +49,14 @@ void AddConditions(const api::TrainingJobStatus& before, const api::TrainingJobS
   for (const api::Condition& now : after.conditions) {
     const api::Condition* old = api::FindCondition(before.conditions, now.type);
     const bool is_new = old == nullptr || old->status != now.status || old->reason != now.reason;
-    // Missing replicas have an event of their own.
+    // Missing replicas have a separate event.
     const bool is_trouble =
         now.type == condition::kDegraded &&
         (now.reason == api::reason::kStraggler || now.reason == api::reason::kStoreUnavailable);
-    const bool is_told_of = IsToldOf(now.type) || is_trouble || now.reason == api::reason::kShrunk;
-    const bool is_told_by_failed =
+    const bool has_event = HasEvent(now.type) || is_trouble || now.reason == api::reason::kShrunk;
+    const bool is_covered_by_failed =
         now.type == condition::kStalled && api::IsTrue(after.conditions, condition::kFailed);
-    if (!is_new || !is_told_of || is_told_by_failed) continue;
+    if (!is_new || !has_event || is_covered_by_failed) continue;
     if (now.status == api::ConditionStatus::kTrue) {
       notes.push_back({is_trouble || IsWarning(now.type), now.reason, "Reconcile", now.message});
     } else if (now.type == condition::kSuspended && old != nullptr) {
@@ -70,7 +70,7 @@ void AddConditions(const api::TrainingJobStatus& before, const api::TrainingJobS
 std::vector<EventNote> NotesOfStatus(const Observed& observed, const api::TrainingJobStatus& after) {
   std::vector<EventNote> notes;
   for (const rendezvous::RoundChange& change : NewChanges(observed)) {
-    notes.push_back({true, "RoundBroken", "Rendezvous", StoryOf(change)});
+    notes.push_back({true, "RoundBroken", "Rendezvous", DescriptionOf(change)});
   }
   AddDamages(observed.job, after, notes);
   AddConditions(observed.job.status, after, notes);
@@ -92,7 +92,7 @@ std::vector<EventNote> MakeNotes(const Observed& observed, const Decision& decis
     notes.push_back({true, std::string(api::reason::kReplicaFailed), "ReplacePod", failure});
   }
   if (!decision.gang.note.empty()) notes.push_back({true, "GangReleased", "DeletePods", decision.gang.note});
-  // Each time: the recorder writes it once, and counts.
+  // In each pass: the recorder writes the event once and counts the rest.
   const auto profile = ProfileRequestOf(observed.job);
   if (decision.mode == Mode::kRun && !profile.ok())
     notes.push_back({true, "ProfileRefused", "Profile", profile.error().message});

@@ -1,6 +1,6 @@
 #pragma once
-// Which events a pass is worth: what began, what ended, and what a user should act on. Derived from the
-// difference between the old and the new status, so that repeating a pass tells nothing twice. Pure.
+// The events of a pass: what began, what ended, and what a user should act on. Derived from the difference
+// between the old and the new status, so that repeating a pass creates no second event. Pure.
 
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ namespace lockstep::reconcile {
                                                      const Plan& plan);
 // For a job that another installation runs.
 [[nodiscard]] kube::EventNote NoteOfConflict(const std::string& message);
-// The events of MakeNotes that say what `after` has and the job's status has not: broken rounds, damaged checkpoints,
+// The events for what is in `after` but not yet in the job's status: broken rounds, damaged checkpoints,
 // conditions.
 [[nodiscard]] std::vector<kube::EventNote> NotesOfStatus(const Observed& observed,
                                                          const api::TrainingJobStatus& after);

@@ -76,7 +76,7 @@ Json SlimPriorityClass(Json priority_class) {
   return mask.Apply(std::move(priority_class));
 }
 
-// Of several defaults, which a race can leave behind, the lowest counts, as for Kueue.
+// If a race has left several defaults, the lowest counts, as for Kueue.
 std::optional<Json> DefaultPriorityClass(const kube::Store& store) {
   std::optional<Json> lowest;
   for (const kube::Object& found : store.All()) {
@@ -106,7 +106,7 @@ std::map<std::string, Json> FlavorsOfJob(const Observed& observed, const kube::S
   return flavors;
 }
 
-// Where no node answers it is the control plane that is in trouble, and nothing is known.
+// If no node answers, the control plane is the likely problem, so nothing about nodes is known.
 std::optional<std::map<std::string, Node>> NodesOf(const std::vector<Pod>& pods, const kube::Store& store) {
   std::map<std::string, Node> nodes;
   bool is_any_lost = false;
@@ -165,7 +165,7 @@ std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches
   if (object == nullptr) return std::nullopt;
   Observed observed;
   observed.job = api::TrainingJobFromJson(*object, observed.unreadable);
-  // Rules between fields make sense only where each field could be read.
+  // Rules between fields need fields that could be read.
   if (observed.unreadable.empty()) {
     observed.violations = api::Validate(observed.job);
     if (!observed.job.spec.training && settings.launcher_image.empty()) {

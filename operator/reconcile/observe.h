@@ -13,22 +13,22 @@
 
 namespace lockstep::reconcile {
 
-// The caches; jobs are indexed by uid, pods and the other objects of jobs by the job that they belong to
-// (owner.h), pods also by their node (pods.h). That of the nodes is empty where the operator may not read them.
+// The caches. Jobs are indexed by uid; pods and other objects of jobs by the job that they belong to
+// (owner.h); pods also by node (pods.h). The cache of nodes is empty if the operator may not read nodes.
 struct Caches {
   Caches();
   kube::Store jobs;
   kube::Store pods;
   kube::Store removals;     // pods that remove checkpoints
-  kube::Store name_spaces;  // whose jobs are run, where a selector says so
+  kube::Store name_spaces;  // used only with a namespace selector: the namespaces whose jobs are run
   kube::Store nodes;
-  kube::Store flavors;  // of Kueue
+  kube::Store flavors;  // ResourceFlavors of Kueue
   kube::Store priority_classes;
   kube::Store workload_priority_classes;  // of Kueue
   // By KeyOfKind: kOwnedKinds, kGangKinds and kWorkloads.
   std::map<std::string, kube::Store> owned;
 
-  // From now on passes see the objects of a kind that the cluster may lack: its cache is filled. Any thread.
+  // Makes the objects of an optional kind visible to passes, once its cache is filled. Any thread.
   void Serve(const kube::Resource& resource);
   [[nodiscard]] std::set<std::string> served() const;
 
@@ -39,7 +39,7 @@ struct Caches {
 
 inline constexpr kube::Resource kJobs{api::kGroup, api::kVersion, api::kPlural, api::kKind};
 
-// nullopt where the job is gone.
+// nullopt if the job is gone.
 [[nodiscard]] std::optional<Observed> Observe(const kube::ObjectKey& key, const Caches& caches,
                                               const rendezvous::RendezvousService& rendezvous,
                                               const ClusterSettings& settings, WallTime now);

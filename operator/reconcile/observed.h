@@ -1,5 +1,5 @@
 #pragma once
-// Everything that a decision may look at. Values, no pointers into caches. Pure.
+// Everything that a decision may depend on. Values, no pointers into caches. Pure.
 
 #include <algorithm>
 #include <map>
@@ -18,34 +18,35 @@
 
 namespace lockstep::reconcile {
 
-// What jobs need to know of the operator.
+// The operator's settings that affect jobs.
 struct ClusterSettings {
   std::string rendezvous_url;
-  std::string ca_pem;                // changes; empty: plain HTTP, for development
-  std::string launcher_image;        // holds `lockstep`, for pods whose image does not; empty: there is none
-  std::string launcher_pull_policy;  // empty: Kubernetes' default
+  std::string ca_pem;          // may change; empty: plain HTTP, for development
+  std::string launcher_image;  // image with `lockstep`, for pods whose image lacks it; empty: there is none
+  std::string launcher_pull_policy;                 // empty: the default of Kubernetes
   std::string managed_by{api::kManagedByLockstep};  // spec.managedBy of the jobs of this installation
-  bool selects_namespaces = false;                  // those in Caches::name_spaces, else all that are watched
-  std::string installation;                         // see kAnnotationInstallation
+  // true: jobs of the namespaces in Caches::name_spaces; false: of all watched namespaces
+  bool selects_namespaces = false;
+  std::string installation;  // see kAnnotationInstallation
 };
 
 struct Observed {
   api::TrainingJob job;
-  // Of its spec, each naming its field; both are empty where it is valid. What cannot be read has passed
-  // the definition in the cluster, which therefore is of another version than this operator.
+  // Problems of the spec, each naming its field. A field that is unreadable here was accepted by the
+  // definition in the cluster, so the definition and this operator are of different versions.
   std::vector<std::string> unreadable;
   std::vector<std::string> violations;  // of rules between fields
-  std::vector<Pod> pods;                // that belong to this job (owner.h)
+  std::vector<Pod> pods;                // pods that belong to this job (owner.h)
   std::optional<Pod> removal;           // the pod that removes the checkpoints of a deleted job
-  bool is_namespace_ours = true;        // false: this installation does not look after its jobs
-  bool namespace_ends = false;          // nothing can be made in it any more
-  // Of its pods, by name; absent where nothing is known of nodes.
+  bool is_namespace_ours = true;        // false: another installation runs the jobs of this namespace
+  bool namespace_ends = false;          // the namespace is being deleted: nothing can be created in it
+  // The nodes of its pods, by name; absent if nodes are unknown.
   std::optional<std::map<std::string, Node>> nodes;
-  std::map<std::string, Json> owned;    // objects beside the pods, by KeyOfKind
-  std::set<std::string> served;         // of kGangKinds and kWorkloads, by KeyOfKind
-  std::map<std::string, Json> flavors;  // of Kueue that the job was given, by name
-  // By which the job queues (see queue_priority.h): the one that it names, else the default; absent: there is
-  // none.
+  std::map<std::string, Json> owned;    // the job's objects other than pods, by KeyOfKind
+  std::set<std::string> served;         // served kinds of kGangKinds and kWorkloads, by KeyOfKind
+  std::map<std::string, Json> flavors;  // ResourceFlavors that Kueue assigned to the job, by name
+  // The job's priority class in its queue (queue_priority.h): the one that it names, else the default;
+  // absent: there is none.
   std::optional<Json> priority_class;
   rendezvous::RendezvousView rendezvous;
   ClusterSettings settings;

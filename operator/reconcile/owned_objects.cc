@@ -18,7 +18,8 @@ Json AccountOf(const api::TrainingJob& job) {
           {"automountServiceAccountToken", false}};
 }
 
-// Workers may reach everything; they are reached by each other, and where their metrics are, by everybody.
+// Workers may connect to everything. They accept connections from each other, and on the metrics port from
+// everywhere.
 Json NetworkPolicyOf(const api::TrainingJob& job) {
   const Json peers = {{"from", Json::array({{{"podSelector", WorkersOf(job)}}})}};
   const Json metrics = {
@@ -30,7 +31,7 @@ Json NetworkPolicyOf(const api::TrainingJob& job) {
             {"ingress", Json::array({peers, metrics})}}}};
 }
 
-// A drain takes as many at once as leaves a round, yet never none: it must not wait for ever.
+// A drain may evict at once as many pods as may leave a round, but at least one, so that it always proceeds.
 Json DisruptionBudgetOf(const api::TrainingJob& job) {
   const int32_t spare = job.spec.worker.replicas - job.spec.min_replicas();
   return {{"metadata", OwnedMetadata(job, job.metadata.name)},
@@ -85,9 +86,9 @@ std::vector<OwnedObject> DesiredOwnedObjects(const api::TrainingJob& job, const 
 
 bool IsAsDesired(const OwnedObject& desired, const Json& actual) {
   Json wanted = desired.object;
-  // The API server writes quantities in its own way; the annotation tells whether they are ours.
+  // The API server normalises quantities, so the annotation shows whether they are ours.
   if (desired.resource == kAutoscalers) wanted["spec"].erase("metrics");
-  // A cluster may have its own mind about families; ours is only for the first moment.
+  // The cluster may change the IP families later; our value matters only at creation.
   if (desired.resource == kube::kServices) wanted["spec"].erase("ipFamilyPolicy");
   return Covers(actual, wanted);
 }

@@ -1,9 +1,10 @@
 #pragma once
-// The objects beside the pods, one of each kind at most: the Service and the ConfigMap of every job, and what
-// its spec asks for: an account, a network policy, a disruption budget, an autoscaler. Pure.
+// The objects of a job other than its pods, at most one of each kind: the Service and the ConfigMap that
+// every job has, and those that its spec asks for: a service account, a network policy, a disruption budget,
+// an autoscaler. Pure.
 //
-// Why an account: pods of the job act as nobody else in the namespace, whatever rights others were given. It
-// has none, and no token but the one that only the rendezvous accepts is mounted.
+// A job has an account of its own so that its pods get no rights that were granted to another account of the
+// namespace. The account itself has no rights, and only the token for the rendezvous is mounted.
 
 #include <array>
 #include <string>
@@ -24,24 +25,23 @@ inline constexpr kube::Resource kAutoscalers{"autoscaling", "v2", "horizontalpod
 inline constexpr std::array kOwnedKinds = {kube::kServices,  kube::kConfigMaps,  kServiceAccounts,
                                            kNetworkPolicies, kDisruptionBudgets, kAutoscalers};
 
-// "podgroups.v1alpha1.scheduling.x-k8s.io", as kubectl writes it: how the kinds of a job's objects are told
-// apart in maps.
+// "podgroups.v1alpha1.scheduling.x-k8s.io", as kubectl writes it: the key of a kind in maps.
 [[nodiscard]] std::string KeyOfKind(const kube::Resource& resource);
 
 struct OwnedObject {
   kube::Resource resource;
   Json object;
-  bool is_immutable = false;  // the API server refuses changes: it stays as it was made
+  bool is_immutable = false;  // the API server rejects changes of this object, so it keeps its first version
 };
 
-// All that the job wants now.
+// All objects that the job needs now.
 [[nodiscard]] std::vector<OwnedObject> DesiredOwnedObjects(const api::TrainingJob& job,
                                                            const ClusterSettings& settings);
 
-// Whether `actual` is what `desired` says, but for what the API server writes in its own way.
+// Whether `actual` matches `desired`, ignoring what the API server writes in another form.
 [[nodiscard]] bool IsAsDesired(const OwnedObject& desired, const Json& actual);
 
-// Whether the pods run under the job's own account: it is asked for, and their template names no other.
+// Whether the pods use the job's own account: the spec asks for it, and their template names no other.
 [[nodiscard]] bool HasOwnAccount(const api::TrainingJob& job);
 
 }  // namespace lockstep::reconcile

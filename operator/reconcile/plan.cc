@@ -30,10 +30,10 @@ namespace {
 
 using Actions = std::vector<PlannedAction>;
 
-// It travels with each heartbeat.
+// The request is part of each heartbeat's answer.
 constexpr std::size_t kMaxSaveRequest = 256;
 
-// The highest slot first, as everywhere where there is a choice.
+// Highest slot first, as in every choice between pods.
 std::vector<Pod> InOrder(std::vector<Pod> pods) {
   std::sort(pods.begin(), pods.end(), [](const Pod& a, const Pod& b) {
     return std::pair(a.slot.value_or(-1), a.name) > std::pair(b.slot.value_or(-1), b.name);
@@ -50,7 +50,7 @@ void DeletePods(const std::vector<Pod>& pods, Predicate predicate, const std::st
 
 bool Any(const Pod&) { return true; }
 
-// Each only as it was looked at: one that has ended meanwhile stays, with its log.
+// With the observed version as precondition: a pod that has ended meanwhile is kept, with its log.
 void DeleteActivePods(const std::vector<Pod>& pods, Actions& actions) {
   for (const Pod& pod : InOrder(pods)) {
     if (pod.deleting || !pod.IsActive()) continue;
@@ -92,8 +92,8 @@ void PlanFinished(const Observed& observed, const api::TrainingJobStatus& status
   }
 }
 
-// Stops once there are more than a pass takes (LimitPods). The lowest slot comes first: where a job grows, lost
-// pods are replaced before new slots are filled.
+// Stops once there are more than a pass creates (LimitPods). Lowest slot first: when a job grows, lost pods
+// are replaced before new slots are filled.
 void CreateMissing(const Observed& observed, const PodGroups& groups, const QueueState& queue,
                    Actions& actions) {
   const bool in_gang = JoinsGang(observed);
@@ -110,7 +110,7 @@ void CreateMissing(const Observed& observed, const PodGroups& groups, const Queu
   }
 }
 
-// Leaves to the next pass what goes beyond kPodsPerPass; true: there is such.
+// Leaves what exceeds kPodsPerPass to the next pass; true if it did.
 bool LimitPods(Actions& actions) {
   std::size_t created = 0;
   std::size_t deleted = 0;
@@ -135,12 +135,12 @@ void PlanRun(const Observed& observed, const PodGroups& groups, const Decision& 
   const FailureDecision& failures = decision.failures;
   const GangStart& gang = decision.gang;
   if (!HasFinalizer(observed.job) || InstallationOf(observed.job) != observed.settings.installation)
-    actions.push_back({ClaimJob{}, "the job is ours, and its pods must be gone before it is"});
+    actions.push_back({ClaimJob{}, "this operator runs the job, and its pods must be gone before it is"});
   PlanObjects(observed, actions);
   if (GangIsOutdated(observed)) return DeletePods(observed.pods, Any, "the gang has another size", actions);
   for (const Pod& pod : failures.to_mark) {
     actions.push_back(
-        {MarkPod{pod.name, pod.resource_version, failures.attempt}, "its failure costs an attempt"});
+        {MarkPod{pod.name, pod.resource_version, failures.attempt}, "its failure is charged as an attempt"});
   }
   DeletePods(groups.surplus, Any, "worker.replicas is " + std::to_string(observed.job.spec.worker.replicas),
              actions);
@@ -178,7 +178,7 @@ std::string SaveRequestOf(const api::ObjectMeta& job) {
   return found == job.annotations.end() ? "" : Truncate(found->second, kMaxSaveRequest);
 }
 
-// A suspended job has no place for anybody: its workers leave as they are told.
+// A suspended job expects no members: its workers save and leave.
 rendezvous::JobSettings SettingsFor(const Observed& observed, Mode mode) {
   rendezvous::JobSettings settings = api::RendezvousSettingsOf(observed.job.spec);
   if (mode == Mode::kSuspend) {
@@ -199,7 +199,7 @@ rendezvous::JobSettings SettingsFor(const Observed& observed, Mode mode) {
   return settings;
 }
 
-// While pods live they may ask; the answers also tell them that the job is over.
+// While pods live they may send requests, and the answers also say that the job is over.
 bool NeedsRendezvous(const Observed& observed, Mode mode) {
   if (mode == Mode::kRun || mode == Mode::kDrain) return true;
   return std::any_of(observed.pods.begin(), observed.pods.end(),
@@ -215,7 +215,7 @@ void PlanRendezvous(const Observed& observed, Mode mode, Plan& plan) {
   }
 }
 
-// The earliest moment at which another decision may be due though nothing happens.
+// The earliest time at which another decision may be due without an event.
 std::optional<std::chrono::milliseconds> NextLook(const Observed& observed, const Decision& decision,
                                                   const api::TrainingJobStatus& status,
                                                   std::optional<Seconds> next_force) {
@@ -249,7 +249,8 @@ Plan PlanOf(const Observed& observed, const QueueState& queue) {
   switch (decision.mode) {
     case Mode::kDelete: PlanDelete(observed, decision.removal, plan.actions); break;
     case Mode::kFinished:
-      // That it has finished is written before its pods go: without them nothing would say so after a crash.
+      // The status says that the job has finished before its pods are deleted: after a crash nothing else
+      // would show it.
       if (decision.finish_as.empty()) PlanFinished(observed, plan.status, plan);
       break;
     case Mode::kSuspend: DeletePods(observed.pods, Any, decision.message, plan.actions); break;
@@ -259,7 +260,7 @@ Plan PlanOf(const Observed& observed, const QueueState& queue) {
     case Mode::kIgnore: break;
   }
   const auto next_force = PlanForceDeletions(observed, plan.actions);
-  // A gang is released within its pause, so that another gang finds all places free.
+  // A gang is released in one pass, within its pause, so that another gang finds all nodes free.
   const bool has_more = decision.gang.to_delete.empty() && LimitPods(plan.actions);
   plan.lost = decision.failures.lost;
   PlanRendezvous(observed, decision.mode, plan);
@@ -270,7 +271,7 @@ Plan PlanOf(const Observed& observed, const QueueState& queue) {
   return plan;
 }
 
-// Its Workload is made from the spec, all the rest from what was admitted of it.
+// The Workload is made from the spec, everything else from the admitted part of it.
 Observed AsAdmitted(Observed observed, const Admission& admission) {
   observed.job.spec = AsAdmitted(std::move(observed.job.spec), admission);
   return observed;

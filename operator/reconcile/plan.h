@@ -1,6 +1,6 @@
 #pragma once
-// The decision of a whole pass: Observed → what to write, why, and what to tell. A short conductor over the
-// policies; pure, so the same input gives the same plan, and repeating a plan is harmless.
+// The decision of a whole pass: Observed → what to write, why, and which events to record. Combines the
+// policies. Pure: the same input gives the same plan, and carrying out a plan twice is harmless.
 
 #include <cstddef>
 #include <optional>
@@ -17,10 +17,10 @@
 
 namespace lockstep::reconcile {
 
-// Adds the finalizer, and the annotation with which other installations leave the job alone.
+// Adds the finalizer, and the annotation that makes other installations ignore the job.
 struct ClaimJob {};
 struct RemoveFinalizer {};
-// One of kOwnedKinds, kGangKinds or kWorkloads.
+// The kind is one of kOwnedKinds, kGangKinds and kWorkloads.
 struct ApplyObject {
   kube::Resource resource;
   Json object;
@@ -30,7 +30,8 @@ struct DeleteObject {
   std::string name;
   std::string uid;
 };
-// Of an object that is ours while its status is another's: only this very version of it.
+// For an object that the operator owns while another controller owns its status. Applies to this
+// resourceVersion only.
 struct PatchStatus {
   kube::Resource resource;
   std::string name;
@@ -40,8 +41,8 @@ struct PatchStatus {
 struct CreatePod {
   Json object;
 };
-// Its failure is charged to the job as this attempt. Only this very version of the pod: a stale cache must
-// not charge twice.
+// Charges the pod's failure to the job as this attempt. Applies to this resourceVersion only: a stale cache
+// must not charge twice.
 struct MarkPod {
   std::string name;
   std::string resource_version;
@@ -50,7 +51,7 @@ struct MarkPod {
 struct DeletePod {
   std::string name;
   std::string uid;
-  std::string resource_version;  // where its own state is the reason: goes only as it was looked at
+  std::string resource_version;  // precondition if the pod's own state is the reason
   bool by_force = false;         // without waiting for its node
 };
 // The pod that removes the checkpoints of a deleted job.
@@ -74,19 +75,19 @@ struct PlannedAction {
 };
 
 struct Plan {
-  bool ignored = false;                               // not our job: touch nothing
-  std::vector<rendezvous::PodEnd> lost;               // told to the rendezvous first
-  std::vector<PlannedAction> actions;                 // in this order
-  std::optional<rendezvous::JobSettings> rendezvous;  // absent: forget the job's rounds, unless …
-  bool keeps_rendezvous = false;                      // … they go on by the settings they have
-  api::TrainingJobStatus status;                      // written last, where it differs
-  std::vector<kube::EventNote> events;                // once the status is written
-  GpuCount gpus;                                      // for metrics
+  bool ignored = false;                               // the job is not ours: write nothing
+  std::vector<rendezvous::PodEnd> lost;               // reported to the rendezvous first
+  std::vector<PlannedAction> actions;                 // carried out in this order
+  std::optional<rendezvous::JobSettings> rendezvous;  // absent: drop the job's rounds, unless …
+  bool keeps_rendezvous = false;        // … this is true: they continue with their present settings
+  api::TrainingJobStatus status;        // written last, and only if it differs
+  std::vector<kube::EventNote> events;  // recorded once the status is written
+  GpuCount gpus;                        // for metrics
   std::optional<std::chrono::milliseconds> requeue_after;
 };
 
-// How many pods a pass creates, and how many it deletes, at most. A job of a thousand pods takes ten passes, so
-// that it does not hold one of the few workers while other jobs wait for a single replacement.
+// The most pods that a pass creates, and the most that it deletes. A job of a thousand pods takes ten passes,
+// so that it does not occupy one of the few workers while other jobs wait for a single replacement.
 inline constexpr std::size_t kPodsPerPass = 100;
 
 [[nodiscard]] Plan MakePlan(const Observed& observed);

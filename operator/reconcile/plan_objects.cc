@@ -20,10 +20,10 @@ void Delete(const Observed& observed, const kube::Resource& resource, const std:
       {DeleteObject{resource, kube::KeyOf(found->second).name, kube::UidOf(found->second)}, why});
 }
 
-// A Service that selects pods which come by the hundred has its endpoints written again every few of them,
-// whole: a quarter of all the work that a thousand pods are (tests/bench/HISTORY.md). So it learns whom to
-// select with the last of them, or with the job's first round, where some are not to be had; until then it
-// holds the name, for which the job is refused where it is another's. One that selects already is left alone.
+// While pods are created by the hundred, a Service with a selector has all of its endpoints written again
+// after every few pods: a quarter of the total work for a thousand pods (tests/bench/HISTORY.md). Therefore
+// the selector is set with the last pods, or with the job's first round if some pods cannot be created. Until
+// then the Service reserves its name, which the job needs. A selector that is already set is kept.
 bool MaySelect(const Observed& observed) {
   const auto missing =
       static_cast<int64_t>(observed.job.spec.pod_count()) - static_cast<int64_t>(observed.pods.size());
@@ -51,23 +51,23 @@ void PlanObjects(const Observed& observed, std::vector<PlannedAction>& actions) 
     if (exists && IsAsDesired(desired, found->second)) continue;
     if (exists && desired.is_immutable) {
       if (observed.pods.empty())
-        Delete(observed, desired.resource, "the job wants another " + std::string(desired.resource.kind),
+        Delete(observed, desired.resource, "the job needs another " + std::string(desired.resource.kind),
                actions);
       continue;
     }
     const std::string kind(desired.resource.kind);
     actions.push_back({ApplyObject{desired.resource, std::move(desired.object)},
-                       "the " + kind + (exists ? " is not as the job wants it" : " is missing")});
+                       "the " + kind + (exists ? " differs from what the job needs" : " is missing")});
   }
   const auto delete_unwanted = [&](const kube::Resource& resource) {
     if (wanted.contains(KeyOfKind(resource))) return;
-    Delete(observed, resource, "the job wants no " + std::string(resource.kind), actions);
+    Delete(observed, resource, "the job needs no " + std::string(resource.kind), actions);
   };
   std::for_each(kOwnedKinds.begin(), kOwnedKinds.end(), delete_unwanted);
   std::for_each(kGangKinds.begin(), kGangKinds.end(), delete_unwanted);
 }
 
-// The rest stays as it is: the spec may be invalid.
+// Everything else stays as it is, because the spec may be invalid.
 void PlanAuthority(const Observed& observed, std::vector<PlannedAction>& actions) {
   const std::string& authority = observed.settings.ca_pem;
   const auto found = observed.owned.find(KeyOfKind(kube::kConfigMaps));

@@ -1,15 +1,15 @@
 #pragma once
-// What is to be written so that a job has the objects it wants beside its pods. Pure.
+// Which writes give a job the objects that it needs in addition to its pods. Pure.
 
 #include "operator/reconcile/plan.h"
 
 namespace lockstep::reconcile {
 
-// Of a job that runs.
+// For a running job.
 void PlanObjects(const Observed& observed, std::vector<PlannedAction>& actions);
-// Of one that is left as it is: its workers must be able to connect when the authority changes.
+// For a job that is held: its workers must be able to connect when the certificate authority changes.
 void PlanAuthority(const Observed& observed, std::vector<PlannedAction>& actions);
-// Of one that has finished: nothing scales it any more.
+// For a finished job: it is no longer scaled.
 void PlanObjectsOfFinished(const Observed& observed, std::vector<PlannedAction>& actions);
 
 }  // namespace lockstep::reconcile

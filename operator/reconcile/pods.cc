@@ -49,16 +49,16 @@ void ReadConditions(const Json& json, Pod& pod) {
   }
 }
 
-// What the kubelet and the scheduler write to status.reason where they end a pod themselves. Not "Evicted":
-// where a node lacks something the kubelet sets the condition DisruptionTarget, too. Without it the pod went
-// over the limit of an emptyDir or of its own ephemeral storage.
+// Values of status.reason that the kubelet and the scheduler write when they end a pod themselves. Without
+// "Evicted": if a node lacks resources, the kubelet also sets the condition DisruptionTarget. Without that
+// condition the pod exceeded the limit of an emptyDir or of its own ephemeral storage.
 bool IsDisruption(const std::string& reason) {
   static constexpr std::array<std::string_view, 5> kReasons = {"Preempting", "Shutdown", "NodeShutdown",
                                                                "NodeLost", "Terminated"};
   return std::find(kReasons.begin(), kReasons.end(), reason) != kReasons.end();
 }
 
-// ContainerCreating and PodInitializing pass by themselves.
+// ContainerCreating and PodInitializing are temporary.
 bool IsStuck(const std::string& reason) {
   static constexpr std::array<std::string_view, 7> kReasons = {
       "CreateContainerConfigError", "CreateContainerError", "ErrImagePull",     "ImagePullBackOff",
@@ -66,7 +66,7 @@ bool IsStuck(const std::string& reason) {
   return std::find(kReasons.begin(), kReasons.end(), reason) != kReasons.end();
 }
 
-// A cluster whose kubelets do not tell of it (feature gate ResourceHealthStatus) has nothing here.
+// Empty in a cluster whose kubelets do not report it (feature gate ResourceHealthStatus).
 void ReadDevices(const Json& json, Pod& pod) {
   for (const Json& container : ListAt(json, {"status", "containerStatuses"})) {
     for (const Json& resource : ListAt(container, {"allocatedResourcesStatus"})) {
@@ -95,7 +95,7 @@ void ReadContainers(const Json& json, const std::string& container, Pod& pod) {
       pod.message = StringAt(*ended, {"message"});
       const std::string reason = StringAt(*ended, {"reason"});
       if (pod.message.empty() && reason != "Error" && reason != "Completed")
-        pod.message = reason;  // OOMKilled
+        pod.message = reason;  // for example OOMKilled
     }
   }
 }
@@ -154,7 +154,7 @@ Pod PodFromJson(const Json& json, const std::string& container) {
   pod.slot = api::SlotFromLabels(TextMapAt(json, {"metadata", "labels"}));
   pod.deleting = FindJson(json, {"metadata", "deletionTimestamp"}) != nullptr;
   if (const auto deletion = ParseTime(StringAt(json, {"metadata", "deletionTimestamp"})); deletion.ok()) {
-    // It lies in the future by the grace period.
+    // The timestamp is in the future by the grace period.
     pod.deletion_requested =
         *deletion - std::chrono::seconds(IntAt(json, {"metadata", "deletionGracePeriodSeconds"}));
   }

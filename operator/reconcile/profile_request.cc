@@ -6,7 +6,7 @@
 namespace lockstep::reconcile {
 namespace {
 
-// It travels with each heartbeat.
+// The request is part of each heartbeat's answer.
 constexpr std::size_t kMaxText = 256;
 
 Error Refusal(const std::string& why) {
@@ -21,7 +21,8 @@ Result<std::optional<ProfileRequest>> ProfileRequestOf(const api::TrainingJob& j
     return std::optional<ProfileRequest>();
   LOCKSTEP_TRY(const int steps, api::ParseProfileSteps(found->second));
   if (!job.spec.training) return Refusal("only a job with spec.training has steps that are known");
-  if (!job.spec.checkpoint) return Refusal("needs spec.checkpoint, beside which the traces are stored");
+  if (!job.spec.checkpoint)
+    return Refusal("needs spec.checkpoint: the traces are stored with the checkpoints");
   return std::optional(ProfileRequest{Truncate(found->second, kMaxText), steps});
 }
 

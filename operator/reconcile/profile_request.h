@@ -1,5 +1,5 @@
 #pragma once
-// The profile that somebody asks of a running job by its annotation lockstep.dev/profile. Pure.
+// The request for a profile of a running job, in the annotation lockstep.dev/profile. Pure.
 
 #include <optional>
 #include <string>
@@ -10,11 +10,11 @@
 namespace lockstep::reconcile {
 
 struct ProfileRequest {
-  std::string text;  // another text is another request
+  std::string text;  // the annotation's value; another value is another request
   int steps = 0;
 };
 
-// Absent: nobody asks. An error says what is wrong with what was asked, and what would be right.
+// No value: there is no request. An error says what is wrong with the annotation and which values are valid.
 [[nodiscard]] Result<std::optional<ProfileRequest>> ProfileRequestOf(const api::TrainingJob& job);
 
 }  // namespace lockstep::reconcile

@@ -13,11 +13,11 @@ namespace {
 constexpr std::size_t kKeptRestarts = 10;
 constexpr std::size_t kKeptRanks = 64;
 
-// An event has 1024 bytes in all, and the status keeps ten of them.
+// An event has at most 1024 bytes, and the status keeps ten reasons.
 constexpr std::size_t kMaxReason = 400;
 constexpr std::size_t kMaxLines = 500;
 
-// The end of an error message says more than its beginning. Whole lines where there are any.
+// The end of an error message is more informative than its beginning. Whole lines if there are any.
 std::string LastPart(const std::string& text, std::size_t size) {
   if (text.size() <= size) return text;
   const std::size_t line_end = text.find('\n', text.size() - size);
@@ -44,17 +44,17 @@ bool IsDue(const Observed& observed) {
   return observed.rendezvous.last_progress_time - *written->last_progress_time >= kProgressPeriod;
 }
 
-api::Rung RungFrom(rendezvous::Rung rung) {
-  switch (rung) {
-    case rendezvous::Rung::kMembership: return api::Rung::kMembership;
-    case rendezvous::Rung::kRespawn: return api::Rung::kRespawn;
-    case rendezvous::Rung::kReplacePod: return api::Rung::kReplacePod;
-    case rendezvous::Rung::kCheckpoint: return api::Rung::kCheckpoint;
+api::RecoveryLevel RecoveryLevelFrom(rendezvous::RecoveryLevel level) {
+  switch (level) {
+    case rendezvous::RecoveryLevel::kMembership: return api::RecoveryLevel::kMembership;
+    case rendezvous::RecoveryLevel::kRespawn: return api::RecoveryLevel::kRespawn;
+    case rendezvous::RecoveryLevel::kReplacePod: return api::RecoveryLevel::kReplacePod;
+    case rendezvous::RecoveryLevel::kCheckpoint: return api::RecoveryLevel::kCheckpoint;
   }
-  return api::Rung::kMembership;
+  return api::RecoveryLevel::kMembership;
 }
 
-// The pod may be gone already; then only the rendezvous may still know.
+// The pod may be gone already; then only the rendezvous may know its node.
 std::string NodeOf(const rendezvous::Departure& departure, const Observed& observed) {
   if (!departure.node.empty()) return departure.node;
   const auto pod = std::find_if(observed.pods.begin(), observed.pods.end(),
@@ -79,8 +79,8 @@ void TakeDepartures(const rendezvous::RoundChange& change, const Observed& obser
   record.detection_seconds = first.detection_seconds;
 }
 
-// A round that grew or shrank as it was told is no restart. Of one that broke, it takes a moment to know who
-// died: a collective often fails first.
+// A round that grew or shrank on request is no restart. After a break it takes a moment until the cause is
+// known, because a collective often fails before the death is observed.
 bool IsRestart(const rendezvous::RoundChange& change, const rendezvous::RendezvousView& view) {
   return change.cause != "Scale" && (!change.departures.empty() || view.round > change.round);
 }
@@ -96,11 +96,11 @@ void ApplyRestarts(const Observed& observed, std::vector<api::RestartRecord>& re
     }
     found->cause =
         api::EnumFromName<api::FailureCause>(change.cause).value_or(api::FailureCause::kInfrastructure);
-    found->rung = RungFrom(change.rung);
+    found->level = RecoveryLevelFrom(change.level);
     TakeDepartures(change, observed, *found);
     if (change.recovery_seconds > 0) found->recovery_seconds = change.recovery_seconds;
     found->lost_steps = change.lost_steps;
-    found->message = StoryOf(change);
+    found->message = DescriptionOf(change);
   }
   if (records.size() > kKeptRestarts) records.resize(kKeptRestarts);
 }
@@ -119,14 +119,14 @@ void ApplyDamages(const Observed& observed, std::vector<api::DamagedCheckpoint>&
 
 }  // namespace
 
-bool KnowsTheRound(const Observed& observed) {
+bool IsRoundKnown(const Observed& observed) {
   const rendezvous::RendezvousView& view = observed.rendezvous;
   return !view.members.empty() || !view.changes.empty() || view.completed;
 }
 
 void ApplyRendezvous(const Observed& observed, bool is_final, api::TrainingJobStatus& status) {
   const rendezvous::RendezvousView& view = observed.rendezvous;
-  if (!KnowsTheRound(observed)) return;
+  if (!IsRoundKnown(observed)) return;
   status.rendezvous = {std::max(view.round, status.rendezvous ? status.rendezvous->round : 0),
                        view.world_size};
   ApplyRestarts(observed, status.restarts);
@@ -136,7 +136,7 @@ void ApplyRendezvous(const Observed& observed, bool is_final, api::TrainingJobSt
   if (view.progress.step > 0) status.progress = ProgressFrom(view);
 }
 
-std::string StoryOf(const rendezvous::RoundChange& change) {
+std::string DescriptionOf(const rendezvous::RoundChange& change) {
   std::string message = "round " + std::to_string(change.round) + ": " + change.reason;
   for (const rendezvous::Departure& departure : change.departures) {
     if (departure.last_lines.empty()) continue;

@@ -39,7 +39,7 @@ bool IsTrue(const Json& workload, std::string_view type) {
   return found != nullptr && StringAt(*found, {"status"}) == "True";
 }
 
-// Of the one set of pods: the entry of that name in a list of the Workload.
+// For the only set of pods: the entry with its name in a list of the Workload.
 Json EntryOfPods(const Json* list) {
   if (list == nullptr) return Json::object();
   const auto found = std::find_if(list->begin(), list->end(),
@@ -59,7 +59,7 @@ void MergeTolerations(const Json* from, Json& into) {
   }
 }
 
-// nullopt: a flavor is not known yet.
+// nullopt: a flavor is not in the cache yet.
 std::optional<Admission> AdmissionOf(const Observed& observed, const Json& workload) {
   Admission admission;
   admission.labels[kPodSetLabel] = kPodSet;
@@ -113,7 +113,7 @@ struct Change {
   std::string message;
 };
 
-// In the conditions of a Workload, as Kueue's own job controllers set them.
+// Sets conditions of a Workload as Kueue's own job controllers do.
 class StatusWriter {
  public:
   StatusWriter(const Json& workload, WallTime now) : workload_(workload), now_(now) {
@@ -152,7 +152,7 @@ class StatusWriter {
   Json status_;
 };
 
-// The quota is free from then on, so no pod may be there that still uses it.
+// This frees the quota, so no pod may still use it.
 void Finish(const Observed& observed, const Json& workload, std::vector<PlannedAction>& actions) {
   const bool is_used =
       std::any_of(observed.pods.begin(), observed.pods.end(), [](const Pod& pod) { return pod.IsActive(); });
@@ -166,7 +166,7 @@ void Finish(const Observed& observed, const Json& workload, std::vector<PlannedA
   actions.push_back(std::move(status).Take("the job has finished"));
 }
 
-// Where its pods are gone the quota of an evicted job is free, and Kueue may queue it anew.
+// Once its pods are gone, the quota of an evicted job is free, and Kueue may queue it again.
 void Release(const Observed& observed, const Json& workload, std::vector<PlannedAction>& actions) {
   const Json& evicted = *FindCondition(workload, "Evicted");
   const std::string why = StringAt(evicted, {"reason"});
@@ -180,9 +180,9 @@ void Release(const Observed& observed, const Json& workload, std::vector<Planned
   actions.push_back(std::move(status).Take("the job was evicted and its pods are gone"));
 }
 
-// Once for each admission: a job mends itself where pods fail later on.
-void TellReady(const Observed& observed, const Json& workload, const Admission& admission,
-               std::vector<PlannedAction>& actions) {
+// Once per admission: if pods fail later, the job recovers by itself.
+void ReportReady(const Observed& observed, const Json& workload, const Admission& admission,
+                 std::vector<PlannedAction>& actions) {
   const auto ready = std::count_if(observed.pods.begin(), observed.pods.end(),
                                    [](const Pod& pod) { return pod.ready && !pod.deleting; });
   if (IsTrue(workload, "PodsReady") || ready < admission.pods.value_or(observed.job.spec.pod_count())) return;
@@ -239,7 +239,7 @@ QueueState QueueStateOf(const Observed& observed) {
   if (IsTrue(*workload, "Evicted"))
     return Waits(reason::kEvicted, StringAt(*FindCondition(*workload, "Evicted"), {"message"}));
   if (IsOutdated(observed, *workload))
-    return Waits(reason::kQueued, "the job has changed and queues anew in " + queue);
+    return Waits(reason::kQueued, "the job has changed and queues again in " + queue);
   if (!IsTrue(*workload, "Admitted")) {
     const Json* reserved = FindCondition(*workload, "QuotaReserved");
     const std::string detail = reserved == nullptr ? "" : ": " + StringAt(*reserved, {"message"});
@@ -295,19 +295,19 @@ void PlanQueue(const Observed& observed, const QueueState& state, const api::Tra
   const bool is_outdated = workload != nullptr && state.is_asked && IsOutdated(observed, *workload);
   if (is_unwanted || (is_outdated && observed.pods.empty())) {
     actions.push_back({DeleteObject{kWorkloads, kube::KeyOf(*workload).name, kube::UidOf(*workload)},
-                       is_unwanted ? "the job names no queue" : "the job has changed and queues anew"});
+                       is_unwanted ? "the job names no queue" : "the job has changed and queues again"});
     return;
   }
   if (!state.is_asked || is_outdated || (state.is_unknown && workload == nullptr)) return;
   if (const std::string why = WhyWorkloadIsDue(observed, workload); !why.empty()) {
     OwnedObject desired = DesiredWorkload(observed);
-    // Others write into it, too: what was decided by an older one must not undo that.
+    // Others write to the status, too: a decision from an older version must not revert their writes.
     if (workload != nullptr)
       desired.object["metadata"]["resourceVersion"] = StringAt(*workload, {"metadata", "resourceVersion"});
     actions.push_back({ApplyObject{desired.resource, std::move(desired.object)}, why});
     return;
   }
-  if (state.admission) TellReady(observed, *workload, *state.admission, actions);
+  if (state.admission) ReportReady(observed, *workload, *state.admission, actions);
 }
 
 }  // namespace lockstep::reconcile

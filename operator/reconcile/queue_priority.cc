@@ -29,7 +29,7 @@ bool IsKueues(const Json& fields) {
   return StringAt(fields, {kRef, "kind"}) == kWorkloadPriorityClasses.kind;
 }
 
-// While quota is reserved a class of Kueue may only become another one of Kueue.
+// While quota is reserved, a WorkloadPriorityClass may only be replaced by another one.
 bool MayBecome(const Json& before, const Json& after, bool is_reserved) {
   return is_reserved ? IsKueues(before) && IsKueues(after) : IsKueues(before) || IsKueues(after);
 }
@@ -57,7 +57,7 @@ std::string WhyNoPriority(const Observed& observed) {
   return (is_label ? "metadata.labels[" + std::string(api::kLabelWorkloadPriorityClass) + "]"
                    : std::string("spec.schedulingPolicy.priorityClassName")) +
          ": there is no " + std::string(named->kind.kind) + " \"" + named->name +
-         "\" that the operator may read; make it, or name another";
+         "\" that the operator may read; create it, or name another";
 }
 
 Json DesiredPriority(const Observed& observed, const Json* workload) {

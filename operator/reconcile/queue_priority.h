@@ -1,10 +1,10 @@
 #pragma once
-// With which priority a job stands in its queue, found as Kueue's own job controllers find it: the
-// WorkloadPriorityClass that the job's label kueue.x-k8s.io/priority-class names, else the PriorityClass of
-// its pods, else the one that is the cluster's default. Pure.
+// The priority of a job in its queue, determined as by Kueue's own job controllers: the WorkloadPriorityClass
+// in the job's label kueue.x-k8s.io/priority-class, else the PriorityClass of its pods, else the cluster's
+// default. Pure.
 //
-// It is looked up once, when the Workload is made; from then on only the label moves it, and only as far as
-// the API server lets it while quota is reserved.
+// It is determined once, when the Workload is created. Later only a change of the label changes it, within
+// what the API server permits while quota is reserved.
 
 #include <optional>
 #include <string>
@@ -24,18 +24,18 @@ struct PriorityClassName {
   std::string name;
 };
 
-// What the job names; nullopt: nothing.
+// The class that the job names; nullopt: it names none.
 [[nodiscard]] std::optional<PriorityClassName> PriorityClassOf(const api::TrainingJob& job);
 // The PriorityClass of its pods.
 [[nodiscard]] std::string PodPriorityClassOf(const api::TrainingJobSpec& spec);
 
-// Why the priority cannot be told: the class that the job names is not there. Empty: it can.
+// Why the priority cannot be determined: the class that the job names does not exist. Empty: it can.
 [[nodiscard]] std::string WhyNoPriority(const Observed& observed);
 
-// The fields priorityClassRef and priority of the Workload's spec, as they are to be; `workload` is null
-// where there is none yet.
+// The desired fields priorityClassRef and priority of the Workload's spec; `workload` is null if there is
+// none yet.
 [[nodiscard]] Json DesiredPriority(const Observed& observed, const Json* workload);
-// Whether the Workload's are others.
+// Whether the Workload has other values.
 [[nodiscard]] bool IsPriorityOutdated(const Observed& observed, const Json& workload);
 
 }  // namespace lockstep::reconcile

@@ -30,7 +30,7 @@ Json TopologyRequestOf(const Json& pod_template) {
   return request;
 }
 
-// Kueue finds such pods by one of the three annotations.
+// Kueue finds such pods by one of three annotations.
 void AwaitPlace(Json& pod) {
   ListIn(pod["spec"], "schedulingGates").push_back({{"name", kGate}});
   if (AnnotationOf(pod, api::kAnnotationRequiredTopology).empty() &&

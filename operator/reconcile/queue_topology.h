@@ -1,7 +1,7 @@
 #pragma once
-// Kueue's topology-aware scheduling: pods that are to be close together, as annotations of their template say
-// in Kueue's words. The request goes into the Workload. Kueue answers with its admission which nodes the pods
-// get, and hands these out itself, pod by pod: each waits for that at a scheduling gate. Pure.
+// Kueue's topology-aware scheduling: pods that should be close together, requested by annotations of their
+// template. The request is part of the Workload. With its admission Kueue selects nodes, and assigns them pod
+// by pod; each pod waits for that at a scheduling gate. Pure.
 
 #include <string>
 
@@ -9,11 +9,11 @@
 
 namespace lockstep::reconcile {
 
-// podSets[].topologyRequest. Pods of neighbouring slots come to lie side by side, as neighbouring ranks talk
-// most.
+// podSets[].topologyRequest. Pods of adjacent slots are placed next to each other, because adjacent ranks
+// communicate most.
 [[nodiscard]] Json TopologyRequestOf(const Json& pod_template);
 
-// Puts a pod of a set that has its place in the topology before Kueue's gate.
+// Adds Kueue's scheduling gate to a pod of a set with a topology.
 void AwaitPlace(Json& pod);
 
 }  // namespace lockstep::reconcile

@@ -9,8 +9,8 @@
 namespace lockstep::reconcile {
 namespace {
 
-// A list of what to keep, not of what to leave out: devices, probes, ports, init containers and scheduling
-// gates are for training.
+// A list of fields to keep, because devices, probes, ports, init containers and scheduling gates are for
+// training only.
 constexpr const char* kOfPod[] = {"volumes",          "serviceAccountName", "automountServiceAccountToken",
                                   "imagePullSecrets", "nodeSelector",       "tolerations",
                                   "securityContext",  "runtimeClassName",   "schedulerName",
@@ -28,7 +28,7 @@ Json Keep(const Json& object, const char* const (&keys)[N]) {
   return kept;
 }
 
-// Of a queue they would make it wait for quota.
+// With the labels and annotations of a queue the pod would wait for quota.
 Json WithoutQueue(const Json* texts) {
   Json kept = Json::object();
   if (texts == nullptr) return kept;
@@ -38,7 +38,7 @@ Json WithoutQueue(const Json* texts) {
   return kept;
 }
 
-// Cloud providers and meshes tell by labels and annotations who may reach the store.
+// Cloud providers and meshes grant access to the store by labels and annotations.
 Json Metadata(const api::TrainingJob& job) {
   Json labels = WithoutQueue(FindJson(job.spec.worker.pod_template, {"metadata", "labels"}));
   labels[api::kLabelJob] = job.metadata.name;
@@ -58,7 +58,7 @@ Json Container(const api::TrainingJob& job, const Json& pod_spec) {
     ListIn(container, "envFrom")
         .push_back({{"secretRef", {{"name", job.spec.checkpoint->secret_ref->name}}}});
   container["command"] = RemovalCommand(job);
-  // Both, or a quota of the namespace refuses it.
+  // A namespace quota may require both.
   container["resources"] = {{"requests", {{"cpu", "100m"}, {"memory", "128Mi"}}},
                             {"limits", {{"cpu", "1"}, {"memory", "1Gi"}}}};
   container["terminationMessagePolicy"] = "FallbackToLogsOnError";
@@ -67,7 +67,7 @@ Json Container(const api::TrainingJob& job, const Json& pod_spec) {
 
 }  // namespace
 
-// Forced: that no worker is left the operator knows, and its marker may be a minute younger.
+// With --force: the operator knows that no worker is left, although the marker may be less than a minute old.
 std::vector<std::string> RemovalCommand(const api::TrainingJob& job) {
   const std::string uri = job.spec.checkpoint ? job.spec.checkpoint->uri : "";
   return {"lockstep", "checkpoint", "rm", uri, "--all-of-job", job.metadata.uid, "--force"};
@@ -76,13 +76,13 @@ std::vector<std::string> RemovalCommand(const api::TrainingJob& job) {
 Json DesiredRemovalPod(const api::TrainingJob& job, bool has_account) {
   const Json* given = FindJson(job.spec.worker.pod_template, {"spec"});
   Json spec = given != nullptr ? Keep(*given, kOfPod) : Json::object();
-  // A volume may be bound to some nodes; that pods of one job keep together means nothing here.
+  // A volume may be bound to some nodes. The affinity between pods of the job is not needed here.
   if (const Json* of_nodes = given != nullptr ? FindJson(*given, {"affinity", "nodeAffinity"}) : nullptr)
     spec["affinity"]["nodeAffinity"] = *of_nodes;
   SetDefault(spec, "automountServiceAccountToken", false);
   SetDefault(spec, "enableServiceLinks", false);
   if (has_account) spec["serviceAccountName"] = api::ServiceAccountName(job.metadata.name);
-  spec["restartPolicy"] = "Never";  // the operator tries again: it sees why it failed
+  spec["restartPolicy"] = "Never";  // the operator retries, because it then sees why the pod failed
   spec["activeDeadlineSeconds"] = kRemovalPatience.count();
   spec["terminationGracePeriodSeconds"] = 5;
   spec["containers"] = Json::array({Container(job, spec)});

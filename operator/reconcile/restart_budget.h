@@ -1,6 +1,6 @@
 #pragma once
-// failurePolicy.maxRestarts and restartWindowSeconds. All it needs is in the status, so a restarted operator
-// counts on. Pure.
+// failurePolicy.maxRestarts and restartWindowSeconds. The status contains all that is needed, so a restarted
+// operator continues the count. Pure.
 
 #include <cstdint>
 
@@ -8,12 +8,12 @@
 
 namespace lockstep::reconcile {
 
-// Restarts that count at `now`. With a window the budget is full again once the window has passed since the
-// first restart that was charged to it: constant memory, as systemd counts starts.
+// Restarts that count at `now`. With a window the count is zero again once the window has passed since its
+// first restart. This needs constant memory, like the start limit of systemd.
 [[nodiscard]] int32_t UsedRestarts(const api::TrainingJobStatus& status, const api::FailurePolicy& policy,
                                    WallTime now);
 
-// Raises status.attempt to `attempt`; the first restart after a window begins the next.
+// Raises status.attempt to `attempt`. The first restart after a window begins the next window.
 void ChargeAttempt(api::TrainingJobStatus& status, const api::FailurePolicy& policy, int32_t attempt,
                    WallTime now);
 

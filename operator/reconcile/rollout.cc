@@ -9,7 +9,7 @@
 namespace lockstep::reconcile {
 namespace {
 
-// Nobody is missing and nobody is about to be: one may go.
+// True if no replica is missing or leaving, so that one may be replaced.
 bool IsFull(const Observed& observed, const PodGroups& groups) {
   const auto stays = [](const auto& entry) {
     return entry.second.phase == PodPhase::kRunning && !entry.second.deleting;
@@ -18,7 +18,7 @@ bool IsFull(const Observed& observed, const PodGroups& groups) {
          std::all_of(groups.slots.begin(), groups.slots.end(), stays);
 }
 
-// Nobody holds a state that could be lost.
+// True if no pod holds state that could be lost.
 bool MayReplaceAll(const Observed& observed) {
   return observed.job.spec.failure_policy.restart_strategy == api::RestartStrategy::kRecreate ||
          !api::IsTrue(observed.job.status.conditions, api::condition::kInitialized);
@@ -40,7 +40,7 @@ Rollout FindRollout(const Observed& observed, const PodGroups& groups) {
     }
   }
   if (rollout.outdated == 0 || MayReplaceAll(observed)) return rollout;
-  // The highest slot, as everywhere; one that has not started first of all.
+  // Highest slot first; pods that have not started come before all others.
   std::stable_sort(rollout.to_replace.begin(), rollout.to_replace.end(), [](const Pod& a, const Pod& b) {
     return std::pair(a.phase == PodPhase::kPending, a.slot) >
            std::pair(b.phase == PodPhase::kPending, b.slot);

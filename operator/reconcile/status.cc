@@ -20,7 +20,7 @@ namespace condition = api::condition;
 namespace reason = api::reason;
 using api::ConditionStatus;
 
-// Sets conditions of one status; the arguments that are the same for all live here.
+// Sets conditions of one status and holds the arguments that all of them share.
 class Conditions {
  public:
   Conditions(const Observed& observed, api::TrainingJobStatus& status)
@@ -34,7 +34,7 @@ class Conditions {
     api::SetCondition(status_.conditions, {type, ConditionStatus::kFalse, why, std::move(message)},
                       generation_, now_);
   }
-  // A condition that was never true need not be listed as false.
+  // A condition that was never true is not listed as false.
   void Clear(std::string_view type, std::string_view why) {
     if (api::FindCondition(status_.conditions, type) != nullptr) False(type, why);
   }
@@ -62,12 +62,12 @@ void SetFinished(Conditions& set, const Decision& decision) {
   if (!set.IsTrue(condition::kFailed)) set.Clear(condition::kStalled, reason::kJobFinished);
 }
 
-// What follows from all others; the state is its reason.
+// Derived from all other conditions; the state is the reason.
 void SetReadiness(const std::string& state, Conditions& set) {
   const bool is_ready = state == "Running" || state == "Complete";
   if (is_ready) set.True(condition::kReady, state);
   if (!is_ready) set.False(condition::kReady, state);
-  // Nobody mends a failed job but people, by another one.
+  // A failed job stays failed: only a new job by a user replaces it.
   if (state == "Failed") set.True(condition::kStalled, state);
   const bool is_still = is_ready || state == "Failed" || state == "Stalled" || state == "Suspended";
   if (is_still) set.Clear(condition::kReconciling, state);
@@ -111,7 +111,7 @@ void SetStalled(const std::optional<WaitingReason>& waiting, Conditions& set) {
 
 void SetProgressing(const Observed& observed, const std::optional<WaitingReason>& waiting, Conditions& set) {
   const rendezvous::RendezvousView& view = observed.rendezvous;
-  // A program of the user's own tells of no steps, but of the round in which it runs.
+  // A program of the user's own reports no steps, only its round.
   const bool has_begun = view.progress.step > 0 || !observed.job.spec.training;
   const bool makes_steps = view.world_size > 0 && has_begun && view.progress.round == view.round;
   if (makes_steps || view.completed) return set.True(condition::kProgressing, reason::kTraining);
@@ -120,11 +120,11 @@ void SetProgressing(const Observed& observed, const std::optional<WaitingReason>
     return set.False(condition::kProgressing, reason::kRoundFormed, "waiting for the first step");
   const bool starts = !PodsNotStarted(observed).empty();
   set.False(condition::kProgressing, starts ? reason::kPodsStarting : reason::kRendezvous,
-            starts ? "waiting for pods to start" : "waiting for workers to meet");
+            starts ? "waiting for pods to start" : "waiting for workers to join");
 }
 
 std::string DescribeStragglers(const std::vector<rendezvous::SlowRank>& stragglers) {
-  constexpr std::size_t kNamed = 3;  // the others are counted
+  constexpr std::size_t kNamed = 3;  // the others are only counted
   std::vector<std::string> named;
   for (std::size_t i = 0; i < std::min(kNamed, stragglers.size()); ++i)
     named.push_back(stragglers[i].ToString());
@@ -138,7 +138,7 @@ std::string DescribeOutage(const rendezvous::StoreOutage& outage) {
          " for a store that does not answer: " + outage.reason;
 }
 
-// Of a job whose replicas train.
+// For a job whose replicas train.
 void SetDegraded(const Observed& observed, Conditions& set) {
   const rendezvous::RendezvousView& view = observed.rendezvous;
   const auto wanted = static_cast<std::size_t>(observed.job.spec.worker.replicas);
@@ -148,7 +148,7 @@ void SetDegraded(const Observed& observed, Conditions& set) {
     const auto until_shrunk = UntilShrunk(observed);
     const bool has_shrunk = until_shrunk && *until_shrunk <= Seconds(0);
     return has_shrunk ? set.True(condition::kDegraded, reason::kShrunk,
-                                 train + "; the job goes on so until there is room for more")
+                                 train + "; the job continues with these until there is room for more")
                       : set.True(condition::kDegraded, reason::kReplicasMissing, train);
   }
   if (!view.stragglers.empty())
@@ -190,7 +190,7 @@ void SetRunning(const Observed& observed, const PodGroups& groups, const Decisio
   if (!decision.gang.is_refused) SetStalled(waiting, set);
   SetUpdated(observed, groups, set);
   const bool was_running = set.IsTrue(condition::kInitialized) && set.IsTrue(condition::kProgressing);
-  if (!KnowsTheRound(observed) && was_running) return;  // see KnowsTheRound
+  if (!IsRoundKnown(observed) && was_running) return;  // see IsRoundKnown
   SetMembership(observed, set);
   SetProgressing(observed, waiting, set);
 }
@@ -200,13 +200,13 @@ void CountPods(const Observed& observed, api::TrainingJobStatus& status) {
     return static_cast<int32_t>(std::count_if(observed.pods.begin(), observed.pods.end(), predicate));
   };
   const api::TrainingJobSpec& spec = observed.job.spec;
-  // Any pod may stand by; the number of those that do not is what `scale` compares with worker.replicas.
+  // Any pod may be a standby. `scale` compares the number of the others with worker.replicas.
   const auto without_standbys = [&](int32_t pods) {
     return pods - std::clamp(pods - spec.worker.replicas, 0, spec.standby_replicas);
   };
   status.replicas = without_standbys(count([](const Pod& pod) { return pod.IsActive() && !pod.deleting; }));
   status.ready_replicas = without_standbys(count([](const Pod& pod) { return pod.IsActive() && pod.ready; }));
-  if (KnowsTheRound(observed)) {
+  if (IsRoundKnown(observed)) {
     const bool trains = observed.rendezvous.world_size > 0;
     status.standby_replicas = trains ? std::min(observed.rendezvous.waiting, spec.standby_replicas) : 0;
   }
@@ -228,7 +228,7 @@ void ApplyFailures(const Observed& observed, const FailureDecision& failures,
                                failures.to_give_up.end());
 }
 
-// The last pass leaves the status alone: with the finalizer the job goes.
+// The last pass does not write the status: removing the finalizer deletes the job.
 void SetRemoval(const Observed& observed, const RemovalDecision& removal, api::TrainingJobStatus& status) {
   if (!removal.waits_for) return;
   Conditions set(observed, status);
@@ -242,7 +242,7 @@ api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& gro
   api::TrainingJobStatus status = observed.job.status;
   if (decision.mode == Mode::kDelete) SetRemoval(observed, decision.removal, status);
   if (decision.mode == Mode::kIgnore || decision.mode == Mode::kDelete) return status;
-  status.given_up_slots = GivenUpSlots(observed.job);  // those of another generation are not of this one
+  status.given_up_slots = GivenUpSlots(observed.job);  // those of another generation no longer apply
   status.observed_generation = observed.job.metadata.generation;
   CountPods(observed, status);
   SetTimes(observed, decision, status);
@@ -273,7 +273,8 @@ api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& gro
 
 api::TrainingJobStatus StatusAfterRefusal(const Observed& observed, api::TrainingJobStatus status,
                                           const Error& refusal) {
-  // The plan cleared what the pass before had set; setting it anew would move its time with every retry.
+  // The plan has cleared the value of the pass before; setting it again would update its time with every
+  // retry.
   if (observed.job.status.goodput) status.goodput = observed.job.status.goodput;
   for (const std::string_view type :
        {condition::kStalled, condition::kProgressing, condition::kReady, condition::kReconciling}) {
@@ -285,7 +286,8 @@ api::TrainingJobStatus StatusAfterRefusal(const Observed& observed, api::Trainin
   Conditions set(observed, status);
   if (refusal.code != ErrorCode::kInvalidArgument) {
     set.True(condition::kStalled, reason::kPodRejected, refusal.message);
-  } else if (observed.job.status.observed_generation > 0) {  // its spec was better before, and may be again
+    // its spec was valid before and may become valid again
+  } else if (observed.job.status.observed_generation > 0) {
     set.True(condition::kStalled, reason::kInvalidSpec, refusal.message);
   } else {
     set.True(condition::kFailed, reason::kInvalidSpec, refusal.message);

@@ -1,5 +1,5 @@
 #pragma once
-// Observed + decision → the whole status. Written once per pass, last, and only where it differs. Pure.
+// Observed + decision → the whole status. Written once per pass, last, and only if it differs. Pure.
 
 #include "operator/reconcile/decision.h"
 #include "operator/reconcile/observed.h"
@@ -9,8 +9,8 @@ namespace lockstep::reconcile {
 [[nodiscard]] api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& groups,
                                                 const Decision& decision, const QueueState& queue);
 
-// The status for a pass whose pod the API server refused: Failed where the template can never be accepted,
-// else waiting, with the server's words.
+// The status for a pass in which the API server rejected a pod: Failed if the template can never be accepted,
+// else waiting, with the server's message.
 [[nodiscard]] api::TrainingJobStatus StatusAfterRefusal(const Observed& observed,
                                                         api::TrainingJobStatus status, const Error& refusal);
 

@@ -12,7 +12,7 @@ namespace {
 
 bool IsAboutImage(const std::string& reason) { return reason.find("Image") != std::string::npos; }
 
-// The field that asks for each.
+// Each Secret with the field that refers to it.
 std::vector<std::pair<std::string, std::string>> SecretsOf(const api::TrainingJobSpec& spec) {
   std::vector<std::pair<std::string, std::string>> secrets;
   if (spec.checkpoint && spec.checkpoint->secret_ref)
@@ -27,14 +27,14 @@ WaitingReason StuckContainer(const Observed& observed, const Pod& pod) {
   if (IsAboutImage(pod.waiting_reason)) {
     return {api::reason::kImagePull, "spec.worker.template: the image cannot be pulled; " + detail};
   }
-  // The kubelet says which object is missing in its message only: `secret "name" not found`.
+  // The kubelet names the missing object only in the message: `secret "name" not found`.
   for (const auto& [field, secret] : SecretsOf(observed.job.spec)) {
     if (pod.waiting_message.find("\"" + secret + "\"") == std::string::npos) continue;
     return {api::reason::kSecretMissing, field + ": create the Secret \"" + secret + "\" in namespace \"" +
                                              observed.job.metadata.namespace_name +
-                                             "\"; the pods start as soon as it is there (" + detail + ")"};
+                                             "\"; the pods start as soon as it exists (" + detail + ")"};
   }
-  return {api::reason::kContainerConfig, "spec.worker.template: a container cannot be made; " + detail};
+  return {api::reason::kContainerConfig, "spec.worker.template: a container cannot be created; " + detail};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// Why pods do not start, in words that name the field to mend. Pure.
+// Why pods do not start, with the field to correct. Pure.
 
 #include <optional>
 #include <string>
@@ -10,21 +10,23 @@
 namespace lockstep::reconcile {
 
 struct WaitingReason {
-  std::string_view reason;  // of api::reason
+  std::string_view reason;  // from api::reason
   std::string message;
   bool needs_people = true;  // waiting alone will not help
 };
 
-// The most telling one over all pods, in their order by name; nullopt where every pod starts as it should.
+// The most specific reason over all pods in the order of their names; nullopt if every pod starts as
+// expected.
 [[nodiscard]] std::optional<WaitingReason> FindWaitingReason(const Observed& observed);
 
-// Pods that a full round needs and that have not started: they wait for a node, quota, an image, or are to be
-// made. In words for their peers, which are not to be blamed for it; empty: there are none.
+// Pods that a full round needs and that have not started: they wait for a node, quota or an image, or are not
+// created yet. A text for the members that wait for them, whose join clock is stopped meanwhile; empty: there
+// are none.
 [[nodiscard]] std::string PodsNotStarted(const Observed& observed);
 
-// Until an elastic job settles for fewer replicas because a pod of it found no node for
-// elasticPolicy.shrinkAfterSeconds; not above 0: it has. Its members never waited for it: they train on, the
-// pod goes on asking for room, and the job grows when it gets some. nullopt: every pod has a node.
+// Time until an elastic job continues with fewer replicas because a pod found no node for
+// elasticPolicy.shrinkAfterSeconds; not above 0: it has passed. The members train meanwhile. The pod remains
+// pending, and the job grows when it gets a node. nullopt: every pod has a node.
 [[nodiscard]] std::optional<Seconds> UntilShrunk(const Observed& observed);
 
 }  // namespace lockstep::reconcile

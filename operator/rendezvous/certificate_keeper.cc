@@ -12,7 +12,7 @@ namespace lockstep::rendezvous {
 namespace {
 
 constexpr std::chrono::seconds kPeriod{5};
-constexpr std::chrono::seconds kPeriodOfTheFirst{1};  // until a certificate is served
+constexpr std::chrono::seconds kPeriodOfTheFirst{1};  // until the first certificate is served
 constexpr std::chrono::hours kRenewBefore{24 * 30};
 
 std::vector<std::string> NamesFor(const CertificateOptions& options) {
@@ -77,7 +77,7 @@ bool CertificateKeeper::IsToBeRenewed(const Result<Json>& secret, const Result<S
   return secret.ok() || secret.error().code == ErrorCode::kNotFound;
 }
 
-// Where another operator is faster, both serve what it wrote.
+// If another operator wrote first, both serve what that one wrote.
 Result<ServerIdentity> CertificateKeeper::Renew(const Result<Json>& secret) {
   LOCKSTEP_TRY(const ServerIdentity identity, MakeServerIdentity(dns_names_, clock_.Now()));
   Json object = SecretFrom(options_.secret, identity);
@@ -96,7 +96,7 @@ Result<ServerIdentity> CertificateKeeper::Renew(const Result<Json>& secret) {
   return IdentityIn(client_.Get(kube::kSecrets, options_.secret));
 }
 
-// Where nothing can be used now, what has been announced is still served when its time comes.
+// Even if no certificate in the Secret is usable now, an announced one is served at its time.
 Result<void> CertificateKeeper::Take(const Result<ServerIdentity>& found) {
   Certificates before;
   {
@@ -131,7 +131,7 @@ void CertificateKeeper::LogChange(const Certificates& before, const Certificates
   }
 }
 
-// Once for each problem.
+// Logs each problem once.
 void CertificateKeeper::Report(const Result<void>& taken) {
   const std::string problem = taken.ok() ? "" : taken.error().message;
   std::optional<ServerIdentity> served;
@@ -142,7 +142,7 @@ void CertificateKeeper::Report(const Result<void>& taken) {
   }
   const std::string secret = options_.secret.ToString();
   if (served) {
-    log::Warning("cannot take the certificate from its Secret; the one before is still served",
+    log::Warning("cannot use the certificate of the Secret; the previous one is still served",
                  {{"secret", secret}, {"error", problem}, {"valid_until", FormatTime(EndOf(*served))}});
   } else {
     log::Info("waiting for the certificate of the rendezvous", {{"secret", secret}, {"reason", problem}});

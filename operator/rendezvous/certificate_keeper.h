@@ -1,7 +1,8 @@
 #pragma once
-// Reads the Secret with the certificate of the rendezvous every few seconds, and has what follows from it
-// (certificates.h) served and trusted. Every replica of the operator has one from its start, so that the next leader
-// serves what the leader before it served. A thread of its own; the other methods from any thread. Failures are retried for ever.
+// Reads the Secret with the certificate of the rendezvous every few seconds, and updates which certificate is
+// served and which authorities are trusted (certificates.h). Every replica of the operator runs one from its
+// start, so that a new leader serves the same certificate as the one before it. It has a thread of its own;
+// the other methods may be called from any thread. Failures are retried without limit.
 
 #include <functional>
 #include <stop_token>
@@ -17,32 +18,32 @@
 namespace lockstep::rendezvous {
 
 enum class SecretKeeper {
-  kOperator,  // made where it is absent or cannot be used, replaced a month before its end
-  kOther,     // cert-manager, say: read only
+  kOperator,  // created if it is missing or unusable, replaced a month before it expires
+  kOther,     // managed by others, such as cert-manager: only read
 };
 
 struct CertificateOptions {
   kube::ObjectKey secret;
   SecretKeeper kept_by = SecretKeeper::kOperator;
-  std::string rendezvous_url;  // as workers reach it
+  std::string rendezvous_url;  // the URL by which workers reach the rendezvous
   Milliseconds overlap{};      // see Follow
 };
 
 class CertificateKeeper {
  public:
-  // `on_change` is called on the thread of Look, after Trusted() has changed.
+  // `on_change` is called on the thread that calls Look, after Trusted() has changed.
   CertificateKeeper(kube::KubeClient& client, const Clock& clock, CertificateOptions options,
                     std::function<void()> on_change);
 
   void Start();
-  // What the thread repeats.
+  // One read of the Secret; the thread repeats it.
   void Look();
 
-  [[nodiscard]] std::string WhyNoneIsServed() const;  // "": one is
-  [[nodiscard]] std::string Trusted() const;          // the authorities for workers, PEM text
+  [[nodiscard]] std::string WhyNoneIsServed() const;  // "": a certificate is served
+  [[nodiscard]] std::string Trusted() const;          // the authorities for workers, PEM
   // For workers.
   [[nodiscard]] const http::ServerCertificate& served() const { return served_; }
-  // For clients that read the authority from the Secret: the newest that can be used, announced or served.
+  // For clients that read the authority from the Secret: the newest usable certificate, announced or served.
   [[nodiscard]] const http::ServerCertificate& newest() const { return newest_; }
 
  private:
@@ -57,14 +58,14 @@ class CertificateKeeper {
   kube::KubeClient& client_;
   const Clock& clock_;
   const CertificateOptions options_;
-  const std::vector<std::string> dns_names_;  // that a certificate needs
+  const std::vector<std::string> dns_names_;  // names that the certificate must have
   const std::function<void()> on_change_;
   http::ServerCertificate served_;
   http::ServerCertificate newest_;
   mutable Mutex mutex_;
   Certificates certificates_ LOCKSTEP_GUARDED_BY(mutex_);
-  std::string problem_ LOCKSTEP_GUARDED_BY(mutex_);  // of the last look
-  std::jthread thread_;                              // last: joins before the rest goes
+  std::string problem_ LOCKSTEP_GUARDED_BY(mutex_);  // of the last read
+  std::jthread thread_;                              // last: joins before the other members are destroyed
 };
 
 }  // namespace lockstep::rendezvous

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kCaKey = "ca.crt";
 constexpr const char* kCertificateKey = "tls.crt";
 constexpr const char* kPrivateKey = "tls.key";
-// The clock of a worker may be ahead: the next certificate is served so long before the end of the one before.
+// Clocks of workers may be ahead: the next certificate is served this long before the previous one expires.
 constexpr std::chrono::minutes kClockSkew{1};
 
 Error Wrong(const std::string& key, const std::string& what) {
@@ -58,7 +58,7 @@ Result<void> Check(const ServerIdentity& identity, const std::vector<std::string
   return {};
 }
 
-// Whether workers that trust `ca` accept the certificate.
+// Whether workers that trust only `ca` accept the certificate.
 bool IsTrustedBy(const ServerIdentity& identity, const std::string& ca, WallTime now) {
   const auto chain = x509::CertificatesFromPem(identity.certificate);
   const auto authorities = x509::CertificatesFromPem(ca);

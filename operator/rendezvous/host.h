@@ -1,6 +1,7 @@
 #pragma once
 // Serves the rendezvous of the jobs that this process leads: an HTTP(S) server in front of RendezvousService,
-// and a thread that moves time on. Built by main before the process takes jobs; the destructor stops serving.
+// and a thread that calls its Tick. Built by main before the process leads jobs. The destructor stops
+// serving.
 
 #include <memory>
 #include <string>
@@ -26,7 +27,7 @@ class Host {
  private:
   Host(std::unique_ptr<http::HttpServer> server, RendezvousService& service);
   std::unique_ptr<http::HttpServer> server_;
-  std::jthread ticker_;  // first to end
+  std::jthread ticker_;  // last: ends first
 };
 
 }  // namespace lockstep::rendezvous

@@ -25,7 +25,7 @@ bool AreOfOneInstallation(const Json& a, const Json& b) {
                      [&](std::string_view label) { return LabelOf(a, label) == LabelOf(b, label); });
 }
 
-// Warns of the first failure of a row; the next ones say the same.
+// Logs only the first of consecutive failures.
 Milliseconds DelayAfter(const Result<void>& done, int& failures) {
   failures = done.ok() ? 0 : failures + 1;
   if (failures == 1) log::Warning("cannot set the leader's label yet", {{"error", done.error().ToString()}});

@@ -1,7 +1,7 @@
 #pragma once
-// The label by which the Service of the rendezvous finds the pods of the operator that lead a part of the jobs. A
-// pod that bears it and does not lead gets connections that it refuses, so it is removed until that has been done:
-// by the pod itself when its operator starts, and by each leader from all pods that do not lead. Any thread.
+// The label by which the Service of the rendezvous selects operator pods that lead jobs. A labelled pod that
+// does not lead would get connections that it rejects. Therefore the label is removed, with retries: by the
+// pod itself when its operator starts, and by each leader from all pods that do not lead. Any thread.
 
 #include <functional>
 #include <set>
@@ -13,24 +13,24 @@
 
 namespace lockstep::rendezvous {
 
-// Waits, for at most `time`.
+// Waits for at most `time`.
 using LabelPause = std::function<void(Milliseconds time, const std::stop_token& stop)>;
 
-// Sets or removes the label on one pod. NotFound is no error: the operator may run outside of a pod.
+// Sets or removes the label of one pod. NotFound is not an error: the operator may run outside of a pod.
 [[nodiscard]] Result<void> LabelLeader(kube::KubeWriter& writer, const kube::ObjectKey& pod, bool leads);
 
-// Labels `leader`, and removes the label from pods of its installation that are not among `leaders`: from those
-// with the same app.kubernetes.io/name, instance and component.
+// Labels `leader`, and removes the label from pods of this installation that are not among `leaders`. Pods of
+// an installation have the same app.kubernetes.io/name, instance and component.
 [[nodiscard]] Result<void> LabelLeadersOnly(kube::KubeClient& client, const kube::ObjectKey& leader,
                                             const std::set<std::string>& leaders);
 
-// Removes the label from `pod`, and tries again with back-off until that is done, the API server refuses it,
-// or `stop`.
+// Removes the label from `pod`. Retries with back-off until it succeeds, the API server rejects it, or
+// `stop`.
 void RemoveLeaderLabel(kube::KubeWriter& writer, const kube::ObjectKey& pod, const std::stop_token& stop,
                        const LabelPause& pause);
 
-// LabelLeadersOnly every ten seconds until `stop`; after a failure again with back-off. `leaders`: the names of
-// the pods that lead now.
+// Calls LabelLeadersOnly every ten seconds until `stop`; after a failure sooner, with back-off. `leaders`
+// returns the names of the pods that lead now.
 void KeepLeaderLabel(kube::KubeClient& client, const kube::ObjectKey& leader,
                      const std::function<std::set<std::string>()>& leaders, const std::stop_token& stop,
                      const LabelPause& pause);

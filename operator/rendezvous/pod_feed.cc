@@ -16,7 +16,7 @@ std::optional<PodLoss> LossFrom(const kube::ObjectChange& change, const std::str
   loss.end.cause = std::string(api::NameOf(reconcile::FailureOf(pod).cause));
   loss.end.exit_code = pod.exit_code;
   loss.end.node = pod.node;
-  // One that completed has said so itself, and is no loss.
+  // A worker that completed has reported that itself, and is not a loss.
   if (pod.phase == reconcile::PodPhase::kSucceeded) return std::nullopt;
   if (pod.phase == reconcile::PodPhase::kFailed) {
     loss.end.reason = pod.exit_code ? "exit code " + std::to_string(*pod.exit_code) : "the pod failed";

@@ -1,10 +1,10 @@
 #pragma once
-// The pod watch feeds the rendezvous: a worker whose pod is gone or whose container failed is out of its
-// round at once, before any heartbeat is missed.
+// Reports lost pods from the pod watch to the rendezvous: a worker whose pod is gone or whose container
+// failed loses its place in the round at once, before a heartbeat is missed.
 //
-// A pod that is being deleted in good order is *not* reported: its worker has got SIGTERM at the same moment,
-// leaves by itself and saves; reporting it would fence it out (410) and cost that checkpoint. Once its
-// container has ended, or the object is gone (a forced deletion), it is.
+// A pod that is being deleted in good order is *not* reported: its worker got SIGTERM at the same moment,
+// leaves by itself and saves. A report would fence it out (410) and lose that checkpoint. It is reported once
+// its container has ended or the object is gone (a forced deletion).
 
 #include <optional>
 #include <string>
@@ -23,7 +23,7 @@ struct PodLoss {
 // Pure. `container`: the name of the trainer container.
 [[nodiscard]] std::optional<PodLoss> LossFrom(const kube::ObjectChange& change, const std::string& container);
 
-// To be called by the pod informer.
+// Called by the pod informer.
 class PodFeed {
  public:
   PodFeed(const kube::Store& jobs, RendezvousService& service) : jobs_(jobs), service_(service) {}

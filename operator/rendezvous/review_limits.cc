@@ -46,7 +46,7 @@ bool ReviewBudget::Take(const std::string& source, SteadyTime now) {
   return true;
 }
 
-void ReviewBudget::GiveBack(const std::string& source) {
+void ReviewBudget::Refund(const std::string& source) {
   const auto found = spent_.find(source);
   if (found != spent_.end()) found->second.reviews = std::max(0.0, found->second.reviews - 1);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What tokens that are not good may cost the API server. Pure; the token reviewer locks around it.
+// Limits the load that invalid tokens cause on the API server. Pure; the token reviewer locks around it.
 
 #include <cstddef>
 #include <deque>
@@ -13,7 +13,7 @@
 
 namespace lockstep::rendezvous {
 
-// Tokens that the API server refused during the last minute: they are refused without another review. Holds
+// Tokens that the API server rejected during the last minute; they are rejected without another review. Keeps
 // the newest 10,000.
 class RefusedTokens {
  public:
@@ -30,13 +30,13 @@ class RefusedTokens {
   std::deque<std::pair<SteadyTime, std::string>> oldest_first_;
 };
 
-// How many reviews of unknown tokens one source address may cause: 60 at once, and one more each second. A
-// review that finds a good token is given back, so that many members may come through one address.
+// Limits how many reviews of unknown tokens one source address may cause: a burst of 60, and one more each
+// second. The review of a valid token is credited back, so that many members may share one address.
 class ReviewBudget {
  public:
   // False: this source has to wait.
   [[nodiscard]] bool Take(const std::string& source, SteadyTime now);
-  void GiveBack(const std::string& source);
+  void Refund(const std::string& source);
   [[nodiscard]] std::size_t size() const { return spent_.size(); }
 
  private:

@@ -36,7 +36,7 @@ Result<TokenIdentity> IdentityFromReview(const Json& review) {
   }
   const std::vector<std::string> user = Split(StringAt(review, {"status", "user", "username"}), ':');
   if (user.size() != 4 || user[0] != "system" || user[1] != "serviceaccount") {
-    return Unauthorized("it is no service account's");
+    return Unauthorized("it does not belong to a service account");
   }
   TokenIdentity identity{.name_space = user[2],
                          .pod = Extra(review, "authentication.kubernetes.io/pod-name"),

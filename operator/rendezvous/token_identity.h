@@ -1,5 +1,5 @@
 #pragma once
-// Whose token is it, and may that pod speak for this member of this job? Pure.
+// Which pod a token belongs to, and whether that pod may act as this member of this job. Pure.
 
 #include <string>
 
@@ -20,11 +20,11 @@ struct TokenIdentity {
 };
 
 [[nodiscard]] Json TokenReviewFor(const std::string& token);
-// kUnauthorized where the review says that the token is invalid, of another audience, or bound to no pod.
+// kUnauthorized: the review says that the token is invalid, has another audience, or is bound to no pod.
 [[nodiscard]] Result<TokenIdentity> IdentityFromReview(const Json& review);
 
-// kForbidden unless the token's pod is the member, and `pod` (as cached) is a worker of the job by its owner
-// reference and namespace.
+// kForbidden unless the token's pod is the member, and `pod` (from the cache) is a worker of the job by its
+// owner reference and namespace.
 [[nodiscard]] Result<void> CheckMember(const TokenIdentity& identity, const protocol::JobIdentity& job,
                                        const protocol::Member& member, const kube::Object& pod);
 

@@ -11,13 +11,13 @@ namespace lockstep::rendezvous {
 namespace {
 
 constexpr int kThreads = 4;
-constexpr int kUnknownEvery = 4;                  // reviews
+constexpr int kUnknownEvery = 4;                  // one in so many reviews is for an unknown token
 constexpr std::size_t kMaxUnknown = 20'000;       // tokens
-constexpr std::size_t kMaxRequestsOfToken = 32;   // a member has a handful under way, and repeats some
+constexpr std::size_t kMaxRequestsOfToken = 32;   // a member has few concurrent requests and repeats some
 constexpr std::chrono::seconds kFresh{60};        // then it is reviewed again
 constexpr std::chrono::seconds kRetry{10};        // after a review that failed
-constexpr std::chrono::minutes kBelieved{10};     // without a review that succeeds
-constexpr std::chrono::seconds kLongestWait{10};  // then the member has given up on this request
+constexpr std::chrono::minutes kBelieved{10};     // validity of a cached result while reviews fail
+constexpr std::chrono::seconds kLongestWait{10};  // after this the member has given up on the request
 
 bool WasReviewed(const Result<TokenIdentity>& identity) {
   return identity.ok() || identity.error().code == ErrorCode::kUnauthorized;
@@ -105,7 +105,8 @@ void TokenReviewer::Run(const std::stop_token& stop) {
   }
 }
 
-// Known tokens go first. Where the API server is too slow for these alone, new members get every fourth review.
+// Known tokens come first. If the API server is too slow even for these, every fourth review is for a new
+// member.
 TokenReviewer::Task TokenReviewer::NextTask() {
   const bool prefers_unknown = ++tasks_ % kUnknownEvery == 0;
   const bool takes_known = unknown_queue_.empty() || (!known_queue_.empty() && !prefers_unknown);
@@ -135,7 +136,7 @@ void TokenReviewer::ReviewUnknown(const std::string& token) {
   {
     const MutexLock lock(mutex_);
     const auto found = unknown_.find(token);
-    if (identity.ok()) budget_.GiveBack(found->second.source);
+    if (identity.ok()) budget_.Refund(found->second.source);
     if (!is_late) Remember(DigestOf(token), identity, asked);
     list = std::move(found->second.waiting);
     unknown_.erase(found);
@@ -148,7 +149,7 @@ Result<TokenIdentity> TokenReviewer::Ask(const std::string& token) {
   const auto asked = Guarded([&] { review = writer_.Create(kube::kTokenReviews, TokenReviewFor(token)); });
   if (!asked.ok()) review = asked.error();
   if (review.ok()) return IdentityFromReview(*review);
-  // Whatever it is, it says nothing about the token.
+  // Whatever the error is, it says nothing about the token.
   return Error{ErrorCode::kUnavailable, "token review failed: " + review.error().ToString()};
 }
 
@@ -170,9 +171,10 @@ void TokenReviewer::Remember(const std::string& digest, const Result<TokenIdenti
 void TokenReviewer::LogChange(const Result<TokenIdentity>& identity) {
   const bool fails = !WasReviewed(identity);
   if (std::exchange(reviews_fail_, fails) == fails) return;
-  fails ? log::Warning("token reviews fail: known members stay for ten minutes, new ones have to wait",
-                       {{"error", identity.error().message}})
-        : log::Info("token reviews succeed again");
+  fails
+      ? log::Warning("token reviews fail: known members are accepted for ten minutes, new ones have to wait",
+                     {{"error", identity.error().message}})
+      : log::Info("token reviews succeed again");
 }
 
 Result<void> TokenReviewer::Check(const Result<TokenIdentity>& identity, const Claim& claim) const {

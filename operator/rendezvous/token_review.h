@@ -1,8 +1,8 @@
 #pragma once
-// The rendezvous' Authorizer: asks the API server whose token a worker presents (TokenReview), on threads of
-// its own. A token that was found good is answered at once for ten minutes and reviewed again after each,
-// because training must need the API server neither to be there nor to be fast. Only requests with an unknown
-// token wait. Any thread calls Authorize; the destructor refuses what waits and joins.
+// The rendezvous' Authorizer: asks the API server for the identity of a worker's token (TokenReview), on
+// threads of its own. A valid token is accepted from the cache for ten minutes and reviewed in the
+// background, because training must not depend on the API server's availability or speed. Only requests with
+// an unknown token wait. Any thread calls Authorize; the destructor rejects waiting requests and joins.
 
 #include <condition_variable>
 #include <deque>
@@ -23,10 +23,11 @@
 
 namespace lockstep::rendezvous {
 
-// For the client that the reviewer writes with: an API server that does not answer must not hold its threads.
+// Request time-out for the client that the reviewer uses: an API server that does not answer must not block
+// its threads.
 inline constexpr std::chrono::seconds kReviewDeadline{5};
 
-// Tokens are secrets: what is kept beyond a request is this.
+// Tokens are secrets, so only this digest is kept beyond a request.
 [[nodiscard]] std::string DigestOf(const std::string& token);
 
 class TokenReviewer {
@@ -36,13 +37,14 @@ class TokenReviewer {
   TokenReviewer(kube::KubeWriter& writer, const kube::Store& pods, const Clock& clock);
   ~TokenReviewer();
 
-  // kUnauthorized: the token is not good; kForbidden: it is another member's; every other error may pass.
+  // kUnauthorized: the token is not valid. kForbidden: it belongs to another member. Other errors are
+  // temporary.
   void Authorize(const Claim& claim, Done done);
 
  private:
   struct Known {
     TokenIdentity identity;
-    SteadyTime confirmed{};    // when the API server was asked
+    SteadyTime confirmed{};    // when the API server was asked last
     SteadyTime next_review{};  // not before
     bool is_queued = false;
   };
@@ -51,7 +53,7 @@ class TokenReviewer {
     Done done;
   };
   struct Unknown {
-    std::string source;  // pays for the review
+    std::string source;  // the address whose budget the review uses
     SteadyTime since{};
     std::vector<Waiting> waiting;
   };
@@ -60,7 +62,7 @@ class TokenReviewer {
     bool is_known = false;
   };
 
-  // The answer that needs no review; nothing where the request has to wait for one.
+  // The cached answer; no value if the request has to wait for a review.
   [[nodiscard]] std::optional<Result<TokenIdentity>> AnswerNow(const Claim& claim, const std::string& digest)
       LOCKSTEP_REQUIRES(mutex_);
   void Run(const std::stop_token& stop);
@@ -81,12 +83,13 @@ class TokenReviewer {
   std::map<std::string, Known> known_ LOCKSTEP_GUARDED_BY(mutex_);  // by digest of the token
   RefusedTokens refused_ LOCKSTEP_GUARDED_BY(mutex_);
   ReviewBudget budget_ LOCKSTEP_GUARDED_BY(mutex_);
-  std::map<std::string, Unknown> unknown_ LOCKSTEP_GUARDED_BY(mutex_);  // by token: one review for all
-  std::deque<std::string> known_queue_ LOCKSTEP_GUARDED_BY(mutex_);     // tokens to review
-  std::deque<std::string> unknown_queue_ LOCKSTEP_GUARDED_BY(mutex_);   // of unknown_
-  int64_t tasks_ LOCKSTEP_GUARDED_BY(mutex_) = 0;                       // taken so far
-  bool reviews_fail_ LOCKSTEP_GUARDED_BY(mutex_) = false;               // and the log says so
-  std::vector<std::jthread> threads_;                                   // last: join before the rest goes
+  // by token: one review answers all its requests
+  std::map<std::string, Unknown> unknown_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::deque<std::string> known_queue_ LOCKSTEP_GUARDED_BY(mutex_);    // tokens to review
+  std::deque<std::string> unknown_queue_ LOCKSTEP_GUARDED_BY(mutex_);  // tokens of unknown_ to review
+  int64_t tasks_ LOCKSTEP_GUARDED_BY(mutex_) = 0;                      // taken so far
+  bool reviews_fail_ LOCKSTEP_GUARDED_BY(mutex_) = false;  // the log has a line about failing reviews
+  std::vector<std::jthread> threads_;  // last: join before the other members are destroyed
 };
 
 }  // namespace lockstep::rendezvous

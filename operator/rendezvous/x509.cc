@@ -53,7 +53,7 @@ bool SetRandomSerial(X509* certificate) {
          BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate)) != nullptr;
 }
 
-// Version, serial, names, times and public key: everything but extensions and signature.
+// Version, serial number, names, validity and public key: everything except extensions and signature.
 Result<Certificate> Begin(const std::string& subject, const Key& key, const Certificate& issuer,
                           WallTime now) {
   Certificate made(X509_new());
@@ -116,7 +116,7 @@ Result<Certificate> MakeAuthority(const std::string& name, const Key& key, WallT
 Result<Certificate> MakeServerCertificate(const std::vector<std::string>& dns_names, const Key& key,
                                           const Certificate& authority, const Key& authority_key,
                                           WallTime now) {
-  // A common name is limited to 64 characters and read by nobody: the alternative names count.
+  // The common name has at most 64 characters and no client reads it: the subject alternative names count.
   LOCKSTEP_TRY(Certificate made, Begin("lockstep-rendezvous", key, authority, now));
   std::string names;
   for (const std::string& name : dns_names) {
@@ -147,7 +147,7 @@ Result<std::vector<Certificate>> CertificatesFromPem(const std::string& pem) {
 
 Result<Key> KeyFromPem(const std::string& pem) {
   const Bio bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), &BIO_free);
-  // The empty password keeps OpenSSL from asking a terminal for that of an encrypted key.
+  // With an empty password OpenSSL does not ask a terminal for the password of an encrypted key.
   std::string password;
   Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, password.data()));
   ERR_clear_error();

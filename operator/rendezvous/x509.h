@@ -1,5 +1,5 @@
 #pragma once
-// The few things we ask of OpenSSL about certificates, as values. Any thread.
+// The operations on certificates that the operator needs from OpenSSL, as values. Any thread.
 
 #include <memory>
 #include <string>
@@ -37,8 +37,9 @@ using Certificate = std::unique_ptr<x509_st, CertificateDeleter>;
 [[nodiscard]] WallTime EndOf(const Certificate& certificate);
 // A DNS name, or an IP address in text form.
 [[nodiscard]] bool IsForName(const Certificate& certificate, const std::string& name);
-// Whether a client that trusts `authorities` and no others accepts the certificate of this server at this time:
-// the first of `chain`; the others are what the server sends with it. Fails with OpenSSL's reason.
+// Whether a client that trusts only `authorities` accepts this server's certificate at this time. The
+// certificate is the first of `chain`; the others are the intermediates that the server sends. Fails with
+// OpenSSL's reason.
 [[nodiscard]] Result<void> VerifyServer(const std::vector<Certificate>& chain,
                                         const std::vector<Certificate>& authorities, WallTime time);
 

@@ -1,8 +1,9 @@
 #pragma once
-// What a replica of the operator does about the table of shards, as it reads it: without the network. Pure.
+// How a replica of the operator changes the table of shards. Pure, without the network.
 //
-// Each replica takes shards for itself only, up to its share, and frees what it holds beyond that. All compute
-// the same shares from the same table: 16 shards divided by the replicas, even within one.
+// Each replica takes shards only for itself, up to its share, and frees what exceeds its share. All replicas
+// compute the same shares from the same table: 16 shards divided by the number of replicas, with a difference
+// of at most one.
 
 #include <map>
 #include <string>
@@ -11,9 +12,9 @@
 
 namespace lockstep::sharding {
 
-// The replicas that died are those that this process has seen unchanged for too long, on its own steady clock:
-// never by another host's timestamps. This elects; it does not fence: a paused replica may still write, which
-// is why it must end once it could not renew.
+// A replica counts as dead if this process has seen its entry unchanged for too long by its own steady clock;
+// timestamps of other hosts are not used. This elects but does not fence: a paused replica may still write.
+// That is why a replica must exit once it could not renew.
 class ReplicaObserver {
  public:
   void Observe(const ShardTable& table, SteadyTime now);
@@ -28,16 +29,16 @@ class ReplicaObserver {
   SteadyTime now_{};
 };
 
-// The table without those that are dead; a replica never counts itself as dead. Empty once a sole leader is.
+// The table without dead replicas; a replica never counts itself as dead. Empty if the sole leader is dead.
 [[nodiscard]] ShardTable WithoutTheDead(const ShardTable& table, const ReplicaObserver& observer,
                                         const std::string& identity);
 
-// `identity` must be a replica of the table in what follows.
+// In the functions below `identity` must be a replica of the table.
 
-// Gives it what earlier processes of its pod held: they have ended, for the kubelet starts a container again only
-// after its end. So the restart of an operator moves no shards, and nobody waits for the expiry.
+// Assigns it the shards of earlier processes of its pod. These have ended, because the kubelet restarts a
+// container only after its end. So a restarted operator keeps its shards without waiting for an expiry.
 void Inherit(const std::string& identity, ShardTable& table);
-// What it holds beyond its share.
+// The shards that it holds beyond its share.
 [[nodiscard]] ShardSet SurplusOf(const ShardTable& table, const std::string& identity);
 // Takes free shards up to its share.
 void TakeFree(const std::string& identity, ShardTable& table);

@@ -1,6 +1,6 @@
 #pragma once
-// The shards that this process works on, and the work under way in each: a shard is handed over once nothing
-// here works on it. Any thread.
+// The shards that this process works on, and the work in progress on each. A shard may be handed over once no
+// work on it is in progress here. Any thread.
 
 #include <array>
 #include <optional>
@@ -14,7 +14,7 @@ namespace lockstep::sharding {
 
 class ShardGate {
  public:
-  // Work on one shard, while it exists.
+  // Work on one shard is in progress while this object exists.
   class Pass {
    public:
     Pass(ShardGate& gate, std::size_t shard) : gate_(&gate), shard_(shard) {}
@@ -31,12 +31,12 @@ class ShardGate {
     std::size_t shard_;
   };
 
-  // Lets work in on these shards and no others. Returns those that are worked on: these, and others until the
-  // last work on them has ended.
+  // Admits work on these shards only. Returns the shards in use: these, and others until their last work has
+  // ended.
   ShardSet Open(const ShardSet& shards);
   [[nodiscard]] ShardSet open() const;
   [[nodiscard]] bool IsOpenTo(std::string_view job_uid) const { return open()[ShardOf(job_uid)]; }
-  // None where the job's shard is not open.
+  // nullopt if the job's shard is not open.
   [[nodiscard]] std::optional<Pass> Enter(std::string_view job_uid);
 
  private:

@@ -10,7 +10,7 @@
 namespace lockstep::sharding {
 namespace {
 
-// Of one look, where another replica writes between the read and the write.
+// Attempts for one update if other replicas write between the read and the write.
 constexpr int kAttempts = 5;
 
 bool IsLostRace(const Error& error) {
@@ -33,7 +33,7 @@ bool ShardLease::Join(const std::string& address, const std::stop_token& stop) {
       return true;
     }
     if (!joined.ok() && std::exchange(last_error, joined.error().ToString()) != joined.error().ToString()) {
-      log::Warning("cannot take part in the lease yet",
+      log::Warning("cannot join the lease yet",
                    {{"lease", options_.lease.ToString()}, {"error", last_error}});
     }
     PauseFor(options_.timings.look_period, stop);
@@ -99,7 +99,7 @@ Result<bool> ShardLease::Look() {
 }
 
 Result<bool> ShardLease::Try() {
-  // Others count from the moment at which they see the renewal, which is never before this one.
+  // Other replicas count from the moment at which they observe the renewal, which is never before this one.
   const SteadyTime begin = clock_.Steady();
   LOCKSTEP_TRY(const Json lease, Read());
   const ShardTable table = TableFromLease(lease);
@@ -142,8 +142,8 @@ Result<bool> ShardLease::Try() {
   return true;
 }
 
-// What is worked on may be freed by this process alone. What it holds besides was taken by a write whose answer
-// was lost.
+// Shards in use here may be freed only by this process. Further shards that the table assigns to it come from
+// a write whose answer was lost.
 bool ShardLease::IsLost(const ShardTable& table) const {
   return table.is_sole_leader || !table.replicas.contains(options_.identity) ||
          (worked_on_ & ~ShardsOf(table, options_.identity)).any();
@@ -162,7 +162,7 @@ Result<Json> ShardLease::Read() {
 
 Result<void> ShardLease::Write(Json lease, const ShardTable& table) {
   PutTable(table, options_.timings, clock_.Now(), lease);
-  // The resourceVersion in the metadata makes Replace refuse what another replica has changed meanwhile.
+  // With the resourceVersion in the metadata, Replace fails if another replica has written meanwhile.
   const auto written = lease["metadata"].contains("resourceVersion") ? client_.Replace(kube::kLeases, lease)
                                                                      : client_.Create(kube::kLeases, lease);
   return written.ok() ? Result<void>() : Result<void>(written.error());

@@ -1,10 +1,10 @@
 #pragma once
-// The loop around shard_assignment.h: enter the table of the replicas, stay in it, take and hand over shards, leave.
-// Owned by main; one thread at a time calls it. A process that is out of the table must end (see shard_assignment.h), so
-// there is no way back from Keep.
+// The loop around shard_assignment.h: join the table of replicas, stay in it, take and hand over shards,
+// leave. Owned by main and called by one thread at a time. A process that is no longer in the table must exit
+// (see shard_assignment.h), so Keep cannot be followed by another Join.
 //
-// From Join to Leave a separate thread watches the renew deadline, so that a request that hangs cannot keep a
-// replica at work whose shards others may take.
+// From Join to Leave a separate thread watches the renew deadline, so that a hanging request cannot keep a
+// replica working on shards that others may take.
 
 #include <array>
 #include <atomic>
@@ -24,11 +24,11 @@ namespace lockstep::sharding {
 struct ShardLeaseOptions {
   kube::ObjectKey lease;
   std::string identity;
-  bool is_pod = false;  // the identity is that of a pod: none but the newest process of it is alive
-  // Works on these shards and on no others from now on. Returns those that are still worked on: these, and
-  // others until the last work on them has ended. Called by the thread that calls Join and Keep; must not block.
+  bool is_pod = false;  // the identity names a pod, of which only the newest process is alive
+  // Limits work to these shards. Returns the shards in use: these, and others until their last work has
+  // ended. Called by the thread that calls Join and Keep; must not block.
   std::function<ShardSet(const ShardSet&)> work_on;
-  // Called from the watching thread when the lease was not renewed within the renew deadline. It must end the
+  // Called on the watching thread when the lease was not renewed within the renew deadline. It must end the
   // process.
   std::function<void()> on_expired;
   kube::LeaseTimings timings;
@@ -39,25 +39,24 @@ class ShardLease {
   ShardLease(kube::KubeClient& client, const Clock& clock, ShardLeaseOptions options);
 
   // Blocks until this process is one of the replicas (true) or `stop` (false). `address`: of its rendezvous
-  // server, for the others' callers.
+  // server, which other replicas return to callers.
   [[nodiscard]] bool Join(const std::string& address, const std::stop_token& stop);
-  // Renews, takes and hands over until `stop`, or until the table has this process no longer: then the error
-  // says so.
+  // Renews, takes and hands over until `stop`. Returns an error if the table no longer contains this process.
   [[nodiscard]] Result<void> Keep(const std::stop_token& stop);
-  // Frees the shards, so that others need not wait for the expiry. Call once nothing writes any more.
+  // Frees the shards, so that other replicas need not wait for the expiry. Call once nothing is written any
+  // more.
   void Leave();
-  // How long a request of this class may take from now on, its repeats and waits included: until the renew
-  // deadline, but at most half of it, so that one lost connection leaves time for a second request. Any
-  // thread.
+  // The time limit for a request of this class, including its repeats and waits: until the renew deadline,
+  // but at most half of it, so that after a lost connection there is time for a second request. Any thread.
   [[nodiscard]] Milliseconds RequestTime() const;
-  // The address of the replica that holds the shard, as last read; empty where that is this one, or none. Any
+  // The address of the replica that holds the shard, as last read; empty if it is this one, or none. Any
   // thread.
   [[nodiscard]] std::string AddressOf(std::size_t shard) const;
   // The replicas, as last read. Any thread.
   [[nodiscard]] std::vector<std::string> Replicas() const;
 
  private:
-  // True where this process is one of the replicas now. kAborted: it was, and is no longer.
+  // True if this process is one of the replicas now. kAborted: it no longer is.
   [[nodiscard]] Result<bool> Look();
   [[nodiscard]] Result<bool> Try();
   [[nodiscard]] bool IsLost(const ShardTable& table) const;
@@ -73,16 +72,16 @@ class ShardLease {
   const ShardLeaseOptions options_;
   std::string address_;
   ReplicaObserver observer_;
-  std::string waited_for_;  // an operator older than shards
+  std::string waited_for_;  // an operator of a version without shards
   bool is_replica_ = false;
   ShardSet open_;       // as passed to work_on
   ShardSet worked_on_;  // as returned by work_on
   SteadyTime renewed_at_{};
   mutable Mutex mutex_;
   ShardTable published_ LOCKSTEP_GUARDED_BY(mutex_);
-  // By when the lease must be renewed; before this process is a replica, when the attempt under way must be over.
+  // The deadline for the next renewal; before Join returns, the deadline of the current attempt.
   std::atomic<SteadyTime> deadline_{SteadyTime{}};
-  std::jthread watch_;  // while the lease is held; last: joins before the rest goes
+  std::jthread watch_;  // while the lease is held; last: joins before the other members are destroyed
 };
 
 }  // namespace lockstep::sharding

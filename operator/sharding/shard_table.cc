@@ -56,7 +56,7 @@ std::size_t ShardOf(std::string_view job_uid) {
   const std::string hash = StableHash(job_uid);
   uint64_t number = 0;
   std::from_chars(hash.data(), hash.data() + hash.size(), number, kHexadecimal);
-  // The low bits of FNV-1a depend on the low bits of the text alone.
+  // The low bits of FNV-1a depend only on the low bits of the text.
   return static_cast<std::size_t>((number ^ (number >> 32U)) % kShards);
 }
 
@@ -89,7 +89,7 @@ void PutTable(const ShardTable& table, const kube::LeaseTimings& timings, WallTi
   }
   record.holder = identities;
   record.renew_time = FormatMicroTime(wall);
-  // Nobody has to wait for the expiry of a lease without a holder.
+  // A lease without a holder needs no expiry.
   record.duration_seconds =
       identities.empty() ? 1 : std::chrono::duration_cast<std::chrono::seconds>(timings.duration).count();
   lease["spec"] = kube::LeaseSpecToJson(record);

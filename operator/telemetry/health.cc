@@ -5,7 +5,8 @@
 namespace lockstep::telemetry {
 namespace {
 
-// The kubelet, and a few scrapers of metrics. Everybody may ask, so these limits are all that bounds them.
+// For the kubelet and a few scrapers of metrics. There is no authorisation, so only these limits bound the
+// load.
 constexpr http::ConnectionLimits kLimits{.all = 2'048, .per_peer = 64, .untrusted_per_peer = 64};
 
 http::Response Refusal(const Error& why) {

@@ -1,6 +1,6 @@
 #pragma once
-// /healthz and /readyz, and /metrics: on the same server for everybody, or on one of its own, over TLS, for those
-// who may. From the process' first moment to its last.
+// Serves /healthz and /readyz, and /metrics: on the same server without authorisation, or on a separate TLS
+// server that checks tokens. Lives from the start of the process to its end.
 
 #include <functional>
 #include <memory>
@@ -12,8 +12,8 @@
 namespace lockstep::telemetry {
 
 struct HealthSources {
-  std::function<http::Response()> metrics;  // none: they have a server of their own
-  // "" where ready; called on the server's thread, must not block.
+  std::function<http::Response()> metrics;  // not set: metrics have a server of their own
+  // "" if ready. Called on the server's thread; must not block.
   std::function<std::string()> why_not_ready;
 };
 
@@ -24,7 +24,7 @@ struct SecureMetrics {
   std::string address;
   const http::ServerCertificate& certificate;  // outlives the server
   std::function<http::Response()> metrics;
-  // Whether the bearer of this token, who asks from this address, may read them. Must not block; `done` may be
+  // Whether the bearer of this token, from this address, may read the metrics. Must not block; `done` may be
   // called later, from any thread.
   std::function<void(const std::string& token, const std::string& peer,
                      std::function<void(Result<void>)> done)>

@@ -5,11 +5,21 @@
 namespace lockstep::telemetry {
 namespace {
 
+using prometheus::Counter;
 using prometheus::Gauge;
 
 prometheus::Family<Gauge>& GaugeFamily(prometheus::Registry& registry, const char* name, const char* help) {
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
 }
+
+prometheus::Family<Counter>& NewCounterFamily(prometheus::Registry& registry, const char* name,
+                                              const char* help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+}
+
+// A total of the status may shrink: productive seconds turn out to be lost. The counter then waits until the
+// total has passed it again, because rate() takes a decrease for a restart and counts the whole total again.
+void RaiseTo(double total, Counter& counter) { counter.Increment(total - counter.Value()); }
 
 prometheus::Labels LabelsOf(const api::TrainingJob& job) {
   return {{"namespace", job.metadata.namespace_name}, {"job_name", job.metadata.name}};
@@ -20,11 +30,11 @@ prometheus::Labels WithLabel(prometheus::Labels labels, const char* name, const 
   return labels;
 }
 
-// The words of api::StateOf, so that each is there as 0 before its first job.
+// The values of api::StateOf, so that each exists as 0 before the first job has it.
 constexpr const char* kStates[] = {"Created", "Pending",   "Starting", "Running", "Restarting",
                                    "Stalled", "Suspended", "Complete", "Failed"};
 
-// Of the condition Failed.
+// Reasons of the condition Failed.
 constexpr std::string_view kFailures[] = {api::reason::kInvalidSpec,
                                           api::reason::kUserError,
                                           api::reason::kBadConfiguration,
@@ -42,10 +52,8 @@ constexpr const char* kLosses[] = {"scheduling", "startup",   "rendezvous",
 
 JobSeries::JobSeries(prometheus::Registry& registry)
     : jobs_(GaugeFamily(registry, "lockstep_jobs", "Training jobs by state.")),
-      failed_jobs_(prometheus::BuildCounter()
-                       .Name("lockstep_failed_jobs_total")
-                       .Help("Jobs that have failed, by the reason of their condition.")
-                       .Register(registry)),
+      failed_jobs_(NewCounterFamily(registry, "lockstep_failed_jobs_total",
+                                    "Jobs that have failed, by the reason of their condition.")),
       info_(GaugeFamily(registry, "lockstep_job_info", "1 for each job, to join its labels on.")),
       job_state_(GaugeFamily(registry, "lockstep_job_state", "1 for the state that the job is in.")),
       world_size_(
@@ -61,17 +69,16 @@ JobSeries::JobSeries(prometheus::Registry& registry)
       step_(GaugeFamily(registry, "lockstep_job_step", "Newest finished step, at most ten seconds old.")),
       checkpoint_step_(GaugeFamily(registry, "lockstep_job_checkpoint_step",
                                    "Step of the newest stored checkpoint; 0 before the first.")),
-      restarts_(prometheus::BuildCounter()
-                    .Name("lockstep_job_restarts_total")
-                    .Help("Restarts charged to the job's failurePolicy.maxRestarts.")
-                    .Register(registry)),
+      restarts_(NewCounterFamily(registry, "lockstep_job_restarts_total",
+                                 "Restarts charged to the job's failurePolicy.maxRestarts.")),
       straggler_(GaugeFamily(registry, "lockstep_job_straggler",
-                             "1 where a rank is slower than the others, by healthPolicy.straggler.")),
+                             "1 if a rank is slower than the others, by healthPolicy.straggler.")),
       goodput_(GaugeFamily(registry, "lockstep_job_goodput_ratio",
-                           "Productive seconds divided by all since the job was first admitted.")),
-      productive_seconds_(
-          GaugeFamily(registry, "lockstep_job_productive_seconds", "Seconds spent on steps that lasted.")),
-      lost_seconds_(GaugeFamily(registry, "lockstep_job_lost_seconds", "Where the other seconds went.")) {
+                           "Productive seconds divided by all seconds since the job was first admitted.")),
+      productive_seconds_(NewCounterFamily(registry, "lockstep_job_productive_seconds_total",
+                                           "Seconds spent on steps that were kept.")),
+      lost_seconds_(
+          NewCounterFamily(registry, "lockstep_job_lost_seconds_total", "The other seconds, by reason.")) {
   for (const char* state : kStates) jobs_.Add({{"state", state}});
   for (const std::string_view reason : kFailures) failed_jobs_.Add({{"reason", std::string(reason)}});
 }
@@ -83,7 +90,7 @@ JobSeries::Series JobSeries::Add(const api::TrainingJob& job) {
   const bool stores = reports_steps && job.spec.checkpoint.has_value();
   prometheus::Labels info = labels;
   info["model"] = job.spec.training ? std::string(api::NameOf(job.spec.training->model.name)) : "";
-  std::vector<Gauge*> lost;
+  std::vector<Counter*> lost;
   for (const char* reason : kLosses) lost.push_back(&lost_seconds_.Add(WithLabel(labels, "reason", reason)));
   return {.info = &info_.Add(info),
           .world_size = &world_size_.Add(labels),
@@ -145,14 +152,14 @@ void JobSeries::Set(const api::TrainingJob& job, const api::TrainingJobStatus& s
   const bool has_straggler = degraded != nullptr && degraded->status == api::ConditionStatus::kTrue &&
                              degraded->reason == api::reason::kStraggler;
   series.straggler->Set(has_straggler ? 1 : 0);
-  series.restarts->Increment(status.attempt - series.restarts->Value());
+  RaiseTo(status.attempt, *series.restarts);
   const api::GoodputStatus goodput = status.goodput.value_or(api::GoodputStatus{});
   const api::LostSeconds& lost = goodput.lost_seconds;
   series.goodput->Set(goodput.ratio);
-  series.productive_seconds->Set(goodput.productive_seconds);
+  RaiseTo(goodput.productive_seconds, *series.productive_seconds);
   const double seconds[] = {lost.scheduling, lost.startup,   lost.rendezvous,
                             lost.checkpoint, lost.recompute, lost.stalled};
-  for (std::size_t i = 0; i < series.lost_seconds.size(); ++i) series.lost_seconds[i]->Set(seconds[i]);
+  for (std::size_t i = 0; i < series.lost_seconds.size(); ++i) RaiseTo(seconds[i], *series.lost_seconds[i]);
 }
 
 void JobSeries::Remove(const std::string& uid) {
@@ -176,7 +183,7 @@ void JobSeries::Remove(const std::string& uid) {
   straggler_.Remove(series.straggler);
   goodput_.Remove(series.goodput);
   productive_seconds_.Remove(series.productive_seconds);
-  for (Gauge* gauge : series.lost_seconds) lost_seconds_.Remove(gauge);
+  for (Counter* counter : series.lost_seconds) lost_seconds_.Remove(counter);
   series_.erase(found);
 }
 

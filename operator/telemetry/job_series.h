@@ -1,6 +1,6 @@
 #pragma once
-// The series of each job, how many jobs are in which state, and why jobs failed. Not synchronised: metrics.cc
-// calls it under its lock.
+// The time series of each job, the number of jobs by state, and the reasons of failed jobs. Not synchronised:
+// metrics.cc calls it under its lock.
 
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
@@ -42,8 +42,8 @@ class JobSeries {
     prometheus::Counter* restarts = nullptr;
     prometheus::Gauge* straggler = nullptr;
     prometheus::Gauge* goodput = nullptr;
-    prometheus::Gauge* productive_seconds = nullptr;
-    std::vector<prometheus::Gauge*> lost_seconds;  // in the order of api::LostSeconds
+    prometheus::Counter* productive_seconds = nullptr;
+    std::vector<prometheus::Counter*> lost_seconds;  // in the order of api::LostSeconds
   };
   Series Add(const api::TrainingJob& job);
   void CountFailure(const api::TrainingJobStatus& before, const api::TrainingJobStatus& now);
@@ -64,8 +64,8 @@ class JobSeries {
   prometheus::Family<prometheus::Counter>& restarts_;
   prometheus::Family<prometheus::Gauge>& straggler_;
   prometheus::Family<prometheus::Gauge>& goodput_;
-  prometheus::Family<prometheus::Gauge>& productive_seconds_;
-  prometheus::Family<prometheus::Gauge>& lost_seconds_;
+  prometheus::Family<prometheus::Counter>& productive_seconds_;
+  prometheus::Family<prometheus::Counter>& lost_seconds_;
   std::map<std::string, Series> series_;  // by uid
 };
 

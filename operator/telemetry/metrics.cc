@@ -78,24 +78,24 @@ struct Metrics::Families {
   Counter& retries =
       CounterFamily(registry, "workqueue_retries_total", "Keys added after a failure.").Add(kQueue);
   Histogram& queue_seconds =
-      OneHistogram(registry, "workqueue_queue_duration_seconds", "Time a key waited before it was worked on.",
+      OneHistogram(registry, "workqueue_queue_duration_seconds", "Time a key waited before it was processed.",
                    kQueue, kQueueBuckets);
   Histogram& work_seconds = OneHistogram(registry, "workqueue_work_duration_seconds",
-                                         "Time a key was worked on.", kQueue, kQueueBuckets);
+                                         "Time a key was processed.", kQueue, kQueueBuckets);
   Gauge& unfinished_seconds =
       OneGauge(registry, "workqueue_unfinished_work_seconds",
-               "Seconds that the keys being worked on have taken so far, summed.", kQueue);
+               "Seconds for which the keys in progress have been processed, summed.", kQueue);
   Gauge& longest_seconds = OneGauge(registry, "workqueue_longest_running_processor_seconds",
-                                    "Seconds that the one among them has taken that began first.", kQueue);
+                                    "Seconds for which the longest of them has been processed.", kQueue);
   Family<Counter>& requests = CounterFamily(registry, "rest_client_requests_total",
-                                            "Requests to the API server; code <error> where no answer came.");
+                                            "Requests to the API server; code <error> without an answer.");
   Gauge* leading = nullptr;
   Gauge* shards = nullptr;
   Mutex mutex;
   JobSeries jobs LOCKSTEP_GUARDED_BY(mutex){registry};
   StartSeries starts LOCKSTEP_GUARDED_BY(mutex){registry};
   RecoverySeries recoveries LOCKSTEP_GUARDED_BY(mutex){registry};
-  // Since when each worker is at its key.
+  // Since when each worker has been processing its key.
   std::map<std::thread::id, SteadyTime> working LOCKSTEP_GUARDED_BY(mutex);
 };
 
@@ -103,7 +103,7 @@ Metrics::Metrics(const Clock& clock, int workers, const std::string& api_host, c
     : clock_(clock), families_(std::make_unique<Families>(api_host)) {
   families_->max_workers.Set(workers);
   families_->leading = &OneGauge(families_->registry, "leader_election_master_status",
-                                 "1 where this process leads a shard of the jobs.", {{"name", lease}});
+                                 "1 if this process leads a shard of the jobs.", {{"name", lease}});
   families_->shards = &OneGauge(families_->registry, "lockstep_shards",
                                 "Shards of the jobs, of 16, that this process leads.", {{"name", lease}});
 }

@@ -1,7 +1,7 @@
 #pragma once
-// Every metric of the operator: controller-runtime's under the names that dashboards in the wild expect, and
-// one set of gauges per job, removed with it. All families exist from the start. Any thread; never blocks for
-// long.
+// All metrics of the operator: controller-runtime's, under the names that common dashboards expect, and one
+// set of gauges per job, which is removed with the job. All families exist from the start. Any thread; never
+// blocks for long.
 
 #include <memory>
 #include <string>
@@ -27,9 +27,9 @@ class Metrics final : public controller::ControllerObserver, public reconcile::J
   void OnJobGone(const protocol::JobIdentity& job) override;
 
   void OnRequest(const std::string& method, int status);  // kube::RequestObserver
-  void SetShards(std::size_t count);                      // of which this process leads the jobs
+  void SetShards(std::size_t count);                      // number of shards whose jobs this process leads
 
-  // The exposition; `queue_depth` is read by the caller, now.
+  // The exposition; the caller reads `queue_depth` just before.
   [[nodiscard]] http::Response Expose(std::size_t queue_depth);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// How failures were repaired, for each rung of the ladder: how many of each job, and over all jobs how long the repairs
-// took and what the causes were. Not synchronised: metrics.cc calls it under its lock.
+// Counts the repaired failures by recovery level: for each job, and over all jobs with the duration of the
+// recovery and the cause. Not synchronised: metrics.cc calls it under its lock.
 
 #include <prometheus/counter.h>
 #include <prometheus/histogram.h>
@@ -21,7 +21,7 @@ class RecoverySeries {
  public:
   explicit RecoverySeries(prometheus::Registry& registry);
 
-  // Counts each change of the job's rounds once: when it is mended and a step was made again.
+  // Counts each change of the job's rounds once: when it is repaired and a step was completed afterwards.
   void Count(const api::TrainingJob& job, const std::vector<rendezvous::RoundChange>& changes);
   void Forget(const std::string& uid);
 
@@ -32,12 +32,12 @@ class RecoverySeries {
     std::map<api::FailureCause, prometheus::Counter*> recoveries;
   };
   struct Job {
-    std::array<prometheus::Counter*, 4> recoveries;  // by rendezvous::Rung
-    std::set<int64_t> counted;                       // rounds that are still among the changes
+    std::array<prometheus::Counter*, 4> recoveries;  // by rendezvous::RecoveryLevel
+    std::set<int64_t> counted;                       // rounds that are still in the view
   };
   Job& JobOf(const api::TrainingJob& job);
 
-  std::array<Series, 4> rungs_;  // by rendezvous::Rung
+  std::array<Series, 4> levels_;  // by rendezvous::RecoveryLevel
   prometheus::Family<prometheus::Counter>& of_jobs_;
   std::map<std::string, Job> jobs_;  // by uid
 };

@@ -13,11 +13,11 @@ prometheus::Histogram& StartHistogram(prometheus::Registry& registry, const char
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, kStartBuckets);
 }
 
-// The condition that a pass made true.
+// The condition, if this pass has made it true.
 const api::Condition* MadeTrue(std::string_view type, const api::TrainingJobStatus& before,
                                const api::TrainingJobStatus& now) {
-  const bool is_news = api::IsTrue(now.conditions, type) && !api::IsTrue(before.conditions, type);
-  return is_news ? api::FindCondition(now.conditions, type) : nullptr;
+  const bool is_new = api::IsTrue(now.conditions, type) && !api::IsTrue(before.conditions, type);
+  return is_new ? api::FindCondition(now.conditions, type) : nullptr;
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// How long jobs wait before they train, over all of them: in their queue, and from then on until a first
-// round. Not synchronised: metrics.cc calls it under its lock.
+// How long jobs wait before they train, over all jobs: in their queue, and from admission to the first round.
+// Not synchronised: metrics.cc calls it under its lock.
 
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
@@ -13,7 +13,7 @@ class StartSeries {
  public:
   explicit StartSeries(prometheus::Registry& registry);
 
-  // A pass has read the status `before` and written `now`.
+  // Compares the status that a pass read (`before`) with the one it wrote (`now`).
   void Count(const api::TrainingJobStatus& before, const api::TrainingJobStatus& now);
 
  private:

@@ -24,9 +24,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What a save that was given up has begun to ask of the store.
+// The maximum time of a request that an abandoned save has begun.
 constexpr auto kLastRequest = 60s;
-// Between two signs of life of a rank that the rate holds back.
+// Between two signs of life of a rank that is throttled.
 constexpr Milliseconds kBetweenSigns = 1s;
 
 std::shared_ptr<HostCopy> CopyOfShare(const Snapshot& snapshot, HostCopy* spare) {
@@ -53,20 +53,22 @@ struct Checkpointer::State {
   Mutex mutex;
   std::condition_variable_any changed;
   std::optional<PendingSave> waiting LOCKSTEP_GUARDED_BY(mutex);
-  std::vector<PendingSave> dropped LOCKSTEP_GUARDED_BY(mutex);  // without tensors, for the writer
+  std::vector<PendingSave> dropped
+      LOCKSTEP_GUARDED_BY(mutex);  // without tensors; the writer still has to report them
   // Bytes.
   TokenBucket turns LOCKSTEP_GUARDED_BY(mutex){static_cast<double>(spec.upload_bytes_per_second.value_or(1)),
                                                0};
   int waiting_callers LOCKSTEP_GUARDED_BY(mutex) = 0;
-  std::stop_source running LOCKSTEP_GUARDED_BY(mutex);  // of the save that is being written
+  std::stop_source running LOCKSTEP_GUARDED_BY(mutex);  // of the save being written
   bool busy LOCKSTEP_GUARDED_BY(mutex) = false;
-  std::shared_ptr<HostCopy> spare LOCKSTEP_GUARDED_BY(mutex);  // of the save before, for its memory
+  std::shared_ptr<HostCopy> spare
+      LOCKSTEP_GUARDED_BY(mutex);  // the copy of the previous save, for its memory
   std::vector<SaveOutcome> outcomes LOCKSTEP_GUARDED_BY(mutex);
-  // Of the thread that calls Copy: the place of the last one, and what it took.
+  // Owned by the thread that calls Copy: the round and step of the last copy, and the number of attempts.
   int64_t last_round = -1, last_step = -1;
   int attempt = 0;
   std::optional<PendingSave> copied;
-  std::vector<protocol::CheckpointDamaged> damaged;  // of the thread that loads
+  std::vector<protocol::CheckpointDamaged> damaged;  // owned by the thread that loads
   SaveWriter writer{spec,
                     job,
                     training,
@@ -76,9 +78,9 @@ struct Checkpointer::State {
                     [this](const PendingSave& save, int64_t bytes, const std::function<void()>& held_back) {
                       AwaitTurn(save, bytes, held_back);
                     }};
-  std::jthread thread;  // last: it stops before the rest goes
+  std::jthread thread;  // last member: stops before the others are destroyed
 
-  // What evaluations came to under another rule, or in another job, says nothing about this one.
+  // Evaluations under another earlyStop rule, or of another job, cannot be compared with this job's.
   [[nodiscard]] bool CountsItsEvaluations(const Manifest& manifest) const {
     const auto rule = [](const Json& of) {
       const Json* found = FindJson(of, {"earlyStop"});
@@ -109,7 +111,8 @@ struct Checkpointer::State {
     }
   }
 
-  // Memory for a new share. That of a save that waits comes first: what waits is dropped in any case.
+  // Returns memory for a new share. Takes that of a waiting save first, because that save is dropped in any
+  // case.
   std::shared_ptr<HostCopy> TakeSpare() {
     const MutexLock lock(mutex);
     if (waiting) spare = waiting->share;
@@ -120,7 +123,8 @@ struct Checkpointer::State {
   void Abandon() {
     const MutexLock lock(mutex);
     DropWaiting();
-    // After the end of the round, ranks other than 0 have nobody to report to.
+    // After the end of the round, only rank 0 still handles dropped saves; the others have no rank to report
+    // to.
     std::erase_if(dropped, [](const PendingSave& save) { return save.place.rank != 0; });
     running.request_stop();
     changed.notify_all();
@@ -132,7 +136,7 @@ struct Checkpointer::State {
     dropped.push_back(*std::exchange(waiting, std::nullopt));
   }
 
-  // Holds back what goes on beside training. Whoever waits for it has no other use for the network.
+  // Throttles uploads during training. If training waits for the save, it does not need the network itself.
   void AwaitTurn(const PendingSave& save, int64_t bytes, const std::function<void()>& held_back) {
     MutexLock lock(mutex);
     if (waiting_callers > 0) return;
@@ -148,7 +152,7 @@ struct Checkpointer::State {
     }
   }
 
-  // What the listing can tell comes first.
+  // Checks first what the listing alone can show.
   Result<void> LoadOne(const StoredStep& stored, const Manifest& manifest, const Load& load) const {
     const std::vector<std::string> missing = MissingFrom(stored, manifest);
     if (!missing.empty())
@@ -175,7 +179,7 @@ Checkpointer::Checkpointer(const api::CheckpointSpec& spec, const protocol::JobI
 Checkpointer::~Checkpointer() = default;
 
 void Checkpointer::Copy(const Snapshot& snapshot, std::shared_ptr<ShardExchange> exchange) {
-  LOCKSTEP_CHECK(snapshot.world == 1 || exchange != nullptr, "ranks that cannot meet cannot save together");
+  LOCKSTEP_CHECK(snapshot.world == 1 || exchange != nullptr, "a save of several ranks needs a ShardExchange");
   const bool again = snapshot.round == state_->last_round && snapshot.step == state_->last_step;
   state_->attempt = again ? state_->attempt + 1 : 0;
   state_->last_round = snapshot.round;
@@ -250,19 +254,20 @@ Result<std::optional<Manifest>> Checkpointer::LoadFirst(const std::function<bool
       const auto loaded =
           manifest.ok() ? state_->LoadOne(stored, *manifest, load) : Result<void>(manifest.error());
       if (loaded.ok()) return std::optional<Manifest>(*manifest);
-      // Where the store is away, going on without its newest checkpoint would lose work.
+      // If the store is away, continuing without its newest checkpoint would lose work.
       if (!IsDamage(loaded.error())) return loaded.error();
       LOCKSTEP_TRY(PassOver(stored.step, loaded.error()));
       passed_over.insert(stored.step);
       has_damaged = true;
       break;
     }
-    // A process of this job that is about to leave may have put a newer one, and removed this one for it.
+    // Another process of this job that is about to leave may have stored a newer checkpoint, and removed this
+    // one.
     if (!has_damaged) return std::optional<Manifest>();
   }
 }
 
-// One that is no longer there was removed, and is not damaged.
+// A checkpoint that no longer exists was removed, and is not damaged.
 Result<void> Checkpointer::PassOver(int64_t step, const Error& damage) {
   const auto manifest = Find(step);
   if (!manifest.ok() && !IsDamage(manifest.error())) return manifest.error();
@@ -278,7 +283,7 @@ std::vector<protocol::CheckpointDamaged> Checkpointer::TakeDamaged() {
 Result<void> Checkpointer::Settle(std::chrono::milliseconds patience) {
   if (Wait(patience).ok()) return {};
   Abandon();
-  return Wait(kLastRequest).WithContext("a save that was given up");
+  return Wait(kLastRequest).WithContext("an abandoned save");
 }
 
 Result<std::optional<Manifest>> Checkpointer::Resume(const Load& load, std::chrono::milliseconds patience) {

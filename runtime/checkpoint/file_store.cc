@@ -1,4 +1,4 @@
-// ObjectStore in a folder of this machine (or a mounted volume).
+// ObjectStore in a local folder or a mounted volume.
 
 #include "runtime/checkpoint/file_store.h"
 
@@ -26,8 +26,8 @@ Error BadFolder(StoreUser user, const std::string& folder, const std::string& pr
   return {ErrorCode::kForbidden, FieldOf(user) + ": file://" + folder + ": " + problem + "; name " + right};
 }
 
-// Errors that may pass: the server of a mounted file system is away (kUnavailable: it may have done what it was
-// asked), or the file system is full (kThrottled: it has not).
+// Codes of temporary errors: the server of a mounted file system is away (kUnavailable: the operation may
+// have happened), or the file system is full (kThrottled: it has not).
 ErrorCode CodeOf(int number, ErrorCode otherwise) {
   static constexpr std::array kAway = {EIO,        ESTALE,   ETIMEDOUT,    ENOTCONN,   ECONNREFUSED,
                                        ECONNRESET, ENETDOWN, EHOSTUNREACH, ENETUNREACH};
@@ -35,7 +35,7 @@ ErrorCode CodeOf(int number, ErrorCode otherwise) {
   return number == ENOSPC || number == EDQUOT ? ErrorCode::kThrottled : otherwise;
 }
 
-// Another job may remove a folder that is empty just before this one writes into it.
+// Another job may remove an empty folder just before this one writes into it.
 constexpr int kTries = 10;
 
 class FileStore final : public ObjectStore {
@@ -89,13 +89,13 @@ class FileStore final : public ObjectStore {
     if (error) return BadWith("cannot delete " + name, error);
     const fs::path parent = fs::path(Path(name)).parent_path();
     if (parent != fs::path(folder_))
-      fs::remove(parent, error);  // the step's folder goes with its last object
+      fs::remove(parent, error);  // removes the step's folder together with its last object
     return {};
   }
 
   [[nodiscard]] std::string UriOf(const std::string& name) const override { return "file://" + Path(name); }
 
-  // With those above it, of which each is on the disk before what lies in it.
+  // Creates the parent folders, too, and syncs each before anything inside it.
   Result<void> MakeFolder(const fs::path& folder) const {
     std::error_code error;
     if (fs::is_directory(folder, error)) return {};
@@ -106,7 +106,7 @@ class FileStore final : public ObjectStore {
   }
 
  private:
-  // kNotFound: its folder is gone.
+  // kNotFound: the folder of the file no longer exists.
   Result<void> WriteInPieces(const std::string& path, std::string_view content, const Pace& pace) const {
     const std::string temporary = path + ".tmp" + std::to_string(::getpid());
     Result<void> written = FillFile(temporary, content, pace);
@@ -116,11 +116,11 @@ class FileStore final : public ObjectStore {
     return written.ok() ? SyncFolder(fs::path(path).parent_path()) : written;
   }
 
-  // Until then a loss of power may take the names in it away, of files that are on the disk.
+  // Without this, a power loss may remove the names of files that are already on the disk.
   Result<void> SyncFolder(const fs::path& folder) const {
     const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd.valid()) return BadErrno("opening " + folder.string());
-    // Some file systems cannot, and do not need to.
+    // Some file systems do not support this, and do not need it.
     if (::fsync(fd.get()) == 0 || errno == EINVAL || errno == ENOTSUP) return {};
     return BadErrno("writing " + folder.string());
   }
@@ -153,7 +153,7 @@ class FileStore final : public ObjectStore {
     return error;
   }
 
-  // Another rank may delete objects and folders meanwhile; what is gone when its turn comes is left out.
+  // Another rank may delete objects and folders meanwhile; what no longer exists is omitted.
   void Collect(const fs::path& folder, std::vector<ObjectInfo>& objects, std::error_code& error) const {
     fs::directory_iterator it(folder, error);
     if (error == std::errc::no_such_file_or_directory && folder != folder_) return error.clear();
@@ -196,7 +196,7 @@ Result<std::unique_ptr<ObjectStore>> OpenFileStore(const std::string& folder, St
     }
     return std::unique_ptr<ObjectStore>(std::move(store));
   }
-  // One that is away may come back, as CheckWritable says.
+  // A file system that is away may come back (see CheckWritable).
   const Result<void> made = store->MakeFolder(folder);
   if (!made.ok() && !made.error().IsTransient()) return made.error();
   LOCKSTEP_TRY(CheckWritable(*store));

@@ -19,12 +19,12 @@ Result<void> HistoryFile::WriteAndCatch(const std::vector<protocol::HistoryRecor
                                         const std::stop_token& abandoned) {
   try {
     return Write(history, abandoned);
-  } catch (const std::exception& exception) {  // no memory, say
+  } catch (const std::exception& exception) {  // for example lack of memory
     return Error{ErrorCode::kInternal, std::string(protocol::kHistoryName) + ": " + exception.what()};
   }
 }
 
-// A process knows what it took part in; what came before is there already.
+// A process has only the records since its start; the earlier ones are in the file.
 Result<void> HistoryFile::Write(const std::vector<protocol::HistoryRecord>& history,
                                 const std::stop_token& abandoned) {
   const std::string name(protocol::kHistoryName);
@@ -32,7 +32,7 @@ Result<void> HistoryFile::Write(const std::vector<protocol::HistoryRecord>& hist
   if (!text.ok() && text.error().code != ErrorCode::kNotFound) return text.error();
   const protocol::HistoryText stored = protocol::ReadHistory(text.ok() ? *text : "");
   if (!stored.problems.empty()) {
-    log::Warning("damaged lines of the history passed over",
+    log::Warning("damaged lines of the history skipped",
                  {{"uri", store_.UriOf(name)}, {"first", stored.problems.front()}});
   }
   if (abandoned.stop_requested()) return {};

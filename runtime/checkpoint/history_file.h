@@ -1,6 +1,6 @@
 #pragma once
-// Rank 0's history.jsonl beside the checkpoints, written anew with every save. No checkpoint depends on it:
-// what goes wrong with it is logged, once, and no more. One thread.
+// Rank 0's history.jsonl next to the checkpoints, rewritten with every save. No checkpoint depends on it, so
+// an error is only logged, once. One thread.
 
 #include <stop_token>
 #include <vector>
@@ -12,9 +12,9 @@ namespace lockstep::checkpoint {
 
 class HistoryFile {
  public:
-  explicit HistoryFile(ObjectStore& store) : store_(store) {}  // which outlives it
+  explicit HistoryFile(ObjectStore& store) : store_(store) {}  // must outlive it
 
-  // What is stored, continued by what this process took part in.
+  // Stores the existing history, continued by the records of this process.
   void Keep(const std::vector<protocol::HistoryRecord>& history, const std::stop_token& abandoned);
 
  private:

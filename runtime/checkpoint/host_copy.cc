@@ -19,7 +19,7 @@ HostCopy::HostCopy(const std::vector<NamedTensor>& tensors, HostCopy* spare) {
   const at::NoGradGuard no_grad;
   ShardLayout layout = LayOut(tensors);
   if (spare != nullptr) {
-    (void)spare->Await();  // nothing travels into its memory any more
+    (void)spare->Await();  // no copy writes into its memory any more
     if (spare->shard_.numel() == layout.bytes) shard_ = spare->shard_;
     spare->shard_.reset();
   }
@@ -51,7 +51,7 @@ void HostCopy::Start(const std::vector<Move>& moves) {
   cloned.block(stream);
   const c10::StreamGuard in_its_own(stream);
   for (const Move& move : moves) {
-    move.clone.record_stream(stream);  // the allocator gives its memory to others once the stream has passed
+    move.clone.record_stream(stream);  // the allocator reuses the memory only after the stream has passed
     move.target.copy_(move.clone, /*non_blocking=*/true);
   }
   arrived_ = std::make_unique<c10::Event>(device.type());

@@ -1,8 +1,8 @@
 #pragma once
-// A shard made of tensors as they are now, in host memory. Those of the CPU are copied at once. Those of a
-// device are cloned there, in the order of the caller's work, and travel to pinned memory in a stream of
-// their own while the caller computes. The device has the memory of each clone back when it has travelled,
-// whether or not anybody waits for the copy.
+// A shard in host memory, copied from tensors as they are now. CPU tensors are copied at once. Device tensors
+// are cloned on the device, in the order of the caller's work, and copied to pinned memory in a separate
+// stream while the caller computes. The device memory of each clone is freed when its copy is done, whether
+// or not the caller waits for it.
 
 #include <c10/core/Event.h>
 
@@ -16,12 +16,13 @@ namespace lockstep::checkpoint {
 
 class HostCopy {
  public:
-  // The thread whose work the tensors come from. Throws what LibTorch throws: no memory, say. `spare`: one
-  // that nobody needs any more, or null; its memory is used again, for new memory costs as much as the
-  // copying, or freed before other memory is taken.
+  // Call from the thread that computes the tensors. Throws what LibTorch throws, for example for lack of
+  // memory. `spare` is a copy that is no longer needed, or null: its memory is reused, because new memory
+  // costs as much as the copying, or freed before other memory is allocated.
   HostCopy(const std::vector<NamedTensor>& tensors, HostCopy* spare);
 
-  // The bytes of the shard, when all have arrived. One thread, which may be another.
+  // The bytes of the shard, after all copies have completed. One thread, which may differ from the
+  // constructor's.
   [[nodiscard]] std::string_view Await();
   [[nodiscard]] const std::vector<TensorPlace>& places() const { return places_; }
 

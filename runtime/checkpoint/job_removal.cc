@@ -10,12 +10,12 @@
 namespace lockstep::checkpoint {
 namespace {
 
-enum class Whose { kThisJobs, kAnothers, kNobodys };
+enum class Whose { kThisJobs, kAnothers, kUnowned };
 
 struct Found {
   StoredStep stored;
-  Whose whose = Whose::kNobodys;
-  std::string why;  // of one with a manifest that is nobody's
+  Whose whose = Whose::kUnowned;
+  std::string why;  // if it has a manifest and no owner
 };
 
 Result<std::vector<Found>> FindSteps(ObjectStore& store, const std::vector<ObjectInfo>& objects,
@@ -36,13 +36,13 @@ Result<std::vector<Found>> FindSteps(ObjectStore& store, const std::vector<Objec
 
 bool IsMarker(const std::string& name) { return name.starts_with("owners/"); }
 
-// Beside the steps: who wrote it does not stand in it.
+// These objects are outside of step folders and do not name their job.
 bool IsOfSomeJob(const std::string& name) {
   return name.starts_with(kProbePrefix) || name == protocol::kHistoryName ||
          name.starts_with(std::string(protocol::kHistoryName) + ".");
 }
 
-// By the store's clock: another job saves this step anew, into the same folder.
+// By the store's clock: another job is writing this step again into the same folder.
 bool ChangedAfterItsManifest(const StoredStep& stored) {
   const auto& written = stored.objects.front().changed;
   return std::any_of(stored.objects.begin(), stored.objects.end(), [&](const ObjectInfo& object) {
@@ -54,14 +54,15 @@ class Remover {
  public:
   Remover(ObjectStore& store, bool is_alone) : store_(store), is_alone_(is_alone) {}
 
-  // The manifest last, unlike retention: should it be broken off, the rest must still be known as this job's.
+  // The manifest last, unlike retention: after an interruption, the rest must still be recognised as this
+  // job's.
   Result<void> Remove(const Found& found) {
     const StoredStep& stored = found.stored;
     const std::string name = "step " + std::to_string(stored.step);
     if (found.whose == Whose::kAnothers) return {};
     if (!found.why.empty()) return Leave(name + ": " + found.why);
     if (!is_alone_ && !stored.has_manifest) return Leave(name + " has no manifest: it may be another job's");
-    if (!is_alone_ && ChangedAfterItsManifest(stored)) return Leave(name + ": another job saves it anew");
+    if (!is_alone_ && ChangedAfterItsManifest(stored)) return Leave(name + ": another job is overwriting it");
     for (auto object = stored.objects.rbegin(); object != stored.objects.rend(); ++object)
       LOCKSTEP_TRY(Delete(object->name));
     removal_.checkpoints += stored.has_manifest ? 1 : 0;

@@ -25,7 +25,7 @@ std::string Padded(int64_t number, std::size_t width) {
 
 std::string RoundPart(int64_t round) { return ".round-" + std::to_string(round) + "."; }
 
-// After the rank.
+// The end of the shard's name, after the rank.
 std::string EndingOf(const ShardSet& set) {
   const std::string again = set.attempt == 0 ? "" : "again-" + std::to_string(set.attempt) + ".";
   const std::string job = "job-" + Sha256(set.job_uid).substr(0, kDigitsOfAJob);
@@ -38,7 +38,7 @@ bool IsHex(const std::string& text, std::size_t digits) {
   return text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// For each block one, or none at all.
+// There must be one checksum per block, or none at all.
 bool HasSoundBlocks(const ShardEntry& shard) {
   if (shard.block_bytes == 0) return shard.block_crc32.empty();
   if (shard.block_bytes < 0) return false;
@@ -141,7 +141,7 @@ std::string EncodeManifest(const Manifest& manifest) {
 
 Result<Manifest> ParseManifest(std::string_view text) {
   const auto json = ParseJson(text);
-  if (!json.ok()) return DamagedManifest("is no JSON: " + json.error().message);
+  if (!json.ok()) return DamagedManifest("is not JSON: " + json.error().message);
   const int64_t version = IntAt(*json, {"formatVersion"}, -1);
   if (version == -1) return DamagedManifest("has no formatVersion");
   if (version != 1) {

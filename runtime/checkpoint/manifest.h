@@ -1,6 +1,6 @@
 #pragma once
-// What a checkpoint is: written last, so a checkpoint exists when its manifest does. The README documents the
-// layout for readers of other languages. Plain values, pure.
+// The manifest defines a checkpoint: it is written last, so a checkpoint exists when its manifest does. The
+// README documents the layout for readers in other languages. Plain values, pure.
 
 #include <cstdint>
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace lockstep::checkpoint {
 
-// Where one tensor lies in its shard, so that a reader can fetch it alone.
+// The position of a tensor in its shard, so that a reader can fetch that tensor alone.
 struct TensorPlace {
   std::string name;
   std::string dtype;  // as in the safetensors header
@@ -25,11 +25,11 @@ struct TensorPlace {
 };
 
 struct ShardEntry {
-  std::string name;  // object name beside the manifest
+  std::string name;  // object name in the manifest's folder
   int64_t bytes = 0;
   std::string sha256;  // hex
   std::vector<TensorPlace> tensors;
-  int64_t block_bytes = 0;    // of block_sums.h; 0: written by a version that had none
+  int64_t block_bytes = 0;    // of block_sums.h; 0: written by a version without block sums
   std::string block_crc32{};  // BlockSums of the object
 };
 
@@ -38,47 +38,47 @@ struct Manifest {
   std::string job_uid;
   std::string job_name;
   int64_t step = 0;
-  double epoch = -1;  // passes over the data, in fractions; -1: written by a version that did not say
+  double epoch = -1;  // passes over the data, in fractions; -1: written by a version without this field
   int64_t round = 0;
-  int world = 1;  // ranks that wrote it
+  int world = 1;  // number of ranks that wrote it
   std::string strategy = "ddp";
   std::string time;  // RFC 3339
   EvaluationRecord evaluations;
-  std::vector<ShardEntry> shards;  // every tensor is whole in exactly one of them
-  Json training = Json::object();  // spec.training it was made with
+  std::vector<ShardEntry> shards;  // every tensor is complete in exactly one shard
+  Json training = Json::object();  // spec.training of the job that wrote it
 };
 
 inline constexpr std::string_view kManifestName = "manifest.json";
 
 [[nodiscard]] std::string EncodeManifest(const Manifest& manifest);
-// kDataLoss where it does not parse, lacks something, contradicts itself or names an object outside of its
-// folder; kUnsupported for another format version.
+// kDataLoss if the text does not parse, lacks a field, contradicts itself or names an object outside of its
+// folder. kUnsupported for another format version.
 [[nodiscard]] Result<Manifest> ParseManifest(std::string_view text);
 
-// What a rank tells rank 0 about its shard.
+// What a rank reports to rank 0 about its shard.
 [[nodiscard]] std::string EncodeShardEntry(const ShardEntry& entry);
 [[nodiscard]] Result<ShardEntry> ParseShardEntry(std::string_view text);
 
-// Whether a tensor of this name is the model's: neither optimizer state nor anything else that only training
-// needs ("optimizer.…", "outer.momentum.…", "loss_scale").
+// Whether a tensor of this name belongs to the model, and not to the optimizer or to other state that only
+// training needs ("optimizer.…", "outer.momentum.…", "loss_scale").
 [[nodiscard]] bool IsOfModel(std::string_view tensor);
 
 // "step-000000000120" and back; -1 for other names.
 [[nodiscard]] std::string FolderOfStep(int64_t step);
 [[nodiscard]] int64_t StepOfFolder(std::string_view folder);
 
-// The shards of one save: no other save gives its shards their names, of whichever job.
+// The shards of one save. Shard names are unique to a save, across all jobs.
 struct ShardSet {
   std::string job_uid;
   int world = 1;
   int64_t round = 0;
-  int attempt = 0;  // at the step in this round
+  int attempt = 0;  // at this step in this round
 };
-// "shard-00000-of-00002.round-7.job-1f0c39a5b2d4.safetensors", of a later attempt of this round
-// "shard-00000-of-00002.round-7.again-1.job-1f0c39a5b2d4.safetensors"; the job by 12 digits of its uid's
-// SHA-256. Earlier versions left the job out.
+// "shard-00000-of-00002.round-7.job-1f0c39a5b2d4.safetensors"; for a later attempt in this round
+// "shard-00000-of-00002.round-7.again-1.job-1f0c39a5b2d4.safetensors". The job is identified by 12 digits of
+// the SHA-256 of its uid. Earlier versions omitted the job.
 [[nodiscard]] std::string ShardName(int rank, const ShardSet& set);
-// Whether it is the name of one of them, of whichever rank.
+// Whether it is the name of a shard of this set, of any rank.
 [[nodiscard]] bool IsOneOf(const ShardSet& set, std::string_view shard);
 [[nodiscard]] bool IsOfRound(std::string_view shard, int64_t round);
 

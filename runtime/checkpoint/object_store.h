@@ -1,7 +1,7 @@
 #pragma once
-// Where checkpoints live: a flat space of named objects below one URI. Any thread. Errors name
-// spec.checkpoint.uri (of a job) and say what would be right; kUnavailable where another try may help, after
-// the store's own bounded retries.
+// Storage of checkpoints: a flat space of named objects below one URI. Any thread. Errors name
+// spec.checkpoint.uri (for a job) and the remedy. kUnavailable: another try may help; the store has already
+// made its own bounded retries.
 
 #include <cstdint>
 #include <functional>
@@ -23,12 +23,13 @@ struct ObjectInfo {
   std::optional<WallTime> changed{};  // by the store's clock, to the second or finer
 };
 
-// Asked before each piece of an object is sent: returns once it may be, or why the rest is not to be.
+// Called before each piece of an object is sent. Returns when the piece may be sent, or an error to stop
+// sending.
 using Pace = std::function<Result<void>(int64_t bytes)>;
-// The largest piece.
+// The maximum size of a piece.
 inline constexpr int64_t kPacedBytes = int64_t{1} << 20;
 
-// Whether nobody puts the object of this name any more.
+// Whether no process will put the object of this name any more.
 using IsOrphan = std::function<bool(const std::string& name)>;
 
 class ObjectStore {
@@ -36,46 +37,47 @@ class ObjectStore {
   virtual ~ObjectStore() = default;
   // A reader sees the whole object or none.
   [[nodiscard]] virtual Result<void> Put(const std::string& name, std::string_view content) = 0;
-  // The same in pieces. One that `pace` ends leaves no object.
+  // The same in pieces. If `pace` returns an error, no object is created.
   [[nodiscard]] virtual Result<void> PutPaced(const std::string& name, std::string_view content,
                                               const Pace& pace) {
     LOCKSTEP_TRY(pace(static_cast<int64_t>(content.size())));
     return Put(name, content);
   }
   [[nodiscard]] virtual Result<std::string> Get(const std::string& name) = 0;
-  // Fills `target` with what begins at `offset`, of an object that is as long; what is read of a shorter one
-  // may be an error, or wrong.
+  // Fills `target` with the bytes from `offset` on. The object must be long enough; reading past its end may
+  // fail or return wrong bytes.
   [[nodiscard]] virtual Result<void> Read(const std::string& name, int64_t offset,
                                           std::span<char> target) = 0;
-  // Every object below the URI, in order of name; empty where there are none.
+  // All objects below the URI, ordered by name; empty if there are none.
   [[nodiscard]] virtual Result<std::vector<ObjectInfo>> List() = 0;
-  [[nodiscard]] virtual Result<void> Delete(const std::string& name) = 0;  // ok where it does not exist
-  // Ends uploads that a Put began and neither completed nor ended, as that of a process that was killed: they
-  // are no objects, but take room. Returns how many; those that no longer count by themselves are none.
-  // kForbidden, kUnsupported: they stay, until the store's own rules remove them.
+  [[nodiscard]] virtual Result<void> Delete(const std::string& name) = 0;  // ok if it does not exist
+  // Aborts uploads that a Put began and neither completed nor aborted, for example because its process was
+  // killed: they are not objects, but use storage. Returns their number; uploads that the store itself
+  // already discounts are not counted. kForbidden, kUnsupported: they remain until the store's own rules
+  // remove them.
   [[nodiscard]] virtual Result<int> AbortUploads(const IsOrphan&) { return 0; }
   [[nodiscard]] virtual std::string UriOf(const std::string& name) const = 0;
 };
 
-// Reaches the store and writes (and deletes) an object of its own once, so that a wrong bucket or
-// credential is found before training begins, within about 5 s (minutes where a server of Google or Azure is
-// silent): kInvalidArgument (no such scheme, no credentials), kNotFound, kForbidden. One that does not answer
-// is opened all the same: it may come back.
-// file:///folder (made if absent), or s3://bucket/prefix, gs://bucket/prefix or
-// abfs://container@account.dfs.core.windows.net/prefix with credentials and endpoint from the environment
+// Opens the store and writes (and deletes) a probe object, so that a wrong bucket or credential is found
+// before training begins, within about 5 s (minutes if a server of Google or Azure is silent).
+// kInvalidArgument (unknown scheme, no credentials), kNotFound, kForbidden. A store that does not answer is
+// opened anyway, because it may come back.
+// URIs: file:///folder (created if absent), or s3://bucket/prefix, gs://bucket/prefix or
+// abfs://container@account.dfs.core.windows.net/prefix, with credentials and endpoint from the environment
 // (runtime/storage/s3_settings.h, gcs_settings.h, azure_settings.h).
 [[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenObjectStore(const std::string& uri);
 
-// Of a command, for what is stored already: opening makes and writes nothing, and a folder has to exist.
-// Errors name the URI and the environment: there is no manifest, and no Secret.
+// For commands that work on stored checkpoints: opening creates and writes nothing, and a folder must exist.
+// Errors name the URI and the environment, because there is no manifest and no Secret.
 [[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenForCommand(const std::string& uri);
 
-// Whose store it is decides what opening does and what errors say.
+// Who uses the store. It decides what opening does and what errors say.
 enum class StoreUser { kJob, kCommand };
-[[nodiscard]] std::string FieldOf(StoreUser user);  // that holds the URI
+[[nodiscard]] std::string FieldOf(StoreUser user);  // the field that holds the URI
 
-// Writes an object and deletes it again: what implementations do when they open for a job. A store that does
-// not answer is logged, and no error.
+// Writes an object and deletes it again. Implementations call this when they open for a job. A store that
+// does not answer is logged and is not an error.
 [[nodiscard]] Result<void> CheckWritable(ObjectStore& store);
 
 }  // namespace lockstep::checkpoint

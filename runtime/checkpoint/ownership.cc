@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kFolder = "owners/";
 constexpr std::string_view kEnd = ".json";
 
-// Empty: the object is no marker.
+// Empty: the object is not a marker.
 std::string UidOf(const std::string& name) {
   if (!name.starts_with(kFolder) || !name.ends_with(kEnd) || name.size() <= kFolder.size() + kEnd.size())
     return "";
@@ -46,7 +46,8 @@ Result<void> Ownership::Claim(const Pause& pause) {
     }
     if (!*is_free) {
       owns_ = false;
-      if (!pause(kLook)) return Error{ErrorCode::kCancelled, "claiming " + options_.uri + " was stopped"};
+      if (!pause(kCheckInterval))
+        return Error{ErrorCode::kCancelled, "claiming " + options_.uri + " was stopped"};
     } else if (!std::exchange(owns_, true)) {
       continue;
     } else {
@@ -65,13 +66,13 @@ void Ownership::Hold() {
   renewing_ = std::jthread([this](const std::stop_token& stop) { Renew(stop); });
 }
 
-void Ownership::LetGo() { renewing_.request_stop(); }
+void Ownership::Release() { renewing_.request_stop(); }
 
 void Ownership::End() {
-  renewing_ = std::jthread();  // or it might put the marker once more
+  renewing_ = std::jthread();  // otherwise it might write the marker again
   const Result<void> removed = store_.Delete(name_);
   if (!removed.ok())
-    log::Warning("this job's marker was not removed; the next job waits for it to grow old",
+    log::Warning("this job's marker was not removed; the next job waits until it expires",
                  {{"uri", store_.UriOf(name_)}, {"error", removed.error().message}});
 }
 
@@ -83,31 +84,32 @@ Result<bool> Ownership::IsFree() {
   bool is_free = true;
   for (const Marker& other : markers) {
     if (other.uid == job_.uid) continue;
-    LOCKSTEP_TRY(const bool is_in_the_way, IsInTheWay(other, mine));
-    is_free = is_free && !is_in_the_way;
+    LOCKSTEP_TRY(const bool is_blocked, IsBlockedBy(other, mine));
+    is_free = is_free && !is_blocked;
   }
   return is_free;
 }
 
-// `mine`: when this job's marker was put, a moment ago.
-Result<bool> Ownership::IsInTheWay(const Marker& other, const std::optional<WallTime>& mine) {
+// `mine` is when this job's marker was written, a moment ago.
+Result<bool> Ownership::IsBlockedBy(const Marker& other, const std::optional<WallTime>& mine) {
   const SteadyTime now = clock_.Steady();
-  const auto [seen, is_new] = seen_.try_emplace(other.uid, Seen{other.content, now});
+  const auto [seen, is_new] = observed_.try_emplace(other.uid, Observed{other.content, now});
   const bool lives = !is_new && seen->second.content != other.content;
   if (lives) seen->second = {other.content, now};
-  // By the store's clock, which put both. One that was set back must not make this wait for ever.
+  // Compares times of the store's clock, which set both. If that clock was set back, this must not wait
+  // forever.
   const bool is_old = mine.has_value() && other.changed.has_value() && *mine - *other.changed > kLease;
   if (!lives && (is_old || now - seen->second.since > kLease)) {
-    log::Warning("the marker of a job that no longer runs is removed: its place is taken over",
+    log::Warning("removing the marker of a job that no longer runs and taking over its location",
                  {{"other_job", other.job}, {"other_uid", other.uid}, {"uri", options_.uri}});
     LOCKSTEP_TRY(store_.Delete(MarkerOf(other.uid)));
     return false;
   }
-  // Whoever claims beside an owner gives way by itself.
+  // A claim gives way to an owner by itself.
   if (owns_ && !other.owns) return false;
-  if (lives && GoesBefore(other)) return Refusal(other);
+  if (lives && HasPriorityOver(other)) return Refusal(other);
   if (is_new) {
-    log::Warning("another job's checkpoints go to the same place: waiting whether that job still runs",
+    log::Warning("another job has a marker at this location: waiting to see whether it still runs",
                  {{"other_job", other.job},
                   {"other_uid", other.uid},
                   {"uri", options_.uri},
@@ -116,7 +118,7 @@ Result<bool> Ownership::IsInTheWay(const Marker& other, const std::optional<Wall
   return true;
 }
 
-bool Ownership::GoesBefore(const Marker& other) const {
+bool Ownership::HasPriorityOver(const Marker& other) const {
   return other.owns || std::pair(other.since, other.uid) < std::pair(since_, job_.uid);
 }
 
@@ -131,7 +133,7 @@ Result<std::vector<Ownership::Marker>> Ownership::ReadMarkers() {
     if (!content.ok() && content.error().code == ErrorCode::kNotFound) continue;  // removed meanwhile
     if (!content.ok()) return content.error();
     marker.content = *content;
-    // One that cannot be read counts as an owner's.
+    // A marker that cannot be read counts as an owner's.
     if (const auto json = ParseJson(*content); json.ok()) {
       marker.job = StringAt(*json, {"jobName"}, "?");
       marker.owns = BoolAt(*json, {"owns"}, true);
@@ -153,34 +155,34 @@ Result<void> Ownership::Put() {
 }
 
 Error Ownership::Refusal(const Marker& other) const {
-  return {ErrorCode::kInvalidArgument,
-          "spec.checkpoint.uri: " + options_.uri + " is in use by job \"" + other.job + "\" (uid " +
-              other.uid +
-              "), which runs: give each job a folder of its own, or start this one when that one has ended"};
+  return {
+      ErrorCode::kInvalidArgument,
+      "spec.checkpoint.uri: " + options_.uri + " is in use by job \"" + other.job + "\" (uid " + other.uid +
+          "), which is running: give each job its own folder, or start this job after that one has ended"};
 }
 
 void Ownership::Renew(const std::stop_token& stop) {
   bool fails = false;
   while (!stop.stop_requested()) {
     const Result<void> renewed = RenewOnce();
-    if (lost().has_value()) return log::Error("place for checkpoints lost", {{"error", lost()->message}});
+    if (lost().has_value()) return log::Error("checkpoint location lost", {{"error", lost()->message}});
     if (!std::exchange(fails, !renewed.ok()) && !renewed.ok())
-      log::Warning("this job's marker was not renewed; others may take its place for checkpoints",
+      log::Warning("this job's marker was not renewed; another job may take its checkpoint location",
                    {{"uri", store_.UriOf(name_)}, {"error", renewed.error().message}});
     PauseFor(options_.renewal, stop);
   }
 }
 
 Result<void> Ownership::RenewOnce() {
-  if (clock_.Steady() - reached_ > kLease) LOCKSTEP_TRY(LookWhetherLost());
+  if (clock_.Steady() - reached_ > kLease) LOCKSTEP_TRY(CheckWhetherLost());
   if (lost().has_value()) return {};
   LOCKSTEP_TRY(Put());
   reached_ = clock_.Steady();
   return {};
 }
 
-// By now another job may have taken this one's marker for a dead job's.
-Result<void> Ownership::LookWhetherLost() {
+// Another job may have considered this job's marker to be that of a dead job.
+Result<void> Ownership::CheckWhetherLost() {
   LOCKSTEP_TRY(const std::vector<Marker> markers, ReadMarkers());
   for (const Marker& other : markers) {
     if (other.uid == job_.uid || !other.owns) continue;
@@ -189,7 +191,7 @@ Result<void> Ownership::LookWhetherLost() {
         Error{ErrorCode::kInvalidArgument,
               "spec.checkpoint.uri: " + options_.uri + " was taken over by job \"" + other.job + "\" (uid " +
                   other.uid + ") while this one did not reach it for " + std::to_string(kLease.count()) +
-                  " s: nothing more is stored there; start this job anew with a folder of its own"};
+                  " s: nothing more is stored there; restart this job with its own folder"};
   }
   return {};
 }

@@ -1,19 +1,20 @@
 #pragma once
-// Which job a place for checkpoints belongs to. Each job keeps owners/<uid>.json there while it runs, and one
-// that meets another's is refused. Two never own a place, whatever their clocks say and however their
-// requests interleave, as long as the store lists what was put (all of ours do):
+// Which job a checkpoint location belongs to. A running job keeps owners/<uid>.json there, and another job
+// that finds it is rejected. Two jobs never own one location, whatever their clocks say and however their
+// requests interleave, as long as the store lists what was put (all supported stores do):
 //
-//   A job puts its marker as one that claims, then lists the others', and owns the place only once it saw
-//   none that counts. Of two, whoever put its marker last lists after both are there, so it sees the other:
-//   not both can see nobody. Where both see each other, the one that claimed first goes before the other (by
-//   their own clocks, then by uid: it decides who gives way, not whether anybody does); it waits until the
-//   other is gone. An owner goes before whoever claims.
-//   A marker is no proof that its job lives: killed ones leave theirs. So a job gives way only to one that it
-//   saw put its marker again, and takes away one that nobody put again for kLease.
-//   Before it owns the place a job looks twice: Azure shows nothing of an object while it is written anew.
+//   A job writes its marker as a claim, then lists the other markers, and owns the location only if it finds
+//   none that counts. Of two jobs, the one that writes its marker last lists after both markers exist, so it
+//   sees the other: it is impossible that neither sees the other. If both see each other, the one with the
+//   earlier claim has priority (by their own clocks, then by uid; this decides only which one gives way); it
+//   waits until the other is gone. An owner has priority over any claim.
+//   A marker does not prove that its job is running, because a killed job leaves its marker. So a job gives
+//   way only to a job that it saw renewing its marker, and deletes a marker that was not renewed for kLease.
+//   A job checks twice before it owns the location: Azure does not list an object while it is being
+//   rewritten.
 //
-// A job that lives but does not reach the store for kLease may lose its place to one that does; it looks
-// before it puts its marker again (lost). The step thread calls everything here but lost; a thread of its own
+// A running job that does not reach the store for kLease may lose its location to another job; it checks this
+// before it renews its marker (lost). The step thread calls everything here except lost; a separate thread
 // renews the marker.
 
 #include <functional>
@@ -33,36 +34,37 @@ namespace lockstep::checkpoint {
 // Three renewals may fail, each after the store's own retries.
 inline constexpr std::chrono::seconds kLease{60};
 inline constexpr std::chrono::seconds kRenewal{15};
-// Between two looks at a marker that somebody left.
-inline constexpr std::chrono::seconds kLook{3};
+// Between two checks of a marker that another job left.
+inline constexpr std::chrono::seconds kCheckInterval{3};
 
 // The name of a job's marker below the URI.
 [[nodiscard]] std::string MarkerOf(const std::string& uid);
 
 struct OwnershipOptions {
   std::string uri;     // spec.checkpoint.uri, for errors
-  std::string holder;  // the process, for people
+  std::string holder;  // the process, for error messages
   Milliseconds renewal = kRenewal;
 };
 
 class Ownership {
  public:
-  // Waits that long; false: the claim is to end.
+  // Waits that long. Returns false if the claim should end.
   using Pause = std::function<bool(Milliseconds)>;
 
   Ownership(ObjectStore& store, protocol::JobIdentity job, OwnershipOptions options, const Clock& clock);
 
-  // Returns once the place is this job's, at once where no other job's marker is there, else after kLease at
-  // most; then renews the marker. kInvalidArgument: it is another's. kCancelled: `pause` says so. A claim
-  // that was cancelled goes on where it was.
+  // Returns when the location belongs to this job: at once if there is no other job's marker, else after at
+  // most kLease. Then renews the marker. kInvalidArgument: it belongs to another job. kCancelled: `pause`
+  // returned false. A cancelled claim continues where it was.
   [[nodiscard]] Result<void> Claim(const Pause& pause);
-  // Renews the marker of a place that is this job's, also where another process of the job claimed it.
+  // Renews the marker of a location that belongs to this job, also if another process of the job claimed it.
   void Hold();
-  // Another process of the job renews it from now on. Returns at once.
-  void LetGo();
-  // The job ends: takes the marker away, after at most one request that is under way.
+  // Another process of the job renews the marker from now on. Returns at once.
+  void Release();
+  // The job ends: deletes the marker, after at most one request in flight.
   void End();
-  // Another job has taken the place meanwhile: this one must store nothing there any more. Any thread.
+  // Set if another job has taken the location meanwhile; this job must not store anything there any more. Any
+  // thread.
   [[nodiscard]] std::optional<Error> lost() const;
 
  private:
@@ -74,33 +76,33 @@ class Ownership {
     std::string content;
     std::optional<WallTime> changed;  // by the store's clock
   };
-  struct Seen {
+  struct Observed {
     std::string content;
     SteadyTime since{};
   };
 
   [[nodiscard]] Result<bool> IsFree();
-  [[nodiscard]] Result<bool> IsInTheWay(const Marker& other, const std::optional<WallTime>& mine);
-  [[nodiscard]] bool GoesBefore(const Marker& other) const;
+  [[nodiscard]] Result<bool> IsBlockedBy(const Marker& other, const std::optional<WallTime>& mine);
+  [[nodiscard]] bool HasPriorityOver(const Marker& other) const;
   [[nodiscard]] Result<std::vector<Marker>> ReadMarkers();
   [[nodiscard]] Result<void> Put();
   [[nodiscard]] Error Refusal(const Marker& other) const;
   void Renew(const std::stop_token& stop);
   [[nodiscard]] Result<void> RenewOnce();
-  [[nodiscard]] Result<void> LookWhetherLost();
+  [[nodiscard]] Result<void> CheckWhetherLost();
 
   ObjectStore& store_;
   const protocol::JobIdentity job_;
   const OwnershipOptions options_;
   const Clock& clock_;
-  const std::string name_;  // of its marker
-  std::string since_;       // the claim; empty before the first
+  const std::string name_;  // of this job's marker
+  std::string since_;       // when this job claimed; empty before the first claim
   bool owns_ = false;
-  std::map<std::string, Seen> seen_;  // by uid
-  SteadyTime reached_{};              // the store, of whoever renews
+  std::map<std::string, Observed> observed_;  // by uid
+  SteadyTime reached_{};                      // when this process last reached the store
   mutable Mutex mutex_;
   std::optional<Error> lost_ LOCKSTEP_GUARDED_BY(mutex_);
-  std::jthread renewing_;  // last: it stops before the rest goes
+  std::jthread renewing_;  // last member: stops before the others are destroyed
 };
 
 }  // namespace lockstep::checkpoint

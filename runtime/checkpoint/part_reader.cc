@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kRequestBytes = int64_t{8} << 20;
 constexpr std::size_t kReaders = 8;
 
-// Bytes of an object, from `begin` on, and where they go.
+// Bytes of an object from `begin` on, and their destination.
 struct Copy {
   int64_t begin = 0;
   std::span<char> target;
@@ -27,7 +27,7 @@ struct Copy {
   [[nodiscard]] int64_t end() const { return begin + static_cast<int64_t>(target.size()); }
 };
 
-// Whole blocks of a shard, and what is wanted of them.
+// Whole blocks of a shard, and the wanted bytes in them.
 struct Request {
   const ShardEntry* shard = nullptr;
   int64_t begin = 0;
@@ -57,7 +57,7 @@ std::map<const ShardEntry*, std::vector<Copy>> CopiesByShard(const Manifest& man
   return copies;
 }
 
-// Adds the requests for these parts of a shard: blocks that lie side by side are asked for together.
+// Adds the requests for these parts of a shard; adjacent blocks are combined.
 void AddRequests(const ShardEntry& shard, std::vector<Copy> copies, std::vector<Request>& requests) {
   std::sort(copies.begin(), copies.end(), [](const Copy& a, const Copy& b) { return a.begin < b.begin; });
   const int64_t block = BlockBytesOf(shard);
@@ -112,7 +112,7 @@ class Reading {
     const int64_t bytes = request.end - request.begin;
     try {
       buffer.resize(static_cast<std::size_t>(bytes));
-    } catch (const std::exception&) {  // on a thread of its own it would end the process
+    } catch (const std::exception&) {  // on a separate thread it would end the process
       return Error{ErrorCode::kInternal,
                    "no memory for " + std::to_string(bytes) + " bytes of " + store_.UriOf(name)};
     }
@@ -120,7 +120,7 @@ class Reading {
     if (!IsSound(request, buffer)) {
       return Error{ErrorCode::kDataLoss, store_.UriOf(name) + ": bytes " + std::to_string(request.begin) +
                                              " to " + std::to_string(request.end) +
-                                             " have another checksum than the manifest says"};
+                                             " do not match the checksum in the manifest"};
     }
     for (const Copy& copy : request.copies) {
       const int64_t begin = std::max(copy.begin, request.begin);

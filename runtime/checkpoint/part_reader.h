@@ -1,7 +1,7 @@
 #pragma once
-// Reads parts of stored tensors, and nothing else of a checkpoint: of each shard the blocks that they lie in,
-// by ranges of a few MiB, several at a time, each block verified by its CRC-32 in the manifest. A shard of an
-// earlier version, whose manifest has none, is read whole and verified by its SHA-256. Any thread.
+// Reads parts of stored tensors and nothing else of a checkpoint: only the blocks of each shard that contain
+// them, in ranges of a few MiB, several at a time. Each block is verified by its CRC-32 in the manifest. A
+// shard of an earlier version without block sums is read completely and verified by its SHA-256. Any thread.
 
 #include <cstdint>
 #include <span>
@@ -15,14 +15,14 @@
 namespace lockstep::checkpoint {
 
 struct WantedPart {
-  std::string tensor;      // of the manifest
+  std::string tensor;      // name in the manifest
   int64_t begin = 0;       // bytes from the start of the tensor
-  std::span<char> target;  // what is to be filled from there on
+  std::span<char> target;  // filled with the bytes from there on
 };
 
-// Returns how many bytes were read. The parts do not overlap. kDataLoss, kNotFound: the checkpoint is
-// damaged, and the error says where; any other error is the store's. After an error the targets hold
-// anything.
+// Returns the number of bytes read. The parts must not overlap. kDataLoss, kNotFound: the checkpoint is
+// damaged, and the error says where. Any other error is that of the store. After an error the content of the
+// targets is undefined.
 [[nodiscard]] Result<int64_t> ReadParts(ObjectStore& store, const Manifest& manifest,
                                         const std::vector<WantedPart>& wanted);
 

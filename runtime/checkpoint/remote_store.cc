@@ -17,8 +17,9 @@ using storage::S3Settings;
 using storage::StoreClient;
 using storage::StoredObject;
 
-// A store that is away is not waited for: a rank that has peers needs none, and the others wait when they restore.
-// The retries are for ranks that open one place at the same time.
+// Opening does not wait for a store that is away: a rank that has peers does not need it, and other ranks
+// wait when they restore. The retries handle conflicts between ranks that open the same location
+// concurrently.
 constexpr S3Patience kWhenOpening{.silence_seconds = 4, .retries = 5, .retry_window = Seconds(1)};
 constexpr S3Patience kWhenTraining{.silence_seconds = 10, .retries = 3};
 constexpr Seconds kGcsWhenOpening(1);
@@ -26,7 +27,7 @@ constexpr Seconds kGcsWhenTraining(30);
 
 class RemoteStore final : public ObjectStore {
  public:
-  // `path` is that of `uri` in the store: "bucket/prefix". `s3`: it is one of S3, where uploads may stay
+  // `path` is the path of `uri` in the store: "bucket/prefix". `s3` is set for S3, where uploads may remain
   // unfinished.
   RemoteStore(StoreClient client, std::string uri, std::string path, std::optional<S3Settings> s3)
       : client_(std::move(client)), uri_(std::move(uri)), path_(std::move(path)), s3_(std::move(s3)) {}
@@ -52,7 +53,7 @@ class RemoteStore final : public ObjectStore {
   Result<void> Delete(const std::string& name) override {
     LOCKSTEP_TRY(client_.Delete(Path(name)));
     const std::size_t slash = name.rfind('/');
-    // Not of the folder of the job, into which other ranks may write.
+    // Not the job's folder itself, into which other ranks may write.
     return slash == std::string::npos ? Result<void>()
                                       : client_.DeleteEmptyFolder(Path(name.substr(0, slash)));
   }
@@ -81,13 +82,13 @@ class RemoteStore final : public ObjectStore {
   const std::optional<S3Settings> s3_;
 };
 
-// By default the SDK sends a checksum after each body, which makes it an HTTP-chunked one whose last chunk
-// ("0") is a packet of its own. Some servers (versitygw with keep-alive) answer before they read it and then
-// take it for the next request, which fails with 400. Uploads lose nothing: a checkpoint is verified by its
-// manifest's SHA-256. AWS itself keeps the default, which its locked buckets demand; a value that the user
-// gave stays. The SDK knows no other way to say it that Arrow lets through. The process's first setenv leaves
-// the old array in place, so threads that read the environment meanwhile are safe; later calls change
-// nothing.
+// By default the SDK sends a checksum after each body, which makes it a chunked HTTP body whose last chunk
+// ("0") is sent in a separate packet. Some servers (versitygw with keep-alive) answer before they read that
+// chunk and then parse it as the next request, which fails with 400. Uploads lose nothing, because a
+// checkpoint is verified by its manifest's SHA-256. For AWS the default is kept, because buckets with object
+// lock require it, and a value set by the user is kept, too. Arrow exposes no other way to set this option.
+// The process's first setenv keeps the old environment array, so threads that read the environment meanwhile
+// are safe; later calls change nothing.
 void LeaveOutTrailingChecksums() {
   (void)setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required",
                /*overwrite=*/0);
@@ -98,7 +99,7 @@ storage::StoreUse UseOf(StoreUser user) {
   return {.field = FieldOf(user), .secret_field = is_job ? "spec.checkpoint.secretRef" : ""};
 }
 
-// For a job by an impatient client first, so that what is wrong is found at once.
+// For a job, tries a client with short time limits first, so that configuration errors are found quickly.
 template <typename MakeImpatient, typename Make>
 Result<std::unique_ptr<ObjectStore>> OpenFor(StoreUser user, const std::string& uri, const std::string& path,
                                              MakeImpatient make_impatient, Make make,

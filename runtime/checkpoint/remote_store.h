@@ -1,5 +1,6 @@
 #pragma once
-// ObjectStore in a bucket of S3 or of Google or a container of Azure, by runtime/storage. See object_store.h.
+// ObjectStore in a bucket of S3 or Google or a container of Azure, based on runtime/storage. See
+// object_store.h.
 
 #include "runtime/checkpoint/object_store.h"
 

@@ -1,4 +1,4 @@
-// In place of remote_store.cc where Lockstep is built without Arrow (LOCKSTEP_CORE_ONLY).
+// Replaces remote_store.cc if Lockstep is built without Arrow (LOCKSTEP_CORE_ONLY).
 
 #include "runtime/checkpoint/remote_store.h"
 

@@ -12,11 +12,11 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// The first checkpoint at or after each multiple of `every`. `newest_first` has what was kept before, so the
-// answer does not change with the time.
+// The first checkpoint at or after each multiple of `every`. `newest_first` contains what was kept before, so
+// the result does not change over time.
 std::set<int64_t> KeptForGood(const std::vector<StoredStep>& newest_first, std::optional<int64_t> every) {
   std::set<int64_t> kept;
-  // The newest that has its checkpoint; before the first multiple there is none to keep.
+  // The newest interval that has its checkpoint; before the first multiple nothing is kept.
   int64_t interval = 0;
   for (auto stored = newest_first.rbegin(); every.has_value() && stored != newest_first.rend(); ++stored) {
     if (!stored->has_manifest || stored->step / *every <= interval) continue;
@@ -32,7 +32,8 @@ bool IsOfASave(const std::string& file) {
   return file.starts_with("shard-") || (file.starts_with(kManifestName) && file != kManifestName);
 }
 
-// By names alone, so that nothing has to be read: all shards of an attempt end alike, after their rank.
+// Decides by names alone, so that nothing has to be read: after the rank, the names of all shards of an
+// attempt are equal.
 bool HasSeveralAttempts(const StoredStep& stored) {
   constexpr std::size_t kRankEnd = sizeof("shard-00000") - 1;
   std::set<std::string> endings;
@@ -43,7 +44,7 @@ bool HasSeveralAttempts(const StoredStep& stored) {
   return endings.size() > 1;
 }
 
-// What a broken attempt left where a later one was whole.
+// Removes what a failed attempt left in the folder of a later complete one.
 Result<void> RemoveOtherAttempts(ObjectStore& store, const StoredStep& stored) {
   LOCKSTEP_TRY(const Manifest manifest, ReadManifest(store, stored.step));
   for (const ObjectInfo& object : stored.objects) {
@@ -55,8 +56,8 @@ Result<void> RemoveOtherAttempts(ObjectStore& store, const StoredStep& stored) {
   return {};
 }
 
-// Of a process that was killed: the probe of its opening, the history that it had not yet renamed. Whoever
-// still works with one of these does not mind.
+// Objects that a killed process left outside of step folders: the probe of its opening, or a history that it
+// had not renamed yet. A process that still uses one of these tolerates its removal.
 bool IsLeftBesideTheSteps(const std::string& name) {
   if (name.starts_with(kProbePrefix)) return name.find('.') == std::string::npos;
   return name.starts_with(std::string(protocol::kHistoryName) + ".");
@@ -67,8 +68,8 @@ void Say(const Result<void>& removed, int64_t step) {
     log::Warning("old checkpoint not removed", {{"step", step}, {"error", removed.error().message}});
 }
 
-// Nobody completes it any more, or should: all ranks had stored their shards of the newest step. Only one
-// that is ahead may be storing another of the same round and step.
+// No process will complete the object: all ranks have stored their shards of the newest step. Only a rank
+// that is ahead may be storing another object of the same round and step.
 bool IsOrphanOf(const Kept& kept, const std::string& name) {
   const int64_t step = StepOfObject(name);
   return (step >= 0 && step < kept.newest) || (step == kept.newest && !IsOfRound(name, kept.round));
@@ -89,7 +90,7 @@ void AbortOrphans(ObjectStore& store, RetentionMemory& memory, const IsOrphan& i
   }
   memory.aborts_uploads = aborted.error().IsTransient();
   log::Warning(memory.aborts_uploads ? "unfinished uploads not aborted"
-                                     : "unfinished uploads stay until a rule of the bucket removes them",
+                                     : "unfinished uploads remain until a rule of the bucket removes them",
                {{"error", aborted.error().message}});
 }
 
@@ -108,7 +109,8 @@ void RemoveWhatIsNotKept(ObjectStore& store, const Kept& kept, RetentionMemory& 
     } else if (complete++ >= kept.last && !for_good.contains(stored.step)) {
       Say(RemoveStep(store, stored), stored.step);
     } else if (stored.step < kept.newest && HasSeveralAttempts(stored)) {
-      // Not yet of the newest: the manifest of a former attempt may be late, and then it needs its shards.
+      // Not for the newest step: the manifest of an earlier attempt may appear late, and then needs its
+      // shards.
       Say(RemoveOtherAttempts(store, stored), stored.step);
     }
   }

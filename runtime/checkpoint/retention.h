@@ -1,7 +1,8 @@
 #pragma once
-// Which checkpoints stay, and the removal of the others and of what broken saves left: objects and unfinished
-// uploads. Rank 0 calls it after each save, from the thread that stores. What cannot be removed is logged, and
-// tried again after the next; that the store refuses to abort uploads is logged once, and then left.
+// Decides which checkpoints are kept, and removes the others and what interrupted saves left: objects and
+// unfinished uploads. Rank 0 calls it after each save, from the thread that stores. What cannot be removed is
+// logged and tried again after the next save. If the store refuses to abort uploads, that is logged once and
+// not tried again.
 
 #include <cstdint>
 #include <optional>
@@ -15,32 +16,34 @@
 namespace lockstep::checkpoint {
 
 struct Kept {
-  int64_t newest = 0;  // the step whose manifest was just written; higher ones stay untouched
-  int64_t round = 0;   // that wrote it
+  int64_t newest = 0;  // the step whose manifest was just written; higher steps are not touched
+  int64_t round = 0;   // that wrote the newest checkpoint
   int last = 1;        // spec.checkpoint.keepLast
   std::optional<int64_t> every_steps;
 };
 
-// A save of several ranks that became no checkpoint and never will. Another rank may yet store its shard.
+// A save of several ranks that will never become a checkpoint. Another rank may still store its shard.
 struct LostSave {
   int64_t step = 0;
   ShardSet shards;
 };
 
-// From one save of a process to its next.
+// What is remembered from one save of a process to its next.
 struct RetentionMemory {
-  // Steps whose manifest the store may have taken without saying so: it has been seen to come after the next
-  // one. Those without one are left alone once, and then no longer in doubt.
+  // Steps whose manifest the store may have accepted without confirming it; manifests have been observed to
+  // appear after the next one was written. A step without a manifest is kept once more, and is then no longer
+  // in doubt.
   std::set<int64_t> in_doubt;
-  bool aborts_uploads = true;  // until the store has refused to
-  // Those since the newest checkpoint of this process.
+  bool aborts_uploads = true;  // until the store refuses to
+  // Lost saves since the newest checkpoint of this process.
   std::vector<LostSave> lost;
 };
 
-// After a manifest.
+// Called after a manifest was written.
 void RemoveWhatIsNotKept(ObjectStore& store, const Kept& kept, RetentionMemory& memory);
-// After a save that failed: only the shards and uploads of lost saves of this process, as another process may
-// be about to complete what else has no manifest. Ends early where `stop` is requested.
+// Called after a failed save: removes only the shards and uploads of this process's lost saves, because
+// another process may be about to complete other folders without a manifest. Returns early if `stop` is
+// requested.
 void RemoveLostSaves(ObjectStore& store, RetentionMemory& memory, const std::stop_token& stop);
 
 }  // namespace lockstep::checkpoint

@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kLongestHeader = 100'000'000;  // the format's own limit
 
 Error DamagedFile(const std::string& what) {
-  return {ErrorCode::kDataLoss, "not a sound safetensors file: " + what};
+  return {ErrorCode::kDataLoss, "not a valid safetensors file: " + what};
 }
 
 uint64_t ReadLittleEndian(std::string_view bytes) {
@@ -120,7 +120,7 @@ Result<SafetensorsHeader> ParseHeader(std::string_view head, uint64_t file_bytes
     if (tensor.begin != expected) return DamagedFile(tensor.name + ": overlap or gap");
     expected = tensor.end;
   }
-  if (expected != file_bytes - header.data_offset) return DamagedFile("data section of another length");
+  if (expected != file_bytes - header.data_offset) return DamagedFile("data section has the wrong length");
   return header;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The safetensors file format: 8 bytes little-endian header length, a JSON header, raw tensor bytes. Only the
-// header is handled here; tensor bytes are copied by the checkpointer. Reading treats the input as hostile.
+// The safetensors file format: 8 bytes of little-endian header length, a JSON header, raw tensor bytes. Only
+// the header is handled here; the checkpointer copies the tensor bytes. Input that is read is not trusted.
 // Pure. Format: the safetensors project's README, "Format".
 
 #include <cstdint>
@@ -22,25 +22,25 @@ struct TensorEntry {
 };
 
 struct SafetensorsHeader {
-  std::vector<TensorEntry> tensors;  // in order of begin, without gaps
+  std::vector<TensorEntry> tensors;  // ordered by begin, without gaps
   std::map<std::string, std::string> metadata;
   uint64_t data_offset = 0;  // where the data section starts in the file
 };
 
 inline constexpr uint64_t kLengthBytes = 8;
 
-// Of all elements. kDataLoss for an unknown dtype, and a shape that cannot be.
+// The bytes of all elements. kDataLoss for an unknown dtype or an impossible shape.
 [[nodiscard]] Result<uint64_t> ByteCount(const std::string& dtype, const std::vector<int64_t>& shape);
 
-// Header length and header, padded with spaces to a multiple of 8 bytes. Tensors must be laid out without
-// gaps.
+// Header length and header, padded with spaces to a multiple of 8 bytes. The tensors must have no gaps
+// between them.
 [[nodiscard]] std::string EncodeHeader(const std::vector<TensorEntry>& tensors,
                                        const std::map<std::string, std::string>& metadata);
-// Where the data section of a file of `file_bytes` starts, from what it begins with. kDataLoss where it is
-// too short for its header.
+// Where the data section of a file of `file_bytes` starts, derived from the first bytes of the file.
+// kDataLoss if the file is too short for its header.
 [[nodiscard]] Result<uint64_t> DataOffset(std::string_view head, uint64_t file_bytes);
-// Checks sizes, dtypes, shapes, order and overlaps. `head` is what the file begins with, up to the data at
-// least. kDataLoss where anything is wrong.
+// Checks sizes, dtypes, shapes, order and overlaps. `head` is the beginning of the file, at least up to the
+// data section. kDataLoss if anything is wrong.
 [[nodiscard]] Result<SafetensorsHeader> ParseHeader(std::string_view head, uint64_t file_bytes);
 
 }  // namespace lockstep::checkpoint

@@ -16,11 +16,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kUntilSeen = 5s;  // what is stored has to be there after so long
-constexpr int kLooks = 3;        // for what was refused
+constexpr auto kUntilSeen = 5s;  // an object that was stored must be visible after this time
+constexpr int kLooks = 3;        // how often to check for an object after the store reported an error
 constexpr auto kBetweenLooks = 500ms;
 
-// In pieces, as both sums of a large shard take long: between them the rank reports its progress.
+// Processes the content in pieces, because both checksums of a large shard take long, and reports progress
+// between them.
 Result<void> AddSums(const PendingSave& save, std::string_view content, ShardReporter& reporter,
                      ShardEntry& entry) {
   Sha256Sum sum;
@@ -70,12 +71,13 @@ SaveOutcome SaveWriter::Write(const PendingSave& save) {
 Result<int64_t> SaveWriter::WriteAndCatch(const PendingSave& save) {
   try {
     return WriteAll(save);
-  } catch (const std::exception& exception) {  // for example no memory for the manifest: training continues
+  } catch (
+      const std::exception& exception) {  // for example lack of memory for the manifest: training continues
     return Error{ErrorCode::kInternal, exception.what()};
   }
 }
 
-// This rank's shard; on rank 0 then the manifest. Returns the bytes of all shards known here.
+// Writes this rank's shard, and on rank 0 the manifest. Returns the bytes of all shards that this rank knows.
 Result<int64_t> SaveWriter::WriteAll(const PendingSave& save) {
   const auto shard = WriteShardAndCatch(save);
   if (save.place.rank == 0) {
@@ -91,7 +93,8 @@ Result<int64_t> SaveWriter::WriteAll(const PendingSave& save) {
 Result<ShardEntry> SaveWriter::WriteShardAndCatch(const PendingSave& save) {
   try {
     return WriteShard(save);
-  } catch (const std::exception& exception) {  // for example no memory for a part of it: training continues
+  } catch (
+      const std::exception& exception) {  // for example lack of memory for a part of it: training continues
     return Error{ErrorCode::kInternal, exception.what()};
   }
 }
@@ -99,7 +102,8 @@ Result<ShardEntry> SaveWriter::WriteShardAndCatch(const PendingSave& save) {
 Result<ShardEntry> SaveWriter::WriteShard(const PendingSave& save) {
   const Snapshot& place = save.place;
   ShardReporter reporter(save.exchange.get(), save.key(), place.rank, clock_, progress_);
-  // Only rank 0 knows, and without its shard there is no checkpoint.
+  // Only rank 0 knows whether another job has taken the location, and without its shard there is no
+  // checkpoint.
   if (const auto lost = ownership_.lost(); lost.has_value() && place.rank == 0) return *lost;
   const std::string_view content = save.share->Await();
   ShardEntry entry{.name = ShardName(place.rank, ShardsOf(save)),
@@ -109,7 +113,7 @@ Result<ShardEntry> SaveWriter::WriteShard(const PendingSave& save) {
   LOCKSTEP_TRY(AddSums(save, content, reporter, entry));
   LOCKSTEP_TRY(Send(save, ObjectOf(place.step, entry), content, reporter));
   LOCKSTEP_TRY(AwaitObject(ObjectOf(place.step, entry), entry.bytes, save.stop.get_token())
-                   .WithContext("the store took it, but does not have it"));
+                   .WithContext("the store accepted the object, but does not have it"));
   return entry;
 }
 
@@ -123,9 +127,9 @@ Result<void> SaveWriter::Send(const PendingSave& save, const std::string& name, 
   });
 }
 
-// S3 shows at once what it has taken; a server has been seen to say so of an upload whose parts it was
-// still putting together (the second answer, where the first was lost). A manifest must not name what may
-// not come.
+// S3 shows accepted objects at once. But a server has been observed to report success for an upload whose
+// parts it was still assembling (in its second answer, when the first was lost). A manifest must not name an
+// object that may never appear.
 Result<void> SaveWriter::AwaitObject(const std::string& name, int64_t bytes, const std::stop_token& stop) {
   const SteadyTime deadline = clock_.Steady() + kUntilSeen;
   for (Milliseconds pause{10};; pause = std::min<Milliseconds>(2 * pause, 500ms)) {
@@ -137,7 +141,7 @@ Result<void> SaveWriter::AwaitObject(const std::string& name, int64_t bytes, con
   }
 }
 
-// Rank 0: gathers what the others stored, then makes the checkpoint exist.
+// Rank 0: collects the reports of the other ranks, then writes the manifest.
 Result<int64_t> SaveWriter::Commit(const PendingSave& save, const Result<ShardEntry>& mine) {
   const Snapshot& place = save.place;
   Manifest manifest{.job_uid = job_.uid,
@@ -150,7 +154,7 @@ Result<int64_t> SaveWriter::Commit(const PendingSave& save, const Result<ShardEn
                     .evaluations = place.evaluations,
                     .shards = {},
                     .training = training_};
-  if (const Result<void> gathered = Gather(save, mine, manifest.shards); !gathered.ok()) {
+  if (const Result<void> gathered = CollectShards(save, mine, manifest.shards); !gathered.ok()) {
     GiveUp(save, manifest.shards);
     if (mine.ok() || mine.error().code != ErrorCode::kUnavailable)
       RemoveLostSaves(store_, retention_, save.stop.get_token());
@@ -170,9 +174,9 @@ Result<int64_t> SaveWriter::Commit(const PendingSave& save, const Result<ShardEn
                          [](int64_t bytes, const ShardEntry& shard) { return bytes + shard.bytes; });
 }
 
-// The shards of all ranks, or those that there are.
-Result<void> SaveWriter::Gather(const PendingSave& save, const Result<ShardEntry>& mine,
-                                std::vector<ShardEntry>& shards) {
+// Collects the shards of all ranks, or of those that reported one.
+Result<void> SaveWriter::CollectShards(const PendingSave& save, const Result<ShardEntry>& mine,
+                                       std::vector<ShardEntry>& shards) {
   std::optional<Error> first;
   std::optional<ShardWait> others;
   if (save.exchange != nullptr)
@@ -189,9 +193,9 @@ Result<void> SaveWriter::Gather(const PendingSave& save, const Result<ShardEntry
   return first.has_value() ? Result<void>(*first) : Result<void>();
 }
 
-// What a store did that did not answer nobody knows: the manifest may be there, or may yet come. One that
-// refuses may do so to what it takes for a request before this one, when a connection broke, and take this
-// one a moment later.
+// If the store did not answer, the manifest may exist already or appear later. Even a rejection may concern
+// the remains of an earlier request on a broken connection, and the store may accept this request a moment
+// later.
 bool SaveWriter::IsSurelyAbsent(const std::string& manifest, const Error& put_error) {
   if (put_error.code == ErrorCode::kUnavailable) return false;
   for (int look = 0; look < kLooks; ++look) {
@@ -202,7 +206,8 @@ bool SaveWriter::IsSurelyAbsent(const std::string& manifest, const Error& put_er
   return true;
 }
 
-// On a full disk its shards would take the room that the next save needs. No other attempt uses their names.
+// Otherwise, on a full disk, its shards would use the space that the next save needs. No other attempt uses
+// their names.
 void SaveWriter::GiveUp(const PendingSave& save, const std::vector<ShardEntry>& shards) {
   Lose(save);
   for (const ShardEntry& shard : shards) {
@@ -216,7 +221,7 @@ ShardSet SaveWriter::ShardsOf(const PendingSave& save) const {
 
 void SaveWriter::Lose(const PendingSave& save) {
   const Snapshot& place = save.place;
-  // In a world of one no shard can come late, and another process may save this step alone, too.
+  // In a world of one no shard can arrive late; and another process may save this step alone, too.
   if (place.world > 1) retention_.lost.push_back({place.step, ShardsOf(save)});
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Writes saves, one after another: this rank's shard; on rank 0 then the history, and the manifest last, when
-// all ranks have told that their shards are stored. One thread.
+// Writes saves one after another: this rank's shard; on rank 0 then the history, and the manifest last, when
+// all ranks have reported that their shards are stored. One thread.
 
 #include <cstdint>
 #include <functional>
@@ -30,14 +30,14 @@ struct PendingSave {
   std::shared_ptr<ShardExchange> exchange;
   SteadyTime started;
   int attempt = 0;          // at this step in this round
-  std::stop_source stop{};  // abandoned
+  std::stop_source stop{};  // requested when the save is abandoned
 
   [[nodiscard]] SaveKey key() const { return {place.round, place.step, attempt}; }
 };
 
 class SaveWriter {
  public:
-  // Asked before each piece of a shard is sent, where spec.checkpoint.uploadBytesPerSecond is set; calls
+  // Called before each piece of a shard is sent, if spec.checkpoint.uploadBytesPerSecond is set. Calls
   // `held_back` each second until the piece may be sent. The references outlive the writer.
   using AwaitTurn =
       std::function<void(const PendingSave& save, int64_t bytes, const std::function<void()>& held_back)>;
@@ -46,10 +46,11 @@ class SaveWriter {
              ObjectStore& store, const Ownership& ownership, const Clock& clock, AwaitTurn await_turn);
 
   [[nodiscard]] SaveOutcome Write(const PendingSave& save);
-  // Rises while Write makes progress. Any thread.
+  // Increases while Write makes progress. Any thread.
   [[nodiscard]] int64_t progress() const { return progress_.load(); }
-  // A save that will not be written: a newer one replaced it, or the round broke. Another rank reports that to
-  // rank 0, which may wait for its shard; rank 0 remembers that the others may have stored theirs.
+  // Handles a save that will not be written, because a newer one replaced it or the round broke. Ranks other
+  // than 0 report that to rank 0, which may wait for the shard. Rank 0 remembers that the others may have
+  // stored theirs.
   void Drop(const PendingSave& save);
 
  private:
@@ -61,8 +62,8 @@ class SaveWriter {
                                   ShardReporter& reporter);
   [[nodiscard]] Result<void> AwaitObject(const std::string& name, int64_t bytes, const std::stop_token& stop);
   [[nodiscard]] Result<int64_t> Commit(const PendingSave& save, const Result<ShardEntry>& mine);
-  [[nodiscard]] Result<void> Gather(const PendingSave& save, const Result<ShardEntry>& mine,
-                                    std::vector<ShardEntry>& shards);
+  [[nodiscard]] Result<void> CollectShards(const PendingSave& save, const Result<ShardEntry>& mine,
+                                           std::vector<ShardEntry>& shards);
   [[nodiscard]] bool IsSurelyAbsent(const std::string& manifest, const Error& put_error);
   void GiveUp(const PendingSave& save, const std::vector<ShardEntry>& shards);
   void Lose(const PendingSave& save);

@@ -1,5 +1,5 @@
 #pragma once
-// SHA-256 as 64 hex digits, of text that is there or that comes in pieces. One thread.
+// SHA-256 as 64 hex digits, of a complete text or of a sequence of pieces. One thread.
 
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@ class Sha256Sum {
  public:
   Sha256Sum();
   void Add(std::string_view piece);
-  [[nodiscard]] std::string Finish();  // once
+  [[nodiscard]] std::string Finish();  // call once
 
  private:
   struct Free {

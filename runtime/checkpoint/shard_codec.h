@@ -1,5 +1,5 @@
 #pragma once
-// How tensors of LibTorch lie in a shard. Pure.
+// The layout of LibTorch tensors in a shard. Pure.
 
 #include <ATen/core/Tensor.h>
 
@@ -16,19 +16,20 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-// A shard before it has its tensors' bytes.
+// The layout of a shard, without the tensors' bytes.
 struct ShardLayout {
-  std::string header;                // what it begins with
-  std::vector<NamedTensor> tensors;  // as they lie in it: the widest elements first, so that each is aligned
-  std::vector<TensorPlace> places;   // of each
-  int64_t bytes = 0;                 // of the whole shard
+  std::string header;  // the first bytes of the shard
+  // In the order of the layout: the widest elements first, so that each tensor is aligned.
+  std::vector<NamedTensor> tensors;
+  std::vector<TensorPlace> places;  // of each
+  int64_t bytes = 0;                // of the whole shard
 };
 [[nodiscard]] ShardLayout LayOut(std::vector<NamedTensor> tensors);
 
-// The tensor at this place, in the memory of `shard` (bytes; at::kByte). The place has to be aligned.
+// The tensor at this place, in the memory of `shard` (at::kByte). The place must be aligned.
 [[nodiscard]] at::Tensor ViewOf(const at::Tensor& shard, const TensorPlace& place);
 
-// As the dtype of a TensorPlace: "F32".
+// The dtype as in TensorPlace: "F32".
 [[nodiscard]] std::string DtypeOf(const at::Tensor& tensor);
 
 }  // namespace lockstep::checkpoint

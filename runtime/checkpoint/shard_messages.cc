@@ -11,7 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kBetweenReports = 1s;
-constexpr auto kPatience = 1s;  // between two looks whether the save was abandoned
+constexpr auto kPatience = 1s;  // between two checks whether the save was abandoned
 
 std::string KeyOf(const SaveKey& save, int rank, std::string_view last = "") {
   std::string key = "checkpoint";
@@ -24,7 +24,7 @@ std::string KeyOf(const SaveKey& save, int rank, std::string_view last = "") {
 
 std::string ProgressKeyOf(const SaveKey& save, int rank) { return KeyOf(save, rank, "/progress"); }
 
-// What a rank publishes instead of its shard when there will be none.
+// A rank publishes this instead of its shard if there will be none.
 std::string EncodeFailure(const Error& error) {
   return DumpJson({{"code", static_cast<int>(error.code)}, {"error", error.message}});
 }
@@ -42,7 +42,7 @@ Result<ShardEntry> DecodePublished(const std::string& text, int rank) {
 
 }  // namespace
 
-Error Abandoned() { return {ErrorCode::kAborted, "the save was given up"}; }
+Error Abandoned() { return {ErrorCode::kAborted, "the save was abandoned"}; }
 
 Result<void> PublishShard(ShardExchange& exchange, const SaveKey& save, int rank,
                           const Result<ShardEntry>& shard) {
@@ -64,7 +64,7 @@ void ShardReporter::Advanced(int64_t bytes) {
   if (exchange_ == nullptr || rank_ == 0 || !can_publish_) return;
   if (clock_.Steady() - published_ < kBetweenReports) return;
   published_ = clock_.Steady();
-  // Where that fails, rank 0 is gone and the save with it: PublishShard will say so.
+  // If this fails, rank 0 is gone and the save has failed; PublishShard will report that.
   can_publish_ = exchange_->Publish(ProgressKeyOf(save_, rank_), std::to_string(progress_.load())).ok();
 }
 

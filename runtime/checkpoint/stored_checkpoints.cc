@@ -27,7 +27,7 @@ Result<void> CheckSize(const StoredStep& stored, const std::string& name, int64_
   return object->bytes == bytes ? Result<void>() : DataLoss(kUnlikeTheManifest);
 }
 
-// The length field and the header of an object that has the size which the manifest says.
+// Reads the length field and the header of an object whose size matches the manifest.
 Result<std::string> ReadHead(ObjectStore& store, const std::string& name, int64_t bytes) {
   std::string head(static_cast<std::size_t>(std::min<int64_t>(bytes, kLengthBytes)), '\0');
   LOCKSTEP_TRY(store.Read(name, 0, head));
@@ -118,7 +118,7 @@ Result<void> CheckTensors(std::vector<TensorPlace> found, std::vector<TensorPlac
   const auto by_name = [](const TensorPlace& a, const TensorPlace& b) { return a.name < b.name; };
   std::sort(found.begin(), found.end(), by_name);
   std::sort(expected.begin(), expected.end(), by_name);
-  if (found != expected) return DataLoss("other tensors than the manifest says");
+  if (found != expected) return DataLoss("tensors differ from the manifest");
   return {};
 }
 

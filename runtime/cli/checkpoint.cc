@@ -13,10 +13,10 @@ namespace lockstep::cli {
 int BecomeCheckpointTool(char** arguments) {
   const std::string program = launch::ProgramFolder() + "/lockstep-checkpoint";
   ::execv(program.c_str(), arguments);
-  std::fprintf(
-      stderr,
-      "lockstep checkpoint: %s: %s; it lies beside `lockstep` in the worker's image and in a full build\n",
-      program.c_str(), std::strerror(errno));
+  std::fprintf(stderr,
+               "lockstep checkpoint: %s: %s; it is in the folder of `lockstep` in the worker's image and in "
+               "a full build\n",
+               program.c_str(), std::strerror(errno));
   return 2;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The job that `lockstep run -- COMMAND` runs, for which nobody wrote a manifest. Pure.
+// The job for `lockstep run -- COMMAND`, which has no manifest. Pure.
 
 #include <string>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace lockstep::cli {
 
-// A manifest without spec.training whose trainer runs `command`, word for word, in `nproc` processes. Its
-// name is that of the script, as in "train" for `python train.py`, or else of the program.
+// A manifest without spec.training whose trainer runs `command` unchanged in `nproc` processes. Its name is
+// that of the script, as in "train" for `python train.py`, or else of the program.
 [[nodiscard]] Json JobOfCommand(const std::vector<std::string>& command, int nproc);
 
 }  // namespace lockstep::cli

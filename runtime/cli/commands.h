@@ -7,23 +7,23 @@
 
 namespace lockstep::cli {
 
-// PID 1 of a worker pod: everything comes from the environment (protocol/environment.h), but for the command
-// of a program of the user's own. `own_command` starts this program again.
+// PID 1 of a worker pod. Everything except the command of a program of the user's own comes from the
+// environment (protocol/environment.h). `own_command` starts this program again.
 struct WorkerArguments {
   std::vector<std::string> own_command;
   std::vector<std::string> program;  // empty: the ranks are lockstep-rank
 };
 [[nodiscard]] int Worker(const WorkerArguments& arguments);
 
-// A rank of such a pod.
+// One rank of such a pod.
 [[nodiscard]] int Program(const std::vector<std::string>& command);
 
-// This program with its libraries, for a pod whose image knows nothing of it.
+// Copies this program with its libraries into a folder, for a pod whose image does not contain it.
 [[nodiscard]] int CopyTo(const std::string& folder);
 
 struct RunArguments {
   std::string manifest;              // or …
-  std::vector<std::string> command;  // … a program of the user's own, `nproc` times in each worker
+  std::vector<std::string> command;  // … a program of the user's own, `nproc` processes in each worker
   std::optional<int> nproc;
   std::optional<int> replicas;
   std::string folder;          // default: run/<job name>
@@ -32,24 +32,24 @@ struct RunArguments {
 };
 [[nodiscard]] int Run(const RunArguments& arguments);
 
-// Every job of these files, "-" being standard input. 1 where one of them is not valid.
+// Validates every job of these files; "-" is standard input. Exit code 1 if one of them is invalid.
 [[nodiscard]] int Validate(const std::vector<std::string>& files);
 
 struct ConvertArguments {
   std::string manifest;  // of PyTorchJobs; "-": standard input
-  bool force = false;    // write also what does not do the same
+  bool force = false;    // also write jobs that would behave differently
 };
 [[nodiscard]] int Convert(const ConvertArguments& arguments);
 
-// What spec.training.model can name.
+// Lists the values of spec.training.model.
 [[nodiscard]] int Models();
 
-// `lockstep checkpoint …` is a program of its own, with Arrow (runtime/checkpoint_tool), which this process
-// becomes. `arguments`: main's, from the verb on. Returns where there is no such program.
+// Replaces this process by the program for `lockstep checkpoint …`, which is separate because it links Arrow
+// (runtime/checkpoint_tool). `arguments`: main's, from the verb on. Returns only if there is no such program.
 [[nodiscard]] int BecomeCheckpointTool(char** arguments);
 
 struct PlotArguments {
-  std::string history;  // the file, or the folder of checkpoints that it lies in
+  std::string history;  // the file, or its folder of checkpoints
   std::string output = "history.svg";
 };
 [[nodiscard]] int Plot(const PlotArguments& arguments);

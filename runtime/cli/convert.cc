@@ -7,13 +7,13 @@
 namespace lockstep::cli {
 namespace {
 
-// What `lockstep validate` would say of the jobs.
+// The same validation as `lockstep validate`.
 bool AreValid(const std::vector<Json>& jobs, const std::string& file) {
   bool are_valid = true;
   for (const Json& job : jobs) {
     for (const std::string& problem : CheckManifest(job).problems) {
       std::cerr << file << ": error: " << StringAt(job, {"metadata", "name"})
-                << ": what it becomes is not valid: " << problem << "\n";
+                << ": the converted job is not valid: " << problem << "\n";
       are_valid = false;
     }
   }
@@ -43,7 +43,7 @@ int Convert(const ConvertArguments& arguments) {
   }
   if (loses && !arguments.force) {
     std::cerr << file
-              << ": nothing is written, as the job would do something else; --force writes it all the same\n";
+              << ": nothing is written, because the job would behave differently; --force writes it anyway\n";
     return 1;
   }
   std::cout << converted->text;

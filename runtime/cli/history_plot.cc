@@ -16,10 +16,10 @@ using History = std::vector<HistoryRecord>;
 constexpr double kWidth = 900;
 constexpr double kLeft = 70;
 constexpr double kRight = kWidth - 20;
-constexpr double kTop = 60;  // below the title and the rounds' names
+constexpr double kTop = 60;  // below the title and the names of rounds
 constexpr double kChart = 180;
 constexpr double kGap = 50;
-constexpr double kLabelRoom = 64;  // of a round's name
+constexpr double kLabelRoom = 64;  // for the name of a round
 
 constexpr const char* kStyle =
     "text{font:12px sans-serif;fill:#333}.tick{fill:#777}.grid{stroke:#e5e5e5}.frame{fill:none;stroke:#999}"
@@ -31,7 +31,7 @@ struct Point {
   double y = 0;
 };
 
-// Of the training steps or of the evaluations.
+// Training steps or evaluations.
 struct Series {
   HistoryKind kind = HistoryKind::kStep;
   double HistoryRecord::*value = nullptr;
@@ -42,7 +42,7 @@ struct Chart {
   std::vector<Series> series;
 };
 
-// From numbers to pixels.
+// Maps numbers to pixels.
 struct Scale {
   double low = 0;
   double high = 1;
@@ -85,7 +85,7 @@ std::string Line(double x1, double y1, double x2, double y2, const char* style) 
 }
 
 Scale ScaleOf(double low, double high, double first_pixel, double last_pixel) {
-  if (low == high) {  // one number alone
+  if (low == high) {  // a single value
     const double room = low == 0 ? 1 : std::abs(low) / 2;
     low -= room;
     high += room;
@@ -93,7 +93,7 @@ Scale ScaleOf(double low, double high, double first_pixel, double last_pixel) {
   return {low, high, first_pixel, last_pixel};
 }
 
-// Round numbers, about five of them.
+// About five round numbers.
 std::vector<double> TicksOf(const Scale& scale) {
   constexpr double kCount = 5;
   const double rough = (scale.high - scale.low) / kCount;
@@ -134,7 +134,7 @@ class Picture {
   }
 
  private:
-  // Unbroken pieces: what is not finite is a gap.
+  // Unbroken pieces: a non-finite value is a gap.
   [[nodiscard]] std::vector<std::vector<Point>> PiecesOf(const Series& series) const {
     std::vector<std::vector<Point>> pieces(1);
     for (const HistoryRecord& record : history_) {
@@ -175,7 +175,7 @@ class Picture {
       body_ += Text(kLeft - 6, y.At(tick) + 4, "end", FormatNumber(tick, 6), "tick");
     }
     for (const double tick : TicksOf(x_)) {
-      if (tick != std::round(tick)) continue;  // there is no half step
+      if (tick != std::round(tick)) continue;  // steps are integers
       body_ += Line(x_.At(tick), y.last_pixel, x_.At(tick), y.first_pixel, "grid");
       body_ += Text(x_.At(tick), y.first_pixel + 16, "middle", FormatNumber(tick, 12), "tick");
     }
@@ -193,7 +193,7 @@ class Picture {
         body_ += (&point == piece.data() ? "" : " ") + Pixel(x_.At(point.x)) + "," + Pixel(y.At(point.y));
       body_ += "\"/>\n";
       if (!is_test && piece.size() > 1) continue;
-      // Evaluations are few, and of one point alone no line is seen.
+      // Evaluations are few, and a line through a single point is invisible.
       for (const Point& point : piece) {
         body_ += "<circle class=\"" + style + "\"" + Attribute("cx", x_.At(point.x)) +
                  Attribute("cy", y.At(point.y)) + " r=\"3\"><title>step " + FormatNumber(point.x, 12) + ": " +

@@ -1,6 +1,6 @@
 #pragma once
-// The history of a training as a picture: a chart each for loss, accuracy and samples per second, as far as
-// there are any, over the steps, with a line where a round began. SVG that any browser shows. Pure.
+// Plots the history of a training: a chart each for loss, accuracy and samples per second, if present, over
+// the steps, with a vertical line where a round began. SVG that any browser shows. Pure.
 
 #include <string>
 #include <vector>

@@ -27,7 +27,7 @@ constexpr const char* kProgram = "program";
 constexpr const char* kHidden = "";
 constexpr const char* kManifest = "DistributedTrainingJob manifest, YAML or JSON";
 
-// What the flags write to, for as long as the commands may run.
+// The targets of the flags; they outlive the commands.
 struct Arguments {
   cli::RunArguments run;
   std::vector<std::string> files;
@@ -37,7 +37,7 @@ struct Arguments {
   std::string folder;
 };
 
-// The commands; `chosen` is the one that was typed, to be run after all flags are read.
+// The commands. `chosen` is the selected one, which runs after all flags are parsed.
 struct Commands {
   CLI::App& app;
   std::function<int()> chosen{};
@@ -84,7 +84,7 @@ void AddManifestCommands(Commands& commands, Arguments& arguments) {
       ->type_name("")
       ->required();
   validate->footer(
-      "Exits with 0 where all jobs are valid, else with 1.\n\n"
+      "Exits with 0 if all jobs are valid, else with 1.\n\n"
       "Examples:\n"
       "  lockstep validate job.yaml other.yaml\n"
       "  kubectl get dtj --output=yaml | lockstep validate -");
@@ -98,7 +98,7 @@ void AddManifestCommands(Commands& commands, Arguments& arguments) {
       ->type_name("")
       ->required();
   convert->add_flag("--force", arguments.convert.force,
-                    "write the jobs even where they would do something else");
+                    "write the jobs even if they would behave differently");
   convert->footer("Example:\n  lockstep convert pytorchjob.yaml > job.yaml");
 
   commands
@@ -119,7 +119,7 @@ void AddResultCommands(Commands& commands, Arguments& arguments) {
       ->type_name("FILE");
   plot->footer("Example:\n  lockstep plot run/minimal/checkpoints --output loss.png");
 
-  // A program of its own, with its own help; it has no body here.
+  // A separate program with its own help, so it needs no callback here.
   commands.app.add_subcommand(
       kCheckpoint,
       "List, verify, export and remove checkpoints in S3, Google Cloud Storage, Azure or a folder");
@@ -141,7 +141,7 @@ void AddCompletion(Commands& commands, Arguments& arguments) {
       "  lockstep completion fish | source");
 }
 
-// What the operator writes into pods; nobody types them.
+// Commands that the operator writes into pods; hidden in the help.
 void AddInternalCommands(Commands& commands, Arguments& arguments, int argc,
                          const std::vector<std::string>& command) {
   commands
@@ -166,7 +166,7 @@ void AddInternalCommands(Commands& commands, Arguments& arguments, int argc,
 int main(int argc, char** argv) {
   const std::vector<std::string_view> words(argv, argv + argc);
   const auto is = [&](std::size_t i, std::string_view word) { return i < words.size() && words[i] == word; };
-  // First: what is changed here for signals would last.
+  // First, because changes of signal handling would be inherited.
   if (is(1, kCheckpoint)) return cli::BecomeCheckpointTool(argv + 1);
   const bool completes = is(1, command_line::kCompleteCommand);
   if (completes && argc > 3 && is(2, kCheckpoint)) {
@@ -177,7 +177,7 @@ int main(int argc, char** argv) {
   lockstep::RaiseOpenFileLimit();
   lockstep::http::InitializeHttpThreads(2);
 
-  // What follows "--" is a command of the user's, whatever it looks like.
+  // Arguments after "--" are the user's command, even if they look like flags.
   const bool takes_command = is(1, kRun) || is(1, kWorker) || is(1, kProgram);
   char** const end = argv + argc;
   char** const separator = takes_command ? std::find(argv, end, std::string_view("--")) : end;

@@ -1,5 +1,5 @@
 #pragma once
-// A manifest file as a job that this version can run, or everything that is wrong with it.
+// Reads a manifest file as a job that this version can run, or returns all of its problems.
 
 #include <string>
 #include <string_view>
@@ -13,18 +13,18 @@ namespace lockstep::cli {
 
 struct LoadedManifest {
   api::TrainingJob job;
-  // Each names its field and says what would be right; empty: the job can run.
+  // Each names its field and says which values are valid; empty: the job can run.
   std::vector<std::string> problems;
 };
 
-// What people write for standard input instead of a file, and how errors name it.
+// Stands for standard input instead of a file, also in error messages.
 inline constexpr std::string_view kStandardInput = "-";
 [[nodiscard]] std::string NameOfInput(const std::string& file);
 [[nodiscard]] Result<std::string> ReadInput(const std::string& file);
 
 // The only job of a file.
 [[nodiscard]] LoadedManifest LoadManifest(const std::string& path);
-// The same of an object that is read already.
+// The same for an object that was already read.
 [[nodiscard]] LoadedManifest CheckManifest(const Json& object);
 
 }  // namespace lockstep::cli

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kConverter = "rsvg-convert";
 
-// Waits for the program; what it has to say it says on standard error.
+// Waits for the program; its messages go to standard error.
 Result<void> Convert(std::string from, std::string to) {
   std::string program = kConverter;
   std::string output = "--output";
@@ -25,7 +25,7 @@ Result<void> Convert(std::string from, std::string to) {
   const int failed = ::posix_spawnp(&pid, kConverter, nullptr, nullptr, words.data(), environ);
   if (failed == ENOENT) {
     return Error{ErrorCode::kUnsupported,
-                 "a PNG is made by rsvg-convert, which is not there; install it (Debian: librsvg2-bin), or "
+                 "PNG needs rsvg-convert, which is not installed; install it (Debian: librsvg2-bin), or "
                  "choose a name that ends in .svg"};
   }
   if (failed != 0) return Error{ErrorCode::kInternal, std::string(kConverter) + ": " + std::strerror(failed)};

@@ -1,5 +1,5 @@
 #pragma once
-// Pictures as files.
+// Writes pictures to files.
 
 #include <string>
 
@@ -7,12 +7,12 @@
 
 namespace lockstep::cli {
 
-// What a file with that name is to be. kInvalidArgument where it ends neither in .svg nor in .png.
+// The format by the file's name. kInvalidArgument if it ends neither in .svg nor in .png.
 enum class PictureFormat { kSvg, kPng };
 [[nodiscard]] Result<PictureFormat> FormatOfPicture(const std::string& path);
 
-// Writes the drawing as what its name says. A PNG is made by the program rsvg-convert, of librsvg:
-// kUnsupported where it is not there. On an error nothing is left behind.
+// Writes the drawing in the format of the file's name. PNG needs the program rsvg-convert of librsvg:
+// kUnsupported without it. After an error no file remains.
 [[nodiscard]] Result<void> WritePicture(const std::string& svg, const std::string& path);
 
 }  // namespace lockstep::cli

@@ -13,7 +13,7 @@
 namespace lockstep::cli {
 namespace {
 
-// There is no Secret, and on one machine often no object store: there checkpoints go to local disk unless the
+// Without a cluster there is no Secret, and often no object store: checkpoints go to local disk unless the
 // manifest or the user names a folder. Several machines need a place that all of them reach.
 void PlaceCheckpoints(api::TrainingJob& job, const RunArguments& arguments, const std::string& folder,
                       bool is_one_of_several) {
@@ -33,7 +33,7 @@ void PlaceCheckpoints(api::TrainingJob& job, const RunArguments& arguments, cons
   }
 }
 
-// Each machine is a replica. On one, --replicas may ask for more there.
+// Each machine is a replica. On a single machine --replicas may ask for more.
 void TakeMachines(const launch::Machines& machines, const RunArguments& arguments, LoadedManifest& loaded) {
   if (machines.count > 1 && arguments.replicas) {
     loaded.problems.emplace_back("--replicas is for one machine; " + machines.said_by + " named " +
@@ -54,8 +54,7 @@ void TakeMachines(const launch::Machines& machines, const RunArguments& argument
   }
 }
 
-// Credentials of remote data are the shell's, as there is no Secret; what is fetched serves the next run,
-// too.
+// Credentials for remote data come from the shell. Downloaded files are kept for the next run.
 void KeepCopiesLocal(api::TrainingJob& job, const std::string& folder) {
   if (!job.spec.training || !api::IsRemote(job.spec.training->data)) return;
   api::DataSpec& data = job.spec.training->data;
@@ -69,7 +68,7 @@ LoadedManifest LoadJob(const RunArguments& arguments) {
   return CheckManifest(JobOfCommand(arguments.command, arguments.nproc.value_or(1)));
 }
 
-// What the flags cannot say together; empty: nothing.
+// Flags that contradict each other; empty: none.
 std::string Contradiction(const RunArguments& arguments) {
   if (arguments.manifest.empty() && arguments.command.empty())
     return "FILE is required, or `-- COMMAND` for a program without a manifest";
@@ -110,7 +109,7 @@ int Run(const RunArguments& arguments) {
   std::string folder =
       std::filesystem::absolute(arguments.folder.empty() ? "run/" + name : arguments.folder).string();
   PlaceCheckpoints(loaded.job, arguments, folder, here.count > 1);
-  // They may share the folder.
+  // Machines may share the folder.
   if (here.count > 1) folder += "/machine-" + std::to_string(here.index);
   KeepCopiesLocal(loaded.job, folder);
   return launch::RunLocally({.job = loaded.job,

@@ -8,7 +8,7 @@
 namespace lockstep::cli {
 namespace {
 
-// The objects of all documents; those of a list, as `kubectl get --output=yaml` prints it, one by one.
+// The objects of all documents, and the items of lists, as in `kubectl get --output=yaml`.
 std::vector<Json> ObjectsIn(const std::vector<Json>& documents) {
   std::vector<Json> objects;
   for (const Json& document : documents) {
@@ -22,7 +22,7 @@ std::vector<Json> ObjectsIn(const std::vector<Json>& documents) {
   return objects;
 }
 
-// Also one whose kind is misspelt: a file may hold other objects, which are not ours to check.
+// True also if the kind is misspelt. A file may contain other objects, which are not checked.
 bool IsJob(const Json& object) {
   return StringAt(object, {"kind"}) == api::kKind || StringAt(object, {"apiVersion"}) == api::kApiVersion;
 }

@@ -19,12 +19,12 @@ namespace {
 
 namespace env = protocol::env;
 
-// Absent in pods, and where the ranks are ours.
+// Null in pods, and for ranks of lockstep-rank.
 std::unique_ptr<launch::ProgramOutputSender> OutputFromEnvironment() {
   const std::string number = EnvOr(env::kOutputFd, "");
   if (number.empty()) return nullptr;
   Fd pipe(std::atoi(number.c_str()));
-  ::fcntl(pipe.get(), F_SETFD, FD_CLOEXEC);  // its end says that this process has ended, not its ranks
+  ::fcntl(pipe.get(), F_SETFD, FD_CLOEXEC);  // its end signals the end of this process, not of its ranks
   return std::make_unique<launch::ProgramOutputSender>(std::move(pipe));
 }
 

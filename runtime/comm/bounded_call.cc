@@ -66,7 +66,7 @@ BoundedCall::~BoundedCall() {
 void BoundedCall::Start() {
   const MutexLock lock(state_->mutex);
   if (std::exchange(state_->started, true)) return;
-  // Not joined: the one may hang, the other ends with it or at the limit.
+  // Not joined: the call may hang, and the watcher ends with the call or at the limit.
   std::thread([state = state_] { state->Watch(); }).detach();
   std::thread([state = state_] { state->Run(); }).detach();
 }

@@ -1,7 +1,7 @@
 #pragma once
-// A call that may never return, made harmless: it runs on a thread of its own, and when it has not come back
-// within a limit, `give_up` is called. ncclCommAbort is known to hang now and then; whoever called it would
-// hang with it, and the recovery of the whole job.
+// Runs a call that may never return on a separate thread. If it has not returned within a limit, `give_up` is
+// called. ncclCommAbort is known to hang occasionally; its caller, and with it the recovery of the whole job,
+// would hang too.
 
 #include <chrono>
 #include <functional>
@@ -17,20 +17,21 @@ class BoundedCall {
   struct Terms {
     std::string what;  // "aborting the NCCL group"
     std::chrono::milliseconds limit;
-    // Gets a sentence; usually ends the process. On a thread of its own. May be empty.
+    // Gets a sentence; usually ends the process. Called on a separate thread. May be empty.
     std::function<void(const std::string&)> give_up;
   };
-  // What `call` holds on to outlives this object where it hangs. What it throws becomes its error.
+  // If the call hangs, what `call` captures outlives this object. An exception of the call becomes the error
+  // of Wait.
   BoundedCall(Terms terms, std::function<void()> call);
-  // Waits, as Wait does, for a call that was started.
+  // Waits, as Wait does, if the call was started.
   ~BoundedCall();
   BoundedCall(const BoundedCall&) = delete;
   BoundedCall& operator=(const BoundedCall&) = delete;
 
-  // Any thread, any number of times: one call. Returns at once.
+  // Starts the call once, however often it is called. Any thread. Returns at once.
   void Start();
-  // Starts it and waits for its end, at most the limit. kDeadlineExceeded where it was given up, else what it
-  // threw, as kAborted.
+  // Starts the call and waits for its end, for at most the limit. kDeadlineExceeded: it did not end in time.
+  // kAborted: it threw an exception.
   [[nodiscard]] Result<void> Wait();
 
  private:

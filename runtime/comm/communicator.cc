@@ -20,13 +20,13 @@
 namespace lockstep::comm {
 namespace {
 
-// One message must not keep an abort waiting for long, nor cost a copy of the whole model.
+// Bounds how long one message delays an abort, and the additional memory.
 constexpr int64_t kPieceBytes = int64_t{32} << 20;
 constexpr int kTag = 1;
-// Nobody ever sends on this one.
+// No rank sends with this tag.
 constexpr int kUnusedTag = 0x5afe;
 constexpr std::chrono::milliseconds kAbortWait{1};
-// What has not ended so long after its connections were closed is left behind.
+// Work that has not ended this long after its connections were closed is leaked.
 constexpr std::chrono::milliseconds kEndLimit{1'000};
 constexpr std::chrono::milliseconds kTraceLimit{1'000};
 constexpr int64_t kDeviceNameBytes = 128;
@@ -80,18 +80,20 @@ struct Communicator::Group {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
   std::shared_ptr<DeviceGroup> device;        // absent: the CPU only; shared with its abort, which may hang
-  std::unique_ptr<BoundedCall> device_abort;  // with `device`
-  std::shared_ptr<std::atomic<bool>> keeps_trace = std::make_shared<std::atomic<bool>>(false);  // as `device`
-  std::optional<std::chrono::milliseconds> long_wait;  // absent: nobody keeps a trace
+  std::unique_ptr<BoundedCall> device_abort;  // set together with `device`
+  std::shared_ptr<std::atomic<bool>> keeps_trace =
+      std::make_shared<std::atomic<bool>>(false);      // shared for the same reason as `device`
+  std::optional<std::chrono::milliseconds> long_wait;  // absent: no trace is kept
 };
 
 namespace {
 
-// All tell each other before a device connects, so that a mistake is an error with names, and no hang.
+// All ranks exchange their device ids before a device connects, so that a mistake is an error that names the
+// ranks instead of a hang.
 Result<void> CheckDevicesOf(const Place& place, const DeviceUse& use, c10d::ProcessGroup& group) {
   const std::string mine = use.backend == nullptr ? std::string(kNoDevice) : use.backend->device_id();
   std::vector<std::string> ids;
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "telling each other the devices", [&] {
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "exchanging the device ids", [&] {
     at::Tensor name = at::zeros({1, kDeviceNameBytes}, at::kByte);
     std::copy_n(mine.begin(), std::min(mine.size(), std::size_t{kDeviceNameBytes - 1}),
                 name.data_ptr<uint8_t>());
@@ -105,8 +107,8 @@ Result<void> CheckDevicesOf(const Place& place, const DeviceUse& use, c10d::Proc
   return CheckDevices(ids, place.rank);
 }
 
-// Its own thread: a peer that hangs while NCCL connects keeps all others waiting for ever. They leave theirs
-// behind; the state that they hold is worth more than a thread.
+// Runs on a separate thread, because a peer that hangs while NCCL connects blocks all others forever. They
+// leak that thread; the state that they hold is worth more.
 Result<std::shared_ptr<DeviceGroup>> ConnectDevice(const Place& place, const DeviceUse& use,
                                                    const c10::intrusive_ptr<c10d::Store>& store,
                                                    const Deadlines& deadlines) {
@@ -121,7 +123,7 @@ Result<std::shared_ptr<DeviceGroup>> ConnectDevice(const Place& place, const Dev
   return *group;
 }
 
-// What hangs in it must not keep the abort waiting, which may end that.
+// Bounded, because reading the trace may hang, and the abort that follows would end that.
 void KeepTrace(const Place& place, const DeviceUse& use, const std::shared_ptr<DeviceGroup>& group) {
   auto trace = std::make_shared<std::string>();
   BoundedCall read({"reading the flight recorder", kTraceLimit, {}}, [=] { *trace = group->Trace(); });
@@ -141,7 +143,7 @@ Result<std::shared_ptr<Communicator>> Communicator::Connect(const Place& place, 
   c10::intrusive_ptr<c10d::Store> store;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "connecting the ranks of the round", [&] {
     store = MakeStore(place, listener, deadlines);
-    // One device, so one context: Abort reaches every connection through it.
+    // A single Gloo device, so a single context: Abort reaches every connection through it.
     auto options = c10d::ProcessGroupGloo::Options::create(deadlines.connect);
     options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(place.address)};
     group->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, place.rank, place.world, options);
@@ -151,7 +153,7 @@ Result<std::shared_ptr<Communicator>> Communicator::Connect(const Place& place, 
     group->process_group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
     group->store = std::make_shared<PrefixedStore>(store);
   }));
-  // Part of connecting: nobody has work to do first, and no supervisor watches a wait in here yet.
+  // Part of connecting: no rank has work to do before it, and no supervisor watches this wait yet.
   LOCKSTEP_TRY(CheckDevicesOf(place, use, *group->process_group));
   group->gloo->setTimeout(deadlines.collective);
   if (use.backend != nullptr) {
@@ -173,8 +175,8 @@ Result<std::shared_ptr<Communicator>> Communicator::Connect(const Place& place, 
 Communicator::Communicator(Place place, std::chrono::milliseconds limit, std::unique_ptr<Group> group)
     : place_(std::move(place)), limit_(limit), group_(std::move(group)) {}
 
-// Dropped with a group of a device that is not aborted yet, c10d would abort it here, on this thread and
-// without a limit. Gloo's waits for its threads.
+// If a device group that is not aborted yet were dropped, c10d would abort it on this thread, without a time
+// limit. Dropping a Gloo group waits for its threads.
 Communicator::~Communicator() {
   if (group_->device_abort != nullptr && !is_closed_) {
     End(/*is_broken=*/false);
@@ -202,9 +204,9 @@ void Communicator::Close() {
 c10::intrusive_ptr<c10d::ProcessGroup> Communicator::group() const { return group_->process_group; }
 
 // Gloo has no abort. But a receive that times out signals *every* connection of its context: all pending
-// operations of this process throw and all sockets close, which tells the peers. A receive from a peer whose
-// connection is already closed throws at once and signals nothing, hence one from each peer; after the first
-// time-out the rest throw at once.
+// operations of this process throw and all sockets close, which notifies the peers. A receive from a peer
+// whose connection is already closed throws at once and signals nothing, so there is one from each peer;
+// after the first time-out the others throw at once.
 void Communicator::End(bool is_broken) {
   if (aborted_.exchange(true)) return;
   if (group_->device_abort != nullptr) {
@@ -217,7 +219,7 @@ void Communicator::End(bool is_broken) {
       std::vector<at::Tensor> landing = {at::empty({1}, at::kByte)};
       group_->gloo->recv(landing, peer, kUnusedTag)->wait(kAbortWait);
     } catch (const std::exception&) {
-      // The purpose of the call.
+      // The exception is the purpose of the call.
     }
   }
   group_->open.End(kEndLimit);
@@ -272,9 +274,9 @@ c10::intrusive_ptr<c10::ivalue::Future> Communicator::FutureOf(c10d::Work& colle
 }
 
 struct Communicator::PendingSum::State {
-  Communicator& communicator;  // outlives the sum
+  Communicator& communicator;  // must outlive the sum
   at::Tensor tensor;
-  c10::intrusive_ptr<c10d::Work> work{};  // absent: alone, so it is the sum already
+  c10::intrusive_ptr<c10d::Work> work{};  // null: a world of one, so the tensor is the sum already
 };
 
 Communicator::PendingSum::PendingSum(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -347,7 +349,7 @@ Result<void> Communicator::Receive(at::Tensor& tensor, int peer) {
   });
 }
 
-// A message from rank to rank has no limit of its own, as collectives have.
+// A point-to-point message has no time limit of its own, unlike a collective.
 Result<void> Communicator::WaitForMessage(const c10::intrusive_ptr<c10d::Work>& message,
                                           const at::Tensor& moved, std::string_view operation) {
   if (!moved.is_cpu()) return WaitFor(*message, moved, operation);
@@ -413,12 +415,13 @@ struct Attempt {
 Result<std::shared_ptr<Communicator>> ConnectUnlessStopped(const Place& place, Listener listener,
                                                            const Deadlines& deadlines, std::stop_token stop,
                                                            const DeviceUse& device) {
-  // Shared: a given-up attempt outlives this call.
+  // Shared, because an abandoned attempt outlives this call.
   auto attempt = std::make_shared<Attempt>();
   std::thread([attempt, place, listener = std::move(listener), deadlines, device]() mutable {
     auto outcome = Communicator::Connect(place, std::move(listener), deadlines, device);
     const MutexLock lock(attempt->mutex);
-    // Nobody waits any more: close the connections now, or peers take them for a rank that will join them.
+    // The caller has given up: close the connections now, because peers would count on a rank that never
+    // joins.
     if (attempt->given_up) outcome = Error{ErrorCode::kCancelled, "given up"};
     attempt->outcome = std::move(outcome);
     attempt->done.notify_all();

@@ -1,20 +1,20 @@
 #pragma once
-// Work of a device that is recorded once and then queued as a whole: a CUDA graph. The host, which otherwise
-// launches each kernel, is then free, and the device does not wait for it.
+// Device work that is recorded once and then queued as a whole: a CUDA graph. The host does not launch each
+// kernel, so it is free and the device does not wait for it.
 
 #include <functional>
 
 namespace lockstep::comm {
 
-// The step thread's. LibTorch's exceptions pass through; a graph whose recording failed is of no use.
+// Used by the step thread. LibTorch's exceptions pass through; a graph whose recording failed must not be
+// used.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
-  // Calls `work` once. What it queues is recorded and not done: it must not wait for the device, nor seed its
-  // generator.
+  // Calls `work` once. The work it queues is recorded and not executed: it must not wait for the device or
+  // seed its generator.
   virtual void Record(const std::function<void()>& work) = 0;
-  // Queues what was recorded: the same kernels on the same memory, with the random numbers that the device's
-  // generator is to give next.
+  // Queues the recorded kernels on the same memory, with the next random numbers of the device's generator.
   virtual void Replay() = 0;
 };
 

@@ -10,7 +10,7 @@
 namespace lockstep::comm {
 namespace {
 
-// A sum of a large model takes milliseconds; asking costs about a microsecond.
+// A sum of a large model takes milliseconds; a query costs about a microsecond.
 constexpr std::chrono::microseconds kPoll{20};
 
 }  // namespace
@@ -50,7 +50,7 @@ Result<void> AwaitDeviceWork(c10d::Work& work, const std::function<bool()>& abor
       std::this_thread::sleep_for(kPoll);
     }
     if (const std::exception_ptr problem = work.exception()) std::rethrow_exception(problem);
-    // An abort makes work end, too.
+    // An abort completes the work, too.
     if (!aborted()) work.synchronize();
   }));
   if (aborted()) return is_over();

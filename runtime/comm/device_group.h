@@ -1,8 +1,8 @@
 #pragma once
-// What a communicator needs of a group that moves the tensors of a device; NCCL's is in runtime/cuda, a
-// library of its own, so that one program serves machines with and without a GPU.
+// The interface of a communicator to a group that moves device tensors. The NCCL implementation is in
+// runtime/cuda, a separate library, so that one program serves machines with and without GPUs.
 //
-// It stands beside the group for the tensors of the CPU, which carries what ranks tell each other in numbers.
+// It is used in addition to the group for CPU tensors, which carries the ranks' numbers for coordination.
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
@@ -31,59 +31,61 @@ class DeviceGroup {
  public:
   virtual ~DeviceGroup() = default;
   [[nodiscard]] virtual c10::intrusive_ptr<c10d::Backend> backend() const = 0;
-  // What this process's collectives came to, as c10d's flight recorder tells it in JSON; empty: nobody kept
-  // it. Any thread, before Abort: that ends what has not ended. May hang like Abort.
+  // The process's collectives as JSON of c10d's flight recorder; empty: not recorded. Any thread, before
+  // Abort, which ends unfinished collectives. May hang like Abort.
   [[nodiscard]] virtual std::string Trace() { return {}; }
-  // Any thread. Ends whatever runs in the group. May hang; callers bound it.
+  // Aborts all work of the group. Any thread. May hang; callers must bound it.
   virtual void Abort() = 0;
 };
 
-// A device as one process uses it, and how groups are made for it.
+// A device as used by one process, and a factory for its groups.
 class DeviceBackend {
  public:
   virtual ~DeviceBackend() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;  // "NCCL"
   [[nodiscard]] virtual at::Device device() const = 0;
-  // All that the process sees, its own first.
+  // All devices visible to the process, its own first.
   [[nodiscard]] virtual std::vector<at::Device> devices() const = 0;
-  // The same from whichever process the device is seen, another than that of any other device.
+  // Identifies the device uniquely across processes.
   [[nodiscard]] virtual std::string device_id() const = 0;
-  // Blocks until all ranks are connected, and may hang like Abort. Throws as LibTorch does.
+  // Blocks until all ranks are connected, and may hang like Abort. Throws LibTorch's exceptions.
   [[nodiscard]] virtual std::shared_ptr<DeviceGroup> MakeGroup(const c10::intrusive_ptr<c10d::Store>& store,
                                                                int rank, int world,
                                                                std::chrono::milliseconds timeout) = 0;
 
-  // What the calling thread queues goes to a stream of its own from here on, as what is to be recorded must.
+  // From now on the calling thread's work is queued on a non-default stream, as recording requires.
   virtual void LeaveDefaultStream() = 0;
   [[nodiscard]] virtual std::unique_ptr<DeviceGraph> NewGraph() = 0;
-  // Is over when all is done that the calling thread has queued so far.
+  // Returns work that completes when everything that the calling thread has queued so far is done.
   [[nodiscard]] virtual c10::intrusive_ptr<c10d::Work> Queued() = 0;
 };
 
-// Which device a rank moves its tensors with.
+// The device with which a rank moves its tensors.
 struct DeviceUse {
-  // Absent: none was found. Outlives the process's communicators, and connects that were given up.
+  // Null: no device was found. Outlives the process's communicators, and connects that were given up.
   DeviceBackend* backend = nullptr;
-  // Aborting the device's group hangs: the process is of no use any more. Gets a sentence.
+  // Called with a sentence if aborting the device's group hangs, so that the process is unusable.
   std::function<void(const std::string&)> give_up{};
   std::chrono::milliseconds abort_limit{10'000};
-  // Gets the trace of the device's group where a round breaks in which the step thread waited long. Before
-  // the group is aborted, on the thread that does it, which must not wait for a store. May be empty.
+  // Called with the trace of the device's group if a round breaks in which the step thread waited long. It
+  // runs before the group is aborted, on the aborting thread, and must not block on a store. May be empty.
   std::function<void(int64_t round, int rank, std::string trace)> keep_trace{};
-  // A peer that dies is noticed within milliseconds: who recovers from that does not pay for a trace.
+  // Shorter waits are not traced: the death of a peer is noticed within milliseconds, and that recovery
+  // should not pay for a trace.
   std::chrono::milliseconds long_wait{1'000};
 };
 
-// What a rank without a device says in place of its id.
+// Stands for the id of a rank without a device.
 inline constexpr std::string_view kNoDevice = "none";
 
-// Ids in order of the ranks. Names the ranks where two are on one device (kInvalidArgument), or only some
-// have one: then it is those without that have to go (kDeviceLost for them, kAborted for the others). Pure.
+// `ids` are in the order of the ranks. kInvalidArgument if two ranks use one device; the error names them. If
+// only some ranks have a device: kDeviceLost on those without, kAborted on the others. Pure.
 [[nodiscard]] Result<void> CheckDevices(std::span<const std::string> ids, int rank);
 
-// Waits on the host until work on a device has ended. What follows on the device must not be queued before:
-// an aborted sum leaves garbage behind and no exception. kAborted where `aborted` says so, before or after,
-// or where `deadline` is over; c10d's own wait would then abort the group on this thread, and hang with it.
+// Waits on the host until work on a device has ended. Further device work must not be queued before: an
+// aborted sum leaves garbage in its tensor and throws no exception. kAborted if `aborted` returns true,
+// before or after, or if `deadline` passes. c10d's own wait would abort the group on this thread after its
+// time-out, and hang with it.
 [[nodiscard]] Result<void> AwaitDeviceWork(c10d::Work& work, const std::function<bool()>& aborted,
                                            std::chrono::milliseconds deadline, std::string_view operation);
 

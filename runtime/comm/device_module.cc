@@ -13,7 +13,7 @@ std::string DefaultDeviceModule() {
 }
 
 Result<std::unique_ptr<DeviceBackend>> OpenDevice(const std::string& path, int local_rank, int ranks_here) {
-  // Never closed: LibTorch keeps what a library has registered.
+  // Never closed, because LibTorch keeps what a library has registered.
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return Error{ErrorCode::kNotFound, "loading " + path + ": " + ::dlerror()};
   auto* const entry = reinterpret_cast<DeviceModuleEntry>(::dlsym(library, kDeviceModuleEntry));

@@ -20,10 +20,10 @@ Result<Fd> ListenOn(const addrinfo& address) {
   Fd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return SystemError("socket");
   const int off = 0;
-  // One socket for both families; where the kernel refuses that, IPv6 alone is still right.
+  // One socket for both families; if the kernel does not allow that, IPv6 alone still works.
   if (address.ai_family == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (::bind(fd.get(), address.ai_addr, address.ai_addrlen) != 0) return SystemError("bind");
-  // Already listening: peers that are quicker than rank 0 queue up instead of being refused and retrying.
+  // Listens already: peers that are faster than rank 0 are queued instead of being rejected and retrying.
   if (::listen(fd.get(), SOMAXCONN) != 0) return SystemError("listen");
   return fd;
 }

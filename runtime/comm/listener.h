@@ -1,6 +1,7 @@
 #pragma once
-// A TCP socket that already listens: a rank opens one before it says Ready, so that the port it announces for
-// the round's store is its own from then on. Moves between threads, used by one at a time.
+// A TCP socket that already listens: a rank opens one before it reports Ready, so that the port that it
+// announces for the round's store is reserved for it. May move between threads, but only one thread uses it
+// at a time.
 
 #include <string>
 
@@ -11,11 +12,11 @@ namespace lockstep::comm {
 
 class Listener {
  public:
-  // On `address` (numeric) and a port of the system's choice; an empty address means every interface.
+  // Listens on `address` (numeric) and a port chosen by the system. An empty address means every interface.
   [[nodiscard]] static Result<Listener> Open(const std::string& address);
 
   [[nodiscard]] int port() const { return port_; }
-  // Gives the descriptor away; the new owner closes it.
+  // Releases the descriptor; the new owner must close it.
   [[nodiscard]] int Release() { return fd_.Release(); }
 
  private:

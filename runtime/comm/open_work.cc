@@ -27,7 +27,7 @@ struct OpenWork::State {
   std::vector<c10::intrusive_ptr<Future>> collectives LOCKSTEP_GUARDED_BY(mutex);
   std::vector<c10::intrusive_ptr<c10d::Work>> messages LOCKSTEP_GUARDED_BY(mutex);
 
-  // True for one caller only, who then completes the future.
+  // Returns true for one caller only, which then completes the future.
   bool Take(const c10::intrusive_ptr<Future>& future) {
     const MutexLock lock(mutex);
     const bool was_open = std::erase(collectives, future) > 0;
@@ -72,7 +72,7 @@ Result<void> OpenWork::Await(const c10::intrusive_ptr<c10d::Work>& message, std:
     state_->messages.push_back(message);
   }
   const Registration registration{*state_, message};
-  // False: its wait was ended by `abort`.
+  // False: `abort` ended the wait.
   if (!message->wait(limit)) return Error{ErrorCode::kAborted, kGivenUp};
   return {};
 }

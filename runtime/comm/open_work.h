@@ -1,8 +1,8 @@
 #pragma once
-// The work of a Gloo group that has not ended, so that an abort can end the wait for it. Gloo wakes nobody
-// who waits for a message of which a part is sent when its connection breaks (Pair::signalException in
-// gloo/transport/tcp/pair.cc leaves out the buffers of its queue): without this he waits for the time-out of
-// the collective.
+// Tracks the unfinished work of a Gloo group, so that an abort can end waits for it. If a connection breaks
+// while a part of a message has been sent, Gloo does not wake the thread that waits for it
+// (Pair::signalException in gloo/transport/tcp/pair.cc omits the buffers of its queue): without this class
+// the thread would wait until the time-out of the collective.
 
 #include <ATen/core/ivalue.h>
 #include <c10/util/intrusive_ptr.h>
@@ -18,26 +18,26 @@ class Work;
 
 namespace lockstep::comm {
 
-// Any thread, all of it.
+// All methods may be called from any thread.
 class OpenWork {
  public:
   OpenWork();
-  // What has not ended keeps what it needs.
+  // Unfinished work keeps alive what it needs.
   ~OpenWork();
   OpenWork(const OpenWork&) = delete;
   OpenWork& operator=(const OpenWork&) = delete;
 
-  // For a collective: ends as the work does, or with an error when End gives the work up. The tensors of such
-  // work stay alive; nothing arrives in them any more.
+  // For a collective: a future that completes as the work does, or with an error when End gives the work up.
+  // The tensors of such work stay alive, and no data arrives in them any more.
   [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> FutureOf(c10d::Work& collective);
-  // For a send or a receive: until it is done, at most `limit`. kAborted where End came first. Throws what
-  // c10d throws.
+  // For a send or a receive: waits until it is done, at most `limit`. kAborted: End was called first. Throws
+  // what c10d throws.
   [[nodiscard]] Result<void> Await(const c10::intrusive_ptr<c10d::Work>& message,
                                    std::chrono::milliseconds limit);
-  // Once the connections are closed: waits until all that is open has ended by itself, which takes
-  // milliseconds, at most `limit`, and gives up the rest; what is started later, too.
+  // Call after the connections are closed: waits at most `limit` until all open work has ended by itself,
+  // which takes milliseconds, and gives up the rest, including work that is started later.
   void End(std::chrono::milliseconds limit);
-  // Of collectives, which then hold a thread of their group until their own time-out.
+  // Whether collectives were given up. Each then occupies a thread of its group until its own time-out.
   [[nodiscard]] bool gave_up() const;
 
  private:

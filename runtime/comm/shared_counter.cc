@@ -10,7 +10,7 @@
 namespace lockstep::comm {
 namespace {
 
-// A thread of its own serves the store: an answer does not wait for what rank 0 has to do first.
+// Rank 0 serves the store on a separate thread, so an answer does not wait for rank 0's other work.
 constexpr std::chrono::seconds kLongestSilence{60};
 
 }  // namespace

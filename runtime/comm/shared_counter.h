@@ -1,8 +1,8 @@
 #pragma once
-// A number in the round's store to which the ranks add, so that each gets another part of some work. The
-// store's calls have no limit: while the machine of rank 0 is cut off, they wait for many minutes. So they
-// are made on a thread of the counter's own, and whoever asked can be told to wait no longer. Such a call is
-// left behind with its thread; see ConnectUnlessStopped. One owner; one thread at a time.
+// A number in the round's store that the ranks increment to divide work among themselves. The store's calls
+// have no time limit: if rank 0's machine is cut off, they block for many minutes. So they run on a thread of
+// the counter, and the caller can stop waiting. A blocked call is left behind with its thread; see
+// ConnectUnlessStopped. One owner; one thread at a time.
 
 #include <cstdint>
 #include <memory>
@@ -21,8 +21,8 @@ class SharedCounter {
   SharedCounter(const SharedCounter&) = delete;
   SharedCounter& operator=(const SharedCounter&) = delete;
 
-  // What it was before `amount` was added. kCancelled: `stop`; kAborted: the store is gone, or silent for a
-  // minute. After an error it is not known whether anything was added.
+  // Returns the value before `amount` was added. kCancelled: `stop` was requested. kAborted: the store is
+  // gone, or has not answered for a minute. After an error it is unknown whether the amount was added.
   [[nodiscard]] Result<int64_t> Add(int64_t amount, const std::stop_token& stop);
 
  private:

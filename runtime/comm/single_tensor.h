@@ -1,6 +1,7 @@
 #pragma once
-// Collectives on one tensor a rank, by the names of PyTorch 2.15. Machines with a GPU that tests/gpu uses have PyTorch 2.11,
-// which has older names for the same operators. Called by the threads that may call the process group.
+// Collectives with one tensor per rank, by their names in PyTorch 2.15. The GPU machines of tests/gpu have
+// PyTorch 2.11, which has older names for the same operators. Called by the threads that may call the process
+// group.
 
 #include <torch/headeronly/version.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>

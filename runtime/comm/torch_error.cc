@@ -26,7 +26,7 @@ constexpr std::string_view kDeviceLosses[] = {
     "GPU is lost",
 };
 
-// CUDA's other errors, an argument that is wrong or memory that is short, leave the process usable.
+// Other CUDA errors, such as an invalid argument or lack of memory, leave the process usable.
 constexpr std::string_view kDeviceFaults[] = {
     "an illegal memory access was encountered",
     "an illegal instruction was encountered",
@@ -39,7 +39,7 @@ constexpr std::string_view kDeviceFaults[] = {
     "the launch timed out and was terminated",
     "context is destroyed",
     "CUDA error: unknown error",
-    "unhandled cuda error",  // NCCL's, whose own calls then fail, too
+    "unhandled cuda error",  // from NCCL, whose calls then fail, too
     "CUBLAS_STATUS_EXECUTION_FAILED",
     "CUDNN_STATUS_EXECUTION_FAILED",
 };
@@ -70,7 +70,8 @@ Error CurrentException(ErrorCode code, std::string_view context) {
   } catch (const ErrorException& thrown) {
     return thrown.error().WithContext(context);
   } catch (const c10::OutOfMemoryError& error) {
-    // "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …": the rest is another each time.
+    // "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …": the numbers after the first sentence
+    // vary.
     const std::string text = FirstLine(error.what_without_backtrace());
     return Error{code, text.substr(0, text.find(" GPU "))}.WithContext(context);
   } catch (const c10::Error& error) {

@@ -10,17 +10,18 @@ namespace {
 
 constexpr std::string_view kMarker = "---";
 
-// At the beginning of a line YAML allows three dashes and a blank nowhere else, not even in a quoted text.
+// At the beginning of a line YAML permits three dashes and a blank only as a marker, even inside a quoted
+// text.
 bool IsMarker(std::string_view line) {
   return line.starts_with(kMarker) && (line.size() == kMarker.size() ||
                                        std::string_view(" \t\r\n").find(line[3]) != std::string_view::npos);
 }
 
 Result<Document> ReadDocument(std::string text, std::size_t lines_before) {
-  // Empty lines in front, so that a complaint has the number of the line in the file.
+  // The preceding empty lines give error messages the line number in the file.
   LOCKSTEP_TRY(std::vector<Json> values, api::ParseManifest(std::string(lines_before, '\n') + text));
   if (values.size() > 1)
-    return Error{ErrorCode::kInvalidArgument, "documents must be parted by lines that begin with ---"};
+    return Error{ErrorCode::kInvalidArgument, "documents must be separated by lines that begin with ---"};
   return Document{std::move(text), values.empty() ? Json() : std::move(values.front())};
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A YAML text as its documents, each as it was written. Pure.
+// Splits a YAML text into its documents and keeps the original text of each. Pure.
 
 #include <string>
 #include <string_view>
@@ -11,11 +11,11 @@
 namespace lockstep::convert {
 
 struct Document {
-  std::string text;  // without the line of dashes before it
-  Json value;        // null where there are only comments
+  std::string text;  // without the preceding line of dashes
+  Json value;        // null if there are only comments
 };
 
-// Refused: what api::ParseManifest refuses; the message has the line in the whole text.
+// Rejects what api::ParseManifest rejects; the message has the line in the whole text.
 [[nodiscard]] Result<std::vector<Document>> ReadDocuments(std::string_view text);
 
 }  // namespace lockstep::convert

@@ -8,7 +8,7 @@
 namespace lockstep::convert {
 namespace {
 
-// Of any object that comes from an API server.
+// Fields that an API server adds to any object.
 constexpr std::array<std::string_view, 11> kServers = {"apiVersion",
                                                        "kind",
                                                        "status",
@@ -68,7 +68,7 @@ void FieldReader::Walk(const Json& object, const std::string& path) {
     } else if (value.is_object() && HoldsFields(place)) {
       Walk(value, place);
     } else {
-      notices_.Fail(place, "is no field of a PyTorchJob that convert knows; take it out");
+      notices_.Fail(place, "is not a field of a PyTorchJob that convert supports; remove it");
     }
   }
 }

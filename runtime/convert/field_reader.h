@@ -1,5 +1,5 @@
 #pragma once
-// A PyTorchJob, field by field, by the names in the table; knows which fields nobody asked for. Not
+// Reads a PyTorchJob by the field names of the table, and keeps track of fields that were not read. Not
 // thread-safe.
 
 #include <cstdint>
@@ -19,13 +19,13 @@ class FieldReader {
   // Both must outlive it.
   FieldReader(const Json& object, Notices& notices) : object_(object), notices_(notices) {}
 
-  // nullptr where it is absent. The field must be one of JobFields().
+  // nullptr if it is absent. The field must be one of JobFields().
   const Json* Take(std::string_view field);
-  // The same; a value of another type is an error of the manifest, and as good as none.
+  // Like Take; a value of another type is reported as an error and treated as absent.
   std::optional<int64_t> TakeInteger(std::string_view field);
   std::string TakeText(std::string_view field);
 
-  // Notices of the fields that were not taken: what the table says of them, or that it does not know them.
+  // Adds notices for fields that were not read: the remark of the table, or that the field is unknown.
   void Finish();
 
  private:

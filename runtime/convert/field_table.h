@@ -1,7 +1,7 @@
 #pragma once
 // Every field of Kubeflow's PyTorchJob (kubeflow.org/v1, Training Operator 1.9) and every flag of torchrun
-// that `lockstep convert` knows, with what becomes of it. The conversion reads no field that is not here, and
-// docs/how-to/migration.md shows the same rows: a test compares them. Pure.
+// that `lockstep convert` supports, with its conversion. The conversion reads no field that is not listed
+// here. docs/how-to/migration.md has the same rows, which a test compares. Pure.
 
 #include <span>
 #include <string_view>
@@ -9,26 +9,26 @@
 namespace lockstep::convert {
 
 enum class Fate {
-  kBecomes,    // `ours`
-  kNotNeeded,  // nothing is lost: a warning says so
-  kLost,       // the job would do something else: an error
+  kBecomes,    // converted to the field `ours`
+  kNotNeeded,  // dropped without loss: a warning
+  kLost,       // the job would behave differently: an error
 };
 
 struct Field {
   std::string_view theirs;
   Fate fate;
-  std::string_view ours;    // of kBecomes
-  std::string_view remark;  // in docs/how-to/migration.md; of the other fates also the message
+  std::string_view ours;    // for kBecomes
+  std::string_view remark;  // shown in docs/how-to/migration.md; for the other outcomes also the message
 };
 
 [[nodiscard]] std::span<const Field> JobFields();
-// Below the `template` of a replica spec; a container that is named stands in brackets.
+// Relative to the `template` of a replica spec; the name of a container is in brackets.
 [[nodiscard]] std::span<const Field> TemplateFields();
 [[nodiscard]] std::span<const Field> LaunchFlags();
-// Of spec.elasticPolicy.rdzvConf and --rdzv_conf.
+// Keys of spec.elasticPolicy.rdzvConf and --rdzv_conf.
 [[nodiscard]] std::span<const Field> RendezvousKeys();
 
-// nullptr where there is none.
+// nullptr if there is none.
 [[nodiscard]] const Field* FindField(std::span<const Field> fields, std::string_view theirs);
 
 }  // namespace lockstep::convert

@@ -19,7 +19,7 @@ using Words = std::vector<std::string>;
 constexpr std::string_view kRunModule = "torch.distributed.run";
 constexpr std::string_view kLaunchModule = "torch.distributed.launch";
 constexpr std::array kOtherLaunchers = {"accelerate", "deepspeed", "mpirun", "mpiexec", "horovodrun"};
-// What may stand before torchrun in a script and may as well happen once in each rank.
+// Commands before torchrun in a script that may as well run once in each rank.
 constexpr std::array kHarmless = {"cd", "echo", "exec", "exit", "export", "set", "source", "ulimit", "."};
 
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -30,17 +30,17 @@ bool IsAmong(const List& list, std::string_view text) {
 }
 
 struct Head {
-  Words interpreter;  // that runs the script
+  Words interpreter;  // the one that runs the script
   std::size_t end = 0;
   bool is_launch_module = false;
 };
 
-// Where torchrun begins `words`.
+// The position of torchrun in `words`.
 std::optional<Head> FindHead(const Words& words) {
   if (words.empty()) return std::nullopt;
   const std::string name = BaseName(words.front());
   if (name == "torchrun") {
-    // It runs scripts by the interpreter beside it.
+    // torchrun runs scripts with the interpreter in its own folder.
     return Head{{words.front().substr(0, words.front().size() - name.size()) + "python3"}, 1};
   }
   if (!name.starts_with("python")) return std::nullopt;
@@ -57,7 +57,7 @@ std::optional<Head> FindHead(const Words& words) {
 
 struct Parsed {
   std::map<std::string, std::string> flags;
-  std::size_t script = 0;  // its place among the words
+  std::size_t script = 0;  // its index in the words
   Words problems;
 };
 
@@ -82,7 +82,7 @@ Parsed ParseFlags(const Words& words, std::size_t at) {
     const std::size_t equals = std::min(words[at].find('='), words[at].size());
     const std::string flag = LongForm(words[at].substr(0, equals));
     if (FindField(LaunchFlags(), flag) == nullptr) {
-      parsed.problems.push_back(flag + ": no flag of torchrun that convert knows; take it off");
+      parsed.problems.push_back(flag + ": not a flag of torchrun that convert supports; remove it");
     }
     std::string& value = parsed.flags[flag];
     if (equals < words[at].size()) {
@@ -123,7 +123,7 @@ bool IsAssignment(const std::string& word) {
                      [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
 }
 
-// The command without what only changes its surroundings: FOO=1 exec torchrun …
+// Skips the words that only change the environment of the command: FOO=1 exec torchrun …
 std::size_t FirstWord(const ShellCommand& command) {
   std::size_t at = 0;
   while (at + 1 < command.words.size() &&
@@ -159,7 +159,7 @@ std::string UnwrapScript(std::string script, Launch& launch) {
   return script;
 }
 
-// Of `sh -c SCRIPT`: the place of the script.
+// The index of SCRIPT in `sh -c SCRIPT`.
 std::optional<std::size_t> FindScript(const Words& words) {
   static constexpr std::array kShells = {"sh", "bash", "dash", "ash", "zsh"};
   if (words.empty() || !IsAmong(kShells, BaseName(words.front()))) return std::nullopt;

@@ -21,7 +21,7 @@ class Manifest {
  public:
   void Add(const Document& document) {
     if (document.value.is_null()) return Append(document.text);
-    // What `kubectl get pytorchjobs -o yaml` prints.
+    // The output of `kubectl get pytorchjobs -o yaml`.
     const Json* items = FindJson(document.value, {"items"});
     if (StringAt(document.value, {"kind"}).ends_with("List") && items != nullptr && items->is_array()) {
       for (const Json& item : *items) Add(Document{WriteYaml(item), item});

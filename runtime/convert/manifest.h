@@ -1,5 +1,5 @@
 #pragma once
-// A manifest of PyTorchJobs and other objects, as `lockstep convert` writes it. Pure.
+// Converts a manifest of PyTorchJobs and other objects for `lockstep convert`. Pure.
 
 #include <string>
 #include <string_view>
@@ -18,11 +18,11 @@ struct NamedNotice {
 
 struct ConvertedManifest {
   std::string text;
-  std::vector<Json> jobs;  // what became of the PyTorchJobs, for a check
+  std::vector<Json> jobs;  // the converted PyTorchJobs, for validation
   std::vector<NamedNotice> notices;
 };
 
-// Other objects stay as they are written. Refused: what is no YAML, and a text without a PyTorchJob.
+// Other objects keep their text. Rejects text that is not YAML, and text without a PyTorchJob.
 [[nodiscard]] Result<ConvertedManifest> ConvertManifest(std::string_view text);
 
 }  // namespace lockstep::convert

@@ -1,5 +1,5 @@
 #pragma once
-// What the user should know of a conversion. Values.
+// The messages of a conversion for the user. Values.
 
 #include <string>
 #include <string_view>
@@ -23,11 +23,11 @@ class Notices {
   void Warn(std::string path, std::string text) {
     list_.push_back({Severity::kWarning, std::move(path), std::move(text)});
   }
-  // The job would do something else.
+  // The job would behave differently.
   void Fail(std::string path, std::string text) {
     list_.push_back({Severity::kError, std::move(path), std::move(text)});
   }
-  // Of a field without a counterpart: what the table says.
+  // For a field without a counterpart: the remark of the table.
   void Say(const Field& field, std::string path) {
     LOCKSTEP_CHECK(field.fate != Fate::kBecomes, std::string(field.theirs));
     const bool is_lost = field.fate == Fate::kLost;

@@ -15,7 +15,7 @@ constexpr std::string_view kTheirName = "pytorch";
 constexpr std::string_view kOurName = "trainer";
 constexpr std::string_view kPortName = "pytorchjob-port";
 constexpr std::string_view kUnbuffered = "PYTHONUNBUFFERED";
-// What a rank gets from Lockstep, and from Kubeflow's operator before.
+// Variables that Lockstep sets in a rank, as Kubeflow's operator did.
 constexpr std::array<std::string_view, 9> kRankVariables = {"MASTER_ADDR",      "MASTER_PORT", "RANK",
                                                             "WORLD_SIZE",       "LOCAL_RANK",  "NODE_RANK",
                                                             "LOCAL_WORLD_SIZE", "GROUP_RANK",  "ROLE_RANK"};
@@ -26,7 +26,7 @@ const Field& Known(std::string_view field) {
   return *found;
 }
 
-// Of a field that is kept: docs/how-to/migration.md must say so.
+// A field that is kept must be listed in docs/how-to/migration.md.
 void CheckInTable(std::string_view field) { static_cast<void>(Known(field)); }
 
 bool IsRankVariable(std::string_view name) {
@@ -34,7 +34,7 @@ bool IsRankVariable(std::string_view name) {
          std::find(kRankVariables.begin(), kRankVariables.end(), name) != kRankVariables.end();
 }
 
-std::vector<std::string> WordsIn(const Json& container, std::string_view key) {
+std::vector<std::string> StringsIn(const Json& container, std::string_view key) {
   std::vector<std::string> words;
   const Json* list = FindJson(container, {key});
   if (list == nullptr || !list->is_array()) return words;
@@ -105,8 +105,8 @@ class Template {
     CheckInTable("spec.containers[pytorch].command");
     CheckInTable("spec.containers[pytorch].args");
     const std::string place = path_ + "." + result_.trainer + ".command";
-    const std::vector<std::string> command = WordsIn(trainer, "command");
-    const std::vector<std::string> args = WordsIn(trainer, "args");
+    const std::vector<std::string> command = StringsIn(trainer, "command");
+    const std::vector<std::string> args = StringsIn(trainer, "args");
     if (command.empty()) {
       result_.notices.Fail(
           place,
@@ -128,7 +128,7 @@ class Template {
     LookForReferences(launch.args, path_ + "." + result_.trainer + ".args");
   }
 
-  // The kubelet puts in what the pod's variables say; these are known only once a rank has its place.
+  // The kubelet expands variables of the pod, but these are known only once a rank has its number.
   void LookForReferences(const std::vector<std::string>& words, const std::string& place) {
     for (const std::string& word : words) {
       for (std::size_t at = word.find("$("); at != std::string::npos; at = word.find("$(", at + 2)) {
@@ -164,9 +164,8 @@ class Template {
       const std::string name = StringAt(variable, {"name"});
       is_unbuffered |= name == kUnbuffered;
       if (IsRankVariable(name)) {
-        result_.notices.Warn(
-            path_ + "." + result_.trainer + ".env[" + name + "]",
-            "has no effect: Lockstep starts each rank with variables of its own; take it out");
+        result_.notices.Warn(path_ + "." + result_.trainer + ".env[" + name + "]",
+                             "has no effect: Lockstep starts each rank with variables of its own; remove it");
       }
     }
     if (!is_unbuffered) variables.push_back({{"name", kUnbuffered}, {"value", "1"}});
@@ -177,7 +176,7 @@ class Template {
   PodTemplate result_;
 };
 
-// Whether a field of this name has the value, somewhere.
+// Whether any field of this name has this value.
 bool HasField(const Json& value, std::string_view key, std::string_view text) {
   if (value.is_object() && StringAt(value, {key}) == text) return true;
   if (!value.is_structured()) return false;
@@ -192,7 +191,8 @@ PodTemplate ConvertTemplate(const Json& theirs, const std::string& path, const s
 }
 
 bool MustKeepName(const Json& spec) {
-  return HasField(spec, "name", kOurName) ||             // another container, or a volume: then to be sure
+  // another container or a volume has the name: assume a reference
+  return HasField(spec, "name", kOurName) ||
          HasField(spec, "containerName", kTheirName) ||  // resourceFieldRef
          HasField(spec, "container", kTheirName);        // a metric of the autoscaler
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The pod template of a PyTorchJob's replicas as spec.worker.template. Pure.
+// Converts the pod template of a PyTorchJob's replicas to spec.worker.template. Pure.
 
 #include <cstddef>
 #include <string>
@@ -15,16 +15,16 @@ struct PodTemplate {
   std::string container_name;  // of the trainer
   std::string trainer;         // its path: "spec.containers[0]"
   Launch launch;
-  int gpus = 0;  // by the limits of the trainer
+  int gpus = 0;  // from the limits of the trainer
   bool host_network = false;
   Notices notices;
 };
 
-// `path`: of `theirs`, for notices. `container_name`: what the trainer is called from now on.
+// `path`: that of `theirs`, for notices. `container_name`: the new name of the trainer.
 [[nodiscard]] PodTemplate ConvertTemplate(const Json& theirs, const std::string& path,
                                           const std::string& container_name);
 
-// Whether something else refers to the container by its name, or has the name it would get.
+// Whether something else refers to the container by its name, or already has the new name.
 [[nodiscard]] bool MustKeepName(const Json& spec);
 
 }  // namespace lockstep::convert

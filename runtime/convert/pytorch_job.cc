@@ -20,9 +20,9 @@ constexpr const char* kReplicaSpecs = "pytorchReplicaSpecs";
 constexpr const char* kQueueLabel = "kueue.x-k8s.io/queue-name";
 constexpr const char* kAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
 constexpr std::string_view kTheirLabels = "training.kubeflow.org/";
-constexpr int64_t kNoLimit = 1'000'000;   // the most that failurePolicy.maxRestarts may be
-constexpr int64_t kMostInPlace = 1000;    // … and inPlaceLimit
-constexpr int64_t kDefaultKeepAlive = 5;  // of torchrun
+constexpr int64_t kNoLimit = 1'000'000;   // the maximum of failurePolicy.maxRestarts
+constexpr int64_t kMostInPlace = 1000;    // the maximum of inPlaceLimit
+constexpr int64_t kDefaultKeepAlive = 5;  // the default of torchrun
 constexpr int64_t kDefaultAttempts = 3;
 
 std::optional<int64_t> IntegerFrom(const std::string& text) {
@@ -32,7 +32,7 @@ std::optional<int64_t> IntegerFrom(const std::string& text) {
   return is_number ? std::optional<int64_t>(std::stoll(text)) : std::nullopt;
 }
 
-// Its controller takes the types of replicas in any case.
+// Kubeflow's controller accepts replica types in any case.
 Json WithProperTypes(Json object) {
   const Json* specs = FindJson(object, {"spec", kReplicaSpecs});
   if (specs == nullptr || !specs->is_object()) return object;
@@ -47,7 +47,7 @@ Json WithProperTypes(Json object) {
   return object;
 }
 
-// Paths below `path` where the two differ, with both values.
+// Appends the paths below `path` at which the two differ, with both values.
 void Differences(const Json& ours, const Json& other, const std::string& path,
                  std::vector<std::string>& found) {
   if (ours.is_object() && other.is_object()) {
@@ -102,7 +102,7 @@ class Converter {
   std::string FlagPath(const std::string& name) const {
     return template_path_ + "." + pods_.trainer + ".command " + name;
   }
-  // What torchrun reads from a variable that Kubeflow sets is in the fields anyway.
+  // Values that torchrun takes from Kubeflow's variables are also in the fields.
   static bool IsVariable(const std::string& value) { return value.find('$') != std::string::npos; }
 
   // ---- metadata, and the queue that Kueue reads there ----
@@ -174,7 +174,7 @@ class Converter {
     if (pods_.host_network) Spec()["network"] = {{"hostNetwork", true}, {"networkPolicy", "None"}};
   }
 
-  // There is one role here, so what differs between the two cannot be kept.
+  // Lockstep has one role, so differences between the two cannot be kept.
   void Compare(const Replicas& master) {
     std::vector<std::string> found;
     if (master.restart_policy != restart_policy_)
@@ -185,9 +185,9 @@ class Converter {
                                                master.path + ".template", pods_.container_name);
     Differences(pods_.value, theirs.value, ".template", found);
     for (const std::string& difference : found) {
-      notices_.Fail(master.path, difference.substr(1) +
-                                     "; Lockstep has one role, so give both the same (with --force the "
-                                     "Worker's is taken)");
+      notices_.Fail(master.path,
+                    difference.substr(1) +
+                        "; Lockstep has one role, so give both the same (with --force the Worker's is used)");
     }
     if (!found.empty()) Comment("spec.worker.template", "The Worker's; the Master's was another.");
   }
@@ -207,9 +207,10 @@ class Converter {
     int64_t from = least.value_or(replicas_);
     int64_t to = most.value_or(replicas_);
     if (replicas_ < from || replicas_ > to) {
-      notices_.Fail(which, "is " + std::to_string(from) + " to " + std::to_string(to) + ", but there are " +
-                               std::to_string(replicas_) +
-                               " replicas; Lockstep wants them within (with --force the bounds are widened)");
+      notices_.Fail(which,
+                    "is " + std::to_string(from) + " to " + std::to_string(to) + ", but there are " +
+                        std::to_string(replicas_) +
+                        " replicas; Lockstep requires them within (with --force the bounds are widened)");
       from = std::min(from, replicas_);
       to = std::max(to, replicas_);
     }
@@ -263,20 +264,20 @@ class Converter {
     WarnOfPreparation();
   }
 
-  // The definition says text; people write numbers.
+  // The definition requires a string; users also write numbers.
   std::string TakeNproc(std::string_view field) {
     const Json* value = reader_.Take(field);
     if (value == nullptr) return "";
     return value->is_string() ? value->get<std::string>() : DumpJson(*value);
   }
 
-  // Kubeflow starts it once in each pod, whatever GPUs that has.
+  // Kubeflow starts one process in each pod, however many GPUs the pod has.
   Json ProcessesOfScript(const std::string& asked, const std::string& path) {
     const auto count = IntegerFrom(asked);
     if (count && *count > 1) {
       notices_.Fail(path,
                     "is " + asked +
-                        ", but the command is no torchrun: Kubeflow starts it once in each pod with RANK "
+                        ", but the command is not torchrun: Kubeflow starts it once in each pod with RANK "
                         "of the pod; here each of " +
                         asked + " processes is a rank. Let the script start no processes itself");
       return *count;
@@ -310,12 +311,12 @@ class Converter {
 
   void WarnOfPreparation() {
     if (!pods_.launch.is_torchrun || !pods_.launch.prepares || Spec()["nprocPerNode"] == Json(1)) return;
-    const std::string what = "what the shell does beside torchrun now happens once in each rank";
+    const std::string what = "what the shell does in addition to torchrun now happens once in each rank";
     notices_.Warn(template_path_ + "." + pods_.trainer + ".command",
                   what + ", at each of its starts; move it into an init container or the image");
     Comment("spec.worker.template." + pods_.trainer + ".command",
-            "Now once in each rank, at each of its starts: move into an init container or the\n"
-            "image what is not to happen so often.");
+            "Now once in each rank, at each of its starts: what should\nnot be repeated belongs into an init "
+            "container or the image.");
   }
 
   // ---- rdzvConf ----
@@ -341,7 +342,7 @@ class Converter {
       const Field* field = FindField(RendezvousKeys(), key);
       const auto number = IntegerFrom(value);
       if (field == nullptr) {
-        notices_.Warn(path, "is no setting of a rendezvous that convert knows; see spec.rendezvous");
+        notices_.Warn(path, "is not a setting of a rendezvous that convert supports; see spec.rendezvous");
       } else if (field->fate != Fate::kBecomes) {
         notices_.Say(*field, path);
       } else if (!number) {
@@ -460,16 +461,16 @@ class Converter {
     }
   }
 
-  // Its controller looks at the pod of the master; at any pod of an elastic job without one.
+  // Kubeflow's controller considers the pod of the master, or any pod of an elastic job without one.
   void ConvertSuccess() {
     if (replicas_ < 2 || (!has_master_ && !is_elastic_)) return;
     Spec()["successPolicy"]["type"] = has_master_ ? "Rank0" : "Any";
     Comment("spec.successPolicy", std::string("As in Kubeflow: the end of ") +
                                       (has_master_ ? "the master" : "any pod") +
-                                      " completes the job. All waits for everybody.");
+                                      " completes the job. All waits for all pods.");
   }
 
-  // Nothing here has them, so whatever selects by them would find nothing.
+  // Pods of Lockstep do not have these labels, so a selector for them would match nothing.
   void LookForTheirLabels(const Json& value, const std::string& path) {
     if (!value.is_structured()) {
       if (value.is_string() && value.get_ref<const std::string&>().starts_with(kTheirLabels)) FailFor(path);

@@ -1,6 +1,6 @@
 #pragma once
-// Kubeflow's PyTorchJob as a DistributedTrainingJob. What it does with each field stands in field_table.h.
-// Pure.
+// Converts Kubeflow's PyTorchJob to a DistributedTrainingJob. field_table.h lists the conversion of each
+// field. Pure.
 
 #include <vector>
 
@@ -12,7 +12,7 @@ namespace lockstep::convert {
 
 struct ConvertedJob {
   Json job;
-  Comments comments;  // where a person must look
+  Comments comments;  // where the user must check the result
   std::vector<Notice> notices;
 };
 

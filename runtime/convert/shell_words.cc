@@ -64,7 +64,7 @@ class Splitter {
     if (at_ < script_.size()) ++at_;
   }
 
-  // $(…) belongs to its word, blanks and all.
+  // $(…) belongs to its word, including blanks.
   void Substitution() {
     int depth = 0;
     do {

@@ -1,6 +1,6 @@
 #pragma once
-// The simple commands in a script of a POSIX shell, as far as it takes to find a launcher among them: quotes,
-// comments and continued lines, but no here-documents. Pure.
+// Finds the simple commands in a POSIX shell script, enough to find a launcher among them: quotes, comments
+// and continued lines, but no here-documents. Pure.
 
 #include <cstddef>
 #include <string>
@@ -11,12 +11,12 @@ namespace lockstep::convert {
 
 struct ShellWord {
   std::string raw;    // as written
-  std::string value;  // without quotes; variables stay as they are
+  std::string value;  // without quotes; variables are not expanded
 };
 
 struct ShellCommand {
   std::vector<ShellWord> words;
-  std::size_t begin = 0;  // where it stands in the script
+  std::size_t begin = 0;  // offset in the script
   std::size_t end = 0;
 };
 

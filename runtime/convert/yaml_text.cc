@@ -11,7 +11,7 @@
 namespace lockstep::convert {
 namespace {
 
-// In this order before all others, which follow by the alphabet.
+// These keys come first, in this order; all others follow alphabetically.
 constexpr std::array kFirst = {"apiVersion",
                                "kind",
                                "metadata",
@@ -50,7 +50,7 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-// A number of YAML 1.1 or 1.2, or a text so close to one that a reader may stumble.
+// A number in YAML 1.1 or 1.2, or a text so similar that a reader may take it for one.
 bool LooksLikeNumber(std::string_view text) {
   if (text.front() == '+' || text.front() == '-') text.remove_prefix(1);
   if (text.empty()) return true;
@@ -80,10 +80,10 @@ bool IsPlain(std::string_view text) {
 
 std::string ScalarText(const Json& value) {
   if (value.is_string() && IsPlain(value.get_ref<const std::string&>())) return value.get<std::string>();
-  return DumpJson(value);  // JSON is YAML
+  return DumpJson(value);  // JSON is valid YAML
 }
 
-// Whether the text can stand line by line below `|`, or else in quotes.
+// Whether the text can be written as a block below `|`, without quotes.
 bool IsBlock(const Json& value) {
   if (!value.is_string()) return false;
   const auto& text = value.get_ref<const std::string&>();
@@ -142,7 +142,7 @@ class Writer {
     return "[" + Join(entries, ", ") + "]";
   }
 
-  // What follows "key:" or "-": on the same line, or below it.
+  // Writes the value after "key:" or "-", on the same line or below.
   void Value(const Json& value, std::size_t indent, const std::string& path) {
     if (IsBlock(value)) return Literal(value.get_ref<const std::string&>(), indent);
     if (IsNumbers(value)) return Numbers(value, indent);
@@ -151,7 +151,7 @@ class Writer {
       return;
     }
     text_ += "\n";
-    // As in our examples: the dashes of a list stand below its key.
+    // As in our examples: the dashes of a list are below its key.
     Block(value, value.is_array() ? indent - 2 : indent, path);
   }
 
@@ -160,7 +160,7 @@ class Writer {
            std::all_of(value.begin(), value.end(), [](const Json& entry) { return entry.is_number(); });
   }
 
-  // As many on a line as fit.
+  // As many per line as fit.
   void Numbers(const Json& list, std::size_t indent) {
     std::string line = " [";
     for (std::size_t index = 0; index < list.size(); ++index) {
@@ -191,7 +191,7 @@ class Writer {
     }
   }
 
-  // `is_begun`: the first key follows a dash.
+  // `is_begun`: the first key is on the line of a dash.
   void Object(const Json& object, std::size_t indent, const std::string& path, bool is_begun) {
     for (const std::string& key : OrderedKeys(object)) {
       const std::string place = path.empty() ? key : path + "." + key;

@@ -1,6 +1,6 @@
 #pragma once
-// A JSON value as the YAML that people write: block style, the keys that say what an object is first, short
-// lists on one line. What api::ParseManifest reads from it is the same value. Pure.
+// Writes a JSON value as readable YAML: block style, identifying keys first, short lists on one line.
+// api::ParseManifest reads the same value from it. Pure.
 
 #include <map>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace lockstep::convert {
 
-// Text to stand above a field, by its path: "spec.worker.replicas", "spec.list[0].name".
+// Comments above fields, by path: "spec.worker.replicas", "spec.list[0].name".
 using Comments = std::map<std::string, std::string>;
 
 [[nodiscard]] std::string WriteYaml(const Json& value, const Comments& comments = {});

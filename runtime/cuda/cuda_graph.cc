@@ -12,7 +12,7 @@ class CudaGraph final : public comm::DeviceGraph {
   explicit CudaGraph(c10::MempoolId_t pool) : pool_(pool) {}
 
   void Record(const std::function<void()>& work) override {
-    // Of this thread: others store checkpoints and pin batches meanwhile.
+    // Captures this thread only: other threads store checkpoints and pin batches meanwhile.
     graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
     try {
       work();
@@ -26,7 +26,7 @@ class CudaGraph final : public comm::DeviceGraph {
   void Replay() override { graph_.replay(); }
 
  private:
-  // The first error says more than the one that ending such a recording gives.
+  // The original error is more informative than the one from ending the failed recording.
   void EndAfterAnError() {
     try {
       graph_.capture_end();

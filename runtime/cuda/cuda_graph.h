@@ -1,5 +1,5 @@
 #pragma once
-// CUDA graphs behind the interface of runtime/comm/device_graph.h. Exceptions are LibTorch's.
+// The CUDA implementation of runtime/comm/device_graph.h. Throws LibTorch's exceptions.
 
 #include <c10/core/CachingDeviceAllocator.h>
 
@@ -9,8 +9,8 @@
 
 namespace lockstep::cuda {
 
-// Of the calling thread's stream, which is not the default one. Graphs of one pool are replayed in the order
-// in which they were recorded: what is temporary in one may lie where it did in another.
+// Creates a graph for the calling thread's stream, which must not be the default one. Graphs of one pool must
+// be replayed in the order in which they were recorded, because they share memory for temporary tensors.
 [[nodiscard]] std::unique_ptr<comm::DeviceGraph> NewCudaGraph(c10::MempoolId_t pool);
 
 }  // namespace lockstep::cuda

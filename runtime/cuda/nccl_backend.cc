@@ -1,4 +1,4 @@
-// liblockstep_cuda.so: one GPU for each rank, and NCCL between them (runtime/comm/device_group.h).
+// liblockstep_cuda.so: one GPU per rank, and NCCL between them (runtime/comm/device_group.h).
 
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
@@ -21,17 +21,17 @@ namespace {
 using comm::DeviceBackend;
 using comm::DeviceGroup;
 
-// c10d takes these from the environment alone. Whatever the container says, the loop over rounds owns
-// recovery: without a watchdog nothing of c10d's ends the process, aborts a group or keeps a thread of its
-// own; who waits (AwaitDeviceWork) has a deadline.
+// c10d reads these from the environment only. Whatever the container sets, the loop over rounds owns
+// recovery: without a watchdog, c10d does not end the process, abort a group or keep a thread; waits have a
+// deadline in AwaitDeviceWork.
 void TakeRecoveryFromC10d() {
   constexpr std::pair<const char*, const char*> kSettings[] = {
       {"TORCH_NCCL_BLOCKING_WAIT", "1"},         // no watchdog thread
-      {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"},  // what the watchdog would do
-      {"TORCH_NCCL_ENABLE_MONITORING", "0"},     // would end the process when the watchdog hangs
-      // Its flight recorder asks the events of work that is gone, as only the watchdog would tell it that it
-      // is. With the cache they are in use again by younger work (runtime/train/flight_trace.h), else freed
-      // memory.
+      {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"},  // the watchdog would do this
+      {"TORCH_NCCL_ENABLE_MONITORING", "0"},     // would end the process if the watchdog hangs
+      // c10d's flight recorder queries the events of destroyed work, because only the watchdog would notify
+      // it of the end. With the cache, these events are reused by younger work
+      // (runtime/train/flight_trace.h); without it, they would be freed memory.
       {"TORCH_NCCL_CUDA_EVENT_CACHE", "1"},
   };
   for (const auto& [name, value] : kSettings) ::setenv(name, value, /*overwrite=*/1);
@@ -51,7 +51,7 @@ class NcclGroup final : public DeviceGroup {
   const c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
 };
 
-// All that was queued on the current stream up to here.
+// Everything queued on the current stream so far.
 class QueuedWork final : public c10d::Work {
  public:
   QueuedWork() { event_.record(); }
@@ -84,7 +84,7 @@ class NcclBackend final : public DeviceBackend {
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = timeout;
     const auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, world, options);
-    // Else at the first collective, on the step thread.
+    // Otherwise NCCL would connect at the first collective, on the step thread.
     group->eagerConnectSingleDevice(device_);
     return std::make_shared<NcclGroup>(group);
   }
@@ -108,7 +108,7 @@ class NcclBackend final : public DeviceBackend {
 
 Error None(const std::string& why) { return {ErrorCode::kNotFound, why}; }
 
-// "NVIDIA H200 GPU-3f5c…", as nvidia-smi -L names it, for it is what tells GPUs of many machines apart.
+// "NVIDIA H200 GPU-3f5c…", as in nvidia-smi -L: it distinguishes GPUs across machines.
 std::string IdOf(const cudaDeviceProp& properties) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string id = std::string(properties.name) + " GPU-";

@@ -1,8 +1,8 @@
 #pragma once
-// Random changes of training images, by spec.training.data.augmentation: a crop of the padded image at a
-// random place, and a mirror image half of the time. What happens follows from (seed, step, place in the
-// step), so that every process, world and repetition of a step sees the same, and a sample that is drawn
-// often looks different each time. Pure; any thread.
+// Random changes of training images (spec.training.data.augmentation): a random crop of the padded image, and
+// a horizontal flip with probability 1/2. They are a function of (seed, step, position in the step), so every
+// process, world and repetition of a step gets the same images, and a sample that is drawn repeatedly looks
+// different each time. Pure; any thread.
 
 #include <ATen/core/Tensor.h>
 
@@ -16,12 +16,12 @@ namespace lockstep::data {
 
 class Augmentation {
  public:
-  // The error names the field where samples of this shape are no images (channels, height, width).
+  // kInvalidArgument, naming the field, if samples of this shape are not images (channels, height, width).
   [[nodiscard]] static Result<Augmentation> Make(const api::AugmentationSpec& spec, int64_t seed,
                                                  std::span<const int64_t> sample_shape);
 
-  // float32 [n, channels, height, width], of the places from `begin` on; what is padded is 0: a normalised
-  // image's mean, or black.
+  // `images` is float32 [n, channels, height, width] for the positions from `begin` on. Padding is 0: the
+  // mean of a normalised image, or black.
   [[nodiscard]] at::Tensor Apply(const at::Tensor& images, int64_t step, int64_t begin) const;
 
  private:

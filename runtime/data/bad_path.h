@@ -1,5 +1,5 @@
 #pragma once
-// What is wrong with the data that a job names, and what would be right.
+// An error about the data that a job names: the problem, and what would be right.
 
 #include <cstring>
 #include <string>
@@ -13,7 +13,7 @@ namespace lockstep::data {
   return {ErrorCode::kInvalidArgument, "spec.training.data.path: " + problem + "; " + right};
 }
 
-// Of a file or folder that the system did not read, for this reason. kUnavailable where that may pass.
+// For a file or folder that could not be read with this errno. kUnavailable if the error may be temporary.
 [[nodiscard]] inline Error UnreadablePath(const std::string& path, int error_number,
                                           const std::string& right) {
   Error error = BadPath(path + " cannot be read (" + std::strerror(error_number) + ")", right);

@@ -1,8 +1,7 @@
 #pragma once
-// The folder of a copy among the others of a cache: its locks, its room, and what makes way for it. Any
-// thread.
+// The folder of a copy in a cache: its locks, the space check, and the removal of older versions. Any thread.
 //
-//   CACHE/bucket/folder@VERSION         and, beside it, folder@VERSION.lock, which who uses it holds together
+//   CACHE/bucket/folder@VERSION         and folder@VERSION.lock next to it, on which users hold a shared lock
 
 #include <cstdint>
 #include <string>
@@ -15,18 +14,19 @@ namespace lockstep::data {
 
 [[nodiscard]] int64_t BytesOf(const std::vector<RemoteObject>& objects);
 
-// Whether every process that can map a file there sees at once what another writes. On NFS, say, another
-// machine may write, and a page of zeros that was read too early would stay.
+// Whether each process that can map a file there sees at once what another process writes. On NFS, for
+// example, another machine may write, and a page of zeros that was read too early would be cached.
 [[nodiscard]] bool IsOfThisMachineAlone(const std::string& folder);
 
-// By flock, at once; false where another one holds it. `path` is for the error.
+// Tries flock without blocking; returns false if another process holds the lock. `path` is for the error.
 [[nodiscard]] Result<bool> TryLock(int fd, int how, const std::string& path);
 
-// Whether `missing` fits into the folder, before hours are spent on what does not. `data` is for the error.
+// Fails if `missing` does not fit into the folder, before hours are spent on the download. `data` is for the
+// error.
 [[nodiscard]] Result<void> CheckRoom(const std::string& data, const std::string& folder,
                                      const std::vector<RemoteObject>& missing);
 
-// Of the same data, those that nobody uses.
+// Removes unused copies of other versions of the same data.
 void RemoveOtherVersions(const std::string& folder);
 
 }  // namespace lockstep::data

@@ -4,7 +4,7 @@
 
 namespace lockstep::data {
 
-void CorruptRecords::Met(int64_t id, const std::string& where, const std::string& problem) {
+void CorruptRecords::Report(int64_t id, const std::string& where, const std::string& problem) {
   std::size_t named = 0;
   {
     const MutexLock lock(mutex_);

@@ -1,7 +1,6 @@
 #pragma once
-// Tells of the corrupt records of a data set that are skipped: each once in this process, however often it is
-// drawn, and no more of them than anybody reads. How many there were is counted elsewhere, by the step. Any
-// thread.
+// Logs the corrupt records of a data set that are skipped: each once per process, however often it is drawn,
+// and at most kMostNamed of them. The step counts them separately. Any thread.
 
 #include <cstdint>
 #include <set>
@@ -15,8 +14,8 @@ class CorruptRecords {
  public:
   static constexpr std::size_t kMostNamed = 100;
 
-  // `where` is the file, with the line or offset where it holds more records than one.
-  void Met(int64_t id, const std::string& where, const std::string& problem);
+  // `where` is the file, with the line or offset if it holds several records.
+  void Report(int64_t id, const std::string& where, const std::string& problem);
 
  private:
   Mutex mutex_;

@@ -25,7 +25,7 @@ struct Table {
   std::vector<std::string> names;  // of all columns; empty without a header
   std::vector<float> features;     // row after row
   std::vector<int64_t> labels;
-  std::vector<int64_t> corrupt;  // rows, of zeros
+  std::vector<int64_t> corrupt;  // rows that are replaced by zeros
   std::size_t columns = 0;       // without the label
 };
 
@@ -110,7 +110,7 @@ class Reader {
     return {};
   }
 
-  // What is wrong with it; it may have been added in part.
+  // Returns what is wrong with the row; it may have been added in part.
   std::string AddRow(const std::vector<std::string_view>& fields) {
     if (fields.size() != *columns_) {
       return std::to_string(fields.size()) + " columns, and " + std::to_string(*columns_) +
@@ -121,26 +121,27 @@ class Reader {
       if (column == label_) {
         const auto label = Number<int64_t>(fields[column]);
         if (!label.has_value() || *label < 0 || *label >= kMostCsvClasses)
-          return "the label " + quoted() + "is no whole number from 0";
+          return "the label " + quoted() + "is not an integer from 0";
         table_.labels.push_back(*label);
       } else {
         const auto feature = Number<float>(fields[column]);
-        if (!feature.has_value() || !std::isfinite(*feature)) return quoted() + "is no number";
+        if (!feature.has_value() || !std::isfinite(*feature)) return quoted() + "is not a number";
         table_.features.push_back(*feature);
       }
     }
     return {};
   }
 
-  // It keeps its place among the samples: which of them a step uses must not depend on what can be read.
+  // A corrupt row keeps its position among the samples: which samples a step uses must not depend on what can
+  // be read.
   void AddCorruptRow(const std::string& problem) {
     const std::size_t features = *columns_ - 1;
-    table_.features.resize(rows_ * features);  // what was added of it goes
+    table_.features.resize(rows_ * features);  // removes what was added of the row
     table_.features.resize((rows_ + 1) * features);
     table_.labels.resize(rows_);
     table_.labels.resize(rows_ + 1);
     table_.corrupt.push_back(static_cast<int64_t>(rows_));
-    corrupt_records_.Met(line_, path_ + ", line " + std::to_string(line_), problem);
+    corrupt_records_.Report(line_, path_ + ", line " + std::to_string(line_), problem);
   }
 
   const std::string path_;
@@ -154,7 +155,7 @@ class Reader {
   Table table_;
 };
 
-// Of the rows that are not corrupt.
+// The rows that are not corrupt.
 at::Tensor GoodRows(const at::Tensor& features, const Table& table) {
   if (table.corrupt.empty()) return features;
   const at::Tensor good = at::ones({features.size(0)}, at::kBool).index_fill_(0, IndexOf(table.corrupt), 0);

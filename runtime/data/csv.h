@@ -1,8 +1,8 @@
 #pragma once
 // Tables of numbers with a label in each line: train.csv and test.csv of a folder (RFC 4180 without quoted
-// fields: numbers need none). Features are normalised, column by column, with the mean and deviation of the
-// training lines; labels are whole numbers from 0. A line that does not fit is an error that names it, or a
-// sample that is left out of each batch, and of mean and deviation.
+// fields, which numbers do not need). Features are normalised per column with the mean and standard deviation
+// of the training lines; labels are integers from 0. An invalid line is either an error that names it, or a
+// corrupt sample that is excluded from batches and from mean and deviation.
 
 #include <string>
 

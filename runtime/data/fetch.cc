@@ -66,11 +66,11 @@ Result<void> StoreWhole(const std::string& path, std::span<const char> content) 
   return Rename(path);
 }
 
-// Never shorter than before: others may have mapped the file.
+// Never shrinks the file, because other processes may have mapped it.
 Result<void> StorePart(const std::string& path, const Part& part, int64_t of_bytes,
                        std::span<const char> content) {
   const Fd file(::open(PartialOf(path).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-  // What the board tells of has to be there after a crash of the machine, too.
+  // Synced, because what the board records must exist after a crash of the machine, too.
   const bool is_stored = file.valid() && ::ftruncate(file.get(), of_bytes) == 0 &&
                          WriteAt(file.get(), part.offset, content) && ::fdatasync(file.get()) == 0;
   return is_stored ? Result<void>() : CacheFailed(path);
@@ -89,7 +89,7 @@ class Fetcher {
 
   Result<void> Run() {
     LOCKSTEP_TRY(CountWhatIsLeft());
-    // What is evaluated comes after what is trained on, also where its name is before.
+    // Test data comes after training data, even if its name sorts before.
     for (std::size_t i = 0; i < objects_.size() && start_ == 0; ++i)
       if (objects_[i].name.starts_with("train")) start_ = numbers_.Of(i).begin;
     {
@@ -128,7 +128,7 @@ class Fetcher {
     }
   }
 
-  // What somebody waits for, else what comes next.
+  // A part that a reader waits for, else the next one in order.
   std::optional<std::size_t> Next() {
     const MutexLock lock(mutex_);
     if (const uint64_t requests = board_.requests(); requests != requests_seen_) {
@@ -167,14 +167,15 @@ class Fetcher {
     const std::string path = PathOf(part.object);
     LOCKSTEP_TRY(MakeFolderOf(path));
     LOCKSTEP_TRY(is_all ? StoreWhole(path, content) : StorePart(path, part, object.bytes, content));
-    // Before the board says that the last part is there: whoever sees all there finds the file by its name.
+    // Before the board records the last part: a process that sees all parts must find the file by its final
+    // name.
     if (!is_all) LOCKSTEP_TRY(RenameAfterLast(part.object));
     board_.SetThere(number);
     options_.fetched(part.bytes);
     return {};
   }
 
-  // It was read after the version was found, and before it is found again.
+  // The part was read after the version was determined, and before it is determined again.
   Result<void> CheckVersion(const RemoteObject& object) {
     LOCKSTEP_TRY(const RemoteObject now,
                  WithRetries<RemoteObject>(options_.retries, [&] { return source_.Find(object.name); }));
@@ -205,10 +206,10 @@ class Fetcher {
   std::vector<bool> taken_ LOCKSTEP_GUARDED_BY(mutex_);
   std::deque<std::size_t> wanted_ LOCKSTEP_GUARDED_BY(mutex_);
   uint64_t requests_seen_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
-  std::size_t next_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // after start_
-  // Parts of each object that has several.
+  std::size_t next_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // at or after start_
+  // Remaining parts of each object with several parts.
   std::map<std::size_t, std::size_t> left_ LOCKSTEP_GUARDED_BY(mutex_);
-  std::optional<Error> failure_ LOCKSTEP_GUARDED_BY(mutex_);  // the first
+  std::optional<Error> failure_ LOCKSTEP_GUARDED_BY(mutex_);  // the first one
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
-// Copies remote objects into a folder, in parts and by several threads: those first for which somebody waits.
-// What is there stays: after a crash only the parts that were missing are read again. A file has its name
-// only once it is whole.
+// Copies remote objects into a folder, in parts and with several threads, parts that a reader waits for
+// first. Existing parts are kept: after a crash only the missing parts are downloaded. A file gets its name
+// when it is complete.
 
 #include <cstdint>
 #include <functional>
@@ -18,14 +18,16 @@ namespace lockstep::data {
 
 struct FetchOptions {
   int64_t part_bytes = int64_t{8} << 20;
-  int threads = 8;                                              // each holds one part in memory
-  std::function<void(int64_t bytes)> fetched = [](int64_t) {};  // after each part, from any of the threads
+  int threads = 8;  // each holds one part in memory
+  std::function<void(int64_t bytes)> fetched = [](int64_t) {
+  };  // called after each part, from any of the threads
   Retries retries{};
-  // Ask for the version again after each part of several: a part of another one is refused (kConflict).
+  // Check the version again after each part of an object with several parts: a part of another version is
+  // rejected (kConflict).
   bool check_versions = false;
 };
 
-// An object and its parts in a folder that belongs to this version of the objects alone.
+// The objects, their parts and the folder, which belongs to this version of the objects alone.
 struct Copying {
   const std::vector<RemoteObject>& objects;
   const PartNumbers& numbers;  // by FetchOptions::part_bytes
@@ -33,15 +35,15 @@ struct Copying {
   PartBoard& board;
 };
 
-// Where an object of several parts lies until it is whole; in its full size, with holes.
+// The file of an object with several parts until it is complete; it has its full size, with holes.
 [[nodiscard]] std::string PartialOf(const std::string& path);
-// Those of which `folder` has no whole copy.
+// The objects of which `folder` has no complete copy.
 [[nodiscard]] std::vector<RemoteObject> MissingIn(const std::string& folder,
                                                   const std::vector<RemoteObject>& objects);
-// Lets the board say what the files say: a crash of the machine may have kept more of one than of the other.
+// Makes the board consistent with the files: after a crash of the machine, one may be newer than the other.
 void Reconcile(const Copying& copying);
 
-// Makes files of the objects. One process at a time. kCancelled where it was stopped.
+// Downloads the objects. Only one process may do this at a time. kCancelled: it was stopped.
 [[nodiscard]] Result<void> Fetch(RemoteObjects& source, const Copying& copying, const FetchOptions& options);
 
 }  // namespace lockstep::data

@@ -74,7 +74,7 @@ bool ReadExactly(gzFile file, void* target, int64_t bytes) {
   return true;
 }
 
-// Nothing follows, and of a compressed file the checksum at its end is there and right.
+// No data follows, and for a compressed file the checksum at its end is present and correct.
 bool IsAtItsEnd(gzFile file) {
   char one_more = 0;
   int problem = Z_OK;
@@ -88,7 +88,7 @@ uint32_t BigEndian(const std::array<unsigned char, 4>& bytes) {
          uint32_t{bytes[3]};
 }
 
-// What is wrong after a read that did not succeed.
+// Describes why a read failed.
 Error NotRead(gzFile file, const std::string& path) {
   const int number = errno;
   int problem = Z_OK;
@@ -97,8 +97,7 @@ Error NotRead(gzFile file, const std::string& path) {
   return BadPath(path + " is not an IDX file of unsigned bytes", "replace the file");
 }
 
-// Deflate makes at most 1032 bytes of one: counts that promise more are wrong, and nothing is allocated by
-// them.
+// Deflate expands a byte to at most 1032 bytes: larger counts are wrong, and no memory is allocated for them.
 Result<int64_t> LargestContent(const std::string& path) {
   std::error_code error;
   const auto size = static_cast<int64_t>(std::filesystem::file_size(path, error));
@@ -106,17 +105,17 @@ Result<int64_t> LargestContent(const std::string& path) {
   return std::min(size, kLargestIdxFile) * 1032;
 }
 
-// The file under its name or with ".gz" (zlib reads both alike).
+// Finds the file by its name or with ".gz" (zlib reads both).
 Result<std::string> Locate(const std::string& folder, const std::string& name) {
   for (const std::string& candidate : {folder + "/" + name, folder + "/" + name + ".gz"}) {
-    std::error_code error;  // without it what may not be looked at throws
+    std::error_code error;  // without it, a denied permission throws
     if (std::filesystem::is_regular_file(candidate, error)) return candidate;
     if (MayPass(error.value())) return UnreadablePath(candidate, error.value(), kIdxFiles);
   }
   return BadPath(folder + " has no " + name + " (or .gz)", kIdxFiles);
 }
 
-// An unsigned-byte IDX file of `dimensions` dimensions.
+// Reads an unsigned-byte IDX file with `dimensions` dimensions.
 Result<at::Tensor> ReadIdx(const std::string& folder, const std::string& name, uint32_t dimensions) {
   LOCKSTEP_TRY(const std::string path, Locate(folder, name));
   const GzFile file(gzopen(path.c_str(), "rb"));

@@ -1,7 +1,7 @@
 #pragma once
-// MNIST's IDX files (images as unsigned bytes, labels as unsigned bytes), plain or gzip-compressed. Pixels
-// become float32 and are normalised with the mean and deviation of the training images. The files are treated
-// as hostile: magic, counts and lengths are checked before anything is allocated by them.
+// MNIST's IDX files (images and labels as unsigned bytes), plain or gzip-compressed. Pixels become float32
+// and are normalised with the mean and standard deviation of the training images. The files are not trusted:
+// magic number, counts and lengths are checked before memory is allocated for them.
 
 #include <string>
 

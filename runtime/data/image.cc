@@ -28,9 +28,9 @@ Result<Image> MakeRoom(int64_t height, int64_t width) {
   return Image{height, width, std::vector<uint8_t>(static_cast<std::size_t>(height * width) * kColours)};
 }
 
-// libjpeg reports an error by a call that must not return; ours jumps out of the library, back into the
-// function of ours that called it. What is jumped over must have no destructors: such a function holds only
-// references and numbers, and all else is here.
+// libjpeg reports an error through a function that must not return; ours uses longjmp back into the calling
+// function. No skipped function may have objects with destructors: such functions hold only references and
+// numbers, and everything else is a member here.
 struct JpegDecoder {
   JpegDecoder() = default;
   JpegDecoder(const JpegDecoder&) = delete;
@@ -49,7 +49,7 @@ struct JpegDecoder {
   std::longjmp(decoder->failed, 1);
 }
 
-// To libjpeg a cut file is worth a warning, and grey where its pixels are missing.
+// For a truncated file libjpeg only warns, and fills missing pixels with grey.
 bool LosesPixels(int warning) {
   switch (warning) {
     case JWRN_HIT_MARKER:
@@ -90,8 +90,7 @@ bool ReadRows(JpegDecoder& decoder, uint8_t* pixels, std::size_t row_bytes) {
   return true;
 }
 
-// Light that the inks (cyan, magenta, yellow, black) leave. Adobe's programs write how much paper stays free
-// instead of how much ink there is, and mark it.
+// Converts CMYK to RGB. Adobe's programs store inverted ink values, and mark such files.
 void ToColours(const std::vector<uint8_t>& inks, bool is_inverted, std::vector<uint8_t>& colours) {
   const auto free_of = [&](std::size_t at) {
     const unsigned int value = inks[at];
@@ -133,7 +132,8 @@ Result<Image> DecodePng(std::string_view bytes) {
   if (png_image_begin_read_from_memory(&info, bytes.data(), bytes.size()) == 0) return Damaged(info.message);
   LOCKSTEP_TRY(Image image, MakeRoom(info.height, info.width));
   info.format = PNG_FORMAT_RGB;
-  info.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // else 16 bits are taken for linear light, and made brighter
+  info.flags |=
+      PNG_IMAGE_FLAG_16BIT_sRGB;  // otherwise libpng assumes that 16-bit values are linear and brightens them
   const png_color black{};
   if (png_image_finish_read(&info, &black, image.pixels.data(), 0, nullptr) == 0)
     return Damaged(info.message);

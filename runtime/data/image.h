@@ -1,6 +1,6 @@
 #pragma once
-// The pixels of a JPEG or PNG file. Its bytes are treated as hostile: what is cut, damaged or absurdly large
-// is an error, and nothing is allocated by a size that was not looked at. Pure; any thread.
+// Decodes JPEG and PNG files. The bytes are not trusted: truncated, damaged or absurdly large images are
+// errors, and sizes are checked before memory is allocated for them. Pure; any thread.
 
 #include <cstdint>
 #include <string_view>
@@ -16,11 +16,11 @@ struct Image {
   std::vector<uint8_t> pixels;  // [height, width, 3]: red, green, blue
 };
 
-// More than cameras have, and 200 MB.
+// Larger than the images of cameras; 200 MB of pixels.
 inline constexpr int64_t kMostPixels = int64_t{1} << 26;
 
-// Whatever a file holds becomes red, green and blue of 8 bits each: grey, a palette, 16 bits, the inks of
-// print. What a PNG leaves transparent is black. kDataLoss says what is wrong, as what follows a file's name.
+// Converts every format (grey, palette, 16 bits, CMYK) to 8-bit red, green and blue. Transparent parts of a
+// PNG become black. kDataLoss: the message is a phrase that can follow the file name.
 [[nodiscard]] Result<Image> DecodeImage(std::string_view bytes);
 
 }  // namespace lockstep::data

@@ -25,11 +25,12 @@ constexpr const char* kLayout =
 
 struct Listing {
   std::string folder;
-  std::string name;  // of the folder: "train"
+  std::string name;  // name of the folder: "train"
   FileAccess access;
   std::vector<std::string> classes;  // sorted
-  std::vector<std::string> files;    // names in their class's folder, class after class, sorted in each
-  std::vector<int64_t> labels;       // of each file
+  std::vector<std::string>
+      files;                    // names in the folder of their class, class after class, sorted within each
+  std::vector<int64_t> labels;  // of each file
 };
 
 class ImageFolder final : public Dataset {
@@ -58,7 +59,7 @@ class ImageFolder final : public Dataset {
       if (image.ok()) {
         Scale(*image, sample);
       } else if (skips_) {
-        corrupt_records_.Met(ids[row], path, image.error().message);
+        corrupt_records_.Report(ids[row], path, image.error().message);
         batch.corrupt.push_back(static_cast<int64_t>(row));
       } else {
         throw Unusable(path, image.error().message);
@@ -82,7 +83,7 @@ class ImageFolder final : public Dataset {
     listing_.access.copy->Need(images);
   }
 
-  // The error says what is wrong with the content, as DecodeImage's; a file that cannot be read is thrown.
+  // Returns an error if the content is invalid (see DecodeImage); throws if the file cannot be read.
   [[nodiscard]] Result<Image> Read(const std::string& path) const {
     std::error_code error;
     if (const uintmax_t bytes = fs::file_size(path, error); !error && bytes > kLargestImage)
@@ -94,8 +95,8 @@ class ImageFolder final : public Dataset {
     return DecodeImage(*content);
   }
 
-  // Writes [3, side, side]. Each pixel is a mean of all those whose place it takes: where few were picked,
-  // fine patterns would turn into coarse ones that are not there.
+  // Writes [3, side, side]. Each output pixel is the mean of all input pixels that it covers, to avoid
+  // aliasing.
   void Scale(Image& image, float* sample) const {
     const at::Tensor pixels = at::from_blob(image.pixels.data(), {1, image.height, image.width, 3}, at::kByte)
                                   .permute({0, 3, 1, 2});
@@ -103,8 +104,8 @@ class ImageFolder final : public Dataset {
                                   .permute({0, 2, 3, 1})
                                   .contiguous();
     const auto* value = scaled.const_data_ptr<uint8_t>();
-    // A loop of our own: LibTorch would share it out among threads, for each of the loader's as many, which
-    // takes ten times as long where all are busy.
+    // A loop of our own: LibTorch would parallelise each call over all processors on each of the loader's
+    // threads, which takes ten times as long if all are busy.
     const int64_t places = side_ * side_;
     for (int64_t place = 0; place < places; ++place) {
       for (int64_t channel = 0; channel < 3; ++channel)
@@ -112,8 +113,7 @@ class ImageFolder final : public Dataset {
     }
   }
 
-  // A file that may not be read will not be read by the next process either. One that is not there may be
-  // there in the next round.
+  // A denied permission is permanent. A missing file may exist in the next round.
   static Error CodedForBatches(Error error) {
     if (error.code == ErrorCode::kForbidden) error.code = ErrorCode::kDataLoss;
     if (error.code == ErrorCode::kNotFound) error.code = ErrorCode::kInternal;
@@ -129,7 +129,7 @@ class ImageFolder final : public Dataset {
   const at::Tensor labels_;
   const int64_t side_;
   const bool skips_;
-  mutable CorruptRecords corrupt_records_;  // what was told changes nothing that Get returns
+  mutable CorruptRecords corrupt_records_;  // logging does not change what Get returns
 };
 
 struct Entry {
@@ -156,7 +156,7 @@ Result<std::vector<Entry>> EntriesOnDisk(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator();
        at.increment(error)) {
-    std::error_code of_entry;  // without it what may not be looked at throws
+    std::error_code of_entry;  // without it, a denied permission throws
     entries.push_back(
         {at->path().filename().string(), at->is_directory(of_entry), at->is_regular_file(of_entry)});
     if (MayPass(of_entry.value())) return UnreadablePath(at->path().string(), of_entry.value(), kLayout);
@@ -165,7 +165,7 @@ Result<std::vector<Entry>> EntriesOnDisk(const std::string& folder) {
   return entries;
 }
 
-// Of objects in order of their names, those below a folder of that name.
+// The objects below the folder, from a list ordered by name.
 std::vector<Entry> EntriesAmong(const std::vector<RemoteObject>& objects, const std::string& folder) {
   const std::string prefix = folder + "/";
   std::vector<Entry> entries;
@@ -181,8 +181,8 @@ std::vector<Entry> EntriesAmong(const std::vector<RemoteObject>& objects, const 
   return entries;
 }
 
-// Sorted, so that every process numbers them alike. Names that begin with a dot are no data: what file
-// browsers leave behind, and how Kubernetes mounts a ConfigMap.
+// Sorted, so that every process assigns the same numbers. Names that begin with a dot are ignored: file
+// browsers create such files, and Kubernetes uses them in a mounted ConfigMap.
 Result<std::vector<std::string>> NamesIn(const Listing& listing, const std::string& name,
                                          const Wanted& wanted) {
   const std::string folder = listing.folder + "/" + name;

@@ -11,7 +11,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// What a format opens: of each line the first that is there.
+// The files that a format opens: on each line alternatives, of which the first existing one is used.
 std::vector<Names> FilesOf(api::DataFormat format) {
   switch (format) {
     case api::DataFormat::kIdx: {
@@ -44,21 +44,22 @@ Result<RemoteObject> FindOne(const api::DataSpec& spec, RemoteObjects& source, c
                      " needs it; put it there, or correct the bucket or the folder");
 }
 
-// Many, so they are not asked for one by one.
+// Listed at once, because there are many.
 Result<std::vector<RemoteObject>> ListImages(const api::DataSpec& spec, RemoteObjects& source,
                                              const FetchOptions& options) {
   LOCKSTEP_TRY(std::vector<RemoteObject> objects,
                WithRetries<std::vector<RemoteObject>>(options.retries, [&] { return source.List(); }));
   std::erase_if(objects, [](const RemoteObject& object) {
     const bool is_data = object.name.starts_with("train/") || object.name.starts_with("test/");
-    return !is_data || object.name.find("/.") != std::string::npos;  // as of local folders
+    return !is_data || object.name.find("/.") != std::string::npos;  // as for local folders
   });
   if (objects.empty())
     return BadPath(spec.path + " has no objects below train/ and test/",
                    "format imageFolder needs train/CLASS/ and test/CLASS/ there");
   for (const RemoteObject& object : objects) {
     if (!IsPlainName(object.name))
-      return BadPath(spec.path + " has an object " + object.name + ", which can be no file", "rename it");
+      return BadPath(spec.path + " has an object " + object.name + ", which cannot be a file name",
+                     "rename it");
   }
   return objects;
 }

@@ -1,5 +1,6 @@
 #pragma once
-// Which objects of a remote store a format needs, as they are now. Any thread; errors name the field.
+// Lists the objects of a remote store that a data format needs, in their current version. Any thread; errors
+// name the field.
 
 #include <string_view>
 #include <vector>
@@ -9,13 +10,12 @@
 
 namespace lockstep::data {
 
-// Objects as they are called below a folder with this version, and nothing that leads out of it. Pure.
+// Whether an object name is a relative path that stays inside its folder. Pure.
 [[nodiscard]] bool IsPlainName(std::string_view name);
-// The same for the same objects only. Pure.
+// A hash that is equal only for the same objects. Pure.
 [[nodiscard]] std::string VersionOf(const std::vector<RemoteObject>& objects);
 
-// In order of their names where the format is one that is read ahead. kInvalidArgument where one is
-// missing.
+// Ordered by name for formats that are read ahead. kInvalidArgument: an object is missing.
 [[nodiscard]] Result<std::vector<RemoteObject>> TakeInventory(const api::DataSpec& spec,
                                                               RemoteObjects& source,
                                                               const FetchOptions& options);

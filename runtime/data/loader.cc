@@ -10,7 +10,7 @@
 namespace lockstep::data {
 namespace {
 
-// Either of the two.
+// Holds one of the two.
 struct Made {
   Batch batch;
   std::exception_ptr failure;
@@ -32,12 +32,12 @@ struct Loader::State {
   Mutex mutex;
   std::condition_variable_any changed;
   Source source LOCKSTEP_GUARDED_BY(mutex);
-  uint64_t generation LOCKSTEP_GUARDED_BY(mutex) = 0;     // of the source: a batch of an older one is dropped
-  int64_t next_made LOCKSTEP_GUARDED_BY(mutex) = 0;       // next n to make
-  int64_t next_taken LOCKSTEP_GUARDED_BY(mutex) = 0;      // next n that Next returns
-  std::optional<int64_t> end LOCKSTEP_GUARDED_BY(mutex);  // n after the last
+  uint64_t generation LOCKSTEP_GUARDED_BY(mutex) = 0;  // of the source: batches of an older one are dropped
+  int64_t next_made LOCKSTEP_GUARDED_BY(mutex) = 0;    // next n to prepare
+  int64_t next_taken LOCKSTEP_GUARDED_BY(mutex) = 0;   // next n that Next returns
+  std::optional<int64_t> end LOCKSTEP_GUARDED_BY(mutex);  // the n after the last one
   std::map<int64_t, Made> ready LOCKSTEP_GUARDED_BY(mutex);
-  std::vector<std::jthread> threads;  // last: they stop before the rest goes
+  std::vector<std::jthread> threads;  // last member: they stop before the others are destroyed
 
   void Work(std::stop_token stop) {
     MutexLock lock(mutex);

@@ -1,7 +1,7 @@
 #pragma once
-// Makes batches ready ahead of their use. The source says which draw comes n-th, so the loader has no state
-// of its own to save: after a break it is simply started again from the plan. One thread owns a Loader and
-// calls Next; `workers` threads of its own read.
+// Prepares batches ahead of their use. The source is a function from n to the n-th draw, so the loader has no
+// state to save: after a broken round it is restarted from the plan. One thread owns a Loader and calls Next;
+// `workers` threads of the loader read.
 
 #include <functional>
 #include <memory>
@@ -14,20 +14,20 @@ namespace lockstep::data {
 
 class Loader {
  public:
-  // The n-th draw from the start, n = 0, 1, …; nullopt after the last one. Called under the loader's lock,
-  // once for each n in order; must be quick.
+  // The n-th draw since the start, n = 0, 1, …; nullopt after the last one. Called under the loader's lock,
+  // once for each n in order; must return quickly.
   using Source = std::function<std::optional<Draw>(int64_t n)>;
-  // Makes the batch of a draw. Called by all workers at once.
+  // Reads the batch of a draw. Called concurrently by all workers.
   using Read = std::function<Batch(const Draw& draw)>;
 
-  // At most `prefetch` batches wait ready. Without workers, Next reads by itself.
+  // At most `prefetch` batches are prepared. With 0 workers, Next reads on the calling thread.
   Loader(Read read, int workers, int prefetch);
   ~Loader();
 
-  // Drops what was made ready and begins again with `source`.
+  // Discards prepared batches and restarts with `source`.
   void Start(Source source);
-  // The next batch in order; kCancelled on `stop`, kNotFound after the last one. Throws what
-  // reading this one threw.
+  // Returns the next batch in order. kCancelled: `stop` was requested. kNotFound: it was the last one.
+  // Rethrows the exception of Read for this batch.
   [[nodiscard]] Result<Batch> Next(std::stop_token stop);
 
  private:

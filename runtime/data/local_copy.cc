@@ -29,12 +29,12 @@ constexpr Milliseconds kBetweenLooks{100};
 constexpr Seconds kBetweenSigns{1};
 constexpr Seconds kBetweenLogs{10};
 
-// Those that map their files, or read one for each sample; the others parse all of it at the start.
+// Formats that map their files, or read one per sample; the others parse all of it at the start.
 bool IsReadAsItIsUsed(api::DataFormat format) {
   return format == api::DataFormat::kTokens || format == api::DataFormat::kImageFolder;
 }
 
-// Shows that data arrives: to those that wait for it, in the time of the lock file, and to people.
+// Reports that data arrives: to waiting processes by the modification time of the lock file, and to the log.
 class Progress {
  public:
   Progress(const Fd& lock, const std::string& path, int64_t bytes) : lock_(lock), path_(path), bytes_(bytes) {
@@ -64,7 +64,7 @@ class Progress {
   SteadyTime last_log_ LOCKSTEP_GUARDED_BY(mutex_) = clock_.Steady();
 };
 
-// How long one has waited without that anybody fetched anything.
+// Measures how long a reader has waited without progress of any process that downloads.
 class Silence {
  public:
   explicit Silence(const Fd& lock) : lock_(lock) {}
@@ -100,13 +100,13 @@ class LocalCopy::State {
   Result<void> Open() {
     LOCKSTEP_TRY(objects_, TakeInventory(spec_, *source_, options_.fetch));
     numbers_.emplace(objects_, options_.fetch.part_bytes);
-    // Buckets of other stores may have the same name; those of S3 have at least three letters.
+    // Buckets of different stores may have the same name; S3 bucket names have at least three letters.
     const std::string scheme = SchemeOf(spec_);
     folder_ = (spec_.cache.empty() ? api::kDataCacheFolder : spec_.cache) + "/" +
               (scheme == "s3" ? "" : scheme + "/") + api::RemotePath(spec_) + "@" + VersionOf(objects_);
     LOCKSTEP_TRY(Enter());
     reads_ahead_ = IsReadAsItIsUsed(spec_.format) && IsOfThisMachineAlone(folder_);
-    return reads_ahead_ ? FetchIfNobodyDoes() : Wait({}, /*may_stop=*/true);
+    return reads_ahead_ ? FetchUnlessFetching() : Wait({}, /*may_stop=*/true);
   }
 
   Result<void> WaitFor(std::span<const Stretch> stretches) {
@@ -137,8 +137,8 @@ class LocalCopy::State {
     return static_cast<std::size_t>(found - objects_.begin());
   }
 
-  // Among those that use the folder. Only who comes while nobody does may correct the board: what it says
-  // holds for the others.
+  // Joins the users of the folder. Only a process that enters while there is no other user may correct the
+  // board, because its content is shared.
   Result<void> Enter() {
     LOCKSTEP_TRY(OpenLock());
     Silence silence(lock_);
@@ -155,7 +155,7 @@ class LocalCopy::State {
           board_.emplace(std::move(*board));
           return {};
         }
-        (void)::flock(lock_.get(), LOCK_UN);  // whoever removed the folder has just left
+        (void)::flock(lock_.get(), LOCK_UN);  // another process has just removed the folder
       }
       if (options_.fetch.retries.is_stopped())
         return Error{ErrorCode::kCancelled, "waiting for data was stopped"};
@@ -194,7 +194,7 @@ class LocalCopy::State {
     return {};
   }
 
-  // Until these parts are there, or, without any, everything is.
+  // Waits until these parts exist, or, if `parts` is empty, all of them.
   Result<void> Wait(const std::vector<std::size_t>& parts, bool may_stop) {
     const int failures = failures_;
     Silence silence(lock_);
@@ -203,8 +203,8 @@ class LocalCopy::State {
       const auto is_there = [this](std::size_t part) { return board_->IsThere(part); };
       if (is_whole_ || (!parts.empty() && std::all_of(parts.begin(), parts.end(), is_there))) return {};
       LOCKSTEP_TRY(FailedSince(failures));
-      // Whoever did may be gone.
-      LOCKSTEP_TRY(FetchIfNobodyDoes());
+      // The process that was downloading may have ended.
+      LOCKSTEP_TRY(FetchUnlessFetching());
       if (may_stop && options_.fetch.retries.is_stopped())
         return Error{ErrorCode::kCancelled, "waiting for data was stopped"};
       if (silence.Length() > options_.longest_silence) return IsSilent(BoardPath());
@@ -234,8 +234,8 @@ class LocalCopy::State {
     return failures_ == failures ? Result<void>() : Result<void>(failure_);
   }
 
-  // The lock goes with this process, so that another one goes on where it dies.
-  Result<void> FetchIfNobodyDoes() {
+  // The lock is released when this process dies, so that another process continues the download.
+  Result<void> FetchUnlessFetching() {
     const MutexLock guard(mutex_);
     if (is_fetching_ || is_whole_) return {};
     LOCKSTEP_TRY(const bool is_mine, TryLock(board_->fd(), LOCK_EX, BoardPath()));
@@ -245,9 +245,9 @@ class LocalCopy::State {
     return begun.ok() ? Result<void>() : begun.error();
   }
 
-  // False where there is nothing to fetch.
+  // Returns false if there is nothing to download.
   Result<bool> Begin() LOCKSTEP_REQUIRES(mutex_) {
-    if (board_->changed()) return false;  // Wait says so
+    if (board_->changed()) return false;  // Wait reports it
     std::vector<RemoteObject> missing = MissingIn(folder_, objects_);
     if (missing.empty()) {
       is_whole_ = true;
@@ -272,7 +272,7 @@ class LocalCopy::State {
   void Ended(const Result<void>& fetched) LOCKSTEP_REQUIRES(mutex_) {
     is_whole_ = fetched.ok();
     if (!fetched.ok() && fetched.error().code != ErrorCode::kCancelled) {
-      // Perhaps nobody waits, and what comes next is there.
+      // Perhaps no reader waits, or what it needs exists already.
       log::Warning("fetching training data stopped", {{"reason", fetched.error().message}});
       failure_ = fetched.error();
       ++failures_;
@@ -287,24 +287,25 @@ class LocalCopy::State {
     FetchOptions fetch = options_.fetch;
     fetch.retries.is_stopped = [&stop] { return stop.stop_requested(); };
     fetch.fetched = [&](int64_t part) { progress.Add(part); };
-    // Before a step is made of it. The versions of images are those of a listing, which are no ETags.
+    // Before a step uses the data. The versions of images come from a listing and are no ETags, so they
+    // cannot be compared.
     fetch.check_versions = reads_ahead_ && spec_.format != api::DataFormat::kImageFolder;
     Result<void> fetched = Fetch(*source_, {objects_, *numbers_, folder_, *board_}, fetch);
     if (!fetched.ok() && fetched.error().code == ErrorCode::kCancelled) return fetched;
-    // The parts were read one by one: of an object that changed in between they do not fit together.
+    // The parts were read separately: if an object changed in between, they do not belong together.
     const Result<std::vector<RemoteObject>> now = TakeInventory(spec_, *source_, fetch);
     if (now.ok() && *now != objects_) return RefuseChange();
     if (!fetched.ok()) return fetched;
     if (!now.ok()) return now.error();
     log::Info(
-        "training data is here",
+        "training data is complete",
         {{"path", spec_.path}, {"seconds", Seconds(clock_.Steady() - start).count()}, {"folder", folder_}});
     RemoveOtherVersions(folder_);
     return {};
   }
 
-  // What was fetched is no good then, under whatever name. All who use it are told by the board, which is
-  // theirs also when it is removed.
+  // All downloaded data is unusable then, complete or not. Other users see that on the board, which they have
+  // mapped even if its file is removed.
   Error RefuseChange() {
     board_->SetChanged();
     std::error_code error;
@@ -312,7 +313,7 @@ class LocalCopy::State {
     return HasChanged();
   }
 
-  // Asks for the name: the board does not know those that are new.
+  // Lists the store again to name the object that changed.
   Error HasChanged() {
     std::string name;
     if (const auto now = TakeInventory(spec_, *source_, options_.fetch); now.ok() && *now != objects_) {
@@ -321,8 +322,8 @@ class LocalCopy::State {
     }
     return {ErrorCode::kConflict,
             "spec.training.data.path: " + SchemeOf(spec_) + "://" + api::RemotePath(spec_) + name +
-                " has changed while it was fetched; write a data set to a folder of its own before a "
-                "job names it, and start this job again"};
+                " has changed while it was fetched; write each data set to a new folder before a "
+                "job uses it, and restart this job"};
   }
 
   const api::DataSpec spec_;
@@ -336,12 +337,12 @@ class LocalCopy::State {
   std::optional<PartBoard> board_;
   bool reads_ahead_ = false;
   std::atomic<bool> is_whole_ = false;
-  std::atomic<int> failures_ = 0;  // of fetching, by this process
+  std::atomic<int> failures_ = 0;  // failed downloads of this process
   Mutex mutex_;
-  Error failure_ LOCKSTEP_GUARDED_BY(mutex_);  // the newest
+  Error failure_ LOCKSTEP_GUARDED_BY(mutex_);  // the newest one
   bool is_fetching_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   std::optional<SteadyTime> last_sign_ LOCKSTEP_GUARDED_BY(mutex_);
-  std::jthread fetching_;  // last: it ends before the rest goes
+  std::jthread fetching_;  // last member: ends before the others are destroyed
 };
 
 LocalCopy::LocalCopy(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -374,7 +375,7 @@ Fd LocalCopy::OpenFile(const std::string& object) const {
   const auto open = [](const std::string& name) { return Fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC)); };
   Fd file = open(path);
   if (!file.valid()) file = open(PartialOf(path));
-  return file.valid() ? std::move(file) : open(path);  // it may have got its name in between
+  return file.valid() ? std::move(file) : open(path);  // it may have been renamed in between
 }
 
 }  // namespace lockstep::data

@@ -1,12 +1,15 @@
 #pragma once
-// A data set of a remote store as a folder of this machine, one for all processes that share the cache.
+// A copy of a remote data set in a folder of this machine, shared by all processes that use the cache.
 //
-//   CACHE/bucket/folder@VERSION/train.csv    VERSION stands for names, sizes and versions of all its objects
-//   CACHE/bucket/folder@VERSION/.parts       which parts are there; held by whoever fetches
-//   CACHE/bucket/folder@VERSION.lock         held together by all who use the folder, alone to remove it
+//   CACHE/bucket/folder@VERSION/train.csv    VERSION is a hash of names, sizes and versions of all its
+//   objects
+//   CACHE/bucket/folder@VERSION/.parts       which parts exist; locked by the process that downloads
+//   CACHE/bucket/folder@VERSION.lock         locked shared by all users of the folder, exclusively to remove
+//   it
 //
-// What is mapped, or read file by file, is fetched in the background while it is read: who needs a part waits
-// for that part. What a format parses as a whole is there when Open returns.
+// Formats that map their files, or read file by file, are downloaded in the background while they are used: a
+// reader that needs a part waits for that part. Formats that are parsed completely at the start are complete
+// when Open returns.
 
 #include <functional>
 #include <limits>
@@ -23,14 +26,14 @@
 namespace lockstep::data {
 
 struct CopyOptions {
-  FetchOptions fetch;  // its retries are those of Open; a reader that waits later is not stopped
-  // At most once a second while somebody waits for what is fetched, by whichever process. Any thread.
+  FetchOptions fetch;  // its retries apply to Open; a reader that waits later cannot be stopped
+  // Called at most once a second while a process waits for a download of any process. Any thread.
   std::function<void()> alive = [] {};
-  // So long nothing may arrive.
+  // The longest time without download progress.
   Seconds longest_silence{300};
 };
 
-// Of one object; of an image all of it.
+// A part of one object; for an image the whole object.
 struct Stretch {
   std::string object;
   int64_t offset = 0;
@@ -41,23 +44,23 @@ class LocalCopy {
  public:
   class State;
 
-  // kInvalidArgument where an object or room in the cache is missing, kConflict where an object changed
-  // meanwhile, kCancelled where it was stopped, else what the store says.
+  // kInvalidArgument: an object or space in the cache is missing. kConflict: an object changed during the
+  // download. kCancelled: it was stopped. Any other error is that of the store.
   [[nodiscard]] static Result<std::unique_ptr<LocalCopy>> Open(const api::DataSpec& spec,
                                                                std::unique_ptr<RemoteObjects> source,
                                                                const CopyOptions& options);
   explicit LocalCopy(std::unique_ptr<State> state);
-  ~LocalCopy();  // no longer fetches; what is there stays
+  ~LocalCopy();  // stops downloading; existing parts are kept
 
   [[nodiscard]] const std::string& folder() const;
   [[nodiscard]] const std::vector<RemoteObject>& objects() const;
-  [[nodiscard]] Fd InUse() const;  // as long as it is open, nobody removes the folder
+  [[nodiscard]] Fd InUse() const;  // as long as it is open, no process removes the folder
 
-  // Asks for all of them and returns when all are there; errors as of Open. Any thread.
+  // Requests all stretches and returns when they are available; errors as of Open. Any thread.
   [[nodiscard]] Result<void> WaitFor(std::span<const Stretch> stretches);
-  // For batches: throws ErrorException; kAborted where another try may help, which the next round is.
+  // WaitFor for batches: throws ErrorException, with kAborted if the next round may succeed.
   void Need(std::span<const Stretch> stretches);
-  // The file of an object of which some part is there, by whichever name it has yet. As open(2) fails.
+  // Opens the file of an object of which at least one part exists, complete or not. Fails as open(2) does.
   [[nodiscard]] Fd OpenFile(const std::string& object) const;
 
  private:
@@ -66,8 +69,8 @@ class LocalCopy {
 
 // How the files of a data set are read.
 struct FileAccess {
-  std::shared_ptr<LocalCopy> copy{};  // fetches them; shared by both sets; absent: they are nobody's copy
-  Retries retries{};                  // of a batch
+  std::shared_ptr<LocalCopy> copy{};  // downloads them; shared by both sets; null: the files are not a copy
+  Retries retries{};                  // when reading a batch
 };
 
 }  // namespace lockstep::data

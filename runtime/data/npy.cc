@@ -27,7 +27,7 @@ Error Bad(const std::string& path, const std::string& problem, const std::string
   return BadPath(path + " " + problem, right);
 }
 
-// What follows a key, with its quotes and colon, in the header: the text of a Python dictionary.
+// The text after a key (with its quotes and colon) in the header, which is a Python dictionary.
 std::string_view ValueOf(std::string_view header, std::string_view key) {
   const std::size_t at = header.find(key);
   if (at == std::string_view::npos) return {};
@@ -44,7 +44,7 @@ std::optional<at::ScalarType> TypeOf(std::string_view description) {
   return found == kTypes.end() ? std::nullopt : std::optional(found->second);
 }
 
-// "(60000, 28, 28), …"; nullopt where it is no such list, or larger than `most` elements.
+// "(60000, 28, 28), …"; nullopt if it is no such tuple, or has more than `most` elements.
 std::optional<std::vector<int64_t>> ShapeOf(std::string_view text, int64_t most) {
   std::vector<int64_t> shape;
   if (!text.starts_with('(')) return std::nullopt;
@@ -94,7 +94,7 @@ Result<at::Tensor> ReadNpy(const std::string& path) {
   for (const int64_t extent : *shape) elements *= extent;
   const int64_t content_bytes = elements * content.element_size();
   if (content_bytes != bytes - static_cast<int64_t>(file.tellg())) {
-    return Bad(path, "has not the length that its shape says", "write it again");
+    return Bad(path, "does not have the length of its shape", "write it again");
   }
   content = at::empty(*shape, *type);
   if (!file.read(static_cast<char*>(content.data_ptr()), content_bytes)) return not_read();
@@ -113,7 +113,7 @@ Result<NpySplit> ReadNpySplit(const std::string& folder, const std::string& name
   if (inputs.dim() < 2)
     return Bad(folder + "/" + name + "-inputs.npy", "has one dimension", "[n, …] is needed");
   if (targets.dim() != 1 || targets.is_floating_point())
-    return Bad(path, "is no list of whole numbers", "save labels as [n] of an integer type");
+    return Bad(path, "is not a list of integers", "save labels as [n] of an integer type");
   if (targets.size(0) != inputs.size(0)) {
     return Bad(path,
                "has " + std::to_string(targets.size(0)) + " targets for " + std::to_string(inputs.size(0)) +

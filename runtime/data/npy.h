@@ -1,8 +1,8 @@
 #pragma once
-// NumPy's arrays (.npy, versions 1 to 3 of the format: numpy.lib.format): train-inputs.npy,
-// train-targets.npy, test-inputs.npy and test-targets.npy of a folder. Inputs [n, …] become float32 and are
-// not scaled; targets [n] are whole numbers from 0. The files are treated as hostile: header, shape and
-// length are checked before anything is allocated by them.
+// NumPy arrays (.npy, format versions 1 to 3: numpy.lib.format): train-inputs.npy, train-targets.npy,
+// test-inputs.npy and test-targets.npy of a folder. Inputs [n, …] become float32 and are not scaled; targets
+// [n] are integers from 0. The files are not trusted: header, shape and length are checked before memory is
+// allocated for them.
 
 #include <string>
 

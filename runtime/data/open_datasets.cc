@@ -31,7 +31,7 @@ Result<Datasets> OpenFolder(const api::TrainingSpec& spec, const std::string& fo
       return OpenPlugin(data.plugin.value_or(api::PluginSpec{}), static_cast<uint64_t>(spec.seed),
                         access.retries);
   }
-  LOCKSTEP_CHECK(false, "a format without a case");
+  LOCKSTEP_CHECK(false, "unhandled data format");
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ PartNumbers::Range PartNumbers::Holding(std::size_t object, int64_t begin, int64
 Result<PartBoard> PartBoard::Make(const std::string& path, std::size_t parts) {
   if (std::optional<PartBoard> there = Open(path, parts)) return std::move(*there);
   Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  // With its blocks: where a volume is full, writing to a mapped hole would end the process.
+  // Allocates the blocks: on a full volume, a write to a mapped hole would end the process.
   const int failed =
       file.valid() ? ::posix_fallocate(file.get(), 0, static_cast<off_t>(sizeof(Head) + parts)) : errno;
   if (failed == 0) {

@@ -1,6 +1,6 @@
 #pragma once
-// Which parts of a copy are on disk, and for which of them somebody waits: one byte for each, in a file that
-// all processes of the machine map. The file outlives them, as what it tells of does. Any thread.
+// Records which parts of a copy are on disk and which of them a reader waits for: one byte per part, in a
+// file that all processes of the machine map. The file is kept together with the copy. Any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Part {
   friend bool operator==(const Part&, const Part&) = default;
 };
 
-// The parts of all objects, numbered one after the other; an empty object has one, of no bytes. Pure.
+// The parts of all objects, numbered consecutively; an empty object has one part of 0 bytes. Pure.
 class PartNumbers {
  public:
   struct Range {
@@ -37,20 +37,21 @@ class PartNumbers {
   [[nodiscard]] std::size_t count() const { return first_.back(); }
   [[nodiscard]] Part At(std::size_t number) const;
   [[nodiscard]] Range Of(std::size_t object) const { return {first_[object], first_[object + 1]}; }
-  // Those in which bytes [begin, end) of an object lie.
+  // The parts that contain bytes [begin, end) of an object.
   [[nodiscard]] Range Holding(std::size_t object, int64_t begin, int64_t end) const;
 
  private:
   std::vector<int64_t> bytes_;      // of each object
-  std::vector<std::size_t> first_;  // number of each object's first part, and after the last one the count
+  std::vector<std::size_t> first_;  // number of each object's first part, and the total count at the end
   int64_t part_bytes_;
 };
 
 class PartBoard {
  public:
-  // Makes the file, with no part there, unless it is one of so many parts. Nobody else may use it.
+  // Creates the file, with all parts missing, unless it exists with this number of parts. No other process
+  // may use it meanwhile.
   [[nodiscard]] static Result<PartBoard> Make(const std::string& path, std::size_t parts);
-  // Nothing where nobody has made it.
+  // Returns nothing if the file does not exist yet.
   [[nodiscard]] static std::optional<PartBoard> Open(const std::string& path, std::size_t parts);
 
   PartBoard(PartBoard&& other) noexcept;
@@ -60,13 +61,13 @@ class PartBoard {
   [[nodiscard]] bool IsThere(std::size_t part) const;
   [[nodiscard]] bool IsWanted(std::size_t part) const;
   void SetThere(std::size_t part);
-  void SetMissing(std::size_t part);  // where it was said to be there
-  // Those that are not there are to come before others.
+  void SetMissing(std::size_t part);  // corrects an entry that said the part exists
+  // Gives these parts priority if they are missing.
   void Want(const std::vector<std::size_t>& parts);
-  // Rises whenever something is wanted.
+  // Increases whenever a part is requested.
   [[nodiscard]] uint64_t requests() const;
 
-  // The objects are no longer those that are copied: nothing more will come, and what is there is refused.
+  // The remote objects have changed: no more parts will arrive, and existing ones must not be used.
   [[nodiscard]] bool changed() const;
   void SetChanged();
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kSection = "spec.training.data.plugin";
 
-// That of a mounted file system whose server is away, as std::filesystem throws it.
+// Whether it is the error of a mounted file system that is away, as std::filesystem throws it.
 bool IsOfFiles(const std::exception& error) {
   const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
   return of_system != nullptr && MayPass(of_system->code().default_error_condition().value()) &&
@@ -26,7 +26,7 @@ bool IsOfFiles(const std::exception& error) {
 
 class PluginSet final : public Dataset {
  public:
-  // Throws ErrorException where the set cannot be used.
+  // Throws ErrorException if the set is unusable.
   PluginSet(std::string name, std::unique_ptr<lockstep::Dataset> set, Retries retries)
       : name_(std::move(name)),
         set_(std::move(set)),
@@ -61,7 +61,7 @@ class PluginSet final : public Dataset {
     (void)Checked(*first, 1);
   }
 
-  // An exception may be of what was not there for a moment: kInternal, so that the next round asks again.
+  // The cause of an exception may be temporary, so it is kInternal, and the next round tries again.
   [[nodiscard]] Result<Samples> Ask(std::span<const int64_t> ids) const {
     try {
       return set_->Get(ids);
@@ -146,7 +146,7 @@ Result<Datasets> OpenPlugin(const api::PluginSpec& spec, uint64_t seed, const Re
   };
   Result<Datasets> sets = OpenOnce(spec, retries, make);
   if (!sets.ok() && sets.error().code == ErrorCode::kInternal) {
-    log::Warning("opening the data set failed, and is tried once more", {{"reason", sets.error().message}});
+    log::Warning("opening the data set failed; trying once more", {{"reason", sets.error().message}});
     retries.pause(PauseBeforeRetry(1));
     sets = OpenOnce(spec, retries, make);
   }

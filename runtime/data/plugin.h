@@ -6,11 +6,11 @@
 
 namespace lockstep::data {
 
-// kInvalidArgument, with the field, where the library does not do (runtime/plugin), a constructor or the first
-// sample of a set throws twice, or its sets do not keep to lockstep/dataset.h; kUnavailable where what is
-// thrown says that a file system is away. Get of what comes back throws ErrorException: kDataLoss where a later
-// sample does not keep to it, kAborted where a file system is away for longer than the retries last, kInternal
-// where the library throws anything else.
+// kInvalidArgument, with the field: the library is unusable (runtime/plugin), a constructor or the first
+// sample of a set throws twice, or its sets violate lockstep/dataset.h. kUnavailable: the exception says that
+// a file system is unavailable. Get of the result throws ErrorException: kDataLoss if a later sample violates
+// dataset.h, kAborted if a file system is unavailable for longer than the retries last, kInternal if the
+// library throws any other exception.
 [[nodiscard]] Result<Datasets> OpenPlugin(const api::PluginSpec& spec, uint64_t seed, const Retries& retries);
 
 }  // namespace lockstep::data

@@ -12,7 +12,7 @@ namespace {
 using storage::StoreClient;
 using storage::StoredObject;
 
-// No retries here: fetch.h knows which errors another try may mend, and shows life in between.
+// No retries here: fetch.h decides which errors are temporary, and reports signs of life in between.
 constexpr storage::S3Patience kOneTry{.silence_seconds = 10, .retries = 0};
 constexpr Seconds kGcsOneTry(1);
 
@@ -69,7 +69,7 @@ Result<std::unique_ptr<RemoteObjects>> OpenWith(const storage::StoreUse& use, co
 }  // namespace
 
 Result<std::unique_ptr<RemoteObjects>> OpenRemoteObjects(const api::DataSpec& spec) {
-  // A Secret of its own arrives under names of its own; else the variables are those of the checkpoints.
+  // The variables of a separate Secret have prefixed names; otherwise those of the checkpoints are used.
   const std::string own_secret = "spec.training.data.secretRef";
   const storage::StoreUse use{
       .field = "spec.training.data.path",

@@ -1,6 +1,6 @@
 #pragma once
-// The objects below spec.training.data.path where it is a URI. Any thread. Errors name the object and say
-// what would be right; kUnavailable where another try may help.
+// The objects below spec.training.data.path if it is a URI. Any thread. Errors name the object and the
+// remedy. kUnavailable: another try may help.
 
 #include <cstdint>
 #include <memory>
@@ -16,7 +16,7 @@ namespace lockstep::data {
 struct RemoteObject {
   std::string name;  // below the path: "train.csv", "train/cat/1.jpg"
   int64_t bytes = 0;
-  std::string version;  // another one means other content
+  std::string version;  // changes when the content changes
 
   friend bool operator==(const RemoteObject&, const RemoteObject&) = default;
 };
@@ -25,9 +25,9 @@ class RemoteObjects {
  public:
   virtual ~RemoteObjects() = default;
   [[nodiscard]] virtual Result<RemoteObject> Find(const std::string& name) = 0;
-  // In order of name.
+  // Ordered by name.
   [[nodiscard]] virtual Result<std::vector<RemoteObject>> List() = 0;
-  // Fills `target` with what begins at `offset`, as long as the object has the version that was found.
+  // Fills `target` with the bytes from `offset` on. The object must still have the version that was found.
   [[nodiscard]] virtual Result<void> Read(const std::string& name, int64_t offset,
                                           std::span<char> target) = 0;
 };
@@ -37,7 +37,7 @@ class RemoteObjects {
   return spec.path.substr(0, spec.path.find(':'));
 }
 
-// Asks the store nothing yet.
+// Sends no request to the store yet.
 [[nodiscard]] Result<std::unique_ptr<RemoteObjects>> OpenRemoteObjects(const api::DataSpec& spec);
 
 }  // namespace lockstep::data

@@ -1,4 +1,4 @@
-// In place of remote_objects.cc where Lockstep is built without Arrow (LOCKSTEP_CORE_ONLY).
+// Replaces remote_objects.cc if Lockstep is built without Arrow (LOCKSTEP_CORE_ONLY).
 
 #include "runtime/data/remote_objects.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-// Asking again for data that cannot be read for a while: of a store, or of a mounted file system whose server
-// does not answer. Any thread.
+// Retries for training data that is temporarily unavailable: in a store, or on a mounted file system whose
+// server does not answer. Any thread.
 
 #include <functional>
 #include <optional>
@@ -15,22 +15,22 @@ namespace lockstep::data {
 
 struct Retries {
   std::function<bool()> is_stopped = [] { return false; };
-  // Waits, or returns early where the process is to stop.
+  // Waits, or returns early if the process should stop.
   std::function<void(Milliseconds)> pause = [](Milliseconds time) { std::this_thread::sleep_for(time); };
-  // An outage that is waited out.
+  // The length of an outage that is waited out.
   Seconds patience{15};
-  // Called when an outage begins, with its reason, and without one when it ends. From any thread that reads.
+  // Called with the reason when an outage begins, and without one when it ends. From any reading thread.
   std::function<void(const std::optional<Error>&)> store_is_away = [](const std::optional<Error>&) {};
 };
 
-// Of files, which a job may read for hours before the first error: for a minute at least, and `alive` is called
-// once a second meanwhile.
+// For files, which a job may read for hours before the first error: retries for at least a minute, and calls
+// `alive` once a second meanwhile.
 [[nodiscard]] Retries RetriesOfFiles(Retries retries, std::function<void()> alive);
 
-// Before try number `failures` + 1 of the same thing. Pure.
+// The pause after `failures` consecutive failures. Pure.
 [[nodiscard]] Milliseconds PauseBeforeRetry(int failures);
 
-// Asks again while the answer may come to be another one. kCancelled where the wait for that was stopped.
+// Repeats `ask` while its error is transient and patience lasts. kCancelled: the wait was stopped.
 template <typename T>
 [[nodiscard]] Result<T> WithRetries(const Retries& retries, const std::function<Result<T>()>& ask) {
   Seconds paused{0};
@@ -45,7 +45,7 @@ template <typename T>
   }
 }
 
-// For batches: throws ErrorException; kAborted where another try may help, which the next round is.
+// For batches: throws ErrorException, with kAborted if the next round may succeed.
 [[noreturn]] inline void ThrowUnreadable(const Error& error) {
   throw ErrorException({error.IsTransient() ? ErrorCode::kAborted : error.code, error.message});
 }

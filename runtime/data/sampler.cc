@@ -44,7 +44,7 @@ ClassDraw::ClassDraw(std::span<const int64_t> labels, std::span<const double> we
 
 int64_t ClassDraw::At(uint64_t key, int64_t position) const {
   const uint64_t of_class = Mix(key ^ Mix(static_cast<uint64_t>(position)));
-  // 53 bits make a double in [0, 1).
+  // 53 random bits give a double in [0, 1).
   const double place = static_cast<double>(of_class >> 11) * 0x1p-53 * up_to_.back();
   const auto found = std::upper_bound(up_to_.begin(), up_to_.end(), place);
   const std::vector<int64_t>& samples = samples_[static_cast<std::size_t>(found - up_to_.begin())];

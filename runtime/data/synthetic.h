@@ -1,6 +1,6 @@
 #pragma once
-// Samples made from the seed, for tests and measurements: each class has a random centre, a sample is its
-// class's centre plus noise, so a small model learns it within a few steps.
+// Samples generated from the seed, for tests and measurements: each class has a random centre, and a sample
+// is its class's centre plus noise, so a small model learns them within a few steps.
 
 #include "runtime/data/dataset.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// A data set that lies in memory as two tensors.
+// A data set in memory, as two tensors.
 
 #include <vector>
 
@@ -7,11 +7,12 @@
 
 namespace lockstep::data {
 
-// float32 [n, …] and int64 [n]. Shared, not copied. `corrupt`: rows, ascending, that hold nothing.
+// Inputs are float32 [n, …], targets int64 [n]. Shared, not copied. `corrupt`: rows without usable data,
+// ascending.
 [[nodiscard]] std::unique_ptr<Dataset> MakeTensorDataset(at::Tensor inputs, at::Tensor targets,
                                                          int64_t classes, std::vector<int64_t> corrupt = {});
 
-// int64 [ids.size()], to select by.
+// int64 [ids.size()], for index_select.
 [[nodiscard]] at::Tensor IndexOf(std::span<const int64_t> ids);
 
 }  // namespace lockstep::data

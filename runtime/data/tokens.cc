@@ -20,7 +20,7 @@
 namespace lockstep::data {
 namespace {
 
-// One file of the folder, which may be larger than the memory, and may still be arriving. Any thread.
+// A file of the folder. It may be larger than memory, and still be downloading. Any thread.
 class TokensFile {
  public:
   TokensFile(std::string folder, std::string name, FileAccess access)
@@ -30,7 +30,7 @@ class TokensFile {
 
   [[nodiscard]] Result<bool> IsThere() const {
     if (access_.copy == nullptr) {
-      std::error_code error;  // without it what may not be looked at throws
+      std::error_code error;  // without it, a denied permission throws
       const bool is_there = std::filesystem::is_regular_file(path(), error);
       return MayPass(error.value()) ? Unreadable(error.value()) : Result<bool>(is_there);
     }
@@ -40,7 +40,7 @@ class TokensFile {
   }
 
   [[nodiscard]] Result<int64_t> Size() const {
-    // With its first part it has its full size.
+    // As soon as its first part exists, the file has its full size.
     if (access_.copy != nullptr)
       LOCKSTEP_TRY(access_.copy->WaitFor(std::array{Stretch{.object = name_, .bytes = 1}}));
     struct stat status {};
@@ -50,7 +50,7 @@ class TokensFile {
   }
 
   [[nodiscard]] Stretch StretchOf(int64_t offset, int64_t bytes) const { return {name_, offset, bytes}; }
-  // Until what is still arriving is there. For batches: see LocalCopy::Need.
+  // For batches: waits until these bytes are downloaded (LocalCopy::Need).
   void Need(const std::vector<Stretch>& stretches) const {
     if (access_.copy != nullptr) access_.copy->Need(stretches);
   }
@@ -59,7 +59,7 @@ class TokensFile {
   void Read(int64_t offset, std::span<unsigned char> content) const {
     const Result<void> read = WithRetries<void>(access_.retries, [&] { return ReadOnce(offset, content); });
     if (read.ok()) return;
-    // It was sound when it was opened, and the next round may find it so again.
+    // The file was valid when it was opened, and may be valid again in the next round.
     if (read.error().code == ErrorCode::kInvalidArgument)
       ThrowUnreadable({ErrorCode::kInternal, read.error().message});
     ThrowUnreadable(read.error());
@@ -79,7 +79,7 @@ class TokensFile {
     return {};
   }
 
-  // Where a server comes back, what was opened before may stay stale: the next read opens the file again.
+  // After an outage, an open descriptor may remain stale: the next read opens the file again.
   [[nodiscard]] Error NotRead(const std::shared_ptr<const Fd>& file, int number) const {
     const MutexLock lock(mutex_);
     if (file_ == file) file_ = nullptr;
@@ -90,7 +90,7 @@ class TokensFile {
     return UnreadablePath(path(), number, "check its permissions");
   }
 
-  // Shared: a thread may read from it while another one drops it.
+  // Shared, because a thread may read from it while another one drops it.
   [[nodiscard]] Result<std::shared_ptr<const Fd>> Opened() const {
     const MutexLock lock(mutex_);
     if (file_ == nullptr) {
@@ -122,7 +122,7 @@ class TokensDataset final : public Dataset {
         vocabulary_(vocabulary) {}
 
   [[nodiscard]] int64_t tokens() const { return tokens_; }
-  // The last token of a sample is the first of the next one's: it has to be there as a target.
+  // The last target of a sample is the first token of the next one, so one more token must exist.
   [[nodiscard]] int64_t size() const override { return (tokens_ - 1) / length_; }
   [[nodiscard]] int64_t classes() const override { return vocabulary_; }
   [[nodiscard]] std::vector<int64_t> sample_shape() const override { return {length_}; }

@@ -5,7 +5,7 @@
 namespace lockstep::data {
 namespace {
 
-// Of a whole step, whichever part of it a rank gets.
+// The bytes of a whole step, independent of the rank's share.
 constexpr int64_t kQuickBytes = int64_t{64} << 10;
 
 bool AreQuick(const api::TrainingSpec& spec, const Dataset& dataset) {
@@ -19,7 +19,7 @@ Error DoesNotFit(const std::string& field, const std::string& problem) {
   return {ErrorCode::kInvalidArgument, "spec.training.data." + field + ": " + problem};
 }
 
-// Nothing where each sample is used once in an epoch.
+// Null if each sample is used once per epoch.
 Result<std::shared_ptr<const ClassDraw>> ClassDrawOf(const api::DataSpec& spec, const Dataset& dataset) {
   if (spec.sampler == api::SamplerName::kUniform) return std::shared_ptr<const ClassDraw>();
   const at::Tensor labels = dataset.labels();
@@ -71,7 +71,7 @@ Result<TrainingSamples> TrainingSamples::Make(const api::TrainingSpec& spec, con
 Batch TrainingSamples::Get(const Draw& draw) const {
   const std::vector<int64_t> ids = plan_.Ids(draw.step, draw.begin, draw.end);
   Batch batch = dataset_->Get(ids);
-  // Before rows go: what happens to an image follows from its place in the step.
+  // Before rows are removed, because an augmentation depends on the position in the step.
   batch.inputs = augmentation_.Apply(batch.inputs, draw.step, draw.begin);
   return batch.WithoutCorrupt();
 }

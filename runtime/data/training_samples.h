@@ -1,6 +1,5 @@
 #pragma once
-// What the steps of a run are trained on: which samples, and how they look in their epoch. Immutable; any
-// thread.
+// The training samples of each step: which ones, with their augmentation. Immutable; any thread.
 
 #include "runtime/common/api/training_spec.h"
 #include "runtime/data/augmentation.h"
@@ -9,7 +8,7 @@
 
 namespace lockstep::data {
 
-// Places [begin, end) among the samples of a step.
+// Positions [begin, end) among the samples of a step.
 struct Draw {
   int64_t step = 0;
   int64_t begin = 0;
@@ -18,13 +17,13 @@ struct Draw {
 
 class TrainingSamples {
  public:
-  // `dataset` outlives it. The error names the field that does not fit the data.
+  // `dataset` must outlive the object. The error names the field that does not fit the data.
   [[nodiscard]] static Result<TrainingSamples> Make(const api::TrainingSpec& spec, const Dataset& dataset);
 
   [[nodiscard]] const SamplePlan& plan() const { return plan_; }
-  // Getting those of a step takes less time than waking a thread for it.
+  // Whether reading the samples of a step takes less time than waking a thread.
   [[nodiscard]] bool are_quick() const { return are_quick_; }
-  // The same bits for the same draw in every process, without the rows of corrupt records. Throws what the
+  // The same draw gives the same bits in every process, without the rows of corrupt records. Throws what the
   // data set throws.
   [[nodiscard]] Batch Get(const Draw& draw) const;
 

@@ -26,7 +26,7 @@ Result<int> Suspend(const Kubectl& kubectl, const std::string& name) {
   LOCKSTEP_TRY(SetSuspend(kubectl, name, true));
   const bool saves = job.spec.training && job.spec.checkpoint;
   std::cout << name << " is suspended: " << (saves ? "it saves a checkpoint, then " : "")
-            << "its pods go; `kubectl lockstep resume " << name << "` lets it go on\n";
+            << "its pods are removed; `kubectl lockstep resume " << name << "` lets it go on\n";
   return 0;
 }
 
@@ -45,7 +45,8 @@ Result<int> Scale(const Kubectl& kubectl, const std::string& name, int32_t repli
     std::cout << name << " has " << CountText(replicas, "pod") << " already\n";
     return 0;
   }
-  // The subresource: people may have the right to scale and no other. Refused where somebody was quicker.
+  // Uses the subresource, because a user may have permission only to scale. Fails if somebody else changed it
+  // first.
   LOCKSTEP_TRY(kubectl.Run({"scale", kJobs, name, "--replicas=" + std::to_string(replicas),
                             "--current-replicas=" + std::to_string(job.spec.worker.replicas)}));
   std::cout << name << " is scaled from " << job.spec.worker.replicas << " to " << CountText(replicas, "pod")

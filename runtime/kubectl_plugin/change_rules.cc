@@ -14,7 +14,7 @@ Error Refused(const api::TrainingJob& job, const std::string& why) {
 
 Result<void> MustNotHaveEnded(const api::TrainingJob& job) {
   if (!api::IsFinished(job.status.conditions)) return {};
-  return Refused(job, "has ended (" + job.status.state + "): nothing of it runs any more");
+  return Refused(job, "has ended (" + job.status.state + "): none of its pods runs");
 }
 
 }  // namespace
@@ -53,7 +53,8 @@ Result<void> MayCheckpoint(const api::TrainingJob& job) {
   if (!job.spec.training)
     return Refused(job, "runs a program of your own, which saves its checkpoints by itself");
   if (!job.spec.checkpoint) return Refused(job, "has no spec.checkpoint: there is no place to save to");
-  if (job.spec.suspend) return Refused(job, "is suspended: it saved a checkpoint before its pods went");
+  if (job.spec.suspend)
+    return Refused(job, "is suspended: it saved a checkpoint before its pods were removed");
   return {};
 }
 
@@ -65,7 +66,7 @@ Result<void> MayProfile(const api::TrainingJob& job) {
   return {};
 }
 
-WallTime TimeOfWish(const Json& object, WallTime fallback) {
+WallTime TimeOfSaveRequest(const Json& object, WallTime fallback) {
   const Json* fields = FindJson(object, {"metadata", "managedFields"});
   if (fields == nullptr) return fallback;
   const std::string key = "f:" + std::string(api::kAnnotationSave);
@@ -77,11 +78,11 @@ WallTime TimeOfWish(const Json& object, WallTime fallback) {
   return fallback;
 }
 
-Result<bool> IsAnswered(const api::TrainingJob& job, WallTime wish,
+Result<bool> IsAnswered(const api::TrainingJob& job, WallTime requested,
                         const std::optional<api::CheckpointStatus>& before) {
   const auto& checkpoint = job.status.checkpoint;
-  // Times of the API have whole seconds.
-  const WallTime second = std::chrono::floor<std::chrono::seconds>(wish);
+  // Times in the API have whole seconds.
+  const WallTime second = std::chrono::floor<std::chrono::seconds>(requested);
   if (checkpoint && checkpoint->time && *checkpoint->time >= second && checkpoint != before) return true;
   if (api::IsFinished(job.status.conditions)) {
     return Error{ErrorCode::kAborted,

@@ -1,6 +1,7 @@
 #pragma once
-// What may be asked of a job in its present state: an error says why not, false that it is so already. The
-// API server has the last word; these say it before anything is changed, and in plain words. Pure.
+// Which changes a job permits in its present state: an error says why not; false means that nothing has to
+// change. The API server decides in the end; these checks report the problem before anything is changed.
+// Pure.
 
 #include "runtime/common/api/training_job.h"
 #include "runtime/common/base/json.h"
@@ -14,12 +15,12 @@ namespace lockstep::kubectl_plugin {
 [[nodiscard]] Result<void> MayCheckpoint(const api::TrainingJob& job);
 [[nodiscard]] Result<void> MayProfile(const api::TrainingJob& job);
 
-// When the API server wrote the newest wish for a checkpoint, by its own clock (metadata.managedFields);
-// `fallback` where it does not tell.
-[[nodiscard]] WallTime TimeOfWish(const Json& object, WallTime fallback);
-// A checkpoint that became complete after the wish: false while it is to come. An error where none will: the
-// job has ended or was suspended.
-[[nodiscard]] Result<bool> IsAnswered(const api::TrainingJob& job, WallTime wish,
+// When the API server stored the newest request for a checkpoint, by its own clock (metadata.managedFields);
+// `fallback` if the object does not say.
+[[nodiscard]] WallTime TimeOfSaveRequest(const Json& object, WallTime fallback);
+// True once a checkpoint was completed after `requested`, false before. An error if there will be none,
+// because the job has ended or was suspended.
+[[nodiscard]] Result<bool> IsAnswered(const api::TrainingJob& job, WallTime requested,
                                       const std::optional<api::CheckpointStatus>& before);
 
 }  // namespace lockstep::kubectl_plugin

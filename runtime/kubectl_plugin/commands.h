@@ -1,6 +1,6 @@
 #pragma once
-// The verbs of `kubectl lockstep`. Each prints for people; an error is one line that main prints. The number
-// is the exit code.
+// The verbs of `kubectl lockstep`. Each prints for people and returns the exit code; an error is one line,
+// which main prints.
 
 #include <chrono>
 #include <string>
@@ -11,7 +11,7 @@
 namespace lockstep::kubectl_plugin {
 
 struct StatusArguments {
-  std::string job;  // empty: a table of all
+  std::string job;  // empty: a table of all jobs
   bool watch = false;
   bool all_namespaces = false;
   bool as_json = false;

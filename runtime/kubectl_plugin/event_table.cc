@@ -18,8 +18,8 @@ struct Event {
   std::string message;
 };
 
-// Those of a job before, of the same name, have another uid. Pods are known by their names: an event outlives
-// its pod, which had the job's label.
+// Events of an earlier job of the same name have another uid. Pods are matched by name, because an event
+// outlives its pod and the pod's label.
 bool IsOf(const api::TrainingJob& job, const Json& object) {
   const std::string kind = StringAt(object, {"kind"});
   const std::string name = StringAt(object, {"name"});
@@ -31,7 +31,7 @@ bool IsOf(const api::TrainingJob& job, const Json& object) {
          name.find_first_not_of("0123456789", prefix.size()) == std::string::npos;
 }
 
-// Both generations of the API write events, and each fills other fields.
+// Both versions of the events API are in use, with different fields.
 WallTime NewestTimeOf(const Json& event) {
   for (const std::string& text :
        {StringAt(event, {"series", "lastObservedTime"}), StringAt(event, {"lastTimestamp"}),

@@ -7,8 +7,8 @@
 
 namespace lockstep::kubectl_plugin {
 
-// `list`: the events of the job's namespace, as the API server gives them. A head and a line for each event,
-// oldest first; empty where there is none.
+// `list`: the events of the job's namespace, as the API server returns them. A header and a line for each
+// event, oldest first; empty if there is none.
 [[nodiscard]] Lines EventTable(const Json& list, const api::TrainingJob& job, WallTime now);
 
 }  // namespace lockstep::kubectl_plugin

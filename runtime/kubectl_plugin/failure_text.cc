@@ -13,7 +13,7 @@ bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// "E1122 23:41:40.123456  7 memcache.go:265] …": kubectl's own log, in which it repeats itself.
+// "E1122 23:41:40.123456  7 memcache.go:265] …": kubectl's own log, which repeats the message.
 bool IsLogRecord(std::string_view line) {
   const bool has_head =
       line.size() > 5 && std::string_view("EWI").find(line[0]) != std::string_view::npos &&
@@ -21,7 +21,7 @@ bool IsLogRecord(std::string_view line) {
   return has_head && Contains(line, ".go:");
 }
 
-// What was said, in one line, without what kubectl puts before everything.
+// The message on one line, without kubectl's usual prefix.
 std::string Essence(std::string_view said) {
   std::vector<std::string> parts;
   for (const std::string& line : Split(said, '\n')) {
@@ -42,10 +42,9 @@ Error ExplainFailure(std::string_view said) {
   const std::string essence = Essence(said);
   if (Contains(said, "doesn't have a resource type") ||
       Contains(said, "could not find the requested resource")) {
-    return {
-        ErrorCode::kUnsupported,
-        "this cluster knows no DistributedTrainingJob: Lockstep is not installed in it, or --context names "
-        "another one"};
+    return {ErrorCode::kUnsupported,
+            "this cluster has no DistributedTrainingJobs: Lockstep is not installed, or --context names "
+            "another cluster"};
   }
   if (Contains(said, "(NotFound)")) {
     constexpr std::string_view kJob = "distributedtrainingjobs.lockstep.dev ";

@@ -1,6 +1,6 @@
 #pragma once
-// What kubectl said when it failed, as one line for people and a code to decide by. kubectl tells kinds of
-// failure apart by its words only. Pure.
+// Converts the error output of kubectl to one line for people and an error code. The text is all that
+// distinguishes kinds of failure. Pure.
 
 #include <string_view>
 

@@ -17,27 +17,27 @@ namespace {
 
 constexpr int kJobFailed = 1;
 
-enum class Watched { kGoesOn, kComplete, kFailed, kDeleted };
+enum class Watched { kRunning, kComplete, kFailed, kDeleted };
 
 Result<Watched> Show(const Json& event, JobView& view) {
   const Json* object = FindJson(event, {"object"});
-  if (object == nullptr) return Watched::kGoesOn;
+  if (object == nullptr) return Watched::kRunning;
   if (StringAt(event, {"type"}) == "DELETED") return Watched::kDeleted;
   const api::TrainingJob job = JobFrom(*object);
   LOCKSTEP_TRY(view.Draw(job));
   if (api::IsTrue(job.status.conditions, api::condition::kComplete)) return Watched::kComplete;
-  return api::IsFinished(job.status.conditions) ? Watched::kFailed : Watched::kGoesOn;
+  return api::IsFinished(job.status.conditions) ? Watched::kFailed : Watched::kRunning;
 }
 
-// Until the job ends or the API server ends the watch, which it does every so often.
+// Until the job ends, or the API server ends the watch, as it regularly does.
 Result<Watched> WatchOnce(const Kubectl& kubectl, const JobName& job, JobView& view) {
   JsonStream stream;
-  Result<Watched> reached = Watched::kGoesOn;
+  Result<Watched> reached = Watched::kRunning;
   const auto take = [&](std::string_view bytes) {
     for (const std::string& text : stream.Add(bytes)) {
       const Result<Json> event = ParseJson(text);
       reached = event.ok() ? Show(*event, view) : Result<Watched>(event.error());
-      if (!reached.ok() || *reached != Watched::kGoesOn) return false;
+      if (!reached.ok() || *reached != Watched::kRunning) return false;
     }
     return true;
   };
@@ -52,7 +52,7 @@ Result<Watched> WatchOnce(const Kubectl& kubectl, const JobName& job, JobView& v
 
 Result<void> JobView::Draw(const api::TrainingJob& job) {
   LOCKSTEP_TRY(std::vector<PodRow> pods, GetPods(kubectl_, job));
-  // Ranks move with a round, and reading logs is the dearest part.
+  // Ranks move only with a new round, and reading logs is the most expensive part.
   const int64_t round = job.status.rendezvous ? job.status.rendezvous->round : 0;
   if (!pods.empty() && places_.newest_round() < round) places_ = FindPlaces(kubectl_, job);
   constexpr const char* kHomeAndEmpty = "\033[H\033[2J";

@@ -9,7 +9,7 @@
 
 namespace lockstep::kubectl_plugin {
 
-// Draws a job; on a terminal, the next time over the last.
+// Prints a job; on a terminal each call replaces the previous output.
 class JobView {
  public:
   explicit JobView(const Kubectl& kubectl) : kubectl_(kubectl) {}
@@ -24,11 +24,10 @@ class JobView {
 
 struct JobName {
   std::string name;
-  std::string namespace_name;  // empty: the one that kubectl chooses
+  std::string namespace_name;  // empty: the default of kubectl
 };
 
-// Draws the job each time that it changes, until it ends. The exit code: 0 where it is complete, 1 where it
-// failed.
+// Prints the job each time that it changes, until it ends. Exit code 0 if it is complete, 1 if it failed.
 [[nodiscard]] Result<int> Follow(const Kubectl& kubectl, const JobName& job);
 
 }  // namespace lockstep::kubectl_plugin

@@ -22,7 +22,7 @@ std::string StateWord(const api::TrainingJob& job) {
 
 bool IsRunning(const api::TrainingJob& job) { return job.status.state == "Running"; }
 
-// The condition that says why a job is in its state; nullptr: the state says enough.
+// The condition that explains the job's state; nullptr if the state needs no explanation.
 const api::Condition* ConditionOf(const api::TrainingJob& job) {
   const auto& all = job.status.conditions;
   const auto with = [&](std::string_view type, ConditionStatus status) {
@@ -49,12 +49,12 @@ std::string StateLine(const api::TrainingJob& job) {
   if (job.status.observed_generation > 0) return StateWord(job);
   const std::string& manager = job.spec.managed_by;
   return StateWord(job) + (manager.empty()
-                               ? " (the operator has not looked at it yet: does it run?)"
+                               ? " (the operator has not reconciled it yet: is it running?)"
                                : " (no operator with managedBy " + manager +
-                                     " has looked at it yet: does one run, and watch this namespace?)");
+                                     " has reconciled it yet: is one running that watches this namespace?)");
 }
 
-// What somebody may want to act on, beside what the state's own line says.
+// Conditions that a user may have to act on, in addition to the explanation of the state.
 Lines Concerns(const api::TrainingJob& job) {
   static constexpr std::array kConcerns = {std::pair(condition::kStalled, ConditionStatus::kTrue),
                                            std::pair(condition::kDegraded, ConditionStatus::kTrue),
@@ -67,13 +67,13 @@ Lines Concerns(const api::TrainingJob& job) {
   for (const auto& [type, status] : kConcerns) {
     const api::Condition* found = api::FindCondition(job.status.conditions, type);
     if (found == nullptr || found->status != status || found == why) continue;
-    // Nothing new, such as "not Scheduled (SuspendRequested)" of a suspended job.
+    // Skips repetitions, such as "not Scheduled (SuspendRequested)" for a suspended job.
     if (why != nullptr && found->reason == why->reason && found->message.empty()) continue;
     const std::string name = (status == ConditionStatus::kFalse ? "not " : "") + found->type;
     lines.push_back(name + " (" + ReasonText(*found) + ")");
   }
   if (job.status.observed_generation > 0 && job.metadata.generation > job.status.observed_generation)
-    lines.emplace_back("the operator has not seen the newest change of the spec yet");
+    lines.emplace_back("the operator has not observed the newest change of the spec yet");
   return lines;
 }
 
@@ -148,7 +148,7 @@ std::string GoodputLine(const api::GoodputStatus& goodput) {
     if (seconds >= kWorthNaming) parts.push_back(std::string(name) + " " + DurationText(seconds));
   }
   const std::string share = FormatNumber(std::round(goodput.ratio * 1000) / 10, 3) + " %, " +
-                            DurationText(goodput.productive_seconds) + " of steps that lasted";
+                            DurationText(goodput.productive_seconds) + " on steps whose result was kept";
   return parts.empty() ? share : share + "; lost to " + Join(parts, ", ");
 }
 
@@ -164,7 +164,8 @@ Lines RestartTable(const std::vector<api::RestartRecord>& restarts, WallTime now
     const api::RestartRecord& entry = restarts[i];
     rows.push_back({entry.time ? AgeText(*entry.time, now) : "", std::to_string(entry.round),
                     std::string(api::NameOf(entry.cause)),
-                    RanksText({entry.ranks.begin(), entry.ranks.end()}), std::string(api::NameOf(entry.rung)),
+                    RanksText({entry.ranks.begin(), entry.ranks.end()}),
+                    std::string(api::NameOf(entry.level)),
                     entry.recovery_seconds ? DurationText(*entry.recovery_seconds) : "",
                     std::to_string(entry.lost_steps), Truncate(OneLine(entry.message), kStoryWidth)});
   }
@@ -181,7 +182,7 @@ Lines PodTable(std::vector<PodRow> pods, const RankPlaces& places) {
   return Columns(rows);
 }
 
-// In the order in which a person asks.
+// In order of interest.
 std::vector<std::vector<std::string>> Facts(const api::TrainingJob& job, WallTime now) {
   const api::TrainingJobStatus& status = job.status;
   std::vector<std::vector<std::string>> facts = {{"State", StateLine(job)}};

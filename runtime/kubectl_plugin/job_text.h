@@ -13,9 +13,9 @@ namespace lockstep::kubectl_plugin {
 // `pods`: of the job, by slot.
 [[nodiscard]] Lines JobText(const api::TrainingJob& job, std::vector<PodRow> pods, const RankPlaces& places,
                             WallTime now);
-// A head and a line for each job.
+// A header and a line for each job.
 [[nodiscard]] Lines JobTable(const std::vector<api::TrainingJob>& jobs, bool with_namespace, WallTime now);
-// "5210 samples/s, 25 ms a step"; empty where that is not known, or the job does not train now.
+// "5210 samples/s, 25 ms a step"; empty if it is unknown or the job does not train now.
 [[nodiscard]] std::string SpeedText(const api::TrainingJob& job);
 
 }  // namespace lockstep::kubectl_plugin

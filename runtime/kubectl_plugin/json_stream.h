@@ -1,6 +1,6 @@
 #pragma once
-// The objects of a stream of JSON texts, as `kubectl get --watch --output=json` writes them: one after the
-// other, over many lines. Pure; one thread.
+// Splits a stream of JSON texts into objects, as written by `kubectl get --watch --output=json`: consecutive
+// objects on many lines. Pure; one thread.
 
 #include <string>
 #include <string_view>
@@ -14,7 +14,7 @@ class JsonStream {
   [[nodiscard]] std::vector<std::string> Add(std::string_view bytes);
 
  private:
-  std::string object_;  // begun, not yet complete
+  std::string object_;  // incomplete
   int depth_ = 0;
   bool in_string_ = false;
   bool escaped_ = false;

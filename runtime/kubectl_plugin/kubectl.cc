@@ -22,7 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kRunTime = 60s;
-constexpr int kNotStarted = 127;  // as a shell says it
+constexpr int kNotStarted = 127;  // the exit code of a shell for this case
 constexpr std::size_t kKeptErrors = 1U << 16U;
 
 Error LastError(const char* what) {
@@ -54,7 +54,7 @@ Result<Pipe> MakePipe() {
   ::_exit(kNotStarted);
 }
 
-// A running kubectl; its end is waited for here or in the destructor.
+// A running kubectl process; Wait or the destructor waits for its end.
 class Child {
  public:
   static Result<Child> Start(std::vector<std::string> words, Kubectl::Input input) {
@@ -83,7 +83,7 @@ class Child {
     (void)Wait();
   }
 
-  // Its wait status.
+  // Returns the wait status.
   [[nodiscard]] int Wait() {
     int status = 0;
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) continue;
@@ -91,7 +91,7 @@ class Child {
     return status;
   }
 
-  // Until both ends are closed: true; `on_output` has enough: false.
+  // True once both ends are closed; false if `on_output` returned false.
   Result<bool> Pump(const Kubectl::OnOutput& on_output, std::optional<SteadyTime> deadline) {
     while (output_.valid() || errors_.valid()) {
       std::array<pollfd, 2> waiting = {pollfd{output_.get(), POLLIN, 0}, pollfd{errors_.get(), POLLIN, 0}};
@@ -114,7 +114,7 @@ class Child {
   Child(pid_t pid, Fd output, Fd errors)
       : pid_(pid), output_(std::move(output)), errors_(std::move(errors)) {}
 
-  // Nothing at the end, which closes it.
+  // Empty at the end of the stream, and closes it.
   std::string_view Take(Fd& fd) {
     const ssize_t got = ::read(fd.get(), piece_.data(), piece_.size());
     if (got <= 0 && !(got < 0 && errno == EINTR)) fd.Reset();

@@ -1,7 +1,7 @@
 #pragma once
-// Runs `kubectl`, which has the contexts, credentials and proxies of whoever calls. One thread. A command
-// ends with us, whatever ends us. Failures come as failure_text explains them; what kubectl has to say beside
-// its success goes to our standard error.
+// Runs `kubectl`, which uses the caller's contexts, credentials and proxies. One thread. A command ends with
+// this process, however that ends. failure_text explains failures; other messages of kubectl go to our
+// standard error.
 
 #include <functional>
 #include <optional>
@@ -16,18 +16,18 @@ namespace lockstep::kubectl_plugin {
 
 class Kubectl {
  public:
-  // `program`: looked up in PATH. `flags`: those that every command gets, such as --context=…
+  // `program`: looked up in PATH. `flags`: added to every command, such as --context=…
   Kubectl(std::string program, std::vector<std::string> flags)
       : program_(std::move(program)), flags_(std::move(flags)) {}
 
   enum class Input { kNone, kOurs };
 
-  // What it wrote to its standard output, after its end; within a minute. Its input is empty, or ours.
+  // Returns the standard output of a command that ends within a minute. Its standard input is empty, or ours.
   [[nodiscard]] Result<std::string> Run(const std::vector<std::string>& words,
                                         Input input = Input::kNone) const;
 
-  // Hands on what it writes as it comes, until it ends, `on_output` says false, or the deadline
-  // (kDeadlineExceeded). Without a deadline for what a person watches until they have enough.
+  // Passes the output on as it arrives, until the command ends, `on_output` returns false, or the deadline
+  // passes (kDeadlineExceeded). Without a deadline for output that a user watches.
   using OnOutput = std::function<bool(std::string_view bytes)>;
   [[nodiscard]] Result<void> Stream(const std::vector<std::string>& words, const OnOutput& on_output,
                                     std::optional<SteadyTime> deadline = {},

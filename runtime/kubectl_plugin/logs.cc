@@ -17,7 +17,7 @@ std::vector<std::string> Words(const api::TrainingJob& job, const LogsArguments&
 
 Result<int> ShowAll(const Kubectl& kubectl, std::vector<std::string> words, const std::string& job,
                     std::size_t pods) {
-  // kubectl's own limits are meant for selectors that meet more than was thought of.
+  // The default limits of kubectl are too small for a selector that matches many pods.
   words.insert(words.end(), {"--selector=" + api::WorkerSelector(job), "--prefix", "--tail=-1",
                              "--ignore-errors", "--max-log-requests=" + std::to_string(pods)});
   LOCKSTEP_TRY(kubectl.Stream(words, [](std::string_view bytes) {
@@ -29,7 +29,7 @@ Result<int> ShowAll(const Kubectl& kubectl, std::vector<std::string> words, cons
 
 Error NotPlaced(const api::TrainingJob& job, int64_t rank) {
   const int64_t world = job.status.rendezvous ? job.status.rendezvous->world_size : 0;
-  std::string text = "no pod of " + job.metadata.name + " tells of rank " + std::to_string(rank);
+  std::string text = "no pod of " + job.metadata.name + " has logged rank " + std::to_string(rank);
   if (world > 0 && rank >= world) {
     text += ": its ranks are 0 to " + std::to_string(world - 1);
   } else {

@@ -8,7 +8,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A supervisor says where a rank is once in a round, and little else; ranks that say much carry labels.
+// A supervisor logs the place of each rank once per round, and little else; ranks with much output have
+// labels on their lines.
 constexpr const char* kSearched = "--tail=2000";
 constexpr auto kSearchTime = 20s;
 
@@ -42,7 +43,7 @@ RankPlaces FindPlaces(const Kubectl& kubectl, const api::TrainingJob& job) {
     });
     return true;
   };
-  // One pod of a dead node shall not hide the others, nor hold up everything.
+  // An unreachable pod must neither hide the others nor delay the command for long.
   (void)kubectl.Stream(
       {"logs", "--namespace=" + job.metadata.namespace_name,
        "--selector=" + api::WorkerSelector(job.metadata.name),

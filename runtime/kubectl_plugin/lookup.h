@@ -1,5 +1,5 @@
 #pragma once
-// Reads what the verbs need from the cluster.
+// Reads from the cluster what the verbs need.
 
 #include <chrono>
 #include <string>
@@ -12,20 +12,20 @@
 
 namespace lockstep::kubectl_plugin {
 
-// With its group: another one's kind may have the same name.
+// With the group, because another kind may have the same name.
 inline constexpr const char* kJobs = "distributedtrainingjobs.lockstep.dev";
 
-// The API server ends a watch every so often; something between may end each at once.
+// The API server ends a watch regularly; a proxy may end each at once.
 inline constexpr std::chrono::seconds kBetweenWatches{1};
 
-// Lenient: this program need not be of the operator's version.
+// Lenient, because this program may have another version than the operator.
 [[nodiscard]] api::TrainingJob JobFrom(const Json& object);
 [[nodiscard]] Result<api::TrainingJob> GetJob(const Kubectl& kubectl, const std::string& name);
 [[nodiscard]] Result<std::vector<PodRow>> GetPods(const Kubectl& kubectl, const api::TrainingJob& job);
-// From the pods' logs; of pods that cannot be read now, nothing.
+// From the pods' logs; pods that cannot be read now are skipped.
 [[nodiscard]] RankPlaces FindPlaces(const Kubectl& kubectl, const api::TrainingJob& job);
 
-// Cuts whole lines out of what comes and hands them on, without their newline.
+// Splits the input into lines and passes them on without their newlines.
 class LineReader {
  public:
   template <typename OnLine>

@@ -1,5 +1,5 @@
-// `kubectl-lockstep`, which `kubectl lockstep …` runs where it lies in PATH. It talks to the cluster through
-// kubectl alone, and links neither LibTorch nor an HTTP client.
+// `kubectl-lockstep`, which `kubectl lockstep …` runs if it is in PATH. It uses only kubectl to reach the
+// cluster, and links neither LibTorch nor an HTTP client.
 
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -25,7 +25,7 @@ constexpr int kFailed = 1;
 constexpr const char* kJob = "JOB";
 constexpr const char* kManifest = "DistributedTrainingJob manifest, YAML or JSON; - for standard input";
 
-// kubectl's own flags, handed on as they came (`kubectl options`).
+// kubectl's own flags (`kubectl options`), passed on unchanged.
 void AddGlobalFlags(CLI::App& app, std::vector<std::string>& flags) {
   constexpr const char* kHidden = "";
   for (const std::string name :
@@ -43,11 +43,11 @@ void AddGlobalFlags(CLI::App& app, std::vector<std::string>& flags) {
     app.add_flag_callback(name, [&flags, name] { flags.emplace_back(name); })->group(kHidden);
   }
   app.footer(
-      "Flags of kubectl are handed on to it: --namespace (-n), --context, --kubeconfig, --as and so on.\n"
+      "Flags of kubectl are passed on to it: --namespace (-n), --context, --kubeconfig, --as and so on.\n"
       "`kubectl lockstep COMMAND --help` has the arguments of a command and an example.");
 }
 
-// What the flags write to, for as long as the commands may run.
+// The targets of the flags; they outlive the commands.
 struct Arguments {
   plugin::SubmitArguments submit;
   plugin::StatusArguments status;
@@ -62,7 +62,7 @@ struct Arguments {
 
 using Body = std::function<lockstep::Result<int>(const plugin::Kubectl&)>;
 
-// The commands; `chosen` is the one that was typed, to be run after all flags are read.
+// The commands. `chosen` is the selected one, which runs after all flags are parsed.
 struct Commands {
   CLI::App& app;
   Body chosen{};
@@ -92,8 +92,8 @@ void AddManifestCommands(Commands& commands, Arguments& arguments) {
       ->required();
   submit->add_flag("--wait", arguments.submit.wait, "show each job until it ends");
   submit->footer(
-      "As kubectl apply --server-side does it, for all objects of the files. With --wait it exits with 0\n"
-      "where all jobs are complete, with 1 where one failed.\n\n"
+      "Like kubectl apply --server-side, for all objects of the files. With --wait it exits with 0\nif all "
+      "jobs complete, with 1 if one fails.\n\n"
       "Example:\n  kubectl lockstep submit job.yaml --wait");
 
   CLI::App* validate =
@@ -119,7 +119,7 @@ void AddViewCommands(Commands& commands, Arguments& arguments) {
       ->check(CLI::IsMember({"json"}))
       ->excludes(watch);
   command->footer(
-      "With --watch it exits with 0 where the job is complete, with 1 where it failed.\n\n"
+      "With --watch it exits with 0 if the job completes, with 1 if it fails.\n\n"
       "Examples:\n  kubectl lockstep status\n  kubectl lockstep status fashion-mnist --watch");
 
   command = commands.Add("events", "Show the events of a job and of its pods, oldest first",
@@ -128,15 +128,15 @@ void AddViewCommands(Commands& commands, Arguments& arguments) {
   command->footer("Example:\n  kubectl lockstep events fashion-mnist");
 
   plugin::LogsArguments& logs = arguments.logs;
-  command = commands.Add("logs", "Print what a rank wrote, or all pods",
+  command = commands.Add("logs", "Print the output of a rank, or of all pods",
                          [&](const auto& kubectl) { return plugin::Logs(kubectl, logs); });
   AddJob(command, logs.job)->required();
   CLI::Option* rank = command->add_option("--rank", logs.rank, "which [0]")
                           ->type_name("N")
                           ->check(command_line::MustNotBeNegative);
   command->add_flag("--all", logs.all, "all pods, each line with its pod")->excludes(rank);
-  command->add_flag("-f,--follow", logs.follow, "print what comes, too, until the pod ends");
-  command->add_flag("-p,--previous", logs.previous, "of the container before, where it was restarted");
+  command->add_flag("-f,--follow", logs.follow, "stream new lines until the pod ends");
+  command->add_flag("-p,--previous", logs.previous, "of the previous container instance");
   command->footer("Example:\n  kubectl lockstep logs fashion-mnist --rank 1 --follow");
 
   command = commands.Add("top", "Show CPU and memory of each pod, and the speed of the job",
@@ -171,7 +171,7 @@ void AddChangeCommands(Commands& commands, Arguments& arguments) {
                          [&](const auto& kubectl) { return plugin::Delete(kubectl, arguments.jobs); });
   command->add_option(kJob, arguments.jobs, "names of the jobs")->type_name("")->required();
   command->footer(
-      "Checkpoints stay, unless spec.checkpoint.deleteWithJob is true.\n\n"
+      "Checkpoints are kept, unless spec.checkpoint.deleteWithJob is true.\n\n"
       "Example:\n  kubectl lockstep delete fashion-mnist");
 }
 
@@ -212,7 +212,8 @@ int Run(const Body& body, std::vector<std::string> flags) {
   return kFailed;
 }
 
-// Of the namespace and cluster that the flags name. A person waits for them: none where kubectl is slow.
+// For the namespace and cluster of the flags. Empty if kubectl is slow, because a user waits for the
+// completion.
 std::vector<std::string> NamesOfJobs(const std::vector<std::string>& flags) {
   using namespace std::chrono_literals;
   std::string output;
@@ -228,7 +229,7 @@ std::vector<std::string> NamesOfJobs(const std::vector<std::string>& flags) {
 }
 
 int Complete(CLI::App& app, const std::vector<std::string>& words, const std::vector<std::string>& flags) {
-  try {  // fills `flags` with what was typed so far, which need not be complete
+  try {  // sets `flags` from the incomplete command line
     std::vector<std::string> typed(words.rbegin() + (words.empty() ? 0 : 1), words.rend());
     app.parse(typed);
   } catch (const CLI::ParseError&) {

@@ -1,5 +1,5 @@
 #pragma once
-// The worker pods of a job as people want to see them. Pure.
+// The worker pods of a job for display. Pure.
 
 #include <cstdint>
 #include <string>
@@ -14,12 +14,12 @@ namespace lockstep::kubectl_plugin {
 struct PodRow {
   std::string name;
   int64_t slot = 0;
-  std::string state;  // the phase, or why its container waits or ended
+  std::string state;  // the phase, or why its container waits or has ended
   bool is_ready = false;
-  std::string node;  // empty: none yet
+  std::string node;  // empty: not scheduled
 };
 
-// Of a list of pods, as the API server gives it.
+// From a list of pods as returned by the API server.
 [[nodiscard]] std::vector<PodRow> PodRowsFrom(const Json& list, const std::string& container);
 // "0", "4-7", "1,5"; empty: none.
 [[nodiscard]] std::string RanksText(const std::set<int64_t>& ranks);

@@ -13,7 +13,7 @@ namespace lockstep::kubectl_plugin {
 Result<int> Profile(const Kubectl& kubectl, const std::string& name, int steps) {
   LOCKSTEP_TRY(const api::TrainingJob job, GetJob(kubectl, name));
   LOCKSTEP_TRY(MayProfile(job));
-  // A text that was not there before asks again.
+  // A new value is a new request.
   const std::string request =
       std::to_string(steps) + " " + FormatTime(SystemClock().Now()) + " " + RandomHex(4);
   LOCKSTEP_TRY(kubectl.Run(

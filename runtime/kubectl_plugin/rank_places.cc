@@ -8,7 +8,7 @@
 namespace lockstep::kubectl_plugin {
 namespace {
 
-// Takes `word` and the number behind it off the front of `text`.
+// Removes `word` and the number after it from the front of `text`.
 std::optional<int64_t> TakeNumber(std::string_view& text, std::string_view word) {
   if (!text.starts_with(word)) return std::nullopt;
   text.remove_prefix(word.size());
@@ -19,7 +19,7 @@ std::optional<int64_t> TakeNumber(std::string_view& text, std::string_view word)
   return number;
 }
 
-// The supervisor writes it as a number, ranks as a text.
+// The supervisor writes it as a number, ranks write it as a string.
 std::optional<int64_t> LocalRankOf(const Json& record) {
   const Json* found = FindJson(record, {"local_rank"});
   if (found == nullptr) return std::nullopt;
@@ -30,7 +30,7 @@ std::optional<int64_t> LocalRankOf(const Json& record) {
   return rest.empty() ? number : std::nullopt;
 }
 
-// The process that a line is about which names no rank.
+// The process that a line without a rank is about.
 std::optional<int64_t> LocalRankIn(std::string_view line) {
   if (line.starts_with("[local rank ")) return TakeNumber(line, "[local rank ");
   if (!line.starts_with('{')) return std::nullopt;

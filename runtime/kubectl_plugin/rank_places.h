@@ -1,7 +1,7 @@
 #pragma once
-// Which pod has which rank: from what the pods log, for ranks move between pods and no object tells of it.
-// "rank placed" of a supervisor is there for every rank of every round; labels of a rank's own lines
-// (runtime/launch/log_lines.h) say the same. Pure; one thread.
+// Which pod has which rank, from the pods' logs, because ranks move between pods and no object contains that.
+// A supervisor logs "rank placed" for every rank of every round; the labels on a rank's own lines
+// (runtime/launch/log_lines.h) contain the same. Pure; one thread.
 
 #include <cstdint>
 #include <map>
@@ -16,14 +16,14 @@ namespace lockstep::kubectl_plugin {
 struct NamedRank {
   int64_t rank = 0;
   int64_t round = 0;
-  std::optional<int64_t> local_rank;  // the number of its process in the pod, where the line has it
+  std::optional<int64_t> local_rank;  // the number of its process in the pod, if the line has it
 };
 
-// The rank that a line of a pod's log is about; nullopt: none, or not yet one.
+// The rank that a line of a pod's log is about; nullopt: none, or none yet.
 [[nodiscard]] std::optional<NamedRank> RankNamedIn(std::string_view line);
 
-// Whether a line of its pod's log is a rank's own or its supervisor's: not what other ranks of that pod
-// wrote, nor what is told of their processes.
+// Whether a line of the pod's log may be from this rank or from its supervisor about it, and not from or
+// about another rank of the pod.
 [[nodiscard]] bool MayBeOfRank(std::string_view line, int64_t rank, std::optional<int64_t> local_rank);
 
 // "[pod/NAME/CONTAINER] line", as `kubectl logs --prefix` writes it.
@@ -42,9 +42,9 @@ class RankPlaces {
     int64_t round = 0;
     std::optional<int64_t> local_rank;
   };
-  // Where the rank was in the newest round that had it.
+  // The pod of the rank in the newest round that had the rank.
   [[nodiscard]] std::optional<Place> PodOf(int64_t rank) const;
-  // The ranks of a pod in the newest round of all; none for one that has no place in it.
+  // The ranks of a pod in the newest round of all; empty if it has no place in it.
   [[nodiscard]] std::set<int64_t> RanksOf(const std::string& pod) const;
   [[nodiscard]] int64_t newest_round() const { return newest_round_; }
 
@@ -53,7 +53,7 @@ class RankPlaces {
     int64_t round = 0;
     std::map<int64_t, std::optional<int64_t>> ranks;  // with their local ranks
   };
-  std::map<std::string, Held> newest_;  // by pod: of its newest round
+  std::map<std::string, Held> newest_;  // by pod: its newest round
   int64_t newest_round_ = 0;
 };
 

@@ -22,7 +22,7 @@ Result<int> ShowTable(const Kubectl& kubectl, const StatusArguments& arguments) 
     for (const Json& item : *items) jobs.push_back(JobFrom(item));
   }
   if (jobs.empty()) {
-    std::cout << "no jobs" << (arguments.all_namespaces ? "" : " in this namespace; -A shows those of all")
+    std::cout << "no jobs" << (arguments.all_namespaces ? "" : " in this namespace; -A shows all namespaces")
               << "\n";
     return 0;
   }
@@ -31,7 +31,7 @@ Result<int> ShowTable(const Kubectl& kubectl, const StatusArguments& arguments) 
   return 0;
 }
 
-// The object as the API server has it, and its pods with their ranks, which no object has.
+// Prints the object as the API server has it, and its pods with their ranks, which are in no object.
 Result<int> ShowJson(const Kubectl& kubectl, const std::string& name) {
   LOCKSTEP_TRY(const std::string text, kubectl.Run({"get", kJobs, name, "--output=json"}));
   LOCKSTEP_TRY(Json object, ParseJson(text));

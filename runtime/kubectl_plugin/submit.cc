@@ -19,7 +19,7 @@ void AddJobs(const Json& object, std::vector<JobName>& jobs) {
   }
 }
 
-// kubectl writes one object as it is, several as a list.
+// kubectl prints a single object as such, several as a list.
 Result<std::vector<JobName>> Apply(const Kubectl& kubectl, const std::vector<std::string>& files) {
   std::vector<std::string> words = {"apply", "--server-side", "--output=json"};
   for (const std::string& file : files) words.push_back("--filename=" + file);

@@ -1,5 +1,5 @@
 #pragma once
-// How things are written for people at a terminal. Pure.
+// Formats values for a terminal. Pure.
 
 #include <string>
 #include <string_view>
@@ -11,15 +11,15 @@ namespace lockstep::kubectl_plugin {
 
 using Lines = std::vector<std::string>;
 
-// Two units at most: "0.4 s", "40 s", "3 min 20 s", "2 h 5 min", "3 d 4 h".
+// At most two units: "0.4 s", "40 s", "3 min 20 s", "2 h 5 min", "3 d 4 h".
 [[nodiscard]] std::string DurationText(double seconds);
-// The same of the time since then.
+// The time since then, formatted likewise.
 [[nodiscard]] std::string AgeText(WallTime since, WallTime now);
 // "1 rank", "2 ranks".
 [[nodiscard]] std::string CountText(int64_t count, std::string_view noun);
-// The first line, without what would control a terminal: it may be of a program that anybody wrote.
+// The first line without control characters, because any program may have written it.
 [[nodiscard]] std::string OneLine(std::string_view text);
-// Rows of cells as lines with equal columns; an empty cell becomes "-".
+// Rows of cells as lines with aligned columns; an empty cell becomes "-".
 [[nodiscard]] Lines Columns(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace lockstep::kubectl_plugin

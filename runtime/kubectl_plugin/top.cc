@@ -43,7 +43,7 @@ Result<int> Top(const Kubectl& kubectl, const std::string& name) {
   SortByRank(pods, places);
   std::vector<std::vector<std::string>> rows = {{"RANK", "POD", "CPU", "MEMORY", "NODE"}};
   for (const PodRow& pod : pods) {
-    const Use& of = use[pod.name];  // of a new pod nothing is measured yet
+    const Use& of = use[pod.name];  // metrics of a new pod may be missing
     rows.push_back({RanksText(places.RanksOf(pod.name)), pod.name, of.cpu, of.memory, pod.node});
   }
   for (const std::string& line : Columns(rows)) std::cout << line << "\n";

@@ -52,7 +52,7 @@ void FormationHost::Host(int64_t round, int world) {
 void FormationHost::Handle(const http::ServerRequest& request, const http::Responder& respond) {
   const auto token = request.headers.find("authorization");
   if (token == request.headers.end() || token->second != "Bearer " + key_)
-    return respond(Refusal(401, "this is not the key of the round"));
+    return respond(Refusal(401, "wrong key for this round"));
   request.trust();
   Outbox outbox;
   if (request.path == protocol::kFormPath) {
@@ -74,7 +74,7 @@ void FormationHost::Form(const protocol::FormRequest& request, const http::Respo
   const bool is_member = request.first_rank + request.nproc <= world_;
   if (round_ == 0 || request.round != round_ || request.formation > formation_ || !is_member)
     return outbox.emplace_back(respond, Refusal(409, "this pod forms another round")), void();
-  // The answer to its last request was lost.
+  // The answer to the member's last request was lost.
   if (formed_.has_value() && pending_.empty() && request.formation < formation_)
     return outbox.emplace_back(respond, Reply(*formed_)), void();
   Pending& pending = pending_[request.first_rank];
@@ -108,7 +108,7 @@ void FormationHost::Watch(const protocol::FormationWatch& request, const http::R
     return outbox.emplace_back(respond, Refusal(409, "this pod forms another round")), void();
   if (!pending_.empty() || request.formation < formation_)
     return outbox.emplace_back(respond, Reply(Over())), void();
-  // A watch does not say whose it is. Twice: the answer to one of each member may have been lost.
+  // A watch does not identify its member. Twice the world, because one answer per member may have been lost.
   if (watchers_.size() >= 2 * static_cast<std::size_t>(world_)) {
     outbox.emplace_back(std::move(watchers_.front().respond), Reply(protocol::WatchAnswer{}));
     watchers_.erase(watchers_.begin());

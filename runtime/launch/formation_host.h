@@ -1,8 +1,9 @@
 #pragma once
-// Where the members of a round form it again while the rendezvous service is away (README.md, "While the
-// service does not answer"). Hosted by the supervisor that has the round's rank 0, for the one round that the service gave it
-// last. A round is formed again by all of its members or not at all: so it keeps its number, and no second
-// round of that number with other members can come to be. Any thread; long polls hold none.
+// Lets the members of a round form it again while the rendezvous service is away (README.md, "While the
+// service does not answer"). The supervisor of the round's rank 0 hosts it, for the newest round that the
+// service gave it. A round is formed again by all of its members or not at all: so it keeps its number, and
+// no second round of that number with other members can exist. Any thread; waiting long polls block no
+// thread.
 
 #include <map>
 #include <optional>
@@ -20,17 +21,18 @@ class FormationHost {
  public:
   explicit FormationHost(const Clock& clock);
 
-  // What members must bring as their bearer token. They have it from the service, with their place.
+  // The bearer token of the members. They get it from the service together with their assignment.
   [[nodiscard]] const std::string& key() const { return key_; }
 
-  // From now on for this round, which the service has formed; `world` is its ranks.
+  // Serves this round from now on, which the service has formed; `world` is its number of ranks.
   void Host(int64_t round, int world);
-  // The round is not ours any more: requests for it are answered 409.
+  // The round is no longer hosted here: requests for it get 409.
   void Close() { Host(0, 0); }
 
-  // POST kFormPath and kFormationWatchPath. 401: a wrong key; 409: another round than the one hosted, or none.
+  // Handles POST kFormPath and kFormationWatchPath. 401: wrong key. 409: another round than the hosted one,
+  // or none is hosted.
   void Handle(const http::ServerRequest& request, const http::Responder& respond);
-  // Answers long polls that have waited long enough; call it several times a second.
+  // Answers long polls whose time is over; must be called several times a second.
   void Tick();
 
  private:
@@ -57,10 +59,12 @@ class FormationHost {
   Mutex mutex_;
   int64_t round_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
   int world_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
-  int64_t formation_ LOCKSTEP_GUARDED_BY(mutex_) = 0;                       // newest
-  std::optional<protocol::FormAnswer> formed_ LOCKSTEP_GUARDED_BY(mutex_);  // it, where it was formed here
-  std::map<int, Pending> pending_ LOCKSTEP_GUARDED_BY(mutex_);  // by first rank: they want the next one
-  std::vector<Watcher> watchers_ LOCKSTEP_GUARDED_BY(mutex_);   // of the newest
+  int64_t formation_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // newest
+  std::optional<protocol::FormAnswer> formed_
+      LOCKSTEP_GUARDED_BY(mutex_);  // its answer, if it was formed here
+  std::map<int, Pending> pending_
+      LOCKSTEP_GUARDED_BY(mutex_);  // by first rank: members that wait for the next formation
+  std::vector<Watcher> watchers_ LOCKSTEP_GUARDED_BY(mutex_);  // of the newest formation
 };
 
 }  // namespace lockstep::launch

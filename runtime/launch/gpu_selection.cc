@@ -8,7 +8,7 @@ namespace {
 
 std::size_t MostOf(const protocol::WorkerConfig& config, bool is_program) {
   if (config.requested_gpus == 0) return 0;
-  // What a program does with its GPUs is its own matter.
+  // How a user's program distributes its GPUs over ranks is unknown.
   if (is_program) return static_cast<std::size_t>(config.requested_gpus);
   if (config.training.value("determinism", "") == "World") return 0;  // computed on the CPU
   if (config.training.value("strategy", "") == "dataparallel") return std::numeric_limits<std::size_t>::max();

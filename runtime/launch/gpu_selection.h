@@ -1,6 +1,6 @@
 #pragma once
-// Which of a machine's GPUs a pod's ranks use, for the metrics of those: lockstep-rank opens them by the same
-// rule (runtime/main.cc, runtime/cuda). Pure.
+// Which of a machine's GPUs a pod's ranks use, for their metrics. lockstep-rank opens GPUs by the same rule
+// (runtime/main.cc, runtime/cuda). Pure.
 
 #include <optional>
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace lockstep::launch {
 
-// `visible`: CUDA_VISIBLE_DEVICES, absent where it is not set. `most` is 0 where the ranks use none.
+// `visible` is CUDA_VISIBLE_DEVICES, or absent if it is not set. `most` in the result is 0 if the ranks use
+// no GPU.
 [[nodiscard]] telemetry::GpuSelection GpusOf(const protocol::WorkerConfig& config, bool is_program,
                                              std::optional<std::string> visible);
 

@@ -12,19 +12,20 @@ namespace {
 using Kind = HangFinding::Kind;
 
 constexpr std::size_t kRemembered = 64;
-// Before so many steps are known, the median may be one of a warm-up.
+// With fewer steps, the median may be that of a warm-up.
 constexpr int64_t kEnoughSteps = 5;
-// Whatever is learned: disks, networks and neighbours pause for seconds.
+// The minimum bound, because disks, networks and other processes on the machine pause for seconds.
 constexpr double kLeastBoundSeconds = 10;
-// The rank's control thread has nothing else to do.
+// Generous: the rank's control thread has nothing else to do.
 constexpr Milliseconds kAnswerTime{2'000};
-// Looks come several times a second: with a longer gap, this process itself was stopped or starved.
+// Look is called several times a second: after a longer gap, this process itself was stopped or starved.
 constexpr Milliseconds kOwnPause{2'000};
 
-// By then the one at fault is found, written down and ended, also where the bound is short.
+// By then the responsible rank has been found, its stack written and its process killed, even if the bound is
+// short.
 double VictimBound(double bound) { return bound + std::max(bound, kLeastBoundSeconds); }
 
-// What a round does again and again, and can therefore be learned.
+// Phases that a round repeats, so that their duration can be learned.
 bool IsRepeated(const std::string& phase) { return phase == "evaluate" || phase == "snapshot"; }
 
 }  // namespace
@@ -55,13 +56,13 @@ void HangDetector::Assigned(SteadyTime now) {
   BeginPhase("sync", now);
 }
 
-void HangDetector::ToldToLeave(SteadyTime now) {
+void HangDetector::LeaveRequested(SteadyTime now) {
   if (!Bound().has_value()) return;
-  told_to_leave_ = now;
+  leave_requested_ = now;
   asked_.reset();
 }
 
-void HangDetector::Heard(const protocol::FromRank& message, SteadyTime now) {
+void HangDetector::OnMessage(const protocol::FromRank& message, SteadyTime now) {
   if (const auto* progress = std::get_if<protocol::Progress>(&message)) {
     OnProgress(*progress, now);
   } else if (const auto* phase = std::get_if<protocol::PhaseChanged>(&message)) {
@@ -70,7 +71,7 @@ void HangDetector::Heard(const protocol::FromRank& message, SteadyTime now) {
     BeginPhase("", now);
   } else if (const auto* pong = std::get_if<protocol::Pong>(&message)) {
     answer_ = *pong;
-    told_to_leave_.reset();
+    leave_requested_.reset();
   }
 }
 
@@ -79,7 +80,7 @@ void HangDetector::OnPhase(const std::string& phase, SteadyTime now) {
     loading_ = now;
     return NewSilence();
   }
-  // One that the end of the round cut short is not followed by training.
+  // A phase that the end of the round interrupted is not followed by training.
   if (IsRepeated(phase_) && phase == "train") phase_times_[phase_].Add(Seconds(now - since_).count());
   BeginPhase(phase, now);
 }
@@ -88,7 +89,7 @@ void HangDetector::OnProgress(const protocol::Progress& progress, SteadyTime now
   const int64_t reached = progress.step + progress.steps_under_way;
   if (phase_ == "train") {
     const int64_t steps = reached - last_step_;
-    // Messages are rare: one may stand for many steps.
+    // Messages are sent rarely: one may cover many steps.
     if (!first_step_ && steps > 0) {
       step_times_.Add(Seconds(now - since_).count() / static_cast<double>(steps));
       known_steps_ += steps;
@@ -100,7 +101,7 @@ void HangDetector::OnProgress(const protocol::Progress& progress, SteadyTime now
   SignOfLife(now);
 }
 
-// From one message to the next that tells of steps that count.
+// Learns the time between two messages that report committed steps.
 void HangDetector::LearnWindow(int64_t step, SteadyTime now) {
   if (committed_at_.has_value() && step <= committed_step_) return;
   if (committed_at_.has_value()) window_times_.Add(Seconds(now - *committed_at_).count());
@@ -110,8 +111,8 @@ void HangDetector::LearnWindow(int64_t step, SteadyTime now) {
 
 void HangDetector::BeginPhase(const std::string& phase, SteadyTime now) {
   phase_ = phase;
-  // Whoever leaves its round waits for the next.
-  if (phase.empty() || phase == "init" || phase == "sync") told_to_leave_.reset();
+  // A rank that has left its round waits for the next one.
+  if (phase.empty() || phase == "init" || phase == "sync") leave_requested_.reset();
   SignOfLife(now);
 }
 
@@ -146,18 +147,19 @@ HangFinding HangDetector::Look(SteadyTime now) {
   ForgiveOwnPause(now);
   const std::optional<double> bound = Bound();
   if (!bound.has_value() || found_) return {};
-  if (told_to_leave_.has_value()) return JudgeLeaving(now);
+  if (leave_requested_.has_value()) return JudgeLeaving(now);
   const double silent = Seconds(now - std::max(since_, loading_)).count();
   return silent < *bound ? HangFinding{} : Judge(silent, *bound, now);
 }
 
-// What a rank did not say while nobody listened is no silence. What it said meanwhile is still to be heard.
+// While this process did not run, a missing message does not count as silence. Messages sent meanwhile are
+// still queued.
 void HangDetector::ForgiveOwnPause(SteadyTime now) {
   const SteadyTime before = std::exchange(last_look_, now).value_or(now);
   if (now - before < kOwnPause) return;
   since_ = std::min(now, since_ + (now - before));
   loading_ = std::min(now, loading_ + (now - before));
-  if (told_to_leave_.has_value()) told_to_leave_ = now;
+  if (leave_requested_.has_value()) leave_requested_ = now;
   asked_.reset();
 }
 
@@ -203,7 +205,7 @@ HangFinding HangDetector::JudgeLeaving(SteadyTime now) {
     answer_.reset();
     return {.kind = Kind::kAsk};
   }
-  if (Seconds(now - *told_to_leave_).count() < kLeastBoundSeconds) return {};
+  if (Seconds(now - *leave_requested_).count() < kLeastBoundSeconds) return {};
   found_ = true;
   return {Kind::kHangs, phase_, Seconds(now - since_).count(), kLeastBoundSeconds,
           "does not answer and does not leave its round"};

@@ -1,24 +1,26 @@
 #pragma once
-// Whether one rank hangs: from what it says, and from how long it took for the same thing before. Pure: time
-// is an argument. One per rank, kept over its process's respawns, so that it learns once. One thread.
+// Detects whether one rank hangs, from its messages and from how long the same operations took before. Pure:
+// time is an argument. There is one per rank, kept when its process restarts, so that what was learned is
+// kept. One thread.
 //
 //   init, load, sync, save, first step of a round    healthPolicy.firstStepTimeoutSeconds
-//   train                                            stepTimeoutSeconds; where absent, learned
+//   train                                            stepTimeoutSeconds; learned if absent
 //   evaluate, snapshot                               learned; the first time firstStepTimeoutSeconds
-//   average                                          the same, from the times of whole windows: it ends when
-//                                                    the slowest rank has ended its own
-//   load in one of those phases                      none: it waits for data, says so again and again, and
-//                                                    goes on with the phase
-//   waiting for a place in a round                   none: rendezvous.joinTimeoutSeconds bounds that
-//   program (one of the user's own runs)             none, until a witness reports its first step
+//   average                                          learned from the times of whole windows: it ends when
+//                                                    the slowest rank has finished its own
+//   load in one of those phases                      none: the rank waits for data, reports that repeatedly,
+//                                                    and then continues the phase
+//   waiting for an assignment to a round             none: rendezvous.joinTimeoutSeconds bounds that
+//   program (of the user)                            none, until a witness reports its first step
 //
-// Learned: the median of the newest times, by stepTimeoutFactor, 10 s at least. A rank past its bound is
-// asked. One that does not answer hangs, and so does one that computes. One that waits for its peers is the
-// victim of another, whose supervisor finds it. Where none is found, as with a broken network, the round is
-// given up past twice the bound, and not within 10 s of it; a rank that does not leave it then hangs, too.
-// A program that answers that it may take long has the bound of the first step.
-// At the end of a round each rank is asked, whatever it is at: no other can train before it leaves. One that
-// does not answer within 10 s hangs.
+// Learned bound: the median of the newest times, times stepTimeoutFactor, at least 10 s. A rank that exceeds
+// its bound gets a Ping. If it does not answer, it hangs; if it answers that it is computing, it hangs, too. A
+// program that answers that it may take long has the bound of the first step instead.
+// If it waits for its peers, another rank is responsible, and that rank's supervisor detects it. If none
+// does, as with a broken network, the round is given up after twice the bound, and at least 10 s after it; a
+// rank that does not leave it then hangs, too. At the end of a round each rank gets a Ping in any phase,
+// because no rank can train in the next round before all have left. A rank that does not answer within 10 s
+// hangs.
 
 #include <deque>
 #include <map>
@@ -32,15 +34,15 @@
 
 namespace lockstep::launch {
 
-// What runs is not known, and whether it makes progress neither.
+// The phase of a user's program: its activity and progress are unknown.
 inline constexpr std::string_view kProgramPhase = "program";
 
 struct HangFinding {
   enum class Kind {
     kNothing,
     kAsk,           // send it a Ping
-    kRoundIsStuck,  // it waits for peers that nobody found to hang: leave the round, keep the process
-    kHangs          // once for each silence
+    kRoundIsStuck,  // it waits for peers and no rank was found to hang: leave the round, keep the process
+    kHangs          // reported once per silence
   };
   Kind kind = Kind::kNothing;
   std::string phase;
@@ -51,11 +53,11 @@ struct HangFinding {
   [[nodiscard]] std::string ToString() const;
 };
 
-// The newest times that something took.
+// The median of the newest durations of an operation.
 class TypicalTime {
  public:
   void Add(double seconds);
-  // Nothing before the first.
+  // Returns nothing before the first value.
   [[nodiscard]] std::optional<double> Median() const;
 
  private:
@@ -68,10 +70,10 @@ class HangDetector {
 
   void ProcessStarted(SteadyTime now);
   void Assigned(SteadyTime now);
-  // The rank was told that its round is over.
-  void ToldToLeave(SteadyTime now);
-  void Heard(const protocol::FromRank& message, SteadyTime now);
-  // To be called several times a second.
+  // The rank was asked to leave its round.
+  void LeaveRequested(SteadyTime now);
+  void OnMessage(const protocol::FromRank& message, SteadyTime now);
+  // Must be called several times a second.
   [[nodiscard]] HangFinding Look(SteadyTime now);
 
  private:
@@ -89,22 +91,22 @@ class HangDetector {
   [[nodiscard]] HangFinding JudgeLeaving(SteadyTime now);
 
   protocol::HealthConfig config_;
-  std::string phase_;  // empty: waits for a place in a round
+  std::string phase_;  // empty: the rank waits for an assignment
   bool first_step_ = true;
-  int64_t last_step_ = 0;                   // with those of the window under way
-  int64_t committed_step_ = 0;              // without them
+  int64_t last_step_ = 0;                   // includes the steps of the current window
+  int64_t committed_step_ = 0;              // excludes them
   std::optional<SteadyTime> committed_at_;  // in this round
   SteadyTime since_{};                      // last sign of life of the training thread
-  SteadyTime loading_{};                    // or that it waits for data, from which no time is learned
+  SteadyTime loading_{};                    // or of its waiting for data, from which no duration is learned
   TypicalTime step_times_;
-  int64_t known_steps_ = 0;  // that step_times_ stands for
+  int64_t known_steps_ = 0;  // steps that step_times_ covers
   TypicalTime window_times_;
   std::map<std::string, TypicalTime> phase_times_;
-  std::optional<SteadyTime> asked_;  // newest question in this silence
+  std::optional<SteadyTime> asked_;  // newest Ping in this silence
   std::optional<protocol::Pong> answer_;
-  std::optional<SteadyTime> told_to_leave_;  // until it answers
-  bool gave_round_up_ = false;               // in this silence
-  bool found_ = false;                       // this silence was reported
+  std::optional<SteadyTime> leave_requested_;  // when the rank was asked to leave; until it answers
+  bool gave_round_up_ = false;                 // in this silence
+  bool found_ = false;                         // this silence was reported
   std::optional<SteadyTime> last_look_;
 };
 

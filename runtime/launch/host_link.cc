@@ -49,7 +49,7 @@ void HostLink::Run(const std::stop_token& stop) {
     const bool failed = !answer.ok();
     on_answer_(std::move(report), std::move(answer));
     MutexLock lock(mutex_);
-    // Not faster where nobody answers, whatever is new.
+    // While machine 0 does not answer, new reports do not shorten the interval.
     changed_.wait_for(lock, stop, kInterval, [&]() LOCKSTEP_REQUIRES(mutex_) { return is_new_ && !failed; });
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
-// A machine's line to machine 0: sends its newest report, again and again, on a thread of its own, and hands
-// each answer on.
+// A machine's connection to machine 0: sends its newest report repeatedly, on its own thread, and passes each
+// answer on.
 
 #include <condition_variable>
 #include <functional>
@@ -14,13 +14,13 @@ namespace lockstep::launch {
 
 class HostLink {
  public:
-  // Called on the link's thread with the report that was answered. kUnauthorized and kInvalidArgument will
-  // not pass; every other error may.
+  // Called on the link's thread with the report that was answered. kUnauthorized and kInvalidArgument are
+  // permanent; every other error may be temporary.
   using OnAnswer = std::function<void(MachineReport report, Result<MachineAnswer> answer)>;
 
   HostLink(http::HttpTransport& transport, MachineReport first, OnAnswer on_answer);
 
-  // Sent at once, then in intervals.
+  // Sends the report at once, and then at intervals.
   void Report(const MachineReport& report);
 
  private:

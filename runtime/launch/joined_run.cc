@@ -27,7 +27,7 @@ namespace {
 using namespace std::chrono_literals;
 using protocol::ExitCode;
 
-// Machines start seconds apart.
+// Machines may start seconds apart.
 constexpr auto kQuietWait = 10s;
 // For the last report; machine 0 may have ended.
 constexpr auto kFarewell = 3s;
@@ -55,20 +55,20 @@ class JoinedRun {
         report_{
             .machine = machines_.index, .incarnation = RandomHex(8), .manifest = ManifestHash(options.job)},
         link_(transport, report_, [this](MachineReport report, Result<MachineAnswer> answer) {
-          news_.Push(Answered{std::move(report), std::move(answer)});
+          events_.Push(Answered{std::move(report), std::move(answer)});
         }) {
     config_.metrics_port = 0;
     config_.rendezvous.url = "http://" + host_;
   }
 
   int Run() {
-    Say("says " + machines_.said_by + "; joining machine 0 at " + host_);
-    SignalThread signals([this] { news_.Push(JoinedRunInterrupted{}); },
-                         [this](ChildExit exit) { news_.Push(exit); });
+    Say("according to " + machines_.said_by + "; joining machine 0 at " + host_);
+    SignalThread signals([this] { events_.Push(JoinedRunInterrupted{}); },
+                         [this](ChildExit exit) { events_.Push(exit); });
     while (!IsOver()) {
       const SteadyTime now = clock_.Steady();
       const SteadyTime wake = now < kill_at_ ? std::min(now + 500ms, kill_at_) : now + 500ms;
-      if (auto news = news_.PopUntil(wake, {})) std::visit([this](const auto& n) { Handle(n); }, *news);
+      if (auto event = events_.PopUntil(wake, {})) std::visit([this](const auto& n) { Handle(n); }, *event);
       if (clock_.Steady() >= kill_at_) workers_.SignalAll(SIGKILL);
     }
     if (end_->code != 0)
@@ -96,14 +96,14 @@ class JoinedRun {
     heard_ = clock_.Steady();
     const MachineAnswer& answer = *answered.answer;
     if (!config_.job.uid.empty() && answer.job_uid != config_.job.uid) {
-      return Finish({static_cast<int>(ExitCode::kRendezvous),
-                     "machine 0 was started again: start this one again, too"});
+      return Finish(
+          {static_cast<int>(ExitCode::kRendezvous), "machine 0 was restarted: restart this one, too"});
     }
     config_.job = LocalIdentity(config_.job.name, answer.job_uid);
     if (answer.order == Order::kEnd) OnEnd({answer.code, answer.reason});
-    // What stood in an older report says nothing of what to do now.
+    // The answer to an older report does not apply to the current state.
     if (!Equals(answered.report, report_)) return;
-    is_told_ = true;
+    is_reported_ = true;
     if (answer.order == Order::kRun && !end_.has_value() && !workers_.AnyAlive()) StartWorker();
   }
 
@@ -111,7 +111,7 @@ class JoinedRun {
     return a.state == b.state && a.worker == b.worker && a.is_leaving == b.is_leaving;
   }
 
-  // How the job ended says more than that this machine was asked to stop.
+  // How the job ended is more informative than that this machine was asked to stop.
   void OnEnd(const RunEnd& end) {
     Finish(end);
     end_ = end;
@@ -125,13 +125,13 @@ class JoinedRun {
     }
     if (error.code == ErrorCode::kInvalidArgument) {
       return Finish({static_cast<int>(ExitCode::kBadConfiguration),
-                     "machine 0 at " + host_ + " does not understand this one: " + error.message});
+                     "machine 0 at " + host_ + " rejects the reports of this machine: " + error.message});
     }
     const SteadyTime::duration silence = clock_.Steady() - heard_;
     if (silence < kQuietWait) return;
     if (report_.state == WorkerState::kEnded && report_.end.exit_code == 0) return Finish({0, "complete"});
     const std::string what = "machine 0 does not answer at " + host_ + ": " + error.message;
-    if (!std::exchange(has_said_silence_, true)) Say(what + "; asking again");
+    if (!std::exchange(has_reported_silence_, true)) Say(what + "; asking again");
     if (silence > Seconds(config_.rendezvous.join_timeout_seconds))
       Finish({static_cast<int>(ExitCode::kRendezvous), what + ", for rendezvous.joinTimeoutSeconds"});
   }
@@ -146,7 +146,7 @@ class JoinedRun {
   }
 
   void Report() {
-    is_told_ = false;
+    is_reported_ = false;
     link_.Report(report_);
   }
 
@@ -157,11 +157,12 @@ class JoinedRun {
     workers_.SignalAll(SIGTERM);
   }
 
-  // Machine 0 waits for the last word of each, and may be gone where it did not come in time.
+  // Machine 0 waits for the last report of each machine, and may have ended if the report did not arrive in
+  // time.
   [[nodiscard]] bool IsOver() {
     if (!end_.has_value() || workers_.AnyAlive()) return false;
     if (farewell_end_ == SteadyTime::max()) farewell_end_ = clock_.Steady() + kFarewell;
-    return is_told_ || clock_.Steady() >= farewell_end_;
+    return is_reported_ || clock_.Steady() >= farewell_end_;
   }
 
   void Say(const std::string& text) const {
@@ -172,12 +173,12 @@ class JoinedRun {
   const Machines& machines_;
   const std::string host_;
   protocol::WorkerConfig config_;
-  Queue<JoinedRunEvent> news_;
+  Queue<JoinedRunEvent> events_;
   LocalWorkers workers_;
   MachineReport report_;
-  bool is_told_ = false;  // machine 0 knows the newest report
+  bool is_reported_ = false;  // machine 0 has the newest report
   SteadyTime heard_ = clock_.Steady();
-  bool has_said_silence_ = false;
+  bool has_reported_silence_ = false;
   std::optional<RunEnd> end_;
   SteadyTime kill_at_ = SteadyTime::max();
   SteadyTime farewell_end_ = SteadyTime::max();

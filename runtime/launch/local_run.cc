@@ -28,7 +28,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A signal has no room for a number.
+// A signal cannot carry a number of steps.
 constexpr int kProfiledSteps = 5;
 
 struct LocalRunInterrupted {};
@@ -40,7 +40,7 @@ struct Reported {
 };
 using LocalRunEvent = std::variant<LocalRunInterrupted, AskedToSave, AskedToProfile, ChildExit, Reported>;
 
-// In a time that does not tell how much of it is right.
+// Constant-time comparison.
 bool IsSame(const std::string& given, const std::string& token) {
   unsigned char difference = given.size() == token.size() ? 0 : 1;
   for (std::size_t i = 0; i < std::min(given.size(), token.size()); ++i)
@@ -91,14 +91,14 @@ class LocalRun {
         std::this_thread::sleep_for(20ms);
       }
     });
-    SignalThread signals([this] { news_.Push(LocalRunInterrupted{}); },
-                         [this](ChildExit exit) { news_.Push(exit); }, [this] { news_.Push(AskedToSave{}); },
-                         [this] { news_.Push(AskedToProfile{}); });
+    SignalThread signals([this] { events_.Push(LocalRunInterrupted{}); },
+                         [this](ChildExit exit) { events_.Push(exit); },
+                         [this] { events_.Push(AskedToSave{}); }, [this] { events_.Push(AskedToProfile{}); });
     for (int slot = 0; slot < OwnWorkers(); ++slot) StartWorker(slot);
     while (!end_.has_value() || !IsOver()) {
       const SteadyTime now = clock_.Steady();
       const SteadyTime wake = now < kill_at_ ? std::min(now + 500ms, kill_at_) : now + 500ms;
-      if (auto news = news_.PopUntil(wake, {})) std::visit([this](auto& n) { Handle(n); }, *news);
+      if (auto event = events_.PopUntil(wake, {})) std::visit([this](auto& n) { Handle(n); }, *event);
       progress_.Show(service_.View(job_), clock_.Steady());
       if (someone_is_through_ && !AnyAlive()) Finish({0, "complete"});
       if (clock_.Steady() >= kill_at_) workers_.SignalAll(SIGKILL);
@@ -128,7 +128,7 @@ class LocalRun {
           "set MASTER_PORT, for all machines, to a port that is free on machine 0");
     LOCKSTEP_TRY(server_, std::move(started));
     settings_ = api::RendezvousSettingsOf(options_.job.spec);
-    // On one machine nobody is waited for whom a scheduler still places.
+    // On a single machine no scheduler places further workers, so there is none to wait for.
     if (!IsOneOfSeveral()) settings_.grow_delay = 0ms;
     service_.Configure(job_, settings_);
     config_.job = job_;
@@ -136,13 +136,14 @@ class LocalRun {
     config_.metrics_port = 0;
     LOCKSTEP_TRY(workers_.Prepare(config_, token_));
     if (IsOneOfSeveral()) {
-      Say("machine 0 of " + std::to_string(options_.machines.count) + ", says " + options_.machines.said_by +
-          "; the others join it at " + http::JoinHostPort(options_.machines.host, server_->port()));
+      Say("machine 0 of " + std::to_string(options_.machines.count) + ", according to " +
+          options_.machines.said_by + "; the others join it at " +
+          http::JoinHostPort(options_.machines.host, server_->port()));
     }
     return {};
   }
 
-  // On the server's thread.
+  // Runs on the server's thread.
   void TakeReport(const http::ServerRequest& request, const http::Responder& respond) {
     const auto refuse = [&](int status, const std::string& why) {
       respond(http::JsonResponse(status, DumpJson({{"error", why}})));
@@ -154,7 +155,7 @@ class LocalRun {
     if (!json.ok()) return refuse(400, json.error().message);
     auto report = protocol::MessageFromJson<MachineReport>(*json);
     if (!report.ok()) return refuse(400, report.error().message);
-    news_.Push(Reported{std::move(report).value(), respond});
+    events_.Push(Reported{std::move(report).value(), respond});
   }
 
   void StartWorker(int slot) {
@@ -227,10 +228,10 @@ class LocalRun {
     workers_.SignalAll(SIGTERM);
   }
 
-  // The other machines are told in the answers to their reports.
+  // The other machines get the end of the job in the answers to their reports.
   [[nodiscard]] bool IsOver() const {
     const SteadyTime now = clock_.Steady();
-    return !workers_.AnyAlive() && (!roll_.AnyToTell(now) || now >= kill_at_);
+    return !workers_.AnyAlive() && (!roll_.AwaitsAny(now) || now >= kill_at_);
   }
 
   [[nodiscard]] bool AnyAlive() const { return workers_.AnyAlive() || roll_.AnyRuns(clock_.Steady()); }
@@ -257,7 +258,7 @@ class LocalRun {
   int profiles_asked_for_ = 0;
   RunPolicy policy_;
   rendezvous::RendezvousService service_;
-  Queue<LocalRunEvent> news_;
+  Queue<LocalRunEvent> events_;
   std::unique_ptr<http::HttpServer> server_;
   LocalWorkers workers_;
   MachineRoll roll_;
@@ -267,7 +268,8 @@ class LocalRun {
   SteadyTime kill_at_ = SteadyTime::max();
 };
 
-// Of machine 0. Its own name often means 127.0.1.1 to itself, its neighbour's does not.
+// The address of machine 0. Its own name often resolves to 127.0.1.1 on itself, that of another machine does
+// not.
 Result<std::string> AddressOfHost(const Machines& machines) {
   if (machines.count == 1) return std::string("127.0.0.1");
   auto address = OwnAddressTowards(machines.host);

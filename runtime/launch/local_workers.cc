@@ -23,7 +23,7 @@ Result<void> LocalWorkers::Prepare(const protocol::WorkerConfig& config, const s
   const std::filesystem::path secret = std::filesystem::path(TokenFile()).parent_path();
   std::error_code error;
   std::filesystem::create_directories(secret, error);
-  // The folder may be one that others can read.
+  // Other users may have access to the parent folder.
   if (!error) std::filesystem::permissions(secret, std::filesystem::perms::owner_all, error);
   if (error) return Error{ErrorCode::kInvalidArgument, options_.folder + ": " + error.message()};
   nproc_ = config.nproc;
@@ -39,7 +39,7 @@ Result<void> LocalWorkers::Start(int slot) {
   const auto set = [](const char* key, const std::string& value) { return std::string(key) + "=" + value; };
   std::vector<std::string> environment = {set(env::kConfig, Path("config.json")),
                                           set(env::kTokenFile, TokenFile()),
-                                          set(kTokenVariable, ""),  // a program need not see it
+                                          set(kTokenVariable, ""),  // a user's program does not need it
                                           set(env::kPodName, name),
                                           set(env::kPodUid, worker.uid),
                                           set(env::kPodIp, options_.address),
@@ -85,7 +85,7 @@ std::optional<LocalWorkers::Ended> LocalWorkers::TakeEnd(const ChildExit& exit) 
                                   [&](const Worker& worker) { return worker.pid == exit.pid; });
   if (found == workers_.end()) return std::nullopt;
   found->pid = 0;
-  found->output.reset();  // what it wrote last is shown before what follows from its end
+  found->output.reset();  // shows its last lines before the consequences of its end
   const int slot = options_.first_slot + static_cast<int>(found - workers_.begin());
   const Result<std::string> reason = ReadFile(Path(NameOf(slot) + ".end"));
   return Ended{
@@ -99,7 +99,7 @@ std::vector<std::string> LocalWorkers::LeftOut() const {
   return api::ProgramStartOf(options_.job.spec.worker, {}).left_out;
 }
 
-// Of a program of the user's own. It runs in this machine's files, not in the container's image.
+// Arguments for a user's program. It runs with this machine's files, not in the container's image.
 void LocalWorkers::AddProgram(std::vector<std::string>& environment,
                               std::vector<std::string>& arguments) const {
   api::Variables given;
@@ -117,8 +117,8 @@ void LocalWorkers::AddProgram(std::vector<std::string>& environment,
   arguments.insert(arguments.end(), start.words.begin(), start.words.end());
 }
 
-// All workers share this machine. More threads than processors spin against each other: steps take many
-// times as long.
+// All workers share this machine. With more threads than processors, threads spin against each other, and
+// steps take many times as long.
 std::string LocalWorkers::ThreadsPerRank() const {
   const auto ranks = static_cast<unsigned>(workers_.size()) * static_cast<unsigned>(std::max(1, nproc_));
   return std::to_string(std::max(1U, std::thread::hardware_concurrency() / ranks));

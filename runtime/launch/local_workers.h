@@ -1,6 +1,6 @@
 #pragma once
-// The `lockstep worker` processes that a `lockstep run` starts on its machine, each in a place of a pod. One
-// thread uses it, and lives as long as they do.
+// The `lockstep worker` processes that `lockstep run` starts on its machine, each in the role of a pod. Used
+// by one thread, which must live as long as the workers do.
 
 #include <sys/types.h>
 
@@ -21,18 +21,18 @@ struct LocalWorkersOptions {
   api::TrainingJob job;
   std::string folder;   // for logs, the config document and the token
   std::string program;  // path of `lockstep`
-  std::string address;  // where the ranks of other workers reach those of these
+  std::string address;  // where ranks of other workers reach the ranks of these
   std::string node = "local";
   int first_slot = 0;
   int count = 1;
-  bool prefix_ranks = true;  // before each line of a program that has several
+  bool prefix_ranks = true;  // prefix the lines of a program with several ranks
 };
 
 class LocalWorkers {
  public:
   explicit LocalWorkers(LocalWorkersOptions options);
 
-  // Makes the folder, and writes there what the workers read.
+  // Creates the folder and writes the files that the workers read.
   [[nodiscard]] Result<void> Prepare(const protocol::WorkerConfig& config, const std::string& token);
   [[nodiscard]] Result<void> Start(int slot);
   void SignalAll(int signal);
@@ -43,23 +43,23 @@ class LocalWorkers {
     std::string uid;
     WorkerEnd end;
   };
-  // nullopt: it was none of them.
+  // Returns nullopt if the process was not one of the workers.
   [[nodiscard]] std::optional<Ended> TakeEnd(const ChildExit& exit);
 
   // Of the newest process in the slot.
   [[nodiscard]] const std::string& UidOf(int slot) const { return at(slot).uid; }
   [[nodiscard]] std::string NameOf(int slot) const;
-  // Variables of a program of the user's own that only a cluster knows.
+  // The names of a user program's variables that can be resolved only in a cluster.
   [[nodiscard]] std::vector<std::string> LeftOut() const;
 
  private:
   struct Worker {
     pid_t pid = 0;  // 0: none
     std::string uid;
-    std::unique_ptr<ProgramOutputPrinter> output;  // of a program
+    std::unique_ptr<ProgramOutputPrinter> output;  // if it runs a program
   };
 
-  // What the worker inherits to send the lines of a program by.
+  // Returns the pipe's end that the worker inherits to send the lines of its program.
   [[nodiscard]] Result<Fd> ShowOutputOf(Worker& worker) const;
   void AddProgram(std::vector<std::string>& environment, std::vector<std::string>& arguments) const;
   [[nodiscard]] std::string ThreadsPerRank() const;

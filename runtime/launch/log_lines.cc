@@ -7,7 +7,7 @@ namespace {
 
 bool LooksLikeJsonObject(const std::string& line) { return line.starts_with("{\"") && line.ends_with("}"); }
 
-// `"key":value,`; empty where the object has the key.
+// `"key":value,`; empty if the object already has the key.
 std::string FieldFor(const std::string& object, const std::string& key, int64_t value) {
   const std::string quoted = "\"" + key + "\":";
   return object.find(quoted) == std::string::npos ? quoted + std::to_string(value) + "," : "";

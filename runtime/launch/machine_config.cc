@@ -28,7 +28,7 @@ std::string ManifestHash(const api::TrainingJob& job) {
       spec.training ? std::vector<std::string>() : api::ProgramStartOf(spec.worker, {}).words;
   protocol::WorkerConfig config = api::WorkerConfigOf(job);
   if (config.training.contains("data"))
-    config.training["data"].erase("cache");  // a folder of the machine's own
+    config.training["data"].erase("cache");  // a folder of the individual machine
   const Json all = {WorkerConfigToJson(config), program,
                     spec.worker.replicas,       spec.standby_replicas,
                     spec.min_replicas(),        spec.max_replicas()};

@@ -1,5 +1,5 @@
 #pragma once
-// What a manifest means on a machine that is a replica of its own. Pure.
+// Interprets a manifest on a machine that is one replica. Pure.
 
 #include <string>
 
@@ -9,14 +9,14 @@
 
 namespace lockstep::launch {
 
-// As a pod with the devices and processors that Slurm gave; where it does not say, with those of the trainer
-// container.
+// The configuration of a pod with the devices and processors that Slurm assigned, or, if Slurm does not say,
+// with those of the trainer container.
 [[nodiscard]] protocol::WorkerConfig WorkerConfigOn(const Machines& machines, const api::TrainingJob& job);
 
-// How the messages of all machines name the job. Machine 0 chooses the uid.
+// The identity of the job in the messages of all machines. Machine 0 chooses the uid.
 [[nodiscard]] protocol::JobIdentity LocalIdentity(const std::string& name, const std::string& uid);
 
-// The same on all machines that run the same.
+// Equal on all machines that run the same manifest.
 [[nodiscard]] std::string ManifestHash(const api::TrainingJob& job);
 
 }  // namespace lockstep::launch

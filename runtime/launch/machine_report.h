@@ -1,7 +1,7 @@
 #pragma once
-// What the machines of one `lockstep run` tell machine 0, and what it answers: POST with JSON bodies beside
-// the paths of the rendezvous, with the same token. Each report says how things stand, so that one may be
-// lost or come twice. Pure.
+// The reports of the machines of one `lockstep run` to machine 0 and its answers: POST with JSON bodies on
+// the server of the rendezvous, with the same token. Each report contains the full state, so a report may be
+// lost or arrive twice. Pure.
 
 #include <string>
 #include <string_view>
@@ -25,24 +25,24 @@ enum class WorkerState { kNone, kRuns, kEnded };
 
 struct MachineReport {
   int machine = 0;
-  std::string incarnation;  // of the `lockstep run`
-  std::string manifest;     // a hash: all must run the same
+  std::string incarnation;  // of the `lockstep run` process
+  std::string manifest;     // a hash: all machines must run the same manifest
   WorkerState state = WorkerState::kNone;
-  std::string worker;       // uid of the newest
-  WorkerEnd end;            // of kEnded
-  bool is_leaving = false;  // asked to stop: no worker is to be started any more
+  std::string worker;       // uid of the newest worker
+  WorkerEnd end;            // valid for kEnded
+  bool is_leaving = false;  // asked to stop: do not start another worker
 };
 
 enum class Order {
-  kRun,   // a worker is to run: start it, or another, where none does
-  kRest,  // its work is done, or it is leaving: start none
-  kEnd,   // the job has ended: end the worker, then with this code
+  kRun,   // a worker should run: start one, or another, if none runs
+  kRest,  // the machine has finished or is leaving: start none
+  kEnd,   // the job has ended: end the worker, then exit with this code
 };
 
 struct MachineAnswer {
   Order order = Order::kRest;
-  std::string job_uid;  // another than before: machine 0 was started again
-  int code = 0;         // of kEnd
+  std::string job_uid;  // if it differs from before, machine 0 was restarted
+  int code = 0;         // valid for kEnd
   std::string reason;
 };
 

@@ -13,8 +13,9 @@ MachineAnswer MachineRoll::On(const MachineReport& report, const std::optional<R
   if (const std::string why = WhyRefused(report); !why.empty())
     return End({static_cast<int>(ExitCode::kBadConfiguration), why});
   if (replaced_.contains(report.incarnation)) {
-    return End({static_cast<int>(ExitCode::kEvicted), "machine " + std::to_string(report.machine) +
-                                                          " was started again, and that one has its place"});
+    return End(
+        {static_cast<int>(ExitCode::kEvicted), "machine " + std::to_string(report.machine) +
+                                                   " was restarted, and its new process replaces this one"});
   }
   Machine& machine = Enter(report);
   machine.heard = now;
@@ -45,7 +46,7 @@ std::string MachineRoll::WhyRefused(const MachineReport& report) const {
   }
   if (report.manifest != settings_.manifest) {
     return "the manifest of machine " + std::to_string(report.machine) +
-           " is not that of machine 0: start all with the same manifest and flags";
+           " differs from that of machine 0: start all with the same manifest and flags";
   }
   return "";
 }
@@ -55,7 +56,7 @@ MachineRoll::Machine& MachineRoll::Enter(const MachineReport& report) {
   if (machine.incarnation == report.incarnation) return machine;
   if (!machine.incarnation.empty()) {
     replaced_.insert(machine.incarnation);
-    if (machine.runs) callbacks_.on_lost(report.machine, machine.worker, "its machine was started again");
+    if (machine.runs) callbacks_.on_lost(report.machine, machine.worker, "its machine was restarted");
   }
   machine = Machine{.incarnation = report.incarnation};
   return machine;
@@ -66,7 +67,7 @@ bool MachineRoll::AnyRuns(SteadyTime now) const {
                      [&](const auto& entry) { return entry.second.runs && IsHeard(entry.second, now); });
 }
 
-bool MachineRoll::AnyToTell(SteadyTime now) const {
+bool MachineRoll::AwaitsAny(SteadyTime now) const {
   return std::any_of(machines_.begin(), machines_.end(),
                      [&](const auto& entry) { return IsHeard(entry.second, now); });
 }

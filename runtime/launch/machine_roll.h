@@ -1,6 +1,6 @@
 #pragma once
-// What machine 0 of a `lockstep run` knows of the others, and what it answers to their reports. Pure; one
-// thread calls it.
+// Machine 0's record of the other machines of a `lockstep run`, and its answers to their reports. Pure;
+// called by one thread.
 
 #include <functional>
 #include <map>
@@ -17,13 +17,13 @@ struct RollSettings {
   int count = 1;         // machines, machine 0 included
   std::string manifest;  // a hash
   std::string job_uid;
-  SteadyTime::duration silence{};  // a machine that is not heard for so long is not counted on
+  SteadyTime::duration silence{};  // a machine without a report for so long is considered lost
 };
 
 class MachineRoll {
  public:
-  // Called for each worker once: when it has ended (the verdict is what its machine is told), or when its
-  // machine took it away.
+  // Each is called once per worker: on_end when it has ended (the returned order is sent to its machine),
+  // on_lost when its machine was lost or removed it.
   struct Callbacks {
     std::function<Order(int machine, const std::string& worker, const WorkerEnd& end)> on_end;
     std::function<void(int machine, const std::string& worker, const std::string& why)> on_lost;
@@ -32,14 +32,14 @@ class MachineRoll {
   MachineRoll(RollSettings settings, Callbacks callbacks)
       : settings_(std::move(settings)), callbacks_(std::move(callbacks)) {}
 
-  // `ended`: the job has, and how.
+  // `ended`: set, with the outcome, if the job has ended.
   [[nodiscard]] MachineAnswer On(const MachineReport& report, const std::optional<RunEnd>& ended,
                                  SteadyTime now);
 
-  // A worker of another machine runs, as far as is known.
+  // Whether a worker of another machine is running, as far as is known.
   [[nodiscard]] bool AnyRuns(SteadyTime now) const;
-  // A machine is yet to hear that the job has ended, or to say that its worker has.
-  [[nodiscard]] bool AnyToTell(SteadyTime now) const;
+  // Whether a machine has yet to be notified that the job has ended, or to report the end of its worker.
+  [[nodiscard]] bool AwaitsAny(SteadyTime now) const;
 
  private:
   struct Machine {
@@ -47,7 +47,7 @@ class MachineRoll {
     SteadyTime heard{};
     std::string worker;
     bool runs = false;
-    std::string judged;  // the worker whose end was
+    std::string judged;  // the worker whose end was handled
     Order order = Order::kRun;
   };
 

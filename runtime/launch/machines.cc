@@ -16,7 +16,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr int kTorchrunPort = 29'500;  // torchrun's own default
-// Of Slurm's jobs: with the last four digits of the job's number, as others in the field do.
+// For Slurm jobs: plus the last four digits of the job id, as is common.
 constexpr int kFirstSlurmPort = 15'000;
 constexpr int kSlurmPorts = 10'000;
 constexpr std::size_t kShortestToken = 16;
@@ -33,7 +33,7 @@ class Variables {
   }
   [[nodiscard]] bool Has(const std::string& name) const { return !Text(name).empty(); }
 
-  // The name that torchrun itself reads, or the plain one that scripts hand to it.
+  // The variable that torchrun itself reads, or the plain name that scripts pass to it.
   [[nodiscard]] std::string TorchrunName(const std::string& name) const {
     return Has("PET_" + name) ? "PET_" + name : name;
   }
@@ -65,7 +65,7 @@ Result<Machines> FromRanks(const Variables& variables, const std::string& index,
   return machines;
 }
 
-// A process per machine, started by torchrun or one of those who set the same variables.
+// One process per machine, started by torchrun or a launcher that sets the same variables.
 Result<Machines> FromTorchrun(const Variables& variables) {
   if (variables.Has("LOCAL_WORLD_SIZE")) {
     LOCKSTEP_TRY(const int local, CountOf(variables, "LOCAL_WORLD_SIZE"));
@@ -108,7 +108,7 @@ Result<Machines> FromSlurm(const Variables& variables) {
   return machines;
 }
 
-// A batch script that sets NODE_RANK from SLURM_NODEID sets its own, 0, for all.
+// A batch script that sets NODE_RANK from SLURM_NODEID sets its own value, 0, for all nodes.
 Result<Machines> FromNodeRank(const Variables& variables, const std::string& index,
                               const std::string& count) {
   LOCKSTEP_TRY(Machines machines, FromRanks(variables, index, count));
@@ -121,7 +121,7 @@ Result<Machines> FromNodeRank(const Variables& variables, const std::string& ind
   return machines;
 }
 
-// The nearest says it: torchrun inside of a Slurm job, before Slurm.
+// The innermost launcher decides: torchrun inside a Slurm job comes before Slurm.
 Result<std::optional<Machines>> Choose(const Variables& variables) {
   const auto some = [](Result<Machines> machines) -> Result<std::optional<Machines>> {
     if (!machines.ok()) return machines.error();
@@ -131,7 +131,7 @@ Result<std::optional<Machines>> Choose(const Variables& variables) {
   const std::string count = variables.TorchrunName("NNODES");
   if (variables.Has("RANK") && variables.Has("WORLD_SIZE")) return some(FromTorchrun(variables));
   if (variables.Has(index) && variables.Has(count)) return some(FromNodeRank(variables, index, count));
-  // Scripts of Slurm's jobs set the other half for all nodes alike.
+  // Scripts of Slurm jobs set MASTER_ADDR and the like identically on all nodes.
   if (variables.Has("SLURM_STEP_NODELIST")) return some(FromSlurm(variables));
   if (variables.Has(index))
     return WrongMachines(index + " is set, but NNODES, how many machines there are, is not");
@@ -144,7 +144,8 @@ Result<void> CheckToken(const std::string& token) {
   const std::string name = kTokenVariable;
   const std::string how = "; set it for all machines alike, for example with export " + name +
                           "=$(openssl rand -hex 16) in the batch script";
-  if (token.empty()) return WrongMachines(name + " is not set: machines know each other by it" + how);
+  if (token.empty())
+    return WrongMachines(name + " is not set: the machines need it as their shared secret" + how);
   const bool is_plain = std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c <= '~'; });
   if (token.size() < kShortestToken || !is_plain) {
     return WrongMachines(name + ": must be " + std::to_string(kShortestToken) +
@@ -172,7 +173,7 @@ Result<void> AddRendezvous(const Variables& variables, Machines& machines) {
   }
   if (variables.Has(port)) {
     LOCKSTEP_TRY(machines.port, variables.Number(port, 1, 65'535));
-    // torchrun keeps a store of its own there.
+    // torchrun uses that port for its own store.
     if (variables.Text("TORCHELASTIC_USE_AGENT_STORE") == "True") ++machines.port;
   }
   machines.token = variables.Text(kTokenVariable);

@@ -36,7 +36,7 @@ std::string Padded(int number, std::size_t width) {
   return std::string(width - std::min(width, digits.size()), '0') + digits;
 }
 
-// What stands between brackets: "1-3,07".
+// Expands the text between brackets: "1-3,07".
 Result<std::vector<std::string>> ExpandRanges(const std::string& text) {
   std::vector<std::string> numbers;
   for (const std::string& range : Split(text, ',')) {
@@ -52,7 +52,7 @@ Result<std::vector<std::string>> ExpandRanges(const std::string& text) {
   return numbers;
 }
 
-// Commas within brackets separate ranges, those outside names.
+// Commas inside brackets separate ranges, those outside separate names.
 Result<std::vector<std::string>> SplitNames(std::string_view text) {
   std::vector<std::string> names(1);
   bool in_brackets = false;
@@ -72,7 +72,7 @@ Result<std::vector<std::string>> SplitNames(std::string_view text) {
   return names;
 }
 
-// Every text that is known so far, followed by each of the endings.
+// Appends each ending to each text.
 Result<std::vector<std::string>> Product(const std::vector<std::string>& texts,
                                          const std::vector<std::string>& endings) {
   if (texts.size() * endings.size() > kMostMachines) return TooMany();

@@ -1,5 +1,5 @@
 #pragma once
-// Slurm's lists of machines, as in SLURM_STEP_NODELIST: "node[1-3,07],gpu-05". Pure.
+// Slurm's node lists, as in SLURM_STEP_NODELIST: "node[1-3,07],gpu-05". Pure.
 
 #include <string>
 #include <string_view>
@@ -11,8 +11,8 @@ namespace lockstep::launch {
 
 inline constexpr std::size_t kMostMachines = 10'000;
 
-// The names in their order; "[08-10]" keeps its zeros, and of several brackets in a name the last counts
-// fastest. Fails on what is not such a list, and on more than kMostMachines.
+// Returns the names in order. "[08-10]" keeps its zeros; with several brackets in a name the last one varies
+// fastest. Fails on invalid lists, and on more than kMostMachines.
 [[nodiscard]] Result<std::vector<std::string>> ExpandNodeList(std::string_view text);
 
 }  // namespace lockstep::launch

@@ -9,7 +9,7 @@
 namespace lockstep::launch {
 namespace {
 
-// The line of `text` that starts with `start`, without it; empty where there is none.
+// The rest of the line of `text` that begins with `start`; empty if there is none.
 std::string LineAfter(std::string_view text, std::string_view start) {
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
@@ -33,7 +33,7 @@ int64_t OomKillsOf(std::string_view memory_events) {
 std::string MemoryEventsFile() {
   const Result<std::string> groups = ReadFile("/proc/self/cgroup");
   const std::string own = groups.ok() ? LineAfter(*groups, "0::") : "";
-  // A container sees its own group as the root of the mount, whatever path the kernel names.
+  // A container sees its own cgroup as the root of the mount, whatever path the kernel reports.
   for (const std::string& folder : {"/sys/fs/cgroup" + own, std::string("/sys/fs/cgroup")}) {
     std::string file = folder + "/memory.events";
     if (ReadFile(file).ok()) return file;

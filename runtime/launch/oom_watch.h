@@ -1,6 +1,6 @@
 #pragma once
-// Tells a rank that the kernel's out-of-memory killer ended from one that somebody killed: by the counter
-// `oom_kill` of this process's own cgroup, which its ranks share (cgroup v2). One thread.
+// Distinguishes a rank that the kernel's out-of-memory killer ended from one that was killed otherwise: by
+// the counter `oom_kill` of this process's own cgroup, which its ranks share (cgroup v2). One thread.
 
 #include <cstdint>
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace lockstep::launch {
 
-// Of the content of a memory.events file; 0 where it does not say.
+// Parses the content of a memory.events file; 0 if it has no such counter.
 [[nodiscard]] int64_t OomKillsOf(std::string_view memory_events);
 
-// This process's own file; empty where there is none.
+// The file of this process's cgroup; empty if there is none.
 [[nodiscard]] std::string MemoryEventsFile();
 
 class OomWatch {
  public:
   explicit OomWatch(std::string memory_events_file);
-  // Whether the killer struck since the last call, or since the start.
+  // Whether the killer was active since the last call, or since construction.
   [[nodiscard]] bool TookSomething();
 
  private:

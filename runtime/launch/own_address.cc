@@ -15,7 +15,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr const char* kAnyPort = "9";  // nothing is sent there
+constexpr const char* kAnyPort = "9";  // no data is sent there
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
@@ -28,7 +28,7 @@ Result<Addresses> Resolve(const std::string& host) {
   return Addresses(found, &::freeaddrinfo);
 }
 
-// The end of a socket that leads to `peer`.
+// The local address of a socket connected to `peer`.
 Result<sockaddr_storage> SourceTowards(const addrinfo& peer) {
   const Fd socket(::socket(peer.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage source{};
@@ -57,13 +57,13 @@ std::string TextOf(const sockaddr_storage& address) {
   return text.data();
 }
 
-// An address that is of use on one link only has to name its interface, which is another one on each machine.
+// A link-local address must name its interface, which differs on each machine.
 bool IsLinkLocal(const sockaddr_storage& address) {
   return address.ss_family == AF_INET6 &&
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
 }
 
-// IPv6 only where no IPv4 address leads there.
+// Uses IPv6 only if no IPv4 address works.
 Result<std::string> AddressTowards(const std::string& host) {
   LOCKSTEP_TRY(const Addresses addresses, Resolve(host));
   const bool is_meant = host.starts_with("127.") || host == "localhost" || host == "::1";

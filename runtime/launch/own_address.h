@@ -1,5 +1,5 @@
 #pragma once
-// By which of its addresses other machines reach this one.
+// Finds the address by which other machines reach this one.
 
 #include <string>
 
@@ -7,9 +7,9 @@
 
 namespace lockstep::launch {
 
-// The address from which this machine would speak to `host`, a name or an address. Sends nothing. Fails
-// where the name is not known, and where a name means this machine alone (127.…, ::1); who writes 127.0.0.1 or ::1 plays
-// several machines on one.
+// The address from which this machine connects to `host`, a name or an address. Sends nothing. Fails if the
+// name is unknown, or if a name resolves to this machine only (127.…, ::1). A literal 127.0.0.1 or ::1 is
+// allowed: it simulates several machines on one.
 [[nodiscard]] Result<std::string> OwnAddressTowards(const std::string& host);
 
 }  // namespace lockstep::launch

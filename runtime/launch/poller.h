@@ -1,5 +1,5 @@
 #pragma once
-// The one long poll a supervisor has open: a join or a watch. Starting another cancels the one before.
+// The supervisor's single open long poll: a join or a watch. Starting another one cancels it.
 
 #include <functional>
 #include <stop_token>
@@ -14,8 +14,8 @@ class Poller {
   using Poll = std::function<void(std::stop_token)>;
 
   ~Poller() { Stop(); }
-  // Runs `poll` on a new thread after `delay`; its stop token is requested by the next Start, Stop or the
-  // destructor.
+  // Runs `poll` on a new thread after `delay`. The next Start, Stop or the destructor requests its stop
+  // token.
   void Start(std::chrono::milliseconds delay, Poll poll) {
     Stop();
     thread_ = std::jthread([delay, poll = std::move(poll)](std::stop_token stop) {

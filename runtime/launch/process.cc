@@ -87,7 +87,7 @@ Result<pid_t> StartProcess(const Command& command) {
   const pid_t pid = ::fork();
   if (pid < 0) return LastError("fork");
   if (pid == 0) BecomeChild(argument_pointers.data(), environment_pointers.data(), setup, parent);
-  // Here as well, so that the group exists when this returns.
+  // Also in the parent, so that the group exists when this function returns.
   if (command.own_group) ::setpgid(pid, pid);
   return pid;
 }
@@ -121,9 +121,9 @@ std::string ProgramFolder() {
 std::vector<std::string> OwnCommand(int arguments) {
   const Result<std::string> line = ReadFile("/proc/self/cmdline");
   std::vector<std::string> words = line.ok() ? Split(*line, '\0') : std::vector<std::string>();
-  if (!words.empty()) words.pop_back();  // behind the last '\0'
+  if (!words.empty()) words.pop_back();  // after the last '\0'
   const auto own = words.size() - std::min(words.size(), static_cast<std::size_t>(arguments));
-  // One word may be a mere name, which a shell found in its PATH.
+  // A single word may be a plain name that a shell found in its PATH.
   if (own <= 1) return {std::filesystem::read_symlink("/proc/self/exe").string()};
   words.resize(own);
   return words;
@@ -132,7 +132,7 @@ std::vector<std::string> OwnCommand(int arguments) {
 Result<std::string> FindProgram(const std::string& name, const std::string& search_path) {
   const Error missing{ErrorCode::kNotFound, "command " + name + ": not found"};
   const auto can_run = [](const std::string& path) {
-    std::error_code ignored;  // of a folder that may not be searched: as a shell, look further
+    std::error_code ignored;  // of a folder that may not be searched: continue, as a shell does
     return std::filesystem::is_regular_file(path, ignored) && ::access(path.c_str(), X_OK) == 0;
   };
   if (name.find('/') != std::string::npos) return can_run(name) ? Result<std::string>(name) : missing;

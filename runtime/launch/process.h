@@ -1,6 +1,6 @@
 #pragma once
-// Child processes: start one with given environment and descriptors, end it by its own id. The parent must
-// have blocked SIGCHLD and reap through signals.h.
+// Child processes: starts one with given environment and descriptors, and ends it by its id. The parent must
+// have blocked SIGCHLD and reap children through signals.h.
 
 #include <sys/types.h>
 
@@ -17,17 +17,17 @@ struct Command {
   std::vector<std::string> environment;  // NAME=value, added to this process's own
   int inherited_fd = -1;                 // kept open over exec under the same number; -1: none
   std::string log_file;                  // stdout and stderr are appended here; empty: inherited, unless …
-  int stdout_fd = -1;                    // … these say otherwise; -1: they do not
+  int stdout_fd = -1;                    // … these are set; -1: not set
   int stderr_fd = -1;
-  bool own_group = false;  // a process group of its own, for KillGroup
+  bool own_group = false;  // a separate process group, for KillGroup
 };
 
-// The child dies with the thread that started it (PR_SET_PDEATHSIG), so call from a thread that lives as long
-// as the child should. Signals are unblocked in the child, and it has the limit of open files that this
-// process was started with.
+// The child dies with the thread that started it (PR_SET_PDEATHSIG), so call this from a thread that lives as
+// long as the child should. Signals are unblocked in the child, and it gets the limit of open files with
+// which this process was started.
 [[nodiscard]] Result<pid_t> StartProcess(const Command& command);
 void KillProcess(pid_t pid, int signal);
-// All processes of the group that `leader` was started with, also after the leader's end.
+// Signals all processes of the group that `leader` was started with, also after the leader's end.
 void KillGroup(pid_t leader, int signal);
 
 // Close-on-exec.
@@ -47,12 +47,12 @@ struct SocketPair {
 // The folder of the running program.
 [[nodiscard]] std::string ProgramFolder();
 
-// What starts the running program once more, without its arguments: its path; or the dynamic loader, its
-// options and the path, where it was started so (self_copy.h). `arguments`: how many main got after the
-// first.
+// The command that starts the running program again, without its arguments: its path; or the dynamic loader,
+// its options and the path, if it was started that way (self_copy.h). `arguments` is the number of arguments
+// that main got after the first.
 [[nodiscard]] std::vector<std::string> OwnCommand(int arguments);
 
-// As a shell does: a name without "/" is looked for in the folders of `search_path`.
+// Like a shell: a name without "/" is searched in the folders of `search_path`.
 [[nodiscard]] Result<std::string> FindProgram(const std::string& name, const std::string& search_path);
 
 }  // namespace lockstep::launch

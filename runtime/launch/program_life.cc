@@ -14,12 +14,12 @@
 namespace lockstep::launch {
 namespace {
 
-// For a command to clean up after itself when its round is over. The others wait for it.
+// The time for a command to clean up after the end of its round. The other ranks wait for it.
 constexpr Milliseconds kLeaveTime{10'000};
-// For the kernel to end it after SIGKILL. It cannot where the command is inside of a driver or a file system
-// that hangs.
+// The time for the kernel to end it after SIGKILL. The kernel cannot end a process that is blocked in a
+// driver or a file system.
 constexpr Milliseconds kDeathTime{10'000};
-// Of the grace period of the pod, kept back so that the end of the command is still seen.
+// Seconds of the pod's grace period that are reserved, so that the end of the command is still observed.
 constexpr double kWayOutSeconds = 1;
 constexpr std::size_t kMaxCommand = 100;
 
@@ -72,7 +72,7 @@ ProgramActions ProgramLife::On(const ProgramEnd& end) {
   switch (before) {
     case State::kIdle: return {};
     case State::kLeaving: return {Announce{}};
-    // Also where it exits with 0: a program that cleans up when it is told to go is not through.
+    // Also with exit code 0: a program that cleans up after SIGTERM has not finished its work.
     case State::kStopping: return {EndRank{static_cast<int>(protocol::ExitCode::kPreempted)}};
     case State::kRunning: break;
   }
@@ -113,7 +113,7 @@ std::vector<std::string> ProgramEnvironment(const protocol::RankAssignment& assi
       environment.push_back(std::string(name) + "=" + value);
     }
   };
-  const int nproc = std::max(1, config.nproc);  // the same in all pods of a job
+  const int nproc = std::max(1, config.nproc);  // equal in all pods of a job
   set("MASTER_ADDR", assignment.store_host);
   set("MASTER_PORT", assignment.store_port);
   set("RANK", assignment.rank);
@@ -129,8 +129,8 @@ std::vector<std::string> ProgramEnvironment(const protocol::RankAssignment& assi
   set("TORCHELASTIC_RUN_ID", config.job.uid);
   set("TORCHELASTIC_RESTART_COUNT", assignment.round - 1);
   set("TORCHELASTIC_MAX_RESTARTS", config.in_place_limit);
-  // Rank 0 is to make a store of its own on MASTER_PORT: in one that outlives the round, the ranks would read
-  // the addresses of the dead.
+  // Makes rank 0 create its own store on MASTER_PORT: in a store that outlives the round, ranks would read
+  // the addresses of dead ranks.
   set("TORCHELASTIC_USE_AGENT_STORE", "False");
   set("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1");
   set("LOCKSTEP_ROUND", assignment.round);

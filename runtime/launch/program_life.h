@@ -1,12 +1,12 @@
 #pragma once
-// What the rank of a program of the user's own does, as a pure state machine: what its supervisor says and
-// what becomes of the command in, actions out. program_rank.h carries them out; one thread calls it.
+// The rank of a user's program as a pure state machine: messages of its supervisor and the end of the command
+// are inputs, actions are outputs. program_rank.h executes them; one thread calls it.
 //
 //   announce (a new port) ─► assignment ─► the command runs
-//     ├─► the round is over: SIGTERM, then SIGKILL ─► announce …, or, where not even that ends it,
-//     │   this process ends
-//     ├─► exit 0: Finished, announce; the supervisor knows what follows
-//     └─► another end: Failed, and this process ends with its code
+//     ├─► the round is over: SIGTERM, then SIGKILL ─► announce …; if SIGKILL does not end it,
+//     │   this process exits
+//     ├─► exit 0: Finished, announce; the supervisor decides what follows
+//     └─► any other end: Failed, and this process exits with its code
 
 #include <optional>
 #include <string>
@@ -21,18 +21,18 @@ namespace lockstep::launch {
 
 // How the command ended, or why it could not be started.
 struct ProgramEnd {
-  int exit_code = 0;  // 128 + signal where a signal ended it
+  int exit_code = 0;  // 128 + signal if a signal ended it
   int signal = 0;     // 0: none
-  std::string error;  // of starting it; empty: it was started
+  std::string error;  // of the start; empty: it was started
 };
 
 // ---- actions, executed in order
-// Say Ready with a port, chosen at random: hardly one of a round before.
+// Report Ready with a random port, which is unlikely to be that of an earlier round.
 struct Announce {};
 struct StartProgram {
   protocol::RankAssignment assignment;
 };
-// To the command and all that it started.
+// To the command and all processes that it started.
 struct SignalProgram {
   int signal = 0;
 };
@@ -49,13 +49,13 @@ using ProgramActions = std::vector<ProgramAction>;
 
 class ProgramLife {
  public:
-  // `command`: as people know it.
+  // `command`: its text for messages.
   explicit ProgramLife(std::string command) : command_(std::move(command)) {}
 
   [[nodiscard]] ProgramActions Start() const;
   [[nodiscard]] ProgramActions On(const protocol::ToRank& message, SteadyTime now);
   [[nodiscard]] ProgramActions On(const ProgramEnd& end);
-  // To be called often, and at the latest when `deadline` is reached.
+  // Must be called at the latest when `deadline` is reached.
   [[nodiscard]] ProgramActions Tick(SteadyTime now);
   [[nodiscard]] std::optional<SteadyTime> deadline() const { return deadline_; }
   [[nodiscard]] bool is_running() const { return state_ == State::kRunning; }
@@ -69,11 +69,13 @@ class ProgramLife {
   const std::string command_;
   State state_ = State::kIdle;
   int64_t round_ = 0;
-  std::optional<SteadyTime> deadline_;  // for its end, before SIGKILL or after; absent: nobody asked for it
-  bool is_killed_ = false;              // by SIGKILL, and has not ended
+  std::optional<SteadyTime>
+      deadline_;            // of its end, before or after SIGKILL; absent: it was not asked to end
+  bool is_killed_ = false;  // SIGKILL was sent and it has not ended
 };
 
-// What torchrun sets, for the round; NAME=value. `omp_num_threads`: 0 leaves the variable alone.
+// The variables that torchrun sets, for the round, as NAME=value. If `omp_num_threads` is 0, OMP_NUM_THREADS
+// is not set.
 [[nodiscard]] std::vector<std::string> ProgramEnvironment(const protocol::RankAssignment& assignment,
                                                           const protocol::WorkerConfig& config,
                                                           int omp_num_threads);

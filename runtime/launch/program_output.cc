@@ -21,12 +21,12 @@ void ProgramOutputSender::Send(int rank, OutputStream stream, std::string_view l
   message += std::to_string(rank) + " ";
   message += line;
   message += "\n";
-  // Longer than what the kernel writes to a pipe in one piece: lines of several ranks would mix.
+  // Lines longer than PIPE_BUF are not written atomically, so lines of several ranks would mix.
   const MutexLock lock(mutex_);
   for (std::string_view rest = message; !rest.empty();) {
     const ssize_t written = ::write(pipe_.get(), rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // `lockstep run` is gone, and this process ends with it
+    if (written <= 0) return;  // `lockstep run` has ended, and this process ends with it
     rest.remove_prefix(static_cast<std::size_t>(written));
   }
 }
@@ -57,7 +57,7 @@ void ProgramOutputPrinter::Print(std::string_view message) const {
   line += message.substr(space + 1);
   line += "\n";
   std::FILE* const target = message.front() == kErrorLetter ? stderr : stdout;
-  // In one call: stdio's lock keeps it whole.
+  // In one call: the lock of stdio keeps the line whole.
   std::fwrite(line.data(), 1, line.size(), target);
   std::fflush(target);
 }

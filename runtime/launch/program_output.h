@@ -1,7 +1,7 @@
 #pragma once
-// What the ranks of a program write, on its way to the person at `lockstep run`: each worker sends whole
-// lines through a pipe, and `lockstep run` writes them to its own standard output and standard error. The
-// worker's log has the same lines, whether or not somebody reads the pipe.
+// Forwards the output of a program's ranks to the terminal of `lockstep run`: each worker sends whole lines
+// through a pipe, and `lockstep run` writes them to its own stdout and stderr. The worker's log has the same
+// lines, whether or not the pipe is read.
 
 #include <string>
 #include <string_view>
@@ -15,13 +15,12 @@ namespace lockstep::launch {
 
 enum class OutputStream { kOutput, kError };
 
-// In the worker. Any thread; it waits where the reader does not keep up, as a program does that writes to a
-// terminal.
+// Used in the worker. Any thread; blocks if the reader is slow, as a program that writes to a terminal does.
 class ProgramOutputSender {
  public:
   explicit ProgramOutputSender(Fd pipe) : pipe_(std::move(pipe)) {}
 
-  // `line`: without its newline.
+  // `line` has no newline.
   void Send(int rank, OutputStream stream, std::string_view line);
 
  private:
@@ -29,11 +28,11 @@ class ProgramOutputSender {
   const Fd pipe_;
 };
 
-// In `lockstep run`, one for each worker. The destructor returns once the worker has closed its end and all
-// of its lines are written.
+// Used in `lockstep run`, one per worker. The destructor returns when the worker has closed its end and all
+// its lines are written.
 class ProgramOutputPrinter {
  public:
-  // `with_prefix`: "[rank 1] " before each line.
+  // `with_prefix`: write "[rank 1] " before each line.
   ProgramOutputPrinter(Fd pipe, bool with_prefix);
 
  private:

@@ -22,7 +22,7 @@
 namespace lockstep::launch {
 namespace {
 
-// What shells answer for a command that they do not find.
+// The exit code of shells for a command that does not exist.
 constexpr int kNotFound = 127;
 constexpr Milliseconds kObservationPeriod{100};
 
@@ -37,13 +37,14 @@ class ProgramRank {
         link_(std::move(options_.control)) {}
 
   int Run() {
-    // SIGTERM and SIGINT are the supervisor's to judge: it says Stop, or closes the socket.
-    SignalThread signals([] {}, [this](ChildExit exit) { news_.Push(exit); });
-    link_.Start({.on_message = [this](protocol::ToRank message) { news_.Push(std::move(message)); },
-                 .on_end = [this] { news_.Push(SupervisorGone{}); }});
+    // The supervisor decides about SIGTERM and SIGINT: it sends Stop, or closes the socket.
+    SignalThread signals([] {}, [this](ChildExit exit) { events_.Push(exit); });
+    link_.Start({.on_message = [this](protocol::ToRank message) { events_.Push(std::move(message)); },
+                 .on_end = [this] { events_.Push(SupervisorGone{}); }});
     Execute(life_.Start());
     while (!exit_code_.has_value()) {
-      if (auto news = news_.PopUntil(NextWake(), {})) std::visit([this](const auto& n) { Handle(n); }, *news);
+      if (auto event = events_.PopUntil(NextWake(), {}))
+        std::visit([this](const auto& n) { Handle(n); }, *event);
       Observe();
       Execute(life_.Tick(clock_.Steady()));
     }
@@ -54,7 +55,7 @@ class ProgramRank {
   void Handle(const protocol::ToRank& message) { Execute(life_.On(message, clock_.Steady())); }
   void Handle(const ChildExit& exit) {
     if (exit.pid != pid_) return;
-    KillGroup(pid_, SIGKILL);  // what it left behind would hold the devices that its successor needs
+    KillGroup(pid_, SIGKILL);  // processes left behind would hold devices that its successor needs
     pid_ = 0;
     next_observation_ = {};
     Observe();  // its last steps
@@ -75,7 +76,7 @@ class ProgramRank {
     link_.Send(protocol::Ready{.step = -1, .store_port = port_.number()});
   }
   void Do(const StartProgram& action) {
-    port_ = {};  // rank 0 listens there itself
+    port_ = {};  // released, because rank 0 of the program listens there
     const int threads =
         ThreadsPerRank(ProcessorsGiven(options_.config.requested_processors), options_.config.nproc);
     const int omp_num_threads = EnvOr("OMP_NUM_THREADS", "").empty() ? threads : 0;
@@ -118,21 +119,22 @@ class ProgramRank {
   const SystemClock clock_;
   ProgramLife life_;
   ReservedPort port_;
-  pid_t pid_ = 0;  // of the command; 0: it does not run
+  pid_t pid_ = 0;  // of the command; 0: it is not running
   std::optional<int> exit_code_;
   ProgramWitness witness_;
   SteadyTime next_observation_{};
-  Queue<ProgramRankEvent> news_;
+  Queue<ProgramRankEvent> events_;
   protocol::ControlLink link_;
 };
 
 }  // namespace
 
 int RunProgramRank(ProgramOptions options) {
-  // Killed together with its supervisor, this process would leave behind what the command has started: the
-  // kernel ends the command alone. The end of the socket reports that the supervisor is gone.
+  // If this process were killed together with its supervisor, the processes started by the command would
+  // survive, because the kernel would end the command only. The end of the socket already reports that the
+  // supervisor is gone.
   ::prctl(PR_SET_PDEATHSIG, 0);
-  // Neither is for the command.
+  // The command must inherit neither.
   ::fcntl(options.control.get(), F_SETFD, FD_CLOEXEC);
   if (std::freopen("/dev/null", "r", stdin) == nullptr)
     return static_cast<int>(protocol::ExitCode::kInfrastructure);

@@ -1,7 +1,7 @@
 #pragma once
-// The rank of a program of the user's own (`lockstep program`, started by `lockstep worker`): speaks the
-// protocol of lockstep-rank with the supervisor (protocol/rank_control.h) and runs the command in each round,
-// with torchrun's environment. Decisions are in program_life.h; this is what carries them out.
+// The rank of a user's program (`lockstep program`, started by `lockstep worker`): speaks lockstep-rank's
+// protocol with the supervisor (protocol/rank_control.h) and runs the command in each round, with torchrun's
+// environment. program_life.h makes the decisions; this executes them.
 
 #include <string>
 #include <vector>
@@ -13,11 +13,11 @@ namespace lockstep::launch {
 
 struct ProgramOptions {
   protocol::WorkerConfig config;
-  std::vector<std::string> command;  // the program is looked up in PATH
+  std::vector<std::string> command;  // the program is searched in PATH
   Fd control;                        // this rank's end of the socket
 };
 
-// Blocks until the process is to end; returns its exit code. BlockSignals() must have been called.
+// Blocks until the process should end; returns its exit code. BlockSignals() must have been called.
 [[nodiscard]] int RunProgramRank(ProgramOptions options);
 
 }  // namespace lockstep::launch

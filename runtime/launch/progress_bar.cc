@@ -13,11 +13,11 @@ constexpr std::chrono::seconds kSpeedWindow{30};
 constexpr int kShortestBar = 10;
 constexpr int kLongestBar = 40;
 
-// Where in which epoch. The last one may be cut short by `spec.training.steps`.
+// The position in an epoch. The last epoch may be cut short by `spec.training.steps`.
 struct Place {
   int64_t epoch = 1;
   int64_t epochs = 1;
-  double done = 0;  // of the epoch, 0 to 1
+  double done = 0;  // fraction of the epoch, 0 to 1
 };
 
 Place PlaceOf(const protocol::Progress& progress) {
@@ -26,7 +26,7 @@ Place PlaceOf(const protocol::Progress& progress) {
       progress.epoch * static_cast<double>(progress.total_steps) / static_cast<double>(progress.step);
   const double begin = std::ceil(progress.epoch) - 1;
   return {.epoch = static_cast<int64_t>(begin) + 1,
-          // A whole number but for the noise of the division.
+          // An integer except for the rounding error of the division.
           .epochs = static_cast<int64_t>(std::ceil(total - 1e-6)),
           .done = std::clamp((progress.epoch - begin) / std::min(1.0, total - begin), 0.0, 1.0)};
 }
@@ -74,7 +74,7 @@ std::string ProgressBar::Draw(const protocol::Progress& progress, SteadyTime now
 }
 
 std::string ProgressBar::TimeLeft(const protocol::Progress& progress, SteadyTime now) {
-  // Steps that are made again after a restore say nothing of those before.
+  // After a restore, steps are repeated: earlier marks are useless for the speed.
   if (!marks_.empty() && progress.step < marks_.back().step) marks_.clear();
   marks_.push_back({now, progress.step});
   while (marks_.size() > 2 && now - marks_[1].time >= kSpeedWindow) marks_.pop_front();

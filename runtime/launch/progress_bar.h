@@ -1,6 +1,6 @@
 #pragma once
-// How far a training is, for a person at a terminal: a line per epoch with a bar, the loss, the speed and the
-// time that is left. Pure; one thread.
+// Shows the progress of a training on a terminal: a line per epoch with a bar, the loss, the speed and the
+// remaining time. Pure; one thread.
 
 #include <cstdint>
 #include <deque>
@@ -13,8 +13,8 @@ namespace lockstep::launch {
 
 class ProgressBar {
  public:
-  // The line to write over the last one, without a newline, at most `columns` wide. Where an epoch ended
-  // since, that one's line comes first, full, with a newline.
+  // The text that overwrites the last line, without a newline, at most `columns` wide. If an epoch ended
+  // since the last call, its full line comes first, with a newline.
   [[nodiscard]] std::string Draw(const protocol::Progress& progress, SteadyTime now, int columns);
 
  private:
@@ -22,11 +22,11 @@ class ProgressBar {
     SteadyTime time;
     int64_t step;
   };
-  // By the speed of the last half minute; empty where nothing is known of it yet.
+  // Estimated from the speed of the last half minute; empty if the speed is not known yet.
   [[nodiscard]] std::string TimeLeft(const protocol::Progress& progress, SteadyTime now);
 
   std::deque<Mark> marks_;  // oldest first
-  int64_t epoch_ = 0;       // of the line drawn last, counted from 1; 0: none was
+  int64_t epoch_ = 0;       // of the line drawn last, counted from 1; 0: no line was drawn
 };
 
 }  // namespace lockstep::launch

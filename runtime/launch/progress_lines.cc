@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// To the line's begin, and it is empty.
+// Moves to the beginning of the line and clears it.
 constexpr const char* kLineAgain = "\r\033[K";
 
 }  // namespace
@@ -65,14 +65,14 @@ void ProgressLines::ShowStep(const protocol::Progress& progress, SteadyTime now)
 void ProgressLines::DrawBar(const protocol::Progress& progress, SteadyTime now) {
   winsize terminal{};
   const bool is_known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal) == 0 && terminal.ws_col > 0;
-  // The last column stays free: some terminals begin a new line as soon as it is written.
+  // The last column is not used, because some terminals wrap as soon as it is written.
   const int columns = is_known ? terminal.ws_col - 1 : 79;
   std::cout << kLineAgain << bar_.Draw(progress, now, columns) << std::flush;
   is_bar_drawn_ = true;
 }
 
 void ProgressLines::Say(const std::string& text) {
-  // In one piece: a program's lines may come from another thread.
+  // In one write, because lines of a program may come from another thread.
   std::cout << (std::exchange(is_bar_drawn_, false) ? kLineAgain : "") + text + "\n" << std::flush;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What `lockstep run` prints while a job runs: a line where something is new, and how far it is, on a
-// terminal as a bar for each epoch, else as a line from time to time. One thread calls it.
+// Prints what `lockstep run` shows while a job runs: a line for each change, and the progress, on a terminal
+// as a bar per epoch, else as a line at intervals. One thread.
 
 #include <string>
 #include <vector>
@@ -16,9 +16,9 @@ class ProgressLines {
   ProgressLines();
 
   void Show(const rendezvous::RendezvousView& view, SteadyTime now);
-  // The bar, which is drawn again soon, gives way.
+  // Prints a line; it erases the bar, which is drawn again soon.
   void Say(const std::string& text);
-  // The bar stays.
+  // Keeps the bar and moves to the next line.
   void End();
 
  private:

@@ -12,7 +12,7 @@
 namespace lockstep::launch {
 namespace {
 
-// What one turn takes at most: a child of a dead rank may write faster than this reads.
+// The maximum per turn, because a child of a dead rank may write faster than this thread reads.
 constexpr std::size_t kMostPerTurn = 1 << 20;
 
 }  // namespace
@@ -50,12 +50,12 @@ std::string RankOutput::Finish() {
 void RankOutput::Read() {
   bool finished = false;
   while (!finished) {
-    // A closed stream has descriptor -1, which poll leaves out.
+    // A closed stream has descriptor -1, which poll ignores.
     std::array<pollfd, 3> polled = {pollfd{streams_[0].fd.get(), POLLIN, 0},
                                     pollfd{streams_[1].fd.get(), POLLIN, 0},
                                     pollfd{finished_.get(), POLLIN, 0}};
     if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
-    // Asked before the last look at the pipes: what the dead process wrote is in them.
+    // Checked before the last read of the pipes, which contain what the dead process wrote.
     finished = polled[2].revents != 0;
     for (Stream& stream : streams_) TakeAll(stream);
   }
@@ -88,10 +88,10 @@ void RankOutput::Pass(const Stream& stream, const std::string& line) {
     place = place_;
   }
   const std::string labelled = Labelled(line, place) + "\n";
-  // In one call: stdio's lock keeps the lines of several ranks and of our own log whole.
+  // In one call: the lock of stdio keeps lines of several ranks and of our own log whole.
   std::fwrite(labelled.data(), 1, labelled.size(), stream.target);
   std::fflush(stream.target);
-  // Before its first round, no program of a rank runs.
+  // Before a rank's first round its program is not running.
   if (sender_ != nullptr && place.round > 0)
     sender_->Send(place.rank, is_error ? OutputStream::kError : OutputStream::kOutput, line);
 }

@@ -1,7 +1,7 @@
 #pragma once
-// Reads what one rank process writes to stdout and stderr, writes it on to this process's own, labelled with
-// the rank's place, sends it to the person at `lockstep run`, and keeps the last lines of stderr. A thread of its own reads at once, so a rank waits
-// for it only where the pod's log is not taken off.
+// Reads what one rank process writes to stdout and stderr, copies it to this process's own streams, labelled
+// with the rank, forwards it to the terminal of `lockstep run`, and keeps the last lines of stderr. A
+// separate thread reads continuously, so a rank blocks only if the pod's log is not read.
 
 #include <cstdio>
 #include <memory>
@@ -17,15 +17,15 @@ namespace lockstep::launch {
 
 class RankOutput {
  public:
-  // The reading ends of two pipes. `sender`: absent where nobody but the log shall have the lines.
+  // `out` and `err` are the reading ends of two pipes. `sender`: null if lines go to the log only.
   static Result<std::unique_ptr<RankOutput>> Start(Fd out, Fd err, int local_rank,
                                                    ProgramOutputSender* sender);
   ~RankOutput() { (void)Finish(); }
 
-  // From now on lines are labelled with this place. Any thread.
+  // Labels lines with this round and rank from now on. Any thread.
   void SetPlace(int64_t round, int rank);
-  // Once the process is dead: reads what is left in the pipes, which a child of the rank may still hold open,
-  // and returns the last lines of stderr.
+  // Call after the process is dead: reads what is left in the pipes, which a child of the rank may still hold
+  // open, and returns the last lines of stderr.
   [[nodiscard]] std::string Finish();
 
  private:
@@ -39,8 +39,8 @@ class RankOutput {
   void TakeAll(Stream& stream);
   void Pass(const Stream& stream, const std::string& line);
 
-  Stream streams_[2];     // the reading thread's
-  LastLines last_lines_;  // the reading thread's, then Finish's
+  Stream streams_[2];     // owned by the reading thread
+  LastLines last_lines_;  // owned by the reading thread, then by Finish
   const Fd finished_;     // an eventfd, written by Finish
   ProgramOutputSender* const sender_;
   Mutex mutex_;

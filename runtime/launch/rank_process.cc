@@ -14,7 +14,7 @@
 namespace lockstep::launch {
 namespace {
 
-// A rank that sends more than this without a newline is broken.
+// A rank that sends more than this without a newline is faulty.
 constexpr std::size_t kLongestLine = 1 << 20;
 
 void DeliverLines(std::string& pending, const std::function<void(protocol::FromRank)>& on_message) {
@@ -57,8 +57,8 @@ Result<std::unique_ptr<RankProcess>> RankProcess::Start(std::vector<std::string>
           {.arguments = std::move(command),
            .environment = {std::string(protocol::env::kControlFd) + "=" + std::to_string(fd),
                            std::string(protocol::env::kLocalRank) + "=" + std::to_string(local_rank),
-                           // Pods without a CPU limit share their node's processors: threads that spin for
-                           // each other there make a step take ten times as long. Read before main.
+                           // Pods without a CPU limit share their node's processors. There, spinning OpenMP
+                           // threads make a step take ten times as long. The variable is read before main.
                            "OMP_WAIT_POLICY=" + EnvOr("OMP_WAIT_POLICY", "PASSIVE")},
            .inherited_fd = fd,
            .stdout_fd = out.writing.get(),
@@ -80,11 +80,11 @@ RankProcess::RankProcess(pid_t pid, std::unique_ptr<RankOutput> output, Fd socke
 
 RankProcess::~RankProcess() {
   KillProcess(pid_, SIGKILL);
-  ::shutdown(socket_.get(), SHUT_RDWR);  // wakes the reader, which is joined before the socket closes
+  ::shutdown(socket_.get(), SHUT_RDWR);  // wakes the reader, which is joined before the socket is closed
   reader_.join();
 }
 
-bool RankProcess::Tell(const protocol::ToRank& message) {
+bool RankProcess::Send(const protocol::ToRank& message) {
   if (const auto* assignment = std::get_if<protocol::RankAssignment>(&message)) {
     output_->SetPlace(assignment->round, assignment->rank);
   }

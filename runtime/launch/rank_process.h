@@ -1,7 +1,7 @@
 #pragma once
-// One rank process: started with its control socket, whose lines are decoded on a reader thread, and with its
-// output read on another. Its end is reported once both the exit status and the end of the socket were seen
-// (so that its last words come first).
+// One rank process with its control socket, whose messages are decoded on a reader thread, and its output,
+// which is read on another. Its end is handled after both the exit status and the end of the socket were
+// observed, so that its last messages come first.
 
 #include <functional>
 #include <memory>
@@ -20,17 +20,17 @@ class RankProcess {
     std::function<void()> on_socket_end;                 // on the reader thread, last
   };
 
-  // `command`: lockstep-rank's path, or what starts the rank of a program (program_rank.h). Owned and used by
-  // one thread (which must outlive the process). `sender`: as RankOutput's.
+  // `command` is the path of lockstep-rank, or the command for the rank of a program (program_rank.h). Owned
+  // and used by one thread, which must outlive the process. `sender`: as in RankOutput.
   static Result<std::unique_ptr<RankProcess>> Start(std::vector<std::string> command, int local_rank,
                                                     Callbacks callbacks,
                                                     ProgramOutputSender* sender = nullptr);
-  ~RankProcess();  // kills the process; its exit is still reported to the signal thread
+  ~RankProcess();  // kills the process; the signal thread still gets its exit
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  // False where the rank is gone already: its end will be reported.
-  bool Tell(const protocol::ToRank& message);
-  // After its end: the last lines it wrote to stderr.
+  // Returns false if the rank has closed its socket: its end will be reported.
+  bool Send(const protocol::ToRank& message);
+  // Call after its end: the last lines that it wrote to stderr.
   [[nodiscard]] std::string TakeLastLines() { return output_->Finish(); }
 
  private:

@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kReportDeadline = 10s;
 
-// A Broken or Leave matters to the others: try again while the host may come back.
+// Other pods depend on a Broken or Leave report, so it is retried while the rendezvous may come back.
 template <typename Send, typename Wanted>
 void SendUntilTaken(Send send, Wanted is_wanted, std::string_view what, std::stop_token stop) {
   const auto deadline = std::chrono::steady_clock::now() + kReportDeadline;
@@ -19,7 +19,7 @@ void SendUntilTaken(Send send, Wanted is_wanted, std::string_view what, std::sto
     const Result<void> sent = send(stop);
     if (sent.ok()) return;
     if (!sent.error().IsTransient() || std::chrono::steady_clock::now() > deadline) {
-      return log::Warning("report not taken", {{"report", what}, {"error", sent.error().ToString()}});
+      return log::Warning("report not accepted", {{"report", what}, {"error", sent.error().ToString()}});
     }
     (void)never.PopUntil(std::chrono::steady_clock::now() + pause, stop);
     pause = std::min<std::chrono::milliseconds>(pause * 2, 1s);

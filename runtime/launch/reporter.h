@@ -1,7 +1,7 @@
 #pragma once
-// Sends what a supervisor tells the rendezvous, in order, on a thread of its own: heartbeats at their
-// interval, and Broken and Leave at once. Reports are retried until they arrive, are refused, or their
-// deadline passes.
+// Sends a supervisor's reports to the rendezvous, in order, on a separate thread: heartbeats at their
+// interval, Broken and Leave at once. Reports are retried until they succeed, are rejected, or their deadline
+// passes.
 
 #include <atomic>
 #include <functional>
@@ -18,20 +18,20 @@ namespace lockstep::launch {
 class Reporter {
  public:
   using Report = std::variant<protocol::Heartbeat, protocol::BrokenReport, protocol::LeaveRequest>;
-  // `on_answer` gets each heartbeat's answer, on the reporter's thread.
+  // `on_answer` gets the answer to each heartbeat, on the reporter's thread.
   using OnAnswer = std::function<void(int64_t round, Result<protocol::WatchAnswer> answer)>;
 
   Reporter(rendezvous::RendezvousClient& client, OnAnswer on_answer);
   void Send(Report report) { queue_.Push(Numbered{std::move(report), forgotten_ + 1}); }
-  // Drops what was queued so far of Broken and Leave, and what is being retried.
+  // Drops queued Broken and Leave reports, and those being retried.
   void Forget() { ++forgotten_; }
-  // Waits until what was queued so far is sent or given up, at most `limit`.
+  // Waits at most `limit` until the queued reports are sent or given up.
   void Flush(std::chrono::milliseconds limit);
 
  private:
   struct Numbered {
     Report report;
-    int64_t life = 0;  // dropped once as much has been forgotten
+    int64_t life = 0;  // the report is dropped if forgotten_ has reached this
   };
   struct FlushMark {
     std::shared_ptr<std::promise<void>> done;  // shared: the waiter may give up first

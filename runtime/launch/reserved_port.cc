@@ -11,12 +11,12 @@
 namespace lockstep::launch {
 namespace {
 
-// Above what services listen on by habit; below Kubernetes' node ports and the kernel's own choice.
+// Above common service ports, below Kubernetes' node ports and the kernel's ephemeral range.
 constexpr int kFirstPort = 20'000;
 constexpr int kLastPort = 29'999;
 constexpr int kAttempts = 100;
 
-// Of both families, where the kernel has IPv6; an invalid one where the port is taken.
+// Binds both families if the kernel has IPv6. Returns an invalid descriptor if the port is taken.
 Fd BoundTo(int port) {
   const auto number = htons(static_cast<uint16_t>(port));
   Fd socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));

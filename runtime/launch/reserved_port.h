@@ -1,7 +1,7 @@
 #pragma once
-// A TCP port that another program of this machine may listen on in a moment. Nobody else gets it until it is
-// released, and hardly anybody afterwards: it lies below the ports that the kernel gives to whoever asks for
-// any. One thread.
+// A TCP port on which another program of this machine will listen soon. No process can bind it until it is
+// released, and it is unlikely afterwards, because it is below the range from which the kernel assigns ports.
+// One thread.
 
 #include "runtime/common/base/file.h"
 

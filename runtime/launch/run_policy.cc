@@ -5,7 +5,7 @@
 namespace lockstep::launch {
 
 Verdict RunPolicy::Judge(const WorkerEnd& end, bool completed) {
-  // One that comes to the end speaks for the others, by spec.successPolicy.
+  // By spec.successPolicy, a worker that succeeds decides for all.
   if ((end.signal == 0 && end.exit_code == 0) || completed) return {.order = Order::kRest, .end = {}};
   if (end.signal == 0 && protocol::IsPermanent(protocol::MeaningOf(end.exit_code, is_program_)))
     return {Order::kEnd, RunEnd{end.exit_code, end.reason}};

@@ -1,6 +1,6 @@
 #pragma once
-// What follows from the end of a worker of `lockstep run`, for all machines of a job: the part of the
-// operator's failure policy that holds without Kubernetes. Pure.
+// Decides what follows the end of a worker of `lockstep run`, for all machines of a job: the part of the
+// operator's failure policy that applies without Kubernetes. Pure.
 
 #include <chrono>
 #include <optional>
@@ -16,7 +16,7 @@ struct RunEnd {
 };
 
 struct Verdict {
-  Order order = Order::kRest;  // about that worker
+  Order order = Order::kRest;  // for that worker's machine
   std::optional<RunEnd> end;   // of the job, with kEnd
 };
 
@@ -24,7 +24,7 @@ class RunPolicy {
  public:
   RunPolicy(int max_restarts, bool is_program) : max_restarts_(max_restarts), is_program_(is_program) {}
 
-  // `completed`: the job was, before this end.
+  // `completed`: the job had completed before this end.
   [[nodiscard]] Verdict Judge(const WorkerEnd& end, bool completed);
 
  private:
@@ -33,8 +33,8 @@ class RunPolicy {
   int restarts_ = 0;
 };
 
-// From the word to end until workers are killed: they get the job's grace period to save where it is not at
-// its end.
+// The time between asking workers to end and killing them: the job's grace period, so that they can save,
+// unless the job has reached its end.
 [[nodiscard]] std::chrono::milliseconds TimeToEnd(int code, double grace_period_seconds);
 
 }  // namespace lockstep::launch

@@ -12,13 +12,14 @@ namespace fs = std::filesystem;
 
 struct Loaded {
   std::string loader;
-  std::vector<std::string> libraries;  // the loader may be among them
+  std::vector<std::string> libraries;  // may include the loader
 };
 
 int Collect(dl_phdr_info* info, std::size_t, void* into) {
   Loaded& loaded = *static_cast<Loaded*>(into);
   const std::string name = info->dlpi_name;
-  if (name.starts_with('/')) loaded.libraries.push_back(name);  // else the program itself, or the kernel's
+  if (name.starts_with('/'))
+    loaded.libraries.push_back(name);  // otherwise it is the program itself, or the vDSO
   for (int i = 0; i < info->dlpi_phnum && loaded.loader.empty(); ++i) {
     if (info->dlpi_phdr[i].p_type == PT_INTERP)
       // NOLINTNEXTLINE(performance-no-int-to-ptr): dl_iterate_phdr(3) gives addresses as integers

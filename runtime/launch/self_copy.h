@@ -1,5 +1,5 @@
 #pragma once
-// This program with everything it needs to run, in one folder: in an image that knows nothing of it, with
+// Copies this program with everything it needs to run into one folder. In an image without Lockstep, with
 // another C library or none, `ld.so --library-path FOLDER FOLDER/lockstep` starts it.
 
 #include <string>
@@ -11,8 +11,8 @@ namespace lockstep::launch {
 inline constexpr const char* kCopiedLoader = "ld.so";
 inline constexpr const char* kCopiedProgram = "lockstep";
 
-// The executable, the shared libraries that this process has loaded, and its dynamic loader. The folder must
-// exist; what lies there under the same names is replaced.
+// Copies the executable, the shared libraries that this process has loaded, and its dynamic loader. The
+// folder must exist; files of the same names are replaced.
 [[nodiscard]] Result<void> CopyRunningProgram(const std::string& folder);
 
 }  // namespace lockstep::launch

@@ -29,7 +29,7 @@ void ReapAll(const std::function<void(ChildExit)>& on_child_exit) {
 void BlockSignals() {
   const sigset_t set = HandledSignals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  // A rank that died leaves a socket behind: writing to it must be an error, not a signal.
+  // Writing to the socket of a dead rank must return an error instead of raising SIGPIPE.
   ::signal(SIGPIPE, SIG_IGN);
 }
 
@@ -44,7 +44,7 @@ SignalThread::SignalThread(std::function<void()> on_terminate, std::function<voi
           if (number == SIGTERM || number == SIGINT) on_terminate();
           if (number == SIGUSR1) on_user1();
           if (number == SIGUSR2) on_user2();
-          // Also on a time-out: several exits may share one pending SIGCHLD.
+          // Also on a time-out, because several exits may share one pending SIGCHLD.
           ReapAll(on_child_exit);
         }
       }) {}

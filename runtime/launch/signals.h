@@ -1,5 +1,5 @@
 #pragma once
-// Signals as events on a thread of their own, so that no code of ours runs inside a signal handler. A program
+// Delivers signals as events on a separate thread, so no code of ours runs inside a signal handler. A program
 // that may be PID 1 of a container must also reap orphans: every ended child is reaped here.
 
 #include <sys/types.h>
@@ -21,7 +21,7 @@ struct ChildExit {
 // Calls back on its own thread until destroyed.
 class SignalThread {
  public:
-  // SIGUSR1 and SIGUSR2 have a use in `lockstep run` only; without it they are ignored.
+  // SIGUSR1 and SIGUSR2 are used in `lockstep run` only; elsewhere they are ignored.
   SignalThread(
       std::function<void()> on_terminate, std::function<void(ChildExit)> on_child_exit,
       std::function<void()> on_user1 = [] {}, std::function<void()> on_user2 = [] {});

@@ -15,16 +15,18 @@ using protocol::ExitCode;
 using protocol::LeaveMode;
 using protocol::LeaveReason;
 
-// For a rank that hangs to write its stack. One that is stopped cannot.
+// The time for a hanging rank to write its stack. A stopped process cannot.
 constexpr Milliseconds kStackTime{1'000};
-// Of a host that lives: it answers a heartbeat in milliseconds.
+// The rendezvous counts as away after this time without an answer; it normally answers a heartbeat in
+// milliseconds.
 constexpr Milliseconds kHostSilence{1'000};
 
 bool EndsThePod(int rank_exit_code) {
   return protocol::IsPermanent(rank_exit_code) || rank_exit_code == static_cast<int>(ExitCode::kDeviceLost);
 }
 
-// Of a pod that gives up on a program. 0 and 143 say that all is well.
+// The exit code of a pod whose program failed for good. 0 and 143 are not used, because they mean success and
+// preemption.
 int PodExitCodeOf(int program_exit_code) {
   const bool is_taken = program_exit_code == 0 || program_exit_code == static_cast<int>(ExitCode::kPreempted);
   return is_taken ? static_cast<int>(ExitCode::kInfrastructure) : program_exit_code;
@@ -62,7 +64,7 @@ Actions Supervision::On(const Event& event, SteadyTime now) {
 
 void Supervision::Handle(const RankMessage& event, SteadyTime now) {
   Rank& rank = ranks_.at(static_cast<std::size_t>(event.local_rank));
-  hang_detectors_.at(static_cast<std::size_t>(event.local_rank)).Heard(event.message, now);
+  hang_detectors_.at(static_cast<std::size_t>(event.local_rank)).OnMessage(event.message, now);
   if (const auto* ready = std::get_if<protocol::Ready>(&event.message)) {
     OnReady(rank, *ready, now);
   } else if (const auto* progress = std::get_if<protocol::Progress>(&event.message)) {
@@ -82,8 +84,8 @@ void Supervision::Handle(const RankMessage& event, SteadyTime now) {
     Do(BeatNow{});
   } else if (const auto* damaged = std::get_if<protocol::CheckpointDamaged>(&event.message)) {
     if (protocol::KeepNewest(damaged_checkpoints_, *damaged)) Do(BeatNow{});
-  } else if (const auto* away = std::get_if<protocol::StoreAway>(&event.message)) {
-    rank.store_away = *away;
+  } else if (const auto* away = std::get_if<protocol::StoreUnavailable>(&event.message)) {
+    rank.store_unavailable = *away;
     Do(BeatNow{});
   } else if (std::holds_alternative<protocol::Finished>(event.message)) {
     rank.finished = !(settings_.is_program && stopping_);  // see Terminate
@@ -109,7 +111,7 @@ void Supervision::JoinIfAllReady(SteadyTime now) {
   join_failures_ = 0;
   Rejoin(std::chrono::milliseconds(0));
   if (!CanFormAgain()) return;
-  // A join may wait for others for long; the answer to a heartbeat says whether the host is there.
+  // A join may wait long for other pods; the answer to a heartbeat shows whether the rendezvous is reachable.
   Do(BeatNow{});
   if (host_is_away_) AskMembersToForm(std::chrono::milliseconds(0));
 }
@@ -124,7 +126,7 @@ void Supervision::Rejoin(std::chrono::milliseconds delay) {
                 .store_port = ranks_.front().ready.store_port,
                 .step = step,
                 .last_round = formation_,
-                // A rank that is through is Ready as well: should another fail, it begins anew.
+                // A rank that has finished is Ready as well, because it starts again if another rank fails.
                 .finished = settings_.is_program && AllFinished()
                                 ? protocol::FinishedRound{round_, world_, first_rank_}
                                 : protocol::FinishedRound{}},
@@ -149,7 +151,7 @@ void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress, Ste
     best_step_ = progress.step;
     failures_without_progress_ = 0;
   }
-  // The host times the recovery by this beat.
+  // The rendezvous measures the recovery time with this beat.
   if (first_of_round) Do(BeatNow{});
 }
 
@@ -168,7 +170,7 @@ void Supervision::RememberBreak(const std::string& reason, const protocol::RankF
                                 SteadyTime now) {
   const bool says_who = break_.has_value() && !break_->repair.failure.ranks.empty();
   if (formation_ == 0 || says_who) return;
-  // The first break of a formation is when training ended.
+  // Training ended with the first break of a formation.
   const SteadyTime at = break_.has_value() ? break_->at : now;
   const SteadyTime last_step = std::max(last_progress_, round_started_);
   break_ = Break{{.formation = break_.has_value() ? break_->repair.formation : formation_,
@@ -178,7 +180,8 @@ void Supervision::RememberBreak(const std::string& reason, const protocol::RankF
                  at};
 }
 
-// The plan is a function of the step, so the same step means the same samples and random numbers.
+// The data plan is a function of the step, so the same step has the same samples and random numbers. If an
+// error of a rank itself repeats at a step, another retry cannot help.
 bool Supervision::OnOwnError(int64_t step, const std::string& reason, const std::string& last_lines) {
   if (step < 0 || own_error_.formation == formation_) return false;
   const bool is_same = own_error_.step == step && own_error_.reason == reason;
@@ -197,8 +200,8 @@ void Supervision::EndRoundLocally(LeaveMode mode, int except_local_rank, SteadyT
   for (int i = 0; i < settings_.config.nproc; ++i) {
     const bool training = ranks_[static_cast<std::size_t>(i)].state == RankState::kTraining;
     if (!training || i == except_local_rank) continue;
-    Do(TellRank{i, protocol::RoundOver{formation_, mode}});
-    hang_detectors_[static_cast<std::size_t>(i)].ToldToLeave(now);
+    Do(SendToRank{i, protocol::RoundOver{formation_, mode}});
+    hang_detectors_[static_cast<std::size_t>(i)].LeaveRequested(now);
   }
 }
 
@@ -222,7 +225,7 @@ protocol::RankFailure Supervision::FailureOf(const RankExited& event) const {
   int code = died ? 128 + event.signal : event.exit_code;
   if (!died && rank.failure.exit_code != 0) code = rank.failure.exit_code;
   protocol::RankFailure failure{.exit_code = code, .last_lines = event.last_lines};
-  // A signal is nobody's choice of an exit code, 128 + 15 included.
+  // A process that a signal killed did not choose its exit code, 128 + 15 included.
   if (!died && !settings_.is_program) failure.cause = protocol::CauseOf(code);
   if (rank.ending.has_value()) {
     failure.cause = protocol::CauseOf(static_cast<int>(rank.ending->code));
@@ -267,11 +270,11 @@ bool Supervision::GivesUp(const std::string& what, const std::string& last_lines
 }
 
 void Supervision::Handle(const Tick&, SteadyTime now) {
-  if (stopping_) return;  // the grace period bounds what follows
-  const bool is_unheard = heard_ <= join_started_ && now - join_started_ >= kHostSilence;
-  if (joining_ && is_unheard && !asks_members_ && CanFormAgain())
+  if (stopping_) return;  // the grace period limits what follows
+  const bool is_silent = last_answer_ <= join_started_ && now - join_started_ >= kHostSilence;
+  if (joining_ && is_silent && !asks_members_ && CanFormAgain())
     AskMembersToForm(std::chrono::milliseconds(0));
-  // By then it has made its first step, by the user's own word.
+  // A program that has run for the configured time of a first step counts as having made progress.
   const bool has_proved_itself =
       settings_.is_program && in_round_ &&
       now - round_started_ >= Seconds(settings_.config.health.first_step_timeout_seconds);
@@ -287,7 +290,7 @@ void Supervision::LookForHang(int local_rank, SteadyTime now) {
     return;
   }
   const HangFinding finding = hang_detectors_.at(static_cast<std::size_t>(local_rank)).Look(now);
-  if (finding.kind == HangFinding::Kind::kAsk) Do(TellRank{local_rank, protocol::Ping{}});
+  if (finding.kind == HangFinding::Kind::kAsk) Do(SendToRank{local_rank, protocol::Ping{}});
   if (finding.kind == HangFinding::Kind::kHangs) OnHang(local_rank, finding, now);
   const bool may_act = settings_.config.health.on_hang != protocol::HealthAction::kReport;
   if (finding.kind == HangFinding::Kind::kRoundIsStuck && in_round_ && may_act) {
@@ -335,7 +338,7 @@ void Supervision::Handle(const Terminate&, SteadyTime) {
   stopping_ = true;
   joining_ = false;
   LeaveMembersAlone();
-  // One that is through but had to wait for the others is not complete.
+  // A program that has finished but had to wait for other ranks is not complete.
   if (settings_.is_program)
     for (Rank& rank : ranks_) rank.finished = false;
   Do(ReportLeave{
@@ -343,7 +346,7 @@ void Supervision::Handle(const Terminate&, SteadyTime) {
   const double grace = std::max(1.0, settings_.config.grace_period_seconds - 3.0);
   for (int i = 0; i < settings_.config.nproc; ++i) {
     if (ranks_[static_cast<std::size_t>(i)].state != RankState::kExited)
-      Do(TellRank{i, protocol::Stop{grace}});
+      Do(SendToRank{i, protocol::Stop{grace}});
   }
   Do(StartGrace{grace});
   ExitWhenAllEnded();
@@ -388,7 +391,7 @@ bool Supervision::AllRanks(RankState state) const {
   return std::all_of(ranks_.begin(), ranks_.end(), [state](const Rank& rank) { return rank.state == state; });
 }
 
-// The host knows of no formation but its own, which has the round's number.
+// The rendezvous only knows its own formation, which has the round's number.
 protocol::Progress Supervision::OfRound(protocol::Progress progress) const {
   progress.round = std::min(progress.round, round_);
   return progress;
@@ -409,8 +412,8 @@ protocol::Heartbeat Supervision::CurrentHeartbeat() const {
   if (best_step_ > 0) beat.seconds_since_step = Seconds(now_ - step_made_).count();
   if (first_rank_ == 0) beat.profile = profile_;
   const auto waits = std::find_if(ranks_.begin(), ranks_.end(),
-                                  [](const Rank& rank) { return !rank.store_away.waiting.empty(); });
-  if (waits != ranks_.end()) beat.store_away = waits->store_away;
+                                  [](const Rank& rank) { return !rank.store_unavailable.waiting.empty(); });
+  if (waits != ranks_.end()) beat.store_unavailable = waits->store_unavailable;
   for (int i = 0; i < settings_.config.nproc; ++i) {
     const Rank& rank = ranks_[static_cast<std::size_t>(i)];
     beat.ranks.push_back({.rank = first_rank_ + i,

@@ -1,10 +1,10 @@
 #pragma once
-// What a supervisor does about what happens to its ranks and its rendezvous, as a pure state machine: events
-// in, actions out. No processes, sockets, threads or clock here (supervisor.h has them); one thread calls it.
+// The decisions of a supervisor about its ranks and its rendezvous, as a pure state machine: events in,
+// actions out. No processes, sockets, threads or clocks here (supervisor.h has them). One thread.
 //
 //   start ─► ranks warm up ─► all Ready ─► join ─► assignment ─► ranks train, we watch the round
 //              ▲                              round over: ranks leave it and send Ready again
-//              │                              nobody answers: the members form the round again among themselves
+//              │                              no answer: the members form the round again among themselves
 //              └── a rank died: the pod leaves the round at once, restarts the rank and joins when it is Ready
 
 #include <cstdint>
@@ -30,8 +30,8 @@ struct RankMessage {
 struct RankExited {
   int local_rank = 0;
   int exit_code = 0;
-  int signal = 0;              // what killed it; 0: it exited
-  bool out_of_memory = false;  // the kernel's killer was at work
+  int signal = 0;              // the signal that killed it; 0: it exited
+  bool out_of_memory = false;  // the kernel's out-of-memory killer was active
   std::string last_lines;      // of its stderr
 };
 struct JoinAnswered {
@@ -45,7 +45,7 @@ struct HeartbeatAnswered {
   int64_t round = 0;
   Result<protocol::WatchAnswer> answer;
 };
-// By the supervisor that hosts the round's formations.
+// The answer of the supervisor that hosts the round's formations.
 struct FormAnswered {
   Result<protocol::FormAnswer> answer;
 };
@@ -63,11 +63,11 @@ using Event = std::variant<RankMessage, RankExited, JoinAnswered, WatchAnswered,
 struct SpawnRank {
   int local_rank = 0;
 };
-// Its end is of no interest any more.
+// The end of the process is ignored from now on.
 struct DropRank {
   int local_rank = 0;
 };
-// Its end will be reported.
+// The end of the process will be reported.
 struct KillRank {
   int local_rank = 0;
 };
@@ -75,15 +75,15 @@ struct ReportHang {
   int local_rank = 0;
   HangFinding finding;
 };
-// Into the log: its own, if it can, and what the kernel knows.
+// Writes the rank's stack (if it can) and the kernel's view of its threads to the log.
 struct WriteStack {
   int local_rank = 0;
 };
-struct TellRank {
+struct SendToRank {
   int local_rank = 0;
   protocol::ToRank message;
 };
-// Replace whatever long poll is running.
+// Replaces any running long poll.
 struct StartJoin {
   protocol::JoinRequest request;
   std::chrono::milliseconds delay{0};
@@ -92,23 +92,23 @@ struct StartWatch {
   protocol::WatchRequest request;
   std::chrono::milliseconds delay{0};
 };
-// Into the log, once: the job waits, and not for this pod.
+// Logs once that the job waits, but not for this pod.
 struct ReportWaiting {
   std::string waits_for;
 };
 struct StopPolling {};
-// Where the members of the newest round form it again: its rank 0's supervisor.
+// The supervisor of the newest round's rank 0, where its members can form the round again.
 struct FormationAddress {
   std::string host;
   int port = 0;  // 0: there is none
   std::string key;
 };
-// Serve them here, if the round's rank 0 is here.
+// Hosts formations in this supervisor, if the round's rank 0 is here.
 struct HostFormations {
-  int64_t round = 0;  // 0: it is not
+  int64_t round = 0;  // 0: rank 0 is not here
   int world = 0;
 };
-// Replace whatever poll of the members is running.
+// Replaces any running poll to the host of the formations.
 struct StartForming {
   FormationAddress at;
   protocol::FormRequest request;
@@ -126,7 +126,7 @@ struct ReportBroken {
 struct ReportLeave {
   protocol::LeaveRequest request;
 };
-// Those that the host has not taken are of a formation that is over.
+// Drops reports that the rendezvous has not accepted: they concern a formation that is over.
 struct ForgetReports {};
 struct BeatNow {};
 struct StartGrace {
@@ -135,10 +135,10 @@ struct StartGrace {
 struct Exit {
   int code = 0;
   std::string reason;
-  std::string last_lines;  // of the rank at fault, where there is one
+  std::string last_lines;  // of the responsible rank, if there is one
 };
 using Action =
-    std::variant<SpawnRank, DropRank, KillRank, ReportHang, WriteStack, TellRank, StartJoin, StartWatch,
+    std::variant<SpawnRank, DropRank, KillRank, ReportHang, WriteStack, SendToRank, StartJoin, StartWatch,
                  ReportWaiting, StopPolling, HostFormations, StartForming, StartFormationWatch,
                  StopAskingMembers, ReportBroken, ReportLeave, ForgetReports, BeatNow, StartGrace, Exit>;
 using Actions = std::vector<Action>;
@@ -147,7 +147,7 @@ struct SupervisionSettings {
   protocol::WorkerConfig config;
   protocol::Member member;
   std::string address;
-  // The ranks run a program of the user's own: it tells of no steps, and its exit codes are not ours.
+  // The ranks run a user's program, which reports no steps and has its own exit codes.
   bool is_program = false;
 };
 
@@ -161,15 +161,16 @@ class Supervision {
 
  private:
   enum class RankState { kWarmingUp, kReady, kTraining, kExited };
-  // What we are about to do to a rank.
+  // A rank that is about to be killed or asked to end.
   struct Ending {
-    protocol::ExitCode code = protocol::ExitCode::kHang;  // says why; the pod's, where that goes, too
+    protocol::ExitCode code =
+        protocol::ExitCode::kHang;  // the reason; also the pod's exit code if the pod ends
     std::string why;
     protocol::HealthAction action = protocol::HealthAction::kRestart;
     SteadyTime at{};  // when its stack is written
     double detection_seconds = 0;
   };
-  // The newest that a rank met by itself, whichever process it was.
+  // The newest error of a rank itself, of any of its processes.
   struct OwnError {
     int64_t formation = 0;
     int64_t step = -1;
@@ -181,7 +182,7 @@ class Supervision {
     std::string phase = "init";
     protocol::Progress progress;
     protocol::Failed failure{.exit_code = 0};  // 0: it reported none
-    protocol::StoreAway store_away;
+    protocol::StoreUnavailable store_unavailable;
     bool finished = false;
     std::optional<Ending> ending;
   };
@@ -191,7 +192,7 @@ class Supervision {
   void Handle(const JoinAnswered& event, SteadyTime now);
   void Handle(const WatchAnswered& event, SteadyTime now);
   void Handle(const HeartbeatAnswered& event, SteadyTime now);
-  // True where it ended the round, or the pod.
+  // Returns true if the answer ended the round or the pod.
   bool EndsIt(int64_t round, const Result<protocol::WatchAnswer>& answer, SteadyTime now);
   void Handle(const FormAnswered& event, SteadyTime now);
   void Handle(const FormationWatchAnswered& event, SteadyTime now);
@@ -203,15 +204,15 @@ class Supervision {
   void OnReady(Rank& rank, const protocol::Ready& ready, SteadyTime now);
   void OnProgress(Rank& rank, const protocol::Progress& progress, SteadyTime now);
   void OnBroken(int local_rank, const protocol::Broken& broken, SteadyTime now);
-  // By itself, in the round. True: the pod ends, as trying again cannot help.
+  // A rank had an error of its own in the round. Returns true if the pod ends because a retry cannot help.
   bool OnOwnError(int64_t step, const std::string& reason, const std::string& last_lines);
   void OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now);
-  // The formation is over, for a reason that the host may not come to know.
+  // Records that the formation is over, for a reason that the rendezvous may not learn otherwise.
   void RememberBreak(const std::string& reason, const protocol::RankFailure& failure, SteadyTime now);
   void OnFormedAgain(const protocol::FormAnswer& answer, SteadyTime now);
-  // `place`: of the first rank.
+  // `place`: that of the first rank.
   void EnterFormation(const protocol::RankAssignment& place, SteadyTime now);
-  // Of the newest round, while the host is away.
+  // Whether the members can form the newest round again, while the rendezvous is away.
   [[nodiscard]] bool CanFormAgain() const;
   void AskMembersToForm(std::chrono::milliseconds delay);
   void WatchMembers(std::chrono::milliseconds delay);
@@ -219,9 +220,9 @@ class Supervision {
   void HostAnswered(SteadyTime now);
   void LookForHang(int local_rank, SteadyTime now);
   void OnHang(int local_rank, const HangFinding& finding, SteadyTime now);
-  void PollAnew();
+  void RestartPolls();
   void OnSaveWanted(const std::string& request);
-  void OnProfileWanted(const protocol::ProfileWanted& wish);
+  void OnProfileWanted(const protocol::ProfileWanted& request);
   void OnStraggler(const protocol::Straggler& straggler, SteadyTime now);
   void EndRank(int local_rank);
   void JoinIfAllReady(SteadyTime now);
@@ -231,7 +232,7 @@ class Supervision {
   static constexpr int kNoRank = -1;
   void EndRoundLocally(protocol::LeaveMode mode, int except_local_rank, SteadyTime now);
   void RespawnOrGiveUp(const RankExited& event, const protocol::RankFailure& failure, SteadyTime now);
-  // One more failure; true: too many without progress between, so the pod ends.
+  // Counts a failure. Returns true if there were too many without progress, so the pod ends.
   bool GivesUp(const std::string& what, const std::string& last_lines, int exit_code);
   [[nodiscard]] protocol::RankFailure FailureOf(const RankExited& event) const;
   void ExitWhenAllEnded();
@@ -242,23 +243,23 @@ class Supervision {
 
   SupervisionSettings settings_;
   std::vector<Rank> ranks_;
-  std::vector<HangDetector> hang_detectors_;  // by local rank; know more than one process of it
-  int64_t round_ = 0;                         // newest round this pod was given
-  int64_t formation_ = 0;                     // of round_; what the ranks know as their round
+  std::vector<HangDetector> hang_detectors_;  // by local rank; kept when a rank's process restarts
+  int64_t round_ = 0;                         // newest round that this pod was assigned to
+  int64_t formation_ = 0;                     // of round_; the ranks know it as their round
   FormationAddress formations_;               // of round_
   bool in_round_ = false;
   int world_ = 0;
   int first_rank_ = 0;
   SteadyTime join_started_{};
   SteadyTime join_clock_{};  // rendezvous.joinTimeoutSeconds counts from here
-  // By the newest answer: a round runs without us, or pods of the job have not started. This pod cannot be
-  // blamed for either: the join clock stands still.
+  // According to the newest answer: a round runs without this pod, or other pods of the job have not started.
+  // This pod is responsible for neither, so the join clock does not advance.
   bool waits_for_others_ = false;
   bool joining_ = false;
   int join_failures_ = 0;
   int watch_failures_ = 0;
-  bool host_is_away_ = false;  // by the newest heartbeat
-  SteadyTime heard_{};         // when the host last answered anything
+  bool host_is_away_ = false;  // according to the newest heartbeat
+  SteadyTime last_answer_{};   // time of the last answer of the rendezvous
   bool asks_members_ = false;  // to form the round, or, in it, whether it is over
   int member_failures_ = 0;
   bool stopping_ = false;
@@ -267,7 +268,7 @@ class Supervision {
   SteadyTime round_started_{};
   OwnError own_error_;
   int64_t best_step_ = 0;
-  SteadyTime step_made_{};      // when a rank last reported another step than before
+  SteadyTime step_made_{};      // when a rank last reported a different step
   SteadyTime now_{};            // of the newest event
   SteadyTime last_progress_{};  // of any rank
   struct Break {
@@ -276,9 +277,10 @@ class Supervision {
   };
   std::optional<Break> break_;  // until the next step
   std::vector<protocol::Repair> repairs_;
-  // The newest wish for a checkpoint that a rank was told of, and in which round: in another it may be lost.
-  std::pair<std::string, int64_t> told_to_save_;
-  std::pair<std::string, int64_t> told_to_profile_;  // the same
+  // The newest request for a checkpoint that was sent to a rank, and its round: in another round it may be
+  // lost.
+  std::pair<std::string, int64_t> save_requested_;
+  std::pair<std::string, int64_t> profile_requested_;  // the same for a profile
   protocol::ProfileAgreed profile_;
   protocol::Saved checkpoint_;
   protocol::Evaluated evaluation_;

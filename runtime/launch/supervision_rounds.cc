@@ -1,4 +1,4 @@
-// What Supervision does about the answers of the rendezvous and of the members of the round.
+// Supervision's handling of the answers of the rendezvous and of the members of the round.
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +12,8 @@ using protocol::ExitCode;
 using protocol::JoinState;
 using protocol::LeaveReason;
 
-// 50 ms, doubling to 2 s: the host answers within seconds of its return, and 1,000 pods do not storm it.
+// 50 ms, doubling to 2 s: retries succeed within seconds of the rendezvous' return, and 1,000 pods do not
+// overload it.
 std::chrono::milliseconds Backoff(int failures) {
   return std::chrono::milliseconds(std::min(2'000, 50 << std::min(failures, 6)));
 }
@@ -104,7 +105,7 @@ void Supervision::EnterFormation(const protocol::RankAssignment& place, SteadyTi
     mine.world = world_;
     mine.local_rank = i;
     mine.address = settings_.address;
-    Do(TellRank{i, std::move(mine)});
+    Do(SendToRank{i, std::move(mine)});
   }
   Do(StartWatch{{settings_.config.job, settings_.member, round_}});
 }
@@ -137,9 +138,9 @@ void Supervision::LeaveMembersAlone() {
   if (std::exchange(asks_members_, false)) Do(StopAskingMembers{});
 }
 
-// Then it decides.
+// The rendezvous decides again from now on.
 void Supervision::HostAnswered(SteadyTime now) {
-  heard_ = now;
+  last_answer_ = now;
   LeaveMembersAlone();
 }
 
@@ -157,7 +158,7 @@ void Supervision::Handle(const FormationWatchAnswered& event, SteadyTime now) {
 
 void Supervision::Handle(const WatchAnswered& event, SteadyTime now) {
   if (EndsIt(event.round, event.answer, now) || !in_round_ || event.round != round_) return;
-  // Where the host is away, training goes on: the data plane does not need it.
+  // While the rendezvous is away, training continues: the data plane does not need it.
   if (event.answer.ok()) HostAnswered(now);
   if (!event.answer.ok() && !asks_members_ && CanFormAgain()) WatchMembers(std::chrono::milliseconds(0));
   watch_failures_ = event.answer.ok() ? 0 : watch_failures_ + 1;
@@ -165,14 +166,14 @@ void Supervision::Handle(const WatchAnswered& event, SteadyTime now) {
   Do(StartWatch{{settings_.config.job, settings_.member, round_}, delay});
 }
 
-// The watch goes on by itself, and the next heartbeat repeats a lost one.
+// The watch continues independently, and the next heartbeat replaces a lost one.
 void Supervision::Handle(const HeartbeatAnswered& event, SteadyTime now) {
   const bool is_back = std::exchange(host_is_away_, !event.answer.ok()) && event.answer.ok();
   if (EndsIt(event.round, event.answer, now)) return;
   if (event.answer.ok()) HostAnswered(now);
   if (host_is_away_ && in_round_ && !asks_members_ && CanFormAgain())
     WatchMembers(std::chrono::milliseconds(0));
-  if (is_back) PollAnew();
+  if (is_back) RestartPolls();
   if (!in_round_ || event.round != round_ || !event.answer.ok()) return;
   for (const protocol::Straggler& straggler : event.answer->stragglers) {
     if (!exiting_) OnStraggler(straggler, now);
@@ -181,26 +182,26 @@ void Supervision::Handle(const HeartbeatAnswered& event, SteadyTime now) {
   if (!exiting_) OnProfileWanted(event.answer->profile);
 }
 
-// What was asked before the host went away may wait on a connection that nobody serves any more.
-void Supervision::PollAnew() {
+// A request from before the outage may wait on a connection that is no longer served.
+void Supervision::RestartPolls() {
   if (joining_) Rejoin(std::chrono::milliseconds(0));
   if (in_round_) Do(StartWatch{{settings_.config.job, settings_.member, round_}});
 }
 
-// Rank 0 tells the others with its next step.
+// Rank 0 announces the request to the other ranks with its next step.
 void Supervision::OnSaveWanted(const std::string& request) {
-  const std::pair wish(request, round_);
-  if (request.empty() || first_rank_ != 0 || settings_.is_program || told_to_save_ == wish) return;
-  told_to_save_ = wish;
-  Do(TellRank{0, protocol::Save{}});
+  const std::pair wanted(request, round_);
+  if (request.empty() || first_rank_ != 0 || settings_.is_program || save_requested_ == wanted) return;
+  save_requested_ = wanted;
+  Do(SendToRank{0, protocol::Save{}});
 }
 
-// Remembers also that nobody wants one: the same text may come again.
-void Supervision::OnProfileWanted(const protocol::ProfileWanted& wish) {
-  const std::pair wanted(wish.request, round_);
-  if (first_rank_ != 0 || settings_.is_program || told_to_profile_ == wanted) return;
-  told_to_profile_ = wanted;
-  if (!wish.request.empty()) Do(TellRank{0, wish});
+// Also remembers an empty request, because the same text may be requested again later.
+void Supervision::OnProfileWanted(const protocol::ProfileWanted& request) {
+  const std::pair wanted(request.request, round_);
+  if (first_rank_ != 0 || settings_.is_program || profile_requested_ == wanted) return;
+  profile_requested_ = wanted;
+  if (!request.request.empty()) Do(SendToRank{0, request});
 }
 
 bool Supervision::EndsIt(int64_t round, const Result<protocol::WatchAnswer>& answer, SteadyTime now) {

@@ -48,7 +48,7 @@ struct FromLife {
 };
 std::string UrlOf(const FormationAddress& at) { return "http://" + http::JoinHostPort(at.host, at.port); }
 
-// Every thread's news, for the one thread that decides.
+// The events of all threads, for the single thread that makes decisions.
 using SupervisorEvent = std::variant<Event, FromLife, SocketEnded, ChildExit>;
 
 class Supervisor {
@@ -61,7 +61,7 @@ class Supervisor {
         metrics_(options.config, options.member.slot),
         ranks_(static_cast<std::size_t>(options.config.nproc)),
         reporter_(client_, [this](int64_t round, Result<protocol::WatchAnswer> answer) {
-          news_.Push(Event(HeartbeatAnswered{round, std::move(answer)}));
+          events_.Push(Event(HeartbeatAnswered{round, std::move(answer)}));
         }) {}
 
   int Run() {
@@ -70,12 +70,12 @@ class Supervisor {
       return 1;
     }
     WatchGpus();
-    SignalThread signals([this] { news_.Push(Event(Terminate{})); },
-                         [this](ChildExit exit) { news_.Push(exit); });
+    SignalThread signals([this] { events_.Push(Event(Terminate{})); },
+                         [this](ChildExit exit) { events_.Push(exit); });
     Execute(supervision_.Start(clock_.Steady()));
     while (!exit_code_.has_value()) {
-      if (auto news = news_.PopUntil(std::min({next_beat_, grace_end_, next_tick_}), {})) {
-        std::visit([this](auto& n) { Handle(n); }, *news);
+      if (auto event = events_.PopUntil(std::min({next_beat_, grace_end_, next_tick_}), {})) {
+        std::visit([this](auto& n) { Handle(n); }, *event);
       }
       const SteadyTime now = clock_.Steady();
       if (now >= next_beat_) Beat();
@@ -95,7 +95,7 @@ class Supervisor {
  private:
   struct Slot {
     std::unique_ptr<RankProcess> process;
-    uint64_t life = 0;  // tells this process's news from its predecessor's
+    uint64_t life = 0;  // distinguishes events of this process from those of its predecessor
     bool socket_ended = false;
     std::optional<ChildExit> exit;
   };
@@ -124,7 +124,7 @@ class Supervisor {
     Slot& at = slot(local_rank);
     if (!at.socket_ended || !at.exit.has_value()) return;
     const ChildExit exit = *at.exit;
-    // A program that was killed leaves that as an exit code behind.
+    // A program that was killed is reported with this exit code.
     const bool was_killed = exit.exit_code == 128 + SIGKILL;
     std::string last_lines = at.process->TakeLastLines();
     at = Slot{.process = nullptr, .life = at.life};
@@ -147,11 +147,11 @@ class Supervisor {
     auto process = RankProcess::Start(options_.rank_command, action.local_rank,
                                       {.on_message =
                                            [this, life, i = action.local_rank](protocol::FromRank message) {
-                                             news_.Push(FromLife{life, {i, std::move(message)}});
+                                             events_.Push(FromLife{life, {i, std::move(message)}});
                                            },
                                        .on_socket_end =
                                            [this, life, i = action.local_rank] {
-                                             news_.Push(SocketEnded{i, life});
+                                             events_.Push(SocketEnded{i, life});
                                            }},
                                       options_.output);
     if (!process.ok()) return Finish(1, "starting a rank process: " + process.error().message);
@@ -175,15 +175,15 @@ class Supervisor {
                  {{"local_rank", action.local_rank}, {"threads", DescribeThreads(process->pid())}});
     Signal(action.local_rank, SIGUSR1);
   }
-  void Do(const TellRank& action) {
-    // The only line that every rank of every round leaves: `kubectl lockstep logs --rank` finds the pod by
-    // it.
+  void Do(const SendToRank& action) {
+    // The only line that exists for every rank of every round: `kubectl lockstep logs --rank` finds the pod
+    // by it.
     if (const auto* place = std::get_if<protocol::RankAssignment>(&action.message)) {
       log::Info("rank placed",
                 {{"local_rank", action.local_rank}, {"rank", place->rank}, {"round", place->round}});
       metrics_.SetPlace(action.local_rank, place->rank, place->world);
     }
-    if (const auto& process = slot(action.local_rank).process) process->Tell(action.message);
+    if (const auto& process = slot(action.local_rank).process) process->Send(action.message);
   }
   void Do(const StartJoin& action) {
     protocol::JoinRequest request = action.request;
@@ -191,13 +191,13 @@ class Supervisor {
     request.form_key = formations_.key();
     poller_.Start(action.delay, [this, request = std::move(request)](std::stop_token stop) {
       auto answer = client_.Join(request, stop);
-      if (!stop.stop_requested()) news_.Push(Event(JoinAnswered{std::move(answer)}));
+      if (!stop.stop_requested()) events_.Push(Event(JoinAnswered{std::move(answer)}));
     });
   }
   void Do(const StartWatch& action) {
     poller_.Start(action.delay, [this, request = action.request](std::stop_token stop) {
       auto answer = client_.Watch(request, stop);
-      if (!stop.stop_requested()) news_.Push(Event(WatchAnswered{request.round, std::move(answer)}));
+      if (!stop.stop_requested()) events_.Push(Event(WatchAnswered{request.round, std::move(answer)}));
     });
   }
   void Do(const ReportWaiting& action) {
@@ -214,7 +214,7 @@ class Supervisor {
       auto answer = AskMembers<protocol::FormAnswer>(action.at, [&](rendezvous::RendezvousClient& members) {
         return members.Form(action.request, stop);
       });
-      if (!stop.stop_requested()) news_.Push(Event(FormAnswered{std::move(answer)}));
+      if (!stop.stop_requested()) events_.Push(Event(FormAnswered{std::move(answer)}));
     });
   }
   void Do(const StartFormationWatch& action) {
@@ -223,7 +223,7 @@ class Supervisor {
         return members.WatchFormation(action.request, stop);
       });
       if (!stop.stop_requested())
-        news_.Push(Event(FormationWatchAnswered{action.request.formation, std::move(answer)}));
+        events_.Push(Event(FormationWatchAnswered{action.request.formation, std::move(answer)}));
     });
   }
   void Do(const StopAskingMembers&) { member_poller_.Stop(); }
@@ -244,7 +244,7 @@ class Supervisor {
 
   void Finish(int code, const std::string& reason, const std::string& last_lines = "") {
     log::Info("worker ends", {{"exit_code", code}, {"reason", reason}});
-    // Before the flush: when the grace period is over, the kubelet may kill the process during it.
+    // Before the flush: the kubelet may kill the process during the flush when the grace period is over.
     if (code != 0) WriteReasonOfEnd(reason, last_lines);
     const SteadyTime begun = clock_.Steady();
     reporter_.Flush(3s);
@@ -252,8 +252,8 @@ class Supervisor {
     exit_code_ = code;
   }
 
-  // `flushed`: how long the last messages waited for the host. A message that the user's program has written is
-  // not replaced.
+  // `flushed`: how long the last messages waited for the rendezvous. A message that the user's program has
+  // written is kept.
   void WriteLastReport(Seconds flushed) const {
     std::error_code none;
     const auto size = std::filesystem::file_size(options_.termination_log, none);
@@ -269,7 +269,7 @@ class Supervisor {
     WriteTerminationLog(Truncate(Truncate(reason, 1900) + lines, 4000));
   }
 
-  // In a pod the file is a mount of its own: it can be written but not renamed over.
+  // In a pod the file is a separate mount: it can be written, but not replaced by a rename.
   void WriteTerminationLog(const std::string& text) const {
     if (options_.termination_log.empty()) return;
     std::ofstream file(options_.termination_log, std::ios::binary);
@@ -289,7 +289,7 @@ class Supervisor {
                                        Seconds(options_.config.rendezvous.heartbeat_interval_seconds));
   }
 
-  // Of a program's rank it would be that of what starts it.
+  // For a program, this would be the memory of its launcher, so it is not measured.
   void MeasureMemory() {
     for (int i = 0; i < options_.config.nproc && !options_.is_program; ++i) {
       const auto& process = slot(i).process;
@@ -348,13 +348,13 @@ class Supervisor {
                                       {"bytes", saved->bytes}});
     } else if (const auto* failed = std::get_if<protocol::SaveFailed>(&event.message)) {
       log::Warning("checkpoint not stored", {{"step", failed->step}, {"reason", failed->reason}});
-    } else if (const auto* away = std::get_if<protocol::StoreAway>(&event.message)) {
+    } else if (const auto* away = std::get_if<protocol::StoreUnavailable>(&event.message)) {
       if (away->waiting.empty())
         return log::Info("the store answers again", {{"local_rank", event.local_rank}});
       log::Warning("the store does not answer",
                    {{"local_rank", event.local_rank}, {"waiting", away->waiting}, {"reason", away->reason}});
     } else if (const auto* damaged = std::get_if<protocol::CheckpointDamaged>(&event.message)) {
-      log::Error("damaged checkpoint passed over", {{"step", damaged->step}, {"reason", damaged->reason}});
+      log::Error("damaged checkpoint skipped", {{"step", damaged->step}, {"reason", damaged->reason}});
     } else if (const auto* end = std::get_if<protocol::Failed>(&event.message)) {
       log::Error("rank failed",
                  {{"local_rank", event.local_rank}, {"exit_code", end->exit_code}, {"reason", end->reason}});
@@ -370,8 +370,8 @@ class Supervisor {
   FormationHost formations_;
   telemetry::TrainingMetrics metrics_;
   std::optional<telemetry::GpuWatch> gpu_watch_;
-  std::unique_ptr<http::HttpServer> server_;  // of metrics, and of formations
-  Queue<SupervisorEvent> news_;
+  std::unique_ptr<http::HttpServer> server_;  // serves metrics and formations
+  Queue<SupervisorEvent> events_;
   std::vector<Slot> ranks_;
   Reporter reporter_;
   Poller poller_;

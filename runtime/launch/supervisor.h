@@ -1,7 +1,6 @@
 #pragma once
-// `lockstep worker`: PID 1 of a worker pod. Starts the rank processes, keeps them in the rendezvous, respawns
-// one that dies, serves /metrics for all of them. Decisions are in supervision.h; this is what carries them
-// out.
+// `lockstep worker`: PID 1 of a worker pod. Starts the rank processes, keeps them in the rendezvous, restarts
+// one that dies, and serves /metrics for all of them. supervision.h makes the decisions; this executes them.
 
 #include <string>
 #include <vector>
@@ -16,11 +15,11 @@ struct SupervisorOptions {
   protocol::WorkerConfig config;
   protocol::Member member;
   std::string address;  // where peers reach this pod
-  // Starts a rank: lockstep-rank's path, or `lockstep program` for one of the user's own.
+  // The command that starts a rank: lockstep-rank's path, or `lockstep program` for a user's program.
   std::vector<std::string> rank_command;
-  bool is_program = false;                // the latter
-  ProgramOutputSender* output = nullptr;  // beside the log; absent in pods
-  // File for the operator: why the worker failed, or its last report (protocol/last_report.h).
+  bool is_program = false;                // it is a user's program
+  ProgramOutputSender* output = nullptr;  // in addition to the log; null in pods
+  // The file in which the operator finds why the worker failed, or its last report (protocol/last_report.h).
   std::string termination_log;
 };
 

@@ -10,7 +10,7 @@
 namespace lockstep::launch {
 namespace {
 
-// OpenMP has one per processor: they look alike.
+// OpenMP has one thread per processor; they are all alike.
 constexpr std::size_t kMostThreads = 16;
 
 std::string OneLine(const std::string& path) {
@@ -49,7 +49,7 @@ std::string DescribeThreads(pid_t pid) {
   std::error_code error;
   std::vector<std::string> ids;
   const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
-  // The process may go while it is looked at.
+  // The process may end meanwhile.
   for (std::filesystem::directory_iterator entry(tasks, error), end; !error && entry != end;
        entry.increment(error)) {
     ids.push_back(entry->path().filename().string());

@@ -1,6 +1,5 @@
 #pragma once
-// What the kernel says of a process's threads, for the log of a hang: also for one that is stopped and cannot
-// speak for itself.
+// The kernel's view of a process's threads, for the log of a hang. It works for a stopped process, too.
 
 #include <sys/types.h>
 
@@ -8,8 +7,8 @@
 
 namespace lockstep::launch {
 
-// Name, state and, where this process may read them, what each thread waits for and its kernel stack; the
-// main thread first. Empty where the process is gone.
+// Name, state and, if this process may read them, wait channel and kernel stack of each thread; the main
+// thread first. Empty if the process no longer exists.
 [[nodiscard]] std::string DescribeThreads(pid_t pid);
 
 // Whether the kernel does not let the process run: SIGSTOP, or a debugger. False where it is gone.

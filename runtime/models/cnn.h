@@ -12,7 +12,7 @@ namespace lockstep::models {
 
 class Cnn final : public Model {
  public:
-  // `side_features`: height x width left after the poolings.
+  // `side_features` is height x width after the poolings.
   Cnn(const api::CnnSpec& spec, const ModelInput& input, int64_t side_features);
   [[nodiscard]] std::vector<Layer> Layers() override;
 
@@ -23,7 +23,8 @@ class Cnn final : public Model {
   torch::nn::Linear output_ = nullptr;  // fc2
 };
 
-// Refuses samples that are no images [channels, height, width], or too small for the number of poolings.
+// kInvalidArgument if samples are not images [channels, height, width], or too small for the number of
+// poolings.
 [[nodiscard]] Result<std::shared_ptr<Model>> MakeCnn(const api::CnnSpec& spec, const ModelInput& input);
 
 }  // namespace lockstep::models

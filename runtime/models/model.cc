@@ -23,7 +23,7 @@ Result<std::shared_ptr<Model>> MakeModel(const api::ModelSpec& spec, const Model
     case api::ModelName::kTorchscript:
       return MakeTorchscriptModel(spec.torchscript.value_or(api::TorchscriptSpec{}), input);
   }
-  LOCKSTEP_CHECK(false, "a model name without a model");
+  LOCKSTEP_CHECK(false, "unhandled model name");
 }
 
 }  // namespace lockstep::models

@@ -1,6 +1,6 @@
 #pragma once
-// The models a manifest can name: single-device code, unaware of parallelism, behind the interface that
-// users' own models have, too. One thread.
+// The models that a manifest can name: single-device code without parallelism, behind the interface that user
+// models also implement. One thread.
 
 #include "runtime/common/api/training_spec.h"
 #include "runtime/common/base/result.h"
@@ -8,8 +8,8 @@
 
 namespace lockstep::models {
 
-// Initialised from `seed` alone: the same numbers in every process. Names of parameters are PyTorch's
-// ("conv1.weight"). shared_ptr because torch::nn::Module registers its children that way. The error names the
+// Initialised from `seed` alone: the same numbers in every process. Parameters have PyTorch's names
+// ("conv1.weight"). shared_ptr because torch::nn::Module registers its children that way. Errors name the
 // field.
 [[nodiscard]] Result<std::shared_ptr<Model>> MakeModel(const api::ModelSpec& spec, const ModelInput& input,
                                                        int64_t seed);

@@ -5,8 +5,8 @@
 
 namespace lockstep::models {
 
-// kInvalidArgument, with the field, where the library does not do (runtime/plugin), or the model's
-// constructor throws.
+// kInvalidArgument, with the field: the library is unusable (runtime/plugin), or the model's constructor
+// throws.
 [[nodiscard]] Result<std::shared_ptr<Model>> MakePluginModel(const api::PluginSpec& spec,
                                                              const ModelInput& input);
 

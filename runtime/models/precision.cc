@@ -15,7 +15,7 @@ Autocast::Autocast(api::Precision precision, c10::DeviceType device)
 
 Autocast::~Autocast() {
   if (!is_on_) return;
-  // What was cast is of weights that the optimizer is about to change.
+  // The cached casts are of weights that the optimizer is about to change.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, false);
 }

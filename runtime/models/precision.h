@@ -1,6 +1,6 @@
 #pragma once
-// The number format of a forward pass: PyTorch's autocast. Parameters, gradients and the optimizer stay
-// float32.
+// The number format of a forward pass: PyTorch's autocast. Parameters, gradients and the optimizer state
+// remain float32.
 
 #include <c10/core/DeviceType.h>
 
@@ -8,8 +8,9 @@
 
 namespace lockstep::models {
 
-// Of the calling thread, until it goes out of scope. kBf16 and kFp16: matrix products and convolutions in
-// that format, what loses by it in float32, by ATen's lists. kFp32: nothing changes.
+// Applies to the calling thread until it goes out of scope. kBf16 and kFp16: matrix products and convolutions
+// use that format, and operations that need the precision use float32, according to ATen's lists. kFp32: no
+// effect.
 class Autocast {
  public:
   Autocast(api::Precision precision, c10::DeviceType device);
@@ -22,7 +23,7 @@ class Autocast {
   const c10::DeviceType device_;
 };
 
-// Of the process: whether GPUs may multiply float32 as TF32, in matrix products and convolutions.
+// Sets for the whole process whether GPUs may use TF32 in float32 matrix products and convolutions.
 void AllowTf32(bool allowed);
 
 }  // namespace lockstep::models

@@ -15,7 +15,8 @@ struct Convolution {
   int64_t stride;
 };
 
-// Convolutions, each with a norm, beside a shortcut: two of 3x3, or a bottleneck of 1x1, 3x3, 1x1.
+// Convolutions, each followed by a norm, parallel to a shortcut: two of 3x3, or a bottleneck of 1x1, 3x3,
+// 1x1.
 class ResidualImpl final : public torch::nn::Module {
  public:
   ResidualImpl(int64_t channels, const std::vector<Convolution>& layers) {

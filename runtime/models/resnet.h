@@ -1,7 +1,7 @@
 #pragma once
 // Residual networks of 18 and 50 layers (He et al., "Deep Residual Learning for Image Recognition", 2016),
-// with the stride in the 3x3 convolution of a bottleneck, initialised and named as in torchvision, so that
-// its weights fit.
+// with the stride in the 3x3 convolution of a bottleneck. Initialised and named as in torchvision, so its
+// weights can be loaded.
 
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -27,7 +27,7 @@ class Resnet final : public Model {
   torch::nn::Linear output_ = nullptr;         // fc
 };
 
-// Refuses samples that are no images [channels, height, width].
+// kInvalidArgument if samples are not images [channels, height, width].
 [[nodiscard]] Result<std::shared_ptr<Model>> MakeResnet(ResnetDepth depth, const api::ResnetSpec& spec,
                                                         const ModelInput& input);
 

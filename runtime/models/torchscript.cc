@@ -17,7 +17,7 @@ namespace {
 
 namespace jit = torch::jit;
 
-// One line. Of what the interpreter throws, the last of the script's own lines.
+// One line. For exceptions of the interpreter, the last line of the script's own message.
 std::string ReasonOf(const std::exception& exception) {
   const auto* error = dynamic_cast<const c10::Error*>(&exception);
   std::string text = error == nullptr ? exception.what() : error->what_without_backtrace();
@@ -27,7 +27,7 @@ std::string ReasonOf(const std::exception& exception) {
   if (raised != std::string::npos) text.erase(0, raised + kRaised.size());
   text.erase(0, text.find_first_not_of(" \n"));
   text.resize(std::min(text.find('\n'), text.size()));
-  // Of damaged archives; what follows is for PyTorch's developers.
+  // In errors about damaged archives, the rest is for PyTorch's developers.
   return text.substr(0, text.find(". This is an internal miniz error"));
 }
 
@@ -37,8 +37,8 @@ std::string TextOf(at::IntArrayRef shape) {
   return text.str();
 }
 
-// As the module is written: what the executor makes of it after its first runs may round otherwise and draw
-// other random numbers, and a step must come to the same in a process that has just begun.
+// Runs the module without graph optimisation: the executor's optimised graph after the first runs may round
+// differently and draw other random numbers, but a step must give the same result in a new process.
 using AsWritten = jit::GraphOptimizerEnabledGuard;
 
 class Torchscript final : public Model {
@@ -68,8 +68,8 @@ class Torchscript final : public Model {
   }
 
  private:
-  // A child of LibTorch's for each of the script's gives the tensors the names that they have in Python. One
-  // that is there under two names counts once, as in named_parameters().
+  // Mirrors each submodule of the script as a LibTorch child, so tensors have their Python names. A tensor
+  // with two names counts once, as in named_parameters().
   void Adopt(torch::nn::Module& into, const jit::Module& from) {
     if (!adopted_.insert(from._ivalue().get()).second) return;
     for (const auto& parameter : from.named_parameters(/*recurse=*/false)) {
@@ -89,7 +89,7 @@ class Torchscript final : public Model {
   std::set<const void*> adopted_;
 };
 
-// Where a traced module has its norms or dropout fixed, their operator is called with a constant.
+// If a traced module has its norms or dropout fixed to a mode, their operator is called with a constant.
 std::optional<std::string> FindFixedMode(jit::Block& block, std::set<const jit::Function*>& seen) {
   for (jit::Node* node : block.nodes()) {
     const jit::GraphFunction* called = jit::tryToGraphFunction(node);
@@ -113,7 +113,7 @@ std::optional<std::string> FindFixedMode(jit::Block& block, std::set<const jit::
   return std::nullopt;
 }
 
-// The checks on one file.
+// The checks of one file.
 class File {
  public:
   File(const api::TorchscriptSpec& spec, const ModelInput& input) : spec_(spec), input_(input) {}
@@ -125,7 +125,7 @@ class File {
     LOCKSTEP_TRY(CheckParameters(*model));
     const at::NoGradGuard no_grad;
     model->eval();
-    // A batch of another size than the example's tells a module that was traced with a fixed one.
+    // A batch size other than the example's detects a module that was traced with a fixed one.
     for (const int64_t samples : {2, 3}) LOCKSTEP_TRY(Try(*model, samples));
     model->train();
     return model;
@@ -140,11 +140,11 @@ class File {
   Result<jit::Module> Load() const {
     std::error_code error;
     if (!std::filesystem::is_regular_file(spec_.path, error))
-      return Bad("is no file that can be read", "name one that torch.jit.script(model).save(path) wrote");
+      return Bad("is not a readable file", "name one that torch.jit.script(model).save(path) wrote");
     try {
       return jit::load(spec_.path, at::Device(at::kCPU));
     } catch (const std::exception& exception) {
-      return Bad("is no TorchScript that can be loaded (" + ReasonOf(exception) + ")",
+      return Bad("is not a loadable TorchScript file (" + ReasonOf(exception) + ")",
                  "write it with torch.jit.script(model).save(path); torch.save writes another format");
     }
   }
@@ -223,7 +223,7 @@ Result<std::shared_ptr<Model>> MakeTorchscriptModel(const api::TorchscriptSpec& 
   try {
     return file.Open();
   } catch (const std::exception& exception) {  // a name that LibTorch refuses, no memory
-    return file.Bad("cannot be used (" + ReasonOf(exception) + ")", "save it anew");
+    return file.Bad("cannot be used (" + ReasonOf(exception) + ")", "save it again");
   }
 }
 

@@ -5,9 +5,9 @@
 
 namespace lockstep::models {
 
-// Parameters and buffers have the names and values that they have in the file. kInvalidArgument, with the
-// field and the file, where it is no TorchScript, cannot be trained, or does not fit the samples: the module
-// is tried on two batches of different sizes.
+// Parameters and buffers have the names and values of the file. kInvalidArgument, with the field and the
+// file: it is not TorchScript, cannot be trained, or does not fit the samples. The module is tested on two
+// batches of different sizes.
 [[nodiscard]] Result<std::shared_ptr<Model>> MakeTorchscriptModel(const api::TorchscriptSpec& spec,
                                                                   const ModelInput& input);
 

@@ -22,8 +22,8 @@ using comm::CatchTorch;
 constexpr std::size_t kFirstBucketBytes = std::size_t{1} << 20;
 constexpr std::size_t kBucketBytes = std::size_t{25} << 20;
 
-// The sums this rank has started in the current step: so that a failed backward can be told from a broken
-// round, and to know when this rank's own part was done.
+// The sums that this rank has started in the current step. They distinguish a failed backward pass from a
+// broken round, and show when this rank's own part was done.
 struct StartedSums {
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
   SteadyTime last_start;
@@ -84,7 +84,7 @@ std::shared_ptr<c10d::Reducer> MakeReducer(const c10::intrusive_ptr<c10d::Proces
       /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
 }
 
-// Those of the parameters to which no gradient of `loss` comes.
+// The parameters that get no gradient from `loss`.
 std::vector<at::Tensor> Unreached(const at::Tensor& loss, const std::vector<at::Tensor>& parameters) {
   std::unordered_set<const torch::autograd::Node*> reached;
   std::vector<const torch::autograd::Node*> open = {loss.grad_fn().get()};
@@ -103,7 +103,7 @@ std::vector<at::Tensor> Unreached(const at::Tensor& loss, const std::vector<at::
   return unreached;
 }
 
-// Zero times one element of each parameter: a gradient of each is produced, and is zero.
+// Zero times one element of each parameter: it gives each a gradient of zero.
 at::Tensor Nothing(const std::vector<at::Tensor>& parameters) {
   at::Tensor nothing;
   for (const at::Tensor& parameter : parameters) {
@@ -118,7 +118,7 @@ class DataParallel final : public Strategy {
   DataParallel(std::shared_ptr<comm::Communicator> communicator, std::vector<at::Tensor> parameters,
                GradientFormat format)
       : communicator_(std::move(communicator)), parameters_(std::move(parameters)) {
-    // What is left of an earlier round points into that round's buckets.
+    // Gradients of an earlier round are views of that round's buckets.
     for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
     reducer_ = MakeReducer(communicator_->group(), parameters_);
     reducer_->register_comm_hook(std::make_unique<SumHook>(*communicator_, started_, format));
@@ -135,15 +135,16 @@ class DataParallel final : public Strategy {
   Result<void> BeginStep(std::span<const int64_t>) override {
     started_.works.clear();
     LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "preparing the step", [this] {
-      // A collective: once per round, in the order in which the first backward produced its gradients.
+      // A collective once per round: rebuilds the buckets in the order in which the first backward pass
+      // produced the gradients.
       const comm::Communicator::PeerWait wait(*communicator_);
       reducer_->rebuild_buckets();
       reducer_->prepare_for_forward();
-      // Undefined, not zeros in the buckets: what the pass makes is then copied there, without a first
-      // clearing and without reading zeros to add to.
+      // Undefined gradients, instead of zeroed buckets: the backward pass then copies into the buckets,
+      // without clearing them and without reading zeros to add to.
       for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
     }));
-    // Where a device's group was aborted, c10d's own wait for that collective ends without an exception.
+    // After an abort of a device's group, c10d's own wait for that collective returns without an exception.
     if (communicator_->aborted())
       return Error{ErrorCode::kAborted, "preparing the step: the round was aborted"};
     return {};
@@ -151,10 +152,10 @@ class DataParallel final : public Strategy {
 
   Result<void> Backward(const at::Tensor& loss_sum, bool last) override {
     const Result<void> done = CatchTorch(ErrorCode::kInternal, "backward pass", [&] {
-      // Left out for all but the last micro-batch: gradients then add up here and are sent once.
+      // Only for the last micro-batch: earlier gradients are accumulated locally and sent once.
       if (last) reducer_->prepare_for_backward({});
       loss_sum.backward();
-      // The sums wait for all gradients: also for those of what this loss did not use.
+      // The sums wait for all gradients, including those of parameters that this loss did not use.
       if (last && !started_.wait.has_value()) Nothing(Unreached(loss_sum, parameters_)).backward();
     });
     started_.wait.reset();
@@ -171,7 +172,7 @@ class DataParallel final : public Strategy {
     return Backward(nothing, /*last=*/true);
   }
 
-  // Gloo's are over when the pass is; those of a device are only queued.
+  // Gloo's sums are complete when the pass is; those of a device are only queued.
   Result<void> AwaitSum() override {
     const comm::Communicator::PeerWait wait(*communicator_);
     for (const auto& work : started_.works)

@@ -15,13 +15,13 @@ namespace {
 
 using comm::CatchTorch;
 
-// One gradient of all parameters. The buffer is longer than they are where the ranks' equal parts need it.
+// One gradient of all parameters. The buffer is padded if the ranks' equal parts need it.
 struct Gradient {
   at::Tensor flat;
   std::vector<at::Tensor> views;  // in the parameters' shapes
 };
 
-// Buffers that are used again, step after step: a fresh one for each micro-batch would cost its pages.
+// Buffers that are reused in every step: a new one for each micro-batch would cost page faults.
 class GradientPool {
  public:
   GradientPool(const std::vector<at::Tensor>& parameters, int64_t multiple_of) : parameters_(parameters) {
@@ -29,7 +29,7 @@ class GradientPool {
     size_ = (size_ + multiple_of - 1) / multiple_of * multiple_of;
   }
 
-  // Of zeros.
+  // Returns a zeroed buffer.
   Gradient Take() {
     Gradient gradient;
     if (free_.empty()) {
@@ -78,7 +78,7 @@ class DeterministicDataParallel final : public Strategy {
     const auto mine = micro_batches_.begin() + communicator_->rank();
     next_leaf_ = std::accumulate(micro_batches_.begin(), mine, int64_t{0});
     leaves_ = std::accumulate(mine, micro_batches_.end(), next_leaf_);
-    // A step that broke off leaves some behind.
+    // An interrupted step leaves some behind.
     for (Gradient& sum : sums_) pool_.Return(std::move(sum));
     sums_.clear();
     open_ = TreeStack(leaves_);
@@ -109,7 +109,7 @@ class DeterministicDataParallel final : public Strategy {
     }
   }
 
-  // Backward adds to what a gradient already is: here to zeros, in place.
+  // Backward adds to an existing gradient: here to zeros, in place.
   void PointGradientsInto(const Gradient& gradient) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = gradient.views[i];
   }
@@ -140,7 +140,7 @@ class DeterministicDataParallel final : public Strategy {
     return {};
   }
 
-  // From left to right over the tree, and how many of them each rank holds.
+  // From left to right over the tree, and the number of nodes of each rank.
   std::vector<TreeNode> NodesOfAllRanks(std::vector<int64_t>& counts) const {
     std::vector<TreeNode> all;
     int64_t begin = 0;
@@ -172,9 +172,9 @@ class DeterministicDataParallel final : public Strategy {
   std::vector<at::Tensor> parameters_;
   GradientPool pool_;
   Gradient total_;  // over all ranks
-  // Of the current step.
+  // State of the current step.
   std::vector<int64_t> micro_batches_;  // of each rank
-  int64_t leaves_ = 0;                  // of all ranks
+  int64_t leaves_ = 0;                  // over all ranks
   int64_t next_leaf_ = 0;
   TreeStack open_{0};
   std::vector<Gradient> sums_;  // of the open nodes

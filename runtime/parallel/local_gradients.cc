@@ -31,7 +31,7 @@ class LocalGradients final : public Strategy {
 
   double exposed_seconds() const override { return 0; }
 
-  // The optimizer wants all gradients, also those that no pass has reached.
+  // The optimizer needs all gradients, including those that no pass has produced.
   Result<void> BackwardOfNothing() override {
     return CatchTorch(ErrorCode::kInternal, "gradients of zero", [this] {
       for (at::Tensor& parameter : parameters_) {

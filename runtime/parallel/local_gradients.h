@@ -1,6 +1,6 @@
 #pragma once
-// No sharing at all: every rank keeps the gradients of its own samples, as between two averages of localsgd
-// or async, or where it is alone.
+// No communication: every rank keeps the gradients of its own samples, as between two averages of localsgd or
+// async, or in a world of one.
 
 #include <ATen/core/Tensor.h>
 
@@ -11,7 +11,7 @@
 
 namespace lockstep::parallel {
 
-// kInvalidArgument where there is nothing to train.
+// kInvalidArgument if there is nothing to train.
 [[nodiscard]] Result<std::unique_ptr<Strategy>> MakeLocalGradients(std::vector<at::Tensor> parameters);
 
 }  // namespace lockstep::parallel

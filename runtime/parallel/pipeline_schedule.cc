@@ -46,7 +46,7 @@ class Moves {
 
 std::vector<PipelineMove> OneForwardOneBackward(int stage, int stages, int micro_batches) {
   Moves moves(stage, stages);
-  // Until the first gradient can have come back.
+  // Forward passes before the first gradient can arrive.
   const int ahead = std::min(stages - 1 - stage, micro_batches);
   for (int i = 0; i < ahead; ++i) {
     moves.ReceiveActivation(i);

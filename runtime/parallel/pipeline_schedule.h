@@ -1,7 +1,7 @@
 #pragma once
-// What a stage of a pipeline does in a step, one thing after another: one forward, one backward (Narayanan et
-// al., "PipeDream", 2019, with the flush of "Memory-Efficient Pipeline-Parallel DNN Training", 2021). A stage
-// keeps the activations of `stages - stage` micro-batches at most, however many there are. Pure.
+// The order of operations of a pipeline stage in a step: one forward, one backward (Narayanan et al.,
+// "PipeDream", 2019, with the flush of "Memory-Efficient Pipeline-Parallel DNN Training", 2021). A stage
+// keeps the activations of at most `stages - stage` micro-batches, however many there are. Pure.
 
 #include <vector>
 
@@ -23,8 +23,8 @@ struct PipelineMove {
   friend bool operator==(const PipelineMove&, const PipelineMove&) = default;
 };
 
-// Sends may block until the other side receives. Where two stages have something for each other, the even one
-// sends first, so none waits for ever.
+// Sends may block until the other side receives. If two stages send to each other, the even one sends first,
+// which avoids a deadlock.
 [[nodiscard]] std::vector<PipelineMove> OneForwardOneBackward(int stage, int stages, int micro_batches);
 
 }  // namespace lockstep::parallel

@@ -20,7 +20,7 @@ class ReplicaGradients final : public Strategy {
 
   ~ReplicaGradients() override { Forget(); }
 
-  // In every step, whatever changed the parameters since: the optimizer, a checkpoint, a peer.
+  // In every step, because the optimizer, a checkpoint or a peer may have changed the parameters.
   Result<void> BeginStep(std::span<const int64_t>) override {
     Forget();
     return CatchTorch(ErrorCode::kInternal, "copying parameters to the devices", [this] {
@@ -32,7 +32,7 @@ class ReplicaGradients final : public Strategy {
     });
   }
 
-  // Micro-batches before the last add up where they are.
+  // Gradients of earlier micro-batches accumulate on their devices.
   Result<void> Backward(const at::Tensor& loss_sum, bool last) override {
     LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "backward pass", [&] { loss_sum.backward(); }));
     return last ? BackwardOfNothing() : Result<void>();
@@ -44,7 +44,7 @@ class ReplicaGradients final : public Strategy {
     return CatchTorch(ErrorCode::kInternal, "summing gradients of the devices", [this] {
       const at::NoGradGuard no_grad;
       for (std::size_t i = 0; i < First().size(); ++i) {
-        if (First()[i].requires_grad()) Gather(i);
+        if (First()[i].requires_grad()) SumOnFirst(i);
       }
     });
   }
@@ -52,11 +52,11 @@ class ReplicaGradients final : public Strategy {
  private:
   std::vector<at::Tensor>& First() { return replicas_.front(); }
 
-  // One device after the other, so that the bits do not depend on which is done first.
-  void Gather(std::size_t i) {
+  // Sums one device after the other, so that the bits do not depend on which one is done first.
+  void SumOnFirst(std::size_t i) {
     at::Tensor& sum = First()[i].mutable_grad();
     for (std::size_t d = 1; d < replicas_.size(); ++d) {
-      // Undefined where the pass did not reach it, or the device had no sample.
+      // Undefined if the pass did not reach the parameter, or the device had no sample.
       const at::Tensor part = std::exchange(replicas_[d][i].mutable_grad(), at::Tensor());
       if (!part.defined()) continue;
       const at::Tensor here = part.to(First()[i].device(), /*non_blocking=*/true);

@@ -11,7 +11,7 @@ namespace {
 
 using comm::CatchTorch;
 
-// The n-th holder of a tensor adds up the n-th part of its elements, for all of them.
+// The n-th holder of a tensor sums the n-th part of its elements for all holders.
 class Parts {
  public:
   Parts(const std::vector<SharedTensor>& tensors, int rank, int world) : rank_(rank), world_(world) {
@@ -26,7 +26,7 @@ class Parts {
   [[nodiscard]] int world() const { return world_; }
   [[nodiscard]] int rank() const { return rank_; }
 
-  // Of the tensors that both this rank and `other` hold: the part of `owner`, one of both.
+  // Of the tensors that both this rank and `other` hold, the part of `owner`, which is one of the two.
   [[nodiscard]] std::vector<at::Tensor> Of(int owner, int other) const {
     std::vector<at::Tensor> parts;
     for (const SharedTensor* shared : mine_) {
@@ -59,8 +59,7 @@ int64_t SizeOf(const std::vector<at::Tensor>& parts) {
   return size;
 }
 
-// To each other rank what `sent` says, in place of what it has; `take` gets each part that came, with its
-// place.
+// Sends each other rank the parts that `sent` returns; `take` gets each received part with its destination.
 template <typename Sent, typename Received, typename Take>
 Result<void> Exchange(comm::Communicator& communicator, const at::TensorOptions& options, const Parts& parts,
                       Sent&& sent, Received&& received, Take&& take) {

@@ -1,7 +1,8 @@
 #pragma once
-// The sum of tensors that some of the round's ranks hold, each of them other ones: the gradients of a model
-// whose layers are divided over the ranks. Like an all-reduce among the holders of each tensor, but over the
-// round's own group, so an abort reaches it, and all tensors travel in two messages. Step thread.
+// The sum of tensors that are held by some of the round's ranks, with a different set of holders for each:
+// the gradients of a model whose layers are divided over the ranks. It is an all-reduce among the holders of
+// each tensor, but over the round's own group, so an abort reaches it, and all tensors are sent in two
+// messages. Step thread.
 
 #include <ATen/core/Tensor.h>
 
@@ -13,14 +14,14 @@
 namespace lockstep::parallel {
 
 struct SharedTensor {
-  at::Tensor tensor;  // contiguous, of one type for all; undefined where this rank is no holder
+  at::Tensor tensor;  // contiguous, all of one type; undefined on ranks that do not hold it
   int64_t elements = 0;
   std::vector<int> holders;  // ranks, ascending
 };
 
-// On all ranks of the round, which pass the same list; those that hold nothing, too. In place; each holder
-// has the same bits afterwards. Nothing is sent where no tensor has two holders. `options` are those of the
-// tensors.
+// All ranks of the round call this with the same list, including ranks that hold nothing. In place;
+// afterwards all holders have the same bits. Nothing is sent if no tensor has two holders. `options` are
+// those of the tensors.
 [[nodiscard]] Result<void> SumOverHolders(comm::Communicator& communicator,
                                           const std::vector<SharedTensor>& tensors,
                                           const at::TensorOptions& options);

@@ -7,8 +7,8 @@
 namespace lockstep::parallel {
 namespace {
 
-// Fills one stage after another up to `limit` and leaves a layer at least for each that follows. Less stages
-// than there are: the limit is too low.
+// Fills one stage after another up to the cost `limit`, leaving at least one layer for each following stage.
+// If the result has fewer stages than requested, the limit is too low.
 std::vector<LayerRange> Fill(std::span<const int64_t> costs, int stages, int64_t limit) {
   const int layers = static_cast<int>(costs.size());
   std::vector<LayerRange> ranges;
@@ -28,9 +28,9 @@ std::vector<LayerRange> Fill(std::span<const int64_t> costs, int stages, int64_t
 
 }  // namespace
 
-std::optional<MeshPlace> Mesh::PlaceOf(int rank) const {
+std::optional<MeshCoordinate> Mesh::CoordinateOf(int rank) const {
   if (rank >= pipelines * stages) return std::nullopt;
-  return MeshPlace{rank / stages, rank % stages};
+  return MeshCoordinate{rank / stages, rank % stages};
 }
 
 std::vector<int> Mesh::RanksOf(int stage) const {
@@ -46,7 +46,7 @@ Mesh MeshOf(int world, std::optional<int> stages, int layers) {
 }
 
 std::vector<LayerRange> DivideLayers(std::span<const int64_t> costs, int stages) {
-  LOCKSTEP_CHECK(stages >= 1 && stages <= static_cast<int>(costs.size()), "a stage has a layer");
+  LOCKSTEP_CHECK(stages >= 1 && stages <= static_cast<int>(costs.size()), "each stage needs a layer");
   int64_t too_low = -1;
   int64_t enough = 0;
   for (const int64_t cost : costs) enough += cost;

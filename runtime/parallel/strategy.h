@@ -1,6 +1,6 @@
 #pragma once
-// How the ranks of a round share the work of one step. The step thread calls it; it is made for a round and
-// dropped with it.
+// How the ranks of a round compute and sum the gradients of a step. The step thread calls it. It is created
+// for one round.
 
 #include <ATen/core/Tensor.h>
 
@@ -15,24 +15,25 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // Gradients are zero or undefined then. Every rank of the round calls it before a step's first forward.
-  // `micro_batches[r]` is how many rank r takes: the step's first ones are rank 0's, and so on.
+  // Every rank of the round calls it before a step's first forward pass. Gradients are zero or undefined
+  // afterwards. `micro_batches[r]` is the number of micro-batches of rank r; the first ones of the step are
+  // rank 0's, and so on.
   [[nodiscard]] virtual Result<void> BeginStep(std::span<const int64_t> micro_batches) = 0;
 
-  // Adds the gradient of `loss_sum`, a sum over samples, to what this rank has gathered in this step. With
-  // `last`, the gradients of all ranks are summed, too. kAborted: the round broke; kInternal: the pass itself
-  // failed.
+  // Adds the gradient of `loss_sum`, a sum over samples, to this rank's gradient of the step. With `last`,
+  // the gradients of all ranks are summed, too. kAborted: the round broke. kInternal: the pass itself failed.
   [[nodiscard]] virtual Result<void> Backward(const at::Tensor& loss_sum, bool last) = 0;
 
-  // Backward(…, last) for a rank that has no sample in this step: it must take part in the sum all the same.
+  // Backward(…, last) for a rank without samples in this step: it must still participate in the sum.
   [[nodiscard]] virtual Result<void> BackwardOfNothing() = 0;
 
-  // After either of them with `last`, until the sum is known to be good on this machine: every parameter's
-  // gradient is then the sum over the global batch, the same bits on each rank. kAborted as above. Not where
-  // a device's graph recorded the pass (comm/device_graph.h): who replays it waits for the whole of it.
+  // Called after Backward or BackwardOfNothing with `last`: blocks until the sum is known to be good on this
+  // machine. Then every parameter's gradient is the sum over the global batch, with the same bits on each
+  // rank. kAborted: the round broke. Not called if a device's graph recorded the pass (comm/device_graph.h),
+  // because the replay is waited for as a whole.
   [[nodiscard]] virtual Result<void> AwaitSum() { return {}; }
 
-  // Of the last step: seconds after this rank's own part was done, waiting for the sum.
+  // In the last step: seconds that this rank waited for the sum after its own part was done.
   [[nodiscard]] virtual double exposed_seconds() const = 0;
 };
 

@@ -13,7 +13,7 @@ TreeNode ParentOf(const TreeNode& node) { return {node.level + 1, node.index / 2
 
 }  // namespace
 
-// A left child without a sibling stands for its parent.
+// A left child without a sibling is equal to its parent.
 TreeNode TreeStack::Raised(TreeNode node) const {
   const auto is_root = [&] { return node.index == 0 && FirstLeaf({node.level, 1}) >= leaves_; };
   const auto is_alone = [&] {

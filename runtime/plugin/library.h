@@ -11,9 +11,9 @@ namespace lockstep::plugin {
 
 enum class Kind { kModel, kDataset };
 
-// Loads the library, for good, and finds its part of that kind. kInvalidArgument, with the field below
-// `section`, where it cannot be loaded, was built against another SDK or LibTorch, or does not know the name
-// (the error lists those it knows). The step thread.
+// Loads the library, which is never unloaded, and finds its part of that kind. kInvalidArgument, with the
+// field below `section`: it cannot be loaded, was built against another SDK or LibTorch, or has no part of
+// that name (the error lists the existing ones). Step thread.
 [[nodiscard]] Result<const PluginPart*> Find(const api::PluginSpec& spec, Kind kind,
                                              const std::string& section);
 

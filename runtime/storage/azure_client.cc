@@ -11,8 +11,8 @@ namespace {
 
 namespace fs = arrow::fs;
 
-// Azure's code and HTTP's status are in the text, as in "Azure Error: [ContainerNotFound] 404 The …"; a HEAD
-// has the status alone. `path` is "container/object".
+// Azure's error code and the HTTP status are in the text, as in "Azure Error: [ContainerNotFound] 404 The …";
+// for a HEAD only the status. `path` is "container/object".
 Error FromArrow(const arrow::Status& status, const AzureSettings& settings, const std::string& path) {
   std::string text = status.ToString();
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -44,12 +44,12 @@ arrow::Result<fs::AzureOptions> OptionsOf(const AzureSettings& settings) {
   options.blob_storage_scheme = options.dfs_storage_scheme = settings.scheme;
   options.blob_storage_authority = settings.blob_authority;
   options.dfs_storage_authority = settings.dfs_authority;
-  // Or Arrow copies what it sends.
+  // Otherwise Arrow copies what it sends.
   options.background_writes = false;
   if (!settings.key.empty()) {
     ARROW_RETURN_NOT_OK(options.ConfigureAccountKeyCredential(settings.key));
   } else if (!settings.sas_token.empty()) {
-    // Azure's tools print it with and without the question mark; Arrow appends it to addresses as it is.
+    // Azure's tools print the token with and without the question mark; Arrow appends it to URLs unchanged.
     const char* mark = settings.sas_token.starts_with('?') ? "" : "?";
     ARROW_RETURN_NOT_OK(options.ConfigureSASCredential(mark + settings.sas_token));
   }

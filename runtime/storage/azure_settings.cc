@@ -24,7 +24,7 @@ bool IsOfLettersAndDigits(std::string_view text, std::string_view others) {
   });
 }
 
-// Two names for one account would mean that the key is another one's.
+// Two different account names would mean that the key belongs to another account.
 Result<void> SetAccount(AzureSettings& settings, const std::string& account, const std::string& named_by) {
   if (!settings.account.empty() && settings.account != account) {
     return Bad(settings.use.field + ": the account is \"" + settings.account + "\" there and \"" + account +
@@ -34,7 +34,7 @@ Result<void> SetAccount(AzureSettings& settings, const std::string& account, con
   return {};
 }
 
-// "account.dfs.core.windows.net", or one of a national cloud.
+// "account.dfs.core.windows.net", or the host of a national cloud.
 Result<void> SetHost(AzureSettings& settings, const std::string& host) {
   const std::size_t dfs = host.find(kDfs);
   const bool is_known = dfs != std::string::npos && IsOfLettersAndDigits(host.substr(0, dfs), "") &&
@@ -59,7 +59,7 @@ Result<void> SetPlace(AzureSettings& settings, const std::string& place) {
   return at == std::string::npos ? Result<void>() : SetHost(settings, authority.substr(at + 1));
 }
 
-// "https://account.blob.core.windows.net", or "http://host:port/account" as Azurite has it.
+// "https://account.blob.core.windows.net", or "http://host:port/account" as in Azurite.
 Result<void> SetBlobEndpoint(AzureSettings& settings, std::string endpoint, const std::string& named_by) {
   while (endpoint.ends_with('/')) endpoint.pop_back();
   const Error bad = Bad(named_by + ": its BlobEndpoint \"" + endpoint +
@@ -81,7 +81,7 @@ Result<void> SetBlobEndpoint(AzureSettings& settings, std::string endpoint, cons
   return SetAccount(settings, host.substr(0, blob), named_by);
 }
 
-// Its text holds a key: no error shows it.
+// The text contains a key, so no error quotes it.
 Result<void> SetFromConnectionString(AzureSettings& settings, const std::string& text) {
   const std::string named_by = NamedIn(settings.use, "AZURE_STORAGE_CONNECTION_STRING");
   std::string blob_endpoint;
@@ -133,7 +133,7 @@ Result<AzureSettings> AzureSettingsFromEnvironment(const StoreUse& use, const st
     return Bad(use.field + ": abfs://" + place + " names no account; write it as " + kForm + ", or set " +
                NamedIn(use, "AZURE_STORAGE_ACCOUNT"));
   }
-  // Or the first request would end in an exception about Base64.
+  // Otherwise the first request would end in an exception about Base64.
   if (!settings.key.empty() && !IsBase64(settings.key)) {
     return Bad(NamedIn(use, connection.empty() ? "AZURE_STORAGE_KEY" : "AZURE_STORAGE_CONNECTION_STRING") +
                ": holds no account key, which is Base64; copy it from the account's access keys");

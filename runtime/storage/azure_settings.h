@@ -1,6 +1,5 @@
 #pragma once
-// How to reach Azure Blob Storage, from the URI and the environment: account, credentials, endpoint. Any
-// thread.
+// Account, credentials and endpoint of Azure Blob Storage, from the URI and the environment. Any thread.
 
 #include <string>
 
@@ -14,17 +13,19 @@ struct AzureSettings {
   std::string account;
   std::string path;  // "container/folder"
   std::string key;
-  std::string sas_token;  // without key and token: Azure's own search, as for the pod's workload identity
+  // Without key and token: Azure's default credential chain, such as the pod's workload identity.
+  std::string sas_token;
   std::string scheme = "https";
-  // What begins with a dot follows the account; else the account is the first folder there (Azurite).
+  // A value that begins with a dot is appended to the account; otherwise the account is the first path
+  // component (Azurite).
   std::string blob_authority = ".blob.core.windows.net";
   std::string dfs_authority = ".dfs.core.windows.net";
 };
 
-// `place` is what follows abfs://: "container@account.dfs.core.windows.net/folder", or "container/folder" of
-// the account that the environment names. AZURE_STORAGE_CONNECTION_STRING alone, or AZURE_STORAGE_ACCOUNT,
-// AZURE_STORAGE_KEY and AZURE_STORAGE_SAS_TOKEN, each after the prefix. kInvalidArgument says what is wrong
-// with them.
+// `place` is what follows abfs://: "container@account.dfs.core.windows.net/folder", or "container/folder" in
+// the account that the environment names. Reads AZURE_STORAGE_CONNECTION_STRING alone, or
+// AZURE_STORAGE_ACCOUNT, AZURE_STORAGE_KEY and AZURE_STORAGE_SAS_TOKEN, each with the prefix.
+// kInvalidArgument says what is wrong with them.
 [[nodiscard]] Result<AzureSettings> AzureSettingsFromEnvironment(const StoreUse& use,
                                                                  const std::string& place);
 

@@ -9,14 +9,14 @@ namespace {
 
 namespace fs = arrow::fs;
 
-// The text holds the code of Google's client, which is the only place that tells failures apart. `path` is
+// The text contains the code of Google's client, which is the only way to distinguish failures. `path` is
 // "bucket/object".
 Error FromArrow(const arrow::Status& status, const GcsSettings& settings, const std::string& path) {
   const std::string text = status.ToString();
   const std::string variables = settings.use.place_of_variables();
   const std::string what = settings.use.field + ": gs://" + path + ": ";
   if (ContainsAny(text, {"(NOT_FOUND", "Path does not exist"})) {
-    // An object that is written needs nothing but its bucket.
+    // Writing an object needs nothing but its bucket.
     if (ContainsAny(text, {"function=CreateResumableUpload", "function=InsertObject"})) {
       return {ErrorCode::kNotFound, settings.use.field + ": bucket \"" + path.substr(0, path.find('/')) +
                                         "\" does not exist; create it, or correct the name"};
@@ -27,7 +27,7 @@ Error FromArrow(const arrow::Status& status, const GcsSettings& settings, const 
     return {ErrorCode::kForbidden, what + "access denied; check GOOGLE_CREDENTIALS in " + variables +
                                        ", or the pod's workload identity, and its rights (" + text + ")"};
   }
-  // The store keeps a checksum of each object, which Google's client compares.
+  // The store keeps a checksum of each object, which Google's client verifies.
   if (ContainsAny(text, {"(DATA_LOSS"}))
     return {ErrorCode::kDataLoss, what + "damaged in the object store (" + text + ")"};
   if (ContainsAny(text, {"(INVALID_ARGUMENT"}))

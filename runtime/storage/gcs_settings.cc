@@ -5,7 +5,7 @@
 namespace lockstep::storage {
 namespace {
 
-// Google's tools take it with and without a scheme.
+// Google's tools accept it with and without a scheme.
 Result<void> SetEndpoint(const std::string& emulator, GcsSettings& settings) {
   const std::size_t scheme_end = emulator.find("://");
   settings.scheme = scheme_end == std::string::npos ? "http" : emulator.substr(0, scheme_end);
@@ -25,7 +25,7 @@ Result<GcsSettings> GcsSettingsFromEnvironment(const StoreUse& use) {
   const std::string emulator = use.VariableOr("STORAGE_EMULATOR_HOST", "");
   if (!emulator.empty()) LOCKSTEP_TRY(SetEndpoint(emulator, settings));
   settings.is_anonymous = settings.key.empty() && !emulator.empty();
-  // Or the first request would say that it has no credentials.
+  // Otherwise the first request would report missing credentials.
   if (!settings.key.empty() && !ParseJson(settings.key).ok()) {
     return Error{ErrorCode::kInvalidArgument,
                  "GOOGLE_CREDENTIALS in " + use.place_of_variables() +

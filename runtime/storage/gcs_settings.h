@@ -1,5 +1,5 @@
 #pragma once
-// How to reach Google Cloud Storage, from the environment: credentials, endpoint. Any thread.
+// Credentials and endpoint of Google Cloud Storage, from the environment. Any thread.
 
 #include <string>
 
@@ -11,14 +11,14 @@ namespace lockstep::storage {
 struct GcsSettings {
   StoreUse use;
   std::string key;  // JSON of a service account; empty: see anonymous
-  // No credentials, as of an emulator; else Google's own search: GOOGLE_APPLICATION_CREDENTIALS, then the
-  // workload identity of the pod.
+  // True: no credentials, as for an emulator. False without a key: Google's default credentials
+  // (GOOGLE_APPLICATION_CREDENTIALS, then the pod's workload identity).
   bool is_anonymous = false;
   std::string scheme = "https";
   std::string endpoint;  // host:port; empty: Google
 };
 
-// GOOGLE_CREDENTIALS (the content of a key file) and STORAGE_EMULATOR_HOST, each after the prefix.
+// Reads GOOGLE_CREDENTIALS (the content of a key file) and STORAGE_EMULATOR_HOST, each with the prefix.
 // kInvalidArgument says what is wrong with them.
 [[nodiscard]] Result<GcsSettings> GcsSettingsFromEnvironment(const StoreUse& use);
 

@@ -13,7 +13,7 @@ namespace fs = arrow::fs;
 
 constexpr double kConnectSeconds = 3;
 
-// Arrow reports every S3 failure as an IOError; its text is the only place that tells them apart, so this one
+// Arrow reports every S3 failure as an IOError; its text is the only way to distinguish them, so only this
 // function reads it. `path` is "bucket/object".
 Error FromArrow(const arrow::Status& status, const S3Settings& settings, const std::string& path) {
   const std::string& text = status.message();
@@ -23,7 +23,7 @@ Error FromArrow(const arrow::Status& status, const S3Settings& settings, const s
     return {ErrorCode::kNotFound, settings.use.field + ": bucket \"" + path.substr(0, path.find('/')) +
                                       "\" does not exist; create it, or correct the name"};
   }
-  // A HEAD has no body to say it in: then the status is all that is known.
+  // A HEAD has no body with an error code: only the status is known then.
   if (ContainsAny(text, {"Looks like the configured region", "HTTP status 301", "PERMANENT_REDIRECT",
                          "AuthorizationHeaderMalformed", "(HTTP status 400) during HeadObject"})) {
     return {ErrorCode::kInvalidArgument, what + "refused in the region " + settings.region +
@@ -40,7 +40,7 @@ Error FromArrow(const arrow::Status& status, const S3Settings& settings, const s
   if (ContainsAny(text, {"HTTP status 404", "Path does not exist", "NO_SUCH_KEY", "RESOURCE_NOT_FOUND"})) {
     return {ErrorCode::kNotFound, what + "not found (" + text + ")"};
   }
-  // The store keeps a checksum of each object, which the SDK compares.
+  // The store keeps a checksum of each object, which the SDK verifies.
   if (ContainsAny(text, {"Response checksums mismatch"})) {
     return {ErrorCode::kDataLoss, what + "damaged in the object store (" + text + ")"};
   }
@@ -53,8 +53,9 @@ Error FromArrow(const arrow::Status& status, const S3Settings& settings, const s
                                        variables + ", and the network (" + text + ")"};
 }
 
-// Arrow wants its S3 part started once and finished before the process ends. The finish uses statics that
-// Arrow makes with the first client; one made here is older than this object, so they outlive it.
+// Arrow's S3 module must be initialised once and finalised before the process ends. The finalisation uses
+// statics that Arrow creates with the first client; one created here is older than this object, so they
+// outlive it.
 class S3Library {
  public:
   static Result<void> Start() {
@@ -69,7 +70,7 @@ class S3Library {
     started_ = fs::InitializeS3(options);
     if (!started_.ok()) return;
     fs::S3Options anonymous = fs::S3Options::Anonymous();
-    anonymous.region = kDefaultRegion;  // or Arrow asks the machine's metadata service for one
+    anonymous.region = kDefaultRegion;  // otherwise Arrow asks the machine's metadata service for one
     started_ = fs::S3FileSystem::Make(anonymous).status();
   }
   ~S3Library() { (void)fs::FinalizeS3(); }
@@ -77,8 +78,8 @@ class S3Library {
   arrow::Status started_;
 };
 
-// A request that met another one at the same place, which S3 says to send again; the last is what a server on
-// a file system says where an object goes into a folder that is just being removed.
+// A conflict of concurrent requests, which S3 asks to send again. The last text comes from servers on a file
+// system when an object is put into a folder that is being removed.
 bool IsConflict(const std::string& text) {
   return ContainsAny(text, {"OperationAborted", "ConditionalRequestConflict", "ExistingObjectIsDirectory"});
 }
@@ -112,8 +113,8 @@ fs::S3Options OptionsOf(const S3Settings& settings, const S3Patience& patience) 
   options.endpoint_override = settings.endpoint;
   options.region = settings.region;
   options.force_virtual_addressing = settings.addressing == Addressing::kVirtual;
-  // Without an override the SDK reads the endpoint without the prefix, which is another store's, and knows no
-  // paths.
+  // Without an override the SDK reads the endpoint variable without the prefix, which belongs to another
+  // store, and does not support paths in it.
   if (settings.endpoint.empty() &&
       (!settings.use.variable_prefix.empty() || settings.addressing == Addressing::kPath)) {
     options.endpoint_override = AwsHost(settings.region);
@@ -122,7 +123,7 @@ fs::S3Options OptionsOf(const S3Settings& settings, const S3Patience& patience) 
   options.connect_timeout = kConnectSeconds;
   options.request_timeout = patience.silence_seconds;
   options.retry_strategy = std::make_shared<BoundedRetries>(patience);
-  // Small objects in one request; without it each Put begins a multipart upload.
+  // Sends small objects in one request; otherwise each Put begins a multipart upload.
   options.allow_delayed_open = true;
   return options;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// A StoreClient of an S3 store. Any thread.
+// A StoreClient for S3. Any thread.
 
 #include <cstdint>
 
@@ -9,7 +9,7 @@
 
 namespace lockstep::storage {
 
-// How long one operation may take. A request ends `silence` after the last byte (curl measures an average, so
+// Limits of one operation. A request ends `silence_seconds` after the last byte (curl measures an average, so
 // it takes about 7 s longer).
 struct S3Patience {
   double silence_seconds = 0;
@@ -17,7 +17,7 @@ struct S3Patience {
   Seconds retry_window = Seconds::max();  // since the client was made; no retry begins later
 };
 
-// Asks the store nothing yet.
+// Sends no request yet.
 [[nodiscard]] Result<StoreClient> MakeS3Client(const S3Settings& settings, const S3Patience& patience);
 
 }  // namespace lockstep::storage

@@ -12,7 +12,7 @@ Error BadEndpoint(const StoreUse& use, const std::string& endpoint) {
                                            "\" is no URL; write it as http://host:port or https://host:port"};
 }
 
-// Without one it is AWS.
+// Without an endpoint it is AWS.
 Result<void> SetEndpoint(const StoreUse& use, S3Settings& settings) {
   const std::string endpoint = use.VariableOr("AWS_ENDPOINT_URL_S3", use.VariableOr("AWS_ENDPOINT_URL", ""));
   if (endpoint.empty()) return {};
@@ -26,8 +26,8 @@ Result<void> SetEndpoint(const StoreUse& use, S3Settings& settings) {
   return {};
 }
 
-// The pair of keys, or the token of a workload identity, which the SDK reads by itself. Never the machine's
-// metadata service: asking it takes seconds where there is none.
+// The pair of keys, or a workload identity's token, which the SDK reads by itself. Never the machine's
+// metadata service: without one, asking it takes seconds.
 Result<void> SetCredentials(const StoreUse& use, const std::string& path, S3Settings& settings) {
   settings.access_key = use.VariableOr("AWS_ACCESS_KEY_ID", "");
   settings.secret_key = use.VariableOr("AWS_SECRET_ACCESS_KEY", "");
@@ -43,7 +43,7 @@ Result<void> SetCredentials(const StoreUse& use, const std::string& path, S3Sett
                    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" + (is_command ? " in the environment" : "")};
 }
 
-// AWS knows buckets by their host's name, most other servers by the path.
+// AWS uses virtual-hosted buckets, most other servers use paths.
 Result<void> SetAddressing(const StoreUse& use, S3Settings& settings) {
   const std::string style = use.VariableOr("AWS_S3_ADDRESSING_STYLE", "auto");
   if (style != "auto" && style != "path" && style != "virtual") {

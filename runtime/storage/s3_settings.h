@@ -1,5 +1,5 @@
 #pragma once
-// How to reach an S3 store, from the environment: credentials, region, endpoint. Any thread.
+// Credentials, region and endpoint of an S3 store, from the environment. Any thread.
 
 #include <string>
 
@@ -8,28 +8,28 @@
 
 namespace lockstep::storage {
 
-// Where a request names its bucket: before the path, or before the host's name.
+// Where a request contains the bucket: in the path, or in the host name (virtual-hosted style).
 enum class Addressing { kPath, kVirtual };
 
 struct S3Settings {
   StoreUse use;
-  std::string access_key;  // empty: the token of a workload identity
+  std::string access_key;  // empty: a workload identity's token is used
   std::string secret_key;
   std::string session_token;
   std::string region;
   std::string scheme = "https";
   std::string endpoint;  // host:port; empty: AWS
   Addressing addressing = Addressing::kVirtual;
-  std::string ca_file;  // PEM, of who may vouch for the server; empty: the system's
+  std::string ca_file;  // PEM file of trusted CAs; empty: the system's
 };
 
 inline constexpr const char* kDefaultRegion = "us-east-1";
 
-// AWS's own: "s3.eu-west-1.amazonaws.com".
+// The AWS host of a region: "s3.eu-west-1.amazonaws.com".
 [[nodiscard]] std::string AwsHost(const std::string& region);
 
-// The variables of README.md, "S3", each after the prefix. kInvalidArgument says what the Secret lacks, or
-// has wrong. `path` is "bucket/object".
+// Reads the variables of README.md, "S3", each with the prefix. kInvalidArgument says which are missing or
+// invalid. `path` is "bucket/object".
 [[nodiscard]] Result<S3Settings> S3SettingsFromEnvironment(const StoreUse& use, const std::string& path);
 
 }  // namespace lockstep::storage

@@ -20,7 +20,7 @@ constexpr long kUploadConnectSeconds = 3;
 constexpr long kSeconds = 10;
 constexpr std::size_t kLongestAnswer = std::size_t{4} << 20;  // a thousand uploads have a quarter of it
 constexpr std::size_t kLongestReason = 300;
-// libcurl signs it: the SHA-256 of no body.
+// The SHA-256 of an empty body, which libcurl signs.
 constexpr const char* kNoBody =
     "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
@@ -29,7 +29,7 @@ struct Answer {
   std::string body;
 };
 
-// As a signature wants it.
+// Percent-encoding as required for a signature.
 std::string Encoded(std::string_view text, std::string_view plain) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string encoded;
@@ -49,7 +49,7 @@ std::string EncodedValue(std::string_view value) { return Encoded(value, "-._~")
 std::string BucketOf(const std::string& path) { return path.substr(0, path.find('/')); }
 std::string KeyOf(const std::string& path) { return path.substr(BucketOf(path).size() + 1); }
 
-// AWS's certificate covers a bucket before its host's name, but for one with dots.
+// AWS's certificate covers virtual-hosted buckets, except for names with dots.
 std::string UrlOf(const S3Settings& settings, const std::string& bucket, const std::string& key) {
   const std::string host = settings.endpoint.empty() ? AwsHost(settings.region) : settings.endpoint;
   const bool is_in_host =
@@ -76,7 +76,7 @@ Result<Answer> Ask(const S3Settings& settings, const char* method, const std::st
   Answer answer;
   curl_easy_setopt(request.get(), CURLOPT_URL, url.c_str());
   curl_easy_setopt(request.get(), CURLOPT_PATH_AS_IS, 1L);
-  curl_easy_setopt(request.get(), CURLOPT_PROXY, "");  // as Arrow's, whatever the environment says
+  curl_easy_setopt(request.get(), CURLOPT_PROXY, "");  // as in Arrow, whatever the environment says
   curl_easy_setopt(request.get(), CURLOPT_CUSTOMREQUEST, method);
   curl_easy_setopt(request.get(), CURLOPT_HTTPHEADER, headers.get());
   curl_easy_setopt(request.get(), CURLOPT_AWS_SIGV4, signature.c_str());
@@ -85,7 +85,7 @@ Result<Answer> Ask(const S3Settings& settings, const char* method, const std::st
   curl_easy_setopt(request.get(), CURLOPT_CONNECTTIMEOUT, kUploadConnectSeconds);
   curl_easy_setopt(request.get(), CURLOPT_TIMEOUT, kSeconds);
   if (!settings.ca_file.empty()) curl_easy_setopt(request.get(), CURLOPT_CAINFO, settings.ca_file.c_str());
-  curl_easy_setopt(request.get(), CURLOPT_NOSIGNAL, 1L);  // there are threads
+  curl_easy_setopt(request.get(), CURLOPT_NOSIGNAL, 1L);  // required with several threads
   curl_easy_setopt(request.get(), CURLOPT_WRITEFUNCTION, Append);
   curl_easy_setopt(request.get(), CURLOPT_WRITEDATA, &answer.body);
   const CURLcode code = curl_easy_perform(request.get());
@@ -123,12 +123,12 @@ Error Refused(const Answer& answer) {
           "access denied; the key needs s3:ListBucketMultipartUploads and s3:AbortMultipartUpload" + reason};
     case 404: return {ErrorCode::kNotFound, "not found" + reason};
     case 405:
-    case 501: return {ErrorCode::kUnsupported, "the server does not do it" + reason};
+    case 501: return {ErrorCode::kUnsupported, "the server does not support it" + reason};
     default: return {ErrorCode::kUnavailable, "refused" + reason};
   }
 }
 
-// `what` is for errors.
+// `what` is used in errors.
 Result<Answer> AskFor(const S3Settings& settings, const char* method, const std::string& url,
                       const std::string& what) {
   if (settings.access_key.empty())
@@ -141,7 +141,7 @@ Result<Answer> AskFor(const S3Settings& settings, const char* method, const std:
 Result<std::vector<UnfinishedUpload>> ReadList(const std::string& text, const std::string& bucket) {
   LOCKSTEP_TRY(const xml::ptree tree, ReadXml(text));
   const auto list = tree.get_child_optional("ListMultipartUploadsResult");
-  if (!list) return Error{ErrorCode::kUnavailable, "the server's answer is no list of uploads"};
+  if (!list) return Error{ErrorCode::kUnavailable, "the server's answer is not a list of uploads"};
   std::vector<UnfinishedUpload> uploads;
   for (const auto& [name, upload] : *list) {
     if (name != "Upload") continue;
@@ -155,11 +155,11 @@ Result<std::vector<UnfinishedUpload>> ReadList(const std::string& text, const st
 Result<std::vector<UnfinishedUpload>> ListUploads(const S3Settings& settings, const std::string& beginning) {
   const std::string bucket = BucketOf(beginning);
   const std::string what = settings.use.field + ": unfinished uploads below s3://" + beginning;
-  // In the order of a signature; libcurl does not sort them.
+  // In the order that a signature requires; libcurl does not sort parameters.
   const std::string query = "?prefix=" + EncodedValue(KeyOf(beginning)) + "&uploads=";
   LOCKSTEP_TRY(const Answer answer, AskFor(settings, "GET", UrlOf(settings, bucket, "") + query, what));
   LOCKSTEP_TRY(std::vector<UnfinishedUpload> uploads, ReadList(answer.body, bucket).WithContext(what));
-  // Without an id a DELETE would be one of the object.
+  // Without an id, a DELETE would delete the object.
   std::erase_if(uploads,
                 [&](const auto& upload) { return upload.id.empty() || !upload.path.starts_with(beginning); });
   return uploads;

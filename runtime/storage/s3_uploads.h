@@ -1,8 +1,9 @@
 #pragma once
-// Multipart uploads to S3 that were begun and neither completed nor aborted, as those of a process that was
-// killed. They are no objects, but cost storage. Arrow can neither list nor abort them, so libcurl asks, once
-// and for 10 s at most. Any thread. Paths and errors are those of StoreClient; kUnsupported: there are no
-// keys to sign with, but a workload identity, or the server knows no such request.
+// Multipart uploads to S3 that were neither completed nor aborted, for example because their process was
+// killed. They are not objects, but use storage. Arrow can neither list nor abort them, so libcurl sends the
+// requests, once and with a limit of 10 s. Any thread. Paths and errors are those of StoreClient.
+// kUnsupported: there are no keys to sign with, only a workload identity, or the server does not support the
+// request.
 
 #include <string>
 #include <vector>
@@ -17,10 +18,10 @@ struct UnfinishedUpload {
   std::string id;
 };
 
-// Of the objects whose path begins so ("bucket/" and more); the first thousand.
+// Lists uploads whose path starts with `beginning` ("bucket/" and more); the first thousand.
 [[nodiscard]] Result<std::vector<UnfinishedUpload>> ListUploads(const S3Settings& settings,
                                                                 const std::string& beginning);
-// With its parts; ok where it is no longer there.
+// Aborts the upload and deletes its parts; ok if it does not exist.
 [[nodiscard]] Result<void> AbortUpload(const S3Settings& settings, const UnfinishedUpload& upload);
 
 }  // namespace lockstep::storage

@@ -21,7 +21,7 @@ arrow::Status NotThere(const std::string& path) {
   return arrow::Status::IOError("Path does not exist '", path, "'");
 }
 
-// Azure's client throws where it gets no credentials, and Arrow does not catch it everywhere.
+// Azure's client throws if it has no credentials, and Arrow does not catch that everywhere.
 template <typename Operation>
 arrow::Status StatusOf(Operation operation) {
   try {
@@ -79,7 +79,7 @@ Result<void> StoreClient::PutPaced(const std::string& path, std::string_view con
     return stream->Close();
   });
   if (status.ok()) return {};
-  if (stream != nullptr) (void)stream->Abort();  // or its destructor tries everything once more
+  if (stream != nullptr) (void)stream->Abort();  // otherwise its destructor tries everything again
   return may.ok() ? Result<void>(to_error_(status, path)) : may;
 }
 
@@ -105,8 +105,8 @@ Result<StoredObject> StoreClient::Find(const std::string& path) {
     if (object.bytes == 0 && traces_ == Traces::kEmptyOnes) return NotThere(path);
     ARROW_ASSIGN_OR_RAISE(const auto metadata, file->ReadMetadata());
     if (metadata == nullptr) return arrow::Status::OK();
-    // Google's, then S3's and Azure's; files that somebody put below an S3 server without its knowledge have
-    // none of these.
+    // Google's, then S3's and Azure's. Files that were copied into an S3 server's folder without the server
+    // have none of these.
     for (const char* key : {"generation", "ETag", "Last-Modified"}) {
       if (object.version.empty()) object.version = metadata->Get(key).ValueOr("");
     }
@@ -118,7 +118,7 @@ Result<StoredObject> StoreClient::Find(const std::string& path) {
 
 Result<void> StoreClient::Read(const std::string& path, int64_t offset, std::span<char> target) {
   const auto bytes = static_cast<int64_t>(target.size());
-  // Its size is given, so that Arrow does not ask for it before every range.
+  // The size is given, so that Arrow does not request it before every range.
   fs::FileInfo info(path, fs::FileType::File);
   info.set_size(offset + bytes);
   const arrow::Status status = StatusOf([&]() -> arrow::Status {

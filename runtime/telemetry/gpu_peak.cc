@@ -10,10 +10,10 @@ struct Peak {
   double flops;  // of bf16 and of fp16, which are equal on all of these
 };
 
-// NVIDIA's datasheets: "A100 Tensor Core GPU" (312 TFLOPS), "H100 Tensor Core GPU" (SXM 1,979, PCIe 1,513,
-// NVL 1,671) and "H200 Tensor Core GPU" (SXM 1,979, NVL 1,671). The two latter count sparse matrices: the
-// half. TF32 takes twice as long on each. Names in full, for a slice or a variant with other clocks begins
-// with the same words.
+// From NVIDIA's datasheets: "A100 Tensor Core GPU" (312 TFLOPS), "H100 Tensor Core GPU" (SXM 1,979, PCIe
+// 1,513, NVL 1,671) and "H200 Tensor Core GPU" (SXM 1,979, NVL 1,671). The latter two assume sparse matrices:
+// the dense value is half of it. TF32 is half of the bf16 value. Names are complete, because the name of a
+// slice or of a variant with other clocks begins with the same words.
 constexpr std::array kPeaks = {
     Peak{"NVIDIA A100-SXM4-40GB", 312e12},   Peak{"NVIDIA A100-SXM4-80GB", 312e12},
     Peak{"NVIDIA A100-PCIE-40GB", 312e12},   Peak{"NVIDIA A100 80GB PCIe", 312e12},

@@ -33,13 +33,13 @@ std::vector<Gpu> AllOf(const nvml::Library& nvml) {
   std::vector<Gpu> gpus(count);
   for (unsigned index = 0; index < count; ++index) {
     nvml::Device device = nullptr;
-    // One that is lost keeps its number.
+    // A lost GPU keeps its index.
     if (nvml.device_at(index, &device) == nvml::kSuccess) gpus[index] = GpuOf(nvml, device);
   }
   return gpus;
 }
 
-// Of an entry of CUDA_VISIBLE_DEVICES: "1", "GPU-3f5c" (the beginning of a UUID is enough), "MIG-…".
+// Finds an entry of CUDA_VISIBLE_DEVICES: "1", "GPU-3f5c" (a prefix of the UUID is enough), "MIG-…".
 std::optional<Gpu> FindGpu(const nvml::Library& nvml, const std::vector<Gpu>& all, const std::string& entry) {
   if (entry.starts_with("MIG-")) {
     nvml::Device slice = nullptr;
@@ -58,7 +58,7 @@ std::optional<Gpu> FindGpu(const nvml::Library& nvml, const std::vector<Gpu>& al
   return all[index];
 }
 
-// As CUDA reads it: what follows an entry that names no GPU is not visible.
+// As in CUDA: entries after an invalid one are not visible.
 std::vector<Gpu> Select(const nvml::Library& nvml, const GpuSelection& selection) {
   std::vector<Gpu> all = AllOf(nvml);
   std::vector<Gpu> chosen;
@@ -81,7 +81,7 @@ struct GpuReader::State {
   nvml::Library nvml;
   std::vector<Gpu> gpus;
   std::size_t ranks = 1;
-  nvml::EventSet events = nullptr;  // null: this driver reports none
+  nvml::EventSet events = nullptr;  // null: this driver reports no events
 
   State() = default;
   State(const State&) = delete;
@@ -96,19 +96,19 @@ struct GpuReader::State {
       events = nullptr;
       return;
     }
-    // A GPU that knows no events has no part in the set.
+    // A GPU that does not support events is not registered.
     for (const Gpu& gpu : gpus) (void)nvml.register_events(gpu.device, nvml::kXidEvent, events);
   }
 
   [[nodiscard]] bool IsOf(const nvml::EventData& event, const Gpu& gpu) const {
-    // By its handle, too: one that is lost no longer tells its UUID.
+    // Compares the handle, too, because a lost GPU no longer reports its UUID.
     return event.device == gpu.device || Ask(nvml.uuid, event.device) == gpu.uuid;
   }
 
-  // What the driver has queued, without waiting for more.
+  // Takes the events that the driver has queued, without waiting for more.
   void TakeXids(std::vector<GpuReading>& readings) const {
     if (events == nullptr) return;
-    constexpr int kMost = 1000;  // a GPU that fails faster than this is read does not keep us here
+    constexpr int kMost = 1000;  // bounds the loop if a GPU fails faster than events are read
     nvml::EventData event{};
     for (int i = 0; i < kMost && nvml.wait_for_event(events, &event, 0) == nvml::kSuccess; ++i) {
       if (event.type != nvml::kXidEvent) continue;

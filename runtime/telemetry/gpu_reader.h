@@ -1,6 +1,6 @@
 #pragma once
-// What NVIDIA's driver says of the GPUs that a pod's ranks use. One thread; a call can take as long as the
-// driver does.
+// Reads the state of the GPUs that a pod's ranks use from NVIDIA's driver. One thread; a call blocks as long
+// as the driver does.
 
 #include <cstdint>
 #include <memory>
@@ -14,11 +14,11 @@ namespace lockstep::telemetry {
 
 inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";  // part of the driver
 
-// Of one GPU. Absent is what it does not tell: some never have ECC, a slice of one (MIG) knows its memory
-// alone, one that is lost nothing.
+// The state of one GPU. Values that it does not report are absent: some GPUs have no ECC, a slice (MIG)
+// reports its memory only, a lost GPU reports nothing.
 struct GpuReading {
-  int gpu = 0;         // its number in the pod, as CUDA counts
-  int local_rank = 0;  // whose it is
+  int gpu = 0;         // its number in the pod in CUDA's order
+  int local_rank = 0;  // the rank that uses it
   std::string uuid;
   std::string name;
   std::optional<double> utilization;  // 0 to 1: share of time in which a kernel ran
@@ -26,20 +26,20 @@ struct GpuReading {
   std::optional<double> memory_total_bytes;
   std::optional<double> power_watts;
   std::optional<double> temperature_celsius;
-  std::optional<double> ecc_errors;  // that could not be corrected, since the driver was loaded
+  std::optional<double> ecc_errors;  // uncorrectable, since the driver was loaded
   std::vector<uint64_t> xids;        // critical errors that the driver reported since the last reading
 };
 
 struct GpuSelection {
-  // CUDA_VISIBLE_DEVICES: numbers as the driver counts, or UUIDs; absent: it is not set, all are visible.
+  // CUDA_VISIBLE_DEVICES: indices of the driver, or UUIDs. Absent: not set, so all are visible.
   std::optional<std::string> visible;
-  std::size_t most = 0;   // of those the first so many
-  std::size_t ranks = 1;  // of the pod, in order, each with an equal share
+  std::size_t most = 0;   // use at most this many of the visible ones
+  std::size_t ranks = 1;  // of the pod; in order, each uses an equal share
 };
 
 class GpuReader {
  public:
-  // kNotFound, with the reason, where there is no driver, or none of the GPUs.
+  // kNotFound, with the reason, if there is no driver or none of the GPUs.
   [[nodiscard]] static Result<std::unique_ptr<GpuReader>> Open(const std::string& library,
                                                                const GpuSelection& selection);
   ~GpuReader();

@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Less than Prometheus' usual 15 s, so that each scrape finds something new; the driver itself has a new
+// Shorter than Prometheus' usual 15 s, so that each scrape finds new values; the driver updates the
 // utilization once or a few times a second.
 constexpr auto kInterval = 5s;
 

@@ -1,6 +1,6 @@
 #pragma once
-// Keeps a pod's GPU metrics up to date, on a thread of its own: neither a step nor a heartbeat waits for a
-// driver that is slow. Its destructor waits for a reading under way.
+// Updates a pod's GPU metrics on a separate thread, so that no step and no heartbeat waits for a slow driver.
+// The destructor waits for a reading in progress.
 
 #include <string>
 #include <thread>
@@ -12,7 +12,7 @@ namespace lockstep::telemetry {
 
 class GpuWatch {
  public:
-  // `metrics` must outlive it. Where there is no GPU to watch: one line in the log, and nothing more.
+  // `metrics` must outlive it. Without a GPU it logs one line and does nothing.
   GpuWatch(TrainingMetrics& metrics, std::string library, GpuSelection selection);
 
  private:

@@ -5,7 +5,7 @@
 namespace lockstep::telemetry::nvml {
 namespace {
 
-// Into `function`; the first name that is missing, into `missing`.
+// Loads a symbol into `function`; stores the name of the first missing one in `missing`.
 template <typename Function>
 void Find(void* library, const char* name, Function& function, std::string& missing) {
   function = reinterpret_cast<Function>(::dlsym(library, name));

@@ -1,8 +1,8 @@
 #pragma once
-// The part of NVIDIA's management library (NVML) that gpu_reader uses, found in the driver's own library when
-// a pod starts: neither a build nor a machine without GPUs needs anything of NVIDIA's. Types, values and
-// names of functions are those of nvml.h in the CUDA toolkit 13 (docs.nvidia.com/deploy/nvml-api), which
-// keeps them for old programs: what changes gets a new name, `_v2`. Any thread.
+// The part of NVIDIA's management library (NVML) that gpu_reader uses, loaded from the driver's library when
+// a pod starts, so neither the build nor a machine without GPUs needs anything from NVIDIA. Types, values and
+// function names are those of nvml.h in CUDA toolkit 13 (docs.nvidia.com/deploy/nvml-api), which keeps them
+// for old programs: a changed function gets a new name, `_v2`. Any thread.
 
 #include <string>
 
@@ -20,7 +20,7 @@ inline constexpr int kSinceDriverLoaded = 0;        // NVML_VOLATILE_ECC
 inline constexpr unsigned long long kXidEvent = 8;  // nvmlEventTypeXidCriticalError
 inline constexpr unsigned kLongestText = 96;        // NVML_DEVICE_UUID_V2_BUFFER_SIZE, and that of names
 
-// nvmlUtilization_t: percent of the last sample period in which a kernel ran, or memory was used.
+// nvmlUtilization_t: percent of the last sample period in which a kernel ran, or memory was accessed.
 struct Utilization {
   unsigned gpu;
   unsigned memory;
@@ -35,12 +35,12 @@ struct Memory {
 struct EventData {
   Device device;
   unsigned long long type;
-  unsigned long long data;  // of a kXidEvent its number
+  unsigned long long data;  // for a kXidEvent its number
   unsigned gpu_instance;
   unsigned compute_instance;
 };
 
-// Each returns kSuccess or the number of an error.
+// Each function returns kSuccess or an error number.
 struct Library {
   int (*init)();
   int (*shutdown)();
@@ -61,7 +61,7 @@ struct Library {
   int (*free_event_set)(EventSet set);
 };
 
-// Loads it for good. kNotFound, with the reason, where there is no such library, or one that lacks a
+// Loads the library, which is never unloaded. kNotFound, with the reason: it does not exist, or lacks a
 // function.
 [[nodiscard]] Result<Library> Load(const std::string& path);
 

@@ -1,10 +1,8 @@
 #pragma once
-// What a worker pod exports: the ranks' messages turned into Prometheus families. The supervisor owns it, so
-// a rank's death loses no counter. Any thread.
+// The metrics of a worker pod: converts the ranks' messages to Prometheus families. The supervisor owns it,
+// so a rank's death loses no counter. Any thread.
 
-#include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "runtime/common/http/server.h"
@@ -16,12 +14,13 @@ namespace lockstep::telemetry {
 
 class TrainingMetrics {
  public:
-  // `slot` tells the pods of a job apart in the rank label of pods that have no rank yet.
+  // `slot`: the number of the pod, the label `replica`.
   TrainingMetrics(const protocol::WorkerConfig& config, int slot);
   ~TrainingMetrics();
 
   void Observe(int local_rank, const protocol::FromRank& message);
-  // A local rank's place in the new round. A pod that no longer holds rank 0, which evaluates, removes its evaluation.
+  // Sets the global rank of a local rank in the new round. A pod that no longer has rank 0, which evaluates, removes
+  // its evaluation.
   void SetPlace(int local_rank, int rank, int world_size);
   void SetMemory(int local_rank, double bytes);
   void CountHang(int local_rank);
@@ -29,9 +28,6 @@ class TrainingMetrics {
   [[nodiscard]] http::Response Scrape() const;
 
  private:
-  using Labels = std::map<std::string, std::string>;
-  [[nodiscard]] Labels RankLabels(int local_rank) const;
-
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -1,6 +1,6 @@
 #pragma once
-// Tensors between the stages of a pipeline, whose shapes the receiver does not know: a few numbers first.
-// Step thread.
+// Sends and receives the tensors between the stages of a pipeline. A small header with type and shape
+// precedes each tensor, because the receiver does not know them. Step thread. kAborted: the round broke.
 
 #include <ATen/core/Tensor.h>
 
@@ -10,9 +10,9 @@ namespace lockstep::train {
 
 [[nodiscard]] Result<void> SendActivation(comm::Communicator& communicator, const at::Tensor& tensor,
                                           int peer);
-// Says that none will follow.
+// Announces that no tensor will follow.
 [[nodiscard]] Result<void> SendNoActivation(comm::Communicator& communicator, int peer);
-// Undefined where none follows.
+// Returns an undefined tensor if none follows.
 [[nodiscard]] Result<at::Tensor> ReceiveActivation(comm::Communicator& communicator, at::Device device,
                                                    int peer);
 

@@ -12,10 +12,10 @@ namespace {
 
 using comm::CatchTorch;
 
-// One message must not keep an abort waiting for long, nor cost a copy of the whole state.
+// Bounds how long one message delays an abort, and the additional memory.
 constexpr int64_t kPieceElements = int64_t{4} << 20;
 
-// Half precision would round what the ranks differ by.
+// Half precision would round away small differences between the ranks.
 at::ScalarType SentAs(const at::Tensor& tensor) {
   if (!at::isFloatingType(tensor.scalar_type())) return at::kLong;
   return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;

@@ -11,13 +11,15 @@ namespace lockstep::train {
 
 struct ToAverage {
   at::Tensor tensor;
-  // Where all ranks' tensors were equal: then only what changed since is sent, which costs fewer bits in
-  // rounding. Undefined: the values themselves are sent, so that a mean of positive numbers is positive.
+  // The value that all ranks had in common before. If it is given, only the difference is sent, which loses
+  // fewer bits in rounding. Undefined: the values themselves are sent, so a mean of positive numbers is
+  // positive.
   at::Tensor origin;
 };
 
-// Afterwards the tensors are equal on all ranks, bit for bit. Weights of all ranks sum to 1. Of integers,
-// which have no mean, all get rank 0's. After an error some may have been changed and others not.
+// Afterwards the tensors are equal on all ranks, bit for bit. The weights of all ranks sum to 1. Integer
+// tensors have no mean: all ranks get those of rank 0. After an error some tensors may have changed and
+// others not.
 [[nodiscard]] Result<void> AverageInPlace(comm::Communicator& communicator,
                                           std::span<const ToAverage> tensors, double weight);
 

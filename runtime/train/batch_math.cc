@@ -14,16 +14,18 @@ constexpr int64_t kPiecesOfAStep = 16;
 
 int64_t CeilDivide(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-// Of all ranks.
-std::vector<Slice> PlacesOf(int64_t count, std::span<const double> speeds, const Cutting& cutting) {
-  if (!cutting.same_in_any_world) return SlicesBySpeed(count, speeds);
-  std::vector<Slice> places = SlicesBySpeed(CeilDivide(count, *cutting.size), speeds);
-  for (Slice& slice : places)
-    slice = {std::min(count, slice.begin * *cutting.size), std::min(count, slice.end * *cutting.size)};
-  return places;
+// The positions of all ranks.
+std::vector<Slice> PositionsOf(int64_t count, std::span<const double> speeds,
+                               const MicroBatchPolicy& policy) {
+  if (!policy.same_in_any_world) return SlicesBySpeed(count, speeds);
+  std::vector<Slice> positions = SlicesBySpeed(CeilDivide(count, *policy.size), speeds);
+  for (Slice& slice : positions)
+    slice = {std::min(count, slice.begin * *policy.size), std::min(count, slice.end * *policy.size)};
+  return positions;
 }
 
-// Whole places only: what is rounded off goes, one by one, to whoever would be the first to end with it.
+// Rounds down to whole positions; the remaining ones go one by one to the rank that would end first with one
+// more.
 std::vector<int64_t> CountsBySpeed(int64_t count, std::span<const double> speeds) {
   const double all = std::accumulate(speeds.begin(), speeds.end(), 0.0);
   std::vector<int64_t> counts;
@@ -45,8 +47,8 @@ std::vector<int64_t> CountsBySpeed(int64_t count, std::span<const double> speeds
   return counts;
 }
 
-// Without a place a rank's speed could not be measured again. It is taken from whoever ends last.
-void LeaveNobodyOut(std::vector<int64_t>& counts, std::span<const double> speeds) {
+// A rank without a position could not be measured again. Its position is taken from the rank that ends last.
+void GiveEachOne(std::vector<int64_t>& counts, std::span<const double> speeds) {
   const auto end = [&](std::size_t i) {
     return counts[i] > 1 ? static_cast<double>(counts[i]) / speeds[i] : 0;
   };
@@ -70,7 +72,7 @@ Slice SliceOf(int64_t count, int rank, int world) {
 
 std::vector<Slice> SlicesBySpeed(int64_t count, std::span<const double> speeds) {
   std::vector<int64_t> counts = CountsBySpeed(count, speeds);
-  if (count >= static_cast<int64_t>(counts.size())) LeaveNobodyOut(counts, speeds);
+  if (count >= static_cast<int64_t>(counts.size())) GiveEachOne(counts, speeds);
   std::vector<Slice> slices;
   int64_t begin = 0;
   for (const int64_t mine : counts) {
@@ -89,20 +91,20 @@ std::vector<Slice> MicroBatches(Slice slice, std::optional<int64_t> size) {
   return pieces;
 }
 
-Cutting CuttingOf(const api::TrainingSpec& spec) {
+MicroBatchPolicy MicroBatchPolicyOf(const api::TrainingSpec& spec) {
   const bool same = spec.determinism == api::Determinism::kWorld || api::DividesLayers(spec.strategy);
   if (same && !spec.micro_batch_size.has_value())
     return {CeilDivide(spec.global_batch_size, kPiecesOfAStep), true};
   return {spec.micro_batch_size, same};
 }
 
-RankShare ShareOf(int64_t count, int rank, std::span<const double> speeds, const Cutting& cutting) {
-  const std::vector<Slice> places = PlacesOf(count, speeds, cutting);
+RankShare ShareOf(int64_t count, int rank, std::span<const double> speeds, const MicroBatchPolicy& policy) {
+  const std::vector<Slice> positions = PositionsOf(count, speeds, policy);
   RankShare share;
-  share.places = places.at(static_cast<std::size_t>(rank));
-  share.pieces = MicroBatches(share.places, cutting.size);
-  for (const Slice& of_rank : places) {
-    const int64_t size = cutting.size.value_or(std::max<int64_t>(1, of_rank.size()));
+  share.positions = positions.at(static_cast<std::size_t>(rank));
+  share.pieces = MicroBatches(share.positions, policy.size);
+  for (const Slice& of_rank : positions) {
+    const int64_t size = policy.size.value_or(std::max<int64_t>(1, of_rank.size()));
     share.micro_batches.push_back(CeilDivide(of_rank.size(), size));
   }
   return share;

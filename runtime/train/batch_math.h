@@ -1,5 +1,6 @@
 #pragma once
-// How the global batch of a step is divided: the batch does not depend on the world, the shares do. Pure.
+// Divides the global batch of a step among the ranks. The batch does not depend on the world size, the shares
+// do. Pure.
 
 #include <cstdint>
 #include <optional>
@@ -10,7 +11,7 @@
 
 namespace lockstep::train {
 
-// Places [begin, end) among the samples of a step or of a data set.
+// Positions [begin, end) among the samples of a step or of a data set.
 struct Slice {
   int64_t begin = 0;
   int64_t end = 0;
@@ -19,38 +20,39 @@ struct Slice {
   friend bool operator==(const Slice&, const Slice&) = default;
 };
 
-// The rank's contiguous share of `count` places. Shares differ by one at most, the larger ones come first;
-// empty where there are more ranks than places.
+// The rank's contiguous share of `count` positions. Shares differ by at most one, and the larger ones come
+// first. A share is empty if there are more ranks than positions.
 [[nodiscard]] Slice SliceOf(int64_t count, int rank, int world);
 
-// `count` places in contiguous shares, one for each of `speeds`, so that whoever ends last, at these speeds,
-// ends as early as possible; but nobody has none where there are enough. Equal speeds: as SliceOf.
+// Divides `count` positions into contiguous shares, one per entry of `speeds`, so that the rank that ends
+// last ends as early as possible at these speeds. Each rank gets at least one position if there are enough.
+// With equal speeds the result is that of SliceOf.
 [[nodiscard]] std::vector<Slice> SlicesBySpeed(int64_t count, std::span<const double> speeds);
 
-// The slice in pieces of `size`, the last one smaller where it does not divide; one piece where `size` is
-// absent.
+// Cuts the slice into pieces of `size`; the last one is smaller if `size` does not divide the slice. Without
+// `size`, the slice is one piece.
 [[nodiscard]] std::vector<Slice> MicroBatches(Slice slice, std::optional<int64_t> size);
 
 // How a step is cut into micro-batches.
-struct Cutting {
+struct MicroBatchPolicy {
   std::optional<int64_t> size;  // most samples of one
-  // The same ones in any world: the step is cut, and each rank gets some of the pieces, the whole of a piece
-  // or nothing. Otherwise each rank cuts its own share. Needs `size`.
+  // True: the step is cut, and each rank gets whole pieces, so the micro-batches are the same in any world.
+  // Needs `size`. False: each rank cuts its own share.
   bool same_in_any_world = false;
 };
 
-// Without spec.microBatchSize, `determinism: World` cuts a full step into 16 pieces: ranks beyond those have
-// nothing to do, and more pieces cost more passes. So do `pipeline` and `hybrid`, for whose stages there must
-// be something to pass on; and random numbers are then the same in any world.
-[[nodiscard]] Cutting CuttingOf(const api::TrainingSpec& spec);
+// Without spec.microBatchSize, `determinism: World` cuts a full step into 16 pieces: ranks beyond 16 have
+// nothing to do, and more pieces would cost more passes. `pipeline` and `hybrid` do the same, because their
+// stages need several micro-batches to overlap; random numbers are then the same in any world, too.
+[[nodiscard]] MicroBatchPolicy MicroBatchPolicyOf(const api::TrainingSpec& spec);
 
-// What one rank of a round does in a step; `speeds` are of all its ranks.
+// The share of one rank in a step. `speeds` has one entry per rank of the round.
 struct RankShare {
   std::vector<Slice> pieces;           // its micro-batches, in order
-  Slice places;                        // all of them together
+  Slice positions;                     // all of them together
   std::vector<int64_t> micro_batches;  // how many each rank has
 };
 [[nodiscard]] RankShare ShareOf(int64_t count, int rank, std::span<const double> speeds,
-                                const Cutting& cutting);
+                                const MicroBatchPolicy& policy);
 
 }  // namespace lockstep::train

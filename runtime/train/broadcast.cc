@@ -13,7 +13,7 @@ namespace {
 
 using comm::CatchTorch;
 
-// Of one root, of one type and on one device: their elements, one tensor after another.
+// Tensors of one root, one type and one device; their elements are numbered consecutively.
 struct Group {
   std::vector<const FromRank*> tensors{};
   int64_t elements = 0;
@@ -31,18 +31,19 @@ Groups GroupsOf(const std::vector<FromRank>& tensors) {
   return groups;
 }
 
-// Elements of a group from `begin` on.
+// Elements of a group, starting at `begin`.
 struct Chunk {
   const Group* group;
   int64_t begin;
   at::Tensor flat{};
 };
 
-// Calls `use` with each tensor of the chunk, the first of its elements there, and those in the chunk.
+// Calls `use` for each tensor of the chunk, with its first element in the chunk and its elements in the
+// chunk.
 template <typename Use>
 void ForEachPiece(const Chunk& chunk, const Use& use) {
   const int64_t end = chunk.begin + chunk.flat.numel();
-  int64_t first = 0;  // of the tensor, in the group
+  int64_t first = 0;  // of the tensor, within the group
   for (const FromRank* tensor : chunk.group->tensors) {
     const int64_t last = first + tensor->target.numel();
     const int64_t from = std::max(first, chunk.begin);
@@ -89,7 +90,7 @@ class Broadcasting {
         if (receiving_ != Receiving::kStaged) return;
         chunk.flat = chunk.flat.to(at::kCPU);
         staged_.push_back(std::move(chunk));
-        room.reset();  // on the CPU it is what is kept
+        room.reset();  // on the CPU the memory is kept for the copy
       }));
     }
     return {};

@@ -1,6 +1,6 @@
 #pragma once
-// Sends tensors that some ranks have to all ranks, in chunks: whatever their size, a rank needs memory for one
-// chunk more. Step thread.
+// Sends tensors from the ranks that have them to all ranks, in chunks. A rank needs memory for one additional
+// chunk, whatever the size of the tensors. Step thread.
 
 #include <ATen/core/Tensor.h>
 
@@ -12,24 +12,24 @@
 namespace lockstep::train {
 
 struct FromRank {
-  at::Tensor target;    // on every rank; contiguous
+  at::Tensor target;    // exists on every rank; contiguous
   int root = 0;         // the rank that has it
-  at::Tensor source{};  // there; it may be on another device, or be the target itself
+  at::Tensor source{};  // on the root only; it may be on another device, or be the target itself
 };
 
-// What this rank does with a chunk that arrived.
+// What this rank does with a chunk that arrives.
 enum class Receiving {
-  kInPlace,  // Writes it to the targets. After an error they hold a mixture.
-  kStaged,   // Keeps it in host memory, and writes all of them to the targets when the last one has arrived.
-  kScratch,  // Nothing: its targets hold the same bits.
+  kInPlace,  // Writes it to the targets. After an error they hold a mixture of old and new values.
+  kStaged,   // Keeps it in host memory, and writes all targets after the last chunk has arrived.
+  kScratch,  // Drops it, because the targets already hold the same bits.
 };
 
-// Most bytes of a chunk.
+// The maximum size of a chunk.
 inline constexpr int64_t kBroadcastChunkBytes = int64_t{16} << 20;
 
-// On all ranks together; targets and roots agree, how a rank receives is its own choice. `before_writing` is
-// called before the first write to a target, and not where nothing is written. kAborted: the round broke;
-// kInternal: LibTorch failed, for example for lack of memory.
+// All ranks call this together with the same targets and roots; `receiving` may differ between ranks.
+// `before_writing` is called before the first write to a target, and not called if nothing is written.
+// kAborted: the round broke. kInternal: LibTorch failed, for example for lack of memory.
 [[nodiscard]] Result<void> BroadcastTensors(
     comm::Communicator& communicator, const std::vector<FromRank>& tensors, Receiving receiving,
     const std::function<void()>& before_writing = [] {});

@@ -1,6 +1,6 @@
 #pragma once
-// Rounds that a rank breaks one after the other, without a step between: when it asks for the next one, and
-// when it gives up. Pure.
+// Decides how long a rank waits for the next round after consecutive broken rounds without a step between
+// them, and when it gives up. Pure.
 
 #include <algorithm>
 #include <optional>
@@ -11,8 +11,9 @@ namespace lockstep::train {
 
 class BrokenRounds {
  public:
-  // How long to wait before the next round; nothing once the process is taken for the cause. The first ones
-  // cost no time: a failure is often seen twice. Then 100 ms, doubling to 5 s.
+  // Returns how long to wait before the next round, or nothing once this process is considered to be the
+  // cause. The first two retries are immediate, because one failure is often seen twice. The pause then
+  // starts at 100 ms and doubles up to 5 s.
   [[nodiscard]] std::optional<Milliseconds> Broke() {
     if (++count_ > kMost) return std::nullopt;
     if (count_ <= kAtOnce) return Milliseconds(0);

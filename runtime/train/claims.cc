@@ -6,10 +6,10 @@
 namespace lockstep::train {
 namespace {
 
-// Of a rank without a batch, from one window to the next. More would try a hopeless one so often that the
-// others felt it.
+// The rate of a rank without a batch grows by this factor from one window to the next. A larger factor would
+// retry a hopeless rank so often that it slows the others.
 constexpr double kForgetting = 1.1;
-// What another rank has claimed and not done: half of one, and one made ready.
+// Batches that another rank has claimed and not finished: half of one in progress, and one prefetched.
 constexpr double kHeldByOthers = 1.5;
 
 }  // namespace
@@ -18,16 +18,16 @@ std::vector<Claim> ClaimsOf(int64_t first_step, std::span<const int64_t> counts,
   std::vector<Claim> claims;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     for (int rank = 0; rank < world; ++rank) {
-      const Slice places = SliceOf(counts[i], rank, world);
-      if (places.size() > 0) claims.push_back({first_step + static_cast<int64_t>(i), places});
+      const Slice positions = SliceOf(counts[i], rank, world);
+      if (positions.size() > 0) claims.push_back({first_step + static_cast<int64_t>(i), positions});
     }
   }
   return claims;
 }
 
-std::vector<double> RatesAfter(std::span<const double> before, std::span<const double> told) {
-  const double fastest = *std::max_element(told.begin(), told.end());
-  std::vector<double> rates(told.begin(), told.end());
+std::vector<double> RatesAfter(std::span<const double> before, std::span<const double> measured) {
+  const double fastest = *std::max_element(measured.begin(), measured.end());
+  std::vector<double> rates(measured.begin(), measured.end());
   for (std::size_t i = 0; i < rates.size(); ++i) {
     if (rates[i] == 0) rates[i] = before.empty() ? fastest : std::min(fastest, kForgetting * before[i]);
   }

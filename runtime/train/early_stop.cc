@@ -8,7 +8,7 @@
 namespace lockstep::train {
 namespace {
 
-// How much better `value` is than `other`.
+// The improvement of `value` over `other`.
 double Gain(api::EarlyStopMetric metric, double value, double other) {
   return metric == api::EarlyStopMetric::kAccuracy ? value - other : other - value;
 }

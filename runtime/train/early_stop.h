@@ -1,5 +1,5 @@
 #pragma once
-// When a training is good enough, or gets no better, by spec.training.earlyStop. Pure.
+// Decides when training has reached its target or no longer improves (spec.training.earlyStop). Pure.
 
 #include <optional>
 #include <string>
@@ -11,11 +11,11 @@ namespace lockstep::train {
 
 using checkpoint::EvaluationRecord;
 
-// The record with one more evaluation, of `step`. What is not finite is no improvement.
+// Adds the evaluation after `step` to the record. A value that is not finite counts as no improvement.
 [[nodiscard]] EvaluationRecord WithEvaluation(EvaluationRecord record, const api::EarlyStopSpec& spec,
                                               int64_t step, double loss, double accuracy);
 
-// Why to end the training now, for people; nothing: train on.
+// Returns the reason to end the training now, for the log and the status, or nothing to continue.
 [[nodiscard]] std::optional<std::string> ReasonToStop(const EvaluationRecord& record,
                                                       const api::EarlyStopSpec& spec);
 

@@ -11,7 +11,7 @@
 #include "runtime/train/exit_code_of.h"
 #include "runtime/train/local_sgd.h"
 #include "runtime/train/pipeline_step.h"
-#include "runtime/train/profile_wishes.h"
+#include "runtime/train/profile_requests.h"
 #include "runtime/train/progress.h"
 #include "runtime/train/saves.h"
 #include "runtime/train/speed.h"
@@ -30,26 +30,27 @@ using protocol::ExitCode;
 
 constexpr auto kHandOverLimit = 600s;
 constexpr int kFinalSaveAttempts = 3;
-// At most: speeds change, and asking for them costs a fraction of a step.
+// Steps between two measurements of the ranks' speeds. Speeds change, and a measurement costs a fraction of a
+// step.
 constexpr int64_t kStepsOfAShare = 100;
 
 enum class RoundEnd {
-  kLeft,      // in good order or told to: join the next one
-  kBroken,    // this rank noticed: tell the supervisor, join the next one
+  kLeft,      // left in good order, or asked to leave: join the next round
+  kBroken,    // this rank detected the break: report it to the supervisor, join the next round
   kFinished,  // training is complete and stored
   kStopped,   // asked to stop, and the state is safe with peers or in a checkpoint
-  kFailed,    // nothing that another round could repair
+  kFailed,    // an error that another round cannot repair
 };
 
 struct RoundOutcome {
   RoundEnd end = RoundEnd::kLeft;
-  Error error{};             // of kBroken and kFailed
+  Error error{};             // for kBroken and kFailed
   int64_t failed_step = -1;  // as in protocol::Failed
 };
 
-// What exists for one round only, dropped after the rank has said Ready for the next: dropping takes
-// milliseconds in which the round can already form. Only a device's group is gone before: its abort may hang,
-// and the next round must not wait for a rank that then ends.
+// Objects of one round. They are dropped after the rank has reported Ready for the next round, because
+// dropping takes milliseconds in which the round can already form. Only a device's group is closed before:
+// its abort may hang, and the next round must not wait for a rank that then ends.
 struct Round {
   protocol::RankAssignment assignment;
   std::stop_token aborted;
@@ -78,12 +79,12 @@ class ElasticLoop {
                  plan_.steps_per_epoch(), total_steps_),
         phases_(inputs.clock),
         profile_(inputs.profile, inputs.state.device.is_cuda()),
-        profile_wishes_(profile_, inputs.control, inputs.link, total_steps_),
+        profile_requests_(profile_, inputs.control, inputs.link, total_steps_),
         ledger_(inputs.ledger_folder, inputs.process_name, inputs.clock),
         progress_(inputs.link, phases_, inputs.clock, total_steps_, plan_.steps_per_epoch(),
                   TokensPerSample(inputs), inputs.log_all_ranks),
         patience_({inputs.store_patience, inputs.clock,
-                   [&inputs](const protocol::StoreAway& away) { inputs.link.Send(away); },
+                   [&inputs](const protocol::StoreUnavailable& away) { inputs.link.Send(away); },
                    [this](Milliseconds time) { return PauseInRound(time); }}),
         saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_, patience_,
                 progress_.history(), plan_.steps_per_epoch()}),
@@ -97,8 +98,8 @@ class ElasticLoop {
                                                                    total_steps_, state_, ledger_, phases_})),
         evaluator_(inputs.training, state_, inputs.test) {}
 
-  // The step at which an error of this rank's own occurs. -1 while it enters a round: no samples are used there, so
-  // memory that is short for a state that arrives or is restored is never their fault.
+  // The step at which an error of this rank itself occurs. -1 while it enters a round: no samples are used
+  // there, so the training is not responsible if memory for a received or restored state is short.
   [[nodiscard]] int64_t StepUnderWay() const {
     if (!has_entered_) return -1;
     return std::max<int64_t>(0, attempting_ > 0 ? attempted_step_ : state_.step);
@@ -139,13 +140,13 @@ class ElasticLoop {
 
   LoopOutcome StopAlone() {
     stopping_.Alone(last_place_);
-    // The last of a job to stop comes here, or all stop together. Where others go on, the next round's rank 0
-    // marks the place anew.
-    if (last_place_.rank >= 0) saves_.GiveUpPlace();
+    // Either the last rank of a job stops here, or all ranks stop together. If other ranks continue, rank 0
+    // of the next round writes the marker again.
+    if (last_place_.rank >= 0) saves_.EndOwnership();
     return {ExitCode::kPreempted, ""};
   }
 
-  // Nothing: join the next round.
+  // Returns nothing to join the next round.
   std::optional<LoopOutcome> AfterRound(const RoundOutcome& outcome) {
     switch (outcome.end) {
       case RoundEnd::kLeft: return std::nullopt;
@@ -155,11 +156,11 @@ class ElasticLoop {
             {{"round", round_.assignment.round}, {"step", state_.step}, {"reason", outcome.error.message}});
         return AfterBroken(outcome.error);
       case RoundEnd::kFinished:
-        if (last_place_.rank == 0) saves_.GiveUpPlace();
+        if (last_place_.rank == 0) saves_.EndOwnership();
         in_.link.Send(protocol::Finished{state_.step});
         return LoopOutcome{};
       case RoundEnd::kStopped:
-        saves_.LeavePlace();  // peers that stay hold it in their next round
+        saves_.ReleaseOwnership();  // the remaining ranks hold it in their next round
         progress_.SendNow();
         stopping_.Drain();
         return LoopOutcome{ExitCode::kPreempted, ""};
@@ -170,7 +171,7 @@ class ElasticLoop {
 
   LoopOutcome Failed(const RoundOutcome& outcome) {
     const ExitCode code = ExitCodeOf(outcome.error);
-    if (code == ExitCode::kUserError) saves_.GiveUpPlace();  // it ends the job
+    if (code == ExitCode::kUserError) saves_.EndOwnership();  // the job ends
     return {code, outcome.error.message, outcome.failed_step};
   }
 
@@ -214,7 +215,7 @@ class ElasticLoop {
     in_.control.Attach(round_.communicator);
     LOCKSTEP_TRY(const StateSource source,
                  SyncState(*round_.communicator, state_, [this](TrainingState&) { return Restore(); }));
-    saves_.HoldPlace(assignment.rank);
+    saves_.HoldOwnership(assignment.rank);
     speeds_.assign(static_cast<std::size_t>(assignment.world), 1);
     if (state_.staged != nullptr) {
       pipeline_->EnterRound();
@@ -231,33 +232,33 @@ class ElasticLoop {
     return {};
   }
 
-  // False: training begins at step 0, also where this process was further and lost a part of the state.
+  // Returns false if training begins at step 0, also if this process had more steps and lost a part of the
+  // state.
   Result<bool> Restore() {
     LOCKSTEP_TRY(const bool restored, saves_.Restore(*round_.communicator, state_, [this](Milliseconds time) {
       return PauseInRound(time);
     }));
     if (!restored && (state_.step > 0 || state_.is_torn)) {
-      log::Error("there is no checkpoint to go back to: training begins again at step 0",
-                 {{"step", state_.step}});
+      log::Error("no checkpoint to restore: training starts again at step 0", {{"step", state_.step}});
       LOCKSTEP_TRY(StartAfresh(in_.training, state_));
     }
     return restored;
   }
 
-  // While the rank waits for something other than a peer. False: the round is over, or the rank is to stop.
+  // For waits that are not for a peer. Returns false if the round is over or the rank should stop.
   bool PauseInRound(Milliseconds time) {
-    progress_.Phase(state_.step >= total_steps_ ? "save" : "sync");  // a sign of life
+    progress_.Phase(state_.step >= total_steps_ ? "save" : "sync");  // as a sign of life
     return in_.control.PauseInRound(time);
   }
 
-  // Who computes how much of each step from here on. A collective where it goes by speed.
+  // Sets the shares of all ranks for the following steps. A collective, if shares depend on speed.
   Result<void> ShareOut() {
     shares_until_ = total_steps_;
-    if (in_.training.strategy == api::Strategy::kAsync) return {};  // each takes what it can
+    if (in_.training.strategy == api::Strategy::kAsync) return {};  // each rank claims what it can
     const protocol::RankAssignment& assignment = round_.assignment;
     if (in_.training.balance == api::Balance::kSpeed) {
       LOCKSTEP_TRY(speeds_, SpeedsOfRanks(*round_.communicator, speed_.Measure()));
-      // The same steps in every round, so that all ranks come here together.
+      // The interval counts from step 0 in every round, so all ranks call this together.
       const int64_t interval = std::min(kStepsOfAShare, plan_.steps_per_epoch());
       const int64_t due = std::min(total_steps_, state_.step + interval - state_.step % interval);
       shares_until_ = windows_.EndAfter(due - 1);
@@ -266,7 +267,7 @@ class ElasticLoop {
     return {};
   }
 
-  // The next thing to do in the round: an evaluation that is due, the end, or a step or window of steps.
+  // Does what is next in the round: an evaluation that is due, the end, or a step or window of steps.
   Result<std::optional<RoundEnd>> Advance() {
     if (EvaluationIsDue()) return RunEvaluation();
     if (state_.step >= total_steps_ || StopsEarly()) return Finish();
@@ -274,26 +275,26 @@ class ElasticLoop {
     return RunStep();
   }
 
-  Wishes CurrentWishes(int64_t end) {
+  Requests CurrentRequests(int64_t end) {
     const bool is_first = round_.assignment.rank == 0;
     return {.yield = in_.control.yield_requested(),
             .stop = in_.control.stop_requested(),
-            // The end has a save of its own.
+            // The end of the training has its own save.
             .save = is_first && end < total_steps_ && (saves_.IsDue(end) || in_.control.save_requested()),
-            .profile = is_first ? profile_wishes_.ToTell(end) : api::ProfileWindow{}};
+            .profile = is_first ? profile_requests_.WindowToAnnounce(end) : api::ProfileWindow{}};
   }
 
-  Result<StepReport> RunWindow(int64_t end, Wishes& wishes) {
+  Result<StepReport> RunWindow(int64_t end, Requests& requests) {
     const int64_t steps = end - state_.step;
-    const WindowCalls calls{.wishes =
+    const WindowCalls calls{.requests =
                                 [&] {
-                                  wishes = CurrentWishes(end);
-                                  return wishes;
+                                  requests = CurrentRequests(end);
+                                  return requests;
                                 },
                             .begins =
                                 [&](int64_t step, int64_t taken) {
                                   attempted_step_ = step;
-                                  // With async it may take more batches than the window has steps.
+                                  // With async a rank may take more batches than the window has steps.
                                   attempting_ = std::min(taken + 1, steps);
                                   if (taken > 0) progress_.UnderWay(std::min(taken, steps));
                                   profile_.BeginStep(step, round_.assignment.rank);
@@ -306,20 +307,20 @@ class ElasticLoop {
     return local_sgd_.Run(*round_.communicator, *round_.strategy, end, calls, round_.aborted);
   }
 
-  Result<StepReport> RunBy(int64_t end, Wishes& wishes) {
-    if (TakesWindows(in_.training)) return RunWindow(end, wishes);
-    if (state_.staged != nullptr) return pipeline_->Run(*round_.communicator, wishes, round_.aborted);
-    return runner_.Run(*round_.communicator, *round_.strategy, wishes, round_.aborted);
+  Result<StepReport> RunBy(int64_t end, Requests& requests) {
+    if (TakesWindows(in_.training)) return RunWindow(end, requests);
+    if (state_.staged != nullptr) return pipeline_->Run(*round_.communicator, requests, round_.aborted);
+    return runner_.Run(*round_.communicator, *round_.strategy, requests, round_.aborted);
   }
 
   Result<std::optional<RoundEnd>> RunStep() {
     const int64_t end = windows_.EndAfter(state_.step);
     const bool takes_windows = TakesWindows(in_.training);
     if (!takes_windows) profile_.BeginStep(state_.step, round_.assignment.rank);
-    Wishes wishes = CurrentWishes(end);
+    Requests requests = CurrentRequests(end);
     attempting_ = 1;
     attempted_step_ = state_.step;
-    LOCKSTEP_TRY(const StepReport report, RunBy(end, wishes));
+    LOCKSTEP_TRY(const StepReport report, RunBy(end, requests));
     attempting_ = 0;
     broken_rounds_.MadeStep();
     progress_.Communicated(bytes_before_ + round_.communicator->bytes_given());
@@ -332,25 +333,25 @@ class ElasticLoop {
     }
     saves_.Report();
     if (report.saving > 0) in_.control.SaveBegins();
-    profile_wishes_.Told(report.profile, state_.step, round_.assignment.rank == 0);
+    profile_requests_.OnAnnounced(report.profile, state_.step, round_.assignment.rank == 0);
     const bool all_stop = report.stopping == round_.assignment.world;
     const bool hands_over = !IsReplicated() && report.stopping > 0;
     const bool is_stored_anyway = saves_.on_termination() && (all_stop || hands_over);
     if (report.saving > 0 && !is_stored_anyway) LOCKSTEP_TRY(StartSave());
     if (all_stop) {
       stopping_.Together(round_.communicator);
-      if (round_.assignment.rank == 0) saves_.GiveUpPlace();
+      if (round_.assignment.rank == 0) saves_.EndOwnership();
       return std::optional(RoundEnd::kStopped);
     }
     if (!hands_over && CopyIsDue(report.saving > 0)) LOCKSTEP_TRY(CopyStages());
-    if (hands_over) LOCKSTEP_TRY(stopping_.HandOver(round_.communicator, wishes.stop, kHandOverLimit));
-    // Those who stay hold the state of this step, too.
-    if (wishes.stop) return std::optional(RoundEnd::kStopped);
+    if (hands_over) LOCKSTEP_TRY(stopping_.HandOver(round_.communicator, requests.stop, kHandOverLimit));
+    // The remaining ranks hold the state of this step, too.
+    if (requests.stop) return std::optional(RoundEnd::kStopped);
     if (report.yielding + report.stopping > 0) return std::optional(RoundEnd::kLeft);
     return std::optional<RoundEnd>();
   }
 
-  // Each rank holds all of the state.
+  // Whether each rank holds the complete state.
   [[nodiscard]] bool IsReplicated() const { return state_.sharded == nullptr && state_.staged == nullptr; }
 
   Result<void> StartSave() {
@@ -361,7 +362,7 @@ class ElasticLoop {
     return {};
   }
 
-  // Also with each checkpoint, so that none is newer than the copies.
+  // Copies are also due with each checkpoint, so that no checkpoint is newer than the copies.
   [[nodiscard]] bool CopyIsDue(bool is_saved) const {
     const int64_t every = in_.training.pipeline.copy_every_steps;
     return state_.staged != nullptr && every > 0 && (is_saved || state_.step % every == 0);
@@ -392,7 +393,8 @@ class ElasticLoop {
           [this] { return in_.control.yield_requested() || in_.control.stop_requested(); }, round_.aborted);
     }));
     progress_.Phase("train");
-    // Done again in the next round. A rank that is to stop goes there, too, and stops outside of a round.
+    // The evaluation is repeated in the next round. A rank that should stop enters that round as well, and
+    // stops outside of it.
     if (!result.complete) {
       if (!IsReplicated()) {
         LOCKSTEP_TRY(stopping_.HandOver(round_.communicator, in_.control.stop_requested(), kHandOverLimit));
@@ -406,7 +408,7 @@ class ElasticLoop {
     return std::optional<RoundEnd>();
   }
 
-  // Every rank knows the same evaluations.
+  // Every rank has the same evaluations, so all ranks decide alike.
   [[nodiscard]] bool StopsEarly() const {
     if (!in_.training.early_stop.has_value()) return false;
     const auto reason = ReasonToStop(state_.evaluations, *in_.training.early_stop);
@@ -427,19 +429,19 @@ class ElasticLoop {
     LOCKSTEP_TRY(round_.communicator->Barrier());
     profile_.Finish(round_.assignment.rank);
     if (in_.control.profile_wanted().has_value())
-      log::Warning("no profile: the training was at its end when it was asked for");
+      log::Warning("no profile: the training had ended when it was requested");
     progress_.SendNow();
     return std::optional(RoundEnd::kFinished);
   }
 
-  // After an error in a round. The own communicator goes down at once, so that no peer waits for this rank.
+  // Leaves after an error in a round. Aborts the communicator first, so that no peer waits for this rank.
   RoundOutcome Leave(const Error& error) {
     runner_.LeaveRound();
     if (round_.communicator != nullptr) round_.communicator->Abort();
     const int64_t failed_step = IsOwn(error) ? StepUnderWay() : -1;
     progress_.Repeating(std::exchange(attempting_, 0));
-    const bool told = round_.aborted.stop_requested();
-    if (error.code == ErrorCode::kCancelled || (told && error.code == ErrorCode::kAborted))
+    const bool is_over = round_.aborted.stop_requested();
+    if (error.code == ErrorCode::kCancelled || (is_over && error.code == ErrorCode::kAborted))
       return {RoundEnd::kLeft};
     const bool repairable = error.code == ErrorCode::kAborted || error.code == ErrorCode::kInternal;
     if (!repairable) return {RoundEnd::kFailed, error, failed_step};
@@ -447,8 +449,8 @@ class ElasticLoop {
     return {RoundEnd::kBroken, error, failed_step};
   }
 
-  // What this rank's own work met, no peer's and no machine's: if it comes again at that step, the training
-  // is at fault.
+  // Whether the error comes from this rank's own work, and not from a peer or a machine. If it repeats at the
+  // same step, the training itself is responsible.
   static bool IsOwn(const Error& error) {
     return error.code == ErrorCode::kInternal || error.code == ErrorCode::kDeviceFault;
   }
@@ -460,7 +462,7 @@ class ElasticLoop {
   const Windows windows_;
   PhaseClock phases_;
   Profile profile_;
-  ProfileWishes profile_wishes_;
+  ProfileRequests profile_requests_;
   SampleLedger ledger_;
   ProgressReporter progress_;
   StorePatience patience_;
@@ -468,16 +470,16 @@ class ElasticLoop {
   Stopping stopping_;
   StepRunner runner_;
   LocalSgd local_sgd_;
-  std::unique_ptr<PipelineStep> pipeline_;  // absent where all ranks have all layers
+  std::unique_ptr<PipelineStep> pipeline_;  // null if all ranks have all layers
   Evaluator evaluator_;
   SpeedMeter speed_{phases_};
-  std::vector<double> speeds_;  // of the round's ranks
-  int64_t shares_until_ = 0;    // step
+  std::vector<double> speeds_;  // of the ranks of the round
+  int64_t shares_until_ = 0;    // the step at which they are measured again
   Round round_;
-  bool has_entered_ = false;  // that round: its state is whole
+  bool has_entered_ = false;  // entered that round: its state is complete
   LastPlace last_place_;
   BrokenRounds broken_rounds_;
-  int64_t bytes_before_ = 0;    // given in earlier rounds
+  int64_t bytes_before_ = 0;    // bytes given in earlier rounds
   int64_t attempting_ = 0;      // steps that were begun and not committed
   int64_t attempted_step_ = 0;  // the newest of them
 };
@@ -490,7 +492,7 @@ LoopOutcome RunElasticLoop(const LoopInputs& inputs) {
     loop.emplace(inputs);
     return loop->Run();
   } catch (...) {
-    // Out of memory or of threads, where nobody expected it.
+    // For example lack of memory or threads where no error handling exists.
     const Error error = comm::CurrentException(ErrorCode::kInternal, "training");
     return {ExitCode::kInfrastructure, error.message, loop.has_value() ? loop->StepUnderWay() : -1};
   }

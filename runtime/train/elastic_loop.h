@@ -9,9 +9,9 @@
 //   stop    The rank leaves after its step. The remaining peers have the state; if no peer remains, the rank
 //           stores it first.
 //
-// With localsgd and async a window of steps stands for the step in all of this (local_sgd.h).
+// With localsgd and async, read "window of steps" for "step" (local_sgd.h).
 //
-// Runs on the step thread. The process's own end (the supervisor's socket closes) is main's matter.
+// Runs on the step thread. main ends the process when the supervisor's socket closes.
 
 #include <memory>
 #include <optional>
@@ -34,7 +34,7 @@ namespace lockstep::train {
 struct LoopInputs {
   const api::TrainingSpec& training;
   const api::CheckpointSpec& checkpoint;
-  // For the round's store if this rank becomes rank 0; empty: every interface.
+  // Where rank 0 binds the round's store. Empty: all interfaces.
   std::string listen_address;
   std::string ledger_folder;
   std::string process_name;
@@ -44,10 +44,10 @@ struct LoopInputs {
   const data::TrainingSamples& samples;
   const data::Dataset& test;
   TrainingState& state;
-  const comm::DeviceUse& device;                     // that of the state
+  const comm::DeviceUse& device;                     // the device of the state
   checkpoint::Checkpointer* checkpointer = nullptr;  // absent: no checkpoints
-  Seconds store_patience;                            // an outage of that store that is waited out
-  Milliseconds collective_limit;                     // CollectiveLimit
+  Seconds store_patience;         // how long an outage of the checkpoint store is waited out
+  Milliseconds collective_limit;  // CollectiveLimit
   protocol::ControlLink& link;
   RoundControl& control;
   const Clock& clock;

@@ -51,7 +51,7 @@ Result<Evaluation> Evaluator::Run(comm::Communicator& communicator, std::span<co
                        communicator, leave, stop);
   });
   state_.model->train();
-  loader_.Start({});  // what was read ahead takes memory
+  loader_.Start({});  // frees the memory of prefetched batches
   if (!done.ok()) return done.error();
   LOCKSTEP_TRY(const Sums sums, std::move(own));
   at::Tensor total =
@@ -90,19 +90,19 @@ Result<Evaluator::Sums> Evaluator::RunShare(Slice share, const comm::Communicato
   return sums;
 }
 
-// The share of this rank's pipeline. Its first stage decides when all of them stop early, so the others need
-// not agree.
+// Evaluates the share of this rank's pipeline. Its first stage decides for the whole pipeline when to stop
+// early, so the stages need no agreement.
 Result<Evaluator::Sums> Evaluator::RunInPipeline(comm::Communicator& communicator,
                                                  const std::function<bool()>& leave,
                                                  const std::stop_token& stop) {
   Sums sums;
   const StagedState& staged = *state_.staged;
-  if (!staged.place().has_value()) return sums;
+  if (!staged.coordinate().has_value()) return sums;
   const models::Autocast precision(spec_.precision, state_.device.type());
-  const bool is_first = staged.place()->stage == 0;
-  const bool is_last = staged.place()->stage + 1 == staged.mesh().stages;
+  const bool is_first = staged.coordinate()->stage == 0;
+  const bool is_last = staged.coordinate()->stage + 1 == staged.mesh().stages;
   const bool reads = is_first || is_last;
-  const Slice share = SliceOf(test_.size(), staged.place()->pipeline, staged.mesh().pipelines);
+  const Slice share = SliceOf(test_.size(), staged.coordinate()->pipeline, staged.mesh().pipelines);
   for (const Slice& piece : reads ? Load(share) : Batches(share)) {
     data::Batch batch;
     if (is_first && leave()) {

@@ -1,6 +1,6 @@
 #pragma once
-// The test set, each sample once over all ranks; sums are reduced, never means. Step thread; the loader's
-// threads read the samples ahead of it.
+// Evaluates the test set, each sample once over all ranks. Sums are reduced, never means. Step thread; the
+// loader's threads read samples ahead.
 
 #include <cstdint>
 #include <functional>
@@ -17,21 +17,21 @@
 namespace lockstep::train {
 
 struct Evaluation {
-  double loss = 0;            // mean over the test set but for its corrupt records
-  double accuracy = 0;        // share of right answers, of those, too
+  double loss = 0;            // mean over the test set without its corrupt records
+  double accuracy = 0;        // share of correct answers among the same samples
   int64_t corrupt = 0;        // records that were skipped
   int64_t local_corrupt = 0;  // by this rank
-  bool complete = true;       // false: a rank had to leave the round before its share was done
+  bool complete = true;       // false: a rank had to leave the round before it had finished its share
 };
 
 class Evaluator {
  public:
-  // The arguments outlive it. By spec.evaluation, which must be there when it runs.
+  // The arguments must outlive the object. spec.evaluation must be set when Run is called.
   Evaluator(const api::TrainingSpec& spec, TrainingState& state, const data::Dataset& test);
 
-  // `speeds` are of all ranks of the round and divide the samples; where layers are divided, pipelines get equal
-  // shares. `leave` is asked between batches: where it is true on any rank, all come back early. kAborted: the
-  // round broke; kCancelled: `stop` while waiting for data.
+  // `speeds` has one entry per rank of the round and divides the samples. If layers are divided over ranks,
+  // all pipelines get equal shares. `leave` is called between batches: if it returns true on any rank, all
+  // ranks return early. kAborted: the round broke. kCancelled: `stop` was requested while waiting for data.
   [[nodiscard]] Result<Evaluation> Run(comm::Communicator& communicator, std::span<const double> speeds,
                                        const std::function<bool()>& leave, const std::stop_token& stop);
 
@@ -43,13 +43,13 @@ class Evaluator {
     double leaving = 0;
     double corrupt = 0;
   };
-  // Stop between two batches when the round is over or a rank has to leave.
+  // Stops between two batches if the round is over or a rank has to leave.
   [[nodiscard]] Result<Sums> RunShare(Slice share, const comm::Communicator& communicator,
                                       const std::function<bool()>& leave, const std::stop_token& stop);
   [[nodiscard]] Result<Sums> RunInPipeline(comm::Communicator& communicator,
                                            const std::function<bool()>& leave, const std::stop_token& stop);
   [[nodiscard]] std::vector<Slice> Batches(Slice share) const;
-  // The same, which Next then returns one after the other.
+  // Starts the loader on the batches of the share and returns them. Next returns them one after another.
   [[nodiscard]] std::vector<Slice> Load(Slice share);
   [[nodiscard]] Result<data::Batch> Next(const std::stop_token& stop);
 

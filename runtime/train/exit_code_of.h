@@ -1,13 +1,13 @@
 #pragma once
-// The exit code of a rank that an error ends: whether the same again in a new process could end otherwise,
-// and whose fault it is. Pure.
+// Maps the error that ends a rank to its exit code: whether a new process could succeed, and whether the
+// user, the store or the infrastructure is responsible. Pure.
 
 #include "runtime/common/base/error.h"
 #include "runtime/common/protocol/exit_codes.h"
 
 namespace lockstep::train {
 
-// While it trains.
+// During training.
 [[nodiscard]] inline protocol::ExitCode ExitCodeOf(const Error& error) {
   using protocol::ExitCode;
   switch (error.code) {
@@ -23,8 +23,8 @@ namespace lockstep::train {
   }
 }
 
-// Before its first round. A device's own trouble, the memory that a dead process still holds, say, or a file
-// that cannot be read may be gone in another process; anything else is wrong for good.
+// Before the first round. A device fault (for example memory that a dead process still holds) or an
+// unreadable file may be gone in a new process. Any other error is permanent.
 [[nodiscard]] inline protocol::ExitCode ExitCodeOfStart(const Error& error, bool is_on_device) {
   using protocol::ExitCode;
   const bool is_short = is_on_device && error.message.find("out of memory") != std::string::npos;

@@ -9,7 +9,7 @@
 namespace lockstep::train {
 namespace {
 
-// Of one process, about a megabyte each. The first hangs tell most.
+// Per process, about a megabyte each. The first hangs are the most informative ones.
 constexpr int kMostStored = 20;
 
 struct Place {
@@ -17,7 +17,7 @@ struct Place {
   int rank;
 };
 
-// Opens the store anew: saves must not wait for a trace.
+// Opens the store separately, so that saves do not wait for a trace.
 Result<std::string> StoreFlightTrace(const std::string& uri, const Place& place, const std::string& trace) {
   const std::string name =
       "flight/round-" + std::to_string(place.round) + "-rank-" + std::to_string(place.rank) + ".json";

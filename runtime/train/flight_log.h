@@ -1,7 +1,7 @@
 #pragma once
-// Says in the log at which collective this rank was when a round broke after a long wait, and stores the
-// whole trace as flight/round-R-rank-N.json, for people and PyTorch's tools to compare with those of the
-// others. All of it on a thread of its own: recovery does not wait. Any thread.
+// When a round breaks after a long wait, logs the collective that this rank was in, and stores the whole
+// trace as flight/round-R-rank-N.json. People and PyTorch's tools compare it with the traces of the other
+// ranks. Runs on its own thread, so recovery does not wait for it. Any thread.
 
 #include <cstdint>
 #include <string>
@@ -13,11 +13,11 @@ namespace lockstep::train {
 
 class FlightLog {
  public:
-  // `uri`: of the folder or store; empty: nothing is stored.
+  // `uri` is a folder or a store. Empty: nothing is stored.
   explicit FlightLog(std::string uri);
   ~FlightLog();  // waits for what is being stored
 
-  // `dump`: as c10d tells it.
+  // `dump` is the JSON of c10d's flight recorder.
   void Keep(int64_t round, int rank, std::string dump);
 
  private:

@@ -13,15 +13,15 @@ constexpr const char* kCompleted = "completed";
 
 bool IsCompleted(const Json& entry) { return StringAt(entry, {"state"}) == kCompleted; }
 
-// What ends in the order in which it began: the collectives of a group, and the messages one way between two
-// ranks, whose name says which.
+// Identifies a sequence of operations that end in the order in which they began: the collectives of a group,
+// or the messages in one direction between two ranks (the name contains the ranks).
 std::pair<int64_t, std::string> QueueOf(const Json& entry) {
   return {IntAt(entry, {"pg_id"}), BoolAt(entry, {"is_p2p"}) ? StringAt(entry, {"profiling_name"}) : ""};
 }
 
-// Without c10d's watchdog the recorder is never told that a collective ended. It asks the event of each when
-// it dumps, and the event of one that is long over belongs to a younger one by then, which may not have
-// ended: so all before one that ended have ended.
+// Without c10d's watchdog, the recorder is not notified when a collective ends. When it dumps, it queries the
+// event of each, but the event of a collective that ended long ago is already reused by a younger one that
+// may still run. So all operations before one that ended are marked as ended.
 void MarkEnded(Json& entries) {
   std::set<std::pair<int64_t, std::string>> ended;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
@@ -31,8 +31,8 @@ void MarkEnded(Json& entries) {
   }
 }
 
-// Older groups are of rounds that are over. Retired: c10d itself has seen its end, as it does of Gloo's,
-// whose state it does not know.
+// Older groups belong to earlier rounds. Entries that c10d has retired have ended: it sees the end of Gloo's
+// work, whose state it does not record.
 const Json& WhereTheRankIs(const Json& entries) {
   int64_t newest = 0;
   for (const Json& entry : entries) newest = std::max(newest, IntAt(entry, {"pg_id"}));

@@ -1,5 +1,5 @@
 #pragma once
-// What c10d's flight recorder kept of a process's collectives on a device, as c10d dumps it. Pure.
+// Reads the JSON dump of c10d's flight recorder about a process's collectives on a device. Pure.
 
 #include <cstdint>
 #include <string>
@@ -10,16 +10,18 @@
 namespace lockstep::train {
 
 struct FlightTrace {
-  // Where the rank is: the oldest collective of the newest group that had not ended, else its newest.
+  // The position of the rank: the oldest unfinished collective of the newest group, or its newest collective
+  // if all have ended.
   std::string collective;  // "nccl:all_reduce"
-  int64_t sequence = 0;    // all ranks of a round count alike: who is at the lowest holds up the others
-  std::string state;       // "scheduled", "started", "completed"
-  std::string sizes;       // of what goes in: "[[1024,768]]"
-  // All of it, with the right states: see flight_trace.cc.
+  int64_t sequence =
+      0;  // counted alike on all ranks of a round: the rank with the lowest number delays the others
+  std::string state;  // "scheduled", "started", "completed"
+  std::string sizes;  // of the inputs: "[[1024,768]]"
+  // The whole dump with corrected states (see flight_trace.cc).
   std::string json;
 };
 
-// kNotFound: it kept no collective.
+// kNotFound: the dump contains no collective.
 [[nodiscard]] Result<FlightTrace> ReadFlightTrace(std::string_view dump);
 
 }  // namespace lockstep::train

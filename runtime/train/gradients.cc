@@ -10,7 +10,7 @@ namespace lockstep::train {
 
 double SumOfSquares(const std::vector<at::Tensor>& gradients) {
   if (gradients.empty()) return 0;
-  // One copy from the device, however many parameters there are.
+  // A single copy from the device, independent of the number of parameters.
   const at::Tensor norms = at::stack(at::_foreach_norm(gradients, 2)).to(at::kDouble).cpu();
   double squares = 0;
   for (int64_t i = 0; i < norms.numel(); ++i) squares += std::pow(norms.const_data_ptr<double>()[i], 2);
@@ -18,7 +18,8 @@ double SumOfSquares(const std::vector<at::Tensor>& gradients) {
 }
 
 double FactorFor(double norm, double count, std::optional<double> clip_norm) {
-  // The small term is PyTorch's clip_grad_norm_'s: never exactly one where the norm is at the bound.
+  // The 1e-6 is that of PyTorch's clip_grad_norm_: the factor is slightly below one when the norm equals the
+  // bound.
   const double shorten = clip_norm.has_value() ? std::min(1.0, *clip_norm / (norm + 1e-6)) : 1.0;
   return shorten / count;
 }

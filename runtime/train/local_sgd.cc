@@ -21,7 +21,7 @@ namespace {
 
 using comm::CatchTorch;
 
-// Places in the row that each rank shows the others.
+// Indices of the row that each rank contributes.
 struct Row {
   enum {
     kSamples,
@@ -71,7 +71,8 @@ void LocalSgd::EnterRound(const comm::Communicator& communicator) {
 Result<StepReport> LocalSgd::Run(comm::Communicator& communicator, parallel::Strategy& strategy, int64_t end,
                                  const WindowCalls& calls, const std::stop_token& stop) {
   const int64_t begin = context_.state.step;
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "keeping the begin of the window", [this] { Remember(); }));
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "copying the state at the beginning of the window",
+                          [this] { Remember(); }));
   Result<StepReport> report = RunOrFail(communicator, strategy, end, calls, stop);
   if (!report.ok()) {
     GoBack(begin);
@@ -88,7 +89,7 @@ void LocalSgd::Remember() {
   const at::NoGradGuard no_grad;
   const std::vector<NamedTensor> tensors = context_.state.Tensors();
   if (before_.empty()) {
-    std::vector<at::Tensor> made;  // all or none: there may be no memory for them
+    std::vector<at::Tensor> made;  // assigned all at once, because memory may run out
     made.reserve(tensors.size());
     for (const NamedTensor& named : tensors) made.push_back(at::empty_like(named.tensor));
     before_ = std::move(made);
@@ -99,10 +100,12 @@ void LocalSgd::Remember() {
 void LocalSgd::GoBack(int64_t step) {
   const at::NoGradGuard no_grad;
   const std::vector<NamedTensor> tensors = context_.state.Tensors();
-  const Result<void> done = CatchTorch(ErrorCode::kInternal, "going back to the begin of the window", [&] {
-    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].tensor.copy_(before_[i]);
-  });
-  // Half a window must not look like a state: a new process gets it from a peer.
+  const Result<void> done =
+      CatchTorch(ErrorCode::kInternal, "restoring the state at the beginning of the window", [&] {
+        for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].tensor.copy_(before_[i]);
+      });
+  // A half-taken window must not be used as a state, so this process ends; its successor gets the state from
+  // a peer.
   LOCKSTEP_CHECK(done.ok(), done.error().message);
   context_.state.step = step;
   runner_.Undone();
@@ -113,7 +116,7 @@ Result<StepReport> LocalSgd::RunOrFail(comm::Communicator& communicator, paralle
   LOCKSTEP_TRY(const Tally mine, claiming_.has_value() ? TakeClaims(communicator, strategy, end, calls, stop)
                                                        : TakeShares(strategy, end, calls, stop));
   calls.waits();
-  return Meet(communicator, mine, calls.wishes());
+  return SynchronizeWindow(communicator, mine, calls.requests());
 }
 
 Result<LocalSgd::Tally> LocalSgd::TakeShares(parallel::Strategy& strategy, int64_t end,
@@ -137,7 +140,7 @@ Result<LocalSgd::Tally> LocalSgd::TakeClaims(comm::Communicator& communicator, p
   for (int64_t step = context_.state.step; step < end; ++step)
     counts.push_back(context_.samples.plan().CountOf(step));
   Tally mine{.whole = std::accumulate(counts.begin(), counts.end(), int64_t{0})};
-  // Shared: the loader may still be claiming when this returns an error.
+  // Shared, because the loader may still be claiming when this function returns an error.
   const auto claims = std::make_shared<WindowClaims>(
       WindowClaims::Terms{.counter = claiming_->counter,
                           .first = claiming_->first,
@@ -151,7 +154,7 @@ Result<LocalSgd::Tally> LocalSgd::TakeClaims(comm::Communicator& communicator, p
   const auto take = [&]() -> Result<void> {
     for (int64_t taken = 0;; ++taken) {
       LOCKSTEP_TRY(const std::optional<Claim> claim, context_.phases.Time("data", [&] {
-        // If no answer comes, rank 0 is at fault.
+        // If no answer comes, rank 0 is responsible.
         const comm::Communicator::PeerWait wait(communicator);
         return claims->Next();
       }));
@@ -174,14 +177,15 @@ Result<LocalSgd::Tally> LocalSgd::TakeClaims(comm::Communicator& communicator, p
   return mine;
 }
 
-// Without what it waits for others.
+// Computation time, without waiting for other ranks.
 double LocalSgd::WorkSeconds() const {
   const auto& seconds = context_.phases.seconds();
   const auto optimizer = seconds.find("optimizer");
   return protocol::ComputeSeconds(seconds) + (optimizer == seconds.end() ? 0 : optimizer->second);
 }
 
-Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally& mine, const Wishes& wishes) {
+Result<StepReport> LocalSgd::SynchronizeWindow(comm::Communicator& communicator, const Tally& mine,
+                                               const Requests& requests) {
   TrainingState& state = context_.state;
   std::vector<int64_t> row(Row::kRowSize);
   row[Row::kSamples] = mine.samples;
@@ -189,11 +193,11 @@ Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally&
   row[Row::kApplied] = mine.applied_samples;
   row[Row::kLossSum] = std::bit_cast<int64_t>(mine.loss_sum);
   row[Row::kNormSum] = std::bit_cast<int64_t>(mine.gradient_norm_sum);
-  row[Row::kYield] = wishes.yield ? 1 : 0;
-  row[Row::kStop] = wishes.stop ? 1 : 0;
-  row[Row::kSave] = wishes.save ? 1 : 0;
-  row[Row::kProfileFirst] = wishes.profile.first;
-  row[Row::kProfileLast] = wishes.profile.last;
+  row[Row::kYield] = requests.yield ? 1 : 0;
+  row[Row::kStop] = requests.stop ? 1 : 0;
+  row[Row::kSave] = requests.save ? 1 : 0;
+  row[Row::kProfileFirst] = requests.profile.first;
+  row[Row::kProfileLast] = requests.profile.last;
   row[Row::kScale] = std::bit_cast<int64_t>(state.loss_scale.factor());
   row[Row::kGoodSteps] = state.loss_scale.good_steps();
   row[Row::kRate] = std::bit_cast<int64_t>(mine.rate);
@@ -207,7 +211,7 @@ Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally&
   int64_t applied = 0;
   double lowest_scale = std::numeric_limits<double>::infinity();
   int64_t fewest_good_steps = std::numeric_limits<int64_t>::max();
-  for (const auto& of_rank : rows) {  // in the order of the ranks: the same numbers on each
+  for (const auto& of_rank : rows) {  // in rank order, so that sums are the same on each rank
     report.global_count += of_rank.at(Row::kSamples);
     report.global_corrupt += of_rank.at(Row::kCorrupt);
     applied += of_rank.at(Row::kApplied);
@@ -227,19 +231,19 @@ Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally&
     const int64_t claimed = report.global_count + report.global_corrupt;
     LOCKSTEP_CHECK(claimed == mine.whole, "of " + std::to_string(mine.whole) + " samples " +
                                               std::to_string(claimed) + " were claimed");
-    // What is known of a round's first window is made up.
+    // The rates of a round's first window are placeholders.
     claiming_->rates =
         RatesAfter(claiming_->first == 0 ? std::span<const double>() : claiming_->rates, rates);
     claiming_->first += asked;
   }
   if (report.global_count == 0)
     return AllCorrupt("the window up to step " + std::to_string(state.step - 1), report.global_corrupt);
-  const auto divisor = static_cast<double>(std::max<int64_t>(1, applied));  // 0: all were skipped
+  const auto divisor = static_cast<double>(std::max<int64_t>(1, applied));  // 0 if all were skipped
   report.loss /= divisor;
   report.gradient_norm /= divisor;
   const double weight = static_cast<double>(mine.samples) / static_cast<double>(report.global_count);
   LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return Average(communicator, weight); }));
-  // All sums are known to be good here: nothing below can be undone by another rank's failure.
+  // All sums are known to be good here, so no failure of another rank can undo what follows.
   state.loss_scale.Set(lowest_scale, fewest_good_steps);
   if (context_.spec.sync.outer.has_value()) {
     LOCKSTEP_TRY(context_.phases.Time("optimizer", [&] {
@@ -249,7 +253,7 @@ Result<StepReport> LocalSgd::Meet(comm::Communicator& communicator, const Tally&
   return report;
 }
 
-// Not the outer momentum, which no step of a rank alone has changed.
+// The outer momentum is not averaged, because steps of a single rank do not change it.
 Result<void> LocalSgd::Average(comm::Communicator& communicator, double weight) {
   const TrainingState& state = context_.state;
   std::vector<ToAverage> all;

@@ -1,13 +1,13 @@
 #pragma once
-// Local SGD: each rank takes the steps of a window alone, and then all take the mean of what they hold,
-// weighted by the samples that each used. DiLoCo where an outer step is asked for. With localsgd a rank gets
-// its share of each global batch; with async the window's samples are cut into batches of that size, and each
-// rank claims one after the other until none is left (window_claims.h), so that a slow one holds nobody up.
+// Local SGD: each rank takes the steps of a window alone; then all ranks average their parameters, weighted
+// by the number of samples that each used. With an outer step this is DiLoCo. With localsgd a rank gets its
+// share of each global batch. With async the window's samples are cut into batches of that size, and ranks
+// claim them one by one until none is left (window_claims.h), so a slow rank does not delay the others.
 //
-// The window is the transaction, as the step is elsewhere (step.h): what a rank held at its begin is kept,
-// and whatever fails before the last sum puts it back. A sum needs every rank's part, so ranks differ by one
-// window at most, and the higher one wins in the next round. No step counts twice; a break costs at most the
-// steps of a window. Step thread.
+// The window is the transaction, as the step is elsewhere (step.h): the rank keeps a copy of its state from
+// the beginning of the window, and any failure before the last sum restores it. A sum needs every rank's
+// part, so committed steps of two ranks differ by at most one window, and the higher one wins in the next
+// round. No step counts twice, and a broken round costs at most the steps of one window. Step thread.
 
 #include <functional>
 #include <memory>
@@ -22,14 +22,14 @@
 
 namespace lockstep::train {
 
-// What the window asks and tells whoever runs it.
+// Callbacks of a window to its caller.
 struct WindowCalls {
-  // At its end, so that what was wished meanwhile is heard.
-  std::function<Wishes()> wishes;
-  // Before each step of this rank: which step of the training its samples belong to, and how many steps it
-  // has taken since the window's begin. They do not count yet.
+  // Called at the end of the window, so that requests that arrived during it are included.
+  std::function<Requests()> requests;
+  // Called before each step of this rank with the training step that its samples belong to, and the number of
+  // steps taken since the window began. These steps are not committed yet.
   std::function<void(int64_t step, int64_t taken)> begins;
-  // When it has no more to do and waits for the others.
+  // Called when this rank has finished its work and waits for the others.
   std::function<void()> waits;
 };
 
@@ -37,35 +37,35 @@ class LocalSgd {
  public:
   LocalSgd(const StepContext& context, StepRunner& runner) : context_(context), runner_(runner) {}
 
-  // Before the first window of a round.
+  // Called before the first window of a round.
   void EnterRound(const comm::Communicator& communicator);
-  // The steps up to `end`, and the mean. Errors as StepRunner::Run's; after one the state is what it was
-  // before, and the runner must be told the shares again.
+  // Takes the steps up to `end` and averages. Errors are those of StepRunner::Run. After an error the state
+  // is what it was before, and the runner's shares must be set again.
   [[nodiscard]] Result<StepReport> Run(comm::Communicator& communicator, parallel::Strategy& strategy,
                                        int64_t end, const WindowCalls& calls, const std::stop_token& stop);
 
  private:
-  // What this rank's steps came to.
+  // What this rank's steps amount to.
   struct Tally {
     int64_t samples = 0;  // without corrupt ones
     int64_t corrupt = 0;
     int64_t applied_samples = 0;
-    double loss_sum = 0;           // over the applied ones
-    double gradient_norm_sum = 0;  // weighted by them
+    double loss_sum = 0;           // over the applied samples
+    double gradient_norm_sum = 0;  // weighted by the applied samples
     int64_t skipped = 0;
-    double rate = 0;    // of async: batches in a second, 0 where it had none
-    int64_t asked = 0;  // of async: how often it raised the counter
-    int64_t whole = 0;  // of async: samples of the window, whoever used them
+    double rate = 0;    // async: batches per second, 0 if it had none
+    int64_t asked = 0;  // async: how often it incremented the counter
+    int64_t whole = 0;  // async: samples of the whole window, used by any rank
 
     void Add(const StepReport& step);
   };
-  // What ranks that claim know of each other, all the same.
+  // What the ranks know of each other's speed under async; equal on all ranks.
   struct Claiming {
     std::shared_ptr<comm::SharedCounter> counter;  // shared: see WindowClaims
     int rank = 0;
     int world = 1;
-    int64_t first = 0;          // where the counter stood at the window's begin
-    std::vector<double> rates;  // in the first window equal ones
+    int64_t first = 0;          // the counter's value at the beginning of the window
+    std::vector<double> rates;  // equal for all ranks in the first window
   };
 
   void Remember();
@@ -78,15 +78,16 @@ class LocalSgd {
   [[nodiscard]] Result<Tally> TakeClaims(comm::Communicator& communicator, parallel::Strategy& strategy,
                                          int64_t end, const WindowCalls& calls, const std::stop_token& stop);
   [[nodiscard]] double WorkSeconds() const;
-  [[nodiscard]] Result<StepReport> Meet(comm::Communicator& communicator, const Tally& mine,
-                                        const Wishes& wishes);
+  [[nodiscard]] Result<StepReport> SynchronizeWindow(comm::Communicator& communicator, const Tally& mine,
+                                                     const Requests& requests);
   [[nodiscard]] Result<void> Average(comm::Communicator& communicator, double weight);
   void TakeOuterStep();
 
   StepContext context_;
   StepRunner& runner_;
-  std::optional<Claiming> claiming_;  // of async, in a round
-  // Of the state's tensors, on its device; made for the first window; parameters come first.
+  std::optional<Claiming> claiming_;  // async only, within a round
+  // The state's tensors at the beginning of the window, on its device, parameters first. Allocated for the
+  // first window.
   std::vector<at::Tensor> before_;
 };
 

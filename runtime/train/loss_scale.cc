@@ -15,7 +15,7 @@ constexpr double kGoodStepsToGrow = 2000;
 
 LossScale::LossScale(api::Precision precision, int64_t samples) {
   if (precision != api::Precision::kFp16) return;
-  // A power of two: scaling changes no bits of a gradient.
+  // A power of two, so scaling does not change the mantissas of gradients.
   const auto divisor = static_cast<double>(std::bit_floor(static_cast<uint64_t>(samples)));
   state_.push_back({kLossScaleName, at::tensor({std::max(1.0, kInitialFactor / divisor), 0.0}, at::kDouble)});
 }

@@ -33,8 +33,8 @@ class Sgd final : public Optimizer {
 
   void Step(int64_t, double learning_rate) override {
     const at::NoGradGuard no_grad;
-    // From a buffer of zeros, the first step's momentum * 0 + gradient is what PyTorch starts the buffer
-    // with.
+    // With a buffer of zeros, the first step's momentum * 0 + gradient equals the value with which PyTorch
+    // initialises the buffer.
     at::_fused_sgd_(parameters_, GradientsOf(parameters_), momentum_, spec_.weight_decay, spec_.momentum,
                     learning_rate,
                     /*dampening=*/0, spec_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
@@ -59,8 +59,8 @@ class Adam final : public Optimizer {
   void Step(int64_t step, double learning_rate) override {
     const at::NoGradGuard no_grad;
     const std::vector<at::Tensor> gradients = GradientsOf(parameters_);
-    // The kernel corrects the bias of the averages by the number of updates: here of steps, this one
-    // included, also those that were skipped.
+    // The kernel's bias correction uses the number of updates: here the number of steps including this one,
+    // and including skipped steps.
     const std::vector<at::Tensor> counts(
         parameters_.size(), at::full({}, step + 1, parameters_.front().options().dtype(at::kFloat)));
     if (spec_.name == api::OptimizerName::kAdamw) {
@@ -82,14 +82,14 @@ class Adam final : public Optimizer {
 
 }  // namespace
 
-std::vector<at::Tensor> Optimizer::AddState(const std::string& kind,
+std::vector<at::Tensor> Optimizer::AddState(const std::string& slot,
                                             const std::vector<NamedTensor>& parameters) {
   std::vector<at::Tensor> tensors;
   for (const NamedTensor& parameter : parameters) {
     tensors.push_back(given_.empty()
                           ? at::zeros_like(parameter.tensor, at::MemoryFormat::Preserve).requires_grad_(false)
                           : given_.at(state_.size()));
-    state_.push_back({"optimizer." + kind + "." + parameter.name, tensors.back()});
+    state_.push_back({"optimizer." + slot + "." + parameter.name, tensors.back()});
   }
   return tensors;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// DiLoCo's outer step (Douillard et al., arXiv 2311.08105): what a window changed, averaged over the ranks,
-// is taken for a gradient, and Nesterov's step made with it. LibTorch's exceptions pass through.
+// DiLoCo's outer step (Douillard et al., arXiv 2311.08105): the averaged change of a window is treated as a
+// gradient for one step of Nesterov momentum. LibTorch's exceptions pass through.
 
 #include <ATen/core/Tensor.h>
 
@@ -11,7 +11,7 @@
 
 namespace lockstep::train {
 
-// A zero tensor for each parameter to train, named "outer.momentum.<parameter>".
+// A zero tensor for each trained parameter, named "outer.momentum.<parameter>".
 [[nodiscard]] std::vector<NamedTensor> MakeOuterMomentum(const std::vector<NamedTensor>& parameters);
 
 // g = before - after;  m = momentum m + g;  after = before - rate (g + momentum m)

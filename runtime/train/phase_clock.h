@@ -1,6 +1,6 @@
 #pragma once
-// How long the process spent in which phase, since it started; phases are ranges in a profile, too. Step
-// thread.
+// Measures how long the process has spent in each phase since it started. Phases are also ranges in a
+// profile. Step thread.
 
 #include <map>
 #include <string>
@@ -18,7 +18,7 @@ class PhaseClock {
   void Add(const std::string& phase, double seconds) { seconds_[phase] += seconds; }
   [[nodiscard]] const std::map<std::string, double>& seconds() const { return seconds_; }
 
-  // Runs `call` and adds its time to `phase`; passes on what it returns.
+  // Runs `call`, adds its time to `phase` and returns its result.
   template <typename Call>
   decltype(auto) Time(const std::string& phase, Call&& call) {
     const Span span(*this, phase);

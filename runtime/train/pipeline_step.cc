@@ -24,38 +24,39 @@ using comm::CatchTorch;
 using comm::Communicator;
 using parallel::PipelineAction;
 
-// Places in the vector that is summed at the end of a step.
+// Indices of the vector that is summed at the end of a step.
 struct StageSum {
   enum { kCount, kYield, kStop, kSave, kProfileFirst, kProfileLast, kLoss, kSquares, kSums };
 };
 
-bool IsFirst(const StagedState& staged) { return staged.place()->stage == 0; }
-bool IsLast(const StagedState& staged) { return staged.place()->stage + 1 == staged.mesh().stages; }
+bool IsFirst(const StagedState& staged) { return staged.coordinate()->stage == 0; }
+bool IsLast(const StagedState& staged) { return staged.coordinate()->stage + 1 == staged.mesh().stages; }
 int Neighbour(const StagedState& staged, int stages_away) {
-  return staged.mesh().RankOf({staged.place()->pipeline, staged.place()->stage + stages_away});
+  return staged.mesh().RankOf({staged.coordinate()->pipeline, staged.coordinate()->stage + stages_away});
 }
 
-// The same random numbers for a layer and micro-batch whichever rank has the layer.
+// Gives a layer and micro-batch the same random numbers on any rank.
 void SeedLayer(uint64_t micro_batch_seed, int layer, at::Device device) {
   at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard lock(generator.mutex());
   generator.set_current_seed(MixBits(micro_batch_seed, static_cast<uint64_t>(layer), 0));
 }
 
-// What the rank's pipeline does in a step, by the step; nothing for a rank that is idle. Keeps what it needs
-// of the round: the loader's threads may ask when the next round has begun.
-std::function<RankShare(int64_t)> ShareOfPipeline(const StepContext& context, const Cutting& cutting) {
+// Returns the share of the rank's pipeline as a function of the step, or no share for an idle rank. Captures
+// what it needs of the round, because the loader's threads may call it after the next round has begun.
+std::function<RankShare(int64_t)> ShareOfPipeline(const StepContext& context,
+                                                  const MicroBatchPolicy& policy) {
   const StagedState& staged = *context.state.staged;
-  if (!staged.place().has_value()) return [](int64_t) { return RankShare{}; };
-  return [&plan = context.samples.plan(), cutting, pipeline = staged.place()->pipeline,
+  if (!staged.coordinate().has_value()) return [](int64_t) { return RankShare{}; };
+  return [&plan = context.samples.plan(), policy, pipeline = staged.coordinate()->pipeline,
           speeds = std::vector<double>(static_cast<std::size_t>(staged.mesh().pipelines), 1)](int64_t step) {
-    return ShareOf(plan.CountOf(step), pipeline, speeds, cutting);
+    return ShareOf(plan.CountOf(step), pipeline, speeds, policy);
   };
 }
 
 }  // namespace
 
-// The micro-batches of one step on their way through this rank's stage.
+// Moves the micro-batches of one step through this rank's stage.
 class PipelineStep::Pass {
  public:
   Pass(PipelineStep& step, Communicator& communicator, const RankShare& share, const std::stop_token& stop)
@@ -72,7 +73,7 @@ class PipelineStep::Pass {
   [[nodiscard]] double loss() const { return loss_; }
 
   Result<void> Run() {
-    const auto moves = parallel::OneForwardOneBackward(staged_.place()->stage, staged_.mesh().stages,
+    const auto moves = parallel::OneForwardOneBackward(staged_.coordinate()->stage, staged_.mesh().stages,
                                                        static_cast<int>(share_.pieces.size()));
     for (const parallel::PipelineMove& move : moves) {
       LOCKSTEP_TRY(Make(move.action, static_cast<std::size_t>(move.micro_batch)));
@@ -114,7 +115,7 @@ class PipelineStep::Pass {
     }
   }
 
-  // Samples and targets, where the stage needs any of both.
+  // Samples and targets, if the stage needs either.
   Result<data::Batch> NextBatch() {
     if (!IsFirst(staged_) && !IsLast(staged_)) return data::Batch{};
     Result<data::Batch> batch = Error{};
@@ -170,25 +171,25 @@ class PipelineStep::Pass {
   Communicator& communicator_;
   const RankShare& share_;
   const std::stop_token& stop_;
-  std::vector<at::Tensor> inputs_;     // of the micro-batches that are under way
-  std::vector<at::Tensor> outputs_;    // of the last stage: the loss
-  std::vector<at::Tensor> gradients_;  // of the outputs
+  std::vector<at::Tensor> inputs_;     // of the micro-batches in progress
+  std::vector<at::Tensor> outputs_;    // in the last stage: the loss
+  std::vector<at::Tensor> gradients_;  // with respect to the outputs
   double loss_ = 0;
 };
 
 PipelineStep::PipelineStep(const StepContext& context)
     : context_(context),
-      cutting_(CuttingOf(context.spec)),
+      micro_batch_policy_(MicroBatchPolicyOf(context.spec)),
       loader_(ReadOf(context), LoaderWorkers(context), context.spec.data.prefetch) {}
 
 void PipelineStep::EnterRound() {
   const StagedState& staged = *context_.state.staged;
-  const bool reads = staged.place().has_value() && (IsFirst(staged) || IsLast(staged));
+  const bool reads = staged.coordinate().has_value() && (IsFirst(staged) || IsLast(staged));
   if (!reads) return loader_.Start([](int64_t) { return std::optional<data::Draw>(); });
-  loader_.Start([&context = context_, share_of = ShareOfPipeline(context_, cutting_),
+  loader_.Start([&context = context_, share_of = ShareOfPipeline(context_, micro_batch_policy_),
                  step = context_.state.step, pieces = std::vector<Slice>(),
                  next = std::size_t{0}](int64_t) mutable -> std::optional<data::Draw> {
-    while (next == pieces.size()) {  // a step may have nothing for this pipeline
+    while (next == pieces.size()) {  // this pipeline may have no share of a step
       if (step >= context.total_steps) return std::nullopt;
       pieces = share_of(step).pieces;
       next = 0;
@@ -199,11 +200,11 @@ void PipelineStep::EnterRound() {
   });
 }
 
-Result<StepReport> PipelineStep::Run(Communicator& communicator, const Wishes& wishes,
+Result<StepReport> PipelineStep::Run(Communicator& communicator, const Requests& requests,
                                      const std::stop_token& stop) {
   const at::NoGradGuard no_grad;
   LOCKSTEP_TRY(context_.state.staged->BeginStep());
-  Result<StepReport> report = Attempt(communicator, wishes, stop);
+  Result<StepReport> report = Attempt(communicator, requests, stop);
   if (report.ok()) {
     context_.ledger.Commit(context_.state.step - 1);
   } else if (!context_.state.staged->awaits_end()) {
@@ -212,27 +213,28 @@ Result<StepReport> PipelineStep::Run(Communicator& communicator, const Wishes& w
   return report;
 }
 
-Result<StepReport> PipelineStep::Attempt(Communicator& communicator, const Wishes& wishes,
+Result<StepReport> PipelineStep::Attempt(Communicator& communicator, const Requests& requests,
                                          const std::stop_token& stop) {
   StagedState& staged = *context_.state.staged;
   const int64_t step = context_.state.step;
-  const RankShare share = ShareOfPipeline(context_, cutting_)(step);
+  const RankShare share = ShareOfPipeline(context_, micro_batch_policy_)(step);
   Pass pass(*this, communicator, share, stop);
-  if (staged.place().has_value()) LOCKSTEP_TRY(pass.Run());
+  if (staged.coordinate().has_value()) LOCKSTEP_TRY(pass.Run());
   LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return staged.SumGradients(communicator); }));
-  // The samples of a pipeline are told by one of its ranks.
-  const bool speaks = staged.place().has_value() && IsFirst(staged);
-  if (speaks && context_.ledger.enabled())
-    context_.ledger.Contribute(step, context_.samples.plan().Ids(step, share.places.begin, share.places.end));
+  // One rank per pipeline counts the pipeline's samples.
+  const bool counts_samples = staged.coordinate().has_value() && IsFirst(staged);
+  if (counts_samples && context_.ledger.enabled())
+    context_.ledger.Contribute(step,
+                               context_.samples.plan().Ids(step, share.positions.begin, share.positions.end));
   at::Tensor sums = at::zeros({StageSum::kSums}, at::kDouble);
   auto* values = sums.data_ptr<double>();
-  const int64_t told = speaks ? share.places.size() : 0;
-  values[StageSum::kCount] = static_cast<double>(told);
-  values[StageSum::kYield] = wishes.yield ? 1 : 0;
-  values[StageSum::kStop] = wishes.stop ? 1 : 0;
-  values[StageSum::kSave] = wishes.save ? 1 : 0;
-  values[StageSum::kProfileFirst] = static_cast<double>(wishes.profile.first);
-  values[StageSum::kProfileLast] = static_cast<double>(wishes.profile.last);
+  const int64_t counted = counts_samples ? share.positions.size() : 0;
+  values[StageSum::kCount] = static_cast<double>(counted);
+  values[StageSum::kYield] = requests.yield ? 1 : 0;
+  values[StageSum::kStop] = requests.stop ? 1 : 0;
+  values[StageSum::kSave] = requests.save ? 1 : 0;
+  values[StageSum::kProfileFirst] = static_cast<double>(requests.profile.first);
+  values[StageSum::kProfileLast] = static_cast<double>(requests.profile.last);
   values[StageSum::kLoss] = pass.loss();
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "norm of the gradient",
                           [&] { values[StageSum::kSquares] = staged.SquaresOnce(); }));
@@ -241,7 +243,7 @@ Result<StepReport> PipelineStep::Attempt(Communicator& communicator, const Wishe
       LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), step, context_.total_steps));
   LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return communicator.SumInPlace(sums); }));
   return context_.phases.Time("optimizer",
-                              [&] { return End(communicator, sums, told, std::isfinite(pass.loss())); });
+                              [&] { return End(communicator, sums, counted, std::isfinite(pass.loss())); });
 }
 
 Result<StepReport> PipelineStep::End(Communicator& communicator, const at::Tensor& sums, int64_t local_count,
@@ -273,16 +275,16 @@ Result<StepReport> PipelineStep::End(Communicator& communicator, const at::Tenso
   state.loss_scale.StepDone(report.applied);
   ++state.step;
   if (report.applied || is_overflow) return report;
-  // The step is done: where a peer is gone meanwhile, the next one will find out.
+  // The step is complete. If a peer is gone meanwhile, the next step detects it.
   const Result<std::string> where = WhereNotFinite(communicator, is_loss_finite);
-  report.not_finite = where.ok() ? *where : "it is not known where: " + where.error().message;
+  report.not_finite = where.ok() ? *where : "location unknown: " + where.error().message;
   if (not_finite_in_a_row_ >= kNotFiniteLimit) return Diverged(state.step - 1, report.not_finite);
   return report;
 }
 
 Result<std::string> PipelineStep::WhereNotFinite(Communicator& communicator, bool is_loss_finite) const {
   std::vector<int64_t> mine = {is_loss_finite ? 0 : 1, -1};
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "looking for what is not finite",
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "locating non-finite values",
                           [&] { mine[1] = context_.state.staged->LastNotFinite(); }));
   LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
   std::vector<NotFinite> of_ranks;

@@ -1,8 +1,9 @@
 #pragma once
-// One step where the layers of the model are divided over the ranks, as a transaction (step.h). Micro-batches
-// pass through the stages of a pipeline, forward and back; gradients of what several ranks hold are summed;
-// then one small sum over all ranks says that all have theirs, and how long the gradient is. Who hears it
-// makes the step; who does not, keeps what it needs to make it when it is told (staged_state.h). Step thread.
+// One step of a model whose layers are divided over the ranks, as a transaction (step.h). Micro-batches pass
+// through the stages of a pipeline, forward and backward. Then the gradients of parameters that several ranks
+// hold are summed. Finally one small sum over all ranks yields the gradient norm and shows that all ranks
+// have their gradients. A rank that receives this sum makes the step. A rank that does not keeps its
+// gradients, and makes the step later if another rank made it (staged_state.h). Step thread.
 
 #include <memory>
 #include <stop_token>
@@ -16,15 +17,15 @@ class PipelineStep {
  public:
   explicit PipelineStep(const StepContext& context);
 
-  // Loads the batches of the steps from the state's on. On all ranks of a new round, after SyncState.
+  // Loads the batches from the state's step on. All ranks of a new round call it, after SyncState.
   void EnterRound();
-  // The next step, as StepRunner::Run.
-  [[nodiscard]] Result<StepReport> Run(comm::Communicator& communicator, const Wishes& wishes,
+  // Takes the next step; errors are those of StepRunner::Run.
+  [[nodiscard]] Result<StepReport> Run(comm::Communicator& communicator, const Requests& requests,
                                        const std::stop_token& stop);
 
  private:
   class Pass;
-  [[nodiscard]] Result<StepReport> Attempt(comm::Communicator& communicator, const Wishes& wishes,
+  [[nodiscard]] Result<StepReport> Attempt(comm::Communicator& communicator, const Requests& requests,
                                            const std::stop_token& stop);
   [[nodiscard]] Result<StepReport> End(comm::Communicator& communicator, const at::Tensor& sums,
                                        int64_t local_count, bool is_loss_finite);
@@ -32,13 +33,13 @@ class PipelineStep {
                                                    bool is_loss_finite) const;
 
   StepContext context_;
-  const Cutting cutting_;
+  const MicroBatchPolicy micro_batch_policy_;
   data::Loader loader_;
   int not_finite_in_a_row_ = 0;
 };
 
-// The outputs of the rank's stage for `inputs`, which only the first stage needs; other stages receive
-// theirs. What is not of the last stage is sent on. Without gradients; for evaluations.
+// Computes the outputs of the rank's stage, without gradients, for evaluations. Only the first stage uses
+// `inputs`; other stages receive theirs from the stage before. All stages but the last send their outputs on.
 [[nodiscard]] Result<at::Tensor> ForwardThroughStage(comm::Communicator& communicator,
                                                      const StagedState& staged, const at::Tensor& inputs);
 

@@ -24,7 +24,7 @@ std::set<profiler::ActivityType> Activities(bool is_on_gpu) {
   return activities;
 }
 
-// The profiler writes files only.
+// The profiler can only write to files.
 Result<std::string> TraceOf(profiler::ProfilerResult& result) {
   std::string folder = (std::filesystem::temp_directory_path() / "lockstep-profile-XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) return Error{ErrorCode::kUnavailable, folder + " cannot be made"};
@@ -36,7 +36,7 @@ Result<std::string> TraceOf(profiler::ProfilerResult& result) {
   return trace;
 }
 
-// Opens the store anew: saves must not wait for a trace.
+// Opens the store separately, so that saves do not wait for a trace.
 Result<std::string> StoreProfile(profiler::ProfilerResult& result, const std::string& uri,
                                  const std::string& name) {
   LOCKSTEP_TRY(const std::string trace, TraceOf(result));
@@ -73,7 +73,7 @@ bool Profile::Ask(const api::ProfileWindow& window, int64_t next_step) {
 
 void Profile::BeginStep(int64_t step, int rank) {
   step_.reset();
-  // Before the first one: the training went back to a checkpoint.
+  // A step before the first recorded one means that training went back to a checkpoint.
   if (recording_.has_value() && !Holds(recording_->wanted, step)) Stop(rank);
   if (!recording_.has_value()) {
     const auto window = WindowOf(step);

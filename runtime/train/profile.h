@@ -1,9 +1,9 @@
 #pragma once
-// What this rank does in some steps, recorded by LibTorch's profiler and stored in Chrome's trace format: the
-// steps that LOCKSTEP_PROFILE names before the training, and those that all ranks agreed on while it runs.
-// Each step is a range "ProfilerStep#N", the name that PyTorch's own tools look for, up to the next step's
-// begin; phases (phase_clock.h) are ranges within, operators within these. Where nothing can be recorded or
-// stored, the log says so and training goes on. Step thread; another one stores.
+// Records some steps of this rank with LibTorch's profiler and stores them in Chrome's trace format: the
+// steps that LOCKSTEP_PROFILE names before the training, and those that all ranks agreed on during it. Each
+// step is a range "ProfilerStep#N" (the name that PyTorch's tools look for) up to the beginning of the next
+// step; phases (phase_clock.h) are ranges inside it, and operators inside those. If recording or storing
+// fails, the log says so and training continues. Step thread; a second thread stores.
 
 #include <cstdint>
 #include <memory>
@@ -17,30 +17,31 @@
 namespace lockstep::train {
 
 struct ProfileSettings {
-  std::string uri;  // of the folder or store: of the checkpoints, else of the run
+  std::string uri;  // folder or store: that of the checkpoints, or that of the run
   std::optional<api::ProfileWindow> planned;
 };
 
 class Profile {
  public:
   Profile(ProfileSettings settings, bool is_on_gpu);
-  ~Profile();  // drops what is being recorded, waits for what is being stored
+  ~Profile();  // discards an unfinished recording, waits for traces that are being stored
 
-  // From `next_step` on, as far as they are not past. False: it is known, or past.
+  // Requests a recording of those steps of the window that are at or after `next_step`. Returns false if the
+  // window is already known or past.
   bool Ask(const api::ProfileWindow& window, int64_t next_step);
-  // The newest, until it is recorded.
+  // The newest request, until it is recorded.
   [[nodiscard]] const std::optional<api::ProfileWindow>& asked() const { return asked_; }
   [[nodiscard]] const std::optional<api::ProfileWindow>& planned() const { return planned_; }
 
-  // Before a step is begun, or begun again; `rank` takes it.
+  // Called before a step begins (also when it begins again); `rank` is this rank's number in it.
   void BeginStep(int64_t step, int rank);
-  // No step will follow. Waits until everything is stored.
+  // Called after the last step. Waits until everything is stored.
   void Finish(int rank);
 
  private:
   struct Recording {
     api::ProfileWindow wanted;
-    api::ProfileWindow recorded;  // a rank may have come in the midst of it, or the training end before
+    api::ProfileWindow recorded;  // shorter if the rank joined in the middle, or training ended before
   };
   [[nodiscard]] std::optional<api::ProfileWindow> WindowOf(int64_t step) const;
   void Start(const api::ProfileWindow& window, int64_t step);

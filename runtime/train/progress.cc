@@ -13,7 +13,7 @@ using protocol::HistoryRecord;
 
 constexpr Milliseconds kInterval{100};
 constexpr Milliseconds kLogInterval{10'000};
-// The rate forgets what is older than a few of these.
+// Samples older than a few of these intervals hardly contribute to the rate.
 constexpr double kSmoothingSeconds = 3;
 
 }  // namespace
@@ -35,7 +35,7 @@ void ProgressReporter::EnterRound(const protocol::RankAssignment& assignment, in
   progress_.round = assignment.round;
   rank_ = assignment.rank;
   world_ = assignment.world;
-  if (step != progress_.step) {  // steps that others made, or that will be made again
+  if (step != progress_.step) {  // false if other ranks made the steps, or steps will be repeated
     corrupt_in_epoch_ = 0;
     corrupt_since_step_ = step;
   }
@@ -45,7 +45,7 @@ void ProgressReporter::EnterRound(const protocol::RankAssignment& assignment, in
   first_of_round_ = true;
   last_logged_ = {};
   last_commit_ = clock_.Steady();
-  // What lies beyond will be told anew: all went back to a checkpoint.
+  // All ranks went back to a checkpoint, so later records will be made again.
   std::erase_if(history_, [step](const HistoryRecord& record) { return record.step > step; });
   HistoryRecord record = RecordOf(HistoryKind::kRound);
   record.source = NameOf(source);
@@ -138,7 +138,8 @@ HistoryRecord ProgressReporter::RecordOf(HistoryKind kind) const {
           .epoch = progress_.epoch};
 }
 
-// With the phases of the newest commit: who compares ranks divides them by the steps that count.
+// Keeps the phase times of the newest commit, because ranks are compared by their phase times per committed
+// step.
 void ProgressReporter::UnderWay(int64_t steps) {
   progress_.steps_under_way = steps;
   if (first_of_round_ || clock_.Steady() - last_sent_ >= kInterval) Send();

@@ -1,7 +1,7 @@
 #pragma once
-// Keeps the numbers that the supervisor exports and sends them, at most every 100 ms; the first of a round
-// and the last of all are always sent. Rank 0 also logs them, every ten seconds. Every rank keeps their
-// history: any may have to store it one day. Step thread.
+// Maintains the numbers that the supervisor exports and sends them at most every 100 ms; the first of a round
+// and the last of all are always sent. Rank 0 also logs them every ten seconds. Every rank keeps the history,
+// because any rank may become the one that stores it. Step thread.
 
 #include <cstdint>
 #include <vector>
@@ -18,23 +18,23 @@ namespace lockstep::train {
 
 class ProgressReporter {
  public:
-  // `logs_always`: in the log, too, whatever the rank; else rank 0 speaks for all. `tokens_per_sample`: 0
-  // where samples are no text.
+  // `logs_always`: log on this rank even if it is not rank 0. `tokens_per_sample` is 0 if samples are not
+  // text.
   ProgressReporter(protocol::ControlLink& link, const PhaseClock& phases, const Clock& clock,
                    int64_t total_steps, int64_t steps_per_epoch, int64_t tokens_per_sample, bool logs_always);
 
   void EnterRound(const protocol::RankAssignment& assignment, int64_t step, StateSource source);
   void Committed(int64_t step, const StepReport& report);
-  // Of the newest step.
+  // Records the evaluation after the newest step.
   void Evaluated(const Evaluation& result);
-  // Steps of the window that have been taken since and do not count yet: a sign of life.
+  // Reports the steps of the current window that are taken but not committed, as a sign of life.
   void UnderWay(int64_t steps);
-  // Of all rounds.
+  // Bytes over all rounds.
   void Communicated(int64_t bytes) { usage_.communication_bytes_total = bytes; }
   void Repeating(int64_t steps) { progress_.repeated_steps_total += steps; }
   void Phase(const std::string& phase) { link_.Send(protocol::PhaseChanged{phase}); }
   void SendNow();
-  // Of what this process took part in.
+  // The history of the steps in which this process participated.
   [[nodiscard]] const std::vector<protocol::HistoryRecord>& history() const { return history_; }
 
  private:
@@ -51,8 +51,8 @@ class ProgressReporter {
   const int64_t tokens_per_sample_;
   protocol::Progress progress_;
   protocol::Usage usage_;
-  int64_t corrupt_in_epoch_ = 0;    // of all ranks, in the steps from…
-  int64_t corrupt_since_step_ = 0;  // …here on: the epoch's first that this process knows of
+  int64_t corrupt_in_epoch_ = 0;    // over all ranks, in the steps from …
+  int64_t corrupt_since_step_ = 0;  // … this one on: the first step of the epoch that this process has seen
   const bool logs_always_;
   int rank_ = 0;
   int world_ = 1;

@@ -24,7 +24,7 @@ Replica ReplicaOf(std::shared_ptr<Model> model, at::Device device) {
 
 std::vector<Part> Scatter(std::span<const Replica> replicas, const Slice& piece, const data::Batch& batch) {
   std::vector<Part> parts;
-  const int64_t rows = batch.inputs.size(0);  // fewer than places where corrupt records are left out
+  const int64_t rows = batch.inputs.size(0);  // fewer than positions if corrupt records are left out
   for (std::size_t i = 0; i < replicas.size(); ++i) {
     const Slice mine = SliceOf(rows, static_cast<int>(i), static_cast<int>(replicas.size()));
     if (mine.size() == 0) break;
@@ -47,7 +47,7 @@ void CopyBuffers(std::span<const Replica> replicas) {
 }
 
 at::Tensor SumOfLosses(std::span<const Part> parts, const std::function<at::Tensor(const Part&)>& loss_of) {
-  // A device has one generator of random numbers, so the replicas of one draw in turn.
+  // A device has a single random generator, so its replicas must use it one after another.
   std::unordered_map<at::Device, Mutex> turns;
   for (const Part& part : parts) turns[part.replica->device];
   std::vector<at::Tensor> losses(parts.size());
@@ -62,7 +62,7 @@ at::Tensor SumOfLosses(std::span<const Part> parts, const std::function<at::Tens
     }
   };
   {
-    const at::ThreadLocalState ours;  // a profile that records, among others
+    const at::ThreadLocalState ours;  // includes the state of a running profiler
     std::vector<std::jthread> others;
     for (std::size_t i = 1; i < parts.size(); ++i) {
       others.emplace_back([&, i] {

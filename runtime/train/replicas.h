@@ -1,11 +1,11 @@
 #pragma once
-// The model on each device of the process: on one, or with `strategy: dataparallel` on all that it sees, as
-// torch.nn.DataParallel has it. A batch is scattered over them, each takes its part forward in a thread of
-// its own, and the losses are gathered on the first, which has the state. How gradients come together is
-// parallel/replica_gradients.h's matter.
+// The model's replicas on the devices of this process: one device, or with `strategy: dataparallel` all
+// visible ones, as in torch.nn.DataParallel. A batch is scattered over the replicas, each computes its part
+// of the forward pass in its own thread, and the losses are gathered on the first device, which has the
+// state. Gradients are summed by parallel/replica_gradients.h.
 //
-// Devices are LibTorch's, of any kind, and one may have several replicas. Step thread; LibTorch's exceptions
-// pass through.
+// Devices may be of any type that LibTorch supports, and one device may have several replicas. Step thread;
+// LibTorch's exceptions pass through.
 
 #include <ATen/core/Tensor.h>
 
@@ -23,33 +23,33 @@ namespace lockstep::train {
 struct Replica {
   at::Device device;
   std::shared_ptr<Model> model;        // shared_ptr by torch::nn::Module's design
-  std::vector<at::Tensor> parameters;  // also those that are not trained
+  std::vector<at::Tensor> parameters;  // including those that are not trained
   std::vector<at::Tensor> trained;
   std::vector<at::Tensor> buffers;
 };
 
-// Of a model that is on the device.
+// The model must already be on the device.
 [[nodiscard]] Replica ReplicaOf(std::shared_ptr<Model> model, at::Device device);
 
-// What one replica does of a micro-batch.
+// The part of a micro-batch that one replica computes.
 struct Part {
   const Replica* replica;
-  Slice places;
+  Slice positions;
   data::Batch batch;  // on the replica's device
 };
 
-// `batch` is of the places of `piece`, without those that are corrupt; a part's places are for its random
-// numbers. Parts differ by one sample at most, the larger ones come first; where
-// there are fewer samples than replicas, the last ones get none.
+// `batch` holds the samples of `piece` without the corrupt ones; the positions of a part determine its random
+// numbers. Part sizes differ by at most one sample, larger ones first. If there are fewer samples than
+// replicas, the last replicas get none.
 [[nodiscard]] std::vector<Part> Scatter(std::span<const Replica> replicas, const Slice& piece,
                                         const data::Batch& batch);
 
-// Running statistics are those of the first: the others begin each pass with them, and what they then come to
-// is dropped.
+// Copies the running statistics of the first replica to the others. Each pass begins with them, and the
+// values that the other replicas then compute are discarded.
 void CopyBuffers(std::span<const Replica> replicas);
 
-// On the first part's device, differentiable. `loss_of` is called once for each part, of replicas on
-// different devices at once.
+// Returns the sum on the first part's device; it is differentiable. Calls `loss_of` once per part,
+// concurrently for replicas on different devices.
 [[nodiscard]] at::Tensor SumOfLosses(std::span<const Part> parts,
                                      const std::function<at::Tensor(const Part&)>& loss_of);
 

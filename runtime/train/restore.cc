@@ -25,13 +25,13 @@ using checkpoint::TensorPlace;
 using comm::CatchTorch;
 using comm::Communicator;
 
-// Another rank may have a large part to read, or rank 0 to wait for a job that goes.
+// Another rank may have a large part to read, or rank 0 may wait for another job to leave.
 constexpr std::chrono::minutes kLimit{30};
-// What rank 0 sends instead of a step.
+// Rank 0 sends this instead of a step.
 constexpr int64_t kNoCheckpoint = -1;
 constexpr int64_t kStoreAway = -2;
 
-// How a rank fared with its part; the worst counts for all.
+// The outcome of a rank's part; the worst one counts for all ranks.
 enum ReadOutcome : int64_t { kRead, kDamaged, kAway, kFailed };
 
 ReadOutcome OutcomeOf(const Result<void>& read) {
@@ -45,7 +45,7 @@ ErrorCode CodeOf(int64_t outcome) {
   return outcome == kAway ? ErrorCode::kUnavailable : ErrorCode::kAborted;
 }
 
-// Parameters and buffers, by name.
+// The names of parameters and buffers.
 std::set<std::string> WeightsOf(const TrainingState& state) {
   std::set<std::string> names;
   for (const auto* tensors : {&state.parameters, &state.buffers}) {
@@ -54,8 +54,8 @@ std::set<std::string> WeightsOf(const TrainingState& state) {
   return names;
 }
 
-// "optimizer.exp_avg" of "optimizer.exp_avg.hidden.weight"; empty: it belongs to no optimizer.
-std::string KindOf(const std::string& tensor) {
+// "optimizer.exp_avg" of "optimizer.exp_avg.hidden.weight"; empty if the tensor belongs to no optimizer.
+std::string SlotOf(const std::string& tensor) {
   if (tensor == kLossScaleName) return tensor;
   for (const std::string_view prefix : {"optimizer.", "outer."}) {
     if (tensor.starts_with(prefix)) return tensor.substr(0, tensor.find('.', prefix.size()));
@@ -63,16 +63,16 @@ std::string KindOf(const std::string& tensor) {
   return {};
 }
 
-// What this rank reads of a checkpoint, and where it is until all have read theirs.
+// The part of a checkpoint that this rank reads, and the memory for it until all ranks have read theirs.
 class StatePart {
  public:
-  // With `only_weights` the optimizer becomes as before the first step.
+  // With `only_weights`, the optimizer is reset to its state before the first step.
   StatePart(const TrainingState& state, const Communicator& communicator, const Manifest& manifest,
             bool only_weights)
       : only_weights_(only_weights), weights_(WeightsOf(state)) {
     std::vector<NamedTensor> replicated = state.Replicated();
     std::erase_if(replicated, [&](const NamedTensor& named) { return !IsTaken(named.name); });
-    // The precision may have changed: a scale that is missing stays as it is.
+    // The precision may have changed: a loss scale that is not stored keeps its value.
     std::erase_if(replicated, [&](const NamedTensor& named) {
       return named.name == kLossScaleName && !IsStored(manifest, named.name);
     });
@@ -90,13 +90,13 @@ class StatePart {
   }
 
   [[nodiscard]] const std::vector<checkpoint::WantedPart>& wanted() const { return wanted_; }
-  // Whether reading writes into the state.
+  // Whether reading writes directly into the state.
   [[nodiscard]] bool is_in_place() const { return is_in_place_; }
 
   Result<void> MoveInto(TrainingState& state, int64_t step, Communicator& communicator) {
     LOCKSTEP_TRY(BroadcastTensors(communicator, replicated_, Receiving::kInPlace, [&] { state.Tear(); }));
     if (only_weights_) LOCKSTEP_TRY(ClearOptimizer(state));
-    if (state.sharded != nullptr && !only_weights_) state.sharded->Load(step, range_, std::move(kinds_));
+    if (state.sharded != nullptr && !only_weights_) state.sharded->Load(step, range_, std::move(slots_));
     if (state.staged != nullptr) state.staged->Load(step, layers_, tensors_);
     state.Complete(step);
     return {};
@@ -107,7 +107,7 @@ class StatePart {
     return !only_weights_ || weights_.contains(name);
   }
 
-  // A rank may hold a mixture there: a source of its state died half-way.
+  // The state may be a mixture, because the source of an earlier broadcast died half-way.
   Result<void> ClearOptimizer(TrainingState& state) const {
     if (state.sharded != nullptr) state.sharded->StartAfresh();
     return CatchTorch(ErrorCode::kInternal, "clearing the optimizer", [&] {
@@ -125,13 +125,13 @@ class StatePart {
     });
   }
 
-  // `room` is filled with what lies from that element of the tensor on.
+  // Requests the bytes of the tensor from element `first` on into `room`.
   void Want(const std::string& tensor, const at::Tensor& room, int64_t first = 0) {
     const auto element = static_cast<int64_t>(room.element_size());
     wanted_.push_back({tensor, first * element, {static_cast<char*>(room.data_ptr()), room.nbytes()}});
   }
 
-  // It is nobody's state, and the reader's threads can fill it.
+  // The target is not part of a valid state, and the reader's threads can write into it.
   static bool MayWriteInto(const at::Tensor& target, const TrainingState& state) {
     return state.step < 0 && state.staged == nullptr && target.is_cpu();
   }
@@ -156,7 +156,7 @@ class StatePart {
     const auto& described = sharded.described();
     for (std::size_t first = 0; first < described.size(); first += parameters) {
       const auto options = described[first].tensor.options().device(at::kCPU);
-      const at::Tensor& kind = kinds_.emplace_back(at::empty({range_.size()}, options));
+      const at::Tensor& kind = slots_.emplace_back(at::empty({range_.size()}, options));
       int64_t begin = 0;
       for (const auto& [parameter, piece] : pieces) {
         Want(described[first + parameter].name, kind.narrow(0, begin, piece.size()), piece.begin);
@@ -178,9 +178,9 @@ class StatePart {
   std::vector<checkpoint::WantedPart> wanted_;
   std::vector<FromRank> replicated_;
   bool is_in_place_ = false;
-  Range range_;                    // of a sharded optimizer
-  std::vector<at::Tensor> kinds_;  // of its state
-  std::vector<bool> layers_;       // of a staged state
+  Range range_;                    // the range of a sharded optimizer that this rank reads
+  std::vector<at::Tensor> slots_;  // its state slots
+  std::vector<bool> layers_;       // the layers of a staged state that this rank reads
   std::vector<at::Tensor> tensors_;
 };
 
@@ -189,22 +189,22 @@ class Restoring {
   Restoring(Communicator& communicator, Checkpointer& checkpointer, TrainingState& state)
       : communicator_(communicator), checkpointer_(checkpointer), state_(state) {}
 
-  // Rank 0 tells the others which to read.
+  // Rank 0: selects the checkpoint and sends its step to the other ranks.
   Result<bool> Lead(const std::function<Result<void>()>& claim) {
     const Result<std::optional<Manifest>> found = ClaimAndFind(claim);
     if (!found.ok() && found.error().IsTransient() && !is_known_to_all_) {
       LOCKSTEP_TRY(communicator_.store()->Set(KeyOf(kStoreAway, 0), found.error().message));
-      LOCKSTEP_TRY(Tell(kStoreAway));
+      LOCKSTEP_TRY(AnnounceStep(kStoreAway));
     }
     if (!found.ok()) return found.error();
     if (found->has_value()) return Finish(**found);
-    LOCKSTEP_TRY(Tell(kNoCheckpoint));
+    LOCKSTEP_TRY(AnnounceStep(kNoCheckpoint));
     return false;
   }
 
   Result<bool> Follow() {
     while (true) {
-      LOCKSTEP_TRY(const int64_t step, Tell(kNoCheckpoint));
+      LOCKSTEP_TRY(const int64_t step, AnnounceStep(kNoCheckpoint));
       if (step == kNoCheckpoint) return false;
       if (step == kStoreAway) return Error{ErrorCode::kUnavailable, "rank 0: " + ReasonOf(kStoreAway, 0)};
       const Result<Manifest> manifest = checkpointer_.Find(step);
@@ -218,29 +218,29 @@ class Restoring {
   Result<std::optional<Manifest>> ClaimAndFind(const std::function<Result<void>()>& claim) {
     LOCKSTEP_TRY(claim());
     return checkpointer_.Resume([this](const Manifest& manifest) -> Result<void> {
-      LOCKSTEP_TRY(Tell(manifest.step));
+      LOCKSTEP_TRY(AnnounceStep(manifest.step));
       Result<void> read = ReadTogether(manifest.step, manifest);
-      // Where it is damaged, the others wait for the next.
+      // If it is damaged, the others wait for the next one.
       is_known_to_all_ = !read.ok() && !checkpoint::IsDamage(read.error());
       return read;
     });
   }
 
-  // Returns what rank 0 tells.
-  Result<int64_t> Tell(int64_t step) {
+  // Sends rank 0's step to the other ranks, and returns it.
+  Result<int64_t> AnnounceStep(int64_t step) {
     LOCKSTEP_TRY(const auto rows, communicator_.AllGather({&step, 1}, kLimit));
     return rows.front().front();
   }
 
-  // The same verdict on all ranks: read by all, damaged, or not read.
+  // Returns the same verdict on all ranks: read by all, damaged, or not read.
   Result<void> ReadTogether(int64_t step, const Result<Manifest>& manifest) {
     Result<void> mine = manifest.ok() ? Read(*manifest) : Result<void>(manifest.error());
-    const int64_t standing = OutcomeOf(mine);
+    const int64_t own = OutcomeOf(mine);
     if (!mine.ok())
       LOCKSTEP_TRY(communicator_.store()->Set(KeyOf(step, communicator_.rank()), mine.error().message));
-    LOCKSTEP_TRY(const auto rows, communicator_.AllGather({&standing, 1}, kLimit));
+    LOCKSTEP_TRY(const auto rows, communicator_.AllGather({&own, 1}, kLimit));
     const auto worst = std::max_element(rows.begin(), rows.end());
-    if (worst->front() == standing) return mine;
+    if (worst->front() == own) return mine;
     const auto rank = static_cast<int>(worst - rows.begin());
     std::string reason = ReasonOf(step, rank);
     // Damage is reported once, whichever rank reads the damaged object, so its reason names no rank.
@@ -248,7 +248,7 @@ class Restoring {
     return Error{CodeOf(worst->front()), std::move(reason)};
   }
 
-  // Why a rank could not read its part, in that rank's words.
+  // Why the given rank could not read its part.
   std::string ReasonOf(int64_t step, int rank) {
     const auto reason = communicator_.store()->Get(KeyOf(step, rank));
     return reason.ok() && reason->has_value() ? **reason : "a rank could not read its part";
@@ -286,11 +286,11 @@ class Restoring {
         return DoesNotFit(manifest, target.name, "has another shape or type", is_weight);
       stored.erase(found);
     }
-    stored.erase(kLossScaleName);  // which this precision does not need
-    if (only_weights) std::erase_if(stored, [](const auto& entry) { return !KindOf(entry.first).empty(); });
+    stored.erase(kLossScaleName);  // this precision has no loss scale
+    if (only_weights) std::erase_if(stored, [](const auto& entry) { return !SlotOf(entry.first).empty(); });
     if (stored.empty()) return {};
     const std::string& name = stored.begin()->first;
-    return DoesNotFit(manifest, name, "is in it, but not in this training", KindOf(name).empty());
+    return DoesNotFit(manifest, name, "is stored, but not part of this training", SlotOf(name).empty());
   }
 
   Error DoesNotFit(const Manifest& manifest, const std::string& tensor, const std::string& problem,
@@ -320,7 +320,7 @@ class Restoring {
   void LogWhatIsNotTaken(const Manifest& manifest) const {
     std::set<std::string> left = {"evaluations", "step"};
     for (const auto& shard : manifest.shards) {
-      for (const TensorPlace& place : shard.tensors) left.insert(KindOf(place.name));
+      for (const TensorPlace& place : shard.tensors) left.insert(SlotOf(place.name));
     }
     left.erase("");
     log::Warning(
@@ -332,7 +332,7 @@ class Restoring {
   Checkpointer& checkpointer_;
   TrainingState& state_;
   std::optional<StatePart> part_;
-  bool is_known_to_all_ = false;  // rank 0: that the newest attempt failed
+  bool is_known_to_all_ = false;  // rank 0: whether all ranks know that the newest attempt failed
   int64_t bytes_read_ = 0;
 };
 

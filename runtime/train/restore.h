@@ -1,11 +1,12 @@
 #pragma once
-// The state from a checkpoint, on all ranks of a round together. Each rank reads a part of it from the store:
-// of what all hold, each a share, which the others get from it; of a divided optimizer and of divided layers,
-// its own. What an earlier world or another strategy wrote is read alike: parts of whole tensors.
+// Restores the state from a checkpoint on all ranks of a round together. Each rank reads a part from the
+// store: of replicated state a share, which it then sends to the others; of a sharded optimizer or of divided
+// layers its own part. Checkpoints of another world size or another strategy are read the same way, because
+// they store whole tensors.
 //
-// A rank that holds no step reads its share into its own tensors, where these are on the CPU, and so needs
-// memory for one state. One that still holds a step reads into room of its own until every rank has read its
-// part. From then on all write, and an error leaves a state that is torn (training_state.h). Step thread.
+// A rank that holds no step reads its share directly into its own CPU tensors, so it needs memory for one
+// state. A rank that still holds a step reads into separate memory until every rank has read its part. Only
+// then do the ranks write, and an error during that leaves a torn state (training_state.h). Step thread.
 
 #include <functional>
 
@@ -15,13 +16,13 @@
 
 namespace lockstep::train {
 
-// What spec.checkpoint.resume says, which rank 0 finds; all of it, on all ranks, or no step. Of another job's
-// checkpoint it is the weights alone, at step 0, where spec.checkpoint.restore says so. A checkpoint that any
-// rank finds damaged is passed over by all. False: there is none to begin from; the state may be torn.
-// kInvalidArgument: it does not fit spec.training; kAborted: the round broke, or another rank could not read;
-// kInternal: lack of memory, for example; any other error is the store's. That the store does not answer
-// (Error::IsTransient) all ranks say together, whichever of them met it: they may try again in this round.
-// `claim`: what rank 0 does first.
+// Restores the checkpoint that spec.checkpoint.resume selects (rank 0 finds it): the full state on all ranks,
+// or nothing. If it belongs to another job, spec.checkpoint.restore can limit it to the weights, at step 0.
+// All ranks skip a checkpoint that any rank finds damaged. Returns false if there is no checkpoint to start
+// from; the state may be torn then. kInvalidArgument: it does not fit spec.training. kAborted: the round
+// broke, or another rank could not read. kInternal: for example lack of memory. Any other error comes from
+// the store. If the store does not answer (Error::IsTransient), all ranks return that error together and may
+// try again in the same round. Rank 0 first calls `claim`.
 [[nodiscard]] Result<bool> RestoreTogether(
     comm::Communicator& communicator, checkpoint::Checkpointer& checkpointer, TrainingState& state,
     const std::function<Result<void>()>& claim = [] { return Result<void>(); });

@@ -24,7 +24,7 @@ void RoundControl::Handle(const protocol::RoundOver& over) {
   std::stop_source aborted{std::nostopstate};
   {
     const MutexLock lock(mutex_);
-    if (over.round != round_) return;  // late news of a round that this rank has left
+    if (over.round != round_) return;  // concerns a round that this rank has already left
     if (over.mode == protocol::LeaveMode::kYield) {
       yield_ = true;
     } else {
@@ -32,7 +32,7 @@ void RoundControl::Handle(const protocol::RoundOver& over) {
       to_abort = communicator_;
     }
   }
-  // Without the lock: waiters may run on this thread, and the abort takes milliseconds.
+  // Without the lock, because stop callbacks may run on this thread, and the abort takes milliseconds.
   if (aborted.stop_possible()) aborted.request_stop();
   if (to_abort != nullptr) to_abort->Abort();
 }
@@ -49,14 +49,15 @@ void RoundControl::Handle(const protocol::Save&) {
   save_ = true;
 }
 
-void RoundControl::Handle(const protocol::ProfileWanted& wish) {
+void RoundControl::Handle(const protocol::ProfileWanted& request) {
   const MutexLock lock(mutex_);
-  profile_ = wish;
+  profile_ = request;
 }
 
 std::optional<protocol::RankAssignment> RoundControl::WaitForAssignment() {
   MutexLock lock(mutex_);
-  // No deadline of its own: the supervisor bounds the wait for a round, and its end ends this process.
+  // Needs no deadline: the supervisor bounds the wait for a round, and this process ends when the supervisor
+  // does.
   changed_.wait(
       lock, [this]() LOCKSTEP_REQUIRES(mutex_) { return next_.has_value() || stop_deadline_.has_value(); });
   if (stop_deadline_.has_value()) return std::nullopt;
@@ -73,7 +74,8 @@ void RoundControl::Attach(std::shared_ptr<comm::Communicator> communicator) {
   bool late = false;
   {
     const MutexLock lock(mutex_);
-    // The supervisor may be a round ahead: then this one is over, whether or not it said so.
+    // If the supervisor has already assigned a newer round, this one is over, even without an explicit
+    // message.
     late = aborted_.stop_requested() || joined.place().round != round_;
     communicator_ = communicator;
   }

@@ -1,6 +1,6 @@
 #pragma once
-// What the supervisor wants, between the thread that hears it and the step thread: the next assignment, the
-// end of a round (an abort reaches the running collective at once), the wish to stop.
+// Passes the supervisor's messages from the control thread to the step thread: the next assignment, the end
+// of a round (an abort reaches the running collective at once), and requests to stop, save or profile.
 
 #include <condition_variable>
 #include <memory>
@@ -21,29 +21,30 @@ class RoundControl {
   // The control thread.
   void OnMessage(const protocol::ToRank& message);
 
-  // The step thread. Waits for a place in a round; nothing where the process was asked to stop.
+  // Waits for the assignment of the next round. Returns nothing if the process was asked to stop.
   [[nodiscard]] std::optional<protocol::RankAssignment> WaitForAssignment();
-  // Returns early where the rank is to stop.
+  // Returns early if the rank is asked to stop.
   void Pause(Milliseconds time);
-  // False where the rank is to stop, or the round is aborted, before the time is over.
+  // Returns false if the rank is asked to stop, or the round is aborted, before the time is over.
   [[nodiscard]] bool PauseInRound(Milliseconds time);
-  // From here on an abort of the current round goes to this communicator; at once, where it came before.
+  // From now on an abort of the current round aborts this communicator, immediately if the abort came before.
   void Attach(std::shared_ptr<comm::Communicator> communicator);
   void Detach();
 
-  // Stopped as soon as the current round is aborted; for waits of the step thread that are no collectives.
+  // Stops when the current round is aborted. For waits of the step thread outside of collectives.
   [[nodiscard]] std::stop_token round_aborted() const;
   [[nodiscard]] bool yield_requested() const;
   [[nodiscard]] bool stop_requested() const;
-  // Somebody wants a checkpoint beside those that are due, until one begins.
+  // A checkpoint was requested in addition to the periodic ones; true until one begins.
   [[nodiscard]] bool save_requested() const;
   void SaveBegins();
-  // Somebody wants a profile; of this round, as it is told anew in the next. Until all know of it.
+  // The requested profile of this round (the supervisor repeats the request in the next round), until
+  // ProfileAgreed is called.
   [[nodiscard]] std::optional<protocol::ProfileWanted> profile_wanted() const;
   void ProfileAgreed(const std::string& request);
-  // Whether the step thread is in a collective, to which this rank has given its part. Any thread.
+  // Whether the step thread is in a collective to which this rank has given its part. Any thread.
   [[nodiscard]] bool waits_for_peers() const;
-  // Until the process must be gone; only where a stop was requested.
+  // Time until the process must have ended. Valid only if a stop was requested.
   [[nodiscard]] double grace_seconds_left() const;
 
  private:
@@ -51,20 +52,20 @@ class RoundControl {
   void Handle(const protocol::RoundOver& over);
   void Handle(const protocol::Stop& stop);
   void Handle(const protocol::Save& save);
-  void Handle(const protocol::ProfileWanted& wish);
-  void Handle(const protocol::Ping&) {}  // for whoever holds the link
+  void Handle(const protocol::ProfileWanted& request);
+  void Handle(const protocol::Ping&) {}  // answered by the thread that reads the link
 
   const Clock& clock_;
   mutable Mutex mutex_;
   std::condition_variable_any changed_;
   std::optional<protocol::RankAssignment> next_ LOCKSTEP_GUARDED_BY(mutex_);
-  int64_t round_ LOCKSTEP_GUARDED_BY(mutex_) = 0;         // of the newest assignment heard
+  int64_t round_ LOCKSTEP_GUARDED_BY(mutex_) = 0;         // of the newest assignment received
   bool yield_ LOCKSTEP_GUARDED_BY(mutex_) = false;        // of that round
   std::stop_source aborted_ LOCKSTEP_GUARDED_BY(mutex_);  // of that round
   bool save_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   std::optional<protocol::ProfileWanted> profile_ LOCKSTEP_GUARDED_BY(mutex_);
   std::optional<SteadyTime> stop_deadline_ LOCKSTEP_GUARDED_BY(mutex_);
-  // Shared: an abort may run while the step thread drops it.
+  // Shared, because an abort may run while the step thread drops it.
   std::shared_ptr<comm::Communicator> communicator_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 

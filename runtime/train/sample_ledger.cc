@@ -35,7 +35,7 @@ void SampleLedger::Commit(int64_t step) {
 
 void SampleLedger::Write(const std::string& line) const {
   const std::string bytes = line + "\n";
-  // One write for a line: what a killed process leaves are whole lines.
+  // One write per line, so that a killed process leaves only whole lines.
   LOCKSTEP_CHECK(::write(file_.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()),
                  "the sample ledger cannot be written");
 }

@@ -1,8 +1,8 @@
 #pragma once
-// A debug option: what each rank contributed to which step, and which steps it committed, as JSON lines. Of
-// each step the highest round with a commit counts, and of that round all contributions; together they must
-// be the data plan. Step thread. A line that cannot be written ends the process: a ledger with a gap proves
-// nothing.
+// A debug option: writes as JSON lines which samples each rank contributed to which step, and which steps it
+// committed. For each step the highest round with a commit counts, with all contributions of that round;
+// together they must equal the data plan. Step thread. A write error ends the process, because an incomplete
+// ledger proves nothing.
 
 #include <cstdint>
 #include <string>
@@ -15,15 +15,14 @@ namespace lockstep::train {
 
 class SampleLedger {
  public:
-  // Writes below `folder`; an empty folder: writes nothing. `process` names the pod or process in the file's
-  // name.
+  // Writes below `folder`, or nothing if it is empty. `process` is part of the file name.
   SampleLedger(std::string folder, std::string process, const Clock& clock);
 
   void EnterRound(int64_t round, int rank);
-  // Before the step's gradients are reduced.
+  // Called before the step's gradients are reduced.
   void Contribute(int64_t step, const std::vector<int64_t>& ids);
-  // After the optimizer has applied them; with the wall time, so that the pause after a fault can be read
-  // off.
+  // Called after the optimizer has applied them. Writes the wall time, so that the pause after a fault can be
+  // measured.
   void Commit(int64_t step);
   [[nodiscard]] bool enabled() const { return !folder_.empty(); }
 

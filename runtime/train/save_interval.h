@@ -1,8 +1,8 @@
 #pragma once
-// How long to train between two checkpoints where spec.checkpoint.interval is Auto. A save costs the time for
-// which it holds training up; a loss of all ranks costs half an interval on average. With C seconds a save
-// and M seconds between losses both together are least at sqrt(2 C M) (Young 1974). Training goes on while a
-// checkpoint is stored, so that costs nothing, but the next one must not begin before. Pure.
+// The time between two checkpoints for spec.checkpoint.interval Auto. A save costs the time for which it
+// blocks training; a loss of all ranks costs half an interval on average. With a cost of C seconds per save
+// and M seconds between failures, the total cost is lowest at sqrt(2 C M) (Young 1974). Storing a checkpoint
+// does not block training, but the next save must not begin before it is complete. Pure.
 
 #include <algorithm>
 #include <cmath>
@@ -11,17 +11,18 @@
 
 namespace lockstep::train {
 
-// Never more often than a checkpoint can be stored, never longer than what is lost anyway.
+// At least the time it takes to store a checkpoint, and at most the time between failures.
 [[nodiscard]] inline double BestInterval(double cost_seconds, double store_seconds, double between_failures) {
   return std::max(store_seconds, std::min(between_failures, std::sqrt(2 * cost_seconds * between_failures)));
 }
 
-// From what this process's newest saves took. One thread.
+// Derives the interval from this process's newest saves. One thread.
 class SaveInterval {
  public:
   explicit SaveInterval(double between_failures_seconds) : between_failures_(between_failures_seconds) {}
 
-  // `cost`: for how long it held training up; `store`: from its begin until it was stored.
+  // `cost` is the time for which the save blocked training; `store` is the time from its beginning until it
+  // was stored.
   void Saved(double cost, double store) {
     saves_.push_back({cost, store});
     if (saves_.size() > kRemembered) saves_.pop_front();
@@ -38,11 +39,12 @@ class SaveInterval {
     return BestInterval(cost, store, between_failures_);
   }
 
-  // Whether it is worth a line: once for each change by a quarter.
+  // Whether the interval changed by at least a quarter since the last call that returned true, so that it is
+  // worth logging.
   [[nodiscard]] bool TakeChange() {
     const double now = seconds();
-    if (now < told_ * kWorthTelling && told_ < now * kWorthTelling) return false;
-    told_ = now;
+    if (now < logged_ * kWorthLogging && logged_ < now * kWorthLogging) return false;
+    logged_ = now;
     return true;
   }
 
@@ -52,13 +54,13 @@ class SaveInterval {
     double store = 0;
   };
   static constexpr std::size_t kRemembered = 8;
-  // Seconds: a first save soon tells what one costs.
+  // Seconds. Short, so that the first save soon shows what a save costs.
   static constexpr double kBeforeTheFirst = 60;
-  static constexpr double kWorthTelling = 1.25;
+  static constexpr double kWorthLogging = 1.25;
 
   double between_failures_;
   std::deque<Save> saves_;
-  double told_ = 0;
+  double logged_ = 0;
 };
 
 }  // namespace lockstep::train

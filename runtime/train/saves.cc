@@ -16,24 +16,24 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kAbortPoll = 20ms;
-// Of a rank that waits for its save in a round: the supervisor takes a silent one for one that hangs.
+// Between two signs of life of a rank that waits for a save: the supervisor considers a silent rank to hang.
 constexpr auto kBetweenSigns = 5s;
-// Between ranks that copy a large state, some of them into memory that is new.
+// The maximum time between ranks that copy a large state, some of them into newly allocated memory.
 constexpr auto kCopyLimit = 10min;
-// Between ranks that are through with a save.
-constexpr auto kMeetLimit = 60s;
-// The same where the save may take as long as it needs: what makes no progress is given up by its own rank.
+// The maximum time between ranks that have finished a save.
+constexpr auto kSaveSyncLimit = 60s;
+// The same for a save without a limit. A rank whose own part makes no progress gives it up itself.
 constexpr auto kSlowestSave = 24h;
 
-// How a rank fared with its part of a save; the worst counts for all.
-enum SaveStanding : int64_t { kPartStored, kPartWaits, kPartFailed };
+// The outcome of a rank's part of a save; the worst one counts for all ranks.
+enum SaveResult : int64_t { kPartStored, kPartWaits, kPartFailed };
 
-SaveStanding StandingOf(const std::optional<Error>& error) {
+SaveResult SaveResultOf(const std::optional<Error>& error) {
   if (!error.has_value()) return kPartStored;
   return error->IsTransient() ? kPartWaits : kPartFailed;
 }
 
-// Where the optimizer's state begins in Tensors().
+// The index of the optimizer's state in Tensors().
 std::ptrdiff_t FirstMoment(const TrainingState& state) {
   return static_cast<std::ptrdiff_t>(state.parameters.size() + state.buffers.size());
 }
@@ -45,7 +45,7 @@ std::vector<NamedTensor> WithMoments(const TrainingState& state, const std::vect
   return tensors;
 }
 
-// Where layers are divided over the ranks, each stores what it holds; rank 0 also what all hold.
+// If layers are divided over ranks, each rank stores what it holds; rank 0 also stores what all ranks hold.
 std::vector<int> WritersOf(const TrainingState& state, int world) {
   if (state.staged == nullptr) return {};
   std::vector<int> writers = state.staged->Writers(world);
@@ -53,14 +53,15 @@ std::vector<int> WritersOf(const TrainingState& state, int world) {
   return writers;
 }
 
-// With data where this rank stores it: a sharded optimizer's parts travel to who writes them.
+// The tensors, with data for those that this rank stores: parts of a sharded optimizer are sent to their
+// writers.
 Result<std::vector<NamedTensor>> TensorsToSave(comm::Communicator& communicator, const TrainingState& state) {
   std::vector<NamedTensor> tensors = state.Tensors();
   if (state.sharded == nullptr) return tensors;
   const std::vector<int> writers = checkpoint::DivideTensors(tensors, communicator.world());
   const auto first = writers.begin() + FirstMoment(state);
   const auto count = static_cast<std::ptrdiff_t>(state.sharded->described().size());
-  LOCKSTEP_TRY(const auto moments, state.sharded->Gather(communicator, {first, first + count}));
+  LOCKSTEP_TRY(const auto moments, state.sharded->Collect(communicator, {first, first + count}));
   return WithMoments(state, moments);
 }
 
@@ -85,7 +86,7 @@ Result<void> Saves::Start(const std::shared_ptr<comm::Communicator>& communicato
 Result<std::optional<Error>> Saves::Begin(const std::shared_ptr<comm::Communicator>& communicator,
                                           TrainingState& state) {
   const SteadyTime start = context_.clock.Steady();
-  last_start_ = start;  // also of one that fails: what fails once is not tried again after each step
+  last_start_ = start;  // also after a failure, so that it is not repeated after each step
   LOCKSTEP_TRY(std::optional<Error> failure,
                context_.phases.Time("checkpoint", [&] { return CopyTogether(communicator, state); }));
   if (failure.has_value()) {
@@ -98,7 +99,8 @@ Result<std::optional<Error>> Saves::Begin(const std::shared_ptr<comm::Communicat
   return std::optional<Error>();
 }
 
-// A rank alone would not know that another has no memory, and write for nothing.
+// All ranks agree on whether each could copy its part: a rank alone would not notice that another one has no
+// memory, and would write for nothing.
 Result<std::optional<Error>> Saves::CopyTogether(const std::shared_ptr<comm::Communicator>& communicator,
                                                  TrainingState& state) {
   const comm::Place& place = communicator->place();
@@ -109,7 +111,8 @@ Result<std::optional<Error>> Saves::CopyTogether(const std::shared_ptr<comm::Com
                                  HistoryOf(place.rank), EpochOf(state.step), WritersOf(state, place.world)},
                                 std::make_shared<RoundExchange>(communicator, context_.clock));
   });
-  if (!mine.ok() && mine.error().code != ErrorCode::kThrottled) return mine.error();  // the device's
+  if (!mine.ok() && mine.error().code != ErrorCode::kThrottled)
+    return mine.error();  // an error of the device
   const int64_t failed = mine.ok() ? 0 : 1;
   LOCKSTEP_TRY(const auto rows, communicator->AllGather({&failed, 1}, kCopyLimit));
   const auto first = std::find_if(rows.begin(), rows.end(), [](const auto& row) { return row.front() > 0; });
@@ -121,7 +124,7 @@ Result<std::optional<Error>> Saves::CopyTogether(const std::shared_ptr<comm::Com
   return std::optional<Error>(std::move(error));
 }
 
-// Rank 0 writes it; the others need not copy theirs.
+// Only rank 0 writes the history, so the others need not copy theirs.
 std::vector<protocol::HistoryRecord> Saves::HistoryOf(int rank) const {
   return rank == 0 ? context_.history : std::vector<protocol::HistoryRecord>();
 }
@@ -149,7 +152,7 @@ void Saves::Report() {
       context_.patience.Answered();
       Learn(started.stall_seconds, outcome.seconds);
     }
-    // Older ones were replaced before they were written: nothing will come of them.
+    // Older saves were replaced before they were written.
     started_.erase(started_.begin(), started_.upper_bound(outcome.step));
   }
 }
@@ -158,9 +161,9 @@ void Saves::Learn(double stall_seconds, double store_seconds) {
   if (context_.spec.interval != api::CheckpointInterval::kAuto) return;
   interval_.Saved(stall_seconds, store_seconds);
   if (!interval_.TakeChange()) return;
-  log::Info("checkpoints are due by what they cost", {{"interval_seconds", interval_.seconds()},
-                                                      {"stall_seconds", stall_seconds},
-                                                      {"store_seconds", store_seconds}});
+  log::Info("checkpoint interval adapted to the cost of saves", {{"interval_seconds", interval_.seconds()},
+                                                                 {"stall_seconds", stall_seconds},
+                                                                 {"store_seconds", store_seconds}});
 }
 
 Result<void> Saves::WaitFor(const comm::Communicator* communicator,
@@ -210,14 +213,14 @@ Result<void> Saves::SaveTogether(const std::shared_ptr<comm::Communicator>& comm
     } else {
       mine = waited.error();
     }
-    const int64_t standing = StandingOf(mine);
-    // A rank whose part was small has nothing else to do than to wait for the others.
+    const int64_t own = SaveResultOf(mine);
+    // A rank with a small part waits here for the others.
     LOCKSTEP_TRY(const auto rows,
-                 communicator->AllGather({&standing, 1}, limit.value_or(kSlowestSave) + kMeetLimit));
+                 communicator->AllGather({&own, 1}, limit.value_or(kSlowestSave) + kSaveSyncLimit));
     const int64_t worst = std::max_element(rows.begin(), rows.end())->front();
     if (worst == kPartStored) return {};
     if (worst == kPartFailed && --attempts > 0) continue;
-    if (standing == worst) return *mine;
+    if (own == worst) return *mine;
     return Error{worst == kPartWaits ? ErrorCode::kUnavailable : ErrorCode::kAborted,
                  "another rank could not store its part"};
   }
@@ -251,18 +254,18 @@ Result<void> Saves::SaveAlone(TrainingState& state, const LastPlace& last, std::
   return {};
 }
 
-void Saves::HoldPlace(int rank) {
+void Saves::HoldOwnership(int rank) {
   if (!enabled()) return;
   checkpoint::Ownership& ownership = context_.checkpointer->ownership();
-  rank == 0 ? ownership.Hold() : ownership.LetGo();
+  rank == 0 ? ownership.Hold() : ownership.Release();
 }
 
-void Saves::GiveUpPlace() {
+void Saves::EndOwnership() {
   if (enabled()) context_.checkpointer->ownership().End();
 }
 
-void Saves::LeavePlace() {
-  if (enabled()) context_.checkpointer->ownership().LetGo();
+void Saves::ReleaseOwnership() {
+  if (enabled()) context_.checkpointer->ownership().Release();
 }
 
 Result<bool> Saves::Restore(comm::Communicator& communicator, TrainingState& state,

@@ -1,6 +1,6 @@
 #pragma once
-// When and how this rank stores checkpoints and reads them back. Without a checkpoint section it does
-// nothing. Step thread; the writing itself happens in the checkpointer's background.
+// Decides when this rank stores checkpoints, starts the saves and restores the state. Does nothing without a
+// checkpoint section. Step thread; the checkpointer writes in the background.
 
 #include <chrono>
 #include <map>
@@ -28,11 +28,11 @@ struct SaveContext {
   protocol::ControlLink& link;
   PhaseClock& phases;
   StorePatience& patience;
-  const std::vector<protocol::HistoryRecord>& history;  // as it grows
+  const std::vector<protocol::HistoryRecord>& history;  // grows during training
   int64_t steps_per_epoch = 0;
 };
 
-// Of the newest round that this process was in.
+// The rank's position in the newest round that this process joined.
 struct LastPlace {
   int64_t round = 0;
   int rank = -1;
@@ -46,46 +46,49 @@ class Saves {
         last_start_(context.clock.Steady()) {}
 
   [[nodiscard]] bool enabled() const { return context_.checkpointer != nullptr; }
-  // Whether ranks that all are to stop store the state first.
+  // Whether ranks store the state first when all of them are asked to stop.
   [[nodiscard]] bool on_termination() const {
     return enabled() && context_.spec.on_termination == api::OnTermination::kSave;
   }
-  // Whether the state after `step` steps should be stored. One rank is asked and tells the others.
+  // Whether the state after `step` steps should be stored. Only one rank evaluates this, and its request
+  // travels with the step's sums.
   [[nodiscard]] bool IsDue(int64_t step) const;
-  // On all ranks of the round at the same step. Training continues while it is written, and where a rank has no
-  // memory for its copy: then no rank writes, and the next save is due as if this one had begun.
+  // Starts a save. All ranks of the round call this at the same step. Training continues while it is written.
+  // If a rank has no memory for its copy, no rank writes, and the next save is due as if this one had begun.
   [[nodiscard]] Result<void> Start(const std::shared_ptr<comm::Communicator>& communicator,
                                    TrainingState& state);
-  // Tells the supervisor what became of earlier saves.
+  // Reports the outcome of earlier saves to the supervisor.
   void Report();
 
-  // On all ranks of the round: returns when the checkpoint is complete. That the store does not answer, or that
-  // a rank has no memory (Error::IsTransient), all ranks report together, at once; what else fails is tried
-  // `attempts` times. kAborted: the round broke, or another rank could not store its part. Without a limit: as
-  // long as the save makes progress.
+  // All ranks of the round call this; it returns when the checkpoint is complete. If the store does not
+  // answer or a rank has no memory (Error::IsTransient), all ranks return that error together, at once; after
+  // any other failure the save is tried `attempts` times in total. kAborted: the round broke, or another rank
+  // could not store its part. Without `limit` it waits as long as the save makes progress.
   [[nodiscard]] Result<void> SaveTogether(const std::shared_ptr<comm::Communicator>& communicator,
                                           TrainingState& state,
                                           std::optional<std::chrono::milliseconds> limit, int attempts);
-  // Lets what is being written come to its end, so that it was not in vain.
+  // Waits for a save that is being written, so that it is not lost.
   void Drain(std::chrono::milliseconds limit);
-  // By this rank alone, outside of a round. The history is rank 0's: another may be far behind it.
+  // Saves by this rank alone, outside of a round. Only rank 0 stores the history, because that of another
+  // rank may be incomplete.
   [[nodiscard]] Result<void> SaveAlone(TrainingState& state, const LastPlace& last,
                                        std::chrono::milliseconds limit);
 
-  // In each round, on every rank: rank 0 says from now on that the job runs.
-  void HoldPlace(int rank);
-  // The job ends, or this process leaves it and others go on.
-  void GiveUpPlace();
-  void LeavePlace();
+  // Called in each round on every rank: from then on rank 0 renews the marker that the job is running.
+  void HoldOwnership(int rank);
+  // EndOwnership: the job ends. ReleaseOwnership: this process leaves, and others continue.
+  void EndOwnership();
+  void ReleaseOwnership();
 
-  // On all ranks of the round: RestoreTogether, again for as long as the store is away. The job's own
-  // checkpoints come first in any case: after the loss of all ranks they are what training goes on from. Rank
-  // 0 first claims the place for checkpoints for this job (runtime/checkpoint/ownership.h).
+  // All ranks of the round call this. Calls RestoreTogether, again while the store is away. The job's own
+  // checkpoints always come first: after the loss of all ranks, training continues from them. Rank 0 first
+  // claims the location for this job (runtime/checkpoint/ownership.h).
   [[nodiscard]] Result<bool> Restore(comm::Communicator& communicator, TrainingState& state,
                                      const checkpoint::Ownership::Pause& pause);
 
  private:
-  // The same verdict on all ranks: what kept one of them from copying its part (kThrottled: it may pass).
+  // Returns the same verdict on all ranks: the reason why a rank could not copy its part (kThrottled: it may
+  // be temporary).
   [[nodiscard]] Result<std::optional<Error>> Begin(const std::shared_ptr<comm::Communicator>& communicator,
                                                    TrainingState& state);
   [[nodiscard]] Result<std::optional<Error>> CopyTogether(
@@ -98,10 +101,10 @@ class Saves {
   [[nodiscard]] double EpochOf(int64_t step) const;
 
   SaveContext context_;
-  SaveInterval interval_;  // where it is Auto
+  SaveInterval interval_;  // used if it is Auto
   SteadyTime last_start_;
   struct Started {
-    bool is_reporter = false;  // rank 0 speaks for all
+    bool is_reporter = false;  // rank 0 reports for all
     double stall_seconds = 0;
   };
   std::map<int64_t, Started> started_;

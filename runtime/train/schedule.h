@@ -1,5 +1,5 @@
 #pragma once
-// The learning rate as a function of the step, so that nothing has to be saved. Pure.
+// The learning rate as a function of the step, so there is no scheduler state to save. Pure.
 
 #include <cstdint>
 
@@ -7,9 +7,9 @@
 
 namespace lockstep::train {
 
-// For step `step` (from 0) of `total_steps`. The warm-up climbs linearly from 0: step s uses (s + 1) /
-// warmup_steps of the rate, so that the first step already learns. What follows counts from the end of the
-// warm-up.
+// The rate of step `step` (from 0) of `total_steps`. The warm-up rises linearly: step s uses (s + 1) /
+// warmup_steps of the rate, so the first step already learns. The schedule after it counts from the end of
+// the warm-up.
 [[nodiscard]] double LearningRate(const api::ScheduleSpec& schedule, double base_rate, int64_t step,
                                   int64_t total_steps);
 

@@ -24,7 +24,7 @@ Result<std::string> RoundExchange::Wait(const std::string& key, std::chrono::mil
     if (clock_.Steady() >= deadline) {
       return Error{ErrorCode::kDeadlineExceeded, "another rank's shard was not stored in time"};
     }
-    std::this_thread::sleep_for(kPoll);  // the store has no wait that an end of the round could interrupt
+    std::this_thread::sleep_for(kPoll);  // the store has no wait that the end of the round could interrupt
   }
 }
 

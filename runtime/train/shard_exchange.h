@@ -1,6 +1,6 @@
 #pragma once
-// How the ranks of a round tell each other that their shards of a checkpoint are stored: through the round's
-// store. An upload may outlive the round. Called from the checkpointer's thread.
+// Lets the ranks of a round report through the round's store that their shards of a checkpoint are stored. An
+// upload may outlive the round. Called from the checkpointer's thread.
 
 #include <memory>
 
@@ -12,7 +12,7 @@ namespace lockstep::train {
 
 class RoundExchange final : public checkpoint::ShardExchange {
  public:
-  // `communicator` tells whether the round is broken; it is not kept alive.
+  // `communicator` shows whether the round is broken; it is not kept alive.
   RoundExchange(const std::shared_ptr<comm::Communicator>& communicator, const Clock& clock)
       : store_(communicator->store()), communicator_(communicator), clock_(clock) {}
 

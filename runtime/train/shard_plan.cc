@@ -28,7 +28,7 @@ std::vector<Range> Common(const std::vector<Range>& a, const std::vector<Range>&
 
 std::vector<Range> Section(const std::vector<Range>& ranges, int64_t begin, int64_t size) {
   std::vector<Range> section;
-  int64_t before = 0;  // elements of the ranges before
+  int64_t before = 0;  // elements of the preceding ranges
   for (const Range& range : ranges) {
     const Range piece{range.begin + std::max<int64_t>(0, begin - before),
                       std::min(range.end, range.begin + begin + size - before)};
@@ -50,12 +50,12 @@ std::vector<Range> Without(const std::vector<Range>& ranges, const Range& taken)
 }
 
 std::vector<int> PartsHeldBy(int position, int holders, int copies, int ranks_in_pod) {
-  // While ranks leave, a pod may have fewer than the others: then neighbours have to do.
+  // While ranks leave, pods may have different numbers of ranks; then copies are kept on neighbouring ranks.
   const int stride = holders % ranks_in_pod == 0 ? ranks_in_pod : 1;
   std::vector<int> parts;
   for (int copy = 0; copy < std::min(copies, holders); ++copy) {
     const int distance = copy * stride;
-    // After one turn over all pods the next rank of each pod follows.
+    // After one turn over all pods, continue with the next rank of each pod.
     parts.push_back((position + distance + distance / holders) % holders);
   }
   return parts;
@@ -110,7 +110,7 @@ std::optional<Version> NewestWhole(const std::vector<Holder>& holders, int64_t t
     if (holder.version.step < 0 || (newest.has_value() && holder.version <= *newest)) continue;
     if (MissingOf(holders, holder.version, total).empty()) newest = holder.version;
   }
-  // The beginning is always whole, but whoever was further has a checkpoint to go back to.
+  // Step 0 is always complete, but a rank that had more steps has a checkpoint to return to.
   const auto is_further = [](const Holder& holder) { return holder.version.step > 0; };
   if (newest.has_value() && newest->step == 0 && std::any_of(holders.begin(), holders.end(), is_further))
     return std::nullopt;

@@ -16,13 +16,13 @@ namespace {
 using comm::CatchTorch;
 using comm::Communicator;
 
-// Of a rank's word about itself: version, number of holdings; then of each version and range.
+// A rank's report about itself: version, number of holdings; then version and range of each.
 constexpr std::size_t kNumbersBeforeHoldings = 3;
 constexpr std::size_t kNumbersOfAHolding = 4;
 
 std::size_t Index(int rank) { return static_cast<std::size_t>(rank); }
 
-// Of each part the elements that travel together, from its `begin`th on.
+// The elements of a part that are sent together, from its `begin`th on.
 Range PieceOf(const Range& part, int64_t begin, int64_t size) {
   return {std::min(part.begin + begin, part.end), std::min(part.begin + begin + size, part.end)};
 }
@@ -71,13 +71,13 @@ ShardedOptimizer::ShardedOptimizer(const api::OptimizerSpec& spec, std::vector<N
     sizes_.push_back(parameter.tensor.numel());
     total_ += sizes_.back();
   }
-  // Of one element and no name: what is kept for each parameter.
+  // A dummy parameter reveals the optimizer's state slots.
   const auto sample = MakeOptimizer(spec, {{"", at::zeros({1})}});
-  kinds_ = sample->state().size();
-  for (const NamedTensor& kind : sample->state()) {
+  slot_count_ = sample->state().size();
+  for (const NamedTensor& slot : sample->state()) {
     for (const NamedTensor& parameter : parameters_) {
       const auto options = parameter.tensor.options().device(at::kMeta).requires_grad(false);
-      described_.push_back({kind.name + parameter.name, at::empty(parameter.tensor.sizes(), options)});
+      described_.push_back({slot.name + parameter.name, at::empty(parameter.tensor.sizes(), options)});
     }
   }
 }
@@ -111,16 +111,16 @@ std::vector<at::Tensor> ShardedOptimizer::GradientsOf(const Range& range) const 
 }
 
 ShardedOptimizer::Shard ShardedOptimizer::MakeShard(const Version& version, const Range& range,
-                                                    std::vector<at::Tensor> kinds) const {
-  Shard shard{version, range, std::move(kinds), ViewsOf(range), nullptr};
+                                                    std::vector<at::Tensor> slots) const {
+  Shard shard{version, range, std::move(slots), ViewsOf(range), nullptr};
   if (shard.parameters.empty()) return shard;
   std::vector<NamedTensor> named;
   for (const at::Tensor& view : shard.parameters) named.push_back({"", view});
-  std::vector<at::Tensor> state;  // views of the flat ones
-  for (const at::Tensor& kind : shard.kinds) {
+  std::vector<at::Tensor> state;  // views of the flat slots
+  for (const at::Tensor& slot : shard.slots) {
     int64_t begin = 0;
     for (const at::Tensor& view : shard.parameters) {
-      state.push_back(kind.narrow(0, begin, view.numel()));
+      state.push_back(slot.narrow(0, begin, view.numel()));
       begin += view.numel();
     }
   }
@@ -171,16 +171,16 @@ Result<void> ShardedOptimizer::GatherIntoGradients(Communicator& communicator) c
 
 Result<void> ShardedOptimizer::Step(Communicator& communicator, double learning_rate) {
   const at::NoGradGuard no_grad;
-  KeepOnly(version_);  // this far a rank comes only when all have committed the step before
+  KeepOnly(version_);  // all ranks have committed the step before when one begins the next
   const Version next{version_.step + 1, round_};
   std::vector<Shard> before;
   std::vector<at::Tensor> parameters_before;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
     for (const Shard& shard : shards_) {
-      std::vector<at::Tensor> kinds;
-      for (const at::Tensor& kind : shard.kinds) kinds.push_back(kind.clone());
+      std::vector<at::Tensor> slots;
+      for (const at::Tensor& slot : shard.slots) slots.push_back(slot.clone());
       parameters_before.push_back(shard.range.size() == 0 ? at::Tensor() : FlatParameters(shard.range));
-      before.push_back({shard.version, shard.range, std::move(kinds), {}, nullptr});
+      before.push_back({shard.version, shard.range, std::move(slots), {}, nullptr});
     }
   }));
   const Result<void> updated = CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
@@ -193,10 +193,11 @@ Result<void> ShardedOptimizer::Step(Communicator& communicator, double learning_
     Result<void> taken = CatchTorch(ErrorCode::kInternal, "taking the parameters", [&] {
       for (const NamedTensor& parameter : parameters_) parameter.tensor.copy_(parameter.tensor.grad());
     });
-    version_ = taken.ok() ? next : Version{};  // half of a step is nobody's state
+    version_ = taken.ok() ? next : Version{};  // a half-taken step is not a valid state
     return taken;
   }
-  // Others may have got all parts: then this one's is needed as it is now, else as it was.
+  // Other ranks may have received all parts: then they need this rank's updated part, otherwise the old one.
+  // So it keeps both.
   const Result<void> undone = CatchTorch(ErrorCode::kInternal, "taking the parameters back", [&] {
     for (std::size_t i = 0; i < before.size(); ++i) CopyInto(ViewsOf(before[i].range), parameters_before[i]);
   });
@@ -209,7 +210,7 @@ void ShardedOptimizer::Skip() {
   KeepOnly(version_);
   const std::size_t count = shards_.size();
   for (std::size_t i = 0; i < count; ++i) {
-    shards_.push_back({version_, shards_[i].range, shards_[i].kinds, {}, nullptr});
+    shards_.push_back({version_, shards_[i].range, shards_[i].slots, {}, nullptr});
     shards_[i].version = {version_.step + 1, round_};
   }
   version_ = {version_.step + 1, round_};
@@ -217,7 +218,7 @@ void ShardedOptimizer::Skip() {
 
 Result<std::optional<Version>> ShardedOptimizer::Agree(Communicator& communicator) {
   round_ = communicator.place().round;
-  LOCKSTEP_TRY(const std::vector<Holder> holders, TellEachOther(communicator));
+  LOCKSTEP_TRY(const std::vector<Holder> holders, ExchangeStates(communicator));
   const std::optional<Version> whole = NewestWhole(holders, total());
   LogWhatIsLost(holders, whole);
   return whole;
@@ -229,27 +230,27 @@ void ShardedOptimizer::LogWhatIsLost(const std::vector<Holder>& holders,
   for (const Holder& holder : holders) newest = std::max(newest, holder.version);
   if (newest.step < 0 || newest == whole) return;
   if (whole.has_value()) {
-    return log::Info("not all of the newest optimizer state is left: going on from the state before it",
+    return log::Info("the newest optimizer state is incomplete: continuing from the step before it",
                      {{"newest_step", newest.step}, {"step", whole->step}});
   }
-  std::vector<std::string> ranks;  // of the round before
+  std::vector<std::string> ranks;  // of the previous round
   const Ranges missing = MissingOf(holders, newest, total());
   for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
     if (!Common({parts_[rank]}, missing).empty()) ranks.push_back(std::to_string(rank));
   }
-  log::Error("optimizer state lost with the ranks that held it: going back to the newest checkpoint",
+  log::Error("optimizer state lost with the ranks that held it: restoring the newest checkpoint",
              {{"step", newest.step},
               {"lost_with_ranks", ranks.empty() ? "of an earlier round" : Join(ranks, ", ")},
               {"lost_elements", SizeOf(missing)},
               {"of_elements", total()}});
 }
 
-Result<void> ShardedOptimizer::Deal(Communicator& communicator, const Version& version) {
+Result<void> ShardedOptimizer::Redistribute(Communicator& communicator, const Version& version) {
   version_ = version;
-  const std::vector<Ranges> deal = DealFor(std::vector<bool>(Index(communicator.world()), true));
-  LOCKSTEP_TRY(DealOut(communicator, deal));
+  const std::vector<Ranges> assigned = AssignRanges(std::vector<bool>(Index(communicator.world()), true));
+  LOCKSTEP_TRY(MoveRanges(communicator, assigned));
   parts_ = CutEvenly(sizes_, communicator.world());
-  log::Info("optimizer state dealt", {{"step", version.step}, {"bytes", held_bytes()}});
+  log::Info("optimizer state received", {{"step", version.step}, {"bytes", held_bytes()}});
   return {};
 }
 
@@ -261,59 +262,60 @@ Result<void> ShardedOptimizer::HandOver(Communicator& communicator, bool leaves)
   for (const auto& row : rows) stays.push_back(row.at(0) == 0);
   const auto staying = std::count(stays.begin(), stays.end(), true);
   if (staying == 0 || staying == communicator.world()) return {};
-  return DealOut(communicator, DealFor(stays));
+  return MoveRanges(communicator, AssignRanges(stays));
 }
 
-std::vector<ShardedOptimizer::Ranges> ShardedOptimizer::DealFor(const std::vector<bool>& stays) const {
+std::vector<ShardedOptimizer::Ranges> ShardedOptimizer::AssignRanges(const std::vector<bool>& stays) const {
   const int holders = static_cast<int>(std::count(stays.begin(), stays.end(), true));
   const Ranges parts = CutEvenly(sizes_, holders);
-  std::vector<Ranges> deal;
+  std::vector<Ranges> assigned;
   int place = 0;
   for (const bool is_holder : stays) {
-    Ranges& of_rank = deal.emplace_back();
+    Ranges& of_rank = assigned.emplace_back();
     if (!is_holder) continue;
     for (const int part : PartsHeldBy(place++, holders, copies_.copies, copies_.ranks_in_pod))
       of_rank.push_back(parts.at(Index(part)));
   }
-  return deal;
+  return assigned;
 }
 
-Result<void> ShardedOptimizer::DealOut(Communicator& communicator, const std::vector<Ranges>& deal) {
-  LOCKSTEP_TRY(std::vector<Shard> dealt, Receive(communicator, deal));
+Result<void> ShardedOptimizer::MoveRanges(Communicator& communicator, const std::vector<Ranges>& assigned) {
+  LOCKSTEP_TRY(std::vector<Shard> received, Receive(communicator, assigned));
   const auto old = static_cast<std::ptrdiff_t>(shards_.size());
-  std::move(dealt.begin(), dealt.end(), std::back_inserter(shards_));
-  // Who has received all may still lose a peer that has not, and with it what only this rank holds.
+  std::move(received.begin(), received.end(), std::back_inserter(shards_));
+  // A rank that has received everything may still lose a peer that has not, and with it what only this rank
+  // holds. So no rank drops its parts before all have theirs.
   LOCKSTEP_TRY(communicator.Barrier());
   shards_.erase(shards_.begin(), shards_.begin() + old);
   return {};
 }
 
 Result<std::vector<ShardedOptimizer::Shard>> ShardedOptimizer::Receive(
-    Communicator& communicator, const std::vector<Ranges>& deal) const {
+    Communicator& communicator, const std::vector<Ranges>& assigned) const {
   const at::NoGradGuard no_grad;
-  LOCKSTEP_TRY(const std::vector<Holder> holders, TellEachOther(communicator));
-  LOCKSTEP_CHECK(MissingOf(holders, version_, total()).empty(), "only what is whole is dealt");
+  LOCKSTEP_TRY(const std::vector<Holder> holders, ExchangeStates(communicator));
+  LOCKSTEP_CHECK(MissingOf(holders, version_, total()).empty(), "the version is incomplete");
   const std::vector<Ranges> given = GivenBy(holders, version_, total());
-  const Ranges& mine = deal.at(Index(communicator.rank()));
-  std::vector<at::Tensor> kinds;
-  for (std::size_t kind = 0; kind < kinds_; ++kind) {
+  const Ranges& mine = assigned.at(Index(communicator.rank()));
+  std::vector<at::Tensor> slots;
+  for (std::size_t slot = 0; slot < slot_count_; ++slot) {
     at::Tensor flat;
     if (version_.step == 0) {
       LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer state", [&] {
         flat = at::zeros({SizeOf(mine)}, parameters_.front().tensor.options().requires_grad(false));
       }));
     } else {
-      LOCKSTEP_TRY(flat, Exchange(communicator, {kind, version_, given, deal}));
+      LOCKSTEP_TRY(flat, Exchange(communicator, {slot, version_, given, assigned}));
     }
-    kinds.push_back(std::move(flat));
+    slots.push_back(std::move(flat));
   }
   std::vector<Shard> shards;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer state", [&] {
     int64_t begin = 0;
     for (const Range& range : mine) {
       std::vector<at::Tensor> of_range;
-      of_range.reserve(kinds.size());
-      for (const at::Tensor& kind : kinds) of_range.push_back(kind.narrow(0, begin, range.size()));
+      of_range.reserve(slots.size());
+      for (const at::Tensor& slot : slots) of_range.push_back(slot.narrow(0, begin, range.size()));
       shards.push_back(MakeShard(version_, range, std::move(of_range)));
       begin += range.size();
     }
@@ -327,14 +329,14 @@ Result<at::Tensor> ShardedOptimizer::Exchange(Communicator& communicator, const 
     mine = at::empty({SizeOf(move.wanted[Index(communicator.rank())])},
                      parameters_.front().tensor.options().requires_grad(false));
   }));
-  int64_t most = 0;  // that a rank gives
+  int64_t most = 0;  // elements that any rank sends
   for (const Ranges& given : move.given) most = std::max(most, SizeOf(given));
   const int64_t size = kExchangeChunkBytes / parameters_.front().tensor.element_size() / communicator.world();
   for (int64_t begin = 0; begin < most; begin += size) {
     std::vector<Ranges> given;
     given.reserve(move.given.size());
     for (const Ranges& of_rank : move.given) given.push_back(Section(of_rank, begin, size));
-    LOCKSTEP_TRY(ExchangeChunk(communicator, {move.kind, move.version, given, move.wanted}, mine));
+    LOCKSTEP_TRY(ExchangeChunk(communicator, {move.slot, move.version, given, move.wanted}, mine));
   }
   return mine;
 }
@@ -354,7 +356,7 @@ Result<void> ShardedOptimizer::ExchangeChunk(Communicator& communicator, const M
     for (std::size_t rank = 0; rank < move.wanted.size(); ++rank) {
       const Ranges to = Common(move.given[me], move.wanted[rank]);
       const Ranges from = Common(move.given[rank], wanted);
-      for (const Range& range : to) outgoing.push_back(SliceOf(move.kind, move.version, range).to(options));
+      for (const Range& range : to) outgoing.push_back(SliceOf(move.slot, move.version, range).to(options));
       incoming.insert(incoming.end(), from.begin(), from.end());
       sent_rows.push_back(SizeOf(to));
       rows.push_back(SizeOf(from));
@@ -378,13 +380,13 @@ Result<void> ShardedOptimizer::ExchangeChunk(Communicator& communicator, const M
   });
 }
 
-at::Tensor ShardedOptimizer::SliceOf(std::size_t kind, const Version& version, const Range& range) const {
+at::Tensor ShardedOptimizer::SliceOf(std::size_t slot, const Version& version, const Range& range) const {
   const auto holds = [&](const Shard& shard) {
     return shard.version == version && shard.range.begin <= range.begin && range.end <= shard.range.end;
   };
   const auto shard = std::find_if(shards_.begin(), shards_.end(), holds);
-  LOCKSTEP_CHECK(shard != shards_.end(), "a rank gives what it holds");
-  return shard->kinds[kind].narrow(0, range.begin - shard->range.begin, range.size());
+  LOCKSTEP_CHECK(shard != shards_.end(), "the requested shard is not local");
+  return shard->slots[slot].narrow(0, range.begin - shard->range.begin, range.size());
 }
 
 Holder ShardedOptimizer::Myself() const {
@@ -393,7 +395,7 @@ Holder ShardedOptimizer::Myself() const {
   return holder;
 }
 
-Result<std::vector<Holder>> ShardedOptimizer::TellEachOther(Communicator& communicator) const {
+Result<std::vector<Holder>> ShardedOptimizer::ExchangeStates(Communicator& communicator) const {
   const Holder myself = Myself();
   const std::vector<int64_t> count = {static_cast<int64_t>(myself.held.size())};
   LOCKSTEP_TRY(const auto counts, communicator.AllGather(count));
@@ -413,27 +415,27 @@ Result<std::vector<Holder>> ShardedOptimizer::TellEachOther(Communicator& commun
 
 Range ShardedOptimizer::PartOf(int rank, int world) const { return CutEvenly(sizes_, world).at(Index(rank)); }
 
-void ShardedOptimizer::Load(int64_t step, const Range& range, std::vector<at::Tensor> kinds) {
+void ShardedOptimizer::Load(int64_t step, const Range& range, std::vector<at::Tensor> slots) {
   version_ = {step, round_};
-  shards_.push_back({version_, range, std::move(kinds), {}, nullptr});
+  shards_.push_back({version_, range, std::move(slots), {}, nullptr});
 }
 
 void ShardedOptimizer::StartAfresh() { version_ = {0, round_}; }
 
-Result<std::vector<NamedTensor>> ShardedOptimizer::Gather(Communicator& communicator,
-                                                          const std::vector<int>& ranks) const {
+Result<std::vector<NamedTensor>> ShardedOptimizer::Collect(Communicator& communicator,
+                                                           const std::vector<int>& ranks) const {
   std::vector<Ranges> given;
   for (const Range& part : parts_) given.push_back({part});
   std::vector<NamedTensor> tensors = described_;
-  for (std::size_t kind = 0; kind < kinds_; ++kind) {
-    const std::size_t first = kind * sizes_.size();
+  for (std::size_t slot = 0; slot < slot_count_; ++slot) {
+    const std::size_t first = slot * sizes_.size();
     std::vector<Ranges> wanted(parts_.size());
     int64_t begin = 0;
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
       wanted.at(Index(ranks.at(first + i))).push_back({begin, begin + sizes_[i]});
       begin += sizes_[i];
     }
-    LOCKSTEP_TRY(const at::Tensor flat, Exchange(communicator, {kind, version_, given, wanted}));
+    LOCKSTEP_TRY(const at::Tensor flat, Exchange(communicator, {slot, version_, given, wanted}));
     begin = 0;
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
       if (ranks[first + i] != communicator.rank()) continue;
@@ -455,12 +457,12 @@ Result<std::vector<NamedTensor>> ShardedOptimizer::Whole() const {
   std::vector<NamedTensor> tensors = described_;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer state", [&] {
     auto tensor = tensors.begin();
-    for (std::size_t kind = 0; kind < kinds_; ++kind) {
+    for (std::size_t slot = 0; slot < slot_count_; ++slot) {
       int64_t begin = 0;
       for (const int64_t size : sizes_) {
         std::vector<at::Tensor> pieces;
         for (const Range& piece : Common({{begin, begin + size}}, held))
-          pieces.push_back(SliceOf(kind, version_, piece));
+          pieces.push_back(SliceOf(slot, version_, piece));
         tensor->tensor = at::cat(pieces).view(tensor->tensor.sizes());
         begin += size;
         ++tensor;
@@ -474,8 +476,8 @@ int64_t ShardedOptimizer::held_bytes() const {
   std::set<const void*> counted;
   int64_t bytes = 0;
   for (const Shard& shard : shards_) {
-    for (const at::Tensor& kind : shard.kinds) {
-      if (counted.insert(kind.const_data_ptr()).second) bytes += static_cast<int64_t>(kind.nbytes());
+    for (const at::Tensor& slot : shard.slots) {
+      if (counted.insert(slot.const_data_ptr()).second) bytes += static_cast<int64_t>(slot.nbytes());
     }
   }
   return bytes;

@@ -12,11 +12,11 @@
 //                             there is no state.
 //   a rank that leaves        It hands its part over first.
 //
-// With `copies`, each part is also kept, and computed, by ranks in the pods before that of the rank that gathers it:
-// gradients are everywhere, so that costs no communication.
+// With `copies`, each part is also kept, and updated, by ranks in the pods before that of its owner: every
+// rank has all gradients, so this costs no communication.
 //
-// Step thread. kAborted: the round broke; kInternal: LibTorch failed. After either this object still holds
-// all that it held before.
+// Step thread. kAborted: the round broke. kInternal: LibTorch failed. After either error this object still
+// holds all that it held before.
 
 #include <memory>
 #include <optional>
@@ -31,56 +31,60 @@ namespace lockstep::train {
 
 class ShardedOptimizer {
  public:
-  // Most bytes that the ranks together send at once in a step.
+  // The maximum number of bytes that all ranks together send at once in a step.
   static constexpr int64_t kGatherChunkBytes = int64_t{16} << 20;
-  // Most bytes that the ranks together give at once of a kind of state.
+  // The maximum number of bytes of one state slot that all ranks together exchange at once.
   static constexpr int64_t kExchangeChunkBytes = int64_t{16} << 20;
 
   struct Copies {
-    int copies = 1;        // ranks that hold each part
-    int ranks_in_pod = 1;  // which may all be lost at once
+    int copies = 1;        // number of ranks that hold each part
+    int ranks_in_pod = 1;  // ranks that may be lost at once
   };
-  // As MakeOptimizer. kInvalidArgument where the parameters cannot be divided by elements.
+  // As MakeOptimizer. kInvalidArgument if the parameters cannot be divided by elements.
   [[nodiscard]] static Result<std::unique_ptr<ShardedOptimizer>> Make(const api::OptimizerSpec& spec,
                                                                       std::vector<NamedTensor> parameters,
                                                                       Copies copies);
 
-  // On all ranks together. Updates all parameters from their gradients, which are used up: the parts of the
-  // other ranks arrive in their memory, chunk by chunk, before they become the parameters.
+  // All ranks call this together. Updates all parameters from their gradients and overwrites the gradients:
+  // the updated parts of the other ranks arrive in gradient memory, chunk by chunk, before they are copied to
+  // the parameters.
   [[nodiscard]] Result<void> Step(comm::Communicator& communicator, double learning_rate);
-  // A step that changes nothing, as it was not finite: by each rank alone, so others may not know of it yet.
+  // Counts a step that changes nothing because it was not finite. Each rank does this alone, so other ranks
+  // may not have seen the step yet.
   void Skip();
 
-  // On all ranks of a new round: the newest state that they hold together, if any; what is lost is logged.
+  // All ranks of a new round call this. Returns the newest state that they hold together, if any, and logs
+  // what is lost.
   [[nodiscard]] Result<std::optional<Version>> Agree(comm::Communicator& communicator);
-  // Then, with that version's parameters on all ranks: to each its part. What is needed no more is dropped.
-  [[nodiscard]] Result<void> Deal(comm::Communicator& communicator, const Version& version);
-  // On all ranks, within a round: those that leave it keep nothing.
+  // Called after Agree, when all ranks have that version's parameters. Sends each rank its part and drops
+  // what is no longer needed.
+  [[nodiscard]] Result<void> Redistribute(comm::Communicator& communicator, const Version& version);
+  // All ranks of the round call this. Ranks that leave keep nothing.
   [[nodiscard]] Result<void> HandOver(comm::Communicator& communicator, bool leaves);
 
-  // The part of all elements that a rank is to read of a stored state, so that the ranks together read it
-  // once.
+  // The range of all elements that a rank reads from a stored state, so that the ranks together read it once.
   [[nodiscard]] Range PartOf(int rank, int world) const;
-  // Elements of a parameter, by its index, that lie in a range.
+  // The elements of each parameter (by index) that are inside a range.
   [[nodiscard]] std::vector<std::pair<std::size_t, Range>> PiecesOf(const Range& range) const;
-  // This rank now holds that part of it, as it was stored, for the round that was entered last: flat, one for
-  // each kind of state, in the host's memory. Or all of it as before the first step.
-  void Load(int64_t step, const Range& range, std::vector<at::Tensor> kinds);
+  // Sets this rank's part of a stored state for the newest round: one flat CPU tensor per state slot.
+  // StartAfresh sets the whole state to that before the first step.
+  void Load(int64_t step, const Range& range, std::vector<at::Tensor> slots);
   void StartAfresh();
-  // The parameters are of no version: something else is written over them. Its parts are kept.
+  // Marks the parameters as having no version, because something else is about to overwrite them. The
+  // optimizer state is kept.
   void ForgetParameters() { version_ = {}; }
 
-  // What MakeOptimizer's state() would be, by names, shapes and types alone: tensors without data, of one
-  // kind after another, for each parameter.
+  // Names, shapes and types that MakeOptimizer's state() would have: tensors without data, one state slot
+  // after another, for each parameter.
   [[nodiscard]] const std::vector<NamedTensor>& described() const { return described_; }
   [[nodiscard]] std::size_t parameters() const { return sizes_.size(); }
-  // On all ranks: tensor i with its data on rank ranks[i].
-  [[nodiscard]] Result<std::vector<NamedTensor>> Gather(comm::Communicator& communicator,
-                                                        const std::vector<int>& ranks) const;
-  // All of it, by this rank alone. kNotFound where it does not hold all of it.
+  // All ranks call this together. Collects tensor i on rank ranks[i]; it has no data on the others.
+  [[nodiscard]] Result<std::vector<NamedTensor>> Collect(comm::Communicator& communicator,
+                                                         const std::vector<int>& ranks) const;
+  // The whole state, from this rank alone. kNotFound if it does not hold all of it.
   [[nodiscard]] Result<std::vector<NamedTensor>> Whole() const;
 
-  // Of the parameters. The step is -1 where this process has no state.
+  // The version of the parameters. The step is -1 if this process has no state.
   [[nodiscard]] const Version& version() const { return version_; }
   [[nodiscard]] int64_t held_bytes() const;
 
@@ -89,13 +93,13 @@ class ShardedOptimizer {
   struct Shard {
     Version version;
     Range range;
-    std::vector<at::Tensor> kinds;         // flat, one for each kind of state
-    std::vector<at::Tensor> parameters{};  // views of that range, one for each parameter that it touches
-    std::unique_ptr<Optimizer> optimizer;  // over both; null: only kept
+    std::vector<at::Tensor> slots;         // flat, one per state slot
+    std::vector<at::Tensor> parameters{};  // views of that range, one per parameter that it touches
+    std::unique_ptr<Optimizer> optimizer;  // over both; null: the shard is only kept
   };
-  // Elements of one kind of state, on their way between the ranks.
+  // Elements of one state slot to exchange between the ranks.
   struct Move {
-    std::size_t kind;
+    std::size_t slot;
     Version version;
     const std::vector<Ranges>& given;   // by each rank, each element once
     const std::vector<Ranges>& wanted;  // by each rank
@@ -103,31 +107,32 @@ class ShardedOptimizer {
 
   ShardedOptimizer(const api::OptimizerSpec& spec, std::vector<NamedTensor> parameters, Copies copies);
 
-  [[nodiscard]] int64_t total() const { return kinds_ == 0 ? 0 : total_; }
+  [[nodiscard]] int64_t total() const { return slot_count_ == 0 ? 0 : total_; }
   [[nodiscard]] std::vector<at::Tensor> ViewsOf(const Range& range) const;
   [[nodiscard]] at::Tensor FlatParameters(const Range& range) const;
   [[nodiscard]] std::vector<at::Tensor> GradientsOf(const Range& range) const;
   [[nodiscard]] Shard MakeShard(const Version& version, const Range& range,
-                                std::vector<at::Tensor> kinds) const;
+                                std::vector<at::Tensor> slots) const;
   void Update(const Shard& shard, double learning_rate) const;
-  // On all ranks: the updated parameters of all parts, in the place of the gradients.
+  // All ranks call this: collects the updated parameters of all parts in gradient memory.
   [[nodiscard]] Result<void> GatherIntoGradients(comm::Communicator& communicator) const;
   void KeepOnly(const Version& version);
-  // What each rank is to hold, where those that stay share all of it.
-  [[nodiscard]] std::vector<Ranges> DealFor(const std::vector<bool>& stays) const;
-  [[nodiscard]] Result<void> DealOut(comm::Communicator& communicator, const std::vector<Ranges>& deal);
+  // The ranges that each rank is to hold if the ranks that stay share everything.
+  [[nodiscard]] std::vector<Ranges> AssignRanges(const std::vector<bool>& stays) const;
+  [[nodiscard]] Result<void> MoveRanges(comm::Communicator& communicator,
+                                        const std::vector<Ranges>& assigned);
   [[nodiscard]] Result<std::vector<Shard>> Receive(comm::Communicator& communicator,
-                                                   const std::vector<Ranges>& deal) const;
+                                                   const std::vector<Ranges>& assigned) const;
 
   [[nodiscard]] Holder Myself() const;
-  [[nodiscard]] Result<std::vector<Holder>> TellEachOther(comm::Communicator& communicator) const;
+  [[nodiscard]] Result<std::vector<Holder>> ExchangeStates(comm::Communicator& communicator) const;
   void LogWhatIsLost(const std::vector<Holder>& holders, const std::optional<Version>& whole) const;
-  // What this rank wants, range after range.
+  // Returns the elements that this rank wants, range after range.
   [[nodiscard]] Result<at::Tensor> Exchange(comm::Communicator& communicator, const Move& move) const;
-  // Of that what is in this chunk of what is given.
+  // Fills `mine` with the wanted elements of the given chunk.
   [[nodiscard]] Result<void> ExchangeChunk(comm::Communicator& communicator, const Move& move,
                                            at::Tensor& mine) const;
-  [[nodiscard]] at::Tensor SliceOf(std::size_t kind, const Version& version, const Range& range) const;
+  [[nodiscard]] at::Tensor SliceOf(std::size_t slot, const Version& version, const Range& range) const;
 
   const api::OptimizerSpec spec_;
   const std::vector<NamedTensor> parameters_;
@@ -135,11 +140,11 @@ class ShardedOptimizer {
   std::vector<int64_t> sizes_;   // of the parameters
   std::vector<int64_t> begins_;  // of the parameters, in all elements
   int64_t total_ = 0;            // elements of them
-  std::size_t kinds_ = 0;
+  std::size_t slot_count_ = 0;
   std::vector<NamedTensor> described_;
-  int64_t round_ = -1;  // entered last
+  int64_t round_ = -1;  // the newest that this rank entered
   Version version_;     // of the parameters
-  Ranges parts_;        // in this round; rank r gathers parts_[r]
+  Ranges parts_;        // of this round; rank r updates parts_[r]
   std::vector<Shard> shards_;
 };
 

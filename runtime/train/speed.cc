@@ -8,7 +8,7 @@
 namespace lockstep::train {
 namespace {
 
-// Before so many steps, a pause of the machine would count for too much.
+// With fewer steps, a pause of the machine would distort the result.
 constexpr int64_t kEnoughSteps = 10;
 
 }  // namespace
@@ -43,8 +43,8 @@ std::vector<double> SpeedsFrom(const std::vector<int64_t>& measured) {
 }
 
 Result<std::vector<double>> SpeedsOfRanks(comm::Communicator& communicator, int64_t mine) {
-  const std::vector<int64_t> told = {mine};
-  LOCKSTEP_TRY(const auto rows, communicator.AllGather(told));
+  const std::vector<int64_t> own = {mine};
+  LOCKSTEP_TRY(const auto rows, communicator.AllGather(own));
   std::vector<int64_t> measured;
   measured.reserve(rows.size());
   for (const auto& row : rows) measured.push_back(row.at(0));

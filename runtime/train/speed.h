@@ -9,13 +9,13 @@
 
 namespace lockstep::train {
 
-// Of this rank, without what it waits for others.
+// Measures how fast this rank computes, excluding the time it waits for others.
 class SpeedMeter {
  public:
   explicit SpeedMeter(const PhaseClock& phases) : phases_(phases) {}
 
   void Committed(int64_t steps, int64_t samples);
-  // Samples in 1000 s, over the steps since it was last measured; over the ones before where those are few.
+  // Samples per 1000 s over the steps since the last measurement, or the last result if there were too few.
   // 0: not known yet.
   [[nodiscard]] int64_t Measure();
 
@@ -27,8 +27,8 @@ class SpeedMeter {
   int64_t newest_ = 0;
 };
 
-// What every rank of the round measured; a rank that does not know takes the median of the others'. The same
-// numbers on each rank.
+// Exchanges what every rank measured. A rank that has no measurement gets the median of the others. The
+// result is the same on each rank.
 [[nodiscard]] Result<std::vector<double>> SpeedsOfRanks(comm::Communicator& communicator, int64_t mine);
 // The same without the exchange. Pure.
 [[nodiscard]] std::vector<double> SpeedsFrom(const std::vector<int64_t>& measured);

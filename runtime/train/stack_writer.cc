@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMostFrames = 64;
 
-// In the signal handler: async-signal-safe calls only.
+// Runs in the signal handler: async-signal-safe calls only.
 void WriteStack(int) {
   const int before = errno;
   static constexpr std::string_view kTitle = "stack of the training thread:\n";
@@ -27,7 +27,7 @@ void WriteStack(int) {
 }  // namespace
 
 void WriteStackOnSignal() {
-  // The first call loads a library, which must not happen inside a handler.
+  // The first call to backtrace loads a library, which must not happen inside a handler.
   std::array<void*, 1> frame{};
   (void)::backtrace(frame.data(), 1);
   struct sigaction action {};

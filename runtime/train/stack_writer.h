@@ -1,10 +1,10 @@
 #pragma once
-// Writes the stack of the main thread, which trains, to stderr when the process gets SIGUSR1: the supervisor
-// sends it to a rank that hangs, before it ends it.
+// Writes the stack of the main thread, which trains, to stderr on SIGUSR1. The supervisor sends SIGUSR1 to a
+// rank that hangs before it kills it.
 
 namespace lockstep::train {
 
-// From main's thread, before others exist.
+// Call from the main thread, before other threads exist.
 void WriteStackOnSignal();
 
 }  // namespace lockstep::train

@@ -12,7 +12,7 @@ namespace {
 
 using comm::CatchTorch;
 
-// So that each tensor of a buffer begins where its elements may.
+// Aligns each tensor in a buffer.
 constexpr int64_t kAlignment = 16;
 
 int64_t PlaceFor(const at::Tensor& tensor) {
@@ -20,14 +20,14 @@ int64_t PlaceFor(const at::Tensor& tensor) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// In host memory, from where it is sent and where it arrives: a device need not have room for a second stage.
+// Host memory on both sides, because a device need not have memory for a second stage.
 at::Tensor BufferFor(const std::vector<at::Tensor>& tensors) {
   int64_t bytes = 0;
   for (const at::Tensor& tensor : tensors) bytes += tensor.defined() ? PlaceFor(tensor) : 0;
   return at::zeros({bytes}, at::kByte);
 }
 
-// One after the other in `buffer`, shaped as those.
+// Consecutive views of `buffer` with the shapes of `tensors`.
 std::vector<at::Tensor> ViewsOf(const at::Tensor& buffer, const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> views;
   int64_t begin = 0;

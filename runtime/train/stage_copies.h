@@ -1,8 +1,8 @@
 #pragma once
-// The memory tier of the strategies pipeline and hybrid (spec.training.pipeline.copyEverySteps): each rank
-// keeps its stage as it was after some step in host memory, and that of a rank in another pod. What is lost
-// with a rank is then gone on from without the store (Wang et al., "GEMINI: Fast Failure Recovery in
-// Distributed Training with In-Memory Checkpoints", SOSP 2023). Step thread.
+// In-memory copies for the strategies pipeline and hybrid (spec.training.pipeline.copyEverySteps): each rank
+// keeps its own stage and that of a rank in another pod, as they were after some step, in host memory.
+// Training continues from them after the loss of a rank, without the store (Wang et al., "GEMINI: Fast
+// Failure Recovery in Distributed Training with In-Memory Checkpoints", SOSP 2023). Step thread.
 
 #include <deque>
 #include <vector>
@@ -13,7 +13,7 @@
 
 namespace lockstep::train {
 
-// What all ranks know alike of the state after a step.
+// Facts about the state after a step that are equal on all ranks.
 struct StepFacts {
   Version version;
   EvaluationRecord evaluations;
@@ -24,23 +24,25 @@ struct StepFacts {
 
 struct StageCopy {
   StepFacts facts;
-  std::vector<bool> layers;         // of both stages
-  std::vector<at::Tensor> tensors;  // in the order of StagedState::tensors(); undefined: in neither
+  std::vector<bool> layers;  // of both stages
+  // In the order of StagedState::tensors(); undefined: part of neither stage.
+  std::vector<at::Tensor> tensors;
 };
 
 class StageCopies {
  public:
-  // While one is made, the one before stays: a rank that dies meanwhile may take this one with it.
+  // The previous copy is kept while a new one is made, because a rank that dies meanwhile may destroy the new
+  // one.
   static constexpr std::size_t kMost = 2;
 
-  // On all ranks of a round, after the same step. `pod`: ranks of a pod. Nothing where there is one rank.
-  // kAborted: the round broke; kInternal: no memory for it, say.
+  // All ranks of a round call this after the same step. `pod` is the number of ranks per pod. Does nothing if
+  // there is one rank. kAborted: the round broke. kInternal: for example lack of memory.
   [[nodiscard]] Result<void> Take(comm::Communicator& communicator, const StagedState& staged,
                                   const StepFacts& facts, int pod);
 
   // Newest first.
   [[nodiscard]] const std::deque<StageCopy>& kept() const { return kept_; }
-  // Null: this rank has none of that version.
+  // Null: this rank has no copy of that version.
   [[nodiscard]] const StageCopy* Find(const Version& version) const;
 
  private:

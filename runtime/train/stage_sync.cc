@@ -16,13 +16,13 @@ namespace {
 
 using comm::Communicator;
 
-// Of the state that a rank holds, or of a copy.
+// A state that a rank holds, or a copy of one.
 struct Offer {
   StepFacts facts;
   std::vector<bool> layers;
 };
 
-// What a rank says about itself.
+// What a rank reports about itself.
 struct StageRankState {
   Offer state;
   Version pending;
@@ -97,11 +97,11 @@ std::vector<int64_t> Encode(const TrainingState& state) {
 }
 
 StageRankState Decode(Numbers numbers, std::size_t layers) {
-  StageRankState standing;
-  standing.pending = TakeVersion(numbers);
-  standing.state = TakeOffer(numbers, layers);
-  for (Offer& copy : standing.copies) copy = TakeOffer(numbers, layers);
-  return standing;
+  StageRankState rank_state;
+  rank_state.pending = TakeVersion(numbers);
+  rank_state.state = TakeOffer(numbers, layers);
+  for (Offer& copy : rank_state.copies) copy = TakeOffer(numbers, layers);
+  return rank_state;
 }
 
 Result<std::vector<StageRankState>> ExchangeStageRankStates(Communicator& communicator,
@@ -117,15 +117,15 @@ Result<std::vector<StageRankState>> ExchangeStageRankStates(Communicator& commun
 std::vector<StageHolder> HoldersOf(const std::vector<StageRankState>& all) {
   std::vector<StageHolder> holders;
   holders.reserve(all.size());
-  for (const StageRankState& standing : all) holders.push_back(standing.holder());
+  for (const StageRankState& rank_state : all) holders.push_back(rank_state.holder());
   return holders;
 }
 
-// As holders of their own.
+// The copies, each as a separate holder.
 std::vector<StageHolder> CopiesOf(const std::vector<StageRankState>& all) {
   std::vector<StageHolder> holders;
-  for (const StageRankState& standing : all) {
-    for (const Offer& copy : standing.copies) holders.push_back({copy.facts.version, {}, copy.layers});
+  for (const StageRankState& rank_state : all) {
+    for (const Offer& copy : rank_state.copies) holders.push_back({copy.facts.version, {}, copy.layers});
   }
   return holders;
 }
@@ -136,43 +136,43 @@ void LogWhatIsLost(const std::vector<StageHolder>& holders, const std::optional<
   for (const StageHolder& holder : holders) newest = std::max(newest, holder.version);
   if (newest.step <= 0 || newest == whole) return;
   if (whole.has_value()) {
-    return log::Info("not all layers of the newest step are left: going on from the step before it",
+    return log::Info("some layers of the newest step are lost: continuing from the step before it",
                      {{"newest_step", newest.step}, {"step", whole->step}});
   }
   std::vector<std::string> layers;
   for (const int layer : LayersMissing(holders, newest)) layers.push_back(std::to_string(layer));
   if (copied.has_value()) {
     return log::Warning(
-        "layers lost with the ranks that held them: going back to the copies in memory",
+        "layers lost with the ranks that held them: restoring the copies in memory",
         {{"step", newest.step}, {"copied_step", copied->step}, {"layers", Join(layers, ", ")}});
   }
   log::Error(
-      "layers lost with the ranks that held them: going back to the newest checkpoint",
+      "layers lost with the ranks that held them: restoring the newest checkpoint",
       {{"step", newest.step}, {"layers", Join(layers, ", ")}, {"of_layers", holders.front().layers.size()}});
 }
 
-// The step that broke ended well elsewhere, and all that it needs is here.
-Result<void> HearTheEnd(TrainingState& state, const StepEnd& end) {
+// The broken step succeeded on other ranks, and this rank has everything to complete it.
+Result<void> CompletePendingStep(TrainingState& state, const StepEnd& end) {
   LOCKSTEP_TRY(const StepVerdict verdict, state.staged->EndStep(end, state.loss_scale.factor()));
-  log::Info("the step that broke was made after all", {{"step", state.step}, {"applied", verdict.applied}});
+  log::Info("the interrupted step was completed", {{"step", state.step}, {"applied", verdict.applied}});
   return {};
 }
 
 Result<StateSource> GoOnFrom(const Version& version, TrainingState& state,
                              const std::vector<StageRankState>& all) {
   StagedState& staged = *state.staged;
-  const auto first = std::find_if(all.begin(), all.end(), [&](const StageRankState& standing) {
-    return standing.state.facts.version == version;
+  const auto first = std::find_if(all.begin(), all.end(), [&](const StageRankState& rank_state) {
+    return rank_state.state.facts.version == version;
   });
   const StepFacts& facts = first->state.facts;
   if (staged.version() != version && staged.Myself().pending == version)
-    LOCKSTEP_TRY(HearTheEnd(state, facts.end));
+    LOCKSTEP_TRY(CompletePendingStep(state, facts.end));
   if (staged.awaits_end()) staged.Undo();
-  staged.KnowEnd(facts.end);
+  staged.SetLastEnd(facts.end);
   state.loss_scale.Set(facts.loss_scale, facts.good_steps);
-  if (state.evaluations.step > version.step) state.evaluations = {};  // of steps that will be made again
-  for (const StageRankState& standing : all) {
-    const StepFacts& theirs = standing.state.facts;
+  if (state.evaluations.step > version.step) state.evaluations = {};  // of steps that will be repeated
+  for (const StageRankState& rank_state : all) {
+    const StepFacts& theirs = rank_state.state.facts;
     if (theirs.version == version && theirs.evaluations.step > state.evaluations.step)
       state.evaluations = theirs.evaluations;
   }
@@ -184,10 +184,10 @@ Result<StateSource> GoOnFrom(const Version& version, TrainingState& state,
 Result<StateSource> GoBackTo(const Version& version, TrainingState& state,
                              const std::vector<StageRankState>& all) {
   StagedState& staged = *state.staged;
-  for (const StageRankState& standing : all) {
-    for (const Offer& copy : standing.copies) {
+  for (const StageRankState& rank_state : all) {
+    for (const Offer& copy : rank_state.copies) {
       if (copy.facts.version != version) continue;
-      staged.KnowEnd(copy.facts.end);
+      staged.SetLastEnd(copy.facts.end);
       state.loss_scale.Set(copy.facts.loss_scale, copy.facts.good_steps);
       state.evaluations = copy.facts.evaluations;
     }
@@ -197,8 +197,8 @@ Result<StateSource> GoBackTo(const Version& version, TrainingState& state,
     staged.Forget();
     return StateSource::kPeer;
   }
-  // Training changes what it is given, and the copy may be needed again.
-  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "going back to the copy of a step", [&] {
+  // Training modifies its tensors, and the copy may be needed again.
+  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "restoring the copy of a step", [&] {
     std::vector<at::Tensor> tensors;
     for (const at::Tensor& tensor : mine->tensors)
       tensors.push_back(tensor.defined() ? tensor.clone() : at::Tensor());
@@ -207,7 +207,7 @@ Result<StateSource> GoBackTo(const Version& version, TrainingState& state,
   return StateSource::kCopy;
 }
 
-// Nobody holds state, or not all of it: all restore, or start afresh.
+// The ranks hold no complete state: all restore, or start afresh.
 Result<StateSource> SyncStagesAtStart(Communicator& communicator, TrainingState& state,
                                       const Restore& restore) {
   LOCKSTEP_TRY(const bool restored, restore(state));
@@ -253,7 +253,7 @@ Result<StateSource> SyncStages(Communicator& communicator, TrainingState& state,
     version = {state.step, -1};
   }
   state.step = version.step;
-  LOCKSTEP_TRY(staged.Deal(communicator, version));
+  LOCKSTEP_TRY(staged.Redistribute(communicator, version));
   return source;
 }
 

@@ -18,10 +18,10 @@ using comm::CatchTorch;
 using comm::Communicator;
 using parallel::LayerRange;
 
-// Of a rank's word about itself, before its layers.
+// The numbers that precede the layers in a rank's report about itself.
 constexpr std::size_t kNumbersBeforeLayers = 4;
 constexpr int64_t kOfNoRound = -1;
-constexpr int kStagesUnlessSaid = 2;
+constexpr int kDefaultStages = 2;
 
 Error CannotBeDivided(const api::TrainingSpec& spec, const std::string& problem) {
   return {ErrorCode::kInvalidArgument, "spec.training.strategy: " + std::string(api::NameOf(spec.strategy)) +
@@ -29,7 +29,7 @@ Error CannotBeDivided(const api::TrainingSpec& spec, const std::string& problem)
                                            std::string(api::NameOf(spec.model.name)) + ", " + problem};
 }
 
-// Looks like `tensor`, and needs the memory of one element. Whoever computes with it sees that it is none.
+// A placeholder with the shape of `tensor` and the memory of one element. Computing with it yields NaN.
 at::Tensor StandInFor(const at::Tensor& tensor) {
   const auto options = tensor.options().device(at::kCPU).requires_grad(false);
   const bool has_nan = at::isFloatingType(tensor.scalar_type());
@@ -61,7 +61,7 @@ Result<void> StagedState::FindEntries() {
         "which does not say what its layers are: override lockstep::Model::Layers in a plugin, or "
         "use ddp");
   }
-  std::map<const void*, std::vector<int>> users;  // of a parameter or buffer
+  std::map<const void*, std::vector<int>> users;  // of each parameter or buffer
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     for (const auto& module : layers_[layer].modules) {
       std::vector<at::Tensor> used = module->parameters();
@@ -97,7 +97,7 @@ Result<void> StagedState::FindEntries() {
 }
 
 void StagedState::AddMoments() {
-  // Of one element and no name: what is kept for each parameter.
+  // A dummy parameter reveals the optimizer's state slots.
   const auto sample = MakeOptimizer(spec_.optimizer, {{"", at::zeros({1})}});
   const std::size_t count = entries_.size();
   for (const NamedTensor& kind : sample->state()) {
@@ -127,13 +127,14 @@ std::vector<at::Tensor> StagedState::TensorsOf(int rank) const {
 }
 
 std::vector<bool> StagedState::LayersOf(int rank) const {
-  const auto place = mesh_.PlaceOf(rank);
-  return LayersOf(place.has_value() ? ranges_.at(static_cast<std::size_t>(place->stage)) : LayerRange{});
+  const auto coordinate = mesh_.CoordinateOf(rank);
+  return LayersOf(coordinate.has_value() ? ranges_.at(static_cast<std::size_t>(coordinate->stage))
+                                         : LayerRange{});
 }
 
 bool StagedState::holds_all() const { return std::find(held_.begin(), held_.end(), false) == held_.end(); }
 
-// Twins share the work.
+// Stage replicas share the work.
 std::vector<int> StagedState::Writers(int world) const {
   std::vector<double> bytes(static_cast<std::size_t>(world), 0);
   std::vector<int> writers;
@@ -150,11 +151,11 @@ std::vector<int> StagedState::Writers(int world) const {
 std::vector<bool> StagedState::LayersToRead(int rank, int world) const {
   std::vector<bool> layers(layers_.size(), false);
   const parallel::Mesh mesh = MeshFor(world);
-  const auto place = mesh.PlaceOf(rank);
-  if (!place.has_value()) return layers;
+  const auto coordinate = mesh.CoordinateOf(rank);
+  if (!coordinate.has_value()) return layers;
   const LayerRange range =
-      parallel::DivideLayers(costs_, mesh.stages).at(static_cast<std::size_t>(place->stage));
-  for (int layer = range.begin + place->pipeline; layer < range.end; layer += mesh.pipelines)
+      parallel::DivideLayers(costs_, mesh.stages).at(static_cast<std::size_t>(coordinate->stage));
+  for (int layer = range.begin + coordinate->pipeline; layer < range.end; layer += mesh.pipelines)
     layers[static_cast<std::size_t>(layer)] = true;
   return layers;
 }
@@ -184,7 +185,7 @@ Result<void> StagedState::StartAfresh() {
   pending_ = {};
   if (is_as_made) return {};
   const Result<std::shared_ptr<Model>> fresh = models::MakeModel(spec_.model, input_, spec_.seed);
-  // The spec has made this model before, so what fails now is not its fault, for example lack of memory.
+  // The spec has created this model before, so the failure has another reason, for example lack of memory.
   if (!fresh.ok()) return Error{ErrorCode::kInternal, fresh.error().message};
   return CatchTorch(ErrorCode::kInternal, "starting afresh", [&] {
     const auto parameters = (*fresh)->named_parameters();
@@ -228,7 +229,7 @@ std::vector<int> StagedState::HoldersOf(const Entry& entry) const {
   return holders;
 }
 
-Result<std::vector<StageHolder>> StagedState::TellEachOther(Communicator& communicator) const {
+Result<std::vector<StageHolder>> StagedState::ExchangeStates(Communicator& communicator) const {
   std::vector<int64_t> mine = {version_.step, version_.round, pending_.step, pending_.round};
   for (const bool layer : held_) mine.push_back(layer ? 1 : 0);
   LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
@@ -243,12 +244,12 @@ Result<std::vector<StageHolder>> StagedState::TellEachOther(Communicator& commun
   return holders;
 }
 
-// Tensor by tensor, in one order on all ranks: whoever waits, waits for one that is at an earlier tensor, so
-// the ranks of the earliest go on.
+// Sends tensor by tensor, in the same order on all ranks. This cannot deadlock: a rank only waits for ranks
+// that are at an earlier tensor, and those at the earliest one can always continue.
 Result<void> StagedState::Deliver(Communicator& communicator, const Version& version,
                                   const std::vector<LayerRange>& wanted) {
   const at::NoGradGuard no_grad;
-  LOCKSTEP_TRY(const std::vector<StageHolder> holders, TellEachOther(communicator));
+  LOCKSTEP_TRY(const std::vector<StageHolder> holders, ExchangeStates(communicator));
   const int me = communicator.rank();
   std::vector<std::vector<bool>> wanted_layers;
   wanted_layers.reserve(wanted.size());
@@ -256,7 +257,7 @@ Result<void> StagedState::Deliver(Communicator& communicator, const Version& ver
   std::vector<at::Tensor> arrived(entries_.size());
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
-    if (entry.kind == Kind::kMoment && version.step == 0) continue;  // all of them are zero
+    if (entry.kind == Kind::kMoment && version.step == 0) continue;  // the moments are all zero
     std::vector<int> givers;
     std::vector<int> takers;
     for (int rank = 0; rank < communicator.world(); ++rank) {
@@ -265,7 +266,7 @@ Result<void> StagedState::Deliver(Communicator& communicator, const Version& ver
       if (has) givers.push_back(rank);
       if (!has && IsHeldBy(entry, wanted_layers[index])) takers.push_back(rank);
     }
-    LOCKSTEP_CHECK(takers.empty() || !givers.empty(), "only what is held is delivered");
+    LOCKSTEP_CHECK(takers.empty() || !givers.empty(), "no rank holds the tensor");
     for (std::size_t n = 0; n < takers.size(); ++n) {
       const int giver = givers[n % givers.size()];
       if (takers[n] == me) {
@@ -287,40 +288,42 @@ Result<void> StagedState::Deliver(Communicator& communicator, const Version& ver
   const std::vector<bool>& mine = wanted_layers[static_cast<std::size_t>(me)];
   for (std::size_t layer = 0; layer < held_.size(); ++layer) held_[layer] = held_[layer] || mine[layer];
   version_ = version;
-  // Who has received all may still lose a peer that has not, and with it what only this rank holds.
+  // A rank that has received everything may still lose a peer that has not, and with it what only this rank
+  // holds. So no rank drops a layer before all have theirs.
   return communicator.Barrier();
 }
 
 parallel::Mesh StagedState::MeshFor(int world) const {
   const bool is_hybrid = spec_.strategy == api::Strategy::kHybrid;
   return parallel::MeshOf(
-      world, is_hybrid ? std::optional<int>(spec_.pipeline.stages.value_or(kStagesUnlessSaid)) : std::nullopt,
+      world, is_hybrid ? std::optional<int>(spec_.pipeline.stages.value_or(kDefaultStages)) : std::nullopt,
       static_cast<int>(layers_.size()));
 }
 
-Result<void> StagedState::Deal(Communicator& communicator, const Version& version) {
+Result<void> StagedState::Redistribute(Communicator& communicator, const Version& version) {
   mesh_ = MeshFor(communicator.world());
   ranges_ = parallel::DivideLayers(costs_, mesh_.stages);
   std::vector<LayerRange> wanted;
   for (int rank = 0; rank < communicator.world(); ++rank) {
-    const auto place = mesh_.PlaceOf(rank);
-    wanted.push_back(place.has_value() ? ranges_.at(static_cast<std::size_t>(place->stage)) : LayerRange{});
+    const auto coordinate = mesh_.CoordinateOf(rank);
+    wanted.push_back(coordinate.has_value() ? ranges_.at(static_cast<std::size_t>(coordinate->stage))
+                                            : LayerRange{});
   }
   LOCKSTEP_TRY(Deliver(communicator, version, wanted));
-  place_ = mesh_.PlaceOf(communicator.rank());
+  coordinate_ = mesh_.CoordinateOf(communicator.rank());
   range_ = wanted[static_cast<std::size_t>(communicator.rank())];
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "placing the stage", [&] { Settle(); }));
   int64_t bytes = 0;
   for (const Entry& entry : entries_)
     bytes += entry.data.defined() ? static_cast<int64_t>(entry.data.nbytes()) : 0;
-  if (!place_.has_value()) {
-    log::Warning("this rank is idle: the others make whole pipelines",
+  if (!coordinate_.has_value()) {
+    log::Warning("this rank is idle: the other ranks form complete pipelines",
                  {{"pipelines", mesh_.pipelines}, {"stages", mesh_.stages}, {"layers", layers_.size()}});
     return {};
   }
-  log::Info("stage placed", {{"pipeline", place_->pipeline},
+  log::Info("stage placed", {{"pipeline", coordinate_->pipeline},
                              {"of_pipelines", mesh_.pipelines},
-                             {"stage", place_->stage},
+                             {"stage", coordinate_->stage},
                              {"of_stages", mesh_.stages},
                              {"first_layer", range_.begin},
                              {"layers", range_.end - range_.begin},
@@ -329,7 +332,7 @@ Result<void> StagedState::Deal(Communicator& communicator, const Version& versio
   return {};
 }
 
-// What is not of the stage is dropped.
+// Drops what does not belong to this rank's stage.
 void StagedState::Settle() {
   const at::NoGradGuard no_grad;
   held_ = LayersOf(range_);
@@ -386,10 +389,10 @@ Result<void> StagedState::SyncBuffers(Communicator& communicator) {
   for (Entry& entry : entries_) {
     if (entry.kind != Kind::kBuffer) continue;
     const int first = entry.holders.front();
-    for (const int twin : entry.holders) {
-      if (twin == first) continue;
-      if (first == me) LOCKSTEP_TRY(communicator.Send(entry.data, twin));
-      if (twin == me) LOCKSTEP_TRY(communicator.Receive(entry.data, first));
+    for (const int replica : entry.holders) {
+      if (replica == first) continue;
+      if (first == me) LOCKSTEP_TRY(communicator.Send(entry.data, replica));
+      if (replica == me) LOCKSTEP_TRY(communicator.Receive(entry.data, first));
     }
   }
   return {};
@@ -419,8 +422,8 @@ Result<void> StagedState::SumGradients(Communicator& communicator) {
 }
 
 double StagedState::SquaresOnce() const {
-  if (!place_.has_value()) return 0;
-  const int me = mesh_.RankOf(*place_);
+  if (!coordinate_.has_value()) return 0;
+  const int me = mesh_.RankOf(*coordinate_);
   std::vector<at::Tensor> gradients;
   for (const Entry& entry : entries_) {
     if (entry.is_trained && entry.data.defined() && entry.holders.front() == me)
@@ -470,7 +473,7 @@ Result<StepVerdict> StagedState::EndStep(const StepEnd& end, double loss_scale) 
   });
   pending_ = {};
   if (!done.ok()) {
-    Forget();  // half of a step is nobody's state
+    Forget();  // a half-taken step is not a valid state
     return done.error();
   }
   version_ = next;

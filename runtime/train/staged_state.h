@@ -1,7 +1,7 @@
 #pragma once
 // What a rank holds of a model whose layers are divided over the ranks (strategies pipeline and hybrid):
 // parameters, buffers and optimizer state of its stage, and of nothing else. In place of the other parameters
-// the model has tensors of one element that look as large.
+// the model has placeholders of the same shape with the memory of one element.
 //
 // Replicated state gets two properties for free. This class has to provide them:
 //   a step is a transaction   It ends with one sum over all ranks. Before the sum, every rank has all gradients
@@ -28,11 +28,11 @@
 
 namespace lockstep::train {
 
-// What the sum at the end of a step came to: the same on all ranks.
+// The result of the sum at the end of a step, equal on all ranks.
 struct StepEnd {
   double count = 0;    // samples
-  double loss = 0;     // their sum
-  double squares = 0;  // of the gradient, which is a sum over samples, too, and scaled
+  double loss = 0;     // sum over the samples
+  double squares = 0;  // of the gradient, which is also a sum over samples, and scaled
 };
 
 struct StepVerdict {
@@ -42,27 +42,28 @@ struct StepVerdict {
 
 class StagedState {
  public:
-  // `model` is on the CPU, as it is before the first step. kInvalidArgument where it cannot be divided.
+  // `model` is on the CPU, in its state before the first step. kInvalidArgument if it cannot be divided.
   [[nodiscard]] static Result<std::unique_ptr<StagedState>> Make(const api::TrainingSpec& spec,
                                                                  const ModelInput& input,
                                                                  std::shared_ptr<Model> model,
                                                                  at::Device device);
 
-  // All that a checkpoint holds but for the loss scale, in the order of TrainingState::Tensors. What is not
-  // held here has no data.
+  // Everything that a checkpoint contains except the loss scale, in the order of TrainingState::Tensors.
+  // Tensors that are not held here have no data.
   [[nodiscard]] std::vector<NamedTensor> tensors() const;
-  // Of each of those, the rank of the round that is to store it.
+  // For each of those tensors, the rank of the round that stores it.
   [[nodiscard]] std::vector<int> Writers(int world) const;
   [[nodiscard]] bool holds_all() const;
 
-  // The layers that a rank is to read of a stored state: of its stage, divided over those that have the same.
+  // The layers that a rank reads from a stored state: those of its stage, divided among the ranks that have
+  // the same stage.
   [[nodiscard]] std::vector<bool> LayersToRead(int rank, int world) const;
-  // Of each of tensors(), whether those layers use it.
+  // For each of tensors(), whether one of the layers uses it.
   [[nodiscard]] std::vector<bool> AreOf(const std::vector<bool>& layers) const;
-  // This rank now holds those layers, in the CPU's memory, as they were stored: in that order, undefined what
-  // is not held; or all of it as before the first step. Such a version is of no round.
+  // Sets these layers of a stored state: CPU tensors in the order of tensors(), undefined if not held.
+  // StartAfresh sets the whole state to that before the first step. Such a version belongs to no round.
   void Load(int64_t step, const std::vector<bool>& layers, const std::vector<at::Tensor>& tensors);
-  // The same of a version.
+  // The same for a given version.
   void LoadPart(const Version& version, const std::vector<bool>& layers,
                 const std::vector<at::Tensor>& tensors);
   [[nodiscard]] Result<void> StartAfresh();
@@ -72,45 +73,49 @@ class StagedState {
   [[nodiscard]] const api::TrainingSpec& spec() const { return spec_; }
   [[nodiscard]] at::Device device() const { return device_; }
   void Forget();
-  // On all ranks together: to each the layers that it is to hold, from those that have `version`.
+  // All ranks call this together. Sends each rank its wanted layers from the ranks that have `version`.
   [[nodiscard]] Result<void> Deliver(comm::Communicator& communicator, const Version& version,
                                      const std::vector<parallel::LayerRange>& wanted);
-  // On all ranks of a new round: as its mesh says.
-  [[nodiscard]] Result<void> Deal(comm::Communicator& communicator, const Version& version);
-  // On all ranks, within a round: those that leave it may go, what they hold is with the others.
+  // All ranks of a new round call this. Sends each rank the layers that the mesh of the round assigns to it.
+  [[nodiscard]] Result<void> Redistribute(comm::Communicator& communicator, const Version& version);
+  // All ranks of the round call this. Afterwards the ranks that leave may end, because the others hold their
+  // layers.
   [[nodiscard]] Result<void> HandOver(comm::Communicator& communicator, bool leaves);
-  // Running statistics of the first pipeline to the others.
+  // Copies the running statistics of the first pipeline to the others.
   [[nodiscard]] Result<void> SyncBuffers(comm::Communicator& communicator);
 
-  // The round's, from Deal on.
+  // Those of the round, valid after Redistribute.
   [[nodiscard]] const parallel::Mesh& mesh() const { return mesh_; }
-  [[nodiscard]] const std::optional<parallel::MeshPlace>& place() const { return place_; }  // absent: idle
+  [[nodiscard]] const std::optional<parallel::MeshCoordinate>& coordinate() const {
+    return coordinate_;
+  }  // absent: idle
   [[nodiscard]] const parallel::LayerRange& range() const { return range_; }
-  // What a rank of the round holds, in the order of tensors(): undefined what it does not, without data what
-  // this one does not. And its layers.
+  // The tensors that a rank of the round holds, in the order of tensors(): undefined if it does not hold one,
+  // without data if this rank does not hold it. LayersOf returns its layers.
   [[nodiscard]] std::vector<at::Tensor> TensorsOf(int rank) const;
   [[nodiscard]] std::vector<bool> LayersOf(int rank) const;
   [[nodiscard]] const Layer& layer(int index) const { return layers_.at(static_cast<std::size_t>(index)); }
 
-  // A step: gradients zero, then summed over all that hold the same parameter.
+  // BeginStep zeroes the gradients; SumGradients sums each over all ranks that hold the parameter.
   [[nodiscard]] Result<void> BeginStep();
   [[nodiscard]] Result<void> SumGradients(comm::Communicator& communicator);
-  // Of the gradients, each parameter once over all ranks.
+  // The sum of squares of this rank's gradients, counting each parameter on one rank only.
   [[nodiscard]] double SquaresOnce() const;
-  // The last trained parameter, in the order of names, whose gradient here is not finite (not_finite.h); -1:
-  // none. Of a sum over twins.
+  // The index of the last trained parameter, in the order of names, whose gradient here is not finite
+  // (not_finite.h); -1: none. The gradients are sums over the stage replicas.
   [[nodiscard]] int64_t LastNotFinite() const;
   [[nodiscard]] std::vector<std::string> TrainedNames() const;
-  // All gradients are there; what is missing is the word of the others, to which this rank gives its part
-  // next.
+  // All gradients are complete. The step is pending until the sum over all ranks shows that the others have
+  // theirs, too.
   void AwaitEnd(int64_t round, double learning_rate);
   [[nodiscard]] bool awaits_end() const { return pending_.step >= 0; }
-  // The word came: gradients are applied, or the step changes nothing.
+  // Completes the pending step with the global sums: applies the gradients, or skips the step if they are not
+  // finite.
   [[nodiscard]] Result<StepVerdict> EndStep(const StepEnd& end, double loss_scale);
-  // Of the step that made version().
+  // The sums of the step that made version().
   [[nodiscard]] const StepEnd& last_end() const { return last_end_; }
-  void KnowEnd(const StepEnd& end) { last_end_ = end; }
-  // The step is not made.
+  void SetLastEnd(const StepEnd& end) { last_end_ = end; }
+  // Discards the pending step.
   void Undo();
 
  private:
@@ -118,9 +123,9 @@ class StagedState {
   struct Entry {
     std::string name;
     Kind kind = Kind::kParameter;
-    std::vector<int> layers;     // that use it
-    at::Tensor in_model;         // what the model computes with; undefined for a moment
-    at::Tensor stand_in;         // as large, without data
+    std::vector<int> layers;     // the layers that use it
+    at::Tensor in_model;         // the tensor that the model computes with; undefined for a moment
+    at::Tensor stand_in;         // same shape, without data
     at::Tensor data;             // undefined: not held
     bool is_trained = false;     // of parameters
     std::vector<int> holders{};  // ranks of the round, ascending
@@ -135,7 +140,7 @@ class StagedState {
   [[nodiscard]] std::vector<bool> LayersOf(const parallel::LayerRange& range) const;
   [[nodiscard]] std::vector<int> HoldersOf(const Entry& entry) const;
   [[nodiscard]] parallel::Mesh MeshFor(int world) const;
-  [[nodiscard]] Result<std::vector<StageHolder>> TellEachOther(comm::Communicator& communicator) const;
+  [[nodiscard]] Result<std::vector<StageHolder>> ExchangeStates(comm::Communicator& communicator) const;
   void Settle();
   void MakeStageOptimizer();
 
@@ -153,10 +158,10 @@ class StagedState {
   std::vector<bool> held_;  // layers
   parallel::Mesh mesh_;
   std::vector<parallel::LayerRange> ranges_;  // of the stages
-  std::optional<parallel::MeshPlace> place_;
+  std::optional<parallel::MeshCoordinate> coordinate_;
   parallel::LayerRange range_;
-  std::unique_ptr<Optimizer> optimizer_;    // of this stage; absent where there is nothing to train
-  std::vector<at::Tensor> buffers_before_;  // the step; of the buffers held
+  std::unique_ptr<Optimizer> optimizer_;    // of this stage; absent if there is nothing to train
+  std::vector<at::Tensor> buffers_before_;  // values of the held buffers before the step
 };
 
 }  // namespace lockstep::train

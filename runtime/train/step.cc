@@ -21,9 +21,9 @@ namespace {
 
 using comm::CatchTorch;
 
-// Places in the vector that is summed beside the gradients. From StepSum::kLosses on there is one place for each
-// micro-batch of the step: only one rank adds to it, so the sum is exact, and adding the places in order
-// gives the loss the same bits in every world that has the same micro-batches.
+// Indices of the vector that is summed together with the gradients. From StepSum::kLosses on there is one
+// element per micro-batch of the step. Only one rank adds to each, so the sum is exact, and adding the
+// elements in order gives the loss the same bits in every world that has the same micro-batches.
 struct StepSum {
   enum { kCount, kCorrupt, kYield, kStop, kSave, kProfileFirst, kProfileLast, kLosses };
 };
@@ -34,22 +34,22 @@ at::Tensor EmptySums(const RankShare& share) {
   return at::zeros({StepSum::kLosses + micro_batches}, at::kDouble);
 }
 
-// The places of this rank's micro-batches in the sums.
+// The elements of this rank's micro-batches in the sums.
 std::span<double> LossesOf(const RankShare& share, int rank, at::Tensor& sums) {
   const auto before = share.micro_batches.begin() + rank;
   const int64_t begin = std::accumulate(share.micro_batches.begin(), before, int64_t{StepSum::kLosses});
   return {sums.data_ptr<double>() + begin, share.pieces.size()};
 }
 
-void PutCounts(int64_t samples, int64_t corrupt, const Wishes& wishes, at::Tensor& sums) {
+void PutCounts(int64_t samples, int64_t corrupt, const Requests& requests, at::Tensor& sums) {
   double* values = sums.data_ptr<double>();
   values[StepSum::kCount] = static_cast<double>(samples - corrupt);
   values[StepSum::kCorrupt] = static_cast<double>(corrupt);
-  values[StepSum::kYield] = wishes.yield ? 1 : 0;
-  values[StepSum::kStop] = wishes.stop ? 1 : 0;
-  values[StepSum::kSave] = wishes.save ? 1 : 0;
-  values[StepSum::kProfileFirst] = static_cast<double>(wishes.profile.first);
-  values[StepSum::kProfileLast] = static_cast<double>(wishes.profile.last);
+  values[StepSum::kYield] = requests.yield ? 1 : 0;
+  values[StepSum::kStop] = requests.stop ? 1 : 0;
+  values[StepSum::kSave] = requests.save ? 1 : 0;
+  values[StepSum::kProfileFirst] = static_cast<double>(requests.profile.first);
+  values[StepSum::kProfileLast] = static_cast<double>(requests.profile.last);
 }
 
 double LossSum(const at::Tensor& sums) {
@@ -57,7 +57,7 @@ double LossSum(const at::Tensor& sums) {
   return std::accumulate(values + StepSum::kLosses, values + sums.numel(), 0.0);
 }
 
-// A batch that waits ready is claimed, and no other rank can do it.
+// With async, a prefetched batch is already claimed, and no other rank can take it.
 int PrefetchOf(const api::TrainingSpec& spec) {
   return spec.strategy == api::Strategy::kAsync ? 1 : spec.data.prefetch;
 }
@@ -68,23 +68,24 @@ void SeedGenerator(uint64_t seed, at::Device device) {
   generator.set_current_seed(seed);
 }
 
-// Of a micro-batch without a good sample: each gradient is exactly 0, and running statistics stay.
-at::Tensor LossOfNothing(const std::vector<at::Tensor>& parameters) {
+// The loss of a micro-batch without a valid sample: each gradient is exactly 0, and running statistics do not
+// change.
+at::Tensor ZeroLoss(const std::vector<at::Tensor>& parameters) {
   const at::AutoGradMode with_gradients(true);
   at::Tensor loss = at::zeros({}, parameters.front().options());
   for (const at::Tensor& parameter : parameters) loss = loss + (parameter * 0).sum();
   return loss;
 }
 
-// What the loader is to make ready: this rank's micro-batches, step after step.
-data::Loader::Source SourceOf(const StepContext& context, const Cutting& cutting, int rank,
+// The draws of this rank's micro-batches, step after step.
+data::Loader::Source SourceOf(const StepContext& context, const MicroBatchPolicy& policy, int rank,
                               const std::vector<double>& speeds, int64_t until_step) {
   return
-      [&context, cutting, rank, speeds, until_step, step = context.state.step, pieces = std::vector<Slice>(),
+      [&context, policy, rank, speeds, until_step, step = context.state.step, pieces = std::vector<Slice>(),
        next = std::size_t{0}](int64_t) mutable -> std::optional<data::Draw> {
-        while (next == pieces.size()) {  // a step may have nothing for this rank
+        while (next == pieces.size()) {  // this rank may have no share of a step
           if (step >= until_step) return std::nullopt;
-          pieces = ShareOf(context.samples.plan().CountOf(step), rank, speeds, cutting).pieces;
+          pieces = ShareOf(context.samples.plan().CountOf(step), rank, speeds, policy).pieces;
           next = 0;
           ++step;
         }
@@ -108,7 +109,7 @@ Error AllCorrupt(const std::string& what, int64_t samples) {
                                     " are corrupt (the ranks' logs name them); replace or remove them"};
 }
 
-// With async the step thread is told what was claimed by whoever reads.
+// With async the reading thread claims batches, so there must be one: the step thread waits for the claims.
 int LoaderWorkers(const StepContext& context) {
   const bool reads_itself = context.samples.are_quick() && context.spec.strategy != api::Strategy::kAsync;
   return reads_itself ? 0 : std::max(1, context.spec.data.workers);
@@ -123,7 +124,7 @@ data::Loader::Read ReadOf(const StepContext& context) {
 
 StepRunner::StepRunner(const StepContext& context)
     : context_(context),
-      cutting_(CuttingOf(context.spec)),
+      micro_batch_policy_(MicroBatchPolicyOf(context.spec)),
       loader_(ReadOf(context), LoaderWorkers(context), PrefetchOf(context.spec)) {
   for (const NamedTensor& buffer : context_.state.buffers) buffers_before_.push_back(buffer.tensor.clone());
   if (context_.spec.cuda_graph && context_.device != nullptr)
@@ -133,12 +134,12 @@ StepRunner::StepRunner(const StepContext& context)
 void StepRunner::SetShares(int rank, std::vector<double> speeds, int64_t until_step) {
   rank_ = rank;
   speeds_ = std::move(speeds);
-  loader_.Start(SourceOf(context_, cutting_, rank, speeds_, until_step));
+  loader_.Start(SourceOf(context_, micro_batch_policy_, rank, speeds_, until_step));
 }
 
 Result<StepReport> StepRunner::Run(comm::Communicator& communicator, parallel::Strategy& strategy,
-                                   const Wishes& wishes, const std::stop_token& stop) {
-  Result<StepReport> report = Attempt(&communicator, strategy, NextShare(), wishes, stop);
+                                   const Requests& requests, const std::stop_token& stop) {
+  Result<StepReport> report = Attempt(&communicator, strategy, NextShare(), requests, stop);
   if (report.ok()) context_.ledger.Commit(context_.state.step - 1);
   return report;
 }
@@ -155,7 +156,8 @@ void StepRunner::Follow(int rank, data::Loader::Source source) {
 Result<StepReport> StepRunner::RunClaim(parallel::Strategy& strategy, const Claim& claim,
                                         const std::stop_token& stop) {
   context_.state.step = claim.step;
-  RankShare share{.pieces = MicroBatches(claim.places, cutting_.size), .places = claim.places};
+  RankShare share{.pieces = MicroBatches(claim.positions, micro_batch_policy_.size),
+                  .positions = claim.positions};
   share.micro_batches.assign(static_cast<std::size_t>(rank_) + 1, 0);
   share.micro_batches.back() = static_cast<int64_t>(share.pieces.size());
   return Attempt(nullptr, strategy, share, {}, stop);
@@ -166,20 +168,20 @@ void StepRunner::LeaveRound() {
 }
 
 RankShare StepRunner::NextShare() const {
-  return ShareOf(context_.samples.plan().CountOf(context_.state.step), rank_, speeds_, cutting_);
+  return ShareOf(context_.samples.plan().CountOf(context_.state.step), rank_, speeds_, micro_batch_policy_);
 }
 
 Result<StepReport> StepRunner::Attempt(Peers peers, parallel::Strategy& strategy, const RankShare& share,
-                                       const Wishes& wishes, const std::stop_token& stop) {
+                                       const Requests& requests, const std::stop_token& stop) {
   const at::NoGradGuard no_grad;
-  // Running statistics change in the forward pass: a step that is done again must not count twice, one that
-  // is skipped not at all.
+  // The forward pass changes running statistics: a repeated step must not count twice, a skipped one not at
+  // all.
   for (std::size_t i = 0; i < buffers_before_.size(); ++i) {
     buffers_before_[i].copy_(context_.state.buffers[i].tensor);
   }
-  Result<StepReport> report = RunOrFail(peers, strategy, share, wishes, stop);
+  Result<StepReport> report = RunOrFail(peers, strategy, share, requests, stop);
   if (report.ok() && report->applied) return report;
-  if (!report.ok()) LeaveRound();  // what is half recorded, too
+  if (!report.ok()) LeaveRound();  // also drops a partial recording
   for (std::size_t i = 0; i < buffers_before_.size(); ++i) {
     context_.state.buffers[i].tensor.copy_(buffers_before_[i]);
   }
@@ -187,7 +189,7 @@ Result<StepReport> StepRunner::Attempt(Peers peers, parallel::Strategy& strategy
 }
 
 Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strategy, const RankShare& share,
-                                         const Wishes& wishes, const std::stop_token& stop) {
+                                         const Requests& requests, const std::stop_token& stop) {
   const int64_t step = context_.state.step;
   const double factor = context_.state.loss_scale.factor();
   const bool has_graphs = graphs_ != nullptr && peers != nullptr;
@@ -203,8 +205,9 @@ Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strate
     LOCKSTEP_TRY(forwarded, ForwardShare(share.pieces, strategy, stop, losses));
   }
   if (context_.ledger.enabled())
-    context_.ledger.Contribute(step, context_.samples.plan().Ids(step, share.places.begin, share.places.end));
-  PutCounts(share.places.size(), forwarded.corrupt, wishes, sums);
+    context_.ledger.Contribute(step,
+                               context_.samples.plan().Ids(step, share.positions.begin, share.positions.end));
+  PutCounts(share.positions.size(), forwarded.corrupt, requests, sums);
   std::optional<comm::Communicator::PendingSum> pending;
   const auto start_sum = [&]() -> Result<void> {
     if (peers == nullptr) return {};
@@ -212,13 +215,13 @@ Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strate
     pending.emplace(std::move(started));
     return {};
   };
-  // Early, so that it travels during the backward pass; but the losses of a graph come after its sums, and
-  // all ranks sum in one order, also those that have nothing to replay in a step.
+  // Started early, so that it overlaps with the backward pass. The losses of a graph are known only after its
+  // sums, and all ranks must sum in the same order, including ranks that replay nothing in a step.
   if (graphs_ == nullptr) LOCKSTEP_TRY(start_sum());
   if (!by_graphs) LOCKSTEP_TRY(Backward(strategy, forwarded.loss, /*last=*/true));
   if (graphs_ != nullptr) LOCKSTEP_TRY(start_sum());
   if (pending.has_value()) LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return pending->Wait(); }));
-  // All sums are known to be good here: nothing below can be undone by another rank's failure.
+  // All sums are known to be good here, so no failure of another rank can undo what follows.
   return context_.phases.Time("optimizer", [&] { return Apply(sums, peers, share, forwarded.corrupt); });
 }
 
@@ -237,9 +240,9 @@ Result<StepRunner::Forwarded> StepRunner::ForwardShare(const std::vector<Slice>&
   return all;
 }
 
-// The same random numbers for the same places whoever draws them, and however often.
-void StepRunner::Seed(const Slice& places, at::Device device) const {
-  SeedGenerator(MicroBatchSeed(context_.spec.seed, context_.state.step, places.begin), device);
+// Gives the same positions the same random numbers on any rank and in any repetition.
+void StepRunner::Seed(const Slice& positions, at::Device device) const {
+  SeedGenerator(MicroBatchSeed(context_.spec.seed, context_.state.step, positions.begin), device);
 }
 
 at::Tensor StepRunner::LossOf(const Replica& replica, const data::Batch& batch) const {
@@ -248,9 +251,9 @@ at::Tensor StepRunner::LossOf(const Replica& replica, const data::Batch& batch) 
   return replica.model->LossSum(replica.model->Forward(batch.inputs), batch.targets);
 }
 
-// The thread of the part.
+// Runs on the part's thread.
 at::Tensor StepRunner::SeededLossOf(const Part& part) const {
-  Seed(part.places, part.replica->device);
+  Seed(part.positions, part.replica->device);
   return LossOf(*part.replica, part.batch);
 }
 
@@ -273,7 +276,7 @@ Result<StepRunner::Forwarded> StepRunner::Forward(const Slice& piece, const std:
   LOCKSTEP_TRY(context_.phases.Time("forward", [&] {
     return CatchTorch(ErrorCode::kInternal, "forward pass", [&] {
       CopyBuffers(replicas);
-      done.loss = parts.empty() ? LossOfNothing(context_.state.trained)
+      done.loss = parts.empty() ? ZeroLoss(context_.state.trained)
                                 : SumOfLosses(parts, [this](const Part& part) { return SeededLossOf(part); });
     });
   }));
@@ -339,7 +342,7 @@ Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const 
       .learning_rate = LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), state.step,
                                     context_.total_steps),
       .global_count = static_cast<int64_t>(values[StepSum::kCount]),
-      .local_count = share.places.size() - corrupt,
+      .local_count = share.positions.size() - corrupt,
       .global_corrupt = static_cast<int64_t>(values[StepSum::kCorrupt]),
       .local_corrupt = corrupt,
       .yielding = static_cast<int>(values[StepSum::kYield]),
@@ -349,12 +352,12 @@ Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const 
                   .last = static_cast<int64_t>(values[StepSum::kProfileLast])}};
   if (report.global_count == 0 && peers != nullptr)
     return AllCorrupt("step " + std::to_string(state.step), report.global_corrupt);
-  if (report.global_count == 0) {  // alone, and without a good sample in this step
+  if (report.global_count == 0) {  // this rank alone, without a valid sample in this step
     report.loss = 0;
     ++state.step;
     return report;
   }
-  // The same numbers on every rank, so all come to the same verdict.
+  // The numbers are the same on every rank, so all ranks decide alike.
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
     report.gradient_norm = AverageAndClip(state.trained, values[StepSum::kCount] * state.loss_scale.factor(),
                                           context_.spec.optimizer.clip_norm);
@@ -383,7 +386,7 @@ Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const 
 Result<std::string> StepRunner::WhereNotFinite(Peers peers, const std::vector<Slice>& pieces) {
   const TrainingState& state = context_.state;
   NotFinite mine;
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "looking for what is not finite", [&] {
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "locating non-finite values", [&] {
     for (const Slice& piece : pieces) {
       const data::Batch batch = context_.samples.Get({state.step, piece.begin, piece.end});
       for (const Part& part : Scatter(state.replicas, piece, batch))
@@ -393,8 +396,8 @@ Result<std::string> StepRunner::WhereNotFinite(Peers peers, const std::vector<Sl
   std::vector<NotFinite> of_ranks(static_cast<std::size_t>(rank_));
   of_ranks.push_back(mine);
   if (peers != nullptr) {
-    const std::vector<int64_t> told = {mine.loss ? 1 : 0, mine.parameter};
-    LOCKSTEP_TRY(const auto rows, peers->AllGather(told));
+    const std::vector<int64_t> findings = {mine.loss ? 1 : 0, mine.parameter};
+    LOCKSTEP_TRY(const auto rows, peers->AllGather(findings));
     of_ranks.clear();
     for (const auto& row : rows) of_ranks.push_back({row.at(0) != 0, row.at(1)});
   }

@@ -12,18 +12,19 @@ namespace {
 
 using comm::CatchTorch;
 
-// c10d's Reducer measures its first ten steps with events of the host, which cannot be recorded; its buckets
-// are final after the first.
+// c10d's Reducer measures its first ten steps with host events, which cannot be recorded; its buckets are
+// final after the first step.
 constexpr int64_t kStepsBefore = 11;
-// Kinds of steps: each has memory of its own. Usual are one, and another at the end of an epoch.
-constexpr std::size_t kMostKinds = 4;
-// The first may be a peer's, who died meanwhile.
+// Maximum number of recorded steps, each for one combination of micro-batch sizes and with its own memory.
+// Usually there are one, and another one for the end of an epoch.
+constexpr std::size_t kMostRecordedSteps = 4;
+// The first failure may be caused by a peer that died meanwhile.
 constexpr int kMostFailures = 2;
 
 }  // namespace
 
 struct StepGraphs::RecordedPass {
-  data::Batch batch;  // where the graph reads it
+  data::Batch batch;  // the memory from which the graph reads it
   std::unique_ptr<comm::DeviceGraph> graph;
   at::Tensor loss;
 };
@@ -32,7 +33,7 @@ struct StepGraphs::RecordedStep {
   std::vector<Slice> pieces;
   std::vector<RecordedPass> passes;
   std::vector<at::Tensor> gradients;  // after the last pass
-  int64_t bytes_given = 0;            // to the round's group
+  int64_t bytes_given = 0;            // by the graph to the round's group
 };
 
 StepGraphs::StepGraphs(comm::DeviceBackend& device, std::vector<at::Tensor> trained)
@@ -61,7 +62,7 @@ StepGraphs::Way StepGraphs::Begin(comm::Communicator& round, const std::vector<S
     round.CountGiven(current_->bytes_given);
     return Way::kReplay;
   }
-  if (steps_.size() == kMostKinds) return Way::kPassByPass;
+  if (steps_.size() == kMostRecordedSteps) return Way::kPassByPass;
   steps_.push_back(std::make_unique<RecordedStep>());
   current_ = steps_.back().get();
   current_->pieces = pieces;
@@ -93,7 +94,7 @@ Result<void> StepGraphs::Record(const data::Batch& batch, const Pass& pass) {
     fresh.graph->Record([&] { loss = pass(fresh.batch); });
     if (loss.ok()) fresh.loss = loss->detach();
   });
-  // An error within ends the recording, too.
+  // An error during recording also ends it.
   if (!loss.ok() || !recorded.ok()) return CannotBeRecorded(loss.ok() ? recorded.error() : loss.error());
   failures_ = 0;
   current_->passes.push_back(std::move(fresh));

@@ -1,12 +1,12 @@
 #pragma once
-// `training.cudaGraph`: the passes of a step, from a micro-batch's forward pass to the last sum of gradients
-// over the ranks, recorded once and then replayed by the device alone (comm/device_graph.h; for training:
-// https://pytorch.org/blog/accelerating-pytorch-with-cuda-graphs). The optimizer is not in it: it must not
-// begin before the host knows that the sums are good.
+// `training.cudaGraph`: records the passes of a step, from a micro-batch's forward pass to the last gradient
+// sum over the ranks, once, and then replays them on the device (comm/device_graph.h;
+// https://pytorch.org/blog/accelerating-pytorch-with-cuda-graphs). The optimizer is not part of the graph: it
+// must not begin before the host knows that the sums are good.
 //
-// A graph has one place in memory for its batch, its loss and its gradients, and one shape of each. So steps
-// are told apart by the sizes of their micro-batches; the first of a round, and those of an uncommon kind,
-// are taken pass by pass. Graphs are of one round, as they sum in its group. Step thread.
+// A graph has a fixed memory location and shape for its batch, loss and gradients. So there is one graph per
+// combination of micro-batch sizes; the first step of a round, and steps of a rare combination, run pass by
+// pass. Graphs belong to one round, because they use its process group. Step thread.
 
 #include <ATen/core/Tensor.h>
 
@@ -24,29 +24,30 @@ namespace lockstep::train {
 
 class StepGraphs {
  public:
-  // The thread's work leaves the device's default stream.
+  // From then on the thread's work is queued on a stream other than the device's default stream.
   StepGraphs(comm::DeviceBackend& device, std::vector<at::Tensor> trained);
   ~StepGraphs();
 
   enum class Way { kPassByPass, kRecord, kReplay };
-  // How a step of these micro-batches is to be taken, whose losses are multiplied by `factor`; the next calls
-  // are about it. For kReplay the strategy is left alone: gradients are where the graphs put them.
+  // Decides how to run a step with these micro-batches, whose losses are multiplied by `factor`; the
+  // following calls refer to it. With kReplay the strategy is not called: the graphs write the gradients.
   [[nodiscard]] Way Begin(comm::Communicator& round, const std::vector<Slice>& pieces, double factor);
 
-  // The forward and backward pass of a batch, without waiting for the device; its loss.
+  // Runs the forward and backward pass of a batch without waiting for the device, and returns its loss.
   using Pass = std::function<Result<at::Tensor>(const data::Batch& batch)>;
-  // Queues the pass over the next micro-batch, with the device's generator as it is now: the loss, which has
-  // its value when the step is over. `pass` is called in order to record it only, with the batch on the
-  // device. Where it cannot be recorded the step is lost, kInternal; where that comes again, steps are taken
-  // pass by pass from then on, with a warning.
+  // Queues the pass over the next micro-batch, with the current state of the device's random generator.
+  // Returns the loss, whose value is valid when the step is over. `pass` is called only to record it, with
+  // the batch on the device. If it cannot be recorded, the step is lost (kInternal); if that happens
+  // repeatedly, steps run pass by pass from then on, with a warning.
   [[nodiscard]] Result<at::Tensor> Take(const data::Batch& batch, const Pass& pass);
-  // After the last micro-batch, until its sums are known to be good on this machine. kAborted: the round
-  // broke.
+  // Called after the last micro-batch. Waits until the sums are known to be good on this machine. kAborted:
+  // the round broke.
   [[nodiscard]] Result<void> Await();
-  // On the device, as what is recorded reads it.
+  // On the device, where recorded passes read it.
   [[nodiscard]] const at::Tensor& factor() const { return factor_; }
 
-  // Of all that is recorded: before the round's group is closed, which waits for its graphs.
+  // Drops all graphs. Must be called before the round's group is closed, because closing waits for its
+  // graphs.
   void Forget();
 
  private:
@@ -60,7 +61,7 @@ class StepGraphs {
   const at::Tensor factor_;
   std::vector<std::unique_ptr<RecordedStep>> steps_;
   int64_t steps_of_round_ = 0;
-  int failures_ = 0;  // in a row, of this process
+  int failures_ = 0;  // consecutive recordings of this process that failed
   comm::Communicator* round_ = nullptr;
   RecordedStep* current_ = nullptr;
   std::size_t next_pass_ = 0;

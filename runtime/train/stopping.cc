@@ -11,9 +11,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Of the grace period, kept back for the way out after a save.
+// Seconds of the grace period that are reserved for exiting after a save.
 constexpr double kWayOutSeconds = 1;
-// Where the store is away: between two tries, and what must be left of the grace period for another one.
+// While the store is away: the pause between two tries, and the minimum remaining grace period for another
+// one.
 constexpr Milliseconds kBetweenTries = 1s;
 constexpr Milliseconds kWorthATry = 5s;
 
@@ -36,7 +37,7 @@ void Stopping::Alone(const LastPlace& place) {
     context_.progress.Phase("save");
     SaveAlone(place);
   }
-  Drain();  // what an interval began
+  Drain();  // a periodic save in progress
 }
 
 void Stopping::SaveAlone(const LastPlace& place) {
@@ -57,14 +58,15 @@ bool Stopping::AllHaveTime(comm::Communicator& communicator) const {
 }
 
 Result<void> Stopping::HandOver(const Group& group, bool leaves, std::chrono::milliseconds limit) {
-  // Half of the grace period, or the part would go with the process that waits for the store.
+  // At most half of the grace period, because otherwise this rank could end while it waits for the store,
+  // before it has handed its part over.
   if (leaves) limit = GraceForSave() / 2;
   const std::vector<int64_t> mine = {leaves ? 1 : 0, limit.count()};
   LOCKSTEP_TRY(const auto rows, group->AllGather(mine));
   if (std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.at(0) == 0; })) return {};
   for (const auto& row : rows) limit = std::min(limit, std::chrono::milliseconds(row.at(1)));
   if (context_.saves.on_termination()) LOCKSTEP_TRY(SaveBeforeRanksLeave(group, limit));
-  // Some may have been told meanwhile: to those nothing must go.
+  // Some ranks may have been asked to stop meanwhile; they must not receive parts.
   leaves = leaves || context_.control.stop_requested();
   return context_.state.staged != nullptr ? context_.state.staged->HandOver(*group, leaves)
                                           : context_.state.sharded->HandOver(*group, leaves);
@@ -82,7 +84,7 @@ Result<void> Stopping::SaveBeforeRanksLeave(const Group& group, std::chrono::mil
   Result<void> saved = context_.saves.SaveTogether(group, context_.state, limit, 1);
   if (!saved.ok()) {
     const ErrorCode code = saved.error().code;
-    // The others may not know of what failed here alone: they cannot go on together.
+    // The others may not know of an error on this rank alone, so the ranks cannot continue together.
     if (code == ErrorCode::kAborted || code == ErrorCode::kInternal) return saved;
     log::Warning("state not stored before ranks leave", {{"error", saved.error().message}});
   }

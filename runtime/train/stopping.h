@@ -1,6 +1,7 @@
 #pragma once
-// What becomes of the state when ranks are asked to stop: it is stored, where spec.checkpoint.onTermination
-// says so, within the grace period; and what a rank holds alone goes to those that stay. Step thread.
+// Preserves the state when ranks are asked to stop: stores it within the grace period if
+// spec.checkpoint.onTermination says so, and sends what a rank holds alone to the ranks that stay. Step
+// thread.
 
 #include <chrono>
 #include <memory>
@@ -25,18 +26,18 @@ class Stopping {
   using Group = std::shared_ptr<comm::Communicator>;
   explicit Stopping(const StopContext& context) : context_(context) {}
 
-  // All ranks of a round stop after the same step: together they store it, again where the store is away and
-  // all have time.
+  // All ranks of a round stop after the same step: they store the state together, and try again while the
+  // store is away and all ranks have time.
   void Together(const Group& group);
-  // Asked to stop outside of a round: whether any peer holds the state is not known. Again for
-  // as long as the store is away and the grace period lasts.
+  // This rank is asked to stop outside of a round, so it does not know whether a peer holds the state. It
+  // saves alone, and tries again while the store is away and the grace period lasts.
   void Alone(const LastPlace& place);
-  // On all ranks where state is divided over them, before some of them may leave for good: what they alone
-  // hold goes to the others. It is stored before, as a job that is stopped tells one rank after the other,
-  // and whoever hears of it outside of a round has only a part to store. `limit` bounds that on those that
-  // stay. kAborted, kInternal: the round is broken.
+  // For strategies that divide state over ranks. All ranks call this before some of them leave for good: what
+  // those hold alone is sent to the others. A checkpoint is stored first: the ranks of a job that is stopped
+  // are notified one after another, and a rank that is notified outside of a round could store only its part.
+  // `limit` bounds the save on ranks that stay. kAborted, kInternal: the round is broken.
   [[nodiscard]] Result<void> HandOver(const Group& group, bool leaves, std::chrono::milliseconds limit);
-  // Waits for what is being stored, within the grace period.
+  // Waits for saves in progress, within the grace period.
   void Drain();
 
  private:

@@ -42,12 +42,13 @@ Result<std::unique_ptr<parallel::Strategy>> MakeStrategy(const api::TrainingSpec
   if (TakesWindows(spec)) return parallel::MakeLocalGradients(state.trained);
   if (spec.determinism == api::Determinism::kNone) {
     const parallel::GradientFormat format = FormatOf(spec);
-    // Alone, what the pass makes is the sum already, but where its rounding is asked for.
+    // In a world of one, the local gradients are the sum already, unless rounding to a 16-bit format is
+    // requested.
     if (communicator->world() == 1 && format.type == at::kFloat)
       return parallel::MakeLocalGradients(state.trained);
     return parallel::MakeDataParallel(std::move(communicator), state.trained, format);
   }
-  // Running statistics come from the samples that a rank happens to see, in their order.
+  // Running statistics depend on which samples a rank gets, and on their order.
   if (!state.buffers.empty()) {
     return Error{ErrorCode::kInvalidArgument,
                  "spec.training.determinism: World cannot keep " + state.buffers.front().name +

@@ -1,5 +1,6 @@
 #pragma once
-// Which strategy a job asked for, and whether its model can be trained that way. Step thread.
+// Creates the gradient strategy that a job selects, and rejects models that cannot be trained with it. Step
+// thread.
 
 #include <memory>
 
@@ -10,8 +11,8 @@
 
 namespace lockstep::train {
 
-// For a round. kInvalidArgument, with the field's name, where the model does not allow it; kAborted: the
-// round broke.
+// For one round. kInvalidArgument, with the field's name: the model does not support the strategy. kAborted:
+// the round broke.
 [[nodiscard]] Result<std::unique_ptr<parallel::Strategy>> MakeStrategy(
     const api::TrainingSpec& spec, std::shared_ptr<comm::Communicator> communicator,
     const TrainingState& state);

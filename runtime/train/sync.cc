@@ -15,11 +15,11 @@ namespace {
 
 using comm::Communicator;
 
-// What a rank says about itself.
+// What a rank reports about itself.
 struct RankState {
   int64_t step = -1;
   int64_t digest = 0;
-  int64_t host = 0;  // a hash of its address
+  int64_t host = 0;  // hash of its address
   EvaluationRecord evaluations;
 
   [[nodiscard]] bool IsLevelWith(const RankState& other) const {
@@ -31,7 +31,7 @@ int64_t HostOf(const Communicator& communicator) {
   return std::bit_cast<int64_t>(std::stoull(StableHash(communicator.place().address), nullptr, 16));
 }
 
-// `step`: the one whose state this rank offers to the others; -1: none.
+// `step` is the step whose state this rank offers to the others; -1: none.
 Result<std::vector<RankState>> ExchangeRankStates(Communicator& communicator, const TrainingState& state,
                                                   int64_t step) {
   const EvaluationRecord& record = state.evaluations;
@@ -73,7 +73,7 @@ std::vector<FromRank> From(int root, const std::vector<NamedTensor>& tensors) {
   return all;
 }
 
-// Nobody holds state, or not all of a sharded one: all restore, or start afresh.
+// The ranks hold no complete state: all restore, or start afresh.
 Result<StateSource> SyncAtStart(Communicator& communicator, TrainingState& state, const Restore& restore,
                                 std::vector<RankState>& all) {
   LOCKSTEP_TRY(const bool restored, restore(state));
@@ -87,14 +87,15 @@ bool IsHeldOnTwoHosts(const std::vector<RankState>& all, const RankState& best) 
                      [&](const RankState& each) { return each.IsLevelWith(best) && each.host != best.host; });
 }
 
-// See sync.h.
+// The rules are in sync.h.
 Receiving HowToReceive(const TrainingState& state, const std::vector<RankState>& all, int rank,
                        const RankState& best) {
   if (all.at(static_cast<std::size_t>(rank)).IsLevelWith(best)) return Receiving::kScratch;
   return state.step < 0 || IsHeldOnTwoHosts(all, best) ? Receiving::kInPlace : Receiving::kStaged;
 }
 
-// Those that belong to the state: all ranks must know the same, as what is to be done next follows from them.
+// Takes the evaluations that belong to the state. All ranks must have the same ones, because their next
+// decisions depend on them.
 void TakeEvaluations(StateSource source, const std::vector<RankState>& all, int64_t step,
                      EvaluationRecord& mine) {
   const bool began = source == StateSource::kFresh || source == StateSource::kCheckpoint;
@@ -102,9 +103,9 @@ void TakeEvaluations(StateSource source, const std::vector<RankState>& all, int6
     mine = all.front().evaluations;
     return;
   }
-  if (mine.step > step) mine = {};  // of steps that will be made again
-  for (const RankState& standing : all) {
-    if (standing.step == step && standing.evaluations.step > mine.step) mine = standing.evaluations;
+  if (mine.step > step) mine = {};  // of steps that will be repeated
+  for (const RankState& rank_state : all) {
+    if (rank_state.step == step && rank_state.evaluations.step > mine.step) mine = rank_state.evaluations;
   }
 }
 
@@ -149,7 +150,7 @@ Result<StateSource> SyncState(Communicator& communicator, TrainingState& state, 
   TakeEvaluations(source, all, best.step, state.evaluations);
   if (state.sharded != nullptr) {
     const Version restored{best.step, communicator.place().round};
-    LOCKSTEP_TRY(state.sharded->Deal(communicator, whole.value_or(restored)));
+    LOCKSTEP_TRY(state.sharded->Redistribute(communicator, whole.value_or(restored)));
   }
   return source;
 }
@@ -157,7 +158,7 @@ Result<StateSource> SyncState(Communicator& communicator, TrainingState& state, 
 Result<void> SyncBuffers(Communicator& communicator, TrainingState& state) {
   if (state.buffers.empty() || communicator.world() == 1) return {};
   if (state.staged != nullptr) return state.staged->SyncBuffers(communicator);
-  // Small, and those of one step belong together.
+  // Buffers are small, and those of one step must stay consistent.
   const Receiving receiving = communicator.rank() == 0 ? Receiving::kScratch : Receiving::kStaged;
   return BroadcastTensors(communicator, From(0, state.buffers), receiving);
 }

@@ -1,6 +1,6 @@
 #pragma once
-// A range of the trace that LibTorch's profiler records (profile.h), as long as it lives. On this thread
-// ranges lie within each other. Costs nothing to speak of while nothing is recorded.
+// A range in the trace of LibTorch's profiler (profile.h) for the lifetime of the object. Ranges on one
+// thread nest. The cost is negligible while nothing is recorded.
 
 #include <ATen/record_function.h>
 

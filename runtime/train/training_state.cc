@@ -9,10 +9,10 @@
 namespace lockstep::train {
 namespace {
 
-// LibTorch widens all that it is to add up to 8 bytes before it does so.
+// Bounds the memory of a sum, because LibTorch converts its input to 8 bytes per element first.
 constexpr int64_t kSummedAtOnce = int64_t{1} << 20;
 
-// The sum of the bits, as integers: one pass over the memory, and any single changed value changes it.
+// The sum of the bits as integers: one pass over memory, and any single changed value changes it.
 int64_t BitSum(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.detach().reshape(-1);
   const at::Tensor bits = flat.element_size() == 4 ? flat.view(at::kInt) : flat.view(at::kByte);
@@ -22,7 +22,7 @@ int64_t BitSum(const at::Tensor& tensor) {
   return sum.item<int64_t>();
 }
 
-// The spec has made this state before, so what fails now is not its fault, for example lack of memory.
+// The spec has created this state before, so the failure has another reason, for example lack of memory.
 Error AgainError(const Error& error) {
   return {error.code == ErrorCode::kInvalidArgument ? ErrorCode::kInternal : error.code, error.message};
 }
@@ -31,8 +31,8 @@ void Append(std::vector<NamedTensor>& all, const std::vector<NamedTensor>& more)
   all.insert(all.end(), more.begin(), more.end());
 }
 
-// Whatever order a plugin or a file gives them in memory: sums, fused optimizers and checkpoints go through
-// tensor and gradient alike.
+// Makes parameters and buffers contiguous whatever order a plugin or file gives them: sums, fused optimizers
+// and checkpoints process tensors and gradients by memory order.
 void LayOutInOrder(torch::nn::Module& model) {
   const auto lay_out = [](at::Tensor& tensor) {
     if (!tensor.is_contiguous()) tensor.set_data(tensor.contiguous());
@@ -143,7 +143,7 @@ Result<TrainingState> MakeTrainingState(const api::TrainingSpec& spec, const Mod
 }
 
 Result<void> StartAfresh(const api::TrainingSpec& spec, TrainingState& state) {
-  if (state.staged != nullptr) {  // each rank does its part when it hears of it
+  if (state.staged != nullptr) {  // each rank does this when it learns the outcome
     state.step = 0;
     state.evaluations = {};
     return {};

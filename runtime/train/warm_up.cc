@@ -12,7 +12,7 @@
 namespace lockstep::train {
 namespace {
 
-// Enough for kernels to take the path of a full batch, and quick on any machine.
+// Enough for kernels to use the code path of a full batch, and fast on any machine.
 constexpr int64_t kSamples = 16;
 
 at::Tensor LossOf(const data::Batch& batch, TrainingState& state, api::Precision precision) {
@@ -24,10 +24,9 @@ void RunOnce(const data::Batch& batch, TrainingState& state, api::Precision prec
   state.model->train();
   LossOf(batch, state, precision).backward();
   for (const NamedTensor& parameter : state.parameters) {
-    // It may be that other samples take another branch; more often it is a slip.
+    // Other samples may take another branch, but more often it is a mistake in the model.
     if (parameter.tensor.requires_grad() && !parameter.tensor.grad().defined())
-      log::Warning("a parameter has no part in the loss of the first samples",
-                   {{"parameter", parameter.name}});
+      log::Warning("a parameter gets no gradient from the first samples", {{"parameter", parameter.name}});
   }
   for (at::Tensor& parameter : state.trained) parameter.mutable_grad().reset();
 }
@@ -42,7 +41,7 @@ void ThrowOnce() {
 
 Result<void> WarmUp(const api::TrainingSpec& spec, const data::Dataset& dataset, TrainingState& state) {
   ThrowOnce();
-  // The model as a whole may not fit the device, and which part of it comes here is not known yet.
+  // The complete model may not fit the device, and this rank's stage is not known yet.
   if (state.staged != nullptr) return {};
   data::Batch batch;
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInvalidArgument, "reading data", [&] {

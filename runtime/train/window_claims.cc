@@ -4,24 +4,24 @@ namespace lockstep::train {
 
 std::optional<data::Draw> WindowClaims::NextDraw() {
   if (next_piece_ == pieces_.size()) {
-    const Told told = ClaimOne();
-    const bool is_claim = told.ok() && told->has_value();
-    if (is_claim) newest_ = **told;
+    const Claimed claimed = ClaimOne();
+    const bool is_claim = claimed.ok() && claimed->has_value();
+    if (is_claim) newest_ = **claimed;
     {
       const MutexLock lock(mutex_);
-      told_.push_back(told);
+      claimed_.push_back(claimed);
       changed_.notify_all();
     }
     if (!is_claim) return std::nullopt;
-    pieces_ = MicroBatches(newest_.places, terms_.micro_batch);
+    pieces_ = MicroBatches(newest_.positions, terms_.micro_batch);
     next_piece_ = 0;
-    held_ = 1;  // the next one is asked for when work on this one begins
+    held_ = 1;  // the next one is requested when work on this one begins
   }
   const Slice piece = pieces_[next_piece_++];
   return data::Draw{newest_.step, piece.begin, piece.end};
 }
 
-WindowClaims::Told WindowClaims::ClaimOne() {
+WindowClaims::Claimed WindowClaims::ClaimOne() {
   const std::stop_token stop = stop_.get_token();
   const auto all = static_cast<int64_t>(terms_.claims.size());
   if (!IsFastest(terms_.rates, terms_.rank)) {
@@ -41,11 +41,12 @@ WindowClaims::Told WindowClaims::ClaimOne() {
 
 Result<std::optional<Claim>> WindowClaims::Next() {
   MutexLock lock(mutex_);
-  if (!changed_.wait(lock, stop_.get_token(), [this]() LOCKSTEP_REQUIRES(mutex_) { return !told_.empty(); }))
+  if (!changed_.wait(lock, stop_.get_token(),
+                     [this]() LOCKSTEP_REQUIRES(mutex_) { return !claimed_.empty(); }))
     return Error{ErrorCode::kCancelled, "the round ended inside a window"};
-  Told told = told_.front();
-  told_.pop_front();
-  return told;
+  Claimed claimed = claimed_.front();
+  claimed_.pop_front();
+  return claimed;
 }
 
 int64_t WindowClaims::asked() const {

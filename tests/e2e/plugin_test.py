@@ -161,7 +161,7 @@ def logs_are_those_of_the_rank(followed):
         expect(told == {rank}, f"the log of rank {rank} is that of {told}:\n{text}")
         places = {int(record["local_rank"]) for record in records if "local_rank" in record}
         expect(places == {rank}, f"the log of rank {rank} tells of the local ranks {places}:\n{text}")
-    expect_in(lockstep(f"logs {NAME} --rank 9", code=1), "no pod .* tells of rank 9: its ranks are 0 to 3")
+    expect_in(lockstep(f"logs {NAME} --rank 9", code=1), "no pod .* has logged rank 9: its ranks are 0 to 3")
 
 
 def top_says_that_nothing_is_measured(job):

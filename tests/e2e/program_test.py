@@ -57,7 +57,7 @@ def test_begins_anew_in_its_pods_when_a_process_is_killed():
         job.until_ranks(2, after=first)
         expect(job.uids() == uids, "pods were replaced")
         records = job.until("its record in status.restarts", lambda: job.status().get("restarts"))
-        expect(len(records) == 1 and records[0]["exitCode"] == 137 and records[0]["rung"] in ("Respawn", "Checkpoint"), f"{records}")
+        expect(len(records) == 1 and records[0]["exitCode"] == 137 and records[0]["level"] in ("Respawn", "Checkpoint"), f"{records}")
         job.until_condition("Progressing")
         job.until_complete()
         made = {r["step"] for r in job.commits()}

@@ -84,7 +84,7 @@ def test_passes_over_a_damaged_checkpoint_and_says_so():
                     if event["reason"] == "CheckpointDamaged" and event["regarding"]["uid"] == job.get()["metadata"]["uid"]]
         note, = job.until("an event tells of it", told)
         expect(f"step {step} " in note and shard.name in note, note)
-        expect("damaged checkpoint passed over" in "".join(job.logs().values()), "the log of rank 0 does not tell of it")
+        expect("damaged checkpoint skipped" in "".join(job.logs().values()), "the log of rank 0 does not tell of it")
         job.complete_this_epoch()
         expect(len(told()) == 1, told())
         job.expect_exactly_once()

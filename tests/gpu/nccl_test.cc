@@ -15,13 +15,13 @@ namespace {
 
 using comm::DeviceBackend;
 using std::chrono::milliseconds;
-using testing::Meeting;
 using testing::OnTheGpu;
+using testing::RoundConnector;
 
 TEST(NcclGroup, Sums) {
-  Meeting meeting;
+  RoundConnector connector;
   OnTheGpu(1, [&](DeviceBackend& gpu, int rank) {
-    auto communicator = meeting.Enter(1, rank, 1, {.backend = &gpu});
+    auto communicator = connector.Enter(1, rank, 1, {.backend = &gpu});
     REQUIRE(communicator.ok());
     at::Tensor sum = at::full({1000}, 3, at::TensorOptions(gpu.device()).dtype(at::kFloat));
     REQUIRE((*communicator)->SumInPlace(sum).ok());
@@ -91,9 +91,9 @@ TEST(NcclGroup, IsRefusedToAPodWithMoreRanksThanGpus) {
 
 // As of two pods to which a node gave the same one.
 TEST(NcclGroup, IsRefusedToTwoRanksOnOneGpu) {
-  Meeting meeting;
+  RoundConnector connector;
   OnTheGpu(2, [&](DeviceBackend& gpu, int rank) {
-    const auto refused = meeting.Enter(1, rank, 2, {.backend = &gpu});
+    const auto refused = connector.Enter(1, rank, 2, {.backend = &gpu});
     REQUIRE(!refused.ok() && refused.error().code == ErrorCode::kInvalidArgument);
     REQUIRE(Says(refused.error(), "ranks 0 and 1 are on one device, " + gpu.device_id()));
     return 0;

@@ -15,8 +15,8 @@ namespace {
 
 using comm::DeviceBackend;
 using testing::GlooDevice;
-using testing::Meeting;
 using testing::OnTheGpu;
+using testing::RoundConnector;
 
 // Every device draws its dropout in a way of its own, and Adam makes much of the last bit.
 api::TrainingSpec Training() {
@@ -37,7 +37,8 @@ bool AreClose(const TrainingState& one, const TrainingState& other) {
 }
 
 // One rank's part in both; what is compared is the sums, so they are those of floats.
-int ExpectTheSame(DeviceBackend& device, Meeting& on_cpu, Meeting& on_device, int rank, int world) {
+int ExpectTheSame(DeviceBackend& device, RoundConnector& on_cpu, RoundConnector& on_device, int rank,
+                  int world) {
   models::AllowTf32(false);
   Trainer expected(Training());
   auto first = on_cpu.Enter(1, rank, world);
@@ -53,15 +54,15 @@ int ExpectTheSame(DeviceBackend& device, Meeting& on_cpu, Meeting& on_device, in
 }
 
 TEST(StepOnAGpu, ComesToTheSameAsOnTheCpu) {
-  Meeting on_cpu;
-  Meeting on_gpu;
+  RoundConnector on_cpu;
+  RoundConnector on_gpu;
   OnTheGpu(1, [&](DeviceBackend& gpu, int rank) { return ExpectTheSame(gpu, on_cpu, on_gpu, rank, 1); });
 }
 
 // NCCL refuses them.
 TEST(StepOnAGpu, ComesToTheSameWithTwoRanksOverGloo) {
-  Meeting on_cpu;
-  Meeting on_gpu;
+  RoundConnector on_cpu;
+  RoundConnector on_gpu;
   OnTheGpu(2, [&](DeviceBackend& gpu, int rank) {
     GlooDevice shared(gpu.device());
     return ExpectTheSame(shared, on_cpu, on_gpu, rank, 2);
@@ -69,13 +70,13 @@ TEST(StepOnAGpu, ComesToTheSameWithTwoRanksOverGloo) {
 }
 
 TEST(StepOnAGpu, LearnsAlmostTheSameInBf16) {
-  Meeting meeting;
-  Meeting meeting_of_half;
+  RoundConnector connector;
+  RoundConnector meeting_of_half;
   OnTheGpu(1, [&](DeviceBackend& gpu, int rank) {
     api::TrainingSpec half = Training();
     half.precision = api::Precision::kBf16;
     Trainer exact(Training(), {.devices = {gpu.device()}});
-    auto first = meeting.Enter(1, rank, 1, {.backend = &gpu});
+    auto first = connector.Enter(1, rank, 1, {.backend = &gpu});
     REQUIRE(first.ok() && exact.RunRound(*first, 3).ok());
     Trainer trainer(half, {.devices = {gpu.device()}});
     auto second = meeting_of_half.Enter(1, rank, 1, {.backend = &gpu});
@@ -88,7 +89,7 @@ TEST(StepOnAGpu, LearnsAlmostTheSameInBf16) {
 }
 
 // With what is gathered by the Reducer and summed by NCCL, where `compression` asks for it of one rank, too.
-int ExpectTheSameByGraphs(DeviceBackend& gpu, Meeting& meeting, Meeting& meeting_of_graphs,
+int ExpectTheSameByGraphs(DeviceBackend& gpu, RoundConnector& connector, RoundConnector& meeting_of_graphs,
                           std::optional<api::Compression> compression) {
   constexpr int64_t kSteps = 24;  // from the twelfth on, kinds are recorded
   api::TrainingSpec spec = Training();
@@ -96,7 +97,7 @@ int ExpectTheSameByGraphs(DeviceBackend& gpu, Meeting& meeting, Meeting& meeting
   spec.micro_batch_size = 10;
   spec.sync.compression = compression;
   Trainer passes(spec, {.devices = {gpu.device()}, .total_steps = kSteps});
-  auto first = meeting.Enter(1, 0, 1, {.backend = &gpu});
+  auto first = connector.Enter(1, 0, 1, {.backend = &gpu});
   REQUIRE(first.ok() && passes.RunRound(*first, kSteps).ok());
   spec.cuda_graph = true;
   Trainer graphs(spec, {.devices = {gpu.device()}, .device = &gpu, .total_steps = kSteps});
@@ -110,18 +111,18 @@ int ExpectTheSameByGraphs(DeviceBackend& gpu, Meeting& meeting, Meeting& meeting
 }
 
 TEST(StepOnAGpu, ReplaysWhatItRecorded) {
-  Meeting meeting;
-  Meeting meeting_of_graphs;
+  RoundConnector connector;
+  RoundConnector meeting_of_graphs;
   OnTheGpu(1, [&](DeviceBackend& gpu, int) {
-    return ExpectTheSameByGraphs(gpu, meeting, meeting_of_graphs, std::nullopt);
+    return ExpectTheSameByGraphs(gpu, connector, meeting_of_graphs, std::nullopt);
   });
 }
 
 TEST(StepOnAGpu, ReplaysSumsOverNccl) {
-  Meeting meeting;
-  Meeting meeting_of_graphs;
+  RoundConnector connector;
+  RoundConnector meeting_of_graphs;
   OnTheGpu(1, [&](DeviceBackend& gpu, int) {
-    return ExpectTheSameByGraphs(gpu, meeting, meeting_of_graphs, api::Compression::kBf16);
+    return ExpectTheSameByGraphs(gpu, connector, meeting_of_graphs, api::Compression::kBf16);
   });
 }
 

@@ -6,8 +6,11 @@ import json
 import pathlib
 import re
 
+import yaml
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "charts" / "lockstep" / "dashboards"
+RECORDING = ROOT / "charts" / "lockstep" / "recording.yaml"
 PREFIXES = "lockstep|controller_runtime|workqueue|rest_client|leader_election|process"
 # Folders that make metrics, and the header with the names of the workers'.
 MAKERS = ("operator/telemetry", "runtime/telemetry", "runtime/common/telemetry")
@@ -66,6 +69,21 @@ def exported():
     literals = set(re.findall(rf'"((?:{PREFIXES})_[a-z0-9_]+)"', sources))
     constants = re.findall(rf'(k\w+)\s*=\s*"((?:{PREFIXES})_[a-z0-9_]+)"', (ROOT / NAMES).read_text(encoding="utf-8"))
     return literals | {name for constant, name in constants if f"metric::{constant}" in sources}
+
+
+def recorded():
+    """{name: expression} of the recording rules."""
+    groups = yaml.safe_load(RECORDING.read_text(encoding="utf-8"))["groups"]
+    return {rule["record"]: rule["expr"] for group in groups for rule in group["rules"]}
+
+
+def with_sources(names):
+    """The names, with the metrics that the recorded ones among them are computed from."""
+    rules, found = recorded(), set()
+    while names:
+        found |= names
+        names = {source for name in names if name in rules for source in metrics(rules[name])} - found
+    return found
 
 
 def family(name, known):

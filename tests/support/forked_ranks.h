@@ -1,5 +1,5 @@
 #pragma once
-// The ranks of one round as forked processes of a test, and their meeting place on this machine.
+// The ranks of one round as forked processes of a test, and how they connect on this machine.
 
 #include <gtest/gtest.h>
 
@@ -14,13 +14,13 @@
 
 namespace lockstep::testing {
 
-// Ends a hang, and no more.
+// Only ends hangs.
 inline constexpr std::chrono::seconds kPatience{300};
 // A wait that ends by this limit is a failure of the test.
 inline constexpr std::chrono::seconds kCollectiveLimit{240};
 
-// Rank 0's listener, opened by the test, so that every child knows its port.
-struct Meeting {
+// Connects the ranks: holds the listener of rank 0, which the test opens so that every child knows its port.
+struct RoundConnector {
   comm::Listener listener = std::move(comm::Listener::Open("127.0.0.1")).value();
   int port = listener.port();
 
@@ -36,7 +36,7 @@ struct Meeting {
                             .store_port = port};
     return comm::Communicator::Connect(place, std::move(listener), {.collective = limit}, device);
   }
-  // As on that host of a cluster; numbers from 1 on.
+  // Connects as if on that host of a cluster; hosts are numbered from 1.
   Result<std::shared_ptr<comm::Communicator>> EnterOnHost(int host, int64_t round, int rank, int world) {
     return Enter(round, rank, world, {}, kCollectiveLimit, "127.0.0." + std::to_string(host));
   }

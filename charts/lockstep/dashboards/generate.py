@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the dashboards beside it: training-job.json, fleet.json, operator.json.
+"""Writes the dashboards beside it: training-job.json, fleet.json, operator.json. They need the recording rules of ../recording.yaml.
 
 A panel is one call here and forty lines of JSON there; ids, places on the grid and the data source come by themselves.
 
@@ -18,6 +18,15 @@ GRID_WIDTH, HEIGHT, STAT_HEIGHT = 24, 8, 4
 JOB = 'namespace="$namespace",job_name="$job_name"'
 JOBS = 'namespace=~"$namespace"'
 BY_JOB = "by (namespace, job_name)"
+BY_RANK = "by (replica, local_rank)"
+# A panel by rank or by job stays readable with a thousand of them.
+SHOWN = 20
+# From ../recording.yaml.
+STEP_RATE = "namespace_job_name:lockstep_train_steps:rate2m"
+SAMPLE_RATE = "namespace_job_name:lockstep_train_samples:rate2m"
+TOKEN_RATE = "namespace_job_name:lockstep_train_tokens:rate2m"
+FLOPS_RATE = "namespace_job_name:lockstep_model_flops:rate2m"
+PHASE_RATE = "namespace_job_name_phase:lockstep_train_phase_seconds:rate2m"
 # controller-runtime's names are in use by every operator of a cluster: these labels are ours.
 CONTROLLER = 'controller="distributedtrainingjob",namespace=~"$namespace"'
 QUEUE = 'name="distributedtrainingjob",namespace=~"$namespace"'
@@ -111,7 +120,7 @@ STATES = {"Created": "super-light-yellow", "Pending": "yellow", "Starting": "lig
           "Stalled": "dark-orange", "Suspended": "purple", "Complete": "blue", "Failed": "red"}
 PHASES = {"forward": "light-blue", "backward": "blue", "optimizer": "purple", "data": "yellow", "reduce": "orange", "graph": "dark-blue", "sync": "red",
           "checkpoint": "green", "evaluate": "light-green"}
-RUNGS = {"Membership": "green", "Respawn": "yellow", "ReplacePod": "orange", "Checkpoint": "red"}
+RECOVERY_LEVELS = {"Membership": "green", "Respawn": "yellow", "ReplacePod": "orange", "Checkpoint": "red"}
 CAUSES = {"UserError": "red", "Infrastructure": "orange", "Preemption": "purple", "Hang": "dark-orange", "Straggler": "yellow",
           "Rendezvous": "blue"}
 LOST = {"scheduling": "purple", "startup": "blue", "rendezvous": "yellow", "checkpoint": "green", "recompute": "red", "stalled": "orange"}
@@ -172,8 +181,33 @@ def rate(metric, labels=JOB):
 
 def per_step(phases):
     """Seconds of a step that each rank spends in the phases."""
-    return (f'sum by (rank) (rate(lockstep_train_phase_seconds_total{{{JOB},phase=~"{phases}"}}[$__rate_interval]))'
-            f" / sum by (rank) ({rate('lockstep_train_steps_total')} > 0)")
+    return (f'sum {BY_RANK} (rate(lockstep_train_phase_seconds_total{{{JOB},phase=~"{phases}"}}[$__rate_interval]))'
+            f" / sum {BY_RANK} ({rate('lockstep_train_steps_total')} > 0)")
+
+
+def of_rank(metric):
+    """The newest value of each rank."""
+    return f"max {BY_RANK} ({metric}{{{JOB}}})"
+
+
+def with_global_rank(expression):
+    """Adds the label rank. For a moment after a pod was replaced, both the old and the new one have said which rank they are."""
+    newest_info = f"topk {BY_RANK} (1, lockstep_rank_info{{{JOB}}})"
+    return f"({expression}) * on (replica, local_rank) group_left (rank) {newest_info}"
+
+
+def shown(expression, lowest=False):
+    return f"{'bottomk' if lowest else 'topk'}({SHOWN}, {expression})"
+
+
+def ranks_query(expression, legend="", lowest=False):
+    return query(shown(with_global_rank(expression), lowest), "rank {{rank}} ({{replica}}.{{local_rank}})" + legend)
+
+
+def by_rank(title, unit, description, expression, lowest=False, **others):
+    """A graph of the ranks with the highest values, or with the lowest, where these are the ones to look at."""
+    return graph(f"{title}, by rank", unit, f"{description} The {SHOWN} {'lowest' if lowest else 'highest'}.",
+                 ranks_query(expression, lowest=lowest), **others)
 
 
 def quantile(share, metric):
@@ -186,10 +220,7 @@ def newest(metric, *labels):
 
 
 def by_gpu(metric):
-    return f"max by (rank, gpu) ({metric}{{{JOB}}})"
-
-
-OF_GPU = "{{rank}}, GPU {{gpu}}"
+    return ranks_query(f"max by (replica, local_rank, gpu) ({metric}{{{JOB}}})", ", GPU {{gpu}}")
 
 
 def changes(metric, labels=JOB):
@@ -202,7 +233,7 @@ def happened(metric, labels=JOB, interval="$__rate_interval"):
     return f"floor(increase({metric}{{{labels}}}[{interval}]) + 0.01)"
 
 
-STEPS_LEFT = f"({newest('lockstep_train_total_steps')} - {newest('lockstep_train_step')})"
+STEPS_LEFT = f"({newest('lockstep_train_planned_steps')} - {newest('lockstep_train_step')})"
 
 TRAINING_JOB = dashboard(
     "lockstep-training-job", "Lockstep / Training job", "One DistributedTrainingJob: how far, how fast, and what it lost.",
@@ -214,22 +245,22 @@ TRAINING_JOB = dashboard(
     [link("Fleet", "lockstep-fleet"), link("Operator", "lockstep-operator")],
     [row("Overview"),
      stat("Progress", "percentunit", "Finished steps, of those that the job will take.",
-          f"{newest('lockstep_train_step')} / ({newest('lockstep_train_total_steps')} > 0)"),
-     stat("Time left", "s", "Steps left, at the rate of the last moments. Empty while no step is made.",
-          f"{STEPS_LEFT} / (max({rate('lockstep_train_steps_total')}) > 0)"),
+          f"{newest('lockstep_train_step')} / ({newest('lockstep_train_planned_steps')} > 0)"),
+     stat("Time left", "s", "Steps left, at the rate of the last two minutes. Empty while no step is made.",
+          f"{STEPS_LEFT} / ({newest(STEP_RATE)} > 0)"),
      stat("Ranks", "none", "Ranks in the current round; 0 between rounds.", newest("lockstep_job_world_size")),
-     stat("Samples per second", "short", "Samples per second of all ranks together, smoothed.",
-          f"avg(lockstep_train_samples_per_second{{{JOB}}})"),
-     stat("Goodput", "percentunit", "Seconds spent on steps that lasted, of all since the job was first admitted.",
+     stat("Samples per second", "short", "Of all ranks together, in the last two minutes.", newest(SAMPLE_RATE)),
+     stat("Goodput", "percentunit", "Productive seconds as a share of all seconds since the job was first admitted.",
           newest("lockstep_job_goodput_ratio"), **GOOD_IS_HIGH),
      stat("Recoveries", "none", "Failures that were repaired since this operator began to lead, whether or not they were charged.",
-          f"sum(max by (rung) (lockstep_job_recoveries_total{{{JOB}}}))", width=3),
+          f"sum(max by (level) (lockstep_job_recoveries_total{{{JOB}}}))"),
      stat("Charged", "none", "Restarts that count towards failurePolicy.maxRestarts, since the job was made.",
           newest("lockstep_job_restarts_total"), width=3, **ZERO_IS_GOOD),
-     stat("Step", "none", "The newest finished step, as the operator knows it: at most ten seconds old.", newest("lockstep_job_step")),
-     stat("Epoch", "none", "Passes over the data, fraction included.", newest("lockstep_train_epoch"), decimals=2),
+     stat("Step", "none", "The newest finished step, as the operator knows it: at most ten seconds old.", newest("lockstep_job_step"),
+          width=3),
+     stat("Epoch", "none", "Passes over the data, fraction included.", newest("lockstep_train_epoch"), width=3, decimals=2),
      stat("Round", "none", "Number of the newest round. Each failure, and each change of size, makes a new one.",
-          newest("lockstep_job_round")),
+          newest("lockstep_job_round"), width=3),
      stat("Checkpoint age", "s", "Of the newest one: what would be lost if all pods died now. Empty before the first checkpoint.",
           f"time() - {newest('lockstep_checkpoint_last_success_timestamp_seconds')}"),
      stat("Model", "none", "The model by its name in spec.training.",
@@ -263,74 +294,74 @@ TRAINING_JOB = dashboard(
      row("Throughput"),
      graph("Steps per second", "short", "Optimizer steps that the ranks commit; equal on all while a round is whole.",
            query(f"max({rate('lockstep_train_steps_total')})", "steps")),
-     graph("Counted samples per second", "short", "All ranks together; for models of text their tokens, too.",
-           query(f"sum({rate('lockstep_train_samples_total')})", "samples"),
-           query(f"sum({rate('lockstep_train_tokens_total')})", "tokens")),
-     graph("Seconds per step", "s", "From one committed step to the next, of all ranks: the middle one, and the one that 99 of 100 are below.",
+     graph("Samples and tokens per second", "short", "Of all ranks together, over two minutes; tokens for models of text only.",
+           query(newest(SAMPLE_RATE), "samples"), query(newest(TOKEN_RATE), "tokens")),
+     graph("Seconds per step", "s", "From one committed step to the next, on rank 0: the median, and the value that 99 of 100 steps are below.",
           query(quantile(0.5, "lockstep_train_step_seconds"), "median"), query(quantile(0.99, "lockstep_train_step_seconds"), "99th percentile")),
     graph("Model operations per second", "flops",
            "What the model takes at this speed, forward and backward, of all ranks together; for models that know it: mlp, cnn, resnet18, "
            "resnet50, gpt.",
-           query(f"avg(lockstep_model_flops_per_second{{{JOB}}})", "model")),
+           query(newest(FLOPS_RATE), "model")),
      graph("Where a rank's time goes", "percentunit",
            "Share of a second in each phase, mean over ranks. What is missing to 100 % is between phases: rounds, starting, waiting.",
-           query(f"avg by (phase) ({rate('lockstep_train_phase_seconds_total')})", "{{phase}}"), looks=STACK, up_to=1, paint=PHASES),
+           query(f"max by (phase) ({PHASE_RATE}{{{JOB}}})", "{{phase}}"), looks=STACK, up_to=1, paint=PHASES),
 
      row("Ranks and communication",
-         graph("Own work per step, by rank", "s",
-               "Seconds in data, forward, backward and optimizer. A rank above the others is the straggler: they wait for it in the next "
-               "panel.",
-               query(per_step("data|forward|backward|graph|optimizer"), "{{rank}}"), width=6),
-         graph("Waiting for the reduction, by rank", "s",
-               "Seconds of a step in the reduction that no computation hides: the network, and waiting for slower ranks. The straggler "
-               "waits least.",
-               query(per_step("reduce"), "{{rank}}"), width=6),
-         graph("Waiting for data, by rank", "s", "Seconds of a step until the next batch was there.", query(per_step("data"), "{{rank}}"), width=6),
-         graph("Given to other ranks, by rank", "Bps",
-              "Bytes of the tensors that a rank gives to collectives and messages. What its network carries for them depends on the collective: a "
-              "ring sends almost twice as many.",
-              query(f"sum by (rank) ({rate('lockstep_train_communication_bytes_total')})", "{{rank}}"), width=6),
-        graph("Memory, by rank", "bytes", "Of the host, that the rank's process holds.",
-              query(f"max by (rank) (lockstep_rank_memory_bytes{{{JOB}}})", "{{rank}}"), width=6),
+         by_rank("Own work per step", "s",
+                 "Seconds in data, forward, backward and optimizer. A rank above the others is the straggler: they wait for it in the next "
+                 "panel.",
+                 per_step("data|forward|backward|graph|optimizer"), width=6),
+         by_rank("Waiting for the reduction", "s",
+                 "Seconds of a step in the reduction that no computation hides: the network, and waiting for slower ranks. The straggler "
+                 "waits least.",
+                 per_step("reduce"), lowest=True, width=6),
+         by_rank("Waiting for data", "s", "Seconds of a step until the next batch was there.", per_step("data"), width=6),
+         by_rank("Given to other ranks", "Bps",
+                 "Bytes of the tensors that a rank gives to collectives and messages. What its network carries for them depends on the "
+                 "collective: a ring sends almost twice as many.",
+                 f"sum {BY_RANK} ({rate('lockstep_train_communication_bytes_total')})", width=6),
+         by_rank("Memory", "bytes", "Of the host, that the rank's process holds.", of_rank("lockstep_rank_memory_bytes"), width=6),
         counts("Pods", "Worker pods that have not ended, those that are ready, that are in the round and that wait for the next one, and the ranks "
                "that train.",
                query(newest("lockstep_job_replicas"), "pods"), query(newest("lockstep_job_ready_replicas"), "ready"),
                query(newest("lockstep_job_members", 'state="round"'), "in the round"),
                query(newest("lockstep_job_members", 'state="waiting"'), "waiting for a round"),
                query(newest("lockstep_job_world_size"), "ranks"), width=6),
-         graph("Steps held, by rank", "short", "A rank that stays behind others has left the round or hangs.",
-               query(f"max by (rank) (lockstep_train_step{{{JOB}}})", "{{rank}}"), width=6),
-         events("Hangs", "Times that a rank was found to hang, in the interval.",
-                query(f"sum by (rank) ({happened('lockstep_rank_hangs_total')})", "{{rank}}"),
+         by_rank("Steps held", "short", "A rank that stays behind others has left the round or hangs.", of_rank("lockstep_train_step"),
+                 lowest=True, width=6),
+         events("Hangs", f"Hangs that were detected in the interval. The {SHOWN} ranks with most.",
+                ranks_query(f"sum {BY_RANK} ({happened('lockstep_rank_hangs_total')})"),
                 query(f"vector(0) unless on () lockstep_rank_hangs_total{{{JOB}}}", "none so far"), width=6)),
 
      row("GPUs",
          graph("GPU utilisation", "percentunit",
                "Share of time in which a kernel ran, by rank and its GPU; how much of the GPU the kernel used it does not say. Low with high "
                "waiting for data: the data is the limit.",
-               query(by_gpu("lockstep_gpu_utilization_ratio"), OF_GPU), min=0, max=1),
+               by_gpu("lockstep_gpu_utilization_ratio"), min=0, max=1),
          graph("Model FLOPs utilization (MFU)", "percentunit",
                "What the model takes at this speed, of the most that the GPUs could do by their datasheet. Only with bf16 or fp16, and on GPUs "
                "whose peak is known: A100, H100, H200.",
                query(f"avg(lockstep_mfu_ratio{{{JOB}}})", "MFU")),
          graph("GPU memory in use", "bytes", "The driver's own part included; and what the largest GPU has.",
-               query(by_gpu("lockstep_gpu_memory_used_bytes"), OF_GPU), query(newest("lockstep_gpu_memory_total_bytes"), "there is")),
+               by_gpu("lockstep_gpu_memory_used_bytes"), query(newest("lockstep_gpu_memory_total_bytes"), "there is")),
          counts("GPU errors since the pods began",
                 "XID: critical errors by the driver's number for them; ECC: errors in memory that could not be corrected. Any is worth a look at "
                 "the runbook of LockstepGpuXidError.",
-                query(f"max by (rank, gpu, xid) (lockstep_gpu_xid_errors_total{{{JOB}}})", OF_GPU + ", XID {{xid}}"),
-                query(by_gpu("lockstep_gpu_ecc_errors_total"), OF_GPU + ", ECC")),
+                query(shown(f"max by (replica, gpu, xid) (lockstep_gpu_xid_errors_total{{{JOB}}})"),
+                      "replica {{replica}}, GPU {{gpu}}, XID {{xid}}"),
+                query(shown(f"max by (replica, gpu) (lockstep_gpu_ecc_errors_total{{{JOB}}})"),
+                      "replica {{replica}}, GPU {{gpu}}, ECC")),
          graph("GPU power", "watt", "A GPU below the others at the same work is throttled, or waits.",
-               query(by_gpu("lockstep_gpu_power_watts"), OF_GPU)),
+               by_gpu("lockstep_gpu_power_watts")),
          graph("GPU temperature", "celsius", "A GPU above the others is cooled badly, and slows down at its limit.",
-               query(by_gpu("lockstep_gpu_temperature_celsius"), OF_GPU))),
+               by_gpu("lockstep_gpu_temperature_celsius"))),
 
      row("Checkpoints",
          events("Stored and failed", "Checkpoints in the interval. Any failure is worth a look at the worker's log.",
                 query(f"sum({happened('lockstep_checkpoint_saves_total')})", "stored"),
                 query(f"sum({happened('lockstep_checkpoint_failures_total')})", "failed"), paint={"stored": "green", "failed": "red"}),
          graph("Duration", "s", "From the snapshot to the manifest, newest checkpoint. Training continues meanwhile, except for the stall.",
-               query(newest("lockstep_checkpoint_seconds"), "duration")),
+               query(newest("lockstep_checkpoint_last_duration_seconds"), "duration")),
          graph("Stall", "percentunit", "Share of time that training waited for checkpoints.",
                query(f"sum({rate('lockstep_checkpoint_stall_seconds_total')})", "stall")),
          graph("Bytes written", "Bps", "Bytes of checkpoints each second.",
@@ -341,30 +372,35 @@ TRAINING_JOB = dashboard(
                      "steps"))),
 
      row("Failures"),
-     events("Recoveries by rung",
+     events("Recoveries by level",
             "Failures repaired in the interval. Membership: the others continued; Respawn: a process was started in place; ReplacePod; "
             "Checkpoint: no rank held the state.",
-            query(f"max by (rung) ({happened('lockstep_job_recoveries_total')})", "{{rung}}"), paint=RUNGS),
+            query(f"max by (level) ({happened('lockstep_job_recoveries_total')})", "{{level}}"), paint=RECOVERY_LEVELS),
      events("Charged restarts", "Restarts in the interval that count towards failurePolicy.maxRestarts.",
             query(f"max({happened('lockstep_job_restarts_total')})", "restarts"), paint={"restarts": "red"}),
      events("Rounds entered, by where the state came from",
             "In the interval: kept (the rank's own), peer (copied from another rank), checkpoint, fresh (from nothing).",
             query(f"sum by (state_from) ({happened('lockstep_rendezvous_rounds_total')})", "{{state_from}}"),
             paint={"kept": "green", "peer": "blue", "checkpoint": "orange", "fresh": "purple"}),
-     counts("Newest round, by pod", "A pod below the others has not entered the newest round.",
-           query(f"max by (pod) (lockstep_rendezvous_round{{{JOB}}})", "{{pod}}")),
-     graph("Time to equal state, by rank", "s", "From the assignment of a rank to equal state on all ranks, newest round.",
-           query(f"max by (rank) (lockstep_sync_seconds{{{JOB}}})", "{{rank}}")),
-     events("Started rank processes", "In the interval. Above the pods' own start: processes that were started in place.",
-            query(f"sum by (rank) ({happened('lockstep_rank_starts_total')})", "{{rank}}")),
-     graph("Goodput so far", "percentunit", "Seconds spent on steps that lasted, of all since the job was first admitted.",
+     counts("Newest round, by pod", f"A pod below the others has not entered the newest round. The {SHOWN} lowest.",
+           query(shown(f"max by (pod) (lockstep_rendezvous_round{{{JOB}}})", lowest=True), "{{pod}}")),
+     by_rank("Time to equal state", "s", "From the assignment of a rank to equal state on all ranks, newest round.",
+             of_rank("lockstep_sync_last_duration_seconds")),
+     events("Started rank processes",
+            f"In the interval. Above the pods' own start: processes that were started in place. The {SHOWN} ranks with most.",
+            ranks_query(f"sum {BY_RANK} ({happened('lockstep_rank_starts_total')})")),
+     graph("Goodput so far", "percentunit", "Productive seconds as a share of all seconds since the job was first admitted.",
            query(newest("lockstep_job_goodput_ratio"), "goodput"), min=0, max=1),
      graph("Time lost, by reason", "s", "Of the time since the job was first admitted, what was not spent on steps that lasted.",
-           query(f"max by (reason) (lockstep_job_lost_seconds{{{JOB}}})", "{{reason}}"), width=GRID_WIDTH, looks=STACK, paint=LOST)])
+           query(f"max by (reason) (lockstep_job_lost_seconds_total{{{JOB}}})", "{{reason}}"), width=16, looks=STACK, paint=LOST)])
 
 
 def of_each_job(metric, *more):
     return f"max {BY_JOB} ({metric}{{{','.join((JOBS, *more))}}})"
+
+
+def jobs_query(expression, lowest=False):
+    return query(shown(expression, lowest), "{{namespace}}/{{job_name}}")
 
 
 def over_jobs(function, metric):
@@ -397,8 +433,8 @@ FLEET = dashboard(
      stat("GPUs waited for", "none", "Of worker pods that jobs want and that have no node, pods of jobs that queue among them.",
           f"sum({gpus_of_each_job('waiting')})", width=6),
      stat("Goodput", "percentunit", "Productive seconds of all jobs, of all since each was admitted.",
-          f"{over_jobs('sum', 'lockstep_job_productive_seconds')} / (({over_jobs('sum', 'lockstep_job_productive_seconds')} + "
-          f"sum(max by (namespace, job_name, reason) (lockstep_job_lost_seconds{{{JOBS}}}))) > 0)", width=6, **GOOD_IS_HIGH),
+          f"{over_jobs('sum', 'lockstep_job_productive_seconds_total')} / (({over_jobs('sum', 'lockstep_job_productive_seconds_total')} + "
+          f"sum(max by (namespace, job_name, reason) (lockstep_job_lost_seconds_total{{{JOBS}}}))) > 0)", width=6, **GOOD_IS_HIGH),
      stat("Restarts", "none", "Restarts in the time shown.",
           f"sum(max {BY_JOB} ({happened('lockstep_job_restarts_total', JOBS, '$__range')}))", width=6, **ZERO_IS_GOOD),
 
@@ -416,19 +452,17 @@ FLEET = dashboard(
             ("Straggler", "none", of_each_job("lockstep_job_straggler"), {**YES_OR_NONE, "custom.align": "right"}),
             ("Goodput", "percentunit", of_each_job("lockstep_job_goodput_ratio"))],
            {"namespace": "Namespace", "job_name": "Job"}),
-     counts("Ranks by job", "Ranks in the current round.",
-            query(of_each_job("lockstep_job_world_size"), "{{namespace}}/{{job_name}}"), looks=STACK, width=12),
-     graph("Goodput by job", "percentunit", "Seconds spent on steps that lasted, of all since the job was first admitted.",
-           query(of_each_job("lockstep_job_goodput_ratio"), "{{namespace}}/{{job_name}}"), width=12, min=0, max=1),
+     counts("Ranks by job", f"Ranks in the current round. The {SHOWN} largest jobs.", jobs_query(of_each_job("lockstep_job_world_size")), looks=STACK, width=12),
+     graph("Goodput by job", "percentunit", f"Productive seconds as a share of all seconds since the job was first admitted. The {SHOWN} lowest.",
+           jobs_query(of_each_job("lockstep_job_goodput_ratio"), lowest=True), width=12, min=0, max=1),
      counts("GPUs held by namespace", "By worker pods that have a node and have not ended, whether or not they train.",
             query(f"sum by (namespace) ({gpus_of_each_job('held')})", "{{namespace}}"), looks=STACK, width=12),
-     counts("GPUs waited for by job", "For worker pods that have no node: none has so many left, or the job's queue has no quota.",
-            query(gpus_of_each_job("waiting"), "{{namespace}}/{{job_name}}"), looks=STACK, width=12),
-     graph("Samples per second by job", "short", "All ranks of a job together, smoothed.",
-           query(f"avg {BY_JOB} (lockstep_train_samples_per_second{{{JOBS}}})", "{{namespace}}/{{job_name}}"), width=12),
-     graph("Age of the newest checkpoint", "s", "Jobs that train and have stored one.",
-           query(f"time() - {of_each_job('lockstep_checkpoint_last_success_timestamp_seconds')}", "{{namespace}}/{{job_name}}"),
-           width=12),
+     counts("GPUs waited for by job", f"For worker pods that have no node: none has so many left, or the job's queue has no quota. The {SHOWN} highest.",
+            jobs_query(gpus_of_each_job("waiting")), looks=STACK, width=12),
+     graph("Samples per second by job", "short", f"All ranks of a job together, over two minutes. The {SHOWN} highest.",
+           jobs_query(of_each_job(SAMPLE_RATE)), width=12),
+     graph("Age of the newest checkpoint", "s", f"Of jobs that train and have stored one. The {SHOWN} highest.",
+           jobs_query(f"time() - {of_each_job('lockstep_checkpoint_last_success_timestamp_seconds')}"), width=12),
 
      graph("Time in a queue", "s", "Until the first admission, of jobs that name a queue of Kueue's; over the time shown, all namespaces.",
            *quantiles_shown("lockstep_queue_seconds"), width=12),
@@ -437,24 +471,24 @@ FLEET = dashboard(
 
      row("Failures"),
      graph("Time lost, by reason", "s", "By all jobs, of the time since each was admitted, what was not spent on steps that lasted.",
-           query(f"sum by (reason) (max by (namespace, job_name, reason) (lockstep_job_lost_seconds{{{JOBS}}}))", "{{reason}}"),
+           query(f"sum by (reason) (max by (namespace, job_name, reason) (lockstep_job_lost_seconds_total{{{JOBS}}}))", "{{reason}}"),
            looks=STACK, paint=LOST),
-     events("Recoveries by rung",
+     events("Recoveries by level",
             "Failures mended in the interval, all namespaces. Membership: the others went on; Respawn: a process was started in place; "
             "ReplacePod; Checkpoint: no rank held the state.",
-            query(f"sum by (rung) ({happened('lockstep_recovery_seconds_count', '')})", "{{rung}}"), paint=RUNGS),
+            query(f"sum by (level) ({happened('lockstep_recovery_seconds_count', '')})", "{{level}}"), paint=RECOVERY_LEVELS),
      events("Recoveries by cause", "The same failures by what caused them, all namespaces.",
             query(f"sum by (cause) ({happened('lockstep_recoveries_total', '')})", "{{cause}}"), paint=CAUSES),
      events("Failed jobs by reason", "Jobs that failed in the interval, all namespaces, by the reason of the condition Failed.",
             query(f"sum by (reason) ({happened('lockstep_failed_jobs_total', '')})", "{{reason}}")),
      graph("Recovery time", "s", "From the failure to the next step, over the time shown, all namespaces.",
            *quantiles_shown("lockstep_recovery_seconds")),
-     events("Lost steps by rung", "Finished steps that had to be made again, in the interval, all namespaces.",
-            query(f"sum by (rung) ({happened('lockstep_lost_steps_total', '')})", "{{rung}}"), paint=RUNGS),
-     events("Restarts by job", "Restarts in the interval that count towards failurePolicy.maxRestarts.",
-            query(f"max {BY_JOB} ({happened('lockstep_job_restarts_total', JOBS)})", "{{namespace}}/{{job_name}}")),
-     events("Checkpoint failures by job", "Checkpoints that could not be stored, in the interval.",
-            query(f"sum {BY_JOB} ({happened('lockstep_checkpoint_failures_total', JOBS)})", "{{namespace}}/{{job_name}}"))])
+     events("Lost steps by recovery level", "Completed steps that had to be repeated, in the interval, all namespaces.",
+            query(f"sum by (level) ({happened('lockstep_lost_steps_total', '')})", "{{level}}"), paint=RECOVERY_LEVELS),
+     events("Restarts by job", f"Restarts in the interval that count towards failurePolicy.maxRestarts. The {SHOWN} jobs with most.",
+            jobs_query(f"max {BY_JOB} ({happened('lockstep_job_restarts_total', JOBS)})")),
+     events("Checkpoint failures by job", f"Checkpoints that could not be stored, in the interval. The {SHOWN} jobs with most.",
+            jobs_query(f"sum {BY_JOB} ({happened('lockstep_checkpoint_failures_total', JOBS)})"))])
 
 
 def quantiles(metric, labels):
@@ -506,7 +540,7 @@ OPERATOR = dashboard(
                *quantiles("workqueue_queue_duration_seconds", QUEUE)),
          graph("Time at work", "s", "From the begin of the reconciliation to its end.",
                *quantiles("workqueue_work_duration_seconds", QUEUE)),
-         graph("Seconds of unfinished work", "s", "Summed over the keys being worked on.",
+         graph("Seconds of unfinished work", "s", "Summed over the keys in progress.",
                query(f"sum(workqueue_unfinished_work_seconds{{{QUEUE}}})", "unfinished"))),
 
      row("API server",
@@ -519,13 +553,13 @@ OPERATOR = dashboard(
 
      row("Process",
          counts("Shards by process", "Each leads its share of the 16, even within one.",
-                query('lockstep_shards{namespace=~"$namespace"}', "{{instance}}")),
+                query('lockstep_shards{namespace=~"$namespace"}', "{{instance}}"), width=6),
          graph("Memory", "bytes", "Resident memory; it grows with the number of jobs and pods.",
-               query(f'process_resident_memory_bytes{{namespace=~"$namespace"}} {OF_OPERATOR}', "{{instance}}")),
+               query(f'process_resident_memory_bytes{{namespace=~"$namespace"}} {OF_OPERATOR}', "{{instance}}"), width=6),
          graph("Processor", "none", "Cores in use.",
-               query(f'rate(process_cpu_seconds_total{{namespace=~"$namespace"}}[$__rate_interval]) {OF_OPERATOR}', "{{instance}}")),
+               query(f'rate(process_cpu_seconds_total{{namespace=~"$namespace"}}[$__rate_interval]) {OF_OPERATOR}', "{{instance}}"), width=6),
          counts("Open file descriptors", "One for each worker pod that waits at the rendezvous, and a few.",
-               query(f'process_open_fds{{namespace=~"$namespace"}} {OF_OPERATOR}', "{{instance}}")))])
+               query(f'process_open_fds{{namespace=~"$namespace"}} {OF_OPERATOR}', "{{instance}}"), width=6))])
 
 
 def main():

@@ -17,11 +17,11 @@ enum class RestoredPart { kAll, kWeights };
 enum class OnTermination { kSave, kNone };
 enum class CheckpointInterval { kFixed, kAuto };
 
-// Auto: from the newest complete checkpoint if there is one; Never: ignore what is there; or from exactly
-// `step`. Written as "Auto", "Never" or an integer.
+// Auto: from the newest complete checkpoint if there is one; Never: ignore existing checkpoints; or from
+// exactly `step`. Written as "Auto", "Never" or an integer.
 struct ResumeFrom {
   ResumeMode mode = ResumeMode::kAuto;
-  int64_t step = 0;  // where mode is kStep
+  int64_t step = 0;  // if mode is kStep
 
   friend bool operator==(const ResumeFrom&, const ResumeFrom&) = default;
 };
@@ -30,22 +30,22 @@ struct SecretReference {
   std::string name;
 };
 
-// A checkpoint is written after the last step, on termination (where asked), and whenever either interval has
-// passed since the last one; with neither interval there are no others. Auto: as often as pays off, from what
-// a save costs.
+// A checkpoint is written after the last step, on termination (if enabled), and when either interval has
+// passed since the last one. Auto: the interval follows from the duration of a save and the mean time between
+// failures.
 struct CheckpointSpec {
-  std::string uri;  // s3://bucket/prefix, gs:// and abfs:// alike, file:///folder
+  std::string uri;  // s3://bucket/prefix, likewise gs:// and abfs://, or file:///folder
   std::optional<SecretReference> secret_ref;
   CheckpointInterval interval = CheckpointInterval::kFixed;
-  int64_t mean_time_between_failures_seconds = 14400;  // for Auto: between losses of all ranks
+  int64_t mean_time_between_failures_seconds = 14400;  // for Auto: the mean time between losses of all ranks
   std::optional<int64_t> interval_steps;
   std::optional<int64_t> interval_seconds;
   int32_t keep_last = 3;
   std::optional<int64_t> keep_every_steps;         // the first at or after each multiple is never removed
   std::optional<int64_t> upload_bytes_per_second;  // of each rank, while it trains
-  bool delete_with_job = false;                    // all that this job, by its uid, stored below the URI
+  bool delete_with_job = false;  // everything that this job (by its uid) stored below the URI
   ResumeFrom resume;
-  RestoredPart restore = RestoredPart::kAll;  // of another job's checkpoint
+  RestoredPart restore = RestoredPart::kAll;  // when resuming from another job's checkpoint
   OnTermination on_termination = OnTermination::kSave;
   int32_t grace_period_seconds = 120;
 };

@@ -8,7 +8,7 @@
 namespace lockstep::api {
 namespace {
 
-constexpr std::size_t kMaxMessageLength = 4096;  // metav1 allows 32768; a person reads less
+constexpr std::size_t kMaxMessageLength = 4096;  // metav1 permits 32768; more than this is not readable
 
 bool IsTerminal(std::string_view type) { return type == condition::kComplete || type == condition::kFailed; }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Conditions of a job as metav1 wants them, and the one-word state that people read. Pure; time is a
+// The conditions of a job (metav1.Condition) and its state, one word derived from them. Pure; time is a
 // parameter.
 
 #include <string>
@@ -15,26 +15,26 @@ inline constexpr std::string_view kSuspended = "Suspended";
 inline constexpr std::string_view kQuotaReserved = "QuotaReserved";  // its queue lets the job run
 inline constexpr std::string_view kScheduled = "Scheduled";          // every wanted pod has a node
 inline constexpr std::string_view kInitialized = "Initialized";      // a first round has closed
-inline constexpr std::string_view kProgressing = "Progressing";      // steps are being made
+inline constexpr std::string_view kProgressing = "Progressing";      // steps are being completed
 inline constexpr std::string_view kDegraded =
-    "Degraded";  // fewer replicas train than asked for, or not as they should
+    "Degraded";  // fewer replicas train than requested, or they are impaired
 inline constexpr std::string_view kRestarting = "Restarting";
-inline constexpr std::string_view kUpdated = "Updated";  // pods are of the newest template
-inline constexpr std::string_view kStalled = "Stalled";  // waits for something that people must mend
+inline constexpr std::string_view kUpdated = "Updated";  // all pods have the newest template
+inline constexpr std::string_view kStalled = "Stalled";  // waits for something that a person must correct
 // False while a deleted job waits for its checkpoints to be removed (checkpoint.deleteWithJob).
 inline constexpr std::string_view kCheckpointsRemoved = "CheckpointsRemoved";
 inline constexpr std::string_view kComplete = "Complete";  // terminal
 inline constexpr std::string_view kFailed = "Failed";      // terminal
-// For programs that know no other conditions (kstatus of sigs.k8s.io/cli-utils: Flux, kpt); Stalled is one,
-// too.
-inline constexpr std::string_view kReady = "Ready";              // trains, or has
-inline constexpr std::string_view kReconciling = "Reconciling";  // is on its way there by itself
+// Standard conditions for tools that do not know the others (kstatus of sigs.k8s.io/cli-utils: Flux, kpt).
+// Stalled is a standard condition, too.
+inline constexpr std::string_view kReady = "Ready";              // trains or has completed
+inline constexpr std::string_view kReconciling = "Reconciling";  // will become ready by itself
 }  // namespace condition
 
 namespace reason {
 // Failed
 inline constexpr std::string_view kInvalidSpec = "InvalidSpec";
-inline constexpr std::string_view kUserError = "UserError";  // training or data
+inline constexpr std::string_view kUserError = "UserError";  // in training code or data
 inline constexpr std::string_view kBadConfiguration = "BadConfiguration";
 inline constexpr std::string_view kObjectStore = "ObjectStoreUnavailable";
 inline constexpr std::string_view kMaxRestarts = "MaxRestartsExceeded";
@@ -42,7 +42,8 @@ inline constexpr std::string_view kDeadlineExceeded = "DeadlineExceeded";
 inline constexpr std::string_view kStartupDeadlineExceeded = "StartupDeadlineExceeded";
 inline constexpr std::string_view kFailurePolicy = "FailurePolicy";
 // Stalled, Scheduled=False
-inline constexpr std::string_view kVersionMismatch = "VersionMismatch";  // of the definition and the operator
+// the definition and the operator are of different versions
+inline constexpr std::string_view kVersionMismatch = "VersionMismatch";
 inline constexpr std::string_view kSecretMissing = "SecretMissing";
 inline constexpr std::string_view kUnschedulable = "Unschedulable";
 inline constexpr std::string_view kGangUnavailable = "GangUnavailable";
@@ -63,8 +64,8 @@ inline constexpr std::string_view kRoundFormed = "RoundFormed";
 inline constexpr std::string_view kTraining = "Training";
 inline constexpr std::string_view kReplicasMissing = "ReplicasMissing";
 inline constexpr std::string_view kStraggler = "Straggler";
-inline constexpr std::string_view kStoreUnavailable = "StoreUnavailable";  // and may come back
-inline constexpr std::string_view kShrunk = "Shrunk";                      // for as long as no node has room
+inline constexpr std::string_view kStoreUnavailable = "StoreUnavailable";  // temporarily
+inline constexpr std::string_view kShrunk = "Shrunk";                      // as long as no node has room
 inline constexpr std::string_view kAllReplicasIn = "AllReplicasIn";
 inline constexpr std::string_view kTemplateChanged = "TemplateChanged";
 inline constexpr std::string_view kPodsReplaced = "PodsReplaced";
@@ -82,8 +83,8 @@ struct ConditionChange {
   std::string message;
 };
 
-// Adds or updates one condition; the transition time moves only with the status. A terminal condition that is
-// True stays as it is. The message is cut to what the API allows. Returns whether anything changed.
+// Adds or updates one condition; lastTransitionTime changes only with the status. A terminal condition that
+// is True is not changed. The message is truncated to the limit of the API. Returns whether anything changed.
 bool SetCondition(std::vector<Condition>& conditions, const ConditionChange& change, int64_t generation,
                   WallTime now);
 
@@ -91,7 +92,7 @@ bool SetCondition(std::vector<Condition>& conditions, const ConditionChange& cha
 [[nodiscard]] bool IsTrue(const std::vector<Condition>& conditions, std::string_view type);
 [[nodiscard]] bool IsFinished(const std::vector<Condition>& conditions);  // Complete or Failed
 
-// Complete, Failed, Suspended, Stalled, Restarting, Running, Starting, Pending or Created: the first that
+// The first of Complete, Failed, Suspended, Stalled, Restarting, Running, Starting, Pending and Created that
 // applies.
 [[nodiscard]] std::string_view StateOf(const std::vector<Condition>& conditions);
 

@@ -1,6 +1,6 @@
 #pragma once
-// Names of enumerators as they stand in manifests. An enum takes part by specialising EnumNames with its
-// names in the order of its enumerators, which count from zero. Pure.
+// Names of enumerators in manifests. An enum supports this by specialising EnumNames with its names in the
+// order of its enumerators, which count from zero. Pure.
 
 #include <cstddef>
 #include <iterator>
@@ -28,7 +28,7 @@ template <typename E>
   return std::nullopt;
 }
 
-// "mlp, cnn or resnet18": for messages that say what would be right.
+// "mlp, cnn or resnet18": for error messages that list the valid values.
 template <typename E>
 [[nodiscard]] std::string EnumChoices() {
   std::string text;

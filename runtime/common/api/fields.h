@@ -1,14 +1,14 @@
 #pragma once
-// One description per struct serves reading, writing and the comparison with the CRD. A struct takes part by
-// a function
+// One description per struct serves reading, writing and the comparison with the CRD. A struct supports this
+// with a function
 //
 //   template <typename A>
 //   void Describe(A& fields, Of<A, OptimizerSpec>& spec) {
 //     fields.Field("learningRate", spec.learning_rate, {.above = 0, .max = 1000});
 //   }
 //
-// found by its argument. A is FieldReader, FieldWriter, or the schema writer of the drift test. Private to
-// this folder and its tests. Pure.
+// that is found by argument-dependent lookup. A is FieldReader, FieldWriter, or the schema writer of the
+// drift test. Private to this folder and its tests. Pure.
 
 #include <cmath>
 #include <concepts>
@@ -42,11 +42,11 @@ struct IsVector : std::false_type {};
 template <typename T>
 struct IsVector<std::vector<T>> : std::true_type {};
 
-// A field that is either an integer or one of a few words; such a type brings these two functions.
+// A field that is either an integer or one of a few words. Such a type provides these two functions.
 template <typename T>
 concept IntOrWord = requires(const T value, T& target, const Json& json) {
   { IntOrWordToJson(value) } -> std::same_as<Json>;
-  { IntOrWordFromJson(json, target) } -> std::same_as<std::string>;  // what is wrong, or nothing
+  { IntOrWordFromJson(json, target) } -> std::same_as<std::string>;  // what is wrong, or ""
 };
 
 using TextMap = std::map<std::string, std::string>;
@@ -90,7 +90,8 @@ class FieldReader {
     Field(key, target, limits);
   }
 
-  // A section that means something only where `active`: given elsewhere, it would be passed over in silence.
+  // A section that applies only if `active`. A section that does not apply is a violation, because it would
+  // be ignored silently.
   template <typename T>
   void Section(std::string_view key, T& target, bool active, std::string_view condition) {
     if (reader_.Has(key) && !active) reader_.Violation(key, "applies only where " + std::string(condition));
@@ -107,7 +108,7 @@ class FieldReader {
     fields.RejectUnknownKeys();
   }
 
-  // False where the value is of another type, which has been said: its limits are then beside the point.
+  // False if the value has another type, which is reported already, so its limits are not checked.
   template <typename T>
   bool ReadPlain(std::string_view key, T& target) {
     const std::size_t violations_before = violations_.size();
@@ -204,8 +205,8 @@ class FieldWriter {
  public:
   static constexpr bool kReading = false;
 
-  // Numbers are rounded to so many digits: a status with fewer digits is written less often and is easier to
-  // read.
+  // Numbers are rounded to this many digits: a status with fewer digits is written less often and is easier
+  // to read.
   explicit FieldWriter(int significant_digits = 17) : significant_digits_(significant_digits) {}
 
   template <typename T>
@@ -216,7 +217,7 @@ class FieldWriter {
   template <typename T>
   void Required(std::string_view key, const T& value, const Limits& = {}) {
     Json json = ToJson(value);
-    json_[std::string(key)] = json.is_null() ? Json("") : std::move(json);  // the reader insists on the key
+    json_[std::string(key)] = json.is_null() ? Json("") : std::move(json);  // the reader requires the key
   }
   template <typename T>
   void Section(std::string_view key, const T& value, bool active, std::string_view) {

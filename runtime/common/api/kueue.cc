@@ -37,7 +37,7 @@ std::vector<std::string> ValidateTopology(const Json& pod_template, int32_t pods
   std::string_view first;
   for (const std::string_view key : kOneOf) {
     if (!HasAnnotation(pod_template, key)) continue;
-    if (!first.empty()) violations.push_back(Problem(key, "must be absent beside " + std::string(first)));
+    if (!first.empty()) violations.push_back(Problem(key, "must be absent with " + std::string(first)));
     first = key;
   }
   for (const auto& key :

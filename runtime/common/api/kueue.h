@@ -1,6 +1,6 @@
 #pragma once
-// What users of Kueue write beside our fields, in Kueue's own words: a label of the job, and annotations of
-// worker.template by which its topology-aware scheduling goes. Pure.
+// Kueue's own settings of a job: a label of the job, and annotations of worker.template for its
+// topology-aware scheduling. Pure.
 
 #include <cstdint>
 #include <optional>
@@ -22,10 +22,10 @@ inline constexpr std::string_view kAnnotationSliceTopology = "kueue.x-k8s.io/pod
 inline constexpr std::string_view kAnnotationSliceSize = "kueue.x-k8s.io/podset-slice-size";
 
 [[nodiscard]] std::string AnnotationOf(const Json& object, std::string_view key);
-// Absent, or not a number from 1.
+// Absent if there is no such annotation or its value is not an integer from 1.
 [[nodiscard]] std::optional<int32_t> SliceSizeOf(const Json& pod_template);
 
-// What Kueue would refuse in the annotations of the template of `pods` pods.
+// Violations in the annotations of the template of `pods` pods, by the rules of Kueue.
 [[nodiscard]] std::vector<std::string> ValidateTopology(const Json& pod_template, int32_t pods);
 
 }  // namespace lockstep::api

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxTextBytes = 4UL << 20;
 constexpr int kMaxDepth = 64;
-constexpr std::size_t kMaxNodes = 20000;  // aliases can multiply a small text
+constexpr std::size_t kMaxNodes = 20000;  // a small text may expand by aliases
 
 std::string Place(const YAML::Node& node) { return "line " + std::to_string(node.Mark().line + 1) + ": "; }
 
@@ -39,7 +39,7 @@ Result<Json> IntegerFromText(const YAML::Node& node, const std::string& text, in
   return Json(int64_t{value});
 }
 
-// A number where the text is one, else the text.
+// A number if the text is one, else the text.
 Result<Json> NumberFromText(const YAML::Node& node, const std::string& text) {
   static const ScalarPatterns patterns;
   static constexpr std::string_view kFirst = "+-.0123456789";
@@ -58,8 +58,8 @@ Result<Json> NumberFromText(const YAML::Node& node, const std::string& text) {
   return Json(text);
 }
 
-// The core schema of YAML 1.2. Where YAML 1.1, which kubectl reads, differs, the text is refused or left a
-// string, so that a manifest never means two things.
+// The core schema of YAML 1.2. Texts that YAML 1.1, which kubectl reads, interprets differently are rejected
+// or stay strings, so that a manifest has only one meaning.
 Result<Json> ScalarFromYaml(const YAML::Node& node) {
   const std::string& text = node.Scalar();
   if (node.Tag() != "?" && !node.Tag().empty()) {  // quoted, or a block

@@ -7,7 +7,7 @@
 namespace lockstep::api {
 namespace {
 
-// Goes through the fields of a section like a reader or a writer of it (fields.h).
+// Visits the fields of a section like a reader or a writer of it (fields.h).
 class FieldLister {
  public:
   static constexpr bool kReading = false;

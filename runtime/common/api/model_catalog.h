@@ -1,6 +1,6 @@
 #pragma once
-// The models that this version trains, for people: the list that `lockstep models` prints. Fields and
-// defaults are those that manifests are read with. Pure.
+// The models that this version trains, as `lockstep models` prints them. Fields and defaults come from the
+// descriptions that manifests are read with. Pure.
 
 #include <string>
 #include <vector>
@@ -11,13 +11,13 @@ namespace lockstep::api {
 
 struct ModelField {
   std::string path;           // below spec.training.model
-  std::string default_value;  // as JSON; empty: the field is required
+  std::string default_value;  // JSON; empty: the field is required
 };
 
 struct ModelEntry {
   ModelName name = ModelName::kMlp;
   std::string what;
-  std::string samples;  // that it takes
+  std::string samples;  // which samples it takes
   std::vector<ModelField> fields;
 };
 

@@ -5,12 +5,12 @@
 namespace lockstep::api {
 namespace {
 
-// Of one sample, forward.
+// For one sample, forward.
 double Linear(int64_t inputs, int64_t outputs) {
   return 2.0 * static_cast<double>(inputs) * static_cast<double>(outputs);
 }
 
-// What passes from layer to layer of a network for images.
+// The activation between two layers of a network for images.
 struct Image {
   int64_t channels;
   int64_t height;
@@ -19,7 +19,7 @@ struct Image {
   [[nodiscard]] int64_t size() const { return channels * height * width; }
 };
 
-// Padded so that only the stride changes the sides. `image` becomes what comes out.
+// Padded, so that only the stride changes the sides. Updates `image` to the output.
 double Convolve(Image& image, int64_t channels, int64_t kernel, int64_t stride) {
   const int64_t inputs = image.channels * kernel * kernel;
   image = {channels, (image.height + stride - 1) / stride, (image.width + stride - 1) / stride};
@@ -47,8 +47,7 @@ double ForwardCnn(const CnnSpec& spec, Image image, int64_t classes) {
   return flops + Linear(image.size(), spec.hidden_size) + Linear(spec.hidden_size, classes);
 }
 
-// Two of 3x3, or a bottleneck of 1x1, 3x3, 1x1; where they change the sides or the channels, a 1x1 does so
-// beside them.
+// Two of 3x3, or a bottleneck of 1x1, 3x3, 1x1; if the sides or the channels change, the shortcut has a 1x1.
 double Block(Image& image, int64_t width, int64_t stride, bool is_bottleneck) {
   const Image before = image;
   double flops = 0;
@@ -68,7 +67,7 @@ double Block(Image& image, int64_t width, int64_t stride, bool is_bottleneck) {
 double ForwardResnet(const ResnetSpec& spec, bool has_50_layers, Image image, int64_t classes) {
   constexpr int64_t kWidth = 64;
   double flops = spec.small_images ? Convolve(image, kWidth, 3, 1) : Convolve(image, kWidth, 7, 2);
-  if (!spec.small_images) image = {kWidth, (image.height + 1) / 2, (image.width + 1) / 2};  // pooled
+  if (!spec.small_images) image = {kWidth, (image.height + 1) / 2, (image.width + 1) / 2};  // after pooling
   int64_t width = kWidth;
   for (const int blocks : has_50_layers ? std::array{3, 4, 6, 3} : std::array{2, 2, 2, 2}) {
     for (int block = 0; block < blocks; ++block)
@@ -80,9 +79,9 @@ double ForwardResnet(const ResnetSpec& spec, bool has_50_layers, Image image, in
 
 double ForwardGpt(const GptSpec& spec, int64_t tokens) {
   const int64_t width = spec.embedding_size;
-  // Of one token: queries, keys, values, projection, and four times the width there and back.
+  // Per token: queries, keys, values, projection, and the two layers of four times the width.
   const double products = Linear(width, 3 * width) + Linear(width, width) + 2 * Linear(width, 4 * width);
-  // With each token: its key's product with the query, and its share of the value.
+  // Per other token: the product of query and key, and the weighted value.
   const double attention = 2 * Linear(width, tokens);
   const double layers = static_cast<double>(spec.layers) * (products + attention);
   return static_cast<double>(tokens) * (layers + Linear(width, spec.vocabulary_size));

@@ -10,9 +10,9 @@ namespace lockstep::api {
 namespace {
 
 constexpr int64_t kMostSteps = 100;
-constexpr std::size_t kLongestTold = 64;
+constexpr std::size_t kMaxQuotedLength = 64;
 
-// False where it does not begin with a number.
+// False if the text does not begin with a number.
 bool TakeNumber(std::string_view& text, int64_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
@@ -43,7 +43,7 @@ Result<int> ParseProfileSteps(const std::string& text) {
   return Error{ErrorCode::kInvalidArgument,
                std::string(kAnnotationProfile) + ": must begin with the number of steps to record, 1 to " +
                    std::to_string(kMostSteps) + R"(, as in "5" or "5 once more", not ")" +
-                   Truncate(text, kLongestTold) + "\""};
+                   Truncate(text, kMaxQuotedLength) + "\""};
 }
 
 std::optional<ProfileWindow> WindowFrom(int64_t next, int steps, int64_t total,

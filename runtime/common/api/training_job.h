@@ -21,7 +21,7 @@ inline constexpr std::string_view kVersion = "v1alpha1";
 inline constexpr std::string_view kApiVersion = "lockstep.dev/v1alpha1";
 inline constexpr std::string_view kKind = "DistributedTrainingJob";
 inline constexpr std::string_view kPlural = "distributedtrainingjobs";
-// spec.managedBy: absent or this value means that our operator runs the job.
+// spec.managedBy: absent or this value means that this operator runs the job.
 inline constexpr std::string_view kManagedByLockstep = "lockstep.dev/operator";
 
 // ---- spec ----
@@ -43,7 +43,7 @@ enum class Logs { kRank0, kAll };
 // auto = GPU limit of the trainer container, else 1. Written as "auto", "cpu" or an integer.
 struct NprocPerNode {
   NprocMode mode = NprocMode::kAuto;
-  int32_t count = 0;  // where mode is kCount
+  int32_t count = 0;  // if mode is kCount
 
   friend bool operator==(const NprocPerNode&, const NprocPerNode&) = default;
 };
@@ -80,7 +80,7 @@ struct ConditionMatch {
   ConditionStatus status = ConditionStatus::kTrue;
 };
 
-// Exactly one of the three `on_…` is given.
+// Exactly one of the three `on_…` fields is set.
 struct FailureRule {
   std::string name;
   FailureAction action = FailureAction::kRestart;
@@ -163,10 +163,11 @@ struct NetworkSpec {
 struct ObservabilitySpec {
   int32_t metrics_port = 9400;
   Logs logs = Logs::kRank0;
+  int32_t rank_metrics_limit = 1024;
 };
 
 struct TrainingJobSpec {
-  std::string managed_by;  // empty: our operator
+  std::string managed_by;  // empty: this operator
   bool suspend = false;
   NprocPerNode nproc_per_node;
   WorkerSpec worker;
@@ -183,9 +184,9 @@ struct TrainingJobSpec {
   std::optional<NetworkSpec> network;
   ObservabilitySpec observability;
 
-  // Worker pods, those that stand by included.
+  // Worker pods, including standbys.
   [[nodiscard]] int32_t pod_count() const { return worker.replicas + standby_replicas; }
-  // The bounds of the number of pods in a round; both worker.replicas where the size is fixed.
+  // Bounds of the number of pods in a round; both are worker.replicas if the size is fixed.
   [[nodiscard]] int32_t min_replicas() const {
     return elastic_policy ? elastic_policy->min_replicas : worker.replicas;
   }
@@ -197,7 +198,7 @@ struct TrainingJobSpec {
 // ---- status ----
 
 // How a restart was recovered from, cheapest first.
-enum class Rung { kMembership, kRespawn, kReplacePod, kCheckpoint };
+enum class RecoveryLevel { kMembership, kRespawn, kReplacePod, kCheckpoint };
 
 // metav1.Condition. conditions.h sets and finds them.
 struct Condition {
@@ -257,12 +258,13 @@ struct LostSeconds {
   friend bool operator==(const LostSeconds&, const LostSeconds&) = default;
 };
 
-// What a job's time is spent on; it is at exactly one of them at any moment.
+// What a job spends its time on; exactly one of them at any time.
 enum class Activity { kScheduling, kStartup, kRendezvous, kTraining, kRecompute, kStalled };
 
-// Accounts for all seconds from `since` on: they are productive or lost, so their sum says up to when.
+// Accounts for all seconds since `since`: each is either productive or lost, so their sum is the accounted
+// time.
 struct GoodputStatus {
-  std::optional<WallTime> since;  // first admitted
+  std::optional<WallTime> since;  // first admission
   Activity activity = Activity::kScheduling;
   double ratio = 0;
   double productive_seconds = 0;
@@ -286,7 +288,7 @@ struct RestartRecord {
   std::vector<int64_t> ranks;
   std::string node;
   std::optional<int32_t> exit_code;
-  Rung rung = Rung::kMembership;
+  RecoveryLevel level = RecoveryLevel::kMembership;
   std::optional<double> detection_seconds;
   std::optional<double> recovery_seconds;
   int64_t lost_steps = 0;
@@ -295,28 +297,28 @@ struct RestartRecord {
   friend bool operator==(const RestartRecord&, const RestartRecord&) = default;
 };
 
-// The restarts that count against failurePolicy.maxRestarts where it has a window.
+// The restarts that count against failurePolicy.maxRestarts if it has a window.
 struct RestartWindowStatus {
   std::optional<WallTime> since;
-  int32_t attempt = 0;  // status.attempt when it began
+  int32_t attempt = 0;  // status.attempt at the beginning of the window
 
   friend bool operator==(const RestartWindowStatus&, const RestartWindowStatus&) = default;
 };
 
-// Of a gang that did not come together in time.
+// The state of a gang that did not start in time.
 struct GangStatus {
-  int32_t releases = 0;  // how often its places were given back
+  int32_t releases = 0;  // how often the gang was released
   std::optional<WallTime> released_at;
 
   friend bool operator==(const GangStatus&, const GangStatus&) = default;
 };
 
-// New pods of the job go elsewhere if they can.
+// New pods of the job avoid this node if possible.
 struct AvoidedNode {
   std::string name;
   std::optional<WallTime> since;
   std::string reason;
-  bool may_return = false;  // nodeFault.action Restart: only noted, new pods may go there
+  bool may_return = false;  // nodeFault.action Restart: only recorded; new pods may be scheduled there
 
   friend bool operator==(const AvoidedNode&, const AvoidedNode&) = default;
 };
@@ -324,9 +326,9 @@ struct AvoidedNode {
 struct TrainingJobStatus {
   int64_t observed_generation = 0;
   std::vector<Condition> conditions;
-  std::string state;                        // one word for people, derived from the conditions
-  std::optional<WallTime> start_time;       // admitted first, or after the last suspension
-  std::optional<WallTime> completion_time;  // Complete or Failed
+  std::string state;                        // one word, derived from the conditions
+  std::optional<WallTime> start_time;       // first admission, or end of the last suspension
+  std::optional<WallTime> completion_time;  // time of Complete or Failed
   int32_t replicas = 0;
   int32_t ready_replicas = 0;
   int32_t standby_replicas = 0;
@@ -423,7 +425,7 @@ struct EnumNames<Activity> {
                                                 "Training",   "Recompute", "Stalled"};
 };
 template <>
-struct EnumNames<Rung> {
+struct EnumNames<RecoveryLevel> {
   static constexpr std::string_view values[] = {"Membership", "Respawn", "ReplacePod", "Checkpoint"};
 };
 

@@ -149,6 +149,7 @@ template <typename A>
 void Describe(A& fields, Of<A, ObservabilitySpec>& spec) {
   fields.Field("metricsPort", spec.metrics_port, {.min = 1024, .max = 65535});
   fields.Field("logs", spec.logs);
+  fields.Field("rankMetricsLimit", spec.rank_metrics_limit, {.min = 0, .max = 1000000});
 }
 
 template <typename A>
@@ -249,7 +250,7 @@ void Describe(A& fields, Of<A, RestartRecord>& status) {
   fields.Field("ranks", status.ranks, {.max_items = 64});
   fields.Field("node", status.node, {.max_length = 253});
   fields.Field("exitCode", status.exit_code);
-  fields.Field("rung", status.rung);
+  fields.Field("level", status.level);
   fields.Field("detectionSeconds", status.detection_seconds);
   fields.Field("recoverySeconds", status.recovery_seconds);
   fields.Field("lostSteps", status.lost_steps);

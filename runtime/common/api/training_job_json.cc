@@ -86,7 +86,7 @@ TrainingJob TrainingJobFromJson(const Json& object, std::vector<std::string>& vi
     reader.Violation("spec", "is required");
   }
   if (reader.Has("status")) {
-    // Ours to write, not the user's to mend: a newer operator's status must not fail a job.
+    // The operator writes the status: one from a newer operator must not fail a job.
     std::vector<std::string> passed_over;
     job.status = TrainingJobStatusFromJson(object.at("status"), passed_over);
   }

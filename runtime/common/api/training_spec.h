@@ -1,9 +1,8 @@
 #pragma once
 // spec.training: what the default runtime trains, as plain values with the defaults of the CRD. Parsed by the
-// operator, the command line and every rank (which gets it through its configuration file). Values, any
-// thread.
+// operator, the command line and every rank (from its configuration file). Values, any thread.
 //
-// A value that parses need not be possible: validate.h says so.
+// A value that parses may still be invalid: see validate.h.
 
 #include <cstdint>
 #include <map>
@@ -68,7 +67,7 @@ struct PluginSpec {
   std::map<std::string, std::string> options;
 };
 
-// `name` chooses the model; the section of that name refines it. resnet18 and resnet50 share `resnet`.
+// `name` selects the model; the section of that name has its settings. resnet18 and resnet50 share `resnet`.
 struct ModelSpec {
   ModelName name = ModelName::kMlp;
   MlpSpec mlp;
@@ -79,8 +78,8 @@ struct ModelSpec {
   std::optional<PluginSpec> plugin;
 };
 
-// Random but learnable samples made from the seed, for tests and measurements: the label is a function of the
-// sample.
+// Random samples made from the seed, for tests and measurements. They can be learnt, because the label is a
+// function of the sample.
 struct SyntheticSpec {
   int64_t samples = 4096;
   int64_t test_samples = 512;
@@ -100,23 +99,23 @@ struct ImageFolderSpec {
 
 struct AugmentationSpec {
   bool horizontal_flip = false;
-  int64_t crop_padding = 0;  // pad by so many pixels on each side, then crop back at a random place
+  int64_t crop_padding = 0;  // pad by so many pixels on each side, then crop back at a random position
 };
 
 // idx: `path` is a folder with train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
 // t10k-labels-idx1-ubyte, each plain or with ".gz".
 struct DataSpec {
   DataFormat format = DataFormat::kSynthetic;
-  std::string path;  // required for each format but synthetic and plugin; a folder, or s3://bucket/folder
-  std::optional<SecretReference> secret_ref;  // remote; absent: the variables that are there
-  std::string cache;                          // remote; empty: kDataCacheFolder
+  std::string path;  // required for each format except synthetic and plugin; a folder, or s3://bucket/folder
+  std::optional<SecretReference> secret_ref;  // remote data; absent: the environment of the container
+  std::string cache;                          // remote data; empty: kDataCacheFolder
   bool shuffle = true;
-  bool drop_last = false;  // leave out the samples of an epoch that do not fill a global batch
+  bool drop_last = false;  // skip the samples of an epoch that do not fill a global batch
   SamplerName sampler = SamplerName::kUniform;
-  std::vector<double> class_weights;  // Weighted: how often each class comes up; empty: all equally often
+  std::vector<double> class_weights;  // Weighted: relative frequency of each class; empty: equal
   OnCorruptRecord on_corrupt_record = OnCorruptRecord::kFail;
   int32_t workers = 1;   // loader threads per rank
-  int32_t prefetch = 2;  // micro-batches made ready ahead
+  int32_t prefetch = 2;  // micro-batches prepared ahead
   SyntheticSpec synthetic;
   CsvSpec csv;
   ImageFolderSpec image_folder;
@@ -124,14 +123,14 @@ struct DataSpec {
   AugmentationSpec augmentation;
 };
 
-// Where the copies of remote data lie unless the job names a folder: an emptyDir of its pod.
+// Where copies of remote data are stored unless the job names a folder: an emptyDir of its pod.
 inline constexpr const char* kDataCacheFolder = "/var/cache/lockstep/data";
-// Before the names of the variables that the Secret of the data holds: the one of the checkpoints may hold
-// the same.
+// Prefix of the variables from the data's Secret, because the Secret of the checkpoints may have the same
+// keys.
 inline constexpr const char* kDataVariablePrefix = "LOCKSTEP_DATA_";
 
 [[nodiscard]] bool IsRemote(const DataSpec& spec);
-// "bucket/folder" of a remote one.
+// "bucket/folder" of a remote path.
 [[nodiscard]] std::string RemotePath(const DataSpec& spec);
 
 struct OptimizerSpec {
@@ -146,14 +145,14 @@ struct OptimizerSpec {
   std::optional<double> clip_norm;  // bound of the global gradient norm; absent: no clipping
 };
 
-// Learning rate at a step: linear warm-up from 0 over warmup_steps, then
-//   constant    stays
+// The learning rate at a step: linear warm-up from 0 over warmup_steps, then
+//   constant    unchanged
 //   step        times decay_factor after every decay_every_steps (counted from the end of the warm-up)
 //   cosine      half a cosine down to min_learning_rate at the last step
 //   polynomial  (1 - t)^power down to min_learning_rate at the last step
 //
-// base_batch_size, where set, is the global batch that optimizer.learning_rate is meant for: the rate is
-// taken times global_batch_size / base_batch_size (the linear scaling rule of Goyal et al. 2017).
+// base_batch_size, if set, is the global batch that optimizer.learning_rate is meant for: the rate is
+// multiplied by global_batch_size / base_batch_size (the linear scaling rule of Goyal et al. 2017).
 struct ScheduleSpec {
   ScheduleName name = ScheduleName::kConstant;
   std::optional<int64_t> base_batch_size;
@@ -164,7 +163,7 @@ struct ScheduleSpec {
   double power = 1.0;
 };
 
-// DiLoCo's outer step: Nesterov's, with the change over a window for a gradient.
+// DiLoCo's outer step: Nesterov momentum with the change over a window as the gradient.
 struct OuterSpec {
   double learning_rate = 0.7;
   double momentum = 0.9;
@@ -172,7 +171,7 @@ struct OuterSpec {
 
 struct SyncSpec {
   int64_t every_steps = 1;                 // localsgd: steps between two averages
-  std::optional<OuterSpec> outer;          // localsgd and async; absent: the average itself
+  std::optional<OuterSpec> outer;          // localsgd and async; absent: plain average
   int64_t staleness = 16;                  // async: steps between two averages
   std::optional<Compression> compression;  // of gradients; absent: none
 };
@@ -184,20 +183,20 @@ struct SyncSpec {
 
 struct PipelineSpec {
   std::optional<int32_t> stages;  // of each pipeline of hybrid; absent: 2
-  int64_t copy_every_steps = 0;   // each stage to host memory, here and on a neighbour; 0: never
+  int64_t copy_every_steps = 0;   // copy each stage to host memory, here and on a neighbour; 0: never
 };
 
 struct Zero1Spec {
   int32_t copies = 1;  // ranks that keep each part of the optimizer's state
 };
 
-// The whole test set, each sample once, after every `every_epochs` epochs and at the end.
+// Evaluates the whole test set, each sample once, after every `every_epochs` epochs and at the end.
 struct EvaluationSpec {
   int32_t every_epochs = 1;
   int64_t batch_size = 256;
 };
 
-// Ends the training, successfully, when `metric` of an evaluation reaches `target` or has not improved by
+// Ends the training successfully when `metric` of an evaluation reaches `target`, or has not improved by
 // `min_delta` over `patience` evaluations.
 struct EarlyStopSpec {
   EarlyStopMetric metric = EarlyStopMetric::kAccuracy;
@@ -212,12 +211,12 @@ struct TrainingSpec {
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
   int64_t global_batch_size = 0;            // required: all samples of one step over all ranks
-  std::optional<int64_t> micro_batch_size;  // absent: a rank takes its share of the global batch in one piece
+  std::optional<int64_t> micro_batch_size;  // absent: a rank processes its share of the global batch at once
   std::optional<int64_t> epochs;            // exactly one of epochs and steps
   std::optional<int64_t> steps;
   Precision precision = Precision::kFp32;
-  bool tf32 = false;        // GPUs may round what they multiply in float32 to 10 bits of mantissa
-  bool cuda_graph = false;  // passes of a step are recorded and replayed; without effect on CPUs
+  bool tf32 = false;        // GPUs may round the inputs of float32 products to 10 bits of mantissa
+  bool cuda_graph = false;  // record the passes of a step once and replay them; no effect on CPUs
   Determinism determinism = Determinism::kNone;
   Balance balance = Balance::kEqual;
   Strategy strategy = Strategy::kDdp;
@@ -229,16 +228,16 @@ struct TrainingSpec {
   std::optional<EarlyStopSpec> early_stop;
 };
 
-// optimizer.learningRate, scaled to the global batch where the schedule has a base batch size.
-// global_batch_size is not 0.
+// optimizer.learningRate, scaled to the global batch if the schedule has a base batch size. Requires
+// global_batch_size > 0.
 [[nodiscard]] double BaseLearningRate(const TrainingSpec& spec);
 
-// Reads the section found at `path` ("spec.training"); appends every violation, each beginning with the path
-// of its field. Without violations the result is well-formed; ValidateTraining (validate_training.h) says
-// whether it makes sense.
+// Reads the section at `path` ("spec.training"). Appends all violations, each beginning with the path of its
+// field. Without violations the result is well-formed; ValidateTraining (validate_training.h) checks whether
+// it is valid.
 [[nodiscard]] TrainingSpec TrainingSpecFromJson(const Json& json, const std::string& path,
                                                 std::vector<std::string>& violations);
-// Complete: with every default written out.
+// With every default written out.
 [[nodiscard]] Json TrainingSpecToJson(const TrainingSpec& spec);
 
 template <>

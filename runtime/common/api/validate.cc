@@ -67,8 +67,8 @@ void CheckContainers(const WorkerSpec& worker, Violations& violations) {
   }
 }
 
-// The operator names, restarts and addresses the pods; a template that says otherwise would be overruled in
-// silence.
+// The operator names, restarts and addresses the pods, so it would silently overwrite these fields of a
+// template.
 void CheckTemplate(const WorkerSpec& worker, Violations& violations) {
   CheckContainers(worker, violations);
   const std::string path = "spec.worker.template.spec";
@@ -94,17 +94,17 @@ void CheckSize(const TrainingJobSpec& spec, Violations& violations) {
   }
   if (spec.worker.replicas < elastic.min_replicas || spec.worker.replicas > elastic.max_replicas) {
     Add(violations, "spec.worker.replicas",
-        std::to_string(spec.worker.replicas) + " must lie within elasticPolicy, " +
+        std::to_string(spec.worker.replicas) + " must be within elasticPolicy, " +
             std::to_string(elastic.min_replicas) + " to " + std::to_string(elastic.max_replicas));
   }
   if (!elastic.metrics.empty() && !spec.scheduling_policy.queue_name.empty()) {
     Add(violations, "spec.elasticPolicy.metrics",
-        "must be absent beside schedulingPolicy.queueName: each change of its size would queue the job anew");
+        "must be absent with schedulingPolicy.queueName: each change of its size would queue the job again");
   }
 }
 
-// A program of the user's own is started by its command. What only Lockstep's own runtime does would be
-// passed over in silence.
+// A program of the user's own is started by its command. Fields for Lockstep's own runtime would be ignored
+// silently.
 void CheckProgram(const TrainingJobSpec& spec, Violations& violations) {
   const Json* trainer = FindTrainer(spec.worker);
   const Json* command = trainer == nullptr ? nullptr : FindJson(*trainer, {"command"});
@@ -139,7 +139,7 @@ void CheckNetwork(const TrainingJobSpec& spec, Violations& violations) {
   }
 }
 
-// s3://bucket or s3://bucket/prefix, gs:// and abfs:// alike; file:///absolute.
+// s3://bucket or s3://bucket/prefix, likewise gs:// and abfs://; file:///absolute.
 void CheckUri(std::string_view uri, Violations& violations) {
   static constexpr std::string_view kPath = "spec.checkpoint.uri";
   static constexpr std::array<std::string_view, 4> kSchemes = {"s3://", "gs://", "abfs://", "file:///"};
@@ -181,7 +181,7 @@ void CheckRules(const FailurePolicy& policy, Violations& violations) {
   }
 }
 
-// The first reason why there would be more ranks than the one.
+// Reports the first reason why there would be more than one rank.
 void CheckOneRank(const TrainingJobSpec& spec, Violations& violations) {
   if (!TakesAllDevices(spec)) return;
   const std::string one =
@@ -194,7 +194,7 @@ void CheckOneRank(const TrainingJobSpec& spec, Violations& violations) {
     Add(violations, "spec.nprocPerNode", "must be auto or 1" + one);
 }
 
-// One rank where there are many GPUs would leave them idle without a word.
+// One rank on a pod with many GPUs would silently leave the others idle.
 void CheckRanksAreKnown(const TrainingJobSpec& spec, Violations& violations) {
   const Json* trainer = FindTrainer(spec.worker);
   if (spec.nproc_per_node.mode != NprocMode::kAuto || TakesAllDevices(spec) || trainer == nullptr) return;

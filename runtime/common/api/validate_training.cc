@@ -18,13 +18,13 @@ void CheckModel(const ModelSpec& model, const std::string& path, Violations& vio
     Add(violations, path + ".plugin",
         "is required where name is plugin, with the path of a library and the name of a model in it");
   }
-  const bool has_heads = model.gpt.heads > 0;  // or the reader has said so
+  const bool has_heads = model.gpt.heads > 0;  // if false, the reader has reported it
   if (model.name == ModelName::kGpt && has_heads && model.gpt.embedding_size % model.gpt.heads != 0) {
     Add(violations, path + ".gpt.embeddingSize", "must be a multiple of heads");
   }
 }
 
-// A folder of the container, or a URI of one.
+// A folder in the container, or the URI of a folder in a store.
 void CheckDataPath(const DataSpec& data, const std::string& path, Violations& violations) {
   const std::size_t scheme_end = data.path.find("://");
   const bool is_uri = scheme_end != std::string::npos;
@@ -64,8 +64,8 @@ void CheckData(const DataSpec& data, const std::string& path, Violations& violat
   const bool names_records = data.format == DataFormat::kCsv || data.format == DataFormat::kImageFolder;
   if (data.on_corrupt_record == OnCorruptRecord::kSkip && !names_records) {
     Add(violations, path + ".onCorruptRecord",
-        "Skip applies only where format is csv or imageFolder: the others have no records that could be "
-        "told from the next ones");
+        "Skip applies only where format is csv or imageFolder: in the other formats the end of a corrupt "
+        "record is unknown");
   }
 }
 
@@ -96,7 +96,7 @@ void CheckSchedule(const TrainingSpec& training, const std::string& path, Violat
   }
 }
 
-// How often ranks meet, and what does not go with meeting rarely.
+// How often ranks synchronise, and what rare synchronisation excludes.
 void CheckSync(const TrainingSpec& training, const std::string& path, Violations& violations) {
   const SyncSpec& sync = training.sync;
   const bool is_async = training.strategy == Strategy::kAsync;
@@ -111,7 +111,7 @@ void CheckSync(const TrainingSpec& training, const std::string& path, Violations
     Add(violations, path + ".sync.compression", "must be absent " + where + ": it sends no gradients");
   if (training.determinism == Determinism::kWorld) {
     Add(violations, path + ".determinism",
-        "must be None " + where + ": what a rank learns alone depends on how many there are");
+        "must be None " + where + ": the result of a rank's own steps depends on the number of ranks");
   }
   if (is_async && training.balance != Balance::kEqual) {
     Add(violations, path + ".balance",
@@ -119,7 +119,7 @@ void CheckSync(const TrainingSpec& training, const std::string& path, Violations
   }
 }
 
-// What does not go with layers on different ranks.
+// What layers on different ranks exclude.
 void CheckStages(const TrainingSpec& training, const std::string& path, Violations& violations) {
   if (!DividesLayers(training.strategy)) return;
   const std::string where = " where strategy is " + std::string(NameOf(training.strategy));
@@ -146,7 +146,7 @@ void CheckStages(const TrainingSpec& training, const std::string& path, Violatio
   }
 }
 
-// One process has neither a network nor others to share with.
+// What a single process excludes.
 void CheckOneProcess(const TrainingSpec& training, const std::string& path, Violations& violations) {
   if (training.strategy != Strategy::kDataparallel) return;
   const std::string where = " where strategy is dataparallel: ";
@@ -160,7 +160,7 @@ void CheckOneProcess(const TrainingSpec& training, const std::string& path, Viol
     Add(violations, path + ".sync.compression", "must be absent" + where + "nothing is sent over a network");
 }
 
-// What is recorded once has one shape, and no answer of the host in its midst.
+// A recorded graph has fixed shapes and cannot contain decisions of the host.
 void CheckCudaGraph(const TrainingSpec& training, const std::string& path, Violations& violations) {
   if (!training.cuda_graph) return;
   const std::string where = " where cudaGraph is true";

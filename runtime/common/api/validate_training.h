@@ -1,5 +1,5 @@
 #pragma once
-// The rules of spec.training. A rank checks them again on its configuration file. Pure.
+// The rules of spec.training. A rank checks its configuration file with them again. Pure.
 
 #include <string>
 
@@ -8,7 +8,7 @@
 
 namespace lockstep::api {
 
-// `path` is that of the spec, for the messages. See validate.h.
+// `path`: of the section, for messages. See validate.h.
 [[nodiscard]] Violations ValidateTraining(const TrainingSpec& training, const std::string& path);
 
 }  // namespace lockstep::api

@@ -1,5 +1,5 @@
 #pragma once
-// What is wrong with a manifest, one line each: the path of the field, and what would be right.
+// Violations of a manifest, one line each: the path of the field, and which values are valid.
 
 #include <string>
 #include <string_view>

@@ -9,7 +9,7 @@
 namespace lockstep::api {
 namespace {
 
-constexpr int kDefaultGraceSeconds = 30;  // Kubernetes' own
+constexpr int kDefaultGraceSeconds = 30;  // the default of Kubernetes
 
 const Json& TrainerOf(const WorkerSpec& worker) {
   static const Json none = Json::object();
@@ -55,6 +55,7 @@ protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job) {
     config.requested_processors = AtLeastOne(requested);
   config.requested_gpus = GpusOf(TrainerOf(spec.worker)).value_or(0);
   config.metrics_port = spec.observability.metrics_port;
+  config.rank_metrics_limit = spec.observability.rank_metrics_limit;
   config.log_all_ranks = spec.observability.logs == Logs::kAll;
   config.health = {
       .first_step_timeout_seconds = static_cast<double>(spec.health_policy.first_step_timeout_seconds),

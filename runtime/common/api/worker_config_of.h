@@ -1,6 +1,6 @@
 #pragma once
-// From the resource to the config document of its workers; the operator and `lockstep run` both start from
-// it. Pure.
+// The configuration document of a job's workers, from the resource; used by the operator and by `lockstep
+// run`. Pure.
 
 #include "runtime/common/api/training_job.h"
 #include "runtime/common/protocol/worker_config.h"
@@ -14,7 +14,7 @@ namespace lockstep::api {
 // strategy: dataparallel: one process has all GPUs of the pod.
 [[nodiscard]] bool TakesAllDevices(const TrainingJobSpec& spec);
 
-// Everything but rendezvous.url and rendezvous.ca_file, which depend on the host.
+// Everything except rendezvous.url and rendezvous.ca_file, which depend on the host.
 [[nodiscard]] protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job);
 
 }  // namespace lockstep::api

@@ -1,6 +1,6 @@
 #pragma once
-// An expected failure as a value: what kind (decide by code, never by text), what went wrong, and one line of
-// context per layer. Plain value, any thread.
+// An expected failure as a value: its code (callers decide by code, never by text), what went wrong, and one
+// line of context per layer. Plain value, any thread.
 
 #include <string>
 #include <string_view>
@@ -16,14 +16,14 @@ enum class ErrorCode {
   kUnauthorized,
   kForbidden,
   kThrottled,    // too many requests: wait, then retry
-  kUnavailable,  // the other side is not there now: retry with back-off
+  kUnavailable,  // the other side does not respond at present: retry with back-off
   kDeadlineExceeded,
-  kCancelled,    // we were asked to stop
-  kAborted,      // the round broke under the operation
+  kCancelled,    // the caller requested a stop
+  kAborted,      // the round broke during the operation
   kDataLoss,     // stored bytes are damaged
-  kUnsupported,  // valid, but this version does not do it
-  kDeviceFault,  // the device refuses whatever this process asks from now on; another process may ask again
-  kDeviceLost,   // the device fails any process
+  kUnsupported,  // valid, but not implemented in this version
+  kDeviceFault,  // the device rejects all further work of this process; another process may use it
+  kDeviceLost,   // the device fails in every process
   kInternal,
 };
 
@@ -33,10 +33,10 @@ struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
 
-  // "reading config: /etc/x: no such file": the outer context goes in front.
+  // "reading config: /etc/x: no such file": adds the outer context in front.
   [[nodiscard]] Error WithContext(std::string_view context) const;
   [[nodiscard]] std::string ToString() const;  // "NotFound: message"
-  // True for failures that the same call may not meet again a moment later.
+  // True if the same call may succeed a moment later.
   [[nodiscard]] bool IsTransient() const;
 };
 

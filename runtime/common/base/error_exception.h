@@ -1,6 +1,6 @@
 #pragma once
-// An Error where only exceptions pass: through LibTorch, and out of the threads that read data. Whoever
-// catches it has the code as it was thrown.
+// Carries an Error as an exception, where only exceptions are possible: through LibTorch, and out of the
+// threads that read data. The catcher gets the original code.
 
 #include <exception>
 #include <utility>

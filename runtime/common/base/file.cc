@@ -36,10 +36,10 @@ bool WriteAll(int fd, std::string_view content) {
 }  // namespace
 
 bool MayPass(int error_number) {
-  static constexpr std::array kAway = {EIO,          ESTALE,     ETIMEDOUT, ENOTCONN,     ECONNABORTED,
-                                       ECONNREFUSED, ECONNRESET, ENETDOWN,  EHOSTUNREACH, ENETUNREACH,
-                                       EHOSTDOWN,    ESHUTDOWN,  EREMOTEIO};
-  return std::find(kAway.begin(), kAway.end(), error_number) != kAway.end();
+  static constexpr std::array kUnavailable = {EIO,          ESTALE,     ETIMEDOUT, ENOTCONN,     ECONNABORTED,
+                                              ECONNREFUSED, ECONNRESET, ENETDOWN,  EHOSTUNREACH, ENETUNREACH,
+                                              EHOSTDOWN,    ESHUTDOWN,  EREMOTEIO};
+  return std::find(kUnavailable.begin(), kUnavailable.end(), error_number) != kUnavailable.end();
 }
 
 Result<std::string> ReadFile(const std::string& path) {

@@ -1,5 +1,5 @@
 #pragma once
-// Whole small files: read, and write so that a reader sees the old or the new content, never a part. Any
+// Reads and writes whole small files. A concurrent reader sees the old or the new content, never a part. Any
 // thread.
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace lockstep {
 
-// Whether an error of the system may pass by itself: the server of a mounted file system is away.
+// Whether an errno is temporary: the server of a mounted file system does not respond.
 [[nodiscard]] bool MayPass(int error_number);
-// kUnavailable where the error may pass.
+// kUnavailable for a temporary error.
 [[nodiscard]] Result<std::string> ReadFile(const std::string& path);
-// Writes beside the target, syncs, renames.
+// Writes a temporary file in the same folder, syncs it and renames it.
 [[nodiscard]] Result<void> WriteFile(const std::string& path, std::string_view content);
-// An environment variable, or the fallback where it is unset or empty.
+// An environment variable, or the fallback if it is unset or empty.
 [[nodiscard]] std::string EnvOr(const char* name, std::string_view fallback);
 
 // Owns a file descriptor.

@@ -1,6 +1,6 @@
 #pragma once
-// For the places where a thread begins one request, pass or tick: an exception ends that one, never the process.
-// Any thread.
+// Limits an exception to one request, pass or tick of a thread, so that it does not end the process. Any
+// thread.
 
 #include <exception>
 
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Calls `work`; what it throws becomes an Error, which the caller logs.
+// Calls `work`; an exception becomes an Error, which the caller logs.
 template <typename Work>
 [[nodiscard]] Result<void> Guarded(Work&& work) {
   try {

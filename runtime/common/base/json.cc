@@ -19,7 +19,7 @@ const Json& EmptyArray() {
   return empty;
 }
 
-// Of an integer: one above the largest int64_t would become a negative number.
+// An integer above the largest int64_t would become negative.
 bool FitsInto64Bits(const Json& value) {
   return !value.is_number_unsigned() ||
          value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());

@@ -16,14 +16,15 @@ namespace lockstep {
 
 using Json = nlohmann::json;
 
-// Refuses also what is nested deeper than kMaxJsonNesting: to write such a value overflows the stack.
+// Deeper nesting is rejected, because writing such a value overflows the stack.
 inline constexpr int kMaxJsonNesting = 256;
 [[nodiscard]] Result<Json> ParseJson(std::string_view text);
-[[nodiscard]] std::string DumpJson(const Json& value);  // one line; invalid UTF-8 is replaced, never thrown
+[[nodiscard]] std::string DumpJson(const Json& value);  // one line; invalid UTF-8 is replaced
 
-// The value at `keys` below `value`, or nullptr where a key is absent, null, or its parent is no object.
+// The value at `keys` below `value`; nullptr if a key is absent or null, or its parent is no object.
 [[nodiscard]] const Json* FindJson(const Json& value, std::initializer_list<std::string_view> keys);
-// Lenient readers for documents of other systems: the fallback where absent or of another type.
+// Lenient readers for documents of other systems: return the fallback if the value is absent or of another
+// type.
 [[nodiscard]] std::string StringAt(const Json& value, std::initializer_list<std::string_view> keys,
                                    std::string_view fallback = "");
 [[nodiscard]] int64_t IntAt(const Json& value, std::initializer_list<std::string_view> keys,
@@ -31,8 +32,8 @@ inline constexpr int kMaxJsonNesting = 256;
 [[nodiscard]] bool BoolAt(const Json& value, std::initializer_list<std::string_view> keys,
                           bool fallback = false);
 
-// Strict reader of one object: collects every violation with its path ("spec.worker.replicas: must be an
-// integer"), so that a user sees all of them at once. Absent and null fields leave the target as it is.
+// Strict reader of one object: collects all violations with their paths ("spec.worker.replicas: must be an
+// integer"), so that a user sees all of them at once. Absent and null fields leave the target unchanged.
 class JsonReader {
  public:
   JsonReader(const Json& object, std::string path, std::vector<std::string>& violations);
@@ -53,18 +54,19 @@ class JsonReader {
   }
 
   [[nodiscard]] bool Has(std::string_view key) const;
-  // A reader of the object under `key`; of an empty object where it is absent or of another type.
+  // A reader of the object under `key`, or of an empty object if it is absent or of another type.
   [[nodiscard]] JsonReader Object(std::string_view key);
-  [[nodiscard]] const Json& Array(std::string_view key);  // an empty array where absent
+  [[nodiscard]] const Json& Array(std::string_view key);  // an empty array if absent
   [[nodiscard]] const Json& json() const { return object_; }
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::string PathOf(std::string_view key) const;
   void Violation(std::string_view key, std::string_view problem);
-  // Violations of `limits`, each of which the message names.
+  // Adds a violation for each limit that is exceeded, with the limit in the message.
   void CheckNumber(std::string_view key, double number, const Limits& limits);
   void CheckLength(std::string_view key, std::string_view text, const Limits& limits);
   void CheckCount(std::string_view key, std::size_t count, const Limits& limits);
-  // Names every key that no Read, Has, Object or Array asked for, with the known key that is closest to it.
+  // Adds a violation for each key that was not accessed by Read, Has, Object or Array, with the most similar
+  // known key.
   void RejectUnknownKeys();
 
  private:

@@ -1,13 +1,13 @@
 #pragma once
-// What a field may hold, stated where the field is described: in the resource (runtime/common/api) and in messages
-// (runtime/common/protocol). JsonReader (json.h) checks it. Plain values.
+// Limits of a field, stated with the field's description: in the resource (runtime/common/api) and in
+// messages (runtime/common/protocol). JsonReader (json.h) checks them. Plain values.
 
 #include <cstddef>
 #include <optional>
 
 namespace lockstep {
 
-// Bounds of a number (of each entry, in a list of numbers), of a list's length, of a text's length.
+// Bounds of a number (for a list of numbers, of each entry), of a list's length and of a text's length.
 struct Limits {
   std::optional<double> min;
   std::optional<double> above;  // an exclusive minimum

@@ -1,6 +1,6 @@
 #pragma once
-// Structured log: one JSON line per record on stderr, a constant message plus fields. Any thread.
-// Bind fields once per process (job, rank) or per logger (round).
+// Structured log: one JSON line per record on stderr, a constant message plus fields. Any thread. Bind fields
+// once per process (job, rank) or per logger (round).
 
 #include <concepts>
 #include <cstdint>
@@ -35,7 +35,7 @@ using Fields = std::initializer_list<Field>;
 // Fields added to every later record of this process. Call at start, before other threads log.
 void Bind(Fields fields);
 void SetLevel(Level level);
-// "debug", "info", "warning" or "error"; anything else leaves the level as it is.
+// "debug", "info", "warning" or "error"; any other text leaves the level unchanged.
 void SetLevel(std::string_view name);
 
 void Write(Level level, std::string_view message, Fields fields);

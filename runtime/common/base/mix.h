@@ -1,6 +1,5 @@
 #pragma once
-// Well-mixed numbers: where random numbers are to follow from what they are for, not from what came before.
-// Pure.
+// Hash functions for random numbers that depend only on their inputs, not on earlier numbers. Pure.
 
 #include <cstdint>
 
@@ -15,7 +14,7 @@ namespace lockstep {
   return value ^ (value >> 31);
 }
 
-// One number out of three.
+// Combines three numbers.
 [[nodiscard]] inline uint64_t MixBits(uint64_t a, uint64_t b, uint64_t c) { return Mix(Mix(Mix(a) ^ b) ^ c); }
 
 }  // namespace lockstep

@@ -19,16 +19,16 @@
 #define LOCKSTEP_THREAD_SAFETY(attribute)
 #endif
 
-// Of a variable: read and written only with the mutex held.
+// For a variable: accessed only with the mutex held.
 #define LOCKSTEP_GUARDED_BY(mutex) LOCKSTEP_THREAD_SAFETY(guarded_by(mutex))
-// Of a function: called only with the mutex held.
+// For a function: called only with the mutex held.
 #define LOCKSTEP_REQUIRES(mutex) LOCKSTEP_THREAD_SAFETY(requires_capability(mutex))
 
 namespace lockstep {
 
 class LOCKSTEP_THREAD_SAFETY(capability("mutex")) Mutex {
  public:
-  // Names that the standard library expects.
+  // Names required by the standard library.
   void lock() LOCKSTEP_THREAD_SAFETY(acquire_capability()) { mutex_.lock(); }
   void unlock() LOCKSTEP_THREAD_SAFETY(release_capability()) { mutex_.unlock(); }
 

@@ -1,7 +1,6 @@
 #pragma once
-// Whether a key comes for the first time, so that a log has one line for each cause however often it repeats.
-// The number of keys is limited in each hour: what somebody outside can cause must fill neither the log nor the
-// memory. Pure; not synchronised.
+// Reports whether a key is new, so that a log has one line per cause however often it recurs. The number of new
+// keys per hour is limited, so that external input cannot fill the log or the memory. Pure; not synchronised.
 
 #include <chrono>
 #include <set>
@@ -13,7 +12,7 @@ namespace lockstep {
 
 class OncePerKey {
  public:
-  // False for a key that came before, and for new ones while the hour's number is used up.
+  // False for a known key, and for new keys once the limit of the hour is reached.
   [[nodiscard]] bool IsFirst(const std::string& key, SteadyTime now) {
     if (keys_.size() >= kMostKeys && now - begun_ >= std::chrono::hours(1)) keys_.clear();
     if (keys_.empty()) begun_ = now;

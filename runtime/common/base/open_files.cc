@@ -20,7 +20,7 @@ std::size_t RaiseOpenFileLimit() {
   rlimit raised = OpenFileLimitAtStart();
   raised.rlim_cur = raised.rlim_max;
   if (::setrlimit(RLIMIT_NOFILE, &raised) != 0)
-    log::Warning("the limit of open files stays as it is", {{"error", std::strerror(errno)}});
+    log::Warning("cannot raise the limit of open files", {{"error", std::strerror(errno)}});
   return OpenFileLimit();
 }
 

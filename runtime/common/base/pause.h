@@ -1,5 +1,5 @@
 #pragma once
-// A wait that a stop ends early. Any thread.
+// A wait that a stop request ends early. Any thread.
 
 #include <stop_token>
 
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// False where `stop` was requested before the time was over.
+// False if `stop` was requested before the time had passed.
 bool PauseFor(Milliseconds time, const std::stop_token& stop);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 #pragma once
-// A blocking queue between threads: any number of producers, any number of consumers. Unbounded; use it where
-// the producers are bounded by what they wait for.
+// A blocking queue between threads, for any number of producers and consumers. Unbounded: use it only if the
+// producers are bounded by other means.
 
 #include <chrono>
 #include <condition_variable>
@@ -23,7 +23,7 @@ class Queue {
     changed_.notify_one();
   }
 
-  // Waits until an item is there, the deadline passed, or `stop` is requested; nullopt in the latter two.
+  // Waits for an item; nullopt once the deadline has passed or `stop` is requested.
   [[nodiscard]] std::optional<T> PopUntil(std::chrono::steady_clock::time_point deadline,
                                           std::stop_token stop) {
     MutexLock lock(mutex_);

@@ -1,5 +1,5 @@
 #pragma once
-// What the kernel says of a process's memory. Any thread.
+// The memory of a process, from the kernel. Any thread.
 
 #include <sys/types.h>
 
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// Bytes that the process holds in memory; absent where there is no such process.
+// Resident bytes of the process; absent if there is no such process.
 [[nodiscard]] std::optional<double> ResidentBytes(pid_t process);
 
 }  // namespace lockstep

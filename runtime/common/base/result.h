@@ -1,6 +1,6 @@
 #pragma once
-// Result<T>: a value or an Error, never unused silently. LOCKSTEP_TRY passes an error up; LOCKSTEP_CHECK ends
-// the process on a broken promise, with place and condition.
+// Result<T>: a value or an Error, which cannot be ignored silently. LOCKSTEP_TRY passes an error to the
+// caller. LOCKSTEP_CHECK ends the process if an invariant is violated, with the place and the condition.
 
 #include <cstdio>
 #include <cstdlib>

@@ -32,7 +32,8 @@ std::size_t EditDistance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::optional<std::string> ClosestName(std::string_view name, const std::vector<std::string>& candidates) {
-  // Names of the API have at most 63 characters: more than that is no slip, and the distance costs a product.
+  // Names of the API have at most 63 characters. Longer texts are not typing errors, and the cost is the
+  // product of the lengths.
   constexpr std::size_t kLongest = 128;
   if (name.size() > kLongest) return std::nullopt;
   std::optional<std::string> closest;

@@ -1,5 +1,5 @@
 #pragma once
-// What a mistyped name was probably meant to be. Pure.
+// Suggests the intended name for a mistyped one. Pure.
 
 #include <optional>
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-// The candidate that differs least from `name`, where that is little enough to be a slip of the keyboard: at
-// most a third of its letters inserted, left out, replaced or swapped with their neighbour. Upper and lower
-// case count as equal. Of several the first; none for a candidate that equals `name`.
+// The most similar candidate, if it is similar enough to be a typing error: at most a third of its letters
+// inserted, omitted, replaced or swapped with their neighbour. Case is ignored. The first of several; never
+// one that equals `name`.
 [[nodiscard]] std::optional<std::string> ClosestName(std::string_view name,
                                                      const std::vector<std::string>& candidates);
 
-// `: did you mean "globalBatchSize"?`, to append to an error; empty where no candidate is close.
+// `: did you mean "globalBatchSize"?`, to append to an error; empty if no candidate is similar.
 [[nodiscard]] std::string DidYouMean(std::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace lockstep

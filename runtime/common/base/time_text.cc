@@ -75,7 +75,7 @@ bool ReadZone(std::string_view text, std::size_t& at, std::chrono::minutes& offs
   return at == text.size();
 }
 
-// "h", "m" or "s" at the begin of `text`; nothing: no unit.
+// "h", "m" or "s" at the beginning of `text`; nullopt: no unit.
 std::optional<int64_t> SecondsOfUnit(std::string_view text) {
   if (text.starts_with('h')) return 3600;
   if (text.starts_with('m')) return 60;
@@ -112,7 +112,8 @@ Result<std::chrono::seconds> ParseDuration(std::string_view text) {
   const Error bad{ErrorCode::kInvalidArgument,
                   "\"" + std::string(text) + "\" is not a duration such as 90s, 5m, 1h or 1h30m"};
   int64_t total = 0;
-  int64_t last_unit = std::numeric_limits<int64_t>::max();  // from hours to seconds, each once
+  // units descend from hours to seconds, each at most once
+  int64_t last_unit = std::numeric_limits<int64_t>::max();
   for (std::string_view rest = text; !rest.empty();) {
     uint32_t number = 0;
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);

@@ -1,5 +1,5 @@
 #pragma once
-// So many per second on average, so many at once. Pure; not synchronised.
+// Limits a rate: an average per second, and a burst. Pure; not synchronised.
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ class TokenBucket {
  public:
   TokenBucket(double per_second, double burst) : per_second_(per_second), burst_(burst), tokens_(burst) {}
 
-  // Takes tokens, of the future where too few are left; the time to wait until they are good.
+  // Takes tokens, if necessary in advance. Returns how long to wait until they are available.
   [[nodiscard]] Milliseconds Take(SteadyTime now, double count = 1) {
     if (filled_ != SteadyTime{}) tokens_ += per_second_ * Seconds(now - filled_).count();
     tokens_ = std::min(tokens_, burst_) - count;

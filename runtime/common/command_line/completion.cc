@@ -14,12 +14,12 @@ namespace {
 constexpr const char* kNoFiles = ":4\n";
 constexpr const char* kFiles = ":0\n";
 
-// What stands before the word that is to be completed.
+// The state before the word that is to be completed.
 struct Place {
   const CLI::App* command = nullptr;
-  const CLI::Option* value_of = nullptr;  // the flag before it, which takes a value
-  std::size_t arguments = 0;              // how many the command has already
-  bool is_in_program = false;             // behind "--"
+  const CLI::Option* value_of = nullptr;  // the preceding flag, if it takes a value
+  std::size_t arguments = 0;              // positional arguments so far
+  bool is_in_program = false;             // after "--"
 };
 
 bool IsFlag(std::string_view word) { return word.size() > 1 && word.starts_with('-'); }
@@ -59,7 +59,7 @@ class Answer {
  public:
   explicit Answer(std::string typed) : typed_(std::move(typed)) {}
 
-  // Once: --help is a flag of each command.
+  // Ignores duplicates: --help is a flag of each command.
   void Add(const std::string& value, const std::string& description) {
     if (!value.starts_with(typed_) || !values_.insert(value).second) return;
     lines_ += value + "\t" + description.substr(0, description.find('\n')) + "\n";
@@ -72,7 +72,7 @@ class Answer {
   std::string lines_;
 };
 
-// Of CLI::IsMember: "TEXT:{json,yaml}".
+// From CLI::IsMember: "TEXT:{json,yaml}".
 std::vector<std::string> ChoicesOf(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t begin = type.find('{');
@@ -81,7 +81,7 @@ std::vector<std::string> ChoicesOf(const CLI::Option& option) {
   return Split(std::string_view(type).substr(begin + 1, end - begin - 1), ',');
 }
 
-// Texts are of the type TEXT, unless the help says more.
+// An argument of the type TEXT may be a file, unless the help says more.
 bool MayNameFile(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   return type.empty() || type == "TEXT" || type == "FILE" || type == "FOLDER";

@@ -1,5 +1,5 @@
 #pragma once
-// What a command of CLI11 takes. Private to this folder. Pure.
+// What a CLI11 command accepts. Private to this folder. Pure.
 
 #include <CLI/CLI.hpp>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace lockstep::command_line {
 
-// Commands and flags of the empty group do not show in --help.
+// Commands and flags of the empty group are hidden in --help.
 [[nodiscard]] inline bool IsShown(const std::string& group) { return !group.empty(); }
 
 [[nodiscard]] inline std::vector<const CLI::App*> ShownCommandsOf(const CLI::App& command) {
@@ -15,8 +15,8 @@ namespace lockstep::command_line {
       [](const CLI::App* entry) { return !entry->get_name().empty() && IsShown(entry->get_group()); });
 }
 
-// The flags and arguments of the command and of its groups of options, and those of the commands above it
-// where it accepts them.
+// The flags and arguments of the command and of its option groups, and those of its parent commands if it
+// accepts them.
 [[nodiscard]] inline std::vector<const CLI::Option*> OptionsOf(const CLI::App& command) {
   std::vector<const CLI::Option*> options = command.get_options();
   for (const CLI::App* group :
@@ -29,7 +29,7 @@ namespace lockstep::command_line {
   return options;
 }
 
-// "-o" and "--output"; none for an argument, which has its place only.
+// "-o" and "--output"; empty for a positional argument.
 [[nodiscard]] inline std::vector<std::string> NamesOf(const CLI::Option& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.get_lnames()) names.push_back("--" + name);

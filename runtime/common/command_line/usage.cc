@@ -10,7 +10,7 @@
 namespace lockstep::command_line {
 namespace {
 
-// The command that the arguments reached.
+// The innermost command in the arguments.
 const CLI::App& Reached(const CLI::App& app) {
   const CLI::App* reached = &app;
   for (auto parsed = reached->get_subcommands(); !parsed.empty(); parsed = reached->get_subcommands())
@@ -45,7 +45,7 @@ std::string UsageProblem(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = Reached(app);
   const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   if (is_missing || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    // A word that nobody knows explains best why another is missing.
+    // An unknown word is the most likely reason for a missing argument.
     const std::vector<std::string> unknown = app.remaining(true);
     if (!unknown.empty()) return UnknownWord(command, unknown.front());
   }

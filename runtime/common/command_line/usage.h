@@ -1,6 +1,6 @@
 #pragma once
-// Command lines of all our programs fail in the same way: one line that says what is wrong and what was
-// probably meant, one that names the help, and exit code 2. One thread.
+// Reports wrong arguments in the same way for all programs: a line with the problem and the most similar
+// valid name, a line that refers to --help, and exit code 2. One thread.
 
 #include <optional>
 #include <string>
@@ -14,16 +14,15 @@ namespace lockstep::command_line {
 
 inline constexpr int kUsageError = 2;
 
-// Nothing: the arguments are in the variables that `app` was given. Otherwise the code to exit with: 0 where
-// --help or --version was asked for and is printed, kUsageError where the arguments are wrong and standard
-// error says so.
+// nullopt: the arguments are stored in the variables that `app` refers to. Otherwise the exit code: 0 after
+// --help or --version was printed, kUsageError after the problem was printed on standard error.
 [[nodiscard]] std::optional<int> ParseArguments(CLI::App& app, int argc, const char* const* argv);
 
-// What is wrong with the arguments that `app` failed to parse with `error`, in one line:
-// `unknown command "rum": did you mean "run"?`.
+// One line about the arguments that `app` failed to parse with `error`: `unknown command "rum": did you mean
+// "run"?`.
 [[nodiscard]] std::string UsageProblem(const CLI::App& app, const CLI::ParseError& error);
 
-// A check of a count for CLI11, whose own names a limit of 300 digits: what is wrong, or nothing.
+// A CLI11 check for counts; CLI11's own check prints a limit of 300 digits. Returns the problem, or "".
 [[nodiscard]] std::string MustNotBeNegative(const std::string& text);
 
 }  // namespace lockstep::command_line

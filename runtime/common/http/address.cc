@@ -12,10 +12,9 @@ std::string JoinHostPort(std::string_view host, int port) {
 }
 
 Result<HostPort> SplitHostPort(std::string_view text) {
-  const Error bad{ErrorCode::kInvalidArgument,
-                  "\"" + std::string(text) +
-                      "\" is not an address such as :8080, 127.0.0.1:8080 or [::1]:8080 (an IPv6 address "
-                      "stands in brackets)"};
+  const Error bad{ErrorCode::kInvalidArgument, "\"" + std::string(text) +
+                                                   "\" is not an address such as :8080, 127.0.0.1:8080 or "
+                                                   "[::1]:8080 (an IPv6 address needs brackets)"};
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return bad;
   std::string_view host = text.substr(0, colon);

@@ -1,6 +1,6 @@
 #pragma once
-// A host and a port as one text, "name:80" or "[fd00::1]:80": an IPv6 address has colons of its own and stands
-// in brackets, there and in URLs. Pure.
+// A host and a port as one text: "name:80", or "[fd00::1]:80" for an IPv6 address, which has brackets there
+// and in URLs. Pure.
 
 #include <string>
 #include <string_view>
@@ -18,7 +18,7 @@ struct HostPort {
 };
 [[nodiscard]] Result<HostPort> SplitHostPort(std::string_view text);
 
-// Of a URL with or without a port, without brackets.
+// The host of a URL with or without a port, without brackets.
 [[nodiscard]] std::string HostOfUrl(std::string_view url);
 
 }  // namespace lockstep::http

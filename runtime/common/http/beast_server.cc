@@ -1,7 +1,8 @@
-// HttpServer over Boost.Beast. (cpprestsdk's listener cannot tell which port the system chose for port 0.)
+// HttpServer over Boost.Beast. (cpprestsdk's listener cannot return the port that the system chose for port
+// 0.)
 //
-// One thread accepts. Each connection is a Session; the io_context's threads run all of them. While a handler holds a
-// Responder nothing is pending on the connection, so a long poll costs memory only.
+// One thread accepts. Each connection is a Session; the io_context's threads run all of them. While a handler
+// holds a Responder, nothing is pending on the connection, so a long poll costs only memory.
 
 #include <sys/socket.h>
 
@@ -43,9 +44,10 @@ using BeastRequest = beast::http::request<beast::http::string_body>;
 
 constexpr auto kIdleTimeout = std::chrono::seconds(120);
 constexpr auto kIoTimeout = std::chrono::seconds(20);
-// Without open files or memory left, an accept fails at once; the connection waits in the kernel meanwhile.
+// Without free descriptors or memory an accept fails at once; until the next attempt the connection waits in
+// the kernel.
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
-constexpr std::size_t kChunkBytes = 16 << 10;  // of the stack: what a record of TLS holds
+constexpr std::size_t kChunkBytes = 16 << 10;  // on the stack; the size of a TLS record
 
 ServerRequest FromBeast(const BeastRequest& request) {
   ServerRequest out;
@@ -83,10 +85,10 @@ std::string PeerOf(const Tcp::socket& socket) {
 
 class Session;
 
-// The sessions that are open, so that the server can close them.
+// The open sessions, so that the server can close them.
 class Sessions {
  public:
-  // False where the server ends.
+  // False if the server is stopping.
   [[nodiscard]] bool Add(const std::shared_ptr<Session>& session) {
     const MutexLock lock(mutex_);
     if (!is_closed_) open_.insert(session);
@@ -108,7 +110,7 @@ class Sessions {
   std::set<std::shared_ptr<Session>> open_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
-// What every session needs of its server; outlives the server while a Responder is still held somewhere.
+// What every session needs of its server; outlives the server while a Responder exists.
 struct Shared {
   explicit Shared(const ServerOptions& options)
       : certificate(options.certificate),
@@ -125,10 +127,10 @@ struct Shared {
   Sessions sessions;
 };
 
-// All private methods but those that say otherwise run on the strand of the socket, as a Step.
+// All private methods run on the strand of the socket, as a Step, unless they say otherwise.
 class Session final : public std::enable_shared_from_this<Session> {
  public:
-  // Without a context: plain.
+  // Without a context the session is plain.
   Session(std::shared_ptr<Shared> shared, std::string peer, Tcp::socket socket, ssl_ctx_st* context)
       : shared_(std::move(shared)),
         peer_(std::move(peer)),
@@ -143,7 +145,7 @@ class Session final : public std::enable_shared_from_this<Session> {
     });
   }
 
-  // From any thread.
+  // Any thread.
   void Close() {
     Post([](Session& self) { self.End(); });
   }
@@ -162,17 +164,17 @@ class Session final : public std::enable_shared_from_this<Session> {
     ~Pending() { Answer(TextResponse(503, "the server is stopping\n")); }
   };
 
-  // Work on an open connection. One whose own code throws is closed.
+  // Calls `work` while the connection is open. If it throws, the connection is closed.
   template <typename Work>
   void Step(Work&& work) {
-    if (!socket_.is_open()) return;  // its descriptor may be another connection's by now
+    if (!socket_.is_open()) return;  // the descriptor may belong to another connection by now
     const auto done = Guarded([&] { work(*this); });
     if (done.ok()) return;
     End();
     log::Error("connection failed", {{"error", done.error().message}});
   }
 
-  // From any thread.
+  // Any thread.
   template <typename Work>
   void Post(Work work) {
     asio::post(socket_.get_executor(),
@@ -189,11 +191,11 @@ class Session final : public std::enable_shared_from_this<Session> {
   void EndAt(std::chrono::steady_clock::time_point when) {
     deadline_.expires_at(when);
     deadline_.async_wait([self = shared_from_this()](beast::error_code) {
-      // It may have moved since.
+      // The deadline may have moved since.
       if (self->deadline_.expiry() <= std::chrono::steady_clock::now()) self->End();
     });
   }
-  void EndNever() { deadline_.expires_at(std::chrono::steady_clock::time_point::max()); }
+  void ClearDeadline() { deadline_.expires_at(std::chrono::steady_clock::time_point::max()); }
 
   // Waits for the next request.
   void Begin() {
@@ -221,7 +223,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   }
 
   void Serve() {
-    EndNever();
+    ClearDeadline();
     keep_alive_ = parser_->get().keep_alive();
     ServerRequest request = FromBeast(parser_->get());
     request.peer = peer_;
@@ -230,7 +232,7 @@ class Session final : public std::enable_shared_from_this<Session> {
         if (const auto self = weak.lock()) self->place_->Trust();
       };
     }
-    // What a connection holds while a handler keeps the Responder.
+    // The buffers that a connection does not need while a handler keeps the Responder.
     parser_.reset();
     if (unread_.empty()) unread_ = std::string();
     auto pending = std::make_shared<Pending>();
@@ -245,7 +247,7 @@ class Session final : public std::enable_shared_from_this<Session> {
     pending->Answer(TextResponse(500, "internal error\n"));
   }
 
-  // Without reading the rest of the request.
+  // Does not read the rest of the request.
   void Refuse(const Response& response) {
     keep_alive_ = false;
     Write(response);
@@ -253,7 +255,7 @@ class Session final : public std::enable_shared_from_this<Session> {
 
   void Write(const Response& response) {
     if (response.status < 400) place_->Trust();
-    // Over this connection the client would come to the same server again.
+    // Over this connection the client would reach the same server again.
     if (response.status == static_cast<int>(beast::http::status::misdirected_request)) keep_alive_ = false;
     answer_ = TextOf(response, keep_alive_);
     written_ = 0;
@@ -273,7 +275,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   }
 
   void End() {
-    beast::error_code ignored;  // the peer may have closed first; there is nobody left to tell
+    beast::error_code ignored;  // the peer may have closed first, and needs no answer then
     socket_.shutdown(Tcp::socket::shutdown_both, ignored);
     socket_.close(ignored);
     deadline_.cancel();
@@ -287,14 +289,14 @@ class Session final : public std::enable_shared_from_this<Session> {
   Channel channel_;
   asio::steady_timer deadline_{socket_.get_executor()};
   const std::chrono::steady_clock::time_point trust_deadline_;
-  std::string unread_;  // received, and not parsed yet
+  std::string unread_;  // received but not parsed yet
   std::optional<beast::http::request_parser<beast::http::string_body>> parser_;
   std::string answer_;
-  std::size_t written_ = 0;  // of it
+  std::size_t written_ = 0;  // bytes of it
   bool keep_alive_ = false;
 };
 
-// Without a host: all addresses of this machine, of both families where the kernel has IPv6.
+// Without a host: all addresses of this machine, of both families if the kernel has IPv6.
 Tcp::acceptor Listen(asio::io_context& io, const HostPort& address) {
   const auto port = static_cast<unsigned short>(address.port);
   Tcp::acceptor acceptor(io);
@@ -327,11 +329,11 @@ class BeastServer final : public HttpServer {
 
   ~BeastServer() override {
     acceptor_thread_.request_stop();
-    ::shutdown(acceptor_.native_handle(), SHUT_RDWR);  // its accept fails
+    ::shutdown(acceptor_.native_handle(), SHUT_RDWR);  // makes accept fail
     acceptor_thread_.join();
     for (const auto& session : shared_->sessions.TakeAll()) session->Close();
     work_.reset();
-    threads_.clear();  // joins: with the sessions closed the context runs out of work
+    threads_.clear();  // joins: with all sessions closed the context has no more work
   }
 
   [[nodiscard]] int port() const override { return port_; }
@@ -345,16 +347,15 @@ class BeastServer final : public HttpServer {
     }
   }
 
-  // Without open files or memory left, a connection waits in the kernel or is given up, and the next ones are served
+  // Without free descriptors or memory a connection waits in the kernel or is dropped; later ones are served
   // once there are some.
   void Accept(const std::stop_token& stop) {
-    bool fails = false;  // and the log says so
+    bool fails = false;  // a failure has been logged
     while (!stop.stop_requested()) {
       const Result<void> accepted = AcceptOne();
       if (!accepted.ok() && !stop.stop_requested()) {
         if (!std::exchange(fails, true))
-          log::Warning("connections cannot be accepted; trying until it works",
-                       {{"error", accepted.error().message}});
+          log::Warning("cannot accept connections; retrying", {{"error", accepted.error().message}});
         PauseFor(kAcceptPause, stop);
       }
       fails = fails && !accepted.ok();
@@ -377,18 +378,18 @@ class BeastServer final : public HttpServer {
     std::shared_ptr<ssl_ctx_st> context;
     if (shared_->certificate != nullptr) {
       context = shared_->certificate->context();
-      if (context == nullptr) return;  // which closes it
+      if (context == nullptr) return;  // closes the connection
     }
     const auto session = std::make_shared<Session>(shared_, peer, std::move(socket), context.get());
     auto place = shared_->ledger.Admit(peer, [weak = std::weak_ptr(session)] {
       if (const auto displaced = weak.lock()) displaced->Close();
     });
-    if (place.has_value()) session->Start(std::move(place));  // else its end closes it
+    if (place.has_value()) session->Start(std::move(place));  // else its destructor closes it
   }
 
   std::shared_ptr<Shared> shared_;
   asio::executor_work_guard<asio::io_context::executor_type> work_{shared_->io.get_executor()};
-  asio::io_context listening_;  // nobody runs it
+  asio::io_context listening_;  // never run; the acceptor needs one
   Tcp::acceptor acceptor_;
   const int port_;
   std::vector<std::jthread> threads_;

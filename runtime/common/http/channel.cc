@@ -16,7 +16,7 @@ namespace asio = boost::asio;
 
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-// A socket for OpenSSL. Its own one (BIO_s_socket) sends SIGPIPE to this process where the peer is gone.
+// The BIO of a socket. OpenSSL's own (BIO_s_socket) sends SIGPIPE to this process if the peer is gone.
 int SocketOf(BIO* bio) { return *static_cast<const int*>(BIO_get_data(bio)); }
 
 int ReadFromSocket(BIO* bio, char* into, int size) {
@@ -33,7 +33,7 @@ int WriteToSocket(BIO* bio, const char* from, int size) {
   return static_cast<int>(sent);
 }
 
-// There is nothing to flush, but OpenSSL asks.
+// OpenSSL requires an answer, although there is nothing to flush.
 long Control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
 
 BIO* NewSocketBio(int& socket) {
@@ -66,8 +66,8 @@ Result<TlsContext> MakeTlsContext(const std::string& certificate_pem, const std:
     context.use_private_key(asio::buffer(key_pem), asio::ssl::context::pem);
     SSL_CTX* const native = context.native_handle();
     SSL_CTX_set_mode(native, SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_read_ahead(native, 1);  // else it asks the socket for each record twice
-    // No client of ours resumes a session.
+    SSL_CTX_set_read_ahead(native, 1);  // otherwise it reads from the socket twice for each record
+    // Our clients do not resume sessions.
     SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_num_tickets(native, 0);
     SSL_CTX_up_ref(native);

@@ -1,9 +1,10 @@
 #pragma once
-// The bytes of one accepted connection, plain or over TLS, for the server: a call does what can be done now, never
-// blocks, and says what the connection waits for. One thread at a time; the caller owns the socket, which must be open.
+// The bytes of one accepted connection, plain or over TLS, for the server. A call does what is possible now,
+// never blocks, and returns what the connection waits for. One thread at a time; the caller owns the socket,
+// which must be open.
 //
-// An idle connection holds no buffers: OpenSSL reads from the socket and writes to it directly, and frees its own
-// buffers when they are empty. (asio::ssl::stream keeps four of 17 KB for each connection.)
+// An idle connection holds no buffers: OpenSSL reads from the socket and writes to it directly, and frees its
+// own buffers when they are empty. (asio::ssl::stream keeps four of 17 KB for each connection.)
 
 #include <cstddef>
 #include <memory>
@@ -13,7 +14,7 @@
 
 #include "runtime/common/base/result.h"
 
-struct ssl_ctx_st;  // of OpenSSL
+struct ssl_ctx_st;  // OpenSSL
 struct ssl_st;
 
 namespace lockstep::http {
@@ -24,7 +25,7 @@ struct TlsDeleter {
 };
 using TlsContext = std::unique_ptr<ssl_ctx_st, TlsDeleter>;
 
-// Of a server. Fails where the chain or the key (PEM text) does not parse.
+// For a server. Fails if the chain or the key (PEM text) does not parse.
 [[nodiscard]] Result<TlsContext> MakeTlsContext(const std::string& certificate_pem,
                                                 const std::string& key_pem);
 
@@ -33,17 +34,17 @@ class Channel {
   enum class Wait { kNothing, kReadable, kWritable };
   struct Progress {
     std::size_t bytes = 0;
-    Wait wait = Wait::kNothing;  // with no bytes: the connection is over
+    Wait wait = Wait::kNothing;  // kNothing with no bytes: the connection is closed
   };
 
-  // Without a context: plain.
+  // Without a context the channel is plain.
   Channel(int socket, ssl_ctx_st* context);
-  Channel(const Channel&) = delete;  // OpenSSL has a pointer into it
+  Channel(const Channel&) = delete;  // OpenSSL has a pointer to this object
   Channel& operator=(const Channel&) = delete;
 
-  // Read also does the handshake.
+  // Also performs the handshake.
   [[nodiscard]] Progress Read(std::span<char> into);
-  // Where it waits, the next call must pass the same bytes.
+  // If it returns a wait, the next call must pass the same bytes.
   [[nodiscard]] Progress Write(std::string_view bytes);
 
  private:

@@ -8,9 +8,9 @@
 namespace lockstep::http {
 namespace {
 
-// For files and connections of other kinds than those that a server accepts.
+// Reserved for files and connections other than those that a server accepts.
 constexpr std::size_t kOtherFiles = 256;
-// Of these, for connections that replace others which are still to be closed.
+// How many of these are for connections that replace others which are still to be closed.
 constexpr std::size_t kDisplacedAtOnce = 64;
 
 ConnectionLimits Bounded(ConnectionLimits limits, std::size_t open_files) {

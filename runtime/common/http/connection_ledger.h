@@ -1,10 +1,10 @@
 #pragma once
-// Which connections a server has, and whether it takes another. Any thread; a server has one, which outlives
-// what it admits.
+// Which connections a server has, and whether it accepts another one. Any thread; a server has one ledger,
+// which outlives the connections.
 //
-// A full server closes its oldest connection that is not trusted for each new one, so that nobody keeps members out by
-// connections from many addresses: a member has time for its first request until as many others connect as the
-// server takes in all.
+// A full server closes its oldest untrusted connection for each new one, so that connections from many
+// addresses cannot keep members out: a member has time for its first request until as many other connections
+// arrive as the server accepts.
 
 #include <atomic>
 #include <cstddef>
@@ -21,7 +21,8 @@ namespace lockstep::http {
 
 class ConnectionLedger {
  public:
-  // One connection's place; its end frees the place. Moves; an empty one stands for a refusal.
+  // The place of one connection; the destructor frees it. Movable; an empty one means that the connection is
+  // rejected.
   class Place {
    public:
     Place() = default;
@@ -30,7 +31,7 @@ class ConnectionLedger {
     ~Place();
     [[nodiscard]] bool has_value() const { return ledger_ != nullptr; }
     [[nodiscard]] bool is_trusted() const { return is_trusted_; }
-    // The connection has had a request that was authorised, or answered with success. From any thread.
+    // The connection has had a request that was authorised or answered with success. Any thread.
     void Trust();
 
    private:
@@ -41,12 +42,12 @@ class ConnectionLedger {
     std::atomic<bool> is_trusted_ = false;
   };
 
-  // `open_files` bounds the limit of all connections further.
+  // `open_files` limits the number of all connections further.
   ConnectionLedger(const ConnectionLimits& limits, std::size_t open_files);
 
-  // Empty where the server takes no connection of this address now. The log says so once, until the address has
-  // no connection left, or the server half of what it takes. `close` ends the connection soon, as long as it has the
-  // place; it is called from a later Admit, at most once.
+  // Empty if the server accepts no connection of this address now. This is logged once, until the address has
+  // no connections left or the server is at most half full. `close` closes the connection soon, while it has
+  // its place; a later Admit may call it, at most once.
   [[nodiscard]] Place Admit(const std::string& peer, std::function<void()> close);
 
  private:
@@ -56,7 +57,7 @@ class ConnectionLedger {
     bool is_refused = false;
   };
   [[nodiscard]] bool MayConnect(const std::string& peer) LOCKSTEP_REQUIRES(mutex_);
-  // What closes the oldest connection that is not trusted; empty where none may be closed.
+  // A function that closes the oldest untrusted connection; empty if none may be closed.
   [[nodiscard]] std::function<void()> Displace() LOCKSTEP_REQUIRES(mutex_);
   void Trust(const Place& place);
   void End(const Place& place);
@@ -65,9 +66,9 @@ class ConnectionLedger {
   Mutex mutex_;
   std::size_t all_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
   int64_t next_number_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
-  // How to close those that are not trusted, by their number: oldest first.
+  // Functions that close untrusted connections, by number: oldest first.
   std::map<int64_t, std::function<void()>> untrusted_ LOCKSTEP_GUARDED_BY(mutex_);
-  std::set<int64_t> displaced_ LOCKSTEP_GUARDED_BY(mutex_);  // and not closed yet
+  std::set<int64_t> displaced_ LOCKSTEP_GUARDED_BY(mutex_);  // being closed
   bool is_full_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   std::map<std::string, Count> by_peer_ LOCKSTEP_GUARDED_BY(mutex_);
 };

@@ -23,7 +23,7 @@ using web::http::http_response;
 using web::http::client::http_client;
 using web::http::client::http_client_config;
 
-// What must be the same for a client to be used again: a rotated file gives another stamp.
+// Changes when a file is rotated; a client is reused while its stamps are equal.
 std::string StampOf(const std::string& path) {
   struct stat info {};
   if (path.empty() || ::stat(path.c_str(), &info) != 0) return "";
@@ -36,7 +36,7 @@ void ConfigureTls(const Endpoint& endpoint, boost::asio::ssl::context& context) 
   context.set_options(ssl::context::default_workarounds | ssl::context::no_sslv2 | ssl::context::no_sslv3 |
                       ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1);
   if (!endpoint.ca_file.empty()) {
-    // The library has put all public authorities in: none of those may vouch for this server.
+    // The library has added all public authorities, none of which may vouch for this server.
     ::SSL_CTX_set_cert_store(context.native_handle(), ::X509_STORE_new());
     context.load_verify_file(endpoint.ca_file);
   }
@@ -46,8 +46,8 @@ void ConfigureTls(const Endpoint& endpoint, boost::asio::ssl::context& context) 
   }
 }
 
-// The library gives the host to the resolver as the URL has it, and no resolver knows an address in brackets. It
-// takes what follows the last colon for the port, so that one is always there.
+// The library passes the host of the URL to the resolver, which does not accept brackets. It takes the text
+// after the last colon as the port, so that the URL always needs one.
 std::string WithoutBrackets(const std::string& url) {
   const std::size_t open = url.find("://[");
   const std::size_t close = url.find(']', open);
@@ -64,7 +64,7 @@ std::string ProxyOf(const Endpoint& endpoint) {
 
 std::shared_ptr<http_client> NewClient(const Endpoint& endpoint) {
   http_client_config config;
-  // Deadlines are ours (see Exchange): the library's timer covers neither a connect nor a whole exchange.
+  // Exchange enforces deadlines: the library's timer covers neither a connect nor a whole exchange.
   config.set_timeout(std::chrono::hours(24));
   const std::string proxy = ProxyOf(endpoint);
   if (!proxy.empty()) config.set_proxy(web::web_proxy(web::uri(WithoutBrackets(proxy))));
@@ -76,7 +76,7 @@ std::shared_ptr<http_client> NewClient(const Endpoint& endpoint) {
 http_request BuildRequest(const Request& request, const std::string& server_name, const std::string& token) {
   http_request built(request.method);
   built.set_request_uri(web::uri(request.target));
-  // The library takes it for SNI and compares the certificate with it.
+  // The library uses this header for SNI and compares the certificate with it.
   if (!server_name.empty()) built.headers().add("Host", server_name);
   for (const auto& [name, value] : request.headers) built.headers().add(name, value);
   if (!token.empty()) built.headers().add("Authorization", "Bearer " + token);
@@ -97,7 +97,7 @@ std::map<std::string, std::string> LowerCaseHeaders(const http_response& respons
   return headers;
 }
 
-// A pplx task as a wait with a deadline: cancels the request when the time is up or `stop` asks for it.
+// Waits for a pplx task with a deadline; cancels the request when the time is over or `stop` is requested.
 class Exchange {
  public:
   Exchange(std::stop_token stop, std::chrono::milliseconds timeout)
@@ -141,7 +141,7 @@ using Buffer = concurrency::streams::producer_consumer_buffer<uint8_t>;
 
 enum class StreamEnd { kByServer, kByHandler };
 
-// Hands each piece to `on_chunk` as it arrives: waits for one byte, then takes what is there.
+// Passes each piece to `on_chunk` as it arrives: waits for one byte, then takes all that has arrived.
 Result<StreamEnd> ReadChunks(Buffer& buffer, Exchange& exchange, const ChunkHandler& on_chunk) {
   std::string chunk;
   while (true) {
@@ -195,7 +195,7 @@ class CpprestTransport final : public HttpTransport {
     built.set_response_stream(buffer.create_ostream());
     auto head_task = client->request(built, exchange.token());
     LOCKSTEP_TRY(const http_response head, exchange.Wait(head_task).WithContext(what));
-    // The library leaves the buffer open at the end of the body: without this a read blocks for ever.
+    // The library leaves the buffer open at the end of the body; without this a read blocks without end.
     auto body_done = head.content_ready().then([buffer](pplx::task<http_response> done) {
       auto writer = buffer;
       return writer.close(std::ios_base::out).then([done] { return done; });
@@ -242,7 +242,7 @@ class CpprestTransport final : public HttpTransport {
 
   const Endpoint endpoint_;
   Mutex mutex_;
-  // Shared: a call in flight keeps the old one through a rotation.
+  // Shared: a call in progress keeps the previous client during a rotation.
   std::shared_ptr<http_client> client_ LOCKSTEP_GUARDED_BY(mutex_);
   std::string client_stamp_ LOCKSTEP_GUARDED_BY(mutex_);
   std::string token_ LOCKSTEP_GUARDED_BY(mutex_);

@@ -10,7 +10,7 @@ namespace lockstep::http {
 
 void InitializeHttpThreads(int threads);
 
-// Fails where the URL does not parse or a named file cannot be read.
+// Fails if the URL does not parse or a named file cannot be read.
 [[nodiscard]] Result<std::unique_ptr<HttpTransport>> MakeTransport(const Endpoint& endpoint);
 
 }  // namespace lockstep::http

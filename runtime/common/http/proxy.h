@@ -1,5 +1,5 @@
 #pragma once
-// Which proxy the environment asks for (cpprestsdk does not read it). Pure.
+// The proxy settings of the environment, which cpprestsdk does not read. Pure.
 
 #include <functional>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace lockstep::http {
 
-using Environment = std::function<std::string(const char* name)>;  // "" where unset
+using Environment = std::function<std::string(const char* name)>;  // "" if the variable is not set
 
 // The proxy's URL for a request to `url`, or "": HTTPS_PROXY or HTTP_PROXY by scheme, unless NO_PROXY names
 // the host ("*", exact, or a domain suffix) or the host is loopback. Lower-case names win, as with curl.

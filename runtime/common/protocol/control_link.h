@@ -1,7 +1,6 @@
 #pragma once
-// The rank's end of the socket to its supervisor: a thread reads what the supervisor says, any thread may
-// answer. The supervisor's end means that this process must end, too; what then happens is the caller's
-// `on_end`.
+// The rank's end of the socket to its supervisor. One thread reads messages; any thread may send. When the
+// supervisor closes the socket, this process must end, too: `on_end` does that.
 
 #include <functional>
 #include <thread>
@@ -23,14 +22,14 @@ class ControlLink {
   ~ControlLink();  // stops reading without calling on_end
 
   void Start(Callbacks callbacks);
-  // Lost where the supervisor is gone: on_end deals with that.
+  // The message is lost if the supervisor is gone; on_end handles that.
   void Send(const FromRank& message);
 
  private:
   void Read(const std::stop_token& stop, const Callbacks& callbacks);
 
   Fd socket_;
-  Mutex send_mutex_;  // one message is one unbroken line
+  Mutex send_mutex_;  // so that a message is not interleaved with another one
   std::jthread reader_;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
-// Which damaged checkpoints are told of: the newest few, each once. The pod, the rendezvous and the status
-// keep such a list each, and get to hear of the same ones again and again. None takes in what is older than
-// all that a full list has: so what fell out of it never comes back as news. Pure.
+// The damaged checkpoints that are reported: the newest few, each once. The pod, the rendezvous and the
+// status each keep such a list and receive the same entries repeatedly. A full list accepts no entry older
+// than all of its own, so an entry that was dropped is not reported again. Pure.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,10 +15,10 @@
 namespace lockstep::protocol {
 
 inline constexpr std::size_t kKeptDamages = 8;
-// An event has 1024 bytes in all.
+// An event has at most 1024 bytes.
 inline constexpr std::size_t kMaxDamageReason = 512;
 
-// `kept`: newest first. True where `found` is new. `Damage` has a `step` and a `reason`.
+// `kept`: newest first. Returns true if `found` is new. `Damage` has a `step` and a `reason`.
 template <typename Damage>
 bool KeepNewest(std::vector<Damage>& kept, Damage found) {
   found.reason = Truncate(found.reason, kMaxDamageReason);

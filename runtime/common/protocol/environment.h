@@ -16,11 +16,11 @@ inline constexpr const char* kNodeName = "LOCKSTEP_NODE_NAME";
 inline constexpr const char* kSlot = "LOCKSTEP_SLOT";
 inline constexpr const char* kTerminationLog = "LOCKSTEP_TERMINATION_LOG";  // default /dev/termination-log
 inline constexpr const char* kRankProgram =
-    "LOCKSTEP_RANK_PROGRAM";  // default: lockstep-rank beside lockstep
+    "LOCKSTEP_RANK_PROGRAM";  // default: lockstep-rank in the folder of lockstep
 
-// Of `lockstep run`: where logs go. Absent in pods.
+// Set by `lockstep run`: the folder for logs. Absent in pods.
 inline constexpr const char* kRunFolder = "LOCKSTEP_RUN_FOLDER";
-// The descriptor of the pipe by which a worker of `lockstep run` sends what a program writes.
+// Descriptor of the pipe to which a worker of `lockstep run` writes the output of a program.
 inline constexpr const char* kOutputFd = "LOCKSTEP_OUTPUT_FD";
 
 // Set by the supervisor for each rank process.
@@ -31,7 +31,7 @@ inline constexpr const char* kLocalRank = "LOCKSTEP_LOCAL_RANK";
 inline constexpr const char* kLogLevel = "LOCKSTEP_LOG_LEVEL";
 // Debug option: a folder in which each rank appends what it contributed and committed (sample_ledger.h).
 inline constexpr const char* kSampleLedger = "LOCKSTEP_SAMPLE_LEDGER";
-// The steps of which each rank records what it does, as in 100-104 (train/profile.h).
+// The steps that each rank records, as in 100-104 (train/profile.h).
 inline constexpr const char* kProfile = "LOCKSTEP_PROFILE";
 inline constexpr std::array<std::string_view, 3> kForUsers = {kLogLevel, kSampleLedger, kProfile};
 

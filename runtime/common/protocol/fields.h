@@ -1,7 +1,7 @@
 #pragma once
-// Reads and writes protocol structs field by field: a struct states its fields once, in
-// `template <class V> void Visit(Struct&, V&)`, with what each may hold (message_limits.h), and both directions
-// follow from it. A message with a field outside of its limits is refused as a whole. Pure.
+// Reads and writes protocol structs field by field. A struct lists its fields once, in `template <class V>
+// void Visit(Struct&, V&)`, with their limits (message_limits.h); both directions use that list. A message
+// with a field outside of its limits is rejected as a whole. Pure.
 
 #include <map>
 #include <string>
@@ -17,7 +17,7 @@ namespace lockstep::protocol {
 
 class FieldWriter {
  public:
-  // A text that is too long is cut: the reader would refuse the message, and with it all else that it says.
+  // Truncates a text that is too long, because the reader would reject the whole message.
   template <typename T>
   void operator()(std::string_view key, T& value, const Limits& limits = {}) {
     Json& json = json_[std::string(key)] = ToJson(value);
@@ -79,7 +79,7 @@ class FieldReader {
   }
 
  private:
-  // A number that is not finite was written as null.
+  // Non-finite numbers were written as null.
   void ReadNumbers(std::string_view key, std::map<std::string, double>& value, const Limits& limits) {
     for (const auto& [name, number] : reader_.Object(key).json().items()) {
       reader_.CheckLength(key, name, limits);

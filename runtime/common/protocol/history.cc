@@ -20,7 +20,7 @@ constexpr std::string_view kFromPeer = "peer";  // as in Synced
 
 std::size_t IndexOf(HistoryKind kind) { return static_cast<std::size_t>(kind); }
 
-// Enough digits for people and pictures.
+// Enough digits for people and plots.
 Json Short(double value) {
   constexpr int kDigits = 6;
   return std::isfinite(value) ? Json(std::strtod(FormatNumber(value, kDigits).c_str(), nullptr)) : Json();
@@ -66,7 +66,7 @@ void ReadTime(JsonReader& reader, HistoryRecord& record) {
 HistoryRecord FromJson(const Json& json, std::vector<std::string>& problems) {
   HistoryRecord record;
   JsonReader reader(json, "", problems);
-  if (!problems.empty()) return record;  // no object
+  if (!problems.empty()) return record;  // not an object
   ReadKind(reader, record);
   ReadTime(reader, record);
   reader.Read("round", record.round);
@@ -83,7 +83,7 @@ HistoryRecord FromJson(const Json& json, std::vector<std::string>& problems) {
   return record;
 }
 
-// Of each stretch of `stride` steps the first record stays, and the newest of all.
+// Keeps the first record of each `stride` steps, and the newest of all.
 void KeepEvery(int64_t stride, HistoryKind kind, std::vector<HistoryRecord>& history) {
   int64_t kept = -1;
   const HistoryRecord* const newest = &history.back();
@@ -94,7 +94,8 @@ void KeepEvery(int64_t stride, HistoryKind kind, std::vector<HistoryRecord>& his
   });
 }
 
-// Powers of two: what stays is the same, whether it is done at once or again and again, by whichever process.
+// With powers of two the result is the same, whether the history is thinned once or repeatedly, by one
+// process or several.
 void Thin(std::vector<HistoryRecord>& history) {
   if (history.size() <= kMostRecords) return;
   std::array<int64_t, std::size(kKinds)> strides{};
@@ -109,14 +110,14 @@ void Thin(std::vector<HistoryRecord>& history) {
   }
 }
 
-// The same event, told by two processes.
+// The same event, recorded by two processes.
 bool IsSame(const HistoryRecord& a, const HistoryRecord& b) {
   if (a.kind != b.kind || a.step != b.step) return false;
   return a.kind != HistoryKind::kRound || a.round == b.round;
 }
 
-// While others made this step, the process was in no round: it came back with a peer's state.
-bool WasAway(const std::vector<HistoryRecord>& mine, int64_t step) {
+// The process was in no round while others made this step: it returned with a peer's state.
+bool WasInNoRound(const std::vector<HistoryRecord>& mine, int64_t step) {
   for (std::size_t i = 1; i < mine.size(); ++i) {
     const bool came_back = mine[i].kind == HistoryKind::kRound && mine[i].source == kFromPeer;
     if (came_back && mine[i - 1].step < step && step <= mine[i].step) return true;
@@ -138,7 +139,7 @@ std::vector<HistoryRecord> Continue(const std::vector<HistoryRecord>& stored,
   std::vector<HistoryRecord> all;
   std::copy_if(stored.begin(), stored.end(), std::back_inserter(all), [&](const HistoryRecord& old) {
     const bool is_before = begin > 0 && old.step <= begin;
-    if (!is_before && !WasAway(mine, old.step)) return false;
+    if (!is_before && !WasInNoRound(mine, old.step)) return false;
     return std::none_of(mine.begin(), mine.end(),
                         [&](const HistoryRecord& record) { return IsSame(old, record); });
   });

@@ -28,7 +28,7 @@ constexpr std::string_view kType<ProfileAgreed> = "profileAgreed";
 template <>
 constexpr std::string_view kType<SaveFailed> = "saveFailed";
 template <>
-constexpr std::string_view kType<StoreAway> = "storeAway";
+constexpr std::string_view kType<StoreUnavailable> = "storeAway";
 template <>
 constexpr std::string_view kType<CheckpointDamaged> = "checkpointDamaged";
 template <>

@@ -1,13 +1,13 @@
 #pragma once
-// What the supervisor (`lockstep worker`) and one rank process say to each other over a local stream socket:
-// one JSON object per line. The rank's end is the descriptor named by LOCKSTEP_CONTROL_FD. Either end closing
-// it means that the other must end: a rank never outlives its supervisor.
+// The messages between the supervisor (`lockstep worker`) and one rank process over a local stream socket:
+// one JSON object per line. The rank's end is the descriptor in LOCKSTEP_CONTROL_FD. When either end closes
+// it, the other process must end: a rank never outlives its supervisor.
 //
-//   rank ──► supervisor   Ready (step it holds, port): the supervisor joins the rendezvous
-//   supervisor ──► rank   Assignment: the rank builds its group
-//   rank ──► supervisor   Progress, Evaluated, Saved …: the supervisor uses them for heartbeat and /metrics
+//   rank ──► supervisor   Ready (step of its state, port): the supervisor joins the rendezvous
+//   supervisor ──► rank   RankAssignment: the rank builds its process group
+//   rank ──► supervisor   Progress, Evaluated, Saved …: the supervisor uses them for heartbeats and /metrics
 //   supervisor ──► rank   RoundOver (yield or abort): the rank leaves the round and sends Ready again
-//   supervisor ──► rank   Stop: the rank saves if it can, then sends Finished or only exits
+//   supervisor ──► rank   Stop: the rank saves if possible, then sends Finished or only exits
 //
 // Plain values; framing and parsing are pure. Any thread.
 
@@ -25,30 +25,30 @@ namespace lockstep::protocol {
 
 // ---- rank to supervisor
 
-// "I hold the state after `step` (-1: no state yet) and want a place in the next round."
+// The rank asks for a place in the next round. `step`: that of its state; -1: it has no state yet.
 struct Ready {
   int64_t step = -1;
   // A port that this rank already listens on, for the round's TCPStore if it becomes rank 0.
   int store_port = 0;
-  double flops_per_sample = 0;  // that training its model takes; 0: not known
+  double flops_per_sample = 0;  // operations for training the model; 0: unknown
 };
 
-// Cumulative since the process started (so a dropped message loses nothing), sent at most every 100 ms.
+// Cumulative since the process started, so that a dropped message loses nothing. Sent at most every 100 ms.
 struct Progress {
   int64_t round = 0;
   int64_t step = 0;             // completed optimizer steps
-  int64_t steps_under_way = 0;  // taken since, of a window of steps: they count at its end
+  int64_t steps_under_way = 0;  // completed since then in a window of several steps; counted at its end
   int64_t total_steps = 0;
-  double epoch = 0;  // fraction included
-  double loss = 0;   // mean over the global batch of the last step; of a window over all of its steps
+  double epoch = 0;  // with fraction
+  double loss = 0;   // mean over the global batch of the last step; with a window over all of its steps
   double learning_rate = 0;
   double gradient_norm = 0;
-  double samples_per_second = 0;      // whole world, smoothed
+  double samples_per_second = 0;      // of the whole world, smoothed
   int64_t steps_total = 0;            // committed by this process
   int64_t samples_total = 0;          // consumed by this rank
-  int64_t repeated_steps_total = 0;   // aborted and done again
-  int64_t skipped_steps_total = 0;    // committed without a change: loss or gradient were not finite
-  int64_t corrupt_records_total = 0;  // of this rank's samples, in training and evaluations that count
+  int64_t repeated_steps_total = 0;   // aborted and repeated
+  int64_t skipped_steps_total = 0;    // committed without an update, because loss or gradient were not finite
+  int64_t corrupt_records_total = 0;  // of this rank's samples, in training and in complete evaluations
   // data, forward, backward, reduce, graph, optimizer, sync, evaluate, checkpoint
   std::map<std::string, double> phase_seconds;
 
@@ -58,14 +58,15 @@ struct Progress {
   [[nodiscard]] bool HasOnlySteps() const { return total_steps == 0; }
 };
 
-// Sent with Progress, to the supervisor alone; cumulative likewise.
+// Sent with Progress, for the supervisor only; cumulative likewise.
 struct Usage {
-  StepTimes step_times;                   // of committed steps
-  int64_t tokens_total = 0;               // consumed by this rank; 0 where samples are no text
-  int64_t communication_bytes_total = 0;  // of tensors that this rank gave to collectives and messages
+  StepTimes step_times;      // of committed steps
+  int64_t tokens_total = 0;  // consumed by this rank; 0 if samples are not text
+  // size of the tensors that this rank passed to collectives and messages
+  int64_t communication_bytes_total = 0;
 };
 
-// What a rank does by itself, of all that it does in a step.
+// The part of a step's time that a rank computes without waiting for others.
 [[nodiscard]] double ComputeSeconds(const std::map<std::string, double>& phase_seconds);
 
 struct PhaseChanged {
@@ -73,18 +74,18 @@ struct PhaseChanged {
   std::string phase;
 };
 
-// The round can no longer be used: a collective failed, or this rank did.
+// The round is no longer usable: a collective or this rank failed.
 struct Broken {
   int64_t round = 0;
   std::string reason;
-  int64_t failed_step = -1;  // where this rank failed by itself; -1: it did not
+  int64_t failed_step = -1;  // the step in which this rank itself failed; -1: it did not
 };
 
-// This rank entered the round: group built, state equal on all ranks.
+// This rank has entered the round: the process group is built and the state is equal on all ranks.
 struct Synced {
   int64_t round = 0;
   int64_t step = 0;
-  std::string source;  // "kept", "peer", "copy", "checkpoint" or "fresh": where this rank's state came from
+  std::string source;  // source of this rank's state: "kept", "peer", "copy", "checkpoint" or "fresh"
   double seconds = 0;
 };
 
@@ -99,13 +100,13 @@ struct Saved {
   int64_t step = 0;
   std::string uri;
   double seconds = 0;        // from snapshot to manifest
-  double stall_seconds = 0;  // what training waited
+  double stall_seconds = 0;  // for which training waited
   int64_t bytes = 0;
 };
 
-// By rank 0: all ranks know that they are to record these steps.
+// From rank 0: all ranks have agreed to record these steps.
 struct ProfileAgreed {
-  std::string request;  // of ProfileWanted; empty: none
+  std::string request;  // as in ProfileWanted; empty: none
   int64_t first = 0;
   int64_t last = 0;
   friend bool operator==(const ProfileAgreed&, const ProfileAgreed&) = default;
@@ -116,43 +117,44 @@ struct SaveFailed {
   std::string reason;
 };
 
-// The store of checkpoints or of data does not answer. Sent when the outage begins, when another operation starts
-// to wait for the store, and, with an empty `waiting`, when the store answers again.
-struct StoreAway {
+// The store of checkpoints or of data does not answer. Sent when the outage begins, when another operation
+// starts to wait for the store, and, with an empty `waiting`, when the store answers again. Its name on the
+// wire is storeAway.
+struct StoreUnavailable {
   std::string waiting;  // for people: the operation that waits
   std::string reason;   // the message of the store's error
-  friend bool operator==(const StoreAway&, const StoreAway&) = default;
+  friend bool operator==(const StoreUnavailable&, const StoreUnavailable&) = default;
 };
 
-// By rank 0, which passed it over when it looked for a checkpoint to go on from.
+// From rank 0, which skipped this checkpoint when it looked for one to resume from.
 struct CheckpointDamaged {
   int64_t step = 0;
-  std::string reason;  // names the object and what is wrong with it
+  std::string reason;  // names the object and the problem
   friend bool operator==(const CheckpointDamaged&, const CheckpointDamaged&) = default;
 };
 
-// Training reached its end and everything is stored; the process exits 0 next.
+// The training is complete and everything is stored; the process exits with 0 next.
 struct Finished {
   int64_t step = 0;
 };
 
-// The process exits with `exit_code` next; `reason` names the field or file and what would be right.
+// The process exits with `exit_code` next; `reason` names the field or file and the correction.
 struct Failed {
   int exit_code = 1;
   std::string reason;
   int64_t failed_step = -1;  // as in Broken
 };
 
-// To Ping, at once, whatever the training thread does.
+// The answer to Ping, sent at once, whatever the training thread does.
 struct Pong {
-  bool waits_for_peers = false;  // in a collective, to which this rank has given its part
+  bool waits_for_peers = false;  // in a collective to which this rank has contributed
   // What a program does is not known in full, and may take as long as its first step.
   bool may_take_long = false;
 };
 
 using FromRank =
     std::variant<Ready, Progress, Usage, PhaseChanged, Broken, Synced, Evaluated, Saved, ProfileAgreed,
-                 SaveFailed, StoreAway, CheckpointDamaged, Finished, Failed, Pong>;
+                 SaveFailed, StoreUnavailable, CheckpointDamaged, Finished, Failed, Pong>;
 
 // ---- supervisor to rank
 
@@ -161,10 +163,10 @@ struct RankAssignment {
   int rank = 0;
   int world = 1;
   int local_rank = 0;
-  std::string address;       // of this pod, to bind the process group to
+  std::string address;       // of this pod, for binding the process group
   std::string store_host;    // the round's TCPStore: rank 0's pod …
   int store_port = 0;        // … and the port that rank 0 announced in Ready
-  int64_t newest_step = -1;  // highest step that any rank of the round holds; -1: nobody holds state
+  int64_t newest_step = -1;  // highest step whose state a rank of the round has; -1: none has state
   std::string previous_end;  // as in JoinAnswer
 };
 
@@ -182,21 +184,21 @@ struct Stop {
   double grace_seconds = 30;
 };
 
-// "You made no progress for long: are you there?"
+// Sent after a long time without progress; the rank answers with Pong.
 struct Ping {};
 
-// To rank 0: "store a checkpoint after the next step."
+// To rank 0: store a checkpoint after the next step.
 struct Save {};
 
-// To rank 0: "let all record their next steps."
+// To rank 0: let all ranks record their next steps.
 struct ProfileWanted {
-  std::string request;  // names the wish; empty: none
+  std::string request;  // identifies the request; empty: none
   int steps = 0;
 };
 
 using ToRank = std::variant<RankAssignment, RoundOver, Stop, Ping, Save, ProfileWanted>;
 
-// One line without its newline. Encode never fails; Decode refuses unknown types and wrong fields.
+// One line without its newline. Encode never fails; Decode rejects unknown types and invalid fields.
 [[nodiscard]] std::string Encode(const FromRank& message);
 [[nodiscard]] std::string Encode(const ToRank& message);
 [[nodiscard]] Result<FromRank> DecodeFromRank(const std::string& line);
@@ -276,7 +278,7 @@ void Visit(SaveFailed& m, V& v) {
   v("reason", m.reason, limits::kText);
 }
 template <class V>
-void Visit(StoreAway& m, V& v) {
+void Visit(StoreUnavailable& m, V& v) {
   v("waiting", m.waiting, limits::kText);
   v("reason", m.reason, limits::kText);
 }

@@ -1,8 +1,8 @@
 #pragma once
-// The messages of the rendezvous (DESIGN, part 5): POST with JSON bodies under /v1/. A *member* is a pod with
-// its supervisor; it brings `nproc` ranks. Everything is idempotent and carries the job's uid and the round:
-// a message from an older round or a deleted pod is refused with 410, and the sender must exit
-// (ExitCode::kEvicted). Pure.
+// The messages of the rendezvous: POST with JSON bodies under /v1/. A *member* is a pod with its supervisor;
+// it brings `nproc` ranks. All messages are idempotent and contain the job's uid and the round. A message
+// from an older round or a deleted pod is rejected with 410, and the sender must exit (ExitCode::kEvicted).
+// Pure.
 
 #include <cstdint>
 #include <string>
@@ -21,24 +21,24 @@ inline constexpr std::string_view kWatchPath = "/v1/watch";          // long pol
 inline constexpr std::string_view kHeartbeatPath = "/v1/heartbeat";  // → WatchAnswer, at once
 inline constexpr std::string_view kBrokenPath = "/v1/broken";        // → {}
 inline constexpr std::string_view kLeavePath = "/v1/leave";          // → {}
-// Served by the supervisor of a round's rank 0, for the members of the round, while the service is away:
+// Served by the supervisor of the round's rank 0 for the members of the round, while the service is
+// unavailable:
 inline constexpr std::string_view kFormPath = "/v1/form";                       // long poll → FormAnswer
 inline constexpr std::string_view kFormationWatchPath = "/v1/watch-formation";  // long poll → WatchAnswer
-// The status of an answer that says where the job is hosted instead: host:port, in this field.
+// The status of an answer that redirects to the host of the job: host:port in the field kHostField.
 inline constexpr int kMisdirected = 421;
 inline constexpr const char* kHostField = "host";
-// The server answers a long poll after this time at the latest; the client asks again.
+// The server answers a long poll after this time at the latest; the client repeats it.
 inline constexpr double kLongPollSeconds = 20;
 
 struct Member {
-  std::string pod;  // name
+  std::string pod;  // name of the pod
   std::string pod_uid;
   int slot = 0;
   std::string incarnation;  // random per supervisor process: a restarted container is another incarnation
 };
 
-// Of a program of the user's own: the round in which all ranks of a pod reached their end, and their place in
-// it.
+// For a program of the user's own: the round in which all ranks of a pod completed, and their position in it.
 struct FinishedRound {
   int64_t round = 0;  // 0: none
   int world = 0;
@@ -48,25 +48,26 @@ struct FinishedRound {
 struct JoinRequest {
   JobIdentity job;
   Member member;
-  std::string address;  // where peers reach this pod
+  std::string address;  // by which peers reach this pod
   int nproc = 1;
-  int store_port = 0;      // a port the first rank listens on
-  int64_t step = -1;       // highest step that a rank of this pod holds; -1: none
-  int64_t last_round = 0;  // newest formation this member was in: tells a lost answer from a broken round
-  int form_port = 0;       // where its supervisor serves kFormPath
-  std::string form_key;    // bearer token there
-  // It keeps its place there: the job is complete when all have, and begins anew where one fails before.
+  int store_port = 0;      // a port on which the first rank listens
+  int64_t step = -1;       // highest step whose state a rank of this pod has; -1: none
+  int64_t last_round = 0;  // newest formation of this member; distinguishes a lost answer from a broken round
+  int form_port = 0;       // on which its supervisor serves kFormPath
+  std::string form_key;    // bearer token for kFormPath
+  // The member keeps its place in that round: the job is complete when all members are, and starts again if
+  // one fails before.
   FinishedRound finished{};
 };
 
 enum class JoinState {
-  kWaiting,  // nothing yet: ask again
+  kWaiting,  // no answer yet: repeat the request
   kAssigned,
-  kCompleted,  // the job is done: exit 0
+  kCompleted,  // the job is complete: exit 0
 };
 
-// Of the others it says only where the store is: through it the ranks find each other. With all of them in
-// it, the answers of a round of 10,000 members would be 10 GB.
+// Contains only the store's address of the other members, through which the ranks find each other. With all
+// members in it, the answers of a round of 10,000 members would be 10 GB.
 struct JoinAnswer {
   JoinState state = JoinState::kWaiting;
   int64_t round = 0;
@@ -77,10 +78,12 @@ struct JoinAnswer {
   int form_port = 0;  // at store_host, as in the join of the first member
   std::string form_key;
   int64_t newest_step = -1;
-  std::string reason;        // why the round closed like this
-  std::string previous_end;  // how the round before ended; empty: there was none, or the service began since
-  bool standby = false;      // of kWaiting: a round runs without this member, which is to stay warm
-  // Of kWaiting: pods of the job that have not started, in words; empty: all have, and the join clock runs.
+  std::string reason;  // why the round has this composition
+  // how the previous round ended; empty: there was none, or the service started since
+  std::string previous_end;
+  bool standby = false;  // for kWaiting: a round runs without this member, which stays ready as a standby
+  // For kWaiting: a text about the pods of the job that have not started; empty: all have, and the join clock
+  // runs.
   std::string waits_for;
 };
 
@@ -90,10 +93,10 @@ struct WatchRequest {
   int64_t round = 0;
 };
 
-// A rank that computes for longer than the others (healthPolicy.straggler).
+// A rank that computes longer than the others (healthPolicy.straggler).
 struct Straggler {
   int rank = 0;
-  double slowness = 1;  // times the median rank's time
+  double slowness = 1;  // its time divided by the median rank's
 };
 
 struct WatchAnswer {
@@ -101,60 +104,60 @@ struct WatchAnswer {
   LeaveMode mode = LeaveMode::kAbort;
   std::string reason;
   // In the answer to a heartbeat:
-  std::vector<Straggler> stragglers;  // of the member's ranks
-  std::string save;                   // somebody wants a checkpoint now; names the wish; empty: nobody
-  ProfileWanted profile;              // the same of a profile
+  std::vector<Straggler> stragglers;  // among the member's ranks
+  std::string save;                   // identifies a request for a checkpoint now; empty: none
+  ProfileWanted profile;              // a request for a profile
 };
 
 struct RankReport {
   int rank = 0;
   std::string phase;
   int64_t step = 0;
-  // Since the process started, all as of its newest Progress, which it sent in round work_round.
+  // Since the process started, as of its newest Progress, which it sent in round work_round.
   int64_t work_round = 0;
   int64_t steps = 0;
   int64_t samples = 0;
   double compute_seconds = 0;
 };
 
-// What the supervisor knows of the death of its rank; becomes an entry of status.restarts[].
+// How a rank died, as its supervisor observed it; becomes an entry of status.restarts[].
 struct RankFailure {
   std::string cause = "Infrastructure";  // a FailureCause (api/training_job.h)
-  std::vector<int64_t> ranks;            // in the round that it broke
-  int exit_code = 0;                     // 128 + signal where a signal ended it
-  double detection_seconds = 0;          // from the last sign of life to the decision; 0: seen at once
+  std::vector<int64_t> ranks;            // in the broken round
+  int exit_code = 0;                     // 128 + signal if a signal ended it
+  double detection_seconds = 0;          // from the last sign of life to the decision; 0: noticed at once
   std::string last_lines;                // of its stderr
 };
 
-// A formation that broke and was followed by another, as its member saw it. The host may know of it: it records
-// what it does not, because it was away, or has begun since.
+// A formation that broke and was followed by another one, as reported by a member. The host records it if it
+// does not know it, because it was unavailable or has started since.
 struct Repair {
-  int64_t formation = 0;          // that broke
+  int64_t formation = 0;          // the one that broke
   std::string reason;             // for people
-  RankFailure failure;            // of a rank of the member; without `ranks`: none of its ranks died
-  double unfinished_seconds = 0;  // from the last completed step to the break; made in vain
+  RankFailure failure;            // of a rank of this member; without `ranks`: none of its ranks died
+  double unfinished_seconds = 0;  // from the last completed step to the break; this work is lost
   double seconds = 0;             // from the break to the first step of the next formation
 };
 
-constexpr std::size_t kKeptRepairs = 10;  // status.restarts has as many
+constexpr std::size_t kKeptRepairs = 10;  // as many as in status.restarts
 
-// Also carries what the operator shows in the job's status.
+// Also contains what the operator shows in the job's status.
 struct Heartbeat {
   JobIdentity job;
   Member member;
-  int64_t round = 0;   // 0: in none
+  int64_t round = 0;   // 0: not in a round
   int world = 0;       // ranks of that round
-  int first_rank = 0;  // so that a restarted service can take the running round over
+  int first_rank = 0;  // so that a restarted service can adopt the running round
   int nproc = 1;
   std::vector<RankReport> ranks;
-  Progress progress;                                   // of the pod's first rank
-  double seconds_since_step = 0;                       // since a rank of the pod last made a step
-  Saved checkpoint;                                    // newest the pod knows of; empty uri: none
+  Progress progress;                                   // as reported by the pod's first rank
+  double seconds_since_step = 0;                       // since a rank of the pod completed a step
+  Saved checkpoint;                                    // newest known to the pod; empty uri: none
   Evaluated evaluation;                                // newest; step 0: none
-  ProfileAgreed profile;                               // newest, where the pod has rank 0
-  std::vector<CheckpointDamaged> damaged_checkpoints;  // that the pod knows of (damaged_checkpoints.h)
-  StoreAway store_away;         // newest of the pod's first rank to wait; empty: none waits
-  std::vector<Repair> repairs;  // newest last; repeated, because the host may have been away
+  ProfileAgreed profile;                               // newest, if the pod has rank 0
+  std::vector<CheckpointDamaged> damaged_checkpoints;  // known to the pod (damaged_checkpoints.h)
+  StoreUnavailable store_unavailable;                  // from the pod's first waiting rank; empty: none waits
+  std::vector<Repair> repairs;  // newest last; repeated, because the host may have been unavailable
 };
 
 struct BrokenReport {
@@ -166,8 +169,8 @@ struct BrokenReport {
 
 enum class LeaveReason {
   kRankDied,   // the pod stays and will join again: the others need not wait for it
-  kStopping,   // the pod goes away
-  kCompleted,  // training reached its end on this pod
+  kStopping,   // the pod is leaving
+  kCompleted,  // the training is complete on this pod
 };
 
 struct LeaveRequest {
@@ -176,16 +179,16 @@ struct LeaveRequest {
   int64_t round = 0;
   LeaveReason reason = LeaveReason::kStopping;
   std::string detail;
-  RankFailure failure;  // of kRankDied
+  RankFailure failure;  // for kRankDied
 };
 
-// *Forming a round again*: nobody answers for the service, and the members of a round that broke build their
-// group anew among themselves. The round keeps its number, its members and their ranks, so that it cannot
-// contradict what the service decides meanwhile; only the formation has another number, which rises.
+// *Forming a round again*: if the service does not answer, the members of a broken round build their process
+// group again among themselves. The round keeps its number, its members and their ranks, so that it cannot
+// contradict a decision of the service. Only the formation gets another, higher number.
 struct FormRequest {
   JobIdentity job;
   int64_t round = 0;
-  int64_t formation = 0;  // newest that this member was in; the round's number where the service formed it
+  int64_t formation = 0;  // newest formation of this member; equals `round` if the service formed it
   int first_rank = 0;
   int nproc = 1;
   int store_port = 0;
@@ -193,7 +196,7 @@ struct FormRequest {
 };
 
 struct FormAnswer {
-  bool formed = false;  // false: ask again
+  bool formed = false;  // false: repeat the request
   int64_t formation = 0;
   int store_port = 0;
   int64_t newest_step = -1;
@@ -331,7 +334,7 @@ void Visit(Heartbeat& m, V& v) {
   v("evaluation", m.evaluation);
   v("profile", m.profile);
   v("damagedCheckpoints", m.damaged_checkpoints, {.max_items = kKeptDamages});
-  v("storeAway", m.store_away);
+  v("storeAway", m.store_unavailable);
   v("repairs", m.repairs, {.max_items = kKeptRepairs});
 }
 template <class V>

@@ -1,6 +1,5 @@
 #pragma once
-// How long steps took, as counts by length: what a rank tells and its supervisor exports as a histogram. Any
-// thread.
+// A histogram of step durations that a rank reports and its supervisor exports. Any thread.
 
 #include <array>
 #include <cstddef>
@@ -11,7 +10,7 @@
 
 namespace lockstep::protocol {
 
-// Upper ends, seconds; one more count for what is longer.
+// Upper bounds in seconds; one more count is for longer steps.
 inline constexpr std::array<double, 16> kStepTimeBounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
                                                         0.5,   1,      2.5,   5,    10,    25,   60,  150};
 

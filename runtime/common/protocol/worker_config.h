@@ -1,7 +1,7 @@
 #pragma once
-// The config document: what the operator (or `lockstep run`) tells every worker of a job, as one JSON file.
-// The `training` and `checkpoint` sections are the manifest's own, defaults filled in, so that the rank reads
-// them with the same parser (runtime/common/api). Pure.
+// The configuration document that the operator (or `lockstep run`) gives to every worker of a job, as one
+// JSON file. The `training` and `checkpoint` sections are the manifest's with all defaults filled in, so that
+// the rank reads them with the same parser (runtime/common/api). Pure.
 
 #include <cstdint>
 #include <string>
@@ -28,18 +28,18 @@ struct RendezvousConfig {
   double join_timeout_seconds = 600;
 };
 
-// About a rank that is not well.
+// What to do about a hanging or slow rank.
 enum class HealthAction {
   kReport,      // log and count
-  kRestart,     // end the rank process, start another in its place
-  kReplacePod,  // end the pod with the exit code that says so
+  kRestart,     // end the rank process and start another one in its place
+  kReplacePod,  // end the pod with the exit code for it
 };
 
-// When a rank that makes no progress is taken to hang (runtime/launch/hang_detector.h), and what follows. The
-// rendezvous finds stragglers.
+// When a rank without progress counts as hanging (runtime/launch/hang_detector.h), and what follows.
+// Stragglers are found by the rendezvous.
 struct HealthConfig {
   double first_step_timeout_seconds = 1800;
-  double step_timeout_seconds = 0;  // 0: learned, as step_timeout_factor times a typical step
+  double step_timeout_seconds = 0;  // 0: learned as step_timeout_factor times a typical step
   double step_timeout_factor = 10;
   HealthAction on_hang = HealthAction::kRestart;
   HealthAction on_straggler = HealthAction::kReport;
@@ -51,13 +51,14 @@ struct WorkerConfig {
   RendezvousConfig rendezvous;
   HealthConfig health;
   int nproc = 1;                      // rank processes in this pod
-  int requested_processors = 0;       // the container's request, rounded down, at least 1; 0: it has none
+  int requested_processors = 0;       // the container's CPU request, rounded down, at least 1; 0: no request
   int requested_gpus = 0;             // the container's GPU limit
-  int metrics_port = 9400;            // 0: let the system choose (local runs)
+  int metrics_port = 9400;            // 0: the system chooses (local runs)
   double grace_period_seconds = 120;  // from SIGTERM to SIGKILL
   bool log_all_ranks = false;         // spec.observability.logs
-  int in_place_limit = 3;             // respawns of a rank without a new step between, then the pod gives up
-  double store_patience_seconds = 1800;  // an outage of a store that is waited out
+  int rank_metrics_limit = 1024;      // spec.observability.rankMetricsLimit
+  int in_place_limit = 3;  // respawns of a rank without a completed step between; then the pod fails
+  double store_patience_seconds = 1800;  // longest outage of a store that is waited for
   Json training = Json::object();        // spec.training
   Json checkpoint = Json::object();      // spec.checkpoint; empty: none
 };

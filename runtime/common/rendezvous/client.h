@@ -1,5 +1,5 @@
 #pragma once
-// The member's half of the rendezvous: one method per message, one request each. The supervisor decides about
+// The member's side of the rendezvous: one method per message, one request each. The caller decides about
 // retries. Any thread.
 
 #include <stop_token>
@@ -15,18 +15,18 @@ class RendezvousClient {
  public:
   explicit RendezvousClient(http::HttpTransport& transport) : transport_(transport) {}
 
-  // Long polls of protocol::kLongPollSeconds. kGone: this member was evicted and must exit. Every other error
-  // may pass: the host is away, restarts, or does not know the job yet.
+  // Long polls of protocol::kLongPollSeconds. kGone: this member was evicted and must exit. Other errors are
+  // temporary: the host is unavailable, restarting, or does not know the job yet.
   [[nodiscard]] Result<protocol::JoinAnswer> Join(const protocol::JoinRequest& request, std::stop_token stop);
   [[nodiscard]] Result<protocol::WatchAnswer> Watch(const protocol::WatchRequest& request,
                                                     std::stop_token stop);
-  // Answered at once.
+  // Not a long poll.
   [[nodiscard]] Result<protocol::WatchAnswer> Heartbeat(const protocol::Heartbeat& heartbeat,
                                                         std::stop_token stop);
   [[nodiscard]] Result<void> Broken(const protocol::BrokenReport& report, std::stop_token stop);
   [[nodiscard]] Result<void> Leave(const protocol::LeaveRequest& request, std::stop_token stop);
 
-  // Long polls, of the supervisor that has the round's rank 0.
+  // Long polls to the supervisor of the round's rank 0.
   [[nodiscard]] Result<protocol::FormAnswer> Form(const protocol::FormRequest& request, std::stop_token stop);
   [[nodiscard]] Result<protocol::WatchAnswer> WatchFormation(const protocol::FormationWatch& request,
                                                              std::stop_token stop);

@@ -1,8 +1,8 @@
 #pragma once
-// Which pods and supervisors of a job must exit and never come back. Only the newest are kept, because incarnations come
-// without end. An entry matters as long as a message of it may still arrive and be authorised: the operator's
-// authorizer refuses a pod that was deleted and believes a token for ten minutes at most, and the supervisor before
-// this one has ended with its container. Pure; not synchronised.
+// The evicted pods and supervisors of a job, which must exit and never return. Only the newest are kept,
+// because the number of incarnations is unlimited. An entry matters as long as an authorised message from it
+// may still arrive: the operator's authorizer rejects deleted pods and caches a token for ten minutes at
+// most, and an earlier supervisor has ended with its container. Pure; not synchronised.
 
 #include <cstddef>
 #include <deque>
@@ -15,10 +15,11 @@ namespace lockstep::rendezvous {
 
 class Evictions {
  public:
-  // How many are kept in a job of so many slots: all pods may be replaced at once, several times.
+  // The number of entries to keep in a job with this many slots: all pods may be replaced at once, several
+  // times.
   static constexpr std::size_t Most(std::size_t slots) { return 100 + 10 * slots; }
 
-  // False where it was evicted before. Forgets the oldest beyond `most`.
+  // False if it was evicted before. Drops the oldest entries beyond `most`.
   bool AddPod(const std::string& uid, std::size_t most) { return Add(uid, most); }
   bool AddSupervisor(const protocol::Member& member, std::size_t most) { return Add(KeyOf(member), most); }
 

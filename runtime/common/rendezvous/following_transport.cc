@@ -11,7 +11,7 @@
 namespace lockstep::rendezvous {
 namespace {
 
-// The job may move once more while it is looked for.
+// The job may move again while its host is looked for.
 constexpr int kMostHosts = 3;
 
 std::string HostIn(const http::Response& response) {

@@ -14,7 +14,7 @@ namespace lockstep::rendezvous {
 namespace {
 
 constexpr std::size_t kKeptSaves = 32;
-// A look at all long polls: not at each of thousands of events.
+// All long polls are checked this often, not at each of thousands of events.
 constexpr std::chrono::milliseconds kSweepInterval{100};
 constexpr auto kLongPoll =
     std::chrono::duration_cast<SteadyTime::duration>(Seconds(protocol::kLongPollSeconds));
@@ -47,20 +47,20 @@ void JobEntry::Configure(const JobSettings& settings) {
   } else if (!stragglers_.has_value() || stragglers_->settings() != *settings.straggler) {
     stragglers_.emplace(*settings.straggler);
   }
-  WishForSave(settings.save_request);
-  WishForProfile({settings.profile_request, settings.profile_steps});
+  RequestSave(settings.save_request);
+  RequestProfile({settings.profile_request, settings.profile_steps});
 }
 
-void JobEntry::WishForSave(const std::string& request) {
+void JobEntry::RequestSave(const std::string& request) {
   if (std::exchange(save_request_, request) == request) return;
   wanted_save_.reset();
   if (!save_request_.empty()) wanted_save_ = WantedSave{save_request_, std::nullopt};
 }
 
-void JobEntry::WishForProfile(const protocol::ProfileWanted& wish) {
-  if (std::exchange(profile_request_, wish.request) == wish.request) return;
+void JobEntry::RequestProfile(const protocol::ProfileWanted& wanted) {
+  if (std::exchange(profile_request_, wanted.request) == wanted.request) return;
   wanted_profile_.reset();
-  if (!wish.request.empty()) wanted_profile_ = WantedProfile{wish, agreed_profile_};
+  if (!wanted.request.empty()) wanted_profile_ = WantedProfile{wanted, agreed_profile_};
 }
 
 template <typename Message>
@@ -79,7 +79,7 @@ bool JobEntry::Refuses(const Message& message, http::Responder& respond, Outbox&
 }
 
 bool JobEntry::IsNewcomer(const protocol::JoinRequest& request) const {
-  return !round_.Knows(request.member);
+  return !round_.Contains(request.member);
 }
 
 bool JobEntry::IsNewcomer(const protocol::Heartbeat& heartbeat) const { return round_.CanAdopt(heartbeat); }
@@ -119,12 +119,12 @@ void JobEntry::Heartbeat(const protocol::Heartbeat& heartbeat, http::Responder r
   (void)round_.Heartbeat(heartbeat, now.steady);
   TakeProgress(heartbeat, now);
   const bool has_place = round_.FirstRankOf(heartbeat.member.slot) == heartbeat.first_rank;
-  if (stragglers_.has_value() && has_place && stragglers_->Heard(heartbeat.round, heartbeat.ranks))
-    has_news_ = true;
+  if (stragglers_.has_value() && has_place && stragglers_->Update(heartbeat.round, heartbeat.ranks))
+    has_update_ = true;
   protocol::WatchAnswer answer = AnswerFor(heartbeat.round);
   answer.stragglers = StragglersOf(heartbeat);
   if (wanted_save_.has_value()) answer.save = wanted_save_->request;
-  if (wanted_profile_.has_value()) answer.profile = wanted_profile_->wish;
+  if (wanted_profile_.has_value()) answer.profile = wanted_profile_->wanted;
   outbox.emplace_back(std::move(respond), Reply(answer));
 }
 
@@ -175,7 +175,7 @@ bool JobEntry::Advance(Moment now, Outbox& outbox) {
     AnswerWatches(now.steady, outbox);
     next_sweep_ = now.steady + kSweepInterval;
   }
-  return std::exchange(has_news_, false) || moved;
+  return std::exchange(has_update_, false) || moved;
 }
 
 JobEntry::Rounds JobEntry::CurrentRounds() const {
@@ -188,7 +188,7 @@ JobEntry::Rounds JobEntry::CurrentRounds() const {
 
 RendezvousView JobEntry::View() const {
   RendezvousView view = view_;
-  view.heard = round_.Heard();
+  view.responsive_pods = round_.ResponsivePods();
   view.round = round_.newest_number();
   view.completed = round_.completed();
   view.waiting = round_.waiting();
@@ -230,7 +230,7 @@ protocol::JoinAnswer JobEntry::AnswerFor(const protocol::Member& member) const {
 }
 
 std::string JobEntry::PreviousEnd() const {
-  // Many members get it.
+  // The text is sent to many members.
   constexpr std::size_t kLongest = 200;
   if (view_.changes.empty()) return "";
   const RoundChange& change = view_.changes.back();
@@ -248,7 +248,7 @@ void JobEntry::AnswerJoins(SteadyTime now, Outbox& outbox) {
 }
 
 void JobEntry::AnswerWatches(SteadyTime now, Outbox& outbox) {
-  std::map<int64_t, http::Response> replies;  // the same for all who watch a round
+  std::map<int64_t, http::Response> replies;  // equal for all watchers of a round
   std::erase_if(watches_, [&](const auto& entry) {
     const PendingWatch& watch = entry.second;
     if (!IsOver(watch.round) && now < watch.deadline) return false;
@@ -260,7 +260,7 @@ void JobEntry::AnswerWatches(SteadyTime now, Outbox& outbox) {
 }
 
 bool JobEntry::IsOver(int64_t round) const {
-  if (round_.completed()) return round_.dismisses();  // or else the others finish on their own
+  if (round_.completed()) return round_.dismisses();  // otherwise the others finish by themselves
   if (round_.running().has_value()) return round < round_.running()->number;
   return round_.last_ending().has_value() && round <= round_.last_ending()->round;
 }
@@ -275,7 +275,7 @@ protocol::WatchAnswer JobEntry::AnswerFor(int64_t round) const {
           .reason = known ? ending->reason : "a newer round is running"};
 }
 
-// Who comes out of a broken round may have made steps that no heartbeat told of.
+// A survivor of a broken round may have completed steps that no heartbeat reported.
 void JobEntry::TakeHeldStep(int64_t step) {
   const auto& ending = round_.last_ending();
   if (step <= view_.progress.step || !ending.has_value() || ending->round != view_.progress.round) return;
@@ -294,31 +294,31 @@ void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
   if (!is_start && !unrecovered_.empty() && progress.round > unrecovered_.rbegin()->first)
     RecordRecovery(progress, now);
   const bool newer_round = !is_start && progress.round > view_.progress.round;
-  has_news_ = has_news_ || newer_round;
+  has_update_ = has_update_ || newer_round;
   if (newer_round || (progress.round == view_.progress.round && progress.step > view_.progress.step)) {
     const bool was_behind = view_.progress.step < view_.best_step;
     view_.progress = progress;
     view_.best_step = std::max(view_.best_step, progress.step);
     view_.last_progress_time = now.wall;
     view_.seconds_since_step = heartbeat.seconds_since_step;
-    has_news_ = has_news_ || (was_behind && progress.step >= view_.best_step);
+    has_update_ = has_update_ || (was_behind && progress.step >= view_.best_step);
   } else if (progress.round == view_.progress.round && progress.step == view_.progress.step) {
     view_.progress.steps_under_way = std::max(view_.progress.steps_under_way, progress.steps_under_way);
     view_.seconds_since_step = std::max(view_.seconds_since_step, heartbeat.seconds_since_step);
   }
   TakeSaved(heartbeat, now);
-  TakeStoreAway(heartbeat, now);
+  TakeStoreOutage(heartbeat, now);
   TakeProfile(heartbeat);
   TakeRepairs(heartbeat);
   for (const protocol::CheckpointDamaged& damaged : heartbeat.damaged_checkpoints)
-    has_news_ = protocol::KeepNewest(view_.damaged_checkpoints, damaged) || has_news_;
+    has_update_ = protocol::KeepNewest(view_.damaged_checkpoints, damaged) || has_update_;
   if (heartbeat.evaluation.step > view_.evaluation.step) view_.evaluation = heartbeat.evaluation;
 }
 
 void JobEntry::TakeRepairs(const protocol::Heartbeat& heartbeat) {
   for (const protocol::Repair& repair : heartbeat.repairs) {
     repaired_to_ = std::max(repaired_to_, repair.formation + 1);
-    has_news_ = RecordRepair(heartbeat.member, repair, view_.changes) || has_news_;
+    has_update_ = RecordRepair(heartbeat.member, repair, view_.changes) || has_update_;
   }
 }
 
@@ -332,13 +332,13 @@ void JobEntry::TakeProfile(const protocol::Heartbeat& heartbeat) {
   const protocol::ProfileAgreed& agreed = heartbeat.profile;
   if (agreed.request.empty()) return;
   agreed_profile_ = agreed;
-  const bool is_wanted = wanted_profile_.has_value() && wanted_profile_->wish.request == agreed.request;
+  const bool is_wanted = wanted_profile_.has_value() && wanted_profile_->wanted.request == agreed.request;
   if (is_wanted && wanted_profile_->before != agreed) wanted_profile_.reset();
 }
 
 void JobEntry::TakeSaved(const protocol::Heartbeat& heartbeat, Moment now) {
   const protocol::Saved& saved = heartbeat.checkpoint;
-  // Of a member that trains: one that waits or loads knows of no step.
+  // Only from a member that trains: others have no step.
   const bool trains = heartbeat.progress.round > 0 && heartbeat.progress.round == view_.progress.round;
   if (wanted_save_.has_value() && !wanted_save_->from_step.has_value() && trains)
     wanted_save_->from_step = view_.progress.step;
@@ -352,21 +352,21 @@ void JobEntry::TakeSaved(const protocol::Heartbeat& heartbeat, Moment now) {
   if (view_.saves.size() > kKeptSaves) view_.saves.erase(view_.saves.begin());
 }
 
-void JobEntry::TakeStoreAway(const protocol::Heartbeat& heartbeat, Moment now) {
-  const protocol::StoreAway& away = heartbeat.store_away;
+void JobEntry::TakeStoreOutage(const protocol::Heartbeat& heartbeat, Moment now) {
+  const protocol::StoreUnavailable& away = heartbeat.store_unavailable;
   if (away.waiting.empty()) {
-    has_news_ = outages_.erase(heartbeat.member.slot) > 0 || has_news_;
+    has_update_ = outages_.erase(heartbeat.member.slot) > 0 || has_update_;
     return;
   }
   const auto [outage, is_new] = outages_.try_emplace(
       heartbeat.member.slot, StoreOutage{.pod = heartbeat.member.pod, .since = now.wall});
-  has_news_ = has_news_ || is_new || outage->second.waiting != away.waiting;
+  has_update_ = has_update_ || is_new || outage->second.waiting != away.waiting;
   outage->second.pod = heartbeat.member.pod;
   outage->second.waiting = away.waiting;
   outage->second.reason = away.reason;
 }
 
-// Of the members of the round; of all where there is none.
+// Among the members of the round; among all if there is none.
 std::optional<StoreOutage> JobEntry::CurrentOutage() const {
   std::optional<StoreOutage> longest;
   for (const auto& [slot, outage] : outages_) {
@@ -404,11 +404,11 @@ void JobEntry::RecordRecovery(const protocol::Progress& progress, Moment now) {
       change.recovery_seconds = Seconds(now.steady - ended->second.steady).count();
   }
   unrecovered_.clear();
-  const bool tells_steps = view_.progress.step > 0 || progress.step > 0;
-  // What a window had taken when it broke is lost with it.
+  const bool reports_steps = view_.progress.step > 0 || progress.step > 0;
+  // The steps of an incomplete window are lost with it.
   const int64_t reached = view_.progress.step + view_.progress.steps_under_way;
   const int64_t first = progress.step + progress.steps_under_way;
-  view_.changes.back().lost_steps = tells_steps ? std::max<int64_t>(0, reached - first + 1) : 0;
+  view_.changes.back().lost_steps = reports_steps ? std::max<int64_t>(0, reached - first + 1) : 0;
 }
 
 }  // namespace lockstep::rendezvous

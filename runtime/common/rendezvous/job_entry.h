@@ -1,6 +1,7 @@
 #pragma once
-// One job inside the rendezvous service: its Round, who waits for an answer, and the view the host sees. Not
-// synchronised: the service calls it under its lock, and sends the answers it returns after releasing it.
+// One job inside the rendezvous service: its Round, the requests that wait for an answer, and the view for
+// the host. Not synchronised: the service calls it under its lock, and sends the returned answers after
+// releasing it.
 
 #include <map>
 #include <optional>
@@ -39,15 +40,15 @@ class JobEntry {
   void Leave(const protocol::LeaveRequest& request, http::Responder respond, Moment now, Outbox& outbox);
   void PodGone(const PodEnd& end, Moment now, Outbox& outbox);
 
-  void Forgive(SteadyTime::duration pause) { round_.Forgive(pause); }
+  void ExtendTimeouts(SteadyTime::duration pause) { round_.ExtendTimeouts(pause); }
 
-  // Moves the round and the long polls forward. True where the view changed in a way worth a reconcile:
+  // Applies time-outs to the round and the long polls. True if the view changed in a way worth a reconcile:
   // round, membership, completion.
   bool Advance(Moment now, Outbox& outbox);
 
   [[nodiscard]] const protocol::JobIdentity& job() const { return job_; }
   [[nodiscard]] SteadyTime began() const { return began_; }
-  [[nodiscard]] RendezvousView View() const;  // but for `listening`
+  [[nodiscard]] RendezvousView View() const;  // without `listening`
 
  private:
   struct PendingJoin {
@@ -61,7 +62,7 @@ class JobEntry {
     SteadyTime deadline;
   };
 
-  // What the answers to long polls depend on; a revision may also be one more death.
+  // The state that the answers to long polls depend on; a revision also changes for less.
   struct Rounds {
     int64_t running = 0;
     int64_t ended = 0;
@@ -69,13 +70,13 @@ class JobEntry {
     friend bool operator==(const Rounds&, const Rounds&) = default;
   };
 
-  // True where it has refused the message: its sender must exit, or it says what cannot be of this job.
+  // True if it has rejected the message: the sender was evicted, or the message does not fit the job.
   template <typename Message>
   [[nodiscard]] bool Refuses(const Message& message, http::Responder& respond, Outbox& outbox) const;
   [[nodiscard]] bool IsNewcomer(const protocol::JoinRequest& request) const;
   [[nodiscard]] bool IsNewcomer(const protocol::Heartbeat& heartbeat) const;
   [[nodiscard]] Rounds CurrentRounds() const;
-  // What a member is to do now: wait, enter the running round, or exit.
+  // The instruction for a member: wait, enter the running round, or exit.
   [[nodiscard]] protocol::JoinAnswer AnswerFor(const protocol::Member& member) const;
   [[nodiscard]] std::string PreviousEnd() const;
   void AnswerJoins(SteadyTime now, Outbox& outbox);
@@ -83,17 +84,17 @@ class JobEntry {
   [[nodiscard]] bool IsOver(int64_t round) const;
   [[nodiscard]] protocol::WatchAnswer AnswerFor(int64_t round) const;
   void TakeHeldStep(int64_t step);
-  void WishForSave(const std::string& request);
-  void WishForProfile(const protocol::ProfileWanted& wish);
+  void RequestSave(const std::string& request);
+  void RequestProfile(const protocol::ProfileWanted& wanted);
   void TakeProfile(const protocol::Heartbeat& heartbeat);
   void TakeSaved(const protocol::Heartbeat& heartbeat, Moment now);
-  void TakeStoreAway(const protocol::Heartbeat& heartbeat, Moment now);
+  void TakeStoreOutage(const protocol::Heartbeat& heartbeat, Moment now);
   [[nodiscard]] std::optional<StoreOutage> CurrentOutage() const;
   void TakeProgress(const protocol::Heartbeat& heartbeat, Moment now);
   void TakeRepairs(const protocol::Heartbeat& heartbeat);
-  // Of the newest round that ended, by the number under which it is recorded.
+  // The end of the newest ended round, with the number under which it is recorded.
   [[nodiscard]] Ending EndingOfFormation() const;
-  // Of the member; those to act on.
+  // The stragglers among the member's ranks that it should act on.
   [[nodiscard]] std::vector<protocol::Straggler> StragglersOf(const protocol::Heartbeat& heartbeat) const;
   void RecordChanges(Moment now);
   void RecordRecovery(const protocol::Progress& progress, Moment now);
@@ -102,34 +103,36 @@ class JobEntry {
   SteadyTime began_;
   Round round_;
   std::optional<Stragglers> stragglers_;
-  std::string waits_for_;  // by the settings
-  std::set<int> spared_;   // slots that were restarted for being slow: once must do
-  RendezvousView view_;    // without what View() takes from round_
+  std::string waits_for_;  // from the settings
+  std::set<int> spared_;   // slots that were restarted for being slow, which is done once
+  RendezvousView view_;    // without the fields that View() takes from round_
   int64_t seen_revision_ = 0;
   Rounds answered_;
-  SteadyTime next_sweep_{};                      // of the long polls, for those that have waited long enough
+  SteadyTime next_sweep_{};                      // of the long polls, for expired ones
   std::map<int, PendingJoin> joins_;             // by slot
   std::map<std::string, PendingWatch> watches_;  // by uid of the pod: the newest of each
-  int64_t recorded_round_ = 0;                   // running, and entered into view_.changes
-  int64_t repaired_to_ = 0;                      // newest formation that members made by themselves
-  std::map<int64_t, Moment> unrecovered_;        // rounds of view_.changes until the next step: their ends
-  // A checkpoint that somebody wants, and the step it must have reached: known with the next heartbeat.
+  int64_t recorded_round_ = 0;                   // the running round once it is in view_.changes
+  int64_t repaired_to_ = 0;                      // newest formation that the members made by themselves
+  // rounds in view_.changes without a completed step since, with their ends
+  std::map<int64_t, Moment> unrecovered_;
+  // A requested checkpoint. `from_step`, the step that it must have reached, is set by the next heartbeat.
   struct WantedSave {
     std::string request;
     std::optional<int64_t> from_step;
   };
   std::optional<WantedSave> wanted_save_;
   std::string save_request_;  // newest
-  // A profile that somebody wants, and what was agreed on before: a text may come again.
+  // A requested profile. `before`: the profile agreed on earlier, because a request may have the same text
+  // again.
   struct WantedProfile {
-    protocol::ProfileWanted wish;
+    protocol::ProfileWanted wanted;
     protocol::ProfileAgreed before;
   };
   std::optional<WantedProfile> wanted_profile_;
   std::string profile_request_;             // newest
   protocol::ProfileAgreed agreed_profile_;  // newest
-  std::map<int, StoreOutage> outages_;      // by slot of the member that reports it
-  bool has_news_ = false;                   // progress or damage that is worth a reconcile
+  std::map<int, StoreOutage> outages_;      // by slot of the reporting member
+  bool has_update_ = false;                 // progress or damage worth a reconcile
 };
 
 }  // namespace lockstep::rendezvous

@@ -34,7 +34,7 @@ Departure DepartureFrom(const protocol::LeaveRequest& request) {
   return departure;
 }
 
-// The member said that it stops, or its heartbeats did; its pod's end says why.
+// The member reported that it stops, or its heartbeats stopped; the end of its pod gives the cause.
 void Complete(Departure& departure, const PodEnd& end) {
   if (departure.node.empty()) departure.node = end.node;
   if (departure.exit_code.has_value() || !end.exit_code.has_value()) return;
@@ -57,7 +57,7 @@ Admission Round::Check(const protocol::Member& member) const {
   return evictions_.Contains(member) ? Admission::kEvicted : Admission::kAccepted;
 }
 
-// Pod names are unique per slot, so another uid or incarnation in the slot replaces the one before it for
+// Pod names are unique per slot, so another uid or incarnation in the slot replaces the previous one for
 // good.
 Admission Round::Admit(const protocol::Member& member) {
   if (Check(member) == Admission::kEvicted) return Admission::kEvicted;
@@ -84,34 +84,34 @@ Round::Record* Round::Find(const protocol::Member& member) {
   return const_cast<Record*>(std::as_const(*this).Find(member));
 }
 
-bool Round::Knows(const protocol::Member& member) const { return Find(member) != nullptr; }
+bool Round::Contains(const protocol::Member& member) const { return Find(member) != nullptr; }
 
 Round::Record& Round::RecordOf(int slot) {
   const auto [found, is_new] = records_.try_emplace(slot);
   if (is_new) {
-    ++counts_[found->second.standing];
+    ++counts_[found->second.state];
     seen_wanted_ += slot < wanted_slots() ? 1 : 0;
   }
   return found->second;
 }
 
-void Round::Move(Record& record, Standing standing) {
-  --counts_[record.standing];
-  record.standing = standing;
-  ++counts_[standing];
+void Round::Move(Record& record, MemberState state) {
+  --counts_[record.state];
+  record.state = state;
+  ++counts_[state];
 }
 
 Admission Round::Join(const protocol::JoinRequest& request, SteadyTime now) {
   if (Admit(request.member) == Admission::kEvicted) return Admission::kEvicted;
   if (request.finished.round > 0) TakeFinish(request);
-  if (dismisses_) return Admission::kAccepted;  // the round ended well, whoever comes out of it
+  if (dismisses_) return Admission::kAccepted;  // the round is complete, regardless of who leaves it now
   Record* known = Find(request.member);
-  if (known != nullptr && known->standing == kInRound) {
+  if (known != nullptr && known->state == kInRound) {
     known->last_seen = now;
-    // The answer was lost on its way: it is still in the running round.
+    // The previous answer was lost: the member is still in the running round.
     if (running_.has_value() && request.last_round < running_->number) return Admission::kAccepted;
     if (running_.has_value() && request.finished.round == running_->number) {
-      known->request = request;  // should the round break before the others are through
+      known->request = request;  // needed if the round breaks before all members have finished
       return Admission::kAccepted;
     }
     EndRound(LeaveMode::kAbort, "Infrastructure", request.member.pod + " left the round without saying why",
@@ -123,7 +123,7 @@ Admission Round::Join(const protocol::JoinRequest& request, SteadyTime now) {
     if (SlotOf(record.request.member.pod_uid) == request.member.slot)
       slot_of_pod_.erase(record.request.member.pod_uid);
   }
-  if (known == nullptr || record.standing != kWaiting) {
+  if (known == nullptr || record.state != kWaiting) {
     record.joined_at = now;
     last_change_ = now;
     record.is_standby = running_.has_value() && Count(kInRound) >= places();
@@ -142,7 +142,7 @@ void Round::TakeFinish(const protocol::JoinRequest& request) {
   if (finished.round > finished_.round) finished_ = {.round = finished.round, .world = finished.world};
   if (finished_.slots.insert(request.member.slot).second) finished_.ranks += request.nproc;
   finished_.has_rank0 |= finished.first_rank == 0;
-  // All may have reached the end of a round that only a host before this one knew.
+  // All may have finished a round that only an earlier host knew.
   const bool is_newest = running_.has_value()
                              ? running_->number == finished_.round
                              : !last_ending_.has_value() && finished_.round >= newest_number();
@@ -163,7 +163,7 @@ bool Round::IsSuccess() const {
 }
 
 bool Round::IsFinished(const Record& record) const {
-  return record.standing == kInRound && record.request.finished.round == running_->number;
+  return record.state == kInRound && record.request.finished.round == running_->number;
 }
 
 Admission Round::Heartbeat(const protocol::Heartbeat& heartbeat, SteadyTime now) {
@@ -177,7 +177,7 @@ Admission Round::Heartbeat(const protocol::Heartbeat& heartbeat, SteadyTime now)
   return Admission::kAccepted;
 }
 
-// A standby asks for a place all the time; one that was in this round asks because the round is over.
+// A standby repeats its join all the time. A member of this round joins only because the round is over.
 bool Round::CanAdopt(const protocol::Heartbeat& heartbeat) const {
   if (heartbeat.round <= 0 || heartbeat.round < newest_number()) return false;
   if (last_ending_.has_value() && heartbeat.round <= last_ending_->round) return false;
@@ -185,7 +185,7 @@ bool Round::CanAdopt(const protocol::Heartbeat& heartbeat) const {
   if (running_.has_value()) return adopted_ && running_->number == heartbeat.round;
   return std::none_of(records_.begin(), records_.end(), [&](const auto& entry) {
     const protocol::JoinRequest& request = entry.second.request;
-    return entry.second.standing == kWaiting && request.last_round >= heartbeat.round &&
+    return entry.second.state == kWaiting && request.last_round >= heartbeat.round &&
            request.finished.round != heartbeat.round;
   });
 }
@@ -193,8 +193,8 @@ bool Round::CanAdopt(const protocol::Heartbeat& heartbeat) const {
 void Round::Adopt(const protocol::Heartbeat& heartbeat, Record& record, SteadyTime now) {
   if (!running_.has_value()) {
     adopted_ = true;
-    running_ =
-        ClosedRound{.number = heartbeat.round, .world = heartbeat.world, .reason = "taken over as it runs"};
+    running_ = ClosedRound{
+        .number = heartbeat.round, .world = heartbeat.world, .reason = "adopted while it was running"};
     next_round_ = std::max(next_round_, heartbeat.round + 1);
   }
   record.request.job = heartbeat.job;
@@ -221,8 +221,8 @@ Admission Round::Broken(const protocol::BrokenReport& report, SteadyTime now) {
   Record* record = Find(report.member);
   if (record == nullptr) return Admission::kAccepted;
   record->last_seen = now;
-  if (record->standing != kInRound || !running_.has_value() || running_->number != report.round) {
-    return Admission::kAccepted;  // the round is over already
+  if (record->state != kInRound || !running_.has_value() || running_->number != report.round) {
+    return Admission::kAccepted;  // the round is already over
   }
   EndRound(LeaveMode::kAbort, "Infrastructure", report.member.pod + ": " + report.reason, now);
   return Admission::kAccepted;
@@ -234,7 +234,7 @@ Admission Round::Leave(const protocol::LeaveRequest& request, SteadyTime now) {
   Record* record = Find(request.member);
   if (record == nullptr) return Admission::kAccepted;
   record->last_seen = now;
-  // A pod that stops in good order finishes its step; one whose rank died cannot.
+  // A pod that stops in good order completes its step; a pod with a dead rank cannot.
   const LeaveMode mode = request.reason == LeaveReason::kRankDied ? LeaveMode::kAbort : LeaveMode::kYield;
   Lose(*record, mode, DepartureFrom(request), now);
   return Admission::kAccepted;
@@ -249,7 +249,7 @@ void Round::PodGone(const PodEnd& end, SteadyTime now) {
   if (!evictions_.AddPod(end.pod_uid, MostEvictions())) return;
   if (const auto slot = SlotOf(end.pod_uid)) {
     Record& record = records_.at(*slot);
-    if (record.standing != kDead)
+    if (record.state != kDead)
       Lose(record, LeaveMode::kAbort, {.cause = end.cause, .reason = end.reason}, now);
   }
   if (!last_ending_.has_value()) return;
@@ -259,11 +259,11 @@ void Round::PodGone(const PodEnd& end, SteadyTime now) {
   ++revision_;
 }
 
-// The member has no place any more and need not be waited for.
+// The member has lost its place and is not waited for.
 void Round::Lose(Record& record, LeaveMode mode, Departure departure, SteadyTime now) {
   const protocol::Member& member = record.request.member;
   const bool is_wanted = member.slot < wanted_slots();
-  if (!completed_ && record.standing == kInRound) {
+  if (!completed_ && record.state == kInRound) {
     EndRound(mode, is_wanted ? departure.cause : "Scale", member.pod + ": " + departure.reason, now);
   }
   if (!completed_ && record.last_rank >= 0 && is_wanted) {
@@ -288,7 +288,7 @@ void Round::EndRound(LeaveMode mode, std::string cause, std::string reason, Stea
   const auto members = static_cast<int>(running_->peers.size());
   last_ending_ = Ending{running_->number, mode, std::move(cause), std::move(reason), members, {}};
   for (auto& [slot, record] : records_) {
-    if (record.standing != kInRound) continue;
+    if (record.state != kInRound) continue;
     const bool asks_already = IsFinished(record);
     if (asks_already) record.joined_at = now;
     Move(record, asks_already ? kWaiting : kLeft);
@@ -300,7 +300,7 @@ void Round::EndRound(LeaveMode mode, std::string cause, std::string reason, Stea
   last_change_ = now;
 }
 
-void Round::Forgive(SteadyTime::duration pause) {
+void Round::ExtendTimeouts(SteadyTime::duration pause) {
   for (auto& [slot, record] : records_) record.last_seen += pause;
   last_change_ += pause;
 }
@@ -315,10 +315,10 @@ void Round::Tick(SteadyTime now) {
   }
 }
 
-std::vector<std::string> Round::Heard() const {
+std::vector<std::string> Round::ResponsivePods() const {
   std::vector<std::string> pods;
   for (const auto& [slot, record] : records_) {
-    if (record.standing != kDead) pods.push_back(record.request.member.pod_uid);
+    if (record.state != kDead) pods.push_back(record.request.member.pod_uid);
   }
   return pods;
 }
@@ -327,7 +327,7 @@ void Round::ExpireSilent(SteadyTime now) {
   if (now < next_expiry_) return;
   next_expiry_ = now + settings_.heartbeat_timeout;
   for (auto& [slot, record] : records_) {
-    if (record.standing == kDead) continue;
+    if (record.state == kDead) continue;
     if (now - record.last_seen <= settings_.heartbeat_timeout) {
       next_expiry_ = std::min(next_expiry_, record.last_seen + settings_.heartbeat_timeout);
       continue;
@@ -343,8 +343,8 @@ void Round::ExpireSilent(SteadyTime now) {
 void Round::YieldToNewcomers(SteadyTime now) {
   const int newcomers = Count(kWaiting);
   if (newcomers == 0 || Count(kInRound) >= places()) return;
-  if (finished_.round == running_->number) return;  // its end is near, and their work would be lost
-  // Taken over from heartbeats, of which some are still to come.
+  if (finished_.round == running_->number) return;  // it is about to complete, and its work would be lost
+  // The round was adopted from heartbeats, and some are still missing.
   if (adopted_ && !HasAllRanks(*running_)) return;
   const bool all_here = Count(kInRound) + newcomers >= places();
   if (!all_here && !GrowDelayIsOver(now)) return;
@@ -366,17 +366,17 @@ void Round::CloseIfReady(SteadyTime now) {
     return Close("all expected members are in");
   }
   if (waiting < settings_.min_members) return;
-  if (MissingUnseen() == 0) return Close("every missing member is known to be gone");
+  if (MissingUnobserved() == 0) return Close("every missing member is known to be gone");
   if (now - last_change_ >= LastCall()) Close("the last call has passed");
 }
 
-// After a restart of the host the members of a running round need a heartbeat to tell of it.
+// After a restart of the host, members of a running round need the time of a heartbeat to report it.
 std::chrono::milliseconds Round::LastCall() const {
   const bool may_run_already = settings_.first_round > 1 && !last_ending_.has_value();
   return may_run_already ? std::max(settings_.last_call, settings_.heartbeat_timeout) : settings_.last_call;
 }
 
-// In the order of their ranks.
+// In order of rank.
 std::vector<Round::Record*> Round::ChooseMembers() {
   const auto rank_order = [](const Record* record) {
     const int group = record->last_rank >= 0 ? 0 : record->is_standby ? 1 : 2;
@@ -395,11 +395,11 @@ std::vector<Round::Record*> Round::ChooseMembers() {
 
 void Round::Close(std::string reason) {
   const std::vector<Record*> members = ChooseMembers();
-  // They may have formed a round again while no host answered: their count is ahead.
+  // Members may have formed a round again while no host answered: their number is then ahead.
   for (const Record* record : members) next_round_ = std::max(next_round_, record->request.last_round + 1);
   for (auto& [slot, record] : records_) {
     record.last_rank = -1;
-    record.is_standby = record.standing == kWaiting;
+    record.is_standby = record.state == kWaiting;
   }
   ClosedRound closed{.number = next_round_++, .reason = std::move(reason)};
   for (Record* record : members) {
@@ -427,20 +427,20 @@ void Round::Close(std::string reason) {
 std::vector<Round::Record*> Round::Waiting() {
   std::vector<Record*> waiting;
   for (auto& [slot, record] : records_) {
-    if (record.standing == kWaiting) waiting.push_back(&record);
+    if (record.state == kWaiting) waiting.push_back(&record);
   }
   return waiting;
 }
 
 std::optional<int> Round::FirstRankOf(int slot) const {
   const auto found = records_.find(slot);
-  if (found == records_.end() || found->second.standing != kInRound || IsFinished(found->second))
+  if (found == records_.end() || found->second.state != kInRound || IsFinished(found->second))
     return std::nullopt;
   return found->second.last_rank;
 }
 
 int Round::MissingAlive() const { return Count(kLeft); }
 
-int Round::MissingUnseen() const { return wanted_slots() - seen_wanted_; }
+int Round::MissingUnobserved() const { return wanted_slots() - seen_wanted_; }
 
 }  // namespace lockstep::rendezvous

@@ -7,8 +7,8 @@ namespace lockstep::rendezvous {
 namespace {
 
 constexpr std::size_t kKeptChanges = 10;
-constexpr std::size_t kNamedDepartures = 3;  // the others are counted
-constexpr double kSameSeconds = 0.5;  // two measurements of one recovery differ by the time of messages
+constexpr std::size_t kNamedDepartures = 3;  // the others are only counted
+constexpr double kSameSeconds = 0.5;         // two measurements of one recovery differ by message delays
 
 std::string ReasonOf(const std::vector<Departure>& departures) {
   std::string reason;
@@ -31,21 +31,22 @@ void TakeDeparture(const Departure& departure, std::vector<Departure>& known) {
   found->is_back = is_back;
 }
 
-void Climb(const ClosedRound& closed, RoundChange& change) {
+void RaiseLevel(const ClosedRound& closed, RoundChange& change) {
   for (Departure& departure : change.departures) {
     const auto peer = std::find_if(closed.peers.begin(), closed.peers.end(),
                                    [&](const Peer& entry) { return entry.slot == departure.slot; });
     if (departure.is_back || peer == closed.peers.end()) continue;
     departure.is_back = true;
     if (peer->pod_uid != departure.pod_uid) {
-      change.rung = std::max(change.rung, Rung::kReplacePod);
+      change.level = std::max(change.level, RecoveryLevel::kReplacePod);
     } else if (departure.exit_code.has_value() || !peer->holds_state) {
-      change.rung = std::max(change.rung, Rung::kRespawn);
-    }  // else it was only out of reach
+      change.level = std::max(change.level, RecoveryLevel::kRespawn);
+    }  // otherwise it was only unreachable
   }
 }
 
-// The members measure from the break to the next step. A host that was stopped meanwhile has measured its own pause.
+// The members measure from the break to the next step. A host that was stopped in between has measured its
+// own pause.
 bool Correct(double seconds, RoundChange& change) {
   if (change.recovery_seconds == 0) return false;
   const double more = seconds - change.recovery_seconds;
@@ -87,18 +88,18 @@ void RecordEnding(const Ending& ending, std::vector<RoundChange>& changes) {
 void RecordClosing(const Ending& ending, const ClosedRound& closed, bool is_full,
                    std::vector<RoundChange>& changes) {
   for (RoundChange& change : changes) {
-    if (change.is_mended) continue;
+    if (change.is_repaired) continue;
     const auto departed = static_cast<int>(change.departures.size());
-    if (change.round == ending.round && departed == ending.members) change.rung = Rung::kCheckpoint;
-    Climb(closed, change);
-    change.is_mended = is_full || std::all_of(change.departures.begin(), change.departures.end(),
-                                              [](const Departure& entry) { return entry.is_back; });
+    if (change.round == ending.round && departed == ending.members) change.level = RecoveryLevel::kCheckpoint;
+    RaiseLevel(closed, change);
+    change.is_repaired = is_full || std::all_of(change.departures.begin(), change.departures.end(),
+                                                [](const Departure& entry) { return entry.is_back; });
   }
 }
 
 bool RecordRepair(const protocol::Member& member, const protocol::Repair& repair,
                   std::vector<RoundChange>& changes) {
-  // Told again and again, also when ten newer ones have taken its place.
+  // Repairs are reported repeatedly, even after ten newer ones have replaced them in the list.
   if (changes.size() == kKeptChanges && repair.formation < changes.front().round) return false;
   auto change = std::find_if(changes.begin(), changes.end(),
                              [&](const RoundChange& entry) { return entry.round >= repair.formation; });
@@ -107,7 +108,7 @@ bool RecordRepair(const protocol::Member& member, const protocol::Repair& repair
     change = changes.insert(change, {.round = repair.formation,
                                      .cause = repair.failure.cause,
                                      .reason = member.pod + ": " + repair.reason,
-                                     .is_mended = true,
+                                     .is_repaired = true,
                                      .recovery_seconds = repair.seconds,
                                      .members_measured = true,
                                      .unfinished_seconds = repair.unfinished_seconds});
@@ -117,7 +118,7 @@ bool RecordRepair(const protocol::Member& member, const protocol::Repair& repair
                                     [&](const Departure& entry) { return entry.pod_uid == member.pod_uid; });
   const bool names_rank = !repair.failure.ranks.empty() && !is_known;
   if (names_rank) {
-    change->rung = std::max(change->rung, Rung::kRespawn);
+    change->level = std::max(change->level, RecoveryLevel::kRespawn);
     change->departures.push_back(DepartureFrom(member, repair));
     change->cause = change->departures.front().cause;
     change->reason = ReasonOf(change->departures);

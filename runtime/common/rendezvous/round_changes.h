@@ -1,6 +1,6 @@
 #pragma once
-// What became of the rounds of one job that ended: who lost a place, how it was mended, what it cost. Pure:
-// JobEntry calls these in the order in which things happen, and keeps the list in its view.
+// The list of ended rounds of one job: which members lost their place, how the round was repaired, and what
+// it cost. Pure: JobEntry calls these functions in the order of events and keeps the list in its view.
 
 #include <vector>
 
@@ -9,12 +9,12 @@
 
 namespace lockstep::rendezvous {
 
-// Enters the newest ending, or what has become known of it since.
+// Records the newest ending, or updates its record.
 void RecordEnding(const Ending& ending, std::vector<RoundChange>& changes);
-// A new round is running. `is_full`: nobody else will get a place in it.
+// Records that a new round is running. `is_full`: no further member will get a place in it.
 void RecordClosing(const Ending& ending, const ClosedRound& closed, bool is_full,
                    std::vector<RoundChange>& changes);
-// A member says how the members mended a formation by themselves. False: nothing that was not known.
+// Records a repair that the members made by themselves. False if nothing changed.
 bool RecordRepair(const protocol::Member& member, const protocol::Repair& repair,
                   std::vector<RoundChange>& changes);
 

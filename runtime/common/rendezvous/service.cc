@@ -17,9 +17,10 @@ namespace {
 
 using protocol::JobIdentity;
 
-// Without an event, though Tick is one every 50 ms: this process was stopped, or starved.
+// A gap between events this long means that this process was stopped or starved, because Tick runs every 50
+// ms.
 constexpr std::chrono::seconds kOwnPause{2};
-// In the log, of what a refused message says.
+// Length of a rejected message's field in the log.
 constexpr std::size_t kLongestField = 300;
 
 int StatusOfRefusal(ErrorCode code) {
@@ -31,7 +32,7 @@ http::Response ErrorReply(int status, const std::string& message) {
   return http::JsonResponse(status, DumpJson({{"error", message}}));
 }
 
-// What became of a message or of an event.
+// The outcome of a message or an event.
 enum class Delivery {
   kDone,
   kUnknownJob,
@@ -57,16 +58,16 @@ struct RendezvousService::State {
 
   [[nodiscard]] Moment Now() const { return {clock.Steady(), clock.Now()}; }
 
-  // Of all jobs, before any looks at its time-outs.
-  void ForgiveOwnPause(SteadyTime now) LOCKSTEP_REQUIRES(mutex) {
+  // Extends the time-outs of all jobs before any of them is checked.
+  void ExtendTimeoutsByOwnPause(SteadyTime now) LOCKSTEP_REQUIRES(mutex) {
     const SteadyTime::duration gap = now - std::exchange(last_event, now).value_or(now);
     if (gap < kOwnPause) return;
-    for (auto& [uid, entry] : jobs) entry.Forgive(gap);
+    for (auto& [uid, entry] : jobs) entry.ExtendTimeouts(gap);
   }
 
-  // Runs `event` on the job's entry, moves it forward, then answers and notifies with the lock released. The
-  // uid alone does not name the job: whoever sends a message can write any uid into it, but its namespace is
-  // the one that was authorized.
+  // Calls `event` on the job's entry, applies time-outs, then answers and notifies with the lock released.
+  // The uid alone does not identify the job: a sender can write any uid into a message, but its namespace is
+  // the authorized one.
   template <typename Event>
   Delivery Apply(const JobIdentity& job, Event event) {
     Outbox outbox;
@@ -74,7 +75,7 @@ struct RendezvousService::State {
     {
       const MutexLock lock(mutex);
       const Moment now = Now();
-      ForgiveOwnPause(now.steady);
+      ExtendTimeoutsByOwnPause(now.steady);
       const auto found = jobs.find(job.uid);
       if (found == jobs.end()) return Delivery::kUnknownJob;
       if (found->second.job() != job) return Delivery::kOtherJob;
@@ -86,7 +87,7 @@ struct RendezvousService::State {
     return Delivery::kDone;
   }
 
-  // One line for each sender and kind of message: what is sent again adds nothing.
+  // One line for each sender and kind of message, however often it is repeated.
   template <typename Message>
   http::Response Refuse(const std::string& path, const Message& message, const std::string& why) {
     bool is_first = false;
@@ -109,7 +110,7 @@ struct RendezvousService::State {
   template <typename Message>
   using Method = void (JobEntry::*)(const Message&, http::Responder, Moment, Outbox&);
 
-  // None where this is the job's host. Says nothing that only those who are authorized may know.
+  // nullopt if this is the job's host. The answer contains nothing that needs authorization.
   [[nodiscard]] std::optional<http::Response> Redirect(const JobIdentity& job) const {
     const HostedAt host = host_of ? host_of(job) : HostedAt{};
     if (host.is_here) return std::nullopt;

@@ -1,7 +1,7 @@
 #pragma once
-// The rendezvous service: the wire protocol over any HttpServer handler, one Round per job. Hosted by the
-// operator (operator/rendezvous; each replica for the jobs that it leads) and in-process by `lockstep run`. All
-// methods are safe to call from any thread; long polls hold no thread.
+// The rendezvous service: the protocol on top of any HttpServer handler, one Round per job. Hosted by the
+// operator (operator/rendezvous; each replica for the jobs that it leads) and by `lockstep run` in its
+// process. All methods are safe to call from any thread; long polls hold no thread.
 
 #include <functional>
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace lockstep::rendezvous {
 
-// Who says to be which member.
+// A sender that claims to be this member.
 struct Claim {
   std::string token;
   std::string peer;  // the address that the request came from
@@ -26,14 +26,14 @@ struct Claim {
 };
 
 // Decides whether a claim is true, and calls `done` once, from any thread. kUnauthorized (401) and kForbidden
-// (403) refuse the request; every other error says that it could not be decided now (503: try again). It is
-// called on the server's thread and must not block.
+// (403) reject the request; every other error means that no decision is possible now (503: try again). Called
+// on the server's thread; must not block.
 using Authorizer = std::function<void(const Claim& claim, std::function<void(Result<void>)> done)>;
 
-// Where a job's rendezvous is, and where none else hosts any: here.
+// Where a job's rendezvous is hosted; here if there is only one host.
 struct HostedAt {
   bool is_here = true;
-  std::string address;  // host:port of the other host; empty: nobody hosts it now, or that is not known
+  std::string address;  // host:port of the other host; empty: none, or unknown
 };
 // Called on the server's thread; must not block.
 using HostLookup = std::function<HostedAt(const protocol::JobIdentity& job)>;
@@ -41,26 +41,26 @@ using HostLookup = std::function<HostedAt(const protocol::JobIdentity& job)>;
 class RendezvousService {
  public:
   // `on_change(job)` is called, never under a lock, when a view changed in a way worth a reconcile: round,
-  // membership, a round's first step, completion. Further progress does not call it.
-  // `host_of`: where jobs are shared between hosts; messages for others' jobs are answered with the address.
+  // membership, a round's first step, completion; not for further progress. `host_of`: needed if hosts share
+  // the jobs; messages for a job hosted elsewhere are answered with the address.
   RendezvousService(const Clock& clock, Authorizer authorize,
                     std::function<void(const protocol::JobIdentity&)> on_change, HostLookup host_of = {});
   ~RendezvousService();
 
-  // Creates the job's rendezvous or changes its settings. Messages for unknown jobs are answered 404 ("ask
-  // again").
+  // Creates the job's rendezvous or changes its settings. Messages for unknown jobs are answered with 404,
+  // and the member tries again.
   void Configure(const protocol::JobIdentity& job, const JobSettings& settings);
   void Forget(const protocol::JobIdentity& job);
   [[nodiscard]] RendezvousView View(const protocol::JobIdentity& job) const;
 
-  // The pod is known to be gone (deleted, container ended, node lost): a leave, at once. It may never
-  // re-enter.
+  // Removes a member whose pod is known to be gone (deleted, container ended, node lost). It is never
+  // admitted again.
   void PodGone(const protocol::JobIdentity& job, const PodEnd& end);
 
   // The HTTP handler (POST /v1/…).
   void Handle(http::ServerRequest request, http::Responder respond);
-  // Moves time-outs and long polls forward; call about every 50 ms from one thread. An exception over one job is
-  // logged, and the others move on.
+  // Applies time-outs and answers expired long polls; call it about every 50 ms from one thread. An exception
+  // for one job is logged and does not affect the others.
   void Tick();
 
  private:

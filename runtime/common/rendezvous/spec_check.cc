@@ -30,7 +30,7 @@ Result<void> CheckMessage(const protocol::JoinRequest& request, const KnownOfJob
     LOCKSTEP_TRY(
         CheckPlace("finished.firstRank", request.finished.first_rank, request.nproc, request.finished.world));
   }
-  // Others joined under an older spec: they hold state, and keep their places until they are replaced.
+  // Other members joined under an older spec: they have state, and keep their places until they are replaced.
   if (!known.is_newcomer) return {};
   const int slots = known.settings.max_members + known.settings.standby_members;
   if (request.member.slot >= slots)
@@ -61,7 +61,7 @@ Result<void> CheckMessage(const protocol::Heartbeat& heartbeat, const KnownOfJob
   for (const protocol::Repair& repair : heartbeat.repairs)
     LOCKSTEP_TRY(CheckRound("repairs[].formation", repair.formation, known));
   if (!known.is_newcomer) return {};
-  // The round is taken over by what its members say of it.
+  // A round is adopted from its members' heartbeats.
   const int most = protocol::kMaxMembers * heartbeat.nproc;
   if (heartbeat.world > most)
     return NotAllowed("world", "at most 10,000 times nproc = " + std::to_string(most), heartbeat.world);

@@ -1,7 +1,6 @@
 #pragma once
-// Compares a message with what the host knows of the job: its settings and its newest round. What a field may
-// hold in any job stands beside the field (protocol/message_limits.h). An error names the field and what is
-// allowed. Pure.
+// Compares a message with the host's knowledge of the job: its settings and its newest round. Limits that
+// apply to any job are in protocol/message_limits.h. An error names the field and the allowed values. Pure.
 
 #include <cstdint>
 
@@ -11,14 +10,14 @@
 
 namespace lockstep::rendezvous {
 
-// Members form rounds again among themselves, and a status may be written late: what they know of may be ahead
-// of the host. One formation each second takes eleven days to get so far.
+// Members may form rounds again among themselves, and a status may be written late, so their round number may
+// be ahead of the host's. At one formation per second it takes eleven days to get this far.
 inline constexpr int64_t kMaxRoundsAhead = 1'000'000;
 
 struct KnownOfJob {
   const JobSettings& settings;
   int64_t newest_round = 0;
-  // Of the message: its member has no place among those that the host knows, and asks for one.
+  // The sender has no place in the host's records and asks for one.
   bool is_newcomer = false;
 };
 

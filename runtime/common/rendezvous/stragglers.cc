@@ -8,15 +8,15 @@ namespace {
 
 constexpr int kParts = 4;
 
-// The lower one of two: with a world of two, the faster rank is what the other is compared with.
+// The lower of two middle values: in a world of two, ranks are compared with the faster one.
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-// Another process has the rank: the members formed the round again, and its counters began again. Steps that are
-// subtracted from it would be none, and divided by.
+// True if the rank has a new process: the members formed the round again, and the counters restarted.
+// Differences to the earlier report would be negative or zero.
 bool IsBehind(const protocol::RankReport& report, const protocol::RankReport& newest) {
   return report.steps < newest.steps || report.samples < newest.samples ||
          report.compute_seconds < newest.compute_seconds;
@@ -32,14 +32,14 @@ void Stragglers::BeginRound(int64_t round, int world) {
   found_.clear();
 }
 
-bool Stragglers::Heard(int64_t round, const std::vector<protocol::RankReport>& ranks) {
+bool Stragglers::Update(int64_t round, const std::vector<protocol::RankReport>& ranks) {
   if (round != round_ || world_ < 2) return false;
   for (const protocol::RankReport& report : ranks) Take(report);
   return made_part_ == static_cast<std::size_t>(world_) && Compare();
 }
 
 void Stragglers::Take(const protocol::RankReport& report) {
-  // A report may still be of the round before.
+  // A report may still be for an earlier round.
   if (report.work_round != round_ || report.rank < 0 || report.rank >= world_) return;
   Work& work = ranks_[report.rank];
   if (IsBehind(report, work.newest)) {

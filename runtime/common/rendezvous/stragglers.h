@@ -1,11 +1,12 @@
 #pragma once
-// Which ranks of a round are slower than the others, by the time that each computes by itself: the time of a
-// whole step is equal for all, as each waits for the slowest. Pure; time passes in steps.
+// Finds ranks of a round that are slower than the others. Compares the time that each rank computes without
+// waiting; the duration of a whole step is equal for all, because each waits for the slowest. Pure; time is
+// counted in steps.
 //
-// A window has four parts. A rank is slow in a part where it computes longer than `factor` times the median
-// rank, for a step *and* for a sample: shares may differ by a sample, or by speed (training.balance). One
-// that is slow in four parts in a row is a straggler, and is none any more after four that were not: one slow
-// step decides nothing. Evaluations and saves are no computing.
+// A window has four parts. A rank is slow in a part if it computes longer than `factor` times the median
+// rank, per step *and* per sample: shares may differ by a sample, or by speed (training.balance). A rank that
+// is slow in four consecutive parts becomes a straggler, and stops being one after four parts in which it was
+// not slow, so that a single slow step has no effect. Evaluations and saves do not count as computing.
 
 #include <cstdint>
 #include <map>
@@ -24,11 +25,11 @@ class Stragglers {
   [[nodiscard]] const StragglerSettings& settings() const { return settings_; }
   [[nodiscard]] int64_t round() const { return round_; }
 
-  // Of an older round nothing counts any more.
+  // Discards everything about older rounds.
   void BeginRound(int64_t round, int world);
-  // What ranks of the round have done so far. True where somebody became a straggler, or ceased to be one.
-  bool Heard(int64_t round, const std::vector<protocol::RankReport>& ranks);
-  // Of this round: rank → how many times the median's time it took when it was found.
+  // The work of ranks of the round so far. True if a rank became a straggler or stopped being one.
+  bool Update(int64_t round, const std::vector<protocol::RankReport>& ranks);
+  // Stragglers of this round: rank → its time divided by the median rank's when it was found.
   [[nodiscard]] const std::map<int, double>& found() const { return found_; }
 
  private:
@@ -36,7 +37,7 @@ class Stragglers {
     std::optional<protocol::RankReport> at_begin;  // of the part
     protocol::RankReport newest;
     bool has_made_part = false;
-    int parts_in_a_row = 0;  // that speak against what it is taken for
+    int parts_in_a_row = 0;  // consecutive parts that contradict its present classification
   };
   void Take(const protocol::RankReport& report);
   bool Compare();
@@ -44,8 +45,8 @@ class Stragglers {
   StragglerSettings settings_;
   int64_t round_ = 0;
   int world_ = 0;
-  std::map<int, Work> ranks_;  // that have reported: a world may be larger than what its members say
-  std::size_t made_part_ = 0;  // how many
+  std::map<int, Work> ranks_;  // ranks that have reported; a world may be larger
+  std::size_t made_part_ = 0;  // how many ranks have completed the part
   std::map<int, double> found_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Prometheus' text format of a registry, for whichever HTTP server a program runs. Any thread.
+// The content of a Prometheus registry in the text format, for any HTTP server. Any thread.
 
 #include <memory>
 #include <string>
@@ -16,7 +16,7 @@ namespace lockstep::telemetry {
 void AddBuildInfo(prometheus::Registry& registry, const std::string& program);
 
 // A 200 answer with the registry's current content and
-// process_{resident_memory_bytes,cpu_seconds_total,open_fds}, read now.
+// process_{resident_memory_bytes,cpu_seconds_total,open_fds}, read at the time of the call.
 [[nodiscard]] http::Response MetricsResponse(const prometheus::Registry& registry);
 
 }  // namespace lockstep::telemetry

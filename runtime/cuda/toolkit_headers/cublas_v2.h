@@ -1,5 +1,5 @@
 #pragma once
-// The handles and codes of cuBLAS that LibTorch's headers name. Nothing of ours uses them.
+// The cuBLAS handles and codes that LibTorch's headers mention. Our code does not use them.
 
 typedef struct cublasContext* cublasHandle_t;
 enum cublasStatus_t : int;

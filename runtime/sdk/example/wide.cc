@@ -1,5 +1,5 @@
-// A model of one's own, with a loss of its own: one wide hidden layer, and labels smoothed. Samples of one's
-// own: images with one to four stripes, drawn as they are asked for.
+// A custom model with its own loss: one wide hidden layer and label smoothing. Custom samples: generated
+// images with one to four stripes.
 
 #include <ATen/ops/empty.h>
 #include <lockstep/plugin.h>

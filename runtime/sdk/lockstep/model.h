@@ -1,6 +1,6 @@
 #pragma once
-// A model of your own for Lockstep: derive from Model, and offer it in a library (plugin.h). It is
-// single-device code: ranks, rounds and checkpoints are not its matter. One thread calls it.
+// A custom model for Lockstep: derive from Model, and export the class from a library (plugin.h). A model is
+// single-device code; Lockstep handles ranks, rounds and checkpoints. One thread calls it.
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <torch/nn/module.h>
@@ -12,48 +12,48 @@
 
 namespace lockstep {
 
-// What the data set's samples are.
+// The shape of the data set's samples.
 struct ModelInput {
   std::vector<int64_t> sample_shape;  // without the batch dimension
   int64_t classes = 0;
 };
 
-// A part of a model that others follow: from what the part before it gave (the first: from the samples) it
-// makes one tensor. `modules` are all whose parameters and buffers it uses; a parameter may be of several
-// parts.
+// A part of a model that other parts follow. It computes one tensor from the output of the part before it, or
+// from the samples. `modules` are all modules whose parameters and buffers it uses; several parts may share a
+// parameter.
 struct Layer {
   std::function<at::Tensor(const at::Tensor&)> forward;
   std::vector<std::shared_ptr<torch::nn::Module>> modules;
 };
 
-// Parameters are those registered with torch::nn::Module; their names are the names in a checkpoint. They are
-// drawn in the constructor, from LibTorch's generator, which is seeded with spec.training.seed before: the
-// same in each process.
+// The parameters are those registered with torch::nn::Module; a checkpoint uses their names. They are
+// initialised in the constructor from LibTorch's generator, which was seeded with spec.training.seed, so they
+// are the same in every process.
 class Model : public torch::nn::Module {
  public:
-  // [n, …sample shape] → [n, classes]; of sequences [n, length] → [n, length, classes]. Override it, or
-  // Layers.
+  // [n, …sample shape] → [n, classes]; for sequences [n, length] → [n, length, classes]. Override this
+  // function or Layers.
   [[nodiscard]] virtual at::Tensor Forward(const at::Tensor& inputs) {
     at::Tensor x = inputs;
     for (const Layer& layer : Layers()) x = layer.forward(x);
     return x;
   }
 
-  // The model as parts that follow one another, so that `strategy: pipeline` and `hybrid` can place them on
-  // different ranks. Together they are Forward, and have all parameters and buffers. A part must not change
-  // what it is given in place. None: the model cannot be divided.
+  // The model as consecutive parts, so that `strategy: pipeline` and `hybrid` can place them on different
+  // ranks. Together they must compute Forward, and contain all parameters and buffers. A part must not modify
+  // its input in place. Empty: the model cannot be divided.
   [[nodiscard]] virtual std::vector<Layer> Layers() { return {}; }
 
-  // A differentiable scalar: the SUM over samples, as only the sum over all ranks knows the number to divide
-  // by. Here: cross-entropy of class indices [n]; of sequences, [n, length], the mean over the places of
-  // each.
+  // A differentiable scalar: the SUM over samples, because only the sum over all ranks knows the number to
+  // divide by. Default: cross-entropy of class indices [n]; for sequences [n, length], the mean over the
+  // positions of each.
   [[nodiscard]] virtual at::Tensor LossSum(const at::Tensor& outputs, const at::Tensor& targets) const {
     const at::Tensor sum = at::cross_entropy_loss(outputs.flatten(0, -2).to(at::kFloat), targets.flatten(),
                                                   {}, at::Reduction::Sum);
     return PlacesOf(targets) == 1 ? sum : sum / PlacesOf(targets);
   }
 
-  // For an evaluation: samples that are right, of a sequence the share of its places.
+  // For evaluations: the number of correct samples; a sequence counts with its share of correct positions.
   [[nodiscard]] virtual double CountRight(const at::Tensor& outputs, const at::Tensor& targets) const {
     return outputs.argmax(-1).eq(targets).sum().item<double>() / PlacesOf(targets);
   }

@@ -1,12 +1,12 @@
 #pragma once
-// A library of your own for Lockstep: models, data sets, or both. Name them with LOCKSTEP_PLUGIN, build a
-// shared library (find_package(lockstep), target lockstep::sdk), and name it in the manifest:
+// A user's library of models, data sets, or both. Declare them with LOCKSTEP_PLUGIN, build a shared library
+// (find_package(lockstep), target lockstep::sdk), and name it in the manifest:
 //
 //   model: {name: plugin, plugin: {path: /models/libmine.so, name: mine, options: {width: "64"}}}
 //   data: {format: plugin, plugin: {path: /models/libmine.so, name: signals}}
 //
-// It must be built against the release of LibTorch that the worker image has; another one is refused when it
-// is loaded.
+// It must be built against the LibTorch release of the worker image; otherwise it is rejected when it is
+// loaded.
 
 #include <lockstep/dataset.h>
 #include <lockstep/model.h>
@@ -27,7 +27,7 @@ struct PluginPart {
   std::shared_ptr<Model> (*make_model)(const ModelInput& input, const PluginOptions& options);
   std::unique_ptr<Dataset> (*make_dataset)(const DatasetInput& input, const PluginOptions& options);
 };
-// What a library offers. Use LOCKSTEP_PLUGIN.
+// The parts of a library. Use LOCKSTEP_PLUGIN.
 struct Plugin {
   int version;
   const char* torch;
@@ -36,7 +36,7 @@ struct Plugin {
 };
 inline constexpr int kPluginVersion = 3;  // of the structs and classes here, in model.h and dataset.h
 
-// A model class with a constructor (const ModelInput&, const PluginOptions&), under a name.
+// Registers a model class with a constructor (const ModelInput&, const PluginOptions&) under a name.
 template <typename M>
 constexpr PluginPart PluginModel(const char* name) {
   return {name,
@@ -46,7 +46,7 @@ constexpr PluginPart PluginModel(const char* name) {
           nullptr};
 }
 
-// A class of data sets with a constructor (const DatasetInput&, const PluginOptions&), under a name.
+// Registers a data set class with a constructor (const DatasetInput&, const PluginOptions&) under a name.
 template <typename D>
 constexpr PluginPart PluginDataset(const char* name) {
   return {name, nullptr,

@@ -6,7 +6,7 @@ start_prometheus() {
   local targets=$dir/prometheus-targets.json
   mkdir -p "$dir/prometheus"
   echo '[]' >"$targets"
-  targets=$targets render "$here/config/prometheus.yaml" >"$dir/prometheus.yaml"
+  targets=$targets rules=$here/../../charts/lockstep/recording.yaml render "$here/config/prometheus.yaml" >"$dir/prometheus.yaml"
   spawn prometheus nsenter --net="/run/netns/$control" prometheus --config.file="$dir/prometheus.yaml" \
     --storage.tsdb.path="$dir/prometheus" --web.listen-address="$api_address:9090" --log.level=warn
   spawn discover-pods nsenter --net="/run/netns/$control" "$here/lib/discover_pods.py" "$api_url" "$pki" "$targets"

@@ -2,6 +2,7 @@
 
 What single values do is in the suites of helm-unittest, charts/lockstep/tests; tools_test.py runs them.
 """
+import base64
 import json
 import pathlib
 import re
@@ -10,6 +11,7 @@ import subprocess
 import tarfile
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 import pytest
 import yaml
@@ -21,7 +23,7 @@ from rendering import CHART, HELM, KUBE_VERSION, LOADER, ROOT, VALUE_SETS, helm,
 pytestmark = pytest.mark.skipif(not HELM, reason="no helm on PATH and LOCKSTEP_HELM is not set")
 
 CRD = ROOT / "crds" / "distributedtrainingjobs.yaml"
-ALERTS = CHART / "alerts.yaml"
+ALERTS, RECORDING = CHART / "alerts.yaml", CHART / "recording.yaml"
 
 SUBJECT = {"kind": "ServiceAccount", "name": "lockstep", "namespace": "ml-system"}
 # What an operator for one namespace does without: the cluster's own kinds, and what is of no use without them.
@@ -78,6 +80,15 @@ class Lint(unittest.TestCase):
                 self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
 
+class Metadata(unittest.TestCase):
+    def test_the_icon_is_a_picture_that_needs_no_download(self):
+        chart = yaml.load((CHART / "Chart.yaml").read_text(), LOADER)
+        kind, data = chart["icon"].split(",", 1)
+        self.assertEqual(kind, "data:image/svg+xml;base64")
+        self.assertEqual(xml.etree.ElementTree.fromstring(base64.b64decode(data)).tag, "{http://www.w3.org/2000/svg}svg")
+        self.assertEqual(chart["maintainers"], [{"name": "The Lockstep authors"}])
+
+
 class Package(unittest.TestCase):
     def test_has_what_an_install_needs_and_no_more(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -87,8 +98,8 @@ class Package(unittest.TestCase):
             with tarfile.open(archive) as package:
                 files = set(package.getnames())
         self.assertEqual({name.split("/")[1] for name in files},
-                         {".helmignore", "Chart.yaml", "README.md", "alerts.yaml", "dashboards", "files", "templates", "values.schema.json",
-                          "values.yaml"})
+                         {".helmignore", "Chart.yaml", "README.md", "alerts.yaml", "dashboards", "files", "recording.yaml", "templates",
+                          "values.schema.json", "values.yaml"})
         self.assertIn("lockstep/templates/tests/reachable.yaml", files)
 
 
@@ -283,14 +294,23 @@ class Observability(unittest.TestCase):
                          {("10.0.0.1:9400", "of-10.0.0.1"), ("[fd00::1]:9400", "of-fd00::1")})
         self.assertEqual(len(found), 2, "two targets of one pod")
 
-    def test_rules_are_those_of_the_file(self):
-        rendered = one(render({"metrics": {"prometheusRule": {"enabled": True}}}), "PrometheusRule")["spec"]
-        self.assertEqual(rendered, yaml.load(ALERTS.read_text(), LOADER))
+    @staticmethod
+    def groups(**values):
+        return one(render({"metrics": {"prometheusRule": {"enabled": True, **values}}}), "PrometheusRule")["spec"]["groups"]
+
+    def test_rules_are_those_of_the_files(self):
+        alerts, recording = (yaml.load(path.read_text(), LOADER)["groups"] for path in (ALERTS, RECORDING))
+        self.assertEqual(self.groups(), alerts + recording)
+        self.assertEqual(self.groups(recordingRules=False), alerts)
 
     def test_any_rule_can_be_left_out(self):
         names = [rule["alert"] for group in yaml.load(ALERTS.read_text(), LOADER)["groups"] for rule in group["rules"]]
-        groups = one(render({"metrics": {"prometheusRule": {"enabled": True, "disabledAlerts": names}}}), "PrometheusRule")["spec"]["groups"]
-        self.assertEqual(groups, [])
+        self.assertEqual(self.groups(disabledAlerts=names, recordingRules=False), [])
+
+    def test_alerts_link_to_their_runbooks_where_the_page_has_an_address(self):
+        for group in self.groups(runbookUrl="https://docs.example/monitoring/", recordingRules=False):
+            for rule in group["rules"]:
+                self.assertEqual(rule["annotations"]["runbook_url"], f"https://docs.example/monitoring/#{rule['alert'].lower()}")
 
     def test_dashboards_are_the_files_byte_for_byte(self):
         for o in of_kind(render({"dashboards": {"enabled": True}}), "ConfigMap"):

@@ -195,7 +195,7 @@ def test_trusts_nothing_that_is_stored(folder):
             ("header is not a JSON object", {"header": b"[" * 100_000}),
             ("offsets do not match the shape", {"header": b'{"weight":{"dtype":"U8","shape":[99],"data_offsets":[0,0]}}'}),
             ("shape overflows", {"header": b'{"weight":{"dtype":"F64","shape":[9223372036854775807,9],"data_offsets":[0,0]}}'}),
-            ("other tensors than the manifest says", {"header": b"{}"})]):
+            ("tensors differ from the manifest", {"header": b"{}"})]):
         uri = f"file://{write_checkpoint(f'{folder}/{number}', 0, **fields).parent}"
         out = Tool("verify", uri, code=1).out
         expect("step 7: damaged: " in out and says in out, f"{fields}: {out}")

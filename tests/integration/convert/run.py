@@ -48,7 +48,7 @@ def test_what_would_do_something_else_needs_force():
     done = lockstep("convert", "-", text=job)
     expect(done.returncode == 1 and done.stdout == "", f"{done.returncode}: {done.stdout}")
     expect("standard input: error: PyTorchJob a: spec.runPolicy.managedBy: cannot be kept" in done.stderr, done.stderr)
-    expect("--force writes it all the same" in done.stderr, done.stderr)
+    expect("--force writes it anyway" in done.stderr, done.stderr)
     forced = lockstep("convert", "--force", "-", text=job)
     expect(forced.returncode == 0 and validate(forced.stdout).returncode == 0, f"{forced.returncode}: {forced.stderr}")
 
@@ -56,7 +56,7 @@ def test_what_would_do_something_else_needs_force():
 def test_what_is_not_valid_is_an_error_with_force_too():
     done = lockstep("convert", "--force", "-", text=pytorchjob([]))
     expect(done.returncode == 1 and "kind: DistributedTrainingJob" in done.stdout, f"{done.returncode}: {done.stdout}")
-    expect("a: what it becomes is not valid: spec.worker.template.spec.containers[trainer].command: is required" in done.stderr, done.stderr)
+    expect("a: the converted job is not valid: spec.worker.template.spec.containers[trainer].command: is required" in done.stderr, done.stderr)
 
 
 def test_what_is_no_job_is_refused():

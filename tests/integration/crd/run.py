@@ -82,7 +82,7 @@ CREATE_CASES = [
     ("min <= max", at("elasticPolicy"), ELASTIC, {"minReplicas": 3, "maxReplicas": 2},
      'spec.elasticPolicy.minReplicas: Invalid value: "object": minReplicas must not exceed maxReplicas'),
     ("replicas within elasticPolicy", at("elasticPolicy"), {"minReplicas": 2, "maxReplicas": 2},
-     {"minReplicas": 3, "maxReplicas": 4}, 'spec.worker.replicas: Invalid value: "object": worker.replicas must lie within'),
+     {"minReplicas": 3, "maxReplicas": 4}, 'spec.worker.replicas: Invalid value: "object": worker.replicas must be within'),
     ("elasticPolicy is complete", at("elasticPolicy"), ELASTIC, {"minReplicas": 1}, "spec.elasticPolicy.maxReplicas"),
     ("replicas is positive", at("worker", "replicas"), 1, 0, "spec.worker.replicas"),
     ("replicas is a number", at("worker", "replicas"), 3, "three", "spec.worker.replicas"),
@@ -268,6 +268,7 @@ CREATE_CASES = [
     ("compression words", TRAINING + ("sync",), {"compression": "fp16"}, {"compression": "topk"}, 'supported values: "fp16", "bf16"'),
     ("successPolicy is an object", at("successPolicy"), {"type": "Any"}, "Any", "spec.successPolicy"),
     ("ranks that write", at("observability"), {"logs": "All"}, {"logs": "all"}, "spec.observability.logs"),
+    ("ranks with metrics", at("observability"), {"rankMetricsLimit": 0}, {"rankMetricsLimit": -1}, "spec.observability.rankMetricsLimit"),
     ("metrics port", at("observability"), {"metricsPort": 9400}, {"metricsPort": 80}, "spec.observability.metricsPort"),
     ("cleanPodPolicy words", at("runPolicy"), {"cleanPodPolicy": "None"}, {"cleanPodPolicy": "Some"},
      "spec.runPolicy.cleanPodPolicy"),
@@ -309,7 +310,7 @@ UPDATE_CASES = [
     ("replicas of a suspended job", SUSPENDED, {"worker": {"replicas": 3}}, {"worker": {"replicas": -3}},
      "spec.worker.replicas"),
     ("replicas of an elastic job", ELASTIC_JOB, {"worker": {"replicas": 4}}, {"worker": {"replicas": 5}},
-     "worker.replicas must lie within"),
+     "worker.replicas must be within"),
     ("training is fixed", SUSPENDED, {"training": {"steps": 7}}, None, None),
     ("training is fixed while running", RUNNING, {"suspend": True, "training": {"steps": 7}},
      {"training": {"steps": 7}}, "training is fixed while the job runs"),
@@ -337,7 +338,7 @@ DEFAULTS = {
     at("runPolicy", "forceDeleteAfterSeconds"): 120, at("schedulingPolicy", "gang", "provider"): "Auto",
     at("schedulingPolicy", "topology", "mode"): "Preferred", at("network", "networkPolicy"): "Isolate",
     at("network", "hostNetwork"): False, at("observability", "metricsPort"): 9400,
-    at("observability", "logs"): "Rank0",
+    at("observability", "logs"): "Rank0", at("observability", "rankMetricsLimit"): 1024,
 }
 WITH_SECTIONS = changed(
     ELASTIC_JOB, (TRAINING + ("model", "mlp"), {}), (TRAINING + ("optimizer",), {}), (at("checkpoint"), {"uri": "s3://b"}),
@@ -593,7 +594,7 @@ def test_scale(server):
     job = server.get("scaled")
     expect(job["spec"]["worker"]["replicas"] == 4, f"scale does not reach worker.replicas: {job['spec']['worker']}")
     status, text = server.kubectl("scale", "dtj/scaled", "--replicas=5")
-    expect(status != 0 and "worker.replicas must lie within" in text, f"scale beyond maxReplicas: {text}")
+    expect(status != 0 and "worker.replicas must be within" in text, f"scale beyond maxReplicas: {text}")
 
 
 def test_status(server):

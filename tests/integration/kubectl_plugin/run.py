@@ -55,7 +55,7 @@ def running(step=250, checkpoint=200):
         "progress": {"step": step, "totalSteps": 1000, "epoch": 2, "loss": 0.5, "samplesPerSecond": 640},
         "checkpoint": {"step": checkpoint, "time": "2026-01-02T03:04:05Z", "uri": "s3://bucket/fashion/step-000000000200"},
         "goodput": {"since": "2026-01-02T03:00:00Z", "ratio": 0.9, "productiveSeconds": 90, "lostSeconds": {"startup": 10}},
-        "restarts": [{"time": now(), "round": 2, "cause": "Preemption", "ranks": [2, 3], "rung": "Membership", "recoverySeconds": 0.5,
+        "restarts": [{"time": now(), "round": 2, "cause": "Preemption", "ranks": [2, 3], "level": "Membership", "recoverySeconds": 0.5,
                       "lostSteps": 1, "message": "round 2: fashion-worker-1: SIGTERM"}],
     }
 
@@ -312,7 +312,7 @@ def test_delete_says_what_becomes_of_the_checkpoints():
     with job(running()):
         expect_in(refused("delete", "fashion", "nobody"), 'there is no job "nobody"')
         expect(get_job(), "deleted, though the other is not there")
-        expect_in(plugin("delete", "fashion")[0], "fashion is deleted; its checkpoints stay below s3://bucket/fashion")
+        expect_in(plugin("delete", "fashion")[0], "fashion is deleted; its checkpoints remain below s3://bucket/fashion")
         expect_in(refused("status", "fashion"), "there is no job")
 
 

@@ -39,7 +39,7 @@ def test_refuses_a_second_job_by_name(folder):
             code = second.finish()
             told = second.output()
         expect(code == 3, f"exit code {code}\n{told[-4000:]}")
-        for part in (f"spec.checkpoint.uri: file://{folder}/checkpoints", f'in use by job "first" (uid {uid})', "a folder of its own"):
+        for part in (f"spec.checkpoint.uri: file://{folder}/checkpoints", f'in use by job "first" (uid {uid})', "its own folder"):
             expect(part in told, f"{part} is not in\n{told[-4000:]}")
         expect([marker["jobName"] for marker in markers(folder)] == ["first"], f"{markers(folder)}")
         expect(first.process.poll() is None, f"the first job ended, too\n{first.output()[-4000:]}")
@@ -88,7 +88,7 @@ def test_takes_over_from_a_job_that_was_killed(folder):
         until("its marker alone", lambda: [marker["jobName"] for marker in markers(folder)] == ["second"],
               limit=LIMIT + LEASE, details=second.output)
         second.until("a later checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints"))[0] > step)
-        said = logged(own, "the marker of a job that no longer runs is removed: its place is taken over")
+        said = logged(own, "removing the marker of a job that no longer runs and taking over its location")
         expect([line["other_job"] for line in said] == ["first"], f"{said}")
         second.process.terminate()
         expect(second.finish() == 143, second.output()[-4000:])

@@ -459,7 +459,7 @@ def test_saves_as_often_as_pays_off(folder):
         run.until("some checkpoints", some_checkpoints)
         stop(run, folder)
     logs = "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.log"))
-    told = [json.loads(line) for line in logs.splitlines() if "checkpoints are due by what they cost" in line]
+    told = [json.loads(line) for line in logs.splitlines() if "checkpoint interval adapted to the cost of saves" in line]
     expect(told, "nobody says when checkpoints are due")
     for first in {line["pod"]: line for line in reversed(told)}.values():
         best = min(between_failures, math.sqrt(2 * first["stall_seconds"] * between_failures))

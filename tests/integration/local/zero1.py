@@ -107,7 +107,7 @@ def test_begins_again_without_a_checkpoint(folder):
     with Run(folder, path) as run:
         kill_one(run, 60)
         expect_complete(run, LONGER)
-    expect("there is no checkpoint to go back to: training begins again at step 0" in logs(folder), "nothing is said of it")
+    expect("no checkpoint to restore: training starts again at step 0" in logs(folder), "nothing is said of it")
     firsts = [r for r in ledger.read(run.ledger) if r["event"] == "commit" and r["step"] == 0]
     expect(len({r["round"] for r in firsts}) > 1, "the first step was not made again")
 

@@ -219,7 +219,7 @@ def test_says_why_machines_do_not_join(network, folder):
         other = Site(network, tempfile.mkdtemp(dir=folder), epochs=LONG + 1, minimum=1)
         with other:
             other.start(1)
-            expect(other.codes(1) == {1: 2} and "is not that of machine 0" in other.output(1), other.said())
+            expect(other.codes(1) == {1: 2} and "differs from that of machine 0" in other.output(1), other.said())
         member = {"pod": "machine-1", "podUid": "uid", "slot": 1, "incarnation": "1"}
         message = json.dumps({"job": {}, "member": member, "address": network.address(1), "nproc": 1, "storePort": 1})
         for path in ("machine", "join"):
@@ -306,7 +306,7 @@ def test_srun_trains_on_all_nodes(site, folder):
     output = pathlib.Path(folder, "output.txt").read_text()
     expect(state == ("COMPLETED", "0:0"), f"{state}\n{output}")
     expect_each_sample_once(records, UNTIL_SEEN)
-    expect("machine 0 of 3, says Slurm" in output and "complete after" in output, output)
+    expect("machine 0 of 3, according to Slurm" in output and "complete after" in output, output)
 
 
 def test_scancel_saves_and_the_same_script_goes_on(site, folder):

@@ -23,9 +23,9 @@ using testing::Fill;
 using testing::IsFilledWith;
 using testing::kPatience;
 using testing::LineChannel;
-using testing::Meeting;
 using testing::MemoryBudget;
 using testing::MemoryGroup;
+using testing::RoundConnector;
 using testing::StartRanks;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
@@ -91,8 +91,8 @@ class MemoryTest : public ::testing::Test {
 
 TEST_F(MemoryTest, ARankThatIsKilledAndJoinsAgainReceivesInPlaceAndTheOthersNeedOneChunk) {
   MakeGroups(4);
-  Meeting first;
-  Meeting second;
+  RoundConnector first;
+  RoundConnector second;
   auto processes = StartRanks(4, [&](int process, LineChannel& parent) {
     at::set_num_threads(1);
     MemoryBudget budget(groups_[static_cast<std::size_t>(process)]);
@@ -138,14 +138,14 @@ class MemoryOfALaggard : public MemoryTest {
   // Rank 2 is a step behind the others, which are on those hosts.
   void Sync(int host_of_0, int host_of_1, const std::function<int64_t(int64_t size)>& allowed_to_a_laggard) {
     MakeGroups(3);
-    Meeting meeting;
+    RoundConnector connector;
     auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
       at::set_num_threads(1);
       MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
       TrainingState state = NewState(Training(8000));
       const bool is_behind = rank == 2;
       Fill(state, is_behind ? 40 : 41, is_behind ? 7 : 8);
-      auto communicator = meeting.EnterOnHost(
+      auto communicator = connector.EnterOnHost(
           std::array{host_of_0, host_of_1, 3}.at(static_cast<std::size_t>(rank)), 1, rank, 3);
       REQUIRE(communicator.ok());
       const int64_t allowed = is_behind ? allowed_to_a_laggard(BytesOf(state.Tensors())) : kOfALevelRank;
@@ -202,13 +202,13 @@ TEST_F(MemoryTest, RanksRestoreIntoTheirOwnTensors) {
     return 0;
   });
   ASSERT_EQ(writer.Wait(kPatience), 0);
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
     TrainingState state = NewState(Training(width));
     const auto checkpointer = open();
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     const int64_t allowed = OfAReceiver(BytesOf(state.Tensors()));
     REQUIRE(Rehearse(**communicator));

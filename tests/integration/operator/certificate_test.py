@@ -23,7 +23,7 @@ from workers import Worker
 PROGRAM = BUILD / "operator/lockstep-operator"
 SECRET = "issued"
 NAME = "localhost"  # by which workers connect here
-KEPT = "cannot take the certificate from its Secret; the one before is still served"
+KEPT = "cannot use the certificate of the Secret; the previous one is still served"
 WAITS = "waiting for the certificate of the rendezvous"
 LONG = 86400  # seconds for which nothing but the first certificate is served
 

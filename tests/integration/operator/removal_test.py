@@ -158,4 +158,4 @@ def test_does_not_hold_a_namespace():
     until("its pods are gone", lambda: not pods_of(api(), case.namespace, "a"))
     with case.operator() as operator:
         until("the namespace is gone", lambda: api().request("GET", f"/api/v1/namespaces/{case.namespace}")[0] == 404, details=operator.text)
-        expect("what this job stored stays" in operator.text(), operator.text())
+        expect("what this job stored remains" in operator.text(), operator.text())

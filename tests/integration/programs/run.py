@@ -163,7 +163,7 @@ def test_its_pod_tells_of_the_gpus_it_is_shown(folder):
     with Run(folder, sums(folder, LONG, replicas=1, gpus=2), environment) as run:
         run.until("metrics of a GPU", lambda: gpu_metrics(run))
         found = gpu_metrics(run)
-    temperature = 'lockstep_gpu_temperature_celsius{job_name="local",namespace="local",gpu="0",rank="0.0",uuid="GPU-bb-2"} 62'
+    temperature = 'lockstep_gpu_temperature_celsius{job_name="local",namespace="local",gpu="0",local_rank="0",replica="0",uuid="GPU-bb-2"} 62'
     expect(temperature in found and not any("GPU-aa-1" in line for line in found), f"{found}")
 
 

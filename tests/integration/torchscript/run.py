@@ -67,8 +67,8 @@ def test_what_does_not_fit_is_refused_by_field(folder):
     pathlib.Path(folder, "text.pt").write_text("no archive")
     images = {"format": "synthetic", "synthetic": {"samples": 64, "testSamples": 8, "shape": [3, 28, 28], "classes": 10}}
     for field, words, training in (
-            ("model.torchscript.path", "/nowhere.pt is no file that can be read", {"path": "/nowhere.pt"}),
-            ("model.torchscript.path", "text.pt is no TorchScript that can be loaded", {"path": f"{folder}/text.pt"}),
+            ("model.torchscript.path", "/nowhere.pt is not a readable file", {"path": "/nowhere.pt"}),
+            ("model.torchscript.path", "text.pt is not a loadable TorchScript file", {"path": f"{folder}/text.pt"}),
             ("model.torchscript.path", "must be a path in the container", {"path": "s3://bucket/model.pt"}),
             ("model.torchscript.path", "does not take a batch of float32 [2, 3, 28, 28]", {"data": images}),
             ("determinism", "World cannot keep bn1.running_mean equal", {"determinism": "World"})):

@@ -30,7 +30,7 @@ def health(status, generation=1):
 
 
 def status_of(*kinds, generation=1, **others):
-    """A status in which these conditions are true and others, told by name, are as given."""
+    """A status in which these conditions are true and others, given by name, have the given status."""
     conditions = [{"type": kind, "status": "True", "message": f"about {kind}"} for kind in kinds]
     conditions += [{"type": kind, "status": value, "message": "no"} for kind, value in others.items()]
     return {"observedGeneration": generation, "state": "Starting", "conditions": conditions}

@@ -97,7 +97,7 @@ CONFINED = {
                     "runtime/checkpoint/sha256.cc"),
     ("prometheus/",): ("operator/telemetry/", "runtime/common/telemetry/", "runtime/telemetry/"),
     ("CLI/",): ("operator/config.cc", "runtime/checkpoint_tool/main.cc", "runtime/cli/main.cc", "runtime/common/command_line/", "runtime/kubectl_plugin/main.cc"),
-    ("zlib.h",): ("runtime/data/idx.cc", "runtime/checkpoint/block_sums.cc"),
+    ("zlib.h",): ("runtime/data/idx.cc", "runtime/checkpoint/block_sums.cc", "runtime/witness/archive.cc"),
     ("jpeglib.h", "jerror.h", "png.h"): ("runtime/data/image.cc",),
     ("lockstep/",): ("runtime/sdk/",),  # as a user installs it
     ("mutex", "shared_mutex"): ("runtime/common/base/mutex.h",),  # elsewhere Mutex, whose rules clang checks

@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Answers reviews: tokens name their user, of whom prometheus may get the metrics.
+// Answers reviews: a token names its user, and only prometheus may read the metrics.
 class ReviewServer final : public testing::CreatingWriter {
  public:
   std::atomic<int> asked = 0;
@@ -51,7 +51,7 @@ class ReviewServer final : public testing::CreatingWriter {
 
 class MetricsAccessTest : public ::testing::Test {
  protected:
-  // The code of the answer, or nothing for a yes.
+  // The code of the answer, or nullopt if access is granted.
   std::optional<ErrorCode> Ask(const std::string& token, const std::string& peer = "10.0.0.1") {
     const auto answer = std::make_shared<std::promise<Result<void>>>();  // its thread may outlast the wait
     access_.Authorize(token, peer, [answer](const Result<void>& given) { answer->set_value(given); });
@@ -73,7 +73,7 @@ TEST_F(MetricsAccessTest, AsksTheApiServerAboutTheUserOfTheToken) {
   EXPECT_EQ(Ask("bad"), ErrorCode::kUnauthorized);
 }
 
-TEST_F(MetricsAccessTest, WithoutATokenNobodyIsAsked) {
+TEST_F(MetricsAccessTest, WithoutATokenNoReviewIsMade) {
   EXPECT_EQ(Ask(""), ErrorCode::kUnauthorized);
   EXPECT_EQ(server_.asked, 0);
 }

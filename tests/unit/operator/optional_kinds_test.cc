@@ -20,7 +20,7 @@ using reconcile::KeyOfKind;
 
 constexpr Milliseconds kLong{60'000};
 
-// An API server that serves some kinds and fails at others; it is asked from other threads.
+// An API server that serves some kinds and fails for others; called from other threads.
 class PartialApi final : public kube::KubeReader {
  public:
   void Fail(const kube::Resource& resource, std::optional<ErrorCode> code) {

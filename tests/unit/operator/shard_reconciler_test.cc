@@ -35,7 +35,7 @@ class ShardReconcilerTest : public ::testing::Test {
   static sharding::ShardSet ShardOf(const std::string& uid) {
     return sharding::ShardSet().set(sharding::ShardOf(uid));
   }
-  // As the controller does until nothing is left to be written.
+  // Reconciles like the controller, until nothing is left to write.
   void Reconcile() {
     for (int i = 0; i < 3; ++i) (void)reconciler_.Reconcile("team/job");
   }

@@ -112,7 +112,7 @@ TEST(Controller, TakesKeysByTheirPriority) {
   EXPECT_EQ(order, (std::vector<std::string>{"a", "b", "low 1", "low 2"}));
 }
 
-TEST(Controller, GathersChangesThatComeTogether) {
+TEST(Controller, BatchesChangesThatComeTogether) {
   const SystemClock clock;
   ScriptedReconciler reconciler;
   reconciler.script = [](const std::string&, int) -> Result<Outcome> { return Outcome{}; };

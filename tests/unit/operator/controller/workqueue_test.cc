@@ -125,7 +125,7 @@ TEST_F(WorkQueueTest, AKeyAddedWithBothPrioritiesHasTheNormalOne) {
   EXPECT_EQ(Take(), "");
 }
 
-TEST_F(WorkQueueTest, TellsHowLongAKeyWaited) {
+TEST_F(WorkQueueTest, ReportsHowLongAKeyWaited) {
   queue_.Add("a");
   clock_.Advance(3s);
   EXPECT_EQ(queue_.TryGet()->waited, 3s);
@@ -165,7 +165,7 @@ TEST(WorkQueueThreads, NoKeyIsLostOrWorkedOnTwiceAtOnce) {
   std::vector<std::atomic<int>> busy(kKeys);
   std::atomic<int> overlaps = 0;
   std::vector<std::atomic<int>> added(kKeys);
-  std::vector<std::atomic<int>> seen(kKeys);  // the number of adds the newest run knew of
+  std::vector<std::atomic<int>> seen(kKeys);  // the number of adds before the newest run
   std::stop_source stop;
   {
     std::vector<std::jthread> workers;

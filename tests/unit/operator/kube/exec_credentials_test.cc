@@ -30,7 +30,7 @@ TEST(ExecCredential, IsReadOrRefusedByName) {
       {"{}", "no ExecCredential"},
       {R"({"kind":"ExecCredential","apiVersion":"x/v9"})", "it wrote \"x/v9\""},
       {Text(""), "neither a token nor a certificate"},
-      {Text(R"("clientKeyData":"K")"), "come together"},
+      {Text(R"("clientKeyData":"K")"), "must both be given"},
       {Text(R"("token":"t","expirationTimestamp":"soon")"), "expirationTimestamp"},
   };
   for (const auto& [text, says] : cases) {
@@ -40,7 +40,7 @@ TEST(ExecCredential, IsReadOrRefusedByName) {
   }
 }
 
-// A command that counts its runs and says so in the token.
+// A command that counts its runs and puts the count into the token.
 class ExecTransportTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -61,7 +61,7 @@ class ExecTransportTest : public ::testing::Test {
              ")"},
         {}};
   }
-  // Whom the server took us for.
+  // Returns the identity that the server authenticated.
   std::string Get() {
     const auto answer = transport_->Send({.target = "/"}, {});
     EXPECT_TRUE(answer.ok()) << answer.error().ToString();

@@ -65,7 +65,7 @@ TEST_F(InformerTest, ReadsAllPages) {
   EXPECT_EQ(heard_, 1100);
 }
 
-// A reader whose second page asks whether the first is slim by now.
+// A reader that checks at the second page that the first was slimmed.
 class TwoPages final : public KubeReader {
  public:
   explicit TwoPages(const int& slimmed) : slimmed_(slimmed) {}
@@ -98,7 +98,8 @@ TEST(Informer, KeepsNoPageAsItCame) {
   EXPECT_EQ(reader.slim_before_second_page, 2);
 }
 
-// As by an older definition, which has no field, and then by a newer one. Its watches end at once.
+// The first list is by an older definition without a field, the second by a newer one. Its watches end at
+// once.
 class TwoDefinitions final : public KubeReader {
  public:
   Result<Json> Get(const Resource&, const ObjectKey&) override { return Error{}; }

@@ -55,7 +55,7 @@ TEST(RestClient, SendsOnceMoreWhereNoAnswerCame) {
   EXPECT_EQ(observed, (std::vector<int>{0, 201}));
 }
 
-// Remembers how long it was asked to wait instead of waiting.
+// Records the requested waits instead of waiting.
 class RestClientWaits : public ::testing::Test {
  protected:
   RestClientOptions Options() {

@@ -80,10 +80,10 @@ TEST(Store, AWatchOfAnotherNamespaceDoesNotHideOurOwnWrite) {
   Store store;
   store.ReplaceAll({}, "5", "ns");
   store.ReplaceAll({}, "9", "other");
-  store.Seen("20", "other");
+  store.AdvanceTo("20", "other");
   store.Learn(Pod("a", 7));
   EXPECT_EQ(VersionAt(store, "a"), 7);
-  store.Seen("30", "ns");
+  store.AdvanceTo("30", "ns");
   store.Learn(Pod("b", 29));
   EXPECT_EQ(VersionAt(store, "b"), 0) << "the watch has reported its end";
 }
@@ -116,7 +116,7 @@ TEST(Store, AWriteWhoseAnswerComesAfterTheDeletionLeavesNoGhost) {
   store.Remove(Pod("a", 7));
   store.Learn(Pod("a", 6));
   EXPECT_EQ(VersionAt(store, "a"), 0);
-  store.Seen("20");
+  store.AdvanceTo("20");
   store.Learn(Pod("b", 19));
   EXPECT_EQ(VersionAt(store, "b"), 0);
 }

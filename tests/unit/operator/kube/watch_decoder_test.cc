@@ -30,7 +30,7 @@ TEST(WatchDecoder, GivesTheSameEventsHoweverTheStreamIsCut) {
   }));
 }
 
-TEST(WatchDecoder, EndsWhereTheHandlerWishes) {
+TEST(WatchDecoder, EndsWhenTheHandlerAsksForIt) {
   WatchDecoder decoder(100);
   int events = 0;
   const auto go_on = decoder.Feed(kStream, [&](const WatchEvent&) { return ++events < 2; });

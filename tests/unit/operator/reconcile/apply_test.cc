@@ -84,7 +84,7 @@ TEST_F(ApplyTest, AnExceptionOfAWriteReachesTheCallerFromWhicheverThread) {
   for (int slot = 0; slot < 50; ++slot) actions.push_back({CreatePod{PodOwnedBy(own_uid(), slot)}, ""});
   std::atomic<int> asked = 0;
   kube_.fault = [&](const std::string&, const std::string&, const kube::ObjectKey&) -> std::optional<Error> {
-    if (++asked > 20) throw std::runtime_error("thrown");  // where several threads are at work
+    if (++asked > 20) throw std::runtime_error("thrown");  // while several threads work
     return std::nullopt;
   };
   EXPECT_THROW((void)Apply(actions), std::runtime_error);
@@ -117,7 +117,7 @@ TEST_F(ApplyTest, CreatesTwiceAsManyPodsEachTime) {
   ASSERT_FALSE(Apply(actions).error.has_value());
   std::vector<std::set<std::string>> batches(3);
   const std::vector<std::string> writes = kube_.writes();
-  for (std::size_t i = 1; i < writes.size(); ++i)  // the first one is the job
+  for (std::size_t i = 1; i < writes.size(); ++i)  // the first write is the job's
     batches[i == 1 ? 0 : i <= 3 ? 1 : 2].insert(writes[i]);
   const auto pods = [](int first, int last) {
     std::set<std::string> names;
@@ -167,7 +167,7 @@ TEST_F(ApplyTest, DoesNotTakeOverAServiceOfThatName) {
 TEST_F(ApplyTest, BringsUpToDateWhatAnEarlierPassMade) {
   Json older = world_.Owned(kube::kConfigMaps);
   older["data"]["config.json"] = "older";
-  ASSERT_TRUE(kube_.Create(kube::kConfigMaps, older).ok());  // and the cache has not seen it
+  ASSERT_TRUE(kube_.Create(kube::kConfigMaps, older).ok());  // not in the cache yet
   EXPECT_FALSE(Apply({{Desired(kube::kConfigMaps), ""}}).error.has_value());
   EXPECT_EQ(kube_.all(kube::kConfigMaps)[0]["data"], world_.Owned(kube::kConfigMaps)["data"]);
 }
@@ -181,14 +181,14 @@ TEST_F(ApplyTest, NamesTheFieldFromWhichAnInvalidObjectWasMade) {
             "spec.elasticPolicy.metrics: the API server refuses the HorizontalPodAutoscaler: 422 bad");
 }
 
-TEST_F(ApplyTest, ARefusedWordToKueueIsNoRefusalOfTheJob) {
+TEST_F(ApplyTest, ARejectedWorkloadUpdateDoesNotRejectTheJob) {
   kube_.fault = [](const auto&...) { return Error{ErrorCode::kInvalidArgument, "422 bad"}; };
   const Applied applied = Apply({{PatchStatus{kWorkloads, "job", "1", Json::object()}, ""}});
   ASSERT_TRUE(applied.error.has_value());
   EXPECT_FALSE(applied.is_refusal) << "what Lockstep writes there is its own business, no user's";
 }
 
-// A role that lacks a verb is the installation's fault, and a job that has completed is not Stalled by it.
+// A missing verb in a role is a problem of the installation; a completed job must not become Stalled by it.
 TEST_F(ApplyTest, ARefusedDeletionIsNoRefusalOfTheJob) {
   kube_.fault = [](const auto&...) { return Error{ErrorCode::kForbidden, "403 cannot delete"}; };
   for (const Action& action :
@@ -218,7 +218,7 @@ TEST_F(ApplyTest, DeletesOnlyWhatItSawAsItSawIt) {
   EXPECT_FALSE(Apply({{seen, ""}}).error.has_value()) << "gone is gone";
 }
 
-TEST_F(ApplyTest, ChargesNoPodThatChangedSinceItWasSeen) {
+TEST_F(ApplyTest, ChargesNoPodThatChangedSinceItWasRead) {
   ASSERT_TRUE(kube_.Create(kube::kPods, PodOwnedBy(own_uid(), 0)).ok());
   const Applied applied = Apply({{MarkPod{"job-worker-0", "1", 1}, ""}});
   ASSERT_TRUE(applied.error.has_value());
@@ -226,19 +226,20 @@ TEST_F(ApplyTest, ChargesNoPodThatChangedSinceItWasSeen) {
   EXPECT_FALSE(applied.is_refusal);
 }
 
-TEST_F(ApplyTest, MakesAndEndsNoPodForAJobThatChangedSinceItWasSeen) {
+TEST_F(ApplyTest, CreatesMarksAndDeletesNoPodOfAJobThatChangedSinceItWasRead) {
   const Json pod = *kube_.Create(kube::kPods, PodOwnedBy(own_uid(), 0));
   const kube::ObjectKey key{"team", "job"};
   ASSERT_TRUE(kube_.Patch(kJobs, key, {{"spec", {{"suspend", true}}}}, {}).ok());
   for (const Action& action :
        {Action(CreatePod{PodOwnedBy(own_uid(), 1)}), Action(DeletePod{"job-worker-0", kube::UidOf(pod), ""}),
-        Action(EndRemoval{"job-worker-0", kube::UidOf(pod)})}) {
+        Action(EndRemoval{"job-worker-0", kube::UidOf(pod)}), Action(MarkPod{"job-worker-0", "", 1})}) {
     const Applied refused = Apply({{action, ""}});
     ASSERT_TRUE(refused.error.has_value());
     EXPECT_EQ(refused.error->code, ErrorCode::kConflict);
     EXPECT_FALSE(refused.is_refusal);
   }
   EXPECT_EQ(kube_.all(kube::kPods).size(), 1U);
+  EXPECT_EQ(StringAt(kube_.all(kube::kPods)[0], {"metadata", "annotations", api::kAnnotationAttempt}), "");
   EXPECT_TRUE(BoolAt(*caches_.jobs.Get(key), {"spec", "suspend"})) << "the next pass must know";
 }
 

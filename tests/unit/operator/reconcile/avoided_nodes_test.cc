@@ -43,7 +43,7 @@ TEST(AvoidedNodes, AreLimitedToTheNewest) {
   EXPECT_EQ(status.avoided_nodes.back().name, "node-2");
 }
 
-TEST(AvoidedNodes, AreAWishBesideThoseOfTheTemplate) {
+TEST(AvoidedNodes, AreAPreferenceInAdditionToThoseOfTheTemplate) {
   Json spec =
       *ParseJson(R"({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
     {"weight": 1, "preference": {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}}]}}})");

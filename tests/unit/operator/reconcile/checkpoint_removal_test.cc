@@ -45,13 +45,13 @@ class DeletedJob {
     }
     return *observed().removal;
   }
-  // One pass, of which the status is written.
+  // One pass whose status is written.
   Plan Pass() {
     Plan plan = MakePlan(observed());
     observed().job.status = plan.status;
     return plan;
   }
-  // The pass in which the pod is asked for.
+  // The pass that creates the pod.
   void Begin() { ASSERT_THAT(ActionsOf(Pass()), ElementsAre("start removal")); }
 
   Observed& observed() { return world.observed(); }
@@ -107,7 +107,7 @@ TEST(CheckpointRemoval, LetsTheJobGoWhenItIsDone) {
   EXPECT_EQ(plan.status, before) << "there is nothing left to write it to";
 }
 
-// After a restart of the operator the pod tells all that there is to know.
+// After a restart of the operator the pod has all of the state.
 TEST(CheckpointRemoval, IsDoneForAnOperatorThatNeverSawItBegin) {
   DeletedJob job;
   job.Removal(PodPhase::kRunning);
@@ -127,8 +127,8 @@ TEST(CheckpointRemoval, IsTriedAgainAfterPausesThatDouble) {
     const Plan failed = job.Pass();
     EXPECT_THAT(ActionsOf(failed), IsEmpty());
     EXPECT_THAT(ConditionOf(failed, condition::kCheckpointsRemoved).message, HasSubstr("the store is away"));
-    const std::vector<std::string> told = {"CheckpointRemovalFailed"};
-    EXPECT_EQ(EventsOf(failed), tried.size() == 1 ? told : std::vector<std::string>()) << "told once";
+    const std::vector<std::string> reported = {"CheckpointRemovalFailed"};
+    EXPECT_EQ(EventsOf(failed), tried.size() == 1 ? reported : std::vector<std::string>()) << "reported once";
     ASSERT_TRUE(failed.requeue_after.has_value());
     job.observed().now += *failed.requeue_after;
     EXPECT_THAT(ActionsOf(job.Pass()), ElementsAre("end removal"));
@@ -267,16 +267,16 @@ class WorldOfADeletedJob : public ::testing::Test {
   WorldModel world{1, 1, 0};
 };
 
-TEST_F(WorldOfADeletedJob, GoesAtOnceWhereTheNamespaceIsBeingDeleted) {
-  world.FailNextWrite(ErrorCode::kNotFound);  // as BodyOrError says it
+TEST_F(WorldOfADeletedJob, IsReleasedAtOnceWhenItsNamespaceIsBeingDeleted) {
+  world.FailNextWrite(ErrorCode::kNotFound);  // the code that BodyOrError returns
   world.Reconcile();
   EXPECT_TRUE(world.job().is_null());
   EXPECT_THAT(world.pods(), IsEmpty());
 }
 
-TEST_F(WorldOfADeletedJob, DoesNotActOnWhatSomebodyChangedMeanwhile) {
+TEST_F(WorldOfADeletedJob, DoesNotActOnAStaleCache) {
   world.PatchSpec({{"checkpoint", {{"deleteWithJob", false}}}});
-  world.Reconcile();  // by what the cache still says
+  world.Reconcile();  // with the stale cache
   EXPECT_THAT(world.pods(), IsEmpty());
   world.SyncCaches();
   world.Reconcile();
@@ -287,7 +287,7 @@ TEST_F(WorldOfADeletedJob, HasOnePodHoweverOftenItIsBegun) {
   world.LoseNextAnswer();
   world.Reconcile();
   ASSERT_EQ(world.pods().size(), 1U);
-  world.Reconcile();  // the cache has not seen it
+  world.Reconcile();  // not in the cache yet
   world.RestartOperator();
   world.Reconcile();
   ASSERT_EQ(world.pods().size(), 1U);

@@ -99,7 +99,7 @@ TEST(DesiredPod, IsRestrictedWhereTheTemplateSaysNothing) {
   EXPECT_EQ(context(), (Json{{"privileged", true}}));
 }
 
-TEST(DesiredPod, TellsTheSchedulerOfItsPortInTheNetworkOfTheNode) {
+TEST(DesiredPod, DeclaresItsPortWhenItUsesTheHostNetwork) {
   api::TrainingJob job = JobWorld().observed().job;
   EXPECT_EQ(FindJson(DesiredPod(job, 0, {}), {"spec", "hostNetwork"}), nullptr);
   job.spec.network = api::NetworkSpec{.host_network = true, .network_policy = api::NetworkPolicy::kNone};

@@ -34,7 +34,7 @@ JobWorld WorldWithAHang(FailureAction action) {
   return world;
 }
 
-// The plan is carried out but for its pods.
+// Carries out the plan except for its pods.
 Plan Pass(JobWorld& world) {
   Plan plan = MakePlan(world.observed());
   world.observed().job.status = plan.status;
@@ -100,7 +100,7 @@ TEST(FailurePolicy, ReplacesALivingPodOnTheBudgetAndElsewhere) {
 
 TEST(FailurePolicy, CountsAMarkedPodThatLivesAfterACrashBeforeTheStatusWasWritten) {
   JobWorld world = WorldWithAHang(FailureAction::kReplacePod);
-  world.observed().rendezvous.changes.clear();  // in memory only
+  world.observed().rendezvous.changes.clear();  // the rendezvous keeps it only in memory
   world.observed().pods[1].attempt = 1;
   const Plan plan = Pass(world);
   EXPECT_THAT(ActionsOf(plan), IsEmpty());
@@ -109,7 +109,7 @@ TEST(FailurePolicy, CountsAMarkedPodThatLivesAfterACrashBeforeTheStatusWasWritte
   EXPECT_THAT(ActionsOf(Pass(world)), ElementsAre("delete job-worker-1"));
 }
 
-TEST(FailurePolicy, GoesOnWithoutAPodThatARuleGivesUp) {
+TEST(FailurePolicy, ContinuesWithoutAPodThatARuleGivesUp) {
   JobWorld world = WorldWithAHang(FailureAction::kShrinkJob);
   const Plan first = Pass(world);
   EXPECT_THAT(ActionsOf(first), IsEmpty()) << "the status first";
@@ -138,7 +138,7 @@ TEST(FailurePolicy, TakesASlotUpAgainWhenTheSpecChanges) {
   EXPECT_THAT(plan.status.given_up_slots, IsEmpty());
 }
 
-// Its spec may have changed before it was suspended: a pass while it is must not take the old slots for new.
+// The spec may change before a suspension: a pass during the suspension must not take the old slots for new.
 TEST(FailurePolicy, TakesASlotUpAgainAfterASuspensionToo) {
   JobWorld world;
   world.Elastic(1, 4);
@@ -200,7 +200,7 @@ TEST(FailurePolicy, RecreateReplacesAllPodsAndTheFailedOneLast) {
   world.observed().pods[2].exit_code = 1;
   EXPECT_THAT(ActionsOf(Pass(world)), ElementsAre("delete job-worker-2"));
   Vanish(world, "job-worker-2");
-  EXPECT_THAT(ActionsOf(Pass(world)), IsEmpty()) << "nobody is created while one of the old world is there";
+  EXPECT_THAT(ActionsOf(Pass(world)), IsEmpty()) << "no pod is created while one of the old world exists";
   Vanish(world, "job-worker-0");
   EXPECT_THAT(ActionsOf(Pass(world)), ElementsAre("delete job-worker-1"));
   Vanish(world, "job-worker-1");
@@ -210,9 +210,9 @@ TEST(FailurePolicy, RecreateReplacesAllPodsAndTheFailedOneLast) {
   EXPECT_EQ(plan.status.attempt, 1);
 }
 
-// ---- nodes at fault
+// ---- unhealthy nodes
 
-// Nodes 0 and 1 are good but for one condition of the latter, which the job names.
+// Nodes 0 and 1 are good except for one condition of the latter, which the job names.
 JobWorld WorldWithABadNode(api::HealthAction action = api::HealthAction::kReplacePod) {
   JobWorld world;
   world.MaxRestarts(0).Running(0).Running(1);
@@ -236,7 +236,7 @@ TEST(NodeFaults, ReplaceALivingPodOnceTheStatusSaysToAvoidItsNode) {
   EXPECT_EQ(second.status.attempt, 0);
 }
 
-// Kubernetes keeps whole seconds: a pod of that second may be older than the suspicion.
+// Kubernetes stores whole seconds: a pod of that second may be older than the suspicion.
 TEST(NodeFaults, ReplaceAPodThatWasCreatedInTheSecondOfTheSuspicion) {
   JobWorld world = WorldWithABadNode();
   Pass(world);
@@ -270,7 +270,7 @@ TEST(NodeFaults, RestartPodsOnceWhereverThereIsRoom) {
   EXPECT_THAT(ActionsOf(Pass(world)), IsEmpty()) << "it is back on the same node";
 }
 
-TEST(NodeFaults, AreOnlyToldWhereTheJobWantsAReport) {
+TEST(NodeFaults, AreOnlyReportedWhenTheJobAsksForAReport) {
   JobWorld world = WorldWithABadNode(api::HealthAction::kReport);
   EXPECT_FALSE(Pass(world).events.empty());
   const Plan second = Pass(world);
@@ -278,7 +278,7 @@ TEST(NodeFaults, AreOnlyToldWhereTheJobWantsAReport) {
   EXPECT_TRUE(second.events.empty()) << "once";
 }
 
-TEST(NodeFaults, ComeToRestWhereMoreNodesAreBadThanTheStatusHolds) {
+TEST(NodeFaults, SettleWhenMoreNodesAreBadThanTheStatusHolds) {
   constexpr int32_t kReplicas = 70;
   JobWorld world = WorldWithABadNode();
   world.observed().pods.clear();
@@ -288,7 +288,7 @@ TEST(NodeFaults, ComeToRestWhereMoreNodesAreBadThanTheStatusHolds) {
     (*world.observed().nodes)["node-" + std::to_string(slot)] = {.conditions = {{"GpuBad", "True"}}};
   }
   EXPECT_EQ(Pass(world).status.avoided_nodes.size(), kMostAvoidedNodes);
-  EXPECT_EQ(Pass(world).actions.size(), kMostAvoidedNodes) << "those that the status tells of";
+  EXPECT_EQ(Pass(world).actions.size(), kMostAvoidedNodes) << "those in the status";
   world.observed().now += std::chrono::seconds(30);
   for (Pod& pod : world.observed().pods) pod.created = world.observed().now;
   const Plan plan = Pass(world);
@@ -316,7 +316,7 @@ TEST(NodeFaults, CostNoRestartWhereThePodFailedToo) {
 TEST(NodeFaults, ReplaceAPodWithAnUnhealthyDeviceAsIfItsNodeWereBad) {
   JobWorld world;
   world.MaxRestarts(0).Running(0).Running(1);
-  world.observed().nodes.reset();  // which the operator may not read
+  world.observed().nodes.reset();  // the operator may not read nodes
   world.observed().pods[1].unhealthy_devices = {"gpu-3 of nvidia.com/gpu"};
   const Plan first = Pass(world);
   EXPECT_THAT(ActionsOf(first), IsEmpty());
@@ -328,7 +328,7 @@ TEST(NodeFaults, ReplaceAPodWithAnUnhealthyDeviceAsIfItsNodeWereBad) {
   EXPECT_EQ(second.status.attempt, 0);
 }
 
-TEST(NodeFaults, TellOncePerNodeOfTheUnhealthyDevicesOfSeveralPods) {
+TEST(NodeFaults, ReportTheUnhealthyDevicesOfANodeOnce) {
   JobWorld world;
   world.Running(0).Running(1);
   world.observed().job.spec.health_policy.node_fault = {.action = api::HealthAction::kReport};
@@ -343,7 +343,7 @@ TEST(NodeFaults, TellOncePerNodeOfTheUnhealthyDevicesOfSeveralPods) {
   EXPECT_EQ(second.status, first.status) << "and nothing is written";
 }
 
-TEST(NodeFaults, ReplaceAPodOfALostNodeAtOnceAndTellTheRendezvous) {
+TEST(NodeFaults, ReplaceAPodOfALostNodeAtOnceAndNotifyTheRendezvous) {
   JobWorld world;
   world.MaxRestarts(0).Running(0).Running(1);
   world.observed().nodes = {{"node-0", {.conditions = {{"Ready", "True"}}}},
@@ -361,13 +361,13 @@ TEST(NodeFaults, ReplaceAPodOfALostNodeAtOnceAndTellTheRendezvous) {
   EXPECT_THAT(next.lost, IsEmpty());
 }
 
-// As after an outage of the API server, when the kubelets come back to it one after the other.
-TEST(NodeFaults, LeaveAPodOfALostNodeThatIsHeardOrMayYetBe) {
+// As after an outage of the API server, when the kubelets reconnect one after the other.
+TEST(NodeFaults, KeepAPodOfALostNodeThatStillSendsHeartbeatsOrMayYet) {
   JobWorld world;
   world.Running(0).Running(1);
   world.observed().nodes = {{"node-0", {.conditions = {{"Ready", "True"}}}},
                             {"node-1", {.conditions = {{"Ready", "Unknown"}}}}};
-  world.observed().rendezvous.heard = {"uid-0", "uid-1"};
+  world.observed().rendezvous.responsive_pods = {"uid-0", "uid-1"};
   const auto expect_left_alone = [&] {
     const Plan plan = Pass(world);
     EXPECT_THAT(ActionsOf(plan), IsEmpty());
@@ -376,7 +376,7 @@ TEST(NodeFaults, LeaveAPodOfALostNodeThatIsHeardOrMayYetBe) {
     EXPECT_LE(plan.requeue_after, std::chrono::seconds(10));
   };
   expect_left_alone();
-  world.observed().rendezvous = {.heard = {"uid-0"}, .listening = std::chrono::seconds(9)};
+  world.observed().rendezvous = {.responsive_pods = {"uid-0"}, .listening = std::chrono::seconds(9)};
   expect_left_alone();
   world.observed().rendezvous.listening = std::chrono::seconds(10);
   EXPECT_THAT(ActionsOf(Pass(world)), ElementsAre("delete job-worker-1"));

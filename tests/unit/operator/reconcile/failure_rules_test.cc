@@ -32,7 +32,7 @@ TEST(FailureRules, TheFirstThatMatchesDecides) {
     Remedy remedy;
   } cases[] = {{"listed", 42, Remedy::kForgive},
                {"not listed", 44, Remedy::kFailJob},
-               {"a user error is listed by nobody but NotIn", 3, Remedy::kFailJob},
+               {"a user error matches only NotIn", 3, Remedy::kFailJob},
                {"by its cause", 137, Remedy::kCharge}};
   for (const auto& test : cases) {
     EXPECT_EQ(JudgeFailure(FailedPod(test.exit_code), policy).remedy, test.remedy) << test.name;
@@ -73,9 +73,10 @@ TEST(FailureRules, ChargeAPodThatWasEvictedForItsOwnUseOfStorage) {
     EXPECT_EQ(verdict.remedy, Remedy::kCharge) << exit_code;
     EXPECT_FALSE(verdict.suspects_node) << "it would be the same on any other";
     EXPECT_EQ(verdict.cause, FailureCause::kUserError);
-    EXPECT_EQ(verdict.message, "pod job-worker-1: exit code " + std::to_string(exit_code) +
-                                   ": evicted for going over a limit of its own: Usage of EmptyDir volume "
-                                   "\"scratch\" exceeds the limit \"1Gi\".");
+    EXPECT_EQ(verdict.message,
+              "pod job-worker-1: exit code " + std::to_string(exit_code) +
+                  ": evicted because it exceeded a limit of its own: Usage of EmptyDir volume "
+                  "\"scratch\" exceeds the limit \"1Gi\".");
   }
 }
 
@@ -99,7 +100,7 @@ TEST(FailureRules, WhereNoneMatchesNothingChanges) {
   EXPECT_EQ(JudgeFailure(FailedPod(143), policy).remedy, Remedy::kForgive);
 }
 
-TEST(FailureRules, SuspectTheNodeWhereItMayBeAtFault) {
+TEST(FailureRules, SuspectTheNodeWhenItMayBeResponsible) {
   const api::FailurePolicy by_code{
       .rules = {OnExitCodes(FailureAction::kReplacePod, api::ExitCodeOperator::kIn, {3})}};
   const struct {

@@ -19,7 +19,7 @@ using testing::JobWorld;
 const Node kLost{.conditions = {{"Ready", "Unknown"}}};
 const Node kGood{.conditions = {{"Ready", "True"}}};
 
-// The pod of slot 1 was told to go so many seconds ago.
+// The deletion of the pod of slot 1 was requested this many seconds ago.
 JobWorld WorldWithALeavingPod(int asked_seconds_ago) {
   JobWorld world;
   world.Running(0);
@@ -51,7 +51,7 @@ TEST(ForceDelete, EndsPodsOfNodesThatWereRemoved) {
   EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("delete job-worker-1 by force"));
 }
 
-TEST(ForceDelete, DoesNothingWhereNodesAreNotKnown) {
+TEST(ForceDelete, DoesNothingWhenNodesAreUnknown) {
   JobWorld world = WorldWithALeavingPod(9999);
   world.observed().nodes.reset();
   EXPECT_THAT(ActionsOf(MakePlan(world.observed())), IsEmpty());

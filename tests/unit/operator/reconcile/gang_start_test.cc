@@ -26,7 +26,7 @@ using testing::JobWorld;
 
 // ---- pods without a node, with any scheduler
 
-// Three pods of four have a node; the fourth has waited for so long.
+// Three of four pods have a node; the fourth has waited for this long.
 JobWorld PartialGang(int seconds_waited) {
   JobWorld world;
   world.Replicas(4).Running(0).Running(1).Running(2).Pending(3);
@@ -110,11 +110,11 @@ TEST(GangStart, NeverTakesPlacesFromAJobThatHasTrained) {
   EXPECT_FALSE(plan.status.gang.has_value());
 }
 
-// ---- pods that the API server refuses
+// ---- pods that the API server rejects
 
 const Error kQuota{ErrorCode::kForbidden, "403 exceeded quota: gpus"};
 
-// Three pods of four were made, and have a node; the fourth is refused as of now.
+// Three of four pods were created and have a node; the fourth is rejected from now on.
 JobWorld RefusedGang(std::optional<api::GangPolicy> gang) {
   JobWorld world;
   world.observed().served = {KeyOfKind(kCoschedulingGroups)};
@@ -190,7 +190,7 @@ TEST(GangStart, GivesNothingBackWhereEnoughPodsWereAdmitted) {
   EXPECT_FALSE(MakePlan(world.observed()).status.gang.has_value());
 }
 
-// Jobs of eight pods in a namespace whose quota holds twelve, each looked at as the controller would.
+// Jobs of eight pods in a namespace with a quota of twelve, each reconciled as the controller would.
 class SharedQuota {
  public:
   struct Member {
@@ -212,7 +212,7 @@ class SharedQuota {
     now_ = members_.front().next;
   }
 
-  // The first job that has all its pods; null: none has within the time.
+  // The first job that has all its pods; null if none has within the time.
   Member* FirstToStart(seconds limit) {
     const WallTime end = now_ + limit;
     while (now_ < end) {

@@ -109,7 +109,7 @@ TEST(Gang, MakesAGroupOfKubernetesInTheVersionThatIsServed) {
   EXPECT_EQ(pod["spec"]["schedulingGroup"], *ParseJson(R"({"podGroupName": "job"})"));
 }
 
-TEST(Gang, MakesAGroupOfKubernetesAnewWhereItsSizeChangesBeforeAnyPodHasItsPlace) {
+TEST(Gang, RecreatesAGroupOfKubernetesWhenItsSizeChangesBeforeAnyPodIsScheduled) {
   JobWorld world = WithCoreGroup();
   world.Pending(0).Pending(1);
   world.observed().job.spec.scheduling_policy.gang->min_count = 1;
@@ -135,7 +135,7 @@ TEST(Gang, ChangesAGroupOfKubernetesWhereItsVersionLetsIt) {
   }
 }
 
-// The group counts all of its pods: it would hold back one that comes alone.
+// The group counts all of its pods: it would hold back a single later pod.
 TEST(Gang, PodsThatComeLaterAreOfNoGroupOfKubernetes) {
   JobWorld world = WithCoreGroup();
   world.Running(0);

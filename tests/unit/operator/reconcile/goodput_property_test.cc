@@ -1,6 +1,6 @@
-// Random schedules of faults against the goodput ledger: two members that measure their own training, a rendezvous
-// service that receives their reports late or never, and reconcile passes whose writes may fail. Whatever happens,
-// the productive seconds are those in which steps were made.
+// Random schedules of faults against the goodput ledger: two members that measure their own training, a
+// rendezvous service that receives their reports late or never, and reconcile passes whose writes may fail.
+// In every schedule the productive seconds must be those in which steps were completed.
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -42,7 +42,8 @@ class FaultyJob {
     }
   }
 
-  // A rank dies. The last `unfinished` seconds before are of no step; then the members train again after `pause`.
+  // A rank dies. The last `unfinished` seconds belong to no completed step. The members train again after
+  // `pause`.
   void Break(double unfinished, double pause) {
     Wait(unfinished);
     Send([this, round = round_](rendezvous::Outbox& outbox) {
@@ -73,7 +74,7 @@ class FaultyJob {
   }
   void ContinueService() {
     if (!std::exchange(stands_, false)) return;
-    entry_->Forgive(moment().steady - stopped_);
+    entry_->ExtendTimeouts(moment().steady - stopped_);
     for (const auto& message : std::exchange(unread_, {})) Read(message);
   }
   void SetApiServer(bool answers) { api_answers_ = answers; }
@@ -92,7 +93,7 @@ class FaultyJob {
     }
   }
 
-  // Everything is booked up to now.
+  // Everything is accounted up to now.
   api::GoodputStatus Finish() {
     observed().job.spec.suspend = true;
     Pass();
@@ -182,7 +183,7 @@ class FaultyJob {
       });
     }
   }
-  // One pass of the operator that hosts the rendezvous, if its writes get through.
+  // One pass of the operator that hosts the rendezvous, if its writes succeed.
   void Pass() {
     if (!HasHost() || !api_answers_) return;
     observed().rendezvous = entry_->View();
@@ -198,7 +199,7 @@ class FaultyJob {
   SteadyTime stopped_{};
   bool api_answers_ = true;
   bool is_training_ = false;
-  bool is_over_ = false;  // the service says so
+  bool is_over_ = false;  // the service reported the end
   int64_t round_ = 0;
   int64_t last_round_ = 0;
   int64_t formation_ = 0;

@@ -19,7 +19,7 @@ double SumOf(const api::GoodputStatus& goodput) {
          lost.recompute + lost.stalled;
 }
 
-// One pass after `passing_seconds`; the status is written, and read again as the API server keeps it.
+// One pass after `passing_seconds`; the status is written, and read back as the API server stores it.
 api::GoodputStatus Pass(JobWorld& world, double passing_seconds) {
   Observed& observed = world.observed();
   observed.now += std::chrono::duration_cast<WallTime::duration>(Seconds(passing_seconds));
@@ -66,11 +66,11 @@ TEST(Goodput, IsNothingBeforeAnyTimeHasPassed) {
   EXPECT_EQ(GoodputLedger({.since = WallTime()}).status().ratio, 0);
 }
 
-TEST(Goodput, CountsAStepThatWasThrownAwayAndStepsMadeAgainAsRecomputed) {
+TEST(Goodput, CountsADiscardedStepAndRepeatedStepsAsRecomputed) {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 1);
   (void)Pass(world, 0);
-  world.Round(1, {}, 40);  // broke after 20 s, the last 4 of them in a step
+  world.Round(1, {}, 40);  // broke after 20 s, the last 4 of them in an incomplete step
   world.observed().rendezvous.world_size = 0;
   world.observed().rendezvous.best_step = 40;
   world.observed().rendezvous.waiting = 2;
@@ -91,11 +91,11 @@ TEST(Goodput, CountsAStepThatWasThrownAwayAndStepsMadeAgainAsRecomputed) {
   EXPECT_DOUBLE_EQ(goodput.lost_seconds.recompute, 10);
 }
 
-TEST(Goodput, TakesBackTheTimeInWhichNobodyWatchedAndNobodyTrained) {
+TEST(Goodput, SubtractsTheTimeWithoutAnOperatorAndWithoutTraining) {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 1);
   (void)Pass(world, 0);
-  world.Round(1, {0, 1}, 90);  // the operator was away for 60 s
+  world.Round(1, {0, 1}, 90);  // there was no operator for 60 s
   world.observed().rendezvous.changes = {{.round = 1,
                                           .cause = "Infrastructure",
                                           .departures = {{.slot = 1}},
@@ -150,7 +150,7 @@ TEST(Goodput, CountsEachCheckpointsStallOnce) {
   EXPECT_DOUBLE_EQ(Pass(world, 10).lost_seconds.checkpoint, 7) << "that of step 10 was booked before";
 }
 
-TEST(Goodput, GoesOnWhereAnOperatorThatWasRestartedKnowsNothing) {
+TEST(Goodput, ContinuesWhileARestartedOperatorHasNoReports) {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 1);
   (void)Pass(world, 0);
@@ -170,7 +170,7 @@ TEST(Goodput, IsNotWrittenWhileNothingChanges) {
   EXPECT_EQ(world.observed().job.status, before);
 }
 
-// A write is followed by a pass: were that one to write again, it would never end.
+// A write causes another pass: if that one wrote again, it would never end.
 TEST(Goodput, IsNotWrittenForDigitsThatTheStatusDoesNotKeep) {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 1);
@@ -213,8 +213,8 @@ TEST(Goodput, EndsWithTheJob) {
   EXPECT_DOUBLE_EQ(SumOf(Pass(world, 600)), 60);
 }
 
-// Whatever happens, in whatever order: the seconds sum to the time since the first admission, none is booked
-// twice and none is negative.
+// In any order of events the seconds add up to the time since the first admission, and none is counted twice
+// or negative.
 TEST(Goodput, SumsToTheWallTimeWhateverHappens) {
   EXPECT_TRUE(rc::check([] {
     JobWorld world;
@@ -251,12 +251,12 @@ TEST(Goodput, SumsToTheWallTimeWhateverHappens) {
       }
       (void)Pass(world, *rc::gen::inRange(0, 5000) / 100.0);
     }
-    // A change of activity at the end books everything up to then.
+    // A final change of activity accounts everything up to then.
     world.observed().job.spec.suspend = !world.observed().job.spec.suspend;
     if (!world.observed().job.status.goodput) return;
     const api::GoodputStatus goodput = Pass(world, 1);
     const double wall = Seconds(world.observed().now - *goodput.since).count();
-    RC_ASSERT(std::abs(SumOf(goodput) - wall) < 0.05);  // six digits are kept
+    RC_ASSERT(std::abs(SumOf(goodput) - wall) < 0.05);  // six digits are stored
     RC_ASSERT(*goodput.since >= start);
     for (const double part :
          {goodput.productive_seconds, goodput.lost_seconds.scheduling, goodput.lost_seconds.startup,

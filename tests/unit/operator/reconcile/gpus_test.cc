@@ -11,7 +11,7 @@ namespace {
 
 using testing::JobWorld;
 
-// A job of four pods with eight GPUs each, of which slot 3 has none yet.
+// A job of four pods with eight GPUs each; the pod of slot 3 does not exist yet.
 class GpusTest : public ::testing::Test {
  protected:
   GpusTest() {

@@ -58,7 +58,7 @@ TEST(JobReconciler, ReportsTheEndOfAJobWhoseNamespaceIsNoLongerOurs) {
   EXPECT_EQ(kube.writes().size(), writes);
 }
 
-// Deleted and made again between two passes: the reconciler sees only another uid.
+// The job is deleted and created again between two passes: the reconciler observes only another uid.
 TEST_F(JobReconcilerTest, ReportsTheEndOfAJobThatAnotherOfItsNameReplaced) {
   const Json manifest =
       *ParseJson(R"({"metadata": {"name": "job", "namespace": "team"}, "spec": {"suspend": true,

@@ -9,7 +9,7 @@ namespace {
 
 Node NodeOf(const std::string& text) { return NodeFromJson(NodeFields().Apply(*ParseJson(text))); }
 
-TEST(Nodes, AreAtFaultByWhatTheJobNamesAndWhereTheyDoNotAnswer) {
+TEST(Nodes, AreUnhealthyByTheConditionsThatTheJobNamesOrWithoutAnAnswer) {
   api::HealthPolicy named;
   named.node_fault = {
       .conditions = {{"GpuBad", api::ConditionStatus::kTrue}, {"Ready", api::ConditionStatus::kFalse}},
@@ -61,7 +61,7 @@ TEST(Nodes, AreAtFaultByWhatTheJobNamesAndWhereTheyDoNotAnswer) {
   }
 }
 
-TEST(Nodes, AreNoNewsWhereOnlyTheirHeartbeatMoved) {
+TEST(Nodes, AreUnchangedWhenOnlyTheirHeartbeatMoved) {
   const char* node = R"({"metadata": {"name": "a", "resourceVersion": "%"},
     "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "%"}]}})";
   std::string before = node;

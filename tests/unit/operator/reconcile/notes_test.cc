@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::JobWorld;
 
-TEST(Notes, TellsTheLastLinesOfADeadRankWithinAnEventsLimits) {
+TEST(Notes, IncludeTheLastLinesOfADeadRankWithinAnEventsLimits) {
   JobWorld world;
   world.Running(0).Running(1).Round(3, {0, 1}, 9);
   std::string lines;
@@ -37,7 +37,7 @@ TEST(Notes, TellsTheLastLinesOfADeadRankWithinAnEventsLimits) {
   EXPECT_LE(note.size(), 1024U);
 }
 
-std::vector<std::string> DamagesToldBy(const Plan& plan) {
+std::vector<std::string> DamagesReportedBy(const Plan& plan) {
   std::vector<std::string> notes;
   for (const kube::EventNote& event : plan.events) {
     if (event.reason == "CheckpointDamaged" && event.warning) notes.push_back(event.note);
@@ -45,42 +45,41 @@ std::vector<std::string> DamagesToldBy(const Plan& plan) {
   return notes;
 }
 
-TEST(Notes, TellsOfEachDamagedCheckpointOnce) {
+TEST(Notes, ReportEachDamagedCheckpointOnce) {
   JobWorld world;
   world.Running(0).Running(1).Round(3, {0, 1}, 9);
   world.observed().job.spec.checkpoint = api::CheckpointSpec{.uri = "s3://bucket/job"};
   auto& damaged = world.observed().rendezvous.damaged_checkpoints;
-  EXPECT_THAT(DamagesToldBy(MakePlan(world.observed())), IsEmpty());
+  EXPECT_THAT(DamagesReportedBy(MakePlan(world.observed())), IsEmpty());
 
   damaged = {{120, "s3://bucket/job/step-000000000120/shard-0: is missing"}};
   const Plan plan = MakePlan(world.observed());
   EXPECT_THAT(
-      DamagesToldBy(plan),
+      DamagesReportedBy(plan),
       ElementsAre("the checkpoint of step 120 is damaged: s3://bucket/job/step-000000000120/shard-0: is "
-                  "missing; training goes on from the newest sound one before it, or from the beginning "
-                  "where there is none. `lockstep checkpoint verify s3://bucket/job` names all that is "
-                  "damaged"));
+                  "missing; training continues from the newest valid one before it, or from the beginning if "
+                  "there is none. `lockstep checkpoint verify s3://bucket/job` lists all damage"));
   world.observed().job.status = plan.status;
   world.observed().now += std::chrono::seconds(1);
-  EXPECT_THAT(DamagesToldBy(MakePlan(world.observed())), IsEmpty()) << "the next heartbeat says it again";
+  EXPECT_THAT(DamagesReportedBy(MakePlan(world.observed())), IsEmpty()) << "the next heartbeat says it again";
 
   world.observed().rendezvous = {};
-  EXPECT_THAT(DamagesToldBy(MakePlan(world.observed())), IsEmpty()) << "a new operator knows nothing yet";
+  EXPECT_THAT(DamagesReportedBy(MakePlan(world.observed())), IsEmpty()) << "a new operator knows nothing yet";
   world.Round(3, {0, 1}, 9);
   damaged = {{120, "s3://bucket/job/step-000000000120/shard-0: is missing"}, {100, "cut short"}};
-  EXPECT_THAT(DamagesToldBy(MakePlan(world.observed())),
+  EXPECT_THAT(DamagesReportedBy(MakePlan(world.observed())),
               ElementsAre(HasSubstr("step 100 is damaged: cut short")));
 }
 
-TEST(Notes, TellsOfADamagedCheckpointWithinAnEventsLimits) {
+TEST(Notes, ReportADamagedCheckpointWithinAnEventsLimits) {
   JobWorld world;
   world.Running(0).Running(1).Round(3, {0, 1}, 9);
   world.observed().job.spec.checkpoint = api::CheckpointSpec{.uri = "s3://bucket/" + std::string(200, 'p')};
   world.observed().rendezvous.damaged_checkpoints = {{120, std::string(5000, 'x')}};
-  const auto notes = DamagesToldBy(MakePlan(world.observed()));
+  const auto notes = DamagesReportedBy(MakePlan(world.observed()));
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_LE(notes[0].size(), 1024U);
-  EXPECT_THAT(notes[0], ::testing::EndsWith("names all that is damaged"));
+  EXPECT_THAT(notes[0], ::testing::EndsWith("lists all damage"));
 }
 
 TEST(Notes, SaysWhyThereIsNoProfile) {
@@ -109,12 +108,12 @@ TEST(Notes, SaysWhyThereIsNoProfile) {
                               : std::nullopt;
     job.metadata.annotations["lockstep.dev/profile"] = entry.asked;
     const Plan plan = MakePlan(world.observed());
-    const auto told = std::find_if(plan.events.begin(), plan.events.end(), [](const kube::EventNote& note) {
-      return note.reason == "ProfileRefused";
-    });
-    ASSERT_NE(told, plan.events.end()) << entry.words;
-    EXPECT_TRUE(told->warning);
-    EXPECT_THAT(told->note, HasSubstr(entry.words));
+    const auto reported =
+        std::find_if(plan.events.begin(), plan.events.end(),
+                     [](const kube::EventNote& note) { return note.reason == "ProfileRefused"; });
+    ASSERT_NE(reported, plan.events.end()) << entry.words;
+    EXPECT_TRUE(reported->warning);
+    EXPECT_THAT(reported->note, HasSubstr(entry.words));
     ASSERT_TRUE(plan.rendezvous.has_value());
     EXPECT_EQ(plan.rendezvous->profile_request, "");
   }

@@ -26,7 +26,7 @@ class ObserveTest : public ::testing::Test {
         "kind": "DistributedTrainingJob", "name": "job", "uid": "j", "controller": true}]},
       "spec": {"nodeName": "a"}})"));
   }
-  // What somebody else made with the labels and the owner's uid of the job's own, as far as `changes` goes.
+  // A foreign object with the labels and the owner's uid of the job's own objects, modified by `changes`.
   Json Forged(const char* uid, const char* name_space, const Json& changes) {
     Json object = *caches_.pods.Get({"team", "job-worker-0"});
     object["metadata"].update({{"uid", uid}, {"name", uid}, {"namespace", name_space}});
@@ -87,22 +87,22 @@ TEST_F(ObserveTest, SeesTheNodesOfItsPods) {
   EXPECT_TRUE(IsLost(observed.nodes->at("a")));
 }
 
-TEST_F(ObserveTest, KnowsNothingOfNodesThatItMayNotRead) { EXPECT_FALSE(Now().nodes.has_value()); }
+TEST_F(ObserveTest, HasNoNodesWithoutPermissionToReadThem) { EXPECT_FALSE(Now().nodes.has_value()); }
 
-TEST_F(ObserveTest, TrustsNobodyWhereNoNodeAnswers) {
+TEST_F(ObserveTest, TreatsNodesAsUnknownWhenNoneAnswers) {
   caches_.nodes.ReplaceAll({NodeJson("a", "Unknown"), NodeJson("b", "Unknown")}, "5");
   EXPECT_FALSE(Now().nodes.has_value());
 }
 
-TEST_F(ObserveTest, TellsANodeThatWasRemovedFromOneThatIsUnknown) {
+TEST_F(ObserveTest, DistinguishesARemovedNodeFromAnUnknownOne) {
   caches_.nodes.ReplaceAll({NodeJson("b", "True")}, "5");
   const Observed observed = Now();
   ASSERT_TRUE(observed.nodes.has_value());
   EXPECT_TRUE(observed.nodes->empty());
 }
 
-// All of it happened while no operator took the heartbeats of the job.
-TEST_F(ObserveTest, KnowsHowAJobEndedByTheLastReportsOfItsPods) {
+// No operator received heartbeats of the job.
+TEST_F(ObserveTest, ReadsTheEndOfAJobFromTheLastReportsOfItsPods) {
   const protocol::JobIdentity job{"team", "job", "j"};
   protocol::Heartbeat report{.job = job,
                              .member = {.pod = "job-worker-0", .pod_uid = "p"},
@@ -154,7 +154,7 @@ TEST_F(ObserveTest, RefusesProgramsWhereNoImageBringsWhatRunsThem) {
   EXPECT_THAT(Now({.launcher_image = "lockstep"}).violations, ::testing::Not(refused));
 }
 
-TEST_F(ObserveTest, TellsAFieldThatItDoesNotKnowFromARuleThatIsBroken) {
+TEST_F(ObserveTest, DistinguishesAnUnknownFieldFromAViolatedRule) {
   Json job = *caches_.jobs.Get({"team", "job"});
   job["metadata"]["resourceVersion"] = "2";
   job["spec"]["elasticPolicy"] = {{"minReplicas", 2}, {"maxReplicas", 1}};

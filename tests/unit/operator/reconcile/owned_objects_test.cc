@@ -118,7 +118,7 @@ TEST(PlanObjects, NothingScalesAFinishedJob) {
   world.Elastic(1, 4).Succeeded(0).Succeeded(1);
   world.observed().job.spec.elastic_policy->metrics = {{{"type", "Pods"}}};
   world.SyncObjects();
-  world.observed().job.status = MakePlan(world.observed()).status;  // which is written first
+  world.observed().job.status = MakePlan(world.observed()).status;  // the status is written first
   EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("delete HorizontalPodAutoscaler"));
 }
 

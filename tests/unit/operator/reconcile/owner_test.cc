@@ -17,7 +17,7 @@ namespace {
 
 const protocol::JobIdentity kJob{"team", "job", "job-uid"};
 
-// A pod of the job, but for what `changes` says of its owner reference.
+// A pod of the job, with `changes` in its owner reference.
 Json OwnedPod(const Json& changes = Json::object(), const std::string& name_space = "team") {
   Json owner = {{"apiVersion", api::kApiVersion},
                 {"kind", api::kKind},
@@ -35,7 +35,7 @@ Json OwnedPod(const Json& changes = Json::object(), const std::string& name_spac
 struct ForeignObject {
   const char* name;
   Json object;
-  bool is_claim;  // that the log is to mention
+  bool is_claim;  // to be logged
 };
 
 std::vector<ForeignObject> ForeignObjects() {
@@ -49,7 +49,7 @@ std::vector<ForeignObject> ForeignObjects() {
           {"no owner", {{"metadata", {{"name", "job-worker-0"}, {"namespace", "team"}}}}, false}};
 }
 
-TEST(JobOf, GoesByNamespaceKindVersionNameAndUid) {
+TEST(JobOf, ComparesNamespaceKindVersionNameAndUid) {
   EXPECT_EQ(JobOf(OwnedPod()), kJob);
   EXPECT_EQ(IndexByJob(OwnedPod()), IndexOf(kJob));
   for (const ForeignObject& test : ForeignObjects()) {
@@ -61,7 +61,7 @@ TEST(JobOf, GoesByNamespaceKindVersionNameAndUid) {
 class FalseOwnersTest : public ::testing::Test {
  protected:
   FalseOwnersTest() {
-    log::SetLevel(log::Level::kWarning);  // other tests of this program make it silent
+    log::SetLevel(log::Level::kWarning);  // other tests of this program change the level
     jobs_.Put({{"metadata",
                 {{"name", "job"}, {"namespace", "team"}, {"uid", "job-uid"}, {"resourceVersion", "1"}}}});
   }
@@ -78,7 +78,7 @@ class FalseOwnersTest : public ::testing::Test {
 
 TEST_F(FalseOwnersTest, AnObjectOfTheJobIsNone) { EXPECT_EQ(LogOf({OwnedPod()}), ""); }
 
-TEST_F(FalseOwnersTest, WhoeverHasTheUidAndIsNotOfTheJobIsLogged) {
+TEST_F(FalseOwnersTest, AnObjectWithTheUidThatIsNotOfTheJobIsLogged) {
   for (const ForeignObject& test : ForeignObjects()) {
     Json object = test.object;
     object["metadata"]["uid"] = test.name;

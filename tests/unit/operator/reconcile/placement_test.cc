@@ -18,7 +18,7 @@ Json Placed(api::TopologyMode mode) {
 const char* const kTerm = R"({"topologyKey": "rack", "labelSelector": {"matchLabels":
   {"lockstep.dev/job": "job", "app.kubernetes.io/name": "lockstep-worker"}}})";
 
-TEST(Placement, PrefersPlacesNearOtherPodsOfTheJobBesideWhatTheTemplateSays) {
+TEST(Placement, PrefersTopologyNearOtherPodsInAdditionToTheTemplatesAffinity) {
   const Json affinity = Placed(api::TopologyMode::kPreferred);
   const Json& wishes = affinity["preferredDuringSchedulingIgnoredDuringExecution"];
   ASSERT_EQ(wishes.size(), 2U);

@@ -150,7 +150,7 @@ TEST(MakePlan, ScalesDownByDeletingTheHighestSlots) {
   EXPECT_EQ(plan.rendezvous->expected_members, 2);
 }
 
-TEST(MakePlan, CreatesStandbysBesideTheReplicas) {
+TEST(MakePlan, CreatesStandbysInAdditionToTheReplicas) {
   JobWorld world;
   world.observed().job.spec.standby_replicas = 1;
   world.Running(0).Running(1);
@@ -182,7 +182,7 @@ TEST(MakePlan, WaitsForATerminatingPodBeforeItFillsTheSlotAgain) {
   EXPECT_THAT(ActionsOf(MakePlan(world.observed())), IsEmpty());
 }
 
-TEST(MakePlan, PutsBackWhatSomebodyChanged) {
+TEST(MakePlan, RevertsForeignChanges) {
   JobWorld world;
   world.Running(0).Running(1);
   world.Owned(kube::kServices)["spec"]["publishNotReadyAddresses"] = false;
@@ -199,7 +199,7 @@ const Json& ServiceOf(const Plan& plan) {
   return none;
 }
 
-TEST(MakePlan, TellsTheServiceWhomToSelectOnceThereArePods) {
+TEST(MakePlan, SetsTheSelectorOfTheServiceOnceThereArePods) {
   JobWorld world;
   world.observed().owned.clear();
   const Json before = ServiceOf(MakePlan(world.observed()));
@@ -208,7 +208,7 @@ TEST(MakePlan, TellsTheServiceWhomToSelectOnceThereArePods) {
   EXPECT_EQ(before.at("spec").at("ipFamilyPolicy"), "SingleStack") << "or it must never select";
   world.SyncObjects().Owned(kube::kServices) = before;
   world.Owned(kube::kServices)["spec"]["ipFamilyPolicy"] =
-      "PreferDualStack";  // as the cluster's webhook wants it
+      "PreferDualStack";  // set by a webhook of the cluster
   EXPECT_THAT(ActionsOf(MakePlan(world.observed())),
               ElementsAre("create job-worker-0", "create job-worker-1"));
   world.Pending(0);
@@ -217,7 +217,7 @@ TEST(MakePlan, TellsTheServiceWhomToSelectOnceThereArePods) {
   EXPECT_TRUE(ServiceOf(plan).at("spec").contains("selector"));
 }
 
-TEST(MakePlan, TellsTheServiceWhomToSelectWithTheLastPodsOrTheFirstRound) {
+TEST(MakePlan, SetsTheSelectorOfTheServiceWithTheLastPodsOrTheFirstRound) {
   JobWorld world;
   world.Replicas(250).Owned(kube::kServices)["spec"].erase("selector");
   for (int slot = 0; slot < 149; ++slot) world.Running(slot);
@@ -242,7 +242,7 @@ TEST(MakePlan, ContinuesRoundsAboveTheOneInTheStatus) {
   EXPECT_EQ(MakePlan(world.observed()).rendezvous->first_round, 8);
 }
 
-// ---- what is not ours, and what cannot be
+// ---- foreign jobs and invalid jobs
 
 TEST(MakePlan, LeavesJobsOfOtherControllersAlone) {
   JobWorld world;
@@ -312,7 +312,7 @@ TEST(MakePlan, FailsAnInvalidJobWithoutStartingPods) {
   EXPECT_THAT(EventsOf(plan), ElementsAre("InvalidSpec"));
 }
 
-// `helm upgrade` changes the definition before the operator, and a rollback of the image alone leaves it.
+// `helm upgrade` updates the definition before the operator, and a rollback of the image alone keeps it.
 TEST(MakePlan, HoldsAJobThatTheDefinitionAllowsAndTheOperatorCannotRead) {
   JobWorld world;
   world.observed().unreadable = {"spec.worker.newField: unknown field"};
@@ -327,14 +327,14 @@ TEST(MakePlan, HoldsAJobThatTheDefinitionAllowsAndTheOperatorCannotRead) {
   EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ::testing::Contains("create job-worker-0"));
 }
 
-// Two that train; then the user asks for what cannot be.
+// Two pods train; then the user sets an invalid spec.
 JobWorld WorldThatBecameInvalid() {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 5);
   world.observed().job.status = MakePlan(world.observed()).status;
   world.observed().job.metadata.generation = 2;
   world.observed().job.spec.worker.replicas = 1;
-  world.observed().violations = {"spec.worker.replicas: must lie within elasticPolicy, 2 to 4"};
+  world.observed().violations = {"spec.worker.replicas: must be within elasticPolicy, 2 to 4"};
   return world;
 }
 
@@ -347,7 +347,7 @@ TEST(MakePlan, LetsAJobTrainOnWhoseSpecBecameInvalid) {
   EXPECT_FALSE(plan.rendezvous.has_value());
   const api::Condition stalled = ConditionOf(plan, condition::kStalled);
   EXPECT_EQ(stalled.reason, "InvalidSpec");
-  EXPECT_EQ(stalled.message, "spec.worker.replicas: must lie within elasticPolicy, 2 to 4");
+  EXPECT_EQ(stalled.message, "spec.worker.replicas: must be within elasticPolicy, 2 to 4");
   EXPECT_EQ(plan.status.state, "Stalled");
   EXPECT_EQ(plan.status.observed_generation, 2);
   EXPECT_THAT(EventsOf(plan), ElementsAre("InvalidSpec"));
@@ -376,7 +376,7 @@ TEST(MakePlan, LooksForTheProgressOfAJobThatTrainsOnButNotOfASuspendedOne) {
   EXPECT_FALSE(MakePlan(world.observed()).requeue_after.has_value());
 }
 
-TEST(MakePlan, RecoversOnceTheSpecIsMended) {
+TEST(MakePlan, RecoversOnceTheSpecIsCorrected) {
   JobWorld world = WorldThatBecameInvalid();
   world.observed().job.status = MakePlan(world.observed()).status;
   world.observed().violations.clear();
@@ -409,10 +409,10 @@ TEST(MakePlan, MarksThenCountsThenReplacesAFailedPod) {
   EXPECT_EQ(plan.status.attempt, 1);
   EXPECT_THAT(EventsOf(plan), Contains("ReplicaFailed"));
 
-  // The mark was written, the status was not (the operator died between).
+  // The mark was written but not the status, because the operator died between the writes.
   world.observed().pods[1].attempt = 1;
   plan = MakePlan(world.observed());
-  EXPECT_THAT(ActionsOf(plan), IsEmpty()) << "not before the status tells of it";
+  EXPECT_THAT(ActionsOf(plan), IsEmpty()) << "not before the status reports it";
   EXPECT_EQ(plan.status.attempt, 1);
 
   world.observed().job.status = plan.status;
@@ -466,7 +466,7 @@ TEST(MakePlan, FailsTheJobAtOnceOnAnErrorThatCannotPass) {
   }
 }
 
-TEST(MakePlan, ChargesNobodyForAPreemption) {
+TEST(MakePlan, ChargesNoRestartForAPreemption) {
   const auto disrupted = [](Pod& pod) { pod.disrupted = true; };
   const auto told_to_stop = [](Pod& pod) { pod.exit_code = 143; };
   for (const std::function<void(Pod&)>& change : {std::function<void(Pod&)>(disrupted), {told_to_stop}}) {
@@ -479,7 +479,7 @@ TEST(MakePlan, ChargesNobodyForAPreemption) {
   }
 }
 
-TEST(MakePlan, DoesNotBlameTheUserForWhatAPodSaysThatWasToldToGo) {
+TEST(MakePlan, DoesNotTreatTheExitCodeOfADisruptedPodAsAUserError) {
   const auto disrupted = [](Pod& pod) { pod.disrupted = true; };
   const auto deleting = [](Pod& pod) { pod.deleting = true; };
   for (const std::function<void(Pod&)>& change : {std::function<void(Pod&)>(disrupted), {deleting}}) {
@@ -552,11 +552,11 @@ TEST(MakePlan, LetsTheOthersLeaveOnceOneWorkerReachedTheEnd) {
   JobWorld world;
   world.Replicas(3).Succeeded(0).Running(1).Failed(2, 1);
   const Plan plan = MakePlan(world.observed());
-  EXPECT_THAT(ActionsOf(plan), IsEmpty()) << "nobody is started again";
+  EXPECT_THAT(ActionsOf(plan), IsEmpty()) << "no pod is started again";
   EXPECT_FALSE(api::IsFinished(plan.status.conditions));
 }
 
-TEST(MakePlan, CompletesWhenNobodyRunsAnyMore) {
+TEST(MakePlan, CompletesWhenNoPodRunsAnyMore) {
   JobWorld world;
   world.Replicas(3).Succeeded(0).Failed(1, 1).Pending(2);
   const Plan plan = MakePlan(world.observed());
@@ -567,7 +567,7 @@ TEST(MakePlan, CompletesWhenNobodyRunsAnyMore) {
   EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("delete job-worker-2"));
 }
 
-TEST(MakePlan, TakesTheWorkersWordForTheEnd) {
+TEST(MakePlan, CompletesWhenAWorkerReportsTheEnd) {
   JobWorld world;
   world.observed().rendezvous.completed = true;
   EXPECT_EQ(MakePlan(world.observed()).status.state, "Complete");
@@ -591,7 +591,7 @@ TEST(MakePlan, CleansPodsByPolicyAndNeverStartsAny) {
   }
 }
 
-// Else a crash between the two would leave nobody who knows, and the training would begin anew.
+// Otherwise a crash between the two writes would lose the end, and the training would start again.
 TEST(MakePlan, SaysThatAJobIsCompleteBeforeItsPodsGo) {
   JobWorld world;
   world.Succeeded(0).Succeeded(1);
@@ -604,7 +604,7 @@ TEST(MakePlan, SaysThatAJobIsCompleteBeforeItsPodsGo) {
               ElementsAre("delete job-worker-1", "delete job-worker-0"));
 }
 
-// A cache that is behind says so of pods that have ended long since.
+// A stale cache may still list pods that have long ended.
 TEST(MakePlan, EndsOnlyPodsOfAFinishedJobThatStillRun) {
   JobWorld world;
   world.Replicas(1).Running(0);
@@ -653,7 +653,7 @@ TEST(MakePlan, HoldsADeletedJobUntilItsPodsAreGone) {
   EXPECT_FALSE(plan.rendezvous.has_value());
 }
 
-// ---- starting in time, and with fewer
+// ---- start deadline, and fewer pods
 
 TEST(MakePlan, FailsAJobThatMakesNoStepInTime) {
   JobWorld world;
@@ -692,7 +692,7 @@ TEST(MakePlan, SaysThatAnElasticJobHasShrunkWhereThereIsNoRoom) {
   const Plan plan = MakePlan(world.observed());
   EXPECT_EQ(ConditionOf(plan, condition::kDegraded).reason, "Shrunk");
   EXPECT_THAT(EventsOf(plan), Contains("Shrunk"));
-  EXPECT_THAT(ActionsOf(plan), IsEmpty()) << "the pod goes on asking for room";
+  EXPECT_THAT(ActionsOf(plan), IsEmpty()) << "the pod stays pending";
 }
 
 }  // namespace

@@ -40,12 +40,12 @@ TEST(PodFromJson, JudgesByTheTrainerWhateverTheSidecarsDo) {
   }
 }
 
-TEST(PodFromJson, KnowsAProgramOfTheUsersOwnByItsLauncher) {
+TEST(PodFromJson, RecognizesAUserProgramByItsLauncher) {
   EXPECT_TRUE(Parsed(R"({"initContainerStatuses": [{"name": "lockstep-launcher"}]})").runs_program);
   EXPECT_FALSE(Parsed(R"({"initContainerStatuses": [{"name": "other"}]})").runs_program);
 }
 
-TEST(PodFromJson, FindsTheWordsThatExplain) {
+TEST(PodFromJson, FindsTheExplainingMessage) {
   EXPECT_EQ(Parsed(R"({"containerStatuses": [{"name": "trainer", "state": {"terminated":
       {"exitCode": 3, "reason": "Error", "message": "no such data set"}}}]})")
                 .message,
@@ -57,7 +57,7 @@ TEST(PodFromJson, FindsTheWordsThatExplain) {
   EXPECT_EQ(Parsed(R"({"phase": "Failed", "reason": "OutOfcpu", "message": "no room"})").message, "no room");
 }
 
-TEST(PodFromJson, KnowsWhatWasNobodysFault) {
+TEST(PodFromJson, RecognizesDisruptions) {
   const Pod evicted =
       Parsed(R"({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory",
       "conditions": [{"type": "DisruptionTarget", "status": "True"}]})");
@@ -68,7 +68,7 @@ TEST(PodFromJson, KnowsWhatWasNobodysFault) {
   EXPECT_FALSE(Parsed(R"({"phase": "Failed", "reason": "OutOfcpu"})").disrupted);
 }
 
-TEST(PodFromJson, KnowsAnEvictionForItsOwnUseOfStorage) {
+TEST(PodFromJson, RecognizesAnEvictionForItsOwnUseOfStorage) {
   const Pod pod = Parsed(R"({"phase": "Failed", "reason": "Evicted",
       "message": "Usage of EmptyDir volume \"scratch\" exceeds the limit \"1Gi\". ",
       "containerStatuses": [{"name": "trainer", "state": {"terminated":
@@ -79,7 +79,7 @@ TEST(PodFromJson, KnowsAnEvictionForItsOwnUseOfStorage) {
       << "not what the worker wrote";
 }
 
-TEST(PodFromJson, TellsStuckContainersFromStartingOnes) {
+TEST(PodFromJson, DistinguishesStuckContainersFromStartingOnes) {
   EXPECT_EQ(Parsed(R"({"containerStatuses": [{"name": "trainer", "state": {"waiting":
       {"reason": "ContainerCreating"}}}]})")
                 .waiting_reason,

@@ -60,12 +60,12 @@ class QueueTest : public ::testing::Test {
   void Label(const std::string& name) {
     observed().job.metadata.labels["kueue.x-k8s.io/priority-class"] = name;
   }
-  // The class that is found for the job.
+  // The priority class of the job.
   void Class(const std::string& name, int32_t value) {
     observed().priority_class = {{"metadata", {{"name", name}}}, {"value", value}};
   }
   Json SpecOfWorkload() { return DesiredWorkload(observed()).object["spec"]; }
-  // Writes what a pass decided into the world, as the API server would.
+  // Applies the decision of a pass to the world, as the API server would.
   Plan Pass() {
     Plan plan = MakePlan(observed());
     observed().job.status = plan.status;
@@ -173,10 +173,9 @@ TEST_F(QueueTest, QueuesWithThePriorityOfItsClass) {
   Label("urgent");
   EXPECT_THAT(ActionsOf(Pass()), IsEmpty()) << "Kueue takes none without its class, either";
   EXPECT_EQ(ConditionOf(Pass(), condition::kSuspended).reason, "QueueUnavailable");
-  EXPECT_EQ(
-      ConditionOf(Pass(), condition::kQuotaReserved).message,
-      "metadata.labels[kueue.x-k8s.io/priority-class]: there is no WorkloadPriorityClass \"urgent\" that the "
-      "operator may read; make it, or name another");
+  EXPECT_EQ(ConditionOf(Pass(), condition::kQuotaReserved).message,
+            "metadata.labels[kueue.x-k8s.io/priority-class]: there is no WorkloadPriorityClass \"urgent\" "
+            "that the operator may read; create it, or name another");
   Class("urgent", 100);
   EXPECT_THAT(ActionsOf(Pass()), ElementsAre("apply Workload"));
   EXPECT_EQ(SpecOfWorkload()["priority"], 100);
@@ -197,7 +196,7 @@ TEST_F(QueueTest, QueuesWithThePriorityOfItsPods) {
   EXPECT_EQ(spec["podSets"][0]["template"]["spec"]["priorityClassName"], "high") << "as its pods have it";
 }
 
-// The rules are those of the API server for Workloads: what it would refuse is not tried.
+// The API server's rules for Workloads: a change that it would reject is not tried.
 TEST_F(QueueTest, FollowsTheLabelAsFarAsItMayOnceItQueues) {
   const struct {
     const char* name;
@@ -288,7 +287,7 @@ TEST_F(QueueTest, PodsOfATopologyWaitAtKueuesGate) {
   EXPECT_FALSE(asked["metadata"]["annotations"].contains("kueue.x-k8s.io/podset-unconstrained-topology"));
 }
 
-TEST_F(QueueTest, TellsOnceThatAllPodsAreReady) {
+TEST_F(QueueTest, ReportsOnceThatAllPodsAreReady) {
   Admit();
   world_.Running(0);
   EXPECT_EQ(PatchOf(Pass()), nullptr) << "one is missing";
@@ -362,7 +361,7 @@ TEST_F(QueueTest, FollowsSuspendAndLeavesWhatOthersEnded) {
   EXPECT_THAT(ActionsOf(Pass()), IsEmpty());
 }
 
-TEST_F(QueueTest, AChangedJobStopsAndQueuesAnew) {
+TEST_F(QueueTest, AChangedJobStopsAndQueuesAgain) {
   Admit();
   world_.Running(0).Running(1);
   Say("PodsReady", "True");
@@ -377,7 +376,7 @@ TEST_F(QueueTest, AChangedJobStopsAndQueuesAnew) {
 TEST_F(QueueTest, SaysHowTheJobEnded) {
   const struct {
     std::string_view type;
-    const char* told;
+    const char* reported;
   } cases[] = {{condition::kComplete, "True Succeeded"}, {condition::kFailed, "True Failed"}};
   for (const auto& test : cases) {
     Admit();
@@ -386,7 +385,7 @@ TEST_F(QueueTest, SaysHowTheJobEnded) {
                       1, observed().now);
     const Plan plan = MakePlan(observed());
     ASSERT_NE(PatchOf(plan), nullptr) << test.type;
-    EXPECT_EQ(Of(*PatchOf(plan), "Finished"), test.told);
+    EXPECT_EQ(Of(*PatchOf(plan), "Finished"), test.reported);
     Say("Finished", "True");
     EXPECT_THAT(ActionsOf(MakePlan(observed())), IsEmpty()) << "once";
   }
@@ -400,7 +399,7 @@ TEST_F(QueueTest, KeepsItsQuotaAsLongAsAPodRuns) {
   EXPECT_EQ(PatchOf(MakePlan(observed())), nullptr);
 }
 
-TEST_F(QueueTest, WithoutAQueueItsWorkloadGoes) {
+TEST_F(QueueTest, WithoutAQueueItsWorkloadIsDeleted) {
   Admit();
   observed().job.spec.scheduling_policy.queue_name.clear();
   EXPECT_THAT(ActionsOf(Pass()), Contains("delete Workload"));
@@ -413,7 +412,7 @@ TEST_F(QueueTest, SaysThatThereIsNoKueue) {
   EXPECT_EQ(ConditionOf(plan, condition::kStalled).reason, "QueueUnavailable");
 }
 
-TEST_F(QueueTest, StopsNobodyWhereItCannotTellWhatKueueSays) {
+TEST_F(QueueTest, StopsNoPodWhenTheStateOfKueueIsUnknown) {
   Admit();
   world_.Running(0).Running(1);
   Say("PodsReady", "True");

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using testing::JobWorld;
 
-// Three pods train, the first of them already made from the newest template.
+// Three pods train; only the first was created from the newest template.
 JobWorld WorldWithOldPods() {
   JobWorld world;
   world.Replicas(3).Running(0).Running(1).Running(2).Round(1, {0, 1, 2}, 5);
@@ -65,7 +65,7 @@ TEST(Rollout, ReplacesAPodThatCannotStartFirst) {
   EXPECT_THAT(ActionsOf(MakePlan(world.observed())), ElementsAre("delete job-worker-1"));
 }
 
-TEST(Rollout, ReplacesAllWhereNobodyHoldsAState) {
+TEST(Rollout, ReplacesAllPodsWhenNoneHoldsState) {
   JobWorld world = WorldWithOldPods();
   world.observed().job.status.conditions.clear();
   world.observed().rendezvous = {};

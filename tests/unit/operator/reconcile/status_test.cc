@@ -30,14 +30,14 @@ TEST(Status, FollowsAJobFromItsPodsToItsFirstStep) {
   EXPECT_EQ(status.progress->step, 3);
 }
 
-// The rules of kstatus for a kind that it does not know.
+// The rules of kstatus for an unknown kind.
 std::string KstatusOf(const api::TrainingJobStatus& status) {
   if (api::IsTrue(status.conditions, "Reconciling")) return "InProgress";
   if (api::IsTrue(status.conditions, "Stalled")) return "Failed";
   return api::IsTrue(status.conditions, "Ready") ? "Current" : "InProgress";
 }
 
-TEST(Status, SaysWhetherItIsReadyInWordsThatProgramsKnow) {
+TEST(Status, ReportsReadinessInStandardConditions) {
   JobWorld world;
   world.Running(0).Running(1);
   EXPECT_EQ(KstatusOf(MakePlan(world.observed()).status), "InProgress");
@@ -74,12 +74,12 @@ TEST(Status, TakesARoundOfAProgramForItsStart) {
   world.observed().job.status.start_time = world.observed().now;
   world.Round(1, {0, 1}, 0);
   world.observed().job.status = MakePlan(world.observed()).status;
-  EXPECT_EQ(world.observed().job.status.state, "Running") << "it tells of no steps";
+  EXPECT_EQ(world.observed().job.status.state, "Running") << "it reports no steps";
   world.observed().now += std::chrono::hours(1);
   EXPECT_FALSE(api::IsFinished(MakePlan(world.observed()).status.conditions));
 }
 
-TEST(Status, IsDegradedWhileFewerTrainAndRestartingWhileNobodyDoes) {
+TEST(Status, IsDegradedWhileFewerTrainAndRestartingWhileNoneDoes) {
   JobWorld world;
   world.Elastic(1, 3).Replicas(3).Running(0).Running(1).Pending(2).Round(2, {0, 1}, 5);
   auto status = MakePlan(world.observed()).status;
@@ -97,7 +97,7 @@ TEST(Status, IsDegradedWhileFewerTrainAndRestartingWhileNobodyDoes) {
   EXPECT_EQ(status.restarts[0].cause, api::FailureCause::kInfrastructure);
 }
 
-TEST(Status, TellsOfAStoreThatIsAwayInAConditionAndOneEvent) {
+TEST(Status, ReportsAnUnavailableStoreInAConditionAndOneEvent) {
   JobWorld world;
   world.Running(0).Running(1).Round(2, {0, 1}, 5);
   world.observed().job.status = MakePlan(world.observed()).status;
@@ -145,7 +145,7 @@ TEST(Status, NamesAStragglerInAConditionAndOneEvent) {
   EXPECT_FALSE(api::IsTrue(MakePlan(world.observed()).status.conditions, condition::kDegraded));
 }
 
-TEST(Status, KeepsWhatItKnowsWhileARestartedOperatorKnowsNothing) {
+TEST(Status, IsKeptWhileARestartedOperatorHasNoReports) {
   JobWorld world;
   world.Running(0).Running(1).Round(4, {0, 1}, 50);
   const auto status = MakePlan(world.observed()).status;
@@ -179,7 +179,7 @@ TEST(Status, WritesTheLastProgressAtTheEndWhateverThePeriod) {
   EXPECT_EQ(status.state, "Complete");
 }
 
-// The operator comes back an hour after the end.
+// The operator returns an hour after the end.
 TEST(Status, EndsAJobWhenItsPodsEnded) {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 50);
@@ -192,14 +192,14 @@ TEST(Status, EndsAJobWhenItsPodsEnded) {
   world.observed().now += std::chrono::hours(1);
   const auto status = MakePlan(world.observed()).status;
   EXPECT_EQ(status.state, "Complete");
-  const auto end = last_look + std::chrono::seconds(100);  // the kubelet says whole seconds
+  const auto end = last_look + std::chrono::seconds(100);  // the kubelet reports whole seconds
   EXPECT_EQ(status.completion_time, end);
   const double booked = status.goodput->productive_seconds + status.goodput->lost_seconds.startup +
                         status.goodput->lost_seconds.scheduling + status.goodput->lost_seconds.rendezvous;
   EXPECT_NEAR(booked, Seconds(end - *status.goodput->since).count(), 1);
 }
 
-// The clocks of its nodes are an hour behind or ahead of the operator's.
+// The clocks of the nodes are an hour behind or ahead of the operator's.
 TEST(Status, EndsAJobBetweenItsLastProgressAndNowWhateverItsNodesSay) {
   for (const auto skew : {std::chrono::hours(-1), std::chrono::hours(1)}) {
     JobWorld world;
@@ -221,7 +221,7 @@ TEST(Status, EndsAJobBetweenItsLastProgressAndNowWhateverItsNodesSay) {
   }
 }
 
-TEST(Status, TellsOfTheCheckpointThatASuspensionMadeWhateverThePeriod) {
+TEST(Status, ReportsTheCheckpointOfASuspensionRegardlessOfThePeriod) {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 50);
   world.observed().job.status = MakePlan(world.observed()).status;
@@ -273,7 +273,7 @@ TEST(Status, KeepsTheDamagedCheckpointsOfTheHighestStepsWithTheTimeTheyWereNotic
   EXPECT_EQ(status.damaged_checkpoints.back(), (api::DamagedCheckpoint{begin, 20, "cut short"}));
 }
 
-TEST(Status, TellsARestartInFull) {
+TEST(Status, ReportsEveryFieldOfARestart) {
   JobWorld world;
   world.Running(0).Running(1).Round(3, {0, 1}, 9);
   rendezvous::RoundChange change{.round = 2,
@@ -286,7 +286,7 @@ TEST(Status, TellsARestartInFull) {
                                                  .exit_code = 137,
                                                  .detection_seconds = 4,
                                                  .last_lines = "no kernel image"}},
-                                 .rung = rendezvous::Rung::kRespawn,
+                                 .level = rendezvous::RecoveryLevel::kRespawn,
                                  .recovery_seconds = 0.25,
                                  .lost_steps = 1};
   world.observed().rendezvous.changes = {change};
@@ -296,23 +296,23 @@ TEST(Status, TellsARestartInFull) {
                             .ranks = {2, 3},
                             .node = "node-1",
                             .exit_code = 137,
-                            .rung = api::Rung::kRespawn,
+                            .level = api::RecoveryLevel::kRespawn,
                             .detection_seconds = 4,
                             .recovery_seconds = 0.25,
                             .lost_steps = 1,
                             .message = "round 2: rank 3 hangs; last lines of job-worker-1:\nno kernel image"};
   EXPECT_THAT(MakePlan(world.observed()).status.restarts, ::testing::ElementsAre(record));
 
-  // The pod went and another came to its place: the record follows, and keeps its time.
+  // Another pod replaces the one that is gone: the record follows, and keeps its time.
   world.observed().job.status.restarts = {record};
   world.observed().pods.pop_back();
   world.observed().now += std::chrono::seconds(5);
-  world.observed().rendezvous.changes[0].rung = rendezvous::Rung::kReplacePod;
-  record.rung = api::Rung::kReplacePod;
+  world.observed().rendezvous.changes[0].level = rendezvous::RecoveryLevel::kReplacePod;
+  record.level = api::RecoveryLevel::kReplacePod;
   EXPECT_THAT(MakePlan(world.observed()).status.restarts, ::testing::ElementsAre(record));
 }
 
-TEST(Status, TellsOfABrokenRoundOnceItIsKnownWhoDiedOrThatNobodyDid) {
+TEST(Status, ReportsABrokenRoundOnceItsCauseIsKnown) {
   JobWorld world;
   world.Running(0).Running(1).Round(2, {}, 9);
   world.observed().rendezvous.changes = {{.round = 2, .cause = "Infrastructure"}};
@@ -331,7 +331,7 @@ TEST(Status, CountsStandbysApart) {
   EXPECT_EQ(status.ready_replicas, 2);
   EXPECT_EQ(status.standby_replicas, 1) << "one of the two is warm";
 
-  // A member died; the one that stood by has its place, and nobody stands by until its replacement is there.
+  // A member died and the standby has its place; there is no standby until the replacement is ready.
   world.observed().pods.pop_back();
   world.observed().pods.erase(world.observed().pods.begin());
   world.Round(2, {2, 1}, 6);

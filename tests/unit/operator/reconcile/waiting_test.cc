@@ -61,7 +61,7 @@ TEST(Waiting, NamesTheMissingSecretOfTheData) {
               HasSubstr("spec.training.data.secretRef: create the Secret \"data\" in namespace \"team\""));
 }
 
-TEST(Waiting, TellsOfAnImageThatCannotBePulled) {
+TEST(Waiting, ReportsAnImageThatCannotBePulled) {
   JobWorld world;
   world.Running(0);
   Pod& pod = world.Add(1, PodPhase::kPending);
@@ -73,7 +73,7 @@ TEST(Waiting, TellsOfAnImageThatCannotBePulled) {
   EXPECT_THAT(stalled.message, HasSubstr("Back-off pulling image"));
 }
 
-TEST(Waiting, TellsWhyPodsHaveNoNode) {
+TEST(Waiting, ReportsWhyPodsHaveNoNode) {
   JobWorld world;
   world.Running(0);
   world.Add(1, PodPhase::kPending).unschedulable = "0/3 nodes are available: insufficient cpu";

@@ -1,5 +1,5 @@
-// Random worlds against the promises of the reconciler: whatever happens, in whatever order, with whatever
-// fails or is seen late, the same end is reached, and nothing is doubled on the way.
+// Random worlds against the guarantees of the reconciler: in any order of events, with failures and late
+// observations, the same end is reached, and nothing is created twice on the way.
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -17,13 +17,13 @@ using testing::WorldModel;
 constexpr int32_t kMaxReplicas = 4;
 constexpr int32_t kMaxRestarts = 3;
 
-struct Wish {
+struct DesiredState {
   int32_t replicas = 2;
   bool suspend = false;
   int charged_failures = 0;
 };
 
-void DoSomething(WorldModel& world, Wish& wish) {
+void DoSomething(WorldModel& world, DesiredState& desired) {
   const auto index = *rc::gen::inRange<std::size_t>(0, 8);
   switch (*rc::gen::inRange(0, 15)) {
     case 0:
@@ -34,7 +34,7 @@ void DoSomething(WorldModel& world, Wish& wish) {
     case 5: world.StartPods(); break;
     case 6: {
       const int exit_code = *rc::gen::element(1, 5, 137, 143);
-      wish.charged_failures += exit_code == 143 ? 0 : 1;
+      desired.charged_failures += exit_code == 143 ? 0 : 1;
       world.FailPod(index, exit_code);
       break;
     }
@@ -42,12 +42,12 @@ void DoSomething(WorldModel& world, Wish& wish) {
     case 8: world.DeletePod(index); break;
     case 9: world.RestartOperator(); break;
     case 10:
-      wish.replicas = *rc::gen::inRange(1, kMaxReplicas + 1);
-      world.Scale(wish.replicas);
+      desired.replicas = *rc::gen::inRange(1, kMaxReplicas + 1);
+      world.Scale(desired.replicas);
       break;
     case 11:
-      wish.suspend = *rc::gen::arbitrary<bool>();
-      world.Suspend(wish.suspend);
+      desired.suspend = *rc::gen::arbitrary<bool>();
+      world.Suspend(desired.suspend);
       break;
     case 12:
       world.FailNextWrite(
@@ -58,19 +58,19 @@ void DoSomething(WorldModel& world, Wish& wish) {
   }
 }
 
-void CheckAlways(const WorldModel& world, const Wish& wish) {
+void CheckAlways(const WorldModel& world, const DesiredState& desired) {
   RC_ASSERT(world.pods().size() <= static_cast<std::size_t>(kMaxReplicas));
   RC_ASSERT(world.attempt() <= kMaxRestarts);
-  RC_ASSERT(world.attempt() <= wish.charged_failures);
+  RC_ASSERT(world.attempt() <= desired.charged_failures);
 }
 
-void CheckEnd(const WorldModel& world, const Wish& wish) {
+void CheckEnd(const WorldModel& world, const DesiredState& desired) {
   if (world.state() == "Failed") {
-    RC_ASSERT(wish.charged_failures > kMaxRestarts);
+    RC_ASSERT(desired.charged_failures > kMaxRestarts);
     for (const Json& pod : world.pods()) RC_ASSERT(StringAt(pod, {"status", "phase"}) != "Running");
     return;
   }
-  const std::size_t wanted = wish.suspend ? 0 : static_cast<std::size_t>(wish.replicas);
+  const std::size_t wanted = desired.suspend ? 0 : static_cast<std::size_t>(desired.replicas);
   RC_ASSERT(world.pods().size() == wanted);
   std::set<std::string> slots;
   for (const Json& pod : world.pods()) {
@@ -78,28 +78,28 @@ void CheckEnd(const WorldModel& world, const Wish& wish) {
     slots.insert(StringAt(pod, {"metadata", "labels", "lockstep.dev/slot"}));
   }
   RC_ASSERT(slots.size() == wanted);
-  RC_ASSERT(world.state() == (wish.suspend ? "Suspended" : "Starting"));
+  RC_ASSERT(world.state() == (desired.suspend ? "Suspended" : "Starting"));
 }
 
 TEST(ReconcilerProperties, AnyWorldSettlesToWhatTheUserAskedFor) {
   EXPECT_TRUE(rc::check([] {
-    Wish wish;
-    WorldModel world(wish.replicas, kMaxReplicas, kMaxRestarts);
+    DesiredState desired;
+    WorldModel world(desired.replicas, kMaxReplicas, kMaxRestarts);
     const int steps = *rc::gen::inRange(0, 60);
     for (int i = 0; i < steps; ++i) {
-      DoSomething(world, wish);
-      CheckAlways(world, wish);
+      DoSomething(world, desired);
+      CheckAlways(world, desired);
     }
     RC_ASSERT(world.Settle());
-    CheckEnd(world, wish);
+    CheckEnd(world, desired);
   }));
 }
 
-// A world in which all pods go at each failure, and templates change, comes to rest as well.
+// A world in which each failure recreates all pods, and templates change, settles as well.
 TEST(ReconcilerProperties, RecreatedWorldsSettleToo) {
   EXPECT_TRUE(rc::check([] {
-    Wish wish;
-    WorldModel world(wish.replicas, kMaxReplicas, kMaxRestarts);
+    DesiredState desired;
+    WorldModel world(desired.replicas, kMaxReplicas, kMaxRestarts);
     world.PatchSpec({{"failurePolicy", {{"restartStrategy", "Recreate"}}}});
     const int steps = *rc::gen::inRange(0, 60);
     for (int i = 0; i < steps; ++i) {
@@ -110,19 +110,19 @@ TEST(ReconcilerProperties, RecreatedWorldsSettleToo) {
               {{"template",
                 {{"spec", {{"containers", Json::array({{{"name", "trainer"}, {"image", image}}})}}}}}}}});
       }
-      DoSomething(world, wish);
-      CheckAlways(world, wish);
+      DoSomething(world, desired);
+      CheckAlways(world, desired);
     }
     RC_ASSERT(world.Settle());
-    CheckEnd(world, wish);
+    CheckEnd(world, desired);
   }));
 }
 
-// Nodes die and come back, with pods on them that nobody can end: none of it costs an attempt.
+// Nodes die and return, with pods on them that cannot be ended: none of it is charged.
 TEST(ReconcilerProperties, WorldsOfDyingNodesSettleOnThoseThatLive) {
   EXPECT_TRUE(rc::check([] {
-    Wish wish;
-    WorldModel world(wish.replicas, kMaxReplicas, kMaxRestarts);
+    DesiredState desired;
+    WorldModel world(desired.replicas, kMaxReplicas, kMaxRestarts);
     world.AddNodes(3);
     world.Advance(std::chrono::seconds(200));  // beyond runPolicy.forceDeleteAfterSeconds
     const int steps = *rc::gen::inRange(0, 60);
@@ -131,12 +131,12 @@ TEST(ReconcilerProperties, WorldsOfDyingNodesSettleOnThoseThatLive) {
       switch (*rc::gen::inRange(0, 8)) {
         case 0: world.LoseNode(index); break;
         case 1: world.HealNode(index); break;
-        default: DoSomething(world, wish);
+        default: DoSomething(world, desired);
       }
-      CheckAlways(world, wish);
+      CheckAlways(world, desired);
     }
     RC_ASSERT(world.Settle());
-    CheckEnd(world, wish);
+    CheckEnd(world, desired);
     const std::vector<std::string> lost = world.lost_nodes();
     for (const Json& pod : world.pods()) {
       if (world.state() == "Failed") break;
@@ -145,42 +145,42 @@ TEST(ReconcilerProperties, WorldsOfDyingNodesSettleOnThoseThatLive) {
   }));
 }
 
-// A rule gives pods up: as many slots stay free, never fewer than elasticPolicy.minReplicas are left.
+// A rule gives pods up: their slots stay free, but elasticPolicy.minReplicas pods always remain.
 TEST(ReconcilerProperties, WorldsThatShrinkSettleWithoutWhatWasGivenUp) {
   EXPECT_TRUE(rc::check([] {
-    Wish wish;
-    WorldModel world(wish.replicas, kMaxReplicas, kMaxRestarts);
+    DesiredState desired;
+    WorldModel world(desired.replicas, kMaxReplicas, kMaxRestarts);
     const Json codes = {{"operator", "In"}, {"values", {42}}};
     world.PatchSpec(
         {{"failurePolicy", {{"rules", Json::array({{{"action", "ShrinkJob"}, {"onExitCodes", codes}}})}}}});
     const int steps = *rc::gen::inRange(0, 60);
     for (int i = 0; i < steps; ++i) {
       if (*rc::gen::inRange(0, 5) == 0) {
-        ++wish.charged_failures;  // it is where the job must not shrink
+        ++desired.charged_failures;  // charged if the job must not shrink
         world.FailPod(*rc::gen::inRange<std::size_t>(0, 8), 42);
       } else {
-        DoSomething(world, wish);
+        DoSomething(world, desired);
       }
-      CheckAlways(world, wish);
+      CheckAlways(world, desired);
     }
     RC_ASSERT(world.Settle());
     const Json job = world.job();
     const Json* given_up = FindJson(job, {"status", "givenUpSlots"});
-    if (given_up != nullptr) wish.replicas -= static_cast<int32_t>(given_up->size());
-    RC_ASSERT(wish.replicas >= 1);
-    CheckEnd(world, wish);
+    if (given_up != nullptr) desired.replicas -= static_cast<int32_t>(given_up->size());
+    RC_ASSERT(desired.replicas >= 1);
+    CheckEnd(world, desired);
   }));
 }
 
-TEST(ReconcilerProperties, ADeletedJobAlwaysGoesAndTakesItsPodsAlong) {
+TEST(ReconcilerProperties, ADeletedJobIsAlwaysRemovedWithItsPods) {
   EXPECT_TRUE(rc::check([] {
-    Wish wish;
-    WorldModel world(wish.replicas, kMaxReplicas, kMaxRestarts);
+    DesiredState desired;
+    WorldModel world(desired.replicas, kMaxReplicas, kMaxRestarts);
     const int steps = *rc::gen::inRange(0, 40);
     const int deleted_at = *rc::gen::inRange(0, 40);
     for (int i = 0; i < steps; ++i) {
       if (i == deleted_at) world.DeleteJob();
-      DoSomething(world, wish);
+      DoSomething(world, desired);
     }
     world.DeleteJob();
     RC_ASSERT(world.Settle());
@@ -189,22 +189,22 @@ TEST(ReconcilerProperties, ADeletedJobAlwaysGoesAndTakesItsPodsAlong) {
   }));
 }
 
-// Whatever becomes of the pods that remove its checkpoints, and of the operator meanwhile.
-TEST(ReconcilerProperties, ADeletedJobGoesWhetherItsCheckpointsCanBeRemovedOrNot) {
+// Regardless of what happens to the pods that remove its checkpoints, and to the operator.
+TEST(ReconcilerProperties, ADeletedJobIsRemovedEvenIfItsCheckpointsCannotBe) {
   EXPECT_TRUE(rc::check([] {
-    Wish wish;
-    WorldModel world(wish.replicas, kMaxReplicas, kMaxRestarts);
+    DesiredState desired;
+    WorldModel world(desired.replicas, kMaxReplicas, kMaxRestarts);
     world.PatchSpec({{"checkpoint", {{"uri", "s3://bucket/a"}, {"deleteWithJob", true}}}});
     const int steps = *rc::gen::inRange(0, 20);
-    for (int i = 0; i < steps; ++i) DoSomething(world, wish);
+    for (int i = 0; i < steps; ++i) DoSomething(world, desired);
     world.PretendToHaveTrained();
     world.DeleteJob();
     const int more = *rc::gen::inRange(0, 60);
     for (int i = 0; i < more; ++i) {
       if (*rc::gen::inRange(0, 10) == 0) world.SucceedPod(0);
-      DoSomething(world, wish);
+      DoSomething(world, desired);
     }
-    // From now on nobody does any harm, but the pod never ends: longer than anybody waits for it.
+    // No faults from now on, but the pod never ends: longer than the operator waits for it.
     for (int pass = 0; pass < 60 && !world.job().is_null(); ++pass) (void)world.Settle();
     RC_ASSERT(world.job().is_null());
     world.FinishDeletions();
@@ -212,8 +212,8 @@ TEST(ReconcilerProperties, ADeletedJobGoesWhetherItsCheckpointsCanBeRemovedOrNot
   }));
 }
 
-// The pods of the highest slots go; nothing is charged, and nothing told as a failure.
-TEST(ReconcilerProperties, ScalesUpAndDownWithoutChargingAnybody) {
+// The pods of the highest slots are deleted; nothing is charged or reported as a failure.
+TEST(ReconcilerProperties, ScalesUpAndDownWithoutChargingRestarts) {
   EXPECT_TRUE(rc::check([] {
     const int32_t standbys = *rc::gen::inRange(0, 3);
     WorldModel world(2, kMaxReplicas, 0, standbys);
@@ -238,9 +238,9 @@ TEST(ReconcilerProperties, ScalesUpAndDownWithoutChargingAnybody) {
   }));
 }
 
-TEST(ReconcilerProperties, AfterOneSuccessNobodyIsStartedAgain) {
+TEST(ReconcilerProperties, AfterOneSuccessNoPodIsStartedAgain) {
   EXPECT_TRUE(rc::check([] {
-    Wish wish;
+    DesiredState desired;
     WorldModel world(3, kMaxReplicas, kMaxRestarts);
     RC_ASSERT(world.Settle());
     world.SucceedPod(*rc::gen::inRange<std::size_t>(0, 3));

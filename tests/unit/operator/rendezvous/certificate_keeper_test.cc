@@ -28,7 +28,7 @@ class CertificateKeeperTest : public ::testing::Test {
             {.secret = kTls, .kept_by = kept_by, .rendezvous_url = kUrl, .overlap = kAnnounced},
             [this] { ++changes_; }};
   }
-  // As cert-manager does: the name that workers use and no other.
+  // As cert-manager issues it: only with the name that workers use.
   ServerIdentity Issue() {
     const ServerIdentity identity = *MakeServerIdentity({"a-rendezvous.system.svc"}, clock_.Now());
     Put(SecretFrom(kTls, identity));
@@ -117,7 +117,7 @@ TEST_F(CertificateKeeperTest, AnnouncesTheAuthorityOfItsRenewedOne) {
   EXPECT_EQ(changes_, 3);
 }
 
-TEST_F(CertificateKeeperTest, WaitsForTheSecretOfSomebodyElseAndWritesNothing) {
+TEST_F(CertificateKeeperTest, WaitsForAnExternallyManagedSecretAndWritesNothing) {
   auto keeper = Keeper(SecretKeeper::kOther);
   keeper.Look();
   EXPECT_EQ(keeper.WhyNoneIsServed(), "no certificate yet: Secret system/tls: the Secret does not exist");

@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 const WallTime kNow = SystemClock().Now();
 const std::vector<std::string> kNames = {"a-rendezvous.system.svc", "localhost", "127.0.0.1"};
 const kube::ObjectKey kSecret{"system", "tls"};
-constexpr std::chrono::hours kLife{24 * 365 * 10};  // of each certificate that is made here
+constexpr std::chrono::hours kLife{24 * 365 * 10};  // of each certificate made here
 constexpr auto kOverlap = 10min;
 
 template <typename T>
@@ -180,12 +180,12 @@ TEST(Follow, ServesTheNextBeforeTheOneThatIsServedExpires) {
   EXPECT_EQ(std::chrono::round<std::chrono::minutes>(announced.next_from - kNow), 4min);
   EXPECT_EQ(Follow(announced, second, announced.next_from, kOverlap), Certificates{.served = second});
   EXPECT_EQ(Follow({.served = first}, second, kNow + 1h, kOverlap), Certificates{.served = second})
-      << "it expired while nobody looked";
+      << "it expired between two reads";
 }
 
 TEST(TrustedWith, SeparatesCertificatesByLines) {
   ServerIdentity first = Authority().Issue();
-  first.ca.pop_back();  // the line's end
+  first.ca.pop_back();  // the newline
   const Authority second;
   const auto trusted =
       x509::CertificatesFromPem(TrustedWith({.served = first, .next = second.Issue(), .next_from = kNow}));
@@ -220,8 +220,8 @@ TEST_F(ServedIdentity, IsGoodForAnIpv6Address) {
   std::filesystem::remove_all(folder);
 }
 
-// The certificates as OpenSSL's own verification sees them, on a real connection.
-TEST_F(ServedIdentity, IsTrustedByAClientThatKnowsTheCa) {
+// OpenSSL verifies the certificates on a real connection.
+TEST_F(ServedIdentity, IsTrustedByAClientWithTheCa) {
   const auto identity = MakeServerIdentity(kNames, kNow);
   const auto stranger = MakeServerIdentity(kNames, kNow);
   ASSERT_TRUE(identity.ok() && stranger.ok());
@@ -255,7 +255,7 @@ TEST_F(ServedIdentity, IsTrustedByAClientThatKnowsTheCa) {
   std::filesystem::remove_all(folder);
 }
 
-// More than a socket takes at once, in both directions.
+// More than a socket buffer holds, in both directions.
 TEST_F(ServedIdentity, CarriesLargeBodies) {
   const ServerIdentity identity = Authority().Issue();
   http::ServerCertificate certificate;

@@ -13,7 +13,7 @@ namespace {
 
 const kube::ObjectKey kLeader{"system", "a"};
 
-// Pods of operators, and a pause that counts instead of waiting.
+// Pods of operators, and a pause that counts its calls instead of waiting.
 class LeaderLabel : public ::testing::Test {
  protected:
   void AddPod(const std::string& name, bool is_labelled, const std::string& instance = "lockstep") {
@@ -38,7 +38,7 @@ class LeaderLabel : public ::testing::Test {
       return times-- > 0 ? std::optional(Error{code, "as the test says"}) : std::nullopt;
     };
   }
-  // Ends the loop with the pause of this number.
+  // Stops the loop at the pause of this number.
   LabelPause PauseUntil(std::size_t last) {
     return [this, last](Milliseconds time, const std::stop_token&) {
       pauses_.push_back(time);

@@ -21,7 +21,7 @@ const char* const kTrainerEnded =
     R"({"phase": "Running", "containerStatuses": [{"name": "trainer", "state": {"terminated": {"exitCode": 137}}}]})";
 const char* const kSucceeded = R"({"phase": "Succeeded"})";
 
-TEST(LossFrom, TellsALostPodFromOneThatLeavesByItself) {
+TEST(LossFrom, DistinguishesALostPodFromOneThatLeavesByItself) {
   const struct {
     const char* name;
     kube::ObjectChange change;
@@ -29,12 +29,12 @@ TEST(LossFrom, TellsALostPodFromOneThatLeavesByItself) {
   } cases[] = {
       {"runs", {nullptr, Pod(kRunning)}, ""},
       {"failed", {Pod(kRunning), Pod(kFailed)}, "exit code 1: oh"},
-      {"trainer ended beside a sidecar", {Pod(kRunning), Pod(kTrainerEnded)}, "exit code 137"},
+      {"trainer ended and its sidecar runs", {Pod(kRunning), Pod(kTrainerEnded)}, "exit code 137"},
       {"completed", {Pod(kRunning), Pod(kSucceeded)}, ""},
       {"is being deleted in good order", {Pod(kRunning), Pod(kRunning, R"({"deletionTimestamp": "x"})")}, ""},
       {"is gone", {Pod(kRunning), nullptr}, "the pod was deleted"},
       {"completed and is gone", {Pod(kSucceeded), nullptr}, ""},
-      {"is nobody's", {Pod(kRunning, R"({"ownerReferences": []})"), nullptr}, ""},
+      {"has no owner", {Pod(kRunning, R"({"ownerReferences": []})"), nullptr}, ""},
       {"has an owner of another kind",
        {Pod(kRunning, R"({"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "job",
                                                "uid": "job-uid", "controller": true}]})"),
@@ -50,7 +50,7 @@ TEST(LossFrom, TellsALostPodFromOneThatLeavesByItself) {
   }
 }
 
-TEST(LossFrom, TellsWhereAndWhyForTheRecord) {
+TEST(LossFrom, ReportsNodeAndReason) {
   Json pod = *Pod(kFailed);
   pod["spec"]["nodeName"] = "node-7";
   const auto failed = LossFrom({nullptr, std::make_shared<const Json>(pod)}, "trainer");

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Answers token reviews, and counts them. Tokens that begin with "good" are those of the pod p.
+// Answers token reviews and counts them. Tokens that begin with "good" belong to the pod p.
 class ReviewServer final : public testing::CreatingWriter {
  public:
   std::atomic<int> asked = 0;
@@ -43,13 +43,13 @@ class ReviewServer final : public testing::CreatingWriter {
         "authentication.kubernetes.io/pod-name": ["p"], "authentication.kubernetes.io/pod-uid": ["u"]}}}})");
   }
 
-  // Reviews that begin from now on do not end before Release.
+  // Reviews that begin from now on wait for Release.
   void Hold() { is_held_ = true; }
   void Release() {
     is_held_ = false;
     is_held_.notify_all();
   }
-  // Which tokens were asked about, in order.
+  // The reviewed tokens, in order.
   std::vector<std::string> tokens() const {
     const std::lock_guard lock(mutex_);
     return tokens_;
@@ -128,11 +128,12 @@ TEST_F(TokenReviewTest, AnswersAKnownTokenWhileItsReviewRuns) {
   EXPECT_TRUE(late.get().ok());
 }
 
-TEST_F(TokenReviewTest, AReviewThatFailsLeavesWhatIsKnownAndARefusalEndsIt) {
+TEST_F(TokenReviewTest, AFailedReviewKeepsTheCachedResultAndARejectionRemovesIt) {
   EXPECT_TRUE(Allowed("good"));
   clock_.Advance(60s);
   server_.away = true;
-  server_.failure = ErrorCode::kForbidden;  // the operator may not ask: that says nothing about the token
+  // the operator has no permission to review: that says nothing about the token
+  server_.failure = ErrorCode::kForbidden;
   EXPECT_TRUE(Allowed("good"));
   EXPECT_TRUE(WereAsked(2));
   EXPECT_TRUE(Allowed("good"));
@@ -158,7 +159,7 @@ TEST_F(TokenReviewTest, AnExceptionAnswersItsTokenAndEndsNoThread) {
   EXPECT_TRUE(Allowed("good"));
 }
 
-TEST_F(TokenReviewTest, BelievesAGoodTokenForAWhileWhenTheApiServerIsAway) {
+TEST_F(TokenReviewTest, AcceptsACachedTokenWhileTheApiServerIsUnavailable) {
   EXPECT_TRUE(Allowed("good"));
   server_.away = true;
   clock_.Advance(5min);

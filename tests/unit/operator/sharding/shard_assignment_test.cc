@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 const SteadyTime kStart{1h};
 
-// What the loop does with each look, without the network: every replica acts on the newest table.
+// The loop's steps without the network: every replica acts on the newest table.
 class Cluster {
  public:
   void Look(const std::string& me) {
@@ -138,8 +138,9 @@ TEST(ShardAssignment, ASoleLeaderIsWaitedForUntilItsLeaseEnds) {
   EXPECT_EQ(WithoutTheDead(table, observer, "me"), ShardTable{});
 }
 
-// However replicas come, look, leave and die: a shard of a living replica moves only by its own look, and
-// once the rest has looked for long enough, all shards are held, even within one.
+// In any order of joins, reads, leaves and deaths, a shard of a living replica moves only by that replica's
+// own step. Once the others have observed for long enough, all shards are held, with a difference of at most
+// one.
 TEST(ShardAssignment, EndsEvenWhateverHappens) {
   EXPECT_TRUE(rc::check([] {
     const std::vector<std::string> names = {"a", "b", "c", "d", "e"};

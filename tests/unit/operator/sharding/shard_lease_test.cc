@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 const kube::ObjectKey kLease{"system", "leader"};
-// The deadline is one that no test reaches on the clock of the machine.
+// The deadline is far beyond the duration of any test.
 constexpr kube::LeaseTimings kFast{
     .duration = 120s, .renew_deadline = 100s, .retry_period = 2ms, .look_period = 2ms};
 
@@ -32,7 +32,7 @@ ShardLeaseOptions Options(std::string identity, std::function<void()> on_expired
 
 ShardTable TableIn(testing::FakeKube& kube) { return TableFromLease(*kube.Get(kube::kLeases, kLease)); }
 
-// A replica that renews until it goes.
+// A replica that renews until it is destroyed.
 class KeptLease {
  public:
   KeptLease(testing::FakeKube& kube, const Clock& clock, const std::string& identity)
@@ -48,7 +48,7 @@ class KeptLease {
   }
   ShardLease& lease() { return lease_; }
   [[nodiscard]] ShardSet open() const { return {open_.load()}; }
-  // Until then what is closed is still worked on.
+  // Until then closed shards are still in use.
   std::atomic<bool> is_busy = false;
 
  private:
@@ -134,7 +134,7 @@ TEST(ShardLease, AWriteOfAnotherReplicaInBetweenCostsOneMoreLook) {
   EXPECT_EQ(conflicts, 4);
 }
 
-TEST(ShardLease, AProcessThatStartsAgainInItsPodGoesOnAtOnce) {
+TEST(ShardLease, ARestartedProcessOfThePodContinuesAtOnce) {
   testing::FakeKube kube;
   const SystemClock clock;
   const std::stop_token never;
@@ -150,7 +150,7 @@ TEST(ShardLease, AProcessThatStartsAgainInItsPodGoesOnAtOnce) {
   EXPECT_EQ(next.Replicas(), std::vector<std::string>{"pod_2"});
 }
 
-// It is in the table, and the answer that says so never came.
+// The replica is in the table, but the answer to its write was lost.
 TEST(ShardLease, KeepsWhatAWriteTookWhoseAnswerWasLost) {
   testing::FakeKube kube;
   const SystemClock clock;
@@ -178,7 +178,7 @@ TEST(ShardLease, KeepEndsWhenOthersHaveTakenTheLease) {
       << "not ours to leave";
 }
 
-// What a replica may still do while the API server fails in one way or another.
+// What a replica may still do while the API server fails in different ways.
 class ShardLeaseInAnOutage : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(lease_.Join("", stop_.get_token())); }
@@ -239,7 +239,7 @@ TEST_F(ShardLeaseInAnOutage, DoesNotExpireOnceItHasLeft) {
   EXPECT_EQ(expired.wait_for(50ms), std::future_status::timeout);
 }
 
-// The deadline counts from the moment before the request: others may have seen the renewal at once.
+// The deadline counts from before the request: others may have observed the renewal at once.
 TEST_F(ShardLeaseInAnOutage, CountsFromBeforeTheRequestThatRenewed) {
   std::promise<void> renewed;
   kube_.lose_answer = [&, first = true](const auto&, const auto&, const auto&) mutable {

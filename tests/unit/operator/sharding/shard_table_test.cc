@@ -33,7 +33,7 @@ TEST(ShardTable, IsReadAsItWasWritten) {
   EXPECT_EQ(StringAt(lease, {"metadata", "resourceVersion"}), "7");
 }
 
-TEST(ShardTable, IsEmptyWhereNobodyHoldsTheLease) {
+TEST(ShardTable, IsEmptyWhenTheLeaseHasNoHolder) {
   EXPECT_EQ(TableFromLease(Json::object()), ShardTable{});
   const Json left = LeaseOf({});
   EXPECT_EQ(StringAt(left, {"spec", "holderIdentity"}), "");
@@ -41,7 +41,7 @@ TEST(ShardTable, IsEmptyWhereNobodyHoldsTheLease) {
   EXPECT_EQ(TableFromLease(left), ShardTable{});
 }
 
-// An older operator writes the spec and leaves the annotations of the replicas before it.
+// An older operator writes the spec and keeps the annotations of earlier replicas.
 TEST(ShardTable, AHolderThatIsNotItsReplicasIsASoleLeader) {
   Json lease = LeaseOf(TwoReplicas());
   lease["spec"]["holderIdentity"] = "old_1";
@@ -66,7 +66,7 @@ TEST(ShardTable, CountsEachChangeOfTheReplicas) {
   EXPECT_EQ(IntAt(lease, {"spec", "leaseTransitions"}), 1);
 }
 
-// A job keeps its shard through every version.
+// A job keeps its shard in every version.
 TEST(ShardOf, IsTheSameInEveryVersion) {
   EXPECT_EQ(ShardOf("0f0b8a52-6a2c-4d54-9d27-0c2f4f3d7a11"), 11U);
   EXPECT_EQ(ShardOf(""), 1U);

@@ -34,7 +34,7 @@ TEST(Metrics, ExistFromTheStart) {
   EXPECT_THAT(text, HasSubstr("} 3\n")) << "workqueue_depth";
 }
 
-TEST(Metrics, TellHowLongAWorkerHasBeenAtAKey) {
+TEST(Metrics, ReportHowLongAWorkerHasBeenAtAKey) {
   testing::FakeClock clock;
   Metrics metrics(clock, 1, "h", "l");
   metrics.OnStarted(Seconds(0));
@@ -51,7 +51,7 @@ TEST(Metrics, TellHowLongAWorkerHasBeenAtAKey) {
   }
 }
 
-TEST(Metrics, FollowAJobAndForgetIt) {
+TEST(Metrics, FollowAJobAndRemoveItsSeries) {
   Metrics metrics(kClock, 1, "h", "l");
   api::TrainingJobStatus status;
   status.state = "Running";
@@ -72,7 +72,8 @@ TEST(Metrics, FollowAJobAndForgetIt) {
   EXPECT_THAT(text, HasSubstr("lockstep_job_goodput_ratio{job_name=\"a\",namespace=\"team\"} 0.75"));
   EXPECT_THAT(
       text,
-      HasSubstr("lockstep_job_lost_seconds{job_name=\"a\",namespace=\"team\",reason=\"rendezvous\"} 10"));
+      HasSubstr(
+          "lockstep_job_lost_seconds_total{job_name=\"a\",namespace=\"team\",reason=\"rendezvous\"} 10"));
   EXPECT_THAT(text, HasSubstr("lockstep_job_straggler{job_name=\"a\",namespace=\"team\"} 0"));
   status.conditions = {{.type = "Degraded", .status = api::ConditionStatus::kTrue, .reason = "Straggler"}};
   metrics.OnJob(Job(), status, {}, {});
@@ -84,8 +85,21 @@ TEST(Metrics, FollowAJobAndForgetIt) {
   EXPECT_THAT(text, Not(HasSubstr("job_name=")));
 }
 
-// Whoever reaches the port can read them, and a uid is what owner references and messages name a job by.
-TEST(Metrics, NameNoUid) {
+// The seconds since the newest checkpoint turn out to be lost; a counter that fell would read as a restart.
+TEST(Metrics, CountProductiveSecondsThatNeverDecrease) {
+  Metrics metrics(kClock, 1, "h", "l");
+  api::TrainingJobStatus status;
+  for (const auto& [seconds, counted] : {std::pair{100, 100}, {70, 100}, {95, 100}, {130, 130}}) {
+    status.goodput = api::GoodputStatus{.productive_seconds = static_cast<double>(seconds)};
+    metrics.OnJob(Job(), status, {}, {});
+    EXPECT_THAT(metrics.Expose(0).body,
+                HasSubstr("lockstep_job_productive_seconds_total{job_name=\"a\",namespace=\"team\"} " +
+                          std::to_string(counted) + "\n"));
+  }
+}
+
+// Metrics are readable without authorisation, and owner references and messages identify a job by its uid.
+TEST(Metrics, ContainNoUid) {
   Metrics metrics(kClock, 1, "h", "l");
   api::TrainingJob job = Job();
   job.metadata.uid = "0f8e2c5d";
@@ -95,7 +109,7 @@ TEST(Metrics, NameNoUid) {
   EXPECT_THAT(text, Not(HasSubstr("0f8e2c5d")));
 }
 
-TEST(Metrics, TellOfStepsAndCheckpointsOfThoseJobsAloneThatMakeThem) {
+TEST(Metrics, ReportStepsAndCheckpointsOnlyOfJobsThatHaveThem) {
   Metrics metrics(kClock, 1, "h", "l");
   api::TrainingJobStatus status;
   status.progress = api::ProgressStatus{.step = 7};
@@ -115,7 +129,7 @@ TEST(Metrics, TellOfStepsAndCheckpointsOfThoseJobsAloneThatMakeThem) {
   EXPECT_THAT(metrics.Expose(0).body, Not(HasSubstr("job_name=\"b\"")));
 }
 
-TEST(Metrics, TellOfOneStateOfEachJob) {
+TEST(Metrics, ReportOneStateOfEachJob) {
   Metrics metrics(kClock, 1, "h", "l");
   api::TrainingJobStatus status;
   for (const char* state : {"Running", "Failed"}) {
@@ -127,28 +141,30 @@ TEST(Metrics, TellOfOneStateOfEachJob) {
   EXPECT_THAT(text, Not(HasSubstr("namespace=\"team\",state=\"Running\"}")));
 }
 
-TEST(Metrics, CountEachRecoveryOnceUnderTheRungThatMendedIt) {
+TEST(Metrics, CountsEachRecoveryOnceUnderItsLevel) {
   Metrics metrics(kClock, 1, "h", "l");
-  rendezvous::RoundChange change{.round = 2, .cause = "Hang", .rung = rendezvous::Rung::kMembership};
+  rendezvous::RoundChange change{
+      .round = 2, .cause = "Hang", .level = rendezvous::RecoveryLevel::kMembership};
   change.recovery_seconds = 0.2;
   metrics.OnJob(Job(), {}, {}, {.changes = {change}});
-  EXPECT_THAT(metrics.Expose(0).body, HasSubstr("lockstep_recovery_seconds_count{rung=\"Membership\"} 0"))
+  EXPECT_THAT(metrics.Expose(0).body, HasSubstr("lockstep_recovery_seconds_count{level=\"Membership\"} 0"))
       << "its pod may still come back";
-  change.rung = rendezvous::Rung::kRespawn;
-  change.is_mended = true;
+  change.level = rendezvous::RecoveryLevel::kRespawn;
+  change.is_repaired = true;
   change.lost_steps = 3;
   const rendezvous::RoundChange growth{
-      .round = 3, .cause = "Scale", .is_mended = true, .recovery_seconds = 0.1};
+      .round = 3, .cause = "Scale", .is_repaired = true, .recovery_seconds = 0.1};
   for (int pass = 0; pass < 3; ++pass) metrics.OnJob(Job(), {}, {}, {.changes = {change, growth}});
   const std::string text = metrics.Expose(0).body;
-  EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_count{rung=\"Respawn\"} 1"));
-  EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_bucket{rung=\"Respawn\",le=\"0.25\"} 1"));
-  EXPECT_THAT(text, HasSubstr("lockstep_lost_steps_total{rung=\"Respawn\"} 3"));
+  EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_count{level=\"Respawn\"} 1"));
+  EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_bucket{level=\"Respawn\",le=\"0.25\"} 1"));
+  EXPECT_THAT(text, HasSubstr("lockstep_lost_steps_total{level=\"Respawn\"} 3"));
   EXPECT_THAT(
-      text, HasSubstr("lockstep_job_recoveries_total{job_name=\"a\",namespace=\"team\",rung=\"Respawn\"} 1"));
-  EXPECT_THAT(text, HasSubstr("lockstep_recoveries_total{cause=\"Hang\",rung=\"Respawn\"} 1"));
-  EXPECT_THAT(text, HasSubstr("lockstep_recoveries_total{cause=\"Preemption\",rung=\"Respawn\"} 0"));
-  EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_count{rung=\"Membership\"} 0"));
+      text,
+      HasSubstr("lockstep_job_recoveries_total{job_name=\"a\",level=\"Respawn\",namespace=\"team\"} 1"));
+  EXPECT_THAT(text, HasSubstr("lockstep_recoveries_total{cause=\"Hang\",level=\"Respawn\"} 1"));
+  EXPECT_THAT(text, HasSubstr("lockstep_recoveries_total{cause=\"Preemption\",level=\"Respawn\"} 0"));
+  EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_count{level=\"Membership\"} 0"));
   metrics.OnJobGone({"team", "a", Job().metadata.uid});
   EXPECT_THAT(metrics.Expose(0).body, Not(HasSubstr("job_name=\"a\"")));
 }
@@ -187,13 +203,13 @@ TEST(Metrics, CountHowLongAJobQueuedAndStarted) {
   EXPECT_THAT(metrics.Expose(0).body, HasSubstr("lockstep_queue_seconds_count 1\n")) << "evicted in between";
 }
 
-TEST(Metrics, MakeNoSeriesOfACauseThatIsNone) {
+TEST(Metrics, MakeNoSeriesOfAnUnknownCause) {
   Metrics metrics(kClock, 1, "h", "l");
   metrics.OnJob(Job(), {}, {},
-                {.changes = {{.round = 1, .cause = "anything", .is_mended = true, .recovery_seconds = 1}}});
+                {.changes = {{.round = 1, .cause = "anything", .is_repaired = true, .recovery_seconds = 1}}});
   const std::string text = metrics.Expose(0).body;
   EXPECT_THAT(text, Not(HasSubstr("anything")));
-  EXPECT_THAT(text, HasSubstr("lockstep_recoveries_total{cause=\"Infrastructure\",rung=\"Membership\"} 1"));
+  EXPECT_THAT(text, HasSubstr("lockstep_recoveries_total{cause=\"Infrastructure\",level=\"Membership\"} 1"));
 }
 
 TEST(Metrics, CountAJobThatFailsOnceWithItsReason) {

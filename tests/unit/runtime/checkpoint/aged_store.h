@@ -1,5 +1,5 @@
 #pragma once
-// An ObjectStore in memory, for the tests of what is removed from one. One thread.
+// An in-memory ObjectStore for the tests of removals. One thread.
 
 #include <map>
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace lockstep::testing {
 
-// A store whose objects have the age, and whose unfinished uploads the names, that the test says.
+// A store in which the test sets the age of objects and the names of unfinished uploads.
 class AgedStore final : public checkpoint::ObjectStore {
  public:
   Result<void> Put(const std::string& name, std::string_view content) override {

@@ -1,6 +1,6 @@
 #pragma once
-// Checkpointers of one to three ranks in this process over the same folder, whose store fails as the test
-// says.
+// Checkpointers of one to three ranks in this process over the same folder, with a store whose faults the
+// test sets.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -24,18 +24,18 @@ namespace lockstep::checkpoint {
 
 constexpr auto kLong = std::chrono::seconds(60);
 
-// A store whose requests fail, or wait, as the test says.
+// A store whose requests fail or wait when the test says so.
 struct Faults {
   std::mutex mutex;
   std::condition_variable changed;
-  std::string refused;   // part of the name of objects that cannot be put
-  std::string held;      // … whose Put waits until this is another
-  std::string rejected;  // … whose Put is answered by a refusal
-  int late_by = 0;       // … and done all the same before so many looks at it; 0: never
+  std::string refused;   // part of the name of objects whose Put fails
+  std::string held;      // … whose Put waits until this changes
+  std::string rejected;  // … whose Put is rejected
+  int late_by = 0;       // … and done anyway after so many checks for it; 0: never
   int holding = 0;       // requests that wait now
   std::optional<ErrorCode> get_error, list_error;
   bool get_throws = false;
-  std::atomic<int> unseen_reads = 0;  // so many that do not find what was put
+  std::atomic<int> unseen_reads = 0;  // number of reads that do not find a new object
 
   void Set(std::string Faults::*member, const std::string& value) {
     const std::lock_guard lock(mutex);
@@ -145,7 +145,7 @@ class CheckpointerTest : public ::testing::Test {
     for (int rank = 0; rank < world; ++rank) ranks.push_back(Open());
     return ranks;
   }
-  // What a rank would have at the step; every rank of the round calls Save with the same.
+  // The state of a rank at the step; every rank of the round calls Save with the same one.
   static Snapshot At(int64_t step, int rank = 0, int world = 1, int64_t round = 1) {
     return {step, round, rank, world, SomeTensors(step)};
   }

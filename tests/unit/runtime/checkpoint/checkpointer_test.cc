@@ -1,4 +1,4 @@
-// Saving by one to three ranks, and that it is read again.
+// Saves by one to three ranks, and reading them back.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST_F(CheckpointerTest, IsReadByTheProgramOfTheReference) {
 
 TEST_F(CheckpointerTest, NamesInAManifestOnlyWhatIsThere) {
   auto checkpointer = Open();
-  faults_.unseen_reads = 3;  // it comes a moment after the store has said so
+  faults_.unseen_reads = 3;  // it becomes visible a moment after the store has accepted it
   SaveAlone(*checkpointer, 1);
   EXPECT_EQ(faults_.unseen_reads, 0);
 
@@ -64,7 +64,8 @@ TEST_F(CheckpointerTest, NamesInAManifestOnlyWhatIsThere) {
   const auto outcomes = checkpointer->TakeOutcomes();
   ASSERT_EQ(outcomes.size(), 1U);
   ASSERT_TRUE(outcomes.front().error);
-  EXPECT_THAT(outcomes.front().error->message, HasSubstr("the store took it, but does not have it"));
+  EXPECT_THAT(outcomes.front().error->message,
+              HasSubstr("the store accepted the object, but does not have it"));
   faults_.unseen_reads = 0;
   EXPECT_EQ(StepOf(Resume(*checkpointer)), 1);
 }
@@ -93,7 +94,7 @@ TEST_F(CheckpointerTest, SavesTheStateOfTheMomentOfTheCall) {
   EXPECT_TRUE(at::equal(Load(*checkpointer, 1)->tensors.at(0).tensor, torch::ones({4})));
 }
 
-TEST_F(CheckpointerTest, TellsWhatEvaluationsCameToForTheSameJobAndRuleOnly) {
+TEST_F(CheckpointerTest, RestoresEvaluationsOfTheSameJobAndRuleOnly) {
   const Json patient = {{"earlyStop", {{"patience", 2}}}};
   const auto checkpointer = Open("uid-1", patient);
   Snapshot snapshot = At(7);
@@ -112,7 +113,7 @@ TEST_F(CheckpointerTest, TellsWhatEvaluationsCameToForTheSameJobAndRuleOnly) {
   EXPECT_EQ(resumed_by("uid-1", {{"earlyStop", {{"patience", 3}}}}).step, -1);
 }
 
-// Of a process that restored `first` steps and made those up to the snapshot's.
+// The history of a process that restored `first` steps and made those up to the snapshot's.
 std::vector<protocol::HistoryRecord> HistoryBetween(int64_t first, int64_t last) {
   std::vector<protocol::HistoryRecord> history = {{.kind = protocol::HistoryKind::kRound, .step = first}};
   for (int64_t step = first + 1; step <= last; ++step) history.push_back({.step = step});
@@ -142,7 +143,7 @@ TEST_F(CheckpointerTest, KeepsTheHistoryThroughProcesses) {
   save(*first, 0, 5);
   EXPECT_THAT(stored_steps(), ElementsAre(1, 2, 3, 4, 5));
   const auto second = Open();
-  save(*second, 3, 4);  // the checkpoint of step 5 was damaged, say
+  save(*second, 3, 4);  // for example because the checkpoint of step 5 was damaged
   EXPECT_THAT(stored_steps(), ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(Steps(), ElementsAre(5, 4, 3, 1)) << "it is in no checkpoint's way";
 }
@@ -228,7 +229,7 @@ TEST_F(CheckpointerTest, AbandonedWhileItWaitsForAShardIsNoCheckpoint) {
   ExpectEqual((*loaded)->tensors, SomeTensors(1));
 }
 
-TEST_F(CheckpointerTest, TheNextRoundSavesTheAbandonedStepAnew) {
+TEST_F(CheckpointerTest, TheNextRoundSavesTheAbandonedStepAgain) {
   auto ranks = OpenRanks(2);
   ranks[0]->Save(At(2, 0, 2), exchange_);
   ASSERT_TRUE(Eventually([&] { return exchange_->waits() > 0; }));
@@ -270,7 +271,7 @@ TEST_F(CheckpointerTest, ANewerSaveReplacesAWaitingOneOnEveryRank) {
   ranks[1]->Save(At(1, 1, 2), exchange_);
   ASSERT_TRUE(Eventually([&] { return faults_.IsHolding(); }));
   ranks[1]->Save(At(2, 1, 2), exchange_);
-  ranks[1]->Save(At(3, 1, 2), exchange_);  // replaces step 2, which rank 0 begins all the same
+  ranks[1]->Save(At(3, 1, 2), exchange_);  // replaces step 2, which rank 0 begins anyway
   faults_.Set(&Faults::held, "");
   ASSERT_TRUE(ranks[0]->Wait(kLong).ok());
   ranks[0]->Save(At(2, 0, 2), exchange_);
@@ -293,13 +294,13 @@ Snapshot LargeAt(int64_t step) {
   return snapshot;
 }
 
-// One that is written, one that waits.
+// One is being written, one waits.
 TEST_F(CheckpointerTest, HoldsTwoSharesAtMost) {
   lockstep::testing::LimitedMemory memory;
   const auto checkpointer = Open();
   std::vector<Snapshot> snapshots;
   for (int64_t step = 1; step <= 4; ++step) snapshots.push_back(LargeAt(step));
-  // Too large for the memory of the one that waits.
+  // Too large for the memory of the waiting one.
   snapshots[3].tensors.push_back({"more", snapshots[0].tensors[0].tensor});
   const int before = memory.most_pieces;
   faults_.Set(&Faults::held, "shard-");
@@ -337,7 +338,7 @@ TEST_F(CheckpointerTest, SendsNoMoreInASecondThanItMay) {
 }
 
 // At the end of the training, and in the grace period of a pod.
-TEST_F(CheckpointerTest, HoldsNobodyBackWhoWaitsForASave) {
+TEST_F(CheckpointerTest, DoesNotThrottleASaveThatIsWaitedFor) {
   spec_.upload_bytes_per_second = 1000;
   const auto checkpointer = Open();
   checkpointer->Save(LargeAt(1), nullptr);

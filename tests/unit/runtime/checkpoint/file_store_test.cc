@@ -101,7 +101,7 @@ TEST_F(FileStoreTest, ReadsAPartOfAnObject) {
   EXPECT_EQ(store->Read("y", 0, part).error().code, ErrorCode::kNotFound);
 }
 
-TEST_F(FileStoreTest, TellsWhenAnObjectChanged) {
+TEST_F(FileStoreTest, ReportsWhenAnObjectChanged) {
   const auto store = Open();
   for (const char* name : {"old", "young"}) ASSERT_TRUE(store->Put(name, "x").ok());
   const std::filesystem::path old = folder_ + "/store/old";
@@ -132,7 +132,7 @@ TEST_F(FileStoreTest, PutsInPieces) {
   EXPECT_EQ(NamesOf(*store), std::vector<std::string>{"step-1/x"});
 }
 
-// A job that ends removes the folder of markers, another writes one.
+// A job that ends removes the folder of markers while another one writes there.
 TEST_F(FileStoreTest, PutsIntoAFolderThatAnotherRemoves) {
   const auto store = Open();
   std::atomic<bool> done = false;

@@ -1,5 +1,4 @@
-// That what is put into a folder is still there after a loss of power: this program's fsync notes what it is
-// called for.
+// Files in a folder survive a loss of power: fsync is replaced here and records its calls.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

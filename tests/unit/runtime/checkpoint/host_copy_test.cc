@@ -17,7 +17,7 @@ std::map<std::string, at::Tensor> Decoded(HostCopy& copy) {
   return by_name;
 }
 
-// On a device: tests/gpu.
+// tests/gpu has the test on a device.
 TEST(HostCopy, HasWhatWasThereWhenItWasTaken) {
   at::Tensor weight = at::ones({3, 4});
   const at::Tensor columns = at::arange(6).view({2, 3}).t();

@@ -43,15 +43,15 @@ class JobsCheckpoints : public ::testing::Test {
   AgedStore store_;
 };
 
-TEST_F(JobsCheckpoints, GoWithAllThatLiesBesideThemWhereNobodyElseIs) {
+TEST_F(JobsCheckpoints, RemovesUnownedObjectsWhereNoOtherJobStores) {
   Save(10, "mine");
   Save(20, "mine");
-  PutShard(30, 1);  // a save that was broken off
+  PutShard(30, 1);  // an interrupted save
   Put("history.jsonl");
   Put("history.jsonl.tmp");
   Put("write-probe-1");
   PutMarker("mine");
-  Put("notes.txt");  // no object of ours
+  Put("notes.txt");  // not an object of ours
   const auto removal = RemoveAllOfJob(store_, "mine");
   ASSERT_TRUE(removal.ok());
   EXPECT_EQ(removal->checkpoints, 2);
@@ -79,7 +79,7 @@ TEST_F(JobsCheckpoints, StayWhereAnotherJobWritesIntoTheSameFolder) {
   Save(20, "mine");
   PutMarker("another");
   store_.now += 1s;
-  PutShard(20, 1);  // over this job's, which has the same name
+  PutShard(20, 1);  // over that of this job, which has the same name
   const auto removal = RemoveAllOfJob(store_, "mine");
   ASSERT_TRUE(removal.ok());
   EXPECT_THAT(removal->left, ElementsAre(HasSubstr("step 20")));
@@ -87,7 +87,7 @@ TEST_F(JobsCheckpoints, StayWhereAnotherJobWritesIntoTheSameFolder) {
                                           FolderOfStep(20) + "/" + ShardName(0, {"uid-1", 1, 1})));
 }
 
-TEST_F(JobsCheckpoints, GoWithTheUploadsOfTheirStepsWhereNobodyElseIs) {
+TEST_F(JobsCheckpoints, RemovesTheUploadsOfItsStepsWhereNoOtherJobStores) {
   Save(10, "mine");
   store_.uploads = {FolderOfStep(10) + "/" + ShardName(0, {"uid-1", 1, 1}),
                     FolderOfStep(20) + "/" + ShardName(0, {"uid-1", 1, 1}), "notes.txt"};
@@ -122,7 +122,7 @@ TEST_F(JobsCheckpoints, AreNotGuessedFromAManifestThatCannotBeRead) {
   EXPECT_EQ(store_.Names().size(), 2U);
 }
 
-// Wherever the store goes away: the second time does the rest, beside another job, too.
+// Wherever the store fails, a second call removes the rest, also with another job at the same location.
 TEST_F(JobsCheckpoints, GoTheSecondTimeWhereTheFirstWasBrokenOff) {
   for (int deletions = 0; deletions < 5; ++deletions) {
     Save(10, "mine");

@@ -1,4 +1,4 @@
-// Which checkpoints stay, and what becomes of broken saves, by what a checkpointer leaves in its store.
+// Which checkpoints are kept, and what becomes of failed saves, by the contents of a checkpointer's store.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST_F(CheckpointerTest, RemovesTheRestOfAnInterruptedSaveWithTheNextOne) {
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/" + FolderOfStep(1)));
 }
 
-// Its manifest may come after the next one.
+// Its manifest may appear after the next one.
 TEST_F(CheckpointerTest, RemovesTheShardsOfAManifestWhoseFateIsNotKnownWithTheNextSaveButOne) {
   const auto checkpointer = Open();
   faults_.Set(&Faults::refused, "manifest.json");
@@ -58,7 +58,7 @@ TEST_F(CheckpointerTest, RemovesTheShardsOfAManifestWhoseFateIsNotKnownWithTheNe
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/" + FolderOfStep(1)));
 }
 
-// On a full disk they would take the room that the next save needs.
+// On a full disk they would use the space that the next save needs.
 TEST_F(CheckpointerTest, RemovesTheShardsOfASaveThatFailed) {
   auto ranks = OpenRanks(3);
   for (const char* refused : {"shard-00000", "shard-00001", "shard-00002"}) {
@@ -68,7 +68,7 @@ TEST_F(CheckpointerTest, RemovesTheShardsOfASaveThatFailed) {
   }
 }
 
-// Or a store in which no save succeeds would fill up.
+// Otherwise a store in which no save succeeds would fill up.
 TEST_F(CheckpointerTest, RemovesAShardThatCameTooLateWithTheNextSaveThatFails) {
   auto ranks = OpenRanks(2);
   faults_.Set(&Faults::held, "shard-00001");
@@ -103,7 +103,7 @@ TEST_F(CheckpointerTest, RemovesTheShardsOfASaveThatWasReplacedWithTheNextThatFa
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/" + FolderOfStep(2)));
 }
 
-// The store did not answer: the manifest may yet come.
+// The store did not answer: the manifest may still appear.
 TEST_F(CheckpointerTest, KeepsTheShardsOfAManifestWhoseFateIsNotKnown) {
   auto ranks = OpenRanks(2);
   faults_.Set(&Faults::refused, "manifest.json");
@@ -119,7 +119,7 @@ TEST_F(CheckpointerTest, RemovesTheShardsOfAManifestThatWasRejected) {
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/" + FolderOfStep(1)));
 }
 
-// The answer was to what came before it.
+// The answer belonged to the request before it.
 TEST_F(CheckpointerTest, KeepsTheShardsOfAManifestThatWasRejectedAndComes) {
   auto ranks = OpenRanks(2);
   faults_.late_by = 2;
@@ -141,7 +141,7 @@ TEST_F(CheckpointerTest, SavesAStepOnceMoreInTheSameRound) {
   faults_.Set(&Faults::held, "");
   for (auto& rank : ranks) ASSERT_TRUE(rank->Wait(kLong).ok());
   ASSERT_EQ(StepOf(Resume(*ranks[0])), 1);
-  // … and what is complete outlives a further attempt that fails.
+  // … and a complete checkpoint survives a further attempt that fails.
   faults_.Set(&Faults::refused, "shard-00001");
   SaveAll(ranks, 1);
   EXPECT_EQ(StepOf(Resume(*ranks[0])), 1);

@@ -206,7 +206,7 @@ TEST(ShardEntryText, OfAShardWithoutBytesIsRejected) {
   EXPECT_FALSE(ParseShardEntry(EncodeShardEntry(entry)).ok());
 }
 
-TEST(IsOfModel, TellsWeightsFromWhatOnlyTrainingNeeds) {
+TEST(IsOfModel, DistinguishesWeightsFromWhatOnlyTrainingNeeds) {
   for (const char* name : {"conv1.weight", "bn.running_mean", "optimizers.weight", "loss_scale.weight"})
     EXPECT_TRUE(IsOfModel(name)) << name;
   for (const char* name : {"optimizer.momentum.conv1.weight", "outer.momentum.conv1.weight", "loss_scale"})
@@ -220,7 +220,7 @@ TEST(StepFolder, ComesBackAsTheStep) {
   }
 }
 
-// A folder that FolderOfStep would name otherwise is not one of ours: what is in it could not be found again.
+// A folder that FolderOfStep would name differently is not ours: its contents could not be found again.
 TEST(StepFolder, OtherNamesAreNoSteps) {
   for (const char* name :
        {"", "step-", "step-5", "step-00000000000x", "step-000000000005 ", "step--00000000005",

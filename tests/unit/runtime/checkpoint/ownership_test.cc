@@ -1,4 +1,4 @@
-// Jobs that want the same place, over a store in memory.
+// Jobs that use the same location, over an in-memory store.
 
 #include "runtime/checkpoint/ownership.h"
 
@@ -24,7 +24,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Any thread. Its clock is its own.
+// Any thread. It has a clock of its own.
 class MemoryStore final : public ObjectStore {
  public:
   Result<void> Put(const std::string& name, std::string_view content) override {
@@ -67,8 +67,8 @@ class MemoryStore final : public ObjectStore {
   }
 
   FakeClock clock;
-  std::string hidden;   // left out of the next listing
-  std::string refused;  // cannot be put; set it by Refuse
+  std::string hidden;   // omitted from the next listing
+  std::string refused;  // its Put fails; set by Refuse
   std::atomic<int> refusals = 0;
   void Refuse(const std::string& name) {
     const std::lock_guard lock(mutex_);
@@ -87,7 +87,7 @@ class OwnershipTest : public ::testing::Test {
         store_, protocol::JobIdentity{"default", "job-" + uid, uid},
         OwnershipOptions{.uri = "s3://bucket/mnist", .holder = "pod-of-" + uid, .renewal = renewal}, clock_);
   }
-  // What the other job does between two looks.
+  // Runs `act` as another job between two checks.
   Ownership::Pause Meanwhile(std::function<void()> act = [] {}) {
     return [this, act](Milliseconds time) {
       waited_ += time;
@@ -100,7 +100,7 @@ class OwnershipTest : public ::testing::Test {
     clock_.Advance(time);
     store_.clock.Advance(time);
   }
-  // As a process of the job does that lives, or did.
+  // Writes a marker as a running or dead process of the job does.
   void Mark(const std::string& uid, bool owns = true, const std::string& since = "2025") {
     EXPECT_TRUE(store_
                     .Put("owners/" + uid + ".json", DumpJson({{"jobUid", uid},
@@ -117,7 +117,7 @@ class OwnershipTest : public ::testing::Test {
   int marks_ = 0;
 };
 
-TEST_F(OwnershipTest, TakesAPlaceOfNobodyAtOnce) {
+TEST_F(OwnershipTest, TakesAnUnownedPlaceAtOnce) {
   ASSERT_TRUE(store_.Put("step-000000000001/manifest.json", "{}").ok());
   ASSERT_TRUE(store_.Put("owners/notes.txt", "of somebody").ok());
   const auto job = Job("b");
@@ -132,15 +132,14 @@ TEST_F(OwnershipTest, TakesAPlaceOfNobodyAtOnce) {
   EXPECT_THAT(store_.Names(), ElementsAre("owners/notes.txt", "step-000000000001/manifest.json"));
 }
 
-TEST_F(OwnershipTest, IsRefusedByNameWhileAnotherJobRuns) {
+TEST_F(OwnershipTest, IsRejectedWithTheOwnersNameWhileAnotherJobRuns) {
   Mark("a");
   const auto job = Job("b");
   const auto claimed = job->Claim(Meanwhile([&] { Mark("a"); }));
   ASSERT_FALSE(claimed.ok());
   EXPECT_EQ(claimed.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(claimed.error().message,
-              AllOf(HasSubstr("spec.checkpoint.uri: s3://bucket/mnist"), HasSubstr("\"job-a\" (uid a)"),
-                    HasSubstr("a folder of its own")));
+  EXPECT_THAT(claimed.error().message, AllOf(HasSubstr("spec.checkpoint.uri: s3://bucket/mnist"),
+                                             HasSubstr("\"job-a\" (uid a)"), HasSubstr("its own folder")));
   EXPECT_THAT(store_.Names(), ElementsAre("owners/a.json"));
   EXPECT_LT(waited_, kLease);
 }
@@ -151,7 +150,7 @@ TEST_F(OwnershipTest, TakesOverWhatAKilledJobLeft) {
   ASSERT_TRUE(job->Claim(Meanwhile()).ok());
   EXPECT_THAT(store_.Names(), ElementsAre("owners/b.json"));
   EXPECT_GT(waited_, kLease);
-  EXPECT_LE(waited_, kLease + 2 * kLook);
+  EXPECT_LE(waited_, kLease + 2 * kCheckInterval);
 }
 
 TEST_F(OwnershipTest, TakesOverAtOnceWhatIsOldByTheStoresClock) {
@@ -163,14 +162,14 @@ TEST_F(OwnershipTest, TakesOverAtOnceWhatIsOldByTheStoresClock) {
   EXPECT_THAT(store_.Names(), ElementsAre("owners/b.json"));
 }
 
-// A clock that is far behind, or was set back, says nothing of how old a marker is.
+// A clock that is far behind, or was set back, does not show how old a marker is.
 TEST_F(OwnershipTest, WaitsNoLongerThanTheLeaseWhateverTheStoresClockSays) {
   store_.clock.Advance(24h);
   Mark("a");
   store_.clock.Advance(-24h);
   const auto job = Job("b");
   ASSERT_TRUE(job->Claim(Meanwhile()).ok());
-  EXPECT_LE(waited_, kLease + 2 * kLook);
+  EXPECT_LE(waited_, kLease + 2 * kCheckInterval);
 }
 
 TEST_F(OwnershipTest, GoesOnUnderItsOwnUid) {
@@ -184,12 +183,12 @@ TEST_F(OwnershipTest, GoesOnWhereItWasStopped) {
   Mark("a");
   const auto job = Job("b");
   const auto stopped = job->Claim([&](Milliseconds) {
-    Pass(kLease - kLook);
+    Pass(kLease - kCheckInterval);
     return false;
   });
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
   ASSERT_TRUE(job->Claim(Meanwhile()).ok());
-  EXPECT_LE(waited_, 3 * kLook);
+  EXPECT_LE(waited_, 3 * kCheckInterval);
 }
 
 TEST_F(OwnershipTest, WaitsUntilALaterClaimGivesWay) {
@@ -212,7 +211,7 @@ TEST_F(OwnershipTest, GivesWayToAnEarlierClaim) {
   EXPECT_THAT(claimed.error().message, HasSubstr("job-a"));
 }
 
-// Azure's store for a moment, while an object is written anew.
+// As Azure's store for a moment, while an object is being rewritten.
 TEST_F(OwnershipTest, LooksTwice) {
   Mark("a");
   store_.hidden = "owners/a.json";
@@ -220,8 +219,9 @@ TEST_F(OwnershipTest, LooksTwice) {
   EXPECT_FALSE(job->Claim(Meanwhile([&] { Mark("a"); })).ok());
 }
 
-// That one put its marker after the first look, and waits. Else each might give way to the other.
-TEST_F(OwnershipTest, DoesNotMindWhoClaimsBesideIt) {
+// The other job wrote its marker after the first check, and waits. Otherwise each might give way to the
+// other.
+TEST_F(OwnershipTest, IgnoresAClaimThatIsLaterThanItsOwn) {
   Mark("a", /*owns=*/false, "2025");
   store_.hidden = "owners/a.json";
   const auto job = Job("b");
@@ -244,7 +244,7 @@ TEST_F(OwnershipTest, RenewsUntilAnotherProcessDoes) {
     ASSERT_TRUE(store_.Delete("owners/b.json").ok());
     EXPECT_TRUE(Eventually([&] { return store_.Get("owners/b.json").ok(); }));
   }
-  job->LetGo();
+  job->Release();
   job->Hold();
   ASSERT_TRUE(store_.Delete("owners/b.json").ok());
   EXPECT_TRUE(Eventually([&] { return store_.Get("owners/b.json").ok(); }));
@@ -252,7 +252,7 @@ TEST_F(OwnershipTest, RenewsUntilAnotherProcessDoes) {
   EXPECT_THAT(store_.Names(), ElementsAre());
 }
 
-TEST_F(OwnershipTest, IsToldThatAnotherJobTookThePlaceWhileItDidNotReachTheStore) {
+TEST_F(OwnershipTest, ReportsThatAnotherJobTookThePlaceDuringAnOutage) {
   const auto job = Job("b", 1ms);
   ASSERT_TRUE(job->Claim(Meanwhile()).ok());
   store_.Refuse("owners/b.json");
@@ -267,7 +267,7 @@ TEST_F(OwnershipTest, IsToldThatAnotherJobTookThePlaceWhileItDidNotReachTheStore
   EXPECT_THAT(store_.Names(), ElementsAre("owners/a.json")) << "it leaves the place to that job";
 }
 
-TEST_F(OwnershipTest, KeepsAPlaceThatNobodyTookWhileItDidNotReachTheStore) {
+TEST_F(OwnershipTest, KeepsAPlaceThatNoJobTookDuringAnOutage) {
   const auto job = Job("b", 1ms);
   ASSERT_TRUE(job->Claim(Meanwhile()).ok());
   store_.Refuse("owners/b.json");
@@ -279,7 +279,7 @@ TEST_F(OwnershipTest, KeepsAPlaceThatNobodyTookWhileItDidNotReachTheStore) {
   EXPECT_EQ(job->lost(), std::nullopt);
 }
 
-// Their clocks differ by hours, so that who was first is not who says so.
+// The jobs' clocks differ by hours, so the times in their markers do not show which one was first.
 TEST_F(OwnershipTest, OneOfManyThatStartTogetherWins) {
   for (int repetition = 0; repetition < 20; ++repetition) {
     constexpr int kJobs = 4;
@@ -294,14 +294,14 @@ TEST_F(OwnershipTest, OneOfManyThatStartTogetherWins) {
           clock.Advance(((i * 7 + repetition) % kJobs) * 1h);
           const std::string uid(1, static_cast<char>('a' + i));
           Ownership job(store, {"default", uid, uid}, {.uri = "", .holder = "", .renewal = 1ms}, clock);
-          // Its clock moves, so that no two of its markers are alike.
+          // Its clock advances, so that no two of its markers are equal.
           const auto claimed = job.Claim([&](Milliseconds) {
             clock.Advance(1ms);
             std::this_thread::yield();
             return true;
           });
           ++(claimed.ok() ? winners : refused);
-          // As its renewals would, until all others know.
+          // As its renewals do, until all others have seen them.
           EXPECT_TRUE(Eventually([&] {
             clock.Advance(1ms);
             return winners + refused == kJobs;

@@ -24,14 +24,14 @@ using ::testing::Pair;
 constexpr std::chrono::seconds kPatience(30);
 constexpr int64_t kRequest = int64_t{8} << 20;
 
-// Objects in memory, and which of their bytes were asked for.
+// Objects in memory that record which of their bytes are requested.
 class Objects final : public ObjectStore {
  public:
   Result<void> Read(const std::string& name, int64_t offset, std::span<char> target) override {
     std::unique_lock lock(mutex_);
     reads_.emplace_back(offset, static_cast<int64_t>(target.size()));
     changed_.notify_all();
-    // Where requests wait for each other, one after another would never end.
+    // Each request waits for the others, so sequential requests would never end.
     const bool in_time = changed_.wait_for(lock, kPatience, [&] { return reads_.size() >= together_; });
     if (!in_time || offset == fails_at_) return Error{ErrorCode::kUnavailable, "no answer"};
     contents_.at(name).copy(target.data(), target.size(), static_cast<std::size_t>(offset));
@@ -81,7 +81,7 @@ class PartReader : public ::testing::Test {
     manifest_ = {.step = 1, .shards = {shard}};
     ASSERT_TRUE(objects_.Put(name_, content_).ok());
   }
-  // Reads that part, and says whether it is what was stored.
+  // Reads that part and compares it with what was stored.
   Result<int64_t> Read(const std::string& tensor, int64_t begin, int64_t size) {
     std::string target(static_cast<std::size_t>(size), '\0');
     LOCKSTEP_TRY(const int64_t bytes, ReadParts(objects_, manifest_, {{tensor, begin, target}}));
@@ -115,7 +115,7 @@ TEST_F(PartReader, AsksForPartsThatLieSideBySideTogether) {
   EXPECT_THAT(objects_.reads(), ElementsAre(Pair(256, 128), Pair(576, 34)));
 }
 
-// Both tensors cut anywhere, in any order.
+// Both tensors, cut at arbitrary positions, in any order.
 TEST_F(PartReader, FillsEveryPartHoweverTheTensorsAreCut) {
   EXPECT_TRUE(rc::check("every part is what was stored", [this] {
     const int64_t bytes = *rc::gen::inRange<int64_t>(0, 400);
@@ -165,7 +165,7 @@ TEST_F(PartReader, EndsAtTheFirstError) {
   EXPECT_EQ(read.error().code, ErrorCode::kUnavailable);
 }
 
-// As of a shard of an earlier version, which is read as a whole.
+// For a shard of an earlier version, which is read completely.
 TEST_F(PartReader, SaysThatMemoryIsShort) {
   Store(300, 300, 0);
   manifest_.shards[0].bytes = INT64_MAX;

@@ -1,4 +1,4 @@
-// Which checkpoint is loaded: what is damaged, what spec.checkpoint.resume says.
+// Which checkpoint is loaded: damaged ones, and spec.checkpoint.resume.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ TEST_F(CheckpointerTest, NamesADamagedCheckpointOnce) {
   EXPECT_TRUE(checkpointer->TakeDamaged().empty());
 }
 
-// Without the newest checkpoint the job would lose what it had learnt: better to wait for the store.
+// Without the newest checkpoint the job would lose progress, so it must wait for the store.
 TEST_F(CheckpointerTest, AStoreThatIsAwayIsAnErrorAndNotAnAbsence) {
   const auto checkpointer = Open();
   SaveAlone(*checkpointer, 1);
@@ -95,7 +95,7 @@ TEST_F(CheckpointerTest, AStoreThatIsAwayIsAnErrorAndNotAnAbsence) {
   EXPECT_EQ(Resume(*checkpointer).error().code, ErrorCode::kUnavailable);
 }
 
-// A load that fails for another reason than the checkpoint says nothing about it.
+// A load that fails for another reason does not show that the checkpoint is damaged.
 TEST_F(CheckpointerTest, EndsWhereALoadFailsThatFoundNoDamage) {
   const auto checkpointer = Open();
   SaveAlone(*checkpointer, 1);
@@ -109,7 +109,7 @@ TEST_F(CheckpointerTest, EndsWhereALoadFailsThatFoundNoDamage) {
   EXPECT_THAT(tried, ::testing::ElementsAre(2));
 }
 
-// Its manifest would remove the one that is read. The rate holds it back until somebody waits for it.
+// Its manifest would remove the checkpoint that is read. The save is throttled until it is waited for.
 TEST_F(CheckpointerTest, CompletesWhatItStoresBeforeItResumes) {
   spec_.keep_last = 1;
   spec_.upload_bytes_per_second = 1000;
@@ -135,14 +135,14 @@ TEST_F(CheckpointerTest, AbandonsWhatDoesNotBecomeCompleteBeforeItResumes) {
   EXPECT_THAT(Steps(), ::testing::ElementsAre(50));
 }
 
-// By the process that led the round before, and still stores what it had begun.
+// By the process that led the previous round and still stores what it had begun.
 TEST_F(CheckpointerTest, ResumesFromWhatAnotherProcessPutsInThePlaceOfWhatItReads) {
   for (const api::ResumeMode mode : {api::ResumeMode::kAuto, api::ResumeMode::kNever}) {
     std::filesystem::remove_all(folder_);
     spec_.keep_last = 1;
     spec_.resume = {mode};
     SaveAlone(*Open("uid-2"), 40);
-    spec_.keep_every_steps = 40;  // that of the other job stays
+    spec_.keep_every_steps = 40;  // the checkpoint of the other job is kept
     const auto leaving = Open();
     SaveAlone(*leaving, 50);
     const auto checkpointer = Open();
@@ -158,7 +158,7 @@ TEST_F(CheckpointerTest, ResumesFromWhatAnotherProcessPutsInThePlaceOfWhatItRead
   }
 }
 
-// A name without the job.
+// A shard name without the job.
 TEST_F(CheckpointerTest, ReadsTheShardsOfEarlierVersions) {
   const auto checkpointer = Open();
   SaveAlone(*checkpointer, 7);

@@ -18,7 +18,7 @@ std::string Shard(int64_t step, int64_t round) {
 
 constexpr Kept kTwentiethOfRoundEight{.newest = 20, .round = 8, .last = 3, .every_steps = {}};
 
-TEST(RemoveWhatIsNotKept, AbortsUploadsThatNobodyCompletes) {
+TEST(RemoveWhatIsNotKept, AbortsUploadsThatNoProcessCompletes) {
   AgedStore store;
   RetentionMemory memory;
   const std::string again = FolderOfStep(20) + "/shard-00001-of-00002.round-8.again-1.safetensors";
@@ -34,7 +34,7 @@ std::string Shard(int64_t step, int rank, int world, int attempt = 0) {
   return FolderOfStep(step) + "/" + ShardName(rank, {"uid-1", world, 8, attempt});
 }
 
-// Of steps 20 and 30 in round 8.
+// Lost saves of steps 20 and 30 in round 8.
 RetentionMemory WithTwoLostSaves() {
   RetentionMemory memory;
   memory.lost = {{20, {"uid-1", 2, 8, 0}}, {30, {"uid-1", 2, 8, 1}}};
@@ -81,7 +81,7 @@ TEST(RemoveLostSaves, EndsWhereItIsToStop) {
   EXPECT_THAT(store.Names(), UnorderedElementsAre(Shard(20, 1, 2)));
 }
 
-// All that is older and has no manifest goes with the next checkpoint anyway.
+// Everything that is older and has no manifest is removed with the next checkpoint anyway.
 TEST(RemoveWhatIsNotKept, ForgetsLostSavesOfEarlierSteps) {
   AgedStore store;
   RetentionMemory memory = WithTwoLostSaves();

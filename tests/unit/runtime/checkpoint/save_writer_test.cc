@@ -1,4 +1,4 @@
-// How long a save waits for shards, by a clock that the test moves: no thread, no real time.
+// How long a save waits for shards, with a clock that the test advances: no threads, no real time.
 
 #include "runtime/checkpoint/save_writer.h"
 
@@ -33,7 +33,7 @@ class ScriptedExchange final : public ShardExchange {
     return {};
   }
   Result<std::string> Wait(const std::string& key, std::chrono::milliseconds limit) override {
-    const std::optional<std::string> value = tell(key, waited());
+    const std::optional<std::string> value = answer(key, waited());
     if (value.has_value()) return *value;
     clock_.Advance(limit);
     return Error{ErrorCode::kDeadlineExceeded, "not yet"};
@@ -41,7 +41,7 @@ class ScriptedExchange final : public ShardExchange {
   bool IsOver() override { return waited() >= over_at; }
   [[nodiscard]] Seconds waited() const { return clock_.Steady() - start_; }
 
-  std::function<std::optional<std::string>(const std::string& key, Seconds waited)> tell;
+  std::function<std::optional<std::string>(const std::string& key, Seconds waited)> answer;
   Seconds over_at{1e9};
   std::vector<std::tuple<Seconds, std::string, std::string>> published;
 
@@ -108,7 +108,7 @@ class SaveWriterTest : public ::testing::Test {
 };
 
 TEST_F(SaveWriterTest, WaitsForARankThatUploadsForManyTimesTheLimit) {
-  exchange_->tell = [](const std::string& key, Seconds waited) -> std::optional<std::string> {
+  exchange_->answer = [](const std::string& key, Seconds waited) -> std::optional<std::string> {
     if (IsProgress(key)) return std::to_string(static_cast<int64_t>(waited / (kStallLimit / 2)));
     return waited > 10 * kStallLimit ? std::optional(ShardOfRank1()) : std::nullopt;
   };
@@ -118,7 +118,7 @@ TEST_F(SaveWriterTest, WaitsForARankThatUploadsForManyTimesTheLimit) {
 }
 
 TEST_F(SaveWriterTest, GivesUpARankThatMakesNoProgress) {
-  exchange_->tell = [](const std::string& key, Seconds waited) -> std::optional<std::string> {
+  exchange_->answer = [](const std::string& key, Seconds waited) -> std::optional<std::string> {
     if (!IsProgress(key)) return std::nullopt;
     return std::to_string(static_cast<int64_t>(std::min<Seconds>(waited, 100s).count()));
   };
@@ -133,7 +133,7 @@ TEST_F(SaveWriterTest, GivesUpARankThatMakesNoProgress) {
 
 TEST_F(SaveWriterTest, WaitsAfterTheRoundForAsLongAsARankMakesProgress) {
   exchange_->over_at = 20s;
-  exchange_->tell = [](const std::string& key, Seconds waited) -> std::optional<std::string> {
+  exchange_->answer = [](const std::string& key, Seconds waited) -> std::optional<std::string> {
     if (IsProgress(key)) return std::to_string(static_cast<int64_t>(waited / 5s));
     return waited > 10 * kStallLimitAfterTheRound ? std::optional(ShardOfRank1()) : std::nullopt;
   };
@@ -143,7 +143,7 @@ TEST_F(SaveWriterTest, WaitsAfterTheRoundForAsLongAsARankMakesProgress) {
 
 TEST_F(SaveWriterTest, GivesUpARankThatIsDeadSoonAfterTheRound) {
   exchange_->over_at = 20s;
-  exchange_->tell = [](const std::string&, Seconds) { return std::optional<std::string>(); };
+  exchange_->answer = [](const std::string&, Seconds) { return std::optional<std::string>(); };
   const SaveOutcome outcome = Write(store_, SaveOf(0, 8));
   ASSERT_TRUE(outcome.error);
   EXPECT_EQ(outcome.error->code, ErrorCode::kAborted);
@@ -153,7 +153,7 @@ TEST_F(SaveWriterTest, GivesUpARankThatIsDeadSoonAfterTheRound) {
 TEST_F(SaveWriterTest, WaitsForNoOtherRankOnceOneWasGivenUp) {
   PendingSave save = SaveOf(0, 8);
   save.place.world = 9;
-  exchange_->tell = [](const std::string& key, Seconds) {
+  exchange_->answer = [](const std::string& key, Seconds) {
     return key.ends_with("/5")
                ? std::optional(EncodeShardEntry({ShardName(5, {"uid-1", 9, 3}), 8, std::string(64, '0'), {}}))
                : std::nullopt;

@@ -29,7 +29,7 @@ std::string ShardOf(const std::string& tensor, std::size_t bytes) {
   return content;
 }
 
-// Counts what is deleted, and refuses what the test says.
+// Records what is deleted, and fails when the test says so.
 class RecordingStore final : public ObjectStore {
  public:
   explicit RecordingStore(std::unique_ptr<ObjectStore> store) : store_(std::move(store)) {}
@@ -88,7 +88,7 @@ class StoredCheckpoints : public ::testing::Test {
     }
     return {};
   }
-  // The bytes that StreamShard gives away.
+  // The bytes that StreamShard passes on.
   Result<std::string> Stream(const StoredStep& stored, const ShardEntry& shard) {
     std::string content;
     LOCKSTEP_TRY(StreamShard(*store_, stored, shard, [&](int64_t offset, std::string_view piece) {
@@ -181,7 +181,7 @@ TEST_F(StoredCheckpoints, ATakerThatFailsEndsTheReading) {
   EXPECT_EQ(streamed.error().code, ErrorCode::kInvalidArgument);
 }
 
-// Whatever happens to a stored shard: it is damage, with its name, and nothing is read beside it.
+// Any change of a stored shard is detected as damage of that shard, and no other object is read.
 TEST_F(StoredCheckpoints, AnyChangeOfAShardIsFound) {
   const Manifest manifest = Save(1);
   const ShardEntry& shard = manifest.shards[1];
@@ -203,7 +203,7 @@ TEST_F(StoredCheckpoints, AnyChangeOfAShardIsFound) {
   }));
 }
 
-// Of a manifest that somebody wrote: what passes is read within the objects of its folder.
+// For any manifest: if it is accepted, only objects of its folder are read.
 TEST_F(StoredCheckpoints, AnyChangeOfAManifestIsFoundOrHarmless) {
   Save(1);
   const std::string name = FolderOfStep(1) + "/manifest.json";

@@ -1,5 +1,5 @@
 #pragma once
-// All that a checkpoint holds, read by one rank alone.
+// The complete content of a checkpoint, read by a single rank.
 
 #include <ATen/ATen.h>
 
@@ -39,7 +39,7 @@ inline Result<LoadedState> Load(Checkpointer& checkpointer, int64_t step) {
   return loaded;
 }
 
-// What the job begins from.
+// The checkpoint from which the job begins.
 inline Result<std::optional<LoadedState>> Resume(Checkpointer& checkpointer) {
   LoadedState loaded;
   LOCKSTEP_TRY(const std::optional<Manifest> found, checkpointer.Resume([&](const Manifest& manifest) {

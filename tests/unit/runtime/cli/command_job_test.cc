@@ -8,7 +8,7 @@
 namespace lockstep::cli {
 namespace {
 
-TEST(JobOfCommand, IsAValidJobThatRunsTheWordsAsTheyAre) {
+TEST(JobOfCommand, IsAValidJobThatRunsTheArgumentsUnchanged) {
   const std::vector<std::string> command = {"python3", "train.py", "--name=$(HOME)", "$$", "a b"};
   const LoadedManifest loaded = CheckManifest(JobOfCommand(command, 4));
   EXPECT_EQ(loaded.problems, std::vector<std::string>());

@@ -34,7 +34,7 @@ HistoryRecord Round(int64_t round, int world, int64_t step, const std::string& s
           .cause = cause};
 }
 
-// What matches the first group of a pattern, each time.
+// All matches of the first group of a pattern.
 std::vector<std::string> FindAll(const std::string& text, const std::string& pattern) {
   const std::regex expression(pattern);
   std::vector<std::string> found;
@@ -43,7 +43,7 @@ std::vector<std::string> FindAll(const std::string& text, const std::string& pat
   return found;
 }
 
-// The part of the picture that shows one chart; empty where there is none.
+// The part of the picture with one chart; empty if there is none.
 std::string ChartOf(const std::string& svg, const std::string& id) {
   const std::size_t begin = svg.find("<g class=\"chart\" id=\"" + id + "\">");
   return begin == std::string::npos ? "" : svg.substr(begin, svg.find("</g>", begin) - begin);

@@ -71,7 +71,7 @@ TEST(BoundedCall, IsMadeOnceHoweverManyAsk) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST(BoundedCall, TellsWhatWasThrown) {
+TEST(BoundedCall, ReportsWhatWasThrown) {
   BoundedCall call({"aborting", kAmple, NeverGivenUp}, [] { throw std::runtime_error("no such group"); });
   const Result<void> outcome = call.Wait();
   ASSERT_FALSE(outcome.ok());

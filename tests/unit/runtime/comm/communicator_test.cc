@@ -17,7 +17,7 @@ using testing::ExpectAllSucceed;
 using testing::ForkedProcess;
 using testing::kPatience;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
@@ -27,15 +27,15 @@ double MillisecondsSince(Clock::time_point start) {
 }
 
 TEST(Communicator, MovesValuesBetweenTheRanks) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 3);
+    auto communicator = connector.Enter(1, rank, 3);
     REQUIRE(communicator.ok());
     at::Tensor sum = at::full({1000}, rank + 1, at::kFloat);
     REQUIRE((*communicator)->SumInPlace(sum).ok());
     REQUIRE(sum.eq(6).all().item<bool>());
 
-    // Bigger than one piece of a broadcast, and of another type beside it.
+    // Larger than one piece of a broadcast, together with a tensor of another type.
     at::Tensor large = rank == 1 ? at::arange(10'000'000, at::kFloat) : at::zeros({10'000'000}, at::kFloat);
     at::Tensor small = at::full({2, 3}, rank, at::kLong);
     REQUIRE((*communicator)->Broadcast({large, small}, 1).ok());
@@ -52,12 +52,12 @@ TEST(Communicator, MovesValuesBetweenTheRanks) {
   ExpectAllSucceed(ranks);
 }
 
-// Rank r brings r + 1 rows for each rank but rank 2, which brings none.
+// Rank r sends r + 1 rows to each rank, except for rank 2, which sends none.
 TEST(Communicator, MovesBlocksOfRows) {
   for (const int world : {1, 4}) {
-    Meeting meeting;
+    RoundConnector connector;
     auto ranks = StartRanks(world, [&](int rank, LineChannel&) {
-      auto communicator = meeting.Enter(1, rank, world);
+      auto communicator = connector.Enter(1, rank, world);
       REQUIRE(communicator.ok());
       std::vector<int64_t> rows;
       std::vector<float> expected;
@@ -87,9 +87,9 @@ TEST(Communicator, MovesBlocksOfRows) {
 }
 
 TEST(Communicator, WorksAlone) {
-  Meeting meeting;
+  RoundConnector connector;
   ForkedProcess rank([&](LineChannel&) {
-    auto communicator = meeting.Enter(1, 0, 1);
+    auto communicator = connector.Enter(1, 0, 1);
     REQUIRE(communicator.ok());
     at::Tensor sum = at::full({3}, 2, at::kFloat);
     REQUIRE((*communicator)->SumInPlace(sum).ok());
@@ -102,9 +102,9 @@ TEST(Communicator, WorksAlone) {
 }
 
 TEST(Communicator, AbortFromAnotherThreadWakesAWaitForAHungPeer) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
-    auto communicator = meeting.Enter(1, rank, 3);
+    auto communicator = connector.Enter(1, rank, 3);
     REQUIRE(communicator.ok());
     at::Tensor sum = at::ones({100'000}, at::kFloat);
     REQUIRE((*communicator)->SumInPlace(sum).ok());
@@ -131,7 +131,7 @@ TEST(Communicator, AbortFromAnotherThreadWakesAWaitForAHungPeer) {
   });
   for (auto& rank : ranks) ASSERT_EQ(rank.channel().Receive(kPatience), "connected");
   for (int rank : {0, 1}) ASSERT_EQ(ranks[rank].channel().Receive(kPatience), "waiting");
-  // Nobody notices the stopped peer: both wait.
+  // No rank notices the stopped peer: both wait.
   EXPECT_EQ(ranks[0].channel().Receive(milliseconds(300)), std::nullopt);
   for (int rank : {0, 1}) ranks[rank].channel().Send("abort");
   for (int rank : {0, 1}) {
@@ -147,13 +147,13 @@ TEST(Communicator, AbortFromAnotherThreadWakesAWaitForAHungPeer) {
   }
 }
 
-// Large messages are on their way when rank 1 stops for good. Gloo tells nobody who waits for the rest of one
-// to be sent of a failure.
+// Large messages are in transit when rank 1 stops for good. Gloo does not report the failure to a thread that
+// waits until the rest of a message is sent.
 void ExpectToLeaveHalfWay(int world, const std::function<Result<void>(Communicator&, at::Tensor&)>& move) {
   constexpr int64_t kElements = int64_t{64} << 20;
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(world, [&](int rank, LineChannel& parent) {
-    auto communicator = meeting.Enter(1, rank, world);
+    auto communicator = connector.Enter(1, rank, world);
     REQUIRE(communicator.ok());
     at::Tensor tensor = at::full({kElements}, rank + 1, at::kFloat);
     std::jthread control([&] {
@@ -161,7 +161,7 @@ void ExpectToLeaveHalfWay(int world, const std::function<Result<void>(Communicat
         if (parent.Receive(kPatience) == "abort") (*communicator)->Abort();
         return;
       }
-      // Something has arrived.
+      // Some data has arrived.
       auto* const data = tensor.data_ptr<float>();
       for (int64_t i = 0; std::atomic_ref(data[i]).load() == 2; i = (i + 1024) % kElements) {
       }
@@ -204,11 +204,11 @@ TEST(Communicator, AbortWakesASendThatIsHalfWay) {
   });
 }
 
-// In a ring of four, the rank opposite of the dead one learns of it because its neighbours abort, or, where
-// it waits for a send that Gloo forgets (open_work.h), from its supervisor.
+// In a ring of four, the rank opposite the dead one learns of the failure because its neighbours abort, or,
+// if it waits for a send that Gloo forgets (open_work.h), from its supervisor.
 TEST(Communicator, SurvivorsOfAKillFormTheNextRoundInTheSameProcess) {
-  Meeting first;
-  Meeting second;
+  RoundConnector first;
+  RoundConnector second;
   auto ranks = StartRanks(4, [&](int rank, LineChannel& parent) {
     auto communicator = first.Enter(1, rank, 4);
     REQUIRE(communicator.ok());
@@ -248,10 +248,10 @@ TEST(Communicator, SurvivorsOfAKillFormTheNextRoundInTheSameProcess) {
       << "the time-out ended it";
 }
 
-// Two rounds at once: the sum of one ends by its limit while the other round still waits.
+// Two rounds at once: the sum of one ends at its limit while the other round still waits.
 TEST(Communicator, ARankThatIsLateWithinTheLimitBreaksNoRound) {
-  Meeting hasty;
-  Meeting patient;
+  RoundConnector hasty;
+  RoundConnector patient;
   auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
     auto short_limit = hasty.Enter(1, rank, 2, {}, milliseconds(300));
     auto long_limit = patient.Enter(2, rank, 2, {}, kPatience);
@@ -270,7 +270,7 @@ TEST(Communicator, ARankThatIsLateWithinTheLimitBreaksNoRound) {
     at::Tensor sum = at::ones({3});
     auto pending = (*long_limit)->StartSum(sum);
     REQUIRE(pending.ok());
-    // A limit of its own only lengthens the round's.
+    // A separate limit can only extend that of the round.
     const std::vector<int64_t> mine = {rank};
     REQUIRE((*long_limit)->AllGather(mine, milliseconds(1)).ok());
     REQUIRE(pending->Wait().ok());
@@ -285,9 +285,9 @@ TEST(Communicator, ARankThatIsLateWithinTheLimitBreaksNoRound) {
   ExpectAllSucceed(ranks);
 }
 
-// Nor does the process wait when it ends.
+// The process does not wait at its end either.
 TEST(ConnectUnlessStopped, GivesUpAtOnceWhenTheRoundIsOver) {
-  Meeting meeting;
+  RoundConnector connector;
   ForkedProcess rank([&](LineChannel&) {
     std::stop_source stop;
     std::jthread control([&] { stop.request_stop(); });
@@ -297,9 +297,9 @@ TEST(ConnectUnlessStopped, GivesUpAtOnceWhenTheRoundIsOver) {
                       .world = 2,
                       .address = "127.0.0.1",
                       .store_host = "127.0.0.1",
-                      .store_port = meeting.port};
+                      .store_port = connector.port};
     const auto outcome =
-        ConnectUnlessStopped(place, std::move(meeting.listener),
+        ConnectUnlessStopped(place, std::move(connector.listener),
                              {.connect = kPatience, .collective = kPatience}, stop.get_token());
     REQUIRE(!outcome.ok());
     REQUIRE(outcome.error().code == ErrorCode::kCancelled);

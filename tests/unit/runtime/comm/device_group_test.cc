@@ -23,8 +23,8 @@ using ::testing::HasSubstr;
 using testing::kCollectiveLimit;
 using testing::kPatience;
 using testing::LineChannel;
-using testing::Meeting;
 using ::testing::Optional;
+using testing::RoundConnector;
 using testing::StartRanks;
 
 std::string ProblemOf(const std::vector<std::string>& ids) {
@@ -53,7 +53,7 @@ class FakeWork final : public c10d::Work {
   bool isCompleted() override { return completed; }
   std::exception_ptr exception() const override { return problem; }
   void synchronize() override { ++synchronized; }
-  bool isSuccess() const override { throw std::logic_error("NCCL's work does not tell"); }
+  bool isSuccess() const override { throw std::logic_error("NCCL's work does not report it"); }
   bool wait(milliseconds) override {
     ADD_FAILURE() << "c10d's wait aborts the group where it times out, on this thread";
     return true;
@@ -99,7 +99,7 @@ TEST(AwaitDeviceWork, DoesNotTakeAnAbortedSumForAGoodOne) {
   EXPECT_EQ(work.synchronized, 0);
 }
 
-TEST(AwaitDeviceWork, TellsWhatTheWorkMet) {
+TEST(AwaitDeviceWork, ReportsTheErrorOfTheWork) {
   FakeWork work;
   work.completed = true;
   work.problem = std::make_exception_ptr(
@@ -117,7 +117,7 @@ TEST(AwaitDeviceWork, HasADeadline) {
   EXPECT_EQ(outcome.error().message, "sum: timed out after 30 ms");
 }
 
-// Never asked to move anything: there is no device.
+// Moves no data: there is no device.
 struct IdleBackend final : c10d::Backend {
   using c10d::Backend::Backend;
 };
@@ -158,7 +158,8 @@ struct FakeBackend final : DeviceBackend {
   std::shared_future<void> connect_hangs;
 };
 
-Result<std::shared_ptr<Communicator>> EnterWith(Meeting& meeting, int rank, int world, const DeviceUse& use,
+Result<std::shared_ptr<Communicator>> EnterWith(RoundConnector& connector, int rank, int world,
+                                                const DeviceUse& use,
                                                 const Deadlines& deadlines = {
                                                     .collective = kCollectiveLimit}) {
   const Place place{.round = 1,
@@ -166,13 +167,13 @@ Result<std::shared_ptr<Communicator>> EnterWith(Meeting& meeting, int rank, int 
                     .world = world,
                     .address = "127.0.0.1",
                     .store_host = "127.0.0.1",
-                    .store_port = meeting.port};
-  return Communicator::Connect(place, std::move(meeting.listener), deadlines, use);
+                    .store_port = connector.port};
+  return Communicator::Connect(place, std::move(connector.listener), deadlines, use);
 }
 
-// In a process of its own: Gloo's threads are not for a process that forks later.
+// In a separate process: Gloo's threads must not exist in a process that forks later.
 #define IN_A_RANK(...)                                            \
-  Meeting meeting;                                                \
+  RoundConnector connector;                                       \
   auto ranks = StartRanks(1, [&](int, LineChannel&) __VA_ARGS__); \
   ExpectAllSucceed(ranks)
 
@@ -180,10 +181,10 @@ TEST(CommunicatorWithADevice, AbortsItsGroupOnce) {
   IN_A_RANK({
     FakeBackend backend;
     {
-      auto communicator = EnterWith(meeting, 0, 1, {.backend = &backend});
+      auto communicator = EnterWith(connector, 0, 1, {.backend = &backend});
       REQUIRE(communicator.ok());
       at::Tensor sum = at::ones({3}, at::kFloat);
-      REQUIRE((*communicator)->SumInPlace(sum).ok());  // of the CPU: not the device's matter
+      REQUIRE((*communicator)->SumInPlace(sum).ok());  // on the CPU, without the device
       (*communicator)->Abort();
       (*communicator)->Abort();
       (*communicator)->Close();
@@ -196,7 +197,7 @@ TEST(CommunicatorWithADevice, AbortsItsGroupOnce) {
 TEST(CommunicatorWithADevice, AbortsItsGroupWhenItIsClosed) {
   IN_A_RANK({
     FakeBackend backend;
-    auto communicator = EnterWith(meeting, 0, 1, {.backend = &backend});
+    auto communicator = EnterWith(connector, 0, 1, {.backend = &backend});
     REQUIRE(communicator.ok());
     (*communicator)->Close();
     REQUIRE(backend.group->aborts == 1);
@@ -204,13 +205,13 @@ TEST(CommunicatorWithADevice, AbortsItsGroupWhenItIsClosed) {
   });
 }
 
-// On the control thread, say.
+// As on the control thread.
 TEST(CommunicatorWithADevice, IsDroppedWithoutWaitingForItsGroup) {
   IN_A_RANK({
     std::promise<void> wake;
     FakeBackend backend;
     backend.group->hangs = wake.get_future();
-    { REQUIRE(EnterWith(meeting, 0, 1, {.backend = &backend, .abort_limit = kPatience * 10}).ok()); }
+    { REQUIRE(EnterWith(connector, 0, 1, {.backend = &backend, .abort_limit = kPatience * 10}).ok()); }
     wake.set_value();
     return 0;
   });
@@ -225,11 +226,11 @@ TEST(CommunicatorWithADevice, GivesUpAnAbortThatHangs) {
     std::atomic<bool> has_returned = false;
     std::atomic<bool> returned_before_the_limit = false;
     {
-      auto communicator = EnterWith(meeting, 0, 1,
+      auto communicator = EnterWith(connector, 0, 1,
                                     {.backend = &backend,
                                      .give_up =
-                                         [&](const std::string& told) {
-                                           problem = told;
+                                         [&](const std::string& reason) {
+                                           problem = reason;
                                            returned_before_the_limit = has_returned.load();
                                          },
                                      .abort_limit = milliseconds(2'000)});
@@ -245,7 +246,7 @@ TEST(CommunicatorWithADevice, GivesUpAnAbortThatHangs) {
   });
 }
 
-// All ranks' connects hang at once: if each ended its process, nobody would hold the state.
+// All ranks' connects hang at once: if each rank ended its process, the state would be lost.
 TEST(CommunicatorWithADevice, LeavesAConnectThatHangsAndStays) {
   IN_A_RANK({
     std::promise<void> wake;
@@ -254,7 +255,7 @@ TEST(CommunicatorWithADevice, LeavesAConnectThatHangsAndStays) {
     bool is_given_up = false;
     const DeviceUse use{.backend = &backend, .give_up = [&](const std::string&) { is_given_up = true; }};
     const auto communicator =
-        EnterWith(meeting, 0, 1, use, {.connect = milliseconds(2000), .collective = kCollectiveLimit});
+        EnterWith(connector, 0, 1, use, {.connect = milliseconds(2000), .collective = kCollectiveLimit});
     REQUIRE(!communicator.ok());
     REQUIRE(communicator.error().code == ErrorCode::kAborted);
     REQUIRE(communicator.error().message == "connecting the fake group: no end within 2000 ms");
@@ -266,7 +267,7 @@ TEST(CommunicatorWithADevice, LeavesAConnectThatHangsAndStays) {
 
 constexpr milliseconds kLongWait{2};
 
-// The time itself is what is tested: nothing else happens meanwhile, and more of it changes nothing.
+// The test is about the elapsed time: nothing else happens meanwhile, and a longer wait changes nothing.
 void WaitLong(Communicator& communicator) {
   const Communicator::PeerWait wait(communicator);
   std::this_thread::sleep_for(kLongWait);
@@ -278,10 +279,10 @@ void BreakInALongWait(Communicator& communicator) {
   communicator.Abort();
 }
 
-// What was kept of a round that `end` ends.
+// The trace that was kept of a round that `end` ends.
 template <typename End>
-std::vector<std::string> TracesOfRound(Meeting& meeting, FakeBackend& backend, milliseconds long_wait,
-                                       const End& end) {
+std::vector<std::string> TracesOfRound(RoundConnector& connector, FakeBackend& backend,
+                                       milliseconds long_wait, const End& end) {
   std::vector<std::string> kept;
   const DeviceUse use{.backend = &backend,
                       .keep_trace =
@@ -289,7 +290,7 @@ std::vector<std::string> TracesOfRound(Meeting& meeting, FakeBackend& backend, m
                             kept.push_back(std::to_string(round) + "/" + std::to_string(rank) + ": " + trace);
                           },
                       .long_wait = long_wait};
-  auto communicator = EnterWith(meeting, 0, 1, use);
+  auto communicator = EnterWith(connector, 0, 1, use);
   if (!communicator.ok()) return {communicator.error().message};
   end(**communicator);
   (*communicator)->Close();
@@ -299,7 +300,7 @@ std::vector<std::string> TracesOfRound(Meeting& meeting, FakeBackend& backend, m
 TEST(CommunicatorWithADevice, KeepsTheTraceOfARoundThatBreaksInALongWait) {
   IN_A_RANK({
     FakeBackend backend;
-    const auto kept = TracesOfRound(meeting, backend, kLongWait, BreakInALongWait);
+    const auto kept = TracesOfRound(connector, backend, kLongWait, BreakInALongWait);
     REQUIRE(kept == std::vector<std::string>{"1/0: read after 0 aborts"});
     return 0;
   });
@@ -309,7 +310,7 @@ TEST(CommunicatorWithADevice, KeepsTheTraceOfARoundThatBreaksInALongWait) {
 TEST(CommunicatorWithADevice, KeepsTheTraceOfARoundThatBreaksAfterALongWait) {
   IN_A_RANK({
     FakeBackend backend;
-    const auto kept = TracesOfRound(meeting, backend, kLongWait, [](Communicator& communicator) {
+    const auto kept = TracesOfRound(connector, backend, kLongWait, [](Communicator& communicator) {
       WaitLong(communicator);
       communicator.Abort();
     });
@@ -321,7 +322,7 @@ TEST(CommunicatorWithADevice, KeepsTheTraceOfARoundThatBreaksAfterALongWait) {
 TEST(CommunicatorWithADevice, KeepsNoTraceOfAShortWait) {
   IN_A_RANK({
     FakeBackend backend;
-    const auto kept = TracesOfRound(meeting, backend, kPatience, [](Communicator& communicator) {
+    const auto kept = TracesOfRound(connector, backend, kPatience, [](Communicator& communicator) {
       const Communicator::PeerWait wait(communicator);
       communicator.Abort();
     });
@@ -333,7 +334,7 @@ TEST(CommunicatorWithADevice, KeepsNoTraceOfAShortWait) {
 TEST(CommunicatorWithADevice, KeepsNoTraceOfARoundThatEndsInGoodOrder) {
   IN_A_RANK({
     FakeBackend backend;
-    const auto kept = TracesOfRound(meeting, backend, kLongWait, WaitLong);
+    const auto kept = TracesOfRound(connector, backend, kLongWait, WaitLong);
     REQUIRE(kept.empty());
     return 0;
   });
@@ -344,7 +345,7 @@ TEST(CommunicatorWithADevice, AbortsItsGroupThoughReadingTheTraceHangs) {
     std::promise<void> wake;
     FakeBackend backend;
     backend.group->trace_hangs = wake.get_future();
-    const auto kept = TracesOfRound(meeting, backend, kLongWait, BreakInALongWait);
+    const auto kept = TracesOfRound(connector, backend, kLongWait, BreakInALongWait);
     REQUIRE(kept.empty());
     REQUIRE(backend.group->aborts == 1);
     wake.set_value();
@@ -353,10 +354,10 @@ TEST(CommunicatorWithADevice, AbortsItsGroupThoughReadingTheTraceHangs) {
 }
 
 TEST(CommunicatorWithADevice, RefusesOneDeviceForTwoRanks) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     FakeBackend backend;
-    const auto communicator = EnterWith(meeting, rank, 2, {.backend = &backend});
+    const auto communicator = EnterWith(connector, rank, 2, {.backend = &backend});
     REQUIRE(!communicator.ok());
     REQUIRE(communicator.error().code == ErrorCode::kInvalidArgument);
     REQUIRE(communicator.error().message ==
@@ -367,10 +368,10 @@ TEST(CommunicatorWithADevice, RefusesOneDeviceForTwoRanks) {
 }
 
 TEST(CommunicatorWithADevice, RefusesADeviceForSomeRanksOnly) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     FakeBackend backend;
-    const auto communicator = EnterWith(meeting, rank, 2, {.backend = rank == 0 ? &backend : nullptr});
+    const auto communicator = EnterWith(connector, rank, 2, {.backend = rank == 0 ? &backend : nullptr});
     REQUIRE(!communicator.ok());
     REQUIRE(communicator.error().code == (rank == 0 ? ErrorCode::kAborted : ErrorCode::kDeviceLost));
     REQUIRE(communicator.error().message ==
@@ -391,7 +392,7 @@ TEST(OpenDevice, SaysInOneLineWhatIsMissing) {
   EXPECT_EQ(foreign.error().message, "libz.so.1 has no lockstep_device_module");
 }
 
-// Where cuDNN and the like are absent it cannot be loaded, where the driver is, it finds no GPU.
+// Without cuDNN and the like it cannot be loaded; with the driver it finds no GPU.
 TEST(OpenDevice, SaysInOneLineWhyTheLibraryOfThisBuildIsOfNoUse) {
   ForkedProcess child([](LineChannel& parent) {
     const auto device = OpenDevice(LOCKSTEP_CUDA_MODULE, 0, 1);

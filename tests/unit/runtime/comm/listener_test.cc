@@ -16,7 +16,7 @@ bool CanConnect(int port) {
   return ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
 }
 
-TEST(Listener, AcceptsConnectionsBeforeAnybodyServes) {
+TEST(Listener, AcceptsConnectionsBeforeTheStoreServes) {
   for (const char* address : {"", "127.0.0.1"}) {
     const Result<Listener> listener = Listener::Open(address);
     ASSERT_TRUE(listener.ok()) << listener.error().ToString();

@@ -21,7 +21,7 @@ class Collective final : public c10d::Work {
       c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
 };
 
-// Ends when it is aborted.
+// Completes when it is aborted.
 class Message final : public c10d::Work {
  public:
   bool wait(milliseconds) override {

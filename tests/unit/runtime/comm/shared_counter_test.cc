@@ -14,15 +14,15 @@ namespace {
 using testing::ExpectAllSucceed;
 using testing::kPatience;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
 TEST(SharedCounter, GivesEachRankOtherNumbers) {
   constexpr int kWorld = 3;
   constexpr int kEach = 50;
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(kWorld, [&](int rank, LineChannel& parent) {
-    auto communicator = meeting.Enter(1, rank, kWorld);
+    auto communicator = connector.Enter(1, rank, kWorld);
     REQUIRE(communicator.ok());
     SharedCounter counter((*communicator)->store(), "numbers");
     std::string numbers;
@@ -35,7 +35,7 @@ TEST(SharedCounter, GivesEachRankOtherNumbers) {
     const Result<int64_t> all = counter.Add(0, {});
     REQUIRE(all.ok() && *all == kWorld * kEach);
     parent.Send(numbers);
-    REQUIRE((*communicator)->Barrier().ok());  // rank 0 keeps the numbers
+    REQUIRE((*communicator)->Barrier().ok());  // rank 0 serves the store
     return 0;
   });
   std::multiset<int64_t> numbers;
@@ -49,7 +49,7 @@ TEST(SharedCounter, GivesEachRankOtherNumbers) {
   ExpectAllSucceed(ranks);
 }
 
-// As one whose machine is cut off.
+// As a store whose machine is cut off.
 class SilentStore final : public RoundStore {
  public:
   Result<void> Set(const std::string&, const std::string&) override { return {}; }
@@ -65,7 +65,7 @@ class SilentStore final : public RoundStore {
   std::shared_future<void> released = release.get_future().share();
 };
 
-TEST(SharedCounter, WaitsNoLongerForASilentStoreThanItIsTold) {
+TEST(SharedCounter, WaitsForASilentStoreOnlyUntilItIsStopped) {
   const auto store = std::make_shared<SilentStore>();
   {
     SharedCounter counter(store, "numbers");

@@ -10,8 +10,8 @@
 namespace lockstep::comm {
 namespace {
 
-// As CUDA, PyTorch and NCCL write them.
-TEST(CodeOfDeviceError, TellsWhatIsOfNoUseAnyMore) {
+// Texts of CUDA, PyTorch and NCCL.
+TEST(CodeOfDeviceError, DistinguishesALostDeviceFromAFault) {
   struct Case {
     const char* name;
     const char* message;
@@ -63,7 +63,7 @@ TEST(CatchTorch, LeavesAThrownErrorItsCode) {
   EXPECT_EQ(caught.message, "forward pass: cat.png is damaged");
 }
 
-// The same words each time, so that a repetition is known.
+// The same words each time, so that a repetition is recognised.
 TEST(CatchTorch, SaysThatMemoryIsShort) {
   EXPECT_EQ(Caught(std::bad_alloc()).message, "forward pass: out of memory");
   const c10::OutOfMemoryError device(

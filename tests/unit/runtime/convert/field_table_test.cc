@@ -19,7 +19,7 @@ std::string Row(const Field& field) {
   return "| `" + std::string(field.theirs) + "` | " + ours + " | " + std::string(field.remark) + " |";
 }
 
-// In docs/how-to/migration.md: the rows of the table below a heading, without its head.
+// The rows of the table below a heading in docs/how-to/migration.md, without its header.
 std::vector<std::string> RowsBelow(const std::string& heading) {
   const auto text = ReadFile(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/how-to/migration.md");
   EXPECT_TRUE(text.ok());
@@ -32,7 +32,7 @@ std::vector<std::string> RowsBelow(const std::string& heading) {
   return rows;
 }
 
-TEST(MigrationGuide, HasEveryFieldThatConvertKnows) {
+TEST(MigrationGuide, HasEveryFieldThatConvertSupports) {
   const struct {
     std::string heading;
     std::span<const Field> fields;

@@ -51,7 +51,7 @@ TEST(UnwrapLauncher, TakesOffTorchrunInItsForms) {
   }
 }
 
-TEST(UnwrapLauncher, KnowsFlagsByBothSpellings) {
+TEST(UnwrapLauncher, AcceptsBothSpellingsOfFlags) {
   const Launch launch =
       UnwrapLauncher({"torchrun", "--nproc-per-node", "4", "--max_restarts=2", "-r", "3", "train.py"}, {});
   EXPECT_THAT(launch.flags, ElementsAre(Pair("--max_restarts", "2"), Pair("--nproc_per_node", "4"),

@@ -32,7 +32,8 @@ std::string Report(const ConvertedManifest& converted) {
   return report;
 }
 
-// pytorchjobs/NAME.yaml becomes pytorchjobs/becomes/NAME.yaml and says pytorchjobs/becomes/NAME.txt.
+// pytorchjobs/NAME.yaml is converted to pytorchjobs/becomes/NAME.yaml with the messages in
+// pytorchjobs/becomes/NAME.txt.
 TEST(ConvertManifest, TurnsRealJobsIntoWhatIsExpected) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {

@@ -65,7 +65,7 @@ std::vector<std::string> Say(const ConvertedJob& converted, Severity severity) {
 std::vector<std::string> Warnings(const Json& job) { return Say(ConvertPyTorchJob(job), Severity::kWarning); }
 std::vector<std::string> Errors(const Json& job) { return Say(ConvertPyTorchJob(job), Severity::kError); }
 
-// What stands at a place of the converted job; null: nothing.
+// The value at a path of the converted job; null if there is none.
 Json At(const Json& theirs, const std::string& place) {
   const Json ours = ConvertPyTorchJob(theirs).job;
   return ours.contains(Pointer(place)) ? ours[Pointer(place)] : Json();
@@ -74,8 +74,8 @@ Json At(const Json& theirs, const std::string& place) {
 struct FieldCase {
   std::string field;  // as in the table
   Json theirs;
-  std::string place;  // in ours …
-  Json becomes;       // … where this then stands
+  std::string place;  // path in the converted job …
+  Json becomes;       // … and its value there
 };
 
 std::vector<FieldCase> FieldCases() {
@@ -206,7 +206,7 @@ TEST(ConvertPyTorchJob, KeepsEveryFieldThatHasACounterpart) {
   }
 }
 
-// The field and how it is reported; a value that the field may have.
+// A valid value of the field.
 Json WithField(const std::string& field) {
   std::string place = "/" + field;
   std::replace(place.begin(), place.end(), '.', '/');
@@ -252,8 +252,8 @@ TEST(ConvertPyTorchJob, SaysWhatHasNoCounterpart) {
 
 TEST(ConvertPyTorchJob, RefusesFieldsThatItDoesNotKnow) {
   EXPECT_THAT(Errors(With({{"/spec/runPolicy/newField", 1}, {"/extra", 1}})),
-              testing::UnorderedElementsAre(HasSubstr("spec.runPolicy.newField: is no field"),
-                                            HasSubstr("extra: is no field")));
+              testing::UnorderedElementsAre(HasSubstr("spec.runPolicy.newField: is not a field"),
+                                            HasSubstr("extra: is not a field")));
   EXPECT_THAT(Errors(With({{"/status", {{"a", 1}}}, {"/metadata/uid", "u"}})), IsEmpty());
   EXPECT_THAT(Errors(With({{"/spec/runPolicy/backoffLimit", "many"}})),
               Contains(HasSubstr("must be an integer")));
@@ -302,7 +302,7 @@ TEST(ConvertPyTorchJob, CountsProcessesAsKubeflowDoes) {
   EXPECT_EQ(At(with("4", Torchrun({"--nproc_per_node=$PET_NPROC_PER_NODE"}), gpus), "/spec/nprocPerNode"), 4);
   EXPECT_EQ(At(with("auto", {"python3", "t.py"}, gpus), "/spec/nprocPerNode"), 1);
   EXPECT_THAT(Errors(with("4", {"python3", "t.py"}, gpus)),
-              Contains(HasSubstr("is 4, but the command is no torchrun")));
+              Contains(HasSubstr("is 4, but the command is not torchrun")));
   EXPECT_THAT(Errors(with("gpu", Torchrun({}), none)), Contains(HasSubstr("no limit of GPUs")));
   EXPECT_THAT(Errors(with("auto", Torchrun({"--nproc_per_node=$N"}), gpus)),
               Contains(HasSubstr("known only in the pod")));
@@ -378,7 +378,7 @@ TEST(ConvertPyTorchJob, RefusesWhatWouldDoSomethingElse) {
       {With({{"/spec/elasticPolicy/minReplicas", 3}}), "is 3 to 3, but there are 2 replicas"},
       {With({{kPod + "/affinity", {{"matchLabels", {{"training.kubeflow.org/job-name", "a"}}}}}}),
        "names a label of Kubeflow's pods"},
-      {With({{"/spec/runPolicy/managedBy", "kueue.x-k8s.io/multikueue"}}), "MultiKueue knows no"},
+      {With({{"/spec/runPolicy/managedBy", "kueue.x-k8s.io/multikueue"}}), "MultiKueue does not support"},
       {With({{"/spec/runPolicy/schedulingPolicy/queue", "gold"}}), "queues of Volcano"},
   };
   for (const auto& [job, error] : cases) EXPECT_THAT(Errors(job), Contains(HasSubstr(error))) << error;

@@ -14,7 +14,7 @@ Json ParseYaml(const std::string& text) {
   return documents.ok() && !documents->empty() ? documents->front() : Json();
 }
 
-// Texts that mean something else where they stand without quotes, in YAML 1.1 or 1.2.
+// Texts that would have another meaning without quotes, in YAML 1.1 or 1.2.
 TEST(WriteYaml, KeepsEveryText) {
   const std::vector<std::string> texts = {"",
                                           " ",

@@ -15,7 +15,7 @@ Augmentation Make(const api::AugmentationSpec& spec, int64_t seed = 1) {
   return std::move(Augmentation::Make(spec, seed, kShape)).value();
 }
 
-// All alike, and no two pixels of an image.
+// Equal images, in which no two pixels are equal.
 at::Tensor Images(int64_t count) {
   return torch::arange(1, 21, at::kFloat).reshape({1, 1, 4, 5}).repeat({count, 1, 1, 1});
 }

@@ -1,5 +1,5 @@
-// Files that cannot be read for a while, as those of a mounted file system whose server is away. The system
-// itself fails: reading the first bytes of a process's memory ends with EIO.
+// Files that are temporarily unreadable, as on a mounted file system whose server is away. The system itself
+// fails: reading the first bytes of a process's memory ends with EIO.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ class AwayFiles : public ::testing::Test {
     std::filesystem::create_directories(std::filesystem::path(folder_ + "/" + name).parent_path());
     ASSERT_TRUE(WriteFile(folder_ + "/" + name, content).ok());
   }
-  // It comes back when `pauses` have passed.
+  // The file comes back after `pauses`.
   void TakeAway(const std::string& name, Seconds pauses) {
     away_ = name;
     comes_back_after_ = pauses;
@@ -102,7 +102,7 @@ TEST_F(AwayFiles, AnImageIsReadAgainForAMinute) {
   EXPECT_THAT(told_, ElementsAre(HasSubstr("train/dog/1.png: Input/output error"), "back"));
 }
 
-// Nobody is to blame: neither the image, which may be skipped, nor the user, whose error ends the job.
+// Neither the image, which could be skipped, nor the user, whose error would end the job, is responsible.
 TEST_F(AwayFiles, AnImageThatStaysAwayBreaksTheRound) {
   for (const auto on_corrupt : {api::OnCorruptRecord::kFail, api::OnCorruptRecord::kSkip}) {
     const Datasets sets =
@@ -118,7 +118,7 @@ TEST_F(AwayFiles, AnImageThatStaysAwayBreaksTheRound) {
   }
 }
 
-// A file that was opened before its server went away stays stale: it is opened again.
+// A file that was opened before its server went away remains stale, so it is opened again.
 TEST_F(AwayFiles, TokensAreReadFromTheFileThatIsOpenedAgain) {
   const Datasets sets = OpenTokens(folder_, 4, 256, {.retries = Patient()}).value();
   const Batch before = sets.train->Get(std::vector<int64_t>{2, 0});
@@ -156,7 +156,7 @@ TEST_F(AwayFiles, OpeningWaitsForThem) {
   }
 }
 
-// A pod that ends with this error is started again; the job does not end.
+// A pod that ends with this error is restarted; the job does not end.
 TEST_F(AwayFiles, OpeningEndsWithAnErrorThatMayPass) {
   TakeAway("train.csv", Seconds(1000));
   const Result<Datasets> sets = OpenDatasets(Spec(api::DataFormat::kCsv), Copying());

@@ -42,7 +42,7 @@ TEST_F(Csv, ReadsAndNormalisesColumns) {
   const Batch train = sets->train->Get(std::vector<int64_t>{1, 0});
   EXPECT_TRUE(at::equal(train.inputs, torch::tensor({{1.0F, 0.0F}, {-1.0F, 0.0F}})));
   EXPECT_TRUE(at::equal(train.targets, torch::tensor({2, 0}, at::kLong)));
-  // By the training lines' mean 2 and deviation 1; of a column that never changes the deviation counts as 1.
+  // With the training lines' mean 2 and deviation 1; for a constant column the deviation counts as 1.
   const Batch test = sets->test->Get(std::vector<int64_t>{0});
   EXPECT_TRUE(at::equal(test.inputs, torch::tensor({{3.0F, 1.0F}})));
 }
@@ -55,8 +55,8 @@ TEST_F(Csv, FindsTheLabelByNumberAndTakesAnotherDelimiter) {
   EXPECT_TRUE(at::equal(sets->test->Get(std::vector<int64_t>{0}).targets, torch::tensor({1}, at::kLong)));
 }
 
-// They keep their places, and have no part in mean and deviation.
-TEST_F(Csv, TellsWhichLinesAreCorruptWhereTheyAreSkipped) {
+// They keep their positions, and do not contribute to mean and deviation.
+TEST_F(Csv, ReportsWhichLinesAreCorruptWhereTheyAreSkipped) {
   Write("a,y,b\n1,0,5\n7,1,word\n3,2,5\n9,x,9\n9\n", "a,y,b\n5,1,6\n,1,6\n");
   ::testing::internal::CaptureStderr();
   const auto sets = OpenCsv(folder_, {.label_column = "y"}, api::OnCorruptRecord::kSkip);
@@ -72,7 +72,7 @@ TEST_F(Csv, TellsWhichLinesAreCorruptWhereTheyAreSkipped) {
   EXPECT_TRUE(at::equal(good.targets, torch::tensor({2, 0}, at::kLong)));
   EXPECT_EQ(good.left_out, 3);
   EXPECT_EQ(sets->test->Get(std::vector<int64_t>{0, 1}).corrupt, (std::vector<int64_t>{1}));
-  EXPECT_THAT(log, HasSubstr("train.csv, line 3\",\"problem\":\"\\\"word\\\" is no number"));
+  EXPECT_THAT(log, HasSubstr("train.csv, line 3\",\"problem\":\"\\\"word\\\" is not a number"));
   for (const char* place : {"train.csv, line 5", "train.csv, line 6", "test.csv, line 3"})
     EXPECT_THAT(log, HasSubstr(place));
   Write("x,y\none,0\n", "x,y\n1,0\n");
@@ -89,10 +89,10 @@ TEST_F(Csv, NamesFileAndLineOfWhatIsWrong) {
   Write("x,y\n1,0\n2\n", "x,y\n1,0\n");
   ExpectRefused(spec, path, "train.csv, line 3: 1 columns, and 2 in the first line");
   Write("x,y\none,0\n", "x,y\n1,0\n");
-  ExpectRefused(spec, path, "train.csv, line 2: \"one\" is no number");
+  ExpectRefused(spec, path, "train.csv, line 2: \"one\" is not a number");
   for (const char* number : {"nan", "inf", "1e99", ""}) {
     Write(std::string("x,y\n") + number + ",0\n", "x,y\n1,0\n");
-    ExpectRefused(spec, path, "is no number");
+    ExpectRefused(spec, path, "is not a number");
   }
   Write("x,y\n1,0.5\n", "x,y\n1,0\n");
   ExpectRefused(spec, path, "train.csv, line 2: the label \"0.5\"");

@@ -25,7 +25,7 @@ TEST(PartNumbers, CoverEveryByteOnce) {
   EXPECT_EQ(numbers.Of(2), (PartNumbers::Range{2, 5}));
 }
 
-TEST(PartNumbers, TellWhereBytesLie) {
+TEST(PartNumbers, FindThePartsOfABlockOfBytes) {
   const PartNumbers numbers({{"empty", 0, ""}, {"three", 9, ""}}, 4);
   EXPECT_EQ(numbers.Holding(1, 0, 1), (PartNumbers::Range{1, 2}));
   EXPECT_EQ(numbers.Holding(1, 3, 4), (PartNumbers::Range{1, 2}));
@@ -116,7 +116,7 @@ TEST_F(FetchTest, GoesOnWhereABrokenOneStopped) {
   EXPECT_EQ(source_.reads.count({"large", 700}), 1U);
 }
 
-TEST_F(FetchTest, BeginsAnewWhereTheBoardIsOfNothing) {
+TEST_F(FetchTest, BeginsAgainWhereTheBoardRecordsNothing) {
   {
     PartBoard board = PartBoard::Make(folder_ + ".board", 13).value();
     for (std::size_t part = 0; part < 13; ++part) board.SetThere(part);
@@ -125,7 +125,7 @@ TEST_F(FetchTest, BeginsAnewWhereTheBoardIsOfNothing) {
   ExpectAllThere();
 }
 
-TEST_F(FetchTest, FetchesFirstWhatSomebodyWaitsFor) {
+TEST_F(FetchTest, FetchesFirstWhatAReaderWaitsFor) {
   options_.threads = 1;
   std::optional<PartBoard> reader;
   source_.on_read = [&](const std::string&, int64_t) -> Result<void> {

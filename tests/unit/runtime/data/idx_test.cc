@@ -144,7 +144,7 @@ void PrintTo(const Hostile& hostile, std::ostream* out) { *out << hostile.name; 
 
 class HostileIdx : public Idx, public ::testing::WithParamInterface<Hostile> {};
 
-TEST_P(HostileIdx, IsRefusedByName) {
+TEST_P(HostileIdx, IsRejectedWithItsName) {
   Write("train-images-idx3-ubyte", GetParam().file);
   ExpectRefused("train-images-idx3-ubyte is not an IDX file of unsigned bytes");
 }
@@ -178,8 +178,8 @@ TEST_F(Idx, RefusesADamagedCompressedFile) {
     Write(name + ".gz", sound.substr(0, length));
     EXPECT_FALSE(OpenIdx(folder_).ok()) << "cut to " << length;
   }
-  for (std::size_t place = 10; place < sound.size(); ++place) {  // behind gzip's own header
-    if (place == sound.size() - 9) continue;  // before the checksum: filled up with unused bits
+  for (std::size_t place = 10; place < sound.size(); ++place) {  // after gzip's own header
+    if (place == sound.size() - 9) continue;  // before the checksum: padding with unused bits
     std::string damaged = sound;
     damaged[place] = static_cast<char>(damaged[place] ^ 4);
     Write(name + ".gz", damaged);

@@ -111,18 +111,18 @@ TEST_F(ImageFolderTest, NamesTheFileThatABatchCannotHave) {
   EXPECT_FALSE(ErrorOf(*sets.train, 1).has_value());
   Write("train/dog/b.png", "");
   EXPECT_THAT(ErrorOf(*sets.train, 2)->message, HasSubstr("b.png is neither a JPEG nor a PNG image"));
-  std::filesystem::resize_file(path, (1 << 28) + 1);  // takes no room
+  std::filesystem::resize_file(path, (1 << 28) + 1);  // uses no disk space
   EXPECT_THAT(ErrorOf(*sets.train, 2)->message, HasSubstr("b.png has 268435457 bytes"));
   Remove("train/dog/b.png");
   error = ErrorOf(*sets.train, 2);
-  EXPECT_EQ(error->code, ErrorCode::kInternal);  // tried again, on a file system that comes and goes
+  EXPECT_EQ(error->code, ErrorCode::kInternal);  // retried on a file system that is temporarily unavailable
   EXPECT_THAT(error->message, HasSubstr("spec.training.data.path: reading " + path));
   std::filesystem::create_directory(path);
   EXPECT_EQ(ErrorOf(*sets.train, 2)->code, ErrorCode::kInternal);
 }
 
-// Each in its place; a file that cannot be read at all says nothing about its content.
-TEST_F(ImageFolderTest, TellsWhichImagesAreCorruptWhereTheyAreSkipped) {
+// Each at its position; an unreadable file does not show that its content is corrupt.
+TEST_F(ImageFolderTest, ReportsWhichImagesAreCorruptWhereTheyAreSkipped) {
   const Datasets sets = OpenImageFolder(folder_, {.image_size = 2}, api::OnCorruptRecord::kSkip).value();
   Write("train/dog/b.png", Plain('\x33').substr(0, 45));
   ::testing::internal::CaptureStderr();

@@ -102,7 +102,7 @@ TEST(DecodeImage, ReadsJpeg) {
 TEST(DecodeImage, ReadsTheInksOfPrint) {
   const JpegKind adobe{.width = 32, .height = 16, .colour = JCS_CMYK};
   const JpegKind plain{.width = 32, .height = 16, .colour = JCS_CMYK, .adobe_marker = false};
-  // How much paper is left: all, and red's under grey.
+  // The file stores inverted inks: white, and grey with more red.
   const Image inverted = Decoded(JpegBytes(adobe, {255, 255, 255, 255}, {255, 0, 0, 128}));
   EXPECT_THAT(PixelAt(inverted, 0, 0), About(255, 255, 255));
   EXPECT_THAT(PixelAt(inverted, 8, 31), About(128, 0, 0));
@@ -145,7 +145,7 @@ TEST(DecodeImage, RefusesWhatIsCut) {
       EXPECT_THAT(ProblemOf(whole.substr(0, bytes)), HasSubstr("is damaged: ")) << bytes;
   }
   const std::string png = PngBytes({.width = 2, .height = 2}, "abcdefghijkl");
-  const std::size_t end_chunk = 12;  // holds nothing
+  const std::size_t end_chunk = 12;  // it has no content
   for (std::size_t bytes = 8; bytes < png.size() - end_chunk; ++bytes)
     EXPECT_THAT(ProblemOf(png.substr(0, bytes)), HasSubstr("is damaged: ")) << bytes;
 }

@@ -18,7 +18,7 @@ namespace {
 
 using lockstep::testing::Eventually;
 
-// The samples are their numbers. Get of an id in `Hold` waits until it is released.
+// The samples are their ids. Get of an id in `Hold` waits until it is released.
 class Numbers final : public Dataset {
  public:
   [[nodiscard]] int64_t size() const override { return 1 << 20; }
@@ -54,7 +54,7 @@ class Numbers final : public Dataset {
   mutable int gets_ = 0;
 };
 
-// Places are ids here.
+// Positions are ids here.
 Loader::Read From(const Numbers& numbers) {
   return [&numbers](const Draw& draw) {
     std::vector<int64_t> ids(static_cast<std::size_t>(draw.end - draw.begin));

@@ -54,7 +54,7 @@ class LocalCopyTest : public ::testing::Test {
     spec_.cache = cache_;
     source_.contents = {{"train.csv", std::string(1000, 'a')}, {"test.csv", "b"}, {"other", "c"}};
     options_.fetch.part_bytes = 100;
-    // Nothing waits for this time: it only keeps a store that is away from being asked without a pause.
+    // No test waits for this time: it only avoids a busy loop of requests while the store is away.
     options_.fetch.retries.pause = [](Milliseconds) { std::this_thread::sleep_for(1ms); };
   }
   ~LocalCopyTest() override { fs::remove_all(cache_); }
@@ -62,7 +62,7 @@ class LocalCopyTest : public ::testing::Test {
   Result<std::unique_ptr<LocalCopy>> Open(MemoryObjects& source) {
     return LocalCopy::Open(spec_, std::make_unique<MemoryConnection>(source), options_);
   }
-  // With all that is in it.
+  // With complete content.
   Result<std::unique_ptr<LocalCopy>> Make() {
     LOCKSTEP_TRY(std::unique_ptr<LocalCopy> copy, Open(source_));
     if (spec_.format == api::DataFormat::kCsv) return copy;
@@ -127,7 +127,7 @@ TEST_F(LocalCopyTest, OfImagesIsAllThatIsListed) {
 TEST_F(LocalCopyTest, RefusesNamesThatLeadOutOfTheCache) {
   spec_.format = api::DataFormat::kImageFolder;
   source_.contents = {{"train/cat//etc/passwd", "1"}};
-  EXPECT_THAT(ErrorOf().message, HasSubstr("which can be no file; rename it"));
+  EXPECT_THAT(ErrorOf().message, HasSubstr("which cannot be a file name; rename it"));
 }
 
 TEST_F(LocalCopyTest, IsFetchedOnceByAllThatShareTheCache) {
@@ -186,8 +186,8 @@ TEST_F(LocalCopyTest, RefusesAnObjectThatBecomesShorter) {
   EXPECT_THAT(ErrorOf().message, HasSubstr("has changed while it was fetched"));
 }
 
-TEST_F(LocalCopyTest, RemovesOlderVersionsThatNobodyUses) {
-  const std::string first = (*Make())->folder();  // and let go again
+TEST_F(LocalCopyTest, RemovesUnusedOlderVersions) {
+  const std::string first = (*Make())->folder();  // and released again
   source_.contents["train.csv"] = "second";
   const auto second = Make();
   ASSERT_TRUE(second.ok());
@@ -223,7 +223,7 @@ TEST_F(LocalCopyTest, NamesACacheThatCannotBeMade) {
   EXPECT_THAT(ErrorOf().message, HasSubstr("spec.training.data.cache: /dev/null/cache"));
 }
 
-// Two files that are mapped: ten parts of one, all of the other.
+// Two mapped files: ten parts of one, all of the other.
 class ReadAheadTest : public LocalCopyTest {
  protected:
   ReadAheadTest() {
@@ -283,7 +283,7 @@ TEST_F(ReadAheadTest, FetchesFirstWhatAReaderNeeds) {
                                  std::pair("train.txt", 800), std::pair("train.txt", 100)));
 }
 
-// A process of its own, killed while it fetches for both.
+// A separate process, killed while it downloads for both.
 TEST_F(ReadAheadTest, GoesOnWhereTheFetchingProcessDies) {
   options_.fetch.threads = 1;
   const pid_t child = ::fork();
@@ -331,11 +331,11 @@ TEST_F(ReadAheadTest, RefusesAnObjectThatChangesToAllWhoReadIt) {
     EXPECT_THAT(refused.error().message,
                 HasSubstr("s3://bucket/some/table/train.txt has changed while it was fetched"));
   }
-  copy->reset();  // readers are told before the folder goes
+  copy->reset();  // notifies readers before the folder is removed
   EXPECT_THAT(Versions(), IsEmpty());
 }
 
-TEST_F(ReadAheadTest, TellsWhoWaitsThatTheStoreRefuses) {
+TEST_F(ReadAheadTest, ReportsToReadersThatTheStoreRefuses) {
   std::atomic<ErrorCode> code = ErrorCode::kForbidden;
   source_.on_read = [&](const std::string&, int64_t offset) -> Result<void> {
     if (offset == 300) return Error{code, "train.txt: no"};

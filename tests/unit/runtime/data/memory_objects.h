@@ -1,5 +1,5 @@
 #pragma once
-// A remote store in memory: counts what is read, and fails, waits or changes as a test says.
+// A remote store in memory: counts reads, and fails, waits or changes when a test says so.
 
 #include <atomic>
 #include <condition_variable>
@@ -19,14 +19,15 @@ namespace lockstep::data {
 class MemoryObjects final : public RemoteObjects {
  public:
   std::map<std::string, std::string> contents;
-  // Before each read; an error is its answer. Called under the lock.
+  // Called before each read, under the lock; an error becomes the answer.
   std::function<Result<void>(const std::string& name, int64_t offset)> on_read;
-  // (name, offset) of those that were answered.
+  // (name, offset) of answered reads.
   std::multiset<std::pair<std::string, int64_t>> reads;
   std::vector<std::pair<std::string, int64_t>> order;  // the same, one after the other
-  std::map<std::string, int64_t> listed_bytes;         // what the store says, where that is not the truth
+  // Sizes that the store reports if they differ from the true ones.
+  std::map<std::string, int64_t> listed_bytes;
 
-  // A read of it gets its answer when it is released.
+  // A read of it is answered when it is released.
   void Hold(const std::string& name, int64_t offset) {
     const std::lock_guard lock(mutex_);
     held_.emplace(name, offset);
@@ -60,7 +61,7 @@ class MemoryObjects final : public RemoteObjects {
     released_.wait(lock, [&] { return !held_.contains({name, offset}); });
     if (on_read) LOCKSTEP_TRY(on_read(name, offset));
     const std::string& content = contents[name];
-    for (std::size_t i = 0; i < target.size(); ++i) {  // as S3: what is not there is not noticed
+    for (std::size_t i = 0; i < target.size(); ++i) {  // as S3: a short answer is not noticed
       const std::size_t at = static_cast<std::size_t>(offset) + i;
       target[i] = at < content.size() ? content[at] : '?';
     }
@@ -82,7 +83,7 @@ class MemoryObjects final : public RemoteObjects {
   std::set<std::pair<std::string, int64_t>> held_;  // GUARDED_BY(mutex_)
 };
 
-// A connection to a store that outlives it.
+// A connection to a store that outlives the connection.
 class MemoryConnection final : public RemoteObjects {
  public:
   explicit MemoryConnection(MemoryObjects& store) : store_(store) {}

@@ -73,13 +73,13 @@ TEST_F(NpyTest, RefusesWhatItCannotRead) {
   Write("train-targets", Npy("<i8", "(3,)", BytesOf<int64_t>({0, -2, 1})));
   ExpectRefused("has the label -2");
   Write("train-targets", Npy("<f8", "(3,)", labels));
-  ExpectRefused("is no list of whole numbers");
+  ExpectRefused("is not a list of integers");
   Write("train-targets", Npy("<c8", "(3,)", labels));
   ExpectRefused("has elements of '<c8'");
   Write("train-targets", Npy("<i8", "(3,)", labels, "True"));
   ExpectRefused("Fortran");
   Write("train-targets", Npy("<i8", "(3,)", labels.substr(1)));
-  ExpectRefused("has not the length");
+  ExpectRefused("does not have the length");
   for (const char* shape : {"(9999999999999,)", "(3", "3", "()", "(-3,)", "(0,)", "(x,)"}) {
     Write("train-targets", Npy("<i8", shape, labels));
     ExpectRefused("is not a .npy file");

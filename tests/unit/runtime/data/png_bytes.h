@@ -1,5 +1,5 @@
 #pragma once
-// PNG files written by hand, so that tests can write any kind, and wrong ones.
+// PNG files written by hand, so that tests can write any kind, including invalid ones.
 
 #include <zlib.h>
 
@@ -31,7 +31,7 @@ inline std::string PngChunk(const std::string& type, const std::string& content)
   return PngNumber(static_cast<uint32_t>(content.size())) + checked + PngNumber(static_cast<uint32_t>(sum));
 }
 
-// `pixels` row after row; `before` are chunks ahead of them, as a palette.
+// `pixels` row after row; `before` are chunks before them, such as a palette.
 inline std::string PngBytes(const PngKind& kind, std::string_view pixels, const std::string& before = "") {
   std::string rows;
   for (std::size_t row = 0, bytes = pixels.size() / kind.height; row < pixels.size(); row += bytes)

@@ -21,12 +21,12 @@ TEST(PauseBeforeRetry, GrowsToAFewSeconds) {
 
 TEST(WithRetries, OutlastsAnOutageWithinThePatienceAndReportsIt) {
   Milliseconds paused{0};
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   const Retries retries{.pause = [&](Milliseconds time) { paused += time; },
                         .patience = Seconds(600),
                         .store_is_away =
                             [&](const std::optional<Error>& error) {
-                              told.push_back(error.has_value() ? error->message : "back");
+                              reported.push_back(error.has_value() ? error->message : "back");
                             }};
   const auto away_for = [&](Seconds outage) {
     paused = {};
@@ -36,13 +36,13 @@ TEST(WithRetries, OutlastsAnOutageWithinThePatienceAndReportsIt) {
     });
   };
   EXPECT_EQ(away_for(Seconds(0)).value(), 7);
-  EXPECT_THAT(told, IsEmpty());
+  EXPECT_THAT(reported, IsEmpty());
   EXPECT_EQ(away_for(Seconds(590)).value(), 7);
-  EXPECT_THAT(told, ElementsAre("refused", "back"));
+  EXPECT_THAT(reported, ElementsAre("refused", "back"));
   EXPECT_EQ(away_for(Seconds(700)).error().code, ErrorCode::kUnavailable);
 }
 
-// Or a process that is to stop could not end its step.
+// Otherwise a process that should stop could not end its step.
 TEST(WithRetries, IsStoppedOnlyWhileItWaits) {
   const Retries retries{.is_stopped = [] { return true; }};
   EXPECT_EQ(WithRetries<int>(retries, [] { return 7; }).value(), 7);

@@ -29,7 +29,7 @@ SamplePlanOptions AnyOptions() {
           .drop_last = *rc::gen::arbitrary<bool>()};
 }
 
-// The ids of one epoch, each step divided over a world of another size, as after failures and joins.
+// The ids of one epoch, with each step divided over a different world, as after failures and joins.
 std::vector<int64_t> EpochOverChangingWorlds(const SamplePlan& plan, int64_t epoch) {
   std::vector<int64_t> ids;
   for (int64_t step = epoch * plan.steps_per_epoch(); plan.EpochOf(step) == epoch; ++step) {
@@ -100,7 +100,7 @@ TEST(SamplePlan, DropLastLeavesOutLessThanABatchAndNothingTwice) {
   }));
 }
 
-TEST(SamplePlan, ShufflesEachEpochAnewAndBySeed) {
+TEST(SamplePlan, ShufflesEachEpochDifferentlyAndBySeed) {
   const SamplePlan plan({.size = 1000, .global_batch = 100, .seed = 7});
   EXPECT_NE(EpochOfOneRank(plan, 0), UpTo(1000));
   EXPECT_NE(EpochOfOneRank(plan, 0), EpochOfOneRank(plan, 1));
@@ -149,14 +149,14 @@ TEST(ClassDraw, DrawsEverySampleOfAClassAndNoneWithoutALabel) {
   EXPECT_EQ(ClassDraw(std::vector<int64_t>{-1, 0}, std::vector<double>{1}).At(7, 0), 1);
 }
 
-// A checkpoint says only the step: what it means must be the same in every version.
+// A checkpoint stores the step only, so its meaning must be the same in every version.
 TEST(SamplePlan, TheOrderOfASeedNeverChanges) {
   const SamplePlan plan({.size = 10, .global_batch = 10, .seed = 42});
   EXPECT_EQ(plan.Ids(0, 0, 10), (std::vector<int64_t>{8, 5, 0, 7, 6, 9, 4, 1, 2, 3}));
   EXPECT_EQ(plan.Ids(1, 0, 10), (std::vector<int64_t>{9, 6, 3, 0, 2, 7, 1, 8, 4, 5}));
 }
 
-// Displaced evenly: the mean of |place - id| of a random order is a third of the size.
+// Displaced evenly: the mean of |position - id| of a random order is a third of the size.
 TEST(SamplePlan, ShufflesFar) {
   const int64_t size = 60000;
   const auto ids = EpochOfOneRank(SamplePlan({.size = size, .global_batch = 64, .seed = 1}), 0);

@@ -74,7 +74,7 @@ TEST(TrainingSamples, ChangeFromEpochToEpochWhereAsked) {
   EXPECT_FALSE(at::equal(samples.Get({.step = 10, .begin = 0, .end = 10}).inputs, first)) << "the next epoch";
 }
 
-// What happens to the others follows from their places in the step, as if none had gone.
+// The augmentations of the others depend on their positions in the step, as if no row had been removed.
 TEST(TrainingSamples, AreWithoutCorruptRecords) {
   const at::Tensor images = torch::rand({4, 1, 6, 6});
   const at::Tensor labels = torch::tensor({0, 1, 2, 0}, at::kLong);

@@ -8,7 +8,7 @@
 namespace lockstep::kubectl_plugin {
 namespace {
 
-const WallTime kWish = *ParseTime("2026-01-02T03:10:00.7Z");
+const WallTime kRequested = *ParseTime("2026-01-02T03:10:00.7Z");
 
 Json Without(Json job, const char* key) {
   job["spec"].erase(key);
@@ -39,7 +39,7 @@ TEST(MayScale, KeepsToTheBounds) {
   EXPECT_EQ(scaled(fixed, 2),
             "fashion has a fixed size of 3 pods: give it spec.elasticPolicy, or suspend it first");
   EXPECT_EQ(scaled(With(fixed, "/spec/suspend", "true"), 2), "yes");
-  EXPECT_EQ(scaled(Ended(), 2), "fashion has ended (Complete): nothing of it runs any more");
+  EXPECT_EQ(scaled(Ended(), 2), "fashion has ended (Complete): none of its pods runs");
 }
 
 TEST(MaySuspend, OnlyWhatRuns) {
@@ -62,7 +62,7 @@ TEST(MayCheckpoint, NeedsAPlaceAndATraining) {
   EXPECT_EQ(refused(Without(RunningJob(), "training")),
             "fashion runs a program of your own, which saves its checkpoints by itself");
   EXPECT_EQ(refused(With(RunningJob(), "/spec/suspend", "true")),
-            "fashion is suspended: it saved a checkpoint before its pods went");
+            "fashion is suspended: it saved a checkpoint before its pods were removed");
 }
 
 TEST(MayProfile, NeedsStepsAndAPlaceForTheTraces) {
@@ -78,28 +78,28 @@ TEST(MayProfile, NeedsStepsAndAPlaceForTheTraces) {
   EXPECT_EQ(refused(With(RunningJob(), "/spec/suspend", "true")), "fashion is suspended: it makes no steps");
 }
 
-TEST(TimeOfWish, IsWhatTheApiServerWrote) {
+TEST(TimeOfSaveRequest, IsWhatTheApiServerWrote) {
   const Json object = Json::parse(R"({"metadata": {"managedFields": [
     {"manager": "kubectl-client-side-apply", "time": "2026-01-02T03:00:00Z", "fieldsV1": {"f:metadata": {"f:annotations": {".": {}}}}},
     {"manager": "kubectl-annotate", "time": "2026-01-02T03:10:00Z",
      "fieldsV1": {"f:metadata": {"f:annotations": {"f:lockstep.dev/save": {}}}}}]}})");
-  EXPECT_EQ(FormatTime(TimeOfWish(object, {})), "2026-01-02T03:10:00Z");
-  EXPECT_EQ(TimeOfWish(Json::object(), kWish), kWish);
+  EXPECT_EQ(FormatTime(TimeOfSaveRequest(object, {})), "2026-01-02T03:10:00Z");
+  EXPECT_EQ(TimeOfSaveRequest(Json::object(), kRequested), kRequested);
 }
 
-TEST(IsAnswered, ByACheckpointThatCameAfterTheWish) {
+TEST(IsAnswered, ByACheckpointThatCameAfterTheRequest) {
   const auto before = Read(RunningJob()).status.checkpoint;
   const auto answered = [&](const char* time) {
-    return Answer(IsAnswered(Read(With(RunningJob(), "/status/checkpoint/time", time)), kWish, before));
+    return Answer(IsAnswered(Read(With(RunningJob(), "/status/checkpoint/time", time)), kRequested, before));
   };
   EXPECT_EQ(answered(R"("2026-01-02T03:09:20Z")"), "is so") << "is there already";
   EXPECT_EQ(answered(R"("2026-01-02T03:09:59Z")"), "is so")
-      << "was stored before the wish, and told of later";
+      << "was stored before the request and reported later";
   EXPECT_EQ(answered(R"("2026-01-02T03:10:00Z")"), "yes") << "times of the API have whole seconds";
-  EXPECT_EQ(Answer(IsAnswered(Read(Ended()), kWish, before)),
+  EXPECT_EQ(Answer(IsAnswered(Read(Ended()), kRequested, before)),
             "fashion ended (Complete) before it saved the checkpoint");
   EXPECT_EQ(Answer(IsAnswered(Read(With(Ended(), "/status/checkpoint/time", R"("2026-01-02T03:20:00Z")")),
-                              kWish, before)),
+                              kRequested, before)),
             "yes")
       << "the one at its end";
 }

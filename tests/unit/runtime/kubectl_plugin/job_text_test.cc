@@ -19,33 +19,33 @@ const WallTime kNow = *ParseTime("2026-01-02T03:10:00Z");
 Lines TextOf(const Json& job) { return JobText(Read(job), {}, {}, kNow); }
 std::string Joined(const Lines& lines) { return Join(lines, "\n"); }
 
-TEST(JobText, TellsAllThatIsKnown) {
+TEST(JobText, ShowsEveryKnownField) {
   RankPlaces places;
   places.Take({"fashion-worker-0", "[rank 2 round 5] a"});
   places.Take({"fashion-worker-0", "[rank 3 round 5] b"});
   places.Take({"fashion-worker-1", "[rank 0 round 5] c"});
   EXPECT_THAT(
       JobText(Read(RunningJob()), PodRowsFrom(PodList(), "trainer"), places, kNow),
-      ElementsAre(
-          "fashion in team, 10 min old",                                    //
-          "State       Running",                                            //
-          "!           Degraded (ReplicasMissing: 2 of 3 replicas train)",  //
-          "Pods        2 of 3 ready, elastic from 1 to 4",                  //
-          "Round       5, 4 ranks",                                         //
-          "Progress    step 500 of 2000 (25 %), epoch 1, loss 0.3312, 5120 samples/s, 25 ms a step, "
-          "about 38 s left",                                      //
-          "Tested      accuracy 0.875, loss 0.4 after step 469",  //
-          "Checkpoint  step 400, 40 s ago, s3://lockstep/fashion/step-000000000400",
-          "Goodput     93.4 %, 9 min 20 s of steps that lasted; lost to startup 21 s, rendezvous 3.3 s, "
-          "recompute 12 s",
-          "Restarts    1 charged, 3 allowed",  //
-          "", "AGO    ROUND  CAUSE           RANKS  MENDED BY   RECOVERY  LOST STEPS  WHAT",
-          "2 min  4      Infrastructure  4-5    ReplacePod  0.4 s     1           round 4: "
-          "fashion-worker-2: no heartbeat; last lines of fashion-worker-2:",
-          "", "RANK  POD               STATE             READY  NODE",
-          "0     fashion-worker-1  Running           yes    node-3",
-          "2-3   fashion-worker-0  Running           yes    node-1",
-          "-     fashion-worker-2  ImagePullBackOff  no     -"));
+      ElementsAre("fashion in team, 10 min old",                                    //
+                  "State       Running",                                            //
+                  "!           Degraded (ReplicasMissing: 2 of 3 replicas train)",  //
+                  "Pods        2 of 3 ready, elastic from 1 to 4",                  //
+                  "Round       5, 4 ranks",                                         //
+                  "Progress    step 500 of 2000 (25 %), epoch 1, loss 0.3312, 5120 samples/s, 25 ms a step, "
+                  "about 38 s left",                                      //
+                  "Tested      accuracy 0.875, loss 0.4 after step 469",  //
+                  "Checkpoint  step 400, 40 s ago, s3://lockstep/fashion/step-000000000400",
+                  "Goodput     93.4 %, 9 min 20 s on steps whose result was kept; lost to startup 21 s, "
+                  "rendezvous 3.3 s, "
+                  "recompute 12 s",
+                  "Restarts    1 charged, 3 allowed",  //
+                  "", "AGO    ROUND  CAUSE           RANKS  MENDED BY   RECOVERY  LOST STEPS  WHAT",
+                  "2 min  4      Infrastructure  4-5    ReplacePod  0.4 s     1           round 4: "
+                  "fashion-worker-2: no heartbeat; last lines of fashion-worker-2:",
+                  "", "RANK  POD               STATE             READY  NODE",
+                  "0     fashion-worker-1  Running           yes    node-3",
+                  "2-3   fashion-worker-0  Running           yes    node-1",
+                  "-     fashion-worker-2  ImagePullBackOff  no     -"));
 }
 
 TEST(JobText, SaysWhyAJobIsInItsState) {
@@ -61,11 +61,11 @@ TEST(JobText, SaysWhyAJobIsInItsState) {
             "State       Pending (PodsStarting: 0 of 3 pods have a node)");
   Json fresh = RunningJob();
   fresh.erase("status");
-  EXPECT_EQ(TextOf(fresh).at(1), "State  Created (the operator has not looked at it yet: does it run?)");
+  EXPECT_EQ(TextOf(fresh).at(1), "State  Created (the operator has not reconciled it yet: is it running?)");
   fresh["spec"]["managedBy"] = "example.com/team";
   EXPECT_EQ(TextOf(fresh).at(1),
-            "State  Created (no operator with managedBy example.com/team has looked at it yet: does one run, "
-            "and watch this namespace?)");
+            "State  Created (no operator with managedBy example.com/team has reconciled it yet: is one "
+            "running that watches this namespace?)");
 }
 
 TEST(JobText, NamesAConditionOnlyOnce) {
@@ -85,7 +85,7 @@ TEST(JobText, SaysOnceThatAJobIsSuspended) {
       {"type": "Suspended", "status": "True", "reason": "SuspendRequested", "message": "spec.suspend is true",
        "lastTransitionTime": "2026-01-02T03:00:03Z"}])");
   EXPECT_EQ(TextOf(job).at(1), "State       Suspended (SuspendRequested: spec.suspend is true)");
-  EXPECT_THAT(TextOf(job).at(2), HasSubstr("Pods ")) << "nothing that somebody may want to act on";
+  EXPECT_THAT(TextOf(job).at(2), HasSubstr("Pods ")) << "nothing to act on";
 }
 
 TEST(JobText, PromisesNoTimeForAJobThatDoesNotTrain) {
@@ -95,9 +95,9 @@ TEST(JobText, PromisesNoTimeForAJobThatDoesNotTrain) {
   EXPECT_THAT(text, Not(HasSubstr("samples/s")));
 }
 
-TEST(JobText, SaysThatAChangeIsNotSeenYet) {
+TEST(JobText, ReportsThatAChangeIsNotObservedYet) {
   EXPECT_THAT(TextOf(With(RunningJob(), "/metadata/generation", "4")).at(3),
-              HasSubstr("has not seen the newest change of the spec"));
+              HasSubstr("has not observed the newest change of the spec"));
 }
 
 TEST(JobTable, HasALineForEachJob) {

@@ -5,7 +5,7 @@
 namespace lockstep::kubectl_plugin {
 namespace {
 
-// A shell in the place of kubectl.
+// A shell in place of kubectl.
 const Kubectl kShell("sh", {});
 
 Result<std::string> Shell(const std::string& script) { return kShell.Run({"-c", script}); }

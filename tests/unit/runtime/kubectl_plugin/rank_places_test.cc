@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// What `kubectl logs --prefix` gives.
+// From the output of `kubectl logs --prefix`.
 RankPlaces PlacesOf(const std::vector<std::string>& lines) {
   RankPlaces places;
   for (const std::string& line : lines) {
@@ -55,7 +55,7 @@ TEST(RankPlaces, FollowsARankFromPodToPod) {
   EXPECT_THAT(places.RanksOf("j-worker-2"), ElementsAre(1));
 }
 
-TEST(RankPlaces, KnowsSeveralRanksOfAPod) {
+TEST(RankPlaces, FindsSeveralRanksOfAPod) {
   const RankPlaces places =
       PlacesOf({Placed("a", 0, 3), Placed("a", 1, 3), "[pod/b/trainer] [rank 3 round 3] hello",
                 Placed("a", 7, 2), "error: container is waiting to start"});
@@ -75,7 +75,7 @@ TEST(MayBeOfRank, LeavesOutWhatIsTheOthersOfThePod) {
        {"[rank 2 round 1] text", R"({"rank":2,"round":1,"local_rank":"1"})", "[local rank 0] text",
         R"({"message":"rank entered the round","local_rank":0,"round":1})", R"({"local_rank":"0"})"})
     EXPECT_FALSE(MayBeOfRank(line, 3, 1)) << line;
-  EXPECT_TRUE(MayBeOfRank("[local rank 0] text", 3, {})) << "nobody has said which process it is";
+  EXPECT_TRUE(MayBeOfRank("[local rank 0] text", 3, {})) << "the process is not known";
 }
 
 TEST(SplitPrefix, TakesOnlyWhatKubectlWrote) {

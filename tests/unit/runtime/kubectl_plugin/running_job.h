@@ -1,5 +1,5 @@
 #pragma once
-// A job in the middle of its life, as `kubectl get --output=json` shows it, and its pods.
+// A running job, as `kubectl get --output=json` prints it, and its pods.
 
 #include "runtime/common/api/training_job_json.h"
 #include "runtime/common/base/json.h"
@@ -36,7 +36,7 @@ inline Json RunningJob() {
         "lostSeconds": {"startup": 20.5, "rendezvous": 3.25, "recompute": 12, "checkpoint": 0.01}},
       "restarts": [
         {"time": "2026-01-02T03:08:00Z", "round": 4, "cause": "Infrastructure", "ranks": [4, 5], "node": "node-2",
-         "rung": "ReplacePod", "recoverySeconds": 0.42, "lostSteps": 1,
+         "level": "ReplacePod", "recoverySeconds": 0.42, "lostSteps": 1,
          "message": "round 4: fashion-worker-2: no heartbeat; last lines of fashion-worker-2:\n\u001b[31msecret"}]}})");
 }
 

@@ -57,8 +57,8 @@ TEST(ExplainFailure, IsOneClearLine) {
       {"Error from server (NotFound): pods \"x\" not found\n", ErrorCode::kNotFound, "pods \"x\" not found"},
       {"error: the server doesn't have a resource type \"distributedtrainingjobs\"\n",
        ErrorCode::kUnsupported,
-       "this cluster knows no DistributedTrainingJob: Lockstep is not installed in it, or --context names "
-       "another one"},
+       "this cluster has no DistributedTrainingJobs: Lockstep is not installed, or --context names another "
+       "cluster"},
       {"Error from server (Forbidden): distributedtrainingjobs.lockstep.dev \"a\" is forbidden: User \"eve\" "
        "cannot get\n",
        ErrorCode::kForbidden,

@@ -109,7 +109,7 @@ TEST_F(FormationHostTest, FormsItAsOftenAsItBreaks) {
   EXPECT_EQ(Form(0, 6)->form.formation, 7);
 }
 
-TEST_F(FormationHostTest, WhoeverWatchesHearsOfTheFirstWhoWantsAnother) {
+TEST_F(FormationHostTest, WatchersAreNotifiedOfTheFirstMemberThatWantsAnotherFormation) {
   const Pending watch = Watch(5);
   EXPECT_EQ(watch->status, 0);
   (void)Form(2);

@@ -1,6 +1,6 @@
-// Two pods, the service and the pods' own formations, in all orders in which messages can arrive, be lost or be
-// late, ranks break, the service stands still, ends and begins again: no two rounds, and no two formations of a
-// round, have the same number and other members.
+// Model checking of two pods, the service and the pods' own formations: in all orders in which messages can
+// arrive, be lost or be late, ranks break, and the service stops, ends and restarts, no two rounds, and no
+// two formations of a round, have the same number and different members.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Of a request to whichever server: the answer arrives when the model says so.
+// A request to either server: the answer arrives when the model says so.
 struct Exchange {
   std::string path;
   std::string body;
@@ -39,24 +39,24 @@ class Model {
     // Both train in round 1.
     for (auto& pod : pods_) Ready(*pod);
     for (auto& pod : pods_) Take(pod->join);
-    for (auto& pod : pods_) HearJoin(*pod);
+    for (auto& pod : pods_) AnswerJoin(*pod);
     // It breaks.
     for (auto& pod : pods_) Break(*pod);
   }
 
-  // What can happen next.
+  // All events that can happen next.
   std::vector<std::function<void()>> Choices() {
     std::vector<std::function<void()>> choices;
     for (auto& owner : pods_) {
       Pod& pod = *owner;
       if (pod.join.has_value()) {
         if (!pod.join->is_taken && has_service_) choices.push_back([&] { Take(pod.join); });
-        if (pod.join->answer->has_value()) choices.push_back([&] { HearJoin(pod); });
+        if (pod.join->answer->has_value()) choices.push_back([&] { AnswerJoin(pod); });
         if (lost_ < 3) choices.push_back([&] { ++lost_, LoseJoin(pod); });
       }
       if (pod.form.has_value()) {
         if (!pod.form->is_taken) choices.push_back([&] { TakeForm(pod); });
-        if (pod.form->answer->has_value()) choices.push_back([&] { HearForm(pod); });
+        if (pod.form->answer->has_value()) choices.push_back([&] { AnswerForm(pod); });
         if (lost_ < 3) choices.push_back([&] { ++lost_, LoseForm(pod); });
       }
       if (pod.formation > 0 && pod.trains && broken_ < 2) choices.push_back([&] { ++broken_, Break(pod); });
@@ -105,7 +105,7 @@ class Model {
   void EndService() {
     recorded_ = service_->View(kJob).round;
     has_service_ = false;
-    service_.reset();  // 503 to all who wait
+    service_.reset();  // 503 to all that wait
   }
 
   void Take(std::optional<Exchange>& exchange) {
@@ -131,7 +131,7 @@ class Model {
     if (response.status != 200) return Error{ErrorCode::kUnavailable, response.body};
     return protocol::MessageFromJson<Message>(ParseJson(response.body).value());
   }
-  void HearJoin(Pod& pod) {
+  void AnswerJoin(Pod& pod) {
     const auto answer = AnswerOf<protocol::JoinAnswer>(*pod.join);
     pod.join.reset();
     Execute(pod, pod.supervision.On(JoinAnswered{answer}, clock_.Steady()));
@@ -140,7 +140,7 @@ class Model {
     pod.join.reset();
     Execute(pod, pod.supervision.On(JoinAnswered{Error{ErrorCode::kUnavailable, "lost"}}, clock_.Steady()));
   }
-  void HearForm(Pod& pod) {
+  void AnswerForm(Pod& pod) {
     const auto answer = AnswerOf<protocol::FormAnswer>(*pod.form);
     pod.form.reset();
     Execute(pod, pod.supervision.On(FormAnswered{answer}, clock_.Steady()));
@@ -190,15 +190,15 @@ class Model {
         pod.form.reset();
       } else if (std::holds_alternative<StopPolling>(action) || std::holds_alternative<StartWatch>(action)) {
         pod.join.reset();
-      } else if (const auto* tell = std::get_if<TellRank>(&action)) {
-        if (const auto* place = std::get_if<protocol::RankAssignment>(&tell->message)) Enter(pod, *place);
-        if (std::holds_alternative<protocol::RoundOver>(tell->message)) is_over = true;
+      } else if (const auto* sent = std::get_if<SendToRank>(&action)) {
+        if (const auto* place = std::get_if<protocol::RankAssignment>(&sent->message)) Enter(pod, *place);
+        if (std::holds_alternative<protocol::RoundOver>(sent->message)) is_over = true;
       }
     }
     if (is_over) Ready(pod);
   }
 
-  // A pod enters a formation: what it knows of it must be what all others know who entered it.
+  // A pod enters a formation: what it knows about it must equal what all other pods in it know.
   void Enter(Pod& pod, const protocol::RankAssignment& place) {
     if (place.round <= pod.formation) Fail("to a rank, round", place.round);
     pod.formation = place.round;
@@ -211,14 +211,14 @@ class Model {
     const auto [holder, is_free] = ranks_.try_emplace({round, place.rank}, pod.slot);
     if (!is_free && holder->second != pod.slot) Fail("rank of round", round);
   }
-  // The service has given out a round.
+  // The service has assigned a round.
   void Check() {
     const rendezvous::RendezvousView view = service_->View(kJob);
     if (view.world_size == 0 || !IsKnownWhole(view)) return;
     const auto [known, is_new] = rounds_.try_emplace(view.round, view.members);
     if (!is_new && known->second != view.members) Fail("round", view.round);
   }
-  // One that is taken over is told of by a member at a time.
+  // Members report a round that was taken over one at a time.
   static bool IsKnownWhole(const rendezvous::RendezvousView& view) {
     return static_cast<int>(view.members.size()) == view.world_size;
   }
@@ -243,7 +243,7 @@ class Model {
   std::string violation_;
 };
 
-// Plays a sequence of choices from the beginning, as many steps as there are; what `choose` says at each.
+// Replays a sequence of choices from the beginning; `choose` selects at each step.
 template <typename Choose>
 std::unique_ptr<Model> Play(std::size_t steps, Choose choose) {
   auto model = std::make_unique<Model>();

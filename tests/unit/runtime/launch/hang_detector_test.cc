@@ -26,10 +26,10 @@ class HangDetectorTest : public ::testing::Test {
     detector_.ProcessStarted(now_);
   }
 
-  void Say(const protocol::FromRank& message) { detector_.Heard(message, now_); }
+  void Say(const protocol::FromRank& message) { detector_.OnMessage(message, now_); }
   void Phase(const std::string& phase) { Say(protocol::PhaseChanged{phase}); }
 
-  // Time passes, and the rank answers what it is asked. The first finding, if there is one.
+  // Lets time pass; the rank answers Pings. Returns the first finding, if there is one.
   HangFinding Pass(std::chrono::milliseconds time, std::optional<protocol::Pong> answer = protocol::Pong{}) {
     for (const SteadyTime end = now_ + time; now_ < end;) {
       now_ += std::min<SteadyTime::duration>(kTick, end - now_);
@@ -66,6 +66,16 @@ TEST_F(HangDetectorTest, AProgramMayBeSilentForever) {
   Say(protocol::Progress{.round = 1});
   now_ += 1000h;
   EXPECT_EQ(detector_.Look(now_).kind, Kind::kNothing);
+}
+
+// Between two steps a program may do anything; one that is stopped does not answer.
+TEST_F(HangDetectorTest, AProgramThatAnswersHasTheBoundOfItsFirstStep) {
+  const protocol::Pong answer{.waits_for_peers = true, .may_take_long = true};
+  Train(10, 100ms);
+  EXPECT_FALSE(Hangs(1780s, answer));
+  EXPECT_TRUE(Hangs(5s, std::nullopt)) << "it was stopped since";
+  Train(10, 100ms);
+  EXPECT_EQ(Pass(1805s, answer).kind, Kind::kRoundIsStuck);
 }
 
 TEST_F(HangDetectorTest, StartingUpHasTheLongBound) {
@@ -216,7 +226,7 @@ TEST_F(HangDetectorTest, CheckpointsAndEvaluationsDoNotTeachStepTimes) {
   EXPECT_NEAR(Pass(100s).bound_seconds, 20, 0.1);
 }
 
-// 200 steps of 100 ms, then what the rank waits for the others.
+// 200 steps of 100 ms, then the time that the rank waits for the others.
 TEST_F(HangDetectorTest, AWindowOfStepsIsMeasuredByItsSteps) {
   detector_.Assigned(now_);
   Phase("train");
@@ -275,12 +285,12 @@ TEST_F(HangDetectorTest, WhoWaitsForPeersIsAVictimAndLeavesTheRoundPastTwiceTheB
   EXPECT_EQ(Pass(5s, waits).why, "does not leave a collective");
 }
 
-TEST_F(HangDetectorTest, WhoWasToldToLeaveItsRoundAnswersWhateverItIsAt) {
+TEST_F(HangDetectorTest, ARankThatIsAskedToLeaveItsRoundMustAnswerInAnyPhase) {
   Train(1, 100ms);
   Phase("evaluate");
-  detector_.ToldToLeave(now_);
+  detector_.LeaveRequested(now_);
   EXPECT_EQ(Pass(600s).kind, Kind::kNothing) << "it answers, and has its time for the phase";
-  detector_.ToldToLeave(now_);
+  detector_.LeaveRequested(now_);
   EXPECT_EQ(Pass(9s, std::nullopt).kind, Kind::kNothing);
   const HangFinding finding = Pass(2s, std::nullopt);
   EXPECT_EQ(finding.kind, Kind::kHangs);
@@ -290,22 +300,22 @@ TEST_F(HangDetectorTest, WhoWasToldToLeaveItsRoundAnswersWhateverItIsAt) {
 
 TEST_F(HangDetectorTest, WhoBeginsSomethingElseInsteadOfLeavingHasToAnswerToo) {
   Train(1, 100ms);
-  detector_.ToldToLeave(now_);
+  detector_.LeaveRequested(now_);
   Phase("evaluate");
   EXPECT_TRUE(Hangs(12s, std::nullopt));
 }
 
 TEST_F(HangDetectorTest, WhoLeftItsRoundWaitsForTheNextWithoutABound) {
   Train(1, 100ms);
-  detector_.ToldToLeave(now_);
+  detector_.LeaveRequested(now_);
   Say(protocol::Ready{.step = 2});
   EXPECT_EQ(Pass(1h, std::nullopt).kind, Kind::kNothing);
 }
 
-TEST_F(HangDetectorTest, AProgramThatIsToldToLeaveIsNotAsked) {
+TEST_F(HangDetectorTest, AProgramThatIsAskedToLeaveGetsNoPing) {
   detector_.Assigned(now_);
   Phase(std::string(kProgramPhase));
-  detector_.ToldToLeave(now_);
+  detector_.LeaveRequested(now_);
   EXPECT_EQ(Pass(1h, std::nullopt).kind, Kind::kNothing);
 }
 
@@ -348,7 +358,7 @@ TEST_F(HangDetectorTest, ARespawnedProcessStartsUpAgainAndTheStepsStayKnown) {
   EXPECT_TRUE(Hangs(20s));
 }
 
-// Or a rank that is only late would break its round.
+// Otherwise a rank that is only late would break its round.
 TEST_F(HangDetectorTest, EndsAWaitForPeersBeforeACollectiveDoes) {
   const std::vector<protocol::HealthConfig> policies = {
       {},
@@ -359,14 +369,14 @@ TEST_F(HangDetectorTest, EndsAWaitForPeersBeforeACollectiveDoes) {
     const std::chrono::seconds longest(static_cast<int64_t>(config.first_step_timeout_seconds));
     const auto limit = train::CollectiveLimit(config, 1);
     Use(config);
-    // The longest evaluation that is allowed, and the wait for a rank that hangs in the next one.
+    // The longest allowed evaluation, and the wait for a rank that hangs in the next one.
     Phase("evaluate");
     ASSERT_FALSE(Hangs(longest - 2 * kTick));
     Phase("train");
     Phase("evaluate");
     EXPECT_EQ(Pass(limit, protocol::Pong{.waits_for_peers = true}).kind, Kind::kRoundIsStuck)
         << limit.count();
-    // The same of a step, whose bound may be given.
+    // The same for a step, whose bound may be configured.
     Train(1, 100ms);
     EXPECT_EQ(Pass(limit, protocol::Pong{.waits_for_peers = true}).kind, Kind::kRoundIsStuck)
         << limit.count();

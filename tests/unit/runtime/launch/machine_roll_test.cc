@@ -14,7 +14,7 @@ constexpr SteadyTime kStart = SteadyTime() + 1h;
 
 class Roll : public ::testing::Test {
  protected:
-  MachineAnswer Tell(MachineReport report, SteadyTime now = kStart) { return roll.On(report, ended, now); }
+  MachineAnswer Send(MachineReport report, SteadyTime now = kStart) { return roll.On(report, ended, now); }
 
   static MachineReport Report(WorkerState state, const std::string& worker = "w1", int exit_code = 0) {
     return {.machine = 1,
@@ -40,68 +40,68 @@ class Roll : public ::testing::Test {
 };
 
 TEST_F(Roll, LetsAMachineStartItsWorker) {
-  const MachineAnswer answer = Tell(Report(WorkerState::kNone));
+  const MachineAnswer answer = Send(Report(WorkerState::kNone));
   EXPECT_EQ(answer.order, Order::kRun);
   EXPECT_EQ(answer.job_uid, "uid");
   EXPECT_FALSE(roll.AnyRuns(kStart));
-  EXPECT_EQ(Tell(Report(WorkerState::kRuns)).order, Order::kRun);
+  EXPECT_EQ(Send(Report(WorkerState::kRuns)).order, Order::kRun);
   EXPECT_TRUE(roll.AnyRuns(kStart));
   EXPECT_FALSE(roll.AnyRuns(kStart + 11s)) << "not heard for longer";
 }
 
 TEST_F(Roll, JudgesEachEndOnceHoweverOftenItIsReported) {
-  (void)Tell(Report(WorkerState::kRuns));
-  EXPECT_EQ(Tell(Report(WorkerState::kEnded, "w1", 1)).order, Order::kRun);
-  EXPECT_EQ(Tell(Report(WorkerState::kEnded, "w1", 1)).order, Order::kRun) << "the first answer may be lost";
+  (void)Send(Report(WorkerState::kRuns));
+  EXPECT_EQ(Send(Report(WorkerState::kEnded, "w1", 1)).order, Order::kRun);
+  EXPECT_EQ(Send(Report(WorkerState::kEnded, "w1", 1)).order, Order::kRun) << "the first answer may be lost";
   verdict = Order::kRest;
-  EXPECT_EQ(Tell(Report(WorkerState::kEnded, "w2")).order, Order::kRest);
-  EXPECT_EQ(Tell(Report(WorkerState::kEnded, "w2")).order, Order::kRest);
+  EXPECT_EQ(Send(Report(WorkerState::kEnded, "w2")).order, Order::kRest);
+  EXPECT_EQ(Send(Report(WorkerState::kEnded, "w2")).order, Order::kRest);
   EXPECT_THAT(ends, ElementsAre("w1", "w2"));
 }
 
 TEST_F(Roll, TellsOfTheEndUntilTheMachineHasNothingLeft) {
-  (void)Tell(Report(WorkerState::kRuns));
+  (void)Send(Report(WorkerState::kRuns));
   ended = RunEnd{3, "why"};
-  const MachineAnswer answer = Tell(Report(WorkerState::kRuns));
+  const MachineAnswer answer = Send(Report(WorkerState::kRuns));
   EXPECT_EQ(answer.order, Order::kEnd);
   EXPECT_EQ(answer.code, 3);
   EXPECT_EQ(answer.reason, "why");
-  EXPECT_TRUE(roll.AnyToTell(kStart)) << "its worker still saves";
-  EXPECT_EQ(Tell(Report(WorkerState::kEnded, "w1", 143)).order, Order::kEnd);
-  EXPECT_FALSE(roll.AnyToTell(kStart));
+  EXPECT_TRUE(roll.AwaitsAny(kStart)) << "its worker still saves";
+  EXPECT_EQ(Send(Report(WorkerState::kEnded, "w1", 143)).order, Order::kEnd);
+  EXPECT_FALSE(roll.AwaitsAny(kStart));
 }
 
 TEST_F(Roll, DoesNotWaitForAMachineThatIsSilent) {
-  (void)Tell(Report(WorkerState::kRuns));
-  EXPECT_TRUE(roll.AnyToTell(kStart + 10s));
-  EXPECT_FALSE(roll.AnyToTell(kStart + 11s));
+  (void)Send(Report(WorkerState::kRuns));
+  EXPECT_TRUE(roll.AwaitsAny(kStart + 10s));
+  EXPECT_FALSE(roll.AwaitsAny(kStart + 11s));
 }
 
 TEST_F(Roll, LetsAMachineLeaveWithoutAnotherWorker) {
-  (void)Tell(Report(WorkerState::kRuns));
+  (void)Send(Report(WorkerState::kRuns));
   MachineReport report = Report(WorkerState::kEnded, "w1", 143);
   report.is_leaving = true;
-  EXPECT_EQ(Tell(report).order, Order::kRest);
+  EXPECT_EQ(Send(report).order, Order::kRest);
   EXPECT_THAT(ends, IsEmpty()) << "nobody's failure";
   EXPECT_THAT(lost, ElementsAre("w1"));
-  EXPECT_FALSE(roll.AnyToTell(kStart));
+  EXPECT_FALSE(roll.AwaitsAny(kStart));
 }
 
 TEST_F(Roll, CountsAWorkerThatWasThroughAsItsMachineLeft) {
-  (void)Tell(Report(WorkerState::kRuns));
+  (void)Send(Report(WorkerState::kRuns));
   MachineReport report = Report(WorkerState::kEnded, "w1", 0);
   report.is_leaving = true;
-  (void)Tell(report);
+  (void)Send(report);
   EXPECT_THAT(ends, ElementsAre("w1"));
 }
 
 TEST_F(Roll, GivesThePlaceToAMachineThatWasStartedAgain) {
-  (void)Tell(Report(WorkerState::kRuns));
+  (void)Send(Report(WorkerState::kRuns));
   MachineReport again = Report(WorkerState::kNone);
   again.incarnation = "i2";
-  EXPECT_EQ(Tell(again).order, Order::kRun);
+  EXPECT_EQ(Send(again).order, Order::kRun);
   EXPECT_THAT(lost, ElementsAre("w1"));
-  const MachineAnswer answer = Tell(Report(WorkerState::kRuns));
+  const MachineAnswer answer = Send(Report(WorkerState::kRuns));
   EXPECT_EQ(answer.order, Order::kEnd) << "the older one, should it live";
   EXPECT_EQ(answer.code, 6);
 }
@@ -109,15 +109,15 @@ TEST_F(Roll, GivesThePlaceToAMachineThatWasStartedAgain) {
 TEST_F(Roll, RefusesAnotherManifestAndUnknownMachines) {
   MachineReport report = Report(WorkerState::kNone);
   report.manifest = "other";
-  EXPECT_EQ(Tell(report).code, 2);
-  EXPECT_THAT(Tell(report).reason, HasSubstr("the manifest of machine 1 is not that of machine 0"));
+  EXPECT_EQ(Send(report).code, 2);
+  EXPECT_THAT(Send(report).reason, HasSubstr("the manifest of machine 1 differs from that of machine 0"));
   for (const int machine : {-1, 0, 3}) {
     report = Report(WorkerState::kNone);
     report.machine = machine;
-    EXPECT_EQ(Tell(report).order, Order::kEnd) << machine;
-    EXPECT_EQ(Tell(report).code, 2) << machine;
+    EXPECT_EQ(Send(report).order, Order::kEnd) << machine;
+    EXPECT_EQ(Send(report).code, 2) << machine;
   }
-  EXPECT_FALSE(roll.AnyToTell(kStart));
+  EXPECT_FALSE(roll.AwaitsAny(kStart));
 }
 
 TEST(RunPolicy, StartsAgainWhatMayDoBetterNextTime) {
@@ -139,7 +139,7 @@ TEST(RunPolicy, EndsTheJobWhereTryingAgainCannotHelp) {
       << "a program's codes are its own";
 }
 
-TEST(RunPolicy, LetsBeWhoIsThroughAndWhoFailsAfterTheEnd) {
+TEST(RunPolicy, RestartsNoWorkerThatHasFinishedOrFailsAfterTheEnd) {
   RunPolicy policy(0, false);
   EXPECT_EQ(policy.Judge({.exit_code = 0}, false).order, Order::kRest);
   EXPECT_EQ(policy.Judge({.exit_code = 1}, true).order, Order::kRest);

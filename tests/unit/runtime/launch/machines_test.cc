@@ -44,7 +44,7 @@ std::string WhyNot(const Environment& environment) {
   return machines.ok() ? "" : machines.error().message;
 }
 
-TEST(MachinesFrom, PlaysAllMachinesWhereNobodySaysThatThereAreMore) {
+TEST(MachinesFrom, PlaysAllMachinesWithoutVariablesOfALauncher) {
   for (const Environment& environment :
        {Environment{}, Environment{{"LOCKSTEP_TOKEN", kSecret}, {"MASTER_ADDR", "a"}},
         Environment{{"NNODES", "1"}},
@@ -89,12 +89,12 @@ TEST(MachinesFrom, ReadsTheVariablesOfTorchrunAndOfThoseWhoStartIt) {
        {"PET_NODE_RANK", "1"},
        {"PET_MASTER_ADDR", "10.0.0.7"},
        {"LOCKSTEP_TOKEN", kSecret}},
-      // What it reads itself comes first.
+      // The variables that torchrun itself reads come first.
       Bare({{"NODE_RANK", "0"},
             {"PET_NODE_RANK", "1"},
             {"MASTER_ADDR", "wrong"},
             {"PET_MASTER_ADDR", "10.0.0.7"}}),
-      // Started by it, or as by it.
+      // Started by torchrun or a compatible launcher.
       {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "10.0.0.7"}, {"LOCKSTEP_TOKEN", kSecret}},
       // A batch script's variables in a Slurm step.
       Bare({{"SLURM_STEP_NODELIST", "n[1-2]"}, {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_NODEID", "1"}}),

@@ -65,7 +65,7 @@ TEST(OwnCommand, IsThisProgram) {
   EXPECT_EQ(OwnCommand(1'000'000), std::vector{std::filesystem::read_symlink("/proc/self/exe").string()});
 }
 
-TEST(ReservedPort, IsNobodyElsesUntilItIsReleased) {
+TEST(ReservedPort, IsExclusiveUntilItIsReleased) {
   auto first = ReservedPort::Reserve();
   auto second = ReservedPort::Reserve();
   ASSERT_TRUE(first.ok() && second.ok());

@@ -14,8 +14,8 @@ using protocol::LeaveMode;
 
 class ProgramLifeTest : public ::testing::Test {
  protected:
-  ProgramActions Tell(const protocol::ToRank& message) { return life_.On(message, now_); }
-  ProgramActions Assign(int64_t round) { return Tell(protocol::RankAssignment{.round = round}); }
+  ProgramActions Send(const protocol::ToRank& message) { return life_.On(message, now_); }
+  ProgramActions Assign(int64_t round) { return Send(protocol::RankAssignment{.round = round}); }
 
   template <typename T>
   static const T* Find(const ProgramActions& actions) {
@@ -47,9 +47,9 @@ TEST_F(ProgramLifeTest, RunsTheCommandInARoundAndSaysSo) {
   EXPECT_EQ(FindSaid<protocol::Progress>(actions)->round, 3);
 }
 
-TEST_F(ProgramLifeTest, ARoundThatIsOverEndsTheCommandAndBeginsAnew) {
+TEST_F(ProgramLifeTest, ARoundThatIsOverEndsTheCommandAndAnnouncesAgain) {
   (void)Assign(3);
-  EXPECT_EQ(Find<SignalProgram>(Tell(protocol::RoundOver{3, LeaveMode::kAbort}))->signal, SIGTERM);
+  EXPECT_EQ(Find<SignalProgram>(Send(protocol::RoundOver{3, LeaveMode::kAbort}))->signal, SIGTERM);
   EXPECT_TRUE(life_.Tick(now_ + 9s).empty()) << "it may clean up";
   EXPECT_EQ(Find<SignalProgram>(life_.Tick(now_ + 10s))->signal, SIGKILL);
   EXPECT_TRUE(life_.Tick(now_ + 11s).empty()) << "once";
@@ -61,7 +61,7 @@ TEST_F(ProgramLifeTest, ARoundThatIsOverEndsTheCommandAndBeginsAnew) {
 
 TEST_F(ProgramLifeTest, OneThatOutlivesSigkillIsLeftBehind) {
   (void)Assign(3);
-  (void)Tell(protocol::RoundOver{3, LeaveMode::kAbort});
+  (void)Send(protocol::RoundOver{3, LeaveMode::kAbort});
   EXPECT_EQ(Find<SignalProgram>(life_.Tick(now_ + 10s))->signal, SIGKILL);
   EXPECT_TRUE(life_.Tick(now_ + 19s).empty());
   const ProgramActions actions = life_.Tick(now_ + 20s);
@@ -70,12 +70,20 @@ TEST_F(ProgramLifeTest, OneThatOutlivesSigkillIsLeftBehind) {
   EXPECT_EQ(Find<EndRank>(actions)->exit_code, 1);
 }
 
-TEST_F(ProgramLifeTest, TheEndOfAnotherRoundIsNoneOfIts) {
+TEST_F(ProgramLifeTest, AnswersAPingForTheProgramOnlyWhileThatRuns) {
+  EXPECT_NE(FindSaid<protocol::Pong>(Send(protocol::Ping{})), nullptr);
   (void)Assign(3);
-  EXPECT_TRUE(Tell(protocol::RoundOver{2, LeaveMode::kAbort}).empty());
+  EXPECT_NE(Find<AnswerForProgram>(Send(protocol::Ping{})), nullptr);
+  (void)Send(protocol::RoundOver{3, LeaveMode::kAbort});
+  EXPECT_NE(FindSaid<protocol::Pong>(Send(protocol::Ping{})), nullptr) << "it is killed in time";
 }
 
-TEST_F(ProgramLifeTest, OneThatIsThroughStaysForTheOthers) {
+TEST_F(ProgramLifeTest, TheEndOfAnotherRoundIsNoneOfIts) {
+  (void)Assign(3);
+  EXPECT_TRUE(Send(protocol::RoundOver{2, LeaveMode::kAbort}).empty());
+}
+
+TEST_F(ProgramLifeTest, OneThatHasFinishedStaysForTheOthers) {
   (void)Assign(3);
   const ProgramActions actions = life_.On(ProgramEnd{});
   EXPECT_NE(FindSaid<protocol::Finished>(actions), nullptr);
@@ -105,20 +113,20 @@ TEST_F(ProgramLifeTest, AFailureEndsTheRankWithTheCommandsOwnCode) {
 
 TEST_F(ProgramLifeTest, StopsWithinTheGracePeriod) {
   (void)Assign(3);
-  EXPECT_EQ(Find<SignalProgram>(Tell(protocol::Stop{20}))->signal, SIGTERM);
+  EXPECT_EQ(Find<SignalProgram>(Send(protocol::Stop{20}))->signal, SIGTERM);
   EXPECT_EQ(life_.deadline(), now_ + 19s);
   EXPECT_EQ(Find<EndRank>(life_.On(ProgramEnd{}))->exit_code, 143)
       << "a clean exit on the way out is no success";
 }
 
 TEST_F(ProgramLifeTest, StopsAtOnceWhereNothingRuns) {
-  EXPECT_EQ(Find<EndRank>(Tell(protocol::Stop{20}))->exit_code, 143);
+  EXPECT_EQ(Find<EndRank>(Send(protocol::Stop{20}))->exit_code, 143);
 }
 
 TEST_F(ProgramLifeTest, AStopWhileItLeavesIsNotSignalledTwice) {
   (void)Assign(3);
-  (void)Tell(protocol::RoundOver{3, LeaveMode::kYield});
-  EXPECT_EQ(Find<SignalProgram>(Tell(protocol::Stop{5})), nullptr);
+  (void)Send(protocol::RoundOver{3, LeaveMode::kYield});
+  EXPECT_EQ(Find<SignalProgram>(Send(protocol::Stop{5})), nullptr);
   EXPECT_EQ(Find<EndRank>(life_.On(ProgramEnd{.exit_code = 143, .signal = SIGTERM}))->exit_code, 143);
 }
 

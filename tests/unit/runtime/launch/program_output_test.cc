@@ -21,7 +21,7 @@ struct Shown {
   std::string err;
 };
 
-// What a printer writes of what `send` sends.
+// What a printer writes when `send` sends.
 template <typename Body>
 Shown WhatIsShown(bool with_prefix, const Body& send) {
   std::array<int, 2> ends{};
@@ -32,7 +32,7 @@ Shown WhatIsShown(bool with_prefix, const Body& send) {
     const ProgramOutputPrinter printer{Fd(ends[0]), with_prefix};
     ProgramOutputSender sender{Fd(ends[1])};
     send(sender);
-  }  // the sender's end closes first
+  }  // closes the sender's end first
   return {::testing::internal::GetCapturedStdout(), ::testing::internal::GetCapturedStderr()};
 }
 
@@ -53,7 +53,7 @@ TEST(ProgramOutput, KeepsTheStreamsApart) {
 TEST(ProgramOutput, KeepsLongLinesOfSeveralRanksWhole) {
   constexpr int kRanks = 3;
   constexpr int kLines = 50;
-  const std::string text(16'384, 'x');  // several times what a pipe takes in one piece
+  const std::string text(16'384, 'x');  // several times the capacity of an atomic pipe write
   const Shown shown = WhatIsShown(true, [&](ProgramOutputSender& sender) {
     std::vector<std::jthread> ranks;
     for (int rank = 0; rank < kRanks; ++rank) {

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A shell script in the place of lockstep-rank.
+// A shell script takes the place of lockstep-rank.
 class RankProcessTest : public ::testing::Test {
  protected:
   RankProcessTest() : script_(::testing::TempDir() + "/rank-" + std::to_string(::getpid())) {}
@@ -52,7 +52,7 @@ TEST_F(RankProcessTest, KeepsTheLastLinesOfStderr) {
 TEST_F(RankProcessTest, LabelsWhatComesAfterAnAssignmentWithItsPlace) {
   ::testing::internal::CaptureStdout();
   Start("read line <&$LOCKSTEP_CONTROL_FD\necho hello\n");
-  ASSERT_TRUE(rank_->Tell(protocol::RankAssignment{.round = 5, .rank = 2}));
+  ASSERT_TRUE(rank_->Send(protocol::RankAssignment{.round = 5, .rank = 2}));
   (void)WaitForEnd();
   EXPECT_EQ(rank_->TakeLastLines(), "") << "stdout is not stderr";
   EXPECT_EQ(::testing::internal::GetCapturedStdout(), "[rank 2 round 5] hello\n");

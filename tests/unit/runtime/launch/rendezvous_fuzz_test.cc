@@ -32,7 +32,7 @@ using namespace std::chrono_literals;
 using rendezvous::JobSettings;
 using rendezvous::RendezvousView;
 
-constexpr int kBatches = 6;  // where no time is given
+constexpr int kBatches = 6;  // if no time is given
 constexpr int kSenders = 4;
 constexpr int kMessagesOfSender = 60;
 constexpr int kWildJobs = 3;
@@ -52,7 +52,7 @@ class Chance {
   std::mt19937_64 random_;
 };
 
-// Changes one field in `rarity`: mostly to what its limits still allow, so that the message is taken.
+// Changes one field in `rarity`, mostly within its limits, so that the message is accepted.
 class Scrambler {
  public:
   Scrambler(Chance& chance, int rarity) : chance_(chance), rarity_(rarity) {}
@@ -138,7 +138,8 @@ class RendezvousFuzz : public ::testing::Test {
         .value();
   }
 
-  // Of every kind that the specs allow; new in each batch, so that running rounds are taken over as well.
+  // Jobs of every kind that the specs allow; new in each batch, so that running rounds are taken over as
+  // well.
   void ConfigureWildJobs(Chance& chance, int batch) {
     wild_.clear();
     for (int i = 0; i < kWildJobs; ++i) {
@@ -174,7 +175,7 @@ class RendezvousFuzz : public ::testing::Test {
                                         .timeout = std::chrono::milliseconds(chance.Of<int>({5, 20}))},
                                        {});
     ++sent_;
-    if (!answer.ok()) return;  // a long poll, mostly
+    if (!answer.ok()) return;  // usually a long poll
     ++answers_.at(static_cast<std::size_t>(std::min(answer->status / 100, 5)));
     EXPECT_NE(answer->status, 500) << path << " "
                                    << DumpJson(protocol::MessageToJson(message)).substr(0, 2000);
@@ -329,7 +330,7 @@ class RendezvousFuzz : public ::testing::Test {
   }
 
   void CheckFormation() {
-    formations_.Host(6, 2);  // of round 5 a request may still be on its way
+    formations_.Host(6, 2);  // a request of round 5 may still be in flight
     const auto form = [this](int rank) {
       const protocol::FormRequest request{
           .job = good_, .round = 6, .formation = 6, .first_rank = rank, .store_port = 4000};
@@ -363,10 +364,10 @@ TEST_F(RendezvousFuzz, NoSequenceOfMessagesReachesBeyondItsJob) {
   const std::chrono::seconds given(std::stoll(EnvOr("LOCKSTEP_FUZZ_SECONDS", "0")));
   const auto start = std::chrono::steady_clock::now();
   int batch = 0;
-  const auto goes_on = [&] {
+  const auto continues = [&] {
     return given.count() > 0 ? std::chrono::steady_clock::now() - start < given : batch < kBatches;
   };
-  for (; goes_on() && !HasFailure(); ++batch) {
+  for (; continues() && !HasFailure(); ++batch) {
     SCOPED_TRACE("LOCKSTEP_FUZZ_SEED=" + std::to_string(seed + static_cast<uint64_t>(batch)));
     Batch(seed + static_cast<uint64_t>(batch), batch);
   }

@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 class ReporterTest : public ::testing::Test {
  protected:
-  // How often the report is sent where the host answers it with these, then with 200.
+  // How often the report is sent if the host answers with these codes, then with 200.
   std::size_t TimesSent(std::vector<int> answers) {
     transport_.answer = [&](const http::Request&) {
       const std::size_t number = transport_.requests.size();

@@ -82,7 +82,7 @@ TEST_F(ProgramSupervisionTest, AShortRoundAndTimeWithoutARoundDoNotResetIt) {
   EXPECT_NE(Find<Exit>(Fail(1)), nullptr);
 }
 
-TEST_F(ProgramSupervisionTest, OneThatIsThroughWaitsForTheOthers) {
+TEST_F(ProgramSupervisionTest, OneThatHasFinishedWaitsForTheOthers) {
   EnterRound(5);
   (void)Say(protocol::Finished{});
   const Actions actions = Say(protocol::Ready{.store_port = 8});
@@ -98,7 +98,7 @@ TEST_F(ProgramSupervisionTest, OneThatIsThroughWaitsForTheOthers) {
   EXPECT_EQ(Find<Exit>(Send(JoinAnswered{JoinAnswer{.state = JoinState::kCompleted}}))->code, 0);
 }
 
-TEST_F(ProgramSupervisionTest, OneThatIsThroughIsNotCompleteWhenItIsToldToGo) {
+TEST_F(ProgramSupervisionTest, OneThatHasFinishedIsNotCompleteWhenItIsTerminated) {
   EnterRound(5);
   (void)Say(protocol::Finished{});
   (void)Say(protocol::Ready{});
@@ -110,7 +110,7 @@ TEST_F(ProgramSupervisionTest, OneThatIsThroughIsNotCompleteWhenItIsToldToGo) {
 TEST_F(ProgramSupervisionTest, NorIsOneThatEndsJustThen) {
   EnterRound(5);
   (void)Send(Terminate{});
-  (void)Say(protocol::Finished{});  // it was on its way
+  (void)Say(protocol::Finished{});  // it was in flight
   (void)Say(protocol::Ready{});
   const Actions actions = Send(RankExited{.exit_code = 143});
   EXPECT_EQ(Find<Exit>(actions)->code, static_cast<int>(ExitCode::kPreempted));
@@ -124,14 +124,14 @@ class TwoProgramsTest : public ProgramSupervisionTest {
   }
 };
 
-TEST_F(TwoProgramsTest, ThePodIsThroughWhenAllItsRanksAre) {
+TEST_F(TwoProgramsTest, ThePodHasFinishedWhenAllItsRanksHave) {
   (void)Say(protocol::Finished{}, 0);
   EXPECT_EQ(Find<StartJoin>(Say(protocol::Ready{}, 0)), nullptr) << "the other one still runs";
   (void)Say(protocol::Finished{}, 1);
   EXPECT_EQ(Find<StartJoin>(Say(protocol::Ready{}, 1))->request.finished.round, 5);
 }
 
-TEST_F(TwoProgramsTest, OneThatFailsLeavesTheOtherToBeginAnew) {
+TEST_F(TwoProgramsTest, OneThatFailsLeavesTheOtherToBeginAgain) {
   (void)Say(protocol::Finished{}, 0);
   (void)Say(protocol::Ready{}, 0);
   EXPECT_NE(Find<SpawnRank>(Send(RankExited{.local_rank = 1, .exit_code = 1})), nullptr);

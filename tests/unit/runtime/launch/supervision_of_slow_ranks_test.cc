@@ -17,12 +17,12 @@ class HangTest : public SupervisionTest {
     (void)Say(protocol::PhaseChanged{"train"});
     (void)Say(protocol::Progress{.round = 5, .step = 5});
   }
-  // Ticks until it does something other than ask.
+  // Ticks until it does something other than send a Ping.
   Actions TickFor(std::chrono::seconds time) {
     for (const SteadyTime end = now_ + time; now_ < end;) {
       now_ += 200ms;
       const Actions actions = Send(Tick{});
-      if (!actions.empty() && Find<TellRank>(actions) == nullptr) return actions;
+      if (!actions.empty() && Find<SendToRank>(actions) == nullptr) return actions;
     }
     return {};
   }
@@ -53,29 +53,29 @@ TEST_F(HangTest, ARankThatWaitsForAnotherIsAskedAndLeftAlone) {
   for (int i = 0; i < 20; ++i) {
     now_ += 200ms;
     for (const Action& action : Send(Tick{})) {
-      ASSERT_TRUE(std::holds_alternative<TellRank>(action));
+      ASSERT_TRUE(std::holds_alternative<SendToRank>(action));
       (void)Say(protocol::Pong{.waits_for_peers = true});
     }
   }
 }
 
-TEST_F(HangTest, ARoundInWhichNobodyIsAtFaultIsGivenUpWithoutAKill) {
+TEST_F(HangTest, ARoundInWhichNoRankIsResponsibleIsGivenUpWithoutAKill) {
   TrainAndFallSilent();
   Actions given_up;
   for (int i = 0; i < 100 && Find<ReportBroken>(given_up) == nullptr; ++i) {
     now_ += 200ms;
     given_up = Send(Tick{});
-    if (Find<TellRank>(given_up) != nullptr) (void)Say(protocol::Pong{.waits_for_peers = true});
+    if (Find<SendToRank>(given_up) != nullptr) (void)Say(protocol::Pong{.waits_for_peers = true});
   }
   ASSERT_NE(Find<ReportBroken>(given_up), nullptr);
   EXPECT_EQ(Find<ReportBroken>(given_up)->report.round, 5);
-  EXPECT_EQ(std::get<protocol::RoundOver>(Find<TellRank>(given_up)->message).mode, LeaveMode::kAbort);
+  EXPECT_EQ(std::get<protocol::RoundOver>(Find<SendToRank>(given_up)->message).mode, LeaveMode::kAbort);
   EXPECT_EQ(Find<WriteStack>(given_up), nullptr);
   (void)Say(protocol::Ready{.step = 5});
   EXPECT_TRUE(TickFor(60s).empty()) << "it waits for the next round";
 }
 
-// What it is at has no bound yet: an evaluation, which it never did before.
+// Its phase has no bound yet: an evaluation, the first one.
 TEST_F(HangTest, ARankThatIsStoppedWhenItsRoundEndsIsKilled) {
   TrainAndFallSilent();
   (void)Say(protocol::PhaseChanged{"evaluate"});
@@ -106,12 +106,12 @@ TEST_F(HangTest, ARankThatHasEndedIsNotAsked) {
   (void)Say(protocol::Finished{.step = 5}, 0);
   (void)Send(RankExited{.local_rank = 0});
   Actions actions;
-  for (int i = 0; i < 100 && Find<TellRank>(actions) == nullptr; ++i) {
+  for (int i = 0; i < 100 && Find<SendToRank>(actions) == nullptr; ++i) {
     now_ += 200ms;
     actions = Send(Tick{});
   }
-  ASSERT_NE(Find<TellRank>(actions), nullptr);
-  EXPECT_EQ(Find<TellRank>(actions)->local_rank, 1);
+  ASSERT_NE(Find<SendToRank>(actions), nullptr);
+  EXPECT_EQ(Find<SendToRank>(actions)->local_rank, 1);
 }
 
 class ReportHangTest : public HangTest {
@@ -141,7 +141,7 @@ TEST_F(ReplacePodOnHangTest, EndsThePodAfterTheStackIsWritten) {
   EXPECT_EQ(Find<ReportLeave>(ended)->request.reason, LeaveReason::kStopping);
 }
 
-// Each answer would otherwise break off a long poll and begin another, every two seconds in every pod.
+// Otherwise each answer would cancel a long poll and begin another one, every two seconds in every pod.
 class StragglerTest : public SupervisionTest {
  protected:
   explicit StragglerTest(protocol::HealthAction action = protocol::HealthAction::kRestart) {

@@ -49,9 +49,9 @@ TEST_F(SupervisionTest, JoinsWithTheRanksStepAndPortOnceItIsReady) {
 TEST_F(SupervisionTest, PassesTheAssignmentOnAndWatchesTheRound) {
   (void)Say(protocol::Ready{});
   const Actions actions = Assign(5);
-  const auto* tell = Find<TellRank>(actions);
-  ASSERT_NE(tell, nullptr);
-  const auto& assignment = std::get<protocol::RankAssignment>(tell->message);
+  const auto* sent = Find<SendToRank>(actions);
+  ASSERT_NE(sent, nullptr);
+  const auto& assignment = std::get<protocol::RankAssignment>(sent->message);
   EXPECT_EQ(assignment.round, 5);
   EXPECT_EQ(assignment.rank, 1);
   EXPECT_EQ(assignment.world, 3);
@@ -63,7 +63,7 @@ TEST_F(SupervisionTest, ARoundThatIsOverIsPassedOnWithItsMode) {
   EnterRound(5);
   const Actions actions =
       Send(WatchAnswered{5, protocol::WatchAnswer{.over = true, .mode = LeaveMode::kYield}});
-  const auto& over = std::get<protocol::RoundOver>(Find<TellRank>(actions)->message);
+  const auto& over = std::get<protocol::RoundOver>(Find<SendToRank>(actions)->message);
   EXPECT_EQ(over.mode, LeaveMode::kYield);
   EXPECT_EQ(Find<StartJoin>(actions), nullptr) << "only a Ready rank can join";
 }
@@ -77,7 +77,7 @@ TEST_F(SupervisionTest, ADeadRankLeavesTheRoundAtOnceAndIsRespawned) {
   EXPECT_EQ(Find<Exit>(actions), nullptr);
 }
 
-TEST_F(SupervisionTest, ALeaveTellsWhatKilledWhichRankOfTheRound) {
+TEST_F(SupervisionTest, ALeaveReportsWhatKilledWhichRankOfTheRound) {
   EnterRound(5);
   const Actions actions = Send(RankExited{.signal = 9, .out_of_memory = true, .last_lines = "a\nb"});
   const protocol::LeaveRequest& leave = Find<ReportLeave>(actions)->request;
@@ -166,7 +166,7 @@ TEST_F(SupervisionTest, TheSameErrorAtTheSameStepInTwoRoundsIsTheUsers) {
             "failed twice at step 7 on the same samples: forward pass: index 10 is out of bounds");
 }
 
-TEST_F(SupervisionTest, AnErrorIsRememberedOverTheProcessThatMetIt) {
+TEST_F(SupervisionTest, AnErrorOutlivesTheProcessThatReportedIt) {
   const protocol::Failed fault{
       .exit_code = 1, .reason = "CUDA error: device-side assert triggered", .failed_step = 7};
   EnterRound(1);
@@ -225,7 +225,7 @@ TEST_F(SupervisionTest, AnEvictedPodExitsWithoutTouchingTheRendezvous) {
   EXPECT_EQ(Find<ReportLeave>(actions), nullptr);
 }
 
-TEST_F(SupervisionTest, TrainingGoesOnWhileTheHostIsAway) {
+TEST_F(SupervisionTest, TrainingContinuesWhileTheHostIsAway) {
   EnterRound(1);
   for (int i = 0; i < 100; ++i) {
     now_ += 10s;
@@ -287,7 +287,7 @@ TEST_F(SupervisionTest, EndsAsCompletedWhereTheOthersCompletedTheJob) {
   EXPECT_EQ(Find<ReportLeave>(actions)->request.reason, LeaveReason::kCompleted);
 }
 
-// The host completes the job of a pod that leaves as completed.
+// The host completes the job when a pod leaves as completed.
 TEST_F(SupervisionTest, ReportsNoOtherEndAsCompleted) {
   const auto fail_at_step_7 = [&](int64_t round) {
     EnterRound(round);
@@ -362,7 +362,7 @@ TEST_F(SupervisionTest, SigtermLetsTheRanksSaveThenExitsAsPreempted) {
   EnterRound(1);
   const Actions asked = Send(Terminate{});
   EXPECT_EQ(Find<ReportLeave>(asked)->request.reason, LeaveReason::kStopping);
-  EXPECT_TRUE(std::holds_alternative<protocol::Stop>(Find<TellRank>(asked)->message));
+  EXPECT_TRUE(std::holds_alternative<protocol::Stop>(Find<SendToRank>(asked)->message));
   EXPECT_NE(Find<StartGrace>(asked), nullptr);
   const Actions ended = Send(RankExited{.exit_code = 143});
   EXPECT_EQ(Find<Exit>(ended)->code, static_cast<int>(ExitCode::kPreempted));
@@ -373,9 +373,9 @@ TEST_F(SupervisionTest, AHeartbeatsAnswerLeavesTheWatchAlone) {
   EXPECT_EQ(Find<StartWatch>(Send(HeartbeatAnswered{5, protocol::WatchAnswer{}})), nullptr);
   EXPECT_EQ(Find<StartWatch>(Send(HeartbeatAnswered{5, Error{ErrorCode::kUnavailable, "refused"}})), nullptr);
   EXPECT_NE(Find<StartWatch>(Send(WatchAnswered{5, protocol::WatchAnswer{}})), nullptr);
-  EXPECT_EQ(Find<TellRank>(Send(HeartbeatAnswered{4, protocol::WatchAnswer{.over = true}})), nullptr)
+  EXPECT_EQ(Find<SendToRank>(Send(HeartbeatAnswered{4, protocol::WatchAnswer{.over = true}})), nullptr)
       << "an older round";
-  EXPECT_NE(Find<TellRank>(Send(HeartbeatAnswered{5, protocol::WatchAnswer{.over = true}})), nullptr)
+  EXPECT_NE(Find<SendToRank>(Send(HeartbeatAnswered{5, protocol::WatchAnswer{.over = true}})), nullptr)
       << "it may be first";
 }
 
@@ -419,7 +419,7 @@ TEST_F(SupervisionTest, ARankThatDiesBeforeTheFirstRoundBreaksNone) {
   EXPECT_TRUE(supervision_.CurrentHeartbeat().repairs.empty());
 }
 
-// The host's machine may have died without a word to those who ask it.
+// The host's machine may have died without closing its connections.
 TEST_F(SupervisionTest, AsksAgainAsSoonAsTheHostIsBack) {
   const Result<protocol::WatchAnswer> away = Error{ErrorCode::kDeadlineExceeded, "no answer"};
   (void)Say(protocol::Ready{});
@@ -431,66 +431,66 @@ TEST_F(SupervisionTest, AsksAgainAsSoonAsTheHostIsBack) {
   EXPECT_EQ(Find<StartWatch>(Send(HeartbeatAnswered{5, protocol::WatchAnswer{}}))->request.round, 5);
 }
 
-TEST_F(SupervisionTest, RankZeroIsToldOfAWantedCheckpointOnceInARound) {
-  const auto is_told = [&](int64_t round, const std::string& wish) {
-    const Actions actions = Send(HeartbeatAnswered{round, protocol::WatchAnswer{.save = wish}});
-    const TellRank* told = Find<TellRank>(actions);
-    return told != nullptr && std::holds_alternative<protocol::Save>(told->message);
+TEST_F(SupervisionTest, RankZeroGetsARequestForACheckpointOnceInARound) {
+  const auto is_requested = [&](int64_t round, const std::string& request) {
+    const Actions actions = Send(HeartbeatAnswered{round, protocol::WatchAnswer{.save = request}});
+    const SendToRank* requested = Find<SendToRank>(actions);
+    return requested != nullptr && std::holds_alternative<protocol::Save>(requested->message);
   };
   EnterRound(5, 0);
-  EXPECT_FALSE(is_told(5, ""));
-  EXPECT_TRUE(is_told(5, "now"));
-  EXPECT_FALSE(is_told(5, "now"));
-  EXPECT_TRUE(is_told(5, "again"));
+  EXPECT_FALSE(is_requested(5, ""));
+  EXPECT_TRUE(is_requested(5, "now"));
+  EXPECT_FALSE(is_requested(5, "now"));
+  EXPECT_TRUE(is_requested(5, "again"));
   EnterRound(6, 0);
-  EXPECT_TRUE(is_told(6, "again")) << "the round broke before it was stored";
+  EXPECT_TRUE(is_requested(6, "again")) << "the round broke before it was stored";
   EnterRound(7, 1);
-  EXPECT_FALSE(is_told(7, "again")) << "rank 0 is in another pod";
+  EXPECT_FALSE(is_requested(7, "again")) << "rank 0 is in another pod";
 }
 
-TEST_F(SupervisionTest, RankZeroIsToldOfAWantedProfileOnceInARoundAndItsAnswerIsPassedOn) {
-  const auto told = [&](int64_t round, const std::string& wish) {
-    const Actions actions = Send(HeartbeatAnswered{round, protocol::WatchAnswer{.profile = {wish, 5}}});
-    const TellRank* tell = Find<TellRank>(actions);
-    const auto* wanted = tell == nullptr ? nullptr : std::get_if<protocol::ProfileWanted>(&tell->message);
+TEST_F(SupervisionTest, RankZeroGetsARequestForAProfileOnceInARoundAndItsAnswerIsPassedOn) {
+  const auto requested = [&](int64_t round, const std::string& request) {
+    const Actions actions = Send(HeartbeatAnswered{round, protocol::WatchAnswer{.profile = {request, 5}}});
+    const SendToRank* sent = Find<SendToRank>(actions);
+    const auto* wanted = sent == nullptr ? nullptr : std::get_if<protocol::ProfileWanted>(&sent->message);
     return wanted == nullptr ? 0 : wanted->steps;
   };
   EnterRound(5, 0);
-  EXPECT_EQ(told(5, ""), 0);
-  EXPECT_EQ(told(5, "now"), 5);
-  EXPECT_EQ(told(5, "now"), 0);
+  EXPECT_EQ(requested(5, ""), 0);
+  EXPECT_EQ(requested(5, "now"), 5);
+  EXPECT_EQ(requested(5, "now"), 0);
   EXPECT_NE(Find<BeatNow>(Say(protocol::ProfileAgreed{"now", 7, 11})), nullptr);
   EXPECT_EQ(supervision_.CurrentHeartbeat().profile, (protocol::ProfileAgreed{"now", 7, 11}));
-  EXPECT_EQ(told(5, ""), 0);
-  EXPECT_EQ(told(5, "now"), 5) << "taken back and asked again";
+  EXPECT_EQ(requested(5, ""), 0);
+  EXPECT_EQ(requested(5, "now"), 5) << "taken back and asked again";
   EnterRound(6, 0);
-  EXPECT_EQ(told(6, "now"), 5) << "the round broke before all knew";
+  EXPECT_EQ(requested(6, "now"), 5) << "the round broke before all knew";
   EnterRound(7, 1);
-  EXPECT_EQ(told(7, "now"), 0) << "rank 0 is in another pod";
+  EXPECT_EQ(requested(7, "now"), 0) << "rank 0 is in another pod";
   EXPECT_EQ(supervision_.CurrentHeartbeat().profile.request, "");
 }
 
-TEST_F(SupervisionTest, EveryHeartbeatTellsOfDamagedCheckpoints) {
+TEST_F(SupervisionTest, EveryHeartbeatReportsDamagedCheckpoints) {
   EnterRound(5, 0);
   const protocol::CheckpointDamaged damaged{120, "s3://b/p/step-120/shard-0: is missing"};
   EXPECT_NE(Find<BeatNow>(Say(damaged)), nullptr);
-  EXPECT_EQ(Find<BeatNow>(Say(damaged)), nullptr) << "no news";
+  EXPECT_EQ(Find<BeatNow>(Say(damaged)), nullptr) << "no event";
   EnterRound(6, 1);
   EXPECT_EQ(supervision_.CurrentHeartbeat().damaged_checkpoints, std::vector{damaged});
 }
 
 TEST_F(SupervisionTest, TellsAtOnceThatAStoreIsAwayAndThatItIsBack) {
   EnterRound(3);
-  EXPECT_NE(Find<BeatNow>(Say(protocol::StoreAway{"the last checkpoint", "refused"})), nullptr);
-  EXPECT_EQ(supervision_.CurrentHeartbeat().store_away.waiting, "the last checkpoint");
-  EXPECT_NE(Find<BeatNow>(Say(protocol::StoreAway{})), nullptr);
-  EXPECT_EQ(supervision_.CurrentHeartbeat().store_away.waiting, "");
-  (void)Say(protocol::StoreAway{"the last checkpoint", "refused"});
+  EXPECT_NE(Find<BeatNow>(Say(protocol::StoreUnavailable{"the last checkpoint", "refused"})), nullptr);
+  EXPECT_EQ(supervision_.CurrentHeartbeat().store_unavailable.waiting, "the last checkpoint");
+  EXPECT_NE(Find<BeatNow>(Say(protocol::StoreUnavailable{})), nullptr);
+  EXPECT_EQ(supervision_.CurrentHeartbeat().store_unavailable.waiting, "");
+  (void)Say(protocol::StoreUnavailable{"the last checkpoint", "refused"});
   (void)Send(RankExited{.signal = 9});
-  EXPECT_EQ(supervision_.CurrentHeartbeat().store_away.waiting, "") << "who waited is gone";
+  EXPECT_EQ(supervision_.CurrentHeartbeat().store_unavailable.waiting, "") << "who waited is gone";
 }
 
-TEST_F(SupervisionTest, AHeartbeatTellsHowLongEachRankComputed) {
+TEST_F(SupervisionTest, AHeartbeatReportsHowLongEachRankComputed) {
   EnterRound(5);
   (void)Say(protocol::Progress{.round = 5,
                                .step = 9,
@@ -510,7 +510,7 @@ TEST_F(SupervisionTest, AHeartbeatTellsHowLongEachRankComputed) {
   EXPECT_EQ(report.compute_seconds, 7) << "neither waiting for others, nor evaluating, nor saving";
 }
 
-TEST_F(SupervisionTest, AHeartbeatTellsOfThePlaceAndOfTheNewestResults) {
+TEST_F(SupervisionTest, AHeartbeatReportsThePlaceAndTheNewestResults) {
   EnterRound(5);
   EXPECT_NE(Find<BeatNow>(Say(protocol::Evaluated{.step = 8, .accuracy = 0.5})), nullptr);
   EXPECT_NE(Find<BeatNow>(Say(protocol::Saved{.step = 9, .uri = "file:///a"})), nullptr);
@@ -535,7 +535,7 @@ TEST_F(SupervisionTest, LeavesTheRanksAllButThreeSecondsOfTheGracePeriod) {
     (void)supervision_.Start(now_);
     const Actions actions = Send(Terminate{});
     EXPECT_EQ(Find<StartGrace>(actions)->seconds, grace);
-    EXPECT_EQ(std::get<protocol::Stop>(Find<TellRank>(actions)->message).grace_seconds, grace);
+    EXPECT_EQ(std::get<protocol::Stop>(Find<SendToRank>(actions)->message).grace_seconds, grace);
   }
 }
 
@@ -544,30 +544,30 @@ class TwoRanksTest : public SupervisionTest {
   TwoRanksTest() : SupervisionTest(2) {}
 };
 
-TEST_F(TwoRanksTest, OnlyRankZeroIsToldWhatTheHostWants) {
+TEST_F(TwoRanksTest, OnlyRankZeroGetsTheHostsRequests) {
   for (int i : {0, 1}) (void)Say(protocol::Ready{}, i);
   (void)Assign(5, 0);
   const Actions actions =
       Send(HeartbeatAnswered{5, protocol::WatchAnswer{.save = "now", .profile = {"now", 5}}});
   ASSERT_EQ(actions.size(), 2U);
-  for (const Action& action : actions) EXPECT_EQ(std::get<TellRank>(action).local_rank, 0);
+  for (const Action& action : actions) EXPECT_EQ(std::get<SendToRank>(action).local_rank, 0);
 }
 
 TEST_F(TwoRanksTest, EachRankGetsItsOwnPlace) {
   for (int i : {0, 1}) (void)Say(protocol::Ready{.step = i, .store_port = 70 + i}, i);
   const Actions actions = Assign(1, 4);
-  std::vector<int> told;
+  std::vector<int> requested;
   for (const Action& action : actions) {
-    const auto* tell = std::get_if<TellRank>(&action);
-    if (tell == nullptr) continue;
-    const auto& place = std::get<protocol::RankAssignment>(tell->message);
-    EXPECT_EQ(place.rank, 4 + tell->local_rank);
-    EXPECT_EQ(place.local_rank, tell->local_rank);
+    const auto* sent = std::get_if<SendToRank>(&action);
+    if (sent == nullptr) continue;
+    const auto& place = std::get<protocol::RankAssignment>(sent->message);
+    EXPECT_EQ(place.rank, 4 + sent->local_rank);
+    EXPECT_EQ(place.local_rank, sent->local_rank);
     EXPECT_EQ(place.world, 3);
     EXPECT_EQ(place.address, "10.0.0.1");
-    told.push_back(tell->local_rank);
+    requested.push_back(sent->local_rank);
   }
-  EXPECT_EQ(told, (std::vector<int>{0, 1}));
+  EXPECT_EQ(requested, (std::vector<int>{0, 1}));
 }
 
 TEST_F(TwoRanksTest, ThePodThatEndsDropsTheRankThatStillRuns) {
@@ -599,13 +599,13 @@ TEST_F(TwoRanksTest, ThePodIsCompleteWhenBothHaveFinished) {
   EXPECT_EQ(Find<DropRank>(ended), nullptr);
 }
 
-TEST_F(TwoRanksTest, TheOtherRankIsToldAndThePodJoinsWhenBothAreReady) {
+TEST_F(TwoRanksTest, TheOtherRankIsNotifiedAndThePodJoinsWhenBothAreReady) {
   (void)Say(protocol::Ready{.step = 3}, 0);
   EXPECT_NE(Find<StartJoin>(Say(protocol::Ready{.step = 3}, 1)), nullptr);
   (void)Assign(1);
   const Actions died = Send(RankExited{.local_rank = 1, .signal = 9});
-  EXPECT_EQ(Find<TellRank>(died)->local_rank, 0);
-  EXPECT_EQ(std::get<protocol::RoundOver>(Find<TellRank>(died)->message).mode, LeaveMode::kAbort);
+  EXPECT_EQ(Find<SendToRank>(died)->local_rank, 0);
+  EXPECT_EQ(std::get<protocol::RoundOver>(Find<SendToRank>(died)->message).mode, LeaveMode::kAbort);
   EXPECT_EQ(Find<StartJoin>(Say(protocol::Ready{.step = 5}, 0)), nullptr);
   const Actions ready = Say(protocol::Ready{.step = -1}, 1);
   ASSERT_NE(Find<StartJoin>(ready), nullptr);

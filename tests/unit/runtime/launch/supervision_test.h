@@ -1,5 +1,5 @@
 #pragma once
-// A supervision of one pod, for tests that tell it events and look at what it does.
+// A supervision of one pod, for tests that send it events and check its actions.
 
 #include <gtest/gtest.h>
 

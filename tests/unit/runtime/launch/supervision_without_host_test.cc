@@ -3,7 +3,7 @@
 namespace lockstep::launch {
 namespace {
 
-// A pod of two in round 5, of which pod 0 hosts the formations.
+// A pod of two in round 5; pod 0 hosts the formations.
 class SupervisionWithoutHostTest : public SupervisionTest {
  protected:
   SupervisionWithoutHostTest() { Enter(1); }
@@ -19,7 +19,7 @@ class SupervisionWithoutHostTest : public SupervisionTest {
                                             .form_port = 90,
                                             .form_key = "secret"}});
   }
-  // A peer died; our rank says so, and is ready for another formation.
+  // A peer died; our rank reports it, and is ready for another formation.
   Actions Break(int64_t formation) {
     (void)Say(protocol::Broken{.round = formation, .reason = "connection reset"});
     return Say(protocol::Ready{.step = 9, .store_port = 8});
@@ -103,7 +103,7 @@ TEST_F(SupervisionWithoutHostTest, EntersTheNextFormationOfTheSameRound) {
   (void)Break(5);
   (void)RefuseJoin();
   const Actions actions = FormAgain(6);
-  const auto& place = std::get<protocol::RankAssignment>(Find<TellRank>(actions)->message);
+  const auto& place = std::get<protocol::RankAssignment>(Find<SendToRank>(actions)->message);
   EXPECT_EQ(place.round, 6) << "to a rank each formation is a round";
   EXPECT_EQ(place.rank, 1);
   EXPECT_EQ(place.world, 2);
@@ -117,14 +117,14 @@ TEST_F(SupervisionWithoutHostTest, EntersTheNextFormationOfTheSameRound) {
   EXPECT_EQ(supervision_.CurrentHeartbeat().progress.round, 5);
 }
 
-TEST_F(SupervisionWithoutHostTest, HearsFromTheMembersThatAFormationIsOver) {
+TEST_F(SupervisionWithoutHostTest, IsNotifiedByTheMembersThatAFormationIsOver) {
   (void)Break(5);
   (void)RefuseJoin();
   (void)FormAgain(6);
   const Result<protocol::WatchAnswer> over = protocol::WatchAnswer{.over = true};
-  EXPECT_EQ(Find<TellRank>(Send(FormationWatchAnswered{5, over})), nullptr) << "the one before";
+  EXPECT_EQ(Find<SendToRank>(Send(FormationWatchAnswered{5, over})), nullptr) << "the one before";
   const Actions actions = Send(FormationWatchAnswered{6, over});
-  EXPECT_EQ(std::get<protocol::RoundOver>(Find<TellRank>(actions)->message).round, 6);
+  EXPECT_EQ(std::get<protocol::RoundOver>(Find<SendToRank>(actions)->message).round, 6);
 }
 
 TEST_F(SupervisionWithoutHostTest, TheHostDecidesOnceItIsBack) {
@@ -132,7 +132,7 @@ TEST_F(SupervisionWithoutHostTest, TheHostDecidesOnceItIsBack) {
   (void)RefuseJoin();
   const Actions actions = Send(HeartbeatAnswered{0, protocol::WatchAnswer{}});
   EXPECT_NE(Find<StopAskingMembers>(actions), nullptr);
-  EXPECT_EQ(Find<TellRank>(FormAgain(6)), nullptr) << "an answer that was on its way";
+  EXPECT_EQ(Find<SendToRank>(FormAgain(6)), nullptr) << "an answer that was on its way";
 }
 
 TEST_F(SupervisionWithoutHostTest, JoinsTheHostWithTheNewestFormation) {
@@ -230,7 +230,7 @@ TEST_F(SupervisionWithoutHostTest, ThePodOfRankZeroHostsTheFormations) {
   EXPECT_EQ(Find<HostFormations>(entered_)->world, 2);
 }
 
-TEST_F(SupervisionWithoutHostTest, ANewcomerHasNobodyToAsk) {
+TEST_F(SupervisionWithoutHostTest, ANewPodHasNoMembersToAsk) {
   Supervision newcomer(SettingsOf(1));
   (void)newcomer.Start(now_);
   (void)newcomer.On(RankMessage{0, protocol::Ready{}}, now_);

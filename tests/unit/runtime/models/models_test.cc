@@ -19,7 +19,7 @@ api::ModelSpec Cnn(std::vector<int64_t> channels) {
   return {.name = api::ModelName::kCnn, .cnn = {.channels = std::move(channels)}};
 }
 
-// With the loss that models have where they name no other.
+// With the default loss of models.
 class Classifier final : public Model {
  public:
   at::Tensor Forward(const at::Tensor& inputs) override { return inputs; }
@@ -55,7 +55,7 @@ TEST(Cnn, NamesItsParametersLikePyTorch) {
                                             "fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"));
 }
 
-// With one channel the two orders are the same bytes; what a convolution goes by are the strides.
+// With one channel the two orders are the same bytes; convolutions depend on the strides.
 TEST(ChannelsLast, SaysSoInTheStridesAndKeepsTheValues) {
   for (const int64_t channels : {1, 3}) {
     const at::Tensor images = torch::randn({2, channels, 4, 5});
@@ -87,7 +87,7 @@ TEST(Cnn, RefusesSamplesThatItCannotPoolByField) {
   }
 }
 
-// Sizes by torchvision 0.24's resnet18 and resnet50 with ten classes, whose first layer has three channels.
+// Sizes from torchvision 0.24's resnet18 and resnet50 with ten classes and three input channels.
 TEST(Resnet, IsTheOneOfTorchvision) {
   const std::pair<api::ModelName, int64_t> cases[] = {{api::ModelName::kResnet18, 11'181'642},
                                                       {api::ModelName::kResnet50, 23'528'522}};

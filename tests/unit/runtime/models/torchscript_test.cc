@@ -59,7 +59,7 @@ double Train(Model& model, const at::Tensor& inputs, const at::Tensor& targets, 
   return loss.item<double>();
 }
 
-// The losses of some steps, on a batch that is smaller each second time.
+// The losses of some steps, with a smaller batch in each second one.
 std::vector<double> Losses(Model& model) {
   torch::manual_seed(5);
   const at::Tensor inputs = torch::randn({8, 1, 28, 28});
@@ -114,7 +114,7 @@ TEST_F(TorchscriptTest, TrainsAsTheCnnAndDropsTheSame) {
                          linear("fc1"),
                          linear("fc2")}));
   ASSERT_TRUE(script.ok()) << script.error().ToString();
-  // Whose images lie channels last: sums of another order.
+  // Its images are channels-last: sums have another order.
   EXPECT_THAT(Losses(**script), testing::Pointwise(testing::DoubleNear(1e-4), Losses(**native)));
 }
 
@@ -198,11 +198,11 @@ TEST_F(TorchscriptTest, RefusesWhatIsNoTorchscript) {
   const auto open = [&](const std::string& name) {
     return MakeTorchscriptModel({.path = Path(name)}, kScriptInput);
   };
-  ExpectRefused(open("absent.pt"), "is no file that can be read");
-  ExpectRefused(MakeTorchscriptModel({.path = Path("absent.pt")}, kScriptInput), "is no file");
-  ExpectRefused(open("."), "is no file that can be read");
+  ExpectRefused(open("absent.pt"), "is not a readable file");
+  ExpectRefused(MakeTorchscriptModel({.path = Path("absent.pt")}, kScriptInput), "is not a readable file");
+  ExpectRefused(open("."), "is not a readable file");
   ASSERT_TRUE(WriteFile(Path("text.pt"), "import torch\n").ok());
-  ExpectRefused(open("text.pt"), "is no TorchScript that can be loaded");
+  ExpectRefused(open("text.pt"), "is not a loadable TorchScript file");
   c10::Dict<std::string, at::Tensor> weights;
   weights.insert("w", torch::randn({2}));
   const std::vector<char> pickled = torch::pickle_save(weights);
@@ -222,7 +222,7 @@ TEST_F(TorchscriptTest, NeverCrashesOnADamagedFile) {
   for (std::size_t place = 0; place < whole.size(); place += whole.size() / 40) {
     std::string damaged = whole;
     damaged[place] = static_cast<char>(~damaged[place]);
-    const auto model = open(damaged);  // padding and some headers may be anything
+    const auto model = open(damaged);  // padding and some headers may have any value
     if (!model.ok()) ExpectRefused(model, "");
   }
 }

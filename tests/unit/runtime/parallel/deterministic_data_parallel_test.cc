@@ -12,14 +12,14 @@ namespace {
 using testing::ExpectAllSucceed;
 using testing::kPatience;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
 constexpr int64_t kLeaves = 11;
-constexpr int64_t kSamples = 3;  // of a leaf, but for the last
+constexpr int64_t kSamples = 3;  // of a leaf, except for the last one
 
 // An odd number of parameters, so that no world divides them; values of many magnitudes, so that the order of
-// a sum shows in its bits.
+// a sum changes its bits.
 struct DeterministicNetwork {
   DeterministicNetwork() {
     torch::manual_seed(7);
@@ -53,13 +53,13 @@ Result<void> RunStep(Strategy& strategy, DeterministicNetwork& network, int rank
   return {};
 }
 
-// Leaves of each rank -> the gradients' bits, where all ranks agree on them in each of two steps.
+// Leaves of each rank -> the bits of the gradients, if all ranks agree on them in each of two steps.
 std::string GradientsOf(const std::vector<int64_t>& leaves) {
-  Meeting meeting;
+  RoundConnector connector;
   const int world = static_cast<int>(leaves.size());
   auto ranks = StartRanks(world, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
-    auto communicator = meeting.Enter(1, rank, world);
+    auto communicator = connector.Enter(1, rank, world);
     REQUIRE(communicator.ok());
     DeterministicNetwork network;
     auto strategy = MakeDeterministicDataParallel(*communicator, network.layers->parameters());
@@ -96,11 +96,11 @@ TEST(DeterministicDataParallel, GivesTheSameBitsHoweverTheLeavesAreSpread) {
   for (const auto& leaves : worlds) EXPECT_EQ(GradientsOf(leaves), alone) << leaves.size() << " ranks";
 }
 
-// Half of a step must not show in the one that repeats it.
+// An interrupted step must not affect the one that repeats it.
 TEST(DeterministicDataParallel, ForgetsAStepThatBrokeOff) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(1, [&](int, LineChannel&) {
-    auto communicator = meeting.Enter(1, 0, 1);
+    auto communicator = connector.Enter(1, 0, 1);
     REQUIRE(communicator.ok());
     DeterministicNetwork network;
     auto strategy = MakeDeterministicDataParallel(*communicator, network.layers->parameters());

@@ -20,7 +20,7 @@ Plan PlanOf(int stages, int micro_batches) {
   return plan;
 }
 
-// The move of a neighbour that must come at the same time; -1: none.
+// The neighbour's move that must happen at the same time; -1: none.
 int PartnerOf(PipelineAction action, int stage) {
   switch (action) {
     case PipelineAction::kSendActivation:
@@ -40,8 +40,7 @@ PipelineAction AnswerTo(PipelineAction action) {
   }
 }
 
-// Runs all stages, where a send waits until the other side receives. False: they wait for each other for
-// ever.
+// Runs all stages; a send waits until the other side receives. Returns false on a deadlock.
 bool Completes(const Plan& plan) {
   std::vector<std::size_t> next(plan.size(), 0);
   for (bool moved = true; moved;) {

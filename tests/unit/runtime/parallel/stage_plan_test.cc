@@ -17,21 +17,21 @@ TEST(MeshOf, MakesOnePipelineOverAllRanksWithoutANumberOfStages) {
   const Mesh mesh = MeshOf(3, std::nullopt, 10);
   EXPECT_EQ(mesh.pipelines, 1);
   EXPECT_EQ(mesh.stages, 3);
-  EXPECT_EQ(mesh.PlaceOf(2), (MeshPlace{0, 2}));
+  EXPECT_EQ(mesh.CoordinateOf(2), (MeshCoordinate{0, 2}));
 }
 
 TEST(MeshOf, HasNoMoreStagesThanLayers) {
   const Mesh mesh = MeshOf(5, std::nullopt, 3);
   EXPECT_EQ(mesh.stages, 3);
   EXPECT_EQ(mesh.pipelines, 1);
-  EXPECT_EQ(mesh.PlaceOf(3), std::nullopt);
+  EXPECT_EQ(mesh.CoordinateOf(3), std::nullopt);
 }
 
 TEST(MeshOf, LeavesRanksIdleThatMakeNoPipeline) {
   const Mesh mesh = MeshOf(5, 2, 10);
   EXPECT_EQ(mesh.pipelines, 2);
-  EXPECT_EQ(mesh.PlaceOf(3), (MeshPlace{1, 1}));
-  EXPECT_EQ(mesh.PlaceOf(4), std::nullopt);
+  EXPECT_EQ(mesh.CoordinateOf(3), (MeshCoordinate{1, 1}));
+  EXPECT_EQ(mesh.CoordinateOf(4), std::nullopt);
 }
 
 TEST(MeshOf, HasFewerStagesWhereThereAreFewerRanks) {
@@ -39,11 +39,11 @@ TEST(MeshOf, HasFewerStagesWhereThereAreFewerRanks) {
   EXPECT_EQ(MeshOf(3, 4, 10).stages, 3);
 }
 
-TEST(Mesh, PutsTheTwinsOfAStageApart) {
+TEST(Mesh, PutsTheStageReplicasApart) {
   const Mesh mesh = MeshOf(6, 2, 10);
   EXPECT_THAT(mesh.RanksOf(0), ElementsAre(0, 2, 4));
   EXPECT_THAT(mesh.RanksOf(1), ElementsAre(1, 3, 5));
-  for (int rank = 0; rank < 6; ++rank) EXPECT_EQ(mesh.RankOf(*mesh.PlaceOf(rank)), rank);
+  for (int rank = 0; rank < 6; ++rank) EXPECT_EQ(mesh.RankOf(*mesh.CoordinateOf(rank)), rank);
 }
 
 int64_t CostOf(const std::vector<int64_t>& costs, const LayerRange& range) {
@@ -56,7 +56,7 @@ int64_t Most(const std::vector<int64_t>& costs, const std::vector<LayerRange>& r
   return most;
 }
 
-// By trying all.
+// The minimum over all divisions.
 int64_t Least(const std::vector<int64_t>& costs, int first, int stages) {
   const int layers = static_cast<int>(costs.size());
   if (stages == 1) return CostOf(costs, {first, layers});

@@ -18,7 +18,7 @@ using testing::ExpectAllSucceed;
 using testing::kCollectiveLimit;
 using testing::kPatience;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
 using Make = std::function<Result<std::unique_ptr<Strategy>>(std::shared_ptr<comm::Communicator>,
@@ -30,7 +30,7 @@ Make DataParallelIn(at::ScalarType type) {
   };
 }
 
-// What every strategy promises.
+// The properties of every strategy.
 struct Named {
   const char* name;
   Make make;
@@ -80,13 +80,13 @@ double RelativeError(Network& network, Network& reference) {
 
 // `shares[rank]` lists the sizes of the rank's micro-batches; together they are the 16 samples of the step.
 double WorstErrorOfThreeSteps(const Make& make, const std::vector<std::vector<int64_t>>& shares) {
-  Meeting meeting;
+  RoundConnector connector;
   std::vector<int64_t> micro_batches;
   for (const auto& share : shares) micro_batches.push_back(static_cast<int64_t>(share.size()));
   double worst = 0;
   auto ranks = StartRanks(static_cast<int>(shares.size()), [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
-    auto communicator = meeting.Enter(1, rank, static_cast<int>(shares.size()));
+    auto communicator = connector.Enter(1, rank, static_cast<int>(shares.size()));
     REQUIRE(communicator.ok());
     Network network;
     auto strategy = make(*communicator, network.layers->parameters());
@@ -139,7 +139,7 @@ TEST_P(StrategyTest, GivesTheGradientsOfOneProcessWithTheWholeBatch) {
   }
 }
 
-// Rank 0 takes a branch of which the others know nothing, in one micro-batch of two; one layer nobody uses.
+// Rank 0 takes a branch that the others do not, in one micro-batch of two; one layer is used by no rank.
 TEST_P(StrategyTest, SumsWhatOnlySomeUseAndGivesZerosForTheRest) {
   struct Branches {
     Branches() {
@@ -163,9 +163,9 @@ TEST_P(StrategyTest, SumsWhatOnlySomeUseAndGivesZerosForTheRest) {
     torch::nn::Linear branch{nullptr};
   };
   const Make make = GetParam().make;
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 3);
+    auto communicator = connector.Enter(1, rank, 3);
     REQUIRE(communicator.ok());
     Branches network;
     auto strategy = make(*communicator, network.parameters());
@@ -196,7 +196,7 @@ TEST_P(StrategyTest, SumsWhatOnlySomeUseAndGivesZerosForTheRest) {
   ExpectAllSucceed(ranks);
 }
 
-// The error is that of the format, however many ranks add: bf16 keeps 8 bits, fp16 11.
+// The error is that of the format, however many ranks participate: bf16 keeps 8 bits, fp16 11.
 TEST(DataParallel, SumsInHalfOfTheBytes) {
   for (const auto& [type, bound] : {std::pair(at::kBFloat16, 1.0 / 128), std::pair(at::kHalf, 1.0 / 1024)}) {
     for (const auto& shares :
@@ -210,11 +210,11 @@ TEST(DataParallel, SumsInHalfOfTheBytes) {
   }
 }
 
-TEST_P(StrategyTest, TellsABrokenRoundFromAFailedPass) {
+TEST_P(StrategyTest, DistinguishesABrokenRoundFromAFailedPass) {
   const Make make = GetParam().make;
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     Network network;
     auto strategy = make(*communicator, network.layers->parameters());
@@ -238,10 +238,10 @@ TEST_P(StrategyTest, TellsABrokenRoundFromAFailedPass) {
 }
 
 // The gradients of a broken round must not leak into the next: same process, new strategy, fewer ranks.
-TEST_P(StrategyTest, IsBuiltAnewForTheNextRound) {
+TEST_P(StrategyTest, IsRebuiltForTheNextRound) {
   const Make make = GetParam().make;
-  Meeting first;
-  Meeting second;
+  RoundConnector first;
+  RoundConnector second;
   auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
     Network network;
     const Samples samples(0);
@@ -278,9 +278,9 @@ TEST_P(StrategyTest, IsBuiltAnewForTheNextRound) {
 // A hung peer: nothing fails by itself, so the supervisor's abort must end the wait.
 TEST_P(StrategyTest, WaitsForAHungPeerUntilTheRoundIsAborted) {
   const Make make = GetParam().make;
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     Network network;
     auto strategy = make(*communicator, network.layers->parameters());

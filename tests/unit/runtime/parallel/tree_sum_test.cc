@@ -26,7 +26,7 @@ struct Terms {
   }
 };
 
-// Each range adds up its leaves, the ranges' partial sums are put together in order.
+// Each range sums its leaves; then the ranges' partial sums are combined in order.
 std::string SumOver(const std::vector<int64_t>& bounds, int64_t leaves) {
   Terms whole(leaves);
   for (std::size_t r = 0; r + 1 < bounds.size(); ++r) {
@@ -71,7 +71,7 @@ TEST(TreeSum, LeavesFewPartialSumsOfARange) {
       }
     }
   }
-  // A range that is a node is one partial sum: nothing is sent twice where the world divides the leaves.
+  // A range that is a node is a single partial sum: nothing is sent twice if the world divides the leaves.
   EXPECT_EQ(NodesOfRange(8, 12, 16), (std::vector<TreeNode>{{2, 2}}));
   EXPECT_EQ(NodesOfRange(0, 0, 16), std::vector<TreeNode>{});
 }

@@ -113,7 +113,7 @@ TEST(AzureSettings, RefusesAnotherHost) {
 }
 
 TEST(AzureSettings, RefusesAnotherContainer) {
-  // The second is a form that others have: the account first.
+  // The second is a form that other tools use: the account first.
   for (const char* container : {"Box", "acct.blob.core.windows.net", ""}) {
     EXPECT_THAT(Refusal(std::string(container) + "/box/one", {{"AZURE_STORAGE_ACCOUNT", "acct"}}),
                 HasSubstr("spec.field: \"" + std::string(container) + "\" is no name of a container"));

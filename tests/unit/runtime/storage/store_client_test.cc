@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 
-// So many MiB are given, in pieces of one, from one wait to the next.
+// How many MiB are passed, in pieces of one, between two waits.
 int64_t NextWait(SendWindow& window) {
   for (int64_t pieces = 1;; ++pieces) {
     if (window.Fill(kMebibyte)) return pieces;

@@ -24,7 +24,7 @@ constexpr std::size_t kAll = 8;
 constexpr unsigned long long kXid = 8;
 constexpr unsigned long long kClockChange = 16;
 
-// A driver with two GPUs and a slice, as FakeDriver says.
+// A driver with two GPUs and a slice (FakeDriver).
 class GpuReaderTest : public ::testing::Test {
  protected:
   GpuReaderTest() {
@@ -83,7 +83,7 @@ TEST_F(GpuReaderTest, ReadsWhatTheDriverSaysInBaseUnits) {
 TEST_F(GpuReaderTest, TakesTheVisibleGpusInCudasOrder) {
   EXPECT_THAT(UuidsOf("1,0"), ElementsAre("GPU-bb-2", "GPU-aa-1"));
   EXPECT_THAT(UuidsOf("GPU-bb"), ElementsAre("GPU-bb-2"));  // the beginning of a UUID
-  EXPECT_THAT(UuidsOf("1,7,0"), ElementsAre("GPU-bb-2"));   // CUDA stops at what it does not know
+  EXPECT_THAT(UuidsOf("1,7,0"), ElementsAre("GPU-bb-2"));   // CUDA stops at an invalid entry
   EXPECT_THAT(UuidsOf("MIG-cc-3"), ElementsAre("MIG-cc-3"));
 }
 
@@ -95,7 +95,7 @@ TEST_F(GpuReaderTest, RanksShareTheGpusInOrder) {
   EXPECT_EQ(Open(std::nullopt, /*most=*/2, /*ranks=*/1)->Read().at(1).local_rank, 0);
 }
 
-TEST_F(GpuReaderTest, WhatAGpuDoesNotTellIsAbsent) {
+TEST_F(GpuReaderTest, WhatAGpuDoesNotReportIsAbsent) {
   driver_->gpus[1].has_ecc = false;
   const GpuReading without_ecc = Open()->Read().at(1);
   EXPECT_FALSE(without_ecc.ecc_errors.has_value());
@@ -113,17 +113,17 @@ TEST_F(GpuReaderTest, WhatAGpuDoesNotTellIsAbsent) {
                lost.temperature_celsius || lost.ecc_errors);
 }
 
-TEST_F(GpuReaderTest, TellsEachXidOnceAndOfItsOwnGpu) {
+TEST_F(GpuReaderTest, ReportsEachXidOnceAndForItsOwnGpu) {
   const auto gpus = Open("1");
   EXPECT_EQ(driver_->gpus[1].registered_events, kXid);
   EXPECT_EQ(driver_->gpus[0].registered_events, 0U) << "a GPU of another pod is watched";
   driver_->events = {{1, kXid, 48}, {1, kClockChange, 7}, {1, kXid, 79}};
-  driver_->gpus[1].is_lost = true;  // and no longer tells its UUID
+  driver_->gpus[1].is_lost = true;  // and no longer reports its UUID
   EXPECT_THAT(gpus->Read().at(0).xids, ElementsAre(48, 79));
   EXPECT_THAT(gpus->Read().at(0).xids, IsEmpty());
 }
 
-TEST_F(GpuReaderTest, ADriverWithoutEventsTellsTheRest) {
+TEST_F(GpuReaderTest, ADriverWithoutEventsReportsTheRest) {
   driver_->has_events = false;
   driver_->events = {{0, kXid, 48}};
   const GpuReading gpu = Open()->Read().at(0);
@@ -151,8 +151,8 @@ TEST_F(GpuReaderTest, AWatchedGpuIsInTheMetrics) {
   const GpuWatch watch(metrics, LOCKSTEP_FAKE_NVML, {.most = 1});
   EXPECT_TRUE(testing::Eventually([&] {
     return metrics.Scrape().body.find(
-               "lockstep_gpu_power_watts{job_name=\"job\",namespace=\"lab\",gpu=\"0\",rank=\"2.0\",uuid="
-               "\"GPU-aa-1\"} "
+               "lockstep_gpu_power_watts{job_name=\"job\",namespace=\"lab\",gpu=\"0\",local_rank="
+               "\"0\",replica=\"2\",uuid=\"GPU-aa-1\"} "
                "612.5\n") != std::string::npos;
   })) << metrics.Scrape().body;
 }

@@ -11,7 +11,7 @@ namespace {
 using testing::ExpectAllSucceed;
 using testing::kPatience;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
 api::TrainingSpec Async(int64_t staleness) {
@@ -22,8 +22,8 @@ api::TrainingSpec Async(int64_t staleness) {
 }
 
 TEST(Async, ARankAloneTakesStepByStep) {
-  Meeting first;
-  Meeting second;
+  RoundConnector first;
+  RoundConnector second;
   auto ranks = StartRanks(1, [&](int, LineChannel&) {
     at::set_num_threads(1);
     api::TrainingSpec spec = Async(3);
@@ -51,11 +51,11 @@ TEST(Async, LeavesTheSameBitsOnAllRanksAndUsesEachSampleOnce) {
   spec.micro_batch_size = 2;
   spec.sync.outer = api::OuterSpec{};
   const LedgerFolder folder;
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(7, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     Trainer trainer(spec, {.ledger_folder = folder.path()});
-    auto communicator = meeting.Enter(1, rank, 7);
+    auto communicator = connector.Enter(1, rank, 7);
     REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 6).ok());
     REQUIRE(trainer.state().step == 6 && trainer.last().steps == 3);
     REQUIRE(trainer.last().global_count == 22 + 22 + 6 && std::isfinite(trainer.last().loss));
@@ -70,11 +70,11 @@ TEST(Async, LeavesTheSameBitsOnAllRanksAndUsesEachSampleOnce) {
   ExpectEachSampleOnce(Used(folder.path()), PlanOf(spec), 6);
 }
 
-// It stands still with its first batch until the other one has no more to do.
+// It stops with its first batch until the other rank has no more to do.
 TEST(Async, TheOthersTakeWhatARankThatStandsStillDoesNot) {
   for (const int still : {0, 1}) {
     const api::TrainingSpec spec = Async(Trainer::kTotalSteps);
-    Meeting meeting;
+    RoundConnector connector;
     auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
       at::set_num_threads(1);
       TrainerOptions options;
@@ -86,9 +86,9 @@ TEST(Async, TheOthersTakeWhatARankThatStandsStillDoesNot) {
         options.waits = [&] { parent.Send("no more to do"); };
       }
       Trainer trainer(spec, std::move(options));
-      auto communicator = meeting.Enter(1, rank, 2);
+      auto communicator = connector.Enter(1, rank, 2);
       REQUIRE(communicator.ok() && trainer.RunRound(*communicator, Trainer::kTotalSteps).ok());
-      // The one in work and the one made ready, of 11 samples each.
+      // The batch in progress and the prefetched one, of 11 samples each.
       const int64_t all = 22 + 22 + 6 + 22 + 22 + 6 + 22;
       REQUIRE(trainer.last().global_count == all);
       REQUIRE(rank == still ? trainer.last().local_count <= 22 : trainer.last().local_count >= all - 22);
@@ -106,14 +106,14 @@ TEST(Async, TheOthersTakeWhatARankThatStandsStillDoesNot) {
 
 TEST(Async, GoesBackAtOnceWhereTheRoundEndsInsideAWindow) {
   const api::TrainingSpec spec = Async(4);
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(1, [&](int, LineChannel&) {
     at::set_num_threads(1);
     std::stop_source round_over;
     Trainer trainer(spec, {.taken = [&](int64_t steps) {
                       if (steps == 2) round_over.request_stop();
                     }});
-    auto communicator = meeting.Enter(1, 0, 1);
+    auto communicator = connector.Enter(1, 0, 1);
     REQUIRE(communicator.ok());
     const std::string before = trainer.StateBytes();
     const auto strategy = MakeStrategy(spec, *communicator, trainer.state());
@@ -125,12 +125,12 @@ TEST(Async, GoesBackAtOnceWhereTheRoundEndsInsideAWindow) {
   ExpectAllSucceed(ranks);
 }
 
-// Rank 1 dies with a batch of the second window that it has claimed; rank 0 takes that window again, alone.
+// Rank 1 dies with a claimed batch of the second window; rank 0 repeats that window alone.
 TEST(Async, UsesEachSampleOnceWhereARankDiesInsideAWindow) {
   const api::TrainingSpec spec = Async(3);
   const LedgerFolder folder;
-  Meeting both;
-  Meeting alone;
+  RoundConnector both;
+  RoundConnector alone;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     bool is_second_window = false;
@@ -161,12 +161,12 @@ TEST(Async, UsesEachSampleOnceWhereARankDiesInsideAWindow) {
 
 TEST(Async, NamesTheStepThatIsNotFinite) {
   const api::TrainingSpec spec = Async(3);
-  const std::vector<int64_t> spoiled = PlanOf(spec).Ids(1, 12, 13);
-  Meeting meeting;
+  const std::vector<int64_t> non_finite = PlanOf(spec).Ids(1, 12, 13);
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
-    Trainer trainer(spec, {.spoiled = spoiled});
-    auto communicator = meeting.Enter(1, rank, 2);
+    Trainer trainer(spec, {.non_finite = non_finite});
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 3).ok());
     REQUIRE(trainer.last().applied && std::isfinite(trainer.last().loss));
     parent.Send(std::to_string(trainer.last().skipped));

@@ -10,13 +10,13 @@ namespace {
 
 using testing::ExpectAllSucceed;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
 TEST(AverageInPlace, WeighsTheRanksInEachType) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 3);
+    auto communicator = connector.Enter(1, rank, 3);
     REQUIRE(communicator.ok());
     const double weights[] = {0.5, 0.25, 0.25};
     const at::Tensor values = at::full({2, 3}, 4.0 * rank, at::kFloat);
@@ -36,11 +36,11 @@ TEST(AverageInPlace, WeighsTheRanksInEachType) {
   ExpectAllSucceed(ranks);
 }
 
-// More elements than one sum takes, in tensors of its size and smaller ones.
+// More elements than fit into one sum, in tensors of that size and smaller ones.
 TEST(AverageInPlace, SumsManyTensorsInPieces) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     std::vector<ToAverage> all;
     for (const int64_t size : {3, 5'000'000, 5, 2'200'000, 2'200'000, 1}) {

@@ -50,7 +50,7 @@ TEST(SlicesBySpeed, AreProportionalToTheSpeeds) {
       << "where there are too few";
 }
 
-// No other division ends earlier, where nobody is left without.
+// No other division that gives each rank a position ends earlier.
 TEST(SlicesBySpeed, CoverEveryPlaceOnceAndEndAsEarlyAsPossible) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 2000; ++i) {
@@ -94,7 +94,7 @@ TEST(MicroBatches, CutsASliceIntoPiecesOfTheGivenSize) {
 
 TEST(ShareOf, CutsEachRanksShare) {
   const RankShare share = ShareOf(20, 1, Equal(3), {.size = 4});
-  EXPECT_EQ(share.places, (Slice{7, 14}));
+  EXPECT_EQ(share.positions, (Slice{7, 14}));
   EXPECT_EQ(share.pieces, (std::vector<Slice>{{7, 11}, {11, 14}}));
   EXPECT_EQ(share.micro_batches, (std::vector<int64_t>{2, 2, 2}));
   EXPECT_EQ(ShareOf(2, 2, Equal(3), {}).micro_batches, (std::vector<int64_t>{1, 1, 0}));
@@ -112,7 +112,7 @@ TEST(ShareOf, GivesWholePiecesThatAreTheSameInAnyWorld) {
           const RankShare share = ShareOf(count, rank, speeds, {.size = size, .same_in_any_world = true});
           ASSERT_EQ(share.micro_batches[static_cast<std::size_t>(rank)],
                     static_cast<int64_t>(share.pieces.size()));
-          ASSERT_LE(share.places.end, count);
+          ASSERT_LE(share.positions.end, count);
           together.insert(together.end(), share.pieces.begin(), share.pieces.end());
         }
         ASSERT_EQ(together, all) << count << " samples in pieces of " << size << " over " << world
@@ -122,16 +122,16 @@ TEST(ShareOf, GivesWholePiecesThatAreTheSameInAnyWorld) {
   }
 }
 
-TEST(CuttingOf, DependsOnTheJobAlone) {
+TEST(MicroBatchPolicyOf, DependsOnTheJobAlone) {
   api::TrainingSpec spec;
   spec.global_batch_size = 100;
-  EXPECT_EQ(CuttingOf(spec).size, std::nullopt);
-  EXPECT_FALSE(CuttingOf(spec).same_in_any_world);
+  EXPECT_EQ(MicroBatchPolicyOf(spec).size, std::nullopt);
+  EXPECT_FALSE(MicroBatchPolicyOf(spec).same_in_any_world);
   spec.determinism = api::Determinism::kWorld;
-  EXPECT_EQ(CuttingOf(spec).size, 7);  // 16 pieces at most
-  EXPECT_TRUE(CuttingOf(spec).same_in_any_world);
+  EXPECT_EQ(MicroBatchPolicyOf(spec).size, 7);  // 16 pieces at most
+  EXPECT_TRUE(MicroBatchPolicyOf(spec).same_in_any_world);
   spec.micro_batch_size = 25;
-  EXPECT_EQ(CuttingOf(spec).size, 25);
+  EXPECT_EQ(MicroBatchPolicyOf(spec).size, 25);
 }
 
 }  // namespace

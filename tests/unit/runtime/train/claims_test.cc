@@ -44,7 +44,8 @@ TEST(IsWorthClaiming, WhereItIsDoneBeforeTheOthersAreThroughWithTheRest) {
   EXPECT_TRUE(IsWorthClaiming(equal, 1, 1, 1));
   EXPECT_FALSE(IsWorthClaiming(equal, 1, 1, 0)) << "nothing is left";
   EXPECT_TRUE(IsWorthClaiming(uneven, 0, 1, 1)) << "the fastest takes whatever is left";
-  // With the one that it holds it would need 2 s; the others' 6 and what they hold are done in less.
+  // Including the batch that it holds it would need 2 s; the others finish their 6 and those they hold
+  // earlier.
   EXPECT_FALSE(IsWorthClaiming(uneven, 1, 1, 6));
   EXPECT_TRUE(IsWorthClaiming(uneven, 1, 1, 7));
   EXPECT_TRUE(IsWorthClaiming(uneven, 1, 0, 3)) << "it holds none";
@@ -56,11 +57,11 @@ struct Simulated {
   double end = 0;
 };
 
-// A window as ranks take it that hold one batch in work and one made ready.
+// Simulates a window in which each rank holds one batch in progress and one prefetched.
 Simulated Simulate(const std::vector<double>& rates, int64_t batches) {
   struct Rank {
     bool has_ready = false;
-    bool is_through = false;
+    bool has_finished = false;
     double free_at = 0;
   };
   std::vector<Rank> ranks(rates.size());
@@ -74,7 +75,7 @@ Simulated Simulate(const std::vector<double>& rates, int64_t batches) {
   while (true) {
     std::optional<std::size_t> next;
     for (std::size_t i = 0; i < ranks.size(); ++i) {
-      if (!ranks[i].is_through && (!next.has_value() || ranks[i].free_at < ranks[*next].free_at)) next = i;
+      if (!ranks[i].has_finished && (!next.has_value() || ranks[i].free_at < ranks[*next].free_at)) next = i;
     }
     if (!next.has_value()) break;
     Rank& rank = ranks[*next];
@@ -84,14 +85,14 @@ Simulated Simulate(const std::vector<double>& rates, int64_t batches) {
       claim(*next, 1);
       continue;
     }
-    rank.is_through = true;
+    rank.has_finished = true;
     result.end = std::max(result.end, rank.free_at);
     if (IsFastest(rates, static_cast<int>(*next))) result.end_of_fastest = rank.free_at;
   }
   return result;
 }
 
-TEST(IsWorthClaiming, LeavesNothingAndLetsNobodyWaitForLong) {
+TEST(IsWorthClaiming, LeavesNothingAndKeepsNoRankWaitingForLong) {
   std::mt19937_64 random(7);
   std::uniform_real_distribution<double> rate(0.05, 1);
   for (int round = 0; round < 2000; ++round) {
@@ -101,7 +102,7 @@ TEST(IsWorthClaiming, LeavesNothingAndLetsNobodyWaitForLong) {
     const auto batches = static_cast<int64_t>(random() % 200);
     const Simulated window = Simulate(rates, batches);
     ASSERT_EQ(window.done, batches);
-    // Batches of a rank of middling speed.
+    // Batches of a rank with average speed.
     const double others = std::accumulate(rates.begin(), rates.end(), 0.0) / static_cast<double>(world);
     ASSERT_LE(window.end - window.end_of_fastest, 2.5 / others)
         << ::testing::PrintToString(rates) << " " << batches;

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 constexpr api::EarlyStopSpec kPatient{.patience = 2};
 
-// Evaluations of the steps 10, 20, …; how many are done when the training ends, and why.
+// After evaluations at steps 10, 20, …: how many were done when training ended, and why.
 struct End {
   int evaluations = 0;
   std::string why;

@@ -31,7 +31,7 @@ TrainingState NewState(const api::TrainingSpec& spec) {
   return std::move(MakeTrainingState(spec, {spec.data.synthetic.shape, 3})).value();
 }
 
-// The process of a rank, whose supervisor is the test.
+// Runs a rank's loop; the test acts as its supervisor.
 LoopOutcome RunLoop(const api::TrainingSpec& spec, TrainingState& state, Checkpointer* checkpointer,
                     const LineChannel& supervisor) {
   const SystemClock clock;
@@ -87,7 +87,7 @@ class ElasticLoopTest : public ::testing::Test {
   api::CheckpointSpec spec_;
 };
 
-// Reads of tensors say what part_reader.cc says where memory is short.
+// Reads of tensors return the error of part_reader.cc for lack of memory.
 class ShortOfMemory final : public checkpoint::ObjectStore {
  public:
   explicit ShortOfMemory(std::unique_ptr<checkpoint::ObjectStore> store) : store_(std::move(store)) {}
@@ -132,10 +132,10 @@ TEST_F(ElasticLoopTest, PutsNoStepToMemoryThatIsShortWhileItRestores) {
   EXPECT_EQ(rank.Wait(kPatience), static_cast<int>(ExitCode::kPreempted));
 }
 
-// A newcomer whose source died half-way, and nothing is stored.
+// A new rank whose source died half-way, with nothing stored.
 TEST_F(ElasticLoopTest, BeginsWithAStateAsItWasMadeWhereItsOwnIsTorn) {
   ForkedProcess rank([&](LineChannel& supervisor) {
-    const api::TrainingSpec spec = Training(0);  // all that is to do is to begin
+    const api::TrainingSpec spec = Training(0);  // there is nothing to do but to begin
     TrainingState state = NewState(spec);
     state.Tear();
     const at::NoGradGuard no_grad;

@@ -18,7 +18,7 @@ namespace {
 using testing::ExpectAllSucceed;
 using testing::kPatience;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
 constexpr int64_t kSamples = 50;
@@ -32,7 +32,7 @@ api::TrainingSpec EvaluatedTraining() {
   return spec;
 }
 
-// Files on a disk, as far as the evaluation knows. Get of a sample from `held` on waits until it is released.
+// Looks to the evaluation like files on a disk. Get of a sample from `held` on waits until it is released.
 class SlowDataset final : public data::Dataset {
  public:
   SlowDataset(const data::Dataset& whole, int64_t held) : whole_(whole), held_(held) {}
@@ -54,7 +54,7 @@ class SlowDataset final : public data::Dataset {
     held_ = whole_.size();
     changed_.notify_all();
   }
-  // False: it never happened.
+  // Returns false if it does not happen in time.
   [[nodiscard]] bool AwaitUsed(std::size_t samples) const {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kPatience / 10, [&] { return used_.size() >= samples; });
@@ -82,7 +82,7 @@ struct Expected {
   double right = 0;
 };
 
-// One batch after the other, without threads.
+// Evaluates one batch after the other, without threads.
 Expected SumsOf(const TrainingState& state, const data::Dataset& test, Slice share) {
   const at::NoGradGuard no_grad;
   Expected sums;
@@ -103,21 +103,21 @@ std::vector<int64_t> NumbersOf(Slice share) {
   return numbers;
 }
 
-// Each rank has its share by speed, and together they count what one batch after the other counts, to the bit.
+// Each rank has its share by speed, and the sums equal those of a sequential evaluation bit for bit.
 TEST(Evaluator, DividesTheSamplesBySpeedAndCountsEachOnce) {
   struct Case {
     std::vector<double> speeds;
     Slice first;
   };
   for (const Case& c : {Case{{1, 1}, {0, 25}}, Case{{3, 1}, {0, 38}}}) {
-    Meeting meeting;
+    RoundConnector connector;
     auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
       const api::TrainingSpec spec = EvaluatedTraining();
       const data::Datasets datasets = data::OpenDatasets(spec).value();
       const SlowDataset test(*datasets.test, kSamples);
       TrainingState state = MakeTrainingState(spec, {spec.data.synthetic.shape, 3}).value();
       Evaluator evaluator(spec, state, test);
-      auto communicator = meeting.Enter(1, rank, 2);
+      auto communicator = connector.Enter(1, rank, 2);
       REQUIRE(communicator.ok());
       const Result<Evaluation> found = evaluator.Run(**communicator, c.speeds, [] { return false; }, {});
       REQUIRE(found.ok() && found->complete);
@@ -135,16 +135,16 @@ TEST(Evaluator, DividesTheSamplesBySpeedAndCountsEachOnce) {
   }
 }
 
-// While the step thread computes, the loader's thread reads the batches that follow.
+// While the step thread computes, the loader's thread reads the following batches.
 TEST(Evaluator, ReadsAheadOnThreadsOfItsOwn) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(1, [&](int rank, LineChannel&) {
     const api::TrainingSpec spec = EvaluatedTraining();
     const data::Datasets datasets = data::OpenDatasets(spec).value();
     const SlowDataset test(*datasets.test, kSamples);
     TrainingState state = MakeTrainingState(spec, {spec.data.synthetic.shape, 3}).value();
     Evaluator evaluator(spec, state, test);
-    auto communicator = meeting.Enter(1, rank, 1);
+    auto communicator = connector.Enter(1, rank, 1);
     REQUIRE(communicator.ok());
     bool is_ahead = true;
     int batches = 0;
@@ -162,14 +162,14 @@ TEST(Evaluator, ReadsAheadOnThreadsOfItsOwn) {
 }
 
 TEST(Evaluator, DoesNotWaitForDataOnceTheRoundIsOver) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(1, [&](int rank, LineChannel&) {
     const api::TrainingSpec spec = EvaluatedTraining();
     const data::Datasets datasets = data::OpenDatasets(spec).value();
     SlowDataset test(*datasets.test, /*held=*/2 * kBatch);
     TrainingState state = MakeTrainingState(spec, {spec.data.synthetic.shape, 3}).value();
     Evaluator evaluator(spec, state, test);
-    auto communicator = meeting.Enter(1, rank, 1);
+    auto communicator = connector.Enter(1, rank, 1);
     REQUIRE(communicator.ok());
     std::stop_source round;
     std::jthread control([&] {

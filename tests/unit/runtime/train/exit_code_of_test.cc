@@ -7,7 +7,7 @@ namespace {
 
 using protocol::ExitCode;
 
-TEST(ExitCodeOfTest, TellsWhoseFaultItIs) {
+TEST(ExitCodeOfTest, DistinguishesUserErrorsFromInfrastructure) {
   for (const ErrorCode code :
        {ErrorCode::kUnavailable, ErrorCode::kDeadlineExceeded, ErrorCode::kUnauthorized,
         ErrorCode::kForbidden, ErrorCode::kThrottled, ErrorCode::kNotFound})

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::ExpectAllSucceed;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
 struct Collective {
@@ -27,8 +27,7 @@ struct Collective {
   [[nodiscard]] bool is_message() const { return name.starts_with("nccl:recv"); }
 };
 
-// As c10d of LibTorch 2.11 dumps one of NCCL's where there is no watchdog: never retired, and never
-// "started".
+// As c10d of LibTorch 2.11 dumps a collective of NCCL without a watchdog: never retired, and never "started".
 Json TraceEntry(const Collective& what, std::size_t record) {
   return {{"record_id", record},
           {"pg_id", what.group},
@@ -79,14 +78,14 @@ TEST(ReadFlightTrace, NamesTheOldestCollectiveThatHasNotEnded) {
   EXPECT_EQ(trace.sizes, "[[4,3]]");
 }
 
-// Else a collective of long ago would be named: its event is that of one which has not ended.
+// Otherwise a collective of long ago would be reported: its event is that of one that has not ended.
 TEST(ReadFlightTrace, KnowsThatAllBeforeOneThatEndedHaveEnded) {
   const FlightTrace trace = Read({{1, false}, {2, true}, {3, false}});
   EXPECT_EQ(trace.sequence, 3);
   EXPECT_THAT(StatesIn(trace), ElementsAre("completed", "completed", "scheduled"));
 }
 
-TEST(ReadFlightTrace, TellsNothingOfOneQueueFromAnother) {
+TEST(ReadFlightTrace, InfersNothingAboutOneQueueFromAnother) {
   EXPECT_THAT(StatesIn(Read({{1, false}, {1, true, "nccl:recv 0<-1"}, {2, false, "nccl:recv 0<-2"}})),
               ElementsAre("scheduled", "completed", "scheduled"));
   EXPECT_THAT(StatesIn(Read({{1, false}, {1, true, "nccl:all_reduce", 1}})),
@@ -113,13 +112,14 @@ TEST(ReadFlightTrace, SaysThatNothingWasKept) {
 }
 
 TEST(ReadFlightTrace, ReadsWhatTheRecorderOfThisLibTorchDumps) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(1, [&](int, LineChannel&) {
-    const auto communicator = meeting.Enter(1, 0, 1);
+    const auto communicator = connector.Enter(1, 0, 1);
     REQUIRE(communicator.ok());
     const std::vector<int64_t> numbers = {1, 2, 3};
     REQUIRE((*communicator)->AllGather(numbers).ok());
-    // c10d notes the end of a collective after it has woken who waits for it: until then the one before is shown.
+    // c10d records the end of a collective after it has woken the waiting thread: until then the previous one
+    // is shown.
     REQUIRE(testing::Eventually([] {
       const auto trace =
           ReadFlightTrace(c10d::dump_fr_trace_json(/*includeCollectives=*/true, /*onlyActive=*/false));

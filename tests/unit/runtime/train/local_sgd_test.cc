@@ -16,10 +16,10 @@ namespace {
 using testing::ExpectAllSucceed;
 using testing::kPatience;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
-// SGD with momentum and without what is not linear in the gradient, so that means can be compared.
+// SGD with momentum and without anything that is not linear in the gradient, so that means can be compared.
 api::TrainingSpec Linear() {
   api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
   spec.model.cnn.dropout = 0;
@@ -44,7 +44,7 @@ bool AreClose(const std::vector<NamedTensor>& some, const std::vector<NamedTenso
   return some.size() == others.size();
 }
 
-// Of all ranks the same, or nothing.
+// The bits if they are equal on all ranks, otherwise an empty text.
 std::string CommonBits(std::vector<testing::ForkedProcess>& ranks) {
   std::string common;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -57,8 +57,8 @@ std::string CommonBits(std::vector<testing::ForkedProcess>& ranks) {
 
 TEST(LocalSgd, WithAMeanAfterEachStepLearnsWhatDdpDoes) {
   for (const std::vector<double>& speeds : {std::vector<double>{1, 1}, std::vector<double>{1, 4}}) {
-    Meeting first;
-    Meeting second;
+    RoundConnector first;
+    RoundConnector second;
     auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
       at::set_num_threads(1);
       Trainer ddp(Linear(), {.speeds = speeds});
@@ -76,7 +76,7 @@ TEST(LocalSgd, WithAMeanAfterEachStepLearnsWhatDdpDoes) {
   }
 }
 
-// A rank's steps and the means, written out.
+// The steps of a rank and the means, written out.
 class Reference {
  public:
   Reference(const api::TrainingSpec& spec, const std::vector<double>& speeds)
@@ -93,9 +93,9 @@ class Reference {
     for (int64_t step = begin; step < end; ++step) {
       for (std::size_t rank = 0; rank < states_.size(); ++rank) {
         const RankShare share =
-            ShareOf(PlanOf(spec_).CountOf(step), static_cast<int>(rank), speeds_, CuttingOf(spec_));
-        loss_sum += Step(states_[rank], step, share.places);
-        samples[rank] += static_cast<double>(share.places.size());
+            ShareOf(PlanOf(spec_).CountOf(step), static_cast<int>(rank), speeds_, MicroBatchPolicyOf(spec_));
+        loss_sum += Step(states_[rank], step, share.positions);
+        samples[rank] += static_cast<double>(share.positions.size());
       }
     }
     const double all = std::accumulate(samples.begin(), samples.end(), 0.0);
@@ -120,8 +120,8 @@ class Reference {
   }
 
   // m = momentum m + g + decay p;  p = p - rate m
-  double Step(TrainingState& state, int64_t step, const Slice& places) {
-    const data::Batch batch = data_.train->Get(PlanOf(spec_).Ids(step, places.begin, places.end));
+  double Step(TrainingState& state, int64_t step, const Slice& positions) {
+    const data::Batch batch = data_.train->Get(PlanOf(spec_).Ids(step, positions.begin, positions.end));
     at::Tensor loss;
     {
       const at::AutoGradMode with_gradients(true);
@@ -132,7 +132,7 @@ class Reference {
     for (std::size_t i = 0; i < state.trained.size(); ++i) {
       at::Tensor& parameter = state.trained[i];
       const at::Tensor& momentum = state.optimizer->state()[i].tensor;
-      const at::Tensor gradient = parameter.grad() / static_cast<double>(places.size());
+      const at::Tensor gradient = parameter.grad() / static_cast<double>(positions.size());
       momentum.mul_(0.9).add_(gradient).add_(parameter, 0.01);
       parameter.add_(momentum, -0.05);
       parameter.mutable_grad().reset();
@@ -149,12 +149,12 @@ class Reference {
 
 TEST(LocalSgd, TakesTheMeanOfWhatTheRanksLearnedAlone) {
   for (const std::vector<double>& speeds : {std::vector<double>{1, 1}, std::vector<double>{2, 5}}) {
-    Meeting meeting;
+    RoundConnector connector;
     auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
       at::set_num_threads(1);
       const api::TrainingSpec spec = Local(Linear(), 4);
       Trainer trainer(spec, {.speeds = speeds});
-      auto communicator = meeting.Enter(1, rank, 2);
+      auto communicator = connector.Enter(1, rank, 2);
       REQUIRE(communicator.ok() && trainer.RunRound(*communicator, Trainer::kTotalSteps).ok());
       Reference reference(spec, speeds);
       reference.Window(0, 4);
@@ -169,8 +169,8 @@ TEST(LocalSgd, TakesTheMeanOfWhatTheRanksLearnedAlone) {
 }
 
 TEST(LocalSgd, TakesAnOuterStepWhereAsked) {
-  Meeting first;
-  Meeting second;
+  RoundConnector first;
+  RoundConnector second;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     api::TrainingSpec diloco = Local(Linear(), 4);
@@ -197,16 +197,16 @@ TEST(LocalSgd, TakesAnOuterStepWhereAsked) {
   ExpectAllSucceed(ranks);
 }
 
-// Adam, dropout, clipping, micro-batches, an outer step, a rank without a sample in the short steps.
+// Adam, dropout, clipping, micro-batches, an outer step, a rank without samples in the short steps.
 TEST(LocalSgd, LeavesTheSameBitsOnAllRanksAfterAWindow) {
   api::TrainingSpec spec = Local(SmallTraining(api::Determinism::kNone), 3);
   spec.micro_batch_size = 2;
   spec.sync.outer = api::OuterSpec{};
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(7, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     Trainer trainer(spec);
-    auto communicator = meeting.Enter(1, rank, 7);
+    auto communicator = connector.Enter(1, rank, 7);
     REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 6).ok());
     REQUIRE(trainer.last().steps == 3 && std::isfinite(trainer.last().loss));
     parent.Send(trainer.Bits());
@@ -220,12 +220,12 @@ TEST(LocalSgd, TakesTheLowestScaleOfFp16) {
   api::TrainingSpec spec = Local(SmallTraining(api::Determinism::kNone), 4);
   spec.precision = api::Precision::kFp16;
   spec.model.cnn.dropout = 0;
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     // Far too high on rank 1: each of its steps overflows.
     Trainer trainer(spec, {.loss_scale = rank == 0 ? 256.0 : 0x1p40});
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 4).ok());
     REQUIRE(trainer.last().skipped == (rank == 0 ? 0 : 4));
     REQUIRE(trainer.state().loss_scale.factor() == 256.0);
@@ -238,15 +238,15 @@ TEST(LocalSgd, TakesTheLowestScaleOfFp16) {
   ExpectAllSucceed(ranks);
 }
 
-// The other ranks go on; what the rank learned in its other steps counts.
+// The other ranks continue, and what the rank learned in its other steps counts.
 TEST(LocalSgd, SkipsAStepThatIsNotFiniteOnItsRankAlone) {
   const api::TrainingSpec spec = Local(SmallTraining(api::Determinism::kNone), 3);
-  const std::vector<int64_t> spoiled = PlanOf(spec).Ids(1, 12, 13);  // rank 1's
-  Meeting meeting;
+  const std::vector<int64_t> non_finite = PlanOf(spec).Ids(1, 12, 13);  // rank 1's
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
-    Trainer trainer(spec, {.spoiled = spoiled});
-    auto communicator = meeting.Enter(1, rank, 2);
+    Trainer trainer(spec, {.non_finite = non_finite});
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 3).ok());
     REQUIRE(trainer.last().applied && trainer.last().skipped == rank);
     REQUIRE(std::isfinite(trainer.last().loss) && std::isfinite(trainer.last().gradient_norm));
@@ -257,16 +257,16 @@ TEST(LocalSgd, SkipsAStepThatIsNotFiniteOnItsRankAlone) {
   ExpectAllSucceed(ranks);
 }
 
-// Of rank 1's eleven samples in the first step none is left, so it takes no step there.
+// All of rank 1's eleven samples in the first step are corrupt, so it takes no step there.
 TEST(LocalSgd, SkipsCorruptRecords) {
   const api::TrainingSpec spec = Local(SmallTraining(api::Determinism::kNone), 3);
   std::vector<int64_t> corrupt = PlanOf(spec).Ids(0, 11, 22);
   corrupt.push_back(PlanOf(spec).Ids(1, 0, 1).front());
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     Trainer trainer(spec, {.corrupt = corrupt});
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 3).ok());
     const StepReport& report = trainer.last();
     REQUIRE(report.global_count == 38 && report.global_corrupt == 12);
@@ -283,11 +283,11 @@ TEST(LocalSgd, FailsAfterThreeStepsThatAreNotFiniteAndGoesBack) {
   const api::TrainingSpec spec = Local(SmallTraining(api::Determinism::kNone), 4);
   std::vector<int64_t> all(static_cast<std::size_t>(spec.data.synthetic.samples));
   std::iota(all.begin(), all.end(), 0);
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(1, [&](int, LineChannel&) {
     at::set_num_threads(1);
-    Trainer trainer(spec, {.spoiled = all});
-    auto communicator = meeting.Enter(1, 0, 1);
+    Trainer trainer(spec, {.non_finite = all});
+    auto communicator = connector.Enter(1, 0, 1);
     REQUIRE(communicator.ok());
     const std::string before = trainer.StateBytes();
     const Result<void> failed = trainer.RunRound(*communicator, 4);
@@ -303,7 +303,7 @@ TEST(LocalSgd, FailsAfterThreeStepsThatAreNotFiniteAndGoesBack) {
 
 TEST(LocalSgd, GoesBackAtOnceWhereTheRoundEndsInsideAWindow) {
   const api::TrainingSpec spec = Local(SmallTraining(api::Determinism::kNone), 4);
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(1, [&](int, LineChannel&) {
     at::set_num_threads(1);
     std::stop_source round_over;
@@ -312,7 +312,7 @@ TEST(LocalSgd, GoesBackAtOnceWhereTheRoundEndsInsideAWindow) {
                       newest = steps;
                       if (steps == 2) round_over.request_stop();
                     }});
-    auto communicator = meeting.Enter(1, 0, 1);
+    auto communicator = connector.Enter(1, 0, 1);
     REQUIRE(communicator.ok());
     const std::string before = trainer.StateBytes();
     const auto strategy = MakeStrategy(spec, *communicator, trainer.state());
@@ -325,15 +325,16 @@ TEST(LocalSgd, GoesBackAtOnceWhereTheRoundEndsInsideAWindow) {
   ExpectAllSucceed(ranks);
 }
 
-// Rank 1 dies after two steps of the second window. Rank 0 goes back to the first one's end, and takes the
-// second again, alone: what it then holds is what it holds where nobody died and it was alone from there on.
+// Rank 1 dies after two steps of the second window. Rank 0 goes back to the end of the first window and
+// repeats the second one alone. The result equals that of a run without the death in which rank 0 was alone
+// from there on.
 TEST(LocalSgd, NoStepCountsTwiceWhereARankDiesInsideAWindow) {
   const api::TrainingSpec spec = Local(SmallTraining(api::Determinism::kNone), 3);
   std::vector<std::string> bits;
   for (const bool dies : {false, true}) {
     const LedgerFolder folder;
-    Meeting both;
-    Meeting alone;
+    RoundConnector both;
+    RoundConnector alone;
     auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
       at::set_num_threads(1);
       bool is_second_window = false;

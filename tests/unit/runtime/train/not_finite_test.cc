@@ -13,7 +13,7 @@ std::vector<at::Tensor> Parameters(int count) {
 
 TEST(LookForNotFinite, NamesTheParameterWhereTheBackwardPassCeasesToBeFinite) {
   const auto parameters = Parameters(4);
-  // The root's slope at 0 is infinite: for the layer before it, and all before that.
+  // The root's slope at 0 is infinite, for its layer and all layers before it.
   const at::Tensor root = (parameters[0] + parameters[1]).sqrt();
   NotFinite found;
   LookForNotFinite((root + parameters[2]).sum(), parameters, found);

@@ -25,7 +25,7 @@ void SetGradients(std::vector<NamedTensor>& parameters, int step) {
     parameter.tensor.mutable_grad() = torch::randn_like(parameter.tensor);
 }
 
-// Largest relative difference of the parameters after 20 steps with a rate that changes.
+// The largest relative difference of the parameters after 20 steps with a changing rate.
 double DifferenceToReference(
     const OptimizerSpec& spec,
     const std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor>)>& make_reference) {
@@ -97,7 +97,7 @@ TEST(Optimizer, HasItsWholeStateFromTheStart) {
   EXPECT_TRUE(MakeOptimizer({.name = OptimizerName::kSgd}, parameters)->state().empty());
 }
 
-// Steps continue from state and number alone: what a joining rank and a checkpoint rely on.
+// Steps depend on state and step number only: joining ranks and checkpoints rely on that.
 TEST(Optimizer, GoesOnFromACopyOfItsState) {
   const OptimizerSpec spec{.name = OptimizerName::kAdamw, .weight_decay = 0.1};
   std::vector<NamedTensor> first = Parameters();

@@ -17,7 +17,7 @@ namespace {
 using testing::ExpectAllSucceed;
 using testing::kPatience;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
 // Without dropout, so that one process with the whole batch draws nothing else.
@@ -58,16 +58,17 @@ api::TrainingSpec GptTraining(const TokenFolder& folder, api::Strategy strategy,
   spec.model.name = api::ModelName::kGpt;
   spec.model.gpt = {
       .layers = 3, .heads = 2, .embedding_size = 16, .context_length = 8, .vocabulary_size = 256};
-  // Adam makes a whole step of what rounding leaves of the keys' biases, whose gradient is zero.
+  // Not Adam, because it amplifies rounding errors of the keys' biases, whose gradient is zero, to a whole
+  // step.
   spec.optimizer.name = api::OptimizerName::kSgd;
   spec.optimizer.momentum = 0.9;
   spec.data.format = api::DataFormat::kTokens;
   spec.data.path = folder.path();
-  spec.data.synthetic.shape = {8};  // what Trainer makes the model for
+  spec.data.synthetic.shape = {8};  // the input for which Trainer creates the model
   return spec;
 }
 
-// One process with the whole batch of each step, by the plainest means.
+// One process with the whole batch of each step, implemented as simply as possible.
 class Reference {
  public:
   explicit Reference(api::TrainingSpec spec) : spec_(std::move(spec)) {
@@ -103,7 +104,7 @@ double RelativeError(const at::Tensor& found, const at::Tensor& expected) {
   return ((found - expected).norm() / (expected.norm() + 1e-12)).item<double>();
 }
 
-// Of what this rank holds.
+// The values that this rank holds.
 struct Compared {
   int64_t gradients = 0;
   double worst = 0;
@@ -145,13 +146,13 @@ int64_t HeldElements(const TrainingState& state) {
   return elements;
 }
 
-// Three steps; the first one's gradients, and what it all comes to.
+// Takes three steps; compares the gradients of the first one, and the final state.
 void ExpectWhatOneProcessComputes(const api::TrainingSpec& spec, int world) {
   SCOPED_TRACE(std::to_string(world) + " ranks");
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(world, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
-    auto communicator = meeting.Enter(1, rank, world);
+    auto communicator = connector.Enter(1, rank, world);
     REQUIRE(communicator.ok());
     Trainer trainer(spec);
     const auto synced = trainer.Sync(**communicator);
@@ -236,7 +237,7 @@ TEST(Hybrid, SumsTheTiedEmbeddingOverBothEndsOfAllPipelines) {
   ExpectWhatOneProcessComputes(GptTraining(folder, api::Strategy::kHybrid), 4);
 }
 
-// A rank's way through rounds: in which worlds it takes part, as which rank; -1: it is away.
+// A process's ranks in the rounds that it joins; -1: it is away.
 struct Round {
   std::vector<int> rank_of;  // by process
   int64_t until_step;
@@ -247,9 +248,9 @@ struct Round {
   }
 };
 
-// Source of each process's state in each round: "kept fresh - …".
+// The source of each process's state in each round: "kept fresh - …".
 std::vector<std::string> SourcesOf(const api::TrainingSpec& spec, const std::vector<Round>& rounds) {
-  std::vector<Meeting> meetings(rounds.size());
+  std::vector<RoundConnector> connectors(rounds.size());
   const int processes = static_cast<int>(rounds.front().rank_of.size());
   auto ranks = StartRanks(processes, [&](int process, LineChannel& parent) {
     at::set_num_threads(1);
@@ -262,7 +263,8 @@ std::vector<std::string> SourcesOf(const api::TrainingSpec& spec, const std::vec
         sources += "- ";
         continue;
       }
-      auto communicator = meetings[round].Enter(static_cast<int64_t>(round) + 1, rank, rounds[round].world());
+      auto communicator =
+          connectors[round].Enter(static_cast<int64_t>(round) + 1, rank, rounds[round].world());
       REQUIRE(communicator.ok());
       const auto source = trainer.Sync(**communicator);
       REQUIRE(source.ok());
@@ -293,10 +295,10 @@ TEST(Pipeline, BeginsAgainWhereALayerIsLostWithItsRank) {
   EXPECT_EQ(sources, (std::vector<std::string>{"fresh fresh ", "fresh - ", "fresh fresh "}));
 }
 
-// Three steps with a copy after the second; then one rank is lost, or two neighbours.
+// Takes three steps with a copy after the second one; then one rank, or two neighbours, are lost.
 std::vector<std::string> SourcesAfterALoss(const api::TrainingSpec& spec, const std::vector<int>& rank_of) {
-  Meeting first;
-  Meeting second;
+  RoundConnector first;
+  RoundConnector second;
   const int left =
       static_cast<int>(std::count_if(rank_of.begin(), rank_of.end(), [](int rank) { return rank >= 0; }));
   auto ranks = StartRanks(static_cast<int>(rank_of.size()), [&](int process, LineChannel& parent) {
@@ -334,7 +336,7 @@ TEST(Pipeline, GoesBackToTheCopiesInMemoryWhereAStageIsLost) {
   EXPECT_EQ(SourcesAfterALoss(spec, {0, -1, 1}), (std::vector<std::string>{"copy 2", "-", "copy 2"}));
   EXPECT_EQ(SourcesAfterALoss(spec, {0, -1, 1, 2}),
             (std::vector<std::string>{"copy 2", "-", "copy 2", "copy 2"}));
-  // The copy of the third rank's stage is with the fourth, that of the second's was with the third.
+  // The copy of the third rank's stage is on the fourth rank, that of the second rank's was on the third.
   EXPECT_EQ(SourcesAfterALoss(spec, {0, -1, -1, 1}),
             (std::vector<std::string>{"fresh 0", "-", "-", "fresh 0"}));
 }
@@ -345,7 +347,7 @@ TEST(Pipeline, KeepsItsCopiesAliveWhileATiedEmbeddingMoves) {
             (std::vector<std::string>{"copy 2", "copy 2", "-"}));
 }
 
-TEST(Hybrid, GoesOnFromTheTwinOfALostRank) {
+TEST(Hybrid, ContinuesFromTheStageReplicaOfALostRank) {
   const auto sources =
       SourcesOf(MlpTraining(api::Strategy::kHybrid),
                 {{{0, 1, 2, 3}, 2}, {{0, 1, -1, 2}, 4}, {{0, 1, 3, 2}, 5}, {{0, -1, 1, -1}, 7}});
@@ -353,7 +355,7 @@ TEST(Hybrid, GoesOnFromTheTwinOfALostRank) {
                                                "fresh - peer kept ", "fresh kept kept - "}));
 }
 
-// By hand, as one rank with all layers.
+// Computes the gradients as one rank with all layers.
 Result<StepEnd> MakeGradients(const Trainer& trainer, const api::TrainingSpec& spec, int64_t round) {
   const at::AutoGradMode with_gradients(true);
   StagedState& staged = *trainer.state().staged;
@@ -367,11 +369,11 @@ Result<StepEnd> MakeGradients(const Trainer& trainer, const api::TrainingSpec& s
   return StepEnd{static_cast<double>(count), loss.item<double>(), staged.SquaresOnce()};
 }
 
-// One rank heard how the step ended, and the other did not, for its connection broke.
+// One rank learned how the step ended; the other did not, because its connection broke.
 TEST(Pipeline, MakesTheStepThatEndedForAnother) {
   const api::TrainingSpec spec = MlpTraining(api::Strategy::kPipeline);
-  Meeting alone[2];
-  Meeting together;
+  RoundConnector alone[2];
+  RoundConnector together;
   auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     Trainer trainer(spec);
@@ -396,13 +398,13 @@ TEST(Pipeline, MakesTheStepThatEndedForAnother) {
 
 TEST(Pipeline, SkipsAStepThatIsNotFiniteOnAllRanks) {
   api::TrainingSpec spec = MlpTraining(api::Strategy::kPipeline);
-  const std::vector<int64_t> spoiled = PlanOf(spec).Ids(0, 3, 4);
-  Meeting meeting;
+  const std::vector<int64_t> non_finite = PlanOf(spec).Ids(0, 3, 4);
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
-    Trainer trainer(spec, {.spoiled = spoiled});
+    Trainer trainer(spec, {.non_finite = non_finite});
     REQUIRE(trainer.Sync(**communicator).ok());
     REQUIRE(trainer.RunRound(*communicator, 1).ok());
     const StepReport skipped = trainer.last();
@@ -420,16 +422,16 @@ TEST(Pipeline, SkipsAStepThatIsNotFiniteOnAllRanks) {
   ExpectAllSucceed(ranks);
 }
 
-// Dropout and all: a place in the mesh is no part of what is drawn.
+// Including dropout: random numbers do not depend on the coordinate in the mesh.
 TEST(Pipeline, DrawsTheSameWithAnyNumberOfRanks) {
   api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
   spec.strategy = api::Strategy::kPipeline;
   std::vector<double> losses;
   for (const int world : {1, 2, 3}) {
-    Meeting meeting;
+    RoundConnector connector;
     auto ranks = StartRanks(world, [&](int rank, LineChannel& parent) {
       at::set_num_threads(1);
-      auto communicator = meeting.Enter(1, rank, world);
+      auto communicator = connector.Enter(1, rank, world);
       REQUIRE(communicator.ok());
       Trainer trainer(spec);
       REQUIRE(trainer.Sync(**communicator).ok());

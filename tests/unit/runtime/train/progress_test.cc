@@ -28,7 +28,7 @@ class ProgressReporterTest : public ::testing::Test {
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
     return ends;
   }
-  std::string Told() {
+  std::string Reported() {
     std::array<char, 65536> text{};
     const ssize_t bytes = ::recv(supervisor_.get(), text.data(), text.size(), MSG_DONTWAIT);
     return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, bytes))};
@@ -97,8 +97,8 @@ TEST_F(ProgressReporterTest, Rank0LogsTheRoundTheProgressAndTheEvaluations) {
   EXPECT_EQ(lines, 3U) << "the round's first, one ten seconds later, the last of all: " << log;
 }
 
-// Half a second each, so the newest is always told.
-TEST_F(ProgressReporterTest, TellsOfTheTimesOfStepsTheTokensAndWhatWasCommunicated) {
+// Half a second each, so the newest is always sent.
+TEST_F(ProgressReporterTest, ReportsStepTimesTokensAndCommunicatedBytes) {
   progress_.EnterRound({.round = 2, .rank = 1, .world = 3}, 40, StateSource::kPeer);
   progress_.Communicated(4096);
   for (int64_t step = 41; step <= 42; ++step) {
@@ -106,7 +106,7 @@ TEST_F(ProgressReporterTest, TellsOfTheTimesOfStepsTheTokensAndWhatWasCommunicat
     progress_.Committed(step, {.global_count = 32, .local_count = 11});
   }
   std::optional<protocol::Usage> newest;
-  std::istringstream lines(Told());
+  std::istringstream lines(Reported());
   for (std::string line; std::getline(lines, line);) {
     const auto message = protocol::DecodeFromRank(line);
     ASSERT_TRUE(message.ok()) << line;
@@ -119,7 +119,7 @@ TEST_F(ProgressReporterTest, TellsOfTheTimesOfStepsTheTokensAndWhatWasCommunicat
   EXPECT_EQ(newest->communication_bytes_total, 4096);
 }
 
-TEST_F(ProgressReporterTest, TellsHowManyRecordsOfAnEpochWereCorrupt) {
+TEST_F(ProgressReporterTest, ReportsHowManyRecordsOfAnEpochWereCorrupt) {
   const auto take = [this](int64_t step, int64_t corrupt) {
     clock_.Advance(500ms);
     progress_.Committed(step, {.global_count = 32, .global_corrupt = corrupt, .local_corrupt = corrupt / 2});
@@ -139,9 +139,9 @@ TEST_F(ProgressReporterTest, TellsHowManyRecordsOfAnEpochWereCorrupt) {
   EXPECT_THAT(log, HasSubstr("\"step\":70,\"epoch\":7.0,\"records\":8,\"since_step\":60"));
   EXPECT_THAT(log, ::testing::Not(HasSubstr("\"step\":60,\"epoch\":6.0,\"records\"")));
   EXPECT_THAT(log, HasSubstr("corrupt records skipped in the evaluation"));
-  (void)Told();
+  (void)Reported();
   progress_.SendNow();
-  EXPECT_THAT(Told(), HasSubstr("\"corruptRecordsTotal\":14"));
+  EXPECT_THAT(Reported(), HasSubstr("\"corruptRecordsTotal\":14"));
 }
 
 TEST_F(ProgressReporterTest, OtherRanksAreSilent) {
@@ -152,35 +152,36 @@ TEST_F(ProgressReporterTest, OtherRanksAreSilent) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
-TEST_F(ProgressReporterTest, TellsOfStepsThatDoNotCountYetAndOfAWholeWindowAtItsEnd) {
+TEST_F(ProgressReporterTest, ReportsUncommittedStepsAndAWholeWindowAtItsEnd) {
   progress_.EnterRound({.round = 1, .world = 2}, 40, StateSource::kKept);
   clock_.Advance(500ms);
   progress_.UnderWay(3);
-  EXPECT_THAT(Told(), AllOf(HasSubstr(R"("step":40)"), HasSubstr(R"("stepsUnderWay":3)")));
+  EXPECT_THAT(Reported(), AllOf(HasSubstr(R"("step":40)"), HasSubstr(R"("stepsUnderWay":3)")));
   progress_.UnderWay(4);
-  EXPECT_EQ(Told(), "") << "not within 100 ms";
+  EXPECT_EQ(Reported(), "") << "not within 100 ms";
   clock_.Advance(500ms);
   progress_.Committed(48, {.steps = 8, .loss = 0.5, .global_count = 32, .skipped = 2});
-  EXPECT_THAT(Told(), AllOf(HasSubstr(R"("step":48)"), HasSubstr(R"("stepsUnderWay":0)"),
-                            HasSubstr(R"("stepsTotal":8)"), HasSubstr(R"("skippedStepsTotal":2)")));
+  EXPECT_THAT(Reported(), AllOf(HasSubstr(R"("step":48)"), HasSubstr(R"("stepsUnderWay":0)"),
+                                HasSubstr(R"("stepsTotal":8)"), HasSubstr(R"("skippedStepsTotal":2)")));
   progress_.UnderWay(5);
   progress_.Repeating(6);
   progress_.EnterRound({.round = 2, .world = 1}, 48, StateSource::kKept);
   clock_.Advance(500ms);
   progress_.SendNow();
-  EXPECT_THAT(Told(), AllOf(HasSubstr(R"("stepsUnderWay":0)"), HasSubstr(R"("repeatedStepsTotal":6)")));
+  EXPECT_THAT(Reported(), AllOf(HasSubstr(R"("stepsUnderWay":0)"), HasSubstr(R"("repeatedStepsTotal":6)")));
 }
 
-TEST_F(ProgressReporterTest, TellsOfTheTimesOfAWindowWithTheStepsOfTheNext) {
+TEST_F(ProgressReporterTest, ReportsTheTimesOfAWindowWithTheStepsOfTheNext) {
   progress_.EnterRound({.round = 1, .world = 2}, 40, StateSource::kKept);
   phases_.Add("forward", 0.5);
   clock_.Advance(500ms);
   progress_.UnderWay(8);
-  progress_.Committed(48, {.steps = 8, .global_count = 32});  // at once: nobody had to be waited for
+  progress_.Committed(
+      48, {.steps = 8, .global_count = 32});  // at once: this rank did not have to wait for others
   clock_.Advance(500ms);
-  (void)Told();
+  (void)Reported();
   progress_.UnderWay(1);
-  EXPECT_THAT(Told(), AllOf(HasSubstr(R"("stepsTotal":8)"), HasSubstr(R"("forward":0.5)")));
+  EXPECT_THAT(Reported(), AllOf(HasSubstr(R"("stepsTotal":8)"), HasSubstr(R"("forward":0.5)")));
 }
 
 TEST_F(ProgressReporterTest, ForgetsTheStepsThatWillBeMadeAgain) {
@@ -195,13 +196,13 @@ TEST_F(ProgressReporterTest, ForgetsTheStepsThatWillBeMadeAgain) {
   EXPECT_EQ(progress_.history().back().loss, 0.25);
 }
 
-TEST_F(ProgressReporterTest, TellsOfAnEvaluationOnRank0Only) {
+TEST_F(ProgressReporterTest, ReportsAnEvaluationOnRank0Only) {
   progress_.EnterRound({.round = 1, .rank = 1, .world = 2}, 0, StateSource::kFresh);
   progress_.Evaluated({.loss = 0.75, .accuracy = 0.875});
-  EXPECT_THAT(Told(), Not(HasSubstr("0.875")));
+  EXPECT_THAT(Reported(), Not(HasSubstr("0.875")));
   progress_.EnterRound({.round = 2, .rank = 0, .world = 1}, 0, StateSource::kKept);
   progress_.Evaluated({.loss = 0.75, .accuracy = 0.875});
-  EXPECT_THAT(Told(), HasSubstr("0.875"));
+  EXPECT_THAT(Reported(), HasSubstr("0.875"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A rank that has committed a step which the others have not: the step counts, once.
+// A rank has committed a step that the others have not: the step counts, once.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -16,10 +16,10 @@ namespace {
 
 using testing::kPatience;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
-// The sums of a step reach all ranks but this one: it cannot know that the others have them.
+// The sums of a step reach all ranks but this one, so it cannot know that the others have them.
 class LastHopLost final : public parallel::Strategy {
  public:
   explicit LastHopLost(parallel::Strategy& whole) : whole_(whole) {}
@@ -70,7 +70,7 @@ std::vector<Entry> ReadLedger(const std::string& folder) {
   return entries;
 }
 
-// What the surviving history used in each step, and who committed it in which round.
+// What the surviving history used in each step, and which ranks committed it in which round.
 struct History {
   std::map<int64_t, int64_t> round_of;
   std::map<int64_t, std::vector<int64_t>> ids;
@@ -93,10 +93,10 @@ History HistoryOf(const std::vector<Entry>& entries) {
 }
 
 std::string BitsOfAQuietRun(const api::TrainingSpec& spec) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(1, [&](int, LineChannel& parent) {
     at::set_num_threads(1);
-    auto communicator = meeting.Enter(1, 0, 1);
+    auto communicator = connector.Enter(1, 0, 1);
     REQUIRE(communicator.ok());
     Trainer trainer(spec);
     REQUIRE(trainer.RunRound(*communicator, Trainer::kTotalSteps).ok());
@@ -108,12 +108,12 @@ std::string BitsOfAQuietRun(const api::TrainingSpec& spec) {
 
 constexpr int64_t kBroken = 2;  // the step that only rank 0 commits
 
-// Of three ranks, in the second round: 0 is a step ahead, 1 is not, 2 was killed between.
+// Of three ranks, in the second round: 0 is a step ahead, 1 is not, 2 was killed in between.
 TEST(Reconciliation, CountsAStepOnceThatOnlyOneSurvivorCommitted) {
   const api::TrainingSpec spec = SmallTraining(api::Determinism::kWorld);
   const Folder folder;
-  Meeting first;
-  Meeting second;
+  RoundConnector first;
+  RoundConnector second;
   auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     Trainer trainer(spec, {.ledger_folder = folder.path()});

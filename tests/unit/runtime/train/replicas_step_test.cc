@@ -1,4 +1,4 @@
-// Whole steps of strategy: dataparallel on several "devices" of this machine, which are all its CPU.
+// Whole steps of strategy: dataparallel on several "devices" of this machine, all of which are its CPU.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 using testing::ExpectAllSucceed;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
 constexpr double kRounding = 1e-5;  // of gradients and weights, through all steps
@@ -44,7 +44,7 @@ double WorstError(const std::vector<at::Tensor>& found, const std::vector<at::Te
   return worst;
 }
 
-// Of the mean gradient of each step, and of the weights after all of them, between two ways to train.
+// The largest error between two ways to train, of the mean gradient of each step and of the final weights.
 double WorstError(Trainer& first, Trainer& second, comm::Communicator& communicator,
                   parallel::Strategy& of_first, parallel::Strategy& of_second, int64_t steps) {
   double worst = 0;
@@ -56,19 +56,19 @@ double WorstError(Trainer& first, Trainer& second, comm::Communicator& communica
   return std::max(worst, WorstError(first.state().trained, second.state().trained));
 }
 
-// In a process of its own with one thread for each operation, as the ranks of other tests.
+// Runs in a separate process with one thread per operation, as the ranks of other tests do.
 void Alone(const std::function<int(const std::shared_ptr<comm::Communicator>&)>& body) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(1, [&](int, LineChannel&) {
     at::set_num_threads(1);
-    auto communicator = meeting.Enter(1, 0, 1);
+    auto communicator = connector.Enter(1, 0, 1);
     REQUIRE(communicator.ok());
     return body(*communicator);
   });
   ExpectAllSucceed(ranks);
 }
 
-// On so many devices, against one that is given as many samples at once as `pieces` says.
+// Compares `devices` devices with a single one that gets as many samples at once as `pieces` says.
 void ExpectWhatOneDeviceDoes(const api::TrainingSpec& spec, int devices, const api::TrainingSpec& of_one,
                              int64_t steps) {
   Alone([&](const std::shared_ptr<comm::Communicator>& communicator) {
@@ -86,7 +86,7 @@ void ExpectWhatOneDeviceDoes(const api::TrainingSpec& spec, int devices, const a
 }
 
 TEST(StepOnReplicas, GiveTheGradientsAndWeightsOfOneDeviceWithTheWholeBatch) {
-  // Steps of 22, 22 and 6 samples: by 2 devices without a rest, by 3 and 4 with one.
+  // Steps of 22, 22 and 6 samples: divided by 2 devices without a remainder, by 3 and 4 with one.
   for (const int devices : {2, 3, 4}) {
     const api::TrainingSpec spec = Training(/*dropout=*/0);
     ExpectWhatOneDeviceDoes(spec, devices, spec, Trainer::kTotalSteps);
@@ -136,8 +136,8 @@ TEST(StepOnReplicas, OnOneDeviceGiveTheBitsOfDdp) {
 TEST(StepOnReplicas, AreSearchedForWhatIsNotFinite) {
   Alone([](const std::shared_ptr<comm::Communicator>& communicator) {
     const api::TrainingSpec spec = Training(/*dropout=*/0);
-    // Of the second step, in the share of the last device.
-    Trainer trainer(spec, {.spoiled = PlanOf(spec).Ids(1, 20, 21), .devices = Cpus(3)});
+    // In the second step, in the share of the last device.
+    Trainer trainer(spec, {.non_finite = PlanOf(spec).Ids(1, 20, 21), .devices = Cpus(3)});
     REQUIRE(trainer.RunRound(communicator, 1).ok());
     const std::string before = trainer.StateBytes();
     REQUIRE(trainer.RunRound(communicator, 2).ok());
@@ -149,9 +149,9 @@ TEST(StepOnReplicas, AreSearchedForWhatIsNotFinite) {
 }
 
 TEST(MakeStrategy, RefusesSeveralRanksOfOneProcess) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     const api::TrainingSpec spec = Training(/*dropout=*/0);
     const TrainingState state = std::move(MakeTrainingState(spec, {{1, 8, 8}, 3})).value();

@@ -1,4 +1,4 @@
-// Replicas on several "devices" of this machine, which are all its CPU.
+// Replicas on several "devices" of this machine, all of which are its CPU.
 
 #include "runtime/train/replicas.h"
 
@@ -43,7 +43,7 @@ data::Batch SomeBatch(int64_t samples) {
   return {at::arange(samples * 4, at::kFloat).reshape({samples, 4}), at::zeros({samples}, at::kLong)};
 }
 
-// Two layers, and one between that is not trained.
+// Two layers, and one in between that is not trained.
 class Layered final : public Model {
  public:
   Layered() {
@@ -58,7 +58,7 @@ class Layered final : public Model {
   torch::nn::Linear second_{register_module("second", torch::nn::Linear(4, 3))};
 };
 
-// The largest relative one of two steps on so many devices, with micro-batches of these sizes.
+// The largest relative error of two steps on so many devices, with micro-batches of these sizes.
 double ErrorOfGradients(int devices, const std::vector<int64_t>& micro_batches) {
   std::vector<Replica> replicas;
   for (int i = 0; i < devices; ++i) replicas.push_back(ReplicaOf(std::make_shared<Layered>(), at::kCPU));
@@ -91,7 +91,7 @@ double ErrorOfGradients(int devices, const std::vector<int64_t>& micro_batches) 
     for (std::size_t d = 1; d < replicas.size(); ++d) {
       for (const at::Tensor& parameter : replicas[d].parameters) EXPECT_FALSE(parameter.grad().defined());
     }
-    // As an optimizer does; the others follow in the next step.
+    // Changes the parameters as an optimizer does; the replicas follow in the next step.
     const at::NoGradGuard no_grad;
     for (std::size_t i = 0; i < whole.parameters().size(); ++i) {
       if (!whole.parameters()[i].requires_grad()) continue;
@@ -140,9 +140,9 @@ TEST(Replicas, ShareABatchInOrder) {
   const auto slices = [&](Slice piece) {
     std::vector<Slice> found;
     for (const Part& part : Scatter(replicas, piece, SomeBatch(piece.size()))) {
-      EXPECT_EQ(part.batch.inputs.size(0), part.places.size());
-      EXPECT_EQ(part.batch.inputs[0][0].item<int64_t>(), (part.places.begin - piece.begin) * 4);
-      found.push_back(part.places);
+      EXPECT_EQ(part.batch.inputs.size(0), part.positions.size());
+      EXPECT_EQ(part.batch.inputs[0][0].item<int64_t>(), (part.positions.begin - piece.begin) * 4);
+      found.push_back(part.positions);
     }
     return found;
   };

@@ -20,13 +20,13 @@ using checkpoint::Checkpointer;
 using testing::ExpectAllSucceed;
 using testing::kPatience;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
 constexpr std::chrono::seconds kLong(60);
 const ModelInput kInput = {{1, 8, 8}, 10};
 
-// With two moments of each parameter about 30 MB, most of them in three layers.
+// With two moments per parameter about 30 MB, most of them in three layers.
 api::TrainingSpec Training(api::Strategy strategy, int64_t hidden = 900) {
   api::TrainingSpec spec;
   spec.model.mlp.hidden_sizes = {hidden, hidden, hidden, hidden};
@@ -48,7 +48,7 @@ TrainingState Marked(double step) {
   return state;
 }
 
-// Counts what is read, and fails where the test says.
+// Counts what is read, and fails when the test says so.
 class WatchedStore final : public checkpoint::ObjectStore {
  public:
   explicit WatchedStore(const std::string& folder)
@@ -91,7 +91,7 @@ class RestoreTest : public ::testing::Test {
     return {watched, std::make_unique<Checkpointer>(spec_, protocol::JobIdentity{"default", "mnist", job_uid},
                                                     Json::object(), std::move(store))};
   }
-  // As three ranks would.
+  // Saves as three ranks do.
   void Save(int64_t step) {
     const TrainingState state = Marked(static_cast<double>(step));
     const auto exchange = std::make_shared<checkpoint::MemoryExchange>();
@@ -114,7 +114,7 @@ class RestoreTest : public ::testing::Test {
   api::CheckpointSpec spec_;
 };
 
-// Whether what this rank holds after SyncState is what was stored; on all ranks of the round.
+// Whether the state of this rank after SyncState is the stored one; on all ranks of the round.
 bool HoldsWhatWasStored(comm::Communicator& communicator, const TrainingState& state, double step) {
   std::map<std::string, at::Tensor> stored;
   const TrainingState marked = Marked(step);
@@ -134,7 +134,7 @@ bool HoldsWhatWasStored(comm::Communicator& communicator, const TrainingState& s
   if (!are_stored(state.Replicated())) return false;
   if (state.sharded == nullptr) return true;
   const std::vector<int> to_the_first(state.sharded->described().size(), 0);
-  const auto moments = state.sharded->Gather(communicator, to_the_first);
+  const auto moments = state.sharded->Collect(communicator, to_the_first);
   return moments.ok() && (communicator.rank() != 0 || are_stored(*moments));
 }
 
@@ -148,11 +148,11 @@ class Restored : public RestoreTest, public ::testing::WithParamInterface<Case> 
 
 TEST_P(Restored, ByRanksOfWhichEachReadsItsPart) {
   const auto& [strategy, world, most] = GetParam();
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(world, [&, strategy = strategy, world = world](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     if (rank == 0) Save(120);
-    auto communicator = meeting.Enter(1, rank, world);
+    auto communicator = connector.Enter(1, rank, world);
     REQUIRE(communicator.ok());
     Place place = Open();
     TrainingState state = std::move(MakeTrainingState(Training(strategy), kInput)).value();
@@ -185,9 +185,9 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(api::NameOf(test.param.strategy)) + "Of" + std::to_string(test.param.world);
     });
 
-// The last bytes of the largest tensor, which one rank alone reads.
+// Corrupts the last bytes of the largest tensor, which only one rank reads.
 TEST_F(RestoreTest, PassesOverWhatOneRankFindsDamaged) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     if (rank == 0) {
@@ -199,7 +199,7 @@ TEST_F(RestoreTest, PassesOverWhatOneRankFindsDamaged) {
       file.seekp(-1, std::ios::end).put('!');
       REQUIRE(file.good());
     }
-    auto communicator = meeting.Enter(1, rank, 3);
+    auto communicator = connector.Enter(1, rank, 3);
     REQUIRE(communicator.ok());
     Place place = Open();
     TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kZero1), kInput)).value();
@@ -217,11 +217,11 @@ TEST_F(RestoreTest, PassesOverWhatOneRankFindsDamaged) {
 }
 
 TEST_F(RestoreTest, HoldsNoStepWhereARankDoesNotReachTheStoreAndSucceedsInTheSameRoundOnceItDoes) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     if (rank == 0) Save(120);
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     Place place = Open();
     TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp), kInput)).value();
@@ -242,11 +242,11 @@ TEST_F(RestoreTest, HoldsNoStepWhereARankDoesNotReachTheStoreAndSucceedsInTheSam
 }
 
 TEST_F(RestoreTest, LeavesWhatARankHoldsAloneUntilAllHaveReadTheirPart) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     if (rank == 0) Save(120);
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     Place place = Open();
     TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kZero1), kInput)).value();
@@ -261,11 +261,11 @@ TEST_F(RestoreTest, LeavesWhatARankHoldsAloneUntilAllHaveReadTheirPart) {
 }
 
 TEST_F(RestoreTest, NamesWhatDoesNotFitOnEveryRank) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     if (rank == 0) Save(120);
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     Place place = Open();
     TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp, 1600), kInput)).value();
@@ -280,9 +280,9 @@ TEST_F(RestoreTest, NamesWhatDoesNotFitOnEveryRank) {
 }
 
 TEST_F(RestoreTest, IsFalseOnEveryRankWhereNothingIsStored) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     Place place = Open();
     TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp, 8), kInput)).value();
@@ -314,7 +314,7 @@ bool IsOfTheOptimizer(const std::string& name) {
   return name.starts_with("optimizer.") || name.starts_with("outer.");
 }
 
-// What the rank holds: the weights as they were stored, and zeros for the optimizer.
+// Whether the rank holds the stored weights, and zeros for the optimizer.
 bool HoldsTheWeightsAlone(comm::Communicator& communicator, const TrainingState& state, double step) {
   std::map<std::string, at::Tensor> stored;
   const TrainingState marked = Marked(step);
@@ -328,7 +328,7 @@ bool HoldsTheWeightsAlone(comm::Communicator& communicator, const TrainingState&
   }
   if (state.sharded != nullptr) {
     const auto moments =
-        state.sharded->Gather(communicator, std::vector<int>(state.sharded->described().size(), 0));
+        state.sharded->Collect(communicator, std::vector<int>(state.sharded->described().size(), 0));
     if (!moments.ok()) return false;
     if (communicator.rank() == 0) held.insert(held.end(), moments->begin(), moments->end());
   }
@@ -341,11 +341,11 @@ bool HoldsTheWeightsAlone(comm::Communicator& communicator, const TrainingState&
 TEST_F(RestoreTest, TakesTheWeightsAloneOfAnotherJobsCheckpointWhereTheSpecSaysSo) {
   for (const OtherTraining& other : OtherTrainings()) {
     SCOPED_TRACE(other.name);
-    Meeting meeting;
+    RoundConnector connector;
     auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
       at::set_num_threads(1);
       if (rank == 0 && !std::filesystem::exists(folder_ + "/" + checkpoint::FolderOfStep(120))) Save(120);
-      auto communicator = meeting.Enter(1, rank, 2);
+      auto communicator = connector.Enter(1, rank, 2);
       REQUIRE(communicator.ok());
       TrainingState state = std::move(MakeTrainingState(other.spec, kInput)).value();
       Place place = Open("uid-2");
@@ -379,13 +379,13 @@ TEST_F(RestoreTest, TakesTheWeightsAloneOfAnotherJobsCheckpointWhereTheSpecSaysS
   }
 }
 
-// The job that has begun so goes on from its own checkpoints.
+// A job that began that way continues from its own checkpoints.
 TEST_F(RestoreTest, TakesAllOfAnOwnCheckpoint) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(1, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     Save(120);
-    auto communicator = meeting.Enter(1, rank, 1);
+    auto communicator = connector.Enter(1, rank, 1);
     REQUIRE(communicator.ok());
     spec_.restore = api::RestoredPart::kWeights;
     Place place = Open();
@@ -398,13 +398,13 @@ TEST_F(RestoreTest, TakesAllOfAnOwnCheckpoint) {
   ExpectAllSucceed(ranks);
 }
 
-// Another model's weights are no weights of this one.
+// The weights of another model do not fit this one.
 TEST_F(RestoreTest, RefusesTheWeightsOfAnotherModel) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(1, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     Save(120);
-    auto communicator = meeting.Enter(1, rank, 1);
+    auto communicator = connector.Enter(1, rank, 1);
     REQUIRE(communicator.ok());
     spec_.restore = api::RestoredPart::kWeights;
     Place place = Open("uid-2");

@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kFourHours = 4 * 3600;
 
-// The share of the time that is lost: a save in each interval, and half an interval with each failure.
+// The share of time that is lost: one save per interval, and half an interval per failure.
 double Lost(double interval, double cost, double between_failures) {
   return cost / interval + interval / 2 / between_failures;
 }
@@ -50,7 +50,7 @@ TEST(SaveIntervalTest, GoesByTheNewestSaves) {
   EXPECT_DOUBLE_EQ(interval.seconds(), 900) << "the store was slow once and may be again";
 }
 
-TEST(SaveIntervalTest, TellsOfLargeChangesOnly) {
+TEST(SaveIntervalTest, LogsLargeChangesOnly) {
   SaveInterval interval(3600);
   EXPECT_TRUE(interval.TakeChange());
   EXPECT_FALSE(interval.TakeChange());

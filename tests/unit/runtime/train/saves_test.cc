@@ -22,7 +22,7 @@ using testing::ExpectAllSucceed;
 using testing::FakeClock;
 using testing::LimitedMemory;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
 constexpr std::chrono::seconds kLong(60);
@@ -34,8 +34,8 @@ api::TrainingSpec Training() {
   return spec;
 }
 
-// A store whose network takes twenty minutes or more for a shard: until the rank has shown so often that it
-// lives.
+// A store whose network takes twenty minutes or more for a shard; it continues once the rank has reported
+// enough signs of life.
 class SlowStore final : public checkpoint::ObjectStore {
  public:
   SlowStore(const std::string& folder, FakeClock& clock, int supervisor)
@@ -66,7 +66,7 @@ class SlowStore final : public checkpoint::ObjectStore {
 
  private:
   static constexpr int kSigns = 20;
-  static constexpr int kLooks = 3000;  // of 20 ms
+  static constexpr int kLooks = 3000;  // of 20 ms each
 
   bool HasShownThatItLives() {
     std::array<char, 1024> text{};
@@ -122,7 +122,7 @@ struct Saver {
   Fd supervisor{ends[1]};
   PhaseClock phases{clock};
   StorePatience patience{
-      {Seconds(60), clock, [](const protocol::StoreAway&) {}, [](Milliseconds) { return true; }}};
+      {Seconds(60), clock, [](const protocol::StoreUnavailable&) {}, [](Milliseconds) { return true; }}};
   std::vector<protocol::HistoryRecord> history;
   TrainingState state;
   std::unique_ptr<checkpoint::Checkpointer> checkpointer;
@@ -139,12 +139,12 @@ class SavesTest : public ::testing::Test {
   std::string folder_ = ::testing::TempDir() + "lockstep-saves-XXXXXX";
 };
 
-// Training goes on, and saves again at its next interval.
+// Training continues, and saves again at its next interval.
 TEST_F(SavesTest, FailsOnAllRanksWhereOneHasNoMemoryForItsCopy) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
-    auto communicator = meeting.Enter(1, rank, 3);
+    auto communicator = connector.Enter(1, rank, 3);
     REQUIRE(communicator.ok());
     LimitedMemory memory;
     Saver saver(folder_);
@@ -173,12 +173,12 @@ TEST_F(SavesTest, FailsOnAllRanksWhereOneHasNoMemoryForItsCopy) {
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/" + checkpoint::FolderOfStep(1))) << "no rank wrote it";
 }
 
-// The last one of a training: all ranks wait and try again.
+// The last save of a training: all ranks wait and try again.
 TEST_F(SavesTest, ReportsToAllRanksWhoWaitForTheSaveThatMemoryMayComeBack) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     LimitedMemory memory;
     Saver saver(folder_);
@@ -192,11 +192,11 @@ TEST_F(SavesTest, ReportsToAllRanksWhoWaitForTheSaveThatMemoryMayComeBack) {
   ExpectAllSucceed(ranks);
 }
 
-// As the last one of a training does.
+// As the last save of a training does.
 TEST_F(SavesTest, WaitsForASaveThatMakesProgressAndShowsThatItLives) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(1, [&](int, LineChannel&) {
-    auto communicator = meeting.Enter(1, 0, 1);
+    auto communicator = connector.Enter(1, 0, 1);
     REQUIRE(communicator.ok());
     Saver saver(folder_, /*is_slow=*/true);
     REQUIRE(saver.saves->SaveTogether(*communicator, saver.state, std::nullopt, 1).ok());
@@ -206,7 +206,8 @@ TEST_F(SavesTest, WaitsForASaveThatMakesProgressAndShowsThatItLives) {
   EXPECT_TRUE(IsStored(0));
 }
 
-// The others have the rest, and handed theirs over or stored it: no other try within the grace period helps.
+// The other parts were on other ranks, which handed them over or stored them: no further try within the grace
+// period helps.
 TEST_F(SavesTest, SavesNoPartOfAStateAloneAndNeverWill) {
   api::TrainingSpec training = Training();
   training.strategy = api::Strategy::kZero1;

@@ -100,11 +100,11 @@ TEST(NewestWhole, IsTheNewestOfWhichNothingIsMissing) {
   const Holding middle{kNew, {10, 20}};
   const Holding last{kNew, {20, 30}};
   EXPECT_EQ(NewestWhole({{kNew, {first}}, {kNew, {middle}}, {kNew, {last}}}, kTotal), kNew);
-  // One that has not seen the others' parts of the parameters, but gave its own.
+  // This rank has not received the others' parts of the parameters, but sent its own.
   EXPECT_EQ(NewestWhole({{kNew, {first}}, {kOld, {middle}}, {kOld, {last}}}, kTotal), kNew);
   EXPECT_EQ(NewestWhole({{kNew, {first}}, {{}, {}}, {kNew, {last}}}, kTotal), std::nullopt);
   EXPECT_EQ(MissingOf({{kNew, {first}}, {kNew, {last}}}, kNew, kTotal), (Ranges{{10, 20}}));
-  // Without its parameters, moments are of no use.
+  // Moments are useless without their parameters.
   EXPECT_EQ(NewestWhole({{kOld, {first, middle, last}}}, kTotal), std::nullopt);
 }
 
@@ -126,11 +126,11 @@ TEST(NewestWhole, NeedsNothingBeforeTheFirstStepOrWithoutState) {
   EXPECT_EQ(NewestWhole({{{}, {}}, {kFirst, {}}}, kTotal), kFirst);
   EXPECT_EQ(NewestWhole({{{}, {}}, {{}, {}}}, kTotal), std::nullopt);
   EXPECT_EQ(NewestWhole({{kOld, {}}, {kNew, {}}}, 0), kNew);
-  // Not where somebody was further: there are checkpoints of that.
+  // Not if a rank had more steps: then there are checkpoints.
   EXPECT_EQ(NewestWhole({{kFirst, {}}, {kNew, {{kNew, {0, 15}}}}}, kTotal), std::nullopt);
 }
 
-TEST(GivenBy, TakesEachElementOnceWhoeverHoldsIt) {
+TEST(GivenBy, TakesEachElementOnceWhicheverRankHoldsIt) {
   const std::vector<Holder> holders = {{kNew, {{kNew, {0, 20}}, {kOld, {0, 30}}}},
                                        {kNew, {{kNew, {10, 30}}}}};
   EXPECT_EQ(GivenBy(holders, kNew, kTotal), (std::vector<Ranges>{{{0, 20}}, {{20, 30}}}));

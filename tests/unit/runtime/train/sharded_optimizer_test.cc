@@ -13,7 +13,7 @@ using api::OptimizerName;
 using testing::ExpectAllSucceed;
 using testing::kPatience;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
 api::TrainingSpec Sharded(api::TrainingSpec spec, int copies = 1) {
@@ -22,7 +22,8 @@ api::TrainingSpec Sharded(api::TrainingSpec spec, int copies = 1) {
   return spec;
 }
 
-// So many ranks, up to a step. Those that the next round has not hand over; those that it has more come new.
+// The number of ranks, up to a step. Ranks that the next round does not have hand over their parts;
+// additional ranks are new.
 struct Membership {
   int world;
   int64_t until_step;
@@ -30,7 +31,7 @@ struct Membership {
 
 std::string WeightsAfter(const api::TrainingSpec& spec, const std::vector<Membership>& rounds,
                          const TrainerOptions& options = {}) {
-  std::vector<Meeting> meetings(rounds.size());
+  std::vector<RoundConnector> connectors(rounds.size());
   int most = 0;
   for (const Membership& round : rounds) most = std::max(most, round.world);
   auto ranks = StartRanks(most, [&](int rank, LineChannel& parent) {
@@ -38,7 +39,7 @@ std::string WeightsAfter(const api::TrainingSpec& spec, const std::vector<Member
     Trainer trainer(spec, options);
     for (std::size_t i = 0; i < rounds.size(); ++i) {
       if (rank >= rounds[i].world) continue;
-      auto communicator = meetings[i].Enter(static_cast<int64_t>(i), rank, rounds[i].world);
+      auto communicator = connectors[i].Enter(static_cast<int64_t>(i), rank, rounds[i].world);
       REQUIRE(communicator.ok());
       REQUIRE(trainer.Sync(**communicator).ok());
       REQUIRE(trainer.RunRound(*communicator, rounds[i].until_step).ok());
@@ -93,9 +94,9 @@ TEST(ShardedOptimizer, GivesTheBitsOfAReplicatedOneInEachPrecisionAndWithUnevenS
   half.precision = api::Precision::kBf16;
   api::TrainingSpec scaled = plain;
   scaled.precision = api::Precision::kFp16;
-  const std::vector<int64_t> spoiled = PlanOf(plain).Ids(1, 10, 11);  // the second step is skipped
+  const std::vector<int64_t> non_finite = PlanOf(plain).Ids(1, 10, 11);  // the second step is skipped
   for (const api::TrainingSpec& spec : {plain, half, scaled}) {
-    const TrainerOptions options{.spoiled = spoiled,
+    const TrainerOptions options{.non_finite = non_finite,
                                  .speeds = {1, 6, 2},
                                  .loss_scale = spec.precision == api::Precision::kFp16 ? 0x1p18 : 0};
     EXPECT_EQ(WeightsAfter(Sharded(spec), {{3, Trainer::kTotalSteps}}, options),
@@ -104,7 +105,7 @@ TEST(ShardedOptimizer, GivesTheBitsOfAReplicatedOneInEachPrecisionAndWithUnevenS
   }
 }
 
-// With `determinism: World` no bit depends on the world: so it shows that nothing is lost on the way.
+// With `determinism: World` no bit depends on the world, so the comparison shows that nothing is lost.
 TEST(ShardedOptimizer, LosesNothingWhereRanksLeaveAndJoin) {
   const api::TrainingSpec spec = SmallTraining(api::Determinism::kWorld);
   const std::string alone = WeightsAfter(spec, {{1, Trainer::kTotalSteps}});
@@ -124,10 +125,10 @@ TEST(ShardedOptimizer, KeepsOnEachRankItsPartAlone) {
     whole += static_cast<int64_t>(moment.tensor.nbytes());
   for (const int copies : {1, 2}) {
     for (const int world : {2, 3, 4}) {
-      Meeting meeting;
+      RoundConnector connector;
       auto ranks = StartRanks(world, [&](int rank, LineChannel& parent) {
         at::set_num_threads(1);
-        auto communicator = meeting.Enter(1, rank, world);
+        auto communicator = connector.Enter(1, rank, world);
         REQUIRE(communicator.ok());
         Trainer trainer(Sharded(spec, copies));
         REQUIRE(trainer.Sync(**communicator).ok());
@@ -139,7 +140,7 @@ TEST(ShardedOptimizer, KeepsOnEachRankItsPartAlone) {
       int64_t sum = 0;
       for (auto& rank : ranks) {
         const int64_t bytes = std::stoll(rank.channel().Receive(kPatience).value_or("-1"));
-        // Two moments; a cut is at most 16 elements of 4 bytes beside the even one.
+        // Two moments; a cut is at most 16 elements of 4 bytes away from an even one.
         EXPECT_LE(bytes, copies * (whole / world + 2 * 16 * 4)) << world << " ranks";
         sum += bytes;
       }
@@ -149,10 +150,10 @@ TEST(ShardedOptimizer, KeepsOnEachRankItsPartAlone) {
   }
 }
 
-// A rank's own optimizer over two parameters, with gradients that are the same on all ranks.
-class Twin {
+// A rank's optimizer over two parameters, with gradients that are the same on all ranks.
+class RankOptimizer {
  public:
-  explicit Twin(bool sharded, int64_t size_of_a = 100) {
+  explicit RankOptimizer(bool sharded, int64_t size_of_a = 100) {
     torch::manual_seed(3);
     for (const auto& [name, size] : {std::pair("a", size_of_a), std::pair("b", int64_t{37})})
       parameters_.push_back({name, torch::randn({size}).requires_grad_(true)});
@@ -177,10 +178,10 @@ class Twin {
     for (NamedTensor& parameter : parameters_)
       LOCKSTEP_TRY(communicator.Broadcast({parameter.tensor.detach()}, source));
     const Version version = whole.value_or(Version{0, communicator.place().round});
-    LOCKSTEP_TRY(sharded_->Deal(communicator, version));
+    LOCKSTEP_TRY(sharded_->Redistribute(communicator, version));
     return version;
   }
-  bool HasWeightsOf(const Twin& other) const {
+  bool HasWeightsOf(const RankOptimizer& other) const {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (!parameters_[i].tensor.equal(other.parameters_[i].tensor)) return false;
     }
@@ -196,25 +197,25 @@ class Twin {
 
 TEST(ShardedOptimizer, AStepOfSeveralChunksChangesNothingBeforeTheLastOneHasArrived) {
   constexpr int64_t kElementsOfAChunk = ShardedOptimizer::kGatherChunkBytes / 4;
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
-    Twin reference(false, kElementsOfAChunk + 1000);
-    Twin twin(true, kElementsOfAChunk + 1000);
-    auto communicator = meeting.Enter(1, rank, 2);
+    RankOptimizer reference(false, kElementsOfAChunk + 1000);
+    RankOptimizer rank_optimizer(true, kElementsOfAChunk + 1000);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
-    REQUIRE(twin.Sync(**communicator, 0).ok());
-    REQUIRE(twin.Step(0, communicator->get()).ok() && reference.Step(0).ok());
-    REQUIRE(twin.HasWeightsOf(reference));
-    if (rank == 1) {  // dies with its first chunk sent
+    REQUIRE(rank_optimizer.Sync(**communicator, 0).ok());
+    REQUIRE(rank_optimizer.Step(0, communicator->get()).ok() && reference.Step(0).ok());
+    REQUIRE(rank_optimizer.HasWeightsOf(reference));
+    if (rank == 1) {  // dies after it has sent its first chunk
       at::Tensor mine = at::zeros({kElementsOfAChunk / 2});
       at::Tensor all = at::empty({kElementsOfAChunk});
       REQUIRE((*communicator)->AllGatherInto(all, mine).ok());
       (*communicator)->Abort();
       return 0;
     }
-    REQUIRE(twin.Step(1, communicator->get()).error().code == ErrorCode::kAborted);
-    REQUIRE(twin.HasWeightsOf(reference));
+    REQUIRE(rank_optimizer.Step(1, communicator->get()).error().code == ErrorCode::kAborted);
+    REQUIRE(rank_optimizer.HasWeightsOf(reference));
     return 0;
   });
   ExpectAllSucceed(ranks);
@@ -222,15 +223,16 @@ TEST(ShardedOptimizer, AStepOfSeveralChunksChangesNothingBeforeTheLastOneHasArri
 
 constexpr int64_t kStepsBefore = 3;
 
-// What is to become of the fourth step on two ranks before their round breaks. Each has two twins in two
-// rounds of one number: one makes the step, for the other it breaks off, and the test chooses whose goes on.
-using Fourth = std::function<Result<void>(Twin& twin, comm::Communicator& communicator)>;
+// What happens in the fourth step of two ranks before their round breaks. Each rank has two optimizers in two
+// rounds with the same number: one completes the step, the other one is interrupted, and the test chooses
+// which of the two continues.
+using Fourth = std::function<Result<void>(RankOptimizer& rank_optimizer, comm::Communicator& communicator)>;
 
-int GoesOnAfter(Meeting& whole, Meeting& broken, Meeting& next, int rank, bool is_ahead, const Fourth& fourth,
-                int source, int64_t expected_step) {
-  Twin reference(false);
-  Twin made(true);
-  Twin cut(true);
+int ContinuesAfter(RoundConnector& whole, RoundConnector& broken, RoundConnector& next, int rank,
+                   bool is_ahead, const Fourth& fourth, int source, int64_t expected_step) {
+  RankOptimizer reference(false);
+  RankOptimizer made(true);
+  RankOptimizer cut(true);
   auto of_made = whole.Enter(1, rank, 2);
   auto of_cut = broken.Enter(1, rank, 2);
   REQUIRE(of_made.ok() && of_cut.ok());
@@ -244,9 +246,9 @@ int GoesOnAfter(Meeting& whole, Meeting& broken, Meeting& next, int rank, bool i
   (*of_cut)->Abort();
   if (!is_ahead) {
     REQUIRE(cut.Step(kStepsBefore, of_cut->get()).error().code == ErrorCode::kAborted);
-    REQUIRE(cut.HasWeightsOf(reference));  // nothing of the step is to be seen
+    REQUIRE(cut.HasWeightsOf(reference));  // the step has no visible effect
   }
-  Twin& mine = is_ahead ? made : cut;
+  RankOptimizer& mine = is_ahead ? made : cut;
   auto of_next = next.Enter(2, rank, 2);
   REQUIRE(of_next.ok());
   const auto version = mine.Sync(**of_next, source);
@@ -263,43 +265,43 @@ int GoesOnAfter(Meeting& whole, Meeting& broken, Meeting& next, int rank, bool i
 
 struct Broken {
   std::string name;
-  std::vector<bool> is_ahead;  // of each rank: it has finished the step
+  std::vector<bool> is_ahead;  // of each rank: whether it has finished the step
   bool is_skipped;             // the step changes nothing
   int source;                  // of the parameters
   int64_t expected_step;
 };
 
-// The two ranks of a round whose fourth step has ended well on none, one or both.
+// The two ranks of a round whose fourth step was completed on none, one or both of them.
 TEST(ShardedOptimizer, GoesOnFromAStepThatOnlySomeRanksHaveFinished) {
   const std::vector<Broken> cases = {{"nobody has it", {false, false}, false, 0, kStepsBefore},
                                      {"rank 0 has it", {true, false}, false, 0, kStepsBefore + 1},
                                      {"rank 1 has it", {false, true}, false, 1, kStepsBefore + 1},
                                      {"both have it", {true, true}, false, 0, kStepsBefore + 1}};
   for (const Broken& one : cases) {
-    Meeting whole;
-    Meeting broken;
-    Meeting next;
+    RoundConnector whole;
+    RoundConnector broken;
+    RoundConnector next;
     auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
       at::set_num_threads(1);
-      const Fourth step = [](Twin& twin, comm::Communicator& communicator) {
-        return twin.Step(kStepsBefore, &communicator);
+      const Fourth step = [](RankOptimizer& rank_optimizer, comm::Communicator& communicator) {
+        return rank_optimizer.Step(kStepsBefore, &communicator);
       };
-      return GoesOnAfter(whole, broken, next, rank, one.is_ahead[static_cast<std::size_t>(rank)], step,
-                         one.source, one.expected_step);
+      return ContinuesAfter(whole, broken, next, rank, one.is_ahead[static_cast<std::size_t>(rank)], step,
+                            one.source, one.expected_step);
     });
     SCOPED_TRACE(one.name);
     ExpectAllSucceed(ranks);
   }
 }
 
-// A step that is skipped is skipped by each rank alone: the others may have stopped before it.
+// Each rank skips a step alone: the others may have stopped before it.
 TEST(ShardedOptimizer, GoesBackBeforeASkippedStepThatAnotherRankHasNotSeen) {
-  Meeting whole;
-  Meeting next;
+  RoundConnector whole;
+  RoundConnector next;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
-    Twin reference(false);
-    Twin mine(true);
+    RankOptimizer reference(false);
+    RankOptimizer mine(true);
     auto communicator = whole.Enter(1, rank, 2);
     REQUIRE(communicator.ok() && mine.Sync(**communicator, 0).ok());
     for (int64_t step = 0; step < kStepsBefore; ++step)
@@ -331,8 +333,8 @@ TEST(ShardedOptimizer, GoesOnFromACopyOrBackToTheCheckpointWhereARankDies) {
   for (const Loss& loss : {Loss{2, true, StateSource::kKept, 3}, Loss{1, true, StateSource::kCheckpoint, 1},
                            Loss{1, false, StateSource::kFresh, 0}}) {
     const api::TrainingSpec spec = Sharded(plain, loss.copies);
-    Meeting first;
-    Meeting second;
+    RoundConnector first;
+    RoundConnector second;
     auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
       at::set_num_threads(1);
       Trainer trainer(spec);
@@ -350,7 +352,7 @@ TEST(ShardedOptimizer, GoesOnFromACopyOrBackToTheCheckpointWhereARankDies) {
           return false;
         }
         Trainer stored(plain);  // as a rank alone would have stored it
-        Meeting alone;
+        RoundConnector alone;
         LOCKSTEP_TRY(const auto of_one, alone.Enter(1, 0, 1));
         LOCKSTEP_TRY(stored.RunRound(of_one, 1));
         const at::NoGradGuard no_grad;

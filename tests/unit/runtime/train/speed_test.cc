@@ -16,7 +16,7 @@ class SpeedMeterTest : public ::testing::Test {
     for (int i = 0; i < steps; ++i) meter_.Committed(1, samples);
     phases_.Add("forward", seconds / 2);
     phases_.Add("backward", seconds / 2);
-    phases_.Add("reduce", 1000);  // others' doing
+    phases_.Add("reduce", 1000);  // time that depends on other ranks
     return meter_.Measure();
   }
 

@@ -7,7 +7,7 @@
 namespace lockstep::train {
 namespace {
 
-TEST(WriteStackOnSignal, WritesFramesAndGoesOn) {
+TEST(WriteStackOnSignal, WritesFramesAndContinues) {
   WriteStackOnSignal();
   ::testing::internal::CaptureStderr();
   ::raise(SIGUSR1);

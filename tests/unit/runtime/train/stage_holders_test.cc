@@ -27,13 +27,13 @@ TEST(NewestHeldWhole, CountsWhoOnlyLacksTheEndOfTheStep) {
   EXPECT_EQ(NewestHeldWhole(holders), kAfter);
 }
 
-TEST(NewestHeldWhole, IsTheStepBeforeWhereNobodyKnowsHowItEnded) {
+TEST(NewestHeldWhole, IsTheStepBeforeWhereNoRankKnowsHowItEnded) {
   const std::vector<StageHolder> holders = {{kBefore, kAfter, kFirstHalf}, {kBefore, kAfter, kSecondHalf}};
   EXPECT_EQ(NewestHeldWhole(holders), kBefore);
 }
 
-TEST(NewestHeldWhole, IsTheStepBeforeWhereOnlyATwinOfTheLostMadeTheNext) {
-  // The one that made the step has gone on; the part that it would need died with another rank.
+TEST(NewestHeldWhole, IsTheStepBeforeWhereOnlyAStageReplicaOfTheLostRankMadeTheNext) {
+  // The rank that made the step has continued; the part that it would need was lost with another rank.
   const std::vector<StageHolder> holders = {
       {kAfter, kNothing, kFirstHalf}, {kBefore, kNothing, kFirstHalf}, {kBefore, kNothing, kSecondHalf}};
   EXPECT_EQ(NewestHeldWhole(holders), kBefore);

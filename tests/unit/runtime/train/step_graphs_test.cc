@@ -14,10 +14,10 @@ using testing::ExpectAllSucceed;
 using testing::GlooDevice;
 using testing::kPatience;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
-// Of the CPU, whose graphs are lists of operators (recorded_graph.h); counts what is asked of it.
+// A CPU device whose graphs are lists of operators (recorded_graph.h); counts the calls.
 class CountingDevice final : public GlooDevice {
  public:
   CountingDevice() : GlooDevice(at::kCPU) {}
@@ -54,14 +54,14 @@ struct Outcome {
   int replays = 0;
 };
 
-constexpr int64_t kSteps = 20;  // of which the first 11 of a round are taken pass by pass
+constexpr int64_t kSteps = 20;  // of which the first 11 of a round run pass by pass
 
-// Rank by rank of so many.
-int Train(const api::TrainingSpec& spec, Meeting& meeting, int rank, int world, Outcome& outcome) {
+// Trains as the given rank in a world of that size.
+int Train(const api::TrainingSpec& spec, RoundConnector& connector, int rank, int world, Outcome& outcome) {
   CountingDevice device;
-  auto communicator = meeting.Enter(1, rank, world, {.backend = &device});
+  auto communicator = connector.Enter(1, rank, world, {.backend = &device});
   REQUIRE(communicator.ok());
-  // After 2000 the scale is doubled, when graphs are there that know the old one.
+  // After 2000 good steps the scale is doubled, when graphs with the old scale exist.
   const int64_t good_steps = spec.precision == api::Precision::kFp16 ? 2000 - 16 : 0;
   Trainer trainer(spec, {.device = &device, .total_steps = kSteps, .good_steps = good_steps});
   REQUIRE(trainer.Sync(**communicator).ok());
@@ -76,10 +76,10 @@ api::TrainingSpec Graphed(api::TrainingSpec spec) {
   return spec;
 }
 
-// The same bits after steps of 22, 22 and 6 samples, two kinds, whose passes have a graph each.
+// Compares the bits after steps of 22, 22 and 6 samples: two kinds of steps, each pass of which has a graph.
 void ExpectTheSame(const api::TrainingSpec& spec, int world, int graphs, int replays) {
-  Meeting first;
-  Meeting second;
+  RoundConnector first;
+  RoundConnector second;
   auto ranks = StartRanks(world, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     Outcome plain;
@@ -105,7 +105,7 @@ TEST(StepGraphs, LearnTheSameAsPassByPass) {
 TEST(StepGraphs, AddUpMicroBatches) {
   api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
   spec.micro_batch_size = 5;
-  // Of 22 samples five, of 6 two; of the latter there are three steps.
+  // Five micro-batches of 22 samples, two of 6; there are three of the latter steps.
   ExpectTheSame(spec, 1, 5 + 2, 6 * 5 + 3 * 2);
   ExpectTheSame(spec, 2, 3 + 1, 6 * 3 + 3 * 1);
 }
@@ -122,18 +122,18 @@ TEST(StepGraphs, DivideTheOptimizer) {
   ExpectTheSame(spec, 2, 2, 9);
 }
 
-// Its group is another, and so are the buckets of its gradients.
-TEST(StepGraphs, AreRecordedAnewInEachRound) {
+// The process group changes, and so do the buckets of the gradients.
+TEST(StepGraphs, AreRecordedAgainInEachRound) {
   const api::TrainingSpec spec = Graphed(SmallTraining(api::Determinism::kNone));
-  Meeting first;
-  Meeting second;
+  RoundConnector first;
+  RoundConnector second;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     CountingDevice device;
     Trainer trainer(spec, {.device = &device, .total_steps = 2 * kSteps});
-    for (Meeting* meeting : {&first, &second}) {
-      const bool is_first = meeting == &first;
-      auto communicator = meeting->Enter(is_first ? 1 : 2, rank, 2, {.backend = &device});
+    for (RoundConnector* connector : {&first, &second}) {
+      const bool is_first = connector == &first;
+      auto communicator = connector->Enter(is_first ? 1 : 2, rank, 2, {.backend = &device});
       REQUIRE(communicator.ok());
       REQUIRE(trainer.RunRound(*communicator, is_first ? kSteps : 2 * kSteps).ok());
       trainer.LeaveRound();
@@ -144,7 +144,7 @@ TEST(StepGraphs, AreRecordedAnewInEachRound) {
   ExpectAllSucceed(ranks);
 }
 
-// Begins with what is taken pass by pass anyway.
+// Takes first the steps that always run pass by pass.
 StepGraphs::Way BeginAfterTheFirst(StepGraphs& graphs, comm::Communicator& round) {
   auto way = StepGraphs::Way::kPassByPass;
   for (int step = 0; step < 12; ++step) way = graphs.Begin(round, {{0, 3}}, 1);
@@ -153,17 +153,17 @@ StepGraphs::Way BeginAfterTheFirst(StepGraphs& graphs, comm::Communicator& round
 
 data::Batch Ones() { return {at::ones({3, 2}), at::zeros({3}, at::kLong)}; }
 
-// Somebody who reads a value in the midst of a pass.
+// Reads a value in the middle of a pass, which cannot be recorded.
 Result<at::Tensor> Peek(const data::Batch& batch) {
   const at::Tensor sum = batch.inputs.sum();
   return sum.item<double>() > 0 ? sum : -sum;
 }
 
 TEST(StepGraphs, AreGivenUpWhereStepsCannotBeRecorded) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(1, [&](int rank, LineChannel&) {
     GlooDevice device(at::kCPU);
-    auto communicator = meeting.Enter(1, rank, 1, {.backend = &device});
+    auto communicator = connector.Enter(1, rank, 1, {.backend = &device});
     REQUIRE(communicator.ok());
     StepGraphs graphs(device, {});
     for (int attempt = 0; attempt < 2; ++attempt) {
@@ -194,10 +194,10 @@ class NeverDone final : public GlooDevice {
 };
 
 TEST(StepGraphs, AreNotWaitedForWhenTheRoundIsAborted) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(1, [&](int rank, LineChannel&) {
     NeverDone device;
-    auto communicator = meeting.Enter(1, rank, 1, {.backend = &device});
+    auto communicator = connector.Enter(1, rank, 1, {.backend = &device});
     REQUIRE(communicator.ok());
     StepGraphs graphs(device, {});
     REQUIRE(BeginAfterTheFirst(graphs, **communicator) == StepGraphs::Way::kRecord);

@@ -13,10 +13,10 @@ namespace {
 using testing::ExpectAllSucceed;
 using testing::kPatience;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
-// A round of so many ranks, up to a step. A later round may have fewer.
+// The number of ranks, up to a step. A later round may have fewer.
 struct Membership {
   int world;
   int64_t until_step;
@@ -24,12 +24,12 @@ struct Membership {
 
 std::string BitsAfter(const api::TrainingSpec& spec, const std::vector<Membership>& rounds,
                       const std::vector<double>& speeds = {}, const std::vector<int64_t>& corrupt = {}) {
-  std::vector<Meeting> meetings(rounds.size());
+  std::vector<RoundConnector> connectors(rounds.size());
   auto ranks = StartRanks(rounds.front().world, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     Trainer trainer(spec, {.corrupt = corrupt, .speeds = speeds});
     for (std::size_t i = 0; i < rounds.size() && rank < rounds[i].world; ++i) {
-      auto communicator = meetings[i].Enter(static_cast<int64_t>(i), rank, rounds[i].world);
+      auto communicator = connectors[i].Enter(static_cast<int64_t>(i), rank, rounds[i].world);
       REQUIRE(communicator.ok());
       REQUIRE(trainer.RunRound(*communicator, rounds[i].until_step).ok());
     }
@@ -62,7 +62,7 @@ TEST(StepRunner, GivesTheSameBitsInAnyWorldWhereAsked) {
   }
 }
 
-// So that the test above proves something: with the usual sum the number of ranks shows.
+// Shows that the test above is meaningful: with the usual sum the number of ranks changes the bits.
 TEST(StepRunner, RoundsDifferentlyInAnotherWorldOtherwise) {
   const api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
   EXPECT_NE(BitsAfter(spec, {{1, Trainer::kTotalSteps}}), BitsAfter(spec, {{3, Trainer::kTotalSteps}}));
@@ -72,8 +72,8 @@ TEST(StepRunner, LearnsTheSameWithSharesBySpeed) {
   api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
   spec.model.cnn.dropout = 0;  // drawn for a micro-batch, which are others here
   spec.optimizer.name = api::OptimizerName::kSgd;
-  Meeting equal;
-  Meeting by_speed;
+  RoundConnector equal;
+  RoundConnector by_speed;
   auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     Trainer one(spec);
@@ -101,8 +101,8 @@ TEST(StepRunner, ComputesAndSendsInHalfOfTheBytesWhereAsked) {
   api::TrainingSpec compressed = exact;
   compressed.sync.compression = api::Compression::kBf16;
   for (const api::TrainingSpec& spec : {half, scaled, compressed}) {
-    Meeting first;
-    Meeting second;
+    RoundConnector first;
+    RoundConnector second;
     auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
       at::set_num_threads(1);
       Trainer one(exact);
@@ -119,16 +119,16 @@ TEST(StepRunner, ComputesAndSendsInHalfOfTheBytesWhereAsked) {
   }
 }
 
-// The scale begins far too high for a loss that is multiplied: overflows are skipped until it fits, on all
-// ranks alike, and are no reason to give up.
+// The scale begins far too high: overflows are skipped until it fits, on all ranks alike, and do not count as
+// divergence.
 TEST(StepRunner, SkipsOverflowsOfFp16UntilTheScaleFits) {
   api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
   spec.precision = api::Precision::kFp16;
   spec.model.cnn.dropout = 0;
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     Trainer trainer(spec, {.loss_scale = 0x1p20});
     int64_t applied_at = 0;
@@ -152,7 +152,7 @@ TEST(StepRunner, SkipsOverflowsOfFp16UntilTheScaleFits) {
   ExpectAllSucceed(ranks);
 }
 
-// Places of the first step: one sample, and all of other micro-batches of two (22 samples in 16 pieces).
+// Positions of the first step: one sample, and all of other micro-batches of two (22 samples in 16 pieces).
 std::vector<int64_t> CorruptOf(const api::TrainingSpec& spec) {
   std::vector<int64_t> corrupt = PlanOf(spec).Ids(0, 1, 2);
   for (const int64_t id : PlanOf(spec).Ids(0, 8, 12)) corrupt.push_back(id);
@@ -169,14 +169,14 @@ TEST(StepRunner, SkipsCorruptRecordsWithTheSameBitsInAnyWorldWhereAsked) {
   EXPECT_EQ(BitsAfter(spec, {{4, 2}, {2, Trainer::kTotalSteps}}, {}, corrupt), alone);
 }
 
-// Rank 1 of three has places 8 to 14 of the first step: nothing is left of them.
+// Rank 1 of three has positions 8 to 14 of the first step, all of which are corrupt.
 TEST(StepRunner, TakesTheMeanOverTheSamplesThatAreNotCorrupt) {
   api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
   spec.model.cnn.dropout = 0;
   spec.optimizer.clip_norm.reset();
   std::vector<int64_t> corrupt = PlanOf(spec).Ids(0, 8, 15);
   corrupt.push_back(PlanOf(spec).Ids(0, 20, 21).front());
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     const Trainer reference(spec, {.corrupt = corrupt});
@@ -188,7 +188,7 @@ TEST(StepRunner, TakesTheMeanOverTheSamplesThatAreNotCorrupt) {
     for (const at::Tensor& parameter : before.trained)
       squares += parameter.grad().square().sum().item<double>();
     Trainer trainer(spec, {.corrupt = corrupt});
-    auto communicator = meeting.Enter(1, rank, 3);
+    auto communicator = connector.Enter(1, rank, 3);
     REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 1).ok());
     const StepReport& report = trainer.last();
     REQUIRE(report.applied && report.global_count == 14 && report.global_corrupt == 8);
@@ -204,11 +204,11 @@ TEST(StepRunner, TakesTheMeanOverTheSamplesThatAreNotCorrupt) {
 TEST(StepRunner, FailsWhereAllSamplesOfAStepAreCorrupt) {
   const api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
   const std::vector<int64_t> corrupt = PlanOf(spec).Ids(1, 0, 22);
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     Trainer trainer(spec, {.corrupt = corrupt});
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 1).ok());
     const std::string before = trainer.StateBytes();
     const Result<void> failed = trainer.RunRound(*communicator, 2);
@@ -221,17 +221,17 @@ TEST(StepRunner, FailsWhereAllSamplesOfAStepAreCorrupt) {
   ExpectAllSucceed(ranks);
 }
 
-// A sample of rank 1's share in the second step is spoiled. All ranks skip that step, and say so alike.
+// A sample of rank 1's share in the second step is not finite. All ranks skip that step, and report the same.
 TEST(StepRunner, SkipsAStepThatIsNotFiniteAndNamesRankAndLayer) {
   for (const api::Determinism determinism : {api::Determinism::kNone, api::Determinism::kWorld}) {
     const api::TrainingSpec spec = SmallTraining(determinism);
-    const std::vector<int64_t> spoiled = PlanOf(spec).Ids(1, 10, 11);
-    Meeting meeting;
+    const std::vector<int64_t> non_finite = PlanOf(spec).Ids(1, 10, 11);
+    RoundConnector connector;
     auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
       at::set_num_threads(1);
-      auto communicator = meeting.Enter(1, rank, 3);
+      auto communicator = connector.Enter(1, rank, 3);
       REQUIRE(communicator.ok());
-      Trainer trainer(spec, {.spoiled = spoiled});
+      Trainer trainer(spec, {.non_finite = non_finite});
       REQUIRE(trainer.RunRound(*communicator, 1).ok());
       REQUIRE(trainer.last().applied && trainer.last().not_finite.empty());
       const std::string before = trainer.StateBytes();
@@ -252,12 +252,12 @@ TEST(StepRunner, FailsAfterThreeStepsThatAreNotFinite) {
   const api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
   std::vector<int64_t> all(static_cast<std::size_t>(spec.data.synthetic.samples));
   std::iota(all.begin(), all.end(), 0);
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
-    Trainer trainer(spec, {.spoiled = all});
+    Trainer trainer(spec, {.non_finite = all});
     REQUIRE(trainer.RunRound(*communicator, 2).ok());
     const Result<void> failed = trainer.RunRound(*communicator, 3);
     REQUIRE(!failed.ok());
@@ -273,11 +273,11 @@ TEST(StepRunner, FailsAfterThreeStepsThatAreNotFinite) {
 
 TEST(StepRunner, GivesBackWhatTheDataSetThrewAndLeavesTheStateAlone) {
   const api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(1, [&](int, LineChannel&) {
     at::set_num_threads(1);
     Trainer trainer(spec, {.unreadable = PlanOf(spec).Ids(1, 10, 11)});
-    auto communicator = meeting.Enter(1, 0, 1);
+    auto communicator = connector.Enter(1, 0, 1);
     REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 1).ok());
     const std::string before = trainer.StateBytes();
     for (int round = 0; round < 2; ++round) {

@@ -14,18 +14,19 @@ const Error kAway{ErrorCode::kUnavailable, "connection refused"};
 class StorePatienceTest : public ::testing::Test {
  protected:
   testing::FakeClock clock_;
-  std::vector<protocol::StoreAway> reported_;
+  std::vector<protocol::StoreUnavailable> reported_;
   std::vector<Milliseconds> pauses_;
   bool goes_on_ = true;
-  StorePatience patience_{{.patience = Seconds(60),
-                           .clock = clock_,
-                           .report = [this](const protocol::StoreAway& away) { reported_.push_back(away); },
-                           .pause =
-                               [this](Milliseconds time) {
-                                 clock_.Advance(time);
-                                 pauses_.push_back(time);
-                                 return goes_on_;
-                               }}};
+  StorePatience patience_{
+      {.patience = Seconds(60),
+       .clock = clock_,
+       .report = [this](const protocol::StoreUnavailable& away) { reported_.push_back(away); },
+       .pause =
+           [this](Milliseconds time) {
+             clock_.Advance(time);
+             pauses_.push_back(time);
+             return goes_on_;
+           }}};
 };
 
 TEST_F(StorePatienceTest, AsksEverMoreSeldomUntilThePatienceIsAtItsEnd) {
@@ -39,7 +40,8 @@ TEST_F(StorePatienceTest, AsksEverMoreSeldomUntilThePatienceIsAtItsEnd) {
   EXPECT_EQ(pauses_[0], Milliseconds(500));
   EXPECT_EQ(pauses_[1], Milliseconds(1'000));
   EXPECT_EQ(pauses_.back(), Milliseconds(10'000));
-  EXPECT_EQ(reported_, (std::vector<protocol::StoreAway>{{"the last checkpoint", "connection refused"}}))
+  EXPECT_EQ(reported_,
+            (std::vector<protocol::StoreUnavailable>{{"the last checkpoint", "connection refused"}}))
       << "once";
 }
 
@@ -54,10 +56,11 @@ TEST_F(StorePatienceTest, AnOutageBeginsWithTheFirstMissAndEndsWithTheFirstAnswe
   patience_.Answered();
   EXPECT_TRUE(patience_.Await(kAway, "the last checkpoint").ok()) << "this is another outage";
   EXPECT_EQ(pauses_.back(), Milliseconds(500));
-  EXPECT_EQ(reported_, (std::vector<protocol::StoreAway>{{"the next checkpoint", "connection refused"},
-                                                         {"the last checkpoint", "connection refused"},
-                                                         {},
-                                                         {"the last checkpoint", "connection refused"}}));
+  EXPECT_EQ(reported_,
+            (std::vector<protocol::StoreUnavailable>{{"the next checkpoint", "connection refused"},
+                                                     {"the last checkpoint", "connection refused"},
+                                                     {},
+                                                     {"the last checkpoint", "connection refused"}}));
 }
 
 TEST_F(StorePatienceTest, AWaitEndsWithTheRound) {

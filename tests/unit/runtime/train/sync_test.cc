@@ -16,7 +16,7 @@ using testing::ExpectAllSucceed;
 using testing::Fill;
 using testing::IsFilledWith;
 using testing::LineChannel;
-using testing::Meeting;
+using testing::RoundConnector;
 using testing::StartRanks;
 
 TrainingState NewState(int64_t seed = 1) {
@@ -26,7 +26,7 @@ TrainingState NewState(int64_t seed = 1) {
   return std::move(MakeTrainingState(spec, {{1, 8, 8}, 10})).value();
 }
 
-// Of more than two chunks.
+// Larger than two chunks.
 TrainingState NewLargeState() {
   api::TrainingSpec spec;
   spec.model.mlp.hidden_sizes = {2500, 2500};
@@ -36,9 +36,9 @@ TrainingState NewLargeState() {
 Result<bool> MustNotRestore(TrainingState&) { return Error{ErrorCode::kInternal, "not expected"}; }
 
 TEST(SyncState, KeepsWhatAllHold) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 3);
+    auto communicator = connector.Enter(1, rank, 3);
     REQUIRE(communicator.ok());
     TrainingState state = NewState();
     Fill(state, 40, 7);
@@ -55,12 +55,12 @@ TEST(SyncState, KeepsWhatAllHold) {
 }
 
 TEST(SyncState, KnowsOfTheEvaluationsThatTheCheckpointKnowsOf) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     TrainingState state = NewState();
-    if (rank == 1) state.evaluations = {.step = 100, .newest = 0.5};  // of a state that was lost in part
+    if (rank == 1) state.evaluations = {.step = 100, .newest = 0.5};  // from a state that was lost in part
     const auto source = SyncState(**communicator, state, [](TrainingState& restored) {
       restored.evaluations = {.step = 50, .newest = 0.75};
       Fill(restored, 100, 7);
@@ -74,12 +74,12 @@ TEST(SyncState, KnowsOfTheEvaluationsThatTheCheckpointKnowsOf) {
   ExpectAllSucceed(ranks);
 }
 
-TEST(SyncState, TakesTheHighestStepWhoeverHoldsIt) {
-  Meeting meeting;
+TEST(SyncState, TakesTheHighestStepWhicheverRankHoldsIt) {
+  RoundConnector connector;
   auto ranks = StartRanks(4, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 4);
+    auto communicator = connector.Enter(1, rank, 4);
     REQUIRE(communicator.ok());
-    TrainingState state = NewState(rank);  // a newcomer's own numbers must not survive
+    TrainingState state = NewState(rank);  // the initial values of a new rank must not survive
     if (rank == 1) Fill(state, 40, 7);
     if (rank == 2) Fill(state, 41, 8);  // one step ahead
     if (rank == 3) Fill(state, 40, 7);
@@ -93,9 +93,9 @@ TEST(SyncState, TakesTheHighestStepWhoeverHoldsIt) {
 }
 
 TEST(SyncState, GivesANewcomerTheScaleOfTheLoss) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     TrainingState state = NewState();
     state.loss_scale = LossScale(api::Precision::kFp16);
@@ -112,9 +112,9 @@ TEST(SyncState, GivesANewcomerTheScaleOfTheLoss) {
 }
 
 TEST(SyncState, MakesStatesEqualThatDriftedApartAtOneStep) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     TrainingState state = NewState();
     Fill(state, 5, 7);
@@ -128,9 +128,9 @@ TEST(SyncState, MakesStatesEqualThatDriftedApartAtOneStep) {
 }
 
 TEST(SyncState, StartsAfreshWithEqualNumbersWhereNothingIsStored) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     TrainingState state = NewState();
     const auto source =
@@ -144,9 +144,9 @@ TEST(SyncState, StartsAfreshWithEqualNumbersWhereNothingIsStored) {
 }
 
 TEST(SyncState, GoesOnFromWhatAllRestored) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 3);
+    auto communicator = connector.Enter(1, rank, 3);
     REQUIRE(communicator.ok());
     TrainingState state = NewState();
     const auto source = SyncState(**communicator, state, [&](TrainingState& target) -> Result<bool> {
@@ -161,7 +161,7 @@ TEST(SyncState, GoesOnFromWhatAllRestored) {
   ExpectAllSucceed(ranks);
 }
 
-// The part of a source, rank 1, that dies with its first chunk sent. Its host has the number 0.
+// Acts as a source, rank 1, that dies after it has sent its first chunk. Its host has the number 0.
 int DieHalfWay(comm::Communicator& communicator, TrainingState& state) {
   Fill(state, 41, 8);
   const std::vector<int64_t> standing = {state.step, state.Digest(), 0, -1, 0, 0, 0};
@@ -170,13 +170,13 @@ int DieHalfWay(comm::Communicator& communicator, TrainingState& state) {
   return ::raise(SIGKILL);
 }
 
-// Rank 0 synchronises with a source that dies half-way, and then looks at what it holds.
+// Rank 0 synchronises with a source that dies half-way; then the test checks what it holds.
 void SyncWithADyingSource(const std::function<void(TrainingState&)>& prepare,
                           const std::function<bool(const TrainingState&)>& is_right) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     TrainingState state = NewLargeState();
     if (rank == 1) return DieHalfWay(**communicator, state);
@@ -191,7 +191,7 @@ void SyncWithADyingSource(const std::function<void(TrainingState&)>& prepare,
   EXPECT_EQ(ranks[1].Wait(testing::kPatience), 128 + SIGKILL) << "it has sent a chunk";
 }
 
-// A source that dies half-way must not cost the others what they hold.
+// A source that dies half-way must not cost the other ranks their state.
 TEST(SyncState, LeavesTheOwnStateAloneWhereTheSourceDies) {
   SyncWithADyingSource([](TrainingState& state) { Fill(state, 40, 7); },
                        [](const TrainingState& state) {
@@ -199,9 +199,9 @@ TEST(SyncState, LeavesTheOwnStateAloneWhereTheSourceDies) {
                        });
 }
 
-// What it holds then is neither the source's state nor one as it was made.
+// It then holds neither the source's state nor a fresh one.
 TEST(SyncState, LeavesANewcomerWithoutAStepWhereTheSourceDies) {
-  int64_t as_made = 0;  // of the process of the rank
+  int64_t as_made = 0;  // in the process of the rank
   SyncWithADyingSource([&](TrainingState& state) { as_made = state.Digest(); },
                        [&](const TrainingState& state) {
                          const bool is_a_mixture = state.Digest() != as_made && !IsFilledWith(state, 8);
@@ -209,13 +209,13 @@ TEST(SyncState, LeavesANewcomerWithoutAStepWhereTheSourceDies) {
                        });
 }
 
-// Its own state is not kept where it is not needed: that takes as much memory again.
+// Its own state is not kept if it is not needed, because that takes as much memory again.
 TEST(SyncState, WritesIntoALaggardWhereTwoHostsHoldTheBestState) {
-  Meeting meeting;
-  Meeting after;
+  RoundConnector connector;
+  RoundConnector after;
   auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
-    auto communicator = meeting.EnterOnHost(rank + 1, 1, rank, 3);
+    auto communicator = connector.EnterOnHost(rank + 1, 1, rank, 3);
     REQUIRE(communicator.ok());
     TrainingState state = NewLargeState();
     if (rank == 1) return DieHalfWay(**communicator, state);
@@ -237,9 +237,9 @@ TEST(SyncState, WritesIntoALaggardWhereTwoHostsHoldTheBestState) {
 }
 
 TEST(SyncState, MakesATornRankWholeFromAPeer) {
-  Meeting meeting;
+  RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
-    auto communicator = meeting.Enter(1, rank, 2);
+    auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     TrainingState state = NewState();
     Fill(state, 40, rank == 0 ? 6 : 7);

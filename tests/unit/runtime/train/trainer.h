@@ -1,5 +1,5 @@
 #pragma once
-// A rank's part in a small training, over several rounds, for tests that run ranks as forked processes.
+// One rank of a small training over several rounds, for tests that run ranks as forked processes.
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@
 
 namespace lockstep::train {
 
-// Dropout, clipping and moments: all that a rank could draw or round in a way of its own. Three steps an
+// Dropout, clipping and moments: everything in which a rank could draw or round differently. Three steps per
 // epoch, the last one short.
 inline api::TrainingSpec SmallTraining(api::Determinism determinism) {
   api::TrainingSpec spec;
@@ -38,13 +38,13 @@ inline data::SamplePlan PlanOf(const api::TrainingSpec& spec) {
       {.size = spec.data.synthetic.samples, .global_batch = spec.global_batch_size, .seed = 3});
 }
 
-// A data set with samples that are not numbers, with some that cannot be read, and with corrupt ones.
-class SpoiledDataset final : public data::Dataset {
+// A data set with samples that are not finite, samples that cannot be read, and corrupt ones.
+class FaultyDataset final : public data::Dataset {
  public:
-  SpoiledDataset(const data::Dataset& whole, std::vector<int64_t> spoiled, std::vector<int64_t> unreadable,
-                 std::vector<int64_t> corrupt)
+  FaultyDataset(const data::Dataset& whole, std::vector<int64_t> non_finite, std::vector<int64_t> unreadable,
+                std::vector<int64_t> corrupt)
       : whole_(whole),
-        spoiled_(std::move(spoiled)),
+        non_finite_(std::move(non_finite)),
         unreadable_(std::move(unreadable)),
         corrupt_(std::move(corrupt)) {}
 
@@ -56,10 +56,10 @@ class SpoiledDataset final : public data::Dataset {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       if (std::find(unreadable_.begin(), unreadable_.end(), ids[i]) != unreadable_.end())
         throw std::bad_alloc();
-      if (std::find(spoiled_.begin(), spoiled_.end(), ids[i]) != spoiled_.end())
+      if (std::find(non_finite_.begin(), non_finite_.end(), ids[i]) != non_finite_.end())
         batch.inputs[static_cast<int64_t>(i)].fill_(std::nan(""));
       if (std::find(corrupt_.begin(), corrupt_.end(), ids[i]) != corrupt_.end()) {
-        batch.inputs[static_cast<int64_t>(i)].fill_(std::nan(""));  // whoever uses it is found out
+        batch.inputs[static_cast<int64_t>(i)].fill_(std::nan(""));  // using it is detected
         batch.corrupt.push_back(static_cast<int64_t>(i));
       }
     }
@@ -68,23 +68,24 @@ class SpoiledDataset final : public data::Dataset {
 
  private:
   const data::Dataset& whole_;
-  const std::vector<int64_t> spoiled_;
+  const std::vector<int64_t> non_finite_;
   const std::vector<int64_t> unreadable_;
   const std::vector<int64_t> corrupt_;
 };
 
 struct TrainerOptions {
-  std::vector<int64_t> spoiled{};     // samples
+  std::vector<int64_t> non_finite{};  // samples
   std::vector<int64_t> unreadable{};  // samples
   std::vector<int64_t> corrupt{};     // samples
   std::string ledger_folder{};
-  std::vector<double> speeds{};  // of the ranks; equal where absent
+  std::vector<double> speeds{};  // of the ranks; equal if empty
   std::vector<at::Device> devices = {at::kCPU};
   comm::DeviceBackend* device = nullptr;
   int64_t total_steps = 7;  // kTotalSteps
-  double loss_scale = 0;    // to begin with; 0: the usual one
+  double loss_scale = 0;    // initial scale; 0: the default
   int64_t good_steps = 0;   // of that scale
-  // Of localsgd and async, as in WindowCalls: how many steps are behind it, and that it has no more to do.
+  // For localsgd and async, as in WindowCalls: how many steps were taken, and that the rank has finished its
+  // work.
   std::function<void(int64_t steps)> taken = [](int64_t) {};
   std::function<void()> waits = [] {};
 };
@@ -94,7 +95,7 @@ class Trainer {
   explicit Trainer(const api::TrainingSpec& spec, TrainerOptions options = {})
       : spec_(spec),
         datasets_(std::move(data::OpenDatasets(spec)).value()),
-        dataset_(*datasets_.train, std::move(options.spoiled), std::move(options.unreadable),
+        dataset_(*datasets_.train, std::move(options.non_finite), std::move(options.unreadable),
                  std::move(options.corrupt)),
         samples_(std::move(data::TrainingSamples::Make(spec, dataset_)).value()),
         state_(std::move(MakeTrainingState(spec, {spec.data.synthetic.shape, 3}, options.devices)).value()),
@@ -122,7 +123,7 @@ class Trainer {
     LOCKSTEP_TRY(const auto strategy, MakeStrategy(spec_, communicator, state_));
     return RunRoundWith(*strategy, *communicator, until_step);
   }
-  // Before its communicator goes, where there are graphs.
+  // Must be called before its communicator is closed if there are graphs.
   void LeaveRound() { runner_.LeaveRound(); }
   Result<void> RunRoundWith(parallel::Strategy& strategy, comm::Communicator& communicator,
                             int64_t until_step, const std::stop_token& stop = {}) {
@@ -136,7 +137,7 @@ class Trainer {
     const Windows windows(spec_, {}, samples_.plan().steps_per_epoch(), until_step);
     while (state_.step < until_step) {
       const int64_t end = windows.EndAfter(state_.step);
-      const WindowCalls calls{.wishes = [] { return Wishes{}; },
+      const WindowCalls calls{.requests = [] { return Requests{}; },
                               .begins = [this](int64_t, int64_t taken) { taken_(taken); },
                               .waits = waits_};
       LOCKSTEP_TRY(last_, TakesWindows(spec_) ? local_sgd_.Run(communicator, strategy, end, calls, stop)
@@ -145,7 +146,7 @@ class Trainer {
     return {};
   }
 
-  // Of pipeline and hybrid, after Sync.
+  // For pipeline and hybrid, after Sync.
   Result<void> RunPipeline(comm::Communicator& communicator, int64_t until_step) {
     ledger_.EnterRound(communicator.place().round, communicator.rank());
     pipeline_.EnterRound();
@@ -162,10 +163,10 @@ class Trainer {
   [[nodiscard]] const data::TrainingSamples& samples() const { return samples_; }
   [[nodiscard]] const TrainingState& state() const { return state_; }
   [[nodiscard]] const StepReport& last() const { return last_; }
-  // Of parameters, moments (unless they are sharded) and the scale of the loss.
+  // Of parameters, moments (unless they are sharded) and the loss scale.
   [[nodiscard]] std::string StateBytes() const { return BytesOf(state_.Replicated()); }
   [[nodiscard]] std::string WeightBytes() const { return BytesOf(state_.parameters); }
-  // Of the newest loss, too; as a short text.
+  // Includes the newest loss; as a short text.
   [[nodiscard]] std::string Bits() const {
     const std::string loss(reinterpret_cast<const char*>(&last_.loss), sizeof last_.loss);
     return std::to_string(std::hash<std::string>{}(loss + StateBytes()));
@@ -184,7 +185,7 @@ class Trainer {
   const SystemClock clock_;
   const api::TrainingSpec spec_;
   const data::Datasets datasets_;
-  const SpoiledDataset dataset_;
+  const FaultyDataset dataset_;
   const data::TrainingSamples samples_;
   TrainingState state_;
   SampleLedger ledger_;

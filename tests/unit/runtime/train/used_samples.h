@@ -1,5 +1,5 @@
 #pragma once
-// Which samples were used, by the ledgers of a test's ranks.
+// Which samples were used, according to the ledgers of a test's ranks.
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ class LedgerFolder {
   std::string path_;
 };
 
-// step → samples, by the rule of the ledger: of each step the highest round with a commit counts.
+// step → samples, by the rule of the ledger: for each step the highest round with a commit counts.
 inline std::map<int64_t, std::multiset<int64_t>> Used(const std::string& folder) {
   std::vector<Json> records;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {

@@ -1,5 +1,5 @@
-// The CRD and the values in C++ say the same: fields, types, words, defaults, limits. And the CRD keeps its
-// promises: a sentence for every field of ours, small enough for a plain `kubectl apply`.
+// Compares the CRD with the C++ values: fields, types, words, defaults, limits. Also checks that every field
+// of ours has a description and that the CRD is small enough for a plain `kubectl apply`.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kCrdPath = LOCKSTEP_SOURCE_DIR "/crds/distributedtrainingjobs.yaml";
 
-// Schemas that are Kubernetes' own.
+// Schemas of Kubernetes itself.
 const std::set<std::string> kForeign = {"spec.worker.template", "spec.elasticPolicy.metrics[]"};
 
 Json Crd() {
@@ -43,7 +43,7 @@ const Json& ObjectAt(const Json& schema, const char* key) {
   return schema.contains(key) ? schema.at(key) : empty;
 }
 
-// Writes down what a struct's Describe says, one line per fact: "spec.suspend: type boolean".
+// Collects what a struct's Describe states, one line per fact: "spec.suspend: type boolean".
 class SchemaWriter {
  public:
   static constexpr bool kReading = false;
@@ -130,10 +130,10 @@ class SchemaWriter {
     Add<T>(path + "[]", limits);
   }
 
-  // What a field that is left out turns into, where that is a value.
+  // The value of an omitted field, if it has a default.
   template <typename T>
   void AddDefault(const std::string& path, const T& value) {
-    if (path.rfind("status.", 0) == 0) return;  // the API server makes up nothing there
+    if (path.rfind("status.", 0) == 0) return;  // the API server sets no defaults there
     if constexpr (IntOrWord<T>) {
       Fact(path, "default", IntOrWordToJson(value));
     } else if constexpr (std::is_enum_v<T>) {
@@ -239,7 +239,7 @@ TEST(Crd, EveryFieldOfOursHasASentence) {
   ExpectDescriptions(SchemaOf("status"), "status");
 }
 
-// Their words name models, formats, algorithms and figures, as those who train write them (crds/README.md).
+// Their values name models, formats, algorithms and metrics, written as usual in the field (crds/README.md).
 const std::set<std::string> kNamesOfTraining = {
     "spec.training.model.name",     "spec.training.model.torchscript.loss", "spec.training.data.format",
     "spec.training.optimizer.name", "spec.training.schedule.name",          "spec.training.precision",

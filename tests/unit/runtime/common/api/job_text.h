@@ -21,8 +21,7 @@ inline Json ValidJob() {
     }})");
 }
 
-// Sets the value at a JSON pointer, creating what lies between; `text` is JSON. "remove" takes the field
-// away.
+// Sets the value at a JSON pointer and creates missing parents; `text` is JSON. "remove" removes the field.
 inline Json With(Json job, const std::string& pointer, const std::string& text) {
   const Json::json_pointer at(pointer);
   if (text == "remove") {

@@ -49,7 +49,7 @@ struct Refusal {
   const char* message;
 };
 
-TEST(ParseManifest, RefusesWhatCouldMeanTwoThings) {
+TEST(ParseManifest, RejectsAmbiguousYaml) {
   for (const Refusal& refusal : {
            Refusal{"a: 1\na: 2", "line 2: \"a\" is given twice"},
            Refusal{"mode: 0644", "line 1: 0644 has a leading zero"},

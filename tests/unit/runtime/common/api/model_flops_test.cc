@@ -57,7 +57,7 @@ TEST(TrainingFlopsPerSample, OfATransformer) {
   EXPECT_EQ(Flops(model, {4}, 32), tokens * (6 * weights + 12 * layers * width * tokens));
 }
 
-TEST(TrainingFlopsPerSample, AreNotKnownOfAUsersOwnModelNorOfWhatDoesNotFit) {
+TEST(TrainingFlopsPerSample, AreUnknownForAUsersOwnModelAndForInvalidShapes) {
   const std::vector<int64_t> row = {784};
   for (const ModelName name :
        {ModelName::kPlugin, ModelName::kTorchscript, ModelName::kCnn, ModelName::kResnet50})

@@ -47,7 +47,7 @@ TEST(WindowFrom, TakesTheNextStepsThatThereAre) {
   EXPECT_EQ(WindowFrom(100, 5, 100, std::nullopt), std::nullopt);
 }
 
-TEST(WindowFrom, ComesAfterThePlannedStepsThatItWouldMeet) {
+TEST(WindowFrom, StartsAfterPlannedStepsThatItWouldOverlap) {
   const ProfileWindow planned{10, 19};
   EXPECT_EQ(WindowFrom(5, 5, 100, planned), (ProfileWindow{5, 9}));
   EXPECT_EQ(WindowFrom(6, 5, 100, planned), (ProfileWindow{20, 24}));

@@ -5,7 +5,7 @@
 namespace lockstep::api {
 namespace {
 
-TEST(RendezvousSettingsOf, KnowsWhoseEndCompletesTheJob) {
+TEST(RendezvousSettingsOf, TakesTheSuccessRuleFromTheSpec) {
   const struct {
     SuccessType type;
     rendezvous::SuccessRule rule;
@@ -19,7 +19,7 @@ TEST(RendezvousSettingsOf, KnowsWhoseEndCompletesTheJob) {
   }
 }
 
-TEST(RendezvousSettingsOf, KnowsHowManyRanksAMemberHasWhereTheSpecSaysIt) {
+TEST(RendezvousSettingsOf, TakesTheRanksOfAMemberFromTheSpec) {
   TrainingJobSpec spec;
   EXPECT_EQ(RendezvousSettingsOf(spec).nproc, std::nullopt);
   spec.nproc_per_node = {.mode = NprocMode::kCount, .count = 8};

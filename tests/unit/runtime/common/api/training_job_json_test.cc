@@ -153,7 +153,7 @@ TEST(TrainingJobFromJson, AnythingAtAllIsOnlyAViolation) {
   }
 }
 
-// Each value of a job, whatever it is replaced by, ends in violations or in a job: nothing else.
+// Any value of a job may be replaced by any other: the result is either violations or a job.
 TEST(TrainingJobFromJson, SurvivesEveryValueEverywhere) {
   Json job = ValidJob();
   for (const char* section :

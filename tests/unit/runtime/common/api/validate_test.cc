@@ -12,10 +12,10 @@ struct Case {
   std::string name;
   std::string pointer;
   std::string value;
-  std::string violation;  // of the one violation expected, a part that holds the path
+  std::string violation;  // part of the single expected violation, with the path
 };
 
-// The spec of a job of dataparallel, with what `changes` says.
+// The spec of a dataparallel job, modified by `changes`.
 std::string OneProcess(const std::string& changes) {
   Json spec = With(With(ValidJob(), "/spec/training/strategy", "\"dataparallel\""), "/spec/worker/replicas",
                    "1")["spec"];
@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"MinAboveMax", "/spec/elasticPolicy", R"({"minReplicas": 3, "maxReplicas": 2})",
              "spec.elasticPolicy.minReplicas: 3 must not exceed maxReplicas, 2"},
         Case{"ReplicasOutside", "/spec/elasticPolicy", R"({"minReplicas": 3, "maxReplicas": 4})",
-             "spec.worker.replicas: 2 must lie within elasticPolicy, 3 to 4"},
+             "spec.worker.replicas: 2 must be within elasticPolicy, 3 to 4"},
         Case{"HostNetworkPolicy", "/spec/network", R"({"hostNetwork": true})",
              "spec.network.hostNetwork: needs networkPolicy None: "
              "no policy reaches pods in the network of their node"},
@@ -242,10 +242,10 @@ TEST(Validate, AJobThatQueuesHasNoAutoscaler) {
       "/spec/schedulingPolicy", R"({"queueName": "q"})");
   EXPECT_THAT(Validate(Parsed(json)),
               testing::ElementsAre(testing::StartsWith(
-                  "spec.elasticPolicy.metrics: must be absent beside schedulingPolicy.queueName")));
+                  "spec.elasticPolicy.metrics: must be absent with schedulingPolicy.queueName")));
 }
 
-// A job that queues, with these annotations of its two pods.
+// A queued job with these annotations on the template of its two pods.
 std::vector<std::string> ViolationsOfTopology(const std::string& annotations) {
   const Json json = With(With(ValidJob(), "/spec/schedulingPolicy", R"({"queueName": "q"})"),
                          "/spec/worker/template/metadata", R"({"annotations": )" + annotations + "}");
@@ -255,12 +255,12 @@ std::vector<std::string> ViolationsOfTopology(const std::string& annotations) {
 TEST(Validate, RefusesAnnotationsOfATopologyThatKueueWouldRefuse) {
   const struct {
     const char* annotations;
-    const char* violation;  // behind the name of the last annotation; empty: valid
+    const char* violation;  // after the name of the last annotation; empty: valid
   } cases[] = {
       {R"({"kueue.x-k8s.io/podset-required-topology": "rack"})", ""},
       {R"({"kueue.x-k8s.io/podset-unconstrained-topology": "true"})", ""},
       {R"({"kueue.x-k8s.io/podset-preferred-topology": "rack", "kueue.x-k8s.io/podset-required-topology": "rack"})",
-       "podset-preferred-topology]: must be absent beside kueue.x-k8s.io/podset-required-topology"},
+       "podset-preferred-topology]: must be absent with kueue.x-k8s.io/podset-required-topology"},
       {R"({"kueue.x-k8s.io/podset-unconstrained-topology": "yes"})",
        R"(podset-unconstrained-topology]: must be "true" or "false", not "yes")"},
       {R"({"kueue.x-k8s.io/podset-required-topology": ""})",
@@ -321,7 +321,7 @@ TEST(Validate, AcceptsWhatFitsTogether) {
               R"({"priorityClassName": "high", "topology": {"key": "rack"},
                   "gang": {"provider": "Workload", "minCount": 1, "scheduleTimeoutSeconds": 5}})");
   json = With(json, "/spec/network", R"({"networkPolicy": "None", "hostNetwork": true})");
-  json = With(json, "/spec/observability", R"({"metricsPort": 9500})");
+  json = With(json, "/spec/observability", R"({"metricsPort": 9500, "rankMetricsLimit": 8})");
   json = With(json, "/spec/nprocPerNode", "2");
   json = With(json, "/spec/standbyReplicas", "1");
   json = With(json, "/spec/successPolicy", R"({"type": "Rank0"})");

@@ -41,7 +41,7 @@ TEST(RanksPerPod, IsOneWhereOneProcessTakesAllDevices) {
   EXPECT_EQ(RanksPerPod(spec), 1);
 }
 
-TEST(WorkerConfigOf, TellsHowManyGpusTheTrainerHas) {
+TEST(WorkerConfigOf, ContainsTheGpusOfTheTrainer) {
   for (const auto& [limits, gpus] : std::vector<std::pair<std::string, int>>{
            {"{}", 0}, {R"({"cpu": 4})", 0}, {R"({"nvidia.com/gpu": 8, "cpu": 4})", 8}}) {
     TrainingJob job;
@@ -51,7 +51,7 @@ TEST(WorkerConfigOf, TellsHowManyGpusTheTrainerHas) {
   }
 }
 
-TEST(WorkerConfigOf, TellsWhatTheTrainerRequests) {
+TEST(WorkerConfigOf, ContainsTheProcessorsThatTheTrainerRequests) {
   for (const auto& [requests, processors] : std::vector<std::pair<std::string, int>>{
            {"{}", 0}, {R"({"cpu": "250m"})", 1}, {R"({"cpu": 6})", 6}, {R"({"memory": "4"})", 0}}) {
     TrainingJob job;
@@ -70,7 +70,7 @@ TEST(WorkerConfigOf, GivesTheTimeThatThePodHasWhereNoCheckpointSaysOther) {
   EXPECT_EQ(WorkerConfigOf(job).grace_period_seconds, 15);
 }
 
-TEST(WorkerConfigOf, TellsTheSupervisorHowOftenToTryInPlace) {
+TEST(WorkerConfigOf, ContainsTheLimitOfRespawnsInPlace) {
   TrainingJob job;
   job.spec.failure_policy.in_place_limit = 7;
   EXPECT_EQ(WorkerConfigOf(job).in_place_limit, 7);
@@ -78,7 +78,7 @@ TEST(WorkerConfigOf, TellsTheSupervisorHowOftenToTryInPlace) {
   EXPECT_EQ(WorkerConfigOf(job).in_place_limit, 0) << "no process is started again in its pod";
 }
 
-TEST(WorkerConfigOf, TellsWhenARankHangs) {
+TEST(WorkerConfigOf, ContainsTheHangSettings) {
   TrainingJob job;
   EXPECT_EQ(WorkerConfigOf(job).health.first_step_timeout_seconds, 1800);
   EXPECT_EQ(WorkerConfigOf(job).health.step_timeout_seconds, 0) << "learned";
@@ -87,7 +87,7 @@ TEST(WorkerConfigOf, TellsWhenARankHangs) {
                             .step_timeout_factor = 3,
                             .on_hang = HealthAction::kReplacePod,
                             .straggler = StragglerPolicy{.action = HealthAction::kRestart}};
-  // Through the document, as a worker reads it.
+  // Through the JSON document, as a worker reads it.
   const auto config = protocol::WorkerConfigFromJson(protocol::WorkerConfigToJson(WorkerConfigOf(job)));
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(config->health.first_step_timeout_seconds, 60);

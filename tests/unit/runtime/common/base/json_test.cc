@@ -19,7 +19,7 @@ TEST(Json, WhatIsNestedTooDeepIsRefused) {
   };
   EXPECT_TRUE(nested(kMaxJsonNesting).ok());
   EXPECT_EQ(nested(kMaxJsonNesting + 1).error().message, "not JSON: nested deeper than 256 levels");
-  // To write it into an error would overflow the stack.
+  // Writing it into an error message would overflow the stack.
   EXPECT_FALSE(nested(500'000).ok());
 }
 

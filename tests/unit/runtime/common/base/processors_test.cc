@@ -8,7 +8,7 @@ namespace {
 TEST(ProcessorsOfQuota, ReadsACgroupLimit) {
   EXPECT_EQ(ProcessorsOfQuota("200000 100000\n"), 2);
   EXPECT_EQ(ProcessorsOfQuota("250000 100000\n"), 2);
-  EXPECT_EQ(ProcessorsOfQuota("25000 100000\n"), 1);  // a quarter of one is still one thread
+  EXPECT_EQ(ProcessorsOfQuota("25000 100000\n"), 1);  // a quarter of a processor still gives one thread
   EXPECT_EQ(ProcessorsOfQuota("max 100000\n"), 0);
   EXPECT_EQ(ProcessorsOfQuota(""), 0);
   EXPECT_EQ(ProcessorsOfQuota("100000 0"), 0);

@@ -12,12 +12,12 @@ TEST(DidYouMean, FindsSlipsOfTheKeyboard) {
     const char* name;
     const char* meant;
   } cases[] = {
-      {"globalBatchsize", "globalBatchSize"},  // the case
-      {"gobalBatchSize", "globalBatchSize"},   // a letter left out
-      {"epochss", "epochs"},                   // one too many
-      {"dada", "data"},                        // another
-      {"stpes", "steps"},                      // swapped
-      {"sed", "seed"},                         // a short one
+      {"globalBatchsize", "globalBatchSize"},  // case
+      {"gobalBatchSize", "globalBatchSize"},   // an omitted letter
+      {"epochss", "epochs"},                   // an additional letter
+      {"dada", "data"},                        // a replaced letter
+      {"stpes", "steps"},                      // swapped letters
+      {"sed", "seed"},                         // a short name
       {"SEED", "seed"},
   };
   for (const auto& test : cases) EXPECT_EQ(ClosestName(test.name, kFields), test.meant) << test.name;

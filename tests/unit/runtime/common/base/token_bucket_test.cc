@@ -20,7 +20,7 @@ TEST(TokenBucketTest, GivesSoManyAtOnceAndThenSoManyPerSecond) {
   EXPECT_EQ(bucket.Take(clock.Steady(), 3), Milliseconds(100)) << "no more than a burst is kept";
 }
 
-// As what a rank sends of a checkpoint.
+// As for the upload rate of a rank's checkpoints.
 TEST(TokenBucketTest, WithoutABurstNothingIsFree) {
   FakeClock clock;
   TokenBucket bucket(/*per_second=*/1000, /*burst=*/0);

@@ -1,4 +1,4 @@
-// Compiled by nothing: what clang-tidy must find in it is in ../CMakeLists.txt.
+// Not part of any target: ../CMakeLists.txt lists what clang-tidy must find in it.
 
 #include "runtime/common/base/mutex.h"
 

@@ -66,7 +66,7 @@ TEST(Usage, HelpIsNoError) {
   EXPECT_NE(::testing::internal::GetCapturedStdout().find("Run it"), std::string::npos);
 }
 
-TEST(Usage, GoesOnWithArgumentsThatAreRight) {
+TEST(Usage, ContinuesWithValidArguments) {
   ProgramToMisuse program;
   const std::vector<const char*> arguments = {"program", "run", "job.yaml", "--replicas=3"};
   EXPECT_EQ(ParseArguments(program.app, 4, arguments.data()), std::nullopt);

@@ -1,5 +1,6 @@
-// A server whose memory runs out for a moment, at each large allocation in turn that a connection and its request cost
-// it. Small ones do not fail here: those of Boost.Asio 1.74 for a strand end in a destructor of what was never made.
+// A server that briefly runs out of memory, at each large allocation in turn for a connection and its
+// request. Small allocations do not fail here: Boost.Asio 1.74 does not survive a failed allocation for a
+// strand.
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -20,7 +21,8 @@ namespace {
 
 constexpr std::size_t kLarge = 512;
 
-// Which of the large allocations fails, counted from now over all threads but the test's own; none below zero.
+// How many large allocations succeed before one fails, over all threads except the test's own; negative: none
+// fails.
 std::atomic<int> g_allocations_left{-1};
 thread_local bool g_is_exempt = false;
 

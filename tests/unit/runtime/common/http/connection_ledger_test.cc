@@ -70,7 +70,7 @@ TEST(ConnectionLedger, WaitsForThoseThatItClosesBeforeItClosesMore) {
   EXPECT_LT(places.size(), kAll + 100) << "files that it leaves for other things";
 }
 
-TEST(ConnectionLedger, LeavesFilesForOtherThings) {
+TEST(ConnectionLedger, ReservesFilesForOtherUses) {
   ConnectionLedger ledger({}, 1'024);
   std::vector<ConnectionLedger::Place> places;
   for (int i = 0; i < 2'000; ++i) {

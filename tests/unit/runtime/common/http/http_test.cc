@@ -1,4 +1,4 @@
-// Client and server against each other over loopback.
+// Client and server over loopback.
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -94,7 +94,8 @@ TEST_F(HttpTest, ALongPollIsAnsweredLaterFromAnotherThread) {
   EXPECT_EQ(answer->body, "late");
 }
 
-// Over the same connection it would come to the same server: behind a Service another one may take the next.
+// Over the same connection the client would reach the same server: behind a Service a new connection may
+// reach another one.
 TEST_F(HttpTest, AConnectionEndsWithTheAnswerThatAnotherServerIsMeant) {
   int status = 200;
   auto transport = Serve(
@@ -121,7 +122,7 @@ TEST_F(HttpTest, AnExceptionOfTheHandlerEndsItsRequestAndNoOther) {
   }
 }
 
-TEST_F(HttpTest, TheDeadlineEndsAWaitThatNobodyAnswers) {
+TEST_F(HttpTest, TheDeadlineEndsARequestWithoutAnAnswer) {
   std::vector<Responder> held;
   auto transport = Serve([&](ServerRequest, Responder respond) { held.push_back(std::move(respond)); });
   const auto answer = transport->Send({.target = "/", .timeout = 50ms}, {});
@@ -140,7 +141,7 @@ TEST_F(HttpTest, AStopEndsAWaitAtOnce) {
   server_.reset();
 }
 
-// Has no room for another connection: who connects waits for an answer to his first packet.
+// Has no room for another connection: a client waits for an answer to its first packet.
 class FullListener {
  public:
   FullListener() : listener_(::socket(AF_INET, SOCK_STREAM, 0)), waiting_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -163,7 +164,7 @@ class FullListener {
   std::unique_ptr<HttpTransport> transport_;
 };
 
-TEST_F(HttpTest, TheDeadlineEndsAConnectThatNobodyAnswers) {
+TEST_F(HttpTest, TheDeadlineEndsAConnectWithoutAnAnswer) {
   FullListener server;
   EXPECT_EQ(server.transport().Send({.target = "/", .timeout = 50ms}, {}).error().code,
             ErrorCode::kDeadlineExceeded);
@@ -176,7 +177,7 @@ TEST_F(HttpTest, AStopEndsAConnectAtOnce) {
   EXPECT_EQ(server.transport().Send({.target = "/"}, stop.get_token()).error().code, ErrorCode::kCancelled);
 }
 
-TEST_F(HttpTest, NobodyListeningIsUnavailable) {
+TEST_F(HttpTest, AClosedPortIsUnavailable) {
   auto transport = Serve([](ServerRequest, Responder) {});
   server_.reset();
   EXPECT_EQ(transport->Send({.target = "/"}, {}).error().code, ErrorCode::kUnavailable);
@@ -287,13 +288,14 @@ TEST_F(HttpTest, RefusesABodyOverTheLimit) {
   });
   const auto answer =
       transport->Send({.method = "POST", .target = "/", .body = std::string(2 << 20, 'x')}, {});
-  // The server closes on a body it will not read, so the client may see the reset before the 413.
+  // The server closes the connection without reading the body, so the client may get the reset before the
+  // 413.
   EXPECT_TRUE(!answer.ok() || answer->status == 413);
   server_.reset();
   EXPECT_FALSE(handled);
 }
 
-// What goes to stderr meanwhile. Reading it opens no file.
+// Captures the output to stderr during its lifetime. Reading it opens no file.
 class CapturedStderr {
  public:
   CapturedStderr() : file_(std::tmpfile()), before_(::dup(STDERR_FILENO)) {
@@ -316,7 +318,7 @@ class CapturedStderr {
   Fd before_;
 };
 
-// No further file can be opened meanwhile.
+// During its lifetime no further file can be opened.
 class NoOpenFileLeft {
  public:
   NoOpenFileLeft() {
@@ -345,7 +347,8 @@ int ConnectTo(int port, const Fd& socket) {
 
 TEST_F(HttpTest, WithoutFilesLeftAConnectionWaitsAndTheLogSaysSoOnce) {
   const auto before = Serve([](ServerRequest, Responder respond) { respond(TextResponse(200, "served")); });
-  // UBSan opens a pipe for each type that it sees first, and takes it for a wrong one without. These are the types.
+  // UBSan opens a pipe for each new type, and reports a wrong type without one. These are the
+  // types.
   ASSERT_EQ(before->Send({.target = "/"}, {})->body, "served");
   (void)PauseFor(1ms, {});
   log::Info("before the files are used up");
@@ -363,7 +366,7 @@ TEST_F(HttpTest, WithoutFilesLeftAConnectionWaitsAndTheLogSaysSoOnce) {
   EXPECT_EQ(captured.lines(), 1);
 }
 
-// A connection from an address of this machine's own network.
+// A connection from another loopback address of this machine.
 class Connection {
  public:
   Connection(int port, const char* from) : socket_(Socket()) {
@@ -373,7 +376,7 @@ class Connection {
     EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
     EXPECT_EQ(ConnectTo(port, socket_), 0);
   }
-  // The status, 0 where the server closed the connection instead.
+  // The status; 0 if the server closed the connection instead.
   [[nodiscard]] int Get(const std::string& path, std::size_t body_bytes = 0) const {
     const std::string length = "Content-Length: " + std::to_string(body_bytes);
     const std::string request =
@@ -388,14 +391,14 @@ class Connection {
     EXPECT_EQ(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
   }
-  // All that has come when `end` does.
+  // All bytes received until `end` has arrived.
   [[nodiscard]] std::string ReceiveUntil(std::string_view end) const {
     std::string text;
     char byte = 0;
     while (!text.ends_with(end) && ::recv(socket_.get(), &byte, 1, 0) == 1) text += byte;
     return text;
   }
-  // Waits for the server to close it.
+  // Waits until the server closes the connection.
   void AwaitEnd() const {
     char byte = 0;
     EXPECT_LE(::recv(socket_.get(), &byte, 1, 0), 0);
@@ -405,7 +408,7 @@ class Connection {
   Fd socket_;
 };
 
-// As a rendezvous does: one path is for those that are entitled.
+// As in the rendezvous: one path needs authorisation.
 void ServePath(const ServerRequest& request, const Responder& respond) {
   respond(TextResponse(request.path == "/good" ? 200 : 401, ""));
 }
@@ -434,8 +437,8 @@ TEST_F(HttpTest, AConnectionWithoutASuccessfulRequestEndsSoon) {
   EXPECT_EQ(trusted.Get("/good"), 200) << "it may wait for long";
 }
 
-// From many addresses, and each is within its limits.
-TEST_F(HttpTest, ConnectionsThatSayNothingKeepNobodyOut) {
+// From many addresses, each within its limits.
+TEST_F(HttpTest, IdleConnectionsDoNotBlockOthers) {
   Serve(ServePath, {.all = 8});
   const Connection member(server_->port(), "127.0.0.1");
   ASSERT_EQ(member.Get("/good"), 200);

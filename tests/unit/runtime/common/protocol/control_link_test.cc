@@ -49,7 +49,7 @@ TEST(ControlLink, DeliversMessagesHoweverTheyAreCut) {
   EXPECT_EQ(std::get<Stop>(*second).grace_seconds, 5);
 }
 
-TEST(ControlLink, TellsWhenTheSupervisorIsGoneAndSendsNothingMore) {
+TEST(ControlLink, ReportsThatTheSupervisorIsGoneAndSendsNothingMore) {
   Ends ends;
   std::promise<void> ended;
   ControlLink link(std::move(ends.rank));

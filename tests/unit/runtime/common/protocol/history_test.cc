@@ -123,8 +123,8 @@ TEST(ContinueHistory, TakesWhatOthersMadeWhileThisProcessWasInNoRound) {
                           "round 7", "step 8", "step 9", "step 10"));
 }
 
-TEST(ContinueHistory, TellsNothingTwiceAtTheSeam) {
-  // The dead rank 0 had told of round 2 and of the evaluation; the one that follows it took part in both.
+TEST(ContinueHistory, RepeatsNothingWhereTheHistoriesJoin) {
+  // Rank 0 recorded round 2 and the evaluation before it died; its successor was in both.
   const History stored = {Round(1, 0), Step(5), Round(2, 5), Evaluation(5), Step(6)};
   const History mine = {Round(2, 5), Evaluation(5), Step(6), Round(3, 6)};
   EXPECT_THAT(Names(Continue(stored, mine)),
@@ -170,7 +170,7 @@ TEST(ThinHistory, KeepsItBoundedAndEvenlySpread) {
   EXPECT_EQ(history.back().step, kSteps);
 }
 
-TEST(ThinHistory, GoesOnWhereAnotherProcessThinned) {
+TEST(ThinHistory, ContinuesAThinnedHistory) {
   const History first = Made(0, 5'000);
   const History all = Continue(first, Made(4'000, 9'000, 2));
   EXPECT_LE(all.size(), kMostRecords);

@@ -1,4 +1,5 @@
-// Every field of every message that comes from another machine or process has limits, and is refused outside of them.
+// Every field of every message from another machine or process has limits, and values outside of them are
+// rejected.
 
 #include "runtime/common/protocol/message_limits.h"
 
@@ -25,7 +26,7 @@ struct Field {
   bool is_whole = false;  // an integer, or integers
 };
 
-// What a message says of its fields. A list of messages has one entry, so that its fields are seen as well.
+// Lists the fields of a message. A list of messages has one entry, so that its fields are listed as well.
 class FieldLister {
  public:
   FieldLister(std::string path, std::vector<Field>& fields) : path_(std::move(path)), fields_(fields) {}
@@ -61,14 +62,14 @@ class FieldLister {
   std::vector<Field>& fields_;
 };
 
-// Of a measurement of the training any finite number may come, and JSON has no others.
+// A measurement of the training may be any finite number, and JSON has no others.
 bool IsMeasurement(const std::string& key) {
   static constexpr std::array<std::string_view, 7> kMeasurements{
       "epoch", "loss", "learningRate", "gradientNorm", "samplesPerSecond", "accuracy", "flopsPerSample"};
   return std::find(kMeasurements.begin(), kMeasurements.end(), key) != kMeasurements.end();
 }
 
-// Values that the field must not have.
+// Values that the field must reject.
 std::vector<Json> HostileValues(const Field& field) {
   if (field.is_text) return {std::string(field.limits.max_length.value_or(0) + 1, 'x'), -1};
   std::vector<Json> numbers;
@@ -100,7 +101,7 @@ class MessageLimits : public ::testing::Test {};
 using Messages = ::testing::Types<JoinRequest, JoinAnswer, WatchRequest, WatchAnswer, Heartbeat, BrokenReport,
                                   LeaveRequest, FormRequest, FormAnswer, FormationWatch, Ready, Progress,
                                   Usage, PhaseChanged, Broken, Synced, Evaluated, Saved, ProfileAgreed,
-                                  SaveFailed, StoreAway, CheckpointDamaged, Finished, Failed>;
+                                  SaveFailed, StoreUnavailable, CheckpointDamaged, Finished, Failed>;
 
 class MessageNames {
  public:

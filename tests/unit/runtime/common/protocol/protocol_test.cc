@@ -79,7 +79,7 @@ TEST(DamagedCheckpoints, AreTheNewestFewEachOnceAndNoneComesBackThatFellOut) {
   std::vector<CheckpointDamaged> kept;
   EXPECT_TRUE(KeepNewest(kept, CheckpointDamaged{20, "cut short"}));
   EXPECT_FALSE(KeepNewest(kept, CheckpointDamaged{20, "cut short"}));
-  EXPECT_TRUE(KeepNewest(kept, CheckpointDamaged{20, "is missing"})) << "it was stored anew and damaged anew";
+  EXPECT_TRUE(KeepNewest(kept, CheckpointDamaged{20, "is missing"})) << "it was stored and damaged again";
   EXPECT_TRUE(KeepNewest(kept, CheckpointDamaged{10, "cut short"}));
   EXPECT_EQ(kept, (std::vector<CheckpointDamaged>{{20, "is missing"}, {20, "cut short"}, {10, "cut short"}}));
   for (int64_t step = 30; kept.back().step < 30; step += 10)

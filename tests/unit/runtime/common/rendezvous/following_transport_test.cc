@@ -11,7 +11,7 @@
 namespace lockstep::rendezvous {
 namespace {
 
-// One replica of the operator: answers, or names the host.
+// One replica of the operator: it answers, or names the host.
 class Replica {
  public:
   Replica() {
@@ -30,7 +30,7 @@ class Replica {
   [[nodiscard]] const std::string& address() const { return address_; }
   void Stop() { server_.reset(); }
 
-  std::atomic<const Replica*> names = nullptr;  // the host, where that is another
+  std::atomic<const Replica*> names = nullptr;  // the host, if that is another replica
   std::atomic<int> requests = 0;
   std::string token;
 
@@ -43,7 +43,7 @@ class FollowingTransportTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { http::InitializeHttpThreads(2); }
 
-  // Who answered; empty: nobody did.
+  // The replica that answered; empty: none did.
   std::string Ask() {
     const auto answer = transport_->Send({.method = "POST", .target = "/v1/heartbeat"}, {});
     return answer.ok() && answer->status == 200 ? answer->body : "";
@@ -61,7 +61,7 @@ TEST_F(FollowingTransportTest, StaysWhereItIsAnswered) {
   EXPECT_EQ(first_.requests, 0);
 }
 
-TEST_F(FollowingTransportTest, GoesToTheHostAndStaysThere) {
+TEST_F(FollowingTransportTest, SendsToTheHostAndKeepsIt) {
   common_.names = &first_;
   EXPECT_EQ(Ask(), first_.address());
   EXPECT_EQ(first_.token, "secret");

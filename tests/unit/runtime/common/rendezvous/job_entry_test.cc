@@ -61,7 +61,7 @@ TEST_F(JobEntryTest, SaysWhatTheJobWaitsForWhileNoRoundRuns) {
     entry_.Join(
         {.member = MemberOf(slot), .last_round = entry_.View().round},
         [&](const http::Response& response) { body = response.body; }, now_, outbox_);
-    for (int i = 0; i < 3; ++i) {  // longer than a long poll; all the time they are there
+    for (int i = 0; i < 3; ++i) {  // longer than a long poll; the members are present all the time
       Pass(7s);
       for (int alive : {0, 1, 2})
         entry_.Heartbeat(
@@ -94,7 +94,7 @@ TEST_F(JobEntryTest, KeepsOneWatchOfAMemberAndAnswersTheOneBeforeIt) {
   EXPECT_EQ(outbox_.size(), 3U) << "the leave, and both watches";
 }
 
-TEST_F(JobEntryTest, TimesTheStepThatWasThrownAwayAndTheRecovery) {
+TEST_F(JobEntryTest, MeasuresTheDiscardedStepAndTheRecovery) {
   Pass(5s);
   RankDies(1);
   Pass(2s);
@@ -132,7 +132,7 @@ TEST_F(JobEntryTest, AsksForACheckpointUntilThereIsOne) {
   EXPECT_EQ(asked(44, old), "now") << "an answer may be lost";
   EXPECT_EQ(asked(50, {.step = 45, .uri = "step-45"}), "");
   entry_.Configure(settings);
-  EXPECT_EQ(asked(51), "") << "it is the same wish";
+  EXPECT_EQ(asked(51), "") << "it is the same request";
   settings.save_request = "once more";
   entry_.Configure(settings);
   EXPECT_EQ(asked(52), "once more");
@@ -155,7 +155,7 @@ TEST_F(JobEntryTest, AsksForAProfileUntilAllKnowItsSteps) {
   EXPECT_EQ(asked({"another", 8, 9}), "5:5") << "an answer may be lost";
   EXPECT_EQ(asked({"5", 42, 46}), ":0");
   entry_.Configure(settings);
-  EXPECT_EQ(asked({"5", 42, 46}), ":0") << "it is the same wish";
+  EXPECT_EQ(asked({"5", 42, 46}), ":0") << "it is the same request";
   settings.profile_request = "";
   entry_.Configure(settings);
   settings.profile_request = "5";
@@ -168,23 +168,22 @@ TEST_F(JobEntryTest, DoesNotRepeatAProfileAfterTheHostWasReplaced) {
   JobSettings settings{.min_members = 1, .max_members = 2, .expected_members = 2};
   settings.profile_request = "5";
   settings.profile_steps = 5;
-  JobEntry anew({"ns", "job", "uid"}, settings);
-  anew.Heartbeat(
+  JobEntry restarted({"ns", "job", "uid"}, settings);
+  restarted.Heartbeat(
       {.member = MemberOf(0), .round = 1, .profile = {"5", 42, 46}}, [](auto) {}, now_, outbox_);
   const auto answer =
       protocol::MessageFromJson<protocol::WatchAnswer>(*ParseJson(outbox_.back().second.body));
   EXPECT_EQ(answer->profile.request, "");
 }
 
-TEST_F(JobEntryTest, KnowsTheNewestDamagedCheckpointsWhicheverPodTellsOfThem) {
+TEST_F(JobEntryTest, KeepsTheNewestDamagedCheckpointsOfAllPods) {
   const auto beat = [&](int slot, std::vector<protocol::CheckpointDamaged> damaged) {
     entry_.Heartbeat(
         {.member = MemberOf(slot), .round = 1, .damaged_checkpoints = std::move(damaged)}, [](auto) {}, now_,
         outbox_);
     return Advance();
   };
-  EXPECT_TRUE(beat(0, {{30, "cut short"}, {20, "is missing"}}))
-      << "worth a reconcile: somebody should hear of it";
+  EXPECT_TRUE(beat(0, {{30, "cut short"}, {20, "is missing"}})) << "worth a reconcile";
   EXPECT_FALSE(beat(0, {{30, "cut short"}, {20, "is missing"}}));
   EXPECT_FALSE(beat(0, {})) << "the supervisor was restarted";
   EXPECT_TRUE(beat(1, {{40, "cut short"}})) << "rank 0 was in another pod";
@@ -193,10 +192,11 @@ TEST_F(JobEntryTest, KnowsTheNewestDamagedCheckpointsWhicheverPodTellsOfThem) {
       (std::vector<protocol::CheckpointDamaged>{{40, "cut short"}, {30, "cut short"}, {20, "is missing"}}));
 }
 
-TEST_F(JobEntryTest, KnowsWhoHasWaitedLongestForAStoreThatIsAway) {
-  const auto beat = [&](int slot, protocol::StoreAway away) {
+TEST_F(JobEntryTest, ReportsThePodThatHasWaitedLongestForTheStore) {
+  const auto beat = [&](int slot, protocol::StoreUnavailable away) {
     entry_.Heartbeat(
-        {.member = MemberOf(slot), .round = 1, .store_away = std::move(away)}, [](auto) {}, now_, outbox_);
+        {.member = MemberOf(slot), .round = 1, .store_unavailable = std::move(away)}, [](auto) {}, now_,
+        outbox_);
     return Advance();
   };
   const WallTime first = now_.wall;
@@ -217,7 +217,7 @@ TEST_F(JobEntryTest, KnowsWhoHasWaitedLongestForAStoreThatIsAway) {
   EXPECT_EQ(entry_.View().store_outage, std::nullopt);
 }
 
-// The survivors go back to the begin of the window.
+// The survivors return to the beginning of the window.
 TEST_F(JobEntryTest, CountsWhatAWindowHadTakenWhenItBroke) {
   (void)Beat({.round = 1, .step = 60, .steps_under_way = 10});
   (void)Beat({.round = 1, .step = 60, .steps_under_way = 25});
@@ -227,7 +227,45 @@ TEST_F(JobEntryTest, CountsWhatAWindowHadTakenWhenItBroke) {
   EXPECT_EQ(change().lost_steps, 25);
 }
 
-TEST(JobEntryOfAProgram, LosesNothingThatIsKnownOf) {
+// A witness reports steps: each restart begins with a report of its start, which is not progress.
+TEST(JobEntryOfAProgram, RecoversWithItsNextStepOnceItHasReportedSteps) {
+  Moment now{SteadyTime(1h), WallTime(1h)};
+  Outbox outbox;
+  JobEntry entry{{"ns", "job", "uid"}, {.min_members = 1, .max_members = 1, .expected_members = 1}};
+  const protocol::Member member{.pod = "pod-0", .pod_uid = "uid", .incarnation = "1"};
+  const auto join = [&](int64_t round) {
+    entry.Join(
+        {.member = member, .last_round = round - 1}, [](auto) {}, now, outbox);
+    (void)entry.Advance(now, outbox);
+  };
+  const auto beat = [&](const protocol::Progress& progress) {
+    entry.Heartbeat(
+        {.member = member, .round = progress.round, .progress = progress}, [](auto) {}, now, outbox);
+    (void)entry.Advance(now, outbox);
+  };
+  const auto pass = [&](std::chrono::seconds time) {
+    now.steady += time;
+    now.wall += time;
+  };
+  join(1);
+  beat({.round = 1});
+  pass(60s);
+  beat({.round = 1, .step = 50, .steps_total = 50});
+  entry.Leave(
+      {.member = member, .round = 1, .reason = LeaveReason::kRankDied}, [](auto) {}, now, outbox);
+  (void)entry.Advance(now, outbox);
+  pass(1s);
+  join(2);
+  beat({.round = 2});
+  EXPECT_EQ(entry.View().progress.step, 50) << "its start takes no step back";
+  pass(4s);
+  beat({.round = 2, .step = 41, .steps_total = 1});
+  const RoundChange change = entry.View().changes.at(0);
+  EXPECT_EQ(change.recovery_seconds, 5);
+  EXPECT_EQ(change.lost_steps, 10);
+}
+
+TEST(JobEntryOfAProgram, ReportsNoLostStepsWithoutReportedSteps) {
   Moment now{SteadyTime(1h), WallTime(1h)};
   Outbox outbox;
   JobEntry entry{{"ns", "job", "uid"}, {.min_members = 1, .max_members = 1, .expected_members = 1}};
@@ -255,7 +293,7 @@ TEST(JobEntryOfAProgram, LosesNothingThatIsKnownOf) {
   EXPECT_EQ(change.unfinished_seconds, 0);
 }
 
-TEST(JobEntryOfAProgram, SendsTheOthersAwayWhereOneEndIsEnough) {
+TEST(JobEntryOfAProgram, DismissesTheOthersWhenOneEndIsEnough) {
   const Moment now{SteadyTime(1h), WallTime(1h)};
   Outbox outbox;
   JobEntry entry{{"ns", "job", "uid"},
@@ -302,7 +340,7 @@ TEST_F(JobEntryTest, SaysInTheNextRoundHowTheOneBeforeEnded) {
   EXPECT_EQ(newest_answer().previous_end, "Infrastructure: pod-1: killed by signal 9");
 }
 
-TEST_F(JobEntryTest, KnowsWhichStepsAreMadeAgain) {
+TEST_F(JobEntryTest, RecognizesRepeatedSteps) {
   RankDies(1);
   Join(0, 30);
   (void)Beat({.round = 2, .step = 31});
@@ -328,7 +366,7 @@ class StragglerEntryTest : public JobEntryTest {
     (void)Advance();
   }
 
-  // What the answer says of its stragglers. Rank 1 takes three times as long as rank 0.
+  // The stragglers in the answer. Rank 1 takes three times as long as rank 0.
   std::vector<protocol::Straggler> Work(int rank, int64_t steps, int64_t round = 1) {
     entry_.Heartbeat({.member = MemberOf(rank),
                       .round = round,
@@ -349,7 +387,7 @@ class StragglerEntryTest : public JobEntryTest {
   }
 };
 
-TEST_F(StragglerEntryTest, ShowsTheRankAndTellsItsMemberAlone) {
+TEST_F(StragglerEntryTest, ShowsTheRankAndNotifiesOnlyItsMember) {
   MakeSteps(1);
   EXPECT_TRUE(Advance()) << "worth a reconcile";
   EXPECT_EQ(entry_.View().stragglers, (std::vector<SlowRank>{{"pod-1", 1, 3.0}}));
@@ -372,7 +410,7 @@ TEST_F(StragglerEntryTest, AsksForOneRestartOfAReplica) {
   EXPECT_TRUE(Work(1, 5, 2).empty());
 }
 
-// Supervisors and pods that come and go without a step.
+// Supervisors and pods that come and go without completing a step.
 class EndlessIncarnations {
  public:
   void Repeat(int times) {
@@ -406,7 +444,7 @@ class EndlessIncarnations {
 TEST(JobEntry, KeepsItsSizeHoweverManyIncarnationsCome) {
   EndlessIncarnations incarnations;
   incarnations.Repeat(1'000);
-  const std::size_t before = ::mallinfo2().uordblks;  // 0, then and now, where a sanitizer allocates
+  const std::size_t before = ::mallinfo2().uordblks;  // 0 with some sanitizers
   incarnations.Repeat(10'000);
   const std::size_t after = ::mallinfo2().uordblks;
   EXPECT_GT(incarnations.rounds(), 10'000);

@@ -8,7 +8,7 @@ namespace {
 using namespace std::chrono_literals;
 using protocol::LeaveReason;
 
-// A round of pods 0, 1 and 2 with two ranks each, of which something happens to pod 1.
+// A round of pods 0, 1 and 2 with two ranks each; the tests fail pod 1.
 class RoundChangesTest : public ::testing::Test {
  protected:
   RoundChangesTest() {
@@ -46,8 +46,8 @@ class RoundChangesTest : public ::testing::Test {
     Record();
   }
   void Stop(int slot) {
-    (void)round_.Leave({.member = MemberOf(slot, ""), .reason = LeaveReason::kStopping, .detail = "told to"},
-                       now_);
+    (void)round_.Leave(
+        {.member = MemberOf(slot, ""), .reason = LeaveReason::kStopping, .detail = "on request"}, now_);
     Record();
   }
   // As JobEntry does.
@@ -72,16 +72,16 @@ TEST_F(RoundChangesTest, ARankThatCameBackInItsPodIsARespawn) {
   RankDies(1);
   for (int slot : {0, 2}) Join(slot);
   ASSERT_TRUE(round_.running().has_value());
-  EXPECT_EQ(first().rung, Rung::kMembership) << "so far the others went on without it";
-  EXPECT_FALSE(first().is_mended);
+  EXPECT_EQ(first().level, RecoveryLevel::kMembership) << "so far the others continued without it";
+  EXPECT_FALSE(first().is_repaired);
   Join(1);
   for (int slot : {0, 2}) Join(slot);
-  EXPECT_EQ(first().rung, Rung::kRespawn);
-  EXPECT_TRUE(first().is_mended);
+  EXPECT_EQ(first().level, RecoveryLevel::kRespawn);
+  EXPECT_TRUE(first().is_repaired);
   EXPECT_EQ(changes_.at(1).cause, "Scale") << "letting it in again is no failure";
 }
 
-TEST_F(RoundChangesTest, TellsWhatTheSupervisorKnew) {
+TEST_F(RoundChangesTest, ReportsTheFailureThatTheSupervisorReported) {
   RankDies(1);
   ASSERT_EQ(first().departures.size(), 1U);
   const Departure& departure = first().departures[0];
@@ -96,19 +96,20 @@ TEST_F(RoundChangesTest, TellsWhatTheSupervisorKnew) {
 
 TEST_F(RoundChangesTest, ANewPodInTheSlotIsAReplacement) {
   PodEnds(1, {.reason = "exit code 1", .cause = "Infrastructure", .exit_code = 1, .node = "node-7"});
-  EXPECT_EQ(first().departures.at(0).ranks, (std::vector<int64_t>{2, 3})) << "though nobody reported them";
+  EXPECT_EQ(first().departures.at(0).ranks, (std::vector<int64_t>{2, 3}))
+      << "although they were not reported";
   EXPECT_EQ(first().departures.at(0).node, "node-7");
   for (int slot : {0, 2}) Join(slot);
   Join(1, "-new");
   for (int slot : {0, 2}) Join(slot);
-  EXPECT_EQ(first().rung, Rung::kReplacePod);
+  EXPECT_EQ(first().level, RecoveryLevel::kReplacePod);
 }
 
-TEST_F(RoundChangesTest, ABreakThatNobodyDiedOfIsAMembershipChange) {
+TEST_F(RoundChangesTest, ABreakWithoutADeathIsAMembershipChange) {
   (void)round_.Broken({.member = MemberOf(0, ""), .round = 1, .reason = "connection reset"}, now_);
   for (int slot : {0, 1, 2}) Join(slot);
-  EXPECT_EQ(first().rung, Rung::kMembership);
-  EXPECT_TRUE(first().is_mended);
+  EXPECT_EQ(first().level, RecoveryLevel::kMembership);
+  EXPECT_TRUE(first().is_repaired);
   EXPECT_EQ(first().reason, "pod-0: connection reset");
 }
 
@@ -122,15 +123,15 @@ TEST_F(RoundChangesTest, OneThatWasOnlyOutOfReachIsAMembershipChange) {
   for (int slot : {0, 2}) Join(slot);
   Join(1, "", 7);
   for (int slot : {0, 2}) Join(slot);
-  EXPECT_TRUE(first().is_mended);
-  EXPECT_EQ(first().rung, Rung::kMembership);
+  EXPECT_TRUE(first().is_repaired);
+  EXPECT_EQ(first().level, RecoveryLevel::kMembership);
 }
 
 TEST_F(RoundChangesTest, WithoutASurvivorOnlyACheckpointIsLeft) {
   for (int slot : {0, 1, 2}) RankDies(slot);
   for (int slot : {0, 1, 2}) Join(slot);
   EXPECT_EQ(first().departures.size(), 3U);
-  EXPECT_EQ(first().rung, Rung::kCheckpoint);
+  EXPECT_EQ(first().level, RecoveryLevel::kCheckpoint);
 }
 
 TEST_F(RoundChangesTest, LearnsWhoDiedAfterACollectiveFailed) {
@@ -176,7 +177,7 @@ TEST_F(RoundChangesTest, KeepsTheNewestTenAndNamesThreeOfMany) {
   EXPECT_EQ(changes_.back().reason, "a: gone; b: gone; c: gone; and 2 more");
 }
 
-TEST_F(RoundChangesTest, RecordsWhatTheMembersMendedByThemselves) {
+TEST_F(RoundChangesTest, RecordsRepairsThatMembersMadeByThemselves) {
   const protocol::Repair seen{
       .formation = 1, .reason = "connection reset", .unfinished_seconds = 2, .seconds = 3};
   protocol::Repair died = seen;
@@ -185,15 +186,15 @@ TEST_F(RoundChangesTest, RecordsWhatTheMembersMendedByThemselves) {
   EXPECT_TRUE(RecordRepair(MemberOf(0, ""), seen, changes_));
   EXPECT_EQ(first().reason, "pod-0: connection reset");
   EXPECT_TRUE(RecordRepair(MemberOf(1, ""), died, changes_)) << "this says who";
-  EXPECT_FALSE(RecordRepair(MemberOf(1, ""), died, changes_)) << "told again";
+  EXPECT_FALSE(RecordRepair(MemberOf(1, ""), died, changes_)) << "reported again";
   EXPECT_FALSE(RecordRepair(MemberOf(2, ""), seen, changes_));
   ASSERT_EQ(changes_.size(), 1U);
   EXPECT_EQ(first().round, 1);
   EXPECT_EQ(first().departures[0].ranks, std::vector<int64_t>{3});
   EXPECT_EQ(first().departures[0].exit_code, 137);
   EXPECT_EQ(first().reason, "pod-1: rank process 0 was ended by signal 9 (SIGKILL)");
-  EXPECT_EQ(first().rung, Rung::kRespawn);
-  EXPECT_TRUE(first().is_mended);
+  EXPECT_EQ(first().level, RecoveryLevel::kRespawn);
+  EXPECT_TRUE(first().is_repaired);
   EXPECT_EQ(first().recovery_seconds, 3);
   EXPECT_EQ(first().unfinished_seconds, 2);
   EXPECT_FALSE(first().ended.has_value()) << "no host saw it";
@@ -223,7 +224,7 @@ TEST_F(RoundChangesTest, WhatTheHostSawOfABreakStays) {
   EXPECT_EQ(first(), seen);
 }
 
-TEST_F(RoundChangesTest, ARepairThatIsToldForEverDoesNotComeBack) {
+TEST_F(RoundChangesTest, AnOldRepairThatIsReportedAgainIsIgnored) {
   const protocol::Repair repair{.formation = 1, .seconds = 1};
   EXPECT_TRUE(RecordRepair(MemberOf(0, ""), repair, changes_));
   for (int64_t formation = 2; formation <= 11; ++formation)

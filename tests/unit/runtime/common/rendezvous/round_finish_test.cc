@@ -1,4 +1,4 @@
-// Members that reach their end one after another.
+// Members that finish one after another.
 #include "tests/unit/runtime/common/rendezvous/round_fixture.h"
 
 namespace lockstep::rendezvous {
@@ -16,16 +16,16 @@ class FinishTest : public RoundTest {
     ASSERT_EQ(round_.Join(request, now_), Admission::kAccepted);
     round_.Tick(now_);
   }
-  // In the first round, where ranks are as slots.
+  // In the first round, where the rank equals the slot.
   void Finish(int slot) { Finish(slot, {.round = 1, .world = 3, .first_rank = slot}); }
 };
 
 TEST_F(FinishTest, TheJobIsCompleteWhenAllAreThrough) {
   for (int slot : {2, 0}) {
     Finish(slot);
-    Finish(slot);  // asked again after a long poll
+    Finish(slot);  // repeated after a long poll
     EXPECT_FALSE(round_.completed());
-    EXPECT_TRUE(round_.running().has_value()) << "the others go on";
+    EXPECT_TRUE(round_.running().has_value()) << "the others continue";
     EXPECT_FALSE(round_.FirstRankOf(slot).has_value()) << "it is not to do it again";
   }
   EXPECT_EQ(round_.FirstRankOf(1), 1);
@@ -99,7 +99,7 @@ TEST_F(FinishTest, TheEndOfRank0CountsWhereverItIs) {
   EXPECT_TRUE(round_.completed());
 }
 
-TEST_F(FinishTest, NobodyIsDismissedWhereAllAreThrough) {
+TEST_F(FinishTest, NoMemberIsDismissedWhenAllHaveFinished) {
   for (int slot : {0, 1, 2}) Finish(slot);
   EXPECT_FALSE(round_.dismisses());
 }
@@ -122,17 +122,17 @@ TEST_F(FinishTest, ARestartedHostTakesNoOtherForRank0) {
   EXPECT_TRUE(round_.completed());
 
   round_ = Round(settings);
-  Finish(0);  // it was through before, and says what rank it was
+  Finish(0);  // it had finished before, and reports its rank
   EXPECT_TRUE(round_.completed());
 }
 
-TEST_F(FinishTest, ARestartedHostKnowsTheEndOfARoundThatItNeverSaw) {
+TEST_F(FinishTest, ARestartedHostLearnsTheEndOfAnEarlierRound) {
   round_ = Round(JobSettings{.min_members = 1, .max_members = 4, .expected_members = 3, .first_round = 2});
   for (int slot : {0, 2}) Finish(slot);
   EXPECT_FALSE(round_.completed());
   Finish(1);
   EXPECT_TRUE(round_.completed());
-  EXPECT_FALSE(round_.running().has_value()) << "nothing begins anew";
+  EXPECT_FALSE(round_.running().has_value()) << "nothing starts again";
 }
 
 TEST_F(FinishTest, ARestartedHostWaitsForThoseThatAreNotThrough) {

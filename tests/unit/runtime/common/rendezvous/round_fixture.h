@@ -1,5 +1,5 @@
 #pragma once
-// A Round of up to four pods that expects three, and what the pods ask of it.
+// A Round with up to four pods that expects three, and the requests of the pods.
 
 #include <gtest/gtest.h>
 

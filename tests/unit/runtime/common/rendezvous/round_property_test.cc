@@ -1,4 +1,4 @@
-// Random schedules of everything that can happen to a job's members, against the promises of DESIGN, part 5.
+// Random schedules of all events of a job's members, against the guarantees of the rendezvous.
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -82,8 +82,8 @@ TEST(RoundProperty, KeepsItsPromisesUnderAnySchedule) {
   }));
 }
 
-// Three places and two that stand by: a full round takes survivors first, in their order, then those that
-// stood by, then whoever came since.
+// Three places and two standbys: a full round takes survivors first, in their order, then standbys, then
+// newcomers.
 TEST(RoundProperty, FillsPlacesInTheOrderOfMerit) {
   EXPECT_TRUE(rc::check([] {
     World world;
@@ -131,7 +131,7 @@ TEST(RoundProperty, FillsPlacesInTheOrderOfMerit) {
   }));
 }
 
-// Whatever happened before: once members only join and beat, a round with all of them forms.
+// After any events, once members only join and send heartbeats, a round with all of them forms.
 TEST(RoundProperty, ConvergesOnceFaultsStop) {
   EXPECT_TRUE(rc::check([] {
     World world;
@@ -139,7 +139,7 @@ TEST(RoundProperty, ConvergesOnceFaultsStop) {
         rc::gen::pair(rc::gen::inRange(0, 9), rc::gen::inRange(0, 4)));
     for (const auto& [action, slot] : schedule) world.Do(action, slot);
     for (int turn = 0; turn < 4; ++turn) {
-      // Each supervisor behaves: it joins whenever it has no place in a running round.
+      // Each supervisor behaves correctly: it joins whenever it has no place in a running round.
       for (int slot = 0; slot < 4; ++slot) {
         const auto& running = world.round.running();
         const bool inside =

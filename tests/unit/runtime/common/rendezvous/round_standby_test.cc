@@ -1,4 +1,4 @@
-// Pods that stand by, and jobs whose size changes.
+// Standbys, and jobs whose size changes.
 #include "tests/unit/runtime/common/rendezvous/round_fixture.h"
 
 namespace lockstep::rendezvous {
@@ -46,14 +46,14 @@ TEST_F(StandbyTest, TakesTheDeadOnesPlaceAtOnceAndTheDeadOneStandsByNext) {
   now_ += 8s;
   for (int slot : {0, 1, 2, 3}) Beat(slot);
   round_.Tick(now_);
-  EXPECT_EQ(round_.newest_number(), 2) << "the world is full: nobody need yield to it";
+  EXPECT_EQ(round_.newest_number(), 2) << "the world is full: the round does not yield to it";
   RankDies(2);
   Join(1, 9);
   Join(3, 9);
   EXPECT_EQ(Members(), (std::vector<std::string>{"pod-1", "pod-3", "pod-0"}));
 }
 
-TEST_F(StandbyTest, GoesBeforeANewcomerOfALowerSlot) {
+TEST_F(StandbyTest, PrecedesANewcomerOfALowerSlot) {
   RankDies(0);
   Join(1, 7);
   Join(0);  // it was faster than the last survivor
@@ -98,7 +98,7 @@ class ScaleTest : public RoundTest {
     round_.Tick(now_);
   }
   void Stop(int slot) {
-    (void)round_.Leave({.member = MemberOf(slot), .reason = LeaveReason::kStopping, .detail = "told to"},
+    (void)round_.Leave({.member = MemberOf(slot), .reason = LeaveReason::kStopping, .detail = "on request"},
                        now_);
     round_.Tick(now_);
   }
@@ -110,14 +110,14 @@ TEST_F(ScaleTest, FollowsTheWantedNumberUpAndDownWithoutCallingItAFailure) {
   ASSERT_EQ(Members().size(), 2U);
 
   ScaleTo(4);
-  EXPECT_TRUE(round_.running().has_value()) << "nobody has come yet";
+  EXPECT_TRUE(round_.running().has_value()) << "no member has joined yet";
   for (int slot : {2, 3}) Join(slot);
   EXPECT_EQ(round_.last_ending()->cause, "Scale");
   for (int slot : {0, 1}) Join(slot, 5);
   EXPECT_EQ(Members(), (std::vector<std::string>{"pod-0", "pod-1", "pod-2", "pod-3"}));
 
   ScaleTo(1);
-  EXPECT_TRUE(round_.running().has_value()) << "they train until they are told to stop";
+  EXPECT_TRUE(round_.running().has_value()) << "they train until they are asked to stop";
   for (int slot : {3, 2, 1}) Stop(slot);
   EXPECT_EQ(round_.last_ending()->mode, LeaveMode::kYield);
   EXPECT_EQ(round_.last_ending()->cause, "Scale");

@@ -21,7 +21,7 @@ TEST_F(RoundTest, ClosesAtOnceWhenAllExpectedMembersAreIn) {
   EXPECT_EQ(round_.running()->store_port, 100);
 }
 
-TEST_F(RoundTest, WaitsTheLastCallForThoseNobodySawDie) {
+TEST_F(RoundTest, WaitsTheLastCallForMembersWhoseDeathWasNotObserved) {
   Join(0);
   now_ += 2'900ms;
   round_.Tick(now_);
@@ -254,7 +254,7 @@ TEST_F(RoundTest, GrowthWaitsForOtherNewcomers) {
   EXPECT_FALSE(round_.running().has_value()) << "all expected members are here: no reason to wait longer";
 }
 
-TEST_F(RoundTest, TheEndOfAReplacedPodTouchesNobodyElse) {
+TEST_F(RoundTest, TheEndOfAReplacedPodAffectsNoOtherMember) {
   FormFirstRound();
   ASSERT_EQ(round_.Join(RequestOf(MemberOf(1, "second")), now_), Admission::kAccepted);
   for (int slot : {0, 2}) Join(slot);
@@ -279,7 +279,7 @@ TEST_F(RoundTest, AShorterTimeoutCountsForThoseAlreadyIn) {
   EXPECT_EQ(round_.last_ending()->reason, "pod-1: no heartbeat");
 }
 
-TEST_F(RoundTest, ANewExpectationCountsThoseSeenBefore) {
+TEST_F(RoundTest, ANewExpectationCountsEarlierMembers) {
   Join(0);
   Join(1);
   round_.SetSettings({.min_members = 1, .max_members = 4, .expected_members = 4});
@@ -310,7 +310,7 @@ TEST_F(RoundTest, DoesNotTakeOverARoundThatItSawEnd) {
   round_ = Round(JobSettings{.min_members = 1, .max_members = 4, .expected_members = 3, .first_round = 8});
   (void)round_.Heartbeat({.member = MemberOf(1), .round = 7, .world = 3, .first_rank = 1}, now_);
   (void)round_.Leave({.member = MemberOf(1), .round = 7, .reason = LeaveReason::kRankDied}, now_);
-  // What the others sent before they knew.
+  // Messages that the others sent before they knew.
   (void)round_.Heartbeat({.member = MemberOf(0), .round = 7, .world = 3, .first_rank = 0}, now_);
   EXPECT_FALSE(round_.running().has_value());
 }
@@ -376,11 +376,11 @@ TEST_F(RoundTest, SaysHowManyNewcomersWait) {
   EXPECT_EQ(round_.last_ending()->reason, "2 newcomers waiting");
 }
 
-// While the host stands still it reads nothing, and the clock goes on.
-TEST_F(RoundTest, AHostThatStoodStillTakesNobodyForSilent) {
+// A stopped host reads nothing while the clock advances.
+TEST_F(RoundTest, AfterAPauseOfTheHostNoMemberCountsAsSilent) {
   Join(0);
   now_ += 60s;
-  round_.Forgive(60s);
+  round_.ExtendTimeouts(60s);
   round_.Tick(now_);
   EXPECT_FALSE(round_.running().has_value()) << "the last call has not passed either";
   EXPECT_EQ(round_.waiting(), 1);
@@ -389,7 +389,7 @@ TEST_F(RoundTest, AHostThatStoodStillTakesNobodyForSilent) {
   EXPECT_TRUE(round_.running().has_value());
 }
 
-// Who waits for news asks for what is newer than the revision that it knows.
+// A watcher asks for revisions newer than its own.
 TEST_F(RoundTest, EachEventThatOthersMustLearnRaisesTheRevision) {
   int64_t known = round_.revision();
   const auto has_risen = [&] { return std::exchange(known, round_.revision()) < round_.revision(); };

@@ -53,7 +53,7 @@ class ServiceTest : public ::testing::Test {
             .store_port = 1000 + slot,
             .last_round = service_.View(job_).round};
   }
-  // Both members into one round; returns slot 0's answer.
+  // Joins both members into one round; returns slot 0's answer.
   protocol::JoinAnswer FormRound() {
     auto other = std::async(std::launch::async, [&] { return client().Join(RequestOf(1), {}); });
     auto mine = client().Join(RequestOf(0), {});
@@ -111,9 +111,9 @@ TEST_F(ServiceTest, AWatchEndsAtOnceWhenAPodIsGone) {
 
 TEST_F(ServiceTest, TheViewNamesThePodsThatAreHeardAndForHowLongItListens) {
   FormRound();
-  EXPECT_EQ(service_.View(job_).heard, (std::vector<std::string>{"pod-0-uid", "pod-1-uid"}));
+  EXPECT_EQ(service_.View(job_).responsive_pods, (std::vector<std::string>{"pod-0-uid", "pod-1-uid"}));
   service_.PodGone(job_, {.pod_uid = "pod-1-uid", .reason = "deleted"});
-  EXPECT_EQ(service_.View(job_).heard, std::vector<std::string>{"pod-0-uid"});
+  EXPECT_EQ(service_.View(job_).responsive_pods, std::vector<std::string>{"pod-0-uid"});
   const Seconds before = service_.View(job_).listening;
   clock_.Advance(3s);
   EXPECT_EQ(service_.View(job_).listening - before, Seconds(3));
@@ -162,7 +162,7 @@ TEST_F(ServiceTest, HeartbeatsCarryProgressCheckpointAndRecoveryIntoTheView) {
   EXPECT_EQ(change.lost_steps, 1) << "step 41 was done twice";
 }
 
-TEST_F(ServiceTest, APauseOfTheHostIsNobodysSilence) {
+TEST_F(ServiceTest, APauseOfTheHostDoesNotCountAsSilence) {
   FormRound();
   clock_.Advance(60s);
   service_.Tick();
@@ -176,7 +176,7 @@ TEST_F(ServiceTest, APauseOfTheHostIsNobodysSilence) {
       << "silent while the host was there";
 }
 
-TEST_F(ServiceTest, AfterCompletionAJoinIsToldToExit) {
+TEST_F(ServiceTest, AfterCompletionTheAnswerToAJoinIsCompleted) {
   FormRound();
   ASSERT_TRUE(
       client()
@@ -210,7 +210,7 @@ TEST_F(ServiceTest, RefusesStrangersUnknownJobsAndBadMessages) {
 TEST_F(ServiceTest, NamesTheHostOfAJobThatAnotherReplicaHosts) {
   HostedAt host{.is_here = false, .address = "10.0.0.7:29400"};
   RendezvousService service(
-      clock_, [](const Claim&, auto) { ADD_FAILURE() << "nobody has to be asked who this is"; },
+      clock_, [](const Claim&, auto) { ADD_FAILURE() << "no authorization is needed"; },
       [](const protocol::JobIdentity&) {}, [&](const protocol::JobIdentity&) { return host; });
   service.Configure(job_, {});
   http::Response answer;
@@ -223,10 +223,10 @@ TEST_F(ServiceTest, NamesTheHostOfAJobThatAnotherReplicaHosts) {
   EXPECT_EQ(StringAt(*ParseJson(answer.body), {"host"}), "10.0.0.7:29400");
   host.address.clear();
   service.Handle(request, respond);
-  EXPECT_EQ(answer.status, 503) << "nobody hosts it: it is asked again";
+  EXPECT_EQ(answer.status, 503) << "no replica hosts it: the member tries again";
 }
 
-// What the authorizer allows is a pod of the namespace that the message names. The uid can be read by others.
+// The authorizer accepts a pod of the namespace in the message. Others may know the uid.
 TEST_F(ServiceTest, AMessageThatNamesAnotherJobWithTheSameUidIsRefused) {
   FormRound();
   for (const protocol::JobIdentity& other :
@@ -315,7 +315,7 @@ TEST_F(ServiceTest, AnExceptionOnAThreadOfTheAuthorizerIsAnswered) {
   threads.clear();  // joins: the exception came after the answer
 }
 
-// From a pod of the job, whose token is good.
+// From a pod of the job with a valid token.
 TEST_F(ServiceTest, NumbersThatCannotBeAreRefusedByNameAndChangeNothing) {
   FormRound();
   const Json join = protocol::MessageToJson(RequestOf(1));

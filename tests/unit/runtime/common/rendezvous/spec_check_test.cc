@@ -5,7 +5,7 @@
 namespace lockstep::rendezvous {
 namespace {
 
-// Two members, one that stands by, two ranks each; the newest round is the fifth.
+// Two members and one standby, two ranks each; the newest round is the fifth.
 class SpecCheck : public ::testing::Test {
  protected:
   template <typename Message>
@@ -48,7 +48,7 @@ TEST_F(SpecCheck, RoundsMayBeAheadOfTheHostButNotByMoreThanFormationsExplain) {
   EXPECT_NE(Problem(protocol::Heartbeat{.world = 1, .repairs = {{.formation = kTooFar}}}), "");
 }
 
-TEST_F(SpecCheck, APlaceLiesWithinItsWorld) {
+TEST_F(SpecCheck, ARankIsWithinItsWorld) {
   EXPECT_EQ(Problem(protocol::Heartbeat{.round = 6, .world = 4, .first_rank = 2, .nproc = 2}), "");
   EXPECT_EQ(Problem(protocol::Heartbeat{.round = 6, .world = 4, .first_rank = 3, .nproc = 2}),
             "firstRank: must be at most world - nproc = 2, not 3");

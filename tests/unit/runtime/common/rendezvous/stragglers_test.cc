@@ -15,18 +15,18 @@ class StragglersTest : public ::testing::Test {
   void Begin(int64_t round) {
     round_ = round;
     stragglers_.BeginRound(round, static_cast<int>(ranks_.size()));
-    EXPECT_FALSE(Report());  // where they begin
+    EXPECT_FALSE(Report());  // their first report
   }
   bool Report() {
     bool has_changed = false;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       ranks_[i].rank = static_cast<int>(i);
       ranks_[i].work_round = round_;
-      has_changed = stragglers_.Heard(round_, {ranks_[i]}) || has_changed;
+      has_changed = stragglers_.Update(round_, {ranks_[i]}) || has_changed;
     }
     return has_changed;
   }
-  // How long a rank computes for a step, and how many samples it has in one; 1 s and 8 samples unless said.
+  // Seconds of computing per step and samples per step of each rank; 1 s and 8 samples by default.
   bool Part(const std::map<int, double>& seconds = {}, const std::map<int, int64_t>& samples = {}) {
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       const int rank = static_cast<int>(i);
@@ -51,11 +51,11 @@ TEST_F(StragglersTest, OneThatIsSlowForAWindowIsFoundOnce) {
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(Part({{2, 4.0}})) << "known";
 }
 
-// The members formed the round again with a new process, whose counters begin with zero.
+// The members formed the round again with a new process, whose counters start at zero.
 TEST_F(StragglersTest, ARankWhoseCountersBeginAgainIsMeasuredFromThere) {
   for (int i = 0; i < 4; ++i) (void)Part({{2, 3.0}});
   ranks_[2].steps += 25;
-  EXPECT_FALSE(stragglers_.Heard(round_, {ranks_[2]})) << "its part is made, the others' are not";
+  EXPECT_FALSE(stragglers_.Update(round_, {ranks_[2]})) << "its part is made, the others' are not";
   ranks_[2] = {.rank = 2, .work_round = round_};
   EXPECT_FALSE(Part({{2, 3.0}})) << "without a part of its own it would be divided by no steps";
   for (int i = 0; i < 6; ++i) (void)Part({{2, 3.0}});
@@ -82,11 +82,11 @@ TEST_F(StragglersTest, WhoHasMoreSamplesIsNotSlow) {
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(Part({{0, 2.0}}, {{0, 16}}));
 }
 
-TEST_F(StragglersTest, WhoHasFewerSamplesForBeingSlowHoldsNobodyUp) {
+TEST_F(StragglersTest, ASlowRankWithFewerSamplesIsNoStraggler) {
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(Part({}, {{3, 2}}));
 }
 
-TEST_F(StragglersTest, ANewRoundBeginsAnew) {
+TEST_F(StragglersTest, ANewRoundResetsTheComparison) {
   for (int i = 0; i < 4; ++i) (void)Part({{2, 3.0}});
   ASSERT_FALSE(found().empty());
   Begin(2);
@@ -104,7 +104,7 @@ TEST_F(StragglersTest, ReportsOfAnotherRoundDoNotCount) {
                                      .steps = 100 * i,
                                      .samples = 800 * i,
                                      .compute_seconds = rank == 2 ? 1000 * step : step};
-      EXPECT_FALSE(stragglers_.Heard(1, {old})) << "its process has made no step in the new round yet";
+      EXPECT_FALSE(stragglers_.Update(1, {old})) << "its process has made no step in the new round yet";
     }
   }
 }

@@ -1,4 +1,4 @@
-#include "runtime/train/profile_wishes.h"
+#include "runtime/train/profile_requests.h"
 
 #include <utility>
 
@@ -6,7 +6,7 @@
 
 namespace lockstep::train {
 
-api::ProfileWindow ProfileWishes::ToTell(int64_t end) {
+api::ProfileWindow ProfileRequests::WindowToAnnounce(int64_t end) {
   const auto& asked = profile_.asked();
   if (asked.has_value() && asked->last >= end) return *asked;
   const auto wanted = control_.profile_wanted();
@@ -15,9 +15,9 @@ api::ProfileWindow ProfileWishes::ToTell(int64_t end) {
   return api::WindowFrom(end, wanted->steps, total_steps_, profile_.planned()).value_or(api::ProfileWindow{});
 }
 
-void ProfileWishes::Told(const api::ProfileWindow& window, int64_t step, bool is_first) {
+void ProfileRequests::OnAnnounced(const api::ProfileWindow& window, int64_t step, bool is_first) {
   if (!profile_.Ask(window, step) || !is_first) return;
-  log::Info("profile asked for", {{"first_step", window.first}, {"last_step", window.last}});
+  log::Info("profile requested", {{"first_step", window.first}, {"last_step", window.last}});
   control_.ProfileAgreed(request_);
   link_.Send(protocol::ProfileAgreed{std::exchange(request_, ""), window.first, window.last});
 }
