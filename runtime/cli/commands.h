@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/launch/machines.h"
+
 namespace lockstep::cli {
 
 // PID 1 of a worker pod. Everything except the command of a program of the user's own comes from the
@@ -25,6 +27,8 @@ struct RunArguments {
   std::string manifest;              // or …
   std::vector<std::string> command;  // … a program of the user's own, `nproc` processes in each worker
   std::optional<int> nproc;
+  std::optional<int> max_restarts;  // of the command's processes, in place
+  launch::Environment machines;     // from torchrun's flags; added to the environment
   std::optional<int> replicas;
   std::string folder;          // default: run/<job name>
   std::string checkpoint_uri;  // default: the manifest's if it is file://, else <folder>/checkpoints

@@ -2,13 +2,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <string_view>
 #include <utility>
 
 #include "runtime/cli/commands.h"
+#include "runtime/cli/torchrun_line.h"
 #include "runtime/common/base/open_files.h"
+#include "runtime/common/base/processors.h"
 #include "runtime/common/command_line/completion.h"
 #include "runtime/common/command_line/usage.h"
 #include "runtime/common/http/cpprest_transport.h"
@@ -63,18 +66,25 @@ void AddRun(Commands& commands, cli::RunArguments& arguments) {
   run->add_option("--checkpoint-uri", arguments.checkpoint_uri,
                   "where checkpoints go, instead of spec.checkpoint.uri [in the folder]")
       ->type_name("URI");
-  run->add_option("--nproc", arguments.nproc,
+  run->add_option("--nproc,--nproc-per-node", arguments.nproc,
                   "processes of a COMMAND in each worker; a manifest has spec.nprocPerNode [1]")
       ->type_name("N")
       ->check(CLI::Range(1, 64).description(""));
+  run->add_option(
+         "--max-restarts", arguments.max_restarts,
+         "restarts of a COMMAND in place without a new step between; a manifest has spec.failurePolicy [3]")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1000).description(""));
   run->add_flag("--no-prefix", arguments.no_prefix,
                 "show what a program writes without \"[rank N]\" before each line");
   run->footer(
       "A program of your own gets torchrun's environment; what it writes is shown here and kept in the "
-      "logs.\n\n"
+      "logs. A line of torchrun works with its name exchanged: its flags, a script and the script's "
+      "arguments.\n\n"
       "Examples:\n"
       "  lockstep run crds/examples/minimal.yaml\n"
-      "  lockstep run --nproc 4 -- python train.py --epochs 3");
+      "  lockstep run --nproc-per-node 4 train.py --epochs 3\n"
+      "  lockstep run --nproc 4 -- ./my-program");
 }
 
 void AddManifestCommands(Commands& commands, Arguments& arguments) {
@@ -161,6 +171,45 @@ void AddInternalCommands(Commands& commands, Arguments& arguments, int argc,
   copy->add_option("FOLDER", arguments.folder)->required();
 }
 
+cli::MachineResources ResourcesHere() {
+  cli::MachineResources here{.processors = std::max(1, lockstep::ProcessorsGiven(0).usable)};
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/dev", error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const bool is_gpu =
+        name.starts_with("nvidia") && name.size() > 6 &&
+        std::all_of(name.begin() + 6, name.end(), [](char c) { return c >= '0' && c <= '9'; });
+    here.gpus += is_gpu ? 1 : 0;
+  }
+  return here;
+}
+
+struct Line {
+  std::vector<std::string> words;    // this program's own
+  std::vector<std::string> command;  // the user's, even if its words look like flags
+  lockstep::launch::Environment machines;
+};
+
+// The user's command follows "--", or is the script of a line of torchrun.
+lockstep::Result<Line> SplitLine(const std::vector<std::string>& words) {
+  const std::string verb = words.size() > 1 ? words[1] : "";
+  if (verb == kRun) {
+    LOCKSTEP_TRY(auto torchrun, cli::FromTorchrun({words.begin() + 2, words.end()},
+                                                  lockstep::launch::OwnEnvironment(), ResourcesHere()));
+    if (torchrun.has_value()) {
+      Line line{{words[0], words[1]}, std::move(torchrun->command), std::move(torchrun->machines)};
+      line.words.insert(line.words.end(), torchrun->flags.begin(), torchrun->flags.end());
+      return line;
+    }
+  }
+  if (verb != kRun && verb != kWorker && verb != kProgram) return Line{.words = words};
+  const auto separator = std::find(words.begin(), words.end(), "--");
+  Line line{.words = {words.begin(), separator}};
+  if (separator != words.end()) line.command.assign(separator + 1, words.end());
+  return line;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -177,29 +226,31 @@ int main(int argc, char** argv) {
   lockstep::RaiseOpenFileLimit();
   lockstep::http::InitializeHttpThreads(2);
 
-  // Arguments after "--" are the user's command, even if they look like flags.
-  const bool takes_command = is(1, kRun) || is(1, kWorker) || is(1, kProgram);
-  char** const end = argv + argc;
-  char** const separator = takes_command ? std::find(argv, end, std::string_view("--")) : end;
-  const std::vector<std::string> command(separator == end ? end : separator + 1, end);
-
+  const auto line = SplitLine({argv, argv + argc});
+  if (!line.ok()) {
+    std::cerr << "lockstep run: " << line.error().message << "\nRun `lockstep run --help` for usage.\n";
+    return command_line::kUsageError;
+  }
   CLI::App app("Lockstep: elastic, fault-tolerant distributed training", "lockstep");
   app.set_version_flag("--version", std::string("lockstep ") + LOCKSTEP_VERSION);
   app.require_subcommand(1);
   app.footer("`lockstep COMMAND --help` has the arguments of a command and an example.");
   Arguments arguments;
-  arguments.run.command = command;
+  arguments.run.command = line->command;
+  arguments.run.machines = line->machines;
   Commands commands{app};
   AddRun(commands, arguments.run);
   AddManifestCommands(commands, arguments);
   AddResultCommands(commands, arguments);
   AddCompletion(commands, arguments);
-  AddInternalCommands(commands, arguments, argc, command);
+  AddInternalCommands(commands, arguments, argc, line->command);
   if (completes) {
     std::cout << command_line::CompletionsFor(app, {argv + 2, argv + argc});
     return 0;
   }
-  if (const auto code = command_line::ParseArguments(app, static_cast<int>(separator - argv), argv))
+  std::vector<const char*> parsed;
+  for (const std::string& word : line->words) parsed.push_back(word.c_str());
+  if (const auto code = command_line::ParseArguments(app, static_cast<int>(parsed.size()), parsed.data()))
     return *code;
   return commands.chosen();
 }

@@ -65,17 +65,24 @@ void KeepCopiesLocal(api::TrainingJob& job, const std::string& folder) {
 // The manifest's job, or one made for the command.
 LoadedManifest LoadJob(const RunArguments& arguments) {
   if (arguments.command.empty()) return LoadManifest(arguments.manifest);
-  return CheckManifest(JobOfCommand(arguments.command, arguments.nproc.value_or(1)));
+  LoadedManifest loaded = CheckManifest(JobOfCommand(arguments.command, arguments.nproc.value_or(1)));
+  if (arguments.max_restarts) {
+    loaded.job.spec.failure_policy.in_place_limit = *arguments.max_restarts;
+    loaded.job.spec.failure_policy.max_restarts = 0;
+  }
+  return loaded;
 }
 
 // Flags that contradict each other; empty: none.
 std::string Contradiction(const RunArguments& arguments) {
   if (arguments.manifest.empty() && arguments.command.empty())
-    return "FILE is required, or `-- COMMAND` for a program without a manifest";
+    return "FILE is required: a manifest or a script; or `-- COMMAND`";
   if (!arguments.manifest.empty() && !arguments.command.empty())
     return "FILE and `-- COMMAND` exclude each other: a manifest names its own command";
   if (!arguments.manifest.empty() && arguments.nproc)
     return "--nproc needs `-- COMMAND`: a manifest has spec.nprocPerNode";
+  if (!arguments.manifest.empty() && arguments.max_restarts)
+    return "--max-restarts needs `-- COMMAND`: a manifest has spec.failurePolicy";
   return "";
 }
 
@@ -87,7 +94,9 @@ int Run(const RunArguments& arguments) {
     return command_line::kUsageError;
   }
   LoadedManifest loaded = LoadJob(arguments);
-  const auto machines = launch::MachinesFrom(launch::OwnEnvironment());
+  launch::Environment environment = arguments.machines;
+  environment.merge(launch::OwnEnvironment());
+  const auto machines = launch::MachinesFrom(environment);
   if (!machines.ok()) {
     std::cerr << "lockstep run: " << machines.error().message << "\n";
     return command_line::kUsageError;

@@ -125,6 +125,22 @@ def test_runs_a_command_without_a_manifest_and_shows_what_its_ranks_write(folder
     expect("[rank 1 round 1] words of rank 1" in pathlib.Path(folder, "run", "say-it-worker-0.log").read_text(), "the log lacks them")
 
 
+def test_a_line_of_torchrun_works_with_its_name_exchanged(folder):
+    script = pathlib.Path(folder, "train.py")
+    script.write_text("import os, sys\nprint('SAID', os.environ['RANK'], os.environ['WORLD_SIZE'], *sys.argv[1:])\n"
+                      "sys.exit(3 if '--fail' in sys.argv else 0)\n")
+    line = ["--standalone", "--nnodes=1", "--nproc_per_node", "2", "--max-restarts", "1", "--rdzv-backend", "c10d", "--log-dir", f"{folder}/run", str(script),
+            "--epochs", "3", "--", "--nproc"]
+    done = subprocess.run([f"{BIN}/lockstep", "run", *line], capture_output=True, text=True, timeout=LIMIT)
+    said = sorted(text for text in done.stdout.splitlines() if "SAID" in text)
+    expect(done.returncode == 0 and said == [f"[rank {rank}] SAID {rank} 2 --epochs 3 -- --nproc" for rank in range(2)], f"{done}")
+    done = subprocess.run([f"{BIN}/lockstep", "run", *line, "--fail"], capture_output=True, text=True, timeout=LIMIT)
+    starts = [text for text in done.stdout.splitlines() if text.startswith("round ") and text.endswith("2 ranks")]
+    expect(done.returncode == 3 and len(starts) == 2, f"one restart was allowed: {done}")
+    done = subprocess.run([f"{BIN}/lockstep", "run", "--nnodes", "1:4", str(script)], capture_output=True, text=True, timeout=LIMIT)
+    expect(done.returncode == 2 and "--nnodes 1:4: " in done.stderr, f"{done}")
+
+
 def test_shows_lines_as_they_are_where_asked_and_of_one_rank(folder):
     for arguments, nproc in ((["--no-prefix"], 2), ([], 1)):
         out, err = shown(folder, *arguments, nproc=nproc)
