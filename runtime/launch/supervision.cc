@@ -243,7 +243,11 @@ void Supervision::RespawnOrGiveUp(const RankExited& event, const protocol::RankF
   const std::string what = Describe(event) + (why.empty() ? "" : " (" + why + ")");
   const int exit_code =
       settings_.is_program ? PodExitCodeOf(failure.exit_code) : static_cast<int>(ExitCode::kInfrastructure);
-  if (GivesUp(what, event.last_lines, exit_code)) return;
+  // Ranks of a pod often fail together, which is one failure.
+  const bool was_training = !failure.ranks.empty();
+  const bool is_counted = was_training && failed_formation_ == formation_;
+  if (was_training) failed_formation_ = formation_;
+  if (!is_counted && GivesUp(what, event.last_lines, exit_code)) return;
   if (round_ > 0 || joining_) {
     Do(ReportLeave{{settings_.config.job, settings_.member, round_, LeaveReason::kRankDied, what, failure}});
   }

@@ -265,6 +265,7 @@ class Supervision {
   bool stopping_ = false;
   bool exiting_ = false;
   int failures_without_progress_ = 0;
+  int64_t failed_formation_ = 0;  // the newest in which a failure was counted
   SteadyTime round_started_{};
   OwnError own_error_;
   int64_t best_step_ = 0;

@@ -112,9 +112,12 @@ TEST(Metrics, ContainNoUid) {
 TEST(Metrics, ReportStepsAndCheckpointsOnlyOfJobsThatHaveThem) {
   Metrics metrics(kClock, 1, "h", "l");
   api::TrainingJobStatus status;
-  status.progress = api::ProgressStatus{.step = 7};
   metrics.OnJob(Job(), status, {}, {});
   EXPECT_THAT(metrics.Expose(0).body, Not(HasSubstr("lockstep_job_step{")));
+  status.progress = api::ProgressStatus{.step = 7};
+  metrics.OnJob(Job(), status, {}, {});
+  EXPECT_THAT(metrics.Expose(0).body, HasSubstr("lockstep_job_step{job_name=\"a\",namespace=\"team\"} 7"))
+      << "a witness reports the steps of a program";
   EXPECT_THAT(metrics.Expose(0).body, Not(HasSubstr("lockstep_job_checkpoint_step{")));
   api::TrainingJob trains = Job();
   trains.metadata.uid = "v";

@@ -131,6 +131,17 @@ TEST_F(TwoProgramsTest, ThePodHasFinishedWhenAllItsRanksHave) {
   EXPECT_EQ(Find<StartJoin>(Say(protocol::Ready{}, 1))->request.finished.round, 5);
 }
 
+// The limit is two failures without progress.
+TEST_F(TwoProgramsTest, RanksThatFailInOneRoundAreOneFailure) {
+  for (int64_t round = 5; round < 7; ++round) {
+    EXPECT_EQ(Find<Exit>(Send(RankExited{.local_rank = 0, .exit_code = 1})), nullptr);
+    EXPECT_EQ(Find<Exit>(Send(RankExited{.local_rank = 1, .exit_code = 1})), nullptr);
+    for (int i : {0, 1}) (void)Say(protocol::Ready{}, i);
+    (void)Assign(round + 1);
+  }
+  EXPECT_NE(Find<Exit>(Send(RankExited{.local_rank = 0, .exit_code = 1})), nullptr);
+}
+
 TEST_F(TwoProgramsTest, OneThatFailsLeavesTheOtherToBeginAgain) {
   (void)Say(protocol::Finished{}, 0);
   (void)Say(protocol::Ready{}, 0);

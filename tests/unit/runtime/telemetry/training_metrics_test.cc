@@ -213,7 +213,7 @@ std::string MfuText(const std::string& precision, const std::vector<std::string>
   std::vector<GpuReading> gpus;
   for (const std::string& name : gpu_names) gpus.push_back({.name = name});
   metrics.Observe(gpus);
-  metrics.Observe(0, protocol::Progress{.samples_per_second = 100});
+  metrics.Observe(0, protocol::Progress{.total_steps = 10, .samples_per_second = 100});
   return metrics.Scrape().body;
 }
 
@@ -242,7 +242,7 @@ TEST(TrainingMetrics, ClaimsNoUtilizationWhereThePeakIsNotKnown) {
 TEST(TrainingMetrics, SaysNothingOfAModelThatDoesNotKnowItsFlops) {
   TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
   metrics.Observe(0, protocol::Ready{});
-  metrics.Observe(0, protocol::Progress{.samples_per_second = 100});
+  metrics.Observe(0, protocol::Progress{.total_steps = 10, .samples_per_second = 100});
   EXPECT_THAT(metrics.Scrape().body, Not(HasSubstr("lockstep_model_flops")));
 }
 
