@@ -29,7 +29,7 @@ api::ProgressStatus ProgressFrom(const rendezvous::RendezvousView& view) {
   progress.step = view.progress.step;
   progress.total_steps = view.progress.total_steps;
   progress.epoch = static_cast<int64_t>(view.progress.epoch);
-  if (view.progress.step > 0 && !view.progress.HasOnlySteps()) progress.loss = view.progress.loss;
+  if (view.progress.step > 0 && view.progress.HasLoss()) progress.loss = view.progress.loss;
   if (view.progress.samples_per_second > 0) progress.samples_per_second = view.progress.samples_per_second;
   if (view.last_progress_time > WallTime{}) progress.last_progress_time = view.last_progress_time;
   if (view.evaluation.step > 0) {

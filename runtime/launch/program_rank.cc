@@ -4,10 +4,12 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
+#include <memory>
 #include <optional>
 #include <variant>
 
 #include "runtime/common/base/clock.h"
+#include "runtime/common/base/log.h"
 #include "runtime/common/base/processors.h"
 #include "runtime/common/base/queue.h"
 #include "runtime/common/base/strings.h"
@@ -18,6 +20,7 @@
 #include "runtime/launch/program_witness.h"
 #include "runtime/launch/reserved_port.h"
 #include "runtime/launch/signals.h"
+#include "runtime/launch/status_endpoint.h"
 
 namespace lockstep::launch {
 namespace {
@@ -27,7 +30,7 @@ constexpr int kNotFound = 127;
 constexpr Milliseconds kObservationPeriod{100};
 
 struct SupervisorGone {};
-using ProgramRankEvent = std::variant<protocol::ToRank, ChildExit, SupervisorGone>;
+using ProgramRankEvent = std::variant<protocol::ToRank, ChildExit, SupervisorGone, witness::TrainerStatus>;
 
 class ProgramRank {
  public:
@@ -61,6 +64,7 @@ class ProgramRank {
     Observe();  // its last steps
     Execute(life_.On(ProgramEnd{exit.exit_code, exit.signal, ""}));
   }
+  void Handle(const witness::TrainerStatus& status) { witness_.Take(status); }
   void Handle(const SupervisorGone&) {
     KillGroup(pid_, SIGKILL);
     exit_code_ = static_cast<int>(protocol::ExitCode::kInfrastructure);
@@ -87,10 +91,22 @@ class ProgramRank {
     std::vector<std::string> environment =
         ProgramEnvironment(action.assignment, options_.config, omp_num_threads);
     witness_.Begin(action.assignment.round, environment);
+    OfferStatusEndpoint(environment);
     const auto pid = StartProcess(
         {.arguments = std::move(arguments), .environment = std::move(environment), .own_group = true});
     if (!pid.ok()) return Execute(life_.On(ProgramEnd{kNotFound, 0, pid.error().message}));
     pid_ = *pid;
+  }
+  // Not to a job that has the endpoint of another system in its environment.
+  void OfferStatusEndpoint(std::vector<std::string>& environment) {
+    if (!EnvOr("KUBEFLOW_TRAINER_SERVER_URL", "").empty()) return;
+    if (status_endpoint_ == nullptr) {
+      auto started = StatusEndpoint::Start([this](witness::TrainerStatus status) { events_.Push(status); });
+      if (!started.ok())
+        return log::Warning("frameworks cannot post their status", {{"reason", started.error().message}});
+      status_endpoint_ = std::move(started).value();
+    }
+    for (std::string& variable : status_endpoint_->Environment()) environment.push_back(std::move(variable));
   }
   void Do(const SignalProgram& action) { KillGroup(pid_, action.signal); }
   void Do(const Say& action) { link_.Send(action.message); }
@@ -125,6 +141,7 @@ class ProgramRank {
   SteadyTime next_observation_{};
   Queue<ProgramRankEvent> events_;
   protocol::ControlLink link_;
+  std::unique_ptr<StatusEndpoint> status_endpoint_;  // pushes events, so it ends before their queue
 };
 
 }  // namespace

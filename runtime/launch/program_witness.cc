@@ -36,6 +36,10 @@ std::vector<protocol::FromRank> ProgramWitness::Observe(SteadyTime now) {
   return observer_->Observe(seen, IsStopped(seen.pid), now);
 }
 
+void ProgramWitness::Take(const witness::TrainerStatus& status) {
+  if (page_.has_value()) observer_->Take(status, page_->Read());
+}
+
 std::optional<protocol::Pong> ProgramWitness::Answer() const {
   if (!page_.has_value()) return protocol::Pong{};
   const witness::Observation seen = page_->Read();

@@ -20,6 +20,8 @@ class ProgramWitness {
   void Begin(int64_t round, std::vector<std::string>& environment);
   // What is new.
   [[nodiscard]] std::vector<protocol::FromRank> Observe(SteadyTime now);
+  // Posted by the program's framework.
+  void Take(const witness::TrainerStatus& status);
   // The answer to a Ping; none for a program that is stopped.
   [[nodiscard]] std::optional<protocol::Pong> Answer() const;
   [[nodiscard]] bool is_present() const { return page_.has_value(); }

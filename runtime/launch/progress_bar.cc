@@ -64,8 +64,10 @@ std::string Clocked(double seconds) {
 
 std::string ProgressBar::Draw(const protocol::Progress& progress, SteadyTime now, int columns) {
   const Place place = PlaceOf(progress);
-  const std::string numbers = "  loss " + FormatNumber(progress.loss) + "  " +
-                              FormatNumber(progress.samples_per_second) + " samples/s";
+  const std::string speed =
+      progress.samples_per_second > 0 ? "  " + FormatNumber(progress.samples_per_second) + " samples/s" : "";
+  const std::string loss = progress.HasLoss() ? "  loss " + FormatNumber(progress.loss) : "";
+  const std::string numbers = loss + speed;
   std::string text;
   if (epoch_ > 0 && place.epoch > epoch_)
     text = Line({.epoch = place.epoch - 1, .epochs = place.epochs, .done = 1}, numbers, columns) + "\n";

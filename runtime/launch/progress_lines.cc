@@ -58,8 +58,9 @@ void ProgressLines::ShowStep(const protocol::Progress& progress, SteadyTime now)
   last_line_ = now;
   if (progress.HasOnlySteps()) return Say("step " + std::to_string(shown_step_));
   Say("step " + std::to_string(shown_step_) + "/" + std::to_string(progress.total_steps) + "  epoch " +
-      FormatNumber(progress.epoch, 3) + "  loss " + FormatNumber(progress.loss) + "  " +
-      FormatNumber(progress.samples_per_second) + " samples/s");
+      FormatNumber(progress.epoch, 3) + (progress.HasLoss() ? "  loss " + FormatNumber(progress.loss) : "") +
+      (progress.samples_per_second > 0 ? "  " + FormatNumber(progress.samples_per_second) + " samples/s"
+                                       : ""));
 }
 
 void ProgressLines::DrawBar(const protocol::Progress& progress, SteadyTime now) {

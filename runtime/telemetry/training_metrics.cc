@@ -209,7 +209,7 @@ struct TrainingMetrics::State {
     if (m.HasOnlySteps()) return;
     Set(metric::kPlannedSteps, "Optimizer steps that the job will take.", static_cast<double>(m.total_steps));
     Set(metric::kEpoch, "Passes over the data, fraction included.", m.epoch);
-    Set(metric::kLoss, "Mean training loss over the global batch of the last step.", m.loss);
+    if (m.HasLoss()) Set(metric::kLoss, "Mean training loss over the global batch of the last step.", m.loss);
     Set(metric::kLearningRate, "Learning rate of the last step.", m.learning_rate);
     Set(metric::kGradientNorm, "Global gradient norm of the last step, before clipping.", m.gradient_norm);
     SetUtilization(m.samples_per_second);

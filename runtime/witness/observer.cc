@@ -45,6 +45,12 @@ std::vector<protocol::FromRank> Observer::Observe(const Observation& seen, bool 
   return messages;
 }
 
+// The framework counts the steps before a restart, and those that a loss scaler skipped, which the page does not.
+void Observer::Take(const TrainerStatus& status, const Observation& seen) {
+  status_ = status;
+  first_step_ = std::max(first_step_, status.step - seen.steps);
+}
+
 void Observer::ReportPhase(const Observation& seen, bool is_stopped, SteadyTime now,
                            std::vector<protocol::FromRank>& messages) {
   const std::string phase = PhaseOf(seen.activity);
@@ -65,8 +71,14 @@ void Observer::ReportSteps(const Observation& seen, std::vector<protocol::FromRa
   if (reported_steps_ > 0) step_times_.Add(steps, std::max(0.0, seen.newest_step_at - reported_step_at_));
   reported_steps_ = seen.steps;
   reported_step_at_ = seen.newest_step_at;
+  first_step_ = std::max(first_step_, seen.resumed_step);
   messages.emplace_back(protocol::Progress{.round = round_,
-                                           .step = std::max<int64_t>(0, seen.resumed_step) + seen.steps,
+                                           .step = first_step_ + seen.steps,
+                                           .total_steps = status_.total_steps,
+                                           .epoch = status_.epoch,
+                                           .loss = status_.loss,
+                                           .learning_rate = status_.learning_rate,
+                                           .gradient_norm = status_.gradient_norm,
                                            .steps_total = seen.steps,
                                            .phase_seconds = PhaseSeconds(seen)});
   messages.emplace_back(protocol::Usage{.step_times = step_times_});

@@ -16,6 +16,7 @@
 #include "runtime/common/base/clock.h"
 #include "runtime/common/protocol/rank_control.h"
 #include "runtime/witness/page.h"
+#include "runtime/witness/trainer_status.h"
 
 namespace lockstep::witness {
 
@@ -27,6 +28,8 @@ class Observer {
   // a frozen control group).
   [[nodiscard]] std::vector<protocol::FromRank> Observe(const Observation& seen, bool is_stopped,
                                                         SteadyTime now);
+  // What the framework of the program has posted, and what the page says at that moment.
+  void Take(const TrainerStatus& status, const Observation& seen);
 
  private:
   void ReportSteps(const Observation& seen, std::vector<protocol::FromRank>& messages);
@@ -34,7 +37,9 @@ class Observer {
                    std::vector<protocol::FromRank>& messages);
 
   const int64_t round_;
-  std::string phase_;  // the newest reported; empty: the program has taken no step
+  int64_t first_step_ = 0;  // the step from which this process continued, as far as it is known
+  TrainerStatus status_;    // the newest
+  std::string phase_;       // the newest reported; empty: the program has taken no step
   int64_t reported_steps_ = 0;
   double reported_step_at_ = 0;
   protocol::StepTimes step_times_;

@@ -21,6 +21,12 @@ def python():
     return path
 
 
+@functools.cache
+def frameworks():
+    """The folder of Hugging Face's transformers and accelerate, and of Lightning, for PYTHONPATH of python()."""
+    return subprocess.run([ROOT / ".ci/install", "--print-framework-site"], check=True, capture_output=True, text=True).stdout.strip()
+
+
 def packages():
     """The folder of its packages, for PYTHONPATH of another interpreter of the same version."""
     found, = python().parents[1].glob("lib/python3*/site-packages")

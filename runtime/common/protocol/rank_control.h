@@ -56,6 +56,8 @@ struct Progress {
   [[nodiscard]] bool IsStart() const { return step == 0 && steps_under_way == 0 && steps_total == 0; }
   // Of a program that a witness observes, the number of the step is known and nothing else about it.
   [[nodiscard]] bool HasOnlySteps() const { return total_steps == 0; }
+  // A framework may report the number of its steps before the first loss.
+  [[nodiscard]] bool HasLoss() const { return loss != 0 || samples_total > 0; }
 };
 
 // Sent with Progress, for the supervisor only; cumulative likewise.

@@ -32,6 +32,16 @@ http::Response EvictedReply(const protocol::Member& member) {
       410, DumpJson({{"error", member.pod + " was replaced or deleted; this incarnation must exit"}}));
 }
 
+// Of a program, only the pod of rank 0 may know more than the number of the step.
+protocol::Progress WithDetailsOf(const protocol::Progress& before, protocol::Progress progress) {
+  if (!progress.HasOnlySteps() || before.HasOnlySteps()) return progress;
+  protocol::Progress merged = before;
+  merged.step = progress.step;
+  merged.steps_under_way = progress.steps_under_way;
+  merged.steps_total = progress.steps_total;
+  return merged;
+}
+
 }  // namespace
 
 JobEntry::JobEntry(protocol::JobIdentity job, const JobSettings& settings, SteadyTime began)
@@ -297,7 +307,7 @@ void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
   has_update_ = has_update_ || newer_round;
   if (newer_round || (progress.round == view_.progress.round && progress.step > view_.progress.step)) {
     const bool was_behind = view_.progress.step < view_.best_step;
-    view_.progress = progress;
+    view_.progress = newer_round ? progress : WithDetailsOf(view_.progress, progress);
     view_.best_step = std::max(view_.best_step, progress.step);
     view_.last_progress_time = now.wall;
     view_.seconds_since_step = heartbeat.seconds_since_step;

@@ -5,35 +5,19 @@ import pathlib
 import signal
 import subprocess
 import sys
-import urllib.request
 
 import pytest
 
 import torch_python
 from build_folder import BIN
-from cases import ENDS_WITH_US, LIMIT, expect
-from local_run import Run, children, logged
+from cases import LIMIT, expect
+from local_run import logged
+from program_run import ProgramRun, metric
 
 HERE = pathlib.Path(__file__).resolve().parent
 TRAIN = HERE / "train.py"
 LONG = 100_000  # steps: it is stopped before
 STALL = 13  # longer than the least bound of a step, 10 s, and what it takes to ask
-
-
-class ProgramRun(Run):
-    """`lockstep run --nproc N -- command`."""
-
-    def __init__(self, folder, *command, nproc=1):
-        self.ledger = f"{folder}/ledger"
-        os.makedirs(self.ledger, exist_ok=True)
-        self.log = open(f"{folder}/output.txt", "a+")
-        self.process = subprocess.Popen(
-            [*ENDS_WITH_US, f"{BIN}/lockstep", "run", "--nproc", str(nproc), "--folder", f"{folder}/run", "--", *map(str, command)],
-            stdout=self.log, stderr=subprocess.STDOUT, env={**os.environ, "LOCKSTEP_SAMPLE_LEDGER": self.ledger})
-
-    def programs(self):
-        ranks = [pid for worker in self.workers() for pid, name in children(worker) if name == "lockstep"]
-        return [pid for rank in ranks for pid, _ in children(rank)]
 
 
 def train(folder, steps, *pauses, nproc=1):
@@ -48,20 +32,6 @@ def steps_of(folder, rank, in_round):
 
 def until_step(run, folder, step, rank=0, in_round=1):
     run.until(f"step {step} of rank {rank} in round {in_round}", lambda: step in steps_of(folder, rank, in_round))
-
-
-def metrics(folder):
-    ports = [record["port"] for record in logged(folder, "serving metrics")]
-    if not ports:
-        return {}
-    with urllib.request.urlopen(f"http://127.0.0.1:{ports[0]}/metrics", timeout=LIMIT) as answer:
-        lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
-    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
-
-
-def metric(folder, name, *labels):
-    found = [value for series, value in metrics(folder).items() if series.startswith(name + "{") and all(label in series for label in labels)]
-    return max(found) if found else None
 
 
 def test_its_steps_and_phases_are_seen(folder):

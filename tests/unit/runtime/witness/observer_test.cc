@@ -51,6 +51,24 @@ TEST_F(ObserverTest, CountsFromTheStepThatTheProgramResumed) {
   EXPECT_EQ(Find<protocol::Progress>(See()), nullptr);
 }
 
+// SGD records no step; the framework does.
+TEST_F(ObserverTest, ReportsWhatTheFrameworkPostsWithTheNextStep) {
+  (void)See();
+  seen_.steps = 10;
+  observer_.Take(
+      {.step = 510, .total_steps = 900, .epoch = 1.5, .loss = 2.25, .learning_rate = 0.1, .gradient_norm = 3},
+      seen_);
+  seen_.steps = 12;
+  const protocol::Progress progress = *Find<protocol::Progress>(See());
+  EXPECT_EQ(progress.step, 512);
+  EXPECT_EQ(progress.total_steps, 900);
+  EXPECT_EQ(progress.epoch, 1.5);
+  EXPECT_EQ(progress.loss, 2.25);
+  EXPECT_EQ(progress.learning_rate, 0.1);
+  EXPECT_EQ(progress.gradient_norm, 3);
+  EXPECT_FALSE(progress.HasOnlySteps());
+}
+
 TEST_F(ObserverTest, TimesStepsByTheProgramsClockWithoutTheFirst) {
   EXPECT_EQ(Find<protocol::Usage>(See())->step_times.seconds, 0) << "the first step may compile for minutes";
   seen_.steps = 5;

@@ -227,6 +227,32 @@ TEST_F(JobEntryTest, CountsWhatAWindowHadTakenWhenItBroke) {
   EXPECT_EQ(change().lost_steps, 25);
 }
 
+TEST(JobEntryOfAProgram, KeepsWhatRankZeroKnowsOfAStepThatAnotherPodReportsFirst) {
+  const Moment now{SteadyTime(1h), WallTime(1h)};
+  Outbox outbox;
+  JobEntry entry{{"ns", "job", "uid"}, {.min_members = 2, .max_members = 2, .expected_members = 2}};
+  const auto member = [](int slot) {
+    return protocol::Member{.pod = "pod-" + std::to_string(slot),
+                            .pod_uid = std::to_string(slot),
+                            .slot = slot,
+                            .incarnation = "1"};
+  };
+  for (int slot : {0, 1}) {
+    entry.Join(
+        {.member = member(slot)}, [](auto) {}, now, outbox);
+  }
+  (void)entry.Advance(now, outbox);
+  const auto beat = [&](int slot, const protocol::Progress& progress) {
+    entry.Heartbeat(
+        {.member = member(slot), .round = 1, .progress = progress}, [](auto) {}, now, outbox);
+  };
+  beat(0, {.round = 1, .step = 10, .total_steps = 100, .loss = 0.5, .steps_total = 10});
+  beat(1, {.round = 1, .step = 11, .steps_total = 11});
+  EXPECT_EQ(entry.View().progress.step, 11);
+  EXPECT_EQ(entry.View().progress.total_steps, 100);
+  EXPECT_EQ(entry.View().progress.loss, 0.5);
+}
+
 // A witness reports steps: each restart begins with a report of its start, which is not progress.
 TEST(JobEntryOfAProgram, RecoversWithItsNextStepOnceItHasReportedSteps) {
   Moment now{SteadyTime(1h), WallTime(1h)};

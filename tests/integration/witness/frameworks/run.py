@@ -1,0 +1,39 @@
+"""Programs of frameworks that we did not write, without a changed line: what Lockstep knows of them."""
+import os
+import pathlib
+import signal
+
+import pytest
+
+import torch_python
+from cases import expect
+from program_run import ProgramRun, metric
+
+HERE = pathlib.Path(__file__).resolve().parent
+STEPS = 60
+LONG = 100_000  # it is ended before
+
+
+def run(folder, script, steps):
+    os.makedirs(f"{folder}/out")
+    environment = {"PYTHONPATH": torch_python.frameworks(), "HF_HUB_OFFLINE": "1"}
+    return ProgramRun(folder, torch_python.python(), HERE / script, f"{folder}/out", steps, nproc=2, environment=environment)
+
+
+@pytest.mark.parametrize("script", ["hugging_face.py", "with_lightning.py", "with_accelerate.py", "fsdp2.py"])
+def test_each_step_is_counted_once(folder, script):
+    with run(folder, script, STEPS) as program:
+        code = program.finish()
+        expect(code == 0, f"exit code {code}\n{program.output()[-4000:]}")
+        expect(program.newest_step() == STEPS, f"{program.newest_step()} of {STEPS} steps were seen\n{program.output()[-2000:]}")
+
+
+def test_hugging_faces_trainer_posts_its_progress_and_continues_from_its_checkpoint(folder):
+    with run(folder, "hugging_face.py", LONG) as program:
+        program.until("the loss in the metrics", lambda: (metric(folder, "lockstep_train_loss") or 0) > 0)
+        expect(metric(folder, "lockstep_train_planned_steps") == LONG, "it did not post the number of its steps")
+        program.until("a checkpoint", lambda: any(name.startswith("checkpoint-") for name in os.listdir(f"{folder}/out")))
+        before = metric(folder, "lockstep_train_step")
+        os.kill(program.programs()[1], signal.SIGKILL)
+        program.until("round 2", lambda: "round 2: 2 ranks" in program.output())
+        program.until("a step after those before", lambda: metric(folder, "lockstep_train_step") > before)
