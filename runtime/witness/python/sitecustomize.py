@@ -6,7 +6,7 @@ import sys
 
 
 def _start():
-    archive = __spec__.origin.rpartition("/")[0]
+    archive = __file__.rpartition("/")[0]
     try:
         import lockstep_witness
         lockstep_witness.start()

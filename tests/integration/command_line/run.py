@@ -33,7 +33,7 @@ def run(program, *arguments, code=0, stdin=None):
     (("validate", "--forse", "x"), 'lockstep validate: unknown flag "--forse"'),
     (("run", "job.yaml", "--replcas=3"), 'lockstep run: unknown flag "--replcas": did you mean "--replicas"?'),
     (("run", "job.yaml", "--replicas=0"), "lockstep run: --replicas: "),
-    (("run",), "lockstep run: FILE is required, or `-- COMMAND`"),
+    (("run",), "lockstep run: FILE is required: a manifest or a script; or `-- COMMAND`"),
     (("run", "job.yaml", "--", "python3"), "lockstep run: FILE and `-- COMMAND` exclude each other"),
     (("run", "job.yaml", "--nproc=2"), "lockstep run: --nproc needs `-- COMMAND`"),
     (("completion", "tcsh"), "lockstep completion: SHELL: "),
