@@ -26,7 +26,7 @@ Result<int> Suspend(const Kubectl& kubectl, const std::string& name) {
   LOCKSTEP_TRY(SetSuspend(kubectl, name, true));
   const bool saves = job.spec.training && job.spec.checkpoint;
   std::cout << name << " is suspended: " << (saves ? "it saves a checkpoint, then " : "")
-            << "its pods are removed; `kubectl lockstep resume " << name << "` lets it go on\n";
+            << "its pods are removed; `kubectl lockstep resume " << name << "` continues it\n";
   return 0;
 }
 

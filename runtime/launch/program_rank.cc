@@ -90,8 +90,10 @@ class ProgramRank {
     arguments.front() = *program;
     std::vector<std::string> environment =
         ProgramEnvironment(action.assignment, options_.config, omp_num_threads);
-    witness_.Begin(action.assignment.round, environment);
-    OfferStatusEndpoint(environment);
+    if (options_.config.instruments_program) {
+      witness_.Begin(action.assignment.round, environment);
+      OfferStatusEndpoint(environment);
+    }
     const auto pid = StartProcess(
         {.arguments = std::move(arguments), .environment = std::move(environment), .own_group = true});
     if (!pid.ok()) return Execute(life_.On(ProgramEnd{kNotFound, 0, pid.error().message}));

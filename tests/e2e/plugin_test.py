@@ -181,7 +181,7 @@ def top_shows_cpu_and_memory(job):
 
 def suspend_and_resume(job):
     asked_for = manifests_of(job)[-1]
-    expect_in(lockstep(f"suspend {NAME}"), "is suspended: it saves a checkpoint, then its pods go")
+    expect_in(lockstep(f"suspend {NAME}"), "is suspended: it saves a checkpoint, then its pods are removed")
     job.until("its pods are gone", lambda: not job.pods())
     text = until_said(f"status {NAME}", r"^State +Suspended \(SuspendRequested", r"^Pods +0 of 1 ready")
     expect(not re.search("^!", text, re.MULTILINE), f"nothing is wrong with it:\n{text}")

@@ -51,6 +51,7 @@ def test_begins_anew_in_its_pods_when_a_process_is_killed():
     with jobs.running(ddp("ddp-killed", steps), with_ledger=True) as job:
         first = job.until_ranks(2)
         job.until_step(50)
+        job.until("its step in the status", lambda: job.status().get("progress", {}).get("step", 0) >= 50)
         uids = job.uids()
         victim = sorted(uids)[1]
         job.kill({victim: pythons(job, victim)})
@@ -62,6 +63,7 @@ def test_begins_anew_in_its_pods_when_a_process_is_killed():
         job.until_complete()
         made = {r["step"] for r in job.commits()}
         expect(made == set(range(steps)), f"{len(made)} steps")
+        job.until("the last step in the status", lambda: job.status()["progress"]["step"] == steps)
 
 
 def test_an_exit_code_fails_the_job_by_a_rule():

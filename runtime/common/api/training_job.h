@@ -39,6 +39,7 @@ enum class GangProvider { kAuto, kNone, kWorkload, kCoscheduling, kVolcano };
 enum class TopologyMode { kPreferred, kRequired };
 enum class NetworkPolicy { kIsolate, kNone };
 enum class Logs { kRank0, kAll };
+enum class Instrumentation { kAuto, kNone };
 
 // auto = GPU limit of the trainer container, else 1. Written as "auto", "cpu" or an integer.
 struct NprocPerNode {
@@ -164,6 +165,7 @@ struct ObservabilitySpec {
   int32_t metrics_port = 9400;
   Logs logs = Logs::kRank0;
   int32_t rank_metrics_limit = 1024;
+  Instrumentation instrumentation = Instrumentation::kAuto;  // of a program of the user's own
 };
 
 struct TrainingJobSpec {
@@ -418,6 +420,10 @@ struct EnumNames<NetworkPolicy> {
 template <>
 struct EnumNames<Logs> {
   static constexpr std::string_view values[] = {"Rank0", "All"};
+};
+template <>
+struct EnumNames<Instrumentation> {
+  static constexpr std::string_view values[] = {"Auto", "None"};
 };
 template <>
 struct EnumNames<Activity> {

@@ -150,6 +150,7 @@ void Describe(A& fields, Of<A, ObservabilitySpec>& spec) {
   fields.Field("metricsPort", spec.metrics_port, {.min = 1024, .max = 65535});
   fields.Field("logs", spec.logs);
   fields.Field("rankMetricsLimit", spec.rank_metrics_limit, {.min = 0, .max = 1000000});
+  fields.Field("instrumentation", spec.instrumentation);
 }
 
 template <typename A>

@@ -56,6 +56,7 @@ struct WorkerConfig {
   int metrics_port = 9400;            // 0: the system chooses (local runs)
   double grace_period_seconds = 120;  // from SIGTERM to SIGKILL
   bool log_all_ranks = false;         // spec.observability.logs
+  bool instruments_program = true;    // spec.observability.instrumentation
   int rank_metrics_limit = 1024;      // spec.observability.rankMetricsLimit
   int in_place_limit = 3;  // respawns of a rank without a completed step between; then the pod fails
   double store_patience_seconds = 1800;  // longest outage of a store that is waited for

@@ -268,6 +268,7 @@ CREATE_CASES = [
     ("compression words", TRAINING + ("sync",), {"compression": "fp16"}, {"compression": "topk"}, 'supported values: "fp16", "bf16"'),
     ("successPolicy is an object", at("successPolicy"), {"type": "Any"}, "Any", "spec.successPolicy"),
     ("ranks that write", at("observability"), {"logs": "All"}, {"logs": "all"}, "spec.observability.logs"),
+    ("how programs are observed", at("observability"), {"instrumentation": "None"}, {"instrumentation": "none"}, "spec.observability.instrumentation"),
     ("ranks with metrics", at("observability"), {"rankMetricsLimit": 0}, {"rankMetricsLimit": -1}, "spec.observability.rankMetricsLimit"),
     ("metrics port", at("observability"), {"metricsPort": 9400}, {"metricsPort": 80}, "spec.observability.metricsPort"),
     ("cleanPodPolicy words", at("runPolicy"), {"cleanPodPolicy": "None"}, {"cleanPodPolicy": "Some"},
@@ -339,6 +340,7 @@ DEFAULTS = {
     at("schedulingPolicy", "topology", "mode"): "Preferred", at("network", "networkPolicy"): "Isolate",
     at("network", "hostNetwork"): False, at("observability", "metricsPort"): 9400,
     at("observability", "logs"): "Rank0", at("observability", "rankMetricsLimit"): 1024,
+    at("observability", "instrumentation"): "Auto",
 }
 WITH_SECTIONS = changed(
     ELASTIC_JOB, (TRAINING + ("model", "mlp"), {}), (TRAINING + ("optimizer",), {}), (at("checkpoint"), {"uri": "s3://b"}),

@@ -224,7 +224,7 @@ def test_scale_keeps_to_the_bounds():
 
 def test_suspend_and_resume():
     with job(running()):
-        expect_in(plugin("suspend", "fashion")[0], "it saves a checkpoint, then its pods go")
+        expect_in(plugin("suspend", "fashion")[0], "it saves a checkpoint, then its pods are removed")
         expect(get_job()["spec"]["suspend"] is True, "not suspended")
         expect_in(plugin("suspend", "fashion")[0], "already")
         expect_in(refused("checkpoint", "fashion"), "is suspended")

@@ -90,6 +90,20 @@ def run_python(folder, code, *options, python=None, **environment):
     return done.stdout
 
 
+def test_a_job_can_turn_it_off(folder):
+    job = pathlib.Path(folder, "job.yaml")
+    job.write_text("""
+apiVersion: lockstep.dev/v1alpha1
+kind: DistributedTrainingJob
+metadata: {name: unseen}
+spec:
+  observability: {instrumentation: None}
+  worker: {template: {spec: {containers: [{name: trainer, image: none, command: [python3, -c, "import os, sys; print('SEEN', 'lockstep_witness' in sys.modules, 'KUBEFLOW_TRAINER_SERVER_URL' in os.environ)"]}]}}}
+""")
+    done = subprocess.run([f"{BIN}/lockstep", "run", str(job), "--folder", f"{folder}/run"], capture_output=True, text=True, timeout=LIMIT)
+    expect(done.returncode == 0 and "SEEN False False" in done.stdout, f"{done}")
+
+
 def test_the_programs_path_is_its_own(folder):
     code = "import sys; print('PATH', [entry for entry in sys.path if '/fd/' in entry], 'torch' in sys.modules)"
     expect("PATH [] False" in run_python(folder, code), "the witness is on the program's path, or imports PyTorch")
