@@ -60,6 +60,12 @@ def kill_one(run, step):
     expect(set(run.ranks()) >= {before[0], before[2]}, "a survivor's process was replaced")
 
 
+def expect_nothing_lost(folder):
+    lines = logs(folder).splitlines()
+    around = [line[:300] for line in lines if any(word in line for word in (LOST, "round", "leaving", "worker ends", "rank process"))]
+    expect(not any(LOST in line for line in lines), "optimizer state was lost:\n" + "\n".join(around[-60:]))
+
+
 def test_gives_the_bits_of_ddp(folder):
     with Run(folder, job(folder)) as run:
         expect_complete(run, LONGER)
@@ -82,7 +88,7 @@ def test_goes_on_from_a_copy_when_a_rank_is_killed(folder):
     with Run(folder, job(folder, copies=2)) as run:
         kill_one(run, 60)
         expect_complete(run, LONGER)
-    expect(LOST not in logs(folder), "optimizer state was lost")
+    expect_nothing_lost(folder)
     expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
     expect_the_bits_of_a_quiet_run(folder)
 
@@ -94,7 +100,7 @@ def test_goes_on_from_copies_in_the_other_pods_when_a_pod_with_two_ranks_is_kill
         os.kill(victim, signal.SIGKILL)
         run.until("the pod's return", lambda: victim not in run.workers() and len(run.ranks()) == 4)
         expect_complete(run, LONGER)
-    expect(LOST not in logs(folder), "optimizer state was lost")
+    expect_nothing_lost(folder)
     expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
     expect_the_bits_of_a_quiet_run(folder)
 
@@ -119,7 +125,7 @@ def test_loses_nothing_when_a_rank_leaves_in_good_order(folder):
         os.kill(victim, signal.SIGTERM)
         run.until("the worker's return", lambda: victim not in run.workers() and len(run.ranks()) == 3)
         expect_complete(run, LONGER)
-    expect(LOST not in logs(folder), "optimizer state was lost")
+    expect_nothing_lost(folder)
     expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
     expect_the_bits_of_a_quiet_run(folder)
 
