@@ -321,7 +321,8 @@ TEST(Validate, AcceptsWhatFitsTogether) {
               R"({"priorityClassName": "high", "topology": {"key": "rack"},
                   "gang": {"provider": "Workload", "minCount": 1, "scheduleTimeoutSeconds": 5}})");
   json = With(json, "/spec/network", R"({"networkPolicy": "None", "hostNetwork": true})");
-  json = With(json, "/spec/observability", R"({"metricsPort": 9500, "rankMetricsLimit": 8, "instrumentation": "None"})");
+  json = With(json, "/spec/observability",
+              R"({"metricsPort": 9500, "rankMetricsLimit": 8, "instrumentation": "None"})");
   json = With(json, "/spec/nprocPerNode", "2");
   json = With(json, "/spec/standbyReplicas", "1");
   json = With(json, "/spec/successPolicy", R"({"type": "Rank0"})");
