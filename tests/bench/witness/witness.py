@@ -2,7 +2,7 @@
 
 witness.py [--runs N] [--steps N]
 
-A step of about 5 ms on one thread. Prints the median step of both, and their ratio; aim: at most 1.01.
+A small step on one thread, 1 to 5 ms. Prints the median step of both, and their ratio; aim: at most 1.01.
 """
 import argparse
 import os
