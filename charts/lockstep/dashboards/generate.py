@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the dashboards beside it: training-job.json, fleet.json, operator.json. They need the recording rules of ../recording.yaml.
+"""Writes the dashboards of this folder: training-job.json, fleet.json, operator.json. They need the recording rules of ../recording.yaml.
 
 A panel is one call here and forty lines of JSON there; ids, places on the grid and the data source come by themselves.
 

@@ -459,9 +459,9 @@ def test_saves_as_often_as_pays_off(folder):
         run.until("some checkpoints", some_checkpoints)
         stop(run, folder)
     logs = "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.log"))
-    told = [json.loads(line) for line in logs.splitlines() if "checkpoint interval adapted to the cost of saves" in line]
-    expect(told, "nobody says when checkpoints are due")
-    for first in {line["pod"]: line for line in reversed(told)}.values():
+    adapted = [json.loads(line) for line in logs.splitlines() if "checkpoint interval adapted to the cost of saves" in line]
+    expect(adapted, "nobody says when checkpoints are due")
+    for first in {line["pod"]: line for line in reversed(adapted)}.values():
         best = min(between_failures, math.sqrt(2 * first["stall_seconds"] * between_failures))
         expect(math.isclose(first["interval_seconds"], max(best, first["store_seconds"]), rel_tol=1e-3), f"{first}")
 
