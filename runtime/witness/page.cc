@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -12,6 +13,8 @@ namespace {
 
 constexpr std::size_t kBytes = 4096;
 constexpr std::size_t kErrorBytes = 256;
+// The program may write anything into its page; more steps than any training takes count as these.
+constexpr int64_t kStepLimit = 1'000'000'000'000;
 constexpr int64_t kMagic = 0x31305353454E5457;  // "WTNESS01"
 enum Word : std::size_t {
   kMagicWord,
@@ -66,8 +69,8 @@ std::string Page::path() const { return PathOf(file_); }
 Observation Page::Read() const {
   const auto word = [this](std::size_t i) { return __atomic_load_n(words_ + i, __ATOMIC_RELAXED); };
   Observation seen{.pid = static_cast<pid_t>(word(kPid)),
-                   .steps = word(kSteps),
-                   .resumed_step = word(kResumedStep),
+                   .steps = std::min(word(kSteps), kStepLimit),
+                   .resumed_step = std::min(word(kResumedStep), kStepLimit),
                    .newest_step_at = SecondsOf(word(kNewestStepAt))};
   const int64_t activity = word(kActivity);
   if (activity >= 0 && activity < static_cast<int64_t>(kActivities))

@@ -9,7 +9,7 @@ namespace lockstep::witness {
 namespace {
 
 // More steps than any training takes, and exact as a double.
-constexpr double kMostSteps = 1e15;
+constexpr double kMostSteps = 1e12;
 
 double NumberFrom(const std::string& text) {
   double number = 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
 
 namespace lockstep::witness {
 namespace {
@@ -47,6 +48,14 @@ TEST(WitnessPage, AnUnknownActivityCountsAsAStep) {
   const Page page = Page::Create().value();
   Write(page, 4, 99);
   EXPECT_EQ(page.Read().activity, Activity::kStep);
+}
+
+TEST(WitnessPage, BoundsWhatAProgramMayWrite) {
+  const Page page = Page::Create().value();
+  Write(page, 2, std::numeric_limits<int64_t>::max());
+  Write(page, 3, std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(page.Read().steps, 1'000'000'000'000);
+  EXPECT_EQ(page.Read().resumed_step, 1'000'000'000'000);
 }
 
 TEST(WitnessPage, MovesWithItsMemory) {
