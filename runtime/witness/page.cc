@@ -22,8 +22,7 @@ enum Word : std::size_t {
   kSteps,
   kResumedStep,
   kActivity,
-  kActivitySince,
-  kNewestStepAt,
+  kNewestStepAt = 6,
   kNanoseconds = 8,
   kError = 16
 };

@@ -5,8 +5,8 @@
 // the path and stays unobserved.
 //
 //   64-bit words  0 magic, written by Create   4 activity              8 … 14 nanoseconds in each activity
-//                 1 process, 0: none yet       5 when it began        16 … an error, as text
-//                 2 optimizer steps            6 when the newest step ended
+//                 1 process, 0: none yet       6 when the newest      16 … an error, as text
+//                 2 optimizer steps              step ended
 //                 3 step resumed from, or -1
 //
 // Times are CLOCK_MONOTONIC. Each word is written by one store, so a reader never sees half of one; two words may

@@ -18,7 +18,7 @@ import sys
 STEP, DATA, BACKWARD, OPTIMIZER, EVALUATE, SAVE, COLLECTIVE = range(7)
 
 # Indices of the page's 64-bit words, as in page.h.
-MAGIC, PID, STEPS, RESUMED_STEP, ACTIVITY, ACTIVITY_SINCE, LAST_STEP_AT, NANOSECONDS, ERROR = 0, 1, 2, 3, 4, 5, 6, 8, 16
+MAGIC, PID, STEPS, RESUMED_STEP, ACTIVITY, LAST_STEP_AT, NANOSECONDS, ERROR = 0, 1, 2, 3, 4, 6, 8, 16
 ERROR_BYTES = 256
 PAGE_BYTES = 4096
 MAGIC_VALUE = 0x31305353454E5457  # "WTNESS01"
@@ -94,7 +94,6 @@ class Witness:
         if self._writes:
             words = self._words
             words[NANOSECONDS + before] += now - since
-            words[ACTIVITY_SINCE] = now
             words[ACTIVITY] = activity
         return before
 
