@@ -44,7 +44,8 @@ class ShardReconcilerTest : public ::testing::Test {
   testing::FakeClock clock_;
   reconcile::Caches caches_;
   Observed observer_;
-  kube::EventRecorder events_{kube_, clock_, "operator"};
+  testing::FakeKube events_kube_;  // apart: events are written by another thread, at any time
+  kube::EventRecorder events_{events_kube_, clock_, "operator"};
   rendezvous::RendezvousService rendezvous_{clock_, [](const rendezvous::Claim&, auto done) { done({}); },
                                             [](const protocol::JobIdentity&) {}};
   reconcile::JobReconciler jobs_{{kube_, caches_, rendezvous_, events_, observer_, clock_},

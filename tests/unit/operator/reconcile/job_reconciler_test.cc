@@ -24,7 +24,8 @@ class JobReconcilerTest : public ::testing::Test {
   testing::FakeClock clock_;
   Caches caches_;
   GoneJobs observer_;
-  kube::EventRecorder events_{kube_, clock_, "operator"};
+  testing::FakeKube events_kube_;  // apart: events are written by another thread, at any time
+  kube::EventRecorder events_{events_kube_, clock_, "operator"};
   rendezvous::RendezvousService rendezvous_{clock_, [](const rendezvous::Claim&, auto done) { done({}); },
                                             [](const protocol::JobIdentity&) {}};
   JobReconciler reconciler_{{kube_, caches_, rendezvous_, events_, observer_, clock_},
@@ -36,7 +37,8 @@ TEST(JobReconciler, ReportsTheEndOfAJobWhoseNamespaceIsNoLongerOurs) {
   testing::FakeClock clock;
   Caches caches;
   GoneJobs observer;
-  kube::EventRecorder events(kube, clock, "operator");
+  testing::FakeKube events_kube;  // apart: events are written by another thread, at any time
+  kube::EventRecorder events(events_kube, clock, "operator");
   rendezvous::RendezvousService rendezvous(
       clock, [](const rendezvous::Claim&, auto done) { done({}); }, [](const protocol::JobIdentity&) {});
   JobReconciler reconciler({kube, caches, rendezvous, events, observer, clock},
