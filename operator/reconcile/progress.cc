@@ -17,11 +17,17 @@ constexpr std::size_t kKeptRanks = 64;
 constexpr std::size_t kMaxReason = 400;
 constexpr std::size_t kMaxLines = 500;
 
-// The end of an error message is more informative than its beginning. Whole lines if there are any.
+// The end of an error message is more informative than its beginning. Whole lines, unless the last one alone is too
+// long: then the end of that, behind "…".
 std::string LastPart(const std::string& text, std::size_t size) {
+  static constexpr std::string_view kMark = "…";
   if (text.size() <= size) return text;
   const std::size_t line_end = text.find('\n', text.size() - size);
-  return line_end + 1 >= text.size() ? Truncate(text, size) : text.substr(line_end + 1);
+  if (line_end < text.size() - 1) return text.substr(line_end + 1);
+  std::size_t cut = text.size() - size + kMark.size();
+  // Bytes 10xxxxxx continue a character: go on to the start of the next.
+  while (cut < text.size() && (static_cast<unsigned char>(text[cut]) & 0xC0U) == 0x80U) ++cut;
+  return std::string(kMark) + text.substr(cut);
 }
 
 api::ProgressStatus ProgressFrom(const rendezvous::RendezvousView& view) {

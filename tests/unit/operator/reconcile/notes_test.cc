@@ -18,23 +18,44 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::JobWorld;
 
-TEST(Notes, IncludeTheLastLinesOfADeadRankWithinAnEventsLimits) {
+std::string NoteOfADeadRank(const std::string& last_lines) {
   JobWorld world;
   world.Running(0).Running(1).Round(3, {0, 1}, 9);
-  std::string lines;
-  for (int i = 0; i < 100; ++i) lines += "line " + std::to_string(i) + " of an error\n";
   world.observed().rendezvous.changes = {
       {.round = 2,
        .cause = "Infrastructure",
        .reason = "job-worker-1: rank process 0 was ended by signal 11 " + std::string(2000, 'x'),
-       .departures = {{.pod = "job-worker-1", .last_lines = lines}}}};
+       .departures = {{.pod = "job-worker-1", .last_lines = last_lines}}}};
   const Plan plan = MakePlan(world.observed());
-  ASSERT_THAT(EventsOf(plan), Contains("RoundBroken"));
-  const std::string& note = plan.events.front().note;
+  EXPECT_THAT(EventsOf(plan), Contains("RoundBroken"));
+  return plan.events.front().note;
+}
+
+TEST(Notes, IncludeTheLastLinesOfADeadRankWithinAnEventsLimits) {
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += "line " + std::to_string(i) + " of an error\n";
+  const std::string note = NoteOfADeadRank(lines);
   EXPECT_THAT(note, ::testing::StartsWith("round 2: job-worker-1: rank process 0 was ended by signal 11"));
   EXPECT_THAT(note, HasSubstr("; last lines of job-worker-1:\nline "));
   EXPECT_THAT(note, ::testing::EndsWith("line 99 of an error\n"));
   EXPECT_LE(note.size(), 1024U);
+}
+
+// Such as a warning of DistributedDataParallel, or a progress bar. The API server refuses a longer text, and with it the whole status.
+TEST(Notes, IncludeTheEndOfALastLineThatIsTooLong) {
+  const std::vector<std::string> letters = {"x", "█"};
+  for (const std::string& letter : letters) {
+    std::string line = "beginning ";
+    for (int i = 0; i < 1000; ++i) line += letter;
+    const std::vector<std::string> texts = {line + " end", "the line before\n" + line + " end",
+                                            line + " end\n"};
+    for (const std::string& lines : texts) {
+      const std::string note = NoteOfADeadRank(lines);
+      EXPECT_LE(note.size(), 1024U);
+      EXPECT_THAT(note, HasSubstr("; last lines of job-worker-1:\n…" + letter)) << "no part of a character";
+      EXPECT_THAT(note, HasSubstr(letter + " end"));
+    }
+  }
 }
 
 std::vector<std::string> DamagesReportedBy(const Plan& plan) {
