@@ -1,6 +1,7 @@
 """Programs of frameworks that we did not write, without a changed line: what Lockstep knows of them."""
 import os
 import pathlib
+import re
 import signal
 
 import pytest
@@ -37,3 +38,15 @@ def test_hugging_faces_trainer_posts_its_progress_and_continues_from_its_checkpo
         os.kill(program.programs()[1], signal.SIGKILL)
         program.until("round 2", lambda: "round 2: 2 ranks" in program.output())
         program.until("a step after those before", lambda: metric(folder, "lockstep_train_step") > before)
+
+
+@pytest.mark.parametrize("script", ["with_lightning.py", "with_accelerate.py"])
+def test_it_continues_from_its_own_checkpoint(folder, script):
+    with run(folder, script, LONG) as program:
+        program.until("a checkpoint", lambda: any(name == "last.ckpt" or name.startswith("step-") for name in os.listdir(f"{folder}/out")))
+        before = metric(folder, "lockstep_train_step")
+        os.kill(program.programs()[1], signal.SIGKILL)
+        program.until("round 2", lambda: "round 2: 2 ranks" in program.output())
+        program.until("a step after those before", lambda: metric(folder, "lockstep_train_step") > before)
+        starts = [int(step) for step in re.findall(r"starts at step (\d+)", program.output())]
+        expect(starts[:2] == [0, 0] and len(starts) == 4 and min(starts[2:]) >= 20, f"the programs started at steps {starts}")
