@@ -77,7 +77,8 @@ ProgramActions ProgramLife::On(const ProgramEnd& end) {
     case State::kRunning: break;
   }
   if (end.exit_code == 0 && end.signal == 0) return {Say{protocol::Finished{}}, Announce{}};
-  return {Say{protocol::Failed{.exit_code = end.exit_code, .reason = Describe(end)}}, EndRank{end.exit_code}};
+  return {Say{protocol::Failed{.exit_code = end.exit_code, .reason = Describe(end), .rank_continues = true}},
+          Announce{}};
 }
 
 ProgramActions ProgramLife::Tick(SteadyTime now) {

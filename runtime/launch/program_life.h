@@ -6,7 +6,7 @@
 //     ├─► the round is over: SIGTERM, then SIGKILL ─► announce …; if SIGKILL does not end it,
 //     │   this process exits
 //     ├─► exit 0: Finished, announce; the supervisor decides what follows
-//     └─► any other end: Failed, and this process exits with its code
+//     └─► any other end: Failed, announce; the supervisor decides what follows
 
 #include <optional>
 #include <string>

@@ -47,6 +47,15 @@ std::string RankOutput::Finish() {
   return last_lines_.Text();
 }
 
+std::string RankOutput::FinishProgram() {
+  std::string lines = Finish();
+  last_lines_ = {};
+  eventfd_t count = 0;
+  ::eventfd_read(finished_.get(), &count);
+  reader_ = std::jthread([this] { Read(); });
+  return lines;
+}
+
 void RankOutput::Read() {
   bool finished = false;
   while (!finished) {

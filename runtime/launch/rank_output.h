@@ -27,6 +27,8 @@ class RankOutput {
   // Call after the process is dead: reads what is left in the pipes, which a child of the rank may still hold
   // open, and returns the last lines of stderr.
   [[nodiscard]] std::string Finish();
+  // Call after a program of the rank is dead: the same for what this program has written. Then reads on.
+  [[nodiscard]] std::string FinishProgram();
 
  private:
   struct Stream {

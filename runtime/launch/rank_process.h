@@ -32,6 +32,8 @@ class RankProcess {
   bool Send(const protocol::ToRank& message);
   // Call after its end: the last lines that it wrote to stderr.
   [[nodiscard]] std::string TakeLastLines() { return output_->Finish(); }
+  // Call after the end of the program that it ran: the last lines that this program wrote to stderr.
+  [[nodiscard]] std::string TakeLastLinesOfProgram() { return output_->FinishProgram(); }
 
  private:
   RankProcess(pid_t pid, std::unique_ptr<RankOutput> output, Fd socket, Callbacks callbacks);

@@ -27,6 +27,7 @@ struct RankMessage {
   int local_rank = 0;
   protocol::FromRank message;
 };
+// The rank's process has ended, or the user's program that it ran.
 struct RankExited {
   int local_rank = 0;
   int exit_code = 0;
@@ -60,6 +61,7 @@ using Event = std::variant<RankMessage, RankExited, JoinAnswered, WatchAnswered,
                            FormAnswered, FormationWatchAnswered, Terminate, GraceOver, Tick>;
 
 // ---- actions, executed in order
+// Starts the rank's process, unless only the user's program in it has ended: then the process is Ready next.
 struct SpawnRank {
   int local_rank = 0;
 };

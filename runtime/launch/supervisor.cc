@@ -37,6 +37,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kTick = 200ms;
+// A rendezvous that is there takes a report within milliseconds.
+constexpr auto kReportsBeforeJoin = 500ms;
 
 struct SocketEnded {
   int local_rank = 0;
@@ -106,6 +108,10 @@ class Supervisor {
     metrics_.Observe(from.message.local_rank, from.message.message);
     LogMilestone(from.message);
     Decide(from.message);
+    const auto* failed = std::get_if<protocol::Failed>(&from.message.message);
+    const auto& process = slot(from.message.local_rank).process;
+    if (failed == nullptr || !failed->rank_continues || process == nullptr) return;
+    ReportFailure(from.message.local_rank, failed->exit_code, 0, process->TakeLastLinesOfProgram());
   }
   void Handle(SocketEnded& ended) {
     Slot& at = slot(ended.local_rank);
@@ -124,13 +130,16 @@ class Supervisor {
     Slot& at = slot(local_rank);
     if (!at.socket_ended || !at.exit.has_value()) return;
     const ChildExit exit = *at.exit;
-    // A program that was killed is reported with this exit code.
-    const bool was_killed = exit.exit_code == 128 + SIGKILL;
     std::string last_lines = at.process->TakeLastLines();
     at = Slot{.process = nullptr, .life = at.life};
+    ReportFailure(local_rank, exit.exit_code, exit.signal, std::move(last_lines));
+  }
+  // `signal`: of the rank's process; 0 for a program that a signal has ended.
+  void ReportFailure(int local_rank, int exit_code, int signal, std::string last_lines) {
+    const bool was_killed = exit_code == 128 + SIGKILL;
     Decide(RankExited{.local_rank = local_rank,
-                      .exit_code = exit.signal == 0 ? exit.exit_code : 0,
-                      .signal = exit.signal,
+                      .exit_code = signal == 0 ? exit_code : 0,
+                      .signal = signal,
                       .out_of_memory = was_killed && oom_watch_.TookSomething(),
                       .last_lines = std::move(last_lines)});
   }
@@ -142,6 +151,7 @@ class Supervisor {
 
   void Do(const SpawnRank& action) {
     Slot& at = slot(action.local_rank);
+    if (at.process != nullptr) return;  // only its program has ended
     const uint64_t life = ++at.life;
     at = Slot{.process = nullptr, .life = life};
     auto process = RankProcess::Start(options_.rank_command, action.local_rank,
@@ -190,6 +200,8 @@ class Supervisor {
     request.form_port = server_->port();
     request.form_key = formations_.key();
     poller_.Start(action.delay, [this, request = std::move(request)](std::stop_token stop) {
+      // The rank of a program is Ready at once: its join must not overtake its leave, which would end the new round.
+      if (options_.is_program) reporter_.Flush(kReportsBeforeJoin);
       auto answer = client_.Join(request, stop);
       if (!stop.stop_requested()) events_.Push(Event(JoinAnswered{std::move(answer)}));
     });

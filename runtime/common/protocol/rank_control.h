@@ -140,11 +140,13 @@ struct Finished {
   int64_t step = 0;
 };
 
-// The process exits with `exit_code` next; `reason` names the field or file and the correction.
+// `reason` names the field or file and the correction.
 struct Failed {
   int exit_code = 1;
   std::string reason;
   int64_t failed_step = -1;  // as in Broken
+  // Only the user's program has ended, with `exit_code`: the process is Ready next. Otherwise it exits with `exit_code`.
+  bool rank_continues = false;
 };
 
 // The answer to Ping, sent at once, whatever the training thread does.
@@ -298,6 +300,7 @@ void Visit(Failed& m, V& v) {
   v("exitCode", m.exit_code, limits::kExitCode);
   v("reason", m.reason, limits::kText);
   v("failedStep", m.failed_step, limits::kStep);
+  v("rankContinues", m.rank_continues);
 }
 template <class V>
 void Visit(Pong& m, V& v) {

@@ -92,7 +92,7 @@ TEST_F(ProgramLifeTest, OneThatHasFinishedStaysForTheOthers) {
   EXPECT_NE(Find<StartProgram>(Assign(4)), nullptr) << "another failed";
 }
 
-TEST_F(ProgramLifeTest, AFailureEndsTheRankWithTheCommandsOwnCode) {
+TEST_F(ProgramLifeTest, ReportsAFailureWithTheCommandsOwnCodeAndAnnouncesAgain) {
   const struct {
     int exit_code;
     int signal;
@@ -107,7 +107,9 @@ TEST_F(ProgramLifeTest, AFailureEndsTheRankWithTheCommandsOwnCode) {
     const ProgramActions actions = life.On(ProgramEnd{test.exit_code, test.signal, test.error});
     EXPECT_EQ(FindSaid<protocol::Failed>(actions)->reason, test.reason);
     EXPECT_EQ(FindSaid<protocol::Failed>(actions)->exit_code, test.exit_code);
-    EXPECT_EQ(Find<EndRank>(actions)->exit_code, test.exit_code);
+    EXPECT_TRUE(FindSaid<protocol::Failed>(actions)->rank_continues);
+    EXPECT_NE(Find<Announce>(actions), nullptr) << "the supervisor decides what follows";
+    EXPECT_EQ(Find<EndRank>(actions), nullptr);
   }
 }
 

@@ -18,11 +18,13 @@ class RankProcessTest : public ::testing::Test {
   RankProcessTest() : script_(::testing::TempDir() + "/rank-" + std::to_string(::getpid())) {}
   ~RankProcessTest() override { std::filesystem::remove(script_); }
 
-  void Start(const std::string& body) {
+  void Start(
+      const std::string& body,
+      std::function<void(protocol::FromRank)> on_message = [](const protocol::FromRank&) {}) {
     ASSERT_TRUE(WriteFile(script_, "#!/bin/sh\n" + body).ok());
     std::filesystem::permissions(script_, std::filesystem::perms::owner_all);
-    auto started = RankProcess::Start(
-        {script_}, 0, {.on_message = [](const protocol::FromRank&) {}, .on_socket_end = [] {}});
+    auto started =
+        RankProcess::Start({script_}, 0, {.on_message = std::move(on_message), .on_socket_end = [] {}});
     ASSERT_TRUE(started.ok()) << started.error().message;
     rank_ = std::move(*started);
   }
@@ -47,6 +49,21 @@ TEST_F(RankProcessTest, KeepsTheLastLinesOfStderr) {
   EXPECT_THAT(last, ::testing::EndsWith("\nline 3000\nthe end"));
   EXPECT_THAT(passed_on, ::testing::StartsWith("[local rank 0] line 1\n"));
   EXPECT_THAT(passed_on, ::testing::EndsWith("[local rank 0] line 3000\n[local rank 0] the end\n"));
+}
+
+TEST_F(RankProcessTest, KeepsTheLastLinesOfEachProgram) {
+  ::testing::internal::CaptureStderr();
+  std::promise<void> has_failed;
+  Start(
+      "echo first >&2\nprintf '{\"type\":\"finished\"}\\n' >&$LOCKSTEP_CONTROL_FD\n"
+      "read line <&$LOCKSTEP_CONTROL_FD\necho second >&2\n",
+      [&has_failed](const protocol::FromRank&) { has_failed.set_value(); });
+  has_failed.get_future().wait();
+  EXPECT_EQ(rank_->TakeLastLinesOfProgram(), "first");
+  ASSERT_TRUE(rank_->Send(protocol::RankAssignment{.round = 5, .rank = 2}));
+  (void)WaitForEnd();
+  EXPECT_EQ(rank_->TakeLastLines(), "second");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "[local rank 0] first\n[rank 2 round 5] second\n");
 }
 
 TEST_F(RankProcessTest, LabelsWhatComesAfterAnAssignmentWithItsPlace) {
