@@ -15,6 +15,7 @@
 #include "runtime/common/base/strings.h"
 #include "runtime/common/protocol/control_link.h"
 #include "runtime/common/protocol/exit_codes.h"
+#include "runtime/launch/parking.h"
 #include "runtime/launch/process.h"
 #include "runtime/launch/program_life.h"
 #include "runtime/launch/program_witness.h"
@@ -37,6 +38,7 @@ class ProgramRank {
   explicit ProgramRank(ProgramOptions options)
       : options_(std::move(options)),
         life_(lockstep::Join(options_.command, " ")),
+        parking_(witness_, options_.config.nproc),
         link_(std::move(options_.control)) {}
 
   int Run() {
@@ -57,7 +59,7 @@ class ProgramRank {
  private:
   void Handle(const protocol::ToRank& message) { Execute(life_.On(message, clock_.Steady())); }
   void Handle(const ChildExit& exit) {
-    if (exit.pid != pid_) return;
+    if (parking_.HasEnded(exit) || exit.pid != pid_) return;
     KillGroup(pid_, SIGKILL);  // processes left behind would hold devices that its successor needs
     pid_ = 0;
     next_observation_ = {};
@@ -90,14 +92,22 @@ class ProgramRank {
     arguments.front() = *program;
     std::vector<std::string> environment =
         ProgramEnvironment(action.assignment, options_.config, omp_num_threads);
-    if (options_.config.instruments_program) {
-      witness_.Begin(action.assignment.round, environment);
-      OfferStatusEndpoint(environment);
-    }
-    const auto pid = StartProcess(
-        {.arguments = std::move(arguments), .environment = std::move(environment), .own_group = true});
+    if (options_.config.instruments_program) OfferStatusEndpoint(environment);
+    ProgramStart start{.arguments = std::move(arguments), .environment = std::move(environment)};
+    const auto pid = StartOrTakeParked(action.assignment.round, start);
     if (!pid.ok()) return Execute(life_.On(ProgramEnd{kNotFound, 0, pid.error().message}));
-    pid_ = *pid;
+    start.pid = pid_ = *pid;
+    parking_.ProgramStarted(std::move(start));
+  }
+  Result<pid_t> StartOrTakeParked(int64_t round, const ProgramStart& start) {
+    if (auto parked = parking_.Take(start.environment)) {
+      witness_.Begin(round, std::move(parked->page));
+      return parked->pid;
+    }
+    std::vector<std::string> environment = start.environment;
+    if (options_.config.instruments_program) witness_.Begin(round, environment);
+    return StartProcess(
+        {.arguments = start.arguments, .environment = std::move(environment), .own_group = true});
   }
   // Not to a job that has the endpoint of another system in its environment.
   void OfferStatusEndpoint(std::vector<std::string>& environment) {
@@ -126,6 +136,7 @@ class ProgramRank {
     if (!life_.is_running() || now < next_observation_) return;
     next_observation_ = now + kObservationPeriod;
     for (const protocol::FromRank& message : witness_.Observe(now)) link_.Send(message);
+    parking_.Observe(witness_.Read(), now);
   }
 
   void Fail(const Error& error) {
@@ -140,6 +151,7 @@ class ProgramRank {
   pid_t pid_ = 0;  // of the command; 0: it is not running
   std::optional<int> exit_code_;
   ProgramWitness witness_;
+  Parking parking_;
   SteadyTime next_observation_{};
   Queue<ProgramRankEvent> events_;
   protocol::ControlLink link_;

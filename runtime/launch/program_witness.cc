@@ -8,24 +8,30 @@
 
 namespace lockstep::launch {
 
-Result<void> ProgramWitness::MakeFiles() {
+Result<witness::Page> ProgramWitness::Prepare(std::vector<std::string>& environment) {
   if (!archive_.valid()) {
     LOCKSTEP_TRY(archive_, witness::MakeArchive());
+    LOCKSTEP_TRY(imports_, witness::MakeMemoryFile("lockstep-witness-imports"));
   }
   LOCKSTEP_TRY(witness::Page page, witness::Page::Create());
-  page_.emplace(std::move(page));
-  return {};
+  const std::string path = EnvOr("PYTHONPATH", "");
+  environment.push_back("PYTHONPATH=" + witness::PathOf(archive_) + (path.empty() ? "" : ":" + path));
+  environment.push_back("LOCKSTEP_WITNESS_PAGE=" + page.path());
+  environment.push_back("LOCKSTEP_WITNESS_IMPORTS=" + witness::PathOf(imports_));
+  return page;
 }
 
 void ProgramWitness::Begin(int64_t round, std::vector<std::string>& environment) {
   page_.reset();
+  auto page = Prepare(environment);
+  if (!page.ok()) return log::Warning("the program is not observed", {{"reason", page.error().message}});
+  Begin(round, std::move(page).value());
+}
+
+void ProgramWitness::Begin(int64_t round, witness::Page page) {
+  page_.emplace(std::move(page));
   has_failed_ = false;
-  if (const auto made = MakeFiles(); !made.ok())
-    return log::Warning("the program is not observed", {{"reason", made.error().message}});
   observer_.emplace(round);
-  const std::string path = EnvOr("PYTHONPATH", "");
-  environment.push_back("PYTHONPATH=" + witness::PathOf(archive_) + (path.empty() ? "" : ":" + path));
-  environment.push_back("LOCKSTEP_WITNESS_PAGE=" + page_->path());
 }
 
 std::vector<protocol::FromRank> ProgramWitness::Observe(SteadyTime now) {

@@ -17,7 +17,7 @@ struct PythonFile {
   std::string_view text;
 };
 
-// sitecustomize.py and lockstep_witness.py.
+// Those of the folder python.
 [[nodiscard]] const std::vector<PythonFile>& PythonFiles();
 
 [[nodiscard]] std::string ZipOf(const std::vector<PythonFile>& files);

@@ -60,6 +60,19 @@ def children(pid):
     return found
 
 
+def programs_of(ranks):
+    """Process ids of the programs that these `lockstep program` run, without interpreters that are parked for the next round."""
+    found = [sorted(pid for pid, _ in children(rank) if not _is_parked(pid)) for rank in ranks]
+    return [pids[0] for pids in found if pids]  # one that has just been started is not named yet
+
+
+def _is_parked(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text() == "lockstep-parked\n"
+    except OSError:
+        return False
+
+
 class Run:
     """One `lockstep run`, ended with everything it started when the case ends."""
 

@@ -6,7 +6,7 @@ import urllib.request
 
 from build_folder import BIN
 from cases import ENDS_WITH_US, LIMIT
-from local_run import Run, children, logged
+from local_run import Run, children, logged, programs_of
 
 
 class ProgramRun(Run):
@@ -22,7 +22,7 @@ class ProgramRun(Run):
 
     def programs(self):
         ranks = [pid for worker in self.workers() for pid, name in children(worker) if name == "lockstep"]
-        return [pid for rank in ranks for pid, _ in children(rank)]
+        return programs_of(ranks)
 
     def newest_step(self):
         """According to `lockstep run`."""

@@ -14,6 +14,8 @@ import functools
 import os
 import sys
 
+import lockstep_imports
+
 # What the process does; the numbers are those of page.h.
 STEP, DATA, BACKWARD, OPTIMIZER, EVALUATE, SAVE, COLLECTIVE = range(7)
 
@@ -81,6 +83,7 @@ class Witness:
         if owner not in (0, os.getpid()) and os.path.exists(f"/proc/{owner}"):
             self.enter = self.step = lambda *_: None
             return False
+        lockstep_imports.write()
         words[RESUMED_STEP] = max(_recorded_step(optimizer), self.loaded_step)
         words[PID] = os.getpid()
         self._writes = True

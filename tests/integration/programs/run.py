@@ -17,7 +17,7 @@ import processes
 import torch_python
 from build_folder import BIN, BUILD
 from cases import LIMIT, expect
-from local_run import Run, children, logged
+from local_run import Run, children, logged, programs_of
 
 FAKE_NVML = BUILD / "tests/support/libfake_nvml.so"
 HERE = pathlib.Path(__file__).resolve().parent
@@ -46,7 +46,7 @@ def sums(folder, steps, mischief="", **options):
 def programs(run):
     """Process ids of the commands, below the ranks that run them."""
     ranks = [pid for worker in run.workers() for pid, name in children(worker) if name == "lockstep"]
-    return [pid for rank in ranks for pid, _ in children(rank)]
+    return programs_of(ranks)
 
 
 def commits(run):

@@ -22,7 +22,7 @@ TEST(WitnessArchive, IsAZipFileThatPythonFindsWhole) {
   const std::string check =
       "import sys, zipfile; z = zipfile.ZipFile(sys.argv[1]); print(z.testzip(), *z.namelist())";
   EXPECT_EQ(OutputOf("python3 -c '" + check + "' " + PathOf(file)),
-            "None sitecustomize.py lockstep_witness.py\n");
+            "None sitecustomize.py lockstep_imports.py lockstep_parking.py lockstep_witness.py\n");
 }
 
 TEST(WitnessArchive, PythonImportsFromItWhenItStarts) {
