@@ -11,7 +11,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import s3_server  # noqa: E402
 import torch_python  # noqa: E402
-from local_run import children  # noqa: E402
+from local_run import children, logged, programs_of  # noqa: E402
 
 RANKS = 3
 TRAINING = {"features": 784, "hidden": [384, 256], "classes": 10, "samples": 2000, "global_batch": 192, "seed": 7,
@@ -36,6 +36,10 @@ class System:
 
     def take_away(self):
         """Called once when all ranks train: what is not to be there while they are killed."""
+
+    def is_ready(self):
+        """Whether the next rank may be killed."""
+        return True
 
     def output(self):
         return pathlib.Path(self.log.name).read_text()[-3000:]
@@ -117,6 +121,51 @@ class WithoutStore(Lockstep):
         self.server.close()
 
 
+class Script(System):
+    """The unchanged script that torchrun starts, as a job without `spec.training`. A rank is killed when each has parked an interpreter for the next round."""
+
+    name = "lockstep run of the script of torchrun"
+    sections = {}
+
+    def __init__(self, folder, programs):
+        super().__init__(folder)
+        command = [str(torch_python.python_for_benches()), str(pathlib.Path(__file__).with_name("ddp.py")), str(settings_of(folder, self.ledger))]
+        job = pathlib.Path(folder, "job.json")
+        job.write_text(json.dumps({
+            "apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "script"},
+            "spec": {"worker": {"replicas": RANKS, "template": {"spec": {"containers": [{"name": "trainer", "image": "none", "command": command}]}}},
+                     "failurePolicy": {"inPlaceLimit": 1000}, **self.sections}}))
+        self.parked = 0
+        self.start([f"{programs}/lockstep", "run", job, "--folder", f"{folder}/run"])
+
+    def is_ready(self):
+        parked = len(logged(self.folder, "an interpreter is parked for the next round"))
+        if parked < self.parked + RANKS:
+            return False
+        self.parked = parked
+        return True
+
+    def ranks(self):
+        workers = [pid for pid, name in children(self.processes[0].pid) if name == "lockstep"]
+        return programs_of([pid for worker in workers for pid, name in children(worker) if name == "lockstep"])
+
+
+class ScriptFromNothing(Script):
+    """Nothing is parked."""
+
+    name = "the same, nothing parked"
+    sections = {"observability": {"instrumentation": "None"}}
+
+    def is_ready(self):
+        return True
+
+
+def settings_of(folder, ledger):
+    settings = pathlib.Path(folder, "settings.json")
+    settings.write_text(json.dumps({**TRAINING, "ledger": ledger, "checkpoint": f"{folder}/checkpoint.pt"}))
+    return settings
+
+
 class Torchrun(System):
     """Elastic, rendezvous c10d. One agent for each rank, as in pods, or one for all: the quickest that it can be."""
 
@@ -127,8 +176,7 @@ class Torchrun(System):
     def __init__(self, folder, agents):
         super().__init__(folder)
         self.name = f"torchrun, {agents} agent{'s' if agents > 1 else ''}, tuned"
-        settings = pathlib.Path(folder, "settings.json")
-        settings.write_text(json.dumps({**TRAINING, "ledger": self.ledger, "checkpoint": f"{folder}/checkpoint.pt"}))
+        settings = settings_of(folder, self.ledger)
         with socket.socket() as any_port:
             any_port.bind(("127.0.0.1", 0))
             port = any_port.getsockname()[1]
