@@ -6,8 +6,10 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import time
 import urllib.request
 
 import pytest
@@ -16,7 +18,7 @@ import ledger
 import processes
 import torch_python
 from build_folder import BIN, BUILD
-from cases import LIMIT, expect
+from cases import ENDS_WITH_US, LIMIT, expect
 from local_run import Run, children, logged, programs_of
 
 FAKE_NVML = BUILD / "tests/support/libfake_nvml.so"
@@ -276,3 +278,27 @@ def test_an_unchanged_ddp_script_trains_on(folder):
         expect_complete(run)
     steps = {r["step"] for r in commits(run) if r["round"] == 2}
     expect(max(steps) == 399 and min(steps) > 0, f"steps {min(steps)} to {max(steps)} after the restart")
+
+
+def test_a_worker_writes_why_it_ends_before_it_waits_for_the_rendezvous(folder):
+    """The kubelet may kill it during that wait. Here the rendezvous never answers, so the wait takes as long as it may: three seconds."""
+    config, reason = pathlib.Path(folder, "config.json"), pathlib.Path(folder, "reason")
+    with socket.create_server(("127.0.0.1", 0)) as rendezvous:
+        rendezvous.settimeout(LIMIT)
+        config.write_text(json.dumps({"version": 1, "job": {"namespace": "default", "name": "local", "uid": "1"}, "metricsPort": 0,
+                                      "rendezvous": {"url": f"http://127.0.0.1:{rendezvous.getsockname()[1]}"}}))
+        environment = {"CONFIG": config, "POD_NAME": "local-worker-0", "POD_UID": "1", "POD_IP": "127.0.0.1", "TERMINATION_LOG": reason}
+        with open(f"{folder}/output.txt", "w") as output:
+            worker = subprocess.Popen([*ENDS_WITH_US, f"{BIN}/lockstep", "worker", "--", "sleep", str(LIMIT)], stdout=output, stderr=subprocess.STDOUT,
+                                      env={**os.environ, **{f"LOCKSTEP_{name}": str(value) for name, value in environment.items()}})
+        try:
+            with rendezvous.accept()[0]:  # it joins
+                worker.terminate()
+                code = worker.wait(LIMIT)
+                ended = time.time()
+        finally:
+            worker.kill()
+            worker.wait()
+    text = pathlib.Path(folder, "output.txt").read_text()
+    expect(code == 143 and reason.read_text() == "stopped in good order", f"exit code {code}: {reason.read_text()}\n{text}")
+    expect(ended - reason.stat().st_mtime > 2.5, f"the reason was written {ended - reason.stat().st_mtime} s before the end\n{text}")
