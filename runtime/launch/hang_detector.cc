@@ -129,13 +129,17 @@ void HangDetector::NewSilence() {
 
 std::optional<double> HangDetector::Bound() const {
   if (phase_.empty() || phase_ == kProgramPhase) return std::nullopt;
+  if (HasBoundOfTheJob()) return config_.step_timeout_seconds;
   if (phase_ == "train" && !first_step_) {
-    if (config_.step_timeout_seconds > 0) return config_.step_timeout_seconds;
     return Learned(known_steps_ < kEnoughSteps ? std::nullopt : step_times_.Median());
   }
   if (phase_ == "average") return Learned(window_times_.Median());
   const auto known = phase_times_.find(phase_);
   return Learned(known == phase_times_.end() ? std::nullopt : known->second.Median());
+}
+
+bool HangDetector::HasBoundOfTheJob() const {
+  return phase_ == "train" && !first_step_ && config_.step_timeout_seconds > 0;
 }
 
 double HangDetector::Learned(const std::optional<double>& typical) const {
@@ -170,7 +174,8 @@ HangFinding HangDetector::Judge(double silent, double bound, SteadyTime now) {
     answer_.reset();
     return {.kind = Kind::kAsk};
   }
-  if (answer_.has_value() && answer_->may_take_long && silent < config_.first_step_timeout_seconds) {
+  const bool may_take_long = answer_.has_value() && answer_->may_take_long && !HasBoundOfTheJob();
+  if (may_take_long && silent < config_.first_step_timeout_seconds) {
     AskAgain(now);
     return {};
   }

@@ -15,7 +15,7 @@
 //
 // Learned bound: the median of the newest times, times stepTimeoutFactor, at least 10 s. A rank that exceeds
 // its bound gets a Ping. If it does not answer, it hangs; if it answers that it is computing, it hangs, too. A
-// program that answers that it may take long has the bound of the first step instead.
+// program that answers that it may take long has the bound of the first step instead of a learned one.
 // If it waits for its peers, another rank is responsible, and that rank's supervisor detects it. If none
 // does, as with a broken network, the round is given up after twice the bound, and at least 10 s after it; a
 // rank that does not leave it then hangs, too. At the end of a round each rank gets a Ping in any phase,
@@ -85,6 +85,8 @@ class HangDetector {
   void NewSilence();
   void ForgiveOwnPause(SteadyTime now);
   [[nodiscard]] std::optional<double> Bound() const;
+  // A step that healthPolicy.stepTimeoutSeconds limits.
+  [[nodiscard]] bool HasBoundOfTheJob() const;
   [[nodiscard]] double Learned(const std::optional<double>& typical) const;
   [[nodiscard]] HangFinding Judge(double silent, double bound, SteadyTime now);
   void AskAgain(SteadyTime now);

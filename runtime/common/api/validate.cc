@@ -113,16 +113,17 @@ void CheckProgram(const TrainingJobSpec& spec, Violations& violations) {
         "is required without spec.training: Lockstep starts this program itself, and cannot know the entry "
         "point of its image");
   }
-  constexpr std::string_view kNeedsTraining =
-      "needs spec.training: Lockstep does not see the steps of a program";
   if (spec.checkpoint) {
     Add(violations, "spec.checkpoint",
         "needs spec.training: a program saves and restores its state by itself");
   }
+  if (spec.observability.instrumentation == Instrumentation::kAuto) return;
+  constexpr std::string_view kNeedsWitness =
+      "needs spec.observability.instrumentation Auto: with None Lockstep does not see the steps of a program";
   if (spec.health_policy.step_timeout_seconds) {
-    Add(violations, "spec.healthPolicy.stepTimeoutSeconds", kNeedsTraining);
+    Add(violations, "spec.healthPolicy.stepTimeoutSeconds", kNeedsWitness);
   }
-  if (spec.health_policy.straggler) Add(violations, "spec.healthPolicy.straggler", kNeedsTraining);
+  if (spec.health_policy.straggler) Add(violations, "spec.healthPolicy.straggler", kNeedsWitness);
 }
 
 void CheckGang(const TrainingJobSpec& spec, Violations& violations) {

@@ -1,5 +1,6 @@
 """Programs without a changed line, observed from outside: their steps, what a stopped one and a busy one look like, and that the witness harms none."""
 import contextlib
+import json
 import os
 import pathlib
 import signal
@@ -11,7 +12,7 @@ import pytest
 import torch_python
 from build_folder import BIN
 from cases import LIMIT, expect
-from local_run import logged
+from local_run import Run, logged
 from program_run import ProgramRun, metric
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -22,6 +23,16 @@ STALL = 13  # longer than the least bound of a step, 10 s, and what it takes to 
 
 def train(folder, steps, *pauses, nproc=1):
     return ProgramRun(folder, torch_python.python(), TRAIN, folder, steps, *pauses, nproc=nproc)
+
+
+def train_as_job(folder, steps, *pauses, health):
+    """The same with two ranks by a manifest, whose healthPolicy is `health`."""
+    command = [str(torch_python.python()), str(TRAIN), folder, str(steps), *pauses]
+    spec = {"nprocPerNode": 2, "healthPolicy": health, "rendezvous": {"heartbeatIntervalSeconds": 1},
+            "worker": {"template": {"spec": {"containers": [{"name": "trainer", "image": "none", "command": command}]}}}}
+    path = pathlib.Path(folder, "job.json")
+    path.write_text(json.dumps({"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "seen"}, "spec": spec}))
+    return Run(folder, path)
 
 
 def steps_of(folder, rank, in_round):
@@ -78,6 +89,20 @@ def test_a_long_pause_is_no_hang(folder, where):
         expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
     expect(not logged(folder, "rank hangs"), "it was taken for a hang")
     expect(len(steps_of(folder, 0, 1)) == 60, "not all steps were taken in the first round")
+
+
+def test_a_job_can_bound_its_steps(folder):
+    with train_as_job(folder, LONG, "elsewhere:100000", health={"stepTimeoutSeconds": 3, "onHang": "Report"}) as run:
+        run.until("the hang of both ranks", lambda: {record["local_rank"] for record in logged(folder, "rank hangs")} == {0, 1})
+    hangs = logged(folder, "rank hangs")
+    expect(all(hang["bound_seconds"] == 3 and hang["why"] == "does not wait for its peers" for hang in hangs), f"{hangs}")
+
+
+def test_a_straggler_is_restarted(folder):
+    with train_as_job(folder, LONG, "rank-1:0.2", health={"straggler": {"windowSteps": 16, "action": "Restart"}}) as run:
+        until_step(run, folder, 5, in_round=2)
+    left = [record["reason"] for record in logged(folder, "leaving the round")]
+    expect(len(left) == 1 and "rank process 1 " in left[0] and "is a straggler" in left[0], f"{left}")
 
 
 def run_python(folder, code, *options, python=None, **environment):

@@ -1,6 +1,7 @@
 """An ordinary PyTorch program that knows nothing of Lockstep: DistributedDataParallel where there are several ranks, Adam, a checkpoint.
 
-train.py FOLDER STEPS [PAUSE…]    PAUSE: WHERE:SECONDS, once after step 20; WHERE is evaluation, loader, save or elsewhere
+train.py FOLDER STEPS [PAUSE…]    PAUSE: WHERE:SECONDS, once after step 20; WHERE is evaluation, loader, save or elsewhere,
+                                  or rank-1: in each forward pass of rank 1
 
 Each rank appends its steps to FOLDER/steps-RANK.
 """
@@ -52,11 +53,13 @@ def main():
         step = stored["done"]
         model.load_state_dict(stored["model"])
         optimizer.load_state_dict(stored["optimizer"])
+    slowness = float(PAUSES.get(f"rank-{rank}", 0))
     parallel = nn.parallel.DistributedDataParallel(model) if dist.is_initialized() else model
     with open(f"{folder}/steps-{rank}", "a") as done:
         while step < steps:
             for inputs, targets in DataLoader(Points(), batch_size=64):
                 optimizer.zero_grad()
+                time.sleep(slowness)
                 nn.functional.cross_entropy(parallel(inputs), targets).backward()
                 optimizer.step()
                 step += 1

@@ -78,6 +78,19 @@ TEST_F(HangDetectorTest, AProgramThatAnswersHasTheBoundOfItsFirstStep) {
   EXPECT_EQ(Pass(1805s, answer).kind, Kind::kRoundIsStuck);
 }
 
+TEST_F(HangDetectorTest, AProgramWhoseJobBoundsItsStepsHasThatBound) {
+  auto config = Config();
+  config.step_timeout_seconds = 20;
+  Use(config);
+  const protocol::Pong answer{.may_take_long = true};
+  Train(10, 100ms);
+  EXPECT_FALSE(Hangs(19s, answer));
+  EXPECT_TRUE(Hangs(3s, answer));
+  Train(10, 100ms);
+  Phase("evaluate");
+  EXPECT_FALSE(Hangs(1780s, answer)) << "it bounds steps only";
+}
+
 TEST_F(HangDetectorTest, StartingUpHasTheLongBound) {
   for (const char* phase : {"init", "load"}) {
     Phase(phase);

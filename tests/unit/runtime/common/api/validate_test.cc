@@ -374,19 +374,18 @@ TEST(Validate, LooksForNoStragglersAmongStages) {
 }
 
 TEST(ValidateProgram, RefusesWhatOnlyATrainingHas) {
-  const struct {
-    const char* pointer;
-    const char* value;
-    const char* violation;
-  } cases[] = {
-      {"/spec/checkpoint", R"({"uri": "s3://b"})", "spec.checkpoint: needs spec.training"},
-      {"/spec/healthPolicy/stepTimeoutSeconds", "9",
-       "spec.healthPolicy.stepTimeoutSeconds: needs spec.training"},
-      {"/spec/healthPolicy/straggler", "{}", "spec.healthPolicy.straggler: needs spec.training"},
-  };
-  for (const auto& test : cases) {
-    EXPECT_THAT(Validate(Parsed(With(ProgramJob(), test.pointer, test.value))),
-                testing::ElementsAre(testing::StartsWith(test.violation)));
+  EXPECT_THAT(Validate(Parsed(With(ProgramJob(), "/spec/checkpoint", R"({"uri": "s3://b"})"))),
+              testing::ElementsAre(testing::StartsWith("spec.checkpoint: needs spec.training")));
+}
+
+TEST(ValidateProgram, JudgesStepsThatTheWitnessSees) {
+  for (const auto& [field, value] : {std::pair{"stepTimeoutSeconds", "9"}, std::pair{"straggler", "{}"}}) {
+    const std::string name = std::string("healthPolicy/") + field;
+    const Json job = With(ProgramJob(), "/spec/" + name, value);
+    EXPECT_THAT(Validate(Parsed(job)), testing::IsEmpty()) << name;
+    EXPECT_THAT(Validate(Parsed(With(job, "/spec/observability", R"({"instrumentation": "None"})"))),
+                testing::ElementsAre(testing::StartsWith(std::string("spec.healthPolicy.") + field +
+                                                         ": needs spec.observability.instrumentation Auto")));
   }
 }
 
