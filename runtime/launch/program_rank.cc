@@ -19,6 +19,8 @@
 #include "runtime/launch/process.h"
 #include "runtime/launch/program_life.h"
 #include "runtime/launch/program_witness.h"
+#include "runtime/launch/program_world.h"
+#include "runtime/launch/replaceable_text.h"
 #include "runtime/launch/reserved_port.h"
 #include "runtime/launch/signals.h"
 #include "runtime/launch/status_endpoint.h"
@@ -92,6 +94,7 @@ class ProgramRank {
     arguments.front() = *program;
     std::vector<std::string> environment =
         ProgramEnvironment(action.assignment, options_.config, omp_num_threads);
+    DescribeWorld(action.assignment, environment);
     if (options_.config.instruments_program) OfferStatusEndpoint(environment);
     ProgramStart start{.arguments = std::move(arguments), .environment = std::move(environment)};
     const auto pid = StartOrTakeParked(action.assignment.round, start);
@@ -108,6 +111,16 @@ class ProgramRank {
     if (options_.config.instruments_program) witness_.Begin(round, environment);
     return StartProcess(
         {.arguments = start.arguments, .environment = std::move(environment), .own_group = true});
+  }
+  // For launchers other than torchrun.
+  void DescribeWorld(const protocol::RankAssignment& assignment, std::vector<std::string>& environment) {
+    const int nproc = options_.config.nproc;
+    for (std::string& variable : JaxEnvironment(assignment, nproc))
+      environment.push_back(std::move(variable));
+    if (assignment.hosts.empty()) return;
+    if (const auto written = hostfile_.Set(HostfileOf(assignment.hosts, nproc)); !written.ok())
+      return log::Warning("no hostfile", {{"reason", written.error().message}});
+    environment.push_back("LOCKSTEP_HOSTFILE=" + hostfile_.path());
   }
   // Not to a job that has the endpoint of another system in its environment.
   void OfferStatusEndpoint(std::vector<std::string>& environment) {
@@ -150,6 +163,7 @@ class ProgramRank {
   ReservedPort port_;
   pid_t pid_ = 0;  // of the command; 0: it is not running
   std::optional<int> exit_code_;
+  ReplaceableText hostfile_;
   ProgramWitness witness_;
   Parking parking_;
   SteadyTime next_observation_{};

@@ -1,7 +1,5 @@
 #include "runtime/launch/status_endpoint.h"
 
-#include <unistd.h>
-
 #include <utility>
 
 #include "runtime/common/base/strings.h"
@@ -20,10 +18,7 @@ Result<std::unique_ptr<StatusEndpoint>> StatusEndpoint::Start(
   auto endpoint = std::unique_ptr<StatusEndpoint>(new StatusEndpoint);
   endpoint->on_status_ = std::move(on_status);
   endpoint->token_ = RandomHex(kTokenBytes);
-  LOCKSTEP_TRY(endpoint->token_file_, witness::MakeMemoryFile("lockstep-status-token"));
-  const auto size = static_cast<ssize_t>(endpoint->token_.size());
-  if (::write(endpoint->token_file_.get(), endpoint->token_.data(), endpoint->token_.size()) != size)
-    return Error{ErrorCode::kInternal, "the token of the status endpoint was not written"};
+  LOCKSTEP_TRY(endpoint->token_file_, witness::MakeMemoryFile("lockstep-status-token", endpoint->token_));
   LOCKSTEP_TRY(endpoint->server_, http::StartServer({.max_body_bytes = 64 << 10},
                                                     [at = endpoint.get()](const http::ServerRequest& request,
                                                                           const http::Responder& respond) {

@@ -249,6 +249,7 @@ class Supervision {
   int64_t round_ = 0;                         // newest round that this pod was assigned to
   int64_t formation_ = 0;                     // of round_; the ranks know it as their round
   FormationAddress formations_;               // of round_
+  std::vector<std::string> hosts_;            // addresses of the members of round_, if rank 0 is here
   bool in_round_ = false;
   int world_ = 0;
   int first_rank_ = 0;

@@ -67,6 +67,7 @@ void Supervision::OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now)
   world_ = answer.world;
   first_rank_ = answer.first_rank;
   formations_ = {answer.store_host, answer.form_port, answer.form_key};
+  hosts_ = answer.hosts;
   const bool is_first = first_rank_ == 0;
   Do(HostFormations{is_first ? round_ : 0, is_first ? world_ : 0});
   EnterFormation({.round = answer.round,
@@ -105,6 +106,7 @@ void Supervision::EnterFormation(const protocol::RankAssignment& place, SteadyTi
     mine.world = world_;
     mine.local_rank = i;
     mine.address = settings_.address;
+    if (mine.rank == 0 && settings_.is_program) mine.hosts = hosts_;
     Do(SendToRank{i, std::move(mine)});
   }
   Do(StartWatch{{settings_.config.job, settings_.member, round_}});

@@ -1,11 +1,8 @@
 #include "runtime/witness/archive.h"
 
-#include <unistd.h>
 #include <zlib.h>
 
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
 
 #include "runtime/witness/page.h"
 
@@ -77,15 +74,6 @@ std::string ZipOf(const std::vector<PythonFile>& files) {
   return zip;
 }
 
-Result<Fd> MakeArchive() {
-  LOCKSTEP_TRY(Fd file, MakeMemoryFile("lockstep-witness"));
-  const std::string zip = ZipOf(PythonFiles());
-  for (std::size_t written = 0; written < zip.size();) {
-    const ssize_t count = ::write(file.get(), zip.data() + written, zip.size() - written);
-    if (count < 0) return Error{ErrorCode::kInternal, std::string("write: ") + std::strerror(errno)};
-    written += static_cast<std::size_t>(count);
-  }
-  return file;
-}
+Result<Fd> MakeArchive() { return MakeMemoryFile("lockstep-witness", ZipOf(PythonFiles())); }
 
 }  // namespace lockstep::witness

@@ -35,9 +35,14 @@ double SecondsOf(int64_t nanoseconds) { return static_cast<double>(nanoseconds) 
 
 }  // namespace
 
-Result<Fd> MakeMemoryFile(const char* name) {
+Result<Fd> MakeMemoryFile(const char* name, std::string_view content) {
   Fd file(::memfd_create(name, MFD_CLOEXEC));
   if (!file.valid()) return SystemError("memfd_create");
+  while (!content.empty()) {
+    const ssize_t count = ::write(file.get(), content.data(), content.size());
+    if (count < 0) return SystemError("write");
+    content.remove_prefix(static_cast<std::size_t>(count));
+  }
   return file;
 }
 

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "runtime/common/base/clock.h"
 #include "runtime/common/base/file.h"
@@ -66,7 +67,7 @@ class Page {
 };
 
 // An anonymous file of this name, closed on exec, and the path under which children find it.
-[[nodiscard]] Result<Fd> MakeMemoryFile(const char* name);
+[[nodiscard]] Result<Fd> MakeMemoryFile(const char* name, std::string_view content = {});
 [[nodiscard]] std::string PathOf(const Fd& file);
 
 }  // namespace lockstep::witness

@@ -99,6 +99,9 @@ class FieldReader {
     } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
       for (const int64_t number : value) reader_.CheckNumber(key, static_cast<double>(number), limits);
       reader_.CheckCount(key, value.size(), limits);
+    } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+      for (const std::string& text : value) reader_.CheckLength(key, text, limits);
+      reader_.CheckCount(key, value.size(), limits);
     }
   }
 

@@ -29,6 +29,7 @@ inline constexpr Limits kCount{.min = 0, .max = 1e15};
 inline constexpr Limits kBytes{.min = 0, .max = 1e18};
 inline constexpr Limits kSeconds{.min = 0, .max = 1e9};
 inline constexpr Limits kExitCode{.min = 0, .max = 255};
+inline constexpr Limits kHosts{.max_items = kMaxMembers, .max_length = 253};
 inline constexpr Limits kOfEachRank{.max_items = kMaxRanksPerMember};
 // For each entry; max_length is that of its name.
 inline constexpr Limits kPhaseSeconds{.min = 0, .max = 1e9, .max_items = 64, .max_length = 64};

@@ -15,6 +15,7 @@
 #include <map>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "runtime/common/base/json.h"
 #include "runtime/common/base/result.h"
@@ -172,6 +173,8 @@ struct RankAssignment {
   int store_port = 0;        // … and the port that rank 0 announced in Ready
   int64_t newest_step = -1;  // highest step whose state a rank of the round has; -1: none has state
   std::string previous_end;  // as in JoinAnswer
+  // of all members in order of rank, for rank 0 of a program; empty: not known
+  std::vector<std::string> hosts{};
 };
 
 enum class LeaveMode {
@@ -318,6 +321,7 @@ void Visit(RankAssignment& m, V& v) {
   v("storePort", m.store_port);
   v("newestStep", m.newest_step);
   v("previousEnd", m.previous_end);
+  v("hosts", m.hosts);
 }
 template <class V>
 void Visit(RoundOver& m, V& v) {

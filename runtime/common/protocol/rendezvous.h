@@ -67,7 +67,7 @@ enum class JoinState {
 };
 
 // Contains only the store's address of the other members, through which the ranks find each other. With all
-// members in it, the answers of a round of 10,000 members would be 10 GB.
+// members in each of them, the answers of a round of 10,000 members would be 10 GB.
 struct JoinAnswer {
   JoinState state = JoinState::kWaiting;
   int64_t round = 0;
@@ -79,6 +79,9 @@ struct JoinAnswer {
   std::string form_key;
   int64_t newest_step = -1;
   std::string reason;  // why the round has this composition
+  // The addresses of all members in order of rank, for the member that has rank 0; empty also where the service does
+  // not know them all.
+  std::vector<std::string> hosts{};
   // how the previous round ended; empty: there was none, or the service started since
   std::string previous_end;
   bool standby = false;  // for kWaiting: a round runs without this member, which stays ready as a standby
@@ -269,6 +272,7 @@ void Visit(JoinAnswer& m, V& v) {
   v("formKey", m.form_key, limits::kName);
   v("newestStep", m.newest_step, limits::kStep);
   v("reason", m.reason, limits::kText);
+  v("hosts", m.hosts, limits::kHosts);
   v("previousEnd", m.previous_end, limits::kText);
   v("standby", m.standby);
   v("waitsFor", m.waits_for, limits::kText);

@@ -236,6 +236,7 @@ protocol::JoinAnswer JobEntry::AnswerFor(const protocol::Member& member) const {
           .form_key = round.form_key,
           .newest_step = round.newest_step,
           .reason = round.reason,
+          .hosts = *first_rank == 0 ? round.hosts : std::vector<std::string>{},
           .previous_end = PreviousEnd()};
 }
 

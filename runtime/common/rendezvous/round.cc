@@ -413,6 +413,7 @@ void Round::Close(std::string reason) {
                             .first_rank = closed.world,
                             .nproc = request.nproc,
                             .holds_state = request.step >= 0});
+    closed.hosts.push_back(request.address);
     closed.world += request.nproc;
     closed.newest_step = std::max(closed.newest_step, request.step);
   }

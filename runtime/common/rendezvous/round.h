@@ -55,6 +55,8 @@ struct ClosedRound {
   std::string form_key;
   int64_t newest_step = -1;
   std::string reason;
+  std::vector<std::string>
+      hosts{};  // addresses of the peers; empty: not known, because the round was adopted
 };
 
 // Why the newest round ended. More may become known while members wait for the next round, because a

@@ -88,12 +88,15 @@ def test_completes_with_torchruns_environment(folder):
         wanted = {"MASTER_ADDR": "127.0.0.1", "RANK": rank, "WORLD_SIZE": 4, "LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2,
                   "GROUP_RANK": rank // 2, "GROUP_WORLD_SIZE": 2, "NODE_RANK": rank // 2, "ROLE_RANK": rank, "ROLE_WORLD_SIZE": 4,
                   "TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_USE_AGENT_STORE": "False", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": 1,
-                  "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads), "LOCKSTEP_ROUND": 1, "GREETING": "hello world"}
+                  "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads), "LOCKSTEP_ROUND": 1, "GREETING": "hello world",
+                  "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{found['MASTER_PORT']}", "JAX_NUM_PROCESSES": 4, "JAX_PROCESS_ID": rank,
+                  "JAX_LOCAL_DEVICE_IDS": rank % 2}
         wrong = {name: found[name] for name, value in wanted.items() if found[name] != str(value)}
         expect(not wrong, f"rank {rank}: {wrong}")
         expect(found["arguments"][2] == "hello world $(WHO)", f"{found['arguments']}")
     places = [json.loads(line) for line in logs(run).splitlines() if '"message":"rank placed"' in line]  # `kubectl lockstep` reads them
     expect(sorted((p["rank"], p["local_rank"], p["round"]) for p in places) == [(0, 0, 1), (1, 1, 1), (2, 0, 1), (3, 1, 1)], f"{places}")
+    expect([v["hostfile"] for v in seen] == ["127.0.0.1 slots=4\n", None, None, None], "rank 0 alone has a hostfile, and each host is in it once")
     expect(len({v["TORCHELASTIC_RUN_ID"] for v in seen}) == 1, "the ranks have different run ids")
 
 

@@ -14,7 +14,8 @@ FOLDER, STEPS, MISCHIEF = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[
 RANK, WORLD, RESTARTS = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT"))
 NAMES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
          "NODE_RANK", "ROLE_RANK", "ROLE_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
-         "TORCHELASTIC_USE_AGENT_STORE", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "OMP_NUM_THREADS", "LOCKSTEP_ROUND", "GREETING")
+         "TORCHELASTIC_USE_AGENT_STORE", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "OMP_NUM_THREADS", "LOCKSTEP_ROUND", "GREETING",
+         "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_LOCAL_DEVICE_IDS")
 
 
 def peers():
@@ -63,7 +64,9 @@ def main():
             sys.exit(0)
         signal.signal(signal.SIGTERM, leave)
     variables = {name: os.environ.get(name) for name in NAMES}
-    (FOLDER / f"variables-{RESTARTS}-{RANK}.json").write_text(json.dumps({**variables, "arguments": sys.argv[1:]}))
+    hostfile = os.environ.get("LOCKSTEP_HOSTFILE")
+    said = {**variables, "arguments": sys.argv[1:], "hostfile": hostfile and pathlib.Path(hostfile).read_text()}
+    (FOLDER / f"variables-{RESTARTS}-{RANK}.json").write_text(json.dumps(said))
     connections = peers()
     ledger = os.open(FOLDER / f"{RANK}-{os.getpid()}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for step in range(STEPS):

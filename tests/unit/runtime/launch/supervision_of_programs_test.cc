@@ -36,6 +36,25 @@ TEST_F(ProgramSupervisionTest, ExitCodesOfOursMeanNothing) {
   }
 }
 
+TEST_F(ProgramSupervisionTest, RankZeroAloneGetsTheAddressesOfTheRound) {
+  supervision_ = Supervision([] {
+    SupervisionSettings settings = SettingsOf(2);
+    settings.is_program = true;
+    return settings;
+  }());
+  (void)supervision_.Start(now_);
+  for (const int local_rank : {0, 1}) (void)Say(protocol::Ready{.store_port = 7}, local_rank);
+  const std::vector<std::string> hosts = {"10.0.0.1", "10.0.0.2"};
+  const Actions actions =
+      Send(JoinAnswered{JoinAnswer{.state = JoinState::kAssigned, .round = 1, .world = 4, .hosts = hosts}});
+  std::vector<std::vector<std::string>> sent;
+  for (const Action& action : actions) {
+    if (const auto* send = std::get_if<SendToRank>(&action))
+      sent.push_back(std::get<protocol::RankAssignment>(send->message).hosts);
+  }
+  EXPECT_EQ(sent, (std::vector<std::vector<std::string>>{hosts, {}}));
+}
+
 TEST_F(ProgramSupervisionTest, ThePodThatGivesUpEndsWithTheProgramsOwnCode) {
   for (int round = 1; round <= 2; ++round) {
     EnterRound(round);

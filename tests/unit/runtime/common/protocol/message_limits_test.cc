@@ -45,6 +45,8 @@ class FieldLister {
       field.is_text = true;
     } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
       field.is_list = field.is_whole = true;
+    } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+      field.is_list = field.is_text = true;
     } else if constexpr (std::is_same_v<T, std::map<std::string, double>>) {
       value["phase"] = 1;
     } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
@@ -71,7 +73,8 @@ bool IsMeasurement(const std::string& key) {
 
 // Values that the field must reject.
 std::vector<Json> HostileValues(const Field& field) {
-  if (field.is_text) return {std::string(field.limits.max_length.value_or(0) + 1, 'x'), -1};
+  const std::string too_long(field.limits.max_length.value_or(0) + 1, 'x');
+  if (field.is_text && !field.is_list) return {too_long, -1};
   std::vector<Json> numbers;
   if (field.limits.min) numbers.emplace_back(static_cast<int64_t>(*field.limits.min) - 1);
   if (field.limits.max) numbers.emplace_back(static_cast<int64_t>(*field.limits.max * 1.0001) + 1);
@@ -88,9 +91,10 @@ std::vector<Json> HostileValues(const Field& field) {
   if (!field.is_list) return numbers;
   std::vector<Json> lists;
   if (field.limits.max_items) {
-    const Json entry = field.is_whole ? Json(0) : Json::object();
+    const Json entry = field.is_text ? Json("") : field.is_whole ? Json(0) : Json::object();
     lists.emplace_back(Json::array_t(*field.limits.max_items + 1, entry));
   }
+  if (field.is_text) lists.push_back(Json::array({too_long}));
   for (const Json& number : numbers) lists.push_back(Json::array({number}));
   return lists;
 }

@@ -52,6 +52,25 @@ class JobEntryTest : public ::testing::Test {
   JobEntry entry_{{"ns", "job", "uid"}, {.min_members = 1, .max_members = 2, .expected_members = 2}};
 };
 
+TEST_F(JobEntryTest, TheMemberWithRankZeroGetsTheAddressesOfAll) {
+  JobEntry entry({"ns", "job", "uid"}, {.min_members = 2, .max_members = 2, .expected_members = 2});
+  std::map<int, protocol::JoinAnswer> answers;
+  for (const int slot : {0, 1}) {
+    entry.Join(
+        {.member = MemberOf(slot), .address = "10.0.0." + std::to_string(slot)},
+        [&answers, slot](const http::Response& response) {
+          answers[slot] = *protocol::MessageFromJson<protocol::JoinAnswer>(*ParseJson(response.body));
+        },
+        now_, outbox_);
+  }
+  (void)entry.Advance(now_, outbox_);
+  for (auto& [respond, response] : outbox_) respond(response);
+  ASSERT_EQ(answers[0].first_rank, 0);
+  EXPECT_EQ(answers[0].hosts, (std::vector<std::string>{"10.0.0.0", "10.0.0.1"}));
+  EXPECT_TRUE(answers[1].hosts.empty())
+      << "an answer to each member with all members would grow with their square";
+}
+
 TEST_F(JobEntryTest, SaysWhatTheJobWaitsForWhileNoRoundRuns) {
   JobSettings settings{.min_members = 2, .max_members = 2, .expected_members = 2, .standby_members = 1};
   settings.waits_for = "1 of 2 pods have not started";
