@@ -112,10 +112,16 @@ void ApplyRestarts(const Observed& observed, std::vector<api::RestartRecord>& re
 }
 
 void ApplyCheckpoint(const rendezvous::RendezvousView& view, api::TrainingJobStatus& status) {
-  if (view.checkpoint.uri.empty()) return;
-  const bool same = status.checkpoint && status.checkpoint->step == view.checkpoint.step &&
-                    status.checkpoint->uri == view.checkpoint.uri;
-  if (!same) status.checkpoint = {view.checkpoint.step, view.checkpoint_time, view.checkpoint.uri};
+  const protocol::Saved& newest = view.checkpoint;
+  if (newest.uri.empty()) return;
+  const auto step = newest.step >= 0 ? std::optional(newest.step) : std::nullopt;
+  // A program may write to the same file again. Times in the API have whole seconds.
+  const bool is_found = newest.completed_at > 0;
+  const WallTime time = is_found ? WallTime(std::chrono::floor<std::chrono::seconds>(view.checkpoint_time))
+                                 : view.checkpoint_time;
+  const bool same = status.checkpoint && status.checkpoint->step == step &&
+                    status.checkpoint->uri == newest.uri && (!is_found || status.checkpoint->time == time);
+  if (!same) status.checkpoint = {step, time, newest.uri};
 }
 
 void ApplyDamages(const Observed& observed, std::vector<api::DamagedCheckpoint>& damages) {

@@ -146,8 +146,12 @@ void JobSeries::Set(const api::TrainingJob& job, const api::TrainingJobStatus& s
   if (series.step == nullptr && status.progress) series.step = &step_.Add(LabelsOf(job));
   if (series.step != nullptr)
     series.step->Set(status.progress ? static_cast<double>(status.progress->step) : 0);
+  // Of a program: once a checkpoint whose step is known was found.
+  const auto checkpoint_step = status.checkpoint ? status.checkpoint->step : std::nullopt;
+  if (series.checkpoint_step == nullptr && checkpoint_step)
+    series.checkpoint_step = &checkpoint_step_.Add(LabelsOf(job));
   if (series.checkpoint_step != nullptr)
-    series.checkpoint_step->Set(status.checkpoint ? static_cast<double>(status.checkpoint->step) : 0);
+    series.checkpoint_step->Set(static_cast<double>(checkpoint_step.value_or(0)));
   const api::Condition* degraded = api::FindCondition(status.conditions, api::condition::kDegraded);
   const bool has_straggler = degraded != nullptr && degraded->status == api::ConditionStatus::kTrue &&
                              degraded->reason == api::reason::kStraggler;

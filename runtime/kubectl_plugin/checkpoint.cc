@@ -66,7 +66,8 @@ Result<int> Checkpoint(const Kubectl& kubectl, const CheckpointArguments& argume
                      std::to_string(arguments.timeout.count()) + " s; the request remains"};
   }
   LOCKSTEP_TRY(const api::CheckpointStatus checkpoint, stored);
-  std::cout << arguments.job << " has stored step " << checkpoint.step << ": " << checkpoint.uri << "\n";
+  std::cout << arguments.job << " has stored step " << checkpoint.step.value_or(0) << ": " << checkpoint.uri
+            << "\n";
   return 0;
 }
 

@@ -129,9 +129,11 @@ std::string EvaluationLine(const api::EvaluationStatus& evaluation) {
 }
 
 std::string CheckpointLine(const api::CheckpointStatus& checkpoint, WallTime now) {
-  std::string text = "step " + std::to_string(checkpoint.step);
-  if (checkpoint.time) text += ", " + AgeText(*checkpoint.time, now) + " ago";
-  return text + ", " + OneLine(checkpoint.uri);
+  Lines parts;
+  if (checkpoint.step) parts.push_back("step " + std::to_string(*checkpoint.step));
+  if (checkpoint.time) parts.push_back(AgeText(*checkpoint.time, now) + " ago");
+  parts.push_back(OneLine(checkpoint.uri));
+  return Join(parts, ", ");
 }
 
 std::string GoodputLine(const api::GoodputStatus& goodput) {

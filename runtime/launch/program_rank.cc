@@ -15,6 +15,7 @@
 #include "runtime/common/base/strings.h"
 #include "runtime/common/protocol/control_link.h"
 #include "runtime/common/protocol/exit_codes.h"
+#include "runtime/launch/checkpoint_lookout.h"
 #include "runtime/launch/parking.h"
 #include "runtime/launch/process.h"
 #include "runtime/launch/program_life.h"
@@ -31,9 +32,16 @@ namespace {
 // The exit code of shells for a command that does not exist.
 constexpr int kNotFound = 127;
 constexpr Milliseconds kObservationPeriod{100};
+constexpr Milliseconds kLastLook{2'000};
 
 struct SupervisorGone {};
 using ProgramRankEvent = std::variant<protocol::ToRank, ChildExit, SupervisorGone, witness::TrainerStatus>;
+
+protocol::Saved MessageOf(const ProgramCheckpoint& found) {
+  return {.step = found.step,
+          .uri = "file://" + found.path,
+          .completed_at = Seconds(found.time.time_since_epoch()).count()};
+}
 
 class ProgramRank {
  public:
@@ -66,6 +74,8 @@ class ProgramRank {
     pid_ = 0;
     next_observation_ = {};
     Observe();  // its last steps
+    if (lookout_) lookout_->ProgramEnded(kLastLook);
+    ReportCheckpoint();  // one that it wrote at its end
     Execute(life_.On(ProgramEnd{exit.exit_code, exit.signal, ""}));
   }
   void Handle(const witness::TrainerStatus& status) { witness_.Take(status); }
@@ -95,6 +105,7 @@ class ProgramRank {
     std::vector<std::string> environment =
         ProgramEnvironment(action.assignment, options_.config, omp_num_threads);
     DescribeWorld(action.assignment, environment);
+    LookForCheckpoints(action.assignment.rank);
     if (options_.config.instruments_program) OfferStatusEndpoint(environment);
     ProgramStart start{.arguments = std::move(arguments), .environment = std::move(environment)};
     const auto pid = StartOrTakeParked(action.assignment.round, start);
@@ -122,6 +133,13 @@ class ProgramRank {
       return log::Warning("no hostfile", {{"reason", written.error().message}});
     environment.push_back("LOCKSTEP_HOSTFILE=" + hostfile_.path());
   }
+  // All ranks save into one folder, so one of them looks.
+  void LookForCheckpoints(int rank) {
+    const std::string& folder = options_.config.checkpoint_folder;
+    if (folder.empty() || rank != 0) return lookout_.reset();
+    if (!lookout_) return void(lookout_.emplace(folder));
+    lookout_->ProgramStarted();
+  }
   // Not to a job that has the endpoint of another system in its environment.
   void OfferStatusEndpoint(std::vector<std::string>& environment) {
     if (!EnvOr("KUBEFLOW_TRAINER_SERVER_URL", "").empty()) return;
@@ -142,7 +160,7 @@ class ProgramRank {
 
   SteadyTime NextWake() const {
     const SteadyTime deadline = life_.deadline().value_or(SteadyTime::max());
-    return witness_.is_present() ? std::min(deadline, next_observation_) : deadline;
+    return witness_.is_present() || lookout_ ? std::min(deadline, next_observation_) : deadline;
   }
   void Observe() {
     const SteadyTime now = clock_.Steady();
@@ -150,6 +168,11 @@ class ProgramRank {
     next_observation_ = now + kObservationPeriod;
     for (const protocol::FromRank& message : witness_.Observe(now)) link_.Send(message);
     parking_.Observe(witness_.Read(), now);
+    ReportCheckpoint();
+  }
+  void ReportCheckpoint() {
+    const auto found = lookout_ ? lookout_->TakeNew() : std::nullopt;
+    if (found) link_.Send(MessageOf(*found));
   }
 
   void Fail(const Error& error) {
@@ -164,6 +187,7 @@ class ProgramRank {
   pid_t pid_ = 0;  // of the command; 0: it is not running
   std::optional<int> exit_code_;
   ReplaceableText hostfile_;
+  std::optional<CheckpointLookout> lookout_;  // where rank 0 is, if the job names a folder
   ProgramWitness witness_;
   Parking parking_;
   SteadyTime next_observation_{};

@@ -30,9 +30,10 @@ void ProgressLines::Show(const rendezvous::RendezvousView& view, SteadyTime now)
     Say("step " + std::to_string(view.evaluation.step) + ": test accuracy " +
         FormatNumber(view.evaluation.accuracy) + ", loss " + FormatNumber(view.evaluation.loss));
   }
-  if (view.checkpoint.step > shown_checkpoint_) {
-    shown_checkpoint_ = view.checkpoint.step;
-    Say("checkpoint of step " + std::to_string(view.checkpoint.step) + ": " + view.checkpoint.uri);
+  if (std::exchange(shown_checkpoint_, view.checkpoint_time) != view.checkpoint_time) {
+    const std::string step =
+        view.checkpoint.step < 0 ? "" : " of step " + std::to_string(view.checkpoint.step);
+    Say("checkpoint" + step + ": " + view.checkpoint.uri);
   }
   if (view.progress.step > 0) ShowStep(view.progress, now);
 }

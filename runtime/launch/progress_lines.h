@@ -30,7 +30,7 @@ class ProgressLines {
   int64_t shown_round_ = 0;
   std::vector<rendezvous::SlowRank> shown_stragglers_;
   int64_t shown_evaluation_ = 0;
-  int64_t shown_checkpoint_ = 0;
+  WallTime shown_checkpoint_{};
   int64_t shown_step_ = 0;
   SteadyTime last_line_{};
   bool is_terminal_;

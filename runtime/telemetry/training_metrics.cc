@@ -25,6 +25,8 @@ namespace metric = protocol::metric;
 using Labels = std::map<std::string, std::string>;
 
 constexpr const char* kSavesHelp = "Checkpoints stored.";
+constexpr const char* kCheckpointStepHelp = "Step of the newest checkpoint.";
+constexpr const char* kCheckpointTimestampHelp = "When the newest checkpoint was stored, Unix time.";
 constexpr const char* kFailuresHelp = "Checkpoints that could not be stored.";
 
 // A local rank and the labels of its series.
@@ -238,14 +240,21 @@ struct TrainingMetrics::State {
     SetOrRemove(metric::kEvaluationAccuracy, "Accuracy of the newest evaluation, 0 to 1.", accuracy, {});
   }
   void Observe(const Rank&, const protocol::Evaluated& m) { SetEvaluation(m.loss, m.accuracy); }
+  // A program stored it by itself: when and how long is not known, and another pod may have reported it before.
+  void SetFound(const protocol::Saved& m) {
+    SetOrRemove(metric::kCheckpointStep, kCheckpointStepHelp,
+                m.step < 0 ? std::nullopt : std::optional(static_cast<double>(m.step)), {});
+    Set(metric::kCheckpointTimestamp, kCheckpointTimestampHelp, m.completed_at);
+  }
   void Observe(const Rank&, const protocol::Saved& m) {
+    if (m.completed_at > 0) return SetFound(m);
     Count(metric::kCheckpointsTotal, kSavesHelp, 1);
     Count(metric::kCheckpointBytesTotal, "Bytes of the stored checkpoints.", static_cast<double>(m.bytes));
     Count(metric::kCheckpointStallSecondsTotal, "Seconds training waited for checkpoints.", m.stall_seconds);
     Set(metric::kCheckpointSeconds, "Seconds from snapshot to manifest, of the newest checkpoint.",
         m.seconds);
-    Set(metric::kCheckpointStep, "Step of the newest checkpoint.", static_cast<double>(m.step));
-    Set(metric::kCheckpointTimestamp, "When the newest checkpoint was stored, Unix time.",
+    Set(metric::kCheckpointStep, kCheckpointStepHelp, static_cast<double>(m.step));
+    Set(metric::kCheckpointTimestamp, kCheckpointTimestampHelp,
         Seconds(SystemClock().Now().time_since_epoch()).count());
   }
   void Observe(const Rank&, const protocol::SaveFailed&) {

@@ -166,6 +166,7 @@ struct ObservabilitySpec {
   Logs logs = Logs::kRank0;
   int32_t rank_metrics_limit = 1024;
   Instrumentation instrumentation = Instrumentation::kAuto;  // of a program of the user's own
+  std::string checkpoint_folder;                             // of such a program; empty: not known
 };
 
 struct TrainingJobSpec {
@@ -242,7 +243,7 @@ struct ProgressStatus {
 };
 
 struct CheckpointStatus {
-  int64_t step = 0;
+  std::optional<int64_t> step;  // absent: a program's checkpoint whose name does not have it
   std::optional<WallTime> time;
   std::string uri;
 

@@ -151,6 +151,7 @@ void Describe(A& fields, Of<A, ObservabilitySpec>& spec) {
   fields.Field("logs", spec.logs);
   fields.Field("rankMetricsLimit", spec.rank_metrics_limit, {.min = 0, .max = 1000000});
   fields.Field("instrumentation", spec.instrumentation);
+  fields.Field("checkpointFolder", spec.checkpoint_folder, {.max_length = 1024});
 }
 
 template <typename A>

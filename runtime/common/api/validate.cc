@@ -117,6 +117,11 @@ void CheckProgram(const TrainingJobSpec& spec, Violations& violations) {
     Add(violations, "spec.checkpoint",
         "needs spec.training: a program saves and restores its state by itself");
   }
+  const std::string& folder = spec.observability.checkpoint_folder;
+  if (!folder.empty() && folder.front() != '/') {
+    Add(violations, "spec.observability.checkpointFolder",
+        "must be a path that begins with /, where the program's container has the folder");
+  }
   if (spec.observability.instrumentation == Instrumentation::kAuto) return;
   constexpr std::string_view kNeedsWitness =
       "needs spec.observability.instrumentation Auto: with None Lockstep does not see the steps of a program";
@@ -226,6 +231,10 @@ Violations Validate(const TrainingJob& job) {
   if (job.spec.checkpoint) CheckCheckpoint(*job.spec.checkpoint, violations);
   if (job.spec.rendezvous.heartbeat_timeout_seconds <= job.spec.rendezvous.heartbeat_interval_seconds) {
     Add(violations, "spec.rendezvous.heartbeatTimeoutSeconds", "must exceed heartbeatIntervalSeconds");
+  }
+  if (job.spec.training && !job.spec.observability.checkpoint_folder.empty()) {
+    Add(violations, "spec.observability.checkpointFolder",
+        "must be absent with spec.training, whose checkpoints are in spec.checkpoint.uri");
   }
   if (job.spec.training) {
     const Violations training = ValidateTraining(*job.spec.training, "spec.training");

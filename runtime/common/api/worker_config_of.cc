@@ -58,6 +58,7 @@ protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job) {
   config.rank_metrics_limit = spec.observability.rank_metrics_limit;
   config.log_all_ranks = spec.observability.logs == Logs::kAll;
   config.instruments_program = spec.observability.instrumentation == Instrumentation::kAuto;
+  config.checkpoint_folder = spec.observability.checkpoint_folder;
   config.health = {
       .first_step_timeout_seconds = static_cast<double>(spec.health_policy.first_step_timeout_seconds),
       .step_timeout_seconds = static_cast<double>(spec.health_policy.step_timeout_seconds.value_or(0)),

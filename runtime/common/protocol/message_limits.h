@@ -28,6 +28,7 @@ inline constexpr Limits kStep{.min = -1, .max = 1e15};  // -1: none
 inline constexpr Limits kCount{.min = 0, .max = 1e15};
 inline constexpr Limits kBytes{.min = 0, .max = 1e18};
 inline constexpr Limits kSeconds{.min = 0, .max = 1e9};
+inline constexpr Limits kUnixSeconds{.min = 0, .max = 1e11};
 inline constexpr Limits kExitCode{.min = 0, .max = 255};
 inline constexpr Limits kHosts{.max_items = kMaxMembers, .max_length = 253};
 inline constexpr Limits kOfEachRank{.max_items = kMaxRanksPerMember};

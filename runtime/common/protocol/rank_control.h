@@ -100,11 +100,12 @@ struct Evaluated {
 };
 
 struct Saved {
-  int64_t step = 0;
+  int64_t step = 0;  // -1: a program's checkpoint whose step is not known
   std::string uri;
-  double seconds = 0;        // from snapshot to manifest
+  double seconds = 0;        // from snapshot to manifest; 0: not known
   double stall_seconds = 0;  // for which training waited
   int64_t bytes = 0;
+  double completed_at = 0;  // of a program's checkpoint: Unix time; 0: a moment before the message
 };
 
 // From rank 0: all ranks have agreed to record these steps.
@@ -272,6 +273,7 @@ void Visit(Saved& m, V& v) {
   v("seconds", m.seconds, limits::kSeconds);
   v("stallSeconds", m.stall_seconds, limits::kSeconds);
   v("bytes", m.bytes, limits::kBytes);
+  v("completedAt", m.completed_at, limits::kUnixSeconds);
 }
 template <class V>
 void Visit(ProfileAgreed& m, V& v) {

@@ -33,6 +33,7 @@ void Visit(WorkerConfig& m, V& v) {
   v("metricsPort", m.metrics_port);
   v("logAllRanks", m.log_all_ranks);
   v("instrumentsProgram", m.instruments_program);
+  v("checkpointFolder", m.checkpoint_folder);
   v("rankMetricsLimit", m.rank_metrics_limit);
   v("gracePeriodSeconds", m.grace_period_seconds);
   v("inPlaceLimit", m.in_place_limit);

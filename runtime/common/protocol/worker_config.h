@@ -57,6 +57,7 @@ struct WorkerConfig {
   double grace_period_seconds = 120;  // from SIGTERM to SIGKILL
   bool log_all_ranks = false;         // spec.observability.logs
   bool instruments_program = true;    // spec.observability.instrumentation
+  std::string checkpoint_folder;      // spec.observability.checkpointFolder; empty: none
   int rank_metrics_limit = 1024;      // spec.observability.rankMetricsLimit
   int in_place_limit = 3;  // respawns of a rank without a completed step between; then the pod fails
   double store_patience_seconds = 1800;  // longest outage of a store that is waited for

@@ -356,11 +356,21 @@ void JobEntry::TakeSaved(const protocol::Heartbeat& heartbeat, Moment now) {
   if (saved.uri.empty()) return;
   const bool is_wanted = wanted_save_.has_value() && wanted_save_->from_step.has_value();
   if (is_wanted && saved.step >= *wanted_save_->from_step) wanted_save_.reset();
+  if (saved.completed_at > 0) return TakeFound(saved, now);
   if (saved.step < view_.checkpoint.step || saved.uri == view_.checkpoint.uri) return;
   view_.checkpoint = saved;
   view_.checkpoint_time = now.wall;
   view_.saves.push_back(saved);
   if (view_.saves.size() > kKeptSaves) view_.saves.erase(view_.saves.begin());
+}
+
+// A program may write to the same file again, and may continue from a lower step: the newest counts. Clocks of file
+// servers differ.
+void JobEntry::TakeFound(const protocol::Saved& found, Moment now) {
+  if (found.completed_at <= view_.checkpoint.completed_at) return;
+  view_.checkpoint = found;
+  const WallTime completed(std::chrono::duration_cast<WallTime::duration>(Seconds(found.completed_at)));
+  view_.checkpoint_time = std::min(completed, now.wall);
 }
 
 void JobEntry::TakeStoreOutage(const protocol::Heartbeat& heartbeat, Moment now) {

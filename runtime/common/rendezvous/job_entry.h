@@ -88,6 +88,7 @@ class JobEntry {
   void RequestProfile(const protocol::ProfileWanted& wanted);
   void TakeProfile(const protocol::Heartbeat& heartbeat);
   void TakeSaved(const protocol::Heartbeat& heartbeat, Moment now);
+  void TakeFound(const protocol::Saved& found, Moment now);
   void TakeStoreOutage(const protocol::Heartbeat& heartbeat, Moment now);
   [[nodiscard]] std::optional<StoreOutage> CurrentOutage() const;
   void TakeProgress(const protocol::Heartbeat& heartbeat, Moment now);

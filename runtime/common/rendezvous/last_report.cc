@@ -22,7 +22,12 @@ void TakeLastReport(const protocol::Heartbeat& report, WallTime ended, Rendezvou
   }
   if (reached(report.progress) == reached(view.progress))
     view.seconds_since_step = std::max(view.seconds_since_step, report.seconds_since_step);
-  if (report.checkpoint.step > view.checkpoint.step) {
+  if (report.checkpoint.completed_at > view.checkpoint.completed_at) {
+    view.checkpoint = report.checkpoint;
+    const Seconds completed(report.checkpoint.completed_at);
+    view.checkpoint_time =
+        std::min(WallTime(std::chrono::duration_cast<WallTime::duration>(completed)), ended);
+  } else if (report.checkpoint.step > view.checkpoint.step) {
     view.checkpoint = report.checkpoint;
     view.checkpoint_time = ended;
     view.saves.push_back(report.checkpoint);

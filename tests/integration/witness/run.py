@@ -25,10 +25,10 @@ def train(folder, steps, *pauses, nproc=1):
     return ProgramRun(folder, torch_python.python(), TRAIN, folder, steps, *pauses, nproc=nproc)
 
 
-def train_as_job(folder, steps, *pauses, health):
-    """The same with two ranks by a manifest, whose healthPolicy is `health`."""
+def train_as_job(folder, steps, *pauses, **sections):
+    """The same with two ranks by a manifest with these sections."""
     command = [str(torch_python.python()), str(TRAIN), folder, str(steps), *pauses]
-    spec = {"nprocPerNode": 2, "healthPolicy": health, "rendezvous": {"heartbeatIntervalSeconds": 1},
+    spec = {"nprocPerNode": 2, "rendezvous": {"heartbeatIntervalSeconds": 1}, **sections,
             "worker": {"template": {"spec": {"containers": [{"name": "trainer", "image": "none", "command": command}]}}}}
     path = pathlib.Path(folder, "job.json")
     path.write_text(json.dumps({"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "seen"}, "spec": spec}))
@@ -92,17 +92,26 @@ def test_a_long_pause_is_no_hang(folder, where):
 
 
 def test_a_job_can_bound_its_steps(folder):
-    with train_as_job(folder, LONG, "elsewhere:100000", health={"stepTimeoutSeconds": 3, "onHang": "Report"}) as run:
+    with train_as_job(folder, LONG, "elsewhere:100000", healthPolicy={"stepTimeoutSeconds": 3, "onHang": "Report"}) as run:
         run.until("the hang of both ranks", lambda: {record["local_rank"] for record in logged(folder, "rank hangs")} == {0, 1})
     hangs = logged(folder, "rank hangs")
     expect(all(hang["bound_seconds"] == 3 and hang["why"] == "does not wait for its peers" for hang in hangs), f"{hangs}")
 
 
 def test_a_straggler_is_restarted(folder):
-    with train_as_job(folder, LONG, "rank-1:0.2", health={"straggler": {"windowSteps": 16, "action": "Restart"}}) as run:
+    with train_as_job(folder, LONG, "rank-1:0.2", healthPolicy={"straggler": {"windowSteps": 16, "action": "Restart"}}) as run:
         until_step(run, folder, 5, in_round=2)
     left = [record["reason"] for record in logged(folder, "leaving the round")]
     expect(len(left) == 1 and "rank process 1 " in left[0] and "is a straggler" in left[0], f"{left}")
+
+
+def test_its_newest_checkpoint_is_known(folder):
+    with train_as_job(folder, LONG, observability={"checkpointFolder": folder}) as run:
+        run.until("the checkpoint", lambda: f"checkpoint: file://{folder}/checkpoint.pt" in run.output())
+        first = metric(folder, "lockstep_checkpoint_last_success_timestamp_seconds")
+        expect(abs(first - os.stat(f"{folder}/checkpoint.pt").st_mtime) < LIMIT, f"{first}")
+        run.until("a newer one", lambda: metric(folder, "lockstep_checkpoint_last_success_timestamp_seconds") > first)
+        expect(metric(folder, "lockstep_checkpoint_step") is None, "a step that the name does not have")
 
 
 def run_python(folder, code, *options, python=None, **environment):

@@ -232,6 +232,23 @@ TEST(Status, ReportsTheCheckpointOfASuspensionRegardlessOfThePeriod) {
   EXPECT_EQ(MakePlan(world.observed()).status.checkpoint->step, 55);
 }
 
+TEST(Status, ReportsAProgramsCheckpointAgainWhenItsFileIsWrittenAgain) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 50);
+  rendezvous::RendezvousView& view = world.observed().rendezvous;
+  const WallTime first(std::chrono::seconds(1000));
+  for (const WallTime time : {first, first + std::chrono::milliseconds(5500)}) {
+    view.checkpoint = {
+        .step = -1, .uri = "file:///c/model.pt", .completed_at = Seconds(time.time_since_epoch()).count()};
+    view.checkpoint_time = time;
+    view.last_progress_time += std::chrono::minutes(1);  // it is written from time to time
+    world.observed().job.status = MakePlan(world.observed()).status;
+    const auto& checkpoint = world.observed().job.status.checkpoint;
+    EXPECT_EQ(checkpoint->step, std::nullopt);
+    EXPECT_EQ(checkpoint->time, std::chrono::floor<std::chrono::seconds>(time));
+  }
+}
+
 TEST(Status, NeverTakesATerminalConditionBack) {
   JobWorld world;
   world.Succeeded(0).Succeeded(1);

@@ -48,6 +48,14 @@ TEST(JobText, ShowsEveryKnownField) {
                   "-     fashion-worker-2  ImagePullBackOff  no     -"));
 }
 
+TEST(JobText, ShowsACheckpointWhoseStepIsNotKnown) {
+  const Json job = With(RunningJob(), "/status/checkpoint",
+                        R"({"time": "2026-01-02T03:00:03Z", "uri": "file:///checkpoints/model.pt"})");
+  EXPECT_THAT(
+      TextOf(job),
+      testing::Contains(testing::MatchesRegex("Checkpoint  [0-9a-z ]* ago, file:///checkpoints/model.pt")));
+}
+
 TEST(JobText, SaysWhyAJobIsInItsState) {
   const auto line = [](const char* state, const char* condition) {
     Json job = With(RunningJob(), "/status/state", state);

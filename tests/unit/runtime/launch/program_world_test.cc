@@ -10,9 +10,9 @@ TEST(JaxEnvironment, NamesTheCoordinatorAndThePlaceInTheWorld) {
   const protocol::RankAssignment place{
       .rank = 5, .world = 6, .local_rank = 1, .store_host = "fd00::1", .store_port = 29501};
   EXPECT_THAT(JaxEnvironment(place, 2),
-              testing::ElementsAre("JAX_COORDINATOR_ADDRESS=[fd00::1]:29501", "JAX_NUM_PROCESSES=6",
-                                   "JAX_PROCESS_ID=5", "JAX_LOCAL_DEVICE_IDS=1"));
-  EXPECT_THAT(JaxEnvironment(place, 1), testing::SizeIs(3))
+              ::testing::ElementsAre("JAX_COORDINATOR_ADDRESS=[fd00::1]:29501", "JAX_NUM_PROCESSES=6",
+                                     "JAX_PROCESS_ID=5", "JAX_LOCAL_DEVICE_IDS=1"));
+  EXPECT_THAT(JaxEnvironment(place, 1), ::testing::SizeIs(3))
       << "the only rank of a pod has all of its devices";
 }
 

@@ -378,6 +378,19 @@ TEST(ValidateProgram, RefusesWhatOnlyATrainingHas) {
               testing::ElementsAre(testing::StartsWith("spec.checkpoint: needs spec.training")));
 }
 
+TEST(ValidateProgram, NamesTheFolderOfItsCheckpoints) {
+  const auto with_folder = [](const Json& job, const char* folder) {
+    return Validate(Parsed(With(job, "/spec/observability", Json{{"checkpointFolder", folder}}.dump())));
+  };
+  EXPECT_THAT(with_folder(ProgramJob(), "/checkpoints"), testing::IsEmpty());
+  EXPECT_THAT(
+      with_folder(ProgramJob(), "checkpoints"),
+      testing::ElementsAre(testing::StartsWith("spec.observability.checkpointFolder: must be a path")));
+  EXPECT_THAT(
+      with_folder(ValidJob(), "/checkpoints"),
+      testing::ElementsAre(testing::StartsWith("spec.observability.checkpointFolder: must be absent")));
+}
+
 TEST(ValidateProgram, JudgesStepsThatTheWitnessSees) {
   for (const auto& [field, value] : {std::pair{"stepTimeoutSeconds", "9"}, std::pair{"straggler", "{}"}}) {
     const std::string name = std::string("healthPolicy/") + field;

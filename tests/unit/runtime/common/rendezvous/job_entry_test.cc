@@ -71,6 +71,20 @@ TEST_F(JobEntryTest, TheMemberWithRankZeroGetsTheAddressesOfAll) {
       << "an answer to each member with all members would grow with their square";
 }
 
+TEST_F(JobEntryTest, TheNewestCheckpointOfAProgramCountsWhateverItsStepAndName) {
+  const double now = Seconds(now_.wall.time_since_epoch()).count();
+  const auto seen = [this](const protocol::Saved& saved) {
+    Beat({.round = 1, .step = 42}, saved);
+    return std::pair(entry_.View().checkpoint.step, entry_.View().checkpoint_time);
+  };
+  const auto ago = [this](std::chrono::seconds age) { return now_.wall - age; };
+  EXPECT_EQ(seen({.step = 40, .uri = "file:///c", .completed_at = now - 9}), std::pair(int64_t{40}, ago(9s)));
+  EXPECT_EQ(seen({.step = -1, .uri = "file:///c", .completed_at = now - 5}), std::pair(int64_t{-1}, ago(5s)));
+  EXPECT_EQ(seen({.step = 50, .uri = "file:///d", .completed_at = now - 7}), std::pair(int64_t{-1}, ago(5s)));
+  EXPECT_EQ(seen({.step = 60, .uri = "file:///d", .completed_at = now + 7}), std::pair(int64_t{60}, ago(0s)))
+      << "the clock of the file server is ahead";
+}
+
 TEST_F(JobEntryTest, SaysWhatTheJobWaitsForWhileNoRoundRuns) {
   JobSettings settings{.min_members = 2, .max_members = 2, .expected_members = 2, .standby_members = 1};
   settings.waits_for = "1 of 2 pods have not started";
