@@ -56,6 +56,21 @@ bool IsLost(const Node& node) {
                      [&](std::string_view key) { return HasTaint(node, key, ""); });
 }
 
+std::optional<std::string> DepartureOf(const Node& node) {
+  static constexpr std::array<std::string_view, 7> kTaints = {
+      "aws-node-termination-handler/spot-itn",
+      "aws-node-termination-handler/scheduled-maintenance",
+      "aws-node-termination-handler/asg-lifecycle-termination",
+      "cloud.google.com/impending-node-termination",
+      "karpenter.sh/disrupted",
+      "karpenter.sh/disruption",
+      "ToBeDeletedByClusterAutoscaler"};
+  const auto found = std::find_if(kTaints.begin(), kTaints.end(),
+                                  [&](std::string_view key) { return HasTaint(node, key, ""); });
+  if (found == kTaints.end()) return std::nullopt;
+  return "the node has the taint " + std::string(*found);
+}
+
 std::optional<NodeFault> FaultOf(const Node& node, const api::HealthPolicy& policy) {
   if (IsLost(node)) return NodeFault{.is_lost = true, .reason = "the node does not answer"};
   if (!policy.node_fault) return std::nullopt;

@@ -42,6 +42,10 @@ struct NodeFault {
   std::string reason;  // for people; does not change while the fault lasts
 };
 
+// Why the node is about to be taken away, as the taints of autoscalers and of the handlers of spot and maintenance notices
+// say; nothing: no taint says so.
+[[nodiscard]] std::optional<std::string> DepartureOf(const Node& node);
+
 [[nodiscard]] std::optional<NodeFault> FaultOf(const Node& node, const api::HealthPolicy& policy);
 
 }  // namespace lockstep::reconcile

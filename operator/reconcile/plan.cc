@@ -178,6 +178,17 @@ std::string SaveRequestOf(const api::ObjectMeta& job) {
   return found == job.annotations.end() ? "" : Truncate(found->second, kMaxSaveRequest);
 }
 
+std::map<int, std::string> DeparturesOf(const Observed& observed) {
+  std::map<int, std::string> departures;
+  for (const Pod& pod : observed.pods) {
+    if (!observed.nodes || !pod.slot || !pod.IsActive()) continue;
+    const auto node = observed.nodes->find(pod.node);
+    if (node == observed.nodes->end()) continue;
+    if (const auto why = DepartureOf(node->second)) departures[*pod.slot] = *why;
+  }
+  return departures;
+}
+
 // A suspended job expects no members: its workers save and leave.
 rendezvous::JobSettings SettingsFor(const Observed& observed, Mode mode) {
   rendezvous::JobSettings settings = api::RendezvousSettingsOf(observed.job.spec);
@@ -195,6 +206,7 @@ rendezvous::JobSettings SettingsFor(const Observed& observed, Mode mode) {
   const bool has_trained = api::IsTrue(observed.job.status.conditions, api::condition::kInitialized);
   if (!has_trained) settings.min_members = std::max(settings.min_members, GangSize(observed.job.spec));
   settings.waits_for = PodsNotStarted(observed);
+  settings.departures = DeparturesOf(observed);
   settings.first_round = (round ? round->round : 0) + 1;
   return settings;
 }

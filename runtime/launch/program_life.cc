@@ -23,10 +23,6 @@ constexpr Milliseconds kDeathTime{10'000};
 constexpr double kWayOutSeconds = 1;
 constexpr std::size_t kMaxCommand = 100;
 
-SteadyTime After(SteadyTime now, double seconds) {
-  return now + std::chrono::duration_cast<SteadyTime::duration>(Seconds(std::max(0.0, seconds)));
-}
-
 }  // namespace
 
 ProgramActions ProgramLife::Start() const { return {Announce{}}; }
@@ -43,9 +39,12 @@ ProgramActions ProgramLife::On(const protocol::ToRank& message, SteadyTime now) 
     if (state_ != State::kRunning || over->round != round_) return actions;
     state_ = State::kLeaving;
     deadline_ = now + kLeaveTime;
-    actions = {SignalProgram{SIGTERM}};
+    actions = {GiveNotice{{NoticeReason::kRoundOver, kLeaveTime}}, SignalProgram{SIGTERM}};
   } else if (const auto* stop = std::get_if<protocol::Stop>(&message)) {
     Stop(*stop, now, actions);
+  } else if (const auto* departs = std::get_if<protocol::NodeDeparts>(&message)) {
+    if (state_ == State::kRunning)
+      actions = {GiveNotice{{.reason = NoticeReason::kNodeDeparts, .detail = departs->reason}}};
   } else if (std::holds_alternative<protocol::Ping>(message)) {
     // One that is about to end is this process's to kill in time.
     if (state_ != State::kRunning) return {Say{protocol::Pong{}}};
@@ -59,9 +58,11 @@ void ProgramLife::Stop(const protocol::Stop& stop, SteadyTime now, ProgramAction
     actions = {EndRank{static_cast<int>(protocol::ExitCode::kPreempted)}};
     return;
   }
-  if (state_ == State::kRunning) actions = {SignalProgram{SIGTERM}};
+  const Seconds left(std::max(0.0, stop.grace_seconds - kWayOutSeconds));
+  actions = {GiveNotice{{NoticeReason::kTermination, left}}};
+  if (state_ == State::kRunning) actions.emplace_back(SignalProgram{SIGTERM});
   state_ = State::kStopping;
-  deadline_ = After(now, stop.grace_seconds - kWayOutSeconds);
+  deadline_ = now + std::chrono::duration_cast<SteadyTime::duration>(left);
 }
 
 ProgramActions ProgramLife::On(const ProgramEnd& end) {

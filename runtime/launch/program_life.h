@@ -16,6 +16,7 @@
 #include "runtime/common/base/clock.h"
 #include "runtime/common/protocol/rank_control.h"
 #include "runtime/common/protocol/worker_config.h"
+#include "runtime/launch/program_notice.h"
 
 namespace lockstep::launch {
 
@@ -32,6 +33,10 @@ struct Announce {};
 struct StartProgram {
   protocol::RankAssignment assignment;
 };
+// Before the signal that ends the command.
+struct GiveNotice {
+  Notice notice;
+};
 // To the command and all processes that it started.
 struct SignalProgram {
   int signal = 0;
@@ -44,7 +49,8 @@ struct EndRank {
 };
 // With what the witness observes; a program that is stopped does not answer.
 struct AnswerForProgram {};
-using ProgramAction = std::variant<Announce, StartProgram, SignalProgram, Say, EndRank, AnswerForProgram>;
+using ProgramAction =
+    std::variant<Announce, StartProgram, GiveNotice, SignalProgram, Say, EndRank, AnswerForProgram>;
 using ProgramActions = std::vector<ProgramAction>;
 
 class ProgramLife {

@@ -19,6 +19,7 @@
 #include "runtime/launch/parking.h"
 #include "runtime/launch/process.h"
 #include "runtime/launch/program_life.h"
+#include "runtime/launch/program_notice.h"
 #include "runtime/launch/program_witness.h"
 #include "runtime/launch/program_world.h"
 #include "runtime/launch/replaceable_text.h"
@@ -105,6 +106,7 @@ class ProgramRank {
     std::vector<std::string> environment =
         ProgramEnvironment(action.assignment, options_.config, omp_num_threads);
     DescribeWorld(action.assignment, environment);
+    OfferNotice(environment);
     LookForCheckpoints(action.assignment.rank);
     if (options_.config.instruments_program) OfferStatusEndpoint(environment);
     ProgramStart start{.arguments = std::move(arguments), .environment = std::move(environment)};
@@ -133,6 +135,14 @@ class ProgramRank {
       return log::Warning("no hostfile", {{"reason", written.error().message}});
     environment.push_back("LOCKSTEP_HOSTFILE=" + hostfile_.path());
   }
+  void OfferNotice(std::vector<std::string>& environment) {
+    SetNotice(kNoNotice);
+    if (!notice_.path().empty()) environment.push_back("LOCKSTEP_NOTICE_FILE=" + notice_.path());
+  }
+  void SetNotice(std::string_view text) {
+    if (const auto written = notice_.Set(text); !written.ok())
+      log::Warning("no notice for the program", {{"reason", written.error().message}});
+  }
   // All ranks save into one folder, so one of them looks.
   void LookForCheckpoints(int rank) {
     const std::string& folder = options_.config.checkpoint_folder;
@@ -151,6 +161,7 @@ class ProgramRank {
     }
     for (std::string& variable : status_endpoint_->Environment()) environment.push_back(std::move(variable));
   }
+  void Do(const GiveNotice& action) { SetNotice(NoticeText(action.notice, clock_.Now())); }
   void Do(const SignalProgram& action) { KillGroup(pid_, action.signal); }
   void Do(const Say& action) { link_.Send(action.message); }
   void Do(const EndRank& action) { exit_code_ = action.exit_code; }
@@ -187,6 +198,7 @@ class ProgramRank {
   pid_t pid_ = 0;  // of the command; 0: it is not running
   std::optional<int> exit_code_;
   ReplaceableText hostfile_;
+  ReplaceableText notice_;
   std::optional<CheckpointLookout> lookout_;  // where rank 0 is, if the job names a folder
   ProgramWitness witness_;
   Parking parking_;

@@ -225,6 +225,7 @@ class Supervision {
   void RestartPolls();
   void OnSaveWanted(const std::string& request);
   void OnProfileWanted(const protocol::ProfileWanted& request);
+  void OnDeparture(const std::string& reason);
   void OnStraggler(const protocol::Straggler& straggler, SteadyTime now);
   void EndRank(int local_rank);
   void JoinIfAllReady(SteadyTime now);
@@ -284,7 +285,8 @@ class Supervision {
   // The newest request for a checkpoint that was sent to a rank, and its round: in another round it may be
   // lost.
   std::pair<std::string, int64_t> save_requested_;
-  std::pair<std::string, int64_t> profile_requested_;  // the same for a profile
+  std::pair<std::string, int64_t> profile_requested_;   // the same for a profile
+  std::pair<std::string, int64_t> departure_reported_;  // the same for the departure of the node
   protocol::ProfileAgreed profile_;
   protocol::Saved checkpoint_;
   protocol::Evaluated evaluation_;

@@ -182,6 +182,7 @@ void Supervision::Handle(const HeartbeatAnswered& event, SteadyTime now) {
   }
   if (!exiting_) OnSaveWanted(event.answer->save);
   if (!exiting_) OnProfileWanted(event.answer->profile);
+  if (!exiting_) OnDeparture(event.answer->departure);
 }
 
 // A request from before the outage may wait on a connection that is no longer served.
@@ -204,6 +205,14 @@ void Supervision::OnProfileWanted(const protocol::ProfileWanted& request) {
   if (first_rank_ != 0 || settings_.is_program || profile_requested_ == wanted) return;
   profile_requested_ = wanted;
   if (!request.request.empty()) Do(SendToRank{0, request});
+}
+
+// Each start of a program learns it: the notice of the one before ended with it.
+void Supervision::OnDeparture(const std::string& reason) {
+  const std::pair departure(reason, formation_);
+  if (reason.empty() || !settings_.is_program || departure_reported_ == departure) return;
+  departure_reported_ = departure;
+  for (int i = 0; i < settings_.config.nproc; ++i) Do(SendToRank{i, protocol::NodeDeparts{reason}});
 }
 
 bool Supervision::EndsIt(int64_t round, const Result<protocol::WatchAnswer>& answer, SteadyTime now) {

@@ -53,7 +53,8 @@ class RoundControl {
   void Handle(const protocol::Stop& stop);
   void Handle(const protocol::Save& save);
   void Handle(const protocol::ProfileWanted& request);
-  void Handle(const protocol::Ping&) {}  // answered by the thread that reads the link
+  void Handle(const protocol::Ping&) {}         // answered by the thread that reads the link
+  void Handle(const protocol::NodeDeparts&) {}  // of programs; this rank saves when it is asked to stop
 
   const Clock& clock_;
   mutable Mutex mutex_;

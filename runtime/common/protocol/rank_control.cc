@@ -49,6 +49,8 @@ template <>
 constexpr std::string_view kType<Save> = "save";
 template <>
 constexpr std::string_view kType<ProfileWanted> = "profileWanted";
+template <>
+constexpr std::string_view kType<NodeDeparts> = "nodeDeparts";
 
 template <typename Variant>
 std::string EncodeAny(const Variant& message) {

@@ -204,7 +204,12 @@ struct ProfileWanted {
   int steps = 0;
 };
 
-using ToRank = std::variant<RankAssignment, RoundOver, Stop, Ping, Save, ProfileWanted>;
+// The node of the pod is about to be taken away; Stop follows, at a time that is not known.
+struct NodeDeparts {
+  std::string reason;  // for people
+};
+
+using ToRank = std::variant<RankAssignment, RoundOver, Stop, Ping, Save, ProfileWanted, NodeDeparts>;
 
 // One line without its newline. Encode never fails; Decode rejects unknown types and invalid fields.
 [[nodiscard]] std::string Encode(const FromRank& message);
@@ -342,6 +347,10 @@ template <class V>
 void Visit(ProfileWanted& m, V& v) {
   v("request", m.request, limits::kText);
   v("steps", m.steps, limits::kCount);
+}
+template <class V>
+void Visit(NodeDeparts& m, V& v) {
+  v("reason", m.reason, limits::kText);
 }
 
 }  // namespace lockstep::protocol

@@ -110,6 +110,7 @@ struct WatchAnswer {
   std::vector<Straggler> stragglers;  // among the member's ranks
   std::string save;                   // identifies a request for a checkpoint now; empty: none
   ProfileWanted profile;              // a request for a profile
+  std::string departure{};  // why the member's node is about to be taken away; empty: it is not known to be
 };
 
 struct RankReport {
@@ -296,6 +297,7 @@ void Visit(WatchAnswer& m, V& v) {
   v("stragglers", m.stragglers, limits::kOfEachRank);
   v("save", m.save, limits::kText);
   v("profile", m.profile);
+  v("departure", m.departure, limits::kText);
 }
 template <class V>
 void Visit(RankReport& m, V& v) {

@@ -52,6 +52,7 @@ JobEntry::JobEntry(protocol::JobIdentity job, const JobSettings& settings, Stead
 void JobEntry::Configure(const JobSettings& settings) {
   round_.SetSettings(settings);
   waits_for_ = settings.waits_for;
+  departures_ = settings.departures;
   if (!settings.straggler.has_value()) {
     stragglers_.reset();
   } else if (!stragglers_.has_value() || stragglers_->settings() != *settings.straggler) {
@@ -135,6 +136,8 @@ void JobEntry::Heartbeat(const protocol::Heartbeat& heartbeat, http::Responder r
   answer.stragglers = StragglersOf(heartbeat);
   if (wanted_save_.has_value()) answer.save = wanted_save_->request;
   if (wanted_profile_.has_value()) answer.profile = wanted_profile_->wanted;
+  if (const auto departs = departures_.find(heartbeat.member.slot); departs != departures_.end())
+    answer.departure = departs->second;
   outbox.emplace_back(std::move(respond), Reply(answer));
 }
 

@@ -104,9 +104,10 @@ class JobEntry {
   SteadyTime began_;
   Round round_;
   std::optional<Stragglers> stragglers_;
-  std::string waits_for_;  // from the settings
-  std::set<int> spared_;   // slots that were restarted for being slow, which is done once
-  RendezvousView view_;    // without the fields that View() takes from round_
+  std::string waits_for_;                  // from the settings
+  std::map<int, std::string> departures_;  // from the settings
+  std::set<int> spared_;                   // slots that were restarted for being slow, which is done once
+  RendezvousView view_;                    // without the fields that View() takes from round_
   int64_t seen_revision_ = 0;
   Rounds answered_;
   SteadyTime next_sweep_{};                      // of the long polls, for expired ones

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -37,6 +38,7 @@ struct JobSettings {
   // A text about the pods that have not started, for the members that wait for them; empty: all expected pods
   // have started.
   std::string waits_for{};
+  std::map<int, std::string> departures{};  // by slot: why the node of that pod is about to be taken away
   int64_t first_round = 1;  // lowest number for rounds: status.rendezvous.round + 1 after a restart
 };
 

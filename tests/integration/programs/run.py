@@ -231,14 +231,19 @@ def test_what_a_command_started_ends_with_a_killed_supervisor(folder):
         processes.expect_end("LOCKSTEP_SAMPLE_LEDGER", run.ledger)
 
 
-def test_passes_sigterm_on(folder):
+def test_passes_sigterm_on_with_the_time_that_is_left(folder):
     with Run(folder, sums(folder, LONG, "tidy")) as run:
         until_step(run, 5, in_round=1)
         run.process.send_signal(signal.SIGTERM)
         code = run.finish()
         expect(code == 143, f"exit code {code}\n{run.output()[-4000:]}")
-    tidied = {path.name for path in pathlib.Path(folder, "ledger").glob("tidied-*")}
-    expect(tidied == {"tidied-0", "tidied-1", "tidied-2"}, f"{tidied}")
+    tidied = {path.name: json.loads(path.read_text()) for path in pathlib.Path(folder, "ledger").glob("tidied-*")}
+    expect(set(tidied) == {"tidied-0", "tidied-1", "tidied-2"}, f"{tidied}")
+    grace = 30 - 4  # the default of Kubernetes, and what is kept for the way out
+    for said in tidied.values():
+        notice = said["at_the_end"]
+        expect(said["before"] == {} and notice["reason"] == "Termination" and notice["secondsLeft"] == grace, f"{said}")
+        expect(0 <= notice["deadline"] - said["time"] <= grace, f"{said}")
 
 
 def test_names_a_command_that_is_not_there(folder):

@@ -1,6 +1,6 @@
 """A small language model that Hugging Face's Trainer trains.
 
-hugging_face.py FOLDER STEPS    checkpoints are in FOLDER; it continues from the newest
+hugging_face.py FOLDER STEPS [at-the-end]    checkpoints are in FOLDER, every 20 steps or only one at SIGTERM; it continues from the newest
 """
 import sys
 
@@ -19,8 +19,9 @@ class Counting(Dataset):
         return {"input_ids": tokens, "labels": tokens}
 
 
-folder, steps = sys.argv[1], int(sys.argv[2])
+folder, steps, at_the_end = sys.argv[1], int(sys.argv[2]), "at-the-end" in sys.argv
 model = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=16, n_embd=32, n_layer=2, n_head=2))
 arguments = TrainingArguments(output_dir=folder, max_steps=steps, per_device_train_batch_size=8, logging_steps=5, save_steps=20,
-                              save_total_limit=2, use_cpu=True, disable_tqdm=True, report_to="none")
+                              save_strategy="no" if at_the_end else "steps", enable_jit_checkpoint=at_the_end, save_total_limit=2, use_cpu=True,
+                              disable_tqdm=True, report_to="none")
 Trainer(model=model, args=arguments, train_dataset=Counting()).train(resume_from_checkpoint=get_last_checkpoint(folder))

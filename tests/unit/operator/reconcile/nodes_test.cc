@@ -9,6 +9,20 @@ namespace {
 
 Node NodeOf(const std::string& text) { return NodeFromJson(NodeFields().Apply(*ParseJson(text))); }
 
+TEST(Nodes, DepartByTheTaintsOfThoseWhoTakeThem) {
+  const auto departure = [](const std::string& key) {
+    return DepartureOf(
+        NodeOf(R"({"spec": {"taints": [{"key": ")" + key + R"(", "effect": "NoSchedule"}]}})"));
+  };
+  for (const char* key :
+       {"aws-node-termination-handler/spot-itn", "cloud.google.com/impending-node-termination",
+        "karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler"})
+    EXPECT_EQ(departure(key), std::string("the node has the taint ") + key);
+  EXPECT_EQ(departure("node.kubernetes.io/unschedulable"), std::nullopt)
+      << "a cordon alone takes nothing away";
+  EXPECT_EQ(DepartureOf({}), std::nullopt);
+}
+
 TEST(Nodes, AreUnhealthyByTheConditionsThatTheJobNamesOrWithoutAnAnswer) {
   api::HealthPolicy named;
   named.node_fault = {

@@ -108,6 +108,16 @@ TEST(MakePlan, DoesNotDependOnTheOrderOfThePods) {
   }
 }
 
+TEST(MakePlan, NamesThePodsWhoseNodesDepart) {
+  JobWorld world;
+  world.Running(0).Running(1);
+  EXPECT_TRUE(MakePlan(world.observed()).rendezvous->departures.empty()) << "nothing is known of nodes";
+  world.observed().nodes = {{"node-0", {}},
+                            {"node-1", {.taints = {{"karpenter.sh/disrupted", "NoSchedule"}}}}};
+  EXPECT_EQ(MakePlan(world.observed()).rendezvous->departures,
+            (std::map<int, std::string>{{1, "the node has the taint karpenter.sh/disrupted"}}));
+}
+
 TEST(MakePlan, ScalesUpByCreatingTheMissingSlots) {
   JobWorld world;
   world.Elastic(1, 4).Replicas(4).Running(0).Running(2);

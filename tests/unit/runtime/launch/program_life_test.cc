@@ -121,6 +121,31 @@ TEST_F(ProgramLifeTest, StopsWithinTheGracePeriod) {
       << "a clean exit on the way out is no success";
 }
 
+TEST_F(ProgramLifeTest, GivesNoticeBeforeItSignals) {
+  (void)Assign(3);
+  const ProgramActions over = Send(protocol::RoundOver{3, LeaveMode::kAbort});
+  ASSERT_EQ(over.size(), 2u);
+  EXPECT_EQ(std::get<GiveNotice>(over[0]).notice.reason, NoticeReason::kRoundOver);
+  EXPECT_EQ(std::get<GiveNotice>(over[0]).notice.left, Seconds(10));
+  EXPECT_TRUE(std::holds_alternative<SignalProgram>(over[1]));
+  const ProgramActions stop = Send(protocol::Stop{20});
+  const GiveNotice* notice = Find<GiveNotice>(stop);
+  ASSERT_NE(notice, nullptr) << "it has another time now";
+  EXPECT_EQ(notice->notice.reason, NoticeReason::kTermination);
+  EXPECT_EQ(notice->notice.left, Seconds(19));
+}
+
+TEST_F(ProgramLifeTest, PassesOnThatItsNodeDepartsWithoutASignal) {
+  EXPECT_TRUE(Send(protocol::NodeDeparts{"the node has the taint t"}).empty()) << "nothing runs";
+  (void)Assign(3);
+  const ProgramActions actions = Send(protocol::NodeDeparts{"the node has the taint t"});
+  ASSERT_EQ(actions.size(), 1u);
+  const Notice& notice = std::get<GiveNotice>(actions[0]).notice;
+  EXPECT_EQ(notice.reason, NoticeReason::kNodeDeparts);
+  EXPECT_EQ(notice.left, std::nullopt);
+  EXPECT_EQ(notice.detail, "the node has the taint t");
+}
+
 TEST_F(ProgramLifeTest, StopsAtOnceWhereNothingRuns) {
   EXPECT_EQ(Find<EndRank>(Send(protocol::Stop{20}))->exit_code, 143);
 }

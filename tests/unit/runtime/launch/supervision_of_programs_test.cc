@@ -55,6 +55,21 @@ TEST_F(ProgramSupervisionTest, RankZeroAloneGetsTheAddressesOfTheRound) {
   EXPECT_EQ(sent, (std::vector<std::vector<std::string>>{hosts, {}}));
 }
 
+TEST_F(ProgramSupervisionTest, EachStartOfAProgramLearnsThatItsNodeDeparts) {
+  const auto beat = [this](int64_t round, const std::string& departure) {
+    return Send(HeartbeatAnswered{round, protocol::WatchAnswer{.departure = departure}});
+  };
+  EnterRound(1);
+  EXPECT_EQ(Find<SendToRank>(beat(1, "")), nullptr);
+  const Actions first = beat(1, "the node has the taint t");
+  ASSERT_NE(Find<SendToRank>(first), nullptr);
+  EXPECT_EQ(std::get<protocol::NodeDeparts>(Find<SendToRank>(first)->message).reason,
+            "the node has the taint t");
+  EXPECT_EQ(Find<SendToRank>(beat(1, "the node has the taint t")), nullptr) << "once";
+  EnterRound(2);
+  EXPECT_NE(Find<SendToRank>(beat(2, "the node has the taint t")), nullptr);
+}
+
 TEST_F(ProgramSupervisionTest, ThePodThatGivesUpEndsWithTheProgramsOwnCode) {
   for (int round = 1; round <= 2; ++round) {
     EnterRound(round);

@@ -85,6 +85,25 @@ TEST_F(JobEntryTest, TheNewestCheckpointOfAProgramCountsWhateverItsStepAndName) 
       << "the clock of the file server is ahead";
 }
 
+TEST_F(JobEntryTest, AMemberWhoseNodeDepartsLearnsItFromItsHeartbeat) {
+  JobSettings settings{.min_members = 1, .max_members = 2, .expected_members = 2};
+  settings.departures = {{1, "the node has the taint t"}};
+  entry_.Configure(settings);
+  const auto answer = [this](int slot) {
+    protocol::WatchAnswer found;
+    entry_.Heartbeat(
+        {.member = MemberOf(slot), .round = 1},
+        [&found](const http::Response& response) {
+          found = *protocol::MessageFromJson<protocol::WatchAnswer>(*ParseJson(response.body));
+        },
+        now_, outbox_);
+    for (auto& [respond, response] : std::exchange(outbox_, {})) respond(response);
+    return found.departure;
+  };
+  EXPECT_EQ(answer(0), "");
+  EXPECT_EQ(answer(1), "the node has the taint t");
+}
+
 TEST_F(JobEntryTest, SaysWhatTheJobWaitsForWhileNoRoundRuns) {
   JobSettings settings{.min_members = 2, .max_members = 2, .expected_members = 2, .standby_members = 1};
   settings.waits_for = "1 of 2 pods have not started";
