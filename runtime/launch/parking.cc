@@ -23,17 +23,6 @@ constexpr double kSafety = 2;
 constexpr std::string_view kSkipped = "skipped ";
 constexpr std::string_view kUnfit = "unfit ";
 
-// They differ in each round; c10d and TorchElastic read them when a program calls them.
-constexpr std::array kOfEachRound = {"MASTER_PORT=", "TORCHELASTIC_RESTART_COUNT=", "LOCKSTEP_ROUND="};
-
-std::vector<std::string> ReadByImports(std::vector<std::string> environment) {
-  std::erase_if(environment, [](const std::string& variable) {
-    return std::any_of(kOfEachRound.begin(), kOfEachRound.end(),
-                       [&](const char* name) { return variable.starts_with(name); });
-  });
-  return environment;
-}
-
 }  // namespace
 
 bool FitsParked(double program_bytes, double available_bytes, int nproc) {
@@ -44,17 +33,8 @@ bool IsTooShortForParked(double parked_bytes, double available_bytes, int nproc)
   return available_bytes < parked_bytes * nproc;
 }
 
-bool AreAlikeForImports(const std::vector<std::string>& environment, const std::vector<std::string>& other) {
-  return ReadByImports(environment) == ReadByImports(other);
-}
-
 std::optional<Parking::Parked> Parking::Take(const std::vector<std::string>& environment) {
   if (!parked_.has_value()) return std::nullopt;
-  if (!AreAlikeForImports(environment, environment_)) {
-    log::Info("the parked interpreter is not used: the rank has another place in this round");
-    End();
-    return std::nullopt;
-  }
   std::string message;
   for (const std::string& variable : environment) message.append(variable).push_back('\0');
   const ssize_t sent =
@@ -117,7 +97,6 @@ Result<void> Parking::StartInterpreter(SteadyTime now) {
                                               .environment = std::move(environment),
                                               .inherited_fd = fd,
                                               .own_group = true}));
-  environment_ = program_.environment;
   parked_.emplace(
       Interpreter{.pid = pid, .page = std::move(page), .socket = std::move(sockets.ours), .started = now});
   return {};

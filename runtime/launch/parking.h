@@ -30,9 +30,6 @@ struct ProgramStart {
 [[nodiscard]] bool FitsParked(double program_bytes, double available_bytes, int nproc);
 // Whether the memory is so short that an interpreter that holds `parked_bytes` has to end.
 [[nodiscard]] bool IsTooShortForParked(double parked_bytes, double available_bytes, int nproc);
-// Whether two rounds differ only in variables that nothing reads while it is imported. A package may read RANK or WORLD_SIZE then.
-[[nodiscard]] bool AreAlikeForImports(const std::vector<std::string>& environment,
-                                      const std::vector<std::string>& other);
 
 class Parking {
  public:
@@ -76,7 +73,6 @@ class Parking {
   ProgramWitness& witness_;
   const int nproc_;
   ProgramStart program_;
-  std::vector<std::string> environment_;  // in which the interpreter was started
   std::optional<SteadyTime> first_step_;  // of the program, as it was observed
   bool has_tried_ = false;                // in this round
   bool is_off_ = false;                   // and was logged

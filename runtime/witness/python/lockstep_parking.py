@@ -7,7 +7,7 @@ script, `__main__`, arguments, tracebacks and exit codes are Python's own work.
 It takes a fifth of a processor while it imports. A lower priority of the process would be simpler, but nobody except root can raise it again.
 
 What is sent to the supervisor, one line each: "ready", "skipped NAME: ERROR", "unfit REASON". One that is unfit and is used before the supervisor has ended it
-starts itself again, without anything imported.
+starts itself again, without anything imported. So does one in which a package has read a variable that is another in this round, such as RANK.
 """
 import _thread
 import os
@@ -53,6 +53,27 @@ def _opened_device():
     return None
 
 
+class _Reads(dict):
+    """The content of os.environ, which remembers what is read from it. One who reads all of it, in its order, makes a copy."""
+
+    def __init__(self, content):
+        super().__init__(content)
+        self.names = set()
+        self._copied_next = []  # from its end
+
+    def __iter__(self):
+        names = list(super().__iter__())
+        self._copied_next = names[::-1]
+        return iter(names)
+
+    def __getitem__(self, name):
+        if self._copied_next[-1:] == [name]:
+            self._copied_next.pop()
+        else:
+            self.names.add(name)
+        return super().__getitem__(name)
+
+
 class Parking:
     def __init__(self, socket, record):
         self._socket = socket
@@ -60,6 +81,7 @@ class Parking:
         self._poll = select.poll()
         self._poll.register(socket, select.POLLIN)
         self.names = []  # what it was to import
+        self._read = set()  # the variables that were read meanwhile
         self._is_wanted = False  # the next round has begun, or the supervisor is gone
         self._worked_since = time.monotonic()
         os.set_inheritable(socket, False)
@@ -123,12 +145,15 @@ class Parking:
             os.dup2(nothing, number)
         os.close(nothing)
         sys.meta_path.insert(0, self)
+        reads = os.environ._data = _Reads(os.environ._data)
         try:
             return self._import()
         except BaseException as error:  # noqa: BLE001
             return f"{type(error).__name__}: {error}"
         finally:
             sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+            self._read = {os.fsdecode(name) for name in reads.names}
+            os.environ._data = dict(reads)
             for number, stream in streams.items():
                 (sys.stdout, sys.stderr)[number - 1].flush()
                 os.dup2(stream, number)
@@ -161,6 +186,8 @@ class Parking:
         self._say("ready" if reason is None else f"unfit {reason}")
         for variable in self._receive():
             name, _, value = variable.partition("=")
+            if name in self._read and os.environ.get(name) != value:
+                reason = f"a package has read {name}"
             os.environ[name] = value
         for path, text in before.items():
             _write(path, text)

@@ -38,11 +38,11 @@ class Optimizer:
             hook(self, (), {})
 """
 
-# A module says in which round it was imported. That of a parked interpreter is the one in which it was started.
+# A module says in which round it was imported. That of a parked interpreter is the one in which it was started. A copy of the environment reads no variable.
 SAYS_WHEN = """
 import os
 with open(f"{os.environ['FOLDER']}/{__name__}", "a") as rounds:
-    print(os.environ["LOCKSTEP_ROUND"], file=rounds)
+    print(dict(os.environ)["LOCKSTEP_ROUND"], file=rounds)
 """
 
 FACTS = """
@@ -193,6 +193,18 @@ def test_a_module_that_is_not_to_be_parked(folder, site, body, message, reason, 
         expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
     expect(len(logged(folder, message)) == 1, f"not said once: {logged(folder, message)}")
     expect(len(logged(folder, STARTED_PARKED)) == used, f"{logged(folder, STARTED_PARKED)}")
+
+
+def test_a_module_that_reads_a_variable_of_the_round_is_imported_in_the_round(folder, site):
+    site.joinpath("odd.py").write_text("import os\nROUND = os.environ.get('LOCKSTEP_ROUND')\n")
+    script = pathlib.Path(folder, "train.py")
+    script.write_text("import os, installed, odd\nassert odd.ROUND == os.environ['LOCKSTEP_ROUND']\n" + STEP + UNTIL_IT_MAY_END)
+    with program(folder, site, sys.executable, script) as run:
+        run.until("a parked interpreter", lambda: logged(folder, PARKED))
+        pathlib.Path(folder, "go-on").touch()
+        code = run.finish()
+        expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
+    expect(rounds_of(folder, "installed") == ["1", "1", "2"], f"it did not start from nothing: {rounds_of(folder, 'installed')}")
 
 
 def test_a_module_that_the_programs_folder_hides_is_not_parked(folder, site):

@@ -25,20 +25,5 @@ TEST(FitsParked, OneThatWasJustParkedIsNotEndedAtOnce) {
   }
 }
 
-TEST(AreAlikeForImports, ForRoundsThatDifferInTheirNumberAndPortOnly) {
-  const std::vector<std::string> first{
-      "MASTER_ADDR=a",   "MASTER_PORT=1", "RANK=0", "WORLD_SIZE=2", "TORCHELASTIC_RESTART_COUNT=0",
-      "LOCKSTEP_ROUND=1"};
-  std::vector<std::string> next{
-      "MASTER_ADDR=a",   "MASTER_PORT=2", "RANK=0", "WORLD_SIZE=2", "TORCHELASTIC_RESTART_COUNT=1",
-      "LOCKSTEP_ROUND=2"};
-  EXPECT_TRUE(AreAlikeForImports(first, next));
-  next[3] = "WORLD_SIZE=3";
-  EXPECT_FALSE(AreAlikeForImports(first, next));
-  next[3] = "WORLD_SIZE=2";
-  next.push_back("OMP_NUM_THREADS=2");
-  EXPECT_FALSE(AreAlikeForImports(first, next));
-}
-
 }  // namespace
 }  // namespace lockstep::launch
