@@ -171,7 +171,8 @@ class ProgramRank {
 
   SteadyTime NextWake() const {
     const SteadyTime deadline = life_.deadline().value_or(SteadyTime::max());
-    return witness_.is_present() || lookout_ ? std::min(deadline, next_observation_) : deadline;
+    const bool observes = life_.is_running() && (witness_.is_present() || lookout_);
+    return observes ? std::min(deadline, next_observation_) : deadline;
   }
   void Observe() {
     const SteadyTime now = clock_.Steady();

@@ -55,6 +55,11 @@ def commits(run):
     return [r for r in ledger.read(run.ledger) if r["event"] == "commit"]
 
 
+def cpu_seconds(pids):
+    fields = [pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+    return sum(int(stat[11]) + int(stat[12]) for stat in fields) / os.sysconf("SC_CLK_TCK")
+
+
 def until_step(run, step, in_round, ranks=3):
     run.until(f"step {step} of round {in_round}", lambda: len({
         r["rank"] for r in commits(run) if r["round"] == in_round and r["step"] >= step}) == ranks)
@@ -211,6 +216,11 @@ def test_who_is_through_waits_and_begins_anew_with_the_one_that_fails(folder):
         run.until("the late one", lambda: pathlib.Path(folder, "ledger", "is-late").exists())
         run.until("the end of the others", lambda: len(programs(run)) == 1)
         expect(len(run.workers()) == 3, "a pod has ended before all were through")
+        waiting = [pid for worker in run.workers() for pid, name in children(worker) if name == "lockstep" and not children(pid)]
+        before = cpu_seconds(waiting)
+        time.sleep(1)
+        used = cpu_seconds(waiting) - before
+        expect(len(waiting) == 2 and used < 0.2, f"{len(waiting)} ranks that wait used {used} s of processors in a second")
         pathlib.Path(folder, "ledger", "go-on").touch()
         expect_complete(run)
     expect({r["rank"] for r in commits(run) if r["round"] == 2} == {0, 1, 2}, "the others did not begin anew")
