@@ -39,9 +39,11 @@ void ProgressLines::Show(const rendezvous::RendezvousView& view, SteadyTime now)
 }
 
 void ProgressLines::ShowRounds(const rendezvous::RendezvousView& view) {
-  if (!view.changes.empty() && view.changes.back().round != shown_change_) {
-    shown_change_ = view.changes.back().round;
-    Say("round " + std::to_string(shown_change_) + " ended: " + view.changes.back().reason);
+  // Several rounds may have ended since the last call.
+  for (const rendezvous::RoundChange& change : view.changes) {
+    if (change.round <= shown_change_) continue;
+    shown_change_ = change.round;
+    Say("round " + std::to_string(shown_change_) + " ended: " + change.reason);
   }
   if (view.world_size > 0 && view.round != shown_round_) {
     shown_round_ = view.round;

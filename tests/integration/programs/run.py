@@ -298,6 +298,15 @@ def test_an_unchanged_ddp_script_trains_on(folder):
     expect(max(steps) == 399 and min(steps) > 0, f"steps {min(steps)} to {max(steps)} after the restart")
 
 
+def test_each_round_is_said_to_end_for_its_own_reason(folder):
+    path = manifest(folder, ["sh", "-c", "exit $((10 + LOCKSTEP_ROUND))"], replicas=1, sections={"failurePolicy": {"inPlaceLimit": 3, "maxRestarts": 0}})
+    with Run(folder, path) as run:
+        expect(run.finish() != 0, run.output())
+        lines = [line for line in run.output().splitlines() if " ended: " in line]
+        reasons = [f"round {number} ended: local-worker-0: rank process 0 exited with code {10 + number} " for number in (1, 2, 3)]
+        expect([line[:len(reason)] for line, reason in zip(lines, reasons)] == reasons, run.output())
+
+
 def test_a_worker_writes_why_it_ends_before_it_waits_for_the_rendezvous(folder):
     """The kubelet may kill it during that wait. Here the rendezvous never answers, so the wait takes as long as it may: three seconds."""
     config, reason = pathlib.Path(folder, "config.json"), pathlib.Path(folder, "reason")
