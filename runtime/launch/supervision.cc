@@ -102,7 +102,12 @@ void Supervision::OnReady(Rank& rank, const protocol::Ready& ready, SteadyTime n
 }
 
 void Supervision::JoinIfAllReady(SteadyTime now) {
-  if (stopping_ || !AllRanks(RankState::kReady)) return;
+  if (!AllRanks(RankState::kReady)) return;
+  if (stopping_ && !HandsOver()) {
+    if (settings_.divides_state)
+      ReportStopping(LeaveReason::kStopping);  // the others still wait for this pod
+    return;
+  }
   in_round_ = false;
   joining_ = true;
   join_started_ = now;
@@ -340,13 +345,11 @@ void Supervision::EndRank(int local_rank) {
 void Supervision::Handle(const Terminate&, SteadyTime) {
   if (stopping_) return;
   stopping_ = true;
-  joining_ = false;
   LeaveMembersAlone();
   // A program that has finished but had to wait for other ranks is not complete.
   if (settings_.is_program)
     for (Rank& rank : ranks_) rank.finished = false;
-  Do(ReportLeave{
-      {settings_.config.job, settings_.member, round_, LeaveReason::kStopping, "asked to stop", {}}});
+  AnnounceStop();
   const double grace = std::max(1.0, settings_.config.grace_period_seconds - 3.0);
   for (int i = 0; i < settings_.config.nproc; ++i) {
     if (ranks_[static_cast<std::size_t>(i)].state != RankState::kExited)
@@ -354,6 +357,22 @@ void Supervision::Handle(const Terminate&, SteadyTime) {
   }
   Do(StartGrace{grace});
   ExitWhenAllEnded();
+}
+
+void Supervision::AnnounceStop() {
+  if (settings_.divides_state && in_round_) return ReportStopping(LeaveReason::kHandingOver);
+  // Between two rounds, ranks that have something to hand over join the next one first.
+  if (settings_.divides_state && (!joining_ || HandsOver())) return;
+  joining_ = false;
+  ReportStopping(LeaveReason::kStopping);
+}
+
+bool Supervision::HandsOver() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.ready.hands_over; });
+}
+
+void Supervision::ReportStopping(LeaveReason reason) {
+  Do(ReportLeave{{settings_.config.job, settings_.member, round_, reason, "asked to stop", {}}});
 }
 
 void Supervision::Handle(const GraceOver&, SteadyTime) {

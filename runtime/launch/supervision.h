@@ -151,6 +151,7 @@ struct SupervisionSettings {
   std::string address;
   // The ranks run a user's program, which reports no steps and has its own exit codes.
   bool is_program = false;
+  bool divides_state = false;  // over the ranks, which hand their parts over before they stop
 };
 
 class Supervision {
@@ -229,6 +230,10 @@ class Supervision {
   void OnStraggler(const protocol::Straggler& straggler, SteadyTime now);
   void EndRank(int local_rank);
   void JoinIfAllReady(SteadyTime now);
+  // Whether a rank that is Ready needs another round before it stops.
+  [[nodiscard]] bool HandsOver() const;
+  void AnnounceStop();
+  void ReportStopping(protocol::LeaveReason reason);
   void Rejoin(std::chrono::milliseconds delay);
   void OnWaiting(const protocol::JoinAnswer& answer, SteadyTime now);
   [[nodiscard]] bool JoinTimedOut(SteadyTime now) const;

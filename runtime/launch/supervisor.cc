@@ -48,6 +48,12 @@ struct FromLife {
   uint64_t life = 0;
   RankMessage message;
 };
+
+bool DividesState(const protocol::WorkerConfig& config) {
+  const std::string strategy = config.training.value("strategy", "");
+  return strategy == "zero1" || strategy == "pipeline" || strategy == "hybrid";
+}
+
 std::string UrlOf(const FormationAddress& at) { return "http://" + http::JoinHostPort(at.host, at.port); }
 
 // The events of all threads, for the single thread that makes decisions.
@@ -58,7 +64,8 @@ class Supervisor {
   Supervisor(const SupervisorOptions& options, http::HttpTransport& transport)
       : options_(options),
         client_(transport),
-        supervision_({options.config, options.member, options.address, options.is_program}),
+        supervision_({options.config, options.member, options.address, options.is_program,
+                      DividesState(options.config)}),
         formations_(clock_),
         metrics_(options.config, options.member.slot),
         ranks_(static_cast<std::size_t>(options.config.nproc)),

@@ -118,9 +118,10 @@ class ElasticLoop {
         bytes_before_ += round_.communicator->bytes_given();
         round_.communicator->Close();
       }
-      in_.link.Send(protocol::Ready{state_.step, listener->port(), FlopsPerSample()});
+      const bool hands_over = stopping_.hands_over();
+      in_.link.Send(protocol::Ready{state_.step, listener->port(), FlopsPerSample(), hands_over});
       round_ = Round{};  // while the next one forms
-      const auto assignment = in_.control.WaitForAssignment();
+      const auto assignment = in_.control.WaitForAssignment(hands_over);
       if (!assignment.has_value()) return StopAlone();
       round_.assignment = *assignment;
       last_place_ = {assignment->round, assignment->rank};
@@ -344,9 +345,12 @@ class ElasticLoop {
       return std::optional(RoundEnd::kStopped);
     }
     if (!hands_over && CopyIsDue(report.saving > 0)) LOCKSTEP_TRY(CopyStages());
-    if (hands_over) LOCKSTEP_TRY(stopping_.HandOver(round_.communicator, requests.stop, kHandOverLimit));
+    bool leaves = requests.stop;
+    if (hands_over) {
+      LOCKSTEP_TRY(leaves, stopping_.HandOver(round_.communicator, leaves, kHandOverLimit));
+    }
     // The remaining ranks hold the state of this step, too.
-    if (requests.stop) return std::optional(RoundEnd::kStopped);
+    if (leaves) return std::optional(RoundEnd::kStopped);
     if (report.yielding + report.stopping > 0) return std::optional(RoundEnd::kLeft);
     return std::optional<RoundEnd>();
   }
@@ -393,11 +397,13 @@ class ElasticLoop {
           [this] { return in_.control.yield_requested() || in_.control.stop_requested(); }, round_.aborted);
     }));
     progress_.Phase("train");
-    // The evaluation is repeated in the next round. A rank that should stop enters that round as well, and
-    // stops outside of it.
+    // The evaluation is repeated in the next round. A rank that should stop leaves now if it hands its part
+    // over, and otherwise stops outside of a round.
     if (!result.complete) {
       if (!IsReplicated()) {
-        LOCKSTEP_TRY(stopping_.HandOver(round_.communicator, in_.control.stop_requested(), kHandOverLimit));
+        LOCKSTEP_TRY(const bool leaves,
+                     stopping_.HandOver(round_.communicator, in_.control.stop_requested(), kHandOverLimit));
+        if (leaves) return std::optional(RoundEnd::kStopped);
       }
       return std::optional(RoundEnd::kLeft);
     }

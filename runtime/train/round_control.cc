@@ -54,13 +54,18 @@ void RoundControl::Handle(const protocol::ProfileWanted& request) {
   profile_ = request;
 }
 
-std::optional<protocol::RankAssignment> RoundControl::WaitForAssignment() {
+std::optional<protocol::RankAssignment> RoundControl::WaitForAssignment(bool hands_over) {
   MutexLock lock(mutex_);
   // Needs no deadline: the supervisor bounds the wait for a round, and this process ends when the supervisor
   // does.
   changed_.wait(
       lock, [this]() LOCKSTEP_REQUIRES(mutex_) { return next_.has_value() || stop_deadline_.has_value(); });
-  if (stop_deadline_.has_value()) return std::nullopt;
+  if (stop_deadline_.has_value() && hands_over) {
+    const SteadyTime::duration half = (*stop_deadline_ - clock_.Steady()) / 2;
+    changed_.wait_for(lock, half, [this]() LOCKSTEP_REQUIRES(mutex_) { return next_.has_value(); });
+  } else if (stop_deadline_.has_value()) {
+    return std::nullopt;
+  }
   return std::exchange(next_, std::nullopt);
 }
 

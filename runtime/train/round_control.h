@@ -21,8 +21,9 @@ class RoundControl {
   // The control thread.
   void OnMessage(const protocol::ToRank& message);
 
-  // Waits for the assignment of the next round. Returns nothing if the process was asked to stop.
-  [[nodiscard]] std::optional<protocol::RankAssignment> WaitForAssignment();
+  // Waits for the assignment of the next round. Returns nothing if the process was asked to stop; with
+  // `hands_over`, only when half of the grace period has passed since then.
+  [[nodiscard]] std::optional<protocol::RankAssignment> WaitForAssignment(bool hands_over);
   // Returns early if the rank is asked to stop.
   void Pause(Milliseconds time);
   // Returns false if the rank is asked to stop, or the round is aborted, before the time is over.

@@ -447,6 +447,11 @@ Result<std::vector<NamedTensor>> ShardedOptimizer::Collect(Communicator& communi
   return tensors;
 }
 
+bool ShardedOptimizer::holds_a_part() const {
+  const int64_t held = SizeOf(GivenBy({Myself()}, version_, total()).front());
+  return held > 0 && held < total();
+}
+
 Result<std::vector<NamedTensor>> ShardedOptimizer::Whole() const {
   Ranges held = GivenBy({Myself()}, version_, total()).front();
   if (SizeOf(held) < total()) {

@@ -81,6 +81,8 @@ class ShardedOptimizer {
   // All ranks call this together. Collects tensor i on rank ranks[i]; it has no data on the others.
   [[nodiscard]] Result<std::vector<NamedTensor>> Collect(comm::Communicator& communicator,
                                                          const std::vector<int>& ranks) const;
+  // Whether this rank holds some of the state, but not all of it.
+  [[nodiscard]] bool holds_a_part() const;
   // The whole state, from this rank alone. kNotFound if it does not hold all of it.
   [[nodiscard]] Result<std::vector<NamedTensor>> Whole() const;
 

@@ -134,6 +134,10 @@ std::vector<bool> StagedState::LayersOf(int rank) const {
 
 bool StagedState::holds_all() const { return std::find(held_.begin(), held_.end(), false) == held_.end(); }
 
+bool StagedState::holds_a_part() const {
+  return !holds_all() && std::find(held_.begin(), held_.end(), true) != held_.end();
+}
+
 // Stage replicas share the work.
 std::vector<int> StagedState::Writers(int world) const {
   std::vector<double> bytes(static_cast<std::size_t>(world), 0);

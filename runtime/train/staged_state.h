@@ -54,6 +54,7 @@ class StagedState {
   // For each of those tensors, the rank of the round that stores it.
   [[nodiscard]] std::vector<int> Writers(int world) const;
   [[nodiscard]] bool holds_all() const;
+  [[nodiscard]] bool holds_a_part() const;  // some of the layers, but not all
 
   // The layers that a rank reads from a stored state: those of its stage, divided among the ranks that have
   // the same stage.

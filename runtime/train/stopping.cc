@@ -57,19 +57,27 @@ bool Stopping::AllHaveTime(comm::Communicator& communicator) const {
                                   [](const auto& row) { return Milliseconds(row.at(0)) >= kWorthATry; });
 }
 
-Result<void> Stopping::HandOver(const Group& group, bool leaves, std::chrono::milliseconds limit) {
+Result<bool> Stopping::HandOver(const Group& group, bool leaves, std::chrono::milliseconds limit) {
   // At most half of the grace period, because otherwise this rank could end while it waits for the store,
   // before it has handed its part over.
   if (leaves) limit = GraceForSave() / 2;
   const std::vector<int64_t> mine = {leaves ? 1 : 0, limit.count()};
   LOCKSTEP_TRY(const auto rows, group->AllGather(mine));
-  if (std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.at(0) == 0; })) return {};
+  if (std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.at(0) == 0; })) return false;
   for (const auto& row : rows) limit = std::min(limit, std::chrono::milliseconds(row.at(1)));
   if (context_.saves.on_termination()) LOCKSTEP_TRY(SaveBeforeRanksLeave(group, limit));
   // Some ranks may have been asked to stop meanwhile; they must not receive parts.
   leaves = leaves || context_.control.stop_requested();
-  return context_.state.staged != nullptr ? context_.state.staged->HandOver(*group, leaves)
-                                          : context_.state.sharded->HandOver(*group, leaves);
+  LOCKSTEP_TRY(context_.state.staged != nullptr ? context_.state.staged->HandOver(*group, leaves)
+                                                : context_.state.sharded->HandOver(*group, leaves));
+  return leaves;
+}
+
+bool Stopping::hands_over() const {
+  const TrainingState& state = context_.state;
+  if (state.step <= 0 || state.step == stored_step_) return false;
+  if (state.staged != nullptr) return state.staged->holds_a_part();
+  return state.sharded != nullptr && state.sharded->holds_a_part();
 }
 
 void Stopping::Drain() { context_.saves.Drain(GraceForSave()); }
@@ -82,7 +90,9 @@ std::chrono::milliseconds Stopping::GraceForSave() const {
 Result<void> Stopping::SaveBeforeRanksLeave(const Group& group, std::chrono::milliseconds limit) {
   context_.progress.Phase("save");
   Result<void> saved = context_.saves.SaveTogether(group, context_.state, limit, 1);
-  if (!saved.ok()) {
+  if (saved.ok()) {
+    stored_step_ = context_.state.step;
+  } else {
     const ErrorCode code = saved.error().code;
     // The others may not know of an error on this rank alone, so the ranks cannot continue together.
     if (code == ErrorCode::kAborted || code == ErrorCode::kInternal) return saved;

@@ -35,8 +35,12 @@ class Stopping {
   // For strategies that divide state over ranks. All ranks call this before some of them leave for good: what
   // those hold alone is sent to the others. A checkpoint is stored first: the ranks of a job that is stopped
   // are notified one after another, and a rank that is notified outside of a round could store only its part.
-  // `limit` bounds the save on ranks that stay. kAborted, kInternal: the round is broken.
-  [[nodiscard]] Result<void> HandOver(const Group& group, bool leaves, std::chrono::milliseconds limit);
+  // `limit` bounds the save on ranks that stay. Returns whether this rank leaves, because it may be asked to
+  // stop meanwhile. kAborted, kInternal: the round is broken.
+  [[nodiscard]] Result<bool> HandOver(const Group& group, bool leaves, std::chrono::milliseconds limit);
+  // Whether this rank stops in the next round and not alone: it holds a part of the state that no other rank
+  // may hold, and that was not stored when the last ranks left.
+  [[nodiscard]] bool hands_over() const;
   // Waits for saves in progress, within the grace period.
   void Drain();
 
@@ -47,6 +51,7 @@ class Stopping {
   [[nodiscard]] Result<void> SaveBeforeRanksLeave(const Group& group, std::chrono::milliseconds limit);
 
   const StopContext context_;
+  int64_t stored_step_ = -1;  // that HandOver has stored
 };
 
 }  // namespace lockstep::train

@@ -32,6 +32,8 @@ struct Ready {
   // A port that this rank already listens on, for the round's TCPStore if it becomes rank 0.
   int store_port = 0;
   double flops_per_sample = 0;  // operations for training the model; 0: unknown
+  // Only this rank may hold a part of the state. If it is asked to stop, it needs a round to hand that over.
+  bool hands_over = false;
 };
 
 // Cumulative since the process started, so that a dropped message loses nothing. Sent at most every 100 ms.
@@ -222,6 +224,7 @@ void Visit(Ready& m, V& v) {
   v("step", m.step, limits::kStep);
   v("storePort", m.store_port, limits::kPortOrNone);
   v("flopsPerSample", m.flops_per_sample);
+  v("handsOver", m.hands_over);
 }
 template <class V>
 void Visit(Progress& m, V& v) {

@@ -175,6 +175,9 @@ enum class LeaveReason {
   kRankDied,   // the pod stays and will join again: the others need not wait for it
   kStopping,   // the pod is leaving
   kCompleted,  // the training is complete on this pod
+  // The pod will leave when its ranks have handed their parts of the state over. The others wait for that, or
+  // for its next join if the round ends before.
+  kHandingOver,
 };
 
 struct LeaveRequest {
@@ -355,7 +358,7 @@ void Visit(LeaveRequest& m, V& v) {
   v("job", m.job);
   v("member", m.member);
   v("round", m.round, limits::kRound);
-  v("reason", m.reason, limits::UpTo(LeaveReason::kCompleted));
+  v("reason", m.reason, limits::UpTo(LeaveReason::kHandingOver));
   v("detail", m.detail, limits::kText);
   v("failure", m.failure);
 }

@@ -234,9 +234,15 @@ Admission Round::Leave(const protocol::LeaveRequest& request, SteadyTime now) {
   Record* record = Find(request.member);
   if (record == nullptr) return Admission::kAccepted;
   record->last_seen = now;
+  const bool hands_over = request.reason == LeaveReason::kHandingOver;
+  // A member that is not in this round any more joins the next one before it leaves.
+  const bool is_in_it =
+      record->state == kInRound && running_.has_value() && running_->number == request.round;
+  if (hands_over && !is_in_it) return Admission::kAccepted;
   // A pod that stops in good order completes its step; a pod with a dead rank cannot.
   const LeaveMode mode = request.reason == LeaveReason::kRankDied ? LeaveMode::kAbort : LeaveMode::kYield;
   Lose(*record, mode, DepartureFrom(request), now);
+  if (hands_over) Move(*record, kLeft);
   return Admission::kAccepted;
 }
 

@@ -12,7 +12,7 @@ import tempfile
 import checkpoints
 import ledger
 from cases import expect
-from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, manifest, stop
+from local_run import BATCH, LONGER, SAMPLES, Run, children, expect_complete, ledger_of, logged, manifest, stop
 
 LOST = "optimizer state lost with the ranks that held it"
 
@@ -58,6 +58,12 @@ def kill_one(run, step):
     os.kill(before[1], signal.SIGKILL)
     run.until("the rank's return", lambda: len(run.ranks()) == 3 and before[1] not in run.ranks())
     expect(set(run.ranks()) >= {before[0], before[2]}, "a survivor's process was replaced")
+
+
+def pods_by_rank(run):
+    """{rank: (pid of its worker, pid of its process)} of the newest round."""
+    ranks = [(worker, pid) for worker in run.workers() for pid, name in children(worker) if name == "lockstep-rank"]
+    return {ledger.File(ledger_of(pid)).read()[-1]["rank"]: (worker, pid) for worker, pid in ranks}
 
 
 def expect_nothing_lost(folder):
@@ -124,6 +130,28 @@ def test_loses_nothing_when_a_rank_leaves_in_good_order(folder):
         victim = run.workers()[1]
         os.kill(victim, signal.SIGTERM)
         run.until("the worker's return", lambda: victim not in run.workers() and len(run.ranks()) == 3)
+        expect_complete(run, LONGER)
+    expect_nothing_lost(folder)
+    expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
+    expect_the_bits_of_a_quiet_run(folder)
+
+
+def test_hands_its_part_over_in_the_next_round_when_its_round_breaks_first(folder):
+    # Rank 1 has the only copy of what rank 2 holds. It reads that it should stop when rank 2 is dead, and rank 0 joins no round before that.
+    with Run(folder, job(folder, copies=2)) as run:
+        run.until_joined(3)
+        run.until_step(60)
+        pods = pods_by_rank(run)
+        expect(sorted(pods) == [0, 1, 2], f"ranks 0 to 2 expected: {pods}")
+        (worker_of_0, _), (leaver, rank_1), (_, rank_2) = pods[0], pods[1], pods[2]
+        os.kill(worker_of_0, signal.SIGSTOP)
+        os.kill(rank_1, signal.SIGSTOP)
+        os.kill(leaver, signal.SIGTERM)
+        run.until("the request to leave", lambda: any(r["reason"] == "asked to stop" for r in logged(folder, "leaving the round")))
+        os.kill(rank_2, signal.SIGKILL)
+        os.kill(rank_1, signal.SIGCONT)
+        os.kill(worker_of_0, signal.SIGCONT)
+        run.until("the worker's return", lambda: leaver not in run.workers() and len(run.ranks()) == 3)
         expect_complete(run, LONGER)
     expect_nothing_lost(folder)
     expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")

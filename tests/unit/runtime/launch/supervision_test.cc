@@ -368,6 +368,51 @@ TEST_F(SupervisionTest, SigtermLetsTheRanksSaveThenExitsAsPreempted) {
   EXPECT_EQ(Find<Exit>(ended)->code, static_cast<int>(ExitCode::kPreempted));
 }
 
+class DividedStateTest : public SupervisionTest {
+ protected:
+  DividedStateTest() {
+    SupervisionSettings settings = SettingsOf(1);
+    settings.divides_state = true;
+    supervision_ = Supervision(settings);
+    (void)supervision_.Start(now_);
+  }
+};
+
+TEST_F(DividedStateTest, ARankThatLeftItsRoundWithAPartHandsThatOverInTheNext) {
+  EnterRound(1);
+  const Actions asked = Send(Terminate{});
+  EXPECT_EQ(Find<ReportLeave>(asked)->request.reason, LeaveReason::kHandingOver);
+  (void)Send(WatchAnswered{1, protocol::WatchAnswer{.over = true, .mode = LeaveMode::kYield}});
+  EXPECT_NE(Find<StartJoin>(Say(protocol::Ready{.step = 5, .hands_over = true})), nullptr);
+  EXPECT_NE(Find<SendToRank>(Assign(2)), nullptr);
+  const Actions ended = Send(RankExited{.exit_code = 143});
+  EXPECT_EQ(Find<ReportLeave>(ended)->request.reason, LeaveReason::kStopping);
+  EXPECT_EQ(Find<Exit>(ended)->code, static_cast<int>(ExitCode::kPreempted));
+}
+
+TEST_F(DividedStateTest, ARankThatWaitsForARoundWithAPartStaysForThat) {
+  EnterRound(1);
+  (void)Send(WatchAnswered{1, protocol::WatchAnswer{.over = true}});
+  (void)Say(protocol::Ready{.step = 5, .hands_over = true});
+  EXPECT_EQ(Find<ReportLeave>(Send(Terminate{})), nullptr);
+  EXPECT_NE(Find<SendToRank>(Assign(2)), nullptr);
+}
+
+TEST_F(DividedStateTest, APodThatHasNothingToHandOverLeavesAtOnce) {
+  (void)Say(protocol::Ready{});
+  EXPECT_EQ(Find<ReportLeave>(Send(Terminate{}))->request.reason, LeaveReason::kStopping);
+  EXPECT_EQ(Find<SendToRank>(Assign(1)), nullptr);
+}
+
+TEST_F(DividedStateTest, ARankThatLeftItsRoundWithNothingIsNotWaitedFor) {
+  EnterRound(1);
+  (void)Send(Terminate{});
+  (void)Send(WatchAnswered{1, protocol::WatchAnswer{.over = true}});
+  const Actions ready = Say(protocol::Ready{.step = 5});
+  EXPECT_EQ(Find<StartJoin>(ready), nullptr);
+  EXPECT_EQ(Find<ReportLeave>(ready)->request.reason, LeaveReason::kStopping);
+}
+
 TEST_F(SupervisionTest, AHeartbeatsAnswerLeavesTheWatchAlone) {
   EnterRound(5);
   EXPECT_EQ(Find<StartWatch>(Send(HeartbeatAnswered{5, protocol::WatchAnswer{}})), nullptr);

@@ -52,6 +52,7 @@ LoopOutcome RunLoop(const api::TrainingSpec& spec, TrainingState& state, Checkpo
                          .device = {},
                          .checkpointer = checkpointer,
                          .store_patience = Seconds(1),
+                         .collective_limit = kPatience,
                          .link = link,
                          .control = control,
                          .clock = clock});
@@ -68,9 +69,27 @@ std::optional<Message> Await(ForkedProcess& rank) {
   return std::nullopt;
 }
 
+void SendTo(ForkedProcess& rank, const protocol::ToRank& message) {
+  rank.channel().Send(protocol::Encode(message));
+}
+
 void Assign(ForkedProcess& rank, int64_t round, const protocol::Ready& ready) {
-  rank.channel().Send(protocol::Encode(protocol::ToRank(protocol::RankAssignment{
-      .round = round, .address = "127.0.0.1", .store_host = "127.0.0.1", .store_port = ready.store_port})));
+  SendTo(
+      rank,
+      protocol::RankAssignment{
+          .round = round, .address = "127.0.0.1", .store_host = "127.0.0.1", .store_port = ready.store_port});
+}
+
+// Forms a round of ranks that are Ready; `first` is the message of rank 0.
+void AssignAll(std::vector<ForkedProcess>& ranks, int64_t round, const protocol::Ready& first) {
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    SendTo(ranks[i], protocol::RankAssignment{.round = round,
+                                              .rank = static_cast<int>(i),
+                                              .world = static_cast<int>(ranks.size()),
+                                              .address = "127.0.0.1",
+                                              .store_host = "127.0.0.1",
+                                              .store_port = first.store_port});
+  }
 }
 
 class ElasticLoopTest : public ::testing::Test {
@@ -151,6 +170,48 @@ TEST_F(ElasticLoopTest, BeginsWithAStateAsItWasMadeWhereItsOwnIsTorn) {
   Assign(rank, 2, *ready);
   EXPECT_TRUE(Await<protocol::Finished>(rank).has_value());
   EXPECT_EQ(rank.Wait(kPatience), 0);
+}
+
+// The round ends in good order before the rank reads that it should stop.
+TEST_F(ElasticLoopTest, HandsItsPartOverInTheNextRoundIfItIsAskedToStopBetweenTwo) {
+  for (const auto strategy : {api::Strategy::kZero1, api::Strategy::kPipeline}) {
+    auto ranks = testing::StartRanks(2, [&](int, LineChannel& supervisor) {
+      api::TrainingSpec spec = Training(1'000'000);
+      spec.strategy = strategy;
+      spec.optimizer.name = api::OptimizerName::kAdamw;
+      TrainingState state = NewState(spec);
+      return static_cast<int>(RunLoop(spec, state, nullptr, supervisor).code);
+    });
+    std::vector<protocol::Ready> ready;
+    for (ForkedProcess& rank : ranks) {
+      ready.push_back(Await<protocol::Ready>(rank).value());
+      EXPECT_FALSE(ready.back().hands_over) << "it has no state yet";
+    }
+    AssignAll(ranks, 1, ready.front());
+    for (ForkedProcess& rank : ranks) {
+      while (Await<protocol::Progress>(rank).value().step == 0) continue;
+    }
+    for (ForkedProcess& rank : ranks) SendTo(rank, protocol::RoundOver{1, protocol::LeaveMode::kYield});
+    ready.clear();
+    for (ForkedProcess& rank : ranks) {
+      ready.push_back(Await<protocol::Ready>(rank).value());
+      EXPECT_TRUE(ready.back().hands_over);
+    }
+    SendTo(ranks.back(), protocol::Stop{.grace_seconds = 2.0 * static_cast<double>(kPatience.count())});
+    AssignAll(ranks, 2, ready.front());
+    EXPECT_EQ(ranks.back().Wait(kPatience), static_cast<int>(ExitCode::kPreempted));
+    const auto alone = Await<protocol::Ready>(ranks.front());
+    ASSERT_TRUE(alone.has_value());
+    EXPECT_GT(alone->step, ready.front().step);
+    EXPECT_FALSE(alone->hands_over) << "it holds everything now";
+    Assign(ranks.front(), 3, *alone);
+    const auto synced = Await<protocol::Synced>(ranks.front());
+    ASSERT_TRUE(synced.has_value());
+    EXPECT_EQ(synced->step, alone->step);
+    EXPECT_EQ(synced->source, "kept");
+    SendTo(ranks.front(), protocol::Stop{});
+    EXPECT_EQ(ranks.front().Wait(kPatience), static_cast<int>(ExitCode::kPreempted));
+  }
 }
 
 }  // namespace

@@ -234,6 +234,23 @@ TEST_F(RoundTest, AStoppingPodLetsTheStepFinish) {
   EXPECT_EQ(round_.last_ending()->cause, "Preemption");
 }
 
+TEST_F(RoundTest, TheOthersWaitForAMemberThatHandsItsPartOver) {
+  FormFirstRound();
+  (void)round_.Leave({.member = MemberOf(2), .round = 1, .reason = LeaveReason::kHandingOver}, now_);
+  EXPECT_EQ(round_.last_ending()->mode, LeaveMode::kYield);
+  EXPECT_EQ(round_.last_ending()->cause, "Preemption");
+  for (int slot : {0, 1}) Join(slot, 4);
+  EXPECT_FALSE(round_.running().has_value()) << "it may not have handed it over";
+  Join(2, 4);
+  EXPECT_EQ(Members(), (std::vector<std::string>{"pod-0", "pod-1", "pod-2"}));
+  (void)round_.Leave({.member = MemberOf(2), .round = 1, .reason = LeaveReason::kHandingOver}, now_);
+  EXPECT_TRUE(round_.running().has_value()) << "a late report, of the round before";
+  (void)round_.Leave({.member = MemberOf(2), .round = 2, .reason = LeaveReason::kHandingOver}, now_);
+  (void)round_.Leave({.member = MemberOf(2), .round = 2, .reason = LeaveReason::kStopping}, now_);
+  for (int slot : {0, 1}) Join(slot, 5);
+  EXPECT_EQ(Members(), (std::vector<std::string>{"pod-0", "pod-1"})) << "it has left";
+}
+
 TEST_F(RoundTest, FewerThanTheMinimumNeverFormARound) {
   round_.SetSettings({.min_members = 2, .max_members = 4, .expected_members = 3});
   Join(0);
