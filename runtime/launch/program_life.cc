@@ -23,6 +23,10 @@ constexpr Milliseconds kDeathTime{10'000};
 constexpr double kWayOutSeconds = 1;
 constexpr std::size_t kMaxCommand = 100;
 
+// Whether the program hangs is not judged: before its first step nothing is known of it, and one that was asked to end is
+// killed in time by this process.
+ProgramAction NotJudged() { return Say{protocol::PhaseChanged{std::string(kProgramPhase)}}; }
+
 }  // namespace
 
 ProgramActions ProgramLife::Start() const { return {Announce{}}; }
@@ -33,20 +37,18 @@ ProgramActions ProgramLife::On(const protocol::ToRank& message, SteadyTime now) 
     state_ = State::kRunning;
     round_ = assignment->round;
     // The beginning of a round is the only progress of a program that no witness observes.
-    actions = {StartProgram{*assignment}, Say{protocol::PhaseChanged{std::string(kProgramPhase)}},
-               Say{protocol::Progress{.round = round_}}};
+    actions = {StartProgram{*assignment}, NotJudged(), Say{protocol::Progress{.round = round_}}};
   } else if (const auto* over = std::get_if<protocol::RoundOver>(&message)) {
     if (state_ != State::kRunning || over->round != round_) return actions;
     state_ = State::kLeaving;
     deadline_ = now + kLeaveTime;
-    actions = {GiveNotice{{NoticeReason::kRoundOver, kLeaveTime}}, SignalProgram{SIGTERM}};
+    actions = {NotJudged(), GiveNotice{{NoticeReason::kRoundOver, kLeaveTime}}, SignalProgram{SIGTERM}};
   } else if (const auto* stop = std::get_if<protocol::Stop>(&message)) {
     Stop(*stop, now, actions);
   } else if (const auto* departs = std::get_if<protocol::NodeDeparts>(&message)) {
     if (state_ == State::kRunning)
       actions = {GiveNotice{{.reason = NoticeReason::kNodeDeparts, .detail = departs->reason}}};
   } else if (std::holds_alternative<protocol::Ping>(message)) {
-    // One that is about to end is this process's to kill in time.
     if (state_ != State::kRunning) return {Say{protocol::Pong{}}};
     actions = {AnswerForProgram{}};
   }
@@ -59,7 +61,7 @@ void ProgramLife::Stop(const protocol::Stop& stop, SteadyTime now, ProgramAction
     return;
   }
   const Seconds left(std::max(0.0, stop.grace_seconds - kWayOutSeconds));
-  actions = {GiveNotice{{NoticeReason::kTermination, left}}};
+  actions = {NotJudged(), GiveNotice{{NoticeReason::kTermination, left}}};
   if (state_ == State::kRunning) actions.emplace_back(SignalProgram{SIGTERM});
   state_ = State::kStopping;
   deadline_ = now + std::chrono::duration_cast<SteadyTime::duration>(left);

@@ -59,6 +59,33 @@ TEST_F(ProgramLifeTest, ARoundThatIsOverEndsTheCommandAndAnnouncesAgain) {
   EXPECT_NE(Find<StartProgram>(Assign(4)), nullptr);
 }
 
+// It may have been silent before, because it waited for the rank that hung: while it cleans up, that is nothing against it.
+TEST_F(ProgramLifeTest, OneThatWasAskedToEndIsNoLongerJudged) {
+  const protocol::ToRank ends[] = {protocol::RoundOver{3, LeaveMode::kAbort},
+                                   protocol::Stop{.grace_seconds = 30}};
+  for (const protocol::ToRank& end : ends) {
+    ProgramLife life("python3 train.py");
+    const protocol::HealthConfig health;
+    HangDetector detector(health);
+    const auto tell = [&](const ProgramActions& actions, SteadyTime now) {
+      for (const ProgramAction& action : actions)
+        if (const auto* say = std::get_if<Say>(&action)) detector.OnMessage(say->message, now);
+    };
+    detector.Assigned(now_);
+    tell(life.On(protocol::RankAssignment{.round = 3}, now_), now_);
+    detector.OnMessage(protocol::PhaseChanged{"train"}, now_);
+    for (int step = 1; step <= 10; ++step)
+      detector.OnMessage(protocol::Progress{.round = 3, .step = step}, now_ + step * 1s);
+    const SteadyTime later = now_ + 22s;
+    detector.LeaveRequested(later);
+    (void)detector.Look(later);
+    tell(life.On(end, later), later);
+    tell(life.On(protocol::Ping{}, later), later);
+    for (int i = 1; i < 50; ++i)
+      EXPECT_EQ(detector.Look(later + i * 200ms).kind, HangFinding::Kind::kNothing) << i;
+  }
+}
+
 TEST_F(ProgramLifeTest, OneThatOutlivesSigkillIsLeftBehind) {
   (void)Assign(3);
   (void)Send(protocol::RoundOver{3, LeaveMode::kAbort});
@@ -124,10 +151,10 @@ TEST_F(ProgramLifeTest, StopsWithinTheGracePeriod) {
 TEST_F(ProgramLifeTest, GivesNoticeBeforeItSignals) {
   (void)Assign(3);
   const ProgramActions over = Send(protocol::RoundOver{3, LeaveMode::kAbort});
-  ASSERT_EQ(over.size(), 2u);
-  EXPECT_EQ(std::get<GiveNotice>(over[0]).notice.reason, NoticeReason::kRoundOver);
-  EXPECT_EQ(std::get<GiveNotice>(over[0]).notice.left, Seconds(10));
-  EXPECT_TRUE(std::holds_alternative<SignalProgram>(over[1]));
+  ASSERT_EQ(over.size(), 3U);
+  EXPECT_EQ(std::get<GiveNotice>(over[1]).notice.reason, NoticeReason::kRoundOver);
+  EXPECT_EQ(std::get<GiveNotice>(over[1]).notice.left, Seconds(10));
+  EXPECT_TRUE(std::holds_alternative<SignalProgram>(over[2]));
   const ProgramActions stop = Send(protocol::Stop{20});
   const GiveNotice* notice = Find<GiveNotice>(stop);
   ASSERT_NE(notice, nullptr) << "it has another time now";
