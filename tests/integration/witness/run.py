@@ -100,7 +100,7 @@ def test_a_job_can_bound_its_steps(folder):
 
 def test_a_straggler_is_restarted(folder):
     with train_as_job(folder, LONG, "rank-1:0.2", healthPolicy={"straggler": {"windowSteps": 16, "action": "Restart"}}) as run:
-        until_step(run, folder, 5, in_round=2)
+        run.until("a step of round 2", lambda: steps_of(folder, 0, in_round=2))
     left = [record["reason"] for record in logged(folder, "leaving the round")]
     expect(len(left) == 1 and "rank process 1 " in left[0] and "is a straggler" in left[0], f"{left}")
 
