@@ -1,6 +1,7 @@
 """Programs that know nothing of Lockstep, as jobs: an ordinary Python DDP script in an image with Debian's Python, one process of
-it killed, and a shell script under the Pod Security Standard "restricted".
+it killed; a Trainer of Hugging Face, stopped and killed; and a shell script under the Pod Security Standard "restricted".
 """
+import pathlib
 import subprocess
 
 import jobs
@@ -8,6 +9,7 @@ import torch_python
 from cases import LIMIT, expect
 
 PROGRAMS = jobs.ROOT / "tests" / "integration" / "programs"
+FRAMEWORKS = jobs.ROOT / "tests" / "integration" / "witness" / "frameworks"
 RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True, "runAsUser": 1000,
               "readOnlyRootFilesystem": True, "seccompProfile": {"type": "RuntimeDefault"}}
 
@@ -19,18 +21,24 @@ def program(name, command, image="localhost/busybox:1", replicas=2, **container)
              "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}, **container}]}}}}}
 
 
-def ddp(name, steps):
-    """The script and PyTorch are files of this machine, which the nodes of the test cluster see; it saves into its ledger's folder."""
+def python_program(name, arguments, folders, *path):
+    """A job of two pods in an image with Debian's Python. The folders of this machine, which the nodes of the test cluster see, are
+    mounted at /NAME; those named in `path` are on PYTHONPATH."""
     archive = subprocess.run([jobs.ROOT / "tests/e2e/python-image"], check=True, capture_output=True, text=True, timeout=LIMIT).stdout.strip()
     subprocess.run([jobs.ROOT / "tests/cluster/cluster", "load-image", archive], check=True, timeout=LIMIT, stdout=subprocess.DEVNULL)
-    folders = {"programs": PROGRAMS, "torch": torch_python.packages()}
     job = program(
-        name, ["python3", "/programs/ddp.py", jobs.LEDGER, str(steps)], "localhost/python:1", securityContext=RESTRICTED,
-        env=[{"name": "PYTHONPATH", "value": "/torch"}],
+        name, ["python3", *arguments], "localhost/python:1", securityContext=RESTRICTED,
+        env=[{"name": "PYTHONPATH", "value": ":".join(f"/{folder}" for folder in path)}, {"name": "HOME", "value": "/tmp"},
+             {"name": "HF_HUB_OFFLINE", "value": "1"}],
         volumeMounts=[*({"name": name, "mountPath": f"/{name}", "readOnly": True} for name in folders), {"name": "tmp", "mountPath": "/tmp"}])
     job["spec"]["worker"]["template"]["spec"]["volumes"] = [
         *({"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()), {"name": "tmp", "emptyDir": {}}]
     return job
+
+
+def ddp(name, steps):
+    """It saves into its ledger's folder."""
+    return python_program(name, ["/programs/ddp.py", jobs.LEDGER, str(steps)], {"programs": PROGRAMS, "torch": torch_python.packages()}, "torch")
 
 
 def pythons(job, pod):
@@ -64,6 +72,42 @@ def test_begins_anew_in_its_pods_when_a_process_is_killed():
         made = {r["step"] for r in job.commits()}
         expect(made == set(range(steps)), f"{len(made)} steps")
         job.until("the last step in the status", lambda: job.status()["progress"]["step"] == steps)
+
+
+def test_hugging_faces_trainer_is_seen_and_judged_and_continues_from_its_own_checkpoint():
+    folders = {"programs": FRAMEWORKS, "frameworks": torch_python.frameworks(), "torch": torch_python.packages()}
+    job = python_program("trainer", ["/programs/hugging_face.py", jobs.LEDGER, "100000"], folders, "frameworks", "torch")
+    with jobs.running(job, with_ledger=True) as job:  # its checkpoints lie where other jobs have their ledger
+
+        def stored():
+            """The step of its newest checkpoint."""
+            return max((int(folder.name.removeprefix("checkpoint-")) for folder in pathlib.Path(job.ledger).glob("checkpoint-*")), default=0)
+
+        def progress():
+            return job.status().get("progress", {})
+
+        def restarts():
+            return job.status().get("restarts", [])
+
+        def recovered(number, victim, signal_name):
+            """The record of what the signal did to the program in a pod, after which it makes new steps."""
+            before = progress()["step"]
+            job.kill({victim: pythons(job, victim)}, signal_name)
+            job.until(f"record {number} in status.restarts", lambda: len(restarts()) == number)
+            job.until("a step after those before", lambda: progress()["step"] > before)
+            return job.until("its recovery", lambda: "recoverySeconds" in restarts()[0] and restarts()[0])
+
+        job.until("loss, epoch and number of steps", lambda: progress().get("totalSteps") == 100000 and "loss" in progress())
+        job.until("a checkpoint of some steps", lambda: stored() >= 200 and progress().get("step", 0) >= 200)
+        uids = job.uids()
+        first, second = sorted(uids)
+        killed = recovered(1, second, "KILL")
+        expect(killed["exitCode"] == 137 and killed["ranks"] == [1], f"{killed}")
+        expect(killed["lostSteps"] < 200, f"it began again from nothing: {killed}")
+        stopped = recovered(2, first, "STOP")
+        expect(stopped["cause"] == "Hang" and stopped["ranks"] == [0], f"{stopped}")
+        expect(job.uids() == uids, "pods were replaced")
+        print(f"Trainer in pods: killed {killed}; stopped {stopped}")
 
 
 def test_an_exit_code_fails_the_job_by_a_rule():
