@@ -25,7 +25,7 @@ std::string LastPart(const std::string& text, std::size_t size) {
   const std::size_t line_end = text.find('\n', text.size() - size);
   if (line_end < text.size() - 1) return text.substr(line_end + 1);
   std::size_t cut = text.size() - size + kMark.size();
-  // Bytes 10xxxxxx continue a character: go on to the start of the next.
+  // Bytes 10xxxxxx continue a character: cut at the start of the next one.
   while (cut < text.size() && (static_cast<unsigned char>(text[cut]) & 0xC0U) == 0x80U) ++cut;
   return std::string(kMark) + text.substr(cut);
 }

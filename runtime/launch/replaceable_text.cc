@@ -15,10 +15,11 @@ Result<void> ReplaceableText::Set(std::string_view text) {
   LOCKSTEP_TRY(Fd file, witness::MakeMemoryFile("lockstep-text", text));
   if (!file_.valid()) {
     file_ = std::move(file);
-  } else if (::dup3(file.get(), file_.get(), O_CLOEXEC) <
-             0) {  // the path under /proc has another file at once
-    return Error{ErrorCode::kInternal, std::string("dup3: ") + std::strerror(errno)};
+    return {};
   }
+  // The path under /proc has the other file at once.
+  if (::dup3(file.get(), file_.get(), O_CLOEXEC) < 0)
+    return Error{ErrorCode::kInternal, std::string("dup3: ") + std::strerror(errno)};
   return {};
 }
 

@@ -41,6 +41,12 @@ def expect_the_bits_of_a_quiet_run(folder):
     expect(digest(folder) == quiet_digest(), "weights or moments differ from those of a quiet run under ddp")
 
 
+def expect_peers_had_everything(folder):
+    expect_nothing_lost(folder)
+    expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
+    expect_the_bits_of_a_quiet_run(folder)
+
+
 def logs(folder):
     return "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.log"))
 
@@ -94,9 +100,7 @@ def test_goes_on_from_a_copy_when_a_rank_is_killed(folder):
     with Run(folder, job(folder, copies=2)) as run:
         kill_one(run, 60)
         expect_complete(run, LONGER)
-    expect_nothing_lost(folder)
-    expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
-    expect_the_bits_of_a_quiet_run(folder)
+    expect_peers_had_everything(folder)
 
 
 def test_goes_on_from_copies_in_the_other_pods_when_a_pod_with_two_ranks_is_killed(folder):
@@ -106,9 +110,7 @@ def test_goes_on_from_copies_in_the_other_pods_when_a_pod_with_two_ranks_is_kill
         os.kill(victim, signal.SIGKILL)
         run.until("the pod's return", lambda: victim not in run.workers() and len(run.ranks()) == 4)
         expect_complete(run, LONGER)
-    expect_nothing_lost(folder)
-    expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
-    expect_the_bits_of_a_quiet_run(folder)
+    expect_peers_had_everything(folder)
 
 
 def test_begins_again_without_a_checkpoint(folder):
@@ -131,9 +133,7 @@ def test_loses_nothing_when_a_rank_leaves_in_good_order(folder):
         os.kill(victim, signal.SIGTERM)
         run.until("the worker's return", lambda: victim not in run.workers() and len(run.ranks()) == 3)
         expect_complete(run, LONGER)
-    expect_nothing_lost(folder)
-    expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
-    expect_the_bits_of_a_quiet_run(folder)
+    expect_peers_had_everything(folder)
 
 
 def test_hands_its_part_over_in_the_next_round_when_its_round_breaks_first(folder):
@@ -153,9 +153,7 @@ def test_hands_its_part_over_in_the_next_round_when_its_round_breaks_first(folde
         os.kill(worker_of_0, signal.SIGCONT)
         run.until("the worker's return", lambda: leaver not in run.workers() and len(run.ranks()) == 3)
         expect_complete(run, LONGER)
-    expect_nothing_lost(folder)
-    expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
-    expect_the_bits_of_a_quiet_run(folder)
+    expect_peers_had_everything(folder)
 
 
 def test_stops_on_sigterm_and_resumes(folder):

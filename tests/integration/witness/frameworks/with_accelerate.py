@@ -18,7 +18,7 @@ model, optimizer, loader = accelerator.prepare(model, torch.optim.AdamW(model.pa
 
 
 class Steps:
-    """What Accelerate saves and loads beside model and optimizer."""
+    """What Accelerate saves and loads in addition to model and optimizer."""
     count = 0
 
     def state_dict(self):
