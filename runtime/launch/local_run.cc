@@ -237,8 +237,7 @@ class LocalRun {
   [[nodiscard]] bool AnyAlive() const { return workers_.AnyAlive() || roll_.AnyRuns(clock_.Steady()); }
 
   void ShowEnd() {
-    progress_.Show(service_.View(job_), clock_.Steady());
-    progress_.End();
+    progress_.End(service_.View(job_), clock_.Steady());
     const double seconds = Seconds(clock_.Steady() - started_).count();
     if (end_->code == 0) return Say("complete after " + FormatNumber(seconds, 3) + " s");
     std::cerr << "lockstep run: failed: " << end_->reason << "\n  worker logs: " << options_.folder

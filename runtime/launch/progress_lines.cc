@@ -56,7 +56,11 @@ void ProgressLines::ShowRounds(const rendezvous::RendezvousView& view) {
 
 void ProgressLines::ShowStep(const protocol::Progress& progress, SteadyTime now) {
   if (is_terminal_ && !progress.HasOnlySteps()) return DrawBar(progress, now);
-  if (progress.step <= shown_step_ || now - last_line_ <= 2s) return;
+  if (now - last_line_ > 2s) SayStep(progress, now);
+}
+
+void ProgressLines::SayStep(const protocol::Progress& progress, SteadyTime now) {
+  if (progress.step <= shown_step_) return;
   shown_step_ = progress.step;
   last_line_ = now;
   if (progress.HasOnlySteps()) return Say("step " + std::to_string(shown_step_));
@@ -80,8 +84,13 @@ void ProgressLines::Say(const std::string& text) {
   std::cout << (std::exchange(is_bar_drawn_, false) ? kLineAgain : "") + text + "\n" << std::flush;
 }
 
-void ProgressLines::End() {
-  if (std::exchange(is_bar_drawn_, false)) std::cout << std::endl;
+void ProgressLines::End(const rendezvous::RendezvousView& view, SteadyTime now) {
+  Show(view, now);
+  if (std::exchange(is_bar_drawn_, false)) {
+    std::cout << std::endl;
+  } else {
+    SayStep(view.progress, now);
+  }
 }
 
 }  // namespace lockstep::launch

@@ -18,12 +18,13 @@ class ProgressLines {
   void Show(const rendezvous::RendezvousView& view, SteadyTime now);
   // Prints a line; it erases the bar, which is drawn again soon.
   void Say(const std::string& text);
-  // Keeps the bar and moves to the next line.
-  void End();
+  // What is known at the end, the last step included; keeps the bar and moves to the next line.
+  void End(const rendezvous::RendezvousView& view, SteadyTime now);
 
  private:
   void ShowRounds(const rendezvous::RendezvousView& view);
   void ShowStep(const protocol::Progress& progress, SteadyTime now);
+  void SayStep(const protocol::Progress& progress, SteadyTime now);
   void DrawBar(const protocol::Progress& progress, SteadyTime now);
 
   int64_t shown_change_ = 0;
@@ -33,7 +34,7 @@ class ProgressLines {
   WallTime shown_checkpoint_{};
   int64_t shown_step_ = 0;
   SteadyTime last_line_{};
-  bool is_terminal_;
+  const bool is_terminal_;
   ProgressBar bar_;
   bool is_bar_drawn_ = false;
 };
