@@ -1,4 +1,7 @@
-"""Programs without a changed line, observed from outside: their steps, what a stopped one and a busy one look like, and that the witness harms none."""
+"""Programs without a changed line, observed from outside: their steps, what a stopped one and a busy one look like, and that the witness harms none.
+
+LOCKSTEP_LONG=1 adds an hour in which nothing is wrong.
+"""
 import contextlib
 import json
 import os
@@ -89,6 +92,19 @@ def test_a_long_pause_is_no_hang(folder, where):
         expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
     expect(not logged(folder, "rank hangs"), "it was taken for a hang")
     expect(len(steps_of(folder, 0, 1)) == 60, "not all steps were taken in the first round")
+
+
+@pytest.mark.skipif(os.environ.get("LOCKSTEP_LONG") != "1", reason="LOCKSTEP_LONG=1 runs it")
+def test_an_hour_of_long_pauses_has_no_false_alarm(folder):
+    pauses = ("compile:180", "evaluation:240:200", "save:120:200", "loader:30:200", "elsewhere:60:200")
+    steps = 1600  # eight times all of them
+    with train_as_job(folder, steps, *pauses, healthPolicy={"straggler": {"action": "Restart"}}) as run:
+        code = run.finish(limit=2 * 3600)
+        expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
+    alarms = [record for message in ("rank hangs", "leaving the round") for record in logged(folder, message)]
+    expect(not alarms, f"{alarms}")
+    expect("is a straggler" not in run.output(), run.output()[-4000:])
+    expect([len(steps_of(folder, rank, 1)) for rank in range(2)] == [steps, steps], "not all steps were taken in the first round")
 
 
 def test_a_job_can_bound_its_steps(folder):

@@ -1,7 +1,8 @@
 """An ordinary PyTorch program that knows nothing of Lockstep: DistributedDataParallel where there are several ranks, Adam, a checkpoint.
 
-train.py FOLDER STEPS [PAUSE…]    PAUSE: WHERE:SECONDS, once after step 20; WHERE is evaluation, loader, save or elsewhere,
-                                  or rank-1: in each forward pass of rank 1
+train.py FOLDER STEPS [PAUSE…]    PAUSE: WHERE:SECONDS, once after step 20, or WHERE:SECONDS:STEPS, again after so many more; WHERE is
+                                  evaluation, loader, save or elsewhere; compile: once, in the first forward pass;
+                                  rank-1: in each forward pass of rank 1
 
 Each rank appends its steps to FOLDER/steps-RANK.
 """
@@ -15,11 +16,14 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 PAUSE_AFTER = 20
-PAUSES = dict(argument.split(":") for argument in sys.argv[3:])
+PAUSES = {where: (float(seconds), *map(int, every)) for where, seconds, *every in (argument.split(":") for argument in sys.argv[3:])}
+steps_taken = 0
 
 
 def pause(where):
-    time.sleep(float(PAUSES.pop(where, 0)))
+    seconds, *every = PAUSES.get(where, (0,))
+    if steps_taken == PAUSE_AFTER or every and steps_taken % every[0] == PAUSE_AFTER:
+        time.sleep(seconds)
 
 
 class Points(Dataset):
@@ -39,6 +43,7 @@ class SlowToSave:
 
 
 def main():
+    global steps_taken
     folder, steps = sys.argv[1], int(sys.argv[2])
     checkpoint = f"{folder}/checkpoint.pt"
     if "WORLD_SIZE" in os.environ and os.environ["WORLD_SIZE"] != "1":
@@ -53,18 +58,19 @@ def main():
         step = stored["done"]
         model.load_state_dict(stored["model"])
         optimizer.load_state_dict(stored["optimizer"])
-    slowness = float(PAUSES.get(f"rank-{rank}", 0))
+    slowness, = PAUSES.get(f"rank-{rank}", (0,))
+    compilation, = PAUSES.get("compile", (0,))
     parallel = nn.parallel.DistributedDataParallel(model) if dist.is_initialized() else model
     with open(f"{folder}/steps-{rank}", "a") as done:
         while step < steps:
             for inputs, targets in DataLoader(Points(), batch_size=64):
                 optimizer.zero_grad()
-                time.sleep(slowness)
+                time.sleep(slowness + (compilation if step == 0 else 0))
                 nn.functional.cross_entropy(parallel(inputs), targets).backward()
                 optimizer.step()
-                step += 1
+                step = steps_taken = step + 1
                 print(os.environ.get("LOCKSTEP_ROUND"), step, time.time(), file=done, flush=True)
-                if step == PAUSE_AFTER:
+                if step % PAUSE_AFTER == 0:
                     pause("elsewhere")
                     model.eval()
                     pause("evaluation")
