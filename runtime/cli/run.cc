@@ -36,7 +36,7 @@ void PlaceCheckpoints(api::TrainingJob& job, const RunArguments& arguments, cons
 // Each machine is a replica. On a single machine --replicas may ask for more.
 void TakeMachines(const launch::Machines& machines, const RunArguments& arguments, LoadedManifest& loaded) {
   if (machines.count > 1 && arguments.replicas) {
-    loaded.problems.emplace_back("--replicas is for one machine; " + machines.said_by + " named " +
+    loaded.problems.emplace_back("--replicas is for one machine; " + machines.launcher + " named " +
                                  std::to_string(machines.count) + ", and each is a replica");
   }
   if (!loaded.problems.empty() || arguments.replicas) return;
@@ -49,7 +49,7 @@ void TakeMachines(const launch::Machines& machines, const RunArguments& argument
     loaded.problems = api::Validate(loaded.job);
     for (std::string& problem : loaded.problems) {
       problem += " (each of " + std::to_string(machines.count) + " machines is a replica, says " +
-                 machines.said_by + ")";
+                 machines.launcher + ")";
     }
   }
 }

@@ -62,7 +62,7 @@ class JoinedRun {
   }
 
   int Run() {
-    Say("according to " + machines_.said_by + "; joining machine 0 at " + host_);
+    Say("according to " + machines_.launcher + "; joining machine 0 at " + host_);
     SignalThread signals([this] { events_.Push(JoinedRunInterrupted{}); },
                          [this](ChildExit exit) { events_.Push(exit); });
     while (!IsOver()) {

@@ -137,7 +137,7 @@ class LocalRun {
     LOCKSTEP_TRY(workers_.Prepare(config_, token_));
     if (IsOneOfSeveral()) {
       Say("machine 0 of " + std::to_string(options_.machines.count) + ", according to " +
-          options_.machines.said_by + "; the others join it at " +
+          options_.machines.launcher + "; the others join it at " +
           http::JoinHostPort(options_.machines.host, server_->port()));
     }
     return {};

@@ -58,7 +58,7 @@ Result<int> CountOf(const Variables& variables, const std::string& name) {
 }
 
 Result<Machines> FromRanks(const Variables& variables, const std::string& index, const std::string& count) {
-  Machines machines{.said_by = index + " and " + count};
+  Machines machines{.launcher = index + " and " + count};
   LOCKSTEP_TRY(machines.count, CountOf(variables, count));
   LOCKSTEP_TRY(machines.index, variables.Number(index, 0, machines.count - 1));
   machines.port = kTorchrunPort;
@@ -80,7 +80,7 @@ Result<Machines> FromTorchrun(const Variables& variables) {
 }
 
 Result<Machines> FromSlurm(const Variables& variables) {
-  Machines machines{.said_by = "Slurm"};
+  Machines machines{.launcher = "Slurm"};
   LOCKSTEP_TRY(machines.count, CountOf(variables, "SLURM_STEP_NUM_NODES"));
   LOCKSTEP_TRY(const int tasks, CountOf(variables, "SLURM_STEP_NUM_TASKS"));
   if (tasks != machines.count) {

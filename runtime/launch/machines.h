@@ -24,7 +24,7 @@ struct Machines {
   int port = 0;
   std::string neighbour;  // another machine, if its name is known
   std::string token;      // a secret that all machines share
-  std::string said_by;    // the launcher whose variables were used, for messages
+  std::string launcher;   // the launcher whose variables were used, for messages
   // What Slurm assigned to the job on this machine; absent: use the manifest.
   std::optional<int> gpus;
   std::optional<int> processors;

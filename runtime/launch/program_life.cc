@@ -48,6 +48,8 @@ ProgramActions ProgramLife::On(const protocol::ToRank& message, SteadyTime now) 
   } else if (const auto* departs = std::get_if<protocol::NodeDeparts>(&message)) {
     if (state_ == State::kRunning)
       actions = {GiveNotice{{.reason = NoticeReason::kNodeDeparts, .detail = departs->reason}}};
+  } else if (std::holds_alternative<protocol::KillProgram>(message)) {
+    if (state_ != State::kIdle) actions = {SignalProgram{SIGKILL}};
   } else if (std::holds_alternative<protocol::Ping>(message)) {
     if (state_ != State::kRunning) return {Say{protocol::Pong{}}};
     actions = {AnswerForProgram{}};

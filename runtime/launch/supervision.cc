@@ -17,6 +17,8 @@ using protocol::LeaveReason;
 
 // The time for a hanging rank to write its stack. A stopped process cannot.
 constexpr Milliseconds kStackTime{1'000};
+// The time for a program to be dead after its rank was asked to kill it; then the rank's process is killed.
+constexpr Milliseconds kProgramDeathTime{5'000};
 // The rendezvous counts as away after this time without an answer; it normally answers a heartbeat in
 // milliseconds.
 constexpr Milliseconds kHostSilence{1'000};
@@ -98,6 +100,7 @@ void Supervision::Handle(const RankMessage& event, SteadyTime now) {
 void Supervision::OnReady(Rank& rank, const protocol::Ready& ready, SteadyTime now) {
   rank.ready = ready;
   rank.state = RankState::kReady;
+  if (settings_.is_program) rank.ending.reset();  // a program that was to be killed has ended
   JoinIfAllReady(now);
 }
 
@@ -295,7 +298,7 @@ void Supervision::LookForHang(int local_rank, SteadyTime now) {
   Rank& rank = ranks_.at(static_cast<std::size_t>(local_rank));
   if (rank.state == RankState::kExited) return;
   if (rank.ending.has_value()) {
-    if (now >= rank.ending->at) EndRank(local_rank);
+    if (now >= rank.ending->at) EndRank(local_rank, now);
     return;
   }
   const HangFinding finding = hang_detectors_.at(static_cast<std::size_t>(local_rank)).Look(now);
@@ -329,14 +332,18 @@ void Supervision::OnStraggler(const protocol::Straggler& straggler, SteadyTime n
       ExitCode::kStraggler,
       "is a straggler: computes " + FormatNumber(straggler.slowness, 2) + " times as long as the median rank",
       action, now};
-  EndRank(local_rank);
+  EndRank(local_rank, now);
 }
 
-void Supervision::EndRank(int local_rank) {
+void Supervision::EndRank(int local_rank, SteadyTime now) {
   Ending& ending = *ranks_.at(static_cast<std::size_t>(local_rank)).ending;
   if (ending.action == protocol::HealthAction::kReplacePod) {
     return ExitNow(static_cast<int>(ending.code),
                    "rank process " + std::to_string(local_rank) + " " + ending.why, LeaveReason::kStopping);
+  }
+  if (settings_.is_program && !std::exchange(ending.killed_program, true)) {
+    ending.at = now + kProgramDeathTime;
+    return Do(SendToRank{local_rank, protocol::KillProgram{}});
   }
   ending.at = SteadyTime::max();
   Do(KillRank{local_rank});

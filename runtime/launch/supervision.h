@@ -170,8 +170,9 @@ class Supervision {
         protocol::ExitCode::kHang;  // the reason; also the pod's exit code if the pod ends
     std::string why;
     protocol::HealthAction action = protocol::HealthAction::kRestart;
-    SteadyTime at{};  // when its stack is written
+    SteadyTime at{};  // when its stack is written; then, of a program, when it must be dead
     double detection_seconds = 0;
+    bool killed_program = false;
   };
   // The newest error of a rank itself, of any of its processes.
   struct OwnError {
@@ -228,7 +229,7 @@ class Supervision {
   void OnProfileWanted(const protocol::ProfileWanted& request);
   void OnDeparture(const std::string& reason);
   void OnStraggler(const protocol::Straggler& straggler, SteadyTime now);
-  void EndRank(int local_rank);
+  void EndRank(int local_rank, SteadyTime now);
   void JoinIfAllReady(SteadyTime now);
   // Whether a rank that is Ready needs another round before it stops.
   [[nodiscard]] bool HandsOver() const;

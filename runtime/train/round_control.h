@@ -54,8 +54,10 @@ class RoundControl {
   void Handle(const protocol::Stop& stop);
   void Handle(const protocol::Save& save);
   void Handle(const protocol::ProfileWanted& request);
-  void Handle(const protocol::Ping&) {}         // answered by the thread that reads the link
-  void Handle(const protocol::NodeDeparts&) {}  // of programs; this rank saves when it is asked to stop
+  void Handle(const protocol::Ping&) {}  // answered by the thread that reads the link
+  // Of programs; this rank saves when it is asked to stop, and is killed where a program is.
+  void Handle(const protocol::NodeDeparts&) {}
+  void Handle(const protocol::KillProgram&) {}
 
   const Clock& clock_;
   mutable Mutex mutex_;

@@ -51,6 +51,8 @@ template <>
 constexpr std::string_view kType<ProfileWanted> = "profileWanted";
 template <>
 constexpr std::string_view kType<NodeDeparts> = "nodeDeparts";
+template <>
+constexpr std::string_view kType<KillProgram> = "killProgram";
 
 template <typename Variant>
 std::string EncodeAny(const Variant& message) {

@@ -211,7 +211,11 @@ struct NodeDeparts {
   std::string reason;  // for people
 };
 
-using ToRank = std::variant<RankAssignment, RoundOver, Stop, Ping, Save, ProfileWanted, NodeDeparts>;
+// To the rank of a program that hangs or is a straggler: kill it and send Failed. The rank itself continues.
+struct KillProgram {};
+
+using ToRank =
+    std::variant<RankAssignment, RoundOver, Stop, Ping, Save, ProfileWanted, NodeDeparts, KillProgram>;
 
 // One line without its newline. Encode never fails; Decode rejects unknown types and invalid fields.
 [[nodiscard]] std::string Encode(const FromRank& message);
@@ -355,5 +359,7 @@ template <class V>
 void Visit(NodeDeparts& m, V& v) {
   v("reason", m.reason, limits::kText);
 }
+template <class V>
+void Visit(KillProgram&, V&) {}
 
 }  // namespace lockstep::protocol

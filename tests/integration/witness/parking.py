@@ -3,6 +3,7 @@
 The programs take an optimizer step, and end when the test lets them, in the way that the case wants. The cases of DistributedDataParallel and of a DataLoader
 use PyTorch; the others use a package `torch` of two functions, which are those that the witness needs, because PyTorch takes long to import.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -251,6 +252,20 @@ def test_all_ranks_of_an_unchanged_script_continue_in_parked_interpreters(folder
     expect(len(parked) == 4 and all(record["has_imported_all"] for record in parked), f"{parked}")
     sizes = [record["resident_bytes"] for record in logged(folder, PARKED)]
     expect(all(100e6 < size < 4e9 for size in sizes), f"{sizes}")
+
+
+def test_one_that_hangs_continues_in_a_parked_interpreter(folder):
+    with ProgramRun(folder, torch_python.python(), TRAIN, folder, LONG, nproc=2) as run:
+        run.until("two parked interpreters", lambda: len(logged(folder, PARKED)) == 2)
+        stopped = run.programs()[1]
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            run.until("steps of the next round", lambda: all(steps_of(folder, rank, 2) for rank in range(2)))
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(stopped, signal.SIGKILL)
+    expect(len(logged(folder, "rank hangs")) == 1, "it was killed for another reason")
+    expect(len(logged(folder, STARTED_PARKED)) == 2, "a rank began from nothing")
 
 
 SPAWNS = """

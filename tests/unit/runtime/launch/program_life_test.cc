@@ -173,6 +173,18 @@ TEST_F(ProgramLifeTest, PassesOnThatItsNodeDepartsWithoutASignal) {
   EXPECT_EQ(notice.detail, "the node has the taint t");
 }
 
+TEST_F(ProgramLifeTest, IsKilledWhereItHangsAndItsRankGoesOn) {
+  EXPECT_TRUE(Send(protocol::KillProgram{}).empty()) << "nothing runs";
+  (void)Assign(3);
+  EXPECT_EQ(Find<SignalProgram>(Send(protocol::KillProgram{}))->signal, SIGKILL);
+  const ProgramActions ended = life_.On(ProgramEnd{.exit_code = 137, .signal = SIGKILL});
+  EXPECT_TRUE(FindSaid<protocol::Failed>(ended)->rank_continues);
+  (void)Assign(4);
+  (void)Send(protocol::RoundOver{4, LeaveMode::kAbort});
+  EXPECT_EQ(Find<SignalProgram>(Send(protocol::KillProgram{}))->signal, SIGKILL)
+      << "SIGTERM may reach nothing";
+}
+
 TEST_F(ProgramLifeTest, StopsAtOnceWhereNothingRuns) {
   EXPECT_EQ(Find<EndRank>(Send(protocol::Stop{20}))->exit_code, 143);
 }

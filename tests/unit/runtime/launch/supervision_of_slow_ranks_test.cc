@@ -47,6 +47,52 @@ TEST_F(HangTest, ARankThatHangsWritesItsStackIsKilledAndRespawnedWithItsCause) {
   EXPECT_NE(leave.detail.find("does not answer"), std::string::npos) << leave.detail;
 }
 
+class ProgramHangTest : public HangTest {
+ protected:
+  ProgramHangTest() {
+    SupervisionSettings settings = SettingsOf(1);
+    settings.is_program = true;
+    settings.config.health = {.step_timeout_seconds = 5};
+    supervision_ = Supervision(settings);
+    (void)supervision_.Start(now_);
+  }
+  // Until its rank has been asked to kill it.
+  void HangAndBeKilled() {
+    TrainAndFallSilent();
+    EXPECT_NE(Find<ReportHang>(TickFor(9s)), nullptr);
+    now_ += 1s;
+    const Actions actions = Send(Tick{});
+    ASSERT_NE(Find<SendToRank>(actions), nullptr);
+    EXPECT_TRUE(std::holds_alternative<protocol::KillProgram>(Find<SendToRank>(actions)->message));
+    EXPECT_EQ(Find<KillRank>(actions), nullptr) << "the interpreter that is parked for the next round is its";
+  }
+};
+
+TEST_F(ProgramHangTest, ItsRankSurvivesAndTheCauseIsTheHang) {
+  HangAndBeKilled();
+  (void)Say(protocol::Failed{.exit_code = 137, .reason = "SIGKILL", .rank_continues = true});
+  const Actions died = Send(RankExited{.exit_code = 137});
+  EXPECT_EQ(Find<ReportLeave>(died)->request.failure.cause, "Hang");
+  EXPECT_NE(Find<SpawnRank>(died), nullptr);
+  (void)Say(protocol::Ready{});
+  EXPECT_TRUE(TickFor(60s).empty()) << "it waits for the next round";
+}
+
+TEST_F(ProgramHangTest, OneThatSigkillDoesNotEndIsKilledWithItsRank) {
+  HangAndBeKilled();
+  EXPECT_TRUE(TickFor(4s).empty());
+  EXPECT_NE(Find<KillRank>(TickFor(2s)), nullptr);
+  EXPECT_TRUE(TickFor(60s).empty()) << "once";
+}
+
+// Its round ended meanwhile, so its rank reports no failure.
+TEST_F(ProgramHangTest, ARankThatIsReadyAgainIsNotKilled) {
+  HangAndBeKilled();
+  (void)Send(WatchAnswered{5, protocol::WatchAnswer{.over = true, .mode = LeaveMode::kAbort}});
+  (void)Say(protocol::Ready{});
+  EXPECT_TRUE(TickFor(60s).empty());
+}
+
 TEST_F(HangTest, ARankThatWaitsForAnotherIsAskedAndLeftAlone) {
   TrainAndFallSilent();
   now_ += 5s;
