@@ -23,14 +23,15 @@ def program(name, command, image="localhost/busybox:1", replicas=2, **container)
 
 def python_program(name, arguments, folders, *path):
     """A job of two pods in an image with Debian's Python. The folders of this machine, which the nodes of the test cluster see, are
-    mounted at /NAME; those named in `path` are on PYTHONPATH."""
+    mounted at /NAME; those named in `path`, on PYTHONPATH, at /NAME/site-packages, as packages are installed."""
+    mounts = {folder: f"/{folder}/site-packages" if folder in path else f"/{folder}" for folder in folders}
     archive = subprocess.run([jobs.ROOT / "tests/e2e/python-image"], check=True, capture_output=True, text=True, timeout=LIMIT).stdout.strip()
     subprocess.run([jobs.ROOT / "tests/cluster/cluster", "load-image", archive], check=True, timeout=LIMIT, stdout=subprocess.DEVNULL)
     job = program(
         name, ["python3", *arguments], "localhost/python:1", securityContext=RESTRICTED,
-        env=[{"name": "PYTHONPATH", "value": ":".join(f"/{folder}" for folder in path)}, {"name": "HOME", "value": "/tmp"},
+        env=[{"name": "PYTHONPATH", "value": ":".join(mounts[folder] for folder in path)}, {"name": "HOME", "value": "/tmp"},
              {"name": "HF_HUB_OFFLINE", "value": "1"}],
-        volumeMounts=[*({"name": name, "mountPath": f"/{name}", "readOnly": True} for name in folders), {"name": "tmp", "mountPath": "/tmp"}])
+        volumeMounts=[*({"name": name, "mountPath": mount, "readOnly": True} for name, mount in mounts.items()), {"name": "tmp", "mountPath": "/tmp"}])
     job["spec"]["worker"]["template"]["spec"]["volumes"] = [
         *({"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()), {"name": "tmp", "emptyDir": {}}]
     return job
@@ -89,12 +90,18 @@ def test_hugging_faces_trainer_is_seen_and_judged_and_continues_from_its_own_che
         def restarts():
             return job.status().get("restarts", [])
 
+        def said(message):
+            """By how many ranks."""
+            return sum(log.count(message) for log in job.logs().values())
+
         def recovered(number, victim, signal_name):
-            """The record of what the signal did to the program in a pod, after which it makes new steps."""
+            """The record of what the signal did to the program in a pod, after which it makes new steps in parked interpreters."""
+            job.until("a parked interpreter in each pod", lambda: said("an interpreter is parked") == 2 * number)
             before = progress()["step"]
             job.kill({victim: pythons(job, victim)}, signal_name)
             job.until(f"record {number} in status.restarts", lambda: len(restarts()) == number)
             job.until("a step after those before", lambda: progress()["step"] > before)
+            expect(said("the program starts in the parked interpreter") == 2 * number, "a program began from nothing")
             return job.until("its recovery", lambda: "recoverySeconds" in restarts()[0] and restarts()[0])
 
         job.until("loss, epoch and number of steps", lambda: progress().get("totalSteps") == 100000 and "loss" in progress())
