@@ -7,6 +7,13 @@ namespace {
 
 bool LooksLikeJsonObject(const std::string& line) { return line.starts_with("{\"") && line.ends_with("}"); }
 
+// base/log.h begins its records with the time, in microseconds, and the level.
+bool IsOwnInfo(std::string_view line) {
+  constexpr std::string_view kTime = R"({"time":"2026-11-26T02:20:57.262678Z",)";
+  return line.starts_with(R"({"time":")") && line.size() > kTime.size() &&
+         line.substr(kTime.size()).starts_with(R"("level":"info","message":")");
+}
+
 // `"key":value,`; empty if the object already has the key.
 std::string FieldFor(const std::string& object, const std::string& key, int64_t value) {
   const std::string quoted = "\"" + key + "\":";
@@ -42,6 +49,7 @@ std::optional<std::string> LineCutter::Rest() {
 }
 
 void LastLines::Add(std::string line) {
+  if (IsOwnInfo(line)) return;
   lines_.push_back(std::move(line));
   if (lines_.size() > kMostLines) lines_.pop_front();
 }

@@ -24,7 +24,8 @@ class LineCutter {
   std::string pending_;
 };
 
-// The newest lines, limited to the size of a status field.
+// The newest lines, limited to the size of a status field. Records of our own log (base/log.h) at level info are left
+// out, because they never say why a rank died.
 class LastLines {
  public:
   static constexpr std::size_t kMostLines = 20;

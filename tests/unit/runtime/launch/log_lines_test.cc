@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/common/base/log.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -47,6 +49,24 @@ TEST(LastLines, OfOneLongLineKeepsTheEnd) {
   last.Add(std::string(LastLines::kMostBytes, 'x') + "the end");
   EXPECT_EQ(last.Text().size(), LastLines::kMostBytes);
   EXPECT_TRUE(last.Text().ends_with("the end"));
+}
+
+TEST(LastLines, LeaveOutWhatOurOwnLogReportsAtLevelInfo) {
+  const auto text_of = [](const std::string& line) {
+    LastLines last;
+    last.Add(line);
+    return last.Text();
+  };
+  for (const auto& [write, level] : {std::pair{log::Info, "info"}, std::pair{log::Error, "error"}}) {
+    testing::internal::CaptureStderr();
+    write("an interpreter is parked", {{"pid", 1}});
+    std::string line = testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(line.ends_with("}\n")) << line;
+    line.pop_back();
+    EXPECT_EQ(text_of(line), std::string(level) == "info" ? "" : line);
+  }
+  const std::string of_the_program = R"({"level":"info","message":"epoch 3"})";
+  EXPECT_EQ(text_of(of_the_program), of_the_program);
 }
 
 TEST(Labelled, SaysWhereALineComesFrom) {
