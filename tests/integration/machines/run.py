@@ -154,6 +154,20 @@ def test_machines_meet_over_ipv6(network, folder):
         site.expect_complete()
 
 
+def test_rank_0_of_a_program_has_a_hostfile_of_all_machines(network, folder):
+    script = f'[ -z "$LOCKSTEP_HOSTFILE" ] || cp "$LOCKSTEP_HOSTFILE" {folder}/hostfile-of-$RANK'
+    spec = {"nprocPerNode": 2, "worker": {"template": {"spec": {"containers": [{"name": "trainer", "image": "none", "command": ["sh", "-c", script]}]}}}}
+    with Site(network, folder) as site:
+        pathlib.Path(site.manifest).write_text(json.dumps(
+            {"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "hosts"}, "spec": spec}))
+        site.start_all()
+        codes = site.codes()
+        expect(set(codes.values()) == {0}, f"exit codes {codes}\n{site.said()}")
+    found = {path.name: path.read_text() for path in pathlib.Path(folder).glob("hostfile-of-*")}
+    hosts = "".join(f"{network.address(k)} slots=2\n" for k in range(2))
+    expect(found == {"hostfile-of-0": hosts}, f"{found}")
+
+
 def test_a_machine_may_die_and_come_back(network, folder):
     with Site(network, folder, epochs=LONG) as site:
         site.start_all()
