@@ -305,7 +305,8 @@ class Process {
             .launcher_pull_policy = config_.launcher_pull_policy,
             .managed_by = config_.managed_by,
             .selects_namespaces = !config_.namespace_selector.empty(),
-            .installation = name_space_ + "/" + config_.lease_name};
+            .installation = name_space_ + "/" + config_.lease_name,
+            .takes_over = config_.leader_elect && config_.watch_namespaces.empty()};
   }
 
   Result<void> Lead(const std::stop_token& stop) {

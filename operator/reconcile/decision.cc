@@ -20,23 +20,44 @@ Decision Fail(std::string_view why, std::string message) {
       .mode = Mode::kFinished, .finish_as = condition::kFailed, .reason = why, .message = std::move(message)};
 }
 
-Rule IgnoreForeign(const Observed& observed, const QueueState&) {
+bool IsForeign(const Observed& observed) {
   const std::string& named = observed.job.spec.managed_by;
   const std::string_view manager = named.empty() ? api::kManagedByLockstep : std::string_view(named);
-  if (manager == observed.settings.managed_by && observed.is_namespace_ours) return std::nullopt;
+  return manager != observed.settings.managed_by || !observed.is_namespace_ours;
+}
+
+Rule IgnoreForeign(const Observed& observed, const QueueState&) {
+  if (!IsForeign(observed)) return std::nullopt;
   return Decision{.mode = Mode::kIgnore};
 }
 
+bool HasRunningPod(const std::vector<Pod>& pods) {
+  return std::any_of(pods.begin(), pods.end(),
+                     [](const Pod& pod) { return pod.phase == PodPhase::kRunning; });
+}
+
+std::string WhenItIsTakenOver(const Observed& observed) {
+  const std::string annotation(api::kAnnotationInstallation);
+  if (observed.claim_is_abandoned) {
+    return "The first no longer renews its Lease: the other takes the job over when its workers have ended, "
+           "or at once if the job's annotation " +
+           annotation + " is removed";
+  }
+  if (observed.settings.takes_over)
+    return "If the first does not renew its Lease for some minutes, the other takes the job over";
+  return "If the first no longer exists, remove the job's annotation " + annotation;
+}
+
 Rule ClaimedByAnother(const Observed& observed, const QueueState&) {
-  const std::string holder = InstallationOf(observed.job);
-  const std::string& own = observed.settings.installation;
-  if (holder.empty() || holder == own) return std::nullopt;
+  if (!IsClaimedByAnother(observed)) return std::nullopt;
+  // Running workers have the address of that installation: they would not reach the rendezvous of this one.
+  const bool waits_for_workers = !observed.job.metadata.deletion_timestamp && HasRunningPod(observed.pods);
+  if (observed.claim_is_abandoned && !waits_for_workers) return std::nullopt;
   return Decision{.mode = Mode::kIgnore,
-                  .message = "the installation with the Lease " + holder +
-                             " runs this job; that with the Lease " + own +
+                  .message = "the installation with the Lease " + InstallationOf(observed.job) +
+                             " runs this job; that with the Lease " + observed.settings.installation +
                              " leaves it alone: give them different values of managedBy or different " +
-                             "namespaces. If the first no longer exists, remove the job's annotation " +
-                             std::string(api::kAnnotationInstallation)};
+                             "namespaces. " + WhenItIsTakenOver(observed)};
 }
 
 Rule Deleted(const Observed& observed, const QueueState&) {
@@ -161,6 +182,11 @@ Decision Run(const Observed& observed, const PodGroups& groups) {
 }
 
 }  // namespace
+
+bool IsClaimedByAnother(const Observed& observed) {
+  const std::string holder = InstallationOf(observed.job);
+  return !IsForeign(observed) && !holder.empty() && holder != observed.settings.installation;
+}
 
 Decision Decide(const Observed& observed, const PodGroups& groups, const QueueState& queue) {
   for (const auto rule : {IgnoreForeign, ClaimedByAnother, Deleted, FinishedBefore, Completed, Invalid,

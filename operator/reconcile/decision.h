@@ -37,6 +37,9 @@ struct Decision {
   std::optional<Seconds> deadline;  // time until a rule with a time limit may apply
 };
 
+// Whether the job would be this installation's, but another one has claimed it.
+[[nodiscard]] bool IsClaimedByAnother(const Observed& observed);
+
 [[nodiscard]] Decision Decide(const Observed& observed, const PodGroups& groups, const QueueState& queue);
 
 }  // namespace lockstep::reconcile

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "operator/reconcile/decision.h"
 #include "operator/reconcile/notes.h"
 #include "operator/reconcile/plan.h"
 #include "operator/reconcile/status.h"
@@ -47,7 +48,8 @@ bool NamespaceEnds(const Plan& plan, const Applied& applied) {
 JobReconciler::JobReconciler(Dependencies dependencies, std::function<ClusterSettings()> settings)
     : dependencies_(dependencies),
       settings_(std::move(settings)),
-      applier_(dependencies.client, dependencies.caches) {}
+      applier_(dependencies.client, dependencies.caches),
+      claims_(dependencies.client, dependencies.clock) {}
 
 Result<controller::Outcome> JobReconciler::Reconcile(const std::string& key) {
   auto observed = Observe(kube::KeyFromString(key), dependencies_.caches, dependencies_.rendezvous,
@@ -56,11 +58,13 @@ Result<controller::Outcome> JobReconciler::Reconcile(const std::string& key) {
     Forget(key);
     return controller::Outcome{};
   }
+  const bool may_take_over = observed->settings.takes_over && IsClaimedByAnother(*observed);
+  observed->claim_is_abandoned = may_take_over && claims_.IsAbandoned(InstallationOf(observed->job));
   Plan plan = MakePlan(*observed);
   if (plan.ignored) {
     Forget(key);  // until now its namespace may have been ours
     ReportIgnored(observed->job, plan.events);
-    return controller::Outcome{};
+    return may_take_over ? controller::Outcome{.requeue_after = Claims::kPeriod} : controller::Outcome{};
   }
   Remember(key, IdentityOf(observed->job));
   ConfigureRendezvous(*observed, plan);

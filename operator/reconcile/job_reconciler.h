@@ -8,6 +8,7 @@
 #include "operator/controller/reconciler.h"
 #include "operator/kube/event_recorder.h"
 #include "operator/reconcile/apply.h"
+#include "operator/reconcile/claims.h"
 #include "operator/reconcile/gpus.h"
 #include "operator/reconcile/observe.h"
 #include "runtime/common/base/mutex.h"
@@ -60,6 +61,7 @@ class JobReconciler final : public controller::Reconciler {
   Dependencies dependencies_;
   const std::function<ClusterSettings()> settings_;
   Applier applier_;
+  Claims claims_;
   mutable Mutex mutex_;
   std::map<std::string, protocol::JobIdentity> known_ LOCKSTEP_GUARDED_BY(mutex_);  // by key
   OncePerKey reported_ LOCKSTEP_GUARDED_BY(mutex_);  // jobs of other installations

@@ -28,6 +28,9 @@ struct ClusterSettings {
   // true: jobs of the namespaces in Caches::name_spaces; false: of all watched namespaces
   bool selects_namespaces = false;
   std::string installation;  // see kAnnotationInstallation
+  // Whether this installation takes over the jobs of one that is gone: it has a Lease itself, and may read
+  // those of others, which an operator of listed namespaces may not.
+  bool takes_over = false;
 };
 
 struct Observed {
@@ -38,6 +41,7 @@ struct Observed {
   std::vector<std::string> violations;  // of rules between fields
   std::vector<Pod> pods;                // pods that belong to this job (owner.h)
   std::optional<Pod> removal;           // the pod that removes the checkpoints of a deleted job
+  bool claim_is_abandoned = false;      // by another installation (claims.h)
   bool is_namespace_ours = true;        // false: another installation runs the jobs of this namespace
   bool namespace_ends = false;          // the namespace is being deleted: nothing can be created in it
   // The nodes of its pods, by name; absent if nodes are unknown.

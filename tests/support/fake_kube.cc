@@ -47,6 +47,9 @@ Json FakeKube::Store(const Resource& resource, Json object, WatchEventType type)
 }
 
 Result<Json> FakeKube::Get(const Resource& resource, const ObjectKey& key) {
+  if (why_unreadable) {
+    if (const auto error = why_unreadable(key)) return *error;
+  }
   const std::lock_guard lock(mutex_);
   const Objects& objects = objects_[std::string(resource.plural)];
   const auto found = objects.find(key);

@@ -34,6 +34,8 @@ class FakeKube final : public kube::KubeClient {
   Result<Json> Delete(const kube::Resource& resource, const kube::ObjectKey& key,
                       const kube::DeleteOptions& options) override;
 
+  // Asked before each Get of an object.
+  std::function<std::optional<Error>(const kube::ObjectKey&)> why_unreadable;
   // Asked after each write; true: it is done, but the answer is lost.
   std::function<bool(const std::string& verb, const std::string& plural, const kube::ObjectKey&)> lose_answer;
 

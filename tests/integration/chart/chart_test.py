@@ -27,8 +27,8 @@ ALERTS, RECORDING = CHART / "alerts.yaml", CHART / "recording.yaml"
 
 SUBJECT = {"kind": "ServiceAccount", "name": "lockstep", "namespace": "ml-system"}
 # What an operator for one namespace does without: the cluster's own kinds, and what is of no use without them.
-FOR_ALL_NAMESPACES = {"nodes", "resourceflavors.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io", "priorityclasses.scheduling.k8s.io",
-                      "workloads.kueue.x-k8s.io", "workloads.kueue.x-k8s.io/status"}
+FOR_ALL_NAMESPACES = {"nodes", "leases.coordination.k8s.io", "resourceflavors.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io",
+                      "priorityclasses.scheduling.k8s.io", "workloads.kueue.x-k8s.io", "workloads.kueue.x-k8s.io/status"}
 REVIEWS = rights.Right(rights.EVERYWHERE, "create", "tokenreviews.authentication.k8s.io", ())
 
 
@@ -139,17 +139,19 @@ class Rights(unittest.TestCase):
         self.assertEqual(of_scope(narrow, "ml-system"), of_scope(wide, "ml-system"))
         left_out = of_scope(wide - {REVIEWS}, rights.EVERYWHERE) - of_scope(narrow, "team-a")
         self.assertEqual({right.resource for right in left_out}, FOR_ALL_NAMESPACES)
-        self.assertEqual({right.resource for right in narrow} & FOR_ALL_NAMESPACES, set())
+        self.assertEqual({right.resource for right in of_scope(narrow, "team-a")} & FOR_ALL_NAMESPACES, set())
 
     def test_watching_the_release_namespace_keeps_both_roles(self):
         apart, together = bound_rights({"watchNamespaces": ["team-a"]}), bound_rights({"watchNamespaces": ["ml-system"]})
         self.assertEqual(together, {right._replace(scope="ml-system") if right.scope == "team-a" else right for right in apart})
 
     def test_secrets_and_leases_are_those_of_the_release_by_name(self):
-        found = {right for right in bound_rights() if right.resource in ("secrets", "leases.coordination.k8s.io")}
-        self.assertEqual({right.scope for right in found}, {"ml-system"})
-        self.assertEqual({(right.verb, *right.names) for right in found},
-                         {("create",), *((verb, name) for verb in ("get", "update") for name in ("lockstep-leader", "lockstep-rendezvous-tls"))})
+        of_others = rights.Right(rights.EVERYWHERE, "get", "leases.coordination.k8s.io", ())  # of the releases that have claimed jobs
+        for values, elsewhere in (({}, {of_others}), ({"watchNamespaces": ["team-a"]}, set())):
+            found = {right for right in bound_rights(values) if right.resource in ("secrets", "leases.coordination.k8s.io")} - elsewhere
+            self.assertEqual({right.scope for right in found}, {"ml-system"})
+            self.assertEqual({(right.verb, *right.names) for right in found},
+                             {("create",), *((verb, name) for verb in ("get", "update") for name in ("lockstep-leader", "lockstep-rendezvous-tls"))})
 
     def test_a_certificate_of_somebody_else_is_only_read(self):
         for certificate, secret in (({"secretName": "mine"}, "mine"), ({"issuerRef": {"name": "a"}}, "lockstep-rendezvous-certificate")):

@@ -11,6 +11,7 @@ from operators import JOBS, Operator, create, job, make_namespace, pods_of
 
 PROGRAM = BUILD / "operator/lockstep-operator"
 TEAM = "example.com/team"
+HEIR = "example.com/heir"
 INSTALLATION = "lockstep.dev/installation"
 
 
@@ -119,6 +120,25 @@ def test_two_installations_for_the_same_jobs_do_not_fight():
         until("its workers are sent to the other", lambda: f"rendezvous-{letter}:" in rendezvous_of(jobs, "job0"), details=text)
         api().request("DELETE", JOBS.format(jobs) + "/job0")
         until("and lets it go", lambda: finalizers(jobs, "job0") is None, details=text)
+
+
+def test_takes_over_the_jobs_of_an_installation_that_no_longer_renews_its_lease():
+    system, jobs = make_namespace(api(), "system"), make_namespace(api(), "jobs")
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{system}/leases"
+    status, answer = api().request("POST", leases, {"metadata": {"name": "gone"}, "spec": {
+        "leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z", "holderIdentity": "gone"}})
+    expect(status == 201, answer)
+    abandoned = job("a", 2, managedBy=HEIR)
+    abandoned["metadata"]["annotations"] = {INSTALLATION: f"{system}/gone"}
+    create(api(), jobs, abandoned)
+    with Operator(PROGRAM, "--leader-elect", f"--namespace={system}", "--lease-name=heir-leader", f"--managed-by={HEIR}",
+                  "--rendezvous-url=http://rendezvous-heir:1") as heir:
+        until("it is left alone at first", lambda: heir.records("ignored a job of another installation"), details=heir.text)
+        expect(installation_of(jobs, "a") == f"{system}/gone", "it was taken from an installation that may be alive")
+        until("it is taken over", lambda: installation_of(jobs, "a") == f"{system}/heir-leader", details=heir.text)
+        until("its pods", lambda: pod_count(jobs, "a") == 2, details=heir.text)
+        api().request("DELETE", JOBS.format(jobs) + "/a")
+        until("and let go", lambda: finalizers(jobs, "a") is None, details=heir.text)
 
 
 def label(namespace, value):

@@ -187,6 +187,13 @@ class Release:
         patch(f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}/status", {"status": {"phase": "Succeeded"}})
         self.until("the job is gone", lambda: not get(self.job("d")))
 
+    def look_at_another_installation(self):
+        other = job("e", 1)
+        other["metadata"]["annotations"] = {"lockstep.dev/installation": f"{self.system}/none"}
+        self.create(other)
+        self.until("it is left alone", lambda: self.running.records("ignored a job of another installation"))
+        patch(self.job("e"), {"metadata": {"annotations": None}})
+
     def delete_jobs(self):
         status, answer = api().request("DELETE", JOBS.format(self.namespace))
         expect(status == 200, answer)
@@ -206,6 +213,7 @@ class Release:
             self.replace_a_failed_pod()
             self.hear_from_a_worker()
             self.outlive_no_job()
+            self.look_at_another_installation()
             self.delete_jobs()
 
     def unused(self):

@@ -32,6 +32,32 @@ class JobReconcilerTest : public ::testing::Test {
                             [] { return ClusterSettings{}; }};
 };
 
+TEST_F(JobReconcilerTest, TakesOverAJobWhoseInstallationNoLongerRenewsItsLease) {
+  JobReconciler heir({kube_, caches_, rendezvous_, events_, observer_, clock_},
+                     [] { return ClusterSettings{.installation = "system/heir", .takes_over = true}; });
+  const auto holder = [this] {
+    const auto job = kube_.Get(kJobs, {"team", "job"});
+    return StringAt(*job, {"metadata", "annotations", std::string(api::kAnnotationInstallation)});
+  };
+  caches_.jobs.Put(*kube_.Create(kJobs, *ParseJson(R"({"apiVersion": "lockstep.dev/v1alpha1",
+    "kind": "DistributedTrainingJob", "metadata": {"name": "job", "namespace": "team", "generation": 1,
+      "annotations": {"lockstep.dev/installation": "gone/lockstep-leader"}}, "spec": {"worker": {"replicas": 1,
+    "template": {"spec": {"containers": [{"name": "trainer", "image": "w"}]}}},
+    "training": {"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 64, "steps": 10}}})")));
+  (void)*kube_.Create(kube::kLeases,
+                      *ParseJson(R"({"metadata": {"name": "lockstep-leader", "namespace": "gone"},
+    "spec": {"holderIdentity": "pod_1f2e", "renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 15}})"));
+  for (int pass = 0; pass < 10; ++pass) {
+    const auto outcome = heir.Reconcile("team/job");
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome->requeue_after, Claims::kPeriod);
+    EXPECT_EQ(holder(), "gone/lockstep-leader");
+    clock_.Advance(Claims::kPeriod);
+  }
+  (void)heir.Reconcile("team/job");
+  EXPECT_EQ(holder(), "system/heir");
+}
+
 TEST(JobReconciler, ReportsTheEndOfAJobWhoseNamespaceIsNoLongerOurs) {
   testing::FakeKube kube;
   testing::FakeClock clock;

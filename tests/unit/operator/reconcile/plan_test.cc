@@ -295,6 +295,34 @@ TEST(MakePlan, LeavesAJobThatAnotherInstallationHasClaimedAlone) {
   }
 }
 
+TEST(MakePlan, TakesAnAbandonedJobOverWhenItsWorkersHaveEnded) {
+  JobWorld world;
+  auto& installation = world.observed().job.metadata.annotations[std::string(api::kAnnotationInstallation)];
+  installation = "team-a/lockstep-leader";
+  world.observed().settings.installation = "team-b/lockstep-leader";
+  world.observed().settings.takes_over = true;
+  const auto note = [&] { return MakePlan(world.observed()).events.at(0).note; };
+  EXPECT_TRUE(MakePlan(world.observed()).ignored);
+  EXPECT_THAT(note(), HasSubstr("If the first does not renew its Lease for some minutes"));
+  world.observed().claim_is_abandoned = true;
+  world.Running(0);
+  EXPECT_TRUE(MakePlan(world.observed()).ignored);
+  EXPECT_THAT(note(), HasSubstr("the other takes the job over when its workers have ended"));
+  world.observed().pods.clear();
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), Contains("claim the job"));
+}
+
+TEST(MakePlan, EndsTheWorkersOfAnAbandonedJobThatIsDeleted) {
+  JobWorld world;
+  world.observed().job.metadata.annotations[std::string(api::kAnnotationInstallation)] =
+      "team-a/lockstep-leader";
+  world.observed().settings.installation = "team-b/lockstep-leader";
+  world.observed().claim_is_abandoned = true;
+  world.Running(0);
+  world.observed().job.metadata.deletion_timestamp = world.observed().now;
+  EXPECT_THAT(ActionsOf(MakePlan(world.observed())), Contains("delete job-worker-0"));
+}
+
 TEST(MakePlan, ClaimsARunningJobThatNoInstallationHasClaimed) {
   JobWorld world;
   world.Running(0).Running(1);
