@@ -75,6 +75,7 @@ class Process {
                 .is_pod = !config.pod_name.empty(),
                 .work_on = [this](const auto& shards) { return WorkOn(shards); },
                 .on_expired = [] { EndAtOnce("the lease was not renewed within the renew deadline"); },
+                .authorities = [this] { return certificates_ ? certificates_->ServedAuthorities() : ""; },
                 .timings = config.lease}),
         events_(client_, clock_, identity_),
         service_(
@@ -96,7 +97,8 @@ class Process {
             .secret = {name_space_, has_own ? config.tls_secret : config.certificate_secret},
             .kept_by = has_own ? rendezvous::SecretKeeper::kOperator : rendezvous::SecretKeeper::kOther,
             .rendezvous_url = config.rendezvous_url,
-            .overlap = config.certificate_overlap},
+            .overlap = config.certificate_overlap,
+            .of_others = [this] { return lease_.AuthoritiesOfOthers(); }},
         [this] { EnqueueAll(); });
   }
 

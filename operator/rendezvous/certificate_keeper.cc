@@ -50,6 +50,7 @@ void CertificateKeeper::Look() {
   auto taken = Take(found);
   if (IsToBeRenewed(secret, found)) taken = Take(Renew(secret));
   Report(taken);
+  ReportTrusted();
 }
 
 std::string CertificateKeeper::WhyNoneIsServed() const {
@@ -60,8 +61,14 @@ std::string CertificateKeeper::WhyNoneIsServed() const {
 }
 
 std::string CertificateKeeper::Trusted() const {
+  const std::set<std::string> of_others = options_.of_others();
   const MutexLock lock(mutex_);
-  return TrustedWith(certificates_);
+  return TrustedWith(certificates_, of_others);
+}
+
+std::string CertificateKeeper::ServedAuthorities() const {
+  const MutexLock lock(mutex_);
+  return certificates_.served ? certificates_.served->ca : "";
 }
 
 Result<ServerIdentity> CertificateKeeper::IdentityIn(const Result<Json>& secret) const {
@@ -115,8 +122,12 @@ Result<void> CertificateKeeper::Take(const Result<ServerIdentity>& found) {
     certificates_ = after;
   }
   LogChange(before, after);
-  if (TrustedWith(after) != TrustedWith(before)) on_change_();
   return result;
+}
+
+void CertificateKeeper::ReportTrusted() {
+  const std::string trusted = Trusted();
+  if (std::exchange(reported_, trusted) != trusted) on_change_();
 }
 
 void CertificateKeeper::LogChange(const Certificates& before, const Certificates& after) const {

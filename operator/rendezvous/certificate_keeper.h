@@ -5,6 +5,7 @@
 // the other methods may be called from any thread. Failures are retried without limit.
 
 #include <functional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -27,6 +28,8 @@ struct CertificateOptions {
   SecretKeeper kept_by = SecretKeeper::kOperator;
   std::string rendezvous_url;  // the URL by which workers reach the rendezvous
   Milliseconds overlap{};      // see Follow
+  // The authorities of the certificates that other replicas serve. Any thread.
+  std::function<std::set<std::string>()> of_others = [] { return std::set<std::string>(); };
 };
 
 class CertificateKeeper {
@@ -41,6 +44,8 @@ class CertificateKeeper {
 
   [[nodiscard]] std::string WhyNoneIsServed() const;  // "": a certificate is served
   [[nodiscard]] std::string Trusted() const;          // the authorities for workers, PEM
+  // Those of the certificate that is served to workers, PEM; empty: none is served.
+  [[nodiscard]] std::string ServedAuthorities() const;
   // For workers.
   [[nodiscard]] const http::ServerCertificate& served() const { return served_; }
   // For clients that read the authority from the Secret: the newest usable certificate, announced or served.
@@ -54,6 +59,7 @@ class CertificateKeeper {
   [[nodiscard]] Result<void> Take(const Result<ServerIdentity>& found);
   void LogChange(const Certificates& before, const Certificates& after) const;
   void Report(const Result<void>& taken);
+  void ReportTrusted();
 
   kube::KubeClient& client_;
   const Clock& clock_;
@@ -65,6 +71,7 @@ class CertificateKeeper {
   mutable Mutex mutex_;
   Certificates certificates_ LOCKSTEP_GUARDED_BY(mutex_);
   std::string problem_ LOCKSTEP_GUARDED_BY(mutex_);  // of the last read
+  std::string reported_;                             // the last Trusted(); used by the thread that calls Look
   std::jthread thread_;                              // last: joins before the other members are destroyed
 };
 

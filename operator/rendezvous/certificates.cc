@@ -118,12 +118,16 @@ Certificates Follow(Certificates current, const ServerIdentity& found, WallTime 
   return current;
 }
 
-std::string TrustedWith(const Certificates& certificates) {
-  std::string trusted = certificates.served ? certificates.served->ca : "";
-  if (certificates.next && certificates.next->ca != trusted) {
-    if (!trusted.ends_with('\n')) trusted += '\n';
-    trusted += certificates.next->ca;
-  }
+std::string TrustedWith(const Certificates& certificates, const std::set<std::string>& of_others) {
+  std::string trusted;
+  const auto add = [&trusted](const std::string& authorities) {
+    if (trusted.find(authorities) != std::string::npos) return;
+    if (!trusted.empty() && !trusted.ends_with('\n')) trusted += '\n';
+    trusted += authorities;
+  };
+  if (certificates.served) add(certificates.served->ca);
+  if (certificates.next) add(certificates.next->ca);
+  std::for_each(of_others.begin(), of_others.end(), add);
   return trusted;
 }
 

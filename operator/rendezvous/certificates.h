@@ -4,6 +4,7 @@
 // serves them. Pure.
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,7 +56,9 @@ struct Certificates {
 [[nodiscard]] Certificates Follow(Certificates current, const ServerIdentity& found, WallTime now,
                                   Milliseconds overlap);
 
-// The authorities that workers must trust, PEM: of the served and of the announced certificate.
-[[nodiscard]] std::string TrustedWith(const Certificates& certificates);
+// The authorities that workers must trust, PEM: of the served and of the announced certificate, and those of
+// the certificates that other replicas serve.
+[[nodiscard]] std::string TrustedWith(const Certificates& certificates,
+                                      const std::set<std::string>& of_others = {});
 
 }  // namespace lockstep::rendezvous

@@ -89,6 +89,16 @@ std::vector<std::string> ShardLease::Replicas() const {
   return identities;
 }
 
+std::set<std::string> ShardLease::AuthoritiesOfOthers() const {
+  const MutexLock lock(mutex_);
+  std::set<std::string> authorities;
+  for (const auto& [identity, replica] : published_.replicas) {
+    if (identity != options_.identity && !replica.authorities.empty())
+      authorities.insert(replica.authorities);
+  }
+  return authorities;
+}
+
 Result<bool> ShardLease::Look() {
   Result<bool> looked = false;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -128,7 +138,8 @@ Result<bool> ShardLease::Try() {
         .renewed = FormatMicroTime(clock_.Now()),
         .duration_seconds =
             std::chrono::duration_cast<std::chrono::seconds>(options_.timings.duration).count(),
-        .address = address_};
+        .address = address_,
+        .authorities = options_.authorities()};
     LOCKSTEP_TRY(Write(lease, next));
     if (TimeLeft() <= SteadyTime::duration::zero()) {
       return Error{ErrorCode::kDeadlineExceeded, "the answer came after the renew deadline"};

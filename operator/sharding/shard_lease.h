@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -31,6 +32,8 @@ struct ShardLeaseOptions {
   // Called on the watching thread when the lease was not renewed within the renew deadline. It must end the
   // process.
   std::function<void()> on_expired;
+  // The authorities of the certificate that this process serves now, PEM. Called like work_on.
+  std::function<std::string()> authorities = [] { return std::string(); };
   kube::LeaseTimings timings;
 };
 
@@ -54,6 +57,8 @@ class ShardLease {
   [[nodiscard]] std::string AddressOf(std::size_t shard) const;
   // The replicas, as last read. Any thread.
   [[nodiscard]] std::vector<std::string> Replicas() const;
+  // The authorities of the certificates that other replicas serve, as last read. Any thread.
+  [[nodiscard]] std::set<std::string> AuthoritiesOfOthers() const;
 
  private:
   // True if this process is one of the replicas now. kAborted: it no longer is.

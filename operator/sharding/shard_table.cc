@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::string_view kAnnotation = "lockstep.dev/shards";
 constexpr int kHexadecimal = 16;
+// An object may have 256 KiB of annotations: larger bundles are left out.
+constexpr std::size_t kMostAuthorities = 8 * 1024;
 
 std::string IdentitiesOf(const ShardTable& table) {
   std::vector<std::string> identities;
@@ -27,7 +29,8 @@ ShardTable TableFromText(const std::string& text) {
     for (const auto& [identity, replica] : replicas->items()) {
       table.replicas[identity] = {.renewed = StringAt(replica, {"renewed"}),
                                   .duration_seconds = IntAt(replica, {"durationSeconds"}, 15),
-                                  .address = StringAt(replica, {"address"})};
+                                  .address = StringAt(replica, {"address"}),
+                                  .authorities = StringAt(replica, {"authorities"})};
     }
   }
   const Json* holders = FindJson(*json, {"holders"});
@@ -46,6 +49,9 @@ Json TableToJson(const ShardTable& table) {
     replicas[identity] = {{"renewed", replica.renewed},
                           {"durationSeconds", replica.duration_seconds},
                           {"address", replica.address}};
+    const std::string& authorities = replica.authorities;
+    if (!authorities.empty() && authorities.size() <= kMostAuthorities)
+      replicas[identity]["authorities"] = authorities;
   }
   return {{"replicas", std::move(replicas)}, {"holders", table.holders}};
 }

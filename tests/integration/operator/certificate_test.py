@@ -18,6 +18,7 @@ from build_folder import BUILD
 from cases import LIMIT, expect, until
 from kube_api import MERGE, api
 from operators import Operator, create, job, make_namespace, pods_of
+from shards import Table
 from workers import Worker
 
 PROGRAM = BUILD / "operator/lockstep-operator"
@@ -70,6 +71,10 @@ def version(namespace):
     return api().request("GET", f"/api/v1/namespaces/{namespace}/secrets/{SECRET}")[1]["metadata"]["resourceVersion"]
 
 
+def authorities_of(namespace, name):
+    return api().request("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}-config")[1].get("data", {}).get("ca.crt")
+
+
 class Member(Worker):
     """The one pod of the job `a`, with the authorities that it found at its start. Within a `with` it speaks on the connection that it began with."""
 
@@ -111,7 +116,7 @@ class Member(Worker):
 
     def authorities(self):
         """As the kubelet brings them to the pod."""
-        return api().request("GET", f"/api/v1/namespaces/{self.namespace}/configmaps/a-config")[1].get("data", {}).get("ca.crt")
+        return authorities_of(self.namespace, "a")
 
     @staticmethod
     def trusting(authorities):
@@ -142,9 +147,9 @@ class Member(Worker):
             return ssl.DER_cert_to_PEM_cert(connection.sock.getpeercert(binary_form=True))
 
 
-def operator_of(namespace, overlap):
+def operator_of(namespace, overlap, *flags, **options):
     return Operator(PROGRAM, f"--namespace={namespace}", f"--watch-namespaces={namespace}", f"--rendezvous-url=https://{NAME}:1",
-                    f"--certificate-secret={SECRET}", f"--certificate-overlap-seconds={overlap}")
+                    f"--certificate-secret={SECRET}", f"--certificate-overlap-seconds={overlap}", *flags, **options)
 
 
 def await_problem(operator, message, problem):
@@ -198,6 +203,40 @@ def test_waits_for_the_secret_and_follows_what_it_holds(authorities):
             expect(member.served_to(second["ca.crt"]) is None, "it is served too early")
             member.expect_kept()
             expect(version(namespace) == written, "the operator has written the Secret")
+
+
+def test_a_replica_that_starts_in_the_overlap_lets_workers_trust_what_the_other_one_serves(authorities):
+    namespace, (one, other) = make_namespace(api(), "overlap"), authorities
+    first, second = one.issue(), other.issue()
+    uids = {}
+
+    def add_jobs(count):
+        for _ in range(count):
+            name = f"job-{len(uids)}"
+            uids[name] = create(api(), namespace, job(name, 1))["metadata"]["uid"]
+
+    def until_trusted(what, trusted, details):
+        for name in uids:
+            until(f"workers of {name} are to trust {what}", lambda name=name: authorities_of(namespace, name) == trusted(name), details=details)
+
+    def shards():
+        return Table(api().request("GET", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/lockstep-leader")[1])
+
+    put(namespace, first)
+    with operator_of(namespace, LONG, "--leader-elect", pod="earlier") as earlier:
+        earlier.await_record("leading")
+        add_jobs(8)
+        put(namespace, second)
+        until_trusted("both", lambda _: first["ca.crt"] + second["ca.crt"], earlier.text)
+        with operator_of(namespace, LONG, "--leader-elect", pod="later") as later:
+            def text():
+                return earlier.text() + later.text()
+            until("each has its share", lambda: shards().is_even(2), details=text)
+            add_jobs(8)
+            until_trusted("both", lambda name: second["ca.crt"] + first["ca.crt"] if shards().leader_of(uids[name]).startswith("later")
+                          else first["ca.crt"] + second["ca.crt"], text)
+            earlier.process.terminate()
+            until_trusted("the second only, as nobody serves the first", lambda _: second["ca.crt"], text)
 
 
 def test_serves_the_certificate_of_another_authority_while_pods_run(authorities):

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +26,11 @@ class CertificateKeeperTest : public ::testing::Test {
   CertificateKeeper Keeper(SecretKeeper kept_by) {
     return {kube_,
             clock_,
-            {.secret = kTls, .kept_by = kept_by, .rendezvous_url = kUrl, .overlap = kAnnounced},
+            {.secret = kTls,
+             .kept_by = kept_by,
+             .rendezvous_url = kUrl,
+             .overlap = kAnnounced,
+             .of_others = [this] { return of_others_; }},
             [this] { ++changes_; }};
   }
   // As cert-manager issues it: only with the name that workers use.
@@ -50,6 +55,7 @@ class CertificateKeeperTest : public ::testing::Test {
   testing::FakeKube kube_;
   testing::FakeClock clock_;
   int changes_ = 0;
+  std::set<std::string> of_others_;
 };
 
 TEST_F(CertificateKeeperTest, MakesItsOwnAndTheNextLeaderServesTheSame) {
@@ -115,6 +121,27 @@ TEST_F(CertificateKeeperTest, AnnouncesTheAuthorityOfItsRenewedOne) {
   EXPECT_EQ(keeper.Trusted(), second);
   EXPECT_EQ(kube_.writes().size(), 2U);
   EXPECT_EQ(changes_, 3);
+}
+
+TEST_F(CertificateKeeperTest, StartedInAnOverlapLetsWorkersTrustWhatAnEarlierOneServes) {
+  const ServerIdentity first = Issue();
+  auto earlier = Keeper(SecretKeeper::kOther);
+  earlier.Look();
+  const ServerIdentity second = Issue();
+  earlier.Look();
+  auto later = Keeper(SecretKeeper::kOther);
+  of_others_ = {earlier.ServedAuthorities()};
+  later.Look();
+  EXPECT_EQ(later.ServedAuthorities(), second.ca);
+  EXPECT_EQ(later.Trusted(), second.ca + first.ca);
+  clock_.Advance(kAnnounced);
+  earlier.Look();
+  of_others_ = {earlier.ServedAuthorities()};
+  const int before = changes_;
+  later.Look();
+  EXPECT_EQ(later.Trusted(), second.ca);
+  EXPECT_EQ(changes_, before + 1)
+      << "jobs are to be reconciled, so that no worker trusts the first any longer";
 }
 
 TEST_F(CertificateKeeperTest, WaitsForAnExternallyManagedSecretAndWritesNothing) {

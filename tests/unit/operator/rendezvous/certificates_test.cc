@@ -183,6 +183,13 @@ TEST(Follow, ServesTheNextBeforeTheOneThatIsServedExpires) {
       << "it expired between two reads";
 }
 
+TEST(TrustedWith, AddsTheAuthoritiesThatOtherReplicasServe) {
+  const ServerIdentity first = Authority().Issue();
+  const ServerIdentity second = Authority().Issue();
+  EXPECT_EQ(TrustedWith({.served = second}, {first.ca, second.ca}), second.ca + first.ca);
+  EXPECT_EQ(TrustedWith({.served = first, .next = second}, {first.ca, second.ca}), first.ca + second.ca);
+}
+
 TEST(TrustedWith, SeparatesCertificatesByLines) {
   ServerIdentity first = Authority().Issue();
   first.ca.pop_back();  // the newline

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <future>
+#include <set>
+#include <string>
 
 #include "operator/kube/rest_client.h"
 #include "tests/support/eventually.h"
@@ -54,6 +56,7 @@ class KeptLease {
  private:
   ShardLeaseOptions OptionsOf(const std::string& identity) {
     ShardLeaseOptions options = Options(identity);
+    options.authorities = [identity] { return "authority of " + identity; };
     options.work_on = [this](const ShardSet& shards) {
       open_ = shards.to_ulong();
       return is_busy ? ShardSet().set() : shards;
@@ -91,6 +94,23 @@ TEST(ShardLease, ReplicasShareTheShardsAndTakeThoseOfOneThatLeaves) {
   EXPECT_TRUE(first.Stop().ok());
   first.lease().Leave();
   EXPECT_EQ(kube::LeaseRecordFromJson(*kube.Get(kube::kLeases, kLease)).holder, "");
+}
+
+// Before it reconciles any job.
+TEST(ShardLease, KnowsTheAuthoritiesOfTheOthersWhenItHasJoined) {
+  testing::FakeKube kube;
+  const SystemClock clock;
+  KeptLease first(kube, clock, "first");
+  EXPECT_TRUE(first.lease().AuthoritiesOfOthers().empty());
+  {
+    KeptLease second(kube, clock, "second");
+    EXPECT_EQ(second.lease().AuthoritiesOfOthers(), std::set<std::string>{"authority of first"});
+    const std::set<std::string> of_second{"authority of second"};
+    EXPECT_TRUE(testing::Eventually([&] { return first.lease().AuthoritiesOfOthers() == of_second; }));
+    EXPECT_TRUE(second.Stop().ok());
+    second.lease().Leave();
+  }
+  EXPECT_TRUE(testing::Eventually([&] { return first.lease().AuthoritiesOfOthers().empty(); }));
 }
 
 TEST(ShardLease, HandsAShardOverOnceNothingWorksOnIt) {

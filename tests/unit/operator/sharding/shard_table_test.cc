@@ -12,8 +12,8 @@ using namespace std::chrono_literals;
 const WallTime kWall{1000s};
 
 ShardTable TwoReplicas() {
-  ShardTable table{
-      .replicas = {{"a_1", {"t1", 15, "10.0.0.1:29400"}}, {"b_2", {"t2", 15, "[fd00::2]:29400"}}}};
+  ShardTable table{.replicas = {{"a_1", {"t1", 15, "10.0.0.1:29400", "authority\n"}},
+                                {"b_2", {"t2", 15, "[fd00::2]:29400"}}}};
   table.holders.fill("a_1");
   table.holders.at(3) = "b_2";
   table.holders.at(4).clear();
@@ -31,6 +31,13 @@ TEST(ShardTable, IsReadAsItWasWritten) {
   EXPECT_EQ(TableFromLease(lease), TwoReplicas());
   EXPECT_EQ(StringAt(lease, {"spec", "holderIdentity"}), "a_1,b_2");
   EXPECT_EQ(StringAt(lease, {"metadata", "resourceVersion"}), "7");
+}
+
+// The API server would reject the Lease, and the replicas would end.
+TEST(ShardTable, LeavesOutAuthoritiesThatDoNotFitIntoAnAnnotation) {
+  ShardTable table = TwoReplicas();
+  table.replicas.at("a_1").authorities = std::string(256 * 1024, 'a');
+  EXPECT_EQ(TableFromLease(LeaseOf(table)).replicas.at("a_1"), (Replica{"t1", 15, "10.0.0.1:29400"}));
 }
 
 TEST(ShardTable, IsEmptyWhenTheLeaseHasNoHolder) {
