@@ -93,6 +93,17 @@ std::vector<std::vector<Range>> GivenBy(const std::vector<Holder>& holders, cons
   return given;
 }
 
+std::vector<std::vector<Range>> WantedBy(const std::vector<Holder>& holders, const Version& version,
+                                         std::vector<std::vector<Range>> assigned) {
+  for (std::size_t rank = 0; rank < holders.size(); ++rank) {
+    const std::vector<Holding>& held = holders[rank].held;
+    std::erase_if(assigned.at(rank), [&](const Range& range) {
+      return std::find(held.begin(), held.end(), Holding{version, range}) != held.end();
+    });
+  }
+  return assigned;
+}
+
 std::vector<Range> MissingOf(const std::vector<Holder>& holders, const Version& version, int64_t total) {
   if (total == 0 || version.step == 0) return {};
   std::vector<Range> open = {{0, total}};

@@ -48,6 +48,8 @@ struct Version {
 struct Holding {
   Version version;
   Range range;
+
+  friend bool operator==(const Holding&, const Holding&) = default;
 };
 
 // What the other ranks know about a rank.
@@ -60,6 +62,10 @@ struct Holder {
 // than [0, total) if elements are lost.
 [[nodiscard]] std::vector<std::vector<Range>> GivenBy(const std::vector<Holder>& holders,
                                                       const Version& version, int64_t total);
+// The assigned ranges that each rank has to receive: a rank keeps a range that it holds exactly.
+[[nodiscard]] std::vector<std::vector<Range>> WantedBy(const std::vector<Holder>& holders,
+                                                       const Version& version,
+                                                       std::vector<std::vector<Range>> assigned);
 // The elements of a version that no rank holds.
 [[nodiscard]] std::vector<Range> MissingOf(const std::vector<Holder>& holders, const Version& version,
                                            int64_t total);

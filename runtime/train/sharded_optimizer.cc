@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -296,39 +297,47 @@ Result<std::vector<ShardedOptimizer::Shard>> ShardedOptimizer::Receive(
   LOCKSTEP_TRY(const std::vector<Holder> holders, ExchangeStates(communicator));
   LOCKSTEP_CHECK(MissingOf(holders, version_, total()).empty(), "the version is incomplete");
   const std::vector<Ranges> given = GivenBy(holders, version_, total());
-  const Ranges& mine = assigned.at(Index(communicator.rank()));
-  std::vector<at::Tensor> slots;
+  const std::vector<Ranges> wanted = WantedBy(holders, version_, assigned);
+  const std::size_t me = Index(communicator.rank());
+  std::vector<std::vector<at::Tensor>> received;  // by slot, then by range that this rank wants
   for (std::size_t slot = 0; slot < slot_count_; ++slot) {
-    at::Tensor flat;
-    if (version_.step == 0) {
-      LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer state", [&] {
-        flat = at::zeros({SizeOf(mine)}, parameters_.front().tensor.options().requires_grad(false));
-      }));
-    } else {
-      LOCKSTEP_TRY(flat, Exchange(communicator, {slot, version_, given, assigned}));
-    }
-    slots.push_back(std::move(flat));
+    LOCKSTEP_TRY(std::vector<at::Tensor> of_slot, Exchange(communicator, {slot, version_, given, wanted}));
+    received.push_back(std::move(of_slot));
   }
   std::vector<Shard> shards;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer state", [&] {
-    int64_t begin = 0;
-    for (const Range& range : mine) {
-      std::vector<at::Tensor> of_range;
-      of_range.reserve(slots.size());
-      for (const at::Tensor& slot : slots) of_range.push_back(slot.narrow(0, begin, range.size()));
-      shards.push_back(MakeShard(version_, range, std::move(of_range)));
-      begin += range.size();
+    const auto options = parameters_.front().tensor.options().requires_grad(false);
+    std::size_t next = 0;  // of those received
+    for (const Range& range : assigned[me]) {
+      const auto held = std::find_if(shards_.begin(), shards_.end(), [&](const Shard& shard) {
+        return shard.version == version_ && shard.range == range;
+      });
+      std::vector<at::Tensor> slots;
+      for (std::size_t slot = 0; slot < slot_count_; ++slot) {
+        // A restored part is in host memory.
+        slots.push_back(held == shards_.end() ? received[slot][next] : held->slots[slot].to(options));
+      }
+      if (held == shards_.end()) ++next;
+      shards.push_back(MakeShard(version_, range, std::move(slots)));
     }
   }));
   return shards;
 }
 
-Result<at::Tensor> ShardedOptimizer::Exchange(Communicator& communicator, const Move& move) const {
-  at::Tensor mine;
+Result<std::vector<at::Tensor>> ShardedOptimizer::Exchange(Communicator& communicator,
+                                                           const Move& move) const {
+  std::vector<at::Tensor> mine;
+  // Reused for all chunks: Gloo's threads release the tensors of a chunk late, so the next one would take
+  // other memory.
+  Chunk chunk;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer state", [&] {
-    mine = at::empty({SizeOf(move.wanted[Index(communicator.rank())])},
-                     parameters_.front().tensor.options().requires_grad(false));
+    const auto options = parameters_.front().tensor.options().requires_grad(false);
+    for (const Range& range : move.wanted[Index(communicator.rank())])
+      mine.push_back(at::zeros({range.size()}, options));
+    chunk = {at::empty({0}, options), at::empty({0}, options)};
   }));
+  const auto is_nothing = [](const Ranges& ranges) { return SizeOf(ranges) == 0; };
+  if (std::all_of(move.wanted.begin(), move.wanted.end(), is_nothing)) return mine;
   int64_t most = 0;  // elements that any rank sends
   for (const Ranges& given : move.given) most = std::max(most, SizeOf(given));
   const int64_t size = kExchangeChunkBytes / parameters_.front().tensor.element_size() / communicator.world();
@@ -336,44 +345,42 @@ Result<at::Tensor> ShardedOptimizer::Exchange(Communicator& communicator, const 
     std::vector<Ranges> given;
     given.reserve(move.given.size());
     for (const Ranges& of_rank : move.given) given.push_back(Section(of_rank, begin, size));
-    LOCKSTEP_TRY(ExchangeChunk(communicator, {move.slot, move.version, given, move.wanted}, mine));
+    LOCKSTEP_TRY(ExchangeChunk(communicator, {move.slot, move.version, given, move.wanted}, chunk, mine));
   }
   return mine;
 }
 
-Result<void> ShardedOptimizer::ExchangeChunk(Communicator& communicator, const Move& move,
-                                             at::Tensor& mine) const {
+Result<void> ShardedOptimizer::ExchangeChunk(Communicator& communicator, const Move& move, Chunk& chunk,
+                                             const std::vector<at::Tensor>& mine) const {
   const std::size_t me = Index(communicator.rank());
   const Ranges& wanted = move.wanted[me];
   std::vector<int64_t> sent_rows;
   std::vector<int64_t> rows;
   Ranges incoming;
-  at::Tensor sent;
-  at::Tensor received;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "packing the optimizer state", [&] {
-    const auto options = parameters_.front().tensor.options().requires_grad(false);
-    std::vector<at::Tensor> outgoing = {at::empty({0}, options)};
+    std::vector<at::Tensor> outgoing;
     for (std::size_t rank = 0; rank < move.wanted.size(); ++rank) {
       const Ranges to = Common(move.given[me], move.wanted[rank]);
       const Ranges from = Common(move.given[rank], wanted);
-      for (const Range& range : to) outgoing.push_back(SliceOf(move.slot, move.version, range).to(options));
+      for (const Range& range : to)
+        outgoing.push_back(SliceOf(move.slot, move.version, range).to(chunk.sent.device()));
       incoming.insert(incoming.end(), from.begin(), from.end());
       sent_rows.push_back(SizeOf(to));
       rows.push_back(SizeOf(from));
     }
-    sent = at::cat(outgoing);
-    received = at::empty({SizeOf(incoming)}, options);
+    chunk.sent.resize_({std::accumulate(sent_rows.begin(), sent_rows.end(), int64_t{0})});
+    if (!outgoing.empty()) at::cat_out(chunk.sent, outgoing);
+    chunk.received.resize_({SizeOf(incoming)});
   }));
-  LOCKSTEP_TRY(communicator.AllToAll(received, rows, sent, sent_rows));
+  LOCKSTEP_TRY(communicator.AllToAll(chunk.received, rows, chunk.sent, sent_rows));
   return CatchTorch(ErrorCode::kInternal, "unpacking the optimizer state", [&] {
     int64_t read = 0;
     for (const Range& piece : incoming) {
-      int64_t begin = 0;
-      for (const Range& range : wanted) {
-        if (range.begin <= piece.begin && piece.end <= range.end)
-          mine.narrow(0, begin + piece.begin - range.begin, piece.size())
-              .copy_(received.narrow(0, read, piece.size()));
-        begin += range.size();
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        if (wanted[i].begin <= piece.begin && piece.end <= wanted[i].end)
+          mine[i]
+              .narrow(0, piece.begin - wanted[i].begin, piece.size())
+              .copy_(chunk.received.narrow(0, read, piece.size()));
       }
       read += piece.size();
     }
@@ -435,13 +442,11 @@ Result<std::vector<NamedTensor>> ShardedOptimizer::Collect(Communicator& communi
       wanted.at(Index(ranks.at(first + i))).push_back({begin, begin + sizes_[i]});
       begin += sizes_[i];
     }
-    LOCKSTEP_TRY(const at::Tensor flat, Exchange(communicator, {slot, version_, given, wanted}));
-    begin = 0;
-    for (std::size_t i = 0; i < sizes_.size(); ++i) {
-      if (ranks[first + i] != communicator.rank()) continue;
-      at::Tensor& tensor = tensors[first + i].tensor;
-      tensor = flat.narrow(0, begin, sizes_[i]).view(tensor.sizes());
-      begin += sizes_[i];
+    LOCKSTEP_TRY(const std::vector<at::Tensor> collected,
+                 Exchange(communicator, {slot, version_, given, wanted}));
+    auto next = collected.begin();
+    for (std::size_t i = first; i < first + sizes_.size(); ++i) {
+      if (ranks[i] == communicator.rank()) tensors[i].tensor = (next++)->view(tensors[i].tensor.sizes());
     }
   }
   return tensors;

@@ -107,6 +107,12 @@ class ShardedOptimizer {
     const std::vector<Ranges>& wanted;  // by each rank
   };
 
+  // Elements that a rank exchanges at once.
+  struct Chunk {
+    at::Tensor sent;
+    at::Tensor received;
+  };
+
   ShardedOptimizer(const api::OptimizerSpec& spec, std::vector<NamedTensor> parameters, Copies copies);
 
   [[nodiscard]] int64_t total() const { return slot_count_ == 0 ? 0 : total_; }
@@ -129,11 +135,13 @@ class ShardedOptimizer {
   [[nodiscard]] Holder Myself() const;
   [[nodiscard]] Result<std::vector<Holder>> ExchangeStates(comm::Communicator& communicator) const;
   void LogWhatIsLost(const std::vector<Holder>& holders, const std::optional<Version>& whole) const;
-  // Returns the elements that this rank wants, range after range.
-  [[nodiscard]] Result<at::Tensor> Exchange(comm::Communicator& communicator, const Move& move) const;
-  // Fills `mine` with the wanted elements of the given chunk.
-  [[nodiscard]] Result<void> ExchangeChunk(comm::Communicator& communicator, const Move& move,
-                                           at::Tensor& mine) const;
+  // Returns a tensor for each range that this rank wants. Elements that no rank gives are 0, as before the
+  // first step.
+  [[nodiscard]] Result<std::vector<at::Tensor>> Exchange(comm::Communicator& communicator,
+                                                         const Move& move) const;
+  // Writes the wanted elements of those given, which fit into a chunk, into `mine`.
+  [[nodiscard]] Result<void> ExchangeChunk(comm::Communicator& communicator, const Move& move, Chunk& chunk,
+                                           const std::vector<at::Tensor>& mine) const;
   [[nodiscard]] at::Tensor SliceOf(std::size_t slot, const Version& version, const Range& range) const;
 
   const api::OptimizerSpec spec_;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -11,6 +12,7 @@
 
 #include "runtime/checkpoint/checkpointer.h"
 #include "runtime/train/restore.h"
+#include "runtime/train/shard_plan.h"
 #include "runtime/train/sync.h"
 #include "tests/integration/memory/memory_budget.h"
 #include "tests/support/filled_state.h"
@@ -181,6 +183,138 @@ class Folder {
   std::string path_ = ::testing::TempDir() + "lockstep-memory-XXXXXX";
 };
 
+std::unique_ptr<checkpoint::Checkpointer> Open(const api::CheckpointSpec& spec) {
+  return std::move(checkpoint::Checkpointer::Open(spec, {"default", "mnist", "uid-1"}, Json::object()))
+      .value();
+}
+
+// A checkpoint of ddp, which every strategy reads.
+void StoreOne(const api::CheckpointSpec& spec, int64_t width, int64_t step, double value) {
+  testing::ForkedProcess writer([&](LineChannel&) {
+    at::set_num_threads(1);
+    TrainingState state = NewState(Training(width));
+    Fill(state, step, value);
+    const auto checkpointer = Open(spec);
+    checkpointer->Save({step, 1, 0, 1, state.Tensors()}, nullptr);
+    REQUIRE(checkpointer->Wait(kPatience).ok());
+    return 0;
+  });
+  ASSERT_EQ(writer.Wait(kPatience), 0);
+}
+
+class MemoryOfAShardedOptimizer : public MemoryTest {
+ protected:
+  static api::TrainingSpec Zero1(int64_t width, int copies) {
+    api::TrainingSpec spec = Training(width, api::Strategy::kZero1);
+    spec.zero1.copies = copies;
+    return spec;
+  }
+
+  static void FillReplicated(TrainingState& state, int64_t step, double value) {
+    const at::NoGradGuard no_grad;
+    state.step = step;
+    for (const auto& named : state.Replicated()) named.tensor.fill_(value);
+  }
+  static bool ReplicatedIs(const TrainingState& state, double value) {
+    const auto replicated = state.Replicated();
+    return std::all_of(replicated.begin(), replicated.end(), [value](const NamedTensor& named) {
+      return named.tensor.eq(value).all().item<bool>();
+    });
+  }
+
+  static std::vector<Range> PartsOf(const TrainingState& state, int rank, int world, int copies) {
+    std::vector<Range> parts;
+    for (const int part : PartsHeldBy(rank, world, copies, 1))
+      parts.push_back(state.sharded->PartOf(part, world));
+    return parts;
+  }
+  static std::size_t SlotsOf(const TrainingState& state) {
+    return state.sharded->described().size() / state.sharded->parameters();
+  }
+  static int64_t BytesOfParts(const TrainingState& state, const std::vector<Range>& parts) {
+    return SizeOf(parts) * static_cast<int64_t>(SlotsOf(state) * sizeof(float));
+  }
+  static void Hold(TrainingState& state, int64_t step, const std::vector<Range>& parts) {
+    for (const Range& part : parts) {
+      std::vector<at::Tensor> slots;
+      for (std::size_t slot = 0; slot < SlotsOf(state); ++slot) slots.push_back(at::ones({part.size()}));
+      state.sharded->Load(step, part, std::move(slots));
+    }
+  }
+
+  // Rank 0 sends a part to each of the others.
+  static bool RehearseParts(comm::Communicator& communicator) {
+    TrainingState state = std::move(MakeTrainingState(Zero1(8, 1), kInput)).value();
+    FillReplicated(state, 2, 1);
+    if (communicator.rank() == 0) Hold(state, 2, {state.sharded->PartOf(0, 1)});
+    if (communicator.rank() > 0) state.step = -1;
+    return SyncState(communicator, state, [](TrainingState&) { return Result<bool>(false); }).ok();
+  }
+};
+
+TEST_F(MemoryOfAShardedOptimizer, ANewRankReceivesItsPartsAndTheOthersNeedOneChunk) {
+  MakeGroups(3);
+  RoundConnector connector;
+  auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
+    at::set_num_threads(1);
+    MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
+    TrainingState state = NewState(Zero1(8000, 2));
+    const bool is_new = rank == 2;
+    const std::vector<Range> parts = PartsOf(state, rank, 3, 2);
+    if (!is_new) {
+      FillReplicated(state, 40, 7);
+      Hold(state, 40, parts);
+    }
+    auto communicator = connector.Enter(1, rank, 3);
+    REQUIRE(communicator.ok());
+    const int64_t received = BytesOfParts(state, parts);
+    const int64_t size = BytesOf(state.Replicated()) + received;
+    const int64_t allowed = is_new ? received + OfAReceiver(size) : kOfALevelRank;
+    REQUIRE(RehearseParts(**communicator));
+    budget.Allow(allowed);
+    const auto source = SyncState(**communicator, state, MustNotRestore);
+    const int64_t peak = budget.TakePeak();
+    REQUIRE(source.ok());
+    REQUIRE(*source == (is_new ? StateSource::kPeer : StateSource::kKept));
+    REQUIRE(state.step == 40 && ReplicatedIs(state, 7) && state.sharded->held_bytes() == received);
+    Report(parent, peak, allowed);
+    return 0;
+  });
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    ExpectWithin(ranks[rank], rank == 2 ? "the newcomer" : "a rank that keeps its parts");
+}
+
+// It has updated its own parts, but its round broke before it had the parameters of the others.
+TEST_F(MemoryOfAShardedOptimizer, ALaggardReceivesTheParametersInPlace) {
+  MakeGroups(3);
+  RoundConnector connector;
+  auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
+    at::set_num_threads(1);
+    MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
+    TrainingState state = NewState(Zero1(8000, 2));
+    const bool is_behind = rank == 2;
+    const std::vector<Range> parts = PartsOf(state, rank, 3, 2);
+    FillReplicated(state, is_behind ? 40 : 41, is_behind ? 7 : 8);
+    Hold(state, 41, parts);
+    if (is_behind) Hold(state, 40, parts);
+    auto communicator = connector.EnterOnHost(rank + 1, 1, rank, 3);
+    REQUIRE(communicator.ok());
+    const int64_t held = BytesOfParts(state, parts);
+    const int64_t allowed = is_behind ? OfAReceiver(BytesOf(state.Replicated()) + held) : kOfALevelRank;
+    REQUIRE(RehearseParts(**communicator));
+    budget.Allow(allowed);
+    const auto source = SyncState(**communicator, state, MustNotRestore);
+    const int64_t peak = budget.TakePeak();
+    REQUIRE(source.ok());
+    REQUIRE(*source == (is_behind ? StateSource::kPeer : StateSource::kKept));
+    REQUIRE(state.step == 41 && ReplicatedIs(state, 8) && state.sharded->held_bytes() == held);
+    Report(parent, peak, allowed);
+    return 0;
+  });
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    ExpectWithin(ranks[rank], rank == 2 ? "the laggard" : "a rank that is ahead");
+}
+
 // Large, as reading takes 64 MiB whatever the state is (part_reader.cc).
 TEST_F(MemoryTest, RanksRestoreIntoTheirOwnTensors) {
   const int64_t width = 12000;
@@ -188,26 +322,13 @@ TEST_F(MemoryTest, RanksRestoreIntoTheirOwnTensors) {
   const Folder folder;
   api::CheckpointSpec spec;
   spec.uri = "file://" + folder.path();
-  const auto open = [&] {
-    return std::move(checkpoint::Checkpointer::Open(spec, {"default", "mnist", "uid-1"}, Json::object()))
-        .value();
-  };
-  testing::ForkedProcess writer([&](LineChannel&) {
-    at::set_num_threads(1);
-    TrainingState state = NewState(Training(width));
-    Fill(state, 120, 3);
-    const auto checkpointer = open();
-    checkpointer->Save({120, 1, 0, 1, state.Tensors()}, nullptr);
-    REQUIRE(checkpointer->Wait(kPatience).ok());
-    return 0;
-  });
-  ASSERT_EQ(writer.Wait(kPatience), 0);
+  StoreOne(spec, width, 120, 3);
   RoundConnector connector;
   auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
     TrainingState state = NewState(Training(width));
-    const auto checkpointer = open();
+    const auto checkpointer = Open(spec);
     auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     const int64_t allowed = OfAReceiver(BytesOf(state.Tensors()));
@@ -223,6 +344,37 @@ TEST_F(MemoryTest, RanksRestoreIntoTheirOwnTensors) {
     return 0;
   });
   for (auto& rank : ranks) ExpectWithin(rank, "a rank that restores");
+}
+
+TEST_F(MemoryOfAShardedOptimizer, RanksKeepThePartsThatTheyReadAndReceiveCopiesOfTheOthers) {
+  const int64_t width = 12000;
+  MakeGroups(2);
+  const Folder folder;
+  api::CheckpointSpec spec;
+  spec.uri = "file://" + folder.path();
+  StoreOne(spec, width, 120, 3);
+  RoundConnector connector;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
+    at::set_num_threads(1);
+    MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
+    TrainingState state = NewState(Zero1(width, 2));
+    const auto checkpointer = Open(spec);
+    auto communicator = connector.Enter(1, rank, 2);
+    REQUIRE(communicator.ok());
+    const int64_t parts = BytesOfParts(state, PartsOf(state, rank, 2, 2));
+    const int64_t allowed = parts + OfAReceiver(BytesOf(state.Replicated()) + parts);
+    REQUIRE(RehearseParts(**communicator));
+    budget.Allow(allowed);
+    const auto source = SyncState(**communicator, state, [&](TrainingState& restored) {
+      return RestoreTogether(**communicator, *checkpointer, restored);
+    });
+    const int64_t peak = budget.TakePeak();
+    REQUIRE(source.ok() && *source == StateSource::kCheckpoint);
+    REQUIRE(state.step == 120 && ReplicatedIs(state, 3) && state.sharded->held_bytes() == parts);
+    Report(parent, peak, allowed);
+    return 0;
+  });
+  for (auto& rank : ranks) ExpectWithin(rank, "a rank that restores its parts");
 }
 
 }  // namespace

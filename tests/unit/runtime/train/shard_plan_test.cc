@@ -136,5 +136,14 @@ TEST(GivenBy, TakesEachElementOnceWhicheverRankHoldsIt) {
   EXPECT_EQ(GivenBy(holders, kNew, kTotal), (std::vector<Ranges>{{{0, 20}}, {{20, 30}}}));
 }
 
+TEST(WantedBy, IsWhatARankDoesNotHoldExactly) {
+  const std::vector<Holder> holders = {{kNew, {{kNew, {0, 10}}, {kNew, {10, 20}}}},
+                                       {kNew, {{kOld, {10, 20}}, {kNew, {20, 30}}}},
+                                       {kNew, {{kNew, {0, 30}}}},
+                                       {{}, {}}};
+  const std::vector<Ranges> assigned = {{{0, 10}, {10, 20}}, {{10, 20}, {20, 30}}, {{20, 30}}, {{0, 10}}};
+  EXPECT_EQ(WantedBy(holders, kNew, assigned), (std::vector<Ranges>{{}, {{10, 20}}, {{20, 30}}, {{0, 10}}}));
+}
+
 }  // namespace
 }  // namespace lockstep::train
