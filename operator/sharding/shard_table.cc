@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kAnnotation = "lockstep.dev/shards";
 constexpr int kHexadecimal = 16;
 // An object may have 256 KiB of annotations: larger bundles are left out.
-constexpr std::size_t kMostAuthorities = 8 * 1024;
+constexpr std::size_t kMostAuthorities = 8'192;
 
 std::string IdentitiesOf(const ShardTable& table) {
   std::vector<std::string> identities;

@@ -26,7 +26,7 @@ def eventful_job():
 
 def trouble(job):
     """A killed process, a deleted pod, another size, all processes killed."""
-    job.until_ranks(3, 180)
+    job.until_ranks(3)
     time.sleep(QUIET)
     pod, pids = sorted(job.ranks().items())[1]
     job.kill({pod: pids})
@@ -34,7 +34,7 @@ def trouble(job):
     job.kubectl("delete", "pod", sorted(job.uids())[2], "--force", "--grace-period=0")
     time.sleep(QUIET)
     job.kubectl("scale", "dtj", job.name, "--replicas=4")
-    job.until_ranks(4, 180)
+    job.until_ranks(4)
     time.sleep(QUIET)
     job.kill(job.ranks())
     time.sleep(QUIET)
