@@ -29,7 +29,7 @@ struct Replica {
   std::string renewed;            // changes with each renewal
   int64_t duration_seconds = 15;  // after this long without a renewal the replica counts as dead
   std::string address;            // host:port of its rendezvous server; empty: unknown
-  // The authorities of the certificate that it serves, PEM; empty: unknown, or it serves none.
+  // The authorities of the certificate that it serves, PEM; empty: unknown, too large, or none.
   std::string authorities;
 
   friend bool operator==(const Replica&, const Replica&) = default;
