@@ -162,7 +162,7 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
   static train::FlightLog flights(settings.profile.uri);
   const comm::DeviceUse device{
       .backend = gpu.get(),
-      // Whoever hangs in the device's library can only be replaced by another process.
+      // A rank that hangs in the device's library can only be replaced by another process.
       .give_up =
           [&link](const std::string& reason) {
             Report(link, Fail(ExitCode::kInfrastructure, {ErrorCode::kDeviceFault, reason}));
@@ -235,7 +235,7 @@ LoopOutcome Run(protocol::ControlLink& link, train::RoundControl& control, const
     // runs.
     at::set_num_threads(1);
   } else if (std::getenv("OMP_NUM_THREADS") == nullptr) {
-    // Whoever starts several pods on one machine says with OMP_NUM_THREADS what each may use.
+    // Where several pods run on one machine, OMP_NUM_THREADS says how many each may use.
     at::set_num_threads(ThreadsPerRank(ProcessorsGiven(worker.requested_processors), worker.nproc));
   }
   at::set_num_interop_threads(1);
@@ -246,7 +246,7 @@ LoopOutcome Run(protocol::ControlLink& link, train::RoundControl& control, const
 }
 
 // Each step needs the memory of the one before. Given back to the kernel in between, every page of it would
-// be cleared anew: a tenth of the time of a step on CPUs.
+// be cleared again: a tenth of the time of a step on CPUs.
 void KeepMemory() {
   constexpr int kLargestKept = 32 << 20;  // glibc's highest
   ::mallopt(M_MMAP_THRESHOLD, kLargestKept);

@@ -58,7 +58,7 @@ def set_gpus(**counts):
 
 
 def manifest(name, gpus, **options):
-    """A job without an end, unless it is told how many epochs."""
+    """A job without an end, unless a number of epochs is given."""
     container = {"resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {GPU: str(gpus)}}}
     job = jobs.manifest(name, container=container, **{"epochs": 10_000, **options})
     job["spec"]["nprocPerNode"] = "auto"
@@ -98,9 +98,9 @@ def test_waits_for_gpus_and_has_a_rank_on_each():
         expect(nodes_of(second) == {"second-worker-0": "node2"}, f"{nodes_of(second)}")
         until_fleet_shows(held=0, waiting=0)
         expect({r["rank"] for r in second.commits()} == {0, 1}, "nprocPerNode: auto is not the limit of GPUs")
-        told = [json.loads(line) for line in second.logs()["second-worker-0"].splitlines() if FALLBACK in line]
-        expect(sorted(t["local_rank"] for t in told) == ["0", "1"] and all(t["requested_gpus"] == 2 and t["reason"] for t in told),
-               f"not each rank told once that it takes the CPU: {told}")
+        reported = [json.loads(line) for line in second.logs()["second-worker-0"].splitlines() if FALLBACK in line]
+        expect(sorted(t["local_rank"] for t in reported) == ["0", "1"] and all(t["requested_gpus"] == 2 and t["reason"] for t in reported),
+               f"not each rank reported once that it takes the CPU: {reported}")
 
 
 def device_of(job, name):

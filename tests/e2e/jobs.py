@@ -275,17 +275,17 @@ class Job:
     def logs(self):
         return {pod["metadata"]["name"]: self.kubectl("logs", pod["metadata"]["name"]) for pod in self.pods()}
 
-    def expect_untold(self, *secrets):
+    def expect_not_shown(self, *secrets):
         """None of them, nor any token, stands where people or other programs read: logs, objects, events, metrics."""
-        told = {f"log of {pod}": text for pod, text in self.logs().items()}
-        told["log of the operator"] = kubectl("--namespace", "lockstep-system", "logs", "--selector=app.kubernetes.io/name=lockstep",
+        reported = {f"log of {pod}": text for pod, text in self.logs().items()}
+        reported["log of the operator"] = kubectl("--namespace", "lockstep-system", "logs", "--selector=app.kubernetes.io/name=lockstep",
                                               "--tail=-1")
-        told["objects"] = self.kubectl("get", "dtj,pods,services,configmaps,events", "--output=yaml")
+        reported["objects"] = self.kubectl("get", "dtj,pods,services,configmaps,events", "--output=yaml")
         addresses = {pod["metadata"]["name"]: pod["status"].get("podIP") for pod in self.pods() if pod["status"]["phase"] == "Running"}
         for pod, address in addresses.items():
-            told[f"metrics of {pod}"] = exposition(address, 9400)
+            reported[f"metrics of {pod}"] = exposition(address, 9400)
         encoded = [base64.b64encode(secret.encode()).decode() for secret in secrets]
-        for place, text in told.items():
+        for place, text in reported.items():
             expect(not [s for s in (*secrets, *encoded) if s in text], f"a secret stands in {place}")
             expect(not re.search(r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.", text), f"a token stands in {place}")
 

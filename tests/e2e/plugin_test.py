@@ -133,7 +133,7 @@ def checkpoint_stores_a_new_one(job, line):
     said = shell(line)
     expect_in(said, rf"^{NAME} has stored step \d+: s3://\S+$")
     step, uri = re.search(r"step (\d+): (\S+)", said).groups()
-    expect(manifests_of(job) == [int(step)], f"told of step {step}, the bucket has {manifests_of(job)}")
+    expect(manifests_of(job) == [int(step)], f"the output names step {step}, the bucket has {manifests_of(job)}")
     until_said(f"status {NAME}", rf"^Checkpoint +step {step}, .* ago, {uri}$")
 
 
@@ -157,8 +157,8 @@ def logs_are_those_of_the_rank(followed):
         head, *lines = text.rpartition("\n")[0].splitlines()  # the last one may be only begun
         expect_in(head, rf"^rank {rank} of round \d+: pod {NAME}-worker-\d$")
         records = [json.loads(line) for line in lines if line.startswith("{")]
-        told = {record["rank"] for record in records if "rank" in record}
-        expect(told == {rank}, f"the log of rank {rank} is that of {told}:\n{text}")
+        reported = {record["rank"] for record in records if "rank" in record}
+        expect(reported == {rank}, f"the log of rank {rank} is that of {reported}:\n{text}")
         places = {int(record["local_rank"]) for record in records if "local_rank" in record}
         expect(places == {rank}, f"the log of rank {rank} tells of the local ranks {places}:\n{text}")
     expect_in(lockstep(f"logs {NAME} --rank 9", code=1), "no pod .* has logged rank 9: its ranks are 0 to 3")

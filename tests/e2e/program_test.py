@@ -42,6 +42,12 @@ def ddp(name, steps):
     return python_program(name, ["/programs/ddp.py", jobs.LEDGER, str(steps)], {"programs": PROGRAMS, "torch": torch_python.packages()}, "torch")
 
 
+def trainer(steps):
+    """A Trainer of Hugging Face, which saves where other jobs have their ledger."""
+    folders = {"programs": FRAMEWORKS, "frameworks": torch_python.frameworks(), "torch": torch_python.packages()}
+    return python_program("trainer", ["/programs/hugging_face.py", jobs.LEDGER, str(steps)], folders, "frameworks", "torch")
+
+
 def pythons(job, pod):
     """Process ids of the script, inside the pod."""
     script = 'for p in /proc/[0-9]*; do read -r c <$p/comm && [ "$c" = python3 ] && echo ${p#/proc/}; done; true'
@@ -55,7 +61,7 @@ def test_an_unchanged_ddp_script_completes():
         expect(made == {(rank, step) for rank in (0, 1) for step in range(200)}, f"{len(made)} steps of two ranks")
 
 
-def test_begins_anew_in_its_pods_when_a_process_is_killed():
+def test_starts_again_in_its_pods_when_a_process_is_killed():
     steps = 1200  # half a minute: it is killed long before the end
     with jobs.running(ddp("ddp-killed", steps), with_ledger=True) as job:
         first = job.until_ranks(2)
@@ -76,9 +82,7 @@ def test_begins_anew_in_its_pods_when_a_process_is_killed():
 
 
 def test_hugging_faces_trainer_is_seen_and_judged_and_continues_from_its_own_checkpoint():
-    folders = {"programs": FRAMEWORKS, "frameworks": torch_python.frameworks(), "torch": torch_python.packages()}
-    job = python_program("trainer", ["/programs/hugging_face.py", jobs.LEDGER, "100000"], folders, "frameworks", "torch")
-    with jobs.running(job, with_ledger=True) as job:  # its checkpoints lie where other jobs have their ledger
+    with jobs.running(trainer(100000), with_ledger=True) as job:
 
         def stored():
             """The step of its newest checkpoint."""

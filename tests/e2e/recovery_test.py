@@ -79,12 +79,12 @@ def test_passes_over_a_damaged_checkpoint_and_says_so():
         shard.write_bytes(content)
         job.kill(ranks)
 
-        def told():
+        def reported():
             return [event["note"] for event in jobs.get("--namespace", job.space, "events.events.k8s.io")["items"]
                     if event["reason"] == "CheckpointDamaged" and event["regarding"]["uid"] == job.get()["metadata"]["uid"]]
-        note, = job.until("an event tells of it", told)
+        note, = job.until("an event reports it", reported)
         expect(f"step {step} " in note and shard.name in note, note)
         expect("damaged checkpoint skipped" in "".join(job.logs().values()), "the log of rank 0 does not tell of it")
         job.complete_this_epoch()
-        expect(len(told()) == 1, told())
+        expect(len(reported()) == 1, reported())
         job.expect_exactly_once()

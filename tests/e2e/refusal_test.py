@@ -66,7 +66,7 @@ def test_an_unreachable_store_is_waited_for_and_then_fails_the_job():
 
 
 def test_wrong_credentials_fail_the_job_and_are_not_told():
-    wrong = "wrong-and-not-to-be-told"
+    wrong = "wrong-and-not-to-be-shown"
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "wrong"}, "stringData": {
         "AWS_ACCESS_KEY_ID": jobs.os.environ["AWS_ACCESS_KEY_ID"], "AWS_SECRET_ACCESS_KEY": wrong,
         "AWS_ENDPOINT_URL": jobs.os.environ["AWS_ENDPOINT_URL"], "AWS_REGION": jobs.os.environ["AWS_REGION"]}}
@@ -76,7 +76,7 @@ def test_wrong_credentials_fail_the_job_and_are_not_told():
     job["spec"]["runPolicy"] = {"cleanPodPolicy": "None"}  # their logs are read
     with jobs.running(job) as started:
         expect_failed(started, "ObjectStoreUnavailable", "spec.checkpoint.uri")
-        started.expect_untold(wrong)
+        started.expect_not_shown(wrong)
 
 
 def test_a_missing_secret_is_waited_for():

@@ -58,7 +58,7 @@ def test_two_workers_reach_0_90():
                   lambda: [value for _, value in series("lockstep_job_world_size")] == [2.0])
         columns = jobs.kubectl("--namespace", jobs.namespace(), "get", "dtj", job.name)
         expect("STEP" in columns and "Running" in columns, columns)
-        job.expect_untold(os.environ["AWS_SECRET_ACCESS_KEY"])
+        job.expect_not_shown(os.environ["AWS_SECRET_ACCESS_KEY"])
         # The API server looks at the pods that are there, and warns of those that the standard forbids.
         label = subprocess.run(["kubectl", "label", "namespace", jobs.namespace(), "--dry-run=server",
                                 "pod-security.kubernetes.io/enforce=restricted"], capture_output=True, text=True, timeout=LIMIT, check=True)
@@ -96,11 +96,11 @@ def test_saves_when_asked():
 
 
 def records_when_asked(running):
-    def told():
+    def reported():
         return [event["note"] for event in jobs.get("--namespace", jobs.namespace(), "events.events.k8s.io")["items"]
                 if event["regarding"]["name"] == running.name and event["reason"] == "ProfileRefused"]
     running.kubectl("annotate", "dtj", running.name, "lockstep.dev/profile=101")
-    running.until("an event that says what is allowed", lambda: told() and "1 to 100" in told()[0])
+    running.until("an event that says what is allowed", lambda: reported() and "1 to 100" in reported()[0])
     running.kubectl("annotate", "--overwrite", "dtj", running.name, "lockstep.dev/profile=3")
     traces = lambda: sorted(path.name for path in running.checkpoint_folder().glob("profile/steps-*.json"))
     running.until("a trace of each rank", lambda: len(traces()) == 2)

@@ -38,7 +38,7 @@ bool Ends(c10d::Work& work) {
       .ok();
 }
 
-// c10d's recorder is not told that the others are over, and their events are in use again.
+// c10d's recorder does not learn that the others are over, and their events are in use again.
 TEST(NcclGroup, TellsWhichSumHasNotEnded) {
   OnTheGpu(1, [](DeviceBackend& gpu, int) {
     const auto group = gpu.MakeGroup(c10::make_intrusive<c10d::HashStore>(), 0, 1, milliseconds(60'000));
@@ -64,7 +64,8 @@ TEST(NcclGroup, IsGivenUpWhereAPeerNeverComes) {
   OnTheGpu(1, [](DeviceBackend& gpu, int) {
     std::string problem;
     comm::BoundedCall connect(
-        {"connecting", milliseconds(2'000), [&](const std::string& told) { problem = told; }}, [&gpu] {
+        {"connecting", milliseconds(2'000), [&](const std::string& reported) { problem = reported; }},
+        [&gpu] {
           const auto store = c10::make_intrusive<c10d::HashStore>();
           (void)gpu.MakeGroup(store, 0, 2, milliseconds(60'000));
         });

@@ -12,7 +12,7 @@
 namespace lockstep::testing {
 
 inline constexpr const char* kCudaModule = LOCKSTEP_CUDA_MODULE;
-// A child's exit code: it has told its parent why there is no device.
+// A child's exit code: it has reported to its parent why there is no device.
 inline constexpr int kNoDevice = 77;
 
 // Returns as `main` does; `rank` from 0.

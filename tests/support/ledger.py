@@ -12,7 +12,7 @@ import pathlib
 
 
 class File:
-    """One rank's records. Read on from where it was read to, as whoever waits for a step reads it often."""
+    """One rank's records. Read on from where it was read to, because it is read often while a test waits for a step."""
 
     def __init__(self, path):
         self.path, self.offset, self.records = path, 0, []

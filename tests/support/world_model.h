@@ -79,7 +79,7 @@ class WorldModel {
   NoObserver observer_;
   kube::EventRecorder events_{no_events_, clock_, "test"};
   std::mutex
-      faults_mutex_;  // the operator writes from several threads; the world is told from one, meanwhile idle
+      faults_mutex_;  // the operator writes from several threads; the world is described by one, while it is idle
   std::optional<ErrorCode> next_fault_;
   bool lose_next_ = false;
   std::unique_ptr<Operator> operator_;

@@ -3,7 +3,7 @@
 peer.py SETTINGS.json    trains, then reads the newest checkpoint into another model; rank 0 writes times into settings["report"]
 
 torch.save: rank 0, beside the target and renamed, while the others wait at the next gradient. dcp.save, async_save: of torch.distributed.checkpoint, by all
-ranks, async_save through a group of its own, as it sends beside the training. A save waits for the one before, as users are told to do.
+ranks, async_save through a group of its own, as it sends beside the training. A save waits for the one before, as the documentation recommends.
 """
 import json
 import pathlib

@@ -1,4 +1,4 @@
-// The store of checkpoints, for upload.py: puts and gets one object when it is told to.
+// The store of checkpoints, for upload.py: puts and gets one object on request.
 //
 // upload_bench URI BYTES    reads "put" or "get" lines, answers each with the seconds it took
 

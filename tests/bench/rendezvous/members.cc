@@ -156,7 +156,7 @@ class Member {
       const auto answer = Parse<protocol::WatchAnswer>(status, body);
       if (!answer.has_value()) return;
       if (!answer->over) return Watch();
-      board_.told.Add();
+      board_.notified.Add();
       in_round_ = false;
       Join();
     });
@@ -236,7 +236,7 @@ class Crowd {
                             static_cast<std::size_t>(kBeatInterval.count());
     for (; beaten_ < due; ++beaten_) {
       const int slot = static_cast<int>(beaten_ % count);
-      if (board_.told.count > 0 && plan_.Dies(slot)) continue;
+      if (board_.notified.count > 0 && plan_.Dies(slot)) continue;
       members_[static_cast<std::size_t>(slot)]->Beat();
     }
     timer_.expires_after(std::chrono::milliseconds(5));

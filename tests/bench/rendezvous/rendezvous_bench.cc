@@ -43,7 +43,8 @@ void WaitUntil(const char* what, const Scoreboard& board, Condition condition) {
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) {
       Fail(std::string("not in time: ") + what + " (" + std::to_string(board.connected) + " connected, " +
-           std::to_string(board.placed.count) + " placed, " + std::to_string(board.told.count) + " told)");
+           std::to_string(board.placed.count) + " placed, " + std::to_string(board.notified.count) +
+           " notified)");
     }
     if (board.failures > 0) Fail(std::to_string(board.failures) + " requests failed before: " + what);
     std::this_thread::sleep_for(2ms);
@@ -148,10 +149,10 @@ class Service {
       if (plan_.Dies(slot)) feed_.OnChange(DeletionOf(slot));
     }
     const double reported = SecondsBetween(begin, NowNs());
-    WaitUntil("the survivors know", board_, [&] { return board_.told.count == survivors; });
+    WaitUntil("the survivors know", board_, [&] { return board_.notified.count == survivors; });
     WaitUntil("the survivors have a place", board_, [&] { return board_.placed_again.count == survivors; });
     std::printf("%d deaths reported in %.3f s; first report -> all %d survivors know: %.3f s\n", plan_.deaths,
-                reported, survivors, SecondsBetween(begin, board_.told.newest_ns));
+                reported, survivors, SecondsBetween(begin, board_.notified.newest_ns));
     std::printf("first report -> all survivors have their place in the next round: %.3f s, CPU %.2f s\n",
                 SecondsBetween(begin, board_.placed_again.newest_ns), CpuSeconds() - cpu);
     std::printf("in all: CPU of the service %.2f s, memory %.0f MB\n", CpuSeconds(), ResidentMegabytes());

@@ -43,7 +43,7 @@ struct Scoreboard {
   std::atomic<int> present{0};  // members that have sent a join, and got the answer to a heartbeat after it
   std::atomic<int64_t> last_join_ns{0};
   Tally placed;        // in round 1
-  Tally told;          // that round 1 is over
+  Tally notified;      // that round 1 is over
   Tally placed_again;  // in round 2
   std::atomic<int64_t> beats{0};
   std::atomic<int> failures{0};

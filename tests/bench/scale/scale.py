@@ -177,7 +177,7 @@ def pattern_of(bench):
 
 
 def few(bench):
-    """From the creation until the watch has told of all pods, ours and Kubernetes' own Job in turns."""
+    """From the creation until the watch has reported all pods, ours and Kubernetes' own Job in turns."""
     namespace = make_namespace(bench.api, "few")
     ours, theirs = [], []
     for turn in range(TURNS + 1):

@@ -32,13 +32,13 @@ def declared_port(pod):
 def target(pod):
     """The pod's entry in the file, or None if it does not ask for one or has no address yet."""
     meta, status = pod["metadata"], pod["status"]
-    wish = {key: value for key, value in meta.get("annotations", {}).items() if key.startswith(ANNOTATION)}
-    if wish.get(ANNOTATION + "scrape") != "true" or not status.get("podIP"):
+    annotations = {key: value for key, value in meta.get("annotations", {}).items() if key.startswith(ANNOTATION)}
+    if annotations.get(ANNOTATION + "scrape") != "true" or not status.get("podIP"):
         return None
     labels = {re.sub(r"[^a-zA-Z0-9_]", "_", key): value for key, value in meta.get("labels", {}).items()}
     labels.update(namespace=meta["namespace"], pod=meta["name"], node=pod["spec"]["nodeName"],
-                  __metrics_path__=wish.get(ANNOTATION + "path", "/metrics"))
-    return {"targets": [f"{status['podIP']}:{wish.get(ANNOTATION + 'port', declared_port(pod))}"], "labels": labels}
+                  __metrics_path__=annotations.get(ANNOTATION + "path", "/metrics"))
+    return {"targets": [f"{status['podIP']}:{annotations.get(ANNOTATION + 'port', declared_port(pod))}"], "labels": labels}
 
 
 def targets(api, url):

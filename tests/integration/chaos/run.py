@@ -28,7 +28,7 @@ LONG = 10_000  # epochs: it is stopped before
 # A job in which many things fail must not run out of its budget.
 PATIENT = {"maxRestarts": 1000}
 RANDOM_EPOCHS = int(os.environ.get("LOCKSTEP_CHAOS_EPOCHS", 40))
-# Steps at the end: seconds on most machines, in which whoever was hit last comes back.
+# Steps at the end: seconds on most machines, in which the rank that was hit last comes back.
 LEFT_IN_PEACE = 1000
 RANDOM_SEED = int(os.environ.get("LOCKSTEP_CHAOS_SEED", 1))
 

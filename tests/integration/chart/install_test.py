@@ -60,7 +60,7 @@ def missing():
 
 
 class ChartOnAnApiServer(unittest.TestCase):
-    """One release's life, told in steps that build on each other."""
+    """One release's life, in steps that build on each other."""
 
     @classmethod
     def setUpClass(cls):

@@ -180,14 +180,14 @@ TEST_F(S3Test, PutsLargeOnesFromTwoThreads) {
 TEST_F(S3Test, PutsInPieces) {
   const auto store = OpenStore();
   const std::string content = Content(12 * kMegabyte + 7, 3);
-  int64_t told = 0;
+  int64_t reported = 0;
   const Pace each = [&](int64_t bytes) {
     EXPECT_LE(bytes, kPacedBytes);
-    told += bytes;
+    reported += bytes;
     return Result<void>();
   };
   ASSERT_TRUE(store->PutPaced("step-1/x", content, each).ok());
-  EXPECT_EQ(told, static_cast<int64_t>(content.size()));
+  EXPECT_EQ(reported, static_cast<int64_t>(content.size()));
   EXPECT_EQ(*store->Get("step-1/x"), content);
   const auto ended = store->PutPaced("step-1/y", content, [&, left = 11](int64_t) mutable -> Result<void> {
     return left-- > 0 ? Result<void>() : Error{ErrorCode::kAborted, "given up"};

@@ -473,7 +473,7 @@ def server():
     finally:
         api().request("DELETE", made.jobs)
         api().request("DELETE", f"/api/v1/namespaces/{made.namespace}")
-        if not was_there:  # whoever comes next may want to own it
+        if not was_there:  # the next one may want to own it
             kubectl("delete", f"--filename={CRD}")
 
 

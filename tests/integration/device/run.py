@@ -47,8 +47,8 @@ def test_without_one_it_says_so_and_takes_the_cpu(folder):
     with Run(folder, job(folder, cudaGraph=True), a_rank_of_its_own(folder)) as run:
         expect_complete(run, EPOCHS)
     expect(len(logged(folder, "no CUDA graph: training on the CPU")) == 3, "cudaGraph was ignored without a word")
-    told = logged(folder, "training on the CPU, though the job asks for GPUs")
-    expect(len(told) == 3 and all(t["requested_gpus"] == 1 and t["reason"] for t in told), f"{told}")
+    reported = logged(folder, "training on the CPU, though the job asks for GPUs")
+    expect(len(reported) == 3 and all(t["requested_gpus"] == 1 and t["reason"] for t in reported), f"{reported}")
 
 
 def test_the_ranks_go_on_when_one_is_killed(folder):
@@ -61,8 +61,8 @@ def test_the_ranks_go_on_when_one_is_killed(folder):
         after = run.ranks()
         expect(len(set(after) - set(before)) == 1, f"{before} became {after}")
         expect(processes_that_summed(folder) == {*before, *after}, "gradients were summed beside the device's group")
-        told = logged(folder, "training on a device")
-        expect(len(told) == 4, f"not each of the four processes found its device: {told}")
+        reported = logged(folder, "training on a device")
+        expect(len(reported) == 4, f"not each of the four processes found its device: {reported}")
         complete_this_epoch(run, folder, lambda epochs: job(folder, epochs), environment)
 
 
@@ -82,12 +82,12 @@ def test_each_survivor_of_a_hang_tells_at_which_collective_it_was(folder):
         run.until_joined(3, after=joined)
         expect(before[1] not in run.ranks(), "the stopped rank is still there")
         complete_this_epoch(run, folder, impatient, environment)
-    told = logged(folder, "the round broke at a collective of the device")
-    expect({t["rank"] for t in told} == {0, 2} and len(told) == 2, f"not each of the two that waited, once: {told}")
-    expect(all(t["collective"] == "gloo:all_reduce" and t["sequence"] > 100 for t in told), f"{told}")
+    reported = logged(folder, "the round broke at a collective of the device")
+    expect({t["rank"] for t in reported} == {0, 2} and len(reported) == 2, f"not each of the two that waited, once: {reported}")
+    expect(all(t["collective"] == "gloo:all_reduce" and t["sequence"] > 100 for t in reported), f"{reported}")
     # What the stopped rank gave last may have reached one of the two only.
-    expect(abs(told[0]["sequence"] - told[1]["sequence"]) <= 1 and told[0]["round"] == told[1]["round"], f"far apart: {told}")
-    for t in told:
+    expect(abs(reported[0]["sequence"] - reported[1]["sequence"]) <= 1 and reported[0]["round"] == reported[1]["round"], f"far apart: {reported}")
+    for t in reported:
         trace = json.loads(pathlib.Path(folder, "checkpoints", "flight", f"round-{t['round']}-rank-{t['rank']}.json").read_text())
         expect(t["sequence"] in {entry["collective_seq_id"] for entry in trace["entries"]}, f"{t} is not in its trace")
 

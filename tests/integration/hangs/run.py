@@ -37,7 +37,7 @@ def stop_a_rank(folder, bound, **policy):
     threads = logged(folder, "threads of the rank that hangs")
     expect(len(threads) == 1 and "T (stopped)" in threads[0]["threads"], f"{threads}")
     left = [r["reason"] for r in logged(folder, "leaving the round") if "hangs" in r.get("reason", "")]
-    expect(len(left) == 1, f"the rendezvous was not told once: {left}")
+    expect(len(left) == 1, f"the hang was not reported to the rendezvous once: {left}")
     print(f"     stopped rank -> found after {hang['silent_seconds']:.1f} s, bound {bound} s")
 
 

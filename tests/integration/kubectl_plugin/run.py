@@ -394,9 +394,9 @@ def test_validate_needs_no_cluster():
         json.dump(wrong, file)
         file.flush()
         lines = plugin("validate", file.name, example, code=1)[1]
-        told = subprocess.run([BIN / "lockstep", "validate", file.name], capture_output=True, text=True, timeout=LIMIT)
+        reported = subprocess.run([BIN / "lockstep", "validate", file.name], capture_output=True, text=True, timeout=LIMIT)
         expect_in(lines, "spec.worker.replicas")
-        expect_in(lines, told.stderr)
+        expect_in(lines, reported.stderr)
 
 
 def test_failures_are_one_clear_line():

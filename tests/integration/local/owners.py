@@ -37,10 +37,10 @@ def test_refuses_a_second_job_by_name(folder):
         uid = markers(folder)[0]["jobUid"]
         with Run(*job(folder, "second")) as second:
             code = second.finish()
-            told = second.output()
-        expect(code == 3, f"exit code {code}\n{told[-4000:]}")
+            reported = second.output()
+        expect(code == 3, f"exit code {code}\n{reported[-4000:]}")
         for part in (f"spec.checkpoint.uri: file://{folder}/checkpoints", f'in use by job "first" (uid {uid})', "its own folder"):
-            expect(part in told, f"{part} is not in\n{told[-4000:]}")
+            expect(part in reported, f"{part} is not in\n{reported[-4000:]}")
         expect([marker["jobName"] for marker in markers(folder)] == ["first"], f"{markers(folder)}")
         expect(first.process.poll() is None, f"the first job ended, too\n{first.output()[-4000:]}")
         first.process.terminate()

@@ -119,7 +119,7 @@ def test_records_when_asked(folder):
     with Run(folder, path, {"LOCKSTEP_PROFILE": "5-7"}) as run:
         run.until("the traces that were named before", lambda: len(traces(folder)) == 2)
         windows = [(5, 7), ask_for_a_profile(run, folder), ask_for_a_profile(run, folder)]
-        expect(windows[1][1] < windows[2][0], f"the steps of two wishes: {windows}")
+        expect(windows[1][1] < windows[2][0], f"the steps of two requests: {windows}")
         for first, last in windows:
             for rank in (0, 1):
                 check_trace(pathlib.Path(folder, "checkpoints", "profile", f"steps-{first}-{last}-rank-{rank}.json"), first, last,

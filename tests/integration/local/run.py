@@ -162,7 +162,7 @@ def test_ends_when_it_is_good_enough(folder):
     epochs = 50
     with Run(folder, manifest(folder, replicas=2, epochs=epochs, evaluation={"everyEpochs": 8}, earlyStop={"target": 0.9})) as run:
         run.until_step(20)
-        os.kill(run.ranks()[1], signal.SIGKILL)  # whoever is there at the end, all end together
+        os.kill(run.ranks()[1], signal.SIGKILL)  # all that are there at the end end together
         expect(run.finish() == 0, run.output()[-4000:])
     step, checkpoint = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
     done, rest = divmod(step, -(-SAMPLES // BATCH))
@@ -372,7 +372,7 @@ def history(folder):
 
 def test_leaves_a_history_to_plot(folder):
     def is_stored():
-        """A checkpoint behind the round after the kill: what lies beyond a checkpoint is told anew."""
+        """A checkpoint behind the round after the kill: what follows a checkpoint is reported again."""
         newest = (checkpoints.newest(pathlib.Path(folder, "checkpoints")) or [0])[0]
         return newest >= 80 and any("signal 9" in r.get("cause", "") and r["step"] <= newest for r in history(folder)["round"])
 
@@ -384,32 +384,32 @@ def test_leaves_a_history_to_plot(folder):
         for pid in run.ranks():
             os.kill(pid, signal.SIGKILL)
         expect_complete(run, LONGER)
-    told = history(folder)
+    reported = history(folder)
     total = LONGER * -(-SAMPLES // BATCH)
-    steps = [record["step"] for record in told["step"]]
-    # A step that a killed rank alone had finished is told by nobody.
+    steps = [record["step"] for record in reported["step"]]
+    # A step that a killed rank alone had finished is in no record.
     expect(steps == sorted(set(steps)) and steps[0] == 1 and steps[-1] == total and len(steps) >= total - 1,
-           f"each of {total} steps should be told once, in order: {steps}")
-    expect(told["step"][-1]["loss"] < told["step"][0]["loss"], "the loss did not fall")
-    expect(all(record["samplesPerSecond"] > 0 for record in told["step"]), "a step without a speed")
-    evaluations = [(record["step"], record["epoch"]) for record in told["evaluation"]]
+           f"each of {total} steps should be reported once, in order: {steps}")
+    expect(reported["step"][-1]["loss"] < reported["step"][0]["loss"], "the loss did not fall")
+    expect(all(record["samplesPerSecond"] > 0 for record in reported["step"]), "a step without a speed")
+    evaluations = [(record["step"], record["epoch"]) for record in reported["evaluation"]]
     expect(evaluations == [(total // 2, LONGER / 2), (total, LONGER)], f"evaluations {evaluations}")
-    expect(told["evaluation"][-1]["accuracy"] > 0.5, told["evaluation"])
-    restarts = [record for record in told["round"] if record["source"] == "checkpoint"]
+    expect(reported["evaluation"][-1]["accuracy"] > 0.5, reported["evaluation"])
+    restarts = [record for record in reported["round"] if record["source"] == "checkpoint"]
     expect(len(restarts) == 1 and restarts[0]["step"] >= 80, f"rounds from a checkpoint: {restarts}")
-    in_place = [record for record in told["round"] if "signal 9" in record.get("cause", "") and record["source"] in ("kept", "peer")]
-    expect(in_place, f"no round says that a rank was killed before it: {told['round']}")
+    in_place = [record for record in reported["round"] if "signal 9" in record.get("cause", "") and record["source"] in ("kept", "peer")]
+    expect(in_place, f"no round says that a rank was killed before it: {reported['round']}")
     # As a picture.
     for path in (f"{folder}/checkpoints", f"file://{folder}/checkpoints", f"{folder}/checkpoints/history.jsonl"):
         code, output = lockstep("plot", path, "-o", f"{folder}/{len(path)}.svg")
-        expect(code == 0 and f"{len(steps)} steps, 2 evaluations, {len(told['round'])} rounds" in output, output)
+        expect(code == 0 and f"{len(steps)} steps, 2 evaluations, {len(reported['round'])} rounds" in output, output)
         picture = xml.etree.ElementTree.parse(f"{folder}/{len(path)}.svg").getroot()
         charts = {group.get("id"): group for group in picture if group.get("class") == "chart"}
         expect(list(charts) == ["loss", "accuracy", "samples/s"], f"charts {list(charts)}")
         points = [len(line.get("points").split()) for line in charts["loss"] if line.tag.endswith("polyline")]
         expect(points == [len(steps), 2], f"points of the loss: {points}")
         marks = [group.get("class") for group in picture if group.get("class", "").startswith("round")]
-        expect(len(marks) == len(told["round"]) and marks.count("round restart") == 1, f"marks {marks}")
+        expect(len(marks) == len(reported["round"]) and marks.count("round restart") == 1, f"marks {marks}")
 
 
 def test_says_what_cannot_be_plotted(folder):

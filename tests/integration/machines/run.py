@@ -71,7 +71,7 @@ class Site:
             self.processes[k] = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
 
     def start_all(self, **changes):
-        for k in reversed(range(self.machines)):  # whoever comes first waits for machine 0
+        for k in reversed(range(self.machines)):  # the others wait for machine 0
             self.start(k, **changes)
 
     def worker(self, k):

@@ -159,7 +159,7 @@ class Trial {
   const Outcome* quiet_;
 };
 
-// The disturbances of a write that are told apart when some are chosen.
+// The disturbances of a write that are distinguished when some are chosen.
 enum class Strike { kCrashBefore, kCrashAfter, kCrashThenPast, kPause, kLostAnswer };
 constexpr unsigned kStrikes = 5;
 

@@ -38,7 +38,7 @@ struct JobWrites {
   int strikes = 0;  // faults that struck
   // Objects made and taken away, by kind: "+pods" → 2.
   std::map<std::string, int> changes;
-  // Versions of the whole store that the answers told, oldest first.
+  // Versions of the whole store that the answers contained, oldest first.
   std::vector<std::string> versions;
   SteadyTime last{};
   Milliseconds slowest{};  // from an attempt to its answer

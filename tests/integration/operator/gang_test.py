@@ -91,7 +91,7 @@ def test_kubernetes_gets_a_group_that_follows_the_spec_until_it_has_its_places()
         gang.patch({"schedulingPolicy": {"gang": {"minCount": 3}}})
         gang.until("the group follows", lambda: [found["spec"]["schedulingPolicy"]["gang"]["minCount"] for found in gang.groups()] == [3])
         gang.until("its pods are of the group", lambda: is_in_group(gang.pods()))
-        expect((gang.the_group()["metadata"]["uid"] != before["metadata"]["uid"]) == group.endswith("v1alpha2"), "made anew, or changed")
+        expect((gang.the_group()["metadata"]["uid"] != before["metadata"]["uid"]) == group.endswith("v1alpha2"), "made again, or changed")
         gang.patch({"suspend": True})
         gang.until("its pods go", lambda: not gang.pods())
         gang.patch({"suspend": False, "schedulingPolicy": {"gang": None}})
@@ -104,7 +104,7 @@ def make_node(name):
     expect(status == 201, f"{answer}")
 
 
-def is_told_to_wait(pod):
+def has_to_wait(pod):
     return any(entry["type"] == "PodScheduled" and entry["status"] == "False" for entry in pod["status"].get("conditions", []))
 
 
@@ -115,7 +115,7 @@ def test_kubernetes_places_a_gang_all_together_or_not_at_all():
     try:
         with Gang("Workload", group, fewest=4, schedulerName="default-scheduler", containers=[trainer],
                   tolerations=[{"operator": "Exists"}]) as gang:
-            gang.until("all are told to wait", lambda: all(is_told_to_wait(pod) for pod in gang.pods()))
+            gang.until("all have the condition that they wait", lambda: all(has_to_wait(pod) for pod in gang.pods()))
             expect(not any(pod["spec"].get("nodeName") for pod in gang.pods()), f"{gang.pods()}")
             make_node("other-half")
             gang.until("all have a node", lambda: sum(1 for pod in gang.pods() if pod["spec"].get("nodeName")) == 4)

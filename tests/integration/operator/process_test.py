@@ -120,25 +120,25 @@ def test_tells_of_a_damaged_checkpoint_once_whoever_leads():
     reason = "s3://bucket/a/step-000000000020/shard-0: size or SHA-256 differ from the manifest"
     first, second = {"step": 20, "reason": reason}, {"step": 10, "reason": "s3://bucket/a/step-000000000010/shard-0: is missing"}
 
-    def told():
+    def reported():
         events = api().request("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")[1]["items"]
         return sorted((event["type"], event["note"]) for event in events if event["reason"] == "CheckpointDamaged")
 
     def is_told(damaged):
-        return any(kind == "Warning" and damaged["reason"] in note for kind, note in told())
+        return any(kind == "Warning" and damaged["reason"] in note for kind, note in reported())
     with Operator(PROGRAM, f"--watch-namespaces={namespace}") as operator:
         created = create(api(), namespace, job("a", 1, checkpoint={"uri": "s3://bucket/a"}))
         pod, = until("its pod", lambda: pods_of(api(), namespace, "a"), details=operator.text)
         worker = Worker(namespace, created, pod)
         worker.beat(operator, damagedCheckpoints=[first])
         until("an event tells", lambda: is_told(first), details=operator.text)
-        expect("`lockstep checkpoint verify s3://bucket/a`" in told()[0][1], told())
+        expect("`lockstep checkpoint verify s3://bucket/a`" in reported()[0][1], reported())
         worker.beat(operator, damagedCheckpoints=[first])
     with Operator(PROGRAM, f"--watch-namespaces={namespace}") as operator:
         worker.beat(operator, damagedCheckpoints=[first])
         worker.beat(operator, damagedCheckpoints=[first, second])
         until("another event tells", lambda: is_told(second), details=operator.text)
-        expect(len(told()) == 2, told())
+        expect(len(reported()) == 2, reported())
     described = kubectl("describe", "dtj", "a", "--namespace", namespace)
     expect(reason in described.split("Events:")[1], described)
 

@@ -223,7 +223,7 @@ def test_who_is_through_waits_and_begins_anew_with_the_one_that_fails(folder):
         expect(len(waiting) == 2 and used < 0.2, f"{len(waiting)} ranks that wait used {used} s of processors in a second")
         pathlib.Path(folder, "ledger", "go-on").touch()
         expect_complete(run)
-    expect({r["rank"] for r in commits(run) if r["round"] == 2} == {0, 1, 2}, "the others did not begin anew")
+    expect({r["rank"] for r in commits(run) if r["round"] == 2} == {0, 1, 2}, "the others did not start again")
 
 
 def test_what_a_command_started_ends_with_a_killed_supervisor(folder):

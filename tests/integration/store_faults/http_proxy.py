@@ -53,7 +53,7 @@ class Rule:
         return False
 
     def answer(self, request):
-        """What is told instead of asking the server: (status line, body)."""
+        """The answer instead of that of the server: (status line, body)."""
 
     def pass_on(self, piece):
         """How much of these bytes reaches the server; less ends the connection."""
@@ -102,7 +102,7 @@ class At(Rule):
 
 
 class Answers(Rule):
-    """The server is not asked; the first `times` of those requests are told this."""
+    """The server is not asked; the first `times` of those requests get this answer."""
 
     def __init__(self, status, code, of: Callable[[Request], bool] = anything, times=1 << 30):
         super().__init__()
@@ -165,11 +165,11 @@ class HttpProxy:
         length = int(request.headers.get("content-length", 0)) - len(rest)
         if "expect" in request.headers:
             client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        told = rule.answer(request)
-        if told is not None:
+        answer = rule.answer(request)
+        if answer is not None:
             for _ in body_of(rest, client, length):
                 pass
-            return tell(client, request, *told)
+            return tell(client, request, *answer)
         with socket.create_connection(("127.0.0.1", self.server_port), timeout=60) as server:
             server.sendall(request.head)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may answer before it has read all

@@ -54,7 +54,7 @@ def test_goes_on_from_its_checkpoint(folder):
     with Run(folder, path) as run:
         expect(run.finish() == 0, run.output()[-4000:])
         logs = "".join(log.read_text() for log in pathlib.Path(folder, "run").glob("*.log"))
-        expect("restored a checkpoint" in logs, "it began anew")
+        expect("restored a checkpoint" in logs, "it began from nothing")
 
 
 def test_trains_in_bfloat16(folder):

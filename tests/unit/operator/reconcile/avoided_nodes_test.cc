@@ -48,9 +48,10 @@ TEST(AvoidedNodes, AreAPreferenceInAdditionToThoseOfTheTemplate) {
       *ParseJson(R"({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
     {"weight": 1, "preference": {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}}]}}})");
   PreferOtherNodes(spec, {"a", "b"});
-  const Json& wishes = spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
-  ASSERT_EQ(wishes.size(), 2U);
-  EXPECT_EQ(wishes[1], *ParseJson(R"({"weight": 100, "preference": {"matchFields": [
+  const Json& preferences =
+      spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+  ASSERT_EQ(preferences.size(), 2U);
+  EXPECT_EQ(preferences[1], *ParseJson(R"({"weight": 100, "preference": {"matchFields": [
     {"key": "metadata.name", "operator": "NotIn", "values": ["a"]},
     {"key": "metadata.name", "operator": "NotIn", "values": ["b"]}]}})"));
 }

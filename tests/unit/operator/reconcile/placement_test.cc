@@ -20,10 +20,10 @@ const char* const kTerm = R"({"topologyKey": "rack", "labelSelector": {"matchLab
 
 TEST(Placement, PrefersTopologyNearOtherPodsInAdditionToTheTemplatesAffinity) {
   const Json affinity = Placed(api::TopologyMode::kPreferred);
-  const Json& wishes = affinity["preferredDuringSchedulingIgnoredDuringExecution"];
-  ASSERT_EQ(wishes.size(), 2U);
-  EXPECT_EQ(wishes[1]["weight"], 100);
-  EXPECT_EQ(wishes[1]["podAffinityTerm"], *ParseJson(kTerm));
+  const Json& preferences = affinity["preferredDuringSchedulingIgnoredDuringExecution"];
+  ASSERT_EQ(preferences.size(), 2U);
+  EXPECT_EQ(preferences[1]["weight"], 100);
+  EXPECT_EQ(preferences[1]["podAffinityTerm"], *ParseJson(kTerm));
   EXPECT_FALSE(affinity.contains("requiredDuringSchedulingIgnoredDuringExecution"));
 }
 

@@ -37,7 +37,7 @@ TEST_F(SupervisionWithoutHostTest, AsksTheMembersOnceTheHostRefuses) {
   EXPECT_EQ(Find<StartForming>(Break(5)), nullptr) << "the host may be there";
   const Actions actions = RefuseJoin();
   ASSERT_NE(Find<StartForming>(actions), nullptr);
-  EXPECT_NE(Find<StartJoin>(actions), nullptr) << "whoever answers first decides";
+  EXPECT_NE(Find<StartJoin>(actions), nullptr) << "the first answer decides";
   const StartForming& form = *Find<StartForming>(actions);
   EXPECT_EQ(form.at.host, "10.0.0.9");
   EXPECT_EQ(form.at.port, 90);
