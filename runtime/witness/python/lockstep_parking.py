@@ -54,7 +54,7 @@ def _opened_device():
 
 
 class _Reads(dict):
-    """The content of os.environ, which remembers what is read from it. One who reads all of it, in its order, makes a copy."""
+    """The content of os.environ and os.environb, which remembers what is read from it. One who reads all of it, in its order, makes a copy."""
 
     def __init__(self, content):
         super().__init__(content)
@@ -145,7 +145,7 @@ class Parking:
             os.dup2(nothing, number)
         os.close(nothing)
         sys.meta_path.insert(0, self)
-        reads = os.environ._data = _Reads(os.environ._data)
+        reads = os.environ._data = os.environb._data = _Reads(os.environ._data)
         try:
             return self._import()
         except BaseException as error:  # noqa: BLE001
@@ -153,7 +153,7 @@ class Parking:
         finally:
             sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
             self._read = {os.fsdecode(name) for name in reads.names}
-            os.environ._data = dict(reads)
+            os.environ._data = os.environb._data = dict(reads)
             for number, stream in streams.items():
                 (sys.stdout, sys.stderr)[number - 1].flush()
                 os.dup2(stream, number)

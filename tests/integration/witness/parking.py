@@ -71,6 +71,7 @@ def facts():
         "main": [main.__name__, getattr(main, "__file__", None), getattr(main.__spec__, "name", None), type(main.__loader__).__name__,
                  main.__dict__ is globals(), sorted(vars(main)), Pickled.__module__],
         "environment": {name: value for name, value in os.environ.items() if name not in OF_THE_ROUND},
+        "environment in bytes": dict(os.environb) == {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()},
         "cwd": os.getcwd(), "files": sorted(os.listdir("/proc/self/fd")), "comm": read("comm"), "cmdline": read("cmdline"), "oom": read("oom_score_adj"),
         "nice": os.getpriority(os.PRIO_PROCESS, 0), "leads its group": os.getpid() == os.getpgid(0),
         "signals": [str(signal.getsignal(number)) for number in range(1, 32)],
