@@ -31,8 +31,8 @@ def _import_the_next_one():
     this = sys.modules.pop("sitecustomize")
     try:
         import sitecustomize  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name != "sitecustomize":
+    except ImportError as error:
+        if getattr(error, "name", "sitecustomize") != "sitecustomize":  # Python 2 has no name
             raise
         sys.modules["sitecustomize"] = this  # the import of this module still needs the entry
 
