@@ -27,6 +27,13 @@ constexpr std::size_t kMaxCommand = 100;
 // killed in time by this process.
 ProgramAction NotJudged() { return Say{protocol::PhaseChanged{std::string(kProgramPhase)}}; }
 
+Notice NoticeOf(const protocol::NodeDeparts& departs) {
+  Notice notice{.reason = NoticeReason::kNodeDeparts, .detail = departs.reason};
+  if (departs.deadline > 0)
+    notice.until = WallTime(std::chrono::duration_cast<WallTime::duration>(Seconds(departs.deadline)));
+  return notice;
+}
+
 }  // namespace
 
 ProgramActions ProgramLife::Start() const { return {Announce{}}; }
@@ -46,8 +53,7 @@ ProgramActions ProgramLife::On(const protocol::ToRank& message, SteadyTime now) 
   } else if (const auto* stop = std::get_if<protocol::Stop>(&message)) {
     Stop(*stop, now, actions);
   } else if (const auto* departs = std::get_if<protocol::NodeDeparts>(&message)) {
-    if (state_ == State::kRunning)
-      actions = {GiveNotice{{.reason = NoticeReason::kNodeDeparts, .detail = departs->reason}}};
+    if (state_ == State::kRunning) actions = {GiveNotice{NoticeOf(*departs)}};
   } else if (std::holds_alternative<protocol::KillProgram>(message)) {
     if (state_ != State::kIdle) actions = {SignalProgram{SIGKILL}};
   } else if (std::holds_alternative<protocol::Ping>(message)) {

@@ -10,7 +10,7 @@
 namespace lockstep::launch {
 
 enum class NoticeReason {
-  kNodeDeparts,  // a taint of the node says so; SIGTERM follows, at a time that is not known
+  kNodeDeparts,  // a taint of the node or the cloud says so; SIGTERM follows
   kTermination,  // the pod or `lockstep run` got SIGTERM: an eviction, a drain, a preemption, a suspended job
   kRoundOver,    // the program starts again in the next round: another rank failed, or the job is resized
 };
@@ -20,8 +20,9 @@ inline constexpr const char* kNoNotice = "{}\n";
 
 struct Notice {
   NoticeReason reason = NoticeReason::kTermination;
-  std::optional<Seconds> left{};  // until the program is killed; absent: not known
-  std::string detail{};           // for people; may be empty
+  std::optional<Seconds> left{};    // until the program is killed; absent: not known
+  std::optional<WallTime> until{};  // the same, where others have set the time
+  std::string detail{};             // for people; may be empty
 };
 
 // {"deadline": Unix seconds, "reason": "Termination", "secondsLeft": 26.0}, on one line.

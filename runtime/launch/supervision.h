@@ -54,11 +54,15 @@ struct FormationWatchAnswered {
   int64_t formation = 0;
   Result<protocol::WatchAnswer> answer;
 };
+// The cloud takes the machine away.
+struct DepartureFound {
+  protocol::NodeDeparts departs;
+};
 struct Terminate {};  // SIGTERM or SIGINT
 struct GraceOver {};  // the grace period is nearly used up
 struct Tick {};       // several times a second
 using Event = std::variant<RankMessage, RankExited, JoinAnswered, WatchAnswered, HeartbeatAnswered,
-                           FormAnswered, FormationWatchAnswered, Terminate, GraceOver, Tick>;
+                           FormAnswered, FormationWatchAnswered, DepartureFound, Terminate, GraceOver, Tick>;
 
 // ---- actions, executed in order
 // Starts the rank's process, unless only the user's program in it has ended: then the process is Ready next.
@@ -200,6 +204,7 @@ class Supervision {
   bool EndsIt(int64_t round, const Result<protocol::WatchAnswer>& answer, SteadyTime now);
   void Handle(const FormAnswered& event, SteadyTime now);
   void Handle(const FormationWatchAnswered& event, SteadyTime now);
+  void Handle(const DepartureFound& event, SteadyTime now);
   void Handle(const Terminate& event, SteadyTime now);
   void Handle(const GraceOver& event, SteadyTime now);
   void Handle(const Tick& event, SteadyTime now);
@@ -227,7 +232,7 @@ class Supervision {
   void RestartPolls();
   void OnSaveWanted(const std::string& request);
   void OnProfileWanted(const protocol::ProfileWanted& request);
-  void OnDeparture(const std::string& reason);
+  void OnDeparture(const protocol::NodeDeparts& departs);
   void OnStraggler(const protocol::Straggler& straggler, SteadyTime now);
   void EndRank(int local_rank, SteadyTime now);
   void JoinIfAllReady(SteadyTime now);
@@ -293,6 +298,7 @@ class Supervision {
   std::pair<std::string, int64_t> save_requested_;
   std::pair<std::string, int64_t> profile_requested_;   // the same for a profile
   std::pair<std::string, int64_t> departure_reported_;  // the same for the departure of the node
+  std::optional<protocol::NodeDeparts> departure_;      // as the cloud says
   protocol::ProfileAgreed profile_;
   protocol::Saved checkpoint_;
   protocol::Evaluated evaluation_;

@@ -182,7 +182,7 @@ void Supervision::Handle(const HeartbeatAnswered& event, SteadyTime now) {
   }
   if (!exiting_) OnSaveWanted(event.answer->save);
   if (!exiting_) OnProfileWanted(event.answer->profile);
-  if (!exiting_) OnDeparture(event.answer->departure);
+  if (!exiting_) OnDeparture(departure_.value_or(protocol::NodeDeparts{event.answer->departure}));
 }
 
 // A request from before the outage may wait on a connection that is no longer served.
@@ -208,11 +208,16 @@ void Supervision::OnProfileWanted(const protocol::ProfileWanted& request) {
 }
 
 // Each start of a program learns it: the notice of the one before ended with it.
-void Supervision::OnDeparture(const std::string& reason) {
-  const std::pair departure(reason, formation_);
-  if (reason.empty() || !settings_.is_program || departure_reported_ == departure) return;
+void Supervision::OnDeparture(const protocol::NodeDeparts& departs) {
+  const std::pair departure(departs.reason, formation_);
+  if (departs.reason.empty() || !settings_.is_program || departure_reported_ == departure) return;
   departure_reported_ = departure;
-  for (int i = 0; i < settings_.config.nproc; ++i) Do(SendToRank{i, protocol::NodeDeparts{reason}});
+  for (int i = 0; i < settings_.config.nproc; ++i) Do(SendToRank{i, departs});
+}
+
+void Supervision::Handle(const DepartureFound& event, SteadyTime) {
+  departure_ = event.departs;
+  if (in_round_ && !exiting_) OnDeparture(*departure_);
 }
 
 bool Supervision::EndsIt(int64_t round, const Result<protocol::WatchAnswer>& answer, SteadyTime now) {

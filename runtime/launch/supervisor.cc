@@ -21,6 +21,7 @@
 #include "runtime/common/protocol/last_report.h"
 #include "runtime/launch/formation_host.h"
 #include "runtime/launch/gpu_selection.h"
+#include "runtime/launch/instance_metadata.h"
 #include "runtime/launch/oom_watch.h"
 #include "runtime/launch/poller.h"
 #include "runtime/launch/rank_process.h"
@@ -79,6 +80,7 @@ class Supervisor {
       return 1;
     }
     WatchGpus();
+    WatchForDeparture();
     SignalThread signals([this] { events_.Push(Event(Terminate{})); },
                          [this](ChildExit exit) { events_.Push(exit); });
     Execute(supervision_.Start(clock_.Steady()));
@@ -347,6 +349,19 @@ class Supervisor {
     if (gpus.most > 0) gpu_watch_.emplace(metrics_, telemetry::kNvmlLibrary, std::move(gpus));
   }
 
+  // Only programs get notices: a rank of ours saves when it is asked to stop, and its peers hold its state.
+  void WatchForDeparture() {
+    const protocol::InstanceMetadata cloud = options_.config.health.instance_metadata;
+    if (!options_.is_program || cloud == protocol::InstanceMetadata::kNone) return;
+    auto watch = DepartureWatch::Start(cloud, [this](const protocol::NodeDeparts& departs) {
+      log::Warning("the cloud takes this machine away", {{"reason", departs.reason}});
+      events_.Push(Event(DepartureFound{departs}));
+    });
+    if (!watch.ok())
+      return log::Warning("departures of this machine are not seen", {{"error", watch.error().message}});
+    departure_watch_ = std::move(watch).value();
+  }
+
   static void LogMilestone(const RankMessage& event) {
     if (const auto* synced = std::get_if<protocol::Synced>(&event.message)) {
       log::Info("rank entered the round", {{"local_rank", event.local_rank},
@@ -395,6 +410,7 @@ class Supervisor {
   Reporter reporter_;
   Poller poller_;
   Poller member_poller_;
+  std::unique_ptr<DepartureWatch> departure_watch_;
   SteadyTime next_beat_{};
   SteadyTime next_tick_{};
   SteadyTime grace_end_ = SteadyTime::max();

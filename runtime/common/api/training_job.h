@@ -40,6 +40,7 @@ enum class TopologyMode { kPreferred, kRequired };
 enum class NetworkPolicy { kIsolate, kNone };
 enum class Logs { kRank0, kAll };
 enum class Instrumentation { kAuto, kNone };
+enum class InstanceMetadata { kNone, kAws, kGcp, kAzure };
 
 // auto = GPU limit of the trainer container, else 1. Written as "auto", "cpu" or an integer.
 struct NprocPerNode {
@@ -123,6 +124,7 @@ struct HealthPolicy {
   HealthAction on_hang = HealthAction::kRestart;
   std::optional<StragglerPolicy> straggler;
   std::optional<NodeFaultPolicy> node_fault;
+  InstanceMetadata instance_metadata = InstanceMetadata::kNone;
 };
 
 struct RunPolicy {
@@ -425,6 +427,10 @@ struct EnumNames<Logs> {
 template <>
 struct EnumNames<Instrumentation> {
   static constexpr std::string_view values[] = {"Auto", "None"};
+};
+template <>
+struct EnumNames<InstanceMetadata> {
+  static constexpr std::string_view values[] = {"None", "AWS", "GCP", "Azure"};
 };
 template <>
 struct EnumNames<Activity> {

@@ -101,6 +101,7 @@ void Describe(A& fields, Of<A, HealthPolicy>& spec) {
   fields.Field("onHang", spec.on_hang);
   fields.Field("straggler", spec.straggler);
   fields.Field("nodeFault", spec.node_fault);
+  fields.Field("instanceMetadata", spec.instance_metadata);
 }
 
 template <typename A>

@@ -28,6 +28,16 @@ protocol::HealthAction ActionOf(HealthAction action) {
   return protocol::HealthAction::kReport;
 }
 
+protocol::InstanceMetadata MetadataOf(InstanceMetadata cloud) {
+  switch (cloud) {
+    case InstanceMetadata::kNone: return protocol::InstanceMetadata::kNone;
+    case InstanceMetadata::kAws: return protocol::InstanceMetadata::kAws;
+    case InstanceMetadata::kGcp: return protocol::InstanceMetadata::kGcp;
+    case InstanceMetadata::kAzure: return protocol::InstanceMetadata::kAzure;
+  }
+  return protocol::InstanceMetadata::kNone;
+}
+
 }  // namespace
 
 bool TakesAllDevices(const TrainingJobSpec& spec) {
@@ -63,7 +73,8 @@ protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job) {
       .first_step_timeout_seconds = static_cast<double>(spec.health_policy.first_step_timeout_seconds),
       .step_timeout_seconds = static_cast<double>(spec.health_policy.step_timeout_seconds.value_or(0)),
       .step_timeout_factor = spec.health_policy.step_timeout_factor,
-      .on_hang = ActionOf(spec.health_policy.on_hang)};
+      .on_hang = ActionOf(spec.health_policy.on_hang),
+      .instance_metadata = MetadataOf(spec.health_policy.instance_metadata)};
   if (spec.health_policy.straggler)
     config.health.on_straggler = ActionOf(spec.health_policy.straggler->action);
   const bool recreates = spec.failure_policy.restart_strategy == RestartStrategy::kRecreate;

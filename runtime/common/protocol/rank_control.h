@@ -206,9 +206,10 @@ struct ProfileWanted {
   int steps = 0;
 };
 
-// The node of the pod is about to be taken away; Stop follows, at a time that is not known.
+// The node of the pod is about to be taken away; Stop follows.
 struct NodeDeparts {
-  std::string reason;  // for people
+  std::string reason;   // for people
+  double deadline = 0;  // Unix time at which the node goes; 0: not known
 };
 
 // To the rank of a program that hangs or is a straggler: kill it and send Failed. The rank itself continues.
@@ -358,6 +359,7 @@ void Visit(ProfileWanted& m, V& v) {
 template <class V>
 void Visit(NodeDeparts& m, V& v) {
   v("reason", m.reason, limits::kText);
+  v("deadline", m.deadline);
 }
 template <class V>
 void Visit(KillProgram&, V&) {}

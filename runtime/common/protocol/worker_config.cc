@@ -20,6 +20,7 @@ void Visit(HealthConfig& m, V& v) {
   v("stepTimeoutFactor", m.step_timeout_factor);
   v("onHang", m.on_hang);
   v("onStraggler", m.on_straggler);
+  v("instanceMetadata", m.instance_metadata);
 }
 template <class V>
 void Visit(WorkerConfig& m, V& v) {

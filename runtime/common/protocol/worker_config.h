@@ -35,6 +35,9 @@ enum class HealthAction {
   kReplacePod,  // end the pod with the exit code for it
 };
 
+// Whose metadata service says whether the machine is about to be taken away.
+enum class InstanceMetadata { kNone, kAws, kGcp, kAzure };
+
 // When a rank without progress counts as hanging (runtime/launch/hang_detector.h), and what follows.
 // Stragglers are found by the rendezvous.
 struct HealthConfig {
@@ -43,6 +46,7 @@ struct HealthConfig {
   double step_timeout_factor = 10;
   HealthAction on_hang = HealthAction::kRestart;
   HealthAction on_straggler = HealthAction::kReport;
+  InstanceMetadata instance_metadata = InstanceMetadata::kNone;
 };
 
 struct WorkerConfig {

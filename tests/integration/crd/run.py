@@ -340,7 +340,7 @@ DEFAULTS = {
     at("failurePolicy", "maxRestarts"): 3, at("failurePolicy", "restartStrategy"): "InPlace",
     at("failurePolicy", "inPlaceLimit"): 3, at("healthPolicy", "firstStepTimeoutSeconds"): 1800,
     at("healthPolicy", "stepTimeoutFactor"): 10, at("healthPolicy", "onHang"): "Restart",
-    at("healthPolicy", "straggler", "action"): "Report", at("runPolicy", "cleanPodPolicy"): "Running",
+    at("healthPolicy", "straggler", "action"): "Report", at("healthPolicy", "instanceMetadata"): "None", at("runPolicy", "cleanPodPolicy"): "Running",
     at("runPolicy", "forceDeleteAfterSeconds"): 120, at("schedulingPolicy", "gang", "provider"): "Auto",
     at("schedulingPolicy", "topology", "mode"): "Preferred", at("network", "networkPolicy"): "Isolate",
     at("network", "hostNetwork"): False, at("observability", "metricsPort"): 9400,

@@ -1,6 +1,8 @@
 """Programs that know nothing of Lockstep, in `lockstep run`: the environment they get, what becomes of them when one fails, and the
 copy of `lockstep` that runs in images without its libraries.
 """
+import contextlib
+import http.server
 import json
 import os
 import pathlib
@@ -8,7 +10,9 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -256,6 +260,60 @@ def test_passes_sigterm_on_with_the_time_that_is_left(folder):
         expect(said["before"] == {} and notice["secondsLeft"] == left[notice["reason"]], f"{said}")
         expect(0 <= notice["deadline"] - said["time"] <= notice["secondsLeft"], f"{said}")
     expect("Termination" in [said["at_the_end"]["reason"] for said in tidied.values()], f"{tidied}")
+
+
+@contextlib.contextmanager
+def metadata_service(objects):
+    """That of AWS: objects by path, for those that have a session's token. `objects` may change meanwhile."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def answer(self, body):
+            self.send_response(404 if body is None else 200)
+            self.send_header("Content-Length", str(len(body or "")))
+            self.end_headers()
+            self.wfile.write((body or "").encode())
+
+        def do_PUT(self):  # noqa: N802
+            self.answer("the-token" if self.path == "/latest/api/token" else None)
+
+        def do_GET(self):  # noqa: N802
+            self.answer(objects.get(self.path) if self.headers.get("X-aws-ec2-metadata-token") == "the-token" else None)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+# Says that it runs, and ends once the notice is there.
+READS_NOTICE = r"""
+import os, sys, time
+folder = sys.argv[1]
+open(f"{folder}/runs", "w").close()
+while (notice := open(os.environ["LOCKSTEP_NOTICE_FILE"]).read()) == "{}\n":
+    time.sleep(0.02)
+open(f"{folder}/notice", "w").write(notice)
+"""
+
+
+def test_a_program_learns_when_the_cloud_takes_the_machine_away(folder):
+    objects = {}
+    with metadata_service(objects) as url:
+        path = manifest(folder, [sys.executable, "-c", READS_NOTICE, folder], replicas=1, sections={"healthPolicy": {"instanceMetadata": "AWS"}})
+        with Run(folder, path, {"AWS_EC2_METADATA_SERVICE_ENDPOINT": url}) as run:
+            run.until("the program", lambda: os.path.exists(f"{folder}/runs"))
+            objects["/latest/meta-data/spot/instance-action"] = json.dumps({"action": "terminate", "time": "2100-01-01T00:00:00Z"})
+            code = run.finish()
+            expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
+    notice = json.loads(pathlib.Path(folder, "notice").read_text())
+    expect(notice["reason"] == "NodeDeparts" and notice["detail"] == "AWS: spot interruption: terminate", f"{notice}")
+    expect(notice["deadline"] == 4102444800 and notice["secondsLeft"] > 1e9, f"{notice}")
 
 
 def test_names_a_command_that_is_not_there(folder):

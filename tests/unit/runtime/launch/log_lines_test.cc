@@ -57,10 +57,10 @@ TEST(LastLines, LeaveOutWhatOurOwnLogReportsAtLevelInfo) {
     last.Add(line);
     return last.Text();
   };
-  for (const auto& [write, level] : {std::pair{log::Info, "info"}, std::pair{log::Error, "error"}}) {
-    testing::internal::CaptureStderr();
+  for (const auto& [write, level] : {std::pair{&log::Info, "info"}, std::pair{&log::Error, "error"}}) {
+    ::testing::internal::CaptureStderr();
     write("an interpreter is parked", {{"pid", 1}});
-    std::string line = testing::internal::GetCapturedStderr();
+    std::string line = ::testing::internal::GetCapturedStderr();
     ASSERT_TRUE(line.ends_with("}\n")) << line;
     line.pop_back();
     EXPECT_EQ(text_of(line), std::string(level) == "info" ? "" : line);

@@ -171,6 +171,8 @@ TEST_F(ProgramLifeTest, PassesOnThatItsNodeDepartsWithoutASignal) {
   EXPECT_EQ(notice.reason, NoticeReason::kNodeDeparts);
   EXPECT_EQ(notice.left, std::nullopt);
   EXPECT_EQ(notice.detail, "the node has the taint t");
+  EXPECT_EQ(notice.until, std::nullopt);
+  EXPECT_EQ(Find<GiveNotice>(Send(protocol::NodeDeparts{"AWS", 1000}))->notice.until, WallTime(1000s));
 }
 
 TEST_F(ProgramLifeTest, IsKilledWhereItHangsAndItsRankGoesOn) {

@@ -16,6 +16,7 @@ TEST(Notice, SaysWhyAndUntilWhen) {
   EXPECT_EQ(json({NoticeReason::kRoundOver, Seconds(10)})["reason"], "RoundOver");
   EXPECT_EQ(json({.reason = NoticeReason::kNodeDeparts, .detail = "taint t"}),
             (Json{{"reason", "NodeDeparts"}, {"detail", "taint t"}}));
+  EXPECT_EQ(json({.reason = NoticeReason::kNodeDeparts, .until = WallTime(1120s)})["secondsLeft"], 120);
   EXPECT_EQ(*ParseJson(kNoNotice), Json::object());
 }
 

@@ -12,24 +12,24 @@ TEST(ProgressLinesTest, TheLastStepIsShownHoweverShortlyAfterAnother) {
   rendezvous::RendezvousView view;
   view.progress.total_steps = 60;
   SteadyTime now{1h};
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   view.progress.step = 5;
   lines.Show(view, now);
   view.progress.step = 40;
   lines.Show(view, now += 500ms);
   view.progress.step = 60;
   lines.End(view, now += 500ms);
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "step 5/60  epoch 0\nstep 60/60  epoch 0\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "step 5/60  epoch 0\nstep 60/60  epoch 0\n");
 }
 
 TEST(ProgressLinesTest, TheLastStepIsShownOnce) {
   ProgressLines lines;
   rendezvous::RendezvousView view;
   view.progress = {.step = 60, .total_steps = 60};
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   lines.Show(view, SteadyTime{1h});
   lines.End(view, SteadyTime{2h});
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "step 60/60  epoch 0\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "step 60/60  epoch 0\n");
 }
 
 }  // namespace

@@ -70,6 +70,22 @@ TEST_F(ProgramSupervisionTest, EachStartOfAProgramLearnsThatItsNodeDeparts) {
   EXPECT_NE(Find<SendToRank>(beat(2, "the node has the taint t")), nullptr);
 }
 
+TEST_F(ProgramSupervisionTest, EachStartOfAProgramLearnsWhenTheCloudTakesTheMachineAway) {
+  EXPECT_EQ(Find<SendToRank>(Send(DepartureFound{{"AWS: spot interruption", 1000}})), nullptr)
+      << "nothing runs";
+  const auto beat = [this](int64_t round) {
+    return Send(HeartbeatAnswered{round, protocol::WatchAnswer{.departure = "a taint"}});
+  };
+  EnterRound(1);
+  const Actions first = beat(1);
+  ASSERT_NE(Find<SendToRank>(first), nullptr);
+  EXPECT_EQ(std::get<protocol::NodeDeparts>(Find<SendToRank>(first)->message).deadline, 1000);
+  EXPECT_EQ(Find<SendToRank>(beat(1)), nullptr) << "a taint that follows does not say when";
+  EXPECT_EQ(Find<SendToRank>(Send(DepartureFound{{"AWS: spot interruption", 1000}})), nullptr) << "once";
+  EnterRound(2);
+  EXPECT_NE(Find<SendToRank>(beat(2)), nullptr);
+}
+
 TEST_F(ProgramSupervisionTest, ThePodThatGivesUpEndsWithTheProgramsOwnCode) {
   for (int round = 1; round <= 2; ++round) {
     EnterRound(round);

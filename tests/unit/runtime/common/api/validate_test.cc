@@ -312,7 +312,8 @@ TEST(Validate, AcceptsWhatFitsTogether) {
   json = With(json, "/spec/healthPolicy",
               R"({"firstStepTimeoutSeconds": 5, "stepTimeoutSeconds": 5, "stepTimeoutFactor": 5,
                   "onHang": "ReplacePod", "straggler": {"factor": 2, "windowSteps": 5, "action": "Restart"},
-                  "nodeFault": {"conditions": [{"type": "GpuBad"}], "taints": [{"key": "bad"}], "action": "Restart"}})");
+                  "nodeFault": {"conditions": [{"type": "GpuBad"}], "taints": [{"key": "bad"}], "action": "Restart"},
+                  "instanceMetadata": "Azure"})");
   json = With(
       json, "/spec/runPolicy",
       R"({"activeDeadlineSeconds": 5, "startupDeadlineSeconds": 5, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "None",
