@@ -25,10 +25,8 @@
 namespace lockstep::train {
 namespace {
 
-using namespace std::chrono_literals;
 using protocol::ExitCode;
 
-constexpr auto kHandOverLimit = 600s;
 constexpr int kFinalSaveAttempts = 3;
 // Steps between two measurements of the ranks' speeds. Speeds change, and a measurement costs a fraction of a
 // step.
@@ -341,18 +339,22 @@ class ElasticLoop {
     if (report.saving > 0 && !is_stored_anyway) LOCKSTEP_TRY(StartSave());
     if (all_stop) {
       stopping_.Together(round_.communicator);
-      if (round_.assignment.rank == 0) saves_.EndOwnership();
       return std::optional(RoundEnd::kStopped);
     }
     if (!hands_over && CopyIsDue(report.saving > 0)) LOCKSTEP_TRY(CopyStages());
     bool leaves = requests.stop;
     if (hands_over) {
-      LOCKSTEP_TRY(leaves, stopping_.HandOver(round_.communicator, leaves, kHandOverLimit));
+      LOCKSTEP_TRY(leaves, HandOver());
     }
     // The remaining ranks hold the state of this step, too.
     if (leaves) return std::optional(RoundEnd::kStopped);
     if (report.yielding + report.stopping > 0) return std::optional(RoundEnd::kLeft);
     return std::optional<RoundEnd>();
+  }
+
+  // Returns whether this rank leaves for good.
+  Result<bool> HandOver() {
+    return stopping_.HandOver(round_.communicator, round_.assignment.rank - round_.assignment.local_rank);
   }
 
   // Whether each rank holds the complete state.
@@ -401,8 +403,7 @@ class ElasticLoop {
     // over, and otherwise stops outside of a round.
     if (!result.complete) {
       if (!IsReplicated()) {
-        LOCKSTEP_TRY(const bool leaves,
-                     stopping_.HandOver(round_.communicator, in_.control.stop_requested(), kHandOverLimit));
+        LOCKSTEP_TRY(const bool leaves, HandOver());
         if (leaves) return std::optional(RoundEnd::kStopped);
       }
       return std::optional(RoundEnd::kLeft);

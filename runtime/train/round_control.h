@@ -18,7 +18,7 @@ class RoundControl {
  public:
   explicit RoundControl(const Clock& clock) : clock_(clock) {}
 
-  // The control thread.
+  // The control thread; of a Stop that a rank of the same pod has read first, the step thread.
   void OnMessage(const protocol::ToRank& message);
 
   // Waits for the assignment of the next round. Returns nothing if the process was asked to stop; with

@@ -255,14 +255,7 @@ Result<void> ShardedOptimizer::Redistribute(Communicator& communicator, const Ve
   return {};
 }
 
-Result<void> ShardedOptimizer::HandOver(Communicator& communicator, bool leaves) {
-  const std::vector<int64_t> mine = {leaves ? 1 : 0};
-  LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
-  std::vector<bool> stays;
-  stays.reserve(rows.size());
-  for (const auto& row : rows) stays.push_back(row.at(0) == 0);
-  const auto staying = std::count(stays.begin(), stays.end(), true);
-  if (staying == 0 || staying == communicator.world()) return {};
+Result<void> ShardedOptimizer::HandOver(Communicator& communicator, const std::vector<bool>& stays) {
   return MoveRanges(communicator, AssignRanges(stays));
 }
 

@@ -59,8 +59,9 @@ class ShardedOptimizer {
   // Called after Agree, when all ranks have that version's parameters. Sends each rank its part and drops
   // what is no longer needed.
   [[nodiscard]] Result<void> Redistribute(comm::Communicator& communicator, const Version& version);
-  // All ranks of the round call this. Ranks that leave keep nothing.
-  [[nodiscard]] Result<void> HandOver(comm::Communicator& communicator, bool leaves);
+  // All ranks of the round call this with the same `stays`, of which some are true and some are not. Ranks
+  // that leave keep nothing.
+  [[nodiscard]] Result<void> HandOver(comm::Communicator& communicator, const std::vector<bool>& stays);
 
   // The range of all elements that a rank reads from a stored state, so that the ranks together read it once.
   [[nodiscard]] Range PartOf(int rank, int world) const;

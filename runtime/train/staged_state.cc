@@ -370,19 +370,14 @@ void StagedState::MakeStageOptimizer() {
   for (const NamedTensor& own : optimizer_->state()) own.tensor.set_(moments.at(own.name));
 }
 
-Result<void> StagedState::HandOver(Communicator& communicator, bool leaves) {
-  const std::vector<int64_t> mine = {leaves ? 1 : 0};
-  LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
-  const auto leaving =
-      std::count_if(rows.begin(), rows.end(), [](const auto& row) { return row.at(0) != 0; });
-  if (leaving == 0 || leaving == communicator.world()) return {};
-  const int staying = communicator.world() - static_cast<int>(leaving);
+Result<void> StagedState::HandOver(Communicator& communicator, const std::vector<bool>& stays) {
+  const auto staying = static_cast<int>(std::count(stays.begin(), stays.end(), true));
   const std::vector<LayerRange> ranges =
       parallel::DivideLayers(costs_, std::min(staying, static_cast<int>(costs_.size())));
   std::vector<LayerRange> wanted;
   std::size_t next = 0;
-  for (const auto& row : rows) {
-    const bool takes = row.at(0) == 0 && next < ranges.size();
+  for (const bool is_staying : stays) {
+    const bool takes = is_staying && next < ranges.size();
     wanted.push_back(takes ? ranges[next++] : LayerRange{});
   }
   return Deliver(communicator, version_, wanted);

@@ -79,9 +79,9 @@ class StagedState {
                                      const std::vector<parallel::LayerRange>& wanted);
   // All ranks of a new round call this. Sends each rank the layers that the mesh of the round assigns to it.
   [[nodiscard]] Result<void> Redistribute(comm::Communicator& communicator, const Version& version);
-  // All ranks of the round call this. Afterwards the ranks that leave may end, because the others hold their
-  // layers.
-  [[nodiscard]] Result<void> HandOver(comm::Communicator& communicator, bool leaves);
+  // All ranks of the round call this with the same `stays`, of which some are true and some are not.
+  // Afterwards the ranks that leave may end, because the others hold their layers.
+  [[nodiscard]] Result<void> HandOver(comm::Communicator& communicator, const std::vector<bool>& stays);
   // Copies the running statistics of the first pipeline to the others.
   [[nodiscard]] Result<void> SyncBuffers(comm::Communicator& communicator);
 

@@ -1,6 +1,7 @@
 #include "runtime/train/stopping.h"
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "runtime/common/base/log.h"
@@ -17,11 +18,17 @@ constexpr double kWayOutSeconds = 1;
 // one.
 constexpr Milliseconds kBetweenTries = 1s;
 constexpr Milliseconds kWorthATry = 5s;
+// For a save before ranks leave. The ranks that stay wait for it.
+constexpr std::chrono::milliseconds kHandOverLimit = 600s;
 
 }  // namespace
 
 void Stopping::Together(const Group& group) {
-  if (!context_.saves.on_termination()) return;
+  if (context_.saves.on_termination()) SaveWhileAllHaveTime(group);
+  if (group->rank() == 0) context_.saves.EndOwnership();
+}
+
+void Stopping::SaveWhileAllHaveTime(const Group& group) {
   context_.progress.Phase("save");
   while (true) {
     const Result<void> saved = context_.saves.SaveTogether(group, context_.state, GraceForSave(), 1);
@@ -57,20 +64,43 @@ bool Stopping::AllHaveTime(comm::Communicator& communicator) const {
                                   [](const auto& row) { return Milliseconds(row.at(0)) >= kWorthATry; });
 }
 
-Result<bool> Stopping::HandOver(const Group& group, bool leaves, std::chrono::milliseconds limit) {
-  // At most half of the grace period, because otherwise this rank could end while it waits for the store,
-  // before it has handed its part over.
-  if (leaves) limit = GraceForSave() / 2;
-  const std::vector<int64_t> mine = {leaves ? 1 : 0, limit.count()};
-  LOCKSTEP_TRY(const auto rows, group->AllGather(mine));
-  if (std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.at(0) == 0; })) return false;
-  for (const auto& row : rows) limit = std::min(limit, std::chrono::milliseconds(row.at(1)));
-  if (context_.saves.on_termination()) LOCKSTEP_TRY(SaveBeforeRanksLeave(group, limit));
+Result<bool> Stopping::HandOver(const Group& group, int first_rank_of_pod) {
+  LOCKSTEP_TRY(Leaving leaving, AgreeWhoLeaves(*group, first_rank_of_pod));
+  const auto is_any = [&leaving](bool staying) {
+    return std::find(leaving.stays.begin(), leaving.stays.end(), staying) != leaving.stays.end();
+  };
+  if (!is_any(false)) return false;
+  // At most half of the grace period, because otherwise a rank could end while it waits for the store, before
+  // it has handed its part over.
+  if (is_any(true) && context_.saves.on_termination())
+    LOCKSTEP_TRY(SaveBeforeRanksLeave(group, std::min(kHandOverLimit, leaving.grace / 2)));
   // Some ranks may have been asked to stop meanwhile; they must not receive parts.
-  leaves = leaves || context_.control.stop_requested();
-  LOCKSTEP_TRY(context_.state.staged != nullptr ? context_.state.staged->HandOver(*group, leaves)
-                                                : context_.state.sharded->HandOver(*group, leaves));
-  return leaves;
+  LOCKSTEP_TRY(leaving, AgreeWhoLeaves(*group, first_rank_of_pod));
+  if (!is_any(true)) {
+    Together(group);
+    return true;
+  }
+  LOCKSTEP_TRY(context_.state.staged != nullptr ? context_.state.staged->HandOver(*group, leaving.stays)
+                                                : context_.state.sharded->HandOver(*group, leaving.stays));
+  return !leaving.stays.at(static_cast<std::size_t>(group->rank()));
+}
+
+Result<Stopping::Leaving> Stopping::AgreeWhoLeaves(comm::Communicator& communicator, int first_rank_of_pod) {
+  const bool is_asked = context_.control.stop_requested();
+  const std::vector<int64_t> mine = {first_rank_of_pod, is_asked ? GraceForSave().count() : -1};
+  LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
+  std::map<int64_t, int64_t> grace_of_pods;  // of those that leave
+  Leaving leaving{.stays = {}, .grace = std::chrono::milliseconds::max()};
+  for (const auto& row : rows) {
+    if (row.at(1) < 0) continue;
+    grace_of_pods[row.at(0)] = row.at(1);
+    leaving.grace = std::min(leaving.grace, std::chrono::milliseconds(row.at(1)));
+  }
+  for (const auto& row : rows) leaving.stays.push_back(!grace_of_pods.contains(row.at(0)));
+  const auto of_pod = grace_of_pods.find(first_rank_of_pod);
+  if (!is_asked && of_pod != grace_of_pods.end())
+    context_.control.OnMessage(protocol::Stop{Seconds(std::chrono::milliseconds(of_pod->second)).count()});
+  return leaving;
 }
 
 bool Stopping::hands_over() const {

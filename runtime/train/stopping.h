@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <memory>
+#include <vector>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/train/progress.h"
@@ -15,7 +16,7 @@
 namespace lockstep::train {
 
 struct StopContext {
-  const RoundControl& control;
+  RoundControl& control;
   ProgressReporter& progress;
   Saves& saves;
   TrainingState& state;
@@ -27,7 +28,7 @@ class Stopping {
   explicit Stopping(const StopContext& context) : context_(context) {}
 
   // All ranks of a round stop after the same step: they store the state together, and try again while the
-  // store is away and all ranks have time.
+  // store is away and all ranks have time. Nobody owns the checkpoints afterwards.
   void Together(const Group& group);
   // This rank is asked to stop outside of a round, so it does not know whether a peer holds the state. It
   // saves alone, and tries again while the store is away and the grace period lasts.
@@ -35,9 +36,9 @@ class Stopping {
   // For strategies that divide state over ranks. All ranks call this before some of them leave for good: what
   // those hold alone is sent to the others. A checkpoint is stored first: the ranks of a job that is stopped
   // are notified one after another, and a rank that is notified outside of a round could store only its part.
-  // `limit` bounds the save on ranks that stay. Returns whether this rank leaves, because it may be asked to
-  // stop meanwhile. kAborted, kInternal: the round is broken.
-  [[nodiscard]] Result<bool> HandOver(const Group& group, bool leaves, std::chrono::milliseconds limit);
+  // Returns whether this rank leaves: it, or another rank of its pod, has been asked to stop. kAborted,
+  // kInternal: the round is broken.
+  [[nodiscard]] Result<bool> HandOver(const Group& group, int first_rank_of_pod);
   // Whether this rank stops in the next round and not alone: it holds a part of the state that no other rank
   // may hold, and that was not stored when the last ranks left.
   [[nodiscard]] bool hands_over() const;
@@ -45,9 +46,17 @@ class Stopping {
   void Drain();
 
  private:
+  struct Leaving {
+    std::vector<bool> stays;          // by rank
+    std::chrono::milliseconds grace;  // for a save, the shortest of the ranks that leave
+  };
+  void SaveWhileAllHaveTime(const Group& group);
   void SaveAlone(const LastPlace& place);
   [[nodiscard]] bool AllHaveTime(comm::Communicator& communicator) const;
   [[nodiscard]] std::chrono::milliseconds GraceForSave() const;
+  // All ranks call this. The ranks of a pod are asked to stop together, but one may read that later: it takes
+  // the request from the others.
+  [[nodiscard]] Result<Leaving> AgreeWhoLeaves(comm::Communicator& communicator, int first_rank_of_pod);
   [[nodiscard]] Result<void> SaveBeforeRanksLeave(const Group& group, std::chrono::milliseconds limit);
 
   const StopContext context_;

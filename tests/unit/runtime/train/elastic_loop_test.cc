@@ -5,8 +5,10 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <span>
 
 #include "runtime/checkpoint/file_store.h"
+#include "runtime/checkpoint/manifest.h"
 #include "tests/support/forked_ranks.h"
 
 namespace lockstep::train {
@@ -81,11 +83,13 @@ void Assign(ForkedProcess& rank, int64_t round, const protocol::Ready& ready) {
 }
 
 // Forms a round of ranks that are Ready; `first` is the message of rank 0.
-void AssignAll(std::vector<ForkedProcess>& ranks, int64_t round, const protocol::Ready& first) {
+void AssignAll(std::span<ForkedProcess> ranks, int64_t round, const protocol::Ready& first,
+               int ranks_in_pod = 1) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     SendTo(ranks[i], protocol::RankAssignment{.round = round,
                                               .rank = static_cast<int>(i),
                                               .world = static_cast<int>(ranks.size()),
+                                              .local_rank = static_cast<int>(i) % ranks_in_pod,
                                               .address = "127.0.0.1",
                                               .store_host = "127.0.0.1",
                                               .store_port = first.store_port});
@@ -172,46 +176,89 @@ TEST_F(ElasticLoopTest, BeginsWithAStateAsItWasMadeWhereItsOwnIsTorn) {
   EXPECT_EQ(rank.Wait(kPatience), 0);
 }
 
-// The round ends in good order before the rank reads that it should stop.
-TEST_F(ElasticLoopTest, HandsItsPartOverInTheNextRoundIfItIsAskedToStopBetweenTwo) {
-  for (const auto strategy : {api::Strategy::kZero1, api::Strategy::kPipeline}) {
-    auto ranks = testing::StartRanks(2, [&](int, LineChannel& supervisor) {
+class DividedStateTest : public ElasticLoopTest, public ::testing::WithParamInterface<api::Strategy> {
+ protected:
+  // Each has made a step.
+  void TrainInRoundOne(int world, int ranks_in_pod = 1) {
+    ranks_ = testing::StartRanks(world, [this](int, LineChannel& supervisor) {
+      at::set_num_threads(1);  // the test's process may have had more, which a child does not have
       api::TrainingSpec spec = Training(1'000'000);
-      spec.strategy = strategy;
+      spec.strategy = GetParam();
+      spec.model.mlp.hidden_sizes = {8, 8, 8};
       spec.optimizer.name = api::OptimizerName::kAdamw;
       TrainingState state = NewState(spec);
-      return static_cast<int>(RunLoop(spec, state, nullptr, supervisor).code);
+      const auto checkpointer = Open(std::move(checkpoint::OpenFileStore(folder_)).value());
+      return static_cast<int>(RunLoop(spec, state, checkpointer.get(), supervisor).code);
     });
     std::vector<protocol::Ready> ready;
-    for (ForkedProcess& rank : ranks) {
+    for (ForkedProcess& rank : ranks_) {
       ready.push_back(Await<protocol::Ready>(rank).value());
       EXPECT_FALSE(ready.back().hands_over) << "it has no state yet";
     }
-    AssignAll(ranks, 1, ready.front());
-    for (ForkedProcess& rank : ranks) {
+    AssignAll(ranks_, 1, ready.front(), ranks_in_pod);
+    for (ForkedProcess& rank : ranks_) {
       while (Await<protocol::Progress>(rank).value().step == 0) continue;
     }
-    for (ForkedProcess& rank : ranks) SendTo(rank, protocol::RoundOver{1, protocol::LeaveMode::kYield});
-    ready.clear();
-    for (ForkedProcess& rank : ranks) {
-      ready.push_back(Await<protocol::Ready>(rank).value());
-      EXPECT_TRUE(ready.back().hands_over);
-    }
-    SendTo(ranks.back(), protocol::Stop{.grace_seconds = 2.0 * static_cast<double>(kPatience.count())});
-    AssignAll(ranks, 2, ready.front());
-    EXPECT_EQ(ranks.back().Wait(kPatience), static_cast<int>(ExitCode::kPreempted));
-    const auto alone = Await<protocol::Ready>(ranks.front());
-    ASSERT_TRUE(alone.has_value());
-    EXPECT_GT(alone->step, ready.front().step);
-    EXPECT_FALSE(alone->hands_over) << "it holds everything now";
-    Assign(ranks.front(), 3, *alone);
-    const auto synced = Await<protocol::Synced>(ranks.front());
-    ASSERT_TRUE(synced.has_value());
-    EXPECT_EQ(synced->step, alone->step);
-    EXPECT_EQ(synced->source, "kept");
-    SendTo(ranks.front(), protocol::Stop{});
-    EXPECT_EQ(ranks.front().Wait(kPatience), static_cast<int>(ExitCode::kPreempted));
   }
+
+  std::vector<ForkedProcess> ranks_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Strategies, DividedStateTest,
+                         ::testing::Values(api::Strategy::kZero1, api::Strategy::kPipeline));
+
+constexpr protocol::Stop kStop{.grace_seconds = 2.0 * static_cast<double>(kPatience.count())};
+
+// The round ends in good order before the rank reads that it should stop.
+TEST_P(DividedStateTest, IsHandedOverInTheNextRoundIfARankIsAskedToStopBetweenTwo) {
+  TrainInRoundOne(2);
+  std::vector<protocol::Ready> ready;
+  for (ForkedProcess& rank : ranks_) SendTo(rank, protocol::RoundOver{1, protocol::LeaveMode::kYield});
+  for (ForkedProcess& rank : ranks_) {
+    ready.push_back(Await<protocol::Ready>(rank).value());
+    EXPECT_TRUE(ready.back().hands_over);
+  }
+  SendTo(ranks_.back(), kStop);
+  AssignAll(ranks_, 2, ready.front());
+  EXPECT_EQ(ranks_.back().Wait(kPatience), static_cast<int>(ExitCode::kPreempted));
+  const auto alone = Await<protocol::Ready>(ranks_.front());
+  ASSERT_TRUE(alone.has_value());
+  EXPECT_GT(alone->step, ready.front().step);
+  EXPECT_FALSE(alone->hands_over) << "it holds everything now";
+  Assign(ranks_.front(), 3, *alone);
+  const auto synced = Await<protocol::Synced>(ranks_.front());
+  ASSERT_TRUE(synced.has_value());
+  EXPECT_EQ(synced->step, alone->step);
+  EXPECT_EQ(synced->source, "kept");
+  SendTo(ranks_.front(), protocol::Stop{});
+  EXPECT_EQ(ranks_.front().Wait(kPatience), static_cast<int>(ExitCode::kPreempted));
+}
+
+// The request to the third rank is still on its way.
+TEST_P(DividedStateTest, IsHandedOverByAllRanksOfAPodOnceOneIsAskedToStop) {
+  TrainInRoundOne(4, /*ranks_in_pod=*/2);
+  SendTo(ranks_[3], kStop);
+  for (const std::size_t rank : {2, 3}) {
+    ASSERT_FALSE(Await<protocol::Ready>(ranks_[rank]).has_value()) << "rank " << rank << " stays with a part";
+    EXPECT_EQ(ranks_[rank].Wait(kPatience), static_cast<int>(ExitCode::kPreempted));
+  }
+  const auto first = Await<protocol::Ready>(ranks_[0]);
+  ASSERT_TRUE(first.has_value() && Await<protocol::Ready>(ranks_[1]).has_value());
+  const std::span<ForkedProcess> pod(ranks_.data(), 2);
+  AssignAll(pod, 2, *first, /*ranks_in_pod=*/2);
+  for (ForkedProcess& rank : pod) {
+    const auto synced = Await<protocol::Synced>(rank);
+    ASSERT_TRUE(synced.has_value());
+    EXPECT_EQ(synced->step, first->step);
+    EXPECT_NE(synced->source, "checkpoint");
+  }
+  // Now all ranks of the round leave, so they store the state.
+  SendTo(ranks_[0], kStop);
+  int64_t last = -1;
+  while (const auto progress = Await<protocol::Progress>(ranks_[0])) last = progress->step;
+  EXPECT_GT(last, first->step);
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/" + checkpoint::FolderOfStep(last) + "/manifest.json"));
+  for (ForkedProcess& rank : pod) EXPECT_EQ(rank.Wait(kPatience), static_cast<int>(ExitCode::kPreempted));
 }
 
 }  // namespace
