@@ -109,7 +109,7 @@ Result<Departure> OfAzure(http::HttpTransport& service, const std::stop_token& s
 }
 
 std::string ServiceOf(InstanceMetadata cloud) {
-  const std::string link_local = "http://169.254.169.254";
+  std::string link_local = "http://169.254.169.254";
   if (cloud == InstanceMetadata::kAws) return EnvOr("AWS_EC2_METADATA_SERVICE_ENDPOINT", link_local);
   if (cloud == InstanceMetadata::kGcp)
     return "http://" + EnvOr("GCE_METADATA_HOST", "metadata.google.internal");

@@ -18,10 +18,12 @@ const char* NameOf(NoticeReason reason) {
 
 std::string NoticeText(const Notice& notice, WallTime now) {
   Json json = {{"reason", NameOf(notice.reason)}};
-  const std::optional<Seconds> left = notice.until ? *notice.until - now : notice.left;
-  if (left.has_value()) {
-    json["deadline"] = Seconds(now.time_since_epoch()).count() + left->count();
-    json["secondsLeft"] = left->count();
+  if (notice.until.has_value()) {
+    json["deadline"] = Seconds(notice.until->time_since_epoch()).count();
+    json["secondsLeft"] = Seconds(*notice.until - now).count();
+  } else if (notice.left.has_value()) {
+    json["deadline"] = Seconds(now.time_since_epoch()).count() + notice.left->count();
+    json["secondsLeft"] = notice.left->count();
   }
   if (!notice.detail.empty()) json["detail"] = notice.detail;
   return DumpJson(json) + "\n";
