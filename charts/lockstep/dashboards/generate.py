@@ -263,8 +263,8 @@ TRAINING_JOB = dashboard(
           newest("lockstep_job_round"), width=3),
      stat("Checkpoint age", "s", "Of the newest one: what would be lost if all pods died now. Empty before the first checkpoint.",
           f"time() - {newest('lockstep_checkpoint_last_success_timestamp_seconds')}"),
-     stat("Model", "none", "The model by its name in spec.training.",
-          f"max by (model) (lockstep_job_info{{{JOB}}})", "{{model}}", shows="name"),
+     stat("Model", "none", "The model by its name in spec.training, or program.",
+          f'max by (model) (label_replace(lockstep_job_info{{{JOB}}}, "model", "program", "model", ""))', "{{model}}", shows="name"),
      stat("Straggler", "none", "Whether a rank computes slower than the others; only with spec.healthPolicy.straggler is it looked for.",
           newest("lockstep_job_straggler"), **YES_OR_NONE, **ZERO_IS_GOOD),
 
@@ -277,9 +277,9 @@ TRAINING_JOB = dashboard(
            "Accuracy of the newest evaluation. Empty from a change of rank 0 to the next evaluation.",
            query(newest("lockstep_evaluation_accuracy_ratio"), "evaluation"), from_zero=False),
      graph("Gradient norm", "short", "Global norm before clipping. A leap often comes before a loss that is not finite.",
-           query(f"avg(lockstep_train_gradient_norm{{{JOB}}})", "norm"), width=6),
+           query(f"max(lockstep_train_gradient_norm{{{JOB}}})", "norm"), width=6),
      graph("Learning rate", "sci", "Learning rate of the last step, after warm-up and schedule.",
-           query(f"avg(lockstep_train_learning_rate{{{JOB}}})", "rate"), width=6),
+           query(f"max(lockstep_train_learning_rate{{{JOB}}})", "rate"), width=6),
      events("Skipped and repeated steps",
            "Skipped: loss or gradient were not finite, nothing changed. Repeated: aborted by a failure and made again. In the interval, the "
            "rank with most.",
