@@ -274,7 +274,10 @@ std::vector<ShardedOptimizer::Ranges> ShardedOptimizer::AssignRanges(const std::
 }
 
 Result<void> ShardedOptimizer::MoveRanges(Communicator& communicator, const std::vector<Ranges>& assigned) {
-  LOCKSTEP_TRY(std::vector<Shard> received, Receive(communicator, assigned));
+  LOCKSTEP_TRY(const std::vector<Holder> holders, ExchangeStates(communicator));
+  // All ranks have this version's parameters now, so none can continue from another one.
+  KeepOnly(version_);
+  LOCKSTEP_TRY(std::vector<Shard> received, Receive(communicator, holders, assigned));
   const auto old = static_cast<std::ptrdiff_t>(shards_.size());
   std::move(received.begin(), received.end(), std::back_inserter(shards_));
   // A rank that has received everything may still lose a peer that has not, and with it what only this rank
@@ -285,9 +288,9 @@ Result<void> ShardedOptimizer::MoveRanges(Communicator& communicator, const std:
 }
 
 Result<std::vector<ShardedOptimizer::Shard>> ShardedOptimizer::Receive(
-    Communicator& communicator, const std::vector<Ranges>& assigned) const {
+    Communicator& communicator, const std::vector<Holder>& holders,
+    const std::vector<Ranges>& assigned) const {
   const at::NoGradGuard no_grad;
-  LOCKSTEP_TRY(const std::vector<Holder> holders, ExchangeStates(communicator));
   LOCKSTEP_CHECK(MissingOf(holders, version_, total()).empty(), "the version is incomplete");
   const std::vector<Ranges> given = GivenBy(holders, version_, total());
   const std::vector<Ranges> wanted = WantedBy(holders, version_, assigned);

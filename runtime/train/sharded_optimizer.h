@@ -131,6 +131,7 @@ class ShardedOptimizer {
   [[nodiscard]] Result<void> MoveRanges(comm::Communicator& communicator,
                                         const std::vector<Ranges>& assigned);
   [[nodiscard]] Result<std::vector<Shard>> Receive(comm::Communicator& communicator,
+                                                   const std::vector<Holder>& holders,
                                                    const std::vector<Ranges>& assigned) const;
 
   [[nodiscard]] Holder Myself() const;

@@ -284,6 +284,37 @@ TEST_F(MemoryOfAShardedOptimizer, ANewRankReceivesItsPartsAndTheOthersNeedOneChu
     ExpectWithin(ranks[rank], rank == 2 ? "the newcomer" : "a rank that keeps its parts");
 }
 
+// Their last step was interrupted, so they hold their parts of two versions, as in each step.
+TEST_F(MemoryOfAShardedOptimizer, RanksWhosePartsChangeNeedNoMoreThanInAStep) {
+  MakeGroups(3);
+  RoundConnector connector;
+  auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
+    at::set_num_threads(1);
+    MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
+    TrainingState state = NewState(Zero1(8000, 1));
+    const bool is_new = rank == 2;
+    if (!is_new) {
+      FillReplicated(state, 41, 7);
+      for (const int64_t step : {40, 41}) Hold(state, step, PartsOf(state, rank, 2, 1));
+    }
+    auto communicator = connector.Enter(1, rank, 3);
+    REQUIRE(communicator.ok());
+    const int64_t received = BytesOfParts(state, PartsOf(state, rank, 3, 1));
+    const int64_t size = BytesOf(state.Replicated()) + received;
+    const int64_t allowed = is_new ? received + OfAReceiver(size) : kOfALevelRank;
+    REQUIRE(RehearseParts(**communicator));
+    budget.Allow(allowed);
+    const auto source = SyncState(**communicator, state, MustNotRestore);
+    const int64_t peak = budget.TakePeak();
+    REQUIRE(source.ok());
+    REQUIRE(state.step == 41 && ReplicatedIs(state, 7) && state.sharded->held_bytes() == received);
+    Report(parent, peak, allowed);
+    return 0;
+  });
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    ExpectWithin(ranks[rank], rank == 2 ? "the newcomer" : "a rank whose parts change");
+}
+
 // It has updated its own parts, but its round broke before it had the parameters of the others.
 TEST_F(MemoryOfAShardedOptimizer, ALaggardReceivesTheParametersInPlace) {
   MakeGroups(3);
