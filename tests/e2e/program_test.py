@@ -100,12 +100,12 @@ def test_hugging_faces_trainer_is_seen_and_judged_and_continues_from_its_own_che
 
         def recovered(number, victim, signal_name):
             """The record of what the signal did to the program in a pod, after which it makes new steps in parked interpreters."""
-            job.until("a parked interpreter in each pod", lambda: said("an interpreter is parked") == 2 * number)
+            job.until("a parked interpreter in each pod", lambda: said("an interpreter is parked") >= 2 * number)
             before = progress()["step"]
             job.kill({victim: pythons(job, victim)}, signal_name)
             job.until(f"record {number} in status.restarts", lambda: len(restarts()) == number)
             job.until("a step after those before", lambda: progress()["step"] > before)
-            expect(said("the program starts in the parked interpreter") == 2 * number, "a program began from nothing")
+            expect(said("the program starts in the parked interpreter") >= 2 * number, "a program began from nothing")
             return job.until("its recovery", lambda: "recoverySeconds" in restarts()[0] and restarts()[0])
 
         job.until("loss, epoch and number of steps", lambda: progress().get("totalSteps") == 100000 and "loss" in progress())
