@@ -16,7 +16,7 @@ start_dns() {
 }
 COREFILE
   dns_address=$dns_address api_address=$api_address render "$here/config/dns.yaml" |
-    "$bin/kubectl" --kubeconfig "$pki/admin.kubeconfig" apply -f - >/dev/null
+    "$bin/kubectl" --kubeconfig "$pki/admin.kubeconfig" --cache-dir "$dir/kubectl" apply -f - >/dev/null
   spawn_in_control coredns -conf "$dir/Corefile"
 }
 

@@ -101,6 +101,7 @@ environment() {
   cat <<SHELL
 export LOCKSTEP_CLUSTER='$dir'
 export KUBECONFIG='$pki/admin.kubeconfig'
+export KUBECACHEDIR='$dir/kubectl'
 export PATH='$bin':"\$PATH"
 export NO_PROXY='$prefix.0.0/16'"\${NO_PROXY:+,\$NO_PROXY}"
 SHELL
