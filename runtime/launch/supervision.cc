@@ -327,7 +327,8 @@ void Supervision::OnStraggler(const protocol::Straggler& straggler, SteadyTime n
   if (action == protocol::HealthAction::kReport || local_rank < 0 || local_rank >= settings_.config.nproc)
     return;
   Rank& rank = ranks_.at(static_cast<std::size_t>(local_rank));
-  if (rank.state != RankState::kTraining || rank.ending.has_value()) return;
+  // In the grace period it may be saving.
+  if (stopping_ || rank.state != RankState::kTraining || rank.ending.has_value()) return;
   rank.ending = Ending{
       ExitCode::kStraggler,
       "is a straggler: computes " + FormatNumber(straggler.slowness, 2) + " times as long as the median rank",

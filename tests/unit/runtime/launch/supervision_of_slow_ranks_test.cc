@@ -197,18 +197,25 @@ class StragglerTest : public SupervisionTest {
     (void)supervision_.Start(now_);
     EnterRound(5);
   }
-  Actions TellOfIt() { return Send(HeartbeatAnswered{5, protocol::WatchAnswer{.stragglers = {{1, 3.25}}}}); }
+  Actions ReportSlowRank() {
+    return Send(HeartbeatAnswered{5, protocol::WatchAnswer{.stragglers = {{1, 3.25}}}});
+  }
 };
 
 TEST_F(StragglerTest, IsKilledOnceAndRespawnedWithItsCause) {
-  EXPECT_NE(Find<KillRank>(TellOfIt()), nullptr);
-  EXPECT_EQ(Find<KillRank>(TellOfIt()), nullptr) << "it is about to die";
+  EXPECT_NE(Find<KillRank>(ReportSlowRank()), nullptr);
+  EXPECT_EQ(Find<KillRank>(ReportSlowRank()), nullptr) << "it is about to die";
   const Actions died = Send(RankExited{.signal = 9});
   EXPECT_NE(Find<SpawnRank>(died), nullptr);
   const protocol::LeaveRequest& leave = Find<ReportLeave>(died)->request;
   EXPECT_EQ(leave.failure.cause, "Straggler");
   EXPECT_NE(leave.detail.find("computes 3.2 times as long as the median rank"), std::string::npos)
       << leave.detail;
+}
+
+TEST_F(StragglerTest, NothingIsKilledDuringTheGracePeriod) {
+  (void)Send(Terminate{});
+  EXPECT_EQ(Find<KillRank>(ReportSlowRank()), nullptr);
 }
 
 TEST_F(StragglerTest, WhatIsSaidOfAnotherPodsRankIsNotForThisOne) {
@@ -222,7 +229,7 @@ class ReportStragglerTest : public StragglerTest {
 };
 
 TEST_F(ReportStragglerTest, IsLeftAlone) {
-  const Actions actions = TellOfIt();
+  const Actions actions = ReportSlowRank();
   EXPECT_EQ(Find<KillRank>(actions), nullptr);
   EXPECT_EQ(Find<Exit>(actions), nullptr);
 }
@@ -233,7 +240,7 @@ class ReplaceStragglersPodTest : public StragglerTest {
 };
 
 TEST_F(ReplaceStragglersPodTest, EndsThePodWithItsCause) {
-  const Actions ended = TellOfIt();
+  const Actions ended = ReportSlowRank();
   ASSERT_NE(Find<Exit>(ended), nullptr);
   EXPECT_EQ(Find<Exit>(ended)->code, static_cast<int>(ExitCode::kStraggler));
   EXPECT_EQ(protocol::CauseOf(Find<Exit>(ended)->code), "Straggler");
