@@ -1,5 +1,5 @@
 #pragma once
-// A large file that is written piece by piece under a temporary name beside its own, so that a program that reads it
+// A large file that is written in pieces under a temporary name in the same folder, so that a program that reads it
 // sees all of it or nothing. One thread. The destructor removes what was not kept.
 
 #include <string>

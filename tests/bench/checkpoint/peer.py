@@ -1,9 +1,9 @@
-"""What checkpoint.py measures Lockstep beside: DistributedDataParallel over Gloo or NCCL that saves as PyTorch offers it.
+"""What checkpoint.py compares Lockstep with: DistributedDataParallel over Gloo or NCCL that saves as PyTorch offers it.
 
 peer.py SETTINGS.json    trains, then reads the newest checkpoint into another model; rank 0 writes times into settings["report"]
 
-torch.save: rank 0, beside the target and renamed, while the others wait at the next gradient. dcp.save, async_save: of torch.distributed.checkpoint, by all
-ranks, async_save through a group of its own, as it sends beside the training. A save waits for the one before, as the documentation recommends.
+torch.save: rank 0, under a temporary name and renamed, while the others wait at the next gradient. dcp.save, async_save: of torch.distributed.checkpoint, by all
+ranks, async_save through a separate group, because it sends while training runs. A save waits for the one before, as the documentation recommends.
 """
 import json
 import pathlib
