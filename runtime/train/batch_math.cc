@@ -63,13 +63,6 @@ void GiveEachOne(std::vector<int64_t>& counts, std::span<const double> speeds) {
 
 }  // namespace
 
-Slice SliceOf(int64_t count, int rank, int world) {
-  const int64_t share = count / world;
-  const int64_t remainder = count % world;
-  const int64_t begin = rank * share + std::min<int64_t>(rank, remainder);
-  return {begin, begin + share + (rank < remainder ? 1 : 0)};
-}
-
 std::vector<Slice> SlicesBySpeed(int64_t count, std::span<const double> speeds) {
   std::vector<int64_t> counts = CountsBySpeed(count, speeds);
   if (count >= static_cast<int64_t>(counts.size())) GiveEachOne(counts, speeds);

@@ -8,21 +8,12 @@
 #include <vector>
 
 #include "runtime/common/api/training_spec.h"
+#include "runtime/data/slice.h"
 
 namespace lockstep::train {
 
-// Positions [begin, end) among the samples of a step or of a data set.
-struct Slice {
-  int64_t begin = 0;
-  int64_t end = 0;
-
-  [[nodiscard]] int64_t size() const { return end - begin; }
-  friend bool operator==(const Slice&, const Slice&) = default;
-};
-
-// The rank's contiguous share of `count` positions. Shares differ by at most one, and the larger ones come
-// first. A share is empty if there are more ranks than positions.
-[[nodiscard]] Slice SliceOf(int64_t count, int rank, int world);
+using data::Slice;
+using data::SliceOf;
 
 // Divides `count` positions into contiguous shares, one per entry of `speeds`, so that the rank that ends
 // last ends as early as possible at these speeds. Each rank gets at least one position if there are enough.
