@@ -39,47 +39,134 @@ Notice NoticeOf(const protocol::NodeDeparts& departs) {
 ProgramActions ProgramLife::Start() const { return {Announce{}}; }
 
 ProgramActions ProgramLife::On(const protocol::ToRank& message, SteadyTime now) {
-  ProgramActions actions;
-  if (const auto* assignment = std::get_if<protocol::RankAssignment>(&message)) {
-    state_ = State::kRunning;
-    round_ = assignment->round;
-    // The beginning of a round is the only progress of a program that no witness observes.
-    actions = {StartProgram{*assignment}, NotJudged(), Say{protocol::Progress{.round = round_}}};
-  } else if (const auto* over = std::get_if<protocol::RoundOver>(&message)) {
-    if (state_ != State::kRunning || over->round != round_) return actions;
-    state_ = State::kLeaving;
-    deadline_ = now + kLeaveTime;
-    actions = {NotJudged(), GiveNotice{{NoticeReason::kRoundOver, kLeaveTime}}, SignalProgram{SIGTERM}};
-  } else if (const auto* stop = std::get_if<protocol::Stop>(&message)) {
-    Stop(*stop, now, actions);
-  } else if (const auto* departs = std::get_if<protocol::NodeDeparts>(&message)) {
-    if (state_ == State::kRunning) actions = {GiveNotice{NoticeOf(*departs)}};
-  } else if (std::holds_alternative<protocol::KillProgram>(message)) {
-    if (state_ != State::kIdle) actions = {SignalProgram{SIGKILL}};
-  } else if (std::holds_alternative<protocol::Ping>(message)) {
-    if (state_ != State::kRunning) return {Say{protocol::Pong{}}};
-    actions = {AnswerForProgram{}};
+  return std::visit([&](const auto& m) { return Handle(m, now); }, message);
+}
+
+ProgramActions ProgramLife::Handle(const protocol::RankAssignment& assignment, SteadyTime) {
+  if (state_ == State::kIdle) return StartInRound(assignment);
+  // It answers the Ready of a program that has ended since; the supervisor will read that.
+  if (!joined_) return {};
+  assignment_ = assignment;
+  in_round_ = true;
+  said_finished_ = false;
+  return {SendToProgram{assignment}};
+}
+
+ProgramActions ProgramLife::StartInRound(const protocol::RankAssignment& assignment) {
+  assignment_ = assignment;
+  in_round_ = true;
+  joins_ = false;
+  state_ = State::kRunning;
+  // The beginning of a round is the only progress of a program that no witness observes.
+  return {StartProgram{assignment}, NotJudged(), Say{protocol::Progress{.round = assignment.round}}};
+}
+
+// The variables are those of the last round, so that a script that reads LOCAL_RANK still works.
+ProgramActions ProgramLife::StartWithoutRound() {
+  state_ = State::kRunning;
+  return {StartProgram{assignment_}, NotJudged()};
+}
+
+ProgramActions ProgramLife::Handle(const protocol::RoundOver& over, SteadyTime now) {
+  if (over.round != assignment_.round) return {};
+  const bool was_in_round = std::exchange(in_round_, false);
+  if (joined_) return {SendToProgram{over}};
+  if (state_ != State::kRunning || !was_in_round) return {};
+  state_ = State::kLeaving;
+  deadline_ = now + kLeaveTime;
+  return {NotJudged(), GiveNotice{{NoticeReason::kRoundOver, kLeaveTime}}, SignalProgram{SIGTERM}};
+}
+
+ProgramActions ProgramLife::Handle(const protocol::Stop& stop, SteadyTime now) {
+  if (state_ == State::kIdle) return {EndRank{static_cast<int>(protocol::ExitCode::kPreempted)}};
+  const Seconds left(std::max(0.0, stop.grace_seconds - kWayOutSeconds));
+  ProgramActions actions = {NotJudged(), GiveNotice{{NoticeReason::kTermination, left}}};
+  if (joined_) {
+    actions.emplace_back(SendToProgram{protocol::Stop{left.count()}});
+  } else if (state_ == State::kRunning) {
+    actions.emplace_back(SignalProgram{SIGTERM});
   }
+  state_ = State::kStopping;
+  deadline_ = now + std::chrono::duration_cast<SteadyTime::duration>(left);
   return actions;
 }
 
-void ProgramLife::Stop(const protocol::Stop& stop, SteadyTime now, ProgramActions& actions) {
-  if (state_ == State::kIdle) {
-    actions = {EndRank{static_cast<int>(protocol::ExitCode::kPreempted)}};
-    return;
+ProgramActions ProgramLife::Handle(const protocol::NodeDeparts& departs, SteadyTime) const {
+  if (state_ != State::kRunning) return {};
+  return {GiveNotice{NoticeOf(departs)}};
+}
+
+ProgramActions ProgramLife::Handle(const protocol::KillProgram&, SteadyTime) const {
+  if (state_ == State::kIdle) return {};
+  return {SignalProgram{SIGKILL}};
+}
+
+ProgramActions ProgramLife::Handle(const protocol::Ping& ping, SteadyTime) const {
+  if (joined_) return {SendToProgram{ping}};
+  if (state_ != State::kRunning) return {Say{protocol::Pong{}}};
+  return {AnswerForProgram{}};
+}
+
+ProgramActions ProgramLife::Handle(const protocol::Save& save, SteadyTime) { return PassOnceJoined(save); }
+
+ProgramActions ProgramLife::Handle(const protocol::ProfileWanted& wanted, SteadyTime) {
+  return PassOnceJoined(wanted);
+}
+
+// The supervisor does not repeat a request in the same round, and the program may still import its modules.
+ProgramActions ProgramLife::PassOnceJoined(const protocol::ToRank& request) {
+  if (joined_) return {SendToProgram{request}};
+  if (state_ == State::kRunning) requests_.push_back(request);
+  return {};
+}
+
+ProgramActions ProgramLife::OnProgram(const protocol::FromRank& message) {
+  if (const auto* ready = std::get_if<protocol::Ready>(&message)) return OnReady(*ready);
+  if (!joined_) return {};
+  if (const auto* failed = std::get_if<protocol::Failed>(&message)) {
+    failure_ = *failed;
+    return {};
   }
-  const Seconds left(std::max(0.0, stop.grace_seconds - kWayOutSeconds));
-  actions = {NotJudged(), GiveNotice{{NoticeReason::kTermination, left}}};
-  if (state_ == State::kRunning) actions.emplace_back(SignalProgram{SIGTERM});
-  state_ = State::kStopping;
-  deadline_ = now + std::chrono::duration_cast<SteadyTime::duration>(left);
+  if (std::holds_alternative<protocol::Finished>(message)) said_finished_ = true;
+  const auto* broken = std::get_if<protocol::Broken>(&message);
+  if (broken != nullptr && broken->round == assignment_.round) in_round_ = false;
+  return {Say{message}};
+}
+
+ProgramActions ProgramLife::OnReady(const protocol::Ready& ready) {
+  if (state_ != State::kRunning || is_killed_) return {};  // it is about to end
+  const bool joins_now = !std::exchange(joined_, true);
+  joins_ = true;
+  deadline_.reset();
+  if (!joins_now || !in_round_) {
+    in_round_ = false;
+    return {Say{ready}};
+  }
+  // From here on it is judged as a rank that has just got this assignment.
+  ProgramActions actions = {SendToProgram{assignment_}, Say{protocol::PhaseChanged{"sync"}}};
+  for (protocol::ToRank& request : std::exchange(requests_, {}))
+    actions.emplace_back(SendToProgram{std::move(request)});
+  return actions;
+}
+
+// A program that ends closes its connection as well. So this alone does not say whether it fails, and a signal would change
+// its exit code.
+ProgramActions ProgramLife::OnDisconnected(SteadyTime now) {
+  if (!std::exchange(joined_, false) || state_ != State::kRunning) return {};
+  if (!in_round_) deadline_ = now + kLeaveTime;
+  return {NotJudged()};
 }
 
 ProgramActions ProgramLife::On(const ProgramEnd& end) {
-  const State before = state_;
-  state_ = State::kIdle;
+  const State before = std::exchange(state_, State::kIdle);
+  const protocol::Failed failure = FailureOf(end);
+  const bool said_finished = std::exchange(said_finished_, false);
+  failure_.reset();
   deadline_.reset();
+  requests_.clear();
   is_killed_ = false;
+  joined_ = false;
+  in_round_ = false;
   switch (before) {
     case State::kIdle: return {};
     case State::kLeaving: return {Announce{}};
@@ -87,9 +174,19 @@ ProgramActions ProgramLife::On(const ProgramEnd& end) {
     case State::kStopping: return {EndRank{static_cast<int>(protocol::ExitCode::kPreempted)}};
     case State::kRunning: break;
   }
-  if (end.exit_code == 0 && end.signal == 0) return {Say{protocol::Finished{}}, Announce{}};
-  return {Say{protocol::Failed{.exit_code = end.exit_code, .reason = Describe(end), .rank_continues = true}},
-          Announce{}};
+  ProgramActions actions;
+  if (end.exit_code == 0 && end.signal == 0) {
+    if (!said_finished) actions.emplace_back(Say{protocol::Finished{}});
+    actions.emplace_back(Announce{});
+    return actions;
+  }
+  actions.emplace_back(Say{failure});
+  if (!joins_) {
+    actions.emplace_back(Announce{});
+    return actions;
+  }
+  for (ProgramAction& action : StartWithoutRound()) actions.push_back(std::move(action));
+  return actions;
 }
 
 ProgramActions ProgramLife::Tick(SteadyTime now) {
@@ -104,6 +201,14 @@ ProgramActions ProgramLife::Tick(SteadyTime now) {
   const std::string reason = Truncate(command_, kMaxCommand) + " is still there " +
                              FormatNumber(Seconds(kDeathTime).count()) + " s after SIGKILL";
   return {Say{protocol::Failed{.exit_code = code, .reason = reason}}, EndRank{code}};
+}
+
+protocol::Failed ProgramLife::FailureOf(const ProgramEnd& end) const {
+  protocol::Failed failure = failure_.value_or(protocol::Failed{});
+  failure.exit_code = end.exit_code;
+  if (failure.reason.empty()) failure.reason = Describe(end);
+  failure.rank_continues = true;
+  return failure;
 }
 
 std::string ProgramLife::Describe(const ProgramEnd& end) const {

@@ -7,6 +7,14 @@
 //     │   this process exits
 //     ├─► exit 0: Finished, announce; the supervisor decides what follows
 //     └─► any other end: Failed, announce; the supervisor decides what follows
+//
+// A program may join (README.md, "Programs that join"): it connects to the socket of its rank and sends Ready. Then its own
+// messages and those of the supervisor pass through, and it keeps its process through the rounds:
+//
+//   the command runs ─► Ready of the program ─► the assignment that it was started with
+//     ├─► the round is over: the program learns it, and sends Ready again ─► assignment …
+//     ├─► the connection is closed: as if it had not joined; between two rounds it has to end soon
+//     └─► it fails: Failed; the command starts again, without a round, and its Ready leads to the next one
 
 #include <optional>
 #include <string>
@@ -41,6 +49,10 @@ struct GiveNotice {
 struct SignalProgram {
   int signal = 0;
 };
+// To a program that has joined.
+struct SendToProgram {
+  protocol::ToRank message;
+};
 struct Say {
   protocol::FromRank message;
 };
@@ -49,8 +61,8 @@ struct EndRank {
 };
 // With what the witness observes; a program that is stopped does not answer.
 struct AnswerForProgram {};
-using ProgramAction =
-    std::variant<Announce, StartProgram, GiveNotice, SignalProgram, Say, EndRank, AnswerForProgram>;
+using ProgramAction = std::variant<Announce, StartProgram, GiveNotice, SignalProgram, SendToProgram, Say,
+                                   EndRank, AnswerForProgram>;
 using ProgramActions = std::vector<ProgramAction>;
 
 class ProgramLife {
@@ -61,23 +73,45 @@ class ProgramLife {
   [[nodiscard]] ProgramActions Start() const;
   [[nodiscard]] ProgramActions On(const protocol::ToRank& message, SteadyTime now);
   [[nodiscard]] ProgramActions On(const ProgramEnd& end);
+  // What the program sends, and that it has closed its connection.
+  [[nodiscard]] ProgramActions OnProgram(const protocol::FromRank& message);
+  [[nodiscard]] ProgramActions OnDisconnected(SteadyTime now);
   // Must be called at the latest when `deadline` is reached.
   [[nodiscard]] ProgramActions Tick(SteadyTime now);
   [[nodiscard]] std::optional<SteadyTime> deadline() const { return deadline_; }
   [[nodiscard]] bool is_running() const { return state_ == State::kRunning; }
+  // Whether the program reports its steps itself: it has joined, or the one before it had.
+  [[nodiscard]] bool reports_itself() const { return joins_; }
 
  private:
   enum class State { kIdle, kRunning, kLeaving, kStopping };
 
-  void Stop(const protocol::Stop& stop, SteadyTime now, ProgramActions& actions);
+  [[nodiscard]] ProgramActions Handle(const protocol::RankAssignment& assignment, SteadyTime now);
+  [[nodiscard]] ProgramActions Handle(const protocol::RoundOver& over, SteadyTime now);
+  [[nodiscard]] ProgramActions Handle(const protocol::Stop& stop, SteadyTime now);
+  [[nodiscard]] ProgramActions Handle(const protocol::NodeDeparts& departs, SteadyTime now) const;
+  [[nodiscard]] ProgramActions Handle(const protocol::KillProgram& kill, SteadyTime now) const;
+  [[nodiscard]] ProgramActions Handle(const protocol::Ping& ping, SteadyTime now) const;
+  [[nodiscard]] ProgramActions Handle(const protocol::Save& save, SteadyTime now);
+  [[nodiscard]] ProgramActions Handle(const protocol::ProfileWanted& wanted, SteadyTime now);
+  [[nodiscard]] ProgramActions PassOnceJoined(const protocol::ToRank& request);
+  [[nodiscard]] ProgramActions OnReady(const protocol::Ready& ready);
+  [[nodiscard]] ProgramActions StartInRound(const protocol::RankAssignment& assignment);
+  [[nodiscard]] ProgramActions StartWithoutRound();
+  [[nodiscard]] protocol::Failed FailureOf(const ProgramEnd& end) const;
   [[nodiscard]] std::string Describe(const ProgramEnd& end) const;
 
   const std::string command_;
   State state_ = State::kIdle;
-  int64_t round_ = 0;
-  std::optional<SteadyTime>
-      deadline_;            // of its end, before or after SIGKILL; absent: it was not asked to end
-  bool is_killed_ = false;  // SIGKILL was sent and it has not ended
+  protocol::RankAssignment assignment_;      // the newest
+  bool in_round_ = false;                    // the round of that is not over
+  bool joined_ = false;                      // the program is connected and has sent Ready
+  bool joins_ = false;                       // it had joined, or has been started without a round
+  bool said_finished_ = false;               // itself, in this round
+  std::optional<protocol::Failed> failure_;  // as it says itself; it ends next
+  std::vector<protocol::ToRank> requests_;   // from before it joined
+  std::optional<SteadyTime> deadline_;       // of its end, before or after SIGKILL; absent: it may run
+  bool is_killed_ = false;                   // SIGKILL was sent at the deadline, and it has not ended
 };
 
 // The variables that torchrun sets, for the round, as NAME=value. If `omp_num_threads` is 0, OMP_NUM_THREADS

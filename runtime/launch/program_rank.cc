@@ -22,6 +22,7 @@
 #include "runtime/launch/program_notice.h"
 #include "runtime/launch/program_witness.h"
 #include "runtime/launch/program_world.h"
+#include "runtime/launch/rank_socket.h"
 #include "runtime/launch/replaceable_text.h"
 #include "runtime/launch/reserved_port.h"
 #include "runtime/launch/signals.h"
@@ -36,7 +37,9 @@ constexpr Milliseconds kObservationPeriod{100};
 constexpr Milliseconds kLastLook{2'000};
 
 struct SupervisorGone {};
-using ProgramRankEvent = std::variant<protocol::ToRank, ChildExit, SupervisorGone, witness::TrainerStatus>;
+struct ProgramDisconnected {};
+using ProgramRankEvent = std::variant<protocol::ToRank, protocol::FromRank, ProgramDisconnected, ChildExit,
+                                      ProgramEnd, SupervisorGone, witness::TrainerStatus>;
 
 protocol::Saved MessageOf(const ProgramCheckpoint& found) {
   return {.step = found.step,
@@ -69,6 +72,9 @@ class ProgramRank {
 
  private:
   void Handle(const protocol::ToRank& message) { Execute(life_.On(message, clock_.Steady())); }
+  void Handle(const protocol::FromRank& message) { Execute(life_.OnProgram(message)); }
+  void Handle(const ProgramDisconnected&) { Execute(life_.OnDisconnected(clock_.Steady())); }
+  void Handle(const ProgramEnd& end) { Execute(life_.On(end)); }
   void Handle(const ChildExit& exit) {
     if (parking_.HasEnded(exit) || exit.pid != pid_) return;
     KillGroup(pid_, SIGKILL);  // processes left behind would hold devices that its successor needs
@@ -76,8 +82,9 @@ class ProgramRank {
     next_observation_ = {};
     Observe();  // its last steps
     if (lookout_) lookout_->ProgramEnded(kLastLook);
-    ReportCheckpoint();  // one that it wrote at its end
-    Execute(life_.On(ProgramEnd{exit.exit_code, exit.signal, ""}));
+    ReportCheckpoint();    // one that it wrote at its end
+    rank_socket_.reset();  // the last messages that it sent come before its end
+    events_.Push(ProgramEnd{exit.exit_code, exit.signal, ""});
   }
   void Handle(const witness::TrainerStatus& status) { witness_.Take(status); }
   void Handle(const SupervisorGone&) {
@@ -100,18 +107,19 @@ class ProgramRank {
         ThreadsPerRank(ProcessorsGiven(options_.config.requested_processors), options_.config.nproc);
     const int omp_num_threads = EnvOr("OMP_NUM_THREADS", "").empty() ? threads : 0;
     const auto program = FindProgram(options_.command.front(), EnvOr("PATH", "/usr/local/bin:/usr/bin:/bin"));
-    if (!program.ok()) return Execute(life_.On(ProgramEnd{kNotFound, 0, program.error().message}));
+    if (!program.ok()) return events_.Push(ProgramEnd{kNotFound, 0, program.error().message});
     std::vector<std::string> arguments = options_.command;
     arguments.front() = *program;
     std::vector<std::string> environment =
         ProgramEnvironment(action.assignment, options_.config, omp_num_threads);
     DescribeWorld(action.assignment, environment);
     OfferNotice(environment);
+    OfferRankSocket(environment);
     LookForCheckpoints(action.assignment.rank);
     if (options_.config.instruments_program) OfferStatusEndpoint(environment);
     ProgramStart start{.arguments = std::move(arguments), .environment = std::move(environment)};
     const auto pid = StartOrTakeParked(action.assignment.round, start);
-    if (!pid.ok()) return Execute(life_.On(ProgramEnd{kNotFound, 0, pid.error().message}));
+    if (!pid.ok()) return events_.Push(ProgramEnd{kNotFound, 0, pid.error().message});
     start.pid = pid_ = *pid;
     parking_.ProgramStarted(std::move(start));
   }
@@ -139,6 +147,15 @@ class ProgramRank {
     SetNotice(kNoNotice);
     if (!notice_.path().empty()) environment.push_back("LOCKSTEP_NOTICE_FILE=" + notice_.path());
   }
+  void OfferRankSocket(std::vector<std::string>& environment) {
+    auto socket =
+        RankSocket::Listen({.on_message = [this](protocol::FromRank m) { events_.Push(std::move(m)); },
+                            .on_end = [this] { events_.Push(ProgramDisconnected{}); }});
+    if (!socket.ok())
+      return log::Warning("the program cannot join its rank", {{"reason", socket.error().message}});
+    rank_socket_ = std::move(socket).value();
+    environment.push_back("LOCKSTEP_RANK_SOCKET=" + rank_socket_->name());
+  }
   void SetNotice(std::string_view text) {
     if (const auto written = notice_.Set(text); !written.ok())
       log::Warning("no notice for the program", {{"reason", written.error().message}});
@@ -163,6 +180,11 @@ class ProgramRank {
   }
   void Do(const GiveNotice& action) { SetNotice(NoticeText(action.notice, clock_.Now())); }
   void Do(const SignalProgram& action) { KillGroup(pid_, action.signal); }
+  void Do(const SendToProgram& action) {
+    if (const auto* place = std::get_if<protocol::RankAssignment>(&action.message))
+      LookForCheckpoints(place->rank);
+    if (rank_socket_ != nullptr) rank_socket_->Send(action.message);
+  }
   void Do(const Say& action) { link_.Send(action.message); }
   void Do(const EndRank& action) { exit_code_ = action.exit_code; }
   void Do(const AnswerForProgram&) {
@@ -178,7 +200,8 @@ class ProgramRank {
     const SteadyTime now = clock_.Steady();
     if (!life_.is_running() || now < next_observation_) return;
     next_observation_ = now + kObservationPeriod;
-    for (const protocol::FromRank& message : witness_.Observe(now)) link_.Send(message);
+    if (!life_.reports_itself())
+      for (const protocol::FromRank& message : witness_.Observe(now)) link_.Send(message);
     parking_.Observe(witness_.Read(), now);
     ReportCheckpoint();
   }
@@ -206,7 +229,9 @@ class ProgramRank {
   SteadyTime next_observation_{};
   Queue<ProgramRankEvent> events_;
   protocol::ControlLink link_;
-  std::unique_ptr<StatusEndpoint> status_endpoint_;  // pushes events, so it ends before their queue
+  // These push events, so they end before their queue.
+  std::unique_ptr<StatusEndpoint> status_endpoint_;
+  std::unique_ptr<RankSocket> rank_socket_;  // of the program that runs
 };
 
 }  // namespace

@@ -8,37 +8,20 @@
 #include <cerrno>
 
 #include "runtime/common/base/file.h"
-#include "runtime/common/base/log.h"
 #include "runtime/common/protocol/environment.h"
+#include "runtime/launch/rank_messages.h"
 
 namespace lockstep::launch {
 namespace {
 
-// A rank that sends more than this without a newline is faulty.
-constexpr std::size_t kLongestLine = 1 << 20;
-
-void DeliverLines(std::string& pending, const std::function<void(protocol::FromRank)>& on_message) {
-  std::size_t begin = 0;
-  for (std::size_t end = 0; (end = pending.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    auto message = protocol::DecodeFromRank(pending.substr(begin, end - begin));
-    if (message.ok()) {
-      on_message(std::move(message).value());
-    } else {
-      log::Error("unreadable message from a rank", {{"error", message.error().message}});
-    }
-  }
-  pending.erase(0, begin);
-}
-
 void ReadUntilEnd(int fd, const RankProcess::Callbacks& callbacks) {
-  std::string pending;
+  RankMessages messages;
   std::array<char, 16384> buffer{};
-  while (pending.size() < kLongestLine) {
+  while (true) {
     const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
-    pending.append(buffer.data(), static_cast<std::size_t>(got));
-    DeliverLines(pending, callbacks.on_message);
+    if (!messages.Take({buffer.data(), static_cast<std::size_t>(got)}, callbacks.on_message)) break;
   }
   callbacks.on_socket_end();
 }

@@ -164,11 +164,11 @@ void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress, Ste
 }
 
 void Supervision::OnBroken(int local_rank, const protocol::Broken& broken, SteadyTime now) {
-  if (broken.round != formation_ || OnOwnError(broken.failed_step, broken.reason, "") || !in_round_) return;
-  const bool own = broken.failed_step >= 0;
-  if (own && GivesUp("rank process " + std::to_string(local_rank) + ": " + broken.reason, "",
-                     static_cast<int>(ExitCode::kInfrastructure)))
+  constexpr int kCode = static_cast<int>(ExitCode::kInfrastructure);  // its process continues
+  if (broken.round != formation_ || OnOwnError(broken.failed_step, broken.reason, "", kCode) || !in_round_)
     return;
+  const bool own = broken.failed_step >= 0;
+  if (own && GivesUp("rank process " + std::to_string(local_rank) + ": " + broken.reason, "", kCode)) return;
   Do(ReportBroken{{settings_.config.job, settings_.member, round_, broken.reason}});
   RememberBreak(broken.reason, {}, now);
   EndRoundLocally(LeaveMode::kAbort, local_rank, now);
@@ -190,12 +190,13 @@ void Supervision::RememberBreak(const std::string& reason, const protocol::RankF
 
 // The data plan is a function of the step, so the same step has the same samples and random numbers. If an
 // error of a rank itself repeats at a step, another retry cannot help.
-bool Supervision::OnOwnError(int64_t step, const std::string& reason, const std::string& last_lines) {
+bool Supervision::OnOwnError(int64_t step, const std::string& reason, const std::string& last_lines,
+                             int exit_code) {
   if (step < 0 || own_error_.formation == formation_) return false;
   const bool is_same = own_error_.step == step && own_error_.reason == reason;
   own_error_ = {formation_, step, reason};
   if (!is_same) return false;
-  ExitNow(static_cast<int>(ExitCode::kUserError),
+  ExitNow(settings_.is_program ? PodExitCodeOf(exit_code) : static_cast<int>(ExitCode::kUserError),
           "failed twice at step " + std::to_string(step) + " on the same samples: " + reason,
           LeaveReason::kStopping, last_lines);
   return true;
@@ -223,7 +224,7 @@ void Supervision::Handle(const RankExited& event, SteadyTime now) {
     const std::string reason = rank.failure.reason.empty() ? Describe(event) : rank.failure.reason;
     return ExitNow(failure.exit_code, reason, LeaveReason::kStopping, event.last_lines);
   }
-  if (OnOwnError(rank.failure.failed_step, rank.failure.reason, event.last_lines)) return;
+  if (OnOwnError(rank.failure.failed_step, rank.failure.reason, event.last_lines, failure.exit_code)) return;
   RespawnOrGiveUp(event, failure, now);
 }
 

@@ -214,7 +214,8 @@ class Supervision {
   void OnProgress(Rank& rank, const protocol::Progress& progress, SteadyTime now);
   void OnBroken(int local_rank, const protocol::Broken& broken, SteadyTime now);
   // A rank had an error of its own in the round. Returns true if the pod ends because a retry cannot help.
-  bool OnOwnError(int64_t step, const std::string& reason, const std::string& last_lines);
+  // `exit_code`: of the rank's process.
+  bool OnOwnError(int64_t step, const std::string& reason, const std::string& last_lines, int exit_code);
   void OnAssigned(const protocol::JoinAnswer& answer, SteadyTime now);
   // Records that the formation is over, for a reason that the rendezvous may not learn otherwise.
   void RememberBreak(const std::string& reason, const protocol::RankFailure& failure, SteadyTime now);

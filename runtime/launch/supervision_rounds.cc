@@ -194,7 +194,7 @@ void Supervision::RestartPolls() {
 // Rank 0 announces the request to the other ranks with its next step.
 void Supervision::OnSaveWanted(const std::string& request) {
   const std::pair wanted(request, round_);
-  if (request.empty() || first_rank_ != 0 || settings_.is_program || save_requested_ == wanted) return;
+  if (request.empty() || first_rank_ != 0 || save_requested_ == wanted) return;
   save_requested_ = wanted;
   Do(SendToRank{0, protocol::Save{}});
 }
@@ -202,7 +202,7 @@ void Supervision::OnSaveWanted(const std::string& request) {
 // Also remembers an empty request, because the same text may be requested again later.
 void Supervision::OnProfileWanted(const protocol::ProfileWanted& request) {
   const std::pair wanted(request.request, round_);
-  if (first_rank_ != 0 || settings_.is_program || profile_requested_ == wanted) return;
+  if (first_rank_ != 0 || profile_requested_ == wanted) return;
   profile_requested_ = wanted;
   if (!request.request.empty()) Do(SendToRank{0, request});
 }

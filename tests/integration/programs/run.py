@@ -28,6 +28,7 @@ from local_run import Run, children, logged, programs_of
 FAKE_NVML = BUILD / "tests/support/libfake_nvml.so"
 HERE = pathlib.Path(__file__).resolve().parent
 SUMS = HERE / "sums.py"
+JOINS = HERE / "joins.py"
 DDP = HERE / "ddp.py"
 LONG = 100_000  # steps: it is killed or stopped before
 SHORT = 40
@@ -356,6 +357,67 @@ def test_an_unchanged_ddp_script_trains_on(folder):
         expect_complete(run)
     steps = {r["step"] for r in commits(run) if r["round"] == 2}
     expect(max(steps) == 399 and min(steps) > 0, f"steps {min(steps)} to {max(steps)} after the restart")
+
+
+YIELD, ABORT = 0, 1  # protocol/rank_control.h: LeaveMode
+
+
+def joins(folder, mischief="", **options):
+    return manifest(folder, ["python3", str(JOINS), f"{folder}/ledger", mischief], **options)
+
+
+def events_of(run, pid):
+    return [r for r in ledger.read(run.ledger) if r["pid"] == pid]
+
+
+def test_a_program_that_joins_keeps_its_process_when_another_is_killed(folder):
+    with Run(folder, joins(folder, sections={"elasticPolicy": {"minReplicas": 2, "maxReplicas": 3}})) as run:
+        until_step(run, 10, in_round=1)
+        before = programs(run)
+        killed = before[1]
+        survivors = set(before) - {killed}
+        pathlib.Path(run.ledger, "killed").touch()
+        os.kill(killed, signal.SIGKILL)
+        run.until("a round of the survivors, while the one that was killed still imports",
+                  lambda: {r["pid"] for r in commits(run) if r["world"] == 2} == survivors)
+        pathlib.Path(run.ledger, "go-on").touch()
+        newest = lambda: max(r["round"] for r in commits(run))
+        run.until("a round of all", lambda: len({r["pid"] for r in commits(run) if r["round"] == newest() and r["world"] == 3}) == 3)
+        after = {r["pid"] for r in commits(run) if r["round"] == newest()}
+        pathlib.Path(run.ledger, "finish").touch()
+        expect_complete(run)
+    starts = [r["pid"] for r in ledger.read(run.ledger) if r["event"] == "start"]
+    expect(len(starts) == 4 and survivors < after, f"processes {starts}, of which {after} finished")
+    newcomer, = after - survivors
+    expect([r["step"] for r in events_of(run, newcomer) if r["event"] == "ready"] == [-1], f"{events_of(run, newcomer)[:5]}")
+    for pid in survivors:
+        own = [r for r in events_of(run, pid) if r["event"] != "commit"]
+        ready = [r["step"] for r in own if r["event"] == "ready"]
+        modes = [r["mode"] for r in own if r["event"] == "over"]
+        expect(ready[0] == -1 and ready == sorted(ready) and len(ready) == 3 and ready[1] >= 10, f"{own}")
+        expect(modes[-1] == YIELD and set(modes[:-1]) <= {ABORT}, f"the end of the round that grows: {own}")
+        steps = [r["step"] for r in events_of(run, pid) if r["event"] == "commit"]
+        expect(steps == sorted(steps) and len(set(steps)) == len(steps), f"steps of {pid} are not in order")
+
+
+def test_a_program_that_crashes_before_it_joins_again_ends_by_the_limit(folder):
+    limits = {"failurePolicy": {"inPlaceLimit": 2, "maxRestarts": 0}}
+    with Run(folder, joins(folder, "crash-before-joining", sections=limits)) as run:
+        code = run.finish()
+        expect(code == 5, f"exit code {code}\n{run.output()[-4000:]}")
+        expect("3 times without a round of" in logs(run), logs(run)[-4000:])
+    failures = [r for r in logged(folder, "rank failed") if r["exit_code"] == 5]
+    expect(len(failures) >= 3, f"{failures}")
+
+
+def test_a_program_that_joins_is_asked_to_stop_without_a_signal(folder):
+    with Run(folder, joins(folder)) as run:
+        until_step(run, 5, in_round=1)
+        run.process.send_signal(signal.SIGTERM)
+        code = run.finish()
+        expect(code == 143, f"exit code {code}\n{run.output()[-4000:]}")
+    stops = [r["grace"] for r in ledger.read(run.ledger) if r["event"] == "stop"]
+    expect(len(stops) == 3 and set(stops) == {30 - 4}, f"{stops}")
 
 
 def test_each_round_is_said_to_end_for_its_own_reason(folder):

@@ -166,6 +166,72 @@ TEST_F(ProgramSupervisionTest, NorIsOneThatEndsJustThen) {
   EXPECT_EQ(Find<Exit>(actions)->code, static_cast<int>(ExitCode::kPreempted));
 }
 
+// ---- programs that join, and so keep their process between rounds
+
+TEST_F(ProgramSupervisionTest, OneThatJoinsIsReadyAgainWithItsStep) {
+  EnterRound(5);
+  const Actions over = Send(WatchAnswered{5, protocol::WatchAnswer{.over = true, .mode = LeaveMode::kYield}});
+  ASSERT_NE(Find<SendToRank>(over), nullptr);
+  EXPECT_EQ(std::get<protocol::RoundOver>(Find<SendToRank>(over)->message).mode, LeaveMode::kYield);
+  const Actions joins = Say(protocol::Ready{.step = 41, .store_port = 9});
+  ASSERT_NE(Find<StartJoin>(joins), nullptr);
+  EXPECT_EQ(Find<StartJoin>(joins)->request.step, 41);
+  EXPECT_EQ(Find<StartJoin>(joins)->request.store_port, 9);
+}
+
+TEST_F(ProgramSupervisionTest, OneThatJoinsReportsThatItsRoundIsBroken) {
+  EnterRound(5);
+  const Actions actions = Say(protocol::Broken{.round = 5, .reason = "a collective failed"});
+  ASSERT_NE(Find<ReportBroken>(actions), nullptr);
+  EXPECT_NE(Find<StartJoin>(Say(protocol::Ready{.step = 41})), nullptr);
+}
+
+TEST_F(ProgramSupervisionTest, OneThatJoinsGetsTheRequestsForCheckpointsAndProfiles) {
+  EnterRound(5, 0);
+  const Actions actions =
+      Send(HeartbeatAnswered{5, protocol::WatchAnswer{.save = "now", .profile = {"now", 5}}});
+  EXPECT_EQ(actions.size(), 2U);
+}
+
+TEST_F(ProgramSupervisionTest, AnErrorThatRepeatsAtItsStepEndsThePodWithTheCodeOfTheProgram) {
+  for (int round = 1; round <= 2; ++round) {
+    EnterRound(round);
+    (void)Say(protocol::Failed{
+        .exit_code = 42, .reason = "ValueError: x", .failed_step = 17, .rank_continues = true});
+    const Actions actions = Send(RankExited{.exit_code = 42});
+    if (round == 1) {
+      EXPECT_EQ(Find<Exit>(actions), nullptr);
+      continue;
+    }
+    ASSERT_NE(Find<Exit>(actions), nullptr);
+    EXPECT_EQ(Find<Exit>(actions)->code, 42);
+    EXPECT_EQ(Find<Exit>(actions)->reason, "failed twice at step 17 on the same samples: ValueError: x");
+  }
+}
+
+// It starts again without a round, and is not Ready until it has joined.
+TEST_F(ProgramSupervisionTest, FailuresBeforeItJoinsAgainCountTowardsTheLimit) {
+  EnterRound(5);
+  (void)Say(protocol::Progress{.round = 5, .step = 41});
+  for (int failure = 1; failure <= 2; ++failure) {
+    EXPECT_EQ(Find<Exit>(Fail(1)), nullptr) << failure;
+    now_ += 1000s;  // not in a round: it proves nothing
+    (void)Send(Tick{});
+  }
+  EXPECT_NE(Find<Exit>(Fail(1)), nullptr);
+}
+
+TEST_F(ProgramSupervisionTest, OneThatImportsForLongIsNotJudged) {
+  EnterRound(5);
+  (void)Fail(1);
+  (void)Say(protocol::PhaseChanged{std::string(kProgramPhase)});
+  for (int i = 0; i < 100; ++i) {
+    now_ += 100s;
+    EXPECT_TRUE(Send(Tick{}).empty()) << i;
+  }
+  EXPECT_NE(Find<StartJoin>(Say(protocol::Ready{.step = -1})), nullptr);
+}
+
 class TwoProgramsTest : public ProgramSupervisionTest {
  protected:
   TwoProgramsTest() : ProgramSupervisionTest(2) {
