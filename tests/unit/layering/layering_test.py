@@ -52,6 +52,8 @@ MAY_INCLUDE = {
     "runtime/launch": common("base", "http", "protocol", "rendezvous", "api") | runtime("telemetry", "witness"),
     "runtime/convert": common("base", "api"),
     "runtime/cli": common("base", "command_line", "http", "protocol", "api", "rendezvous") | runtime("convert", "launch"),
+    # The Python package: in images with any PyTorch, so never LibTorch.
+    "runtime/python": common("base") | runtime("data"),
     # kubectl-lockstep: on people's machines; the cluster through kubectl alone.
     "runtime/kubectl_plugin": common("base", "command_line", "api") | runtime("cli"),
     # lockstep-rank: meets its supervisor through runtime/common/protocol only.

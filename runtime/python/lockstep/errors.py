@@ -1,0 +1,19 @@
+"""What the package raises."""
+
+# As of a process that SIGTERM has ended: the supervisor counts it as preempted, not as failed.
+_PREEMPTED = 143
+
+
+class LockstepError(Exception):
+    """The script uses the package in a way that cannot work; the message says what to change."""
+
+
+class Stopped(SystemExit):
+    """The job, the pod or its node is being stopped. Ends the script as `sys.exit` does; `finally` blocks run."""
+
+    def __init__(self) -> None:
+        super().__init__(_PREEMPTED)
+
+
+class RoundBroken(Exception):
+    """The round is over: a rank has left it, or a connection has failed. Internal."""

@@ -1,0 +1,348 @@
+"""A rank of an elastic job, from the script's side."""
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import socket
+import time
+import traceback
+import types
+import typing
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from lockstep.batches import Batch, Batches, SamplePlan
+from lockstep.control import SOCKET, Control
+from lockstep.errors import LockstepError, RoundBroken, Stopped
+from lockstep.ledger import SampleLedger
+from lockstep.progress import Progress
+from lockstep.rounds import Round, listen
+from lockstep.state import State, Stateful
+
+# As runtime/train/broken_rounds.h: the first two retries are immediate, because one failure is often seen twice.
+_BROKEN_AT_MOST, _BROKEN_AT_ONCE, _FIRST_PAUSE, _LONGEST_PAUSE = 20, 2, 0.1, 5.0
+# For the supervisor to say that another rank has left, after an error that may come from that.
+_ABORT_SECONDS = 2.0
+_REASON_LENGTH = 500
+
+
+def join(model: torch.nn.Module, *state: Stateful, step: int = 0, ddp: dict[str, typing.Any] | None = None) -> Job:
+    """Joins the job that this process was started for; alone, trains as one process.
+
+    `model` and `state` (optimizer, scheduler, anything with `state_dict` and `load_state_dict`) become equal on all ranks: a rank that starts
+    receives them from one that trains. `step`: how many steps the state has, if the script has loaded it from a checkpoint; it must be the same
+    on all ranks. `ddp`: arguments of DistributedDataParallel.
+
+    >>> job = lockstep.join(model, optimizer, scheduler)
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise LockstepError(f"the first argument of join must be the model, a torch.nn.Module, not {type(model).__name__}")
+    if isinstance(model, DistributedDataParallel):
+        raise LockstepError("pass the model itself to join, not DistributedDataParallel(model): `job.model` is that")
+    for each in state:
+        if not hasattr(each, "state_dict") or not hasattr(each, "load_state_dict"):
+            raise LockstepError(f"{type(each).__name__} has no state_dict and load_state_dict, so it cannot be made equal on all ranks")
+    return Job(model, state, step, ddp or {})
+
+
+class Job:
+    """What `join` returns. To be used by one thread."""
+
+    def __init__(self, model: torch.nn.Module, state: typing.Sequence[Stateful], step: int, ddp: dict[str, typing.Any]) -> None:
+        self.finished_steps = step
+        self.rank, self.world, self.round = 0, 1, 0
+        self.model: torch.nn.Module = model
+        """The model to call: DistributedDataParallel, one object for the life of the process; alone, the model itself."""
+        self._module, self._ddp = model, ddp
+        self._device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+        self._state = State([model, *state], self._device)
+        self._has_state = step > 0
+        self._optimizers = [each for each in state if isinstance(each, torch.optim.Optimizer)]
+        self._ledger = SampleLedger()
+        self._progress = Progress()
+        self._broken_rounds = 0  # without a step between
+        self._loop_begin = 0  # the step at which the next loop over batches begins
+        self._current: Round | None = None
+        self._leaves = False  # all ranks have agreed to leave the round
+        self._batch: Batch | None = None  # of the step under way, if it comes from `batches`
+        self._open_step: Step | None = None
+        for optimizer in self._optimizers:
+            optimizer.register_step_pre_hook(lambda *_: self._open_step and self._open_step.reaches("reduce"))
+        name = os.environ.get(SOCKET)
+        self._control = Control(name) if name else None
+        if self._control is not None:
+            atexit.register(self._drop, self._control)  # later, its threads cannot take the interpreter's lock, for which its end would wait
+        self.enter_round()
+
+    # ---- the script
+
+    def batches(self, dataset: torch.utils.data.Dataset[typing.Any], global_batch_size: int, *, epochs: int | None = None, steps: int | None = None,
+                seed: int = 0, shuffle: bool = True, drop_last: bool = False, **loader: typing.Any) -> Batches:
+        """This rank's share of each step, each sample once in an epoch.
+
+        Either `epochs` or `steps` says how long. `loader`: arguments of DataLoader, such as `num_workers`, `collate_fn`, `pin_memory`.
+
+        >>> for batch in job.batches(dataset, global_batch_size=256, epochs=4, num_workers=2):
+        ...     with job.step(): ...
+        """
+        if (epochs is None) == (steps is None):
+            raise LockstepError("batches needs either epochs or steps")
+        if isinstance(dataset, torch.utils.data.IterableDataset):
+            raise LockstepError("the samples of an IterableDataset have no positions, so they cannot be divided: batches needs __len__ and __getitem__")
+        plan = SamplePlan(len(dataset), global_batch_size, seed=seed, shuffle=shuffle, drop_last=drop_last)  # type: ignore[arg-type]
+        count = steps if steps is not None else (epochs or 0) * plan.steps_per_epoch
+        begin, self._loop_begin = self._loop_begin, self._loop_begin + count
+        self._progress.total_steps, self._progress.steps_per_epoch = self._loop_begin, plan.steps_per_epoch
+        if loader.get("num_workers"):
+            loader.setdefault("persistent_workers", True)
+        return Batches(self, plan, begin, count, lambda shares: torch.utils.data.DataLoader(dataset, batch_sampler=shares, **loader))
+
+    def step(self) -> Step:
+        """One optimizer step as a transaction: either it counts on all ranks, or it is repeated with the same samples.
+
+        Forward, backward, `optimizer.step()` and `scheduler.step()` belong inside. Where a rank is lost meanwhile, the block ends without an
+        error, and the loop over `batches` reads the step again.
+
+        >>> with job.step() as step:
+        ...     loss = loss_fn(job.model(batch.inputs), batch.targets)
+        ...     step.report(loss)
+        ...     loss.backward()
+        ...     optimizer.step()
+        """
+        self.enter_round()
+        return Step(self)
+
+    # ---- rounds
+
+    def enter_round(self) -> None:
+        """Enters the next round if the current one is over. Afterwards the state is equal on all ranks. Raises Stopped."""
+        control = self._control
+        if control is None:
+            return
+        self._leave_if_over(control)
+        while self._current is None:
+            with contextlib.closing(listen()) as listener:
+                control.send("ready", step=self.finished_steps if self._has_state else -1, storePort=listener.getsockname()[1])
+                assignment = control.wait_for_assignment()
+                try:
+                    self._enter(control, assignment, listener)
+                except (RuntimeError, RoundBroken) as error:
+                    self._break(control, assignment["round"], str(error))
+
+    def _leave_if_over(self, control: Control) -> None:
+        if self._current is None:
+            return
+        if self._current.failure is not None:
+            self._break(control, self._current.number, self._current.failure)
+        elif self._leaves:
+            self._drop(control)
+        if self._current is None and control.stop_at is not None:
+            raise Stopped
+
+    def _enter(self, control: Control, assignment: dict[str, typing.Any], listener: socket.socket) -> None:
+        start = time.monotonic()
+        control.send("phase", phase="sync")
+        self._current = round_ = Round(assignment, listener, self._device)
+        self._leaves = False
+        control.attach(round_)
+        source = self._synchronise(round_)
+        self.rank, self.world, self.round = round_.rank, round_.world, round_.number
+        os.environ.update(RANK=str(round_.rank), WORLD_SIZE=str(round_.world), LOCKSTEP_ROUND=str(round_.number))
+        self._build_model(round_)
+        self._ledger.enter_round(round_.number, round_.rank)
+        self._progress.enter_round(round_.number, self.finished_steps)
+        control.send("synced", round=round_.number, step=self.finished_steps, source=source, seconds=time.monotonic() - start)
+        control.send("phase", phase="train")
+        self.reports()
+
+    def _build_model(self, round_: Round) -> None:
+        """The same object in each round, so the script may keep a reference to it."""
+        if not isinstance(self.model, DistributedDataParallel):
+            self.model = DistributedDataParallel.__new__(DistributedDataParallel)
+        DistributedDataParallel.__init__(self.model, self._module, init_sync=False, **self._ddp)
+        self.model.register_comm_hook(None, lambda _, bucket: self._reduce(round_, bucket))
+
+    def _synchronise(self, round_: Round) -> str:
+        """Returns the source of this rank's state, as protocol::Synced has it."""
+        mine = torch.tensor([self.finished_steps if self._has_state else -1], device=self._device)
+        everyones = [torch.zeros_like(mine) for _ in range(round_.world)]
+        dist.all_gather(everyones, mine)
+        steps = [int(each) for each in everyones]
+        newest = max(steps)
+        if newest < 0:  # all ranks start: they take the state of rank 0
+            transfer = self._state.send if round_.rank == 0 else self._state.receive
+            transfer(lambda tensor: dist.broadcast(tensor, src=0))
+            self._has_state = True
+            return "fresh"
+        holders = [rank for rank, step in enumerate(steps) if step == newest]
+        needy = [rank for rank, step in enumerate(steps) if step != newest]
+        if steps[round_.rank] == newest:
+            for rank in needy[holders.index(round_.rank)::len(holders)]:
+                self._state.send(functools.partial(dist.send, dst=rank))
+            return "kept"
+        self._has_state = False  # until all of it has arrived
+        self._state.receive(functools.partial(dist.recv, src=holders[needy.index(round_.rank) % len(holders)]))
+        self.finished_steps, self._has_state = newest, True
+        return "peer"
+
+    def _break(self, control: Control, number: int, reason: str) -> None:
+        control.send("broken", round=number, reason=reason[:_REASON_LENGTH])
+        self._drop(control)
+        self._broken_rounds += 1
+        if self._broken_rounds > _BROKEN_AT_MOST:
+            raise LockstepError(f"{self._broken_rounds} rounds broke without a step between; the last one: {reason}")
+        if self._broken_rounds > _BROKEN_AT_ONCE:
+            time.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (self._broken_rounds - _BROKEN_AT_ONCE - 1)))
+
+    def _drop(self, control: Control) -> None:
+        control.detach()
+        if self._current is None:
+            return
+        # What refers to the group: its destructor closes the connections, for which other ranks wait.
+        for name in ("reducer", "logger", "process_group"):
+            if isinstance(self.model, DistributedDataParallel):
+                setattr(self.model, name, None)
+        for parameter in self._module.parameters():
+            parameter.grad = None
+        self._current.drop()
+        self._current = None
+
+    # ---- for Batches and Step
+
+    def reads(self, batch: Batch, seconds: float) -> None:
+        """The batch of the next step, and how long it took to read."""
+        self._batch = batch
+        self._progress.spent("data", seconds)
+
+    def reports(self) -> None:
+        if self._control is not None:
+            self._control.send("progress", **self._progress.message())
+
+    def begins(self, step: Step) -> None:
+        self._open_step = step
+        if self._batch is not None:
+            self._ledger.contribute(self.finished_steps, self._batch.ids)
+
+    def commits(self, step: Step) -> None:
+        """The optimizer has applied the gradients of all ranks."""
+        if self._control is not None and not step.has_totals:
+            raise LockstepError("the step had no backward pass through job.model, so its gradients were not added up over the ranks")
+        batch = self._batch
+        self._ledger.commit(self.finished_steps)
+        self.finished_steps += 1
+        self._broken_rounds = 0
+        self._open_step = self._batch = None
+        rate = self._optimizers[0].param_groups[0]["lr"] if self._optimizers else 0.0
+        self._progress.finished(self.finished_steps, len(batch.ids) if batch else 0, batch.global_size if batch else 0, step.seconds, float(rate))
+        if self._control is None:
+            return
+        # After the commit: if the others have left meanwhile, this rank has the newest state.
+        with contextlib.suppress(RuntimeError):  # then the round has failed, which enter_round sees
+            leaves, self._progress.loss = step.totals()
+            self._leaves = leaves > 0
+        if (message := self._progress.message_if_due()) is not None:
+            self._control.send("progress", **message)
+
+    def survives(self, error: BaseException) -> bool:
+        """Whether a step has failed because a rank has left the round, so it is to be repeated."""
+        self._open_step = None
+        round_, control = self._current, self._control
+        if round_ is None or control is None or not isinstance(error, (RuntimeError, RoundBroken)):
+            return False
+        return round_.failure is not None or control.wait_for_abort(round_.number, _ABORT_SECONDS)
+
+    def fails(self, error: BaseException) -> None:
+        """The script's own error, which ends it unless the script handles it."""
+        if self._control is not None and isinstance(error, Exception):
+            self._control.send("failed", exitCode=1, reason=f"{type(error).__name__}: {error}"[:_REASON_LENGTH], failedStep=self.finished_steps)
+
+    def _reduce(self, round_: Round, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """For DistributedDataParallel: the gradient of the global batch is the sum of the ranks' means, weighted by their shares."""
+        gradients, step = bucket.buffer(), self._open_step
+        if step is None or self._control is None:
+            raise LockstepError("backward() was called outside of `with job.step():`, where no other rank takes part")
+        weight = self._batch.weight if self._batch is not None else 1 / round_.world
+        if weight > 0:
+            gradients.mul_(weight)
+        else:
+            gradients.zero_()  # also where the sample that counts nothing has given a NaN
+        summed = round_.all_reduce(gradients)
+        step.reaches("backward")
+        if bucket.is_last():
+            asks_to_leave = self._control.yield_requested or self._control.stop_at is not None
+            step.adds_up(round_, float(asks_to_leave), step.loss * weight)
+        return summed
+
+
+class Step:
+    """What `Job.step` returns."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.loss = 0.0
+        self.is_committed = False
+        self.seconds: dict[str, float] = {}
+        self._since = 0.0
+        self._totals: torch.futures.Future[torch.Tensor] | None = None
+
+    def report(self, loss: torch.Tensor | float) -> None:
+        """The mean loss of this rank's samples, for the job's status and metrics. Before `backward()`; later, the value is not used."""
+        self.loss = float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+
+    def accumulate(self, batch: Batch, size: int) -> typing.Iterator[Batch]:
+        """The micro-batches of the batch; gradients are added up over the ranks in the backward pass of the last one only.
+
+        >>> with job.step() as step:
+        ...     for micro in step.accumulate(batch, 32):
+        ...         loss = loss_fn(job.model(micro.inputs), micro.targets) * micro.part
+        ...         loss.backward()
+        ...     optimizer.step()
+        """
+        parts = batch.micro_batches(size)
+        model = self._job.model
+        for part in parts[:-1]:
+            with model.no_sync() if isinstance(model, DistributedDataParallel) else contextlib.nullcontext():
+                yield part
+        yield parts[-1]
+
+    def __enter__(self) -> Step:
+        self._since = time.monotonic()
+        self._job.begins(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> bool:
+        if error is None:
+            self.reaches("optimizer")
+            self._job.commits(self)
+            self.is_committed = True
+            return False
+        if not self._job.survives(error):
+            self._job.fails(error)
+            return False
+        traceback.clear_frames(trace)  # they refer to what must be dropped
+        return True
+
+    def reaches(self, end: str) -> None:
+        """Counts the time since the last call for the phase that ends now; of gradients of several buckets, the first ends the forward pass."""
+        now = time.monotonic()
+        phase = "forward" if end == "backward" and "forward" not in self.seconds else end
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._since
+        self._since = now
+
+    def adds_up(self, round_: Round, *values: float) -> None:
+        """Begins the sum over all ranks of what travels with the gradients."""
+        self._totals = round_.all_reduce(torch.tensor(values, dtype=torch.float64, device=round_.device))
+
+    @property
+    def has_totals(self) -> bool:
+        return self._totals is not None
+
+    def totals(self) -> tuple[float, float]:
+        """How many ranks ask to leave, and the mean loss of the global batch. RuntimeError: the round has failed."""
+        assert self._totals is not None
+        leaves, loss = self._totals.wait().tolist()
+        return leaves, loss

@@ -1,0 +1,112 @@
+"""The process group of one round: built from an assignment, aborted from any thread, dropped without waiting for its end.
+
+A collective that waits for a rank which is alive but has left cannot be ended from outside in Gloo: `abort` of its group wakes nobody
+(PyTorch 2.15). So DistributedDataParallel waits for futures of ours, which an abort completes with an error. The group itself is dropped
+by a thread of its own: its destructor waits until all connections of its collectives are closed, and they close when each rank drops its group.
+"""
+from __future__ import annotations
+
+import datetime
+import socket
+import threading
+import typing
+
+import torch
+import torch.distributed as dist
+
+from lockstep.errors import RoundBroken
+
+# The supervisor finds a rank that hangs; this only ends what it cannot see.
+_COLLECTIVE_LIMIT = datetime.timedelta(minutes=30)
+
+
+def listen() -> socket.socket:
+    """Where this rank serves the store of the next round, if it becomes rank 0."""
+    listener = socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET)
+    if listener.family == socket.AF_INET6:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    listener.bind(("", 0))
+    listener.listen(2048)
+    return listener
+
+
+class Round:
+    """Attributes: `number`, `rank`, `world`, `device` (of the tensors that it moves)."""
+
+    def __init__(self, assignment: dict[str, typing.Any], listener: socket.socket, device: torch.device) -> None:
+        self.number: int = assignment["round"]
+        self.rank: int = assignment["rank"]
+        self.world: int = assignment["world"]
+        self.device = device
+        self.failure: str | None = None  # why the round is over; None: it is not
+        self._lock = threading.Lock()
+        self._open: set[torch.futures.Future[torch.Tensor]] = set()
+        is_host = self.rank == 0
+        descriptor = None
+        if is_host and assignment["storePort"] == listener.getsockname()[1]:
+            descriptor = listener.detach()  # the store owns it now
+        store = dist.TCPStore(assignment["storeHost"], assignment["storePort"], is_master=is_host, wait_for_workers=False,
+                              timeout=_COLLECTIVE_LIMIT, master_listen_fd=descriptor)
+        self._aborts_by_itself = device.type == "cuda"
+        backend = "nccl" if self._aborts_by_itself else "gloo"
+        dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world, timeout=_COLLECTIVE_LIMIT)
+
+    def all_reduce(self, tensor: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
+        """The sum over all ranks in `tensor`, as a future that an abort completes."""
+        if self._aborts_by_itself:
+            work = dist.all_reduce(tensor, async_op=True)
+            return work.get_future().then(lambda done: done.value()[0])
+        ours: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        with self._lock:
+            if self.failure is not None:
+                ours.set_exception(RoundBroken(self.failure))
+                return ours
+            self._open.add(ours)
+        try:
+            dist.all_reduce(tensor, async_op=True).get_future().add_done_callback(lambda done: self._complete(ours, tensor, done))
+        except RuntimeError as error:
+            self.abort(str(error))
+        return ours
+
+    def _complete(self, ours: torch.futures.Future[torch.Tensor], tensor: torch.Tensor, done: torch.futures.Future[typing.Any]) -> None:
+        try:
+            done.value()
+        except RuntimeError as error:
+            self.abort(str(error))
+        else:
+            if self._take(ours):
+                ours.set_result(tensor)
+
+    @property
+    def waits_for_peers(self) -> bool:
+        """Whether gradients that this rank has given are not added up yet."""
+        return bool(self._open)
+
+    def _take(self, future: torch.futures.Future[torch.Tensor]) -> bool:
+        """True for one caller only, which then completes it."""
+        with self._lock:
+            if future not in self._open:
+                return False
+            self._open.remove(future)
+            return True
+
+    def abort(self, reason: str) -> None:
+        """Any thread. The first reason counts."""
+        with self._lock:
+            is_first = self.failure is None
+            if is_first:
+                self.failure = reason
+            given_up, self._open = self._open, set()
+        for future in given_up:
+            future.set_exception(RoundBroken(reason))
+        if is_first and self._aborts_by_itself:
+            dist.group.WORLD.abort()
+
+    def drop(self) -> None:
+        """Nothing may refer to the group but what this forgets. Does not wait for the end of a group that has failed."""
+        group = [dist.group.WORLD]
+        dist.destroy_process_group()
+        if self.failure is None:
+            group.clear()
+        else:
+            threading.Thread(target=group.clear, name="lockstep-drop", daemon=True).start()

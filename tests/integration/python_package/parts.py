@@ -1,0 +1,125 @@
+"""The package's parts, in one process; run.py starts it in an interpreter that has PyTorch."""
+import queue
+
+import pytest
+import torch
+
+import lockstep
+from lockstep.state import State
+
+
+def model(hidden=8):
+    return torch.nn.Sequential(torch.nn.Linear(4, hidden), torch.nn.BatchNorm1d(hidden), torch.nn.Linear(hidden, 2))
+
+
+def trained(network):
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        network(torch.rand(5, 4)).sum().backward()
+        optimizer.step()
+    return optimizer
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 7, 40])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_each_sample_once_in_an_epoch(world, drop_last):
+    plan = lockstep.SamplePlan(101, 32, seed=5, drop_last=drop_last)
+    for epoch in range(3):
+        steps = range(epoch * plan.steps_per_epoch, (epoch + 1) * plan.steps_per_epoch)
+        used = [i for step in steps for rank in range(world) for i in plan.ids(step, rank, world)]
+        assert len(set(used)) == len(used) == (96 if drop_last else 101)
+
+
+def test_a_share_is_part_of_the_global_batch_of_any_world():
+    plan = lockstep.SamplePlan(101, 32, seed=5)
+    for step in range(8):
+        assert plan.ids(step) == [i for rank in range(5) for i in plan.ids(step, rank, 5)]
+        assert len(plan.ids(step)) == plan.size(step)
+
+
+def test_state_travels():
+    sent, received = model(), model()
+    ours, theirs = trained(sent), torch.optim.Adam(received.parameters(), lr=0.5)
+    kept = next(received.parameters())
+    wire = queue.SimpleQueue()
+    cpu = torch.device("cpu")
+    State([sent, ours], cpu).send(lambda tensor: wire.put(tensor.clone()))
+    State([received, theirs], cpu).receive(lambda tensor: tensor.copy_(wire.get()))
+    assert wire.empty()
+    for name, value in sent.state_dict().items():
+        assert torch.equal(value, received.state_dict()[name]), name
+    assert next(received.parameters()) is kept, "the parameters of the model are other objects now"
+    for mine, its in zip(ours.state.values(), theirs.state.values()):
+        assert torch.equal(mine["exp_avg"], its["exp_avg"]) and torch.equal(mine["step"], its["step"])
+    assert theirs.param_groups[0]["lr"] == 0.1
+
+
+def test_another_model_is_rejected_with_the_name_of_the_parameter():
+    wire = queue.SimpleQueue()
+    cpu = torch.device("cpu")
+    State([model(8)], cpu).send(lambda tensor: wire.put(tensor.clone()))
+    with pytest.raises(lockstep.LockstepError, match=r"Sequential: 0.weight is \(9, 4\), torch.float32 here and \(8, 4\)"):
+        State([model(9)], cpu).receive(lambda tensor: tensor.copy_(wire.get()))
+
+
+def test_mistakes_are_named():
+    network = model()
+    with pytest.raises(lockstep.LockstepError, match="must be the model, a torch.nn.Module, not Adam"):
+        lockstep.join(torch.optim.Adam(network.parameters()))
+    with pytest.raises(lockstep.LockstepError, match="int has no state_dict"):
+        lockstep.join(network, 3)
+    job = lockstep.join(network)
+    data = torch.utils.data.TensorDataset(torch.rand(10, 4))
+    with pytest.raises(lockstep.LockstepError, match="either epochs or steps"):
+        job.batches(data, 4)
+    with pytest.raises(lockstep.LockstepError, match="global_batch_size must be at least 1, not 0"):
+        job.batches(data, 0, epochs=1)
+    with pytest.raises(lockstep.LockstepError, match="the data set is empty"):
+        job.batches(torch.utils.data.TensorDataset(torch.rand(0, 4)), 4, epochs=1)
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter([])
+
+    with pytest.raises(lockstep.LockstepError, match="IterableDataset"):
+        job.batches(Stream(), 4, epochs=1)
+    batch = next(iter(job.batches(data, 4, epochs=1)))
+    with pytest.raises(lockstep.LockstepError, match="not a pair of input and target but list: use `batch.data`"):
+        batch.inputs
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_alone_it_trains_as_one_process(workers):
+    network = model()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    job = lockstep.join(network, optimizer)
+    assert job.model is network and (job.rank, job.world) == (0, 1)
+    data = torch.utils.data.TensorDataset(torch.rand(10, 4), torch.rand(10, 2))
+    seen = []
+    for batch in job.batches(data, 4, epochs=2, num_workers=workers):
+        with job.step() as step:
+            assert torch.equal(batch.inputs, data.tensors[0][batch.ids])
+            torch.nn.functional.mse_loss(job.model(batch.inputs), batch.targets).backward()
+            optimizer.step()
+        assert step.is_committed
+        seen += batch.ids
+    assert job.finished_steps == 6 and sorted(seen) == sorted(2 * list(range(10)))
+
+
+def test_an_error_of_the_script_is_not_swallowed():
+    job = lockstep.join(model())
+    with pytest.raises(ZeroDivisionError), job.step():
+        1 / 0
+    assert job.finished_steps == 0
+
+
+def test_micro_batches_weigh_what_they_hold():
+    network = model()
+    job = lockstep.join(network)
+    data = torch.utils.data.TensorDataset(torch.rand(10, 4), torch.rand(10, 2))
+    batch = next(iter(job.batches(data, 10, epochs=1)))
+    with job.step() as step:
+        parts = list(step.accumulate(batch, 4))
+    assert [len(part.ids) for part in parts] == [4, 4, 2] and sum(part.part for part in parts) == 1
+    assert torch.equal(torch.cat([part.inputs for part in parts]), batch.inputs)

@@ -1,0 +1,175 @@
+"""The Python package `lockstep`: its parts alone, then scripts that `lockstep run` starts, whose ranks are killed and stopped."""
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+
+import ledger
+import torch_python
+from build_folder import BUILD
+from cases import LIMIT, expect
+from local_run import Run, children, logged, programs_of
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+TRAIN = HERE / "train.py"
+ENVIRONMENT = {"PYTHONPATH": str(BUILD / "python"), "OMP_NUM_THREADS": "1"}
+SAMPLES, BATCH, STEPS_PER_EPOCH = 2017, 32, 64
+SHORT, LONG = 2, 16  # epochs; LONG: some seconds, and two minutes while FOLDER/slowly exists
+RANKS = 3
+
+
+def python(*arguments, folder=None):
+    """In an interpreter that has PyTorch, without a supervisor."""
+    return subprocess.run([torch_python.python(), *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=LIMIT,
+                          env={**os.environ, **ENVIRONMENT})
+
+
+@functools.cache
+def alone(epochs):
+    """What one process comes to, started without Lockstep."""
+    with tempfile.TemporaryDirectory(prefix="lockstep-alone-") as folder:
+        done = python(TRAIN, folder, epochs)
+        expect(done.returncode == 0, done.stderr[-4000:])
+        return final(folder, 0)
+
+
+def final(folder, rank):
+    return json.loads(pathlib.Path(folder, f"final-{rank}.json").read_text())
+
+
+class PackageRun(Run):
+    """`lockstep run` of train.py with a rank in each of three workers."""
+
+    def __init__(self, folder, epochs):
+        command = [str(torch_python.python()), str(TRAIN), folder, str(epochs)]
+        container = {"name": "trainer", "image": "none", "command": command}
+        job = pathlib.Path(folder, "job.json")
+        job.write_text(json.dumps({
+            "apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "package"},
+            "spec": {"worker": {"replicas": RANKS, "template": {"spec": {"containers": [container]}}},
+                     "elasticPolicy": {"minReplicas": 1, "maxReplicas": RANKS},
+                     "rendezvous": {"heartbeatIntervalSeconds": 1}}}))
+        super().__init__(folder, job, ENVIRONMENT)
+
+    def programs(self):
+        """Process ids of the scripts."""
+        return programs_of([pid for worker in self.workers() for pid, name in children(worker) if name == "lockstep"])
+
+
+@contextlib.contextmanager
+def slowly(folder):
+    """For as long as something is done to the ranks."""
+    path = pathlib.Path(folder, "slowly")
+    path.touch()
+    yield
+    path.unlink()
+
+
+def until_steps(run, more=10, after=0):
+    """All ranks train in a round after that one and have finished some steps there. Returns the round."""
+    number = run.until_joined(RANKS, after=after)
+    begin = ledger.newest_commit(run.ledger)
+    run.until_step(begin + more)
+    return number
+
+
+def expect_complete(run, folder, epochs, wanted=None):
+    """The job has ended, each sample counted once, and all ranks hold what one process comes to, or what is wanted."""
+    code = run.finish()
+    expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
+    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, epochs)
+    expect(not problems, "; ".join(problems))
+    wanted = wanted or alone(epochs)
+    for rank in range(RANKS):
+        found = final(folder, rank)
+        expect((found["steps"], found["rate"]) == (wanted["steps"], wanted["rate"]), f"rank {rank}: {found['steps']} steps, rate {found['rate']}")
+        apart = max(abs(a - b) for a, b in zip(found["weights"], wanted["weights"]))
+        expect(apart < 1e-3, f"rank {rank}: weights differ by {apart} from those of one process")
+
+
+def test_parts(folder):
+    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "parts.py", folder=folder)
+    expect(done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-2000:]}")
+
+
+def test_its_wheel_works_in_an_empty_folder(folder):
+    """As `pip wheel runtime/python` and `pip install` do it, but for their downloads."""
+    site = subprocess.run([ROOT / ".ci/install", "--print-package-site"], capture_output=True, text=True, check=True).stdout.strip()
+    pip = ["/usr/bin/python3", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", folder, ROOT / "runtime/python"],
+                   env={**os.environ, "PYTHONPATH": site}, check=True, timeout=LIMIT)
+    wheel, = pathlib.Path(folder).glob("*.whl")
+    version = (ROOT / "VERSION").read_text().strip()
+    expect(wheel.name == f"lockstep-{version}-py3-none-linux_x86_64.whl", f"{wheel.name}")
+    subprocess.run([*pip, "install", "--root-user-action=ignore", "--no-deps", "--no-index", "--target", f"{folder}/site", wheel], check=True, timeout=LIMIT)
+    done = subprocess.run([torch_python.python(), TRAIN, folder, "1"], capture_output=True, text=True, timeout=LIMIT,
+                          env={**os.environ, "PYTHONPATH": f"{folder}/site"})
+    expect(done.returncode == 0, done.stderr[-4000:])
+    expect(final(folder, 0)["steps"] == STEPS_PER_EPOCH, "not every step was made")
+
+
+def test_three_ranks_train_as_one_process(folder):
+    with PackageRun(folder, SHORT) as run:
+        expect_complete(run, folder, SHORT)
+
+
+def test_survivors_keep_process_and_state(folder):
+    with PackageRun(folder, LONG) as run:
+        with slowly(folder):
+            number = until_steps(run)
+            for victim in (1, 0):  # 0: it serves the round's store, and the others take its state for the newest
+                before = run.programs()
+                os.kill(before[victim], signal.SIGKILL)
+                number = until_steps(run, after=number)
+                after = run.programs()
+                expect(len(set(before) & set(after)) == RANKS - 1, f"other processes than the killed one were replaced: {before}, {after}")
+        expect_complete(run, folder, LONG)
+        sources = [record["state_from"] for record in logged(folder, "rank entered the round")]
+        expect(sources.count("fresh") == RANKS and sources.count("peer") == 2, f"the ranks took their states from {sources}")
+        expect(repeated(run.ledger) <= 2, f"{repeated(run.ledger)} finished steps were done again")
+
+
+def repeated(folder):
+    """Steps that were committed in more than one round."""
+    rounds = {}
+    for record in ledger.read(folder):
+        if record["event"] == "commit":
+            rounds.setdefault(record["step"], set()).add(record["round"])
+    return sum(len(found) - 1 for found in rounds.values())
+
+
+def test_all_ranks_lost_start_again(folder):
+    with PackageRun(folder, LONG) as run:
+        with slowly(folder):
+            number = until_steps(run)
+            for pid in run.programs():
+                os.kill(pid, signal.SIGKILL)
+            until_steps(run, after=number)
+        run.finish()
+        expect_complete(run, folder, LONG, wanted=final(folder, 0))  # they began with the weights of another rank
+
+
+def test_a_stopped_rank_is_ended_and_the_others_go_on(folder):
+    with PackageRun(folder, LONG) as run:
+        with slowly(folder):
+            number = until_steps(run)
+            before = run.programs()
+            os.kill(before[2], signal.SIGSTOP)
+            until_steps(run, after=number)
+            expect(set(before[:2]) <= set(run.programs()), "other processes than the stopped one were replaced")
+        expect_complete(run, folder, LONG)
+
+
+def test_ends_in_good_order(folder):
+    with PackageRun(folder, LONG) as run:
+        with slowly(folder):
+            until_steps(run)
+            run.process.send_signal(signal.SIGTERM)
+            code = run.finish()
+        expect(code == 143, f"exit code {code}\n{run.output()[-4000:]}")
+        expect(len(list(pathlib.Path(folder).glob("stopped-*"))) == RANKS, "not every script was told by lockstep.Stopped")

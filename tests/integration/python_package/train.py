@@ -1,0 +1,63 @@
+"""A script as the package's users write it. train.py FOLDER EPOCHS [GLOBAL_BATCH_SIZE]
+
+While FOLDER/slowly exists each step takes longer, so a test has time to do something. Each rank writes what it came to: FOLDER/final-RANK.json.
+"""
+import json
+import os
+import pathlib
+import sys
+import time
+
+import torch
+
+import lockstep
+
+SAMPLES, BATCH = 2017, 32  # in the last step of an epoch there is one sample, so most ranks have none
+
+
+class Digits(torch.utils.data.Dataset):
+    """The same on each rank."""
+
+    def __init__(self):
+        dice = torch.Generator().manual_seed(1)
+        self.images = torch.rand(SAMPLES, 64, generator=dice)
+        self.labels = torch.randint(10, (SAMPLES,), generator=dice)
+
+    def __len__(self):
+        return SAMPLES
+
+    def __getitem__(self, index):
+        return self.images[index], self.labels[index]
+
+
+def main():
+    folder, epochs = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+    torch.set_num_threads(1)
+    torch.manual_seed(int(os.environ.get("RANK", 0)))  # differs between ranks: join makes them equal
+    model = torch.nn.Sequential(torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 10))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100, gamma=0.9)
+    job = lockstep.join(model, optimizer, scheduler)
+    loss_of = torch.nn.CrossEntropyLoss()
+    try:
+        for batch in job.batches(Digits(), BATCH, epochs=epochs, seed=3):
+            with job.step() as step:
+                optimizer.zero_grad()
+                for micro in step.accumulate(batch, 16):
+                    loss = loss_of(job.model(micro.inputs), micro.targets) * micro.part
+                    step.report(loss / micro.part)
+                    loss.backward()
+                optimizer.step()
+                scheduler.step()
+            if (folder / "slowly").exists():
+                time.sleep(0.1)
+    except lockstep.Stopped:
+        (folder / f"stopped-{job.rank}").touch()
+        raise
+    (folder / f"final-{job.rank}.json").write_text(json.dumps({
+        "pid": os.getpid(), "world": job.world, "steps": job.finished_steps, "rate": scheduler.get_last_lr()[0], "loss": float(loss),
+        "weights": [value for parameter in model.parameters() for value in parameter.detach().flatten().tolist()]}))
+
+
+if __name__ == "__main__":
+    main()
