@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """How long training stands still when a rank is killed with SIGKILL, and how long until it is replaced: Lockstep compared with torchrun,
-with itself while the rendezvous or the store of the checkpoints is away, and the unchanged script of torchrun as a job of Lockstep.
+with itself while the rendezvous or the store of the checkpoints is away, the unchanged script of torchrun as a job of Lockstep, and the same by the
+Python package.
 
 recovery.py [--programs FOLDER] [--turns N] [--kills N] [--only NAME…]    prints medians and ratios
 
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import time
 
-from systems import RANKS, TRAINING, Lockstep, Script, ScriptFromNothing, Torchrun, WithoutHost, WithoutStore  # first: it finds tests/support
+from systems import RANKS, TRAINING, Lockstep, Package, Script, ScriptFromNothing, Torchrun, WithoutHost, WithoutStore  # first: it finds tests/support
 import torch_python  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -117,17 +118,18 @@ def main():
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--kills", type=int, default=3, help="in each turn")
     parser.add_argument("--seed", type=int, default=1, help="of the steps at which ranks are killed")
-    parser.add_argument("--only", nargs="+", help="of: lockstep, no-host, no-store, script, script-from-nothing, agents, agent")
+    parser.add_argument("--only", nargs="+", help="of: lockstep, no-host, no-store, package, script, script-from-nothing, agents, agent")
     options = parser.parse_args()
     systems = {"lockstep": lambda folder: Lockstep(folder, options.programs),
                "no-host": lambda folder: WithoutHost(folder, options.programs),
                "no-store": lambda folder: WithoutStore(folder, options.programs),
+               "package": lambda folder: Package(folder, options.programs),
                "script": lambda folder: Script(folder, options.programs),
                "script-from-nothing": lambda folder: ScriptFromNothing(folder, options.programs),
                "agents": lambda folder: Torchrun(folder, agents=RANKS),
                "agent": lambda folder: Torchrun(folder, agents=1)}
     names = options.only or list(systems)
-    if {"script", "script-from-nothing", "agents", "agent"} & set(names):
+    if {"package", "script", "script-from-nothing", "agents", "agent"} & set(names):
         torch_python.python_for_benches()
     print(f"{os.cpu_count()} processors, load before {os.getloadavg()[0]:.1f}, seed {options.seed}", flush=True)
     dice = random.Random(options.seed)
@@ -139,7 +141,7 @@ def main():
     print("all turns:")
     for name in names:
         show(name, results[name])
-    for ours in [name for name in ("lockstep", "script") if name in names]:
+    for ours in [name for name in ("lockstep", "package", "script") if name in names]:
         for name in names:
             if name != ours:
                 ratio = statistics.median(r[0] for r in results[name]) / statistics.median(r[0] for r in results[ours])

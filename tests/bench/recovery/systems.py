@@ -125,18 +125,20 @@ class Script(System):
     """The unchanged script that torchrun starts, as a job without `spec.training`. A rank is killed when each has parked an interpreter for the next round."""
 
     name = "lockstep run of the script of torchrun"
+    script = "ddp.py"
     sections = {}
 
     def __init__(self, folder, programs):
         super().__init__(folder)
-        command = [str(torch_python.python_for_benches()), str(pathlib.Path(__file__).with_name("ddp.py")), str(settings_of(folder, self.ledger))]
+        command = [str(torch_python.python_for_benches()), str(pathlib.Path(__file__).with_name(self.script)), str(settings_of(folder, self.ledger))]
         job = pathlib.Path(folder, "job.json")
         job.write_text(json.dumps({
             "apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "script"},
             "spec": {"worker": {"replicas": RANKS, "template": {"spec": {"containers": [{"name": "trainer", "image": "none", "command": command}]}}},
                      "failurePolicy": {"inPlaceLimit": 1000}, **self.sections}}))
         self.parked = 0
-        self.start([f"{programs}/lockstep", "run", job, "--folder", f"{folder}/run"])
+        self.start([f"{programs}/lockstep", "run", job, "--folder", f"{folder}/run"], LOCKSTEP_SAMPLE_LEDGER=self.ledger,
+                   PYTHONPATH=str(pathlib.Path(programs).parent / "python"))
 
     def is_ready(self):
         parked = len(logged(self.folder, "an interpreter is parked for the next round"))
@@ -155,6 +157,17 @@ class ScriptFromNothing(Script):
 
     name = "the same, nothing parked"
     sections = {"observability": {"instrumentation": "None"}}
+
+    def is_ready(self):
+        return True
+
+
+class Package(Script):
+    """The same training by the Python package, whose survivors go on without the killed rank."""
+
+    name = "lockstep, the Python package"
+    script = "joined.py"
+    sections = {"elasticPolicy": {"minReplicas": 1, "maxReplicas": RANKS}}
 
     def is_ready(self):
         return True
