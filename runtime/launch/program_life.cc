@@ -101,6 +101,13 @@ ProgramActions ProgramLife::Handle(const protocol::KillProgram&, SteadyTime) con
   return {SignalProgram{SIGKILL}};
 }
 
+ProgramActions ProgramLife::Handle(const protocol::StartFirst& start, SteadyTime) {
+  if (state_ != State::kIdle) return {};
+  if (assignment_.round == 0) assignment_.local_rank = start.local_rank;
+  joins_ = true;
+  return StartWithoutRound();
+}
+
 ProgramActions ProgramLife::Handle(const protocol::Ping& ping, SteadyTime) const {
   if (joined_) return {SendToProgram{ping}};
   if (state_ != State::kRunning) return {Say{protocol::Pong{}}};

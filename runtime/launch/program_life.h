@@ -91,6 +91,7 @@ class ProgramLife {
   [[nodiscard]] ProgramActions Handle(const protocol::Stop& stop, SteadyTime now);
   [[nodiscard]] ProgramActions Handle(const protocol::NodeDeparts& departs, SteadyTime now) const;
   [[nodiscard]] ProgramActions Handle(const protocol::KillProgram& kill, SteadyTime now) const;
+  [[nodiscard]] ProgramActions Handle(const protocol::StartFirst& start, SteadyTime now);
   [[nodiscard]] ProgramActions Handle(const protocol::Ping& ping, SteadyTime now) const;
   [[nodiscard]] ProgramActions Handle(const protocol::Save& save, SteadyTime now);
   [[nodiscard]] ProgramActions Handle(const protocol::ProfileWanted& wanted, SteadyTime now);

@@ -99,7 +99,7 @@ class ProgramRank {
     auto port = ReservedPort::Reserve();
     if (!port.ok()) return Fail(port.error());
     port_ = std::move(*port);
-    link_.Send(protocol::Ready{.step = -1, .store_port = port_.number()});
+    link_.Send(protocol::Ready{.step = -1, .store_port = port_.number(), .can_start_first = true});
   }
   void Do(const StartProgram& action) {
     port_ = {};  // released, because rank 0 of the program listens there

@@ -73,6 +73,8 @@ void Supervision::Handle(const RankMessage& event, SteadyTime now) {
     OnProgress(rank, *progress, now);
   } else if (const auto* phase = std::get_if<protocol::PhaseChanged>(&event.message)) {
     rank.phase = phase->phase;
+  } else if (std::holds_alternative<protocol::Synced>(event.message)) {
+    keeps_state_ = true;
   } else if (const auto* broken = std::get_if<protocol::Broken>(&event.message)) {
     OnBroken(event.local_rank, *broken, now);
   } else if (const auto* evaluated = std::get_if<protocol::Evaluated>(&event.message)) {
@@ -134,11 +136,28 @@ void Supervision::Rejoin(std::chrono::milliseconds delay) {
                 .store_port = ranks_.front().ready.store_port,
                 .step = step,
                 .last_round = formation_,
+                .can_start_first = CanStartFirst(),
                 // A rank that has finished is Ready as well, because it starts again if another rank fails.
                 .finished = settings_.is_program && AllFinished()
                                 ? protocol::FinishedRound{round_, world_, first_rank_}
                                 : protocol::FinishedRound{}},
                delay});
+}
+
+bool Supervision::CanStartFirst() const {
+  return !AllFinished() && std::all_of(ranks_.begin(), ranks_.end(),
+                                       [](const Rank& rank) { return rank.ready.can_start_first; });
+}
+
+// The pod joins when the programs have.
+void Supervision::StartPrograms(SteadyTime now) {
+  joining_ = false;
+  for (int i = 0; i < settings_.config.nproc; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    ranks_[at] = Rank{};
+    hang_detectors_[at].ProcessStarted(now);
+    Do(SendToRank{i, protocol::StartFirst{i}});
+  }
 }
 
 void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress, SteadyTime now) {
@@ -440,7 +459,8 @@ protocol::Heartbeat Supervision::CurrentHeartbeat() const {
                            .checkpoint = checkpoint_,
                            .evaluation = evaluation_,
                            .damaged_checkpoints = damaged_checkpoints_,
-                           .repairs = repairs_};
+                           .repairs = repairs_,
+                           .keeps_state = keeps_state_};
   if (best_step_ > 0) beat.seconds_since_step = Seconds(now_ - step_made_).count();
   if (first_rank_ == 0) beat.profile = profile_;
   const auto waits = std::find_if(ranks_.begin(), ranks_.end(),

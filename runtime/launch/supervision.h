@@ -242,6 +242,8 @@ class Supervision {
   void AnnounceStop();
   void ReportStopping(protocol::LeaveReason reason);
   void Rejoin(std::chrono::milliseconds delay);
+  [[nodiscard]] bool CanStartFirst() const;
+  void StartPrograms(SteadyTime now);
   void OnWaiting(const protocol::JoinAnswer& answer, SteadyTime now);
   [[nodiscard]] bool JoinTimedOut(SteadyTime now) const;
   static constexpr int kNoRank = -1;
@@ -278,6 +280,7 @@ class Supervision {
   SteadyTime last_answer_{};   // time of the last answer of the rendezvous
   bool asks_members_ = false;  // to form the round, or, in it, whether it is over
   int member_failures_ = 0;
+  bool keeps_state_ = false;  // the ranks do, between rounds: they have reported Synced
   bool stopping_ = false;
   bool exiting_ = false;
   int failures_without_progress_ = 0;

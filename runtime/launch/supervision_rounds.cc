@@ -47,6 +47,7 @@ void Supervision::Handle(const JoinAnswered& event, SteadyTime now) {
 }
 
 void Supervision::OnWaiting(const protocol::JoinAnswer& answer, SteadyTime now) {
+  if (answer.start_first && CanStartFirst()) return StartPrograms(now);
   const bool waited = std::exchange(waits_for_others_, answer.standby || !answer.waits_for.empty());
   if (waited || waits_for_others_) join_clock_ = now;
   if (!waited && !answer.waits_for.empty()) Do(ReportWaiting{answer.waits_for});

@@ -58,6 +58,7 @@ class RoundControl {
   // Of programs; this rank saves when it is asked to stop, and is killed where a program is.
   void Handle(const protocol::NodeDeparts&) {}
   void Handle(const protocol::KillProgram&) {}
+  void Handle(const protocol::StartFirst&) {}
 
   const Clock& clock_;
   mutable Mutex mutex_;

@@ -53,6 +53,8 @@ template <>
 constexpr std::string_view kType<NodeDeparts> = "nodeDeparts";
 template <>
 constexpr std::string_view kType<KillProgram> = "killProgram";
+template <>
+constexpr std::string_view kType<StartFirst> = "startFirst";
 
 template <typename Variant>
 std::string EncodeAny(const Variant& message) {

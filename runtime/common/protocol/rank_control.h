@@ -34,6 +34,8 @@ struct Ready {
   double flops_per_sample = 0;  // operations for training the model; 0: unknown
   // Only this rank may hold a part of the state. If it is asked to stop, it needs a round to hand that over.
   bool hands_over = false;
+  // The user's program does not run, and can be started before the round (StartFirst).
+  bool can_start_first = false;
 };
 
 // Cumulative since the process started, so that a dropped message loses nothing. Sent at most every 100 ms.
@@ -215,8 +217,13 @@ struct NodeDeparts {
 // To the rank of a program that hangs or is a straggler: kill it and send Failed. The rank itself continues.
 struct KillProgram {};
 
-using ToRank =
-    std::variant<RankAssignment, RoundOver, Stop, Ping, Save, ProfileWanted, NodeDeparts, KillProgram>;
+// To the rank of a program: start it without a round. It is Ready again when the program has joined.
+struct StartFirst {
+  int local_rank = 0;
+};
+
+using ToRank = std::variant<RankAssignment, RoundOver, Stop, Ping, Save, ProfileWanted, NodeDeparts,
+                            KillProgram, StartFirst>;
 
 // One line without its newline. Encode never fails; Decode rejects unknown types and invalid fields.
 [[nodiscard]] std::string Encode(const FromRank& message);
@@ -230,6 +237,7 @@ void Visit(Ready& m, V& v) {
   v("storePort", m.store_port, limits::kPortOrNone);
   v("flopsPerSample", m.flops_per_sample);
   v("handsOver", m.hands_over);
+  v("canStartFirst", m.can_start_first);
 }
 template <class V>
 void Visit(Progress& m, V& v) {
@@ -363,5 +371,9 @@ void Visit(NodeDeparts& m, V& v) {
 }
 template <class V>
 void Visit(KillProgram&, V&) {}
+template <class V>
+void Visit(StartFirst& m, V& v) {
+  v("localRank", m.local_rank);
+}
 
 }  // namespace lockstep::protocol

@@ -55,6 +55,8 @@ struct JoinRequest {
   int64_t last_round = 0;  // newest formation of this member; distinguishes a lost answer from a broken round
   int form_port = 0;       // on which its supervisor serves kFormPath
   std::string form_key;    // bearer token for kFormPath
+  // The user's program does not run in this pod, and can be started before the pod joins.
+  bool can_start_first = false;
   // The member keeps its place in that round: the job is complete when all members are, and starts again if
   // one fails before.
   FinishedRound finished{};
@@ -88,6 +90,9 @@ struct JoinAnswer {
   // For kWaiting: a text about the pods of the job that have not started; empty: all have, and the join clock
   // runs.
   std::string waits_for;
+  // For kWaiting: the other members keep their state from round to round and would wait for the imports of this
+  // member's program. It has not joined; it should start its program first.
+  bool start_first = false;
 };
 
 struct WatchRequest {
@@ -162,6 +167,7 @@ struct Heartbeat {
   std::vector<CheckpointDamaged> damaged_checkpoints;  // known to the pod (damaged_checkpoints.h)
   StoreUnavailable store_unavailable;                  // from the pod's first waiting rank; empty: none waits
   std::vector<Repair> repairs;  // newest last; repeated, because the host may have been unavailable
+  bool keeps_state = false;     // the pod's ranks do, from round to round
 };
 
 struct BrokenReport {
@@ -262,6 +268,7 @@ void Visit(JoinRequest& m, V& v) {
   v("lastRound", m.last_round, limits::kRound);
   v("formPort", m.form_port, limits::kPortOrNone);
   v("formKey", m.form_key, limits::kName);
+  v("canStartFirst", m.can_start_first);
   v("finished", m.finished);
 }
 template <class V>
@@ -280,6 +287,7 @@ void Visit(JoinAnswer& m, V& v) {
   v("previousEnd", m.previous_end, limits::kText);
   v("standby", m.standby);
   v("waitsFor", m.waits_for, limits::kText);
+  v("startFirst", m.start_first);
 }
 template <class V>
 void Visit(WatchRequest& m, V& v) {
@@ -345,6 +353,7 @@ void Visit(Heartbeat& m, V& v) {
   v("damagedCheckpoints", m.damaged_checkpoints, {.max_items = kKeptDamages});
   v("storeAway", m.store_unavailable);
   v("repairs", m.repairs, {.max_items = kKeptRepairs});
+  v("keepsState", m.keeps_state);
 }
 template <class V>
 void Visit(BrokenReport& m, V& v) {

@@ -98,6 +98,10 @@ bool JobEntry::IsNewcomer(const protocol::Heartbeat& heartbeat) const { return r
 void JobEntry::Join(const protocol::JoinRequest& request, http::Responder respond, Moment now,
                     Outbox& outbox) {
   if (Refuses(request, respond, outbox)) return;
+  if (keeps_state_ && request.can_start_first) {
+    outbox.emplace_back(std::move(respond), Reply(protocol::JoinAnswer{.start_first = true}));
+    return;
+  }
   (void)round_.Join(request, now.steady);
   TakeHeldStep(request.step);
   PendingJoin& pending = joins_[request.member.slot];
@@ -320,6 +324,7 @@ void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
     view_.progress.steps_under_way = std::max(view_.progress.steps_under_way, progress.steps_under_way);
     view_.seconds_since_step = std::max(view_.seconds_since_step, heartbeat.seconds_since_step);
   }
+  keeps_state_ = keeps_state_ || heartbeat.keeps_state;
   TakeSaved(heartbeat, now);
   TakeStoreOutage(heartbeat, now);
   TakeProfile(heartbeat);

@@ -104,6 +104,7 @@ class JobEntry {
   SteadyTime began_;
   Round round_;
   std::optional<Stragglers> stragglers_;
+  bool keeps_state_ = false;               // members keep their state between rounds, by their heartbeats
   std::string waits_for_;                  // from the settings
   std::map<int, std::string> departures_;  // from the settings
   std::set<int> spared_;                   // slots that were restarted for being slow, which is done once

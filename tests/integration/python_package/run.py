@@ -143,6 +143,22 @@ def repeated(folder):
     return sum(len(found) - 1 for found in rounds.values())
 
 
+def test_a_new_worker_imports_before_it_joins(folder):
+    """As a pod that replaces another one: the others train meanwhile."""
+    with PackageRun(folder, LONG) as run:
+        with slowly(folder):
+            number = until_steps(run)
+            before = run.programs()
+            os.kill(run.workers()[2], signal.SIGKILL)
+            run.until("the others train alone", lambda: len(ledger.newest_round(run.ledger)[1]) == RANKS - 1)
+            alone_from = ledger.newest_commit(run.ledger)
+            until_steps(run, after=number)
+            expect(len(set(before) & set(run.programs())) == RANKS - 1, "other processes than those of the killed worker were replaced")
+            entered = [record for record in logged(folder, "rank entered the round") if record["state_from"] == "peer"]
+            expect(entered and entered[0]["step"] > alone_from + 5, f"the others waited for the new worker: {entered}, alone from step {alone_from}")
+        expect_complete(run, folder, LONG)
+
+
 def test_all_ranks_lost_start_again(folder):
     with PackageRun(folder, LONG) as run:
         with slowly(folder):

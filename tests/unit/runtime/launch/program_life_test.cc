@@ -375,6 +375,16 @@ TEST_F(ProgramThatJoinsTest, OneThatFailsStartsAgainWithoutARound) {
   EXPECT_EQ(FindSent<protocol::RankAssignment>(Assign(5))->round, 5);
 }
 
+TEST_F(ProgramThatJoinsTest, MayBeStartedBeforeItsFirstRound) {
+  const ProgramActions actions = Send(protocol::StartFirst{.local_rank = 1});
+  ASSERT_NE(Find<StartProgram>(actions), nullptr);
+  EXPECT_EQ(Find<StartProgram>(actions)->assignment.local_rank, 1);
+  EXPECT_EQ(FindSaid<protocol::Progress>(actions), nullptr) << "no round begins";
+  EXPECT_TRUE(Send(protocol::StartFirst{}).empty()) << "it runs";
+  EXPECT_NE(FindSaid<protocol::Ready>(Speak(protocol::Ready{})), nullptr);
+  EXPECT_EQ(FindSent<protocol::RankAssignment>(Assign(5))->round, 5);
+}
+
 TEST_F(ProgramThatJoinsTest, OneThatEndsBeforeItJoinsAgainIsStartedWithoutARoundOnceMore) {
   JoinIn(3);
   for (int i = 0; i < 3; ++i) {

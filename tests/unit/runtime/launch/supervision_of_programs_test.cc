@@ -193,6 +193,25 @@ TEST_F(ProgramSupervisionTest, OneThatJoinsGetsTheRequestsForCheckpointsAndProfi
   EXPECT_EQ(actions.size(), 2U);
 }
 
+TEST_F(ProgramSupervisionTest, ANewPodStartsItsProgramFirstWhereTheOthersKeepTheirState) {
+  const Actions joins = Say(protocol::Ready{.store_port = 7, .can_start_first = true});
+  EXPECT_TRUE(Find<StartJoin>(joins)->request.can_start_first);
+  const Actions starts = Send(JoinAnswered{JoinAnswer{.start_first = true}});
+  ASSERT_EQ(starts.size(), 1U) << "it does not join";
+  EXPECT_NE(std::get_if<protocol::StartFirst>(&Find<SendToRank>(starts)->message), nullptr);
+  const Actions ready = Say(protocol::Ready{.store_port = 9});
+  ASSERT_NE(Find<StartJoin>(ready), nullptr);
+  EXPECT_EQ(Find<StartJoin>(ready)->request.store_port, 9);
+  EXPECT_FALSE(Find<StartJoin>(ready)->request.can_start_first);
+}
+
+TEST_F(ProgramSupervisionTest, HeartbeatsSayThatTheRanksKeepTheirState) {
+  EnterRound(5);
+  EXPECT_FALSE(supervision_.CurrentHeartbeat().keeps_state);
+  (void)Say(protocol::Synced{.round = 5});
+  EXPECT_TRUE(supervision_.CurrentHeartbeat().keeps_state);
+}
+
 TEST_F(ProgramSupervisionTest, AnErrorThatRepeatsAtItsStepEndsThePodWithTheCodeOfTheProgram) {
   for (int round = 1; round <= 2; ++round) {
     EnterRound(round);

@@ -162,6 +162,23 @@ TEST_F(ServiceTest, HeartbeatsCarryProgressCheckpointAndRecoveryIntoTheView) {
   EXPECT_EQ(change.lost_steps, 1) << "step 41 was done twice";
 }
 
+TEST_F(ServiceTest, ANewcomerStartsItsProgramFirstWhereMembersKeepTheirState) {
+  service_.Configure(job_, {.min_members = 1, .max_members = 1, .expected_members = 1});
+  protocol::JoinRequest first = RequestOf(0);
+  first.can_start_first = true;
+  ASSERT_EQ(client().Join(first, {})->state, JoinState::kAssigned) << "nobody has state yet";
+  service_.Configure(job_, {.min_members = 1, .max_members = 2, .expected_members = 2});
+  const protocol::Heartbeat beat{.job = job_, .member = MemberOf(0), .round = 1, .keeps_state = true};
+  ASSERT_TRUE(client().Heartbeat(beat, {}).ok());
+  protocol::JoinRequest newcomer = RequestOf(1);
+  newcomer.can_start_first = true;
+  const auto answer = client().Join(newcomer, {});
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->state, JoinState::kWaiting);
+  EXPECT_TRUE(answer->start_first);
+  EXPECT_FALSE(client().Heartbeat(beat, {})->over) << "the round goes on without it";
+}
+
 TEST_F(ServiceTest, APauseOfTheHostDoesNotCountAsSilence) {
   FormRound();
   clock_.Advance(60s);
