@@ -15,5 +15,5 @@ class Stopped(SystemExit):
         super().__init__(_PREEMPTED)
 
 
-class RoundBroken(Exception):
-    """The round is over: a rank has left it, or a connection has failed. Internal."""
+class RoundBroken(RuntimeError):
+    """The round is over: a rank has left it, or a connection has failed. Internal. PyTorch reports the same as RuntimeError."""

@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.batches import Batch, Batches, SamplePlan
 from lockstep.control import SOCKET, Control
-from lockstep.errors import LockstepError, RoundBroken, Stopped
+from lockstep.errors import LockstepError, Stopped
 from lockstep.ledger import SampleLedger
 from lockstep.progress import Progress
 from lockstep.rounds import Round, listen
@@ -130,7 +130,7 @@ class Job:
                 assignment = control.wait_for_assignment()
                 try:
                     self._enter(control, assignment, listener)
-                except (RuntimeError, RoundBroken) as error:
+                except RuntimeError as error:
                     self._break(control, assignment["round"], str(error))
 
     def _leave_if_over(self, control: Control) -> None:
@@ -251,7 +251,7 @@ class Job:
         """Whether a step has failed because a rank has left the round, so it is to be repeated."""
         self._open_step = None
         round_, control = self._current, self._control
-        if round_ is None or control is None or not isinstance(error, (RuntimeError, RoundBroken)):
+        if round_ is None or control is None or not isinstance(error, RuntimeError):
             return False
         return round_.failure is not None or control.wait_for_abort(round_.number, _ABORT_SECONDS)
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import lockstep
+from lockstep.rounds import Round, listen
 from lockstep.state import State
 
 
@@ -61,6 +62,24 @@ def test_another_model_is_rejected_with_the_name_of_the_parameter():
     State([model(8)], cpu).send(lambda tensor: wire.put(tensor.clone()))
     with pytest.raises(lockstep.LockstepError, match=r"Sequential: 0.weight is \(9, 4\), torch.float32 here and \(8, 4\)"):
         State([model(9)], cpu).receive(lambda tensor: tensor.copy_(wire.get()))
+
+
+def test_an_abort_completes_what_waits_for_other_ranks():
+    with listen() as listener:
+        place = {"round": 3, "rank": 0, "world": 1, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
+        alone = Round(place, listener, torch.device("cpu"))
+    assert alone.all_reduce(torch.ones(3)).wait().tolist() == [1, 1, 1]
+    assert not alone.waits_for_peers
+    stuck = torch.futures.Future()
+    alone._open.add(stuck)  # as of a collective for which another rank does not come
+    assert alone.waits_for_peers
+    alone.abort("a rank has left")
+    alone.abort("a connection failed")
+    for future in (stuck, alone.all_reduce(torch.ones(3))):
+        with pytest.raises(RuntimeError, match="a rank has left"):
+            future.wait()
+    assert alone.failure == "a rank has left"
+    alone.drop()
 
 
 def test_mistakes_are_named():

@@ -1,9 +1,13 @@
-"""The Python package `lockstep`: its parts alone, then scripts that `lockstep run` starts, whose ranks are killed and stopped."""
+"""The Python package `lockstep`: its parts alone, then scripts that `lockstep run` starts, whose ranks are killed and stopped.
+
+LOCKSTEP_CHAOS_FAULTS=100 makes test_random_faults long; LOCKSTEP_CHAOS_SEED chooses other faults.
+"""
 import contextlib
 import functools
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import tempfile
@@ -21,6 +25,7 @@ ENVIRONMENT = {"PYTHONPATH": str(BUILD / "python"), "OMP_NUM_THREADS": "1"}
 SAMPLES, BATCH, STEPS_PER_EPOCH = 2017, 32, 64
 SHORT, LONG = 2, 16  # epochs; LONG: some seconds, and two minutes while FOLDER/slowly exists
 RANKS = 3
+FAULTS, SEED = int(os.environ.get("LOCKSTEP_CHAOS_FAULTS", 4)), int(os.environ.get("LOCKSTEP_CHAOS_SEED", 1))
 
 
 def python(*arguments, folder=None):
@@ -53,7 +58,7 @@ class PackageRun(Run):
             "apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "package"},
             "spec": {"worker": {"replicas": RANKS, "template": {"spec": {"containers": [container]}}},
                      "elasticPolicy": {"minReplicas": 1, "maxReplicas": RANKS},
-                     "rendezvous": {"heartbeatIntervalSeconds": 1}}}))
+                     "failurePolicy": {"maxRestarts": 1000, "inPlaceLimit": 1000}, "rendezvous": {"heartbeatIntervalSeconds": 1}}}))
         super().__init__(folder, job, ENVIRONMENT)
 
     def programs(self):
@@ -179,6 +184,27 @@ def test_a_stopped_rank_is_ended_and_the_others_go_on(folder):
             until_steps(run, after=number)
             expect(set(before[:2]) <= set(run.programs()), "other processes than the stopped one were replaced")
         expect_complete(run, folder, LONG)
+
+
+def harm(run, dice):
+    """Something that leaves at least one rank with the state."""
+    run.until("all programs run", lambda: len(run.programs()) == RANKS)
+    of_ranks = list(zip(run.workers(), run.programs()))
+    for processes in dice.sample(of_ranks, dice.randint(1, RANKS - 1)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(dice.choice(processes), signal.SIGKILL)
+
+
+def test_random_faults(folder):
+    print(f"LOCKSTEP_CHAOS_SEED={SEED}")
+    dice, epochs = random.Random(SEED), LONG * max(1, FAULTS // 4)
+    with PackageRun(folder, epochs) as run:
+        with slowly(folder):
+            number = until_steps(run)
+            for _ in range(FAULTS):
+                harm(run, dice)
+                number = until_steps(run, more=dice.randint(1, 10), after=number)
+        expect_complete(run, folder, epochs)
 
 
 def test_ends_in_good_order(folder):

@@ -55,7 +55,7 @@ def main():
         (folder / f"stopped-{job.rank}").touch()
         raise
     (folder / f"final-{job.rank}.json").write_text(json.dumps({
-        "pid": os.getpid(), "world": job.world, "steps": job.finished_steps, "rate": scheduler.get_last_lr()[0], "loss": float(loss),
+        "pid": os.getpid(), "world": job.world, "steps": job.finished_steps, "rate": scheduler.get_last_lr()[0], "loss": loss.item(),
         "weights": [value for parameter in model.parameters() for value in parameter.detach().flatten().tolist()]}))
 
 
