@@ -221,6 +221,7 @@ class Job:
     def reports(self) -> None:
         if self._control is not None:
             self._control.send("progress", **self._progress.message())
+            self._control.send("usage", **self._progress.usage())
 
     def begins(self, step: Step) -> None:
         self._open_step = step
@@ -244,8 +245,8 @@ class Job:
         with contextlib.suppress(RuntimeError):  # then the round has failed, which enter_round sees
             leaves, self._progress.loss = step.totals()
             self._leaves = leaves > 0
-        if (message := self._progress.message_if_due()) is not None:
-            self._control.send("progress", **message)
+        if self._progress.is_due():
+            self.reports()
 
     def survives(self, error: BaseException) -> bool:
         """Whether a step has failed because a rank has left the round, so it is to be repeated."""
@@ -270,6 +271,7 @@ class Job:
             gradients.mul_(weight)
         else:
             gradients.zero_()  # also where the sample that counts nothing has given a NaN
+        self._progress.communicated += gradients.numel() * gradients.element_size()
         summed = round_.all_reduce(gradients)
         step.reaches("backward")
         if bucket.is_last():

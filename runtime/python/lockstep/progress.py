@@ -1,11 +1,14 @@
-"""What this rank reports about its steps (protocol::Progress)."""
+"""What this rank reports about its steps (protocol::Progress and protocol::Usage)."""
 from __future__ import annotations
 
+import bisect
 import time
 import typing
 
 _REPORT_SECONDS = 0.1
 _SMOOTHING = 0.1  # the part of the newest step in the mean of samples per second
+# Of the histogram of step times: runtime/common/protocol/step_times.h.
+_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 150)
 
 
 class Progress:
@@ -16,6 +19,8 @@ class Progress:
         self._fields: dict[str, typing.Any] = {}
         self._seconds: dict[str, float] = {}
         self._steps = self._samples = 0  # of this process
+        self.communicated = 0  # bytes that this rank has given to sums
+        self._counts, self._step_seconds = [0] * (len(_BOUNDS) + 1), 0.0
         self._rate = 0.0  # samples of all ranks per second
         self._finished_at = 0.0  # when the newest step was finished; 0: none in this round
         self._sent = 0.0
@@ -31,12 +36,20 @@ class Progress:
         for phase, spent in seconds.items():
             self.spent(phase, spent)
         now = time.monotonic()
-        rate = global_size / (now - self._finished_at) if self._finished_at else 0.0
-        self._rate = rate if self._rate == 0 else self._rate + _SMOOTHING * (rate - self._rate)
+        if self._finished_at:
+            self._timed(now - self._finished_at, global_size)
         self._finished_at = now
         self._steps += 1
         self._samples += samples
         self._fields.update(step=step, learningRate=learning_rate)
+
+    def _timed(self, took: float, global_size: int) -> None:
+        self._rate = global_size / took if self._rate == 0 else self._rate + _SMOOTHING * (global_size / took - self._rate)
+        self._counts[bisect.bisect_left(_BOUNDS, took)] += 1
+        self._step_seconds += took
+
+    def usage(self) -> dict[str, typing.Any]:
+        return {"stepTimes": {"counts": self._counts, "seconds": self._step_seconds}, "communicationBytesTotal": self.communicated}
 
     def message(self) -> dict[str, typing.Any]:
         self._sent = time.monotonic()
@@ -44,5 +57,5 @@ class Progress:
         return {**self._fields, "totalSteps": self.total_steps, "epoch": epoch, "loss": self.loss, "samplesPerSecond": self._rate, "stepsTotal": self._steps,
                 "samplesTotal": self._samples, "phaseSeconds": self._seconds}
 
-    def message_if_due(self) -> dict[str, typing.Any] | None:
-        return self.message() if time.monotonic() - self._sent >= _REPORT_SECONDS else None
+    def is_due(self) -> bool:
+        return time.monotonic() - self._sent >= _REPORT_SECONDS
