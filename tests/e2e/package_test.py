@@ -100,7 +100,9 @@ def test_survivors_keep_their_processes():
         third = job.until_ranks(RANKS, after=second)
         expect_kept(before, members(job, third), victim)
         until_state_from_a_peer(job, victim[0])
-        print(f"     deleted pod: round -> (ranks, seconds to its first step): {rounds_after(job, deleted, second)}", flush=True)
+        record, = job.until("its record in status.restarts", lambda: [r for r in job.status()["restarts"] if r["exitCode"] == 143 and "recoverySeconds" in r])
+        expect(record["lostSteps"] == 0, f"all ranks left after the same step: {record}")
+        print(f"     deleted pod: round -> (ranks, seconds to its first step): {rounds_after(job, deleted, second)}; {record}", flush=True)
 
         slowly.unlink()
         job.until_complete()

@@ -157,7 +157,6 @@ class Job:
         self._progress.enter_round(round_.number, self.finished_steps)
         control.send("synced", round=round_.number, step=self.finished_steps, source=source, seconds=time.monotonic() - start)
         control.send("phase", phase="train")
-        self.reports()
 
     def _build_model(self, round_: Round) -> None:
         """The same object in each round, so the script may keep a reference to it."""

@@ -28,6 +28,7 @@ class Progress:
     def enter_round(self, number: int, step: int) -> None:
         self._fields.update(round=number, step=step)
         self._finished_at = 0.0
+        self._sent = 0.0  # the first step of a round is reported at once, not before: it says that the job has recovered
 
     def spent(self, phase: str, seconds: float) -> None:
         self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
