@@ -40,7 +40,7 @@ class SamplePlan:
 
     def size(self, step: int) -> int:
         """The number of samples of the step over all ranks. The last step of an epoch may be smaller."""
-        return library().lockstep_step_size(self._plan, step)
+        return int(library().lockstep_step_size(self._plan, step))
 
     def ids(self, step: int, rank: int = 0, world: int = 1) -> list[int]:
         """The samples that this rank reads in the step: none if there are more ranks than samples."""

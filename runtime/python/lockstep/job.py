@@ -71,7 +71,7 @@ class Job:
         self._batch: Batch | None = None  # of the step under way, if it comes from `batches`
         self._open_step: Step | None = None
         for optimizer in self._optimizers:
-            optimizer.register_step_pre_hook(lambda *_: self._open_step and self._open_step.reaches("reduce"))
+            optimizer.register_step_pre_hook(self._before_update)
         name = os.environ.get(SOCKET)
         self._control = Control(name) if name else None
         if self._control is not None:
@@ -260,7 +260,11 @@ class Job:
         if self._control is not None and isinstance(error, Exception):
             self._control.send("failed", exitCode=1, reason=f"{type(error).__name__}: {error}"[:_REASON_LENGTH], failedStep=self.finished_steps)
 
-    def _reduce(self, round_: Round, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def _before_update(self, *_: typing.Any) -> None:
+        if self._open_step is not None:
+            self._open_step.reaches("reduce")
+
+    def _reduce(self, round_: Round, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         """For DistributedDataParallel: the gradient of the global batch is the sum of the ranks' means, weighted by their shares."""
         gradients, step = bucket.buffer(), self._open_step
         if step is None or self._control is None:

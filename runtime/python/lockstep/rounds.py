@@ -45,8 +45,9 @@ class Round:
         descriptor = None
         if is_host and assignment["storePort"] == listener.getsockname()[1]:
             descriptor = listener.detach()  # the store owns it now
-        store = dist.TCPStore(assignment["storeHost"], assignment["storePort"], is_master=is_host, wait_for_workers=False,
-                              timeout=_COLLECTIVE_LIMIT, master_listen_fd=descriptor)
+        store = dist.TCPStore(  # type: ignore[attr-defined]
+            assignment["storeHost"], assignment["storePort"], is_master=is_host, wait_for_workers=False, timeout=_COLLECTIVE_LIMIT,
+            master_listen_fd=descriptor)
         self._aborts_by_itself = device.type == "cuda"
         backend = "nccl" if self._aborts_by_itself else "gloo"
         dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world, timeout=_COLLECTIVE_LIMIT)
@@ -59,7 +60,7 @@ class Round:
         ours: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         with self._lock:
             if self.failure is not None:
-                ours.set_exception(RoundBroken(self.failure))
+                ours.set_exception(RoundBroken(self.failure))  # type: ignore[arg-type]
                 return ours
             self._open.add(ours)
         try:
@@ -98,9 +99,10 @@ class Round:
                 self.failure = reason
             given_up, self._open = self._open, set()
         for future in given_up:
-            future.set_exception(RoundBroken(reason))
-        if is_first and self._aborts_by_itself:
-            dist.group.WORLD.abort()
+            future.set_exception(RoundBroken(reason))  # type: ignore[arg-type]
+        group = dist.group.WORLD
+        if is_first and self._aborts_by_itself and group is not None:
+            group.abort()
 
     def drop(self) -> None:
         """Nothing may refer to the group but what this forgets. Does not wait for the end of a group that has failed."""
