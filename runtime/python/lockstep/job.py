@@ -75,7 +75,7 @@ class Job:
         name = os.environ.get(SOCKET)
         self._control = Control(name) if name else None
         if self._control is not None:
-            atexit.register(self._drop, self._control)  # later, its threads cannot take the interpreter's lock, for which its end would wait
+            atexit.register(self._end, self._control)
         self.enter_round()
 
     # ---- the script
@@ -146,9 +146,10 @@ class Job:
     def _enter(self, control: Control, assignment: dict[str, typing.Any], listener: socket.socket) -> None:
         start = time.monotonic()
         control.send("phase", phase="sync")
-        self._current = round_ = Round(assignment, listener, self._device)
+        self._current = round_ = Round(assignment, self._device)
         self._leaves = False
         control.attach(round_)
+        round_.connect(listener)
         source = self._synchronise(round_)
         self.rank, self.world, self.round = round_.rank, round_.world, round_.number
         os.environ.update(RANK=str(round_.rank), WORLD_SIZE=str(round_.world), LOCKSTEP_ROUND=str(round_.number))
@@ -209,6 +210,11 @@ class Job:
             parameter.grad = None
         self._current.drop()
         self._current = None
+
+    def _end(self, control: Control) -> None:
+        """The interpreter ends, which may take long, and its other threads do not run any more."""
+        control.send("phase", phase="program")  # nothing is known of it from now on
+        self._drop(control)
 
     # ---- for Batches and Step
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import socket
 import threading
+import time
 import typing
 
 import torch
@@ -18,6 +19,9 @@ from lockstep.errors import RoundBroken
 
 # The supervisor finds a rank that hangs; this only ends what it cannot see.
 _COLLECTIVE_LIMIT = datetime.timedelta(minutes=30)
+# For the moment in which all ranks connect, when all have arrived.
+_CONNECT_LIMIT = datetime.timedelta(minutes=1)
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 
 
 def listen() -> socket.socket:
@@ -33,24 +37,48 @@ def listen() -> socket.socket:
 class Round:
     """Attributes: `number`, `rank`, `world`, `device` (of the tensors that it moves)."""
 
-    def __init__(self, assignment: dict[str, typing.Any], listener: socket.socket, device: torch.device) -> None:
+    def __init__(self, assignment: dict[str, typing.Any], device: torch.device) -> None:
         self.number: int = assignment["round"]
         self.rank: int = assignment["rank"]
         self.world: int = assignment["world"]
         self.device = device
         self.failure: str | None = None  # why the round is over; None: it is not
+        self._store_at: tuple[str, int] = (assignment["storeHost"], assignment["storePort"])
+        self._aborts_by_itself = device.type == "cuda"
         self._lock = threading.Lock()
         self._open: set[torch.futures.Future[torch.Tensor]] = set()
+
+    def connect(self, listener: socket.socket) -> None:
+        """Builds the process group. RuntimeError: a rank has left meanwhile."""
         is_host = self.rank == 0
         descriptor = None
-        if is_host and assignment["storePort"] == listener.getsockname()[1]:
+        if is_host and self._store_at[1] == listener.getsockname()[1]:
             descriptor = listener.detach()  # the store owns it now
-        store = dist.TCPStore(  # type: ignore[attr-defined]
-            assignment["storeHost"], assignment["storePort"], is_master=is_host, wait_for_workers=False, timeout=_COLLECTIVE_LIMIT,
-            master_listen_fd=descriptor)
-        self._aborts_by_itself = device.type == "cuda"
-        backend = "nccl" if self._aborts_by_itself else "gloo"
-        dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world, timeout=_COLLECTIVE_LIMIT)
+        if not is_host:
+            self._until("the store of the round", self._store_listens)
+        store = dist.TCPStore(*self._store_at, is_master=is_host, wait_for_workers=False, timeout=_CONNECT_LIMIT,  # type: ignore[attr-defined]
+                              master_listen_fd=descriptor)
+        # All are here before any of them waits for another one where an abort cannot reach it.
+        store.add("arrived", 1)
+        self._until("all ranks of the round", lambda: store.add("arrived", 0) == self.world)
+        dist.init_process_group("nccl" if self._aborts_by_itself else "gloo", store=store, rank=self.rank, world_size=self.world,
+                                timeout=_COLLECTIVE_LIMIT)
+
+    def _store_listens(self) -> bool:
+        try:
+            socket.create_connection(self._store_at, timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def _until(self, what: str, condition: typing.Callable[[], bool]) -> None:
+        """Needs no deadline of its own: the supervisor ends the round of a rank that does not come."""
+        pause = _FIRST_PAUSE
+        while not condition():
+            if self.failure is not None:
+                raise RoundBroken(f"while waiting for {what}: {self.failure}")
+            time.sleep(pause)
+            pause = min(_LONGEST_PAUSE, 2 * pause)
 
     def all_reduce(self, tensor: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
         """The sum over all ranks in `tensor`, as a future that an abort completes."""
@@ -106,6 +134,8 @@ class Round:
 
     def drop(self) -> None:
         """Nothing may refer to the group but what this forgets. Does not wait for the end of a group that has failed."""
+        if not dist.is_initialized():
+            return  # it has never connected
         group = [dist.group.WORLD]
         dist.destroy_process_group()
         if self.failure is None:

@@ -1,5 +1,6 @@
 """The package's parts, in one process; run.py starts it in an interpreter that has PyTorch."""
 import queue
+import threading
 
 import pytest
 import torch
@@ -67,7 +68,8 @@ def test_another_model_is_rejected_with_the_name_of_the_parameter():
 def test_an_abort_completes_what_waits_for_other_ranks():
     with listen() as listener:
         place = {"round": 3, "rank": 0, "world": 1, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
-        alone = Round(place, listener, torch.device("cpu"))
+        alone = Round(place, torch.device("cpu"))
+        alone.connect(listener)
     assert alone.all_reduce(torch.ones(3)).wait().tolist() == [1, 1, 1]
     assert not alone.waits_for_peers
     stuck = torch.futures.Future()
@@ -80,6 +82,17 @@ def test_an_abort_completes_what_waits_for_other_ranks():
             future.wait()
     assert alone.failure == "a rank has left"
     alone.drop()
+
+
+def test_an_abort_ends_the_wait_for_a_rank_that_does_not_come():
+    with listen() as listener:
+        place = {"round": 3, "rank": 0, "world": 2, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
+        waits = Round(place, torch.device("cpu"))
+        abort = threading.Timer(0.2, waits.abort, ["a rank has left the round"])  # the fault: when it leaves
+        abort.start()
+        with pytest.raises(RuntimeError, match="while waiting for all ranks of the round: a rank has left the round"):
+            waits.connect(listener)
+        abort.join()
 
 
 def test_mistakes_are_named():
