@@ -23,7 +23,7 @@ ROOT = HERE.parents[2]
 TRAIN = HERE / "train.py"
 ENVIRONMENT = {"PYTHONPATH": str(BUILD / "python"), "OMP_NUM_THREADS": "1"}
 SAMPLES, BATCH, STEPS_PER_EPOCH = 2017, 32, 64
-SHORT, LONG = 2, 16  # epochs; LONG: some seconds, and two minutes while FOLDER/slowly exists
+SHORT, LONG = 2, 16  # epochs; LONG: some seconds, and five minutes while FOLDER/slowly exists
 RANKS = 3
 FAULTS, SEED = int(os.environ.get("LOCKSTEP_CHAOS_FAULTS", 4)), int(os.environ.get("LOCKSTEP_CHAOS_SEED", 1))
 
@@ -75,7 +75,7 @@ def slowly(folder):
     path.unlink()
 
 
-def until_steps(run, more=10, after=0):
+def until_steps(run, more=5, after=0):
     """All ranks train in a round after that one and have finished some steps there. Returns the round."""
     number = run.until_joined(RANKS, after=after)
     begin = ledger.newest_commit(run.ledger)
@@ -160,7 +160,7 @@ def test_a_new_worker_imports_before_it_joins(folder):
             until_steps(run, after=number)
             expect(len(set(before) & set(run.programs())) == RANKS - 1, "other processes than those of the killed worker were replaced")
             entered = [record for record in logged(folder, "rank entered the round") if record["state_from"] == "peer"]
-            expect(entered and entered[0]["step"] > alone_from + 5, f"the others waited for the new worker: {entered}, alone from step {alone_from}")
+            expect(entered and entered[0]["step"] > alone_from + 2, f"the others waited for the new worker: {entered}, alone from step {alone_from}")
         expect_complete(run, folder, LONG)
 
 
@@ -203,7 +203,7 @@ def test_random_faults(folder):
             number = until_steps(run)
             for _ in range(FAULTS):
                 harm(run, dice)
-                number = until_steps(run, more=dice.randint(1, 10), after=number)
+                number = until_steps(run, more=dice.randint(1, 5), after=number)
         expect_complete(run, folder, epochs)
 
 

@@ -50,7 +50,7 @@ def main():
                 optimizer.step()
                 scheduler.step()
             if (folder / "slowly").exists():
-                time.sleep(0.1)
+                time.sleep(0.3)
     except lockstep.Stopped:
         (folder / f"stopped-{job.rank}").touch()
         raise
