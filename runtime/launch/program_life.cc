@@ -72,6 +72,10 @@ ProgramActions ProgramLife::Handle(const protocol::RoundOver& over, SteadyTime n
   const bool was_in_round = std::exchange(in_round_, false);
   if (joined_) return {SendToProgram{over}};
   if (state_ != State::kRunning || !was_in_round) return {};
+  if (joins_) {  // it has closed its connection, and its end says whether it has failed
+    deadline_ = now + kLeaveTime;
+    return {};
+  }
   state_ = State::kLeaving;
   deadline_ = now + kLeaveTime;
   return {NotJudged(), GiveNotice{{NoticeReason::kRoundOver, kLeaveTime}}, SignalProgram{SIGTERM}};

@@ -312,14 +312,18 @@ TEST_F(ProgramThatJoinsTest, OneThatHasNotJoinedIsStillSignalled) {
   EXPECT_TRUE(Speak(protocol::Ready{}).empty()) << "it is about to end";
 }
 
-TEST_F(ProgramThatJoinsTest, OneThatClosesItsConnectionInARoundIsSignalledAtItsEnd) {
+TEST_F(ProgramThatJoinsTest, OneThatClosesItsConnectionInARoundHasToEndSoonAfterIt) {
   JoinIn(3);
   const ProgramActions closed = life_.OnDisconnected(now_);
   EXPECT_EQ(FindSaid<protocol::PhaseChanged>(closed)->phase, kProgramPhase) << "it reports no more";
   EXPECT_EQ(life_.deadline(), std::nullopt);
   EXPECT_NE(Find<AnswerForProgram>(Send(protocol::Ping{})), nullptr);
-  EXPECT_EQ(Find<SignalProgram>(Send(protocol::RoundOver{3, LeaveMode::kAbort}))->signal, SIGTERM);
-  EXPECT_NE(Find<Announce>(life_.On(ProgramEnd{.exit_code = 143, .signal = SIGTERM})), nullptr);
+  EXPECT_TRUE(Send(protocol::RoundOver{3, LeaveMode::kAbort}).empty())
+      << "a signal would change its exit code";
+  EXPECT_NE(life_.deadline(), std::nullopt);
+  const ProgramActions ended = life_.On(ProgramEnd{.exit_code = 137, .signal = SIGKILL});
+  EXPECT_EQ(FindSaid<protocol::Failed>(ended)->exit_code, 137) << "the others learn that it has died";
+  EXPECT_EQ(Find<Announce>(ended), nullptr);
 }
 
 TEST_F(ProgramThatJoinsTest, MayConnectAgain) {
