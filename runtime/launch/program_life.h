@@ -12,8 +12,8 @@
 // messages and those of the supervisor pass through, and it keeps its process through the rounds:
 //
 //   the command runs ─► Ready of the program ─► the assignment that it was started with
-//     ├─► the round is over: the program learns it, and sends Ready again ─► assignment …
-//     ├─► the connection is closed: as if it had not joined; between two rounds it has to end soon
+//     ├─► the round is over: the program is notified, and sends Ready again ─► assignment …
+//     ├─► the connection is closed: the program has to end soon after the end of the round
 //     └─► it fails: Failed; the command starts again, without a round, and its Ready leads to the next one
 
 #include <optional>

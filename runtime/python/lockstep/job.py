@@ -72,6 +72,7 @@ class Job:
         self._open_step: Step | None = None
         for optimizer in self._optimizers:
             optimizer.register_step_pre_hook(self._before_update)
+            optimizer.register_step_post_hook(self._after_update)
         name = os.environ.get(SOCKET)
         self._control = Control(name) if name else None
         if self._control is not None:
@@ -270,6 +271,10 @@ class Job:
         if self._open_step is not None:
             self._open_step.reaches("reduce")
 
+    def _after_update(self, *_: typing.Any) -> None:
+        if self._open_step is not None:
+            self._open_step.has_updated = True
+
     def _reduce(self, round_: Round, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         """For DistributedDataParallel: the gradient of the global batch is the sum of the ranks' means, weighted by their shares."""
         gradients, step = bucket.buffer(), self._open_step
@@ -296,6 +301,7 @@ class Step:
         self._job = job
         self.loss = 0.0
         self.is_committed = False
+        self.has_updated = False  # an optimizer has applied the gradients
         self.seconds: dict[str, float] = {}
         self._since = 0.0
         self._totals: torch.futures.Future[torch.Tensor] | None = None
@@ -327,15 +333,20 @@ class Step:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> bool:
         if error is None:
-            self.reaches("optimizer")
-            self._job.commits(self)
-            self.is_committed = True
+            self._commit()
             return False
         if not self._job.survives(error):
             self._job.fails(error)
             return False
+        if self.has_updated:  # what followed has failed; with the update repeated, this rank would differ from the others
+            self._commit()
         traceback.clear_frames(trace)  # they refer to what must be dropped
         return True
+
+    def _commit(self) -> None:
+        self.reaches("optimizer")
+        self._job.commits(self)
+        self.is_committed = True
 
     def reaches(self, end: str) -> None:
         """Counts the time since the last call for the phase that ends now; of gradients of several buckets, the first ends the forward pass."""

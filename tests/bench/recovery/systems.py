@@ -163,7 +163,7 @@ class ScriptFromNothing(Script):
 
 
 class Package(Script):
-    """The same training by the Python package, whose survivors go on without the killed rank."""
+    """The same training by the Python package, whose survivors continue without the killed rank."""
 
     name = "lockstep, the Python package"
     script = "joined.py"

@@ -146,6 +146,20 @@ def test_an_error_of_the_script_is_not_swallowed():
     assert job.finished_steps == 0
 
 
+@pytest.mark.parametrize("updates", [False, True])
+def test_a_step_counts_if_it_fails_after_its_update(updates, monkeypatch):
+    network = model()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    job = lockstep.join(network, optimizer)
+    monkeypatch.setattr(job, "survives", lambda error: True)  # as if a rank had left the round
+    with job.step() as step:
+        network(torch.rand(5, 4)).sum().backward()
+        if updates:
+            optimizer.step()
+        raise RuntimeError("a collective of the script has failed")
+    assert (job.finished_steps, step.is_committed) == ((1, True) if updates else (0, False))
+
+
 def test_micro_batches_weigh_what_they_hold():
     network = model()
     job = lockstep.join(network)

@@ -175,7 +175,7 @@ def test_all_ranks_lost_start_again(folder):
         expect_complete(run, folder, LONG, wanted=final(folder, 0))  # they began with the weights of another rank
 
 
-def test_a_stopped_rank_is_ended_and_the_others_go_on(folder):
+def test_a_stopped_rank_is_ended_and_the_others_continue(folder):
     with PackageRun(folder, LONG) as run:
         with slowly(folder):
             number = until_steps(run)
@@ -214,4 +214,4 @@ def test_ends_in_good_order(folder):
             run.process.send_signal(signal.SIGTERM)
             code = run.finish()
         expect(code == 143, f"exit code {code}\n{run.output()[-4000:]}")
-        expect(len(list(pathlib.Path(folder).glob("stopped-*"))) == RANKS, "not every script was told by lockstep.Stopped")
+        expect(len(list(pathlib.Path(folder).glob("stopped-*"))) == RANKS, "not every script ended by lockstep.Stopped")

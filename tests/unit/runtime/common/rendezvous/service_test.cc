@@ -176,7 +176,7 @@ TEST_F(ServiceTest, ANewcomerStartsItsProgramFirstWhereMembersKeepTheirState) {
   ASSERT_TRUE(answer.ok());
   EXPECT_EQ(answer->state, JoinState::kWaiting);
   EXPECT_TRUE(answer->start_first);
-  EXPECT_FALSE(client().Heartbeat(beat, {})->over) << "the round goes on without it";
+  EXPECT_FALSE(client().Heartbeat(beat, {})->over) << "the round continues without it";
 }
 
 TEST_F(ServiceTest, APauseOfTheHostDoesNotCountAsSilence) {
