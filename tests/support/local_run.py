@@ -44,8 +44,11 @@ def manifest(folder, replicas=3, minimum=1, sections=None, **training):
     return path
 
 
+PROCESS_IDS = int(pathlib.Path("/proc/sys/kernel/pid_max").read_text())
+
+
 def children(pid):
-    """(pid, program name) of the direct children."""
+    """(pid, program name) of the direct children, in the order of their start: process ids begin again after the greatest."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -55,14 +58,16 @@ def children(pid):
             arguments = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if int(stat.rpartition(")")[2].split()[1]) == pid:
-            found.append((int(entry.name), os.path.basename(arguments[0].decode())))
-    return found
+        fields = stat.rpartition(")")[2].split()
+        if int(fields[1]) == pid:
+            child, started = int(entry.name), int(fields[19])
+            found.append((started, (child - pid) % PROCESS_IDS, child, os.path.basename(arguments[0].decode())))
+    return [(child, name) for _, _, child, name in sorted(found)]
 
 
 def programs_of(ranks):
     """Process ids of the programs that these `lockstep program` run, without interpreters that are parked for the next round."""
-    found = [sorted(pid for pid, _ in children(rank) if not _is_parked(pid)) for rank in ranks]
+    found = [[pid for pid, _ in children(rank) if not _is_parked(pid)] for rank in ranks]
     return [pids[0] for pids in found if pids]  # one that has just been started is not named yet
 
 
