@@ -169,7 +169,9 @@ void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress, Ste
   rank.progress = progress;
   last_progress_ = now;
   if (break_.has_value() && progress.round > break_->repair.formation) {
-    break_->repair.seconds = Seconds(now - break_->at).count();
+    // A member whose ranks came back later does not know when the others went on.
+    if (break_->entered_next == break_->repair.formation + 1)
+      break_->repair.seconds = Seconds(now - break_->at).count();
     repairs_.push_back(std::move(break_->repair));
     if (repairs_.size() > protocol::kKeptRepairs) repairs_.erase(repairs_.begin());
     break_.reset();
@@ -204,7 +206,8 @@ void Supervision::RememberBreak(const std::string& reason, const protocol::RankF
                   .reason = reason,
                   .failure = failure,
                   .unfinished_seconds = std::max(0.0, Seconds(at - last_step).count())},
-                 at};
+                 at,
+                 break_.has_value() ? break_->entered_next : 0};
 }
 
 // The data plan is a function of the step, so the same step has the same samples and random numbers. If an

@@ -294,6 +294,7 @@ class Supervision {
   struct Break {
     protocol::Repair repair;
     SteadyTime at{};
+    int64_t entered_next = 0;  // the first formation that this member was in after it
   };
   std::optional<Break> break_;  // until the next step
   std::vector<protocol::Repair> repairs_;

@@ -97,6 +97,7 @@ void Supervision::EnterFormation(const protocol::RankAssignment& place, SteadyTi
   in_round_ = true;
   round_started_ = now;
   formation_ = place.round;
+  if (break_.has_value() && break_->entered_next == 0) break_->entered_next = formation_;
   watch_failures_ = 0;
   for (int i = 0; i < settings_.config.nproc; ++i) {
     ranks_[static_cast<std::size_t>(i)].state = RankState::kTraining;

@@ -145,7 +145,7 @@ struct Repair {
   std::string reason;             // for people
   RankFailure failure;            // of a rank of this member; without `ranks`: none of its ranks died
   double unfinished_seconds = 0;  // from the last completed step to the break; this work is lost
-  double seconds = 0;             // from the break to the first step of the next formation
+  double seconds = 0;  // from the break to the first step of the next formation; 0: this member was not in it
 };
 
 constexpr std::size_t kKeptRepairs = 10;  // as many as in status.restarts

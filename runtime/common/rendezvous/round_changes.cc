@@ -45,12 +45,15 @@ void RaiseLevel(const ClosedRound& closed, RoundChange& change) {
   }
 }
 
-// The members measure from the break to the next step. A host that was stopped in between has measured its
-// own pause.
+// The members measure from the break to the next step, if they were in the next round. A host that was stopped
+// in between has measured its own pause.
 bool Correct(double seconds, RoundChange& change) {
-  if (change.recovery_seconds == 0) return false;
+  const bool is_measured = change.recovery_seconds > 0;
+  // Without members_measured, the host knows of the break and still waits for the next step.
+  if (seconds == 0 || (!is_measured && !change.members_measured)) return false;
   const double more = seconds - change.recovery_seconds;
-  if (change.members_measured ? more <= kSameSeconds : std::abs(more) <= kSameSeconds) return false;
+  const bool is_same = change.members_measured ? more <= kSameSeconds : std::abs(more) <= kSameSeconds;
+  if (is_measured && is_same) return false;
   change.recovery_seconds = seconds;
   change.members_measured = true;
   return true;

@@ -163,6 +163,19 @@ TEST_F(SupervisionWithoutHostTest, TellsTheHostAfterwardsWhatHappened) {
   EXPECT_EQ(repairs[0].seconds, 2);
 }
 
+TEST_F(SupervisionWithoutHostTest, DoesNotMeasureARepairThatItTookNoPartIn) {
+  (void)Send(RankExited{.signal = SIGKILL});
+  (void)Say(protocol::Ready{.step = -1, .store_port = 8});
+  (void)RefuseJoin();
+  now_ += 3s;
+  (void)FormAgain(7);  // the others went on in formation 6
+  (void)Say(protocol::Progress{.round = 7, .step = 10});
+  const std::vector<protocol::Repair> repairs = supervision_.CurrentHeartbeat().repairs;
+  ASSERT_EQ(repairs.size(), 1U);
+  EXPECT_EQ(repairs[0].failure.ranks, std::vector<int64_t>{1});
+  EXPECT_EQ(repairs[0].seconds, 0);
+}
+
 TEST_F(SupervisionWithoutHostTest, ReportsTheDeathThatBrokeTheFormationAndNoLaterOne) {
   (void)Send(RankExited{.signal = SIGKILL});
   (void)Send(RankExited{.exit_code = 1});  // it did not even start

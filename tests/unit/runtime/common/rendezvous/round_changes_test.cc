@@ -215,6 +215,16 @@ TEST_F(RoundChangesTest, BelievesTheMembersWhereTheHostMeasuredItsOwnPause) {
   EXPECT_EQ(first().recovery_seconds, 3);
 }
 
+TEST_F(RoundChangesTest, AMemberThatWasNotInTheNextRoundMeasuresNothing) {
+  const protocol::Repair late{.formation = 1, .failure = {.ranks = {3}, .exit_code = 137}};
+  EXPECT_TRUE(RecordRepair(MemberOf(1, ""), late, changes_));
+  EXPECT_EQ(first().recovery_seconds, 0);
+  EXPECT_TRUE(RecordRepair(MemberOf(0, ""), {.formation = 1, .seconds = 0.5}, changes_));
+  EXPECT_EQ(first().recovery_seconds, 0.5);
+  EXPECT_FALSE(RecordRepair(MemberOf(1, ""), late, changes_));
+  EXPECT_EQ(first().recovery_seconds, 0.5);
+}
+
 TEST_F(RoundChangesTest, WhatTheHostSawOfABreakStays) {
   RankDies(1);
   for (int slot : {0, 1, 2}) Join(slot);
