@@ -113,7 +113,7 @@ ProgramActions ProgramLife::Handle(const protocol::StartFirst& start, SteadyTime
 }
 
 ProgramActions ProgramLife::Handle(const protocol::Ping& ping, SteadyTime) const {
-  if (joined_) return {SendToProgram{ping}};
+  if (joined_) return {AnswerForJoined{}, SendToProgram{ping}};
   if (state_ != State::kRunning) return {Say{protocol::Pong{}}};
   return {AnswerForProgram{}};
 }

@@ -61,8 +61,11 @@ struct EndRank {
 };
 // With what the witness observes; a program that is stopped does not answer.
 struct AnswerForProgram {};
+// For a program that has joined: it may take long. Its own answer says more, but needs the interpreter's lock, which an extension
+// may hold for long. One that is stopped does not answer.
+struct AnswerForJoined {};
 using ProgramAction = std::variant<Announce, StartProgram, GiveNotice, SignalProgram, SendToProgram, Say,
-                                   EndRank, AnswerForProgram>;
+                                   EndRank, AnswerForProgram, AnswerForJoined>;
 using ProgramActions = std::vector<ProgramAction>;
 
 class ProgramLife {

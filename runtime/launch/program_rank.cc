@@ -27,6 +27,7 @@
 #include "runtime/launch/reserved_port.h"
 #include "runtime/launch/signals.h"
 #include "runtime/launch/status_endpoint.h"
+#include "runtime/launch/thread_report.h"
 
 namespace lockstep::launch {
 namespace {
@@ -189,6 +190,10 @@ class ProgramRank {
   void Do(const EndRank& action) { exit_code_ = action.exit_code; }
   void Do(const AnswerForProgram&) {
     if (const auto answer = witness_.Answer()) link_.Send(*answer);
+  }
+  void Do(const AnswerForJoined&) {
+    if (rank_socket_ != nullptr && !IsStopped(rank_socket_->program()))
+      link_.Send(protocol::Pong{.may_take_long = true});
   }
 
   SteadyTime NextWake() const {

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "runtime/common/base/log.h"
@@ -41,11 +42,13 @@ Result<Fd> ListenAt(const std::string& name) {
   return listener;
 }
 
-bool IsOfThisUserOrRoot(int connection) {
+// If that is a process of this user or root.
+std::optional<pid_t> ProgramAt(int connection) {
   ucred peer{};
   socklen_t size = sizeof(peer);
-  if (::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  return peer.uid == ::geteuid() || peer.uid == 0;
+  if (::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  if (peer.uid != ::geteuid() && peer.uid != 0) return std::nullopt;
+  return peer.pid;
 }
 
 }  // namespace
@@ -97,6 +100,11 @@ void RankSocket::Serve() {
   Read();  // from a connection that was accepted last
 }
 
+pid_t RankSocket::program() {
+  const MutexLock lock(mutex_);
+  return program_;
+}
+
 int RankSocket::Connection() {
   const MutexLock lock(mutex_);
   return connection_.get();
@@ -108,10 +116,12 @@ void RankSocket::Accept() {
   if (!accepted.valid()) return;
   if (Connection() >= 0)
     return log::Warning("a second connection to LOCKSTEP_RANK_SOCKET was closed: one is open");
-  if (!IsOfThisUserOrRoot(accepted.get()))
+  const auto program = ProgramAt(accepted.get());
+  if (!program.has_value())
     return log::Warning("a connection to LOCKSTEP_RANK_SOCKET was closed: it is of another user");
   const MutexLock lock(mutex_);
   connection_ = std::move(accepted);
+  program_ = *program;
 }
 
 void RankSocket::Read() {
@@ -134,6 +144,7 @@ void RankSocket::EndConnection() {
   {
     const MutexLock lock(mutex_);
     connection_.Reset();
+    program_ = 0;
   }
   messages_ = {};
   callbacks_.on_end();

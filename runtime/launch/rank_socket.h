@@ -4,6 +4,8 @@
 // this user or root. Each start of a program has a socket of its own, so that a process that an earlier program left behind
 // cannot speak for a later one. Owned and used by one thread.
 
+#include <sys/types.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,6 +34,8 @@ class RankSocket {
   [[nodiscard]] const std::string& name() const { return name_; }
   // The message is lost if nothing is connected. Ends the connection if the program does not read.
   void Send(const protocol::ToRank& message);
+  // Its process id; 0: none is connected.
+  [[nodiscard]] pid_t program();
 
  private:
   RankSocket(std::string name, Fd listener, Fd stopped, Callbacks callbacks);
@@ -47,7 +51,8 @@ class RankSocket {
   const Callbacks callbacks_;
   RankMessages messages_;  // of the connection; owned by the thread
   Mutex mutex_;
-  Fd connection_ LOCKSTEP_GUARDED_BY(mutex_);  // only the thread changes it
+  Fd connection_ LOCKSTEP_GUARDED_BY(mutex_);      // only the thread changes it
+  pid_t program_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // at its other end
   std::jthread thread_;
 };
 

@@ -25,6 +25,7 @@ ENVIRONMENT = {"PYTHONPATH": str(BUILD / "python"), "OMP_NUM_THREADS": "1"}
 SAMPLES, BATCH, STEPS_PER_EPOCH = 2017, 32, 64
 SHORT, LONG = 2, 16  # epochs; LONG: some seconds, and five minutes while FOLDER/slowly exists
 RANKS = 3
+HELD = 15  # seconds: longer than the least bound of a step, 10 s, and the 2 s for an answer
 FAULTS, SEED = int(os.environ.get("LOCKSTEP_CHAOS_FAULTS", 4)), int(os.environ.get("LOCKSTEP_CHAOS_SEED", 1))
 
 
@@ -184,6 +185,20 @@ def test_a_stopped_rank_is_ended_and_the_others_continue(folder):
             until_steps(run, after=number)
             expect(set(before[:2]) <= set(run.programs()), "other processes than the stopped one were replaced")
         expect_complete(run, folder, LONG)
+
+
+def test_a_rank_that_holds_the_lock_of_the_interpreter_is_no_hang(folder):
+    with PackageRun(folder, LONG) as run:
+        with slowly(folder):
+            until_steps(run)
+            before, holds = run.programs(), pathlib.Path(folder, "holds-1")
+            holds.with_suffix(".new").write_text(str(HELD))
+            holds.with_suffix(".new").rename(holds)
+            run.until("it holds it", lambda: not holds.exists())
+            held_at = ledger.newest_commit(run.ledger)
+            run.until("it has let go", lambda: ledger.newest_commit(run.ledger) > held_at + 3)
+            expect(run.programs() == before, "a process was replaced")
+        expect(not logged(folder, "rank hangs"), f"{logged(folder, 'rank hangs')}")
 
 
 def harm(run, dice):

@@ -1,7 +1,9 @@
 """A script as the package's users write it. train.py FOLDER EPOCHS [GLOBAL_BATCH_SIZE]
 
-While FOLDER/slowly exists each step takes longer, so a test has time to do something. Each rank writes what it came to: FOLDER/final-RANK.json.
+While FOLDER/slowly exists each step takes longer, so a test has time to do something. The rank that finds FOLDER/holds-RANK holds the lock of the
+interpreter for as many seconds as that says. Each rank writes what it came to: FOLDER/final-RANK.json.
 """
+import ctypes
 import json
 import os
 import pathlib
@@ -51,6 +53,11 @@ def main():
                 scheduler.step()
             if (folder / "slowly").exists():
                 time.sleep(0.3)
+            holds = folder / f"holds-{job.rank}"
+            if holds.exists():
+                seconds = int(holds.read_text())
+                holds.unlink()
+                ctypes.PyDLL(None).sleep(seconds)
     except lockstep.Stopped:
         (folder / f"stopped-{job.rank}").touch()
         raise

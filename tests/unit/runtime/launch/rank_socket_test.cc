@@ -81,6 +81,7 @@ TEST_F(RankSocketTest, CarriesMessagesInBothDirections) {
   program.Say(ready.substr(5) + "\n" + Ready(8) + "\n");
   EXPECT_EQ(Next(), ready);
   EXPECT_EQ(Next(), Ready(8));
+  EXPECT_EQ(socket_->program(), ::getpid());
   socket_->Send(protocol::RoundOver{3, protocol::LeaveMode::kYield});
   const auto got = protocol::DecodeToRank(program.ReadLine());
   ASSERT_TRUE(got.ok());
@@ -89,6 +90,7 @@ TEST_F(RankSocketTest, CarriesMessagesInBothDirections) {
 
 TEST_F(RankSocketTest, ASendWithoutAConnectionIsLost) {
   socket_->Send(protocol::Ping{});
+  EXPECT_EQ(socket_->program(), 0);
   Program program(socket_->name());
   program.Say(Ready(1) + "\n");
   EXPECT_EQ(Next(), Ready(1));
