@@ -35,13 +35,14 @@ struct RetentionMemory {
   // in doubt.
   std::set<int64_t> in_doubt;
   bool aborts_uploads = true;  // until the store refuses to
-  // Lost saves since the newest checkpoint of this process.
+  // Lost saves since the newest checkpoint of this process, and those of the same step that it has replaced.
   std::vector<LostSave> lost;
+  std::optional<LostSave> newest;  // the newest checkpoint of this process
 };
 
 // Called after a manifest was written.
 void RemoveWhatIsNotKept(ObjectStore& store, const Kept& kept, RetentionMemory& memory);
-// Called after a failed save: removes only the shards and uploads of this process's lost saves, because
+// Called after a failed save, and after one that repeats a step: removes only the shards and uploads of this process's lost saves, because
 // another process may be about to complete other folders without a manifest. Returns early if `stop` is
 // requested.
 void RemoveLostSaves(ObjectStore& store, RetentionMemory& memory, const std::stop_token& stop);

@@ -169,6 +169,11 @@ Result<int64_t> SaveWriter::Commit(const PendingSave& save, const Result<ShardEn
     }
     return put.error();
   }
+  // A disk that has room for one more checkpoint than it keeps would stay full.
+  if (retention_.newest.has_value() && retention_.newest->step == place.step)
+    retention_.lost.push_back(*retention_.newest);
+  retention_.newest = LostSave{place.step, ShardsOf(save)};
+  RemoveLostSaves(store_, retention_, save.stop.get_token());
   RemoveWhatIsNotKept(store_, {place.step, place.round, spec_.keep_last, spec_.keep_every_steps}, retention_);
   return std::accumulate(manifest.shards.begin(), manifest.shards.end(), int64_t{0},
                          [](int64_t bytes, const ShardEntry& shard) { return bytes + shard.bytes; });

@@ -241,6 +241,20 @@ TEST_F(CheckpointerTest, TheNextRoundSavesTheAbandonedStepAgain) {
   ExpectEqual(loaded->tensors, SomeTensors(2));
 }
 
+// Otherwise a disk that has room for one more checkpoint than are kept would stay full.
+TEST_F(CheckpointerTest, ARepeatedSaveReplacesTheShardsOfTheOneBefore) {
+  auto ranks = OpenRanks(2);
+  SaveAll(ranks, 2);
+  (void)ranks[0]->TakeOutcomes();
+  ASSERT_FALSE(PathOf(2, "shard-00001-of-00002").empty());
+  SaveAlone(*ranks[0], 2);  // as at the end, when the other rank has left
+  EXPECT_TRUE(PathOf(2, "shard-00000-of-00002").empty());
+  EXPECT_TRUE(PathOf(2, "shard-00001-of-00002").empty());
+  const auto loaded = Load(*ranks[0], 2);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
+  ExpectEqual(loaded->tensors, SomeTensors(2));
+}
+
 TEST_F(CheckpointerTest, EndsWithoutWaitingForAShardThatNeverComes) {
   auto checkpointer = Open();
   checkpointer->Save(At(2, 0, 2), exchange_);

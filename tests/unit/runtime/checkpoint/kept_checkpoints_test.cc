@@ -156,9 +156,13 @@ TEST_F(CheckpointerTest, RemovesWhatABrokenAttemptLeftAtAStepThatIsKept) {
   ASSERT_TRUE(WriteFile(folder_ + "/" + FolderOfStep(2) + "/notes.txt", "mine").ok());
   ASSERT_TRUE(WriteFile(folder_ + "/history.jsonl.tmp7", "{").ok());
   ASSERT_TRUE(WriteFile(folder_ + "/write-probe-0123456789abcdef", "").ok());
+  const std::string mine = folder_ + "/" + FolderOfStep(2) + "/" + ShardName(0, {"uid-1", 2, 1});
+  const std::string of_another_process =
+      folder_ + "/" + FolderOfStep(2) + "/" + ShardName(0, {"uid-1", 3, 1});
+  ASSERT_TRUE(WriteFile(of_another_process, "").ok());
   SaveAll(ranks, 2, /*round=*/2);
-  EXPECT_TRUE(std::filesystem::exists(folder_ + "/" + FolderOfStep(2) + "/" + ShardName(0, {"uid-1", 2, 1})))
-      << "the manifest of the first attempt may be late";
+  EXPECT_FALSE(std::filesystem::exists(mine)) << "this process knows that it is no checkpoint";
+  EXPECT_TRUE(std::filesystem::exists(of_another_process)) << "its manifest may be late";
   SaveAll(ranks, 3, /*round=*/2);
   std::vector<std::string> left;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
