@@ -80,7 +80,8 @@ def test_hugging_faces_trainer_is_seen_and_judged_and_continues_from_its_own_che
             job.kill({victim: pythons(job, victim)}, signal_name)
             job.until(f"record {number} in status.restarts", lambda: len(restarts()) == number)
             job.until("a step after those before", lambda: progress()["step"] > before)
-            expect(said("the program starts in the parked interpreter") >= 2 * number, "a program began from nothing")
+            parking = [line for log in job.logs().values() for line in log.splitlines() if "parked" in line]
+            expect(said("the program starts in the parked interpreter") >= 2 * number, "a program began from nothing:\n" + "\n".join(parking))
             return job.until("its recovery", lambda: "recoverySeconds" in restarts()[0] and restarts()[0])
 
         job.until("loss, epoch and number of steps", lambda: progress().get("totalSteps") == 100000 and "loss" in progress())

@@ -510,8 +510,9 @@ def test_v1beta1_needs_no_conversion(server):
         return f"/apis/{group}/{version}/namespaces/{server.namespace}/{RESOURCE}/{name}".rstrip("/")
 
     def storage_hash():
-        """Discovery's hash of the version in which the API server stores jobs now; the definition's status names that version before it does."""
-        _, answer = api().request("GET", f"/apis/{group}/v1beta1")
+        """Discovery's hash of the version in which the API server stores jobs now; the definition's status names that version before it does.
+        Discovery itself knows a version a moment after it is served."""
+        answer = until("discovery of v1beta1", lambda: (found := api().request("GET", f"/apis/{group}/v1beta1"))[0] == 200 and found[1])
         return next(resource["storageVersionHash"] for resource in answer["resources"] if resource["name"] == RESOURCE)
 
     def spec(version):
