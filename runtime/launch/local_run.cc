@@ -168,8 +168,9 @@ class LocalRun {
   }
 
   void Handle(const AskedToSave&) {
-    if (!options_.job.spec.training || !options_.job.spec.checkpoint)
-      return Say("asked to save, but the manifest has no training with spec.checkpoint");
+    // A program that has joined knows its own folder.
+    if (options_.job.spec.training && !options_.job.spec.checkpoint)
+      return Say("asked to save, but the manifest has no spec.checkpoint");
     settings_.save_request = std::to_string(++saves_asked_for_);
     service_.Configure(job_, settings_);
   }

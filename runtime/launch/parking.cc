@@ -7,10 +7,10 @@
 #include <array>
 #include <utility>
 
+#include "runtime/common/base/available_memory.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/resident_memory.h"
 #include "runtime/common/base/strings.h"
-#include "runtime/launch/available_memory.h"
 #include "runtime/launch/process.h"
 
 namespace lockstep::launch {

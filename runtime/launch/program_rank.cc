@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <variant>
@@ -116,6 +117,7 @@ class ProgramRank {
     DescribeWorld(action.assignment, environment);
     OfferNotice(environment);
     OfferRankSocket(environment);
+    OfferCheckpointMemory(environment);
     LookForCheckpoints(action.assignment.rank);
     if (options_.config.instruments_program) OfferStatusEndpoint(environment);
     ProgramStart start{.arguments = std::move(arguments), .environment = std::move(environment)};
@@ -156,6 +158,18 @@ class ProgramRank {
       return log::Warning("the program cannot join its rank", {{"reason", socket.error().message}});
     rank_socket_ = std::move(socket).value();
     environment.push_back("LOCKSTEP_RANK_SOCKET=" + rank_socket_->name());
+  }
+  // For runtime/python/lockstep/memory.py: it outlives the program, so the next one reads its checkpoint there. It takes no memory before
+  // the program writes.
+  void OfferCheckpointMemory(std::vector<std::string>& environment) {
+    for (Fd& segment : checkpoint_memory_) {
+      if (segment.valid()) continue;
+      auto made = witness::MakeMemoryFile("lockstep-checkpoint");
+      if (!made.ok()) return log::Warning("no memory for checkpoints", {{"reason", made.error().message}});
+      segment = std::move(made).value();
+    }
+    environment.push_back("LOCKSTEP_CHECKPOINT_MEMORY=" + witness::PathOf(checkpoint_memory_[0]) + ":" +
+                          witness::PathOf(checkpoint_memory_[1]));
   }
   void SetNotice(std::string_view text) {
     if (const auto written = notice_.Set(text); !written.ok())
@@ -228,6 +242,7 @@ class ProgramRank {
   std::optional<int> exit_code_;
   ReplaceableText hostfile_;
   ReplaceableText notice_;
+  std::array<Fd, 2> checkpoint_memory_;       // one is complete while the program writes the other
   std::optional<CheckpointLookout> lookout_;  // where rank 0 is, if the job names a folder
   ProgramWitness witness_;
   Parking parking_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "runtime/common/base/available_memory.h"
 #include "runtime/data/sampler.h"
 #include "runtime/data/slice.h"
 
@@ -31,6 +32,8 @@ void lockstep_share(int64_t count, int64_t rank, int64_t world, int64_t* begin, 
   *begin = share.begin;
   *end = share.end;
 }
+
+double lockstep_available_memory() { return lockstep::AvailableBytes().value_or(-1); }
 
 void lockstep_sample_ids(const lockstep_plan* plan, int64_t step, int64_t begin, int64_t end, int64_t* ids) {
   const std::vector<int64_t> found = PlanOf(*plan).Ids(step, begin, end);

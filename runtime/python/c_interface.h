@@ -1,6 +1,6 @@
 #pragma once
 // The C++ parts of the Python package `lockstep`, for ctypes (lockstep/library.py): a plain C interface, so that one
-// library serves every Python. Pure; any thread. The caller checks the arguments.
+// library serves every Python. Any thread. The caller checks the arguments.
 
 #include <cstdint>
 
@@ -22,6 +22,8 @@ LOCKSTEP_EXPORT int64_t lockstep_steps_per_epoch(const lockstep_plan* plan);
 LOCKSTEP_EXPORT int64_t lockstep_step_size(const lockstep_plan* plan, int64_t step);
 // The rank's share of `count` positions: [*begin, *end).
 LOCKSTEP_EXPORT void lockstep_share(int64_t count, int64_t rank, int64_t world, int64_t* begin, int64_t* end);
+// Bytes that this process may still take, of the machine and of its container; -1: not known.
+LOCKSTEP_EXPORT double lockstep_available_memory();
 // Into `ids`: the end - begin samples at these positions of the step.
 LOCKSTEP_EXPORT void lockstep_sample_ids(const lockstep_plan* plan, int64_t step, int64_t begin, int64_t end,
                                          int64_t* ids);

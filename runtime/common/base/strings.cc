@@ -34,6 +34,15 @@ bool ContainsAny(std::string_view text, std::initializer_list<std::string_view> 
                      [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }
 
+std::string_view RestOfLine(std::string_view text, std::string_view start) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    if (line.starts_with(start)) return line.substr(start.size());
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+  }
+  return "";
+}
+
 std::string Truncate(std::string_view text, std::size_t limit) {
   static constexpr std::string_view kMark = "…";
   if (text.size() <= limit) return std::string(text);

@@ -11,6 +11,8 @@ namespace lockstep {
 [[nodiscard]] std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 [[nodiscard]] std::vector<std::string> Split(std::string_view text, char separator);
 [[nodiscard]] bool ContainsAny(std::string_view text, std::initializer_list<std::string_view> words);
+// Of the line that begins with `start`, what follows it; empty if there is none.
+[[nodiscard]] std::string_view RestOfLine(std::string_view text, std::string_view start);
 // At most `limit` bytes, cut at a UTF-8 boundary and marked with "…". API messages are limited in length.
 [[nodiscard]] std::string Truncate(std::string_view text, std::size_t limit);
 // 16 random hex digits per 8 bytes, from the system's generator: identities and tokens.

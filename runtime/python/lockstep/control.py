@@ -33,6 +33,7 @@ class Control:
         self._aborted_round = 0
         self._round: Round | None = None
         self.yield_requested = False
+        self.save_requested = False
         self.stop_at: float | None = None  # of time.monotonic(), when this process must have ended
         threading.Thread(target=self._read, name="lockstep-control", daemon=True).start()
 
@@ -97,6 +98,8 @@ class Control:
                 else:
                     self._aborted_round = message["round"]
                     to_abort = self._round
+            elif kind == "save":
+                self.save_requested = True
             elif kind == "stop":
                 self.stop_at = time.monotonic() + message["graceSeconds"]
             self._changed.notify_all()

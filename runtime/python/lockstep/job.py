@@ -5,6 +5,7 @@ import atexit
 import contextlib
 import functools
 import os
+import pathlib
 import socket
 import time
 import traceback
@@ -23,6 +24,9 @@ from lockstep.progress import Progress
 from lockstep.rounds import Round, listen
 from lockstep.state import State, Stateful
 
+if typing.TYPE_CHECKING:
+    from lockstep.saved_state import SavedState
+
 # As runtime/train/broken_rounds.h: the first two retries are immediate, because one failure is often seen twice.
 _BROKEN_AT_MOST, _BROKEN_AT_ONCE, _FIRST_PAUSE, _LONGEST_PAUSE = 20, 2, 0.1, 5.0
 # For the supervisor to say that another rank has left, after an error that may come from that.
@@ -30,12 +34,14 @@ _ABORT_SECONDS = 2.0
 _REASON_LENGTH = 500
 
 
-def join(model: torch.nn.Module, *state: Stateful, step: int = 0, ddp: dict[str, typing.Any] | None = None) -> Job:
+def join(model: torch.nn.Module, *state: Stateful, checkpoints: str | os.PathLike[str] | None = None, step: int = 0,
+         ddp: dict[str, typing.Any] | None = None) -> Job:
     """Joins the job that this process was started for; alone, trains as one process.
 
     `model` and `state` (optimizer, scheduler, anything with `state_dict` and `load_state_dict`) become equal on all ranks: a rank that starts
-    receives them from one that trains. `step`: how many steps the state has, if the script has loaded it from a checkpoint; it must be the same
-    on all ranks. `ddp`: arguments of DistributedDataParallel.
+    receives them from one that trains. `checkpoints`: the folder that `job.save()` saves into; if no rank has the state, the newest checkpoint
+    there is loaded. `step`: how many steps the state has, if the script has loaded it itself; it must be the same on all ranks. `ddp`: arguments
+    of DistributedDataParallel.
 
     >>> job = lockstep.join(model, optimizer, scheduler)
     """
@@ -46,13 +52,16 @@ def join(model: torch.nn.Module, *state: Stateful, step: int = 0, ddp: dict[str,
     for each in state:
         if not hasattr(each, "state_dict") or not hasattr(each, "load_state_dict"):
             raise LockstepError(f"{type(each).__name__} has no state_dict and load_state_dict, so it cannot be made equal on all ranks")
-    return Job(model, state, step, ddp or {})
+    if checkpoints is not None and step > 0:
+        raise LockstepError("join needs either `checkpoints`, from which it loads the state, or the `step` of the state that the script has loaded")
+    return Job(model, state, checkpoints, step, ddp or {})
 
 
 class Job:
     """What `join` returns. To be used by one thread."""
 
-    def __init__(self, model: torch.nn.Module, state: typing.Sequence[Stateful], step: int, ddp: dict[str, typing.Any]) -> None:
+    def __init__(self, model: torch.nn.Module, state: typing.Sequence[Stateful], checkpoints: str | os.PathLike[str] | None, step: int,
+                 ddp: dict[str, typing.Any]) -> None:
         self.finished_steps = step
         self.rank, self.world, self.round = 0, 1, 0
         self.model: torch.nn.Module = model
@@ -60,7 +69,13 @@ class Job:
         self._module, self._ddp = model, ddp
         self._device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
         self._state = State([model, *state], self._device)
-        self._has_state = step > 0
+        self._saved_state: SavedState | None = None
+        if checkpoints is not None:
+            from lockstep.saved_state import SavedState  # DCP takes a while to import
+            self._saved_state = SavedState(checkpoints, self._state)
+            self.finished_steps = self._saved_state.load()
+        self._saved_step = self.finished_steps
+        self._has_state = self.finished_steps > 0
         self._optimizers = [each for each in state if isinstance(each, torch.optim.Optimizer)]
         self._ledger = SampleLedger()
         self._progress = Progress()
@@ -117,6 +132,29 @@ class Job:
         self.enter_round()
         return Step(self)
 
+    def save(self) -> None:
+        """Copies the state into memory, for which training waits, and stores it in the folder of `join` beside training.
+
+        To be called by all ranks after the same step; it does not wait for them. One rank of each pod has a copy in memory, which is still there
+        when the script is started again in that pod; rank 0 stores its copy. While that still stores the last checkpoint, the new one is in
+        memory only; the newest is stored at the end.
+
+        >>> if job.finished_steps % 100 == 0:
+        ...     job.save()
+        """
+        if self._saved_state is None:
+            raise LockstepError("save needs a folder: lockstep.join(..., checkpoints=\"/checkpoints\")")
+        if self._saved_step == self.finished_steps or os.environ.get("LOCAL_RANK", "0") != "0":
+            return
+        step, start = self.finished_steps, time.monotonic()
+        self._saved_state.save(step, stores=self.rank == 0, on_stored=lambda folder: self._has_stored(step, folder, start))
+        self._saved_step = step
+        self._progress.spent("checkpoint", time.monotonic() - start)
+
+    def _has_stored(self, step: int, folder: pathlib.Path, start: float) -> None:
+        if self._control is not None:
+            self._control.send("saved", step=step, uri=f"file://{folder}", seconds=time.monotonic() - start)
+
     # ---- rounds
 
     def enter_round(self) -> None:
@@ -142,6 +180,8 @@ class Job:
         elif self._leaves:
             self._drop(control)
         if self._current is None and control.stop_at is not None:
+            if self._saved_state is not None:
+                self.save()
             raise Stopped
 
     def _enter(self, control: Control, assignment: dict[str, typing.Any], listener: socket.socket) -> None:
@@ -249,8 +289,11 @@ class Job:
             return
         # After the commit: if the others have left meanwhile, this rank has the newest state.
         with contextlib.suppress(RuntimeError):  # then the round has failed, which enter_round sees
-            leaves, self._progress.loss = step.totals()
+            leaves, saves, self._progress.loss = step.totals()
             self._leaves = leaves > 0
+            if saves and self._saved_state is not None:
+                self._control.save_requested = False
+                self.save()
         if self._progress.is_due():
             self.reports()
 
@@ -290,7 +333,7 @@ class Job:
         step.reaches("backward")
         if bucket.is_last():
             asks_to_leave = self._control.yield_requested or self._control.stop_at is not None
-            step.adds_up(round_, float(asks_to_leave), step.loss * weight)
+            step.adds_up(round_, float(asks_to_leave), float(self._control.save_requested), step.loss * weight)
         return summed
 
 
@@ -363,8 +406,8 @@ class Step:
     def has_totals(self) -> bool:
         return self._totals is not None
 
-    def totals(self) -> tuple[float, float]:
-        """How many ranks ask to leave, and the mean loss of the global batch. RuntimeError: the round has failed."""
+    def totals(self) -> tuple[float, float, float]:
+        """How many ranks ask to leave, how many to save, and the mean loss of the global batch. RuntimeError: the round has failed."""
         assert self._totals is not None
-        leaves, loss = self._totals.wait().tolist()
-        return leaves, loss
+        leaves, saves, loss = self._totals.wait().tolist()
+        return leaves, saves, loss

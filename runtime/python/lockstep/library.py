@@ -25,6 +25,7 @@ def library() -> ctypes.CDLL:
             ("lockstep_steps_per_epoch", _INT, [plan]),
             ("lockstep_step_size", _INT, [plan, _INT]),
             ("lockstep_share", None, [_INT, _INT, _INT, _INTS, _INTS]),
+            ("lockstep_available_memory", ctypes.c_double, []),
             ("lockstep_sample_ids", None, [plan, _INT, _INT, _INT, _INTS])):
         function = getattr(found, name)
         function.restype, function.argtypes = result, arguments

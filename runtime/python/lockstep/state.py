@@ -99,6 +99,27 @@ class State:
                     tensor.copy_(received)
             _load(each, _Unpickler(io.BytesIO(text), tensors).load())
 
+    def named(self) -> dict[str, typing.Any]:
+        """For a checkpoint: `model.NAME` as in the model's state_dict, `state.I.N` for the Nth tensor of another object, and `state.I` for the
+        rest of each."""
+        found: dict[str, typing.Any] = {}
+        for index, each in enumerate(self._objects):
+            text, tensors = _split(each.state_dict())
+            names = [f"model.{name}" for name in each.state_dict()] if index == 0 else []
+            if len(names) != len(tensors):
+                names = [f"state.{index}.{number}" for number in range(len(tensors))]
+            found.update(zip(names, tensors))
+            found[f"state.{index}"] = pickle.dumps((text, names))
+        return found
+
+    def take(self, named: dict[str, typing.Any]) -> None:
+        """What `named` gave, perhaps in another process. LockstepError: these objects are built otherwise."""
+        for index, each in enumerate(self._objects):
+            if f"state.{index}" not in named:
+                raise LockstepError(f"the checkpoint has no state of {type(each).__name__}: the job that saved it joined with fewer arguments")
+            text, names = pickle.loads(named[f"state.{index}"])
+            _load(each, _Unpickler(io.BytesIO(text), [named[name] for name in names]).load())
+
     def _send_bytes(self, text: bytes, move: Move) -> None:
         move(torch.tensor([len(text)], device=self._device))
         _move(torch.frombuffer(bytearray(text), dtype=torch.uint8), move, self._device)
@@ -124,4 +145,4 @@ def _load(each: Stateful, state: dict[str, typing.Any]) -> None:
     try:
         each.load_state_dict(state)
     except (RuntimeError, ValueError, KeyError) as error:
-        raise LockstepError(f"{type(each).__name__} does not accept the state of another rank, so it was built otherwise there: {error}") from error
+        raise LockstepError(f"{type(each).__name__} does not accept the state of another rank or of a checkpoint, so it was built otherwise there: {error}") from error

@@ -12,11 +12,14 @@ import signal
 import subprocess
 import tempfile
 
+import pytest
+
 import ledger
 import torch_python
 from build_folder import BUILD
 from cases import LIMIT, expect
 from local_run import Run, children, logged, programs_of
+from program_run import ProgramRun
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -25,6 +28,7 @@ ENVIRONMENT = {"PYTHONPATH": str(BUILD / "python"), "OMP_NUM_THREADS": "1"}
 SAMPLES, BATCH, STEPS_PER_EPOCH = 2017, 32, 64
 SHORT, LONG = 2, 16  # epochs; LONG: some seconds, and five minutes while FOLDER/slowly exists
 RANKS = 3
+SAVE_EVERY = 5  # as train.py has it
 HELD = 15  # seconds: longer than the least bound of a step, 10 s, and the 2 s for an answer
 FAULTS, SEED = int(os.environ.get("LOCKSTEP_CHAOS_FAULTS", 4)), int(os.environ.get("LOCKSTEP_CHAOS_SEED", 1))
 
@@ -51,8 +55,8 @@ def final(folder, rank):
 class PackageRun(Run):
     """`lockstep run` of train.py with a rank in each of three workers."""
 
-    def __init__(self, folder, epochs):
-        command = [str(torch_python.python()), str(TRAIN), folder, str(epochs)]
+    def __init__(self, folder, epochs, *more):
+        command = [str(torch_python.python()), str(TRAIN), folder, str(epochs), *more]
         container = {"name": "trainer", "image": "none", "command": command}
         job = pathlib.Path(folder, "job.json")
         job.write_text(json.dumps({
@@ -98,8 +102,9 @@ def expect_complete(run, folder, epochs, wanted=None):
         expect(apart < 1e-3, f"rank {rank}: weights differ by {apart} from those of one process")
 
 
-def test_parts(folder):
-    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "parts.py", folder=folder)
+@pytest.mark.parametrize("parts", ["parts.py", "checkpoint_parts.py"])
+def test_parts(folder, parts):
+    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / parts, folder=folder)
     expect(done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-2000:]}")
 
 
@@ -174,6 +179,43 @@ def test_all_ranks_lost_start_again(folder):
             until_steps(run, after=number)
         run.finish()
         expect_complete(run, folder, LONG, wanted=final(folder, 0))  # they began with the weights of another rank
+
+
+def test_all_ranks_lost_continue_from_the_copy_in_memory(folder):
+    """And the request of `lockstep run` for a checkpoint, and the end of the job, store one."""
+    checkpoints = pathlib.Path(folder, "checkpoints")
+    with PackageRun(folder, LONG, "saves") as run:
+        with slowly(folder):
+            number = until_steps(run, more=SAVE_EVERY + 1)
+            for pid in run.programs():
+                os.kill(pid, signal.SIGKILL)
+            until_steps(run, after=number)
+            reached = ledger.newest_commit(run.ledger)
+            first = min(r["step"] for r in ledger.read(run.ledger) if r["event"] == "commit" and r["round"] > number)
+            expect(first % SAVE_EVERY == 0 and first > 0, f"they continued with step {first}")
+            run.process.send_signal(signal.SIGUSR1)
+            run.until("a checkpoint at another step", lambda: any(step % SAVE_EVERY for step in stored(checkpoints)))
+            run.process.send_signal(signal.SIGTERM)
+            expect(run.finish() == 143, run.output()[-4000:])
+        expect(stored(checkpoints)[-1] == ledger.newest_commit(run.ledger) + 1 > reached, f"stored: {stored(checkpoints)}")
+
+
+def stored(checkpoints):
+    return sorted(int(path.parent.name[5:]) for path in checkpoints.glob("step-*/.metadata"))
+
+
+def test_an_unchanged_script_restarts_from_memory(folder):
+    """FSDP2: each rank has its shard in the memory of its own `lockstep program`; in the folder nothing can be stored."""
+    with ProgramRun(folder, torch_python.python(), HERE / "fsdp.py", folder, nproc=2, environment=ENVIRONMENT) as run:
+        def steps(in_round):
+            path = pathlib.Path(folder, "steps-1")
+            lines = [line.split() for line in path.read_text().rpartition("\n")[0].splitlines()] if path.exists() else []
+            return [int(step) for number, step in lines if number == str(in_round)]
+        run.until("a checkpoint in memory", lambda: len(steps(1)) > 12)
+        os.kill(run.programs()[1], signal.SIGKILL)
+        run.until("steps of the next round", lambda: len(steps(2)) > 2)
+        newest = steps(1)[-1]
+        expect(newest - 6 <= steps(2)[0] - 1 <= newest and steps(2)[0] % 5 == 1, f"after step {newest} it continued with step {steps(2)[0]}")
 
 
 def test_a_stopped_rank_is_ended_and_the_others_continue(folder):

@@ -1,4 +1,4 @@
-"""A script as the package's users write it. train.py FOLDER EPOCHS [GLOBAL_BATCH_SIZE]
+"""A script as the package's users write it. train.py FOLDER EPOCHS [saves]
 
 While FOLDER/slowly exists each step takes longer, so a test has time to do something. The rank that finds FOLDER/holds-RANK holds the lock of the
 interpreter for as many seconds as that says. Each rank writes what it came to: FOLDER/final-RANK.json.
@@ -14,6 +14,7 @@ import torch
 
 import lockstep
 
+SAVE_EVERY = 5
 SAMPLES, BATCH = 2017, 32  # in the last step of an epoch there is one sample, so most ranks have none
 
 
@@ -39,7 +40,7 @@ def main():
     model = torch.nn.Sequential(torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 10))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100, gamma=0.9)
-    job = lockstep.join(model, optimizer, scheduler)
+    job = lockstep.join(model, optimizer, scheduler, checkpoints=folder / "checkpoints" if "saves" in sys.argv else None)
     loss_of = torch.nn.CrossEntropyLoss()
     try:
         for batch in job.batches(Digits(), BATCH, epochs=epochs, seed=3):
@@ -51,6 +52,8 @@ def main():
                     loss.backward()
                 optimizer.step()
                 scheduler.step()
+            if "saves" in sys.argv and job.finished_steps % SAVE_EVERY == 0:
+                job.save()
             if (folder / "slowly").exists():
                 time.sleep(0.3)
             holds = folder / f"holds-{job.rank}"

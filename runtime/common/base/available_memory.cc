@@ -1,33 +1,26 @@
-#include "runtime/launch/available_memory.h"
+#include "runtime/common/base/available_memory.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <filesystem>
 
 #include "runtime/common/base/file.h"
-#include "runtime/launch/oom_watch.h"
+#include "runtime/common/base/strings.h"
 
-namespace lockstep::launch {
+namespace lockstep {
 namespace {
 
 constexpr double kKibibyte = 1024;
 
-// The number that follows `name` at the beginning of a line.
-std::optional<double> NumberAfter(std::string_view text, std::string_view name) {
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    if (line.starts_with(name)) {
-      const auto begin = line.find_first_of("0123456789", name.size());
-      int64_t number = 0;
-      const bool has_number =
-          begin != std::string_view::npos &&
-          std::from_chars(line.data() + begin, line.data() + line.size(), number).ec == std::errc();
-      return has_number ? std::optional<double>(static_cast<double>(number)) : std::nullopt;
-    }
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-  }
-  return std::nullopt;
+// The first number in the rest of the line that begins with `start`.
+std::optional<double> NumberAfter(std::string_view text, std::string_view start) {
+  const std::string_view line = RestOfLine(text, start);
+  const auto begin = line.find_first_of("0123456789");
+  if (begin == std::string_view::npos) return std::nullopt;
+  int64_t number = 0;
+  const bool has_number =
+      std::from_chars(line.data() + begin, line.data() + line.size(), number).ec == std::errc();
+  return has_number ? std::optional<double>(static_cast<double>(number)) : std::nullopt;
 }
 
 std::optional<double> NumberIn(const std::string& file, std::string_view name) {
@@ -36,6 +29,15 @@ std::optional<double> NumberIn(const std::string& file, std::string_view name) {
 }
 
 }  // namespace
+
+std::string OwnMemoryGroup() {
+  const Result<std::string> groups = ReadFile("/proc/self/cgroup");
+  const std::string own = groups.ok() ? std::string(RestOfLine(*groups, "0::")) : std::string();
+  // A container sees its own cgroup as the root of the mount, whatever path the kernel reports.
+  for (std::string folder : {"/sys/fs/cgroup" + own, std::string("/sys/fs/cgroup")})
+    if (ReadFile(folder + "/memory.events").ok()) return folder;
+  return "";
+}
 
 std::optional<double> AvailableBytesOf(std::string_view meminfo) {
   const auto kibibytes = NumberAfter(meminfo, "MemAvailable:");
@@ -53,12 +55,10 @@ std::optional<double> AvailableBytesOfGroup(const std::string& folder) {
 std::optional<double> AvailableBytes() {
   const Result<std::string> meminfo = ReadFile("/proc/meminfo");
   const auto machine = meminfo.ok() ? AvailableBytesOf(*meminfo) : std::nullopt;
-  const std::string events = MemoryEventsFile();
-  const auto group = events.empty()
-                         ? std::nullopt
-                         : AvailableBytesOfGroup(std::filesystem::path(events).parent_path().string());
+  const std::string folder = OwnMemoryGroup();
+  const auto group = folder.empty() ? std::nullopt : AvailableBytesOfGroup(folder);
   if (!machine.has_value() || !group.has_value()) return machine.has_value() ? machine : group;
   return std::min(*machine, *group);
 }
 
-}  // namespace lockstep::launch
+}  // namespace lockstep

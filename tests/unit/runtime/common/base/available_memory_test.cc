@@ -1,4 +1,4 @@
-#include "runtime/launch/available_memory.h"
+#include "runtime/common/base/available_memory.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 
 #include "runtime/common/base/file.h"
 
-namespace lockstep::launch {
+namespace lockstep {
 namespace {
 
 class AvailableMemoryTest : public ::testing::Test {
@@ -47,4 +47,4 @@ TEST_F(AvailableMemoryTest, OfAGroupWithoutALimitIsNotKnown) {
 }
 
 }  // namespace
-}  // namespace lockstep::launch
+}  // namespace lockstep

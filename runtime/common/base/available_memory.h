@@ -1,12 +1,15 @@
 #pragma once
-// The memory that this process and its children may still take: of the machine, and of their cgroup (version 2), which has
-// the limit of the container. Any thread.
+// The cgroup (version 2) of this process, which has the limit of the container, and the memory that the process and its children
+// may still take: of the machine, and of the cgroup. Any thread.
 
 #include <optional>
 #include <string>
 #include <string_view>
 
-namespace lockstep::launch {
+namespace lockstep {
+
+// The folder of the cgroup; empty if there is none.
+[[nodiscard]] std::string OwnMemoryGroup();
 
 // From the content of /proc/meminfo.
 [[nodiscard]] std::optional<double> AvailableBytesOf(std::string_view meminfo);
@@ -15,4 +18,4 @@ namespace lockstep::launch {
 // The smaller of both; absent if neither is known.
 [[nodiscard]] std::optional<double> AvailableBytes();
 
-}  // namespace lockstep::launch
+}  // namespace lockstep

@@ -1,0 +1,340 @@
+"""Storage for torch.distributed.checkpoint (DCP): checkpoints of any state in memory first, stored in a folder beside training.
+
+    import torch.distributed.checkpoint as dcp
+    from lockstep import checkpoint
+
+    dcp.save(state, storage_writer=checkpoint.Writer("/checkpoints", step))     # waits for one copy
+    ...
+    reader = checkpoint.Reader("/checkpoints")                                  # the newest, in memory or stored
+    if reader.step is not None:
+        dcp.load(state, storage_reader=reader)
+
+The memory is that of memory.py: a process that is started again finds it. What is stored has DCP's own format, so its readers read it, and
+`Reader` reads what they have written.
+"""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import io
+import logging
+import math
+import os
+import pathlib
+import pickle
+import threading
+import typing
+import uuid
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner, WriteItem
+from torch.distributed.checkpoint.storage import WriteResult
+
+from lockstep import storing
+from lockstep.errors import LockstepError
+from lockstep.library import library
+from lockstep.memory import BLOCK, Reading, Segment, segments, sums_of
+
+METADATA = ".metadata"  # DCP's: a checkpoint is stored when this is
+_PIECE_BYTES = 64 << 20
+_SHARE = 1.25  # of the memory that a checkpoint needs, for what torch.save adds and what else the processes take meanwhile
+log = logging.getLogger("lockstep")
+
+
+class _Mode(enum.Enum):
+    STORE = "in memory, then in the folder"
+    MEMORY = "in memory only: the last one is still being stored"
+    FOLDER = "in the folder, for which training waits: the memory does not fit"
+
+
+@dataclasses.dataclass
+class _Offer:
+    """What a rank reports before a save."""
+
+    is_storing: bool
+    fits: bool
+
+
+@dataclasses.dataclass
+class _Order:
+    """What the coordinator has decided for all ranks."""
+
+    prefix: typing.Any
+    mode: _Mode
+
+
+class Writer(FileSystemWriter):
+    """Saves the state after `step` steps. To be made for each save, by all ranks.
+
+    `keep`: how many checkpoints stay in the folder. `stores`: False keeps it in memory only. `on_stored` is called with the folder of the
+    checkpoint when all of it is stored, on a thread of its own, on the rank that coordinates.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], step: int, *, keep: int = 3, stores: bool = True,
+                 on_stored: typing.Callable[[pathlib.Path], None] | None = None) -> None:
+        self._folder = _local(folder)
+        self._step, self._stores = step, stores
+        self._keep, self._on_stored = keep, on_stored
+        self._mode = _Mode.FOLDER
+        self._segment: Segment | None = None
+        self._coordinates = False
+        super().__init__(storing.folder_of(self._folder, step), sync_files=False)
+
+    def set_up_storage_writer(self, is_coordinator: bool, *arguments: typing.Any, **more: typing.Any) -> None:
+        super().set_up_storage_writer(is_coordinator, *arguments, **more)
+        self._coordinates = is_coordinator
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        segment = _free_segment()
+        needed = _SHARE * sum(map(_size, plan.items)) - segment.allocated()
+        available = library().lockstep_available_memory()
+        return dataclasses.replace(plan, storage_data=_Offer(storing.is_busy(), available < 0 or needed < available))
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        offers = [plan.storage_data for plan in plans]
+        if not all(offer.fits for offer in offers):
+            mode = _Mode.FOLDER
+        elif not self._stores or any(offer.is_storing for offer in offers):
+            mode = _Mode.MEMORY
+        else:
+            mode = _Mode.STORE
+        planned = super().prepare_global_plan([dataclasses.replace(plan, storage_data=None) for plan in plans])
+        attempt = uuid.uuid4().hex[:8]  # a save that is repeated does not overwrite what may be read
+        for plan in planned:
+            plan.storage_data.prefix += f"{attempt}_"
+        return [dataclasses.replace(plan, storage_data=_Order(plan.storage_data, mode)) for plan in planned]
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
+        self._mode = plan.storage_data.mode
+        plan = dataclasses.replace(plan, storage_data=plan.storage_data.prefix)
+        if self._mode is _Mode.FOLDER:
+            log.warning("the checkpoint of step %d does not fit into the memory that is left, so training waits until it is stored", self._step)
+            self.fs, self.sync_files = FileSystem(), True
+            self.fs.mkdir(self.path)
+            return super().write_data(plan, planner)
+        self._segment = _free_segment()
+        self._segment.begin(str(self._folder), self._step)
+        self.fs = _Memory(self._segment)
+        with _no_checksum_by_pytorch():
+            written = super().write_data(plan, planner)
+        if not self._coordinates:
+            self._begin_storing(None)
+        return written
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        super().finish(metadata, results)
+        if self._mode is not _Mode.FOLDER:
+            self._begin_storing(_lengths(metadata))
+
+    def _begin_storing(self, files: dict[str, int] | None) -> None:
+        assert self._segment is not None
+        save = storing.Save(self._segment, self._folder, self._step, files, self._keep, self._on_stored)
+        storing.begin(save, self._mode is _Mode.STORE, self._stores)
+
+
+class Reader(FileSystemReader):
+    """Reads the newest checkpoint below the folder, of `at_most` so many steps. To be made by all ranks; `no_dist`: by this one alone.
+
+    Each file comes from this rank's memory, else from that of another rank, else from the folder. What is damaged in memory is not used;
+    OSError names what is damaged in the folder.
+    """
+
+    step: int | None
+    """Of the checkpoint; None: there is none."""
+
+    def __init__(self, folder: str | os.PathLike[str], *, at_most: int | None = None, no_dist: bool = False) -> None:
+        self._folder = _local(folder)
+        alone = no_dist or not dist.is_initialized() or dist.get_world_size() == 1
+        self._group = None if alone else _cpu_group()
+        self._rank = 0 if alone else dist.get_rank()
+        self._received: dict[str, bytes] = {}
+        everyones = self._gather(_Holding.of(self._folder, lists=self._rank == 0))
+        self.step, coordinator = _choose(everyones, at_most)
+        super().__init__(storing.folder_of(self._folder, self.step or 0))
+        self.fs = _Tiers(self)
+        self._holders: dict[str, list[int]] = {}
+        for rank, holding in enumerate(everyones):
+            for name in holding.files.get(self.step, {}):
+                self._holders.setdefault(name, []).append(rank)
+        if coordinator is None:  # all of it is stored, by another save than that in memory
+            self._holders.pop(METADATA, None)
+        else:
+            self._holders[METADATA] = [coordinator]
+            self._receive({METADATA})
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> torch.futures.Future[None]:
+        self._receive({self.storage_data[item.storage_index].relative_path for item in plan.items})
+        return super().read_data(plan, planner)
+
+    def segment_of(self, name: str) -> Segment | None:
+        """Of this process."""
+        if self._rank not in self._holders.get(name, []):
+            return None
+        return next(each for each in segments() if (each.folder, each.step) == (str(self._folder), self.step) and name in each.files)
+
+    def received(self, name: str) -> bytes | None:
+        return self._received.get(name)
+
+    def _gather(self, mine: typing.Any) -> list[typing.Any]:
+        if self._group is None:
+            return [mine]
+        everyones = [None] * dist.get_world_size()
+        dist.all_gather_object(everyones, mine, group=self._group)
+        return everyones
+
+    def _receive(self, needed: set[str]) -> None:
+        """What other ranks hold of it, and sends what they need of this one."""
+        if self._group is None:
+            return
+        wanted = self._gather({name for name in needed if name in self._holders and self._rank not in self._holders[name]})
+        for name in sorted(set().union(*wanted)):
+            source = self._holders[name][0]
+            for rank in (rank for rank, names in enumerate(wanted) if name in names):
+                if self._rank == source:
+                    self._send(name, rank)
+                elif self._rank == rank:
+                    self._received[name] = self._take(name, source)
+
+    def _send(self, name: str, to: int) -> None:
+        segment = self.segment_of(name)
+        assert segment is not None
+        file = segment.files[name]
+        dist.send_object_list([file.bytes, file.sums], dst=to, group=self._group)
+        for begin in range(0, file.bytes, _PIECE_BYTES):
+            piece = bytearray(segment.read(name, begin, _PIECE_BYTES))
+            dist.send(torch.frombuffer(piece, dtype=torch.uint8), dst=to, group=self._group)
+
+    def _take(self, name: str, source: int) -> bytes:
+        head: list[typing.Any] = [0, []]
+        dist.recv_object_list(head, src=source, group=self._group)
+        length, sums = head
+        data = bytearray(length)
+        for begin in range(0, length, _PIECE_BYTES):
+            dist.recv(torch.frombuffer(data, dtype=torch.uint8, offset=begin, count=min(_PIECE_BYTES, length - begin)), src=source, group=self._group)
+        if sums_of(lambda offset, count: bytes(data[offset:offset + count]), length) != sums:
+            raise OSError(f"{name} of rank {source} was damaged on its way")
+        return bytes(data)
+
+
+@dataclasses.dataclass
+class _Holding:
+    """What a rank has of the checkpoints of a folder: step -> name -> bytes."""
+
+    files: dict[int, dict[str, int]]
+    complete: dict[int, dict[str, int]]  # of the steps of which it has the metadata: all files of the checkpoint
+    stored: dict[int, dict[str, int]]  # in the folder
+
+    @staticmethod
+    def of(folder: pathlib.Path, lists: bool) -> _Holding:
+        held = _Holding({}, {}, storing.listed(folder) if lists else {})
+        for segment in segments():
+            if segment.folder != str(folder):
+                continue
+            segment.completed.wait(storing.LONGEST_WAIT)
+            damage = segment.damage() if segment.completed.is_set() else "it was not complete when its process ended"
+            if damage is not None:
+                log.warning("the checkpoint of step %d in memory is not used: %s", segment.step, damage)
+                continue
+            held.files[segment.step] = {name: file.bytes for name, file in segment.files.items()}
+            if METADATA in segment.files:
+                content = segment.read(METADATA, 0, segment.files[METADATA].bytes)
+                held.complete[segment.step] = _lengths(pickle.loads(content))
+        return held
+
+
+def _choose(everyones: list[_Holding], at_most: int | None) -> tuple[int | None, int | None]:
+    """The step to read, and the rank that has its metadata in memory; None: it is stored."""
+    stored = everyones[0].stored
+    steps = {step for holding in everyones for step in holding.complete} | {step for step, files in stored.items() if METADATA in files}
+    for step in sorted((step for step in steps if at_most is None or step <= at_most), reverse=True):
+        there = set(stored.get(step, {}).items()).union(*(holding.files.get(step, {}).items() for holding in everyones))
+        for rank, holding in enumerate(everyones):
+            if step in holding.complete and holding.complete[step].items() <= there:
+                return step, rank
+        if METADATA in stored.get(step, {}):
+            return step, None
+    return None, None
+
+
+class _Memory(FileSystem):
+    """A segment as a folder."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+
+    @contextlib.contextmanager
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> typing.Generator[io.IOBase, None, None]:
+        yield self._segment.create(pathlib.Path(path).name)
+
+    def rename(self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]) -> None:
+        self._segment.rename(pathlib.Path(path).name, pathlib.Path(new_path).name)
+
+    def exists(self, path: str | os.PathLike[str]) -> bool:
+        return pathlib.Path(path).name in self._segment.files
+
+
+class _Tiers(FileSystem):
+    """Where a file of the checkpoint is: in memory, received, or in the folder."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    @contextlib.contextmanager
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> typing.Generator[io.IOBase, None, None]:
+        name = pathlib.Path(path).name
+        segment, received = self._reader.segment_of(name), self._reader.received(name)
+        if segment is not None:
+            yield io.BufferedReader(Reading(name, lambda offset, length: segment.read(name, offset, length), segment.files[name].bytes), BLOCK)
+        elif received is not None:
+            yield io.BytesIO(received)
+        else:
+            with storing.opened(pathlib.Path(path)) as stream:
+                yield stream
+
+
+def _local(folder: str | os.PathLike[str]) -> pathlib.Path:
+    if "://" in str(folder):
+        raise LockstepError(f"{folder}: checkpoints are stored in a folder, such as that of a volume; buckets are not supported yet")
+    return pathlib.Path(folder).absolute()
+
+
+def _free_segment() -> Segment:
+    """Not that of the newest checkpoint, nor one that is being stored."""
+    return min((each for each in segments() if not storing.uses(each)), key=lambda each: each.step if each.completed.is_set() else -1)
+
+
+def _size(item: WriteItem) -> int:
+    if item.tensor_data is None:
+        return 0
+    return math.prod(item.tensor_data.chunk.sizes) * torch.empty(0, dtype=item.tensor_data.properties.dtype).element_size()
+
+
+def _lengths(metadata: Metadata) -> dict[str, int]:
+    """How long each file of the checkpoint is."""
+    lengths: dict[str, int] = {}
+    for place in (metadata.storage_data or {}).values():
+        lengths[place.relative_path] = max(lengths.get(place.relative_path, 0), place.offset + place.length)
+    return lengths
+
+
+def _cpu_group() -> typing.Any:
+    return dist.group.WORLD if "gloo" in dist.get_backend() else dist.new_group(backend="gloo")
+
+
+@contextlib.contextmanager
+def _no_checksum_by_pytorch() -> typing.Generator[None, None, None]:
+    """That of torch.save takes longer than the copy; the segment has its own. PyTorch before 2.6 has no such option."""
+    serialization = torch.serialization
+    if not hasattr(serialization, "set_crc32_options"):
+        yield
+        return
+    before = serialization.get_crc32_options()
+    serialization.set_crc32_options(False)
+    try:
+        yield
+    finally:
+        serialization.set_crc32_options(before)

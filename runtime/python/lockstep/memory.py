@@ -1,0 +1,193 @@
+"""Memory for checkpoints that outlives this process: segments that the rank's `lockstep program` owns. Without it, this process owns them.
+
+There are two: one is complete while the other is written. A segment is an anonymous file of the kernel:
+
+    header   where the index begins and how long it is; zeros: the segment is not complete
+    files    one after another, from _BEGIN on
+    index    JSON: folder, step, and of each file its place and the CRC-32 of each block
+
+The header is written last. One thread writes a segment; others read it when it is complete.
+"""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import io
+import json
+import logging
+import os
+import struct
+import threading
+import typing
+import zlib
+
+VARIABLE = "LOCKSTEP_CHECKPOINT_MEMORY"
+BLOCK = 1 << 20
+_HEADER = struct.Struct("<QQ")
+_BEGIN = 4096
+Read = typing.Callable[[int, int], bytes]  # offset, length
+
+
+@dataclasses.dataclass
+class File:
+    """Where a file lies in its segment."""
+
+    offset: int
+    bytes: int
+    sums: list[int]  # CRC-32 of each block
+
+
+def sums_of(read: Read, length: int) -> list[int]:
+    return [zlib.crc32(read(begin, min(BLOCK, length - begin))) for begin in range(0, length, BLOCK)]
+
+
+class Segment:
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._end = _BEGIN  # of the files
+        self.folder, self.step = "", -1
+        self.files: dict[str, File] = {}
+        self.completed = threading.Event()
+        self.keeper: threading.Thread | None = None  # makes it complete, and may store it
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            self._load()
+
+    def _load(self) -> None:
+        """What an earlier process has left."""
+        begin, length = _HEADER.unpack(os.pread(self._file, _HEADER.size, 0).ljust(_HEADER.size, b"\0"))
+        if length == 0:
+            return
+        index = json.loads(os.pread(self._file, length, begin))
+        self.files = {name: File(**fields) for name, fields in index["files"].items()}
+        self.folder, self.step = index["folder"], index["step"]
+        self.completed.set()
+
+    def allocated(self) -> int:
+        return os.fstat(self._file).st_blocks * 512
+
+    def is_kept_by_a_thread(self) -> bool:
+        return self.keeper is not None and self.keeper.is_alive()
+
+    def begin(self, folder: str, step: int) -> None:
+        """What it holds is lost. Waits for the thread that still reads it."""
+        if self.keeper is not None:
+            self.keeper.join()
+        self._write(_HEADER.pack(0, 0), 0)
+        self._end = _BEGIN
+        self.completed.clear()
+        self.folder, self.step, self.files = folder, step, {}
+
+    def create(self, name: str) -> Writing:
+        return Writing(self, name)
+
+    def rename(self, name: str, to: str) -> None:
+        self.files[to] = self.files.pop(name)
+
+    def complete(self) -> None:
+        """Counts the checksums of what was written; until then a process that starts does not find it."""
+        for name, file in self.files.items():
+            file.sums = sums_of(functools.partial(self.read, name), file.bytes)
+        index = json.dumps({"folder": self.folder, "step": self.step, "files": {name: dataclasses.asdict(file) for name, file in self.files.items()}}).encode()
+        self._write(index, self._end)
+        os.ftruncate(self._file, self._end + len(index))  # what a larger checkpoint before has left
+        self._write(_HEADER.pack(self._end, len(index)), 0)
+        self.completed.set()
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        file = self.files[name]
+        return os.pread(self._file, max(0, min(length, file.bytes - offset)), file.offset + offset)
+
+    def damage(self) -> str | None:
+        """What of it does not have its checksum any more."""
+        for name, file in self.files.items():
+            for block, (is_now, was) in enumerate(zip(sums_of(functools.partial(self.read, name), file.bytes), file.sums)):
+                if is_now != was:
+                    return f"block {block} of {name}"
+        return None
+
+    def append(self, data: memoryview) -> None:
+        self._write(data, self._end)
+        self._end += data.nbytes
+
+    def place(self, name: str) -> File:
+        self.files[name] = File(self._end, 0, [])
+        return self.files[name]
+
+    def _write(self, data: bytes | memoryview, offset: int) -> None:
+        rest = memoryview(data).cast("B")
+        while rest:
+            written = os.pwrite(self._file, rest, offset)
+            rest, offset = rest[written:], offset + written
+
+
+class Writing(io.RawIOBase):
+    """A file of a segment while it is written. One at a time."""
+
+    def __init__(self, segment: Segment, name: str) -> None:
+        self._segment, self._place = segment, segment.place(name)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: typing.Any) -> int:
+        view = memoryview(data).cast("B")
+        self._segment.append(view)
+        self._place.bytes += view.nbytes
+        return view.nbytes
+
+    def tell(self) -> int:
+        return self._place.bytes
+
+
+class Reading(io.RawIOBase):
+    """A file by a function that reads parts of it. If `sums` is given, each block is verified when it is first read."""
+
+    def __init__(self, name: str, read: Read, length: int, sums: list[int] | None = None) -> None:
+        self._name, self._read, self._length = name, read, length
+        self._unverified = dict(enumerate(sums or []))
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._length}[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: typing.Any) -> int:
+        view = memoryview(buffer).cast("B")
+        length = min(view.nbytes, self._length - self._position)
+        if length <= 0:
+            return 0
+        self._verify(self._position, length)
+        data = self._read(self._position, length)
+        view[:len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def _verify(self, begin: int, length: int) -> None:
+        for block in range(begin // BLOCK, (begin + length - 1) // BLOCK + 1):
+            wanted = self._unverified.pop(block, None)
+            if wanted is None:
+                continue
+            offset = block * BLOCK
+            if zlib.crc32(self._read(offset, min(BLOCK, self._length - offset))) != wanted:
+                raise OSError(f"{self._name} is damaged: block {block} does not have its CRC-32")
+
+
+@functools.lru_cache(maxsize=None)
+def segments() -> tuple[Segment, ...]:
+    """Those of this process; the same objects each time."""
+    try:
+        files = [os.open(path, os.O_RDWR | os.O_CLOEXEC) for path in os.environ.get(VARIABLE, "").split(":") if path]
+    except OSError as error:  # as in a container of another user
+        logging.getLogger("lockstep").warning("checkpoints in memory do not outlive this process: %s", error)
+        files = []
+    return tuple(Segment(file) for file in files or [os.memfd_create("lockstep-checkpoint") for _ in range(2)])

@@ -1,0 +1,58 @@
+"""The state of a job as a checkpoint. All ranks have the same, so each saves and loads it alone (state.py names what is in it)."""
+from __future__ import annotations
+
+import io
+import logging
+import os
+import pathlib
+import typing
+import warnings
+
+import torch
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+
+from lockstep.checkpoint import Reader, Writer
+from lockstep.state import State
+
+log = logging.getLogger("lockstep")
+
+
+class SavedState:
+    def __init__(self, folder: str | os.PathLike[str], state: State) -> None:
+        self._folder, self._state = folder, state
+
+    def load(self) -> int:
+        """The newest checkpoint that is not damaged, in memory or stored. Returns its step; 0: there is none."""
+        at_most: int | None = None
+        while (reader := Reader(self._folder, at_most=at_most, no_dist=True)).step is not None:
+            try:
+                named = _empty(reader)
+                _alone(lambda: load(named, storage_reader=reader, no_dist=True))
+            except (OSError, CheckpointException) as error:
+                cause = next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
+                log.warning("the checkpoint of step %d is not used: %s", reader.step, cause)
+                at_most = reader.step - 1
+                continue
+            self._state.take(named)
+            return reader.step
+        return 0
+
+    def save(self, step: int, *, stores: bool, on_stored: typing.Callable[[pathlib.Path], None]) -> None:
+        writer = Writer(self._folder, step, stores=stores, on_stored=on_stored)
+        _alone(lambda: save(self._state.named(), storage_writer=writer, no_dist=True))
+
+
+def _empty(reader: Reader) -> dict[str, typing.Any]:
+    """What DCP reads into."""
+    entries = reader.read_metadata().state_dict_metadata
+    return {name: torch.empty(entry.size, dtype=entry.properties.dtype) if isinstance(entry, TensorStorageMetadata) else io.BytesIO()
+            for name, entry in entries.items()}
+
+
+def _alone(action: typing.Callable[[], typing.Any]) -> None:
+    with warnings.catch_warnings():  # DCP warns that it saves as one process, which is what we ask for
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        action()

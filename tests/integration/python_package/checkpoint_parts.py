@@ -1,0 +1,261 @@
+"""Checkpoints in memory and in the folder; run.py starts it in an interpreter that has PyTorch."""
+import os
+import pathlib
+import tempfile
+import threading
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+import torch.multiprocessing
+
+import lockstep
+from lockstep import checkpoint, memory, storing
+
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+STEP = 120
+
+
+def state(value=1.0):
+    """More than a block, a number of a single dimension, and what is no tensor."""
+    return {"model": {"large": torch.full((3 << 18,), value), "bias": torch.arange(5)}, "rate": value}
+
+
+def settle():
+    """Until nothing is being stored."""
+    while storing.is_busy():
+        storing._being_stored.segment.keeper.join()
+
+
+@pytest.fixture
+def program(monkeypatch):
+    """The memory as `lockstep program` owns it. What it returns is the next process of that program."""
+    files = [os.memfd_create("test") for _ in range(2)]
+
+    def start():
+        settle()
+        memory.segments.cache_clear()
+    monkeypatch.setenv(memory.VARIABLE, ":".join(f"/proc/{os.getpid()}/fd/{file}" for file in files))
+    monkeypatch.setattr(storing, "_newest", None)
+    start()
+    yield start
+    start()
+    for file in files:
+        os.close(file)
+
+
+@pytest.fixture
+def nowhere(tmp_path):
+    """A folder that nothing can be stored in."""
+    (tmp_path / "file").touch()
+    return tmp_path / "file" / "checkpoints"
+
+
+def save(folder, value=1.0, step=STEP, **more):
+    dcp.save(state(value), storage_writer=checkpoint.Writer(folder, step, **more), no_dist=True)
+
+
+def load(folder, **more):
+    reader = checkpoint.Reader(folder, no_dist=True, **more)
+    found = state(0.0)
+    if reader.step is not None:
+        dcp.load(found, storage_reader=reader, no_dist=True)
+    return reader.step, found["rate"], found["model"]["large"][-1].item()
+
+
+def until_stored(folder, step=STEP):
+    settle()
+    assert (storing.folder_of(folder, step) / ".metadata").exists()
+
+
+def flip(file):
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def test_the_next_process_finds_it_in_memory(program, nowhere):
+    save(nowhere)
+    program()
+    assert load(nowhere) == (STEP, 1.0, 1.0)
+
+
+def test_two_segments_hold_the_newest_and_the_one_before(program, nowhere):
+    for step in (1, 2, 3):
+        save(nowhere, float(step), step)
+        program()
+    assert load(nowhere) == (3, 3.0, 3.0)
+    assert load(nowhere, at_most=2) == (2, 2.0, 2.0)
+    assert load(nowhere, at_most=1)[0] is None
+
+
+def test_it_is_stored_and_readers_of_dcp_read_it(program, tmp_path):
+    save(tmp_path)
+    until_stored(tmp_path)
+    found = state(0.0)
+    dcp.load(found, storage_reader=dcp.FileSystemReader(storing.folder_of(tmp_path, STEP)), no_dist=True)
+    assert torch.equal(found["model"]["large"], state()["model"]["large"]) and found["rate"] == 1.0
+
+
+def test_it_reads_what_dcp_has_written(program, tmp_path):
+    dcp.save(state(7.0), storage_writer=dcp.FileSystemWriter(storing.folder_of(tmp_path, STEP)), no_dist=True)
+    assert load(tmp_path) == (STEP, 7.0, 7.0)
+
+
+def test_a_flipped_bit_in_memory_is_named_and_the_folder_is_read(program, tmp_path, caplog):
+    save(tmp_path)
+    until_stored(tmp_path)
+    segment = next(each for each in memory.segments() if each.step == STEP)
+    place = next(file for name, file in segment.files.items() if name.endswith(".distcp"))
+    segment._write(b"\xff\x00\xff", place.offset + place.bytes // 2)
+    program()
+    assert load(tmp_path) == (STEP, 1.0, 1.0)
+    assert f"the checkpoint of step {STEP} in memory is not used: block 1 of __0_" in caplog.text
+
+
+def test_a_flipped_bit_in_the_folder_is_named(program, tmp_path):
+    save(tmp_path)
+    until_stored(tmp_path)
+    memory.segments.cache_clear()
+    os.environ[memory.VARIABLE] = ""
+    file, = storing.folder_of(tmp_path, STEP).glob("*.distcp")
+    flip(file)
+    with pytest.raises(dcp.api.CheckpointException, match=f"{file} is damaged: block 1"):
+        load(tmp_path)
+
+
+def test_one_that_was_not_complete_is_not_used(program, nowhere, monkeypatch):
+    save(nowhere, 1.0, 1)
+    program()
+    monkeypatch.setattr(memory.Segment, "complete", lambda self: None)  # as if the process had ended before
+    save(nowhere, 2.0, 2)
+    program()
+    assert load(nowhere) == (1, 1.0, 1.0)
+
+
+def test_only_the_newest_stay_in_the_folder(program, tmp_path):
+    (storing.folder_of(tmp_path, 5)).mkdir()  # of a save that was interrupted
+    for step in (10, 20, 30, 40):
+        save(tmp_path, step=step, keep=2)
+        until_stored(tmp_path, step)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000000030", "step-000000000040"]
+
+
+def test_what_does_not_fit_is_stored_at_once(program, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(checkpoint, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
+    save(tmp_path)
+    assert (storing.folder_of(tmp_path, STEP) / ".metadata").exists()
+    assert "does not fit into the memory" in caplog.text
+    assert load(tmp_path) == (STEP, 1.0, 1.0)
+
+
+def test_while_one_is_stored_the_next_are_in_memory_and_the_newest_is_stored_at_the_end(program, tmp_path, monkeypatch):
+    may_store, write = threading.Event(), storing._write
+    monkeypatch.setattr(storing, "_write", lambda *arguments: may_store.wait() and write(*arguments))
+    for step in (1, 2, 3):
+        save(tmp_path, float(step), step)
+    assert load(tmp_path) == (3, 3.0, 3.0)
+    may_store.set()
+    until_stored(tmp_path, 1)
+    assert not storing.folder_of(tmp_path, 3).exists()
+    storing._store_the_newest()
+    assert (storing.folder_of(tmp_path, 3) / ".metadata").exists() and not storing.folder_of(tmp_path, 2).exists()
+
+
+def test_a_bucket_is_refused(program):
+    with pytest.raises(lockstep.LockstepError, match="s3://bucket/run: checkpoints are stored in a folder"):
+        checkpoint.Writer("s3://bucket/run", 1)
+
+
+def network():
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2))
+
+
+def train(folder, steps):
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    job = lockstep.join(model, optimizer, checkpoints=folder)
+    begin = job.finished_steps
+    for batch in job.batches(torch.utils.data.TensorDataset(torch.rand(64, 4)), 4, steps=steps):
+        with job.step():
+            optimizer.zero_grad()
+            job.model(batch.data[0]).sum().backward()
+            optimizer.step()
+        if job.finished_steps % 2 == 0:
+            job.save()
+            settle()  # else the next one may be in memory only
+    return begin, model, optimizer
+
+
+def test_a_job_continues_from_its_checkpoint(program, tmp_path, caplog):
+    _, model, optimizer = train(tmp_path, 4)
+    program()
+    begin, again, its = train(tmp_path, 4)
+    assert begin == 4
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+    assert all(torch.equal(mine["exp_avg"], other["exp_avg"]) for mine, other in zip(optimizer.state.values(), its.state.values()))
+    memory.segments.cache_clear()
+    os.environ[memory.VARIABLE] = ""
+    flip(next(storing.folder_of(tmp_path, 4).glob("*.distcp")))
+    assert train(tmp_path, 4)[0] == 2
+    assert "the checkpoint of step 4 is not used: " in caplog.text and "is damaged: block 0" in caplog.text
+
+
+def test_mistakes_of_a_job_are_named(program, tmp_path):
+    with pytest.raises(lockstep.LockstepError, match="save needs a folder"):
+        lockstep.join(network()).save()
+    with pytest.raises(lockstep.LockstepError, match="either `checkpoints`"):
+        lockstep.join(network(), checkpoints=tmp_path, step=3)
+    train(tmp_path, 2)
+    until_stored(tmp_path, 2)
+    with pytest.raises(lockstep.LockstepError, match="the checkpoint has no state of StepLR"):
+        model = network()
+        optimizer = torch.optim.Adam(model.parameters())
+        lockstep.join(model, optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 1), checkpoints=tmp_path)
+
+
+RANKS = 2
+
+
+
+def rank(index, meeting, folder, phase, files):
+    os.environ[memory.VARIABLE] = files[index]
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=index, world_size=RANKS)
+    try:
+        if phase == "save":
+            dcp.save({f"of-{index}": torch.full((3 << 18,), float(index))}, storage_writer=checkpoint.Writer(folder, STEP))
+            return
+        reader = checkpoint.Reader(folder)
+        assert reader.step == (None if phase == "nothing" else STEP), reader.step
+        if reader.step is not None:
+            found = {f"of-{each}": torch.zeros(3 << 18) for each in range(RANKS)}
+            dcp.load(found, storage_reader=reader)
+            assert [found[f"of-{each}"][-1].item() for each in range(RANKS)] == [0.0, 1.0]
+    finally:
+        dist.destroy_process_group()
+
+
+def run_ranks(folder, phase, files):
+    with tempfile.TemporaryDirectory() as meeting:
+        torch.multiprocessing.spawn(rank, (f"{meeting}/store", str(folder), phase, files), nprocs=RANKS)
+
+
+@pytest.fixture
+def programs():
+    made = [[os.memfd_create("test") for _ in range(2)] for _ in range(RANKS)]
+    yield [":".join(f"/proc/{os.getpid()}/fd/{file}" for file in files) for files in made]
+    for files in made:
+        for file in files:
+            os.close(file)
+
+
+def test_ranks_read_their_own_memory_that_of_others_and_the_folder(programs, tmp_path):
+    folder, away = tmp_path / "checkpoints", tmp_path / "away"
+    run_ranks(folder, "save", programs)  # the processes end when it is stored
+    folder.rename(away)
+    run_ranks(folder, "load", programs[::-1])  # other ranks than they were
+    run_ranks(folder, "nothing", [programs[0], ""])  # a pod is lost, and with it a part
+    away.rename(folder)
+    run_ranks(folder, "load", [programs[0], ""])
