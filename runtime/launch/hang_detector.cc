@@ -20,6 +20,8 @@ constexpr double kLeastBoundSeconds = 10;
 constexpr Milliseconds kAnswerTime{2'000};
 // Look is called several times a second: after a longer gap, this process itself was stopped or starved.
 constexpr Milliseconds kOwnPause{2'000};
+// Before a round is given up, there is this time to find out who is missing.
+constexpr double kWarningSeconds = 3;
 
 // By then the responsible rank has been found, its stack written and its process killed, even if the bound is
 // short.
@@ -123,6 +125,7 @@ void HangDetector::SignOfLife(SteadyTime now) {
 
 void HangDetector::NewSilence() {
   asked_.reset();
+  warned_ = false;
   gave_round_up_ = false;
   found_ = false;
 }
@@ -185,6 +188,10 @@ HangFinding HangDetector::Judge(double silent, double bound, SteadyTime now) {
     finding.kind = Kind::kRoundIsStuck;
     finding.why = "waits for its peers";
     return finding;
+  }
+  if (is_victim && !warned_ && silent >= VictimBound(bound) - kWarningSeconds) {
+    warned_ = true;
+    return {.kind = Kind::kRoundSeemsStuck};
   }
   if (is_victim && silent < 2 * VictimBound(bound)) {
     AskAgain(now);

@@ -40,9 +40,10 @@ inline constexpr std::string_view kProgramPhase = "program";
 struct HangFinding {
   enum class Kind {
     kNothing,
-    kAsk,           // send it a Ping
-    kRoundIsStuck,  // it waits for peers and no rank was found to hang: leave the round, keep the process
-    kHangs          // reported once per silence
+    kAsk,              // send it a Ping
+    kRoundSeemsStuck,  // kRoundIsStuck follows in 3 s; once per silence
+    kRoundIsStuck,     // it waits for peers and no rank was found to hang: leave the round, keep the process
+    kHangs             // reported once per silence
   };
   Kind kind = Kind::kNothing;
   std::string phase;
@@ -107,6 +108,7 @@ class HangDetector {
   std::optional<SteadyTime> asked_;  // newest Ping in this silence
   std::optional<protocol::Pong> answer_;
   std::optional<SteadyTime> leave_requested_;  // when the rank was asked to leave; until it answers
+  bool warned_ = false;                        // in this silence: kRoundSeemsStuck
   bool gave_round_up_ = false;                 // in this silence
   bool found_ = false;                         // this silence was reported
   std::optional<SteadyTime> last_look_;

@@ -54,6 +54,11 @@ struct FormationWatchAnswered {
   int64_t formation = 0;
   Result<protocol::WatchAnswer> answer;
 };
+// What NCCL knows of the ranks of the formation that wait for each other. Not sent where it knows nothing.
+struct NcclAnswered {
+  int64_t formation = 0;
+  std::string text;
+};
 // The cloud takes the machine away.
 struct DepartureFound {
   protocol::NodeDeparts departs;
@@ -61,8 +66,9 @@ struct DepartureFound {
 struct Terminate {};  // SIGTERM or SIGINT
 struct GraceOver {};  // the grace period is nearly used up
 struct Tick {};       // several times a second
-using Event = std::variant<RankMessage, RankExited, JoinAnswered, WatchAnswered, HeartbeatAnswered,
-                           FormAnswered, FormationWatchAnswered, DepartureFound, Terminate, GraceOver, Tick>;
+using Event =
+    std::variant<RankMessage, RankExited, JoinAnswered, WatchAnswered, HeartbeatAnswered, FormAnswered,
+                 FormationWatchAnswered, NcclAnswered, DepartureFound, Terminate, GraceOver, Tick>;
 
 // ---- actions, executed in order
 // Starts the rank's process, unless only the user's program in it has ended: then the process is Ready next.
@@ -84,6 +90,11 @@ struct ReportHang {
 // Writes the rank's stack (if it can) and the kernel's view of its threads to the log.
 struct WriteStack {
   int local_rank = 0;
+};
+// Asks NCCL which ranks are missing or behind (nccl_ras.h).
+struct AskNccl {
+  int64_t formation = 0;
+  int world = 0;
 };
 struct SendToRank {
   int local_rank = 0;
@@ -144,8 +155,8 @@ struct Exit {
   std::string last_lines;  // of the responsible rank, if there is one
 };
 using Action =
-    std::variant<SpawnRank, DropRank, KillRank, ReportHang, WriteStack, SendToRank, StartJoin, StartWatch,
-                 ReportWaiting, StopPolling, HostFormations, StartForming, StartFormationWatch,
+    std::variant<SpawnRank, DropRank, KillRank, ReportHang, WriteStack, AskNccl, SendToRank, StartJoin,
+                 StartWatch, ReportWaiting, StopPolling, HostFormations, StartForming, StartFormationWatch,
                  StopAskingMembers, ReportBroken, ReportLeave, ForgetReports, BeatNow, StartGrace, Exit>;
 using Actions = std::vector<Action>;
 
@@ -204,6 +215,7 @@ class Supervision {
   bool EndsIt(int64_t round, const Result<protocol::WatchAnswer>& answer, SteadyTime now);
   void Handle(const FormAnswered& event, SteadyTime now);
   void Handle(const FormationWatchAnswered& event, SteadyTime now);
+  void Handle(const NcclAnswered& event, SteadyTime now);
   void Handle(const DepartureFound& event, SteadyTime now);
   void Handle(const Terminate& event, SteadyTime now);
   void Handle(const GraceOver& event, SteadyTime now);
@@ -230,6 +242,9 @@ class Supervision {
   void HostAnswered(SteadyTime now);
   void LookForHang(int local_rank, SteadyTime now);
   void OnHang(int local_rank, const HangFinding& finding, SteadyTime now);
+  void LookForMissing(SteadyTime now);
+  [[nodiscard]] std::string ByNccl() const;
+  [[nodiscard]] std::string ReasonOf(const Ending& ending) const;
   void RestartPolls();
   void OnSaveWanted(const std::string& request);
   void OnProfileWanted(const protocol::ProfileWanted& request);
@@ -280,6 +295,8 @@ class Supervision {
   SteadyTime last_answer_{};   // time of the last answer of the rendezvous
   bool asks_members_ = false;  // to form the round, or, in it, whether it is over
   int member_failures_ = 0;
+  std::optional<SteadyTime> asked_nccl_;
+  NcclAnswered nccl_;         // the newest answer
   bool keeps_state_ = false;  // the ranks do, between rounds: they have reported Synced
   bool stopping_ = false;
   bool exiting_ = false;

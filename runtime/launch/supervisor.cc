@@ -22,6 +22,7 @@
 #include "runtime/launch/formation_host.h"
 #include "runtime/launch/gpu_selection.h"
 #include "runtime/launch/instance_metadata.h"
+#include "runtime/launch/nccl_ras.h"
 #include "runtime/launch/oom_watch.h"
 #include "runtime/launch/poller.h"
 #include "runtime/launch/rank_process.h"
@@ -38,6 +39,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kTick = 200ms;
+constexpr auto kNcclLimit = 2s;
 // A rendezvous that is there takes a report within milliseconds.
 constexpr auto kReportsBeforeJoin = 500ms;
 
@@ -193,6 +195,17 @@ class Supervisor {
     log::Warning("threads of the rank that hangs",
                  {{"local_rank", action.local_rank}, {"threads", DescribeThreads(process->pid())}});
     Signal(action.local_rank, SIGUSR1);
+  }
+  void Do(const AskNccl& action) {
+    nccl_poller_.Start(0ms, [this, action](const std::stop_token& stop) {
+      const auto answer = AskRas(EnvOr("NCCL_RAS_ADDR", ""), kNcclLimit, stop);
+      const auto found = answer.ok() ? ParseRasAnswer(*answer) : answer.error();
+      if (!found.ok() || !HasProcessOf(::getpid(), *found)) return;
+      const std::string text = DescribeRas(*found, action.world);
+      if (text.empty()) return;
+      log::Warning("NCCL's view of the hang", {{"nccl", text}});
+      events_.Push(Event(NcclAnswered{action.formation, text}));
+    });
   }
   void Do(const SendToRank& action) {
     // The only line that exists for every rank of every round: `kubectl lockstep logs --rank` finds the pod
@@ -410,6 +423,7 @@ class Supervisor {
   Reporter reporter_;
   Poller poller_;
   Poller member_poller_;
+  Poller nccl_poller_;
   std::unique_ptr<DepartureWatch> departure_watch_;
   SteadyTime next_beat_{};
   SteadyTime next_tick_{};

@@ -35,7 +35,8 @@ class HangDetectorTest : public ::testing::Test {
       now_ += std::min<SteadyTime::duration>(kTick, end - now_);
       const HangFinding finding = detector_.Look(now_);
       if (finding.kind == Kind::kAsk && answer.has_value()) Say(*answer);
-      if (finding.kind != Kind::kAsk && finding.kind != Kind::kNothing) return finding;
+      if (finding.kind == Kind::kRoundSeemsStuck) warned_.push_back(now_);
+      if (finding.kind == Kind::kRoundIsStuck || finding.kind == Kind::kHangs) return finding;
     }
     return {};
   }
@@ -57,6 +58,7 @@ class HangDetectorTest : public ::testing::Test {
 
   SteadyTime now_ = SteadyTime(1h);
   int64_t step_ = 0;
+  std::vector<SteadyTime> warned_;  // that a round seems stuck
   HangDetector detector_{Config()};
 };
 
@@ -296,6 +298,19 @@ TEST_F(HangDetectorTest, WhoWaitsForPeersIsAVictimAndLeavesTheRoundPastTwiceTheB
   EXPECT_EQ(Pass(3s, waits).kind, Kind::kRoundIsStuck);
   EXPECT_EQ(Pass(17s, waits).kind, Kind::kNothing) << "once";
   EXPECT_EQ(Pass(5s, waits).why, "does not leave a collective");
+}
+
+TEST_F(HangDetectorTest, WarnsOnceBeforeARoundIsGivenUp) {
+  Train(20, 100ms);
+  const protocol::Pong waits{.waits_for_peers = true};
+  ASSERT_EQ(Pass(22s, waits).kind, Kind::kRoundIsStuck);
+  ASSERT_EQ(warned_.size(), 1u);
+  EXPECT_NEAR(Seconds(now_ - warned_.front()).count(), 3, 0.5);
+  (void)Pass(17s, waits);
+  EXPECT_EQ(warned_.size(), 1u);
+  Train(1, 100ms);
+  ASSERT_EQ(Pass(22s, waits).kind, Kind::kRoundIsStuck);
+  EXPECT_EQ(warned_.size(), 2u) << "of the next silence";
 }
 
 TEST_F(HangDetectorTest, ARankThatIsAskedToLeaveItsRoundMustAnswerInAnyPhase) {

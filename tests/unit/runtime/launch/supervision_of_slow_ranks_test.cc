@@ -47,6 +47,46 @@ TEST_F(HangTest, ARankThatHangsWritesItsStackIsKilledAndRespawnedWithItsCause) {
   EXPECT_NE(leave.detail.find("does not answer"), std::string::npos) << leave.detail;
 }
 
+TEST_F(HangTest, TheReasonOfAHangHasWhatNcclKnows) {
+  TrainAndFallSilent();
+  const Actions found = TickFor(9s);
+  ASSERT_NE(Find<AskNccl>(found), nullptr);
+  EXPECT_EQ(Find<AskNccl>(found)->formation, 5);
+  EXPECT_EQ(Find<AskNccl>(found)->world, 3);
+  EXPECT_TRUE(Send(NcclAnswered{5, "rank 1 has not entered AllReduce 7"}).empty());
+  EXPECT_NE(Find<KillRank>(TickFor(2s)), nullptr);
+  const std::string why = Find<ReportLeave>(Send(RankExited{.signal = 9}))->request.detail;
+  EXPECT_NE(why.find("does not answer; by NCCL: rank 1 has not entered AllReduce 7"), std::string::npos)
+      << why;
+}
+
+TEST_F(HangTest, WhatNcclKnewOfAnEarlierRoundIsNotRepeated) {
+  TrainAndFallSilent();
+  (void)TickFor(9s);
+  (void)Send(NcclAnswered{4, "rank 2 has not entered AllReduce 7"});
+  (void)TickFor(2s);
+  const std::string why = Find<ReportLeave>(Send(RankExited{.signal = 9}))->request.detail;
+  EXPECT_EQ(why.find("NCCL"), std::string::npos) << why;
+}
+
+// Each question is passed on between all processes.
+TEST_F(HangTest, InALargeRoundOnlyThePodOfRank0AsksNccl) {
+  for (const int first_rank : {0, 1}) {
+    SupervisionSettings settings = SettingsOf(1);
+    settings.config.health = {.step_timeout_seconds = 5};
+    supervision_ = Supervision(settings);
+    (void)supervision_.Start(now_);
+    (void)Say(protocol::Ready{});
+    (void)Send(JoinAnswered{
+        JoinAnswer{.state = JoinState::kAssigned, .round = 5, .world = 1000, .first_rank = first_rank}});
+    (void)Say(protocol::PhaseChanged{"train"});
+    (void)Say(protocol::Progress{.round = 5, .step = 5});
+    const Actions found = TickFor(9s);
+    ASSERT_NE(Find<ReportHang>(found), nullptr);
+    EXPECT_EQ(Find<AskNccl>(found) != nullptr, first_rank == 0);
+  }
+}
+
 class ProgramHangTest : public HangTest {
  protected:
   ProgramHangTest() {
@@ -108,13 +148,21 @@ TEST_F(HangTest, ARankThatWaitsForAnotherIsAskedAndLeftAlone) {
 TEST_F(HangTest, ARoundInWhichNoRankIsResponsibleIsGivenUpWithoutAKill) {
   TrainAndFallSilent();
   Actions given_up;
+  SteadyTime asked_nccl = now_;
   for (int i = 0; i < 100 && Find<ReportBroken>(given_up) == nullptr; ++i) {
     now_ += 200ms;
     given_up = Send(Tick{});
     if (Find<SendToRank>(given_up) != nullptr) (void)Say(protocol::Pong{.waits_for_peers = true});
+    if (Find<AskNccl>(given_up) == nullptr) continue;
+    asked_nccl = now_;
+    (void)Send(NcclAnswered{5, "rank 2 has not entered AllReduce 7"});
   }
   ASSERT_NE(Find<ReportBroken>(given_up), nullptr);
   EXPECT_EQ(Find<ReportBroken>(given_up)->report.round, 5);
+  EXPECT_TRUE(Find<ReportBroken>(given_up)->report.reason.ends_with(
+      "waits for its peers; by NCCL: rank 2 has not entered AllReduce 7"))
+      << Find<ReportBroken>(given_up)->report.reason;
+  EXPECT_GE(now_ - asked_nccl, 2s) << "NCCL has this time";
   EXPECT_EQ(std::get<protocol::RoundOver>(Find<SendToRank>(given_up)->message).mode, LeaveMode::kAbort);
   EXPECT_EQ(Find<WriteStack>(given_up), nullptr);
   (void)Say(protocol::Ready{.step = 5});
@@ -168,8 +216,9 @@ class ReportHangTest : public HangTest {
 TEST_F(ReportHangTest, IsReportedAndLeftAlone) {
   TrainAndFallSilent();
   const Actions found = TickFor(9s);
-  ASSERT_EQ(found.size(), 1u);
+  ASSERT_EQ(found.size(), 2u);
   EXPECT_NE(Find<ReportHang>(found), nullptr);
+  EXPECT_NE(Find<AskNccl>(found), nullptr);
   EXPECT_TRUE(TickFor(60s).empty());
 }
 
@@ -181,9 +230,12 @@ class ReplacePodOnHangTest : public HangTest {
 TEST_F(ReplacePodOnHangTest, EndsThePodAfterTheStackIsWritten) {
   TrainAndFallSilent();
   EXPECT_NE(Find<WriteStack>(TickFor(9s)), nullptr);
+  (void)Send(NcclAnswered{5, "rank 1 has not entered AllReduce 7"});
   const Actions ended = TickFor(3s);
   ASSERT_NE(Find<Exit>(ended), nullptr);
   EXPECT_EQ(Find<Exit>(ended)->code, static_cast<int>(ExitCode::kHang));
+  EXPECT_NE(Find<Exit>(ended)->reason.find("; by NCCL: rank 1"), std::string::npos)
+      << Find<Exit>(ended)->reason;
   EXPECT_EQ(Find<ReportLeave>(ended)->request.reason, LeaveReason::kStopping);
 }
 
