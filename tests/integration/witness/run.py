@@ -12,6 +12,7 @@ import sys
 
 import pytest
 
+import nccl_ras
 import torch_python
 from build_folder import BIN
 from cases import LIMIT, expect
@@ -24,8 +25,8 @@ LONG = 100_000  # steps: it is stopped before
 STALL = 13  # longer than the least bound of a step, 10 s, and what it takes to ask
 
 
-def train(folder, steps, *pauses, nproc=1):
-    return ProgramRun(folder, torch_python.python(), TRAIN, folder, steps, *pauses, nproc=nproc)
+def train(folder, steps, *pauses, nproc=1, environment=None):
+    return ProgramRun(folder, torch_python.python(), TRAIN, folder, steps, *pauses, nproc=nproc, environment=environment)
 
 
 def train_as_job(folder, steps, *pauses, **sections):
@@ -71,10 +72,13 @@ def test_a_restart_continues_the_count_of_its_checkpoint(folder):
         expect(counted <= taken + 1, f"step {counted} was reported when {taken} were taken")
 
 
-def test_a_stopped_rank_is_found_and_restarted(folder):
-    with train(folder, LONG, nproc=2) as run:
+def test_a_stopped_rank_is_found_and_restarted_with_what_nccl_knows_of_it(folder):
+    programs = []
+    with (nccl_ras.serve(lambda: nccl_ras.answer(programs, [31, 30], size=2)) as address,
+          train(folder, LONG, nproc=2, environment={"NCCL_RAS_ADDR": address}) as run):
         until_step(run, folder, 30)
-        stopped = run.programs()[1]
+        programs[:] = run.programs()
+        stopped = programs[1]
         os.kill(stopped, signal.SIGSTOP)
         try:
             until_step(run, folder, 60, in_round=2)
@@ -83,6 +87,11 @@ def test_a_stopped_rank_is_found_and_restarted(folder):
                 os.kill(stopped, signal.SIGKILL)
         hangs = logged(folder, "rank hangs")
         expect(len(hangs) == 1 and hangs[0]["local_rank"] == 1 and hangs[0]["why"] == "does not answer", f"{hangs}")
+        found = "communicator 0xae94423cfbb2ef4a (2 ranks): rank 1 has not entered AllReduce 31, rank 0 has"
+        views = [record["nccl"] for record in logged(folder, "NCCL's view of the hang")]
+        expect(views == [found], f"{views}")
+        left = [record["reason"] for record in logged(folder, "leaving the round") if "hangs" in record["reason"]]
+        expect(len(left) == 1 and f"; by NCCL: {found}" in left[0], f"{left}")
 
 
 @pytest.mark.parametrize("where", ["evaluation", "loader", "save", "elsewhere"])

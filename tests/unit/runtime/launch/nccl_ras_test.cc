@@ -227,6 +227,7 @@ class RasServer {
   struct Behaviour {
     bool has_json = true;
     bool is_silent = false;  // a process that is stopped: the kernel accepts for it
+    bool first_reaches_a_stopped_one = false;
     std::string status = std::string(kDocumented);
   };
 
@@ -254,8 +255,12 @@ class RasServer {
  private:
   void Serve() {
     for (;;) {
-      const Fd client(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      Fd client(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!client.valid()) return;
+      if (behaviour_.first_reaches_a_stopped_one && !stopped_.valid()) {
+        stopped_ = std::move(client);
+        continue;
+      }
       Talk(client);
     }
   }
@@ -289,6 +294,7 @@ class RasServer {
 
   Behaviour behaviour_;
   Fd listener_;
+  Fd stopped_;
   int port_ = 0;
   std::string commands_;
   std::jthread thread_;
@@ -323,6 +329,12 @@ TEST(AskRas, WaitsForTheLimitAtMost) {
   const auto begun = std::chrono::steady_clock::now();
   EXPECT_EQ(AskRas(server.address(), 700ms, {}).error().code, ErrorCode::kDeadlineExceeded);
   EXPECT_GE(std::chrono::steady_clock::now() - begun, 700ms);
+}
+
+// All processes of a machine listen on one port.
+TEST(AskRas, FindsAnotherProcessWhereOneIsStopped) {
+  RasServer server({.first_reaches_a_stopped_one = true});
+  EXPECT_TRUE(AskRas(server.address(), kPatience, {}).ok());
 }
 
 TEST(AskRas, EndsWhenItIsStopped) {
