@@ -4,9 +4,16 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "runtime/comm/bounded_call.h"
+#include "runtime/comm/listener.h"
+#include "runtime/launch/nccl_ras.h"
 #include "runtime/train/flight_trace.h"
 #include "tests/gpu/with_a_device.h"
 
@@ -55,6 +62,32 @@ TEST(NcclGroup, TellsWhichSumHasNotEnded) {
     REQUIRE(Ends(*last));
     REQUIRE(train::ReadFlightTrace(group->Trace())->state == "completed");
     group->Abort();
+    return 0;
+  });
+}
+
+// What a supervisor reads when a rank hangs.
+TEST(NcclGroup, IsReportedByNcclsRas) {
+  RoundConnector connector;
+  OnTheGpu(1, [&](DeviceBackend& gpu, int rank) {
+    const int free_port = comm::Listener::Open("127.0.0.1").value().port();
+    const std::string address = "127.0.0.1:" + std::to_string(free_port);
+    ::setenv("NCCL_RAS_ADDR", address.c_str(), 1);
+    auto communicator = connector.Enter(1, rank, 1, {.backend = &gpu});
+    REQUIRE(communicator.ok());
+    at::Tensor sum = at::full({1000}, 3, at::TensorOptions(gpu.device()).dtype(at::kFloat));
+    REQUIRE((*communicator)->SumInPlace(sum).ok());
+    const auto answer = launch::AskRas(address, testing::kPatience, {});
+    REQUIRE(answer.ok());
+    const auto found = launch::ParseRasAnswer(*answer);
+    REQUIRE(found.ok() && found->size() == 1 && found->front().size == 1);
+    const auto& ranks = found->front().ranks;
+    REQUIRE(ranks.size() == 1 && ranks.front().pid == ::getpid() && !ranks.front().ends);
+    // NCCL sums of one rank without a kernel, and does not count that.
+    REQUIRE(std::any_of(ranks.front().entered.begin(), ranks.front().entered.end(),
+                        [](const auto& entered) { return entered.first == "AllReduce"; }));
+    REQUIRE(launch::DescribeRas(*found, 1) == "all ranks have entered the same collectives");
+    (*communicator)->Abort();
     return 0;
   });
 }

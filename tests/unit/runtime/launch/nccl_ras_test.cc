@@ -99,6 +99,15 @@ TEST(ParseRasAnswer, ReadsTheExampleOfNcclsManual) {
   EXPECT_TRUE(communicator.missing.front().unresponsive);
 }
 
+TEST(ParseRasAnswer, LeavesOutACountThatIsNone) {
+  const auto found = ParseRasAnswer(R"({"communicators": [{"ranks": [{"collective_counts": {
+      "AllReduce": 9223372036854775807, "AllGather": 18446744073709551615, "Reduce": -1, "Send": "1", "Broadcast": 1}}]}]})");
+  ASSERT_TRUE(found.ok());
+  const auto& entered = found->front().ranks.front().entered;
+  ASSERT_EQ(entered.size(), 1u);
+  EXPECT_EQ(entered.front().first, "Broadcast");
+}
+
 using Counts = std::map<std::string, int64_t>;
 
 RasCommunicator CommunicatorOf(int64_t size, const std::map<int64_t, Counts>& ranks) {
