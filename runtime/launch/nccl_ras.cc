@@ -101,8 +101,8 @@ std::string DescribeMissing(const RasCommunicator& communicator, bool is_world) 
     parts.push_back(NamesOf(unresponsive, is_world) + (unresponsive.size() == 1 ? " does" : " do") +
                     " not answer NCCL");
   if (!absent.empty())
-    parts.push_back(NamesOf(absent, is_world) + (absent.size() == 1 ? " has" : " have") +
-                    " left the communicator");
+    parts.push_back(NamesOf(absent, is_world) + (absent.size() == 1 ? " is" : " are") +
+                    " not in the communicator");
   return lockstep::Join(parts, ", ");
 }
 

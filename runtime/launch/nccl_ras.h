@@ -30,8 +30,8 @@ struct RasRank {
 
 struct RasMissingRank {
   RasRank rank;
-  bool unresponsive =
-      false;  // its RAS thread does not answer; otherwise the process has no such communicator
+  // Its process does not answer; otherwise the process is not in the communicator, any more or yet.
+  bool unresponsive = false;
 };
 
 struct RasCommunicator {

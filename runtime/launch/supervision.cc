@@ -19,8 +19,6 @@ using protocol::LeaveReason;
 constexpr Milliseconds kStackTime{1'000};
 // The time for a program to be dead after its rank was asked to kill it; then the rank's process is killed.
 constexpr Milliseconds kProgramDeathTime{5'000};
-// No answer of NCCL takes longer.
-constexpr Milliseconds kNcclTime{2'000};
 // NCCL passes a question on between all its processes, each of which remembers the newest 64 (COLL_HISTORY_SIZE in its
 // src/ras/collectives.cc). With more at a time, an old one might be passed on again.
 constexpr int kMostPodsThatAsk = 32;

@@ -70,6 +70,9 @@ using Event =
     std::variant<RankMessage, RankExited, JoinAnswered, WatchAnswered, HeartbeatAnswered, FormAnswered,
                  FormationWatchAnswered, NcclAnswered, DepartureFound, Terminate, GraceOver, Tick>;
 
+// NCCL has this time for an answer.
+inline constexpr Milliseconds kNcclTime{2'000};
+
 // ---- actions, executed in order
 // Starts the rank's process, unless only the user's program in it has ended: then the process is Ready next.
 struct SpawnRank {

@@ -39,7 +39,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kTick = 200ms;
-constexpr auto kNcclLimit = 2s;
 // A rendezvous that is there takes a report within milliseconds.
 constexpr auto kReportsBeforeJoin = 500ms;
 
@@ -198,12 +197,12 @@ class Supervisor {
   }
   void Do(const AskNccl& action) {
     nccl_poller_.Start(0ms, [this, action](const std::stop_token& stop) {
-      const auto answer = AskRas(EnvOr("NCCL_RAS_ADDR", ""), kNcclLimit, stop);
+      const auto answer = AskRas(EnvOr("NCCL_RAS_ADDR", ""), kNcclTime, stop);
       const auto found = answer.ok() ? ParseRasAnswer(*answer) : answer.error();
       if (!found.ok() || !HasProcessOf(::getpid(), *found)) return;
       const std::string text = DescribeRas(*found, action.world);
       if (text.empty()) return;
-      log::Warning("NCCL's view of the hang", {{"nccl", text}});
+      log::Warning("NCCL's view of the hang", {{"round", action.formation}, {"nccl", text}});
       events_.Push(Event(NcclAnswered{action.formation, text}));
     });
   }

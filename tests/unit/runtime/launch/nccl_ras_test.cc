@@ -159,7 +159,7 @@ TEST(DescribeRas, NamesRanksThatAreMissing) {
             "communicator 0xae94423cfbb2ef4a (2 ranks): rank 1 does not answer NCCL");
   RasCommunicator communicator = CommunicatorOf(2, {{0, {{"AllReduce", 2}}}});
   communicator.missing.push_back({.rank = {.rank = 1}});
-  EXPECT_EQ(DescribeRas({communicator}, 2), "communicator 0xa (2 ranks): rank 1 has left the communicator");
+  EXPECT_EQ(DescribeRas({communicator}, 2), "communicator 0xa (2 ranks): rank 1 is not in the communicator");
 }
 
 TEST(DescribeRas, CountsRanksThatAreMany) {
