@@ -10,10 +10,32 @@
             optimizer.step()
 
 `lockstep run --nproc 4 -- python train.py` starts such a script on one machine, a DistributedTrainingJob on Kubernetes. Started by
-`python train.py` alone, it trains as one process.
+`python train.py` alone, it trains as one process. `lockstep.Client` submits jobs, from a machine that needs no PyTorch.
 """
-from lockstep.batches import Batch, SamplePlan
-from lockstep.errors import LockstepError, Stopped
-from lockstep.job import Job, Step, join
+from __future__ import annotations
 
-__all__ = ["Batch", "Job", "LockstepError", "SamplePlan", "Step", "Stopped", "join"]
+import importlib
+import typing
+
+from lockstep.errors import JobFailed, LockstepError, Stopped
+
+if typing.TYPE_CHECKING:
+    from lockstep.batches import Batch, SamplePlan
+    from lockstep.client import Client, TrainingJob
+    from lockstep.job import Job, Step, join
+
+__all__ = ["Batch", "Client", "Job", "JobFailed", "LockstepError", "SamplePlan", "Step", "Stopped", "TrainingJob", "join"]
+
+# Imported when they are used: the client needs no PyTorch, a script needs no client.
+_MODULES = {"Batch": "batches", "SamplePlan": "batches", "Client": "client", "TrainingJob": "client", "Job": "job", "Step": "job", "join": "job"}
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"lockstep.{_MODULES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

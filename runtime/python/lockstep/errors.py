@@ -5,7 +5,11 @@ _PREEMPTED = 143
 
 
 class LockstepError(Exception):
-    """The script uses the package in a way that cannot work; the message says what to change."""
+    """The package is used in a way that cannot work, or a job cannot be submitted or read; the message says what to change."""
+
+
+class JobFailed(LockstepError):
+    """The job that was waited for has failed; the message is that of its condition Failed."""
 
 
 class Stopped(SystemExit):

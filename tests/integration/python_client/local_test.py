@@ -1,0 +1,63 @@
+"""`lockstep.Client.local()` with a real `lockstep run`: a function of this file trains on two ranks."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import torch_python
+from build_folder import BIN
+from cases import ENDS_WITH_US, LIMIT, expect
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+ENVIRONMENT = {"PYTHONPATH": str(ROOT / "runtime/python"), "OMP_NUM_THREADS": "1", "PATH": f"{BIN}:{os.environ['PATH']}"}
+
+
+def submits(folder, what, **more):
+    """What notebook.py says: the interpreter has PyTorch, for the jobs, and no package `kubernetes`."""
+    done = subprocess.run([*ENDS_WITH_US, torch_python.python(), HERE / "notebook.py", what], cwd=folder, capture_output=True, text=True, timeout=LIMIT,
+                          env={**os.environ, **ENVIRONMENT, **more})
+    expect(done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-4000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_a_function_trains_on_two_ranks(folder):
+    found = submits(folder, "trains")
+    expect([line for line in found["followed"] if "has trained" in line] == ["[rank 1 round 1] rank 1 of 2 has trained"], f"{found['followed']}")
+    expect([line for line in found["read"] if "has trained" in line] == ["[rank 0 round 1] rank 0 of 2 has trained"], f"{found['read']}")
+    expect((found["status"]["state"], found["metrics"]["step"], found["metrics"]["worldSize"]) == ("Complete", 20, 2), f"{found}")
+
+
+def test_a_failure_is_raised_and_its_error_is_in_the_log(folder):
+    found = submits(folder, "fails")
+    expect("exited with code 1" in found["error"] and "maxRestarts" in found["error"], found["error"])
+    expect(any("ValueError: no data" in line for line in found["read"]), f"{found['read']}")
+
+
+def test_suspend_and_resume(folder):
+    found = submits(folder, "suspends")
+    expect(found["states"] == ["Suspended", "Complete"], f"{found}")
+    expect(not pathlib.Path(folder, "run/again").exists(), "its folder remains after delete")
+
+
+def test_no_job_outlives_the_notebook(folder):
+    pid = submits(folder, "leaves")["pid"]
+    expect(not pathlib.Path(f"/proc/{pid}").exists(), f"process {pid} runs")
+
+
+def test_mistakes_are_named(folder):
+    for what, parts in submits(folder, "mistakes").items():
+        expect(parts["wanted"] in parts["said"] and "\n" not in parts["said"], f"{what}: {parts}")
+
+
+def test_without_lockstep_on_path(folder):
+    found = submits(folder, "absent", PATH="/usr/bin:/bin")
+    expect("`lockstep` is not on PATH" in found["local"], f"{found}")
+    expect("pip install 'lockstep[client]'" in found["cluster"], f"{found}")
+
+
+def test_the_client_needs_no_pytorch():
+    code = "import sys, lockstep; lockstep.Client; assert 'torch' not in sys.modules; print(sorted(dir(lockstep)) == sorted(lockstep.__all__))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT, env={**os.environ, **ENVIRONMENT})
+    expect(done.returncode == 0 and done.stdout == "True\n", done.stderr)
