@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -49,6 +50,17 @@ def test_no_job_outlives_the_notebook(folder):
 def test_mistakes_are_named(folder):
     for what, parts in submits(folder, "mistakes").items():
         expect(parts["wanted"] in parts["said"] and "\n" not in parts["said"], f"{what}: {parts}")
+
+
+def test_the_example_of_the_documents(folder):
+    """docs/how-to/notebooks.md, on this machine."""
+    code = re.search(r"```python\n(.*?)```", (ROOT / "docs/how-to/notebooks.md").read_text(), re.DOTALL)[1]
+    cluster = 'lockstep.Client(namespace="research")'
+    expect(code.count(cluster) == 1, code)
+    pathlib.Path(folder, "example.py").write_text(code.replace(cluster, "lockstep.Client.local()"))
+    done = subprocess.run([*ENDS_WITH_US, torch_python.python(), "example.py"], cwd=folder, capture_output=True, text=True, timeout=LIMIT,
+                          env={**os.environ, **ENVIRONMENT})
+    expect(done.returncode == 0 and "[rank 1 round 1] rank 1: loss" in done.stdout, f"{done.stdout}{done.stderr}")
 
 
 def test_without_lockstep_on_path(folder):

@@ -1,5 +1,6 @@
 """Parts of the client alone: which lines of which pod are of a rank, and how a log is followed over a broken connection."""
 import json
+import linecache
 import pathlib
 import sys
 
@@ -10,6 +11,7 @@ from lockstep.client import pod_logs  # noqa: E402
 from lockstep.client.kube import Refused, Unreachable  # noqa: E402
 from lockstep.client.progress import line_of  # noqa: E402
 from lockstep.client.rank_lines import may_be_of, newest_places  # noqa: E402
+from lockstep.client.source import script_of  # noqa: E402
 
 JOB = {"metadata": {"name": "fashion"}, "spec": {"worker": {}}, "status": {"state": "Running", "rendezvous": {"round": 3, "worldSize": 4}}}
 DONE = {**JOB, "status": {"state": "Complete", "conditions": [{"type": "Complete", "status": "True"}]}}
@@ -102,3 +104,34 @@ def test_the_line_of_progress():
                            ({"state": "Running", "progress": {"step": 1, "totalSteps": 4, "loss": 0.123456}},
                             "Running  [=====               ] step 1 of 4 (25 %)  loss 0.1235")):
         expect(line_of(status) == wanted, line_of(status))
+
+
+CELL = """
+import json as js
+from collections import OrderedDict
+
+class Model:
+    width = 4
+
+    def size(self):
+        return self.width
+
+@staticmethod
+def unused():
+    pass
+
+def train(count: "Model" = None):
+    return js.dumps(OrderedDict(size=Model().size()))
+"""
+
+
+def test_a_class_of_a_notebook_is_sent_with_the_function():
+    """A notebook keeps the text of its cells where Python looks for sources, and has no file."""
+    name = "<ipython-input-1-lockstep>"
+    linecache.cache[name] = (len(CELL), None, CELL.splitlines(keepends=True), name)
+    notebook = {"__name__": "__main__"}
+    exec(compile(CELL, name, "exec"), notebook)
+    script = script_of(notebook["train"], {})
+    ran = {"__name__": "elsewhere"}
+    exec(script, ran)
+    expect(ran["train"]() == '{"size": 4}' and "unused" not in script, script)

@@ -7,6 +7,7 @@ from lockstep.client.manifest import Object, Options
 from lockstep.client.program import Program
 
 Changes = typing.Generator[Object, None, None]
+Say = typing.Callable[[str], None]
 
 
 class Backend(typing.Protocol):
@@ -22,8 +23,8 @@ class Backend(typing.Protocol):
 
     def names(self) -> list[str]: ...
 
-    def changes(self, name: str, deadline: float) -> Changes:
-        """The job now, and again when it has changed. Raises TimeoutError at the deadline, of time.monotonic()."""
+    def changes(self, name: str, deadline: float, say: Say = print) -> Changes:
+        """The job now, and again when it has changed. Raises TimeoutError at the deadline, of time.monotonic(). `say` reports what it waits for."""
         ...
 
     def logs(self, name: str, rank: int, follow: bool) -> typing.Iterator[str]: ...

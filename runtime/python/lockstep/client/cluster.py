@@ -9,7 +9,7 @@ import time
 import typing
 
 from lockstep.client import manifest as manifests
-from lockstep.client.backend import Changes
+from lockstep.client.backend import Changes, Say
 from lockstep.client.kube import Expired, Kube, Refused, Unreachable
 from lockstep.client.manifest import Object, Options
 from lockstep.client.program import Program
@@ -70,7 +70,7 @@ class Cluster:
     def names(self) -> list[str]:
         return [job["metadata"]["name"] for job in self._kube.list_jobs()]
 
-    def changes(self, name: str, deadline: float) -> Changes:
+    def changes(self, name: str, deadline: float, say: Say = print) -> Changes:
         version, uid, pause = "", "", 0.0
         while True:
             left = deadline - time.monotonic()
@@ -93,7 +93,7 @@ class Cluster:
                 if not uid:
                     raise
                 if not pause:
-                    print(f"\n{error}; waiting for it", flush=True)
+                    say(f"{error}; waiting for it")
                 version, pause = "", min(_LONGEST_PAUSE, pause * 2 or _FIRST_PAUSE)
                 time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
 

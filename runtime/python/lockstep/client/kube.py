@@ -46,9 +46,9 @@ class Kube:
     def _connect(self, context: str | None, kubeconfig: str | None) -> tuple[typing.Any, str]:
         """The client, and the namespace that it is for."""
         config = self._package.config
-        in_pod = "KUBERNETES_SERVICE_HOST" in os.environ and not os.environ.get("KUBECONFIG") and kubeconfig is None and context is None
+        has_file = bool(kubeconfig or context or os.environ.get("KUBECONFIG")) or pathlib.Path("~/.kube/config").expanduser().exists()
         try:
-            if in_pod:
+            if "KUBERNETES_SERVICE_HOST" in os.environ and not has_file:
                 loaded = self._package.client.Configuration()
                 config.load_incluster_config(client_configuration=loaded)
                 return self._package.client.ApiClient(loaded), _POD_NAMESPACE.read_text().strip()

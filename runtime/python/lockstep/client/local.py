@@ -18,7 +18,7 @@ import threading
 import time
 import typing
 
-from lockstep.client.backend import Changes
+from lockstep.client.backend import Changes, Say
 from lockstep.client.manifest import Object, Options, manifest_of
 from lockstep.client.program import Program
 from lockstep.client.rank_lines import Place, may_be_of, newest_places
@@ -60,7 +60,7 @@ class Local:
     def names(self) -> list[str]:
         return list(self._runs)
 
-    def changes(self, name: str, deadline: float) -> Changes:
+    def changes(self, name: str, deadline: float, say: Say = print) -> Changes:
         return self._run(name).changes(deadline)
 
     def logs(self, name: str, rank: int, follow: bool) -> typing.Iterator[str]:

@@ -1,11 +1,11 @@
 """The state of a job as one line, which is drawn again in a terminal and in a notebook."""
 from __future__ import annotations
 
+import shutil
 import sys
 import typing
 
 _WIDTH = 20
-_LONGEST = 120
 _CLEAR = "\r\033[K"
 
 
@@ -19,9 +19,11 @@ class ProgressLine:
 
     def show(self, status: typing.Mapping[str, typing.Any]) -> None:
         line = f"{self._name}  {line_of(status)}"
+        if sys.stdout.isatty():  # a line that is wrapped cannot be drawn again
+            line = line[:shutil.get_terminal_size().columns - 1]
         if self._is_shown and line != self._last:
             self._last = line
-            print(f"{_CLEAR}{line[:_LONGEST]}" if self._is_redrawn else line, end="" if self._is_redrawn else "\n", flush=True)
+            print(f"{_CLEAR}{line}" if self._is_redrawn else line, end="" if self._is_redrawn else "\n", flush=True)
 
     def say(self, text: str) -> None:
         """A line that remains."""

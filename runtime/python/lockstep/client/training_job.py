@@ -42,7 +42,7 @@ class TrainingJob:
     def wait(self, timeout: float | None = None, progress: bool = True) -> None:
         """Until the job is complete; shows its progress. Raises JobFailed, or TimeoutError after so many seconds, and the job continues."""
         line = ProgressLine(self.name, progress)
-        with contextlib.closing(self._backend.changes(self.name, _deadline(timeout))) as changes, contextlib.closing(line):
+        with contextlib.closing(self._backend.changes(self.name, _deadline(timeout), line.say)) as changes, contextlib.closing(line):
             for job in changes:
                 status = job.get("status", {})
                 line.show(status)
