@@ -169,7 +169,8 @@ class Waiting(threading.Thread):
                 self.error = error
 
     def until(self, text):
-        until(f"{text!r} in the output", lambda: text in self.output.getvalue(), details=lambda: f"{self.output.getvalue()} {self.error}")
+        until(f"{text!r} in the output", lambda: text in self.output.getvalue() or self.error)
+        expect(text in self.output.getvalue(), f"no {text!r} in {self.output.getvalue()}: {self.error!r}")
 
     def end(self):
         self.join(LIMIT)
@@ -215,7 +216,7 @@ def test_a_wait_outlives_the_api_server(client):
             return None
         network.fault = away_from_the_first_watch
         waiting = Waiting(lockstep.Client(SPACE, kubeconfig=network.kubeconfig).job("outlives"), timeout=LIMIT)
-        until("it has tried again", lambda: len(tried) > 2)
+        until("it has tried again", lambda: len(tried) > 2 or waiting.error)
         write_status("outlives", state="Running", progress={"step": 5})
         network.fault = lambda method, path: None
         waiting.until("Running  step 5")

@@ -123,7 +123,7 @@ async def sleeps():
 def mistakes(client):
     cases = {
         "lambda": (lambda: client.submit(lambda: None), "lambda"),
-        "closure": (lambda: client.submit(closes()), "inner uses rate"),
+        "closure": (lambda: client.submit(closes()), "inner uses rate of the function in which it is defined"),
         "method": (lambda: client.submit(Trainer().train), "is a method"),
         "class": (lambda: client.submit(Trainer), "`def`"),
         "coroutine": (lambda: client.submit(sleeps), "asynchronous"),

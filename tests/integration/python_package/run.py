@@ -11,6 +11,7 @@ import random
 import signal
 import subprocess
 import tempfile
+import zipfile
 
 import pytest
 
@@ -117,6 +118,7 @@ def test_its_wheel_works_in_an_empty_folder(folder):
     wheel, = pathlib.Path(folder).glob("*.whl")
     version = (ROOT / "VERSION").read_text().strip()
     expect(wheel.name == f"lockstep-{version}-py3-none-linux_x86_64.whl", f"{wheel.name}")
+    expect("lockstep/client/source.py" in zipfile.ZipFile(wheel).namelist(), "the client is not in the wheel")
     subprocess.run([*pip, "install", "--root-user-action=ignore", "--no-deps", "--no-index", "--target", f"{folder}/site", wheel], check=True, timeout=LIMIT)
     done = subprocess.run([torch_python.python(), TRAIN, folder, "1"], capture_output=True, text=True, timeout=LIMIT,
                           env={**os.environ, "PYTHONPATH": f"{folder}/site"})

@@ -140,7 +140,7 @@ class Kube:
             message = f"not allowed: {message}"
         if status == 401:
             message = f"the API server does not accept these credentials: {message}"
-        if status == 404 and "could not find the requested resource" in message or "page not found" in message:
+        if status == 404 and ("could not find the requested resource" in message or "page not found" in message):
             message = f"this cluster has no {KIND}s: Lockstep is not installed, or the context names another cluster"
         return Refused(message, status)
 
