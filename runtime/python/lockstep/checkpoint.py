@@ -234,8 +234,7 @@ class _Holding:
         for segment in segments():
             if segment.folder != str(folder):
                 continue
-            segment.completed.wait(storing.LONGEST_WAIT)
-            damage = segment.damage() if segment.completed.is_set() else "it was not complete when its process ended"
+            damage = segment.damage() if segment.wait() else "its save has failed"
             if damage is not None:
                 log.warning("the checkpoint of step %d in memory is not used: %s", segment.step, damage)
                 continue

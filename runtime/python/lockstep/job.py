@@ -73,9 +73,8 @@ class Job:
         if checkpoints is not None:
             from lockstep.saved_state import SavedState  # DCP takes a while to import
             self._saved_state = SavedState(checkpoints, self._state)
-            self.finished_steps = self._saved_state.load()
-        self._saved_step = self.finished_steps
-        self._has_state = self.finished_steps > 0
+        self._saved_step, self._stall = step, 0.0  # of the newest save; seconds for which it made training wait
+        self._has_state = step > 0
         self._optimizers = [each for each in state if isinstance(each, torch.optim.Optimizer)]
         self._ledger = SampleLedger()
         self._progress = Progress()
@@ -92,6 +91,8 @@ class Job:
         self._control = Control(name) if name else None
         if self._control is not None:
             atexit.register(self._end, self._control)
+        else:
+            self._load()
         self.enter_round()
 
     # ---- the script
@@ -149,11 +150,12 @@ class Job:
         step, start = self.finished_steps, time.monotonic()
         self._saved_state.save(step, stores=self.rank == 0, on_stored=lambda folder: self._has_stored(step, folder, start))
         self._saved_step = step
-        self._progress.spent("checkpoint", time.monotonic() - start)
+        self._stall = time.monotonic() - start
+        self._progress.spent("checkpoint", self._stall)
 
     def _has_stored(self, step: int, folder: pathlib.Path, start: float) -> None:
         if self._control is not None:
-            self._control.send("saved", step=step, uri=f"file://{folder}", seconds=time.monotonic() - start)
+            self._control.send("saved", step=step, uri=f"file://{folder}", seconds=time.monotonic() - start, stallSeconds=self._stall)
 
     # ---- rounds
 
@@ -209,10 +211,11 @@ class Job:
 
     def _synchronise(self, round_: Round) -> str:
         """Returns the source of this rank's state, as protocol::Synced has it."""
-        mine = torch.tensor([self.finished_steps if self._has_state else -1], device=self._device)
-        everyones = [torch.zeros_like(mine) for _ in range(round_.world)]
-        dist.all_gather(everyones, mine)
-        steps = [int(each) for each in everyones]
+        steps = self._everyones_steps(round_)
+        loaded = max(steps) < 0 and self._saved_state is not None
+        if loaded:  # nobody has the state
+            self._load()
+            steps = self._everyones_steps(round_)
         newest = max(steps)
         if newest < 0:  # all ranks start: they take the state of rank 0
             transfer = self._state.send if round_.rank == 0 else self._state.receive
@@ -224,11 +227,23 @@ class Job:
         if steps[round_.rank] == newest:
             for rank in needy[holders.index(round_.rank)::len(holders)]:
                 self._state.send(functools.partial(dist.send, dst=rank))
-            return "kept"
+            return "checkpoint" if loaded else "kept"
         self._has_state = False  # until all of it has arrived
         self._state.receive(functools.partial(dist.recv, src=holders[needy.index(round_.rank) % len(holders)]))
         self.finished_steps, self._has_state = newest, True
         return "peer"
+
+    def _everyones_steps(self, round_: Round) -> list[int]:
+        mine = torch.tensor([self.finished_steps if self._has_state else -1], device=self._device)
+        everyones = [torch.zeros_like(mine) for _ in range(round_.world)]
+        dist.all_gather(everyones, mine)
+        return [int(each) for each in everyones]
+
+    def _load(self) -> None:
+        """The newest checkpoint that this rank finds; another rank may have a newer one in its memory."""
+        if self._saved_state is not None:
+            self.finished_steps = self._saved_step = self._saved_state.load()
+            self._has_state = self.finished_steps > 0
 
     def _break(self, control: Control, number: int, reason: str) -> None:
         control.send("broken", round=number, reason=reason[:_REASON_LENGTH])

@@ -26,6 +26,7 @@ VARIABLE = "LOCKSTEP_CHECKPOINT_MEMORY"
 BLOCK = 1 << 20
 _HEADER = struct.Struct("<QQ")
 _BEGIN = 4096
+_LOOK_SECONDS = 0.02
 Read = typing.Callable[[int, int], bytes]  # offset, length
 
 
@@ -68,6 +69,13 @@ class Segment:
 
     def is_kept_by_a_thread(self) -> bool:
         return self.keeper is not None and self.keeper.is_alive()
+
+    def wait(self) -> bool:
+        """Until it is complete. False: it does not come to be, because the save has failed."""
+        while not self.completed.wait(_LOOK_SECONDS):
+            if not self.is_kept_by_a_thread():
+                return self.completed.is_set()
+        return True
 
     def begin(self, folder: str, step: int) -> None:
         """What it holds is lost. Waits for the thread that still reads it."""

@@ -25,7 +25,7 @@ import typing
 from lockstep.memory import BLOCK, Reading, Segment
 
 LONGEST_WAIT = 300.0
-"""Seconds for the files of other ranks, or for a checkpoint in memory to be complete."""
+"""Seconds for the files of other ranks."""
 _AT_THE_END = 10.0  # the same where this process ends
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 _METADATA, _SUMS = ".metadata", ".crc32.json"
