@@ -23,6 +23,7 @@ from lockstep.ledger import SampleLedger
 from lockstep.progress import Progress
 from lockstep.rounds import Round, listen
 from lockstep.state import State, Stateful
+from lockstep.undo import Undo
 
 if typing.TYPE_CHECKING:
     from lockstep.saved_state import SavedState
@@ -76,6 +77,7 @@ class Job:
         self._saved_step, self._stall = step, 0.0  # of the newest save; seconds for which it made training wait
         self._has_state = step > 0
         self._optimizers = [each for each in state if isinstance(each, torch.optim.Optimizer)]
+        self._undo = Undo(state)
         self._ledger = SampleLedger()
         self._progress = Progress()
         self._broken_rounds = 0  # without a step between
@@ -286,6 +288,7 @@ class Job:
 
     def begins(self, step: Step) -> None:
         self._open_step = step
+        self._undo.forget()
         if self._batch is not None:
             self._ledger.contribute(self.finished_steps, self._batch.ids)
 
@@ -320,6 +323,10 @@ class Job:
             return False
         return round_.failure is not None or control.wait_for_abort(round_.number, _ABORT_SECONDS)
 
+    def takes_back(self) -> bool:
+        """The updates of a step that is to be repeated. False: they cannot be taken back, so the step counts."""
+        return self._undo.restore()
+
     def fails(self, error: BaseException) -> None:
         """The script's own error, which ends it unless the script handles it."""
         if self._control is not None and isinstance(error, Exception):
@@ -328,6 +335,7 @@ class Job:
     def _before_update(self, *_: typing.Any) -> None:
         if self._open_step is not None:
             self._open_step.reaches("reduce")
+            self._undo.remember()
 
     def _after_update(self, *_: typing.Any) -> None:
         if self._open_step is not None:
@@ -396,7 +404,7 @@ class Step:
         if not self._job.survives(error):
             self._job.fails(error)
             return False
-        if self.has_updated:  # what followed has failed; with the update repeated, this rank would differ from the others
+        if self.has_updated and not self._job.takes_back():  # with the update repeated, this rank would differ from the others
             self._commit()
         traceback.clear_frames(trace)  # they refer to what must be dropped
         return True

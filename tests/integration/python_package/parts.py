@@ -1,4 +1,5 @@
 """The package's parts, in one process; run.py starts it in an interpreter that has PyTorch."""
+import copy
 import queue
 import threading
 
@@ -158,6 +159,30 @@ def test_a_step_counts_if_it_fails_after_its_update(updates, monkeypatch):
             optimizer.step()
         raise RuntimeError("a collective of the script has failed")
     assert (job.finished_steps, step.is_committed) == ((1, True) if updates else (0, False))
+
+
+def test_a_step_of_two_optimizers_is_taken_back_if_it_fails_between_their_updates(monkeypatch):
+    network = model()
+    first, second = torch.optim.Adam(network[0].parameters(), lr=0.1), torch.optim.Adam(network[2].parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(first, 1)
+    job = lockstep.join(network, first, second, scheduler)
+
+    def train(fails):
+        with job.step():
+            network(torch.ones(5, 4)).sum().backward()
+            first.step()
+            scheduler.step()
+            if fails:
+                raise RuntimeError("a collective has failed")
+            second.step()
+    train(fails=False)
+    before = [copy.deepcopy(each.state_dict()) for each in (network[0], network[2], first, scheduler)]
+    monkeypatch.setattr(job, "survives", lambda error: True)  # as if a rank had left the round
+    train(fails=True)
+    after = [each.state_dict() for each in (network[0], network[2], first, scheduler)]
+    assert job.finished_steps == 1 and str(before) == str(after)
+    train(fails=False)
+    assert job.finished_steps == 2 and str(before) != str([each.state_dict() for each in (network[0], network[2], first, scheduler)])
 
 
 def test_micro_batches_weigh_what_they_hold():
