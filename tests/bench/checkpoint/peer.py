@@ -4,7 +4,9 @@ peer.py SETTINGS.json    trains, then reads the newest checkpoint into another m
 
 torch.save: rank 0, under a temporary name and renamed, while the others wait at the next gradient. dcp.save, async_save: of torch.distributed.checkpoint, by all
 ranks, async_save through a separate group, because it sends while training runs. A save waits for the one before, as the documentation recommends.
+lockstep.checkpoint: dcp.save into the storage of our package, as a script uses it that does not join; restored from memory.
 """
+import concurrent.futures
 import json
 import pathlib
 import sys
@@ -17,6 +19,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "step"))
 import ddp  # noqa: E402
+from lockstep import checkpoint  # noqa: E402
 
 
 class Saver:
@@ -45,19 +48,30 @@ class Saver:
                 place.with_suffix(".partial").rename(place)
         elif self.variant == "dcp.save":
             dcp.save(self.state(), checkpoint_id=place)
+        elif self.variant == "lockstep.checkpoint":
+            self.wait()
+            done = self.pending = concurrent.futures.Future()
+            dcp.save(self.state(), storage_writer=checkpoint.Writer(self.folder, step, keep=1, on_stored=done.set_result))
+            done.add_done_callback(lambda _: record.update(seconds=time.monotonic() - begin))
         else:
             self.wait()
             self.pending = dcp.async_save(self.state(), checkpoint_id=place, process_group=self.group)
             self.pending.add_done_callback(lambda _: record.update(seconds=time.monotonic() - begin))
         record["stall_seconds"] = time.monotonic() - begin
-        if self.variant != "async_save":
+        if self.pending is None:
             record["seconds"] = record["stall_seconds"]
 
     def wait(self):
-        if self.pending is not None:
+        # Only the rank that coordinates knows when all of ours is stored.
+        if self.pending is not None and (self.variant == "async_save" or dist.get_rank() == 0):
             self.pending.result()
 
     def restore(self):
+        if self.variant == "lockstep.checkpoint":
+            state = self.state()
+            dcp.load(state, storage_reader=checkpoint.Reader(self.folder))
+            set_state_dict(self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+            return
         newest = max(path for path in self.folder.iterdir() if path.suffix != ".partial")
         if self.variant == "torch.save":
             stored = torch.load(newest)

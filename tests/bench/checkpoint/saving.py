@@ -10,8 +10,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "step"))
 from systems import TRAINING, Lockstep, System  # first: it finds tests/support
 import s3_server  # noqa: E402
 import torch_python  # noqa: E402
+from build_folder import BUILD  # noqa: E402
 
-PYTHON = ["torch.save", "dcp.save", "async_save"]
+PYTHON = ["torch.save", "dcp.save", "async_save", "lockstep.checkpoint"]
 
 
 @contextlib.contextmanager
@@ -85,7 +86,7 @@ class Peer(System):
             any_port.bind(("127.0.0.1", 0))
             port = str(any_port.getsockname()[1])
         for rank in range(ranks):
-            self.start([python, script, settings], MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE=str(ranks))
+            self.start([python, script, settings], PYTHONPATH=str(BUILD / "python"), MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE=str(ranks))
 
     def report(self):
         return json.loads((self.folder / "report.json").read_text())
