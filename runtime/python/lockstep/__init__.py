@@ -22,12 +22,13 @@ from lockstep.errors import JobFailed, LockstepError, Stopped
 if typing.TYPE_CHECKING:
     from lockstep.batches import Batch, SamplePlan
     from lockstep.client import Client, TrainingJob
-    from lockstep.job import Job, Step, join
+    from lockstep.job import Job, join
+    from lockstep.step import Step
 
 __all__ = ["Batch", "Client", "Job", "JobFailed", "LockstepError", "SamplePlan", "Step", "Stopped", "TrainingJob", "join"]
 
 # Imported when they are used: the client needs no PyTorch, a script needs no client.
-_MODULES = {"Batch": "batches", "SamplePlan": "batches", "Client": "client", "TrainingJob": "client", "Job": "job", "Step": "job", "join": "job"}
+_MODULES = {"Batch": "batches", "SamplePlan": "batches", "Client": "client", "TrainingJob": "client", "Job": "job", "Step": "step", "join": "job"}
 
 
 def __getattr__(name: str) -> typing.Any:

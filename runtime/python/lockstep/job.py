@@ -8,8 +8,6 @@ import os
 import pathlib
 import socket
 import time
-import traceback
-import types
 import typing
 
 import torch
@@ -23,6 +21,7 @@ from lockstep.ledger import SampleLedger
 from lockstep.progress import Progress
 from lockstep.rounds import Round, listen
 from lockstep.state import State, Stateful
+from lockstep.step import Step
 from lockstep.undo import Undo
 
 if typing.TYPE_CHECKING:
@@ -358,79 +357,3 @@ class Job:
             asks_to_leave = self._control.yield_requested or self._control.stop_at is not None
             step.adds_up(round_, float(asks_to_leave), float(self._control.save_requested), step.loss * weight)
         return summed
-
-
-class Step:
-    """What `Job.step` returns."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self.loss = 0.0
-        self.is_committed = False
-        self.has_updated = False  # an optimizer has applied the gradients
-        self.seconds: dict[str, float] = {}
-        self._since = 0.0
-        self._totals: torch.futures.Future[torch.Tensor] | None = None
-
-    def report(self, loss: torch.Tensor | float) -> None:
-        """The mean loss of this rank's samples, for the job's status and metrics. Before `backward()`; later, the value is not used."""
-        self.loss = float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
-
-    def accumulate(self, batch: Batch, size: int) -> typing.Iterator[Batch]:
-        """The micro-batches of the batch; gradients are added up over the ranks in the backward pass of the last one only.
-
-        >>> with job.step() as step:
-        ...     for micro in step.accumulate(batch, 32):
-        ...         loss = loss_fn(job.model(micro.inputs), micro.targets) * micro.part
-        ...         loss.backward()
-        ...     optimizer.step()
-        """
-        parts = batch.micro_batches(size)
-        model = self._job.model
-        for part in parts[:-1]:
-            with model.no_sync() if isinstance(model, DistributedDataParallel) else contextlib.nullcontext():
-                yield part
-        yield parts[-1]
-
-    def __enter__(self) -> Step:
-        self._since = time.monotonic()
-        self._job.begins(self)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> bool:
-        if error is None:
-            self._commit()
-            return False
-        if not self._job.survives(error):
-            self._job.fails(error)
-            return False
-        if self.has_updated and not self._job.takes_back():  # with the update repeated, this rank would differ from the others
-            self._commit()
-        traceback.clear_frames(trace)  # they refer to what must be dropped
-        return True
-
-    def _commit(self) -> None:
-        self.reaches("optimizer")
-        self._job.commits(self)
-        self.is_committed = True
-
-    def reaches(self, end: str) -> None:
-        """Counts the time since the last call for the phase that ends now; of gradients of several buckets, the first ends the forward pass."""
-        now = time.monotonic()
-        phase = "forward" if end == "backward" and "forward" not in self.seconds else end
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._since
-        self._since = now
-
-    def adds_up(self, round_: Round, *values: float) -> None:
-        """Begins the sum over all ranks of what travels with the gradients."""
-        self._totals = round_.all_reduce(torch.tensor(values, dtype=torch.float64, device=round_.device))
-
-    @property
-    def has_totals(self) -> bool:
-        return self._totals is not None
-
-    def totals(self) -> tuple[float, float, float]:
-        """How many ranks ask to leave, how many to save, and the mean loss of the global batch. RuntimeError: the round has failed."""
-        assert self._totals is not None
-        leaves, saves, loss = self._totals.wait().tolist()
-        return leaves, saves, loss
