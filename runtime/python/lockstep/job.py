@@ -331,6 +331,10 @@ class Job:
         if self._control is not None and isinstance(error, Exception):
             self._control.send("failed", exitCode=1, reason=f"{type(error).__name__}: {error}"[:_REASON_LENGTH], failedStep=self.finished_steps)
 
+    def _asks_to_save(self, control: Control) -> bool:
+        """A requested checkpoint is stored, so it waits for the one that is being stored."""
+        return control.save_requested and self._saved_state is not None and not self._saved_state.is_storing
+
     def _before_update(self, *_: typing.Any) -> None:
         if self._open_step is not None:
             self._open_step.reaches("reduce")
@@ -355,5 +359,5 @@ class Job:
         step.reaches("backward")
         if bucket.is_last():
             asks_to_leave = self._control.yield_requested or self._control.stop_at is not None
-            step.adds_up(round_, float(asks_to_leave), float(self._control.save_requested), step.loss * weight)
+            step.adds_up(round_, float(asks_to_leave), float(self._asks_to_save(self._control)), step.loss * weight)
         return summed

@@ -14,6 +14,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from lockstep import storing
 from lockstep.checkpoint import Reader, Writer
 from lockstep.state import State
 
@@ -39,6 +40,10 @@ class SavedState:
             self._state.take(named)
             return reader.step
         return 0
+
+    @property
+    def is_storing(self) -> bool:
+        return storing.is_busy()
 
     def save(self, step: int, *, stores: bool, on_stored: typing.Callable[[pathlib.Path], None]) -> None:
         writer = Writer(self._folder, step, stores=stores, on_stored=on_stored)

@@ -185,7 +185,8 @@ def test_all_ranks_lost_start_again(folder):
 
 def test_all_ranks_lost_continue_from_the_copy_in_memory(folder):
     """And the request of `lockstep run` for a checkpoint, and the end of the job, store one."""
-    checkpoints = pathlib.Path(folder, "checkpoints")
+    checkpoints, saves = pathlib.Path(folder, "checkpoints"), pathlib.Path(folder, "saves")
+    saves.touch()
     with PackageRun(folder, LONG, "saves") as run:
         with slowly(folder):
             number = until_steps(run, more=SAVE_EVERY + 1)
@@ -195,8 +196,11 @@ def test_all_ranks_lost_continue_from_the_copy_in_memory(folder):
             reached = ledger.newest_commit(run.ledger)
             first = min(r["step"] for r in ledger.read(run.ledger) if r["event"] == "commit" and r["round"] > number)
             expect(first % SAVE_EVERY == 0 and first > 0, f"they continued with step {first}")
+            saves.unlink()
+            until_steps(run, after=number)
+            newest = stored(checkpoints)[-1]
             run.process.send_signal(signal.SIGUSR1)
-            run.until("a checkpoint at another step", lambda: any(step % SAVE_EVERY for step in stored(checkpoints)))
+            run.until("the checkpoint that was asked for", lambda: stored(checkpoints)[-1] > newest)
             run.process.send_signal(signal.SIGTERM)
             expect(run.finish() == 143, run.output()[-4000:])
         expect(stored(checkpoints)[-1] == ledger.newest_commit(run.ledger) + 1 > reached, f"stored: {stored(checkpoints)}")

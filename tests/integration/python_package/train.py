@@ -1,6 +1,6 @@
 """A script as the package's users write it. train.py FOLDER EPOCHS [saves]
 
-While FOLDER/slowly exists each step takes longer, so a test has time to do something. The rank that finds FOLDER/holds-RANK holds the lock of the
+While FOLDER/slowly exists each step takes longer, so a test has time to do something; while FOLDER/saves exists it saves now and then. The rank that finds FOLDER/holds-RANK holds the lock of the
 interpreter for as many seconds as that says. Each rank writes what it came to: FOLDER/final-RANK.json.
 """
 import ctypes
@@ -52,7 +52,7 @@ def main():
                     loss.backward()
                 optimizer.step()
                 scheduler.step()
-            if "saves" in sys.argv and job.finished_steps % SAVE_EVERY == 0:
+            if (folder / "saves").exists() and job.finished_steps % SAVE_EVERY == 0:
                 job.save()
             if (folder / "slowly").exists():
                 time.sleep(0.3)
