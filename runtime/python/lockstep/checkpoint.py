@@ -37,7 +37,7 @@ from torch.distributed.checkpoint.storage import WriteResult
 from lockstep import storing
 from lockstep.errors import LockstepError
 from lockstep.library import library
-from lockstep.memory import BLOCK, Reading, Segment, segments, sums_of
+from lockstep.memory import BLOCK, Segment, segments, sums_of
 
 METADATA = ".metadata"  # DCP's: a checkpoint is stored when this is
 _PIECE_BYTES = 64 << 20
@@ -287,7 +287,7 @@ class _Tiers(FileSystem):
         name = pathlib.Path(path).name
         segment, received = self._reader.segment_of(name), self._reader.received(name)
         if segment is not None:
-            yield io.BufferedReader(Reading(name, lambda offset, length: segment.read(name, offset, length), segment.files[name].bytes), BLOCK)
+            yield io.BufferedReader(segment.open(name), BLOCK)
         elif received is not None:
             yield io.BytesIO(received)
         else:

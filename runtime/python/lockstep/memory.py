@@ -106,6 +106,9 @@ class Segment:
         file = self.files[name]
         return os.pread(self._file, max(0, min(length, file.bytes - offset)), file.offset + offset)
 
+    def open(self, name: str) -> Reading:
+        return Reading(name, self._file, self.files[name].offset, self.files[name].bytes)
+
     def damage(self) -> str | None:
         """What of it does not have its checksum any more."""
         for name, file in self.files.items():
@@ -149,10 +152,10 @@ class Writing(io.RawIOBase):
 
 
 class Reading(io.RawIOBase):
-    """A file by a function that reads parts of it. If `sums` is given, each block is verified when it is first read."""
+    """A file that lies in another one. If `sums` is given, each block is verified when it is first read."""
 
-    def __init__(self, name: str, read: Read, length: int, sums: list[int] | None = None) -> None:
-        self._name, self._read, self._length = name, read, length
+    def __init__(self, name: str, file: int, begin: int, length: int, sums: list[int] | None = None) -> None:
+        self._name, self._file, self._begin, self._length = name, file, begin, length
         self._unverified = dict(enumerate(sums or []))
         self._position = 0
 
@@ -175,10 +178,9 @@ class Reading(io.RawIOBase):
         if length <= 0:
             return 0
         self._verify(self._position, length)
-        data = self._read(self._position, length)
-        view[:len(data)] = data
-        self._position += len(data)
-        return len(data)
+        got = os.preadv(self._file, [view[:length]], self._begin + self._position)
+        self._position += got
+        return got
 
     def _verify(self, begin: int, length: int) -> None:
         for block in range(begin // BLOCK, (begin + length - 1) // BLOCK + 1):
@@ -186,7 +188,7 @@ class Reading(io.RawIOBase):
             if wanted is None:
                 continue
             offset = block * BLOCK
-            if zlib.crc32(self._read(offset, min(BLOCK, self._length - offset))) != wanted:
+            if zlib.crc32(os.pread(self._file, min(BLOCK, self._length - offset), self._begin + offset)) != wanted:
                 raise OSError(f"{self._name} is damaged: block {block} does not have its CRC-32")
 
 

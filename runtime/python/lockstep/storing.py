@@ -188,5 +188,4 @@ def opened(path: pathlib.Path) -> typing.Generator[io.IOBase, None, None]:
         length, blocks = wanted["bytes"], wanted["blockCrc32"]
         if _length(path) != length or wanted["blockBytes"] != BLOCK:
             raise OSError(f"{path} is damaged: it has {_length(path)} bytes, not {length}")
-        read = lambda offset, count: os.pread(stream.fileno(), count, offset)  # noqa: E731
-        yield io.BufferedReader(Reading(str(path), read, length, [int(blocks[i:i + 8], 16) for i in range(0, len(blocks), 8)]), BLOCK)
+        yield io.BufferedReader(Reading(str(path), stream.fileno(), 0, length, [int(blocks[i:i + 8], 16) for i in range(0, len(blocks), 8)]), BLOCK)
