@@ -1,4 +1,4 @@
-"""Storage for torch.distributed.checkpoint (DCP): checkpoints of any state in memory first, stored in a folder beside training.
+"""Storage for torch.distributed.checkpoint (DCP): checkpoints of any state in memory first, stored in a folder while training continues.
 
     import torch.distributed.checkpoint as dcp
     from lockstep import checkpoint
@@ -71,7 +71,7 @@ class Writer(FileSystemWriter):
     """Saves the state after `step` steps. To be made for each save, by all ranks.
 
     `keep`: how many checkpoints stay in the folder. `stores`: False keeps it in memory only. `on_stored` is called with the folder of the
-    checkpoint when all of it is stored, on a thread of its own, on the rank that coordinates.
+    checkpoint when all of it is stored, usually on a thread of its own, on the rank that coordinates.
     """
 
     def __init__(self, folder: str | os.PathLike[str], step: int, *, keep: int = 3, stores: bool = True,
@@ -129,6 +129,8 @@ class Writer(FileSystemWriter):
         super().finish(metadata, results)
         if self._mode is not _Mode.FOLDER:
             self._begin_storing(_lengths(metadata))
+        elif self._on_stored is not None:
+            self._on_stored(pathlib.Path(self.path))
 
     def _begin_storing(self, files: dict[str, int] | None) -> None:
         assert self._segment is not None

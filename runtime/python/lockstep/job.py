@@ -135,7 +135,7 @@ class Job:
         return Step(self)
 
     def save(self) -> None:
-        """Copies the state into memory, for which training waits, and stores it in the folder of `join` beside training.
+        """Copies the state into memory, for which training waits, and stores it in the folder of `join` while training continues.
 
         To be called by all ranks after the same step; it does not wait for them. One rank of each pod has a copy in memory, which is still there
         when the script is started again in that pod; rank 0 stores its copy. While that still stores the last checkpoint, the new one is in

@@ -1,11 +1,11 @@
-"""Stores checkpoints from memory in a folder, on a thread beside training; and what such a folder contains.
+"""Stores checkpoints from memory in a folder, on a thread while training continues; and what such a folder contains.
 
     step-000000000120/
       __0_1f0c39a5_0.distcp                the file of a rank, as DCP has it
       __0_1f0c39a5_0.distcp.crc32.json     its length, and the CRC-32 of each of its blocks
       .metadata                            DCP's, written last: a checkpoint is stored when this is
 
-Each file is written beside its name and renamed when it is on the disk.
+Each file is written under a temporary name, and renamed when it is on the disk.
 """
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ class Save:
     files: dict[str, int] | None  # of the whole checkpoint: name -> bytes; None: another rank coordinates
     keep: int
     on_stored: typing.Callable[[pathlib.Path], None] | None
+    is_stored: bool = False  # what this rank stores of it
 
 
 _being_stored: Save | None = None
-_newest: Save | None = None  # in memory only; it is stored when this process ends
+_newest: Save | None = None  # stored when this process ends, if it is not by then
 
 
 def folder_of(folder: pathlib.Path, step: int) -> pathlib.Path:
@@ -84,7 +85,7 @@ def _keep(save: Save, stores: bool) -> None:
 
 def _store_the_newest() -> None:
     save = _newest
-    if save is None or save is _being_stored:
+    if save is None or save.is_stored:
         return
     try:
         _store(save, _AT_THE_END)
@@ -99,9 +100,11 @@ def _store(save: Save, patience: float) -> None:
     for name in names:
         _write_from(save.segment, name, folder)
     if save.files is None:
+        save.is_stored = True
         return
     _wait_for(folder, save.files, patience)
     _write_from(save.segment, _METADATA, folder)
+    save.is_stored = True
     _remove_others(save, folder)
     if save.on_stored is not None:
         save.on_stored(folder)

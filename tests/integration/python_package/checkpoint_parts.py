@@ -163,6 +163,20 @@ def test_while_one_is_stored_the_next_are_in_memory_and_the_newest_is_stored_at_
     assert (storing.folder_of(tmp_path, 3) / ".metadata").exists() and not storing.folder_of(tmp_path, 2).exists()
 
 
+def test_one_that_could_not_be_stored_is_stored_at_the_end(program, tmp_path, monkeypatch):
+    write = storing._write
+
+    def full(*arguments):
+        raise OSError("No space left on device")
+    monkeypatch.setattr(storing, "_write", full)
+    save(tmp_path)
+    settle()
+    assert not (storing.folder_of(tmp_path, STEP) / ".metadata").exists()
+    monkeypatch.setattr(storing, "_write", write)  # there is room again
+    storing._store_the_newest()
+    assert (storing.folder_of(tmp_path, STEP) / ".metadata").exists()
+
+
 def test_a_bucket_is_refused(program):
     with pytest.raises(lockstep.LockstepError, match="s3://bucket/run: checkpoints are stored in a folder"):
         checkpoint.Writer("s3://bucket/run", 1)
