@@ -89,10 +89,7 @@ class Writer(FileSystemWriter):
         self._coordinates = is_coordinator
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        segment = _free_segment()
-        needed = _SHARE * sum(map(_size, plan.items)) - segment.allocated()
-        available = library().lockstep_available_memory()
-        return dataclasses.replace(plan, storage_data=_Offer(storing.is_busy(), available < 0 or needed < available))
+        return dataclasses.replace(plan, storage_data=_Offer(storing.is_busy(), fits(sum(map(_size, plan.items)))))
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         offers = [plan.storage_data for plan in plans]
@@ -301,6 +298,12 @@ def _local(folder: str | os.PathLike[str]) -> pathlib.Path:
     if "://" in str(folder):
         raise LockstepError(f"{folder}: checkpoints are stored in a folder, such as that of a volume; buckets are not supported yet")
     return pathlib.Path(folder).absolute()
+
+
+def fits(tensor_bytes: int) -> bool:
+    """Whether there is memory for a checkpoint of so many bytes."""
+    available: float = library().lockstep_available_memory()
+    return available < 0 or _SHARE * tensor_bytes - _free_segment().allocated() < available
 
 
 def _free_segment() -> Segment:

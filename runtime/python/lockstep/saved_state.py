@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from lockstep import storing
-from lockstep.checkpoint import Reader, Writer
+from lockstep.checkpoint import Reader, Writer, fits
 from lockstep.state import State
 
 log = logging.getLogger("lockstep")
@@ -46,8 +46,12 @@ class SavedState:
         return storing.is_busy()
 
     def save(self, step: int, *, stores: bool, on_stored: typing.Callable[[pathlib.Path], None]) -> None:
+        named = self._state.named()
+        if not stores and not fits(sum(each.nbytes for each in named.values() if isinstance(each, torch.Tensor))):
+            log.warning("there is no copy of step %d in the memory of this pod: it does not fit", step)
+            return
         writer = Writer(self._folder, step, stores=stores, on_stored=on_stored)
-        _alone(lambda: save(self._state.named(), storage_writer=writer, no_dist=True))
+        _alone(lambda: save(named, storage_writer=writer, no_dist=True))
 
 
 def _empty(reader: Reader) -> dict[str, typing.Any]:

@@ -12,6 +12,8 @@ import torch.multiprocessing
 
 import lockstep
 from lockstep import checkpoint, memory, storing
+from lockstep.saved_state import SavedState
+from lockstep.state import State
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 STEP = 120
@@ -148,6 +150,12 @@ def test_what_does_not_fit_is_stored_at_once(program, tmp_path, monkeypatch, cap
     assert (storing.folder_of(tmp_path, STEP) / ".metadata").exists()
     assert "does not fit into the memory" in caplog.text
     assert load(tmp_path) == (STEP, 1.0, 1.0)
+
+
+def test_a_copy_for_this_pod_alone_is_left_out_where_it_does_not_fit(program, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(checkpoint, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 10.0)}))
+    SavedState(tmp_path, State([network()], torch.device("cpu"))).save(STEP, stores=False, on_stored=lambda folder: None)
+    assert not list(tmp_path.iterdir()) and "it does not fit" in caplog.text
 
 
 def test_while_one_is_stored_the_next_are_in_memory_and_the_newest_is_stored_at_the_end(program, tmp_path, monkeypatch):
