@@ -1,4 +1,4 @@
-"""Storage for torch.distributed.checkpoint (DCP): checkpoints of any state in memory first, stored in a folder while training continues.
+"""Storage for torch.distributed.checkpoint (DCP): checkpoints of any state in memory first, stored in a folder or bucket while training continues.
 
     import torch.distributed.checkpoint as dcp
     from lockstep import checkpoint
@@ -26,6 +26,7 @@ import pickle
 import threading
 import typing
 import uuid
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -35,9 +36,9 @@ from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, SavePlan
 from torch.distributed.checkpoint.storage import WriteResult
 
 from lockstep import storing
-from lockstep.errors import LockstepError
 from lockstep.library import library
 from lockstep.memory import BLOCK, Segment, segments, sums_of
+from lockstep.storage import Folder, Storage, storage_at
 
 METADATA = ".metadata"  # DCP's: a checkpoint is stored when this is
 _PIECE_BYTES = 64 << 20
@@ -46,9 +47,9 @@ log = logging.getLogger("lockstep")
 
 
 class _Mode(enum.Enum):
-    STORE = "in memory, then in the folder"
+    STORE = "in memory, then stored"
     MEMORY = "in memory only: the last one is still being stored"
-    FOLDER = "in the folder, for which training waits: the memory does not fit"
+    AT_ONCE = "stored, for which training waits: the memory does not fit"
 
 
 @dataclasses.dataclass
@@ -70,19 +71,19 @@ class _Order:
 class Writer(FileSystemWriter):
     """Saves the state after `step` steps. To be made for each save, by all ranks.
 
-    `keep`: how many checkpoints stay in the folder. `stores`: False keeps it in memory only. `on_stored` is called with the folder of the
-    checkpoint when all of it is stored, usually on a thread of its own, on the rank that coordinates.
+    `folder`: a folder, or a URI such as s3://bucket/run (storage.py). `keep`: how many checkpoints stay there. `stores`: False keeps it in memory
+    only. `on_stored` is called with the URI of the checkpoint when all of it is stored, usually on a thread of its own, on the rank that coordinates.
     """
 
     def __init__(self, folder: str | os.PathLike[str], step: int, *, keep: int = 3, stores: bool = True,
-                 on_stored: typing.Callable[[pathlib.Path], None] | None = None) -> None:
-        self._folder = _local(folder)
+                 on_stored: typing.Callable[[str], None] | None = None) -> None:
+        self._storage = storage_at(folder)
         self._step, self._stores = step, stores
         self._keep, self._on_stored = keep, on_stored
-        self._mode = _Mode.FOLDER
+        self._mode = _Mode.AT_ONCE
         self._segment: Segment | None = None
         self._coordinates = False
-        super().__init__(storing.folder_of(self._folder, step), sync_files=False)
+        super().__init__(str(self._storage.path_of(step)), sync_files=False)
 
     def set_up_storage_writer(self, is_coordinator: bool, *arguments: typing.Any, **more: typing.Any) -> None:
         super().set_up_storage_writer(is_coordinator, *arguments, **more)
@@ -94,7 +95,7 @@ class Writer(FileSystemWriter):
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         offers = [plan.storage_data for plan in plans]
         if not all(offer.fits for offer in offers):
-            mode = _Mode.FOLDER
+            mode = _Mode.AT_ONCE
         elif not self._stores or any(offer.is_storing for offer in offers):
             mode = _Mode.MEMORY
         else:
@@ -108,13 +109,13 @@ class Writer(FileSystemWriter):
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
         self._mode = plan.storage_data.mode
         plan = dataclasses.replace(plan, storage_data=plan.storage_data.prefix)
-        if self._mode is _Mode.FOLDER:
+        if self._mode is _Mode.AT_ONCE:
             log.warning("the checkpoint of step %d does not fit into the memory that is left, so training waits until it is stored", self._step)
-            self.fs, self.sync_files = FileSystem(), True
+            self.fs, self.sync_files = self._storage.file_system, isinstance(self._storage, Folder)
             self.fs.mkdir(self.path)
             return super().write_data(plan, planner)
         self._segment = _free_segment()
-        self._segment.begin(str(self._folder), self._step)
+        self._segment.begin(self._storage.uri, self._step)
         self.fs = _Memory(self._segment)
         with _no_checksum_by_pytorch():
             written = super().write_data(plan, planner)
@@ -124,59 +125,59 @@ class Writer(FileSystemWriter):
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         super().finish(metadata, results)
-        if self._mode is not _Mode.FOLDER:
+        if self._mode is not _Mode.AT_ONCE:
             self._begin_storing(_lengths(metadata))
-        elif self._on_stored is not None:
-            self._on_stored(pathlib.Path(self.path))
+            return
+        storing.remove_others(self._storage, self._step, _lengths(metadata), self._keep)
+        if self._on_stored is not None:
+            self._on_stored(self._storage.uri_of(self._step))
 
     def _begin_storing(self, files: dict[str, int] | None) -> None:
         assert self._segment is not None
-        save = storing.Save(self._segment, self._folder, self._step, files, self._keep, self._on_stored)
+        save = storing.Save(self._segment, self._storage, self._step, files, self._keep, self._on_stored)
         storing.begin(save, self._mode is _Mode.STORE, self._stores)
 
 
 class Reader(FileSystemReader):
     """Reads the newest checkpoint below the folder, of `at_most` so many steps. To be made by all ranks; `no_dist`: by this one alone.
 
-    Each file comes from this rank's memory, else from that of another rank, else from the folder. What is damaged in memory is not used;
-    OSError names what is damaged in the folder.
+    Each file comes from the memory of a rank of this pod, else from that of another rank, else from the storage. What is damaged in memory is
+    not used; OSError names what is damaged in the storage.
     """
 
     step: int | None
     """Of the checkpoint; None: there is none."""
 
     def __init__(self, folder: str | os.PathLike[str], *, at_most: int | None = None, no_dist: bool = False) -> None:
-        self._folder = _local(folder)
+        self._storage = storage_at(folder)
         alone = no_dist or not dist.is_initialized() or dist.get_world_size() == 1
         self._group = None if alone else _cpu_group()
         self._rank = 0 if alone else dist.get_rank()
         self._received: dict[str, bytes] = {}
-        everyones = self._gather(_Holding.of(self._folder, lists=self._rank == 0))
-        self.step, coordinator = _choose(everyones, at_most)
-        super().__init__(storing.folder_of(self._folder, self.step or 0))
+        self._here: dict[str, Segment] = {}  # by the name of a file: the memory of this process, or of another one of the same pod
+        self._holders: dict[str, int] = {}  # the rank that has it in memory
+        everyones = self._gather(_Holding.of(self._storage, lists=self._rank == 0))
+        self.step, coordinator = self._choose(everyones, at_most)
+        super().__init__(str(self._storage.path_of(self.step or 0)))
         self.fs = _Tiers(self)
-        self._holders: dict[str, list[int]] = {}
-        for rank, holding in enumerate(everyones):
-            for name in holding.files.get(self.step, {}):
-                self._holders.setdefault(name, []).append(rank)
-        if coordinator is None:  # all of it is stored, by another save than that in memory
-            self._holders.pop(METADATA, None)
-        else:
-            self._holders[METADATA] = [coordinator]
-            self._receive({METADATA})
+        self._stored: dict[str, int] = {} if self.step is None else everyones[0].stored.get(self.step, {})
+        if self.step is not None:
+            self._find(everyones, self.step, coordinator)
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> torch.futures.Future[None]:
         self._receive({self.storage_data[item.storage_index].relative_path for item in plan.items})
         return super().read_data(plan, planner)
 
     def segment_of(self, name: str) -> Segment | None:
-        """Of this process."""
-        if self._rank not in self._holders.get(name, []):
-            return None
-        return next(each for each in segments() if (each.folder, each.step) == (str(self._folder), self.step) and name in each.files)
+        """The memory that it is in, which this process can read."""
+        return self._here.get(name)
 
     def received(self, name: str) -> bytes | None:
         return self._received.get(name)
+
+    def stored(self, name: str) -> typing.ContextManager[io.IOBase]:
+        assert self.step is not None
+        return storing.opened(self._storage, self.step, name, self._stored)
 
     def _gather(self, mine: typing.Any) -> list[typing.Any]:
         if self._group is None:
@@ -185,13 +186,40 @@ class Reader(FileSystemReader):
         dist.all_gather_object(everyones, mine, group=self._group)
         return everyones
 
+    def _choose(self, everyones: list[_Holding], at_most: int | None) -> tuple[int | None, int | None]:
+        """As _newest, of what is not damaged. Each rank verifies only what it has of the checkpoint that is read."""
+        while True:
+            step, coordinator = _newest(everyones, at_most)
+            if step is None:
+                return None, None
+            mine = everyones[self._rank].segment(step)
+            are_sound = self._gather(mine is None or _is_sound(mine, set(mine.files)))
+            if all(are_sound):
+                return step, coordinator
+            for holding, is_sound in zip(everyones, are_sound):
+                if not is_sound:
+                    holding.forget(step)
+
+    def _find(self, everyones: list[_Holding], step: int, coordinator: int | None) -> None:
+        """Where the files of the checkpoint are in memory."""
+        for rank, holding in enumerate(everyones):
+            segment = holding.segment(step)
+            for name in holding.files.get(step, {}):
+                if name == METADATA and rank != coordinator:  # None: all of it is stored, by another save than that in memory
+                    continue
+                self._holders.setdefault(name, rank)
+                if segment is not None:
+                    self._here[name] = segment
+        if coordinator is not None:
+            self._receive({METADATA})
+
     def _receive(self, needed: set[str]) -> None:
-        """What other ranks hold of it, and sends what they need of this one."""
+        """What is in the memory of ranks of other pods, and sends what those need of this rank."""
         if self._group is None:
             return
-        wanted = self._gather({name for name in needed if name in self._holders and self._rank not in self._holders[name]})
+        wanted = self._gather({name for name in needed if name in self._holders and name not in self._here})
         for name in sorted(set().union(*wanted)):
-            source = self._holders[name][0]
+            source = self._holders[name]
             for rank in (rank for rank, names in enumerate(wanted) if name in names):
                 if self._rank == source:
                     self._send(name, rank)
@@ -214,7 +242,8 @@ class Reader(FileSystemReader):
         data = bytearray(length)
         for begin in range(0, length, _PIECE_BYTES):
             dist.recv(torch.frombuffer(data, dtype=torch.uint8, offset=begin, count=min(_PIECE_BYTES, length - begin)), src=source, group=self._group)
-        if sums_of(lambda offset, count: bytes(data[offset:offset + count]), length) != sums:
+        view = memoryview(data)
+        if sums_of(lambda offset, count: view[offset:offset + count], length) != sums:
             raise OSError(f"{name} of rank {source} was damaged on its way")
         return bytes(data)
 
@@ -225,26 +254,41 @@ class _Holding:
 
     files: dict[int, dict[str, int]]
     complete: dict[int, dict[str, int]]  # of the steps of which it has the metadata: all files of the checkpoint
-    stored: dict[int, dict[str, int]]  # in the folder
+    stored: dict[int, dict[str, int]]
+    paths: dict[int, str]  # of the segments, for processes of the same pod
 
     @staticmethod
-    def of(folder: pathlib.Path, lists: bool) -> _Holding:
-        held = _Holding({}, {}, storing.listed(folder) if lists else {})
+    def of(storage: Storage, lists: bool) -> _Holding:
+        held = _Holding({}, {}, storage.steps() if lists else {}, {})
         for segment in segments():
-            if segment.folder != str(folder):
+            if segment.folder != storage.uri:
                 continue
-            damage = segment.damage() if segment.wait() else "its save has failed"
-            if damage is not None:
-                log.warning("the checkpoint of step %d in memory is not used: %s", segment.step, damage)
+            if not segment.wait():
+                log.warning("the checkpoint of step %d in memory is not used: its save has failed", segment.step)
                 continue
-            held.files[segment.step] = {name: file.bytes for name, file in segment.files.items()}
+            if METADATA in segment.files and not _is_sound(segment, {METADATA}):
+                continue
+            held.files[segment.step] = segment.lengths()
+            held.paths[segment.step] = segment.path
             if METADATA in segment.files:
                 content = segment.read(METADATA, 0, segment.files[METADATA].bytes)
                 held.complete[segment.step] = _lengths(pickle.loads(content))
         return held
 
+    def segment(self, step: int) -> Segment | None:
+        """None: this process cannot read it, as it is in another pod. There, the same path may be another segment; names of files are unique."""
+        path = self.paths.get(step)
+        found = next((each for each in segments() if each.path == path), None) or (None if path is None else _opened(path))
+        return found if found is not None and (found.step, found.lengths()) == (step, self.files[step]) else None
 
-def _choose(everyones: list[_Holding], at_most: int | None) -> tuple[int | None, int | None]:
+    def forget(self, step: int) -> None:
+        """What is in memory."""
+        self.files.pop(step, None)
+        self.complete.pop(step, None)
+        self.paths.pop(step, None)
+
+
+def _newest(everyones: list[_Holding], at_most: int | None) -> tuple[int | None, int | None]:
     """The step to read, and the rank that has its metadata in memory; None: it is stored."""
     stored = everyones[0].stored
     steps = {step for holding in everyones for step in holding.complete} | {step for step, files in stored.items() if METADATA in files}
@@ -256,6 +300,24 @@ def _choose(everyones: list[_Holding], at_most: int | None) -> tuple[int | None,
         if METADATA in stored.get(step, {}):
             return step, None
     return None, None
+
+
+def _is_sound(segment: Segment, names: set[str]) -> bool:
+    damage = segment.damage(names)
+    if damage is not None:
+        log.warning("the checkpoint of step %d in memory is not used: %s", segment.step, damage)
+    return damage is None
+
+
+def _opened(path: str) -> Segment | None:
+    """The memory of another process of this pod."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    segment = Segment(file)
+    weakref.finalize(segment, os.close, file)
+    return segment
 
 
 class _Memory(FileSystem):
@@ -276,7 +338,7 @@ class _Memory(FileSystem):
 
 
 class _Tiers(FileSystem):
-    """Where a file of the checkpoint is: in memory, received, or in the folder."""
+    """Where a file of the checkpoint is: in memory, received, or stored."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -290,14 +352,8 @@ class _Tiers(FileSystem):
         elif received is not None:
             yield io.BytesIO(received)
         else:
-            with storing.opened(pathlib.Path(path)) as stream:
+            with self._reader.stored(name) as stream:
                 yield stream
-
-
-def _local(folder: str | os.PathLike[str]) -> pathlib.Path:
-    if "://" in str(folder):
-        raise LockstepError(f"{folder}: checkpoints are stored in a folder, such as that of a volume; buckets are not supported yet")
-    return pathlib.Path(folder).absolute()
 
 
 def fits(tensor_bytes: int) -> bool:

@@ -5,7 +5,6 @@ import atexit
 import contextlib
 import functools
 import os
-import pathlib
 import socket
 import time
 import typing
@@ -39,7 +38,7 @@ def join(model: torch.nn.Module, *state: Stateful, checkpoints: str | os.PathLik
     """Joins the job that this process was started for; alone, trains as one process.
 
     `model` and `state` (optimizer, scheduler, anything with `state_dict` and `load_state_dict`) become equal on all ranks: a rank that starts
-    receives them from one that trains. `checkpoints`: the folder that `job.save()` saves into; if no rank has the state, the newest checkpoint
+    receives them from one that trains. `checkpoints`: the folder or bucket that `job.save()` saves into; if no rank has the state, the newest checkpoint
     there is loaded. `step`: how many steps the state has, if the script has loaded it itself; it must be the same on all ranks. `ddp`: arguments
     of DistributedDataParallel.
 
@@ -149,14 +148,14 @@ class Job:
         if self._saved_step == self.finished_steps or os.environ.get("LOCAL_RANK", "0") != "0":
             return
         step, start = self.finished_steps, time.monotonic()
-        self._saved_state.save(step, stores=self.rank == 0, on_stored=lambda folder: self._has_stored(step, folder, start))
+        self._saved_state.save(step, stores=self.rank == 0, on_stored=lambda uri: self._has_stored(step, uri, start))
         self._saved_step = step
         self._stall = time.monotonic() - start
         self._progress.spent("checkpoint", self._stall)
 
-    def _has_stored(self, step: int, folder: pathlib.Path, start: float) -> None:
+    def _has_stored(self, step: int, uri: str, start: float) -> None:
         if self._control is not None:
-            self._control.send("saved", step=step, uri=f"file://{folder}", seconds=time.monotonic() - start, stallSeconds=self._stall)
+            self._control.send("saved", step=step, uri=uri, seconds=time.monotonic() - start, stallSeconds=self._stall)
 
     # ---- rounds
 

@@ -27,7 +27,7 @@ BLOCK = 1 << 20
 _HEADER = struct.Struct("<QQ")
 _BEGIN = 4096
 _LOOK_SECONDS = 0.02
-Read = typing.Callable[[int, int], bytes]  # offset, length
+Read = typing.Callable[[int, int], typing.Union[bytes, memoryview]]  # offset, length
 
 
 @dataclasses.dataclass
@@ -63,6 +63,14 @@ class Segment:
         self.files = {name: File(**fields) for name, fields in index["files"].items()}
         self.folder, self.step = index["folder"], index["step"]
         self.completed.set()
+
+    @property
+    def path(self) -> str:
+        """Where other processes of the pod find it while this one lives."""
+        return f"/proc/{os.getpid()}/fd/{self._file}"
+
+    def lengths(self) -> dict[str, int]:
+        return {name: file.bytes for name, file in self.files.items()}
 
     def allocated(self) -> int:
         return os.fstat(self._file).st_blocks * 512
@@ -109,9 +117,11 @@ class Segment:
     def open(self, name: str) -> Reading:
         return Reading(name, self._file, self.files[name].offset, self.files[name].bytes)
 
-    def damage(self) -> str | None:
-        """What of it does not have its checksum any more."""
+    def damage(self, names: set[str]) -> str | None:
+        """What of these files does not have its checksum any more."""
         for name, file in self.files.items():
+            if name not in names:
+                continue
             for block, (is_now, was) in enumerate(zip(sums_of(functools.partial(self.read, name), file.bytes), file.sums)):
                 if is_now != was:
                     return f"block {block} of {name}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 import io
 import logging
 import os
-import pathlib
 import typing
 import warnings
 
@@ -45,7 +44,7 @@ class SavedState:
     def is_storing(self) -> bool:
         return storing.is_busy()
 
-    def save(self, step: int, *, stores: bool, on_stored: typing.Callable[[pathlib.Path], None]) -> None:
+    def save(self, step: int, *, stores: bool, on_stored: typing.Callable[[str], None]) -> None:
         named = self._state.named()
         if not stores and not fits(sum(each.nbytes for each in named.values() if isinstance(each, torch.Tensor))):
             log.warning("there is no copy of step %d in the memory of this pod: it does not fit", step)

@@ -1,17 +1,19 @@
 """Checkpoints in memory and in the folder; run.py starts it in an interpreter that has PyTorch."""
 import os
 import pathlib
+import socket
 import tempfile
 import threading
 
 import pytest
+import s3_server
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing
 
 import lockstep
-from lockstep import checkpoint, memory, storing
+from lockstep import checkpoint, memory, storage, storing
 from lockstep.saved_state import SavedState
 from lockstep.state import State
 
@@ -22,6 +24,10 @@ STEP = 120
 def state(value=1.0):
     """More than a block, a number of a single dimension, and what is no tensor."""
     return {"model": {"large": torch.full((3 << 18,), value), "bias": torch.arange(5)}, "rate": value}
+
+
+def stored_at(folder, step):
+    return folder / f"step-{step:012d}"
 
 
 def settle():
@@ -68,7 +74,7 @@ def load(folder, **more):
 
 def until_stored(folder, step=STEP):
     settle()
-    assert (storing.folder_of(folder, step) / ".metadata").exists()
+    assert (stored_at(folder, step) / ".metadata").exists()
 
 
 def flip(file):
@@ -96,12 +102,12 @@ def test_it_is_stored_and_readers_of_dcp_read_it(program, tmp_path):
     save(tmp_path)
     until_stored(tmp_path)
     found = state(0.0)
-    dcp.load(found, storage_reader=dcp.FileSystemReader(storing.folder_of(tmp_path, STEP)), no_dist=True)
+    dcp.load(found, storage_reader=dcp.FileSystemReader(stored_at(tmp_path, STEP)), no_dist=True)
     assert torch.equal(found["model"]["large"], state()["model"]["large"]) and found["rate"] == 1.0
 
 
 def test_it_reads_what_dcp_has_written(program, tmp_path):
-    dcp.save(state(7.0), storage_writer=dcp.FileSystemWriter(storing.folder_of(tmp_path, STEP)), no_dist=True)
+    dcp.save(state(7.0), storage_writer=dcp.FileSystemWriter(stored_at(tmp_path, STEP)), no_dist=True)
     assert load(tmp_path) == (STEP, 7.0, 7.0)
 
 
@@ -121,7 +127,7 @@ def test_a_flipped_bit_in_the_folder_is_named(program, tmp_path):
     until_stored(tmp_path)
     memory.segments.cache_clear()
     os.environ[memory.VARIABLE] = ""
-    file, = storing.folder_of(tmp_path, STEP).glob("*.distcp")
+    file, = stored_at(tmp_path, STEP).glob("*.distcp")
     flip(file)
     with pytest.raises(dcp.api.CheckpointException, match=f"{file} is damaged: block 1"):
         load(tmp_path)
@@ -137,7 +143,7 @@ def test_one_that_was_not_complete_is_not_used(program, nowhere, monkeypatch):
 
 
 def test_only_the_newest_stay_in_the_folder(program, tmp_path):
-    (storing.folder_of(tmp_path, 5)).mkdir()  # of a save that was interrupted
+    (stored_at(tmp_path, 5)).mkdir()  # of a save that was interrupted
     for step in (10, 20, 30, 40):
         save(tmp_path, step=step, keep=2)
         until_stored(tmp_path, step)
@@ -147,7 +153,7 @@ def test_only_the_newest_stay_in_the_folder(program, tmp_path):
 def test_what_does_not_fit_is_stored_at_once(program, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(checkpoint, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
     save(tmp_path)
-    assert (storing.folder_of(tmp_path, STEP) / ".metadata").exists()
+    assert (stored_at(tmp_path, STEP) / ".metadata").exists()
     assert "does not fit into the memory" in caplog.text
     assert load(tmp_path) == (STEP, 1.0, 1.0)
 
@@ -166,9 +172,9 @@ def test_while_one_is_stored_the_next_are_in_memory_and_the_newest_is_stored_at_
     assert load(tmp_path) == (3, 3.0, 3.0)
     may_store.set()
     until_stored(tmp_path, 1)
-    assert not storing.folder_of(tmp_path, 3).exists()
+    assert not stored_at(tmp_path, 3).exists()
     storing._store_the_newest()
-    assert (storing.folder_of(tmp_path, 3) / ".metadata").exists() and not storing.folder_of(tmp_path, 2).exists()
+    assert (stored_at(tmp_path, 3) / ".metadata").exists() and not stored_at(tmp_path, 2).exists()
 
 
 def test_one_that_could_not_be_stored_is_stored_at_the_end(program, tmp_path, monkeypatch):
@@ -179,15 +185,85 @@ def test_one_that_could_not_be_stored_is_stored_at_the_end(program, tmp_path, mo
     monkeypatch.setattr(storing, "_write", full)
     save(tmp_path)
     settle()
-    assert not (storing.folder_of(tmp_path, STEP) / ".metadata").exists()
+    assert not (stored_at(tmp_path, STEP) / ".metadata").exists()
     monkeypatch.setattr(storing, "_write", write)  # there is room again
     storing._store_the_newest()
-    assert (storing.folder_of(tmp_path, STEP) / ".metadata").exists()
+    assert (stored_at(tmp_path, STEP) / ".metadata").exists()
 
 
-def test_a_bucket_is_refused(program):
-    with pytest.raises(lockstep.LockstepError, match="s3://bucket/run: checkpoints are stored in a folder"):
-        checkpoint.Writer("s3://bucket/run", 1)
+@pytest.fixture
+def bucket(monkeypatch):
+    """(its folder in the server, its URI)"""
+    with s3_server.s3_server() as (folder, port):
+        for name, value in s3_server.environment(f"http://127.0.0.1:{port}").items():
+            monkeypatch.setenv(name, value)
+        yield folder / "run", "s3://bucket/run"
+
+
+def test_it_is_stored_in_a_bucket(program, bucket):
+    folder, uri = bucket
+    found = []
+    for step in (10, 20, 30):
+        save(uri, float(step), step, keep=2, on_stored=found.append)
+        until_stored(folder, step)
+    assert found == [f"{uri}/{stored_at(folder, step).name}" for step in (10, 20, 30)]
+    assert sorted(path.name for path in folder.iterdir()) == [stored_at(folder, step).name for step in (20, 30)]
+    found = state(0.0)
+    dcp.load(found, storage_reader=dcp.FileSystemReader(stored_at(folder, 30)), no_dist=True)
+    assert found["rate"] == 30.0
+    memory.segments.cache_clear()
+    os.environ[memory.VARIABLE] = ""
+    assert load(uri) == (30, 30.0, 30.0)
+    assert load(uri, at_most=29) == (20, 20.0, 20.0)
+    file, = stored_at(folder, 30).glob("*.distcp")
+    flip(file)
+    with pytest.raises(dcp.api.CheckpointException, match=f"{uri}/{file.parent.name}/{file.name}: .*checksums mismatch"):  # of the store, which has one, too
+        load(uri)
+
+
+def test_what_does_not_fit_is_stored_in_a_bucket_at_once(program, bucket, monkeypatch):
+    monkeypatch.setattr(checkpoint, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
+    folder, uri = bucket
+    for step in (10, 20):
+        save(uri, float(step), step, keep=1)
+    assert [path.name for path in folder.iterdir()] == [stored_at(folder, 20).name]
+    assert load(uri) == (20, 20.0, 20.0)
+
+
+def test_a_bucket_that_is_away_is_waited_for(program, monkeypatch, caplog):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    for name, value in s3_server.environment(f"http://127.0.0.1:{port}").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(storage, "PATIENCE", 3.0)
+    with pytest.raises(OSError, match="s3://bucket/run: no answer from the store within 3 s"):
+        load("s3://bucket/run")
+    assert "s3://bucket/run: no answer from the store, which is asked again for 3 s" in caplog.text
+
+
+def test_training_continues_when_the_bucket_answers_again(program, bucket, monkeypatch):
+    folder, uri = bucket
+    write, faults = storage.Bucket._write, [OSError("AWS Error NETWORK_CONNECTION"), OSError("AWS Error SLOW_DOWN")]
+
+    def away(self, *arguments):
+        if faults:
+            raise faults.pop()
+        write(self, *arguments)
+    monkeypatch.setattr(storage.Bucket, "_write", away)
+    monkeypatch.setattr(storage, "_FIRST_PAUSE", 0.01)
+    save(uri)
+    until_stored(folder)
+    assert not faults
+
+
+def test_mistakes_in_a_uri_are_named(program, bucket, monkeypatch):
+    with pytest.raises(lockstep.LockstepError, match="ftp://bucket/run: .*; write s3://bucket/run"):
+        checkpoint.Writer("ftp://bucket/run", 1)
+    with pytest.raises(lockstep.LockstepError, match="s3://another/run: bucket another does not exist"):
+        checkpoint.Reader("s3://another/run", no_dist=True)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(OSError, match="ACCESS_DENIED|SIGNATURE"):
+        load("s3://bucket/run")
 
 
 def network():
@@ -220,7 +296,7 @@ def test_a_job_continues_from_its_checkpoint(program, tmp_path, caplog):
     assert all(torch.equal(mine["exp_avg"], other["exp_avg"]) for mine, other in zip(optimizer.state.values(), its.state.values()))
     memory.segments.cache_clear()
     os.environ[memory.VARIABLE] = ""
-    flip(next(storing.folder_of(tmp_path, 4).glob("*.distcp")))
+    flip(next(stored_at(tmp_path, 4).glob("*.distcp")))
     assert train(tmp_path, 4)[0] == 2
     assert "the checkpoint of step 4 is not used: " in caplog.text and "is damaged: block 0" in caplog.text
 
@@ -241,7 +317,6 @@ def test_mistakes_of_a_job_are_named(program, tmp_path):
 RANKS = 2
 
 
-
 def rank(index, meeting, folder, phase, files):
     os.environ[memory.VARIABLE] = files[index]
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=index, world_size=RANKS)
@@ -249,12 +324,15 @@ def rank(index, meeting, folder, phase, files):
         dcp.save({f"of-{index}": torch.full((3 << 18,), float(index))}, storage_writer=checkpoint.Writer(folder, STEP))
         settle()
     else:
+        if phase == "load in other pods":
+            checkpoint._opened = lambda path: None
         reader = checkpoint.Reader(folder)
         assert reader.step == (None if phase == "nothing" else STEP), reader.step
         if reader.step is not None:
             found = {f"of-{each}": torch.zeros(3 << 18) for each in range(RANKS)}
             dcp.load(found, storage_reader=reader)
             assert [found[f"of-{each}"][-1].item() for each in range(RANKS)] == [0.0, 1.0]
+            assert bool(reader._received) == (phase == "load in other pods"), "what was sent from rank to rank"
     dist.barrier()
     os._exit(0)  # PyTorch 2.15 aborts some processes that have used Gloo in their static destructors
 
@@ -278,6 +356,7 @@ def test_ranks_read_their_own_memory_that_of_others_and_the_folder(programs, tmp
     run_ranks(folder, "save", programs)  # the processes end when it is stored
     folder.rename(away)
     run_ranks(folder, "load", programs[::-1])  # other ranks than they were
+    run_ranks(folder, "load in other pods", programs)
     run_ranks(folder, "nothing", [programs[0], ""])  # a pod is lost, and with it a part
     away.rename(folder)
     run_ranks(folder, "load", [programs[0], ""])
