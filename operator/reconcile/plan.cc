@@ -196,7 +196,7 @@ rendezvous::JobSettings SettingsFor(const Observed& observed, Mode mode) {
     settings.expected_members = 0;
     settings.standby_members = 0;
   }
-  if (observed.job.spec.training && observed.job.spec.checkpoint)
+  if (!observed.job.spec.training || observed.job.spec.checkpoint)
     settings.save_request = SaveRequestOf(observed.job.metadata);
   if (const auto profile = ProfileRequestOf(observed.job); profile.ok() && profile->has_value()) {
     settings.profile_request = (*profile)->text;

@@ -50,11 +50,9 @@ Result<bool> MayScale(const api::TrainingJob& job, int32_t replicas) {
 
 Result<void> MayCheckpoint(const api::TrainingJob& job) {
   LOCKSTEP_TRY(MustNotHaveEnded(job));
-  if (!job.spec.training)
-    return Refused(job, "runs a program of your own, which saves its checkpoints by itself");
-  if (!job.spec.checkpoint) return Refused(job, "has no spec.checkpoint: there is no place to save to");
-  if (job.spec.suspend)
-    return Refused(job, "is suspended: it saved a checkpoint before its pods were removed");
+  if (job.spec.training && !job.spec.checkpoint)
+    return Refused(job, "has no spec.checkpoint: there is no place to save to");
+  if (job.spec.suspend) return Refused(job, "is suspended: none of its pods runs");
   return {};
 }
 

@@ -12,6 +12,9 @@
 namespace lockstep::kubectl_plugin {
 namespace {
 
+constexpr std::string_view kWhichProgramsSave =
+    ". A program saves on request if it has called lockstep.join with `checkpoints`";
+
 // Returns when the API server stored the request, by its clock.
 Result<WallTime> RequestSave(const Kubectl& kubectl, const std::string& job) {
   const WallTime now = SystemClock().Now();

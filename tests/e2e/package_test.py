@@ -5,13 +5,14 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 
 import jobs
 import torch_python
 from build_folder import BUILD
-from cases import expect
+from cases import LIMIT, expect
 from jobs import ledger
 from programs import python_program
 
@@ -26,7 +27,7 @@ def train(name):
     with tempfile.TemporaryDirectory(prefix="lockstep-package-", dir=os.environ["LOCKSTEP_CLUSTER"]) as folder:
         package = shutil.copytree(BUILD / "python", f"{folder}/package")  # a copy, because its Python files are symbolic links to the sources
         folders = {"scripts": SCRIPTS, "package": package, "torch": torch_python.packages()}
-        job = python_program(name, ["/scripts/train.py", jobs.LEDGER, str(EPOCHS)], folders, "package", "torch")
+        job = python_program(name, ["/scripts/train.py", jobs.LEDGER, str(EPOCHS), "saves"], folders, "package", "torch")
         job["spec"]["worker"]["replicas"] = RANKS
         job["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": RANKS}
         yield job
@@ -103,6 +104,10 @@ def test_survivors_keep_their_processes():
         record, = job.until("its record in status.restarts", lambda: [r for r in job.status()["restarts"] if r["exitCode"] == 143 and "recoverySeconds" in r])
         expect(record["lostSteps"] == 0, f"all ranks left after the same step: {record}")
         print(f"     deleted pod: round -> (ranks, seconds to its first step): {rounds_after(job, deleted, second)}; {record}", flush=True)
+
+        said = subprocess.run([BUILD / "bin" / "kubectl-lockstep", "checkpoint", "package", "--namespace", jobs.namespace(), "--wait"],
+                              capture_output=True, text=True, timeout=LIMIT, check=False)
+        expect(said.returncode == 0 and f"file://{jobs.LEDGER}/checkpoints/step-" in said.stdout, f"{said}")
 
         slowly.unlink()
         job.until_complete()

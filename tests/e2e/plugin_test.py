@@ -186,7 +186,7 @@ def suspend_and_resume(job):
     text = until_said(f"status {NAME}", r"^State +Suspended \(SuspendRequested", r"^Pods +0 of 1 ready")
     expect(not re.search("^!", text, re.MULTILINE), f"nothing is wrong with it:\n{text}")
     expect_in(lockstep(f"suspend {NAME}"), "already")
-    expect_in(lockstep(f"checkpoint {NAME}", code=1), "is suspended: it saved a checkpoint")
+    expect_in(lockstep(f"checkpoint {NAME}", code=1), "is suspended: none of its pods runs")
     saved = manifests_of(job)[-1]
     expect(saved > asked_for, f"no checkpoint was saved: the newest is of step {saved}")
     last, _ = job.newest_ranks()

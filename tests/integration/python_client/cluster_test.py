@@ -240,9 +240,11 @@ def test_suspend_resume_and_checkpoint(client):
     with submitted(client, "suspends") as job:
         job.suspend()
         expect(get(KIND, "suspends")["spec"]["suspend"] is True, "not suspended")
+        refused(job.checkpoint, "suspends is suspended")
         job.resume()
         expect(get(KIND, "suspends")["spec"]["suspend"] is False, "not resumed")
-        refused(job.checkpoint, "program of your own")
+        refused(lambda: job.checkpoint(timeout=1), error=TimeoutError)
+        expect("lockstep.dev/save" in get(KIND, "suspends")["metadata"]["annotations"], "a script was not requested to save")
     manifest = {"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "saves"},
                 "spec": {**ELSEWHERE, "worker": {"template": {"spec": {"containers": [{"name": "trainer", "image": "x"}]}}},
                          "training": {"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 64, "steps": 9},

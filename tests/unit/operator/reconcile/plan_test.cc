@@ -54,6 +54,10 @@ TEST(MakePlan, PassesOnWhatAsksForACheckpoint) {
   EXPECT_EQ(MakePlan(world.observed()).rendezvous->save_request, "before the upgrade");
   job.metadata.annotations["lockstep.dev/save"] = std::string(10'000, 'x');
   EXPECT_LE(MakePlan(world.observed()).rendezvous->save_request.size(), 256U);
+  job.spec.training.reset();
+  job.spec.checkpoint.reset();
+  job.metadata.annotations["lockstep.dev/save"] = "of a script that has joined";
+  EXPECT_EQ(MakePlan(world.observed()).rendezvous->save_request, "of a script that has joined");
 }
 
 TEST(MakePlan, PassesOnWhatAsksForAProfile) {

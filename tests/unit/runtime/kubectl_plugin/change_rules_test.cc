@@ -51,7 +51,7 @@ TEST(MaySuspend, OnlyWhatRuns) {
   EXPECT_FALSE(MaySuspend(Read(Ended())).ok());
 }
 
-TEST(MayCheckpoint, NeedsAPlaceAndATraining) {
+TEST(MayCheckpoint, NeedsAPlaceOrAProgram) {
   const auto refused = [](const Json& job) {
     const auto may = MayCheckpoint(Read(job));
     return may.ok() ? "" : may.error().message;
@@ -59,10 +59,9 @@ TEST(MayCheckpoint, NeedsAPlaceAndATraining) {
   EXPECT_EQ(refused(RunningJob()), "");
   EXPECT_EQ(refused(Without(RunningJob(), "checkpoint")),
             "fashion has no spec.checkpoint: there is no place to save to");
-  EXPECT_EQ(refused(Without(RunningJob(), "training")),
-            "fashion runs a program of your own, which saves its checkpoints by itself");
+  EXPECT_EQ(refused(Without(RunningJob(), "training")), "");
   EXPECT_EQ(refused(With(RunningJob(), "/spec/suspend", "true")),
-            "fashion is suspended: it saved a checkpoint before its pods were removed");
+            "fashion is suspended: none of its pods runs");
 }
 
 TEST(MayProfile, NeedsStepsAndAPlaceForTheTraces) {
