@@ -35,7 +35,9 @@ from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner, WriteItem
 from torch.distributed.checkpoint.storage import WriteResult
 
+from lockstep import copies as other_pods
 from lockstep import storing
+from lockstep.errors import LockstepError
 from lockstep.library import library
 from lockstep.memory import BLOCK, Segment, segments, sums_of
 from lockstep.storage import Folder, Storage, storage_at
@@ -58,6 +60,7 @@ class _Offer:
 
     is_storing: bool
     fits: bool
+    pod: str
 
 
 @dataclasses.dataclass
@@ -66,31 +69,37 @@ class _Order:
 
     prefix: typing.Any
     mode: _Mode
+    partners: other_pods.Partners | None
 
 
 class Writer(FileSystemWriter):
     """Saves the state after `step` steps. To be made for each save, by all ranks.
 
     `folder`: a folder, or a URI such as s3://bucket/run (storage.py). `keep`: how many checkpoints stay there. `stores`: False keeps it in memory
-    only. `on_stored` is called with the URI of the checkpoint when all of it is stored, usually on a thread of its own, on the rank that coordinates.
+    only. `copies`: 2 keeps each part in the memory of another pod, too, as long as there are several pods. `on_stored` is called with the URI of the checkpoint when all of it is stored, usually on a thread of its own, on the rank that coordinates.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], step: int, *, keep: int = 3, stores: bool = True,
+    def __init__(self, folder: str | os.PathLike[str], step: int, *, keep: int = 3, stores: bool = True, copies: int = 1,
                  on_stored: typing.Callable[[str], None] | None = None) -> None:
         self._storage = storage_at(folder)
-        self._step, self._stores = step, stores
+        if copies not in (1, 2):
+            raise LockstepError(f"copies must be 1 or 2, not {copies}")
+        self._step, self._stores, self._copies = step, stores, copies
         self._keep, self._on_stored = keep, on_stored
         self._mode = _Mode.AT_ONCE
         self._segment: Segment | None = None
+        self._partners: other_pods.Partners | None = None
         self._coordinates = False
         super().__init__(str(self._storage.path_of(step)), sync_files=False)
 
     def set_up_storage_writer(self, is_coordinator: bool, *arguments: typing.Any, **more: typing.Any) -> None:
         super().set_up_storage_writer(is_coordinator, *arguments, **more)
         self._coordinates = is_coordinator
+        if self._copies > 1 and dist.is_initialized():
+            other_pods.group()
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        return dataclasses.replace(plan, storage_data=_Offer(storing.is_busy(), fits(sum(map(_size, plan.items)))))
+        return dataclasses.replace(plan, storage_data=_Offer(storing.is_busy(), fits(self._copies * sum(map(_size, plan.items))), other_pods.pod()))
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         offers = [plan.storage_data for plan in plans]
@@ -102,12 +111,14 @@ class Writer(FileSystemWriter):
             mode = _Mode.STORE
         planned = super().prepare_global_plan([dataclasses.replace(plan, storage_data=None) for plan in plans])
         attempt = uuid.uuid4().hex[:8]  # a save that is repeated does not overwrite what may be read
+        partners = other_pods.partners_of([offer.pod for offer in offers]) if self._copies > 1 else None
         for plan in planned:
             plan.storage_data.prefix += f"{attempt}_"
-        return [dataclasses.replace(plan, storage_data=_Order(plan.storage_data, mode)) for plan in planned]
+        return [dataclasses.replace(plan, storage_data=_Order(plan.storage_data, mode, None if partners is None else partners[rank]))
+                for rank, plan in enumerate(planned)]
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
-        self._mode = plan.storage_data.mode
+        self._mode, self._partners = plan.storage_data.mode, plan.storage_data.partners
         plan = dataclasses.replace(plan, storage_data=plan.storage_data.prefix)
         if self._mode is _Mode.AT_ONCE:
             log.warning("the checkpoint of step %d does not fit into the memory that is left, so training waits until it is stored", self._step)
@@ -134,7 +145,7 @@ class Writer(FileSystemWriter):
 
     def _begin_storing(self, files: dict[str, int] | None) -> None:
         assert self._segment is not None
-        save = storing.Save(self._segment, self._storage, self._step, files, self._keep, self._on_stored)
+        save = storing.Save(self._segment, self._storage, self._step, files, self._keep, self._partners, self._on_stored)
         storing.begin(save, self._mode is _Mode.STORE, self._stores)
 
 

@@ -104,11 +104,28 @@ class Segment:
         """Counts the checksums of what was written; until then a process that starts does not find it."""
         for name, file in self.files.items():
             file.sums = sums_of(functools.partial(self.read, name), file.bytes)
+        self._write_index()
+        self.completed.set()
+
+    def reserve(self, length: int, sums: list[int]) -> File:
+        """For a file that is written by `fill`, and belongs to the complete checkpoint from `add` on."""
+        file = File(self._end, length, sums)
+        self._end += length
+        return file
+
+    def fill(self, file: File, offset: int, data: memoryview) -> None:
+        self._write(data, file.offset + offset)
+
+    def add(self, files: dict[str, File]) -> None:
+        self.files = {**self.files, **files}  # others may iterate over it
+        self._write_index()
+
+    def _write_index(self) -> None:
         index = json.dumps({"folder": self.folder, "step": self.step, "files": {name: dataclasses.asdict(file) for name, file in self.files.items()}}).encode()
         self._write(index, self._end)
         os.ftruncate(self._file, self._end + len(index))  # what a larger checkpoint before has left
         self._write(_HEADER.pack(self._end, len(index)), 0)
-        self.completed.set()
+        self._end += len(index)
 
     def read(self, name: str, offset: int, length: int) -> bytes:
         file = self.files[name]

@@ -17,6 +17,7 @@ import threading
 import time
 import typing
 
+from lockstep.copies import Partners, exchange
 from lockstep.memory import BLOCK, Segment
 from lockstep.storage import Storage
 
@@ -37,6 +38,7 @@ class Save:
     step: int
     files: dict[str, int] | None  # of the whole checkpoint: name -> bytes; None: another rank coordinates
     keep: int
+    partners: Partners | None  # in other pods
     on_stored: typing.Callable[[str], None] | None  # with the URI
     is_stored: bool = False  # what this rank stores of it
 
@@ -54,7 +56,7 @@ def uses(segment: Segment) -> bool:
 
 
 def begin(save: Save, stores: bool, stores_at_the_end: bool) -> None:
-    """Makes the checkpoint in memory complete, and stores it if `stores`, else when this process ends. By one thread."""
+    """Makes the checkpoint in memory complete, copies it to another pod, and stores it if `stores`, else when this process ends. By one thread."""
     global _being_stored, _newest
     # The interpreter waits for it at the end.
     save.segment.keeper = threading.Thread(target=_keep, args=(save, stores), name="lockstep-checkpoint")
@@ -69,10 +71,19 @@ def begin(save: Save, stores: bool, stores_at_the_end: bool) -> None:
 def _keep(save: Save, stores: bool) -> None:
     try:
         save.segment.complete()
+        if save.partners is not None:
+            _copy(save, save.partners)
         if stores:
             _store(save, LONGEST_WAIT)
     except OSError as error:
         log.warning("the checkpoint of step %d is not stored: %s", save.step, error)
+
+
+def _copy(save: Save, partners: Partners) -> None:
+    try:
+        exchange(save.segment, partners, save.step)
+    except RuntimeError as error:
+        log.warning("the checkpoint of step %d has no copy in another pod: %s", save.step, error)
 
 
 def _store_the_newest() -> None:

@@ -13,7 +13,7 @@ import torch.distributed.checkpoint as dcp
 import torch.multiprocessing
 
 import lockstep
-from lockstep import checkpoint, memory, storage, storing
+from lockstep import checkpoint, copies, memory, storage, storing
 from lockstep.saved_state import SavedState
 from lockstep.state import State
 
@@ -321,10 +321,12 @@ def rank(index, meeting, folder, phase, files):
     os.environ[memory.VARIABLE] = files[index]
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=index, world_size=RANKS)
     if phase == "save":
-        dcp.save({f"of-{index}": torch.full((3 << 18,), float(index))}, storage_writer=checkpoint.Writer(folder, STEP))
+        copies = 2 if folder.endswith("copies") else 1
+        os.environ["GROUP_RANK"] = str(index)
+        dcp.save({f"of-{index}": torch.full((3 << 18,), float(index))}, storage_writer=checkpoint.Writer(folder, STEP, copies=copies))
         settle()
     else:
-        if phase == "load in other pods":
+        if phase != "load":  # the ranks are in two pods
             checkpoint._opened = lambda path: None
         reader = checkpoint.Reader(folder)
         assert reader.step == (None if phase == "nothing" else STEP), reader.step
@@ -332,7 +334,8 @@ def rank(index, meeting, folder, phase, files):
             found = {f"of-{each}": torch.zeros(3 << 18) for each in range(RANKS)}
             dcp.load(found, storage_reader=reader)
             assert [found[f"of-{each}"][-1].item() for each in range(RANKS)] == [0.0, 1.0]
-            assert bool(reader._received) == (phase == "load in other pods"), "what was sent from rank to rank"
+            receives = {"load": False, "load in two pods": True, "load a copy": index == 0}
+            assert bool(reader._received) == receives[phase], f"{phase}: it received {list(reader._received)}"
     dist.barrier()
     os._exit(0)  # PyTorch 2.15 aborts some processes that have used Gloo in their static destructors
 
@@ -356,7 +359,23 @@ def test_ranks_read_their_own_memory_that_of_others_and_the_folder(programs, tmp
     run_ranks(folder, "save", programs)  # the processes end when it is stored
     folder.rename(away)
     run_ranks(folder, "load", programs[::-1])  # other ranks than they were
-    run_ranks(folder, "load in other pods", programs)
+    run_ranks(folder, "load in two pods", programs)
     run_ranks(folder, "nothing", [programs[0], ""])  # a pod is lost, and with it a part
     away.rename(folder)
     run_ranks(folder, "load", [programs[0], ""])
+
+
+def test_a_pod_is_lost_whose_part_another_one_has(programs, tmp_path):
+    folder = tmp_path / "copies"
+    run_ranks(folder, "save", programs)
+    folder.rename(tmp_path / "away")
+    run_ranks(folder, "load a copy", ["", programs[1]])
+
+
+def test_partners_are_in_other_pods():
+    for pods in (["a", "a", "b", "b"], ["a", "b", "b", "c"], ["a", "a", "a", "b"]):
+        partners = copies.partners_of(pods)
+        for rank, found in enumerate(partners):
+            assert pods[found.send_to] != pods[rank] and rank in partners[found.send_to].receive_from, (pods, partners)
+        assert sorted(source for found in partners for source in found.receive_from) == list(range(len(pods)))
+    assert copies.partners_of(["a", "a"]) is None

@@ -1,4 +1,4 @@
-"""A script that does not join: FSDP2, saved with lockstep.checkpoint into a folder in which nothing can be stored. fsdp.py FOLDER
+"""A script that does not join: FSDP2, saved with lockstep.checkpoint into a folder in which nothing can be stored, with a copy in another pod. fsdp.py FOLDER
 
 Each rank writes `ROUND STEP` for each step to FOLDER/steps-RANK.
 """
@@ -46,5 +46,5 @@ with open(folder / f"steps-{dist.get_rank()}", "a", buffering=1) as steps:
         step += 1
         steps.write(f"{os.environ['LOCKSTEP_ROUND']} {step}\n")
         if step % EVERY == 0:
-            dcp.save(state(), storage_writer=checkpoint.Writer(saved, step))
+            dcp.save(state(), storage_writer=checkpoint.Writer(saved, step, copies=2))
         time.sleep(0.02)

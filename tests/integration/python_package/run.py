@@ -53,23 +53,29 @@ def final(folder, rank):
     return json.loads(pathlib.Path(folder, f"final-{rank}.json").read_text())
 
 
-class PackageRun(Run):
-    """`lockstep run` of train.py with a rank in each of three workers."""
+class ScriptRun(Run):
+    """`lockstep run` of a script with a rank in each worker."""
 
-    def __init__(self, folder, epochs, *more):
-        command = [str(torch_python.python()), str(TRAIN), folder, str(epochs), *more]
-        container = {"name": "trainer", "image": "none", "command": command}
+    def __init__(self, folder, ranks, min_ranks, *command):
+        container = {"name": "trainer", "image": "none", "command": [str(torch_python.python()), *map(str, command)]}
         job = pathlib.Path(folder, "job.json")
         job.write_text(json.dumps({
             "apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "package"},
-            "spec": {"worker": {"replicas": RANKS, "template": {"spec": {"containers": [container]}}},
-                     "elasticPolicy": {"minReplicas": 1, "maxReplicas": RANKS},
+            "spec": {"worker": {"replicas": ranks, "template": {"spec": {"containers": [container]}}},
+                     "elasticPolicy": {"minReplicas": min_ranks, "maxReplicas": ranks},
                      "failurePolicy": {"maxRestarts": 1000, "inPlaceLimit": 1000}, "rendezvous": {"heartbeatIntervalSeconds": 1}}}))
         super().__init__(folder, job, ENVIRONMENT)
 
     def programs(self):
         """Process ids of the scripts."""
         return programs_of([pid for worker in self.workers() for pid, name in children(worker) if name == "lockstep"])
+
+
+class PackageRun(ScriptRun):
+    """train.py in three workers."""
+
+    def __init__(self, folder, epochs, *more):
+        super().__init__(folder, RANKS, 1, TRAIN, folder, epochs, *more)
 
 
 @contextlib.contextmanager
@@ -213,15 +219,29 @@ def stored(checkpoints):
 def test_an_unchanged_script_restarts_from_memory(folder):
     """FSDP2: each rank has its shard in the memory of its own `lockstep program`; in the folder nothing can be stored."""
     with ProgramRun(folder, torch_python.python(), HERE / "fsdp.py", folder, nproc=2, environment=ENVIRONMENT) as run:
-        def steps(in_round):
-            path = pathlib.Path(folder, "steps-1")
-            lines = [line.split() for line in path.read_text().rpartition("\n")[0].splitlines()] if path.exists() else []
-            return [int(step) for number, step in lines if number == str(in_round)]
-        run.until("a checkpoint in memory", lambda: len(steps(1)) > 12)
-        os.kill(run.programs()[1], signal.SIGKILL)
-        run.until("steps of the next round", lambda: len(steps(2)) > 2)
-        newest = steps(1)[-1]
-        expect(newest - 6 <= steps(2)[0] - 1 <= newest and steps(2)[0] % 5 == 1, f"after step {newest} it continued with step {steps(2)[0]}")
+        expect_continues(run, folder, lambda: os.kill(run.programs()[1], signal.SIGKILL))
+
+
+def test_an_unchanged_script_restarts_from_the_copy_in_another_worker(folder):
+    """As after the loss of a pod, with all memory of its ranks."""
+    with ScriptRun(folder, 2, 2, HERE / "fsdp.py", folder) as run:
+        expect_continues(run, folder, lambda: os.kill(run.workers()[1], signal.SIGKILL))
+
+
+def expect_continues(run, folder, harm):
+    """fsdp.py, from one of its last checkpoints."""
+    def steps(which=slice(None)):
+        """Of the last round."""
+        path = pathlib.Path(folder, "steps-0")
+        lines = [line.split() for line in path.read_text().rpartition("\n")[0].splitlines()] if path.exists() else []
+        rounds = list(dict.fromkeys(number for number, _ in lines))[which]
+        return [int(step) for number, step in lines if number in rounds]
+    run.until("a checkpoint in memory", lambda: len(steps()) > 12)
+    first = steps(slice(1))
+    harm()
+    run.until("steps of another round", lambda: len(steps(slice(1, None))) > 2)
+    newest, continued = steps(slice(1))[-1], steps(slice(1, None))[0]
+    expect(len(first) > 12 and newest - 11 <= continued - 1 <= newest and continued % 5 == 1, f"after step {newest} it continued with step {continued}")
 
 
 def test_a_stopped_rank_is_ended_and_the_others_continue(folder):
