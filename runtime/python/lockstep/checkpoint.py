@@ -81,7 +81,7 @@ class Writer(FileSystemWriter):
 
     def __init__(self, folder: str | os.PathLike[str], step: int, *, keep: int = 3, stores: bool = True, copies: int = 1,
                  on_stored: typing.Callable[[str], None] | None = None) -> None:
-        self._storage = storage_at(folder)
+        self._storage = storage_at(str(folder))
         if copies not in (1, 2):
             raise LockstepError(f"copies must be 1 or 2, not {copies}")
         self._step, self._stores, self._copies = step, stores, copies
@@ -160,7 +160,7 @@ class Reader(FileSystemReader):
     """Of the checkpoint; None: there is none."""
 
     def __init__(self, folder: str | os.PathLike[str], *, at_most: int | None = None, no_dist: bool = False) -> None:
-        self._storage = storage_at(folder)
+        self._storage = storage_at(str(folder))
         alone = no_dist or not dist.is_initialized() or dist.get_world_size() == 1
         self._group = None if alone else _cpu_group()
         self._rank = 0 if alone else dist.get_rank()
@@ -267,10 +267,11 @@ class _Holding:
     complete: dict[int, dict[str, int]]  # of the steps of which it has the metadata: all files of the checkpoint
     stored: dict[int, dict[str, int]]
     paths: dict[int, str]  # of the segments, for processes of the same pod
+    pod: str
 
     @staticmethod
     def of(storage: Storage, lists: bool) -> _Holding:
-        held = _Holding({}, {}, storage.steps() if lists else {}, {})
+        held = _Holding({}, {}, storage.steps() if lists else {}, {}, other_pods.pod())
         for segment in segments():
             if segment.folder != storage.uri:
                 continue
@@ -287,8 +288,8 @@ class _Holding:
         return held
 
     def segment(self, step: int) -> Segment | None:
-        """None: this process cannot read it, as it is in another pod. There, the same path may be another segment; names of files are unique."""
-        path = self.paths.get(step)
+        """None: this process cannot read it, as it is in another pod."""
+        path = self.paths.get(step) if self.pod == other_pods.pod() else None
         found = next((each for each in segments() if each.path == path), None) or (None if path is None else _opened(path))
         return found if found is not None and (found.step, found.lengths()) == (step, self.files[step]) else None
 

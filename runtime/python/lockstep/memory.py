@@ -49,6 +49,7 @@ class Segment:
         self._end = _BEGIN  # of the files
         self.folder, self.step = "", -1
         self.files: dict[str, File] = {}
+        self.own: list[str] = []  # names of those that this process has written
         self.completed = threading.Event()
         self.keeper: threading.Thread | None = None  # makes it complete, and may store it
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -105,6 +106,7 @@ class Segment:
         for name, file in self.files.items():
             file.sums = sums_of(functools.partial(self.read, name), file.bytes)
         self._write_index()
+        self.own = list(self.files)
         self.completed.set()
 
     def reserve(self, length: int, sums: list[int]) -> File:

@@ -32,8 +32,7 @@ class SavedState:
                 named = _empty(reader)
                 _alone(lambda: load(named, storage_reader=reader, no_dist=True))
             except (OSError, CheckpointException) as error:
-                cause = next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
-                log.warning("the checkpoint of step %d is not used: %s", reader.step, cause)
+                log.warning("the checkpoint of step %d is not used: %s", reader.step, _cause(error))
                 at_most = reader.step - 1
                 continue
             self._state.take(named)
@@ -50,7 +49,14 @@ class SavedState:
             log.warning("there is no copy of step %d in the memory of this pod: it does not fit", step)
             return
         writer = Writer(self._folder, step, stores=stores, on_stored=on_stored)
-        _alone(lambda: save(named, storage_writer=writer, no_dist=True))
+        try:
+            _alone(lambda: save(named, storage_writer=writer, no_dist=True))
+        except (OSError, CheckpointException) as error:  # of what does not fit into memory
+            log.warning("the checkpoint of step %d is not stored: %s", step, _cause(error))
+
+
+def _cause(error: OSError | CheckpointException) -> BaseException:
+    return next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
 
 
 def _empty(reader: Reader) -> dict[str, typing.Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import functools
 import io
 import logging
 import os
@@ -75,9 +76,9 @@ class Storage(abc.ABC):
         """For PyTorch's FileSystemWriter."""
 
 
-def storage_at(place: str | os.PathLike[str]) -> Storage:
-    """`place`: a folder, or a URI such as s3://bucket/run."""
-    text = str(place)
+@functools.lru_cache(maxsize=None)
+def storage_at(text: str) -> Storage:
+    """A folder, or a URI such as s3://bucket/run. The same object each time: opening a bucket may need an answer of the store."""
     if text.startswith("file://"):
         return Folder(pathlib.Path(text[len("file://"):]))
     return Bucket(text) if "://" in text else Folder(pathlib.Path(text).absolute())
@@ -159,8 +160,10 @@ class Bucket(Storage):
         except ImportError:
             raise LockstepError(f"{uri}: checkpoints in a bucket need the package pyarrow: pip install pyarrow") from None
         self._arrow = pyarrow.fs
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")  # else the store is asked for it
+        located = f"{self.uri}?region={region}" if region and uri.startswith("s3://") else self.uri
         try:
-            self._store, path = pyarrow.fs.FileSystem.from_uri(self.uri)
+            self._store, path = self._insistently(self.uri, lambda: pyarrow.fs.FileSystem.from_uri(located))
         except ValueError as error:
             raise LockstepError(f"{uri}: {error}; write s3://bucket/run, gs://bucket/run, abfs://container@account.dfs.core.windows.net/run or a folder") from None
         self.path = pathlib.PurePosixPath(path)

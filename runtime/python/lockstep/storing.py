@@ -97,7 +97,7 @@ def _store_the_newest() -> None:
 
 
 def _store(save: Save, patience: float) -> None:
-    for name in save.segment.files:
+    for name in save.segment.own:
         if name != _METADATA:
             _write(save, name)
     if save.files is None:

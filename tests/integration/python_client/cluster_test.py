@@ -226,6 +226,26 @@ def test_a_wait_outlives_the_api_server(client):
         expect(job.status()["state"] == "Complete", f"{job.status()}")
 
 
+def test_a_watch_that_has_expired_begins_again(client):
+    with submitted(client, "expires") as job, FailingApi(os.environ["KUBECONFIG"]) as network:
+        expired = []
+
+        def gone_once(method, path):
+            if "watch=" in path and not expired:
+                expired.append(path)
+                return 410
+            return None
+        network.fault = gone_once
+        waiting = Waiting(lockstep.Client(SPACE, kubeconfig=network.kubeconfig).job("expires"), timeout=LIMIT)
+        until("a watch has expired", lambda: expired or waiting.error)
+        write_status("expires", state="Running", progress={"step": 5})
+        waiting.until("Running  step 5")
+        complete("expires")
+        said = waiting.end()
+        expect(waiting.error is None and "waiting for it" not in said, f"{waiting.error!r}\n{said}")
+        expect(job.status()["state"] == "Complete", f"{job.status()}")
+
+
 def test_a_wait_ends_at_its_timeout_and_at_a_deletion(client):
     with submitted(client, "deleted") as job:
         refused(lambda: job.wait(timeout=1, progress=False), "continues", error=TimeoutError)

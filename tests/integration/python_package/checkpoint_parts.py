@@ -191,6 +191,11 @@ def test_one_that_could_not_be_stored_is_stored_at_the_end(program, tmp_path, mo
     assert (stored_at(tmp_path, STEP) / ".metadata").exists()
 
 
+@pytest.fixture(autouse=True)
+def new_connections():
+    storage.storage_at.cache_clear()
+
+
 @pytest.fixture
 def bucket(monkeypatch):
     """(its folder in the server, its URI)"""
@@ -239,6 +244,12 @@ def test_a_bucket_that_is_away_is_waited_for(program, monkeypatch, caplog):
     with pytest.raises(OSError, match="s3://bucket/run: no answer from the store within 3 s"):
         load("s3://bucket/run")
     assert "s3://bucket/run: no answer from the store, which is asked again for 3 s" in caplog.text
+
+
+def test_a_job_that_cannot_store_at_once_continues(program, nowhere, monkeypatch, caplog):
+    monkeypatch.setattr(checkpoint, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 10.0)}))
+    assert train(nowhere, 2)[0] == 0
+    assert "the checkpoint of step 2 is not stored: " in caplog.text and "Not a directory" in caplog.text
 
 
 def test_training_continues_when_the_bucket_answers_again(program, bucket, monkeypatch):
@@ -323,11 +334,14 @@ def rank(index, meeting, folder, phase, files):
     if phase == "save":
         copies = 2 if folder.endswith("copies") else 1
         os.environ["GROUP_RANK"] = str(index)
+        written, write = [], storing._write
+        storing._write = lambda save, name: (written.append(name), write(save, name))
         dcp.save({f"of-{index}": torch.full((3 << 18,), float(index))}, storage_writer=checkpoint.Writer(folder, STEP, copies=copies))
         settle()
+        assert {name for name in written if name.endswith(".distcp")} == {name for name in written if name.startswith(f"__{index}_")} != set(), written
     else:
         if phase != "load":  # the ranks are in two pods
-            checkpoint._opened = lambda path: None
+            os.environ["GROUP_RANK"] = str(index)
         reader = checkpoint.Reader(folder)
         assert reader.step == (None if phase == "nothing" else STEP), reader.step
         if reader.step is not None:
