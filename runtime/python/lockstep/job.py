@@ -13,15 +13,16 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from lockstep.averaging import Averaging, Final
 from lockstep.batches import Batch, Batches, SamplePlan
 from lockstep.control import SOCKET, Control
 from lockstep.errors import LockstepError, Stopped
+from lockstep.gradients import GradientAveraging
 from lockstep.ledger import SampleLedger
 from lockstep.progress import Progress
 from lockstep.rounds import Round, listen
 from lockstep.state import State, Stateful
 from lockstep.step import Step
-from lockstep.undo import Undo
 
 if typing.TYPE_CHECKING:
     from lockstep.saved_state import SavedState
@@ -61,11 +62,10 @@ class Job:
 
     def __init__(self, model: torch.nn.Module, state: typing.Sequence[Stateful], checkpoints: str | os.PathLike[str] | None, step: int,
                  ddp: dict[str, typing.Any]) -> None:
-        self.finished_steps = step
         self.rank, self.world, self.round = 0, 1, 0
-        self.model: torch.nn.Module = model
-        """The model to call: DistributedDataParallel, one object for the life of the process; alone, the model itself."""
-        self._module, self._ddp = model, ddp
+        self.progress = Progress()
+        self._averaging: Averaging = GradientAveraging(self, model, state, ddp)
+        self._final_steps = step
         self._device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
         self._state = State([model, *state], self._device)
         self._saved_state: SavedState | None = None
@@ -75,15 +75,12 @@ class Job:
         self._saved_step, self._stall = step, 0.0  # of the newest save; seconds for which it made training wait
         self._has_state = step > 0
         self._optimizers = [each for each in state if isinstance(each, torch.optim.Optimizer)]
-        self._undo = Undo(state)
         self._ledger = SampleLedger()
-        self._progress = Progress()
         self._broken_rounds = 0  # without a step between
         self._loop_begin = 0  # the step at which the next loop over batches begins
         self._current: Round | None = None
         self._leaves = False  # all ranks have agreed to leave the round
-        self._batch: Batch | None = None  # of the step under way, if it comes from `batches`
-        self._open_step: Step | None = None
+        self._batch: Batch | None = None  # of the next step, if it comes from `batches`
         for optimizer in self._optimizers:
             optimizer.register_step_pre_hook(self._before_update)
             optimizer.register_step_post_hook(self._after_update)
@@ -96,6 +93,16 @@ class Job:
         self.enter_round()
 
     # ---- the script
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The model to call, one object for the life of the process: DistributedDataParallel; alone, the model itself."""
+        return self._averaging.model
+
+    @property
+    def finished_steps(self) -> int:
+        """Steps whose updates the model has."""
+        return self._final_steps + self._averaging.open_steps
 
     def batches(self, dataset: torch.utils.data.Dataset[typing.Any], global_batch_size: int, *, epochs: int | None = None, steps: int | None = None,
                 seed: int = 0, shuffle: bool = True, drop_last: bool = False, **loader: typing.Any) -> Batches:
@@ -113,7 +120,7 @@ class Job:
         plan = SamplePlan(len(dataset), global_batch_size, seed=seed, shuffle=shuffle, drop_last=drop_last)  # type: ignore[arg-type]
         count = steps if steps is not None else (epochs or 0) * plan.steps_per_epoch
         begin, self._loop_begin = self._loop_begin, self._loop_begin + count
-        self._progress.total_steps, self._progress.steps_per_epoch = self._loop_begin, plan.steps_per_epoch
+        self.progress.total_steps, self.progress.steps_per_epoch = self._loop_begin, plan.steps_per_epoch
         if loader.get("num_workers"):
             loader.setdefault("persistent_workers", True)
         return Batches(self, plan, begin, count, lambda shares: torch.utils.data.DataLoader(dataset, batch_sampler=shares, **loader))
@@ -151,7 +158,7 @@ class Job:
         self._saved_state.save(step, stores=self.rank == 0, on_stored=lambda uri: self._has_stored(step, uri, start))
         self._saved_step = step
         self._stall = time.monotonic() - start
-        self._progress.spent("checkpoint", self._stall)
+        self.progress.spent(checkpoint=self._stall)
 
     def _has_stored(self, step: int, uri: str, start: float) -> None:
         if self._control is not None:
@@ -196,18 +203,11 @@ class Job:
         source = self._synchronise(round_)
         self.rank, self.world, self.round = round_.rank, round_.world, round_.number
         os.environ.update(RANK=str(round_.rank), WORLD_SIZE=str(round_.world), LOCKSTEP_ROUND=str(round_.number))
-        self._build_model(round_)
+        self._averaging.enter_round(round_)
         self._ledger.enter_round(round_.number, round_.rank)
-        self._progress.enter_round(round_.number, self.finished_steps)
+        self.progress.enter_round(round_.number, self.finished_steps)
         control.send("synced", round=round_.number, step=self.finished_steps, source=source, seconds=time.monotonic() - start)
         control.send("phase", phase="train")
-
-    def _build_model(self, round_: Round) -> None:
-        """The same object in each round, so the script may keep a reference to it."""
-        if not isinstance(self.model, DistributedDataParallel):
-            self.model = DistributedDataParallel.__new__(DistributedDataParallel)
-        DistributedDataParallel.__init__(self.model, self._module, init_sync=False, **self._ddp)
-        self.model.register_comm_hook(None, lambda _, bucket: self._reduce(round_, bucket))
 
     def _synchronise(self, round_: Round) -> str:
         """Returns the source of this rank's state, as protocol::Synced has it."""
@@ -230,7 +230,7 @@ class Job:
             return "checkpoint" if loaded else "kept"
         self._has_state = False  # until all of it has arrived
         self._state.receive(functools.partial(dist.recv, src=holders[needy.index(round_.rank) % len(holders)]))
-        self.finished_steps, self._has_state = newest, True
+        self._final_steps, self._has_state = newest, True
         return "peer"
 
     def _everyones_steps(self, round_: Round) -> list[int]:
@@ -242,12 +242,13 @@ class Job:
     def _load(self) -> None:
         """The newest checkpoint that this rank finds; another rank may have a newer one in its memory."""
         if self._saved_state is not None:
-            self.finished_steps = self._saved_step = self._saved_state.load()
-            self._has_state = self.finished_steps > 0
+            self._final_steps = self._saved_step = self._saved_state.load()
+            self._has_state = self._final_steps > 0
 
     def _break(self, control: Control, number: int, reason: str) -> None:
         control.send("broken", round=number, reason=reason[:_REASON_LENGTH])
         self._drop(control)
+        self._averaging.take_back()
         self._broken_rounds += 1
         if self._broken_rounds > _BROKEN_AT_MOST:
             raise LockstepError(f"{self._broken_rounds} rounds broke without a step between; the last one: {reason}")
@@ -258,13 +259,8 @@ class Job:
         control.detach()
         if self._current is None:
             return
-        # What refers to the group: its destructor closes the connections, for which other ranks wait.
-        for name in ("reducer", "logger", "process_group"):
-            if isinstance(self.model, DistributedDataParallel):
-                setattr(self.model, name, None)
-        for parameter in self._module.parameters():
-            parameter.grad = None
-        self._current.drop()
+        self._averaging.leave_round()
+        self._current.drop()  # the destructor of the group closes its connections, for which other ranks wait
         self._current = None
 
     def _end(self, control: Control) -> None:
@@ -277,45 +273,50 @@ class Job:
     def reads(self, batch: Batch, seconds: float) -> None:
         """The batch of the next step, and how long it took to read."""
         self._batch = batch
-        self._progress.spent("data", seconds)
+        self.progress.spent(data=seconds)
 
     def reports(self) -> None:
         if self._control is not None:
-            self._control.send("progress", **self._progress.message())
-            self._control.send("usage", **self._progress.usage())
+            self._control.send("progress", **self.progress.message())
+            self._control.send("usage", **self.progress.usage())
 
     def begins(self, step: Step) -> None:
-        self._open_step = step
-        self._undo.forget()
-        if self._batch is not None:
-            self._ledger.contribute(self.finished_steps, self._batch.ids)
+        step.number, step.batch, self._batch = self.finished_steps, self._batch, None
+        self._averaging.begin(step)
+        if step.batch is not None:
+            self._ledger.contribute(step.number, step.batch.ids)
 
-    def commits(self, step: Step) -> None:
-        """The optimizer has applied the gradients of all ranks."""
-        if self._control is not None and not step.has_totals:
-            raise LockstepError("the step had no backward pass through job.model, so its gradients were not added up over the ranks")
-        batch = self._batch
-        self._ledger.commit(self.finished_steps)
-        self.finished_steps += 1
-        self._broken_rounds = 0
-        self._open_step = self._batch = None
-        rate = self._optimizers[0].param_groups[0]["lr"] if self._optimizers else 0.0
-        self._progress.finished(self.finished_steps, len(batch.ids) if batch else 0, batch.global_size if batch else 0, step.seconds, float(rate))
-        if self._control is None:
-            return
-        # After the commit: if the others have left meanwhile, this rank has the newest state.
-        with contextlib.suppress(RuntimeError):  # then the round has failed, which enter_round sees
-            leaves, saves, self._progress.loss = step.totals()
-            self._leaves = leaves > 0
-            if saves and self._saved_state is not None:
-                self._control.save_requested = False
-                self.save()
-        if self._progress.is_due():
+    def commits(self, step: Step) -> bool:
+        """The optimizer has made its update. False: the round has failed, and the step was taken back."""
+        final = self._averaging.finish(step)
+        self._averaging.step = None
+        self.progress.spent(**step.seconds)
+        if final is not None:
+            self._commits(final)
+        elif self._averaging.open_steps > 0:
+            self.progress.under_way(self._averaging.open_steps)
+        else:
+            return False
+        if self._control is not None and self.progress.is_due():
             self.reports()
+        return True
+
+    def _commits(self, final: Final) -> None:
+        for number in range(self._final_steps, self._final_steps + final.steps):
+            self._ledger.commit(number)
+        self._final_steps += final.steps
+        self._broken_rounds = 0
+        rate = self._optimizers[0].param_groups[0]["lr"] if self._optimizers else 0.0
+        self.progress.finished(self._final_steps, final, float(rate))
+        self._leaves = final.leaves
+        if final.saves and self._control is not None:
+            self._control.save_requested = False
+        if final.saves and self._saved_state is not None:
+            self.save()
 
     def survives(self, error: BaseException) -> bool:
         """Whether a step has failed because a rank has left the round, so it is to be repeated."""
-        self._open_step = None
+        self._averaging.step = None
         round_, control = self._current, self._control
         if round_ is None or control is None or not isinstance(error, RuntimeError):
             return False
@@ -323,40 +324,32 @@ class Job:
 
     def takes_back(self) -> bool:
         """The updates of a step that is to be repeated. False: they cannot be taken back, so the step counts."""
-        return self._undo.restore()
+        return self._averaging.take_back()
 
     def fails(self, error: BaseException) -> None:
         """The script's own error, which ends it unless the script handles it."""
         if self._control is not None and isinstance(error, Exception):
             self._control.send("failed", exitCode=1, reason=f"{type(error).__name__}: {error}"[:_REASON_LENGTH], failedStep=self.finished_steps)
 
-    def _asks_to_save(self, control: Control) -> bool:
-        """A requested checkpoint is stored, so it waits for the one that is being stored."""
-        return control.save_requested and self._saved_state is not None and not self._saved_state.is_storing
-
-    def _before_update(self, *_: typing.Any) -> None:
-        if self._open_step is not None:
-            self._open_step.reaches("reduce")
-            self._undo.remember()
+    def _before_update(self, optimizer: torch.optim.Optimizer, *_: typing.Any) -> None:
+        if self._averaging.step is not None:
+            self._averaging.before_update(optimizer)
 
     def _after_update(self, *_: typing.Any) -> None:
-        if self._open_step is not None:
-            self._open_step.has_updated = True
+        if self._averaging.step is not None:
+            self._averaging.step.has_updated = True
 
-    def _reduce(self, round_: Round, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
-        """For DistributedDataParallel: the gradient of the global batch is the sum of the ranks' means, weighted by their shares."""
-        gradients, step = bucket.buffer(), self._open_step
-        if step is None or self._control is None:
-            raise LockstepError("backward() was called outside of `with job.step():`, where no other rank takes part")
-        weight = self._batch.weight if self._batch is not None else 1 / round_.world
-        if weight > 0:
-            gradients.mul_(weight)
-        else:
-            gradients.zero_()  # also where the sample that counts nothing has given a NaN
-        self._progress.communicated += gradients.numel() * gradients.element_size()
-        summed = round_.all_reduce(gradients)
-        step.reaches("backward")
-        if bucket.is_last():
-            asks_to_leave = self._control.yield_requested or self._control.stop_at is not None
-            step.adds_up(round_, float(asks_to_leave), float(self._asks_to_save(self._control)), step.loss * weight)
-        return summed
+    # ---- for Averaging
+
+    def requests(self) -> tuple[bool, bool]:
+        """Whether this rank asks all ranks to leave the round, and to save."""
+        control = self._control
+        if control is None:
+            return False, False
+        # A requested checkpoint is stored, so it waits for the one that is being stored.
+        saves = control.save_requested and self._saved_state is not None and not self._saved_state.is_storing
+        return control.yield_requested or control.stop_at is not None, saves
+
+    def says_phase(self, phase: str) -> None:
+        if self._control is not None:
+            self._control.send("phase", phase=phase)

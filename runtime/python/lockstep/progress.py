@@ -5,6 +5,9 @@ import bisect
 import time
 import typing
 
+if typing.TYPE_CHECKING:
+    from lockstep.averaging import Final
+
 _REPORT_SECONDS = 0.1
 _SMOOTHING = 0.1  # the part of the newest step in the mean of samples per second
 # Of the histogram of step times: runtime/common/protocol/step_times.h.
@@ -15,38 +18,45 @@ class Progress:
     def __init__(self) -> None:
         self.total_steps = 0  # 0: not known
         self.steps_per_epoch = 0
-        self.loss = 0.0  # of the newest step, over the global batch
+        self.loss = 0.0  # of the newest step or window, over the samples of all ranks
         self._fields: dict[str, typing.Any] = {}
         self._seconds: dict[str, float] = {}
         self._steps = self._samples = 0  # of this process
         self.communicated = 0  # bytes that this rank has given to sums
+        self.repeated = 0  # steps that were taken back
         self._counts, self._step_seconds = [0] * (len(_BOUNDS) + 1), 0.0
         self._rate = 0.0  # samples of all ranks per second
         self._finished_at = 0.0  # when the newest step was finished; 0: none in this round
         self._sent = 0.0
 
     def enter_round(self, number: int, step: int) -> None:
-        self._fields.update(round=number, step=step)
+        self._fields.update(round=number, step=step, stepsUnderWay=0)
         self._finished_at = 0.0
         self._sent = 0.0  # the first step of a round is reported at once, not before: it says that the job has recovered
 
-    def spent(self, phase: str, seconds: float) -> None:
-        self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
-
-    def finished(self, step: int, samples: int, global_size: int, seconds: dict[str, float], learning_rate: float) -> None:
+    def spent(self, **seconds: float) -> None:
+        """In each phase."""
         for phase, spent in seconds.items():
-            self.spent(phase, spent)
+            self._seconds[phase] = self._seconds.get(phase, 0.0) + spent
+
+    def under_way(self, steps: int) -> None:
+        """Steps that are taken, but not final."""
+        self._fields.update(stepsUnderWay=steps)
+
+    def finished(self, step: int, final: Final, learning_rate: float) -> None:
         now = time.monotonic()
         if self._finished_at:
-            self._timed(now - self._finished_at, global_size)
+            self._timed(now - self._finished_at, final)
         self._finished_at = now
-        self._steps += 1
-        self._samples += samples
-        self._fields.update(step=step, learningRate=learning_rate)
+        self._steps += final.steps
+        self._samples += final.samples
+        self.loss = final.loss
+        self._fields.update(step=step, stepsUnderWay=0, learningRate=learning_rate)
 
-    def _timed(self, took: float, global_size: int) -> None:
-        self._rate = global_size / took if self._rate == 0 else self._rate + _SMOOTHING * (global_size / took - self._rate)
-        self._counts[bisect.bisect_left(_BOUNDS, took)] += 1
+    def _timed(self, took: float, final: Final) -> None:
+        rate = final.global_samples / took
+        self._rate = rate if self._rate == 0 else self._rate + _SMOOTHING * (rate - self._rate)
+        self._counts[bisect.bisect_left(_BOUNDS, took / final.steps)] += final.steps
         self._step_seconds += took
 
     def usage(self) -> dict[str, typing.Any]:
@@ -54,9 +64,11 @@ class Progress:
 
     def message(self) -> dict[str, typing.Any]:
         self._sent = time.monotonic()
+        if not self._fields.get("stepsUnderWay"):  # ranks are compared by their times per final step
+            self._fields["phaseSeconds"] = dict(self._seconds)
         epoch = self._fields.get("step", 0) / self.steps_per_epoch if self.steps_per_epoch else 0.0
         return {**self._fields, "totalSteps": self.total_steps, "epoch": epoch, "loss": self.loss, "samplesPerSecond": self._rate, "stepsTotal": self._steps,
-                "samplesTotal": self._samples, "phaseSeconds": self._seconds}
+                "samplesTotal": self._samples, "repeatedStepsTotal": self.repeated}
 
     def is_due(self) -> bool:
         return time.monotonic() - self._sent >= _REPORT_SECONDS

@@ -13,7 +13,6 @@ from torch.nn.parallel import DistributedDataParallel
 if typing.TYPE_CHECKING:
     from lockstep.batches import Batch
     from lockstep.job import Job
-    from lockstep.rounds import Round
 
 
 class Step:
@@ -21,12 +20,20 @@ class Step:
 
     def __init__(self, job: Job) -> None:
         self._job = job
+        self.number = 0
+        """How many steps were finished before."""
+        self.batch: Batch | None = None
+        """If it comes from `Job.batches`."""
         self.loss = 0.0
         self.is_committed = False
         self.has_updated = False  # an optimizer has applied the gradients
         self.seconds: dict[str, float] = {}
         self._since = 0.0
-        self._totals: torch.futures.Future[torch.Tensor] | None = None
+
+    @property
+    def samples(self) -> int:
+        """How much this rank's share weighs."""
+        return len(self.batch.ids) if self.batch is not None else 1
 
     def report(self, loss: torch.Tensor | float) -> None:
         """The mean loss of this rank's samples, for the job's status and metrics. Before `backward()`; later, the value is not used."""
@@ -62,13 +69,14 @@ class Step:
             return False
         if self.has_updated and not self._job.takes_back():  # with the update repeated, this rank would differ from the others
             self._commit()
+        else:
+            self._job.progress.repeated += 1
         traceback.clear_frames(trace)  # they refer to what must be dropped
         return True
 
     def _commit(self) -> None:
         self.reaches("optimizer")
-        self._job.commits(self)
-        self.is_committed = True
+        self.is_committed = self._job.commits(self)
 
     def reaches(self, end: str) -> None:
         """Counts the time since the last call for the phase that ends now; of gradients of several buckets, the first ends the forward pass."""
@@ -76,17 +84,3 @@ class Step:
         phase = "forward" if end == "backward" and "forward" not in self.seconds else end
         self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._since
         self._since = now
-
-    def adds_up(self, round_: Round, *values: float) -> None:
-        """Begins the sum over all ranks of what travels with the gradients."""
-        self._totals = round_.all_reduce(torch.tensor(values, dtype=torch.float64, device=round_.device))
-
-    @property
-    def has_totals(self) -> bool:
-        return self._totals is not None
-
-    def totals(self) -> tuple[float, float, float]:
-        """How many ranks ask to leave, how many to save, and the mean loss of the global batch. RuntimeError: the round has failed."""
-        assert self._totals is not None
-        leaves, saves, loss = self._totals.wait().tolist()
-        return leaves, saves, loss

@@ -1,0 +1,53 @@
+"""What differs between the two ways in which the ranks of a job train together: all take the mean of their gradients in each step
+(gradients.py), or each takes some steps alone, and then all take the mean of their states (windows.py).
+"""
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+import torch
+
+if typing.TYPE_CHECKING:
+    from lockstep.rounds import Round
+    from lockstep.step import Step
+
+
+@dataclasses.dataclass
+class Final:
+    """Steps that are not repeated any more while a rank is left."""
+
+    steps: int
+    samples: int
+    """Of this rank."""
+    global_samples: int
+    loss: float
+    """The mean over the samples of all ranks."""
+    leaves: bool = False
+    """A rank has asked all to leave the round."""
+    saves: bool = False
+    """A rank has asked all to save."""
+
+
+class Averaging(typing.Protocol):
+    model: torch.nn.Module
+    """For the script to call."""
+    step: Step | None
+    """The one under way."""
+    open_steps: int
+    """Taken, but not final."""
+
+    def enter_round(self, round_: Round) -> None: ...
+
+    def leave_round(self) -> None:
+        """Forgets what refers to the process group."""
+
+    def begin(self, step: Step) -> None: ...
+
+    def before_update(self, optimizer: torch.optim.Optimizer) -> None: ...
+
+    def finish(self, step: Step) -> Final | None:
+        """The step has made its updates. None: it is not final yet, or the round has failed and it was taken back."""
+
+    def take_back(self) -> bool:
+        """What is not final, because the round has failed. False: there is nothing to take back."""

@@ -1,0 +1,95 @@
+"""In each step all ranks take the mean of their gradients, so the step is final when its update is made."""
+from __future__ import annotations
+
+import contextlib
+import typing
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from lockstep.averaging import Final
+from lockstep.errors import LockstepError
+from lockstep.undo import Undo
+
+if typing.TYPE_CHECKING:
+    from lockstep.job import Job
+    from lockstep.rounds import Round
+    from lockstep.state import Stateful
+    from lockstep.step import Step
+
+
+class GradientAveraging:
+    """An Averaging. With several optimizers, a step in which only some have made their update can be taken back."""
+
+    def __init__(self, job: Job, model: torch.nn.Module, state: typing.Sequence[Stateful], ddp: dict[str, typing.Any]) -> None:
+        self.model = model  # DistributedDataParallel from the first round on
+        self.step: Step | None = None
+        self.open_steps = 0
+        self._job, self._module, self._ddp = job, model, ddp
+        has_several = sum(isinstance(each, torch.optim.Optimizer) for each in state) > 1
+        self._undo = Undo([model, *state]) if has_several else None
+        self._round: Round | None = None
+        self._totals: torch.futures.Future[torch.Tensor] | None = None  # what is summed together with the gradients
+
+    def enter_round(self, round_: Round) -> None:
+        """The same object in each round, so the script may keep a reference to it."""
+        if not isinstance(self.model, DistributedDataParallel):
+            self.model = DistributedDataParallel.__new__(DistributedDataParallel)
+        DistributedDataParallel.__init__(self.model, self._module, init_sync=False, **self._ddp)
+        self.model.register_comm_hook(None, lambda _, bucket: self._reduce(round_, bucket))
+        self._round = round_
+
+    def leave_round(self) -> None:
+        for name in ("reducer", "logger", "process_group"):
+            if isinstance(self.model, DistributedDataParallel):
+                setattr(self.model, name, None)
+        for parameter in self._module.parameters():
+            parameter.grad = None
+        self._round = None
+
+    def begin(self, step: Step) -> None:
+        self.step, self._totals = step, None
+        if self._undo is not None:
+            self._undo.forget()
+
+    def before_update(self, optimizer: torch.optim.Optimizer) -> None:
+        assert self.step is not None
+        self.step.reaches("reduce")
+        if self._undo is not None:
+            self._undo.remember()
+
+    def finish(self, step: Step) -> Final:
+        if self._round is not None and self._totals is None:
+            raise LockstepError("the step had no backward pass through job.model, so its gradients were not added up over the ranks")
+        if self._undo is not None:
+            self._undo.forget()
+        batch = step.batch
+        final = Final(1, len(batch.ids) if batch else 0, batch.global_size if batch else 0, step.loss)
+        if self._totals is not None:
+            with contextlib.suppress(RuntimeError):  # then the round has failed; if the others have left it, this rank has the newest state
+                leaves, saves, final.loss = self._totals.wait().tolist()
+                final.leaves, final.saves = leaves > 0, saves > 0
+        return final
+
+    def take_back(self) -> bool:
+        return self._undo is not None and self._undo.restore()
+
+    def _reduce(self, round_: Round, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
+        """For DistributedDataParallel: the gradient of the global batch is the sum of the ranks' means, weighted by their shares."""
+        gradients, step = bucket.buffer(), self.step
+        if step is None:
+            raise LockstepError("backward() was called outside of `with job.step():`, where no other rank takes part")
+        weight = step.batch.weight if step.batch is not None else 1 / round_.world
+        if weight > 0:
+            gradients.mul_(weight)
+        else:
+            gradients.zero_()  # also where the sample that counts nothing has given a NaN
+        self._job.progress.communicated += gradients.numel() * gradients.element_size()
+        summed = round_.all_reduce(gradients)
+        step.reaches("backward")
+        if bucket.is_last():
+            leaves, saves = self._job.requests()
+            totals = torch.tensor([float(leaves), float(saves), step.loss * weight], dtype=torch.float64, device=round_.device)
+            self._totals = round_.all_reduce(totals)
+        return summed
