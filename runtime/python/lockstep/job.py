@@ -20,15 +20,13 @@ from lockstep.errors import LockstepError, Stopped
 from lockstep.gradients import GradientAveraging
 from lockstep.ledger import SampleLedger
 from lockstep.progress import Progress
-from lockstep.rounds import Round, listen
+from lockstep.rounds import BrokenRounds, Round, listen
 from lockstep.state import State, Stateful
 from lockstep.step import Step
 
 if typing.TYPE_CHECKING:
     from lockstep.saved_state import SavedState
 
-# As runtime/train/broken_rounds.h: the first two retries are immediate, because one failure is often seen twice.
-_BROKEN_AT_MOST, _BROKEN_AT_ONCE, _FIRST_PAUSE, _LONGEST_PAUSE = 20, 2, 0.1, 5.0
 # For the supervisor to say that another rank has left, after an error that may come from that.
 _ABORT_SECONDS = 2.0
 _REASON_LENGTH = 500
@@ -76,7 +74,7 @@ class Job:
         self._has_state = step > 0
         self._optimizers = [each for each in state if isinstance(each, torch.optim.Optimizer)]
         self._ledger = SampleLedger()
-        self._broken_rounds = 0  # without a step between
+        self._broken_rounds = BrokenRounds()
         self._loop_begin = 0  # the step at which the next loop over batches begins
         self._current: Round | None = None
         self._leaves = False  # all ranks have agreed to leave the round
@@ -249,11 +247,7 @@ class Job:
         control.send("broken", round=number, reason=reason[:_REASON_LENGTH])
         self._drop(control)
         self._averaging.take_back()
-        self._broken_rounds += 1
-        if self._broken_rounds > _BROKEN_AT_MOST:
-            raise LockstepError(f"{self._broken_rounds} rounds broke without a step between; the last one: {reason}")
-        if self._broken_rounds > _BROKEN_AT_ONCE:
-            time.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (self._broken_rounds - _BROKEN_AT_ONCE - 1)))
+        self._broken_rounds.broke(reason)
 
     def _drop(self, control: Control) -> None:
         control.detach()
@@ -305,7 +299,7 @@ class Job:
         for number in range(self._final_steps, self._final_steps + final.steps):
             self._ledger.commit(number)
         self._final_steps += final.steps
-        self._broken_rounds = 0
+        self._broken_rounds.made_step()
         rate = self._optimizers[0].param_groups[0]["lr"] if self._optimizers else 0.0
         self.progress.finished(self._final_steps, final, float(rate))
         self._leaves = final.leaves

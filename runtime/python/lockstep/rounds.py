@@ -15,13 +15,15 @@ import typing
 import torch
 import torch.distributed as dist
 
-from lockstep.errors import RoundBroken
+from lockstep.errors import LockstepError, RoundBroken
 
 # The supervisor finds a rank that hangs; this only ends what it cannot see.
 _COLLECTIVE_LIMIT = datetime.timedelta(minutes=30)
 # For the moment in which all ranks connect, when all have arrived.
 _CONNECT_LIMIT = datetime.timedelta(minutes=1)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
+# The first two retries are immediate, because one failure is often seen twice.
+_BROKEN_AT_MOST, _BROKEN_AT_ONCE, _FIRST_RETRY_PAUSE, _LONGEST_RETRY_PAUSE = 20, 2, 0.1, 5.0
 
 
 def listen() -> socket.socket:
@@ -142,3 +144,21 @@ class Round:
             group.clear()
         else:
             threading.Thread(target=group.clear, name="lockstep-drop", daemon=True).start()
+
+
+class BrokenRounds:
+    """Counts those that broke without a step between, as runtime/train/broken_rounds.h."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def broke(self, reason: str) -> None:
+        """Waits for as long as is sensible before the next round. LockstepError: it does not make sense to go on."""
+        self._count += 1
+        if self._count > _BROKEN_AT_MOST:
+            raise LockstepError(f"{self._count} rounds broke without a step between; the last one: {reason}")
+        if self._count > _BROKEN_AT_ONCE:
+            time.sleep(min(_LONGEST_RETRY_PAUSE, _FIRST_RETRY_PAUSE * 2 ** (self._count - _BROKEN_AT_ONCE - 1)))
+
+    def made_step(self) -> None:
+        self._count = 0
