@@ -135,7 +135,8 @@ class Job:
         ...     loss.backward()
         ...     optimizer.step()
         """
-        self.enter_round()
+        if self._batch is None:  # else it would be a batch of another round, which the failure of this step replaces
+            self.enter_round()
         return Step(self)
 
     def save(self) -> None:
