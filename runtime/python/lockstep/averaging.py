@@ -10,6 +10,7 @@ import torch
 
 if typing.TYPE_CHECKING:
     from lockstep.rounds import Round
+    from lockstep.state import Stateful
     from lockstep.step import Step
 
 
@@ -36,6 +37,8 @@ class Averaging(typing.Protocol):
     """The one under way."""
     open_steps: int
     """Taken, but not final."""
+    state: typing.Sequence[Stateful]
+    """Its own, which must be equal on all ranks, too."""
 
     def enter_round(self, round_: Round) -> None: ...
 

@@ -70,6 +70,8 @@ class Batch:
     epoch: int
     part: float = 1.0
     """Of a micro-batch: its part of this rank's share. Weights its mean loss."""
+    is_last: bool = False
+    """Of its epoch, or of the loop."""
 
     def micro_batches(self, size: int) -> list[Batch]:
         """Parts of at most `size` samples, for accumulation of gradients (`Step.accumulate`). `part` of each weights its loss."""
@@ -143,6 +145,8 @@ class Batches:
         self._reading_for = (job.round, step + 1)
         ids = self._plan.ids(step, job.rank, job.world)
         size = self._plan.size(step)
-        batch = Batch(data, ids, len(ids) / size, size, job.finished_steps, step // self._plan.steps_per_epoch)
+        epoch, ended = step // self._plan.steps_per_epoch, step + 1
+        is_last = ended % self._plan.steps_per_epoch == 0 or ended == self._steps
+        batch = Batch(data, ids, len(ids) / size, size, job.finished_steps, epoch, is_last=is_last)
         job.reads(batch, time.monotonic() - start)
         return batch

@@ -26,6 +26,7 @@ class GradientAveraging:
         self.model = model  # DistributedDataParallel from the first round on
         self.step: Step | None = None
         self.open_steps = 0
+        self.state: typing.Sequence[Stateful] = ()
         self._job, self._module, self._ddp = job, model, ddp
         has_several = sum(isinstance(each, torch.optim.Optimizer) for each in state) > 1
         self._undo = Undo([model, *state]) if has_several else None

@@ -23,6 +23,7 @@ from lockstep.progress import Progress
 from lockstep.rounds import BrokenRounds, Round, listen
 from lockstep.state import State, Stateful
 from lockstep.step import Step
+from lockstep.windows import WindowAveraging, check_arguments
 
 if typing.TYPE_CHECKING:
     from lockstep.saved_state import SavedState
@@ -33,7 +34,7 @@ _REASON_LENGTH = 500
 
 
 def join(model: torch.nn.Module, *state: Stateful, checkpoints: str | os.PathLike[str] | None = None, step: int = 0,
-         ddp: dict[str, typing.Any] | None = None) -> Job:
+         ddp: dict[str, typing.Any] | None = None, average_every: int | None = None, outer_optimizer: torch.optim.Optimizer | None = None) -> Job:
     """Joins the job that this process was started for; alone, trains as one process.
 
     `model` and `state` (optimizer, scheduler, anything with `state_dict` and `load_state_dict`) become equal on all ranks: a rank that starts
@@ -41,7 +42,13 @@ def join(model: torch.nn.Module, *state: Stateful, checkpoints: str | os.PathLik
     there is loaded. `step`: how many steps the state has, if the script has loaded it itself; it must be the same on all ranks. `ddp`: arguments
     of DistributedDataParallel.
 
+    `average_every`: instead of averaging gradients in each step, each rank trains alone for this many steps; then all take the mean of their
+    states. `outer_optimizer` takes a step with the mean change of the parameters as their gradients.
+
     >>> job = lockstep.join(model, optimizer, scheduler)
+    >>> job = lockstep.join(model, optimizer, average_every=50)  # LocalSGD
+    >>> job = lockstep.join(model, optimizer, average_every=50,  # DiLoCo
+    ...                     outer_optimizer=torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True))
     """
     if not isinstance(model, torch.nn.Module):
         raise LockstepError(f"the first argument of join must be the model, a torch.nn.Module, not {type(model).__name__}")
@@ -52,25 +59,29 @@ def join(model: torch.nn.Module, *state: Stateful, checkpoints: str | os.PathLik
             raise LockstepError(f"{type(each).__name__} has no state_dict and load_state_dict, so it cannot be made equal on all ranks")
     if checkpoints is not None and step > 0:
         raise LockstepError("join needs either `checkpoints`, from which it loads the state, or the `step` of the state that the script has loaded")
-    return Job(model, state, checkpoints, step, ddp or {})
+    check_arguments(model, state, average_every, outer_optimizer, ddp)
+    if average_every is None:
+        return Job(model, state, checkpoints, step, functools.partial(GradientAveraging, ddp=ddp or {}))
+    return Job(model, state, checkpoints, step, functools.partial(WindowAveraging, every=average_every, outer_optimizer=outer_optimizer))
 
 
 class Job:
     """What `join` returns. To be used by one thread."""
 
     def __init__(self, model: torch.nn.Module, state: typing.Sequence[Stateful], checkpoints: str | os.PathLike[str] | None, step: int,
-                 ddp: dict[str, typing.Any]) -> None:
+                 averaging: typing.Callable[[Job, torch.nn.Module, typing.Sequence[Stateful]], Averaging]) -> None:
         self.rank, self.world, self.round = 0, 1, 0
         self.progress = Progress()
-        self._averaging: Averaging = GradientAveraging(self, model, state, ddp)
+        self._averaging = averaging(self, model, state)
         self._final_steps = step
         self._device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-        self._state = State([model, *state], self._device)
+        self._state = State([model, *state, *self._averaging.state], self._device)
         self._saved_state: SavedState | None = None
         if checkpoints is not None:
             from lockstep.saved_state import SavedState  # DCP takes a while to import
             self._saved_state = SavedState(checkpoints, self._state)
         self._saved_step, self._stall = step, 0.0  # of the newest save; seconds for which it made training wait
+        self._saves_later = False  # when the steps are final
         self._has_state = step > 0
         self._optimizers = [each for each in state if isinstance(each, torch.optim.Optimizer)]
         self._ledger = SampleLedger()
@@ -94,12 +105,12 @@ class Job:
 
     @property
     def model(self) -> torch.nn.Module:
-        """The model to call, one object for the life of the process: DistributedDataParallel; alone, the model itself."""
+        """The model to call, one object for the life of the process: DistributedDataParallel; alone, or with `average_every`, the model itself."""
         return self._averaging.model
 
     @property
     def finished_steps(self) -> int:
-        """Steps whose updates the model has."""
+        """Steps whose updates the model has. With `average_every`, those since the last average may be taken back when a rank is lost."""
         return self._final_steps + self._averaging.open_steps
 
     def batches(self, dataset: torch.utils.data.Dataset[typing.Any], global_batch_size: int, *, epochs: int | None = None, steps: int | None = None,
@@ -144,14 +155,15 @@ class Job:
 
         To be called by all ranks after the same step; it does not wait for them. One rank of each pod has a copy in memory, which is still there
         when the script is started again in that pod; rank 0 stores its copy. While that still stores the last checkpoint, the new one is in
-        memory only; the newest is stored at the end.
+        memory only; the newest is stored at the end. With `average_every`, it saves after the next average.
 
         >>> if job.finished_steps % 100 == 0:
         ...     job.save()
         """
         if self._saved_state is None:
             raise LockstepError("save needs a folder: lockstep.join(..., checkpoints=\"/checkpoints\")")
-        if self._saved_step == self.finished_steps or os.environ.get("LOCAL_RANK", "0") != "0":
+        self._saves_later = self._averaging.open_steps > 0
+        if self._saves_later or self._saved_step == self.finished_steps or os.environ.get("LOCAL_RANK", "0") != "0":
             return
         step, start = self.finished_steps, time.monotonic()
         self._saved_state.save(step, stores=self.rank == 0, on_stored=lambda uri: self._has_stored(step, uri, start))
@@ -306,7 +318,7 @@ class Job:
         self._leaves = final.leaves
         if final.saves and self._control is not None:
             self._control.save_requested = False
-        if final.saves and self._saved_state is not None:
+        if self._saves_later or final.saves and self._saved_state is not None:
             self.save()
 
     def survives(self, error: BaseException) -> bool:

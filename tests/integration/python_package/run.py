@@ -109,7 +109,7 @@ def expect_complete(run, folder, epochs, wanted=None):
         expect(apart < 1e-3, f"rank {rank}: weights differ by {apart} from those of one process")
 
 
-@pytest.mark.parametrize("parts", ["parts.py", "checkpoint_parts.py"])
+@pytest.mark.parametrize("parts", ["parts.py", "window_parts.py", "checkpoint_parts.py"])
 def test_parts(folder, parts):
     done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / parts, folder=folder)
     expect(done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-2000:]}")
