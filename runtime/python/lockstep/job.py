@@ -10,7 +10,6 @@ import time
 import typing
 
 import torch
-import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.averaging import Averaging, Final
@@ -21,7 +20,7 @@ from lockstep.gradients import GradientAveraging
 from lockstep.ledger import SampleLedger
 from lockstep.progress import Progress
 from lockstep.rounds import BrokenRounds, Round, listen
-from lockstep.state import State, Stateful
+from lockstep.state import INCOMPLETE, State, Stateful
 from lockstep.step import Step
 from lockstep.windows import WindowAveraging, check_arguments
 
@@ -73,16 +72,14 @@ class Job:
         self.rank, self.world, self.round = 0, 1, 0
         self.progress = Progress()
         self._averaging = averaging(self, model, state)
-        self._final_steps = step
         self._device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-        self._state = State([model, *state, *self._averaging.state], self._device)
+        self._state = State([model, *state, *self._averaging.state], self._device, step if step > 0 else INCOMPLETE)
         self._saved_state: SavedState | None = None
         if checkpoints is not None:
             from lockstep.saved_state import SavedState  # DCP takes a while to import
             self._saved_state = SavedState(checkpoints, self._state)
         self._saved_step, self._stall = step, 0.0  # of the newest save; seconds for which it made training wait
         self._saves_later = False  # when the steps are final
-        self._has_state = step > 0
         self._optimizers = [each for each in state if isinstance(each, torch.optim.Optimizer)]
         self._ledger = SampleLedger()
         self._broken_rounds = BrokenRounds()
@@ -99,6 +96,7 @@ class Job:
             atexit.register(self._end, self._control)
         else:
             self._load()
+            self._state.step = max(0, self._state.step)
         self.enter_round()
 
     # ---- the script
@@ -111,7 +109,7 @@ class Job:
     @property
     def finished_steps(self) -> int:
         """Steps whose updates the model has. With `average_every`, those since the last average may be taken back when a rank is lost."""
-        return self._final_steps + self._averaging.open_steps
+        return self._state.step + self._averaging.open_steps
 
     def batches(self, dataset: torch.utils.data.Dataset[typing.Any], global_batch_size: int, *, epochs: int | None = None, steps: int | None = None,
                 seed: int = 0, shuffle: bool = True, drop_last: bool = False, **loader: typing.Any) -> Batches:
@@ -185,7 +183,7 @@ class Job:
         self._leave_if_over(control)
         while self._current is None:
             with contextlib.closing(listen()) as listener:
-                control.send("ready", step=self.finished_steps if self._has_state else -1, storePort=listener.getsockname()[1])
+                control.send("ready", step=self._state.step, storePort=listener.getsockname()[1])
                 assignment = control.wait_for_assignment()
                 try:
                     self._enter(control, assignment, listener)
@@ -211,7 +209,7 @@ class Job:
         self._leaves = False
         control.attach(round_)
         round_.connect(listener)
-        source = self._synchronise(round_)
+        source = self._state.synchronise(round_, None if self._saved_state is None else self._load)
         self.rank, self.world, self.round = round_.rank, round_.world, round_.number
         os.environ.update(RANK=str(round_.rank), WORLD_SIZE=str(round_.world), LOCKSTEP_ROUND=str(round_.number))
         self._averaging.enter_round(round_)
@@ -220,41 +218,11 @@ class Job:
         control.send("synced", round=round_.number, step=self.finished_steps, source=source, seconds=time.monotonic() - start)
         control.send("phase", phase="train")
 
-    def _synchronise(self, round_: Round) -> str:
-        """Returns the source of this rank's state, as protocol::Synced has it."""
-        steps = self._everyones_steps(round_)
-        loaded = max(steps) < 0 and self._saved_state is not None
-        if loaded:  # nobody has the state
-            self._load()
-            steps = self._everyones_steps(round_)
-        newest = max(steps)
-        if newest < 0:  # all ranks start: they take the state of rank 0
-            transfer = self._state.send if round_.rank == 0 else self._state.receive
-            transfer(lambda tensor: dist.broadcast(tensor, src=0))
-            self._has_state = True
-            return "fresh"
-        holders = [rank for rank, step in enumerate(steps) if step == newest]
-        needy = [rank for rank, step in enumerate(steps) if step != newest]
-        if steps[round_.rank] == newest:
-            for rank in needy[holders.index(round_.rank)::len(holders)]:
-                self._state.send(functools.partial(dist.send, dst=rank))
-            return "checkpoint" if loaded else "kept"
-        self._has_state = False  # until all of it has arrived
-        self._state.receive(functools.partial(dist.recv, src=holders[needy.index(round_.rank) % len(holders)]))
-        self._final_steps, self._has_state = newest, True
-        return "peer"
-
-    def _everyones_steps(self, round_: Round) -> list[int]:
-        mine = torch.tensor([self.finished_steps if self._has_state else -1], device=self._device)
-        everyones = [torch.zeros_like(mine) for _ in range(round_.world)]
-        dist.all_gather(everyones, mine)
-        return [int(each) for each in everyones]
-
     def _load(self) -> None:
         """The newest checkpoint that this rank finds; another rank may have a newer one in its memory."""
         if self._saved_state is not None:
-            self._final_steps = self._saved_step = self._saved_state.load()
-            self._has_state = self._final_steps > 0
+            self._saved_step = self._saved_state.load()
+            self._state.step = self._saved_step if self._saved_step > 0 else INCOMPLETE
 
     def _break(self, control: Control, number: int, reason: str) -> None:
         control.send("broken", round=number, reason=reason[:_REASON_LENGTH])
@@ -309,12 +277,12 @@ class Job:
         return True
 
     def _commits(self, final: Final) -> None:
-        for number in range(self._final_steps, self._final_steps + final.steps):
+        for number in range(self._state.step, self._state.step + final.steps):
             self._ledger.commit(number)
-        self._final_steps += final.steps
+        self._state.step += final.steps
         self._broken_rounds.made_step()
         rate = self._optimizers[0].param_groups[0]["lr"] if self._optimizers else 0.0
-        self.progress.finished(self._final_steps, final, float(rate))
+        self.progress.finished(self._state.step, final, float(rate))
         self._leaves = final.leaves
         if final.saves and self._control is not None:
             self._control.save_requested = False

@@ -5,14 +5,20 @@ shapes they are overwritten in place, so a model needs no second copy.
 """
 from __future__ import annotations
 
+import functools
 import io
 import pickle
 import typing
 
 import torch
+import torch.distributed as dist
 
 from lockstep.errors import LockstepError
 
+if typing.TYPE_CHECKING:
+    from lockstep.rounds import Round
+
+INCOMPLETE = -1  # the step of a state that a rank does not have, or not all of it
 _PIECE_BYTES = 64 << 20
 Move = typing.Callable[[torch.Tensor], typing.Any]
 _Shape = tuple[torch.Size, torch.dtype]
@@ -73,10 +79,42 @@ def _move(tensor: torch.Tensor, move: Move, device: torch.device) -> torch.Tenso
 
 
 class State:
-    def __init__(self, objects: typing.Sequence[Stateful], device: torch.device) -> None:
-        """`device`: that of tensors which the process group moves."""
+    def __init__(self, objects: typing.Sequence[Stateful], device: torch.device, step: int = INCOMPLETE) -> None:
+        """`device`: that of tensors which the process group moves. `step`: how many steps were made with the objects."""
         self._objects = objects
         self._device = device
+        self.step = step
+
+    def synchronise(self, round_: Round, load: typing.Callable[[], None] | None) -> str:
+        """Makes it equal on all ranks of a round that begins: the newest state counts. `load` looks for a checkpoint if no rank has a state.
+        Returns the source of this rank's state, as protocol::Synced has it. RuntimeError: the round is over."""
+        steps = self._everyones_steps(round_)
+        is_loaded = False
+        if max(steps) < 0 and load is not None:
+            load()
+            steps, is_loaded = self._everyones_steps(round_), True
+        newest = max(steps)
+        if newest < 0:  # all ranks start: they take the state of rank 0
+            transfer = self.send if round_.rank == 0 else self.receive
+            transfer(lambda tensor: dist.broadcast(tensor, src=0))
+            self.step = 0
+            return "fresh"
+        holders = [rank for rank, step in enumerate(steps) if step == newest]
+        needy = [rank for rank, step in enumerate(steps) if step != newest]
+        if self.step == newest:
+            for rank in needy[holders.index(round_.rank)::len(holders)]:
+                self.send(functools.partial(dist.send, dst=rank))
+            return "checkpoint" if is_loaded else "kept"
+        self.step = INCOMPLETE  # until all of it has arrived
+        self.receive(functools.partial(dist.recv, src=holders[needy.index(round_.rank) % len(holders)]))
+        self.step = newest
+        return "peer"
+
+    def _everyones_steps(self, round_: Round) -> list[int]:
+        mine = torch.tensor([self.step], device=self._device)
+        everyones = [torch.zeros_like(mine) for _ in range(round_.world)]
+        dist.all_gather(everyones, mine)
+        return [int(each) for each in everyones]
 
     def send(self, move: Move) -> None:
         for each in self._objects:
